@@ -80,3 +80,8 @@ export const fieldErrors = (entries: Iterable<readonly [path: string, sentence: 
   for (const [path, sentence] of entries) (errors[path] ??= []).push(sentence);
   return errors;
 };
+
+/** A start or command that cannot go on. The message is for the operator: what, why, and the command that mends it. */
+export class StartError extends Error {
+  override readonly name: string = 'StartError';
+}

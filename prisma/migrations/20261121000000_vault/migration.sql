@@ -132,7 +132,7 @@ CREATE INDEX "tokens_tenant_id_created_at_id_idx" ON "tokens"("tenant_id", "crea
 CREATE INDEX "tokens_tenant_id_fingerprint_idx" ON "tokens"("tenant_id", "fingerprint");
 
 -- CreateIndex
-CREATE INDEX "tokens_tenant_id_expires_at_idx" ON "tokens"("tenant_id", "expires_at");
+CREATE INDEX "tokens_expires_at_idx" ON "tokens"("expires_at") WHERE (expires_at IS NOT NULL);
 
 -- CreateIndex
 CREATE INDEX "token_cvcs_expires_at_idx" ON "token_cvcs"("expires_at");

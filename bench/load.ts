@@ -1,0 +1,26 @@
+// A closed-loop load from a process of its own: N connections, each sending its next request when the last is answered.
+// Loopback only, bounded in time.
+import autocannon from 'autocannon';
+
+export type Load = {
+  url: string;
+  headers: Record<string, string>;
+  body: string;
+  connections: number;
+  seconds: number;
+};
+
+export type LoadResult = { requestsPerSecond: number; p50Ms: number; p99Ms: number; errors: number };
+
+/** Runs the load in a worker thread of autocannon's, so that the generator does not share the caller's event loop. */
+export const runLoad = async ({ url, headers, body, connections, seconds }: Load): Promise<LoadResult> => {
+  if (!['127.0.0.1', 'localhost', '[::1]'].includes(new URL(url).hostname))
+    throw new Error('loads go to loopback only');
+  const result = await autocannon({ url, method: 'POST', headers, body, connections, duration: seconds });
+  return {
+    requestsPerSecond: result.requests.total / result.duration,
+    p50Ms: result.latency.p50,
+    p99Ms: result.latency.p99,
+    errors: result.errors + result.non2xx + result.timeouts,
+  };
+};

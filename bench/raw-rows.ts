@@ -1,0 +1,39 @@
+// The limit for tokenize-batch: pg alone, in a process of its own, writing the same rows and log rows by one prepared
+// statement, without HTTP and without sealing. Prints rows a second.
+import { randomBytes, randomUUID } from 'node:crypto';
+import { Pool } from 'pg';
+import { INSERT_TOKENS, type NewToken } from '../src/db/hot.ts';
+
+const [addressText, tenantId, connectionsText, rowsText, secondsText] = process.argv.slice(2);
+const connections = Number(connectionsText);
+const rowsPerStatement = Number(rowsText);
+const pool = new Pool({ ...(JSON.parse(addressText as string) as object), max: connections });
+
+const created_at = new Date().toISOString();
+const row = (): NewToken => ({
+  id: randomUUID(),
+  type: 'token',
+  sealed: randomBytes(96).toString('base64'),
+  fingerprint: randomBytes(32).toString('hex').slice(0, 44),
+  fingerprint_expression: '{{ data | stringify }}',
+  containers: ['/general/high/'],
+  created_at,
+  created_by: tenantId as string,
+  actor_type: 'application',
+  log_id: randomUUID(),
+  message: 'Token created',
+});
+
+const until = Date.now() + Number(secondsText) * 1000;
+let rows = 0;
+const began = performance.now();
+const loop = async (): Promise<void> => {
+  while (Date.now() < until) {
+    const batch = JSON.stringify(Array.from({ length: rowsPerStatement }, row));
+    await pool.query({ name: 'insert', text: INSERT_TOKENS, values: [tenantId, batch] });
+    rows += rowsPerStatement;
+  }
+};
+await Promise.all(Array.from({ length: connections }, loop));
+console.log(rows / ((performance.now() - began) / 1000));
+await pool.end();

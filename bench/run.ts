@@ -1,0 +1,19 @@
+// npm run bench [-- NAME ...]: runs benches by name, or all of them, and prints one line of JSON each.
+import { memory, start } from './process.ts';
+import { tokenizeBatch, tokenizeOne } from './tokenize.ts';
+
+const benches: Record<string, () => Promise<Record<string, unknown>>> = {
+  'tokenize-batch': tokenizeBatch,
+  'tokenize-one': tokenizeOne,
+  start,
+  memory,
+};
+
+const names = process.argv.slice(2);
+const unknown = names.filter((name) => !Object.hasOwn(benches, name));
+if (unknown.length > 0) {
+  console.error(`There is no bench ${unknown.join(', ')}. Known: ${Object.keys(benches).join(', ')}`);
+  process.exit(1);
+}
+for (const [name, bench] of Object.entries(benches))
+  if (names.length === 0 || names.includes(name)) console.log(JSON.stringify({ bench: name, ...(await bench()) }));

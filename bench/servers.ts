@@ -1,0 +1,92 @@
+// The server under measure, as `npm start` runs it, and its neighbours: each in a process of its own.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+const START_TIMEOUT_MS = 60_000;
+
+export const freePort = (): Promise<number> =>
+  new Promise((resolve, reject) => {
+    const server = createServer();
+    server.on('error', reject);
+    server.listen(0, '127.0.0.1', () => {
+      const { port } = server.address() as { port: number };
+      server.close(() => resolve(port));
+    });
+  });
+
+export const untilReady = async (url: string, child: ChildProcess): Promise<void> => {
+  const deadline = Date.now() + START_TIMEOUT_MS;
+  while (Date.now() < deadline) {
+    if (child.exitCode !== null) throw new Error(`the server ended with ${child.exitCode}`);
+    const ready = await fetch(url).then(
+      (response) => response.ok,
+      () => false,
+    );
+    if (ready) return;
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  throw new Error(`not ready: ${url}`);
+};
+
+export type Credentials = { base_url: string; tenant_id: string; application_id: string; api_key: string };
+
+export type RunningServer = {
+  child: ChildProcess;
+  dataDir: string;
+  credentials: Credentials;
+  readyMs: number;
+  residentMb(): number;
+  stop(): Promise<void>;
+};
+
+/** Starts the built server on the embedded database. @param dataDir an existing one, for a second start; else a fresh one, removed by `remove`. */
+export const startServer = async (
+  dataDir = mkdtempSync(join(tmpdir(), 'strongroom-bench-')),
+): Promise<RunningServer> => {
+  const port = await freePort();
+  const began = performance.now();
+  const child = spawn(process.execPath, ['--disable-sigusr1', join(root, 'bin/start.cjs')], {
+    cwd: root,
+    env: { PATH: process.env['PATH'], PORT: String(port), DATA_DIR: dataDir, LOG_FORMAT: 'json', LOG_LEVEL: 'info' },
+    stdio: ['ignore', 'ignore', 'inherit'],
+  });
+  await untilReady(`http://127.0.0.1:${port}/readyz`, child);
+  const readyMs = performance.now() - began;
+  const path = join(dataDir, 'dev-credentials.json');
+  if (!existsSync(path)) throw new Error('no credentials were written');
+  return {
+    child,
+    dataDir,
+    credentials: JSON.parse(readFileSync(path, 'utf8')) as Credentials,
+    readyMs,
+    residentMb: () => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${child.pid}/status`, 'utf8'))?.[1]) / 1024,
+    stop: () => stopChild(child),
+  };
+};
+
+export const stopChild = (child: ChildProcess): Promise<void> =>
+  new Promise((resolve) => {
+    if (child.exitCode !== null) return resolve();
+    child.once('exit', () => resolve());
+    child.kill('SIGTERM');
+  });
+
+export const remove = (dataDir: string): void => rmSync(dataDir, { recursive: true, force: true });
+
+/** A bare Fastify route that parses a body and answers with fixed JSON: the most that this HTTP stack can do. */
+export const startBareRoute = async (answer: string): Promise<{ url: string; stop(): Promise<void> }> => {
+  const port = await freePort();
+  const child = spawn(process.execPath, [join(root, 'bench/bare-route.ts'), String(port), answer], {
+    stdio: ['ignore', 'ignore', 'inherit'],
+  });
+  await untilReady(`http://127.0.0.1:${port}/`, child);
+  return { url: `http://127.0.0.1:${port}/`, stop: () => stopChild(child) };
+};
+
+export const databaseOf = (dataDir: string) =>
+  import('../src/db/embedded.ts').then((db) => db.findRunningPostgres(dataDir));

@@ -1,0 +1,112 @@
+// API keys: svc_{test|live}_{public id}_{secret}{checksum}. Looked up by public id, compared by keyed digest in
+// constant time, stored never. The checksum refuses typos before any query (decisions.md section 3).
+import { LRUCache } from 'lru-cache';
+import type { Context } from '../context.ts';
+import { apiKeyDigest, crc32Base62, equalDigests, randomBase62 } from '../crypto/digest.ts';
+import { Sensitive } from '../crypto/sensitive.ts';
+import { accessRuleSchema } from './rules.ts';
+import type { Caller } from './caller.ts';
+import { isPermission } from './permissions.ts';
+
+/** 16 base62 characters: 95 bits, never reused. */
+const PUBLIC_ID_LENGTH = 16;
+/** 33 base62 characters: 196 bits; decisions.md asks for at least 190 (ASVS 11.5.1). */
+const SECRET_LENGTH = 33;
+const CHECKSUM_LENGTH = 6;
+
+const keyPattern = new RegExp(
+  `^svc_(test|live)_([0-9A-Za-z]{${PUBLIC_ID_LENGTH}})_([0-9A-Za-z]{${SECRET_LENGTH}})([0-9A-Za-z]{${CHECKSUM_LENGTH}})$`,
+);
+
+/** How long a process may answer for a key without asking the database again: a revoked key dies everywhere within it (security.md F24). */
+export const CALLER_CACHE_MS = 1_000;
+/** Callers remembered per process: a bound, not a tuning; one entry is about 1 KB. */
+const CALLER_CACHE_MAX = 10_000;
+
+type KeyParts = { publicId: string; secret: string };
+
+/** A key's parts, or undefined for anything that is not one: wrong shape, wrong environment, wrong checksum. */
+export const parseApiKey = (text: string, environment: string): KeyParts | undefined => {
+  const match = keyPattern.exec(text);
+  if (!match) return undefined;
+  const [, keyEnvironment, publicId, secret, checksum] = match as unknown as string[];
+  if (keyEnvironment !== environment || publicId === undefined || secret === undefined) return undefined;
+  const body = text.slice(0, -CHECKSUM_LENGTH);
+  return crc32Base62(body) === checksum ? { publicId, secret } : undefined;
+};
+
+export type NewApiKey = { public_id: string; digest: Buffer; key: Sensitive<string> };
+
+/** Draws a key. The caller stores `public_id` and `digest`; `key` is shown once and forgotten. */
+export const newApiKey = (ctx: Pick<Context, 'environment' | 'pepper' | 'randomBytes'>): NewApiKey => {
+  const publicId = randomBase62(PUBLIC_ID_LENGTH, ctx.randomBytes);
+  const body = `svc_${ctx.environment}_${publicId}_${randomBase62(SECRET_LENGTH, ctx.randomBytes)}`;
+  return describeApiKey(ctx, body + crc32Base62(body));
+};
+
+/** The stored form of a ready-made key. @throws Error without the key in it when it is not one of this environment. */
+export const describeApiKey = (ctx: Pick<Context, 'environment' | 'pepper'>, key: string): NewApiKey => {
+  const parts = parseApiKey(key, ctx.environment);
+  if (!parts) throw new Error(`The API key is not a well-formed svc_${ctx.environment}_ key, or has a typo.`);
+  const digest = apiKeyDigest(ctx.pepper.reveal(), parts.publicId, parts.secret);
+  return { public_id: parts.publicId, digest, key: new Sensitive(key) };
+};
+
+export type CallerFinder = {
+  /** The caller a key stands for, or undefined: malformed, unknown and wrong look the same. */
+  findCallerBeforeCaller(key: string): Promise<Caller | undefined>;
+};
+
+type KnownKey = { digest: Uint8Array; caller: Caller };
+
+/**
+ * Finds callers by key, remembering each for CALLER_CACHE_MS. Concurrent look-ups of one key share a query.
+ * What is remembered is the keyed digest and the rights, never the key.
+ */
+export const createCallerFinder = (
+  ctx: Pick<Context, 'environment' | 'pepper' | 'db'> & { monotonicMs: () => number },
+): CallerFinder => {
+  const known = new LRUCache<string, KnownKey>({
+    max: CALLER_CACHE_MAX,
+    ttl: CALLER_CACHE_MS,
+    perf: { now: ctx.monotonicMs },
+  });
+  const pending = new Map<string, Promise<KnownKey | undefined>>();
+
+  const load = async (publicId: string): Promise<KnownKey | undefined> => {
+    const row = await ctx.db.findApiKeyBeforeCaller(publicId);
+    if (!row) return undefined;
+    const rules = accessRuleSchema.array().parse(row.rules);
+    const caller: Caller = {
+      tenant_id: row.tenant_id,
+      actor_id: row.application_id,
+      actor_type: 'application',
+      permissions: new Set(row.permissions.filter(isPermission)),
+      rules: rules.toSorted((one, other) => one.priority - other.priority),
+      deduplicate_tokens: row.settings['deduplicate_tokens'] === 'true',
+    };
+    const found = { digest: row.digest, caller };
+    known.set(publicId, found);
+    return found;
+  };
+
+  const find = (publicId: string): Promise<KnownKey | undefined> => {
+    let loading = pending.get(publicId);
+    if (!loading) {
+      loading = load(publicId).finally(() => pending.delete(publicId));
+      pending.set(publicId, loading);
+    }
+    return loading;
+  };
+
+  return {
+    async findCallerBeforeCaller(key) {
+      const parts = parseApiKey(key, ctx.environment);
+      if (!parts) return undefined;
+      const entry = known.get(parts.publicId) ?? (await find(parts.publicId));
+      if (!entry) return undefined;
+      const digest = apiKeyDigest(ctx.pepper.reveal(), parts.publicId, parts.secret);
+      return equalDigests(digest, entry.digest) ? entry.caller : undefined;
+    },
+  };
+};

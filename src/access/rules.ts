@@ -1,0 +1,75 @@
+// Access rules: which token a permission reaches, and how much of it is shown. Pure; decisions.md section 3.
+import { z } from 'zod';
+import { forbidden } from '../errors.ts';
+import { containerCovers, parseContainer } from '../vault/containers.ts';
+import type { Caller } from './caller.ts';
+import { isPermission, type Permission } from './permissions.ts';
+
+/** How much of a token's data a decision shows. `default` is a plain permission's: the masked value, or the value of a token without a mask. */
+export type Transform = 'redact' | 'mask' | 'reveal' | 'default';
+
+const RULES_PRIORITY_MAX = 10_000;
+
+const container = z.string().transform((text, ctx) => {
+  const parsed = parseContainer(text);
+  if (parsed === undefined) ctx.addIssue('must be a container path such as /pci/high/');
+  return parsed ?? z.NEVER;
+});
+
+const condition = z.object({
+  attribute: z.enum(['id', 'container']),
+  operator: z.enum(['equals', 'starts_with']),
+  value: z.string().min(1).max(400),
+});
+
+export const accessRuleSchema = z
+  .object({
+    description: z.string().max(1000).default(''),
+    priority: z.int().min(1).max(RULES_PRIORITY_MAX),
+    container: container.optional(),
+    conditions: z.array(condition).min(1).max(25).optional(),
+    transform: z.enum(['redact', 'mask', 'reveal']),
+    permissions: z.array(z.string().refine(isPermission, 'must be a permission')).min(1),
+  })
+  .refine((rule) => (rule.container === undefined) !== (rule.conditions === undefined), {
+    error: 'must have either a container or conditions',
+  });
+
+export type AccessRule = z.infer<typeof accessRuleSchema>;
+
+/** What a rule can look at: a token that is, or one about to be, which may not have an id yet. */
+export type Target = { id?: string; container: string };
+
+const meets = ({ attribute, operator, value }: z.infer<typeof condition>, target: Target): boolean => {
+  const actual = attribute === 'id' ? target.id : target.container;
+  if (actual === undefined) return false;
+  const wanted = attribute === 'id' ? value : value.toLowerCase();
+  return operator === 'equals' ? actual === wanted : actual.startsWith(wanted);
+};
+
+const reaches = (rule: AccessRule, target: Target): boolean =>
+  rule.conditions === undefined
+    ? containerCovers(rule.container ?? '/', target.container)
+    : rule.conditions.every((each) => meets(each, target));
+
+/**
+ * Decides by the first rule, in priority order, that names the permission and reaches the target; a plain permission
+ * stands behind them all as a rule on `/`.
+ * @returns how much to show, or undefined where nothing allows it.
+ */
+export const decide = (caller: Caller, permission: Permission, target: Target): Transform | undefined => {
+  for (const rule of caller.rules)
+    if (rule.permissions.includes(permission) && reaches(rule, target)) return rule.transform;
+  return caller.permissions.has(permission) ? 'default' : undefined;
+};
+
+/** As `decide`. @throws forbidden naming the permission. */
+export const getTransform = (caller: Caller, permission: Permission, target: Target): Transform => {
+  const transform = decide(caller, permission, target);
+  if (transform === undefined) throw forbidden(permission);
+  return transform;
+};
+
+/** Whether the caller holds the permission at all, for any container: the question a door asks before the body is read. */
+export const mayAnywhere = (caller: Caller, permission: Permission): boolean =>
+  caller.permissions.has(permission) || caller.rules.some((rule) => rule.permissions.includes(permission));

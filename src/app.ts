@@ -1,0 +1,64 @@
+// The table of contents: what applies to every request first, then the features in reading order.
+import type { Socket } from 'node:net';
+import { fastifyRateLimit } from '@fastify/rate-limit';
+import { fastify, type FastifyBaseLogger, LogController } from 'fastify';
+import { validatorCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod';
+import type { Context } from './context.ts';
+import { docsRoutes } from './features/docs/routes.ts';
+import { healthRoutes } from './features/health/routes.ts';
+import { tokenizeRoutes } from './features/tokenize/routes.ts';
+import { tokensRoutes } from './features/tokens/routes.ts';
+import type { App } from './http/app-type.ts';
+import { addAuthentication } from './http/authenticate.ts';
+import { addBodyParsers } from './http/body.ts';
+import { collectMethods } from './http/methods.ts';
+import { addOpenapi } from './http/openapi.ts';
+import { addErrorFace, rawProblem } from './http/problems.ts';
+import { addRequestLog, addTrace, traceIdOf } from './http/trace.ts';
+
+/** A caller has this long for a whole request; slow senders are cut (security.md O2). */
+const REQUEST_TIMEOUT_MS = 30_000;
+/** Longest path parameter: a token id of 400 characters, each percent-encoded as three bytes of UTF-8. */
+const PARAM_LENGTH_MAX = 400 * 9;
+
+export const buildApp = async (ctx: Context): Promise<App> => {
+  const app = fastify({
+    loggerInstance: ctx.log as FastifyBaseLogger,
+    // One line a request is ours to write (http/trace.ts).
+    logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'trace_id' }),
+    bodyLimit: ctx.config.bodyBytesMax,
+    requestTimeout: REQUEST_TIMEOUT_MS,
+    forceCloseConnections: 'idle',
+    trustProxy: ctx.config.trustedProxies ?? false,
+    genReqId: (request) => traceIdOf(request, ctx.newUuid),
+    routerOptions: { ignoreTrailingSlash: true, maxParamLength: PARAM_LENGTH_MAX },
+    clientErrorHandler: (error: NodeJS.ErrnoException, socket: Socket) => {
+      if (error.code === 'ECONNRESET' || socket.destroyed) return;
+      if (socket.writable) socket.end(rawProblem(error.code));
+      socket.destroySoon();
+    },
+  }).withTypeProvider<ZodTypeProvider>();
+  app.setValidatorCompiler(validatorCompiler);
+  // Answers are built by our own code; the schemas of responses are for the document, and tests hold them to it.
+  app.setSerializerCompiler(() => JSON.stringify);
+
+  addErrorFace(app, ctx.config.bodyBytesMax);
+  addBodyParsers(app);
+  addTrace(app);
+  addRequestLog(app);
+  await app.register(fastifyRateLimit, { global: false });
+  addAuthentication(app, ctx);
+  await addOpenapi(app);
+  const guardMethods = collectMethods(app);
+
+  await app.register(async (scope: App) => {
+    tokenizeRoutes(scope, ctx);
+    tokensRoutes(scope, ctx);
+    healthRoutes(scope, ctx);
+  });
+  await docsRoutes(app);
+
+  guardMethods();
+  await app.ready();
+  return app;
+};

@@ -1,0 +1,151 @@
+// The operator's command line: reads arguments, calls the rule, prints. JSON goes to stdout alone, so that scripts can rely on it.
+import '../node-24.ts';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { parseArgs } from 'node:util';
+import {
+  createApplication,
+  createTenant,
+  type MadeApplication,
+  type NewTenantOptions,
+  parsePermissions,
+} from '../access/bootstrap.ts';
+import { type Config, ConfigError, loadConfig } from '../config.ts';
+import { type Context, createContext } from '../context.ts';
+import { StartError } from '../errors.ts';
+import { doctor } from './doctor.ts';
+import { openapiDocument } from './openapi.ts';
+
+const usage = `strongroom: the operator's commands. Each takes its database and keys from the same environment as the server.
+
+  bootstrap --tenant-name NAME [--permissions LIST] [--json]   the first tenant of an empty vault, and its key
+  tenants create --name NAME [--permissions LIST] [--json]     a further tenant with an application and its key
+  tenants list [--json]
+  keys create [--tenant ID] [--name NAME] [--permissions LIST] [--rules JSON] [--json]
+                                                               an application with a key in a tenant
+  migrate                                                      applies pending migrations
+  doctor                                                       checks what a start needs, each with its fix
+  openapi [--check]                                            writes openapi/openapi.json, or compares it
+`;
+
+const options = {
+  name: { type: 'string' },
+  'tenant-name': { type: 'string' },
+  tenant: { type: 'string' },
+  permissions: { type: 'string' },
+  rules: { type: 'string' },
+  json: { type: 'boolean' },
+  check: { type: 'boolean' },
+  help: { type: 'boolean', short: 'h' },
+} as const;
+
+type Values = ReturnType<typeof parseArgs<{ options: typeof options; allowPositionals: true }>>['values'];
+
+/** Runs work on a context of its own, beside a running server or without one. Log lines would mix with the answer: only errors. */
+const withContext = async <T>(work: (ctx: Context) => Promise<T>, more: Partial<Config> = {}): Promise<T> => {
+  const config = { ...loadConfig(), logLevel: 'silent', ...more };
+  const ctx = await createContext(config, 'command');
+  try {
+    return await work(ctx);
+  } finally {
+    await ctx.close();
+  }
+};
+
+const required = (value: string | undefined, option: string): string => {
+  if (value === undefined || value === '') throw new StartError(`The option --${option} is needed.\n\n${usage}`);
+  return value;
+};
+
+const parseJsonOption = (text: string | undefined): unknown => {
+  if (text === undefined) return undefined;
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new StartError('The option --rules must be JSON.');
+  }
+};
+
+const applicationOptions = (values: Values, name: string): NewTenantOptions => ({
+  name,
+  permissions: values.permissions === undefined ? undefined : parsePermissions(values.permissions),
+  rules: parseJsonOption(values.rules),
+});
+
+const printMade = ({ tenant_id, application_id, api_key }: MadeApplication, json: boolean | undefined): void => {
+  if (json) console.log(JSON.stringify({ tenant_id, application_id, api_key: api_key.reveal() }));
+  else
+    console.log(
+      `tenant_id       ${tenant_id}\napplication_id  ${application_id}\napi_key         ${api_key.reveal()}\n\nThe key is shown once. Keep it in your secret manager.`,
+    );
+};
+
+const commands: Record<string, (values: Values) => Promise<void>> = {
+  bootstrap: async (values) => {
+    const name = required(values['tenant-name'], 'tenant-name');
+    const made = await withContext((ctx) =>
+      createTenant(ctx, { ...applicationOptions(values, name), onlyFirst: true }),
+    );
+    if (!made)
+      throw new StartError('The vault has a tenant already. A further one: strongroom tenants create --name NAME');
+    printMade(made, values.json);
+  },
+  'tenants create': async (values) => {
+    const name = required(values.name, 'name');
+    const made = await withContext((ctx) => createTenant(ctx, applicationOptions(values, name)));
+    if (made) printMade(made, values.json);
+  },
+  'tenants list': async (values) => {
+    const tenants = await withContext((ctx) => ctx.db.findTenants());
+    for (const { id, name, created_at } of tenants)
+      console.log(values.json ? JSON.stringify({ id, name, created_at }) : `${id}  ${name}`);
+  },
+  'keys create': async (values) => {
+    const made = await withContext(async (ctx) => {
+      const tenants = values.tenant === undefined ? await ctx.db.findTenants() : [];
+      if (tenants.length > 1)
+        throw new StartError('There are several tenants: say which by --tenant ID. List them: strongroom tenants list');
+      const tenantId = values.tenant ?? required(tenants[0]?.id, 'tenant');
+      const name = values.name ?? 'Application';
+      return createApplication(ctx, tenantId, { ...applicationOptions(values, name), applicationName: name });
+    });
+    printMade(made, values.json);
+  },
+  migrate: async () => {
+    const { applied, total } = await withContext(async (ctx) => ctx.migrations, { migrateOnStart: true });
+    console.log(applied.length > 0 ? `Applied: ${applied.join(', ')}` : `Up to date: ${total} migrations.`);
+  },
+  doctor: async () => {
+    if (!(await doctor(process.stdout))) process.exitCode = 1;
+  },
+  openapi: async (values) => {
+    const text = await openapiDocument();
+    const path = new URL('../../openapi/openapi.json', import.meta.url);
+    if (values.check) {
+      const { readFileSync } = await import('node:fs');
+      if (readFileSync(path, 'utf8') !== text)
+        throw new StartError('openapi/openapi.json is stale. Write it anew: npm run openapi');
+      return;
+    }
+    mkdirSync(new URL('.', path), { recursive: true });
+    writeFileSync(path, text);
+    console.log('openapi/openapi.json written.');
+  },
+};
+
+const run = async (): Promise<void> => {
+  const { values, positionals } = parseArgs({ options, allowPositionals: true });
+  const command = commands[positionals.join(' ')];
+  if (values.help || positionals.length === 0) return void console.log(usage);
+  if (!command) throw new StartError(`There is no command "${positionals.join(' ')}".\n\n${usage}`);
+  await command(values);
+};
+
+run().catch((error: unknown) => {
+  const told =
+    error instanceof ConfigError ||
+    error instanceof StartError ||
+    (error as Error)?.name?.match(/^(Embedded|Migration)/) ||
+    (error as NodeJS.ErrnoException)?.code?.startsWith('ERR_PARSE_ARGS');
+  console.error(told ? (error as Error).message : error);
+  process.exitCode = 1;
+});

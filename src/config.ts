@@ -1,0 +1,184 @@
+// The one place that reads the environment: parses it whole, reports every problem at once with its fix,
+// and refuses to know what the values are used for.
+import { readFileSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { z } from 'zod';
+
+const HOUR_MS = 3_600_000;
+
+/** decisions.md section 2: sensitive authentication data is kept an hour by default; security.md 3.5: never above a day. */
+const CVC_TTL_DEFAULT = '1h';
+const CVC_TTL_MAX_MS = 24 * HOUR_MS;
+
+const flag = (value: boolean) =>
+  z
+    .enum(['true', 'false', '1', '0', 'on', 'off'])
+    .transform((text) => text === 'true' || text === '1' || text === 'on')
+    .default(value);
+
+const wholeNumber = (least: number, most: number, value: number) =>
+  z.coerce.number(`must be a whole number from ${least} to ${most}`).int().min(least).max(most).default(value);
+
+const durationUnitsMs: Record<string, number> = { s: 1000, m: 60_000, h: HOUR_MS };
+
+const duration = z
+  .string()
+  .regex(/^\d{1,6}[smh]?$/, 'must be a number of seconds, or like 90s, 15m or 1h')
+  .transform((text) => Number.parseInt(text, 10) * (durationUnitsMs[text.at(-1) ?? 's'] ?? 1000));
+
+/** 32 random bytes in base64 or hex. */
+const rootKey = z
+  .string()
+  .transform((text) => Buffer.from(text.trim(), /^[0-9a-fA-F]{64}$/.test(text.trim()) ? 'hex' : 'base64'))
+  .refine(
+    (key) => key.length === 32,
+    'must be 32 random bytes in base64. Make one, and store it in your secret manager first: head -c 32 /dev/urandom | base64',
+  );
+
+const isPostgresUrl = (text: string) => URL.canParse(text) && /^postgres(ql)?:$/.test(new URL(text).protocol);
+
+/** Every variable the server knows, with the sentence that the README prints about it. */
+export const environmentSchema = z.object({
+  NODE_ENV: z
+    .enum(['development', 'production', 'test'])
+    .default('development')
+    .describe('`production` switches every development convenience off. The image sets it.'),
+  HOST: z.string().min(1).default('127.0.0.1').describe('Address to listen on.'),
+  PORT: wholeNumber(0, 65_535, 8080).describe('Port to listen on; 0 takes a free one.'),
+  ALLOW_DEV_ON_NETWORK: flag(false).describe('Lets a development server listen beyond loopback.'),
+  DATA_DIR: z
+    .string()
+    .min(1)
+    .default('./data')
+    .describe('Where a development server keeps its database, its keys and its first API key.'),
+  DATABASE_URL: z
+    .string()
+    .refine(isPostgresUrl, 'must be a postgresql:// address')
+    .optional()
+    .describe('PostgreSQL 15 or newer. Not set: an embedded PostgreSQL 18 in DATA_DIR.'),
+  DATABASE_POOL_MAX: wholeNumber(2, 200, 10).describe('Connections to the database, per process.'),
+  MIGRATE_ON_START: flag(true).describe('Applies pending migrations before listening.'),
+  MASTER_KEY: rootKey
+    .optional()
+    .describe('Root key: 32 random bytes in base64. Needed in production; a development server makes its own.'),
+  CVC_TTL: duration
+    .refine((ttlMs) => ttlMs <= CVC_TTL_MAX_MS, 'must be at most 24h')
+    .prefault(CVC_TTL_DEFAULT)
+    .describe('How long a card security code lives, 24h at most; then it is gone for good.'),
+  BODY_BYTES_MAX: wholeNumber(1024, 64 * 1024 * 1024, 1024 * 1024).describe('Largest request body, in bytes.'),
+  WRITE_BATCHES: wholeNumber(1, 32, 2).describe('Write batches under way at once, per process.'),
+  RATE_LIMIT: z.enum(['on', 'off']).default('on').describe('`off` lifts the limit on failed authentications.'),
+  TRUSTED_PROXIES: z
+    .string()
+    .transform((text) =>
+      text
+        .split(',')
+        .map((network) => network.trim())
+        .filter(Boolean),
+    )
+    .optional()
+    .describe('Networks whose X-Forwarded-For is believed, such as `10.0.0.0/8`, comma-separated.'),
+  BOOTSTRAP_API_KEY_FILE: z
+    .string()
+    .min(1)
+    .optional()
+    .describe('A file with a ready-made API key: an empty vault bootstraps itself with it at start.'),
+  LOG_LEVEL: z
+    .enum(['fatal', 'error', 'warn', 'info', 'debug', 'silent'])
+    .default('info')
+    .describe('Least level logged.'),
+  LOG_FORMAT: z.enum(['auto', 'json']).default('auto').describe('`json` never prints the start block of a terminal.'),
+});
+
+/** Variables that may come from a file instead, named with `_FILE`: secrets that a deployment mounts. */
+const fileVariables = ['MASTER_KEY', 'DATABASE_URL'] as const;
+
+export type Config = {
+  mode: 'development' | 'production';
+  host: string;
+  port: number;
+  dataDir: string;
+  databaseUrl: string | undefined;
+  databasePoolMax: number;
+  migrateOnStart: boolean;
+  /** Undefined in development: the context makes one and keeps it in `dataDir`. */
+  rootKey: Buffer | undefined;
+  cvcTtlMs: number;
+  bodyBytesMax: number;
+  writeBatches: number;
+  rateLimit: boolean;
+  trustedProxies: string[] | undefined;
+  bootstrapApiKeyFile: string | undefined;
+  logLevel: string;
+  logFormat: 'auto' | 'json';
+};
+
+/** The environment is not usable. The message lists every problem, a line each, with its fix, and no value. */
+export class ConfigError extends Error {
+  readonly problems: string[];
+  constructor(problems: string[]) {
+    super(`The configuration is not usable:\n${problems.map((problem) => `  - ${problem}`).join('\n')}`);
+    this.name = 'ConfigError';
+    this.problems = problems;
+  }
+}
+
+const isLoopback = (host: string) => host === 'localhost' || host === '::1' || host.startsWith('127.');
+
+/**
+ * Parses an environment into a Config.
+ * @param environment variables by name, such as `process.env`; empty strings count as not set.
+ * @throws ConfigError with all problems at once.
+ */
+export const loadConfig = (environment: Record<string, string | undefined> = process.env): Config => {
+  const problems: string[] = [];
+  const variables: Record<string, string> = {};
+  for (const [name, value] of Object.entries(environment)) if (value) variables[name] = value;
+  for (const name of fileVariables) {
+    const path = variables[`${name}_FILE`];
+    if (!path) continue;
+    try {
+      variables[name] = readFileSync(path, 'utf8').trim();
+    } catch {
+      problems.push(`${name}_FILE: the file ${path} cannot be read. Mount it, or set ${name}.`);
+    }
+  }
+  const parsed = environmentSchema.safeParse(variables);
+  if (!parsed.success) {
+    for (const issue of parsed.error.issues) problems.push(`${issue.path.join('.')}: ${issue.message}`);
+    throw new ConfigError(problems);
+  }
+  const values = parsed.data;
+  const mode = values.NODE_ENV === 'production' ? 'production' : 'development';
+  if (mode === 'production' && !values.MASTER_KEY)
+    problems.push(
+      'MASTER_KEY: needed in production. Make one, store it in your secret manager first, then set it: export MASTER_KEY=$(head -c 32 /dev/urandom | base64)',
+    );
+  if (mode === 'production' && !values.DATABASE_URL)
+    problems.push(
+      'DATABASE_URL: needed in production. Set it to a PostgreSQL 15 or newer: export DATABASE_URL=postgresql://user:password@host:5432/strongroom',
+    );
+  if (mode === 'development' && !isLoopback(values.HOST) && !values.ALLOW_DEV_ON_NETWORK)
+    problems.push(
+      'HOST: a development server listens on loopback only. Set NODE_ENV=production, or ALLOW_DEV_ON_NETWORK=1 if the network is yours.',
+    );
+  if (problems.length > 0) throw new ConfigError(problems);
+  return {
+    mode,
+    host: values.HOST,
+    port: values.PORT,
+    dataDir: resolve(values.DATA_DIR),
+    databaseUrl: values.DATABASE_URL,
+    databasePoolMax: values.DATABASE_POOL_MAX,
+    migrateOnStart: values.MIGRATE_ON_START,
+    rootKey: values.MASTER_KEY,
+    cvcTtlMs: values.CVC_TTL,
+    bodyBytesMax: values.BODY_BYTES_MAX,
+    writeBatches: values.WRITE_BATCHES,
+    rateLimit: values.RATE_LIMIT === 'on',
+    trustedProxies: values.TRUSTED_PROXIES,
+    bootstrapApiKeyFile: values.BOOTSTRAP_API_KEY_FILE,
+    logLevel: values.LOG_LEVEL,
+    logFormat: values.LOG_FORMAT,
+  };
+};

@@ -1,0 +1,16 @@
+// Record ids. Token ids are UUID v4: unguessable and silent about time. Log ids are UUID v7 (RFC 9562 section 5.7): they
+// come in the order of their writing, so that the log's index grows at one end.
+import { randomUUID } from 'node:crypto';
+import type { RandomBytes } from './random.ts';
+
+export const newUuid = (): string => randomUUID();
+
+/** @param nowMs milliseconds since 1970. */
+export const newTimeOrderedId = (nowMs: number, randomBytes: RandomBytes): string => {
+  const bytes = randomBytes(10);
+  bytes[0] = ((bytes[0] as number) & 0x0f) | 0x70;
+  bytes[2] = ((bytes[2] as number) & 0x3f) | 0x80;
+  const time = nowMs.toString(16).padStart(12, '0');
+  const rest = bytes.toString('hex');
+  return `${time.slice(0, 8)}-${time.slice(8)}-${rest.slice(0, 4)}-${rest.slice(4, 8)}-${rest.slice(8)}`;
+};

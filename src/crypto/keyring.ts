@@ -1,0 +1,172 @@
+// The keyring: tenants' keys unwrapped on demand and kept in memory for a while, and the short-lived keys of security
+// codes. Old keys open, the newest seals. Reads rows through a store it is given; knows no SQL.
+import { createHash } from 'node:crypto';
+import { LRUCache } from 'lru-cache';
+import { type DigestKey, prepareDigestKey } from './digest.ts';
+import { newUuid } from './ids.ts';
+import type { KeyProvider } from './key-provider.ts';
+import type { RandomBytes } from './random.ts';
+import type { SealingKey } from './seal.ts';
+import { prepareXaesKey, XAES_KEY_BYTES } from './xaes.ts';
+
+/** Tenants whose keys are in memory at once: a bound of about 20 MB. */
+const TENANTS_MAX = 10_000;
+/** How long unwrapped keys serve while the key provider is away (security.md C8). */
+const TENANT_KEYS_TTL_MS = 5 * 60_000;
+
+/** A key serves the values of one minute: CVC_TTL plus a minute is when a CVC is gone for good (security.md F23). */
+export const EPHEMERAL_SLOT_MS = 60_000;
+
+export type TenantKeyRow = {
+  tenant_id: string;
+  id: string;
+  purpose: 'data' | 'digest';
+  wrapped: Uint8Array;
+  created_at: Date;
+};
+
+export type EphemeralKeyRow = { id: string; wrapped: Uint8Array; destroy_at: Date };
+
+export interface KeyStore {
+  findTenantKeys(tenantId: string): Promise<TenantKeyRow[]>;
+  findEphemeralKey(id: string): Promise<EphemeralKeyRow | undefined>;
+  /** Adds a row, or answers with the one that is there: two processes agree on a slot's key. */
+  addEphemeralKey(row: EphemeralKeyRow): Promise<EphemeralKeyRow>;
+}
+
+export type TenantKeys = {
+  readonly data: SealingKey;
+  readonly digest: DigestKey;
+  /** A data key of the tenant, current or old, by id. */
+  find(keyId: string): SealingKey | undefined;
+};
+
+/** A tenant has no keys: it was deleted, and with its keys everything it had sealed. */
+export class TenantKeysGone extends Error {
+  override readonly name = 'TenantKeysGone';
+  constructor() {
+    super('the tenant has no keys');
+  }
+}
+
+export type Keyring = {
+  /** Draws a new tenant's data and digest key, wrapped. The caller stores the rows. */
+  newTenantKeys(tenantId: string): Promise<TenantKeyRow[]>;
+  /** @throws TenantKeysGone; what the provider and the store throw. */
+  tenantKeys(tenantId: string): Promise<TenantKeys>;
+  /** The key of the current slot, for sealing. */
+  ephemeralKey(): Promise<SealingKey>;
+  /** A slot's key, for opening; undefined once it is destroyed, or its time is over. */
+  findEphemeralKey(keyId: string): Promise<SealingKey | undefined>;
+  forgetTenant(tenantId: string): void;
+  close(): void;
+};
+
+const byAge = (one: TenantKeyRow, other: TenantKeyRow): number =>
+  one.created_at.getTime() - other.created_at.getTime() || (one.id < other.id ? -1 : 1);
+
+/** A slot's id is its time, in the form of a UUID: version 8 (RFC 9562 section 5.8). */
+const slotId = (startMs: number): string => {
+  const bytes = createHash('sha256').update(`ephemeral slot ${startMs}`).digest();
+  bytes[6] = ((bytes[6] as number) & 0x0f) | 0x80;
+  bytes[8] = ((bytes[8] as number) & 0x3f) | 0x80;
+  const hex = bytes.toString('hex');
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20, 32)}`;
+};
+
+export const createKeyring = (parts: {
+  provider: KeyProvider;
+  store: KeyStore;
+  environment: string;
+  now: () => Date;
+  randomBytes: RandomBytes;
+  cvcTtlMs: number;
+}): Keyring => {
+  const { provider, store, environment, now, randomBytes } = parts;
+  const tenantContext = (row: { tenant_id: string; purpose: string; id: string }): string[] => [
+    'tenant key',
+    environment,
+    row.tenant_id,
+    row.purpose,
+    row.id,
+  ];
+  const ephemeralContext = (id: string): string[] => ['ephemeral key', environment, id];
+
+  const load = async (tenantId: string): Promise<TenantKeys> => {
+    const rows = (await store.findTenantKeys(tenantId)).toSorted(byAge);
+    const dataKeys = new Map<string, SealingKey>();
+    let data: SealingKey | undefined;
+    let digest: DigestKey | undefined;
+    for (const row of rows) {
+      const key = await provider.unwrap(row.wrapped, tenantContext(row));
+      if (row.purpose === 'digest') digest = prepareDigestKey(row.id, key);
+      else {
+        data = { id: row.id, key: prepareXaesKey(key) };
+        dataKeys.set(row.id, data);
+      }
+    }
+    if (!data || !digest) throw new TenantKeysGone();
+    return { data, digest, find: (keyId) => dataKeys.get(keyId) };
+  };
+
+  const tenants = new LRUCache<string, Promise<TenantKeys>>({ max: TENANTS_MAX, ttl: TENANT_KEYS_TTL_MS });
+
+  /** The current slot's key. A crash of the database empties the table while this one lives on: what it seals until the slot ends cannot be opened again, which is the price of a table without a log. */
+  let slot: { startMs: number; key: Promise<SealingKey> } | undefined;
+
+  const openSlot = async (startMs: number): Promise<SealingKey> => {
+    const id = slotId(startMs);
+    const destroy_at = new Date(startMs + EPHEMERAL_SLOT_MS + parts.cvcTtlMs);
+    const drawn = await provider.wrap(randomBytes(XAES_KEY_BYTES), ephemeralContext(id));
+    const row = await store.addEphemeralKey({ id, wrapped: drawn, destroy_at });
+    return { id, key: prepareXaesKey(await provider.unwrap(row.wrapped, ephemeralContext(id))) };
+  };
+
+  return {
+    async newTenantKeys(tenantId) {
+      const rows: TenantKeyRow[] = [];
+      for (const purpose of ['data', 'digest'] as const) {
+        const row = { tenant_id: tenantId, id: newUuid(), purpose, created_at: now() };
+        rows.push({ ...row, wrapped: await provider.wrap(randomBytes(XAES_KEY_BYTES), tenantContext(row)) });
+      }
+      return rows;
+    },
+
+    tenantKeys(tenantId) {
+      const known = tenants.get(tenantId);
+      if (known) return known;
+      const loading = load(tenantId);
+      tenants.set(tenantId, loading);
+      // A load that failed is no answer for the next caller.
+      loading.catch(() => {
+        if (tenants.peek(tenantId) === loading) tenants.delete(tenantId);
+      });
+      return loading;
+    },
+
+    ephemeralKey() {
+      const startMs = Math.floor(now().getTime() / EPHEMERAL_SLOT_MS) * EPHEMERAL_SLOT_MS;
+      if (slot?.startMs === startMs) return slot.key;
+      const key = openSlot(startMs);
+      const opened = { startMs, key };
+      slot = opened;
+      key.catch(() => {
+        if (slot === opened) slot = undefined;
+      });
+      return key;
+    },
+
+    async findEphemeralKey(keyId) {
+      const row = await store.findEphemeralKey(keyId);
+      if (!row || now() >= row.destroy_at) return undefined;
+      return { id: row.id, key: prepareXaesKey(await provider.unwrap(row.wrapped, ephemeralContext(row.id))) };
+    },
+
+    forgetTenant: (tenantId) => void tenants.delete(tenantId),
+
+    close() {
+      tenants.clear();
+      slot = undefined;
+    },
+  };
+};

@@ -1,0 +1,25 @@
+// Gives a database error its name: the service is away, the row is there already, or it is our own fault.
+// The driver's own words go no further than the private cause: they can hold values.
+import { AppError, conflict, internal, unavailable } from '../errors.ts';
+
+/** SQLSTATE classes that mean "not now": connection, resources, operator intervention, system; and a read-only standby. */
+const passing = /^(08|53|57|58)|^25006$|^40001$|^55P03$/;
+
+const networkCodes = new Set(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND', 'EAI_AGAIN', 'ENOENT']);
+
+const UNIQUE_VIOLATION = '23505';
+
+const codeOf = (error: unknown): string | undefined => {
+  const code = (error as { code?: unknown } | null)?.code;
+  return typeof code === 'string' ? code : undefined;
+};
+
+/** An AppError for anything the driver threw: 409 for a duplicate, 503 for what passes, 500 for the rest. */
+export const faultOf = (error: unknown): AppError => {
+  if (error instanceof AppError) return error;
+  const code = codeOf(error);
+  if (code === UNIQUE_VIOLATION) return conflict('A record with this id already exists.', error);
+  // Without a SQLSTATE it never reached the database whole: a pool or query time-out, a closed socket.
+  if (code === undefined || passing.test(code) || networkCodes.has(code)) return unavailable(error);
+  return internal(error);
+};

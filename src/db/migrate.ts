@@ -1,0 +1,99 @@
+// Brings a database to the schema of this release: every migration once, in order, whoever else tries at the same moment.
+// Keeps Prisma's history table, so that Prisma's command line reads it too. Knows nothing of what the tables are for.
+import type { MigrationList } from '@prisma/schema-engine-wasm/schema_engine_bg';
+import type { PoolConfig } from 'pg';
+import { SchemaEngineError, noFilters, readMigrations, withSchemaEngine } from './schema-engine.ts';
+
+/** `applied`: what this call ran, oldest first. `total`: how many migrations this release has. */
+export type MigrationResult = { applied: string[]; total: number };
+
+/** Its message is for the operator: what is wrong, why, and the command that mends it. */
+export class MigrationError extends Error {
+  /** Prisma's code (`P3005`), or `edited` for a changed file; undefined when there is no name for it. */
+  readonly code: string | undefined;
+
+  constructor(message: string, code?: string, cause?: unknown) {
+    super(message, { cause });
+    this.name = 'MigrationError';
+    this.code = code;
+  }
+}
+
+/**
+ * Applies the migrations of `<migrationsDir>/<name>/migration.sql` that the database does not have yet.
+ * `connection` is a DatabaseAddress, or any configuration of a pg pool (`{ connectionString }` with its TLS parameters).
+ * Safe to run from several processes at once; an advisory lock lets one work and the others find nothing left to do, so the
+ * connection must not go through a pooler that changes sessions between transactions. A database of a newer release passes.
+ * Throws MigrationError. Nothing is applied when a file that was applied before has been edited since.
+ */
+export const migrate = async (connection: PoolConfig, migrationsDir: string): Promise<MigrationResult> => {
+  const migrationsList = await readMigrations(migrationsDir).catch((error: unknown) => {
+    throw new MigrationError(
+      `The migrations in ${migrationsDir} cannot be read, so this installation is incomplete. Put the release in place again: git checkout -- prisma, or build the image anew.`,
+      undefined,
+      error,
+    );
+  });
+  const result = await withSchemaEngine(connection, async (engine) => {
+    const history = await engine.diagnoseMigrationHistory({
+      migrationsList,
+      optInToShadowDatabase: false,
+      filters: noFilters,
+    });
+    const editedNames = history.editedMigrationNames;
+    // A migration another process is applying at this moment looks like a failed one. Applying waits for it and then knows.
+    const isUpToDate = history.history === null && history.failedMigrationNames.length === 0;
+    if (isUpToDate || editedNames.length > 0) return { editedNames, applied: [] };
+    const { appliedMigrationNames } = await engine.applyMigrations({ migrationsList, filters: noFilters });
+    return { editedNames, applied: appliedMigrationNames };
+  }).catch((error: unknown) => {
+    throw explained(error, migrationsList);
+  });
+  if (result.editedNames.length > 0) throw edited(result.editedNames, migrationsDir);
+  return { applied: result.applied, total: migrationsList.migrationDirectories.length };
+};
+
+const edited = (names: string[], migrationsDir: string) =>
+  new MigrationError(
+    `The file of an applied migration was changed afterwards (${names.join(', ')}), so nobody can say what the database holds. Put back the file as it was released, and write a new migration for what has to change: git checkout -- ${migrationsDir}.`,
+    'edited',
+  );
+
+const explained = (error: unknown, { migrationDirectories }: MigrationList): unknown => {
+  if (!(error instanceof SchemaEngineError)) return error;
+  const { code, message } = error;
+  const name = migrationDirectories.map(({ path }) => path).find((path) => deepMessage(error).includes(path));
+  if (code === 'P3005') {
+    return new MigrationError(
+      'The database already holds tables that Strongroom did not make, so nothing was touched. Give the vault a database of its own (createdb strongroom) and name that one in DATABASE_URL.',
+      code,
+      error,
+    );
+  }
+  if (code === 'P3009' || name !== undefined) {
+    const reason = code === 'P3009' ? 'It failed at an earlier start' : `It failed just now: ${sentence(message)}`;
+    const mend = `UPDATE _prisma_migrations SET rolled_back_at = now() WHERE migration_name = '${name ?? '<name>'}' AND finished_at IS NULL`;
+    return new MigrationError(
+      `The migration ${name ?? ''} is recorded as failed, and no other is applied before that is settled. ${reason}. PostgreSQL took back what it had done. Remove the cause, then allow another attempt: psql "$DATABASE_URL" -c "${mend}".`,
+      code ?? 'P3018',
+      error,
+    );
+  }
+  return new MigrationError(
+    `The database could not be migrated: ${sentence(message)}. See whether it can be reached and the user may create tables: psql "$DATABASE_URL" -c "CREATE TABLE probe (); DROP TABLE probe".`,
+    code,
+    error,
+  );
+};
+
+/** The engine names the migration at work only in its stack frames, which its sentence leaves out. */
+const deepMessage = (error: SchemaEngineError): string =>
+  `${error.message} ${error.cause instanceof Error ? error.cause.message : ''}`;
+
+const sentence = (message: string): string =>
+  message
+    .split('\n')
+    .map((line) => line.trim())
+    .filter((line) => line !== '')
+    .join(' ')
+    .replace(/\.$/, '');

@@ -1,0 +1,52 @@
+// /healthz and /readyz: for the ones who start and stop us. No key, no detail.
+import { z } from 'zod';
+import type { Context } from '../../context.ts';
+import type { App } from '../../http/app-type.ts';
+import { failures } from '../../http/schemas.ts';
+
+const health = z.object({ status: z.literal('ok').meta({ example: 'ok' }) }).meta({ id: 'Health' });
+const readiness = z
+  .object({
+    status: z.literal('ok').meta({ example: 'ok' }),
+    initialized: z.boolean().meta({ description: 'Whether the vault has a tenant.', example: true }),
+  })
+  .meta({ id: 'Readiness' });
+
+export const healthRoutes = (app: App, ctx: Context): void => {
+  app.get(
+    '/healthz',
+    {
+      config: { permission: null },
+      schema: {
+        operationId: 'getHealth',
+        summary: 'Is the process alive',
+        description: 'Answers while the process runs. Needs no key.',
+        tags: ['Health'],
+        answer: 'The process is alive.',
+        examples: { response: { alive: { summary: 'Alive', value: { status: 'ok' } } } },
+        response: { 200: health, ...failures(400) },
+      },
+    },
+    async () => ({ status: 'ok' as const }),
+  );
+  app.get(
+    '/readyz',
+    {
+      config: { permission: null },
+      schema: {
+        operationId: 'getReadiness',
+        summary: 'Are requests served',
+        description: 'Answers 200 once requests are served, 503 while the database is away. Needs no key.',
+        tags: ['Health'],
+        answer: 'Requests are served.',
+        examples: { response: { ready: { summary: 'Ready', value: { status: 'ok', initialized: true } } } },
+        response: { 200: readiness, ...failures(400, 500, 503) },
+      },
+    },
+    async () => {
+      // One question that only a reachable, migrated database can answer.
+      const initialized = await ctx.db.hasTenants();
+      return { status: 'ok' as const, initialized };
+    },
+  );
+};

@@ -1,0 +1,35 @@
+// POST /tokenize: any JSON in, the same shape of tokens out.
+import type { Context } from '../../context.ts';
+import { invalidField } from '../../errors.ts';
+import { callerOf } from '../../http/authenticate.ts';
+import type { App } from '../../http/app-type.ts';
+import { failures } from '../../http/schemas.ts';
+import type { Json } from '../../vault/json.ts';
+import { tokenize } from '../../vault/tokenize.ts';
+import { tokenizeExamples, tokenizeRequest, tokenizeResponse } from './schema.ts';
+
+export const tokenizeRoutes = (app: App, ctx: Context): void => {
+  app.post(
+    '/tokenize',
+    {
+      config: { permission: 'token:create' },
+      schema: {
+        operationId: 'tokenize',
+        summary: 'Tokenize any JSON',
+        description:
+          'Turns every value of the body into a token and answers with the same structure: a plain value becomes a token id, an object with `type` and `data` becomes a token record, `null` stays `null`. All or nothing.\n\nPermission: `token:create` on each destination container.',
+        tags: ['Tokenize'],
+        body: tokenizeRequest,
+        answer: 'The tokens, in the structure of the request.',
+        examples: tokenizeExamples,
+        response: { 200: tokenizeResponse, ...failures(400, 401, 403, 409, 413, 415, 429, 500, 503) },
+      },
+    },
+    async (request, reply) => {
+      if (!request.hasBody) throw invalidField('', 'a JSON body is needed');
+      const tokenized = await tokenize(ctx, callerOf(request), request.body as Json);
+      // Spelled out here: a bare string must reach the caller as a JSON string.
+      return reply.type('application/json').send(JSON.stringify(tokenized));
+    },
+  );
+};

@@ -1,0 +1,81 @@
+// Wire shapes of tokens.
+import { z } from 'zod';
+import {
+  APPLICATION_ID,
+  cardToken,
+  cardTokenId,
+  CREATED_AT,
+  genericToken,
+  TENANT_ID,
+} from '../../http/openapi-examples.ts';
+import type { Examples } from '../../http/schemas.ts';
+import { tokenTypeNames } from '../../vault/token-types.ts';
+
+const date = (description: string) => z.string().meta({ description, format: 'date-time', example: CREATED_AT });
+const uuid = (description: string, example: string) => z.string().meta({ description, format: 'uuid', example });
+
+export const tokenRecord = z
+  .object({
+    id: z.string().meta({ description: 'The token. A UUID unless its creator chose one.', example: cardTokenId }),
+    tenant_id: uuid('The tenant that owns the token.', TENANT_ID),
+    type: z.string().meta({
+      description: 'A token type; further ones may come.',
+      'x-extensible-enum': tokenTypeNames,
+      example: 'card',
+    }),
+    data: z.any().optional().meta({
+      description:
+        'As much of the data as the caller may see: masked, or revealed by an access rule. Left out where that is nothing.',
+      example: cardToken.data,
+    }),
+    mask: z.any().optional().meta({
+      description: "The caller's mask as it was sent, or the default mask of the type, evaluated.",
+      example: cardToken.data,
+    }),
+    fingerprint: z.string().optional().meta({
+      description: 'Equal for equal values of a type within a tenant, never across tenants.',
+      example: cardToken.fingerprint,
+    }),
+    fingerprint_expression: z
+      .string()
+      .optional()
+      .meta({ description: 'What the fingerprint is made of.', example: cardToken.fingerprint_expression }),
+    containers: z
+      .array(z.string().meta({ example: '/pci/high/' }))
+      .meta({ description: 'Where the token is. Permissions may be limited to containers.' }),
+    metadata: z
+      .record(z.string(), z.string())
+      .optional()
+      .meta({ description: 'What the creator noted beside the token, in plain text.', example: cardToken.metadata }),
+    search_indexes: z
+      .array(z.string().meta({ example: '{{ data.number | last4 }}' }))
+      .optional()
+      .meta({ description: 'The expressions that the token can be found by.' }),
+    expires_at: date('The token cannot be read from then on.').optional(),
+    created_by: uuid('The application that made the token.', APPLICATION_ID).optional(),
+    created_at: date('When the token was made.').optional(),
+    modified_by: uuid('The application that changed the token last.', APPLICATION_ID).optional(),
+    modified_at: date('When the token was changed last.').optional(),
+    _extras: z
+      .object({
+        deduplicated: z.boolean().meta({ description: 'Whether the token was there already.', example: false }),
+      })
+      .optional()
+      .meta({ description: 'Present when deduplication was asked for.' }),
+  })
+  .meta({
+    id: 'Token',
+    description:
+      'A token as far as the caller may see it. One that deduplication found may show `id`, `tenant_id`, `type`, `fingerprint` and `containers` alone.',
+  });
+
+export const tokenIdParams = z.object({
+  id: z.string().meta({ description: 'The id of a token.', example: cardTokenId }),
+});
+
+export const tokenExamples: { response: Examples } = {
+  response: {
+    card: { summary: 'A card, masked', value: cardToken },
+    generic: { summary: 'A generic token: it has no mask', value: genericToken },
+  },
+};

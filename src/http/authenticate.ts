@@ -1,0 +1,88 @@
+// Who is calling: reads SVC-API-KEY, finds its caller, and refuses everyone else with one and the same answer.
+import type { FastifyRequest } from 'fastify';
+import type { App } from './app-type.ts';
+import type { Caller } from '../access/caller.ts';
+import type { Permission } from '../access/permissions.ts';
+import { mayAnywhere } from '../access/rules.ts';
+import type { Context } from '../context.ts';
+import { AppError, forbidden, unauthorized } from '../errors.ts';
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    caller: Caller | undefined;
+  }
+  interface FastifyContextConfig {
+    /** The permission a caller needs, `authenticated` for any caller, null for a public route. Every route says. */
+    permission?: Permission | 'authenticated' | null;
+    /** Added by the house itself: answers 405 or OPTIONS for a path whose methods are others. */
+    methodGuard?: true;
+  }
+}
+
+/** Longest key header looked at: a key has 69 characters. */
+const KEY_LENGTH_MAX = 200;
+
+/** Failed authentications an address may make: far above a misconfigured client, far below guessing (security.md A6). */
+const FAILURES_PER_WINDOW_MAX = 100;
+const FAILURES_WINDOW_MS = 60_000;
+
+export const callerOf = (request: FastifyRequest): Caller => {
+  if (!request.caller) throw unauthorized();
+  return request.caller;
+};
+
+const notInitialized = () =>
+  new AppError('unavailable', 'This vault has no tenant yet. Make one: strongroom bootstrap', { retryAfterSeconds: 5 });
+
+const refuse = (request: FastifyRequest): AppError => {
+  const bearer = request.headers.authorization?.startsWith('Bearer svc_') ?? false;
+  return unauthorized(bearer ? 'The API key belongs into the header SVC-API-KEY, not Authorization.' : undefined);
+};
+
+export const addAuthentication = (app: App, ctx: Context): void => {
+  let initialized = false;
+  const refuseUninitialized = async (): Promise<void> => {
+    if (initialized) return;
+    initialized = await ctx.db.hasTenants();
+    if (!initialized) throw notInitialized();
+  };
+
+  const failures = ctx.config.rateLimit
+    ? app.createRateLimit({
+        max: FAILURES_PER_WINDOW_MAX,
+        timeWindow: FAILURES_WINDOW_MS,
+        keyGenerator: (request) => request.ip,
+      })
+    : undefined;
+
+  const failed = async (request: FastifyRequest): Promise<never> => {
+    const state = await failures?.(request);
+    if (state && !state.isAllowed && state.isExceeded)
+      throw new AppError('too_many_requests', 'Too many failed authentications. Wait and try again.', {
+        retryAfterSeconds: state.ttlInSeconds,
+      });
+    throw refuse(request);
+  };
+
+  app.decorateRequest('caller', undefined);
+
+  // Before the body is read: a stranger's bytes are not worth parsing.
+  app.addHook('onRequest', async (request) => {
+    const { permission } = request.routeOptions.config;
+    if (permission === null || request.is404) return;
+    await refuseUninitialized();
+    const key = request.headers['svc-api-key'];
+    if (typeof key !== 'string' || key.length === 0 || key.length > KEY_LENGTH_MAX) return failed(request);
+    const caller = await ctx.callers.findCallerBeforeCaller(key);
+    if (!caller) return failed(request);
+    request.caller = caller;
+    if (permission !== 'authenticated' && !mayAnywhere(caller, permission as Permission))
+      throw forbidden(permission as Permission);
+  });
+
+  // A route that does not say who may use it does not start.
+  app.addHook('onRoute', (route) => {
+    if (route.config?.permission === undefined)
+      throw new Error(`The route ${String(route.method)} ${route.url} names no permission (config.permission).`);
+  });
+};

@@ -1,0 +1,34 @@
+// Methods a path does not have: 405 with Allow, and OPTIONS. Registered from what the features registered, never by hand.
+import type { HTTPMethods } from 'fastify';
+import type { App } from './app-type.ts';
+import { AppError } from '../errors.ts';
+
+const guarded: HTTPMethods[] = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];
+
+/** Call before the features register; call the returned function after them. */
+export const collectMethods = (app: App): (() => void) => {
+  const methodsOf = new Map<string, Set<string>>();
+  app.addHook('onRoute', (route) => {
+    if (route.config?.methodGuard || route.url.includes('*')) return;
+    const methods = methodsOf.get(route.url) ?? new Set();
+    methodsOf.set(route.url, methods);
+    for (const method of [route.method].flat()) methods.add(method);
+  });
+  return () => {
+    for (const [url, methods] of methodsOf) {
+      const allow = [...methods, 'OPTIONS'].filter((method, index, all) => all.indexOf(method) === index).join(', ');
+      const missing = guarded.filter((method) => !methods.has(method));
+      app.route({
+        method: missing,
+        url,
+        config: { permission: null, methodGuard: true },
+        schema: { hide: true },
+        handler: async (request, reply) => {
+          reply.header('allow', allow);
+          if (request.method === 'OPTIONS') return reply.status(204).send();
+          throw new AppError('method_not_allowed', `The method must be one of ${allow}.`);
+        },
+      });
+    }
+  };
+};

@@ -1,0 +1,52 @@
+// The tokens that examples of the document show, one of a kind, so that every example tells of the same ones.
+// None holds more than a vault shows: cards and accounts are masked.
+
+export const TENANT_ID = '7f4c2b1e-9d3a-4a57-8f61-2c5b8e0d9a13';
+export const APPLICATION_ID = 'c1a8f0d4-2e6b-4b39-9a75-6d0e3f8b1c52';
+export const CREATED_AT = '2026-11-20T18:04:05.123Z';
+
+export const genericTokenId = 'b8e1d6c2-3f47-4d0a-8c95-1e7a2b6f4d30';
+export const cardTokenId = '0f6ad6a4-5b1c-4f0e-9a35-0f3d2b1c4e5f';
+
+const madeBy = { created_by: APPLICATION_ID, created_at: CREATED_AT };
+const maskedCard = { number: 'XXXXXXXXXXXX4242', expiration_month: 12, expiration_year: 2030 };
+const maskedBank = { routing_number: '110000000', account_number: 'XXXXXXXX6789' };
+
+export const cardToken = {
+  id: cardTokenId,
+  tenant_id: TENANT_ID,
+  type: 'card',
+  data: maskedCard,
+  mask: maskedCard,
+  fingerprint: '3tWn8K2m9bQxFZrV5cLhJdYpGsTuAeN7wXvB4kRyMzqE',
+  fingerprint_expression: '{{ data.number }}',
+  containers: ['/pci/high/'],
+  metadata: { order: '4711' },
+  search_indexes: [],
+  ...madeBy,
+};
+
+export const bankToken = {
+  id: '5d92e7b1-0c84-4f6a-b3d7-8a1f4c6e2095',
+  tenant_id: TENANT_ID,
+  type: 'bank',
+  data: maskedBank,
+  mask: maskedBank,
+  fingerprint: '8HqPzL4vNc2RtYxWb6KmJfD9gSuEaT5iVoX3nBrZkMwQ',
+  fingerprint_expression: '{{ data.account_number }}|{{ data.routing_number }}',
+  containers: ['/bank/high/'],
+  search_indexes: [],
+  ...madeBy,
+};
+
+export const genericToken = {
+  id: genericTokenId,
+  tenant_id: TENANT_ID,
+  type: 'token',
+  data: 'Ada Lovelace',
+  fingerprint: '6XkVtB9mQ2zLpNwR4cYhJdFsGuTeA7nKxvW3bRyMzqE5',
+  fingerprint_expression: '{{ data | stringify }}',
+  containers: ['/general/high/'],
+  search_indexes: [],
+  ...madeBy,
+};

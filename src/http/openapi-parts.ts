@@ -1,0 +1,230 @@
+// The parts of the OpenAPI document that no single route says: its front page, its tags, who may call, and the failures.
+// Knows no route; http/openapi.ts puts it together with theirs.
+import {
+  AppError,
+  conflict,
+  fieldErrors,
+  forbidden,
+  internal,
+  invalidInput,
+  notFound,
+  payloadTooLarge,
+  unauthorized,
+  unavailable,
+  unsupportedMediaType,
+} from '../errors.ts';
+import { version } from '../version.ts';
+import { problemOf } from './problems.ts';
+import type { FailureStatus } from './schemas.ts';
+
+/** In the form of a key, with a checksum that no key can have: nobody's, and no scanner's false alarm. */
+const KEY_IN_DOCUMENTS = 'svc_test_ExampleExample00_ExampleExampleExampleExample00000000000';
+const TRACE_ID_IN_DOCUMENTS = '5d0f2c1a-7b3e-4d69-8a14-93e1c5b7f206';
+
+const description = `Strongroom is a vault: it takes card, bank and personal data and hands back tokens.
+
+## Authentication
+
+Every operation but the health checks takes an API key in the header \`SVC-API-KEY\`:
+
+\`\`\`
+SVC-API-KEY: ${KEY_IN_DOCUMENTS}
+\`\`\`
+
+A key belongs to an application of a tenant. A missing, a malformed and an unknown key get the same 401; \`Authorization\` is
+not looked at in its place. Each operation names the permission it needs, also under \`x-permissions\`; without it the answer is a 403 that
+names it. A permission may be limited to containers. What belongs to another tenant is a 404, as if it did not exist.
+
+## Errors
+
+Every failure is a problem of RFC 9457 in \`application/problem+json\`: \`title\`, \`status\` and \`trace_id\`, with a \`detail\`
+for a person, or with \`errors\`: from the path of each bad property to sentences about it, all of them at once. A problem
+never repeats a value that was sent. A path answers methods that it does not have with 405 and \`Allow\`. 429 and 503 carry
+\`Retry-After\` in seconds.
+
+The header \`SVC-TRACE-ID\` (1 to 128 printable ASCII characters) names a request in the response, in problems and in the
+log. Without it the trace id of a W3C \`traceparent\` counts, or a new one is drawn.
+
+## Requests and responses
+
+Bodies are JSON in UTF-8, sent as \`application/json\` or \`application/*+json\`. Absent attributes are left out of responses.
+Timestamps are RFC 3339 in UTC. Ids are opaque text. Unknown attributes are ignored, so that clients may be older or newer
+than the vault; changes to the interface only add. A trailing slash in a path makes no difference.
+
+## Lists
+
+This version has no operation that answers with a list.
+
+## Repeating a request
+
+A request that is sent twice counts twice: tokenizing again makes new tokens. Two ways to repeat safely: an \`id\` of your
+own, which answers 409 the second time, or \`deduplicate_token\`, which answers with the token that the value has already.
+
+## Limits
+
+| What | Limit |
+|---|---|
+| Request body | 1 MiB unless the operator sets \`BODY_BYTES_MAX\`; 413 above |
+| Nesting of JSON | 64 levels |
+| Numbers | exact as doubles: whole numbers within 2^53, others as strings |
+| Values in one tokenize request | 10,000 |
+| Metadata of a token | 50 keys of 200 characters, values of 500 |
+| Search indexes of a token | 10 |
+| An expression | 400 characters |
+| A token id of your own | 3 to 400 characters |
+| A card security code (CVC) | kept for one hour unless the operator sets \`CVC_TTL\`, a day at most; then gone for good |
+| Failed authentications | 100 a minute from one address; 429 above |
+
+## Expressions
+
+\`mask\`, \`fingerprint_expression\`, \`search_indexes\` and \`id\` of a token request may hold expressions over the data that
+comes with them: \`{{ data.number | reveal_last: 4 }}\`. The head is \`data\` or a path below it; filters follow, each behind a
+bar, with arguments behind a colon. A mask may be any JSON with expressions at its leaves. Fingerprints may read \`metadata\`
+too. Expressions are evaluated once, when the token is made: what a token holds is data, never an expression.
+
+## Events
+
+There are no events and no webhooks.`;
+
+export const info = {
+  title: 'Strongroom',
+  version,
+  description,
+  contact: { name: 'Strongroom', url: 'https://github.com/strongroom/strongroom' },
+  license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
+};
+
+export const servers = [{ url: '/', description: 'The vault that serves this document.' }];
+
+export const tags = [
+  { name: 'Tokenize', description: 'Turns values into tokens: one or many, in the structure they come in.' },
+  { name: 'Tokens', description: 'Reads tokens back, as far as the caller may see.' },
+  { name: 'Health', description: 'For whoever starts, stops and watches the vault. Needs no key and tells no detail.' },
+];
+
+export const tagGroups = [
+  { name: 'Vault', tags: ['Tokenize', 'Tokens'] },
+  { name: 'Administration', tags: ['Health'] },
+];
+
+export const security = [{ ApiKey: [] }];
+
+export const securitySchemes = {
+  ApiKey: {
+    type: 'apiKey',
+    in: 'header',
+    name: 'SVC-API-KEY',
+    description: `The API key of an application, such as \`${KEY_IN_DOCUMENTS}\`.`,
+  },
+};
+
+export const parameters = {
+  TraceId: {
+    name: 'SVC-TRACE-ID',
+    in: 'header',
+    required: false,
+    description: 'Names the request in its response and in the log. One is drawn where it is absent or not fair.',
+    schema: { type: 'string', minLength: 1, maxLength: 128 },
+    example: TRACE_ID_IN_DOCUMENTS,
+  },
+};
+
+export const headers = {
+  'Retry-After': {
+    description: 'Seconds to wait before the next try.',
+    required: true,
+    schema: { type: 'integer', minimum: 0 },
+    example: 1,
+  },
+  'SVC-TRACE-ID': {
+    description: "The request's trace id: the caller's, or one that was drawn.",
+    required: true,
+    schema: { type: 'string', minLength: 1, maxLength: 128 },
+    example: TRACE_ID_IN_DOCUMENTS,
+  },
+  'WWW-Authenticate': {
+    description: 'Which header the key belongs in.',
+    required: true,
+    schema: { type: 'string' },
+    example: 'ApiKey header="SVC-API-KEY"',
+  },
+};
+
+export const headerReference = (name: keyof typeof headers) => ({ [name]: { $ref: `#/components/headers/${name}` } });
+
+/** A failure by status. Its example is made by the rule that makes the real ones. */
+const failureResponses: Record<FailureStatus, { name: string; description: string; error: AppError }> = {
+  400: {
+    name: 'BadRequest',
+    description: 'The request is not valid. `errors` names every bad property.',
+    error: invalidInput(fieldErrors([['card.data.number', 'must have a valid check digit']])),
+  },
+  401: { name: 'Unauthorized', description: 'The API key is missing, malformed or unknown.', error: unauthorized() },
+  403: {
+    name: 'Forbidden',
+    description: 'The key lacks the permission that `detail` names.',
+    error: forbidden('token:create'),
+  },
+  404: {
+    name: 'NotFound',
+    description: "There is no such record, or it is another tenant's.",
+    error: notFound('token'),
+  },
+  409: {
+    name: 'Conflict',
+    description: 'A chosen id is taken.',
+    error: conflict('A record with this id already exists.'),
+  },
+  413: {
+    name: 'PayloadTooLarge',
+    description: 'The body is larger than the operator allows.',
+    error: payloadTooLarge('The body must be at most 1048576 bytes.'),
+  },
+  415: {
+    name: 'UnsupportedMediaType',
+    description: 'The body is not JSON in UTF-8, by its own account.',
+    error: unsupportedMediaType('The body must be application/json.'),
+  },
+  429: {
+    name: 'TooManyRequests',
+    description: 'Too many failed authentications from one address.',
+    error: new AppError('too_many_requests', 'Too many failed authentications. Wait and try again.'),
+  },
+  500: { name: 'InternalError', description: 'It was us. The log has more under the trace id.', error: internal() },
+  503: {
+    name: 'Unavailable',
+    description: 'The database or a key is away, or the vault has no tenant yet.',
+    error: unavailable(),
+  },
+};
+
+/** Clients of the earlier public API decode application/json alone: both are named, the first is what is sent. */
+const problemMediaTypes = ['application/problem+json', 'application/json'];
+
+export const failureReference = (status: string) => {
+  const failure = failureResponses[Number(status) as FailureStatus];
+  return { $ref: `#/components/responses/${failure.name}` };
+};
+
+export const isFailure = (status: string): boolean => Number(status) in failureResponses;
+
+export const responses = Object.fromEntries(
+  Object.values(failureResponses).map(({ name, description: sentence, error }) => {
+    const media = {
+      schema: { $ref: '#/components/schemas/Problem' },
+      example: problemOf(error, TRACE_ID_IN_DOCUMENTS),
+    };
+    return [
+      name,
+      {
+        description: sentence,
+        headers: {
+          ...headerReference('SVC-TRACE-ID'),
+          ...(error.status === 401 ? headerReference('WWW-Authenticate') : {}),
+          ...(error.status === 429 || error.status === 503 ? headerReference('Retry-After') : {}),
+        },
+        content: Object.fromEntries(problemMediaTypes.map((type) => [type, media])),
+      },
+    ];
+  }),
+);

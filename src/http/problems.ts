@@ -1,0 +1,108 @@
+// The error face: every failure as RFC 9457 application/problem+json. The one place where a code becomes a status line,
+// and where nothing unmapped gets through: no message of a parser, a driver or a library reaches the wire.
+import { STATUS_CODES } from 'node:http';
+import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
+import type { App } from './app-type.ts';
+import { hasZodFastifySchemaValidationErrors } from 'fastify-type-provider-zod';
+import {
+  AppError,
+  fieldErrors,
+  internal,
+  invalidInput,
+  notFound,
+  payloadTooLarge,
+  unavailable,
+  unsupportedMediaType,
+} from '../errors.ts';
+import { formatPath } from '../vault/json.ts';
+
+export type Problem = {
+  title: string;
+  status: number;
+  detail?: string;
+  instance?: string;
+  errors?: Record<string, string[]>;
+  trace_id: string;
+};
+
+const VALIDATION_TITLE = 'One or more validation errors occurred.';
+
+/** The title of conventions.md for validation, the status' own phrase for the rest. */
+export const problemOf = (error: AppError, trace_id: string): Problem => {
+  const invalid = error.code === 'invalid_input';
+  const problem: Problem = {
+    title: invalid ? VALIDATION_TITLE : (STATUS_CODES[error.status] ?? 'Error'),
+    status: error.status,
+    trace_id,
+  };
+  if (!invalid) problem.detail = error.message;
+  if (error.errors) problem.errors = { ...error.errors };
+  return problem;
+};
+
+/** Fastify's own refusals by code. What is not here and is not ours is a 500. */
+const fastifyErrors: Record<string, (bodyBytesMax: number) => AppError> = {
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: () => unsupportedMediaType('The body must be application/json.'),
+  FST_ERR_CTP_BODY_TOO_LARGE: (most) => payloadTooLarge(`The body must be at most ${most} bytes.`),
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: () =>
+    invalidInput(fieldErrors([['', 'the body does not have the length that Content-Length says']])),
+  FST_ERR_BAD_URL: () => invalidInput(fieldErrors([['', 'the path is not a valid URL path']])),
+  FST_ERR_MAX_PARAM_LENGTH: () => notFound('resource'),
+};
+
+export const toAppError = (error: unknown, bodyBytesMax: number): AppError => {
+  if (error instanceof AppError) return error;
+  if (hasZodFastifySchemaValidationErrors(error)) {
+    const issues = error.validation.map((issue): [string, string] => {
+      const path = issue.instancePath
+        .split('/')
+        .slice(1)
+        .map((step) => (/^\d+$/.test(step) ? Number(step) : step));
+      return [formatPath(path), issue.message ?? 'is not valid'];
+    });
+    return invalidInput(fieldErrors(issues));
+  }
+  const { code, statusCode } = error as FastifyError;
+  const known = typeof code === 'string' && Object.hasOwn(fastifyErrors, code) ? fastifyErrors[code] : undefined;
+  if (known) return known(bodyBytesMax);
+  if (statusCode === 503) return unavailable(error);
+  // Another refusal of the framework's: the caller's fault, its words kept from the wire.
+  if (statusCode !== undefined && statusCode >= 400 && statusCode < 500)
+    return invalidInput(fieldErrors([['', 'the request is not valid']]), error);
+  return internal(error);
+};
+
+export const sendProblem = (reply: FastifyReply, error: AppError): FastifyReply => {
+  if (error.status === 401) reply.header('www-authenticate', 'ApiKey header="SVC-API-KEY"');
+  if (error.retryAfterSeconds !== undefined) reply.header('retry-after', String(error.retryAfterSeconds));
+  return reply
+    .status(error.status)
+    .type('application/problem+json')
+    .send(JSON.stringify(problemOf(error, reply.request.id)));
+};
+
+export const addErrorFace = (app: App, bodyBytesMax: number): void => {
+  app.setErrorHandler((error, request: FastifyRequest, reply) => {
+    const problem = toAppError(error, bodyBytesMax);
+    if (problem.status >= 500) request.log.error({ error: problem, code: problem.code }, 'a request failed');
+    return sendProblem(reply, problem);
+  });
+  app.setNotFoundHandler((_request, reply) => sendProblem(reply, notFound('resource')));
+};
+
+/** What Node's own parser refuses before there is a request: the same face, on the bare socket. */
+export const rawProblem = (code: string | undefined): string => {
+  const error =
+    code === 'HPE_HEADER_OVERFLOW'
+      ? new AppError('headers_too_large', 'The headers are too large.')
+      : invalidInput(fieldErrors([['', 'the request is not valid HTTP']]));
+  const body = JSON.stringify({ ...problemOf(error, ''), trace_id: undefined });
+  return [
+    `HTTP/1.1 ${error.status} ${STATUS_CODES[error.status]}`,
+    'Content-Type: application/problem+json',
+    'Connection: close',
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    '',
+    body,
+  ].join('\r\n');
+};

@@ -1,0 +1,52 @@
+// Shapes that every feature shares: the problem, the failures an operation declares, and what its route says to a reader
+// of the document beyond its schemas.
+import { z } from 'zod';
+
+export const problem = z
+  .object({
+    type: z.string().optional().meta({
+      description: 'The kind of problem. Left out where the title says it all, which stands for `about:blank`.',
+      format: 'uri-reference',
+      example: 'about:blank',
+    }),
+    title: z.string().meta({
+      description: 'The same for every problem of its kind.',
+      example: 'One or more validation errors occurred.',
+    }),
+    status: z.int().meta({ description: 'The status of the response.', example: 400 }),
+    detail: z
+      .string()
+      .optional()
+      .meta({ description: 'What went wrong, for a person.', example: 'The token was not found.' }),
+    errors: z
+      .record(z.string(), z.array(z.string()))
+      .optional()
+      .meta({
+        description:
+          'Property path (`card.data.number`, `[0].type`, empty for the whole) to sentences about it. Never holds a value.',
+        example: { 'card.data.number': ['must have a valid check digit'] },
+      }),
+    trace_id: z.string().meta({
+      description: 'Also in the header SVC-TRACE-ID and in the log.',
+      example: '5d0f2c1a-7b3e-4d69-8a14-93e1c5b7f206',
+    }),
+  })
+  .meta({ id: 'Problem', description: 'RFC 9457 problem details.' });
+
+export type FailureStatus = 400 | 401 | 403 | 404 | 409 | 413 | 415 | 429 | 500 | 503;
+
+/** The failures an operation declares; http/openapi.ts turns each into a reference to components.responses. */
+export const failures = <Status extends FailureStatus>(...statuses: Status[]) =>
+  Object.fromEntries(statuses.map((status) => [status, problem])) as Record<Status, typeof problem>;
+
+/** Named examples of a body: `value` is the body itself. */
+export type Examples = Record<string, { summary: string; value: unknown }>;
+
+declare module 'fastify' {
+  interface FastifySchema {
+    /** What the successful response is, in a sentence. */
+    answer?: string;
+    /** Of the request body, and of the successful response. */
+    examples?: { request?: Examples; response: Examples };
+  }
+}

@@ -1,0 +1,93 @@
+// Starts the server: reads the configuration, makes the context, builds the app, listens, and leaves gracefully.
+import './node-24.ts';
+import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import closeWithGrace from 'close-with-grace';
+import { createTenant, type MadeApplication } from './access/bootstrap.ts';
+import { buildApp } from './app.ts';
+import { type Config, ConfigError, loadConfig } from './config.ts';
+import { type Context, createContext } from './context.ts';
+import { StartError } from './errors.ts';
+import { startBlock } from './start-block.ts';
+import { startSweeping } from './vault/sweep.ts';
+
+/** Requests under way have this long after a signal; then the process leaves anyway (security.md C12). */
+const DRAIN_MS = 25_000;
+
+const credentialsPath = (config: Config) => join(config.dataDir, 'dev-credentials.json');
+
+/** Written beside and renamed: a script that reads it sees all of it or none. */
+const writeCredentials = (config: Config, base_url: string, made: MadeApplication): void => {
+  mkdirSync(config.dataDir, { recursive: true, mode: 0o700 });
+  const { tenant_id, application_id, api_key } = made;
+  const text = JSON.stringify({ base_url, tenant_id, application_id, api_key: api_key.reveal() }, null, 2);
+  const path = credentialsPath(config);
+  writeFileSync(`${path}.new`, `${text}\n`, { mode: 0o600 });
+  renameSync(`${path}.new`, path);
+};
+
+/** The server's address may change between starts; what a script reads must not lag behind it. */
+const refreshBaseUrl = (config: Config, base_url: string): void => {
+  const path = credentialsPath(config);
+  if (!existsSync(path)) return;
+  const credentials = JSON.parse(readFileSync(path, 'utf8')) as Record<string, unknown>;
+  if (credentials['base_url'] === base_url) return;
+  writeFileSync(`${path}.new`, `${JSON.stringify({ ...credentials, base_url }, null, 2)}\n`, { mode: 0o600 });
+  renameSync(`${path}.new`, path);
+};
+
+/** A vault without a tenant bootstraps itself: in development always, in production with a key that the deployment supplies. */
+const bootstrap = async (ctx: Context): Promise<MadeApplication | undefined> => {
+  const { config } = ctx;
+  if (config.bootstrapApiKeyFile !== undefined) {
+    const apiKey = readFileSync(config.bootstrapApiKeyFile, 'utf8').trim();
+    const made = await createTenant(ctx, { name: 'Default', apiKey, onlyFirst: true });
+    if (!made) ctx.log.warn('BOOTSTRAP_API_KEY_FILE is ignored: the vault has a tenant already');
+    return undefined;
+  }
+  if (config.mode === 'production') return undefined;
+  return createTenant(ctx, { name: 'Development', applicationName: 'Development', onlyFirst: true });
+};
+
+const start = async (): Promise<void> => {
+  const config = loadConfig();
+  const ctx = await createContext(config, 'server');
+  try {
+    const app = await buildApp(ctx);
+    const made = await bootstrap(ctx);
+    await app.listen({ host: config.host, port: config.port });
+    const address = app.server.address();
+    const base_url = `http://${config.host.includes(':') ? `[${config.host}]` : config.host}:${typeof address === 'object' && address ? address.port : config.port}`;
+    if (made) writeCredentials(config, base_url, made);
+    else if (config.mode === 'development') refreshBaseUrl(config, base_url);
+    const stopSweeping = startSweeping(ctx);
+    closeWithGrace({ delay: DRAIN_MS, logger: false }, async ({ err, signal }) => {
+      if (err) ctx.log.fatal({ error: err }, 'the server stops after an error nobody handled');
+      else ctx.log.info({ signal }, 'stopping');
+      await app.close();
+      await stopSweeping();
+      await ctx.close();
+      ctx.log.info('stopped');
+    });
+    const onTerminal = process.stderr.isTTY === true && config.logFormat === 'auto' && config.mode === 'development';
+    if (onTerminal) process.stderr.write(startBlock(ctx, base_url, made?.api_key));
+    ctx.log.info({ base_url, docs: `${base_url}/docs`, openapi: `${base_url}/openapi.json` }, 'listening');
+  } catch (error) {
+    await ctx.close();
+    if ((error as NodeJS.ErrnoException).code === 'EADDRINUSE')
+      throw new StartError(
+        `Port ${config.port} on ${config.host} is taken. Stop what uses it, or take another: PORT=${config.port + 1} npm start`,
+      );
+    throw error;
+  }
+};
+
+start().catch((error: unknown) => {
+  // Errors made for the operator speak for themselves; of any other, its place says more than its words.
+  const told =
+    error instanceof ConfigError ||
+    error instanceof StartError ||
+    (error as Error)?.name?.match(/^(Embedded|Migration)/);
+  console.error(told ? (error as Error).message : error);
+  process.exit(1);
+});

@@ -1,0 +1,29 @@
+// Forgetting on time: removes CVCs and the keys they were sealed under, and expired tokens. Reads refuse what has expired
+// anyway; the sweep makes it unrecoverable.
+import type { Context } from '../context.ts';
+
+/** CVC_TTL plus a minute is the promise (security.md F23): a slot of keys is a minute, so a sweep must be well below. */
+const SWEEP_EVERY_MS = 15_000;
+/** Rounds of one sweep, each of a bounded number of rows; what is left waits for the next. */
+const SWEEP_ROUNDS_MAX = 100;
+
+/** Sweeps once, to the end or its bound. Safe beside other processes. @throws unavailable. */
+export const sweep = async (ctx: Pick<Context, 'db' | 'now'>): Promise<void> => {
+  for (let round = 0; round < SWEEP_ROUNDS_MAX; round += 1) {
+    const { tokens } = await ctx.db.sweep(ctx.now());
+    if (tokens === 0) return;
+  }
+};
+
+/** Sweeps until stopped. A sweep that fails is logged and tried again at its next turn. @returns stop, which waits for one under way. */
+export const startSweeping = (ctx: Pick<Context, 'db' | 'now' | 'log'>): (() => Promise<void>) => {
+  let running = Promise.resolve();
+  const timer = setInterval(() => {
+    running = sweep(ctx).catch((error: unknown) => ctx.log.error({ error }, 'a sweep failed'));
+  }, SWEEP_EVERY_MS);
+  timer.unref();
+  return () => {
+    clearInterval(timer);
+    return running;
+  };
+};

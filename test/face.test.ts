@@ -1,0 +1,206 @@
+// The face of every route: problems, methods, trailing slashes, trace ids, keys (security.md 4.1).
+import { connect } from 'node:net';
+import { Pool } from 'pg';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { CALLER_CACHE_MS } from '../src/access/api-keys.ts';
+import { startServer, type TestServer } from './support/server.ts';
+
+let server: TestServer;
+beforeAll(async () => {
+  server = await startServer();
+});
+afterAll(() => server.close());
+
+test('a problem is RFC 9457 with the trace id of its response', async () => {
+  const answer = await server.request('GET', '/tokens/unknown-token');
+  expect(answer.status).toBe(404);
+  expect(answer.headers.get('content-type')).toContain('application/problem+json');
+  expect(answer.body).toEqual({
+    title: 'Not Found',
+    status: 404,
+    detail: 'The token was not found.',
+    trace_id: answer.headers.get('svc-trace-id'),
+  });
+});
+
+test('an unknown path is a 404 that does not repeat it', async () => {
+  const answer = await server.request('GET', '/nowhere?svc-proxy-key=secret');
+  expect(answer.status).toBe(404);
+  expect(answer.text).not.toContain('secret');
+  expect(server.logLines.join('')).not.toContain('secret');
+});
+
+test('a method a path does not have is a 405 with Allow; OPTIONS answers 204', async () => {
+  for (const method of ['GET', 'PUT', 'PATCH', 'DELETE']) {
+    const answer = await server.request(method, '/tokenize');
+    expect(answer.status, method).toBe(405);
+    expect(answer.headers.get('allow')).toBe('POST, OPTIONS');
+    expect(answer.body.status).toBe(405);
+  }
+  const options = await server.request('OPTIONS', '/tokens/abc');
+  expect(options.status).toBe(204);
+  expect(options.headers.get('allow')).toBe('GET, HEAD, OPTIONS');
+});
+
+test('HEAD exists where GET does', async () => {
+  expect((await server.request('HEAD', '/healthz')).status).toBe(200);
+});
+
+test('a trailing slash is accepted', async () => {
+  expect((await server.request('POST', '/tokenize/', { json: 'x' })).status).toBe(200);
+  expect((await server.request('GET', '/healthz/')).status).toBe(200);
+});
+
+test('a fair trace id comes back, another is replaced, traceparent is honoured', async () => {
+  const trace = async (headers: Record<string, string>) =>
+    (await server.request('GET', '/healthz', { headers })).headers.get('svc-trace-id');
+  expect(await trace({ 'svc-trace-id': 'order-4711/retry' })).toBe('order-4711/retry');
+  expect(await trace({ 'svc-trace-id': 'x'.repeat(129) })).not.toBe('x'.repeat(129));
+  expect(await trace({ traceparent: '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01' })).toBe(
+    '4bf92f3577b34da6a3ce929d0e0e4736',
+  );
+  expect(await trace({})).toMatch(/^[0-9a-f-]{36}$/);
+});
+
+test('answers are not to be stored', async () => {
+  expect((await server.tokenize('x')).headers.get('cache-control')).toBe('no-store');
+});
+
+test('no key, an empty, long, malformed, mistyped or unknown one: one and the same 401 (A1, A5)', async () => {
+  const key = server.tenant.api_key;
+  const other = (await server.newTenant()).api_key;
+  const swapped = key.slice(0, 26) + other.slice(26);
+  const bodies = new Set<string>();
+  for (const bad of [
+    null,
+    '',
+    'x'.repeat(9000),
+    'svc_test_x',
+    `${key}\t"`,
+    key.toUpperCase(),
+    key.slice(0, -1),
+    `${key.slice(0, -1)}0`,
+    swapped,
+    `"${key}"`,
+    key.replace('test', 'live'),
+  ]) {
+    const answer = await server.request('POST', '/tokenize', { key: bad, json: 'x' });
+    expect(answer.status, String(bad)).toBe(401);
+    expect(answer.headers.get('www-authenticate')).toBe('ApiKey header="SVC-API-KEY"');
+    bodies.add(answer.text.replace(/"trace_id":"[^"]*"/, ''));
+  }
+  expect(bodies.size).toBe(1);
+});
+
+test('a key in the wrong place is a 401, and not in the log (A4)', async () => {
+  const key = server.tenant.api_key;
+  expect((await server.request('POST', `/tokenize?svc-api-key=${key}`, { key: null, json: 'x' })).status).toBe(401);
+  expect(
+    (await server.request('POST', '/tokenize', { key: null, json: 'x', headers: { cookie: `svc-api-key=${key}` } }))
+      .status,
+  ).toBe(401);
+  const bearer = await server.request('POST', '/tokenize', {
+    key: null,
+    json: 'x',
+    headers: { authorization: `Bearer ${key}` },
+  });
+  expect(bearer.status).toBe(401);
+  expect(bearer.body.detail).toContain('SVC-API-KEY');
+  expect(server.logLines.join('')).not.toContain(key.slice(-40));
+});
+
+test('two different key headers are a 401', async () => {
+  const answer = await raw(
+    server,
+    `POST /tokenize HTTP/1.1\r\nHost: x\r\nSVC-API-KEY: ${server.tenant.api_key}\r\nSVC-API-KEY: svc_test_other\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`,
+  );
+  expect(answer).toMatch(/^HTTP\/1.1 401 /);
+});
+
+test('headers beyond the limit are a 431, broken HTTP is a 400, both as problems', async () => {
+  const big = await raw(server, `GET /healthz HTTP/1.1\r\nHost: x\r\nX: ${'y'.repeat(40_000)}\r\n\r\n`);
+  expect(big).toMatch(/^HTTP\/1.1 431 [\s\S]*application\/problem\+json/);
+  const broken = await raw(
+    server,
+    'POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n',
+  );
+  expect(broken).toMatch(/^HTTP\/1.1 400 [\s\S]*application\/problem\+json/);
+});
+
+test('a permission that is missing is a 403 that names it', async () => {
+  const { api_key } = await server.newKey(server.tenant, { permissions: ['token:read'] });
+  const answer = await server.tokenize('x', api_key);
+  expect(answer.status).toBe(403);
+  expect(answer.body.detail).toContain('token:create');
+});
+
+test('a revoked key is refused everywhere within a second (A3, F24)', async () => {
+  const { api_key, application_id } = await server.newKey(server.tenant, { permissions: ['token:create'] });
+  expect((await server.tokenize('x', api_key)).status).toBe(200);
+  await server.sql('DELETE FROM api_keys WHERE application_id = $1', [application_id]);
+  await new Promise((resolve) => setTimeout(resolve, CALLER_CACHE_MS + 50));
+  expect((await server.tokenize('x', api_key)).status).toBe(401);
+});
+
+test('an address that keeps failing gets 429 with Retry-After, and others do not (A6)', async () => {
+  const limited = await startServer();
+  try {
+    const statuses = new Map<number, number>();
+    for (let index = 0; index < 150; index += 1) {
+      const { status, headers } = await limited.request('GET', '/tokens/x', { key: 'wrong' });
+      statuses.set(status, (statuses.get(status) ?? 0) + 1);
+      if (status === 429) expect(Number(headers.get('retry-after'))).toBeGreaterThan(0);
+    }
+    expect(statuses.get(401)).toBe(100);
+    expect(statuses.get(429)).toBe(50);
+    expect((await limited.tokenize('x')).status).toBe(200);
+  } finally {
+    await limited.close();
+  }
+});
+
+test('X-Forwarded-For of a stranger is not believed (A13)', async () => {
+  await server.request('GET', '/healthz', { headers: { 'x-forwarded-for': '203.0.113.9' } });
+  expect(server.logLines.join('')).not.toContain('203.0.113.9');
+});
+
+test('a vault without a tenant answers 503 until it has one', async () => {
+  const empty = await startServer();
+  try {
+    await empty.sql('DELETE FROM tenants');
+    const before = await fetch(`${empty.base_url}/readyz`);
+    expect(await before.json()).toEqual({ status: 'ok', initialized: false });
+    expect((await empty.request('POST', '/tokenize', { json: 'x' })).status).toBe(503);
+  } finally {
+    await empty.close();
+  }
+});
+
+test('a database that is away is a 503 with Retry-After, and comes back by itself (C5)', async () => {
+  const own = await startServer();
+  const elsewhere = new Pool({ connectionString: new URL('/postgres', own.databaseUrl).href, max: 1 });
+  try {
+    const name = new URL(own.databaseUrl).pathname.slice(1);
+    await own.tokenize('x');
+    await elsewhere.query(`ALTER DATABASE "${name}" ALLOW_CONNECTIONS false`);
+    await elsewhere.query('SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1', [name]);
+    const away = await own.tokenize('x');
+    expect(away.status).toBe(503);
+    expect(Number(away.headers.get('retry-after'))).toBeGreaterThan(0);
+    await elsewhere.query(`ALTER DATABASE "${name}" ALLOW_CONNECTIONS true`);
+    expect((await own.tokenize('x')).status).toBe(200);
+  } finally {
+    await elsewhere.end();
+    await own.close();
+  }
+});
+
+const raw = (of: TestServer, text: string): Promise<string> =>
+  new Promise((resolve, reject) => {
+    const { port, hostname } = new URL(of.base_url);
+    const socket = connect(Number(port), hostname, () => socket.write(text));
+    let answer = '';
+    socket.on('data', (chunk) => (answer += chunk));
+    socket.on('close', () => resolve(answer));
+    socket.on('error', reject);
+  });

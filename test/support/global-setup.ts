@@ -1,0 +1,51 @@
+// One real PostgreSQL for a whole test run, with a migrated template that test/support/database.ts clones.
+// Knows nothing of what the tests do with it; removes all of it at the end.
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Client } from 'pg';
+import type { TestProject } from 'vitest/node';
+import { startEmbeddedPostgres } from '../../src/db/embedded.ts';
+import type { DatabaseAddress } from '../../src/db/embedded.ts';
+import { migrate } from '../../src/db/migrate.ts';
+
+declare module 'vitest' {
+  interface ProvidedContext {
+    /** The maintenance database of the run's server: where others are made and dropped. */
+    databaseServer: DatabaseAddress;
+  }
+}
+
+export const templateName = 'template_strongroom';
+
+/** Starts the server and provides its address; the function it returns stops and removes it. */
+export const setup = async (project: TestProject): Promise<() => Promise<void>> => {
+  const dataDir = await mkdtemp(join(tmpdir(), 'strongroom-test-'));
+  const postgres = await startEmbeddedPostgres({ dataDir, log: () => undefined });
+  const teardown = async () => {
+    await postgres.stop();
+    await rm(dataDir, { recursive: true, force: true });
+  };
+  try {
+    const server = { ...postgres.address, database: 'postgres' };
+    await makeTemplate(server);
+    project.provide('databaseServer', server);
+    return teardown;
+  } catch (error) {
+    await teardown();
+    throw error;
+  }
+};
+
+const makeTemplate = async (server: DatabaseAddress): Promise<void> => {
+  const client = new Client(server);
+  await client.connect();
+  try {
+    await client.query(`CREATE DATABASE ${templateName}`);
+    await migrate({ ...server, database: templateName }, join(import.meta.dirname, '../../prisma/migrations'));
+    // A database somebody is connected to cannot be cloned.
+    await client.query(`ALTER DATABASE ${templateName} ALLOW_CONNECTIONS false IS_TEMPLATE true`);
+  } finally {
+    await client.end();
+  }
+};

@@ -1,0 +1,127 @@
+// The real app on a real database, listening on loopback; with a second tenant at hand and everything it logged.
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createTenant, type NewTenantOptions, createApplication } from '../../src/access/bootstrap.ts';
+import type { Permission } from '../../src/access/permissions.ts';
+import { buildApp } from '../../src/app.ts';
+import { loadConfig } from '../../src/config.ts';
+import { type Context, createContext, type Overrides } from '../../src/context.ts';
+import type { App } from '../../src/http/app-type.ts';
+import { createDatabase } from './database.ts';
+
+/** Root key of test servers: every byte the same, so that nobody takes it for a real one. */
+export const TEST_ROOT_KEY = Buffer.alloc(32, 7).toString('base64');
+
+export type TestTenant = { tenant_id: string; application_id: string; api_key: string };
+
+export type Answer = { status: number; headers: Headers; text: string; body: any };
+
+export type TestServer = {
+  ctx: Context;
+  app: App;
+  base_url: string;
+  databaseUrl: string;
+  tenant: TestTenant;
+  /** Every log line so far. */
+  logLines: string[];
+  /** The clock of the server: what it adds to the real one, in ms. */
+  clock: { offsetMs: number };
+  newTenant(options?: Partial<NewTenantOptions>): Promise<TestTenant>;
+  newKey(tenant: TestTenant, options: { permissions?: Permission[]; rules?: unknown }): Promise<TestTenant>;
+  request(method: string, path: string, options?: RequestOptions): Promise<Answer>;
+  tokenize(body: unknown, key?: string): Promise<Answer>;
+  sql(text: string, values?: unknown[]): Promise<any[]>;
+  close(): Promise<void>;
+};
+
+export type RequestOptions = {
+  key?: string | null;
+  headers?: Record<string, string>;
+  json?: unknown;
+  body?: string | Uint8Array<ArrayBuffer> | ReadableStream;
+};
+
+export const startServer = async (
+  environment: Record<string, string> = {},
+  overrides: Overrides = {},
+): Promise<TestServer> => {
+  const database = await createDatabase();
+  const dataDir = mkdtempSync(join(tmpdir(), 'strongroom-test-'));
+  const config = loadConfig({
+    NODE_ENV: 'test',
+    PORT: '0',
+    DATA_DIR: dataDir,
+    DATABASE_URL: database.url,
+    MASTER_KEY: TEST_ROOT_KEY,
+    ...environment,
+  });
+  const logLines: string[] = [];
+  const clock = { offsetMs: 0 };
+  const ctx = await createContext(config, 'server', {
+    logDestination: { write: (line: string) => void logLines.push(line) },
+    now: () => new Date(Date.now() + clock.offsetMs),
+    ...overrides,
+  });
+  const app = await buildApp(ctx);
+  await app.listen({ host: '127.0.0.1', port: 0 });
+  const address = app.server.address() as { port: number };
+  const base_url = `http://127.0.0.1:${address.port}`;
+  const { Pool } = await import('pg');
+  const pool = new Pool({ connectionString: database.url, max: 2 });
+  pool.on('error', () => undefined);
+
+  const newTenant = async (options: Partial<NewTenantOptions> = {}): Promise<TestTenant> => {
+    const made = await createTenant(ctx, { name: 'Test', ...options });
+    if (!made) throw new Error('no tenant was made');
+    return { ...made, api_key: made.api_key.reveal() };
+  };
+  const tenant = await newTenant();
+
+  const request = async (method: string, path: string, options: RequestOptions = {}): Promise<Answer> => {
+    const headers: Record<string, string> = {};
+    if (options.key !== null) headers['svc-api-key'] = options.key ?? tenant.api_key;
+    if (options.json !== undefined) headers['content-type'] = 'application/json';
+    Object.assign(headers, options.headers);
+    const body = options.json === undefined ? options.body : JSON.stringify(options.json);
+    const response = await fetch(base_url + path, {
+      method,
+      headers,
+      redirect: 'manual',
+      ...(body === undefined ? {} : { body, duplex: 'half' }),
+    } as RequestInit);
+    const text = await response.text();
+    const isJson = /json/.test(response.headers.get('content-type') ?? '');
+    return {
+      status: response.status,
+      headers: response.headers,
+      text,
+      body: isJson && text !== '' ? JSON.parse(text) : undefined,
+    };
+  };
+
+  return {
+    ctx,
+    app,
+    base_url,
+    databaseUrl: database.url,
+    tenant,
+    logLines,
+    clock,
+    newTenant,
+    newKey: async (of, options) => {
+      const made = await createApplication(ctx, of.tenant_id, { name: 'Key', ...options });
+      return { ...made, api_key: made.api_key.reveal() };
+    },
+    request,
+    tokenize: (body, key) => request('POST', '/tokenize', { json: body, ...(key === undefined ? {} : { key }) }),
+    sql: async (text, values = []) => (await pool.query(text, values)).rows,
+    close: async () => {
+      await app.close();
+      await ctx.close();
+      await pool.end();
+      await database.drop();
+      rmSync(dataDir, { recursive: true, force: true });
+    },
+  };
+};

@@ -1,0 +1,649 @@
+// POST /tokenize through the front door: every shape, every type, every bad input that security.md 4.3 numbers.
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { startServer, type TestServer } from './support/server.ts';
+
+let server: TestServer;
+beforeAll(async () => {
+  server = await startServer();
+});
+afterAll(() => server.close());
+
+const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
+const card = { number: '4242424242424242', expiration_month: 12, expiration_year: 2030, cvc: '737' };
+
+const countTokens = async () => {
+  const [row] = await server.sql('SELECT (SELECT count(*) FROM tokens) + (SELECT count(*) FROM audit_log) AS n');
+  return Number(row.n);
+};
+
+/** A refusal: 400 that names the place, repeats no value, and stores nothing. */
+const expectRefused = async (body: unknown, path: string, secret?: string) => {
+  const before = await countTokens();
+  const answer = await server.tokenize(body);
+  expect(answer.status, answer.text).toBe(400);
+  expect(Object.keys(answer.body.errors)).toContain(path);
+  if (secret !== undefined) expect(answer.text).not.toContain(secret);
+  expect(await countTokens()).toBe(before);
+  return answer;
+};
+
+describe('the response keeps the structure of the request', () => {
+  test('a bare string becomes a JSON string that is a token id', async () => {
+    const answer = await server.tokenize('hello');
+    expect(answer.status).toBe(200);
+    expect(answer.headers.get('content-type')).toContain('application/json');
+    expect(answer.body).toMatch(uuid);
+  });
+
+  test('objects and arrays nest, keys and order stay, null stays null', async () => {
+    const answer = await server.tokenize({ b: ['x', { a: 'y', none: null }], a: { deep: [[['z']]] }, n: 5, t: true });
+    expect(answer.status).toBe(200);
+    expect(Object.keys(answer.body)).toEqual(['b', 'a', 'n', 't']);
+    expect(answer.body.b[0]).toMatch(uuid);
+    expect(answer.body.b[1]).toEqual({ a: expect.stringMatching(uuid), none: null });
+    expect(answer.body.a.deep[0][0][0]).toMatch(uuid);
+    expect(answer.body.n).toMatch(uuid);
+    expect(answer.body.t).toMatch(uuid);
+  });
+
+  test('empty containers and null alone come back as they are', async () => {
+    for (const body of [{}, [], null, { a: {}, b: [] }]) expect((await server.tokenize(body)).body).toEqual(body);
+  });
+
+  test('hostile names are plain own keys of the answer', async () => {
+    const names = ['toString', 'hasOwnProperty', 'then', 'length', '', 'constructor', 'toJSON', 'valueOf'];
+    const answer = await server.tokenize(Object.fromEntries(names.map((name) => [name, { [name]: 'v' }])));
+    expect(answer.status).toBe(200);
+    for (const name of names) expect(answer.body[name][name]).toMatch(uuid);
+    expect(({} as any).polluted).toBeUndefined();
+  });
+
+  test('a value comes back exactly as it went in', async () => {
+    const values = [
+      '',
+      '\u0000',
+      '\ud800',
+      '💳',
+      ' x ',
+      'a\r\nb',
+      0.1,
+      -5,
+      Number.MAX_SAFE_INTEGER,
+      true,
+      false,
+      '{{ x }}',
+    ];
+    const ids = (await server.tokenize(values)).body as string[];
+    for (const [index, id] of ids.entries())
+      expect((await server.request('GET', `/tokens/${id}`)).body.data).toEqual(values[index]);
+  });
+
+  test('an object with type but no data is structure and is walked', async () => {
+    const answer = await server.tokenize({ type: 'card', number: 'x' });
+    expect(answer.body).toEqual({ type: expect.stringMatching(uuid), number: expect.stringMatching(uuid) });
+  });
+});
+
+describe('cards', () => {
+  test('a card answers with mask and masked data, without its security code', async () => {
+    const { body, status } = await server.tokenize({ type: 'card', data: card, metadata: { order: '1' } });
+    expect(status).toBe(200);
+    const masked = { number: 'XXXXXXXXXXXX4242', expiration_month: 12, expiration_year: 2030 };
+    expect(body).toMatchObject({
+      type: 'card',
+      tenant_id: server.tenant.tenant_id,
+      mask: masked,
+      data: masked,
+      fingerprint_expression: '{{ data.number }}',
+      containers: ['/pci/high/'],
+      metadata: { order: '1' },
+      created_by: server.tenant.application_id,
+    });
+    expect(body.fingerprint).toMatch(/^[1-9A-HJ-NP-Za-km-z]{20,100}$/);
+    expect(Object.keys(body.data)).not.toContain('cvc');
+    expect(JSON.stringify(body)).not.toContain('737');
+  });
+
+  test('numbers of 13 to 19 digits show the last four only', async () => {
+    for (const number of ['4222222222222', '378282246310005', '6759649826438453', '6304000000000000000'].filter(luhn)) {
+      const { body } = await server.tokenize([{ type: 'card', data: { number } }]);
+      expect(body[0].data.number).toBe('X'.repeat(number.length - 4) + number.slice(-4));
+    }
+  });
+
+  test('a plain permission reads a card masked, a reveal rule reads it raw with its living security code', async () => {
+    const { body } = await server.tokenize({ type: 'card', data: card });
+    const masked = await server.request('GET', `/tokens/${body.id}`);
+    expect(masked.body.data).toEqual({ number: 'XXXXXXXXXXXX4242', expiration_month: 12, expiration_year: 2030 });
+    const rules = [{ priority: 1, container: '/pci/', transform: 'reveal', permissions: ['token:read'] }];
+    const reader = await server.newKey(server.tenant, { rules });
+    const raw = await server.request('GET', `/tokens/${body.id}`, { key: reader.api_key });
+    expect(raw.body.data).toEqual(card);
+    expect((await server.request('GET', `/tokens/${body.id}/`, { key: reader.api_key })).status).toBe(200);
+  });
+
+  test('a redact rule leaves data out', async () => {
+    const { body } = await server.tokenize({ type: 'card', data: card });
+    const rules = [{ priority: 1, container: '/', transform: 'redact', permissions: ['token:read', 'token:create'] }];
+    const reader = await server.newKey(server.tenant, { rules });
+    const answer = await server.request('GET', `/tokens/${body.id}`, { key: reader.api_key });
+    expect(Object.keys(answer.body)).not.toContain('data');
+    expect(Object.keys((await server.tokenize({ type: 'card', data: card }, reader.api_key)).body)).not.toContain(
+      'data',
+    );
+  });
+
+  test('the security code is unreadable from its TTL on, and its key is destroyed by the sweep', async () => {
+    const { sweep } = await import('../src/vault/sweep.ts');
+    const { body } = await server.tokenize({ type: 'card', data: card });
+    const rules = [{ priority: 1, container: '/', transform: 'reveal', permissions: ['token:read'] }];
+    const reader = await server.newKey(server.tenant, { rules });
+    const read = () => server.request('GET', `/tokens/${body.id}`, { key: reader.api_key });
+    expect((await read()).body.data.cvc).toBe('737');
+    const [{ id }] = await server.sql('SELECT id FROM token_cvcs ORDER BY expires_at DESC LIMIT 1');
+    expect(id).toBeDefined();
+    server.clock.offsetMs += 3_600_000 + 1000;
+    try {
+      expect((await read()).body.data).toEqual({ number: card.number, expiration_month: 12, expiration_year: 2030 });
+      server.clock.offsetMs += 60_000;
+      await sweep(server.ctx);
+      expect(await server.sql('SELECT 1 FROM token_cvcs WHERE tenant_id = $1', [server.tenant.tenant_id])).toEqual([]);
+      expect(await server.sql('SELECT 1 FROM ephemeral_keys')).toEqual([]);
+    } finally {
+      server.clock.offsetMs = 0;
+    }
+  });
+
+  test('the keys of security codes live in an unlogged table', async () => {
+    const [row] = await server.sql(`SELECT relpersistence FROM pg_class WHERE relname = 'ephemeral_keys'`);
+    expect(row.relpersistence).toBe('u');
+  });
+});
+
+const luhn = (digits: string) =>
+  [...digits].toReversed().reduce((sum, digit, index) => {
+    const value = Number(digit) * (index % 2 === 1 ? 2 : 1);
+    return sum + (value > 9 ? value - 9 : value);
+  }, 0) %
+    10 ===
+  0;
+
+describe('the other types', () => {
+  test.each([
+    ['token', { any: ['json', 1, null] }, undefined, '/general/high/'],
+    [
+      'bank',
+      { routing_number: '021000021', account_number: '000123456789' },
+      { routing_number: '021000021', account_number: 'XXXXXXXX6789' },
+      '/bank/high/',
+    ],
+    ['card_number', '4242424242424242', 'XXXXXXXXXXXX4242', '/pci/high/'],
+    ['us_bank_account_number', '0012345', 'XXX2345', '/bank/high/'],
+    ['us_bank_account_number', '123', 'XXX', '/bank/high/'],
+    ['us_bank_routing_number', '021000021', 'XXXXX0021', '/bank/low/'],
+    ['social_security_number', '123-45-6789', 'XXX-XX-6789', '/pii/high/'],
+    ['employer_id_number', '12-3456789', 'XX-XXX6789', '/pii/high/'],
+  ])('%s is masked and lies in its container', async (type, data, masked, container) => {
+    const { body, status, text } = await server.tokenize({ type, data });
+    expect(status, text).toBe(200);
+    expect(body.data).toEqual(masked);
+    expect(body.containers).toEqual([container]);
+    expect(body.fingerprint).toBeTypeOf('string');
+  });
+
+  test('a mask of the caller decides what is shown and comes back as it was sent', async () => {
+    const mask = { last: '{{ data.number | last4 }}', year: '{{ data.expiration_year }}' };
+    const { body } = await server.tokenize({ type: 'card', data: card, mask });
+    expect(body.mask).toEqual(mask);
+    expect(body.data).toEqual({ last: '4242', year: 2030 });
+    expect((await server.request('GET', `/tokens/${body.id}`)).body).toMatchObject({
+      mask,
+      data: { last: '4242', year: 2030 },
+    });
+  });
+});
+
+describe('fingerprints and deduplication', () => {
+  test('equal values of a type agree within a tenant and never across', async () => {
+    const other = await server.newTenant();
+    const body = [
+      { type: 'card', data: card },
+      { type: 'card', data: { number: card.number } },
+      { type: 'card_number', data: card.number },
+    ];
+    const [one, two, three] = (await server.tokenize(body)).body;
+    expect(one.fingerprint).toBe(two.fingerprint);
+    expect(three.fingerprint).not.toBe(one.fingerprint);
+    const [foreign] = (await server.tokenize(body, other.api_key)).body;
+    expect(foreign.fingerprint).not.toBe(one.fingerprint);
+  });
+
+  test('objects that differ in the order of their keys agree', async () => {
+    const [one, two] = (
+      await server.tokenize([
+        { type: 'token', data: { a: 1, b: 2 } },
+        { type: 'token', data: { b: 2, a: 1 } },
+      ])
+    ).body;
+    expect(one.fingerprint).toBe(two.fingerprint);
+  });
+
+  test('deduplication answers with the token that is there, unchanged', async () => {
+    const tenant = await server.newTenant();
+    const request = { type: 'card', data: card, deduplicate_token: true };
+    const first = (await server.tokenize(request, tenant.api_key)).body;
+    expect(first._extras).toEqual({ deduplicated: false });
+    const second = (await server.tokenize({ ...request, metadata: { a: 'b' } }, tenant.api_key)).body;
+    expect(second.id).toBe(first.id);
+    expect(second._extras).toEqual({ deduplicated: true });
+    expect(second.metadata).toBeUndefined();
+    const blind = await server.newKey(tenant, { permissions: ['token:create'] });
+    const third = (await server.tokenize(request, blind.api_key)).body;
+    expect(Object.keys(third).sort()).toEqual(['_extras', 'containers', 'fingerprint', 'id', 'tenant_id', 'type']);
+  });
+
+  test('fifty parallel requests that deduplicate make one token', async () => {
+    const tenant = await server.newTenant();
+    const request = { type: 'token', data: 'the same', deduplicate_token: true };
+    const answers = await Promise.all(Array.from({ length: 50 }, () => server.tokenize(request, tenant.api_key)));
+    expect(new Set(answers.map((answer) => answer.body.id)).size).toBe(1);
+    expect(await server.sql('SELECT 1 FROM tokens WHERE tenant_id = $1', [tenant.tenant_id])).toHaveLength(1);
+  });
+
+  test('equal values in one request share a token', async () => {
+    const item = { type: 'token', data: 'twice', deduplicate_token: true };
+    const [one, two] = (await server.tokenize([item, item], (await server.newTenant()).api_key)).body;
+    expect(one.id).toBe(two.id);
+  });
+});
+
+describe('ids, aliases, expiry, indexes', () => {
+  test('a chosen id is the id, a taken one is a 409 and nothing of its batch is stored', async () => {
+    const id = 'order-4711.card';
+    expect((await server.tokenize({ type: 'token', data: 'a', id })).body.id).toBe(id);
+    expect((await server.request('GET', `/tokens/${id}`)).body.data).toBe('a');
+    const before = await countTokens();
+    const taken = await server.tokenize([
+      { type: 'token', data: 'b' },
+      { type: 'token', data: 'c', id },
+    ]);
+    expect(taken.status).toBe(409);
+    expect(await countTokens()).toBe(before);
+    expect((await server.tokenize({ type: 'token', data: 'a', id }, (await server.newTenant()).api_key)).status).toBe(
+      200,
+    );
+  });
+
+  test('concurrent requests of which one is bad: the others are stored', async () => {
+    const id = 'collides';
+    await server.tokenize({ type: 'token', data: 'first', id });
+    const answers = await Promise.all(
+      Array.from({ length: 40 }, (_, index) =>
+        server.tokenize({ type: 'token', data: 'x', ...(index % 4 === 0 ? { id } : {}) }),
+      ),
+    );
+    expect(answers.filter((answer) => answer.status === 409)).toHaveLength(10);
+    expect(answers.filter((answer) => answer.status === 200)).toHaveLength(30);
+  });
+
+  test('an alias resembles its value and is not the value', async () => {
+    const answer = await server.tokenize({
+      type: 'card',
+      data: card,
+      id: '{{ data.number | alias_preserve_format: 6, 4 }}',
+    });
+    expect(answer.status, answer.text).toBe(200);
+    expect(answer.body.id).toMatch(/^424242\d{6}4242$/);
+    expect(answer.body.id).not.toBe(card.number);
+  });
+
+  test('when every alias is taken a UUID stands in', async () => {
+    const tenant = await server.newTenant();
+    // Nothing is left to draw: first and last cover the value but one digit.
+    const request = { type: 'token', data: '12345', id: '{{ data | alias_preserve_format: 2, 2 }}' };
+    const ids = new Set<string>();
+    for (let index = 0; index < 25; index += 1) ids.add((await server.tokenize(request, tenant.api_key)).body.id);
+    expect(ids.size).toBe(25);
+    expect([...ids].some((id) => uuid.test(id))).toBe(true);
+  });
+
+  test('a token is unreadable from expires_at on, and swept later with a log row', async () => {
+    const { sweep } = await import('../src/vault/sweep.ts');
+    const expires_at = new Date(Date.now() + 60_000).toISOString();
+    const { body } = await server.tokenize({ type: 'token', data: 'x', expires_at });
+    expect(body.expires_at).toBe(expires_at);
+    expect((await server.request('GET', `/tokens/${body.id}`)).status).toBe(200);
+    server.clock.offsetMs = 61_000;
+    try {
+      expect((await server.request('GET', `/tokens/${body.id}`)).status).toBe(404);
+      await sweep(server.ctx);
+    } finally {
+      server.clock.offsetMs = 0;
+    }
+    expect(await server.sql('SELECT 1 FROM tokens WHERE id = $1', [body.id])).toEqual([]);
+    expect(
+      await server.sql(`SELECT 1 FROM audit_log WHERE entity_id = $1 AND operation = 'delete'`, [body.id]),
+    ).toHaveLength(1);
+  });
+
+  test('every documented form of a date is read', async () => {
+    const forms = {
+      '8/26/2030 7:23:57 PM -07:00': '2030-08-27T02:23:57.000Z',
+      '9/27/2030': '2030-09-27T00:00:00.000Z',
+      '2030-09-27': '2030-09-27T00:00:00.000Z',
+      '2030-09-27T10:00:00': '2030-09-27T10:00:00.000Z',
+      '2030-09-27T10:00:00+02:00': '2030-09-27T08:00:00.000Z',
+    };
+    for (const [expires_at, read] of Object.entries(forms))
+      expect((await server.tokenize({ type: 'token', data: 'x', expires_at })).body.expires_at).toBe(read);
+  });
+
+  test('search indexes are stored as digests only', async () => {
+    const { body } = await server.tokenize({
+      type: 'token',
+      data: 'find me 9131',
+      search_indexes: ['{{ data }}', '{{ data | last4 }}'],
+    });
+    expect(body.search_indexes).toEqual(['{{ data }}', '{{ data | last4 }}']);
+    const [row] = await server.sql('SELECT search_digests FROM tokens WHERE id = $1', [body.id]);
+    expect(row.search_digests).toHaveLength(2);
+    expect(JSON.stringify(row)).not.toContain('9131');
+  });
+});
+
+describe('containers and rights', () => {
+  test('token:create is checked on each destination container, and all or nothing', async () => {
+    const rules = [{ priority: 1, container: '/a/', transform: 'mask', permissions: ['token:create'] }];
+    const { api_key } = await server.newKey(server.tenant, { rules });
+    const inside = { type: 'token', data: 'x', containers: ['/A/Sub/'] };
+    const made = await server.tokenize(inside, api_key);
+    expect(made.status).toBe(200);
+    expect(made.body.containers).toEqual(['/a/sub/']);
+    const before = await countTokens();
+    for (const containers of [['/b/'], ['/ab/'], ['/']]) {
+      const refused = await server.tokenize([inside, { type: 'token', data: 'x', containers }], api_key);
+      expect(refused.status).toBe(403);
+      expect(refused.body.detail).toContain('token:create');
+    }
+    expect(await countTokens()).toBe(before);
+  });
+
+  test.each(['/a', 'a/', '/a/../b/', '/a%2f', '//', '/a b/', '', '/a/\u0000/'])(
+    'the container %j is refused',
+    async (container) => {
+      await expectRefused({ type: 'token', data: 'x', containers: [container] }, 'containers[0]');
+    },
+  );
+
+  test('every created token has its log row, in the same statement', async () => {
+    const tenant = await server.newTenant();
+    await server.tokenize({ a: 'x', b: { type: 'card', data: card } }, tenant.api_key);
+    const rows = await server.sql(
+      `SELECT t.type, l.entity_type, l.operation, l.message, l.actor_id, l.actor_type, t.xmin = l.xmin AS together
+       FROM tokens t JOIN audit_log l ON l.tenant_id = t.tenant_id AND l.entity_id = t.id WHERE t.tenant_id = $1`,
+      [tenant.tenant_id],
+    );
+    expect(rows).toHaveLength(2);
+    for (const row of rows)
+      expect(row).toEqual({
+        type: row.type,
+        entity_type: row.type,
+        operation: 'create',
+        message: 'Token created',
+        actor_id: tenant.application_id,
+        actor_type: 'application',
+        together: true,
+      });
+  });
+
+  test('a read is in the log before the answer leaves; no log, no answer', async () => {
+    const { body } = await server.tokenize({ type: 'token', data: 'unlogged-secret' });
+    await server.sql('ALTER TABLE audit_log RENAME TO audit_log_away');
+    try {
+      const answer = await server.request('GET', `/tokens/${body.id}`);
+      expect(answer.status).toBeGreaterThanOrEqual(500);
+      expect(answer.text).not.toContain('unlogged-secret');
+    } finally {
+      await server.sql('ALTER TABLE audit_log_away RENAME TO audit_log');
+    }
+    await server.request('GET', `/tokens/${body.id}`);
+    expect(
+      await server.sql(`SELECT message FROM audit_log WHERE entity_id = $1 AND operation = 'read'`, [body.id]),
+    ).toEqual([{ message: 'Token retrieved' }]);
+  });
+});
+
+describe('bad input is a 400 that names the place and stores nothing', () => {
+  test('one bad item in fifty refuses all (K12)', async () => {
+    const items: unknown[] = Array.from({ length: 49 }, (_, index) => `v${index}`);
+    await expectRefused(
+      [...items, { type: 'card', data: { number: '4242424242424241' } }],
+      '[49].data.number',
+      '4242424242424241',
+    );
+  });
+
+  test('all failing fields are named at once', async () => {
+    const answer = await expectRefused(
+      { a: { type: 'card', data: { number: '1', expiration_month: 13, cvc: '12' } }, b: [{ type: 'nope', data: 1 }] },
+      'a.data.number',
+    );
+    expect(Object.keys(answer.body.errors).sort()).toEqual([
+      'a.data.cvc',
+      'a.data.expiration_month',
+      'a.data.number',
+      'b[0].type',
+    ]);
+    expect(answer.body).toMatchObject({ title: 'One or more validation errors occurred.', status: 400 });
+  });
+
+  test.each([
+    ['spaces', '4242 4242 4242 4242'],
+    ['dashes', '4242-4242-4242-4242'],
+    ['11 digits', '42424242424'],
+    ['20 digits', '42424242424242424242'],
+    ['full-width digits', '４２４２４２４２４２４２４２４２'],
+    ['Arabic digits', '٤٢٤٢٤٢٤٢٤٢٤٢٤٢٤٢'],
+    ['a wrong check digit', '4242424242424243'],
+    ['a number', 4242424242424242],
+    ['a line end', '4242424242424242\n'],
+  ])('a card number with %s (K7)', async (_, number) => {
+    await expectRefused({ type: 'card', data: { number } }, 'data.number', String(number).trim());
+  });
+
+  test.each([
+    ['expiration_month', [0, 13, '1', 1.5, -1]],
+    ['expiration_year', [1, 99_999, '2030', 30]],
+    ['cvc', ['', '12', '12345', 'x'.repeat(10_240), 12, 12_345, 1.5]],
+  ])('%s out of range (K8, K9)', async (field, values) => {
+    for (const value of values)
+      await expectRefused({ type: 'card', data: { number: card.number, [field]: value } }, `data.${field}`);
+  });
+
+  test('a security code as a number is read as its digits (K9)', async () => {
+    const answer = await server.tokenize({ type: 'card', data: { ...card, cvc: 9876 } });
+    expect(answer.status).toBe(200);
+    expect(answer.text).not.toContain('9876');
+  });
+
+  test.each([
+    [{ type: 'card', data: null }, 'data'],
+    [{ type: 'card', data: [] }, 'data'],
+    [{ type: 'unknown', data: 'x' }, 'type'],
+    [{ type: { a: 1 }, data: 'x' }, 'type'],
+    [{ x: { type: null, data: 'x', id: 'a' } }, 'x.id'],
+    [{ type: 'token', data: 'x', id: 'a/b' }, 'id'],
+    [{ type: 'token', data: 'x', id: 'ab' }, 'id'],
+    [{ type: 'token', data: 'x', id: 'a'.repeat(401) }, 'id'],
+    [{ type: 'token', data: 'x', id: 'nul\u0000' }, 'id'],
+    [{ type: 'token', data: 'x', metadata: { a: 1 } }, 'metadata.a'],
+    [{ type: 'token', data: 'x', metadata: { a: '\u0000' } }, 'metadata.a'],
+    [{ type: 'token', data: 'x', metadata: { a: '\ud800' } }, 'metadata.a'],
+    [{ type: 'token', data: 'x', metadata: { a: 'v'.repeat(501) } }, 'metadata.a'],
+    [
+      { type: 'token', data: 'x', metadata: Object.fromEntries(Array.from({ length: 51 }, (_, n) => [`k${n}`, 'v'])) },
+      'metadata',
+    ],
+    [{ type: 'token', data: 'x', search_indexes: Array.from({ length: 1000 }, () => '{{ data }}') }, 'search_indexes'],
+    [{ type: 'token', data: 'x', search_indexes: ['{{ data.missing }}'] }, 'search_indexes[0]'],
+    [{ type: 'token', data: 'x', search_indexes: ['{{ data'] }, 'search_indexes[0]'],
+    [{ type: 'token', data: 'x', fingerprint_expression: '{{ {{ data }} }}' }, 'fingerprint_expression'],
+    [{ type: 'token', data: 'x', fingerprint_expression: `{{ data }}${' '.repeat(10_240)}` }, 'fingerprint_expression'],
+    [{ type: 'token', data: 'x', fingerprint_expression: '{{ data | nope }}' }, 'fingerprint_expression'],
+    [{ type: 'card', data: card, fingerprint_expression: '{{ data.cvc }}' }, 'fingerprint_expression'],
+    [{ type: 'card', data: card, search_indexes: ['{{ data.cvc }}'] }, 'search_indexes[0]'],
+    [{ type: 'token', data: 'x', mask: '{{ data | nope }}' }, 'mask'],
+    [{ type: 'token', data: 'x', expires_at: '2026-02-30' }, 'expires_at'],
+    [{ type: 'token', data: 'x', expires_at: '2020-01-01' }, 'expires_at'],
+    [{ type: 'token', data: 'x', expires_at: '2030-01-01T00:00:00+25:00' }, 'expires_at'],
+    [{ type: 'token', data: 'x', containers: ['/a/', '/b/'] }, 'containers'],
+    [{ type: 'token', data: 'x', deduplicate_token: 'yes' }, 'deduplicate_token'],
+    [{ type: 'bank', data: { routing_number: '021000022', account_number: '1' } }, 'data.routing_number'],
+    [{ type: 'bank', data: { routing_number: '021000021', account_number: '1'.repeat(18) } }, 'data.account_number'],
+    [{ type: 'social_security_number', data: '123456-789' }, 'data'],
+    [{ type: 'employer_id_number', data: '123-456789' }, 'data'],
+    [{ type: 'us_bank_account_number', data: '12' }, 'data'],
+  ])('%j is refused at %s', async (body, path) => {
+    await expectRefused(body, path);
+  });
+
+  test('the mask of a card cannot reach its security code', async () => {
+    const answer = await server.tokenize({
+      type: 'card',
+      data: card,
+      mask: { all: '{{ data | stringify }}', c: '{{ data.cvc }}' },
+    });
+    expect(answer.text).not.toContain('737');
+  });
+
+  test('numbers that would not come back exactly (K5)', async () => {
+    for (const text of [
+      '1e400',
+      '-1e400',
+      '9007199254740993',
+      '-0',
+      '[1e999]',
+      '{"type":"token","data":{"a":[1e999]}}',
+    ]) {
+      const answer = await server.request('POST', '/tokenize', {
+        headers: { 'content-type': 'application/json' },
+        body: text,
+      });
+      expect(answer.status, text).toBe(400);
+    }
+  });
+
+  test('nesting: 64 levels pass, more do not, and 100,000 cost no stack (K1)', async () => {
+    const nested = (depth: number) => '['.repeat(depth) + ']'.repeat(depth);
+    const send = (text: string) =>
+      server.request('POST', '/tokenize', { headers: { 'content-type': 'application/json' }, body: text });
+    expect((await send(nested(64))).status).toBe(200);
+    for (const depth of [65, 1000, 100_000]) expect((await send(nested(depth))).status).toBe(400);
+    expect((await send(`${'{"a":'.repeat(65)}1${'}'.repeat(65)}`)).status).toBe(400);
+  });
+
+  test('more than 10,000 leaves, and exactly as many (K2)', async () => {
+    expect((await server.tokenize(Array.from({ length: 10_001 }, () => 'x'))).status).toBe(400);
+    const most = await server.tokenize(Array.from({ length: 10_000 }, () => 'x'));
+    expect(most.status).toBe(200);
+    expect(most.body).toHaveLength(10_000);
+  });
+
+  test('bodies over the limit are a 413, by length and in chunks (K2)', async () => {
+    const limit = server.ctx.config.bodyBytesMax;
+    const at = JSON.stringify('x'.repeat(limit - 2));
+    const headers = { 'content-type': 'application/json' };
+    expect((await server.request('POST', '/tokenize', { headers, body: at })).status).toBe(200);
+    const over = await server.request('POST', '/tokenize', { headers, body: `${at} ` });
+    expect(over.status).toBe(413);
+    expect(over.body.detail).toContain(String(limit));
+    const stream = new ReadableStream({ pull: (controller) => controller.enqueue(new Uint8Array(65_536).fill(0x20)) });
+    const chunked = await server.request('POST', '/tokenize', { headers, body: stream }).catch(() => ({ status: 413 }));
+    expect(chunked.status).toBe(413);
+  });
+
+  test('prototype keys are a 400 at every depth (K3)', async () => {
+    for (const text of [
+      '{"__proto__":{"polluted":1}}',
+      '{"a":[{"__proto__":"x"}]}',
+      '{"constructor":{"prototype":{"polluted":1}}}',
+      '{"type":"token","data":"x","metadata":{"__proto__":"x"}}',
+    ]) {
+      const answer = await server.request('POST', '/tokenize', {
+        headers: { 'content-type': 'application/json' },
+        body: text,
+      });
+      expect(answer.status, text).toBe(400);
+    }
+    expect(({} as any).polluted).toBeUndefined();
+  });
+
+  test('of duplicate keys the last wins (K4)', async () => {
+    const answer = await server.request('POST', '/tokenize', {
+      headers: { 'content-type': 'application/json' },
+      body: '{"type":"card","type":"token","data":"x"}',
+    });
+    expect(answer.body.type).toBe('token');
+  });
+
+  test('malformed JSON is not repeated, in the answer or the log (K10)', async () => {
+    const number = '5555555555554444';
+    for (const text of [
+      `{"n":"${number}`,
+      `{"n":${number}}}`,
+      `["${number}",]`,
+      `${number}x`,
+      `{"${number}"}`,
+      `{'n':'${number}'}`,
+    ]) {
+      const answer = await server.request('POST', '/tokenize', {
+        headers: { 'content-type': 'application/json' },
+        body: text,
+      });
+      expect(answer.status, text).toBe(400);
+      expect(answer.text).not.toContain(number);
+    }
+    expect(server.logLines.join('')).not.toContain(number);
+  });
+
+  test('encodings other than UTF-8 (K5)', async () => {
+    const send = (body: Uint8Array<ArrayBuffer>, type = 'application/json') =>
+      server.request('POST', '/tokenize', { headers: { 'content-type': type }, body });
+    expect((await send(new Uint8Array([0x22, 0xff, 0xfe, 0x22]))).status).toBe(400);
+    expect((await send(new Uint8Array(Buffer.from('"x"', 'utf16le')))).status).toBe(400);
+    expect((await send(new Uint8Array(Buffer.from('"x"')), 'application/json; charset=utf-16')).status).toBe(415);
+    expect((await send(new Uint8Array([0xef, 0xbb, 0xbf, 0x22, 0x78, 0x22]))).status).toBe(200);
+  });
+
+  test('content types: JSON or 415, never unvalidated (K11)', async () => {
+    const send = (type: string) =>
+      server.request('POST', '/tokenize', {
+        headers: { 'content-type': type },
+        body: '{"type":"card","data":{"number":"1"}}',
+      });
+    for (const type of [
+      'APPLICATION/JSON; charset=UTF-8',
+      'application/json',
+      'application/vnd.api+json',
+      ' application/json',
+    ])
+      expect((await send(type)).status, type).toBe(400);
+    for (const type of [
+      'text/plain',
+      'application/jsonx',
+      'application/json garbage',
+      'multipart/form-data',
+      'application/x-www-form-urlencoded',
+      'application/xml',
+    ])
+      expect((await send(type)).status, type).toBe(415);
+  });
+
+  test('an empty body is a 400, whatever its content type', async () => {
+    for (const headers of [{}, { 'content-type': 'application/json' }, { 'content-type': 'text/plain' }] as Record<
+      string,
+      string
+    >[])
+      expect((await server.request('POST', '/tokenize', { headers })).status).toBe(400);
+  });
+});

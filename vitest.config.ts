@@ -1,0 +1,22 @@
+import { defineConfig } from 'vitest/config';
+
+// Two projects: `pure` needs nothing and is part of `npm run check`; `door` has the real database, server and processes.
+export default defineConfig({
+  test: {
+    pool: 'forks',
+    projects: [
+      { extends: true, test: { name: 'pure', include: ['src/**/*.test.ts', 'test/promises/layers.test.ts'] } },
+      {
+        extends: true,
+        test: {
+          name: 'door',
+          include: ['test/**/*.test.ts'],
+          exclude: ['test/promises/layers.test.ts'],
+          globalSetup: ['test/support/global-setup.ts'],
+          testTimeout: 60_000,
+          hookTimeout: 60_000,
+        },
+      },
+    ],
+  },
+});

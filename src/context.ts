@@ -8,7 +8,7 @@ import type { DestinationStream } from 'pino';
 import { createCallerFinder, type CallerFinder } from './access/api-keys.ts';
 import type { Config } from './config.ts';
 import { StartError } from './errors.ts';
-import { hmacText } from './crypto/digest.ts';
+import { type DigestKey, hmacText, prepareDigestKey } from './crypto/digest.ts';
 import { newTimeOrderedId, newUuid } from './crypto/ids.ts';
 import { localKeyProvider, RootKeyUnknown, type KeyProvider } from './crypto/key-provider.ts';
 import { createKeyring, type Keyring } from './crypto/keyring.ts';
@@ -37,7 +37,8 @@ export type Context = {
   readonly db: Database;
   readonly provider: KeyProvider;
   readonly keyring: Keyring;
-  readonly pepper: Sensitive<Uint8Array>;
+  /** What API keys are digested under. */
+  readonly pepper: DigestKey;
   readonly callers: CallerFinder;
   readonly expressionEnvironment: ExpressionEnvironment;
   /** Undefined where DATABASE_URL names the database. */
@@ -201,13 +202,13 @@ const openPepper = async (
   provider: KeyProvider,
   instance: { environment: string; wrapped_pepper: Uint8Array },
   environment: 'test' | 'live',
-): Promise<Sensitive<Uint8Array>> => {
+): Promise<DigestKey> => {
   if (instance.environment !== environment)
     throw new StartError(
       `This database belongs to a ${instance.environment === 'live' ? 'production' : 'development'} vault and this server is the other kind. Point DATABASE_URL at another database, or set NODE_ENV as it was.`,
     );
   try {
-    return new Sensitive(await provider.unwrap(instance.wrapped_pepper, pepperContext(environment)));
+    return prepareDigestKey('pepper', await provider.unwrap(instance.wrapped_pepper, pepperContext(environment)));
   } catch (error) {
     if (!(error instanceof RootKeyUnknown) && !(error instanceof SealBroken)) throw error;
     throw new StartError(

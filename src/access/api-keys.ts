@@ -48,7 +48,7 @@ export const newApiKey = (ctx: Pick<Context, 'environment' | 'pepper' | 'randomB
 export const describeApiKey = (ctx: Pick<Context, 'environment' | 'pepper'>, key: string): NewApiKey => {
   const parts = parseApiKey(key, ctx.environment);
   if (!parts) throw new Error(`The API key is not a well-formed svc_${ctx.environment}_ key, or has a typo.`);
-  const digest = apiKeyDigest(ctx.pepper.reveal(), parts.publicId, parts.secret);
+  const digest = apiKeyDigest(ctx.pepper, parts.publicId, parts.secret);
   return { public_id: parts.publicId, digest, key: new Sensitive(key) };
 };
 
@@ -105,7 +105,7 @@ export const createCallerFinder = (
       if (!parts) return undefined;
       const entry = known.get(parts.publicId) ?? (await find(parts.publicId));
       if (!entry) return undefined;
-      const digest = apiKeyDigest(ctx.pepper.reveal(), parts.publicId, parts.secret);
+      const digest = apiKeyDigest(ctx.pepper, parts.publicId, parts.secret);
       return equalDigests(digest, entry.digest) ? entry.caller : undefined;
     },
   };

@@ -54,8 +54,8 @@ export const searchDigest = (key: DigestKey, value: string): string =>
   hmac(key.key, ['search', value.toLowerCase()]).toString('base64url');
 
 /** The stored form of an API key's secret. */
-export const apiKeyDigest = (pepper: Uint8Array, publicId: string, secret: string): Buffer =>
-  hmac(createSecretKey(pepper), ['api key', publicId, secret]);
+export const apiKeyDigest = (pepper: DigestKey, publicId: string, secret: string): Buffer =>
+  hmac(pepper.key, ['api key', publicId, secret]);
 
 /** Constant in time for digests of one length; false for others. */
 export const equalDigests = (one: Uint8Array, other: Uint8Array): boolean =>

@@ -48,7 +48,8 @@ export const localKeyProvider = (rootKeys: readonly Sensitive<Uint8Array>[], ran
   const [first] = keys;
   if (!first) throw new RangeError('a key provider needs a root key');
   const [wrappingId, wrappingKey] = first;
-  const associatedData = (id: string, context: readonly string[]) => encodeParts([FORMAT_LABEL, id, ...context]);
+  const associatedData = (id: string, context: readonly string[]) =>
+    Buffer.from(encodeParts([FORMAT_LABEL, id, ...context]));
 
   return {
     describe: () => ({ name: 'local', root_key_id: wrappingId }),

@@ -32,22 +32,15 @@ export class SealBroken extends Error {
   }
 }
 
-/** Length-prefixed parts: no two lists of texts encode alike (security.md section 3, decision 2). */
-export const encodeParts = (parts: readonly string[]): Buffer => {
-  let size = 0;
-  for (const part of parts) size += 4 + Buffer.byteLength(part);
-  const bytes = Buffer.allocUnsafe(size);
-  let at = 0;
-  for (const part of parts) {
-    const length = bytes.write(part, at + 4);
-    bytes.writeUInt32BE(length, at);
-    at += 4 + length;
-  }
-  return bytes;
+/** Length-prefixed parts: no two lists of well-formed texts encode alike (security.md section 3, decision 2). */
+export const encodeParts = (parts: readonly string[]): string => {
+  let text = '';
+  for (const part of parts) text += `${part.length}:${part}`;
+  return text;
 };
 
 const associatedData = (keyId: string, { environment, tenant_id, record, id, type, field }: Binding): Buffer =>
-  encodeParts([FORMAT_LABEL, environment, tenant_id, record, id, type ?? '', field, keyId]);
+  Buffer.from(encodeParts([FORMAT_LABEL, environment, tenant_id, record, id, type ?? '', field, keyId]), 'utf8');
 
 /** Seals one value under a fresh random nonce. */
 export const seal = (

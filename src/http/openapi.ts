@@ -163,7 +163,7 @@ export const addOpenapi = async (app: App): Promise<void> => {
       const { answer, examples, ...rest } = schema as Node;
       // Under x- the plugin carries along what it does not know.
       const more = { 'x-permission': route.route.config?.permission, 'x-answer': answer, 'x-examples': examples };
-      return { schema: { ...rest, ...more }, url };
+      return { schema: { ...rest, ...more } as Node, url };
     },
     transformObject: (document) => tidyDocument(jsonSchemaTransformObject(document) as unknown as Generated) as never,
   });

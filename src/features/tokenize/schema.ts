@@ -68,25 +68,22 @@ export const tokenOptions = z
   })
   .meta({ id: 'TokenOptions', description: 'What a token request may say beside `type` and `data`.' });
 
-const digits = (least: number, most: number, description: string, example: string) =>
-  z
-    .string()
-    .regex(new RegExp(`^[0-9]{${least},${most}}$`))
-    .meta({ description, example });
+const digits = (pattern: RegExp, description: string, example: string) =>
+  z.string().regex(pattern).meta({ description, example });
 
 const cardData = z
   .object({
-    number: digits(13, 19, '13 to 19 digits with a valid check digit.', '4242424242424242'),
+    number: digits(/^[0-9]{13,19}$/, '13 to 19 digits with a valid check digit.', '4242424242424242'),
     expiration_month: z.int().min(1).max(12).optional().meta({ example: 12 }),
     expiration_year: z.int().min(1000).max(9999).optional().meta({ description: 'Four digits.', example: 2030 }),
-    cvc: digits(3, 4, 'Kept for a short time, and in no response to its creation.', '123').optional(),
+    cvc: digits(/^[0-9]{3,4}$/, 'Kept for a short time, and in no response to its creation.', '123').optional(),
   })
   .meta({ id: 'CardData' });
 
 const bankData = z
   .object({
-    routing_number: digits(9, 9, 'An ABA routing number with a valid check digit.', '110000000'),
-    account_number: digits(1, 17, 'At most 17 digits.', '000123456789'),
+    routing_number: digits(/^[0-9]{9}$/, 'An ABA routing number with a valid check digit.', '110000000'),
+    account_number: digits(/^[0-9]{1,17}$/, 'At most 17 digits.', '000123456789'),
   })
   .meta({ id: 'BankData' });
 

@@ -1,0 +1,111 @@
+// Holds sealed values to their promise: they open under their own key, in their own place, unchanged, or not at all.
+import { inspect } from 'node:util';
+import { expect, test } from 'vitest';
+import { randomBytesPooled } from './random.ts';
+import { type Binding, keyIdOf, open, seal, SealBroken, type SealingKey } from './seal.ts';
+import { prepareXaesKey } from './xaes.ts';
+
+const key: SealingKey = { id: '5f0c954e-38f5-4c1b-9d64-7a3a7e0f6a01', key: prepareXaesKey(Buffer.alloc(32, 1)) };
+const CANARY = 'canary-4111111111111111';
+const binding: Binding = {
+  environment: 'test',
+  tenant_id: '0b7d8f0c-6f0e-4a55-8d1c-3f5f1f0e7c11',
+  record: 'token',
+  id: 'a9b1d2c3-0000-4000-8000-000000000001',
+  type: 'card',
+  field: 'sealed',
+};
+const sealCanary = (): Buffer => seal(key, binding, CANARY, randomBytesPooled);
+
+test('what was sealed opens, text and bytes, empty and long', () => {
+  for (const value of ['', 'ä€😀', CANARY, 'x'.repeat(100_000)])
+    expect(open(key, binding, seal(key, binding, value, randomBytesPooled)).toString()).toBe(value);
+  const bytes = randomBytesPooled(1_000);
+  expect(open(key, binding, seal(key, binding, bytes, randomBytesPooled))).toEqual(bytes);
+});
+
+test('a sealed value is version, key id, nonce, ciphertext and tag', () => {
+  const nonce = Buffer.alloc(24, 0xee);
+  const sealed = seal(key, binding, CANARY, () => Buffer.from(nonce));
+  expect(sealed.length).toBe(1 + 16 + 24 + CANARY.length + 16);
+  expect(sealed[0]).toBe(1);
+  expect(sealed.subarray(1, 17).toString('hex')).toBe(key.id.replaceAll('-', ''));
+  expect(sealed.subarray(17, 41)).toEqual(nonce);
+  expect(keyIdOf(sealed)).toBe(key.id);
+});
+
+test('bytes from a plain Uint8Array open like those from a Buffer', () => {
+  const sealed = new Uint8Array(sealCanary());
+  expect(keyIdOf(sealed)).toBe(key.id);
+  expect(open(key, binding, sealed).toString()).toBe(CANARY);
+});
+
+test('a sealed value shows nothing of what it holds', () => {
+  for (const encoding of ['latin1', 'utf8'] as const) expect(sealCanary().toString(encoding)).not.toContain('4111');
+});
+
+test('two seals of one value differ in nonce and in every stretch of ciphertext', () => {
+  const one = sealCanary();
+  const other = sealCanary();
+  expect(one.subarray(17, 41)).not.toEqual(other.subarray(17, 41));
+  expect(one.subarray(41, 49)).not.toEqual(other.subarray(41, 49));
+});
+
+test('a value with any one bit flipped is refused', () => {
+  const sealed = sealCanary();
+  for (let bit = 0; bit < sealed.length * 8; bit += 1) {
+    const changed = Buffer.from(sealed);
+    changed[bit >> 3] = (changed[bit >> 3] as number) ^ (1 << (bit & 7));
+    expect(() => open(key, binding, changed), `bit ${bit}`).toThrow(SealBroken);
+  }
+});
+
+test('a value cut short or made longer is refused', () => {
+  const sealed = sealCanary();
+  for (let size = 0; size < sealed.length; size += 1)
+    expect(() => open(key, binding, sealed.subarray(0, size)), `${size} bytes`).toThrow(SealBroken);
+  expect(() => open(key, binding, Buffer.concat([sealed, Buffer.of(0)]))).toThrow(SealBroken);
+  expect(() => keyIdOf(sealed.subarray(0, 40))).toThrow(SealBroken);
+});
+
+test.each<[string, Partial<Binding>]>([
+  ['environment', { environment: 'live' }],
+  ['tenant', { tenant_id: '0b7d8f0c-6f0e-4a55-8d1c-3f5f1f0e7c12' }],
+  ['kind of record', { record: 'proxy' }],
+  ['record', { id: 'a9b1d2c3-0000-4000-8000-000000000002' }],
+  ['type', { type: 'bank' }],
+  ['type, now without one', { type: undefined }],
+  ['field', { field: 'cvc' }],
+])('a value moved to another %s is refused', (_, moved) => {
+  expect(() => open(key, { ...binding, ...moved }, sealCanary())).toThrow(SealBroken);
+});
+
+test('parts of a place do not run into each other', () => {
+  const sealed = seal(key, { ...binding, record: 'ab', id: 'c' }, CANARY, randomBytesPooled);
+  expect(() => open(key, { ...binding, record: 'a', id: 'bc' }, sealed)).toThrow(SealBroken);
+  const untyped = seal(key, { ...binding, type: undefined, field: 'card' }, CANARY, randomBytesPooled);
+  expect(() => open(key, { ...binding, type: 'card', field: '' }, untyped)).toThrow(SealBroken);
+});
+
+test('another key does not open, under its own id or under the right one', () => {
+  const other = prepareXaesKey(Buffer.alloc(32, 2));
+  expect(() => open({ id: key.id, key: other }, binding, sealCanary())).toThrow(SealBroken);
+  expect(() => open({ id: '5f0c954e-38f5-4c1b-9d64-7a3a7e0f6a02', key: key.key }, binding, sealCanary())).toThrow(
+    SealBroken,
+  );
+});
+
+test('a refusal says the same whatever is wrong, and nothing of the value or its place', () => {
+  const messages = new Set<string>();
+  const flipped = sealCanary();
+  flipped[60] = (flipped[60] as number) ^ 1;
+  for (const bad of [Buffer.alloc(0), Buffer.alloc(100), flipped])
+    try {
+      open(key, binding, bad);
+    } catch (error) {
+      messages.add((error as Error).message);
+      expect(inspect(error, { showHidden: true })).not.toContain(CANARY);
+      expect(inspect(error)).not.toContain(binding.tenant_id);
+    }
+  expect([...messages]).toEqual(['a sealed value does not open']);
+});

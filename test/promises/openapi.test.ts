@@ -1,0 +1,249 @@
+// The document tells the truth: it is the committed one, it has every route and no other, and its examples are what the
+// rules make of them. Needs no database: registering routes asks nothing of one.
+import { execFile } from 'node:child_process';
+import { channel } from 'node:diagnostics_channel';
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import type { FastifyInstance, RouteOptions } from 'fastify';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { parseApiKey } from '../../src/access/api-keys.ts';
+import { buildApp } from '../../src/app.ts';
+import { loadConfig } from '../../src/config.ts';
+import type { Context } from '../../src/context.ts';
+import type { App } from '../../src/http/app-type.ts';
+import { documentOf } from '../../src/http/openapi.ts';
+import { createLog } from '../../src/log.ts';
+import type { Json } from '../../src/vault/json.ts';
+import { createProblems, parseTokenRequest } from '../../src/vault/token-request.ts';
+import { passesLuhn } from '../../src/vault/token-types.ts';
+
+type Node = Record<string, any>;
+
+const root = fileURLToPath(new URL('../../', import.meta.url));
+const committed = readFileSync(`${root}openapi/openapi.json`, 'utf8');
+const document = JSON.parse(committed) as Node;
+
+const methods = ['get', 'put', 'post', 'delete', 'patch'];
+
+const operations: { name: string; operation: Node }[] = Object.entries(document['paths'] as Node).flatMap(
+  ([path, item]) =>
+    methods
+      .filter((method) => method in item)
+      .map((method) => ({ name: `${method.toUpperCase()} ${path}`, operation: item[method] })),
+);
+
+/** Every route that any feature registered, as Fastify was told of it. */
+const routes: RouteOptions[] = [];
+let app: App;
+
+beforeAll(async () => {
+  const created = channel('fastify.initialization');
+  const watch = (message: unknown) => {
+    const { fastify } = message as { fastify: FastifyInstance };
+    fastify.addHook('onRoute', (route) => void routes.push(route));
+  };
+  created.subscribe(watch);
+  const parts: Partial<Context> = { config: loadConfig({}), log: createLog('silent'), newUuid: () => 'trace' };
+  app = await buildApp(parts as Context);
+  created.unsubscribe(watch);
+});
+
+afterAll(() => app.close());
+
+describe('the document', () => {
+  test('is served as it is committed', async () => {
+    const answer = await app.inject('/openapi.json');
+    expect(answer.statusCode).toBe(200);
+    expect(answer.json()).toEqual(document);
+    expect(`${JSON.stringify(documentOf(app), null, 2)}\n`).toBe(committed);
+  });
+
+  test('has every visible route, and no other', () => {
+    const visible = routes
+      .filter(({ schema, config }) => !schema?.hide && !config?.methodGuard)
+      .flatMap(({ method, url }) => [method].flat().map((each) => `${each} ${url.replace(/:(\w+)/g, '{$1}')}`))
+      .filter((name) => !name.startsWith('HEAD '));
+    expect(visible.length).toBeGreaterThan(0);
+    expect(operations.map(({ name }) => name).toSorted()).toEqual(visible.toSorted());
+  });
+
+  test('passes the linter without a finding', async () => {
+    const { stdout } = await promisify(execFile)(
+      process.execPath,
+      ['node_modules/.bin/redocly', 'lint', 'openapi/openapi.json', '--format=json'],
+      { cwd: root, env: { ...process.env, REDOCLY_TELEMETRY: 'off', REDOCLY_SUPPRESS_UPDATE_NOTICE: 'true' } },
+    );
+    const { totals, problems } = JSON.parse(stdout) as Node;
+    expect(problems).toEqual([]);
+    expect(totals).toEqual({ errors: 0, warnings: 0, ignored: 0 });
+  });
+
+  test('shows keys that no vault accepts', () => {
+    const keys = committed.match(/svc_(test|live)_\w{20,}/g) ?? [];
+    expect(keys.length).toBeGreaterThan(0);
+    for (const key of keys) {
+      expect(key).toMatch(/^svc_test_[0-9A-Za-z]{16}_[0-9A-Za-z]{39}$/);
+      expect(parseApiKey(key, 'test')).toBeUndefined();
+    }
+  });
+});
+
+describe.each(operations)('$name', ({ name, operation }) => {
+  const isPublic = operation['security']?.length === 0;
+  const routeOf = () =>
+    routes.find(({ method, url }) => `${String(method)} ${url.replace(/:(\w+)/g, '{$1}')}` === name);
+
+  test('says what it is and which permission it needs', () => {
+    expect(operation['operationId']).toMatch(/^[a-z][A-Za-z]+$/);
+    for (const field of ['summary', 'description']) expect(operation[field]).toMatch(/\w/);
+    expect(operation['tags']).toHaveLength(1);
+    expect(operation['responses']).toSatisfy((responses: Node) => Object.keys(responses).some((key) => key[0] === '2'));
+
+    const permission = routeOf()?.config?.permission;
+    if (isPublic) return void expect(permission).toBeNull();
+    const needed = permission === 'authenticated' ? [] : [permission];
+    expect(operation['x-permissions']).toEqual(needed);
+    for (const each of needed) expect(operation['description']).toContain(`Permission: \`${each}\``);
+  });
+
+  test('declares its failures by reference, as problems', () => {
+    const statuses = Object.keys(operation['responses']).filter((status) => status >= '400');
+    if (!isPublic) expect(statuses).toEqual(expect.arrayContaining(['401', '403']));
+    for (const status of statuses) {
+      const [, , , component] = operation['responses'][status].$ref.split('/');
+      const { content, headers } = document['components'].responses[component];
+      expect(Object.keys(content)).toEqual(['application/problem+json', 'application/json']);
+      for (const { schema, example } of Object.values(content) as Node[]) {
+        expect(schema.$ref).toBe('#/components/schemas/Problem');
+        expect(example.status).toBe(Number(status));
+      }
+      expect('Retry-After' in headers).toBe(status === '429' || status === '503');
+      expect(headers).toHaveProperty('SVC-TRACE-ID');
+    }
+  });
+
+  test('shows an example of its body and of its success, under the same names', () => {
+    const [, success] = Object.entries(operation['responses']).find(([status]) => status[0] === '2') as [string, Node];
+    const shown = Object.keys(success['content']['application/json'].examples);
+    expect(shown.length).toBeGreaterThan(0);
+    expect(success['headers']).toHaveProperty('SVC-TRACE-ID');
+    if (operation['requestBody'])
+      expect(Object.keys(operation['requestBody'].content['application/json'].examples)).toEqual(shown);
+  });
+});
+
+/**
+ * zod reads a JSON Schema without `not`: without it, what `oneOf` lists may overlap, so any of it will do here. That just
+ * one matches is held by the linter, which checks examples against the schemas as they are.
+ */
+const readable = (value: unknown): unknown => {
+  if (Array.isArray(value)) return value.map(readable);
+  if (typeof value !== 'object' || value === null) return value;
+  const entries = Object.entries(value).filter(([key]) => !['not', 'discriminator', 'examples'].includes(key));
+  return Object.fromEntries(
+    entries.map(([key, each]): [string, unknown] => {
+      if (key === '$ref') return [key, (each as string).replace('#/components/schemas/', '#/$defs/')];
+      return [key === 'oneOf' ? 'anyOf' : key, readable(each)];
+    }),
+  );
+};
+
+const $defs = readable(document['components'].schemas) as Node;
+
+const fits = (schema: Node, example: unknown): string | undefined => {
+  const parsed = z.fromJSONSchema({ ...(readable(schema) as Node), $defs }).safeParse(example);
+  return parsed.success ? undefined : z.prettifyError(parsed.error);
+};
+
+/** Examples with their schemas: of media types, parameters and headers, and of schemas themselves. */
+const examplesIn = (value: unknown, place: string): { place: string; schema: Node; example: unknown }[] => {
+  if (typeof value !== 'object' || value === null) return [];
+  const node = value as Node;
+  const found: { place: string; schema: Node; example: unknown }[] = [];
+  if (Array.isArray(node['examples']))
+    for (const example of node['examples']) found.push({ place, schema: node, example });
+  else if (node['schema']) {
+    if ('example' in node) found.push({ place, schema: node['schema'], example: node['example'] });
+    for (const [name, { value: example }] of Object.entries((node['examples'] ?? {}) as Node))
+      found.push({ place: `${place}/${name}`, schema: node['schema'], example });
+  }
+  const rest = Object.entries(node).filter(([key]) => key !== 'example' && key !== 'examples');
+  return [...found, ...rest.flatMap(([key, each]) => examplesIn(each, `${place}/${key}`))];
+};
+
+describe('examples', () => {
+  const all = examplesIn(document, '');
+
+  test('are many, and each fits its schema', () => {
+    expect(all.length).toBeGreaterThan(40);
+    const misfits = all.map(({ place, schema, example }) => [place, fits(schema, example)]);
+    expect(misfits.filter(([, problem]) => problem !== undefined)).toEqual([]);
+  });
+
+  test('are refused where they do not fit: the check itself works', () => {
+    const schema = { $ref: '#/components/schemas/TokenizeResponse' };
+    expect(fits({ $ref: '#/components/schemas/Problem' }, { title: 'x' })).toBeDefined();
+    expect(fits({ $ref: '#/components/schemas/CardData' }, { number: 'x' })).toBeDefined();
+    expect(fits(schema, [1])).toBeDefined();
+    expect(fits(schema, ['an id'])).toBeUndefined();
+  });
+
+  const { requestBody, responses } = document['paths']['/tokenize'].post;
+  const requests = requestBody.content['application/json'].examples as Node;
+  const answers = responses['200'].content['application/json'].examples as Node;
+
+  test.each(Object.keys(requests))('of tokenize: %s is answered as the rule answers', (name) => {
+    const compare = (request: Json, answer: any): void => {
+      if (request === null) return void expect(answer).toBeNull();
+      if (typeof request !== 'object') return void expect(answer).toMatch(/^[0-9a-f-]{36}$/);
+      if (!('type' in request && 'data' in request)) {
+        expect(Object.keys(answer)).toEqual(Object.keys(request));
+        for (const [key, item] of Object.entries(request)) compare(item, answer[key]);
+        return;
+      }
+      const problems = createProblems();
+      const environment = { hmac: () => '', randomInt: () => 0 };
+      const draft = parseTokenRequest(request, [], problems, { now: () => new Date(), environment });
+      expect(problems.errors).toEqual({});
+      expect(answer).toMatchObject({
+        type: draft?.type.name,
+        data: draft?.masked,
+        mask: draft?.masked,
+        fingerprint_expression: draft?.fingerprint_expression,
+        containers: [draft?.container],
+        search_indexes: draft?.search_indexes,
+        ...(draft?.metadata && { metadata: draft.metadata }),
+      });
+    };
+    compare(requests[name].value, answers[name].value);
+  });
+
+  test('of the fields of a token request are ones the rule takes', () => {
+    const { properties } = document['components'].schemas.TokenOptions;
+    const { number, ...rest } = document['components'].schemas.CardData.properties;
+    const first = (fields: Node) =>
+      Object.fromEntries(
+        Object.entries(fields).map(([key, { examples, items }]) => [key, examples?.[0] ?? [items.examples[0]]]),
+      );
+    const problems = createProblems();
+    const request = { type: 'card', data: first({ number, ...rest }), ...first(properties) };
+    parseTokenRequest(request, [], problems, {
+      now: () => new Date(0),
+      environment: { hmac: () => '', randomInt: () => 0 },
+    });
+    expect(problems.errors).toEqual({});
+  });
+
+  test('of responses hold no security code and no card number', () => {
+    const shown = JSON.stringify(
+      operations.map(({ operation }) =>
+        Object.values(operation['responses'] as Node).map((response) => response.content ?? {}),
+      ),
+    );
+    expect(shown).toContain('XXXXXXXXXXXX4242');
+    expect(shown).not.toMatch(/cvc/i);
+    expect((shown.match(/\d{13,19}/g) ?? []).filter(passesLuhn)).toEqual([]);
+  });
+});

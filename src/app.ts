@@ -13,7 +13,7 @@ import { addAuthentication } from './http/authenticate.ts';
 import { addBodyParsers } from './http/body.ts';
 import { collectMethods } from './http/methods.ts';
 import { addOpenapi } from './http/openapi.ts';
-import { addErrorFace, rawProblem } from './http/problems.ts';
+import { addErrorFace, rawProblem, sendFrameworkProblem } from './http/problems.ts';
 import { addRequestLog, addTrace, traceIdOf } from './http/trace.ts';
 
 /** A caller has this long for a whole request; slow senders are cut (security.md O2). */
@@ -32,9 +32,10 @@ export const buildApp = async (ctx: Context): Promise<App> => {
     trustProxy: ctx.config.trustedProxies ?? false,
     genReqId: (request) => traceIdOf(request, ctx.newUuid),
     routerOptions: { ignoreTrailingSlash: true, maxParamLength: PARAM_LENGTH_MAX },
+    frameworkErrors: (error, _request, reply) => sendFrameworkProblem(reply, error, ctx.config.bodyBytesMax),
     clientErrorHandler: (error: NodeJS.ErrnoException, socket: Socket) => {
       if (error.code === 'ECONNRESET' || socket.destroyed) return;
-      if (socket.writable) socket.end(rawProblem(error.code));
+      if (socket.writable) socket.end(rawProblem(error.code, ctx.newUuid()));
       socket.destroySoon();
     },
   }).withTypeProvider<ZodTypeProvider>();

@@ -3,6 +3,7 @@ import './node-24.ts';
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import closeWithGrace from 'close-with-grace';
+import { parseApiKey } from './access/api-keys.ts';
 import { createTenant, type MadeApplication } from './access/bootstrap.ts';
 import { buildApp } from './app.ts';
 import { type Config, ConfigError, loadConfig } from './config.ts';
@@ -36,12 +37,25 @@ const refreshBaseUrl = (config: Config, base_url: string): void => {
   renameSync(`${path}.new`, path);
 };
 
+const readBootstrapKey = (ctx: Context): string => {
+  const path = ctx.config.bootstrapApiKeyFile as string;
+  let key: string;
+  try {
+    key = readFileSync(path, 'utf8').trim();
+  } catch {
+    throw new StartError(`BOOTSTRAP_API_KEY_FILE: the file ${path} cannot be read. Mount it, or unset the variable.`);
+  }
+  if (parseApiKey(key, ctx.environment)) return key;
+  throw new StartError(
+    `BOOTSTRAP_API_KEY_FILE: ${path} holds no well-formed svc_${ctx.environment}_ key, or it has a typo. Take one from another vault: npm run -s strongroom -- keys create`,
+  );
+};
+
 /** A vault without a tenant bootstraps itself: in development always, in production with a key that the deployment supplies. */
 const bootstrap = async (ctx: Context): Promise<MadeApplication | undefined> => {
   const { config } = ctx;
   if (config.bootstrapApiKeyFile !== undefined) {
-    const apiKey = readFileSync(config.bootstrapApiKeyFile, 'utf8').trim();
-    const made = await createTenant(ctx, { name: 'Default', apiKey, onlyFirst: true });
+    const made = await createTenant(ctx, { name: 'Default', apiKey: readBootstrapKey(ctx), onlyFirst: true });
     if (!made) ctx.log.warn('BOOTSTRAP_API_KEY_FILE is ignored: the vault has a tenant already');
     return undefined;
   }

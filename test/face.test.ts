@@ -127,6 +127,19 @@ test('headers beyond the limit are a 431, broken HTTP is a 400, both as problems
   expect(broken).toMatch(/^HTTP\/1.1 400 [\s\S]*application\/problem\+json/);
 });
 
+test('a path that is no URL, and an id too long for any token: problems that do not repeat it', async () => {
+  const bad = await server.request('GET', '/tokens/%ff');
+  expect(bad.status).toBe(400);
+  const long = await server.request('GET', `/tokens/${'y'.repeat(5000)}`);
+  expect(long.status).toBe(404);
+  for (const answer of [bad, long]) {
+    expect(answer.headers.get('content-type')).toContain('application/problem+json');
+    expect(answer.headers.get('svc-trace-id')).toBe(answer.body.trace_id);
+    expect(answer.text).not.toMatch(/%ff|yyyy/);
+  }
+  expect((await server.request('GET', '/tokens/a%00b')).status).toBe(404);
+});
+
 test('a permission that is missing is a 403 that names it', async () => {
   const { api_key } = await server.newKey(server.tenant, { permissions: ['token:read'] });
   const answer = await server.tokenize('x', api_key);

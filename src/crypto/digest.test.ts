@@ -50,12 +50,7 @@ test('base58 agrees with plain long division, for every length that is used', ()
 });
 
 test('a fingerprint is the base58 of the HMAC-SHA-256 over length-prefixed parts', () => {
-  const mac = createHmac('sha256', Buffer.alloc(32, 1));
-  for (const part of ['fingerprint', 'card', '4242']) {
-    const length = Buffer.alloc(4);
-    length.writeUInt32BE(part.length);
-    mac.update(length).update(part);
-  }
+  const mac = createHmac('sha256', Buffer.alloc(32, 1)).update('11:fingerprint4:card4:4242');
   expect(fingerprint(key, 'card', '4242')).toBe(base58(mac.digest()));
 });
 
@@ -84,12 +79,12 @@ test('a search finds a value whatever its case, and only the whole value', () =>
 });
 
 test("an API key's digest depends on pepper, public id and secret", () => {
-  const pepper = Buffer.alloc(32, 3);
+  const pepper = prepareDigestKey('pepper', Buffer.alloc(32, 3));
   const digest = apiKeyDigest(pepper, 'public', 'secret');
   expect(digest.length).toBe(32);
   expect(apiKeyDigest(pepper, 'public', 'secret')).toEqual(digest);
   for (const other of [
-    apiKeyDigest(Buffer.alloc(32, 4), 'public', 'secret'),
+    apiKeyDigest(prepareDigestKey('pepper', Buffer.alloc(32, 4)), 'public', 'secret'),
     apiKeyDigest(pepper, 'publi', 'csecret'),
     apiKeyDigest(pepper, 'public', 'secreT'),
   ])
@@ -128,4 +123,10 @@ test.each([
   for (const character of checksum) value = value * 62 + alphabet.indexOf(character);
   expect(checksum).toHaveLength(6);
   expect(value).toBe(crc);
+});
+
+test('values that UTF-8 cannot tell apart have digests of their own', () => {
+  const values = ['\ud800', '\ud801', '\udc00', '\ufffd', 'utf-16'];
+  expect(new Set(values.map((value) => fingerprint(key, 'token', value))).size).toBe(values.length);
+  expect(new Set(values.map((value) => searchDigest(key, value))).size).toBe(values.length);
 });

@@ -45,13 +45,17 @@ export const base58 = (bytes: Uint8Array): string => {
   return '1'.repeat(zeros) + text;
 };
 
+/** The value as parts. UTF-8 has one character for every half of a surrogate pair, so text with such halves is told apart in UTF-16. */
+const exactly = (value: string): string[] =>
+  value.isWellFormed() ? [value] : ['utf-16', Buffer.from(value, 'utf16le').toString('base64')];
+
 /** The fingerprint of a value of a type: the same within a tenant, unrelated between tenants. At most 44 characters. */
 export const fingerprint = (key: DigestKey, type: string, value: string): string =>
-  base58(hmac(key.key, ['fingerprint', type, value]));
+  base58(hmac(key.key, ['fingerprint', type, ...exactly(value)]));
 
 /** The digest a search index is found by. Case-insensitive: the language matches whole values without regard to case. */
 export const searchDigest = (key: DigestKey, value: string): string =>
-  hmac(key.key, ['search', value.toLowerCase()]).toString('base64url');
+  hmac(key.key, ['search', ...exactly(value.toLowerCase())]).toString('base64url');
 
 /** The stored form of an API key's secret. */
 export const apiKeyDigest = (pepper: DigestKey, publicId: string, secret: string): Buffer =>

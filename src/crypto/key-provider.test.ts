@@ -76,3 +76,14 @@ test('a provider describes itself by a name and an id, and shows no root key', (
 test('a provider without a root key cannot be made', () => {
   expect(() => localKeyProvider([], randomBytesPooled)).toThrow();
 });
+
+test('a missing root key is reported with the ids of those at hand', async () => {
+  const wrapped = await localKeyProvider([rootKey(9)], randomBytesPooled).wrap(key, context);
+  await expect(provider.unwrap(wrapped, context)).rejects.toMatchObject({ atHand: [provider.describe().root_key_id] });
+});
+
+test.each([0, 16, 31, 33])('a root key of %i bytes is refused', (size) => {
+  expect(() => localKeyProvider([new Sensitive<Uint8Array>(Buffer.alloc(size))], randomBytesPooled)).toThrow(
+    '32 bytes',
+  );
+});

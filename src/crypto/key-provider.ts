@@ -4,7 +4,15 @@ import { hkdfSync } from 'node:crypto';
 import type { RandomBytes } from './random.ts';
 import { encodeParts, SealBroken } from './seal.ts';
 import type { Sensitive } from './sensitive.ts';
-import { prepareXaesKey, XAES_NONCE_BYTES, XAES_TAG_BYTES, type XaesKey, xaesDecrypt, xaesEncrypt } from './xaes.ts';
+import {
+  prepareXaesKey,
+  XAES_KEY_BYTES,
+  XAES_NONCE_BYTES,
+  XAES_TAG_BYTES,
+  type XaesKey,
+  xaesDecrypt,
+  xaesEncrypt,
+} from './xaes.ts';
 
 export interface KeyProvider {
   describe(): { name: string; root_key_id: string };
@@ -18,9 +26,11 @@ export interface KeyProvider {
 export class RootKeyUnknown extends Error {
   override readonly name = 'RootKeyUnknown';
   readonly needed: string;
-  constructor(needed: string) {
+  readonly atHand: readonly string[];
+  constructor(needed: string, atHand: readonly string[]) {
     super('a key was wrapped under a root key that is not at hand');
     this.needed = needed;
+    this.atHand = atHand;
   }
 }
 
@@ -42,6 +52,7 @@ const derive = (rootKey: Uint8Array, purpose: string, bytes: number): Buffer =>
 export const localKeyProvider = (rootKeys: readonly Sensitive<Uint8Array>[], randomBytes: RandomBytes): KeyProvider => {
   const keys = new Map<string, XaesKey>();
   for (const rootKey of rootKeys) {
+    if (rootKey.reveal().length !== XAES_KEY_BYTES) throw new RangeError('a root key has 32 bytes');
     const id = derive(rootKey.reveal(), 'strongroom root key id', ROOT_KEY_ID_BYTES).toString('hex');
     keys.set(id, prepareXaesKey(derive(rootKey.reveal(), 'strongroom wrap', 32)));
   }
@@ -62,7 +73,7 @@ export const localKeyProvider = (rootKeys: readonly Sensitive<Uint8Array>[], ran
       if (wrapped.length < BODY_AT + XAES_TAG_BYTES || wrapped[0] !== FORMAT_VERSION) throw new SealBroken();
       const id = Buffer.from(wrapped.subarray(1, NONCE_AT)).toString('hex');
       const key = keys.get(id);
-      if (!key) throw new RootKeyUnknown(id);
+      if (!key) throw new RootKeyUnknown(id, [...keys.keys()]);
       try {
         return xaesDecrypt(
           key,

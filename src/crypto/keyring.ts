@@ -114,6 +114,8 @@ export const createKeyring = (parts: {
   /** The current slot's key. A crash of the database empties the table while this one lives on: what it seals until the slot ends cannot be opened again, which is the price of a table without a log. */
   let slot: { startMs: number; key: Promise<SealingKey> } | undefined;
 
+  let dropSlot: NodeJS.Timeout | undefined;
+
   const openSlot = async (startMs: number): Promise<SealingKey> => {
     const id = slotId(startMs);
     const destroy_at = new Date(startMs + EPHEMERAL_SLOT_MS + parts.cvcTtlMs);
@@ -150,6 +152,9 @@ export const createKeyring = (parts: {
       const key = openSlot(startMs);
       const opened = { startMs, key };
       slot = opened;
+      // A quiet process seals nothing that would replace the key; in memory it must not outlive its slot either.
+      clearTimeout(dropSlot);
+      dropSlot = setTimeout(() => (slot = undefined), startMs + EPHEMERAL_SLOT_MS - now().getTime()).unref();
       key.catch(() => {
         if (slot === opened) slot = undefined;
       });
@@ -159,13 +164,16 @@ export const createKeyring = (parts: {
     async findEphemeralKey(keyId) {
       const row = await store.findEphemeralKey(keyId);
       if (!row || now() >= row.destroy_at) return undefined;
-      return { id: row.id, key: prepareXaesKey(await provider.unwrap(row.wrapped, ephemeralContext(row.id))) };
+      const key = prepareXaesKey(await provider.unwrap(row.wrapped, ephemeralContext(row.id)));
+      // Unwrapping may be slow; what came too late is gone.
+      return now() >= row.destroy_at ? undefined : { id: row.id, key };
     },
 
     forgetTenant: (tenantId) => void tenants.delete(tenantId),
 
     close() {
       tenants.clear();
+      clearTimeout(dropSlot);
       slot = undefined;
     },
   };

@@ -37,3 +37,7 @@ test('a number below a bound is even: draws that would favour the low ones are d
 test.each([0, -1, 1.5, 2 ** 32 + 1, Number.NaN])('a bound of %d is refused', (max) => {
   expect(() => randomIntBelow(max, randomBytesPooled)).toThrow(RangeError);
 });
+
+test.each([-1, -24, 1.5, Number.NaN])('a size of %d is refused, so that no byte is handed out again', (size) => {
+  expect(() => randomBytesPooled(size)).toThrow(RangeError);
+});

@@ -11,6 +11,8 @@ let used = 0;
 
 /** @returns bytes of its own: a spent pool is left to its borrowers and replaced, never refilled. */
 export const randomBytesPooled: RandomBytes = (size) => {
+  // A size below nothing would step back over bytes that are already handed out.
+  if (!Number.isSafeInteger(size) || size < 0) throw new RangeError('size must be a whole number from 0');
   if (size > POOL_BYTES) return randomFillSync(Buffer.alloc(size));
   if (used + size > pool.length) {
     pool = randomFillSync(Buffer.allocUnsafeSlow(POOL_BYTES));

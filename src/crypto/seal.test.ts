@@ -109,3 +109,10 @@ test('a refusal says the same whatever is wrong, and nothing of the value or its
     }
   expect([...messages]).toEqual(['a sealed value does not open']);
 });
+
+test.each(['', 'abc', key.id.toUpperCase(), key.id.replaceAll('-', '')])(
+  'nothing is sealed under the key id %j',
+  (id) => {
+    expect(() => seal({ ...key, id }, binding, CANARY, randomBytesPooled)).toThrow(RangeError);
+  },
+);

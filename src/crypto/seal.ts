@@ -11,6 +11,8 @@ const NONCE_AT = KEY_ID_AT + KEY_ID_BYTES;
 const BODY_AT = NONCE_AT + XAES_NONCE_BYTES;
 const FORMAT_LABEL = 'strongroom/1';
 
+const keyIdPattern = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
 /** @property id a lowercase UUID. */
 export type SealingKey = { readonly id: string; readonly key: XaesKey };
 
@@ -42,19 +44,21 @@ export const encodeParts = (parts: readonly string[]): string => {
 const associatedData = (keyId: string, { environment, tenant_id, record, id, type, field }: Binding): Buffer =>
   Buffer.from(encodeParts([FORMAT_LABEL, environment, tenant_id, record, id, type ?? '', field, keyId]), 'utf8');
 
-/** Seals one value under a fresh random nonce. */
+/** Seals one value under a fresh random nonce. @throws RangeError when the key's id is no lowercase UUID. */
 export const seal = (
   { id, key }: SealingKey,
   binding: Binding,
   plaintext: string | Uint8Array,
   randomBytes: RandomBytes,
 ): Buffer => {
+  // A value whose header does not name its key would never open again.
+  if (!keyIdPattern.test(id)) throw new RangeError('a sealing key has a lowercase UUID as its id');
   const nonce = randomBytes(XAES_NONCE_BYTES);
   const bytes = typeof plaintext === 'string' ? Buffer.from(plaintext, 'utf8') : plaintext;
   const body = xaesEncrypt(key, nonce, bytes, associatedData(id, binding));
   const sealed = Buffer.allocUnsafe(BODY_AT + body.length);
   sealed[0] = FORMAT_VERSION;
-  sealed.write(id.replaceAll('-', ''), KEY_ID_AT, 'hex');
+  sealed.write(id.replaceAll('-', ''), KEY_ID_AT, KEY_ID_BYTES, 'hex');
   sealed.set(nonce, NONCE_AT);
   sealed.set(body, BODY_AT);
   return sealed;

@@ -2,8 +2,11 @@
 // The driver's own words go no further than the private cause: they can hold values.
 import { AppError, conflict, internal, unavailable } from '../errors.ts';
 
-/** SQLSTATE classes that mean "not now": connection, resources, operator intervention, system; and a read-only standby. */
-const passing = /^(08|53|57|58)|^25006$|^40001$|^55P03$/;
+/**
+ * SQLSTATE classes that mean "not now": connection, authorization, no such database, resources, state, intervention, system;
+ * a read-only standby; a privilege that an operator took away (security.md C4, C5).
+ */
+const passing = /^(08|28|3D|53|55|57|58)|^25006$|^40001$|^42501$/;
 
 const networkCodes = new Set(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND', 'EAI_AGAIN', 'ENOENT']);
 

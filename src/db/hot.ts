@@ -2,6 +2,7 @@
 // Knows columns and bytes; what they mean is the vault's affair.
 import type { Pool, PoolClient } from 'pg';
 import { createBatcher } from './batcher.ts';
+import { unavailable } from '../errors.ts';
 import { faultOf } from './faults.ts';
 
 /** A token about to be written, with the log row of its creation. `sealed` and `cvc_sealed` are base64. */
@@ -123,7 +124,10 @@ export const createHotStatements = (pool: Pool, batchesMax: number) => {
     await query('insert-tokens', INSERT_TOKENS, [tenantId, rows]);
   }, batchesMax);
   const logs = createBatcher(async (tenantId, rows) => {
-    await query('insert-logs', INSERT_LOGS, [tenantId, rows]);
+    // Whatever keeps the log from being written: nothing is answered without it (decisions.md section 8).
+    await query('insert-logs', INSERT_LOGS, [tenantId, rows]).catch((error: unknown) => {
+      throw unavailable(error);
+    });
   }, batchesMax);
 
   return {

@@ -15,6 +15,7 @@ import {
   unsupportedMediaType,
 } from '../errors.ts';
 import { formatPath } from '../vault/json.ts';
+import { headersOf } from './trace.ts';
 
 export type Problem = {
   title: string;
@@ -90,16 +91,23 @@ export const addErrorFace = (app: App, bodyBytesMax: number): void => {
   app.setNotFoundHandler((_request, reply) => sendProblem(reply, notFound('resource')));
 };
 
+/** What Fastify refuses before its hooks run, such as a path that is no URL: the same face, with the headers that hooks would have set. */
+export const sendFrameworkProblem = (reply: FastifyReply, error: unknown, bodyBytesMax: number): void => {
+  reply.headers(headersOf(reply.request.id));
+  sendProblem(reply, toAppError(error, bodyBytesMax));
+};
+
 /** What Node's own parser refuses before there is a request: the same face, on the bare socket. */
-export const rawProblem = (code: string | undefined): string => {
+export const rawProblem = (code: string | undefined, trace_id: string): string => {
   const error =
     code === 'HPE_HEADER_OVERFLOW'
       ? new AppError('headers_too_large', 'The headers are too large.')
       : invalidInput(fieldErrors([['', 'the request is not valid HTTP']]));
-  const body = JSON.stringify({ ...problemOf(error, ''), trace_id: undefined });
+  const body = JSON.stringify(problemOf(error, trace_id));
   return [
     `HTTP/1.1 ${error.status} ${STATUS_CODES[error.status]}`,
     'Content-Type: application/problem+json',
+    ...Object.entries(headersOf(trace_id)).map(([name, value]) => `${name}: ${value}`),
     'Connection: close',
     `Content-Length: ${Buffer.byteLength(body)}`,
     '',

@@ -15,13 +15,15 @@ export const traceIdOf = (request: Pick<IncomingMessage, 'headers'>, newId: () =
 };
 
 /** Headers of every response: the trace id, and that nobody keeps or guesses at what we send. */
+export const headersOf = (trace_id: string): Record<string, string> => ({
+  'svc-trace-id': trace_id,
+  'cache-control': 'no-store',
+  'x-content-type-options': 'nosniff',
+});
+
 export const addTrace = (app: App): void => {
   app.addHook('onRequest', (request, reply, done) => {
-    reply.headers({
-      'svc-trace-id': request.id,
-      'cache-control': 'no-store',
-      'x-content-type-options': 'nosniff',
-    });
+    reply.headers(headersOf(request.id));
     done();
   });
 };

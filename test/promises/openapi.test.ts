@@ -1,11 +1,10 @@
 // The document tells the truth: it is the committed one, it has every route and no other, and its examples are what the
 // rules make of them. Needs no database: registering routes asks nothing of one.
 import { execFile } from 'node:child_process';
-import { channel } from 'node:diagnostics_channel';
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import type { FastifyInstance, RouteOptions } from 'fastify';
+import type { RouteOptions } from 'fastify';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { parseApiKey } from '../../src/access/api-keys.ts';
@@ -16,6 +15,7 @@ import type { App } from '../../src/http/app-type.ts';
 import { documentOf } from '../../src/http/openapi.ts';
 import { createLog } from '../../src/log.ts';
 import type { Json } from '../../src/vault/json.ts';
+import { collectRoutes } from '../support/routes.ts';
 import { createProblems, parseTokenRequest } from '../../src/vault/token-request.ts';
 import { passesLuhn } from '../../src/vault/token-types.ts';
 
@@ -39,15 +39,10 @@ const routes: RouteOptions[] = [];
 let app: App;
 
 beforeAll(async () => {
-  const created = channel('fastify.initialization');
-  const watch = (message: unknown) => {
-    const { fastify } = message as { fastify: FastifyInstance };
-    fastify.addHook('onRoute', (route) => void routes.push(route));
-  };
-  created.subscribe(watch);
   const parts: Partial<Context> = { config: loadConfig({}), log: createLog('silent'), newUuid: () => 'trace' };
-  app = await buildApp(parts as Context);
-  created.unsubscribe(watch);
+  const collected = await collectRoutes(() => buildApp(parts as Context));
+  app = collected.built;
+  routes.push(...collected.routes);
 });
 
 afterAll(() => app.close());

@@ -9,6 +9,8 @@ import { loadConfig } from '../../src/config.ts';
 import { type Context, createContext, type Overrides } from '../../src/context.ts';
 import type { App } from '../../src/http/app-type.ts';
 import { createDatabase } from './database.ts';
+import { collectRoutes } from './routes.ts';
+import type { RouteOptions } from 'fastify';
 
 /** Root key of test servers: every byte the same, so that nobody takes it for a real one. */
 export const TEST_ROOT_KEY = Buffer.alloc(32, 7).toString('base64');
@@ -20,6 +22,7 @@ export type Answer = { status: number; headers: Headers; text: string; body: any
 export type TestServer = {
   ctx: Context;
   app: App;
+  routes: RouteOptions[];
   base_url: string;
   databaseUrl: string;
   tenant: TestTenant;
@@ -63,7 +66,7 @@ export const startServer = async (
     now: () => new Date(Date.now() + clock.offsetMs),
     ...overrides,
   });
-  const app = await buildApp(ctx);
+  const { built: app, routes } = await collectRoutes(() => buildApp(ctx));
   await app.listen({ host: '127.0.0.1', port: 0 });
   const address = app.server.address() as { port: number };
   const base_url = `http://127.0.0.1:${address.port}`;
@@ -103,6 +106,7 @@ export const startServer = async (
   return {
     ctx,
     app,
+    routes,
     base_url,
     databaseUrl: database.url,
     tenant,

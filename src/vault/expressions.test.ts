@@ -1,0 +1,346 @@
+// The expression language against its vectors, and what must hold for every text: no other error, no second expansion, linear time.
+import { readFileSync } from 'node:fs';
+import * as fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import {
+  collectTokenIds,
+  createExpansion,
+  createReferences,
+  evaluateCreateTime,
+  evaluateShape,
+  EXPANDED_BYTES_MAX,
+  expandJson,
+  expandText,
+  type ExpansionRecord,
+  ExpressionError,
+  type ExpressionEnvironment,
+  type ExpressionErrorCode,
+  type ExpressionKind,
+  expressionProblems,
+  scanTemplate,
+  type Scope,
+} from './expressions.ts';
+import type { Json } from './json.ts';
+
+/** Readable instead of secret: the digest is what it was asked for. */
+const environment: ExpressionEnvironment = {
+  hmac: (algorithm, key, text) => Buffer.from(`${algorithm}|${key}|${text}`).toString('hex'),
+};
+
+type Question =
+  | { kind: 'create'; template: string; scope: Scope }
+  | { kind: 'shape'; shape: Json; scope: Scope }
+  | { kind: 'json'; value: Json; tokens: Record<string, ExpansionRecord> }
+  | { kind: 'text'; text: string; tokens: Record<string, ExpansionRecord> }
+  | { kind: 'problem'; template: string; expression_kind: ExpressionKind };
+
+type Outcome =
+  | { outcome: 'value'; expect: Json }
+  | { outcome: 'nothing' | 'allowed' | 'refused' }
+  | { outcome: 'error'; error: ExpressionErrorCode };
+
+type Case = { name: string } & Question & Outcome;
+
+const cases = JSON.parse(
+  readFileSync(new URL('../../test/vectors/expressions.json', import.meta.url), 'utf8'),
+) as readonly Case[];
+
+const resolver = (tokens: Record<string, ExpansionRecord>) => (id: string) =>
+  Object.hasOwn(tokens, id) ? tokens[id] : undefined;
+
+const expansionOf = (tokens: Record<string, ExpansionRecord>) => createExpansion(resolver(tokens), environment);
+
+const answer = (question: Question): Json | undefined => {
+  switch (question.kind) {
+    case 'create':
+      return evaluateCreateTime(scanTemplate(question.template), question.scope, environment);
+    case 'shape':
+      return evaluateShape(question.shape, question.scope, environment);
+    case 'json':
+      return expandJson(question.value, expansionOf(question.tokens));
+    case 'text':
+      return expandText(question.text, encodeURIComponent, expansionOf(question.tokens));
+    case 'problem':
+      return expressionProblems(question.template, question.expression_kind) === undefined ? 'allowed' : 'refused';
+    default:
+      throw new Error('unknown kind of case');
+  }
+};
+
+const errorOf = (work: () => unknown): ExpressionError => {
+  try {
+    work();
+  } catch (error) {
+    if (error instanceof ExpressionError) return error;
+    throw error;
+  }
+  throw new Error('nothing was refused');
+};
+
+describe('every vector has its outcome', () => {
+  test.each(cases)('$kind: $name', (each) => {
+    switch (each.outcome) {
+      case 'value':
+        expect(answer(each)).toEqual(each.expect);
+        break;
+      case 'nothing':
+        expect(answer(each)).toBeUndefined();
+        break;
+      case 'allowed':
+      case 'refused':
+        expect(answer(each)).toBe(each.outcome);
+        break;
+      case 'error':
+        expect(errorOf(() => answer(each)).code).toBe(each.error);
+        break;
+      default:
+        throw new Error('unknown outcome');
+    }
+  });
+
+  test('and there are at least 150 of them, each named once', () => {
+    expect(cases.length).toBeGreaterThanOrEqual(150);
+    expect(new Set(cases.map(({ name }) => name)).size).toBe(cases.length);
+  });
+});
+
+/** Texts that are nearly expressions: pieces of the grammar in any order. */
+const nearly = fc
+  .array(
+    fc.oneof(
+      fc.constantFrom('{', '}', '{{', '}}', '|', ':', ',', "'", '"', '[', ']', '.', ' ', 'data', 'metadata', 'token:'),
+      fc.constantFrom(
+        'json',
+        'last4',
+        'reveal',
+        'split',
+        'slice',
+        'card_exp',
+        "'$..a'",
+        '4',
+        '-1',
+        'nil',
+        '\n',
+        '\u200b',
+      ),
+      fc.string({ unit: 'binary', maxLength: 5 }),
+    ),
+    { maxLength: 30 },
+  )
+  .map((pieces) => pieces.join(''));
+
+describe('what holds for every text', () => {
+  test('scanning refuses with nothing but an ExpressionError, at a place inside the text', () => {
+    fc.assert(
+      fc.property(nearly, (text) => {
+        try {
+          scanTemplate(text);
+        } catch (error) {
+          expect(error).toBeInstanceOf(ExpressionError);
+          expect((error as ExpressionError).offset).toBeGreaterThanOrEqual(0);
+          expect((error as ExpressionError).offset).toBeLessThan(text.length);
+        }
+      }),
+      { numRuns: 3000 },
+    );
+  });
+
+  test('text without {{ comes back as it was', () => {
+    fc.assert(
+      fc.property(
+        nearly.filter((text) => !text.includes('{{')),
+        (text) => {
+          expect(scanTemplate(text)).toEqual({ parts: [text], draws: false });
+          expect(expandText(text, () => 'never', expansionOf({}))).toBe(text);
+          expect(expandJson({ [text]: [text] }, expansionOf({}))).toEqual({ [text]: [text] });
+        },
+      ),
+    );
+  });
+
+  test('evaluation of any filters on any JSON refuses with nothing but an ExpressionError', () => {
+    const call = fc.constantFrom(
+      "json: '$..*'",
+      "json: '$[?@.a == $[0]]'",
+      'last4',
+      'reveal: 1, 2',
+      'reveal_last: 3',
+      'card_mask',
+      'card_bin',
+      "card_exp: 'MM'",
+      "pad_left: 9, 'x'",
+      'stringify',
+      'to_string',
+      'to_number',
+      'to_boolean',
+      'to_base64',
+      'size',
+      'to_base16',
+      "hmac: 'sha-1', 'k'",
+      "split: ''",
+      'first',
+      'last',
+      'upcase',
+      "remove: 'a'",
+      'slice: -2, 5',
+      'strip',
+    );
+    fc.assert(
+      fc.property(fc.jsonValue(), fc.array(call, { maxLength: 4 }), (data, calls) => {
+        const template = `{{ ${['data', ...calls].join(' | ')} }}`;
+        try {
+          evaluateCreateTime(scanTemplate(template), { data: data as Json }, environment);
+        } catch (error) {
+          expect(error).toBeInstanceOf(ExpressionError);
+        }
+      }),
+      { numRuns: 2000 },
+    );
+  });
+
+  test('a value is put in once, whatever it contains (X3)', () => {
+    fc.assert(
+      fc.property(nearly, (value) => {
+        expect(expandJson(['{{ t }}', 'a {{ t }}'], expansionOf({ t: { data: value } }))).toEqual([
+          value,
+          `a ${value}`,
+        ]);
+        expect(expandText('{{ t }}', (text) => text, expansionOf({ t: { data: value } }))).toBe(value);
+      }),
+    );
+  });
+
+  test('an error never says what the expression or the value is', () => {
+    for (const each of cases) {
+      if (each.outcome !== 'error' || each.kind !== 'create') continue;
+      const secret = 'Zq9SecretZq9';
+      const error = errorOf(() => answer({ ...each, template: each.template.replaceAll("'v'", `'${secret}'`) }));
+      expect(error.message).not.toContain(secret);
+      expect(error.message).toMatch(/^must /);
+    }
+    const error = errorOf(() => scanTemplate('{{ data | Zq9SecretZq9 }}'));
+    expect(error.message).not.toContain('Zq9');
+  });
+
+  test('the input is not changed, and no prototype with it', () => {
+    const body = JSON.parse('{"__proto__":{"polluted":"{{ t }}"},"a":["{{ t }}"]}') as Json;
+    const before = JSON.stringify(body);
+    const expanded = expandJson(body, expansionOf({ t: { data: 'v' } }));
+    expect(JSON.stringify(body)).toBe(before);
+    expect(JSON.stringify(expanded)).toBe('{"__proto__":{"polluted":"v"},"a":["v"]}');
+    expect(({} as { polluted?: unknown }).polluted).toBeUndefined();
+  });
+});
+
+/** The least of several runs in milliseconds: what the work costs when nothing disturbs it. */
+const leastMs = (work: () => void): number => {
+  let least = Infinity;
+  for (let run = 0; run < 5; run += 1) {
+    const start = performance.now();
+    work();
+    least = Math.min(least, performance.now() - start);
+  }
+  return least;
+};
+
+const attempt = (text: string) => () => {
+  try {
+    scanTemplate(text);
+  } catch (error) {
+    expect(error).toBeInstanceOf(ExpressionError);
+  }
+};
+
+describe('limits', () => {
+  test.each([
+    ['{', '{'],
+    ['{{', '{{'],
+    ['{ ', '{ '],
+    ['}}', '}}'],
+    ['{{ a }}', '{{ a }}'],
+    ["{{ '", "{{ '"],
+    ['{{ a | append: "', '{{ a | append: "'],
+    ['{{ a' + ' '.repeat(100), '{{ a' + ' '.repeat(100)],
+  ])('scanning is linear on %j, again and again (X10)', (_name, piece) => {
+    const short = attempt(piece.repeat(1_000_000 / piece.length));
+    const long = attempt(piece.repeat(10_000_000 / piece.length));
+    short();
+    // Quadratic work would be a hundred times as long; a floor keeps the clock's grain out of it.
+    expect(leastMs(long)).toBeLessThan(30 * Math.max(1, leastMs(short)));
+  });
+
+  test('100 tokens pass, 101 do not, in however many places (X1)', () => {
+    const references = createReferences();
+    const ids = Array.from({ length: 100 }, (_, index) => `{{ t${index} }}`);
+    collectTokenIds(ids.slice(0, 60), references);
+    collectTokenIds(ids.slice(50).join(' '), references);
+    expect(references.ids.size).toBe(100);
+    expect(references.placeholders).toBe(110);
+    expect(errorOf(() => collectTokenIds('{{ one more }}', references)).code).toBe('too_many_tokens');
+  });
+
+  test('1,000 placeholders of one token pass, 1,001 do not (X1)', () => {
+    const references = collectTokenIds('{{ t }}'.repeat(1000));
+    expect([...references.ids]).toEqual(['t']);
+    expect(errorOf(() => collectTokenIds(['{{ t }}'], references)).code).toBe('too_many_placeholders');
+  });
+
+  test('collecting looks at strings, and never at keys', () => {
+    const references = collectTokenIds({ '{{ k }}': ['{{ a }}', { b: 'x {{ token: b | last4 }} {{ a }}' }, 5, null] });
+    expect([...references.ids]).toEqual(['a', 'b']);
+  });
+
+  test('1 MB a thousand times is refused before it is allocated (X9)', () => {
+    const tokens = { t: { data: 'x'.repeat(1024 * 1024) }, o: { data: { a: 'x'.repeat(1024 * 1024) } } };
+    const before = process.memoryUsage().rss;
+    for (const id of ['t', 'o']) {
+      const body = Array.from({ length: 1000 }, () => `{{ ${id} }}`);
+      expect(errorOf(() => expandJson(body, expansionOf(tokens))).code).toBe('too_large');
+      expect(errorOf(() => expandJson(body.join(''), expansionOf(tokens))).code).toBe('too_large');
+      expect(errorOf(() => expandText(body.join(''), encodeURIComponent, expansionOf(tokens))).code).toBe('too_large');
+    }
+    expect(process.memoryUsage().rss - before).toBeLessThan(128 * 1024 * 1024);
+  });
+
+  test('the bytes of all places of a request count together', () => {
+    const expansion = expansionOf({ t: { data: 'x'.repeat(EXPANDED_BYTES_MAX / 2 + 1) } });
+    expandText('{{ t }}', (text) => text, expansion);
+    expect(errorOf(() => expandJson(['{{ t }}'], expansion)).code).toBe('too_large');
+  });
+
+  test('bytes count as they are written, not as they were', () => {
+    const expansion = expansionOf({ t: { data: '&'.repeat(EXPANDED_BYTES_MAX / 2) } });
+    expect(errorOf(() => expandText('{{ t }}', encodeURIComponent, expansion)).code).toBe('too_large');
+  });
+
+  test('a mask shows 10 MB and does 20 million characters of work, no more', () => {
+    const data = 'x'.repeat(1024 * 1024);
+    const times = (count: number, template: string) => Array.from({ length: count }, () => template);
+    expect(evaluateShape(times(9, '{{ data }}'), { data }, environment)).toHaveLength(9);
+    expect(errorOf(() => evaluateShape(times(11, '{{ data }}'), { data }, environment)).code).toBe('too_large');
+    const work = `{{ data ${'| upcase | downcase '.repeat(9)} | last4 }}`;
+    expect(errorOf(() => evaluateShape(times(3, work), { data }, environment)).code).toBe('too_complex');
+  });
+
+  test('an expression that would grow beyond 10 MB is refused', () => {
+    const data = 'a'.repeat(1024 * 1024);
+    const template = scanTemplate(`{{ data | replace: 'a', '${'b'.repeat(100)}' }}`);
+    expect(errorOf(() => evaluateCreateTime(template, { data }, environment)).code).toBe('too_large');
+  });
+
+  test('an encoder may refuse a value', () => {
+    const refuse = () => {
+      throw new RangeError('not here');
+    };
+    expect(() => expandText('{{ t }}', refuse, expansionOf({ t: { data: 'a\r\nb' } }))).toThrow(RangeError);
+  });
+
+  test('the smaller limits of a caller hold', () => {
+    const limits = { tokensMax: 1, placeholdersMax: 2, bytesMax: 5 };
+    const make = () => createExpansion(() => ({ data: 'ab' }), environment, limits);
+    expect(expandText('{{ a }}', (text) => text, make())).toBe('ab');
+    expect(errorOf(() => expandJson(['{{ a }}', '{{ a }}'], make())).code).toBe('too_large');
+    expect(errorOf(() => expandJson('{{ a | size }}'.repeat(3), make())).code).toBe('too_many_placeholders');
+    expect(errorOf(() => expandJson('{{ a }}{{ b }}', make())).code).toBe('too_many_tokens');
+  });
+});

@@ -1,0 +1,138 @@
+// No acknowledged token is lost: kill -9 of the server, and of the whole Postgres, under load. The journal of
+// acknowledgements is kept in this process, and tokens are read back through the public API (security.md C1, C2, F1-F3).
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Pool } from 'pg';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { findRunningPostgres } from '../src/db/embedded.ts';
+import { isAlive, postgresProcesses, type ServerProcess, spawnServer, untilReady } from './support/process.ts';
+
+/** A short form; `npm run drill` runs more of them. */
+const CYCLES = Number(process.env['DRILL_CYCLES'] ?? 3);
+const CALLERS = 8;
+const LOAD_MS = 400;
+
+let dataDir: string;
+let server: ServerProcess | undefined;
+beforeEach(() => {
+  dataDir = mkdtempSync(join(tmpdir(), 'strongroom-durability-'));
+});
+afterEach(async () => {
+  server?.child.kill('SIGTERM');
+  await server?.exited;
+  rmSync(dataDir, { recursive: true, force: true });
+});
+
+const start = async (): Promise<ServerProcess> => {
+  const started = await spawnServer(dataDir, { LOG_LEVEL: 'error' });
+  server = started;
+  await untilReady(started);
+  return started;
+};
+
+/** Callers that tokenize until told to stop; what was answered 200 goes into the journal. */
+const load = (of: ServerProcess, journal: Map<string, string>) => {
+  const { api_key } = of.credentials();
+  let stopped = false;
+  let count = 0;
+  const statuses = new Set<number>();
+  const caller = async (): Promise<void> => {
+    while (!stopped) {
+      const values = Array.from(
+        { length: (count % 3) * 30 + 1 },
+        (_, index) => `value ${(count += 1)} ${index} ${Math.random()}`,
+      );
+      try {
+        const response = await fetch(`${of.base_url}/tokenize`, {
+          method: 'POST',
+          headers: { 'svc-api-key': api_key, 'content-type': 'application/json' },
+          body: JSON.stringify(values),
+        });
+        statuses.add(response.status);
+        if (response.status !== 200) continue;
+        const ids = (await response.json()) as string[];
+        for (const [index, id] of ids.entries()) journal.set(id, values[index] as string);
+      } catch {
+        // The connection was cut: nothing was acknowledged.
+        await new Promise((resolve) => setTimeout(resolve, 5));
+      }
+    }
+  };
+  const callers = Array.from({ length: CALLERS }, caller);
+  return {
+    statuses,
+    stop: async () => {
+      stopped = true;
+      await Promise.all(callers);
+    },
+  };
+};
+
+const expectAllThere = async (of: ServerProcess, journal: Map<string, string>): Promise<void> => {
+  const { api_key } = of.credentials();
+  const entries = [...journal];
+  // Every hundredth is read through the API, so that it opens too; all are counted with their log rows.
+  for (const [id, value] of entries.filter((_, index) => index % 100 === 0)) {
+    const response = await fetch(`${of.base_url}/tokens/${id}`, { headers: { 'svc-api-key': api_key } });
+    expect(((await response.json()) as { data: unknown }).data).toBe(value);
+  }
+  const pool = new Pool({ ...(await findRunningPostgres(dataDir)), max: 1 });
+  const { rows } = await pool.query(
+    `SELECT count(*)::int AS n FROM tokens t JOIN audit_log l ON l.tenant_id = t.tenant_id AND l.entity_id = t.id AND l.operation = 'create'
+     WHERE t.id = ANY($1)`,
+    [entries.map(([id]) => id)],
+  );
+  const orphans = await pool.query(
+    `SELECT count(*)::int AS n FROM tokens t WHERE NOT EXISTS
+     (SELECT 1 FROM audit_log l WHERE l.tenant_id = t.tenant_id AND l.entity_id = t.id AND l.operation = 'create')`,
+  );
+  await pool.end();
+  expect(rows[0].n).toBe(entries.length);
+  expect(orphans.rows[0].n).toBe(0);
+};
+
+test(
+  `kill -9 of the server, ${CYCLES} times under load, loses no acknowledged token`,
+  { timeout: 60_000 * CYCLES },
+  async () => {
+    const journal = new Map<string, string>();
+    let running = await start();
+    for (let cycle = 0; cycle < CYCLES; cycle += 1) {
+      const before = journal.size;
+      const loading = load(running, journal);
+      await new Promise((resolve) => setTimeout(resolve, LOAD_MS + Math.random() * 200));
+      running.child.kill('SIGKILL');
+      await running.exited;
+      await loading.stop();
+      expect(journal.size).toBeGreaterThan(before);
+      running = await start();
+      await expectAllThere(running, journal);
+    }
+  },
+);
+
+test(
+  `kill -9 of the whole Postgres, ${CYCLES} times under load, loses no acknowledged token`,
+  { timeout: 60_000 * CYCLES },
+  async () => {
+    const journal = new Map<string, string>();
+    let running = await start();
+    for (let cycle = 0; cycle < CYCLES; cycle += 1) {
+      const before = journal.size;
+      const loading = load(running, journal);
+      await new Promise((resolve) => setTimeout(resolve, LOAD_MS + Math.random() * 200));
+      const pids = postgresProcesses(dataDir);
+      for (const pid of pids) if (isAlive(pid)) process.kill(pid, 'SIGKILL');
+      await new Promise((resolve) => setTimeout(resolve, 300));
+      await loading.stop();
+      expect(journal.size).toBeGreaterThan(before);
+      // While the database is away every request is told so: 503, never another 5xx, never a hang (F7).
+      expect([...loading.statuses].filter((status) => status >= 500 && status !== 503)).toEqual([]);
+      running.child.kill('SIGTERM');
+      await running.exited;
+      running = await start();
+      await expectAllThere(running, journal);
+    }
+  },
+);

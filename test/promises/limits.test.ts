@@ -1,0 +1,99 @@
+// Every limit is a named constant; what grows has a bound. The bounds of the write queue, and fairness within it.
+import { expect, test } from 'vitest';
+import { createBatcher } from '../../src/db/batcher.ts';
+import { AppError, conflict, unavailable } from '../../src/errors.ts';
+
+const tick = () => new Promise((resolve) => setImmediate(resolve));
+
+test('requests that arrive together are written together, and no batch mixes tenants', async () => {
+  const written: [string, number][] = [];
+  const batcher = createBatcher(async (tenant, rows) => {
+    written.push([tenant, (JSON.parse(rows) as unknown[]).length]);
+    await tick();
+  }, 1);
+  await Promise.all(Array.from({ length: 30 }, (_, index) => batcher.submit(index % 3 === 0 ? 'a' : 'b', ['1'])));
+  expect(written.reduce((sum, [, rows]) => sum + rows, 0)).toBe(30);
+  expect(written.length).toBeLessThan(30);
+  expect(written.filter(([tenant]) => tenant === 'a').reduce((sum, [, rows]) => sum + rows, 0)).toBe(10);
+});
+
+test('a batch that fails is retried request by request: one bad row is no other request its failure', async () => {
+  const batcher = createBatcher(async (_, rows) => {
+    if (rows.includes('"bad"')) throw conflict('taken');
+  }, 1);
+  const results = await Promise.allSettled(['"a"', '"bad"', '"b"'].map((row) => batcher.submit('t', [row])));
+  expect(results.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled']);
+});
+
+test('when the database is away nothing is retried: every waiting request is told', async () => {
+  let calls = 0;
+  const batcher = createBatcher(async () => {
+    calls += 1;
+    throw unavailable();
+  }, 1);
+  const results = await Promise.allSettled(['1', '2', '3'].map((row) => batcher.submit('t', [row])));
+  expect(results.every(({ status }) => status === 'rejected')).toBe(true);
+  expect(calls).toBeLessThanOrEqual(2);
+});
+
+test('a batch has at most 200 rows, and a request is never split', async () => {
+  const sizes: number[] = [];
+  const batcher = createBatcher(async (_, rows) => {
+    sizes.push((JSON.parse(rows) as unknown[]).length);
+    await tick();
+  }, 1);
+  await Promise.all(
+    Array.from({ length: 40 }, () =>
+      batcher.submit(
+        't',
+        Array.from({ length: 30 }, () => '1'),
+      ),
+    ),
+  );
+  expect(Math.max(...sizes)).toBeLessThanOrEqual(200);
+  expect(sizes.every((size) => size % 30 === 0)).toBe(true);
+  await batcher.submit(
+    't',
+    Array.from({ length: 1000 }, () => '1'),
+  );
+  expect(sizes.at(-1)).toBe(1000);
+});
+
+test('a full queue refuses with unavailable, and recovers', async () => {
+  const waiting: (() => void)[] = [];
+  const batcher = createBatcher(() => new Promise((resolve) => waiting.push(resolve)), 1);
+  const rows = Array.from({ length: 45 }, () => '1');
+  const accepted: Promise<void>[] = [];
+  const refusals: unknown[] = [];
+  for (let index = 0; index < 2000; index += 1) {
+    accepted.push(batcher.submit('t', rows).catch((error: unknown) => void refusals.push(error)));
+    if (index % 100 === 0) await tick();
+  }
+  await tick();
+  expect(refusals.length).toBeGreaterThan(0);
+  const [refused] = refusals;
+  expect(refused).toBeInstanceOf(AppError);
+  expect((refused as AppError).code).toBe('unavailable');
+  const release = setInterval(() => waiting.splice(0).forEach((resolve) => resolve()), 1);
+  await batcher.drain();
+  clearInterval(release);
+  await Promise.all(accepted);
+});
+
+test('tenants take turns: one with much waiting does not hold up another', async () => {
+  const order: string[] = [];
+  const batcher = createBatcher(async (tenant) => {
+    order.push(tenant);
+    await tick();
+  }, 1);
+  const busy = Array.from({ length: 100 }, () =>
+    batcher.submit(
+      'busy',
+      Array.from({ length: 40 }, () => '1'),
+    ),
+  );
+  await tick();
+  await batcher.submit('quiet', ['1']);
+  expect(order.indexOf('quiet')).toBeLessThanOrEqual(3);
+  await Promise.all(busy);
+});

@@ -1,0 +1,150 @@
+// No planted value in logs, errors, table columns, WAL or dumps, in eight encodings (security.md, canary method), and no
+// sealed value that opens after it was tampered with. The scanner is itself tested by planting one.
+import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { startServer, type TestServer } from '../support/server.ts';
+
+let server: TestServer;
+beforeAll(async () => {
+  server = await startServer();
+});
+afterAll(() => server.close());
+
+const canaries = {
+  note: `canary-${crypto.randomUUID()}`,
+  number: '4916338506082832',
+  cvc: '90271'.slice(0, 4),
+  account: '90817263544091827',
+};
+
+const encodings = (value: string): Buffer[] => {
+  const bytes = Buffer.from(value);
+  const base64At = (offset: number) => {
+    const text = Buffer.concat([Buffer.alloc(offset, 1), bytes]).toString('base64');
+    // The first and last characters depend on the neighbours.
+    return text.slice(offset === 0 ? 0 : 4, -4);
+  };
+  const texts = [
+    value,
+    JSON.stringify(value).slice(1, -1),
+    encodeURIComponent(value),
+    base64At(0),
+    base64At(1),
+    base64At(2),
+    bytes.toString('hex'),
+  ];
+  return [...texts.map((text) => Buffer.from(text)), Buffer.from(value, 'utf16le')];
+};
+
+const hits = (haystack: Buffer, value: string): number =>
+  encodings(value).filter((needle) => haystack.includes(needle)).length;
+
+/** Everything of the database that a thief of its files would have: its directory, WAL included. */
+const databaseFiles = async (): Promise<string[]> => {
+  await server.sql('CHECKPOINT');
+  const [{ data_directory }] = await server.sql('SHOW data_directory');
+  const paths: string[] = [];
+  const [{ oid }] = await server.sql('SELECT oid FROM pg_database WHERE datname = current_database()');
+  for (const folder of ['pg_wal', `base/${oid}`])
+    for (const name of readdirSync(join(data_directory, folder))) {
+      const path = join(data_directory, folder, name);
+      if (statSync(path).isFile()) paths.push(path);
+    }
+  return paths;
+};
+
+test('the scanner finds a planted value in every encoding', () => {
+  for (const needle of encodings(canaries.note))
+    expect(hits(Buffer.concat([Buffer.from('xx'), needle, Buffer.from('yy')]), canaries.note)).toBeGreaterThan(0);
+});
+
+test('the scanner finds what is in the database in the clear', async () => {
+  const planted = `planted-${crypto.randomUUID()}`;
+  await server.sql('CREATE TABLE planted (text text)');
+  await server.sql('INSERT INTO planted VALUES ($1)', [planted]);
+  const files = await databaseFiles();
+  expect(files.some((path) => hits(readFileSync(path), planted) > 0)).toBe(true);
+});
+
+test('no value reaches logs, errors, tables or WAL', async () => {
+  const card = {
+    type: 'card',
+    data: { number: canaries.number, expiration_month: 1, expiration_year: 2031, cvc: canaries.cvc },
+    search_indexes: ['{{ data.number }}'],
+  };
+  const body = {
+    note: canaries.note,
+    card,
+    bank: { type: 'bank', data: { routing_number: '021000021', account_number: canaries.account } },
+  };
+  const made = await server.tokenize(body);
+  expect(made.status, made.text).toBe(200);
+  await server.request('GET', `/tokens/${made.body.note}`);
+  const answers = [
+    await server.tokenize([body, { type: 'card', data: { number: canaries.number, expiration_month: 99 } }]),
+    await server.tokenize({ type: 'card', data: canaries.number }),
+    await server.tokenize({ type: canaries.note, data: 'x' }),
+    await server.tokenize({ type: 'token', data: canaries.note, mask: `{{ data | json: '$.${canaries.note}' }}` }),
+    await server
+      .tokenize({ type: 'token', data: canaries.note, id: 'taken-1' })
+      .then(() => server.tokenize({ type: 'token', data: canaries.note, id: 'taken-1' })),
+    await server.request('POST', '/tokenize', {
+      headers: { 'content-type': 'application/json' },
+      body: `{"n":"${canaries.note}`,
+    }),
+    await server.request('POST', '/tokenize', { headers: { 'content-type': 'text/plain' }, body: canaries.note }),
+  ];
+  for (const answer of answers) {
+    expect(answer.status).toBeGreaterThanOrEqual(400);
+    for (const value of [canaries.note, canaries.number, canaries.account])
+      expect(hits(Buffer.from(answer.text), value)).toBe(0);
+  }
+  const log = Buffer.from(server.logLines.join(''));
+  const files = await databaseFiles();
+  for (const value of [
+    canaries.note,
+    canaries.number,
+    canaries.account,
+    server.tenant.api_key.split('_')[3] as string,
+  ]) {
+    expect(hits(log, value)).toBe(0);
+    for (const path of files) expect(hits(readFileSync(path), value), path).toBe(0);
+  }
+});
+
+test('a ciphertext that was moved or changed does not open: a 500 without a word of it, and an alarm', async () => {
+  const [one, two] = (await server.tokenize(['first secret', 'second secret'])).body as [string, string];
+  const other = await server.newTenant();
+  const foreign = (await server.tokenize('foreign secret', other.api_key)).body as string;
+  const { sealed } = (await server.sql('SELECT sealed FROM tokens WHERE id = $1', [one]))[0];
+  const read = async (id: string) => {
+    const answer = await server.request('GET', `/tokens/${id}`);
+    expect(answer.status).toBe(500);
+    expect(answer.text).not.toContain('secret');
+    expect(answer.body.detail).toBe('An internal error occurred.');
+  };
+  await server.sql('UPDATE tokens SET sealed = $2 WHERE id = $1', [two, sealed]);
+  await read(two);
+  const theirs = (await server.sql('SELECT sealed FROM tokens WHERE id = $1', [foreign]))[0].sealed;
+  await server.sql('UPDATE tokens SET sealed = $2 WHERE id = $1', [two, theirs]);
+  await read(two);
+  for (const at of [0, 3, 20, 45, sealed.length - 1]) {
+    const flipped = Buffer.from(sealed);
+    flipped[at] = (flipped[at] as number) ^ 1;
+    await server.sql('UPDATE tokens SET sealed = $2 WHERE id = $1', [one, flipped]);
+    await read(one);
+  }
+  await server.sql(`UPDATE tokens SET sealed = $2, type = 'card_number' WHERE id = $1`, [one, sealed]);
+  await read(one);
+  expect(server.logLines.filter((line) => line.includes('"alarm":"seal_broken"')).length).toBeGreaterThanOrEqual(8);
+  await server.sql(`UPDATE tokens SET type = 'token' WHERE id = $1`, [one]);
+  expect((await server.request('GET', `/tokens/${one}`)).body.data).toBe('first secret');
+});
+
+test('two ciphertexts of one value differ', async () => {
+  const ids = (await server.tokenize(['same', 'same'])).body;
+  const rows = await server.sql('SELECT sealed, fingerprint FROM tokens WHERE id = ANY($1)', [ids]);
+  expect(rows[0].fingerprint).toBe(rows[1].fingerprint);
+  expect(rows[0].sealed.equals(rows[1].sealed)).toBe(false);
+});

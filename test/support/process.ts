@@ -1,0 +1,86 @@
+// The server as a process of its own, as `npm start` runs it: for what only a process shows, such as signals and kills.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+export const root = fileURLToPath(new URL('../..', import.meta.url));
+
+const READY_TIMEOUT_MS = 45_000;
+
+export const freePort = (): Promise<number> =>
+  new Promise((resolve, reject) => {
+    const server = createServer();
+    server.on('error', reject);
+    server.listen(0, '127.0.0.1', () => {
+      const { port } = server.address() as { port: number };
+      server.close(() => resolve(port));
+    });
+  });
+
+export type ServerProcess = {
+  child: ChildProcess;
+  base_url: string;
+  dataDir: string;
+  output(): string;
+  credentials(): { base_url: string; tenant_id: string; application_id: string; api_key: string };
+  /** Resolves with the exit code, or the signal's name. */
+  exited: Promise<number | string>;
+};
+
+/** Spawns a server. @param command defaults to the source under this Node; `environment` is all it gets beside PATH and HOME. */
+export const spawnServer = async (
+  dataDir: string,
+  environment: Record<string, string> = {},
+  command: [string, ...string[]] = [process.execPath, '--disable-sigusr1', join(root, 'src/main.ts')],
+): Promise<ServerProcess> => {
+  const port = environment['PORT'] ?? String(await freePort());
+  const [program, ...args] = command;
+  const child = spawn(program, args, {
+    cwd: root,
+    env: { PATH: process.env['PATH'], HOME: process.env['HOME'], DATA_DIR: dataDir, PORT: port, ...environment },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let output = '';
+  child.stdout?.on('data', (chunk) => (output += chunk));
+  child.stderr?.on('data', (chunk) => (output += chunk));
+  return {
+    child,
+    base_url: `http://127.0.0.1:${port}`,
+    dataDir,
+    output: () => output,
+    credentials: () => JSON.parse(readFileSync(join(dataDir, 'dev-credentials.json'), 'utf8')),
+    exited: new Promise((resolve) => child.once('exit', (code, signal) => resolve(code ?? String(signal)))),
+  };
+};
+
+export const untilReady = async (server: ServerProcess): Promise<void> => {
+  const deadline = Date.now() + READY_TIMEOUT_MS;
+  while (Date.now() < deadline) {
+    if (server.child.exitCode !== null) throw new Error(`the server ended: ${server.output()}`);
+    const ready = await fetch(`${server.base_url}/readyz`).then(
+      (response) => response.ok,
+      () => false,
+    );
+    if (ready) return;
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  throw new Error(`the server is not ready: ${server.output()}`);
+};
+
+/** The postmaster of a data directory and all its children. */
+export const postgresProcesses = (dataDir: string): number[] => {
+  const postmaster = Number(readFileSync(join(dataDir, 'pg', 'postmaster.pid'), 'utf8').split('\n')[0]);
+  const children = readFileSync(`/proc/${postmaster}/task/${postmaster}/children`, 'utf8').trim();
+  return [postmaster, ...children.split(' ').filter(Boolean).map(Number)];
+};
+
+export const isAlive = (pid: number): boolean => {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+};

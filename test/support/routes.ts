@@ -1,0 +1,19 @@
+// The routes an app really registers, collected by the framework's own diagnostics channel: whatever we forgot to list is there.
+import { channel } from 'node:diagnostics_channel';
+import type { FastifyInstance, RouteOptions } from 'fastify';
+
+/** Runs `build` and tells every route registered meanwhile. */
+export const collectRoutes = async <T>(build: () => Promise<T>): Promise<{ built: T; routes: RouteOptions[] }> => {
+  const routes: RouteOptions[] = [];
+  const created = channel('fastify.initialization');
+  const watch = (message: unknown) => {
+    const { fastify } = message as { fastify: FastifyInstance };
+    fastify.addHook('onRoute', (route) => void routes.push(route));
+  };
+  created.subscribe(watch);
+  try {
+    return { built: await build(), routes };
+  } finally {
+    created.unsubscribe(watch);
+  }
+};

@@ -474,6 +474,7 @@ describe('bad input is a 400 that names the place and stores nothing', () => {
     [{ x: { type: null, data: 'x', id: 'a' } }, 'x.id'],
     [{ type: 'token', data: 'x', id: 'a/b' }, 'id'],
     [{ type: 'token', data: 'x', id: 'ab' }, 'id'],
+    [{ type: 'token', data: 'secret-value', id: '{{ data }}' }, 'id'],
     [{ type: 'token', data: 'x', id: 'a'.repeat(401) }, 'id'],
     [{ type: 'token', data: 'x', id: 'nul\u0000' }, 'id'],
     [{ type: 'token', data: 'x', metadata: { a: 1 } }, 'metadata.a'],

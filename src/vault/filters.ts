@@ -321,7 +321,8 @@ const queryCost = (segments: readonly PathSegment[], extent: Extent): number => 
   for (const segment of segments) {
     const selectors = selectorsOf(segment);
     const descends = segment.type === 'DescendantSegment';
-    copies *= selectors.length * (descends ? extent.levels : 1);
+    // A node is below as many of the others as there are levels above it: so often a descent may reach it.
+    copies *= selectors.length * (descends ? Math.min(extent.levels, reached) : 1);
     const single = !descends && selectors.every(isSingular);
     reached = Math.min(single ? reached * selectors.length : Infinity, extent.nodes * copies);
     // A filter looks below each node it tries. All those parts together are no more than every node once a level.
@@ -354,7 +355,10 @@ const filterCost = (filter: PathOperand | PathFunction['arguments'][number], ext
         filter.value.type === 'RelQuery' ? extent : { ...extent, nodes: extent.total },
       );
     case 'FunctionExpr': {
-      const relative = filter.arguments.every(({ type, ...rest }) => type === 'Literal' || isRelative(rest));
+      const relative = filter.arguments.every(
+        (argument) =>
+          argument.type === 'Literal' || (argument.type === 'FilterQuery' && argument.value.type === 'RelQuery'),
+      );
       const read = relative ? extent.nodes : extent.total;
       return filter.arguments.reduce((cost, argument) => cost + filterCost(argument, extent), read);
     }
@@ -365,9 +369,6 @@ const filterCost = (filter: PathOperand | PathFunction['arguments'][number], ext
       return 1;
   }
 };
-
-const isRelative = ({ value }: { value?: unknown }): boolean =>
-  typeof value === 'object' && value !== null && (value as { type?: unknown }).type === 'RelQuery';
 
 /** match() and search() would run the caller's pattern on a backtracking engine: no length makes that safe. */
 const usesPatterns = (node: unknown): boolean => {

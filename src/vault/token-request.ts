@@ -8,6 +8,7 @@ import {
   evaluateCreateTime,
   evaluateShape,
   ExpressionError,
+  expressionProblems,
   type ExpressionEnvironment,
   scanTemplate,
   type Template,
@@ -293,8 +294,10 @@ const parseId = (
     zodProblems(problems, place, id.error);
     return {};
   }
-  if (text.length > EXPRESSION_LENGTH_MAX) {
-    problems.add(place, `must be at most ${EXPRESSION_LENGTH_MAX} characters`);
+  // Every expression of an id must draw: `{{ data }}` would publish the data as the id.
+  const problem = expressionProblems(text, 'alias');
+  if (problem !== undefined) {
+    problems.add(place, problem);
     return {};
   }
   const alias = guard(problems, place, () => {

@@ -2,7 +2,7 @@
 // constant time, stored never. The checksum refuses typos before any query (decisions.md section 3).
 import { LRUCache } from 'lru-cache';
 import type { Context } from '../context.ts';
-import { apiKeyDigest, crc32Base62, equalDigests, randomBase62 } from '../crypto/digest.ts';
+import { apiKeyDigest, crc32Base62, equalDigests, memoryDigest, randomBase62 } from '../crypto/digest.ts';
 import { Sensitive } from '../crypto/sensitive.ts';
 import { accessRuleSchema } from './rules.ts';
 import type { Caller } from './caller.ts';
@@ -57,27 +57,26 @@ export type CallerFinder = {
   findCallerBeforeCaller(key: string): Promise<Caller | undefined>;
 };
 
-type KnownKey = { digest: Uint8Array; caller: Caller };
-
 /**
- * Finds callers by key, remembering each for CALLER_CACHE_MS. Concurrent look-ups of one key share a query.
- * What is remembered is the keyed digest and the rights, never the key.
+ * Finds callers by key, remembering each for CALLER_CACHE_MS under a digest of the whole key: only a key that was found
+ * right is ever remembered. Concurrent look-ups of one key share a query.
  */
 export const createCallerFinder = (
   ctx: Pick<Context, 'environment' | 'pepper' | 'db'> & { monotonicMs: () => number },
 ): CallerFinder => {
-  const known = new LRUCache<string, KnownKey>({
+  const known = new LRUCache<string, Caller>({
     max: CALLER_CACHE_MAX,
     ttl: CALLER_CACHE_MS,
     perf: { now: ctx.monotonicMs },
   });
-  const pending = new Map<string, Promise<KnownKey | undefined>>();
+  const pending = new Map<string, Promise<Caller | undefined>>();
 
-  const load = async (publicId: string): Promise<KnownKey | undefined> => {
-    const row = await ctx.db.findApiKeyBeforeCaller(publicId);
-    if (!row) return undefined;
+  const load = async (key: string): Promise<Caller | undefined> => {
+    const parts = parseApiKey(key, ctx.environment);
+    const row = parts && (await ctx.db.findApiKeyBeforeCaller(parts.publicId));
+    if (!row || !equalDigests(apiKeyDigest(ctx.pepper, parts.publicId, parts.secret), row.digest)) return undefined;
     const rules = accessRuleSchema.array().parse(row.rules);
-    const caller: Caller = {
+    return {
       tenant_id: row.tenant_id,
       actor_id: row.application_id,
       actor_type: 'application',
@@ -85,28 +84,21 @@ export const createCallerFinder = (
       rules: rules.toSorted((one, other) => one.priority - other.priority),
       deduplicate_tokens: row.settings['deduplicate_tokens'] === 'true',
     };
-    const found = { digest: row.digest, caller };
-    known.set(publicId, found);
-    return found;
-  };
-
-  const find = (publicId: string): Promise<KnownKey | undefined> => {
-    let loading = pending.get(publicId);
-    if (!loading) {
-      loading = load(publicId).finally(() => pending.delete(publicId));
-      pending.set(publicId, loading);
-    }
-    return loading;
   };
 
   return {
     async findCallerBeforeCaller(key) {
-      const parts = parseApiKey(key, ctx.environment);
-      if (!parts) return undefined;
-      const entry = known.get(parts.publicId) ?? (await find(parts.publicId));
-      if (!entry) return undefined;
-      const digest = apiKeyDigest(ctx.pepper, parts.publicId, parts.secret);
-      return equalDigests(digest, entry.digest) ? entry.caller : undefined;
+      const name = memoryDigest(key);
+      const caller = known.get(name);
+      if (caller) return caller;
+      let loading = pending.get(name);
+      if (!loading) {
+        loading = load(key).finally(() => pending.delete(name));
+        pending.set(name, loading);
+      }
+      const found = await loading;
+      if (found) known.set(name, found);
+      return found;
     },
   };
 };

@@ -1,5 +1,5 @@
 // Keyed digests and the alphabets they are written in. Equal values meet by digest; without the key a digest says nothing.
-import { createHmac, createSecretKey, type KeyObject, timingSafeEqual } from 'node:crypto';
+import { createHmac, createSecretKey, hash, type KeyObject, timingSafeEqual } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import type { RandomBytes } from './random.ts';
 import { encodeParts } from './seal.ts';
@@ -60,6 +60,9 @@ export const searchDigest = (key: DigestKey, value: string): string =>
 /** The stored form of an API key's secret. */
 export const apiKeyDigest = (pepper: DigestKey, publicId: string, secret: string): Buffer =>
   hmac(pepper.key, ['api key', publicId, secret]);
+
+/** A short-lived name for a secret in memory, so that the secret itself is no key of a map. */
+export const memoryDigest = (secret: string): string => hash('sha256', secret, 'base64url');
 
 /** Constant in time for digests of one length; false for others. */
 export const equalDigests = (one: Uint8Array, other: Uint8Array): boolean =>

@@ -175,13 +175,15 @@ export const createDatabase = (
      * Removes what has outlived its time, in every tenant: CVCs, the keys they were sealed under, expired tokens (with
      * the log row of each). @returns rows removed; call again while `tokens` comes back full.
      */
-    sweep: async (now: Date): Promise<{ cvcs: number; keys: number; tokens: number }> => {
+    sweep: async (now: Date, newLogId: () => string): Promise<{ cvcs: number; keys: number; tokens: number }> => {
       try {
         const cvcs = await pool.query('DELETE FROM token_cvcs WHERE expires_at <= $1', [now]);
         const keys = await pool.query('DELETE FROM ephemeral_keys WHERE destroy_at <= $1', [now]);
         // A deleted row's bytes stay in its page until vacuum takes them; this table is tiny and must forget.
         if (keys.rowCount) await pool.query('VACUUM ephemeral_keys');
-        const tokens = await pool.query(SWEEP_TOKENS, [now, SWEEP_ROWS_MAX]);
+        const expired = await pool.query<{ tenant_id: string; id: string }>(FIND_EXPIRED, [now, SWEEP_ROWS_MAX]);
+        const rows = expired.rows.map((row) => ({ ...row, log_id: newLogId() }));
+        const tokens = await pool.query(SWEEP_TOKENS, [now, JSON.stringify(rows)]);
         return { cvcs: cvcs.rowCount ?? 0, keys: keys.rowCount ?? 0, tokens: tokens.rowCount ?? 0 };
       } catch (error) {
         throw faultOf(error);
@@ -204,17 +206,20 @@ export const createDatabase = (
   };
 };
 
+const FIND_EXPIRED = 'SELECT tenant_id, id FROM tokens WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2';
+
+/** Deletes what another process has not deleted meanwhile, each with its log row. */
 const SWEEP_TOKENS = `
 WITH expired AS (
-  SELECT tenant_id, id FROM tokens WHERE expires_at <= $1 ORDER BY tenant_id, expires_at LIMIT $2 FOR UPDATE SKIP LOCKED
+  SELECT * FROM json_to_recordset($2::json) AS r(tenant_id uuid, id text, log_id uuid)
 ), gone AS (
-  DELETE FROM tokens t USING expired e WHERE t.tenant_id = e.tenant_id AND t.id = e.id
-  RETURNING t.tenant_id, t.id, t.type
+  DELETE FROM tokens t USING expired e WHERE t.tenant_id = e.tenant_id AND t.id = e.id AND t.expires_at <= $1
+  RETURNING t.tenant_id, t.id, t.type, e.log_id
 ), cvcs AS (
   DELETE FROM token_cvcs c USING gone g WHERE c.tenant_id = g.tenant_id AND c.id = g.id
 )
 INSERT INTO audit_log (tenant_id, id, actor_type, entity_type, entity_id, operation, message, created_at)
-SELECT tenant_id, gen_random_uuid(), 'system', type, id, 'delete', 'Token expired', $1 FROM gone`;
+SELECT tenant_id, log_id, 'system', type, id, 'delete', 'Token expired', $1 FROM gone`;
 
 /** P2002 is Prisma's unique violation; its known request errors carry codes, everything else means that it did not reach the database. */
 const prismaFault = (error: unknown) => {

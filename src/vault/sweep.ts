@@ -8,15 +8,15 @@ const SWEEP_EVERY_MS = 15_000;
 const SWEEP_ROUNDS_MAX = 100;
 
 /** Sweeps once, to the end or its bound. Safe beside other processes. @throws unavailable. */
-export const sweep = async (ctx: Pick<Context, 'db' | 'now'>): Promise<void> => {
+export const sweep = async (ctx: Pick<Context, 'db' | 'now' | 'newLogId'>): Promise<void> => {
   for (let round = 0; round < SWEEP_ROUNDS_MAX; round += 1) {
-    const { tokens } = await ctx.db.sweep(ctx.now());
+    const { tokens } = await ctx.db.sweep(ctx.now(), ctx.newLogId);
     if (tokens === 0) return;
   }
 };
 
 /** Sweeps until stopped. A sweep that fails is logged and tried again at its next turn. @returns stop, which waits for one under way. */
-export const startSweeping = (ctx: Pick<Context, 'db' | 'now' | 'log'>): (() => Promise<void>) => {
+export const startSweeping = (ctx: Pick<Context, 'db' | 'now' | 'newLogId' | 'log'>): (() => Promise<void>) => {
   let running = Promise.resolve();
   const timer = setInterval(() => {
     running = sweep(ctx).catch((error: unknown) => ctx.log.error({ error }, 'a sweep failed'));

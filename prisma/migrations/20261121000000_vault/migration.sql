@@ -138,7 +138,4 @@ CREATE INDEX "tokens_expires_at_idx" ON "tokens"("expires_at") WHERE (expires_at
 CREATE INDEX "token_cvcs_expires_at_idx" ON "token_cvcs"("expires_at");
 
 -- CreateIndex
-CREATE INDEX "audit_log_tenant_id_created_at_id_idx" ON "audit_log"("tenant_id", "created_at" DESC, "id");
-
--- CreateIndex
 CREATE INDEX "audit_log_tenant_id_entity_type_entity_id_idx" ON "audit_log"("tenant_id", "entity_type", "entity_id");

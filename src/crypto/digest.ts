@@ -22,10 +22,11 @@ const BASE58_CHUNK = 58 ** 5;
 /** Base58 in Bitcoin's alphabet, leading zero bytes as '1'. */
 export const base58 = (bytes: Uint8Array): string => {
   const words: number[] = [];
-  for (const byte of bytes) {
-    let carry = byte;
+  // Two bytes at a time; an odd first byte stands alone. 58^5 * 2^16 stays within 2^53.
+  for (let at = -(bytes.length % 2); at < bytes.length; at += 2) {
+    let carry = ((bytes[at] ?? 0) << 8) | (bytes[at + 1] as number);
     for (let index = 0; index < words.length; index += 1) {
-      const value = (words[index] as number) * 256 + carry;
+      const value = (words[index] as number) * 65_536 + carry;
       words[index] = value % BASE58_CHUNK;
       carry = Math.floor(value / BASE58_CHUNK);
     }

@@ -66,18 +66,36 @@ export const addAuthentication = (app: App, ctx: Context): void => {
 
   app.decorateRequest('caller', undefined);
 
-  // Before the body is read: a stranger's bytes are not worth parsing.
-  app.addHook('onRequest', async (request) => {
-    const { permission } = request.routeOptions.config;
-    if (permission === null || request.is404) return;
-    await refuseUninitialized();
-    const key = request.headers['svc-api-key'];
-    if (typeof key !== 'string' || key.length === 0 || key.length > KEY_LENGTH_MAX) return failed(request);
-    const caller = await ctx.callers.findCallerBeforeCaller(key);
-    if (!caller) return failed(request);
+  const admit = (request: FastifyRequest, caller: Caller, permission: Permission | 'authenticated'): void => {
+    if (permission !== 'authenticated' && !mayAnywhere(caller, permission)) throw forbidden(permission);
     request.caller = caller;
-    if (permission !== 'authenticated' && !mayAnywhere(caller, permission as Permission))
-      throw forbidden(permission as Permission);
+  };
+
+  const authenticate = async (
+    request: FastifyRequest,
+    key: string | undefined,
+    permission: Permission | 'authenticated',
+  ) => {
+    await refuseUninitialized();
+    const caller = key === undefined ? undefined : await ctx.callers.findCallerBeforeCaller(key);
+    if (!caller) return failed(request);
+    return admit(request, caller, permission);
+  };
+
+  // Before the body is read: a stranger's bytes are not worth parsing. A caller of a moment ago is recalled at once.
+  app.addHook('onRequest', (request, _reply, done) => {
+    const { permission } = request.routeOptions.config;
+    if (permission === null || permission === undefined) return done();
+    const header = request.headers['svc-api-key'];
+    const key = typeof header === 'string' && header.length > 0 && header.length <= KEY_LENGTH_MAX ? header : undefined;
+    const known = key === undefined ? undefined : ctx.callers.recallCaller(key);
+    if (!known) return void authenticate(request, key, permission).then(() => done(), done);
+    try {
+      admit(request, known, permission);
+      return done();
+    } catch (error) {
+      return done(error as Error);
+    }
   });
 
   // A route that does not say who may use it does not start.

@@ -17,7 +17,7 @@ import { findTokenType } from './token-types.ts';
 /** Draws of an alias before a UUID stands in (background.md section 3). */
 const ALIAS_DRAWS_MAX = 5;
 
-/** A token as the wire knows it. Absent attributes are left out. */
+/** A token as the wire knows it. What is absent or undefined is left out. */
 export type TokenRecord = {
   id: string;
   tenant_id: string;
@@ -179,30 +179,22 @@ const insert = async (
   return records;
 };
 
-const recordOfDraft = (caller: Caller, draft: Draft, row: NewToken, transform: Transform): TokenRecord =>
-  withoutAbsent({
-    id: row.id,
-    tenant_id: caller.tenant_id,
-    type: row.type,
-    // What a create answers is never more than the masked value, whatever a rule would reveal to a reader.
-    data: transform === 'redact' ? undefined : draft.masked,
-    mask: draft.mask ?? (draft.type.mask === undefined ? undefined : draft.masked),
-    fingerprint: row.fingerprint,
-    fingerprint_expression: row.fingerprint_expression,
-    containers: row.containers,
-    metadata: row.metadata,
-    search_indexes: row.search_indexes ?? [],
-    expires_at: row.expires_at,
-    created_by: caller.actor_id,
-    created_at: row.created_at,
-  });
-
-/** Leaves out what is undefined, so that a record looks the same in code as on the wire. */
-const withoutAbsent = (record: { [Name in keyof TokenRecord]: TokenRecord[Name] | undefined }): TokenRecord => {
-  const present: Record<string, unknown> = {};
-  for (const [name, value] of Object.entries(record)) if (value !== undefined) present[name] = value;
-  return present as TokenRecord;
-};
+const recordOfDraft = (caller: Caller, draft: Draft, row: NewToken, transform: Transform): TokenRecord => ({
+  id: row.id,
+  tenant_id: caller.tenant_id,
+  type: row.type,
+  // What a create answers is never more than the masked value, whatever a rule would reveal to a reader.
+  data: transform === 'redact' ? undefined : draft.masked,
+  mask: draft.mask ?? (draft.type.mask === undefined ? undefined : draft.masked),
+  fingerprint: row.fingerprint,
+  fingerprint_expression: row.fingerprint_expression,
+  containers: row.containers,
+  metadata: row.metadata,
+  search_indexes: row.search_indexes ?? [],
+  expires_at: row.expires_at,
+  created_by: caller.actor_id,
+  created_at: row.created_at,
+});
 
 /** A token that deduplication found, as its finder may see it: whole under token:read, masked at most; else only that it is there. */
 const recordOfExisting = (
@@ -214,13 +206,7 @@ const recordOfExisting = (
   const transform = transformOf(caller, 'token:read', row);
   if (transform === undefined) {
     const { id, type, fingerprint: print, containers } = row;
-    const record = withoutAbsent({
-      id,
-      tenant_id: caller.tenant_id,
-      type,
-      fingerprint: print ?? undefined,
-      containers,
-    });
+    const record = { id, tenant_id: caller.tenant_id, type, fingerprint: print ?? undefined, containers };
     return { record, revealed: false };
   }
   const kept = openToken(ctx, caller, row, keys);
@@ -263,7 +249,7 @@ const recordOfRow = (
     reveal: whole,
     default: shape === undefined ? kept.data : masked,
   };
-  return withoutAbsent({
+  return {
     id: row.id,
     tenant_id: caller.tenant_id,
     type: row.type,
@@ -279,7 +265,7 @@ const recordOfRow = (
     created_at: row.created_at.toISOString(),
     modified_by: row.modified_by ?? undefined,
     modified_at: row.modified_at?.toISOString(),
-  });
+  };
 };
 
 const readLog = (ctx: Context, caller: Caller, row: { id: string; type: string }) =>

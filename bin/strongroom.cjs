@@ -2,6 +2,8 @@
 'use strict';
 // The operator's command line. dist/node-24.js finds the right Node.
 import('../dist/cli/main.js').catch(function (error) {
-  console.error(error.code === 'ERR_MODULE_NOT_FOUND' ? 'Strongroom is not built: npm run build (' + error.message + ')' : error);
+  console.error(
+    error.code === 'ERR_MODULE_NOT_FOUND' ? 'Strongroom is not built: npm run build (' + error.message + ')' : error,
+  );
   process.exit(1);
 });

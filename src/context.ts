@@ -8,7 +8,7 @@ import type { DestinationStream } from 'pino';
 import { createCallerFinder, type CallerFinder } from './access/api-keys.ts';
 import type { Config } from './config.ts';
 import { StartError } from './errors.ts';
-import { type DigestKey, hmacText, prepareDigestKey } from './crypto/digest.ts';
+import { type DigestKey, hmacText, memoryDigest, prepareDigestKey, randomBase62 } from './crypto/digest.ts';
 import { newTimeOrderedId, newUuid } from './crypto/ids.ts';
 import { localKeyProvider, RootKeyUnknown, type KeyProvider } from './crypto/key-provider.ts';
 import { createKeyring, type Keyring } from './crypto/keyring.ts';
@@ -90,13 +90,14 @@ const build = async (
   const now = overrides.now ?? (() => new Date());
   const randomBytes = randomBytesPooled;
 
-  const { poolConfig, embedded } = await findDatabase(config, role, log, closers);
+  const { poolConfig, embedded } = await findDatabase(config, role, log, randomBytes, closers);
   const rootKey = findRootKey(config, randomBytes);
   const provider = localKeyProvider([rootKey.key], randomBytes);
 
   const db = createDatabase(poolConfig, {
     poolMax: config.databasePoolMax,
     writeBatches: config.writeBatches,
+    nameStatement: memoryDigest,
     onPoolError: (error) => log.warn({ error }, 'a database connection was lost'),
   });
   closers.push(() => db.close());
@@ -147,15 +148,21 @@ const findDatabase = async (
   config: Config,
   role: 'server' | 'command',
   log: Log,
+  randomBytes: RandomBytes,
   closers: (() => Promise<void>)[],
 ): Promise<{ poolConfig: PoolConfig; embedded: EmbeddedPostgres | undefined }> => {
   if (config.databaseUrl !== undefined)
     return { poolConfig: { connectionString: config.databaseUrl }, embedded: undefined };
   const embedded = await startEmbeddedPostgres({
     dataDir: config.dataDir,
+    newPassword: () => randomBase62(32, randomBytes),
     log: (event, detail) => log.info({ ...detail }, event),
   });
-  const lock = await lockDataDirectory(embedded.address);
+  const lock = await lockDataDirectory(embedded.address, {
+    // A command does its work beside a running server: it need not wait for what it does not need.
+    ...(role === 'command' ? { waitMs: 0 } : {}),
+    onLost: (error) => log.error({ alarm: 'lock_lost', error }, 'the lock on the data directory was lost'),
+  });
   if (lock) {
     // Whoever holds the directory stops its database, last; a command beside a running server leaves it alone.
     closers.push(() => embedded.stop());

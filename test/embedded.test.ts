@@ -19,15 +19,14 @@ import { networkInterfaces, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Client } from 'pg';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import {
-  EmbeddedPostgresError,
-  findRunningPostgres,
-  lockDataDirectory,
-  startEmbeddedPostgres,
-} from '../src/db/embedded.ts';
-import type { DatabaseAddress } from '../src/db/embedded.ts';
+import { randomBase62 } from '../src/crypto/digest.ts';
+import { randomBytesPooled } from '../src/crypto/random.ts';
+import { findRunningPostgres, lockDataDirectory, startEmbeddedPostgres } from '../src/db/embedded.ts';
+import type { DatabaseAddress } from '../src/db/embedded/connection.ts';
+import { EmbeddedPostgresError } from '../src/db/embedded/report.ts';
 
 const root = join(import.meta.dirname, '..');
+const newPassword = () => randomBase62(32, randomBytesPooled);
 
 describe('the built-in PostgreSQL', { timeout: 60_000 }, () => {
   let scratch: string;
@@ -45,7 +44,7 @@ describe('the built-in PostgreSQL', { timeout: 60_000 }, () => {
     await rm(scratch, { recursive: true, force: true, maxRetries: 20 });
   });
 
-  const start = () => startEmbeddedPostgres({ dataDir, log: (event) => void events.push(event) });
+  const start = () => startEmbeddedPostgres({ dataDir, newPassword, log: (event) => void events.push(event) });
 
   it('is made at the first start, stops when told, and keeps its rows and its password', async () => {
     const first = await start();
@@ -222,7 +221,8 @@ describe('the package of the built-in PostgreSQL', { timeout: 60_000 }, () => {
       const installed = join(copy, 'node_modules', name);
       await mkdir(join(copy, 'src/db'), { recursive: true });
       await writeFile(join(copy, 'package.json'), '{ "type": "module" }');
-      await cp(join(root, 'src/db/embedded.ts'), join(copy, 'src/db/embedded.ts'));
+      for (const part of ['src/db/embedded.ts', 'src/db/embedded'])
+        await cp(join(root, part), join(copy, part), { recursive: true });
       await cp(join(root, 'node_modules', name), installed, { recursive: true, verbatimSymlinks: true });
       execFileSync('cp', [
         '-R',
@@ -247,14 +247,14 @@ describe('the package of the built-in PostgreSQL', { timeout: 60_000 }, () => {
 describe('the lock of a data directory', { timeout: 60_000 }, () => {
   it('is held by one, free after release or death, and its loss is heard', async () => {
     const dataDir = await mkdtemp(join(tmpdir(), 'strongroom-lock-'));
-    const { address, stop } = await startEmbeddedPostgres({ dataDir, log: () => undefined });
+    const { address, stop } = await startEmbeddedPostgres({ dataDir, newPassword, log: () => undefined });
     try {
       const losses: Error[] = [];
       const first = await lockDataDirectory(address);
       expect(first).toBeDefined();
       expect(await lockDataDirectory(address)).toBeUndefined();
 
-      const waiting = lockDataDirectory(address, (error) => losses.push(error));
+      const waiting = lockDataDirectory(address, { onLost: (error) => losses.push(error) });
       await pause(300);
       await first!.release();
       await first!.release();
@@ -283,7 +283,11 @@ const pgPackages = (await readdir(join(root, 'node_modules'))).filter((name) =>
 /** What an application does, as the text of a program: it starts the server, says so, and stays. */
 const programThatStarts = (dataDir: string, afterwards = 'setInterval(() => undefined, 1_000);') => `
   const { startEmbeddedPostgres } = await import('./src/db/embedded.ts');
-  const postgres = await startEmbeddedPostgres({ dataDir: ${JSON.stringify(dataDir)}, log: () => undefined });
+  const postgres = await startEmbeddedPostgres({
+    dataDir: ${JSON.stringify(dataDir)},
+    newPassword: () => ${JSON.stringify(newPassword())},
+    log: () => undefined,
+  });
   console.log('ready');
   ${afterwards}`;
 

@@ -14,7 +14,7 @@ import {
   withDatabase,
   withSchemaEngine,
 } from '../src/db/schema-engine.ts';
-import type { DatabaseAddress } from '../src/db/embedded.ts';
+import type { DatabaseAddress } from '../src/db/embedded/connection.ts';
 import { createDatabase, createEmptyDatabase } from './support/database.ts';
 import type { TestDatabase } from './support/database.ts';
 

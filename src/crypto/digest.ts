@@ -62,8 +62,8 @@ export const searchDigest = (key: DigestKey, value: string): string =>
 export const apiKeyDigest = (pepper: DigestKey, publicId: string, secret: string): Buffer =>
   hmac(pepper.key, ['api key', publicId, secret]);
 
-/** A short-lived name for a secret in memory, so that the secret itself is no key of a map. */
-export const memoryDigest = (secret: string): string => hash('sha256', secret, 'base64url');
+/** A short name made from a text: for a secret that must not be the key of a map, for a statement. Not keyed: never stored. */
+export const memoryDigest = (text: string): string => hash('sha256', text, 'base64url');
 
 /** Constant in time for digests of one length; false for others. */
 export const equalDigests = (one: Uint8Array, other: Uint8Array): boolean =>

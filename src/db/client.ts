@@ -3,7 +3,6 @@
 import { PrismaPg } from '@prisma/adapter-pg';
 import { Pool, type PoolConfig } from 'pg';
 import { LRUCache } from 'lru-cache';
-import { createHash } from 'node:crypto';
 import { Prisma, PrismaClient } from '../generated/prisma/client.ts';
 import { faultOf } from './faults.ts';
 import { createHotStatements, type Deduplicated, type NewLog, type NewToken, type StoredToken } from './hot.ts';
@@ -42,7 +41,13 @@ export type Database = ReturnType<typeof createDatabase>;
 /** @param poolConfig where the database is, as pg takes it; @param options bounds, see config.ts. Connects on first use. */
 export const createDatabase = (
   poolConfig: PoolConfig,
-  options: { poolMax: number; writeBatches: number; onPoolError: (error: Error) => void },
+  options: {
+    poolMax: number;
+    writeBatches: number;
+    /** A statement's name is made from its text: whoever shares a connection with us can only mean the same by it. */
+    nameStatement: (sql: string) => string;
+    onPoolError: (error: Error) => void;
+  },
 ) => {
   const pool = new Pool({
     ...poolConfig,
@@ -55,10 +60,8 @@ export const createDatabase = (
   pool.on('error', options.onPoolError);
   const statementNames = new LRUCache<string, string>({ max: STATEMENT_NAMES_MAX });
   const statementNameGenerator = ({ sql }: { sql: string }): string => {
-    const known = statementNames.get(sql);
-    if (known) return known;
-    const name = `p${createHash('sha256').update(sql).digest('base64url').slice(0, 22)}`;
-    statementNames.set(sql, name);
+    let name = statementNames.get(sql);
+    if (name === undefined) statementNames.set(sql, (name = options.nameStatement(sql)));
     return name;
   };
   const prisma = new PrismaClient({ adapter: new PrismaPg(pool, { statementNameGenerator }), log: [] });

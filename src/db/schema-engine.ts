@@ -1,6 +1,5 @@
 // Runs Prisma's schema engine inside this process, as WebAssembly over pg, and leaves no connection and no shadow database behind.
 // Knows nothing of our tables or of what a migration means: migrate.ts decides, prisma/schema-engine.mjs lends it to Prisma's command line.
-import { randomUUID } from 'node:crypto';
 import type { EventEmitter } from 'node:events';
 import { readFile, readdir } from 'node:fs/promises';
 import { createRequire } from 'node:module';
@@ -93,6 +92,14 @@ export const withDatabase = (connection: PoolConfig, database: string): PoolConf
   return { ...connection, connectionString: url.href };
 };
 
+let shadowsNamed = 0;
+
+/** Unlike any other of this server's in all likelihood; should two meet, CREATE DATABASE refuses the second. */
+const newShadowName = (): string => {
+  shadowsNamed += 1;
+  return `prisma_migrate_shadow_db_${[process.pid, Date.now(), shadowsNamed].map((part) => part.toString(36)).join('_')}`;
+};
+
 /** Connections for one use of the engine. It asks for them; only close() ends them, in an order that lets the shadow be dropped. */
 class EngineConnections implements SqlMigrationAwareDriverAdapterFactory {
   readonly provider = 'postgres';
@@ -110,7 +117,7 @@ class EngineConnections implements SqlMigrationAwareDriverAdapterFactory {
   }
 
   async connectToShadowDb() {
-    const database = `prisma_migrate_shadow_db_${randomUUID()}`;
+    const database = newShadowName();
     const real = await this.connect();
     await real.executeScript(`CREATE DATABASE "${database}"`);
     this.#shadows.push(database);

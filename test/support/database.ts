@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { Client } from 'pg';
 import { inject } from 'vitest';
-import type { DatabaseAddress } from '../../src/db/embedded.ts';
+import type { DatabaseAddress } from '../../src/db/embedded/connection.ts';
 import { templateName } from './global-setup.ts';
 
 export type TestDatabase = { url: string; address: DatabaseAddress; drop(): Promise<void> };

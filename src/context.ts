@@ -102,6 +102,12 @@ const build = async (
   });
   closers.push(() => db.close());
 
+  await db.ping().catch((error: unknown) => {
+    const { code } = ((error as Error).cause ?? {}) as { code?: string };
+    throw new StartError(
+      `The database does not answer (${code ?? 'no reason given'}). Check that it runs and that DATABASE_URL names its host, port, user, password and database: psql "$DATABASE_URL" -c 'select 1'`,
+    );
+  });
   // Before anything is written: a wrong root key must not touch a vault it cannot open.
   const before = await db.findInstance();
   if (before) await openPepper(provider, before, environment);

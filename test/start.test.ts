@@ -195,6 +195,15 @@ describe('with DATABASE_URL set', () => {
   });
 });
 
+test('a database that does not answer is told with the command that looks at it', async () => {
+  const dataDir = mkdtempSync(join(tmpdir(), 'strongroom-away-'));
+  const refused = await spawnServer(dataDir, { DATABASE_URL: 'postgresql://user:hidden-password@127.0.0.1:9/none' });
+  expect(await refused.exited).toBe(1);
+  expect(refused.output()).toContain('The database does not answer (ECONNREFUSED)');
+  expect(refused.output()).not.toContain('hidden-password');
+  rmSync(dataDir, { recursive: true, force: true });
+});
+
 test('every problem of the environment is told at once, each with its fix', async () => {
   const dataDir = mkdtempSync(join(tmpdir(), 'strongroom-config-'));
   const refused = await spawnServer(dataDir, {

@@ -1,6 +1,6 @@
 // The operator's command line: reads arguments, calls the rule, prints. JSON goes to stdout alone, so that scripts can rely on it.
 import '../node-24.ts';
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import {
   createApplication,
@@ -12,8 +12,10 @@ import {
 import { type Config, ConfigError, loadConfig } from '../config.ts';
 import { type Context, createContext } from '../context.ts';
 import { StartError } from '../errors.ts';
+import { withConfigurationTable } from './configuration.ts';
 import { doctor } from './doctor.ts';
 import { openapiDocument } from './openapi.ts';
+import { setup } from './setup.ts';
 
 const usage = `strongroom: the operator's commands. Each takes its database and keys from the same environment as the server.
 
@@ -24,7 +26,9 @@ const usage = `strongroom: the operator's commands. Each takes its database and 
                                                                an application with a key in a tenant
   migrate                                                      applies pending migrations
   doctor                                                       checks what a start needs, each with its fix
+  setup                                                        writes .env with random secrets for docker compose
   openapi [--check]                                            writes openapi/openapi.json, or compares it
+  readme                                                       writes the README's table of variables anew
 `;
 
 const options = {
@@ -117,11 +121,18 @@ const commands: Record<string, (values: Values) => Promise<void>> = {
   doctor: async () => {
     if (!(await doctor(process.stdout))) process.exitCode = 1;
   },
+  setup: async () => {
+    setup('.env');
+    console.log('.env written with random secrets (0600). Next: docker compose up -d');
+  },
+  readme: async () => {
+    const path = new URL('../../README.md', import.meta.url);
+    writeFileSync(path, withConfigurationTable(readFileSync(path, 'utf8')));
+  },
   openapi: async (values) => {
     const text = await openapiDocument();
     const path = new URL('../../openapi/openapi.json', import.meta.url);
     if (values.check) {
-      const { readFileSync } = await import('node:fs');
       if (readFileSync(path, 'utf8') !== text)
         throw new StartError('openapi/openapi.json is stale. Write it anew: npm run openapi');
       return;

@@ -228,6 +228,9 @@ SELECT tenant_id, log_id, 'system', type, id, 'delete', 'Token expired', $1 FROM
 const prismaFault = (error: unknown) => {
   if (error instanceof Prisma.PrismaClientKnownRequestError && error.code === 'P2002')
     return faultOf(Object.assign(new Error('duplicate'), { code: '23505', cause: error }));
+  // P1 is Prisma's class for a database that cannot be reached or entered, P2024 a pool without a free connection.
+  if (error instanceof Prisma.PrismaClientKnownRequestError && /^P1|^P2024$/.test(error.code))
+    return faultOf(Object.assign(new Error('away'), { code: 'ECONNREFUSED', cause: error }));
   if (error instanceof Prisma.PrismaClientValidationError)
     return faultOf(Object.assign(new Error('a query of ours is not valid'), { code: 'query' }));
   return faultOf(error);

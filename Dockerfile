@@ -1,0 +1,28 @@
+# Build with everything, run with what is needed. glibc: the native packages are built for it.
+FROM node:24-bookworm-slim AS build
+WORKDIR /app
+COPY package.json package-lock.json .npmrc tsconfig.json tsconfig.build.json prisma.config.ts ./
+COPY prisma ./prisma
+COPY bin ./bin
+COPY src ./src
+# The image has Node 24 and is given a database: what runs needs neither optional package; the compiler needs its own.
+RUN npm ci && npm prune --omit=dev --omit=optional --ignore-scripts
+
+FROM node:24-bookworm-slim
+LABEL org.opencontainers.image.title="Strongroom" \
+      org.opencontainers.image.description="A self-hostable vault for card, bank and personal data" \
+      org.opencontainers.image.licenses="Apache-2.0"
+WORKDIR /app
+ENV NODE_ENV=production HOST=0.0.0.0 PORT=8080
+COPY --from=build /app/node_modules ./node_modules
+COPY --from=build /app/dist ./dist
+COPY --from=build /app/bin ./bin
+COPY --from=build /app/prisma/migrations ./prisma/migrations
+COPY --from=build /app/package.json ./
+COPY LICENSE ./
+USER node
+EXPOSE 8080
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=3s --start-period=20s CMD ["node", "bin/healthcheck.cjs"]
+# `docker run IMAGE` serves; `docker run IMAGE bootstrap ...` is the operator's command line.
+ENTRYPOINT ["node", "--disable-sigusr1", "bin/entrypoint.cjs"]

@@ -1,16 +1,24 @@
-// The README's own commands, run as a newcomer would: `npm start` from the checkout, then every sh block in order in one
-// shell, each answer compared with the json block that follows it.
+// The papers, held to the truth: the README's commands are run as a newcomer would run them, `npm start` from the checkout
+// and then every sh block in order in one shell, each answer compared with the json block that follows it.
 import { execFile } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { withConfigurationTable } from '../src/cli/configuration.ts';
+import { loadConfig } from '../src/config.ts';
+import { findTokenType } from '../src/vault/token-types.ts';
 import { isAlive, postgresProcesses, root, type ServerProcess, spawnServer, untilReady } from './support/process.ts';
 
-const readme = readFileSync(join(root, 'README.md'), 'utf8');
-const END = '--- end of block ---';
+const read = (file: string): string => readFileSync(join(root, file), 'utf8');
+const readme = read('README.md');
+const papers = [
+  ...readdirSync(root).filter((file) => file.endsWith('.md')),
+  ...readdirSync(join(root, 'docs'), { recursive: true, encoding: 'utf8' })
+    .filter((file) => file.endsWith('.md'))
+    .map((file) => join('docs', file)),
+];
 
 let dataDir: string;
 let server: ServerProcess;
@@ -19,51 +27,140 @@ beforeAll(async () => {
   server = await spawnServer(dataDir, {}, ['npm', 'start']);
   await untilReady(server);
 });
-afterAll(() => rmSync(dataDir, { recursive: true, force: true }));
-
-type Block = { code: string; answer: unknown };
-
-const blocks: Block[] = [...readme.matchAll(/```sh\n([\s\S]*?)```(?:\s*```json\n([\s\S]*?)```)?/g)].map(
-  ([, code = '', answer]) => ({
-    code,
-    answer: answer === undefined ? undefined : JSON.parse(answer),
-  }),
-);
-
-test('its commands work as written, and answer what it shows', async () => {
-  // The port and the data directory are this test's own; nothing else of a block is changed.
-  const placed = ({ code }: Block) =>
-    code.replaceAll('127.0.0.1:8080', new URL(server.base_url).host).replaceAll('./data/', `${dataDir}/`);
-  const first = blocks.findIndex(({ code }) => code.includes('export SVC_API_KEY'));
-  expect(first).toBeGreaterThanOrEqual(0);
-  // The demonstration at the top needs the key that the quick start exports.
-  const ordered = [...blocks.slice(first), ...blocks.slice(0, first)];
-  expect(ordered.filter(({ answer }) => answer !== undefined).length).toBeGreaterThanOrEqual(3);
-  const script = ordered.map((block) => `${placed(block)}\necho; echo '${END}'`).join('\n');
-  const { stdout } = await promisify(execFile)('bash', ['-euo', 'pipefail', '-c', script], {
-    cwd: root,
-    env: { ...process.env, DATA_DIR: dataDir },
-  });
-  const answers = stdout.split(END).map((text) => text.trim());
-  for (const [index, { code, answer }] of ordered.entries())
-    if (answer !== undefined) expect(JSON.parse(answers[index] as string), code).toEqual(answer);
-    else if (code.includes('/tokenize') && !code.includes('export CARD'))
-      expect(answers[index]).toMatch(/[0-9a-f-]{36}/);
+afterAll(() => {
+  server?.child.kill('SIGTERM');
+  rmSync(dataDir, { recursive: true, force: true });
 });
 
-test('its table of variables is that of the schema', () => {
+/** A block of commands, and the answer that it promises where the next block is one of json. */
+type Block = { code: string; answer: unknown };
+
+const fences = [...readme.matchAll(/^```(\w*)\n([\s\S]*?)^```$/gm)].map(([, language, body = '']) => ({
+  language,
+  body,
+}));
+const blocks: Block[] = fences.flatMap(({ language, body }, index) => {
+  const next = fences[index + 1];
+  return language === 'sh'
+    ? [{ code: body, answer: next?.language === 'json' ? JSON.parse(next.body) : undefined }]
+    : [];
+});
+
+/** What differs from run to run, by its form. */
+const varying = {
+  uuid: /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/,
+  time: /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/,
+  fingerprint: /^[1-9A-HJ-NP-Za-km-z]{40,44}$/,
+};
+
+/** An answer with what varies numbered in the order of its appearance: equal ids stay equal. Keys in order. */
+const settled = (answer: unknown): unknown => {
+  const seen = new Map<string, string>();
+  const settle = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.map(settle);
+    if (typeof value === 'object' && value !== null)
+      return Object.fromEntries(
+        Object.entries(value)
+          .sort(([one], [other]) => (one < other ? -1 : 1))
+          .map(([key, item]) => [key, settle(item)]),
+      );
+    const form = Object.entries(varying).find(([, pattern]) => typeof value === 'string' && pattern.test(value))?.[0];
+    if (form === undefined) return value;
+    const known = seen.get(value as string) ?? `${form} ${seen.size + 1}`;
+    seen.set(value as string, known);
+    return known;
+  };
+  return settle(answer);
+};
+
+test('its commands work as they are written, in order, and answer what it shows', async () => {
+  // The port and the data directory are this test's own; nothing else of a block is changed.
+  const placed = (code: string) =>
+    code.replaceAll('127.0.0.1:8080', new URL(server.base_url).host).replaceAll('./data/', `${dataDir}/`);
+  expect(readme).toContain('```console\nnpm ci && npm start\n```');
+  expect(blocks.filter(({ answer }) => answer !== undefined).length).toBeGreaterThanOrEqual(5);
+  const END = '--- end of block ---';
+  const script = blocks.map(({ code }) => `${placed(code)}\necho; echo '${END}'`).join('\n');
+  const { stdout } = await promisify(execFile)('bash', ['-euo', 'pipefail', '-c', script], {
+    cwd: root,
+    env: { PATH: process.env['PATH'], HOME: process.env['HOME'], DATA_DIR: dataDir },
+  });
+  const answers = stdout.split(END).map((text) => text.trim());
+  for (const [index, { code, answer }] of blocks.entries())
+    if (answer !== undefined) expect(settled(JSON.parse(answers[index] as string)), code).toEqual(settled(answer));
+});
+
+test('the table of variables is that of the schema', () => {
   expect(withConfigurationTable(readme)).toBe(readme);
 });
 
-test('its links and those of the documents lead somewhere', () => {
-  for (const file of ['README.md', 'SECURITY.md', 'STYLE.md', 'CHANGELOG.md', 'docs/code-map.md'])
-    for (const [, target = ''] of readFileSync(join(root, file), 'utf8').matchAll(/\]\((?!https?:|#|mailto:)([^)#]+)/g))
-      expect(existsSync(join(root, dirname(file), target)), `${file}: ${target}`).toBe(true);
+test('the values that it offers for tests pass the checks', () => {
+  const valuesOf = (heading: string) => {
+    const table = readme.slice(readme.indexOf(heading)).split('\n\n')[0] as string;
+    return [...table.matchAll(/^\| `(\d+)`/gm)].map(([, value]) => value as string);
+  };
+  const cards = valuesOf('| `card`, `card_number` |');
+  const banks = valuesOf('| `bank`, `us_bank_routing_number` |');
+  expect([cards.length, banks.length].every((count) => count >= 3)).toBe(true);
+  for (const card of cards) expect(findTokenType('card_number')?.data.safeParse(card).success, card).toBe(true);
+  for (const bank of banks)
+    expect(findTokenType('us_bank_routing_number')?.data.safeParse(bank).success, bank).toBe(true);
 });
 
-test('the code map names every file of src that is there, and none that is not', () => {
-  const map = readFileSync(join(root, 'docs/code-map.md'), 'utf8');
-  for (const [, path = ''] of map.matchAll(/`(src\/[\w./-]+)`/g)) expect(existsSync(join(root, path)), path).toBe(true);
+test('the pattern it gives to secret scanners matches a key', () => {
+  const pattern = /^svc_\(test\|live\).*$/m.exec(readme)?.[0] as string;
+  expect(server.credentials().api_key).toMatch(new RegExp(`^${pattern}$`));
+});
+
+test('what compose needs and setup writes are the same, and the server takes it', async () => {
+  const needed = new Set([...read('docker-compose.yml').matchAll(/\$\{(\w+):\?/g)].map(([, name]) => name));
+  const { setup } = await import('../src/cli/setup.ts');
+  const path = join(dataDir, 'compose.env');
+  setup(path);
+  const values = Object.fromEntries(
+    readFileSync(path, 'utf8')
+      .split('\n')
+      .filter((line) => /^\w+=/.test(line))
+      .map((line) => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]),
+  );
+  expect(new Set(Object.keys(values))).toEqual(needed);
+  const DATABASE_URL = `postgresql://strongroom:${values['POSTGRES_PASSWORD']}@db:5432/strongroom`;
+  expect(
+    loadConfig({ NODE_ENV: 'production', HOST: '0.0.0.0', MASTER_KEY: values['MASTER_KEY'], DATABASE_URL }).mode,
+  ).toBe('production');
+  expect(() => setup(path)).toThrow(/exists and stays as it is/);
+});
+
+/** As GitHub makes an anchor of a heading. */
+const anchorOf = (heading: string): string =>
+  heading
+    .toLowerCase()
+    .replace(/[^\w\- ]/g, '')
+    .replaceAll(' ', '-');
+
+test('every relative link of the papers leads to a file and a heading that are there', () => {
+  const broken: string[] = [];
+  for (const file of papers)
+    for (const [, target = ''] of read(file).matchAll(/\]\((?![a-z]+:)([^)\s]+)\)/g)) {
+      const [path = '', anchor] = target.split('#');
+      const to = path === '' ? file : join(dirname(file), path);
+      const headings = () => [...read(to).matchAll(/^#+ (.*)$/gm)].map(([, heading]) => anchorOf(heading as string));
+      if (!existsSync(join(root, to)) || (anchor !== undefined && !headings().includes(anchor)))
+        broken.push(`${file}: ${target}`);
+    }
+  expect(broken).toEqual([]);
+});
+
+test('the code map names every file of src, and none that is not there', () => {
+  const map = read('docs/code-map.md');
+  const missing = [...map.matchAll(/`((?:src|test|bench|prisma|bin)\/[\w./-]+)`/g)]
+    .map(([, path]) => path as string)
+    .filter((path) => !existsSync(join(root, path)));
+  const files = readdirSync(join(root, 'src'), { recursive: true, encoding: 'utf8' }).filter(
+    (file) => file.endsWith('.ts') && !file.endsWith('.test.ts') && !file.startsWith('generated/'),
+  );
+  const unnamed = files.filter((file) => !map.includes(`src/${file}\``) && !map.includes(`\`${basename(file)}\``));
+  expect({ missing, unnamed }).toEqual({ missing: [], unnamed: [] });
 });
 
 test('SIGTERM to npm start drains, exits 0, and Postgres is stopped', async () => {
@@ -71,4 +168,5 @@ test('SIGTERM to npm start drains, exits 0, and Postgres is stopped', async () =
   server.child.kill('SIGTERM');
   expect(await server.exited).toBe(0);
   expect(pids.filter(isAlive)).toEqual([]);
+  expect(existsSync(join(dataDir, 'pg', 'postmaster.pid'))).toBe(false);
 });

@@ -28,6 +28,15 @@ import { EmbeddedPostgresError } from '../src/db/embedded/report.ts';
 const root = join(import.meta.dirname, '..');
 const newPassword = () => randomBase62(32, randomBytesPooled);
 
+/** A child may end by itself between being listed and being killed: its postmaster is gone. */
+const killIfAlive = (pid: number): void => {
+  try {
+    process.kill(pid, 'SIGKILL');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+  }
+};
+
 describe('the built-in PostgreSQL', { timeout: 60_000 }, () => {
   let scratch: string;
   let dataDir: string;
@@ -40,7 +49,7 @@ describe('the built-in PostgreSQL', { timeout: 60_000 }, () => {
   });
 
   afterEach(async () => {
-    for (const pid of await processesOf(dataDir)) process.kill(pid, 'SIGKILL');
+    for (const pid of await processesOf(dataDir)) killIfAlive(pid);
     await rm(scratch, { recursive: true, force: true, maxRetries: 20 });
   });
 
@@ -131,7 +140,7 @@ describe('the built-in PostgreSQL', { timeout: 60_000 }, () => {
       }
     });
     while (acknowledged.length < 100) await pause(5);
-    for (const pid of await processesOf(dataDir)) process.kill(pid, 'SIGKILL');
+    for (const pid of await processesOf(dataDir)) killIfAlive(pid);
     await Promise.allSettled(writers);
 
     const again = await start();

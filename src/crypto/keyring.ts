@@ -14,8 +14,8 @@ const TENANTS_MAX = 10_000;
 /** How long unwrapped keys serve while the key provider is away (security.md C8). */
 const TENANT_KEYS_TTL_MS = 5 * 60_000;
 
-/** A key serves the values of one minute: CVC_TTL plus a minute is when a CVC is gone for good (security.md F23). */
-export const EPHEMERAL_SLOT_MS = 60_000;
+/** A key serves the values of half a minute. With a sweep every 15 seconds, a CVC is gone for good before CVC_TTL plus a minute (security.md F23). */
+export const EPHEMERAL_SLOT_MS = 30_000;
 
 export type TenantKeyRow = {
   tenant_id: string;

@@ -19,7 +19,7 @@ declare module 'fastify' {
   }
 }
 
-/** Longest key header looked at: a key has 69 characters. */
+/** Longest key header looked at: a key has 65 characters. */
 const KEY_LENGTH_MAX = 200;
 
 /** Failed authentications an address may make: far above a misconfigured client, far below guessing (security.md A6). */

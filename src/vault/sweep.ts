@@ -2,7 +2,7 @@
 // anyway; the sweep makes it unrecoverable.
 import type { Context } from '../context.ts';
 
-/** CVC_TTL plus a minute is the promise (security.md F23): a slot of keys is a minute, so a sweep must be well below. */
+/** CVC_TTL plus a minute is the promise (security.md F23): a slot of keys is half of it, so a sweep must be well below the rest. */
 const SWEEP_EVERY_MS = 15_000;
 /** Rounds of one sweep, each of a bounded number of rows; what is left waits for the next. */
 const SWEEP_ROUNDS_MAX = 100;

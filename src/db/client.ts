@@ -36,6 +36,8 @@ export type NewTenant = {
   logs: NewLog[];
 };
 
+export type NewApplication = Omit<NewTenant, 'tenant' | 'keys'>;
+
 export type Database = ReturnType<typeof createDatabase>;
 
 /** @param poolConfig where the database is, as pg takes it; @param options bounds, see config.ts. Connects on first use. */
@@ -140,30 +142,14 @@ export const createDatabase = (
           await tx.tenant_keys.createMany({
             data: row.keys.map((key) => ({ ...key, tenant_id, wrapped: Uint8Array.from(key.wrapped) })),
           });
-          const rules = row.application.rules as Prisma.InputJsonValue;
-          await tx.applications.create({ data: { ...row.application, tenant_id, rules } });
-          const { public_id, digest } = row.apiKey;
-          await tx.api_keys.create({
-            data: { public_id, tenant_id, application_id: row.application.id, digest: Uint8Array.from(digest) },
-          });
-          await tx.audit_log.createMany({ data: row.logs.map((log) => ({ ...log, tenant_id })) });
+          await insertApplication(tx, tenant_id, row);
           return true;
         }),
       ),
 
     /** Adds an application with a key to a tenant. */
-    addApplication: (tenant_id: string, row: Omit<NewTenant, 'tenant' | 'keys'>): Promise<void> =>
-      guarded((client) =>
-        client.$transaction(async (tx) => {
-          const rules = row.application.rules as Prisma.InputJsonValue;
-          await tx.applications.create({ data: { ...row.application, tenant_id, rules } });
-          const { public_id, digest } = row.apiKey;
-          await tx.api_keys.create({
-            data: { public_id, tenant_id, application_id: row.application.id, digest: Uint8Array.from(digest) },
-          });
-          await tx.audit_log.createMany({ data: row.logs.map((log) => ({ ...log, tenant_id })) });
-        }),
-      ),
+    addApplication: (tenant_id: string, row: NewApplication): Promise<void> =>
+      guarded((client) => client.$transaction((tx) => insertApplication(tx, tenant_id, row))),
 
     findTenants: (id?: string) =>
       guarded((client) =>
@@ -207,6 +193,20 @@ export const createDatabase = (
       await pool.end();
     },
   };
+};
+
+const insertApplication = async (
+  tx: Prisma.TransactionClient,
+  tenant_id: string,
+  { application, apiKey, logs }: NewApplication,
+): Promise<void> => {
+  const rules = application.rules as Prisma.InputJsonValue;
+  await tx.applications.create({ data: { ...application, tenant_id, rules } });
+  const { public_id, digest } = apiKey;
+  await tx.api_keys.create({
+    data: { public_id, tenant_id, application_id: application.id, digest: Uint8Array.from(digest) },
+  });
+  await tx.audit_log.createMany({ data: logs.map((log) => ({ ...log, tenant_id })) });
 };
 
 const FIND_EXPIRED = 'SELECT tenant_id, id FROM tokens WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2';

@@ -5,6 +5,9 @@
 require('v8').setFlagsFromString('--heap-growing-percent=20');
 require('v8').setFlagsFromString('--semi-space-growth-factor=1');
 
+// Variables that are set already win over .env; without such a file nothing is said.
+if (require('fs').existsSync('.env')) process.loadEnvFile();
+
 import('../dist/main.js').catch(function (error) {
   console.error(
     error.code === 'ERR_MODULE_NOT_FOUND' ? 'Strongroom is not built: npm run build (' + error.message + ')' : error,

@@ -34,7 +34,10 @@ export const startBlock = (ctx: Context, base_url: string, apiKey: Sensitive<str
   const dataDir = shown(ctx.config.dataDir);
   const credentials = `${dataDir}/dev-credentials.json`;
   const { applied, total } = ctx.migrations;
-  const migrated = applied.length > 0 ? `${applied.length} migrations applied` : `${total} migrations, up to date`;
+  const migrated =
+    applied.length > 0
+      ? `${applied.length} ${applied.length === 1 ? 'migration' : 'migrations'} applied`
+      : `${total} migrations, up to date`;
   const database = ctx.embedded
     ? `postgresql 18, started in ${dataDir}/pg (${migrated})`
     : `DATABASE_URL (${migrated})`;

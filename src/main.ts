@@ -69,11 +69,12 @@ const start = async (): Promise<void> => {
   try {
     const app = await buildApp(ctx);
     const made = await bootstrap(ctx);
+    // Before anything else can fail: the key exists nowhere else, and only here in the clear.
+    if (made) writeCredentials(config, `http://${config.host}:${config.port}`, made);
     await app.listen({ host: config.host, port: config.port });
     const address = app.server.address();
     const base_url = `http://${config.host.includes(':') ? `[${config.host}]` : config.host}:${typeof address === 'object' && address ? address.port : config.port}`;
-    if (made) writeCredentials(config, base_url, made);
-    else if (config.mode === 'development') refreshBaseUrl(config, base_url);
+    if (config.mode === 'development') refreshBaseUrl(config, base_url);
     const stopSweeping = startSweeping(ctx);
     closeWithGrace({ delay: DRAIN_MS, logger: false }, async ({ err, signal }) => {
       if (err) ctx.log.fatal({ error: err }, 'the server stops after an error nobody handled');

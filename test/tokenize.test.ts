@@ -128,6 +128,7 @@ describe('cards', () => {
     const reader = await server.newKey(server.tenant, { rules });
     const answer = await server.request('GET', `/tokens/${body.id}`, { key: reader.api_key });
     expect(Object.keys(answer.body)).not.toContain('data');
+    expect(answer.text).not.toContain('4242"');
     expect(Object.keys((await server.tokenize({ type: 'card', data: card }, reader.api_key)).body)).not.toContain(
       'data',
     );

@@ -6,7 +6,7 @@ import { AppError, conflict, internal, unavailable } from '../errors.ts';
  * SQLSTATE classes that mean "not now": connection, authorization, no such database, resources, state, intervention, system;
  * a read-only standby; a privilege that an operator took away (security.md C4, C5).
  */
-const passing = /^(08|28|3D|53|55|57|58)|^25006$|^40001$|^42501$/;
+const passing = /^(08|28|3D|53|55|57|58)|^25006$|^40001$|^40P01$|^42501$/;
 
 const networkCodes = new Set(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND', 'EAI_AGAIN', 'ENOENT']);
 

@@ -64,7 +64,7 @@ WITH i AS (
   INSERT INTO tokens (tenant_id, id, type, sealed, fingerprint, fingerprint_expression, containers, metadata,
     search_indexes, search_digests, expires_at, created_at, created_by)
   SELECT $1::uuid, id, type, decode(sealed, 'base64'), fingerprint, fingerprint_expression, containers, metadata,
-    search_indexes, search_digests, expires_at, created_at, created_by FROM i
+    search_indexes, search_digests, expires_at, created_at, created_by FROM i ORDER BY id
 ), c AS (
   INSERT INTO token_cvcs (tenant_id, id, sealed, expires_at)
   SELECT $1::uuid, id, decode(cvc_sealed, 'base64'), cvc_expires_at FROM i WHERE cvc_sealed IS NOT NULL

@@ -185,7 +185,7 @@ const recordOfDraft = (caller: Caller, draft: Draft, row: NewToken, transform: T
   type: row.type,
   // What a create answers is never more than the masked value, whatever a rule would reveal to a reader.
   data: transform === 'redact' ? undefined : draft.masked,
-  mask: draft.mask ?? (draft.type.mask === undefined ? undefined : draft.masked),
+  mask: draft.mask ?? (draft.type.mask === undefined || transform === 'redact' ? undefined : draft.masked),
   fingerprint: row.fingerprint,
   fingerprint_expression: row.fingerprint_expression,
   containers: row.containers,
@@ -254,7 +254,7 @@ const recordOfRow = (
     tenant_id: caller.tenant_id,
     type: row.type,
     data: shown[transform],
-    mask: kept.mask ?? (defaultMask === undefined ? undefined : masked),
+    mask: kept.mask ?? (defaultMask === undefined || transform === 'redact' ? undefined : masked),
     fingerprint: row.fingerprint ?? undefined,
     fingerprint_expression: row.fingerprint_expression ?? undefined,
     containers: row.containers,

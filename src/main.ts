@@ -14,6 +14,8 @@ import { startSweeping } from './vault/sweep.ts';
 
 /** Requests under way have this long after a signal; then the process leaves anyway (security.md C12). */
 const DRAIN_MS = 25_000;
+/** Well before it: the database must be stopped in what is left. */
+const CUT_MS = 10_000;
 
 const credentialsPath = (config: Config) => join(config.dataDir, 'dev-credentials.json');
 
@@ -79,7 +81,10 @@ const start = async (): Promise<void> => {
     closeWithGrace({ delay: DRAIN_MS, logger: false }, async ({ err, signal }) => {
       if (err) ctx.log.fatal({ error: err }, 'the server stops after an error nobody handled');
       else ctx.log.info({ signal }, 'stopping');
+      // Requests under way may finish; whoever still holds a connection open then, with half a request, is cut.
+      const cut = setTimeout(() => app.server.closeAllConnections(), CUT_MS);
       await app.close();
+      clearTimeout(cut);
       await stopSweeping();
       await ctx.close();
       ctx.log.info('stopped');

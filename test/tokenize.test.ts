@@ -243,6 +243,21 @@ describe('fingerprints and deduplication', () => {
     expect(Object.keys(third).sort()).toEqual(['_extras', 'containers', 'fingerprint', 'id', 'tenant_id', 'type']);
   });
 
+  test('a token whose creator chose what its fingerprint says is not taken for another (deduplication poisoning)', async () => {
+    const tenant = await server.newTenant();
+    const bait = {
+      type: 'card',
+      data: { number: '5555555555554444' },
+      metadata: { x: card.number },
+      fingerprint_expression: '{{ metadata.x }}',
+    };
+    const poisoned = (await server.tokenize(bait, tenant.api_key)).body;
+    const honest = (await server.tokenize({ type: 'card', data: card, deduplicate_token: true }, tenant.api_key)).body;
+    expect(honest.fingerprint).toBe(poisoned.fingerprint);
+    expect(honest.id).not.toBe(poisoned.id);
+    expect(honest.data.number).toBe('XXXXXXXXXXXX4242');
+  });
+
   test('fifty parallel requests that deduplicate make one token', async () => {
     const tenant = await server.newTenant();
     const request = { type: 'token', data: 'the same', deduplicate_token: true };

@@ -160,17 +160,20 @@ const insert = async (
     for (const [index, draft] of drafts.entries()) {
       const row = rows[index] as NewToken;
       const print = row.fingerprint as string;
-      const before = existing.get(print);
+      const found = existing.get(print);
+      // Whoever chose another expression chose what its fingerprint says: it is no proof that the data is the same.
+      const before = found?.fingerprint_expression === row.fingerprint_expression ? found : undefined;
+      const known = `${print} ${row.fingerprint_expression}`;
       if (deduplicates(draft) && before) {
         const { record, revealed } = recordOfExisting(ctx, caller, before, keys);
         if (revealed) logs.push(readLog(ctx, caller, before));
         records.push({ ...record, _extras: { deduplicated: true } });
-      } else if (deduplicates(draft) && made.has(print)) {
-        records.push({ ...(made.get(print) as TokenRecord), _extras: { deduplicated: true } });
+      } else if (deduplicates(draft) && made.has(known)) {
+        records.push({ ...(made.get(known) as TokenRecord), _extras: { deduplicated: true } });
       } else {
         const record = created(index);
         fresh.push(row);
-        if (deduplicates(draft)) made.set(print, record);
+        if (deduplicates(draft)) made.set(known, record);
         records.push(deduplicates(draft) ? { ...record, _extras: { deduplicated: false } } : record);
       }
     }

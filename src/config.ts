@@ -26,14 +26,28 @@ const duration = z
   .regex(/^\d{1,6}[smh]?$/, 'must be a number of seconds, or like 90s, 15m or 1h')
   .transform((text) => Number.parseInt(text, 10) * (durationUnitsMs[text.at(-1) ?? 's'] ?? 1000));
 
-/** 32 random bytes in base64 or hex. */
-const rootKey = z
-  .string()
-  .transform((text) => Buffer.from(text.trim(), /^[0-9a-fA-F]{64}$/.test(text.trim()) ? 'hex' : 'base64'))
-  .refine(
-    (key) => key.length === 32,
+/** 32 bytes: 64 hex digits, or 43 characters of base64 or base64url whose last one leaves no bit over. */
+const ROOT_KEY_FORMS = [
+  ['hex', /^[0-9a-fA-F]{64}$/],
+  ['base64', /^[0-9A-Za-z+/]{42}[AEIMQUYcgkosw048]=?$/],
+  ['base64url', /^[0-9A-Za-z_-]{42}[AEIMQUYcgkosw048]=?$/],
+] as const;
+
+/** Reads a root key; undefined for anything but 32 bytes written out whole. Buffer.from() alone would skip over a typo. */
+export const parseRootKey = (text: string): Buffer | undefined => {
+  const written = text.trim();
+  const [encoding] = ROOT_KEY_FORMS.find(([, form]) => form.test(written)) ?? [];
+  return encoding && Buffer.from(written, encoding);
+};
+
+const rootKey = z.string().transform((text, problems) => {
+  const key = parseRootKey(text);
+  if (key) return key;
+  problems.addIssue(
     'must be 32 random bytes in base64. Make one, and store it in your secret manager first: head -c 32 /dev/urandom | base64',
   );
+  return z.NEVER;
+});
 
 const isPostgresUrl = (text: string) => URL.canParse(text) && /^postgres(ql)?:$/.test(new URL(text).protocol);
 

@@ -1,12 +1,12 @@
 // Makes everything that outlives a request, in the order in which it depends on itself, and closes it in reverse.
 // The only place that constructs hands; tests enter here too, with a few overrides.
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { link, mkdir, readFile, rm } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { join } from 'node:path';
 import type { PoolConfig } from 'pg';
 import type { DestinationStream } from 'pino';
 import { createCallerFinder, type CallerFinder } from './access/api-keys.ts';
-import type { Config } from './config.ts';
+import { ConfigError, parseRootKey, type Config } from './config.ts';
 import { StartError } from './errors.ts';
 import { type DigestKey, hmacText, memoryDigest, prepareDigestKey, randomBase62 } from './crypto/digest.ts';
 import { newTimeOrderedId, newUuid } from './crypto/ids.ts';
@@ -16,9 +16,12 @@ import { randomBytesPooled, type RandomBytes, randomIntBelow } from './crypto/ra
 import { SealBroken } from './crypto/seal.ts';
 import { Sensitive } from './crypto/sensitive.ts';
 import { createDatabase, type Database } from './db/client.ts';
-import { lockDataDirectory, startEmbeddedPostgres, type EmbeddedPostgres } from './db/embedded.ts';
-import { migrate, type MigrationResult } from './db/migrate.ts';
-import { createLog, type Log } from './log.ts';
+import { listenForNotices } from './db/notices.ts';
+import { takeDataDirectory, type EmbeddedPostgres } from './db/embedded.ts';
+import { syncDirectory, writePrivate } from './db/embedded/directory.ts';
+import { EmbeddedPostgresError } from './db/embedded/report.ts';
+import { findPendingMigrations, migrate, MigrationError, type MigrationResult } from './db/migrate.ts';
+import { createLog, describeError, type Log } from './log.ts';
 import type { ExpressionEnvironment } from './vault/expressions.ts';
 
 /** Bytes of the pepper that API keys are digested under: as long as the digest. */
@@ -33,7 +36,8 @@ export type Context = {
   readonly now: () => Date;
   readonly randomBytes: RandomBytes;
   readonly newUuid: () => string;
-  readonly newLogId: () => string;
+  /** A log row's id, whose time is the row's. */
+  readonly newLogId: (at: Date) => string;
   readonly db: Database;
   readonly provider: KeyProvider;
   readonly keyring: Keyring;
@@ -56,6 +60,25 @@ export type Overrides = {
 
 const migrationsDir = fileURLToPath(new URL('../prisma/migrations', import.meta.url));
 
+/** A start that loses its data directory to a process that is just leaving it begins again, so often. */
+const STARTS_MAX = 3;
+
+/** What a start has opened so far, to be closed in reverse, and whether the lock on its data directory is gone again. */
+type Start = { closers: (() => Promise<void>)[]; isLockLost: boolean };
+
+/** Closes everything, whatever fails on the way. @throws the first failure, at the end. */
+const closeAll = async ({ closers }: Start): Promise<void> => {
+  const failures: unknown[] = [];
+  for (const closer of closers.splice(0).toReversed()) {
+    try {
+      await closer();
+    } catch (error) {
+      failures.push(error);
+    }
+  }
+  if (failures.length > 0) throw failures[0];
+};
+
 /**
  * Makes a context: database (embedded or named), migrations, keys.
  * @param role `server` owns the data directory alone; a `command` may work beside a running server.
@@ -66,59 +89,91 @@ export const createContext = async (
   role: 'server' | 'command',
   overrides: Overrides = {},
 ): Promise<Context> => {
-  const closers: (() => Promise<void>)[] = [];
-  const close = async (): Promise<void> => {
-    for (const closer of closers.splice(0).toReversed()) await closer();
-  };
+  for (let startsLeft = STARTS_MAX - 1; ; startsLeft -= 1) {
+    const start: Start = { closers: [], isLockLost: false };
+    try {
+      const ctx = await build(config, role, overrides, start);
+      if (!start.isLockLost) return ctx;
+      throw new StartError(
+        `The database in ${config.dataDir} ended while the server started, and with it the lock on the directory. Its log says why: tail -n 30 ${join(config.dataDir, 'postgres.log')}`,
+      );
+    } catch (error) {
+      await closeAll(start).catch(() => undefined);
+      if (!start.isLockLost || startsLeft === 0) throw error;
+    }
+  }
+};
+
+/** What a start would find. Each question throws an error for the operator where the answer stops a start. */
+export type Inspection = {
+  readonly isEmbedded: boolean;
+  /** `none` where there is no vault yet that a key would have to open. */
+  checkRootKey(): Promise<'opens' | 'none'>;
+  findPendingMigrations(): Promise<{ pending: string[]; total: number }>;
+  hasTenants(): Promise<boolean>;
+  close(): Promise<void>;
+};
+
+/** Opens the database as a start does, beside a running server or without one, and writes nothing into it. @throws as createContext. */
+export const createInspection = async (config: Config): Promise<Inspection> => {
+  const start: Start = { closers: [], isLockLost: false };
+  const environment = environmentOf(config);
   try {
-    return await build(config, role, overrides, closers, close);
+    const { db, poolConfig, embedded } = await openDatabase(config, 'command', createLog(config.logLevel), start);
+    const found = await db.findInstance();
+    return {
+      isEmbedded: embedded !== undefined,
+      checkRootKey: async () => {
+        if (!found) return 'none';
+        await openVault(config, found, environment);
+        return 'opens';
+      },
+      findPendingMigrations: () => findPendingMigrations(poolConfig, migrationsDir),
+      hasTenants: async () => found !== undefined && db.hasTenants(),
+      close: () => closeAll(start),
+    };
   } catch (error) {
-    await close().catch(() => undefined);
+    await closeAll(start).catch(() => undefined);
     throw error;
   }
 };
+
+/** What may be printed of an error that ends a start or a command. */
+export const failureText = (error: unknown): string => {
+  const isForOperator = [ConfigError, StartError, EmbeddedPostgresError, MigrationError].some(
+    (made) => error instanceof made,
+  );
+  if (isForOperator) return (error as Error).message;
+  return `This failure is unexpected. Its words are left out, for they can hold values; its name and place are below. To see which part of a start fails: npm run -s strongroom -- doctor\n${JSON.stringify(describeError(error), null, 2)}`;
+};
+
+const environmentOf = (config: Config) => (config.mode === 'production' ? 'live' : 'test');
 
 const build = async (
   config: Config,
   role: 'server' | 'command',
   overrides: Overrides,
-  closers: (() => Promise<void>)[],
-  close: () => Promise<void>,
+  start: Start,
 ): Promise<Context> => {
-  const environment = config.mode === 'production' ? 'live' : 'test';
+  const environment = environmentOf(config);
   const log = createLog(config.logLevel, overrides.logDestination);
   const now = overrides.now ?? (() => new Date());
   const randomBytes = randomBytesPooled;
 
-  const { poolConfig, embedded } = await findDatabase(config, role, log, randomBytes, closers);
-  const rootKey = findRootKey(config, randomBytes);
-  const provider = localKeyProvider([rootKey.key], randomBytes);
-
-  const db = createDatabase(poolConfig, {
-    poolMax: config.databasePoolMax,
-    writeBatches: config.writeBatches,
-    nameStatement: memoryDigest,
-    onPoolError: (error) => log.warn({ error }, 'a database connection was lost'),
-  });
-  closers.push(() => db.close());
-
-  await db.ping().catch((error: unknown) => {
-    const { code } = ((error as Error).cause ?? {}) as { code?: string };
-    throw new StartError(
-      `The database does not answer (${code ?? 'no reason given'}). Check that it runs and that DATABASE_URL names its host, port, user, password and database: psql "$DATABASE_URL" -c 'select 1'`,
-    );
-  });
+  const { db, poolConfig, embedded } = await openDatabase(config, role, log, start);
   // Before anything is written: a wrong root key must not touch a vault it cannot open.
   const before = await db.findInstance();
-  if (before) await openPepper(provider, before, environment);
-  const migrations = config.migrateOnStart ? await migrate(poolConfig, migrationsDir) : { applied: [], total: 0 };
+  const existing = before && (await openVault(config, before, environment));
+  const migrations = await bringUpToDate(config, poolConfig, before !== undefined);
+  // The key is on the disk before there is a vault that needs it: a crash in between leaves a key too many, never one too few.
+  const provider =
+    existing ?? localKeyProvider([(await readRootKey(config)) ?? (await makeRootKey(config))], randomBytes);
   const wrapped_pepper = await provider.wrap(randomBytes(PEPPER_BYTES), pepperContext(environment));
   const pepper = await openPepper(
     provider,
     before ?? (await db.addInstance({ environment, wrapped_pepper })),
     environment,
   );
-  rootKey.keep();
 
   const keyring = createKeyring({
     provider,
@@ -128,7 +183,27 @@ const build = async (
     randomBytes,
     cvcTtlMs: config.cvcTtlMs,
   });
-  closers.push(() => Promise.resolve(keyring.close()));
+  start.closers.push(async () => keyring.close());
+
+  const callers = createCallerFinder({ environment, pepper, db, monotonicMs: () => performance.now() });
+  if (role === 'server') {
+    const notices = listenForNotices(poolConfig, {
+      changed: (notice) => {
+        const [what, id = ''] = notice.split(' ');
+        if (what === 'application') callers.forget({ actor_id: id });
+        if (what !== 'tenant') return;
+        callers.forget({ tenant_id: id });
+        keyring.forgetTenant(id);
+      },
+      missed: () => {
+        callers.forget('all');
+        keyring.forgetTenants();
+      },
+      failed: (error) =>
+        log.warn({ error }, 'the connection for notices was lost; changes are noticed within a second'),
+    });
+    start.closers.push(() => notices.close());
+  }
 
   return {
     config,
@@ -137,89 +212,148 @@ const build = async (
     now,
     randomBytes,
     newUuid,
-    newLogId: () => newTimeOrderedId(now().getTime(), randomBytes),
+    newLogId: (at) => newTimeOrderedId(at.getTime(), randomBytes),
     db,
     provider,
     keyring,
     pepper,
-    callers: createCallerFinder({ environment, pepper, db, monotonicMs: () => performance.now() }),
+    callers,
     expressionEnvironment: { hmac: hmacText, randomInt: (max) => randomIntBelow(max, randomBytes) },
     embedded,
     migrations,
-    close,
+    close: () => closeAll(start),
   };
+};
+
+/** Opens the database, which need not be migrated yet. */
+const openDatabase = async (config: Config, role: 'server' | 'command', log: Log, start: Start) => {
+  const { poolConfig, embedded } = await findDatabase(config, role, log, start);
+  const db = createDatabase(poolConfig, {
+    poolMax: config.databasePoolMax,
+    writeBatches: config.writeBatches,
+    nameStatement: memoryDigest,
+    onPoolError: (error) => log.warn({ error }, 'a database connection was lost'),
+  });
+  start.closers.push(() => db.close());
+  await db.ping().catch((error: unknown) => {
+    const { code } = ((error as Error).cause ?? {}) as { code?: string };
+    throw new StartError(
+      `The database does not answer (${code ?? 'no reason given'}). Check that it runs and that DATABASE_URL names its host, port, user, password and database: psql "$DATABASE_URL" -c 'select 1'`,
+    );
+  });
+  return { db, poolConfig, embedded };
 };
 
 const findDatabase = async (
   config: Config,
   role: 'server' | 'command',
   log: Log,
-  randomBytes: RandomBytes,
-  closers: (() => Promise<void>)[],
+  start: Start,
 ): Promise<{ poolConfig: PoolConfig; embedded: EmbeddedPostgres | undefined }> => {
   if (config.databaseUrl !== undefined)
     return { poolConfig: { connectionString: config.databaseUrl }, embedded: undefined };
-  const embedded = await startEmbeddedPostgres({
+  const { postgres, lock } = await takeDataDirectory({
     dataDir: config.dataDir,
-    newPassword: () => randomBase62(32, randomBytes),
+    newPassword: () => randomBase62(32, randomBytesPooled),
     log: (event, detail) => log.info({ ...detail }, event),
-  });
-  const lock = await lockDataDirectory(embedded.address, {
     // A command does its work beside a running server: it need not wait for what it does not need.
     ...(role === 'command' ? { waitMs: 0 } : {}),
-    onLost: (error) => log.error({ alarm: 'lock_lost', error }, 'the lock on the data directory was lost'),
+    onLost: (error) => {
+      start.isLockLost = true;
+      log.error({ alarm: 'lock_lost', error }, 'the lock on the data directory was lost');
+    },
   });
-  if (lock) {
-    // Whoever holds the directory stops its database, last; a command beside a running server leaves it alone.
-    closers.push(() => embedded.stop());
-    closers.push(() => lock.release());
-  } else if (role === 'server')
+  // Whoever holds the directory stops its database, last and before anybody else may have the directory; a command beside a running
+  // server leaves it alone.
+  if (lock) start.closers.push(() => lock.release(() => postgres.stop()));
+  else if (role === 'server')
     throw new StartError(
       `Another server is running on ${config.dataDir}: one data directory serves one server. Stop that one first, or give this one a directory of its own: DATA_DIR=./data-2 PORT=8081 npm start`,
     );
-  return { poolConfig: embedded.address, embedded };
+  return { poolConfig: postgres.address, embedded: postgres };
+};
+
+/** A database without a vault has nothing that could work without the tables; to a vault, MIGRATE_ON_START=false leaves its schema. */
+const bringUpToDate = async (config: Config, poolConfig: PoolConfig, isVault: boolean): Promise<MigrationResult> => {
+  if (config.migrateOnStart) return migrate(poolConfig, migrationsDir);
+  if (isVault) return { applied: [], total: 0 };
+  const { pending, total } = await findPendingMigrations(poolConfig, migrationsDir);
+  if (pending.length > 0)
+    throw new StartError(
+      'The database has no tables yet, and MIGRATE_ON_START=false keeps this start from making them. Make them: npm run migrate',
+    );
+  return { applied: [], total };
 };
 
 const rootKeyPath = (config: Config) => join(config.dataDir, 'master.key');
 
-/** The configured root key, or a development server's own: kept in a file once the database has accepted it. */
-const findRootKey = (config: Config, randomBytes: RandomBytes): { key: Sensitive<Uint8Array>; keep: () => void } => {
-  if (config.rootKey) return { key: new Sensitive(config.rootKey), keep: () => undefined };
+/** The configured root key, or the one that a development server made and kept; undefined where neither is. */
+const readRootKey = async (config: Config): Promise<Sensitive<Uint8Array> | undefined> => {
+  if (config.rootKey) return new Sensitive(config.rootKey);
   const path = rootKeyPath(config);
-  let text: string | undefined;
+  const text = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return undefined;
+    throw new StartError(`The root key ${path} cannot be read. Make it readable: chmod 600 ${path}`);
+  });
+  if (text === undefined) return undefined;
+  const key = parseRootKey(text);
+  if (key) return new Sensitive(key);
+  throw new StartError(`The root key ${path} is not 32 bytes in base64. Restore it from your backup.`);
+};
+
+/** The key provider of a vault that exists: it is never given a new key. @throws StartError unless its own opens it. */
+const openVault = async (config: Config, instance: Instance, environment: 'test' | 'live'): Promise<KeyProvider> => {
+  checkEnvironment(instance, environment);
+  const key = await readRootKey(config);
+  if (!key)
+    throw new StartError(
+      `The root key is missing: this vault's data was sealed under the key that was in ${rootKeyPath(config)}. Nothing was written. Restore that file from your backup, or set MASTER_KEY to the key.`,
+    );
+  const provider = localKeyProvider([key], randomBytesPooled);
+  await openPepper(provider, instance, environment);
+  return provider;
+};
+
+/** Draws a development server's own root key and keeps it. Of several processes one is first, and all answer with its key. */
+const makeRootKey = async (config: Config): Promise<Sensitive<Uint8Array>> => {
+  const path = rootKeyPath(config);
+  const key = randomBytesPooled(ROOT_KEY_BYTES);
+  const made = await mkdir(config.dataDir, { recursive: true, mode: 0o700 });
+  if (made !== undefined) await syncDirectory(dirname(made));
+  // Whole beside its place, then linked into it: nobody reads half a key, and a link never replaces a key that is there.
+  const draft = `${path}.${newUuid()}`;
   try {
-    text = readFileSync(path, 'utf8').trim();
+    await writePrivate(draft, `${key.toString('base64')}\n`);
+    await link(draft, path);
+    await syncDirectory(config.dataDir);
+    return new Sensitive(key);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT')
-      throw new StartError(`The root key ${path} cannot be read. Make it readable: chmod 600 ${path}`);
+    const first = (error as NodeJS.ErrnoException).code === 'EEXIST' ? await readRootKey(config) : undefined;
+    if (first) return first;
+    throw error;
+  } finally {
+    await rm(draft, { force: true });
   }
-  if (text !== undefined) {
-    const key = Buffer.from(text, 'base64');
-    if (key.length === ROOT_KEY_BYTES) return { key: new Sensitive(key), keep: () => undefined };
-    throw new StartError(`The root key ${path} is not 32 bytes in base64. Restore it from your backup.`);
-  }
-  const drawn = randomBytes(ROOT_KEY_BYTES);
-  return {
-    key: new Sensitive(drawn),
-    keep: () => {
-      mkdirSync(config.dataDir, { recursive: true, mode: 0o700 });
-      writeFileSync(path, `${drawn.toString('base64')}\n`, { mode: 0o600, flag: 'wx' });
-    },
-  };
 };
 
 const pepperContext = (environment: string): string[] => ['pepper', environment];
 
+type Instance = { environment: string; wrapped_pepper: Uint8Array };
+
+const checkEnvironment = (instance: Instance, environment: 'test' | 'live'): void => {
+  if (instance.environment === environment) return;
+  throw new StartError(
+    `This database belongs to a ${instance.environment === 'live' ? 'production' : 'development'} vault and this server is the other kind. Point DATABASE_URL at another database, or set NODE_ENV as it was.`,
+  );
+};
+
 /** Unwrapping the pepper is the canary: it succeeds under the very root key and environment that wrapped it. */
 const openPepper = async (
   provider: KeyProvider,
-  instance: { environment: string; wrapped_pepper: Uint8Array },
+  instance: Instance,
   environment: 'test' | 'live',
 ): Promise<DigestKey> => {
-  if (instance.environment !== environment)
-    throw new StartError(
-      `This database belongs to a ${instance.environment === 'live' ? 'production' : 'development'} vault and this server is the other kind. Point DATABASE_URL at another database, or set NODE_ENV as it was.`,
-    );
+  checkEnvironment(instance, environment);
   try {
     return prepareDigestKey('pepper', await provider.unwrap(instance.wrapped_pepper, pepperContext(environment)));
   } catch (error) {

@@ -1,13 +1,13 @@
 // Starts the server: reads the configuration, makes the context, builds the app, listens, and leaves gracefully.
 import './node-24.ts';
-import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import closeWithGrace from 'close-with-grace';
 import { parseApiKey } from './access/api-keys.ts';
-import { createTenant, type MadeApplication } from './access/bootstrap.ts';
+import { createApplication, createTenant, type MadeApplication } from './access/bootstrap.ts';
 import { buildApp } from './app.ts';
-import { type Config, ConfigError, loadConfig } from './config.ts';
-import { type Context, createContext } from './context.ts';
+import { type Config, loadConfig } from './config.ts';
+import { type Context, createContext, failureText } from './context.ts';
 import { StartError } from './errors.ts';
 import { startBlock } from './start-block.ts';
 import { startSweeping } from './vault/sweep.ts';
@@ -17,26 +17,32 @@ const DRAIN_MS = 25_000;
 /** Well before it: the database must be stopped in what is left. */
 const CUT_MS = 10_000;
 
+/** The tenant of a development start, and its application. */
+const DEVELOPMENT = 'Development';
+
 const credentialsPath = (config: Config) => join(config.dataDir, 'dev-credentials.json');
 
-/** Written beside and renamed: a script that reads it sees all of it or none. */
-const writeCredentials = (config: Config, base_url: string, made: MadeApplication): void => {
+/** Written beside, flushed and renamed: a script that reads it sees all of it or none, after a crash too. */
+const writeCredentials = (config: Config, credentials: Record<string, unknown>): void => {
   mkdirSync(config.dataDir, { recursive: true, mode: 0o700 });
-  const { tenant_id, application_id, api_key } = made;
-  const text = JSON.stringify({ base_url, tenant_id, application_id, api_key: api_key.reveal() }, null, 2);
   const path = credentialsPath(config);
-  writeFileSync(`${path}.new`, `${text}\n`, { mode: 0o600 });
+  writeFileSync(`${path}.new`, `${JSON.stringify(credentials, null, 2)}\n`, { mode: 0o600, flush: true });
   renameSync(`${path}.new`, path);
+};
+
+/** What the file holds; undefined where there is none, or none that a script could read. */
+const readCredentials = (config: Config): Record<string, unknown> | undefined => {
+  try {
+    return JSON.parse(readFileSync(credentialsPath(config), 'utf8')) as Record<string, unknown>;
+  } catch {
+    return undefined;
+  }
 };
 
 /** The server's address may change between starts; what a script reads must not lag behind it. */
 const refreshBaseUrl = (config: Config, base_url: string): void => {
-  const path = credentialsPath(config);
-  if (!existsSync(path)) return;
-  const credentials = JSON.parse(readFileSync(path, 'utf8')) as Record<string, unknown>;
-  if (credentials['base_url'] === base_url) return;
-  writeFileSync(`${path}.new`, `${JSON.stringify({ ...credentials, base_url }, null, 2)}\n`, { mode: 0o600 });
-  renameSync(`${path}.new`, path);
+  const credentials = readCredentials(config);
+  if (credentials && credentials['base_url'] !== base_url) writeCredentials(config, { ...credentials, base_url });
 };
 
 const readBootstrapKey = (ctx: Context): string => {
@@ -62,7 +68,18 @@ const bootstrap = async (ctx: Context): Promise<MadeApplication | undefined> => 
     return undefined;
   }
   if (config.mode === 'production') return undefined;
-  return createTenant(ctx, { name: 'Development', applicationName: 'Development', onlyFirst: true });
+  const made = await createTenant(ctx, { name: DEVELOPMENT, applicationName: DEVELOPMENT, onlyFirst: true });
+  return made ?? replaceLostKey(ctx);
+};
+
+/**
+ * A key is kept right after its tenant is made, and a crash can come between: nobody then has a key to the development tenant. Only
+ * where the database is ours alone; one that DATABASE_URL names may have its credentials in another server's directory.
+ */
+const replaceLostKey = async (ctx: Context): Promise<MadeApplication | undefined> => {
+  if (!ctx.embedded || readCredentials(ctx.config)) return undefined;
+  const tenant = (await ctx.db.findTenants()).find(({ name }) => name === DEVELOPMENT);
+  return tenant && createApplication(ctx, tenant.id, { name: DEVELOPMENT, applicationName: DEVELOPMENT });
 };
 
 const start = async (): Promise<void> => {
@@ -72,7 +89,13 @@ const start = async (): Promise<void> => {
     const app = await buildApp(ctx);
     const made = await bootstrap(ctx);
     // Before anything else can fail: the key exists nowhere else, and only here in the clear.
-    if (made) writeCredentials(config, `http://${config.host}:${config.port}`, made);
+    if (made)
+      writeCredentials(config, {
+        base_url: `http://${config.host}:${config.port}`,
+        tenant_id: made.tenant_id,
+        application_id: made.application_id,
+        api_key: made.api_key.reveal(),
+      });
     await app.listen({ host: config.host, port: config.port });
     const address = app.server.address();
     const base_url = `http://${config.host.includes(':') ? `[${config.host}]` : config.host}:${typeof address === 'object' && address ? address.port : config.port}`;
@@ -93,7 +116,8 @@ const start = async (): Promise<void> => {
     if (onTerminal) process.stderr.write(startBlock(ctx, base_url, made?.api_key));
     ctx.log.info({ base_url, docs: `${base_url}/docs`, openapi: `${base_url}/openapi.json` }, 'listening');
   } catch (error) {
-    await ctx.close();
+    // What stopped the start is told, not what the closing made of it.
+    await ctx.close().catch(() => undefined);
     if ((error as NodeJS.ErrnoException).code === 'EADDRINUSE')
       throw new StartError(
         `Port ${config.port} on ${config.host} is taken. Stop what uses it, or take another: PORT=${config.port + 1} npm start`,
@@ -103,11 +127,6 @@ const start = async (): Promise<void> => {
 };
 
 start().catch((error: unknown) => {
-  // Errors made for the operator speak for themselves; of any other, its place says more than its words.
-  const told =
-    error instanceof ConfigError ||
-    error instanceof StartError ||
-    (error as Error)?.name?.match(/^(Embedded|Migration)/);
-  console.error(told ? (error as Error).message : error);
+  console.error(failureText(error));
   process.exit(1);
 });

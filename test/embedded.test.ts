@@ -21,8 +21,13 @@ import { Client } from 'pg';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { randomBase62 } from '../src/crypto/digest.ts';
 import { randomBytesPooled } from '../src/crypto/random.ts';
-import { findRunningPostgres, lockDataDirectory, startEmbeddedPostgres } from '../src/db/embedded.ts';
-import type { DatabaseAddress } from '../src/db/embedded/connection.ts';
+import {
+  findRunningPostgres,
+  lockDataDirectory,
+  startEmbeddedPostgres,
+  takeDataDirectory,
+} from '../src/db/embedded.ts';
+import { type DatabaseAddress, superuser } from '../src/db/embedded/connection.ts';
 import { EmbeddedPostgresError } from '../src/db/embedded/report.ts';
 
 const root = join(import.meta.dirname, '..');
@@ -76,7 +81,7 @@ describe('the built-in PostgreSQL', { timeout: 60_000 }, () => {
     const { address, stop } = await start();
     const settings = `SELECT name, setting FROM pg_settings WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit',
       'data_checksums', 'listen_addresses', 'unix_socket_directories', 'server_encoding', 'password_encryption')`;
-    const rows = (await query(address, settings)) as { name: string; setting: string }[];
+    const rows = (await query({ ...address, user: superuser }, settings)) as { name: string; setting: string }[];
     expect(Object.fromEntries(rows.map(({ name, setting }) => [name, setting]))).toEqual({
       fsync: 'on',
       full_page_writes: 'on',
@@ -110,6 +115,60 @@ describe('the built-in PostgreSQL', { timeout: 60_000 }, () => {
     expect(text).not.toContain('secret-id');
     expect(text).not.toContain('INSERT');
     expect(text).not.toContain(address.password);
+  });
+
+  it('lends an ordinary role, from which its own rows can be kept', async () => {
+    const { address, stop } = await start();
+    const [role] = await query(
+      address,
+      `SELECT rolsuper, rolcreaterole, rolreplication, rolbypassrls, pg_get_userbyid(datdba) AS owner
+       FROM pg_roles, pg_database WHERE rolname = current_user AND datname = current_database()`,
+    );
+    const powers = { rolsuper: false, rolcreaterole: false, rolreplication: false, rolbypassrls: false };
+    expect(role).toEqual({ ...powers, owner: address.user });
+    await query(address, 'CREATE TABLE kept AS SELECT 1 AS id; REVOKE UPDATE, DELETE ON kept FROM CURRENT_USER');
+    await expect(query(address, 'DELETE FROM kept')).rejects.toMatchObject({ code: '42501' });
+    await query(address, 'INSERT INTO kept VALUES (2)');
+    await query(address, 'VACUUM kept');
+    // What the tests of the whole house rely on: a database with somebody inside can be dropped by its owner.
+    await query(address, 'CREATE DATABASE another TEMPLATE template0');
+    const inside = query({ ...address, database: 'another' }, 'SELECT pg_sleep(60)').catch(() => 'cut');
+    await pause(200);
+    await query(address, 'DROP DATABASE another WITH (FORCE)');
+    expect(await inside).toBe('cut');
+    await stop();
+  });
+
+  it('hands over what a release before the ordinary role owned as superuser', async () => {
+    const first = await start();
+    const { address } = first;
+    const asRoot = { ...address, user: superuser, database: 'postgres' };
+    // Back to what such a release left: a superuser by the role's name, who owns everything.
+    await query(asRoot, `DROP DATABASE "${address.database}"`);
+    await query(
+      asRoot,
+      `DROP ROLE "${address.user}"; CREATE ROLE other SUPERUSER; SET SESSION AUTHORIZATION other;
+       ALTER ROLE "${superuser}" RENAME TO "${address.user}"; RESET SESSION AUTHORIZATION; DROP ROLE other`,
+    );
+    await query({ ...address, database: 'postgres' }, `CREATE DATABASE "${address.database}" TEMPLATE template0`);
+    await query(address, 'CREATE TABLE kept (id serial PRIMARY KEY); CREATE TABLE "Odd name" AS SELECT 1 AS id');
+    await query(address, 'INSERT INTO kept DEFAULT VALUES');
+    await first.stop();
+
+    const next = await Promise.all([start(), start(), start()]);
+    expect(next.map((each) => each.address)).toEqual(Array(3).fill(next[0]!.address));
+    const [role] = await query(next[0]!.address, 'SELECT rolsuper FROM pg_roles WHERE rolname = current_user');
+    expect(role).toEqual({ rolsuper: false });
+    expect(await query(next[0]!.address, 'INSERT INTO kept DEFAULT VALUES RETURNING id')).toEqual([{ id: 2 }]);
+    await query(
+      next[0]!.address,
+      'REVOKE DELETE ON kept FROM CURRENT_USER; ALTER TABLE "Odd name" ADD COLUMN more int',
+    );
+    await expect(query(next[0]!.address, 'DELETE FROM kept')).rejects.toMatchObject({ code: '42501' });
+    expect(
+      await query({ ...next[0]!.address, user: superuser }, 'SELECT rolname FROM pg_roles WHERE rolcanlogin'),
+    ).toHaveLength(2);
+    await next[0]!.stop();
   });
 
   it('outlives a killed application, and the next start takes it over', async () => {
@@ -280,6 +339,62 @@ describe('the lock of a data directory', { timeout: 60_000 }, () => {
       await last!.release();
     } finally {
       await stop();
+      await rm(dataDir, { recursive: true, force: true });
+    }
+  });
+});
+
+describe('a data directory that changes hands', { timeout: 60_000 }, () => {
+  it('is taken by the next while the last is stopping: with a database that stays, and no loss is heard', async () => {
+    const dataDir = await mkdtemp(join(tmpdir(), 'strongroom-hands-'));
+    const events: string[] = [];
+    const losses: Error[] = [];
+    const take = () =>
+      takeDataDirectory({
+        dataDir,
+        newPassword,
+        log: (event) => void events.push(event),
+        onLost: (error) => losses.push(error),
+      });
+    try {
+      let holder = await take();
+      for (let round = 0; round < 12; round += 1) {
+        const next = take();
+        await pause(round * 12);
+        await holder.lock!.release(() => holder.postgres.stop());
+        holder = await next;
+        expect(holder.lock).toBeDefined();
+        expect(holder.postgres.startedByUs).toBe(true);
+        expect(await query(holder.postgres.address, 'SELECT 1 AS one')).toEqual([{ one: 1 }]);
+      }
+      expect(events).toContain('postgres_went_away');
+      await holder.lock!.release(() => holder.postgres.stop());
+      expect(losses).toEqual([]);
+      expect(await processesOf(dataDir)).toEqual([]);
+    } finally {
+      for (const pid of await processesOf(dataDir)) killIfAlive(pid);
+      await rm(dataDir, { recursive: true, force: true });
+    }
+  });
+
+  it('is not stopped by one that has lost it', async () => {
+    const dataDir = await mkdtemp(join(tmpdir(), 'strongroom-lost-'));
+    const losses: Error[] = [];
+    const options = { dataDir, newPassword, log: () => undefined, onLost: (error: Error) => losses.push(error) };
+    try {
+      const first = await takeDataDirectory(options);
+      await query(
+        first.postgres.address,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'strongroom lock'",
+      );
+      await expect.poll(() => losses.length).toBe(1);
+      const second = await takeDataDirectory(options);
+      await first.lock!.release(() => first.postgres.stop());
+      expect(await query(second.postgres.address, 'SELECT 1 AS one')).toEqual([{ one: 1 }]);
+      await second.lock!.release(() => second.postgres.stop());
+      expect(losses).toHaveLength(1);
+    } finally {
+      for (const pid of await processesOf(dataDir)) killIfAlive(pid);
       await rm(dataDir, { recursive: true, force: true });
     }
   });

@@ -1,11 +1,14 @@
 // Starting and stopping as an operator sees it: what is written, what is told, what is refused.
-import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { createDatabase } from './support/database.ts';
+import { Client } from 'pg';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { loadConfig } from '../src/config.ts';
+import { createDatabase, createEmptyDatabase, type TestDatabase } from './support/database.ts';
 import { isAlive, postgresProcesses, root, type ServerProcess, spawnServer, untilReady } from './support/process.ts';
 
 const run = promisify(execFile);
@@ -14,6 +17,24 @@ const cli = (dataDir: string, args: string[], environment: Record<string, string
     cwd: root,
     env: { PATH: process.env['PATH'], DATA_DIR: dataDir, ...environment },
   });
+
+const failing = (dataDir: string, args: string[], environment: Record<string, string> = {}) =>
+  cli(dataDir, args, environment).then(
+    () => expect.unreachable('the command succeeded'),
+    (error: { code: number; stdout: string; stderr: string }) => error,
+  );
+
+const query = async (database: TestDatabase, sql: string): Promise<unknown[]> => {
+  const client = new Client(database.address);
+  await client.connect();
+  try {
+    return (await client.query<Record<string, unknown>>(sql)).rows;
+  } finally {
+    await client.end();
+  }
+};
+
+const pause = (ms: number) => new Promise((settle) => setTimeout(settle, ms));
 
 describe('with nothing configured', () => {
   let dataDir: string;
@@ -105,7 +126,8 @@ describe('with nothing configured', () => {
   test('doctor finds everything in order', async () => {
     const { stdout } = await cli(dataDir, ['doctor']);
     expect(stdout).not.toContain('✘');
-    expect(stdout).toContain('✔ database and root key');
+    for (const name of ['Node', 'configuration', 'database', 'root key', 'migrations', 'tenants'])
+      expect(stdout).toContain(`✔ ${name}: `);
   });
 
   test('SIGTERM drains, exits 0, and Postgres is stopped; the second start has the same key', async () => {
@@ -120,6 +142,57 @@ describe('with nothing configured', () => {
     expect((await tokenize(before.api_key)).status).toBe(200);
   });
 
+  test('a lost file of credentials is written anew, with a key to the same tenant', async () => {
+    const path = join(dataDir, 'dev-credentials.json');
+    const before = server.credentials();
+    const losses = [() => rmSync(path), () => truncateSync(path, 40)];
+    for (const lose of losses) {
+      server.child.kill('SIGTERM');
+      await server.exited;
+      lose();
+      server = await spawnServer(dataDir);
+      await untilReady(server);
+      const after = server.credentials();
+      expect(after.tenant_id).toBe(before.tenant_id);
+      expect(after.application_id).not.toBe(before.application_id);
+      expect(statSync(path).mode & 0o777).toBe(0o600);
+      for (const { api_key } of [before, after]) expect((await tokenize(api_key)).status).toBe(200);
+    }
+  });
+
+  test('a start while the last server is stopping gets the data directory, and a database that stays', async () => {
+    for (const delayMs of [0, 200, 350, 500, 650]) {
+      const last = server;
+      server = await spawnServer(dataDir);
+      await pause(delayMs);
+      last.child.kill('SIGTERM');
+      expect(await last.exited).toBe(0);
+      await untilReady(server);
+      expect((await tokenize(server.credentials().api_key)).status).toBe(200);
+      expect(last.output() + server.output()).not.toContain('lock_lost');
+    }
+  });
+
+  test('half-sent requests do not keep a signal from ending the server', async () => {
+    const { api_key } = server.credentials();
+    const head = `POST /tokenize HTTP/1.1\r\nHost: x\r\nSVC-API-KEY: ${api_key}\r\nContent-Type: application/json\r\n`;
+    const parts = ['', head, `${head}Content-Length: 1000\r\n\r\n"half`];
+    const sockets = parts.map((part) => {
+      const socket = connect(Number(new URL(server.base_url).port), '127.0.0.1', () => void socket.write(part));
+      return socket.on('error', () => undefined);
+    });
+    await pause(500);
+    const pids = postgresProcesses(dataDir);
+    const toldAt = Date.now();
+    server.child.kill('SIGTERM');
+    expect(await server.exited).toBe(0);
+    expect(Date.now() - toldAt).toBeLessThan(15_000);
+    expect(pids.filter(isAlive)).toEqual([]);
+    for (const socket of sockets) socket.destroy();
+    server = await spawnServer(dataDir);
+    await untilReady(server);
+  });
+
   test('a wrong root key on existing data is refused at the start, and nothing is written', async () => {
     server.child.kill('SIGTERM');
     await server.exited;
@@ -129,14 +202,95 @@ describe('with nothing configured', () => {
     const refused = await spawnServer(dataDir);
     expect(await refused.exited).toBe(1);
     expect(refused.output()).toContain('The root key does not open this vault');
+    expect((await failing(dataDir, ['doctor'])).stdout).toContain('✘ root key: The root key does not open this vault');
+    // One character too many: what is lenient with it would find 32 bytes all the same.
+    writeFileSync(path, right.replace(/^./, '$&!'));
+    const garbled = await spawnServer(dataDir);
+    expect(await garbled.exited).toBe(1);
+    expect(garbled.output()).toContain('is not 32 bytes in base64');
     rmSync(path);
     const without = await spawnServer(dataDir);
     expect(await without.exited).toBe(1);
-    expect(() => statSync(path)).toThrow();
+    expect(without.output()).toContain('The root key is missing');
+    expect(readdirSync(dataDir).filter((name) => name.startsWith('master.key'))).toEqual([]);
     writeFileSync(path, right);
     server = await spawnServer(dataDir);
     await untilReady(server);
     expect((await tokenize(server.credentials().api_key)).status).toBe(200);
+  });
+});
+
+describe('the root key of a development server', () => {
+  let dataDir: string;
+  let database: TestDatabase;
+  let environment: Record<string, string>;
+  beforeEach(async () => {
+    dataDir = mkdtempSync(join(tmpdir(), 'strongroom-key-'));
+    database = await createDatabase();
+    environment = { DATABASE_URL: database.url };
+  });
+  afterEach(async () => {
+    await database.drop();
+    rmSync(dataDir, { recursive: true, force: true });
+  });
+  const keyFiles = () => readdirSync(dataDir).filter((name) => name.startsWith('master.key'));
+
+  test('is kept before the vault that needs it exists, and the next start goes on with it', async () => {
+    // The start fails where the vault is written, which is where a crash would lose a key that is kept later.
+    await query(database, 'REVOKE INSERT ON instance FROM CURRENT_USER');
+    const failed = await spawnServer(dataDir, environment);
+    expect(await failed.exited).toBe(1);
+    expect(failed.output()).toContain('This failure is unexpected');
+    expect(failed.output()).not.toMatch(/permission denied|INSERT/);
+    expect(keyFiles()).toEqual(['master.key']);
+    const path = join(dataDir, 'master.key');
+    expect(statSync(path).mode & 0o777).toBe(0o600);
+    const key = readFileSync(path, 'utf8');
+    await query(database, 'GRANT INSERT ON instance TO CURRENT_USER');
+    const server = await spawnServer(dataDir, environment);
+    await untilReady(server);
+    expect(readFileSync(path, 'utf8')).toBe(key);
+    server.child.kill('SIGTERM');
+    expect(await server.exited).toBe(0);
+  });
+
+  test('is one for servers that start at once', async () => {
+    const servers = await Promise.all([1, 2, 3].map(() => spawnServer(dataDir, environment)));
+    await Promise.all(servers.map(untilReady));
+    expect(keyFiles()).toEqual(['master.key']);
+    for (const { child } of servers) child.kill('SIGTERM');
+    expect(await Promise.all(servers.map(({ exited }) => exited))).toEqual([0, 0, 0]);
+  });
+});
+
+describe('pending migrations', () => {
+  test('are a failed check of doctor, which applies none', async () => {
+    const database = await createEmptyDatabase();
+    const dataDir = mkdtempSync(join(tmpdir(), 'strongroom-pending-'));
+    const environment = { DATABASE_URL: database.url };
+    for (const MIGRATE_ON_START of ['true', 'false']) {
+      const { code, stdout } = await failing(dataDir, ['doctor'], { ...environment, MIGRATE_ON_START });
+      expect(code).toBe(1);
+      expect(stdout).toMatch(/✘ migrations: .* pending .*npm run migrate/);
+      expect(stdout).toContain('✔ root key');
+      expect(stdout).toContain('npm run -s strongroom -- bootstrap');
+    }
+    const tables = "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace";
+    expect(await query(database, tables)).toEqual([]);
+    expect(readdirSync(dataDir)).toEqual([]);
+
+    const refused = await spawnServer(dataDir, { ...environment, MIGRATE_ON_START: 'false' });
+    expect(await refused.exited).toBe(1);
+    expect(refused.output()).toContain('npm run migrate');
+    await cli(dataDir, ['migrate'], environment);
+    await query(
+      database,
+      `DELETE FROM _prisma_migrations WHERE migration_name = (SELECT max(migration_name) FROM _prisma_migrations)`,
+    );
+    const behind = await failing(dataDir, ['doctor'], { ...environment, MIGRATE_ON_START: 'false' });
+    expect(behind.stdout).toMatch(/✔ root key: opens[^]*✘ migrations: 1 of \d+ pending/);
+    await database.drop();
+    rmSync(dataDir, { recursive: true, force: true });
   });
 });
 
@@ -173,6 +327,10 @@ describe('with DATABASE_URL set', () => {
     const other = await spawnServer(dataDir, { DATABASE_URL: database.url, MASTER_KEY });
     expect(await other.exited).toBe(1);
     expect(other.output()).toContain('belongs to a production vault');
+    const keylessOther = await spawnServer(dataDir, { DATABASE_URL: database.url });
+    expect(await keylessOther.exited).toBe(1);
+    expect(keylessOther.output()).toContain('belongs to a production vault');
+    expect(readdirSync(dataDir)).toEqual([]);
     await database.drop();
     rmSync(dataDir, { recursive: true, force: true });
   });
@@ -217,4 +375,20 @@ test('every problem of the environment is told at once, each with its fix', asyn
   for (const name of ['PORT', 'MASTER_KEY', 'CVC_TTL', 'DATABASE_URL'])
     expect(refused.output()).toContain(`- ${name}:`);
   rmSync(dataDir, { recursive: true, force: true });
+});
+
+test('a root key is 32 bytes in base64, base64url or hex, written out whole', () => {
+  const key = Buffer.from(Array.from({ length: 32 }, (_, index) => (index * 37 + 251) % 256));
+  const written = key.toString('base64');
+  for (const text of [written, written.slice(0, -1), key.toString('base64url'), key.toString('hex'), `${written}\n`])
+    expect(loadConfig({ MASTER_KEY: text }).rootKey?.equals(key), text).toBe(true);
+  const mixed = `-${written.slice(1, 20)}+${written.slice(21)}`;
+  const notWhole = `${written.slice(0, 42)}B=`;
+  for (const text of [
+    `${written.slice(0, 20)} ${written.slice(20)}`,
+    `!${written}`,
+    `${written}=`,
+    `${written}AAAA`,
+  ].concat(written.slice(1), mixed, notWhole, key.toString('hex').slice(1), key.subarray(1).toString('base64')))
+    expect(() => loadConfig({ MASTER_KEY: text }), text).toThrow('MASTER_KEY: must be 32 random bytes');
 });

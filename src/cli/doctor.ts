@@ -1,6 +1,7 @@
-// Checks what a start needs, one line each, with the fix where a check fails.
+// Checks what a start needs, one line each, with the fix where a check fails. Leaves the database as it is.
 import { loadConfig } from '../config.ts';
-import { createContext } from '../context.ts';
+import { createInspection, failureText } from '../context.ts';
+import { StartError } from '../errors.ts';
 
 /** @returns whether everything holds. Starts nothing that it does not stop. */
 export const doctor = async (out: { write(text: string): unknown }): Promise<boolean> => {
@@ -16,7 +17,7 @@ export const doctor = async (out: { write(text: string): unknown }): Promise<boo
       return result;
     } catch (error) {
       ok = false;
-      out.write(`✘ ${name}: ${(error as Error).message}\n`);
+      out.write(`✘ ${name}: ${failureText(error)}\n`);
       return undefined;
     }
   };
@@ -32,26 +33,34 @@ export const doctor = async (out: { write(text: string): unknown }): Promise<boo
     (loaded) => loaded.mode,
   );
   if (!config) return false;
-  // Opening a context opens the database, compares the migrations, and opens the canary under the root key.
-  const ctx = await check(
-    'database and root key',
-    () => createContext({ ...config, logLevel: 'silent' }, 'command'),
-    (made) => (made.embedded ? `embedded, in ${config.dataDir}` : 'DATABASE_URL answers, and the root key opens it'),
+  const found = await check(
+    'database',
+    () => createInspection({ ...config, logLevel: 'silent' }),
+    ({ isEmbedded }) => (isEmbedded ? `embedded, in ${config.dataDir}` : 'DATABASE_URL answers'),
   );
-  if (!ctx) return false;
+  if (!found) return false;
   try {
     await check(
+      'root key',
+      () => found.checkRootKey(),
+      (state) => (state === 'opens' ? 'opens the vault' : 'there is no vault yet that could need another'),
+    );
+    await check(
       'migrations',
-      () => ctx.migrations,
-      ({ total }) => `${total}, up to date`,
+      async () => {
+        const { pending, total } = await found.findPendingMigrations();
+        if (pending.length === 0) return total;
+        throw new StartError(`${pending.length} of ${total} pending (${pending.join(', ')}): npm run migrate`);
+      },
+      (total) => `${total}, up to date`,
     );
     await check(
       'tenants',
-      () => ctx.db.hasTenants(),
-      (there) => (there ? 'initialized' : 'none yet: strongroom bootstrap --tenant-name NAME'),
+      () => found.hasTenants(),
+      (there) => (there ? 'initialized' : 'none yet: npm run -s strongroom -- bootstrap --tenant-name NAME'),
     );
   } finally {
-    await ctx.close();
+    await found.close();
   }
   return ok;
 };

@@ -9,15 +9,16 @@ import {
   type NewTenantOptions,
   parsePermissions,
 } from '../access/bootstrap.ts';
-import { type Config, ConfigError, loadConfig } from '../config.ts';
-import { type Context, createContext } from '../context.ts';
+import { type Config, loadConfig } from '../config.ts';
+import { type Context, createContext, failureText } from '../context.ts';
 import { StartError } from '../errors.ts';
 import { withConfigurationTable } from './configuration.ts';
 import { doctor } from './doctor.ts';
 import { openapiDocument } from './openapi.ts';
 import { setup } from './setup.ts';
 
-const usage = `strongroom: the operator's commands. Each takes its database and keys from the same environment as the server.
+const usage = `npm run -s strongroom -- COMMAND: the operator's commands. Each takes its database and keys from the same environment
+as the server.
 
   bootstrap --tenant-name NAME [--permissions LIST] [--json]   the first tenant of an empty vault, and its key
   tenants create --name NAME [--permissions LIST] [--json]     a further tenant with an application and its key
@@ -90,7 +91,9 @@ const commands: Record<string, (values: Values) => Promise<void>> = {
       createTenant(ctx, { ...applicationOptions(values, name), onlyFirst: true }),
     );
     if (!made)
-      throw new StartError('The vault has a tenant already. A further one: strongroom tenants create --name NAME');
+      throw new StartError(
+        'The vault has a tenant already. A further one: npm run -s strongroom -- tenants create --name NAME',
+      );
     printMade(made, values.json);
   },
   'tenants create': async (values) => {
@@ -107,7 +110,9 @@ const commands: Record<string, (values: Values) => Promise<void>> = {
     const made = await withContext(async (ctx) => {
       const tenants = values.tenant === undefined ? await ctx.db.findTenants() : [];
       if (tenants.length > 1)
-        throw new StartError('There are several tenants: say which by --tenant ID. List them: strongroom tenants list');
+        throw new StartError(
+          'There are several tenants: say which by --tenant ID. List them: npm run -s strongroom -- tenants list',
+        );
       const tenantId = values.tenant ?? required(tenants[0]?.id, 'tenant');
       const name = values.name ?? 'Application';
       return createApplication(ctx, tenantId, { ...applicationOptions(values, name), applicationName: name });
@@ -151,12 +156,12 @@ const run = async (): Promise<void> => {
   await command(values);
 };
 
-run().catch((error: unknown) => {
-  const told =
-    error instanceof ConfigError ||
-    error instanceof StartError ||
-    (error as Error)?.name?.match(/^(Embedded|Migration)/) ||
-    (error as NodeJS.ErrnoException)?.code?.startsWith('ERR_PARSE_ARGS');
-  console.error(told ? (error as Error).message : error);
-  process.exitCode = 1;
-});
+run()
+  .catch((error: unknown) => {
+    // What parseArgs refuses, it says about the command line alone.
+    const isUsage = (error as NodeJS.ErrnoException)?.code?.startsWith('ERR_PARSE_ARGS');
+    console.error(isUsage ? (error as Error).message : failureText(error));
+    process.exitCode = 1;
+  })
+  // Everything is closed; the engine of the migrations leaves a timer behind that would hold the terminal for ten seconds.
+  .finally(() => process.exit());

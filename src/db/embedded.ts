@@ -21,23 +21,49 @@ export type EmbeddedPostgres = {
   stop(): Promise<void>;
 };
 
+type ReadyServer = Extract<Server, { state: 'ready' }>;
+
 /** Some seconds after a kill, orphans of the old server still hold its shared memory and a start fails. */
 const startDeadlineMs = 15_000;
 /** A server that lives and says it is recovering is waited for: replaying much WAL takes minutes. */
 const recoveryDeadlineMs = 600_000;
 
+/** A server that another process stops while we enter it is started again so often; each time takes it less than a second. */
+const startsMax = 5;
+
+type StartOptions = {
+  dataDir: string;
+  /** Draws the password of a cluster that this call makes; it stays in a file in the cluster. */
+  newPassword: () => string;
+  log: Log;
+};
+
 /**
  * Makes the cluster under `<dataDir>/pg` when there is none, starts its server on a free port of 127.0.0.1, or takes the one that
  * already runs there. Returns when the database answers. The server outlives this process unless stop() is called.
  * Safe to call from several processes at once: all get the same server.
- * @param options.newPassword draws the password of a cluster that this call makes; it stays in a file in the cluster.
  * Throws EmbeddedPostgresError.
  */
-export const startEmbeddedPostgres = async (options: {
-  dataDir: string;
-  newPassword: () => string;
-  log: Log;
-}): Promise<EmbeddedPostgres> => {
+export const startEmbeddedPostgres = async (options: StartOptions): Promise<EmbeddedPostgres> => {
+  const { postgres } = await startAndEnter(options, () => Promise.resolve());
+  return postgres;
+};
+
+/**
+ * Starts the server as startEmbeddedPostgres does and takes the lock of its data directory as lockDataDirectory does.
+ * Where the process that had the lock is just stopping the server, it is started again: with a lock comes a server that stays.
+ */
+export const takeDataDirectory = async (
+  options: StartOptions & LockOptions,
+): Promise<{ postgres: EmbeddedPostgres; lock: DirectoryLock | undefined }> => {
+  const { postgres, entered } = await startAndEnter(options, (address) => lockDataDirectory(address, options));
+  return { postgres, lock: entered };
+};
+
+const startAndEnter = async <T>(
+  options: StartOptions,
+  enter: (address: DatabaseAddress) => Promise<T>,
+): Promise<{ postgres: EmbeddedPostgres; entered: T }> => {
   const { log } = options;
   const directory = directoryOf(options.dataDir);
   await mkdir(directory.path, { recursive: true, mode: 0o700 }).catch((error: unknown) => {
@@ -46,28 +72,41 @@ export const startEmbeddedPostgres = async (options: {
       error,
     );
   });
-
-  let server = await findServer(directory);
-  let firstStart = false;
-  let startedByUs = false;
-  if (server.state !== 'ready') {
-    const binaries = await findBinaries();
-    await makeRunnable(binaries);
-    await removeAbandoned(directory);
-    const launcher = await findLauncher(binaries, directory);
-    if (!(await exists(directory.pg)))
-      firstStart = await initialize(binaries, directory, launcher, options.newPassword(), log);
-    ({ server, startedByUs } = await startServer(binaries, directory, launcher, log));
+  for (let startsLeft = startsMax - 1; ; startsLeft -= 1) {
+    const { server, firstStart, startedByUs } = await findOrStart(directory, options);
+    try {
+      await ensureDatabase(server.address);
+      const entered = await enter(server.address);
+      log('postgres_ready', {
+        port: server.address.port,
+        pid: server.pid,
+        reused: !startedByUs,
+        first_start: firstStart,
+      });
+      const stop = () => stopServer(directory, log);
+      return { postgres: { address: server.address, reused: !startedByUs, firstStart, startedByUs, stop }, entered };
+    } catch (error) {
+      const now = await findServer(directory);
+      const isStill = now.state === 'ready' && now.pid === server.pid;
+      if (isStill || startsLeft === 0) throw error;
+      log('postgres_went_away', { pid: server.pid });
+    }
   }
-  await ensureDatabase(server.address);
-  log('postgres_ready', { port: server.address.port, pid: server.pid, reused: !startedByUs, first_start: firstStart });
-  return {
-    address: server.address,
-    reused: !startedByUs,
-    firstStart,
-    startedByUs,
-    stop: () => stopServer(directory, log),
-  };
+};
+
+const findOrStart = async (
+  directory: Directory,
+  { newPassword, log }: StartOptions,
+): Promise<{ server: ReadyServer; firstStart: boolean; startedByUs: boolean }> => {
+  const running = await findServer(directory);
+  if (running.state === 'ready') return { server: running, firstStart: false, startedByUs: false };
+  const binaries = await findBinaries();
+  await makeRunnable(binaries);
+  await removeAbandoned(directory);
+  const launcher = await findLauncher(binaries, directory);
+  const firstStart =
+    !(await exists(directory.pg)) && (await initialize(binaries, directory, launcher, newPassword(), log));
+  return { ...(await startServer(binaries, directory, launcher, log)), firstStart };
 };
 
 /** Starts the server until it answers: a start that fails is tried again, and another process may be first at any moment. */
@@ -76,7 +115,7 @@ const startServer = async (
   directory: Directory,
   launcher: Launcher,
   log: Log,
-): Promise<{ server: Extract<Server, { state: 'ready' }>; startedByUs: boolean }> => {
+): Promise<{ server: ReadyServer; startedByUs: boolean }> => {
   await checkVersion(directory);
   const beganAt = Date.now();
   let spoke = beganAt;
@@ -129,39 +168,68 @@ export const dataDirectoryLockKey = '91616979177031';
 /** A killed server's connection may take a moment to be noticed; then the directory is free. */
 const LOCK_WAIT_MS = 3_000;
 
+const LOCK_POLL_MS = 100;
+
+type LockOptions = {
+  waitMs?: number;
+  /** Hears of a session that broke before release(): the lock is then free for others. */
+  onLost?: (error: Error) => void;
+};
+
+export type DirectoryLock = {
+  /**
+   * Gives the lock back, after `last` is done. `last` may stop the server, which ends the lock's own session: that is no loss.
+   * Without the lock `last` is left out, for the server may be another's by then. Safe to call twice.
+   */
+  release(last?: () => Promise<void>): Promise<void>;
+};
+
 /**
  * Takes the lock that makes this process the only server on the database, in a session of its own.
- * Undefined when another process keeps it for three seconds (a killed one lets go sooner). `onLost` hears of a session that broke:
- * the lock is then free for others. release() is safe to call twice. Throws pg's error when the database cannot be reached.
+ * Undefined when another process keeps it for three seconds (a killed one lets go sooner).
+ * Throws pg's error when the database cannot be reached, or is stopped meanwhile.
  */
 export const lockDataDirectory = async (
   address: DatabaseAddress,
-  options: { waitMs?: number; onLost?: (error: Error) => void } = {},
-): Promise<{ release(): Promise<void> } | undefined> => {
+  options: LockOptions = {},
+): Promise<DirectoryLock | undefined> => {
   const client = new Client({ ...address, keepAlive: true, application_name: 'strongroom lock' });
   let held = false;
   client.on('error', (error) => {
     if (held) options.onLost?.(error);
     held = false;
   });
-  await client.connect();
+  const tryLock = async (): Promise<boolean> => {
+    const { rows } = await client.query<{ taken: boolean }>('SELECT pg_try_advisory_lock($1) AS taken', [
+      dataDirectoryLockKey,
+    ]);
+    return rows[0]?.taken === true;
+  };
   try {
+    await client.connect();
     const deadline = Date.now() + (options.waitMs ?? LOCK_WAIT_MS);
-    do {
-      const { rows } = await client.query<{ taken: boolean }>('SELECT pg_try_advisory_lock($1) AS taken', [
-        dataDirectoryLockKey,
-      ]);
-      held = rows[0]?.taken === true;
-      if (!held) await sleep(100);
-    } while (!held && Date.now() < deadline);
+    let taken = await tryLock();
+    while (!taken && Date.now() < deadline) {
+      await sleep(LOCK_POLL_MS);
+      taken = await tryLock();
+    }
+    // A server that is told to stop ends its sessions one by one: the lock of one that is gone can pass to one that is about to go.
+    // That one answers once and never again.
+    if (taken) await client.query('SELECT 1');
+    held = taken;
   } finally {
-    if (!held) await client.end();
+    if (!held) await client.end().catch(() => undefined);
   }
   if (!held) return undefined;
   return {
-    release: async () => {
+    release: async (last) => {
+      const wasHeld = held;
       held = false;
-      await client.end().catch(() => undefined);
+      try {
+        if (wasHeld) await last?.();
+      } finally {
+        await client.end().catch(() => undefined);
+      }
     },
   };
 };

@@ -1,6 +1,6 @@
 // Brings a database to the schema of this release: every migration once, in order, whoever else tries at the same moment.
 // Keeps Prisma's history table, so that Prisma's command line reads it too. Knows nothing of what the tables are for.
-import type { MigrationList } from '@prisma/schema-engine-wasm/schema_engine_bg';
+import type { MigrationList, SchemaEngine } from '@prisma/schema-engine-wasm/schema_engine_bg';
 import type { PoolConfig } from 'pg';
 import { SchemaEngineError, noFilters, readMigrations, withSchemaEngine } from './schema-engine.ts';
 
@@ -27,19 +27,9 @@ export class MigrationError extends Error {
  * Throws MigrationError. Nothing is applied when a file that was applied before has been edited since.
  */
 export const migrate = async (connection: PoolConfig, migrationsDir: string): Promise<MigrationResult> => {
-  const migrationsList = await readMigrations(migrationsDir).catch((error: unknown) => {
-    throw new MigrationError(
-      `The migrations in ${migrationsDir} cannot be read, so this installation is incomplete. Put the release in place again: git checkout -- prisma, or build the image anew.`,
-      undefined,
-      error,
-    );
-  });
+  const migrationsList = await readReleased(migrationsDir);
   const result = await withSchemaEngine(connection, async (engine) => {
-    const history = await engine.diagnoseMigrationHistory({
-      migrationsList,
-      optInToShadowDatabase: false,
-      filters: noFilters,
-    });
+    const history = await diagnose(engine, migrationsList);
     const editedNames = history.editedMigrationNames;
     // A migration another process is applying at this moment looks like a failed one. Applying waits for it and then knows.
     const isUpToDate = history.history === null && history.failedMigrationNames.length === 0;
@@ -52,6 +42,41 @@ export const migrate = async (connection: PoolConfig, migrationsDir: string): Pr
   if (result.editedNames.length > 0) throw edited(result.editedNames, migrationsDir);
   return { applied: result.applied, total: migrationsList.migrationDirectories.length };
 };
+
+/**
+ * Names the migrations of this release that the database does not have, or not to their end, oldest first; writes nothing.
+ * Throws MigrationError as migrate() does.
+ */
+export const findPendingMigrations = async (
+  connection: PoolConfig,
+  migrationsDir: string,
+): Promise<{ pending: string[]; total: number }> => {
+  const migrationsList = await readReleased(migrationsDir);
+  const found = await withSchemaEngine(connection, (engine) => diagnose(engine, migrationsList)).catch(
+    (error: unknown) => {
+      throw explained(error, migrationsList);
+    },
+  );
+  if (found.editedMigrationNames.length > 0) throw edited(found.editedMigrationNames, migrationsDir);
+  const unapplied =
+    found.history && 'unappliedMigrationNames' in found.history ? found.history.unappliedMigrationNames : [];
+  return {
+    pending: [...new Set([...unapplied, ...found.failedMigrationNames])].sort(),
+    total: migrationsList.migrationDirectories.length,
+  };
+};
+
+const diagnose = (engine: SchemaEngine, migrationsList: MigrationList) =>
+  engine.diagnoseMigrationHistory({ migrationsList, optInToShadowDatabase: false, filters: noFilters });
+
+const readReleased = (migrationsDir: string): Promise<MigrationList> =>
+  readMigrations(migrationsDir).catch((error: unknown) => {
+    throw new MigrationError(
+      `The migrations in ${migrationsDir} cannot be read, so this installation is incomplete. Put the release in place again: git checkout -- prisma, or build the image anew.`,
+      undefined,
+      error,
+    );
+  });
 
 const edited = (names: string[], migrationsDir: string) =>
   new MigrationError(

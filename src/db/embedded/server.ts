@@ -4,7 +4,7 @@ import { spawn } from 'node:child_process';
 import { open, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type DatabaseAddress, databaseName, findFreePort, superuser, tryConnect } from './connection.ts';
+import { type DatabaseAddress, databaseName, findFreePort, roleName, tryConnect } from './connection.ts';
 import { type Directory, rotateLog, unreadable } from './directory.ts';
 import { environment, isAlive, isServerOf, signalIfAlive } from './processes.ts';
 import type { Binaries, Launcher } from './programs.ts';
@@ -29,7 +29,7 @@ export const findServer = async (directory: Directory): Promise<Server> => {
   const password = await readFile(directory.passwordFile, 'utf8').catch((error: unknown) => {
     throw unreadable(directory, error);
   });
-  const address = { host: '127.0.0.1', port, user: superuser, password, database: databaseName };
+  const address = { host: '127.0.0.1', port, user: roleName, password, database: databaseName };
   const answer = await tryConnect(address);
   if (answer === 'refused') {
     throw new EmbeddedPostgresError(

@@ -3,6 +3,7 @@
 import type { App } from './app-type.ts';
 import { fieldErrors, invalidField, invalidInput, unsupportedMediaType } from '../errors.ts';
 import { formatPath, JSON_DEPTH_MAX, type Json } from '../vault/json.ts';
+import { findChangedNumber } from '../vault/json-numbers.ts';
 
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
@@ -46,14 +47,18 @@ const refuseHostileShape = (root: Json): void => {
 
 /** @throws invalidInput without a word of the body. */
 export const parseJsonBody = (bytes: Buffer): Json => {
+  let text: string;
   let value: Json;
   try {
-    value = JSON.parse(utf8.decode(bytes)) as Json;
+    text = utf8.decode(bytes);
+    value = JSON.parse(text) as Json;
   } catch {
     // The parser's message quotes the text around the error: it stops here.
     throw invalidInput(fieldErrors([['', 'the body must be valid JSON in UTF-8']]));
   }
   refuseHostileShape(value);
+  const changed = findChangedNumber(text);
+  if (changed !== undefined) throw invalidField(changed, 'must be a number that a double holds exactly, or a string');
   return value;
 };
 

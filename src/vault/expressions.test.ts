@@ -6,21 +6,22 @@ import {
   collectTokenIds,
   createExpansion,
   createReferences,
-  evaluateCreateTime,
-  evaluateShape,
-  EXPANDED_BYTES_MAX,
   expandJson,
   expandText,
   type ExpansionRecord,
-  ExpressionError,
+} from './expansion.ts';
+import { ExpressionError, type ExpressionErrorCode } from './expression-error.ts';
+import {
+  evaluateCreateTime,
+  evaluateShape,
   type ExpressionEnvironment,
-  type ExpressionErrorCode,
   type ExpressionKind,
-  expressionProblems,
-  scanTemplate,
+  scanExpression,
   type Scope,
 } from './expressions.ts';
 import type { Json } from './json.ts';
+import { createMeter, EXPANDED_BYTES_MAX, WORK_MAX } from './meter.ts';
+import { scanTemplate } from './template.ts';
 
 /** Readable instead of secret: the digest is what it was asked for. */
 const environment: ExpressionEnvironment = {
@@ -61,9 +62,19 @@ const answer = (question: Question): Json | undefined => {
     case 'text':
       return expandText(question.text, encodeURIComponent, expansionOf(question.tokens));
     case 'problem':
-      return expressionProblems(question.template, question.expression_kind) === undefined ? 'allowed' : 'refused';
+      return isRefused(() => scanExpression(question.template, question.expression_kind)) ? 'refused' : 'allowed';
     default:
       throw new Error('unknown kind of case');
+  }
+};
+
+const isRefused = (work: () => unknown): boolean => {
+  try {
+    work();
+    return false;
+  } catch (error) {
+    if (error instanceof ExpressionError) return true;
+    throw error;
   }
 };
 
@@ -222,6 +233,16 @@ describe('what holds for every text', () => {
     expect(error.message).not.toContain('Zq9');
   });
 
+  test('whoever resolves a token knows whether its data is all that is wanted', () => {
+    const asked: [string, boolean][] = [];
+    const expansion = createExpansion((id, whole) => (asked.push([id, whole]), { data: 'v' }), environment);
+    expect(expandJson(["{{ token: a | json: '$.data' }}", '{{ b }}'], expansion)).toEqual(['v', 'v']);
+    expect(asked).toEqual([
+      ['a', true],
+      ['b', false],
+    ]);
+  });
+
   test('the input is not changed, and no prototype with it', () => {
     const body = JSON.parse('{"__proto__":{"polluted":"{{ t }}"},"a":["{{ t }}"]}') as Json;
     const before = JSON.stringify(body);
@@ -313,13 +334,75 @@ describe('limits', () => {
     expect(errorOf(() => expandText('{{ t }}', encodeURIComponent, expansion)).code).toBe('too_large');
   });
 
-  test('a mask shows 10 MB and does 20 million characters of work, no more', () => {
+  test('a mask shows 10 MB, no more', () => {
     const data = 'x'.repeat(1024 * 1024);
-    const times = (count: number, template: string) => Array.from({ length: count }, () => template);
-    expect(evaluateShape(times(9, '{{ data }}'), { data }, environment)).toHaveLength(9);
-    expect(errorOf(() => evaluateShape(times(11, '{{ data }}'), { data }, environment)).code).toBe('too_large');
-    const work = `{{ data ${'| upcase | downcase '.repeat(9)} | last4 }}`;
-    expect(errorOf(() => evaluateShape(times(3, work), { data }, environment)).code).toBe('too_complex');
+    const times = (count: number) => Array.from({ length: count }, () => '{{ data }}');
+    expect(evaluateShape(times(9), { data }, environment)).toHaveLength(9);
+    expect(errorOf(() => evaluateShape(times(11), { data }, environment)).code).toBe('too_large');
+  });
+
+  test('bytes count as JSON writes them: a control character is six', () => {
+    const data = '\0'.repeat(1024 * 1024);
+    expect(evaluateShape(['{{ data }}'], { data }, environment)).toEqual([data]);
+    expect(errorOf(() => evaluateShape(['{{ data }}', 'x {{ data }}'], { data }, environment)).code).toBe('too_large');
+  });
+
+  test('one meter bounds the work of many evaluations, and a spent one evaluates nothing (K13)', () => {
+    const data = { text: 'x'.repeat(100_000) };
+    const meter = createMeter();
+    const template = scanTemplate(`{{ data.text ${'| upcase '.repeat(10)}| last4 }}`);
+    const evaluate = () => evaluateCreateTime(template, { data }, environment, meter);
+    let evaluated = 0;
+    const error = errorOf(() => {
+      for (;;) {
+        evaluate();
+        evaluated += 1;
+      }
+    });
+    expect(error.code).toBe('too_complex');
+    expect(evaluated).toBeGreaterThan(5);
+    expect(evaluated).toBeLessThan(20);
+    expect(errorOf(() => evaluateShape('{{ data.text | last4 }}', { data }, environment, meter)).code).toBe(
+      'too_complex',
+    );
+    expect(evaluateShape('{{ data.text | last4 }}', { data }, environment)).toBe('xxxx');
+  });
+
+  test.each([
+    ['a JSONPath is read', "{{ data | json: '$[0,1]' }}"],
+    ['a digest is made', "{{ data | size | hmac: 'sha-256', 'k' }}"],
+    ['a value is measured', '{{ data }}'],
+    ['a list is cut', '{{ data | slice: 0, 100000 | first }}'],
+    ['a value is written as text', '{{ data | stringify | size }}'],
+  ])('work is paid where %s', (_name, text) => {
+    const meter = createMeter();
+    const data = Array.from({ length: 20_000 }, () => 1);
+    const shape = Array.from({ length: 19_000 }, () => text);
+    expect(['too_complex', 'not_one_value']).toContain(
+      errorOf(() => evaluateShape(shape, { data }, environment, meter)).code,
+    );
+    expect(meter.work).toBeGreaterThan(0);
+  });
+
+  test('honest masks are far from the limit: 4,300 cards, three expressions each', () => {
+    const meter = createMeter();
+    const data = { number: '4242424242424242', expiration_month: 12, expiration_year: 2030 };
+    const mask = {
+      number: "{{ data.number | reveal: 6, 4, 'X' }}",
+      month: "{{ data | json: '$.expiration_month' }}",
+      year: '{{ data.expiration_year | to_string }}',
+    };
+    for (let card = 0; card < 4300; card += 1) evaluateShape(mask, { data }, environment, meter);
+    expect(meter.work).toBeLessThan(WORK_MAX / 1.5);
+  });
+
+  test('50,000 placeholders of a request pass, one more does not', () => {
+    const meter = createMeter();
+    const texts = Array.from({ length: 50 }, () => '{{data}}'.repeat(1000));
+    evaluateShape(texts, { data: 1 }, environment, meter);
+    expect(errorOf(() => evaluateShape('{{ data }}', { data: 1 }, environment, meter)).code).toBe(
+      'too_many_placeholders',
+    );
   });
 
   test('an expression that would grow beyond 10 MB is refused', () => {
@@ -337,7 +420,7 @@ describe('limits', () => {
 
   test('the smaller limits of a caller hold', () => {
     const limits = { tokensMax: 1, placeholdersMax: 2, bytesMax: 5 };
-    const make = () => createExpansion(() => ({ data: 'ab' }), environment, limits);
+    const make = () => createExpansion(() => ({ data: 'ab' }), environment, createReferences(limits));
     expect(expandText('{{ a }}', (text) => text, make())).toBe('ab');
     expect(errorOf(() => expandJson(['{{ a }}', '{{ a }}'], make())).code).toBe('too_large');
     expect(errorOf(() => expandJson('{{ a | size }}'.repeat(3), make())).code).toBe('too_many_placeholders');

@@ -1,9 +1,11 @@
 // Filters that draw, whose outcomes no vector can list: what an alias keeps, and that it is never the value itself.
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { evaluateCreateTime, ExpressionError, type ExpressionEnvironment, scanTemplate } from './expressions.ts';
-import { jsonBytes } from './filters.ts';
+import { ExpressionError } from './expression-error.ts';
+import { drawId, evaluateCreateTime, type ExpressionEnvironment } from './expressions.ts';
 import type { Json } from './json.ts';
+import { createMeter, jsonSize } from './meter.ts';
+import { scanTemplate } from './template.ts';
 import { passesLuhn } from './token-types.ts';
 
 /** Draws that are known beforehand: a linear congruential generator. */
@@ -76,65 +78,87 @@ describe('alias_preserve_format', () => {
 
   test('keeps the first and last that it is given', () => {
     expect(alias('alias_preserve_format: 3', 'ABC12345DEF67890')).toMatch(/^ABC\d{5}[A-Z]{3}\d{5}$/);
-    expect(alias('alias_preserve_format: 3, 5', 'ABC12345DEF67890')).toMatch(/^ABC\d{5}[A-Z]{3}67890$/);
+    expect(alias('alias_preserve_format: 3, 4', 'ABC12345DEF67890')).toMatch(/^ABC\d{5}[A-Z]{3}\d7890$/);
+    expect(alias('alias_preserve_format: 6, 4', '4242424242424242')).toMatch(/^424242\d{6}4242$/);
+    expect(alias('alias_preserve_format: 6, 4', '4242-4242-4242-4242')).toMatch(/^4242-4\d{3}-\d{4}-4242$/);
+    expect(alias('alias_preserve_format: 0, 4', '123-45-6789')).toMatch(/^\d{3}-\d\d-6789$/);
   });
 
-  test('keeps nothing where first and last are all: the value would be its own alias', () => {
-    fc.assert(
-      fc.property(digits(5), fc.integer({ min: 1, max: 2 ** 30 }), (value, seed) => {
-        expect(alias('alias_preserve_format: 3, 2', value, drawing(seed))).not.toBe(value);
-      }),
-    );
+  test.each([
+    ['16, 0', '4242424242424242'],
+    ['7', '4242424242424242'],
+    ['0, 5', '4242424242424242'],
+  ])('keeps no more than six and four: %s is refused', (args, value) => {
+    for (const filter of ['alias_preserve_format', 'alias_preserve_length'])
+      expect(codeOf(() => alias(`${filter}: ${args}`, value))).toBe('bad_argument');
+  });
+
+  test.each([
+    ['2, 2', '12345'],
+    ['6, 4', '123456789'],
+    ['6, 4', '4222222222222'],
+    ['0, 0', '123'],
+    ['0, 0', '(((((((((((((((((abcd'],
+  ])('draws four characters and a quarter of all: %s of %s is refused', (args, value) => {
+    expect(codeOf(() => alias(`alias_preserve_format: ${args}`, value))).toBe('no_alias');
   });
 
   test('refuses what has nothing to draw', () => {
     expect(codeOf(() => alias('alias_preserve_format', '--- ---'))).toBe('no_alias');
     expect(codeOf(() => alias('alias_preserve_format: 1', 'a-'))).toBe('no_alias');
   });
+
+  test('refuses what is longer than an id before it draws', () => {
+    expect(codeOf(() => alias('alias_preserve_format', 'x'.repeat(401)))).toBe('wrong_type');
+  });
+});
+
+describe('an id', () => {
+  const id = (text: string, data: Json) => drawId(scanTemplate(text), data, drawing(1), createMeter());
+
+  test('has what it draws, beside literal text', () => {
+    expect(id('card-{{ data.number | alias_card }}', { number: '4242424242424242' })).toMatch(/^card-424242\d{6}4242$/);
+  });
+
+  test('never holds the value that it stands for, in whatever part', () => {
+    expect(codeOf(() => id('123456789-{{ data | alias_preserve_format }}', '123456789'))).toBe('no_alias');
+    expect(codeOf(() => id('x123456789-{{ data.a | alias_preserve_length }}', { a: 123_456_789 }))).toBe('no_alias');
+  });
 });
 
 describe('alias_preserve_length', () => {
   test('is letters and digits of the same length', () => {
     expect(alias('alias_preserve_length', 'a b-🂡')).toMatch(/^[A-Za-z0-9]{5}$/);
-    expect(alias('alias_preserve_length: 0, 5', 'ABC12345DEF67890')).toMatch(/^[A-Za-z0-9]{11}67890$/);
+    expect(alias('alias_preserve_length: 0, 4', 'ABC12345DEF67890')).toMatch(/^[A-Za-z0-9]{12}7890$/);
   });
 });
 
 describe('chance', () => {
   test('is where the environment gives it, and an alias that cannot differ is refused', () => {
     expect(codeOf(() => alias('alias_card', '4242424242424242', { hmac: () => '' }))).toBe('misplaced_filter');
-    expect(codeOf(() => alias('alias_preserve_length', '000', { hmac: () => '', randomInt: () => 0 }))).toBe(
+    expect(codeOf(() => alias('alias_preserve_length', '0000', { hmac: () => '', randomInt: () => 0 }))).toBe(
       'no_alias',
     );
   });
 });
 
-describe('jsonBytes', () => {
-  test('is the length of compact JSON for what needs no escapes', () => {
-    const plain = fc.letrec((tie) => ({
-      value: fc.oneof(
-        { maxDepth: 4 },
-        fc.constantFrom(null, true, false),
-        fc.integer(),
-        fc.stringMatching(/^[a-zä🂡]{0,9}$/u),
-        fc.array(tie('value'), { maxLength: 4 }),
-        fc.dictionary(fc.stringMatching(/^[a-z]{1,5}$/), tie('value'), { maxKeys: 4 }),
-      ),
-    })).value as fc.Arbitrary<Json>;
+describe('jsonSize', () => {
+  test('is the length of compact JSON', () => {
     fc.assert(
-      fc.property(plain, (value) => {
+      fc.property(fc.jsonValue(), (value) => {
         // Brackets and commas: empty lists and objects count one less than they are.
-        const exact = Buffer.byteLength(JSON.stringify(value).replaceAll('[]', '[').replaceAll('{}', '{'));
-        expect(jsonBytes(value, Infinity)).toBe(exact);
+        const text = JSON.stringify(value, (_key, each: unknown) =>
+          typeof each === 'object' && each !== null && Object.keys(each).length === 0 ? 0 : each,
+        );
+        expect(jsonSize(value as Json, Infinity).bytes).toBe(Buffer.byteLength(text));
       }),
     );
   });
 
   test('stops at its bound', () => {
-    let read = 0;
     const list = Array.from({ length: 1000 }, () => 'x'.repeat(1000));
-    const counted = new Proxy(list, { get: (target, key) => ((read += 1), Reflect.get(target, key)) });
-    expect(jsonBytes([counted], 1500)).toBeGreaterThan(1500);
-    expect(read).toBeGreaterThan(0);
+    const { bytes, work } = jsonSize(list, 1500);
+    expect(bytes).toBeGreaterThan(1500);
+    expect(work).toBeLessThan(jsonSize(list, Infinity).work / 100);
   });
 });

@@ -5,6 +5,17 @@ export type Json = null | boolean | number | string | Json[] | { [key: string]: 
 /** decisions.md section 2. Nesting of arrays and objects; our walkers recurse no deeper. */
 export const JSON_DEPTH_MAX = 64;
 
+/** Own properties and array items only: no path reaches a prototype. Undefined where there is nothing. */
+export const valueAt = (from: Json | undefined, steps: readonly (string | number)[]): Json | undefined => {
+  let value = from;
+  for (const step of steps) {
+    if (typeof value !== 'object' || value === null) return undefined;
+    if (Array.isArray(value)) value = typeof step === 'number' ? value[step] : undefined;
+    else value = typeof step === 'string' && Object.hasOwn(value, step) ? value[step] : undefined;
+  }
+  return value;
+};
+
 /** Property path as problems name it: `a.b[0].data`. Long keys are clipped: they come from the caller. */
 export const formatPath = (path: readonly (string | number)[]): string => {
   let text = '';

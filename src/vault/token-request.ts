@@ -1,19 +1,20 @@
 // A token request, parsed: every field checked and every create-time expression evaluated, before anything is sealed.
 // Pure but for the clock it is handed; all problems of a request are gathered, none of them holds a value.
 import { z } from 'zod';
-import type { FieldErrors } from '../errors.ts';
+import { type FieldErrors, payloadTooLarge } from '../errors.ts';
 import { parseContainer } from './containers.ts';
 import { parseDate } from './dates.ts';
+import { ExpressionError, type ExpressionErrorCode } from './expression-error.ts';
 import {
+  drawId,
   evaluateCreateTime,
   evaluateShape,
-  ExpressionError,
-  expressionProblems,
   type ExpressionEnvironment,
-  scanTemplate,
-  type Template,
+  scalarText,
+  scanExpression,
 } from './expressions.ts';
 import { findJsonProblem, formatPath, isStorableText, type Json } from './json.ts';
+import { createMeter, type Meter } from './meter.ts';
 import { findTokenType, tokenTypeNames, type TokenType } from './token-types.ts';
 
 /** Limits of decisions.md section 2 and background.md section 1. */
@@ -30,6 +31,10 @@ type Path = readonly (string | number)[];
 /** Gathers sentences under their paths. Bounded: a million bad leaves are as wrong as a hundred. */
 export type Problems = {
   add(path: Path, sentence: string): void;
+  /** Looks no further: what is left of the request would cost more than its problems are worth. */
+  stop(): void;
+  /** Whether nothing more need be looked at. The request is refused by then. */
+  readonly stopped: boolean;
   readonly errors: FieldErrors;
   readonly count: number;
 };
@@ -39,10 +44,17 @@ const PROBLEMS_MAX = 100;
 export const createProblems = (): Problems => {
   const errors = Object.create(null) as FieldErrors;
   let count = 0;
+  let stopped = false;
   return {
     add(path, sentence) {
       count += 1;
       if (count <= PROBLEMS_MAX) (errors[formatPath(path)] ??= []).push(sentence);
+    },
+    stop() {
+      stopped = true;
+    },
+    get stopped() {
+      return stopped || count >= PROBLEMS_MAX;
     },
     errors,
     get count() {
@@ -64,6 +76,7 @@ const tokenIdForbidden = /[#/\\+?[\]|&=%<>{}^\p{Cc}]/u;
 /** What a caller may choose as an id: 3 to 400 characters that survive a URL path. */
 export const chosenTokenId = storable(TOKEN_ID_LENGTH_MAX)
   .min(3, 'must be at least 3 characters')
+  .refine((text) => text !== 'search', 'must not be search, which is a path of its own')
   .refine((text) => !tokenIdForbidden.test(text), 'must not contain # / \\ + ? [ ] | & = % < > { } ^ or controls');
 
 const container = storable(EXPRESSION_LENGTH_MAX).transform((text, ctx) => {
@@ -117,7 +130,8 @@ export type Draft = {
   /** What `data` looks like from outside; undefined without any mask. */
   masked: Json | undefined;
   id: string | undefined;
-  alias: Template | undefined;
+  /** Where the id is an alias: draws it, under the request's meter; undefined where none can be made, or where no work is left to draw with. */
+  drawId?: (() => string | undefined) | undefined;
   container: string;
   metadata: Record<string, string> | undefined;
   fingerprint_expression: string;
@@ -129,34 +143,31 @@ export type Draft = {
   expires_at: Date | undefined;
 };
 
-export type DraftTools = { now: () => Date; environment: ExpressionEnvironment };
+/** What drafts are made with. The meter is the request's: all its expressions pay into one. */
+export type DraftTools = { now: () => Date; environment: ExpressionEnvironment; meter: Meter };
 
-/** Turns what is wrong with an expression into a problem of its place. */
+/** After these there is nothing left to evaluate another expression with. */
+const spentCodes: readonly ExpressionErrorCode[] = ['too_complex', 'too_many_placeholders'];
+
+/**
+ * Turns what is wrong with an expression into a problem of its place.
+ * @throws payloadTooLarge where values grow too large: that is no fault of one place.
+ */
 const guard = <T>(problems: Problems, path: Path, work: () => T): T | undefined => {
+  if (problems.stopped) return undefined;
   try {
     return work();
   } catch (error) {
     if (!(error instanceof ExpressionError)) throw error;
+    if (error.code === 'too_large') throw payloadTooLarge(`The expressions ${error.message}.`);
     problems.add(path, error.message);
+    if (spentCodes.includes(error.code)) problems.stop();
     return undefined;
   }
 };
 
 const zodProblems = (problems: Problems, path: Path, error: z.ZodError): void => {
   for (const issue of error.issues) problems.add([...path, ...(issue.path as (string | number)[])], issue.message);
-};
-
-/** An expression's value as text: scalars only, never empty. */
-const scalarText = (value: Json | undefined): string | undefined => {
-  if (typeof value === 'string') return value === '' ? undefined : value;
-  return typeof value === 'number' || typeof value === 'boolean' ? String(value) : undefined;
-};
-
-/** A template that gives the same value every time: alias filters draw, and belong to ids alone. */
-const scanSteady = (text: string): Template => {
-  const template = scanTemplate(text);
-  if (template.draws) throw new ExpressionError('bad_filter', 'must not use alias filters outside an id');
-  return template;
 };
 
 const NO_SINGLE_VALUE = 'must have one value that is not empty';
@@ -169,7 +180,6 @@ export const draftOfLeaf = (type: TokenType, data: string | number | boolean): D
   mask: undefined,
   masked: undefined,
   id: undefined,
-  alias: undefined,
   container: type.container,
   metadata: undefined,
   fingerprint_expression: type.fingerprint_expression,
@@ -191,6 +201,7 @@ export const parseTokenRequest = (
   problems: Problems,
   tools: DraftTools,
 ): Draft | undefined => {
+  if (problems.stopped) return undefined;
   const before = problems.count;
   const typeName = request['type'] ?? 'token';
   const type = typeof typeName === 'string' ? findTokenType(typeName) : undefined;
@@ -217,16 +228,20 @@ const evaluate = (
   rest: z.infer<typeof fields>,
   path: Path,
   problems: Problems,
-  { now, environment }: DraftTools,
+  tools: DraftTools,
 ): Draft | undefined => {
+  const { now, environment, meter } = tools;
   const before = problems.count;
   const { data, cvc } = splitCvc(type, parsed);
   const scope = { data, metadata: rest.metadata ?? undefined };
   const effectiveMask = mask ?? type.mask;
+  // A type's own expressions read data that the type bounds: 10,000 values of one type leave the request's meter alone.
   const masked =
     effectiveMask === undefined
       ? undefined
-      : guard(problems, [...path, 'mask'], () => evaluateShape(effectiveMask, { data }, environment));
+      : guard(problems, [...path, 'mask'], () =>
+          evaluateShape(effectiveMask, { data }, environment, mask === undefined ? createMeter() : meter),
+        );
 
   const fingerprint_expression = rest.fingerprint_expression ?? type.fingerprint_expression;
   let fingerprintValue: string | undefined;
@@ -234,23 +249,26 @@ const evaluate = (
   else {
     const place = [...path, 'fingerprint_expression'];
     guard(problems, place, () => {
-      fingerprintValue = scalarText(evaluateCreateTime(scanSteady(fingerprint_expression), scope, environment));
+      const template = scanExpression(fingerprint_expression, 'fingerprint', meter);
+      fingerprintValue = scalarText(evaluateCreateTime(template, scope, environment, meter));
       if (fingerprintValue === undefined) problems.add(place, NO_SINGLE_VALUE);
     });
   }
 
   const search_indexes = rest.search_indexes ?? type.search_indexes;
+  const indexMeter = search_indexes === type.search_indexes ? createMeter() : meter;
   const searchValues: string[] = [];
   for (const [index, text] of search_indexes.entries()) {
     const place = [...path, 'search_indexes', index];
     guard(problems, place, () => {
-      const value = scalarText(evaluateCreateTime(scanSteady(text), { data }, environment));
+      const template = scanExpression(text, 'index', indexMeter);
+      const value = scalarText(evaluateCreateTime(template, { data }, environment, indexMeter));
       if (value === undefined) problems.add(place, NO_SINGLE_VALUE);
       else searchValues.push(value);
     });
   }
 
-  const { id, alias } = parseId(rest.id ?? undefined, data, path, problems, environment);
+  const { id, drawId: drawNext } = parseId(rest.id ?? undefined, data, path, problems, tools);
   if (rest.expires_at && rest.expires_at <= now()) problems.add([...path, 'expires_at'], 'must be in the future');
   if (problems.count > before || fingerprintValue === undefined) return undefined;
   return {
@@ -260,7 +278,7 @@ const evaluate = (
     mask,
     masked,
     id,
-    alias,
+    drawId: drawNext,
     container: rest.containers?.[0] ?? type.container,
     metadata: rest.metadata ?? undefined,
     fingerprint_expression,
@@ -278,14 +296,14 @@ const splitCvc = (type: TokenType, parsed: Json): { data: Json; cvc: string | un
   return { data, cvc };
 };
 
-/** An id is chosen as it stands, or an alias expression that is evaluated when the token is made, since it draws. */
+/** An id is chosen as it stands, or an alias expression. One is drawn here, so that what cannot be an id is a problem. */
 const parseId = (
   text: string | undefined,
   data: Json,
   path: Path,
   problems: Problems,
-  environment: ExpressionEnvironment,
-): { id?: string; alias?: Template } => {
+  { environment, meter }: DraftTools,
+): Pick<Partial<Draft>, 'id' | 'drawId'> => {
   if (text === undefined) return {};
   const place = [...path, 'id'];
   if (!text.includes('{{')) {
@@ -294,18 +312,31 @@ const parseId = (
     zodProblems(problems, place, id.error);
     return {};
   }
-  // Every expression of an id must draw: `{{ data }}` would publish the data as the id.
-  const problem = expressionProblems(text, 'alias');
-  if (problem !== undefined) {
-    problems.add(place, problem);
-    return {};
-  }
-  const alias = guard(problems, place, () => {
-    const template = scanTemplate(text);
-    const sample = scalarText(evaluateCreateTime(template, { data }, environment));
-    if (sample === undefined || !chosenTokenId.safeParse(sample).success)
+  const drawn = guard(problems, place, () => {
+    const alias = scanExpression(text, 'alias', meter);
+    const draw = () => {
+      const id = chosenTokenId.safeParse(drawId(alias, data, environment, meter));
+      return id.success ? id.data : undefined;
+    };
+    let first = draw();
+    if (first === undefined)
       problems.add(place, 'must make an id of 3 to 400 characters without # / \\ + ? [ ] | & = % < > { } ^');
-    return template;
+    const drawNext = () => {
+      const id = first ?? drawOrNothing(draw);
+      first = undefined;
+      return id;
+    };
+    return { drawId: drawNext };
   });
-  return alias === undefined ? {} : { alias };
+  return drawn ?? {};
+};
+
+/** A draw after the first: when its id is taken, another is welcome and none is no error. */
+const drawOrNothing = (draw: () => string | undefined): string | undefined => {
+  try {
+    return draw();
+  } catch (error) {
+    if (!(error instanceof ExpressionError)) throw error;
+    return undefined;
+  }
 };

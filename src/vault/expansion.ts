@@ -1,0 +1,151 @@
+// Expressions at request time: token ids in, their values out, in the places of a request. Limits hold for all places
+// together; whose tokens they are and who may see them is for whoever resolves the ids. decisions.md section 4.
+import { type Evaluation, evaluateTemplate, evaluateText, mapStrings, misplacedAlias, tooDeep } from './evaluation.ts';
+import { ExpressionError } from './expression-error.ts';
+import type { ExpressionEnvironment } from './filter-call.ts';
+import { JSON_DEPTH_MAX, type Json } from './json.ts';
+import { createMeter, EXPANDED_BYTES_MAX } from './meter.ts';
+import {
+  countPlaceholder,
+  type Expression,
+  EXPRESSION_PLACEHOLDERS_MAX,
+  located,
+  scanTemplate,
+  type Template,
+} from './template.ts';
+
+/** decisions.md section 4. */
+export const EXPRESSION_TOKENS_MAX = 100;
+
+const TOKEN_ID_LENGTH_MAX = 400;
+
+/** A token as `{{ token: id }}` shows it, in JSON; `{{ id }}` is its `data`. */
+export type ExpansionRecord = { [attribute: string]: Json };
+
+export type ExpansionLimits = { tokensMax: number; placeholdersMax: number; bytesMax: number };
+
+const requestLimits: ExpansionLimits = {
+  tokensMax: EXPRESSION_TOKENS_MAX,
+  placeholdersMax: EXPRESSION_PLACEHOLDERS_MAX,
+  bytesMax: EXPANDED_BYTES_MAX,
+};
+
+/** What a token's id cannot contain (decisions.md section 2): a head with one of these is no id. */
+const notInTokenId = /[#/\\+?[\]|&=%<>{}^]/;
+
+type TokenReference = { id: string; whole: boolean };
+
+const parseTokenReference = (head: string): TokenReference => {
+  const [, named] = /^token: *(.+)$/.exec(head) ?? [];
+  const id = named ?? head;
+  if (id.length > TOKEN_ID_LENGTH_MAX || notInTokenId.test(id))
+    throw new ExpressionError('unknown_head', 'must refer to a token by its id');
+  return { id, whole: named !== undefined };
+};
+
+/**
+ * What the places of one request refer to, gathered before anything is fetched. A token named twice counts once. Texts
+ * that were taken apart for it are kept for the expansion.
+ */
+export type References = {
+  readonly ids: Set<string>;
+  placeholders: number;
+  readonly limits: ExpansionLimits;
+  readonly templates: Map<string, Template>;
+};
+
+export const createReferences = (limits = requestLimits): References => ({
+  ids: new Set(),
+  placeholders: 0,
+  limits,
+  templates: new Map(),
+});
+
+/**
+ * Adds the ids that a JSON value's strings, or a text, refer to; for several places of one request pass the same references.
+ * @throws ExpressionError; `too_many_tokens` and `too_many_placeholders` among its codes.
+ */
+export const collectTokenIds = (value: Json, references = createReferences()): References => {
+  eachString(value, JSON_DEPTH_MAX, (text) => {
+    const template = scan(text, references);
+    for (const part of template.parts) if (typeof part === 'object') collectOne(part, references);
+  });
+  return references;
+};
+
+const scan = (text: string, { templates }: References): Template => {
+  let template = templates.get(text);
+  if (template) return template;
+  template = scanTemplate(text);
+  if (template.draws) throw misplacedAlias();
+  templates.set(text, template);
+  return template;
+};
+
+/** As `mapStrings`, but looks only. */
+const eachString = (value: Json, depthMax: number, visit: (text: string) => void): void => {
+  if (typeof value === 'string') {
+    if (value.includes('{{')) visit(value);
+    return;
+  }
+  if (typeof value !== 'object' || value === null) return;
+  if (depthMax === 0) throw tooDeep();
+  for (const child of Object.values(value)) eachString(child, depthMax - 1, visit);
+};
+
+const collectOne = ({ head, offset }: Expression, references: References): void =>
+  located(offset, () => {
+    const { placeholdersMax, tokensMax } = references.limits;
+    references.placeholders = countPlaceholder(references.placeholders, placeholdersMax);
+    references.ids.add(parseTokenReference(head).id);
+    if (references.ids.size > tokensMax) throw tooManyTokens(references.limits);
+  });
+
+const tooManyTokens = ({ tokensMax }: ExpansionLimits) =>
+  new ExpressionError('too_many_tokens', `must refer to at most ${tokensMax} tokens`);
+
+/** One request's expansion: its places share it, so that the limits hold for all of them together. */
+export type Expansion = Evaluation & { readonly references: References };
+
+/**
+ * @param resolve a token's record by id; undefined for a token that is not there. Only where `whole` is true does the
+ * expression see more of it than `data`.
+ * @param references what was collected before, with its limits; bytes are those of the values put in, as they are put in.
+ */
+export const createExpansion = (
+  resolve: (id: string, whole: boolean) => ExpansionRecord | undefined,
+  environment: ExpressionEnvironment,
+  references = createReferences(),
+): Expansion => {
+  const { limits } = references;
+  const seen = new Set<string>();
+  const valueOf = (expression: Expression): Json | undefined => {
+    const { id, whole } = parseTokenReference(expression.head);
+    // Counted again, for places that were not collected: what is not counted has no bound.
+    if (seen.size === limits.tokensMax && !seen.has(id)) throw tooManyTokens(limits);
+    seen.add(id);
+    const record = resolve(id, whole);
+    if (record === undefined) throw new ExpressionError('unknown_token', 'must refer to tokens that exist');
+    if (whole) return record;
+    return Object.hasOwn(record, 'data') ? record['data'] : undefined;
+  };
+  return { valueOf, environment, meter: createMeter(), limits, references };
+};
+
+/**
+ * Puts tokens' values into a parsed JSON value, once: what a value contains is not looked at again. A string that is one
+ * expression takes the value's JSON type; in longer strings values are concatenated, structure as compact JSON, null as
+ * nothing. Object keys are never expanded. The input is not changed.
+ * @throws ExpressionError; `too_large` means 413, every other code 400.
+ */
+export const expandJson = (value: Json, expansion: Expansion): Json =>
+  mapStrings(value, JSON_DEPTH_MAX, (text) => evaluateTemplate(scan(text, expansion.references), expansion) ?? null) ??
+  null;
+
+/**
+ * Puts tokens' values into a text, once.
+ * @param encode fits a value's text to its place (percent-encoding, XML escapes), or refuses it by throwing.
+ * @throws ExpressionError, as `expandJson`; and what `encode` throws.
+ */
+export const expandText = (text: string, encode: (value: string) => string, expansion: Expansion): string =>
+  evaluateText(scan(text, expansion.references), expansion, encode);

@@ -1,0 +1,98 @@
+// What every filter is handed, and how it reads its value and its arguments. Refuses with the filter's name and what it
+// wants, never with what it got.
+import { ExpressionError } from './expression-error.ts';
+import type { Json } from './json.ts';
+import { EXPANDED_BYTES_MAX, jsonSize, type Meter, spend, WORK } from './meter.ts';
+
+export type Literal = string | number | boolean | null;
+
+/** One filter of an expression, as it was written. */
+export type FilterCall = { name: string; args: Literal[] };
+
+/** What filters may ask of the world. */
+export type ExpressionEnvironment = {
+  /** A digest under the caller's own key, never one of ours. `algorithm` is sha1, sha256, sha384 or sha512. */
+  hmac(algorithm: string, key: string, text: string, encoding?: 'hex' | 'base64' | 'base64url'): string;
+  /** A whole number from 0 to below max. Only where it is given may an alias be drawn. */
+  randomInt?(max: number): number;
+};
+
+/** A filter at work. */
+export type Call = { name: string; args: readonly Literal[]; environment: ExpressionEnvironment; meter: Meter };
+
+/** A digest on its way to an encoding: `hmac` gives bytes, and the encoding filters write them (background.md section 3). */
+export class Digest {
+  readonly hex: string;
+  constructor(hex: string) {
+    this.hex = hex;
+  }
+}
+
+export type Apply = (value: Json, call: Call) => Json | Digest;
+
+export const PAD_LENGTH_MAX = 4096;
+
+export const wrongType = ({ name }: Call, wanted: string) =>
+  new ExpressionError('wrong_type', `must give the filter ${name} ${wanted}`);
+
+export const badArgument = ({ name }: Pick<Call, 'name'>, wanted: string) =>
+  new ExpressionError('bad_argument', `must give the filter ${name} ${wanted}`);
+
+/** Refuses a length before anything of that length is made. */
+export const bounded = (length: number): void => {
+  if (length > EXPANDED_BYTES_MAX) throw new ExpressionError('too_large', 'must not expand beyond 10 MB');
+};
+
+/** A value as text: strings as they are, other scalars as JSON writes them, null empty, structure compact. Size unchecked. */
+export const textOf = (value: Json): string => {
+  if (typeof value === 'string') return value;
+  return value === null ? '' : JSON.stringify(value);
+};
+
+/** The value of a filter that reads text. */
+export const text = (value: Json, call: Call): string => {
+  if (typeof value !== 'string' && typeof value !== 'number') throw wrongType(call, 'a string');
+  const content = String(value);
+  spend(call.meter, content.length * WORK.character);
+  return content;
+};
+
+/** By code points: half of a surrogate pair is no character. */
+export const characters = (value: string, call: Call): string[] => {
+  spend(call.meter, value.length * WORK.splitCharacter);
+  return Array.from(value);
+};
+
+export const stringify = (value: Json, call: Call): string => {
+  const { bytes, work } = jsonSize(value, EXPANDED_BYTES_MAX);
+  bounded(bytes);
+  spend(call.meter, work);
+  return JSON.stringify(value);
+};
+
+export const wholeNumber = (call: Call, at: number, least: number, most: number, otherwise?: number): number => {
+  const value = call.args[at] ?? otherwise;
+  const number = typeof value === 'string' && /^-?[0-9]{1,9}$/.test(value) ? Number(value) : value;
+  if (typeof number !== 'number' || !Number.isInteger(number) || number < least || number > most)
+    throw badArgument(call, `a whole number from ${least} to ${most}`);
+  return number;
+};
+
+export const textArgument = (call: Call, at: number, otherwise?: string): string => {
+  const value = call.args[at] ?? otherwise;
+  if (typeof value !== 'string' && typeof value !== 'number') throw badArgument(call, 'a text as its argument');
+  return String(value);
+};
+
+export const oneCharacter = (call: Call, at: number, otherwise: string): string => {
+  const character = textArgument(call, at, otherwise);
+  if (characters(character, call).length !== 1) throw badArgument(call, 'an argument of one character');
+  return character;
+};
+
+export const yesOrNo = (call: Call, at: number, otherwise: boolean): boolean => {
+  const value = call.args[at] ?? otherwise;
+  if (value === true || value === 'true') return true;
+  if (value === false || value === 'false') return false;
+  throw badArgument(call, 'arguments of true or false');
+};

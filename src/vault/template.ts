@@ -1,0 +1,154 @@
+// Takes a text apart into literal pieces and expressions, {{ head | filter: arg }}, in one pass that is linear whatever the
+// text holds. Knows the grammar, and neither what a head refers to nor what a filter does.
+import { ExpressionError } from './expression-error.ts';
+import type { FilterCall, Literal } from './filter-call.ts';
+import { checkFilter, isAliasFilter } from './filters.ts';
+
+/** One expression: its head as it stands, trimmed, its filters in order, and where in the text it opens. */
+export type Expression = { head: string; filters: FilterCall[]; offset: number };
+
+/** A text taken apart: literal pieces and expressions in order; `draws` where an alias filter is among them. */
+export type Template = { parts: (string | Expression)[]; draws: boolean };
+
+/** decisions.md section 4. */
+export const EXPRESSION_PLACEHOLDERS_MAX = 1000;
+
+/** Between `{{` and `}}`: a token id and a JSONPath of 400 characters each, and room for filters. */
+const EXPRESSION_LENGTH_MAX = 4096;
+
+/** More filters than anyone chains; each is linear, so this bounds the whole. */
+const FILTERS_MAX = 20;
+
+/** Line ends, other controls, and characters that nobody sees: two ids that look the same must be the same (X2). */
+const hiddenCharacter = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\p{Cs}]/u;
+
+/**
+ * Finds the `}}` of the expression that starts at `from`. Quotes hide braces: in filters everywhere, in the head only
+ * after `[`, because a token's id may hold an apostrophe but no bracket.
+ */
+const findEnd = (text: string, from: number): number => {
+  const limit = Math.min(text.length, from + EXPRESSION_LENGTH_MAX + 1);
+  let quote = '';
+  let inHead = true;
+  for (let at = from; at < limit; at += 1) {
+    const character = text[at] as string;
+    if (quote !== '') {
+      if (character === quote) quote = '';
+    } else if (character === "'" || character === '"') {
+      if (!inHead || text[at - 1] === '[') quote = character;
+    } else if (character === '|') inHead = false;
+    else if (character === '}' && text[at + 1] === '}') return at;
+    else if (character === '{' || character === '}')
+      throw new ExpressionError('nested', 'must not have a brace inside an expression');
+  }
+  if (limit < text.length)
+    throw new ExpressionError('too_long', `must close {{ within ${EXPRESSION_LENGTH_MAX} characters`);
+  throw new ExpressionError('unclosed', 'must close every {{ with }}');
+};
+
+/** Where a bar, outside the quotes that `findEnd` honours, ends the head. */
+const headLength = (text: string): number => {
+  let quote = '';
+  for (let at = 0; at < text.length; at += 1) {
+    const character = text[at] as string;
+    if (quote !== '') {
+      if (character === quote) quote = '';
+    } else if ((character === "'" || character === '"') && text[at - 1] === '[') quote = character;
+    else if (character === '|') return at;
+  }
+  return text.length;
+};
+
+/** Splits filters, or their arguments, at a separator outside quotes. */
+const splitOutsideQuotes = (text: string, separator: string): string[] => {
+  const parts: string[] = [];
+  let quote = '';
+  let start = 0;
+  for (let at = 0; at < text.length; at += 1) {
+    const character = text[at] as string;
+    if (quote !== '') {
+      if (character === quote) quote = '';
+    } else if (character === "'" || character === '"') quote = character;
+    else if (character === separator) {
+      parts.push(text.slice(start, at));
+      start = at + 1;
+    }
+  }
+  parts.push(text.slice(start));
+  return parts;
+};
+
+const parseLiteral = (text: string): Literal => {
+  const quoted = /^'([^']*)'$|^"([^"]*)"$/.exec(text);
+  if (quoted) return quoted[1] ?? quoted[2] ?? '';
+  if (/^-?[0-9]{1,15}(?:\.[0-9]{1,15})?$/.test(text)) return Number(text);
+  if (text === 'true') return true;
+  if (text === 'false') return false;
+  if (text === 'nil' || text === 'null') return null;
+  throw new ExpressionError(
+    'bad_argument',
+    'must have filter arguments that are quoted texts, numbers, true, false or nil',
+  );
+};
+
+const parseFilter = (text: string): FilterCall => {
+  const [, name, rest] = /^([A-Za-z_][A-Za-z0-9_]*) *(?::(.*))?$/.exec(text.trim()) ?? [];
+  if (name === undefined)
+    throw new ExpressionError('bad_filter', 'must have filters of the form name: argument, argument');
+  const args = rest === undefined ? [] : splitOutsideQuotes(rest, ',').map((part) => parseLiteral(part.trim()));
+  const call = { name, args };
+  checkFilter(call);
+  return call;
+};
+
+const parseExpression = (text: string, offset: number): Expression => {
+  if (hiddenCharacter.test(text))
+    throw new ExpressionError('bad_character', 'must not have line ends or hidden characters inside an expression');
+  const length = headLength(text);
+  const head = text.slice(0, length).trim();
+  if (head === '') throw new ExpressionError('empty', 'must have something to refer to between {{ and }}');
+  const filters = length === text.length ? [] : splitOutsideQuotes(text.slice(length + 1), '|');
+  if (filters.length > FILTERS_MAX) throw new ExpressionError('bad_filter', `must have at most ${FILTERS_MAX} filters`);
+  return { head, filters: filters.map(parseFilter), offset };
+};
+
+/** Gives an error the place of its expression. */
+export const located = <T>(offset: number, work: () => T): T => {
+  try {
+    return work();
+  } catch (error) {
+    if (!(error instanceof ExpressionError) || error.offset !== undefined) throw error;
+    throw new ExpressionError(error.code, error.message, offset);
+  }
+};
+
+/**
+ * Takes a text apart, in one pass over it: linear in its length whatever it holds (X10). Text without `{{` is one literal.
+ * @throws ExpressionError for every `{{` that does not open a well-formed expression.
+ */
+export const scanTemplate = (text: string): Template => {
+  const parts: (string | Expression)[] = [];
+  let draws = false;
+  let placeholders = 0;
+  let at = 0;
+  for (let open = text.indexOf('{{'); open !== -1; open = text.indexOf('{{', at)) {
+    if (open > at) parts.push(text.slice(at, open));
+    const offset = open;
+    const start = open + 2;
+    at = located(offset, () => {
+      const end = findEnd(text, start);
+      const expression = parseExpression(text.slice(start, end), offset);
+      draws ||= expression.filters.some(({ name }) => isAliasFilter(name));
+      parts.push(expression);
+      placeholders = countPlaceholder(placeholders);
+      return end + 2;
+    });
+  }
+  if (at < text.length || parts.length === 0) parts.push(text.slice(at));
+  return { parts, draws };
+};
+
+export const countPlaceholder = (before: number, most = EXPRESSION_PLACEHOLDERS_MAX): number => {
+  if (before >= most) throw new ExpressionError('too_many_placeholders', `must have at most ${most} expressions`);
+  return before + 1;
+};

@@ -1,4 +1,4 @@
-// The limit for tokenize-one: Fastify alone, parsing the same body and serializing the same answer.
+// The limit for tokenize-one and read-one: Fastify alone, parsing the same body and serializing the same answer.
 import { fastify } from 'fastify';
 
 const [port, answer] = process.argv.slice(2);
@@ -6,5 +6,6 @@ const value = JSON.parse(answer ?? 'null') as unknown;
 const app = fastify();
 app.get('/', async () => 'ready');
 app.post('/', async () => value);
+app.get('/answer', async () => value);
 await app.listen({ host: '127.0.0.1', port: Number(port) });
 process.on('SIGTERM', () => void app.close().then(() => process.exit(0)));

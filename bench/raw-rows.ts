@@ -16,7 +16,7 @@ const row = (): NewToken => ({
   sealed: randomBytes(96).toString('base64'),
   fingerprint: randomBytes(32).toString('hex').slice(0, 44),
   fingerprint_expression: '{{ data | stringify }}',
-  containers: ['/general/high/'],
+  container: '/general/high/',
   created_at,
   created_by: tenantId as string,
   actor_type: 'application',

@@ -1,10 +1,15 @@
 // npm run bench [-- NAME ...]: runs benches by name, or all of them, and prints one line of JSON each.
+import { lists } from './lists.ts';
 import { memory, start } from './process.ts';
+import { detokenizeHundred, readOne } from './read.ts';
 import { tokenizeBatch, tokenizeOne } from './tokenize.ts';
 
 const benches: Record<string, () => Promise<Record<string, unknown>>> = {
   'tokenize-batch': tokenizeBatch,
   'tokenize-one': tokenizeOne,
+  'read-one': readOne,
+  'detokenize-100': detokenizeHundred,
+  lists,
   start,
   memory,
 };

@@ -1,5 +1,5 @@
 // The server under measure, as `npm start` runs it, and its neighbours: each in a process of its own.
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -41,6 +41,8 @@ export type RunningServer = {
   credentials: Credentials;
   readyMs: number;
   residentMb(): number;
+  /** Runs a command of the operator's beside the server. @returns its JSON. */
+  command(args: string[]): unknown;
   stop(): Promise<void>;
 };
 
@@ -62,6 +64,11 @@ export const startServer = async (
   return {
     child,
     dataDir,
+    command: (args) => {
+      const environment = { PATH: process.env['PATH'], DATA_DIR: dataDir };
+      const options = { cwd: root, env: environment, encoding: 'utf8' } as const;
+      return JSON.parse(execFileSync(process.execPath, [join(root, 'bin/strongroom.cjs'), ...args], options));
+    },
     credentials: JSON.parse(readFileSync(path, 'utf8')) as Credentials,
     readyMs,
     residentMb: () => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${child.pid}/status`, 'utf8'))?.[1]) / 1024,

@@ -2,42 +2,13 @@
 import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { type Load, type LoadResult, runLoad } from './load.ts';
+import { type Load, runLoad } from './load.ts';
 import { databaseOf, remove, startBareRoute, startServer } from './servers.ts';
+import { headersOf, inTurns, round, SECONDS, warm } from './turns.ts';
 
-const ROUNDS = 4;
-const SECONDS = 4;
 const BATCH_ROWS = 100;
 const BATCH_CONNECTIONS = 8;
 const ONE_CONNECTIONS = 32;
-
-const median = (values: number[]): number => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] as number;
-const round = (value: number): number => Math.round(value * 1000) / 1000;
-
-/** Ours and the limit in turns, so that a busy machine slows both. The ratio is the median of the turns'. */
-const inTurns = async (ours: () => Promise<LoadResult>, limit: () => Promise<number>) => {
-  const results: LoadResult[] = [];
-  const limits: number[] = [];
-  for (let turn = 0; turn < ROUNDS; turn += 1) {
-    results.push(await ours());
-    limits.push(await limit());
-  }
-  const perSecond = results.map(({ requestsPerSecond }) => requestsPerSecond);
-  return {
-    perSecond: median(perSecond),
-    limitPerSecond: median(limits),
-    ratio: median(perSecond.map((value, index) => value / (limits[index] as number))),
-    p50_ms: median(results.map(({ p50Ms }) => p50Ms)),
-    errors: results.reduce((sum, { errors }) => sum + errors, 0),
-  };
-};
-
-const headersOf = (api_key: string) => ({ 'svc-api-key': api_key, 'content-type': 'application/json' });
-
-/** Both sides are measured warm: compiled, connected, with statements prepared. */
-const WARM_SECONDS = 6;
-
-const warm = (load: Load) => runLoad({ ...load, seconds: WARM_SECONDS });
 
 /** 100 strings a request over HTTP against the same rows by raw pg. */
 export const tokenizeBatch = async () => {

@@ -4,13 +4,20 @@ import { fastifyRateLimit } from '@fastify/rate-limit';
 import { fastify, type FastifyBaseLogger, LogController } from 'fastify';
 import { validatorCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod';
 import type { Context } from './context.ts';
+import { associationsRoutes } from './features/associations/routes.ts';
+import { detokenizeRoutes } from './features/detokenize/routes.ts';
+import { applicationsRoutes } from './features/applications/routes.ts';
 import { docsRoutes } from './features/docs/routes.ts';
 import { healthRoutes } from './features/health/routes.ts';
+import { logsRoutes } from './features/logs/routes.ts';
+import { permissionsRoutes } from './features/permissions/routes.ts';
+import { tenantsRoutes } from './features/tenants/routes.ts';
 import { tokenizeRoutes } from './features/tokenize/routes.ts';
 import { tokensRoutes } from './features/tokens/routes.ts';
 import type { App } from './http/app-type.ts';
 import { addAuthentication } from './http/authenticate.ts';
 import { addBodyParsers } from './http/body.ts';
+import { addIdempotency } from './http/idempotency.ts';
 import { collectMethods } from './http/methods.ts';
 import { addOpenapi } from './http/openapi.ts';
 import { addErrorFace, rawProblem, sendFrameworkProblem } from './http/problems.ts';
@@ -18,6 +25,10 @@ import { addRequestLog, addTrace, traceIdOf } from './http/trace.ts';
 
 /** A caller has this long for a whole request; slow senders are cut (security.md O2). */
 const REQUEST_TIMEOUT_MS = 30_000;
+/** And of it this long for the headers, which cost a caller nothing to hold back: with the interval below they are cut within 30 s. */
+const HEADERS_TIMEOUT_MS = 20_000;
+/** Node compares connections with both only so often, every 30 s by its own account: a sender could take twice its time. */
+const SLOW_SENDERS_INTERVAL_MS = 5_000;
 /** Longest path parameter: a token id of 400 characters, each percent-encoded as three bytes of UTF-8. */
 const PARAM_LENGTH_MAX = 400 * 9;
 
@@ -28,6 +39,7 @@ export const buildApp = async (ctx: Context): Promise<App> => {
     logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'trace_id' }),
     bodyLimit: ctx.config.bodyBytesMax,
     requestTimeout: REQUEST_TIMEOUT_MS,
+    http: { headersTimeout: HEADERS_TIMEOUT_MS, connectionsCheckingInterval: SLOW_SENDERS_INTERVAL_MS },
     forceCloseConnections: 'idle',
     trustProxy: ctx.config.trustedProxies ?? false,
     genReqId: (request) => traceIdOf(request, ctx.newUuid),
@@ -49,12 +61,19 @@ export const buildApp = async (ctx: Context): Promise<App> => {
   addRequestLog(app);
   await app.register(fastifyRateLimit, { global: false });
   addAuthentication(app, ctx);
+  addIdempotency(app, ctx);
   await addOpenapi(app);
   const guardMethods = collectMethods(app);
 
   await app.register(async (scope: App) => {
     tokenizeRoutes(scope, ctx);
     tokensRoutes(scope, ctx);
+    associationsRoutes(scope, ctx);
+    detokenizeRoutes(scope, ctx);
+    logsRoutes(scope, ctx);
+    applicationsRoutes(scope, ctx);
+    permissionsRoutes(scope, ctx);
+    tenantsRoutes(scope, ctx);
     healthRoutes(scope, ctx);
   });
   await docsRoutes(app);

@@ -3,10 +3,12 @@
 
 const statusOf = {
   invalid_input: 400,
+  bad_request: 400,
   unauthorized: 401,
   forbidden: 403,
   not_found: 404,
   method_not_allowed: 405,
+  request_timeout: 408,
   conflict: 409,
   payload_too_large: 413,
   uri_too_long: 414,
@@ -50,6 +52,12 @@ export const invalidInput = (errors: FieldErrors, cause?: unknown) =>
 
 /** 400 for one field: `invalidField('data.number', 'must be 13 to 19 digits')`. */
 export const invalidField = (path: string, sentence: string) => invalidInput(fieldErrors([[path, sentence]]));
+
+/** 400 with a sentence of its own, where no field is to blame. */
+export const badRequest = (detail: string) => new AppError('bad_request', detail);
+
+/** 422: understood, and not to be done. */
+export const unprocessable = (detail: string) => new AppError('unprocessable', detail);
 
 /** 401. One body for a missing, malformed and unknown key, so that guessing teaches nothing. */
 export const unauthorized = (detail = 'The API key is missing or not valid.') => new AppError('unauthorized', detail);

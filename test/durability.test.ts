@@ -81,7 +81,7 @@ const expectAllThere = async (of: ServerProcess, journal: Map<string, string>): 
   await pool.query('ANALYZE');
   const { rows } = await pool.query<{ id: string; logs: number }>(
     `SELECT t.id, count(l.id)::int AS logs FROM tokens t LEFT JOIN audit_log l
-     ON l.tenant_id = t.tenant_id AND l.entity_type = t.type AND l.entity_id = t.id AND l.operation = 'create'
+     ON l.tenant_id = t.tenant_id AND l.entity_type = t.type AND t.id = ANY(l.entity_ids) AND l.operation = 'create'
      GROUP BY t.id`,
   );
   await pool.end();

@@ -39,7 +39,7 @@ test('a method a path does not have is a 405 with Allow; OPTIONS answers 204', a
   }
   const options = await server.request('OPTIONS', '/tokens/abc');
   expect(options.status).toBe(204);
-  expect(options.headers.get('allow')).toBe('GET, HEAD, OPTIONS');
+  expect(options.headers.get('allow')).toBe('GET, HEAD, PATCH, DELETE, OPTIONS');
 });
 
 test('HEAD exists where GET does', async () => {

@@ -256,6 +256,17 @@ describe('fingerprints and deduplication', () => {
     expect(honest.fingerprint).toBe(poisoned.fingerprint);
     expect(honest.id).not.toBe(poisoned.id);
     expect(honest.data.number).toBe('XXXXXXXXXXXX4242');
+    // The older bait does not hide the honest token either, nor hold up an honest change.
+    const again = (await server.tokenize({ type: 'card', data: card, deduplicate_token: true }, tenant.api_key)).body;
+    expect(again).toMatchObject({ id: honest.id, _extras: { deduplicated: true } });
+    const other = { type: 'card', data: { number: '378282246310005' } };
+    await server.tokenize({ ...bait, metadata: { x: other.data.number } }, tenant.api_key);
+    const changed = await server.request('PATCH', `/tokens/${honest.id}`, {
+      key: tenant.api_key,
+      headers: { 'content-type': 'application/merge-patch+json' },
+      body: JSON.stringify({ data: other.data, deduplicate_token: true }),
+    });
+    expect(changed.status, changed.text).toBe(200);
   });
 
   test('fifty parallel requests that deduplicate make one token', async () => {
@@ -311,15 +322,40 @@ describe('ids, aliases, expiry, indexes', () => {
     expect(answer.status, answer.text).toBe(200);
     expect(answer.body.id).toMatch(/^424242\d{6}4242$/);
     expect(answer.body.id).not.toBe(card.number);
+    const ssn = { type: 'social_security_number', data: '123-45-6789', id: '{{ data | alias_preserve_format: 0, 4 }}' };
+    expect((await server.tokenize(ssn)).body.id).toMatch(/^\d{3}-\d\d-6789$/);
+  });
+
+  test.each([
+    ["{{ data.number | append: 'x' | alias_preserve_format: 16 }}"],
+    ['{{ data.number | slice: 0, 12 | alias_preserve_format }}'],
+    ["{{ data.number | alias_card | append: 'x' }}"],
+    ['{{ data.number | alias_preserve_format: 12 }}'],
+    ['{{ data.number | alias_preserve_length: 0, 12 }}'],
+    ['{{ data.expiration_year | alias_preserve_format: 3 }}'],
+    ['4242424242424242-{{ data.number | alias_card }}'],
+    ['{{ data | alias_preserve_format }}'],
+  ])('an alias never publishes its value: %s', async (id) => {
+    await expectRefused({ type: 'card', data: card, id }, 'id', card.number);
+  });
+
+  test('of ten thousand cards with aliases each has one of its own', async () => {
+    const item = { type: 'card', data: { number: card.number }, id: '{{ data.number | alias_preserve_format }}' };
+    const answer = await server.tokenize(
+      Array.from({ length: 10_000 }, () => item),
+      (await server.newTenant()).api_key,
+    );
+    expect(answer.status, answer.text.slice(0, 200)).toBe(200);
+    expect(new Set(answer.body.map(({ id }: { id: string }) => id)).size).toBe(10_000);
   });
 
   test('when every alias is taken a UUID stands in', async () => {
     const tenant = await server.newTenant();
-    // Nothing is left to draw: first and last cover the value but one digit.
-    const request = { type: 'token', data: '12345', id: '{{ data | alias_preserve_format: 2, 2 }}' };
+    // Three digits are drawn, and one of them is the check digit: a hundred aliases.
+    const request = { type: 'card_number', data: '4222222222222', id: '{{ data | alias_card }}' };
     const ids = new Set<string>();
-    for (let index = 0; index < 25; index += 1) ids.add((await server.tokenize(request, tenant.api_key)).body.id);
-    expect(ids.size).toBe(25);
+    for (let index = 0; index < 140; index += 1) ids.add((await server.tokenize(request, tenant.api_key)).body.id);
+    expect(ids.size).toBe(140);
     expect([...ids].some((id) => uuid.test(id))).toBe(true);
   });
 
@@ -338,7 +374,7 @@ describe('ids, aliases, expiry, indexes', () => {
     }
     expect(await server.sql('SELECT 1 FROM tokens WHERE id = $1', [body.id])).toEqual([]);
     expect(
-      await server.sql(`SELECT 1 FROM audit_log WHERE entity_id = $1 AND operation = 'delete'`, [body.id]),
+      await server.sql(`SELECT 1 FROM audit_log WHERE $1 = ANY(entity_ids) AND operation = 'delete'`, [body.id]),
     ).toHaveLength(1);
   });
 
@@ -396,7 +432,7 @@ describe('containers and rights', () => {
     await server.tokenize({ a: 'x', b: { type: 'card', data: card } }, tenant.api_key);
     const rows = await server.sql(
       `SELECT t.type, l.entity_type, l.operation, l.message, l.actor_id, l.actor_type, t.xmin = l.xmin AS together
-       FROM tokens t JOIN audit_log l ON l.tenant_id = t.tenant_id AND l.entity_id = t.id WHERE t.tenant_id = $1`,
+       FROM tokens t JOIN audit_log l ON l.tenant_id = t.tenant_id AND t.id = ANY(l.entity_ids) WHERE t.tenant_id = $1`,
       [tenant.tenant_id],
     );
     expect(rows).toHaveLength(2);
@@ -424,7 +460,7 @@ describe('containers and rights', () => {
     }
     await server.request('GET', `/tokens/${body.id}`);
     expect(
-      await server.sql(`SELECT message FROM audit_log WHERE entity_id = $1 AND operation = 'read'`, [body.id]),
+      await server.sql(`SELECT message FROM audit_log WHERE $1 = ANY(entity_ids) AND operation = 'read'`, [body.id]),
     ).toEqual([{ message: 'Token retrieved' }]);
   });
 });
@@ -490,6 +526,7 @@ describe('bad input is a 400 that names the place and stores nothing', () => {
     [{ x: { type: null, data: 'x', id: 'a' } }, 'x.id'],
     [{ type: 'token', data: 'x', id: 'a/b' }, 'id'],
     [{ type: 'token', data: 'x', id: 'ab' }, 'id'],
+    [{ type: 'token', data: 'x', id: 'search' }, 'id'],
     [{ type: 'token', data: 'secret-value', id: '{{ data }}' }, 'id'],
     [{ type: 'token', data: 'x', id: 'a'.repeat(401) }, 'id'],
     [{ type: 'token', data: 'x', id: 'nul\u0000' }, 'id'],
@@ -505,6 +542,13 @@ describe('bad input is a 400 that names the place and stores nothing', () => {
     [{ type: 'token', data: 'x', search_indexes: ['{{ data.missing }}'] }, 'search_indexes[0]'],
     [{ type: 'token', data: 'x', search_indexes: ['{{ data'] }, 'search_indexes[0]'],
     [{ type: 'token', data: 'x', fingerprint_expression: '{{ {{ data }} }}' }, 'fingerprint_expression'],
+    [{ type: 'token', data: 'x', fingerprint_expression: 'the same for all' }, 'fingerprint_expression'],
+    [
+      { type: 'token', data: 'x', fingerprint_expression: '{{ data | alias_preserve_format }}' },
+      'fingerprint_expression',
+    ],
+    [{ type: 'token', data: 'x', search_indexes: ['{{ data }}', 'the same for all'] }, 'search_indexes[1]'],
+    [{ type: 'token', data: 'x', metadata: { a: 'b' }, search_indexes: ['{{ metadata.a }}'] }, 'search_indexes[0]'],
     [{ type: 'token', data: 'x', fingerprint_expression: `{{ data }}${' '.repeat(10_240)}` }, 'fingerprint_expression'],
     [{ type: 'token', data: 'x', fingerprint_expression: '{{ data | nope }}' }, 'fingerprint_expression'],
     [{ type: 'card', data: card, fingerprint_expression: '{{ data.cvc }}' }, 'fingerprint_expression'],
@@ -533,6 +577,67 @@ describe('bad input is a 400 that names the place and stores nothing', () => {
     expect(answer.text).not.toContain('737');
   });
 
+  test('the default expressions of every type are expressions a caller may send', async () => {
+    const { findTokenType, tokenTypeNames } = await import('../src/vault/token-types.ts');
+    const data: Record<string, unknown> = {
+      card,
+      bank: { routing_number: '021000021', account_number: '1' },
+      card_number: card.number,
+      us_bank_routing_number: '021000021',
+      social_security_number: '123-45-6789',
+      employer_id_number: '12-3456789',
+    };
+    for (const name of tokenTypeNames) {
+      const type = findTokenType(name);
+      const request = {
+        type: name,
+        data: data[name] ?? '12345',
+        fingerprint_expression: type?.fingerprint_expression,
+        search_indexes: type?.search_indexes,
+      };
+      expect((await server.tokenize(request)).status, name).toBe(200);
+    }
+  });
+
+  test('what a number is and what a double makes of it are the same, or it is refused where it stands (K5)', async () => {
+    const send = (text: string) =>
+      server.request('POST', '/tokenize', { headers: { 'content-type': 'application/json' }, body: text });
+    for (const number of [
+      '1e-400',
+      '1.00000000000000000001',
+      '123456789012345678.5',
+      '12345678901234567.1',
+      '0.1000000000000000055511151231257827',
+      '9007199254740993',
+      '1152921504606846976',
+      '1e400',
+      '4.9e-325',
+      `0.${'0'.repeat(400)}1`,
+      `1${'0'.repeat(400)}`,
+    ]) {
+      const answer = await send(`{"a":[true,{"b c":"1e-400, 1e-400","n" :\t${number}}]}`);
+      expect(answer.status, number).toBe(400);
+      expect(Object.keys(answer.body.errors), number).toEqual(['a[1].n']);
+      expect(answer.text).not.toContain(number.slice(0, 12));
+      expect((await send(`[{"type":"token","data":${number}}]`)).status, number).toBe(400);
+      expect((await send(number)).body.errors, number).toHaveProperty(['']);
+    }
+    for (const number of [
+      '1e2',
+      '1.0',
+      '1.50e-7',
+      '0.1',
+      '9007199254740991',
+      '123456789.125',
+      '0e999',
+      '5e-324',
+      '-1E+5',
+    ])
+      expect((await send(`{"a":${number},"b":"1e-400,12345678901234567.1"}`)).status, number).toBe(200);
+    const { body } = await send('[{"type":"token","data":[1e2,1.5000000000000000000000]}]');
+    expect((await server.request('GET', `/tokens/${body[0].id}`)).body.data).toEqual([100, 1.5]);
+  });
+
   test('numbers that would not come back exactly (K5)', async () => {
     for (const text of [
       '1e400',
@@ -548,6 +653,70 @@ describe('bad input is a 400 that names the place and stores nothing', () => {
       });
       expect(answer.status, text).toBe(400);
     }
+  });
+
+  const times = <T>(length: number, value: T): T[] => Array.from({ length }, () => value);
+
+  test('all masks of a request together show 10 MB; more is a 413 and stores nothing (K13)', async () => {
+    const before = await countTokens();
+    // Each of these alone shows less than 10 MB.
+    const copies = (data: string) =>
+      times(70, { type: 'token', data: 'x', mask: times(9, '{{ data }}') }).map((each) => ({ ...each, data }));
+    const answer = await server.tokenize({
+      a: { type: 'token', data: 'x'.repeat(500_000), mask: times(12, '{{ data }}') },
+      b: { type: 'token', data: 'y'.repeat(500_000), mask: times(12, '{{ data }}') },
+    });
+    expect(answer.status).toBe(413);
+    expect(answer.text.length).toBeLessThan(1000);
+    expect((await server.tokenize(copies('x'.repeat(14_000)))).status).toBe(200);
+    expect(
+      (await server.tokenize({ type: 'token', data: '\0'.repeat(150_000), mask: times(12, '{{ data }}') })).status,
+    ).toBe(413);
+    // 70 tokens, and one row of the log that tells of them.
+    expect(await countTokens()).toBe(before + 71);
+  });
+
+  test.each([
+    [
+      'filters over long texts',
+      { data: 'x'.repeat(800_000), mask: times(9, `{{ data ${'| reveal_last: 4 '.repeat(19)}}}`) },
+    ],
+    ['JSONPaths', { data: [1], mask: times(15_000, "{{ data | json: '$[0:1]' }}") }],
+    ['a JSONPath that explodes', { data: times(300, times(300, 1)), mask: "{{ data | json: '$..[?@..*]..*..*' }}" }],
+    ['copies of many values', { data: times(200_000, 1), mask: times(50, '{{ data }}') }],
+    ['digests', { data: 'v', mask: times(12_000, `{{ data ${"| hmac: 'sha-512', 'k' ".repeat(3)}}}`) }],
+    ['placeholders', { data: 1, mask: times(51, '{{data}}'.repeat(1000)) }],
+  ])('the work of a request is bounded, and what is left is not looked at: %s (K13)', async (_name, request) => {
+    const costly = { type: 'token', ...request };
+    const answer = await expectRefused(
+      { a: costly, b: [{ type: 'token', data: 1, mask: '{{ data | nope }}' }] },
+      'a.mask',
+    );
+    expect(Object.keys(answer.body.errors)).toEqual(['a.mask']);
+    expect(answer.body.errors['a.mask']).toHaveLength(1);
+  });
+
+  test('the work of a request counts in all its expressions together (K13)', async () => {
+    const item = { type: 'token', data: 'x'.repeat(9000), mask: `{{ data ${'| upcase '.repeat(19)}| last4 }}` };
+    expect((await server.tokenize(times(30, item))).status).toBe(200);
+    const answer = await server.tokenize(times(100, item));
+    expect(answer.status).toBe(400);
+    expect(Object.keys(answer.body.errors)).toHaveLength(1);
+  });
+
+  test('a hundred problems are named, and the rest is not looked at', async () => {
+    const answer = await server.tokenize(times(9000, { type: 'token', data: 1, mask: '{{ data | nope }}' }));
+    expect(answer.status).toBe(400);
+    expect(Object.keys(answer.body.errors)).toHaveLength(100);
+  });
+
+  test('honest batches pass: 4,000 cards with masks of their own, 10,000 with their type has', async () => {
+    const mask = { number: '{{ data.number | reveal: 6, 4 }}', year: '{{ data.expiration_year | to_string }}' };
+    const own = await server.tokenize(times(4000, { type: 'card', data: { ...card, cvc: undefined }, mask }));
+    expect(own.status, own.text.slice(0, 200)).toBe(200);
+    expect(own.body[3999].data).toEqual({ number: '424242XXXXXX4242', year: '2030' });
+    const ssn = await server.tokenize(times(10_000, { type: 'social_security_number', data: '123-45-6789' }));
+    expect(ssn.status, ssn.text.slice(0, 200)).toBe(200);
   });
 
   test('nesting: 64 levels pass, more do not, and 100,000 cost no stack (K1)', async () => {

@@ -57,7 +57,13 @@ export type CallerFinder = {
   recallCaller(key: string): Caller | undefined;
   /** The caller a key stands for, or undefined: malformed, unknown and wrong look the same. */
   findCallerBeforeCaller(key: string): Promise<Caller | undefined>;
+  /** Forgets callers whose application or tenant has changed: the next request of theirs is looked up anew. */
+  forget(match: { actor_id?: string; tenant_id?: string } | 'all'): void;
 };
+
+/** Settings of a tenant are text. The plural is the name that older clients know. */
+const deduplicates = (settings: Record<string, string>): boolean =>
+  (settings['deduplicate_token'] ?? settings['deduplicate_tokens']) === 'true';
 
 /**
  * Finds callers by key, remembering each for CALLER_CACHE_MS under a digest of the whole key: only a key that was found
@@ -72,6 +78,8 @@ export const createCallerFinder = (
     perf: { now: ctx.monotonicMs },
   });
   const pending = new Map<string, Promise<Caller | undefined>>();
+  /** Grows with everything forgotten: a look-up that began before may have read what was true before. */
+  let generation = 0;
 
   const load = async (key: string): Promise<Caller | undefined> => {
     const parts = parseApiKey(key, ctx.environment);
@@ -84,22 +92,40 @@ export const createCallerFinder = (
       actor_type: 'application',
       permissions: new Set(row.permissions.filter(isPermission)),
       rules: rules.toSorted((one, other) => one.priority - other.priority),
-      deduplicate_tokens: row.settings['deduplicate_tokens'] === 'true',
+      deduplicate_tokens: deduplicates(row.settings),
     };
+  };
+
+  const look = async (key: string, name: string): Promise<Caller | undefined> => {
+    const began = generation;
+    // From the start of the look-up: an answer that was long on its way is already that old.
+    const start = ctx.monotonicMs();
+    const found = await load(key);
+    if (found && began === generation) known.set(name, found, { start });
+    return found;
   };
 
   return {
     recallCaller: (key) => known.get(memoryDigest(key)),
-    async findCallerBeforeCaller(key) {
+
+    findCallerBeforeCaller(key) {
       const name = memoryDigest(key);
-      let loading = pending.get(name);
-      if (!loading) {
-        loading = load(key).finally(() => pending.delete(name));
-        pending.set(name, loading);
-      }
-      const found = await loading;
-      if (found) known.set(name, found);
-      return found;
+      const underWay = pending.get(name);
+      if (underWay) return underWay;
+      const looking = look(key, name).finally(() => {
+        if (pending.get(name) === looking) pending.delete(name);
+      });
+      pending.set(name, looking);
+      return looking;
+    },
+
+    forget(match) {
+      generation += 1;
+      // Whoever asks from now on must not be answered by a look-up that began before.
+      pending.clear();
+      if (match === 'all') return known.clear();
+      for (const [name, caller] of known.entries())
+        if (caller.actor_id === match.actor_id || caller.tenant_id === match.tenant_id) known.delete(name);
     },
   };
 };

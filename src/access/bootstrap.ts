@@ -8,6 +8,7 @@ import { describeApiKey, newApiKey, type NewApiKey } from './api-keys.ts';
 import type { Caller } from './caller.ts';
 import { isPermission, type Permission, permissions as allPermissions } from './permissions.ts';
 import { accessRuleSchema } from './rules.ts';
+import { NAME_LENGTH_MAX, nameSchema } from './tenants.ts';
 
 export type NewTenantOptions = {
   name: string;
@@ -24,11 +25,8 @@ export type NewTenantOptions = {
 
 export type MadeApplication = { tenant_id: string; application_id: string; api_key: Sensitive<string> };
 
-const NAME_LENGTH_MAX = 200;
-
 const checkName = (name: string): string => {
-  if (name.length === 0 || name.length > NAME_LENGTH_MAX)
-    throw new StartError(`A name has 1 to ${NAME_LENGTH_MAX} characters.`);
+  if (!nameSchema.safeParse(name).success) throw new StartError(`A name has 1 to ${NAME_LENGTH_MAX} characters.`);
   return name;
 };
 
@@ -54,7 +52,7 @@ const parseRules = (rules: unknown): unknown[] => {
 /** The operator, as the log names it: an actor without an id. */
 const operatorLog = (ctx: Context, tenant_id: string, entity_type: string, entity_id: string) => {
   const operator = { tenant_id, actor_id: '', actor_type: 'application' } as Caller;
-  const row = logRow(ctx, operator, { operation: 'create', entity_type, entity_id });
+  const row = logRow(ctx, operator, { operation: 'create', entity_type, entity_ids: [entity_id] });
   return { ...row, actor_id: null, actor_type: 'operator' };
 };
 
@@ -99,6 +97,6 @@ export const createApplication = async (
   const application = applicationRow(ctx, options);
   const apiKey = apiKeyOf(ctx, options);
   const logs = [operatorLog(ctx, tenant_id, 'application', application.id)];
-  await ctx.db.addApplication(tenant_id, { application, apiKey, logs });
+  await ctx.db.for({ tenant_id }).addApplication({ application, apiKey, logs });
   return { tenant_id, application_id: application.id, api_key: apiKey.key };
 };

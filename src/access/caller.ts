@@ -1,4 +1,5 @@
 // Who is calling, once that is known: everything the rules need to decide, and nothing that could identify a secret.
+import type { KeptAnswer } from '../db/idempotency.ts';
 import type { AccessRule } from './rules.ts';
 import type { Permission } from './permissions.ts';
 
@@ -11,4 +12,9 @@ export type Caller = {
   readonly rules: readonly AccessRule[];
   /** The tenant's setting: equal values share a token unless a request says otherwise. */
   readonly deduplicate_tokens: boolean;
+  /**
+   * Where the request has an idempotency key: the answer of its deed, ready to be written in the transaction of the deed
+   * (access/idempotency.ts). Undefined for every other request.
+   */
+  readonly keep?: (result: unknown) => KeptAnswer;
 };

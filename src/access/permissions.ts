@@ -37,7 +37,29 @@ export type Permission = keyof typeof descriptions;
 
 export const permissions = Object.keys(descriptions) as Permission[];
 
-export const describePermission = (permission: Permission): string => descriptions[permission];
+const describePermission = (permission: Permission): string => descriptions[permission];
 
 export const isPermission = (text: unknown): text is Permission =>
   typeof text === 'string' && Object.hasOwn(descriptions, text);
+
+/** What an application is meant for. A label with defaults, not a wall: a key holds what its creator may grant (decisions.md section 3). */
+export const applicationTypes = ['private', 'public', 'management'] as const;
+
+export type ApplicationType = (typeof applicationTypes)[number];
+
+/** What a key in an app or a browser has use for. */
+const publicPermissions: readonly Permission[] = ['token:create', 'token:update'];
+
+/** The types of application that a permission is usual for. */
+const applicationTypesOf = (permission: Permission): ApplicationType[] => {
+  if (!permission.startsWith('token:')) return ['management'];
+  return publicPermissions.includes(permission) ? ['private', 'public'] : ['private'];
+};
+
+export type PermissionRecord = { type: Permission; description: string; application_types: ApplicationType[] };
+
+/** Every permission with its sentence. @param application_type only those that are usual for it; undefined for all. */
+export const listPermissions = (application_type?: ApplicationType): PermissionRecord[] =>
+  permissions
+    .map((type) => ({ type, description: describePermission(type), application_types: applicationTypesOf(type) }))
+    .filter(({ application_types }) => application_type === undefined || application_types.includes(application_type));

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { forbidden } from '../errors.ts';
 import { containerCovers, parseContainer } from '../vault/containers.ts';
+import type { TokenCondition } from '../db/token-list.ts';
 import type { Caller } from './caller.ts';
 import { isPermission, type Permission } from './permissions.ts';
 
@@ -22,6 +23,9 @@ const condition = z.object({
   value: z.string().min(1).max(400),
 });
 
+/** Containers hold tokens: a rule speaks of nothing else. */
+const isTokenPermission = (text: unknown): text is Permission => isPermission(text) && text.startsWith('token:');
+
 export const accessRuleSchema = z
   .object({
     description: z.string().max(1000).default(''),
@@ -29,7 +33,9 @@ export const accessRuleSchema = z
     container: container.optional(),
     conditions: z.array(condition).min(1).max(25).optional(),
     transform: z.enum(['redact', 'mask', 'reveal']),
-    permissions: z.array(z.string().refine(isPermission, 'must be a permission')).min(1),
+    permissions: z
+      .array(z.string().refine(isTokenPermission, 'must be a permission on tokens'), 'must be a list of permissions')
+      .min(1, 'must name a permission'),
   })
   .refine((rule) => (rule.container === undefined) !== (rule.conditions === undefined), {
     error: 'must have either a container or conditions',
@@ -73,3 +79,33 @@ export const getTransform = (caller: Caller, permission: Permission, target: Tar
 /** Whether the caller holds the permission at all, for any container: the question a door asks before the body is read. */
 export const mayAnywhere = (caller: Caller, permission: Permission): boolean =>
   caller.permissions.has(permission) || caller.rules.some((rule) => rule.permissions.includes(permission));
+
+/**
+ * The tokens that a permission reaches at all, as a condition for a list: what `decide` would not refuse.
+ * @throws forbidden where that is none.
+ */
+export const accessOf = (caller: Caller, permission: Permission): TokenCondition | 'everything' => {
+  if (caller.permissions.has(permission)) return 'everything';
+  const rules = caller.rules.filter((rule) => rule.permissions.includes(permission));
+  if (rules.length === 0) throw forbidden(permission);
+  if (rules.some((rule) => rule.container === '/')) return 'everything';
+  return any(rules.map(reachOf));
+};
+
+const reachOf = (rule: AccessRule): TokenCondition =>
+  rule.conditions === undefined
+    ? { kind: 'starts_with', column: 'container', prefix: rule.container ?? '/' }
+    : all(rule.conditions.map(conditionOf));
+
+const conditionOf = ({ attribute, operator, value }: z.infer<typeof condition>): TokenCondition => {
+  const wanted = attribute === 'id' ? value : value.toLowerCase();
+  return operator === 'equals'
+    ? { kind: 'in', column: attribute, values: [wanted] }
+    : { kind: 'starts_with', column: attribute, prefix: wanted };
+};
+
+const all = (nodes: TokenCondition[]): TokenCondition =>
+  nodes.length === 1 ? (nodes[0] as TokenCondition) : { kind: 'and', nodes };
+
+const any = (nodes: TokenCondition[]): TokenCondition =>
+  nodes.length === 1 ? (nodes[0] as TokenCondition) : { kind: 'or', nodes };

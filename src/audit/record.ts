@@ -1,14 +1,15 @@
-// What a log row says. Messages come from this closed table, so that no value can reach one.
+// What a log row says. Messages come from these closed tables, so that no value can reach one.
 import type { Caller } from '../access/caller.ts';
 
 export type Operation = 'create' | 'update' | 'read' | 'delete' | 'use';
 
+/** One deed, over one or more entities of a kind. */
 export type LogRow = {
   id: string;
   actor_id: string | null;
   actor_type: string | null;
   entity_type: string;
-  entity_id: string;
+  entity_ids: string[];
   operation: Operation;
   message: string;
   created_at: string;
@@ -26,18 +27,46 @@ const pastTense: Record<Operation, string> = {
 export const messageOf = (operation: Operation, entity: string): string =>
   `${entity[0]?.toUpperCase()}${entity.slice(1).replaceAll('_', ' ')} ${pastTense[operation]}`;
 
+/** A link is a change of its parent. */
+export const TOKEN_ASSOCIATED = 'Token association created';
+export const TOKEN_DISSOCIATED = 'Token association deleted';
+
+/** Clocks of rows: the id's time is the row's, so that the order of ids is the order of time. */
+export type LogClock = { now: () => Date; newLogId: (at: Date) => string };
+
 /** A log row of a caller's deed, ready to be written with it. `entity` is the noun of the message, `entity_type` the kind on record. */
 export const logRow = (
-  ctx: { now: () => Date; newLogId: () => string },
-  caller: Caller,
-  deed: { operation: Operation; entity_type: string; entity_id: string; entity?: string },
-): LogRow => ({
-  id: ctx.newLogId(),
-  actor_id: caller.actor_id,
-  actor_type: caller.actor_type,
-  entity_type: deed.entity_type,
-  entity_id: deed.entity_id,
-  operation: deed.operation,
-  message: messageOf(deed.operation, deed.entity ?? deed.entity_type),
-  created_at: ctx.now().toISOString(),
-});
+  ctx: LogClock,
+  caller: Pick<Caller, 'actor_id' | 'actor_type'>,
+  deed: { operation: Operation; entity_type: string; entity_ids: string[]; entity?: string; message?: string },
+): LogRow => {
+  const at = ctx.now();
+  return {
+    id: ctx.newLogId(at),
+    actor_id: caller.actor_id,
+    actor_type: caller.actor_type,
+    entity_type: deed.entity_type,
+    entity_ids: deed.entity_ids,
+    operation: deed.operation,
+    message: deed.message ?? messageOf(deed.operation, deed.entity ?? deed.entity_type),
+    created_at: at.toISOString(),
+  };
+};
+
+/** Log rows of one deed over tokens: a row for each type among them. */
+export const tokenLogRows = (
+  ctx: LogClock,
+  caller: Pick<Caller, 'actor_id' | 'actor_type'>,
+  operation: Operation,
+  tokens: readonly { id: string; type: string }[],
+): LogRow[] => {
+  const idsByType = new Map<string, string[]>();
+  for (const { id, type } of tokens) {
+    const ids = idsByType.get(type);
+    if (ids) ids.push(id);
+    else idsByType.set(type, [id]);
+  }
+  return [...idsByType].map(([entity_type, entity_ids]) =>
+    logRow(ctx, caller, { operation, entity_type, entity_ids, entity: 'token' }),
+  );
+};

@@ -58,6 +58,14 @@ export const fingerprint = (key: DigestKey, type: string, value: string): string
 export const searchDigest = (key: DigestKey, value: string): string =>
   hmac(key.key, ['search', ...exactly(value.toLowerCase())]).toString('base64url');
 
+/** The digest an entry of the metadata is found by: its key as it is, its value without regard to case. */
+export const metadataDigest = (key: DigestKey, name: string, value: string): string =>
+  hmac(key.key, ['metadata', name, ...exactly(value.toLowerCase())]).toString('base64url');
+
+/** The name of an idempotency key: the same for one actor, unrelated between actors and tenants. */
+export const idempotencyDigest = (key: DigestKey, actorId: string, name: string): string =>
+  hmac(key.key, ['idempotency', actorId, name]).toString('base64url');
+
 /** The stored form of an API key's secret. */
 export const apiKeyDigest = (pepper: DigestKey, publicId: string, secret: string): Buffer =>
   hmac(pepper.key, ['api key', publicId, secret]);

@@ -14,3 +14,12 @@ export const newTimeOrderedId = (nowMs: number, randomBytes: RandomBytes): strin
   const rest = bytes.toString('hex');
   return `${time.slice(0, 8)}-${time.slice(8)}-${rest.slice(0, 4)}-${rest.slice(4, 8)}-${rest.slice(8)}`;
 };
+
+/** RFC 9562 gives a version 7 id 48 bits for its time. */
+const TIME_MAX_MS = 2 ** 48 - 1;
+
+/** The least id that `newTimeOrderedId` can make at a time: ids of that time and later are not below it. */
+export const firstIdAt = (atMs: number): string => {
+  const time = Math.min(TIME_MAX_MS, Math.max(0, atMs)).toString(16).padStart(12, '0');
+  return `${time.slice(0, 8)}-${time.slice(8)}-7000-8000-000000000000`;
+};

@@ -59,6 +59,7 @@ export type Keyring = {
   /** A slot's key, for opening; undefined once it is destroyed, or its time is over. */
   findEphemeralKey(keyId: string): Promise<SealingKey | undefined>;
   forgetTenant(tenantId: string): void;
+  forgetTenants(): void;
   close(): void;
 };
 
@@ -170,6 +171,7 @@ export const createKeyring = (parts: {
     },
 
     forgetTenant: (tenantId) => void tenants.delete(tenantId),
+    forgetTenants: () => tenants.clear(),
 
     close() {
       tenants.clear();

@@ -16,6 +16,15 @@ const keyIdPattern = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 /** @property id a lowercase UUID. */
 export type SealingKey = { readonly id: string; readonly key: XaesKey };
 
+/** A key's id as values hold it, worked out once. */
+const idBytes = new WeakMap<SealingKey, Buffer>();
+
+const idBytesOf = (key: SealingKey): Buffer => {
+  let bytes = idBytes.get(key);
+  if (!bytes) idBytes.set(key, (bytes = Buffer.from(key.id.replaceAll('-', ''), 'hex')));
+  return bytes;
+};
+
 /** Where a value belongs. All of it is associated data: none of it is secret, each part must match to open. */
 export type Binding = {
   environment: string;
@@ -73,11 +82,18 @@ export const keyIdOf = (sealed: Uint8Array): string => {
   return dashed(Buffer.from(sealed.subarray(KEY_ID_AT, NONCE_AT)).toString('hex'));
 };
 
+/** Whether a value says it is sealed under this key. */
+export const isSealedUnder = (key: SealingKey, sealed: Uint8Array): boolean =>
+  sealed.length >= BODY_AT + XAES_TAG_BYTES &&
+  sealed[0] === FORMAT_VERSION &&
+  idBytesOf(key).compare(sealed, KEY_ID_AT, NONCE_AT) === 0;
+
 /** @throws SealBroken, always the same, whatever is wrong. */
-export const open = ({ id, key }: SealingKey, binding: Binding, sealed: Uint8Array): Buffer => {
-  if (keyIdOf(sealed) !== id) throw new SealBroken();
+export const open = (key: SealingKey, binding: Binding, sealed: Uint8Array): Buffer => {
+  if (!isSealedUnder(key, sealed)) throw new SealBroken();
   try {
-    return xaesDecrypt(key, sealed.subarray(NONCE_AT, BODY_AT), sealed.subarray(BODY_AT), associatedData(id, binding));
+    const nonce = sealed.subarray(NONCE_AT, BODY_AT);
+    return xaesDecrypt(key.key, nonce, sealed.subarray(BODY_AT), associatedData(key.id, binding));
   } catch (error) {
     throw new SealBroken(error);
   }

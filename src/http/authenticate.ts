@@ -32,7 +32,11 @@ export const callerOf = (request: FastifyRequest): Caller => {
 };
 
 const notInitialized = () =>
-  new AppError('unavailable', 'This vault has no tenant yet. Make one: strongroom bootstrap', { retryAfterSeconds: 5 });
+  new AppError(
+    'unavailable',
+    'This vault has no tenant yet. Make one: npm run -s strongroom -- bootstrap --tenant-name NAME',
+    { retryAfterSeconds: 5 },
+  );
 
 const refuse = (request: FastifyRequest): AppError => {
   const bearer = request.headers.authorization?.startsWith('Bearer svc_') ?? false;

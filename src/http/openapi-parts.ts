@@ -53,12 +53,19 @@ than the vault; changes to the interface only add. A trailing slash in a path ma
 
 ## Lists
 
-This version has no operation that answers with a list.
+A list answers with \`pagination\` and \`data\`: newest first, 20 records unless \`size\` says otherwise (100 at most), the page that \`page\`
+names. A page behind the last is empty. \`total_items\` is exact for all records and for types of tokens; other filters are counted up to
+10,000, and \`total_is_capped\` says so. Lists of tokens and logs also give \`next\`: sent as \`start\`, it goes on behind the last record,
+whatever was added since, and without totals. Arrays are repeated parameters: \`?id=a&id=b\`. Unknown parameters are ignored.
 
 ## Repeating a request
 
-A request that is sent twice counts twice: tokenizing again makes new tokens. Two ways to repeat safely: an \`id\` of your
-own, which answers 409 the second time, or \`deduplicate_token\`, which answers with the token that the value has already.
+A POST, PUT or PATCH with the header \`SVC-IDEMPOTENCY-KEY\` (or \`Idempotency-Key\`) is done once: the first successful answer is kept for
+24 hours, sealed, and given again with \`SVC-IDEMPOTENT-REPLAYED: true\`, whatever the body says. Failures are not kept. While the first
+request is under way the answer is 409; the same key with another method or path is 422. A key counts for one application.
+Answers that hold an API key are kept as long as a card security code. Searching and detokenizing are simply done again.
+
+Without a key, a request that is sent twice counts twice. An \`id\` of your own (409 the second time) and \`deduplicate_token\` help too.
 
 ## Limits
 
@@ -73,6 +80,10 @@ own, which answers 409 the second time, or \`deduplicate_token\`, which answers 
 | An expression | 400 characters |
 | A token id of your own | 3 to 400 characters |
 | A card security code (CVC) | kept for one hour unless the operator sets \`CVC_TTL\`, a day at most; then gone for good |
+| Expressions in one detokenize request | 1,000, over 100 tokens, expanding to 10 MB |
+| A search query | 200 characters |
+| Records on a page | 100; pages begin within the first 100,000 records, cursors go on |
+| Values of a repeated parameter | 100 |
 | Failed authentications | 100 a minute from one address; 429 above |
 
 ## Expressions
@@ -81,6 +92,9 @@ own, which answers 409 the second time, or \`deduplicate_token\`, which answers 
 comes with them: \`{{ data.number | reveal_last: 4 }}\`. The head is \`data\` or a path below it; filters follow, each behind a
 bar, with arguments behind a colon. A mask may be any JSON with expressions at its leaves. Fingerprints may read \`metadata\`
 too. Expressions are evaluated once, when the token is made: what a token holds is data, never an expression.
+
+Elsewhere expressions refer to tokens by their ids: \`{{ 0f6ad6a4-5b1c-4f0e-9a35-0f3d2b1c4e5f | json: '$.number' }}\`, or to the whole record by
+\`{{ token: 0f6ad6a4-5b1c-4f0e-9a35-0f3d2b1c4e5f | json: '$.metadata.order' }}\`.
 
 ## Events
 
@@ -98,13 +112,21 @@ export const servers = [{ url: '/', description: 'The vault that serves this doc
 
 export const tags = [
   { name: 'Tokenize', description: 'Turns values into tokens: one or many, in the structure they come in.' },
-  { name: 'Tokens', description: 'Reads tokens back, as far as the caller may see.' },
+  {
+    name: 'Tokens',
+    description: 'Makes, lists, reads, changes, ends and finds tokens, and puts values back in their place.',
+  },
+  { name: 'Token associations', description: 'Links between tokens, from a parent to its children.' },
+  { name: 'Logs', description: 'What was done to what, by whom. Read only.' },
+  { name: 'Applications', description: 'Who calls: permissions, access rules, and an API key that is shown once.' },
+  { name: 'Permissions', description: 'What an application may be allowed.' },
+  { name: 'Tenants', description: 'The owner of everything, its settings and its usage.' },
   { name: 'Health', description: 'For whoever starts, stops and watches the vault. Needs no key and tells no detail.' },
 ];
 
 export const tagGroups = [
-  { name: 'Vault', tags: ['Tokenize', 'Tokens'] },
-  { name: 'Administration', tags: ['Health'] },
+  { name: 'Vault', tags: ['Tokenize', 'Tokens', 'Token associations'] },
+  { name: 'Administration', tags: ['Logs', 'Applications', 'Permissions', 'Tenants', 'Health'] },
 ];
 
 export const security = [{ ApiKey: [] }];
@@ -119,6 +141,14 @@ export const securitySchemes = {
 };
 
 export const parameters = {
+  IdempotencyKey: {
+    name: 'SVC-IDEMPOTENCY-KEY',
+    in: 'header',
+    required: false,
+    description:
+      'Makes repeating the request safe: the first successful answer is kept and given again. `Idempotency-Key` means the same.',
+    schema: { type: 'string', minLength: 1, maxLength: 255, pattern: '^[!-~]+$' },
+  },
   TraceId: {
     name: 'SVC-TRACE-ID',
     in: 'header',
@@ -136,6 +166,18 @@ export const headers = {
     required: true,
     schema: { type: 'integer', minimum: 0 },
     example: 1,
+  },
+  Location: {
+    description: 'Where what was made can be found.',
+    required: true,
+    schema: { type: 'string' },
+    example: '/tokens/0f6ad6a4-5b1c-4f0e-9a35-0f3d2b1c4e5f',
+  },
+  'SVC-IDEMPOTENT-REPLAYED': {
+    description: 'Present where the answer is one that was kept: nothing was done this time.',
+    required: false,
+    schema: { type: 'string', enum: ['true'] },
+    example: 'true',
   },
   'SVC-TRACE-ID': {
     description: "The request's trace id: the caller's, or one that was drawn.",
@@ -185,6 +227,11 @@ const failureResponses: Record<FailureStatus, { name: string; description: strin
     name: 'UnsupportedMediaType',
     description: 'The body is not JSON in UTF-8, by its own account.',
     error: unsupportedMediaType('The body must be application/json.'),
+  },
+  422: {
+    name: 'UnprocessableEntity',
+    description: 'Understood, and not to be done: `detail` says why.',
+    error: new AppError('unprocessable', 'The idempotency key was used for another request.'),
   },
   429: {
     name: 'TooManyRequests',

@@ -28,6 +28,8 @@ type Operation = {
   requestBody?: { content: Content };
   responses: Record<string, { content?: Content }>;
   'x-permission': string | null;
+  'x-also-needs'?: string[];
+  'x-idempotent'?: boolean;
   'x-answer'?: string;
   'x-examples'?: { request?: Examples; response: Examples };
 } & Node;
@@ -52,22 +54,26 @@ const mapValues = (node: Node, change: (value: unknown, key: string) => unknown)
 const sortKeys = <T>(record: Record<string, T>): Record<string, T> =>
   Object.fromEntries(Object.entries(record).sort(([one], [other]) => (one < other ? -1 : 1)));
 
-/** What zod says only because it can: its own bounds of whole numbers, what every key is, that nothing may be added. */
-const isNoise = (keyword: string, value: unknown): boolean =>
+/** What zod says only because it can: its own bounds of whole numbers, how their digits are spelled, what every key is, that nothing may be added. */
+const isNoise = (keyword: string, value: unknown, type: unknown): boolean =>
   (keyword === 'additionalProperties' && value === false) ||
   (keyword === 'propertyNames' && JSON.stringify(value) === '{"type":"string"}') ||
   (keyword === 'minimum' && value === Number.MIN_SAFE_INTEGER) ||
   (keyword === 'maximum' && value === Number.MAX_SAFE_INTEGER) ||
-  (keyword === 'pattern' && (value as string).length > PATTERN_LENGTH_MAX);
+  (keyword === 'pattern' && (value as string).length > PATTERN_LENGTH_MAX) ||
+  (keyword === 'pattern' && type === 'integer');
 
 /** A schema without noise, its keywords in order; properties and examples stay in the order a person gave them. */
 const tidySchema = (schema: unknown): unknown => {
   if (!isNode(schema)) return schema;
   const tidy: Node = {};
   for (const [keyword, value] of Object.entries(schema)) {
-    if (isNoise(keyword, value)) continue;
+    if (isNoise(keyword, value, schema['type'])) continue;
     if (keyword === '$ref') tidy[keyword] = (value as string).replace(/Input$/, '');
     else if (keyword === 'properties') tidy[keyword] = mapValues(value as Node, tidySchema);
+    // zod wraps what it refers to and describes anew; OpenAPI 3.1 lets a description stand beside a reference.
+    else if (keyword === 'allOf' && (value as unknown[]).length === 1 && !('properties' in schema))
+      Object.assign(tidy, tidySchema((value as unknown[])[0]));
     else if (listOfSchemas.includes(keyword)) tidy[keyword] = (value as unknown[]).map(tidySchema);
     else if (oneSchema.includes(keyword)) tidy[keyword] = tidySchema(value);
     // JSON Schema 2020-12, and with it OpenAPI 3.1, knows the plural alone.
@@ -77,15 +83,30 @@ const tidySchema = (schema: unknown): unknown => {
   return sortKeys(tidy);
 };
 
-/** The plugin writes each named schema twice, as requests and as responses see it. Here they see the same, or have two names. */
-const tidySchemas = (twice: Node): Node => {
+/** Names of the schemas that a part of the document refers to, directly or through others. */
+const namesIn = (part: unknown, schemas: Node, found = new Set<string>()): Set<string> => {
+  for (const [, name = ''] of JSON.stringify(part).matchAll(/"#\/components\/schemas\/(\w+)"/g)) {
+    if (found.has(name)) continue;
+    found.add(name);
+    namesIn(schemas[name] ?? null, schemas, found);
+  }
+  return found;
+};
+
+/**
+ * The plugin writes each named schema twice, as requests and as responses see it: a default makes an attribute optional to
+ * the one and certain to the other. One that no response refers to is a request's; one that both see is the same for both.
+ */
+const tidySchemas = (twice: Node, responses: unknown): Node => {
+  const inResponses = namesIn(responses, twice);
   const schemas: Node = {};
   for (const [name, schema] of Object.entries(twice)) {
     if (name.endsWith('Input') && name.slice(0, -'Input'.length) in twice) continue;
-    schemas[name] = tidySchema(schema);
-    const twin = tidySchema(twice[`${name}Input`]);
-    if (twin !== undefined && JSON.stringify(twin) !== JSON.stringify(schemas[name]))
+    const answered = tidySchema(schema);
+    const asked = tidySchema(twice[`${name}Input`]) ?? answered;
+    if (inResponses.has(name) && JSON.stringify(asked) !== JSON.stringify(answered))
       throw new Error(`The schema ${name} is not the same in requests and responses: give each an id of its own.`);
+    schemas[name] = asked;
   }
   return schemas;
 };
@@ -100,15 +121,26 @@ const tidyContent = (content: Content, examples: Examples | undefined): Content 
 
 const tidyParameter = ({ schema, ...parameter }: Node): Node => {
   const { examples, ...tidy } = tidySchema(schema) as Node;
-  return { ...parameter, schema: tidy, ...(Array.isArray(examples) && { example: examples[0] }) };
+  const example = Array.isArray(examples) && { example: examples[0] };
+  if (!tidy['x-repeated']) return { ...parameter, schema: tidy, ...example };
+  // What may be given once or repeated is one thing to a reader: a list in the form ?id=a&id=b.
+  const [{ description: _, ...items }] = tidy['anyOf'] as [Node];
+  return { ...parameter, style: 'form', explode: true, schema: { type: 'array', items }, ...example };
 };
 
 const tidyResponse = (status: string, response: { content?: Content }, operation: Operation): Node => {
   if (isFailure(status)) return failureReference(status);
   return {
     description: operation['x-answer'],
-    headers: headerReference('SVC-TRACE-ID'),
-    ...(response.content && { content: tidyContent(response.content, operation['x-examples']?.response) }),
+    headers: {
+      ...headerReference('SVC-TRACE-ID'),
+      ...(status === '201' && headerReference('Location')),
+      ...(operation['x-idempotent'] &&
+        operation['x-permission'] !== null &&
+        headerReference('SVC-IDEMPOTENT-REPLAYED')),
+    },
+    ...(response.content &&
+      status !== '204' && { content: tidyContent(response.content, operation['x-examples']?.response) }),
   };
 };
 
@@ -116,6 +148,7 @@ const tidyOperation = (operation: Operation): Node => {
   const permission = operation['x-permission'];
   // A health check is nobody's request: there is nothing to trace.
   const traced = permission === null ? [] : [{ $ref: '#/components/parameters/TraceId' }];
+  if (operation['x-idempotent'] && permission !== null) traced.push({ $ref: '#/components/parameters/IdempotencyKey' });
   const operationParameters = [...(operation.parameters ?? []).map(tidyParameter), ...traced];
   const examples = operation['x-examples'];
   return {
@@ -125,7 +158,12 @@ const tidyOperation = (operation: Operation): Node => {
     description: operation['description'],
     ...(permission === null
       ? { security: [] }
-      : { 'x-permissions': permission === 'authenticated' ? [] : [permission] }),
+      : {
+          'x-permissions': [
+            ...(permission === 'authenticated' ? [] : [permission]),
+            ...(operation['x-also-needs'] ?? []),
+          ],
+        }),
     ...(operationParameters.length > 0 && { parameters: operationParameters }),
     ...(operation.requestBody && {
       requestBody: { required: true, content: tidyContent(operation.requestBody.content, examples?.request) },
@@ -150,7 +188,12 @@ const tidyDocument = ({ openapi, paths, components }: Generated): Node => ({
     headers,
     parameters,
     responses: sortKeys(responses),
-    schemas: sortKeys(tidySchemas(components['schemas'] ?? {})),
+    schemas: sortKeys(
+      tidySchemas(
+        components['schemas'] ?? {},
+        Object.values(paths).flatMap((path) => Object.values(path).map((operation) => operation.responses)),
+      ),
+    ),
     securitySchemes,
   },
 });
@@ -160,9 +203,17 @@ export const addOpenapi = async (app: App): Promise<void> => {
     openapi: { openapi: '3.1.0' },
     transform: (route) => {
       const { schema, url } = jsonSchemaTransform(route);
-      const { answer, examples, ...rest } = schema as Node;
+      const { answer, alsoNeeds, examples, ...rest } = schema as Node;
+      const { config, method } = route.route;
+      const isIdempotent = ['POST', 'PUT', 'PATCH'].includes(String(method)) && config?.idempotency !== 'none';
       // Under x- the plugin carries along what it does not know.
-      const more = { 'x-permission': route.route.config?.permission, 'x-answer': answer, 'x-examples': examples };
+      const more = {
+        'x-permission': config?.permission,
+        'x-also-needs': alsoNeeds,
+        'x-idempotent': isIdempotent,
+        'x-answer': answer,
+        'x-examples': examples,
+      };
       return { schema: { ...rest, ...more } as Node, url };
     },
     transformObject: (document) => tidyDocument(jsonSchemaTransformObject(document) as unknown as Generated) as never,

@@ -99,10 +99,11 @@ export const sendFrameworkProblem = (reply: FastifyReply, error: unknown, bodyBy
 
 /** What Node's own parser refuses before there is a request: the same face, on the bare socket. */
 export const rawProblem = (code: string | undefined, trace_id: string): string => {
-  const error =
-    code === 'HPE_HEADER_OVERFLOW'
-      ? new AppError('headers_too_large', 'The headers are too large.')
-      : invalidInput(fieldErrors([['', 'the request is not valid HTTP']]));
+  const known: Record<string, AppError> = {
+    HPE_HEADER_OVERFLOW: new AppError('headers_too_large', 'The headers are too large.'),
+    ERR_HTTP_REQUEST_TIMEOUT: new AppError('request_timeout', 'The request did not arrive in time.'),
+  };
+  const error = known[code ?? ''] ?? invalidInput(fieldErrors([['', 'the request is not valid HTTP']]));
   const body = JSON.stringify(problemOf(error, trace_id));
   return [
     `HTTP/1.1 ${error.status} ${STATUS_CODES[error.status]}`,

@@ -33,11 +33,20 @@ export const problem = z
   })
   .meta({ id: 'Problem', description: 'RFC 9457 problem details.' });
 
-export type FailureStatus = 400 | 401 | 403 | 404 | 409 | 413 | 415 | 429 | 500 | 503;
+export type FailureStatus = 400 | 401 | 403 | 404 | 409 | 413 | 415 | 422 | 429 | 500 | 503;
 
 /** The failures an operation declares; http/openapi.ts turns each into a reference to components.responses. */
 export const failures = <Status extends FailureStatus>(...statuses: Status[]) =>
   Object.fromEntries(statuses.map((status) => [status, problem])) as Record<Status, typeof problem>;
+
+/** The failures of every operation that takes a key: 401, 403, 429, 500, 503, and 400 for a path or query that cannot be read. */
+export const commonFailures = [400, 401, 403, 429, 500, 503] as const;
+
+/** Those of one with a JSON body, which may be sent with an idempotency key, beside the common ones. */
+export const bodyFailures = [...commonFailures, 409, 413, 415, 422] as const;
+
+/** A success without a body. */
+export const noContent = z.null().meta({ description: 'Nothing.' });
 
 /** Named examples of a body: `value` is the body itself. */
 export type Examples = Record<string, { summary: string; value: unknown }>;
@@ -46,6 +55,8 @@ declare module 'fastify' {
   interface FastifySchema {
     /** What the successful response is, in a sentence. */
     answer?: string;
+    /** Permissions the operation needs beside the one of its route, for the document. */
+    alsoNeeds?: string[];
     /** Of the request body, and of the successful response. */
     examples?: { request?: Examples; response: Examples };
   }

@@ -27,14 +27,19 @@ const toDate = (fields: Fields, zone: string | undefined): Date | undefined => {
   return new Date(date.getTime() - offset * 60_000);
 };
 
-/** @returns the instant, or undefined for anything that is not a date of a documented form. Without a zone: UTC. */
-export const parseDate = (text: string): Date | undefined => {
+/**
+ * @param finer what becomes of digits below the millisecond: dropped, or `up`, which is exact for both ends of a half-open interval.
+ * @returns the instant, or undefined for anything that is not a date of a documented form. Without a zone: UTC.
+ */
+export const parseDate = (text: string, finer: 'drop' | 'up' = 'drop'): Date | undefined => {
   const iso = isoPattern.exec(text);
   if (iso) {
     const [, year, month, day, hour = 0, minute = 0, second = 0, fraction = '', zone] = iso;
     const ms = Number(fraction.slice(0, 3).padEnd(3, '0'));
     const fields = { year: Number(year), month: Number(month), day: Number(day), hour: Number(hour) };
-    return toDate({ ...fields, minute: Number(minute), second: Number(second), ms }, zone);
+    const date = toDate({ ...fields, minute: Number(minute), second: Number(second), ms }, zone);
+    const isBetween = finer === 'up' && /[1-9]/.test(fraction.slice(3));
+    return date && isBetween ? new Date(date.getTime() + 1) : date;
   }
   const slash = slashPattern.exec(text);
   if (!slash) return undefined;

@@ -1,5 +1,5 @@
-// Forgetting on time: removes CVCs and the keys they were sealed under, and expired tokens. Reads refuse what has expired
-// anyway; the sweep makes it unrecoverable.
+// Forgetting on time: removes CVCs and the keys they were sealed under, expired tokens and kept answers, and what deleted
+// tenants left behind. Reads refuse what has expired anyway; the sweep makes it unrecoverable.
 import type { Context } from '../context.ts';
 
 /** CVC_TTL plus a minute is the promise (security.md F23): a slot of keys is half of it, so a sweep must be well below the rest. */
@@ -10,20 +10,23 @@ const SWEEP_ROUNDS_MAX = 100;
 /** Sweeps once, to the end or its bound. Safe beside other processes. @throws unavailable. */
 export const sweep = async (ctx: Pick<Context, 'db' | 'now' | 'newLogId'>): Promise<void> => {
   for (let round = 0; round < SWEEP_ROUNDS_MAX; round += 1) {
-    const { tokens } = await ctx.db.sweep(ctx.now(), ctx.newLogId);
-    if (tokens === 0) return;
+    const isMoreLeft = await ctx.db.sweep(ctx.now(), ctx.newLogId);
+    if (!isMoreLeft) return;
   }
 };
 
 /** Sweeps until stopped. A sweep that fails is logged and tried again at its next turn. @returns stop, which waits for one under way. */
 export const startSweeping = (ctx: Pick<Context, 'db' | 'now' | 'newLogId' | 'log'>): (() => Promise<void>) => {
-  let running = Promise.resolve();
+  let running: Promise<void> | undefined;
   const timer = setInterval(() => {
-    running = sweep(ctx).catch((error: unknown) => ctx.log.error({ error }, 'a sweep failed'));
+    // One that takes longer than its turn goes on; another beside it would only wait for its locks.
+    running ??= sweep(ctx)
+      .catch((error: unknown) => ctx.log.error({ error }, 'a sweep failed'))
+      .finally(() => (running = undefined));
   }, SWEEP_EVERY_MS);
   timer.unref();
-  return () => {
+  return async () => {
     clearInterval(timer);
-    return running;
+    await running;
   };
 };

@@ -3,10 +3,11 @@
 import type { Caller } from '../access/caller.ts';
 import type { Context } from '../context.ts';
 import { invalidInput } from '../errors.ts';
+import { createTokens } from './create-tokens.ts';
 import { JSON_DEPTH_MAX, type Json, numberProblem } from './json.ts';
 import { createProblems, draftOfLeaf, type Draft, parseTokenRequest, type Problems } from './token-request.ts';
 import { genericTokenType } from './token-types.ts';
-import { createTokens, draftTools, type TokenRecord } from './tokens.ts';
+import { draftTools, type TokenRecord } from './tokens.ts';
 
 /** decisions.md section 2. */
 export const TOKENIZE_LEAVES_MAX = 10_000;
@@ -35,8 +36,8 @@ export const tokenize = async (ctx: Context, caller: Caller, body: Json): Promis
   const problems = createProblems();
   const plan = planOf(ctx, body, drafts, problems);
   if (problems.count > 0) throw invalidInput(problems.errors);
-  const records = drafts.length === 0 ? [] : await createTokens(ctx, caller, drafts);
-  return fill(plan, records);
+  if (drafts.length === 0) return fill(plan, []);
+  return createTokens(ctx, caller, drafts, { answer: (records) => fill(plan, records) });
 };
 
 const planOf = (ctx: Context, body: Json, drafts: Draft[], problems: Problems): Plan => {
@@ -70,7 +71,7 @@ const planOf = (ctx: Context, body: Json, drafts: Draft[], problems: Problems): 
   };
 
   const visitAt = (step: string | number, value: Json, depth: number): Plan => {
-    if (drafts.length > TOKENIZE_LEAVES_MAX) return { kind: 'null' };
+    if (problems.stopped || drafts.length > TOKENIZE_LEAVES_MAX) return { kind: 'null' };
     path.push(step);
     const plan = visit(value, depth + 1);
     path.pop();

@@ -42,7 +42,7 @@ const roomOf = (path: string): string => (path.includes('/') ? (path.split('/')[
 
 const hands = new Set(['crypto', 'db', 'sandbox', 'egress', 'mail']);
 const rules = new Set(['vault', 'access', 'audit', 'runtime']);
-const floor = new Set(['errors.ts', 'config.ts', 'log.ts', 'version.ts', 'node-24.ts']);
+const floor = new Set(['errors.ts', 'config.ts', 'log.ts', 'version.ts', 'node-24.ts', 'paging.ts']);
 const doors = new Set(['main.ts', 'app.ts', 'start-block.ts', 'http', 'features', 'cli']);
 
 const offences = (isOffence: (imported: Import, to: string | undefined) => boolean): string[] =>

@@ -16,6 +16,7 @@ import { documentOf } from '../../src/http/openapi.ts';
 import { createLog } from '../../src/log.ts';
 import type { Json } from '../../src/vault/json.ts';
 import { collectRoutes } from '../support/routes.ts';
+import { createMeter } from '../../src/vault/meter.ts';
 import { createProblems, parseTokenRequest } from '../../src/vault/token-request.ts';
 import { passesLuhn } from '../../src/vault/token-types.ts';
 
@@ -96,11 +97,13 @@ describe.each(operations)('$name', ({ name, operation }) => {
     expect(operation['tags']).toHaveLength(1);
     expect(operation['responses']).toSatisfy((responses: Node) => Object.keys(responses).some((key) => key[0] === '2'));
 
-    const permission = routeOf()?.config?.permission;
+    const { config, schema } = routeOf() ?? {};
+    const permission = config?.permission;
     if (isPublic) return void expect(permission).toBeNull();
-    const needed = permission === 'authenticated' ? [] : [permission];
+    const needed = [...(permission === 'authenticated' ? [] : [permission]), ...(schema?.alsoNeeds ?? [])];
     expect(operation['x-permissions']).toEqual(needed);
-    for (const each of needed) expect(operation['description']).toContain(`Permission: \`${each}\``);
+    for (const each of needed)
+      expect(operation['description'].split('Permission: ')[1] ?? '', each as string).toContain(`\`${each}\``);
   });
 
   test('declares its failures by reference, as problems', () => {
@@ -121,9 +124,10 @@ describe.each(operations)('$name', ({ name, operation }) => {
 
   test('shows an example of its body and of its success, under the same names', () => {
     const [, success] = Object.entries(operation['responses']).find(([status]) => status[0] === '2') as [string, Node];
+    expect(success['headers']).toHaveProperty('SVC-TRACE-ID');
+    if ('204' in operation['responses']) return void expect(success).not.toHaveProperty('content');
     const shown = Object.keys(success['content']['application/json'].examples);
     expect(shown.length).toBeGreaterThan(0);
-    expect(success['headers']).toHaveProperty('SVC-TRACE-ID');
     if (operation['requestBody'])
       expect(Object.keys(operation['requestBody'].content['application/json'].examples)).toEqual(shown);
   });
@@ -200,7 +204,11 @@ describe('examples', () => {
       }
       const problems = createProblems();
       const environment = { hmac: () => '', randomInt: () => 0 };
-      const draft = parseTokenRequest(request, [], problems, { now: () => new Date(), environment });
+      const draft = parseTokenRequest(request, [], problems, {
+        now: () => new Date(),
+        environment,
+        meter: createMeter(),
+      });
       expect(problems.errors).toEqual({});
       expect(answer).toMatchObject({
         type: draft?.type.name,
@@ -227,6 +235,7 @@ describe('examples', () => {
     parseTokenRequest(request, [], problems, {
       now: () => new Date(0),
       environment: { hmac: () => '', randomInt: () => 0 },
+      meter: createMeter(),
     });
     expect(problems.errors).toEqual({});
   });

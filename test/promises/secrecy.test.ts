@@ -2,7 +2,8 @@
 // sealed value that opens after it was tampered with. The scanner is itself tested by planting one.
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { Client } from 'pg';
+import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { startServer, type TestServer } from '../support/server.ts';
 
 let server: TestServer;
@@ -42,10 +43,16 @@ const hits = (haystack: Buffer, value: string): number =>
 
 /** Everything of the database that a thief of its files would have: its directory, WAL included. */
 const databaseFiles = async (): Promise<string[]> => {
-  await server.sql('CHECKPOINT');
-  const [{ data_directory }] = await server.sql('SHOW data_directory');
+  const [{ name, oid }] = await server.sql(
+    'SELECT datname AS name, oid FROM pg_database WHERE datname = current_database()',
+  );
+  // What the vault's own role may not ask, its thief would not need to.
+  const superuser = new Client({ ...inject('databaseServer'), user: 'postgres', database: name });
+  await superuser.connect();
+  await superuser.query('CHECKPOINT');
+  const [{ data_directory }] = (await superuser.query('SHOW data_directory')).rows;
+  await superuser.end();
   const paths: string[] = [];
-  const [{ oid }] = await server.sql('SELECT oid FROM pg_database WHERE datname = current_database()');
   for (const folder of ['pg_wal', `base/${oid}`])
     for (const name of readdirSync(join(data_directory, folder))) {
       const path = join(data_directory, folder, name);

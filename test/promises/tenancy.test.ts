@@ -1,91 +1,249 @@
-// Every route x no key, wrong permission, a stranger's ids, right. A route this file does not know fails it (security.md T1).
+// Every route x no key, wrong permission, a stranger's ids, rules that reach elsewhere, right. A route this file does not
+// know fails it (security.md T1).
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { permissions } from '../../src/access/permissions.ts';
-import { startServer, type TestServer, type TestTenant } from '../support/server.ts';
+import { startServer, type Answer, type TestServer, type TestTenant } from '../support/server.ts';
 
-/** How to call a route rightly: in whose tenant `tokenId` lives is the case's business. */
+/** What a tenant has: a parent with a child, a token beside them, an application. */
+type World = { tenant: TestTenant; token_id: string; parent_id: string; child_id: string; application_id: string };
+
+/** How to call a route rightly. */
 type Row = {
-  path: (ids: { tokenId: string }) => string;
+  path: (world: World) => string;
   json?: unknown;
+  contentType?: string;
   permission: string | null;
   status: number;
-  names: 'token' | null;
+  /** Kinds of records that the path names; each is tried as a stranger's. */
+  names?: (keyof World)[];
 };
+
+const application = { name: 'Made', permissions: ['token:create'] };
 
 const table: Record<string, Row> = {
-  'POST /tokenize': { path: () => '/tokenize', json: 'x', permission: 'token:create', status: 200, names: null },
+  'POST /tokenize': { path: () => '/tokenize', json: 'x', permission: 'token:create', status: 200 },
+  'POST /tokens': { path: () => '/tokens', json: { data: 'x' }, permission: 'token:create', status: 201 },
+  'GET /tokens': { path: () => '/tokens', permission: 'token:read', status: 200 },
+  'POST /tokens/search': {
+    path: () => '/tokens/search',
+    json: { query: 'type:token' },
+    permission: 'token:search',
+    status: 200,
+  },
   'GET /tokens/:id': {
-    path: ({ tokenId }) => `/tokens/${tokenId}`,
+    path: ({ token_id }) => `/tokens/${token_id}`,
     permission: 'token:read',
     status: 200,
-    names: 'token',
+    names: ['token_id'],
   },
-  'GET /healthz': { path: () => '/healthz', permission: null, status: 200, names: null },
-  'GET /readyz': { path: () => '/readyz', permission: null, status: 200, names: null },
-  'GET /': { path: () => '/', permission: null, status: 200, names: null },
-  'GET /openapi.json': { path: () => '/openapi.json', permission: null, status: 200, names: null },
+  'PATCH /tokens/:id': {
+    path: ({ token_id }) => `/tokens/${token_id}`,
+    json: { metadata: { a: 'b' } },
+    contentType: 'application/merge-patch+json',
+    permission: 'token:update',
+    status: 200,
+    names: ['token_id'],
+  },
+  'DELETE /tokens/:id': {
+    path: ({ token_id }) => `/tokens/${token_id}`,
+    permission: 'token:delete',
+    status: 204,
+    names: ['token_id'],
+  },
+  'POST /tokens/:parent_id/children/:child_id': {
+    path: ({ parent_id, token_id }) => `/tokens/${parent_id}/children/${token_id}`,
+    permission: 'token:read',
+    status: 204,
+    names: ['parent_id', 'token_id'],
+  },
+  'DELETE /tokens/:parent_id/children/:child_id': {
+    path: ({ parent_id, child_id }) => `/tokens/${parent_id}/children/${child_id}`,
+    permission: 'token:delete',
+    status: 204,
+    names: ['parent_id', 'child_id'],
+  },
+  'POST /tokens/:parent_id/children': {
+    path: ({ parent_id }) => `/tokens/${parent_id}/children`,
+    json: { data: 'x' },
+    permission: 'token:create',
+    status: 201,
+    names: ['parent_id'],
+  },
+  'GET /tokens/:parent_id/children': {
+    path: ({ parent_id }) => `/tokens/${parent_id}/children`,
+    permission: 'token:read',
+    status: 200,
+    names: ['parent_id'],
+  },
+  'POST /detokenize': { path: () => '/detokenize', json: 'x', permission: 'token:read', status: 200 },
+  'GET /logs': { path: () => '/logs', permission: 'log:read', status: 200 },
+  'GET /logs/entity-types': { path: () => '/logs/entity-types', permission: 'log:read', status: 200 },
+  'POST /applications': {
+    path: () => '/applications',
+    json: application,
+    permission: 'application:create',
+    status: 201,
+  },
+  'GET /applications': { path: () => '/applications', permission: 'application:read', status: 200 },
+  'GET /applications/key': { path: () => '/applications/key', permission: 'authenticated', status: 200 },
+  'GET /applications/:id': {
+    path: ({ application_id }) => `/applications/${application_id}`,
+    permission: 'application:read',
+    status: 200,
+    names: ['application_id'],
+  },
+  'PUT /applications/:id': {
+    path: ({ application_id }) => `/applications/${application_id}`,
+    json: application,
+    permission: 'application:update',
+    status: 200,
+    names: ['application_id'],
+  },
+  'DELETE /applications/:id': {
+    path: ({ application_id }) => `/applications/${application_id}`,
+    permission: 'application:delete',
+    status: 204,
+    names: ['application_id'],
+  },
+  'POST /applications/:id/regenerate': {
+    path: ({ application_id }) => `/applications/${application_id}/regenerate`,
+    permission: 'application:update',
+    status: 200,
+    names: ['application_id'],
+  },
+  'GET /permissions': { path: () => '/permissions', permission: 'authenticated', status: 200 },
+  'GET /tenants/self': { path: () => '/tenants/self', permission: 'tenant:read', status: 200 },
+  'PUT /tenants/self': {
+    path: () => '/tenants/self',
+    json: { name: 'Renamed' },
+    permission: 'tenant:update',
+    status: 200,
+  },
+  'DELETE /tenants/self': { path: () => '/tenants/self', permission: 'tenant:delete', status: 204 },
+  'GET /tenants/self/reports/usage': {
+    path: () => '/tenants/self/reports/usage',
+    permission: 'report:read',
+    status: 200,
+  },
+  'GET /healthz': { path: () => '/healthz', permission: null, status: 200 },
+  'GET /readyz': { path: () => '/readyz', permission: null, status: 200 },
+  'GET /': { path: () => '/', permission: null, status: 200 },
+  'GET /openapi.json': { path: () => '/openapi.json', permission: null, status: 200 },
+  'GET /docs': { path: () => '/docs', permission: null, status: 200 },
 };
 
+/** Files of the reference, whose paths change with their content. */
+const isAsset = (url: string) => /^\/docs\/[\w.-]+$/.test(url);
+
 let server: TestServer;
-let own: TestTenant;
-let ids: { tokenId: string };
-let foreignIds: { tokenId: string };
+let stranger: World;
+
+const makeWorld = async (): Promise<World> => {
+  const tenant = await server.newTenant();
+  const [token_id, parent_id, child_id] = (await server.tokenize(['a', 'b', 'c'], tenant.api_key)).body;
+  const linked = await server.request('POST', `/tokens/${parent_id}/children/${child_id}`, { key: tenant.api_key });
+  expect(linked.status).toBe(204);
+  const { application_id } = await server.newKey(tenant, { permissions: ['token:create'] });
+  return { tenant, token_id, parent_id, child_id, application_id };
+};
 
 beforeAll(async () => {
   server = await startServer();
-  own = await server.newTenant();
-  ids = { tokenId: (await server.tokenize('mine', own.api_key)).body };
-  foreignIds = { tokenId: (await server.tokenize('theirs', server.tenant.api_key)).body };
+  stranger = await makeWorld();
 });
 afterAll(() => server.close());
 
-test('every route of the app is in the table', () => {
+test('every route of the app is in the table, and the table has no other', () => {
   const real = server.routes
-    .filter(({ config, url }) => !config?.methodGuard && !url.startsWith('/docs'))
-    .flatMap(({ method, url }) => [method].flat().map((each) => `${each} ${url}`))
-    .filter((route) => !route.startsWith('HEAD '));
-  expect(real.length).toBeGreaterThan(4);
-  expect(real.filter((route) => !Object.hasOwn(table, route))).toEqual([]);
+    .filter(({ config, url }) => !config?.methodGuard && !isAsset(url))
+    .flatMap(({ method, url }) => [method].flat().map((each) => `${each} ${url}`));
+  const gets = real.filter((route) => !route.startsWith('HEAD '));
+  expect(gets.toSorted()).toEqual(Object.keys(table).toSorted());
+  // HEAD stands beside each GET, with the same permission.
+  for (const { method, url, config } of server.routes)
+    if ([method].flat().includes('HEAD') && !config?.methodGuard && !isAsset(url))
+      expect(config?.permission, `HEAD ${url}`).toBe(
+        table[`GET ${url}`]?.permission as NonNullable<typeof config>['permission'],
+      );
 });
 
-const send = (route: string, row: Row, key: string | null, at: { tokenId: string }) =>
-  server.request(route.split(' ')[0] as string, row.path(at), {
+const send = (route: string, row: Row, key: string | null, path: string): Promise<Answer> =>
+  server.request(route.split(' ')[0] as string, path, {
     key,
+    headers: { 'svc-trace-id': 'the-same', ...(row.contentType && { 'content-type': row.contentType }) },
     ...(row.json === undefined ? {} : { json: row.json }),
   });
 
 describe.each(Object.entries(table))('%s', (route, row) => {
-  test('works for its caller', async () => {
-    expect((await send(route, row, row.permission === null ? null : own.api_key, ids)).status).toBe(row.status);
+  let own: World;
+  beforeAll(async () => {
+    own = await makeWorld();
   });
+  const isPrivate = row.permission !== null && row.permission !== 'authenticated';
 
   test.runIf(row.permission !== null)('refuses no key', async () => {
-    expect((await send(route, row, null, ids)).status).toBe(401);
+    expect((await send(route, row, null, row.path(own))).status).toBe(401);
   });
 
-  test.runIf(row.permission !== null)('refuses a caller with every permission but this one', async () => {
+  test.runIf(isPrivate)('refuses a caller with every permission but this one', async () => {
     const others = permissions.filter((permission) => permission !== row.permission);
-    const { api_key } = await server.newKey(own, { permissions: others });
-    const answer = await send(route, row, api_key, ids);
-    expect(answer.status).toBe(403);
+    const { api_key } = await server.newKey(own.tenant, { permissions: others });
+    const answer = await send(route, row, api_key, row.path(own));
+    expect(answer.status, answer.text).toBe(403);
     expect(answer.body.detail).toContain(row.permission);
   });
 
-  test.runIf(row.names !== null)(
-    "answers a stranger's id byte for byte like an unknown one, and logs nothing in either tenant",
+  test.runIf(isPrivate && row.names !== undefined && row.permission?.startsWith('token:'))(
+    'refuses a caller whose rule reaches another container',
     async () => {
+      const rule = { priority: 1, container: '/elsewhere/', transform: 'reveal', permissions: [row.permission] };
+      const { api_key } = await server.newKey(own.tenant, { permissions: [], rules: [rule] });
+      const answer = await send(route, row, api_key, row.path(own));
+      expect(answer.status, answer.text).toBe(403);
+    },
+  );
+
+  test.each(row.names ?? [])(
+    "answers a stranger's %s byte for byte like an unknown one, and logs nothing in either tenant",
+    async (name) => {
       const logs = async () => (await server.sql('SELECT count(*) FROM audit_log'))[0].count;
       const before = await logs();
-      const trace = { headers: { 'svc-trace-id': 'the-same' } };
-      const method = route.split(' ')[0] as string;
-      const foreign = await server.request(method, row.path(foreignIds), { key: own.api_key, ...trace });
-      const unknown = await server.request(method, row.path({ tokenId: '7d6f1f5e-0000-4000-8000-000000000000' }), {
-        key: own.api_key,
-        ...trace,
-      });
-      expect(foreign.status).toBe(404);
-      expect(foreign.text).toBe(unknown.text);
+      const key = own.tenant.api_key;
+      const foreign = await send(route, row, key, row.path({ ...own, [name]: stranger[name] }));
+      const unknown = '7d6f1f5e-0000-4000-8000-000000000000';
+      const missing = await send(route, row, key, row.path({ ...own, [name]: unknown }));
+      expect(foreign.status, foreign.text).toBe(404);
+      expect(foreign.text).toBe(missing.text);
       expect(await logs()).toBe(before);
     },
   );
+
+  test('works for its caller', async () => {
+    const key = row.permission === null ? null : own.tenant.api_key;
+    const answer = await send(route, row, key, row.path(own));
+    expect(answer.status, answer.text).toBe(row.status);
+  });
+});
+
+test("a stranger's tokens are in no list, no search and no count, and no expression reaches them", async () => {
+  const own = await makeWorld();
+  const key = own.tenant.api_key;
+  const own_ids = [own.token_id, own.parent_id, own.child_id].toSorted();
+  const listed = await server.request('GET', '/tokens', { key });
+  expect(listed.body.data.map(({ id }: { id: string }) => id).toSorted()).toEqual(own_ids);
+  expect(listed.body.pagination.total_items).toBe(3);
+  const byId = await server.request('GET', `/tokens?id=${stranger.token_id}`, { key });
+  expect(byId.body).toMatchObject({ data: [], pagination: { total_items: 0 } });
+  const found = await server.request('POST', '/tokens/search', { key, json: { query: `id:"${stranger.token_id}"` } });
+  expect(found.body.data).toEqual([]);
+  const expanded = await server.request('POST', '/detokenize', { key, json: `{{ ${stranger.token_id} }}` });
+  const unknown = await server.request('POST', '/detokenize', { key, json: '{{ unknown-token }}' });
+  expect(expanded.status).toBe(400);
+  expect(expanded.body.detail.replace(stranger.token_id, 'x')).toBe(unknown.body.detail.replace('unknown-token', 'x'));
+  const usage = await server.request('GET', '/tenants/self/reports/usage', { key });
+  expect(usage.body.token_report.metrics_by_type.token.count).toBe(3);
+  const children = await server.request('GET', `/tokens/${own.parent_id}/children?id=${stranger.child_id}`, { key });
+  expect(children.body.data).toEqual([]);
+  const logs = await server.request('GET', `/logs?entity_id=${stranger.token_id}`, { key });
+  expect(logs.body.data).toEqual([]);
 });

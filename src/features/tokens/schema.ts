@@ -1,81 +1,122 @@
-// Wire shapes of tokens.
+// Wire shapes of /tokens. Bodies that hold a token are checked by the rules in vault/, so that every bad place is named at
+// once; what stands here beyond that is for the reader of the document.
 import { z } from 'zod';
-import {
-  APPLICATION_ID,
-  cardToken,
-  cardTokenId,
-  CREATED_AT,
-  genericToken,
-  TENANT_ID,
-} from '../../http/openapi-examples.ts';
+import { APPLICATION_ID, CREATED_AT, cardToken, genericToken } from '../../http/openapi-examples.ts';
+import { cursorBody, onlyPage } from '../../http/pagination.ts';
 import type { Examples } from '../../http/schemas.ts';
-import { tokenTypeNames } from '../../vault/token-types.ts';
+import { tokenIdParam } from '../../http/token-record.ts';
+import { SEARCH_QUERY_LENGTH_MAX } from '../../vault/search-query.ts';
 
-const date = (description: string) => z.string().meta({ description, format: 'date-time', example: CREATED_AT });
-const uuid = (description: string, example: string) => z.string().meta({ description, format: 'uuid', example });
+export const tokenIdParams = z.object({ id: tokenIdParam });
 
-export const tokenRecord = z
-  .object({
-    id: z.string().meta({ description: 'The token. A UUID unless its creator chose one.', example: cardTokenId }),
-    tenant_id: uuid('The tenant that owns the token.', TENANT_ID),
-    type: z.string().meta({
-      description: 'A token type; further ones may come.',
-      'x-extensible-enum': tokenTypeNames,
-      example: 'card',
-    }),
-    data: z.any().optional().meta({
-      description:
-        'As much of the data as the caller may see: masked, or revealed by an access rule. Left out where that is nothing.',
-      example: cardToken.data,
-    }),
-    mask: z.any().optional().meta({
-      description: "The caller's mask as it was sent, or the default mask of the type, evaluated.",
-      example: cardToken.data,
-    }),
-    fingerprint: z.string().optional().meta({
-      description: 'Equal for equal values of a type within a tenant, never across tenants.',
-      example: cardToken.fingerprint,
-    }),
-    fingerprint_expression: z
-      .string()
-      .optional()
-      .meta({ description: 'What the fingerprint is made of.', example: cardToken.fingerprint_expression }),
-    containers: z
-      .array(z.string().meta({ example: '/pci/high/' }))
-      .meta({ description: 'Where the token is. Permissions may be limited to containers.' }),
-    metadata: z
-      .record(z.string(), z.string())
-      .optional()
-      .meta({ description: 'What the creator noted beside the token, in plain text.', example: cardToken.metadata }),
-    search_indexes: z
-      .array(z.string().meta({ example: '{{ data.number | last4 }}' }))
-      .optional()
-      .meta({ description: 'The expressions that the token can be found by.' }),
-    expires_at: date('The token cannot be read from then on.').optional(),
-    created_by: uuid('The application that made the token.', APPLICATION_ID).optional(),
-    created_at: date('When the token was made.').optional(),
-    modified_by: uuid('The application that changed the token last.', APPLICATION_ID).optional(),
-    modified_at: date('When the token was changed last.').optional(),
-    _extras: z
-      .object({
-        deduplicated: z.boolean().meta({ description: 'Whether the token was there already.', example: false }),
-      })
-      .optional()
-      .meta({ description: 'Present when deduplication was asked for.' }),
-  })
-  .meta({
-    id: 'Token',
-    description:
-      'A token as far as the caller may see it. One that deduplication found may show `id`, `tenant_id`, `type`, `fingerprint` and `containers` alone.',
-  });
+const reference = (name: string) => ({ $ref: `#/components/schemas/${name}` });
 
-export const tokenIdParams = z.object({
-  id: z.string().meta({ description: 'The id of a token.', example: cardTokenId }),
+export const createTokenBody = z.any().meta({
+  id: 'CreateTokenRequest',
+  description: 'One token to make. Without a `type` it is a generic token.',
+  anyOf: [
+    reference('TokenRequest'),
+    {
+      type: 'object',
+      required: ['data'],
+      properties: { data: { description: 'Any JSON.', examples: ['Ada Lovelace'] } },
+      allOf: [reference('TokenOptions')],
+      not: { properties: { type: {} }, required: ['type'] },
+    },
+  ],
 });
+
+export const tokenPatch = z.any().meta({
+  id: 'TokenPatch',
+  description: 'What changes. Left out: stays. Null: is taken away, or goes back to the default of the type.',
+  type: 'object',
+  properties: {
+    data: {
+      description: 'Merged with the data; a value that is no object replaces it.',
+      examples: [{ expiration_year: 2032 }],
+    },
+    mask: {
+      description: 'Merged with the mask of your own, if there is one.',
+      examples: [{ number: '{{ data.number | last4 }}' }],
+    },
+    metadata: {
+      description: 'Merged with the metadata.',
+      type: ['object', 'null'],
+      additionalProperties: { type: ['string', 'null'] },
+      examples: [{ order: '4712' }],
+    },
+    containers: {
+      type: ['array', 'null'],
+      items: { type: 'string', examples: ['/pci/low/'] },
+      minItems: 1,
+      maxItems: 1,
+    },
+    search_indexes: {
+      type: ['array', 'null'],
+      items: { type: 'string', examples: ['{{ data.number | last4 }}'] },
+      maxItems: 10,
+    },
+    fingerprint_expression: { type: ['string', 'null'], maxLength: 400, examples: ['{{ data.number }}'] },
+    deduplicate_token: {
+      description: 'Refuses the change where another token has the fingerprint.',
+      type: 'boolean',
+      examples: [true],
+    },
+    expires_at: { type: ['string', 'null'], examples: ['2030-09-27T19:23:57Z'] },
+  },
+});
+
+/** As the parameters of a list, in a body: numbers are numbers. */
+export const searchBody = z
+  .object(
+    {
+      query: z
+        .string('must be a text')
+        .max(SEARCH_QUERY_LENGTH_MAX, `must be at most ${SEARCH_QUERY_LENGTH_MAX} characters`)
+        .meta({ description: 'What to look for.', example: 'type:card AND metadata.order:4711' }),
+      ...cursorBody(),
+    },
+    'the body must be an object with a query',
+  )
+  .meta({ id: 'SearchRequest' });
 
 export const tokenExamples: { response: Examples } = {
   response: {
     card: { summary: 'A card, masked', value: cardToken },
     generic: { summary: 'A generic token: it has no mask', value: genericToken },
+  },
+};
+
+const card = {
+  type: 'card',
+  data: { number: '4242424242424242', expiration_month: 12, expiration_year: 2030, cvc: '123' },
+  metadata: cardToken.metadata,
+};
+
+export const createTokenExamples: { request: Examples; response: Examples } = {
+  request: { card: { summary: 'A card', value: card } },
+  response: { card: { summary: 'A card', value: cardToken } },
+};
+
+const page = { pagination: onlyPage(1), data: [cardToken] };
+
+export const tokenListExamples: { response: Examples } = {
+  response: { page: { summary: 'A page', value: page } },
+};
+
+export const searchExamples: { request: Examples; response: Examples } = {
+  request: { order: { summary: 'The cards of an order', value: { query: 'type:card AND metadata.order:4711' } } },
+  response: { order: { summary: 'The cards of an order', value: page } },
+};
+
+const patched = { ...cardToken.data, expiration_year: 2032 };
+
+export const tokenPatchExamples: { request: Examples; response: Examples } = {
+  request: { renewal: { summary: 'A card was renewed', value: { data: { expiration_year: 2032 } } } },
+  response: {
+    renewal: {
+      summary: 'A card was renewed',
+      value: { ...cardToken, data: patched, mask: patched, modified_by: APPLICATION_ID, modified_at: CREATED_AT },
+    },
   },
 };

@@ -1,0 +1,175 @@
+// The figures of lists on a million tokens: the first page against that of a thousand, a search of two terms against the
+// first page, and for every filter the plan that PostgreSQL chooses: none may scan the tokens of a tenant.
+import { Client } from 'pg';
+import { type Load, runLoad } from './load.ts';
+import { databaseOf, remove, startServer } from './servers.ts';
+import { headersOf, median, round } from './turns.ts';
+import type { TokenCondition } from '../src/db/token-list.ts';
+import { countTokens, listTokens } from '../src/db/token-list.ts';
+import type { Query } from '../src/db/statements.ts';
+
+const FEW = 1_000;
+const MANY = Number(process.env['BENCH_TOKENS'] ?? 1_000_000);
+const REQUEST_TOKENS = 2_000;
+const CALLERS = 3;
+const ROUNDS = 3;
+const SECONDS = 4;
+/** A page reads 20 rows and what stands beside them in an index; a plan that visits more than this is a scan. */
+const ROWS_VISITED_MAX = 25_000;
+
+const shops = 500;
+
+/** One token in 500 is of a shop, one in 7 is open. */
+const tokenOf = (index: number) => ({
+  type: index % 4 === 0 ? 'social_security_number' : 'token',
+  data: index % 4 === 0 ? String(100_000_000 + (index % 800_000_000)) : `value ${index}`,
+  metadata: { shop: `shop-${index % shops}`, state: index % 7 === 3 ? 'open' : 'done' },
+  containers: [index % 1000 === 7 ? '/rare/' : index % 2 === 0 ? '/general/even/' : '/general/odd/'],
+});
+
+const fill = async (base_url: string, api_key: string, count: number): Promise<void> => {
+  let next = 0;
+  const caller = async (): Promise<void> => {
+    while (next < count) {
+      const from = next;
+      next += REQUEST_TOKENS;
+      const tokens = Array.from({ length: Math.min(REQUEST_TOKENS, count - from) }, (_, at) => tokenOf(from + at));
+      const body = JSON.stringify(tokens);
+      const response = await fetch(`${base_url}/tokenize`, { method: 'POST', headers: headersOf(api_key), body });
+      if (!response.ok) throw new Error(`filling failed with ${response.status}`);
+      await response.arrayBuffer();
+      if (from % 100_000 === 0) process.stderr.write(`${from} tokens\n`);
+    }
+  };
+  await Promise.all(Array.from({ length: CALLERS }, caller));
+};
+
+const p50 = async (loads: Record<string, Load>): Promise<Record<string, number>> => {
+  const found: Record<string, number[]> = {};
+  for (const load of Object.values(loads)) await runLoad({ ...load, seconds: 2 });
+  for (let turn = 0; turn < ROUNDS; turn += 1)
+    for (const [name, load] of Object.entries(loads)) {
+      const { errors, requestsPerSecond } = await runLoad(load);
+      if (errors > 0) throw new Error(`${name}: ${errors} errors`);
+      // One connection, one request after another: the mean of a closed loop is finer than a histogram in whole milliseconds.
+      (found[name] ??= []).push(1000 / requestsPerSecond);
+    }
+  return Object.fromEntries(Object.entries(found).map(([name, values]) => [name, round(median(values))]));
+};
+
+type PlanNode = {
+  'Node Type': string;
+  'Actual Rows': number;
+  'Actual Loops': number;
+  'Rows Removed by Filter'?: number;
+  Plans?: PlanNode[];
+};
+
+/** Rows that a plan touched, its filters' victims included. */
+const visited = (node: PlanNode): number =>
+  Math.max(
+    (node['Actual Rows'] + (node['Rows Removed by Filter'] ?? 0)) * node['Actual Loops'],
+    ...(node.Plans ?? []).map(visited),
+  );
+
+const scans = (node: PlanNode): string[] => [
+  ...(node['Node Type'] === 'Seq Scan' ? [node['Node Type']] : []),
+  ...(node.Plans ?? []).flatMap(scans),
+];
+
+/** The digest of an entry of the metadata: what tokens that have it have in common. */
+const findDigest = async (client: Client, tenant_id: string, name: string, value: string): Promise<string> => {
+  const { rows } = await client.query(
+    `SELECT digest FROM (SELECT unnest(search_digests) AS digest FROM
+      (SELECT search_digests FROM tokens WHERE tenant_id = $1 AND metadata ->> $2 = $3 LIMIT 50) AS matched) AS all_digests
+    GROUP BY digest ORDER BY count(*) DESC LIMIT 1`,
+    [tenant_id, name, value],
+  );
+  return rows[0].digest as string;
+};
+
+const explainAll = async (client: Client, tenant_id: string) => {
+  const shopDigest = await findDigest(client, tenant_id, 'shop', 'shop-17');
+  const openDigest = await findDigest(client, tenant_id, 'state', 'open');
+  const found: Record<string, { rows: number; ms: number }> = {};
+  let name = '';
+  const explain: Query = async (_name, text, values) => {
+    const { rows } = await client.query(`EXPLAIN (ANALYZE, FORMAT JSON) ${text}`, values);
+    const [{ Plan: plan, 'Execution Time': ms }] = rows[0]['QUERY PLAN'];
+    if (text.includes('FROM tokens') && scans(plan).length > 0 && !text.includes('token_counts'))
+      throw new Error(`${name}: a sequential scan`);
+    if (visited(plan) > ROWS_VISITED_MAX) throw new Error(`${name}: ${visited(plan)} rows visited`);
+    found[name] = { rows: Math.max(visited(plan), found[name]?.rows ?? 0), ms: round((found[name]?.ms ?? 0) + ms) };
+    return [{ count: '0' }];
+  };
+  const shop: TokenCondition = { kind: 'digest', digest: shopDigest };
+  const open: TokenCondition = { kind: 'digest', digest: openDigest };
+  const since: TokenCondition = { kind: 'range', column: 'created_at', from: { at: new Date(0), inclusive: true } };
+  const rare: TokenCondition = { kind: 'starts_with', column: 'container', prefix: '/rare' };
+  const nobody: TokenCondition = { kind: 'in', column: 'created_by', values: ['00000000-0000-4000-8000-000000000000'] };
+  const conditions: Record<string, TokenCondition | undefined> = {
+    'no filter': undefined,
+    id: { kind: 'in', column: 'id', values: ['one', 'two'] },
+    'a frequent type': { kind: 'in', column: 'type', values: ['token'] },
+    'a type that is not there': { kind: 'in', column: 'type', values: ['bank'] },
+    'an entry of the metadata': shop,
+    'an entry that is not there': { kind: 'digest', digest: 'none' },
+    'a fingerprint': { kind: 'in', column: 'fingerprint', values: ['none'] },
+    'a container': { kind: 'in', column: 'container', values: ['/rare/'] },
+    'a prefix of containers': rare,
+    'created by somebody': nobody,
+    'modified by somebody': { ...nobody, column: 'modified_by' },
+    'created since': since,
+    'modified since': { ...since, column: 'modified_at' },
+    'shop and state': { kind: 'and', nodes: [shop, open] },
+    'state and not shop': { kind: 'and', nodes: [open, { kind: 'not', node: shop }] },
+    'shop or rare': { kind: 'or', nodes: [shop, rare] },
+  };
+  for (const [each, condition] of Object.entries(conditions)) {
+    name = each;
+    const now = new Date();
+    await listTokens(explain, tenant_id, { condition, now, start: { offset: 0 }, limit: 21 });
+    await countTokens(explain, tenant_id, { condition, now });
+  }
+  return found;
+};
+
+export const lists = async () => {
+  const server = await startServer();
+  const { base_url, api_key, tenant_id } = server.credentials;
+  const client = new Client(await databaseOf(server.dataDir));
+  try {
+    const small = server.command(['tenants', 'create', '--name', 'Small', '--json']) as { api_key: string };
+    await fill(base_url, small.api_key, FEW);
+    await fill(base_url, api_key, MANY);
+    await client.connect();
+    await client.query('VACUUM ANALYZE');
+
+    const one = (path: string, key: string, body?: string): Load => ({
+      url: `${base_url}${path}`,
+      headers: headersOf(key),
+      ...(body !== undefined && { body }),
+      connections: 1,
+      seconds: SECONDS,
+    });
+    const query = JSON.stringify({ query: 'metadata.shop:shop-17 AND metadata.state:done' });
+    const times = await p50({
+      'list of 10^3': one('/tokens', small.api_key),
+      'list of 10^6': one('/tokens', api_key),
+      search: one('/tokens/search', api_key, query),
+    });
+    return {
+      tokens: MANY,
+      times_ms: times,
+      list_ratio: round((times['list of 10^6'] as number) / (times['list of 10^3'] as number)),
+      list_at_most: 2,
+      search_ratio: round((times['search'] as number) / (times['list of 10^6'] as number)),
+      search_at_most: 3,
+      plans: await explainAll(client, tenant_id),
+    };
+  } finally {
+    await client.end();
+    await server.stop();
+    remove(server.dataDir);
+  }
+};

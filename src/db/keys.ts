@@ -1,0 +1,38 @@
+// The rows that hold wrapped keys, as the keyring asks for them, and the one that says what this database is.
+import type { Guarded } from './prisma.ts';
+
+export const keyStatements = (guarded: Guarded) => ({
+  keyStore: {
+    findTenantKeys: (tenantId: string) =>
+      guarded(async (client) => {
+        const rows = await client.tenant_keys.findMany({ where: { tenant_id: tenantId } });
+        return rows.map((row) => ({ ...row, purpose: row.purpose as 'data' | 'digest' }));
+      }),
+    findEphemeralKey: (id: string) =>
+      guarded(async (client) => (await client.ephemeral_keys.findUnique({ where: { id } })) ?? undefined),
+    addEphemeralKey: (row: { id: string; wrapped: Uint8Array; destroy_at: Date }) =>
+      guarded(async (client) => {
+        await client.ephemeral_keys.createMany({
+          data: [{ ...row, wrapped: Uint8Array.from(row.wrapped) }],
+          skipDuplicates: true,
+        });
+        return client.ephemeral_keys.findUniqueOrThrow({ where: { id: row.id } });
+      }),
+  },
+
+  /** The instance row, or undefined in a database that is new, or not migrated yet. */
+  findInstance: () =>
+    guarded(async (client) => {
+      const [{ there } = { there: false }] = await client.$queryRaw<{ there: boolean }[]>`
+        SELECT to_regclass('instance') IS NOT NULL AS there`;
+      return there ? ((await client.instance.findUnique({ where: { id: 1 } })) ?? undefined) : undefined;
+    }),
+
+  /** Marks this database as a vault of an environment; when another process was first, answers with what that one wrote. */
+  addInstance: (row: { environment: string; wrapped_pepper: Uint8Array }) =>
+    guarded(async (client) => {
+      const wrapped_pepper = Uint8Array.from(row.wrapped_pepper);
+      await client.instance.createMany({ data: [{ id: 1, ...row, wrapped_pepper }], skipDuplicates: true });
+      return client.instance.findUniqueOrThrow({ where: { id: 1 } });
+    }),
+});

@@ -1,0 +1,123 @@
+// What has outlived its time, removed in bounded bites, in every tenant. Safe beside other processes that sweep too.
+import type { Pool } from 'pg';
+import { faultOf } from './faults.ts';
+
+/** Rows a sweep removes at a time, so that no statement holds locks for long. */
+export const SWEEP_ROWS_MAX = 1_000;
+/** Changes of a tenant's counts that are let stand: below it, adding them up costs more than it saves. */
+const COUNT_CHANGES_MIN = 50;
+/** A request under way when its tenant was deleted may still write; after this nothing does, and the last trace goes. */
+const DELETED_TENANT_GRACE_MS = 10 * 60_000;
+
+/** What wants the table of keys waits behind the sweep, and the sweep behind a backup that reads it: not longer than this. */
+const KEYS_LOCK_TIMEOUT_MS = 1_000;
+
+const HAS_OLD_KEYS = 'SELECT 1 FROM ephemeral_keys WHERE destroy_at <= $1 LIMIT 1';
+const FIND_LIVING_KEYS = 'SELECT id, wrapped, destroy_at FROM ephemeral_keys WHERE destroy_at > $1';
+const PUT_KEYS = `
+INSERT INTO ephemeral_keys (id, wrapped, destroy_at) SELECT * FROM unnest($1::text[], $2::bytea[], $3::timestamptz[])`;
+
+const DELETE_CVCS = `
+DELETE FROM token_cvcs USING (SELECT tenant_id, id FROM token_cvcs WHERE expires_at <= $1 LIMIT $2) AS old
+WHERE token_cvcs.tenant_id = old.tenant_id AND token_cvcs.id = old.id AND token_cvcs.expires_at <= $1`;
+
+const FIND_EXPIRED = 'SELECT tenant_id, id FROM tokens WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2';
+
+/** Deletes what another process has not deleted meanwhile, each with its log row. */
+const DELETE_EXPIRED = `
+WITH expired AS (
+  SELECT * FROM json_to_recordset($2::json) AS r(tenant_id uuid, id text, log_id uuid)
+), gone AS (
+  DELETE FROM tokens t USING expired e WHERE t.tenant_id = e.tenant_id AND t.id = e.id AND t.expires_at <= $1
+  RETURNING t.tenant_id, t.id, t.type, e.log_id
+), cvcs AS (
+  DELETE FROM token_cvcs c USING gone g WHERE c.tenant_id = g.tenant_id AND c.id = g.id
+), counts AS (
+  INSERT INTO token_counts (tenant_id, id, type, change)
+  SELECT tenant_id, gen_random_uuid(), type, -count(*) FROM gone GROUP BY tenant_id, type
+)
+INSERT INTO audit_log (tenant_id, id, actor_type, entity_type, entity_ids, operation, message, created_at)
+SELECT tenant_id, log_id, 'system', type, ARRAY[id], 'delete', 'Token expired', $1 FROM gone`;
+
+const DELETE_ANSWERS = `
+DELETE FROM idempotency_keys USING (SELECT tenant_id, id FROM idempotency_keys WHERE expires_at <= $1 LIMIT $2) AS old
+WHERE idempotency_keys.tenant_id = old.tenant_id AND idempotency_keys.id = old.id AND idempotency_keys.expires_at <= $1`;
+
+/** Many changes become one. Whoever reads sees them before or after, never in between: it is one statement. */
+const ADD_UP_COUNTS = `
+WITH many AS (
+  SELECT tenant_id, type FROM token_counts GROUP BY tenant_id, type HAVING count(*) > ${COUNT_CHANGES_MIN}
+), gone AS (
+  DELETE FROM token_counts c USING many m WHERE c.tenant_id = m.tenant_id AND c.type = m.type
+  RETURNING c.tenant_id, c.type, c.change, c.last_created_at
+)
+INSERT INTO token_counts (tenant_id, id, type, change, last_created_at)
+SELECT tenant_id, gen_random_uuid(), type, sum(change), max(last_created_at) FROM gone GROUP BY tenant_id, type`;
+
+const DELETE_OF_DELETED_TENANTS = `
+DELETE FROM tokens USING (
+  SELECT t.tenant_id, t.id FROM deleted_tenants d JOIN tokens t ON t.tenant_id = d.id LIMIT $1
+) AS old WHERE tokens.tenant_id = old.tenant_id AND tokens.id = old.id`;
+
+const LEFT_OF_DELETED_TENANTS = ['token_cvcs', 'idempotency_keys', 'token_counts', 'api_keys', 'applications'].map(
+  (table) => `DELETE FROM ${table} USING deleted_tenants d WHERE ${table}.tenant_id = d.id`,
+);
+
+const FORGET_DELETED_TENANTS = `
+DELETE FROM deleted_tenants d WHERE d.deleted_at <= $1
+AND NOT EXISTS (SELECT FROM tokens t WHERE t.tenant_id = d.id)`;
+
+/**
+ * Destroys keys with the file they were in. A deleted row's bytes stay in its page: VACUUM leaves them there, and VACUUM
+ * FULL copies what another transaction may still see. TRUNCATE begins a new file, for the few keys that live on.
+ */
+const destroyKeys = async (pool: Pool, now: Date): Promise<void> => {
+  if ((await pool.query(HAS_OLD_KEYS, [now])).rowCount === 0) return;
+  const client = await pool.connect();
+  let broken = false;
+  try {
+    await client.query(`BEGIN; SET LOCAL lock_timeout = ${KEYS_LOCK_TIMEOUT_MS}; LOCK TABLE ephemeral_keys`);
+    const { rows } = await client.query<{ id: string; wrapped: Buffer; destroy_at: Date }>(FIND_LIVING_KEYS, [now]);
+    await client.query('TRUNCATE ephemeral_keys');
+    const columns = [rows.map(({ id }) => id), rows.map(({ wrapped }) => wrapped), rows.map((row) => row.destroy_at)];
+    await client.query(PUT_KEYS, columns);
+    await client.query('COMMIT');
+  } catch (error) {
+    await client.query('ROLLBACK').catch(() => (broken = true));
+    throw error;
+  } finally {
+    client.release(broken);
+  }
+};
+
+/**
+ * One bite of everything. The keys of CVCs come first: whatever fails behind them, what they sealed is gone. What keeps
+ * them from being destroyed now keeps nothing else, and is thrown when nothing else is left.
+ * @returns whether something was left for another bite.
+ */
+export const sweepOnce = async (pool: Pool, now: Date, newLogId: (at: Date) => string): Promise<boolean> => {
+  const run = async (text: string, values: unknown[] = []): Promise<number> =>
+    (await pool.query(text, values)).rowCount ?? 0;
+  try {
+    const keys = await destroyKeys(pool, now).then(
+      () => undefined,
+      (error: unknown) => ({ error }),
+    );
+    const cvcs = await run(DELETE_CVCS, [now, SWEEP_ROWS_MAX]);
+    const { rows } = await pool.query<{ tenant_id: string; id: string }>(FIND_EXPIRED, [now, SWEEP_ROWS_MAX]);
+    if (rows.length > 0) {
+      const expired = rows.map((row) => ({ ...row, log_id: newLogId(now) }));
+      await run(DELETE_EXPIRED, [now, JSON.stringify(expired)]);
+    }
+    const answers = await run(DELETE_ANSWERS, [now, SWEEP_ROWS_MAX]);
+    await run(ADD_UP_COUNTS);
+    const left = await run(DELETE_OF_DELETED_TENANTS, [SWEEP_ROWS_MAX]);
+    for (const text of LEFT_OF_DELETED_TENANTS) await run(text);
+    await run(FORGET_DELETED_TENANTS, [new Date(now.getTime() - DELETED_TENANT_GRACE_MS)]);
+    const isMoreLeft = [cvcs, rows.length, answers, left].some((count) => count >= SWEEP_ROWS_MAX);
+    if (keys && !isMoreLeft) throw keys.error;
+    return isMoreLeft;
+  } catch (error) {
+    throw faultOf(error);
+  }
+};

@@ -1,0 +1,99 @@
+// Links between tokens: a parent and its children.
+import type { Context } from '../../context.ts';
+import { answer } from '../../http/answers.ts';
+import type { App } from '../../http/app-type.ts';
+import { callerOf } from '../../http/authenticate.ts';
+import { pageOf } from '../../http/pagination.ts';
+import { bodyFailures, commonFailures, failures, noContent } from '../../http/schemas.ts';
+import { metadataOf, tokenListQuery, tokenPage, tokenRecord } from '../../http/token-record.ts';
+import { associateTokens, dissociateTokens, listChildren } from '../../vault/associations.ts';
+import { createToken } from '../../vault/create-tokens.ts';
+import { associationParams, childExamples, childrenExamples, childRequest, parentParams } from './schema.ts';
+
+const tags = ['Token associations'];
+
+export const associationsRoutes = (app: App, ctx: Context): void => {
+  app.post(
+    '/tokens/:parent_id/children/:child_id',
+    {
+      config: { permission: 'token:read' },
+      schema: {
+        operationId: 'createTokenAssociation',
+        summary: 'Link a child to a parent',
+        description:
+          'Links two tokens, from a parent to a child. For a link in both directions make two, with the ids the other way round.\n\nPermission: `token:read` on both tokens.',
+        tags,
+        params: associationParams,
+        answer: 'The tokens are linked.',
+        response: { 204: noContent, ...failures(...bodyFailures, 404) },
+      },
+    },
+    async (request, reply) => answer(reply, await associateTokens(ctx, callerOf(request), request.params)),
+  );
+
+  app.delete(
+    '/tokens/:parent_id/children/:child_id',
+    {
+      config: { permission: 'token:delete' },
+      schema: {
+        operationId: 'deleteTokenAssociation',
+        summary: 'Take a link away',
+        description:
+          'Takes the link from a parent to a child away. The tokens stay.\n\nPermission: `token:delete` on both tokens.',
+        tags,
+        params: associationParams,
+        answer: 'The tokens are not linked any more.',
+        response: { 204: noContent, ...failures(...commonFailures, 404) },
+      },
+    },
+    async (request, reply) => answer(reply, await dissociateTokens(ctx, callerOf(request), request.params)),
+  );
+
+  app.post(
+    '/tokens/:parent_id/children',
+    {
+      config: { permission: 'token:create', creates: '/tokens' },
+      schema: {
+        operationId: 'createChildToken',
+        summary: 'Create a child',
+        description:
+          'Makes a token and links it to a parent: both or neither.\n\nPermission: `token:create` on the destination container, `token:read` on the parent.',
+        tags,
+        params: parentParams,
+        body: childRequest,
+        answer: 'The child.',
+        alsoNeeds: ['token:read'],
+        examples: childExamples,
+        response: { 201: tokenRecord, ...failures(...bodyFailures, 404) },
+      },
+    },
+    async (request, reply) => {
+      const input = { request: request.body, parent_id: request.params.parent_id };
+      return answer(reply, await createToken(ctx, callerOf(request), input));
+    },
+  );
+
+  app.get(
+    '/tokens/:parent_id/children',
+    {
+      config: { permission: 'token:read' },
+      schema: {
+        operationId: 'listChildTokens',
+        summary: 'List children',
+        description:
+          'Lists the children of a token that the caller may read, newest first. The filters are those of the list of tokens.\n\nPermission: `token:read` on the parent and on each child.',
+        tags,
+        params: parentParams,
+        querystring: tokenListQuery,
+        answer: 'A page of children.',
+        examples: childrenExamples,
+        response: { 200: tokenPage, ...failures(...commonFailures, 404, 413) },
+      },
+    },
+    async (request) => {
+      const { query, params } = request;
+      const filter = { id: query.id, type: query.type, metadata: metadataOf(query) };
+      return listChildren(ctx, callerOf(request), { parent_id: params.parent_id, filter, page: pageOf(query) });
+    },
+  );
+};

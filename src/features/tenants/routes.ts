@@ -1,0 +1,89 @@
+// /tenants/self: the caller's tenant, read, changed and ended, and what it keeps.
+import { changeTenant, deleteTenant, getTenant, reportUsage } from '../../access/tenants.ts';
+import type { Context } from '../../context.ts';
+import { answer } from '../../http/answers.ts';
+import type { App } from '../../http/app-type.ts';
+import { callerOf } from '../../http/authenticate.ts';
+import { bodyFailures, commonFailures, failures, noContent } from '../../http/schemas.ts';
+import {
+  tenantChange,
+  tenantChangeExamples,
+  tenantExamples,
+  tenantRecord,
+  usageExamples,
+  usageReport,
+} from './schema.ts';
+
+const tags = ['Tenants'];
+
+export const tenantsRoutes = (app: App, ctx: Context): void => {
+  app.get(
+    '/tenants/self',
+    {
+      config: { permission: 'tenant:read' },
+      schema: {
+        operationId: 'getTenant',
+        summary: 'Read the tenant',
+        description: 'Reads the tenant that the API key belongs to.\n\nPermission: `tenant:read`.',
+        tags,
+        answer: 'The tenant.',
+        examples: tenantExamples,
+        response: { 200: tenantRecord, ...failures(...commonFailures, 404) },
+      },
+    },
+    async (request) => getTenant(ctx, callerOf(request)),
+  );
+
+  app.put(
+    '/tenants/self',
+    {
+      config: { permission: 'tenant:update' },
+      schema: {
+        operationId: 'updateTenant',
+        summary: 'Change the tenant',
+        description:
+          'Replaces name and settings. In force at once, in every process of the vault.\n\nPermission: `tenant:update`.',
+        tags,
+        body: tenantChange,
+        answer: 'The tenant as it is now.',
+        examples: tenantChangeExamples,
+        response: { 200: tenantRecord, ...failures(...bodyFailures, 404) },
+      },
+    },
+    async (request, reply) => answer(reply, await changeTenant(ctx, callerOf(request), request.body)),
+  );
+
+  app.delete(
+    '/tenants/self',
+    {
+      config: { permission: 'tenant:delete' },
+      schema: {
+        operationId: 'deleteTenant',
+        summary: 'Delete the tenant',
+        description:
+          'Ends the tenant for good. Its encryption keys are destroyed, so nothing that it keeps can be read again, by anyone; its API keys die with it, the one that asks included.\n\nPermission: `tenant:delete`.',
+        tags,
+        answer: 'The tenant is gone.',
+        response: { 204: noContent, ...failures(...commonFailures, 404) },
+      },
+    },
+    async (request, reply) => answer(reply, await deleteTenant(ctx, callerOf(request))),
+  );
+
+  app.get(
+    '/tenants/self/reports/usage',
+    {
+      config: { permission: 'report:read' },
+      schema: {
+        operationId: 'getUsageReport',
+        summary: 'Report usage',
+        description: 'Counts the tokens of the tenant by type.\n\nPermission: `report:read`.',
+        tags,
+        answer: 'The report.',
+        examples: usageExamples,
+        response: { 200: usageReport, ...failures(...commonFailures) },
+      },
+    },
+    async (request) => reportUsage(ctx, callerOf(request)),
+  );
+};

@@ -1,0 +1,106 @@
+// The token on the wire: several features answer with it. What a caller sees of one is decided in vault/tokens.ts.
+import { z } from 'zod';
+import { isStorableText } from '../vault/json.ts';
+import { TOKEN_ID_LENGTH_MAX } from '../vault/token-request.ts';
+import { tokenTypeNames } from '../vault/token-types.ts';
+import { APPLICATION_ID, cardToken, cardTokenId, CREATED_AT, TENANT_ID } from './openapi-examples.ts';
+import { cursorQuery, pageSchema, repeated } from './pagination.ts';
+
+const date = (description: string) => z.string().meta({ description, format: 'date-time', example: CREATED_AT });
+const uuid = (description: string, example: string) => z.string().meta({ description, format: 'uuid', example });
+
+export const tokenRecord = z
+  .object({
+    id: z.string().meta({ description: 'The token. A UUID unless its creator chose one.', example: cardTokenId }),
+    tenant_id: uuid('The tenant that owns the token.', TENANT_ID),
+    type: z.string().meta({
+      description: 'A token type; further ones may come.',
+      'x-extensible-enum': tokenTypeNames,
+      example: 'card',
+    }),
+    data: z.any().optional().meta({
+      description:
+        'As much of the data as the caller may see: masked, or revealed by an access rule. Left out where that is nothing.',
+      example: cardToken.data,
+    }),
+    mask: z.any().optional().meta({
+      description: "The caller's mask as it was sent, or the default mask of the type, evaluated.",
+      example: cardToken.data,
+    }),
+    fingerprint: z.string().optional().meta({
+      description: 'Equal for equal values of a type within a tenant, never across tenants.',
+      example: cardToken.fingerprint,
+    }),
+    fingerprint_expression: z
+      .string()
+      .optional()
+      .meta({ description: 'What the fingerprint is made of.', example: cardToken.fingerprint_expression }),
+    containers: z
+      .array(z.string().meta({ example: '/pci/high/' }))
+      .meta({ description: 'Where the token is. Permissions may be limited to containers.' }),
+    metadata: z
+      .record(z.string(), z.string())
+      .optional()
+      .meta({ description: 'What the creator noted beside the token, in plain text.', example: cardToken.metadata }),
+    search_indexes: z
+      .array(z.string().meta({ example: '{{ data.number | last4 }}' }))
+      .optional()
+      .meta({ description: 'The expressions that the token can be found by.' }),
+    expires_at: date('The token cannot be read from then on.').optional(),
+    created_by: uuid('The application that made the token.', APPLICATION_ID).optional(),
+    created_at: date('When the token was made.').optional(),
+    modified_by: uuid('The application that changed the token last.', APPLICATION_ID).optional(),
+    modified_at: date('When the token was changed last.').optional(),
+    _extras: z
+      .object({
+        deduplicated: z.boolean().meta({ description: 'Whether the token was there already.', example: false }),
+      })
+      .optional()
+      .meta({ description: 'Present when deduplication was asked for.' }),
+  })
+  .meta({
+    id: 'Token',
+    description:
+      'A token as far as the caller may see it. One that deduplication found may show `id`, `tenant_id`, `type`, `fingerprint` and `containers` alone.',
+  });
+
+export const tokenIdParam = z.string().meta({ description: 'The id of a token.', example: cardTokenId });
+
+/** Pages of tokens. */
+export const tokenPage = pageSchema(tokenRecord, 'TokenPage');
+
+const METADATA_PREFIX = 'metadata.';
+const METADATA_FILTERS_MAX = 50;
+
+const badTokenId = `must be the id of a token, of at most ${TOKEN_ID_LENGTH_MAX} characters`;
+const badTokenType = `must be one of ${tokenTypeNames.join(', ')}`;
+
+const tokenIdFilter = z
+  .string()
+  .min(1, badTokenId)
+  .max(TOKEN_ID_LENGTH_MAX, badTokenId)
+  .refine(isStorableText, badTokenId);
+
+/** The filters of a list of tokens. Entries of the metadata come as `metadata.KEY=value`, under keys that no schema can list. */
+export const tokenListQuery = z
+  .looseObject({
+    ...cursorQuery(),
+    id: repeated(tokenIdFilter, 'Only tokens of these ids.', cardTokenId),
+    type: repeated(z.enum(tokenTypeNames, badTokenType), 'Only tokens of these types.', 'card'),
+  })
+  .superRefine((query, ctx) => {
+    const names = Object.keys(query).filter((name) => name.startsWith(METADATA_PREFIX));
+    if (names.length > METADATA_FILTERS_MAX)
+      ctx.addIssue({ code: 'custom', path: ['metadata'], message: `must be at most ${METADATA_FILTERS_MAX} entries` });
+    for (const name of names.slice(0, METADATA_FILTERS_MAX))
+      if (typeof query[name] !== 'string')
+        ctx.addIssue({ code: 'custom', path: [name.slice(0, 200)], message: 'must be given once' });
+  });
+
+/** The entries of the metadata that a query asks for. */
+export const metadataOf = (query: Record<string, unknown>): Record<string, string> =>
+  Object.fromEntries(
+    Object.entries(query)
+      .filter(([name]) => name.startsWith(METADATA_PREFIX))
+      .map(([name, value]) => [name.slice(METADATA_PREFIX.length), value as string]),
+  );

@@ -1,0 +1,78 @@
+// Pages of lists, for every list in one way: by number with totals, or by a cursor that stays right while records are
+// added. Knows neither the wire's parameters nor where records are kept.
+import { invalidField } from './errors.ts';
+
+/** What a caller asks for. With `start`, a cursor that an earlier page gave; else the page of that number, from 1. */
+export type PageRequest = { size: number; page: number; start?: string | undefined };
+
+/** What a page says of itself. Totals only where pages have numbers. */
+export type Pagination = {
+  total_items?: number;
+  page_number?: number;
+  page_size: number;
+  total_pages?: number;
+  /** There are more than `total_items`: counting stopped there. */
+  total_is_capped?: true;
+  next?: string;
+};
+
+export type Page<T> = { pagination: Pagination; data: T[] };
+
+/** Records that are counted off to find a page; beyond it a cursor is the way (security.md G1: no long scans). */
+export const PAGE_OFFSET_MAX = 100_000;
+
+export type PageSource<Row, After> = {
+  count(): Promise<{ total: number; capped: boolean }>;
+  list(start: { offset: number } | { after: After | undefined }, limit: number): Promise<Row[]>;
+  /** Where the list can go on from a record. `parse` gives undefined for what `of` never made. */
+  cursor?: { of(row: Row): string[]; parse(parts: string[]): After | undefined };
+};
+
+const encodeCursor = (parts: string[]): string => Buffer.from(JSON.stringify(parts)).toString('base64url');
+
+const decodeCursor = (text: string): string[] => {
+  try {
+    const parts: unknown = JSON.parse(Buffer.from(text, 'base64url').toString('utf8'));
+    return Array.isArray(parts) && parts.every((part) => typeof part === 'string') ? parts : [];
+  } catch {
+    return [];
+  }
+};
+
+/** @throws invalidInput for a cursor that no page gave, and for a page too far off to be counted to. */
+export const readPage = async <Row, After>(
+  request: PageRequest,
+  source: PageSource<Row, After>,
+): Promise<{ pagination: Pagination; rows: Row[] }> => {
+  const { size, page, start } = request;
+  const { cursor } = source;
+  // One more than the page: whether there is a next one.
+  const withNext = (rows: Row[]): { rows: Row[]; next?: string } => {
+    const last = rows[size - 1];
+    if (!cursor || rows.length <= size || last === undefined) return { rows: rows.slice(0, size) };
+    return { rows: rows.slice(0, size), next: encodeCursor(cursor.of(last)) };
+  };
+
+  if (start !== undefined) {
+    const after = cursor?.parse(decodeCursor(start));
+    if (after === undefined) throw invalidField('start', 'must be the `next` of an earlier page');
+    const { rows, next } = withNext(await source.list({ after }, size + 1));
+    return { pagination: { page_size: size, ...(next !== undefined && { next }) }, rows };
+  }
+
+  const offset = (page - 1) * size;
+  const { total, capped } = await source.count();
+  const past = !capped && offset >= total;
+  if (!past && offset > PAGE_OFFSET_MAX)
+    throw invalidField('page', `must begin within the first ${PAGE_OFFSET_MAX} records; go on by \`start\``);
+  const { rows, next } = withNext(past ? [] : await source.list({ offset }, size + 1));
+  const pagination: Pagination = {
+    total_items: total,
+    page_number: page,
+    page_size: size,
+    total_pages: Math.ceil(total / size),
+  };
+  if (capped) pagination.total_is_capped = true;
+  if (next !== undefined) pagination.next = next;
+  return { pagination, rows };
+};

@@ -1,0 +1,178 @@
+// Changing a token: a merge patch over what it holds, checked as if it were made anew; and ending it.
+import { z } from 'zod';
+import type { Caller } from '../access/caller.ts';
+import { decide, getTransform, type Transform } from '../access/rules.ts';
+import { logRow } from '../audit/record.ts';
+import type { Context } from '../context.ts';
+import { fingerprint } from '../crypto/digest.ts';
+import type { ChangedToken, PlannedChange, StoredToken } from '../db/hot.ts';
+import { conflict, forbidden, invalidInput, notFound } from '../errors.ts';
+import { isStorableText, type Json } from './json.ts';
+import { mergePatch } from './merge-patch.ts';
+import { getTokenRow } from './read-tokens.ts';
+import { createProblems, type Draft, parseTokenRequest } from './token-request.ts';
+import {
+  draftTools,
+  getTransformOf,
+  type Kept,
+  openToken,
+  sealCvc,
+  sealDraft,
+  searchDigestsOf,
+  shownOfDraft,
+  type TokenRecord,
+} from './tokens.ts';
+
+/** An attribute of a patch: absent stays, null is taken away. */
+type Patch = Record<string, Json>;
+
+const patchSchema = z.record(
+  z.string(),
+  z.custom<Json>(() => true),
+);
+
+/**
+ * Changes a token. `data`, `mask` and `metadata` merge (RFC 7386), other attributes are replaced; `type` and `id` stay.
+ * Mask, fingerprint, indexes and deduplication are those of the merged token.
+ * @returns the token, with data as a create answers it.
+ * @throws notFound; forbidden, also for the container it goes to; conflict where deduplication finds another token; invalidInput.
+ */
+export const changeToken = async (ctx: Context, caller: Caller, id: string, body: unknown): Promise<TokenRecord> => {
+  const patch = patchSchema.safeParse(body);
+  if (!patch.success || Array.isArray(body)) throw invalidInput({ '': ['the body must be an object'] });
+  const keys = await ctx.keyring.tenantKeys(caller.tenant_id);
+  const newCvc = (patch.data['data'] as { cvc?: unknown } | null | undefined)?.cvc;
+  const cvcKey = newCvc === undefined || newCvc === null ? undefined : await ctx.keyring.ephemeralKey();
+
+  const plan = (row: StoredToken): PlannedChange<TokenRecord> => {
+    getTransformOf(caller, 'token:update', row);
+    const kept = openToken(ctx, caller.tenant_id, row, keys);
+    const draft = draftOf(ctx, row, kept, patch.data);
+    const transform = getTransform(caller, 'token:update', { id, container: draft.container });
+    const print = fingerprint(keys.digest, row.type, draft.fingerprintValue);
+    const deduplicates = draft.deduplicate ?? caller.deduplicate_tokens;
+
+    const change = (taken: boolean) => {
+      if (taken) throw conflict('Another token has this value, and deduplication was asked for.');
+      const at = ctx.now();
+      const columns: ChangedToken['row'] = {
+        sealed: sealDraft(ctx, caller.tenant_id, keys.data, id, draft),
+        fingerprint: print,
+        fingerprint_expression: draft.fingerprint_expression,
+        container: draft.container,
+        metadata: draft.metadata,
+        search_indexes: draft.search_indexes.length > 0 ? [...draft.search_indexes] : undefined,
+        search_digests: searchDigestsOf(keys, draft),
+        expires_at: draft.expires_at?.toISOString(),
+        modified_at: at.toISOString(),
+        modified_by: caller.actor_id,
+      };
+      if (draft.cvc !== undefined && cvcKey) {
+        columns.cvc_sealed = sealCvc(ctx, caller.tenant_id, cvcKey, id, draft.cvc);
+        columns.cvc_expires_at = new Date(at.getTime() + ctx.config.cvcTtlMs).toISOString();
+      }
+      const result = recordOf(caller, row, draft, columns, transform);
+      const log = logRow(ctx, caller, {
+        operation: 'update',
+        entity_type: row.type,
+        entity_ids: [id],
+        entity: 'token',
+      });
+      const changed = { row: columns, cvc: cvcChange(kept, draft, newCvc), log, answer: caller.keep?.(result) };
+      return { changed, result };
+    };
+    const unique = { fingerprint: print, fingerprint_expression: draft.fingerprint_expression };
+    return { unique: deduplicates && print !== row.fingerprint ? unique : undefined, change };
+  };
+
+  const result = isStorableText(id) ? await ctx.db.for(caller).changeToken(id, ctx.now(), plan) : undefined;
+  if (result === undefined) throw notFound('token');
+  return result;
+};
+
+const mergedAttributes = ['data', 'mask', 'metadata'] as const;
+const replacedAttributes = [
+  'containers',
+  'search_indexes',
+  'fingerprint_expression',
+  'deduplicate_token',
+  'expires_at',
+] as const;
+
+/** The token with the patch in it, checked like a request for a new one. @throws invalidInput naming every bad place. */
+const draftOf = (ctx: Context, row: StoredToken, kept: Kept, patch: Patch): Draft => {
+  const request: Record<string, Json> = {
+    type: row.type,
+    data: kept.data,
+    containers: [row.container],
+    // To have none is a choice too: the default of the type must not come back.
+    search_indexes: row.search_indexes ?? [],
+  };
+  if (kept.mask !== undefined) request['mask'] = kept.mask;
+  if (row.metadata) request['metadata'] = row.metadata;
+  if (row.fingerprint_expression !== null) request['fingerprint_expression'] = row.fingerprint_expression;
+  if (row.expires_at) request['expires_at'] = row.expires_at.toISOString();
+
+  for (const name of mergedAttributes) {
+    const part = patch[name];
+    if (part === undefined) continue;
+    const merged = mergePatch(request[name], part);
+    if (merged === undefined) delete request[name];
+    else request[name] = merged;
+  }
+  for (const name of replacedAttributes) {
+    const part = patch[name];
+    if (part === null) delete request[name];
+    else if (part !== undefined) request[name] = part;
+  }
+  const problems = createProblems();
+  if (request['data'] === undefined) problems.add(['data'], 'must not be taken away');
+  const draft = problems.count > 0 ? undefined : parseTokenRequest(request, [], problems, draftTools(ctx));
+  if (!draft) throw invalidInput(problems.errors);
+  return draft;
+};
+
+/** A security code belongs to the number it came with: another number without a code of its own has none. */
+const cvcChange = (kept: Kept, draft: Draft, newCvc: unknown): ChangedToken['cvc'] => {
+  if (draft.type.name !== 'card') return 'keep';
+  if (draft.cvc !== undefined) return 'replace';
+  const number = (data: Json) => (data as { number: string }).number;
+  return newCvc === null || number(kept.data) !== number(draft.data) ? 'remove' : 'keep';
+};
+
+const recordOf = (
+  caller: Caller,
+  row: StoredToken,
+  draft: Draft,
+  columns: ChangedToken['row'],
+  transform: Transform,
+): TokenRecord => ({
+  id: row.id,
+  tenant_id: caller.tenant_id,
+  type: row.type,
+  ...shownOfDraft(draft, transform),
+  fingerprint: columns.fingerprint,
+  fingerprint_expression: columns.fingerprint_expression,
+  containers: [columns.container],
+  metadata: columns.metadata,
+  search_indexes: columns.search_indexes ?? [],
+  expires_at: columns.expires_at,
+  created_by: row.created_by ?? undefined,
+  created_at: row.created_at.toISOString(),
+  modified_by: columns.modified_by,
+  modified_at: columns.modified_at,
+});
+
+/** A container that changes again and again while a delete looks at it is no accident. */
+const DELETE_TRIES_MAX = 3;
+
+/** Ends a token, with its security code and its links. @throws notFound; forbidden; unavailable. */
+export const deleteToken = async (ctx: Context, caller: Caller, id: string): Promise<void> => {
+  for (let tries = 0; tries < DELETE_TRIES_MAX; tries += 1) {
+    const row = await getTokenRow(ctx, caller, id);
+    if (decide(caller, 'token:delete', row) === undefined) throw forbidden('token:delete');
+    const log = logRow(ctx, caller, { operation: 'delete', entity_type: row.type, entity_ids: [id], entity: 'token' });
+    if (await ctx.db.for(caller).deleteToken(id, row.container, log)) return;
+  }
+  throw notFound('token');
+};

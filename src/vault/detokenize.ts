@@ -1,0 +1,103 @@
+// Expressions in, values out: finds the tokens that a request refers to, decides over each, logs what is about to be shown,
+// and only then puts values in. One implementation for detokenizing, reactors and the proxy.
+import type { Caller } from '../access/caller.ts';
+import { getTransform, type Transform } from '../access/rules.ts';
+import { tokenLogRows } from '../audit/record.ts';
+import type { Context } from '../context.ts';
+import type { TenantKeys } from '../crypto/keyring.ts';
+import type { StoredToken } from '../db/hot.ts';
+import { badRequest, type AppError, invalidField, payloadTooLarge } from '../errors.ts';
+import { collectTokenIds, createExpansion, type ExpansionRecord, expandJson } from './expansion.ts';
+import { ExpressionError } from './expression-error.ts';
+import { isStorableText, type Json } from './json.ts';
+import { openCvcs, openToken, recordOfRow, shownData } from './tokens.ts';
+
+/** Reading shows what a reader may see; using reveals, since whoever uses a value never gets to see it (decisions.md section 3). */
+export type Purpose = 'read' | 'use';
+
+const permissionOf = { read: 'token:read', use: 'token:use' } as const;
+
+type Opened = { row: StoredToken; transform: Transform; cvc: string | undefined };
+
+/** What an expression gets of a token by its id; undefined for an id that was not asked for. */
+export type TokenValues = (id: string, whole: boolean) => ExpansionRecord | undefined;
+
+/**
+ * Opens tokens for expressions. The log rows are committed when this returns.
+ * @throws badRequest naming the ids that are unknown or expired; forbidden; unavailable.
+ */
+export const openTokens = async (
+  ctx: Context,
+  caller: Caller,
+  ids: ReadonlySet<string>,
+  purpose: Purpose,
+): Promise<TokenValues> => {
+  if (ids.size === 0) return () => undefined;
+  const db = ctx.db.for(caller);
+  const rows = await db.findTokens([...ids].filter(isStorableText), ctx.now());
+  const found = new Map(rows.map((row) => [row.id, row]));
+  const missing = [...ids].filter((id) => !found.has(id));
+  if (missing.length > 0) throw badRequest(`Failed to detokenize some tokens: ${missing.join(', ')}`);
+  const transforms = new Map<string, Transform>();
+  for (const row of rows) {
+    const transform = getTransform(caller, permissionOf[purpose], row);
+    transforms.set(row.id, purpose === 'use' && transform === 'default' ? 'reveal' : transform);
+  }
+  const keys = await ctx.keyring.tenantKeys(caller.tenant_id);
+  const revealed = rows.filter(({ id }) => transforms.get(id) === 'reveal');
+  const cvcs = await openCvcs(ctx, caller.tenant_id, revealed);
+  await db.insertLogs(tokenLogRows(ctx, caller, purpose, rows));
+
+  const known = new Map<string, ExpansionRecord>();
+  return (id, whole) => {
+    const row = found.get(id);
+    if (!row) return undefined;
+    const name = `${whole ? 'token' : 'data'} ${id}`;
+    let record = known.get(name);
+    if (!record) {
+      const opened = { row, transform: transforms.get(id) as Transform, cvc: cvcs.get(id) };
+      record = recordFor(ctx, caller, opened, keys, whole);
+      known.set(name, record);
+    }
+    return record;
+  };
+};
+
+const recordFor = (
+  ctx: Context,
+  caller: Caller,
+  { row, transform, cvc }: Opened,
+  keys: TenantKeys,
+  whole: boolean,
+): ExpansionRecord => {
+  const kept = openToken(ctx, caller.tenant_id, row, keys);
+  if (!whole) {
+    // The mask is worth evaluating only where it is what is shown.
+    const data =
+      transform === 'reveal' && cvc === undefined ? kept.data : shownData(ctx, row, kept, transform, { cvc }).data;
+    return { data: data ?? null };
+  }
+  const record = recordOfRow(ctx, caller.tenant_id, row, kept, transform, { cvc });
+  return Object.fromEntries(Object.entries(record).filter(([, value]) => value !== undefined)) as ExpansionRecord;
+};
+
+/** An expression's error as the caller's. */
+export const expressionFault = (error: ExpressionError, place = ''): AppError =>
+  error.code === 'too_large'
+    ? payloadTooLarge('The values must not expand beyond 10 MB.')
+    : invalidField(place, error.message);
+
+/**
+ * Puts values in the place of expressions in any JSON: the same JSON comes out, as far as the caller may read.
+ * @throws badRequest for unknown tokens; forbidden; invalidInput; payloadTooLarge; unavailable.
+ */
+export const detokenize = async (ctx: Context, caller: Caller, body: Json): Promise<Json> => {
+  try {
+    const references = collectTokenIds(body);
+    const values = await openTokens(ctx, caller, references.ids, 'read');
+    return expandJson(body, createExpansion(values, ctx.expressionEnvironment, references));
+  } catch (error) {
+    if (error instanceof ExpressionError) throw expressionFault(error);
+    throw error;
+  }
+};

@@ -1,0 +1,163 @@
+// Reading tokens back under the caller's rules: one, a list, or what a search finds. The log rows of what is shown are
+// committed before the answer exists.
+import type { Caller } from '../access/caller.ts';
+import { accessOf } from '../access/rules.ts';
+import type { Permission } from '../access/permissions.ts';
+import { messageOf, tokenLogRows } from '../audit/record.ts';
+import type { Context } from '../context.ts';
+import { metadataDigest } from '../crypto/digest.ts';
+import type { TenantKeys } from '../crypto/keyring.ts';
+import type { StoredToken } from '../db/hot.ts';
+import type { TokenCondition } from '../db/token-list.ts';
+import { invalidField, notFound, payloadTooLarge } from '../errors.ts';
+import { type Page, type PageRequest, readPage } from '../paging.ts';
+import { ExpressionError } from './expression-error.ts';
+import { isStorableText } from './json.ts';
+import { createMeter } from './meter.ts';
+import { conditionOf } from './search.ts';
+import { parseSearchQuery, SearchQueryError } from './search-query.ts';
+import { getTransformOf, openCvcs, openToken, recordOfRow, type TokenRecord, transformOf } from './tokens.ts';
+
+/** The row of a token. @throws notFound for an unknown, expired or foreign id, all alike. */
+export const getTokenRow = async (
+  ctx: Pick<Context, 'db' | 'now'>,
+  caller: Caller,
+  id: string,
+): Promise<StoredToken> => {
+  const row = isStorableText(id) ? await ctx.db.for(caller).findToken(id, ctx.now()) : undefined;
+  if (!row) throw notFound('token');
+  return row;
+};
+
+/**
+ * Reads one token. Its log row is committed before the answer exists.
+ * @throws notFound; forbidden; unavailable when the log cannot be written.
+ */
+export const getToken = async (ctx: Context, caller: Caller, id: string): Promise<TokenRecord> => {
+  const row = mayReadAll(caller) ? await readRow(ctx, caller, id) : await getTokenRow(ctx, caller, id);
+  const transform = getTransformOf(caller, 'token:read', row);
+  const keys = await ctx.keyring.tenantKeys(caller.tenant_id);
+  const kept = openToken(ctx, caller.tenant_id, row, keys);
+  const cvc = transform === 'reveal' ? (await openCvcs(ctx, caller.tenant_id, [row])).get(id) : undefined;
+  if (!mayReadAll(caller)) await ctx.db.for(caller).insertLogs(tokenLogRows(ctx, caller, 'read', [row]));
+  return recordOfRow(ctx, caller.tenant_id, row, kept, transform, { cvc });
+};
+
+/** Whoever no rule holds back may read whatever is there: such a read is logged in the statement that finds the token. */
+const mayReadAll = (caller: Caller): boolean => caller.permissions.has('token:read');
+
+const TOKEN_READ = messageOf('read', 'token');
+
+const readRow = async (ctx: Context, caller: Caller, id: string): Promise<StoredToken> => {
+  const now = ctx.now();
+  const { actor_id, actor_type } = caller;
+  const row = isStorableText(id)
+    ? await ctx.db.for(caller).readToken(
+        {
+          token_id: id,
+          log_id: ctx.newLogId(now),
+          actor_id,
+          actor_type,
+          message: TOKEN_READ,
+          created_at: now.toISOString(),
+        },
+        now,
+      )
+    : undefined;
+  if (!row) throw notFound('token');
+  return row;
+};
+
+/** What the filters of a list ask for. Undefined or empty: everything. */
+export type TokenFilter = {
+  id?: string[] | undefined;
+  type?: string[] | undefined;
+  metadata?: Record<string, string> | undefined;
+};
+
+/** A page of tokens, newest first. @throws forbidden; invalidInput for a cursor that is none; unavailable. */
+export const listTokens = async (
+  ctx: Context,
+  caller: Caller,
+  input: { filter: TokenFilter; page: PageRequest; parent_id?: string },
+): Promise<Page<TokenRecord>> => {
+  const keys = await ctx.keyring.tenantKeys(caller.tenant_id);
+  const wanted = filterCondition(input.filter, keys);
+  return readTokens(ctx, caller, 'token:read', { wanted, keys, page: input.page, parent_id: input.parent_id });
+};
+
+/** A page of what a query finds, newest first. @throws invalidInput for a query that cannot be read; forbidden; unavailable. */
+export const searchTokens = async (
+  ctx: Context,
+  caller: Caller,
+  input: { query: string; page: PageRequest },
+): Promise<Page<TokenRecord>> => {
+  const keys = await ctx.keyring.tenantKeys(caller.tenant_id);
+  let wanted: TokenCondition;
+  try {
+    wanted = conditionOf(parseSearchQuery(input.query), keys);
+  } catch (error) {
+    if (error instanceof SearchQueryError) throw invalidField('query', error.message);
+    throw error;
+  }
+  return readTokens(ctx, caller, 'token:search', { wanted, keys, page: input.page, parent_id: undefined });
+};
+
+const filterCondition = ({ id, type, metadata }: TokenFilter, keys: TenantKeys): TokenCondition | undefined => {
+  const nodes: TokenCondition[] = [];
+  if (id && id.length > 0) nodes.push({ kind: 'in', column: 'id', values: id });
+  if (type && type.length > 0) nodes.push({ kind: 'in', column: 'type', values: type });
+  for (const [name, value] of Object.entries(metadata ?? {}))
+    nodes.push({ kind: 'digest', digest: metadataDigest(keys.digest, name, value) });
+  return all(nodes);
+};
+
+const all = (nodes: TokenCondition[]): TokenCondition | undefined =>
+  nodes.length > 1 ? { kind: 'and', nodes } : nodes[0];
+
+/** Sealed bytes of a page: what is opened of it, and answered, is in memory at once. */
+const PAGE_BYTES_MAX = 16 * 1024 * 1024;
+
+const tooLarge = () =>
+  payloadTooLarge('The tokens of this page are too large for one answer. Ask for fewer by `size`.');
+
+const readTokens = async (
+  ctx: Context,
+  caller: Caller,
+  permission: Permission,
+  list: { wanted: TokenCondition | undefined; keys: TenantKeys; page: PageRequest; parent_id: string | undefined },
+): Promise<Page<TokenRecord>> => {
+  const { wanted, keys, page, parent_id } = list;
+  const db = ctx.db.for(caller);
+  const now = ctx.now();
+  // What the caller may not see is not there, and not counted either.
+  const access = accessOf(caller, permission);
+  const condition = all([wanted, access === 'everything' ? undefined : access].filter((node) => node !== undefined));
+  const { pagination, rows } = await readPage(page, {
+    count: () => db.countTokens({ condition, parent_id, now }),
+    list: (start, limit) => db.listTokens({ condition, parent_id, now, start, limit }),
+    cursor: { of: cursorOf, parse: parseCursor },
+  });
+  const bytes = rows.reduce((sum, { sealed }) => sum + sealed.length, 0);
+  if (bytes > PAGE_BYTES_MAX && rows.length > 1) throw tooLarge();
+  const meter = createMeter();
+  const data = rows.map((row) => {
+    const transform = transformOf(caller, permission, row) ?? 'redact';
+    const kept = openToken(ctx, caller.tenant_id, row, keys);
+    try {
+      return recordOfRow(ctx, caller.tenant_id, row, kept, transform, { meter });
+    } catch (error) {
+      if (error instanceof ExpressionError) throw tooLarge();
+      throw error;
+    }
+  });
+  if (rows.length > 0) await db.insertLogs(tokenLogRows(ctx, caller, 'read', rows));
+  return { pagination, data };
+};
+
+const cursorOf = (row: StoredToken): string[] => [String(row.created_at.getTime()), row.id];
+
+const parseCursor = ([time, id]: string[]): { created_at: Date; id: string } | undefined => {
+  if (time === undefined || id === undefined || !/^\d{1,15}$/.test(time) || !isStorableText(id)) return undefined;
+  return { created_at: new Date(Number(time)), id };
+};

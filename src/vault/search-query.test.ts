@@ -1,0 +1,175 @@
+// The search grammar against its vectors, and what must hold for every text: no other error, no word of the query in it.
+import { readFileSync } from 'node:fs';
+import * as fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import {
+  parseSearchQuery,
+  SEARCH_DEPTH_MAX,
+  SEARCH_QUERY_LENGTH_MAX,
+  type SearchNode,
+  SearchQueryError,
+} from './search-query.ts';
+
+/** Dates stand as ISO texts in a tree that is JSON. */
+type Case = { name: string; query: string } & (
+  | { outcome: 'parsed'; expect: object }
+  | { outcome: 'refused'; sentence: string }
+);
+
+const cases = JSON.parse(
+  readFileSync(new URL('../../test/vectors/search.json', import.meta.url), 'utf8'),
+) as readonly Case[];
+
+/** The tree, or the sentence that refuses; any other error passes. */
+const answer = (query: string): SearchNode | string => {
+  try {
+    return parseSearchQuery(query);
+  } catch (error) {
+    if (error instanceof SearchQueryError) return error.message;
+    throw error;
+  }
+};
+
+describe('every vector has its outcome', () => {
+  test.each(cases)('$name', (each) => {
+    const got = answer(each.query);
+    if (each.outcome === 'parsed') expect(JSON.parse(JSON.stringify(got))).toEqual(each.expect);
+    else {
+      expect(each.outcome).toBe('refused');
+      expect(got).toBe(each.sentence);
+    }
+  });
+});
+
+test('the ends of a range are dates', () => {
+  expect(parseSearchQuery('created_at:[2026-01-01T00:00:00Z TO *]')).toEqual({
+    kind: 'range',
+    field: 'created_at',
+    from: { at: new Date('2026-01-01T00:00:00Z'), inclusive: true },
+  });
+});
+
+/** Texts that come far into the grammar: its pieces in any order, touching or not. */
+const pieces = fc
+  .array(
+    fc.oneof(
+      fc.constantFrom(
+        'type:card',
+        'id:a',
+        'data:"a b"',
+        'metadata.k:v',
+        'container:/pci/*',
+        'created_at:[2026-01-01 TO *]',
+      ),
+      fc.constantFrom(' AND ', ' OR ', 'AND', 'OR', 'NOT', '!', '-', '(', ')', '[', '}', ' ', 'TO', '"', '*'),
+      fc.constantFrom('data:', 'modified_at:', ':', '2026-01-01', '/', '\\', '\0', '\ud83d'),
+    ),
+    { maxLength: 40 },
+  )
+  .map((list) => list.join('').slice(0, SEARCH_QUERY_LENGTH_MAX));
+
+/** Terms in chains and parentheses, most of them well-formed. */
+const { tree } = fc.letrec<{ tree: string }>((tie) => ({
+  tree: fc.oneof(
+    { maxDepth: 6, withCrossShrink: true },
+    fc.constantFrom('id:a', 'data:"b"', '!id:c'),
+    fc.tuple(tie('tree'), fc.constantFrom(' AND ', ' OR '), tie('tree')).map((parts) => parts.join('')),
+    fc.tuple(fc.constantFrom('(', 'NOT (', '-('), tie('tree')).map(([before, inner]) => `${before}${inner})`),
+  ),
+}));
+
+/** Counts what the limits are about, and fails where the tree is not in the form that its type promises. */
+const measure = (node: SearchNode): { terms: number; depth: number } => {
+  if (node.kind === 'not') {
+    expect(node.node.kind).not.toBe('not');
+    return measure(node.node);
+  }
+  if (node.kind !== 'and' && node.kind !== 'or') return { terms: 1, depth: 0 };
+  expect(node.nodes.length).toBeGreaterThan(1);
+  expect(node.nodes.map(({ kind }) => kind)).not.toContain(node.kind);
+  const parts = node.nodes.map(measure);
+  return {
+    terms: parts.reduce((sum, { terms }) => sum + terms, 0),
+    depth: 1 + Math.max(...parts.map(({ depth }) => depth)),
+  };
+};
+
+test('any text gives a bounded tree in its one form, or a refusal and nothing worse', () => {
+  const anyText = fc.string({ unit: 'binary', maxLength: SEARCH_QUERY_LENGTH_MAX });
+  const texts = fc.oneof(anyText, fc.string({ maxLength: SEARCH_QUERY_LENGTH_MAX }), pieces, tree);
+  fc.assert(
+    fc.property(texts, (text) => {
+      const got = answer(text);
+      if (typeof got === 'string') return;
+      const { terms, depth } = measure(got);
+      expect(terms).toBeLessThanOrEqual(25);
+      // A pair of parentheses, and the level outside them all, holds at most an OR of ANDs.
+      expect(depth).toBeLessThanOrEqual(2 * (SEARCH_DEPTH_MAX + 1));
+    }),
+    { numRuns: 3000 },
+  );
+});
+
+/** Each place where a caller's value can stand, right or wrong. `?` is the value. */
+const places = [
+  '? ?:x ?:?',
+  '?:x',
+  'data:? ?',
+  'data:"?',
+  'data:"? "?',
+  String.raw`data:"\?"`,
+  'data:"?"~',
+  'data:?*',
+  'data:?[0]',
+  'data:?\0',
+  'data:"?\ud83d"',
+  'type:"? ?"',
+  'type:?*',
+  'id:?*',
+  'id:[? TO ?]',
+  'fingerprint:?*?',
+  'created_by:?',
+  'modified_by:"?"',
+  'container:?',
+  'container:"/?"',
+  'container:?*',
+  'metadata.?',
+  'metadata.?-:x',
+  'metadata.k:?*',
+  'created_at:?',
+  'created_at:"?"',
+  'created_at:[? TO *]',
+  'created_at:[* TO ?]',
+  'created_at:{"?',
+  'modified_at:[* ?',
+  '(data:?',
+  'data:?)',
+  'data:? AND',
+  'data:? and data:?',
+  '(((((((((((data:?',
+  'NOT ?',
+];
+
+test('a refusal never holds a piece of the query', () => {
+  const value = fc.string({ unit: fc.constantFrom(...'qxzQXZ0123456789'), minLength: 4, maxLength: 40 });
+  fc.assert(
+    fc.property(fc.constantFrom(...places), value, (place, planted) => {
+      const got = answer(place.replaceAll('?', planted));
+      if (typeof got !== 'string') throw new Error('a wrong query was parsed');
+      const words = Array.from({ length: planted.length - 3 }, (_, at) => planted.slice(at, at + 4));
+      expect(words.filter((word) => got.includes(word))).toEqual([]);
+    }),
+    { numRuns: 2000 },
+  );
+});
+
+test('a quoted value comes out as it was before it was escaped', () => {
+  const text = fc.string({ unit: 'grapheme', minLength: 1, maxLength: 90 });
+  fc.assert(
+    fc.property(text, (value) => {
+      const query = `data:"${value.replace(/["\\]/g, String.raw`\$&`)}"`;
+      fc.pre(query.length <= SEARCH_QUERY_LENGTH_MAX && !value.includes('\0'));
+      expect(parseSearchQuery(query)).toEqual({ kind: 'data', value });
+    }),
+  );
+});

@@ -1,0 +1,27 @@
+// The notices that processes of a vault give each other: heard beside a server, or kept from it.
+import { Client } from 'pg';
+import type { TestServer } from './server.ts';
+
+/** Listens beside the server. `times` waits until a notice was heard so often; a test that waits in vain times out. */
+export const hearNotices = async (server: Pick<TestServer, 'databaseUrl'>) => {
+  const client = new Client({ connectionString: server.databaseUrl });
+  const heard: string[] = [];
+  client.on('notification', ({ payload }) => void heard.push(payload ?? ''));
+  await client.connect();
+  await client.query('LISTEN strongroom_changed');
+  return {
+    times: async (notice: string, count: number): Promise<void> => {
+      while (heard.filter((each) => each === notice).length < count)
+        await new Promise((resolve) => setTimeout(resolve, 10));
+    },
+    close: () => client.end(),
+  };
+};
+
+/** Cuts the connection on which the server hears notices; it listens again after a second. */
+export const deafen = async (server: Pick<TestServer, 'sql'>): Promise<void> => {
+  await server.sql(
+    `SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+     WHERE application_name = 'strongroom notices' AND datname = current_database()`,
+  );
+};

@@ -46,13 +46,20 @@ export type RunningServer = {
   stop(): Promise<void>;
 };
 
+/** What `npm start` passes to Node. */
+const startArguments = (
+  JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { scripts: { start: string } }
+).scripts.start
+  .split(' ')
+  .slice(2);
+
 /** Starts the built server on the embedded database. @param dataDir an existing one, for a second start; else a fresh one, removed by `remove`. */
 export const startServer = async (
   dataDir = mkdtempSync(join(tmpdir(), 'strongroom-bench-')),
 ): Promise<RunningServer> => {
   const port = await freePort();
   const began = performance.now();
-  const child = spawn(process.execPath, ['--disable-sigusr1', join(root, 'bin/start.cjs')], {
+  const child = spawn(process.execPath, startArguments, {
     cwd: root,
     env: { PATH: process.env['PATH'], PORT: String(port), DATA_DIR: dataDir, LOG_FORMAT: 'json', LOG_LEVEL: 'info' },
     stdio: ['ignore', 'ignore', 'inherit'],

@@ -87,8 +87,16 @@ FROM json_to_recordset($2::json) AS r(id uuid, actor_id uuid, actor_type text, e
 export const TOKEN_COLUMNS = `id, type, sealed, fingerprint, fingerprint_expression, container, metadata, search_indexes,
   expires_at, created_at, created_by, modified_at, modified_by`;
 
+/**
+ * Rows by a list of ids, each looked up by itself: with `id = ANY` PostgreSQL may prefer an index by tenant alone on a
+ * table it has not analysed yet, and reads all of it (measured: twenty times the work at 50,000 tokens).
+ */
+const byIds = (columns: string, table: string, ids: string): string => `
+SELECT found.* FROM unnest(${ids}::text[]) AS wanted(id)
+CROSS JOIN LATERAL (SELECT ${columns} FROM ${table} WHERE tenant_id = $1 AND id = wanted.id LIMIT 1) AS found`;
+
 /** Expired ones too: look-ups of several moments share the statement, and each knows its own time. */
-export const FIND_TOKENS = `SELECT ${TOKEN_COLUMNS} FROM tokens WHERE tenant_id = $1 AND id = ANY($2)`;
+export const FIND_TOKENS = byIds(TOKEN_COLUMNS, 'tokens', '$2');
 
 /** Reads and logs in one statement: what is read is logged when it has come, and what is not there is not logged. */
 const READ_TOKENS = `
@@ -96,7 +104,7 @@ WITH i AS (
   SELECT * FROM json_to_recordset($2::json) AS r(token_id text, log_id uuid, actor_id uuid, actor_type text,
     message text, created_at timestamptz)
 ), f AS (
-  SELECT ${TOKEN_COLUMNS} FROM tokens WHERE tenant_id = $1 AND id = ANY($3)
+  ${byIds(TOKEN_COLUMNS, 'tokens', '$3')}
 ), l AS (
   INSERT INTO audit_log (tenant_id, id, actor_id, actor_type, entity_type, entity_ids, operation, message, created_at)
   SELECT $1::uuid, i.log_id, i.actor_id, i.actor_type, f.type, ARRAY[f.id], 'read', i.message, i.created_at
@@ -104,7 +112,7 @@ WITH i AS (
 )
 SELECT * FROM f`;
 
-const FIND_CVCS = `SELECT id, sealed FROM token_cvcs WHERE tenant_id = $1 AND id = ANY($2) AND expires_at > $3`;
+const FIND_CVCS = `${byIds('id, sealed, expires_at', 'token_cvcs', '$2')} WHERE found.expires_at > $3`;
 
 /**
  * Whoever chose another expression chose what its fingerprint says: it is no proof that the data is the same, so that

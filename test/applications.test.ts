@@ -604,3 +604,19 @@ describe('GET /permissions', () => {
     expect(Object.keys(answer.body.errors)).toEqual(['application_type']);
   });
 });
+
+test('a deed that cannot be logged is a 503, and is not done', async () => {
+  const own = await server.newTenant();
+  await server.sql('REVOKE INSERT ON audit_log FROM CURRENT_USER');
+  try {
+    const answer = await server.request('POST', '/applications', {
+      key: own.api_key,
+      json: { name: 'Unlogged', permissions: ['token:create'] },
+    });
+    expect(answer.status, answer.text).toBe(503);
+    expect(answer.headers.get('retry-after')).toBe('1');
+  } finally {
+    await server.sql('GRANT INSERT ON audit_log TO CURRENT_USER');
+  }
+  expect(await server.sql('SELECT id FROM applications WHERE name = $1', ['Unlogged'])).toEqual([]);
+});

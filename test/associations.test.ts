@@ -244,6 +244,19 @@ describe('a child that is created', () => {
     expect(await countRows()).toEqual(before);
   });
 
+  test('that deduplication finds out of reach of the caller is not linked', async () => {
+    const data = `hidden ${crypto.randomUUID()}`;
+    const hidden = await newToken({ data, containers: ['/hidden/'] });
+    const parent = await newToken({ data: 'parent', containers: ['/open/'] });
+    const { api_key } = await onlyIn('/open/', ['token:read', 'token:create']);
+    const before = await countRows();
+    const request = { data, containers: ['/open/'], deduplicate_token: true };
+    const answer = await createChild(parent, request, api_key);
+    expect(answer.status, answer.text).toBe(403);
+    expect(answer.text).not.toContain(hidden);
+    expect(await countRows()).toEqual(before);
+  });
+
   test('is not there, and not linked, where the request is not valid', async () => {
     const parent = await newToken();
     const before = await countRows();

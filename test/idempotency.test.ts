@@ -345,8 +345,25 @@ describe('what is kept', () => {
     expect(await countMade()).toBe(2);
     server.clock.offsetMs = HOUR_MS + 1000;
     const again = await make(one);
-    expect([again.status, isReplay(again)]).toEqual([201, false]);
-    expect(await countMade()).toBe(3);
+    expect([again.status, isReplay(again)]).toEqual([409, false]);
+    expect(await countMade()).toBe(2);
+  });
+
+  test('with an API key in it is not done twice where CVC_TTL keeps nothing at all', async () => {
+    const brief = await startServer({ CVC_TTL: '0' });
+    try {
+      const make = () =>
+        brief.request('POST', '/applications', {
+          json: { name: 'Made', permissions: ['token:read'] },
+          headers: { 'svc-idempotency-key': 'once' },
+        });
+      const answers = await Promise.all(Array.from({ length: 6 }, make));
+      expect(answers.map(({ status }) => status).toSorted()).toEqual([201, 409, 409, 409, 409, 409]);
+      expect((await make()).status).toBe(409);
+      expect(await brief.sql(`SELECT id FROM applications WHERE name = 'Made'`)).toHaveLength(1);
+    } finally {
+      await brief.close();
+    }
   });
 
   test('does not open in the place of another answer', async () => {

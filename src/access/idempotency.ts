@@ -18,7 +18,7 @@ export type IdempotentRequest = {
   key: string;
   /** Method and path: what the key stands for. */
   route: string;
-  /** The answer may hold plaintext or a key: it is kept for CVC_TTL only, under a key that ceases to exist. */
+  /** The answer may hold plaintext or a key: it is kept for CVC_TTL only, under a key that ceases to exist. The claim outlives it. */
   isBrief: boolean;
   /** A deed's result as the answer to be kept, in JSON, with its status. */
   answerOf(result: unknown): { status: number };
@@ -32,6 +32,9 @@ export type Claimed = {
   /** The request failed: the key is free again, unless the deed stands all the same. */
   release(): Promise<void>;
 };
+
+/** What is sealed: the answer, and until when it may be given again, in ms since 1970. */
+type Kept = { answer: { status: number }; readable_until: number };
 
 const bindingOf = (ctx: Context, caller: Caller, id: string): Binding => ({
   environment: ctx.environment,
@@ -58,14 +61,16 @@ export const claimIdempotencyKey = async (
   const sealingKey = request.isBrief ? await ctx.keyring.ephemeralKey() : keys.data;
   const now = ctx.now();
   const claim = ctx.newUuid();
-  const expires_at = new Date(now.getTime() + (request.isBrief ? ctx.config.cvcTtlMs : KEPT_MS));
+  const expires_at = new Date(now.getTime() + KEPT_MS);
+  const readable_until = request.isBrief ? now.getTime() + ctx.config.cvcTtlMs : expires_at.getTime();
   const claimed_until = new Date(now.getTime() + CLAIM_MS);
   const found = await db.takeIdempotencyKey({ id, claim, route, claimed_until, expires_at }, now);
   if (found) return { answer: await openAnswer(ctx, caller, id, route, found) };
 
   let isKept = false;
   const sealed = (answer: { status: number }): KeptAnswer => {
-    const body = seal(sealingKey, bindingOf(ctx, caller, id), JSON.stringify(answer), ctx.randomBytes);
+    const kept: Kept = { answer, readable_until };
+    const body = seal(sealingKey, bindingOf(ctx, caller, id), JSON.stringify(kept), ctx.randomBytes);
     return { id, claim, status: answer.status, sealed: body.toString('base64'), expires_at };
   };
   const keep = (result: unknown): KeptAnswer => {
@@ -83,6 +88,8 @@ export const claimIdempotencyKey = async (
   };
 };
 
+const answerGone = () => conflict('The request with this idempotency key was answered, and the answer is gone.');
+
 const openAnswer = async (
   ctx: Context,
   caller: Caller,
@@ -96,9 +103,11 @@ const openAnswer = async (
     const keyId = keyIdOf(found.sealed);
     const keys = await ctx.keyring.tenantKeys(caller.tenant_id);
     const key = keys.find(keyId) ?? (await ctx.keyring.findEphemeralKey(keyId));
-    // Its short-lived key is gone, and with it what was answered; that the deed was done is still known.
-    if (!key) throw conflict('The request with this idempotency key was answered, and the answer is gone.');
-    return JSON.parse(open(key, bindingOf(ctx, caller, id), found.sealed).toString('utf8'));
+    // Its time or its short-lived key is gone, and with it what was answered; that the deed was done is still known.
+    if (!key) throw answerGone();
+    const kept = JSON.parse(open(key, bindingOf(ctx, caller, id), found.sealed).toString('utf8')) as Kept;
+    if (ctx.now().getTime() >= kept.readable_until) throw answerGone();
+    return kept.answer;
   } catch (error) {
     if (!(error instanceof SealBroken)) throw error;
     ctx.log.error({ alarm: 'seal_broken', tenant_id: caller.tenant_id }, 'a kept answer does not open');

@@ -53,6 +53,9 @@ export const createDatabase = (
     max: options.poolMax,
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
     query_timeout: QUERY_TIMEOUT_MS,
+    // What nobody waits for any more must not go on in the database either.
+    statement_timeout: QUERY_TIMEOUT_MS,
+    idle_in_transaction_session_timeout: QUERY_TIMEOUT_MS,
     application_name: 'strongroom',
   });
   // An idle connection that dies is the pool's to replace; without a listener it would end the process.
@@ -95,7 +98,7 @@ export const createDatabase = (
     ...operatorStatements(guarded),
 
     /** Removes a bite of what has outlived its time. @returns whether something was left. @throws unavailable. */
-    sweep: (now: Date, newLogId: (at: Date) => string): Promise<boolean> => sweepOnce(pool, now, newLogId),
+    sweep: (now: Date, newLogId: (at: Date) => string): Promise<boolean> => sweepOnce(pool, statements, now, newLogId),
 
     /** One round trip. @throws unavailable. */
     ping: async (): Promise<void> => {

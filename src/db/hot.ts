@@ -43,6 +43,7 @@ export type NewLog = {
 export type StoredToken = {
   id: string;
   type: string;
+  /** Null where the rows of a request hold more than SEALED_BYTES_MAX together. */
   sealed: Buffer;
   fingerprint: string | null;
   fingerprint_expression: string | null;
@@ -84,6 +85,17 @@ SELECT $1::uuid, id, actor_id, actor_type, entity_type, entity_ids, operation, m
 FROM json_to_recordset($2::json) AS r(id uuid, actor_id uuid, actor_type text, entity_type text, entity_ids text[],
   operation text, message text, created_at timestamptz)`;
 
+/**
+ * Sealed bytes that one request reads: all of them are in memory at once. Beyond it rows come without them, but for a
+ * single one, which was let in.
+ */
+export const SEALED_BYTES_MAX = 16 * 1024 * 1024;
+
+/** Puts the bound on rows: the sizes are read from the headers of large values, which stay where they are. */
+export const boundSealed = (columns: string, rows: string): string => `
+SELECT ${columns.replace('sealed', `CASE WHEN so_far <= ${SEALED_BYTES_MAX} OR so_far = octet_length(sealed) THEN sealed END AS sealed`)}
+FROM (SELECT *, sum(octet_length(sealed)) OVER (ROWS UNBOUNDED PRECEDING) AS so_far FROM (${rows}) AS unbounded) AS bounded`;
+
 export const TOKEN_COLUMNS = `id, type, sealed, fingerprint, fingerprint_expression, container, metadata, search_indexes,
   expires_at, created_at, created_by, modified_at, modified_by`;
 
@@ -96,7 +108,9 @@ SELECT found.* FROM unnest(${ids}::text[]) AS wanted(id)
 CROSS JOIN LATERAL (SELECT ${columns} FROM ${table} WHERE tenant_id = $1 AND id = wanted.id LIMIT 1) AS found`;
 
 /** Expired ones too: look-ups of several moments share the statement, and each knows its own time. */
-export const FIND_TOKENS = byIds(TOKEN_COLUMNS, 'tokens', '$2');
+const FIND_TOKENS = byIds(TOKEN_COLUMNS, 'tokens', '$2');
+
+export const FIND_TOKENS_OF_REQUEST = boundSealed(TOKEN_COLUMNS, FIND_TOKENS);
 
 /** Reads and logs in one statement: what is read is logged when it has come, and what is not there is not logged. */
 const READ_TOKENS = `
@@ -118,14 +132,20 @@ const FIND_CVCS = `${byIds('id, sealed, expires_at', 'token_cvcs', '$2')} WHERE 
  * Whoever chose another expression chose what its fingerprint says: it is no proof that the data is the same, so that
  * only tokens with the same expression count.
  */
-const FIND_BY_FINGERPRINTS = `SELECT DISTINCT ON (fingerprint, fingerprint_expression) ${TOKEN_COLUMNS} FROM tokens
+const FIND_BY_FINGERPRINTS = boundSealed(
+  TOKEN_COLUMNS,
+  `SELECT DISTINCT ON (fingerprint, fingerprint_expression) ${TOKEN_COLUMNS} FROM tokens
 WHERE tenant_id = $1 AND (fingerprint, fingerprint_expression) IN (SELECT * FROM unnest($2::text[], $3::text[]))
   AND (expires_at IS NULL OR expires_at > $4)
-ORDER BY fingerprint, fingerprint_expression, created_at, id`;
+ORDER BY fingerprint, fingerprint_expression, created_at, id`,
+);
+
+/** Locks live in memory that all tenants share: a request takes so many at most, however many fingerprints it has. */
+const FINGERPRINT_LOCKS_MAX = 64;
 
 /** One fingerprint, one creator at a time: the second sees what the first has committed. Sorted, so that no two wait for each other. */
-const LOCK_FINGERPRINTS = `SELECT pg_advisory_xact_lock(hashtextextended($1 || f, 0))
-FROM (SELECT DISTINCT unnest($2::text[]) AS f ORDER BY 1) AS fingerprints`;
+const LOCK_FINGERPRINTS = `SELECT pg_advisory_xact_lock(hashtext($1), lock)
+FROM (SELECT DISTINCT abs(hashtext(f) % ${FINGERPRINT_LOCKS_MAX}) AS lock FROM unnest($2::text[]) AS f ORDER BY 1) AS locks`;
 
 const INSERT_ASSOCIATION = `
 INSERT INTO token_associations (tenant_id, parent_id, child_id, child_created_at, created_at, created_by)
@@ -156,6 +176,8 @@ INSERT INTO token_cvcs (tenant_id, id, sealed, expires_at) VALUES ($1, $2, decod
 ON CONFLICT (tenant_id, id) DO UPDATE SET sealed = excluded.sealed, expires_at = excluded.expires_at`;
 
 const DELETE_CVC = 'DELETE FROM token_cvcs WHERE tenant_id = $1 AND id = $2';
+
+const LOCK_FOR_DELETE = 'SELECT FROM tokens WHERE tenant_id = $1 AND id = $2 FOR UPDATE';
 
 /** With the token go its CVC and, by their foreign keys, its links. A container that changed meanwhile asks for a new decision. */
 const DELETE_TOKEN = `
@@ -342,9 +364,12 @@ export const createHotStatements = ({ query, transaction }: Statements, batchesM
       }),
 
     /** @returns whether it was there, in that container. */
-    async deleteToken(tenantId: string, id: string, container: string, log: NewLog): Promise<boolean> {
-      return (await query('delete-token', DELETE_TOKEN, [tenantId, id, container, JSON.stringify(log)])).length > 0;
-    },
+    deleteToken: (tenantId: string, id: string, container: string, log: NewLog): Promise<boolean> =>
+      transaction(async (on) => {
+        // Waits for a change under way: the statement after it sees the security code that it may have brought.
+        await on('lock-for-delete', LOCK_FOR_DELETE, [tenantId, id]);
+        return (await on('delete-token', DELETE_TOKEN, [tenantId, id, container, JSON.stringify(log)])).length > 0;
+      }),
 
     /** Links two tokens. @throws conflict where the link is there; notFound where a token is gone. */
     insertAssociation: (
@@ -383,7 +408,8 @@ export const createHotStatements = ({ query, transaction }: Statements, batchesM
     },
 
     async findTokens(tenantId: string, ids: string[], now: Date): Promise<StoredToken[]> {
-      return (await findTokens(tenantId, ids)).filter((row) => lives(row, now));
+      const rows = (await query('find-tokens-of-request', FIND_TOKENS_OF_REQUEST, [tenantId, ids])) as StoredToken[];
+      return rows.filter((row) => lives(row, now));
     },
 
     /** Sealed CVCs by token id. */

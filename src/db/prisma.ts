@@ -42,12 +42,25 @@ export const createPrisma = (
 const prismaFault = (error: unknown) => {
   if (error instanceof Prisma.PrismaClientKnownRequestError && error.code === 'P2002')
     return faultOf(Object.assign(new Error('duplicate'), { code: '23505', cause: error }));
-  // P1 is Prisma's class for a database that cannot be reached or entered, P2024 a pool without a free connection.
-  if (error instanceof Prisma.PrismaClientKnownRequestError && /^P1|^P2024$/.test(error.code))
+  // P1 is Prisma's class for a database that cannot be reached or entered, P2024 a pool without a free connection, P2028
+  // a transaction that took too long, P2034 one that met another.
+  if (error instanceof Prisma.PrismaClientKnownRequestError && /^P1|^P2024$|^P2028$|^P2034$/.test(error.code))
     return faultOf(Object.assign(new Error('away'), { code: 'ECONNREFUSED', cause: error }));
+  const sqlState = sqlStateOf(error);
+  if (sqlState !== undefined) return faultOf(Object.assign(new Error('refused'), { code: sqlState, cause: error }));
   if (error instanceof Prisma.PrismaClientValidationError)
     return faultOf(Object.assign(new Error('a query of ours is not valid'), { code: 'query' }));
   return faultOf(error);
+};
+
+/** What PostgreSQL said, where Prisma's error carries it: the adapter keeps it beside its own words. */
+const sqlStateOf = (error: unknown): string | undefined => {
+  const { meta, cause } = error as { meta?: { driverAdapterError?: { cause?: unknown } }; cause?: unknown };
+  for (const from of [meta?.driverAdapterError?.cause, cause, (cause as { cause?: unknown } | undefined)?.cause]) {
+    const code = (from as { originalCode?: unknown } | undefined)?.originalCode;
+    if (typeof code === 'string') return code;
+  }
+  return undefined;
 };
 
 /** As `keepAnswer` in idempotency.ts, in a transaction of Prisma's. @throws conflict. */

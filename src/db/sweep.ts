@@ -1,6 +1,7 @@
 // What has outlived its time, removed in bounded bites, in every tenant. Safe beside other processes that sweep too.
 import type { Pool } from 'pg';
 import { faultOf } from './faults.ts';
+import type { Statements } from './statements.ts';
 
 /** Rows a sweep removes at a time, so that no statement holds locks for long. */
 export const SWEEP_ROWS_MAX = 1_000;
@@ -21,7 +22,9 @@ const DELETE_CVCS = `
 DELETE FROM token_cvcs USING (SELECT tenant_id, id FROM token_cvcs WHERE expires_at <= $1 LIMIT $2) AS old
 WHERE token_cvcs.tenant_id = old.tenant_id AND token_cvcs.id = old.id AND token_cvcs.expires_at <= $1`;
 
-const FIND_EXPIRED = 'SELECT tenant_id, id FROM tokens WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2';
+/** What somebody changes at this moment waits for the next sweep: the delete must see what the change brought. */
+const LOCK_EXPIRED = `SELECT tenant_id, id FROM tokens WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2
+FOR UPDATE SKIP LOCKED`;
 
 /** Deletes what another process has not deleted meanwhile, each with its log row. */
 const DELETE_EXPIRED = `
@@ -59,9 +62,36 @@ DELETE FROM tokens USING (
   SELECT t.tenant_id, t.id FROM deleted_tenants d JOIN tokens t ON t.tenant_id = d.id LIMIT $1
 ) AS old WHERE tokens.tenant_id = old.tenant_id AND tokens.id = old.id`;
 
-const LEFT_OF_DELETED_TENANTS = ['token_cvcs', 'idempotency_keys', 'token_counts', 'api_keys', 'applications'].map(
-  (table) => `DELETE FROM ${table} USING deleted_tenants d WHERE ${table}.tenant_id = d.id`,
+/** Links go before their tokens, so many at a time: a token may have any number of them, and would take all along. */
+const LINKS_MAX = 5_000;
+
+const DELETE_LINKS = (linked: string, most: string): string => `
+DELETE FROM token_associations USING (${linked} LIMIT ${most}) AS old
+WHERE token_associations.tenant_id = old.tenant_id AND token_associations.parent_id = old.parent_id
+  AND token_associations.child_id = old.child_id`;
+
+const DELETE_LINKS_OF_EXPIRED = DELETE_LINKS(
+  `WITH expired AS (SELECT tenant_id, id FROM tokens WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)
+  SELECT a.tenant_id, a.parent_id, a.child_id FROM (
+    SELECT a.* FROM expired e JOIN token_associations a ON a.tenant_id = e.tenant_id AND a.parent_id = e.id
+    UNION ALL
+    SELECT a.* FROM expired e JOIN token_associations a ON a.tenant_id = e.tenant_id AND a.child_id = e.id) AS a`,
+  '$3',
 );
+
+const DELETE_LINKS_OF_DELETED_TENANTS = DELETE_LINKS(
+  `SELECT a.tenant_id, a.parent_id, a.child_id FROM deleted_tenants d JOIN token_associations a ON a.tenant_id = d.id`,
+  '$1',
+);
+
+const LEFT_OF_DELETED_TENANTS = ['token_cvcs', 'idempotency_keys', 'token_counts', 'applications'].map(
+  (table) => `
+DELETE FROM ${table} USING (
+  SELECT t.tenant_id, t.id FROM deleted_tenants d JOIN ${table} t ON t.tenant_id = d.id LIMIT $1
+) AS old WHERE ${table}.tenant_id = old.tenant_id AND ${table}.id = old.id`,
+);
+
+const DELETE_KEYS_OF_DELETED_TENANTS = 'DELETE FROM api_keys USING deleted_tenants d WHERE api_keys.tenant_id = d.id';
 
 const FORGET_DELETED_TENANTS = `
 DELETE FROM deleted_tenants d WHERE d.deleted_at <= $1
@@ -95,7 +125,12 @@ const destroyKeys = async (pool: Pool, now: Date): Promise<void> => {
  * them from being destroyed now keeps nothing else, and is thrown when nothing else is left.
  * @returns whether something was left for another bite.
  */
-export const sweepOnce = async (pool: Pool, now: Date, newLogId: (at: Date) => string): Promise<boolean> => {
+export const sweepOnce = async (
+  pool: Pool,
+  statements: Statements,
+  now: Date,
+  newLogId: (at: Date) => string,
+): Promise<boolean> => {
   const run = async (text: string, values: unknown[] = []): Promise<number> =>
     (await pool.query(text, values)).rowCount ?? 0;
   try {
@@ -104,17 +139,22 @@ export const sweepOnce = async (pool: Pool, now: Date, newLogId: (at: Date) => s
       (error: unknown) => ({ error }),
     );
     const cvcs = await run(DELETE_CVCS, [now, SWEEP_ROWS_MAX]);
-    const { rows } = await pool.query<{ tenant_id: string; id: string }>(FIND_EXPIRED, [now, SWEEP_ROWS_MAX]);
-    if (rows.length > 0) {
-      const expired = rows.map((row) => ({ ...row, log_id: newLogId(now) }));
-      await run(DELETE_EXPIRED, [now, JSON.stringify(expired)]);
-    }
+    const links = await run(DELETE_LINKS_OF_EXPIRED, [now, SWEEP_ROWS_MAX, LINKS_MAX]);
+    const expired = await statements.transaction(async (query) => {
+      if (links === LINKS_MAX) return 0;
+      const rows = (await query(undefined, LOCK_EXPIRED, [now, SWEEP_ROWS_MAX])) as { tenant_id: string; id: string }[];
+      const logged = rows.map((row) => ({ ...row, log_id: newLogId(now) }));
+      if (rows.length > 0) await query(undefined, DELETE_EXPIRED, [now, JSON.stringify(logged)]);
+      return rows.length;
+    });
     const answers = await run(DELETE_ANSWERS, [now, SWEEP_ROWS_MAX]);
     await run(ADD_UP_COUNTS);
-    const left = await run(DELETE_OF_DELETED_TENANTS, [SWEEP_ROWS_MAX]);
-    for (const text of LEFT_OF_DELETED_TENANTS) await run(text);
+    let left = await run(DELETE_LINKS_OF_DELETED_TENANTS, [LINKS_MAX]);
+    if (left < LINKS_MAX) left = await run(DELETE_OF_DELETED_TENANTS, [SWEEP_ROWS_MAX]);
+    for (const text of LEFT_OF_DELETED_TENANTS) left = Math.max(left, await run(text, [SWEEP_ROWS_MAX]));
+    await run(DELETE_KEYS_OF_DELETED_TENANTS);
     await run(FORGET_DELETED_TENANTS, [new Date(now.getTime() - DELETED_TENANT_GRACE_MS)]);
-    const isMoreLeft = [cvcs, rows.length, answers, left].some((count) => count >= SWEEP_ROWS_MAX);
+    const isMoreLeft = [cvcs, links, expired, answers, left].some((count) => count >= SWEEP_ROWS_MAX);
     if (keys && !isMoreLeft) throw keys.error;
     return isMoreLeft;
   } catch (error) {

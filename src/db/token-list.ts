@@ -1,7 +1,7 @@
 // Lists of tokens: a condition as a tree, compiled to SQL whose every leaf an index can serve, one page at a time, newest
 // first. Knows columns and digests; what a query language or a filter of the wire means is the vault's affair.
 import type { Query } from './statements.ts';
-import { type StoredToken, TOKEN_COLUMNS } from './hot.ts';
+import { boundSealed, type StoredToken, TOKEN_COLUMNS } from './hot.ts';
 
 /** Which tokens. Values are parameters, never text of the statement. */
 export type TokenCondition =
@@ -98,8 +98,9 @@ export const listTokens = async (query: Query, tenantId: string, request: TokenL
     const at = parameters.add(request.start.after.created_at);
     where.push(`${time} <= ${at} AND (${time} < ${at} OR ${id} > ${parameters.add(request.start.after.id)})`);
   }
-  const text = `SELECT ${columns} FROM ${from} WHERE ${where.join(' AND ')}
+  const rows = `SELECT ${columns} FROM ${from} WHERE ${where.join(' AND ')}
 ORDER BY ${time} DESC, ${id} LIMIT ${parameters.add(request.limit)} ${offset}`;
+  const text = `${boundSealed(TOKEN_COLUMNS, rows)} ORDER BY created_at DESC, id`;
   return (await query(undefined, text, parameters.values)) as StoredToken[];
 };
 

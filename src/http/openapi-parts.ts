@@ -42,7 +42,7 @@ for a person, or with \`errors\`: from the path of each bad property to sentence
 never repeats a value that was sent. A path answers methods that it does not have with 405 and \`Allow\`. 429 and 503 carry
 \`Retry-After\` in seconds.
 
-The header \`SVC-TRACE-ID\` (1 to 128 printable ASCII characters, no spaces) names a request in the response, in problems and in the
+The header \`SVC-TRACE-ID\` (1 to 128 printable ASCII characters) names a request in the response, in problems and in the
 log. Without it the trace id of a W3C \`traceparent\` counts, or a new one is drawn.
 
 ## Requests and responses
@@ -156,7 +156,7 @@ export const parameters = {
     description:
       'Names the request in its response and in the log. Another is taken where it is absent or not of this form.',
     // No example: try-it would send it along with every request.
-    schema: { type: 'string', minLength: 1, maxLength: 128, pattern: '^[!-~]+$' },
+    schema: { type: 'string', minLength: 1, maxLength: 128, pattern: '^[ -~]+$' },
   },
 };
 

@@ -2,7 +2,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { App } from './app-type.ts';
 
-const fairTraceId = /^[\x21-\x7e]{1,128}$/;
+const fairTraceId = /^[\x20-\x7e]{1,128}$/;
 /** W3C Trace Context: version, trace-id, parent-id, flags. */
 const traceparent = /^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}/;
 

@@ -6,7 +6,7 @@ import { logRow } from '../audit/record.ts';
 import type { Context } from '../context.ts';
 import { fingerprint } from '../crypto/digest.ts';
 import type { ChangedToken, PlannedChange, StoredToken } from '../db/hot.ts';
-import { conflict, forbidden, invalidInput, notFound } from '../errors.ts';
+import { conflict, forbidden, invalidInput, notFound, payloadTooLarge } from '../errors.ts';
 import { isStorableText, type Json } from './json.ts';
 import { mergePatch } from './merge-patch.ts';
 import { getTokenRow } from './read-tokens.ts';
@@ -21,6 +21,7 @@ import {
   searchDigestsOf,
   shownOfDraft,
   type TokenRecord,
+  transformOf,
 } from './tokens.ts';
 
 /** An attribute of a patch: absent stays, null is taken away. */
@@ -46,9 +47,12 @@ export const changeToken = async (ctx: Context, caller: Caller, id: string, body
 
   const plan = (row: StoredToken): PlannedChange<TokenRecord> => {
     getTransformOf(caller, 'token:update', row);
+    if (showingAttributes.some((name) => Object.hasOwn(patch.data, name))) checkMayReveal(caller, row);
     const kept = openToken(ctx, caller.tenant_id, row, keys);
     const draft = draftOf(ctx, row, kept, patch.data);
     const transform = getTransform(caller, 'token:update', { id, container: draft.container });
+    // Nobody moves a token to where it shows itself more raw.
+    if (transformOf(caller, 'token:read', { id, container: draft.container }) === 'reveal') checkMayReveal(caller, row);
     const print = fingerprint(keys.digest, row.type, draft.fingerprintValue);
     const deduplicates = draft.deduplicate ?? caller.deduplicate_tokens;
 
@@ -90,6 +94,16 @@ export const changeToken = async (ctx: Context, caller: Caller, id: string, body
   return result;
 };
 
+/** What is made of the data, in ways that the caller chooses: by any of them the data can be read, at once or bit by bit. */
+const showingAttributes = ['mask', 'fingerprint_expression', 'search_indexes'] as const;
+
+/** A right to change a token is no right to its data. @throws forbidden for a caller without one. */
+const checkMayReveal = (caller: Caller, row: StoredToken): void => {
+  const use = transformOf(caller, 'token:use', row);
+  const mayReveal = transformOf(caller, 'token:read', row) === 'reveal' || use === 'reveal' || use === 'default';
+  if (!mayReveal) throw forbidden('token:use');
+};
+
 const mergedAttributes = ['data', 'mask', 'metadata'] as const;
 const replacedAttributes = [
   'containers',
@@ -113,6 +127,7 @@ const draftOf = (ctx: Context, row: StoredToken, kept: Kept, patch: Patch): Draf
   if (row.fingerprint_expression !== null) request['fingerprint_expression'] = row.fingerprint_expression;
   if (row.expires_at) request['expires_at'] = row.expires_at.toISOString();
 
+  const bytesBefore = bytesOf(request);
   for (const name of mergedAttributes) {
     const part = patch[name];
     if (part === undefined) continue;
@@ -125,12 +140,18 @@ const draftOf = (ctx: Context, row: StoredToken, kept: Kept, patch: Patch): Draf
     if (part === null) delete request[name];
     else if (part !== undefined) request[name] = part;
   }
+  // Small patches must not add up to what no create may bring; what is that large already may still be made smaller.
+  const bytes = bytesOf(request);
+  if (bytes > ctx.config.bodyBytesMax && bytes > bytesBefore)
+    throw payloadTooLarge(`The token must be at most ${ctx.config.bodyBytesMax} bytes.`);
   const problems = createProblems();
   if (request['data'] === undefined) problems.add(['data'], 'must not be taken away');
   const draft = problems.count > 0 ? undefined : parseTokenRequest(request, [], problems, draftTools(ctx));
   if (!draft) throw invalidInput(problems.errors);
   return draft;
 };
+
+const bytesOf = (request: Record<string, Json>): number => Buffer.byteLength(JSON.stringify(request));
 
 /** A security code belongs to the number it came with: another number without a code of its own has none. */
 const cvcChange = (kept: Kept, draft: Draft, newCvc: unknown): ChangedToken['cvc'] => {

@@ -7,8 +7,10 @@ import type { Context } from '../context.ts';
 import { fingerprint } from '../crypto/digest.ts';
 import type { TenantKeys } from '../crypto/keyring.ts';
 import type { ChosenTokens, Fingerprint, NewToken, StoredToken } from '../db/hot.ts';
-import { AppError, conflict, invalidField, invalidInput } from '../errors.ts';
+import { AppError, conflict, forbidden, invalidField, invalidInput, payloadTooLarge } from '../errors.ts';
+import { ExpressionError } from './expression-error.ts';
 import type { Json } from './json.ts';
+import { createMeter, type Meter } from './meter.ts';
 import { getTokenRow } from './read-tokens.ts';
 import { createProblems, type Draft, parseTokenRequest } from './token-request.ts';
 import {
@@ -121,7 +123,7 @@ const insert = async <T>(ctx: Context, caller: Caller, sealed: Sealed, options: 
 
   let answer: { of: T } | undefined;
   await db.insertTokensTogether([...wanted.values()], ctx.now(), (findExisting) => {
-    const { records, chosen } = choose(ctx, caller, sealed, findExisting);
+    const { records, chosen } = choose(ctx, caller, sealed, findExisting, options.parent !== undefined);
     const of = options.answer(records);
     answer = { of };
     const linked = options.parent === undefined ? chosen : withLinks(ctx, caller, options.parent, records, chosen);
@@ -161,11 +163,13 @@ const choose = (
   caller: Caller,
   { drafts, rows, transforms, keys }: Sealed,
   findExisting: (of: Fingerprint) => StoredToken | undefined,
+  isLinked: boolean,
 ): { records: TokenRecord[]; chosen: ChosenTokens } => {
   const records: TokenRecord[] = [];
   const fresh: NewToken[] = [];
   const read: StoredToken[] = [];
   const made = new Map<string, TokenRecord>();
+  const meter = createMeter();
   for (const [index, draft] of drafts.entries()) {
     const row = rows[index] as NewToken;
     const created = recordOfDraft(caller, draft, row, transforms[index] as Transform);
@@ -178,7 +182,9 @@ const choose = (
     const before = findExisting(row as Fingerprint);
     const twin = made.get(known);
     if (before) {
-      const { record, revealed } = recordOfExisting(ctx, caller, before, keys);
+      const { record, revealed } = recordOfExisting(ctx, caller, before, keys, meter);
+      // To link two tokens takes a right to read both.
+      if (isLinked && !revealed) throw forbidden('token:read');
       if (revealed) read.push(before);
       records.push({ ...record, _extras: { deduplicated: true } });
     } else if (twin) records.push({ ...twin, _extras: { deduplicated: true } });
@@ -206,12 +212,15 @@ const recordOfDraft = (caller: Caller, draft: Draft, row: NewToken, transform: T
   created_at: row.created_at,
 });
 
+const tooLarge = () => payloadTooLarge('The tokens that deduplication finds are too large for one answer.');
+
 /** A token that deduplication found, as its finder may see it: whole under token:read, masked at most; else only that it is there. */
 const recordOfExisting = (
   ctx: Context,
   caller: Caller,
   row: StoredToken,
   keys: TenantKeys,
+  meter: Meter,
 ): { record: TokenRecord; revealed: boolean } => {
   const transform = transformOf(caller, 'token:read', row);
   if (transform === undefined) {
@@ -219,9 +228,15 @@ const recordOfExisting = (
     const record = { id, tenant_id: caller.tenant_id, type, fingerprint: print ?? undefined, containers: [container] };
     return { record, revealed: false };
   }
+  if (row.sealed === null) throw tooLarge();
   const kept = openToken(ctx, caller.tenant_id, row, keys);
   const shown = transform === 'redact' ? 'redact' : 'mask';
-  return { record: recordOfRow(ctx, caller.tenant_id, row, kept, shown), revealed: true };
+  try {
+    return { record: recordOfRow(ctx, caller.tenant_id, row, kept, shown, { meter }), revealed: true };
+  } catch (error) {
+    if (error instanceof ExpressionError) throw tooLarge();
+    throw error;
+  }
 };
 
 /** Makes a token; with a parent, as its child. @throws as createTokens; invalidInput naming every bad place; notFound for the parent. */

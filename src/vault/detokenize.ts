@@ -7,9 +7,10 @@ import type { Context } from '../context.ts';
 import type { TenantKeys } from '../crypto/keyring.ts';
 import type { StoredToken } from '../db/hot.ts';
 import { badRequest, type AppError, invalidField, payloadTooLarge } from '../errors.ts';
-import { collectTokenIds, createExpansion, type ExpansionRecord, expandJson } from './expansion.ts';
+import { collectTokenIds, createExpansion, createReferences, type ExpansionRecord, expandJson } from './expansion.ts';
 import { ExpressionError } from './expression-error.ts';
-import { isStorableText, type Json } from './json.ts';
+import { formatPath, isStorableText, type Json } from './json.ts';
+import { createMeter, type Meter } from './meter.ts';
 import { openCvcs, openToken, recordOfRow, shownData } from './tokens.ts';
 
 /** Reading shows what a reader may see; using reveals, since whoever uses a value never gets to see it (decisions.md section 3). */
@@ -43,11 +44,14 @@ export const openTokens = async (
     const transform = getTransform(caller, permissionOf[purpose], row);
     transforms.set(row.id, purpose === 'use' && transform === 'default' ? 'reveal' : transform);
   }
+  // Sealed bytes are a little more than the values: what is beyond this cannot be expanded either.
+  if (rows.some(({ sealed }) => sealed === null)) throw payloadTooLarge('The values must not expand beyond 10 MB.');
   const keys = await ctx.keyring.tenantKeys(caller.tenant_id);
   const revealed = rows.filter(({ id }) => transforms.get(id) === 'reveal');
   const cvcs = await openCvcs(ctx, caller.tenant_id, revealed);
   await db.insertLogs(tokenLogRows(ctx, caller, purpose, rows));
 
+  const meter = createMeter();
   const known = new Map<string, ExpansionRecord>();
   return (id, whole) => {
     const row = found.get(id);
@@ -56,7 +60,7 @@ export const openTokens = async (
     let record = known.get(name);
     if (!record) {
       const opened = { row, transform: transforms.get(id) as Transform, cvc: cvcs.get(id) };
-      record = recordFor(ctx, caller, opened, keys, whole);
+      record = recordFor(ctx, caller, opened, { keys, meter, whole });
       known.set(name, record);
     }
     return record;
@@ -67,24 +71,25 @@ const recordFor = (
   ctx: Context,
   caller: Caller,
   { row, transform, cvc }: Opened,
-  keys: TenantKeys,
-  whole: boolean,
+  { keys, meter, whole }: { keys: TenantKeys; meter: Meter; whole: boolean },
 ): ExpansionRecord => {
   const kept = openToken(ctx, caller.tenant_id, row, keys);
   if (!whole) {
     // The mask is worth evaluating only where it is what is shown.
     const data =
-      transform === 'reveal' && cvc === undefined ? kept.data : shownData(ctx, row, kept, transform, { cvc }).data;
+      transform === 'reveal' && cvc === undefined
+        ? kept.data
+        : shownData(ctx, row, kept, transform, { cvc, meter }).data;
     return { data: data ?? null };
   }
-  const record = recordOfRow(ctx, caller.tenant_id, row, kept, transform, { cvc });
+  const record = recordOfRow(ctx, caller.tenant_id, row, kept, transform, { cvc, meter });
   return Object.fromEntries(Object.entries(record).filter(([, value]) => value !== undefined)) as ExpansionRecord;
 };
 
 /** An expression's error as the caller's. */
 export const expressionFault = (error: ExpressionError, place = ''): AppError =>
-  error.code === 'too_large'
-    ? payloadTooLarge('The values must not expand beyond 10 MB.')
+  error.code === 'too_large' || error.code === 'too_complex'
+    ? payloadTooLarge('The values must not expand beyond 10 MB, nor take more work than a request may.')
     : invalidField(place, error.message);
 
 /**
@@ -92,12 +97,42 @@ export const expressionFault = (error: ExpressionError, place = ''): AppError =>
  * @throws badRequest for unknown tokens; forbidden; invalidInput; payloadTooLarge; unavailable.
  */
 export const detokenize = async (ctx: Context, caller: Caller, body: Json): Promise<Json> => {
+  const references = createReferences();
+  atItsPlace(body, (value) => collectTokenIds(value, references));
+  const values = await openTokens(ctx, caller, references.ids, 'read');
+  const expansion = createExpansion(values, ctx.expressionEnvironment, references);
+  return atItsPlace(body, (value) => expandJson(value, expansion));
+};
+
+/** Does work on a value; what is wrong with an expression is looked for again, text by text, to name its place. */
+const atItsPlace = <T>(body: Json, work: (value: Json) => T): T => {
   try {
-    const references = collectTokenIds(body);
-    const values = await openTokens(ctx, caller, references.ids, 'read');
-    return expandJson(body, createExpansion(values, ctx.expressionEnvironment, references));
+    return work(body);
   } catch (error) {
-    if (error instanceof ExpressionError) throw expressionFault(error);
-    throw error;
+    if (!(error instanceof ExpressionError)) throw error;
+    throw expressionFault(error, findPlace(body, [], error.code, work));
   }
+};
+
+const findPlace = (
+  value: Json,
+  path: (string | number)[],
+  code: ExpressionError['code'],
+  work: (value: Json) => unknown,
+): string | undefined => {
+  if (typeof value === 'string') {
+    try {
+      work(value);
+      return undefined;
+    } catch (error) {
+      return error instanceof ExpressionError && error.code === code ? formatPath(path) : undefined;
+    }
+  }
+  if (typeof value !== 'object' || value === null) return undefined;
+  const steps: Iterable<[string | number, Json]> = Array.isArray(value) ? value.entries() : Object.entries(value);
+  for (const [step, child] of steps) {
+    const place = findPlace(child, [...path, step], code, work);
+    if (place !== undefined) return place;
+  }
+  return undefined;
 };

@@ -112,7 +112,7 @@ const types: TokenType[] = [
   {
     name: 'token',
     container: '/general/high/',
-    data: z.custom<Json>((value) => value !== undefined),
+    data: z.custom<Json>((value) => value !== undefined, 'is needed'),
     mask: undefined,
     fingerprint_expression: '{{ data | stringify }}',
     // Keys in a fixed order, so that equal objects have equal fingerprints however they were written.

@@ -129,7 +129,8 @@ describe.each(operations)('$name', ({ name, operation }) => {
     const shown = Object.keys(success['content']['application/json'].examples);
     expect(shown.length).toBeGreaterThan(0);
     if (operation['requestBody'])
-      expect(Object.keys(operation['requestBody'].content['application/json'].examples)).toEqual(shown);
+      for (const media of Object.values(operation['requestBody'].content) as Node[])
+        expect(Object.keys(media['examples'])).toEqual(shown);
   });
 });
 

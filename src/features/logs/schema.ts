@@ -12,7 +12,8 @@ const boundary = (description: string) =>
   z
     .string('must be given once')
     .transform((text, ctx) => {
-      const date = parseDate(text, 'up');
+      // A plus that was not encoded arrives as a space.
+      const date = parseDate(text.replace(/ (?=\d{2}:?\d{2}$)/, '+'), 'up');
       if (date === undefined) ctx.addIssue('must be a date such as 2026-11-20T18:04:05Z');
       return date ?? z.NEVER;
     })

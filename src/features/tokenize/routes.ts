@@ -3,7 +3,7 @@ import type { Context } from '../../context.ts';
 import { invalidField } from '../../errors.ts';
 import { callerOf } from '../../http/authenticate.ts';
 import type { App } from '../../http/app-type.ts';
-import { failures } from '../../http/schemas.ts';
+import { bodyFailures, failures } from '../../http/schemas.ts';
 import type { Json } from '../../vault/json.ts';
 import { tokenize } from '../../vault/tokenize.ts';
 import { tokenizeExamples, tokenizeRequest, tokenizeResponse } from './schema.ts';
@@ -22,7 +22,7 @@ export const tokenizeRoutes = (app: App, ctx: Context): void => {
         body: tokenizeRequest,
         answer: 'The tokens, in the structure of the request.',
         examples: tokenizeExamples,
-        response: { 200: tokenizeResponse, ...failures(400, 401, 403, 409, 413, 415, 429, 500, 503) },
+        response: { 200: tokenizeResponse, ...failures(...bodyFailures) },
       },
     },
     async (request, reply) => {

@@ -116,9 +116,10 @@ export const tokensRoutes = (app: App, ctx: Context): void => {
         operationId: 'updateToken',
         summary: 'Change a token',
         description:
-          'Changes a token by a JSON merge patch (RFC 7386), sent as `application/merge-patch+json`. `data`, `mask` and `metadata` are merged, other attributes replaced; null takes away. `type` and `id` stay. Mask, fingerprint, search indexes and deduplication are evaluated again. A card that gets another number loses its security code unless the patch brings one.\n\nPermission: `token:update` on the container of the token, and on the one it goes to.',
+          'Changes a token by a JSON merge patch (RFC 7386), sent as `application/merge-patch+json`. `data`, `mask` and `metadata` are merged, other attributes replaced; null takes away. `type` and `id` stay. By another `mask`, `fingerprint_expression` or `search_indexes` the data could be read: to choose one takes `token:use`, or a rule that reveals, beside the permission. Mask, fingerprint, search indexes and deduplication are evaluated again. A card that gets another number loses its security code unless the patch brings one.\n\nPermission: `token:update` on the container of the token, and on the one it goes to.',
         tags: ['Tokens'],
         params: tokenIdParams,
+        consumes: [MERGE_PATCH],
         body: tokenPatch,
         answer: 'The token as it is now.',
         examples: tokenPatchExamples,

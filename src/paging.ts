@@ -22,11 +22,27 @@ export type Page<T> = { pagination: Pagination; data: T[] };
 export const PAGE_OFFSET_MAX = 100_000;
 
 export type PageSource<Row, After> = {
-  count(): Promise<{ total: number; capped: boolean }>;
-  list(start: { offset: number } | { after: After | undefined }, limit: number): Promise<Row[]>;
+  /** So many records behind so many others, and how many there are. With a limit of 0 only that. */
+  page(offset: number, limit: number): Promise<{ rows: Row[]; total: number; capped: boolean }>;
   /** Where the list can go on from a record. `parse` gives undefined for what `of` never made. */
-  cursor?: { of(row: Row): string[]; parse(parts: string[]): After | undefined };
+  cursor?: {
+    of(row: Row): string[];
+    parse(parts: string[]): After | undefined;
+    list(after: After, limit: number): Promise<Row[]>;
+  };
 };
+
+/** The page of a source that counts and lists apart: nothing is listed behind the last. */
+export const countThenList =
+  <Row>(
+    count: () => Promise<{ total: number; capped: boolean }>,
+    list: (offset: number, limit: number) => Promise<Row[]>,
+  ) =>
+  async (offset: number, limit: number): Promise<{ rows: Row[]; total: number; capped: boolean }> => {
+    const { total, capped } = await count();
+    const isPast = !capped && offset >= total;
+    return { rows: isPast || limit === 0 ? [] : await list(offset, limit), total, capped };
+  };
 
 const encodeCursor = (parts: string[]): string => Buffer.from(JSON.stringify(parts)).toString('base64url');
 
@@ -55,17 +71,18 @@ export const readPage = async <Row, After>(
 
   if (start !== undefined) {
     const after = cursor?.parse(decodeCursor(start));
-    if (after === undefined) throw invalidField('start', 'must be the `next` of an earlier page');
-    const { rows, next } = withNext(await source.list({ after }, size + 1));
+    if (!cursor || after === undefined) throw invalidField('start', 'must be the `next` of an earlier page');
+    const { rows, next } = withNext(await cursor.list(after, size + 1));
     return { pagination: { page_size: size, ...(next !== undefined && { next }) }, rows };
   }
 
   const offset = (page - 1) * size;
-  const { total, capped } = await source.count();
-  const past = !capped && offset >= total;
-  if (!past && offset > PAGE_OFFSET_MAX)
+  const isFar = offset > PAGE_OFFSET_MAX;
+  const found = await source.page(isFar ? 0 : offset, isFar ? 0 : size + 1);
+  const { total, capped } = found;
+  if (isFar && (capped || offset < total))
     throw invalidField('page', `must begin within the first ${PAGE_OFFSET_MAX} records; go on by \`start\``);
-  const { rows, next } = withNext(past ? [] : await source.list({ offset }, size + 1));
+  const { rows, next } = withNext(found.rows);
   const pagination: Pagination = {
     total_items: total,
     page_number: page,

@@ -4,7 +4,7 @@ import { logRow, type Operation } from '../audit/record.ts';
 import type { Context } from '../context.ts';
 import type { StoredApplication } from '../db/applications.ts';
 import { notFound } from '../errors.ts';
-import { type Page, type PageRequest, readPage } from '../paging.ts';
+import { countThenList, type Page, type PageRequest, readPage } from '../paging.ts';
 import { newApiKey } from './api-keys.ts';
 import type { Caller } from './caller.ts';
 import { checkGrants } from './grants.ts';
@@ -113,8 +113,10 @@ export const listApplications = async (
   const db = ctx.db.for(caller);
   const { ids } = input;
   const { pagination, rows } = await readPage(input.page, {
-    count: async () => ({ total: await db.countApplications(ids), capped: false }),
-    list: async (start, limit) => ('offset' in start ? db.listApplications(ids, start.offset, limit) : []),
+    page: countThenList(
+      async () => ({ total: await db.countApplications(ids), capped: false }),
+      (offset, limit) => db.listApplications(ids, offset, limit),
+    ),
   });
   const shown = rows.map(({ id }) => id);
   if (shown.length > 0) await db.insertLogs([logOf(ctx, caller, 'read', shown)]);

@@ -4,7 +4,7 @@ import type { Context } from '../context.ts';
 import { firstIdAt } from '../crypto/ids.ts';
 import type { LogEntry } from '../db/log-list.ts';
 import { invalidField } from '../errors.ts';
-import { type Page, type PageRequest, readPage } from '../paging.ts';
+import { countThenList, type Page, type PageRequest, readPage } from '../paging.ts';
 
 export type LogRecord = {
   tenant_id: string;
@@ -41,10 +41,16 @@ export const listLogs = async (
     to_id: end_date && firstIdAt(end_date.getTime()),
   };
   const db = ctx.db.for(caller);
-  const { pagination, rows } = await readPage(input.page, {
-    count: () => db.countLogs(filter),
-    list: (start, limit) => db.listLogs(filter, start, limit),
-    cursor: { of: ({ id, place }) => [id, place], parse: parseCursor },
+  const { pagination, rows } = await readPage<LogEntry, { id: string; place: number }>(input.page, {
+    page: countThenList(
+      () => db.countLogs(filter),
+      (offset, limit) => db.listLogs(filter, { offset }, limit),
+    ),
+    cursor: {
+      of: ({ id, place }) => [id, place],
+      parse: parseCursor,
+      list: (after, limit) => db.listLogs(filter, { after }, limit),
+    },
   });
   return { pagination, data: rows.map((row) => recordOf(caller, row)) };
 };

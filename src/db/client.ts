@@ -11,7 +11,7 @@ import { createPrisma } from './prisma.ts';
 import { createStatements } from './statements.ts';
 import { sweepOnce } from './sweep.ts';
 import { operatorStatements, tenantStatements } from './tenants.ts';
-import { countTokens, countTokensByType, listTokens, type TokenListRequest } from './token-list.ts';
+import { countTokensByType, findTokenPage, listTokens, type TokenListRequest } from './token-list.ts';
 
 /** A database that does not answer within this is away: the caller gets a 503 instead of a wait (security.md C5). */
 const CONNECT_TIMEOUT_MS = 2_000;
@@ -76,8 +76,8 @@ export const createDatabase = (
     changeToken: <T>(id: string, now: Date, plan: (row: StoredToken) => PlannedChange<T>) =>
       changeToken<T>(tenant_id, id, now, plan),
     listTokens: (request: TokenListRequest) => listTokens(query, tenant_id, request),
-    countTokens: (request: Pick<TokenListRequest, 'condition' | 'parent_id' | 'now'>) =>
-      countTokens(query, tenant_id, request),
+    findTokenPage: (request: TokenListRequest & { start: { offset: number } }) =>
+      findTokenPage(query, tenant_id, request),
     countTokensByType: () => countTokensByType(query, tenant_id),
     listLogs: (filter: LogFilter, start: LogPageStart, limit: number) =>
       listLogs(query, tenant_id, filter, start, limit),

@@ -24,7 +24,7 @@ export type LogFilter = {
   to_id?: string | undefined;
 };
 
-export type LogPageStart = { offset: number } | { after: { id: string; place: number } | undefined };
+export type LogPageStart = { offset: number } | { after: { id: string; place: number } };
 
 const whereOf = (tenantId: string, filter: LogFilter): { where: string[]; values: unknown[] } => {
   const values: unknown[] = [tenantId];
@@ -54,7 +54,7 @@ export const listLogs = async (
   const entries: string[] = [];
   let offset = 0;
   if ('offset' in start) offset = start.offset;
-  else if (start.after) {
+  else {
     const id = `${add(start.after.id)}::uuid`;
     where.push(`id <= ${id}`);
     entries.push(`NOT (l.id = ${id} AND e.place <= ${add(start.after.place)})`);

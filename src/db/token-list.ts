@@ -16,7 +16,7 @@ export type TokenCondition =
 type Bound = { at: Date; inclusive: boolean };
 
 /** Where a page begins: after so many records, or after the one that a cursor names. */
-export type PageStart = { offset: number } | { after: { created_at: Date; id: string } | undefined };
+export type PageStart = { offset: number } | { after: { created_at: Date; id: string } };
 
 export type TokenListRequest = {
   condition: TokenCondition | undefined;
@@ -94,7 +94,7 @@ export const listTokens = async (query: Query, tenantId: string, request: TokenL
   const { parameters, from, where, time, id } = scopeOf(tenantId, request);
   let offset = '';
   if ('offset' in request.start) offset = `OFFSET ${parameters.add(request.start.offset)}`;
-  else if (request.start.after) {
+  else {
     const at = parameters.add(request.start.after.created_at);
     where.push(`${time} <= ${at} AND (${time} < ${at} OR ${id} > ${parameters.add(request.start.after.id)})`);
   }
@@ -116,22 +116,39 @@ const typesOf = (condition: TokenCondition | undefined): string[] | null | undef
   return condition.kind === 'in' && condition.column === 'type' ? condition.values : undefined;
 };
 
-/** How many there are: exact for all tokens and for types, up to COUNTED_MAX for everything else. */
-export const countTokens = async (
+/** A page by number, with how many there are: exact for all tokens and for types, up to COUNTED_MAX for everything else. */
+export const findTokenPage = async (
   query: Query,
   tenantId: string,
-  request: Pick<TokenListRequest, 'condition' | 'parent_id' | 'now'>,
-): Promise<{ total: number; capped: boolean }> => {
+  request: TokenListRequest & { start: { offset: number } },
+): Promise<{ rows: StoredToken[]; total: number; capped: boolean }> => {
   const types = request.parent_id === undefined ? typesOf(request.condition) : undefined;
   if (types !== undefined) {
     const [{ count }] = (await query('count-tokens', COUNT_ALL, [tenantId, types, request.now])) as [{ count: string }];
-    return { total: Number(count), capped: false };
+    const total = Number(count);
+    return {
+      rows: request.start.offset < total ? await listTokens(query, tenantId, request) : [],
+      total,
+      capped: false,
+    };
   }
-  const { parameters, from, where } = scopeOf(tenantId, request);
-  const text = `SELECT count(*) FROM (SELECT 1 FROM ${from} WHERE ${where.join(' AND ')} LIMIT ${COUNTED_MAX + 1}) AS matched`;
-  const [{ count }] = (await query(undefined, text, parameters.values)) as [{ count: string }];
-  const counted = Number(count);
-  return { total: Math.min(counted, COUNTED_MAX), capped: counted > COUNTED_MAX };
+  // What matches is found once, for the count and for the page; only where it is too much to count, the page is found anew.
+  const { parameters, from, where, time, id } = scopeOf(tenantId, request);
+  const page = `SELECT found.* FROM (SELECT id FROM matched ORDER BY time DESC, id
+  LIMIT ${parameters.add(request.limit)} OFFSET ${parameters.add(request.start.offset)}) AS page
+CROSS JOIN LATERAL (SELECT ${TOKEN_COLUMNS} FROM tokens WHERE tenant_id = $1 AND id = page.id LIMIT 1) AS found`;
+  const text = `
+WITH matched AS MATERIALIZED (
+  SELECT ${time} AS time, ${id} AS id FROM ${from} WHERE ${where.join(' AND ')} LIMIT ${COUNTED_MAX + 1}
+)
+SELECT rows.*, counted.count AS matched_count FROM (SELECT count(*) FROM matched) AS counted
+LEFT JOIN (${boundSealed(TOKEN_COLUMNS, page)}) AS rows ON true ORDER BY rows.created_at DESC, rows.id`;
+  const found = (await query(undefined, text, parameters.values)) as (StoredToken & { matched_count: string })[];
+  const counted = Number(found[0]?.matched_count);
+  if (counted > COUNTED_MAX)
+    return { rows: await listTokens(query, tenantId, request), total: COUNTED_MAX, capped: true };
+  // Without a row of the page the count stands alone.
+  return { rows: found.filter((row) => row.id !== null), total: counted, capped: false };
 };
 
 export type TypeCount = { type: string; count: number; last_created_at: Date | null };

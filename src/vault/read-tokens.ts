@@ -131,9 +131,12 @@ const readTokens = async (
   const access = accessOf(caller, permission);
   const condition = all([wanted, access === 'everything' ? undefined : access].filter((node) => node !== undefined));
   const { pagination, rows } = await readPage(page, {
-    count: () => db.countTokens({ condition, parent_id, now }),
-    list: (start, limit) => db.listTokens({ condition, parent_id, now, start, limit }),
-    cursor: { of: cursorOf, parse: parseCursor },
+    page: (offset, limit) => db.findTokenPage({ condition, parent_id, now, start: { offset }, limit }),
+    cursor: {
+      of: cursorOf,
+      parse: parseCursor,
+      list: (after, limit) => db.listTokens({ condition, parent_id, now, start: { after }, limit }),
+    },
   });
   if (rows.some(({ sealed }) => sealed === null)) throw tooLarge();
   const meter = createMeter();

@@ -2,7 +2,8 @@
 // statement, without HTTP and without sealing. Prints rows a second.
 import { randomBytes, randomUUID } from 'node:crypto';
 import { Pool } from 'pg';
-import { INSERT_TOKENS, type NewToken } from '../src/db/hot.ts';
+import type { NewToken } from '../src/db/hot.ts';
+import { INSERT_TOKENS } from '../src/db/token-sql.ts';
 
 const [addressText, tenantId, connectionsText, rowsText, secondsText] = process.argv.slice(2);
 const connections = Number(connectionsText);
@@ -10,7 +11,7 @@ const rowsPerStatement = Number(rowsText);
 const pool = new Pool({ ...(JSON.parse(addressText as string) as object), max: connections });
 
 const created_at = new Date().toISOString();
-const row = (): NewToken => ({
+const row = (log_id: string): NewToken => ({
   id: randomUUID(),
   type: 'token',
   sealed: randomBytes(96).toString('base64'),
@@ -20,7 +21,7 @@ const row = (): NewToken => ({
   created_at,
   created_by: tenantId as string,
   actor_type: 'application',
-  log_id: randomUUID(),
+  log_id,
   message: 'Token created',
 });
 
@@ -29,7 +30,9 @@ let rows = 0;
 const began = performance.now();
 const loop = async (): Promise<void> => {
   while (Date.now() < until) {
-    const batch = JSON.stringify(Array.from({ length: rowsPerStatement }, row));
+    // As a request of ours writes it: the tokens of a statement share a row of the log.
+    const log_id = randomUUID();
+    const batch = JSON.stringify(Array.from({ length: rowsPerStatement }, () => row(log_id)));
     await pool.query({ name: 'insert', text: INSERT_TOKENS, values: [tenantId, batch] });
     rows += rowsPerStatement;
   }

@@ -3,8 +3,8 @@ import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { type Load, runLoad } from './load.ts';
-import { databaseOf, remove, startBareRoute, startServer } from './servers.ts';
-import { headersOf, inTurns, round, SECONDS, warm } from './turns.ts';
+import { databaseOf, remove, startServer } from './servers.ts';
+import { againstBareRoute, headersOf, inTurns, round, SECONDS, warm } from './turns.ts';
 
 const READ_CONNECTIONS = 32;
 const READ_TOKENS = 500;
@@ -32,27 +32,8 @@ export const readOne = async () => {
     const paths = ids.map((id) => `/tokens/${id}`);
     const headers = headersOf(api_key);
     const answer = await (await fetch(`${base_url}${paths[0]}`, { headers })).text();
-    const bare = await startBareRoute(answer);
-    try {
-      const load: Load = { url: base_url, headers, paths, connections: READ_CONNECTIONS, seconds: SECONDS };
-      const limit: Load = { url: `${bare.url}answer`, headers, connections: READ_CONNECTIONS, seconds: SECONDS };
-      await warm(load);
-      await warm(limit);
-      const measured = await inTurns(
-        () => runLoad(load),
-        async () => (await runLoad(limit)).requestsPerSecond,
-      );
-      return {
-        ratio: round(measured.ratio),
-        at_least: 0.25,
-        requests_per_second: Math.round(measured.perSecond),
-        limit_per_second: Math.round(measured.limitPerSecond),
-        p50_ms: measured.p50_ms,
-        errors: measured.errors,
-      };
-    } finally {
-      await bare.stop();
-    }
+    const load: Load = { url: base_url, headers, paths, connections: READ_CONNECTIONS, seconds: SECONDS };
+    return await againstBareRoute(load, 'answer', answer, 0.25);
   } finally {
     await server.stop();
     remove(server.dataDir);

@@ -1,5 +1,6 @@
 // Ours and its limit, measured in turns within one run, so that a busy machine slows both.
 import { type Load, type LoadResult, runLoad } from './load.ts';
+import { startBareRoute } from './servers.ts';
 
 const ROUNDS = 4;
 /** Seconds of one turn. */
@@ -25,6 +26,31 @@ export const inTurns = async (ours: () => Promise<LoadResult>, limit: () => Prom
     p50_ms: median(results.map(({ p50Ms }) => p50Ms)),
     errors: results.reduce((sum, { errors }) => sum + errors, 0),
   };
+};
+
+/** A load on the server against the same on a bare route that answers what the server answers. */
+export const againstBareRoute = async (load: Load, barePath: string, answer: string, atLeast: number) => {
+  const bare = await startBareRoute(answer);
+  try {
+    const { paths: _, ...one } = load;
+    const limit: Load = { ...one, url: `${bare.url}${barePath}` };
+    await warm(load);
+    await warm(limit);
+    const measured = await inTurns(
+      () => runLoad(load),
+      async () => (await runLoad(limit)).requestsPerSecond,
+    );
+    return {
+      ratio: round(measured.ratio),
+      at_least: atLeast,
+      requests_per_second: Math.round(measured.perSecond),
+      limit_per_second: Math.round(measured.limitPerSecond),
+      p50_ms: measured.p50_ms,
+      errors: measured.errors,
+    };
+  } finally {
+    await bare.stop();
+  }
 };
 
 export const headersOf = (api_key: string) => ({ 'svc-api-key': api_key, 'content-type': 'application/json' });

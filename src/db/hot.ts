@@ -1,10 +1,30 @@
-// The statements of the hot path: raw SQL under a name, one JSON parameter, tokens and their log rows together.
-// Knows columns and bytes; what they mean is the vault's affair.
+// The hot path: what is written and read of tokens, in batches, alone, or in transactions. The texts of the statements are
+// in token-sql.ts. Knows columns and bytes; what they mean is the vault's affair.
 import { createBatcher } from './batcher.ts';
 import { createCoalescer } from './coalescer.ts';
 import { notFound, unavailable } from '../errors.ts';
 import { type KeptAnswer, keepAnswer } from './idempotency.ts';
 import type { Query, Statements } from './statements.ts';
+import {
+  DELETE_ASSOCIATION,
+  DELETE_CVC,
+  DELETE_TOKEN,
+  FIND_API_KEY,
+  FIND_BY_FINGERPRINTS,
+  FIND_CVCS,
+  FIND_TOKENS,
+  FIND_TOKENS_OF_REQUEST,
+  INSERT_ASSOCIATION,
+  INSERT_LOGS,
+  INSERT_TOKENS,
+  LINK_TOKEN,
+  LOCK_FINGERPRINTS,
+  LOCK_FOR_DELETE,
+  LOCK_TOKEN,
+  PUT_CVC,
+  READ_TOKENS,
+  UPDATE_TOKEN,
+} from './token-sql.ts';
 
 /** A token about to be written. `sealed` and `cvc_sealed` are base64. Tokens of one `log_id` share a row of the log. */
 export type NewToken = {
@@ -56,148 +76,6 @@ export type StoredToken = {
   modified_at: Date | null;
   modified_by: string | null;
 };
-
-export const INSERT_TOKENS = `
-WITH i AS (
-  SELECT * FROM json_to_recordset($2::json) AS r(
-    id text, type text, sealed text, fingerprint text, fingerprint_expression text, container text, metadata jsonb,
-    search_indexes text[], search_digests text[], expires_at timestamptz, cvc_sealed text, cvc_expires_at timestamptz,
-    created_at timestamptz, created_by uuid, actor_type text, log_id uuid, message text)
-), t AS (
-  INSERT INTO tokens (tenant_id, id, type, sealed, fingerprint, fingerprint_expression, container, metadata,
-    search_indexes, search_digests, expires_at, created_at, created_by)
-  SELECT $1::uuid, id, type, decode(sealed, 'base64'), fingerprint, fingerprint_expression, container, metadata,
-    search_indexes, search_digests, expires_at, created_at, created_by FROM i ORDER BY id
-), c AS (
-  INSERT INTO token_cvcs (tenant_id, id, sealed, expires_at)
-  SELECT $1::uuid, id, decode(cvc_sealed, 'base64'), cvc_expires_at FROM i WHERE cvc_sealed IS NOT NULL
-), n AS (
-  INSERT INTO token_counts (tenant_id, id, type, change, last_created_at)
-  SELECT $1::uuid, gen_random_uuid(), type, count(*), max(created_at) FROM i GROUP BY type
-)
-INSERT INTO audit_log (tenant_id, id, actor_id, actor_type, entity_type, entity_ids, operation, message, created_at)
-SELECT $1::uuid, log_id, created_by, actor_type, type, array_agg(id), 'create', message, created_at FROM i
-GROUP BY log_id, created_by, actor_type, type, message, created_at`;
-
-export const INSERT_LOGS = `
-INSERT INTO audit_log (tenant_id, id, actor_id, actor_type, entity_type, entity_ids, operation, message, created_at)
-SELECT $1::uuid, id, actor_id, actor_type, entity_type, entity_ids, operation, message, created_at
-FROM json_to_recordset($2::json) AS r(id uuid, actor_id uuid, actor_type text, entity_type text, entity_ids text[],
-  operation text, message text, created_at timestamptz)`;
-
-/**
- * Sealed bytes that one request reads: all of them are in memory at once. Beyond it rows come without them, but for a
- * single one, which was let in.
- */
-export const SEALED_BYTES_MAX = 16 * 1024 * 1024;
-
-/** Puts the bound on rows: the sizes are read from the headers of large values, which stay where they are. */
-export const boundSealed = (columns: string, rows: string): string => `
-SELECT ${columns.replace('sealed', `CASE WHEN so_far <= ${SEALED_BYTES_MAX} OR so_far = octet_length(sealed) THEN sealed END AS sealed`)}
-FROM (SELECT *, sum(octet_length(sealed)) OVER (ROWS UNBOUNDED PRECEDING) AS so_far FROM (${rows}) AS unbounded) AS bounded`;
-
-export const TOKEN_COLUMNS = `id, type, sealed, fingerprint, fingerprint_expression, container, metadata, search_indexes,
-  expires_at, created_at, created_by, modified_at, modified_by`;
-
-/**
- * Rows by a list of ids, each looked up by itself: with `id = ANY` PostgreSQL may prefer an index by tenant alone on a
- * table it has not analysed yet, and reads all of it (measured: twenty times the work at 50,000 tokens).
- */
-const byIds = (columns: string, table: string, ids: string): string => `
-SELECT found.* FROM unnest(${ids}::text[]) AS wanted(id)
-CROSS JOIN LATERAL (SELECT ${columns} FROM ${table} WHERE tenant_id = $1 AND id = wanted.id LIMIT 1) AS found`;
-
-/** Expired ones too: look-ups of several moments share the statement, and each knows its own time. */
-const FIND_TOKENS = byIds(TOKEN_COLUMNS, 'tokens', '$2');
-
-export const FIND_TOKENS_OF_REQUEST = boundSealed(TOKEN_COLUMNS, FIND_TOKENS);
-
-/** Reads and logs in one statement: what is read is logged when it has come, and what is not there is not logged. */
-const READ_TOKENS = `
-WITH i AS (
-  SELECT * FROM json_to_recordset($2::json) AS r(token_id text, log_id uuid, actor_id uuid, actor_type text,
-    message text, created_at timestamptz)
-), f AS (
-  ${byIds(TOKEN_COLUMNS, 'tokens', '$3')}
-), l AS (
-  INSERT INTO audit_log (tenant_id, id, actor_id, actor_type, entity_type, entity_ids, operation, message, created_at)
-  SELECT $1::uuid, i.log_id, i.actor_id, i.actor_type, f.type, ARRAY[f.id], 'read', i.message, i.created_at
-  FROM i JOIN f ON f.id = i.token_id AND (f.expires_at IS NULL OR f.expires_at > i.created_at)
-)
-SELECT * FROM f`;
-
-const FIND_CVCS = `${byIds('id, sealed, expires_at', 'token_cvcs', '$2')} WHERE found.expires_at > $3`;
-
-/**
- * Whoever chose another expression chose what its fingerprint says: it is no proof that the data is the same, so that
- * only tokens with the same expression count.
- */
-const FIND_BY_FINGERPRINTS = boundSealed(
-  TOKEN_COLUMNS,
-  `SELECT DISTINCT ON (fingerprint, fingerprint_expression) ${TOKEN_COLUMNS} FROM tokens
-WHERE tenant_id = $1 AND (fingerprint, fingerprint_expression) IN (SELECT * FROM unnest($2::text[], $3::text[]))
-  AND (expires_at IS NULL OR expires_at > $4)
-ORDER BY fingerprint, fingerprint_expression, created_at, id`,
-);
-
-/** Locks live in memory that all tenants share: a request takes so many at most, however many fingerprints it has. */
-const FINGERPRINT_LOCKS_MAX = 64;
-
-/** One fingerprint, one creator at a time: the second sees what the first has committed. Sorted, so that no two wait for each other. */
-const LOCK_FINGERPRINTS = `SELECT pg_advisory_xact_lock(hashtext($1), lock)
-FROM (SELECT DISTINCT abs(hashtext(f) % ${FINGERPRINT_LOCKS_MAX}) AS lock FROM unnest($2::text[]) AS f ORDER BY 1) AS locks`;
-
-const INSERT_ASSOCIATION = `
-INSERT INTO token_associations (tenant_id, parent_id, child_id, child_created_at, created_at, created_by)
-SELECT tenant_id, $2, id, created_at, $4, $5 FROM tokens WHERE tenant_id = $1 AND id = $3
-RETURNING child_id`;
-
-const LINK_TOKEN = INSERT_ASSOCIATION.replace('RETURNING child_id', 'ON CONFLICT DO NOTHING');
-
-const DELETE_ASSOCIATION = `
-DELETE FROM token_associations WHERE tenant_id = $1 AND parent_id = $2 AND child_id = $3 RETURNING child_id`;
-
-const LOCK_TOKEN = `SELECT ${TOKEN_COLUMNS} FROM tokens
-WHERE tenant_id = $1 AND id = $2 AND (expires_at IS NULL OR expires_at > $3) FOR NO KEY UPDATE`;
-
-/** Every column that a change may touch, as the changed token has it. */
-const UPDATE_TOKEN = `
-UPDATE tokens SET sealed = decode(r.sealed, 'base64'), fingerprint = r.fingerprint,
-  fingerprint_expression = r.fingerprint_expression, container = r.container, metadata = r.metadata,
-  search_indexes = r.search_indexes, search_digests = r.search_digests, expires_at = r.expires_at,
-  modified_at = r.modified_at, modified_by = r.modified_by
-FROM json_to_record($3::json) AS r(sealed text, fingerprint text, fingerprint_expression text, container text,
-  metadata jsonb, search_indexes text[], search_digests text[], expires_at timestamptz, modified_at timestamptz,
-  modified_by uuid)
-WHERE tenant_id = $1 AND id = $2`;
-
-const PUT_CVC = `
-INSERT INTO token_cvcs (tenant_id, id, sealed, expires_at) VALUES ($1, $2, decode($3, 'base64'), $4)
-ON CONFLICT (tenant_id, id) DO UPDATE SET sealed = excluded.sealed, expires_at = excluded.expires_at`;
-
-const DELETE_CVC = 'DELETE FROM token_cvcs WHERE tenant_id = $1 AND id = $2';
-
-const LOCK_FOR_DELETE = 'SELECT FROM tokens WHERE tenant_id = $1 AND id = $2 FOR UPDATE';
-
-/** With the token go its CVC and, by their foreign keys, its links. A container that changed meanwhile asks for a new decision. */
-const DELETE_TOKEN = `
-WITH gone AS (
-  DELETE FROM tokens WHERE tenant_id = $1 AND id = $2 AND container = $3 RETURNING id, type
-), c AS (
-  DELETE FROM token_cvcs USING gone WHERE token_cvcs.tenant_id = $1 AND token_cvcs.id = gone.id
-), n AS (
-  INSERT INTO token_counts (tenant_id, id, type, change) SELECT $1::uuid, gen_random_uuid(), type, -1 FROM gone
-)
-INSERT INTO audit_log (tenant_id, id, actor_id, actor_type, entity_type, entity_ids, operation, message, created_at)
-SELECT $1::uuid, r.id, actor_id, actor_type, entity_type, entity_ids, operation, message, created_at
-FROM gone, json_to_record($4::json) AS r(id uuid, actor_id uuid, actor_type text, entity_type text, entity_ids text[],
-  operation text, message text, created_at timestamptz)
-RETURNING id`;
-
-const FIND_API_KEY = `SELECT k.tenant_id, k.application_id, k.digest, a.permissions, a.rules, t.settings
-FROM api_keys k JOIN applications a ON a.tenant_id = k.tenant_id AND a.id = k.application_id
-JOIN tenants t ON t.id = k.tenant_id
-WHERE k.public_id = $1`;
 
 export type FoundApiKey = {
   tenant_id: string;

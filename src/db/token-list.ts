@@ -1,7 +1,8 @@
 // Lists of tokens: a condition as a tree, compiled to SQL whose every leaf an index can serve, one page at a time, newest
 // first. Knows columns and digests; what a query language or a filter of the wire means is the vault's affair.
 import type { Query } from './statements.ts';
-import { boundSealed, type StoredToken, TOKEN_COLUMNS } from './hot.ts';
+import type { StoredToken } from './hot.ts';
+import { boundSealed, TOKEN_COLUMNS } from './token-sql.ts';
 
 /** Which tokens. Values are parameters, never text of the statement. */
 export type TokenCondition =

@@ -1,7 +1,7 @@
 // Changing a token: a merge patch over what it holds, checked as if it were made anew; and ending it.
 import { z } from 'zod';
 import type { Caller } from '../access/caller.ts';
-import { decide, getTransform, type Transform } from '../access/rules.ts';
+import { decide, getTransform } from '../access/rules.ts';
 import { logRow } from '../audit/record.ts';
 import type { Context } from '../context.ts';
 import { fingerprint } from '../crypto/digest.ts';
@@ -16,10 +16,10 @@ import {
   getTransformOf,
   type Kept,
   openToken,
+  recordOfDraft,
   sealCvc,
   sealDraft,
   searchDigestsOf,
-  shownOfDraft,
   type TokenRecord,
   transformOf,
 } from './tokens.ts';
@@ -75,7 +75,13 @@ export const changeToken = async (ctx: Context, caller: Caller, id: string, body
         columns.cvc_sealed = sealCvc(ctx, caller.tenant_id, cvcKey, id, draft.cvc);
         columns.cvc_expires_at = new Date(at.getTime() + ctx.config.cvcTtlMs).toISOString();
       }
-      const result = recordOf(caller, row, draft, columns, transform);
+      const result = recordOfDraft(caller.tenant_id, draft, transform, columns, {
+        id,
+        created_by: row.created_by ?? undefined,
+        created_at: row.created_at.toISOString(),
+        modified_by: columns.modified_by,
+        modified_at: columns.modified_at,
+      });
       const log = logRow(ctx, caller, {
         operation: 'update',
         entity_type: row.type,
@@ -160,29 +166,6 @@ const cvcChange = (kept: Kept, draft: Draft, newCvc: unknown): ChangedToken['cvc
   const number = (data: Json) => (data as { number: string }).number;
   return newCvc === null || number(kept.data) !== number(draft.data) ? 'remove' : 'keep';
 };
-
-const recordOf = (
-  caller: Caller,
-  row: StoredToken,
-  draft: Draft,
-  columns: ChangedToken['row'],
-  transform: Transform,
-): TokenRecord => ({
-  id: row.id,
-  tenant_id: caller.tenant_id,
-  type: row.type,
-  ...shownOfDraft(draft, transform),
-  fingerprint: columns.fingerprint,
-  fingerprint_expression: columns.fingerprint_expression,
-  containers: [columns.container],
-  metadata: columns.metadata,
-  search_indexes: columns.search_indexes ?? [],
-  expires_at: columns.expires_at,
-  created_by: row.created_by ?? undefined,
-  created_at: row.created_at.toISOString(),
-  modified_by: columns.modified_by,
-  modified_at: columns.modified_at,
-});
 
 /** A container that changes again and again while a delete looks at it is no accident. */
 const DELETE_TRIES_MAX = 3;

@@ -17,11 +17,11 @@ import {
   draftTools,
   getTransformOf,
   openToken,
+  recordOfDraft,
   recordOfRow,
   sealCvc,
   sealDraft,
   searchDigestsOf,
-  shownOfDraft,
   type TokenRecord,
   transformOf,
 } from './tokens.ts';
@@ -117,7 +117,9 @@ const insert = async <T>(ctx: Context, caller: Caller, sealed: Sealed, options: 
   if (wanted.size === 0 && options.parent === undefined && caller.keep === undefined) {
     await db.insertTokens(rows);
     return options.answer(
-      rows.map((row, index) => recordOfDraft(caller, drafts[index] as Draft, row, transforms[index] as Transform)),
+      rows.map((row, index) =>
+        recordOfDraft(caller.tenant_id, drafts[index] as Draft, transforms[index] as Transform, row, madeOf(row)),
+      ),
     );
   }
 
@@ -172,7 +174,7 @@ const choose = (
   const meter = createMeter();
   for (const [index, draft] of drafts.entries()) {
     const row = rows[index] as NewToken;
-    const created = recordOfDraft(caller, draft, row, transforms[index] as Transform);
+    const created = recordOfDraft(caller.tenant_id, draft, transforms[index] as Transform, row, madeOf(row));
     if (!deduplicates(caller, draft)) {
       fresh.push(row);
       records.push(created);
@@ -197,20 +199,7 @@ const choose = (
   return { records, chosen: { rows: fresh, logs: tokenLogRows(ctx, caller, 'read', [...new Set(read)]) } };
 };
 
-const recordOfDraft = (caller: Caller, draft: Draft, row: NewToken, transform: Transform): TokenRecord => ({
-  id: row.id,
-  tenant_id: caller.tenant_id,
-  type: row.type,
-  ...shownOfDraft(draft, transform),
-  fingerprint: row.fingerprint,
-  fingerprint_expression: row.fingerprint_expression,
-  containers: [row.container],
-  metadata: row.metadata,
-  search_indexes: row.search_indexes ?? [],
-  expires_at: row.expires_at,
-  created_by: caller.actor_id,
-  created_at: row.created_at,
-});
+const madeOf = ({ id, created_by, created_at }: NewToken) => ({ id, created_by, created_at });
 
 const tooLarge = () => payloadTooLarge('The tokens that deduplication finds are too large for one answer.');
 

@@ -7,7 +7,7 @@ import type { Context } from '../context.ts';
 import { metadataDigest, searchDigest } from '../crypto/digest.ts';
 import type { TenantKeys } from '../crypto/keyring.ts';
 import { type Binding, isSealedUnder, keyIdOf, open, seal, SealBroken, type SealingKey } from '../crypto/seal.ts';
-import type { StoredToken } from '../db/hot.ts';
+import type { NewToken, StoredToken } from '../db/hot.ts';
 import { internal } from '../errors.ts';
 import { evaluateShape } from './expressions.ts';
 import type { Json } from './json.ts';
@@ -188,10 +188,37 @@ export const recordOfRow = (
  * What a write answers of a draft: never more than the masked value, whatever a rule would reveal to a reader. A mask of
  * the caller's own comes back as it was sent; the default mask of a type, evaluated.
  */
-export const shownOfDraft = (
-  draft: Draft,
-  transform: Transform,
-): { data: Json | undefined; mask: Json | undefined } => ({
+const shownOfDraft = (draft: Draft, transform: Transform): { data: Json | undefined; mask: Json | undefined } => ({
   data: transform === 'redact' ? undefined : draft.masked,
   mask: draft.mask ?? (draft.type.mask === undefined || transform === 'redact' ? undefined : draft.masked),
 });
+
+/** The columns of a written token that its record repeats. */
+type WrittenColumns = Pick<
+  NewToken,
+  'container' | 'fingerprint' | 'fingerprint_expression' | 'metadata' | 'search_indexes' | 'expires_at'
+>;
+
+/** What a write answers: the draft as its writer may see it, with its columns, and who made and changed it. */
+export const recordOfDraft = (
+  tenant_id: string,
+  draft: Draft,
+  transform: Transform,
+  columns: WrittenColumns,
+  made: Pick<TokenRecord, 'created_by' | 'created_at' | 'modified_by' | 'modified_at'> & { id: string },
+): TokenRecord => {
+  const { id, ...times } = made;
+  return {
+    id,
+    tenant_id,
+    type: draft.type.name,
+    ...shownOfDraft(draft, transform),
+    fingerprint: columns.fingerprint,
+    fingerprint_expression: columns.fingerprint_expression,
+    containers: [columns.container],
+    metadata: columns.metadata,
+    search_indexes: columns.search_indexes ?? [],
+    expires_at: columns.expires_at,
+    ...times,
+  };
+};

@@ -1,7 +1,7 @@
 // The limit for detokenize-100: pg alone, in a process of its own, fetching the same rows by the same prepared statement,
 // without HTTP, opening nothing and logging nothing. Prints fetches a second.
 import { Pool } from 'pg';
-import { FIND_TOKENS_OF_REQUEST } from '../src/db/token-sql.ts';
+import { FIND_TOKENS } from '../src/db/token-sql.ts';
 
 const [addressText, tenantId, idsText, connectionsText, secondsText] = process.argv.slice(2);
 const connections = Number(connectionsText);
@@ -13,7 +13,7 @@ let fetches = 0;
 const began = performance.now();
 const loop = async (): Promise<void> => {
   while (Date.now() < until) {
-    const { rowCount } = await pool.query({ name: 'find', text: FIND_TOKENS_OF_REQUEST, values: [tenantId, ids] });
+    const { rowCount } = await pool.query({ name: 'find', text: FIND_TOKENS, values: [tenantId, ids] });
     if (rowCount !== ids.length) throw new Error('a row is missing');
     fetches += 1;
   }

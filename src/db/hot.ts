@@ -12,8 +12,9 @@ import {
   FIND_API_KEY,
   FIND_BY_FINGERPRINTS,
   FIND_CVCS,
+  FIND_RECORDS,
   FIND_TOKENS,
-  FIND_TOKENS_OF_REQUEST,
+  FIND_VALUES,
   INSERT_ASSOCIATION,
   INSERT_LOGS,
   INSERT_TOKENS,
@@ -86,6 +87,9 @@ export type FoundApiKey = {
   settings: Record<string, string>;
 };
 
+/** As much of a stored token as it takes to open it and to decide over it. */
+export type StoredValue = Pick<StoredToken, 'id' | 'type' | 'sealed' | 'container' | 'expires_at'>;
+
 /** The log row of a token's reading, without what only the token knows. `created_at` is the moment it must live in. */
 export type TokenRead = {
   token_id: string;
@@ -131,7 +135,7 @@ export type PlannedChange<T> = {
 
 export type HotStatements = ReturnType<typeof createHotStatements>;
 
-const lives = (row: StoredToken, now: Date): boolean => row.expires_at === null || row.expires_at > now;
+const lives = (row: StoredValue, now: Date): boolean => row.expires_at === null || row.expires_at > now;
 
 export const createHotStatements = ({ query, transaction }: Statements, batchesMax: number) => {
   const tokens = createBatcher(async (tenantId, rows) => {
@@ -285,8 +289,14 @@ export const createHotStatements = ({ query, transaction }: Statements, batchesM
       return row && lives(row, now) ? row : undefined;
     },
 
-    async findTokens(tenantId: string, ids: string[], now: Date): Promise<StoredToken[]> {
-      const rows = (await query('find-tokens-of-request', FIND_TOKENS_OF_REQUEST, [tenantId, ids])) as StoredToken[];
+    /** Tokens of one request: whole, or only what it takes to open them. */
+    async findRecords(tenantId: string, ids: string[], now: Date): Promise<StoredToken[]> {
+      const rows = (await query('find-records', FIND_RECORDS, [tenantId, ids])) as StoredToken[];
+      return rows.filter((row) => lives(row, now));
+    },
+
+    async findValues(tenantId: string, ids: string[], now: Date): Promise<StoredValue[]> {
+      const rows = (await query('find-values', FIND_VALUES, [tenantId, ids])) as StoredValue[];
       return rows.filter((row) => lives(row, now));
     },
 

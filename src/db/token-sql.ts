@@ -54,7 +54,13 @@ CROSS JOIN LATERAL (SELECT ${columns} FROM ${table} WHERE tenant_id = $1 AND id 
 /** Expired ones too: look-ups of several moments share the statement, and each knows its own time. */
 export const FIND_TOKENS = byIds(TOKEN_COLUMNS, 'tokens', '$2');
 
-export const FIND_TOKENS_OF_REQUEST = boundSealed(TOKEN_COLUMNS, FIND_TOKENS);
+const VALUE_COLUMNS = 'id, type, sealed, container, expires_at';
+
+/** What it takes to open tokens and to decide over them: each further column costs as much to take apart as to open one. */
+export const FIND_VALUES = boundSealed(VALUE_COLUMNS, byIds(VALUE_COLUMNS, 'tokens', '$2'));
+
+/** Tokens of one request, whole. */
+export const FIND_RECORDS = boundSealed(TOKEN_COLUMNS, FIND_TOKENS);
 
 /** Reads and logs in one statement: what is read is logged when it has come, and what is not there is not logged. */
 export const READ_TOKENS = `

@@ -5,9 +5,16 @@ import { getTransform, type Transform } from '../access/rules.ts';
 import { tokenLogRows } from '../audit/record.ts';
 import type { Context } from '../context.ts';
 import type { TenantKeys } from '../crypto/keyring.ts';
-import type { StoredToken } from '../db/hot.ts';
+import type { StoredToken, StoredValue } from '../db/hot.ts';
 import { badRequest, type AppError, invalidField, payloadTooLarge } from '../errors.ts';
-import { collectTokenIds, createExpansion, createReferences, type ExpansionRecord, expandJson } from './expansion.ts';
+import {
+  collectTokenIds,
+  createExpansion,
+  createReferences,
+  type ExpansionRecord,
+  expandJson,
+  type References,
+} from './expansion.ts';
 import { ExpressionError } from './expression-error.ts';
 import { formatPath, isStorableText, type Json } from './json.ts';
 import { createMeter, type Meter } from './meter.ts';
@@ -18,24 +25,25 @@ export type Purpose = 'read' | 'use';
 
 const permissionOf = { read: 'token:read', use: 'token:use' } as const;
 
-type Opened = { row: StoredToken; transform: Transform; cvc: string | undefined };
+type Opened = { row: StoredValue | StoredToken; transform: Transform; cvc: string | undefined };
 
 /** What an expression gets of a token by its id; undefined for an id that was not asked for. */
 export type TokenValues = (id: string, whole: boolean) => ExpansionRecord | undefined;
 
 /**
- * Opens tokens for expressions. The log rows are committed when this returns.
+ * Opens the tokens that expressions refer to. The log rows are committed when this returns.
  * @throws badRequest naming the ids that are unknown or expired; forbidden; unavailable.
  */
 export const openTokens = async (
   ctx: Context,
   caller: Caller,
-  ids: ReadonlySet<string>,
+  { ids, isWhole }: Pick<References, 'ids' | 'isWhole'>,
   purpose: Purpose,
 ): Promise<TokenValues> => {
   if (ids.size === 0) return () => undefined;
   const db = ctx.db.for(caller);
-  const rows = await db.findTokens([...ids].filter(isStorableText), ctx.now());
+  const known = [...ids].filter(isStorableText);
+  const rows: StoredValue[] = isWhole ? await db.findRecords(known, ctx.now()) : await db.findValues(known, ctx.now());
   const found = new Map(rows.map((row) => [row.id, row]));
   const missing = [...ids].filter((id) => !found.has(id));
   if (missing.length > 0) throw badRequest(`Failed to detokenize some tokens: ${missing.join(', ')}`);
@@ -52,16 +60,16 @@ export const openTokens = async (
   await db.insertLogs(tokenLogRows(ctx, caller, purpose, rows));
 
   const meter = createMeter();
-  const known = new Map<string, ExpansionRecord>();
+  const made = new Map<string, ExpansionRecord>();
   return (id, whole) => {
     const row = found.get(id);
     if (!row) return undefined;
     const name = `${whole ? 'token' : 'data'} ${id}`;
-    let record = known.get(name);
+    let record = made.get(name);
     if (!record) {
       const opened = { row, transform: transforms.get(id) as Transform, cvc: cvcs.get(id) };
       record = recordFor(ctx, caller, opened, { keys, meter, whole });
-      known.set(name, record);
+      made.set(name, record);
     }
     return record;
   };
@@ -82,7 +90,7 @@ const recordFor = (
         : shownData(ctx, row, kept, transform, { cvc, meter }).data;
     return { data: data ?? null };
   }
-  const record = recordOfRow(ctx, caller.tenant_id, row, kept, transform, { cvc, meter });
+  const record = recordOfRow(ctx, caller.tenant_id, row as StoredToken, kept, transform, { cvc, meter });
   return Object.fromEntries(Object.entries(record).filter(([, value]) => value !== undefined)) as ExpansionRecord;
 };
 
@@ -99,7 +107,7 @@ export const expressionFault = (error: ExpressionError, place = ''): AppError =>
 export const detokenize = async (ctx: Context, caller: Caller, body: Json): Promise<Json> => {
   const references = createReferences();
   atItsPlace(body, (value) => collectTokenIds(value, references));
-  const values = await openTokens(ctx, caller, references.ids, 'read');
+  const values = await openTokens(ctx, caller, references, 'read');
   const expansion = createExpansion(values, ctx.expressionEnvironment, references);
   return atItsPlace(body, (value) => expandJson(value, expansion));
 };

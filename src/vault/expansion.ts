@@ -49,6 +49,8 @@ const parseTokenReference = (head: string): TokenReference => {
  */
 export type References = {
   readonly ids: Set<string>;
+  /** Some expression sees more of a token than its data. */
+  isWhole: boolean;
   placeholders: number;
   readonly limits: ExpansionLimits;
   readonly templates: Map<string, Template>;
@@ -56,6 +58,7 @@ export type References = {
 
 export const createReferences = (limits = requestLimits): References => ({
   ids: new Set(),
+  isWhole: false,
   placeholders: 0,
   limits,
   templates: new Map(),
@@ -97,7 +100,9 @@ const collectOne = ({ head, offset }: Expression, references: References): void 
   located(offset, () => {
     const { placeholdersMax, tokensMax } = references.limits;
     references.placeholders = countPlaceholder(references.placeholders, placeholdersMax);
-    references.ids.add(parseTokenReference(head).id);
+    const { id, whole } = parseTokenReference(head);
+    references.ids.add(id);
+    references.isWhole ||= whole;
     if (references.ids.size > tokensMax) throw tooManyTokens(references.limits);
   });
 

@@ -1,23 +1,13 @@
 // The server under measure, as `npm start` runs it, and its neighbours: each in a process of its own.
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { freePort } from '../test/support/process.ts';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const START_TIMEOUT_MS = 60_000;
-
-export const freePort = (): Promise<number> =>
-  new Promise((resolve, reject) => {
-    const server = createServer();
-    server.on('error', reject);
-    server.listen(0, '127.0.0.1', () => {
-      const { port } = server.address() as { port: number };
-      server.close(() => resolve(port));
-    });
-  });
 
 export const untilReady = async (url: string, child: ChildProcess): Promise<void> => {
   const deadline = Date.now() + START_TIMEOUT_MS;

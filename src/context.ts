@@ -54,8 +54,6 @@ export type Context = {
 export type Overrides = {
   now?: () => Date;
   logDestination?: DestinationStream;
-  /** Told of a connection or lock that was lost in the background. */
-  onFault?: (error: unknown) => void;
 };
 
 const migrationsDir = fileURLToPath(new URL('../prisma/migrations', import.meta.url));

@@ -18,7 +18,7 @@ const tryIt = (base_url: string): string => `
 `;
 
 const firstKey = (credentials: string, apiKey: Sensitive<string>): string => `
-  Your first API key (tenant "Development", all permissions). Shown once; also in ${credentials} (0600):
+  Your API key (tenant "Development", all permissions). Shown once; also in ${credentials} (0600):
 
       export SVC_API_KEY=${apiKey.reveal()}
 `;

@@ -1,6 +1,7 @@
 // POST /tokenize through the front door: every shape, every type, every bad input that security.md 4.3 numbers.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startServer, type TestServer } from './support/server.ts';
+import { withoutDrawn } from './support/text.ts';
 
 let server: TestServer;
 beforeAll(async () => {
@@ -101,7 +102,7 @@ describe('cards', () => {
     });
     expect(body.fingerprint).toMatch(/^[1-9A-HJ-NP-Za-km-z]{20,100}$/);
     expect(Object.keys(body.data)).not.toContain('cvc');
-    expect(JSON.stringify(body)).not.toContain('737');
+    expect(withoutDrawn(JSON.stringify(body))).not.toContain('737');
   });
 
   test('numbers of 13 to 19 digits show the last four only', async () => {
@@ -399,7 +400,7 @@ describe('ids, aliases, expiry, indexes', () => {
     expect(body.search_indexes).toEqual(['{{ data }}', '{{ data | last4 }}']);
     const [row] = await server.sql('SELECT search_digests FROM tokens WHERE id = $1', [body.id]);
     expect(row.search_digests).toHaveLength(2);
-    expect(JSON.stringify(row)).not.toContain('9131');
+    expect(withoutDrawn(JSON.stringify(row))).not.toContain('9131');
   });
 });
 
@@ -515,7 +516,7 @@ describe('bad input is a 400 that names the place and stores nothing', () => {
   test('a security code as a number is read as its digits (K9)', async () => {
     const answer = await server.tokenize({ type: 'card', data: { ...card, cvc: 9876 } });
     expect(answer.status).toBe(200);
-    expect(answer.text).not.toContain('9876');
+    expect(withoutDrawn(answer.text)).not.toContain('9876');
   });
 
   test.each([
@@ -574,7 +575,7 @@ describe('bad input is a 400 that names the place and stores nothing', () => {
       data: card,
       mask: { all: '{{ data | stringify }}', c: '{{ data.cvc }}' },
     });
-    expect(answer.text).not.toContain('737');
+    expect(withoutDrawn(answer.text)).not.toContain('737');
   });
 
   test('the default expressions of every type are expressions a caller may send', async () => {

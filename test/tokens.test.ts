@@ -1,6 +1,7 @@
 // /tokens through the front door: made, listed under the caller's rules, changed by merge patches, ended.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startServer, type TestServer, type TestTenant } from './support/server.ts';
+import { withoutDrawn } from './support/text.ts';
 
 let server: TestServer;
 beforeAll(async () => {
@@ -106,7 +107,7 @@ describe('POST /tokens makes a token', () => {
       metadata: { order: '1' },
       created_by: tenant.application_id,
     });
-    expect(answer.text).not.toContain('737');
+    expect(withoutDrawn(answer.text)).not.toContain('737');
     expect(answer.headers.get('location')).toBe(`/tokens/${answer.body.id}`);
     const located = await server.request('GET', answer.headers.get('location') ?? '', { key: tenant.api_key });
     expect(located.body).toEqual(answer.body);
@@ -439,7 +440,7 @@ describe('GET /tokens lists what the caller may read', () => {
       expect(page.data).toHaveLength(1);
       expect(page.data[0].data.number).toBe(card.number);
       expect(JSON.stringify(page.data)).not.toContain('cvc');
-      expect(JSON.stringify(page.data)).not.toContain('9173');
+      expect(withoutDrawn(JSON.stringify(page.data))).not.toContain('9173');
     }
   });
 
@@ -687,7 +688,7 @@ describe('PATCH /tokens/{id} changes a token by a merge patch', () => {
       const { tenant, id, code } = await withCode();
       const answer = await patch(tenant, id, { data: { expiration_year: 2031, number: card.number } });
       expect(answer.body.data).toEqual({ ...maskedCard, expiration_year: 2031 });
-      expect(answer.text).not.toContain('737');
+      expect(withoutDrawn(answer.text)).not.toContain('737');
       expect(await code()).toBe('737');
     });
 
@@ -695,7 +696,7 @@ describe('PATCH /tokens/{id} changes a token by a merge patch', () => {
       const { tenant, id, code } = await withCode();
       const answer = await patch(tenant, id, { data: { cvc: '9173' } });
       expect(answer.status).toBe(200);
-      expect(answer.text).not.toContain('9173');
+      expect(withoutDrawn(answer.text)).not.toContain('9173');
       expect(await code()).toBe('9173');
       await change(tenant, id, { data: { number: otherNumber, cvc: '123' } });
       expect(await code()).toBe('123');

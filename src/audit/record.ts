@@ -27,7 +27,6 @@ const pastTense: Record<Operation, string> = {
 export const messageOf = (operation: Operation, entity: string): string =>
   `${entity[0]?.toUpperCase()}${entity.slice(1).replaceAll('_', ' ')} ${pastTense[operation]}`;
 
-/** A link is a change of its parent. */
 export const TOKEN_ASSOCIATED = 'Token association created';
 export const TOKEN_DISSOCIATED = 'Token association deleted';
 
@@ -70,3 +69,11 @@ export const tokenLogRows = (
     logRow(ctx, caller, { operation, entity_type, entity_ids, entity: 'token' }),
   );
 };
+
+/** The log row of a link: a link is a change of its parent. */
+export const linkLogRow = (
+  ctx: LogClock,
+  caller: Pick<Caller, 'actor_id' | 'actor_type'>,
+  parent: { id: string; type: string },
+  message: typeof TOKEN_ASSOCIATED | typeof TOKEN_DISSOCIATED,
+): LogRow => logRow(ctx, caller, { operation: 'update', entity_type: parent.type, entity_ids: [parent.id], message });

@@ -1,11 +1,12 @@
 // Links between tokens, from a parent to a child: made, taken away, and read as the children of a parent.
 import type { Caller } from '../access/caller.ts';
-import { logRow, TOKEN_ASSOCIATED, TOKEN_DISSOCIATED } from '../audit/record.ts';
+import { getTransform } from '../access/rules.ts';
+import { linkLogRow, TOKEN_ASSOCIATED, TOKEN_DISSOCIATED } from '../audit/record.ts';
 import type { Context } from '../context.ts';
 import { AppError, conflict, invalidField, notFound } from '../errors.ts';
 import type { Page, PageRequest } from '../paging.ts';
 import { getTokenRow, listTokens, type TokenFilter } from './read-tokens.ts';
-import { getTransformOf, type TokenRecord } from './tokens.ts';
+import type { TokenRecord } from './tokens.ts';
 
 /**
  * Links a child to a parent.
@@ -19,13 +20,8 @@ export const associateTokens = async (
   if (parent_id === child_id) throw invalidField('child_id', 'must not be the parent itself');
   const parent = await getTokenRow(ctx, caller, parent_id);
   const child = await getTokenRow(ctx, caller, child_id);
-  for (const row of [parent, child]) getTransformOf(caller, 'token:read', row);
-  const log = logRow(ctx, caller, {
-    operation: 'update',
-    entity_type: parent.type,
-    entity_ids: [parent_id],
-    message: TOKEN_ASSOCIATED,
-  });
+  for (const row of [parent, child]) getTransform(caller, 'token:read', row);
+  const log = linkLogRow(ctx, caller, parent, TOKEN_ASSOCIATED);
   const link = { parent_id, child_id, created_at: log.created_at, created_by: caller.actor_id };
   try {
     await ctx.db.for(caller).insertAssociation(link, log, caller.keep?.(undefined));
@@ -44,13 +40,8 @@ export const dissociateTokens = async (
 ): Promise<void> => {
   const parent = await getTokenRow(ctx, caller, parent_id);
   const child = await getTokenRow(ctx, caller, child_id);
-  for (const row of [parent, child]) getTransformOf(caller, 'token:delete', row);
-  const log = logRow(ctx, caller, {
-    operation: 'update',
-    entity_type: parent.type,
-    entity_ids: [parent_id],
-    message: TOKEN_DISSOCIATED,
-  });
+  for (const row of [parent, child]) getTransform(caller, 'token:delete', row);
+  const log = linkLogRow(ctx, caller, parent, TOKEN_DISSOCIATED);
   if (!(await ctx.db.for(caller).deleteAssociation(parent_id, child_id, log))) throw notFound('association');
 };
 
@@ -60,6 +51,6 @@ export const listChildren = async (
   caller: Caller,
   input: { parent_id: string; filter: TokenFilter; page: PageRequest },
 ): Promise<Page<TokenRecord>> => {
-  getTransformOf(caller, 'token:read', await getTokenRow(ctx, caller, input.parent_id));
+  getTransform(caller, 'token:read', await getTokenRow(ctx, caller, input.parent_id));
   return listTokens(ctx, caller, input);
 };

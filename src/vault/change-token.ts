@@ -13,7 +13,6 @@ import { getTokenRow } from './read-tokens.ts';
 import { createProblems, type Draft, parseTokenRequest } from './token-request.ts';
 import {
   draftTools,
-  getTransformOf,
   type Kept,
   openToken,
   recordOfDraft,
@@ -21,7 +20,6 @@ import {
   sealDraft,
   searchDigestsOf,
   type TokenRecord,
-  transformOf,
 } from './tokens.ts';
 
 /** An attribute of a patch: absent stays, null is taken away. */
@@ -46,13 +44,13 @@ export const changeToken = async (ctx: Context, caller: Caller, id: string, body
   const cvcKey = newCvc === undefined || newCvc === null ? undefined : await ctx.keyring.ephemeralKey();
 
   const plan = (row: StoredToken): PlannedChange<TokenRecord> => {
-    getTransformOf(caller, 'token:update', row);
+    getTransform(caller, 'token:update', row);
     if (showingAttributes.some((name) => Object.hasOwn(patch.data, name))) checkMayReveal(caller, row);
     const kept = openToken(ctx, caller.tenant_id, row, keys);
     const draft = draftOf(ctx, row, kept, patch.data);
     const transform = getTransform(caller, 'token:update', { id, container: draft.container });
     // Nobody moves a token to where it shows itself more raw.
-    if (transformOf(caller, 'token:read', { id, container: draft.container }) === 'reveal') checkMayReveal(caller, row);
+    if (decide(caller, 'token:read', { id, container: draft.container }) === 'reveal') checkMayReveal(caller, row);
     const print = fingerprint(keys.digest, row.type, draft.fingerprintValue);
     const deduplicates = draft.deduplicate ?? caller.deduplicate_tokens;
 
@@ -105,8 +103,8 @@ const showingAttributes = ['mask', 'fingerprint_expression', 'search_indexes'] a
 
 /** A right to change a token is no right to its data. @throws forbidden for a caller without one. */
 const checkMayReveal = (caller: Caller, row: StoredToken): void => {
-  const use = transformOf(caller, 'token:use', row);
-  const mayReveal = transformOf(caller, 'token:read', row) === 'reveal' || use === 'reveal' || use === 'default';
+  const use = decide(caller, 'token:use', row);
+  const mayReveal = decide(caller, 'token:read', row) === 'reveal' || use === 'reveal' || use === 'default';
   if (!mayReveal) throw forbidden('token:use');
 };
 

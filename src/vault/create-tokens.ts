@@ -1,8 +1,8 @@
 // Drafts become tokens: sealed, written with their log rows, all of them or none. Deduplication, links to a parent and the
 // answer of an idempotent request are written in the same transaction.
 import type { Caller } from '../access/caller.ts';
-import { getTransform, type Transform } from '../access/rules.ts';
-import { logRow, messageOf, TOKEN_ASSOCIATED, tokenLogRows } from '../audit/record.ts';
+import { decide, getTransform, type Transform } from '../access/rules.ts';
+import { linkLogRow, messageOf, TOKEN_ASSOCIATED, tokenLogRows } from '../audit/record.ts';
 import type { Context } from '../context.ts';
 import { fingerprint } from '../crypto/digest.ts';
 import type { TenantKeys } from '../crypto/keyring.ts';
@@ -15,7 +15,6 @@ import { getTokenRow } from './read-tokens.ts';
 import { createProblems, type Draft, parseTokenRequest } from './token-request.ts';
 import {
   draftTools,
-  getTransformOf,
   openToken,
   recordOfDraft,
   recordOfRow,
@@ -23,7 +22,6 @@ import {
   sealDraft,
   searchDigestsOf,
   type TokenRecord,
-  transformOf,
 } from './tokens.ts';
 
 /** Draws of an alias before a UUID stands in (background.md section 3). */
@@ -144,12 +142,7 @@ const withLinks = (
 ): ChosenTokens => {
   const child_ids = records.map(({ id }) => id);
   if (child_ids.includes(parent.id)) throw conflict('The parent has this value itself, and is not its own child.');
-  const log = logRow(ctx, caller, {
-    operation: 'update',
-    entity_type: parent.type,
-    entity_ids: [parent.id],
-    message: TOKEN_ASSOCIATED,
-  });
+  const log = linkLogRow(ctx, caller, parent, TOKEN_ASSOCIATED);
   const links = { parent_id: parent.id, child_ids, created_at: log.created_at, created_by: caller.actor_id };
   return { ...chosen, logs: [...chosen.logs, log], links };
 };
@@ -211,7 +204,7 @@ const recordOfExisting = (
   keys: TenantKeys,
   meter: Meter,
 ): { record: TokenRecord; revealed: boolean } => {
-  const transform = transformOf(caller, 'token:read', row);
+  const transform = decide(caller, 'token:read', row);
   if (transform === undefined) {
     const { id, type, fingerprint: print, container } = row;
     const record = { id, tenant_id: caller.tenant_id, type, fingerprint: print ?? undefined, containers: [container] };
@@ -238,7 +231,7 @@ export const createToken = async (
   if (typeof request !== 'object' || request === null || Array.isArray(request))
     throw invalidField('', 'the body must be an object with `data`');
   const parent = parent_id === undefined ? undefined : await getTokenRow(ctx, caller, parent_id);
-  if (parent) getTransformOf(caller, 'token:read', parent);
+  if (parent) getTransform(caller, 'token:read', parent);
   const problems = createProblems();
   const draft = parseTokenRequest(request as Record<string, Json>, [], problems, draftTools(ctx));
   if (!draft) throw invalidInput(problems.errors);

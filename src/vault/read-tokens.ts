@@ -1,7 +1,7 @@
 // Reading tokens back under the caller's rules: one, a list, or what a search finds. The log rows of what is shown are
 // committed before the answer exists.
 import type { Caller } from '../access/caller.ts';
-import { accessOf } from '../access/rules.ts';
+import { accessOf, decide, getTransform } from '../access/rules.ts';
 import type { Permission } from '../access/permissions.ts';
 import { messageOf, tokenLogRows } from '../audit/record.ts';
 import type { Context } from '../context.ts';
@@ -16,7 +16,7 @@ import { isStorableText } from './json.ts';
 import { createMeter } from './meter.ts';
 import { conditionOf } from './search.ts';
 import { parseSearchQuery, SearchQueryError } from './search-query.ts';
-import { getTransformOf, openCvcs, openToken, recordOfRow, type TokenRecord, transformOf } from './tokens.ts';
+import { openCvcs, openToken, recordOfRow, type TokenRecord } from './tokens.ts';
 
 /** The row of a token. @throws notFound for an unknown, expired or foreign id, all alike. */
 export const getTokenRow = async (
@@ -35,7 +35,7 @@ export const getTokenRow = async (
  */
 export const getToken = async (ctx: Context, caller: Caller, id: string): Promise<TokenRecord> => {
   const row = mayReadAll(caller) ? await readRow(ctx, caller, id) : await getTokenRow(ctx, caller, id);
-  const transform = getTransformOf(caller, 'token:read', row);
+  const transform = getTransform(caller, 'token:read', row);
   const keys = await ctx.keyring.tenantKeys(caller.tenant_id);
   const kept = openToken(ctx, caller.tenant_id, row, keys);
   const cvc = transform === 'reveal' ? (await openCvcs(ctx, caller.tenant_id, [row])).get(id) : undefined;
@@ -141,7 +141,7 @@ const readTokens = async (
   if (rows.some(({ sealed }) => sealed === null)) throw tooLarge();
   const meter = createMeter();
   const data = rows.map((row) => {
-    const transform = transformOf(caller, permission, row) ?? 'redact';
+    const transform = decide(caller, permission, row) ?? 'redact';
     const kept = openToken(ctx, caller.tenant_id, row, keys);
     try {
       return recordOfRow(ctx, caller.tenant_id, row, kept, transform, { meter });

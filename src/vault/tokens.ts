@@ -1,8 +1,6 @@
 // The barrier: the only place where plaintext and rows meet. Seals on the way in, opens on the way out, and shows as much
 // of a token as a decision allows. Knows no request and writes nothing.
-import type { Caller } from '../access/caller.ts';
-import { decide, getTransform, type Transform } from '../access/rules.ts';
-import type { Permission } from '../access/permissions.ts';
+import type { Transform } from '../access/rules.ts';
 import type { Context } from '../context.ts';
 import { metadataDigest, searchDigest } from '../crypto/digest.ts';
 import type { TenantKeys } from '../crypto/keyring.ts';
@@ -115,20 +113,6 @@ export const openCvcs = async (
   }
   return cvcs;
 };
-
-/** How much of a stored token a permission shows its caller; undefined where nothing allows it. */
-export const transformOf = (
-  caller: Caller,
-  permission: Permission,
-  row: Pick<StoredToken, 'id' | 'container'>,
-): Transform | undefined => decide(caller, permission, row);
-
-/** As `transformOf`. @throws forbidden. */
-export const getTransformOf = (
-  caller: Caller,
-  permission: Permission,
-  row: Pick<StoredToken, 'id' | 'container'>,
-): Transform => getTransform(caller, permission, row);
 
 export type ShowOptions = {
   /** Joins what is revealed. */

@@ -1,0 +1,100 @@
+// Which destinations may be named: one parse, then the rules of security.md section 3.12 in their order. Pure: what is
+// refused here has caused no look-up and no connection. What a name resolves to is the business of resolve.ts.
+import { isIP } from 'node:net';
+import { domainToASCII } from 'node:url';
+import { EgressFault } from './fault.ts';
+
+export type EgressPolicy = {
+  /** What may be named; undefined leaves it open. `*.example.com` stands for what lies below. */
+  allowedHosts: string[] | undefined;
+  /** Hosts of the operator's own network, each with its port. */
+  privateHosts: { host: string; port: number }[];
+  /** Undefined allows every port that is not blocked. */
+  ports: number[] | undefined;
+  /** This service's own names. */
+  ownHosts: string[];
+};
+
+/** Room for a path of 16 KB and its query; what is longer is no address but data. */
+const URL_CHARACTERS_MAX = 32_768;
+
+/** RFC 1035 section 2.3.4, without the trailing dot. */
+const HOST_CHARACTERS_MAX = 253;
+
+/** https://fetch.spec.whatwg.org/#port-blocking, and port 0. */
+const blockedPorts = new Set([
+  0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104, 109, 110,
+  111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514, 515, 526, 530, 531, 532,
+  540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993, 995, 1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061,
+  6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080,
+]);
+
+/** A label of a host name. Underscores are no letters of a host name by RFC 952, and yet stand in many. */
+const label = /^[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?$/;
+
+const refused = (sentence: string, cause?: unknown): EgressFault =>
+  new EgressFault('DESTINATION_REFUSED', { sentence, cause });
+
+export const portOf = (url: URL): number => (url.port === '' ? 443 : Number(url.port));
+
+/**
+ * @param allowedHosts narrows further: what a proxy or an application allows.
+ * @returns the URL to use from here on; its host name is what is resolved, connected to and named in the certificate.
+ * @throws EgressFault DESTINATION_REFUSED.
+ */
+export const checkDestination = (policy: EgressPolicy, text: string, allowedHosts?: string[]): URL => {
+  const url = parseUrl(text);
+  if (url.protocol !== 'https:') throw refused('The destination must be an https URL.');
+  if (url.username !== '' || url.password !== '') throw refused('The destination must not hold credentials.');
+  url.hostname = parseHost(url.hostname);
+  const host = url.hostname;
+  const port = portOf(url);
+  if (!host.includes('.') && !isPrivateHost(policy, url)) {
+    throw refused('The destination must be named by a full host name.');
+  }
+  if (blockedPorts.has(port) || policy.ports?.includes(port) === false) {
+    throw refused('The port of the destination is not allowed.');
+  }
+  if (policy.ownHosts.some((pattern) => coversHost(pattern, host))) {
+    throw refused('The destination must not be this service.');
+  }
+  for (const list of [policy.allowedHosts, allowedHosts]) {
+    if (list?.some((pattern) => coversHost(pattern, host)) === false) {
+      throw refused('The host of the destination is not allowed.');
+    }
+  }
+  return url;
+};
+
+const parseUrl = (text: string): URL => {
+  if (text.length > URL_CHARACTERS_MAX) throw refused('The URL of the destination is too long.');
+  const url = URL.parse(text);
+  if (url === null) throw refused('The destination is not a valid URL.');
+  return url;
+};
+
+/** A host name without its trailing dot. The URL parser has already made an IP of whatever spells one. */
+const parseHost = (hostname: string): string => {
+  const host = hostname.endsWith('.') ? hostname.slice(0, -1) : hostname;
+  if (isIP(host.replace(/^\[|\]$/g, '')) !== 0 || host.startsWith('[')) {
+    throw refused('The destination must be named by a host name, not by an address.');
+  }
+  if (host.length > HOST_CHARACTERS_MAX || !host.split('.').every((each) => label.test(each))) {
+    throw refused('The host name of the destination is not valid.');
+  }
+  return host;
+};
+
+/** Has the operator said that this host and port may lie in a private network? */
+export const isPrivateHost = (policy: EgressPolicy, url: URL): boolean =>
+  policy.privateHosts.some(({ host, port }) => port === portOf(url) && canonicalHost(host) === url.hostname);
+
+/** `*.example.com` covers what lies below example.com, and not example.com. */
+const coversHost = (pattern: string, host: string): boolean =>
+  pattern.startsWith('*.') ? host.endsWith(`.${canonicalHost(pattern.slice(2))}`) : canonicalHost(pattern) === host;
+
+/** A configured name in the form that the URL parser gives a host: lower case, Punycode, no trailing dot. */
+const canonicalHost = (name: string): string => {
+  const ascii = domainToASCII(name);
+  return ascii.endsWith('.') ? ascii.slice(0, -1) : ascii;
+};

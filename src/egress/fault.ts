@@ -1,0 +1,58 @@
+// Everything that can go wrong on the way to a destination: a closed list of codes, each with a public sentence that
+// holds no data. What a driver said stays in the cause, for our log's code and class only.
+
+const sentenceOf = {
+  /** Not a valid destination, or not one that we may reach. Nothing was sent. */
+  DESTINATION_REFUSED: 'The destination is not valid or not allowed.',
+  /** The method, a header or the framing cannot be sent. Nothing was sent. */
+  REQUEST_REFUSED: 'The request cannot be sent as it is.',
+  DNS: 'The name of the destination could not be resolved.',
+  CONNECT: 'The destination could not be reached.',
+  /** Version, certificate, name or handshake. The request was not sent. */
+  TLS: 'No secure connection to the destination could be made.',
+  TIMEOUT: 'The destination did not answer in time.',
+  RESET: 'The destination closed the connection.',
+  PROTOCOL: 'The destination did not answer in valid HTTP.',
+  BODY_TOO_LARGE: 'The answer of the destination is too large.',
+  DECODE: 'The answer of the destination could not be decoded.',
+  REDIRECT_REFUSED: 'The destination redirected the request, and redirects are not allowed.',
+  TOO_MANY_REDIRECTS: 'The destination redirected the request too often.',
+  /** Too many connections are open already, and nothing was sent; or too many bytes are under way. */
+  BUSY: 'Too many requests are under way.',
+  ABORTED: 'The request was cancelled.',
+} as const;
+
+export type EgressFaultCode = keyof typeof sentenceOf;
+
+export class EgressFault extends Error {
+  override name = 'EgressFault';
+  readonly code: EgressFaultCode;
+
+  /** @param more.sentence says more than the code's own; public, so without data. */
+  constructor(code: EgressFaultCode, more: { sentence?: string; cause?: unknown } = {}) {
+    super(more.sentence ?? sentenceOf[code], { cause: more.cause });
+    this.code = code;
+  }
+}
+
+const codeOf = {
+  UND_ERR_HEADERS_OVERFLOW: 'PROTOCOL',
+  UND_ERR_RES_CONTENT_LENGTH_MISMATCH: 'PROTOCOL',
+  UND_ERR_REQ_CONTENT_LENGTH_MISMATCH: 'REQUEST_REFUSED',
+  UND_ERR_INVALID_ARG: 'REQUEST_REFUSED',
+  UND_ERR_NOT_SUPPORTED: 'REQUEST_REFUSED',
+  UND_ERR_ABORTED: 'ABORTED',
+  UND_ERR_DESTROYED: 'ABORTED',
+  UND_ERR_CLOSED: 'ABORTED',
+} as const satisfies Record<string, EgressFaultCode>;
+
+/** Gives any error of the way there or back a code. What is not known otherwise is a connection that broke. */
+export const faultOf = (error: unknown): EgressFault => {
+  if (error instanceof EgressFault) return error;
+  const { name, code } = (error ?? {}) as { name?: unknown; code?: unknown };
+  if (name === 'HTTPParserError') return new EgressFault('PROTOCOL', { cause: error });
+  if (typeof code !== 'string') return new EgressFault('RESET', { cause: error });
+  // With TLS 1.3 the destination may refuse us after our side of the handshake is done.
+  if (code.startsWith('ERR_SSL_')) return new EgressFault('TLS', { cause: error });
+  return new EgressFault(Object.hasOwn(codeOf, code) ? codeOf[code as keyof typeof codeOf] : 'RESET', { cause: error });
+};

@@ -1,0 +1,168 @@
+// What `fetch` in a tenant's code needs above one request: redirects by the fetch standard, each destination checked from
+// the start, and a body decoded in memory. Knows nothing of the sandbox.
+import { countLayers, decodeBody, readBody } from './body.ts';
+import { type Egress, type EgressResponse, type EgressTimeouts, egressTimeouts } from './client.ts';
+import { EgressFault } from './fault.ts';
+import type { Headers } from './headers.ts';
+import { FREE_BYTES, type Room } from './room.ts';
+
+/** The standard allows 20; each may cost a look-up and a connection to somewhere else. */
+const REDIRECTS_MAX = 5;
+
+const redirectStatuses = new Set([301, 302, 303, 307, 308]);
+
+/** https://fetch.spec.whatwg.org/#request-body-header-name */
+const bodyHeaders = new Set(['content-encoding', 'content-language', 'content-location', 'content-type']);
+
+/** What the first destination was trusted with and the next was not. */
+const credentialHeaders = new Set(['authorization', 'cookie']);
+
+const defaultHeaders: Headers = [
+  ['accept', '*/*'],
+  ['accept-encoding', 'gzip, deflate, br'],
+  // Some interfaces refuse requests without one.
+  ['user-agent', 'strongroom'],
+];
+
+export type EgressFetch = {
+  tenant_id: string;
+  url: string;
+  method: string;
+  headers: Headers;
+  body?: Uint8Array | undefined;
+  redirect: 'follow' | 'manual' | 'error';
+  /** As sent and as decoded. */
+  bodyBytesMax: number;
+  signal?: AbortSignal | undefined;
+  allowedHosts?: string[] | undefined;
+  timeouts?: Partial<EgressTimeouts> | undefined;
+};
+
+export type EgressAnswer = {
+  status: number;
+  statusText: string;
+  headers: Headers;
+  body: Buffer;
+  url: string;
+  redirected: boolean;
+  /** To be called when the body is not in memory any more; until then others may have to wait. Again it does nothing. */
+  release(): void;
+};
+
+/** @throws EgressFault. */
+export const egressFetch = async (egress: Egress, asked: EgressFetch): Promise<EgressAnswer> => {
+  const room = egress.rooms.takeForRequest(asked.tenant_id, asked.body?.byteLength ?? 0);
+  try {
+    return await fetchAlong(egress, asked);
+  } finally {
+    room.release();
+  }
+};
+
+const fetchAlong = async (egress: Egress, asked: EgressFetch): Promise<EgressAnswer> => {
+  const timeouts = { ...egressTimeouts, ...asked.timeouts };
+  const endMs = performance.now() + timeouts.wholeMs;
+  let { url, method, body } = asked;
+  let headers = withDefaults(asked.headers);
+  for (let redirects = 0; ; redirects += 1) {
+    const wholeMs = Math.max(0, endMs - performance.now());
+    const { tenant_id, signal, allowedHosts } = asked;
+    const answer = await egress.request({
+      tenant_id,
+      url,
+      method,
+      headers,
+      body,
+      signal,
+      allowedHosts,
+      timeouts: { ...timeouts, wholeMs },
+    });
+    const location = redirectStatuses.has(answer.status) ? findHeader(answer.headers, 'location') : undefined;
+    if (location === undefined || asked.redirect === 'manual') {
+      return {
+        status: answer.status,
+        statusText: answer.statusText,
+        headers: answer.headers,
+        url: withoutFragment(egress.check(url, allowedHosts)),
+        redirected: redirects > 0,
+        ...(await takeIn(egress, asked, answer)),
+      };
+    }
+    answer.body.destroy();
+    if (asked.redirect === 'error') throw new EgressFault('REDIRECT_REFUSED');
+    if (redirects === REDIRECTS_MAX) throw new EgressFault('TOO_MANY_REDIRECTS');
+    const from = egress.check(url, allowedHosts);
+    const to = parseLocation(location, from);
+    if (changesToGet(answer.status, method)) {
+      method = 'GET';
+      body = undefined;
+      headers = headers.filter(([name]) => !bodyHeaders.has(name.toLowerCase()));
+    }
+    if (to.origin !== from.origin) headers = headers.filter(([name]) => !credentialHeaders.has(name.toLowerCase()));
+    url = to.href;
+  }
+};
+
+/** The body as it was meant, and the room that it is given: once, for all it may need, and none while it is small. */
+const takeIn = async (
+  egress: Egress,
+  { tenant_id, signal, bodyBytesMax }: EgressFetch,
+  answer: EgressResponse,
+): Promise<Pick<EgressAnswer, 'body' | 'release'>> => {
+  const { headers } = answer;
+  let room: Room | undefined;
+  const takeRoom = async (bytes: number): Promise<void> => {
+    room = await egress.rooms.takeForAnswer(tenant_id, bytes, signal);
+  };
+  try {
+    const decodedBytesMax = countLayers(headers) * bodyBytesMax;
+    const sent = await readBody(answer, bodyBytesMax, (bytes) => takeRoom(bytes + decodedBytesMax));
+    let body = room === undefined ? await decodeIfSmall(headers, sent, bodyBytesMax) : undefined;
+    if (body === undefined) {
+      if (room === undefined) await takeRoom(decodedBytesMax);
+      body = await decodeBody(headers, sent, bodyBytesMax);
+    }
+    room?.shrinkTo(body.byteLength);
+    return { body, release: () => room?.release() };
+  } catch (error) {
+    answer.body.destroy();
+    room?.release();
+    throw error;
+  }
+};
+
+/** Undefined when it becomes more than needs no room. */
+const decodeIfSmall = async (headers: Headers, sent: Buffer, bytesMax: number): Promise<Buffer | undefined> => {
+  const isBounded = bytesMax <= FREE_BYTES;
+  try {
+    return await decodeBody(headers, sent, isBounded ? bytesMax : FREE_BYTES);
+  } catch (error) {
+    if (!isBounded && error instanceof EgressFault && error.code === 'BODY_TOO_LARGE') return undefined;
+    throw error;
+  }
+};
+
+const withDefaults = (headers: Headers): Headers => [
+  ...headers,
+  ...defaultHeaders.filter(([name]) => findHeader(headers, name) === undefined),
+];
+
+const findHeader = (headers: Headers, name: string): string | undefined =>
+  headers.find(([each]) => each.toLowerCase() === name)?.[1];
+
+/** By https://fetch.spec.whatwg.org/#http-redirect-fetch: what a form's answer points to is fetched, not posted again. */
+const changesToGet = (status: number, method: string): boolean =>
+  status === 303 ? method !== 'GET' && method !== 'HEAD' : (status === 301 || status === 302) && method === 'POST';
+
+/** Where to; whether it may be reached is found out by asking. @throws EgressFault DESTINATION_REFUSED. */
+const parseLocation = (location: string, from: URL): URL => {
+  // A header is bytes; destinations write UTF-8.
+  const url = URL.parse(Buffer.from(location, 'latin1').toString('utf8'), from.href);
+  if (url === null) throw new EgressFault('DESTINATION_REFUSED');
+  return url;
+};
+
+const withoutFragment = (url: URL): string => {
+  url.hash = '';
+  return url.href;
+};

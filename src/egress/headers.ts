@@ -1,0 +1,53 @@
+// Which headers cross, in each direction (security.md section 3.11): not ours, not those of one connection, and none that
+// could end a line. Framing is always made anew by whoever sends.
+import { EgressFault, type EgressFaultCode } from './fault.ts';
+
+export type Headers = [name: string, value: string][];
+
+/** RFC 9110 section 7.6.1 and what stood for it before; `host` and framing are set by the sender. */
+const dropped = new Set([
+  'connection',
+  'keep-alive',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+  'http2-settings',
+  'host',
+  'content-length',
+  'expect',
+]);
+
+const isDropped = (name: string): boolean => dropped.has(name) || name.startsWith('svc-') || name.startsWith('proxy-');
+
+/** Names and values together. Servers commonly take 8 to 16 KB; a placeholder may expand to far more. */
+const HEADERS_BYTES_MAX = 65_536;
+
+/** RFC 9110 section 5.6.2. */
+const token = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+
+/** RFC 9110 section 5.5: no CR, LF, NUL or other control but the tab, and nothing that is no single byte. */
+const fieldValue = /^[\t\x20-\x7e\x80-\xff]*$/;
+
+/** @throws EgressFault REQUEST_REFUSED for a name or value that cannot be a header, or too much of them. */
+export const requestHeaders = (headers: Headers): Headers => crossing(headers, 'REQUEST_REFUSED');
+
+/** @throws EgressFault PROTOCOL. */
+export const responseHeaders = (headers: Headers): Headers => crossing(headers, 'PROTOCOL');
+
+const crossing = (headers: Headers, code: EgressFaultCode): Headers => {
+  let bytes = 0;
+  for (const [name, value] of headers) {
+    if (!token.test(name) || !fieldValue.test(value)) {
+      throw new EgressFault(code, { sentence: 'A header has a name or a value that is not valid.' });
+    }
+    bytes += name.length + value.length;
+  }
+  if (bytes > HEADERS_BYTES_MAX) throw new EgressFault(code, { sentence: 'The headers are too large.' });
+  const named = new Set(
+    headers
+      .filter(([name]) => name.toLowerCase() === 'connection')
+      .flatMap(([, value]) => value.split(',').map((each) => each.trim().toLowerCase())),
+  );
+  return headers.filter(([name]) => !isDropped(name.toLowerCase()) && !named.has(name.toLowerCase()));
+};

@@ -1,0 +1,1005 @@
+// The one way out, against real TLS servers of this machine: what may be reached, what crosses, and when it ends.
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import type { ServerResponse } from 'node:http';
+import { type AddressInfo, createServer as createTcpServer, type Server, type Socket } from 'node:net';
+import { connect as connectTls, createServer as createTlsServer } from 'node:tls';
+import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync } from 'node:zlib';
+import { afterEach, describe, expect, test } from 'vitest';
+import { createEgress, type EgressOptions, type EgressPolicy, type EgressRequest } from '../src/egress/client.ts';
+import { EgressFault } from '../src/egress/fault.ts';
+import { type EgressFetch, egressFetch } from '../src/egress/fetch.ts';
+import { FREE_BYTES } from '../src/egress/room.ts';
+import { certificateFor, expiredCertificateFor, selfSignedCertificateFor, testCa } from './support/certificates.ts';
+import { type Received, startUpstream, type UpstreamOptions } from './support/upstream.ts';
+
+const tenant_id = 'tenant-a';
+
+type Vector =
+  | { kind: 'address'; address: string; outcome: string }
+  | { kind: 'destination'; url: string; outcome: string };
+const vectors = JSON.parse(
+  readFileSync(new URL('./vectors/addresses.json', import.meta.url), 'utf8'),
+) as readonly Vector[];
+
+const closers: (() => Promise<unknown>)[] = [];
+
+afterEach(async () => {
+  for (const close of closers.splice(0).toReversed()) await close();
+});
+
+const delay = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+
+const until = async (isSo: () => boolean): Promise<void> => {
+  const endMs = performance.now() + 5_000;
+  while (!isSo()) {
+    if (performance.now() > endMs) throw new Error('it did not happen in 5 s');
+    await delay(5);
+  }
+};
+
+/** The code of the fault that it ends with. */
+const faultCode = async (work: Promise<unknown>): Promise<string> => {
+  try {
+    await work;
+  } catch (error) {
+    expect(error).toBeInstanceOf(EgressFault);
+    return (error as EgressFault).code;
+  }
+  return 'none';
+};
+
+type Options = EgressOptions & { policy?: Partial<EgressPolicy>; addresses?(host: string): string[] };
+
+/** An egress to which `upstream.test` is a host of the operator, as it has to be on a loopback address. */
+const openEgress = (port: number, { policy, addresses = () => ['127.0.0.1'], ...options }: Options = {}) => {
+  const lookups: string[] = [];
+  const egress = createEgress(
+    {
+      allowedHosts: undefined,
+      privateHosts: ['upstream.test', 'other.upstream.test'].map((host) => ({ host, port })),
+      ports: undefined,
+      ownHosts: [],
+      ...policy,
+    },
+    {
+      ca: [testCa],
+      resolve: async (host) => {
+        lookups.push(host);
+        return addresses(host);
+      },
+      ...options,
+    },
+  );
+  closers.push(() => egress.close());
+  const url = (path = '/', host = 'upstream.test') => `https://${host}:${port}${path}`;
+  const request = (asked: Partial<EgressRequest> = {}) =>
+    egress.request({ tenant_id, url: url(), method: 'GET', headers: [], ...asked });
+  /** Asks and reads the whole body. */
+  const exchange = async (asked: Partial<EgressRequest> = {}) => {
+    const answer = await request(asked);
+    const pieces: Uint8Array[] = [];
+    for await (const piece of answer.body) pieces.push(piece);
+    return { ...answer, body: Buffer.concat(pieces) };
+  };
+  const fetchFrom = async (asked: Partial<EgressFetch> = {}) =>
+    egressFetch(egress, {
+      tenant_id,
+      url: url(),
+      method: 'GET',
+      headers: [],
+      redirect: 'follow',
+      bodyBytesMax: 5_000_000,
+      ...asked,
+    });
+  return { egress, lookups, url, request, exchange, fetchFrom };
+};
+
+const open = async (upstream: UpstreamOptions = {}, options: Options = {}) => {
+  const up = await startUpstream(upstream);
+  closers.push(() => up.close());
+  return { up, ...openEgress(up.port, options) };
+};
+
+/** Answers the head of each request with these bytes, whatever they are, and ends. */
+const saying = (bytes: string): UpstreamOptions => ({
+  onHead: (request) => void request.socket.end(Buffer.from(bytes, 'latin1')),
+  answer: () => {},
+});
+
+const sending =
+  (body: Buffer, headers: Record<string, string> = {}) =>
+  (_: unknown, response: ServerResponse): void => {
+    response.writeHead(200, headers).end(body);
+  };
+
+/** In pieces and without its length. */
+const streaming =
+  (body: Buffer, headers: Record<string, string> = {}) =>
+  (_: unknown, response: ServerResponse): void => {
+    response.writeHead(200, headers);
+    response.write(body.subarray(0, 1));
+    response.end(body.subarray(1));
+  };
+
+/** @param server of TCP or TLS. @returns its port. */
+const listen = async (server: Server): Promise<number> => {
+  const sockets = new Set<Socket>();
+  server.on('connection', (socket: Socket) => {
+    sockets.add(socket);
+    socket.on('error', () => {});
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  closers.push(async () => {
+    const closed = once(server, 'close');
+    server.close();
+    for (const socket of sockets) socket.destroy();
+    await closed;
+  });
+  return (server.address() as AddressInfo).port;
+};
+
+const headerNames = (received: Received | undefined): string[] =>
+  (received?.headers ?? []).map(([name]) => name.toLowerCase());
+
+const headerOf = (received: Received | undefined, name: string): string | undefined =>
+  received?.headers.find(([each]) => each.toLowerCase() === name)?.[1];
+
+describe('where it goes', () => {
+  test('the request arrives as it was asked for, over TLS to the name of the URL', async () => {
+    const { up, exchange, url, lookups } = await open();
+    const answer = await exchange({
+      url: url('/a%20b/../c?x=%7B&y#z'),
+      method: 'PUT',
+      headers: [['X-One', 'a\xe9']],
+      body: Buffer.from('caf\xe9', 'latin1'),
+    });
+    expect(answer).toMatchObject({ status: 200, statusText: 'OK' });
+    expect(answer.bodyBytes).toBe(answer.body.byteLength);
+    const [received] = up.received;
+    expect(received).toMatchObject({ method: 'PUT', url: '/c?x=%7B&y', servername: 'upstream.test' });
+    expect(received?.body.toString('latin1')).toBe('caf\xe9');
+    expect(received?.headers).toContainEqual(['X-One', 'a\xe9']);
+    expect(lookups).toEqual(['upstream.test']);
+  });
+
+  test('no address in any spelling and nothing else that may not be named causes a look-up or a connection (P1, P6, P7)', async () => {
+    const { up, egress, lookups } = await open();
+    const refused = vectors
+      .filter((each) => each.kind === 'destination')
+      .filter(({ outcome }) => outcome !== 'allowed');
+    expect(refused.length).toBeGreaterThan(80);
+    for (const { url } of refused) {
+      expect(await faultCode(egress.request({ tenant_id, url, method: 'GET', headers: [] }))).toBe(
+        'DESTINATION_REFUSED',
+      );
+    }
+    expect(
+      await faultCode(egress.request({ tenant_id, url: `https://127.0.0.1:${up.port}/`, method: 'GET', headers: [] })),
+    ).toBe('DESTINATION_REFUSED');
+    expect(lookups).toEqual([]);
+    expect(up.connectionCount()).toBe(0);
+  });
+
+  test('a name that leads to an address inside is refused, once looked up, and our log is told (P2)', async () => {
+    const inside = vectors.filter((each) => each.kind === 'address').filter(({ outcome }) => outcome !== 'public');
+    expect(inside.length).toBeGreaterThan(80);
+    let address = '';
+    const warnings: unknown[] = [];
+    const { up, lookups, exchange } = await open(
+      {},
+      {
+        policy: { privateHosts: [] },
+        addresses: () => [address],
+        log: { warn: (fields) => warnings.push(fields) },
+      },
+    );
+    for (const each of inside) {
+      ({ address } = each);
+      expect(await faultCode(exchange())).toBe('DESTINATION_REFUSED');
+    }
+    expect(lookups).toHaveLength(inside.length);
+    expect(warnings).toHaveLength(inside.length);
+    expect(warnings[0]).toEqual({ tenant_id, code: 'DESTINATION_REFUSED' });
+    expect(up.connectionCount()).toBe(0);
+  });
+
+  test.each([
+    [['93.184.216.34', '127.0.0.1']],
+    [['127.0.0.1', '93.184.216.34']],
+    [['2606:4700:4700::1111', '10.0.0.1']],
+    [['93.184.216.34', '64:ff9b::808:808']],
+  ])('a name with one public address and one that is none is refused: %j (P3)', async (addresses) => {
+    const { up, exchange } = await open({}, { policy: { privateHosts: [] }, addresses: () => addresses });
+    expect(await faultCode(exchange())).toBe('DESTINATION_REFUSED');
+    expect(up.connectionCount()).toBe(0);
+  });
+
+  test('a host of the operator is not a way to the metadata service', async () => {
+    const { up, exchange } = await open({}, { addresses: () => ['127.0.0.1', '169.254.169.254'] });
+    expect(await faultCode(exchange())).toBe('DESTINATION_REFUSED');
+    expect(up.connectionCount()).toBe(0);
+  });
+
+  test('the connection goes to the address that was checked, and to one alone', async () => {
+    const { up, exchange } = await open({ address: '0.0.0.0' }, { addresses: () => ['127.0.0.2', '127.0.0.3'] });
+    await exchange();
+    expect(up.received[0]?.address).toBe('127.0.0.2');
+    expect(up.connectionCount()).toBe(1);
+  });
+
+  test('a name that changes its address is judged again at each connection, and asked once for each (P4)', async () => {
+    let address = '127.0.0.1';
+    const { up, lookups, exchange } = await open({}, { addresses: () => [address], limits: { resolutionMs: 0 } });
+    await exchange();
+    expect(lookups).toHaveLength(1);
+    address = '169.254.169.254';
+    expect(await faultCode(exchange())).toBe('DESTINATION_REFUSED');
+    expect(lookups).toHaveLength(2);
+    expect(up.connectionCount()).toBe(1);
+    await until(() => up.openCount() === 0);
+  });
+
+  test('a connection that the destination closed is not opened again without a look-up (P4)', async () => {
+    let address = '127.0.0.1';
+    const { up, lookups, exchange } = await open(
+      { answer: (_, response) => void response.setHeader('connection', 'close').end() },
+      { addresses: () => [address] },
+    );
+    await exchange();
+    address = '169.254.169.254';
+    await until(() => up.openCount() === 0);
+    expect(await faultCode(exchange())).toBe('DESTINATION_REFUSED');
+    expect(lookups).toHaveLength(2);
+    expect(up.connectionCount()).toBe(1);
+  });
+
+  test('a name without an address, one that cannot be looked up and one that is not answered for end as DNS', async () => {
+    const { exchange } = await open({}, { addresses: () => [] });
+    expect(await faultCode(exchange())).toBe('DNS');
+    const failing = await open({}, { resolve: () => Promise.reject(new Error('no such name')) });
+    expect(await faultCode(failing.exchange())).toBe('DNS');
+    const silent = await open({}, { resolve: () => new Promise(() => {}) });
+    expect(await faultCode(silent.exchange())).toBe('DNS');
+  });
+
+  test('where nobody listens ends as CONNECT', async () => {
+    const up = await startUpstream();
+    await up.close();
+    expect(await faultCode(openEgress(up.port).exchange())).toBe('CONNECT');
+  });
+});
+
+describe('TLS (P11)', () => {
+  const body = Buffer.from('secret');
+
+  test.each([
+    ['a certificate signed by itself', selfSignedCertificateFor('upstream.test')],
+    ['a certificate for another name', certificateFor('other.test')],
+    ['an expired certificate', expiredCertificateFor('upstream.test')],
+  ])('%s ends it before anything is sent', async (_, tls) => {
+    const { up, exchange } = await open({ tls });
+    expect(await faultCode(exchange({ method: 'POST', body }))).toBe('TLS');
+    expect(up.connectionCount()).toBe(1);
+    expect(up.received).toEqual([]);
+    await until(() => up.openCount() === 0);
+  });
+
+  test('nothing in the environment switches the check off', async () => {
+    const before = process.env['NODE_TLS_REJECT_UNAUTHORIZED'];
+    process.env['NODE_TLS_REJECT_UNAUTHORIZED'] = '0';
+    try {
+      const { up, exchange } = await open({ tls: selfSignedCertificateFor('upstream.test') });
+      expect(await faultCode(exchange({ method: 'POST', body }))).toBe('TLS');
+      expect(up.received).toEqual([]);
+    } finally {
+      if (before === undefined) delete process.env['NODE_TLS_REJECT_UNAUTHORIZED'];
+      else process.env['NODE_TLS_REJECT_UNAUTHORIZED'] = before;
+    }
+  });
+
+  test("an authority that is not the system's is trusted only where it is named", async () => {
+    const { up, exchange } = await open({}, { ca: undefined });
+    expect(await faultCode(exchange({ method: 'POST', body }))).toBe('TLS');
+    expect(up.received).toEqual([]);
+  });
+
+  test('a server that speaks only TLS 1.1 is not spoken to', async () => {
+    const ciphers = 'DEFAULT@SECLEVEL=0';
+    const { up, exchange } = await open({ tls: { minVersion: 'TLSv1.1', maxVersion: 'TLSv1.1', ciphers } });
+    // It does speak to whoever takes less.
+    const lax = connectTls({
+      port: up.port,
+      host: '127.0.0.1',
+      servername: 'upstream.test',
+      ca: [testCa],
+      minVersion: 'TLSv1.1',
+      ciphers,
+    });
+    await once(lax, 'secureConnect');
+    expect(lax.getProtocol()).toBe('TLSv1.1');
+    lax.destroy();
+    expect(await faultCode(exchange({ method: 'POST', body }))).toBe('TLS');
+    expect(up.received).toEqual([]);
+  });
+
+  test('a server that speaks without TLS gets no byte of the request', async () => {
+    let heard = '';
+    const server = createTcpServer((socket) => {
+      socket.on('data', (piece) => {
+        heard += piece.toString('latin1');
+        socket.write('HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n');
+      });
+    });
+    const port = await listen(server);
+    const { exchange } = openEgress(port);
+    expect(await faultCode(exchange({ method: 'POST', body, headers: [['x-mine', 'secret']] }))).toBe('TLS');
+    expect(heard).not.toBe('');
+    expect(heard).not.toContain('secret');
+    expect(heard).not.toContain('POST');
+  });
+});
+
+describe('what crosses', () => {
+  test('headers of the connection and of ours stay here (P12, P13)', async () => {
+    const { up, exchange } = await open();
+    await exchange({
+      method: 'POST',
+      body: Buffer.from('x'),
+      headers: [
+        ['Connection', 'x-secret, close'],
+        ['X-Secret', '1'],
+        ['Keep-Alive', 'timeout=5'],
+        ['TE', 'trailers'],
+        ['Trailer', 'x'],
+        ['Upgrade', 'websocket'],
+        ['Proxy-Authorization', 'Basic x'],
+        ['Expect', '100-continue'],
+        ['Transfer-Encoding', 'chunked'],
+        ['Content-Length', '99'],
+        ['SVC-API-KEY', 'k'],
+        ['svc-proxy-key', 'k'],
+        ['SVC-PROXY-URL', 'https://evil.test'],
+        ['X-Stays', '2'],
+      ],
+    });
+    expect(headerNames(up.received[0]).sort()).toEqual(['connection', 'content-length', 'host', 'x-stays']);
+    expect(headerOf(up.received[0], 'connection')).toBe('keep-alive');
+    expect(headerOf(up.received[0], 'content-length')).toBe('1');
+  });
+
+  test('headers of the connection stay there, and the others come as they are', async () => {
+    const { exchange } = await open(
+      saying(
+        'HTTP/1.1 201 Made\r\nConnection: x-hop, close\r\nX-Hop: 1\r\nKeep-Alive: timeout=9\r\nProxy-Authenticate: x\r\n' +
+          'SVC-Thing: 1\r\nSet-Cookie: a=1\r\nset-cookie: b=2\r\nX-Latin: \xe9\r\nContent-Length: 2\r\n\r\nok',
+      ),
+    );
+    const answer = await exchange();
+    expect(answer).toMatchObject({ status: 201, statusText: 'Made', bodyBytes: 2 });
+    expect(answer.headers).toEqual([
+      ['Set-Cookie', 'a=1'],
+      ['set-cookie', 'b=2'],
+      ['X-Latin', '\xe9'],
+    ]);
+    expect(answer.body.toString()).toBe('ok');
+  });
+
+  test('the destination gets its own name as Host, whatever the caller says (P16)', async () => {
+    const { up, exchange } = await open();
+    await exchange({
+      headers: [
+        ['Host', 'evil.test'],
+        ['hOST', 'evil.test'],
+      ],
+    });
+    expect(up.received[0]?.headers.filter(([name]) => name.toLowerCase() === 'host')).toEqual([
+      ['host', `upstream.test:${up.port}`],
+    ]);
+  });
+
+  test('a header or a method that could end its line is refused before a look-up (X5)', async () => {
+    const { up, exchange, lookups } = await open();
+    expect(await faultCode(exchange({ headers: [['x', 'a\r\nHost: evil.test']] }))).toBe('REQUEST_REFUSED');
+    expect(await faultCode(exchange({ headers: [['x y', 'a']] }))).toBe('REQUEST_REFUSED');
+    for (const method of ['', 'GE T', 'GET\r\n', 'CONNECT', 'connect', 'TRACE', 'Track', 'A'.repeat(33)]) {
+      expect(await faultCode(exchange({ method }))).toBe('REQUEST_REFUSED');
+    }
+    expect(lookups).toEqual([]);
+    expect(up.connectionCount()).toBe(0);
+  });
+
+  test('a body that comes in pieces is sent with its length where it is known, and in chunks where not', async () => {
+    const { up, exchange } = await open();
+    async function* pieces() {
+      yield Buffer.from('one');
+      yield Buffer.from('two');
+    }
+    await exchange({ method: 'POST', body: pieces(), bodyBytes: 6 });
+    await exchange({ method: 'POST', body: pieces() });
+    expect(up.received.map(({ body }) => body.toString())).toEqual(['onetwo', 'onetwo']);
+    expect(headerOf(up.received[0], 'content-length')).toBe('6');
+    expect(headerOf(up.received[1], 'transfer-encoding')).toBe('chunked');
+  });
+
+  test('a body that breaks off does not arrive as a whole one', async () => {
+    const { up, exchange } = await open();
+    async function* pieces() {
+      yield Buffer.from('one');
+      throw new Error('gone');
+    }
+    expect(await faultCode(exchange({ method: 'POST', body: pieces() }))).toBe('ABORTED');
+    await until(() => up.openCount() === 0);
+    expect(up.received).toEqual([]);
+  });
+
+  test.each([301, 302, 303, 307, 308])('an answer %d is returned and not followed (P10)', async (status) => {
+    const elsewhere = await startUpstream();
+    closers.push(() => elsewhere.close());
+    const location = `https://upstream.test:${elsewhere.port}/`;
+    const { up, exchange, lookups } = await open({
+      answer: (_, response) => void response.writeHead(status, { location }).end(),
+    });
+    const answer = await exchange({ headers: [['authorization', 'Bearer x']] });
+    expect(answer.status).toBe(status);
+    expect(answer.headers).toContainEqual(['location', location]);
+    expect(elsewhere.connectionCount()).toBe(0);
+    expect(up.received).toHaveLength(1);
+    expect(lookups).toHaveLength(1);
+  });
+});
+
+describe('when the destination misbehaves (P19)', () => {
+  const timeouts = { connectMs: 5_000, firstByteMs: 5_000, wholeMs: 5_000 };
+
+  test.each([
+    ['no HTTP at all', 'hello\r\n\r\n'],
+    ['a broken header', 'HTTP/1.1 200 OK\r\nbad header\r\n\r\n'],
+    ['two ways of framing', 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n'],
+    ['two lengths', 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\nabc'],
+    ['headers of 40 KB', `HTTP/1.1 200 OK\r\nx: ${'a'.repeat(40_000)}\r\n\r\n`],
+  ])('%s ends as PROTOCOL', async (_, bytes) => {
+    const { up, exchange } = await open(saying(bytes));
+    expect(await faultCode(exchange())).toBe('PROTOCOL');
+    await until(() => up.openCount() === 0);
+  });
+
+  test('an upgrade that nobody asked for is none', async () => {
+    const { up, exchange } = await open(
+      saying('HTTP/1.1 101 Switching\r\nconnection: upgrade\r\nupgrade: x\r\n\r\nhi'),
+    );
+    expect(await faultCode(exchange())).not.toBe('none');
+    await until(() => up.openCount() === 0);
+  });
+
+  test('one that takes the connection and says nothing ends as TIMEOUT', async () => {
+    const port = await listen(createTcpServer());
+    const { exchange } = openEgress(port);
+    expect(await faultCode(exchange({ timeouts: { ...timeouts, connectMs: 100 } }))).toBe('TIMEOUT');
+  });
+
+  test('one that never answers ends as TIMEOUT, and is not asked again', async () => {
+    const { up, exchange } = await open({ answer: () => {} });
+    expect(await faultCode(exchange({ timeouts: { ...timeouts, firstByteMs: 200 } }))).toBe('TIMEOUT');
+    await until(() => up.openCount() === 0);
+    expect(up.received).toHaveLength(1);
+    expect(up.connectionCount()).toBe(1);
+  });
+
+  test('one that answers a byte at a time ends at the deadline of the whole', async () => {
+    const { up, request } = await open({
+      answer: (_, response) => {
+        const timer = setInterval(() => response.write('x'), 20);
+        response.once('close', () => clearInterval(timer));
+      },
+    });
+    const answer = await request({ timeouts: { ...timeouts, wholeMs: 400 } });
+    let bytes = 0;
+    const read = async () => {
+      for await (const piece of answer.body) bytes += piece.byteLength;
+    };
+    expect(await faultCode(read())).toBe('TIMEOUT');
+    expect(bytes).toBeGreaterThan(0);
+    await until(() => up.openCount() === 0);
+  });
+
+  test('one that answers for ever is cut off at the limit', async () => {
+    const { up, fetchFrom } = await open({
+      answer: (_, response) => {
+        const write = () => {
+          while (!response.destroyed && response.write(Buffer.alloc(65_536)));
+        };
+        response.on('drain', write);
+        write();
+      },
+    });
+    expect(await faultCode(fetchFrom({ bodyBytesMax: 1_000_000 }))).toBe('BODY_TOO_LARGE');
+    await until(() => up.openCount() === 0);
+  });
+
+  test('one that resets in the middle of the body ends as RESET, and is not asked again', async () => {
+    const { up, exchange } = await open({
+      answer: (_, response) => {
+        response.writeHead(200, { 'content-length': '100' });
+        response.write('half', () => response.socket?.destroy());
+      },
+    });
+    expect(await faultCode(exchange())).toBe('RESET');
+    expect(up.received).toHaveLength(1);
+    await until(() => up.openCount() === 0);
+  });
+
+  test('one that closes before it answers ends as RESET, and is not asked again', async () => {
+    const { up, exchange } = await open({ answer: (request) => void request.socket.destroy() });
+    expect(await faultCode(exchange())).toBe('RESET');
+    expect(await faultCode(exchange({ method: 'POST', body: Buffer.from('x') }))).toBe('RESET');
+    expect(up.received).toHaveLength(2);
+    expect(up.connectionCount()).toBe(2);
+    await until(() => up.openCount() === 0);
+  });
+
+  test('one that stops reading a large body ends as TIMEOUT', async () => {
+    let heard = '';
+    const server = createTlsServer(certificateFor('upstream.test'), (socket) => {
+      socket.on('error', () => {});
+      socket.once('data', (piece) => {
+        heard += piece.toString('latin1');
+        socket.pause();
+      });
+    });
+    const { exchange } = openEgress(await listen(server));
+    const body = Buffer.alloc(10_000_000);
+    const stalled = exchange({ method: 'POST', body, timeouts: { ...timeouts, wholeMs: 500 } });
+    expect(await faultCode(stalled)).toBe('TIMEOUT');
+    expect(heard).toMatch(/^POST /);
+  });
+
+  test('one that answers before the body is read gets the answer through, and the connection ends', async () => {
+    const { up, exchange } = await open({
+      onHead: (request, response) => {
+        request.pause();
+        response.end('early');
+      },
+      answer: () => {},
+    });
+    const destroyed = Promise.withResolvers<void>();
+    const body = {
+      async *[Symbol.asyncIterator]() {
+        yield Buffer.from('one');
+        await destroyed.promise;
+      },
+      destroy: () => destroyed.resolve(),
+    };
+    expect((await exchange({ method: 'POST', body })).body.toString()).toBe('early');
+    await destroyed.promise;
+    await until(() => up.openCount() === 0);
+  });
+
+  test('a caller that leaves ends it at each phase (P20)', async () => {
+    const { up, exchange, request } = await open({
+      answer: (request, response) => {
+        if (request.url === '/body') response.write('x');
+      },
+    });
+    expect(await faultCode(exchange({ signal: AbortSignal.abort() }))).toBe('ABORTED');
+    const waiting = new AbortController();
+    const unanswered = faultCode(exchange({ signal: waiting.signal }));
+    await until(() => up.received.length === 1);
+    waiting.abort();
+    expect(await unanswered).toBe('ABORTED');
+    const reading = new AbortController();
+    const answer = await request({ url: `https://upstream.test:${up.port}/body`, signal: reading.signal });
+    const read = async () => {
+      for await (const piece of answer.body) if (piece.byteLength > 0) reading.abort();
+    };
+    expect(await faultCode(read())).toBe('ABORTED');
+    await until(() => up.openCount() === 0);
+  });
+
+  test('closing ends what is under way and leaves no socket', async () => {
+    const { up, egress, exchange } = await open({ answer: () => {} });
+    const unanswered = faultCode(exchange());
+    await until(() => up.received.length === 1);
+    await egress.close();
+    expect(await unanswered).toBe('ABORTED');
+    expect(await faultCode(exchange())).toBe('ABORTED');
+    await until(() => up.openCount() === 0);
+  });
+});
+
+describe('connections', () => {
+  test('are one tenant\u2019s to one host: used again there and nowhere else (P22)', async () => {
+    const { up, exchange, url } = await open();
+    await exchange();
+    await exchange();
+    await exchange({ tenant_id: 'tenant-b' });
+    await exchange({ url: url('/', 'other.upstream.test') });
+    await exchange();
+    expect(up.received.map(({ connection }) => connection)).toEqual([1, 1, 2, 3, 1]);
+  });
+
+  test('are not used again when the answer was not read to its end', async () => {
+    const { up, exchange, request } = await open();
+    (await request()).body.destroy();
+    await until(() => up.openCount() === 0);
+    await exchange();
+    expect(up.received.map(({ connection }) => connection)).toEqual([1, 2]);
+  });
+
+  test('have a bound for each tenant: more wait, then are BUSY, and do not hinder others', async () => {
+    const { up, exchange, request } = await open({}, { limits: { connectionsPerTenantMax: 1 } });
+    const held = await request();
+    expect(await faultCode(exchange({ timeouts: { connectMs: 100 } }))).toBe('BUSY');
+    expect((await exchange({ tenant_id: 'tenant-b' })).status).toBe(200);
+    const waiting = exchange();
+    await delay(20);
+    expect(up.connectionCount()).toBe(2);
+    held.body.destroy();
+    expect((await waiting).status).toBe(200);
+  });
+
+  test('have a bound for all, and one that rests makes room', async () => {
+    const { up, exchange, request } = await open({}, { limits: { connectionsMax: 1 } });
+    await exchange();
+    const held = await request({ tenant_id: 'tenant-b' });
+    await until(() => up.openCount() === 1);
+    expect(await faultCode(exchange({ timeouts: { connectMs: 100 } }))).toBe('BUSY');
+    held.body.destroy();
+    expect((await exchange()).status).toBe(200);
+  });
+});
+
+describe('bodies in memory', () => {
+  const text = Buffer.from('some text, '.repeat(1_000));
+
+  test.each([
+    ['gzip', gzipSync(text)],
+    ['x-gzip', gzipSync(text)],
+    ['GZip', gzipSync(text)],
+    ['br', brotliCompressSync(text)],
+    ['deflate', deflateSync(text)],
+    ['deflate', deflateRawSync(text)],
+    ['identity', text],
+    ['gzip, br', brotliCompressSync(gzipSync(text))],
+    ['identity, gzip', gzipSync(text)],
+  ])('content-encoding %s is undone', async (coding, body) => {
+    const { fetchFrom } = await open({ answer: sending(body, { 'content-encoding': coding }) });
+    expect((await fetchFrom()).body.equals(text)).toBe(true);
+  });
+
+  test.each([
+    ['zstd', text],
+    ['gzip, unknown', text],
+  ])('content-encoding %s is not known, and the body stays as it is (P18)', async (coding, body) => {
+    const { fetchFrom } = await open({ answer: sending(body, { 'content-encoding': coding }) });
+    expect((await fetchFrom()).body.equals(body)).toBe(true);
+  });
+
+  test.each([
+    ['gzip, gzip, gzip', gzipSync(gzipSync(gzipSync(text)))],
+    [Array(100).fill('gzip').join(','), gzipSync(text)],
+    ['gzip', text],
+    ['gzip', gzipSync(text).subarray(0, -9)],
+    ['br', text],
+    ['deflate', text],
+  ])('content-encoding %s that cannot be undone ends as DECODE (P18)', async (coding, body) => {
+    const { fetchFrom } = await open({ answer: sending(body, { 'content-encoding': coding }) });
+    expect(await faultCode(fetchFrom())).toBe('DECODE');
+  });
+
+  test.each([
+    ['gzip', gzipSync(Buffer.alloc(50_000_000))],
+    ['br', brotliCompressSync(Buffer.alloc(50_000_000))],
+    ['gzip, gzip', gzipSync(gzipSync(Buffer.alloc(50_000_000)))],
+  ])('a compressed bomb by %s ends at the limit (P18)', async (coding, body) => {
+    expect(body.byteLength).toBeLessThan(FREE_BYTES);
+    const { fetchFrom } = await open({ answer: sending(body, { 'content-encoding': coding }) });
+    expect(await faultCode(fetchFrom())).toBe('BODY_TOO_LARGE');
+  });
+
+  test('what decodes to more than needs no room is whole as well', async () => {
+    const large = Buffer.alloc(1_000_000, 'ab');
+    const { fetchFrom } = await open({ answer: sending(gzipSync(large), { 'content-encoding': 'gzip' }) });
+    expect((await fetchFrom({ bodyBytesMax: 1_000_000 })).body.equals(large)).toBe(true);
+    expect(await faultCode(fetchFrom({ bodyBytesMax: 999_999 }))).toBe('BODY_TOO_LARGE');
+  });
+
+  test.each([0, 1, FREE_BYTES - 1, FREE_BYTES, FREE_BYTES + 1, 300_000])(
+    'a body of %d bytes comes whole up to the limit and not beyond, announced or not',
+    async (bytes) => {
+      const body = Buffer.alloc(bytes, 'abc');
+      for (const answer of [sending(body, { 'content-length': String(bytes) }), streaming(body)]) {
+        const { fetchFrom } = await open({ answer });
+        expect((await fetchFrom({ bodyBytesMax: bytes })).body.equals(body)).toBe(true);
+        if (bytes > 0) expect(await faultCode(fetchFrom({ bodyBytesMax: bytes - 1 }))).toBe('BODY_TOO_LARGE');
+      }
+    },
+  );
+
+  test('a body that is announced as too large is not waited for', async () => {
+    const { up, fetchFrom } = await open({
+      answer: (_, response) => response.writeHead(200, { 'content-length': '1000001' }).flushHeaders(),
+    });
+    expect(await faultCode(fetchFrom({ bodyBytesMax: 1_000_000 }))).toBe('BODY_TOO_LARGE');
+    await until(() => up.openCount() === 0);
+  });
+
+  test('the length that an answer to HEAD announces is not that of its body', async () => {
+    const { fetchFrom } = await open({
+      answer: (_, response) => void response.writeHead(200, { 'content-length': '9000000' }).end(),
+    });
+    expect((await fetchFrom({ method: 'HEAD' })).body.byteLength).toBe(0);
+  });
+});
+
+describe('fetch', () => {
+  /** Redirects `/<status>` to where the query says, and echoes the rest. */
+  const redirecting: UpstreamOptions = {
+    answer: (request, response, received) => {
+      const { pathname, searchParams } = new URL(received.url, 'https://x.test');
+      const status = Number(pathname.slice(1));
+      const location = searchParams.get('to');
+      if (status >= 300 && location !== null) response.writeHead(status, { location }).end('moved');
+      else response.end(received.body);
+    },
+  };
+  const to = (location: string, status = 302) => `/${status}?to=${encodeURIComponent(location)}`;
+
+  test('says who asks, unless the code does', async () => {
+    const { up, fetchFrom } = await open();
+    await fetchFrom();
+    await fetchFrom({
+      headers: [
+        ['User-Agent', 'mine'],
+        ['ACCEPT', 'text/plain'],
+        ['Accept-Encoding', 'identity'],
+      ],
+    });
+    expect(up.received[0]?.headers).toEqual(
+      expect.arrayContaining([
+        ['accept', '*/*'],
+        ['accept-encoding', 'gzip, deflate, br'],
+        ['user-agent', 'strongroom'],
+      ]),
+    );
+    expect(headerNames(up.received[1]).filter((name) => /^accept|^user/.test(name))).toEqual([
+      'user-agent',
+      'accept',
+      'accept-encoding',
+    ]);
+  });
+
+  test('follows five redirects, not six, and says where it ended', async () => {
+    const chain = (length: number): string => (length === 0 ? '/end#there' : to(chain(length - 1)));
+    const { fetchFrom, url } = await open(redirecting);
+    const answer = await fetchFrom({ url: url(chain(5)) });
+    expect(answer).toMatchObject({ status: 200, redirected: true, url: url('/end') });
+    expect(await faultCode(fetchFrom({ url: url(chain(6)) }))).toBe('TOO_MANY_REDIRECTS');
+    expect(await fetchFrom({ url: url('/end#x') })).toMatchObject({ redirected: false, url: url('/end') });
+  });
+
+  test('leaves redirects or refuses them when it is told to', async () => {
+    const { up, fetchFrom, url } = await open(redirecting);
+    const left = await fetchFrom({ url: url(to('/end')), redirect: 'manual' });
+    expect(left).toMatchObject({ status: 302, redirected: false });
+    expect(left.body.toString()).toBe('moved');
+    expect(await faultCode(fetchFrom({ url: url(to('/end')), redirect: 'error' }))).toBe('REDIRECT_REFUSED');
+    expect(up.received).toHaveLength(2);
+  });
+
+  test('a redirect without a place to go is an answer, and so is one by another status', async () => {
+    const { fetchFrom, url } = await open({
+      answer: (request, response) =>
+        void response
+          .writeHead(request.url === '/300' ? 300 : 302, request.url === '/300' ? { location: '/x' } : {})
+          .end(),
+    });
+    expect((await fetchFrom({ url: url('/300') })).status).toBe(300);
+    expect((await fetchFrom({ url: url('/302') })).status).toBe(302);
+  });
+
+  test.each([
+    ['http', 'http://upstream.test/'],
+    ['an address', 'https://127.0.0.1/'],
+    ['credentials', 'https://a:b@upstream.test/'],
+    ['no URL', 'https://['],
+    ['another scheme', 'file:///etc/passwd'],
+  ])('a redirect to %s is refused (P10)', async (_, location) => {
+    const { up, fetchFrom, url, lookups } = await open(redirecting);
+    expect(await faultCode(fetchFrom({ url: url(to(location)) }))).toBe('DESTINATION_REFUSED');
+    expect(up.received).toHaveLength(1);
+    expect(lookups).toHaveLength(1);
+  });
+
+  test('a redirect to a name that leads inside is refused, and so is one to a host that is not allowed (P10)', async () => {
+    const { up, fetchFrom, url, lookups } = await open(redirecting, {
+      addresses: (host) => [host === 'upstream.test' ? '127.0.0.1' : '169.254.169.254'],
+    });
+    const inside = url(to('https://metadata.evil.test/'));
+    expect(await faultCode(fetchFrom({ url: inside }))).toBe('DESTINATION_REFUSED');
+    const other = url(to(url('/', 'other.upstream.test')));
+    expect(await faultCode(fetchFrom({ url: other, allowedHosts: ['upstream.test'] }))).toBe('DESTINATION_REFUSED');
+    expect(up.received.map(({ servername }) => servername)).toEqual(['upstream.test', 'upstream.test']);
+    expect(lookups).toEqual(['upstream.test', 'metadata.evil.test', 'upstream.test']);
+  });
+
+  test('a place to go is read as UTF-8, and against where it was said', async () => {
+    const { up, fetchFrom, url } = await open({
+      answer: (request, response) => {
+        if (request.url === '/a/b')
+          response.writeHead(302, { location: Buffer.from('c/\u00e9?\u00e9').toString('latin1') });
+        response.end();
+      },
+    });
+    await fetchFrom({ url: url('/a/b') });
+    expect(up.received[1]?.url).toBe('/a/c/%C3%A9?%C3%A9');
+  });
+
+  test.each([
+    [301, 'POST', 'GET'],
+    [302, 'POST', 'GET'],
+    [303, 'POST', 'GET'],
+    [303, 'PUT', 'GET'],
+    [303, 'DELETE', 'GET'],
+    [301, 'PUT', 'PUT'],
+    [302, 'PATCH', 'PATCH'],
+    [307, 'POST', 'POST'],
+    [308, 'POST', 'POST'],
+    [308, 'PUT', 'PUT'],
+  ])('after %d a %s goes on as %s, and its body with it or not', async (status, method, next) => {
+    const { up, fetchFrom, url } = await open(redirecting);
+    await fetchFrom({
+      url: url(to('/end', status)),
+      method,
+      body: Buffer.from('data'),
+      headers: [
+        ['Content-Type', 'text/plain'],
+        ['content-language', 'en'],
+        ['x-other', '1'],
+      ],
+    });
+    const [first, second] = up.received;
+    expect(first).toMatchObject({ method, body: Buffer.from('data') });
+    expect(second?.method).toBe(next);
+    const isKept = method === next;
+    expect(second?.body.toString()).toBe(isKept ? 'data' : '');
+    expect(headerOf(second, 'content-type')).toBe(isKept ? 'text/plain' : undefined);
+    expect(headerOf(second, 'content-language')).toBe(isKept ? 'en' : undefined);
+    expect(headerOf(second, 'x-other')).toBe('1');
+  });
+
+  test.each([301, 302, 303, 307])('after %d a HEAD stays one', async (status) => {
+    const { up, fetchFrom, url } = await open(redirecting);
+    await fetchFrom({ url: url(to('/end', status)), method: 'HEAD' });
+    expect(up.received.map(({ method }) => method)).toEqual(['HEAD', 'HEAD']);
+  });
+
+  test('credentials go to no other origin, and do not come back', async () => {
+    const { up, fetchFrom, url } = await open(redirecting);
+    const back = to(url('/end'));
+    const away = to(url(back, 'other.upstream.test'));
+    await fetchFrom({
+      url: url(to(away)),
+      headers: [
+        ['Authorization', 'Bearer x'],
+        ['COOKIE', 'a=1'],
+        ['x-other', '1'],
+      ],
+    });
+    expect(up.received.map((each) => headerOf(each, 'authorization'))).toEqual([
+      'Bearer x',
+      'Bearer x',
+      undefined,
+      undefined,
+    ]);
+    expect(up.received.map((each) => headerOf(each, 'cookie'))).toEqual(['a=1', 'a=1', undefined, undefined]);
+    expect(up.received.map((each) => headerOf(each, 'x-other'))).toEqual(['1', '1', '1', '1']);
+    expect(up.received[2]?.servername).toBe('other.upstream.test');
+  });
+
+  test('redirects share one deadline', async () => {
+    const { up, fetchFrom, url } = await open({
+      answer: async (_, response) => {
+        await delay(150);
+        response.writeHead(302, { location: '/again' }).end();
+      },
+    });
+    expect(await faultCode(fetchFrom({ url: url('/'), timeouts: { wholeMs: 400 } }))).toBe('TIMEOUT');
+    expect(up.received.length).toBeLessThan(4);
+  });
+});
+
+describe('room for bodies', () => {
+  const large = Buffer.alloc(100_000, 'x');
+  const small = Buffer.alloc(FREE_BYTES, 'x');
+  const limits = { answerBytesPerTenantMax: 150_000, answerBytesMax: 300_000, roomWaitMs: 100 };
+  const serving: UpstreamOptions = {
+    answer: (request, response) => {
+      if (request.url === '/small') sending(small)(request, response);
+      else if (request.url === '/short')
+        response.writeHead(200, { 'content-length': '100000' }).write(large.subarray(1), () => response.destroy());
+      else sending(large, { 'content-length': String(large.byteLength) })(request, response);
+    },
+  };
+
+  test('a large answer is BUSY while others of its tenant are in memory; small ones and other tenants are not', async () => {
+    const { fetchFrom, url } = await open(serving, { limits });
+    const held = await fetchFrom({ bodyBytesMax: 150_000 });
+    expect(await faultCode(fetchFrom({ bodyBytesMax: 150_000 }))).toBe('BUSY');
+    expect((await fetchFrom({ url: url('/small'), bodyBytesMax: 150_000 })).body.equals(small)).toBe(true);
+    const other = await fetchFrom({ tenant_id: 'tenant-b', bodyBytesMax: 150_000 });
+    other.release();
+    held.release();
+    held.release();
+    const next = await fetchFrom({ bodyBytesMax: 150_000 });
+    expect(next.body.equals(large)).toBe(true);
+    expect(await faultCode(fetchFrom({ bodyBytesMax: 150_000 }))).toBe('BUSY');
+  });
+
+  test('all tenants together have a bound', async () => {
+    const { fetchFrom } = await open(serving, { limits });
+    for (const each of ['a', 'b', 'c']) await fetchFrom({ tenant_id: each, bodyBytesMax: 150_000 });
+    expect(await faultCode(fetchFrom({ tenant_id: 'd', bodyBytesMax: 150_000 }))).toBe('BUSY');
+  });
+
+  test('many at once that each need most of the room come one after the other, and none is stuck', async () => {
+    const { fetchFrom } = await open({ answer: streaming(large) }, { limits: { ...limits, roomWaitMs: 5_000 } });
+    const answers = Array.from({ length: 12 }, async () => {
+      const answer = await fetchFrom({ bodyBytesMax: 150_000 });
+      await delay(5);
+      answer.release();
+      return answer.body.byteLength;
+    });
+    expect(await Promise.all(answers)).toEqual(Array(12).fill(100_000));
+  });
+
+  test('an answer that breaks off, is too large or was left leaves no room taken', async () => {
+    const { fetchFrom, url } = await open(serving, { limits: { ...limits, roomWaitMs: 5_000 } });
+    expect(await faultCode(fetchFrom({ url: url('/short'), bodyBytesMax: 150_000 }))).toBe('RESET');
+    const bomb = await open(
+      { answer: sending(gzipSync(Buffer.alloc(1_000_000)), { 'content-encoding': 'gzip' }) },
+      { limits },
+    );
+    for (let each = 0; each < 3; each += 1) {
+      expect(await faultCode(bomb.fetchFrom({ bodyBytesMax: 100_000 }))).toBe('BODY_TOO_LARGE');
+    }
+    const held = await fetchFrom({ bodyBytesMax: 150_000 });
+    const leaving = new AbortController();
+    const waiting = faultCode(fetchFrom({ bodyBytesMax: 150_000, signal: leaving.signal }));
+    await delay(50);
+    leaving.abort();
+    expect(await waiting).toBe('ABORTED');
+    held.release();
+    expect((await fetchFrom({ bodyBytesMax: 150_000 })).status).toBe(200);
+  });
+
+  test('closing ends the wait for room', async () => {
+    const { egress, fetchFrom } = await open(serving, { limits: { ...limits, roomWaitMs: 60_000 } });
+    await fetchFrom({ bodyBytesMax: 150_000 });
+    const waiting = faultCode(fetchFrom({ bodyBytesMax: 150_000 }));
+    await delay(50);
+    await egress.close();
+    expect(await waiting).toBe('ABORTED');
+  });
+
+  test('bodies of requests have room of their own, and are BUSY at once', async () => {
+    const gate = Promise.withResolvers<void>();
+    const { up, fetchFrom } = await open(
+      { answer: (_, response) => gate.promise.then(() => void response.end()) },
+      { limits: { requestBytesPerTenantMax: 100_000, requestBytesMax: 150_000 } },
+    );
+    const post = (bytes: number, tenant = tenant_id) =>
+      fetchFrom({ tenant_id: tenant, method: 'POST', body: Buffer.alloc(bytes) });
+    const first = post(100_000);
+    await until(() => up.received.length === 1);
+    expect(await faultCode(post(1))).toBe('BUSY');
+    expect(await faultCode(post(50_001, 'tenant-b'))).toBe('BUSY');
+    const second = post(50_000, 'tenant-b');
+    await until(() => up.received.length === 2);
+    gate.resolve();
+    await Promise.all([first, second]);
+    expect((await post(100_000)).status).toBe(200);
+    expect(up.received).toHaveLength(3);
+  });
+});

@@ -1,0 +1,221 @@
+// One executor as the server sees it: a child process behind a wall, frames to and from it, what it weighs, and its end.
+// Knows nothing of tenants or of what is run.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readdirSync, readFileSync } from 'node:fs';
+import type { Socket } from 'node:net';
+import { dirname, extname } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { type Frame, frameKinds, readFrames } from './frames.ts';
+import { jailCommand, packageDirectory, type Program, WRAPPER_ENVIRONMENT } from './jail.ts';
+import type { Jail } from './sandbox.ts';
+
+/** A start takes a tenth of a second; a machine that needs more than this for one has other troubles. */
+const START_MS_MAX = 20_000;
+/** What is kept of the words of a start that fails. */
+const STDERR_CHARACTERS_MAX = 2000;
+/** Bytes on their way to an executor that does not read: more is not waited for. */
+const UNREAD_BYTES_MAX = 64 * 1024 * 1024;
+/** And so many are enough for now: what else there is to send waits until they are read. */
+const UNREAD_BYTES_ENOUGH = 8 * 1024 * 1024;
+/** A wrapper whose program has ended goes by itself; its own end is the end of all that it started. */
+const WRAPPER_MS_MAX = 100;
+/** statm counts pages. */
+const PAGE_BYTES = 4096;
+/** stat counts ticks of 10 ms. */
+const TICK_MS = 10;
+
+export type Executor = {
+  /** How it ended, once it has. */
+  readonly ended: Promise<Ending>;
+  isEnded(): boolean;
+  readonly pid: number;
+  send(frame: Buffer): void;
+  /** Resolved when it has read most of what was sent, or has ended. */
+  hasRoom(): Promise<void>;
+  kill(): void;
+  /** Resident memory, undefined where the system does not tell. */
+  residentMb(): number | undefined;
+  /** Whether it has started a process, which an honest one never does. */
+  hasChildren(): boolean;
+  /** CPU time of all its threads since it started. */
+  cpuMs(): number | undefined;
+};
+
+export type Ending = { code: number | null; signal: NodeJS.Signals | null };
+
+export type ExecutorOptions = {
+  jail: Jail;
+  /** The program in place of our own executor's: a test's, that plays one that was taken over. */
+  executorPath?: string | undefined;
+  memoryMb: number;
+  /** A frame that came in, its words not looked at yet. */
+  received: (frame: Frame) => void;
+  /** What came in is no frame. */
+  broken: (error: Error) => void;
+};
+
+/** Without Node's snapshot, which isolated-vm cannot live with; without a debugger; quiet about what Node means to drop. */
+const nodeOptions = ['--no-node-snapshot', '--disable-sigusr1', '--no-deprecation'];
+const here = fileURLToPath(import.meta.url);
+const roomDirectory = dirname(here);
+const sourceDirectory = dirname(roomDirectory);
+const ownPath = `${roomDirectory}/executor${extname(here)}`;
+
+/**
+ * Users that are nobody else: where the server is root, each executor is one of its own, so that none can signal another and
+ * the count of its processes is its own. As good as any numbers that no system gives to people or services.
+ */
+const USER_FIRST = 0x7ffe_0000;
+const USERS = 0x1_0000;
+let users = 0;
+const nextUser = (): number => {
+  users += 1;
+  return USER_FIRST + (users % USERS);
+};
+
+const programOf = (memoryMb: number, executorPath = ownPath): Program => ({
+  node: process.execPath,
+  args: [...nodeOptions, executorPath, String(memoryMb), String(nextUser())],
+  reads: [
+    ...(executorPath === ownPath ? [] : [executorPath]),
+    process.execPath,
+    roomDirectory,
+    `${sourceDirectory}/generated/sandbox`,
+    `${dirname(sourceDirectory)}/package.json`,
+    packageDirectory(sourceDirectory, 'isolated-vm'),
+    packageDirectory(packageDirectory(sourceDirectory, 'isolated-vm'), 'node-gyp-build'),
+  ],
+});
+
+/** The program behind its wrappers: the last of the line of only children. */
+const innermost = (pid: number): number => {
+  for (let at = pid; ;) {
+    let children: string;
+    try {
+      children = readFileSync(`/proc/${at}/task/${at}/children`, 'utf8').trim();
+    } catch {
+      return at;
+    }
+    const [first] = children.split(' ');
+    if (!first) return at;
+    at = Number(first);
+  }
+};
+
+/** An executor did not come up. The message says what it printed, which is before anything foreign ran in it. */
+export class ExecutorStartError extends Error {
+  override readonly name = 'ExecutorStartError';
+}
+
+/** Starts an executor and waits until it is ready. @throws ExecutorStartError. */
+export const startExecutor = async ({
+  jail,
+  executorPath,
+  memoryMb,
+  received,
+  broken,
+}: ExecutorOptions): Promise<Executor> => {
+  const { command, args } = jailCommand(jail, programOf(memoryMb, executorPath));
+  const child = spawn(command, args, {
+    env: WRAPPER_ENVIRONMENT,
+    cwd: '/',
+    stdio: ['ignore', 'ignore', 'pipe', 'pipe'],
+  });
+  const socket = child.stdio[3] as Socket;
+  let words = '';
+  let isReady = false;
+  child.stderr?.on('data', (chunk: Buffer) => {
+    // After the start it may hold what foreign code made it say: nobody reads it.
+    if (!isReady && words.length < STDERR_CHARACTERS_MAX) words += chunk.toString('latin1');
+  });
+  let isEnded = false;
+  const ended = new Promise<Ending>((resolve) => {
+    child.once('error', (error) => {
+      words ||= error.message;
+      isEnded = true;
+      resolve({ code: null, signal: null });
+    });
+    child.once('exit', (code, signal) => {
+      isEnded = true;
+      socket.destroy();
+      resolve({ code, signal });
+    });
+  });
+  socket.on('error', () => child.kill('SIGKILL'));
+
+  await new Promise<void>((resolve, reject) => {
+    const fail = (): void => reject(new ExecutorStartError(words.trim().slice(0, STDERR_CHARACTERS_MAX)));
+    const timer = setTimeout(() => {
+      child.kill('SIGKILL');
+      fail();
+    }, START_MS_MAX);
+    void ended.then(() => {
+      clearTimeout(timer);
+      fail();
+    });
+    const onFrame = (frame: Frame): void => {
+      if (isReady) return received(frame);
+      if (frame.kind !== frameKinds.READY) return void child.kill('SIGKILL');
+      isReady = true;
+      clearTimeout(timer);
+      resolve();
+    };
+    readFrames(socket, onFrame, broken);
+  });
+
+  const pid = innermost(child.pid as number);
+  const readProc = (file: string): string | undefined => {
+    try {
+      return readFileSync(`/proc/${pid}/${file}`, 'utf8');
+    } catch {
+      return undefined;
+    }
+  };
+  return {
+    ended,
+    isEnded: () => isEnded,
+    pid,
+    send: (frame) => {
+      if (isEnded || socket.destroyed) return;
+      socket.write(frame);
+      if (socket.writableLength > UNREAD_BYTES_MAX) child.kill('SIGKILL');
+    },
+    hasRoom: async () => {
+      while (!isEnded && !socket.destroyed && socket.writableLength > UNREAD_BYTES_ENOUGH)
+        await Promise.race([once(socket, 'drain').catch(() => undefined), ended]);
+    },
+    kill: () => {
+      if (isEnded) return;
+      // Behind a wrapper the program goes first, so that the wrapper sees its end and leaves nothing that nobody reaps.
+      if (pid === child.pid || !killQuietly(pid)) return void child.kill('SIGKILL');
+      const late = setTimeout(() => child.kill('SIGKILL'), WRAPPER_MS_MAX);
+      void ended.then(() => clearTimeout(late));
+    },
+    residentMb: () => {
+      const pages = readProc('statm')?.split(' ')[1];
+      return pages === undefined ? undefined : (Number(pages) * PAGE_BYTES) / 1024 / 1024;
+    },
+    hasChildren: () => {
+      try {
+        return readdirSync(`/proc/${pid}/task`).some((thread) => readProc(`task/${thread}/children`));
+      } catch {
+        return false;
+      }
+    },
+    cpuMs: () => {
+      // The name in brackets may hold anything; the numbers follow it.
+      const fields = readProc('stat')?.split(') ').at(-1)?.split(' ');
+      return fields === undefined ? undefined : (Number(fields[11]) + Number(fields[12])) * TICK_MS;
+    },
+  };
+};
+
+const killQuietly = (pid: number): boolean => {
+  try {
+    return process.kill(pid, 'SIGKILL');
+  } catch {
+    // Gone already.
+    return false;
+  }
+};

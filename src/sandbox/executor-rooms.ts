@@ -1,0 +1,207 @@
+// Isolates and contexts, in the executor: each isolate is one code's, contexts are made ahead and serve one run each. Knows
+// how code is loaded and nothing of what a run may do.
+import { readdirSync, readFileSync } from 'node:fs';
+import ivm from 'isolated-vm';
+
+/** Contexts made ahead for each isolate. */
+const CONTEXTS_AHEAD = 2;
+/** The author's file, as stacks and syntax errors name it. */
+const AUTHOR_FILE = 'formula.js';
+/** In front of the author's first line, on the same line: columns of that line are shifted back by its length. */
+const WRAPPER = '(function (exports, require, module, __filename, __dirname) { ';
+/** How an executor ends when V8 cannot go on: the supervisor knows the number. */
+const CATASTROPHE = 70;
+
+const bundles = new URL('../generated/sandbox/', import.meta.url);
+const preludeText = readFileSync(new URL('prelude.js', bundles), 'utf8');
+
+/** Curated packages by name, read while root may read, and before anything foreign runs. */
+export const packageTexts: ReadonlyMap<string, string> = new Map(
+  readdirSync(new URL('packages/', bundles)).map((file) => [
+    file.replace(/\.js$/, '').replaceAll('__', '/'),
+    readFileSync(new URL(`packages/${file}`, bundles), 'utf8'),
+  ]),
+);
+
+/** What a context asks of the host, and what it gets: the one function that the prelude is given. */
+export type Host = (op: unknown, args: unknown[]) => string | number | boolean | undefined;
+
+/** A context with the prelude booted in it, for one run. */
+export type Cell = {
+  context: ivm.Context;
+  enter: ivm.Reference<(...args: unknown[]) => undefined>;
+  /** The author's file as a function, not called yet. */
+  author?: ivm.Reference<unknown>;
+  /** Whose run it is; without one, nothing is answered. */
+  host: Host | undefined;
+};
+
+/** An isolate: one code's, with contexts made ahead. What happens in it happens in turn. */
+export type Room = {
+  isolate: ivm.Isolate;
+  prelude: ivm.Script;
+  script: ivm.Script | undefined;
+  cells: Cell[];
+  queue: Promise<unknown>;
+  /** The runs in it, which end with it (executor-runs.ts). */
+  tenants: Set<{ leave(isCulprit: boolean): void }>;
+  /** Gone after its one run. */
+  isForOne: boolean;
+  isGone: boolean;
+};
+
+export type Place = { line?: number; column?: number };
+
+/** Where in the author's file: the first frame of a stack, or the end of a syntax error's message. */
+export const placeOf = (text: string): Place => {
+  const [, line, column] = /formula\.js:(\d{1,7})(?::(\d{1,7}))?/.exec(text) ?? [];
+  if (line === undefined) return {};
+  return { line: Number(line), ...(column !== undefined && { column: Number(column) }) };
+};
+
+export const faultBody = (code: string, more: object = {}): string => JSON.stringify({ code, ...more });
+
+/** The author's code cannot be loaded. `body` is the fault. */
+export class AuthorFault extends Error {
+  readonly body: string;
+  constructor(body: string) {
+    super('the code cannot be loaded');
+    this.body = body;
+  }
+}
+
+let cachedPrelude: ivm.ExternalCopy<ArrayBuffer> | undefined;
+
+const makeRoom = async (memoryMb: number): Promise<Room> => {
+  const isolate = new ivm.Isolate({
+    memoryLimit: memoryMb,
+    // The isolate cannot go on, nor be disposed of.
+    onCatastrophicError: () => process.exit(CATASTROPHE),
+  });
+  const options = { filename: 'prelude.js' };
+  let prelude: ivm.Script;
+  // Machine code of our own prelude, made in this very process and never kept: nobody else's is ever loaded.
+  if (cachedPrelude) prelude = await isolate.compileScript(preludeText, { ...options, cachedData: cachedPrelude });
+  else {
+    prelude = await isolate.compileScript(preludeText, { ...options, produceCachedData: true });
+    cachedPrelude = (prelude as ivm.Script & ivm.CachedDataResult).cachedData;
+  }
+  return {
+    isolate,
+    prelude,
+    script: undefined,
+    cells: [],
+    queue: Promise.resolve(),
+    tenants: new Set(),
+    isForOne: false,
+    isGone: false,
+  };
+};
+
+/** Does work when everything before it in the room has ended, so that the CPU time of each is its own. */
+export const inTurn = <T>(room: Room, work: () => Promise<T> | T): Promise<T> => {
+  const done = room.queue.then(work);
+  room.queue = done.catch(() => undefined);
+  return done;
+};
+
+/**
+ * A context with the prelude booted in it. In the room's turn, and without a hop to another thread for each step: nothing
+ * foreign runs yet, and a hop costs as much as the step.
+ */
+const makeCell = (room: Room): Cell => {
+  const context = room.isolate.createContextSync();
+  room.prelude.runSync(context);
+  const boot = context.global.getSync('boot', { reference: true });
+  const cell: Cell = { context, enter: undefined as never, host: undefined };
+  const host = new ivm.Callback((op: unknown, ...args: unknown[]) => {
+    try {
+      return cell.host?.(op, args);
+    } catch {
+      // Words and paths of this side stay on this side.
+      return undefined;
+    }
+  });
+  cell.enter = boot.applySync(undefined, [host], { result: { reference: true } }) as Cell['enter'];
+  boot.release();
+  return cell;
+};
+
+/** Gives a cell the author's file as a function, which is not called yet. */
+const loadAuthor = (room: Room, cell: Cell): void => {
+  if (room.script) cell.author ??= room.script.runSync(cell.context, { reference: true });
+};
+
+/** A context for one run, with the author's file in it. In the room's turn. @throws where the isolate is gone. */
+export const takeCell = (room: Room): Cell => {
+  const cell = room.cells.pop() ?? makeCell(room);
+  loadAuthor(room, cell);
+  return cell;
+};
+
+/** A run's context is never used again; another is made ahead for the next one. */
+export const returnCell = (room: Room, cell: Cell): void => {
+  cell.host = undefined;
+  if (room.isForOne) return closeRoom(room);
+  inTurn(room, () => {
+    if (room.isGone || room.isolate.isDisposed) return;
+    cell.author?.release();
+    cell.enter.release();
+    cell.context.release();
+    while (room.cells.length < Math.min(CONTEXTS_AHEAD, room.tenants.size + 1)) {
+      const next = makeCell(room);
+      loadAuthor(room, next);
+      room.cells.push(next);
+    }
+  }).catch(() => undefined);
+};
+
+export const closeRoom = (room: Room): void => {
+  room.isGone = true;
+  if (!room.isolate.isDisposed) room.isolate.dispose();
+};
+
+/** Compiles the author's file alone first, so that no `})(` of it closes the wrapper. @throws AuthorFault for what does not compile. */
+const compileAuthor = async (room: Room, code: string): Promise<void> => {
+  // A hashbang is a comment only at the very start of a file.
+  const source = code.replace(/^\uFEFF/, '').replace(/^#!/, '//');
+  try {
+    await room.isolate.compileScript(source, { filename: AUTHOR_FILE });
+    room.script = await room.isolate.compileScript(`${WRAPPER}${source}\n})`, {
+      filename: AUTHOR_FILE,
+      columnOffset: -WRAPPER.length,
+    });
+  } catch (error) {
+    if (room.isolate.isDisposed) throw new AuthorFault(faultBody('OUT_OF_MEMORY'));
+    const { message } = error as Error;
+    const [words = ''] = message.split(' [');
+    throw new AuthorFault(faultBody('SYNTAX', { message: words, ...placeOf(message) }));
+  }
+};
+
+/** One room made ahead, which the next code moves into. */
+let spare: { memoryMb: number; room: Promise<Room> } | undefined;
+
+/** Makes a room with a context ahead. @throws where even that does not work. */
+export const prepareRoom = async (memoryMb: number): Promise<void> => {
+  const room = makeRoom(memoryMb).then((made) => {
+    made.cells.push(makeCell(made));
+    return made;
+  });
+  room.catch(() => undefined);
+  spare = { memoryMb, room };
+  await room;
+};
+
+/** A room with code in it, where nothing else has been. @throws AuthorFault. */
+export const openRoom = async (code: string, memoryMb: number, isForOne: boolean): Promise<Room> => {
+  const ready = spare?.memoryMb === memoryMb ? spare.room : undefined;
+  spare = undefined;
+  const room = (await ready?.catch(() => undefined)) ?? (await makeRoom(memoryMb));
+  room.isForOne = isForOne;
+  setImmediate(() => {
+    if (!spare) prepareRoom(memoryMb).catch(() => undefined);
+  });
+  await compileAuthor(room, code);
+  return room;
+};

@@ -1,0 +1,265 @@
+// The executors there are: started behind the best wall that stands, one always ready, each leased to one tenant for life, and
+// ended when it has grown, served long or burns for nothing. Knows nothing of what is run in them.
+import { type Ending, type Executor, ExecutorStartError, startExecutor } from './executor-process.ts';
+import type { Frame } from './frames.ts';
+import { jails } from './jail.ts';
+import type { Jail } from './sandbox.ts';
+
+export type DeathReason = 'deadline' | 'memory' | 'stuck' | 'busy_after_reply' | 'violation';
+
+export type Lease<Run> = {
+  readonly executor: Executor;
+  /** Set once; undefined for the spare. */
+  tenant_id: string | undefined;
+  /** What runs in it, by the ids of its frames. */
+  readonly works: Map<number, Run>;
+  /** Keys of loaded code, the least lately used first. */
+  readonly loaded: Set<string>;
+  /** Runs of its life so far. */
+  runs: number;
+  readonly baselineMb: number;
+  idleSince: number;
+  /** Takes nothing more, and ends with its last run. */
+  isRetired: boolean;
+  /** Why we ended it; undefined where it ended by itself, or had served its time. */
+  death: DeathReason | undefined;
+};
+
+export type PoolEvent =
+  /** The wall is not the best one: why the better ones failed. */
+  | { event: 'weak_jail'; jail: Jail; failures: string[] }
+  | { event: 'started'; jail: Jail }
+  | { event: 'start_failed'; reason: string };
+
+export type PoolOptions<Run> = {
+  jail: Jail | 'auto';
+  memoryMb: number;
+  executorsMax: number;
+  executorPath?: string | undefined;
+  report(event: PoolEvent): void;
+  received(lease: Lease<Run>, frame: Frame): void;
+  broken(lease: Lease<Run>, error: Error): void;
+  ended(lease: Lease<Run>, ending: Ending): void;
+  /** There is an executor more, or room for one: who waits may look again. */
+  changed(): void;
+};
+
+/** Half of the pool at most: no tenant fills it. */
+export const shareOf = (executorsMax: number): number => Math.max(1, Math.floor(executorsMax / 2));
+/** Runs in one executor before another is asked for, and before a further one must wait. Waiting for a fetch costs next to nothing. */
+const RUNS_TO_SPREAD = 8;
+const RUNS_AT_ONCE_MAX = 32;
+/** An executor is replaced after so many runs, or when it has grown by so much since its start, between runs. */
+const RUNS_OF_A_LIFE = 5000;
+const GROWTH_MB_MAX = 100;
+/** Memory is looked at so often while something runs. */
+const WATCH_MS = 25;
+/** And all executors so often, for what an honest one never has: a process of its own. */
+const INSPECT_MS = 1000;
+/** An executor is killed above so much: its isolate's limit, with Node and a few other isolates beside it. */
+const RESIDENT_MB_LEAST = 300;
+const BESIDE_ISOLATE_MB = 172;
+/** An executor whose tenant asks nothing of it goes. */
+const IDLE_MS_MAX = 5 * 60_000;
+/** CPU time that an executor without a run may use between two looks, for what it makes ahead. */
+const IDLE_CPU_MS = 60;
+const IDLE_LOOK_MS = 100;
+/** Pause before an executor is started again after one that did not come up. */
+const START_PAUSE_MS = 500;
+
+export type Pool<Run> = {
+  readonly jail: Jail | undefined;
+  readonly leases: ReadonlySet<Lease<Run>>;
+  /** Finds the wall that stands, and starts the first executor behind it. @throws ExecutorStartError. */
+  start(): Promise<void>;
+  /** The executor for a tenant's run, its own for life; undefined where the run must wait. */
+  find(tenant_id: string, key: string): Lease<Run> | undefined;
+  /** A lease has no run any more. */
+  rest(lease: Lease<Run>): void;
+  /** After work was given out: keeps one executor ready, and watches those that work. */
+  tend(): void;
+  end(lease: Lease<Run>, death: DeathReason | undefined): void;
+  close(): Promise<void>;
+};
+
+export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
+  const { executorsMax, report } = options;
+  const leases = new Set<Lease<Run>>();
+  const starts = new Set<Promise<void>>();
+  let pauseUntil = 0;
+  let isClosed = false;
+  let jail: Jail | undefined = options.jail === 'auto' ? undefined : options.jail;
+  let firstStart: Promise<void> | undefined;
+  let watcher: NodeJS.Timeout | undefined;
+
+  const open = async (wall: Jail): Promise<Lease<Run>> => {
+    let lease: Lease<Run> | undefined;
+    const executor = await startExecutor({
+      jail: wall,
+      executorPath: options.executorPath,
+      memoryMb: options.memoryMb,
+      received: (frame) => lease && options.received(lease, frame),
+      broken: (error) => lease && options.broken(lease, error),
+    });
+    const opened: Lease<Run> = {
+      executor,
+      tenant_id: undefined,
+      works: new Map(),
+      loaded: new Set(),
+      runs: 0,
+      baselineMb: executor.residentMb() ?? 0,
+      idleSince: performance.now(),
+      isRetired: false,
+      death: undefined,
+    };
+    lease = opened;
+    void executor.ended.then((ending) => {
+      leases.delete(opened);
+      options.ended(opened, ending);
+      options.changed();
+    });
+    return opened;
+  };
+
+  const startFirst = async (): Promise<void> => {
+    const failures: string[] = [];
+    for (const wall of jail === undefined ? jails : [jail]) {
+      try {
+        leases.add(await open(wall));
+        if (isClosed) break;
+        jail = wall;
+        if (wall === 'none') report({ event: 'weak_jail', jail: wall, failures });
+        else report({ event: 'started', jail: wall });
+        return;
+      } catch (error) {
+        failures.push(`${wall}: ${error instanceof ExecutorStartError ? error.message : 'did not start'}`);
+      }
+    }
+    firstStart = undefined;
+    throw new ExecutorStartError(isClosed ? 'closed' : failures.join('\n'));
+  };
+
+  const startAnother = (): void => {
+    if (isClosed || !jail || leases.size + starts.size >= executorsMax || performance.now() < pauseUntil) return;
+    const start = open(jail).then(
+      (lease) => {
+        leases.add(lease);
+        if (isClosed) lease.executor.kill();
+      },
+      (error: Error) => {
+        pauseUntil = performance.now() + START_PAUSE_MS;
+        setTimeout(options.changed, START_PAUSE_MS + 1).unref();
+        report({ event: 'start_failed', reason: error.message });
+      },
+    );
+    starts.add(start);
+    void start.finally(() => {
+      starts.delete(start);
+      options.changed();
+    });
+  };
+
+  const end = (lease: Lease<Run>, death: DeathReason | undefined): void => {
+    lease.isRetired = true;
+    lease.death ??= death;
+    lease.executor.kill();
+  };
+
+  /** In a full pool the executor that has been idle longest gives way. It is never handed on: another takes its place. */
+  const makeRoomFor = (tenant_id: string): void => {
+    if (starts.size > 0) return;
+    if (leases.size < executorsMax) return startAnother();
+    const [idle] = [...leases]
+      .filter((lease) => lease.works.size === 0 && lease.tenant_id !== tenant_id && !lease.isRetired)
+      .toSorted((a, b) => a.idleSince - b.idleSince);
+    if (idle) end(idle, undefined);
+  };
+
+  const find = (tenant_id: string, key: string): Lease<Run> | undefined => {
+    const all = [...leases].filter((lease) => lease.tenant_id === tenant_id);
+    const own = all.filter(({ isRetired }) => !isRetired).toSorted((a, b) => a.works.size - b.works.size);
+    const easy = own.filter(({ works }) => works.size < RUNS_TO_SPREAD);
+    const found = easy.find(({ loaded }) => loaded.has(key)) ?? easy[0];
+    if (found) return found;
+    // What is retired still stands: it counts until it is gone.
+    if (all.length < shareOf(executorsMax)) {
+      const spare = [...leases].find((lease) => lease.tenant_id === undefined && !lease.isRetired);
+      if (spare) {
+        spare.tenant_id = tenant_id;
+        return spare;
+      }
+      makeRoomFor(tenant_id);
+    }
+    const least = own[0];
+    return least && least.works.size < RUNS_AT_ONCE_MAX ? least : undefined;
+  };
+
+  const rest = (lease: Lease<Run>): void => {
+    lease.idleSince = performance.now();
+    if (lease.isRetired || lease.runs >= RUNS_OF_A_LIFE) return end(lease, undefined);
+    const residentMb = lease.executor.residentMb();
+    if (residentMb !== undefined && residentMb > lease.baselineMb + GROWTH_MB_MAX) return end(lease, undefined);
+    const before = lease.executor.cpuMs();
+    const { runs } = lease;
+    setTimeout(() => {
+      const after = lease.executor.cpuMs();
+      if (lease.runs !== runs || before === undefined || after === undefined) return;
+      if (after - before > IDLE_CPU_MS) end(lease, 'busy_after_reply');
+    }, IDLE_LOOK_MS).unref();
+  };
+
+  const residentMbMax = Math.max(RESIDENT_MB_LEAST, options.memoryMb + BESIDE_ISOLATE_MB);
+  const weigh = (lease: Lease<Run>): void => {
+    const residentMb = lease.executor.residentMb();
+    if (residentMb !== undefined && residentMb > residentMbMax) end(lease, 'memory');
+  };
+
+  const look = (): void => {
+    for (const lease of leases) if (lease.works.size > 0) weigh(lease);
+  };
+
+  const inspect = (): void => {
+    const now = performance.now();
+    for (const lease of leases) {
+      weigh(lease);
+      if (lease.executor.hasChildren()) options.broken(lease, new Error('it started a process'));
+      const isIdle = lease.tenant_id !== undefined && lease.works.size === 0;
+      if (isIdle && now - lease.idleSince > IDLE_MS_MAX) end(lease, undefined);
+    }
+  };
+  const inspections = setInterval(inspect, INSPECT_MS);
+  inspections.unref();
+
+  const tend = (): void => {
+    if (isClosed) return;
+    const isSpareMissing = ![...leases].some(({ tenant_id }) => tenant_id === undefined);
+    if (isSpareMissing && starts.size === 0 && firstStart) startAnother();
+    const isWatched = [...leases].some(({ works }) => works.size > 0);
+    if (isWatched) watcher ??= setInterval(look, WATCH_MS);
+    else {
+      clearInterval(watcher);
+      watcher = undefined;
+    }
+  };
+
+  return {
+    get jail() {
+      return jail;
+    },
+    leases,
+    start: () => (firstStart ??= startFirst()),
+    find,
+    rest,
+    tend,
+    end,
+    close: async () => {
+      isClosed = true;
+      clearInterval(watcher);
+      clearInterval(inspections);
+      await Promise.all([...starts, firstStart?.catch(() => undefined)]);
+      const open = [...leases];
+      for (const lease of open) end(lease, undefined);
+      await Promise.all(open.map(({ executor }) => executor.ended));
+    },
+  };
+};

@@ -1,0 +1,43 @@
+// Calls that somebody outside answers: a promise for each, settled by its number once. Knows no kind of call.
+'use strict';
+
+const { Error, Promise, parseJson, toJson } = require('./primordials.cjs');
+const host = require('./host.cjs');
+
+let lastId = 0;
+const pending = { __proto__: null };
+
+// Said at once by the host, before anything is sent.
+const refusals = {
+  __proto__: null,
+  BODY_TOO_LARGE: 'The body is larger than a call may send',
+  CALL_LIMIT: 'The run made more calls than it may',
+};
+
+const makeFault = ({ code, message, status }) => {
+  const error = new Error(message);
+  if (code !== undefined) error.code = code;
+  if (status !== undefined) error.status = status;
+  return error;
+};
+
+exports.call = (kind, input) =>
+  new Promise((resolve, reject) => {
+    const json = toJson(input);
+    const id = ++lastId;
+    pending[id] = { resolve, reject };
+    const refusal = host.call(id, kind, json);
+    if (typeof refusal === 'string' && refusal !== '') {
+      delete pending[id];
+      reject(makeFault({ code: refusal, message: refusals[refusal] ?? 'The call was refused' }));
+    }
+  });
+
+exports.settle = (id, ok, json) => {
+  const waiting = pending[id];
+  if (waiting !== undefined) {
+    delete pending[id];
+    if (ok) waiting.resolve(json === '' || json === undefined ? undefined : parseJson(json));
+    else waiting.reject(makeFault(parseJson(json)));
+  }
+};

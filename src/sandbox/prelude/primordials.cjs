@@ -1,0 +1,31 @@
+// Keeps what foreign code could change, before any of it runs. It is loaded first.
+'use strict';
+
+// `uncurry(method)(self, ...)` looks nothing up when it is called.
+const uncurry = Function.prototype.bind.bind(Function.prototype.call);
+
+module.exports = {
+  apply: Reflect.apply,
+  construct: Reflect.construct,
+  defineProperty: Reflect.defineProperty,
+  freeze: Object.freeze,
+  isArray: Array.isArray,
+  isInteger: Number.isInteger,
+  keys: Object.keys,
+  now: Date.now,
+  parseJson: JSON.parse,
+  toJson: JSON.stringify,
+  slice: uncurry(String.prototype.slice),
+  weakGet: uncurry(WeakMap.prototype.get),
+  weakSet: uncurry(WeakMap.prototype.set),
+  weakHas: uncurry(WeakMap.prototype.has),
+  // Compiles the curated packages, in the global scope. Their texts come from the host alone.
+  // oxlint-disable-next-line no-eval
+  indirectEval: eval,
+  Error,
+  Promise,
+  RangeError,
+  String,
+  SyntaxError,
+  TypeError,
+};

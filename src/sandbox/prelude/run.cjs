@@ -1,0 +1,94 @@
+// One run: loads the author's file, calls its function, and reports exactly once. Nothing that is thrown gets past it.
+'use strict';
+
+const { apply, defineProperty, parseJson, toJson } = require('./primordials.cjs');
+const host = require('./host.cjs');
+const report = require('./report.cjs');
+const ticks = require('./ticks.cjs');
+
+let isFinished = false;
+
+const finish = (ok, json) => {
+  if (!isFinished) {
+    isFinished = true;
+    host.done(ok, json);
+  }
+};
+
+const fail = (thrown) => {
+  if (!isFinished) finish(false, report.describeThrown(thrown));
+};
+
+const load = (userFunction) => {
+  const loadedModule = { exports: {}, id: '.', filename: '/formula.js', loaded: false, children: [], paths: [] };
+  const userRequire = require('./require.cjs').createRequire();
+  apply(userFunction, loadedModule.exports, [loadedModule.exports, userRequire, loadedModule, '/formula.js', '/']);
+  loadedModule.loaded = true;
+  const { exports: loadedExports } = loadedModule;
+  if (typeof loadedExports === 'function') return loadedExports;
+  const fallback = loadedExports?.default;
+  return typeof fallback === 'function' ? fallback : undefined;
+};
+
+const noFunction = () => finish(false, '{"code":"NO_FUNCTION"}');
+
+const makeRequest = (json) => {
+  const { args, configuration, has_svc: hasService } = parseJson(json);
+  const svc = hasService === true ? require('./svc.cjs').createService() : null;
+  const request = { args, configuration, svc };
+  defineProperty(request, 'bt', { __proto__: null, value: svc, writable: true, configurable: true });
+  return request;
+};
+
+const reportResult = (value) => {
+  let json;
+  try {
+    json = toJson(value);
+  } catch (thrown) {
+    finish(false, report.describeNotJson(thrown));
+    return;
+  }
+  finish(true, json === undefined ? 'null' : json);
+};
+
+const invoke = async (userFunction, json) => {
+  try {
+    const exported = load(userFunction);
+    if (exported === undefined) {
+      noFunction();
+      return;
+    }
+    reportResult(await apply(exported, undefined, [makeRequest(json)]));
+  } catch (thrown) {
+    fail(thrown);
+  }
+};
+
+const check = (userFunction) => {
+  if (load(userFunction) === undefined) noFunction();
+  else finish(true, '');
+};
+
+const entries = {
+  __proto__: null,
+  invoke: (userFunction, json) => {
+    invoke(userFunction, json);
+  },
+  check,
+  tick: (timerId) => require('./timers.cjs').tick(timerId),
+  settle: (callId, ok, json) => require('./calls.cjs').settle(callId, ok, json),
+};
+
+ticks.onUncaught(fail);
+
+exports.enter = (kind, first, second, third) => {
+  try {
+    ticks.runSlice(() => entries[kind](first, second, third));
+  } catch (thrown) {
+    try {
+      fail(thrown);
+    } catch {
+      finish(false, '{"code":"THROWN","message":"Unknown error"}');
+    }
+  }
+};

@@ -1,0 +1,98 @@
+// What the rest of the house knows of the sandbox: jobs in, outcomes out, and the calls that running code makes back.
+// Nothing here runs anything; supervisor.ts does.
+
+/** decisions.md section 5. All are configuration; tests set small ones. */
+export type RunLimits = {
+  /** From the moment the job is sent to an executor. */
+  wallMs: number;
+  /** CPU time of the code, over all its slices. */
+  cpuMs: number;
+  memoryMb: number;
+  outputBytesMax: number;
+};
+
+/** A call that running code makes: `fetch`, or `svc:` with the name of a method. */
+export type Call = {
+  kind: string;
+  /** Parsed from hostile JSON: check every property. */
+  input: unknown;
+  /** Aborted when the run is over, however it ended: what is still under way must stop. */
+  signal: AbortSignal;
+  /** Resolved when the answer has left for the executor, or nobody waits for it any more: until then it takes memory here. */
+  sent: Promise<void>;
+};
+
+/** A call that failed, in words that the tenant's code may see. Anything else that is thrown becomes an error without words. */
+export class CallFault extends Error {
+  override readonly name = 'CallFault';
+  readonly code: string;
+  readonly status: number | undefined;
+  constructor(code: string, message: string, status?: number) {
+    super(message);
+    this.code = code;
+    this.status = status;
+  }
+}
+
+export type Job = {
+  /** An executor belongs to one tenant for life. */
+  tenant_id: string;
+  code: string;
+  /** Names the code and its configuration: equal for the same of both, of one tenant, and for nothing else. */
+  key: string;
+  /** JSON text of `{args, configuration, has_svc}`: what the code's function gets. */
+  input: string;
+  /** Answers the code's calls: a value that JSON can hold. @throws CallFault. */
+  answerCall: (call: Call) => Promise<unknown>;
+};
+
+/** An SDK error that the code threw, as it crossed: bounded and of this shape, its words the tenant's own. */
+export type ThrownSdkError = { class: string; status: number; detail: string; errors: Record<string, string[]> };
+
+/** A CustomHttpResponseError that the code threw. */
+export type ThrownResponse = { status: number; headers: Record<string, string>; body?: unknown };
+
+export type RunFault =
+  /** Anything that code throws but the SDK's errors; also a result that is no JSON. `line` and `column` are of the author's file. */
+  | {
+      code: 'THROWN';
+      message: string;
+      name?: string | undefined;
+      line?: number | undefined;
+      column?: number | undefined;
+    }
+  | { code: 'SDK_ERROR'; error: ThrownSdkError; line?: number | undefined; column?: number | undefined }
+  | { code: 'RESPONSE'; response: ThrownResponse }
+  /** It does not compile. */
+  | { code: 'SYNTAX'; message: string; line?: number | undefined; column?: number | undefined }
+  | { code: 'NO_FUNCTION' }
+  | { code: 'TIMEOUT_WALL' | 'TIMEOUT_CPU' | 'OUT_OF_MEMORY' | 'OUTPUT_TOO_LARGE' | 'EXECUTOR_DIED' }
+  /** Not run at all. `tenant`: this tenant has as many runs as it may; `all`: the pool is full. */
+  | { code: 'BUSY'; over: 'tenant' | 'all'; retryAfterSeconds: number };
+
+export type LogLine = { level: 'debug' | 'log' | 'info' | 'warn' | 'error'; text: string };
+
+export type RunReport = {
+  /** Console output, clipped, card-like digits masked. */
+  logs: LogLine[];
+  wallMs: number;
+  cpuMs: number;
+  /** Whether it called out: something may have been done then, whatever came of the run. */
+  hasCalled: boolean;
+};
+
+export type Outcome = RunReport & ({ ok: true; value: unknown } | { ok: false; fault: RunFault });
+
+/** How executors are walled in: by bubblewrap, by namespaces of our own making, or by their process alone. */
+export type Jail = 'bwrap' | 'unshare' | 'none';
+
+export type Sandbox = {
+  /** Does the code compile, and does it export a function? Runs its top level on nothing. */
+  check(tenant_id: string, code: string): Promise<RunFault | undefined>;
+  run(job: Job): Promise<Outcome>;
+  /** `none` until the first executor has started. */
+  readonly jail: Jail;
+  /** Takes no new run from now on. @returns when the last one has ended. */
+  drain(): Promise<void>;
+  close(): Promise<void>;
+};

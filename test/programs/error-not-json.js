@@ -1,0 +1,3 @@
+// Returns what is no JSON.
+// request: {"args":{}}
+module.exports = () => ({ raw: { big: 10n } });

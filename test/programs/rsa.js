@@ -1,0 +1,31 @@
+// Encrypts with RSA, as gateways want card numbers, and opens it again.
+// request: {"args":{"key":"-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC9qkDQb+be3v38\nxAZySwBs0vRHEBO1jRHyX44U+LBASIePuAX8SZ/tCAiP/WqRwjmfpLafCOmmzPkm\nn1EvZMqbRENxrJK1ebvsLnVRKD80nlgD0XnGvu9hEnox/UgKT0PUpNTXcB45bnnN\nSqLYSCOmeT5QIc5MhZOYWnBy/GHpuEXf1PB10cEN5BNyPxjxPsbqB+Bkvz8zOWDN\n5xbQ2HQQum6L+nrOmARSHYVHldstqRQFIbDrW+lzAyH9a5pvQHQMUxKWPZu6fvtn\ngBRyjPOtJETATtpLuDs+TQLBvPwwz/HYGp+Sd5mbVNbA45XzxnZyDg/9vwL/ERkU\nCiyLboN9AgMBAAECggEACPlOvW37VE05uDrFe/qSJ76oIdqgDBrYyrPRuFVMmuYI\n9U2wNCUppMtDWHNq65WZ019gPVBsebYWDclDoUSZaipF2fw1KX1RMmtqT++MZLQf\nQaL+KjSrhSzHd6kJE7p3YPl25ptJRXoK16Hx6DOAQvwBQkUEiqNWqJfoMntAM2Yt\n26b9wq1ymmWUG8AXm+96SpwmFWUqMb62XmUy3Tt8qYFW7wBtTuIgz84v9PV0zREa\nvSoOsrmglD2SFE7lPxGc8eEZSixSevaohWm0DiYNoNXKCFa+LtexBXTeRTmxet48\ntTZKmotlZ5B6lFzRNfJ+hY2Xoy3yW6RZGyiJYedTwQKBgQDxhpLkIj4tL2+c38dB\nkQ3OMsG8v59XpXMZz0tD/tzDluU99dnnEynkJ38EeOeemjxQK9ntpRaVoekeXX+1\nAzNqwCslqIyWJb2Eo58uDdgAq9NXmZ/AQPX8m3+DHT73s0aIZy/+IHfg6T0nu3E7\nUAOOh3YsU8jpUnGnc/1bWL7O4QKBgQDJCAvzuVAFiYrWCZ/r2RPEteqtD1fUma80\n5EDSmxSP2ioiO/+qbIJySkRCRWEbBxjYvcqaDfPtW+I/Pe0583xkjX9TwpY0hP1H\nXueeCwoV3ictLao6njfxZ3BFeO6RrIy1O+L0Q9XCKmdQLLm7ygYnADpcxLsYbblK\nq7vrmBeUHQKBgQCIsGK9neuWYvxFyhfYsaEgi3U9vy0My2QCvWCZUMncH7AJivQR\nZLUWnIu0GkDrb9qmfMrPRdksQf/O4Zd++BrHVY6Vt3gpGZ7STE+wHsGaT6RCNX1F\nrv4IQnC94XVbdih61ftBVVrC/P1RWTHSIYyBw4RLvfc8pR4RaQGACw+hwQKBgE3a\n3O4d9Zy/YNJ11cZ8QoirP2CYkZZXkqA0SdqGjtcLUcgCXoh9D6P9mSPlRK8392px\nTlaNUsu5Cw0dCZOo9aLnncktkghy/Lg4TBFMCzLe32NCzSt4fQfz3Go7ZIFsRu4l\nbEbXQqC41Vwahi/xFKLkFrY4xpC2Zc1CZzvdojwNAoGAWB8eqpRrB1jczRQicxeV\nYo3IRaCiadvEsskdzvuGs2cpFUmNILhdbjbCbvoVQM6Ht6iTjWhal7vygdaAoSQ1\nrD7teNO6GmjAaeqaGfCml7aDGJ7hypUMh2CHaddcG0qayoCcFStwQHeTilhSYJWp\ndIhWUPBlCn9QcTI4w4qdRrg=\n-----END PRIVATE KEY-----\n","pan":"4242424242424242"}}
+const crypto = require('crypto');
+
+module.exports = async ({ args: { key, pan } }) => {
+  const publicKey = crypto.createPublicKey(key);
+  const seal = (options) => crypto.publicEncrypt({ key: publicKey, ...options }, Buffer.from(pan));
+  const open = (bytes, options) => crypto.privateDecrypt({ key, ...options }, bytes).toString();
+  const oaep = { padding: crypto.constants.RSA_PKCS1_OAEP_PADDING, oaepHash: 'sha256' };
+  const signed = crypto.sign('sha256', Buffer.from(pan), key);
+  const pss = { padding: crypto.constants.RSA_PKCS1_PSS_PADDING, saltLength: 32 };
+  const raw = crypto.privateEncrypt(key, Buffer.from('deterministic'));
+  return {
+    raw: {
+      length: seal(oaep).length,
+      differs: !seal(oaep).equals(seal(oaep)),
+      opened: open(seal(oaep), oaep),
+      plainOaep: open(seal({}), {}),
+      signature: signed.toString('base64'),
+      verified: crypto.verify('sha256', Buffer.from(pan), publicKey, signed),
+      pss: crypto.verify(
+        'sha256',
+        Buffer.from(pan),
+        { key: publicKey, ...pss },
+        crypto.sign('sha256', Buffer.from(pan), { key, ...pss }),
+      ),
+      raw: raw.toString('hex'),
+      back: crypto.publicDecrypt(publicKey, raw).toString(),
+    },
+  };
+};

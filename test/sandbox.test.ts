@@ -1,0 +1,386 @@
+// What foreign code cannot do: stay, starve others, crash the server, leave, or speak for another. With the real sandbox, in
+// both modes of isolation and behind each wall that this machine can build.
+import { execFileSync, spawn } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { Jail } from '../src/sandbox/sandbox.ts';
+import { hostilePrograms } from './hostile/programs.ts';
+import { endOf, openTestSandbox, SMALL_LIMITS, type TestSandbox } from './support/sandbox.ts';
+
+const GOOD = 'module.exports = async (req) => ({ raw: { n: req.args.n + 1, clean: ({}).polluted === undefined } });';
+const executorPath = fileURLToPath(new URL('support/rogue-executor.ts', import.meta.url));
+
+const canStart = (command: string, args: string[]): boolean => {
+  try {
+    execFileSync(command, args, { stdio: 'ignore' });
+    return true;
+  } catch {
+    return false;
+  }
+};
+
+const isRoot = process.getuid?.() === 0;
+const walls: Jail[] = [
+  ...(canStart('bwrap', ['--unshare-net', '--ro-bind', '/', '/', 'true']) ? (['bwrap'] as const) : []),
+  ...(canStart('unshare', [...(isRoot ? [] : ['--user', '--map-root-user']), '--net', 'true'])
+    ? (['unshare'] as const)
+    : []),
+  'none',
+];
+
+const ownedBy = (sandbox: TestSandbox, tenant: string) =>
+  sandbox.executors().filter(({ tenant_id }) => tenant_id === tenant);
+const violations = ({ events }: TestSandbox) => events.filter(({ event }) => event === 'violation');
+
+describe.each(['context', 'isolate'] as const)('hostile programs, a fresh %s for each run', (isolation) => {
+  let sandbox: TestSandbox;
+  let isOver = false;
+  const ends: string[] = [];
+  let neighbour: Promise<void>;
+
+  beforeAll(async () => {
+    sandbox = await openTestSandbox({ isolation });
+    // A second tenant that calls all the while and is to notice nothing.
+    neighbour = (async () => {
+      for (let n = 0; !isOver; n += 1) {
+        const end = endOf(await sandbox.runCode('neighbour', GOOD, { args: { n } }));
+        ends.push(end === `ok{"raw":{"n":${n + 1},"clean":true}}` ? 'ok' : end);
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      }
+    })();
+  });
+  afterAll(async () => {
+    isOver = true;
+    await neighbour;
+    await sandbox.close();
+  });
+
+  test.each(hostilePrograms)('$group: $name', async ({ group, code, ends: allowed }) => {
+    const tenant = `hostile ${group}`;
+    const outcome = await sandbox.runCode(tenant, code);
+    expect(allowed).toContain(endOf(outcome));
+    // Its limit, and the kill after it: from its start, a run never stays longer.
+    expect(outcome.wallMs).toBeLessThan(SMALL_LIMITS.wallMs + 500);
+    const next = await sandbox.runCode(tenant, GOOD, { args: { n: 1 } });
+    expect(endOf(next)).toBe('ok{"raw":{"n":2,"clean":true}}');
+    expect(({} as { polluted?: unknown }).polluted).toBeUndefined();
+  });
+
+  test('the neighbour had no error all the while', () => {
+    expect(ends.length).toBeGreaterThan(20);
+    expect(ends.filter((end) => end !== 'ok')).toEqual([]);
+  });
+
+  test('no executor broke the protocol', () => {
+    expect(violations(sandbox)).toEqual([]);
+  });
+});
+
+describe('state', () => {
+  let sandbox: TestSandbox;
+  beforeAll(async () => {
+    sandbox = await openTestSandbox();
+  });
+  afterAll(() => sandbox.close());
+
+  test('nothing of a run is seen by the next one of the same code', async () => {
+    const code = `
+      const seen = [globalThis.x, module.y, require('util').z, RegExp.$1, Array.prototype.w, Error.prepareStackTrace, Buffer.q, process.env.k];
+      globalThis.x = 1; module.y = 1; require('util').z = 1; /(b)/.test('b'); Array.prototype.w = 1; Buffer.q = 1;
+      Error.prepareStackTrace = () => 1;
+      setTimeout(() => { globalThis.late = 1; }, 5);
+      module.exports = async () => { await new Promise((r) => setTimeout(r, 20)); return { raw: [...seen.map((v) => v ?? null), globalThis.other ?? null] }; };`;
+    const first = await sandbox.runCode('a', code);
+    const [second, third] = await Promise.all([sandbox.runCode('a', code), sandbox.runCode('a', code)]);
+    expect(endOf(first)).toBe('ok{"raw":[null,null,null,"",null,null,null,null,null]}');
+    expect(endOf(second)).toBe(endOf(first));
+    expect(endOf(third)).toBe(endOf(first));
+  });
+
+  test('a timer of an earlier run never comes in a later one', async () => {
+    const leave =
+      'module.exports = () => { setInterval(() => { globalThis.n = (globalThis.n || 0) + 1; }, 1); return { raw: 0 }; };';
+    const look =
+      'module.exports = async () => { await new Promise((r) => setTimeout(r, 50)); return { raw: globalThis.n || 0 }; };';
+    await sandbox.runCode('b', leave);
+    expect(endOf(await sandbox.runCode('b', look))).toBe('ok{"raw":0}');
+  });
+
+  test('calls still under way when the run ends are told to stop', async () => {
+    let stopped = 0;
+    const code =
+      'module.exports = () => { fetch("https://example.com"); fetch("https://example.com"); return { raw: 1 }; };';
+    const outcome = await sandbox.runCode('c', code, {
+      answerCall: ({ signal }) =>
+        new Promise((resolve) =>
+          signal.addEventListener('abort', () => {
+            stopped += 1;
+            resolve({});
+          }),
+        ),
+    });
+    expect(endOf(outcome)).toBe('ok{"raw":1}');
+    expect(stopped).toBe(2);
+  });
+
+  test('the 51st fetch is refused inside the code', async () => {
+    const code = `module.exports = async () => {
+      const results = await Promise.allSettled(Array.from({ length: 60 }, () => fetch('https://example.com')));
+      return { raw: results.filter(({ status }) => status === 'fulfilled').length };
+    };`;
+    const answer = {
+      status: 200,
+      status_text: 'OK',
+      headers: [],
+      body: '',
+      url: 'https://example.com/',
+      redirected: false,
+    };
+    const outcome = await sandbox.runCode('d', code, { answerCall: () => Promise.resolve(answer) });
+    expect(endOf(outcome)).toBe('ok{"raw":50}');
+  });
+
+  test("two tenants' code never shares a process", async () => {
+    const seen = new Map<number, Set<string>>();
+    const tenants = Array.from({ length: 6 }, (_, index) => `tenant ${index}`);
+    for (let round = 0; round < 3; round += 1)
+      await Promise.all(
+        tenants.map(async (tenant) => {
+          await sandbox.runCode(tenant, GOOD, { args: { n: 1 } });
+          for (const { pid, tenant_id } of sandbox.executors())
+            if (tenant_id !== undefined) seen.set(pid, (seen.get(pid) ?? new Set()).add(tenant_id));
+        }),
+      );
+    expect([...seen.values()].filter((of) => of.size > 1)).toEqual([]);
+    expect(seen.size).toBeGreaterThanOrEqual(6);
+  });
+});
+
+describe('executors that die', () => {
+  const killAll = (sandbox: TestSandbox, tenant: string) =>
+    ownedBy(sandbox, tenant).forEach(({ pid }) => process.kill(pid, 'SIGKILL'));
+
+  test('killed in mid-call, again and again: the run fails or is tried once more, others notice nothing', async () => {
+    const sandbox = await openTestSandbox();
+    try {
+      const waiting =
+        'module.exports = async () => { await new Promise((r) => setTimeout(r, 150)); return { raw: 1 }; };';
+      for (let round = 0; round < 10; round += 1) {
+        const run = sandbox.runCode('victim', waiting);
+        const other = sandbox.runCode('other', GOOD, { args: { n: 1 } });
+        await new Promise((resolve) => setTimeout(resolve, 60));
+        killAll(sandbox, 'victim');
+        expect(['ok{"raw":1}', 'EXECUTOR_DIED', 'BUSY']).toContain(endOf(await run));
+        expect(endOf(await other)).toBe('ok{"raw":{"n":2,"clean":true}}');
+      }
+    } finally {
+      await sandbox.close();
+    }
+  });
+
+  test('a run that has called out is not tried again', async () => {
+    const sandbox = await openTestSandbox();
+    try {
+      let calls = 0;
+      const outcome = await sandbox.runCode(
+        'victim',
+        'module.exports = async () => { await fetch("https://example.com"); };',
+        {
+          answerCall: () => {
+            calls += 1;
+            killAll(sandbox, 'victim');
+            return new Promise(() => undefined);
+          },
+        },
+      );
+      expect(endOf(outcome)).toBe('EXECUTOR_DIED');
+      expect(outcome.hasCalled).toBe(true);
+      expect(calls).toBe(1);
+    } finally {
+      await sandbox.close();
+    }
+  });
+
+  test('code that ends its executor again and again must wait; other code of the tenant need not', async () => {
+    const sandbox = await openTestSandbox({ executorPath });
+    try {
+      const ends: string[] = [];
+      for (let round = 0; round < 5; round += 1)
+        ends.push(endOf(await sandbox.runCode('a', 'x', { args: { part: 'no JSON' } })));
+      expect(ends.slice(0, 3)).toEqual(['EXECUTOR_DIED', 'EXECUTOR_DIED', 'EXECUTOR_DIED']);
+      expect(ends.slice(3)).toContain('BUSY');
+      expect(endOf(await sandbox.runCode('a', 'y', { args: { part: 'honest' } }))).toBe('ok{"raw":1}');
+    } finally {
+      await sandbox.close();
+    }
+  });
+});
+
+test('a tenant over its share is told to come again, and another is served', async () => {
+  const sandbox = await openTestSandbox({ limits: { ...SMALL_LIMITS, wallMs: 3000 } });
+  try {
+    const slow = 'module.exports = async () => { await new Promise((r) => setTimeout(r, 300)); return { raw: 1 }; };';
+    const many = Array.from({ length: 140 }, () => sandbox.runCode('greedy', slow));
+    const other = await sandbox.runCode('modest', GOOD, { args: { n: 1 } });
+    expect(endOf(other)).toBe('ok{"raw":{"n":2,"clean":true}}');
+    const ends = (await Promise.all(many)).map(endOf);
+    expect(ends.filter((end) => end === 'ok{"raw":1}')).toHaveLength(128);
+    expect(ends.filter((end) => end === 'BUSY')).toHaveLength(12);
+    expect(ownedBy(sandbox, 'greedy').length).toBeLessThanOrEqual(4);
+  } finally {
+    await sandbox.close();
+  }
+});
+
+describe('an executor that was taken over', () => {
+  const forged = [
+    'another run',
+    'done twice',
+    'call after done',
+    'a call twice',
+    'too many calls',
+    'a million frames',
+    'a frame of 4 GB',
+    'a head larger than its frame',
+    'no JSON',
+    'a result that is no JSON',
+    'a head of another shape',
+    'a prototype in a head',
+    'an unknown kind',
+  ];
+
+  test.each(forged)('%s: it is killed, with an alarm', async (part) => {
+    const sandbox = await openTestSandbox({ executorPath });
+    try {
+      let calls = 0;
+      const outcome = await sandbox.runCode('a', 'code', {
+        args: { part },
+        answerCall: () => {
+          calls += 1;
+          return Promise.resolve({});
+        },
+      });
+      expect(['EXECUTOR_DIED', 'ok{"raw":1}']).toContain(endOf(outcome));
+      await expect.poll(() => violations(sandbox).length).toBe(1);
+      expect(calls).toBeLessThanOrEqual(250);
+      expect(({} as { polluted?: unknown }).polluted).toBeUndefined();
+      await expect.poll(() => ownedBy(sandbox, 'a')).toEqual([]);
+    } finally {
+      await sandbox.close();
+    }
+  });
+
+  test('what it says of its tenant is not heard: a call comes as of the run it belongs to', async () => {
+    const sandbox = await openTestSandbox({ executorPath });
+    try {
+      const calls: unknown[] = [];
+      await sandbox.runCode('a', 'code', {
+        args: { part: 'an inherited tenant' },
+        answerCall: ({ kind }) => {
+          calls.push(kind);
+          return Promise.resolve('a');
+        },
+      });
+      expect(calls).toEqual(['whoami']);
+    } finally {
+      await sandbox.close();
+    }
+  });
+
+  test.each(walls.filter((wall) => wall !== 'none'))(
+    'behind %s it finds no secret, no network, no disk and nobody to signal',
+    async (jail) => {
+      const directory = mkdtempSync(join(tmpdir(), 'strongroom-secret-'));
+      const secretPath = join(directory, 'master.key');
+      writeFileSync(secretPath, 'the canary', { mode: 0o644 });
+      const listener = createServer((socket) => socket.end()).listen(0, '127.0.0.1');
+      await new Promise((resolve) => listener.once('listening', resolve));
+      const victim = spawn('sleep', ['30']);
+      process.env['CANARY_OF_THE_SERVER'] = 'the canary';
+      const sandbox = await openTestSandbox({ executorPath, jail, limits: { ...SMALL_LIMITS, wallMs: 10_000 } });
+      try {
+        const { port } = listener.address() as { port: number };
+        const outcome = await sandbox.runCode('a', 'code', {
+          args: { part: 'look around', port, secretPath, serverPid: victim.pid },
+        });
+        expect(outcome.ok).toBe(true);
+        const { raw } = (outcome as unknown as { value: { raw: Record<string, any> } }).value;
+        expect(JSON.stringify(raw)).not.toContain('the canary');
+        expect(raw['environment']).toEqual({});
+        expect(raw['secret']).toBe('ENOENT');
+        expect(raw['processes']).toBe('ENOENT');
+        expect(raw['serverEnvironment']).toBe('ENOENT');
+        expect(raw['server']).toBe('ESRCH');
+        for (const written of raw['write']) expect(['EROFS', 'ENOENT', 'EACCES', 'EFBIG', 'EPERM']).toContain(written);
+        for (const place of ['loopback', 'metadata', 'public'])
+          expect(['ENETUNREACH', 'ECONNREFUSED', 'EADDRNOTAVAIL']).toContain(raw[place]);
+        expect(raw['root']).not.toContain('"etc"');
+        expect(raw['root']).not.toContain('"home"');
+        expect(raw['namespaces']).not.toBe(0);
+      } finally {
+        delete process.env['CANARY_OF_THE_SERVER'];
+        await sandbox.close();
+        victim.kill('SIGKILL');
+        listener.close();
+        rmSync(directory, { recursive: true });
+      }
+    },
+  );
+
+  test('that starts processes gets few, and is killed with them', async () => {
+    // Behind no wall: a wall may let it start none at all.
+    const sandbox = await openTestSandbox({ executorPath, jail: 'none', limits: { ...SMALL_LIMITS, wallMs: 20_000 } });
+    try {
+      const outcome = await sandbox.runCode('a', 'code', { args: { part: 'fork' } });
+      expect(outcome.ok).toBe(true);
+      // An ordinary user's processes are counted with everything else of his.
+      if (isRoot) expect((outcome as unknown as { value: { raw: number } }).value.raw).toBeLessThan(100);
+      // For the processes, or for the CPU time they took after the answer: whichever is seen first.
+      await expect.poll(() => ownedBy(sandbox, 'a'), { timeout: 5000 }).toEqual([]);
+    } finally {
+      await sandbox.close();
+    }
+  });
+});
+
+test.each(walls)('behind the wall %s code runs', async (jail) => {
+  const sandbox = await openTestSandbox({ jail });
+  try {
+    expect(sandbox.jail).toBe(jail);
+    expect(endOf(await sandbox.runCode('a', GOOD, { args: { n: 1 } }))).toBe('ok{"raw":{"n":2,"clean":true}}');
+  } finally {
+    await sandbox.close();
+  }
+});
+
+test('where no wall stands it says so', async () => {
+  const sandbox = await openTestSandbox({ jail: 'none' });
+  await sandbox.close();
+  expect(sandbox.events.map(({ event }) => event)).toContain('weak_jail');
+});
+
+test('a sandbox that cannot start says what it tried', async () => {
+  const start = openTestSandbox({ jail: 'none', executorPath: '/nowhere/executor.js' });
+  await expect(start).rejects.toThrow('none: ');
+});
+
+test('after close no executor is left', async () => {
+  const sandbox = await openTestSandbox();
+  await sandbox.runCode('a', GOOD, { args: { n: 1 } });
+  const pids = sandbox.executors().map(({ pid }) => pid);
+  await sandbox.close();
+  expect(pids.length).toBeGreaterThan(0);
+  // A process that ended may wait to be reaped by whoever adopted it; it runs no more.
+  const isRunning = (pid: number): boolean => {
+    try {
+      return !readFileSync(`/proc/${pid}/stat`, 'latin1').split(') ').at(-1)?.startsWith('Z');
+    } catch {
+      return false;
+    }
+  };
+  await expect.poll(() => pids.filter(isRunning)).toEqual([]);
+});

@@ -1,0 +1,55 @@
+// The real sandbox with small limits, and words for what becomes of a program in it.
+import { createHash } from 'node:crypto';
+import {
+  createSandbox,
+  type SandboxEvent,
+  type SandboxOptions,
+  type SandboxOwner,
+} from '../../src/sandbox/supervisor.ts';
+import { CallFault, type Call, type Outcome } from '../../src/sandbox/sandbox.ts';
+
+export const SMALL_LIMITS = { wallMs: 900, cpuMs: 300, memoryMb: 128, outputBytesMax: 5 * 1024 * 1024 };
+
+type Run = { args?: unknown; answerCall?: (call: Call) => Promise<unknown> };
+
+export type TestSandbox = SandboxOwner & {
+  events: SandboxEvent[];
+  runCode(tenant_id: string, code: string, run?: Run): Promise<Outcome>;
+};
+
+const answerNothing = () => Promise.reject(new CallFault('NO_NETWORK', 'There is no network here.'));
+
+export const openTestSandbox = async (options: Partial<SandboxOptions> = {}): Promise<TestSandbox> => {
+  const events: SandboxEvent[] = [];
+  const sandbox = createSandbox({
+    limits: SMALL_LIMITS,
+    isolation: 'context',
+    jail: 'auto',
+    executorsMax: 8,
+    report: (event) => events.push(event),
+    ...options,
+  });
+  await sandbox.start();
+  return {
+    ...sandbox,
+    get jail() {
+      return sandbox.jail;
+    },
+    events,
+    runCode: (tenant_id, code, { args = {}, answerCall = answerNothing } = {}) =>
+      sandbox.run({
+        tenant_id,
+        code,
+        key: createHash('sha256').update(code).digest('hex'),
+        input: JSON.stringify({ args, configuration: {}, has_svc: false }),
+        answerCall,
+      }),
+  };
+};
+
+/** What became of a run, in one word: `ok` with its JSON, or the fault's code with the name of what was thrown. */
+export const endOf = (outcome: Outcome): string => {
+  if (outcome.ok) return `ok${JSON.stringify(outcome.value)}`;
+  const { fault } = outcome;
+  return fault.code === 'THROWN' && fault.name ? `THROWN:${fault.name}` : fault.code;
+};

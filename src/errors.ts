@@ -16,6 +16,8 @@ const statusOf = {
   unprocessable: 422,
   too_many_requests: 429,
   headers_too_large: 431,
+  /** A tenant's code failed, and says with which status: see codeFailure. */
+  code_failed: 500,
   internal: 500,
   unavailable: 503,
 } as const;
@@ -35,12 +37,18 @@ export class AppError extends Error {
   constructor(
     code: ErrorCode,
     message: string,
-    more: { cause?: unknown; errors?: FieldErrors; retryAfterSeconds?: number } = {},
+    more: {
+      cause?: unknown;
+      errors?: FieldErrors | undefined;
+      retryAfterSeconds?: number | undefined;
+      /** In place of the code's own. */
+      status?: number;
+    } = {},
   ) {
     super(message, { cause: more.cause });
     this.name = 'AppError';
     this.code = code;
-    this.status = statusOf[code];
+    this.status = more.status ?? statusOf[code];
     this.errors = more.errors;
     this.retryAfterSeconds = more.retryAfterSeconds;
   }
@@ -56,8 +64,9 @@ export const invalidField = (path: string, sentence: string) => invalidInput(fie
 /** 400 with a sentence of its own, where no field is to blame. */
 export const badRequest = (detail: string) => new AppError('bad_request', detail);
 
-/** 422: understood, and not to be done. */
-export const unprocessable = (detail: string) => new AppError('unprocessable', detail);
+/** 422: understood, and not to be done. With `errors` where a property is to blame. */
+export const unprocessable = (detail: string, errors?: FieldErrors) =>
+  new AppError('unprocessable', detail, { errors });
 
 /** 401. One body for a missing, malformed and unknown key, so that guessing teaches nothing. */
 export const unauthorized = (detail = 'The API key is missing or not valid.') => new AppError('unauthorized', detail);
@@ -81,6 +90,14 @@ export const unavailable = (cause?: unknown) =>
 
 /** 500. The cause is for operators; the caller only learns that it was us. */
 export const internal = (cause?: unknown) => new AppError('internal', 'An internal error occurred.', { cause });
+
+/**
+ * What a tenant's code answers in place of a result. `errors` are the words of the code, for its caller and not for our log:
+ * none of them may become part of the message.
+ * @param detail from a closed list (runtime/code-errors.ts).
+ */
+export const codeFailure = (status: number, detail: string, errors: FieldErrors, retryAfterSeconds?: number) =>
+  new AppError('code_failed', detail, { status, errors, retryAfterSeconds });
 
 /** Gathers sentences under their paths, on an object without a prototype: paths come from outside. */
 export const fieldErrors = (entries: Iterable<readonly [path: string, sentence: string]>): FieldErrors => {

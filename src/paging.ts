@@ -1,9 +1,45 @@
 // Pages of lists, for every list in one way: by number with totals, or by a cursor that stays right while records are
 // added. Knows neither the wire's parameters nor where records are kept.
+import { z } from 'zod';
 import { invalidField } from './errors.ts';
+
+/** decisions.md section 1. */
+export const PAGE_SIZE_DEFAULT = 20;
+export const PAGE_SIZE_MAX = 100;
+
+/** No list is that long; a number beyond it is a mistake. */
+export const PAGE_NUMBER_MAX = 1_000_000_000;
+
+/** A cursor holds a time and an id of up to 400 characters, each of them up to three bytes. */
+const CURSOR_LENGTH_MAX = 4_000;
+
+export const outOfRange = (least: number, most: number) => `must be a whole number from ${least} to ${most}`;
+
+const wholeNumber = (most: number) =>
+  z.int(outOfRange(1, most)).min(1, outOfRange(1, most)).max(most, outOfRange(1, most));
+
+/** @param sentence what is said of one that is no text. */
+export const cursorSchema = (sentence: string) =>
+  z
+    .string(sentence)
+    .min(1, 'must be the `next` of an earlier page')
+    .max(CURSOR_LENGTH_MAX, 'must be the `next` of an earlier page');
+
+/** A page as JSON asks for it, where a number is a number. What is left out is as `pageOf` says. */
+export const pageFields = {
+  page: wholeNumber(PAGE_NUMBER_MAX).optional(),
+  size: wholeNumber(PAGE_SIZE_MAX).optional(),
+  start: cursorSchema('must be a text').optional(),
+};
 
 /** What a caller asks for. With `start`, a cursor that an earlier page gave; else the page of that number, from 1. */
 export type PageRequest = { size: number; page: number; start?: string | undefined };
+
+export const pageOf = ({ page = 1, size = PAGE_SIZE_DEFAULT, start }: Partial<PageRequest>): PageRequest => ({
+  page,
+  size,
+  start,
+});
 
 /** What a page says of itself. Totals only where pages have numbers. */
 export type Pagination = {

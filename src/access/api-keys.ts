@@ -1,9 +1,11 @@
 // API keys: svc_{test|live}_{public id}_{secret}{checksum}. Looked up by public id, compared by keyed digest in
-// constant time, stored never. The checksum refuses typos before any query (decisions.md section 3).
-import { LRUCache } from 'lru-cache';
+// constant time, stored never. The checksum refuses typos before any query (decisions.md section 3). Callers are found here,
+// by their key, or by an application on whose behalf the server itself calls.
+import { createBriefMemory } from '../brief-memory.ts';
 import type { Context } from '../context.ts';
 import { apiKeyDigest, crc32Base62, equalDigests, memoryDigest, randomBase62 } from '../crypto/digest.ts';
 import { Sensitive } from '../crypto/sensitive.ts';
+import type { FoundApiKey } from '../db/hot.ts';
 import { accessRuleSchema } from './rules.ts';
 import type { Caller } from './caller.ts';
 import { isPermission } from './permissions.ts';
@@ -57,6 +59,8 @@ export type CallerFinder = {
   recallCaller(key: string): Caller | undefined;
   /** The caller a key stands for, or undefined: malformed, unknown and wrong look the same. */
   findCallerBeforeCaller(key: string): Promise<Caller | undefined>;
+  /** An application of the caller's tenant as a caller of its own; undefined where it is gone. */
+  findCallerOfApplication(caller: Pick<Caller, 'tenant_id'>, application_id: string): Promise<Caller | undefined>;
   /** Forgets callers whose application or tenant has changed: the next request of theirs is looked up anew. */
   forget(match: { actor_id?: string; tenant_id?: string } | 'all'): void;
 };
@@ -72,60 +76,57 @@ const deduplicates = (settings: Record<string, string>): boolean =>
 export const createCallerFinder = (
   ctx: Pick<Context, 'environment' | 'pepper' | 'db'> & { monotonicMs: () => number },
 ): CallerFinder => {
-  const known = new LRUCache<string, Caller>({
+  const memory = createBriefMemory<Caller>({
     max: CALLER_CACHE_MAX,
-    ttl: CALLER_CACHE_MS,
-    perf: { now: ctx.monotonicMs },
+    ttlMs: CALLER_CACHE_MS,
+    monotonicMs: ctx.monotonicMs,
   });
-  const pending = new Map<string, Promise<Caller | undefined>>();
-  /** Grows with everything forgotten: a look-up that began before may have read what was true before. */
-  let generation = 0;
 
-  const load = async (key: string): Promise<Caller | undefined> => {
+  const callerOf = (row: Omit<FoundApiKey, 'digest'>): Caller => ({
+    tenant_id: row.tenant_id,
+    actor_id: row.application_id,
+    actor_type: 'application',
+    permissions: new Set(row.permissions.filter(isPermission)),
+    rules: accessRuleSchema
+      .array()
+      .parse(row.rules)
+      .toSorted((one, other) => one.priority - other.priority),
+    deduplicate_tokens: deduplicates(row.settings),
+  });
+
+  const loadByKey = async (key: string): Promise<Caller | undefined> => {
     const parts = parseApiKey(key, ctx.environment);
     const row = parts && (await ctx.db.findApiKeyBeforeCaller(parts.publicId));
     if (!row || !equalDigests(apiKeyDigest(ctx.pepper, parts.publicId, parts.secret), row.digest)) return undefined;
-    const rules = accessRuleSchema.array().parse(row.rules);
-    return {
-      tenant_id: row.tenant_id,
-      actor_id: row.application_id,
-      actor_type: 'application',
-      permissions: new Set(row.permissions.filter(isPermission)),
-      rules: rules.toSorted((one, other) => one.priority - other.priority),
-      deduplicate_tokens: deduplicates(row.settings),
-    };
+    return callerOf(row);
   };
 
-  const look = async (key: string, name: string): Promise<Caller | undefined> => {
-    const began = generation;
-    // From the start of the look-up: an answer that was long on its way is already that old.
-    const start = ctx.monotonicMs();
-    const found = await load(key);
-    if (found && began === generation) known.set(name, found, { start });
-    return found;
+  const loadApplication = async (tenant_id: string, application_id: string): Promise<Caller | undefined> => {
+    const db = ctx.db.for({ tenant_id });
+    const [application, tenant] = await Promise.all([db.findApplication(application_id), db.findTenant()]);
+    if (!application || !tenant) return undefined;
+    const { permissions, rules } = application;
+    return callerOf({
+      tenant_id,
+      application_id,
+      permissions,
+      rules,
+      settings: tenant.settings as Record<string, string>,
+    });
   };
 
   return {
-    recallCaller: (key) => known.get(memoryDigest(key)),
+    recallCaller: (key) => memory.recall(memoryDigest(key)),
 
-    findCallerBeforeCaller(key) {
-      const name = memoryDigest(key);
-      const underWay = pending.get(name);
-      if (underWay) return underWay;
-      const looking = look(key, name).finally(() => {
-        if (pending.get(name) === looking) pending.delete(name);
-      });
-      pending.set(name, looking);
-      return looking;
-    },
+    findCallerBeforeCaller: (key) => memory.find(memoryDigest(key), () => loadByKey(key)),
 
-    forget(match) {
-      generation += 1;
-      // Whoever asks from now on must not be answered by a look-up that began before.
-      pending.clear();
-      if (match === 'all') return known.clear();
-      for (const [name, caller] of known.entries())
-        if (caller.actor_id === match.actor_id || caller.tenant_id === match.tenant_id) known.delete(name);
-    },
+    // With a blank, no key's digest is such a name.
+    findCallerOfApplication: ({ tenant_id }, application_id) =>
+      memory.find(`application ${tenant_id} ${application_id}`, () => loadApplication(tenant_id, application_id)),
+
+    forget: (match) =>
+      memory.forget(
+        ({ actor_id, tenant_id }) => match === 'all' || actor_id === match.actor_id || tenant_id === match.tenant_id,
+      ),
   };
 };

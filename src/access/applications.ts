@@ -34,7 +34,8 @@ export type ApplicationInput = { name: string; permissions: Permission[]; rules:
 /** What the log says of it: a change of the application, and one to be found. */
 const KEY_REGENERATED = 'Application key regenerated';
 
-const grantsOf = (row: Pick<StoredApplication, 'permissions' | 'rules'>): Omit<ApplicationInput, 'name'> => ({
+/** What an application may, by its row. */
+export const grantsOf = (row: Pick<StoredApplication, 'permissions' | 'rules'>): Omit<ApplicationInput, 'name'> => ({
   permissions: row.permissions.filter(isPermission),
   rules: accessRuleSchema.array().parse(row.rules),
 });
@@ -183,5 +184,6 @@ const forgetting = async <T>(ctx: Context, id: string, deed: () => Promise<T>): 
     return await deed();
   } finally {
     ctx.callers.forget({ actor_id: id });
+    ctx.reactors.forget({ application_id: id });
   }
 };

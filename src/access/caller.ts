@@ -17,4 +17,9 @@ export type Caller = {
    * (access/idempotency.ts). Undefined for every other request.
    */
   readonly keep?: (result: unknown) => KeptAnswer;
+  /**
+   * Called once something was done that no transaction undoes: the request's answer is kept then, a failure too, for a
+   * repeated request would do it again.
+   */
+  readonly keepAnyAnswer?: () => void;
 };

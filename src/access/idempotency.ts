@@ -1,4 +1,4 @@
-// Idempotency keys: the first successful answer to a request is kept, sealed, and given again to whoever repeats it. A key
+// Idempotency keys: the answer to a request that did something is kept, sealed, and given again to whoever repeats it. A key
 // belongs to one caller; a claim on it is in the database, so that two processes never do the same deed.
 import type { Context } from '../context.ts';
 import { idempotencyDigest, memoryDigest } from '../crypto/digest.ts';
@@ -10,8 +10,11 @@ import type { Caller } from './caller.ts';
 /** decisions.md section 1. */
 const KEPT_MS = 24 * 3_600_000;
 
-/** Longer than any request takes: a claim this old was left by a process that died. */
-const CLAIM_MS = 120_000;
+/**
+ * Beyond two of the longest runs of code (one may be begun twice), longer than any request takes: a claim this old was left by
+ * a process that died.
+ */
+const CLAIM_MS = 90_000;
 
 export type IdempotentRequest = {
   /** As the caller chose it. */
@@ -25,12 +28,13 @@ export type IdempotentRequest = {
 };
 
 export type Claimed = {
-  /** The caller, with which the deed keeps its answer in its own transaction. */
+  /** The caller, with which the deed keeps its answer in its own transaction, or says that even its failure is to be kept. */
   caller: Caller;
-  /** Keeps an answer that the deed did not keep itself. */
-  finish(answer: { status: number }): Promise<void>;
-  /** The request failed: the key is free again, unless the deed stands all the same. */
-  release(): Promise<void>;
+  /**
+   * The request is answered. Keeps the answer where the deed was done and did not keep it itself, and where something was
+   * done that no transaction undoes; else the key is free again, unless the deed stands all the same.
+   */
+  settle(answer: { status: number }): Promise<void>;
 };
 
 /** What is sealed: the answer, and until when it may be given again, in ms since 1970. */
@@ -63,27 +67,30 @@ export const claimIdempotencyKey = async (
   const claim = ctx.newUuid();
   const expires_at = new Date(now.getTime() + KEPT_MS);
   const readable_until = request.isBrief ? now.getTime() + ctx.config.cvcTtlMs : expires_at.getTime();
-  const claimed_until = new Date(now.getTime() + CLAIM_MS);
+  const claimed_until = new Date(now.getTime() + 2 * ctx.config.sandbox.wallMs + CLAIM_MS);
   const found = await db.takeIdempotencyKey({ id, claim, route, claimed_until, expires_at }, now);
   if (found) return { answer: await openAnswer(ctx, caller, id, route, found) };
 
-  let isKept = false;
+  let isMadeReady = false;
+  let mustBeKept = false;
   const sealed = (answer: { status: number }): KeptAnswer => {
     const kept: Kept = { answer, readable_until };
     const body = seal(sealingKey, bindingOf(ctx, caller, id), JSON.stringify(kept), ctx.randomBytes);
     return { id, claim, status: answer.status, sealed: body.toString('base64'), expires_at };
   };
   const keep = (result: unknown): KeptAnswer => {
-    isKept = true;
+    isMadeReady = true;
     return sealed(request.answerOf(result));
   };
   return {
     claimed: {
-      caller: { ...caller, keep },
-      finish: async (answer) => {
-        if (!isKept) await db.keepAnswer(sealed(answer));
+      caller: { ...caller, keep, keepAnyAnswer: () => void (mustBeKept = true) },
+      settle: async (answer) => {
+        const isDone = answer.status < 300;
+        if (!isDone && !mustBeKept) return db.releaseIdempotencyKey({ id, claim });
+        // What was made ready was written in the transaction of the deed, or undone with it.
+        if (!isDone || !isMadeReady) await db.keepAnswer(sealed(answer));
       },
-      release: () => db.releaseIdempotencyKey({ id, claim }),
     },
   };
 };

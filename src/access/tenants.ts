@@ -87,6 +87,7 @@ const forgetting = async <T>(ctx: Context, { tenant_id }: Caller, deed: () => Pr
     return await deed();
   } finally {
     ctx.callers.forget({ tenant_id });
+    ctx.reactors.forget({ tenant_id });
     ctx.keyring.forgetTenant(tenant_id);
   }
 };

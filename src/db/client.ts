@@ -3,11 +3,13 @@
 import { LRUCache } from 'lru-cache';
 import { Pool, type PoolConfig } from 'pg';
 import { applicationStatements } from './applications.ts';
+import { formulaStatements, officialFormulaStatements } from './formulas.ts';
 import { createHotStatements, type PlannedChange, type StoredToken } from './hot.ts';
 import { createIdempotencyStatements } from './idempotency.ts';
 import { keyStatements } from './keys.ts';
 import { countLogs, listLogs, type LogFilter, type LogPageStart } from './log-list.ts';
 import { createPrisma } from './prisma.ts';
+import { reactorStatements } from './reactors.ts';
 import { createStatements } from './statements.ts';
 import { sweepOnce } from './sweep.ts';
 import { operatorStatements, tenantStatements } from './tenants.ts';
@@ -73,6 +75,8 @@ export const createDatabase = (
     ...bind(idempotency, tenant_id),
     ...applicationStatements(guarded, tenant_id),
     ...tenantStatements(guarded, tenant_id),
+    ...formulaStatements(statements, tenant_id),
+    ...reactorStatements(statements, tenant_id),
     changeToken: <T>(id: string, now: Date, plan: (row: StoredToken) => PlannedChange<T>) =>
       changeToken<T>(tenant_id, id, now, plan),
     listTokens: (request: TokenListRequest) => listTokens(query, tenant_id, request),
@@ -96,6 +100,7 @@ export const createDatabase = (
     findApiKeyBeforeCaller: (publicId: string) => findApiKey(publicId),
     ...keyStatements(guarded),
     ...operatorStatements(guarded),
+    ...officialFormulaStatements(statements),
 
     /** Removes a bite of what has outlived its time. @returns whether something was left. @throws unavailable. */
     sweep: (now: Date, newLogId: (at: Date) => string): Promise<boolean> => sweepOnce(pool, statements, now, newLogId),

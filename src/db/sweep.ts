@@ -84,7 +84,14 @@ const DELETE_LINKS_OF_DELETED_TENANTS = DELETE_LINKS(
   '$1',
 );
 
-const LEFT_OF_DELETED_TENANTS = ['token_cvcs', 'idempotency_keys', 'token_counts', 'applications'].map(
+const LEFT_OF_DELETED_TENANTS = [
+  'token_cvcs',
+  'idempotency_keys',
+  'token_counts',
+  'applications',
+  'reactors',
+  'reactor_formulas',
+].map(
   (table) => `
 DELETE FROM ${table} USING (
   SELECT t.tenant_id, t.id FROM deleted_tenants d JOIN ${table} t ON t.tenant_id = d.id LIMIT $1

@@ -1,14 +1,24 @@
-// What a successful deed answers: status, Location and body, made in one place, so that a kept answer is the sent one.
+// What a request is answered with: status, headers and body, sent from one place, so that a kept answer is the sent one.
 import type { FastifyReply } from 'fastify';
 
 declare module 'fastify' {
+  interface FastifyReply {
+    /** What `sendAnswer` sent, problems too. */
+    answered: Answer | undefined;
+  }
   interface FastifyContextConfig {
     /** Where what the route makes can be found, such as `/applications`: it answers 201 with a Location below it. */
     creates?: string;
   }
 }
 
-export type Answer = { status: number; location?: string | undefined; body?: string | undefined };
+export type Answer = {
+  status: number;
+  location?: string | undefined;
+  /** Beside the location, by lower-case name. */
+  headers?: Record<string, string> | undefined;
+  body?: string | undefined;
+};
 
 /** @param result what the deed gave; undefined for nothing, which is 204. */
 export const answerOf = (creates: string | undefined, result: unknown): Answer => {
@@ -18,9 +28,12 @@ export const answerOf = (creates: string | undefined, result: unknown): Answer =
   return { status: 201, location: `${creates}/${encodeURIComponent((result as { id: string }).id)}`, body };
 };
 
-export const sendAnswer = (reply: FastifyReply, { status, location, body }: Answer): FastifyReply => {
+export const sendAnswer = (reply: FastifyReply, answered: Answer): FastifyReply => {
+  const { status, location, headers, body } = answered;
+  reply.answered = answered;
   if (location !== undefined) reply.header('location', location);
   if (body !== undefined) reply.type('application/json');
+  if (headers) reply.headers(headers);
   return reply.status(status).send(body);
 };
 

@@ -37,6 +37,7 @@ const routeOf = (request: FastifyRequest): string => {
 
 export const addIdempotency = (app: App, ctx: Context): void => {
   app.decorateRequest('idempotency', undefined);
+  app.decorateReply('answered', undefined);
 
   const claim = async (request: FastifyRequest, reply: FastifyReply): Promise<boolean> => {
     const key = keyOf(request);
@@ -72,13 +73,14 @@ export const addIdempotency = (app: App, ctx: Context): void => {
     const claimed = request.idempotency;
     if (!claimed) return done(null, payload);
     request.idempotency = undefined;
-    const isDone = reply.statusCode < 300;
     const location = reply.getHeader('location') as string | undefined;
     const body = typeof payload === 'string' ? payload : undefined;
-    const answer: Answer = { status: reply.statusCode, location, body };
-    const settled = isDone ? claimed.finish(answer) : claimed.release();
-    // The deed stands: its caller gets the answer, whether it could be kept or not.
+    const answer: Answer = { status: reply.statusCode, location, headers: reply.answered?.headers, body };
+    // What was done stands: its caller gets the answer, whether it could be kept or not.
     const failed = (error: unknown): void => request.log.error({ error }, 'an idempotency key was not settled');
-    return void settled.catch(failed).then(() => done(null, payload));
+    return void claimed
+      .settle(answer)
+      .catch(failed)
+      .then(() => done(null, payload));
   });
 };

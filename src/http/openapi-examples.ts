@@ -1,5 +1,5 @@
-// The tokens that examples of the document show, one of a kind, so that every example tells of the same ones.
-// None holds more than a vault shows: cards and accounts are masked.
+// The records that examples of the document show, so that every example tells of the same ones.
+// No token holds more than a vault shows: cards and accounts are masked.
 
 export const TENANT_ID = '7f4c2b1e-9d3a-4a57-8f61-2c5b8e0d9a13';
 export const APPLICATION_ID = 'c1a8f0d4-2e6b-4b39-9a75-6d0e3f8b1c52';
@@ -48,5 +48,31 @@ export const genericToken = {
   fingerprint_expression: '{{ data | stringify }}',
   containers: ['/general/high/'],
   search_indexes: [],
+  ...madeBy,
+};
+
+export const exampleFormula = {
+  id: '9e4b7a26-5d13-4c8f-a0e7-3b6d9f2c1a58',
+  name: 'Last digits',
+  description: 'Tells the last digits of a card',
+  type: 'private',
+  status: 'verified',
+  code: `module.exports = async (req) => {
+  const { number } = req.args.card;
+  return { raw: { shop: req.configuration.SHOP, last4: number.slice(-4) } };
+};
+`,
+  configuration: [{ name: 'SHOP', description: 'Which shop asks', type: 'string' }],
+  request_parameters: [{ name: 'card.number', description: 'The card', type: 'string', optional: false }],
+  ...madeBy,
+};
+
+export const exampleReactor = {
+  id: '4a7d0c93-8e52-4b1f-b6a9-5c3e7d1f8024',
+  tenant_id: TENANT_ID,
+  name: 'Shop digits',
+  formula: exampleFormula,
+  configuration: { SHOP: 'example-shop' },
+  application: { id: APPLICATION_ID, tenant_id: TENANT_ID, name: 'Checkout', type: 'private' },
   ...madeBy,
 };

@@ -2,6 +2,7 @@
 // Knows no route; http/openapi.ts puts it together with theirs.
 import {
   AppError,
+  codeFailure,
   conflict,
   fieldErrors,
   forbidden,
@@ -61,9 +62,11 @@ whatever was added since, and without totals. Arrays are repeated parameters: \`
 ## Repeating a request
 
 A POST, PUT or PATCH with the header \`SVC-IDEMPOTENCY-KEY\` (or \`Idempotency-Key\`) is done once: the first successful answer is kept for
-24 hours, sealed, and given again with \`SVC-IDEMPOTENT-REPLAYED: true\`, whatever the body says. Failures are not kept. While the first
-request is under way the answer is 409; the same key with another method or path is 422. A key counts for one application.
-Answers that hold an API key are kept as long as a card security code. Searching and detokenizing are simply done again.
+24 hours, sealed, and given again with \`SVC-IDEMPOTENT-REPLAYED: true\`, whatever the body says. Failures are not kept, but for one: once
+the code of a reactor has called out (\`fetch\`, \`svc\`), the answer stands, whatever it is, for what was done out there may stand too;
+trying again takes a new key. While the first request is under way the answer is 409; the same key with another method or path is 422. A
+key counts for one application. Answers that hold an API key or the configuration of a reactor, and those of invocations, are kept as long
+as a card security code. Searching and detokenizing are simply done again.
 
 Without a key, a request that is sent twice counts twice. An \`id\` of your own (409 the second time) and \`deduplicate_token\` help too.
 
@@ -84,6 +87,9 @@ Without a key, a request that is sent twice counts twice. An \`id\` of your own 
 | A search query | 200 characters |
 | Records on a page | 100; pages begin within the first 100,000 records, cursors go on |
 | Values of a repeated parameter | 100 |
+| Code of a formula | 50,000 characters |
+| Configuration and parameters of a formula | 25 each |
+| A text in the configuration of a reactor | 4,000 characters |
 | Failed authentications | 100 a minute from one address; 429 above |
 
 ## Expressions
@@ -118,6 +124,11 @@ export const tags = [
   },
   { name: 'Token associations', description: 'Links between tokens, from a parent to its children.' },
   { name: 'Logs', description: 'What was done to what, by whom. Read only.' },
+  {
+    name: 'Reactor formulas',
+    description: "Code with its contracts: a tenant's own, and official formulas that the operator installs.",
+  },
+  { name: 'Reactors', description: 'Formulas with their configuration: what is invoked.' },
   { name: 'Applications', description: 'Who calls: permissions, access rules, and an API key that is shown once.' },
   { name: 'Permissions', description: 'What an application may be allowed.' },
   { name: 'Tenants', description: 'The owner of everything, its settings and its usage.' },
@@ -126,6 +137,7 @@ export const tags = [
 
 export const tagGroups = [
   { name: 'Vault', tags: ['Tokenize', 'Tokens', 'Token associations'] },
+  { name: 'Compute', tags: ['Reactor formulas', 'Reactors'] },
   { name: 'Administration', tags: ['Logs', 'Applications', 'Permissions', 'Tenants', 'Health'] },
 ];
 
@@ -213,14 +225,19 @@ const failureResponses: Record<FailureStatus, { name: string; description: strin
     description: "There is no such record, or it is another tenant's.",
     error: notFound('token'),
   },
+  408: {
+    name: 'CodeTimeout',
+    description: 'The code did not end in time: `errors.error` names the limit.',
+    error: codeFailure(408, 'Reactor Runtime Error', fieldErrors([['error', 'The code must end within 30 s.']])),
+  },
   409: {
     name: 'Conflict',
-    description: 'A chosen id is taken.',
+    description: 'A chosen id is taken, or the record is in use.',
     error: conflict('A record with this id already exists.'),
   },
   413: {
     name: 'PayloadTooLarge',
-    description: 'The body is larger than the operator allows.',
+    description: 'The body, or what it asks for, is larger than the operator allows.',
     error: payloadTooLarge('The body must be at most 1048576 bytes.'),
   },
   415: {
@@ -230,7 +247,7 @@ const failureResponses: Record<FailureStatus, { name: string; description: strin
   },
   422: {
     name: 'UnprocessableEntity',
-    description: 'Understood, and not to be done: `detail` says why.',
+    description: 'Understood, and not to be done: `detail` says why, with `errors` where a property is to blame.',
     error: new AppError('unprocessable', 'The idempotency key was used for another request.'),
   },
   429: {

@@ -1,21 +1,11 @@
 // Lists on the wire: the parameters a page is asked for by, and the shape it comes in. One piece for every list.
 import { z } from 'zod';
-import type { PageRequest } from '../paging.ts';
+import { cursorSchema, outOfRange, PAGE_NUMBER_MAX, PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, pageFields } from '../paging.ts';
 
-/** decisions.md section 1. */
-export const PAGE_SIZE_DEFAULT = 20;
-const PAGE_SIZE_MAX = 100;
-
-/** No list is that long; a number beyond it is a mistake. */
-const PAGE_NUMBER_MAX = 1_000_000_000;
-
-/** A cursor holds a time and an id of up to 400 characters, each of them up to three bytes. */
-const CURSOR_LENGTH_MAX = 4_000;
+export { pageOf } from '../paging.ts';
 
 /** Values of one repeated parameter: as many as fit a URL of ordinary length. */
 const REPEATED_MAX = 100;
-
-const outOfRange = (least: number, most: number) => `must be a whole number from ${least} to ${most}`;
 
 /** A whole number in decimal digits, as a query spells it; given once. */
 const wholeNumber = (least: number, most: number, description: string, otherwise: number) =>
@@ -28,15 +18,6 @@ const wholeNumber = (least: number, most: number, description: string, otherwise
     .transform((number) => number ?? otherwise)
     .meta({ description, type: 'integer', minimum: least, maximum: most, default: otherwise, example: otherwise });
 
-/** The same in a body, where a number is a number. */
-const bodyNumber = (least: number, most: number, description: string, otherwise: number) =>
-  z
-    .int(outOfRange(least, most))
-    .min(least, outOfRange(least, most))
-    .max(most, outOfRange(least, most))
-    .optional()
-    .meta({ description, default: otherwise, example: otherwise });
-
 const PAGE_DESCRIPTION = 'Which page, from 1.';
 const SIZE_DESCRIPTION = 'Records on a page.';
 
@@ -46,34 +27,27 @@ export const pageQuery = (sizeMax = PAGE_SIZE_MAX) => ({
   size: wholeNumber(1, sizeMax, SIZE_DESCRIPTION, PAGE_SIZE_DEFAULT),
 });
 
-const cursor = (sentence: string, description: string) =>
-  z
-    .string(sentence)
-    .min(1, 'must be the `next` of an earlier page')
-    .max(CURSOR_LENGTH_MAX, 'must be the `next` of an earlier page')
-    .optional()
-    .meta({ description, example: 'WyIxNzkwMDAwMDAwMDAwIiwiMGY2YWQ2YTQiXQ' });
+const CURSOR_EXAMPLE = 'WyIxNzkwMDAwMDAwMDAwIiwiMGY2YWQ2YTQiXQ';
 
 /** The parameters of a page by number or by cursor. */
 export const cursorQuery = (sizeMax = PAGE_SIZE_MAX) => ({
   ...pageQuery(sizeMax),
-  start: cursor(
-    'must be given once',
-    'The `next` of an earlier page: goes on behind its last record, however many were added since. `page` does not count then, and no totals are given.',
-  ),
+  start: cursorSchema('must be given once').optional().meta({
+    description:
+      'The `next` of an earlier page: goes on behind its last record, however many were added since. `page` does not count then, and no totals are given.',
+    example: CURSOR_EXAMPLE,
+  }),
 });
 
-/** The same in a body. */
+/** The same in a body, where a number is a number. */
 export const cursorBody = () => ({
-  page: bodyNumber(1, PAGE_NUMBER_MAX, PAGE_DESCRIPTION, 1),
-  size: bodyNumber(1, PAGE_SIZE_MAX, SIZE_DESCRIPTION, PAGE_SIZE_DEFAULT),
-  start: cursor('must be a text', 'The `next` of an earlier page.'),
-});
-
-export const pageOf = ({ page = 1, size = PAGE_SIZE_DEFAULT, start }: Partial<PageRequest>): PageRequest => ({
-  page,
-  size,
-  start,
+  page: pageFields.page.meta({ description: PAGE_DESCRIPTION, default: 1, example: 1 }),
+  size: pageFields.size.meta({
+    description: SIZE_DESCRIPTION,
+    default: PAGE_SIZE_DEFAULT,
+    example: PAGE_SIZE_DEFAULT,
+  }),
+  start: pageFields.start.meta({ description: 'The `next` of an earlier page.', example: CURSOR_EXAMPLE }),
 });
 
 /** A parameter that may be repeated: `?id=a&id=b`. */
@@ -99,7 +73,7 @@ export const pagination = z
     }),
     next: z.string().optional().meta({
       description: 'Where there is more: send it as `start`. Lists of tokens and logs have it.',
-      example: 'WyIxNzkwMDAwMDAwMDAwIiwiMGY2YWQ2YTQiXQ',
+      example: CURSOR_EXAMPLE,
     }),
   })
   .meta({ id: 'Pagination', description: 'Where a page stands in its list.' });

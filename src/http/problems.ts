@@ -15,6 +15,7 @@ import {
   unsupportedMediaType,
 } from '../errors.ts';
 import { formatPath } from '../vault/json.ts';
+import { sendAnswer } from './answers.ts';
 import { headersOf } from './trace.ts';
 
 export type Problem = {
@@ -28,11 +29,14 @@ export type Problem = {
 
 const VALIDATION_TITLE = 'One or more validation errors occurred.';
 
-/** The title of conventions.md for validation, the status' own phrase for the rest. */
+/**
+ * The title of conventions.md for validation, the status' own phrase for the rest. What a tenant's code throws has the title
+ * of validation as well, and its class under `detail` (background.md section 5).
+ */
 export const problemOf = (error: AppError, trace_id: string): Problem => {
   const invalid = error.code === 'invalid_input';
   const problem: Problem = {
-    title: invalid ? VALIDATION_TITLE : (STATUS_CODES[error.status] ?? 'Error'),
+    title: invalid || error.code === 'code_failed' ? VALIDATION_TITLE : (STATUS_CODES[error.status] ?? 'Error'),
     status: error.status,
     trace_id,
   };
@@ -74,18 +78,22 @@ export const toAppError = (error: unknown, bodyBytesMax: number): AppError => {
 };
 
 export const sendProblem = (reply: FastifyReply, error: AppError): FastifyReply => {
-  if (error.status === 401) reply.header('www-authenticate', 'ApiKey header="SVC-API-KEY"');
-  if (error.retryAfterSeconds !== undefined) reply.header('retry-after', String(error.retryAfterSeconds));
-  return reply
-    .status(error.status)
-    .type('application/problem+json')
-    .send(JSON.stringify(problemOf(error, reply.request.id)));
+  const headers: Record<string, string> = { 'content-type': 'application/problem+json' };
+  if (error.status === 401) headers['www-authenticate'] = 'ApiKey header="SVC-API-KEY"';
+  if (error.retryAfterSeconds !== undefined) headers['retry-after'] = String(error.retryAfterSeconds);
+  return sendAnswer(reply, {
+    status: error.status,
+    headers,
+    body: JSON.stringify(problemOf(error, reply.request.id)),
+  });
 };
 
 export const addErrorFace = (app: App, bodyBytesMax: number): void => {
   app.setErrorHandler((error, request: FastifyRequest, reply) => {
     const problem = toAppError(error, bodyBytesMax);
-    if (problem.status >= 500) request.log.error({ error: problem, code: problem.code }, 'a request failed');
+    // A tenant's code that fails is no failure of ours.
+    if (problem.status >= 500 && problem.code !== 'code_failed')
+      request.log.error({ error: problem, code: problem.code }, 'a request failed');
     return sendProblem(reply, problem);
   });
   app.setNotFoundHandler((_request, reply) => sendProblem(reply, notFound('resource')));

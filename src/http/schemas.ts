@@ -33,7 +33,7 @@ export const problem = z
   })
   .meta({ id: 'Problem', description: 'RFC 9457 problem details.' });
 
-export type FailureStatus = 400 | 401 | 403 | 404 | 409 | 413 | 415 | 422 | 429 | 500 | 503;
+export type FailureStatus = 400 | 401 | 403 | 404 | 408 | 409 | 413 | 415 | 422 | 429 | 500 | 503;
 
 /** The failures an operation declares; http/openapi.ts turns each into a reference to components.responses. */
 export const failures = <Status extends FailureStatus>(...statuses: Status[]) =>

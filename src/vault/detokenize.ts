@@ -5,7 +5,7 @@ import { getTransform, type Transform } from '../access/rules.ts';
 import { tokenLogRows } from '../audit/record.ts';
 import type { Context } from '../context.ts';
 import type { TenantKeys } from '../crypto/keyring.ts';
-import type { StoredToken, StoredValue } from '../db/hot.ts';
+import type { NewLog, StoredToken, StoredValue } from '../db/hot.ts';
 import { badRequest, type AppError, invalidField, payloadTooLarge } from '../errors.ts';
 import {
   collectTokenIds,
@@ -32,6 +32,7 @@ export type TokenValues = (id: string, whole: boolean) => ExpansionRecord | unde
 
 /**
  * Opens the tokens that expressions refer to. The log rows are committed when this returns.
+ * @param beside rows to be written with those of the tokens; where there are no tokens, none is.
  * @throws badRequest naming the ids that are unknown or expired; forbidden; unavailable.
  */
 export const openTokens = async (
@@ -39,6 +40,7 @@ export const openTokens = async (
   caller: Caller,
   { ids, isWhole }: Pick<References, 'ids' | 'isWhole'>,
   purpose: Purpose,
+  beside: readonly NewLog[] = [],
 ): Promise<TokenValues> => {
   if (ids.size === 0) return () => undefined;
   const db = ctx.db.for(caller);
@@ -57,7 +59,7 @@ export const openTokens = async (
   const keys = await ctx.keyring.tenantKeys(caller.tenant_id);
   const revealed = rows.filter(({ id }) => transforms.get(id) === 'reveal');
   const cvcs = await openCvcs(ctx, caller.tenant_id, revealed);
-  await db.insertLogs(tokenLogRows(ctx, caller, purpose, rows));
+  await db.insertLogs([...tokenLogRows(ctx, caller, purpose, rows), ...beside]);
 
   const meter = createMeter();
   const made = new Map<string, ExpansionRecord>();
@@ -104,12 +106,35 @@ export const expressionFault = (error: ExpressionError, place = ''): AppError =>
  * Puts values in the place of expressions in any JSON: the same JSON comes out, as far as the caller may read.
  * @throws badRequest for unknown tokens; forbidden; invalidInput; payloadTooLarge; unavailable.
  */
-export const detokenize = async (ctx: Context, caller: Caller, body: Json): Promise<Json> => {
+export const detokenize = async (ctx: Context, caller: Caller, body: Json): Promise<Json> =>
+  (await expand(ctx, caller, body, 'read')).value;
+
+/**
+ * As `detokenize`, for somebody who uses the values and does not show them: under token:use, and logged so.
+ * @param beside rows to be written with those of the tokens.
+ * @returns `isLogged`: whether there were tokens, and so whether anything was written.
+ */
+export const detokenizeForUse = (
+  ctx: Context,
+  caller: Caller,
+  body: Json,
+  beside: readonly NewLog[],
+): Promise<Expanded> => expand(ctx, caller, body, 'use', beside);
+
+type Expanded = { value: Json; isLogged: boolean };
+
+const expand = async (
+  ctx: Context,
+  caller: Caller,
+  body: Json,
+  purpose: Purpose,
+  beside?: readonly NewLog[],
+): Promise<Expanded> => {
   const references = createReferences();
   atItsPlace(body, (value) => collectTokenIds(value, references));
-  const values = await openTokens(ctx, caller, references, 'read');
+  const values = await openTokens(ctx, caller, references, purpose, beside);
   const expansion = createExpansion(values, ctx.expressionEnvironment, references);
-  return atItsPlace(body, (value) => expandJson(value, expansion));
+  return { value: atItsPlace(body, (value) => expandJson(value, expansion)), isLogged: references.ids.size > 0 };
 };
 
 /** Does work on a value; what is wrong with an expression is looked for again, text by text, to name its place. */

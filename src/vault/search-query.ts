@@ -1,5 +1,6 @@
 // The query of a token search, a Lucene subset, parsed into a tree in one pass. What Lucene would guess at is refused here.
 // Pure: knows no database, no keys and no caller. decisions.md section 2, background.md section 2 ("Search grammar").
+import { z } from 'zod';
 import { parseContainer } from './containers.ts';
 import { parseDate } from './dates.ts';
 import { isStorableText } from './json.ts';
@@ -28,6 +29,11 @@ export class SearchQueryError extends Error {
 
 /** background.md section 2. Bounds the terms as well: the densest query, `id:a OR id:b OR ...`, has 25. */
 export const SEARCH_QUERY_LENGTH_MAX = 200;
+
+/** A query as a request brings it; what it says is not looked at. */
+export const searchQueryText = z
+  .string('must be a text')
+  .max(SEARCH_QUERY_LENGTH_MAX, `must be at most ${SEARCH_QUERY_LENGTH_MAX} characters`);
 
 /** Levels of parentheses: each adds at most an `or`, an `and` and a `not` to the depth of the tree, and bounds recursion. */
 export const SEARCH_DEPTH_MAX = 10;

@@ -9,6 +9,11 @@ const readiness = z
   .object({
     status: z.literal('ok').meta({ example: 'ok' }),
     initialized: z.boolean().meta({ description: 'Whether the vault has a tenant.', example: true }),
+    sandbox: z.enum(['bwrap', 'unshare', 'none']).meta({
+      description:
+        'What the operating system puts around the code of tenants: bubblewrap, namespaces by `unshare`, or nothing but a process.',
+      example: 'bwrap',
+    }),
   })
   .meta({ id: 'Readiness' });
 
@@ -39,14 +44,16 @@ export const healthRoutes = (app: App, ctx: Context): void => {
         description: 'Answers 200 once requests are served, 503 while the database is away. Needs no key.',
         tags: ['Health'],
         answer: 'Requests are served.',
-        examples: { response: { ready: { summary: 'Ready', value: { status: 'ok', initialized: true } } } },
+        examples: {
+          response: { ready: { summary: 'Ready', value: { status: 'ok', initialized: true, sandbox: 'bwrap' } } },
+        },
         response: { 200: readiness, ...failures(400, 500, 503) },
       },
     },
     async () => {
       // One question that only a reachable, migrated database can answer.
       const initialized = await ctx.db.hasTenants();
-      return { status: 'ok' as const, initialized };
+      return { status: 'ok' as const, initialized, sandbox: ctx.sandbox.jail };
     },
   );
 };

@@ -5,7 +5,7 @@ import { APPLICATION_ID, CREATED_AT, cardToken, genericToken } from '../../http/
 import { cursorBody, onlyPage } from '../../http/pagination.ts';
 import type { Examples } from '../../http/schemas.ts';
 import { tokenIdParam } from '../../http/token-record.ts';
-import { SEARCH_QUERY_LENGTH_MAX } from '../../vault/search-query.ts';
+import { searchQueryText } from '../../vault/search-query.ts';
 
 export const tokenIdParams = z.object({ id: tokenIdParam });
 
@@ -70,10 +70,7 @@ export const tokenPatch = z.any().meta({
 export const searchBody = z
   .object(
     {
-      query: z
-        .string('must be a text')
-        .max(SEARCH_QUERY_LENGTH_MAX, `must be at most ${SEARCH_QUERY_LENGTH_MAX} characters`)
-        .meta({ description: 'What to look for.', example: 'type:card AND metadata.order:4711' }),
+      query: searchQueryText.meta({ description: 'What to look for.', example: 'type:card AND metadata.order:4711' }),
       ...cursorBody(),
     },
     'the body must be an object with a query',

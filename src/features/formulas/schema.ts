@@ -1,0 +1,61 @@
+// Wire shapes of /reactor-formulas, and of the formula that a reactor embeds. What a formula may be is checked by the
+// schemas of runtime/formula-fields.ts.
+import { z } from 'zod';
+import { APPLICATION_ID, exampleFormula } from '../../http/openapi-examples.ts';
+import { onlyPage, pageQuery, pageSchema } from '../../http/pagination.ts';
+import { formulaRecord, nameQuery } from '../../http/formula-record.ts';
+import type { Examples } from '../../http/schemas.ts';
+import { formulaFields } from '../../runtime/formula-fields.ts';
+import { formulaTypes } from '../../runtime/formulas.ts';
+
+const { id: EXAMPLE_ID } = exampleFormula;
+const bodyError = 'the body must be an object';
+
+/** Creating and changing take the same. */
+const formulaBody = z.object(
+  {
+    ...formulaFields,
+    type: z.enum(formulaTypes, 'must be private').meta({
+      description: 'Always `private`: `official` formulas are installed by the operator, and asking for one is a 403.',
+      example: 'private',
+    }),
+  },
+  bodyError,
+);
+
+export const newFormula = formulaBody.meta({ id: 'NewReactorFormula', description: 'A formula to make.' });
+
+export const formulaChange = formulaBody.meta({
+  id: 'ReactorFormulaChange',
+  description: 'All that changes, replaced as a whole.',
+});
+
+export const formulaPage = pageSchema(formulaRecord, 'ReactorFormulaPage');
+
+export const formulaParams = z.object({
+  id: z.guid('must be a UUID').toLowerCase().meta({ description: 'The id of a reactor formula.', example: EXAMPLE_ID }),
+});
+
+export const formulaQuery = z.object({ ...pageQuery(), name: nameQuery('Only formulas of this name.', 'Card*') });
+const { name, description, type, code, configuration, request_parameters } = exampleFormula;
+const asked = { name, description, type, code, configuration, request_parameters };
+const changed = { modified_by: APPLICATION_ID, modified_at: '2026-11-21T09:30:00.000Z' };
+const summary = 'Tells the last digits and the order of a shop';
+
+export const newFormulaExamples: { request: Examples; response: Examples } = {
+  request: { digits: { summary, value: asked } },
+  response: { digits: { summary, value: exampleFormula } },
+};
+
+export const formulaExamples: { response: Examples } = {
+  response: { digits: { summary, value: exampleFormula } },
+};
+
+export const formulaChangeExamples: { request: Examples; response: Examples } = {
+  request: { digits: { summary, value: asked } },
+  response: { digits: { summary, value: { ...exampleFormula, ...changed } } },
+};
+
+export const formulaPageExamples: { response: Examples } = {
+  response: { one: { summary: 'One formula', value: { pagination: onlyPage(1), data: [exampleFormula] } } },
+};

@@ -1,0 +1,130 @@
+// Wire shapes of /reactors. Whether a configuration fits its formula is decided in runtime/reactors.ts.
+import { z } from 'zod';
+import { applicationTypes } from '../../access/permissions.ts';
+import { nameSchema } from '../../access/tenants.ts';
+import { formulaRecord, nameQuery } from '../../http/formula-record.ts';
+import { APPLICATION_ID, CREATED_AT, exampleFormula, exampleReactor, TENANT_ID } from '../../http/openapi-examples.ts';
+import { onlyPage, pageQuery, pageSchema, repeated } from '../../http/pagination.ts';
+import type { Examples } from '../../http/schemas.ts';
+import { CONFIGURATION_TEXT_LENGTH_MAX } from '../../runtime/reactors.ts';
+
+const { id: EXAMPLE_ID } = exampleReactor;
+
+const date = (description: string) => z.string().meta({ description, format: 'date-time', example: CREATED_AT });
+
+const uuid = (description: string, example: string) => z.string().meta({ description, format: 'uuid', example });
+
+/** However it is spelled, it is one id. */
+const givenUuid = z.guid('must be a UUID').toLowerCase();
+const value = z.union([z.string(), z.number(), z.boolean()]);
+const fields = {
+  name: nameSchema.meta({ description: 'For people.', example: exampleReactor.name }),
+  configuration: z
+    .record(z.string(), z.any().meta({ anyOf: [{ type: 'string' }, { type: 'number' }, { type: 'boolean' }] }), {
+      error: 'must be an object',
+    })
+    .nullish()
+    .transform((configuration) => (configuration ?? {}) as Record<string, unknown>)
+    .meta({
+      description: `Values by the formula's contract: each of its names, of its type, and no other. Text of at most ${CONFIGURATION_TEXT_LENGTH_MAX} characters. May be left out where the contract is empty.`,
+      example: exampleReactor.configuration,
+    }),
+  application: z
+    .object(
+      { id: givenUuid.nullish().meta({ description: 'The application.', format: 'uuid', example: APPLICATION_ID }) },
+      'must be an object with an id',
+    )
+    .nullish()
+    .meta({ description: 'Whose permissions the code may use. The caller must hold all that it has. Left out: none.' }),
+};
+
+const bodyError = 'the body must be an object';
+
+/** The body as the rule takes it. */
+const inputOf = <T extends { application?: { id?: string | null | undefined } | null | undefined }>({
+  application,
+  ...rest
+}: T) => ({ ...rest, application_id: application?.id ?? undefined });
+
+export const newReactor = z
+  .object(
+    {
+      ...fields,
+      formula: z
+        .object(
+          { id: givenUuid.meta({ description: 'The formula.', example: exampleFormula.id }) },
+          'must be an object with an id',
+        )
+        .meta({ description: 'What the reactor is made of: an official formula or one of the tenant.' }),
+    },
+    bodyError,
+  )
+  .transform(({ formula, ...rest }) => ({ ...inputOf(rest), formula_id: formula.id }))
+  .meta({ id: 'NewReactor', description: 'A reactor to make.' });
+
+export const reactorChange = z
+  .object(fields, bodyError)
+  .transform(inputOf)
+  .meta({ id: 'ReactorChange', description: 'All that changes, replaced as a whole.' });
+
+export const reactorRecord = z
+  .object({
+    id: uuid('The reactor.', EXAMPLE_ID),
+    tenant_id: uuid('The tenant that owns the reactor.', TENANT_ID),
+    name: z.string().meta({ description: 'For people.', example: exampleReactor.name }),
+    formula: formulaRecord,
+    configuration: z
+      .record(z.string(), value)
+      .meta({ description: "Values by the formula's contract.", example: exampleReactor.configuration }),
+    application: z
+      .object({
+        id: uuid('The application.', APPLICATION_ID),
+        tenant_id: uuid('Its tenant.', TENANT_ID),
+        name: z.string().meta({ description: 'For people.', example: 'Checkout' }),
+        type: z.string().meta({
+          description: 'What it is meant for.',
+          'x-extensible-enum': [...applicationTypes],
+          example: 'private',
+        }),
+      })
+      .optional()
+      .meta({ description: 'Whose permissions the code may use. Left out: none.' }),
+    created_by: uuid('Who made it.', APPLICATION_ID).optional(),
+    created_at: date('When it was made.'),
+    modified_by: uuid('Who changed it last.', APPLICATION_ID).optional(),
+    modified_at: date('When it was changed last.').optional(),
+  })
+  .meta({ id: 'Reactor', description: 'A formula, configured: what is invoked.' });
+
+export const reactorPage = pageSchema(reactorRecord, 'ReactorPage');
+
+export const reactorParams = z.object({
+  id: givenUuid.meta({ description: 'The id of a reactor.', example: EXAMPLE_ID }),
+});
+
+export const reactorQuery = z.object({
+  ...pageQuery(),
+  id: repeated(givenUuid, 'Only these reactors.', EXAMPLE_ID),
+  name: nameQuery('Only reactors of this name.', 'Shop*'),
+});
+
+const { name, configuration } = exampleReactor;
+const asked = { name, configuration, application: { id: APPLICATION_ID } };
+const changed = { modified_by: APPLICATION_ID, modified_at: '2026-11-21T09:30:00.000Z' };
+const summary = 'Of a formula, for a shop';
+
+export const newReactorExamples: { request: Examples; response: Examples } = {
+  request: { shop: { summary, value: { ...asked, formula: { id: exampleFormula.id } } } },
+  response: { shop: { summary, value: exampleReactor } },
+};
+
+export const reactorExamples: { response: Examples } = { response: { shop: { summary, value: exampleReactor } } };
+
+export const reactorChangeExamples: { request: Examples; response: Examples } = {
+  request: { shop: { summary, value: asked } },
+  response: { shop: { summary, value: { ...exampleReactor, ...changed } } },
+};
+
+export const reactorPageExamples: { response: Examples } = {
+  response: { one: { summary: 'One reactor', value: { pagination: onlyPage(1), data: [exampleReactor] } } },
+};

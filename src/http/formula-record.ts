@@ -1,0 +1,67 @@
+// The formula on the wire, by itself and as a reactor embeds it; and the filter by name that lists share.
+import { z } from 'zod';
+import { declaredTypes, ICON_IN_DOCUMENTS } from '../runtime/formula-fields.ts';
+import { formulaStatuses, formulaTypes } from '../runtime/formulas.ts';
+import { isStorableText } from '../vault/json.ts';
+import { APPLICATION_ID, CREATED_AT, exampleFormula } from './openapi-examples.ts';
+
+/** Longer than any name: each of its characters may stand between two stars. */
+const NAME_FILTER_LENGTH_MAX = 400;
+
+/** What a list is searched by: `*` is any run of characters, everything else literal (decisions.md section 1). */
+export const nameQuery = (description: string, example: string) =>
+  z
+    .string('must be given once')
+    .min(1, `must have 1 to ${NAME_FILTER_LENGTH_MAX} characters`)
+    .max(NAME_FILTER_LENGTH_MAX, `must have 1 to ${NAME_FILTER_LENGTH_MAX} characters`)
+    .refine(isStorableText, 'must be text without NUL and in whole characters')
+    .optional()
+    .meta({ description: `${description} \`*\` stands for any run of characters; case does not count.`, example });
+
+const date = (description: string) => z.string().meta({ description, format: 'date-time', example: CREATED_AT });
+
+const uuid = (description: string, example: string) => z.string().meta({ description, format: 'uuid', example });
+
+const elementFields = (example: string) => ({
+  name: z.string().meta({ description: 'Compared with case.', example }),
+  description: z.string().optional().meta({ description: 'For people.', example: 'What it is for' }),
+  type: z.enum(declaredTypes).meta({ description: 'What its value is.', example: 'string' }),
+});
+
+const configurationElement = z
+  .object(elementFields('SHOP'))
+  .meta({ id: 'ConfigurationElement', description: 'A value that reactors of the formula are configured by.' });
+const requestParameter = z
+  .object({
+    ...elementFields('card.number'),
+    optional: z.boolean().meta({ description: 'Whether an invocation may leave it out.', example: false }),
+  })
+  .meta({ id: 'RequestParameter', description: 'A value that an invocation passes in `args`.' });
+
+export const formulaRecord = z
+  .object({
+    id: uuid('The formula.', exampleFormula.id),
+    name: z.string().meta({ description: 'For people.', example: exampleFormula.name }),
+    description: z.string().optional().meta({ description: 'For people.', example: exampleFormula.description }),
+    type: z
+      .string()
+      .meta({ description: 'Whose it is.', 'x-extensible-enum': [...formulaTypes], example: exampleFormula.type }),
+    status: z.string().meta({
+      description: 'Whether reactors can be made of it.',
+      'x-extensible-enum': [...formulaStatuses],
+      example: exampleFormula.status,
+    }),
+    icon: z.string().optional().meta({ description: 'A data URL of an image.', example: ICON_IN_DOCUMENTS }),
+    code: z.string().meta({ description: 'JavaScript.', example: exampleFormula.code }),
+    configuration: z
+      .array(configurationElement)
+      .meta({ description: "The contract for the configuration of the formula's reactors." }),
+    request_parameters: z
+      .array(requestParameter)
+      .meta({ description: 'The contract for `args` of an invocation. Empty: anything goes.' }),
+    created_by: uuid("Who made it. Left out for the operator's.", APPLICATION_ID).optional(),
+    created_at: date('When it was made.'),
+    modified_by: uuid('Who changed it last.', APPLICATION_ID).optional(),
+    modified_at: date('When it was changed last.').optional(),
+  })
+  .meta({ id: 'ReactorFormula', description: 'Code with its contracts, that reactors are made of.' });

@@ -1,0 +1,202 @@
+// What comes of a run that did not end in a result: the answer to its caller, in the common format. What code threw is an
+// enemy's word by the time it comes here (its executor may have been taken over): statuses and titles are looked up, texts
+// are clipped, and none of them goes anywhere but to the caller (security.md rule 13).
+import { AppError, codeFailure, fieldErrors } from '../errors.ts';
+import type { RunFault, RunLimits, ThrownResponse, ThrownSdkError } from '../sandbox/sandbox.ts';
+
+/** background.md section 5. */
+const sdkErrors: ReadonlyMap<string, { status: number; detail: string }> = new Map([
+  ['AuthenticationError', { status: 401, detail: 'Authentication Failed' }],
+  ['AuthorizationError', { status: 403, detail: 'Forbidden' }],
+  ['BadRequestError', { status: 400, detail: 'Bad Request' }],
+  ['InvalidPaymentMethodError', { status: 402, detail: 'Invalid Payment Method' }],
+  ['RateLimitError', { status: 429, detail: 'Rate Limit Exceeded' }],
+  ['ReactorRuntimeError', { status: 500, detail: 'Reactor Runtime Error' }],
+  ['ServiceUnavailableError', { status: 503, detail: 'Service Unavailable' }],
+  ['InvalidReactorConfigurationError', { status: 400, detail: 'Invalid Reactor Configuration' }],
+  ['InvalidReactorFormulaError', { status: 422, detail: 'Invalid Reactor Formula' }],
+]);
+
+const RUNTIME_ERROR = 'Reactor Runtime Error';
+
+/** What an error of the code may say to its caller, in all. sandbox.md section 4. */
+const WORDS_BYTES_MAX = 4096;
+const WORDS_KEYS_MAX = 50;
+
+/** The code knows when to come again, and did not say; whoever gets a 429 or 503 is told something (decisions.md section 1). */
+const RETRY_AFTER_SECONDS = 1;
+
+/** A response of the code's own making, ready to be sent. */
+export class CodeResponse {
+  readonly status: number;
+  /** By lower-case name. */
+  readonly headers: Record<string, string>;
+  /** Undefined for none. */
+  readonly body: string | undefined;
+  constructor(status: number, headers: Record<string, string>, body: string | undefined) {
+    this.status = status;
+    this.headers = headers;
+    this.body = body;
+  }
+}
+
+const clip = (text: string, bytesMax: number): string => {
+  if (Buffer.byteLength(text) <= bytesMax) return text;
+  // Never half a character.
+  const { read } = new TextEncoder().encodeInto(text, new Uint8Array(Math.max(0, bytesMax)));
+  return text.slice(0, read);
+};
+
+/** Texts under their names, all of them together bounded. */
+const clippedWords = (errors: Record<string, readonly string[]>) => {
+  let bytesLeft = WORDS_BYTES_MAX;
+  const take = (text: string): string => {
+    const taken = clip(text, bytesLeft);
+    bytesLeft -= Buffer.byteLength(taken);
+    return taken;
+  };
+  const entries: [string, string][] = [];
+  for (const [name, texts] of Object.entries(errors).slice(0, WORDS_KEYS_MAX)) {
+    const key = take(name);
+    for (const text of Array.isArray(texts) ? (texts as unknown[]) : []) {
+      if (typeof text !== 'string' || bytesLeft <= 0) continue;
+      // A place in the list is not free either.
+      bytesLeft -= 1;
+      entries.push([key, take(text)]);
+    }
+  }
+  return fieldErrors(entries);
+};
+
+/** 500 with a sentence of ours, or words of the code. */
+export const runtimeError = (message: string, status = 500): AppError =>
+  codeFailure(status, RUNTIME_ERROR, clippedWords({ error: [message] }));
+
+const megabytes = (bytes: number): string => `${Math.floor(bytes / 1024 / 1024)} MB`;
+const seconds = (ms: number): string => `${ms / 1000} s`;
+
+const tooLarge = ({ outputBytesMax }: Pick<RunLimits, 'outputBytesMax'>): AppError =>
+  runtimeError(`The result must not be larger than ${megabytes(outputBytesMax)}.`);
+
+const placeOf = ({ line, column }: { line?: number | undefined; column?: number | undefined }): string =>
+  line === undefined ? '' : ` (line ${line}${column === undefined ? '' : `, column ${column}`})`;
+
+/** The answer to the caller of a run that failed, or ended in a response of its own. */
+export const answerOfFault = (fault: RunFault, limits: RunLimits): AppError | CodeResponse => {
+  switch (fault.code) {
+    case 'SDK_ERROR':
+      return sdkFailure(fault.error);
+    case 'RESPONSE':
+      return codeResponse(fault.response, limits);
+    case 'THROWN':
+      return runtimeError(fault.message || 'The code threw an error without a message.');
+    case 'SYNTAX':
+      return runtimeError(`The code does not compile: ${fault.message}${placeOf(fault)}`);
+    case 'NO_FUNCTION':
+      return runtimeError('The code exports no function.');
+    case 'TIMEOUT_WALL':
+      return runtimeError(`The code must end within ${seconds(limits.wallMs)}.`, 408);
+    case 'TIMEOUT_CPU':
+      return runtimeError(`The code must not take more than ${seconds(limits.cpuMs)} of CPU time.`, 408);
+    case 'OUT_OF_MEMORY':
+      return runtimeError(`The code must not take more than ${limits.memoryMb} MB of memory.`);
+    case 'OUTPUT_TOO_LARGE':
+      return tooLarge(limits);
+    case 'EXECUTOR_DIED':
+      return runtimeError('The process that ran the code ended before the code did.');
+    case 'BUSY':
+      return busy(fault);
+  }
+};
+
+/** Nothing was run. */
+export const busy = ({ over, retryAfterSeconds }: Extract<RunFault, { code: 'BUSY' }>): AppError =>
+  over === 'tenant'
+    ? new AppError('too_many_requests', 'The tenant runs as much code as it may. Wait and try again.', {
+        retryAfterSeconds,
+      })
+    : new AppError('unavailable', 'There is no room to run code right now. Try again.', { retryAfterSeconds });
+
+/** A class and a status that do not belong together were not made by the SDK. */
+const sdkFailure = ({ class: name, status, errors }: ThrownSdkError): AppError => {
+  const known = sdkErrors.get(name);
+  if (known?.status !== status) return runtimeError('The code threw an error that cannot be told.');
+  const waits = status === 429 || status === 503;
+  return codeFailure(status, known.detail, clippedWords(errors), waits ? RETRY_AFTER_SECONDS : undefined);
+};
+
+const RESPONSE_HEADERS_MAX = 50;
+const RESPONSE_HEADERS_BYTES_MAX = 8192;
+
+/** RFC 9110 sections 5.6.2 and 5.5. */
+const fairName = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+const fairValue = /^[\t\x20-\x7e\x80-\xff]*$/;
+
+/**
+ * Headers that are not the code's to send: those of one connection and of framing, which come along where somebody hands on
+ * another server's headers; and those by which this server's origin speaks for itself.
+ */
+const withheld: ReadonlySet<string> = new Set([
+  'connection',
+  'keep-alive',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+  'content-length',
+  'content-encoding',
+  'date',
+  'server',
+  'alt-svc',
+  'cache-control',
+  'clear-site-data',
+  'content-security-policy',
+  'content-security-policy-report-only',
+  'origin-agent-cluster',
+  'referrer-policy',
+  'service-worker-allowed',
+  'set-cookie',
+  'set-cookie2',
+  'strict-transport-security',
+]);
+const withheldPrefixes = ['svc-', 'access-control-', 'cross-origin-', 'x-frame-', 'x-content-type-'];
+
+const isWithheld = (name: string): boolean =>
+  withheld.has(name) || withheldPrefixes.some((prefix) => name.startsWith(prefix));
+
+/** @returns the headers that go out, or a sentence on what is wrong with them. */
+const responseHeaders = (given: Record<string, unknown>): Record<string, string> | string => {
+  const entries = Object.entries(given);
+  if (entries.length > RESPONSE_HEADERS_MAX) return `must have at most ${RESPONSE_HEADERS_MAX} headers`;
+  const headers = Object.create(null) as Record<string, string>;
+  let bytes = 0;
+  for (const [name, value] of entries) {
+    if (!fairName.test(name)) return 'must have headers with valid names';
+    if (typeof value !== 'string' || !fairValue.test(value)) return 'must have headers with valid values';
+    bytes += name.length + value.length;
+    if (bytes > RESPONSE_HEADERS_BYTES_MAX) return `must have at most ${RESPONSE_HEADERS_BYTES_MAX} bytes of headers`;
+    if (!isWithheld(name.toLowerCase())) headers[name.toLowerCase()] = value;
+  }
+  return headers;
+};
+
+const codeResponse = (
+  { status, headers: given, body }: ThrownResponse,
+  limits: Pick<RunLimits, 'outputBytesMax'>,
+): AppError | CodeResponse => {
+  const refuse = (sentence: string): AppError => runtimeError(`A CustomHttpResponseError ${sentence}.`);
+  // What is below 200 announces a response and is none.
+  if (!Number.isInteger(status) || status < 200 || status > 599) return refuse('must have a status from 200 to 599');
+  const headers = responseHeaders(given);
+  if (typeof headers === 'string') return refuse(headers);
+  // RFC 9110 section 6.4.1: these have no content.
+  if (body === undefined || body === null || status === 204 || status === 205 || status === 304)
+    return new CodeResponse(status, headers, undefined);
+  headers['content-type'] ??= typeof body === 'string' ? 'text/plain; charset=utf-8' : 'application/json';
+  const text = typeof body === 'string' ? body : JSON.stringify(body);
+  // Thrown or returned, it comes out of the sandbox.
+  return Buffer.byteLength(text) > limits.outputBytesMax ? tooLarge(limits) : new CodeResponse(status, headers, text);
+};

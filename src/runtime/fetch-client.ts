@@ -1,0 +1,81 @@
+// Answers `fetch` and `https.request` of a tenant's code: what it asks for is checked, sent out by the rules of egress, and
+// brought back as JSON can hold it.
+import { z } from 'zod';
+import type { Context } from '../context.ts';
+import { EgressFault } from '../egress/fault.ts';
+import { egressFetch } from '../egress/fetch.ts';
+import { type Call, CallFault } from '../sandbox/sandbox.ts';
+import { SANDBOX_BYTES_MAX } from './args.ts';
+
+/** Fetches of one run. sandbox.md section 4. */
+export const FETCHES_MAX = 50;
+
+const URL_LENGTH_MAX = 8192;
+const HEADERS_MAX = 100;
+const HEADER_LENGTH_MAX = 16_384;
+/** Four characters of base64 hold three bytes. */
+const BASE64_LENGTH_MAX = Math.ceil(SANDBOX_BYTES_MAX / 3) * 4;
+
+const fairHeaders = `must have headers that are pairs of texts of at most ${HEADER_LENGTH_MAX} characters`;
+const headerPart = z.string(fairHeaders).max(HEADER_LENGTH_MAX, fairHeaders);
+
+/** Each sentence goes on from "The request". Whether a header or a destination is a fair one, egress knows. */
+const request = z.object(
+  {
+    url: z.string('must have a url').max(URL_LENGTH_MAX, `must have a url of at most ${URL_LENGTH_MAX} characters`),
+    method: z.string('must have a method').regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,20}$/, 'must have a valid method'),
+    headers: z
+      .array(z.tuple([headerPart, headerPart], fairHeaders), fairHeaders)
+      .max(HEADERS_MAX, `must have at most ${HEADERS_MAX} headers`),
+    body: z
+      .string('must have a body that is bytes, or none')
+      .max(BASE64_LENGTH_MAX, 'must have a body of at most 5 MB')
+      .nullable(),
+    redirect: z.enum(['follow', 'manual', 'error'], 'must follow redirects, or leave them, or refuse them'),
+  },
+  'must be an object',
+);
+
+/** As the prelude takes it: `body` in base64. */
+export type FetchAnswer = {
+  status: number;
+  status_text: string;
+  headers: [name: string, value: string][];
+  body: string;
+  url: string;
+  redirected: boolean;
+};
+
+/** @throws CallFault with a code of egress, or INVALID_INPUT. */
+export const answerFetch = async (
+  ctx: Pick<Context, 'egress'>,
+  tenant_id: string,
+  { input, signal, sent }: Pick<Call, 'input' | 'signal' | 'sent'>,
+): Promise<FetchAnswer> => {
+  const parsed = request.safeParse(input);
+  if (!parsed.success)
+    throw new CallFault('INVALID_INPUT', `The request ${parsed.error.issues[0]?.message ?? 'is not valid'}.`);
+  const { body, ...asked } = parsed.data;
+  try {
+    const answer = await egressFetch(ctx.egress, {
+      ...asked,
+      tenant_id,
+      ...(body !== null && { body: Buffer.from(body, 'base64') }),
+      signal,
+      bodyBytesMax: SANDBOX_BYTES_MAX,
+    });
+    // Its bytes are here, in one shape or another, until they have left for the executor.
+    void sent.then(() => answer.release());
+    return {
+      status: answer.status,
+      status_text: answer.statusText,
+      headers: answer.headers,
+      body: answer.body.toString('base64'),
+      url: answer.url,
+      redirected: answer.redirected,
+    };
+  } catch (error) {
+    if (error instanceof EgressFault) throw new CallFault(error.code, error.message);
+    throw error;
+  }
+};

@@ -1,0 +1,141 @@
+// What a formula may say of itself: name, icon, code, and the contracts for its reactors' configuration and for the args
+// of an invocation. The same for a tenant's formulas and the project's own. Pure; whether code compiles is not known here.
+import { z } from 'zod';
+import { nameSchema } from '../access/tenants.ts';
+import { isStorableText } from '../vault/json.ts';
+import { ICON_LENGTH_MAX, isIcon } from './icon.ts';
+
+/** decisions.md section 5; users outgrew less (background.md section 1). */
+export const CODE_LENGTH_MAX = 50_000;
+/** background.md section 1. */
+export const DESCRIPTION_LENGTH_MAX = 1_000;
+export const ELEMENTS_MAX = 25;
+const ELEMENT_NAME_LENGTH_MAX = 200;
+
+export const declaredTypes = ['string', 'boolean', 'number'] as const;
+export type DeclaredType = (typeof declaredTypes)[number];
+
+export type ConfigurationElement = { name: string; description?: string | undefined; type: DeclaredType };
+export type RequestParameter = ConfigurationElement & { optional?: boolean | undefined };
+
+/** One pixel. */
+export const ICON_IN_DOCUMENTS =
+  'data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR42mPQyp8OAAH3ATEjw1BhAAAAAElFTkSuQmCC';
+
+const storable = 'must be text without NUL and in whole characters';
+
+/** Names that reach for a prototype wherever they are looked up. */
+const hostileNames = new Set(['__proto__', 'constructor', 'prototype']);
+
+/** Null stands for no value, as clients send it. */
+const orNothing = <T extends z.ZodType>(schema: T) =>
+  schema.nullish().transform((value) => (value ?? undefined) as z.output<T> | undefined);
+
+const description = orNothing(
+  z
+    .string(`must be text of at most ${DESCRIPTION_LENGTH_MAX} characters`)
+    .max(DESCRIPTION_LENGTH_MAX, `must have at most ${DESCRIPTION_LENGTH_MAX} characters`)
+    .refine(isStorableText, storable),
+);
+
+const elementName = (pattern: RegExp, form: string) =>
+  z
+    .string(`must be text of 1 to ${ELEMENT_NAME_LENGTH_MAX} characters`)
+    .max(ELEMENT_NAME_LENGTH_MAX, `must have 1 to ${ELEMENT_NAME_LENGTH_MAX} characters`)
+    .regex(pattern, form)
+    .refine(
+      (name) => !name.split('.').some((segment) => hostileNames.has(segment)),
+      'must not be __proto__, constructor or prototype',
+    );
+
+const configurationName = elementName(/^[\w-]+$/, 'must be letters, digits, _ and -, without dots');
+const parameterName = elementName(
+  /^(?=\w)(?!.*\.\.)[\w.-]*\w$/,
+  'must be letters, digits, _, - and single dots between names, with a letter, a digit or _ at both ends',
+);
+
+const declaredType = z.enum(declaredTypes, 'must be string, boolean or number');
+
+const listError = 'must be a list';
+const listLength = `must have at most ${ELEMENTS_MAX} entries`;
+
+type Named = { name: string };
+
+/** Tells of every name that stands twice, at its second place. */
+const refuseDuplicates = (elements: readonly Named[], ctx: z.RefinementCtx): void => {
+  const known = new Set<string>();
+  for (const [index, { name }] of elements.entries()) {
+    if (known.has(name)) ctx.addIssue({ code: 'custom', path: [index, 'name'], message: 'must not be there twice' });
+    known.add(name);
+  }
+};
+
+/** A value is of one type or has values below it, never both. */
+const refuseLeavesWithChildren = (elements: readonly Named[], ctx: z.RefinementCtx): void => {
+  for (const [index, { name }] of elements.entries())
+    if (elements.some((other) => other.name.startsWith(`${name}.`)))
+      ctx.addIssue({ code: 'custom', path: [index, 'name'], message: 'must not be the parent of another parameter' });
+};
+
+/** Each with what a reader of the document wants to know. */
+export const formulaFields = {
+  name: nameSchema.meta({ description: 'For people.', example: 'Charge a card' }),
+  description: description.meta({ description: 'For people.', example: 'Charges a card by an API of payments' }),
+  icon: orNothing(
+    z
+      .string('must be a data URL of a PNG or JPEG image')
+      .refine(isIcon, `must be a data URL in base64 of a PNG or JPEG image, of at most ${ICON_LENGTH_MAX} characters`),
+  ).meta({
+    description: `A data URL in base64, of type image/png, image/jpg or image/jpeg, of at most ${ICON_LENGTH_MAX} characters.`,
+    example: ICON_IN_DOCUMENTS,
+  }),
+  code: z
+    .string(`must be text of 1 to ${CODE_LENGTH_MAX} characters`)
+    .min(1, `must have 1 to ${CODE_LENGTH_MAX} characters`)
+    .max(CODE_LENGTH_MAX, `must have 1 to ${CODE_LENGTH_MAX} characters`)
+    .refine(isStorableText, storable)
+    .meta({
+      description: 'JavaScript at the level of Node.js 16: a CommonJS module that exports one function of a request.',
+      example: 'module.exports = async (req) => ({ raw: { last4: req.args.number.slice(-4) } });',
+    }),
+  configuration: orNothing(
+    z
+      .array(
+        z.object(
+          {
+            name: configurationName.meta({ description: 'Without dots.', example: 'API_KEY' }),
+            description: description.meta({ description: 'For people.', example: 'The key of the API' }),
+            type: declaredType.meta({ description: 'What its value must be.', example: 'string' }),
+          },
+          'must be an object',
+        ),
+        listError,
+      )
+      .max(ELEMENTS_MAX, listLength)
+      .superRefine(refuseDuplicates),
+  )
+    .transform((elements) => elements ?? [])
+    .meta({ description: "The contract for the configuration of the formula's reactors." }),
+  request_parameters: orNothing(
+    z
+      .array(
+        z.object(
+          {
+            name: parameterName.meta({ description: 'Nested by dots: `card.number`.', example: 'card.number' }),
+            description: description.meta({ description: 'For people.', example: 'The card to charge' }),
+            type: declaredType.meta({ description: 'What its value is cast to.', example: 'string' }),
+            optional: orNothing(z.boolean('must be true or false'))
+              .transform((optional) => optional ?? false)
+              .meta({ description: 'Whether an invocation may leave it out.', default: false, example: false }),
+          },
+          'must be an object',
+        ),
+        listError,
+      )
+      .max(ELEMENTS_MAX, listLength)
+      .superRefine(refuseDuplicates)
+      .superRefine(refuseLeavesWithChildren),
+  )
+    .transform((elements) => elements ?? [])
+    .meta({ description: 'The contract for `args` of an invocation. Empty: anything goes.' }),
+};

@@ -1,0 +1,131 @@
+// An invocation from args to answer, in order: tokens opened and logged, args cast, code run, its result tokenized. Knows
+// neither how code is run nor how an answer is sent.
+import type { Caller } from '../access/caller.ts';
+import { logRow } from '../audit/record.ts';
+import type { Context } from '../context.ts';
+import { AppError, forbidden, invalidInput } from '../errors.ts';
+import { type Call, CallFault, type LogLine } from '../sandbox/sandbox.ts';
+import type { Json } from '../vault/json.ts';
+import { tokenize, type Tokenized } from '../vault/tokenize.ts';
+import { inputOf, openArgs, SANDBOX_BYTES_MAX } from './args.ts';
+import { answerOfFault, CodeResponse, runtimeError } from './code-errors.ts';
+import { castArgs, checkConfiguration } from './contract.ts';
+import { answerFetch, FETCHES_MAX } from './fetch-client.ts';
+import { answerService, callFaultOf, checkWeight, SERVICE_CALLS_MAX } from './service-client.ts';
+
+export type ReactResult = { tokens?: Tokenized; raw?: unknown; logs?: LogLine[] };
+
+/**
+ * Runs a reactor's code on args.
+ * @param body.args any JSON with expressions in its texts; undefined for none.
+ * @returns the code's result; or a response of the code's own making, which is sent as it is.
+ * @throws notFound; badRequest and invalidInput for args; forbidden for their tokens, or for what is to be tokenized;
+ * payloadTooLarge; a code_failed for what the code throws; too_many_requests; unavailable.
+ */
+export const invokeReactor = async (
+  ctx: Context,
+  caller: Caller,
+  id: string,
+  body: { args?: Json | undefined },
+): Promise<ReactResult | CodeResponse> => {
+  const reactor = await ctx.reactors.findReactorForRun(caller, id);
+  const { formula, configuration, application_id } = reactor;
+  // A formula's contract may have changed since the reactor was made (docs/decisions/0017).
+  const misfits = checkConfiguration(configuration, formula.configuration);
+  if (misfits) throw invalidInput(misfits);
+  // Written with the rows of the tokens, where there are any: they are opened for it, whether their values fit or not.
+  const use = logRow(ctx, caller, { operation: 'use', entity_type: 'reactor', entity_ids: [reactor.id] });
+  const { args: opened, isLogged } = await openArgs(ctx, caller, body.args, [use]);
+  const cast = castArgs(opened, formula.request_parameters);
+  if (cast.errors) throw invalidInput(cast.errors);
+  /** Asked anew for each deed: a run may outlive what its application may. */
+  const findApplication: FindApplication = async () =>
+    application_id === undefined ? undefined : ctx.callers.findCallerOfApplication(caller, application_id);
+  const has_svc = (await findApplication()) !== undefined;
+  const input = inputOf({ args: cast.args, configuration, has_svc });
+  // Code without a token's value may run while this is written: nothing of it comes out before.
+  const logged = isLogged ? Promise.resolve() : ctx.db.for(caller).insertLogs([use]);
+  logged.catch(() => undefined);
+  const outcome = await ctx.sandbox.run({
+    tenant_id: caller.tenant_id,
+    code: formula.code,
+    // A version counts the changes of one reactor and its formula: without the id, another's has the same.
+    key: `${reactor.id} ${formula.version}`,
+    input,
+    answerCall: answerCalls(ctx, caller, logged, findApplication),
+  });
+  await logged;
+  // Something was done then that no transaction undoes: the answer is kept whatever it is (docs/decisions/0014).
+  if (outcome.hasCalled) caller.keepAnyAnswer?.();
+  if (!outcome.ok) {
+    const answer = answerOfFault(outcome.fault, { ...ctx.config.sandbox, outputBytesMax: SANDBOX_BYTES_MAX });
+    if (answer instanceof CodeResponse) return answer;
+    throw answer;
+  }
+  const result = resultOf(outcome.value);
+  const logs = ctx.config.mode === 'development' && outcome.logs.length > 0 ? outcome.logs : undefined;
+  const answerWith = (tokens: Tokenized | undefined): ReactResult => ({
+    ...(tokens !== undefined && { tokens }),
+    ...(Object.hasOwn(result, 'raw') && { raw: result['raw'] }),
+    ...(logs && { logs }),
+  });
+  if (!Object.hasOwn(result, 'tokenize')) return answerWith(undefined);
+  // Asked anew as well: a key that was taken away during the run writes nothing.
+  const findCaller = async () =>
+    caller.actor_type === 'application' ? ctx.callers.findCallerOfApplication(caller, caller.actor_id) : caller;
+  const writer = await (has_svc ? findApplication() : findCaller());
+  if (!writer) throw forbidden('token:create');
+  // The answer to be kept is the invocation's, written with the tokens; what `keep` would be told otherwise is the tokens alone.
+  const { keep } = caller;
+  const keeping = keep && ((tokens: unknown) => keep(answerWith(tokens as Tokenized)));
+  return answerWith(await tokenizeResult(ctx, { ...writer, keep: keeping }, result['tokenize'] as Json));
+};
+
+type FindApplication = () => Promise<Caller | undefined>;
+
+/** What running code may ask for, counted again: its executor counts too, and may have been taken over. */
+const answerCalls = (ctx: Context, caller: Caller, logged: Promise<void>, findApplication: FindApplication) => {
+  const left = { fetch: FETCHES_MAX, service: SERVICE_CALLS_MAX };
+  const count = (kind: keyof typeof left): void => {
+    if (left[kind] === 0) throw new CallFault('CALL_LIMIT', 'The run made more calls than it may.');
+    left[kind] -= 1;
+  };
+  return async (call: Call): Promise<unknown> => {
+    const { kind, input, signal } = call;
+    count(kind === 'fetch' ? 'fetch' : 'service');
+    try {
+      await logged;
+      const application = kind === 'fetch' ? undefined : await findApplication();
+      // Over while this waited: nothing is done for it any more.
+      if (signal.aborted) throw new CallFault('ABORTED', 'The run is over.');
+      if (kind === 'fetch') return await answerFetch(ctx, caller.tenant_id, call);
+      if (!application) throw new CallFault('FORBIDDEN', 'The reactor has no application.', 403);
+      return await answerService(ctx, application, kind, input);
+    } catch (error) {
+      throw error instanceof CallFault ? error : callFaultOf(ctx, error);
+    }
+  };
+};
+
+/** @throws a code_failed for what is not a result. */
+const resultOf = (value: unknown): Record<string, unknown> => {
+  if (value === null || value === undefined) return {};
+  if (typeof value !== 'object' || Array.isArray(value))
+    throw runtimeError('The code must return an object with `raw`, `tokenize`, both or neither.');
+  return value as Record<string, unknown>;
+};
+
+/** Exactly as the body of a tokenize request; its problems have places that begin with `tokenize`. */
+const tokenizeResult = async (ctx: Context, writer: Caller, body: Json): Promise<Tokenized> => {
+  checkWeight(ctx, body, 'What the code has tokenized');
+  try {
+    return await tokenize(ctx, writer, body);
+  } catch (error) {
+    if (!(error instanceof AppError) || error.code !== 'invalid_input') throw error;
+    const places = Object.entries(error.errors ?? {}).map(([place, sentences]) => [
+      place === '' || place.startsWith('[') ? `tokenize${place}` : `tokenize.${place}`,
+      sentences,
+    ]);
+    throw invalidInput(Object.fromEntries(places), error);
+  }
+};

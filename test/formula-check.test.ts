@@ -1,0 +1,33 @@
+// A formula whose check came to nothing: that says nothing of its code, and its author may come again.
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { SandboxOwner } from '../src/sandbox/supervisor.ts';
+import { startServer, type TestServer } from './support/server.ts';
+
+let server: TestServer;
+beforeAll(async () => {
+  server = await startServer();
+});
+afterAll(() => server.close());
+
+const create = (code: string) =>
+  server.request('POST', '/reactor-formulas', { json: { name: 'Checked', type: 'private', code } });
+
+test('an executor that is killed during a check is a 503 with Retry-After, and no word against the code', async () => {
+  const sandbox = server.ctx.sandbox as SandboxOwner;
+  const killed = new Set<number>();
+  // A check is begun once more in another executor: that one is killed too.
+  const killing = setInterval(() => {
+    for (const { pid, runs } of sandbox.executors()) {
+      if (runs === 0 || killed.has(pid)) continue;
+      killed.add(pid);
+      process.kill(pid, 'SIGKILL');
+    }
+  }, 10);
+  // Longer than the pause between two looks, shorter than a check may take.
+  const code = 'for (const end = Date.now() + 500; Date.now() < end;); module.exports = () => ({});';
+  const refused = await create(code).finally(() => clearInterval(killing));
+  expect([refused.status, refused.body.errors], refused.text).toEqual([503, undefined]);
+  expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0);
+  expect(killed.size).toBe(2);
+  expect((await create(code)).status).toBe(201);
+});

@@ -5,6 +5,7 @@ COPY package.json package-lock.json .npmrc tsconfig.json tsconfig.build.json pri
 COPY prisma ./prisma
 COPY bin ./bin
 COPY src ./src
+COPY formulas ./formulas
 # The image has Node 24 and is given a database: what runs needs neither optional package; the compiler needs its own.
 RUN npm ci && npm prune --omit=dev --omit=optional --ignore-scripts
 
@@ -12,12 +13,15 @@ FROM node:24-bookworm-slim
 LABEL org.opencontainers.image.title="Strongroom" \
       org.opencontainers.image.description="A self-hostable vault for card, bank and personal data" \
       org.opencontainers.image.licenses="Apache-2.0"
+# What the wall around tenants' code is built with, where the container may (docker-compose.yml).
+RUN apt-get update && apt-get install -y --no-install-recommends bubblewrap && rm -rf /var/lib/apt/lists/*
 WORKDIR /app
 ENV NODE_ENV=production HOST=0.0.0.0 PORT=8080
 COPY --from=build /app/node_modules ./node_modules
 COPY --from=build /app/dist ./dist
 COPY --from=build /app/bin ./bin
 COPY --from=build /app/prisma/migrations ./prisma/migrations
+COPY --from=build /app/formulas ./formulas
 COPY --from=build /app/package.json ./
 COPY LICENSE ./
 USER node

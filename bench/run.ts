@@ -1,7 +1,9 @@
 // npm run bench [-- NAME ...]: runs benches by name, or all of them, and prints one line of JSON each.
 import { lists } from './lists.ts';
 import { memory, start } from './process.ts';
+import { reactFetch, reactPaced, reactThroughput } from './react.ts';
 import { detokenizeHundred, readOne } from './read.ts';
+import { sandboxCpu, sandboxMemory, sandboxRecovery } from './sandbox.ts';
 import { tokenizeBatch, tokenizeOne } from './tokenize.ts';
 
 const benches: Record<string, () => Promise<Record<string, unknown>>> = {
@@ -9,6 +11,12 @@ const benches: Record<string, () => Promise<Record<string, unknown>>> = {
   'tokenize-one': tokenizeOne,
   'read-one': readOne,
   'detokenize-100': detokenizeHundred,
+  'sandbox-cpu': sandboxCpu,
+  'sandbox-memory': sandboxMemory,
+  'sandbox-recovery': sandboxRecovery,
+  'react-paced': reactPaced,
+  'react-throughput': reactThroughput,
+  'react-fetch': reactFetch,
   lists,
   start,
   memory,

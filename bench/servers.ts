@@ -43,15 +43,27 @@ const startArguments = (
   .split(' ')
   .slice(2);
 
-/** Starts the built server on the embedded database. @param dataDir an existing one, for a second start; else a fresh one, removed by `remove`. */
+/**
+ * Starts the built server on the embedded database.
+ * @param dataDir an existing one, for a second start; else a fresh one, removed by `remove`.
+ * @param environment variables beside the usual ones.
+ */
 export const startServer = async (
   dataDir = mkdtempSync(join(tmpdir(), 'strongroom-bench-')),
+  environment: Record<string, string> = {},
 ): Promise<RunningServer> => {
   const port = await freePort();
   const began = performance.now();
   const child = spawn(process.execPath, startArguments, {
     cwd: root,
-    env: { PATH: process.env['PATH'], PORT: String(port), DATA_DIR: dataDir, LOG_FORMAT: 'json', LOG_LEVEL: 'info' },
+    env: {
+      PATH: process.env['PATH'],
+      PORT: String(port),
+      DATA_DIR: dataDir,
+      LOG_FORMAT: 'json',
+      LOG_LEVEL: 'info',
+      ...environment,
+    },
     stdio: ['ignore', 'ignore', 'inherit'],
   });
   await untilReady(`http://127.0.0.1:${port}/readyz`, child);
@@ -82,13 +94,20 @@ export const stopChild = (child: ChildProcess): Promise<void> =>
 
 export const remove = (dataDir: string): void => rmSync(dataDir, { recursive: true, force: true });
 
+/** A script of ours in a process of its own. @param url what answers once it is ready. */
+export const startProcess = async (args: string[], url: string): Promise<ChildProcess> => {
+  const child = spawn(process.execPath, args, { stdio: ['ignore', 'ignore', 'inherit'] });
+  await untilReady(url, child);
+  return child;
+};
+
 /** A bare Fastify route that parses a body and answers with fixed JSON: the most that this HTTP stack can do. */
 export const startBareRoute = async (answer: string): Promise<{ url: string; stop(): Promise<void> }> => {
   const port = await freePort();
-  const child = spawn(process.execPath, [join(root, 'bench/bare-route.ts'), String(port), answer], {
-    stdio: ['ignore', 'ignore', 'inherit'],
-  });
-  await untilReady(`http://127.0.0.1:${port}/`, child);
+  const child = await startProcess(
+    [join(root, 'bench/bare-route.ts'), String(port), answer],
+    `http://127.0.0.1:${port}/`,
+  );
   return { url: `http://127.0.0.1:${port}/`, stop: () => stopChild(child) };
 };
 

@@ -49,6 +49,30 @@ const rootKey = z.string().transform((text, problems) => {
   return z.NEVER;
 });
 
+const words = z.string().transform((text) =>
+  text
+    .split(',')
+    .map((word) => word.trim())
+    .filter(Boolean),
+);
+
+const privateHosts = words.transform((entries, problems) =>
+  entries.flatMap((entry) => {
+    const [, host = '', port = ''] = /^([A-Za-z0-9.-]{1,253}):(\d{1,5})$/.exec(entry) ?? [];
+    if (host !== '' && Number(port) > 0 && Number(port) < 65_536)
+      return [{ host: host.toLowerCase(), port: Number(port) }];
+    problems.addIssue('must be names with a port, such as `payments.internal:8443`, comma-separated');
+    return [];
+  }),
+);
+
+const ports = words.transform((entries, problems) => {
+  const numbers = entries.map(Number);
+  if (numbers.every((port) => Number.isInteger(port) && port > 0 && port < 65_536)) return numbers;
+  problems.addIssue('must be ports, such as `443,8443`, comma-separated');
+  return z.NEVER;
+});
+
 const isPostgresUrl = (text: string) => URL.canParse(text) && /^postgres(ql)?:$/.test(new URL(text).protocol);
 
 /** Every variable the server knows, with the sentence that the README prints about it. */
@@ -82,14 +106,7 @@ export const environmentSchema = z.object({
   BODY_BYTES_MAX: wholeNumber(1024, 64 * 1024 * 1024, 1024 * 1024).describe('Largest request body, in bytes.'),
   WRITE_BATCHES: wholeNumber(1, 32, 2).describe('Write batches under way at once, per process.'),
   RATE_LIMIT: z.enum(['on', 'off']).default('on').describe('`off` lifts the limit on failed authentications.'),
-  TRUSTED_PROXIES: z
-    .string()
-    .transform((text) =>
-      text
-        .split(',')
-        .map((network) => network.trim())
-        .filter(Boolean),
-    )
+  TRUSTED_PROXIES: words
     .optional()
     .describe('Networks whose X-Forwarded-For is believed, such as `10.0.0.0/8`, comma-separated.'),
   BOOTSTRAP_API_KEY_FILE: z
@@ -97,6 +114,38 @@ export const environmentSchema = z.object({
     .min(1)
     .optional()
     .describe('A file with a ready-made API key: an empty vault bootstraps itself with it at start.'),
+  SANDBOX_JAIL: z
+    .enum(['auto', 'bwrap', 'unshare', 'none'])
+    .default('auto')
+    .describe(
+      "What walls in a tenant's code: `bwrap` (bubblewrap) or `unshare` (namespaces); `auto` takes the first that works here, and says so loudly if none does.",
+    ),
+  SANDBOX_ISOLATION: z
+    .enum(['context', 'isolate'])
+    .default('context')
+    .describe(
+      'What each run of code has of its own: a context, or a whole V8 isolate, which costs about five times the CPU time.',
+    ),
+  SANDBOX_EXECUTORS_MAX: wholeNumber(2, 64, 8).describe(
+    'Processes for the code of tenants, each for one tenant; one tenant has half of them at most.',
+  ),
+  SANDBOX_WALL_MS: wholeNumber(100, 300_000, 30_000).describe('Longest run of code, in ms.'),
+  SANDBOX_CPU_MS: wholeNumber(50, 60_000, 5000).describe('Most CPU time of a run, in ms.'),
+  SANDBOX_MEMORY_MB: wholeNumber(16, 1024, 128).describe("Memory of code's isolate, in MB."),
+  PROXY_ALLOWED_HOSTS: words
+    .optional()
+    .describe(
+      "Hosts that code's `fetch` may reach, such as `api.example.com` or `*.example.com`, comma-separated. Not set: any public one.",
+    ),
+  PROXY_PORTS: ports.optional().describe('Ports it may reach, comma-separated. Not set: any that browsers may.'),
+  EGRESS_PRIVATE_HOSTS: privateHosts
+    .optional()
+    .describe(
+      'Hosts with their ports that may have private addresses, such as `payments.internal:8443`, comma-separated.',
+    ),
+  PUBLIC_HOSTS: words
+    .optional()
+    .describe('The public names of this server, which it never calls itself, comma-separated.'),
   LOG_LEVEL: z
     .enum(['fatal', 'error', 'warn', 'info', 'debug', 'silent'])
     .default('info')
@@ -123,6 +172,20 @@ export type Config = {
   rateLimit: boolean;
   trustedProxies: string[] | undefined;
   bootstrapApiKeyFile: string | undefined;
+  sandbox: {
+    jail: 'auto' | 'bwrap' | 'unshare' | 'none';
+    isolation: 'context' | 'isolate';
+    executorsMax: number;
+    wallMs: number;
+    cpuMs: number;
+    memoryMb: number;
+  };
+  egress: {
+    allowedHosts: string[] | undefined;
+    privateHosts: { host: string; port: number }[];
+    ports: number[] | undefined;
+    ownHosts: string[];
+  };
   logLevel: string;
   logFormat: 'auto' | 'json';
 };
@@ -192,6 +255,20 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
     rateLimit: values.RATE_LIMIT === 'on',
     trustedProxies: values.TRUSTED_PROXIES,
     bootstrapApiKeyFile: values.BOOTSTRAP_API_KEY_FILE,
+    sandbox: {
+      jail: values.SANDBOX_JAIL,
+      isolation: values.SANDBOX_ISOLATION,
+      executorsMax: values.SANDBOX_EXECUTORS_MAX,
+      wallMs: values.SANDBOX_WALL_MS,
+      cpuMs: values.SANDBOX_CPU_MS,
+      memoryMb: values.SANDBOX_MEMORY_MB,
+    },
+    egress: {
+      allowedHosts: values.PROXY_ALLOWED_HOSTS,
+      privateHosts: values.EGRESS_PRIVATE_HOSTS ?? [],
+      ports: values.PROXY_PORTS,
+      ownHosts: values.PUBLIC_HOSTS ?? [],
+    },
     logLevel: values.LOG_LEVEL,
     logFormat: values.LOG_FORMAT,
   };

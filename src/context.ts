@@ -21,7 +21,11 @@ import { takeDataDirectory, type EmbeddedPostgres } from './db/embedded.ts';
 import { syncDirectory, writePrivate } from './db/embedded/directory.ts';
 import { EmbeddedPostgresError } from './db/embedded/report.ts';
 import { findPendingMigrations, migrate, MigrationError, type MigrationResult } from './db/migrate.ts';
+import { createEgress, type Egress, type Resolver } from './egress/client.ts';
 import { createLog, describeError, type Log } from './log.ts';
+import { createReactorFinder, type ReactorFinder } from './runtime/reactor-finder.ts';
+import type { Sandbox } from './sandbox/sandbox.ts';
+import { createSandbox, type SandboxEvent } from './sandbox/supervisor.ts';
 import type { ExpressionEnvironment } from './vault/expressions.ts';
 
 /** Bytes of the pepper that API keys are digested under: as long as the digest. */
@@ -44,7 +48,12 @@ export type Context = {
   /** What API keys are digested under. */
   readonly pepper: DigestKey;
   readonly callers: CallerFinder;
+  readonly reactors: ReactorFinder;
   readonly expressionEnvironment: ExpressionEnvironment;
+  /** Where the code of tenants runs. A server starts it; a command's starts with its first use. */
+  readonly sandbox: Sandbox;
+  /** The way out, for the code of tenants. */
+  readonly egress: Egress;
   /** Undefined where DATABASE_URL names the database. */
   readonly embedded: EmbeddedPostgres | undefined;
   readonly migrations: MigrationResult;
@@ -54,6 +63,10 @@ export type Context = {
 export type Overrides = {
   now?: () => Date;
   logDestination?: DestinationStream;
+  /** All addresses of a host. */
+  resolve?: Resolver;
+  /** Certificate authorities in place of the system's, in PEM. */
+  ca?: string[];
 };
 
 const migrationsDir = fileURLToPath(new URL('../prisma/migrations', import.meta.url));
@@ -136,6 +149,25 @@ export const createInspection = async (config: Config): Promise<Inspection> => {
   }
 };
 
+/** The sandbox and the way out, without a vault: for whoever writes code and tries it. */
+export type Workbench = Pick<Context, 'sandbox' | 'egress'> & { close(): Promise<void> };
+
+/** @throws StartError. */
+export const createWorkbench = async (config: Config): Promise<Workbench> => {
+  const log = createLog('silent');
+  const egress = createEgress(config.egress, { log });
+  const sandbox = openSandbox(config, log);
+  await startSandbox(sandbox);
+  return {
+    sandbox,
+    egress,
+    close: async () => {
+      await sandbox.close();
+      await egress.close();
+    },
+  };
+};
+
 /** What may be printed of an error that ends a start or a command. */
 export const failureText = (error: unknown): string => {
   const isForOperator = [ConfigError, StartError, EmbeddedPostgresError, MigrationError].some(
@@ -183,18 +215,26 @@ const build = async (
   });
   start.closers.push(async () => keyring.close());
 
-  const callers = createCallerFinder({ environment, pepper, db, monotonicMs: () => performance.now() });
+  const monotonicMs = () => performance.now();
+  const callers = createCallerFinder({ environment, pepper, db, monotonicMs });
+  const reactors = createReactorFinder({ environment, db, keyring, randomBytes, log, monotonicMs });
   if (role === 'server') {
     const notices = listenForNotices(poolConfig, {
       changed: (notice) => {
         const [what, id = ''] = notice.split(' ');
-        if (what === 'application') callers.forget({ actor_id: id });
+        if (what === 'application') {
+          callers.forget({ actor_id: id });
+          reactors.forget({ application_id: id });
+        }
+        if (what === 'runnable') reactors.forget(id === 'all' ? 'all' : { tenant_id: id });
         if (what !== 'tenant') return;
         callers.forget({ tenant_id: id });
+        reactors.forget({ tenant_id: id });
         keyring.forgetTenant(id);
       },
       missed: () => {
         callers.forget('all');
+        reactors.forget('all');
         keyring.forgetTenants();
       },
       failed: (error) =>
@@ -202,6 +242,12 @@ const build = async (
     });
     start.closers.push(() => notices.close());
   }
+
+  const egress = createEgress(config.egress, { resolve: overrides.resolve, ca: overrides.ca, log });
+  start.closers.push(() => egress.close());
+  const sandbox = openSandbox(config, log);
+  start.closers.push(() => sandbox.close());
+  if (role === 'server') await startSandbox(sandbox);
 
   return {
     config,
@@ -216,12 +262,46 @@ const build = async (
     keyring,
     pepper,
     callers,
+    reactors,
+    sandbox,
+    egress,
     expressionEnvironment: { hmac: hmacText, randomInt: (max) => randomIntBelow(max, randomBytes) },
     embedded,
     migrations,
     close: () => closeAll(start),
   };
 };
+
+/** decisions.md section 5: 5 MB, in and out. */
+const SANDBOX_OUTPUT_BYTES_MAX = 5 * 1024 * 1024;
+
+/** What an operator sees of the sandbox. A weak wall and a breach are alarms; the end of one run's process is not. */
+const sandboxReport = (log: Log, wanted: Config['sandbox']['jail']) => (event: SandboxEvent) => {
+  if (event.event === 'weak_jail')
+    log.warn(
+      { alarm: 'weak_jail', failures: event.failures },
+      wanted === 'none'
+        ? 'the code of tenants runs in a process of its own, and with no wall around it, as SANDBOX_JAIL=none says'
+        : 'the code of tenants runs in a process of its own, and with no wall around it: neither bubblewrap nor namespaces work here. Install bubblewrap (apt-get install bubblewrap), or allow unprivileged user namespaces. SANDBOX_JAIL=bwrap or unshare makes a start without them fail.',
+    );
+  else if (event.event === 'violation')
+    log.error({ alarm: 'sandbox_violation', ...event }, 'an executor broke the protocol');
+  else if (event.event === 'started') log.info({ jail: event.jail }, 'the sandbox is ready');
+  else log.warn(event, 'sandbox');
+};
+
+const openSandbox = (config: Config, log: Log) => {
+  const { jail, isolation, executorsMax, wallMs, cpuMs, memoryMb } = config.sandbox;
+  const limits = { wallMs, cpuMs, memoryMb, outputBytesMax: SANDBOX_OUTPUT_BYTES_MAX };
+  return createSandbox({ limits, isolation, jail, executorsMax, report: sandboxReport(log, jail) });
+};
+
+const startSandbox = (sandbox: { start(): Promise<void> }): Promise<void> =>
+  sandbox.start().catch((error: unknown) => {
+    throw new StartError(
+      `The sandbox for the code of tenants does not start. If SANDBOX_JAIL names a wall that this machine cannot build, install bubblewrap (apt-get install bubblewrap) or set SANDBOX_JAIL=auto. It said:\n${(error as Error).message}`,
+    );
+  });
 
 /** Opens the database, which need not be migrated yet. */
 const openDatabase = async (config: Config, role: 'server' | 'command', log: Log, start: Start) => {

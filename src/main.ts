@@ -2,6 +2,7 @@
 import './node-24.ts';
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
 import closeWithGrace from 'close-with-grace';
 import { parseApiKey } from './access/api-keys.ts';
 import { createApplication, createTenant, type MadeApplication } from './access/bootstrap.ts';
@@ -9,13 +10,19 @@ import { buildApp } from './app.ts';
 import { type Config, loadConfig } from './config.ts';
 import { type Context, createContext, failureText } from './context.ts';
 import { StartError } from './errors.ts';
+import type { App } from './http/app-type.ts';
 import { startBlock } from './start-block.ts';
 import { startSweeping } from './vault/sweep.ts';
 
-/** Requests under way have this long after a signal; then the process leaves anyway (security.md C12). */
-const DRAIN_MS = 25_000;
-/** Well before it: the database must be stopped in what is left. */
+/** What is under way has this long after a signal; then the process leaves anyway (security.md C12). */
+const STOP_MS_LEAST = 25_000;
+/** And so long beyond the longest run of code, for its answer and the end of the database. */
+const STOP_MS_BEYOND_RUNS = 10_000;
+/** Well before either: the database must be stopped in what is left. */
 const CUT_MS = 10_000;
+/** What a run gave is tokenized, kept and sent in this. */
+const ANSWER_MS = 2000;
+const IDLE_LOOK_MS = 100;
 
 /** The tenant of a development start, and its application. */
 const DEVELOPMENT = 'Development';
@@ -82,6 +89,19 @@ const replaceLostKey = async (ctx: Context): Promise<MadeApplication | undefined
   return tenant && createApplication(ctx, tenant.id, { name: DEVELOPMENT, applicationName: DEVELOPMENT });
 };
 
+/** Takes nothing new, and ends when what is under way has its answer, or its time is over. */
+const closeApp = async (ctx: Context, app: App): Promise<void> => {
+  const runsAnswered = ctx.sandbox.drain().then(() => pause(ANSWER_MS, undefined, { ref: false }));
+  // Whoever still holds a connection open then, with half a request, is cut; not whoever waits for code that may still run.
+  void Promise.all([runsAnswered, pause(CUT_MS, undefined, { ref: false })]).then(() =>
+    app.server.closeAllConnections(),
+  );
+  // A connection that has its answer would be held open for a further request, which nobody would serve.
+  const closingIdle = setInterval(() => app.server.closeIdleConnections(), IDLE_LOOK_MS);
+  await app.close();
+  clearInterval(closingIdle);
+};
+
 const start = async (): Promise<void> => {
   const config = loadConfig();
   const ctx = await createContext(config, 'server');
@@ -101,13 +121,11 @@ const start = async (): Promise<void> => {
     const base_url = `http://${config.host.includes(':') ? `[${config.host}]` : config.host}:${typeof address === 'object' && address ? address.port : config.port}`;
     if (config.mode === 'development') refreshBaseUrl(config, base_url);
     const stopSweeping = startSweeping(ctx);
-    closeWithGrace({ delay: DRAIN_MS, logger: false }, async ({ err, signal }) => {
+    const stopMs = Math.max(STOP_MS_LEAST, config.sandbox.wallMs + STOP_MS_BEYOND_RUNS);
+    closeWithGrace({ delay: stopMs, logger: false }, async ({ err, signal }) => {
       if (err) ctx.log.fatal({ error: err }, 'the server stops after an error nobody handled');
       else ctx.log.info({ signal }, 'stopping');
-      // Requests under way may finish; whoever still holds a connection open then, with half a request, is cut.
-      const cut = setTimeout(() => app.server.closeAllConnections(), CUT_MS);
-      await app.close();
-      clearTimeout(cut);
+      await closeApp(ctx, app);
       await stopSweeping();
       await ctx.close();
       ctx.log.info('stopped');

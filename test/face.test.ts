@@ -172,6 +172,17 @@ test('an address that keeps failing gets 429 with Retry-After, and others do not
   }
 });
 
+test('/readyz says which wall is around the code of tenants, /healthz that the process lives and no more', async () => {
+  const bare = await startServer({ SANDBOX_JAIL: 'none' });
+  try {
+    const ready = await fetch(`${bare.base_url}/readyz`);
+    expect(await ready.json()).toEqual({ status: 'ok', initialized: true, sandbox: 'none' });
+    expect(await (await fetch(`${bare.base_url}/healthz`)).json()).toEqual({ status: 'ok' });
+  } finally {
+    await bare.close();
+  }
+});
+
 test('X-Forwarded-For of a stranger is not believed (A13)', async () => {
   await server.request('GET', '/healthz', { headers: { 'x-forwarded-for': '203.0.113.9' } });
   expect(server.logLines.join('')).not.toContain('203.0.113.9');
@@ -182,7 +193,7 @@ test('a vault without a tenant answers 503 until it has one', async () => {
   try {
     await empty.sql('DELETE FROM tenants');
     const before = await fetch(`${empty.base_url}/readyz`);
-    expect(await before.json()).toEqual({ status: 'ok', initialized: false });
+    expect(await before.json()).toEqual({ status: 'ok', initialized: false, sandbox: empty.ctx.sandbox.jail });
     expect((await empty.request('POST', '/tokenize', { json: 'x' })).status).toBe(503);
   } finally {
     await empty.close();

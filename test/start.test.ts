@@ -128,6 +128,8 @@ describe('with nothing configured', () => {
     expect(stdout).not.toContain('✘');
     for (const name of ['Node', 'configuration', 'database', 'root key', 'migrations', 'tenants'])
       expect(stdout).toContain(`✔ ${name}: `);
+    const { sandbox } = (await (await fetch(`${server.base_url}/readyz`)).json()) as { sandbox: string };
+    expect(stdout).toContain(sandbox === 'none' ? '⚠ sandbox: ' : `✔ sandbox: starts behind ${sandbox}\n`);
   });
 
   test('SIGTERM drains, exits 0, and Postgres is stopped; the second start has the same key', async () => {
@@ -263,6 +265,140 @@ describe('the root key of a development server', () => {
   });
 });
 
+describe('a signal while code runs', () => {
+  const made = async (server: ServerProcess, path: string, json: object): Promise<string> => {
+    const answer = await post(server, path, json);
+    expect(answer.status).toBe(201);
+    return ((await answer.json()) as { id: string }).id;
+  };
+  const post = (server: ServerProcess, path: string, json: object) =>
+    fetch(server.base_url + path, {
+      method: 'POST',
+      headers: { 'svc-api-key': server.credentials().api_key, 'content-type': 'application/json' },
+      body: JSON.stringify(json),
+    });
+  /** Waits as long as its args say, and longer than anything without them. */
+  const code = `module.exports = async ({ args }) => {
+  await new Promise((resolve) => setTimeout(resolve, args.ms ?? 1e9));
+  return { raw: 'ended', tokenize: 'made' };
+};`;
+
+  let dataDir: string;
+  let database: TestDatabase;
+  let server: ServerProcess;
+  let reactor: string;
+  const startWith = async (environment: Record<string, string> = {}) => {
+    server = await spawnServer(dataDir, { DATABASE_URL: database.url, ...environment });
+    await untilReady(server);
+    const formula = await made(server, '/reactor-formulas', { name: 'Waits', type: 'private', code });
+    reactor = await made(server, '/reactors', { name: 'Waits', formula: { id: formula } });
+    // Its executor is there before the signal.
+    expect((await react({ ms: 0 })).status).toBe(200);
+  };
+  const react = (args: object) => post(server, `/reactors/${reactor}/react`, { args });
+  beforeEach(async () => {
+    dataDir = mkdtempSync(join(tmpdir(), 'strongroom-drain-'));
+    database = await createDatabase();
+  });
+  afterEach(async () => {
+    server.child.kill('SIGKILL');
+    await server.exited;
+    await database.drop();
+    rmSync(dataDir, { recursive: true, force: true });
+  });
+
+  test('lets it end and its caller have the answer, takes no other, and does not wait for connections without a request', async () => {
+    await startWith();
+    const running = react({ ms: 2500 });
+    await pause(500);
+    server.child.kill('SIGTERM');
+    const toldAt = Date.now();
+    await expect.poll(() => server.output()).toContain('"stopping"');
+    // By a new connection or by one that is open still.
+    expect(
+      await react({ ms: 0 }).then(
+        ({ status }) => status,
+        () => 'refused',
+      ),
+    ).toBeOneOf([503, 'refused']);
+    const answer = await running;
+    expect(answer.status).toBe(200);
+    expect(await answer.json()).toEqual({ tokens: expect.any(String), raw: 'ended' });
+    expect(await server.exited).toBe(0);
+    // Far below the time at which connections are cut: the one of the answer was closed when it had it.
+    expect(Date.now() - toldAt).toBeLessThan(6000);
+  });
+
+  test('cuts who sends half a request, and not who waits for code that runs longer than that', async () => {
+    await startWith();
+    const half = connect(
+      Number(new URL(server.base_url).port),
+      '127.0.0.1',
+      () => void half.write('POST /tokenize HT'),
+    );
+    half.on('error', () => undefined);
+    const running = react({ ms: 12_500 });
+    await pause(500);
+    server.child.kill('SIGTERM');
+    const answer = await running;
+    expect([answer.status, ((await answer.json()) as { raw: string }).raw]).toEqual([200, 'ended']);
+    expect(await server.exited).toBe(0);
+    half.destroy();
+  });
+
+  test('waits no longer than a run may take, and its caller hears that', async () => {
+    await startWith({ SANDBOX_WALL_MS: '2000' });
+    const running = react({});
+    await pause(500);
+    server.child.kill('SIGTERM');
+    const toldAt = Date.now();
+    expect((await running).status).toBe(408);
+    expect(await server.exited).toBe(0);
+    expect(Date.now() - toldAt).toBeLessThan(6000);
+  });
+});
+
+describe('the wall around the code of tenants', () => {
+  test.each(['auto', 'bwrap', 'unshare', 'none'])(
+    'as SANDBOX_JAIL=%s asks for it: doctor tells what a start does',
+    async (wanted) => {
+      const database = await createDatabase();
+      const dataDir = mkdtempSync(join(tmpdir(), 'strongroom-wall-'));
+      const environment = { DATABASE_URL: database.url, SANDBOX_JAIL: wanted };
+      const server = await spawnServer(dataDir, environment);
+      try {
+        await Promise.race([server.exited, untilReady(server).catch(() => undefined)]);
+        const ready = await fetch(`${server.base_url}/readyz`).then(
+          async (answer) => (await answer.json()) as { sandbox: string },
+          () => undefined,
+        );
+        const { code, stdout } = await cli(dataDir, ['doctor'], environment).then(
+          (done) => ({ code: 0, ...done }),
+          (failed: { code: number; stdout: string }) => failed,
+        );
+        const [told = ''] = stdout.split('\n').filter((line) => line.includes(' sandbox: '));
+        if (!ready) {
+          // Only a wall that was asked for by its name stops a start.
+          expect(['bwrap', 'unshare']).toContain(wanted);
+          expect(server.output()).toContain('The sandbox for the code of tenants does not start');
+          expect([code, told]).toEqual([1, expect.stringMatching(/^✘ sandbox: .*SANDBOX_JAIL=auto/)]);
+          return;
+        }
+        if (wanted !== 'auto') expect(ready.sandbox).toBe(wanted);
+        const fix = wanted === 'none' ? 'SANDBOX_JAIL=auto' : 'apt-get install bubblewrap';
+        const expected =
+          ready.sandbox === 'none' ? `^⚠ sandbox: .*${fix}` : `^✔ sandbox: starts behind ${ready.sandbox}$`;
+        expect([code, told]).toEqual([0, expect.stringMatching(new RegExp(expected))]);
+      } finally {
+        server.child.kill('SIGKILL');
+        await server.exited;
+        await database.drop();
+        rmSync(dataDir, { recursive: true, force: true });
+      }
+    },
+  );
+});
+
 describe('pending migrations', () => {
   test('are a failed check of doctor, which applies none', async () => {
     const database = await createEmptyDatabase();
@@ -306,7 +442,11 @@ describe('with DATABASE_URL set', () => {
     const MASTER_KEY = Buffer.alloc(32, 5).toString('base64');
     const server = await spawnServer(dataDir, { ...production, MASTER_KEY });
     await untilReady(server);
-    expect(await (await fetch(`${server.base_url}/readyz`)).json()).toEqual({ status: 'ok', initialized: false });
+    expect(await (await fetch(`${server.base_url}/readyz`)).json()).toEqual({
+      status: 'ok',
+      initialized: false,
+      sandbox: expect.stringMatching(/^(?:bwrap|unshare|none)$/),
+    });
     expect((await fetch(`${server.base_url}/tokens/x`)).status).toBe(503);
     const made = JSON.parse(
       (await cli(dataDir, ['bootstrap', '--tenant-name', 'First', '--json'], { ...production, MASTER_KEY })).stdout,

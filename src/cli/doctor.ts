@@ -1,19 +1,42 @@
-// Checks what a start needs, one line each, with the fix where a check fails. Leaves the database as it is.
-import { loadConfig } from '../config.ts';
-import { createInspection, failureText } from '../context.ts';
+// Checks what a start needs, one line each, with the fix where a check fails or warns. Leaves the database as it is.
+import { type Config, loadConfig } from '../config.ts';
+import { createInspection, createWorkbench, failureText, type Workbench } from '../context.ts';
 import { StartError } from '../errors.ts';
 
-/** @returns whether everything holds. Starts nothing that it does not stop. */
+/** What a check found that a start goes on with, though it should not be so. */
+type Warning = { warning: string };
+
+type Jail = Workbench['sandbox']['jail'];
+
+/** @returns the wall that stands around the code of tenants. */
+const findJail = async (config: Config): Promise<Jail> => {
+  const { sandbox, close } = await createWorkbench(config);
+  await close();
+  return sandbox.jail;
+};
+
+const tellJail = (jail: Jail, wanted: Config['sandbox']['jail']): string | Warning => {
+  if (jail !== 'none') return `starts behind ${jail}`;
+  if (wanted === 'none')
+    return { warning: 'starts without a wall around it, as SANDBOX_JAIL=none says. Set SANDBOX_JAIL=auto' };
+  return {
+    warning:
+      'starts without a wall around it: neither bubblewrap nor namespaces work here. Install bubblewrap (apt-get install bubblewrap), or allow unprivileged user namespaces',
+  };
+};
+
+/** @returns whether everything holds; a warning is no failure. Starts nothing that it does not stop. */
 export const doctor = async (out: { write(text: string): unknown }): Promise<boolean> => {
   let ok = true;
   const check = async <T>(
     name: string,
     run: () => Promise<T> | T,
-    tell: (result: T) => string,
+    tell: (result: T) => string | Warning,
   ): Promise<T | undefined> => {
     try {
       const result = await run();
-      out.write(`✔ ${name}: ${tell(result)}\n`);
+      const told = tell(result);
+      out.write(typeof told === 'string' ? `✔ ${name}: ${told}\n` : `⚠ ${name}: ${told.warning}\n`);
       return result;
     } catch (error) {
       ok = false;
@@ -33,6 +56,11 @@ export const doctor = async (out: { write(text: string): unknown }): Promise<boo
     (loaded) => loaded.mode,
   );
   if (!config) return false;
+  await check(
+    'sandbox',
+    () => findJail(config),
+    (jail) => tellJail(jail, config.sandbox.jail),
+  );
   const found = await check(
     'database',
     () => createInspection({ ...config, logLevel: 'silent' }),

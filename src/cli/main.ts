@@ -12,9 +12,11 @@ import {
 import { type Config, loadConfig } from '../config.ts';
 import { type Context, createContext, failureText } from '../context.ts';
 import { StartError } from '../errors.ts';
+import { installOfficialFormulas } from '../runtime/official.ts';
 import { withConfigurationTable } from './configuration.ts';
 import { doctor } from './doctor.ts';
 import { openapiDocument } from './openapi.ts';
+import { runReactorFile } from './reactor-run.ts';
 import { setup } from './setup.ts';
 
 const usage = `npm run -s strongroom -- COMMAND: the operator's commands. Each takes its database and keys from the same environment
@@ -25,9 +27,12 @@ as the server.
   tenants list [--json]
   keys create [--tenant ID] [--name NAME] [--permissions LIST] [--rules JSON] [--json]
                                                                an application with a key in a tenant
+  formulas install [--json]                                    installs or updates the official formulas
   migrate                                                      applies pending migrations
   doctor                                                       checks what a start needs, each with its fix
   setup                                                        writes .env with random secrets for docker compose
+  reactor run FILE [--args JSON] [--configuration JSON] [--json]
+                                                               runs a file in the sandbox, on args and no vault
   openapi [--check]                                            writes openapi/openapi.json, or compares it
   readme                                                       writes the README's table of variables anew
 `;
@@ -38,6 +43,8 @@ const options = {
   tenant: { type: 'string' },
   permissions: { type: 'string' },
   rules: { type: 'string' },
+  args: { type: 'string' },
+  configuration: { type: 'string' },
   json: { type: 'boolean' },
   check: { type: 'boolean' },
   help: { type: 'boolean', short: 'h' },
@@ -56,24 +63,24 @@ const withContext = async <T>(work: (ctx: Context) => Promise<T>, more: Partial<
   }
 };
 
-const required = (value: string | undefined, option: string): string => {
-  if (value === undefined || value === '') throw new StartError(`The option --${option} is needed.\n\n${usage}`);
+const required = (value: string | undefined, what: string): string => {
+  if (value === undefined || value === '') throw new StartError(`${what} is needed.\n\n${usage}`);
   return value;
 };
 
-const parseJsonOption = (text: string | undefined): unknown => {
+const parseJsonOption = (text: string | undefined, option: string): unknown => {
   if (text === undefined) return undefined;
   try {
     return JSON.parse(text);
   } catch {
-    throw new StartError('The option --rules must be JSON.');
+    throw new StartError(`The option --${option} must be JSON.`);
   }
 };
 
 const applicationOptions = (values: Values, name: string): NewTenantOptions => ({
   name,
   permissions: values.permissions === undefined ? undefined : parsePermissions(values.permissions),
-  rules: parseJsonOption(values.rules),
+  rules: parseJsonOption(values.rules, 'rules'),
 });
 
 const printMade = ({ tenant_id, application_id, api_key }: MadeApplication, json: boolean | undefined): void => {
@@ -84,9 +91,9 @@ const printMade = ({ tenant_id, application_id, api_key }: MadeApplication, json
     );
 };
 
-const commands: Record<string, (values: Values) => Promise<void>> = {
+const commands: Record<string, (values: Values, operand: string | undefined) => Promise<void>> = {
   bootstrap: async (values) => {
-    const name = required(values['tenant-name'], 'tenant-name');
+    const name = required(values['tenant-name'], 'The option --tenant-name');
     const made = await withContext((ctx) =>
       createTenant(ctx, { ...applicationOptions(values, name), onlyFirst: true }),
     );
@@ -97,7 +104,7 @@ const commands: Record<string, (values: Values) => Promise<void>> = {
     printMade(made, values.json);
   },
   'tenants create': async (values) => {
-    const name = required(values.name, 'name');
+    const name = required(values.name, 'The option --name');
     const made = await withContext((ctx) => createTenant(ctx, applicationOptions(values, name)));
     if (made) printMade(made, values.json);
   },
@@ -113,11 +120,25 @@ const commands: Record<string, (values: Values) => Promise<void>> = {
         throw new StartError(
           'There are several tenants: say which by --tenant ID. List them: npm run -s strongroom -- tenants list',
         );
-      const tenantId = values.tenant ?? required(tenants[0]?.id, 'tenant');
+      const tenantId = values.tenant ?? required(tenants[0]?.id, 'The option --tenant');
       const name = values.name ?? 'Application';
       return createApplication(ctx, tenantId, { ...applicationOptions(values, name), applicationName: name });
     });
     printMade(made, values.json);
+  },
+  'formulas install': async (values) => {
+    const installed = await withContext((ctx) => installOfficialFormulas(ctx));
+    for (const { id, name, outcome } of installed)
+      console.log(values.json ? JSON.stringify({ id, name, outcome }) : `${id}  ${outcome.padEnd(9)}  ${name}`);
+  },
+  'reactor run': async (values, operand) => {
+    const isWell = await runReactorFile({
+      path: required(operand, 'A file'),
+      args: parseJsonOption(values.args, 'args') ?? {},
+      configuration: parseJsonOption(values.configuration, 'configuration') ?? {},
+      json: values.json,
+    });
+    if (!isWell) process.exitCode = 1;
   },
   migrate: async () => {
     const { applied, total } = await withContext(async (ctx) => ctx.migrations, { migrateOnStart: true });
@@ -150,10 +171,13 @@ const commands: Record<string, (values: Values) => Promise<void>> = {
 
 const run = async (): Promise<void> => {
   const { values, positionals } = parseArgs({ options, allowPositionals: true });
-  const command = commands[positionals.join(' ')];
   if (values.help || positionals.length === 0) return void console.log(usage);
-  if (!command) throw new StartError(`There is no command "${positionals.join(' ')}".\n\n${usage}`);
-  await command(values);
+  const words = positionals.join(' ');
+  // One command takes an operand.
+  const [, name = words, operand] = /^(reactor run)(?: (.*))?$/.exec(words) ?? [];
+  const command = Object.hasOwn(commands, name) ? commands[name] : undefined;
+  if (!command) throw new StartError(`There is no command "${words}".\n\n${usage}`);
+  await command(values, operand);
 };
 
 run()

@@ -4,7 +4,7 @@ import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { Client } from 'pg';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { startServer, type TestServer } from '../support/server.ts';
+import { type Answer, startServer, type TestServer } from '../support/server.ts';
 
 let server: TestServer;
 beforeAll(async () => {
@@ -18,7 +18,19 @@ const canaries = {
   number: '4916338506082832',
   cvc: '90271'.slice(0, 4),
   account: '90817263544091827',
+  code: `code-${crypto.randomUUID()}`,
+  configuration: `configuration-${crypto.randomUUID()}`,
 };
+
+/** Looked for everywhere; four digits of a security code stand in many an id. */
+const wanted = [
+  canaries.note,
+  canaries.changed,
+  canaries.number,
+  canaries.account,
+  canaries.code,
+  canaries.configuration,
+];
 
 const encodings = (value: string): Buffer[] => {
   const bytes = Buffer.from(value);
@@ -75,6 +87,55 @@ test('the scanner finds what is in the database in the clear', async () => {
   expect(files.some((path) => hits(readFileSync(path), planted) > 0)).toBe(true);
 });
 
+type Ask = (
+  status: number,
+  method: string,
+  path: string,
+  options: Parameters<TestServer['request']>[2],
+) => Promise<Answer>;
+
+/** Code and configurations, made, changed, read and run, rightly and wrongly; and values in and out of code. */
+const useReactors = async (ask: Ask, made: { note: string; card: { id: string } }): Promise<void> => {
+  const code = `const key = '${canaries.code}';
+module.exports = async ({ args, configuration }) => {
+  if (args.fail === 'thrown') throw new Error('no');
+  if (args.fail === 'result') return key;
+  console.log(key, configuration.KEY, args);
+  return { raw: [key, configuration.KEY, args], tokenize: [args.note, configuration.KEY] };
+};
+`;
+  const formula = {
+    name: 'Secretive',
+    type: 'private',
+    code,
+    configuration: [{ name: 'KEY', type: 'string' }],
+    request_parameters: [{ name: 'amount', type: 'number', optional: true }],
+  };
+  const configuration = { KEY: canaries.configuration };
+  const keyed = (key: string) => ({ 'svc-idempotency-key': key });
+  const post = '/reactor-formulas';
+  const { id: formula_id } = (await ask(201, 'POST', post, { json: formula, headers: keyed('formula') })).body;
+  await ask(201, 'POST', post, { json: formula, headers: keyed('formula') });
+  const syntax = { ...formula, code: `${code}\nconst = '${canaries.code}'` };
+  await ask(422, 'POST', post, { json: syntax });
+  await ask(400, 'POST', post, { json: { ...formula, icon: canaries.code, type: canaries.code } });
+  await ask(200, 'PUT', `${post}/${formula_id}`, { json: { ...formula, name: 'Renamed' } });
+  await ask(200, 'GET', post, {});
+  const reactor = { name: 'Reactor', formula: { id: formula_id }, configuration };
+  const { id } = (await ask(201, 'POST', '/reactors', { json: reactor, headers: keyed('reactor') })).body;
+  await ask(201, 'POST', '/reactors', { json: reactor, headers: keyed('reactor') });
+  await ask(400, 'POST', '/reactors', { json: { ...reactor, configuration: { OTHER: canaries.configuration } } });
+  await ask(400, 'POST', '/reactors', { json: { ...reactor, configuration: canaries.configuration } });
+  await ask(200, 'PUT', `/reactors/${id}`, { json: reactor, headers: keyed('change') });
+  await ask(200, 'GET', '/reactors', {});
+  const react = `/reactors/${id}/react`;
+  const args = { note: `{{ ${made.note} }}`, card: `{{ ${made.card.id} }}`, plain: canaries.note };
+  for (let round = 0; round < 2; round += 1) await ask(200, 'POST', react, { json: { args }, headers: keyed('react') });
+  await ask(400, 'POST', react, { json: { args: { ...args, amount: `{{ ${made.note} }}` } } });
+  await ask(500, 'POST', react, { json: { args: { ...args, fail: 'thrown' } } });
+  await ask(500, 'POST', react, { json: { args: { ...args, fail: 'result' } } });
+};
+
 /** Every other way in which a value or a key travels, rightly and wrongly; none of the failures repeats a value. */
 const useEverything = async (made: { note: string; card: { id: string } }): Promise<{ newKey: string }> => {
   const once = { 'svc-idempotency-key': crypto.randomUUID() };
@@ -82,10 +143,7 @@ const useEverything = async (made: { note: string; card: { id: string } }): Prom
   const ask = async (status: number, method: string, path: string, options: Parameters<TestServer['request']>[2]) => {
     const answer = await server.request(method, path, options);
     expect(answer.status, `${method} ${path}: ${answer.text}`).toBe(status);
-    if (status >= 400)
-      // Four digits stand in many an id: the security code is looked for nowhere.
-      for (const value of [canaries.note, canaries.changed, canaries.number, canaries.account])
-        expect(hits(Buffer.from(answer.text), value)).toBe(0);
+    if (status >= 400) for (const value of wanted) expect(hits(Buffer.from(answer.text), value)).toBe(0);
     return answer;
   };
   const patch = (data: unknown) => ({ headers: { ...merge, ...once }, body: JSON.stringify({ data }) });
@@ -105,6 +163,7 @@ const useEverything = async (made: { note: string; card: { id: string } }): Prom
   await ask(400, 'POST', '/detokenize', {
     json: { a: `{{ ${made.note} | json: '$' }} {{ '${canaries.note}' | no }}` },
   });
+  await useReactors(ask, made);
   const application = { name: 'Made', permissions: ['token:read'] };
   const made2 = await ask(201, 'POST', '/applications', { json: application, headers: { 'idempotency-key': 'app' } });
   const again = await ask(200, 'POST', `/applications/${made2.body.id}/regenerate`, {});
@@ -148,14 +207,7 @@ test('no value reaches logs, errors, tables or WAL', async () => {
   const { newKey } = await useEverything(made.body);
   const log = Buffer.from(server.logLines.join(''));
   const files = await databaseFiles();
-  for (const value of [
-    canaries.note,
-    canaries.changed,
-    canaries.number,
-    canaries.account,
-    server.tenant.api_key.split('_')[3] as string,
-    newKey.split('_')[3] as string,
-  ]) {
+  for (const value of [...wanted, server.tenant.api_key.split('_')[3] as string, newKey.split('_')[3] as string]) {
     expect(hits(log, value)).toBe(0);
     for (const path of files) expect(hits(readFileSync(path), value), path).toBe(0);
   }

@@ -4,21 +4,34 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { permissions } from '../../src/access/permissions.ts';
 import { startServer, type Answer, type TestServer, type TestTenant } from '../support/server.ts';
 
-/** What a tenant has: a parent with a child, a token beside them, an application. */
-type World = { tenant: TestTenant; token_id: string; parent_id: string; child_id: string; application_id: string };
+/** What a tenant has: a parent with a child, a token beside them, an application, a formula with a reactor and one without. */
+type World = {
+  tenant: TestTenant;
+  token_id: string;
+  parent_id: string;
+  child_id: string;
+  application_id: string;
+  formula_id: string;
+  unused_formula_id: string;
+  reactor_id: string;
+};
 
 /** How to call a route rightly. */
 type Row = {
   path: (world: World) => string;
   json?: unknown;
+  /** A body that names records. */
+  jsonOf?: (world: World) => unknown;
   contentType?: string;
   permission: string | null;
   status: number;
-  /** Kinds of records that the path names; each is tried as a stranger's. */
+  /** Kinds of records that the path or the body names; each is tried as a stranger's. */
   names?: (keyof World)[];
 };
 
 const application = { name: 'Made', permissions: ['token:create'] };
+const code = 'module.exports = ({ args }) => ({ raw: Object.keys(args) });';
+const formula = { name: 'Made', type: 'private', code };
 
 const table: Record<string, Row> = {
   'POST /tokenize': { path: () => '/tokenize', json: 'x', permission: 'token:create', status: 200 },
@@ -111,6 +124,70 @@ const table: Record<string, Row> = {
     status: 200,
     names: ['application_id'],
   },
+  'POST /reactor-formulas': {
+    path: () => '/reactor-formulas',
+    json: formula,
+    permission: 'reactor:create',
+    status: 201,
+  },
+  'GET /reactor-formulas': { path: () => '/reactor-formulas', permission: 'reactor:read', status: 200 },
+  'GET /reactor-formulas/:id': {
+    path: ({ formula_id }) => `/reactor-formulas/${formula_id}`,
+    permission: 'reactor:read',
+    status: 200,
+    names: ['formula_id'],
+  },
+  'PUT /reactor-formulas/:id': {
+    path: ({ formula_id }) => `/reactor-formulas/${formula_id}`,
+    json: formula,
+    permission: 'reactor:update',
+    status: 200,
+    names: ['formula_id'],
+  },
+  'DELETE /reactor-formulas/:id': {
+    path: ({ unused_formula_id }) => `/reactor-formulas/${unused_formula_id}`,
+    permission: 'reactor:delete',
+    status: 204,
+    names: ['unused_formula_id'],
+  },
+  'POST /reactors': {
+    path: () => '/reactors',
+    jsonOf: ({ formula_id, application_id }) => ({
+      name: 'Made',
+      formula: { id: formula_id },
+      application: { id: application_id },
+    }),
+    permission: 'reactor:create',
+    status: 201,
+    names: ['formula_id', 'application_id'],
+  },
+  'GET /reactors': { path: () => '/reactors', permission: 'reactor:read', status: 200 },
+  'GET /reactors/:id': {
+    path: ({ reactor_id }) => `/reactors/${reactor_id}`,
+    permission: 'reactor:read',
+    status: 200,
+    names: ['reactor_id'],
+  },
+  'PUT /reactors/:id': {
+    path: ({ reactor_id }) => `/reactors/${reactor_id}`,
+    jsonOf: ({ application_id }) => ({ name: 'Renamed', application: { id: application_id } }),
+    permission: 'reactor:update',
+    status: 200,
+    names: ['reactor_id', 'application_id'],
+  },
+  'DELETE /reactors/:id': {
+    path: ({ reactor_id }) => `/reactors/${reactor_id}`,
+    permission: 'reactor:delete',
+    status: 204,
+    names: ['reactor_id'],
+  },
+  'POST /reactors/:id/react': {
+    path: ({ reactor_id }) => `/reactors/${reactor_id}/react`,
+    jsonOf: ({ token_id }) => ({ args: { value: `{{ ${token_id} }}` } }),
+    permission: 'token:use',
+    status: 200,
+    names: ['reactor_id'],
+  },
   'GET /permissions': { path: () => '/permissions', permission: 'authenticated', status: 200 },
   'GET /tenants/self': { path: () => '/tenants/self', permission: 'tenant:read', status: 200 },
   'PUT /tenants/self': {
@@ -144,7 +221,15 @@ const makeWorld = async (): Promise<World> => {
   const linked = await server.request('POST', `/tokens/${parent_id}/children/${child_id}`, { key: tenant.api_key });
   expect(linked.status).toBe(204);
   const { application_id } = await server.newKey(tenant, { permissions: ['token:create'] });
-  return { tenant, token_id, parent_id, child_id, application_id };
+  const make = async (path: string, json: object): Promise<string> => {
+    const made = await server.request('POST', path, { key: tenant.api_key, json });
+    expect(made.status, made.text).toBe(201);
+    return made.body.id;
+  };
+  const formula_id = await make('/reactor-formulas', formula);
+  const unused_formula_id = await make('/reactor-formulas', formula);
+  const reactor_id = await make('/reactors', { name: 'Made', formula: { id: formula_id } });
+  return { tenant, token_id, parent_id, child_id, application_id, formula_id, unused_formula_id, reactor_id };
 };
 
 beforeAll(async () => {
@@ -167,12 +252,14 @@ test('every route of the app is in the table, and the table has no other', () =>
       );
 });
 
-const send = (route: string, row: Row, key: string | null, path: string): Promise<Answer> =>
-  server.request(route.split(' ')[0] as string, path, {
+const send = (route: string, row: Row, key: string | null, world: World): Promise<Answer> => {
+  const json = row.jsonOf ? row.jsonOf(world) : row.json;
+  return server.request(route.split(' ')[0] as string, row.path(world), {
     key,
     headers: { 'svc-trace-id': 'the-same', ...(row.contentType && { 'content-type': row.contentType }) },
-    ...(row.json === undefined ? {} : { json: row.json }),
+    ...(json === undefined ? {} : { json }),
   });
+};
 
 describe.each(Object.entries(table))('%s', (route, row) => {
   let own: World;
@@ -182,13 +269,13 @@ describe.each(Object.entries(table))('%s', (route, row) => {
   const isPrivate = row.permission !== null && row.permission !== 'authenticated';
 
   test.runIf(row.permission !== null)('refuses no key', async () => {
-    expect((await send(route, row, null, row.path(own))).status).toBe(401);
+    expect((await send(route, row, null, own)).status).toBe(401);
   });
 
   test.runIf(isPrivate)('refuses a caller with every permission but this one', async () => {
     const others = permissions.filter((permission) => permission !== row.permission);
     const { api_key } = await server.newKey(own.tenant, { permissions: others });
-    const answer = await send(route, row, api_key, row.path(own));
+    const answer = await send(route, row, api_key, own);
     expect(answer.status, answer.text).toBe(403);
     expect(answer.body.detail).toContain(row.permission);
   });
@@ -198,7 +285,7 @@ describe.each(Object.entries(table))('%s', (route, row) => {
     async () => {
       const rule = { priority: 1, container: '/elsewhere/', transform: 'reveal', permissions: [row.permission] };
       const { api_key } = await server.newKey(own.tenant, { permissions: [], rules: [rule] });
-      const answer = await send(route, row, api_key, row.path(own));
+      const answer = await send(route, row, api_key, own);
       expect(answer.status, answer.text).toBe(403);
     },
   );
@@ -209,9 +296,9 @@ describe.each(Object.entries(table))('%s', (route, row) => {
       const logs = async () => (await server.sql('SELECT count(*) FROM audit_log'))[0].count;
       const before = await logs();
       const key = own.tenant.api_key;
-      const foreign = await send(route, row, key, row.path({ ...own, [name]: stranger[name] }));
+      const foreign = await send(route, row, key, { ...own, [name]: stranger[name] });
       const unknown = '7d6f1f5e-0000-4000-8000-000000000000';
-      const missing = await send(route, row, key, row.path({ ...own, [name]: unknown }));
+      const missing = await send(route, row, key, { ...own, [name]: unknown });
       expect(foreign.status, foreign.text).toBe(404);
       expect(foreign.text).toBe(missing.text);
       expect(await logs()).toBe(before);
@@ -220,7 +307,7 @@ describe.each(Object.entries(table))('%s', (route, row) => {
 
   test('works for its caller', async () => {
     const key = row.permission === null ? null : own.tenant.api_key;
-    const answer = await send(route, row, key, row.path(own));
+    const answer = await send(route, row, key, own);
     expect(answer.status, answer.text).toBe(row.status);
   });
 });
@@ -246,4 +333,26 @@ test("a stranger's tokens are in no list, no search and no count, and no express
   expect(children.body.data).toEqual([]);
   const logs = await server.request('GET', `/logs?entity_id=${stranger.token_id}`, { key });
   expect(logs.body.data).toEqual([]);
+  const react = (id: string) =>
+    server.request('POST', `/reactors/${own.reactor_id}/react`, { key, json: { args: { a: `{{ ${id} }}` } } });
+  const used = await react(stranger.token_id);
+  const unknownUsed = await react('unknown-token');
+  expect(used.status, used.text).toBe(400);
+  expect(used.body.detail.replace(stranger.token_id, 'x')).toBe(unknownUsed.body.detail.replace('unknown-token', 'x'));
+});
+
+test("a stranger's formulas and reactors are in no list and no count, whatever their names", async () => {
+  const own = await makeWorld();
+  const key = own.tenant.api_key;
+  const ids = ({ body }: Answer): string[] => body.data.map(({ id }: { id: string }) => id).toSorted();
+  for (const query of ['', '?name=Made', '?name=*']) {
+    const formulas = await server.request('GET', `/reactor-formulas${query}`, { key });
+    expect(ids(formulas)).toEqual([own.formula_id, own.unused_formula_id].toSorted());
+    expect(formulas.body.pagination.total_items).toBe(2);
+    const reactors = await server.request('GET', `/reactors${query}`, { key });
+    expect(ids(reactors)).toEqual([own.reactor_id]);
+    expect(reactors.body.pagination.total_items).toBe(1);
+  }
+  const byId = await server.request('GET', `/reactors?id=${stranger.reactor_id}`, { key });
+  expect(byId.body).toMatchObject({ data: [], pagination: { total_items: 0 } });
 });

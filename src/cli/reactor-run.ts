@@ -1,0 +1,88 @@
+// reactor run: an author's file in the real sandbox, on args of the author's making. There is no vault here: what the code gets
+// is what was typed, and `req.svc` is null.
+import { readFileSync } from 'node:fs';
+import { loadConfig } from '../config.ts';
+import { createWorkbench } from '../context.ts';
+import { StartError } from '../errors.ts';
+import { answerFetch } from '../runtime/fetch-client.ts';
+import { CallFault, type Outcome, type RunFault } from '../sandbox/sandbox.ts';
+
+/** The tenant of a run that belongs to nobody. */
+const NOBODY = 'reactor run';
+
+export type ReactorRunOptions = { path: string; args: unknown; configuration: unknown; json: boolean | undefined };
+
+const readCode = (path: string): string => {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    throw new StartError(`The file ${path} cannot be read. Name a JavaScript file that exports a function.`);
+  }
+};
+
+const wordsOf = (fault: RunFault): string => {
+  switch (fault.code) {
+    case 'THROWN':
+      return `${fault.name ?? 'Error'}: ${fault.message}`;
+    case 'SYNTAX':
+      return fault.message;
+    case 'SDK_ERROR':
+      return `${fault.error.class} (${fault.error.status} ${fault.error.detail}): ${JSON.stringify(fault.error.errors)}`;
+    case 'RESPONSE':
+      return `CustomHttpResponseError: ${JSON.stringify(fault.response)}`;
+    case 'NO_FUNCTION':
+      return 'The file exports no function: module.exports = async function (req) { ... }';
+    default:
+      return fault.code;
+  }
+};
+
+/** The author's line with a mark under the column. */
+const excerpt = (code: string, fault: RunFault): string[] => {
+  const { line, column } = fault as { line?: number; column?: number };
+  const text = line === undefined ? undefined : code.split('\n')[line - 1];
+  if (line === undefined || text === undefined) return [];
+  const number = `${line} | `;
+  const mark = column === undefined ? [] : [`${' '.repeat(number.length + Math.max(0, column - 1))}^`];
+  return ['', `${number}${text}`, ...mark];
+};
+
+const report = (path: string, code: string, outcome: Outcome): string => {
+  const lines = outcome.logs.map(({ level, text }) => `[${level}] ${text}`);
+  if (outcome.ok) lines.push(JSON.stringify(outcome.value, null, 2));
+  else {
+    const { line, column } = outcome.fault as { line?: number; column?: number };
+    const place = line === undefined ? path : `${path}:${line}${column === undefined ? '' : `:${column}`}`;
+    lines.push(`${place}: ${wordsOf(outcome.fault)}`, ...excerpt(code, outcome.fault));
+  }
+  lines.push('', `${outcome.wallMs.toFixed(1)} ms, of it ${outcome.cpuMs.toFixed(1)} ms of CPU time`);
+  return lines.join('\n');
+};
+
+/** Runs a file and prints what became of it. @returns whether it ended well. */
+export const runReactorFile = async ({ path, args, configuration, json }: ReactorRunOptions): Promise<boolean> => {
+  const code = readCode(path);
+  const config = loadConfig();
+  const bench = await createWorkbench(config);
+  if (bench.sandbox.jail === 'none' && config.sandbox.jail !== 'none')
+    console.error(
+      'Neither bubblewrap nor namespaces work here: the code runs in a process of its own, and nothing else.',
+    );
+  try {
+    const outcome = await bench.sandbox.run({
+      tenant_id: NOBODY,
+      code,
+      key: path,
+      input: JSON.stringify({ args, configuration, has_svc: false }),
+      answerCall: async (call) => {
+        if (call.kind !== 'fetch') throw new CallFault('NOT_ALLOWED', 'There is no vault here.');
+        return answerFetch(bench, NOBODY, call);
+      },
+    });
+    const { wallMs: wall_ms, cpuMs: cpu_ms, hasCalled: _, ...rest } = outcome;
+    console.log(json ? JSON.stringify({ ...rest, wall_ms, cpu_ms }) : report(path, code, outcome));
+    return outcome.ok;
+  } finally {
+    await bench.close();
+  }
+};

@@ -34,9 +34,9 @@ export const createBriefMemory = <T extends object>(options: {
   return {
     recall: (name) => known.get(name),
 
-    async find(name, look) {
+    find(name, look) {
       const recalled = known.get(name);
-      if (recalled) return recalled;
+      if (recalled) return Promise.resolve(recalled);
       const underWay = pending.get(name);
       if (underWay) return underWay;
       const looking = lookUp(name, look).finally(() => {

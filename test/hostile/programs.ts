@@ -266,7 +266,7 @@ export const hostilePrograms: HostileProgram[] = [
   inBody(
     14,
     'host words in a stack',
-    'return { raw: /node_modules|prelude\\/|\\/src\\/|\\/work|isolated/.test(new Error().stack) };',
+    'return { raw: /node_modules|prelude\\/|\\/src\\/|\\/dist\\/|isolated/.test(new Error().stack) };',
     ['ok{"raw":false}'],
   ),
   inBody(

@@ -24,7 +24,7 @@ import { findPendingMigrations, migrate, MigrationError, type MigrationResult } 
 import { createEgress, type Egress, type Resolver } from './egress/client.ts';
 import { createLog, describeError, type Log } from './log.ts';
 import { createReactorFinder, type ReactorFinder } from './runtime/reactor-finder.ts';
-import type { Sandbox } from './sandbox/sandbox.ts';
+import { RUN_BYTES_MAX, type Sandbox } from './sandbox/sandbox.ts';
 import { createSandbox, type SandboxEvent } from './sandbox/supervisor.ts';
 import type { ExpressionEnvironment } from './vault/expressions.ts';
 
@@ -272,9 +272,6 @@ const build = async (
   };
 };
 
-/** decisions.md section 5: 5 MB, in and out. */
-const SANDBOX_OUTPUT_BYTES_MAX = 5 * 1024 * 1024;
-
 /** What an operator sees of the sandbox. A weak wall and a breach are alarms; the end of one run's process is not. */
 const sandboxReport = (log: Log, wanted: Config['sandbox']['jail']) => (event: SandboxEvent) => {
   if (event.event === 'weak_jail')
@@ -292,7 +289,7 @@ const sandboxReport = (log: Log, wanted: Config['sandbox']['jail']) => (event: S
 
 const openSandbox = (config: Config, log: Log) => {
   const { jail, isolation, executorsMax, wallMs, cpuMs, memoryMb } = config.sandbox;
-  const limits = { wallMs, cpuMs, memoryMb, outputBytesMax: SANDBOX_OUTPUT_BYTES_MAX };
+  const limits = { wallMs, cpuMs, memoryMb, outputBytesMax: RUN_BYTES_MAX };
   return createSandbox({ limits, isolation, jail, executorsMax, report: sandboxReport(log, jail) });
 };
 

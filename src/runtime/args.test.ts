@@ -1,7 +1,8 @@
 // Args without tokens, and the bound on what goes into the sandbox. What tokens bring is tested through the door.
 import { describe, expect, test } from 'vitest';
 import { AppError } from '../errors.ts';
-import { inputOf, SANDBOX_BYTES_MAX } from './args.ts';
+import { RUN_BYTES_MAX } from '../sandbox/sandbox.ts';
+import { inputOf } from './args.ts';
 
 const refusalOf = (deed: () => unknown): AppError => {
   try {
@@ -23,26 +24,26 @@ describe('what goes into the sandbox', () => {
   });
 
   test('ends at 5 MB, and is refused from the next byte on', () => {
-    const args = 'x'.repeat(SANDBOX_BYTES_MAX - FRAME_BYTES);
-    expect(inputOf({ args, configuration: {}, has_svc: false })).toHaveLength(SANDBOX_BYTES_MAX);
+    const args = 'x'.repeat(RUN_BYTES_MAX - FRAME_BYTES);
+    expect(inputOf({ args, configuration: {}, has_svc: false })).toHaveLength(RUN_BYTES_MAX);
     const refusal = refusalOf(() => inputOf({ args: `${args}x`, configuration: {}, has_svc: false }));
     expect(refusal).toMatchObject({ code: 'payload_too_large', status: 413 });
     expect(refusal.message).not.toContain('xx');
   });
 
   test('is counted in bytes, not in characters', () => {
-    const args = '€'.repeat(Math.ceil(SANDBOX_BYTES_MAX / 3));
-    expect(args.length).toBeLessThan(SANDBOX_BYTES_MAX / 2);
+    const args = '€'.repeat(Math.ceil(RUN_BYTES_MAX / 3));
+    expect(args.length).toBeLessThan(RUN_BYTES_MAX / 2);
     expect(refusalOf(() => inputOf({ args, configuration: {}, has_svc: false })).status).toBe(413);
   });
 
   test('is counted as it is written, with its escapes', () => {
-    const args = '\n'.repeat(Math.ceil(SANDBOX_BYTES_MAX / 2));
+    const args = '\n'.repeat(Math.ceil(RUN_BYTES_MAX / 2));
     expect(refusalOf(() => inputOf({ args, configuration: {}, has_svc: false })).status).toBe(413);
   });
 
   test('is counted with the configuration', () => {
-    const half = 'x'.repeat(SANDBOX_BYTES_MAX / 2);
+    const half = 'x'.repeat(RUN_BYTES_MAX / 2);
     const given = { args: half, configuration: { a: half }, has_svc: false };
     expect(refusalOf(() => inputOf(given)).status).toBe(413);
   });

@@ -4,11 +4,9 @@ import type { Context } from '../context.ts';
 import type { NewLog } from '../db/hot.ts';
 import { invalidField, payloadTooLarge } from '../errors.ts';
 import { shapeProblem } from '../json-shape.ts';
+import { RUN_BYTES_MAX } from '../sandbox/sandbox.ts';
 import { detokenizeForUse } from '../vault/detokenize.ts';
 import type { Json } from '../vault/json.ts';
-
-/** decisions.md section 5: 5 MB into the sandbox, and out of it. */
-export const SANDBOX_BYTES_MAX = 5 * 1024 * 1024;
 
 export type OpenedArgs = { args: Json | undefined; isLogged: boolean };
 
@@ -36,7 +34,7 @@ export const openArgs = async (
 /** What the code's function gets, as JSON text. @throws payloadTooLarge: no executor is troubled with it. */
 export const inputOf = (given: { args: Json; configuration: Json; has_svc: boolean }): string => {
   const input = JSON.stringify(given);
-  if (Buffer.byteLength(input) > SANDBOX_BYTES_MAX)
+  if (Buffer.byteLength(input) > RUN_BYTES_MAX)
     throw payloadTooLarge('The args, with the values of tokens in them, must not be larger than 5 MB.');
   return input;
 };

@@ -4,17 +4,13 @@ import { z } from 'zod';
 import type { Context } from '../context.ts';
 import { EgressFault } from '../egress/fault.ts';
 import { egressFetch } from '../egress/fetch.ts';
-import { type Call, CallFault } from '../sandbox/sandbox.ts';
-import { SANDBOX_BYTES_MAX } from './args.ts';
-
-/** Fetches of one run. sandbox.md section 4. */
-export const FETCHES_MAX = 50;
+import { type Call, CallFault, RUN_BYTES_MAX } from '../sandbox/sandbox.ts';
 
 const URL_LENGTH_MAX = 8192;
 const HEADERS_MAX = 100;
 const HEADER_LENGTH_MAX = 16_384;
 /** Four characters of base64 hold three bytes. */
-const BASE64_LENGTH_MAX = Math.ceil(SANDBOX_BYTES_MAX / 3) * 4;
+const BASE64_LENGTH_MAX = Math.ceil(RUN_BYTES_MAX / 3) * 4;
 
 const fairHeaders = `must have headers that are pairs of texts of at most ${HEADER_LENGTH_MAX} characters`;
 const headerPart = z.string(fairHeaders).max(HEADER_LENGTH_MAX, fairHeaders);
@@ -62,7 +58,7 @@ export const answerFetch = async (
       tenant_id,
       ...(body !== null && { body: Buffer.from(body, 'base64') }),
       signal,
-      bodyBytesMax: SANDBOX_BYTES_MAX,
+      bodyBytesMax: RUN_BYTES_MAX,
     });
     // Its bytes are here, in one shape or another, until they have left for the executor.
     void sent.then(() => answer.release());

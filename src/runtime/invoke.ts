@@ -4,14 +4,21 @@ import type { Caller } from '../access/caller.ts';
 import { logRow } from '../audit/record.ts';
 import type { Context } from '../context.ts';
 import { AppError, forbidden, invalidInput } from '../errors.ts';
-import { type Call, CallFault, type LogLine } from '../sandbox/sandbox.ts';
+import {
+  type Call,
+  CallFault,
+  FETCHES_MAX,
+  type LogLine,
+  RUN_BYTES_MAX,
+  SERVICE_CALLS_MAX,
+} from '../sandbox/sandbox.ts';
 import type { Json } from '../vault/json.ts';
 import { tokenize, type Tokenized } from '../vault/tokenize.ts';
-import { inputOf, openArgs, SANDBOX_BYTES_MAX } from './args.ts';
+import { inputOf, openArgs } from './args.ts';
 import { answerOfFault, CodeResponse, runtimeError } from './code-errors.ts';
 import { castArgs, checkConfiguration } from './contract.ts';
-import { answerFetch, FETCHES_MAX } from './fetch-client.ts';
-import { answerService, callFaultOf, checkWeight, SERVICE_CALLS_MAX } from './service-client.ts';
+import { answerFetch } from './fetch-client.ts';
+import { answerService, callFaultOf, checkWeight } from './service-client.ts';
 
 export type ReactResult = { tokens?: Tokenized; raw?: unknown; logs?: LogLine[] };
 
@@ -58,7 +65,7 @@ export const invokeReactor = async (
   // Something was done then that no transaction undoes: the answer is kept whatever it is (docs/decisions/0014).
   if (outcome.hasCalled) caller.keepAnyAnswer?.();
   if (!outcome.ok) {
-    const answer = answerOfFault(outcome.fault, { ...ctx.config.sandbox, outputBytesMax: SANDBOX_BYTES_MAX });
+    const answer = answerOfFault(outcome.fault, { ...ctx.config.sandbox, outputBytesMax: RUN_BYTES_MAX });
     if (answer instanceof CodeResponse) return answer;
     throw answer;
   }

@@ -16,14 +16,8 @@ import { searchQueryText } from '../vault/search-query.ts';
 import { TOKEN_ID_LENGTH_MAX } from '../vault/token-request.ts';
 import { tokenize } from '../vault/tokenize.ts';
 
-/** Calls of one run. sandbox.md section 4. */
-export const SERVICE_CALLS_MAX = 200;
-
 /** What a call that failed may say. */
 const MESSAGE_LENGTH_MAX = 4096;
-
-/** Of an answer, in JSON: what a fetched body of 5 MB weighs in base64. An executor takes no more at once. */
-export const ANSWER_BYTES_MAX = 7 * 1024 * 1024;
 
 /**
  * What a body of the API may weigh binds what comes from code as well: nothing is kept that nobody could have sent.
@@ -114,16 +108,13 @@ export const callFaultOf = (ctx: Pick<Context, 'log'>, error: unknown): CallFaul
 /**
  * Answers one call.
  * @param caller the application on whose behalf the code runs.
- * @throws CallFault, as the API would answer; also for an answer that is more than code may take in.
+ * @throws CallFault, as the API would answer. What is too large for an executor, its supervisor says.
  */
 export const answerService = async (ctx: Context, caller: Caller, kind: string, input: unknown): Promise<unknown> => {
   const method = methods.get(kind);
   if (!method) throw new CallFault('NOT_FOUND', 'There is no such method.', 404);
   try {
-    const answer = await method(ctx, caller, input);
-    if (jsonSize(answer as Json, ANSWER_BYTES_MAX).bytes > ANSWER_BYTES_MAX)
-      throw payloadTooLarge('The answer is larger than 7 MB. Ask for less at once.');
-    return answer;
+    return await method(ctx, caller, input);
   } catch (error) {
     throw callFaultOf(ctx, error);
   }

@@ -28,7 +28,6 @@ const TICK_MS = 10;
 export type Executor = {
   /** How it ended, once it has. */
   readonly ended: Promise<Ending>;
-  isEnded(): boolean;
   readonly pid: number;
   send(frame: Buffer): void;
   /** Resolved when it has read most of what was sent, or has ended. */
@@ -174,7 +173,6 @@ export const startExecutor = async ({
   };
   return {
     ended,
-    isEnded: () => isEnded,
     pid,
     send: (frame) => {
       if (isEnded || socket.destroyed) return;

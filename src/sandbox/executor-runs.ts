@@ -15,13 +15,11 @@ import {
 } from './executor-rooms.ts';
 import { answerUrl } from './executor-url.ts';
 import { FRAME_BODY_BYTES_MAX, LOG_CHARACTERS_MAX, LOG_LINES_MAX } from './frames.ts';
-import type { LogLine } from './sandbox.ts';
+import { FETCHES_MAX, type LogLine, SERVICE_CALLS_MAX } from './sandbox.ts';
 
 /** A thread that has not ended this long after its time is up ignores its termination. */
 const STUCK_MS = 100;
-/** Calls and timers of a run. */
-const FETCHES_MAX = 50;
-const SERVICE_CALLS_MAX = 200;
+/** Timers of a run that are pending. */
 const TIMERS_MAX = 256;
 /** Node's own longest timer; a run never lasts so long. */
 const TIMER_MS_MAX = 2 ** 31 - 1;

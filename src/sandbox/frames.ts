@@ -3,7 +3,7 @@
 import type { Socket } from 'node:net';
 
 /** Largest frame: 5 MB of JSON, or of a fetched body in base64, with room for what is around it. */
-export const FRAME_BYTES_MAX = 8 * 1024 * 1024;
+const FRAME_BYTES_MAX = 8 * 1024 * 1024;
 /** Largest body of a frame: room for a prefix and the largest head beside it. */
 export const FRAME_BODY_BYTES_MAX = FRAME_BYTES_MAX - 1024 * 1024;
 /** Largest head: 64 KB of console output and an error of 4 KB, each character escaped. */

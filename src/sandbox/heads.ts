@@ -56,7 +56,7 @@ export const doneHead = z.object({
 export const callHead = z.object({ call: count, kind: z.string().max(40) });
 
 /** So many values are parsed and walked in a few hundredths of a second, and the server's loop must not stand for longer. */
-export const VALUES_MAX = 100_000;
+const VALUES_MAX = 100_000;
 
 /** Whether a JSON text has at most so many values, as its brackets, braces and commas outside of strings tell. */
 const hasFewValues = (text: string, valuesMax: number): boolean => {

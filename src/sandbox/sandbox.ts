@@ -11,6 +11,15 @@ export type RunLimits = {
   outputBytesMax: number;
 };
 
+/** decisions.md section 5: into a run, out of it, and in one body of its calls. */
+export const RUN_BYTES_MAX = 5 * 1024 * 1024;
+/**
+ * Calls of one run. The executor counts, so that the code hears of it; whoever answers counts again, for an executor may have
+ * been taken over.
+ */
+export const FETCHES_MAX = 50;
+export const SERVICE_CALLS_MAX = 200;
+
 /** A call that running code makes: `fetch`, or `svc:` with the name of a method. */
 export type Call = {
   kind: string;

@@ -8,6 +8,8 @@ import { maskLines } from './log-lines.ts';
 import { createPool, type DeathReason, type Lease, type PoolEvent, shareOf } from './pool.ts';
 import {
   CallFault,
+  FETCHES_MAX,
+  SERVICE_CALLS_MAX,
   type Jail,
   type Job,
   type Outcome,
@@ -57,7 +59,7 @@ const CHECK_CPU_MS = 1000;
 /** Of what a call sends: a request's headers, or a body to be tokenized. */
 const CALL_VALUES_MAX = 25_000;
 /** Calls of one run that an honest executor lets through. */
-const CALLS_MAX = 250;
+const CALLS_MAX = FETCHES_MAX + SERVICE_CALLS_MAX;
 const RETRY_AFTER_SECONDS = 1;
 
 /** The exit code by which an executor says that V8 could not go on; and the signals by which V8 ends a process itself. */

@@ -41,7 +41,9 @@ const fetching = (path: string) =>
   `module.exports = async () => { const r = await fetch('https://upstream.test:${upstream.port}${path}'); return { raw: r.status }; };`;
 
 const run = (tenant: string, path: string) =>
-  sandbox.runCode(tenant, fetching(path), { answerCall: (call) => answerFetch({ egress }, tenant, call) });
+  sandbox.runCode(tenant, fetching(path), {
+    answerCall: (call) => answerFetch({ egress }, { tenant_id: tenant, allowLists: [], mark: undefined }, call),
+  });
 
 test(`${RUNS} runs that fetch 4 MB each, and one of another tenant beside them`, async () => {
   await run('other', '/small');

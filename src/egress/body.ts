@@ -58,12 +58,21 @@ const decoderOf = new Map<string, Decoder>([
   ['deflate', (body, options) => ((body[0] as number) % 16 === 8 ? asZlib : asDeflate)(body, options)],
 ]);
 
-/** Innermost first. None where one of them is not known. @throws EgressFault DECODE when they are too many. */
-const decodersOf = (headers: Headers): Decoder[] => {
-  const codings = headers
+/** What a destination may be asked for whose answer is to be decoded. */
+export const DECODABLE_CODINGS = 'gzip, deflate, br';
+
+const codingsOf = (headers: Headers): string[] =>
+  headers
     .filter(([name]) => name.toLowerCase() === 'content-encoding')
     .flatMap(([, value]) => value.split(',').map((each) => each.trim().toLowerCase()))
     .filter((coding) => coding !== '' && coding !== 'identity');
+
+/** Whether `decodeBody` gives the body as it was meant, and not as it came. */
+export const isDecodable = (headers: Headers): boolean => codingsOf(headers).every((coding) => decoderOf.has(coding));
+
+/** Innermost first. None where one of them is not known. @throws EgressFault DECODE when they are too many. */
+const decodersOf = (headers: Headers): Decoder[] => {
+  const codings = codingsOf(headers);
   if (codings.length > LAYERS_MAX) throw new EgressFault('DECODE');
   const decoders = codings.map((coding) => decoderOf.get(coding)).filter((each) => each !== undefined);
   return decoders.length === codings.length ? decoders : [];

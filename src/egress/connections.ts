@@ -1,8 +1,9 @@
-// The open connections: each is one tenant's to one origin for its whole life, so many of a tenant and so many of all.
-// Knows nothing of what is sent over them.
+// The open connections: each is one tenant's to one origin, under one client certificate or none, for its whole life; so many
+// of a tenant and so many of all. Knows nothing of what is sent over them.
 import type { TLSSocket } from 'node:tls';
 import { type buildConnector, Client } from 'undici';
 import { EgressFault } from './fault.ts';
+import type { ClientCertificate } from './socket.ts';
 
 export type ConnectionLimits = { connectionsMax: number; connectionsPerTenantMax: number; idleMs: number };
 
@@ -19,23 +20,27 @@ const WAITING_MAX = 1_000;
 /** Twice what servers commonly send at most. */
 const RESPONSE_HEADERS_BYTES_MAX = 32_768;
 
-export type Connection = {
-  client: Client;
+/** Whose connection it is, and to whom. */
+export type Place = { tenant_id: string; origin: string; clientCertificate: ClientCertificate | undefined };
+
+export type OpenSocket = {
   socket: TLSSocket;
-  tenant_id: string;
-  origin: string;
   /** By `performance.now()`; from then on it is not taken again. */
   isUsableUntilMs: number;
 };
 
-export type Ask = {
-  tenant_id: string;
-  origin: string;
-  signal: AbortSignal;
-  open(): Promise<{ socket: TLSSocket; isUsableUntilMs: number }>;
-};
+export type Connection = Place &
+  OpenSocket & {
+    client: Client;
+    /** See `keyOf`. */
+    key: string;
+  };
+
+export type Ask = Place & { signal: AbortSignal; open(): Promise<OpenSocket> };
 
 export type Connections = {
+  /** Undefined where none rests. */
+  takeIdle(place: Place): Connection | undefined;
   /** @throws EgressFault BUSY when there is no room in time; whatever `open` throws; the signal's reason. */
   take(ask: Ask): Promise<Connection>;
   /** For the next request: nothing of the last one is left in it. */
@@ -47,13 +52,15 @@ export type Connections = {
 
 /** A connection that rested, or the leave to open one. */
 type Grant = Connection | 'room';
-type Place = { ask: Ask; grant(got: Grant): void };
+type Waiting = { ask: Ask; grant(got: Grant): void };
 
 export const createConnections = (limits: ConnectionLimits): Connections => {
   const live = new Set<Connection>();
   /** In the order in which they came to rest. */
   const idle = new Set<Connection>();
-  const waiting = new Set<Place>();
+  /** The same ones by `keyOf`, the last to rest last. */
+  const idleAt = new Map<string, Connection[]>();
+  const waiting = new Set<Waiting>();
   const countOf = new Map<string, number>();
   let count = 0;
   let isClosed = false;
@@ -70,32 +77,53 @@ export const createConnections = (limits: ConnectionLimits): Connections => {
     else countOf.set(tenant_id, left);
   };
 
+  const rest = (connection: Connection): void => {
+    const there = idleAt.get(connection.key);
+    if (there === undefined) idleAt.set(connection.key, [connection]);
+    else there.push(connection);
+    idle.add(connection);
+  };
+
+  const wake = (connection: Connection): void => {
+    if (!idle.delete(connection)) return;
+    const there = idleAt.get(connection.key) ?? [];
+    there.splice(there.lastIndexOf(connection), 1);
+    if (there.length === 0) idleAt.delete(connection.key);
+  };
+
   const remove = (connection: Connection): void => {
-    idle.delete(connection);
+    wake(connection);
     if (!live.delete(connection)) return;
     free(connection.tenant_id);
     connection.socket.destroy();
     void connection.client.destroy();
   };
 
-  const takeIdle = ({ tenant_id, origin }: Ask): Connection | undefined => {
+  const takeIdle = (place: Place): Connection | undefined => {
+    const there = idleAt.get(keyOf(place)) ?? [];
     // The one that rested last is the least likely to be closed by the other side meanwhile.
-    for (const connection of [...idle].toReversed()) {
-      if (connection.tenant_id !== tenant_id || connection.origin !== origin) continue;
+    for (let at = there.length - 1; at >= 0; at -= 1) {
+      const connection = there[at] as Connection;
+      if (!isSameCertificate(connection.clientCertificate, place.clientCertificate)) continue;
       if (connection.socket.destroyed || performance.now() >= connection.isUsableUntilMs) {
         remove(connection);
         continue;
       }
-      idle.delete(connection);
+      wake(connection);
       return connection;
     }
+    return undefined;
+  };
+
+  const findLongestIdle = (tenant_id: string): Connection | undefined => {
+    for (const connection of idle) if (connection.tenant_id === tenant_id) return connection;
     return undefined;
   };
 
   /** Room for one more, if need be by closing the connection that has rested longest. */
   const makeRoom = (tenant_id: string): boolean => {
     if ((countOf.get(tenant_id) ?? 0) >= limits.connectionsPerTenantMax) {
-      const own = [...idle].find((each) => each.tenant_id === tenant_id);
+      const own = findLongestIdle(tenant_id);
       if (own === undefined) return false;
       remove(own);
     }
@@ -115,9 +143,15 @@ export const createConnections = (limits: ConnectionLimits): Connections => {
   };
 
   const admit = (): void => {
+    const full = new Set<string>();
     for (const each of waiting) {
-      const got = tryTake(each.ask);
-      if (got === undefined) continue;
+      const { tenant_id } = each.ask;
+      const got = full.has(tenant_id) ? undefined : tryTake(each.ask);
+      if (got === undefined) {
+        // Nothing of the tenant's rests, wherever to: its others have no room either.
+        full.add(tenant_id);
+        continue;
+      }
       waiting.delete(each);
       each.grant(got);
     }
@@ -126,7 +160,7 @@ export const createConnections = (limits: ConnectionLimits): Connections => {
   const wait = async (ask: Ask): Promise<Grant> => {
     if (waiting.size >= WAITING_MAX) throw new EgressFault('BUSY');
     const { promise, resolve, reject } = Promise.withResolvers<Grant>();
-    const place: Place = { ask, grant: resolve };
+    const place: Waiting = { ask, grant: resolve };
     const abort = () => {
       const isTimeout = ask.signal.reason instanceof EgressFault && ask.signal.reason.code === 'TIMEOUT';
       reject(isTimeout ? new EgressFault('BUSY') : ask.signal.reason);
@@ -141,7 +175,9 @@ export const createConnections = (limits: ConnectionLimits): Connections => {
     }
   };
 
-  const adopt = ({ tenant_id, origin }: Ask, socket: TLSSocket, isUsableUntilMs: number): Connection => {
+  const adopt = (ask: Ask, opened: OpenSocket): Connection => {
+    const { tenant_id, origin, clientCertificate } = ask;
+    const { socket } = opened;
     const client = new Client(origin, {
       connect: handOver(socket),
       // What the destination says may make it shorter, not longer.
@@ -152,7 +188,7 @@ export const createConnections = (limits: ConnectionLimits): Connections => {
       headersTimeout: 0,
       bodyTimeout: 0,
     });
-    const connection: Connection = { client, socket, tenant_id, origin, isUsableUntilMs };
+    const connection: Connection = { tenant_id, origin, clientCertificate, ...opened, client, key: keyOf(ask) };
     live.add(connection);
     socket.once('close', () => {
       remove(connection);
@@ -162,13 +198,14 @@ export const createConnections = (limits: ConnectionLimits): Connections => {
   };
 
   return {
+    takeIdle,
     take: async (ask) => {
       const got = tryTake(ask) ?? (await wait(ask));
       if (got !== 'room') return got;
       try {
-        const { socket, isUsableUntilMs } = await ask.open();
-        if (!isClosed && !socket.destroyed) return adopt(ask, socket, isUsableUntilMs);
-        socket.destroy();
+        const opened = await ask.open();
+        if (!isClosed && !opened.socket.destroyed) return adopt(ask, opened);
+        opened.socket.destroy();
         throw new EgressFault(isClosed ? 'ABORTED' : 'RESET');
       } catch (error) {
         free(ask.tenant_id);
@@ -177,7 +214,7 @@ export const createConnections = (limits: ConnectionLimits): Connections => {
       }
     },
     giveBack: (connection) => {
-      if (live.has(connection)) idle.add(connection);
+      if (live.has(connection)) rest(connection);
       admit();
     },
     discard: (connection) => {
@@ -194,6 +231,13 @@ export const createConnections = (limits: ConnectionLimits): Connections => {
     },
   };
 };
+
+/** The certificate is compared where the rest is the same: its texts are long. */
+const keyOf = ({ tenant_id, origin }: Place): string => `${tenant_id} ${origin}`;
+
+const isSameCertificate = (one: ClientCertificate | undefined, other: ClientCertificate | undefined): boolean =>
+  one === other ||
+  (one !== undefined && one.certificate === other?.certificate && one.private_key === other.private_key);
 
 /** Gives undici the socket once. It would connect again when the socket breaks; a broken one is the end of it here. */
 const handOver = (socket: TLSSocket): buildConnector.connector => {

@@ -15,6 +15,9 @@ export type EgressPolicy = {
   ownHosts: string[];
 };
 
+/** Of host names like the policy's own. A host must be on every list; on an empty one there is none. */
+export type AllowLists = readonly (readonly string[])[];
+
 /** Room for a path of 16 KB and its query; what is longer is no address but data. */
 const URL_CHARACTERS_MAX = 32_768;
 
@@ -38,16 +41,16 @@ const refused = (sentence: string, cause?: unknown): EgressFault =>
 export const portOf = (url: URL): number => (url.port === '' ? 443 : Number(url.port));
 
 /**
- * @param allowedHosts narrows further: what a proxy or an application allows.
+ * @param allowLists each narrows further: what a proxy allows, what an application does.
  * @returns the URL to use from here on; its host name is what is resolved, connected to and named in the certificate.
  * @throws EgressFault DESTINATION_REFUSED.
  */
-export const checkDestination = (policy: EgressPolicy, text: string, allowedHosts?: string[]): URL => {
+export const checkDestination = (policy: EgressPolicy, text: string, allowLists: AllowLists = []): URL => {
   const url = parseUrl(text);
   if (url.protocol !== 'https:') throw refused('The destination must be an https URL.');
   if (url.username !== '' || url.password !== '') throw refused('The destination must not hold credentials.');
-  url.hostname = parseHost(url.hostname);
-  const host = url.hostname;
+  const host = parseHost(url.hostname);
+  if (host !== url.hostname) url.hostname = host;
   const port = portOf(url);
   if (!host.includes('.') && !isPrivateHost(policy, url)) {
     throw refused('The destination must be named by a full host name.');
@@ -58,10 +61,9 @@ export const checkDestination = (policy: EgressPolicy, text: string, allowedHost
   if (policy.ownHosts.some((pattern) => coversHost(pattern, host))) {
     throw refused('The destination must not be this service.');
   }
-  for (const list of [policy.allowedHosts, allowedHosts]) {
-    if (list?.some((pattern) => coversHost(pattern, host)) === false) {
-      throw refused('The host of the destination is not allowed.');
-    }
+  const lists = policy.allowedHosts === undefined ? allowLists : [policy.allowedHosts, ...allowLists];
+  if (!lists.every((list) => list.some((pattern) => coversHost(pattern, host)))) {
+    throw refused('The host of the destination is not allowed.');
   }
   return url;
 };
@@ -93,8 +95,12 @@ export const isPrivateHost = (policy: EgressPolicy, url: URL): boolean =>
 const coversHost = (pattern: string, host: string): boolean =>
   pattern.startsWith('*.') ? host.endsWith(`.${canonicalHost(pattern.slice(2))}`) : canonicalHost(pattern) === host;
 
+/** A name that is written as the URL parser would write it, as most are. */
+const plainHost = /^[a-z0-9_-]+(?:\.[a-z0-9_-]+)*$/;
+
 /** A configured name in the form that the URL parser gives a host: lower case, Punycode, no trailing dot. */
 const canonicalHost = (name: string): string => {
+  if (plainHost.test(name)) return name;
   const ascii = domainToASCII(name);
   return ascii.endsWith('.') ? ascii.slice(0, -1) : ascii;
 };

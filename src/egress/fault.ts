@@ -8,7 +8,7 @@ const sentenceOf = {
   REQUEST_REFUSED: 'The request cannot be sent as it is.',
   DNS: 'The name of the destination could not be resolved.',
   CONNECT: 'The destination could not be reached.',
-  /** Version, certificate, name or handshake. The request was not sent. */
+  /** Version, certificate, name or handshake. Nobody has read the request: who refuses our certificate does so unread. */
   TLS: 'No secure connection to the destination could be made.',
   TIMEOUT: 'The destination did not answer in time.',
   RESET: 'The destination closed the connection.',
@@ -52,7 +52,7 @@ export const faultOf = (error: unknown): EgressFault => {
   const { name, code } = (error ?? {}) as { name?: unknown; code?: unknown };
   if (name === 'HTTPParserError') return new EgressFault('PROTOCOL', { cause: error });
   if (typeof code !== 'string') return new EgressFault('RESET', { cause: error });
-  // With TLS 1.3 the destination may refuse us after our side of the handshake is done.
+  // With TLS 1.3 the destination refuses our certificate, or that there is none, after our side of the handshake is done.
   if (code.startsWith('ERR_SSL_')) return new EgressFault('TLS', { cause: error });
   return new EgressFault(Object.hasOwn(codeOf, code) ? codeOf[code as keyof typeof codeOf] : 'RESET', { cause: error });
 };

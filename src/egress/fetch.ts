@@ -1,6 +1,7 @@
 // What `fetch` in a tenant's code needs above one request: redirects by the fetch standard, each destination checked from
 // the start, and a body decoded in memory. Knows nothing of the sandbox.
-import { countLayers, decodeBody, readBody } from './body.ts';
+import { countLayers, DECODABLE_CODINGS, decodeBody, readBody } from './body.ts';
+import type { AllowLists } from './destination.ts';
 import { type Egress, type EgressResponse, type EgressTimeouts, egressTimeouts } from './client.ts';
 import { EgressFault } from './fault.ts';
 import type { Headers } from './headers.ts';
@@ -19,7 +20,7 @@ const credentialHeaders = new Set(['authorization', 'cookie']);
 
 const defaultHeaders: Headers = [
   ['accept', '*/*'],
-  ['accept-encoding', 'gzip, deflate, br'],
+  ['accept-encoding', DECODABLE_CODINGS],
   // Some interfaces refuse requests without one.
   ['user-agent', 'strongroom'],
 ];
@@ -34,7 +35,7 @@ export type EgressFetch = {
   /** As sent and as decoded. */
   bodyBytesMax: number;
   signal?: AbortSignal | undefined;
-  allowedHosts?: string[] | undefined;
+  allowLists?: AllowLists | undefined;
   timeouts?: Partial<EgressTimeouts> | undefined;
 };
 
@@ -51,11 +52,12 @@ export type EgressAnswer = {
 
 /** @throws EgressFault. */
 export const egressFetch = async (egress: Egress, asked: EgressFetch): Promise<EgressAnswer> => {
-  const room = egress.rooms.takeForRequest(asked.tenant_id, asked.body?.byteLength ?? 0);
+  const bytes = asked.body?.byteLength ?? 0;
+  const room = bytes > FREE_BYTES ? egress.rooms.takeForRequest(asked.tenant_id, bytes) : undefined;
   try {
     return await fetchAlong(egress, asked);
   } finally {
-    room.release();
+    room?.release();
   }
 };
 
@@ -66,7 +68,7 @@ const fetchAlong = async (egress: Egress, asked: EgressFetch): Promise<EgressAns
   let headers = withDefaults(asked.headers);
   for (let redirects = 0; ; redirects += 1) {
     const wholeMs = Math.max(0, endMs - performance.now());
-    const { tenant_id, signal, allowedHosts } = asked;
+    const { tenant_id, signal, allowLists } = asked;
     const answer = await egress.request({
       tenant_id,
       url,
@@ -74,7 +76,7 @@ const fetchAlong = async (egress: Egress, asked: EgressFetch): Promise<EgressAns
       headers,
       body,
       signal,
-      allowedHosts,
+      allowLists,
       timeouts: { ...timeouts, wholeMs },
     });
     const location = redirectStatuses.has(answer.status) ? findHeader(answer.headers, 'location') : undefined;
@@ -83,15 +85,15 @@ const fetchAlong = async (egress: Egress, asked: EgressFetch): Promise<EgressAns
         status: answer.status,
         statusText: answer.statusText,
         headers: answer.headers,
-        url: withoutFragment(egress.check(url, allowedHosts)),
+        url: withoutFragment(egress.check(url, allowLists)),
         redirected: redirects > 0,
-        ...(await takeIn(egress, asked, answer)),
+        ...(await takeWhole(egress, asked, answer)),
       };
     }
     answer.body.destroy();
     if (asked.redirect === 'error') throw new EgressFault('REDIRECT_REFUSED');
     if (redirects === REDIRECTS_MAX) throw new EgressFault('TOO_MANY_REDIRECTS');
-    const from = egress.check(url, allowedHosts);
+    const from = egress.check(url, allowLists);
     const to = parseLocation(location, from);
     if (changesToGet(answer.status, method)) {
       method = 'GET';
@@ -103,10 +105,13 @@ const fetchAlong = async (egress: Egress, asked: EgressFetch): Promise<EgressAns
   }
 };
 
-/** The body as it was meant, and the room that it is given: once, for all it may need, and none while it is small. */
-const takeIn = async (
-  egress: Egress,
-  { tenant_id, signal, bodyBytesMax }: EgressFetch,
+/**
+ * The body as it was meant, and the room that it is given: once, for all it may need, and none while it is small.
+ * @throws EgressFault BODY_TOO_LARGE, DECODE, BUSY; what breaks while it is read. Nothing is left under way then.
+ */
+export const takeWhole = async (
+  egress: Pick<Egress, 'rooms'>,
+  { tenant_id, signal, bodyBytesMax }: Pick<EgressFetch, 'tenant_id' | 'signal' | 'bodyBytesMax'>,
   answer: EgressResponse,
 ): Promise<Pick<EgressAnswer, 'body' | 'release'>> => {
   const { headers } = answer;

@@ -37,17 +37,18 @@ export const responseHeaders = (headers: Headers): Headers => crossing(headers, 
 
 const crossing = (headers: Headers, code: EgressFaultCode): Headers => {
   let bytes = 0;
-  for (const [name, value] of headers) {
+  const crossed: Headers = [];
+  const named = new Set<string>();
+  for (const header of headers) {
+    const [name, value] = header;
     if (!token.test(name) || !fieldValue.test(value)) {
       throw new EgressFault(code, { sentence: 'A header has a name or a value that is not valid.' });
     }
     bytes += name.length + value.length;
+    const lower = name.toLowerCase();
+    if (lower === 'connection') for (const each of value.split(',')) named.add(each.trim().toLowerCase());
+    if (!isDropped(lower)) crossed.push(header);
   }
   if (bytes > HEADERS_BYTES_MAX) throw new EgressFault(code, { sentence: 'The headers are too large.' });
-  const named = new Set(
-    headers
-      .filter(([name]) => name.toLowerCase() === 'connection')
-      .flatMap(([, value]) => value.split(',').map((each) => each.trim().toLowerCase())),
-  );
-  return headers.filter(([name]) => !isDropped(name.toLowerCase()) && !named.has(name.toLowerCase()));
+  return named.size === 0 ? crossed : crossed.filter(([name]) => !named.has(name.toLowerCase()));
 };

@@ -14,6 +14,8 @@ export type Received = {
   body: Buffer;
   /** The name that the client asked for in its handshake. */
   servername: string | undefined;
+  /** The names in the certificate that the client showed, where it was asked for one and had one. */
+  client: string | undefined;
   /** The address of ours that was connected to. */
   address: string | undefined;
   /** Counts from 1; the same for requests over the same connection. */
@@ -75,6 +77,7 @@ export const startUpstream = async (options: UpstreamOptions = {}): Promise<Upst
       headers: pairsOf(request.rawHeaders),
       body: Buffer.concat(pieces),
       servername: socket.servername === false ? undefined : socket.servername,
+      client: socket.getPeerCertificate().subjectaltname,
       address: socket.localAddress,
       connection: numberOf.get(socket) ?? 0,
     };

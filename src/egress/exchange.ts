@@ -1,0 +1,173 @@
+// One request over a connection that is its own meanwhile, and the answer piece by piece as it comes: whoever reads slowly
+// makes the destination wait. Knows no deadline and no other request.
+import type { Readable } from 'node:stream';
+import type { Client, Dispatcher } from 'undici';
+import { EgressFault, faultOf } from './fault.ts';
+import type { Headers } from './headers.ts';
+
+export type RequestBody = Uint8Array | AsyncIterable<Uint8Array>;
+
+export type Question = {
+  path: string;
+  method: string;
+  headers: Headers;
+  body: RequestBody | undefined;
+  bodyBytes: number | undefined;
+};
+
+export type AnswerHead = { status: number; statusText: string; headers: Headers };
+
+/** Read by one reader, to its end or destroyed. */
+export type AnswerBody = AsyncIterable<Uint8Array> & { destroy(): void };
+
+export type Exchange = {
+  /** @throws EgressFault. */
+  head: Promise<AnswerHead>;
+  body: AnswerBody;
+  /** Ends it now; later it does nothing. */
+  fail(error: unknown): void;
+};
+
+/** What may wait for its reader. From there on the destination is not read from. */
+const HELD_BYTES_MAX = 65_536;
+
+/** What a piece takes beside its bytes, about: a destination may send each byte as a piece of its own. */
+const PIECE_BYTES = 256;
+
+/**
+ * @param pass told of the bytes of each piece, in both directions.
+ * @param onEnd once: `isWhole` when the answer was read to its end, and the connection may serve another; else it was given
+ * up or broke off.
+ */
+export const startExchange = (
+  client: Client,
+  question: Question,
+  pass: (bytes: number) => void,
+  onEnd: (isWhole: boolean) => void,
+): Exchange => {
+  const head = Promise.withResolvers<AnswerHead>();
+  let pieces: Buffer[] = [];
+  let heldBytes = 0;
+  let controller: Dispatcher.DispatchController | undefined;
+  let fault: EgressFault | undefined;
+  let isComplete = false;
+  let isEnded = false;
+  let wakeReader = (): void => {};
+
+  const end = (isWhole: boolean): void => {
+    if (isEnded) return;
+    isEnded = true;
+    onEnd(isWhole);
+  };
+
+  const fail = (error: unknown): void => {
+    if (isEnded) return;
+    fault = faultOf(error);
+    head.reject(fault);
+    wakeReader();
+    end(false);
+  };
+
+  /** Pieces that came before a fault are read before it. */
+  const next = async (): Promise<IteratorResult<Uint8Array, undefined>> => {
+    while (pieces.length === 0 && fault === undefined && !isComplete) {
+      await new Promise<void>((resolve) => {
+        wakeReader = resolve;
+      });
+    }
+    const piece = pieces.shift();
+    if (piece !== undefined) {
+      heldBytes -= piece.byteLength + PIECE_BYTES;
+      if (heldBytes < HELD_BYTES_MAX) controller?.resume();
+      return { done: false, value: piece };
+    }
+    if (fault !== undefined) throw fault;
+    end(true);
+    return { done: true, value: undefined };
+  };
+
+  const destroy = (): void => {
+    pieces = [];
+    fail(new EgressFault('ABORTED'));
+  };
+
+  const leave = async (): Promise<IteratorResult<Uint8Array, undefined>> => {
+    destroy();
+    return { done: true, value: undefined };
+  };
+
+  const handler: Dispatcher.DispatchHandler = {
+    onRequestStart: (given) => {
+      controller = given;
+    },
+    onResponseStart: (given, status, _, statusText = '') => {
+      // What comes before the answer is not for whoever asked.
+      if (status >= 200) head.resolve({ status, statusText, headers: pairsOf(given.rawHeaders as Buffer[]) });
+    },
+    onResponseData: (given, piece) => {
+      pass(piece.byteLength);
+      pieces.push(piece);
+      heldBytes += piece.byteLength + PIECE_BYTES;
+      if (heldBytes >= HELD_BYTES_MAX) given.pause();
+      wakeReader();
+    },
+    onResponseEnd: () => {
+      isComplete = true;
+      wakeReader();
+    },
+    onResponseError: (_, error) => fail(error),
+  };
+
+  client.dispatch(
+    {
+      path: question.path,
+      method: question.method as Dispatcher.HttpMethod,
+      headers: flatHeaders(question),
+      // undici takes any async iterable; its types say less.
+      body: (isStreamed(question.body) ? guarded(question.body, pass, () => isEnded) : question.body) as
+        | Uint8Array
+        | Readable
+        | null,
+    },
+    handler,
+  );
+
+  return { head: head.promise, body: { destroy, [Symbol.asyncIterator]: () => ({ next, return: leave }) }, fail };
+};
+
+const isStreamed = (body: RequestBody | undefined): body is AsyncIterable<Uint8Array> =>
+  body !== undefined && !(body instanceof Uint8Array);
+
+/** A body that breaks off is its sender's doing, and no fault of the destination. Nothing is asked for in vain. */
+async function* guarded(
+  body: AsyncIterable<Uint8Array>,
+  pass: (bytes: number) => void,
+  isOver: () => boolean,
+): AsyncGenerator<Uint8Array> {
+  try {
+    for await (const piece of body) {
+      if (isOver()) return;
+      pass(piece.byteLength);
+      yield piece;
+    }
+  } catch (cause) {
+    throw new EgressFault('ABORTED', { cause });
+  }
+}
+
+/** undici takes names and values in turn. */
+const flatHeaders = ({ headers, body, bodyBytes }: Question): string[] => {
+  const flat: string[] = [];
+  for (const [name, value] of headers) flat.push(name, value);
+  if (isStreamed(body) && bodyBytes !== undefined) flat.push('content-length', String(bodyBytes));
+  return flat;
+};
+
+/** A header is bytes: each is a character here. */
+const pairsOf = (raw: Buffer[]): Headers => {
+  const pairs: Headers = [];
+  for (let at = 0; at + 1 < raw.length; at += 2) {
+    pairs.push([(raw[at] as Buffer).toString('latin1'), (raw[at + 1] as Buffer).toString('latin1')]);
+  }
+  return pairs;
+};

@@ -213,6 +213,13 @@ describe('a bad body', () => {
     ['a rule on a bad container', { name: 'x', rules: [rule, { ...rule, container: 'pci' }] }, 'rules[1].container'],
     ['a rule on nothing', { name: 'x', rules: [{ ...rule, container: undefined }] }, 'rules[0]'],
     ['a rule for no token', { name: 'x', rules: [{ ...rule, permissions: ['log:read'] }] }, 'rules[0].permissions[0]'],
+    ['hosts that are no list', { name: 'x', permissions: ['log:read'], allowed_hosts: 'a.example' }, 'allowed_hosts'],
+    ['no host among its hosts', { name: 'x', permissions: ['log:read'], allowed_hosts: [] }, 'allowed_hosts'],
+    [
+      'a host with a path',
+      { name: 'x', permissions: ['log:read'], allowed_hosts: ['a.example', 'b.example/'] },
+      'allowed_hosts[1]',
+    ],
     ['a rule with NUL', { name: 'x', rules: [{ ...rule, description: '\0' }] }, 'rules[0].description'],
     [
       'a condition with half a character',
@@ -538,6 +545,81 @@ describe('nobody hands on what they do not hold', () => {
     expect((await put([{ ...back, priority: 3 }, rest])).status).toBe(403);
     expect((await put([back, rest])).status).toBe(200);
     expect((await put([back])).status).toBe(200);
+  });
+});
+
+describe('hosts that an application may send to', () => {
+  const grants = { permissions: ['token:use', 'application:create', 'application:update'] };
+  const hosts = async (key: string) => (await server.ctx.callers.findCallerBeforeCaller(key))?.allowed_hosts;
+
+  test('are told, replaced and left open again, and hold for its key at once', async () => {
+    const made = await create({ ...grants, allowed_hosts: ['A.example', '*.b.example', 'a.example'] });
+    expect(made.allowed_hosts).toEqual(['a.example', '*.b.example']);
+    expect((await send('GET', `/applications/${made.id}`)).body.allowed_hosts).toEqual(made.allowed_hosts);
+    expect((await send('GET', `/applications?id=${made.id}`)).body.data[0].allowed_hosts).toEqual(made.allowed_hosts);
+    expect(await hosts(made.key)).toEqual(made.allowed_hosts);
+    const caller = await server.ctx.callers.findCallerOfApplication(tenant, made.id);
+    expect(caller?.allowed_hosts).toEqual(made.allowed_hosts);
+
+    const put = (json: object) => send('PUT', `/applications/${made.id}`, { name: 'x', ...grants, ...json });
+    expect((await put({ allowed_hosts: ['c.example'] })).body.allowed_hosts).toEqual(['c.example']);
+    expect(await hosts(made.key)).toEqual(['c.example']);
+    expect((await send('POST', `/applications/${made.id}/regenerate`)).body.allowed_hosts).toEqual(['c.example']);
+    for (const allowed_hosts of [undefined, null]) {
+      const open = await put({ allowed_hosts });
+      expect(open.status, open.text).toBe(200);
+      expect(open.body).not.toHaveProperty('allowed_hosts');
+      expect((await send('GET', `/applications/${made.id}`)).body).toEqual(open.body);
+      const again = (await send('POST', `/applications/${made.id}/regenerate`)).body;
+      expect(await hosts(again.key)).toBeUndefined();
+      await put({ allowed_hosts: ['c.example'] });
+    }
+  });
+
+  test('are no more than those of whoever makes it, changes it, or gives it a key', async () => {
+    const narrow = await create({ ...grants, allowed_hosts: ['*.example.com'] });
+    const asked = (method: string, path: string, allowed_hosts?: string[]) =>
+      send(method, path, { name: 'x', ...grants, allowed_hosts }, narrow.key);
+    expect((await asked('POST', '/applications', ['api.example.com'])).status).toBe(201);
+    const open = await create(grants);
+    for (const [method, path, hostsAsked] of [
+      ['POST', '/applications', undefined],
+      ['POST', '/applications', ['example.com']],
+      ['POST', '/applications', ['api.example.com', 'example.org']],
+      ['PUT', `/applications/${narrow.id}`, undefined],
+      ['POST', `/applications/${open.id}/regenerate`, undefined],
+    ] as const) {
+      const refused = await asked(method, path, hostsAsked && [...hostsAsked]);
+      expect(refused.status, `${method} ${path} ${refused.text}`).toBe(403);
+      expect(refused.body.detail).toBe('The allowed_hosts of the application must be within those of the caller.');
+    }
+    expect(await statusOf(open.key)).toBe(200);
+    // What it has already may stay.
+    expect((await asked('PUT', `/applications/${open.id}`)).status).toBe(200);
+    expect((await asked('PUT', `/applications/${open.id}`, ['api.example.com'])).status).toBe(200);
+    expect((await asked('PUT', `/applications/${open.id}`)).status).toBe(403);
+  });
+
+  test('hold too where an application is lent to code', async () => {
+    const narrow = await create({ permissions: ['token:use', 'proxy:create'], allowed_hosts: ['api.example.com'] });
+    const open = await create({ permissions: ['token:use'] });
+    const same = await create({ permissions: ['token:use'], allowed_hosts: ['api.example.com'] });
+    const lend = (application: { id: string }) =>
+      send(
+        'POST',
+        '/proxies',
+        {
+          name: 'x',
+          destination_url: 'https://api.example.com',
+          allowed_hosts: ['api.example.com'],
+          application: { id: application.id },
+        },
+        narrow.key,
+      );
+    const refused = await lend(open);
+    expect(refused.status).toBe(403);
+    expect(refused.body.detail).toContain('allowed_hosts');
+    expect((await lend(same)).status).toBe(201);
   });
 });
 

@@ -6,6 +6,7 @@ import type { Context } from '../context.ts';
 import { apiKeyDigest, crc32Base62, equalDigests, memoryDigest, randomBase62 } from '../crypto/digest.ts';
 import { Sensitive } from '../crypto/sensitive.ts';
 import type { FoundApiKey } from '../db/hot.ts';
+import { hostsOf } from './allowed-hosts.ts';
 import { accessRuleSchema } from './rules.ts';
 import type { Caller } from './caller.ts';
 import { isPermission } from './permissions.ts';
@@ -92,6 +93,7 @@ export const createCallerFinder = (
       .parse(row.rules)
       .toSorted((one, other) => one.priority - other.priority),
     deduplicate_tokens: deduplicates(row.settings),
+    allowed_hosts: hostsOf(row.allowed_hosts),
   });
 
   const loadByKey = async (key: string): Promise<Caller | undefined> => {
@@ -105,12 +107,13 @@ export const createCallerFinder = (
     const db = ctx.db.for({ tenant_id });
     const [application, tenant] = await Promise.all([db.findApplication(application_id), db.findTenant()]);
     if (!application || !tenant) return undefined;
-    const { permissions, rules } = application;
+    const { permissions, rules, allowed_hosts } = application;
     return callerOf({
       tenant_id,
       application_id,
       permissions,
       rules,
+      allowed_hosts,
       settings: tenant.settings as Record<string, string>,
     });
   };

@@ -6,6 +6,7 @@ import type { StoredApplication } from '../db/applications.ts';
 import { notFound } from '../errors.ts';
 import { countThenList, type Page, type PageRequest, readPage } from '../paging.ts';
 import { newApiKey } from './api-keys.ts';
+import { hostsOf } from './allowed-hosts.ts';
 import type { Caller } from './caller.ts';
 import { checkGrants } from './grants.ts';
 import { type ApplicationType, isPermission, type Permission } from './permissions.ts';
@@ -19,6 +20,7 @@ export type ApplicationRecord = {
   type: string;
   permissions: Permission[];
   rules: ShownRule[];
+  allowed_hosts: string[] | undefined;
   /** Only in the answer that made it. */
   key?: string;
   created_by: string | undefined;
@@ -29,22 +31,31 @@ export type ApplicationRecord = {
 
 type ShownRule = Omit<AccessRule, 'description'> & { description?: string };
 
-export type ApplicationInput = { name: string; permissions: Permission[]; rules: AccessRule[] };
+export type ApplicationInput = {
+  name: string;
+  permissions: Permission[];
+  rules: AccessRule[];
+  /** Undefined: it may send to any. */
+  allowed_hosts?: string[] | undefined;
+};
 
 /** What the log says of it: a change of the application, and one to be found. */
 const KEY_REGENERATED = 'Application key regenerated';
 
 /** What an application may, by its row. */
-export const grantsOf = (row: Pick<StoredApplication, 'permissions' | 'rules'>): Omit<ApplicationInput, 'name'> => ({
+export const grantsOf = (
+  row: Pick<StoredApplication, 'permissions' | 'rules' | 'allowed_hosts'>,
+): Omit<ApplicationInput, 'name'> => ({
   permissions: row.permissions.filter(isPermission),
   rules: accessRuleSchema.array().parse(row.rules),
+  allowed_hosts: hostsOf(row.allowed_hosts),
 });
 
 const shownRule = ({ description, ...rule }: AccessRule): ShownRule =>
   description === '' ? rule : { description, ...rule };
 
 const recordOf = (tenant_id: string, row: StoredApplication): ApplicationRecord => {
-  const { permissions, rules } = grantsOf(row);
+  const { permissions, rules, allowed_hosts } = grantsOf(row);
   return {
     id: row.id,
     tenant_id,
@@ -52,6 +63,7 @@ const recordOf = (tenant_id: string, row: StoredApplication): ApplicationRecord 
     type: row.type,
     permissions,
     rules: rules.map(shownRule),
+    allowed_hosts,
     created_by: row.created_by ?? undefined,
     created_at: row.created_at.toISOString(),
     modified_by: row.modified_by ?? undefined,
@@ -63,11 +75,15 @@ const logOf = (ctx: Context, caller: Caller, operation: Operation, entity_ids: s
   logRow(ctx, caller, { operation, entity_type: 'application', entity_ids });
 
 /** Each permission once, however often it was named. */
-const uniqueOf = ({ name, permissions, rules }: ApplicationInput): ApplicationInput => ({
+const uniqueOf = ({ name, permissions, rules, allowed_hosts }: ApplicationInput): ApplicationInput => ({
   name,
   permissions: [...new Set(permissions)],
   rules: rules.map((rule) => ({ ...rule, permissions: [...new Set(rule.permissions)] })),
+  allowed_hosts,
 });
+
+/** An empty list narrows nothing: what is not narrowed has none. */
+const columnsOf = ({ allowed_hosts }: ApplicationInput) => ({ allowed_hosts: allowed_hosts ?? [] });
 
 /** Makes an application with its key. @returns the application with `key`. @throws forbidden for what the caller does not hold. */
 export const createApplication = async (
@@ -79,7 +95,7 @@ export const createApplication = async (
   checkGrants(caller, fields);
   const apiKey = newApiKey(ctx);
   const made = { created_at: ctx.now(), created_by: caller.actor_id };
-  const application = { id: ctx.newUuid(), type: input.type, ...fields, ...made };
+  const application = { id: ctx.newUuid(), type: input.type, ...fields, ...columnsOf(fields), ...made };
   const row = { ...application, modified_at: null, modified_by: null };
   const result = { ...recordOf(caller.tenant_id, row), key: apiKey.key.reveal() };
   await ctx.db.for(caller).addApplication({
@@ -125,7 +141,7 @@ export const listApplications = async (
 };
 
 /**
- * Changes name, permissions and rules, all of them; `type` and the key stay. What the application has already may stay,
+ * Changes name, permissions, rules and hosts, all of them; `type` and the key stay. What the application has already may stay,
  * whoever asks.
  * @throws notFound; forbidden for what neither the caller nor the application holds.
  */
@@ -135,10 +151,11 @@ export const changeApplication = async (
   id: string,
   input: ApplicationInput,
 ): Promise<ApplicationRecord> => {
-  const fields = { ...uniqueOf(input), ...modificationOf(ctx, caller) };
+  const given = uniqueOf(input);
+  const fields = { ...given, ...columnsOf(given), ...modificationOf(ctx, caller) };
   const changed = await forgetting(ctx, id, () =>
     ctx.db.for(caller).changeApplication(id, (row) => {
-      checkGrants(caller, fields, grantsOf(row));
+      checkGrants(caller, given, grantsOf(row));
       const result = recordOf(caller.tenant_id, { ...row, ...fields });
       return { fields, log: logOf(ctx, caller, 'update', [id]), answer: caller.keep?.(result), result };
     }),
@@ -185,5 +202,6 @@ const forgetting = async <T>(ctx: Context, id: string, deed: () => Promise<T>): 
   } finally {
     ctx.callers.forget({ actor_id: id });
     ctx.reactors.forget({ application_id: id });
+    ctx.proxies.forget({ application_id: id });
   }
 };

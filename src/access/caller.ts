@@ -12,6 +12,8 @@ export type Caller = {
   readonly rules: readonly AccessRule[];
   /** The tenant's setting: equal values share a token unless a request says otherwise. */
   readonly deduplicate_tokens: boolean;
+  /** The hosts that it may send to through the proxy; undefined for any. */
+  readonly allowed_hosts?: readonly string[] | undefined;
   /**
    * Where the request has an idempotency key: the answer of its deed, ready to be written in the transaction of the deed
    * (access/idempotency.ts). Undefined for every other request.

@@ -185,6 +185,55 @@ describe('conditions', () => {
   });
 });
 
+describe('hosts', () => {
+  const narrowed = (hosts: string[] | undefined, ...permissions: Permission[]): Grants => ({
+    ...having(permissions),
+    allowed_hosts: hosts,
+  });
+  const anywhere = undefined;
+  const lists: [name: string, caller: string[] | undefined, granted: string[] | undefined, isGiven: boolean][] = [
+    ['are narrowed by whoever is not', anywhere, ['a.example'], true],
+    ['are left open by whoever is not narrowed', anywhere, anywhere, true],
+    ['are not left open by whoever is narrowed', ['a.example'], anywhere, false],
+    ['are handed on as they are', ['a.example', '*.b.example'], ['*.b.example', 'a.example'], true],
+    ['may be fewer', ['a.example', 'b.example'], ['b.example'], true],
+    ['may not be others', ['a.example'], ['a.example', 'b.example'], false],
+    [
+      'go on from a wildcard to what lies below',
+      ['*.a.example'],
+      ['x.a.example', 'x.y.a.example', '*.x.a.example'],
+      true,
+    ],
+    ['do not go on from a wildcard to the name itself', ['*.a.example'], ['a.example'], false],
+    ['do not go on from a name to what lies below', ['a.example'], ['x.a.example'], false],
+    ['do not go on from a name to a wildcard', ['a.example', 'x.a.example'], ['*.a.example'], false],
+    ['do not go on to a longer label', ['*.a.example'], ['xa.example', '*.xa.example'], false],
+  ];
+  test.each(lists)('%s', (_name, caller, granted, isGiven) => {
+    const check = () => checkGrants(narrowed(caller, 'token:use'), narrowed(granted, 'token:use'));
+    if (isGiven) check();
+    else expect(check).toThrow('allowed_hosts');
+  });
+
+  test('of an application may stay, whoever asks, and are not widened by what the caller holds for others', () => {
+    const before = narrowed(['a.example'], 'token:use');
+    const caller = narrowed(['b.example'], 'application:update');
+    expect(refusalOf(caller, before, before)).toBeUndefined();
+    expect(() => checkGrants(caller, narrowed(['a.example', 'b.example'], 'token:use'), before)).toThrow(
+      'allowed_hosts',
+    );
+    // It may use tokens, and the caller may reach there: neither may use tokens there.
+    expect(refusalOf(caller, narrowed(['b.example'], 'token:use'), before)).toBe('token:use');
+    expect(refusalOf(narrowed(anywhere), narrowed(anywhere, 'token:use'), before)).toBe('token:use');
+    expect(refusalOf(narrowed(anywhere, 'token:use'), narrowed(anywhere, 'token:use'), before)).toBeUndefined();
+    // And what the caller holds at some hosts, it does not give for more.
+    const open = narrowed(anywhere, 'log:read');
+    expect(refusalOf(narrowed(['b.example'], 'token:use'), narrowed(anywhere, 'token:use', 'log:read'), open)).toBe(
+      'token:use',
+    );
+  });
+});
+
 describe('what an application has already', () => {
   const nothing = having(['application:update']);
 

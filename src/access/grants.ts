@@ -1,10 +1,16 @@
 // What a caller may hand on: an application never gets more than its creator holds. Pure; decisions.md section 3.
-import { forbidden } from '../errors.ts';
+import { AppError, forbidden } from '../errors.ts';
+import { coversHosts } from './allowed-hosts.ts';
 import type { Permission } from './permissions.ts';
 import type { AccessRule, Transform } from './rules.ts';
 
 /** What a caller holds, what an application has, and what it is to get. */
-export type Grants = { permissions: Iterable<Permission>; rules: readonly AccessRule[] };
+export type Grants = {
+  permissions: Iterable<Permission>;
+  rules: readonly AccessRule[];
+  /** Undefined for any. */
+  allowed_hosts?: readonly string[] | undefined;
+};
 
 const strengths: Record<Transform, number> = { redact: 0, mask: 1, default: 2, reveal: 3 };
 
@@ -102,14 +108,21 @@ const plainGrant = (permission: Permission, reaches: readonly Reach[]): Grant =>
   decided: regionsNaming(permission, reaches),
 });
 
+export const hostsNotHeld = (what: 'application' | 'proxy') =>
+  new AppError('forbidden', `The allowed_hosts of the ${what} must be within those of the caller.`);
+
 /**
  * Refuses to give an application what the caller does not hold.
  * @param before what the application has already, which it may keep. A rule that held another back and goes away makes
  * the other more than it was.
- * @throws forbidden naming the first permission that is not held.
+ * @throws forbidden naming the first permission that is not held, or the hosts.
  */
 export const checkGrants = (caller: Grants, grants: Grants, before?: Grants): void => {
-  const holders = [caller, ...(before ? [before] : [])].map(holderOf);
+  // A permission reaches as far as the hosts it may send to: whoever is held to fewer does not hold it for these.
+  const holders = [caller, ...(before ? [before] : [])]
+    .filter(({ allowed_hosts }) => coversHosts(allowed_hosts, grants.allowed_hosts))
+    .map(holderOf);
+  if (holders.length === 0) throw hostsNotHeld('application');
   const { permissions, reaches } = holderOf(grants);
   for (const permission of permissions) {
     const grant = plainGrant(permission, reaches);

@@ -88,6 +88,7 @@ const forgetting = async <T>(ctx: Context, { tenant_id }: Caller, deed: () => Pr
   } finally {
     ctx.callers.forget({ tenant_id });
     ctx.reactors.forget({ tenant_id });
+    ctx.proxies.forget({ tenant_id });
     ctx.keyring.forgetTenant(tenant_id);
   }
 };

@@ -70,6 +70,12 @@ export const idempotencyDigest = (key: DigestKey, actorId: string, name: string)
 export const apiKeyDigest = (pepper: DigestKey, publicId: string, secret: string): Buffer =>
   hmac(pepper.key, ['api key', publicId, secret]);
 
+/** The stored form of a proxy's key. */
+export const proxyKeyDigest = (pepper: DigestKey, key: string): Buffer => hmac(pepper.key, ['proxy key', key]);
+
+/** What all processes of one vault, and no other, mark the requests with that they forward. Says nothing of the pepper. */
+export const loopDigest = (pepper: DigestKey): string => hmac(pepper.key, ['loop']).toString('base64url').slice(0, 16);
+
 /** A short name made from a text: for a secret that must not be the key of a map, for a statement. Not keyed: never stored. */
 export const memoryDigest = (text: string): string => hash('sha256', text, 'base64url');
 

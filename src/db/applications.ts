@@ -3,6 +3,7 @@ import type { Prisma } from '../generated/prisma/client.ts';
 import type { NewLog } from './hot.ts';
 import type { KeptAnswer } from './idempotency.ts';
 import { type Guarded, keepAnswerIn, notify } from './prisma.ts';
+import type { Query } from './statements.ts';
 
 export type StoredApplication = {
   id: string;
@@ -10,6 +11,8 @@ export type StoredApplication = {
   type: string;
   permissions: string[];
   rules: unknown;
+  /** Null and empty say the same: not narrowed. */
+  allowed_hosts: string[] | null;
   created_at: Date;
   created_by: string | null;
   modified_at: Date | null;
@@ -23,6 +26,7 @@ export type NewApplication = {
     type: string;
     permissions: string[];
     rules: readonly unknown[];
+    allowed_hosts?: string[];
     created_at?: Date;
     created_by?: string;
   };
@@ -37,6 +41,7 @@ export type PlannedApplication<T> = {
     name?: string;
     permissions?: string[];
     rules?: unknown[];
+    allowed_hosts?: string[];
     modified_at: Date;
     modified_by: string;
   };
@@ -68,6 +73,18 @@ const insertKey = (
   application_id: string,
   { public_id, digest }: NewApplication['apiKey'],
 ) => tx.api_keys.create({ data: { public_id, tenant_id, application_id, digest: Uint8Array.from(digest) } });
+
+const LOCK_FOR_USE = 'SELECT * FROM applications WHERE tenant_id = $1 AND id = $2 FOR SHARE';
+
+/** An application whose permissions are about to be lent: it stays as it is until the transaction ends. */
+export const lockApplicationForUse = async (
+  query: Query,
+  tenant_id: string,
+  id: string | null | undefined,
+): Promise<StoredApplication | undefined> => {
+  if (id === undefined || id === null) return undefined;
+  return ((await query('lock-application-for-use', LOCK_FOR_USE, [tenant_id, id])) as StoredApplication[])[0];
+};
 
 const whereOf = (tenant_id: string, ids: string[] | undefined) => ({ tenant_id, ...(ids && { id: { in: ids } }) });
 

@@ -9,6 +9,7 @@ import { createIdempotencyStatements } from './idempotency.ts';
 import { keyStatements } from './keys.ts';
 import { countLogs, listLogs, type LogFilter, type LogPageStart } from './log-list.ts';
 import { createPrisma } from './prisma.ts';
+import { findProxyBeforeCaller, proxyStatements } from './proxies.ts';
 import { reactorStatements } from './reactors.ts';
 import { createStatements } from './statements.ts';
 import { sweepOnce } from './sweep.ts';
@@ -77,6 +78,7 @@ export const createDatabase = (
     ...tenantStatements(guarded, tenant_id),
     ...formulaStatements(statements, tenant_id),
     ...reactorStatements(statements, tenant_id),
+    ...proxyStatements(statements, tenant_id),
     changeToken: <T>(id: string, now: Date, plan: (row: StoredToken) => PlannedChange<T>) =>
       changeToken<T>(tenant_id, id, now, plan),
     listTokens: (request: TokenListRequest) => listTokens(query, tenant_id, request),
@@ -98,6 +100,7 @@ export const createDatabase = (
     },
 
     findApiKeyBeforeCaller: (publicId: string) => findApiKey(publicId),
+    findProxyBeforeCaller: (digest: Uint8Array) => findProxyBeforeCaller(query, digest),
     ...keyStatements(guarded),
     ...operatorStatements(guarded),
     ...officialFormulaStatements(statements),

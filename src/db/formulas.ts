@@ -135,6 +135,17 @@ export const writeLog = async (query: Query, tenant_id: string, log: NewLog): Pr
   await query('insert-logs', INSERT_LOGS, [tenant_id, JSON.stringify([log])]);
 };
 
+/** What ends a transaction that makes or changes a record: its log row, and the answer where it is kept. */
+export const finish = async <T>(
+  query: Query,
+  tenant_id: string,
+  { log, answer, result }: { log: NewLog; answer: KeptAnswer | undefined; result: T },
+): Promise<T> => {
+  await writeLog(query, tenant_id, log);
+  if (answer) await keepAnswer(query, tenant_id, answer);
+  return result;
+};
+
 export const formulaStatements = ({ query, transaction }: Statements, tenant_id: string) => ({
   addFormula: (formula: NewFormula, log: NewLog, answer: KeptAnswer | undefined): Promise<void> =>
     transaction(async (on) => {

@@ -22,9 +22,11 @@ import {
   LOCK_FINGERPRINTS,
   LOCK_FOR_DELETE,
   LOCK_TOKEN,
+  type LoggedLookUpTexts,
   PUT_CVC,
   READ_TOKENS,
   UPDATE_TOKEN,
+  USE_TOKENS,
 } from './token-sql.ts';
 
 /** A token about to be written. `sealed` and `cvc_sealed` are base64. Tokens of one `log_id` share a row of the log. */
@@ -84,20 +86,23 @@ export type FoundApiKey = {
   digest: Buffer;
   permissions: string[];
   rules: unknown;
+  allowed_hosts: string[] | null;
   settings: Record<string, string>;
 };
 
 /** As much of a stored token as it takes to open it and to decide over it. */
 export type StoredValue = Pick<StoredToken, 'id' | 'type' | 'sealed' | 'container' | 'expires_at'>;
 
-/** The log row of a token's reading, without what only the token knows. `created_at` is the moment it must live in. */
-export type TokenRead = {
+/** A card's security code beside it, as it is kept: it may have expired. */
+export type FoundCvc = { cvc_sealed: Buffer | null; cvc_expires_at: Date | null };
+
+/**
+ * What is asked of one token, and the log rows of that: where a row names no entity, it tells of the token. `created_at` is
+ * the moment it must live in.
+ */
+export type LoggedLookUp = {
   token_id: string;
-  log_id: string;
-  actor_id: string;
-  actor_type: string;
-  message: string;
-  created_at: string;
+  rows: (Omit<NewLog, 'entity_type' | 'entity_ids'> & Partial<Pick<NewLog, 'entity_type' | 'entity_ids'>>)[];
 };
 
 /** What a transaction of creates writes, once it knows which fingerprints are there. */
@@ -133,6 +138,9 @@ export type PlannedChange<T> = {
   change: (taken: boolean) => { changed: ChangedToken; result: T };
 };
 
+/** A request for this few tokens goes together with others; more are a statement's work by themselves. */
+const TOGETHER_IDS_MAX = 10;
+
 export type HotStatements = ReturnType<typeof createHotStatements>;
 
 const lives = (row: StoredValue, now: Date): boolean => row.expires_at === null || row.expires_at > now;
@@ -156,16 +164,37 @@ export const createHotStatements = ({ query, transaction }: Statements, batchesM
     (id) => id,
     batchesMax,
   );
-  const read = createCoalescer<TokenRead, StoredToken>(
-    async (tenantId, reads) => {
-      const ids = [...new Set(reads.map(({ token_id }) => token_id))];
-      const rows = query('read-tokens', READ_TOKENS, [tenantId, JSON.stringify(reads), ids]);
-      // Whatever keeps the log from being written: nothing is answered without it (decisions.md section 8).
-      return byId((await rows.catch((error: unknown) => Promise.reject(unavailable(error)))) as StoredToken[]);
-    },
-    ({ token_id }) => token_id,
+  const createLoggedLookUp = <Row extends { id: string }>(name: string, { several, one }: LoggedLookUpTexts) =>
+    createCoalescer<LoggedLookUp, Row>(
+      async (tenantId, asked) => {
+        const ids = [...new Set(asked.map(({ token_id }) => token_id))];
+        const logged = asked.flatMap(({ token_id, rows }) => rows.map((row) => ({ token_id, ...row })));
+        const found =
+          ids.length === 1
+            ? query(`${name}-one`, one, [tenantId, JSON.stringify(logged), ids[0]])
+            : query(name, several, [tenantId, JSON.stringify(logged), ids]);
+        // Whatever keeps the log from being written: nothing is answered without it (decisions.md section 8).
+        const rows = (await found.catch((error: unknown) => Promise.reject(unavailable(error)))) as Row[];
+        return new Map(rows.map((row) => [row.id, row]));
+      },
+      ({ token_id }) => token_id,
+      batchesMax,
+    );
+  const read = createLoggedLookUp<StoredToken>('read-tokens', READ_TOKENS);
+  const use = createLoggedLookUp<StoredValue & FoundCvc>('use-tokens', USE_TOKENS);
+
+  const findValues = async (tenantId: string, ids: string[]): Promise<(StoredValue & FoundCvc)[]> =>
+    (await query('find-values', FIND_VALUES, [tenantId, ids])) as (StoredValue & FoundCvc)[];
+  const lookUpValue = createCoalescer<string, StoredValue & FoundCvc>(
+    async (tenantId, ids) => new Map((await findValues(tenantId, [...new Set(ids)])).map((row) => [row.id, row])),
+    (id) => id,
     batchesMax,
   );
+  const findFewValues = async (tenantId: string, ids: string[]): Promise<(StoredValue & FoundCvc)[]> => {
+    const rows = (await Promise.all(ids.map((id) => lookUpValue(tenantId, id)))).filter((row) => row !== undefined);
+    // Where there was no room for a value beside those of others, there may be for one's own.
+    return rows.some(({ sealed }) => sealed === null) ? findValues(tenantId, ids) : rows;
+  };
 
   const lockFingerprints = async (
     on: Query,
@@ -284,19 +313,27 @@ export const createHotStatements = ({ query, transaction }: Statements, batchesM
     },
 
     /** Finds a token and logs its reading, for a caller who may read whatever is there. Resolves after commit. */
-    async readToken(tenantId: string, entry: TokenRead, now: Date): Promise<StoredToken | undefined> {
-      const row = await read(tenantId, entry);
+    async readToken(tenantId: string, asked: LoggedLookUp, now: Date): Promise<StoredToken | undefined> {
+      const row = await read(tenantId, asked);
       return row && lives(row, now) ? row : undefined;
     },
 
+    /** As `readToken`, for somebody who may use whatever is there: as much of it as `findValues` gives. */
+    async useToken(tenantId: string, asked: LoggedLookUp, now: Date): Promise<(StoredValue & FoundCvc) | undefined> {
+      const row = await use(tenantId, asked);
+      if (!row || !lives(row, now)) return undefined;
+      // Where there was no room for a value beside those of others, there may be for one's own.
+      return row.sealed === null ? (await findValues(tenantId, [row.id]))[0] : row;
+    },
+
     /** Tokens of one request: whole, or only what it takes to open them. */
-    async findRecords(tenantId: string, ids: string[], now: Date): Promise<StoredToken[]> {
-      const rows = (await query('find-records', FIND_RECORDS, [tenantId, ids])) as StoredToken[];
+    async findRecords(tenantId: string, ids: string[], now: Date): Promise<(StoredToken & FoundCvc)[]> {
+      const rows = (await query('find-records', FIND_RECORDS, [tenantId, ids])) as (StoredToken & FoundCvc)[];
       return rows.filter((row) => lives(row, now));
     },
 
-    async findValues(tenantId: string, ids: string[], now: Date): Promise<StoredValue[]> {
-      const rows = (await query('find-values', FIND_VALUES, [tenantId, ids])) as StoredValue[];
+    async findValues(tenantId: string, ids: string[], now: Date): Promise<(StoredValue & FoundCvc)[]> {
+      const rows = await (ids.length <= TOGETHER_IDS_MAX ? findFewValues : findValues)(tenantId, ids);
       return rows.filter((row) => lives(row, now));
     },
 

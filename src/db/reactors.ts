@@ -1,7 +1,8 @@
 // Rows of reactors: each with its application, and with its formula where it is about to be run. Knows sealed configurations
 // only; what may be written is decided above, over rows that nobody else changes meanwhile.
-import type { StoredApplication } from './applications.ts';
+import { lockApplicationForUse, type StoredApplication } from './applications.ts';
 import {
+  finish,
   lockFormulaForUse,
   runnableNotice,
   type StoredElement,
@@ -10,11 +11,10 @@ import {
   writeLog,
 } from './formulas.ts';
 import type { NewLog } from './hot.ts';
-import { keepAnswer, type KeptAnswer } from './idempotency.ts';
-import { nameCondition, searchNameOf } from './names.ts';
+import type { KeptAnswer } from './idempotency.ts';
+import { countNamed, type NamedFilter, namedRows, searchNameOf } from './names.ts';
 import { NOTIFY } from './notices.ts';
-import type { Query, Statements } from './statements.ts';
-import { COUNTED_MAX } from './token-list.ts';
+import type { Statements } from './statements.ts';
 import { boundSealed } from './token-sql.ts';
 
 /** The application's columns are null where it has none, and where that one is gone. */
@@ -55,8 +55,6 @@ export type PlannedReactor<T> = {
   result: T;
 };
 
-export type ReactorFilter = { ids?: string[] | undefined; name?: string | undefined };
-
 const COLUMNS = `id, name, formula_id, sealed, created_at, created_by, modified_at, modified_by,
   application_id, application_name, application_type`;
 
@@ -79,8 +77,6 @@ LEFT JOIN reactor_formulas f ON f.tenant_id = r.tenant_id AND f.id = r.formula_i
 LEFT JOIN official_formulas o ON o.id = r.formula_id
 WHERE r.tenant_id = $1 AND r.id = $2 AND (f.id IS NOT NULL OR o.id IS NOT NULL)`;
 
-const LOCK_APPLICATION = 'SELECT * FROM applications WHERE tenant_id = $1 AND id = $2 FOR SHARE';
-
 const INSERT = `
 INSERT INTO reactors (tenant_id, id, formula_id, name, search_name, sealed, application_id, created_at, created_by)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`;
@@ -92,16 +88,6 @@ WHERE tenant_id = $1 AND id = $2`;
 
 const DELETE = 'DELETE FROM reactors WHERE tenant_id = $1 AND id = $2 RETURNING id';
 
-/** An application as it stays until the transaction ends. */
-const lockApplication = async (
-  query: Query,
-  tenant_id: string,
-  id: string | undefined,
-): Promise<StoredApplication | undefined> => {
-  if (id === undefined) return undefined;
-  return ((await query('lock-application-for-use', LOCK_APPLICATION, [tenant_id, id])) as StoredApplication[])[0];
-};
-
 const fieldsOf = ({ fields }: PlannedReactor<unknown>): unknown[] => [
   fields.name,
   searchNameOf(fields.name),
@@ -110,20 +96,6 @@ const fieldsOf = ({ fields }: PlannedReactor<unknown>): unknown[] => [
   fields.at,
   fields.by,
 ];
-const finish = async <T>(query: Query, tenant_id: string, { log, answer, result }: PlannedReactor<T>): Promise<T> => {
-  await writeLog(query, tenant_id, log);
-  if (answer) await keepAnswer(query, tenant_id, answer);
-  return result;
-};
-
-const whereOf = (tenant_id: string, { ids, name }: ReactorFilter) => {
-  const values: unknown[] = [tenant_id];
-  const add = (value: unknown): string => `$${values.push(value)}`;
-  const where = ['r.tenant_id = $1'];
-  if (ids !== undefined) where.push(`r.id = ANY(${add(ids)}::uuid[])`);
-  if (name !== undefined) where.push(`r.${nameCondition(name, add)}`);
-  return { where: where.join(' AND '), values, add };
-};
 
 export const reactorStatements = ({ query, transaction }: Statements, tenant_id: string) => ({
   /**
@@ -137,7 +109,7 @@ export const reactorStatements = ({ query, transaction }: Statements, tenant_id:
   ): Promise<T> =>
     transaction(async (on) => {
       const formula = await lockFormulaForUse(on, tenant_id, made.formula_id);
-      const planned = plan(formula, await lockApplication(on, tenant_id, made.application_id));
+      const planned = plan(formula, await lockApplicationForUse(on, tenant_id, made.application_id));
       await on('insert-reactor', INSERT, [tenant_id, made.id, made.formula_id, ...fieldsOf(planned)]);
       return finish(on, tenant_id, planned);
     }),
@@ -146,20 +118,11 @@ export const reactorStatements = ({ query, transaction }: Statements, tenant_id:
     ((await query('find-reactor', FIND, [tenant_id, id])) as StoredReactor[])[0],
   findReactorForRun: async (id: string): Promise<RunnableRow | undefined> =>
     ((await query('find-reactor-for-run', FIND_FOR_RUN, [tenant_id, id])) as RunnableRow[])[0],
-  /** How many there are; with a name, up to COUNTED_MAX. */
-  countReactors: async (filter: ReactorFilter): Promise<{ total: number; capped: boolean }> => {
-    const { where, values } = whereOf(tenant_id, filter);
-    const most = filter.name === undefined ? '' : `LIMIT ${COUNTED_MAX + 1}`;
-    const text = `SELECT count(*) AS count FROM (SELECT FROM reactors r WHERE ${where} ${most}) AS matched`;
-    const [{ count }] = (await query(undefined, text, values)) as [{ count: string }];
-    const counted = Number(count);
-    const capped = filter.name !== undefined && counted > COUNTED_MAX;
-    return { total: capped ? COUNTED_MAX : counted, capped };
-  },
+  countReactors: (filter: NamedFilter) => countNamed(query, 'reactors', tenant_id, filter),
 
   /** Newest first, then by id. */
-  listReactors: async (filter: ReactorFilter, offset: number, limit: number): Promise<StoredReactor[]> => {
-    const { where, values, add } = whereOf(tenant_id, filter);
+  listReactors: async (filter: NamedFilter, offset: number, limit: number): Promise<StoredReactor[]> => {
+    const { where, values, add } = namedRows('r', tenant_id, filter);
     const page = `${SELECT} WHERE ${where} ORDER BY r.created_at DESC, r.id LIMIT ${add(limit)} OFFSET ${add(offset)}`;
     const text = `${boundSealed(COLUMNS, page)} ORDER BY created_at DESC, id`;
     return (await query(undefined, text, values)) as StoredReactor[];
@@ -182,7 +145,7 @@ export const reactorStatements = ({ query, transaction }: Statements, tenant_id:
       const [row] = (await on('lock-reactor', LOCK, [tenant_id, id])) as StoredReactor[];
       if (!row) return undefined;
       const formula = await lockFormulaForUse(on, tenant_id, row.formula_id);
-      const planned = plan(row, formula, await lockApplication(on, tenant_id, application_id));
+      const planned = plan(row, formula, await lockApplicationForUse(on, tenant_id, application_id));
       await on('update-reactor', UPDATE, [tenant_id, id, ...fieldsOf(planned)]);
       await on('notify', NOTIFY, [runnableNotice(tenant_id)]);
       return finish(on, tenant_id, planned);

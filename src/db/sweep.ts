@@ -91,6 +91,7 @@ const LEFT_OF_DELETED_TENANTS = [
   'applications',
   'reactors',
   'reactor_formulas',
+  'proxies',
 ].map(
   (table) => `
 DELETE FROM ${table} USING (
@@ -98,7 +99,9 @@ DELETE FROM ${table} USING (
 ) AS old WHERE ${table}.tenant_id = old.tenant_id AND ${table}.id = old.id`,
 );
 
-const DELETE_KEYS_OF_DELETED_TENANTS = 'DELETE FROM api_keys USING deleted_tenants d WHERE api_keys.tenant_id = d.id';
+const DELETE_KEYS_OF_DELETED_TENANTS = ['api_keys', 'proxy_keys'].map(
+  (table) => `DELETE FROM ${table} USING deleted_tenants d WHERE ${table}.tenant_id = d.id`,
+);
 
 const FORGET_DELETED_TENANTS = `
 DELETE FROM deleted_tenants d WHERE d.deleted_at <= $1
@@ -159,7 +162,7 @@ export const sweepOnce = async (
     let left = await run(DELETE_LINKS_OF_DELETED_TENANTS, [LINKS_MAX]);
     if (left < LINKS_MAX) left = await run(DELETE_OF_DELETED_TENANTS, [SWEEP_ROWS_MAX]);
     for (const text of LEFT_OF_DELETED_TENANTS) left = Math.max(left, await run(text, [SWEEP_ROWS_MAX]));
-    await run(DELETE_KEYS_OF_DELETED_TENANTS);
+    for (const text of DELETE_KEYS_OF_DELETED_TENANTS) await run(text);
     await run(FORGET_DELETED_TENANTS, [new Date(now.getTime() - DELETED_TENANT_GRACE_MS)]);
     const isMoreLeft = [cvcs, links, expired, answers, left].some((count) => count >= SWEEP_ROWS_MAX);
     if (keys && !isMoreLeft) throw keys.error;

@@ -97,6 +97,7 @@ export const tenantStatements = (guarded: Guarded, tenant_id: string) => ({
         if (count === 0) return false;
         await tx.tenant_keys.deleteMany({ where: { tenant_id } });
         await tx.api_keys.deleteMany({ where: { tenant_id } });
+        await tx.proxy_keys.deleteMany({ where: { tenant_id } });
         await tx.applications.deleteMany({ where: { tenant_id } });
         await tx.deleted_tenants.create({ data: { id: tenant_id, deleted_at } });
         await tx.audit_log.create({ data: { ...log, tenant_id } });

@@ -51,30 +51,64 @@ const byIds = (columns: string, table: string, ids: string): string => `
 SELECT found.* FROM unnest(${ids}::text[]) AS wanted(id)
 CROSS JOIN LATERAL (SELECT ${columns} FROM ${table} WHERE tenant_id = $1 AND id = wanted.id LIMIT 1) AS found`;
 
+/**
+ * One row by its id alone. What this statement costs is the same whatever the id, so that PostgreSQL soon keeps one plan for
+ * it; one with a list it plans each time, which takes as long as finding the row (measured).
+ */
+const byOneId = (columns: string, table: string, id: string): string =>
+  `SELECT ${columns} FROM ${table} WHERE tenant_id = $1 AND id = ${id} LIMIT 1`;
+
 /** Expired ones too: look-ups of several moments share the statement, and each knows its own time. */
 export const FIND_TOKENS = byIds(TOKEN_COLUMNS, 'tokens', '$2');
 
 const VALUE_COLUMNS = 'id, type, sealed, container, expires_at';
 
+/** With the security codes of cards, expired ones too; one statement, for a second one costs as much as the first. */
+const withCvcs = (columns: string, tokens = byIds(columns, 'tokens', '$2')): string =>
+  boundSealed(
+    `${columns}, cvc_sealed, cvc_expires_at`,
+    `SELECT f.*, c.sealed AS cvc_sealed, c.expires_at AS cvc_expires_at FROM (${tokens}) AS f
+LEFT JOIN LATERAL (
+  SELECT sealed, expires_at FROM token_cvcs WHERE f.type = 'card' AND tenant_id = $1 AND id = f.id LIMIT 1
+) AS c ON true`,
+  );
+
 /** What it takes to open tokens and to decide over them: each further column costs as much to take apart as to open one. */
-export const FIND_VALUES = boundSealed(VALUE_COLUMNS, byIds(VALUE_COLUMNS, 'tokens', '$2'));
+export const FIND_VALUES = withCvcs(VALUE_COLUMNS);
 
 /** Tokens of one request, whole. */
-export const FIND_RECORDS = boundSealed(TOKEN_COLUMNS, FIND_TOKENS);
+export const FIND_RECORDS = withCvcs(TOKEN_COLUMNS);
 
-/** Reads and logs in one statement: what is read is logged when it has come, and what is not there is not logged. */
-export const READ_TOKENS = `
+/**
+ * Finds and logs in one statement: what is found is logged when it has come, and what is not there is not logged. A row
+ * that names no entity of its own tells of the token.
+ */
+const andLog = (found: string): string => `
 WITH i AS (
-  SELECT * FROM json_to_recordset($2::json) AS r(token_id text, log_id uuid, actor_id uuid, actor_type text,
-    message text, created_at timestamptz)
+  SELECT * FROM json_to_recordset($2::json) AS r(token_id text, id uuid, actor_id uuid, actor_type text, entity_type text,
+    entity_ids text[], operation text, message text, created_at timestamptz)
 ), f AS (
-  ${byIds(TOKEN_COLUMNS, 'tokens', '$3')}
+  ${found}
 ), l AS (
   INSERT INTO audit_log (tenant_id, id, actor_id, actor_type, entity_type, entity_ids, operation, message, created_at)
-  SELECT $1::uuid, i.log_id, i.actor_id, i.actor_type, f.type, ARRAY[f.id], 'read', i.message, i.created_at
+  SELECT $1::uuid, i.id, i.actor_id, i.actor_type, coalesce(i.entity_type, f.type), coalesce(i.entity_ids, ARRAY[f.id]),
+    i.operation, i.message, i.created_at
   FROM i JOIN f ON f.id = i.token_id AND (f.expires_at IS NULL OR f.expires_at > i.created_at)
 )
 SELECT * FROM f`;
+
+/** Of several tokens, $3 their ids, and of one, $3 its id. */
+export type LoggedLookUpTexts = { several: string; one: string };
+
+export const READ_TOKENS: LoggedLookUpTexts = {
+  several: andLog(byIds(TOKEN_COLUMNS, 'tokens', '$3')),
+  one: andLog(byOneId(TOKEN_COLUMNS, 'tokens', '$3')),
+};
+
+export const USE_TOKENS: LoggedLookUpTexts = {
+  several: andLog(withCvcs(VALUE_COLUMNS, byIds(VALUE_COLUMNS, 'tokens', '$3'))),
+  one: andLog(withCvcs(VALUE_COLUMNS, byOneId(VALUE_COLUMNS, 'tokens', '$3'))),
+};
 
 export const FIND_CVCS = `${byIds('id, sealed, expires_at', 'token_cvcs', '$2')} WHERE found.expires_at > $3`;
 
@@ -144,7 +178,8 @@ FROM gone, json_to_record($4::json) AS r(id uuid, actor_id uuid, actor_type text
   operation text, message text, created_at timestamptz)
 RETURNING id`;
 
-export const FIND_API_KEY = `SELECT k.tenant_id, k.application_id, k.digest, a.permissions, a.rules, t.settings
+export const FIND_API_KEY = `SELECT k.tenant_id, k.application_id, k.digest, a.permissions, a.rules,
+  a.allowed_hosts, t.settings
 FROM api_keys k JOIN applications a ON a.tenant_id = k.tenant_id AND a.id = k.application_id
 JOIN tenants t ON t.id = k.tenant_id
 WHERE k.public_id = $1`;

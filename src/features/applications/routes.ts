@@ -39,7 +39,7 @@ export const applicationsRoutes = (app: App, ctx: Context): void => {
         operationId: 'createApplication',
         summary: 'Create an application',
         description:
-          'Makes an application with its API key, which this answer shows and no other does. It gets nothing that its creator does not hold: a permission held by access rules alone cannot be given plainly, and no rule may reach further, or show more, than the creator sees.\n\nPermission: `application:create`.',
+          'Makes an application with its API key, which this answer shows and no other does. It gets nothing that its creator does not hold: a permission held by access rules alone cannot be given plainly, and no rule may reach further, or show more, than the creator sees. Where the creator is narrowed to hosts, it is narrowed to those or fewer.\n\nPermission: `application:create`.',
         tags,
         body: newApplication,
         answer: 'The application, with its key.',
@@ -114,7 +114,7 @@ export const applicationsRoutes = (app: App, ctx: Context): void => {
         operationId: 'updateApplication',
         summary: 'Change an application',
         description:
-          'Replaces name, permissions and rules; `type` and the key stay. It may keep what it has, and gets nothing else that the caller does not hold. In force at once, in every process of the vault.\n\nPermission: `application:update`.',
+          'Replaces name, permissions, rules and hosts; `type` and the key stay. It may keep what it has, and gets nothing else that the caller does not hold. In force at once, in every process of the vault.\n\nPermission: `application:update`.',
         tags,
         params: applicationParams,
         body: applicationChange,

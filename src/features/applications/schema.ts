@@ -1,6 +1,7 @@
 // Wire shapes of /applications. The rules of an application are checked by the schema in access/rules.ts; the one here
 // tells the reader of the document what they are.
 import { z } from 'zod';
+import { allowedHostsSchema } from '../../access/allowed-hosts.ts';
 import { applicationTypes, type Permission, permissions } from '../../access/permissions.ts';
 import { accessRuleSchema } from '../../access/rules.ts';
 import { nameSchema } from '../../access/tenants.ts';
@@ -90,6 +91,11 @@ const fields = {
     .pipe(z.array(givenRule))
     .default([])
     .meta({ description: 'What it may on some tokens, and how much of them it sees.' }),
+  allowed_hosts: allowedHostsSchema.meta({
+    description:
+      'Narrows where it may send to through the proxy: names of hosts, and `*.example.com` for all that lies below one. Left out: not narrowed.',
+    example: ['api.example.com'],
+  }),
 };
 
 const isNotEmpty = (given: unknown): boolean => Array.isArray(given) && given.length > 0;
@@ -139,6 +145,10 @@ export const applicationRecord = z
       .array(z.string().meta({ 'x-extensible-enum': permissions, example: 'token:create' }))
       .meta({ description: 'What it may.' }),
     rules: z.array(accessRule).meta({ description: 'What it may on some tokens.' }),
+    allowed_hosts: z
+      .array(z.string().meta({ example: 'api.example.com' }))
+      .optional()
+      .meta({ description: 'The hosts that it may send to through the proxy. Left out: not narrowed.' }),
     key: z.string().optional().meta({
       description: 'The API key. Shown by the answer that made it, and never again.',
       example: KEY_IN_DOCUMENTS,

@@ -1,0 +1,84 @@
+// Certificates by which a proxy names itself to its destination: read, checked and written out in one form. Knows nothing
+// of connections, and never says what a key holds.
+import { checkPrimeSync, createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
+
+/** Texts in PEM: the certificate with those that vouch for it behind it, and the key of the first. */
+export type ClientCertificate = { certificate: string; private_key: string };
+
+type Problem = [field: keyof ClientCertificate, sentence: string];
+
+const block = /-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g;
+
+const expiryOf = ({ validTo }: X509Certificate): Date => new Date(validTo);
+
+/** @returns undefined where there is none, or one of them is no certificate. */
+const findChain = (text: string): [X509Certificate, ...X509Certificate[]] | undefined => {
+  try {
+    const [first, ...others] = (text.match(block) ?? []).map((certificate) => new X509Certificate(certificate));
+    // A certificate is read without a look at its dates.
+    return first && !Number.isNaN(expiryOf(first).getTime()) ? [first, ...others] : undefined;
+  } catch {
+    return undefined;
+  }
+};
+
+/** What a signature takes of our one thread grows with the cube of this. */
+const RSA_BITS_MAX = 4096;
+
+const curves = new Set(['prime256v1', 'secp384r1', 'secp521r1']);
+
+const isPrime = (number: string | undefined): boolean =>
+  number !== undefined && checkPrimeSync(Buffer.from(number, 'base64url'));
+
+/** Whether it signs in a few milliseconds: one whose factors are no primes does so by a way that takes hundreds. */
+const isQuick = (key: KeyObject): boolean => {
+  const { asymmetricKeyType: type, asymmetricKeyDetails: details = {} } = key;
+  if (type === 'ec') return curves.has(details.namedCurve ?? '');
+  if (type !== 'rsa') return type === 'ed25519';
+  if ((details.modulusLength ?? Infinity) > RSA_BITS_MAX) return false;
+  const { p, q } = key.export({ format: 'jwk' });
+  return isPrime(p) && isPrime(q);
+};
+
+/** @returns a sentence for what is no key that can be used. */
+const findKey = (text: string): KeyObject | string => {
+  try {
+    const key = createPrivateKey(text);
+    return isQuick(key)
+      ? key
+      : `must be of RSA with at most ${RSA_BITS_MAX} bits, of P-256, P-384 or P-521, or Ed25519`;
+  } catch (error) {
+    return (error as { code?: unknown }).code === 'ERR_MISSING_PASSPHRASE'
+      ? 'must not be encrypted'
+      : 'must be a private key in PEM';
+  }
+};
+
+/**
+ * Whether the texts are a certificate and its key. What stands around them goes: somebody may have put a key beside a
+ * certificate, which is shown.
+ */
+export const parseClientCertificate = (
+  given: ClientCertificate,
+): { parsed: ClientCertificate; problems?: undefined } | { parsed?: undefined; problems: Problem[] } => {
+  const problems: Problem[] = [];
+  const chain = findChain(given.certificate);
+  if (!chain) problems.push(['certificate', 'must be a certificate in PEM, or several']);
+  const key = findKey(given.private_key);
+  if (typeof key === 'string') problems.push(['private_key', key]);
+  else if (chain && !chain[0].checkPrivateKey(key))
+    problems.push(['private_key', 'must be the key of the first certificate']);
+  if (!chain || typeof key === 'string' || problems.length > 0) return { problems };
+  return {
+    parsed: {
+      certificate: chain.map((certificate) => certificate.toString()).join(''),
+      private_key: key.export({ type: 'pkcs8', format: 'pem' }).toString(),
+    },
+  };
+};
+
+/** What is told of a certificate that was parsed. */
+export const describeCertificate = (certificate: string): { fingerprint_sha256: string; expires_at: Date } => {
+  const first = new X509Certificate(certificate);
+  return { fingerprint_sha256: first.fingerprint256, expires_at: expiryOf(first) };
+};

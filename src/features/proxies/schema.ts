@@ -1,0 +1,220 @@
+// Wire shapes of /proxies. Destinations, configurations, code and certificates are looked at in proxy/proxies.ts.
+import { z } from 'zod';
+import { allowedHostsSchema } from '../../access/allowed-hosts.ts';
+import { nameSchema } from '../../access/tenants.ts';
+import { APPLICATION_ID, CREATED_AT, exampleProxy, TENANT_ID } from '../../http/openapi-examples.ts';
+import { nameQuery, onlyPage, pageQuery, pageSchema, repeated } from '../../http/pagination.ts';
+import type { Examples } from '../../http/schemas.ts';
+import { DESTINATION_URL_LENGTH_MAX, PEM_LENGTH_MAX } from '../../proxy/proxies.ts';
+import { ELEMENTS_MAX, formulaFields } from '../../runtime/formula-fields.ts';
+import { CONFIGURATION_TEXT_LENGTH_MAX } from '../../runtime/reactors.ts';
+
+const { id: EXAMPLE_ID } = exampleProxy;
+
+const CERTIFICATE_IN_DOCUMENTS = '-----BEGIN CERTIFICATE-----\n...\n-----END CERTIFICATE-----\n';
+const PRIVATE_KEY_IN_DOCUMENTS = '-----BEGIN PRIVATE KEY-----\n...\n-----END PRIVATE KEY-----\n';
+
+const date = (description: string) => z.string().meta({ description, format: 'date-time', example: CREATED_AT });
+
+const uuid = (description: string, example: string) => z.string().meta({ description, format: 'uuid', example });
+
+/** However it is spelled, it is one id. */
+const givenUuid = z.guid('must be a UUID').toLowerCase();
+const value = z.union([z.string(), z.number(), z.boolean()]);
+
+const urlError = `must be an https URL of at most ${DESTINATION_URL_LENGTH_MAX} characters`;
+
+const transform = (description: string, code: string) =>
+  z
+    .object(
+      { code: formulaFields.code.meta({ description: 'JavaScript.', example: code }) },
+      'must be an object with code',
+    )
+    .nullish()
+    .meta({ description });
+
+const pem = (description: string, example: string) =>
+  z
+    .string(`must be text in PEM of at most ${PEM_LENGTH_MAX} characters`)
+    .max(PEM_LENGTH_MAX, `must have at most ${PEM_LENGTH_MAX} characters`)
+    .meta({ description, example });
+
+/** Creating and changing take the same. */
+const proxyBody = z
+  .object(
+    {
+      name: nameSchema.meta({ description: 'For people.', example: exampleProxy.name }),
+      destination_url: z.string(urlError).max(DESTINATION_URL_LENGTH_MAX, urlError).meta({
+        description:
+          'Where requests go: an https URL with the name of a host, to which the path and the query of a request are appended. Expressions are not looked for in it.',
+        format: 'uri',
+        example: exampleProxy.destination_url,
+      }),
+      request_transform: transform(
+        'Runs on each request, once tokens are opened and before it is sent, and returns what is sent. Left out: none.',
+        exampleProxy.request_transform.code,
+      ),
+      response_transform: transform(
+        'Runs on each response of the destination, whatever its status, and returns what is answered. Left out: none.',
+        'module.exports = async ({ args }) => ({ body: { ok: true }, headers: args.headers });',
+      ),
+      application: z
+        .object(
+          {
+            id: givenUuid.nullish().meta({ description: 'The application.', format: 'uuid', example: APPLICATION_ID }),
+          },
+          'must be an object with an id',
+        )
+        .nullish()
+        .meta({
+          description:
+            'Whose permissions the transforms may use, and who acts where the proxy is used without an API key. The caller must hold all that it has. Left out: none.',
+        }),
+      configuration: z
+        .record(z.string(), z.any().meta({ anyOf: [{ type: 'string' }, { type: 'number' }, { type: 'boolean' }] }), {
+          error: 'must be an object',
+        })
+        .nullish()
+        .transform((configuration) => (configuration ?? {}) as Record<string, unknown>)
+        .meta({
+          description: `Values for the transforms, at most ${ELEMENTS_MAX}. Names of letters, digits, _ and -; text of at most ${CONFIGURATION_TEXT_LENGTH_MAX} characters.`,
+          example: exampleProxy.configuration,
+        }),
+      require_auth: z
+        .boolean('must be true or false')
+        .nullish()
+        .transform((required) => required ?? true)
+        .meta({
+          description: 'Whether a request needs an API key beside the key of the proxy.',
+          default: true,
+          example: true,
+        }),
+      allowed_hosts: allowedHostsSchema.meta({
+        description:
+          'Narrows where the proxy may send to: names of hosts, and `*.example.com` for all that lies below one. It must cover the destination. Left out: not narrowed.',
+        example: exampleProxy.allowed_hosts,
+      }),
+      client_certificate: z
+        .object(
+          {
+            certificate: pem(
+              'In PEM, with the certificates that vouch for it behind it. The answer shows it.',
+              CERTIFICATE_IN_DOCUMENTS,
+            ),
+            private_key: pem('Its key in PEM, not encrypted. No answer shows it.', PRIVATE_KEY_IN_DOCUMENTS),
+          },
+          'must be an object with a certificate and its private_key',
+        )
+        .nullish()
+        .meta({
+          description:
+            'What the proxy shows to a destination that asks who calls (mutual TLS). Null: none. A change that leaves it out keeps it.',
+        }),
+    },
+    'the body must be an object',
+  )
+  .transform(({ application, request_transform, response_transform, ...rest }) => ({
+    ...rest,
+    request_transform: request_transform?.code,
+    response_transform: response_transform?.code,
+    application_id: application?.id ?? undefined,
+  }));
+
+export const newProxy = proxyBody.meta({ id: 'NewProxy', description: 'A proxy to make.' });
+
+export const proxyChange = proxyBody.meta({
+  id: 'ProxyChange',
+  description: 'All that changes, replaced as a whole, but for a client certificate that is left out.',
+});
+
+const shownTransform = (description: string, code: string) =>
+  z
+    .object({ code: z.string().meta({ description: 'JavaScript.', example: code }) })
+    .optional()
+    .meta({ description });
+
+export const proxyRecord = z
+  .object({
+    id: uuid('The proxy.', EXAMPLE_ID),
+    tenant_id: uuid('The tenant that owns the proxy.', TENANT_ID),
+    key: z.string().optional().meta({
+      description: 'What the proxy is used by. Only for callers that hold `proxy:read`.',
+      example: exampleProxy.key,
+    }),
+    name: z.string().meta({ description: 'For people.', example: exampleProxy.name }),
+    destination_url: z.string().meta({ description: 'Where requests go.', example: exampleProxy.destination_url }),
+    require_auth: z.boolean().meta({
+      description: 'Whether a request needs an API key beside the key of the proxy.',
+      example: exampleProxy.require_auth,
+    }),
+    request_transform: shownTransform('What runs on each request.', exampleProxy.request_transform.code),
+    response_transform: shownTransform(
+      'What runs on each response.',
+      'module.exports = async ({ args }) => ({ body: { ok: true }, headers: args.headers });',
+    ),
+    application_id: uuid('Whose permissions the transforms may use. Left out: none.', APPLICATION_ID).optional(),
+    configuration: z
+      .record(z.string(), value)
+      .meta({ description: 'Values for the transforms.', example: exampleProxy.configuration }),
+    allowed_hosts: z
+      .array(z.string().meta({ example: 'api.example.com' }))
+      .optional()
+      .meta({ description: 'The hosts that it may send to. Left out: not narrowed.' }),
+    client_certificate: z
+      .object({
+        certificate: z.string().meta({ description: 'In PEM.', example: CERTIFICATE_IN_DOCUMENTS }),
+        fingerprint_sha256: z.string().meta({
+          description: 'The SHA-256 digest of the first certificate.',
+          example: Array.from({ length: 32 }, () => 'A7').join(':'),
+        }),
+        expires_at: date('From when on the first certificate is not valid any more.'),
+      })
+      .optional()
+      .meta({ description: 'What the proxy shows to its destination, without the key. Left out: nothing.' }),
+    created_by: uuid('Who made it.', APPLICATION_ID).optional(),
+    created_at: date('When it was made.'),
+    modified_by: uuid('Who changed it last.', APPLICATION_ID).optional(),
+    modified_at: date('When it was changed last.').optional(),
+  })
+  .meta({ id: 'Proxy', description: 'A fixed destination of the proxy, with code before and behind it.' });
+
+export const proxyPage = pageSchema(proxyRecord, 'ProxyPage');
+
+export const proxyParams = z.object({
+  id: givenUuid.meta({ description: 'The id of a proxy.', example: EXAMPLE_ID }),
+});
+
+export const proxyQuery = z.object({
+  ...pageQuery(),
+  id: repeated(givenUuid, 'Only these proxies.', EXAMPLE_ID),
+  name: nameQuery('Only proxies of this name.', 'Payments*'),
+});
+
+const { name, destination_url, require_auth, request_transform, configuration, allowed_hosts } = exampleProxy;
+const asked = {
+  name,
+  destination_url,
+  require_auth,
+  request_transform,
+  application: { id: APPLICATION_ID },
+  configuration,
+  allowed_hosts,
+};
+const changed = { modified_by: APPLICATION_ID, modified_at: '2026-11-21T09:30:00.000Z' };
+const summary = 'To an API of payments, with its key added';
+
+export const newProxyExamples: { request: Examples; response: Examples } = {
+  request: { payments: { summary, value: asked } },
+  response: { payments: { summary, value: exampleProxy } },
+};
+
+export const proxyExamples: { response: Examples } = { response: { payments: { summary, value: exampleProxy } } };
+
+export const proxyChangeExamples: { request: Examples; response: Examples } = {
+  request: { payments: { summary, value: asked } },
+  response: { payments: { summary, value: { ...exampleProxy, ...changed } } },
+};
+
+export const proxyPageExamples: { response: Examples } = {
+  response: { one: { summary: 'One proxy', value: { pagination: onlyPage(1), data: [exampleProxy] } } },
+};

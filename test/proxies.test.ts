@@ -1,0 +1,919 @@
+// Stored proxies through the front door: a fixed destination, with code before and behind it, and a key that is found
+// before anybody knows who calls. What a request through one does is in proxy.test.ts.
+import { generateKeyPairSync, X509Certificate } from 'node:crypto';
+import { Client } from 'pg';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { type Permission, permissions } from '../src/access/permissions.ts';
+import { createProxyFinder, type ProxyForUse } from '../src/proxy/proxy-finder.ts';
+import { certificateFor, testCa } from './support/certificates.ts';
+import { deafen, hearNotices } from './support/notices.ts';
+import { type Answer, startServer, type TestServer, type TestTenant } from './support/server.ts';
+
+let server: TestServer;
+let tenant: TestTenant;
+let stranger: TestTenant;
+
+const UNKNOWN_ID = '7d6f1f5e-0000-4000-8000-000000000000';
+
+const code = 'module.exports = async ({ args }) => ({ body: args.body, headers: args.headers });\n';
+const base = { name: 'Proxy', destination_url: 'https://api.example.com/v1' };
+const full = {
+  name: 'Payments',
+  destination_url: 'https://api.example.com/v1?live=1',
+  request_transform: { code },
+  response_transform: { code: `// behind\n${code}` },
+  configuration: { API_KEY: 'sk_live_secret', LIMIT: 12.5, LIVE: false },
+  require_auth: false,
+  allowed_hosts: ['API.example.com', '*.Example.org', 'api.example.com'],
+};
+
+const send = (method: string, path: string, json?: unknown, key = tenant.api_key, headers = {}): Promise<Answer> =>
+  server.request(method, path, { key, headers, ...(json === undefined ? {} : { json }) });
+
+const create = async (json: object = {}, key?: string) => {
+  const answer = await send('POST', '/proxies', { ...base, ...json }, key);
+  expect(answer.status, answer.text).toBe(201);
+  return answer.body;
+};
+
+const change = async (id: string, json: object = {}, key?: string) => {
+  const answer = await send('PUT', `/proxies/${id}`, { ...base, ...json }, key);
+  expect(answer.status, answer.text).toBe(200);
+  return answer.body;
+};
+
+/** A key of the tenant with these permissions and no others, made by the operator. */
+const keyWith = async (...held: Permission[]): Promise<string> =>
+  (await server.newKey(tenant, { permissions: held })).api_key;
+
+const idsOf = ({ body }: Answer): string[] => body.data.map(({ id }: { id: string }) => id);
+
+const find = (key: string, at = server) => at.ctx.proxies.findProxyBeforeCaller(key);
+
+beforeAll(async () => {
+  server = await startServer();
+  tenant = await server.newTenant();
+  stranger = await server.newTenant();
+});
+afterAll(() => server.close());
+
+describe('a proxy', () => {
+  test('is made and told with all that it was given, and with a key', async () => {
+    const { application_id } = await server.newKey(tenant, { permissions: ['token:read'] });
+    const answer = await send('POST', '/proxies', { ...full, application: { id: application_id.toUpperCase() } });
+    expect(answer.status, answer.text).toBe(201);
+    const { id, key, created_at, ...rest } = answer.body;
+    expect(answer.headers.get('location')).toBe(`/proxies/${id}`);
+    expect(key).toMatch(/^[0-9A-Za-z]{32}$/);
+    expect(new Date(created_at).toISOString()).toBe(created_at);
+    expect(rest).toEqual({
+      ...full,
+      tenant_id: tenant.tenant_id,
+      application_id,
+      allowed_hosts: ['api.example.com', '*.example.org'],
+      created_by: tenant.application_id,
+    });
+    expect((await send('GET', `/proxies/${id}`)).body).toEqual(answer.body);
+    expect((await send('GET', `/proxies?id=${id}`)).body.data).toEqual([answer.body]);
+  });
+
+  test('takes null for what may be left out, and nothing that is not its to choose', async () => {
+    const nothing = {
+      request_transform: null,
+      response_transform: null,
+      application: null,
+      configuration: null,
+      require_auth: null,
+      allowed_hosts: null,
+      client_certificate: null,
+    };
+    const chosen = { id: UNKNOWN_ID, key: 'mine', tenant_id: stranger.tenant_id, created_by: UNKNOWN_ID };
+    const proxy = await create({ ...nothing, ...chosen });
+    const { id, key, created_at, ...rest } = proxy;
+    expect(rest).toEqual({
+      ...base,
+      tenant_id: tenant.tenant_id,
+      require_auth: true,
+      configuration: {},
+      created_by: tenant.application_id,
+    });
+    expect(id).not.toBe(UNKNOWN_ID);
+    expect(key).not.toBe('mine');
+    const changed = await change(id, { ...chosen, application: { id: null } });
+    expect(changed).toEqual({ ...proxy, modified_by: tenant.application_id, modified_at: expect.any(String) });
+    expect(created_at).toBe(changed.created_at);
+  });
+
+  test('is replaced as a whole, but for its key, at once', async () => {
+    const { application_id } = await server.newKey(tenant, { permissions: ['token:read'] });
+    const proxy = await create({ ...full, application: { id: application_id } });
+    const before = await find(proxy.key);
+    const changed = await change(proxy.id);
+    expect(changed).toEqual({
+      ...base,
+      id: proxy.id,
+      tenant_id: tenant.tenant_id,
+      key: proxy.key,
+      require_auth: true,
+      configuration: {},
+      created_by: tenant.application_id,
+      created_at: proxy.created_at,
+      modified_by: tenant.application_id,
+      modified_at: expect.any(String),
+    });
+    expect((await send('GET', `/proxies/${proxy.id}`)).body).toEqual(changed);
+    const after = await find(proxy.key);
+    expect(after?.version).not.toBe(before?.version);
+  });
+
+  test('is deleted, at once, with its key, and its application stays', async () => {
+    const { application_id } = await server.newKey(tenant, { permissions: ['token:read'] });
+    const { id, key } = await create({ application: { id: application_id } });
+    expect(await find(key)).toBeDefined();
+    const answer = await send('DELETE', `/proxies/${id}`);
+    expect(answer.status).toBe(204);
+    expect(answer.text).toBe('');
+    expect(await find(key)).toBeUndefined();
+    for (const [method, json] of [['GET'], ['PUT', base], ['DELETE']] as const)
+      expect((await send(method, `/proxies/${id}`, json)).status).toBe(404);
+    expect(await server.sql('SELECT * FROM proxies WHERE id = $1', [id])).toEqual([]);
+    expect(await server.sql('SELECT * FROM proxy_keys WHERE proxy_id = $1', [id])).toEqual([]);
+    expect((await send('GET', `/applications/${application_id}`)).status).toBe(200);
+  });
+
+  test('is in the log with every deed, and with who did it', async () => {
+    const { id } = await create();
+    await send('GET', `/proxies/${id}`);
+    await send('GET', `/proxies?id=${id}`);
+    await change(id);
+    await send('DELETE', `/proxies/${id}`);
+    const rows = await server.sql(
+      `SELECT operation, message, actor_id, actor_type, entity_type FROM audit_log
+       WHERE tenant_id = $1 AND entity_ids = ARRAY[$2] ORDER BY id`,
+      [tenant.tenant_id, id],
+    );
+    const deed = (operation: string, message: string) => ({
+      operation,
+      message,
+      actor_id: tenant.application_id,
+      actor_type: 'application',
+      entity_type: 'proxy',
+    });
+    expect(rows).toEqual([
+      deed('create', 'Proxy created'),
+      deed('read', 'Proxy retrieved'),
+      deed('read', 'Proxy retrieved'),
+      deed('update', 'Proxy updated'),
+      deed('delete', 'Proxy deleted'),
+    ]);
+  });
+
+  test('is made once under an idempotency key, whose answer is kept no longer than a security code', async () => {
+    const headers = { 'svc-idempotency-key': 'proxy-once' };
+    const json = { ...base, name: 'Once' };
+    const first = await send('POST', '/proxies', json, tenant.api_key, headers);
+    const second = await send('POST', '/proxies', json, tenant.api_key, headers);
+    expect(second.headers.get('svc-idempotent-replayed')).toBe('true');
+    expect(second.status).toBe(201);
+    expect(second.text).toBe(first.text);
+    expect(idsOf(await send('GET', '/proxies?name=Once'))).toEqual([first.body.id]);
+    const path = `/proxies/${first.body.id}`;
+    const changes = { 'svc-idempotency-key': 'proxy-change' };
+    const changed = await send('PUT', path, { ...json, require_auth: false }, tenant.api_key, changes);
+    await send('PUT', path, json);
+    expect((await send('PUT', path, json, tenant.api_key, changes)).text).toBe(changed.text);
+    expect((await send('GET', path)).body.require_auth).toBe(true);
+    server.clock.offsetMs += server.ctx.config.cvcTtlMs;
+    expect((await send('POST', '/proxies', json, tenant.api_key, headers)).status).toBe(409);
+    expect(idsOf(await send('GET', '/proxies?name=Once'))).toEqual([first.body.id]);
+  });
+
+  test('tells every process of a change and of its end, so that none uses what was', async () => {
+    const { id } = await create();
+    const heard = await hearNotices(server);
+    try {
+      const notice = `runnable ${tenant.tenant_id}`;
+      await change(id);
+      await heard.times(notice, 1);
+      await send('DELETE', `/proxies/${id}`);
+      await heard.times(notice, 2);
+    } finally {
+      await heard.close();
+    }
+  });
+});
+
+describe('the key of a proxy', () => {
+  test('is shown to those who may read proxies, and to nobody else', async () => {
+    const application = await server.newKey(tenant, { permissions: ['proxy:create', 'proxy:update'] });
+    const writer = application.api_key;
+    const made = await create({}, writer);
+    expect(made).not.toHaveProperty('key');
+    const changed = await change(made.id, {}, writer);
+    expect(changed).not.toHaveProperty('key');
+    const { key } = (await send('GET', `/proxies/${made.id}`)).body;
+    expect(key).toMatch(/^[0-9A-Za-z]{32}$/);
+    expect(await change(made.id, {}, await keyWith('proxy:update', 'proxy:read'))).toHaveProperty('key', key);
+    // What is kept for a repeated request is what was sent.
+    const headers = { 'svc-idempotency-key': 'no-key' };
+    for (const _ of [1, 2])
+      expect((await send('POST', '/proxies', base, writer, headers)).body).not.toHaveProperty('key');
+  });
+
+  test('is no other’s, and has nothing of an id in it', async () => {
+    const made = await Promise.all(Array.from({ length: 20 }, () => create()));
+    expect(new Set(made.map(({ key }) => key)).size).toBe(20);
+    for (const { id, key, tenant_id } of made)
+      for (const other of [id, tenant_id]) expect(key).not.toContain(other.slice(-4));
+  });
+
+  test('and all that says where a request goes is sealed at rest, under the tenant, the proxy and the field', async () => {
+    const secret = crypto.randomUUID();
+    const { cert: certificate, key: private_key } = certificateFor('client.example.com');
+    const json = {
+      ...full,
+      destination_url: `https://api.example.com/${secret}`,
+      request_transform: { code: `// ${secret}\n${code}` },
+      configuration: { API_KEY: secret },
+      client_certificate: { certificate, private_key },
+    };
+    const [one, two] = [await create(json), await create(json)];
+    const rows = [
+      ...(await server.sql('SELECT * FROM proxies')),
+      ...(await server.sql('SELECT * FROM proxy_keys')),
+      ...(await server.sql('SELECT * FROM audit_log')),
+    ];
+    expect(rows.some(({ proxy_id }) => proxy_id === one.id)).toBe(true);
+    const hidden = [secret, one.key, 'API_KEY', 'module.exports', 'PRIVATE KEY', 'BEGIN CERTIFICATE'];
+    for (const row of rows)
+      for (const column of Object.values(row)) {
+        const bytes = Buffer.isBuffer(column) ? column : Buffer.from(JSON.stringify(column) ?? '');
+        for (const text of hidden) expect(bytes.includes(text), text).toBe(false);
+      }
+    const logged = server.logLines.join('');
+    for (const text of hidden) expect(logged).not.toContain(text);
+
+    await server.sql('UPDATE proxies SET sealed = (SELECT sealed FROM proxies WHERE id = $2) WHERE id = $1', [
+      one.id,
+      two.id,
+    ]);
+    server.ctx.proxies.forget('all');
+    const before = server.logLines.length;
+    const moved = await send('GET', `/proxies/${one.id}`);
+    expect(moved.status).toBe(500);
+    expect(moved.text).not.toContain(secret);
+    await expect(find(one.key)).rejects.toMatchObject({ code: 'internal' });
+    const alarms = server.logLines.slice(before).filter((line) => line.includes('"seal_broken"'));
+    expect(alarms.filter((line) => line.includes(one.id)).length).toBeGreaterThanOrEqual(2);
+    await server.sql('DELETE FROM proxies WHERE id = $1', [one.id]);
+  });
+
+  test('that is made to lead to another proxy leads to none, and raises the alarm', async () => {
+    const [one, two] = [await create(), await create()];
+    await server.sql('UPDATE proxy_keys SET proxy_id = $2 WHERE proxy_id = $1', [one.id, two.id]);
+    const before = server.logLines.length;
+    expect(await find(one.key)).toBeUndefined();
+    expect(server.logLines.slice(before).join('')).toContain('"seal_broken"');
+    expect(await find(two.key)).toMatchObject({ id: two.id });
+  });
+});
+
+const certificate = certificateFor('client.example.com');
+const otherCertificate = certificateFor('other.example.com');
+const encryptedKey = generateKeyPairSync('ec', { namedCurve: 'prime256v1' })
+  .privateKey.export({ type: 'pkcs8', format: 'pem', cipher: 'aes-256-cbc', passphrase: 'x' })
+  .toString();
+
+/** The same certificate, until a time that is none. */
+const undated = (pem: string): string => {
+  const der = Buffer.from(pem.replaceAll(/-----.*-----/g, ''), 'base64');
+  // The last UTCTime of thirteen characters.
+  der.write('no time at al', der.lastIndexOf(Buffer.of(0x17, 0x0d)) + 2, 'ascii');
+  return `-----BEGIN CERTIFICATE-----\n${der.toString('base64')}\n-----END CERTIFICATE-----\n`;
+};
+
+describe('a bad body', () => {
+  const certified = (given: object) => ({
+    client_certificate: { certificate: certificate.cert, private_key: certificate.key, ...given },
+  });
+  const many = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, index) => [`A${index}`, 1]));
+  const cases: [name: string, change: unknown, ...fields: string[]][] = [
+    ['none', undefined, ''],
+    ['no object', [], ''],
+    ['no name', { name: undefined }, 'name'],
+    ['an empty name', { name: '' }, 'name'],
+    ['a name too long', { name: 'x'.repeat(201) }, 'name'],
+    ['a name with NUL', { name: 'a\0b' }, 'name'],
+    ['no destination', { destination_url: undefined }, 'destination_url'],
+    ['a destination that is no text', { destination_url: 1 }, 'destination_url'],
+    ['an empty destination', { destination_url: '' }, 'destination_url'],
+    ['a destination too long', { destination_url: `https://api.example.com/${'x'.repeat(377)}` }, 'destination_url'],
+    ['a destination of http', { destination_url: 'http://api.example.com' }, 'destination_url'],
+    ['a destination of ftp', { destination_url: 'ftp://api.example.com' }, 'destination_url'],
+    ['a destination without slashes', { destination_url: 'https:api.example.com' }, 'destination_url'],
+    ['a destination with backslashes', { destination_url: 'https:\\\\api.example.com' }, 'destination_url'],
+    ['a destination without a scheme', { destination_url: 'api.example.com' }, 'destination_url'],
+    ['an address', { destination_url: 'https://127.0.0.1/' }, 'destination_url'],
+    ['an address in hexadecimals', { destination_url: 'https://0x7f000001/' }, 'destination_url'],
+    ['an address of version 6', { destination_url: 'https://[::1]/' }, 'destination_url'],
+    ['a host without a dot', { destination_url: 'https://localhost/' }, 'destination_url'],
+    ['a port that is blocked', { destination_url: 'https://api.example.com:25/' }, 'destination_url'],
+    ['credentials', { destination_url: 'https://a:b@api.example.com/' }, 'destination_url'],
+    ['a fragment', { destination_url: 'https://api.example.com/#a' }, 'destination_url'],
+    ['an empty fragment', { destination_url: 'https://api.example.com/#' }, 'destination_url'],
+    ['a blank in it', { destination_url: 'https://api.example.com/a b' }, 'destination_url'],
+    ['a line break in it', { destination_url: 'https://api.exa\nmple.com/' }, 'destination_url'],
+    ['half a character in its path', { destination_url: 'https://api.example.com/\ud800' }, 'destination_url'],
+    ['the key of a proxy in it', { destination_url: 'https://a.example.com/?SVC-Proxy-Key=x' }, 'destination_url'],
+    ['the same, encoded', { destination_url: 'https://a.example.com/?a=1&svc%2dproxy-key=x' }, 'destination_url'],
+    ['a transform that is text', { request_transform: code }, 'request_transform'],
+    ['a transform without code', { response_transform: {} }, 'response_transform.code'],
+    ['empty code', { request_transform: { code: '' } }, 'request_transform.code'],
+    ['code too long', { request_transform: { code: `//${'x'.repeat(49_999)}` } }, 'request_transform.code'],
+    ['code with NUL', { response_transform: { code: '\0' } }, 'response_transform.code'],
+    ['an application that is no object', { application: UNKNOWN_ID }, 'application'],
+    ['an application with a bad id', { application: { id: 'x' } }, 'application.id'],
+    ['a configuration that is no object', { configuration: 'x' }, 'configuration'],
+    ['a configuration that is a list', { configuration: [] }, 'configuration'],
+    ['too many entries', { configuration: many(26) }, 'configuration'],
+    ['a name of configuration with a dot', { configuration: { 'a.b': 1 } }, 'configuration.a.b'],
+    ['a name of configuration with a slash', { configuration: { 'a/b': 1 } }, 'configuration.a/b'],
+    ['an empty name of configuration', { configuration: { '': 1 } }, 'configuration.'],
+    ['a name that reaches for a prototype', { configuration: { constructor: 1 } }, 'configuration.constructor'],
+    [
+      'a name of configuration too long',
+      { configuration: { ['x'.repeat(201)]: 1 } },
+      `configuration.${'x'.repeat(100)}…`,
+    ],
+    ['a null in it', { configuration: { A: null } }, 'configuration.A'],
+    ['an object in it', { configuration: { A: {}, 2: [] } }, 'configuration.2', 'configuration.A'],
+    ['a text too long in it', { configuration: { A: 'x'.repeat(4_001) } }, 'configuration.A'],
+    ['half a character in it', { configuration: { A: '\ud800' } }, 'configuration.A'],
+    ['a require_auth that is text', { require_auth: 'true' }, 'require_auth'],
+    ['hosts that are text', { allowed_hosts: 'api.example.com' }, 'allowed_hosts'],
+    ['no host among the hosts', { allowed_hosts: [] }, 'allowed_hosts'],
+    ['too many hosts', { allowed_hosts: Array(51).fill('api.example.com') }, 'allowed_hosts'],
+    ['a host that is a URL', { allowed_hosts: ['https://api.example.com'] }, 'allowed_hosts[0]'],
+    ['a host with a port', { allowed_hosts: ['api.example.com', 'api.example.com:443'] }, 'allowed_hosts[1]'],
+    ['a host that is an address', { allowed_hosts: ['10.0.0.1'] }, 'allowed_hosts[0]'],
+    ['a host that is everything', { allowed_hosts: ['*'] }, 'allowed_hosts[0]'],
+    ['a star elsewhere', { allowed_hosts: ['api.*.com'] }, 'allowed_hosts[0]'],
+    ['an empty label', { allowed_hosts: ['api..com'] }, 'allowed_hosts[0]'],
+    ['hosts without that of the destination', { allowed_hosts: ['example.com', '*.api.example.com'] }, 'allowed_hosts'],
+    ['a client certificate that is text', { client_certificate: certificate.cert }, 'client_certificate'],
+    ['a certificate without its key', certified({ private_key: undefined }), 'client_certificate.private_key'],
+    ['a certificate that is none', certified({ certificate: 'x' }), 'client_certificate.certificate'],
+    [
+      'a chain with something else in it',
+      certified({ certificate: `${certificate.cert}${certificate.cert.replace('MII', 'AAA')}` }),
+      'client_certificate.certificate',
+    ],
+    [
+      'a certificate without a date',
+      certified({ certificate: undated(certificate.cert) }),
+      'client_certificate.certificate',
+    ],
+    ['a key for a certificate', certified({ certificate: certificate.key }), 'client_certificate.certificate'],
+    ['a certificate too long', certified({ certificate: 'x'.repeat(20_001) }), 'client_certificate.certificate'],
+    ['a key that is none', certified({ private_key: certificate.cert }), 'client_certificate.private_key'],
+    ['a key that is another’s', certified({ private_key: otherCertificate.key }), 'client_certificate.private_key'],
+    ['a key that is encrypted', certified({ private_key: encryptedKey }), 'client_certificate.private_key'],
+    [
+      'all of it wrong',
+      {
+        ...certified({ certificate: 'x', private_key: 'x' }),
+        destination_url: 'https://x/',
+        configuration: { A: null },
+      },
+      'destination_url',
+      'configuration.A',
+      'client_certificate.certificate',
+      'client_certificate.private_key',
+    ],
+  ];
+  const merged = (given: unknown) =>
+    typeof given === 'object' && !Array.isArray(given) ? { ...base, ...given } : given;
+  let id: string;
+  beforeAll(async () => {
+    id = (await create()).id;
+  });
+
+  test.each(cases)('with %s is refused by the name of the field', async (_name, given, ...fields) => {
+    const before = await send('GET', `/proxies/${id}`);
+    for (const [method, path] of [
+      ['POST', '/proxies'],
+      ['PUT', `/proxies/${id}`],
+    ] as const) {
+      const answer = await send(method, path, merged(given));
+      expect(answer.status, answer.text).toBe(400);
+      expect(Object.keys(answer.body.errors).toSorted()).toEqual(fields.toSorted());
+    }
+    expect((await send('GET', `/proxies/${id}`)).body).toEqual(before.body);
+  });
+
+  test('is refused without a word of what was sent', async () => {
+    const answer = await send('POST', '/proxies', {
+      name: 'x',
+      destination_url: 'https://secret/',
+      configuration: { A: { secret: 1 } },
+      client_certificate: { certificate: 'secret', private_key: 'secret' },
+    });
+    expect(answer.status).toBe(400);
+    expect(answer.text).not.toContain('secret');
+  });
+
+  test('says of a destination what egress says of it', async () => {
+    for (const [destination_url, sentence] of [
+      ['http://api.example.com', 'The destination must be an https URL.'],
+      ['https://10.0.0.1', 'The destination must be named by a host name, not by an address.'],
+    ] as const) {
+      const answer = await send('POST', '/proxies', { ...base, destination_url });
+      expect(answer.body.errors).toEqual({ destination_url: [sentence] });
+    }
+  });
+});
+
+describe('a body at its limits', () => {
+  test('is taken', async () => {
+    const configuration = Object.fromEntries(
+      Array.from({ length: 25 }, (_, index) => [
+        `${'n'.repeat(198)}${String(index).padStart(2, '0')}`,
+        'é'.repeat(4_000),
+      ]),
+    );
+    const json = {
+      name: 'n'.repeat(200),
+      destination_url: `https://api.example.com/${'x'.repeat(376)}`,
+      request_transform: { code: code.padEnd(50_000, '/') },
+      response_transform: { code: code.padEnd(50_000, '/') },
+      configuration,
+      allowed_hosts: ['*.example.com', ...Array.from({ length: 49 }, (_, index) => `h${index}.example.com`)],
+      client_certificate: { certificate: `${certificate.cert}${testCa}`, private_key: certificate.key },
+    };
+    const proxy = await create(json);
+    expect(proxy).toMatchObject({ ...json, client_certificate: { certificate: json.client_certificate.certificate } });
+    expect(await find(proxy.key)).toMatchObject({
+      configuration,
+      request_transform: json.request_transform.code,
+      client_certificate: json.client_certificate,
+    });
+  });
+});
+
+describe('a transform', () => {
+  test('that does not compile is refused with line and column, and each by its name', async () => {
+    const { id } = await create();
+    const json = {
+      ...base,
+      request_transform: { code: 'module.exports = async (req) => {\n  return { body: };\n};\n' },
+      response_transform: { code: 'module.exports = 1;' },
+    };
+    for (const [method, path] of [
+      ['POST', '/proxies'],
+      ['PUT', `/proxies/${id}`],
+    ] as const) {
+      const answer = await send(method, path, json);
+      expect(answer.status, answer.text).toBe(422);
+      expect(answer.body.detail).toBe('The code of the transform cannot be run.');
+      expect(answer.body.errors).toEqual({
+        'request_transform.code': ['does not compile: line 2, column 18 (Unexpected token)'],
+        'response_transform.code': [
+          'must export a function: module.exports = async (req) => ({ body: req.args.body, headers: req.args.headers })',
+        ],
+      });
+    }
+    expect((await send('GET', `/proxies/${id}`)).body).not.toHaveProperty('request_transform');
+  });
+
+  test('that throws as it loads is kept: that is the affair of those who use it', async () => {
+    const proxy = await create({ request_transform: { code: 'throw new Error("not now")' } });
+    expect(proxy.request_transform.code).toContain('not now');
+  });
+});
+
+describe('the application of a proxy', () => {
+  const strongest: Permission[] = ['token:read', 'log:read'];
+  const deeds: Permission[] = ['proxy:create', 'proxy:update', 'proxy:delete'];
+  let strong: TestTenant;
+  let weak: string;
+  let equal: string;
+  const having = (application_id: string) => ({ application: { id: application_id } });
+  beforeAll(async () => {
+    strong = await server.newKey(tenant, { permissions: strongest });
+    weak = await keyWith(...deeds, 'token:read');
+    equal = await keyWith(...deeds, ...strongest);
+  });
+
+  test('is given by whoever holds all that it has, and by nobody else', async () => {
+    const json = { ...base, ...having(strong.application_id) };
+    const refused = await send('POST', '/proxies', json, weak);
+    expect(refused.status, refused.text).toBe(403);
+    expect(refused.body.detail).toContain('log:read');
+    expect((await send('POST', '/proxies', json, equal)).status).toBe(201);
+    const { id } = await create();
+    const changed = await send('PUT', `/proxies/${id}`, json, weak);
+    expect(changed.status).toBe(403);
+    expect(changed.body.detail).toContain('log:read');
+    expect((await send('GET', `/proxies/${id}`)).body).not.toHaveProperty('application_id');
+    const ruled = await server.newKey(tenant, {
+      permissions: [],
+      rules: [{ priority: 1, container: '/pci/', transform: 'reveal', permissions: ['token:read'] }],
+    });
+    const byRule = await send('POST', '/proxies', { ...base, ...having(ruled.application_id) }, weak);
+    expect(byRule.status, byRule.text).toBe(403);
+    expect(byRule.body.detail).toContain('token:read');
+  });
+
+  test.each([
+    ['code', { request_transform: { code } }],
+    ['destination', { destination_url: 'https://elsewhere.example.com' }],
+    ['openness', { require_auth: false }],
+    ['name alone', { name: 'Renamed' }],
+    ['application taken away', { application: null }],
+  ])('keeps others from changing the proxy: its %s', async (_what, json) => {
+    const proxy = await create(having(strong.application_id));
+    const body = { ...base, ...having(strong.application_id), ...json };
+    const refused = await send('PUT', `/proxies/${proxy.id}`, body, weak);
+    expect(refused.status, refused.text).toBe(403);
+    expect(refused.body.detail).toContain('log:read');
+    expect((await send('GET', `/proxies/${proxy.id}`)).body).toEqual(proxy);
+    expect((await send('PUT', `/proxies/${proxy.id}`, body, equal)).status).toBe(200);
+  });
+
+  test('that is deleted is gone from its proxies at once, and binds nobody any more', async () => {
+    const doomed = await server.newKey(tenant, { permissions: strongest });
+    const { id, key } = await create(having(doomed.application_id));
+    await deafen(server);
+    expect((await find(key))?.application_id).toBe(doomed.application_id);
+    expect((await send('DELETE', `/applications/${doomed.application_id}`)).status).toBe(204);
+    expect((await find(key))?.application_id).toBeUndefined();
+    expect((await send('GET', `/proxies/${id}`)).body).not.toHaveProperty('application_id');
+    expect((await send('PUT', `/proxies/${id}`, { ...base, ...having(doomed.application_id) })).status).toBe(404);
+    await change(id, {}, weak);
+  });
+
+  test('that is another tenant’s is a 404 like an unknown one, byte for byte', async () => {
+    const { id } = await create();
+    const trace = { 'svc-trace-id': 'the-same' };
+    const logs = async () => (await server.sql('SELECT count(*) FROM audit_log'))[0].count;
+    const before = await logs();
+    for (const [method, path] of [
+      ['POST', '/proxies'],
+      ['PUT', `/proxies/${id}`],
+    ] as const) {
+      const ask = (named: string) => send(method, path, { ...base, ...having(named) }, tenant.api_key, trace);
+      const foreign = await ask(stranger.application_id);
+      expect(foreign.status).toBe(404);
+      expect(foreign.text).toBe((await ask(UNKNOWN_ID)).text);
+    }
+    expect(await logs()).toBe(before);
+  });
+
+  test('is looked at as it is when a change is written: one that waited for another change sees what that one did', async () => {
+    const { id } = await create();
+    const other = new Client(server.databaseUrl);
+    await other.connect();
+    try {
+      await other.query('BEGIN');
+      await other.query('UPDATE proxies SET application_id = $2 WHERE id = $1', [id, strong.application_id]);
+      const changing = send('PUT', `/proxies/${id}`, base, weak);
+      const waiting = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`;
+      await expect.poll(() => server.sql(waiting)).toHaveLength(1);
+      await other.query('COMMIT');
+      const refused = await changing;
+      expect(refused.status, refused.text).toBe(403);
+      expect(refused.body.detail).toContain('log:read');
+    } finally {
+      await other.end();
+    }
+  });
+});
+
+describe('a client certificate', () => {
+  const given = { certificate: certificate.cert, private_key: certificate.key };
+  const shown = {
+    certificate: certificate.cert,
+    fingerprint_sha256: new X509Certificate(certificate.cert).fingerprint256,
+    expires_at: new Date(new X509Certificate(certificate.cert).validTo).toISOString(),
+  };
+
+  test('is told without its key, by every answer, and found with it', async () => {
+    const headers = { 'svc-idempotency-key': 'certified' };
+    const answer = await send('POST', '/proxies', { ...base, client_certificate: given }, tenant.api_key, headers);
+    expect(answer.status, answer.text).toBe(201);
+    const { id, key } = answer.body;
+    const answers = [
+      answer,
+      await send('GET', `/proxies/${id}`),
+      await send('PUT', `/proxies/${id}`, { ...base, client_certificate: given }),
+    ];
+    for (const { body, text } of answers) {
+      expect(body.client_certificate).toEqual(shown);
+      expect(text).not.toContain('PRIVATE');
+    }
+    expect((await send('GET', `/proxies?id=${id}`)).text).not.toContain('PRIVATE');
+    expect((await find(key))?.client_certificate).toEqual(given);
+  });
+
+  test('stays where a change says nothing of it, and goes by null', async () => {
+    const { id, key } = await create({ client_certificate: given });
+    expect((await change(id, { name: 'Renamed' })).client_certificate).toEqual(shown);
+    expect((await find(key))?.client_certificate).toEqual(given);
+    expect(await change(id, { client_certificate: null })).not.toHaveProperty('client_certificate');
+    expect((await find(key))?.client_certificate).toBeUndefined();
+    const other = { certificate: otherCertificate.cert, private_key: otherCertificate.key };
+    expect((await change(id, { client_certificate: other })).client_certificate.certificate).toBe(
+      otherCertificate.cert,
+    );
+  });
+
+  test('is kept without what stands around it, a key that was put beside it above all', async () => {
+    const { id, key, client_certificate } = await create({
+      client_certificate: {
+        certificate: `subject=client\n${certificate.key}${certificate.cert}\n${testCa}`,
+        private_key: `a key\n${certificate.key}`,
+      },
+    });
+    expect(client_certificate.certificate).toBe(`${certificate.cert}${testCa}`);
+    expect((await send('GET', `/proxies/${id}`)).text).not.toContain('PRIVATE');
+    expect((await find(key))?.client_certificate?.private_key).toBe(certificate.key);
+  });
+});
+
+describe('the list', () => {
+  let owner: TestTenant;
+  const ids: string[] = [];
+  const names = ['100% sure', '100_percent', 'back\\slash', 'Größe', 'Shop one', 'shop TWO', 'a*b'];
+  const list = (query: string) => send('GET', `/proxies${query}`, undefined, owner.api_key);
+  beforeAll(async () => {
+    owner = await server.newTenant();
+    for (const name of names) {
+      server.clock.offsetMs += 1_000;
+      ids.unshift((await create({ name }, owner.api_key)).id);
+    }
+  });
+
+  test('has pages, newest first, of this tenant alone', async () => {
+    const all = await list('');
+    expect(idsOf(all)).toEqual(ids);
+    expect(all.body.pagination).toEqual({ total_items: 7, page_number: 1, page_size: 20, total_pages: 1 });
+    const second = await list('?page=2&size=3');
+    expect(idsOf(second)).toEqual(ids.slice(3, 6));
+    expect(second.body.pagination).toEqual({ total_items: 7, page_number: 2, page_size: 3, total_pages: 3 });
+    expect((await list('?page=9')).body).toMatchObject({ data: [], pagination: { total_items: 7 } });
+    const theirs = await create();
+    const some = await list(`?id=${ids[0]}&id=${ids[2]?.toUpperCase()}&id=${theirs.id}&id=${UNKNOWN_ID}`);
+    expect(idsOf(some)).toEqual([ids[0], ids[2]]);
+    expect(some.body.pagination.total_items).toBe(2);
+    expect(idsOf(await list(`?id=${ids[0]}&id=${ids[2]}&name=${names[6]}`))).toEqual([ids[0]]);
+  });
+
+  const searches: [name: string, found: string[]][] = [
+    ['100%25 sure', ['100% sure']],
+    ['100*', ['100% sure', '100_percent']],
+    ['_00*', []],
+    ['back\\*', ['back\\slash']],
+    ['SHOP TWO', ['shop TWO']],
+    ['*one', ['Shop one']],
+    ['gr%C3%B6%C3%9Fe', ['Größe']],
+    ['*', names],
+  ];
+  test.each(searches)('searched for %s finds what it says, all else literal', async (name, found) => {
+    const answer = await list(`?name=${name}`);
+    expect(answer.status, answer.text).toBe(200);
+    expect(answer.body.data.map((each: { name: string }) => each.name).toSorted()).toEqual(found.toSorted());
+    expect(answer.body.pagination.total_items).toBe(found.length);
+  });
+
+  test.each(['page=0', 'size=101', 'id=x', 'name=', 'name=%00', 'name=a&name=b'])(
+    'refuses ?%s by its name',
+    async (query) => {
+      const answer = await list(`?${query}`);
+      expect(answer.status).toBe(400);
+      expect(Object.keys(answer.body.errors)[0]).toMatch(new RegExp(`^${query.split('=', 1)[0]}`));
+    },
+  );
+});
+
+const routes: [method: string, path: string, permission: Permission, json?: object][] = [
+  ['POST', '/proxies', 'proxy:create', base],
+  ['GET', '/proxies', 'proxy:read'],
+  ['GET', '/proxies/ID', 'proxy:read'],
+  ['PUT', '/proxies/ID', 'proxy:update', base],
+  ['DELETE', '/proxies/ID', 'proxy:delete'],
+];
+
+describe.each(routes)('%s %s', (method, path, permission, json) => {
+  const at = (id: string) => path.replace('ID', id);
+
+  test('refuses no key, and a key without its permission', async () => {
+    const { id } = await create();
+    expect((await server.request(method, at(id), { key: null, json })).status).toBe(401);
+    const others = await keyWith(...permissions.filter((each) => each !== permission));
+    const answer = await send(method, at(id), json, others);
+    expect(answer.status).toBe(403);
+    expect(answer.body.detail).toContain(permission);
+    expect((await send('GET', `/proxies/${id}`)).status).toBe(200);
+  });
+
+  test.runIf(path.includes('ID'))(
+    "answers a stranger's id byte for byte like an unknown one, and a bad one by its name",
+    async () => {
+      const trace = { 'svc-trace-id': 'the-same' };
+      const theirs = await create({}, stranger.api_key);
+      const logs = async () => (await server.sql('SELECT count(*) FROM audit_log'))[0].count;
+      const before = await logs();
+      const foreign = await send(method, at(theirs.id), json, tenant.api_key, trace);
+      const unknown = await send(method, at(UNKNOWN_ID), json, tenant.api_key, trace);
+      expect(foreign.status).toBe(404);
+      expect(foreign.text).toBe(unknown.text);
+      expect(await logs()).toBe(before);
+      expect((await send('GET', `/proxies/${theirs.id}`, undefined, stranger.api_key)).body).toEqual(theirs);
+      expect(await find(theirs.key)).toMatchObject({ id: theirs.id, tenant_id: stranger.tenant_id });
+      const bad = await send(method, at('not-an-id'), json);
+      expect(bad.status).toBe(400);
+      expect(Object.keys(bad.body.errors)).toEqual(['id']);
+    },
+  );
+});
+
+describe('a proxy that is found by its key', () => {
+  test('has all that its use takes, in the clear', async () => {
+    const { application_id } = await server.newKey(tenant, { permissions: ['token:read'] });
+    const { id, key } = await create({ ...full, application: { id: application_id } });
+    expect(await find(key)).toEqual({
+      tenant_id: tenant.tenant_id,
+      id,
+      version: 1,
+      destination_url: full.destination_url,
+      require_auth: false,
+      request_transform: full.request_transform.code,
+      response_transform: full.response_transform.code,
+      configuration: full.configuration,
+      application_id,
+      allowed_hosts: ['api.example.com', '*.example.org'],
+      client_certificate: undefined,
+    });
+    const plain = await create();
+    expect(await find(plain.key)).toEqual({
+      tenant_id: tenant.tenant_id,
+      id: plain.id,
+      version: 1,
+      destination_url: base.destination_url,
+      require_auth: true,
+      request_transform: undefined,
+      response_transform: undefined,
+      configuration: {},
+      application_id: undefined,
+      allowed_hosts: undefined,
+      client_certificate: undefined,
+    });
+  });
+
+  test('is found by the whole key alone; what can be no key is not looked for', async () => {
+    const { key } = await create();
+    const asked: unknown[] = [];
+    const { db } = server.ctx;
+    const watched = {
+      ...db,
+      findProxyBeforeCaller: (digest: Uint8Array) => (asked.push(digest), db.findProxyBeforeCaller(digest)),
+    };
+    const finder = createProxyFinder({ ...server.ctx, db: watched, monotonicMs: () => 0 });
+    for (const text of ['', key.slice(1), `${key}0`, ` ${key}`, `${key}\n`, `${key.slice(1)}é`, 'x'.repeat(100_000)])
+      expect(await finder.findProxyBeforeCaller(text), text.slice(0, 40)).toBeUndefined();
+    expect(asked).toEqual([]);
+    const swapped = [...key].map((letter) =>
+      letter === letter.toLowerCase() ? letter.toUpperCase() : letter.toLowerCase(),
+    );
+    for (const text of ['0'.repeat(32), swapped.join('')])
+      expect(await finder.findProxyBeforeCaller(text)).toBeUndefined();
+    expect(asked).toHaveLength(2);
+  });
+
+  test('is remembered for a second; a key that was nobody’s is looked for again', async () => {
+    let looks = 0;
+    let clockMs = 1_000;
+    const { db } = server.ctx;
+    const watched = {
+      ...db,
+      findProxyBeforeCaller: (digest: Uint8Array) => ((looks += 1), db.findProxyBeforeCaller(digest)),
+    };
+    const finder = createProxyFinder({ ...server.ctx, db: watched, monotonicMs: () => clockMs });
+    const { key } = await create();
+    await Promise.all([1, 2, 3].map(() => finder.findProxyBeforeCaller(key)));
+    expect(looks).toBe(1);
+    // Its clock is read once a millisecond at most.
+    const pass = async (ms: number) => {
+      clockMs += ms;
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    };
+    await pass(999);
+    await finder.findProxyBeforeCaller(key);
+    expect(looks).toBe(1);
+    await pass(2);
+    await finder.findProxyBeforeCaller(key);
+    expect(looks).toBe(2);
+    for (const _ of [1, 2]) await finder.findProxyBeforeCaller('0'.repeat(32));
+    expect(looks).toBe(4);
+  });
+
+  test('asks for an API key from the very next request on, where it is changed to (security.md A10)', async () => {
+    const { id, key } = await create({ require_auth: false });
+    await deafen(server);
+    expect((await find(key))?.require_auth).toBe(false);
+    await change(id, { require_auth: true });
+    expect((await find(key))?.require_auth).toBe(true);
+  });
+
+  test('is gone with its tenant, before anything is swept, and is swept', async () => {
+    const doomed = await server.newTenant();
+    const { id, key } = await create({ require_auth: false }, doomed.api_key);
+    expect(await find(key)).toBeDefined();
+    expect((await send('DELETE', '/tenants/self', undefined, doomed.api_key)).status).toBe(204);
+    expect(await find(key)).toBeUndefined();
+    expect(await server.sql('SELECT * FROM proxy_keys WHERE tenant_id = $1', [doomed.tenant_id])).toEqual([]);
+    // Written by a request that was under way.
+    await server.sql('INSERT INTO proxy_keys (digest, tenant_id, proxy_id) VALUES ($1, $2, $3)', [
+      Buffer.alloc(32),
+      doomed.tenant_id,
+      id,
+    ]);
+    await server.ctx.db.sweep(server.ctx.now(), server.ctx.newLogId);
+    for (const table of ['proxies', 'proxy_keys'])
+      expect(await server.sql(`SELECT * FROM ${table} WHERE tenant_id = $1`, [doomed.tenant_id])).toEqual([]);
+  });
+
+  test('whose tenant is gone is not found, whatever is left of it', async () => {
+    const doomed = await server.newTenant();
+    const { key } = await create({}, doomed.api_key);
+    await server.sql('DELETE FROM tenants WHERE id = $1', [doomed.tenant_id]);
+    expect(await find(key)).toBeUndefined();
+  });
+
+  describe('in a second process on the same database', () => {
+    let other: TestServer;
+    beforeAll(async () => {
+      other = await startServer({ DATABASE_URL: server.databaseUrl });
+    });
+    afterAll(() => other.close());
+
+    /** Asks until it is so; fails after the second that a proxy may be remembered. */
+    const within = async (key: string, isSo: (found?: ProxyForUse) => boolean) => {
+      const done = Date.now();
+      while (!isSo(await find(key, other))) {
+        if (Date.now() - done > 1_000) throw new Error('still remembered after a second');
+        // What is remembered is told without a turn of the event loop, in which notices are heard.
+        await new Promise((resolve) => setTimeout(resolve, 5));
+      }
+    };
+
+    test('is forgotten by notice, before its second is over', async () => {
+      const hears = async (
+        deed: (made: { id: string; application_id: string }) => Promise<unknown>,
+        isSo: (found?: ProxyForUse) => boolean,
+      ) => {
+        const { application_id } = await server.newKey(tenant, { permissions: ['token:read'] });
+        const { id, key } = await create({ require_auth: false, application: { id: application_id } });
+        const remembered = performance.now();
+        await find(key, other);
+        await deed({ id, application_id });
+        await within(key, isSo);
+        return performance.now() - remembered < 1_000;
+      };
+      const soonest = async (...asked: Parameters<typeof hears>) => {
+        // A slow machine may let the second pass; without a notice it passes each time.
+        for (const _ of [1, 2, 3]) if (await hears(...asked)) return true;
+        return false;
+      };
+      expect(
+        await soonest(
+          ({ id }) => change(id),
+          (found) => found?.require_auth === true,
+        ),
+      ).toBe(true);
+      expect(
+        await soonest(
+          ({ application_id }) => send('DELETE', `/applications/${application_id}`),
+          (found) => found !== undefined && found.application_id === undefined,
+        ),
+      ).toBe(true);
+    });
+
+    test('is known at once, and as it is within a second of each change', async () => {
+      const { application_id } = await server.newKey(tenant, { permissions: ['token:read'] });
+      const { id, key } = await create({ require_auth: false, application: { id: application_id } });
+      expect(await find(key, other)).toMatchObject({ id, require_auth: false, application_id });
+      expect((await send('DELETE', `/applications/${application_id}`)).status).toBe(204);
+      await within(key, (found) => found !== undefined && found.application_id === undefined);
+      await change(id);
+      await within(key, (found) => found?.require_auth === true);
+      expect((await send('DELETE', `/proxies/${id}`)).status).toBe(204);
+      await within(key, (found) => found === undefined);
+      const doomed = await server.newTenant();
+      const theirs = await create({}, doomed.api_key);
+      expect(await find(theirs.key, other)).toBeDefined();
+      expect((await send('DELETE', '/tenants/self', undefined, doomed.api_key)).status).toBe(204);
+      await within(theirs.key, (found) => found === undefined);
+    });
+  });
+});

@@ -1,6 +1,7 @@
 // npm run bench [-- NAME ...]: runs benches by name, or all of them, and prints one line of JSON each.
 import { lists } from './lists.ts';
 import { memory, start } from './process.ts';
+import { proxyCard, proxyLatency, proxyMemory, proxyPass } from './proxy.ts';
 import { reactFetch, reactPaced, reactThroughput } from './react.ts';
 import { detokenizeHundred, readOne } from './read.ts';
 import { sandboxCpu, sandboxMemory, sandboxRecovery } from './sandbox.ts';
@@ -17,6 +18,10 @@ const benches: Record<string, () => Promise<Record<string, unknown>>> = {
   'react-paced': reactPaced,
   'react-throughput': reactThroughput,
   'react-fetch': reactFetch,
+  'proxy-pass': proxyPass,
+  'proxy-card': proxyCard,
+  'proxy-latency': proxyLatency,
+  'proxy-memory': proxyMemory,
   lists,
   start,
   memory,

@@ -1,4 +1,5 @@
 // The table of contents: what applies to every request first, then the features in reading order.
+import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { fastifyRateLimit } from '@fastify/rate-limit';
 import { fastify, type FastifyBaseLogger, LogController } from 'fastify';
@@ -12,6 +13,8 @@ import { formulasRoutes } from './features/formulas/routes.ts';
 import { healthRoutes } from './features/health/routes.ts';
 import { logsRoutes } from './features/logs/routes.ts';
 import { permissionsRoutes } from './features/permissions/routes.ts';
+import { proxyRoutes } from './features/proxy/routes.ts';
+import { proxiesRoutes } from './features/proxies/routes.ts';
 import { reactorsRoutes } from './features/reactors/routes.ts';
 import { tenantsRoutes } from './features/tenants/routes.ts';
 import { tokenizeRoutes } from './features/tokenize/routes.ts';
@@ -19,6 +22,7 @@ import { tokensRoutes } from './features/tokens/routes.ts';
 import type { App } from './http/app-type.ts';
 import { addAuthentication } from './http/authenticate.ts';
 import { addBodyParsers } from './http/body.ts';
+import { refuseTwoHosts } from './http/host.ts';
 import { addIdempotency } from './http/idempotency.ts';
 import { collectMethods } from './http/methods.ts';
 import { addOpenapi } from './http/openapi.ts';
@@ -49,6 +53,9 @@ export const buildApp = async (ctx: Context): Promise<App> => {
     frameworkErrors: (error, _request, reply) => sendFrameworkProblem(reply, error, ctx.config.bodyBytesMax),
     clientErrorHandler: (error: NodeJS.ErrnoException, socket: Socket) => {
       if (error.code === 'ECONNRESET' || socket.destroyed) return;
+      // Into an answer that has begun, a problem would be written as a part of it.
+      const { _httpMessage: answer } = socket as { _httpMessage?: ServerResponse };
+      if (answer?.headersSent) return void socket.destroy();
       if (socket.writable) socket.end(rawProblem(error.code, ctx.newUuid()));
       socket.destroySoon();
     },
@@ -60,9 +67,10 @@ export const buildApp = async (ctx: Context): Promise<App> => {
   addErrorFace(app, ctx.config.bodyBytesMax);
   addBodyParsers(app);
   addTrace(app);
+  refuseTwoHosts(app);
   addRequestLog(app);
   await app.register(fastifyRateLimit, { global: false });
-  addAuthentication(app, ctx);
+  const authentication = addAuthentication(app, ctx);
   addIdempotency(app, ctx);
   await addOpenapi(app);
   const guardMethods = collectMethods(app);
@@ -75,11 +83,13 @@ export const buildApp = async (ctx: Context): Promise<App> => {
     logsRoutes(scope, ctx);
     formulasRoutes(scope, ctx);
     reactorsRoutes(scope, ctx);
+    proxiesRoutes(scope, ctx);
     applicationsRoutes(scope, ctx);
     permissionsRoutes(scope, ctx);
     tenantsRoutes(scope, ctx);
     healthRoutes(scope, ctx);
   });
+  await proxyRoutes(app, ctx, authentication);
   await docsRoutes(app);
 
   guardMethods();

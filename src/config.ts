@@ -104,6 +104,9 @@ export const environmentSchema = z.object({
     .prefault(CVC_TTL_DEFAULT)
     .describe('How long a card security code lives, 24h at most; then it is gone for good.'),
   BODY_BYTES_MAX: wholeNumber(1024, 64 * 1024 * 1024, 1024 * 1024).describe('Largest request body, in bytes.'),
+  PROXY_BODY_MAX: wholeNumber(1024, 1024 * 1024 * 1024, 32 * 1024 * 1024).describe(
+    'Largest body of a request to the proxy, in bytes.',
+  ),
   WRITE_BATCHES: wholeNumber(1, 32, 2).describe('Write batches under way at once, per process.'),
   RATE_LIMIT: z.enum(['on', 'off']).default('on').describe('`off` lifts the limit on failed authentications.'),
   TRUSTED_PROXIES: words
@@ -135,9 +138,9 @@ export const environmentSchema = z.object({
   PROXY_ALLOWED_HOSTS: words
     .optional()
     .describe(
-      "Hosts that code's `fetch` may reach, such as `api.example.com` or `*.example.com`, comma-separated. Not set: any public one.",
+      "Hosts that the proxy and code's `fetch` may reach, such as `api.example.com` or `*.example.com`, comma-separated. Not set: any public one.",
     ),
-  PROXY_PORTS: ports.optional().describe('Ports it may reach, comma-separated. Not set: any that browsers may.'),
+  PROXY_PORTS: ports.optional().describe('Ports they may reach, comma-separated. Not set: any that browsers may.'),
   EGRESS_PRIVATE_HOSTS: privateHosts
     .optional()
     .describe(
@@ -168,6 +171,7 @@ export type Config = {
   rootKey: Buffer | undefined;
   cvcTtlMs: number;
   bodyBytesMax: number;
+  proxyBodyBytesMax: number;
   writeBatches: number;
   rateLimit: boolean;
   trustedProxies: string[] | undefined;
@@ -251,6 +255,7 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
     rootKey: values.MASTER_KEY,
     cvcTtlMs: values.CVC_TTL,
     bodyBytesMax: values.BODY_BYTES_MAX,
+    proxyBodyBytesMax: values.PROXY_BODY_MAX,
     writeBatches: values.WRITE_BATCHES,
     rateLimit: values.RATE_LIMIT === 'on',
     trustedProxies: values.TRUSTED_PROXIES,

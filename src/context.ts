@@ -8,7 +8,7 @@ import type { DestinationStream } from 'pino';
 import { createCallerFinder, type CallerFinder } from './access/api-keys.ts';
 import { ConfigError, parseRootKey, type Config } from './config.ts';
 import { StartError } from './errors.ts';
-import { type DigestKey, hmacText, memoryDigest, prepareDigestKey, randomBase62 } from './crypto/digest.ts';
+import { type DigestKey, hmacText, loopDigest, memoryDigest, prepareDigestKey, randomBase62 } from './crypto/digest.ts';
 import { newTimeOrderedId, newUuid } from './crypto/ids.ts';
 import { localKeyProvider, RootKeyUnknown, type KeyProvider } from './crypto/key-provider.ts';
 import { createKeyring, type Keyring } from './crypto/keyring.ts';
@@ -23,12 +23,13 @@ import { EmbeddedPostgresError } from './db/embedded/report.ts';
 import { findPendingMigrations, migrate, MigrationError, type MigrationResult } from './db/migrate.ts';
 import { createEgress, type Egress, type Resolver } from './egress/client.ts';
 import { createLog, describeError, type Log } from './log.ts';
+import { createProxyFinder, type ProxyFinder } from './proxy/proxy-finder.ts';
 import { createReactorFinder, type ReactorFinder } from './runtime/reactor-finder.ts';
 import { RUN_BYTES_MAX, type Sandbox } from './sandbox/sandbox.ts';
 import { createSandbox, type SandboxEvent } from './sandbox/supervisor.ts';
 import type { ExpressionEnvironment } from './vault/expressions.ts';
 
-/** Bytes of the pepper that API keys are digested under: as long as the digest. */
+/** Bytes of the pepper that keys are digested under: as long as the digest. */
 const PEPPER_BYTES = 32;
 const ROOT_KEY_BYTES = 32;
 
@@ -45,10 +46,13 @@ export type Context = {
   readonly db: Database;
   readonly provider: KeyProvider;
   readonly keyring: Keyring;
-  /** What API keys are digested under. */
+  /** What API keys and proxy keys are digested under. */
   readonly pepper: DigestKey;
+  /** Marks the requests that this vault forwards. */
+  readonly loop_id: string;
   readonly callers: CallerFinder;
   readonly reactors: ReactorFinder;
+  readonly proxies: ProxyFinder;
   readonly expressionEnvironment: ExpressionEnvironment;
   /** Where the code of tenants runs. A server starts it; a command's starts with its first use. */
   readonly sandbox: Sandbox;
@@ -218,23 +222,28 @@ const build = async (
   const monotonicMs = () => performance.now();
   const callers = createCallerFinder({ environment, pepper, db, monotonicMs });
   const reactors = createReactorFinder({ environment, db, keyring, randomBytes, log, monotonicMs });
+  const proxies = createProxyFinder({ environment, pepper, db, keyring, randomBytes, log, monotonicMs });
+  const forgetRunnables: ReactorFinder['forget'] = (match) => {
+    reactors.forget(match);
+    proxies.forget(match);
+  };
   if (role === 'server') {
     const notices = listenForNotices(poolConfig, {
       changed: (notice) => {
         const [what, id = ''] = notice.split(' ');
         if (what === 'application') {
           callers.forget({ actor_id: id });
-          reactors.forget({ application_id: id });
+          forgetRunnables({ application_id: id });
         }
-        if (what === 'runnable') reactors.forget(id === 'all' ? 'all' : { tenant_id: id });
+        if (what === 'runnable') forgetRunnables(id === 'all' ? 'all' : { tenant_id: id });
         if (what !== 'tenant') return;
         callers.forget({ tenant_id: id });
-        reactors.forget({ tenant_id: id });
+        forgetRunnables({ tenant_id: id });
         keyring.forgetTenant(id);
       },
       missed: () => {
         callers.forget('all');
-        reactors.forget('all');
+        forgetRunnables('all');
         keyring.forgetTenants();
       },
       failed: (error) =>
@@ -261,8 +270,10 @@ const build = async (
     provider,
     keyring,
     pepper,
+    loop_id: loopDigest(pepper),
     callers,
     reactors,
+    proxies,
     sandbox,
     egress,
     expressionEnvironment: { hmac: hmacText, randomInt: (max) => randomIntBelow(max, randomBytes) },

@@ -19,7 +19,10 @@ const statusOf = {
   /** A tenant's code failed, and says with which status: see codeFailure. */
   code_failed: 500,
   internal: 500,
+  /** The destination of the proxy cannot be reached, or does not answer as it should. */
+  bad_gateway: 502,
   unavailable: 503,
+  gateway_timeout: 504,
 } as const;
 
 export type ErrorCode = keyof typeof statusOf;

@@ -93,7 +93,7 @@ describe('svc', () => {
     const raw = await rawOf(react(server, reactor, { order }, { key: weak.api_key }));
     const { id } = raw.created;
     expect(raw.names).toEqual([
-      ['tokenize', 'detokenize', 'tokens'],
+      ['tokenize', 'detokenize', 'tokens', 'proxy'],
       ['create', 'retrieve', 'update', 'delete', 'search'],
     ]);
     expect(raw.created).toMatchObject({ created_by: own.application_id, metadata: { order } });

@@ -1,15 +1,23 @@
 // The papers, held to the truth: the README's commands are run as a newcomer would run them, `npm start` from the checkout
-// and then every sh block in order in one shell, each answer compared with the json block that follows it.
-import { execFile } from 'node:child_process';
+// and then every sh block in order in one shell, each answer compared with the json block that follows it. Where it has a
+// server started in another terminal, or again, so does the test.
+import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
-import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { withConfigurationTable } from '../src/cli/configuration.ts';
 import { loadConfig } from '../src/config.ts';
 import { findTokenType } from '../src/vault/token-types.ts';
-import { isAlive, postgresProcesses, root, type ServerProcess, spawnServer, untilReady } from './support/process.ts';
+import {
+  freePort,
+  isAlive,
+  postgresProcesses,
+  root,
+  type ServerProcess,
+  spawnServer,
+  untilReady,
+} from './support/process.ts';
 
 const read = (file: string): string => readFileSync(join(root, file), 'utf8');
 const readme = read('README.md');
@@ -22,6 +30,7 @@ const papers = [
 
 let dataDir: string;
 let server: ServerProcess;
+let echo: ChildProcess | undefined;
 beforeAll(async () => {
   dataDir = mkdtempSync(join(tmpdir(), 'strongroom-readme-'));
   server = await spawnServer(dataDir, {}, ['npm', 'start']);
@@ -29,11 +38,12 @@ beforeAll(async () => {
 });
 afterAll(() => {
   server?.child.kill('SIGTERM');
+  echo?.kill('SIGTERM');
   rmSync(dataDir, { recursive: true, force: true });
 });
 
-/** A block of commands, and the answer that it promises where the next block is one of json. */
-type Block = { code: string; answer: unknown };
+/** A block of commands, in the reader's shell or for another terminal, and the answer that it promises if json follows. */
+type Block = { language: 'sh' | 'console'; code: string; answer: unknown };
 
 const fences = [...readme.matchAll(/^```(\w*)\n([\s\S]*?)^```$/gm)].map(([, language, body = '']) => ({
   language,
@@ -41,9 +51,8 @@ const fences = [...readme.matchAll(/^```(\w*)\n([\s\S]*?)^```$/gm)].map(([, lang
 }));
 const blocks: Block[] = fences.flatMap(({ language, body }, index) => {
   const next = fences[index + 1];
-  return language === 'sh'
-    ? [{ code: body, answer: next?.language === 'json' ? JSON.parse(next.body) : undefined }]
-    : [];
+  if (language !== 'sh' && language !== 'console') return [];
+  return [{ language, code: body, answer: next?.language === 'json' ? JSON.parse(next.body) : undefined }];
 });
 
 /** What differs from run to run, by its form. */
@@ -73,22 +82,84 @@ const settled = (answer: unknown): unknown => {
   return settle(answer);
 };
 
+type Shell = { run(code: string): Promise<string>; end(): void };
+
+/** A shell that stays open between commands, as a reader's does, and ends with the first that fails. */
+const openShell = (env: NodeJS.ProcessEnv): Shell => {
+  const END = '--- end of block ---';
+  const shell = spawn('bash', ['-euo', 'pipefail'], { cwd: root, env });
+  let output = '';
+  let words = '';
+  let look = (): void => {};
+  shell.stdout.on('data', (chunk) => {
+    output += chunk;
+    look();
+  });
+  shell.stderr.on('data', (chunk) => (words += chunk));
+  return {
+    run: (code) =>
+      new Promise((resolve, reject) => {
+        shell.once('close', () => reject(new Error(`${code}\n${words}`)));
+        look = () => {
+          if (!output.includes(END)) return;
+          const [answer = '', rest = ''] = output.split(`${END}\n`);
+          output = rest;
+          shell.removeAllListeners('close');
+          resolve(answer.trim());
+        };
+        shell.stdin.write(`${code}\necho; echo '${END}'\n`);
+      }),
+    end: () => shell.stdin.end(),
+  };
+};
+
+/** What another terminal is told: variables, and one of our scripts. */
+const parseCommand = (line: string): { variables: Record<string, string>; script: string } => {
+  const words = line.trim().split(' ');
+  const isVariable = (word: string): boolean => /^[A-Z_]+=/.test(word);
+  const variables = words.filter(isVariable).map((word) => word.split('=') as [string, string]);
+  return { variables: Object.fromEntries(variables), script: words.filter((word) => !isVariable(word)).join(' ') };
+};
+
+const startEcho = async (port: string): Promise<ChildProcess> => {
+  const env = { PATH: process.env['PATH'], HOME: process.env['HOME'], DATA_DIR: dataDir, PORT: port };
+  const child = spawn('npm', ['run', 'echo'], { cwd: root, env, stdio: ['ignore', 'pipe', 'inherit'] });
+  await new Promise<void>((resolve, reject) => {
+    child.once('exit', () => reject(new Error('npm run echo ended')));
+    child.stdout.on('data', (text) => String(text).includes(`localhost:${port}`) && resolve());
+  });
+  return child;
+};
+
+const restartServer = async (variables: Record<string, string>): Promise<void> => {
+  server.child.kill('SIGTERM');
+  expect(await server.exited).toBe(0);
+  const { port } = new URL(server.base_url);
+  server = await spawnServer(dataDir, { PORT: port, ...variables }, ['npm', 'start']);
+  await untilReady(server);
+};
+
 test('its commands work as they are written, in order, and answer what it shows', async () => {
-  // The port and the data directory are this test's own; nothing else of a block is changed.
-  const placed = (code: string) =>
-    code.replaceAll('127.0.0.1:8080', new URL(server.base_url).host).replaceAll('./data/', `${dataDir}/`);
   expect(readme).toContain('```console\nnpm ci && npm start\n```');
   expect(blocks.filter(({ answer }) => answer !== undefined).length).toBeGreaterThanOrEqual(5);
-  const END = '--- end of block ---';
-  const script = blocks.map(({ code }) => `${placed(code)}\necho; echo '${END}'`).join('\n');
-  const { stdout } = await promisify(execFile)('bash', ['-euo', 'pipefail', '-c', script], {
-    cwd: root,
-    env: { PATH: process.env['PATH'], HOME: process.env['HOME'], DATA_DIR: dataDir },
-  });
-  const answers = stdout.split(END).map((text) => text.trim());
-  for (const [index, { code, answer }] of blocks.entries())
-    if (answer !== undefined) expect(settled(JSON.parse(answers[index] as string)), code).toEqual(settled(answer));
-});
+  const echoPort = String(await freePort());
+  // The ports and the data directory are this test's own; nothing else of a block is changed.
+  const placed = (code: string) =>
+    code
+      .replaceAll('127.0.0.1:8080', new URL(server.base_url).host)
+      .replaceAll('localhost:8443', `localhost:${echoPort}`)
+      .replaceAll('./data/', `${dataDir}/`);
+  const shell = openShell({ PATH: process.env['PATH'], HOME: process.env['HOME'], DATA_DIR: dataDir });
+  for (const { language, code, answer } of blocks) {
+    const { variables, script } = parseCommand(placed(code));
+    if (language === 'sh') {
+      const text = await shell.run(placed(code));
+      if (answer !== undefined) expect(settled(JSON.parse(text)), code).toEqual(settled(answer));
+    } else if (script === 'npm run echo') echo = await startEcho(echoPort);
+    else if (script === 'npm start') await restartServer(variables);
+  }
+  shell.end();
+}, 120_000);
 
 test('the table of variables is that of the schema', () => {
   expect(withConfigurationTable(readme)).toBe(readme);

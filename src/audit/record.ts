@@ -33,10 +33,13 @@ export const TOKEN_DISSOCIATED = 'Token association deleted';
 /** Clocks of rows: the id's time is the row's, so that the order of ids is the order of time. */
 export type LogClock = { now: () => Date; newLogId: (at: Date) => string };
 
+/** Whose deed it is: a caller, or nobody that is known. */
+export type Actor = Pick<Caller, 'actor_id' | 'actor_type'> | { actor_id: null; actor_type: null };
+
 /** A log row of a caller's deed, ready to be written with it. `entity` is the noun of the message, `entity_type` the kind on record. */
 export const logRow = (
   ctx: LogClock,
-  caller: Pick<Caller, 'actor_id' | 'actor_type'>,
+  caller: Actor,
   deed: { operation: Operation; entity_type: string; entity_ids: string[]; entity?: string; message?: string },
 ): LogRow => {
   const at = ctx.now();
@@ -50,6 +53,24 @@ export const logRow = (
     message: deed.message ?? messageOf(deed.operation, deed.entity ?? deed.entity_type),
     created_at: at.toISOString(),
   };
+};
+
+/** The log row of a deed over a token that is yet to be found, without what only the token knows. */
+export const foundTokenLogRow = (
+  ctx: LogClock,
+  caller: Actor,
+  operation: 'read' | 'use',
+): Omit<LogRow, 'entity_type' | 'entity_ids'> => {
+  const {
+    entity_type: _,
+    entity_ids: __,
+    ...row
+  } = logRow(ctx, caller, {
+    operation,
+    entity_type: 'token',
+    entity_ids: [],
+  });
+  return row;
 };
 
 /** Log rows of one deed over tokens: a row for each type among them. */

@@ -14,8 +14,12 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     /** The permission a caller needs, `authenticated` for any caller, null for a public route. Every route says. */
     permission?: Permission | 'authenticated' | null;
+    /** A request without a key goes on without a caller: the route finds out who acts. */
+    admitsStrangers?: true;
     /** Added by the house itself: answers 405 or OPTIONS for a path whose methods are others. */
     methodGuard?: true;
+    /** Whatever else arrives under its path is answered where the route was registered. */
+    forwards?: true;
   }
 }
 
@@ -43,7 +47,13 @@ const refuse = (request: FastifyRequest): AppError => {
   return unauthorized(bearer ? 'The API key belongs into the header SVC-API-KEY, not Authorization.' : undefined);
 };
 
-export const addAuthentication = (app: App, ctx: Context): void => {
+/** For routes that find out themselves who acts. */
+export type Authentication = {
+  /** A stranger failed to be somebody. @throws too_many_requests for an address that did so too often. */
+  countFailure(request: FastifyRequest): Promise<void>;
+};
+
+export const addAuthentication = (app: App, ctx: Context): Authentication => {
   let initialized = false;
   const refuseUninitialized = async (): Promise<void> => {
     if (initialized) return;
@@ -59,12 +69,16 @@ export const addAuthentication = (app: App, ctx: Context): void => {
       })
     : undefined;
 
-  const failed = async (request: FastifyRequest): Promise<never> => {
+  const countFailure = async (request: FastifyRequest): Promise<void> => {
     const state = await failures?.(request);
     if (state && !state.isAllowed && state.isExceeded)
       throw new AppError('too_many_requests', 'Too many failed authentications. Wait and try again.', {
         retryAfterSeconds: state.ttlInSeconds,
       });
+  };
+
+  const failed = async (request: FastifyRequest): Promise<never> => {
+    await countFailure(request);
     throw refuse(request);
   };
 
@@ -88,9 +102,10 @@ export const addAuthentication = (app: App, ctx: Context): void => {
 
   // Before the body is read: a stranger's bytes are not worth parsing. A caller of a moment ago is recalled at once.
   app.addHook('onRequest', (request, _reply, done) => {
-    const { permission } = request.routeOptions.config;
+    const { permission, admitsStrangers } = request.routeOptions.config;
     if (permission === null || permission === undefined) return done();
     const header = request.headers['svc-api-key'];
+    if (header === undefined && admitsStrangers) return void refuseUninitialized().then(() => done(), done);
     const key = typeof header === 'string' && header.length > 0 && header.length <= KEY_LENGTH_MAX ? header : undefined;
     const known = key === undefined ? undefined : ctx.callers.recallCaller(key);
     if (!known) return void authenticate(request, key, permission).then(() => done(), done);
@@ -107,4 +122,6 @@ export const addAuthentication = (app: App, ctx: Context): void => {
     if (route.config?.permission === undefined)
       throw new Error(`The route ${String(route.method)} ${route.url} names no permission (config.permission).`);
   });
+
+  return { countFailure };
 };

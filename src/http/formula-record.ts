@@ -1,22 +1,8 @@
-// The formula on the wire, by itself and as a reactor embeds it; and the filter by name that lists share.
+// The formula on the wire, by itself and as a reactor embeds it.
 import { z } from 'zod';
 import { declaredTypes, ICON_IN_DOCUMENTS } from '../runtime/formula-fields.ts';
 import { formulaStatuses, formulaTypes } from '../runtime/formulas.ts';
-import { isStorableText } from '../vault/json.ts';
 import { APPLICATION_ID, CREATED_AT, exampleFormula } from './openapi-examples.ts';
-
-/** Longer than any name: each of its characters may stand between two stars. */
-const NAME_FILTER_LENGTH_MAX = 400;
-
-/** What a list is searched by: `*` is any run of characters, everything else literal (decisions.md section 1). */
-export const nameQuery = (description: string, example: string) =>
-  z
-    .string('must be given once')
-    .min(1, `must have 1 to ${NAME_FILTER_LENGTH_MAX} characters`)
-    .max(NAME_FILTER_LENGTH_MAX, `must have 1 to ${NAME_FILTER_LENGTH_MAX} characters`)
-    .refine(isStorableText, 'must be text without NUL and in whole characters')
-    .optional()
-    .meta({ description: `${description} \`*\` stands for any run of characters; case does not count.`, example });
 
 const date = (description: string) => z.string().meta({ description, format: 'date-time', example: CREATED_AT });
 

@@ -9,7 +9,7 @@ const guarded: HTTPMethods[] = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE',
 export const collectMethods = (app: App): (() => void) => {
   const methodsOf = new Map<string, Set<string>>();
   app.addHook('onRoute', (route) => {
-    if (route.config?.methodGuard || route.url.includes('*')) return;
+    if (route.config?.methodGuard || route.config?.forwards || route.url.includes('*')) return;
     const methods = methodsOf.get(route.url) ?? new Set();
     methodsOf.set(route.url, methods);
     for (const method of [route.method].flat()) methods.add(method);

@@ -76,3 +76,23 @@ export const exampleReactor = {
   application: { id: APPLICATION_ID, tenant_id: TENANT_ID, name: 'Checkout', type: 'private' },
   ...madeBy,
 };
+
+export const exampleProxy = {
+  id: 'd3f60b7c-94a1-4e28-8b5d-7a2c9e1f4063',
+  tenant_id: TENANT_ID,
+  key: 'ExampleExampleExampleExample0000',
+  name: 'Payments',
+  destination_url: 'https://api.example.com/v1',
+  require_auth: true,
+  request_transform: {
+    code: `module.exports = async ({ args, configuration }) => ({
+  body: args.body,
+  headers: { ...args.headers, authorization: \`Bearer \${configuration.API_KEY}\` },
+});
+`,
+  },
+  application_id: APPLICATION_ID,
+  configuration: { API_KEY: 'example-key' },
+  allowed_hosts: ['api.example.com'],
+  ...madeBy,
+};

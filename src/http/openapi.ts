@@ -12,12 +12,13 @@ import {
   parameters,
   responses,
   security,
+  requestBodies,
   securitySchemes,
   servers,
   tagGroups,
   tags,
 } from './openapi-parts.ts';
-import type { Examples } from './schemas.ts';
+import type { Examples, ForwardedOperation } from './schemas.ts';
 
 type Node = Record<string, unknown>;
 type Content = Record<string, Node>;
@@ -32,6 +33,7 @@ type Operation = {
   'x-idempotent'?: boolean;
   'x-answer'?: string;
   'x-examples'?: { request?: Examples; response: Examples };
+  'x-forwarded'?: ForwardedOperation;
 } & Node;
 
 type Generated = {
@@ -149,7 +151,9 @@ const tidyOperation = (operation: Operation): Node => {
   // A health check is nobody's request: there is nothing to trace.
   const traced = permission === null ? [] : [{ $ref: '#/components/parameters/TraceId' }];
   if (operation['x-idempotent'] && permission !== null) traced.push({ $ref: '#/components/parameters/IdempotencyKey' });
-  const operationParameters = [...(operation.parameters ?? []).map(tidyParameter), ...traced];
+  const forwarded = operation['x-forwarded'];
+  const parametersOfOwn = forwarded?.parameters ?? (operation.parameters ?? []).map(tidyParameter);
+  const operationParameters = [...parametersOfOwn, ...traced];
   const examples = operation['x-examples'];
   return {
     tags: operation.tags,
@@ -171,6 +175,7 @@ const tidyOperation = (operation: Operation): Node => {
     responses: mapValues(operation.responses, (response, status) =>
       tidyResponse(status, response as { content?: Content }, operation),
     ),
+    ...(forwarded && { ...forwarded, parameters: operationParameters }),
   };
 };
 
@@ -187,6 +192,7 @@ const tidyDocument = ({ openapi, paths, components }: Generated): Node => ({
   components: {
     headers,
     parameters,
+    requestBodies,
     responses: sortKeys(responses),
     schemas: sortKeys(
       tidySchemas(
@@ -203,7 +209,7 @@ export const addOpenapi = async (app: App): Promise<void> => {
     openapi: { openapi: '3.1.0' },
     transform: (route) => {
       const { schema, url } = jsonSchemaTransform(route);
-      const { answer, alsoNeeds, examples, ...rest } = schema as Node;
+      const { answer, alsoNeeds, examples, forwarded, ...rest } = schema as Node;
       const { config, method } = route.route;
       const isIdempotent = ['POST', 'PUT', 'PATCH'].includes(String(method)) && config?.idempotency !== 'none';
       // Under x- the plugin carries along what it does not know.
@@ -213,8 +219,10 @@ export const addOpenapi = async (app: App): Promise<void> => {
         'x-idempotent': isIdempotent,
         'x-answer': answer,
         'x-examples': examples,
+        'x-forwarded': forwarded,
       };
-      return { schema: { ...rest, ...more } as Node, url };
+      // All that stands behind a path is a parameter to a reader.
+      return { schema: { ...rest, ...more } as Node, url: url.replace('*', ':path') };
     },
     transformObject: (document) => tidyDocument(jsonSchemaTransformObject(document) as unknown as Generated) as never,
   });

@@ -1,6 +1,8 @@
-// Lists on the wire: the parameters a page is asked for by, and the shape it comes in. One piece for every list.
+// Lists on the wire: the parameters a page is asked for by, the filters that lists share, and the shape a page comes in.
+// One piece for every list.
 import { z } from 'zod';
 import { cursorSchema, outOfRange, PAGE_NUMBER_MAX, PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, pageFields } from '../paging.ts';
+import { isStorableText } from '../vault/json.ts';
 
 export { pageOf } from '../paging.ts';
 
@@ -60,6 +62,19 @@ export const repeated = <T extends z.ZodType>(item: T, description: string, exam
     .transform((value): z.output<T>[] => (Array.isArray(value) ? value : [value]))
     .optional()
     .meta({ description, 'x-repeated': true, example: [example] });
+
+/** Longer than any name: each of its characters may stand between two stars. */
+const NAME_FILTER_LENGTH_MAX = 400;
+
+/** What a list is searched by: `*` is any run of characters, everything else literal (decisions.md section 1). */
+export const nameQuery = (description: string, example: string) =>
+  z
+    .string('must be given once')
+    .min(1, `must have 1 to ${NAME_FILTER_LENGTH_MAX} characters`)
+    .max(NAME_FILTER_LENGTH_MAX, `must have 1 to ${NAME_FILTER_LENGTH_MAX} characters`)
+    .refine(isStorableText, 'must be text without NUL and in whole characters')
+    .optional()
+    .meta({ description: `${description} \`*\` stands for any run of characters; case does not count.`, example });
 
 export const pagination = z
   .object({

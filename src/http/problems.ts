@@ -27,6 +27,8 @@ export type Problem = {
   trace_id: string;
 };
 
+const CHALLENGE = 'ApiKey header="SVC-API-KEY"';
+
 const VALIDATION_TITLE = 'One or more validation errors occurred.';
 
 /**
@@ -79,13 +81,27 @@ export const toAppError = (error: unknown, bodyBytesMax: number): AppError => {
 
 export const sendProblem = (reply: FastifyReply, error: AppError): FastifyReply => {
   const headers: Record<string, string> = { 'content-type': 'application/problem+json' };
-  if (error.status === 401) headers['www-authenticate'] = 'ApiKey header="SVC-API-KEY"';
+  if (error.status === 401) headers['www-authenticate'] = CHALLENGE;
   if (error.retryAfterSeconds !== undefined) headers['retry-after'] = String(error.retryAfterSeconds);
   return sendAnswer(reply, {
     status: error.status,
     headers,
     body: JSON.stringify(problemOf(error, reply.request.id)),
   });
+};
+
+/** The proxy's face: the same problem in a frame of its own, so that nobody takes it for the destination's (interface.md "Errors"). */
+export const sendProxyProblem = (reply: FastifyReply, error: AppError): FastifyReply => {
+  if (error.status === 401) reply.header('www-authenticate', CHALLENGE);
+  if (error.retryAfterSeconds !== undefined) reply.header('retry-after', String(error.retryAfterSeconds));
+  const problem = problemOf(error, reply.request.id);
+  // background.md section 5.
+  if (error.code === 'bad_request') problem.title = 'Invalid proxy request';
+  problem.errors ??= {};
+  return reply
+    .status(error.status)
+    .type('application/json')
+    .send(JSON.stringify({ proxy_error: problem }));
 };
 
 export const addErrorFace = (app: App, bodyBytesMax: number): void => {
@@ -102,7 +118,8 @@ export const addErrorFace = (app: App, bodyBytesMax: number): void => {
 /** What Fastify refuses before its hooks run, such as a path that is no URL: the same face, with the headers that hooks would have set. */
 export const sendFrameworkProblem = (reply: FastifyReply, error: unknown, bodyBytesMax: number): void => {
   reply.headers(headersOf(reply.request.id));
-  sendProblem(reply, toAppError(error, bodyBytesMax));
+  const isForwarded = /^\/proxy(?:[/?]|$)/.test(reply.request.raw.url ?? '');
+  (isForwarded ? sendProxyProblem : sendProblem)(reply, toAppError(error, bodyBytesMax));
 };
 
 /** What Node's own parser refuses before there is a request: the same face, on the bare socket. */

@@ -33,6 +33,12 @@ export const problem = z
   })
   .meta({ id: 'Problem', description: 'RFC 9457 problem details.' });
 
+/** Registered by its id: no route has it among its schemas, and the document refers to it. */
+export const proxyError = z.object({ proxy_error: problem }).meta({
+  id: 'ProxyError',
+  description: 'A problem of the proxy itself, in a frame that no answer of a destination is put into.',
+});
+
 export type FailureStatus = 400 | 401 | 403 | 404 | 408 | 409 | 413 | 415 | 422 | 429 | 500 | 503;
 
 /** The failures an operation declares; http/openapi.ts turns each into a reference to components.responses. */
@@ -51,6 +57,17 @@ export const noContent = z.null().meta({ description: 'Nothing.' });
 /** Named examples of a body: `value` is the body itself. */
 export type Examples = Record<string, { summary: string; value: unknown }>;
 
+/**
+ * What the document says of a route that takes whatever comes: no schema checks it, so none can say it. References lead into
+ * the components of http/openapi-parts.ts.
+ */
+export type ForwardedOperation = {
+  security: Record<string, string[]>[];
+  parameters: { $ref: string }[];
+  requestBody?: { $ref: string };
+  responses: Record<string, { $ref: string }>;
+};
+
 declare module 'fastify' {
   interface FastifySchema {
     /** What the successful response is, in a sentence. */
@@ -59,5 +76,7 @@ declare module 'fastify' {
     alsoNeeds?: string[];
     /** Of the request body, and of the successful response. */
     examples?: { request?: Examples; response: Examples };
+    /** In place of schemas. */
+    forwarded?: ForwardedOperation;
   }
 }

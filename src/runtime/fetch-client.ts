@@ -4,6 +4,7 @@ import { z } from 'zod';
 import type { Context } from '../context.ts';
 import { EgressFault } from '../egress/fault.ts';
 import { egressFetch } from '../egress/fetch.ts';
+import { requestHeaders } from '../egress/headers.ts';
 import { type Call, CallFault, RUN_BYTES_MAX } from '../sandbox/sandbox.ts';
 
 const URL_LENGTH_MAX = 8192;
@@ -42,10 +43,18 @@ export type FetchAnswer = {
   redirected: boolean;
 };
 
+export type FetchRights = {
+  tenant_id: string;
+  /** Each must cover the host. */
+  allowLists: readonly (readonly string[])[];
+  /** A header that marks what leaves a vault; undefined where there is none. */
+  mark: [name: string, value: string] | undefined;
+};
+
 /** @throws CallFault with a code of egress, or INVALID_INPUT. */
 export const answerFetch = async (
   ctx: Pick<Context, 'egress'>,
-  tenant_id: string,
+  { tenant_id, allowLists, mark }: FetchRights,
   { input, signal, sent }: Pick<Call, 'input' | 'signal' | 'sent'>,
 ): Promise<FetchAnswer> => {
   const parsed = request.safeParse(input);
@@ -55,7 +64,10 @@ export const answerFetch = async (
   try {
     const answer = await egressFetch(ctx.egress, {
       ...asked,
+      // Behind what `Connection` could name, so that code cannot take it off.
+      headers: mark ? [...requestHeaders(asked.headers), mark] : asked.headers,
       tenant_id,
+      allowLists,
       ...(body !== null && { body: Buffer.from(body, 'base64') }),
       signal,
       bodyBytesMax: RUN_BYTES_MAX,

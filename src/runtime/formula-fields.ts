@@ -48,7 +48,7 @@ const elementName = (pattern: RegExp, form: string) =>
       'must not be __proto__, constructor or prototype',
     );
 
-const configurationName = elementName(/^[\w-]+$/, 'must be letters, digits, _ and -, without dots');
+export const configurationName = elementName(/^[\w-]+$/, 'must be letters, digits, _ and -, without dots');
 const parameterName = elementName(
   /^(?=\w)(?!.*\.\.)[\w.-]*\w$/,
   'must be letters, digits, _, - and single dots between names, with a letter, a digit or _ at both ends',

@@ -7,10 +7,9 @@ import { logRow, type Operation } from '../audit/record.ts';
 import type { Context } from '../context.ts';
 import type { TenantKeys } from '../crypto/keyring.ts';
 import type { StoredElement, StoredFormula, StoredParameter } from '../db/formulas.ts';
-import { AppError, conflict, fieldErrors, notFound, payloadTooLarge, unavailable, unprocessable } from '../errors.ts';
+import { AppError, conflict, notFound, payloadTooLarge } from '../errors.ts';
 import { countThenList, type Page, type PageRequest, readPage } from '../paging.ts';
-import type { RunFault } from '../sandbox/sandbox.ts';
-import { busy } from './code-errors.ts';
+import { checkCode } from './code.ts';
 import type { ConfigurationElement, RequestParameter } from './formula-fields.ts';
 import { forgetting } from './reactor-finder.ts';
 import { openText, type SealedPlace, sealText } from './sealed.ts';
@@ -105,77 +104,8 @@ export const isCutShort = (row: { sealed: Buffer | null }): boolean => row.seale
 const logOf = (ctx: Context, caller: Caller, operation: Operation, entity_ids: string[]) =>
   logRow(ctx, caller, { operation, entity_type: 'reactor_formula', entity_ids });
 
-/**
- * What is wrong with code that does not compile, by the engine's own words before the author's begin. A message that is
- * none of these is not repeated: it may quote the code.
- */
-const syntaxKinds = [
-  'Unexpected token',
-  'Unexpected identifier',
-  'Unexpected end of input',
-  'Unexpected string',
-  'Unexpected number',
-  'Unexpected template string',
-  'Unexpected reserved word',
-  'Unexpected strict mode reserved word',
-  'Unexpected eval or arguments in strict mode',
-  'Invalid or unexpected token',
-  'Invalid regular expression',
-  'Invalid left-hand side',
-  'Invalid destructuring assignment target',
-  'Invalid Unicode escape sequence',
-  'Invalid hexadecimal escape sequence',
-  'Unterminated template literal',
-  'Unterminated string',
-  'Missing initializer',
-  'Illegal return statement',
-  'Illegal break statement',
-  'Illegal continue statement',
-  'await is only valid in async functions',
-  'Cannot use import statement outside a module',
-  "Cannot use 'import.meta' outside a module",
-  'missing ) after argument list',
-];
-
-const describeSyntax = ({ message, line, column }: Extract<RunFault, { code: 'SYNTAX' }>): string => {
-  const words = message.replace(/^SyntaxError: /, '');
-  const kind = syntaxKinds.find((each) => words.startsWith(each));
-  const place = line === undefined ? '' : `: line ${line}${column === undefined ? '' : `, column ${column}`}`;
-  return `does not compile${place}${kind === undefined ? '' : ` (${kind})`}`;
-};
-
-const codeRefusal = (sentence: string): AppError =>
-  unprocessable('The code of the formula cannot be run.', fieldErrors([['code', sentence]]));
-
-/** Why code is not kept, or undefined. What it throws as it loads is its invocations' affair: there it may have what it misses here. */
-const refusalOf = (fault: RunFault): AppError | undefined => {
-  switch (fault.code) {
-    case 'THROWN':
-    case 'SDK_ERROR':
-    case 'RESPONSE':
-      return undefined;
-    case 'SYNTAX':
-      return codeRefusal(describeSyntax(fault));
-    case 'NO_FUNCTION':
-      return codeRefusal('must export a function: module.exports = async (req) => ({ raw: {} })');
-    case 'BUSY':
-      return busy(fault);
-    case 'EXECUTOR_DIED':
-      return unavailable();
-    case 'TIMEOUT_WALL':
-    case 'TIMEOUT_CPU':
-    case 'OUT_OF_MEMORY':
-    case 'OUTPUT_TOO_LARGE':
-      return codeRefusal('its top level takes too long or too much memory');
-  }
-};
-
-/** @throws unprocessable for code that does not compile or exports no function; too_many_requests or unavailable where nothing could be run. */
-const checkCode = async (ctx: Context, caller: Caller, code: string): Promise<void> => {
-  const fault = await ctx.sandbox.check(caller.tenant_id, code);
-  const refusal = fault && refusalOf(fault);
-  if (refusal) throw refusal;
-};
+const checkFormulaCode = (ctx: Context, caller: Caller, code: string): Promise<void> =>
+  checkCode(ctx, caller, { of: 'formula', result: '{ raw: {} }' }, [['code', code]]);
 
 const columnsOf = ({ name, description, icon, configuration, request_parameters }: FormulaInput) => ({
   name,
@@ -188,7 +118,7 @@ const columnsOf = ({ name, description, icon, configuration, request_parameters 
 /** Makes a formula of the tenant's own. @throws forbidden for an official one; as checkCode. */
 export const createFormula = async (ctx: Context, caller: Caller, input: FormulaInput): Promise<FormulaRecord> => {
   if (input.type === 'official') throw officialIsFixed();
-  await checkCode(ctx, caller, input.code);
+  await checkFormulaCode(ctx, caller, input.code);
   const { tenant_id } = caller;
   const keys = await ctx.keyring.tenantKeys(tenant_id);
   const id = ctx.newUuid();
@@ -252,7 +182,7 @@ export const changeFormula = async (
 ): Promise<FormulaRecord> => {
   if (input.type === 'official') throw officialIsFixed();
   await checkIsOwn(ctx, caller, id);
-  await checkCode(ctx, caller, input.code);
+  await checkFormulaCode(ctx, caller, input.code);
   const { tenant_id } = caller;
   const keys = await ctx.keyring.tenantKeys(tenant_id);
   const place = codePlace(tenant_id, id);

@@ -4,21 +4,15 @@ import type { Caller } from '../access/caller.ts';
 import { logRow } from '../audit/record.ts';
 import type { Context } from '../context.ts';
 import { AppError, forbidden, invalidInput } from '../errors.ts';
-import {
-  type Call,
-  CallFault,
-  FETCHES_MAX,
-  type LogLine,
-  RUN_BYTES_MAX,
-  SERVICE_CALLS_MAX,
-} from '../sandbox/sandbox.ts';
+import { forwardForCode } from '../proxy/forward.ts';
+import { type LogLine, RUN_BYTES_MAX } from '../sandbox/sandbox.ts';
 import type { Json } from '../vault/json.ts';
 import { tokenize, type Tokenized } from '../vault/tokenize.ts';
+import { answerCalls, type FindApplication } from './answer-calls.ts';
 import { inputOf, openArgs } from './args.ts';
 import { answerOfFault, CodeResponse, runtimeError } from './code-errors.ts';
 import { castArgs, checkConfiguration } from './contract.ts';
-import { answerFetch } from './fetch-client.ts';
-import { answerService, callFaultOf, checkWeight } from './service-client.ts';
+import { checkWeight } from './service-client.ts';
 
 export type ReactResult = { tokens?: Tokenized; raw?: unknown; logs?: LogLine[] };
 
@@ -53,13 +47,21 @@ export const invokeReactor = async (
   // Code without a token's value may run while this is written: nothing of it comes out before.
   const logged = isLogged ? Promise.resolve() : ctx.db.for(caller).insertLogs([use]);
   logged.catch(() => undefined);
+  // Whoever may send values to some hosts only does not reach others by a reactor.
+  const allowLists = caller.allowed_hosts ? [caller.allowed_hosts] : [];
   const outcome = await ctx.sandbox.run({
     tenant_id: caller.tenant_id,
     code: formula.code,
     // A version counts the changes of one reactor and its formula: without the id, another's has the same.
     key: `${reactor.id} ${formula.version}`,
     input,
-    answerCall: answerCalls(ctx, caller, logged, findApplication),
+    answerCall: answerCalls(ctx, {
+      tenant_id: caller.tenant_id,
+      logged,
+      findApplication,
+      allowLists,
+      answerProxy: (application, call) => forwardForCode(ctx, application, call, { depth: 1, allowLists }),
+    }),
   });
   await logged;
   // Something was done then that no transaction undoes: the answer is kept whatever it is (docs/decisions/0014).
@@ -86,32 +88,6 @@ export const invokeReactor = async (
   const { keep } = caller;
   const keeping = keep && ((tokens: unknown) => keep(answerWith(tokens as Tokenized)));
   return answerWith(await tokenizeResult(ctx, { ...writer, keep: keeping }, result['tokenize'] as Json));
-};
-
-type FindApplication = () => Promise<Caller | undefined>;
-
-/** What running code may ask for, counted again: its executor counts too, and may have been taken over. */
-const answerCalls = (ctx: Context, caller: Caller, logged: Promise<void>, findApplication: FindApplication) => {
-  const left = { fetch: FETCHES_MAX, service: SERVICE_CALLS_MAX };
-  const count = (kind: keyof typeof left): void => {
-    if (left[kind] === 0) throw new CallFault('CALL_LIMIT', 'The run made more calls than it may.');
-    left[kind] -= 1;
-  };
-  return async (call: Call): Promise<unknown> => {
-    const { kind, input, signal } = call;
-    count(kind === 'fetch' ? 'fetch' : 'service');
-    try {
-      await logged;
-      const application = kind === 'fetch' ? undefined : await findApplication();
-      // Over while this waited: nothing is done for it any more.
-      if (signal.aborted) throw new CallFault('ABORTED', 'The run is over.');
-      if (kind === 'fetch') return await answerFetch(ctx, caller.tenant_id, call);
-      if (!application) throw new CallFault('FORBIDDEN', 'The reactor has no application.', 403);
-      return await answerService(ctx, application, kind, input);
-    } catch (error) {
-      throw error instanceof CallFault ? error : callFaultOf(ctx, error);
-    }
-  };
 };
 
 /** @throws a code_failed for what is not a result. */

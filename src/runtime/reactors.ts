@@ -11,7 +11,7 @@ import type { StoredApplication } from '../db/applications.ts';
 import type { StoredReactor } from '../db/reactors.ts';
 import { fieldErrors, internal, invalidField, invalidInput, notFound } from '../errors.ts';
 import { countThenList, type Page, type PageRequest, readPage } from '../paging.ts';
-import { isStorableText } from '../vault/json.ts';
+import { formatPath, isStorableText } from '../vault/json.ts';
 import { checkConfiguration } from './contract.ts';
 import { contractsOf, type FormulaRecord, formulaRecordOf, isCutShort, pageTooLarge } from './formulas.ts';
 import { forgetting } from './reactor-finder.ts';
@@ -90,24 +90,28 @@ const recordOf = (
 const logOf = (ctx: Context, caller: Caller, operation: Operation, entity_ids: string[]) =>
   logRow(ctx, caller, { operation, entity_type: 'reactor', entity_ids });
 
+/** What is wrong with the texts of a configuration, each under its name. */
+export const textProblems = (configuration: Configuration): [path: string, sentence: string][] =>
+  Object.entries(configuration).flatMap(([name, value]): [string, string][] => {
+    if (typeof value !== 'string') return [];
+    const path = formatPath(['configuration', name]);
+    if (value.length > CONFIGURATION_TEXT_LENGTH_MAX)
+      return [[path, `must have at most ${CONFIGURATION_TEXT_LENGTH_MAX} characters`]];
+    return isStorableText(value) ? [] : [[path, 'must be text without NUL and in whole characters']];
+  });
+
 /** @throws invalidInput naming every value that the contract does not have, misses or wants otherwise. */
 const parseConfiguration = (given: unknown, elements: FormulaRecord['configuration']): Configuration => {
   const errors = checkConfiguration(given, elements);
   if (errors) throw invalidInput(errors);
   const configuration = given as Configuration;
-  const sentences = Object.entries(configuration).flatMap(([name, value]): [string, string][] => {
-    if (typeof value !== 'string') return [];
-    const path = `configuration.${name}`;
-    if (value.length > CONFIGURATION_TEXT_LENGTH_MAX)
-      return [[path, `must have at most ${CONFIGURATION_TEXT_LENGTH_MAX} characters`]];
-    return isStorableText(value) ? [] : [[path, 'must be text without NUL and in whole characters']];
-  });
+  const sentences = textProblems(configuration);
   if (sentences.length > 0) throw invalidInput(fieldErrors(sentences));
   return configuration;
 };
 
 /** @throws notFound for an application that is unknown or another tenant's, both alike; forbidden for what the caller does not hold. */
-const checkApplication = (
+export const checkApplication = (
   caller: Caller,
   application_id: string | undefined,
   application: StoredApplication | undefined,

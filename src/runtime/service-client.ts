@@ -94,10 +94,13 @@ const methods: ReadonlyMap<string, Method> = new Map<string, Method>([
   ],
 ]);
 
+/** Failures of a destination and of a tenant's code are none of ours. */
+const isOurs = ({ code }: AppError): boolean => code === 'internal' || code === 'unavailable';
+
 /** What went wrong, in words that code may see: those of the API, with the places of a problem behind them. */
 export const callFaultOf = (ctx: Pick<Context, 'log'>, error: unknown): CallFault => {
   const known = error instanceof AppError ? error : internal(error);
-  if (known.status >= 500) ctx.log.error({ error: known, code: known.code }, 'a call of code failed');
+  if (isOurs(known)) ctx.log.error({ error: known, code: known.code }, 'a call of code failed');
   const places = Object.entries(known.errors ?? {}).map(([place, sentences]) =>
     `${place} ${sentences.join(', ')}`.trim(),
   );

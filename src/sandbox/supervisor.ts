@@ -314,6 +314,8 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
         await lease.executor.hasRoom();
         if (lease.works.get(work.id) === work) settle(ok, text());
       })
+      // A value that cannot be written out, such as one nested 100,000 deep, is a call that failed.
+      .catch((error: unknown) => settle(false, JSON.stringify(faultOf(error))))
       .finally(markSent);
   };
 

@@ -16,12 +16,15 @@ export const valueAt = (from: Json | undefined, steps: readonly (string | number
   return value;
 };
 
+/** A copy: a part of a text keeps all of it in memory. */
+const clippedName = (name: string): string => `${Buffer.from(name.slice(0, 100)).toString()}…`;
+
 /** Property path as problems name it: `a.b[0].data`. Long keys are clipped: they come from the caller. */
 export const formatPath = (path: readonly (string | number)[]): string => {
   let text = '';
   for (const step of path) {
     if (typeof step === 'number') text += `[${step}]`;
-    else text += `${text === '' ? '' : '.'}${step.length > 100 ? `${step.slice(0, 100)}…` : step}`;
+    else text += `${text === '' ? '' : '.'}${step.length > 100 ? clippedName(step) : step}`;
   }
   return text;
 };

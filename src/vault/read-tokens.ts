@@ -3,7 +3,7 @@
 import type { Caller } from '../access/caller.ts';
 import { accessOf, decide, getTransform } from '../access/rules.ts';
 import type { Permission } from '../access/permissions.ts';
-import { messageOf, tokenLogRows } from '../audit/record.ts';
+import { foundTokenLogRow, tokenLogRows } from '../audit/record.ts';
 import type { Context } from '../context.ts';
 import { metadataDigest } from '../crypto/digest.ts';
 import type { TenantKeys } from '../crypto/keyring.ts';
@@ -16,7 +16,7 @@ import { isStorableText } from './json.ts';
 import { createMeter } from './meter.ts';
 import { conditionOf } from './search.ts';
 import { parseSearchQuery, SearchQueryError } from './search-query.ts';
-import { openCvcs, openToken, recordOfRow, type TokenRecord } from './tokens.ts';
+import { findCvc, openToken, recordOfRow, type TokenRecord } from './tokens.ts';
 
 /** The row of a token. @throws notFound for an unknown, expired or foreign id, all alike. */
 export const getTokenRow = async (
@@ -38,7 +38,7 @@ export const getToken = async (ctx: Context, caller: Caller, id: string): Promis
   const transform = getTransform(caller, 'token:read', row);
   const keys = await ctx.keyring.tenantKeys(caller.tenant_id);
   const kept = openToken(ctx, caller.tenant_id, row, keys);
-  const cvc = transform === 'reveal' ? (await openCvcs(ctx, caller.tenant_id, [row])).get(id) : undefined;
+  const cvc = transform === 'reveal' ? await findCvc(ctx, caller.tenant_id, row) : undefined;
   if (!mayReadAll(caller)) await ctx.db.for(caller).insertLogs(tokenLogRows(ctx, caller, 'read', [row]));
   return recordOfRow(ctx, caller.tenant_id, row, kept, transform, { cvc });
 };
@@ -46,23 +46,10 @@ export const getToken = async (ctx: Context, caller: Caller, id: string): Promis
 /** Whoever no rule holds back may read whatever is there: such a read is logged in the statement that finds the token. */
 const mayReadAll = (caller: Caller): boolean => caller.permissions.has('token:read');
 
-const TOKEN_READ = messageOf('read', 'token');
-
 const readRow = async (ctx: Context, caller: Caller, id: string): Promise<StoredToken> => {
-  const now = ctx.now();
-  const { actor_id, actor_type } = caller;
+  const log = foundTokenLogRow(ctx, caller, 'read');
   const row = isStorableText(id)
-    ? await ctx.db.for(caller).readToken(
-        {
-          token_id: id,
-          log_id: ctx.newLogId(now),
-          actor_id,
-          actor_type,
-          message: TOKEN_READ,
-          created_at: now.toISOString(),
-        },
-        now,
-      )
+    ? await ctx.db.for(caller).readToken({ token_id: id, rows: [log] }, new Date(log.created_at))
     : undefined;
   if (!row) throw notFound('token');
   return row;

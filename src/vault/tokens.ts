@@ -5,7 +5,7 @@ import type { Context } from '../context.ts';
 import { metadataDigest, searchDigest } from '../crypto/digest.ts';
 import type { TenantKeys } from '../crypto/keyring.ts';
 import { type Binding, isSealedUnder, keyIdOf, open, seal, SealBroken, type SealingKey } from '../crypto/seal.ts';
-import type { NewToken, StoredToken } from '../db/hot.ts';
+import type { FoundCvc, NewToken, StoredToken } from '../db/hot.ts';
 import { internal } from '../errors.ts';
 import { evaluateShape } from './expressions.ts';
 import type { Json } from './json.ts';
@@ -93,23 +93,44 @@ export const openToken = (
   }
 };
 
-/** The security codes of cards while they live, by token id. @throws internal, after an alarm, for one that does not open. */
-export const openCvcs = async (
+/** A card's security code; undefined for one whose key is gone. @throws internal, after an alarm, for one that does not open. */
+const openCvc = async (
+  ctx: SealContext & Pick<Context, 'keyring'>,
+  tenant_id: string,
+  id: string,
+  sealed: Buffer,
+): Promise<string | undefined> => {
+  try {
+    const key = await ctx.keyring.findEphemeralKey(keyIdOf(sealed));
+    return key && open(key, bindingOf(ctx, tenant_id, { id, type: 'card' }, 'cvc'), sealed).toString('utf8');
+  } catch (error) {
+    if (!(error instanceof SealBroken)) throw error;
+    throw broken(ctx, tenant_id, id, error, 'a cvc');
+  }
+};
+
+/** The security code of a card, if it is one, while it lives. @throws internal, as openCvc. */
+export const findCvc = async (
   ctx: SealContext & Pick<Context, 'db' | 'keyring' | 'now'>,
   tenant_id: string,
-  cards: readonly { id: string; type: string }[],
+  { id, type }: { id: string; type: string },
+): Promise<string | undefined> => {
+  const sealed = type === 'card' ? (await ctx.db.for({ tenant_id }).findCvcs([id], ctx.now())).get(id) : undefined;
+  return sealed && openCvc(ctx, tenant_id, id, sealed);
+};
+
+/** The security codes that were found with their cards, while they live, by token id. @throws internal, as openCvc. */
+export const openCvcs = async (
+  ctx: SealContext & Pick<Context, 'keyring' | 'now'>,
+  tenant_id: string,
+  rows: readonly ({ id: string } & FoundCvc)[],
 ): Promise<Map<string, string>> => {
   const cvcs = new Map<string, string>();
-  const ids = cards.filter(({ type }) => type === 'card').map(({ id }) => id);
-  if (ids.length === 0) return cvcs;
-  for (const [id, sealed] of await ctx.db.for({ tenant_id }).findCvcs(ids, ctx.now())) {
-    try {
-      const key = await ctx.keyring.findEphemeralKey(keyIdOf(sealed));
-      if (key) cvcs.set(id, open(key, bindingOf(ctx, tenant_id, { id, type: 'card' }, 'cvc'), sealed).toString('utf8'));
-    } catch (error) {
-      if (!(error instanceof SealBroken)) throw error;
-      throw broken(ctx, tenant_id, id, error, 'a cvc');
-    }
+  const now = ctx.now();
+  for (const { id, cvc_sealed, cvc_expires_at } of rows) {
+    if (cvc_sealed === null || cvc_expires_at === null || cvc_expires_at <= now) continue;
+    const cvc = await openCvc(ctx, tenant_id, id, cvc_sealed);
+    if (cvc !== undefined) cvcs.set(id, cvc);
   }
   return cvcs;
 };

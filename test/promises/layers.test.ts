@@ -41,7 +41,7 @@ const target = ({ file, from }: Import): string | undefined =>
 const roomOf = (path: string): string => (path.includes('/') ? (path.split('/')[0] as string) : path);
 
 const hands = new Set(['crypto', 'db', 'sandbox', 'egress', 'mail']);
-const rules = new Set(['vault', 'access', 'audit', 'runtime']);
+const rules = new Set(['vault', 'access', 'audit', 'runtime', 'proxy']);
 const floor = new Set([
   'errors.ts',
   'config.ts',

@@ -28,6 +28,18 @@ const document = JSON.parse(committed) as Node;
 
 const methods = ['get', 'put', 'post', 'delete', 'patch'];
 
+/** A path of a route as the document has it. */
+const pathOf = (url: string): string => url.replace(/:(\w+)/g, '{$1}').replace('*', '{path}');
+
+/** What a reference leads to; everything else is what it is. */
+const resolved = (node: Node): Node =>
+  node['$ref']
+    ? (node['$ref'] as string)
+        .split('/')
+        .slice(1)
+        .reduce((at, step) => at[step], document)
+    : node;
+
 const operations: { name: string; operation: Node }[] = Object.entries(document['paths'] as Node).flatMap(
   ([path, item]) =>
     methods
@@ -59,13 +71,13 @@ describe('the document', () => {
   test('has every visible route, and no other', () => {
     const visible = routes
       .filter(({ schema, config }) => !schema?.hide && !config?.methodGuard)
-      .flatMap(({ method, url }) => [method].flat().map((each) => `${each} ${url.replace(/:(\w+)/g, '{$1}')}`))
+      .flatMap(({ method, url }) => [method].flat().map((each) => `${each} ${pathOf(url)}`))
       .filter((name) => !name.startsWith('HEAD '));
     expect(visible.length).toBeGreaterThan(0);
     expect(operations.map(({ name }) => name).toSorted()).toEqual(visible.toSorted());
   });
 
-  test('passes the linter without a finding', async () => {
+  test('passes the linter without a finding, but that the frame of the proxy is no problem document', async () => {
     const { stdout } = await promisify(execFile)(
       process.execPath,
       ['node_modules/.bin/redocly', 'lint', 'openapi/openapi.json', '--format=json'],
@@ -73,7 +85,11 @@ describe('the document', () => {
     );
     const { totals, problems } = JSON.parse(stdout) as Node;
     expect(problems).toEqual([]);
-    expect(totals).toEqual({ errors: 0, warnings: 0, ignored: 0 });
+    const framed = Object.values(resolved(document['paths']['/proxy'].get)['responses'] as Node)
+      .map((response) => resolved(response)['content']['application/json']?.example.proxy_error.status)
+      .filter((status) => status >= 400 && status < 500);
+    expect(framed.length).toBeGreaterThan(0);
+    expect(totals).toEqual({ errors: 0, warnings: 0, ignored: framed.length });
   });
 
   test('shows keys that no vault accepts', () => {
@@ -86,16 +102,19 @@ describe('the document', () => {
   });
 });
 
+const isOfProxy = (name: string): boolean => / \/proxy(\/|$)/.test(name);
+
 describe.each(operations)('$name', ({ name, operation }) => {
   const isPublic = operation['security']?.length === 0;
-  const routeOf = () =>
-    routes.find(({ method, url }) => `${String(method)} ${url.replace(/:(\w+)/g, '{$1}')}` === name);
+  const isForwarded = isOfProxy(name);
+  const routeOf = () => routes.find(({ method, url }) => `${String(method)} ${pathOf(url)}` === name);
 
   test('says what it is and which permission it needs', () => {
     expect(operation['operationId']).toMatch(/^[a-z][A-Za-z]+$/);
     for (const field of ['summary', 'description']) expect(operation[field]).toMatch(/\w/);
     expect(operation['tags']).toHaveLength(1);
-    expect(operation['responses']).toSatisfy((responses: Node) => Object.keys(responses).some((key) => key[0] === '2'));
+    const successes = Object.keys(operation['responses']).filter((key) => key[0] === '2' || key === 'default');
+    expect(successes.length).toBeGreaterThan(0);
 
     const { config, schema } = routeOf() ?? {};
     const permission = config?.permission;
@@ -106,16 +125,18 @@ describe.each(operations)('$name', ({ name, operation }) => {
       expect(operation['description'].split('Permission: ')[1] ?? '', each as string).toContain(`\`${each}\``);
   });
 
-  test('declares its failures by reference, as problems', () => {
-    const statuses = Object.keys(operation['responses']).filter((status) => status >= '400');
+  test('declares its failures by reference, as problems; those of the proxy in its frame', () => {
+    const statuses = Object.keys(operation['responses']).filter((status) => Number(status) >= 400);
     if (!isPublic) expect(statuses).toEqual(expect.arrayContaining(['401', '403']));
+    if (isForwarded) expect(statuses).toEqual(expect.arrayContaining(['400', '404', '413', '502', '504']));
     for (const status of statuses) {
-      const [, , , component] = operation['responses'][status].$ref.split('/');
-      const { content, headers } = document['components'].responses[component];
-      expect(Object.keys(content)).toEqual(['application/problem+json', 'application/json']);
+      expect(operation['responses'][status].$ref).toMatch(/^#\/components\/responses\//);
+      const { content, headers } = resolved(operation['responses'][status]) as { content: Node; headers: Node };
+      const types = isForwarded ? ['application/json'] : ['application/problem+json', 'application/json'];
+      expect(Object.keys(content)).toEqual(types);
       for (const { schema, example } of Object.values(content) as Node[]) {
-        expect(schema.$ref).toBe('#/components/schemas/Problem');
-        expect(example.status).toBe(Number(status));
+        expect(schema.$ref).toBe(`#/components/schemas/${isForwarded ? 'ProxyError' : 'Problem'}`);
+        expect((isForwarded ? example.proxy_error : example).status).toBe(Number(status));
       }
       expect('Retry-After' in headers).toBe(status === '429' || status === '503');
       expect(headers).toHaveProperty('SVC-TRACE-ID');
@@ -123,15 +144,32 @@ describe.each(operations)('$name', ({ name, operation }) => {
   });
 
   test('shows an example of its body and of its success, under the same names', () => {
-    const [, success] = Object.entries(operation['responses']).find(([status]) => status[0] === '2') as [string, Node];
+    const [, answer] = Object.entries(operation['responses'] as Node).find(
+      ([status]) => status[0] === '2' || status === 'default',
+    ) as [string, Node];
+    const success = resolved(answer);
     expect(success['headers']).toHaveProperty('SVC-TRACE-ID');
+    if (isForwarded) expect(success['headers']).toHaveProperty('SVC-PROXY-DESTINATION-STATUS');
     if ('204' in operation['responses']) return void expect(success).not.toHaveProperty('content');
-    const shown = Object.keys(success['content']['application/json'].examples);
+    const shown = Object.keys(success['content'][isForwarded ? '*/*' : 'application/json'].examples);
     expect(shown.length).toBeGreaterThan(0);
     if (operation['requestBody'])
-      for (const media of Object.values(operation['requestBody'].content) as Node[])
+      for (const media of Object.values(resolved(operation['requestBody'])['content']) as Node[])
         expect(Object.keys(media['examples'])).toEqual(shown);
   });
+});
+
+test('the proxy takes an API key, a proxy key beside it, or that one alone', () => {
+  const forwarded = operations.filter(({ name }) => isOfProxy(name));
+  expect(forwarded).toHaveLength(10);
+  for (const { operation } of forwarded)
+    expect((operation['security'] as Node[]).map((each) => Object.keys(each))).toEqual([
+      ['ApiKey'],
+      ['ApiKey', 'ProxyKeyHeader'],
+      ['ApiKey', 'ProxyKeyQuery'],
+      ['ProxyKeyHeader'],
+      ['ProxyKeyQuery'],
+    ]);
 });
 
 /**

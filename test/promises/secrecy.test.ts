@@ -4,13 +4,17 @@ import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { Client } from 'pg';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { type Answer, startServer, type TestServer } from '../support/server.ts';
+import { certificateFor } from '../support/certificates.ts';
+import { type ReactorServer, startReactorServer } from '../support/reactors.ts';
+import type { Answer, TestServer } from '../support/server.ts';
 
+let house: ReactorServer;
 let server: TestServer;
 beforeAll(async () => {
-  server = await startServer();
+  house = await startReactorServer();
+  ({ server } = house);
 });
-afterAll(() => server.close());
+afterAll(() => house.close());
 
 const canaries = {
   note: `canary-${crypto.randomUUID()}`,
@@ -20,6 +24,7 @@ const canaries = {
   account: '90817263544091827',
   code: `code-${crypto.randomUUID()}`,
   configuration: `configuration-${crypto.randomUUID()}`,
+  route: `route-${crypto.randomUUID()}`,
 };
 
 /** Looked for everywhere; four digits of a security code stand in many an id. */
@@ -30,6 +35,7 @@ const wanted = [
   canaries.account,
   canaries.code,
   canaries.configuration,
+  canaries.route,
 ];
 
 const encodings = (value: string): Buffer[] => {
@@ -136,8 +142,50 @@ module.exports = async ({ args, configuration }) => {
   await ask(500, 'POST', react, { json: { args: { ...args, fail: 'result' } } });
 };
 
+/** Routes with code, configuration and a client's key, made, changed, read and used, rightly and wrongly. @returns secrets of the proxy. */
+const useProxies = async (ask: Ask, made: { note: string; card: { id: string } }): Promise<string[]> => {
+  const code = `const key = '${canaries.code}';
+module.exports = async ({ args, configuration }) => {
+  console.log(key, configuration.KEY, args);
+  if (args.path === '/thrown') throw new Error('no');
+  return { body: args.body, headers: { ...args.headers, 'x-key': configuration.KEY } };
+};
+`;
+  const { cert, key: private_key } = certificateFor('client.upstream.test');
+  const proxy = {
+    name: 'Secretive',
+    destination_url: `${house.url}/${canaries.route}`,
+    request_transform: { code },
+    response_transform: { code },
+    configuration: { KEY: canaries.configuration },
+    client_certificate: { certificate: cert, private_key },
+  };
+  const keyed = (key: string) => ({ 'svc-idempotency-key': key });
+  const { id, key } = (await ask(201, 'POST', '/proxies', { json: proxy, headers: keyed('proxy') })).body;
+  await ask(201, 'POST', '/proxies', { json: proxy, headers: keyed('proxy') });
+  await ask(400, 'POST', '/proxies', { json: { ...proxy, destination_url: `http://${canaries.route}` } });
+  await ask(400, 'POST', '/proxies', { json: { ...proxy, configuration: { 'a b': canaries.configuration } } });
+  await ask(422, 'POST', '/proxies', { json: { ...proxy, request_transform: { code: `${code} const = 1` } } });
+  await ask(200, 'PUT', `/proxies/${id}`, { json: proxy, headers: keyed('proxy-change') });
+  await ask(200, 'GET', '/proxies', {});
+  const json = { note: `{{ ${made.note} }}`, card: `{{ ${made.card.id} }}`, plain: canaries.note };
+  const stored = { 'svc-proxy-key': key };
+  const direct = { 'svc-proxy-url': `${house.url}/${canaries.route}` };
+  const secretQuery = `/proxy/${canaries.route}?a=${canaries.note}`;
+  for (const headers of [stored, direct]) {
+    await ask(200, 'POST', secretQuery, { json, headers });
+    await ask(400, 'POST', secretQuery, { json: { ...json, wrong: `{{ '${canaries.note}' | no }}` }, headers });
+    await ask(400, 'POST', `${secretQuery}{{`, { json, headers });
+  }
+  await ask(200, 'POST', `${secretQuery}&svc-proxy-key=${key}`, { json });
+  await ask(500, 'POST', '/proxy/thrown', { json, headers: stored });
+  await ask(400, 'POST', secretQuery, { json, headers: { 'svc-proxy-url': `https://127.0.0.1/${canaries.route}` } });
+  await ask(502, 'POST', secretQuery, { json, headers: { 'svc-proxy-url': `${house.movingUrl}/${canaries.route}` } });
+  return [key, private_key.split('\n')[1] as string];
+};
+
 /** Every other way in which a value or a key travels, rightly and wrongly; none of the failures repeats a value. */
-const useEverything = async (made: { note: string; card: { id: string } }): Promise<{ newKey: string }> => {
+const useEverything = async (made: { note: string; card: { id: string } }): Promise<{ secrets: string[] }> => {
   const once = { 'svc-idempotency-key': crypto.randomUUID() };
   const merge = { 'content-type': 'application/merge-patch+json' };
   const ask = async (status: number, method: string, path: string, options: Parameters<TestServer['request']>[2]) => {
@@ -164,11 +212,12 @@ const useEverything = async (made: { note: string; card: { id: string } }): Prom
     json: { a: `{{ ${made.note} | json: '$' }} {{ '${canaries.note}' | no }}` },
   });
   await useReactors(ask, made);
+  const secrets = await useProxies(ask, made);
   const application = { name: 'Made', permissions: ['token:read'] };
   const made2 = await ask(201, 'POST', '/applications', { json: application, headers: { 'idempotency-key': 'app' } });
   const again = await ask(200, 'POST', `/applications/${made2.body.id}/regenerate`, {});
   await ask(200, 'GET', '/logs', {});
-  return { newKey: again.body.key };
+  return { secrets: [...secrets, again.body.key.split('_')[3] as string] };
 };
 
 test('no value reaches logs, errors, tables or WAL', async () => {
@@ -204,10 +253,10 @@ test('no value reaches logs, errors, tables or WAL', async () => {
     for (const value of [canaries.note, canaries.number, canaries.account])
       expect(hits(Buffer.from(answer.text), value)).toBe(0);
   }
-  const { newKey } = await useEverything(made.body);
+  const { secrets } = await useEverything(made.body);
   const log = Buffer.from(server.logLines.join(''));
   const files = await databaseFiles();
-  for (const value of [...wanted, server.tenant.api_key.split('_')[3] as string, newKey.split('_')[3] as string]) {
+  for (const value of [...wanted, server.tenant.api_key.split('_')[3] as string, ...secrets]) {
     expect(hits(log, value)).toBe(0);
     for (const path of files) expect(hits(readFileSync(path), value), path).toBe(0);
   }

@@ -2,9 +2,13 @@
 // know fails it (security.md T1).
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { permissions } from '../../src/access/permissions.ts';
-import { startServer, type Answer, type TestServer, type TestTenant } from '../support/server.ts';
+import { type ReactorServer, startReactorServer } from '../support/reactors.ts';
+import type { Answer, TestServer, TestTenant } from '../support/server.ts';
 
-/** What a tenant has: a parent with a child, a token beside them, an application, a formula with a reactor and one without. */
+/**
+ * What a tenant has: a parent with a child, a token beside them, an application, a formula with a reactor and one without,
+ * a proxy.
+ */
 type World = {
   tenant: TestTenant;
   token_id: string;
@@ -14,6 +18,7 @@ type World = {
   formula_id: string;
   unused_formula_id: string;
   reactor_id: string;
+  proxy_id: string;
 };
 
 /** How to call a route rightly. */
@@ -23,6 +28,7 @@ type Row = {
   /** A body that names records. */
   jsonOf?: (world: World) => unknown;
   contentType?: string;
+  headers?: () => Record<string, string>;
   permission: string | null;
   status: number;
   /** Kinds of records that the path or the body names; each is tried as a stranger's. */
@@ -32,8 +38,25 @@ type Row = {
 const application = { name: 'Made', permissions: ['token:create'] };
 const code = 'module.exports = ({ args }) => ({ raw: Object.keys(args) });';
 const formula = { name: 'Made', type: 'private', code };
+const proxy = { name: 'Made', destination_url: 'https://api.example.com' };
+
+/** Requests through the proxy, which answers in a frame of its own. */
+const forwarded = Object.fromEntries(
+  ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'].flatMap((method) =>
+    ['/proxy', '/proxy/*'].map((url): [string, Row] => [
+      `${method} ${url}`,
+      {
+        path: () => url.replace('*', 'v1/charges'),
+        headers: () => ({ 'svc-proxy-url': house.url }),
+        permission: 'token:use',
+        status: 200,
+      },
+    ]),
+  ),
+);
 
 const table: Record<string, Row> = {
+  ...forwarded,
   'POST /tokenize': { path: () => '/tokenize', json: 'x', permission: 'token:create', status: 200 },
   'POST /tokens': { path: () => '/tokens', json: { data: 'x' }, permission: 'token:create', status: 201 },
   'GET /tokens': { path: () => '/tokens', permission: 'token:read', status: 200 },
@@ -188,6 +211,33 @@ const table: Record<string, Row> = {
     status: 200,
     names: ['reactor_id'],
   },
+  'POST /proxies': {
+    path: () => '/proxies',
+    jsonOf: ({ application_id }) => ({ ...proxy, application: { id: application_id } }),
+    permission: 'proxy:create',
+    status: 201,
+    names: ['application_id'],
+  },
+  'GET /proxies': { path: () => '/proxies', permission: 'proxy:read', status: 200 },
+  'GET /proxies/:id': {
+    path: ({ proxy_id }) => `/proxies/${proxy_id}`,
+    permission: 'proxy:read',
+    status: 200,
+    names: ['proxy_id'],
+  },
+  'PUT /proxies/:id': {
+    path: ({ proxy_id }) => `/proxies/${proxy_id}`,
+    jsonOf: ({ application_id }) => ({ ...proxy, application: { id: application_id } }),
+    permission: 'proxy:update',
+    status: 200,
+    names: ['proxy_id', 'application_id'],
+  },
+  'DELETE /proxies/:id': {
+    path: ({ proxy_id }) => `/proxies/${proxy_id}`,
+    permission: 'proxy:delete',
+    status: 204,
+    names: ['proxy_id'],
+  },
   'GET /permissions': { path: () => '/permissions', permission: 'authenticated', status: 200 },
   'GET /tenants/self': { path: () => '/tenants/self', permission: 'tenant:read', status: 200 },
   'PUT /tenants/self': {
@@ -212,6 +262,7 @@ const table: Record<string, Row> = {
 /** Files of the reference, whose paths change with their content. */
 const isAsset = (url: string) => /^\/docs\/[\w.-]+$/.test(url);
 
+let house: ReactorServer;
 let server: TestServer;
 let stranger: World;
 
@@ -229,14 +280,16 @@ const makeWorld = async (): Promise<World> => {
   const formula_id = await make('/reactor-formulas', formula);
   const unused_formula_id = await make('/reactor-formulas', formula);
   const reactor_id = await make('/reactors', { name: 'Made', formula: { id: formula_id } });
-  return { tenant, token_id, parent_id, child_id, application_id, formula_id, unused_formula_id, reactor_id };
+  const proxy_id = await make('/proxies', proxy);
+  return { tenant, token_id, parent_id, child_id, application_id, formula_id, unused_formula_id, reactor_id, proxy_id };
 };
 
 beforeAll(async () => {
-  server = await startServer();
+  house = await startReactorServer();
+  ({ server } = house);
   stranger = await makeWorld();
 });
-afterAll(() => server.close());
+afterAll(() => house.close());
 
 test('every route of the app is in the table, and the table has no other', () => {
   const real = server.routes
@@ -256,7 +309,11 @@ const send = (route: string, row: Row, key: string | null, world: World): Promis
   const json = row.jsonOf ? row.jsonOf(world) : row.json;
   return server.request(route.split(' ')[0] as string, row.path(world), {
     key,
-    headers: { 'svc-trace-id': 'the-same', ...(row.contentType && { 'content-type': row.contentType }) },
+    headers: {
+      'svc-trace-id': 'the-same',
+      ...(row.contentType && { 'content-type': row.contentType }),
+      ...row.headers?.(),
+    },
     ...(json === undefined ? {} : { json }),
   });
 };
@@ -277,7 +334,7 @@ describe.each(Object.entries(table))('%s', (route, row) => {
     const { api_key } = await server.newKey(own.tenant, { permissions: others });
     const answer = await send(route, row, api_key, own);
     expect(answer.status, answer.text).toBe(403);
-    expect(answer.body.detail).toContain(row.permission);
+    expect((answer.body.proxy_error ?? answer.body).detail).toContain(row.permission);
   });
 
   test.runIf(isPrivate && row.names !== undefined && row.permission?.startsWith('token:'))(
@@ -339,9 +396,19 @@ test("a stranger's tokens are in no list, no search and no count, and no express
   const unknownUsed = await react('unknown-token');
   expect(used.status, used.text).toBe(400);
   expect(used.body.detail.replace(stranger.token_id, 'x')).toBe(unknownUsed.body.detail.replace('unknown-token', 'x'));
+  const arrived = house.upstream.received.length;
+  const forward = (id: string) =>
+    server.request('POST', '/proxy', { key, json: { a: `{{ ${id} }}` }, headers: { 'svc-proxy-url': house.url } });
+  const sent = await forward(stranger.token_id);
+  const unknownSent = await forward('unknown-token');
+  expect(sent.status, sent.text).toBe(400);
+  expect(sent.body.proxy_error.detail.replace(stranger.token_id, 'x')).toBe(
+    unknownSent.body.proxy_error.detail.replace('unknown-token', 'x'),
+  );
+  expect(house.upstream.received).toHaveLength(arrived);
 });
 
-test("a stranger's formulas and reactors are in no list and no count, whatever their names", async () => {
+test("a stranger's formulas, reactors and proxies are in no list and no count, whatever their names", async () => {
   const own = await makeWorld();
   const key = own.tenant.api_key;
   const ids = ({ body }: Answer): string[] => body.data.map(({ id }: { id: string }) => id).toSorted();
@@ -352,7 +419,13 @@ test("a stranger's formulas and reactors are in no list and no count, whatever t
     const reactors = await server.request('GET', `/reactors${query}`, { key });
     expect(ids(reactors)).toEqual([own.reactor_id]);
     expect(reactors.body.pagination.total_items).toBe(1);
+    const proxies = await server.request('GET', `/proxies${query}`, { key });
+    expect(ids(proxies)).toEqual([own.proxy_id]);
+    expect(proxies.body.pagination.total_items).toBe(1);
   }
-  const byId = await server.request('GET', `/reactors?id=${stranger.reactor_id}`, { key });
-  expect(byId.body).toMatchObject({ data: [], pagination: { total_items: 0 } });
+  for (const one of [`/reactors?id=${stranger.reactor_id}`, `/proxies?id=${stranger.proxy_id}`])
+    expect((await server.request('GET', one, { key })).body).toMatchObject({
+      data: [],
+      pagination: { total_items: 0 },
+    });
 });

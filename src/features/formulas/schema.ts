@@ -2,8 +2,8 @@
 // schemas of runtime/formula-fields.ts.
 import { z } from 'zod';
 import { APPLICATION_ID, exampleFormula } from '../../http/openapi-examples.ts';
-import { onlyPage, pageQuery, pageSchema } from '../../http/pagination.ts';
-import { formulaRecord, nameQuery } from '../../http/formula-record.ts';
+import { nameQuery, onlyPage, pageQuery, pageSchema } from '../../http/pagination.ts';
+import { formulaRecord } from '../../http/formula-record.ts';
 import type { Examples } from '../../http/schemas.ts';
 import { formulaFields } from '../../runtime/formula-fields.ts';
 import { formulaTypes } from '../../runtime/formulas.ts';

@@ -2,9 +2,9 @@
 import { z } from 'zod';
 import { applicationTypes } from '../../access/permissions.ts';
 import { nameSchema } from '../../access/tenants.ts';
-import { formulaRecord, nameQuery } from '../../http/formula-record.ts';
+import { formulaRecord } from '../../http/formula-record.ts';
 import { APPLICATION_ID, CREATED_AT, exampleFormula, exampleReactor, TENANT_ID } from '../../http/openapi-examples.ts';
-import { onlyPage, pageQuery, pageSchema, repeated } from '../../http/pagination.ts';
+import { nameQuery, onlyPage, pageQuery, pageSchema, repeated } from '../../http/pagination.ts';
 import type { Examples } from '../../http/schemas.ts';
 import { CONFIGURATION_TEXT_LENGTH_MAX } from '../../runtime/reactors.ts';
 

@@ -4,6 +4,9 @@
 const { freeze } = require('./primordials.cjs');
 const { call } = require('./calls.cjs');
 
+const forward = (method, { headers, path, query, body } = {}) =>
+  call('svc:proxy', { method, headers, path, query, body });
+
 exports.createService = () =>
   freeze({
     tokenize: (body) => call('svc:tokenize', { body }),
@@ -17,5 +20,12 @@ exports.createService = () =>
         typeof query === 'object' && query !== null
           ? call('svc:tokens.search', { query: query.query, page: query.page, size: query.size })
           : call('svc:tokens.search', { query, page, size }),
+    }),
+    proxy: freeze({
+      get: (options) => forward('GET', options),
+      post: (options) => forward('POST', options),
+      put: (options) => forward('PUT', options),
+      patch: (options) => forward('PATCH', options),
+      delete: (options) => forward('DELETE', options),
     }),
   });

@@ -1,0 +1,133 @@
+// The body of a forwarded request, opened by its kind for values to be put in. What it holds beside expressions goes out byte
+// for byte, and a body without any is what it was.
+import { invalidField } from '../errors.ts';
+import type { Expansion, References } from '../vault/expansion.ts';
+import { formatPath } from '../vault/json.ts';
+import { bodyKindOf, type BodyKind, type Charset, charsetOf, partName, type TextKind } from './body-kind.ts';
+import { splitForm } from './form-text.ts';
+import { type Path, splitJson, splitJsonLines } from './json-text.ts';
+import { declaredEncoding, splitMarkup } from './markup-text.ts';
+import { createMultipartReader } from './multipart.ts';
+import { anyOpening, mayOpen, openingOf } from './opening.ts';
+import { encodePercentAt } from './percent.ts';
+import { encodableAt, hasSlots, type Pieces, refuseValue, splitText, writePieces } from './pieces.ts';
+
+/** A part that has parts that have parts is the mail of somebody else. */
+export const NESTED_MULTIPART_MAX = 2;
+
+/** More fields than a form has; each costs the reading of its headers. */
+export const PARTS_MAX = 1000;
+
+export type WriteBody = (expansion: Expansion) => Buffer;
+
+/**
+ * @param path where the body stands in the request.
+ * @param level how many multipart bodies this one is in.
+ * @returns undefined for a body without expressions.
+ * @throws invalidInput at the place of what is wrong.
+ */
+export const openBody = (
+  kind: BodyKind,
+  bytes: Buffer,
+  path: Path,
+  references: References,
+  level = 0,
+): WriteBody | undefined => {
+  if (kind.kind === 'bytes') return undefined;
+  if (kind.kind !== 'multipart') return openText(kind, bytes, path, references);
+  if (level > NESTED_MULTIPART_MAX || !mayOpen(anyOpening, bytes)) return undefined;
+  return openMultipart(kind.boundary, bytes, path, references, level);
+};
+
+const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+
+const decode = (bytes: Buffer, charset: Charset): string | undefined => {
+  if (charset === 'latin1') return bytes.toString('latin1');
+  try {
+    return utf8.decode(bytes);
+  } catch {
+    return undefined;
+  }
+};
+
+const openText = (
+  { kind, charset: said }: { kind: TextKind; charset: Charset },
+  bytes: Buffer,
+  path: Path,
+  references: References,
+): WriteBody | undefined => {
+  if (!mayOpen(openingOf[kind], bytes)) return undefined;
+  const declared = kind === 'markup' ? declaredEncoding(bytes) : undefined;
+  const charset = declared === undefined ? said : charsetOf(declared);
+  if (charset === undefined) return undefined;
+  const text = decode(bytes, charset);
+  if (text === undefined) {
+    if (kind === 'undeclared') return undefined;
+    throw invalidField(formatPath(path), 'must be in UTF-8, or in the charset that it says');
+  }
+  const pieces = split(text, kind, charset, path, references);
+  return hasSlots(pieces) ? (expansion) => Buffer.from(writePieces(pieces, expansion), charset) : undefined;
+};
+
+const split = (text: string, kind: TextKind, charset: Charset, path: Path, references: References): Pieces => {
+  const place = formatPath(path);
+  switch (kind) {
+    case 'json':
+      return splitJson(text, charset, path, references);
+    case 'json_lines':
+      return splitJsonLines(text, charset, path, references);
+    case 'form':
+      return splitForm(text, path, encodePercentAt(charset), references);
+    case 'markup':
+      return splitMarkup(text, charset, place, references);
+    default:
+      return splitText(text, place, references, encodableAt(charset, place));
+  }
+};
+
+/** Each part by its own kind; one that says nothing of itself is text if it can be. */
+const openMultipart = (
+  boundary: string,
+  bytes: Buffer,
+  path: Path,
+  references: References,
+  level: number,
+): WriteBody | undefined => {
+  const place = formatPath(path);
+  const written: (Buffer | WriteBody)[] = [];
+  let part: { kind: BodyKind; path: Path; content: Buffer[] } | undefined;
+  let parts = 0;
+  const closePart = (): void => {
+    if (!part) return;
+    const { kind, path: inside, content } = part;
+    const bare = Buffer.concat(content);
+    const write = openBody(kind, bare, inside, references, level + 1);
+    written.push(write ? (expansion) => withoutBoundary(write(expansion), boundary, formatPath(inside)) : bare);
+    part = undefined;
+  };
+  const reader = createMultipartReader(boundary, {
+    onFrame: (piece) => {
+      closePart();
+      written.push(piece);
+    },
+    onPart: (headers) => {
+      parts += 1;
+      if (parts > PARTS_MAX) throw invalidField(place, `must have at most ${PARTS_MAX} parts`);
+      part = { kind: bodyKindOf(headers), path: [...path, partName(headers) ?? parts - 1], content: [] };
+    },
+    onContent: (piece) => part?.content.push(piece),
+    onMalformed: () => {
+      throw invalidField(place, 'must be a whole multipart body with the boundary that it says');
+    },
+  });
+  reader.push(bytes);
+  reader.end();
+  if (!written.some((each) => typeof each === 'function')) return undefined;
+  return (expansion) => Buffer.concat(written.map((each) => (typeof each === 'function' ? each(expansion) : each)));
+};
+
+/** The boundary in a value would end its part, for some readers wherever it stands. */
+const withoutBoundary = (bytes: Buffer, boundary: string, place: string): Buffer => {
+  if (bytes.includes(`--${boundary}`)) throw refuseValue(place, 'must not put in the boundary of the body');
+  return bytes;
+};

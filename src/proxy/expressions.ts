@@ -1,0 +1,73 @@
+// Where expressions stand in a forwarded request: in segments of its path, values of its query and headers, and its body.
+// Finds them all before any is opened, and puts values in by the rules of their places.
+import type { Headers } from '../egress/headers.ts';
+import { createReferences, type Expansion, type References } from '../vault/expansion.ts';
+import { formatPath } from '../vault/json.ts';
+import { openBody } from './body.ts';
+import type { BodyKind } from './body-kind.ts';
+import { splitForm } from './form-text.ts';
+import { percentOpening } from './opening.ts';
+import { encodePercentAt, splitPercent } from './percent.ts';
+import { type Encode, type Pieces, refuseValue, splitText, writePieces } from './pieces.ts';
+
+export type RequestPlaces = {
+  path: string;
+  query: string;
+  headers: Headers;
+  body: { kind: BodyKind; bytes: Buffer } | undefined;
+};
+
+export type FoundExpressions = {
+  references: References;
+  /**
+   * What goes out. A place without an expression is byte for byte as it came.
+   * @throws invalidInput at the place of a value that does not fit it; payloadTooLarge.
+   */
+  expand(expansion: Expansion): { path: string; query: string; headers: Headers; body: Uint8Array | undefined };
+};
+
+/** @throws invalidInput at the place of what opens like an expression and is none; payloadTooLarge. */
+export const findExpressions = ({ path, query, headers, body }: RequestPlaces): FoundExpressions => {
+  const references = createReferences();
+  const pathPieces = splitPath(path, references);
+  const queryPieces = splitForm(query, ['query'], encodePercentAt('utf8'), references);
+  const headerPieces = headers.map(([name, value]): [string, Pieces] => [name, splitHeader(name, value, references)]);
+  const writeBody = body && openBody(body.kind, body.bytes, ['body'], references);
+  return {
+    references,
+    expand: (expansion) => ({
+      path: writePieces(pathPieces, expansion),
+      query: writePieces(queryPieces, expansion),
+      headers: headerPieces.map(([name, pieces]) => [name, writePieces(pieces, expansion)]),
+      body: writeBody ? writeBody(expansion) : body?.bytes,
+    }),
+  };
+};
+
+const splitPath = (path: string, references: References): Pieces => {
+  if (!percentOpening.pattern.test(path)) return [path];
+  const place = 'path';
+  const encode = encodePercentAt('utf8')(place);
+  return path
+    .split('/')
+    .flatMap((segment, index) => [
+      ...(index === 0 ? [] : ['/']),
+      ...splitPercent(segment, { place, plusIsSpace: false, encode }, references),
+    ]);
+};
+
+const splitHeader = (name: string, value: string, references: References): Pieces => {
+  if (!value.includes('{{')) return [value];
+  const place = formatPath(['headers', name]);
+  return splitText(value, place, references, encodeHeaderAt(place));
+};
+
+/** RFC 9110 section 5.5: visible characters, spaces and tabs, one byte each. Nothing ends the line (X5). */
+const fieldValue = /^[\t\x20-\x7e\x80-\xff]*$/;
+
+const encodeHeaderAt =
+  (place: string): Encode =>
+  (value) => {
+    if (!fieldValue.test(value)) throw refuseValue(place, 'must put in characters that a header can hold');
+    return value;
+  };

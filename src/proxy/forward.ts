@@ -1,0 +1,297 @@
+// The proxy: a request comes in with expressions and goes out with the values of tokens in their place, to a destination
+// that the caller or a stored proxy names. Read from top to bottom: the route, who asks, the body, the values, the code
+// before, the destination, the code behind. Knows neither Fastify nor undici.
+import type { Caller } from '../access/caller.ts';
+import { mayAnywhere } from '../access/rules.ts';
+import { type Actor, logRow } from '../audit/record.ts';
+import type { Context } from '../context.ts';
+import type { EgressResponse } from '../egress/client.ts';
+import { DECODABLE_CODINGS, isDecodable } from '../egress/body.ts';
+import { EgressFault } from '../egress/fault.ts';
+import { takeWhole } from '../egress/fetch.ts';
+import { type Headers, requestHeaders } from '../egress/headers.ts';
+import { FREE_BYTES } from '../egress/room.ts';
+import { badRequest, forbidden, invalidField, notFound, unauthorized } from '../errors.ts';
+import type { CodeRights } from '../runtime/answer-calls.ts';
+import { CodeResponse } from '../runtime/code-errors.ts';
+import { type Call, RUN_BYTES_MAX } from '../sandbox/sandbox.ts';
+import { openTokens } from '../vault/detokenize.ts';
+import { createExpansion } from '../vault/expansion.ts';
+import { bodyKindOf, type BodyKind, saysJson } from './body-kind.ts';
+import { callAnswer, parseProxyCall } from './code-call.ts';
+import { findExpressions } from './expressions.ts';
+import { destinationRefused, forwardingFault } from './faults.ts';
+import { loopMark, refuseLoop } from './loop.ts';
+import type { Message } from './message.ts';
+import type { ProxyForUse } from './proxy-finder.ts';
+import { type Held, type IncomingBody, takeBody, type TakenBody } from './take-body.ts';
+import { destinationOf, parseTarget, type Target } from './target.ts';
+import { type About, transform } from './transform.ts';
+
+/** Code of a proxy may call proxies, whose code may call proxies: each level holds a run of the tenant's share. */
+const DEPTH_MAX = 3;
+
+/** A request to the proxy as it came in. */
+export type ProxyRequest = IncomingBody & {
+  /** Undefined where no API key was sent. */
+  caller: Caller | undefined;
+  method: string;
+  /** The request target, `/proxy` and all. */
+  url: string;
+  headers: Headers;
+  /** Aborted when nobody waits for the answer any more. */
+  signal: AbortSignal;
+};
+
+/** What goes back to the caller. */
+export type ProxyAnswer = {
+  status: number;
+  statusText: string;
+  headers: Headers;
+  body: Uint8Array | EgressResponse['body'] | undefined;
+  /** The length of a body in pieces, where it is known. */
+  bodyBytes: number | undefined;
+  /** The destination's own; undefined where it was not asked. */
+  destination_status: number | undefined;
+  /** To be called when the answer has gone out, or nobody waits for it any more: until then it takes memory here. */
+  release(): void;
+};
+
+type AnswerWithin = Omit<ProxyAnswer, 'release'>;
+
+/** Where a request comes from that code makes: how many runs deep, and where those above may lead to. */
+export type Origin = { depth: number; allowLists: CodeRights['allowLists'] };
+
+const outside: Origin = { depth: 0, allowLists: [] };
+
+/**
+ * Forwards a request.
+ * @throws notFound for an unknown proxy key, and for another tenant's; unauthorized; forbidden; badRequest, invalidInput and
+ * payloadTooLarge for the request; a code_failed for what a transform throws; bad_gateway and gateway_timeout for the
+ * destination; unavailable.
+ */
+export const forward = async (ctx: Context, asked: ProxyRequest, origin = outside): Promise<ProxyAnswer> => {
+  const target = parseTarget(asked.url);
+  refuseLoop(ctx, asked.headers);
+  const proxy = await findProxy(ctx, asked, target.proxyKeys);
+  const { tenant_id, caller } = await findActor(ctx, asked.caller, proxy);
+  const own = [proxy?.allowed_hosts, caller?.allowed_hosts].filter((list) => list !== undefined);
+  const allowLists = [...origin.allowLists, ...own];
+  const { base, place } = findBase(ctx, asked.headers, proxy, allowLists);
+  // What leads out of the destination's path is refused before anything is read or written for it.
+  const url = destinationOf(base, target.path, target.query);
+  const headers = crossing(asked.headers);
+  const route: Route = { tenant_id, caller, proxy, allowLists, base, target, url, depth: origin.depth };
+  const kind = bodyKindOf(headers);
+  const isTransformed = proxy?.request_transform !== undefined;
+  const held: Held = [];
+  const release = () => held.forEach((room) => room.release());
+  try {
+    const isUnread = isCoded(headers) || (saysJson(headers) && kind.kind === 'bytes');
+    const taken = await takeBody(ctx, tenant_id, asked, { kind, isUnread, isTransformed }, held);
+    return { ...(await exchange(ctx, asked, route, { headers, kind, ...taken }, held)), release };
+  } catch (error) {
+    release();
+    throw forwardingFault(error, place);
+  }
+};
+
+/** What is known of a request before its body is looked at. */
+type Route = {
+  tenant_id: string;
+  caller: Caller | undefined;
+  proxy: ProxyForUse | undefined;
+  allowLists: CodeRights['allowLists'];
+  base: URL;
+  target: Target;
+  /** The destination for a target without expressions. */
+  url: string;
+  depth: number;
+};
+
+/** Values in, code before, to the destination and back, code behind. */
+const exchange = async (
+  ctx: Context,
+  { method, bodyBytes, signal }: ProxyRequest,
+  { tenant_id, caller, proxy, allowLists, base, target, url, depth }: Route,
+  { headers, kind, whole, pieces }: { headers: Headers; kind: BodyKind } & TakenBody,
+  held: Held,
+): Promise<AnswerWithin> => {
+  /** What was made takes the place of what it was made of. */
+  const hold = (made: Uint8Array | undefined, before: Uint8Array | undefined): void => {
+    const more = (made?.byteLength ?? 0) - (before?.byteLength ?? 0);
+    if (more > FREE_BYTES) held.push(ctx.egress.rooms.takeForRequest(tenant_id, more));
+  };
+  const body = whole && { kind, bytes: whole };
+  const found = findExpressions({ path: target.path, query: target.query, headers, body });
+  const { references } = found;
+  if (references.ids.size > 0 && (!caller || !mayAnywhere(caller, 'token:use'))) throw forbidden('token:use');
+  const actor: Actor = caller ?? { actor_id: null, actor_type: null };
+  const use = proxy && logRow(ctx, actor, { operation: 'use', entity_type: 'proxy', entity_ids: [proxy.id] });
+  const beside = use ? [use] : [];
+  // Written before anything leaves, with the rows of the tokens or alone.
+  const values = caller && (await openTokens(ctx, caller, references, 'use', beside));
+  if (references.ids.size === 0 && use) await ctx.db.for({ tenant_id }).insertLogs(beside);
+  const opened = found.expand(createExpansion(values ?? (() => undefined), ctx.expressionEnvironment, references));
+
+  hold(opened.body, whole);
+
+  const about: About = { method, path: opened.path, query: opened.query };
+  const rights = proxy && rightsOf(ctx, proxy, { depth: depth + 1, allowLists });
+  const before: Message = { headers: opened.headers, body: opened.body };
+  const outgoing = proxy && rights ? await transform(ctx, proxy, 'request', before, about, rights) : before;
+  if (outgoing instanceof CodeResponse) return madeByCode(outgoing, undefined);
+  hold(outgoing.body, opened.body);
+
+  const isReadByCode = proxy?.response_transform !== undefined;
+  const isAsWritten = opened.path === target.path && opened.query === target.query;
+  const answer = await ctx.egress.request({
+    tenant_id,
+    url: isAsWritten ? url : destinationOf(base, opened.path, opened.query),
+    method,
+    headers: [...(isReadByCode ? askingForDecodable(outgoing.headers) : outgoing.headers), loopMark(ctx)],
+    body: pieces ?? outgoing.body,
+    bodyBytes: pieces && bodyBytes,
+    signal,
+    allowLists,
+    clientCertificate: proxy?.client_certificate,
+  });
+  if (!proxy || !rights || proxy.response_transform === undefined) return asItCame(answer);
+  return transformAnswer(ctx, proxy, answer, about, { ...rights, signal }, held);
+};
+
+/** The stored proxy that the request addresses; undefined where it names its destination itself. */
+const findProxy = async (
+  ctx: Context,
+  { caller, headers }: ProxyRequest,
+  inQuery: string[],
+): Promise<ProxyForUse | undefined> => {
+  const keys = new Set([...valuesOf(headers, 'svc-proxy-key'), ...inQuery]);
+  if (keys.size > 1) throw invalidField('SVC-PROXY-KEY', 'must name one proxy, in the header or in the query');
+  const [key] = keys;
+  if (key === undefined) return undefined;
+  const proxy = await ctx.proxies.findProxyBeforeCaller(key);
+  if (!proxy || (caller && caller.tenant_id !== proxy.tenant_id)) throw notFound('proxy');
+  return proxy;
+};
+
+/** Who acts: the caller; without an API key, the application of a proxy that is open; nobody where it has none. */
+const findActor = async (
+  ctx: Context,
+  caller: Caller | undefined,
+  proxy: ProxyForUse | undefined,
+): Promise<{ tenant_id: string; caller: Caller | undefined }> => {
+  if (caller) return { tenant_id: caller.tenant_id, caller };
+  if (!proxy || proxy.require_auth) throw unauthorized();
+  const { tenant_id, application_id } = proxy;
+  if (application_id === undefined) return { tenant_id, caller: undefined };
+  return { tenant_id, caller: await ctx.callers.findCallerOfApplication({ tenant_id }, application_id) };
+};
+
+/** Where to, before anything is read or written for it. @returns also what of the request names it, for a refusal. */
+const findBase = (
+  ctx: Context,
+  headers: Headers,
+  proxy: ProxyForUse | undefined,
+  allowLists: readonly (readonly string[])[],
+): { base: URL; place: string | undefined } => {
+  const place = proxy ? undefined : 'SVC-PROXY-URL';
+  const [url, ...others] = proxy ? [proxy.destination_url] : valuesOf(headers, 'svc-proxy-url');
+  if (url === undefined || others.length > 0)
+    throw invalidField('SVC-PROXY-URL', 'must be the URL of the destination, or SVC-PROXY-KEY the key of a proxy');
+  try {
+    return { base: ctx.egress.check(url, allowLists), place };
+  } catch (error) {
+    throw error instanceof EgressFault ? destinationRefused(error, place) : error;
+  }
+};
+
+const valuesOf = (headers: Headers, wanted: string): string[] =>
+  headers.filter(([name]) => name.toLowerCase() === wanted).map(([, value]) => value);
+
+const isCoded = (headers: Headers): boolean =>
+  valuesOf(headers, 'content-encoding').some((value) => value.trim() !== '' && value.trim() !== 'identity');
+
+/** What of the caller's headers goes on; the rest is not looked at for expressions either. */
+const crossing = (headers: Headers): Headers => {
+  try {
+    return requestHeaders(headers);
+  } catch (error) {
+    throw forwardingFault(error);
+  }
+};
+
+/** What a proxy's code may: what its application may, wherever the proxy itself may lead. */
+const rightsOf = (
+  ctx: Context,
+  { tenant_id, application_id }: ProxyForUse,
+  below: Origin,
+): Omit<CodeRights, 'tenant_id'> => ({
+  logged: Promise.resolve(),
+  findApplication: async () =>
+    application_id === undefined ? undefined : ctx.callers.findCallerOfApplication({ tenant_id }, application_id),
+  allowLists: below.allowLists,
+  answerProxy: (application, call) => forwardForCode(ctx, application, call, below),
+});
+
+const asItCame = ({ status, statusText, headers, bodyBytes, body }: EgressResponse): AnswerWithin => ({
+  status,
+  statusText,
+  headers,
+  body,
+  bodyBytes,
+  destination_status: status,
+});
+
+const madeByCode = ({ status, headers, body }: CodeResponse, destination_status: number | undefined): AnswerWithin => ({
+  status,
+  statusText: '',
+  headers: Object.entries(headers),
+  body: body === undefined ? undefined : Buffer.from(body),
+  bodyBytes: undefined,
+  destination_status,
+});
+
+/** Code is shown answers as they are meant, so what the caller could decode does not count. */
+const askingForDecodable = (headers: Headers): Headers => [
+  ...headers.filter(([name]) => name.toLowerCase() !== 'accept-encoding'),
+  ['Accept-Encoding', DECODABLE_CODINGS],
+];
+
+/** The code sees the answer whole and decoded, whatever its status; what goes on is not coded any more. */
+const transformAnswer = async (
+  ctx: Context,
+  proxy: ProxyForUse,
+  answer: EgressResponse,
+  about: About,
+  { signal, ...rights }: Omit<CodeRights, 'tenant_id'> & { signal: AbortSignal },
+  held: Held,
+): Promise<AnswerWithin> => {
+  const { tenant_id } = proxy;
+  const { status, statusText } = answer;
+  if (!isDecodable(answer.headers)) {
+    answer.body.destroy();
+    throw new EgressFault('DECODE');
+  }
+  const { body, release } = await takeWhole(ctx.egress, { tenant_id, signal, bodyBytesMax: RUN_BYTES_MAX }, answer);
+  held.push({ release });
+  const headers = answer.headers.filter(([name]) => name.toLowerCase() !== 'content-encoding');
+  const came: Message = { headers, body };
+  const made = await transform(ctx, proxy, 'response', came, { ...about, status }, rights);
+  if (made instanceof CodeResponse) return madeByCode(made, status);
+  return { status, statusText, ...made, bodyBytes: undefined, destination_status: status };
+};
+
+/** `svc.proxy` of running code: as the API would forward it for the code's application. @throws as forward; CallFault. */
+export const forwardForCode = async (
+  ctx: Context,
+  application: Caller,
+  { input, signal, sent }: Pick<Call, 'input' | 'signal' | 'sent'>,
+  origin: Origin,
+): Promise<unknown> => {
+  if (origin.depth > DEPTH_MAX) throw badRequest('Code called proxies whose code called proxies, too often.');
+  if (!mayAnywhere(application, 'token:use')) throw forbidden('token:use');
+  const answer = await forward(ctx, { ...parseProxyCall(input), caller: application, signal }, origin);
+  void sent.then(() => answer.release());
+  return callAnswer(ctx, application.tenant_id, answer, { signal, sent });
+};

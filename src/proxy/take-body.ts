@@ -1,0 +1,135 @@
+// A request's body on its way to the destination: whole where it must be looked at, and a stream where it need not be, or
+// is too large for it. Bounded either way.
+import type { Context } from '../context.ts';
+import { FREE_BYTES, type Room } from '../egress/room.ts';
+import { EgressFault } from '../egress/fault.ts';
+import { AppError, payloadTooLarge, unsupportedMediaType } from '../errors.ts';
+import { RUN_BYTES_MAX } from '../sandbox/sandbox.ts';
+import { EXPANDED_BYTES_MAX } from '../vault/meter.ts';
+import type { BodyKind } from './body-kind.ts';
+import { watchBody } from './watch.ts';
+
+/** A body larger than what it may expand to (decisions.md section 4) has no expressions, or is refused for them. */
+const LOOKED_AT_BYTES_MAX = EXPANDED_BYTES_MAX;
+
+export type IncomingBody = {
+  body: AsyncIterable<Uint8Array> | undefined;
+  /** As announced. */
+  bodyBytes: number | undefined;
+};
+
+/** Whole, or in pieces, or none at all. */
+export type TakenBody = { whole: Buffer | undefined; pieces: AsyncIterable<Uint8Array> | undefined };
+
+/** Room is taken in steps of this. */
+const ROOM_BYTES = 128 * 1024;
+
+/** The room that a request holds, also for what was made of it: given back when its answer is through. */
+export type Held = Pick<Room, 'release'>[];
+
+const tooLarge = (bytesMax: number) => payloadTooLarge(`The body must be at most ${bytesMax} bytes.`);
+
+async function* limited(
+  body: AsyncIterable<Uint8Array>,
+  bytesMax: number,
+  refuse: () => AppError,
+): AsyncGenerator<Uint8Array> {
+  let bytes = 0;
+  for await (const piece of body) {
+    bytes += piece.byteLength;
+    if (bytes > bytesMax) throw refuse();
+    yield piece;
+  }
+}
+
+async function* joined(first: Uint8Array[], rest: AsyncIterator<Uint8Array>): AsyncGenerator<Uint8Array> {
+  try {
+    // Taken out one by one: what has left is not kept until the last has.
+    for (let piece = first.shift(); piece; piece = first.shift()) yield piece;
+    for (let next = await rest.next(); !next.done; next = await rest.next()) yield next.value;
+  } finally {
+    await rest.return?.();
+  }
+}
+
+/**
+ * @param kind what is in the body; `bytes` are never looked at.
+ * @param isUnread whether code would see something else in it than the destination does.
+ * @param isTransformed whether code is to see it, and so all of it.
+ * @param held gets the room that the body takes.
+ * @throws payloadTooLarge; unsupportedMediaType for code that would see a compressed body; EgressFault BUSY.
+ */
+export const takeBody = async (
+  ctx: Pick<Context, 'config' | 'egress'>,
+  tenant_id: string,
+  { body, bodyBytes }: IncomingBody,
+  { kind, isUnread, isTransformed }: { kind: BodyKind; isUnread: boolean; isTransformed: boolean },
+  held: Held,
+): Promise<TakenBody> => {
+  const nothing: TakenBody = { whole: undefined, pieces: undefined };
+  if (body === undefined) return nothing;
+  const bytesMax = isTransformed ? RUN_BYTES_MAX : ctx.config.proxyBodyBytesMax;
+  // Made when it is needed: an error costs more than all else that is done for a small body.
+  let overSize: AppError | undefined;
+  const refuse = () => (overSize ??= tooLarge(bytesMax));
+  if (bodyBytes !== undefined && bodyBytes > bytesMax) throw refuse();
+  if (isTransformed && isUnread)
+    throw unsupportedMediaType('A body that code transforms must not be compressed, and JSON must be in UTF-8.');
+  const stream = limited(body, bytesMax, refuse);
+  if (!isTransformed && kind.kind === 'bytes') return { ...nothing, pieces: stream };
+  if (bodyBytes !== undefined && bodyBytes > LOOKED_AT_BYTES_MAX)
+    return { ...nothing, pieces: watchBody(kind, stream) };
+
+  const pieces: Uint8Array[] = [];
+  let rooms = 0;
+  let bytes = 0;
+  const streamed = (refusal?: AppError): TakenBody => {
+    const watched = watchBody(kind, joined(pieces, stream));
+    return {
+      ...nothing,
+      pieces: refusal
+        ? refusing(watched, (error) => (error instanceof AppError && error !== overSize ? refusal : error))
+        : watched,
+    };
+  };
+  for (let next = await stream.next(); !next.done; next = await stream.next()) {
+    pieces.push(next.value);
+    bytes += next.value.byteLength;
+    if (bytes > LOOKED_AT_BYTES_MAX) return streamed();
+    // By what is held, not by what is announced: whoever announces much and sends little keeps no room from others.
+    for (; bytes > FREE_BYTES + rooms * ROOM_BYTES; rooms += 1) {
+      const room = takeRoom(ctx, tenant_id);
+      if (room) held.push(room);
+      else if (isTransformed) throw new EgressFault('BUSY');
+      else return streamed(busy());
+    }
+  }
+  const whole = pieces.length === 1 ? (pieces[0] as Uint8Array) : Buffer.concat(pieces);
+  return { ...nothing, ...(bytes > 0 && { whole: Buffer.from(whole.buffer, whole.byteOffset, whole.byteLength) }) };
+};
+
+const takeRoom = (ctx: Pick<Context, 'egress'>, tenant_id: string): Room | undefined => {
+  try {
+    return ctx.egress.rooms.takeForRequest(tenant_id, ROOM_BYTES);
+  } catch (error) {
+    if (error instanceof EgressFault && error.code === 'BUSY') return undefined;
+    throw error;
+  }
+};
+
+const busy = (): AppError =>
+  new AppError('unavailable', 'There is no room to look for expressions in a body as large as this. Try again.', {
+    retryAfterSeconds: 1,
+  });
+
+/** A body that there is no room for goes on as a stream, as long as it has no expression. */
+async function* refusing(
+  body: AsyncIterable<Uint8Array>,
+  asRefused: (error: unknown) => unknown,
+): AsyncGenerator<Uint8Array> {
+  try {
+    yield* body;
+  } catch (error) {
+    throw asRefused(error);
+  }
+}

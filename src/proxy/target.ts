@@ -1,0 +1,86 @@
+// Where a forwarded request goes: what stands behind /proxy is appended to the destination's URL. Whatever is appended,
+// the authority stays the destination's, and the path below it.
+import { badRequest, invalidField } from '../errors.ts';
+import { decodePercent } from './percent.ts';
+
+const PREFIX = '/proxy';
+
+/** In the query, what the header SVC-PROXY-KEY says otherwise. */
+const KEY_PARAMETER = 'svc-proxy-key';
+
+/** What came in, as it was spelled, but for its key. */
+export type Target = {
+  /** Empty, or what begins with a slash. */
+  path: string;
+  /** Without the question mark. */
+  query: string;
+  proxyKeys: string[];
+};
+
+/** @param rawUrl the request target as received. @throws invalidInput; badRequest. */
+export const parseTarget = (rawUrl: string): Target => {
+  if (rawUrl.includes('#')) throw invalidField('path', 'must not have a fragment');
+  const question = rawUrl.indexOf('?');
+  const whole = question === -1 ? rawUrl : rawUrl.slice(0, question);
+  const path = whole.slice(PREFIX.length);
+  if (!whole.startsWith(PREFIX) || !/^(?:\/|$)/.test(path)) throw badRequest(`The path must begin with ${PREFIX}.`);
+  const proxyKeys: string[] = [];
+  const kept: string[] = [];
+  for (const piece of question === -1 ? [] : rawUrl.slice(question + 1).split('&')) {
+    const [name = '', ...rest] = piece.split('=');
+    if (decodePercent(name, true).toLowerCase() !== KEY_PARAMETER) kept.push(piece);
+    else proxyKeys.push(decodePercent(rest.join('='), true));
+  }
+  // A slash right behind the prefix is ours (decisions.md section 1); below it, slashes are the destination's.
+  return { path: path === '/' ? '' : spellBytes(path), query: spellBytes(kept.join('&')), proxyKeys };
+};
+
+/** Bytes beyond ASCII, which a request target must not have and some have, as they should be spelled. */
+const spellBytes = (raw: string): string =>
+  raw.replace(/[\x80-\uffff]+/g, (text) => {
+    const isBytes = !/[\u0100-\uffff]/.test(text);
+    return Buffer.from(text, isBytes ? 'latin1' : 'utf8')
+      .toString('hex')
+      .replace(/../g, '%$&')
+      .toUpperCase();
+  });
+
+/**
+ * `.` or `..` in any spelling, also between slashes that are encoded and before what some servers cut off at a semicolon:
+ * who decodes once more than we do would leave the path of the destination.
+ */
+const dotSegment = /(?:^|[/\\]|%2f|%5c)(?:\.|%2e){1,2}(?=$|[/\\;]|%2f|%5c|%3b)/i;
+
+/** What the URL parser would change, and a backslash, which it takes for a slash (https://url.spec.whatwg.org/#path-state). */
+const notInPath = /[\0-\x20"#<>?\\^`{}\x7f-\uffff]/g;
+const notInQuery = /[\0-\x20"#'<>\x7f-\uffff]/g;
+
+const encodeAll = (text: string, characters: RegExp): string =>
+  text.replace(characters, (each) => `%${each.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`);
+
+/**
+ * The destination's URL with the path and query of a request appended to it: its own path without its last slash, its own
+ * query first. Without a path it stays as it is written.
+ * @throws invalidInput for what would leave it.
+ */
+export const destinationOf = (base: URL | string, path: string, query: string): string => {
+  const destination = new URL(base);
+  const safePath = spellPath(destination.pathname, path);
+  const safeQuery = [destination.search.slice(1), encodeAll(spellBytes(query), notInQuery)].filter(
+    (each) => each !== '',
+  );
+  const authority = destination.href.slice(0, destination.href.indexOf('/', destination.protocol.length + 2));
+  const search = safeQuery.length === 0 ? '' : `?${safeQuery.join('&')}`;
+  const url = `${authority}${safePath}${search}`;
+  const parsed = URL.parse(url);
+  // What we wrote and what will be asked for is the same, or we have misread the standard.
+  if (parsed?.origin !== destination.origin || parsed.pathname !== safePath || parsed.search !== search)
+    throw invalidField('path', 'must be a path and a query that can be appended to a URL');
+  return url;
+};
+
+const spellPath = (basePath: string, path: string): string => {
+  if (path === '') return basePath;
+  if (dotSegment.test(path)) throw invalidField('path', 'must not have the segments . or ..');
+  return basePath.replace(/\/$/, '') + encodeAll(spellBytes(path), notInPath);
+};

@@ -1,0 +1,54 @@
+// Answers the calls of running code: `fetch` by the rules of egress, `svc` with what the code's application may. Counts
+// them again: an executor counts too, and may have been taken over. Knows no reactor and no proxy.
+import type { Caller } from '../access/caller.ts';
+import type { Context } from '../context.ts';
+import { type Call, CallFault, FETCHES_MAX, SERVICE_CALLS_MAX } from '../sandbox/sandbox.ts';
+import { loopMark } from '../proxy/loop.ts';
+import { answerFetch } from './fetch-client.ts';
+import { answerService, callFaultOf } from './service-client.ts';
+
+/** The application on whose behalf the code calls, as it is now; undefined where there is none, or none any more. */
+export type FindApplication = () => Promise<Caller | undefined>;
+
+/** `svc.proxy`, which leads out by the same way as the proxy itself. @throws AppError or CallFault. */
+export type AnswerProxy = (application: Caller, call: Call) => Promise<unknown>;
+
+export type CodeRights = {
+  tenant_id: string;
+  /** The rows of what the code was given: no call leaves before they are written. */
+  logged: Promise<void>;
+  /** Asked anew for each call: a run may outlive what its application may. */
+  findApplication: FindApplication;
+  /** Hosts that `fetch` is narrowed to, beside those of the application. */
+  allowLists: readonly (readonly string[])[];
+  answerProxy: AnswerProxy;
+};
+
+export const answerCalls = (ctx: Context, rights: CodeRights): ((call: Call) => Promise<unknown>) => {
+  const left = { fetch: FETCHES_MAX, service: SERVICE_CALLS_MAX };
+  const count = (kind: keyof typeof left): void => {
+    if (left[kind] === 0) throw new CallFault('CALL_LIMIT', 'The run made more calls than it may.');
+    left[kind] -= 1;
+  };
+  return async (call) => {
+    const { kind, input, signal } = call;
+    count(kind === 'fetch' || kind === 'svc:proxy' ? 'fetch' : 'service');
+    try {
+      await rights.logged;
+      const application = await rights.findApplication();
+      // Over while this waited: nothing is done for it any more.
+      if (signal.aborted) throw new CallFault('ABORTED', 'The run is over.');
+      if (kind === 'fetch') {
+        const own = application?.allowed_hosts;
+        const allowLists = own ? [...rights.allowLists, own] : rights.allowLists;
+        const { tenant_id } = rights;
+        return await answerFetch(ctx, { tenant_id, allowLists, mark: loopMark(ctx) }, call);
+      }
+      if (!application) throw new CallFault('FORBIDDEN', 'The code has no application.', 403);
+      if (kind === 'svc:proxy') return await rights.answerProxy(application, call);
+      return await answerService(ctx, application, kind, input);
+    } catch (error) {
+      throw error instanceof CallFault ? error : callFaultOf(ctx, error);
+    }
+  };
+};

@@ -1,0 +1,126 @@
+// What an attacker tried on the proxy: each test holds one way shut that once stood open.
+import { generateKeyPairSync, type KeyObject } from 'node:crypto';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { certificateFor } from './support/certificates.ts';
+import { codeOf, makeReactor, react, type ReactorServer, startReactorServer, tokenOf } from './support/reactors.ts';
+import { askOnWire, askProxy, makeProxy, problemIn } from './support/stored-proxies.ts';
+
+let house: ReactorServer;
+beforeAll(async () => {
+  house = await startReactorServer();
+});
+afterAll(() => house.close());
+
+const MEGABYTE = 1024 * 1024;
+
+const pemOf = ({ privateKey }: { privateKey: KeyObject }): string =>
+  privateKey.export({ type: 'pkcs8', format: 'pem' }).toString();
+
+test('an answer nested 100,000 deep is a call of code that failed, and the server lives', async () => {
+  const rejections: unknown[] = [];
+  const note = (error: unknown) => rejections.push(error);
+  process.on('unhandledRejection', note);
+  house.routes.set('/deep', (_, response) => {
+    response.setHeader('content-type', 'application/json');
+    response.end('['.repeat(100_000) + ']'.repeat(100_000));
+  });
+  const application = await house.server.newKey(house.server.tenant, { permissions: ['token:use'] });
+  const code =
+    codeOf(`try { return { raw: await svc.proxy.get({ path: '/deep', headers: { 'svc-proxy-url': args.url } }) }; }
+    catch (error) { return { raw: error.code }; }`);
+  const answer = await react(house.server, await makeReactor(house.server, { code, application }), { url: house.url });
+  process.off('unhandledRejection', note);
+  expect([answer.status, answer.body?.raw], answer.text).toEqual([200, 'DECODE']);
+  expect(rejections).toEqual([]);
+});
+
+test('a thousand expressions under a name of megabytes take no memory for each', async () => {
+  const { key } = await makeProxy(house.server, { destination_url: house.url, require_auth: false });
+  const slots = Array.from({ length: 1000 }, () => '{{ id }}');
+  const body = JSON.stringify({ ['n'.repeat(8 * MEGABYTE)]: slots });
+  const before = process.memoryUsage().rss;
+  const answer = await house.server.request('POST', '/proxy', {
+    key: null,
+    headers: { 'svc-proxy-key': key, 'content-type': 'application/json' },
+    body,
+  });
+  expect(answer.status, answer.text).toBe(403);
+  expect(process.memoryUsage().rss - before).toBeLessThan(500 * MEGABYTE);
+});
+
+test('what values make of a small body counts against the memory of its tenant', async () => {
+  const own = await house.server.newTenant();
+  const id = await tokenOf(house.server, 'v'.repeat(900_000), {}, own.api_key);
+  const { promise: mayAnswer, resolve: answerAll } = Promise.withResolvers<void>();
+  house.routes.set('/held', async (_, response) => {
+    await mayAnswer;
+    response.end('ok');
+  });
+  const send = () =>
+    house.server.request('POST', '/proxy/held', {
+      key: own.api_key,
+      json: Array.from({ length: 11 }, () => `{{ ${id} }}`),
+      headers: { 'svc-proxy-url': house.url },
+    });
+  const answers = Array.from({ length: 8 }, send);
+  const settled: number[] = [];
+  for (const answer of answers) void answer.then(({ status }) => settled.push(status));
+  // Those for which there is no room are told so while the others wait.
+  while (!settled.includes(503)) await new Promise((resolve) => setTimeout(resolve, 20));
+  answerAll();
+  const statuses = (await Promise.all(answers)).map(({ status }) => status);
+  expect(statuses.filter((status) => status === 200)).toHaveLength(3);
+  expect((await send()).status).toBe(200);
+});
+
+test.each([
+  ['of a curve that few know', () => pemOf(generateKeyPairSync('ec', { namedCurve: 'secp256k1' }))],
+  ['of RSA with 4,608 bits', () => pemOf(generateKeyPairSync('rsa', { modulusLength: 4608 }))],
+  ['of Ed448', () => pemOf(generateKeyPairSync('ed448'))],
+])('a client key that takes long to sign is refused when it is saved: %s', async (_, makeKey) => {
+  const { cert } = certificateFor('client.test');
+  const json = {
+    name: 'Slow',
+    destination_url: house.url,
+    client_certificate: { certificate: cert, private_key: makeKey() },
+  };
+  const answer = await house.server.request('POST', '/proxies', { json });
+  expect(answer.status, answer.text).toBe(400);
+  expect(answer.body.errors['client_certificate.private_key'].join()).toContain('RSA with at most 4096 bits');
+});
+
+test.each(['navigate', 'no-cors', 'websocket'])('a browser gets no answer for %s', async (mode) => {
+  const before = house.upstream.received.length;
+  const headers = { 'svc-proxy-url': house.url, 'sec-fetch-mode': mode };
+  const answer = await askOnWire(house.server, 'GET', '/proxy', { headers });
+  expect([answer.status, problemIn(answer).status]).toEqual([403, 403]);
+  expect(house.upstream.received).toHaveLength(before);
+});
+
+test('JSON in a charset that is not read never passes a request transform as a text', async () => {
+  const code = codeOf(
+    'if (args.body.amount > 100) throw new Error("no"); return { body: args.body, headers: args.headers };',
+  );
+  const proxy = await makeProxy(house.server, { destination_url: house.url, request_transform: { code } });
+  const before = house.upstream.received.length;
+  for (const type of ['application/json; charset=utf-16', 'application/problem+json; charset=x'])
+    expect(
+      (await askProxy(house.server, proxy, { headers: { 'content-type': type }, body: '{"amount":5000}' } as never))
+        .status,
+    ).toBe(415);
+  expect(house.upstream.received).toHaveLength(before);
+});
+
+test('an application that is narrowed to hosts makes no proxy that leads elsewhere', async () => {
+  const narrowed = await house.server.request('POST', '/applications', {
+    json: { name: 'Narrow', permissions: ['proxy:create'], allowed_hosts: ['good.example'] },
+  });
+  expect(narrowed.status, narrowed.text).toBe(201);
+  const make = (more: object) =>
+    house.server.request('POST', '/proxies', { key: narrowed.body.key, json: { name: 'Elsewhere', ...more } });
+  const elsewhere = { destination_url: 'https://evil.example' };
+  expect((await make(elsewhere)).status).toBe(403);
+  expect((await make({ ...elsewhere, allowed_hosts: ['evil.example'] })).status).toBe(403);
+  expect((await make({ destination_url: 'https://good.example' })).status).toBe(403);
+  expect((await make({ destination_url: 'https://good.example', allowed_hosts: ['good.example'] })).status).toBe(201);
+});

@@ -1,0 +1,1219 @@
+// Code of stored proxies over what passes them, through the front door: what it is given of requests and answers, what
+// becomes of what it returns and throws, and what it may do beyond itself. The code itself is any tenant's, and an enemy's.
+import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { delay, proxyErrorOf, until } from './support/proxy.ts';
+import {
+  codeOf,
+  makeReactor,
+  rawOf,
+  react,
+  type ReactorServer,
+  runBody,
+  startReactorServer,
+  tokenOf,
+  usesOf,
+} from './support/reactors.ts';
+import type { Answer, TestServer, TestTenant } from './support/server.ts';
+import {
+  askOnWire,
+  askProxy,
+  changeProxy,
+  makeApplication,
+  makeProxy,
+  problemIn,
+  remove,
+  type StoredProxy,
+  type WireOptions,
+} from './support/stored-proxies.ts';
+import type { Received } from './support/upstream.ts';
+
+const WALL_MS = 4_000;
+const MEGABYTE = 1024 * 1024;
+/** What code may be given, and may return. */
+const RUN_BYTES_MAX = 5 * MEGABYTE;
+
+let house: ReactorServer;
+let server: TestServer;
+let stranger: TestTenant;
+
+beforeAll(async () => {
+  house = await startReactorServer({ SANDBOX_WALL_MS: String(WALL_MS), SANDBOX_CPU_MS: '1500', LOG_LEVEL: 'debug' });
+  ({ server } = house);
+  stranger = await server.newTenant();
+});
+afterAll(() => house.close());
+
+type Sides = { request?: string | undefined; response?: string | undefined; [field: string]: unknown };
+
+/** @param sides the bodies of the two functions, which see `args`, `configuration` and `svc`. */
+const wantedOf = ({ request, response, ...rest }: Sides) => ({
+  destination_url: house.url,
+  ...(request !== undefined && { request_transform: { code: codeOf(request) } }),
+  ...(response !== undefined && { response_transform: { code: codeOf(response) } }),
+  ...rest,
+});
+
+const make = (sides: Sides, key?: string): Promise<StoredProxy> => makeProxy(server, wantedOf(sides), key);
+
+const PASS = 'return { body: args.body, headers: args.headers };';
+/** Sends, or answers, what it was given. */
+const TELL = `return { body: JSON.stringify(req), headers: { 'content-type': 'text/plain' } };`;
+
+const typed = (type: string | undefined): Record<string, string> =>
+  type === undefined ? {} : { 'content-type': type };
+
+const last = (): Received => house.upstream.received.at(-1) as Received;
+
+const reaching = async (work: () => Promise<unknown>): Promise<Received[]> => {
+  const from = house.upstream.received.length;
+  await work();
+  return house.upstream.received.slice(from);
+};
+
+const onWire = (proxy: StoredProxy, { path = '/proxy', ...options }: WireOptions & { path?: string } = {}) =>
+  askOnWire(server, 'POST', path, { ...options, headers: { 'svc-proxy-key': proxy.key, ...options.headers } });
+
+let paths = 0;
+/** A place of the destination that answers so. */
+const answering = (
+  body: string | Uint8Array,
+  headers: Record<string, string | string[]> = {},
+  status = 200,
+): { destination_url: string; path: string } => {
+  const path = `/answer-${(paths += 1)}`;
+  house.routes.set(path, (_, response) => void response.writeHead(status, headers).end(body));
+  return { destination_url: house.url + path, path };
+};
+
+/** In pieces, its length not announced. */
+const streaming = (body: Uint8Array): { destination_url: string } => {
+  const { destination_url, path } = answering('');
+  house.routes.set(path, (_, response) => {
+    response.write(body.subarray(0, 1));
+    response.end(body.subarray(1));
+  });
+  return { destination_url };
+};
+
+/** What code is given of a request. */
+const givenOfRequest = async (options: WireOptions & { path?: string } = {}, more: object = {}): Promise<any> => {
+  const told = await onWire(await make({ request: TELL, ...more }), options);
+  expect(told.status, told.body.toString()).toBe(200);
+  return JSON.parse(last().body.toString());
+};
+
+/** What code is given of an answer. */
+const givenOfAnswer = async (
+  body: string | Uint8Array,
+  headers: Record<string, string | string[]> = {},
+  options: WireOptions & { path?: string } = {},
+): Promise<any> => {
+  const told = await onWire(await make({ response: TELL, ...answering(body, headers) }), options);
+  expect(told.status, told.body.toString()).toBe(200);
+  return JSON.parse(told.body.toString());
+};
+
+describe('code before the destination is given', () => {
+  test('method, path, query, headers and body of the request, as it would go on', async () => {
+    const { args, configuration, svc, ...rest } = await givenOfRequest({
+      path: '/proxy/v1/a%20b?x=1&x=2&y=%20z&flag',
+      headers: { 'X-Mixed-Case': 'Value', 'content-type': 'application/json', authorization: 'Bearer a' },
+      body: '{"a":[1,{"b":null}]}',
+    });
+    expect(args).toMatchObject({
+      method: 'POST',
+      path: '/v1/a%20b',
+      query: { x: ['1', '2'], y: ' z', flag: '' },
+      headers: { 'x-mixed-case': 'Value', 'content-type': 'application/json', authorization: 'Bearer a' },
+      body: { a: [1, { b: null }] },
+    });
+    expect(Object.keys(args).sort()).toEqual(['body', 'headers', 'method', 'path', 'query']);
+    expect([configuration, svc, rest]).toEqual([{}, null, {}]);
+  });
+
+  test('no header of ours, of the connection or of the framing', async () => {
+    const { args } = await givenOfRequest({
+      headers: {
+        'svc-trace-id': 'trace',
+        'SVC-PROXY-URL': 'https://evil.test',
+        'keep-alive': 'timeout=5',
+        connection: 'x-hop',
+        'x-hop': '1',
+        te: 'trailers',
+        'proxy-authorization': 'Basic x',
+      },
+      body: 'x',
+    });
+    const names = Object.keys(args.headers);
+    expect(names.filter((name) => /^svc-|^proxy-|^(?:host|connection|x-hop|te|keep-alive)$|length/.test(name))).toEqual(
+      [],
+    );
+    expect(JSON.stringify(args)).not.toContain(server.tenant.api_key);
+  });
+
+  test('headers that stand several times as one, as the standard joins them', async () => {
+    const { args } = await givenOfRequest({ headers: { 'x-many': ['1', '2'], cookie: ['a=1', 'b=2'] } });
+    expect(args.headers).toMatchObject({ 'x-many': '1, 2', cookie: 'a=1; b=2' });
+  });
+
+  test('values in the place of expressions, whose use is in the log by then', async () => {
+    const id = await tokenOf(server, 'the value');
+    const { args } = await givenOfRequest({
+      path: `/proxy/${encodeURIComponent(`{{ ${id} }}`)}?q=${encodeURIComponent(`{{ ${id} }}`)}`,
+      headers: { 'content-type': 'application/json', 'x-value': `{{ ${id} }}` },
+      body: `{"a":"{{ ${id} }}"}`,
+    });
+    expect(args).toMatchObject({
+      path: '/the%20value',
+      query: { q: 'the value' },
+      headers: { 'x-value': 'the value' },
+      body: { a: 'the value' },
+    });
+    expect(await usesOf(server, id)).toHaveLength(1);
+  });
+
+  test('the configuration of its proxy', async () => {
+    const values = { TEXT: 'secret', NUMBER: 1.5, FLAG: false };
+    expect((await givenOfRequest({}, { configuration: values })).configuration).toEqual(values);
+  });
+
+  test('names that reach a prototype as names like others', async () => {
+    const path = '/proxy?__proto__=1&constructor=2&toString=3&__proto__=4';
+    const headers = { ['__proto__']: 'a', constructor: 'b', 'content-type': 'application/json' };
+    const proxy = await make({
+      request: `return { body: [Object.entries(args.query), Object.entries(args.headers).filter(([name]) => /proto|constr/.test(name)), ({}).polluted], headers: {} };`,
+    });
+    const sent = await onWire(proxy, { path, headers, body: '{"constructor":1,"toString":2}' });
+    expect(sent.status, sent.body.toString()).toBe(200);
+    const [query, named, polluted] = JSON.parse(last().body.toString());
+    expect(Object.fromEntries(query)).toMatchObject({ constructor: '2', toString: '3' });
+    expect(query.find(([name]: [string]) => name === '__proto__')).toEqual(['__proto__', ['1', '4']]);
+    expect(named).toContainEqual(['constructor', 'b']);
+    expect(polluted).toBeNull();
+  });
+});
+
+describe('code behind the destination is given', () => {
+  test('status, headers and body of the answer, beside method, path and query of the request', async () => {
+    const answer = answering(
+      '{"ok":true}',
+      { 'Content-Type': 'application/json', 'X-Own': 'A', 'set-cookie': ['a=1', 'b=2'] },
+      201,
+    );
+    const told = await onWire(await make({ response: TELL, ...answer }), { path: '/proxy?x=1' });
+    expect([told.status, told.headers['svc-proxy-destination-status']]).toEqual([201, '201']);
+    const { args, configuration, svc } = JSON.parse(told.body.toString());
+    expect(args).toMatchObject({
+      status: 201,
+      method: 'POST',
+      path: '',
+      query: { x: '1' },
+      headers: { 'content-type': 'application/json', 'x-own': 'A', 'set-cookie': ['a=1', 'b=2'] },
+      body: { ok: true },
+    });
+    expect([configuration, svc]).toEqual([{}, null]);
+  });
+
+  test('no header of the connection, of the framing or in our name', async () => {
+    const headers = {
+      'svc-proxy-destination-status': '999',
+      connection: 'x-hop',
+      'x-hop': '1',
+      'proxy-authenticate': 'x',
+    };
+    const { args } = await givenOfAnswer('x', headers);
+    const names = Object.keys(args.headers);
+    expect(
+      names.filter((name) => /^svc-|^proxy-|^(?:connection|x-hop|keep-alive|transfer-encoding)$|length/.test(name)),
+    ).toEqual([]);
+  });
+});
+
+describe('a body is', () => {
+  const JSON_TYPE = 'application/json';
+  test.each<[string, string | undefined, string, unknown]>([
+    ['an object', JSON_TYPE, '{"a":1}', { a: 1 }],
+    ['a list', JSON_TYPE, '[1,"2"]', [1, '2']],
+    ['a text in JSON', JSON_TYPE, '"x"', 'x'],
+    ['a number', JSON_TYPE, '1.50', 1.5],
+    ['null', JSON_TYPE, 'null', null],
+    ['JSON by its suffix', 'application/vnd.x+json; charset=utf-8', '{"a":1}', { a: 1 }],
+    ['JSON in capitals', 'APPLICATION/JSON', '{"a":1}', { a: 1 }],
+    ['JSON in words alone', JSON_TYPE, '{"a":', '{"a":'],
+    ['text', 'text/plain', '{"a":1}', '{"a":1}'],
+    ['a form', 'application/x-www-form-urlencoded', 'a=1&b=%20', 'a=1&b=%20'],
+    ['XML', 'application/xml', '<a>é</a>', '<a>é</a>'],
+    ['of no type', undefined, 'é漢😀', 'é漢😀'],
+    ['of no bytes', JSON_TYPE, '', null],
+  ])('%s, before and behind', async (_, type, body, value) => {
+    const headers = typed(type);
+    expect((await givenOfRequest({ headers, body })).args.body).toEqual(value);
+    expect((await givenOfAnswer(body, headers)).args.body).toEqual(value);
+  });
+});
+
+describe('what code returns', () => {
+  /** @returns what the destination received, and what the caller got. */
+  const sentBy = async (body: string): Promise<Received> => {
+    const told = await onWire(await make({ request: body }), { body: 'before', headers: { 'x-before': '1' } });
+    expect(told.status, told.body.toString()).toBe(200);
+    return last();
+  };
+  const answeredBy = async (body: string, status = 200) => {
+    const answer = answering('before', { 'x-before': '1' }, status);
+    const told = await onWire(await make({ response: body, ...answer }));
+    expect([told.status, told.isWhole], told.body.toString()).toEqual([status, true]);
+    return told;
+  };
+  const valuesIn = ({ headers }: Pick<Received, 'headers'>, wanted: string) =>
+    headers.filter(([name]) => name.toLowerCase() === wanted).map(([, value]) => value);
+
+  test.each([
+    ['an object', '{ a: [1] }', '{"a":[1]}', 'application/json'],
+    ['a list', '[1, 2]', '[1,2]', 'application/json'],
+    ['a number', '5', '5', 'application/json'],
+    ['false', 'false', 'false', 'application/json'],
+    ['a text', `'é漢'`, 'é漢', undefined],
+    ['an empty text', `''`, '', undefined],
+    ['null', 'null', '', undefined],
+  ])('as its body, %s, is sent and answered', async (_, code, bytes, type) => {
+    for (const returned of [
+      `{ body: ${code}, headers: { 'x-after': '2' } }`,
+      `{ raw: { body: ${code}, headers: { 'x-after': '2' } } }`,
+    ]) {
+      const sent = await sentBy(`return ${returned};`);
+      expect(sent.body.toString()).toBe(bytes);
+      expect([valuesIn(sent, 'x-before'), valuesIn(sent, 'x-after')]).toEqual([[], ['2']]);
+      expect(valuesIn(sent, 'content-type')).toEqual(type === undefined ? [] : [type]);
+      const told = await answeredBy(`return ${returned};`);
+      expect(told.body.toString()).toBe(bytes);
+      expect(told.headers).toMatchObject({ 'x-after': '2', 'svc-proxy-destination-status': '200' });
+      expect([told.headers['x-before'], told.headers['content-type']]).toEqual([undefined, type]);
+      expect(told.headers['content-length'] ?? '0').toBe(String(Buffer.byteLength(bytes)));
+    }
+  });
+
+  test('as headers, texts, numbers and truths go on, lists as several, null not at all', async () => {
+    const code = `return { body: 'x', headers: { 'X-Text': 'a', 'x-number': 5, 'x-truth': true, 'x-null': null, 'Set-Cookie': ['a=1', 'b=2'], 'content-type': 'text/x-own' } };`;
+    const sent = await sentBy(code);
+    const own = sent.headers.filter(([name]) => /^x-|^set-|^content-type/i.test(name));
+    expect(own).toEqual([
+      ['X-Text', 'a'],
+      ['x-number', '5'],
+      ['x-truth', 'true'],
+      ['Set-Cookie', 'a=1'],
+      ['Set-Cookie', 'b=2'],
+      ['content-type', 'text/x-own'],
+    ]);
+    const { headers } = await answeredBy(code);
+    expect(headers).toMatchObject({ 'x-text': 'a', 'x-number': '5', 'x-truth': 'true', 'set-cookie': ['a=1', 'b=2'] });
+    expect(headers['x-null']).toBeUndefined();
+  });
+
+  const forged = `{
+    host: 'evil.test', 'Content-Length': '1', 'transfer-encoding': 'chunked', Connection: 'x-named, close', 'x-named': '1',
+    'keep-alive': 'timeout=9', te: 'trailers', trailer: 'x', Upgrade: 'websocket', Expect: '100-continue',
+    'SVC-API-KEY': 'k', 'svc-proxy-key': 'k', 'svc-proxy-url': 'https://evil.test', 'SVC-Proxy-Destination-Status': '999',
+    'svc-trace-id': 'forged', 'proxy-authorization': 'x', 'x-kept': '1' }`;
+
+  test('of framing, of the connection and in our name goes neither on nor back (R14, P25)', async () => {
+    const code = `return { body: 'longer than one', headers: ${forged} };`;
+    const sent = await sentBy(code);
+    expect(sent.body.toString()).toBe('longer than one');
+    expect(valuesIn(sent, 'host')).toEqual([new URL(house.url).host]);
+    expect(valuesIn(sent, 'content-length')).toEqual(['15']);
+    const names = sent.headers.map(([name]) => name.toLowerCase());
+    expect(names.filter((name) => !['cdn-loop', 'connection', 'content-length', 'host'].includes(name))).toEqual([
+      'x-kept',
+    ]);
+    expect(valuesIn(sent, 'connection')).toEqual(['keep-alive']);
+    const told = await answeredBy(code);
+    expect(told.body.toString()).toBe('longer than one');
+    expect(told.headers).toMatchObject({
+      'svc-proxy-destination-status': '200',
+      'content-length': '15',
+      'x-kept': '1',
+    });
+    expect(told.headers['svc-trace-id']).not.toContain('forged');
+    for (const name of [
+      'svc-api-key',
+      'svc-proxy-url',
+      'upgrade',
+      'trailer',
+      'transfer-encoding',
+      'host',
+      'expect',
+      'x-named',
+    ])
+      expect(told.headers[name], name).toBeUndefined();
+  });
+
+  test('of another destination, method, path or status changes nothing of them (P25)', async () => {
+    const elsewhere = `url: '${house.otherUrl}', destination_url: '${house.otherUrl}', host: 'evil.test', method: 'DELETE', path: '/evil', query: { evil: 1 }, status: 500`;
+    const proxy = await make({
+      request: `return { body: 'x', headers: { 'x-forwarded-host': 'evil.test', location: '${house.otherUrl}' }, ${elsewhere} };`,
+      response: `return { body: args.body, headers: {}, ${elsewhere} };`,
+      destination_url: `${house.url}/fixed`,
+    });
+    const told = await onWire(proxy, { path: '/proxy/a?b=c' });
+    expect(told.status).toBe(200);
+    expect(last()).toMatchObject({ method: 'POST', url: '/fixed/a?b=c', servername: 'upstream.test' });
+    expect(valuesIn(last(), 'host')).toEqual([new URL(house.url).host]);
+  });
+
+  test.each([
+    ['a line end in a value', `{ 'x-a': 'a\\r\\nx-b: c' }`],
+    ['a bare line feed', `{ 'x-a': 'a\\nb' }`],
+    ['a NUL', `{ 'x-a': 'a\\0b' }`],
+    ['a letter of more than a byte', `{ 'x-a': '漢' }`],
+    ['a name with a blank', `{ 'x a': 'b' }`],
+    ['a name with a colon', `{ ':authority': 'evil.test' }`],
+    ['a name with a line end', `{ 'x-a\\r\\nx-b': 'c' }`],
+    ['no name', `{ '': 'b' }`],
+    ['an object for a value', `{ 'x-a': { b: 1 } }`],
+    ['lists in a list', `{ 'x-a': [['b']] }`],
+    ['100 KB', `{ 'x-a': 'b'.repeat(100000) }`],
+  ])('with %s among its headers is a 422 in the frame of the proxy (R14)', async (_, headers) => {
+    const returned = `return { body: 'made by code', headers: ${headers} };`;
+    const before = await make({ request: returned });
+    const reached = await reaching(async () => {
+      const told = await onWire(before, { body: 'x' });
+      expect([told.status, problemIn(told).detail]).toEqual([422, 'Reactor Runtime Error']);
+    });
+    expect(reached).toEqual([]);
+    const behind = await make({ response: returned, ...answering('canary-behind', { 'x-canary': 'canary-behind' }) });
+    const told = await onWire(behind);
+    expect([told.status, problemIn(told).detail]).toEqual([422, 'Reactor Runtime Error']);
+    expect(JSON.stringify([told.headers, told.body.toString()])).not.toMatch(/canary|made by code/);
+  });
+
+  test.each([
+    'undefined',
+    'null',
+    '5',
+    `'text'`,
+    '[]',
+    '{}',
+    `{ body: 'x' }`,
+    `{ headers: {} }`,
+    `{ body: undefined, headers: {} }`,
+    `{ body: () => 1, headers: {} }`,
+    `{ body: 'x', headers: null }`,
+    `{ body: 'x', headers: 'x: 1' }`,
+    `{ body: 'x', headers: [['x', '1']] }`,
+    `{ raw: null }`,
+    `{ raw: { body: 'x' } }`,
+    `{ tokenize: 'x' }`,
+  ])('and is no message is a 422: %s', async (returned) => {
+    const reached = await reaching(async () => {
+      const told = await onWire(await make({ request: `return ${returned};` }), { body: 'x' });
+      expect(told.status).toBe(422);
+      expect(problemIn(told).errors.error[0]).toContain('request transform');
+    });
+    expect(reached).toEqual([]);
+    const told = await onWire(await make({ response: `return ${returned};`, ...answering('canary-behind') }));
+    expect(told.status).toBe(422);
+    expect(problemIn(told).errors.error[0]).toContain('response transform');
+    expect(told.body.toString()).not.toContain('canary');
+  });
+
+  test.each([
+    ['what JSON cannot hold', `{ body: 10n, headers: {} }`],
+    ['a circle', `(() => { const body = {}; body.body = body; return { body, headers: {} }; })()`],
+    ['what throws when it is looked at', `{ get body() { throw new Error('x'); }, headers: {} }`],
+    ['6 MB', `{ body: 'x'.repeat(6 * 1024 * 1024), headers: {} }`],
+    ['a header of 10 MB', `{ body: 'x', headers: { a: 'b'.repeat(10 * 1024 * 1024) } }`],
+  ])('and is %s is an error of the code', async (_, returned) => {
+    const reached = await reaching(async () => {
+      const told = await onWire(await make({ request: `return ${returned};` }), { body: 'x' });
+      expect([told.status, problemIn(told).detail]).toEqual([500, 'Reactor Runtime Error']);
+    });
+    expect(reached).toEqual([]);
+    const told = await onWire(await make({ response: `return ${returned};`, ...answering('canary-behind') }));
+    expect([told.status, problemIn(told).detail]).toEqual([500, 'Reactor Runtime Error']);
+    expect(told.body.toString()).not.toContain('canary');
+  });
+
+  test('is no place for expressions, nor is what the destination answers: neither is opened (X3)', async () => {
+    const id = await tokenOf(server, 'value');
+    const expression = `{{ ${id} }}`;
+    const returned = `return { body: { a: '${expression}' }, headers: { 'x-a': '${expression}' } };`;
+    const sent = await sentBy(returned);
+    expect([sent.body.toString(), valuesIn(sent, 'x-a')]).toEqual([`{"a":"${expression}"}`, [expression]]);
+    const told = await answeredBy(returned);
+    expect([told.body.toString(), told.headers['x-a']]).toEqual([`{"a":"${expression}"}`, expression]);
+    const answer = answering(expression, { 'x-a': expression });
+    const came = await onWire(await make({ response: PASS, ...answer }));
+    expect([came.body.toString(), came.headers['x-a']]).toEqual([expression, expression]);
+    expect(await usesOf(server, id)).toEqual([]);
+  });
+
+  test.each([201, 202, 300, 302, 400, 401, 404, 429, 500, 503])(
+    'is answered with the status %d of the destination',
+    async (status) => {
+      const told = await answeredBy(`return { body: { was: args.status, said: args.body }, headers: {} };`, status);
+      expect(JSON.parse(told.body.toString())).toEqual({ was: status, said: 'before' });
+      expect(told.headers['svc-proxy-destination-status']).toBe(String(status));
+    },
+  );
+
+  test.each([204, 304])(
+    'has no body with the status %d, and the connection serves the next request',
+    async (status) => {
+      const { destination_url } = answering('', {}, status);
+      const proxy = await make({
+        response: `return { body: { was: args.body }, headers: { 'x-after': '1' } };`,
+        destination_url,
+      });
+      const plain = await make({});
+      for (let round = 0; round < 3; round += 1) {
+        const told = await askProxy(server, proxy, { method: 'GET' });
+        expect([told.status, told.text, told.headers.get('x-after')]).toEqual([status, '', '1']);
+        expect((await askProxy(server, plain, { method: 'GET' })).status).toBe(200);
+      }
+    },
+  );
+});
+
+describe('a body that code leaves as it was', () => {
+  const everyByte = Buffer.from(Array.from({ length: 256 }, (_, byte) => byte));
+  test.each<[string, string | undefined, Uint8Array]>([
+    ['of any bytes', 'application/octet-stream', everyByte],
+    ['of any bytes and no type', undefined, everyByte],
+    ['of an image', 'image/png', Buffer.concat([Buffer.from('\x89PNG\r\n', 'latin1'), everyByte])],
+    ['of another alphabet', 'text/plain; charset=iso-8859-1', Buffer.from('caf\xe9', 'latin1')],
+    ['of half a letter', 'text/plain', Buffer.from('é').subarray(0, 1)],
+    ['of no JSON', 'application/json', Buffer.from('{"a":')],
+  ])('%s is the same to the byte, before and behind, whatever becomes of its headers', async (_, type, bytes) => {
+    const headers = typed(type);
+    for (const code of [PASS, `return { body: args.body, headers: { ...args.headers, 'x-after': '1' } };`]) {
+      const sent = await onWire(await make({ request: code }), { headers, body: bytes });
+      expect(sent.status, sent.body.toString()).toBe(200);
+      expect(last().body.equals(bytes)).toBe(true);
+      const told = await onWire(await make({ response: code, ...answering(bytes, headers) }));
+      expect(told.status, told.body.toString()).toBe(200);
+      expect(told.body.equals(bytes)).toBe(true);
+      expect(told.headers['content-type']).toBe(type);
+    }
+  });
+
+  const json = { 'content-type': 'application/json' };
+  const returning = [PASS, `return { body: args.body, headers: { ...args.headers, 'x-after': '1' } };`];
+
+  test.each<[string, string, string]>([
+    ['with a byte order mark', '\ufeff{"a":1}', '{"a":1}'],
+    ['of numbers that are as exact otherwise', '{"n":1.0,"e":1.5e3,"f":10e-1}', '{"n":1,"e":1500,"f":1}'],
+    ['of spaces and names that stand twice', '{ "a" : 1,\n "a":2 }\r\n', '{"a":2}'],
+    ['of JSON’s null', 'null', 'null'],
+    ['of a text in JSON', '"a\\u0041"', '"aA"'],
+  ])('%s goes on as code saw it, and comes back the same to the byte', async (_, text, seen) => {
+    for (const code of returning) {
+      const sent = await onWire(await make({ request: code }), { headers: json, body: text });
+      expect(sent.status, sent.body.toString()).toBe(200);
+      expect(last().body.toString()).toBe(seen);
+      const told = await onWire(await make({ response: code, ...answering(text, json) }));
+      expect([told.status, told.body.toString()]).toEqual([200, text]);
+    }
+  });
+
+  test('of numbers that code cannot see as they are comes back the same to the byte', async () => {
+    const text = '{"id":12345678901234567890,"n":1.0,"e":1e400,"z":-0}';
+    for (const code of returning) {
+      const told = await onWire(await make({ response: code, ...answering(text, json) }));
+      expect([told.status, told.body.toString()]).toEqual([200, text]);
+    }
+  });
+
+  test('is written in the charset that code gives it', async () => {
+    const body = Buffer.from('caf\xe9', 'latin1');
+    const latin = { 'content-type': 'text/plain; charset=iso-8859-1' };
+    const code = `return { body: args.body, headers: { 'content-type': 'text/plain; charset=utf-8' } };`;
+    expect((await onWire(await make({ request: code }), { headers: latin, body })).status).toBe(200);
+    expect(last().body.toString()).toBe('café');
+    const told = await onWire(await make({ response: code, ...answering(body, latin) }));
+    expect([told.status, told.body.toString()]).toEqual([200, 'café']);
+  });
+
+  test('holds the values of tokens', async () => {
+    const id = await tokenOf(server, { number: 1 });
+    const told = await onWire(await make({ request: PASS }), {
+      headers: json,
+      body: `{ "big": 123456789012, "a": "{{ ${id} }}" }`,
+    });
+    expect(told.status).toBe(200);
+    expect(last().body.toString()).toBe('{"big":123456789012,"a":{"number":1}}');
+  });
+});
+
+describe('a coded answer (P18)', () => {
+  const text = 'some text, '.repeat(1_000);
+  test.each([
+    ['gzip', gzipSync(text)],
+    ['x-gzip', gzipSync(text)],
+    ['br', brotliCompressSync(text)],
+    ['deflate', deflateSync(text)],
+    ['identity', Buffer.from(text)],
+    ['gzip, br', brotliCompressSync(gzipSync(text))],
+  ])('by %s is decoded for code, and goes on so', async (coding, body) => {
+    const headers = { 'content-encoding': coding, 'content-type': 'text/plain' };
+    const told = await onWire(await make({ response: PASS, ...answering(body, headers) }));
+    expect([told.status, told.body.toString()]).toEqual([200, text]);
+    expect(told.headers['content-encoding'] ?? 'identity').toBe('identity');
+    expect((await givenOfAnswer(body, headers)).args.body).toBe(text);
+  });
+
+  test('passes as it is where there is no code behind', async () => {
+    const bomb = gzipSync(Buffer.alloc(50 * MEGABYTE));
+    for (const [coding, body] of [
+      ['gzip', bomb],
+      [Array(100).fill('gzip').join(','), bomb],
+      ['unknown', Buffer.from(text)],
+    ] as const) {
+      const told = await onWire(await make({ request: PASS, ...answering(body, { 'content-encoding': coding }) }));
+      expect([told.status, told.headers['content-encoding'], told.body.equals(body)]).toEqual([200, coding, true]);
+    }
+  });
+
+  test.each([
+    ['three layers', 'gzip, gzip, gzip', gzipSync(gzipSync(gzipSync(text)))],
+    ['a hundred layers', Array(100).fill('gzip').join(','), gzipSync(text)],
+    ['what is not coded', 'gzip', Buffer.from(text)],
+    ['half of it', 'gzip', gzipSync(text).subarray(0, -9)],
+    ['broken bytes', 'br', Buffer.from(text)],
+  ])('of %s is a 502 for code', async (_, coding, body) => {
+    const told = await onWire(await make({ response: PASS, ...answering(body, { 'content-encoding': coding }) }));
+    expect([told.status, problemIn(told).detail]).toEqual([502, 'The answer of the destination could not be decoded.']);
+  });
+
+  test.each([
+    ['gzip', gzipSync(Buffer.alloc(50 * MEGABYTE))],
+    ['br', brotliCompressSync(Buffer.alloc(50 * MEGABYTE))],
+    ['gzip, gzip', gzipSync(gzipSync(Buffer.alloc(50 * MEGABYTE)))],
+  ])('that is a bomb by %s is a 413 for code', async (coding, body) => {
+    const told = await onWire(await make({ response: PASS, ...answering(body, { 'content-encoding': coding }) }));
+    expect(told.status).toBe(413);
+    problemIn(told);
+  });
+
+  test('is asked for in what code can be shown, whatever the caller takes', async () => {
+    const { destination_url, path } = answering('');
+    // As servers do that have the choice.
+    house.routes.set(path, (request, response) => {
+      const isTaken = String(request.headers['accept-encoding']).includes('zstd');
+      response.setHeader('content-type', 'application/json');
+      if (isTaken) response.setHeader('content-encoding', 'zstd');
+      response.end(isTaken ? zstdCompressSync('{"a":1}') : '{"a":1}');
+    });
+    const proxy = await make({ response: TELL, destination_url });
+    const told = await onWire(proxy, { headers: { 'accept-encoding': 'gzip, deflate, br, zstd' } });
+    expect(JSON.parse(told.body.toString()).args.body).toEqual({ a: 1 });
+  });
+
+  test('by what we cannot decode is never passed on as if it were decoded', async () => {
+    for (const coding of ['zstd', 'gzip, zstd', 'unknown']) {
+      const body = zstdCompressSync(text);
+      const told = await onWire(await make({ response: PASS, ...answering(body, { 'content-encoding': coding }) }));
+      if (told.status === 200) expect(told.headers['content-encoding']).toBe(coding);
+      else expect([told.status, problemIn(told).status]).toEqual([502, 502]);
+    }
+  });
+});
+
+describe('a coded request', () => {
+  test('is a 415 where code would see it, and nothing is sent', async () => {
+    const proxy = await make({ request: PASS });
+    for (const coding of ['gzip', 'br', 'unknown', 'identity, gzip']) {
+      const reached = await reaching(async () => {
+        const told = await onWire(proxy, { headers: { 'content-encoding': coding }, body: gzipSync('x') });
+        expect([told.status, problemIn(told).status]).toEqual([415, 415]);
+      });
+      expect(reached, coding).toEqual([]);
+    }
+    const told = await onWire(proxy, { headers: { 'content-encoding': 'identity' }, body: 'x' });
+    expect(told.status).toBe(200);
+  });
+
+  test('passes as it is where code sees answers alone', async () => {
+    const body = gzipSync('{{ no expression }}');
+    const headers = { 'content-encoding': 'gzip', 'content-type': 'application/json' };
+    expect((await onWire(await make({ response: PASS }), { headers, body })).status).toBe(200);
+    expect(last().body.equals(body)).toBe(true);
+  });
+});
+
+describe('a body beyond what code may be given', () => {
+  const large = Buffer.alloc(RUN_BYTES_MAX + 1, 'x');
+  const bytes = { 'content-type': 'application/octet-stream' };
+
+  test('is a 413 of the request before anything is sent, its length announced or not', async () => {
+    const proxy = await make({ request: PASS });
+    const reached = await reaching(async () => {
+      for (const headers of [bytes, { ...bytes, 'transfer-encoding': 'chunked' }]) {
+        const told = await onWire(proxy, { headers, body: large });
+        expect([told.status, problemIn(told).status]).toEqual([413, 413]);
+      }
+    });
+    expect(reached).toEqual([]);
+  });
+
+  test('is a 413 of the answer, its length announced or not, and nothing of it leaks', async () => {
+    for (const answer of [
+      answering(large, { 'content-length': String(large.byteLength), 'x-canary': '1' }),
+      streaming(large),
+    ]) {
+      const told = await onWire(await make({ response: PASS, ...answer }));
+      expect([told.status, problemIn(told).status]).toEqual([413, 413]);
+      expect(told.headers['x-canary']).toBeUndefined();
+    }
+  });
+
+  test('is a 413 too where it becomes so large on its way to the code', async () => {
+    const quotes = Buffer.alloc(3 * MEGABYTE, '"');
+    const reached = await reaching(async () => {
+      const told = await onWire(await make({ request: PASS }), {
+        headers: { 'content-type': 'text/plain' },
+        body: quotes,
+      });
+      expect([told.status, problemIn(told).status]).toEqual([413, 413]);
+    });
+    expect(reached).toEqual([]);
+    const told = await onWire(await make({ response: PASS, ...answering(quotes) }));
+    expect([told.status, problemIn(told).status]).toEqual([413, 413]);
+  });
+
+  test('passes on the side without code', async () => {
+    const behind = await make({ response: PASS, ...answering('small') });
+    expect((await onWire(behind, { headers: bytes, body: large })).body.toString()).toBe('small');
+    expect(last().body.equals(large)).toBe(true);
+    const before = await make({ request: PASS, ...answering(large) });
+    const told = await onWire(before, { body: 'small' });
+    expect([told.status, told.body.equals(large)]).toEqual([200, true]);
+  });
+
+  test('and one that is not passes both', async () => {
+    const most = Buffer.alloc(4 * MEGABYTE, 'x');
+    const told = await onWire(await make({ request: PASS, response: PASS, ...answering(most) }), {
+      headers: bytes,
+      body: most,
+    });
+    expect([told.status, told.body.equals(most), last().body.equals(most)]).toEqual([200, true, true]);
+  });
+
+  test('in its depth is a 400 of the request and a 502 of the answer', async () => {
+    const deep = '['.repeat(5_000) + ']'.repeat(5_000);
+    const headers = { 'content-type': 'application/json' };
+    const reached = await reaching(async () => {
+      const told = await onWire(await make({ request: PASS }), { headers, body: deep });
+      expect([told.status, Object.keys(problemIn(told).errors)]).toEqual([400, ['body']]);
+    });
+    expect(reached).toEqual([]);
+    const told = await onWire(await make({ response: PASS, ...answering(deep, headers) }));
+    expect([told.status, problemIn(told).status]).toEqual([502, 502]);
+  });
+});
+
+describe('a caller that leaves', () => {
+  test('while code works on its request has nothing sent', async () => {
+    const { destination_url, path } = answering('sent');
+    const gate = Promise.withResolvers<void>();
+    let isAsked = false;
+    house.routes.set('/gate', async (_, response) => {
+      isAsked = true;
+      await gate.promise;
+      response.end();
+    });
+    const proxy = await make({
+      request: `await fetch(configuration.GATE); ${PASS}`,
+      configuration: { GATE: `${house.url}/gate` },
+      destination_url,
+    });
+    const leaving = new AbortController();
+    const left = expect(onWire(proxy, { body: 'x', signal: leaving.signal })).rejects.toThrow();
+    await until(() => isAsked);
+    leaving.abort();
+    await left;
+    gate.resolve();
+    await delay(500);
+    expect(house.receivedAt(path)).toEqual([]);
+    house.routes.delete('/gate');
+    expect((await askProxy(server, proxy, { json: {} })).text).toBe('sent');
+  });
+});
+
+describe('code that throws', () => {
+  const CANARY = 'canary-of-the-answer';
+  /** Nothing is sent by the one, and nothing of the destination's answer told by the other. */
+  const bothSides = async (code: string, look: (told: Answer, side: 'request' | 'response') => void): Promise<void> => {
+    const before = await make({ request: code });
+    const behind = await make({ response: code, ...answering(CANARY, { 'x-canary': CANARY }) });
+    const connections = house.upstream.connectionCount();
+    const reached = await reaching(async () => look(await askProxy(server, before, { json: {} }), 'request'));
+    expect(reached).toEqual([]);
+    expect(house.upstream.connectionCount()).toBe(connections);
+    const told = await askProxy(server, behind, { json: {} });
+    look(told, 'response');
+    expect(JSON.stringify([told.text, ...told.headers])).not.toContain(CANARY);
+  };
+
+  test.each([
+    ['BadRequestError', 400, 'Bad Request'],
+    ['AuthenticationError', 401, 'Authentication Failed'],
+    ['InvalidPaymentMethodError', 402, 'Invalid Payment Method'],
+    ['AuthorizationError', 403, 'Forbidden'],
+    ['RateLimitError', 429, 'Rate Limit Exceeded'],
+    ['ReactorRuntimeError', 500, 'Reactor Runtime Error'],
+    ['ServiceUnavailableError', 503, 'Service Unavailable'],
+    ['InvalidReactorConfigurationError', 400, 'Invalid Reactor Configuration'],
+    ['InvalidReactorFormulaError', 422, 'Invalid Reactor Formula'],
+  ])('a %s is a %d in the frame of the proxy', async (name, status, detail) => {
+    const code = `const sdk = require('@svc/reactor-formulas-sdk'); throw new sdk.${name}({ amount: ['is wrong'] });`;
+    await bothSides(code, (told) => {
+      expect(proxyErrorOf(told)).toEqual({
+        title: 'One or more validation errors occurred.',
+        status,
+        detail,
+        errors: { amount: ['is wrong'] },
+      });
+      expect(told.headers.get('retry-after')).toBe(status === 429 || status === 503 ? '1' : null);
+    });
+  });
+
+  test('a CustomHttpResponseError is the response itself, without a frame', async () => {
+    const code = `const { CustomHttpResponseError } = require('@svc/reactor-formulas-sdk');
+      throw new CustomHttpResponseError({ status: 418, headers: { 'X-Own': 'a', 'svc-proxy-destination-status': '999', connection: 'close' }, body: { made: 'by code' } });`;
+    await bothSides(code, (told, side) => {
+      expect([told.status, told.text, told.headers.get('x-own')]).toEqual([418, '{"made":"by code"}', 'a']);
+      expect(told.headers.get('content-type')).toBe('application/json');
+      expect(told.headers.get('svc-proxy-destination-status')).toBe(side === 'request' ? null : '200');
+    });
+  });
+
+  test.each([
+    ['no body', '{ status: 204 }', 204, ''],
+    ['a text', `{ status: 400, body: 'no' }`, 400, 'no'],
+    ['a status of its own class', '{ status: 599, body: null }', 599, ''],
+  ])('a CustomHttpResponseError with %s is answered so', async (_, given, status, text) => {
+    const code = `const { CustomHttpResponseError } = require('@svc/reactor-formulas-sdk'); throw new CustomHttpResponseError(${given});`;
+    await bothSides(code, (told) => expect([told.status, told.text]).toEqual([status, text]));
+  });
+
+  test.each([
+    ['a status that is none', '{ status: 99 }'],
+    ['a header that is none', `{ status: 200, headers: { a: 'b\\r\\nc: d' } }`],
+  ])('a CustomHttpResponseError with %s is a 500 in the frame', async (_, given) => {
+    const code = `const { CustomHttpResponseError } = require('@svc/reactor-formulas-sdk'); throw new CustomHttpResponseError(${given});`;
+    await bothSides(code, (told) => expect(proxyErrorOf(told)).toMatchObject({ status: 500 }));
+  });
+
+  test.each([
+    ['an Error', `throw new Error('the words of the code');`, 'the words of the code'],
+    ['no Error', `throw 'a text';`, expect.any(String)],
+    ['null', 'throw null;', expect.any(String)],
+    ['an Error with a status of its own', `throw Object.assign(new Error('mine'), { status: 200 });`, 'mine'],
+    ['by a slip', 'return args.body.a.b.c;', expect.stringContaining('undefined')],
+    ['in a promise', `await Promise.reject(new Error('late'));`, 'late'],
+  ])('%s is a 500 in the frame', async (_, code, message) => {
+    await bothSides(code, (told) => {
+      const { status, detail, errors } = proxyErrorOf(told);
+      expect([status, detail, errors]).toEqual([500, 'Reactor Runtime Error', { error: [message] }]);
+      expect(told.text).not.toMatch(/\/work\/|node_modules|at .*\.cjs/);
+    });
+  });
+
+  test('what it prints stands neither in its answer nor in a log of ours', async () => {
+    const code = `console.log('canary-of-a-console'); console.error('canary-of-a-console'); ${PASS}`;
+    const told = await askProxy(server, await make({ request: code, response: code }), { json: {} });
+    expect(told.status).toBe(200);
+    expect(JSON.stringify([told.text, ...told.headers, ...server.logLines])).not.toContain('canary-of-a-console');
+  });
+
+  test('what it was given and throws on is told to its caller, and to no log of ours', async () => {
+    const id = await tokenOf(server, 'canary-of-a-token');
+    const proxy = await make({ request: `throw new Error(args.body.a);` });
+    const told = await askProxy(server, proxy, { json: { a: `{{ ${id} }}` } });
+    expect(proxyErrorOf(told).errors).toEqual({ error: ['canary-of-a-token'] });
+    expect(server.logLines.join('')).not.toContain('canary-of-a-token');
+  });
+
+  test.each([
+    ['never ends', 'await new Promise(() => {});', [408]],
+    ['takes all of the processor', 'for (;;);', [408]],
+    // Whichever limit it meets first.
+    ['takes all of the memory', 'const all = []; for (;;) all.push(new Array(1e6).fill(Math.random()));', [408, 500]],
+  ])('code that %s is ended, and told of in the frame', async (_, code, statuses) => {
+    const reached = await reaching(async () => {
+      const [before, behind] = await Promise.all([
+        make({ request: code }).then((proxy) => askProxy(server, proxy, { json: {} })),
+        make({ response: code, ...answering(CANARY) }).then((proxy) => askProxy(server, proxy, { json: {} })),
+      ]);
+      for (const told of [before, behind]) {
+        expect(proxyErrorOf(told).detail).toBe('Reactor Runtime Error');
+        expect(statuses).toContain(told.status);
+      }
+      expect(behind.text).not.toContain(CANARY);
+    });
+    expect(reached).toHaveLength(1);
+    expect((await askProxy(server, await make({ request: PASS }), { json: {} })).status).toBe(200);
+  });
+});
+
+describe('svc', () => {
+  const app = async (...permissions: string[]) => {
+    const { id, key } = await makeApplication(server, { permissions });
+    return { application: { id }, id, key };
+  };
+
+  test('is there with an application, and its key is nowhere', async () => {
+    const { application, key } = await app('token:use', 'token:read');
+    const told = await givenOfRequest({}, { application });
+    expect(told.svc).toMatchObject({ tokens: {}, proxy: {} });
+    expect(JSON.stringify(told)).not.toContain(key);
+  });
+
+  test('makes tokens of an answer before its caller sees it, with the rights and in the name of the application', async () => {
+    const { application, id } = await app('token:create');
+    const proxy = await make({
+      ...answering('{"card":"4242424242424242"}', { 'content-type': 'application/json' }),
+      response: `const tokens = await svc.tokenize({ card: args.body.card }); return { body: tokens, headers: {} };`,
+      application,
+    });
+    const caller = await server.newKey(server.tenant, { permissions: ['token:use'] });
+    const told = await askProxy(server, proxy, { key: caller.api_key });
+    expect(told.status, told.text).toBe(200);
+    expect(told.text).not.toContain('4242424242424242');
+    const stored = await server.request('GET', `/tokens/${told.body.card}`);
+    expect([stored.body.data, stored.body.created_by]).toEqual(['4242424242424242', id]);
+  });
+
+  test('may what the application may, whatever the caller may', async () => {
+    const { application } = await app('token:use');
+    const proxy = await make({
+      request: `let code; try { await svc.tokenize('x'); } catch (error) { ({ code } = error); } return { body: { code }, headers: {} };`,
+      application,
+    });
+    expect((await askProxy(server, proxy, { json: {} })).status).toBe(200);
+    expect(JSON.parse(last().body.toString())).toEqual({ code: 'FORBIDDEN' });
+  });
+
+  test('is gone with its application, with the next request', async () => {
+    const { application, id } = await app('token:use');
+    const proxy = await make({ request: `return { body: { has: svc !== null }, headers: {} };`, application });
+    await askProxy(server, proxy);
+    expect(JSON.parse(last().body.toString())).toEqual({ has: true });
+    await remove(server, `/applications/${id}`);
+    await askProxy(server, proxy);
+    expect(JSON.parse(last().body.toString())).toEqual({ has: false });
+  });
+
+  test('fetch goes where the proxy, its application and whoever acts may go, and nowhere else', async () => {
+    const code = `const told = {};
+      for (const url of [configuration.ONE, configuration.OTHER])
+        told[new URL(url).hostname] = await fetch(url).then(({ status }) => status, ({ cause }) => cause.code);
+      return { body: told, headers: {} };`;
+    const configuration = { ONE: house.url, OTHER: house.otherUrl };
+    const toldBy = async (more: object, key = server.tenant.api_key) => {
+      const told = await askProxy(server, await make({ request: code, configuration, ...more }), { key, json: {} });
+      expect(told.status, told.text).toBe(200);
+      return Object.values(JSON.parse(last().body.toString()));
+    };
+    const narrow = await makeApplication(server, { permissions: ['token:use'], allowed_hosts: ['upstream.test'] });
+    expect(await toldBy({})).toEqual([200, 200]);
+    expect(await toldBy({ allowed_hosts: ['upstream.test'] })).toEqual([200, 'DESTINATION_REFUSED']);
+    expect(await toldBy({ application: { id: narrow.id } })).toEqual([200, 'DESTINATION_REFUSED']);
+    expect(await toldBy({}, narrow.key)).toEqual([200, 'DESTINATION_REFUSED']);
+  });
+});
+
+describe('svc.proxy', () => {
+  const TRY = `const attempt = async (work) => {
+    try { return await work(); } catch ({ code, status, message }) { return { code, status, message }; }
+  };`;
+  const run = async (body: string, args: object, more: { permissions?: string[] } = {}) => {
+    const { id } = await makeApplication(server, { permissions: more.permissions ?? ['token:use'] });
+    const reactor = await makeReactor(server, { code: codeOf(`${TRY} ${body}`), application: { application_id: id } });
+    return { raw: await rawOf(react(server, reactor, args)), application_id: id };
+  };
+
+  test('sends from a reactor, with the rights and in the name of its application', async () => {
+    const id = await tokenOf(server, 'the value');
+    const { raw, application_id } = await run(
+      `const headers = { 'svc-proxy-url': args.url, 'X-Own': 'a', 'x-value': args.value };
+       return { raw: await svc.proxy.post({ headers, path: '/a/b', query: { x: 1, y: ['2', '3'] }, body: { a: args.value } }) };`,
+      { url: `${house.url}/base` },
+    );
+    expect(raw.status).toBe(200);
+    expect(raw.headers).toMatchObject({ 'content-type': 'application/json' });
+    expect(last()).toMatchObject({ method: 'POST', url: '/base/a/b?x=1&y=2&y=3' });
+    expect(last().headers).toContainEqual(['X-Own', 'a']);
+    expect(raw.body).toMatchObject({ url: '/base/a/b?x=1&y=2&y=3' });
+
+    const proxy = await make({ destination_url: `${house.url}/stored` });
+    const stored = await run(
+      `const value = '{{ ' + args.id + ' }}';
+       return { raw: await svc.proxy.put({ headers: { 'SVC-PROXY-KEY': args.key }, body: { value } }) };`,
+      { key: proxy.key, id },
+    );
+    expect(stored.raw.status).toBe(200);
+    expect([last().method, last().url, last().body.toString()]).toEqual(['PUT', '/stored', '{"value":"the value"}']);
+    const uses = await usesOf(server, id, proxy.id);
+    expect(new Set(uses.map(({ actor_id }) => actor_id))).toEqual(new Set([stored.application_id]));
+    expect(uses).toHaveLength(2);
+    expect(application_id).not.toBe(stored.application_id);
+  });
+
+  test('has the five methods, and answers of any status are answers', async () => {
+    const answer = answering('no', { 'content-type': 'text/plain', 'set-cookie': ['a=1', 'b=2'] }, 404);
+    const { raw } = await run(
+      `const headers = { 'svc-proxy-url': args.url };
+       const told = {};
+       for (const method of Object.keys(svc.proxy)) told[method] = await svc.proxy[method]({ headers });
+       return { raw: told };`,
+      { url: answer.destination_url },
+    );
+    expect(Object.keys(raw)).toEqual(['get', 'post', 'put', 'patch', 'delete']);
+    for (const told of Object.values<any>(raw)) expect(told).toMatchObject({ status: 404, body: 'no' });
+    expect(house.receivedAt(answer.path).map(({ method }) => method)).toEqual([
+      'GET',
+      'POST',
+      'PUT',
+      'PATCH',
+      'DELETE',
+    ]);
+  });
+
+  test('says what is wrong as the proxy does', async () => {
+    const theirs = await make({ require_auth: false }, stranger.api_key);
+    const bad = `
+      const to = (headers, more) => attempt(() => svc.proxy.post({ headers, ...more }));
+      return { raw: [
+        await to({ 'svc-proxy-url': 'http://upstream.test' }), await to({ 'svc-proxy-url': 'https://127.0.0.1' }),
+        await to({}), await to({ 'svc-proxy-key': args.theirs }), await to({ 'svc-proxy-key': 'x'.repeat(32) }),
+        await to({ 'svc-proxy-url': args.url }, { body: '{{ unknown-token }}' }),
+        await to({ 'svc-proxy-url': args.url }, { path: '/../x' }),
+        await to({ 'svc-proxy-url': args.url, 'x-a': { b: 1 } }), await to({ 'svc-proxy-url': args.url, 'x-a': 'a\\r\\nb' }),
+        await to({ 'svc-proxy-url': 'https://nowhere.test' }),
+        await attempt(() => svc.proxy.post('x')), await attempt(() => svc.proxy.post()),
+      ] };`;
+    const reached = await reaching(async () => {
+      const { raw } = await run(bad, { url: house.url, theirs: theirs.key });
+      expect(raw.map(({ code, status }: any) => [code, status])).toEqual([
+        ['INVALID_INPUT', 400],
+        ['INVALID_INPUT', 400],
+        ['INVALID_INPUT', 400],
+        ['NOT_FOUND', 404],
+        ['NOT_FOUND', 404],
+        ['BAD_REQUEST', 400],
+        ['INVALID_INPUT', 400],
+        ['INVALID_INPUT', 400],
+        ['BAD_REQUEST', 400],
+        ['BAD_GATEWAY', 502],
+        ['INVALID_INPUT', 400],
+        ['INVALID_INPUT', 400],
+      ]);
+    });
+    expect(reached).toEqual([]);
+    expect(await usesOf(server, theirs.id)).toEqual([]);
+  });
+
+  test('needs token:use of the application, whoever calls', async () => {
+    const { raw } = await run(
+      `return { raw: await attempt(() => svc.proxy.get({ headers: { 'svc-proxy-url': args.url } })) };`,
+      { url: house.url },
+      { permissions: ['token:read'] },
+    );
+    expect(raw).toMatchObject({ code: 'FORBIDDEN', status: 403 });
+    const { body } = await runBody(server, 'return { raw: svc };');
+    expect(body.raw).toBeNull();
+  });
+
+  test('acts as the application, whatever keys the code sends along', async () => {
+    const id = await tokenOf(server, 'theirs', {}, stranger.api_key);
+    const { raw } = await run(
+      `return { raw: await attempt(() => svc.proxy.post({ headers: { 'svc-proxy-url': args.url, 'SVC-API-KEY': args.key }, body: '{{ ' + args.id + ' }}' })) };`,
+      { url: house.url, key: stranger.api_key, id },
+    );
+    expect(raw).toMatchObject({ code: 'BAD_REQUEST', status: 400 });
+    expect(await usesOf(server, id)).toEqual([]);
+  });
+
+  test('gives code answers decoded, and none beyond what it may be given', async () => {
+    const small = answering(gzipSync('{"a":1}'), { 'content-encoding': 'gzip', 'content-type': 'application/json' });
+    const none = answering('', {}, 204);
+    const { raw } = await run(
+      `const told = [];
+       for (const url of args.urls) told.push(await attempt(() => svc.proxy.get({ headers: { 'svc-proxy-url': url } })));
+       return { raw: told.map(({ status, code, body }) => [status, code ?? null, body ?? null]) };`,
+      {
+        urls: [
+          small.destination_url,
+          none.destination_url,
+          answering(Buffer.alloc(RUN_BYTES_MAX + 1, 'x')).destination_url,
+          answering(gzipSync(Buffer.alloc(50 * MEGABYTE)), { 'content-encoding': 'gzip' }).destination_url,
+        ],
+      },
+    );
+    expect(raw).toEqual([
+      [200, null, { a: 1 }],
+      [204, null, null],
+      [413, 'PAYLOAD_TOO_LARGE', null],
+      [413, 'PAYLOAD_TOO_LARGE', null],
+    ]);
+  });
+
+  test('is counted among the calls of a run', async () => {
+    const { destination_url, path } = answering('x');
+    const { raw } = await run(
+      `const told = [];
+       for (let i = 0; i < 55; i++) told.push((await attempt(() => svc.proxy.get({ headers: { 'svc-proxy-url': args.url } }))).code ?? 'ok');
+       return { raw: told };`,
+      { url: destination_url },
+    );
+    expect(raw.filter((each: string) => each === 'ok')).toHaveLength(50);
+    expect(raw.slice(50)).toEqual(Array(5).fill('CALL_LIMIT'));
+    expect(house.receivedAt(path)).toHaveLength(50);
+  });
+
+  test('of a transform stays where the proxy and its application may go', async () => {
+    const { id } = await makeApplication(server, { permissions: ['token:use'] });
+    const other = await make({ destination_url: house.otherUrl });
+    const code = `${TRY}
+      const told = [];
+      for (const headers of [{ 'svc-proxy-url': configuration.OTHER }, { 'svc-proxy-key': configuration.KEY }])
+        told.push((await attempt(() => svc.proxy.get({ headers }))).status);
+      return { body: told, headers: {} };`;
+    const configuration = { OTHER: house.otherUrl, KEY: other.key };
+    const open = await make({ request: code, configuration, application: { id } });
+    expect((await askProxy(server, open)).status).toBe(200);
+    expect(JSON.parse(last().body.toString())).toEqual([200, 200]);
+    const narrow = await make({ request: code, configuration, application: { id }, allowed_hosts: ['upstream.test'] });
+    expect((await askProxy(server, narrow)).status).toBe(200);
+    expect(JSON.parse(last().body.toString())).toEqual([400, 400]);
+  });
+
+  test('of a transform may hand on the headers that it was given', async () => {
+    const { id } = await makeApplication(server, { permissions: ['token:use'] });
+    const { destination_url, path } = answering('handed on');
+    const proxy = await make({
+      request: `${TRY}
+        const headers = { ...args.headers, 'svc-proxy-url': configuration.URL };
+        const { body, code } = await attempt(() => svc.proxy.post({ headers, body: args.body }));
+        return { body: { body, code }, headers: {} };`,
+      configuration: { URL: destination_url },
+      application: { id },
+    });
+    expect((await askProxy(server, proxy, { json: { a: 1 }, headers: { 'x-own': '1' } })).status).toBe(200);
+    expect(JSON.parse(last().body.toString())).toEqual({ body: 'handed on' });
+    expect(house.receivedAt(path)[0]?.headers).toContainEqual(['x-own', '1']);
+    expect(house.receivedAt(path)[0]?.body.toString()).toBe('{"a":1}');
+  });
+
+  test('ends with the run that made it', async () => {
+    let isClosed = false;
+    house.routes.set('/silent', (_, response) => void response.once('close', () => (isClosed = true)));
+    house.routes.set('/heard', async (_, response) => {
+      await until(() => house.receivedAt('/silent').length > 0);
+      response.end();
+    });
+    const { raw } = await run(
+      `svc.proxy.get({ headers: { 'svc-proxy-url': args.silent } }).catch(() => {});
+       await fetch(args.heard);
+       return { raw: 'over' };`,
+      { silent: `${house.url}/silent`, heard: `${house.url}/heard` },
+    );
+    expect(raw).toBe('over');
+    await until(() => isClosed);
+  });
+
+  /** A proxy whose code asks itself. */
+  const makeEndless = async () => {
+    const { id } = await makeApplication(server, { permissions: ['token:use'] });
+    const { destination_url, path } = answering('{}', { 'content-type': 'application/json' });
+    const code = `${TRY}
+      const inner = await attempt(() => svc.proxy.post({ headers: { 'svc-proxy-key': configuration.KEY }, body: {} }));
+      return { body: { code: inner.code, status: inner.status }, headers: {} };`;
+    const wanted = { request: code, destination_url, application: { id } };
+    const proxy = await make(wanted);
+    await changeProxy(server, proxy, wantedOf({ ...wanted, configuration: { KEY: proxy.key } }));
+    return { proxy, path };
+  };
+
+  test('of code that asks itself ends after three levels (P23)', async () => {
+    const { proxy, path } = await makeEndless();
+    const told = await askProxy(server, proxy, { json: {} });
+    expect(told.status, told.text).toBe(200);
+    const bodies = house.receivedAt(path).map(({ body }) => JSON.parse(body.toString()));
+    expect(bodies).toEqual([{ code: 'BAD_REQUEST', status: 400 }, { status: 200 }, { status: 200 }, { status: 200 }]);
+    expect(await usesOf(server, proxy.id)).toHaveLength(4);
+  });
+
+  test('of code that asks itself forty times at once ends, and other tenants are served meanwhile (R16)', async () => {
+    const { proxy } = await makeEndless();
+    const theirs = await make({ request: PASS }, stranger.api_key);
+    expect((await askProxy(server, theirs, { key: stranger.api_key, json: {} })).status).toBe(200);
+    let isOver = false;
+    const all = Promise.all(Array.from({ length: 40 }, () => askProxy(server, proxy, { json: {} }))).then((told) => {
+      isOver = true;
+      return told;
+    });
+    expect((await askProxy(server, theirs, { key: stranger.api_key, json: {} })).status).toBe(200);
+    expect(isOver).toBe(false);
+    for (const told of await all) expect([200, 408, 429, 503]).toContain(told.status);
+    expect((await askProxy(server, proxy, { json: {} })).status).toBe(200);
+  });
+
+  test('of a reactor whose proxies ask themselves ends as well', async () => {
+    const { proxy, path } = await makeEndless();
+    const { raw } = await run(
+      `return { raw: (await svc.proxy.post({ headers: { 'svc-proxy-key': args.key }, body: {} })).status };`,
+      { key: proxy.key },
+    );
+    expect(raw).toBe(200);
+    expect(house.receivedAt(path).length).toBeLessThanOrEqual(4);
+  });
+});
+
+describe('one run and the next', () => {
+  const LEAVE = `
+    const found = [globalThis.left, Array.prototype.left, Object.prototype.left, JSON.stringify({ a: 1 }), typeof leftover];
+    globalThis.left = 'left'; Array.prototype.left = 'left'; Object.prototype.left = 'left';
+    JSON.parse = () => 'left'; JSON.stringify = () => 'left'; leftover = 'left';
+    require('crypto').left = 'left'; Promise.prototype.then = Promise.prototype.then;
+    return { body: found.map((each) => each === undefined ? 'nothing' : each), headers: {} };`;
+  const CLEAN = ['nothing', 'nothing', 'nothing', '{"a":1}', 'undefined'];
+
+  test('share nothing: not of a proxy, of its two sides, of its tenant’s others, nor of other tenants (R9)', async () => {
+    const proxy = await make({ request: LEAVE, response: LEAVE });
+    const sibling = await make({ request: LEAVE, response: LEAVE });
+    const theirs = await make({ request: LEAVE, response: LEAVE }, stranger.api_key);
+    for (let round = 0; round < 3; round += 1)
+      for (const [each, key] of [[proxy], [sibling], [theirs, stranger.api_key]] as [StoredProxy, string?][]) {
+        const told = await askProxy(server, each, { json: {}, ...(key !== undefined && { key }) });
+        expect(told.body, told.text).toEqual(CLEAN);
+        expect(JSON.parse(last().body.toString())).toEqual(CLEAN);
+      }
+  });
+
+  test('a value that one was given is not there for the next', async () => {
+    const proxy = await make({
+      request: `const kept = globalThis.kept ?? 'nothing'; globalThis.kept = args.body; module.exports.kept = args.body; return { body: { kept }, headers: {} };`,
+    });
+    for (const value of ['one', 'two', 'three']) {
+      await askProxy(server, proxy, { json: { value } });
+      expect(JSON.parse(last().body.toString())).toEqual({ kept: 'nothing' });
+    }
+  });
+
+  test('code that is changed runs with the next request, and none of what it was', async () => {
+    const proxy = await make({ request: `return { body: 'one', headers: {} };` });
+    for (const word of ['two', 'three', 'four']) {
+      await askProxy(server, proxy);
+      await changeProxy(server, proxy, wantedOf({ request: `return { body: '${word}', headers: {} };` }));
+      await askProxy(server, proxy);
+      expect(last().body.toString()).toBe(word);
+    }
+    await changeProxy(server, proxy, wantedOf({}));
+    await askProxy(server, proxy, { body: 'as it is' });
+    expect(last().body.toString()).toBe('as it is');
+  });
+});

@@ -80,8 +80,9 @@ const expectAllThere = async (of: ServerProcess, journal: Map<string, string>): 
   const pool = new Pool({ ...(await findRunningPostgres(dataDir)), max: 1 });
   await pool.query('ANALYZE');
   const { rows } = await pool.query<{ id: string; logs: number }>(
-    `SELECT t.id, count(l.id)::int AS logs FROM tokens t LEFT JOIN audit_log l
-     ON l.tenant_id = t.tenant_id AND l.entity_type = t.type AND t.id = ANY(l.entity_ids) AND l.operation = 'create'
+    `SELECT t.id, count(l.id)::int AS logs FROM tokens t LEFT JOIN
+     (SELECT tenant_id, entity_type, unnest(entity_ids) AS id FROM audit_log WHERE operation = 'create') l
+     ON l.tenant_id = t.tenant_id AND l.entity_type = t.type AND l.id = t.id
      GROUP BY t.id`,
   );
   await pool.end();

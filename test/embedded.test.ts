@@ -1,5 +1,5 @@
 // What the built-in PostgreSQL promises: one server per data directory, found again after a crash, every acknowledged row kept.
-import { execFileSync, spawn } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import {
   cp,
@@ -17,11 +17,13 @@ import {
 import { connect } from 'node:net';
 import { networkInterfaces, tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { Client } from 'pg';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it as base } from 'vitest';
 import { randomBase62 } from '../src/crypto/digest.ts';
 import { randomBytesPooled } from '../src/crypto/random.ts';
 import {
+  type EmbeddedPostgres,
   findRunningPostgres,
   lockDataDirectory,
   startEmbeddedPostgres,
@@ -31,6 +33,7 @@ import { type DatabaseAddress, superuser } from '../src/db/embedded/connection.t
 import { EmbeddedPostgresError } from '../src/db/embedded/report.ts';
 
 const root = join(import.meta.dirname, '..');
+const run = promisify(execFile);
 const newPassword = () => randomBase62(32, randomBytesPooled);
 
 /** A child may end by itself between being listed and being killed: its postmaster is gone. */
@@ -42,25 +45,37 @@ const killIfAlive = (pid: number): void => {
   }
 };
 
-describe('the built-in PostgreSQL', { timeout: 60_000 }, () => {
-  let scratch: string;
-  let dataDir: string;
-  let events: string[];
+type Place = {
+  dataDir: string;
+  /** What the starts told. */
+  events: string[];
+  start(dataDir?: string): Promise<EmbeddedPostgres>;
+};
 
-  beforeEach(async () => {
-    scratch = await mkdtemp(join(tmpdir(), 'strongroom-embedded-'));
-    dataDir = join(scratch, 'data');
-    events = [];
-  });
-
-  afterEach(async () => {
+/** Each test has a directory of its own, so that they can run beside each other. */
+const it = base.extend<Place>({
+  // vitest reads from the pattern what a fixture needs: nothing.
+  // oxlint-disable-next-line no-empty-pattern
+  dataDir: async ({}, use) => {
+    const scratch = await mkdtemp(join(tmpdir(), 'strongroom-embedded-'));
+    const dataDir = join(scratch, 'data');
+    await use(dataDir);
     for (const pid of await processesOf(dataDir)) killIfAlive(pid);
     await rm(scratch, { recursive: true, force: true, maxRetries: 20 });
-  });
+  },
+  // oxlint-disable-next-line no-empty-pattern
+  events: async ({}, use) => {
+    await use([]);
+  },
+  start: async ({ dataDir, events }, use) => {
+    await use((at = dataDir) =>
+      startEmbeddedPostgres({ dataDir: at, newPassword, log: (event) => void events.push(event) }),
+    );
+  },
+});
 
-  const start = () => startEmbeddedPostgres({ dataDir, newPassword, log: (event) => void events.push(event) });
-
-  it('is made at the first start, stops when told, and keeps its rows and its password', async () => {
+describe.concurrent('the built-in PostgreSQL', { timeout: 60_000 }, () => {
+  it('is made at the first start, stops when told, and keeps its rows and its password', async ({ dataDir, start }) => {
     const first = await start();
     expect(first).toMatchObject({ reused: false, firstStart: true, startedByUs: true });
     expect(first.address).toMatchObject({ host: '127.0.0.1', user: 'strongroom', database: 'strongroom' });
@@ -77,7 +92,7 @@ describe('the built-in PostgreSQL', { timeout: 60_000 }, () => {
     await second.stop();
   });
 
-  it('writes to disk before it acknowledges, listens on loopback only and wants its password', async () => {
+  it('writes to disk before it acknowledges, listens on loopback only and wants its password', async ({ start }) => {
     const { address, stop } = await start();
     const settings = `SELECT name, setting FROM pg_settings WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit',
       'data_checksums', 'listen_addresses', 'unix_socket_directories', 'server_encoding', 'password_encryption')`;
@@ -100,7 +115,7 @@ describe('the built-in PostgreSQL', { timeout: 60_000 }, () => {
     await stop();
   });
 
-  it('shows its files to nobody else, and keeps the text of statements out of its log', async () => {
+  it('shows its files to nobody else, and keeps the text of statements out of its log', async ({ dataDir, start }) => {
     const { address, stop } = await start();
     const modes = ['.', 'pg', 'pg/strongroom.password', 'postgres.log'].map(async (name) =>
       ((await stat(join(dataDir, name))).mode & 0o777).toString(8),
@@ -117,7 +132,7 @@ describe('the built-in PostgreSQL', { timeout: 60_000 }, () => {
     expect(text).not.toContain(address.password);
   });
 
-  it('lends an ordinary role, from which its own rows can be kept', async () => {
+  it('lends an ordinary role, from which its own rows can be kept', async ({ start }) => {
     const { address, stop } = await start();
     const [role] = await query(
       address,
@@ -139,7 +154,7 @@ describe('the built-in PostgreSQL', { timeout: 60_000 }, () => {
     await stop();
   });
 
-  it('hands over what a release before the ordinary role owned as superuser', async () => {
+  it('hands over what a release before the ordinary role owned as superuser', async ({ start }) => {
     const first = await start();
     const { address } = first;
     const asRoot = { ...address, user: superuser, database: 'postgres' };
@@ -171,7 +186,7 @@ describe('the built-in PostgreSQL', { timeout: 60_000 }, () => {
     await next[0]!.stop();
   });
 
-  it('outlives a killed application, and the next start takes it over', async () => {
+  it('outlives a killed application, and the next start takes it over', async ({ dataDir, start }) => {
     const application = spawn(process.execPath, ['--eval', programThatStarts(dataDir)], {
       stdio: ['ignore', 'pipe', 'inherit'],
       cwd: root,
@@ -188,7 +203,7 @@ describe('the built-in PostgreSQL', { timeout: 60_000 }, () => {
     expect(await processesOf(dataDir)).toEqual([]);
   });
 
-  it('recovers every acknowledged row after all its processes were killed', async () => {
+  it('recovers every acknowledged row after all its processes were killed', async ({ dataDir, start }) => {
     const { address } = await start();
     await query(address, 'CREATE TABLE kept (id int)');
     const acknowledged: number[] = [];
@@ -210,7 +225,7 @@ describe('the built-in PostgreSQL', { timeout: 60_000 }, () => {
     await again.stop();
   });
 
-  it('waits for the orphans of a killed server to go', async () => {
+  it('waits for the orphans of a killed server to go', async ({ dataDir, start }) => {
     const { address } = await start();
     const busy = query(address, 'SELECT pg_sleep(1.5)').catch(() => undefined);
     await pause(100);
@@ -221,7 +236,7 @@ describe('the built-in PostgreSQL', { timeout: 60_000 }, () => {
     await again.stop();
   });
 
-  it('is not fooled by another process that got the pid of the last server', async () => {
+  it('is not fooled by another process that got the pid of the last server', async ({ dataDir, events, start }) => {
     const { stop } = await start();
     const pidFile = join(dataDir, 'pg/postmaster.pid');
     const record = (await readFile(pidFile, 'utf8')).split('\n');
@@ -234,7 +249,7 @@ describe('the built-in PostgreSQL', { timeout: 60_000 }, () => {
     await again.stop();
   });
 
-  it('is one and the same for processes that start at once', async () => {
+  it('is one and the same for processes that start at once', async ({ dataDir, start }) => {
     await mkdir(join(dataDir, 'pg.new-999999999-abandoned'), { recursive: true });
     const servers = await Promise.all([start(), start(), start()]);
     expect(new Set(servers.map(({ address }) => JSON.stringify(address))).size).toBe(1);
@@ -244,18 +259,18 @@ describe('the built-in PostgreSQL', { timeout: 60_000 }, () => {
     await servers[0]!.stop();
   });
 
-  it('runs in a directory whose name holds a space, and bounds its log', async () => {
-    dataDir = join(dataDir, 'with a space');
-    const first = await start();
+  it('runs in a directory whose name holds a space, and bounds its log', async ({ dataDir, start }) => {
+    const spaced = join(dataDir, 'with a space');
+    const first = await start(spaced);
     await first.stop();
-    await truncate(join(dataDir, 'postgres.log'), 6 * 1024 * 1024);
-    const second = await start();
+    await truncate(join(spaced, 'postgres.log'), 6 * 1024 * 1024);
+    const second = await start(spaced);
     await second.stop();
-    expect((await stat(join(dataDir, 'postgres.log.1'))).size).toBe(6 * 1024 * 1024);
-    expect((await stat(join(dataDir, 'postgres.log'))).size).toBeLessThan(100_000);
+    expect((await stat(join(spaced, 'postgres.log.1'))).size).toBe(6 * 1024 * 1024);
+    expect((await stat(join(spaced, 'postgres.log'))).size).toBeLessThan(100_000);
   });
 
-  it.runIf(process.geteuid?.() === 0)('is not root even when we are', async () => {
+  it.runIf(process.geteuid?.() === 0)('is not root even when we are', async ({ dataDir, start }) => {
     const { stop } = await start();
     const pid = await postmasterPid(dataDir);
     const [status, map] = await Promise.all([
@@ -268,7 +283,10 @@ describe('the built-in PostgreSQL', { timeout: 60_000 }, () => {
     await stop();
   });
 
-  it('says what to do about a directory of another version, a foreign directory and a changed password', async () => {
+  it('says what to do about a directory of another version, a foreign directory and a changed password', async ({
+    dataDir,
+    start,
+  }) => {
     const { address, stop } = await start();
     await writeFile(join(dataDir, 'pg/strongroom.password'), 'another');
     await expect(findRunningPostgres(dataDir)).rejects.toThrow(EmbeddedPostgresError);
@@ -281,7 +299,7 @@ describe('the built-in PostgreSQL', { timeout: 60_000 }, () => {
   });
 });
 
-describe('the package of the built-in PostgreSQL', { timeout: 60_000 }, () => {
+describe.concurrent('the package of the built-in PostgreSQL', { timeout: 60_000 }, () => {
   it('is mended when it was installed without its install script', async () => {
     const copy = await mkdtemp(join(tmpdir(), 'strongroom-package-'));
     try {
@@ -292,16 +310,16 @@ describe('the package of the built-in PostgreSQL', { timeout: 60_000 }, () => {
       for (const part of ['src/db/embedded.ts', 'src/db/embedded'])
         await cp(join(root, part), join(copy, part), { recursive: true });
       await cp(join(root, 'node_modules', name), installed, { recursive: true, verbatimSymlinks: true });
-      execFileSync('cp', [
+      await run('cp', [
         '-R',
         ...pgPackages.map((each) => join(root, 'node_modules', each)),
         join(copy, 'node_modules'),
       ]);
       const library = join(installed, 'native/lib/libicui18n.so.60');
       await unlink(library);
-      execFileSync('chmod', ['a-x', join(installed, 'native/bin/postgres'), join(installed, 'native/bin/initdb')]);
+      await run('chmod', ['a-x', join(installed, 'native/bin/postgres'), join(installed, 'native/bin/initdb')]);
 
-      execFileSync(process.execPath, ['--eval', programThatStarts(join(copy, 'data'), 'await postgres.stop();')], {
+      await run(process.execPath, ['--eval', programThatStarts(join(copy, 'data'), 'await postgres.stop();')], {
         cwd: copy,
       });
       expect(await readlink(library)).toBe('libicui18n.so.60.2');
@@ -312,15 +330,15 @@ describe('the package of the built-in PostgreSQL', { timeout: 60_000 }, () => {
   });
 });
 
-describe('the lock of a data directory', { timeout: 60_000 }, () => {
-  it('is held by one, free after release or death, and its loss is heard', async () => {
+describe.concurrent('the lock of a data directory', { timeout: 60_000 }, () => {
+  it('is held by one, free after release or death, and its loss is heard', async ({ expect }) => {
     const dataDir = await mkdtemp(join(tmpdir(), 'strongroom-lock-'));
     const { address, stop } = await startEmbeddedPostgres({ dataDir, newPassword, log: () => undefined });
     try {
       const losses: Error[] = [];
       const first = await lockDataDirectory(address);
       expect(first).toBeDefined();
-      expect(await lockDataDirectory(address)).toBeUndefined();
+      expect(await lockDataDirectory(address, { waitMs: 300 })).toBeUndefined();
 
       const waiting = lockDataDirectory(address, { onLost: (error) => losses.push(error) });
       await pause(300);
@@ -418,13 +436,13 @@ const programThatStarts = (dataDir: string, afterwards = 'setInterval(() => unde
 const postmasterPid = async (dataDir: string) =>
   Number((await readFile(join(dataDir, 'pg/postmaster.pid'), 'utf8')).split('\n')[0]);
 
-/** Every process that works in the directory's cluster: the server and its children. */
+/** Every process that works in a cluster below the directory: the server and its children. */
 const processesOf = async (dataDir: string): Promise<number[]> => {
   const pids = (await readdir('/proc')).map(Number).filter((pid) => pid > 0);
   const found = await Promise.all(
     pids.map(async (pid) => {
       const directory = await readlink(`/proc/${pid}/cwd`).catch(() => '');
-      return directory.startsWith(join(dataDir, 'pg')) ? [pid] : [];
+      return directory.startsWith(join(dataDir, '/')) ? [pid] : [];
     }),
   );
   return found.flat();

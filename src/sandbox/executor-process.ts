@@ -1,5 +1,6 @@
 // One executor as the server sees it: a child process behind a wall, frames to and from it, what it weighs, and its end.
 // Knows nothing of tenants or of what is run.
+import { randomInt } from 'node:crypto';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
@@ -67,7 +68,8 @@ const ownPath = `${roomDirectory}/executor${extname(here)}`;
  */
 const USER_FIRST = 0x7ffe_0000;
 const USERS = 0x1_0000;
-let users = 0;
+/** From anywhere: several servers of a machine, in containers too, would count their executors' processes together. */
+let users = randomInt(USERS);
 const nextUser = (): number => {
   users += 1;
   return USER_FIRST + (users % USERS);

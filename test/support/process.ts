@@ -9,6 +9,15 @@ export const root = fileURLToPath(new URL('../..', import.meta.url));
 
 const READY_TIMEOUT_MS = 45_000;
 
+/**
+ * What a process that runs the source gets. Node keeps there what it made of each file, by its content: to strip the types of all
+ * of them and to compile them is most of a start, and every start does the same.
+ */
+export const sourceEnvironment = {
+  PATH: process.env['PATH'],
+  NODE_COMPILE_CACHE: join(root, 'node_modules/.cache/strongroom'),
+};
+
 export const freePort = (): Promise<number> =>
   new Promise((resolve, reject) => {
     const server = createServer();
@@ -29,17 +38,21 @@ export type ServerProcess = {
   exited: Promise<number | string>;
 };
 
-/** Spawns a server. @param command defaults to the source under this Node; `environment` is all it gets beside PATH and HOME. */
+/**
+ * Spawns a server. @param environment all it gets beside PATH and HOME. @param command in place of the source under this Node; it
+ * starts as an operator's does, with nothing kept from an earlier start.
+ */
 export const spawnServer = async (
   dataDir: string,
   environment: Record<string, string> = {},
-  command: [string, ...string[]] = [process.execPath, '--disable-sigusr1', join(root, 'src/main.ts')],
+  command?: [string, ...string[]],
 ): Promise<ServerProcess> => {
   const port = environment['PORT'] ?? String(await freePort());
-  const [program, ...args] = command;
+  const [program, ...args] = command ?? [process.execPath, '--disable-sigusr1', join(root, 'src/main.ts')];
+  const inherited = command ? { PATH: process.env['PATH'] } : sourceEnvironment;
   const child = spawn(program, args, {
     cwd: root,
-    env: { PATH: process.env['PATH'], HOME: process.env['HOME'], DATA_DIR: dataDir, PORT: port, ...environment },
+    env: { ...inherited, HOME: process.env['HOME'], DATA_DIR: dataDir, PORT: port, ...environment },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   let output = '';

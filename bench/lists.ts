@@ -27,7 +27,7 @@ const tokenOf = (index: number) => ({
   containers: [index % 1000 === 7 ? '/rare/' : index % 2 === 0 ? '/general/even/' : '/general/odd/'],
 });
 
-const fill = async (base_url: string, api_key: string, count: number): Promise<void> => {
+export const fill = async (base_url: string, api_key: string, count: number): Promise<void> => {
   let next = 0;
   const caller = async (): Promise<void> => {
     while (next < count) {

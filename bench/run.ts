@@ -1,4 +1,5 @@
 // npm run bench [-- NAME ...]: runs benches by name, or all of them, and prints one line of JSON each.
+import { consolePages, signIn } from './console.ts';
 import { lists } from './lists.ts';
 import { memory, start } from './process.ts';
 import { proxyCard, proxyLatency, proxyMemory, proxyPass } from './proxy.ts';
@@ -22,6 +23,8 @@ const benches: Record<string, () => Promise<Record<string, unknown>>> = {
   'proxy-card': proxyCard,
   'proxy-latency': proxyLatency,
   'proxy-memory': proxyMemory,
+  'console-pages': consolePages,
+  'sign-in': signIn,
   lists,
   start,
   memory,

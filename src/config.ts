@@ -1,7 +1,7 @@
 // The one place that reads the environment: parses it whole, reports every problem at once with its fix,
 // and refuses to know what the values are used for.
 import { readFileSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 import { z } from 'zod';
 
 const HOUR_MS = 3_600_000;
@@ -72,6 +72,53 @@ const ports = words.transform((entries, problems) => {
   problems.addIssue('must be ports, such as `443,8443`, comma-separated');
   return z.NEVER;
 });
+
+/** What a percent-encoded part of a URL says; undefined where it says nothing in UTF-8. */
+const percentDecoded = (text: string): string | undefined => {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return undefined;
+  }
+};
+
+const isSmtpUrl = (text: string): boolean => {
+  if (!URL.canParse(text)) return false;
+  const { protocol, hostname, search, hash, pathname, username, password } = new URL(text);
+  return (
+    /^smtps?:$/.test(protocol) &&
+    /^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])$/.test(hostname) &&
+    search + hash === '' &&
+    ['', '/'].includes(pathname) &&
+    // One without the other signs in nowhere.
+    (username === '') === (password === '') &&
+    [username, password].every((part) => percentDecoded(part) !== undefined)
+  );
+};
+
+/** An address alone, or after a name: bare words, or anything in quotes (RFC 5322 section 3.4). */
+const MAIL_FROM_FORM = /^(?:(?:"((?:[^"\\\p{Cc}]|\\[^\p{Cc}])*)"|([^"<>,;:\\\p{Cc}]*))\s*<([^<>]*)>|([^<>]*))$/u;
+const MAIL_FROM_ADDRESS = /^[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@[A-Za-z0-9.-]{1,253}$/;
+
+const mailFrom = z.string().transform((text, problems) => {
+  const [, quoted, bare = '', bracketed, alone] = MAIL_FROM_FORM.exec(text.trim()) ?? [];
+  const address = bracketed ?? alone ?? '';
+  const name = (quoted?.replace(/\\(.)/gu, '$1') ?? bare).trim();
+  if (MAIL_FROM_ADDRESS.test(address)) return { name, address };
+  problems.addIssue(
+    'must be one address, such as vault@example.com or Strongroom <vault@example.com>; a name with a comma in quotes',
+  );
+  return z.NEVER;
+});
+
+const isOrigin = (text: string): boolean =>
+  URL.canParse(text) && /^https?:\/\/[^/?#@\s]+\/?$/i.test(text) && /^https?:$/.test(new URL(text).protocol);
+
+/** Nobody reads along: TLS, or a browser on this very machine. */
+const isPrivateOnTheWay = (origin: string): boolean => {
+  const { protocol, hostname } = new URL(origin);
+  return protocol === 'https:' || ['localhost', '127.0.0.1', '[::1]'].includes(hostname);
+};
 
 const isPostgresUrl = (text: string) => URL.canParse(text) && /^postgres(ql)?:$/.test(new URL(text).protocol);
 
@@ -149,6 +196,29 @@ export const environmentSchema = z.object({
   PUBLIC_HOSTS: words
     .optional()
     .describe('The public names of this server, which it never calls itself, comma-separated.'),
+  PUBLIC_URL: z
+    .string()
+    .refine(isOrigin, 'must be an origin, such as https://vault.example.com')
+    .optional()
+    .describe(
+      'Where people reach this server: links in mails begin with it. In development: the address it listens on.',
+    ),
+  CONSOLE: flag(true).describe('`off` leaves out sign-in and `/console`.'),
+  SMTP_URL: z
+    .string()
+    .refine(
+      isSmtpUrl,
+      'must be like smtp://user:password@host:587, or smtps:// for TLS from the first byte; user and password percent-encoded',
+    )
+    .optional()
+    .describe('The mail server. Not set: a development server writes mails to DATA_DIR/outbox, another sends none.'),
+  SMTP_TLS: z
+    .enum(['required', 'off'])
+    .default('required')
+    .describe('`off` sends mails, and the links in them, to an smtp:// server in the clear.'),
+  MAIL_FROM: mailFrom
+    .optional()
+    .describe('Sender of mails, such as `Strongroom <vault@example.com>`. Needed with SMTP_URL.'),
   LOG_LEVEL: z
     .enum(['fatal', 'error', 'warn', 'info', 'debug', 'silent'])
     .default('info')
@@ -157,7 +227,23 @@ export const environmentSchema = z.object({
 });
 
 /** Variables that may come from a file instead, named with `_FILE`: secrets that a deployment mounts. */
-const fileVariables = ['MASTER_KEY', 'DATABASE_URL'] as const;
+const fileVariables = ['MASTER_KEY', 'DATABASE_URL', 'SMTP_URL'] as const;
+
+/** Where mails go. */
+export type MailConfig = { from: { name: string; address: string } } & (
+  | {
+      kind: 'smtp';
+      host: string;
+      port: number;
+      /** TLS from the first byte; else by STARTTLS. */
+      secure: boolean;
+      /** Without TLS nothing is sent. */
+      requireTls: boolean;
+      user: string | undefined;
+      password: string | undefined;
+    }
+  | { kind: 'files'; directory: string }
+);
 
 export type Config = {
   mode: 'development' | 'production';
@@ -190,6 +276,12 @@ export type Config = {
     ports: number[] | undefined;
     ownHosts: string[];
   };
+  /** An origin without a slash at its end. Undefined in development: the address that the server listens on. */
+  publicUrl: string | undefined;
+  /** Whether members can sign in. */
+  console: boolean;
+  /** Undefined: no mail is sent. */
+  mail: MailConfig | undefined;
   logLevel: string;
   logFormat: 'auto' | 'json';
 };
@@ -205,6 +297,28 @@ export class ConfigError extends Error {
 }
 
 const isLoopback = (host: string) => host === 'localhost' || host === '::1' || host.startsWith('127.');
+
+const MAIL_FROM_DEVELOPMENT = { name: 'Strongroom', address: 'strongroom@localhost' };
+
+const mailOf = (values: z.infer<typeof environmentSchema>, mode: Config['mode']): MailConfig | undefined => {
+  const from = values.MAIL_FROM ?? MAIL_FROM_DEVELOPMENT;
+  if (values.SMTP_URL === undefined)
+    return mode === 'development'
+      ? { kind: 'files', directory: join(resolve(values.DATA_DIR), 'outbox'), from }
+      : undefined;
+  const { protocol, hostname, port, username, password } = new URL(values.SMTP_URL);
+  const secure = protocol === 'smtps:';
+  return {
+    kind: 'smtp',
+    host: hostname.replace(/^\[|\]$/g, ''),
+    port: port === '' ? (secure ? 465 : 587) : Number(port),
+    secure,
+    requireTls: !secure && values.SMTP_TLS === 'required',
+    user: username === '' ? undefined : percentDecoded(username),
+    password: password === '' ? undefined : percentDecoded(password),
+    from,
+  };
+};
 
 /**
  * Parses an environment into a Config.
@@ -239,6 +353,14 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
     problems.push(
       'DATABASE_URL: needed in production. Set it to a PostgreSQL 15 or newer: export DATABASE_URL=postgresql://user:password@host:5432/strongroom',
     );
+  if (mode === 'production' && values.PUBLIC_URL && !isPrivateOnTheWay(values.PUBLIC_URL))
+    problems.push('PUBLIC_URL: must begin with https:// in production, since people sign in there.');
+  if (mode === 'production' && values.SMTP_URL && !values.MAIL_FROM)
+    problems.push('MAIL_FROM: needed with SMTP_URL. Set the sender: export MAIL_FROM="Strongroom <vault@example.com>"');
+  if (mode === 'production' && values.SMTP_URL && !values.PUBLIC_URL)
+    problems.push(
+      'PUBLIC_URL: needed with SMTP_URL, for the links in mails: export PUBLIC_URL=https://vault.example.com',
+    );
   if (mode === 'development' && !isLoopback(values.HOST) && !values.ALLOW_DEV_ON_NETWORK)
     problems.push(
       'HOST: a development server listens on loopback only. Set NODE_ENV=production, or ALLOW_DEV_ON_NETWORK=1 if the network is yours.',
@@ -272,8 +394,14 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
       allowedHosts: values.PROXY_ALLOWED_HOSTS,
       privateHosts: values.EGRESS_PRIVATE_HOSTS ?? [],
       ports: values.PROXY_PORTS,
-      ownHosts: values.PUBLIC_HOSTS ?? [],
+      ownHosts: [
+        ...(values.PUBLIC_HOSTS ?? []),
+        ...(values.PUBLIC_URL === undefined ? [] : [new URL(values.PUBLIC_URL).hostname]),
+      ],
     },
+    publicUrl: values.PUBLIC_URL && new URL(values.PUBLIC_URL).origin,
+    console: values.CONSOLE,
+    mail: mailOf(values, mode),
     logLevel: values.LOG_LEVEL,
     logFormat: values.LOG_FORMAT,
   };

@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 import type { PoolConfig } from 'pg';
 import type { DestinationStream } from 'pino';
 import { createCallerFinder, type CallerFinder } from './access/api-keys.ts';
-import { ConfigError, parseRootKey, type Config } from './config.ts';
+import { ConfigError, parseRootKey, type Config, type MailConfig } from './config.ts';
 import { StartError } from './errors.ts';
 import { type DigestKey, hmacText, loopDigest, memoryDigest, prepareDigestKey, randomBase62 } from './crypto/digest.ts';
 import { newTimeOrderedId, newUuid } from './crypto/ids.ts';
@@ -21,8 +21,11 @@ import { takeDataDirectory, type EmbeddedPostgres } from './db/embedded.ts';
 import { syncDirectory, writePrivate } from './db/embedded/directory.ts';
 import { EmbeddedPostgresError } from './db/embedded/report.ts';
 import { findPendingMigrations, migrate, MigrationError, type MigrationResult } from './db/migrate.ts';
-import { createEgress, type Egress, type Resolver } from './egress/client.ts';
+import { createEgress, type Egress, type EgressTimeouts, type Resolver } from './egress/client.ts';
 import { createLog, describeError, type Log } from './log.ts';
+import { MailFault } from './mail/fault.ts';
+import { createMailer, type Mailer } from './mail/mailer.ts';
+import { createSessionFinder, type SessionFinder } from './people/sessions.ts';
 import { createProxyFinder, type ProxyFinder } from './proxy/proxy-finder.ts';
 import { createReactorFinder, type ReactorFinder } from './runtime/reactor-finder.ts';
 import { RUN_BYTES_MAX, type Sandbox } from './sandbox/sandbox.ts';
@@ -53,11 +56,14 @@ export type Context = {
   readonly callers: CallerFinder;
   readonly reactors: ReactorFinder;
   readonly proxies: ProxyFinder;
+  readonly sessions: SessionFinder;
   readonly expressionEnvironment: ExpressionEnvironment;
   /** Where the code of tenants runs. A server starts it; a command's starts with its first use. */
   readonly sandbox: Sandbox;
   /** The way out, for the code of tenants. */
   readonly egress: Egress;
+  /** Undefined where no mail is sent. */
+  readonly mailer: Mailer | undefined;
   /** Undefined where DATABASE_URL names the database. */
   readonly embedded: EmbeddedPostgres | undefined;
   readonly migrations: MigrationResult;
@@ -71,6 +77,8 @@ export type Overrides = {
   resolve?: Resolver;
   /** Certificate authorities in place of the system's, in PEM. */
   ca?: string[];
+  /** What a destination may take; the real ones are longer than a test should wait. */
+  egressTimeouts?: Partial<EgressTimeouts>;
 };
 
 const migrationsDir = fileURLToPath(new URL('../prisma/migrations', import.meta.url));
@@ -172,6 +180,18 @@ export const createWorkbench = async (config: Config): Promise<Workbench> => {
   };
 };
 
+/** Whether mails would go out, without one. @throws StartError with what to do. */
+export const checkMail = async (config: MailConfig): Promise<void> => {
+  const mailer = createMailer(config, { log: createLog('silent') });
+  try {
+    await mailer.check();
+  } catch (error) {
+    throw error instanceof MailFault ? new StartError(error.message) : error;
+  } finally {
+    mailer.close();
+  }
+};
+
 /** What may be printed of an error that ends a start or a command. */
 export const failureText = (error: unknown): string => {
   const isForOperator = [ConfigError, StartError, EmbeddedPostgresError, MigrationError].some(
@@ -223,6 +243,7 @@ const build = async (
   const callers = createCallerFinder({ environment, pepper, db, monotonicMs });
   const reactors = createReactorFinder({ environment, db, keyring, randomBytes, log, monotonicMs });
   const proxies = createProxyFinder({ environment, pepper, db, keyring, randomBytes, log, monotonicMs });
+  const sessions = createSessionFinder({ environment, pepper, db, keyring, randomBytes, log, now, monotonicMs });
   const forgetRunnables: ReactorFinder['forget'] = (match) => {
     reactors.forget(match);
     proxies.forget(match);
@@ -236,13 +257,16 @@ const build = async (
           forgetRunnables({ application_id: id });
         }
         if (what === 'runnable') forgetRunnables(id === 'all' ? 'all' : { tenant_id: id });
+        if (what === 'member') sessions.forget({ member_id: id });
         if (what !== 'tenant') return;
+        sessions.forget({ tenant_id: id });
         callers.forget({ tenant_id: id });
         forgetRunnables({ tenant_id: id });
         keyring.forgetTenant(id);
       },
       missed: () => {
         callers.forget('all');
+        sessions.forget('all');
         forgetRunnables('all');
         keyring.forgetTenants();
       },
@@ -252,8 +276,15 @@ const build = async (
     start.closers.push(() => notices.close());
   }
 
-  const egress = createEgress(config.egress, { resolve: overrides.resolve, ca: overrides.ca, log });
+  const egress = createEgress(config.egress, {
+    resolve: overrides.resolve,
+    ca: overrides.ca,
+    timeouts: overrides.egressTimeouts,
+    log,
+  });
   start.closers.push(() => egress.close());
+  const mailer = config.mail && createMailer(config.mail, { ca: overrides.ca, log });
+  start.closers.push(async () => mailer?.close());
   const sandbox = openSandbox(config, log);
   start.closers.push(() => sandbox.close());
   if (role === 'server') await startSandbox(sandbox);
@@ -274,8 +305,10 @@ const build = async (
     callers,
     reactors,
     proxies,
+    sessions,
     sandbox,
     egress,
+    mailer,
     expressionEnvironment: { hmac: hmacText, randomInt: (max) => randomIntBelow(max, randomBytes) },
     embedded,
     migrations,

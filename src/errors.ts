@@ -10,6 +10,7 @@ const statusOf = {
   method_not_allowed: 405,
   request_timeout: 408,
   conflict: 409,
+  gone: 410,
   payload_too_large: 413,
   uri_too_long: 414,
   unsupported_media_type: 415,
@@ -35,6 +36,8 @@ export class AppError extends Error {
   readonly status: number;
   readonly errors: FieldErrors | undefined;
   readonly retryAfterSeconds: number | undefined;
+  /** Where in a tenant's code it was thrown, from 1. */
+  readonly codeLine: number | undefined;
 
   /** `message` is public: it goes to the caller as it is. `cause` is private: it goes to our log by code and class only. */
   constructor(
@@ -44,6 +47,7 @@ export class AppError extends Error {
       cause?: unknown;
       errors?: FieldErrors | undefined;
       retryAfterSeconds?: number | undefined;
+      codeLine?: number | undefined;
       /** In place of the code's own. */
       status?: number;
     } = {},
@@ -54,6 +58,7 @@ export class AppError extends Error {
     this.status = more.status ?? statusOf[code];
     this.errors = more.errors;
     this.retryAfterSeconds = more.retryAfterSeconds;
+    this.codeLine = more.codeLine;
   }
 }
 
@@ -99,8 +104,12 @@ export const internal = (cause?: unknown) => new AppError('internal', 'An intern
  * none of them may become part of the message.
  * @param detail from a closed list (runtime/code-errors.ts).
  */
-export const codeFailure = (status: number, detail: string, errors: FieldErrors, retryAfterSeconds?: number) =>
-  new AppError('code_failed', detail, { status, errors, retryAfterSeconds });
+export const codeFailure = (
+  status: number,
+  detail: string,
+  errors: FieldErrors,
+  more: { retryAfterSeconds?: number | undefined; codeLine?: number | undefined } = {},
+) => new AppError('code_failed', detail, { ...more, status, errors });
 
 /** Gathers sentences under their paths, on an object without a prototype: paths come from outside. */
 export const fieldErrors = (entries: Iterable<readonly [path: string, sentence: string]>): FieldErrors => {

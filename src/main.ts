@@ -1,16 +1,17 @@
 // Starts the server: reads the configuration, makes the context, builds the app, listens, and leaves gracefully.
 import './node-24.ts';
-import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { readFileSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
 import closeWithGrace from 'close-with-grace';
 import { parseApiKey } from './access/api-keys.ts';
 import { createApplication, createTenant, type MadeApplication } from './access/bootstrap.ts';
 import { buildApp } from './app.ts';
-import { type Config, loadConfig } from './config.ts';
+import { loadConfig } from './config.ts';
 import { type Context, createContext, failureText } from './context.ts';
+import { readCredentials, refreshBaseUrl, writeCredentials } from './dev-credentials.ts';
 import { StartError } from './errors.ts';
 import type { App } from './http/app-type.ts';
+import { startMailing } from './people/mails.ts';
 import { startBlock } from './start-block.ts';
 import { startSweeping } from './vault/sweep.ts';
 
@@ -26,31 +27,6 @@ const IDLE_LOOK_MS = 100;
 
 /** The tenant of a development start, and its application. */
 const DEVELOPMENT = 'Development';
-
-const credentialsPath = (config: Config) => join(config.dataDir, 'dev-credentials.json');
-
-/** Written beside, flushed and renamed: a script that reads it sees all of it or none, after a crash too. */
-const writeCredentials = (config: Config, credentials: Record<string, unknown>): void => {
-  mkdirSync(config.dataDir, { recursive: true, mode: 0o700 });
-  const path = credentialsPath(config);
-  writeFileSync(`${path}.new`, `${JSON.stringify(credentials, null, 2)}\n`, { mode: 0o600, flush: true });
-  renameSync(`${path}.new`, path);
-};
-
-/** What the file holds; undefined where there is none, or none that a script could read. */
-const readCredentials = (config: Config): Record<string, unknown> | undefined => {
-  try {
-    return JSON.parse(readFileSync(credentialsPath(config), 'utf8')) as Record<string, unknown>;
-  } catch {
-    return undefined;
-  }
-};
-
-/** The server's address may change between starts; what a script reads must not lag behind it. */
-const refreshBaseUrl = (config: Config, base_url: string): void => {
-  const credentials = readCredentials(config);
-  if (credentials && credentials['base_url'] !== base_url) writeCredentials(config, { ...credentials, base_url });
-};
 
 const readBootstrapKey = (ctx: Context): string => {
   const path = ctx.config.bootstrapApiKeyFile as string;
@@ -121,12 +97,13 @@ const start = async (): Promise<void> => {
     const base_url = `http://${config.host.includes(':') ? `[${config.host}]` : config.host}:${typeof address === 'object' && address ? address.port : config.port}`;
     if (config.mode === 'development') refreshBaseUrl(config, base_url);
     const stopSweeping = startSweeping(ctx);
+    const stopMailing = startMailing(ctx, config.publicUrl ?? base_url);
     const stopMs = Math.max(STOP_MS_LEAST, config.sandbox.wallMs + STOP_MS_BEYOND_RUNS);
     closeWithGrace({ delay: stopMs, logger: false }, async ({ err, signal }) => {
       if (err) ctx.log.fatal({ error: err }, 'the server stops after an error nobody handled');
       else ctx.log.info({ signal }, 'stopping');
       await closeApp(ctx, app);
-      await stopSweeping();
+      await Promise.all([stopSweeping(), stopMailing()]);
       await ctx.close();
       ctx.log.info('stopped');
     });

@@ -1,5 +1,6 @@
 // What a developer sees on the terminal at a start: where everything is, the first key once, and a curl to paste.
 import { relative } from 'node:path';
+import type { Config } from './config.ts';
 import type { Context } from './context.ts';
 import type { Sensitive } from './crypto/sensitive.ts';
 import { version } from './version.ts';
@@ -29,6 +30,18 @@ const laterKey = (credentials: string): string => `
       export SVC_API_KEY=$(node -p 'require("${credentials}").api_key')
 `;
 
+/** Nobody has an account at first: with the page comes how to get in. */
+const consoleLine = (base_url: string): string =>
+  `  ├─ Console        ${base_url}/console    (to join: npm run -s strongroom -- owner invite --email you@example.com)\n`;
+
+/** Where mails go, and with them the links that invite people. */
+const mailbox = ({ mail }: Config): string => {
+  if (!mail) return 'none';
+  return mail.kind === 'files'
+    ? `${shown(mail.directory)}        (mails are written there)`
+    : `${mail.host}:${mail.port}`;
+};
+
 /** @param apiKey the first key, on the first start only. */
 export const startBlock = (ctx: Context, base_url: string, apiKey: Sensitive<string> | undefined): string => {
   const dataDir = shown(ctx.config.dataDir);
@@ -47,6 +60,7 @@ export const startBlock = (ctx: Context, base_url: string, apiKey: Sensitive<str
   ├─ API            ${base_url}
   ├─ API reference  ${base_url}/docs        (try it in the browser)
   ├─ OpenAPI 3.1    ${base_url}/openapi.json
+${ctx.config.console ? consoleLine(base_url) : ''}  ├─ Mailbox        ${mailbox(ctx.config)}
   └─ Database       ${database}
 ${apiKey ? firstKey(credentials, apiKey) : laterKey(credentials)}${tryIt(base_url)}
   Next: README.md.    ^C to stop

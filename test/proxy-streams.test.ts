@@ -34,12 +34,10 @@ let house: ProxyHouse;
 /** One that takes more than the default. */
 let wide: ProxyHouse;
 beforeAll(async () => {
-  house = await startProxyHouse();
-  wide = await startProxyHouse({ PROXY_BODY_MAX: String(256 * MEGABYTE) });
+  [house, wide] = await Promise.all([startProxyHouse(), startProxyHouse({ PROXY_BODY_MAX: String(256 * MEGABYTE) })]);
 });
 afterAll(async () => {
-  await house.close();
-  await wide.close();
+  await Promise.all([house.close(), wide.close()]);
 });
 const wires: Wire[] = [];
 afterEach(() => {

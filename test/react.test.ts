@@ -418,6 +418,19 @@ describe('a result', () => {
   });
 });
 
+describe('the line of an error', () => {
+  test.each([
+    ['of any class', "throw new Error('no');", 500],
+    ['of the SDK', "throw new (require('@svc/reactor-formulas-sdk').BadRequestError)('no');", 400],
+  ])('%s is told in a header beside the problem, whose shape stays', async (_what, statement, status) => {
+    const reactor = await makeReactor(server, { code: `\nmodule.exports = () => {\n\n  ${statement}\n};` });
+    const answer = await react(server, reactor, {});
+    expect(answer.status).toBe(status);
+    expect(answer.headers.get('svc-code-line')).toBe('4');
+    expect(Object.keys(answer.body).toSorted()).toEqual(['detail', 'errors', 'status', 'title', 'trace_id']);
+  });
+});
+
 describe('what a result has tokenized', () => {
   let weak: TestTenant;
   let strong: TestTenant;

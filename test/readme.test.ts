@@ -196,9 +196,17 @@ test('what compose needs and setup writes are the same, and the server takes it'
   );
   expect(new Set(Object.keys(values))).toEqual(needed);
   const DATABASE_URL = `postgresql://strongroom:${values['POSTGRES_PASSWORD']}@db:5432/strongroom`;
-  expect(
-    loadConfig({ NODE_ENV: 'production', HOST: '0.0.0.0', MASTER_KEY: values['MASTER_KEY'], DATABASE_URL }).mode,
-  ).toBe('production');
+  const compose = read('docker-compose.yml');
+  const set = Object.fromEntries(
+    [...compose.matchAll(/^ {6}([A-Z_]+): '?([^'$\n]*)'?$/gm)].map(([, name, value]) => [name, value]),
+  );
+  const image = { NODE_ENV: 'production', HOST: '0.0.0.0' };
+  expect(loadConfig({ ...set, ...image, MASTER_KEY: values['MASTER_KEY'], DATABASE_URL })).toMatchObject({
+    mode: 'production',
+    publicUrl: 'http://127.0.0.1:8080',
+    mail: { kind: 'smtp', host: 'mail', port: 1025, requireTls: false },
+  });
+  expect(compose).toMatch(/^ {2}mail:$/m);
   expect(() => setup(path)).toThrow(/exists and stays as it is/);
 });
 

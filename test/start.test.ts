@@ -1,21 +1,40 @@
-// Starting and stopping as an operator sees it: what is written, what is told, what is refused.
-import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
+// Starting and stopping as an operator sees it: what is written, what is told, what is refused. Much of it is
+// waiting, so three lines of tests run beside each other. No more: each server has processes for code, and where we are root the
+// system counts those of several servers as one user's.
+import {
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test as base } from 'vitest';
 import { loadConfig } from '../src/config.ts';
 import { createDatabase, createEmptyDatabase, type TestDatabase } from './support/database.ts';
-import { isAlive, postgresProcesses, root, type ServerProcess, spawnServer, untilReady } from './support/process.ts';
+import {
+  isAlive,
+  postgresProcesses,
+  root,
+  type ServerProcess,
+  sourceEnvironment,
+  spawnServer,
+  untilReady,
+} from './support/process.ts';
 
 const run = promisify(execFile);
 const cli = (dataDir: string, args: string[], environment: Record<string, string> = {}) =>
   run(process.execPath, [join(root, 'src/cli/main.ts'), ...args], {
     cwd: root,
-    env: { PATH: process.env['PATH'], DATA_DIR: dataDir, ...environment },
+    env: { ...sourceEnvironment, DATA_DIR: dataDir, ...environment },
   });
 
 const failing = (dataDir: string, args: string[], environment: Record<string, string> = {}) =>
@@ -36,7 +55,43 @@ const query = async (database: TestDatabase, sql: string): Promise<unknown[]> =>
 
 const pause = (ms: number) => new Promise((settle) => setTimeout(settle, ms));
 
-describe('with nothing configured', () => {
+type Place = {
+  dataDir: string;
+  database: TestDatabase;
+  /** A server in the data directory. What is left of it is ended with the test. */
+  start(environment?: Record<string, string>): Promise<ServerProcess>;
+};
+
+/** Where a test is alone: a data directory and a migrated database, which only what is told of it uses. */
+const test = base.extend<Place>({
+  // vitest reads from the pattern what a fixture needs: nothing.
+  // oxlint-disable-next-line no-empty-pattern
+  dataDir: async ({}, use) => {
+    const dataDir = mkdtempSync(join(tmpdir(), 'strongroom-start-'));
+    await use(dataDir);
+    rmSync(dataDir, { recursive: true, force: true });
+  },
+  // oxlint-disable-next-line no-empty-pattern
+  database: async ({}, use) => {
+    const database = await createDatabase();
+    await use(database);
+    await database.drop();
+  },
+  start: async ({ dataDir }, use) => {
+    const servers: ServerProcess[] = [];
+    await use(async (environment) => {
+      const server = await spawnServer(dataDir, environment);
+      servers.push(server);
+      return server;
+    });
+    for (const { child, exited } of servers) {
+      child.kill();
+      await exited;
+    }
+  },
+});
+
+describe.concurrent('a server with nothing configured', () => {
   let dataDir: string;
   let server: ServerProcess;
   beforeAll(async () => {
@@ -45,7 +100,8 @@ describe('with nothing configured', () => {
     await untilReady(server);
   });
   afterAll(async () => {
-    server.child.kill('SIGKILL');
+    server.child.kill();
+    await server.exited;
     rmSync(dataDir, { recursive: true, force: true });
   });
 
@@ -65,7 +121,7 @@ describe('with nothing configured', () => {
     expect((await tokenize(credentials.api_key)).status).toBe(200);
   });
 
-  test('without a terminal the output is JSON lines, without the key', async () => {
+  test('without a terminal the output is JSON lines, without the key', async ({ expect }) => {
     await expect.poll(() => server.output()).toContain('"listening"');
     const lines = server.output().trim().split('\n');
     for (const line of lines) expect(() => JSON.parse(line) as unknown, line).not.toThrow();
@@ -79,12 +135,10 @@ describe('with nothing configured', () => {
     expect((await tokenize(server.credentials().api_key)).status).toBe(200);
   });
 
-  test('a port that is taken is told with the command that mends it', async () => {
-    const other = mkdtempSync(join(tmpdir(), 'strongroom-port-'));
-    const second = await spawnServer(other, { PORT: new URL(server.base_url).port });
+  test('a port that is taken is told with the command that mends it', async ({ database, start }) => {
+    const second = await start({ DATABASE_URL: database.url, PORT: new URL(server.base_url).port });
     expect(await second.exited).toBe(1);
     expect(second.output()).toMatch(/Port \d+ .* taken[\s\S]*PORT=/);
-    rmSync(other, { recursive: true, force: true });
   });
 
   test('the command line makes a further tenant beside the running server, and prints one JSON line', async () => {
@@ -107,75 +161,162 @@ describe('with nothing configured', () => {
   });
 
   test('the command line says what is wrong and exits with 1', async () => {
-    for (const args of [
+    const wrong = [
       ['tenants', 'create'],
       ['nonsense'],
       ['keys', 'create', '--permissions', 'token:fly'],
       ['bootstrap', '--tenant-name', 'X'],
       ['tenants', 'create', '--nope'],
-    ]) {
+    ].map(async (args) => {
       const failed = await cli(dataDir, args).then(
         () => ({ code: 0, stderr: '' }),
         (error: { code: number; stderr: string }) => error,
       );
       expect(failed.code, args.join(' ')).toBe(1);
       expect(failed.stderr).not.toMatch(/\n\s+at /);
-    }
+    });
+    await Promise.all(wrong);
   });
 
   test('doctor finds everything in order', async () => {
     const { stdout } = await cli(dataDir, ['doctor']);
     expect(stdout).not.toContain('✘');
-    for (const name of ['Node', 'configuration', 'database', 'root key', 'migrations', 'tenants'])
+    for (const name of ['Node', 'configuration', 'mail', 'database', 'root key', 'migrations', 'tenants'])
       expect(stdout).toContain(`✔ ${name}: `);
     const { sandbox } = (await (await fetch(`${server.base_url}/readyz`)).json()) as { sandbox: string };
     expect(stdout).toContain(sandbox === 'none' ? '⚠ sandbox: ' : `✔ sandbox: starts behind ${sandbox}\n`);
   });
 
-  test('SIGTERM drains, exits 0, and Postgres is stopped; the second start has the same key', async () => {
-    const before = server.credentials();
-    const pids = postgresProcesses(dataDir);
-    server.child.kill('SIGTERM');
-    expect(await server.exited).toBe(0);
-    expect(pids.filter(isAlive)).toEqual([]);
-    server = await spawnServer(dataDir);
-    await untilReady(server);
-    expect(server.credentials()).toEqual({ ...before, base_url: server.base_url });
-    expect((await tokenize(before.api_key)).status).toBe(200);
+  test('mails are written to the outbox on their own, with a link to this server', async ({ expect }) => {
+    const { api_key } = server.credentials();
+    const invited = await fetch(`${server.base_url}/tenants/self/invitations`, {
+      method: 'POST',
+      headers: { 'svc-api-key': api_key, 'content-type': 'application/json' },
+      body: '{"email":"ada@example.com"}',
+    });
+    expect(invited.status).toBe(201);
+    const outbox = join(dataDir, 'outbox');
+    await expect.poll(() => existsSync(outbox) && readdirSync(outbox), { timeout: 10_000 }).toHaveLength(1);
+    const [name = ''] = readdirSync(outbox);
+    expect(statSync(join(outbox, name)).mode & 0o777).toBe(0o600);
+    const source = readFileSync(join(outbox, name), 'utf8');
+    expect(source.split('\r\n')).toContainEqual(expect.stringMatching(new RegExp(`^${server.base_url}/join/\\w{32}$`)));
+    await expect.poll(() => server.output()).toContain(JSON.stringify(join(outbox, name)));
+    expect(server.output()).not.toContain('/join/');
   });
 
-  test('a lost file of credentials is written anew, with a key to the same tenant', async () => {
-    const path = join(dataDir, 'dev-credentials.json');
-    const before = server.credentials();
-    const losses = [() => rmSync(path), () => truncateSync(path, 40)];
-    for (const lose of losses) {
+  // Each of these stops the server, and leaves one to the next.
+  describe('and stopped', { concurrent: false }, () => {
+    test('SIGTERM drains, exits 0, and Postgres is stopped; the second start has the same key', async () => {
+      const before = server.credentials();
+      const pids = postgresProcesses(dataDir);
+      server.child.kill('SIGTERM');
+      expect(await server.exited).toBe(0);
+      expect(pids.filter(isAlive)).toEqual([]);
+      server = await spawnServer(dataDir);
+      await untilReady(server);
+      expect(server.credentials()).toEqual({ ...before, base_url: server.base_url });
+      expect((await tokenize(before.api_key)).status).toBe(200);
+    });
+
+    test('a lost file of credentials is written anew, with a key to the same tenant', async () => {
+      const path = join(dataDir, 'dev-credentials.json');
+      const before = server.credentials();
+      const losses = [() => rmSync(path), () => truncateSync(path, 40)];
+      for (const lose of losses) {
+        server.child.kill('SIGTERM');
+        await server.exited;
+        lose();
+        server = await spawnServer(dataDir);
+        await untilReady(server);
+        const after = server.credentials();
+        expect(after.tenant_id).toBe(before.tenant_id);
+        expect(after.application_id).not.toBe(before.application_id);
+        expect(statSync(path).mode & 0o777).toBe(0o600);
+        for (const { api_key } of [before, after]) expect((await tokenize(api_key)).status).toBe(200);
+      }
+    });
+
+    test('a start while the last server is stopping gets the data directory, and a database that stays', async () => {
+      for (const delayMs of [0, 200, 350, 500, 650]) {
+        const last = server;
+        server = await spawnServer(dataDir);
+        await pause(delayMs);
+        last.child.kill('SIGTERM');
+        expect(await last.exited).toBe(0);
+        await untilReady(server);
+        expect((await tokenize(server.credentials().api_key)).status).toBe(200);
+        expect(last.output() + server.output()).not.toContain('lock_lost');
+      }
+    });
+
+    test('a wrong root key on existing data is refused at the start, and nothing is written', async () => {
       server.child.kill('SIGTERM');
       await server.exited;
-      lose();
+      const path = join(dataDir, 'master.key');
+      const right = readFileSync(path, 'utf8');
+      writeFileSync(path, `${Buffer.alloc(32, 1).toString('base64')}\n`);
+      const refused = await spawnServer(dataDir);
+      expect(await refused.exited).toBe(1);
+      expect(refused.output()).toContain('The root key does not open this vault');
+      expect((await failing(dataDir, ['doctor'])).stdout).toContain(
+        '✘ root key: The root key does not open this vault',
+      );
+      // One character too many: what is lenient with it would find 32 bytes all the same.
+      writeFileSync(path, right.replace(/^./, '$&!'));
+      const garbled = await spawnServer(dataDir);
+      expect(await garbled.exited).toBe(1);
+      expect(garbled.output()).toContain('is not 32 bytes in base64');
+      rmSync(path);
+      const without = await spawnServer(dataDir);
+      expect(await without.exited).toBe(1);
+      expect(without.output()).toContain('The root key is missing');
+      expect(readdirSync(dataDir).filter((name) => name.startsWith('master.key'))).toEqual([]);
+      writeFileSync(path, right);
       server = await spawnServer(dataDir);
-      await untilReady(server);
-      const after = server.credentials();
-      expect(after.tenant_id).toBe(before.tenant_id);
-      expect(after.application_id).not.toBe(before.application_id);
-      expect(statSync(path).mode & 0o777).toBe(0o600);
-      for (const { api_key } of [before, after]) expect((await tokenize(api_key)).status).toBe(200);
-    }
-  });
-
-  test('a start while the last server is stopping gets the data directory, and a database that stays', async () => {
-    for (const delayMs of [0, 200, 350, 500, 650]) {
-      const last = server;
-      server = await spawnServer(dataDir);
-      await pause(delayMs);
-      last.child.kill('SIGTERM');
-      expect(await last.exited).toBe(0);
       await untilReady(server);
       expect((await tokenize(server.credentials().api_key)).status).toBe(200);
-      expect(last.output() + server.output()).not.toContain('lock_lost');
-    }
+    });
   });
+});
 
-  test('half-sent requests do not keep a signal from ending the server', async () => {
+const made = async (server: ServerProcess, path: string, json: object): Promise<string> => {
+  const answer = await post(server, path, json);
+  expect(answer.status).toBe(201);
+  return ((await answer.json()) as { id: string }).id;
+};
+const post = (server: ServerProcess, path: string, json: object) =>
+  fetch(server.base_url + path, {
+    method: 'POST',
+    headers: { 'svc-api-key': server.credentials().api_key, 'content-type': 'application/json' },
+    body: JSON.stringify(json),
+  });
+/** From the signal to the end of connections that are still open: whoever leaves sooner waited for none of them. */
+const CUT_MS = 10_000;
+/** Waits as long as its args say, and longer than anything without them. */
+const code = `module.exports = async ({ args }) => {
+await new Promise((resolve) => setTimeout(resolve, args.ms ?? 1e9));
+return { raw: 'ended', tokenize: 'made' };
+};`;
+
+const startWith = async (
+  { database, start }: Pick<Place, 'database' | 'start'>,
+  environment: Record<string, string> = {},
+) => {
+  const server = await start({ DATABASE_URL: database.url, ...environment });
+  await untilReady(server);
+  const formula = await made(server, '/reactor-formulas', { name: 'Waits', type: 'private', code });
+  const reactor = await made(server, '/reactors', { name: 'Waits', formula: { id: formula } });
+  const react = (args: object) => post(server, `/reactors/${reactor}/react`, { args });
+  // Its executor is there before the signal.
+  expect((await react({ ms: 0 })).status).toBe(200);
+  return { server, react };
+};
+
+describe.concurrent('a signal while connections are open', () => {
+  test('half-sent requests do not keep a signal from ending the server', async ({ dataDir, start }) => {
+    const server = await start();
+    await untilReady(server);
     const { api_key } = server.credentials();
     const head = `POST /tokenize HTTP/1.1\r\nHost: x\r\nSVC-API-KEY: ${api_key}\r\nContent-Type: application/json\r\n`;
     const parts = ['', head, `${head}Content-Length: 1000\r\n\r\n"half`];
@@ -191,146 +332,13 @@ describe('with nothing configured', () => {
     expect(Date.now() - toldAt).toBeLessThan(15_000);
     expect(pids.filter(isAlive)).toEqual([]);
     for (const socket of sockets) socket.destroy();
-    server = await spawnServer(dataDir);
-    await untilReady(server);
   });
 
-  test('a wrong root key on existing data is refused at the start, and nothing is written', async () => {
-    server.child.kill('SIGTERM');
-    await server.exited;
-    const path = join(dataDir, 'master.key');
-    const right = readFileSync(path, 'utf8');
-    writeFileSync(path, `${Buffer.alloc(32, 1).toString('base64')}\n`);
-    const refused = await spawnServer(dataDir);
-    expect(await refused.exited).toBe(1);
-    expect(refused.output()).toContain('The root key does not open this vault');
-    expect((await failing(dataDir, ['doctor'])).stdout).toContain('✘ root key: The root key does not open this vault');
-    // One character too many: what is lenient with it would find 32 bytes all the same.
-    writeFileSync(path, right.replace(/^./, '$&!'));
-    const garbled = await spawnServer(dataDir);
-    expect(await garbled.exited).toBe(1);
-    expect(garbled.output()).toContain('is not 32 bytes in base64');
-    rmSync(path);
-    const without = await spawnServer(dataDir);
-    expect(await without.exited).toBe(1);
-    expect(without.output()).toContain('The root key is missing');
-    expect(readdirSync(dataDir).filter((name) => name.startsWith('master.key'))).toEqual([]);
-    writeFileSync(path, right);
-    server = await spawnServer(dataDir);
-    await untilReady(server);
-    expect((await tokenize(server.credentials().api_key)).status).toBe(200);
-  });
-});
-
-describe('the root key of a development server', () => {
-  let dataDir: string;
-  let database: TestDatabase;
-  let environment: Record<string, string>;
-  beforeEach(async () => {
-    dataDir = mkdtempSync(join(tmpdir(), 'strongroom-key-'));
-    database = await createDatabase();
-    environment = { DATABASE_URL: database.url };
-  });
-  afterEach(async () => {
-    await database.drop();
-    rmSync(dataDir, { recursive: true, force: true });
-  });
-  const keyFiles = () => readdirSync(dataDir).filter((name) => name.startsWith('master.key'));
-
-  test('is kept before the vault that needs it exists, and the next start goes on with it', async () => {
-    // The start fails where the vault is written, which is where a crash would lose a key that is kept later.
-    await query(database, 'REVOKE INSERT ON instance FROM CURRENT_USER');
-    const failed = await spawnServer(dataDir, environment);
-    expect(await failed.exited).toBe(1);
-    expect(failed.output()).toContain('This failure is unexpected');
-    expect(failed.output()).not.toMatch(/permission denied|INSERT/);
-    expect(keyFiles()).toEqual(['master.key']);
-    const path = join(dataDir, 'master.key');
-    expect(statSync(path).mode & 0o777).toBe(0o600);
-    const key = readFileSync(path, 'utf8');
-    await query(database, 'GRANT INSERT ON instance TO CURRENT_USER');
-    const server = await spawnServer(dataDir, environment);
-    await untilReady(server);
-    expect(readFileSync(path, 'utf8')).toBe(key);
-    server.child.kill('SIGTERM');
-    expect(await server.exited).toBe(0);
-  });
-
-  test('is one for servers that start at once', async () => {
-    const servers = await Promise.all([1, 2, 3].map(() => spawnServer(dataDir, environment)));
-    await Promise.all(servers.map(untilReady));
-    expect(keyFiles()).toEqual(['master.key']);
-    for (const { child } of servers) child.kill('SIGTERM');
-    expect(await Promise.all(servers.map(({ exited }) => exited))).toEqual([0, 0, 0]);
-  });
-});
-
-describe('a signal while code runs', () => {
-  const made = async (server: ServerProcess, path: string, json: object): Promise<string> => {
-    const answer = await post(server, path, json);
-    expect(answer.status).toBe(201);
-    return ((await answer.json()) as { id: string }).id;
-  };
-  const post = (server: ServerProcess, path: string, json: object) =>
-    fetch(server.base_url + path, {
-      method: 'POST',
-      headers: { 'svc-api-key': server.credentials().api_key, 'content-type': 'application/json' },
-      body: JSON.stringify(json),
-    });
-  /** Waits as long as its args say, and longer than anything without them. */
-  const code = `module.exports = async ({ args }) => {
-  await new Promise((resolve) => setTimeout(resolve, args.ms ?? 1e9));
-  return { raw: 'ended', tokenize: 'made' };
-};`;
-
-  let dataDir: string;
-  let database: TestDatabase;
-  let server: ServerProcess;
-  let reactor: string;
-  const startWith = async (environment: Record<string, string> = {}) => {
-    server = await spawnServer(dataDir, { DATABASE_URL: database.url, ...environment });
-    await untilReady(server);
-    const formula = await made(server, '/reactor-formulas', { name: 'Waits', type: 'private', code });
-    reactor = await made(server, '/reactors', { name: 'Waits', formula: { id: formula } });
-    // Its executor is there before the signal.
-    expect((await react({ ms: 0 })).status).toBe(200);
-  };
-  const react = (args: object) => post(server, `/reactors/${reactor}/react`, { args });
-  beforeEach(async () => {
-    dataDir = mkdtempSync(join(tmpdir(), 'strongroom-drain-'));
-    database = await createDatabase();
-  });
-  afterEach(async () => {
-    server.child.kill('SIGKILL');
-    await server.exited;
-    await database.drop();
-    rmSync(dataDir, { recursive: true, force: true });
-  });
-
-  test('lets it end and its caller have the answer, takes no other, and does not wait for connections without a request', async () => {
-    await startWith();
-    const running = react({ ms: 2500 });
-    await pause(500);
-    server.child.kill('SIGTERM');
-    const toldAt = Date.now();
-    await expect.poll(() => server.output()).toContain('"stopping"');
-    // By a new connection or by one that is open still.
-    expect(
-      await react({ ms: 0 }).then(
-        ({ status }) => status,
-        () => 'refused',
-      ),
-    ).toBeOneOf([503, 'refused']);
-    const answer = await running;
-    expect(answer.status).toBe(200);
-    expect(await answer.json()).toEqual({ tokens: expect.any(String), raw: 'ended' });
-    expect(await server.exited).toBe(0);
-    // Far below the time at which connections are cut: the one of the answer was closed when it had it.
-    expect(Date.now() - toldAt).toBeLessThan(6000);
-  });
-
-  test('cuts who sends half a request, and not who waits for code that runs longer than that', async () => {
-    await startWith();
+  test('cuts who sends half a request, and not who waits for code that runs longer than that', async ({
+    database,
+    start,
+  }) => {
+    const { server, react } = await startWith({ database, start });
     const half = connect(
       Number(new URL(server.base_url).port),
       '127.0.0.1',
@@ -345,28 +353,54 @@ describe('a signal while code runs', () => {
     expect(await server.exited).toBe(0);
     half.destroy();
   });
-
-  test('waits no longer than a run may take, and its caller hears that', async () => {
-    await startWith({ SANDBOX_WALL_MS: '2000' });
-    const running = react({});
-    await pause(500);
-    server.child.kill('SIGTERM');
-    const toldAt = Date.now();
-    expect((await running).status).toBe(408);
-    expect(await server.exited).toBe(0);
-    expect(Date.now() - toldAt).toBeLessThan(6000);
-  });
 });
 
-describe('the wall around the code of tenants', () => {
-  test.each(['auto', 'bwrap', 'unshare', 'none'])(
-    'as SANDBOX_JAIL=%s asks for it: doctor tells what a start does',
-    async (wanted) => {
-      const database = await createDatabase();
-      const dataDir = mkdtempSync(join(tmpdir(), 'strongroom-wall-'));
-      const environment = { DATABASE_URL: database.url, SANDBOX_JAIL: wanted };
-      const server = await spawnServer(dataDir, environment);
-      try {
+describe.concurrent('a server with a database of its own', () => {
+  describe('and a signal while code runs', { concurrent: false }, () => {
+    test('lets it end and its caller have the answer, takes no other, and does not wait for connections without a request', async ({
+      expect,
+      database,
+      start,
+    }) => {
+      const { server, react } = await startWith({ database, start });
+      const running = react({ ms: 2500 });
+      await pause(500);
+      server.child.kill('SIGTERM');
+      const toldAt = Date.now();
+      await expect.poll(() => server.output()).toContain('"stopping"');
+      // By a new connection or by one that is open still.
+      expect(
+        await react({ ms: 0 }).then(
+          ({ status }) => status,
+          () => 'refused',
+        ),
+      ).toBeOneOf([503, 'refused']);
+      const answer = await running;
+      expect(answer.status).toBe(200);
+      expect(await answer.json()).toEqual({ tokens: expect.any(String), raw: 'ended' });
+      expect(await server.exited).toBe(0);
+      // Before connections are cut: the one of the answer was closed when it had it.
+      expect(Date.now() - toldAt).toBeLessThan(CUT_MS);
+    });
+
+    test('waits no longer than a run may take, and its caller hears that', async ({ database, start }) => {
+      const { server, react } = await startWith({ database, start }, { SANDBOX_WALL_MS: '2000' });
+      const running = react({});
+      await pause(500);
+      server.child.kill('SIGTERM');
+      const toldAt = Date.now();
+      expect((await running).status).toBe(408);
+      expect(await server.exited).toBe(0);
+      expect(Date.now() - toldAt).toBeLessThan(CUT_MS);
+    });
+  });
+
+  describe('the wall around the code of tenants', { concurrent: false }, () => {
+    test.for(['auto', 'bwrap', 'unshare', 'none'])(
+      'as SANDBOX_JAIL=%s asks for it: doctor tells what a start does',
+      async (wanted, { dataDir, database, start }) => {
+        const environment = { DATABASE_URL: database.url, SANDBOX_JAIL: wanted };
+        const server = await start(environment);
         await Promise.race([server.exited, untilReady(server).catch(() => undefined)]);
         const ready = await fetch(`${server.base_url}/readyz`).then(
           async (answer) => (await answer.json()) as { sandbox: string },
@@ -389,122 +423,148 @@ describe('the wall around the code of tenants', () => {
         const expected =
           ready.sandbox === 'none' ? `^⚠ sandbox: .*${fix}` : `^✔ sandbox: starts behind ${ready.sandbox}$`;
         expect([code, told]).toEqual([0, expect.stringMatching(new RegExp(expected))]);
-      } finally {
-        server.child.kill('SIGKILL');
-        await server.exited;
-        await database.drop();
-        rmSync(dataDir, { recursive: true, force: true });
+      },
+    );
+  });
+
+  describe('pending migrations', { concurrent: false }, () => {
+    test('are a failed check of doctor, which applies none', async ({ dataDir, start }) => {
+      const database = await createEmptyDatabase();
+      const environment = { DATABASE_URL: database.url };
+      for (const MIGRATE_ON_START of ['true', 'false']) {
+        const { code, stdout } = await failing(dataDir, ['doctor'], { ...environment, MIGRATE_ON_START });
+        expect(code).toBe(1);
+        expect(stdout).toMatch(/✘ migrations: .* pending .*npm run migrate/);
+        expect(stdout).toContain('✔ root key');
+        expect(stdout).toContain('npm run -s strongroom -- bootstrap');
       }
-    },
-  );
-});
+      const tables = "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace";
+      expect(await query(database, tables)).toEqual([]);
+      expect(readdirSync(dataDir)).toEqual([]);
 
-describe('pending migrations', () => {
-  test('are a failed check of doctor, which applies none', async () => {
-    const database = await createEmptyDatabase();
-    const dataDir = mkdtempSync(join(tmpdir(), 'strongroom-pending-'));
-    const environment = { DATABASE_URL: database.url };
-    for (const MIGRATE_ON_START of ['true', 'false']) {
-      const { code, stdout } = await failing(dataDir, ['doctor'], { ...environment, MIGRATE_ON_START });
-      expect(code).toBe(1);
-      expect(stdout).toMatch(/✘ migrations: .* pending .*npm run migrate/);
-      expect(stdout).toContain('✔ root key');
-      expect(stdout).toContain('npm run -s strongroom -- bootstrap');
-    }
-    const tables = "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace";
-    expect(await query(database, tables)).toEqual([]);
-    expect(readdirSync(dataDir)).toEqual([]);
+      const refused = await start({ ...environment, MIGRATE_ON_START: 'false' });
+      expect(await refused.exited).toBe(1);
+      expect(refused.output()).toContain('npm run migrate');
+      await cli(dataDir, ['migrate'], environment);
+      await query(
+        database,
+        `DELETE FROM _prisma_migrations WHERE migration_name = (SELECT max(migration_name) FROM _prisma_migrations)`,
+      );
+      const behind = await failing(dataDir, ['doctor'], { ...environment, MIGRATE_ON_START: 'false' });
+      expect(behind.stdout).toMatch(/✔ root key: opens[^]*✘ migrations: 1 of \d+ pending/);
+      await database.drop();
+    });
+  });
 
-    const refused = await spawnServer(dataDir, { ...environment, MIGRATE_ON_START: 'false' });
-    expect(await refused.exited).toBe(1);
-    expect(refused.output()).toContain('npm run migrate');
-    await cli(dataDir, ['migrate'], environment);
-    await query(
+  describe('with DATABASE_URL set', { concurrent: false }, () => {
+    test('the embedded database is never touched, and production needs its keys', async ({
+      dataDir,
       database,
-      `DELETE FROM _prisma_migrations WHERE migration_name = (SELECT max(migration_name) FROM _prisma_migrations)`,
-    );
-    const behind = await failing(dataDir, ['doctor'], { ...environment, MIGRATE_ON_START: 'false' });
-    expect(behind.stdout).toMatch(/✔ root key: opens[^]*✘ migrations: 1 of \d+ pending/);
-    await database.drop();
-    rmSync(dataDir, { recursive: true, force: true });
+      start,
+    }) => {
+      const production = { NODE_ENV: 'production', DATABASE_URL: database.url };
+      const keyless = await start(production);
+      expect(await keyless.exited).toBe(1);
+      expect(keyless.output()).toMatch(/MASTER_KEY: .*openssl|MASTER_KEY: .*urandom/);
+
+      const MASTER_KEY = Buffer.alloc(32, 5).toString('base64');
+      const server = await start({ ...production, MASTER_KEY });
+      await untilReady(server);
+      expect(await (await fetch(`${server.base_url}/readyz`)).json()).toEqual({
+        status: 'ok',
+        initialized: false,
+        sandbox: expect.stringMatching(/^(?:bwrap|unshare|none)$/),
+      });
+      expect((await fetch(`${server.base_url}/tokens/x`)).status).toBe(503);
+      const made = JSON.parse(
+        (await cli(dataDir, ['bootstrap', '--tenant-name', 'First', '--json'], { ...production, MASTER_KEY })).stdout,
+      );
+      expect(made.api_key).toMatch(/^svc_live_[0-9A-Za-z]{16}_[0-9A-Za-z]{39}$/);
+      const answer = await fetch(`${server.base_url}/tokenize`, {
+        method: 'POST',
+        headers: { 'svc-api-key': made.api_key, 'content-type': 'application/json' },
+        body: '"x"',
+      });
+      expect(answer.status).toBe(200);
+      expect(() => statSync(join(dataDir, 'pg'))).toThrow();
+      expect(() => statSync(join(dataDir, 'dev-credentials.json'))).toThrow();
+      server.child.kill('SIGTERM');
+      expect(await server.exited).toBe(0);
+
+      // A development server must not open what production sealed, nor the other way round.
+      const other = await start({ DATABASE_URL: database.url, MASTER_KEY });
+      expect(await other.exited).toBe(1);
+      expect(other.output()).toContain('belongs to a production vault');
+      const keylessOther = await start({ DATABASE_URL: database.url });
+      expect(await keylessOther.exited).toBe(1);
+      expect(keylessOther.output()).toContain('belongs to a production vault');
+      expect(readdirSync(dataDir)).toEqual([]);
+    });
+
+    test('a deployment supplies the first key in a file; a typo in it stops the start', async ({
+      dataDir,
+      database,
+      start,
+    }) => {
+      const environment = {
+        DATABASE_URL: database.url,
+        MASTER_KEY: Buffer.alloc(32, 6).toString('base64'),
+        BOOTSTRAP_API_KEY_FILE: join(dataDir, 'key'),
+      };
+      writeFileSync(environment.BOOTSTRAP_API_KEY_FILE, 'svc_test_typo');
+      const refused = await start(environment);
+      expect(await refused.exited).toBe(1);
+      expect(refused.output()).toContain('BOOTSTRAP_API_KEY_FILE');
+      expect(refused.output()).not.toContain('svc_test_typo');
+    });
+  });
+
+  describe('the root key of a development server', { concurrent: false }, () => {
+    const keyFiles = (dataDir: string) => readdirSync(dataDir).filter((name) => name.startsWith('master.key'));
+
+    test('is kept before the vault that needs it exists, and the next start goes on with it', async ({
+      dataDir,
+      database,
+      start,
+    }) => {
+      const environment = { DATABASE_URL: database.url };
+      // The start fails where the vault is written, which is where a crash would lose a key that is kept later.
+      await query(database, 'REVOKE INSERT ON instance FROM CURRENT_USER');
+      const failed = await start(environment);
+      expect(await failed.exited).toBe(1);
+      expect(failed.output()).toContain('This failure is unexpected');
+      expect(failed.output()).not.toMatch(/permission denied|INSERT/);
+      expect(keyFiles(dataDir)).toEqual(['master.key']);
+      const path = join(dataDir, 'master.key');
+      expect(statSync(path).mode & 0o777).toBe(0o600);
+      const key = readFileSync(path, 'utf8');
+      await query(database, 'GRANT INSERT ON instance TO CURRENT_USER');
+      const server = await start(environment);
+      await untilReady(server);
+      expect(readFileSync(path, 'utf8')).toBe(key);
+      server.child.kill('SIGTERM');
+      expect(await server.exited).toBe(0);
+    });
+
+    test('is one for servers that start at once', async ({ dataDir, database, start }) => {
+      const servers = await Promise.all([1, 2, 3].map(() => start({ DATABASE_URL: database.url })));
+      await Promise.all(servers.map(untilReady));
+      expect(keyFiles(dataDir)).toEqual(['master.key']);
+      for (const { child } of servers) child.kill('SIGTERM');
+      expect(await Promise.all(servers.map(({ exited }) => exited))).toEqual([0, 0, 0]);
+    });
   });
 });
 
-describe('with DATABASE_URL set', () => {
-  test('the embedded database is never touched, and production needs its keys', async () => {
-    const database = await createDatabase();
-    const dataDir = mkdtempSync(join(tmpdir(), 'strongroom-url-'));
-    const production = { NODE_ENV: 'production', DATABASE_URL: database.url };
-    const keyless = await spawnServer(dataDir, production);
-    expect(await keyless.exited).toBe(1);
-    expect(keyless.output()).toMatch(/MASTER_KEY: .*openssl|MASTER_KEY: .*urandom/);
-
-    const MASTER_KEY = Buffer.alloc(32, 5).toString('base64');
-    const server = await spawnServer(dataDir, { ...production, MASTER_KEY });
-    await untilReady(server);
-    expect(await (await fetch(`${server.base_url}/readyz`)).json()).toEqual({
-      status: 'ok',
-      initialized: false,
-      sandbox: expect.stringMatching(/^(?:bwrap|unshare|none)$/),
-    });
-    expect((await fetch(`${server.base_url}/tokens/x`)).status).toBe(503);
-    const made = JSON.parse(
-      (await cli(dataDir, ['bootstrap', '--tenant-name', 'First', '--json'], { ...production, MASTER_KEY })).stdout,
-    );
-    expect(made.api_key).toMatch(/^svc_live_[0-9A-Za-z]{16}_[0-9A-Za-z]{39}$/);
-    const answer = await fetch(`${server.base_url}/tokenize`, {
-      method: 'POST',
-      headers: { 'svc-api-key': made.api_key, 'content-type': 'application/json' },
-      body: '"x"',
-    });
-    expect(answer.status).toBe(200);
-    expect(() => statSync(join(dataDir, 'pg'))).toThrow();
-    expect(() => statSync(join(dataDir, 'dev-credentials.json'))).toThrow();
-    server.child.kill('SIGTERM');
-    expect(await server.exited).toBe(0);
-
-    // A development server must not open what production sealed, nor the other way round.
-    const other = await spawnServer(dataDir, { DATABASE_URL: database.url, MASTER_KEY });
-    expect(await other.exited).toBe(1);
-    expect(other.output()).toContain('belongs to a production vault');
-    const keylessOther = await spawnServer(dataDir, { DATABASE_URL: database.url });
-    expect(await keylessOther.exited).toBe(1);
-    expect(keylessOther.output()).toContain('belongs to a production vault');
-    expect(readdirSync(dataDir)).toEqual([]);
-    await database.drop();
-    rmSync(dataDir, { recursive: true, force: true });
-  });
-
-  test('a deployment supplies the first key in a file; a typo in it stops the start', async () => {
-    const database = await createDatabase();
-    const dataDir = mkdtempSync(join(tmpdir(), 'strongroom-bootstrap-'));
-    const environment = {
-      DATABASE_URL: database.url,
-      MASTER_KEY: Buffer.alloc(32, 6).toString('base64'),
-      BOOTSTRAP_API_KEY_FILE: join(dataDir, 'key'),
-    };
-    writeFileSync(environment.BOOTSTRAP_API_KEY_FILE, 'svc_test_typo');
-    const refused = await spawnServer(dataDir, environment);
-    expect(await refused.exited).toBe(1);
-    expect(refused.output()).toContain('BOOTSTRAP_API_KEY_FILE');
-    expect(refused.output()).not.toContain('svc_test_typo');
-    await database.drop();
-    rmSync(dataDir, { recursive: true, force: true });
-  });
-});
-
-test('a database that does not answer is told with the command that looks at it', async () => {
-  const dataDir = mkdtempSync(join(tmpdir(), 'strongroom-away-'));
-  const refused = await spawnServer(dataDir, { DATABASE_URL: 'postgresql://user:hidden-password@127.0.0.1:9/none' });
+test.concurrent('a database that does not answer is told with the command that looks at it', async ({ start }) => {
+  const refused = await start({ DATABASE_URL: 'postgresql://user:hidden-password@127.0.0.1:9/none' });
   expect(await refused.exited).toBe(1);
   expect(refused.output()).toContain('The database does not answer (ECONNREFUSED)');
   expect(refused.output()).not.toContain('hidden-password');
-  rmSync(dataDir, { recursive: true, force: true });
 });
 
-test('every problem of the environment is told at once, each with its fix', async () => {
-  const dataDir = mkdtempSync(join(tmpdir(), 'strongroom-config-'));
-  const refused = await spawnServer(dataDir, {
+test.concurrent('every problem of the environment is told at once, each with its fix', async ({ start }) => {
+  const refused = await start({
     PORT: '99999',
     MASTER_KEY: 'short',
     CVC_TTL: '48h',
@@ -514,7 +574,6 @@ test('every problem of the environment is told at once, each with its fix', asyn
   expect(await refused.exited).toBe(1);
   for (const name of ['PORT', 'MASTER_KEY', 'CVC_TTL', 'DATABASE_URL'])
     expect(refused.output()).toContain(`- ${name}:`);
-  rmSync(dataDir, { recursive: true, force: true });
 });
 
 test('a root key is 32 bytes in base64, base64url or hex, written out whole', () => {

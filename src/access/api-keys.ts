@@ -67,7 +67,7 @@ export type CallerFinder = {
 };
 
 /** Settings of a tenant are text. The plural is the name that older clients know. */
-const deduplicates = (settings: Record<string, string>): boolean =>
+export const deduplicates = (settings: Record<string, string>): boolean =>
   (settings['deduplicate_token'] ?? settings['deduplicate_tokens']) === 'true';
 
 /**

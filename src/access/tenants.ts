@@ -79,7 +79,7 @@ export const deleteTenant = async (ctx: Context, caller: Caller): Promise<void> 
 };
 
 /**
- * Does a deed and forgets the tenant's callers and keys in this process before anybody hears of it; others hear it from
+ * Does a deed and forgets the tenant's callers, sessions and keys in this process before anybody hears of it; others hear it from
  * the database. Whatever came of it: a deed that failed on its way back may have been done.
  */
 const forgetting = async <T>(ctx: Context, { tenant_id }: Caller, deed: () => Promise<T>): Promise<T> => {
@@ -89,6 +89,7 @@ const forgetting = async <T>(ctx: Context, { tenant_id }: Caller, deed: () => Pr
     ctx.callers.forget({ tenant_id });
     ctx.reactors.forget({ tenant_id });
     ctx.proxies.forget({ tenant_id });
+    ctx.sessions.forget({ tenant_id });
     ctx.keyring.forgetTenant(tenant_id);
   }
 };

@@ -29,6 +29,9 @@ export const messageOf = (operation: Operation, entity: string): string =>
 
 export const TOKEN_ASSOCIATED = 'Token association created';
 export const TOKEN_DISSOCIATED = 'Token association deleted';
+/** A member had the value itself shown, which no page does unasked. */
+export const TOKEN_REVEALED = 'Token revealed';
+export const INVITATION_ACCEPTED = 'Tenant invitation accepted';
 
 /** Clocks of rows: the id's time is the row's, so that the order of ids is the order of time. */
 export type LogClock = { now: () => Date; newLogId: (at: Date) => string };
@@ -79,6 +82,7 @@ export const tokenLogRows = (
   caller: Pick<Caller, 'actor_id' | 'actor_type'>,
   operation: Operation,
   tokens: readonly { id: string; type: string }[],
+  message?: typeof TOKEN_REVEALED,
 ): LogRow[] => {
   const idsByType = new Map<string, string[]>();
   for (const { id, type } of tokens) {
@@ -87,7 +91,7 @@ export const tokenLogRows = (
     else idsByType.set(type, [id]);
   }
   return [...idsByType].map(([entity_type, entity_ids]) =>
-    logRow(ctx, caller, { operation, entity_type, entity_ids, entity: 'token' }),
+    logRow(ctx, caller, { operation, entity_type, entity_ids, entity: 'token', ...(message && { message }) }),
   );
 };
 

@@ -1,6 +1,6 @@
 // Checks what a start needs, one line each, with the fix where a check fails or warns. Leaves the database as it is.
 import { type Config, loadConfig } from '../config.ts';
-import { createInspection, createWorkbench, failureText, type Workbench } from '../context.ts';
+import { checkMail, createInspection, createWorkbench, failureText, type Workbench } from '../context.ts';
 import { StartError } from '../errors.ts';
 
 /** What a check found that a start goes on with, though it should not be so. */
@@ -23,6 +23,11 @@ const tellJail = (jail: Jail, wanted: Config['sandbox']['jail']): string | Warni
     warning:
       'starts without a wall around it: neither bubblewrap nor namespaces work here. Install bubblewrap (apt-get install bubblewrap), or allow unprivileged user namespaces',
   };
+};
+
+const tellMail = (mail: Config['mail']): string => {
+  if (!mail) return 'none is sent, and nobody can be invited: SMTP_URL is not set';
+  return mail.kind === 'files' ? `written to ${mail.directory}` : `${mail.host}:${mail.port} takes mails`;
 };
 
 /** @returns whether everything holds; a warning is no failure. Starts nothing that it does not stop. */
@@ -60,6 +65,12 @@ export const doctor = async (out: { write(text: string): unknown }): Promise<boo
     'sandbox',
     () => findJail(config),
     (jail) => tellJail(jail, config.sandbox.jail),
+  );
+  const { mail } = config;
+  await check(
+    'mail',
+    () => mail && checkMail(mail),
+    () => tellMail(mail),
   );
   const found = await check(
     'database',

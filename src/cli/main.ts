@@ -5,12 +5,15 @@ import { parseArgs } from 'node:util';
 import {
   createApplication,
   createTenant,
-  type MadeApplication,
+  inviteOwner,
+  type MadeTenant,
   type NewTenantOptions,
+  type OwnerLink,
   parsePermissions,
 } from '../access/bootstrap.ts';
 import { type Config, loadConfig } from '../config.ts';
 import { type Context, createContext, failureText } from '../context.ts';
+import { readCredentials } from '../dev-credentials.ts';
 import { StartError } from '../errors.ts';
 import { installOfficialFormulas } from '../runtime/official.ts';
 import { withConfigurationTable } from './configuration.ts';
@@ -22,11 +25,15 @@ import { setup } from './setup.ts';
 const usage = `npm run -s strongroom -- COMMAND: the operator's commands. Each takes its database and keys from the same environment
 as the server.
 
-  bootstrap --tenant-name NAME [--permissions LIST] [--json]   the first tenant of an empty vault, and its key
-  tenants create --name NAME [--permissions LIST] [--json]     a further tenant with an application and its key
+  bootstrap --tenant-name NAME [--permissions LIST] [--owner-email ADDRESS] [--json]
+                                                               the first tenant of an empty vault, and its key; with
+                                                               an address also the link by which its owner joins
+  tenants create --name NAME [--permissions LIST] [--owner-email ADDRESS] [--json]
+                                                               a further tenant with an application and its key
   tenants list [--json]
   keys create [--tenant ID] [--name NAME] [--permissions LIST] [--rules JSON] [--json]
                                                                an application with a key in a tenant
+  owner invite --email ADDRESS [--tenant ID] [--json]          a link for the owner of a tenant that has none yet
   formulas install [--json]                                    installs or updates the official formulas
   migrate                                                      applies pending migrations
   doctor                                                       checks what a start needs, each with its fix
@@ -41,6 +48,8 @@ const options = {
   name: { type: 'string' },
   'tenant-name': { type: 'string' },
   tenant: { type: 'string' },
+  'owner-email': { type: 'string' },
+  email: { type: 'string' },
   permissions: { type: 'string' },
   rules: { type: 'string' },
   args: { type: 'string' },
@@ -50,11 +59,19 @@ const options = {
   help: { type: 'boolean', short: 'h' },
 } as const;
 
+const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
 type Values = ReturnType<typeof parseArgs<{ options: typeof options; allowPositionals: true }>>['values'];
+
+/** A link leads to the development server beside which a command runs, wherever that one listens. */
+const withDevAddress = (config: Config): Config => {
+  const base_url = config.mode === 'development' ? readCredentials(config)?.['base_url'] : undefined;
+  return typeof base_url === 'string' ? { ...config, publicUrl: config.publicUrl ?? base_url } : config;
+};
 
 /** Runs work on a context of its own, beside a running server or without one. Log lines would mix with the answer: only errors. */
 const withContext = async <T>(work: (ctx: Context) => Promise<T>, more: Partial<Config> = {}): Promise<T> => {
-  const config = { ...loadConfig(), logLevel: 'silent', ...more };
+  const config = withDevAddress({ ...loadConfig(), logLevel: 'silent', ...more });
   const ctx = await createContext(config, 'command');
   try {
     return await work(ctx);
@@ -79,16 +96,38 @@ const parseJsonOption = (text: string | undefined, option: string): unknown => {
 
 const applicationOptions = (values: Values, name: string): NewTenantOptions => ({
   name,
+  ownerEmail: values['owner-email'],
   permissions: values.permissions === undefined ? undefined : parsePermissions(values.permissions),
   rules: parseJsonOption(values.rules, 'rules'),
 });
 
-const printMade = ({ tenant_id, application_id, api_key }: MadeApplication, json: boolean | undefined): void => {
-  if (json) console.log(JSON.stringify({ tenant_id, application_id, api_key: api_key.reveal() }));
+const linkOf = ({ link }: OwnerLink): string => link.reveal();
+
+const ownerText = (owner: OwnerLink): string =>
+  `owner_link      ${linkOf(owner)}\n\nWhoever opens the link and accepts is the owner: it works once, within 72 hours. ${owner.isMailed ? 'It goes to them by mail, too.' : 'No mail is sent: pass it on yourself.'}`;
+
+const printMade = ({ tenant_id, application_id, api_key, owner }: MadeTenant, json: boolean | undefined): void => {
+  const key = api_key.reveal();
+  const owner_link = owner && linkOf(owner);
+  if (json) console.log(JSON.stringify({ tenant_id, application_id, api_key: key, owner_link }));
   else
     console.log(
-      `tenant_id       ${tenant_id}\napplication_id  ${application_id}\napi_key         ${api_key.reveal()}\n\nThe key is shown once. Keep it in your secret manager.`,
+      `tenant_id       ${tenant_id}\napplication_id  ${application_id}\napi_key         ${key}\n${owner ? `${ownerText(owner)}\n` : ''}\nThe key is shown once. Keep it in your secret manager.`,
     );
+};
+
+/** The tenant that is named, or the only one. */
+const tenantOf = async (ctx: Context, tenant: string | undefined): Promise<string> => {
+  if (tenant !== undefined) {
+    if (!uuid.test(tenant)) throw new StartError('The option --tenant must be a UUID.');
+    return tenant;
+  }
+  const tenants = await ctx.db.findTenants();
+  if (tenants.length > 1)
+    throw new StartError(
+      'There are several tenants: say which by --tenant ID. List them: npm run -s strongroom -- tenants list',
+    );
+  return required(tenants[0]?.id, 'The option --tenant');
 };
 
 const commands: Record<string, (values: Values, operand: string | undefined) => Promise<void>> = {
@@ -115,16 +154,16 @@ const commands: Record<string, (values: Values, operand: string | undefined) => 
   },
   'keys create': async (values) => {
     const made = await withContext(async (ctx) => {
-      const tenants = values.tenant === undefined ? await ctx.db.findTenants() : [];
-      if (tenants.length > 1)
-        throw new StartError(
-          'There are several tenants: say which by --tenant ID. List them: npm run -s strongroom -- tenants list',
-        );
-      const tenantId = values.tenant ?? required(tenants[0]?.id, 'The option --tenant');
+      const tenantId = await tenantOf(ctx, values.tenant);
       const name = values.name ?? 'Application';
       return createApplication(ctx, tenantId, { ...applicationOptions(values, name), applicationName: name });
     });
     printMade(made, values.json);
+  },
+  'owner invite': async (values) => {
+    const email = required(values.email, 'The option --email');
+    const owner = await withContext(async (ctx) => inviteOwner(ctx, await tenantOf(ctx, values.tenant), email));
+    console.log(values.json ? JSON.stringify({ owner_link: linkOf(owner) }) : ownerText(owner));
   },
   'formulas install': async (values) => {
     const installed = await withContext((ctx) => installOfficialFormulas(ctx));

@@ -73,6 +73,29 @@ export const apiKeyDigest = (pepper: DigestKey, publicId: string, secret: string
 /** The stored form of a proxy's key. */
 export const proxyKeyDigest = (pepper: DigestKey, key: string): Buffer => hmac(pepper.key, ['proxy key', key]);
 
+/** What of a password is hashed: a hash that was found tells nothing without the pepper. */
+export const passwordDigest = (pepper: DigestKey, password: string): Buffer =>
+  hmac(pepper.key, ['password', ...exactly(password)]);
+
+/** The stored form of the secret in a browser's cookie. */
+export const sessionDigest = (pepper: DigestKey, secret: string): Buffer => hmac(pepper.key, ['session', secret]);
+
+/** What a form of a session brings along; it says nothing of the session's secret. */
+export const csrfToken = (pepper: DigestKey, secret: string): string =>
+  hmac(pepper.key, ['csrf', secret]).toString('base64url');
+
+/** The stored form of whom, or what, failed attempts are counted for. */
+export const attemptDigest = (pepper: DigestKey, kind: string, what: string): Buffer =>
+  hmac(pepper.key, ['attempt', kind, ...exactly(what)]);
+
+/** What a person is found by. @param address as sign-in compares it. */
+export const addressDigest = (pepper: DigestKey, address: string): Buffer =>
+  hmac(pepper.key, ['address', ...exactly(address)]);
+
+/** The stored form of the secret in an invitation's link. */
+export const invitationSecretDigest = (pepper: DigestKey, secret: string): Buffer =>
+  hmac(pepper.key, ['invitation', secret]);
+
 /** What all processes of one vault, and no other, mark the requests with that they forward. Says nothing of the pepper. */
 export const loopDigest = (pepper: DigestKey): string => hmac(pepper.key, ['loop']).toString('base64url').slice(0, 16);
 

@@ -3,14 +3,20 @@
 import { LRUCache } from 'lru-cache';
 import { Pool, type PoolConfig } from 'pg';
 import { applicationStatements } from './applications.ts';
+import { attemptStatements } from './attempts.ts';
 import { formulaStatements, officialFormulaStatements } from './formulas.ts';
 import { createHotStatements, type PlannedChange, type StoredToken } from './hot.ts';
 import { createIdempotencyStatements } from './idempotency.ts';
+import { invitationStatements } from './invitations.ts';
 import { keyStatements } from './keys.ts';
 import { countLogs, listLogs, type LogFilter, type LogPageStart } from './log-list.ts';
+import { mailStatements } from './mail-outbox.ts';
+import { memberStatements } from './members.ts';
+import { acceptanceStatements } from './people.ts';
 import { createPrisma } from './prisma.ts';
 import { findProxyBeforeCaller, proxyStatements } from './proxies.ts';
 import { reactorStatements } from './reactors.ts';
+import { sessionStatements } from './sessions.ts';
 import { createStatements } from './statements.ts';
 import { sweepOnce } from './sweep.ts';
 import { operatorStatements, tenantStatements } from './tenants.ts';
@@ -79,6 +85,8 @@ export const createDatabase = (
     ...formulaStatements(statements, tenant_id),
     ...reactorStatements(statements, tenant_id),
     ...proxyStatements(statements, tenant_id),
+    ...invitationStatements(statements, tenant_id),
+    ...memberStatements(statements, tenant_id),
     changeToken: <T>(id: string, now: Date, plan: (row: StoredToken) => PlannedChange<T>) =>
       changeToken<T>(tenant_id, id, now, plan),
     listTokens: (request: TokenListRequest) => listTokens(query, tenant_id, request),
@@ -101,9 +109,13 @@ export const createDatabase = (
 
     findApiKeyBeforeCaller: (publicId: string) => findApiKey(publicId),
     findProxyBeforeCaller: (digest: Uint8Array) => findProxyBeforeCaller(query, digest),
+    ...acceptanceStatements(statements),
     ...keyStatements(guarded),
     ...operatorStatements(guarded),
     ...officialFormulaStatements(statements),
+    ...sessionStatements(statements),
+    ...attemptStatements(statements),
+    ...mailStatements(statements),
 
     /** Removes a bite of what has outlived its time. @returns whether something was left. @throws unavailable. */
     sweep: (now: Date, newLogId: (at: Date) => string): Promise<boolean> => sweepOnce(pool, statements, now, newLogId),

@@ -2,12 +2,13 @@
 // code of official formulas, which is everybody's to read.
 import type { StoredApplication } from './applications.ts';
 import type { NewLog } from './hot.ts';
+import { writeLog } from './finish.ts';
 import { keepAnswer, type KeptAnswer } from './idempotency.ts';
 import { nameCondition, searchNameOf } from './names.ts';
 import { NOTIFY } from './notices.ts';
 import type { Query, Statements } from './statements.ts';
 import { COUNTED_MAX } from './token-list.ts';
-import { boundSealed, INSERT_LOGS } from './token-sql.ts';
+import { boundSealed } from './token-sql.ts';
 
 /** A value that a reactor is configured by, as its formula declares it. */
 export type StoredElement = { name: string; description?: string | undefined; type: 'string' | 'boolean' | 'number' };
@@ -129,21 +130,6 @@ export const lockFormulaForUse = async (
 ): Promise<StoredFormula | undefined> => {
   const [own] = (await query('lock-formula-for-use', LOCK_FOR_USE, [tenant_id, id])) as StoredFormula[];
   return own ?? ((await query('find-official-formula', FIND_OFFICIAL, [id])) as StoredFormula[])[0];
-};
-
-export const writeLog = async (query: Query, tenant_id: string, log: NewLog): Promise<void> => {
-  await query('insert-logs', INSERT_LOGS, [tenant_id, JSON.stringify([log])]);
-};
-
-/** What ends a transaction that makes or changes a record: its log row, and the answer where it is kept. */
-export const finish = async <T>(
-  query: Query,
-  tenant_id: string,
-  { log, answer, result }: { log: NewLog; answer: KeptAnswer | undefined; result: T },
-): Promise<T> => {
-  await writeLog(query, tenant_id, log);
-  if (answer) await keepAnswer(query, tenant_id, answer);
-  return result;
 };
 
 export const formulaStatements = ({ query, transaction }: Statements, tenant_id: string) => ({

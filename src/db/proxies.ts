@@ -1,7 +1,8 @@
 // Rows of proxies, and of the keys they are found by before a caller is known. Knows sealed routes and digests only; what may
 // be written is decided above, over rows that nobody else changes meanwhile.
 import { lockApplicationForUse, type StoredApplication } from './applications.ts';
-import { finish, runnableNotice, writeLog } from './formulas.ts';
+import { finish, writeLog } from './finish.ts';
+import { runnableNotice } from './formulas.ts';
 import type { NewLog } from './hot.ts';
 import type { KeptAnswer } from './idempotency.ts';
 import { countNamed, type NamedFilter, namedRows, searchNameOf } from './names.ts';

@@ -1,14 +1,13 @@
 // Rows of reactors: each with its application, and with its formula where it is about to be run. Knows sealed configurations
 // only; what may be written is decided above, over rows that nobody else changes meanwhile.
 import { lockApplicationForUse, type StoredApplication } from './applications.ts';
+import { finish, writeLog } from './finish.ts';
 import {
-  finish,
   lockFormulaForUse,
   runnableNotice,
   type StoredElement,
   type StoredFormula,
   type StoredParameter,
-  writeLog,
 } from './formulas.ts';
 import type { NewLog } from './hot.ts';
 import type { KeptAnswer } from './idempotency.ts';

@@ -1,6 +1,7 @@
 // What has outlived its time, removed in bounded bites, in every tenant. Safe beside other processes that sweep too.
 import type { Pool } from 'pg';
 import { faultOf } from './faults.ts';
+import { MAILS_COUNTED_MS } from './mail-outbox.ts';
 import type { Statements } from './statements.ts';
 
 /** Rows a sweep removes at a time, so that no statement holds locks for long. */
@@ -45,6 +46,28 @@ SELECT tenant_id, log_id, 'system', type, ARRAY[id], 'delete', 'Token expired', 
 const DELETE_ANSWERS = `
 DELETE FROM idempotency_keys USING (SELECT tenant_id, id FROM idempotency_keys WHERE expires_at <= $1 LIMIT $2) AS old
 WHERE idempotency_keys.tenant_id = old.tenant_id AND idempotency_keys.id = old.id AND idempotency_keys.expires_at <= $1`;
+
+/** What counts no more, and is sent, dropped, or not worth sending. */
+const DELETE_MAILS = `
+DELETE FROM mail_outbox USING (
+  SELECT tenant_id, id FROM mail_outbox WHERE created_at <= $2 AND (sealed IS NULL OR expires_at <= $1) LIMIT $3
+) AS old
+WHERE mail_outbox.tenant_id = old.tenant_id AND mail_outbox.id = old.id`;
+
+/** What is not ended by its end is ended by idling; what is left of either opens nothing. */
+const DELETE_SESSIONS = `
+DELETE FROM sessions WHERE digest IN (SELECT digest FROM sessions WHERE expires_at <= $1 LIMIT $2)`;
+
+const DELETE_ATTEMPTS = `
+DELETE FROM attempts USING (SELECT digest FROM attempts WHERE ends_at <= $1 LIMIT $2) AS old
+WHERE attempts.digest = old.digest AND attempts.ends_at <= $1`;
+
+/** Links of invitations that are expired: a clock that is set back finds none that it could revive. */
+const END_LINKS = `
+DELETE FROM invitation_secrets USING (
+  SELECT s.digest FROM invitation_secrets s
+  JOIN invitations i ON i.tenant_id = s.tenant_id AND i.id = s.invitation_id WHERE i.expires_at <= $1 LIMIT $2
+) AS old WHERE invitation_secrets.digest = old.digest`;
 
 /** Many changes become one. Whoever reads sees them before or after, never in between: it is one statement. */
 const ADD_UP_COUNTS = `
@@ -92,6 +115,8 @@ const LEFT_OF_DELETED_TENANTS = [
   'reactors',
   'reactor_formulas',
   'proxies',
+  'invitations',
+  'members',
 ].map(
   (table) => `
 DELETE FROM ${table} USING (
@@ -99,7 +124,7 @@ DELETE FROM ${table} USING (
 ) AS old WHERE ${table}.tenant_id = old.tenant_id AND ${table}.id = old.id`,
 );
 
-const DELETE_KEYS_OF_DELETED_TENANTS = ['api_keys', 'proxy_keys'].map(
+const DELETE_KEYS_OF_DELETED_TENANTS = ['api_keys', 'proxy_keys', 'invitation_secrets', 'memberships', 'sessions'].map(
   (table) => `DELETE FROM ${table} USING deleted_tenants d WHERE ${table}.tenant_id = d.id`,
 );
 
@@ -158,13 +183,19 @@ export const sweepOnce = async (
       return rows.length;
     });
     const answers = await run(DELETE_ANSWERS, [now, SWEEP_ROWS_MAX]);
+    const mails = await run(DELETE_MAILS, [now, new Date(now.getTime() - MAILS_COUNTED_MS), SWEEP_ROWS_MAX]);
+    const sessions = await run(DELETE_SESSIONS, [now, SWEEP_ROWS_MAX]);
+    const attempts = await run(DELETE_ATTEMPTS, [now, SWEEP_ROWS_MAX]);
+    const ended = await run(END_LINKS, [now, SWEEP_ROWS_MAX]);
     await run(ADD_UP_COUNTS);
     let left = await run(DELETE_LINKS_OF_DELETED_TENANTS, [LINKS_MAX]);
     if (left < LINKS_MAX) left = await run(DELETE_OF_DELETED_TENANTS, [SWEEP_ROWS_MAX]);
     for (const text of LEFT_OF_DELETED_TENANTS) left = Math.max(left, await run(text, [SWEEP_ROWS_MAX]));
     for (const text of DELETE_KEYS_OF_DELETED_TENANTS) await run(text);
     await run(FORGET_DELETED_TENANTS, [new Date(now.getTime() - DELETED_TENANT_GRACE_MS)]);
-    const isMoreLeft = [cvcs, links, expired, answers, left].some((count) => count >= SWEEP_ROWS_MAX);
+    const isMoreLeft = [cvcs, links, expired, answers, mails, sessions, attempts, ended, left].some(
+      (count) => count >= SWEEP_ROWS_MAX,
+    );
     if (keys && !isMoreLeft) throw keys.error;
     return isMoreLeft;
   } catch (error) {

@@ -1,4 +1,5 @@
 // Rows of tenants: made by the operator, changed and deleted by themselves. Deleting one destroys its keys first of all.
+import type { Prisma } from '../generated/prisma/client.ts';
 import { insertApplication, type NewApplication } from './applications.ts';
 import type { NewLog } from './hot.ts';
 import type { KeptAnswer } from './idempotency.ts';
@@ -68,6 +69,23 @@ export const operatorStatements = (guarded: Guarded) => ({
     ),
 });
 
+/**
+ * Ends sessions, memberships, links and mails of a tenant whose row this transaction holds, and users who are nowhere a member
+ * any more. Mails stay as rows: what was sent to an address counts, whoever is gone.
+ */
+const endPeople = async (tx: Prisma.TransactionClient, tenant_id: string): Promise<void> => {
+  const where = { tenant_id };
+  await tx.sessions.deleteMany({ where });
+  await tx.invitation_secrets.deleteMany({ where });
+  await tx.mail_outbox.updateMany({ where, data: { sealed: null } });
+  // In one order, since another tenant of the same users may end at this moment; the later one sees that it was the last.
+  await tx.$executeRaw`SELECT id FROM users WHERE id IN (SELECT user_id FROM memberships WHERE tenant_id = ${tenant_id}::uuid)
+    ORDER BY id FOR UPDATE`;
+  await tx.$executeRaw`WITH gone AS (DELETE FROM memberships WHERE tenant_id = ${tenant_id}::uuid RETURNING user_id)
+    DELETE FROM users u USING gone WHERE u.id = gone.user_id
+    AND NOT EXISTS (SELECT FROM memberships m WHERE m.user_id = u.id AND m.tenant_id <> ${tenant_id}::uuid)`;
+};
+
 export const tenantStatements = (guarded: Guarded, tenant_id: string) => ({
   findTenant: (): Promise<StoredTenant | undefined> =>
     guarded(async (client) => (await client.tenants.findUnique({ where: { id: tenant_id } })) ?? undefined),
@@ -99,6 +117,7 @@ export const tenantStatements = (guarded: Guarded, tenant_id: string) => ({
         await tx.api_keys.deleteMany({ where: { tenant_id } });
         await tx.proxy_keys.deleteMany({ where: { tenant_id } });
         await tx.applications.deleteMany({ where: { tenant_id } });
+        await endPeople(tx, tenant_id);
         await tx.deleted_tenants.create({ data: { id: tenant_id, deleted_at } });
         await tx.audit_log.create({ data: { ...log, tenant_id } });
         await notify(tx, tenantNotice(tenant_id));

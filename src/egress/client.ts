@@ -47,6 +47,7 @@ export type EgressRequest = {
   allowLists?: AllowLists | undefined;
   /** To show to a destination that asks for one. */
   clientCertificate?: ClientCertificate | undefined;
+  /** In place of the way's own. */
   timeouts?: Partial<EgressTimeouts> | undefined;
 };
 
@@ -65,6 +66,8 @@ export type Egress = {
   request(asked: EgressRequest): Promise<EgressResponse>;
   /** The URL as it would be asked for. @throws EgressFault DESTINATION_REFUSED. */
   check(url: string, allowLists?: AllowLists): URL;
+  /** What holds for a request that names none. */
+  timeouts: EgressTimeouts;
   /** For whoever takes whole bodies into memory. */
   rooms: BodyRooms;
   /** Ends what is under way. Resolves when every socket is closed. */
@@ -79,6 +82,8 @@ export type EgressOptions = {
   ca?: string[] | undefined;
   log?: { warn(fields: { tenant_id: string; code: string }, message: string): void } | undefined;
   limits?: Partial<ConnectionLimits & RoomLimits & { resolutionMs: number }> | undefined;
+  /** `egressTimeouts` where it names none. */
+  timeouts?: Partial<EgressTimeouts> | undefined;
 };
 
 /** All that can end a request early: its deadlines, its caller, our own closing. The first of them counts. */
@@ -96,6 +101,7 @@ export const createEgress = (policy: EgressPolicy, options: EgressOptions = {}):
   const trust = createTrust(options.ca);
   const connections = createConnections({ ...connectionLimits, ...limits });
   const resolutionMs = limits.resolutionMs ?? RESOLUTION_MS;
+  const timeouts = { ...egressTimeouts, ...options.timeouts };
   const lives = new Set<Life>();
   let isClosed = false;
 
@@ -129,10 +135,11 @@ export const createEgress = (policy: EgressPolicy, options: EgressOptions = {}):
 
   return {
     check,
+    timeouts,
     rooms,
     request: async (asked) => {
       const { tenant_id, clientCertificate, body, bodyBytes } = asked;
-      const { connectMs, firstByteMs, wholeMs } = { ...egressTimeouts, ...asked.timeouts };
+      const { connectMs, firstByteMs, wholeMs } = { ...timeouts, ...asked.timeouts };
       const life = startLife(wholeMs, asked.signal, lives);
       try {
         const url = check(asked.url, asked.allowLists);

@@ -2,7 +2,7 @@
 // the start, and a body decoded in memory. Knows nothing of the sandbox.
 import { countLayers, DECODABLE_CODINGS, decodeBody, readBody } from './body.ts';
 import type { AllowLists } from './destination.ts';
-import { type Egress, type EgressResponse, type EgressTimeouts, egressTimeouts } from './client.ts';
+import type { Egress, EgressResponse, EgressTimeouts } from './client.ts';
 import { EgressFault } from './fault.ts';
 import type { Headers } from './headers.ts';
 import { FREE_BYTES, type Room } from './room.ts';
@@ -62,7 +62,7 @@ export const egressFetch = async (egress: Egress, asked: EgressFetch): Promise<E
 };
 
 const fetchAlong = async (egress: Egress, asked: EgressFetch): Promise<EgressAnswer> => {
-  const timeouts = { ...egressTimeouts, ...asked.timeouts };
+  const timeouts = { ...egress.timeouts, ...asked.timeouts };
   const endMs = performance.now() + timeouts.wholeMs;
   let { url, method, body } = asked;
   let headers = withDefaults(asked.headers);

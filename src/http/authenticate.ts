@@ -1,5 +1,7 @@
 // Who is calling: reads SVC-API-KEY, finds its caller, and refuses everyone else with one and the same answer.
-import type { FastifyRequest } from 'fastify';
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { Socket } from 'node:net';
+import type { FastifyRequest, InjectOptions, LightMyRequestResponse } from 'fastify';
 import type { App } from './app-type.ts';
 import type { Caller } from '../access/caller.ts';
 import type { Permission } from '../access/permissions.ts';
@@ -51,7 +53,23 @@ const refuse = (request: FastifyRequest): AppError => {
 export type Authentication = {
   /** A stranger failed to be somebody. @throws too_many_requests for an address that did so too often. */
   countFailure(request: FastifyRequest): Promise<void>;
+  /**
+   * Asks the API as somebody who is known already, such as a member with a session. It is a request like any other, but for
+   * where its caller comes from: no header names one, and nothing from the network gets there.
+   * @param request the person's own: its address and trace id are this one's too.
+   */
+  actAs(
+    caller: Caller,
+    request: Pick<FastifyRequest, 'ip' | 'id'>,
+    asked: ActingRequest,
+  ): Promise<LightMyRequestResponse>;
 };
+
+/** With `payloadAsStream` the answer comes as it is made. */
+export type ActingRequest = Pick<
+  InjectOptions,
+  'method' | 'url' | 'headers' | 'payload' | 'payloadAsStream' | 'signal'
+>;
 
 export const addAuthentication = (app: App, ctx: Context): Authentication => {
   let initialized = false;
@@ -100,10 +118,24 @@ export const addAuthentication = (app: App, ctx: Context): Authentication => {
     return admit(request, caller, permission);
   };
 
+  const actors = new AsyncLocalStorage<Caller>();
+  // What came over a connection is nobody's act but its key's, in whatever context it is handled.
+  const actorOf = ({ raw }: FastifyRequest): Caller | undefined =>
+    raw.socket instanceof Socket ? undefined : actors.getStore();
+
   // Before the body is read: a stranger's bytes are not worth parsing. A caller of a moment ago is recalled at once.
   app.addHook('onRequest', (request, _reply, done) => {
     const { permission, admitsStrangers } = request.routeOptions.config;
     if (permission === null || permission === undefined) return done();
+    const actor = actorOf(request);
+    if (actor) {
+      try {
+        admit(request, actor, permission);
+        return done();
+      } catch (error) {
+        return done(error as Error);
+      }
+    }
     const header = request.headers['svc-api-key'];
     if (header === undefined && admitsStrangers) return void refuseUninitialized().then(() => done(), done);
     const key = typeof header === 'string' && header.length > 0 && header.length <= KEY_LENGTH_MAX ? header : undefined;
@@ -123,5 +155,13 @@ export const addAuthentication = (app: App, ctx: Context): Authentication => {
       throw new Error(`The route ${String(route.method)} ${route.url} names no permission (config.permission).`);
   });
 
-  return { countFailure };
+  return {
+    countFailure,
+    actAs: (caller, { ip, id }, { headers, ...asked }) =>
+      // Awaited within: the request begins when somebody waits for it.
+      actors.run(
+        caller,
+        async () => await app.inject({ ...asked, headers: { ...headers, 'svc-trace-id': id }, remoteAddress: ip }),
+      ),
+  };
 };

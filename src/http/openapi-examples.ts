@@ -96,3 +96,23 @@ export const exampleProxy = {
   allowed_hosts: ['api.example.com'],
   ...madeBy,
 };
+
+export const exampleInvitation = {
+  id: '6c2e9a51-7b04-4d3f-9e18-0a5d7c4b2f86',
+  tenant_id: TENANT_ID,
+  email: 'ada@example.com',
+  status: 'PENDING',
+  expires_at: '2026-11-23T18:04:05.123Z',
+  ...madeBy,
+};
+
+const USER_ID = 'a94d3c07-5e61-4b8a-8f2d-1c7b9e0d6a35';
+
+export const exampleMember = {
+  id: 'e7b05f2c-3d98-4a61-b4c7-9f1e6d2a8053',
+  tenant_id: TENANT_ID,
+  role: 'ADMIN',
+  user: { id: USER_ID, email: 'ada@example.com', first_name: 'Ada', last_name: 'Lovelace' },
+  created_by: USER_ID,
+  created_at: CREATED_AT,
+};

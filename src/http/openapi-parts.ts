@@ -94,12 +94,15 @@ Without a key, a request that is sent twice counts twice. An \`id\` of your own 
 | Body of a request to the proxy | 32 MiB unless the operator sets \`PROXY_BODY_MAX\`; 10 MB with expressions in it, 5 MB where a transform reads it |
 | Time of a request to a destination | 25 seconds |
 | A search query | 200 characters |
-| Records on a page | 100; pages begin within the first 100,000 records, cursors go on |
+| Records on a page | 100, of members 50; pages begin within the first 100,000 records, cursors go on |
 | Values of a repeated parameter | 100 |
 | Code of a formula or a transform | 50,000 characters |
 | Configuration and parameters of a formula, configuration of a proxy | 25 each |
 | A text in the configuration of a reactor or a proxy | 4,000 characters |
 | Hosts in \`allowed_hosts\` | 50 |
+| Members and invitations of a tenant | 10,000 |
+| An invitation | good for 72 hours after it was last sent |
+| Mails | 10 an hour to one address, 200 an hour of one tenant; 429 above |
 | Failed authentications | 100 a minute from one address; 429 above |
 
 ## Expressions
@@ -149,6 +152,8 @@ export const tags = [
   { name: 'Applications', description: 'Who calls: permissions, access rules, and an API key that is shown once.' },
   { name: 'Permissions', description: 'What an application may be allowed.' },
   { name: 'Tenants', description: 'The owner of everything, its settings and its usage.' },
+  { name: 'Members', description: 'People who may do everything in the tenant.' },
+  { name: 'Invitations', description: 'How people become members: by a link in a mail.' },
   { name: 'Health', description: 'For whoever starts, stops and watches the vault. Needs no key and tells no detail.' },
 ];
 
@@ -156,7 +161,10 @@ export const tagGroups = [
   { name: 'Vault', tags: ['Tokenize', 'Tokens', 'Token associations'] },
   { name: 'Compute', tags: ['Reactor formulas', 'Reactors'] },
   { name: 'Network', tags: ['Proxy', 'Proxies'] },
-  { name: 'Administration', tags: ['Logs', 'Applications', 'Permissions', 'Tenants', 'Health'] },
+  {
+    name: 'Administration',
+    tags: ['Logs', 'Applications', 'Permissions', 'Tenants', 'Members', 'Invitations', 'Health'],
+  },
 ];
 
 export const security = [{ ApiKey: [] }];

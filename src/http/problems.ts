@@ -29,6 +29,9 @@ export type Problem = {
 
 const CHALLENGE = 'ApiKey header="SVC-API-KEY"';
 
+/** Beside the problem, not in it: its shape is the one that clients of code's errors know. */
+const CODE_LINE = 'svc-code-line';
+
 const VALIDATION_TITLE = 'One or more validation errors occurred.';
 
 /**
@@ -83,6 +86,7 @@ export const sendProblem = (reply: FastifyReply, error: AppError): FastifyReply 
   const headers: Record<string, string> = { 'content-type': 'application/problem+json' };
   if (error.status === 401) headers['www-authenticate'] = CHALLENGE;
   if (error.retryAfterSeconds !== undefined) headers['retry-after'] = String(error.retryAfterSeconds);
+  if (error.codeLine !== undefined) headers[CODE_LINE] = String(error.codeLine);
   return sendAnswer(reply, {
     status: error.status,
     headers,
@@ -94,6 +98,7 @@ export const sendProblem = (reply: FastifyReply, error: AppError): FastifyReply 
 export const sendProxyProblem = (reply: FastifyReply, error: AppError): FastifyReply => {
   if (error.status === 401) reply.header('www-authenticate', CHALLENGE);
   if (error.retryAfterSeconds !== undefined) reply.header('retry-after', String(error.retryAfterSeconds));
+  if (error.codeLine !== undefined) reply.header(CODE_LINE, String(error.codeLine));
   const problem = problemOf(error, reply.request.id);
   // background.md section 5.
   if (error.code === 'bad_request') problem.title = 'Invalid proxy request';

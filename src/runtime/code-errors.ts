@@ -69,8 +69,8 @@ const clippedWords = (errors: Record<string, readonly string[]>) => {
 };
 
 /** 500 with a sentence of ours, or words of the code. */
-export const runtimeError = (message: string, status = 500): AppError =>
-  codeFailure(status, RUNTIME_ERROR, clippedWords({ error: [message] }));
+export const runtimeError = (message: string, status = 500, codeLine?: number): AppError =>
+  codeFailure(status, RUNTIME_ERROR, clippedWords({ error: [message] }), { codeLine });
 
 const megabytes = (bytes: number): string => `${Math.floor(bytes / 1024 / 1024)} MB`;
 const seconds = (ms: number): string => `${ms / 1000} s`;
@@ -85,13 +85,13 @@ const placeOf = ({ line, column }: { line?: number | undefined; column?: number 
 export const answerOfFault = (fault: RunFault, limits: RunLimits): AppError | CodeResponse => {
   switch (fault.code) {
     case 'SDK_ERROR':
-      return sdkFailure(fault.error);
+      return sdkFailure(fault.error, fault.line);
     case 'RESPONSE':
       return codeResponse(fault.response, limits);
     case 'THROWN':
-      return runtimeError(fault.message || 'The code threw an error without a message.');
+      return runtimeError(fault.message || 'The code threw an error without a message.', 500, fault.line);
     case 'SYNTAX':
-      return runtimeError(`The code does not compile: ${fault.message}${placeOf(fault)}`);
+      return runtimeError(`The code does not compile: ${fault.message}${placeOf(fault)}`, 500, fault.line);
     case 'NO_FUNCTION':
       return runtimeError('The code exports no function.');
     case 'TIMEOUT_WALL':
@@ -118,11 +118,12 @@ export const busy = ({ over, retryAfterSeconds }: Extract<RunFault, { code: 'BUS
     : new AppError('unavailable', 'There is no room to run code right now. Try again.', { retryAfterSeconds });
 
 /** A class and a status that do not belong together were not made by the SDK. */
-const sdkFailure = ({ class: name, status, errors }: ThrownSdkError): AppError => {
+const sdkFailure = ({ class: name, status, errors }: ThrownSdkError, codeLine: number | undefined): AppError => {
   const known = sdkErrors.get(name);
   if (known?.status !== status) return runtimeError('The code threw an error that cannot be told.');
   const waits = status === 429 || status === 503;
-  return codeFailure(status, known.detail, clippedWords(errors), waits ? RETRY_AFTER_SECONDS : undefined);
+  const retryAfterSeconds = waits ? RETRY_AFTER_SECONDS : undefined;
+  return codeFailure(status, known.detail, clippedWords(errors), { retryAfterSeconds, codeLine });
 };
 
 const RESPONSE_HEADERS_MAX = 50;

@@ -3,7 +3,7 @@
 import type { Caller } from '../access/caller.ts';
 import { accessOf, decide, getTransform } from '../access/rules.ts';
 import type { Permission } from '../access/permissions.ts';
-import { foundTokenLogRow, tokenLogRows } from '../audit/record.ts';
+import { foundTokenLogRow, TOKEN_REVEALED, tokenLogRows } from '../audit/record.ts';
 import type { Context } from '../context.ts';
 import { metadataDigest } from '../crypto/digest.ts';
 import type { TenantKeys } from '../crypto/keyring.ts';
@@ -34,17 +34,24 @@ export const getTokenRow = async (
  * @throws notFound; forbidden; unavailable when the log cannot be written.
  */
 export const getToken = async (ctx: Context, caller: Caller, id: string): Promise<TokenRecord> => {
-  const row = mayReadAll(caller) ? await readRow(ctx, caller, id) : await getTokenRow(ctx, caller, id);
+  const row = isLoggedAtOnce(caller) ? await readRow(ctx, caller, id) : await getTokenRow(ctx, caller, id);
   const transform = getTransform(caller, 'token:read', row);
   const keys = await ctx.keyring.tenantKeys(caller.tenant_id);
   const kept = openToken(ctx, caller.tenant_id, row, keys);
   const cvc = transform === 'reveal' ? await findCvc(ctx, caller.tenant_id, row) : undefined;
-  if (!mayReadAll(caller)) await ctx.db.for(caller).insertLogs(tokenLogRows(ctx, caller, 'read', [row]));
+  if (!isLoggedAtOnce(caller)) {
+    const message = caller.actor_type === 'user' && transform === 'reveal' ? TOKEN_REVEALED : undefined;
+    await ctx.db.for(caller).insertLogs(tokenLogRows(ctx, caller, 'read', [row], message));
+  }
   return recordOfRow(ctx, caller.tenant_id, row, kept, transform, { cvc });
 };
 
-/** Whoever no rule holds back may read whatever is there: such a read is logged in the statement that finds the token. */
-const mayReadAll = (caller: Caller): boolean => caller.permissions.has('token:read');
+/**
+ * Whoever no rule holds back may read whatever is there: such a read is logged in the statement that finds the token. Of a
+ * member the log says how much they saw, which is decided once the token is found.
+ */
+const isLoggedAtOnce = (caller: Caller): boolean =>
+  caller.actor_type === 'application' && caller.permissions.has('token:read');
 
 const readRow = async (ctx: Context, caller: Caller, id: string): Promise<StoredToken> => {
   const log = foundTokenLogRow(ctx, caller, 'read');

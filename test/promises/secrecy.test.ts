@@ -3,8 +3,11 @@
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { Client } from 'pg';
+import PostalMime from 'postal-mime';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { sendDueMails } from '../../src/people/mails.ts';
 import { certificateFor } from '../support/certificates.ts';
+import { openBrowser } from '../support/people.ts';
 import { type ReactorServer, startReactorServer } from '../support/reactors.ts';
 import type { Answer, TestServer } from '../support/server.ts';
 
@@ -25,6 +28,10 @@ const canaries = {
   code: `code-${crypto.randomUUID()}`,
   configuration: `configuration-${crypto.randomUUID()}`,
   route: `route-${crypto.randomUUID()}`,
+  email: `address-${crypto.randomUUID()}@example.com`,
+  first_name: `first-${crypto.randomUUID()}`,
+  last_name: `last-${crypto.randomUUID()}`,
+  password: `password-${crypto.randomUUID()}`,
 };
 
 /** Looked for everywhere; four digits of a security code stand in many an id. */
@@ -36,6 +43,10 @@ const wanted = [
   canaries.code,
   canaries.configuration,
   canaries.route,
+  canaries.email,
+  canaries.first_name,
+  canaries.last_name,
+  canaries.password,
 ];
 
 const encodings = (value: string): Buffer[] => {
@@ -184,6 +195,54 @@ module.exports = async ({ args, configuration }) => {
   return [key, private_key.split('\n')[1] as string];
 };
 
+/** The secret of the newest link, as the mail to it says. */
+const secretInMail = async (): Promise<string> => {
+  const { mail } = server.ctx.config;
+  if (mail?.kind !== 'files') throw new Error('mails go elsewhere');
+  await sendDueMails(server.ctx, server.base_url);
+  const paths = readdirSync(mail.directory).map((name) => join(mail.directory, name));
+  const newest = paths.toSorted((one, other) => statSync(one).mtimeMs - statSync(other).mtimeMs).at(-1) ?? '';
+  const { text = '' } = await PostalMime.parse(readFileSync(newest));
+  expect(text).toContain('/join/');
+  return /\/join\/([0-9A-Za-z]{32})/.exec(text)?.[1] ?? '';
+};
+
+/** Somebody is invited, accepts, signs in and goes, rightly and wrongly. @returns secrets of links and sessions. */
+const usePeople = async (ask: Ask): Promise<string[]> => {
+  const { email, first_name, last_name, password } = canaries;
+  const invitations = '/tenants/self/invitations';
+  const headers = { 'svc-idempotency-key': 'invitation' };
+  const { id } = (await ask(201, 'POST', invitations, { json: { email }, headers })).body;
+  await ask(201, 'POST', invitations, { json: { email }, headers });
+  const first = await secretInMail();
+  await ask(400, 'POST', invitations, { json: { email: `${first_name} <${email}>` } });
+  await ask(400, 'POST', invitations, { json: { email: [email] } });
+  await ask(400, 'GET', `${invitations}?status=${email}`, {});
+  await ask(200, 'POST', `${invitations}/${id}/resend`, {});
+  await ask(200, 'GET', `${invitations}/${id}`, {});
+  await ask(200, 'GET', invitations, {});
+  const secret = await secretInMail();
+  expect(secret).not.toBe(first);
+  const browser = openBrowser(server);
+  const person = { first_name, last_name, password };
+  const statusOf = async (path: string, fields: Record<string, string>) => (await browser.post(path, fields)).status;
+  expect(await statusOf(`/join/${first}`, person)).toBe(410);
+  expect(await statusOf(`/join/${secret}`, { ...person, first_name: '' })).toBe(422);
+  expect((await browser.get(`/join/${secret}`)).status).toBe(200);
+  expect(await statusOf(`/join/${secret}`, person)).toBe(303);
+  const sessions = [browser.cookies.get('strongroom') ?? ''];
+  expect(await statusOf('/console/sign-in', { email, password: `${password}x` })).toBeGreaterThanOrEqual(400);
+  expect(await statusOf('/console/sign-in', { email: `x${email}`, password })).toBeGreaterThanOrEqual(400);
+  expect(await statusOf('/console/sign-in', { email, password })).toBe(303);
+  sessions.push(browser.cookies.get('strongroom') ?? '');
+  for (const session of sessions) expect(session).toMatch(/^\w{40,}$/);
+  await ask(409, 'POST', invitations, { json: { email } });
+  const members = (await ask(200, 'GET', '/tenants/self/members', {})).body.data;
+  expect(members).toMatchObject([{ user: { email, first_name, last_name } }]);
+  await ask(204, 'DELETE', `/tenants/self/members/${members[0].id}`, {});
+  return [first, secret, ...sessions];
+};
+
 /** Every other way in which a value or a key travels, rightly and wrongly; none of the failures repeats a value. */
 const useEverything = async (made: { note: string; card: { id: string } }): Promise<{ secrets: string[] }> => {
   const once = { 'svc-idempotency-key': crypto.randomUUID() };
@@ -212,7 +271,7 @@ const useEverything = async (made: { note: string; card: { id: string } }): Prom
     json: { a: `{{ ${made.note} | json: '$' }} {{ '${canaries.note}' | no }}` },
   });
   await useReactors(ask, made);
-  const secrets = await useProxies(ask, made);
+  const secrets = [...(await useProxies(ask, made)), ...(await usePeople(ask))];
   const application = { name: 'Made', permissions: ['token:read'] };
   const made2 = await ask(201, 'POST', '/applications', { json: application, headers: { 'idempotency-key': 'app' } });
   const again = await ask(200, 'POST', `/applications/${made2.body.id}/regenerate`, {});

@@ -2,12 +2,14 @@
 // know fails it (security.md T1).
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { permissions } from '../../src/access/permissions.ts';
+import { acceptInvitation } from '../../src/people/acceptance.ts';
+import { invite, PASSWORD } from '../support/people.ts';
 import { type ReactorServer, startReactorServer } from '../support/reactors.ts';
 import type { Answer, TestServer, TestTenant } from '../support/server.ts';
 
 /**
  * What a tenant has: a parent with a child, a token beside them, an application, a formula with a reactor and one without,
- * a proxy.
+ * a proxy, a member and somebody who is invited.
  */
 type World = {
   tenant: TestTenant;
@@ -19,6 +21,9 @@ type World = {
   unused_formula_id: string;
   reactor_id: string;
   proxy_id: string;
+  member_id: string;
+  user_id: string;
+  invitation_id: string;
 };
 
 /** How to call a route rightly. */
@@ -39,6 +44,9 @@ const application = { name: 'Made', permissions: ['token:create'] };
 const code = 'module.exports = ({ args }) => ({ raw: Object.keys(args) });';
 const formula = { name: 'Made', type: 'private', code };
 const proxy = { name: 'Made', destination_url: 'https://api.example.com' };
+
+/** Mails to one address are counted over all tenants. */
+const newAddress = (): string => `${crypto.randomUUID()}@example.com`;
 
 /** Requests through the proxy, which answers in a frame of its own. */
 const forwarded = Object.fromEntries(
@@ -252,6 +260,42 @@ const table: Record<string, Row> = {
     permission: 'report:read',
     status: 200,
   },
+  'GET /tenants/self/members': { path: () => '/tenants/self/members', permission: 'tenant:member:read', status: 200 },
+  'DELETE /tenants/self/members/:id': {
+    path: ({ member_id }) => `/tenants/self/members/${member_id}`,
+    permission: 'tenant:member:delete',
+    status: 204,
+    names: ['member_id'],
+  },
+  'POST /tenants/self/invitations': {
+    path: () => '/tenants/self/invitations',
+    jsonOf: () => ({ email: newAddress() }),
+    permission: 'tenant:invitation:create',
+    status: 201,
+  },
+  'POST /tenants/self/invitations/:id/resend': {
+    path: ({ invitation_id }) => `/tenants/self/invitations/${invitation_id}/resend`,
+    permission: 'tenant:invitation:create',
+    status: 200,
+    names: ['invitation_id'],
+  },
+  'GET /tenants/self/invitations': {
+    path: () => '/tenants/self/invitations',
+    permission: 'tenant:invitation:read',
+    status: 200,
+  },
+  'GET /tenants/self/invitations/:id': {
+    path: ({ invitation_id }) => `/tenants/self/invitations/${invitation_id}`,
+    permission: 'tenant:invitation:read',
+    status: 200,
+    names: ['invitation_id'],
+  },
+  'DELETE /tenants/self/invitations/:id': {
+    path: ({ invitation_id }) => `/tenants/self/invitations/${invitation_id}`,
+    permission: 'tenant:invitation:delete',
+    status: 204,
+    names: ['invitation_id'],
+  },
   'GET /healthz': { path: () => '/healthz', permission: null, status: 200 },
   'GET /readyz': { path: () => '/readyz', permission: null, status: 200 },
   'GET /': { path: () => '/', permission: null, status: 200 },
@@ -261,6 +305,9 @@ const table: Record<string, Row> = {
 
 /** Files of the reference, whose paths change with their content. */
 const isAsset = (url: string) => /^\/docs\/[\w.-]+$/.test(url);
+
+/** Pages for people know nobody by a key: pages.test.ts has a table of its own. */
+const isPage = (url: string) => /^\/(?:console|join|assets)(?:\/|$)/.test(url);
 
 let house: ReactorServer;
 let server: TestServer;
@@ -281,7 +328,14 @@ const makeWorld = async (): Promise<World> => {
   const unused_formula_id = await make('/reactor-formulas', formula);
   const reactor_id = await make('/reactors', { name: 'Made', formula: { id: formula_id } });
   const proxy_id = await make('/proxies', proxy);
-  return { tenant, token_id, parent_id, child_id, application_id, formula_id, unused_formula_id, reactor_id, proxy_id };
+  const person = { first_name: 'Ada', last_name: '', password: PASSWORD };
+  const accepted = await acceptInvitation(server.ctx, (await invite(server, newAddress(), tenant)).secret, person);
+  if (accepted.kind !== 'accepted') throw new Error('no member was made');
+  const { member_id, user_id } = accepted.member;
+  const { id: invitation_id } = await invite(server, newAddress(), tenant);
+  const people = { member_id, user_id, invitation_id };
+  const code_ids = { formula_id, unused_formula_id, reactor_id, proxy_id };
+  return { tenant, token_id, parent_id, child_id, application_id, ...code_ids, ...people };
 };
 
 beforeAll(async () => {
@@ -293,13 +347,13 @@ afterAll(() => house.close());
 
 test('every route of the app is in the table, and the table has no other', () => {
   const real = server.routes
-    .filter(({ config, url }) => !config?.methodGuard && !isAsset(url))
+    .filter(({ config, url }) => !config?.methodGuard && !isAsset(url) && !isPage(url))
     .flatMap(({ method, url }) => [method].flat().map((each) => `${each} ${url}`));
   const gets = real.filter((route) => !route.startsWith('HEAD '));
   expect(gets.toSorted()).toEqual(Object.keys(table).toSorted());
   // HEAD stands beside each GET, with the same permission.
   for (const { method, url, config } of server.routes)
-    if ([method].flat().includes('HEAD') && !config?.methodGuard && !isAsset(url))
+    if ([method].flat().includes('HEAD') && !config?.methodGuard && !isAsset(url) && !isPage(url))
       expect(config?.permission, `HEAD ${url}`).toBe(
         table[`GET ${url}`]?.permission as NonNullable<typeof config>['permission'],
       );
@@ -428,4 +482,31 @@ test("a stranger's formulas, reactors and proxies are in no list and no count, w
       data: [],
       pagination: { total_items: 0 },
     });
+});
+
+test("a stranger's people are in no list and no count, the same person in both tenants as two members", async () => {
+  const own = await makeWorld();
+  const key = own.tenant.api_key;
+  const ids = ({ body }: Answer): string[] => body.data.map(({ id }: { id: string }) => id);
+  const members = await server.request('GET', '/tenants/self/members', { key });
+  expect(ids(members)).toEqual([own.member_id]);
+  expect(members.body.pagination.total_items).toBe(1);
+  const invitations = await server.request('GET', '/tenants/self/invitations', { key });
+  expect(ids(invitations)).toEqual([own.invitation_id]);
+  expect(invitations.body.pagination.total_items).toBe(1);
+  const byUser = `/tenants/self/members?user_id=${stranger.user_id}`;
+  expect((await server.request('GET', byUser, { key })).body).toMatchObject({
+    data: [],
+    pagination: { total_items: 0 },
+  });
+  const [{ user }] = members.body.data;
+  const invited = await invite(server, user.email, stranger.tenant);
+  const person = { first_name: 'Other', last_name: '', password: PASSWORD };
+  expect((await acceptInvitation(server.ctx, invited.secret, person)).kind).toBe('accepted');
+  const there = await server.request('GET', `/tenants/self/members?user_id=${user.id}`, {
+    key: stranger.tenant.api_key,
+  });
+  expect(there.body.data).toMatchObject([{ user: { id: user.id, first_name: 'Other' } }]);
+  expect(ids(there)).not.toEqual([own.member_id]);
+  expect((await server.request('GET', '/tenants/self/members', { key })).body).toEqual(members.body);
 });

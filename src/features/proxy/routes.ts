@@ -8,6 +8,7 @@ import { AppError } from '../../errors.ts';
 import type { App } from '../../http/app-type.ts';
 import type { Authentication } from '../../http/authenticate.ts';
 import { sendProxyProblem, toAppError } from '../../http/problems.ts';
+import { withoutSessionCookie } from '../../http/session-cookie.ts';
 import { forwardingFault } from '../../proxy/faults.ts';
 import { forward, type ProxyAnswer, type ProxyRequest } from '../../proxy/forward.ts';
 import { forwardedSchema } from './schema.ts';
@@ -144,16 +145,37 @@ async function* restOf(
  * here, and an open proxy's address is a link that anyone can send (https://www.w3.org/TR/fetch-metadata/).
  */
 const refuseNavigation = ({ headers }: FastifyRequest): void => {
-  const mode = headers['sec-fetch-mode'];
-  if (mode !== undefined && mode !== 'cors' && mode !== 'same-origin')
+  const { 'sec-fetch-mode': mode, 'sec-fetch-dest': purpose } = headers;
+  // A script of a module and that of a service worker are asked for in the modes of programs: what for is said beside.
+  const isProgram =
+    (mode === undefined || mode === 'cors' || mode === 'same-origin') && (purpose ?? 'empty') === 'empty';
+  if (!isProgram)
     throw new AppError('forbidden', 'The proxy is for programs: a browser must not open its answers as pages.');
 };
+
+/** What a browser takes as said by all of an origin, whichever path said it: whom it tells of what fails, and all it keeps. */
+const ofOrigins: ReadonlySet<string> = new Set([
+  'alt-svc',
+  'clear-site-data',
+  'nel',
+  'origin-agent-cluster',
+  'report-to',
+  'reporting-endpoints',
+  'set-cookie',
+  'strict-transport-security',
+]);
+
+/** Any page may have a browser ask an open proxy. A program has no origins, and gets all headers: it names no site. */
+const fairHeaders = ({ headers }: FastifyRequest, answered: ProxyAnswer['headers']): ProxyAnswer['headers'] =>
+  headers['sec-fetch-site'] === undefined ? answered : answered.filter(([name]) => !ofOrigins.has(name.toLowerCase()));
 
 export const proxyRoutes = async (app: App, ctx: Context, { countFailure }: Authentication): Promise<void> => {
   const handle = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     refuseNavigation(request);
     const { caller, method } = request;
-    const asked = { caller, method, url: request.raw.url ?? '', headers: headersOf(request), ...bodyOf(request) };
+    // What signs a person in here is no destination's business.
+    const headers = withoutSessionCookie(ctx, headersOf(request));
+    const asked = { caller, method, url: request.raw.url ?? '', headers, ...bodyOf(request) };
     const answer = await forward(ctx, { ...asked, signal: departureOf(reply) }).catch(async (error: unknown) => {
       const isStranger = caller === undefined && error instanceof AppError;
       if (isStranger && (error.code === 'unauthorized' || error.code === 'not_found')) await countFailure(request);
@@ -162,7 +184,9 @@ export const proxyRoutes = async (app: App, ctx: Context, { countFailure }: Auth
     // As long as anything of it is here.
     if (reply.raw.destroyed) answer.release();
     else reply.raw.once('close', () => answer.release());
-    await send(request, reply, answer);
+    // Nor may it sign anybody in.
+    const answered = fairHeaders(request, withoutSessionCookie(ctx, answer.headers));
+    await send(request, reply, { ...answer, headers: answered });
     return reply;
   };
 

@@ -1,0 +1,110 @@
+import { describe, expect, test } from 'vitest';
+import { loadConfig } from './config.ts';
+
+const mailOf = (environment: Record<string, string>) => loadConfig(environment).mail;
+
+describe('SMTP_URL', () => {
+  test.for([
+    ['smtp://mail', { host: 'mail', port: 587, secure: false, requireTls: true, user: undefined }],
+    ['smtp://mail.example.com:2525/', { host: 'mail.example.com', port: 2525, secure: false, requireTls: true }],
+    ['smtps://mail.example.com', { host: 'mail.example.com', port: 465, secure: true, requireTls: false }],
+    ['smtp://[::1]:25', { host: '::1', port: 25 }],
+    ['smtp://ada%40example.com:p%3A%2F%40ss%25w%C3%B6rd@mail', { user: 'ada@example.com', password: 'p:/@ss%wörd' }],
+  ] as const)('%s is read as it is meant', ([url, expected]) => {
+    expect(mailOf({ SMTP_URL: url })).toMatchObject({ kind: 'smtp', ...expected });
+  });
+
+  test.for([
+    'mail.example.com:587',
+    'http://mail.example.com',
+    'smtp://',
+    'smtp:///path',
+    'smtp://mail/path',
+    'smtp://mail?tls=off',
+    'smtp://mail#x',
+    'smtp://mail:99999',
+    'smtp://user:p%ss@mail',
+    'smtp://user:p%FF@mail',
+    'smtp://user@mail',
+    'smtp://:password@mail',
+    'smtp://user:pass/word@mail',
+    'smtp://ma%0ail',
+  ])('%s is refused, and not repeated', (url) => {
+    expect(() => loadConfig({ SMTP_URL: url })).toThrow(/SMTP_URL: must be like smtp:\/\/user:password@host:587/);
+    expect(() => loadConfig({ SMTP_URL: url })).not.toThrow(/pass\/word|p%ss/);
+  });
+
+  test('is spoken to in the clear only where SMTP_TLS=off says so', () => {
+    expect(mailOf({ SMTP_URL: 'smtp://mail', SMTP_TLS: 'off' })).toMatchObject({ requireTls: false });
+  });
+
+  test('not set is a file in development, and no mail in production', () => {
+    expect(mailOf({ DATA_DIR: '/x' })).toMatchObject({ kind: 'files', directory: '/x/outbox' });
+    expect(mailOf(production)).toBeUndefined();
+  });
+
+  test('in production comes with a sender, and with the links of mails', () => {
+    const environment = { ...production, SMTP_URL: 'smtp://mail' };
+    expect(() => loadConfig(environment)).toThrow(/MAIL_FROM: needed[\s\S]*PUBLIC_URL: needed/);
+  });
+});
+
+const production = {
+  NODE_ENV: 'production',
+  MASTER_KEY: Buffer.alloc(32, 7).toString('base64'),
+  DATABASE_URL: 'postgresql://localhost/x',
+};
+
+describe('MAIL_FROM', () => {
+  test.for([
+    ['vault@example.com', '', 'vault@example.com'],
+    ['<vault@example.com>', '', 'vault@example.com'],
+    ['Strongroom <vault@example.com>', 'Strongroom', 'vault@example.com'],
+    ['  The Vault of Bücher   <vault@example.com> ', 'The Vault of Bücher', 'vault@example.com'],
+    ['"Vault, Inc. <x@y.example>" <vault@example.com>', 'Vault, Inc. <x@y.example>', 'vault@example.com'],
+    ['"The \\"Vault\\"" <vault@example.com>', 'The "Vault"', 'vault@example.com'],
+  ] as const)('%s is one sender', ([text, name, address]) => {
+    expect(mailOf({ SMTP_URL: 'smtp://mail', MAIL_FROM: text })?.from).toEqual({ name, address });
+  });
+
+  test.for([
+    'Strongroom',
+    'vault@',
+    'a@example.com, b@example.com',
+    'Vault, Inc. <vault@example.com>',
+    'A <a@example.com> B <b@example.com>',
+    'A <a@example.com>, b@example.com',
+    'A <a@example.com',
+    '"A <a@example.com>',
+    'A <<a@example.com>>',
+    'A\r\nBcc: b@example.com <a@example.com>',
+    'A <a@example.com\r\nBcc: b@example.com>',
+    'A <a@b@example.com>',
+    'Group: a@example.com;',
+  ])('%j is refused', (text) => {
+    expect(() => loadConfig({ MAIL_FROM: text })).toThrow('MAIL_FROM: must be one address');
+  });
+});
+
+describe('PUBLIC_URL', () => {
+  test.for(['https://vault.example.com', 'https://vault.example.com/', 'http://127.0.0.1:8080', 'http://localhost'])(
+    '%s is where people of a production server may sign in',
+    (url) => {
+      expect(loadConfig({ ...production, PUBLIC_URL: url }).publicUrl).toBe(new URL(url).origin);
+    },
+  );
+
+  test.for(['http://vault.example.com', 'HTTP://10.0.0.1', 'http://127.example.com', 'http://localhost.example.com'])(
+    '%s is not: others read along',
+    (url) => {
+      expect(() => loadConfig({ ...production, PUBLIC_URL: url })).toThrow('PUBLIC_URL: must begin with https://');
+    },
+  );
+
+  test.for(['vault.example.com', 'https://vault.example.com/path', 'https://user@vault.example.com', 'ftp://x'])(
+    '%s is no origin',
+    (url) => {
+      expect(() => loadConfig({ PUBLIC_URL: url })).toThrow('PUBLIC_URL: must be an origin');
+    },
+  );
+});

@@ -1,0 +1,49 @@
+// Entries of the log in a table, on the page of the log and on that of a token.
+import { TOKEN_REVEALED } from '../../audit/record.ts';
+import { html, type Html, type HtmlValue } from '../../http/html.ts';
+import { tokenTypeNames } from '../../vault/token-types.ts';
+import { foreign, shortened } from './list-parts.ts';
+import { badge, recordsTable, time } from './shell.ts';
+import { tokenLink } from './token-parts.ts';
+
+/** An entry of the wire. */
+export type LogEntry = {
+  actor_id?: string;
+  actor_type?: string;
+  entity_type: string;
+  entity_id: string;
+  operation: string;
+  message: string;
+  created_at: string;
+};
+
+const kinds: Record<string, 'good' | 'bad' | 'warn'> = { create: 'good', update: 'warn', delete: 'bad' };
+
+/** Who acts without an id: whoever runs the vault, and the vault itself. */
+const actorLine = ({ actor_id, actor_type }: LogEntry, names: ReadonlyMap<string, string>): HtmlValue => {
+  if (actor_id === undefined) return actor_type === 'operator' ? 'Operator' : 'System';
+  const name = names.get(actor_id);
+  return html`${name === undefined ? html`<span class="mono">${shortened(actor_id)}</span>` : html`<span title="${actor_id}">${foreign(name)}</span>`}
+<span class="quiet">${actor_type}</span>`;
+};
+
+const entityLine = ({ entity_type, entity_id }: LogEntry, displayNames: ReadonlyMap<string, string>): Html =>
+  html`<span class="quiet">${displayNames.get(entity_type) ?? entity_type}</span><br>${
+    tokenTypeNames.includes(entity_type)
+      ? tokenLink(entity_id)
+      : html`<span class="mono">${shortened(entity_id)}</span>`
+  }`;
+
+/** @param displayNames of kinds of entities; without it all entries are about one entity, which the page names. */
+export const logTable = (
+  entries: readonly LogEntry[],
+  names: ReadonlyMap<string, string>,
+  displayNames?: ReadonlyMap<string, string>,
+): Html =>
+  recordsTable<LogEntry>('Log', entries, [
+    { label: 'Time', cell: ({ created_at }) => time(created_at) },
+    { label: 'Actor', cell: (entry) => actorLine(entry, names) },
+    { label: 'Operation', cell: ({ operation }) => badge(operation, kinds[operation]) },
+    ...(displayNames ? [{ label: 'Entity', cell: (entry: LogEntry) => entityLine(entry, displayNames) }] : []),
+    { label: 'Message', cell: ({ message }) => (message === TOKEN_REVEALED ? badge(message, 'warn') : message) },
+  ]);

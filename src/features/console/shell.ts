@@ -1,0 +1,74 @@
+// What every page of the console has around it, and the small pieces that several are made of. Knows no endpoint.
+import { attribute, html, type Html, type HtmlValue } from '../../http/html.ts';
+import { brandMark, pageOf } from '../../http/pages.ts';
+import type { Session } from '../../people/sessions.ts';
+
+const sections = [
+  ['/console/tokens', 'Tokens'],
+  ['/console/reactors', 'Reactors'],
+  ['/console/proxies', 'Proxies'],
+  ['/console/logs', 'Logs'],
+  ['/console/people', 'People'],
+] as const;
+
+export type Section = (typeof sections)[number][1];
+
+/** Goes into every form that does something. */
+export const csrfField = ({ csrf }: Pick<Session, 'csrf'>): Html =>
+  html`<input type="hidden" name="csrf" value="${csrf}">`;
+
+const tenantOf = (session: Session): Html =>
+  session.tenants.length < 2
+    ? html`<span class="name" title="${session.email}">${session.tenant_name}</span>`
+    : html`<form method="post" action="/console/tenant">${csrfField(session)}<select name="tenant_id" aria-label="Tenant" data-submit>${session.tenants.map(
+        ({ tenant_id, name }) =>
+          html`<option value="${tenant_id}"${attribute('selected', tenant_id === session.tenant_id)}>${name}</option>`,
+      )}</select><button>Switch</button></form>`;
+
+const headerOf = (session: Session, current: Section): Html => html`<a class="skip" href="#main">To the content</a>
+<header class="top"><div class="bar">
+<a href="/console" class="brand">${brandMark} Strongroom</a>
+<nav aria-label="Console">${sections.map(
+  ([path, name]) => html`<a href="${path}"${name === current && html` aria-current="page"`}>${name}</a>`,
+)}</nav>
+<div class="who">${tenantOf(session)}<form method="post" action="/console/sign-out">${csrfField(session)}<button>Sign out</button></form></div>
+</div></header>`;
+
+/** A page of the console, under the section it belongs to. */
+export const consolePage = (session: Session, page: { title: string; section: Section; main: HtmlValue }): string =>
+  pageOf({ title: page.title, header: headerOf(session, page.section), main: html`${page.main}` });
+
+/** What came of a deed, above the page. */
+export const notice = (kind: 'good' | 'bad' | 'warn', content: HtmlValue): Html =>
+  html`<div class="notice ${kind}" role="${kind === 'good' ? 'status' : 'alert'}">${content}</div>`;
+
+export const badge = (text: string, kind?: 'good' | 'bad' | 'warn'): Html =>
+  html`<span class="badge ${kind}">${text}</span>`;
+
+/** A time of the wire, in UTC; the script shows it as the person's clock has it. */
+export const time = (at: unknown): Html | undefined =>
+  typeof at === 'string' ? html`<time datetime="${at}">${at.slice(0, 16).replace('T', ' ')} UTC</time>` : undefined;
+
+/** A value of the wire as text: JSON, indented. */
+export const shownJson = (value: unknown): string => JSON.stringify(value, null, 2) ?? '';
+
+type Column<Row> = { label: string; cell: (row: Row) => HtmlValue };
+
+/** Records as a table at a desk, and as one card each on a phone. */
+export const recordsTable = <Row>(caption: string, rows: readonly Row[], columns: readonly Column<Row>[]): Html =>
+  html`<table class="records" aria-label="${caption}"><thead><tr>${columns.map(({ label }) => html`<th scope="col">${label}</th>`)}</tr></thead>
+<tbody>${rows.map(
+    (row) =>
+      html`<tr>${columns.map(({ label, cell }) => html`<td data-label="${label}"><div>${cell(row)}</div></td>`)}</tr>\n`,
+  )}</tbody></table>`;
+
+/** Where a list has nothing. */
+export const empty = (content: HtmlValue): Html => html`<div class="card empty">${content}</div>`;
+
+/** The address of a page with these parameters; those that are empty are left out. */
+export const addressOf = (path: string, parameters: Record<string, string | undefined>): string => {
+  const query = new URLSearchParams(
+    Object.entries(parameters).filter((entry): entry is [string, string] => entry[1] !== undefined && entry[1] !== ''),
+  ).toString();
+  return query === '' ? path : `${path}?${query}`;
+};

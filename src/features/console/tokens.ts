@@ -1,0 +1,170 @@
+// Tokens as a member looks for them: the list, newest first, what filters leave of it, and what a search finds. Shows masked
+// values alone.
+import { attribute, html, type Html, type HtmlValue } from '../../http/html.ts';
+import { SEARCH_QUERY_LENGTH_MAX } from '../../vault/search-query.ts';
+import { tokenTypeNames } from '../../vault/token-types.ts';
+import {
+  askPage,
+  cursorPager,
+  cursorPagerOf,
+  faultOf,
+  field,
+  foreign,
+  type Listed,
+  otherProblems,
+  problemBeside,
+  type Problems,
+  shortened,
+  statusOf,
+  totalOf,
+} from './list-parts.ts';
+import { badge, addressOf, consolePage, csrfField, empty, notice, recordsTable, time } from './shell.ts';
+import type { ActorNames } from './actor-names.ts';
+import { tokenPages } from './token-page.ts';
+import { maskLine, type ShownToken, tokenLink } from './token-parts.ts';
+import type { Console, Deed, Outcome, Visit } from './visit.ts';
+
+const PATH = '/console/tokens';
+const SEARCH_PATH = '/console/tokens/search';
+
+const filterNames = ['type', 'id', 'key', 'value'] as const;
+
+type Filter = Record<(typeof filterNames)[number], string>;
+
+const isFiltering = (filter: Filter): boolean => filterNames.some((name) => filter[name] !== '');
+
+const noFilter: Filter = { type: '', id: '', key: '', value: '' };
+
+const examples = [
+  ['type:card AND container:/pci/*', 'Cards in containers that begin so.'],
+  ['metadata.order:4711', 'By what was noted beside a token. The whole value, without regard to case.'],
+  ['data:6789', 'By a search index of a token: those of social security numbers have the last four digits.'],
+  ['created_at:[2026-01-01 TO *] AND NOT type:token', 'Made since then, and not generic.'],
+  ['(type:bank OR type:card) AND NOT container:/pci/low/', 'Either, but not there.'],
+] as const;
+
+/** By POST: what somebody looks for may be data, and addresses are kept in many places. */
+const searchForm = ({ session }: Visit, query: string, problems: Problems): Html => html`<div class="card">
+<form method="post" action="${SEARCH_PATH}" role="search">${csrfField(session)}
+<label for="query">Search</label>
+<div class="search"><input id="query" type="search" name="query" value="${query}" required maxlength="${SEARCH_QUERY_LENGTH_MAX}" placeholder="type:card AND metadata.order:4711" autocomplete="off" autocapitalize="off" spellcheck="false"${faultOf('query', problems)}><button>Search</button></div>
+${problemBeside('query', problems)}
+</form>
+<details><summary>How to search</summary>
+<p>Terms are <code>field:value</code>, with <code>"quotation marks"</code> around a value that has spaces, joined by <code>AND</code>, <code>OR</code>, <code>NOT</code> and parentheses. Fields: <code>id</code>, <code>type</code>, <code>data</code>, <code>fingerprint</code>, <code>container</code>, <code>metadata.KEY</code>, <code>created_by</code>, <code>created_at</code>, <code>modified_by</code>, <code>modified_at</code>. Values match as a whole; a container may end in <code>*</code>, dates may be ranges.</p>
+<form method="post" action="${SEARCH_PATH}">${csrfField(session)}<ul class="examples">${examples.map(
+  ([example, meaning]) =>
+    html`<li><button class="second small mono" name="query" value="${example}">${example}</button> <span class="quiet">${meaning}</span></li>`,
+)}</ul></form>
+</details></div>`;
+
+const filterForm = (filter: Filter, problems: Problems): Html => {
+  const isFiltered = isFiltering(filter);
+  return html`<details class="card"${attribute('open', isFiltered)}><summary>Filter by type, id or metadata</summary>
+<form action="${PATH}"><div class="filters even">
+<label>Type<select name="type"${faultOf('type', problems)}><option value="">All</option>${tokenTypeNames.map(
+    (name) => html`<option${attribute('selected', name === filter.type)}>${name}</option>`,
+  )}</select>${problemBeside('type', problems)}</label>
+${field({ name: 'id', label: 'Id', value: filter.id, problems })}
+${field({ name: 'key', label: 'Metadata key', value: filter.key, problems })}
+${field({ name: 'value', label: 'Metadata value', value: filter.value, problems })}
+</div><div class="actions"><button>Filter</button>${isFiltered && html`<a class="button second" href="${PATH}">All tokens</a>`}</div>
+</form></details>`;
+};
+
+const tokensTable = (tokens: readonly ShownToken[]): Html =>
+  recordsTable('Tokens', tokens, [
+    { label: 'Id', cell: ({ id }) => tokenLink(id) },
+    { label: 'Type', cell: ({ type }) => badge(type) },
+    { label: 'Masked value', cell: maskLine },
+    { label: 'Container', cell: ({ containers }) => foreign(containers.join(', ')) },
+    {
+      label: 'Fingerprint',
+      cell: ({ fingerprint }) =>
+        fingerprint !== undefined && html`<span class="mono quiet">${shortened(fingerprint)}</span>`,
+    },
+    { label: 'Created', cell: ({ created_at }) => time(created_at) },
+  ]);
+
+type Shown = {
+  listed: Listed<ShownToken>;
+  query: string;
+  filter: Filter;
+  none: HtmlValue;
+  pager: Html | undefined;
+  done?: Html | undefined;
+};
+
+const pageOf = (visit: Visit, { listed, query, filter, none, pager, done }: Shown): Outcome => {
+  const { page, problems } = listed;
+  const total = page && totalOf(page);
+  const main = html`<div class="heading"><h1>Tokens</h1>${total !== undefined && html`<span class="quiet">${total} ${query !== '' || isFiltering(filter) ? 'found' : 'in all'}</span>`}</div>
+${done}
+${searchForm(visit, query, problems)}
+${filterForm(filter, problems)}
+${otherProblems(problems, ['query', ...filterNames])}
+${page && (page.data.length > 0 ? tokensTable(page.data) : empty(none))}
+${pager}`;
+  return { status: statusOf(listed), page: consolePage(visit.session, { title: 'Tokens', section: 'Tokens', main }) };
+};
+
+const listTokens = async (
+  visit: Visit,
+  { type, id, key, value }: Filter,
+  start: string,
+): Promise<Listed<ShownToken>> => {
+  if (key === '' && value !== '') return { page: undefined, problems: { key: ['must be given with a value'] } };
+  const metadata = key === '' ? '' : `&${new URLSearchParams({ [`metadata.${key}`]: value }).toString()}`;
+  const { page, problems } = await askPage<ShownToken>((size) =>
+    visit.api({ method: 'GET', url: `${addressOf('/tokens', { size: String(size), type, id, start })}${metadata}` }),
+  );
+  // The API names the parameter; here it has two fields.
+  const { [`metadata.${key}`]: ofEntry, ...others } = problems;
+  return { page, problems: ofEntry ? { ...others, value: ofEntry } : others };
+};
+
+const showList = async (visit: Visit): Promise<Outcome> => {
+  const filter = Object.fromEntries(filterNames.map((name) => [name, visit.query(name)])) as Filter;
+  const start = visit.query('start');
+  const listed = await listTokens(visit, filter, start);
+  return pageOf(visit, {
+    listed,
+    query: '',
+    filter,
+    none: isFiltering(filter)
+      ? 'No token meets this.'
+      : html`<p>There are no tokens yet.</p><p>Applications make them by <code>POST /tokenize</code>: see <a href="/docs">the reference</a>.</p>`,
+    pager: cursorPager(PATH, filter, { start, page: listed.page }),
+    done: visit.query('done') === 'deleted' ? notice('good', 'The token was deleted.') : undefined,
+  });
+};
+
+const search = async (deed: Deed): Promise<Outcome> => {
+  const { session } = deed;
+  const query = deed.field('query');
+  const start = deed.field('start');
+  const listed = await askPage<ShownToken>((size) =>
+    deed.api({ method: 'POST', url: '/tokens/search', json: { query, size, ...(start !== '' && { start }) } }),
+  );
+  const next = listed.page?.pagination.next;
+  const turn = (text: string, cursor?: string): Html =>
+    html`<form method="post" action="${SEARCH_PATH}">${csrfField(session)}<input type="hidden" name="query" value="${query}">${
+      cursor !== undefined && html`<input type="hidden" name="start" value="${cursor}">`
+    }<button class="second small">${text}</button></form>`;
+  const pager = cursorPagerOf(start !== '' && turn('First page'), next !== undefined && turn('Next page', next));
+  return pageOf(deed, {
+    listed,
+    query,
+    filter: noFilter,
+    none: 'The search finds no token.',
+    pager: html`${pager}<p><a href="${PATH}">All tokens</a></p>`,
+  });
+};
+
+export const tokensPages = (console: Console, namesOf: ActorNames): void => {
+  console.get(PATH, showList);
+  console.post(SEARCH_PATH, search);
+  // What was looked for is not in the address: it begins anew.
+  console.get(SEARCH_PATH, async () => ({ seeOther: PATH }));
+  tokenPages(console, namesOf);
+};

@@ -1,0 +1,88 @@
+// Wire shapes of /tenants/self/invitations. Addresses are looked at in people/address.ts.
+import { z } from 'zod';
+import { APPLICATION_ID, CREATED_AT, exampleInvitation, TENANT_ID } from '../../http/openapi-examples.ts';
+import { onlyPage, pageQuery, pageSchema } from '../../http/pagination.ts';
+import type { Examples } from '../../http/schemas.ts';
+import { invitationStatuses } from '../../people/invitations.ts';
+
+const { id: EXAMPLE_ID } = exampleInvitation;
+
+const date = (description: string, example = CREATED_AT) =>
+  z.string().meta({ description, format: 'date-time', example });
+
+const uuid = (description: string, example: string) => z.string().meta({ description, format: 'uuid', example });
+
+/** However it is spelled, it is one id. */
+const givenUuid = z.guid('must be a UUID').toLowerCase();
+
+export const newInvitation = z
+  .object(
+    {
+      email: z.string('must be one e-mail address').meta({
+        description:
+          'Whom to invite: one address as RFC 5322 has it, without comments and without a name beside it; at most 254 octets.',
+        format: 'email',
+        example: exampleInvitation.email,
+      }),
+    },
+    'the body must be an object',
+  )
+  .meta({ id: 'NewInvitation', description: 'Somebody to invite.' });
+
+export const invitationRecord = z
+  .object({
+    id: uuid('The invitation.', EXAMPLE_ID),
+    tenant_id: uuid('The tenant that whoever accepts becomes a member of.', TENANT_ID),
+    email: z.string().meta({ description: 'Who is invited.', format: 'email', example: exampleInvitation.email }),
+    status: z.enum(invitationStatuses).meta({
+      description: '`EXPIRED` once nobody can accept it any more. One that was accepted is gone.',
+      example: 'PENDING',
+    }),
+    expires_at: date('Until when it can be accepted: 72 hours after it was last sent.', exampleInvitation.expires_at),
+    created_by: uuid('Who made it. Left out: the operator.', APPLICATION_ID).optional(),
+    created_at: date('When it was made.'),
+    modified_by: uuid('Who sent it again last.', APPLICATION_ID).optional(),
+    modified_at: date('When it was sent again last.').optional(),
+  })
+  .meta({ id: 'Invitation', description: 'Somebody who was asked to become a member of the tenant.' });
+
+export const invitationPage = pageSchema(invitationRecord, 'InvitationPage');
+
+export const invitationParams = z.object({
+  id: givenUuid.meta({ description: 'The id of an invitation.', example: EXAMPLE_ID }),
+});
+
+export const invitationQuery = z.object({
+  ...pageQuery(),
+  status: z
+    .enum(invitationStatuses, `must be given once, as ${invitationStatuses.join(' or ')}`)
+    .optional()
+    .meta({ description: 'Only invitations of this status.', example: 'PENDING' }),
+});
+
+const summary = 'An invitation by mail';
+
+export const newInvitationExamples: { request: Examples; response: Examples } = {
+  request: { mail: { summary, value: { email: exampleInvitation.email } } },
+  response: { mail: { summary, value: exampleInvitation } },
+};
+
+export const invitationExamples: { response: Examples } = { response: { mail: { summary, value: exampleInvitation } } };
+
+export const resentExamples: { response: Examples } = {
+  response: {
+    mail: {
+      summary: 'Sent again on the next day',
+      value: {
+        ...exampleInvitation,
+        expires_at: '2026-11-24T09:30:00.000Z',
+        modified_by: APPLICATION_ID,
+        modified_at: '2026-11-21T09:30:00.000Z',
+      },
+    },
+  },
+};
+
+export const invitationPageExamples: { response: Examples } = {
+  response: { one: { summary: 'One invitation', value: { pagination: onlyPage(1), data: [exampleInvitation] } } },
+};

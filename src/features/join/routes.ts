@@ -1,0 +1,102 @@
+// The page behind the link of an invitation. Opening it changes nothing, for mail scanners open links; sending its form makes
+// the member. A link that leads nowhere answers the same whatever became of it.
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Context } from '../../context.ts';
+import type { App } from '../../http/app-type.ts';
+import { fieldOf, formOf, sendPage } from '../../http/pages.ts';
+import { readSessionSecret, sessionCookie } from '../../http/session-cookie.ts';
+import { acceptInvitation, findInvitationBeforeCaller, type OpenInvitation } from '../../people/acceptance.ts';
+import { countAttempt, placeOfIp, refuseTooMany } from '../../people/attempts.ts';
+import { endSession, type MemberIdentity, startSession } from '../../people/sessions.ts';
+import { countingPassword, isFairPassword } from '../../people/sign-in.ts';
+import { deadLinkPage, joinedPage, joinPage, type JoinProblems, NAME_LENGTH_MAX } from './page.ts';
+
+const open = { config: { permission: null }, schema: { hide: true } } as const;
+
+const secretOf = ({ params }: FastifyRequest): string => (params as { secret: string }).secret;
+
+type Answers = { first_name: string; last_name: string; password: string };
+
+const answersOf = (request: FastifyRequest): Answers => {
+  const form = formOf(request);
+  return {
+    first_name: fieldOf(form, 'first_name').trim(),
+    last_name: fieldOf(form, 'last_name').trim(),
+    password: fieldOf(form, 'password'),
+  };
+};
+
+const nameProblem = (name: string): string | undefined => {
+  if (/\p{C}/u.test(name)) return 'Use letters and signs that can be seen.';
+  return Array.from(name).length > NAME_LENGTH_MAX ? `Use ${NAME_LENGTH_MAX} characters at most.` : undefined;
+};
+
+const problemsOf = ({ isKnownUser }: OpenInvitation, { first_name, last_name, password }: Answers): JoinProblems => {
+  const problems: JoinProblems = {};
+  const first = first_name === '' ? 'Enter your first name.' : nameProblem(first_name);
+  if (first !== undefined) problems.first_name = first;
+  const last = nameProblem(last_name);
+  if (last !== undefined) problems.last_name = last;
+  // That of an account that is there already is asked about, whatever it looks like.
+  if (!isKnownUser && !isFairPassword(password)) problems.password = 'Choose 12 to 128 characters.';
+  return problems;
+};
+
+const WRONG_PASSWORD = 'This is not the password of the account.';
+const CAME_MEANWHILE = 'There is an account of this address now. Sign in with its password.';
+
+export const joinRoutes = (scope: App, ctx: Context): void => {
+  const dead = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+    await countAttempt(ctx, 'dead_link_from', placeOfIp(request.ip));
+    return sendPage(reply, 410, deadLinkPage(request.id, ctx.config.console));
+  };
+
+  const find = async (request: FastifyRequest): Promise<OpenInvitation | undefined> => {
+    await refuseTooMany(ctx, 'dead_link_from', placeOfIp(request.ip));
+    return findInvitationBeforeCaller(ctx, secretOf(request));
+  };
+
+  const welcome = async (
+    request: FastifyRequest,
+    reply: FastifyReply,
+    member: MemberIdentity,
+    { tenant_name }: OpenInvitation,
+  ): Promise<FastifyReply> => {
+    if (!ctx.config.console) return sendPage(reply, 200, joinedPage(tenant_name));
+    reply.header('set-cookie', sessionCookie(ctx, await startSession(ctx, member)));
+    // Whatever session the browser had is over: nobody's goes on as another's.
+    await endSession(ctx, readSessionSecret(ctx, request) ?? '');
+    return reply.redirect('/console', 303);
+  };
+
+  /** A password of an account that is there may be guessed here as little as where one signs in. */
+  const accept = (request: FastifyRequest, { isKnownUser, email }: OpenInvitation, answers: Answers) => {
+    const attempt = () => acceptInvitation(ctx, secretOf(request), answers);
+    // A link that died meanwhile proves nothing: the password may not have been looked at.
+    return isKnownUser
+      ? countingPassword(ctx, { address: email, ip: request.ip }, attempt, ({ kind }) => kind === 'accepted')
+      : attempt();
+  };
+
+  scope.get('/join/:secret', open, async (request, reply) => {
+    const invitation = await find(request);
+    if (!invitation) return dead(request, reply);
+    return sendPage(reply, 200, joinPage(invitation, { first_name: '', last_name: '', problems: {} }));
+  });
+
+  scope.post('/join/:secret', open, async (request, reply) => {
+    const invitation = await find(request);
+    if (!invitation) return dead(request, reply);
+    const answers = answersOf(request);
+    const again = (status: number, shown: OpenInvitation, problems: JoinProblems, notice?: string) =>
+      sendPage(reply, status, joinPage(shown, { ...answers, problems, notice }));
+    const problems = problemsOf(invitation, answers);
+    if (Object.keys(problems).length > 0) return again(422, invitation, problems);
+    const accepted = await accept(request, invitation, answers);
+    if (accepted.kind === 'accepted') return welcome(request, reply, accepted.member, invitation);
+    if (accepted.kind === 'wrong_password') return again(422, invitation, { password: WRONG_PASSWORD });
+    if (accepted.kind === 'user_came_meanwhile')
+      return again(409, { ...invitation, isKnownUser: true }, {}, CAME_MEANWHILE);
+    return dead(request, reply);
+  });
+};

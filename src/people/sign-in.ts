@@ -1,0 +1,74 @@
+// Signing in: an address and a password become a member, or one and the same refusal. Attempts are counted before the work,
+// and the work is the same whether there is such an account or not. Knows no cookie and no page.
+import type { Context } from '../context.ts';
+import { addressDigest } from '../crypto/digest.ts';
+import { verifyPassword } from '../crypto/password.ts';
+import { comparedAddress, parseAddress } from './address.ts';
+import { clearAttempts, countAttempt, placeOfIp, takeBackAttempt } from './attempts.ts';
+import { listMemberships, type MemberIdentity } from './sessions.ts';
+
+type SigningIn = Pick<Context, 'config' | 'db' | 'pepper' | 'now'>;
+
+/** What no password is, whatever form its characters are counted in; what is longer is not worth normalizing. */
+const TYPED_LENGTH_MAX = 4_096;
+
+/**
+ * Counts an attempt with a password, then makes it; one that succeeds is no attempt, and earlier ones of the account are forgotten.
+ * @param address as typed or stored; undefined for what is no address, which is counted by where it came from alone.
+ * @throws too_many_requests.
+ */
+export const countingPassword = async <T>(
+  ctx: SigningIn,
+  { address, ip }: { address: string | undefined; ip: string },
+  attempt: () => Promise<T>,
+  isRight: (result: T) => boolean,
+): Promise<T> => {
+  const place = placeOfIp(ip);
+  await countAttempt(ctx, 'sign_in_from', place);
+  const account = address && comparedAddress(address);
+  if (account) await countAttempt(ctx, 'sign_in_of_account', account);
+  const forgive = async (isAccountProven: boolean): Promise<void> => {
+    await takeBackAttempt(ctx, 'sign_in_from', place);
+    if (account) await (isAccountProven ? clearAttempts : takeBackAttempt)(ctx, 'sign_in_of_account', account);
+  };
+  let result: T;
+  try {
+    result = await attempt();
+  } catch (error) {
+    // It told nobody anything about the password.
+    await forgive(false).catch(() => undefined);
+    throw error;
+  }
+  if (isRight(result)) await forgive(true);
+  return result;
+};
+
+/**
+ * @param input.ip where it comes from.
+ * @returns one of the user's memberships, the first by the tenant's name; undefined for a wrong password, an unknown address
+ * and what is no address, all alike.
+ * @throws too_many_requests; unavailable.
+ */
+export const signIn = async (
+  ctx: SigningIn,
+  input: { email: string; password: string; ip: string },
+): Promise<MemberIdentity | undefined> => {
+  const address = parseAddress(input.email.trim());
+  return countingPassword(
+    ctx,
+    { address, ip: input.ip },
+    async () => {
+      const digest = addressDigest(ctx.pepper, address === undefined ? '' : comparedAddress(address));
+      const user = await ctx.db.findSignInBeforeCaller(digest);
+      const typed = input.password.length <= TYPED_LENGTH_MAX ? input.password : '';
+      const isRight = await verifyPassword(ctx.pepper, typed, user?.password_hash);
+      if (!isRight || !user) return undefined;
+      const [first] = await listMemberships(ctx, user.id);
+      return first && { tenant_id: first.tenant_id, member_id: first.member_id, user_id: user.id };
+    },
+    (member) => member !== undefined,
+  );
+};
+
+/** Whether a password is one that somebody may choose: 12 to 128 characters. */
+export { isFairPassword } from '../crypto/password.ts';

@@ -1,0 +1,146 @@
+// Acting as a member: the console asks the public API like any client, and its caller comes from nowhere a request could name.
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { fastifyRateLimit } from '@fastify/rate-limit';
+import { fastify } from 'fastify';
+import { validatorCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod';
+import type { Caller } from '../src/access/caller.ts';
+import { logsRoutes } from '../src/features/logs/routes.ts';
+import { tokensRoutes } from '../src/features/tokens/routes.ts';
+import type { App } from '../src/http/app-type.ts';
+import { addAuthentication, type Authentication, callerOf } from '../src/http/authenticate.ts';
+import { addErrorFace } from '../src/http/problems.ts';
+import { addIdempotency } from '../src/http/idempotency.ts';
+import { revealing } from '../src/people/sessions.ts';
+import { COOKIE, join, type Joined } from './support/people.ts';
+import { startServer, type TestServer } from './support/server.ts';
+
+let server: TestServer;
+/** A second door on the same vault, which hands out `actAs`. */
+let app: App;
+let authentication: Authentication;
+let base_url: string;
+let member: Joined;
+let caller: Caller;
+
+const person = { ip: '203.0.113.9', id: 'trace-of-the-page' };
+
+beforeAll(async () => {
+  server = await startServer();
+  app = fastify({
+    genReqId: (request) => String(request.headers['svc-trace-id'] ?? 'none'),
+  }).withTypeProvider<ZodTypeProvider>() as unknown as App;
+  app.setValidatorCompiler(validatorCompiler);
+  app.setSerializerCompiler(() => JSON.stringify);
+  addErrorFace(app, 1024);
+  await app.register(fastifyRateLimit, { global: false });
+  authentication = addAuthentication(app, server.ctx);
+  addIdempotency(app, server.ctx);
+  tokensRoutes(app, server.ctx);
+  logsRoutes(app, server.ctx);
+  app.get('/who', { config: { permission: 'authenticated' } }, async (request) => {
+    // Long enough for another to come in between.
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    const { actor_id, actor_type, tenant_id } = callerOf(request);
+    return { actor_id, actor_type, tenant_id, ip: request.ip, trace_id: request.id };
+  });
+  app.get('/over-the-wire', { config: { permission: 'authenticated' } }, async () => {
+    const { status } = await fetch(`${base_url}/who`);
+    return { status };
+  });
+  await app.listen({ host: '127.0.0.1', port: 0 });
+  base_url = `http://127.0.0.1:${(app.server.address() as { port: number }).port}`;
+  member = await join(server);
+  const session = await server.ctx.sessions.find(member.browser.cookies.get(COOKIE) as string);
+  caller = session?.caller as Caller;
+});
+afterAll(async () => {
+  await app.close();
+  await server.close();
+});
+
+const act = (url: string, more: object = {}, as: Caller = caller) =>
+  authentication.actAs(as, person, { method: 'GET', url, ...more });
+
+describe('whoever acts', () => {
+  test('is the member, from where the person is, under the trace of the page', async () => {
+    expect((await act('/who')).json()).toEqual({
+      actor_id: member.user_id,
+      actor_type: 'user',
+      tenant_id: server.tenant.tenant_id,
+      ip: person.ip,
+      trace_id: person.id,
+    });
+  });
+
+  test('is nobody else, whatever headers say', async () => {
+    const headers = { 'svc-api-key': server.tenant.api_key, 'x-forwarded-for': '198.51.100.1', 'svc-trace-id': 'mine' };
+    expect((await act('/who', { headers })).json()).toMatchObject({
+      actor_id: member.user_id,
+      ip: person.ip,
+      trace_id: person.id,
+    });
+  });
+
+  test('is who it is among many at once', async () => {
+    const callers = Array.from({ length: 50 }, (_, at) => ({ ...caller, actor_id: `actor-${at}` }));
+    const answers = await Promise.all(callers.map((each) => act('/who', {}, each)));
+    expect(answers.map((answer) => answer.json().actor_id)).toEqual(callers.map(({ actor_id }) => actor_id));
+  });
+
+  test('needs the permission as every caller does', async () => {
+    const powerless = { ...caller, permissions: new Set<never>(), rules: [] };
+    expect((await act('/logs', {}, powerless)).statusCode).toBe(403);
+    expect((await act('/logs')).statusCode).toBe(200);
+  });
+
+  test('reads tokens masked, and shows a value by a deliberate act alone; both are logged as the user', async () => {
+    const { body } = await server.request('POST', '/tokens', { json: { data: 'plain canary', type: 'token' } });
+    const path = `/tokens/${encodeURIComponent(body.id)}`;
+    const masked = await act(path);
+    expect([masked.statusCode, masked.payload.includes('plain canary')]).toEqual([200, false]);
+    const shown = await act(path, {}, revealing(caller));
+    expect(shown.json().data).toBe('plain canary');
+    const rows = await server.sql(
+      'SELECT actor_type, actor_id, operation FROM audit_log WHERE entity_ids @> ARRAY[$1] AND operation = $2',
+      [body.id, 'read'],
+    );
+    expect(rows).toEqual(
+      Array.from({ length: 2 }, () => ({ actor_type: 'user', actor_id: member.user_id, operation: 'read' })),
+    );
+  });
+
+  test('gets an answer in pieces where it is asked so', async () => {
+    const answer = await act('/who', { payloadAsStream: true });
+    let text = '';
+    for await (const piece of answer.stream()) text += piece;
+    expect(JSON.parse(text).actor_id).toBe(member.user_id);
+  });
+});
+
+describe('nobody acts', () => {
+  test.each([
+    ['without a header', {}],
+    ['by a cookie', { cookie: 'strongroom=COOKIE' }],
+    [
+      'by headers that sound like it',
+      { 'x-caller': 'admin', 'svc-caller': '{}', caller: '{}', authorization: 'Bearer x' },
+    ],
+  ])('over the network, %s', async (_what, headers) => {
+    const cookie = (headers as { cookie?: string }).cookie?.replace('COOKIE', member.secret);
+    const answer = await fetch(`${base_url}/who`, { headers: { ...headers, ...(cookie !== undefined && { cookie }) } });
+    expect(answer.status).toBe(401);
+  });
+
+  test('in a request that was injected without anybody', async () => {
+    expect((await app.inject({ url: '/who' })).statusCode).toBe(401);
+  });
+
+  test('in a request that an acted one makes over the network', async () => {
+    expect((await act('/over-the-wire')).json()).toEqual({ status: 401 });
+  });
+
+  test('once the act is over', async () => {
+    await act('/who');
+    expect((await app.inject({ url: '/who' })).statusCode).toBe(401);
+  });
+});

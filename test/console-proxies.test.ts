@@ -1,0 +1,442 @@
+// Proxies in the console: looked at and tried, by a member with a browser that has no scripts, before a real TLS destination.
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { certificateFor, testCa } from './support/certificates.ts';
+import { type Browser, type ConsoleServer, fieldIn, startConsole, textOf } from './support/console.ts';
+import { COOKIE, signIn } from './support/people.ts';
+import { until } from './support/proxy.ts';
+import { makeApplication, makeProxy, type StoredProxy } from './support/stored-proxies.ts';
+import type { TestTenant } from './support/server.ts';
+import { startUpstream, type Upstream } from './support/upstream.ts';
+
+const CARD = '4242424242424242';
+const MASKED_CARD = 'XXXXXXXXXXXX4242';
+const SECRET = 'a-generic-value-without-a-mask';
+
+let server: ConsoleServer;
+let upstream: Upstream;
+let url: string;
+let member: Browser;
+let stranger: { browser: Browser; tenant: TestTenant };
+let card: string;
+let generic: string;
+
+type Serve = (request: IncomingMessage, response: ServerResponse, body: Buffer) => void | Promise<void>;
+/** Repeats all that it got. */
+const echo: Serve = (request, response, body) => {
+  response.setHeader('content-type', 'application/json; charset=utf-8');
+  response.end(JSON.stringify({ marker: 'echoed', url: request.url, headers: request.rawHeaders, body: String(body) }));
+};
+let serve: Serve = echo;
+
+const tokenOf = async (json: object): Promise<string> => {
+  const { status, body, text } = await server.request('POST', '/tokens', { json });
+  expect(status, text).toBe(201);
+  return body.id;
+};
+
+beforeAll(async () => {
+  upstream = await startUpstream({ answer: (request, response, { body }) => serve(request, response, body) });
+  server = await startConsole(
+    { EGRESS_PRIVATE_HOSTS: `upstream.test:${upstream.port}` },
+    { ca: [testCa], resolve: () => Promise.resolve(['127.0.0.1']) },
+  );
+  url = `https://upstream.test:${upstream.port}`;
+  member = await server.signIn();
+  const tenant = await server.newTenant();
+  stranger = { tenant, browser: await server.signIn({ tenant }) };
+  card = await tokenOf({ type: 'card', data: { number: CARD, expiration_month: 12, expiration_year: 2030 } });
+  generic = await tokenOf({ type: 'token', data: SECRET });
+});
+afterAll(async () => {
+  await server.close();
+  await upstream.close();
+});
+beforeEach(() => {
+  serve = echo;
+  upstream.received.length = 0;
+});
+
+const pathOf = ({ id }: { id: string }) => `/console/proxies/${id}`;
+
+const typedOf = (typed: Record<string, string>) => ({
+  method: 'POST',
+  path: '/charges',
+  headers: 'Content-Type: application/json',
+  body: '',
+  destination: '',
+  ...typed,
+});
+
+/** Opens the page of a proxy, types a request and presses a button. */
+const press = async (proxy: { id: string }, button: string, typed: Record<string, string>) => {
+  const page = await member.get(pathOf(proxy));
+  expect(page.status, page.text).toBe(200);
+  return member.post(pathOf(proxy), { ...typedOf(typed), do: button });
+};
+
+const sending = (proxy: { id: string }, typed: Record<string, string>) =>
+  press(proxy, 'send', { sure: 'yes', ...typed });
+
+/** What a person reads, with spaces between what stands apart. */
+const wordsOf = (page: string): string => textOf(page.replaceAll('<', ' <')).replace(/\s+/g, ' ');
+
+const expectNothingSent = () => expect(upstream.received).toEqual([]);
+
+describe('The list of proxies', () => {
+  test('shows where each goes, who may use it and what it runs, as text; never a key', async () => {
+    const application = await makeApplication(server, {
+      name: 'Check <b>out',
+      type: 'private',
+      permissions: ['token:use'],
+    });
+    const code = 'module.exports = async ({ args }) => args;';
+    const made = await makeProxy(server, {
+      name: '<i>Bank</i> & "sons"',
+      destination_url: `${url}/v1`,
+      require_auth: false,
+      application: { id: application.id },
+      response_transform: { code },
+    });
+    const plain = await makeProxy(server, { name: 'Plain', destination_url: url });
+    const { status, text } = await member.get('/console/proxies');
+    expect(status).toBe(200);
+    const shown = textOf(text);
+    for (const each of ['<i>Bank</i> & "sons"', `${url}/v1`, 'no API key needed', 'Check <b>out', 'response'])
+      expect(shown).toContain(each);
+    expect(text).not.toMatch(/<i>Bank|Check <b>/);
+    for (const { key } of [made, plain]) expect(text).not.toContain(key);
+    expect((await stranger.browser.get('/console/proxies')).text).not.toContain(made.id);
+    const found = textOf((await member.get('/console/proxies?name=Pl*n')).text);
+    expect(found).toContain('Plain');
+    expect(found).not.toContain('Bank');
+    expect(textOf((await stranger.browser.get('/console/proxies')).text)).toContain('There is no proxy yet');
+  });
+});
+
+describe('The page of a proxy', () => {
+  test('shows its route, its code as text, and names of its configuration without values; the key is folded away', async () => {
+    const { cert, key: private_key } = certificateFor('client.test');
+    const proxy = await makeProxy(server, {
+      name: 'With everything',
+      destination_url: `${url}/v1`,
+      allowed_hosts: ['upstream.test'],
+      configuration: { API_KEY: 'the-value-of-the-key' },
+      request_transform: {
+        code: '// </code></pre><script>alert(1)</script>\nmodule.exports = async ({ args }) => args;',
+      },
+      client_certificate: { certificate: String(cert), private_key: String(private_key) },
+    });
+    const { body } = await server.request('GET', `/proxies/${proxy.id}`);
+    const { text } = await member.get(pathOf(proxy));
+    const shown = textOf(text);
+    for (const each of [`${url}/v1`, 'upstream.test', 'API_KEY', '</code></pre><script>alert(1)</script>'])
+      expect(shown).toContain(each);
+    expect(text).toContain(body.client_certificate.expires_at);
+    expect(text).not.toMatch(/<script>alert|the-value-of-the-key|PRIVATE KEY/);
+    const folded = /<details><summary>Show the key<\/summary>(.*?)<\/details>/s.exec(text)?.[1] ?? '';
+    expect(folded).toContain(proxy.key);
+    expect(text.split(proxy.key)).toHaveLength(2);
+  });
+
+  test('of another tenant is not there, and nothing is sent through it', async () => {
+    const proxy = await makeProxy(server, { destination_url: url });
+    const { browser } = stranger;
+    expect((await browser.get(pathOf(proxy))).status).toBe(404);
+    for (const button of ['check', 'send']) {
+      await browser.get('/console/proxies/test');
+      const answer = await browser.post(pathOf(proxy), { ...typedOf({}), do: button, sure: 'yes' });
+      expect(answer.status).toBe(404);
+      expect(textOf(answer.text)).toContain('The proxy was not found.');
+      expect(answer.text).not.toContain(proxy.key);
+    }
+    expectNothingSent();
+  });
+
+  test('takes no form without its token', async () => {
+    const proxy = await makeProxy(server, { destination_url: url });
+    for (const path of [pathOf(proxy), '/console/proxies/test'])
+      for (const button of ['check', 'send']) {
+        const typed = typedOf({ destination: url, sure: 'yes', do: button, csrf: 'x' });
+        expect((await member.post(path, typed)).status).toBe(403);
+      }
+    expectNothingSent();
+  });
+});
+
+describe('A check', () => {
+  let proxy: StoredProxy;
+  beforeAll(async () => {
+    proxy = await makeProxy(server, { destination_url: url });
+  });
+
+  test('lists each expression of path, query, headers and body with type, container and mask; no value, and nothing is sent', async () => {
+    const connections = upstream.connectionCount();
+    const { status, text } = await press(proxy, 'check', {
+      path: `/x/{{ ${card} | json: '$.number' }}?q={{ ${generic} }}`,
+      headers: `Content-Type: application/json\nX-Card: {{ ${card} | last4 }}`,
+      body: `{ "a": "{{ ${card} }}", "b": ["text {{${generic}}} and {{ ${card} | json: '$.number' }}"], "\\u0063": "\\u007b{ ${generic} | upcase }}" }`,
+    });
+    expect(status).toBe(200);
+    const rows = [...text.matchAll(/<tr>(<td.*?)<\/tr>/gs)].map(([, row = '']) =>
+      [...row.matchAll(/<td[^>]*>(.*?)<\/td>/gs)].map(([, cell = '']) => textOf(cell).replace(/\s+/g, ' ').trim()),
+    );
+    const ofCard = [
+      'card /pci/high/',
+      `{ "number": "${MASKED_CARD}", "expiration_month": 12, "expiration_year": 2030 }`,
+    ];
+    const ofGeneric = ['token /general/high/', 'none'];
+    expect(rows).toEqual([
+      ['path', `{{ ${card} | json: '$.number' }}`, ...ofCard],
+      ['query', `{{ ${generic} }}`, ...ofGeneric],
+      ['headers.X-Card', `{{ ${card} | last4 }}`, ...ofCard],
+      ['body', `{{ ${card} }}`, ...ofCard],
+      ['body', `{{${generic}}}`, ...ofGeneric],
+      ['body', `{{ ${card} | json: '$.number' }}`, ...ofCard],
+      ['body', `{{ ${generic} | upcase }}`, ...ofGeneric],
+    ]);
+    expect(textOf(text)).toContain('Every expression matches a token.');
+    expect(text).not.toContain(CARD);
+    expect(text).not.toContain(SECRET);
+    expectNothingSent();
+    expect(upstream.connectionCount()).toBe(connections);
+  });
+
+  test('says of each that does not match why', async () => {
+    const theirs = await server.request('POST', '/tokens', {
+      json: { type: 'token', data: 'theirs' },
+      key: stranger.tenant.api_key,
+    });
+    const { text } = await press(proxy, 'check', {
+      path: `/{{ ${theirs.body.id} }}`,
+      headers: 'Content-Type: application/json\nX-A: {{ <b>no</b>\nX-B: {{ .. }}\nX-C: {{ x | nope }}',
+      body: '{ "list": [{ "name": "{{ }}" }] }',
+    });
+    const shown = wordsOf(text);
+    expect(shown).toContain('The proxy would refuse this request: 5 places do not match.');
+    expect(shown).toContain('path {{');
+    expect(shown.match(/No token has this id, or it has expired\./g)).toHaveLength(2);
+    expect(shown).toContain('must close every {{ with }}');
+    expect(shown).toContain('body.list[0].name');
+    expect(text).not.toContain('<b>no</b>');
+    expectNothingSent();
+  });
+
+  test('says where nothing is looked for, and where nothing was found', async () => {
+    const unread = await press(proxy, 'check', { headers: 'Content-Type: image/png', body: `{{ ${card} }}` });
+    expect(textOf(unread.text)).toContain('In a body of this type nothing is looked for');
+    const none = await press(proxy, 'check', { body: '{"a":"{b}"}' });
+    expect(textOf(none.text)).toContain('No expression was found');
+  });
+
+  test('keeps what was typed, as text', async () => {
+    const body = '\n</textarea><script>alert(1)</script>';
+    const typed = { method: 'PATCH', path: '/a"><b>b', headers: 'Content-Type: text/plain\nX-A: </textarea>', body };
+    const { text } = await press(proxy, 'check', typed);
+    for (const name of ['path', 'headers', 'body'] as const) expect(fieldIn(text, name)).toBe(typed[name]);
+    expect(text).toContain('<option selected>PATCH</option>');
+    expect(text).not.toMatch(/<script>alert|<b>b/);
+  });
+});
+
+describe('Sending', () => {
+  let proxy: StoredProxy;
+  beforeAll(async () => {
+    proxy = await makeProxy(server, { destination_url: `${url}/v1` });
+  });
+
+  test('puts the values in and shows how the destination answered, and nothing of what it answered', async () => {
+    const { status, text } = await sending(proxy, {
+      method: 'PUT',
+      path: `/cards/{{ ${generic} }}?n={{ ${card} | json: '$.number' }}`,
+      headers: `Content-Type: application/json\nX-Card: {{ ${card} | json: '$.number' }}\nCookie: theirs=1`,
+      body: `{ "number": "{{ ${card} | json: '$.number' }}" }`,
+    });
+    expect(status).toBe(200);
+    expect(upstream.received).toHaveLength(1);
+    const [got] = upstream.received;
+    expect([got?.method, got?.url, String(got?.body)]).toEqual([
+      'PUT',
+      `/v1/cards/${SECRET}?n=${CARD}`,
+      `{ "number": "${CARD}" }`,
+    ]);
+    expect(new Map(got?.headers).get('x-card')).toBe(CARD);
+    const shown = wordsOf(text);
+    expect(shown).toMatch(/Destination 200 OK Took \d+ ms Content type application\/json/);
+    expect(text).not.toContain(CARD);
+    expect(text).not.toContain(SECRET);
+    expect(text).not.toContain('echoed');
+    expect(shown).toContain('The body of the answer is neither shown nor read');
+  });
+
+  test('takes a word: without it nothing is sent, and what was typed stays', async () => {
+    const { status, text } = await press(proxy, 'send', { body: '{"a":1}' });
+    expect(status).toBe(422);
+    expect(textOf(text)).toContain('Nothing was sent.');
+    expect(fieldIn(text, 'body')).toBe('{"a":1}');
+    expectNothingSent();
+  });
+
+  test('never lets the session of the member reach the destination', async () => {
+    const browser = await signIn(server, member.email);
+    const csrf = await browser.csrf();
+    const secret = browser.cookies.get(COOKIE) ?? '';
+    expect([csrf, secret]).not.toContain('');
+    const sent = { ...typedOf({ sure: 'yes', body: '{}' }), csrf, do: 'send' };
+    await browser.post(pathOf(proxy), sent);
+    // Typed by hand, too: it is taken out of what is the destination's.
+    await browser.post(pathOf(proxy), { ...sent, headers: `Cookie: theirs=1; ${COOKIE}=${secret}; more=2` });
+    expect(upstream.received).toHaveLength(2);
+    const cookies = upstream.received.map(({ headers }) => headers.filter(([name]) => /^cookie$/i.test(name)));
+    expect(cookies).toEqual([[], [['cookie', 'theirs=1; more=2']]]);
+    for (const { url: asked, headers, body } of upstream.received) {
+      expect(headers.filter(([name]) => /^(?:svc|sec)-/i.test(name))).toEqual([]);
+      const all = JSON.stringify([asked, headers, String(body)]);
+      for (const each of [csrf, secret, proxy.key]) expect(all).not.toContain(each);
+    }
+  });
+
+  test.each([404, 503, 302])('shows a %i of the destination as its own', async (code) => {
+    serve = (_request, response) => {
+      response.writeHead(code, { 'content-type': `text/${CARD}; boundary=${CARD}`, location: `/${CARD}` });
+      response.end(CARD);
+    };
+    const { status, text } = await sending(proxy, {});
+    expect(status).toBe(200);
+    expect(textOf(text)).toContain(`${code} `);
+    expect(textOf(text)).not.toContain('Answer of the proxy');
+    expect(text).not.toContain(CARD);
+  });
+
+  test('neither reads nor holds an answer of 100 MB: its connection is closed', async () => {
+    const piece = Buffer.alloc(64 * 1024, 'x');
+    let sentBytes = 0;
+    let isClosed = false;
+    serve = async (_request, response) => {
+      response.on('close', () => (isClosed = true));
+      response.writeHead(200, {
+        'content-type': 'application/octet-stream',
+        'content-length': String(1600 * piece.length),
+      });
+      for (let count = 0; count < 1600 && !response.destroyed; count += 1) {
+        const isTaken = response.write(piece);
+        sentBytes += piece.length;
+        if (!isTaken) await new Promise<void>((resolve) => void response.once('drain', resolve).once('close', resolve));
+      }
+      response.end();
+    };
+    const { text } = await sending(proxy, {});
+    expect(textOf(text)).toContain('104,857,600 bytes');
+    await until(() => isClosed, 'the end of the connection');
+    expect(sentBytes).toBeLessThan(32 * 1024 * 1024);
+  });
+
+  test('tells what the proxy itself refuses, in its words', async () => {
+    const unknown = await sending(proxy, { body: '{ "a": "{{ not-there }}" }' });
+    expect(textOf(unknown.text)).toContain('400 Bad Request');
+    expect(textOf(unknown.text)).toContain('Failed to detokenize some tokens: not-there');
+    expectNothingSent();
+    serve = (_request, response) => void response.destroy();
+    const broken = await sending(proxy, {});
+    expect(textOf(broken.text)).toContain('did not answer');
+    expect(textOf(broken.text)).toContain('502 Bad Gateway');
+    expect(textOf(broken.text)).toContain('may have been done all the same');
+  });
+
+  test('shows words of transforms with the digits of cards masked, and nothing that they answer', async () => {
+    const { id: throwing } = await makeProxy(server, {
+      destination_url: url,
+      request_transform: {
+        code: `module.exports = async ({ args }) => { throw new Error('<b>no</b> ' + args.body.n); };`,
+      },
+    });
+    const body = `{ "n": "{{ ${card} | json: '$.number' }}" }`;
+    const thrown = await sending({ id: throwing }, { body });
+    expect(textOf(thrown.text)).toContain(`<b>no</b> ${MASKED_CARD}`);
+    expect(textOf(thrown.text)).toContain('in line 1 of the transform');
+    expect(thrown.text).not.toMatch(new RegExp(`<b>no|${CARD}`));
+    const { id: answering } = await makeProxy(server, {
+      destination_url: url,
+      request_transform: {
+        code: `const { CustomHttpResponseError } = require('@svc/reactor-formulas-sdk');
+          module.exports = async ({ args }) => { throw new CustomHttpResponseError({ status: 402, body: ['of', 'code', args.body.n].join(' ') }); };`,
+      },
+    });
+    const answered = await sending({ id: answering }, { body });
+    expect(textOf(answered.text)).toContain('Code of the proxy answered in place of the destination.');
+    expect(textOf(answered.text)).toContain('402 Payment Required');
+    expect(answered.text).not.toMatch(new RegExp(`of code|${CARD}`));
+    expectNothingSent();
+  });
+
+  test.each([
+    ['/../tokens/ID'],
+    ['/%2e%2e/tokens/ID'],
+    ['/..\\tokens/ID'],
+    ['/.\t./tokens/ID'],
+    ['tokens/ID'],
+    ['//../../tokens/ID'],
+  ])('asks nothing of the vault but its proxy: DELETE %j', async (path) => {
+    const id = await tokenOf({ type: 'token', data: 'stays' });
+    const { status } = await sending(proxy, { method: 'DELETE', path: path.replace('ID', id), headers: '' });
+    expect(status).toBe(422);
+    expect((await server.request('GET', `/tokens/${id}`)).status).toBe(200);
+    expectNothingSent();
+  });
+
+  test.each([
+    'SVC-PROXY-URL: https://elsewhere.test',
+    'svc-api-key: x',
+    'Host: x',
+    'Transfer-Encoding: chunked',
+    'a: 1\nA: 2',
+    'x',
+  ])('refuses a header beside its field, and sends nothing: %j', async (headers) => {
+    const { status, text } = await sending(proxy, { headers });
+    expect(status).toBe(422);
+    expect(text).toContain('id="headers-problem"');
+    expect(fieldIn(text, 'headers')).toBe(headers);
+    expectNothingSent();
+  });
+});
+
+describe('A destination that no proxy names', () => {
+  const send = async (typed: Record<string, string>) => {
+    await member.get('/console/proxies/test');
+    return member.post('/console/proxies/test', { ...typedOf(typed), sure: 'yes', do: 'send' });
+  };
+
+  test('is tried in the same way', async () => {
+    const { text } = await send({ destination: `${url}/there`, path: `/{{ ${generic} }}`, method: 'GET', headers: '' });
+    expect(upstream.received.map(({ method, url: asked }) => [method, asked])).toEqual([['GET', `/there/${SECRET}`]]);
+    expect(textOf(text)).toContain('200 OK');
+    expect(fieldIn(text, 'destination')).toBe(`${url}/there`);
+    expect(text).not.toContain(SECRET);
+  });
+
+  test.each(['', 'upstream', 'not a url'])('that is none is told beside its field: %j', async (destination) => {
+    const { status, text } = await send({ destination });
+    expect(status).toBe(422);
+    expect(text).toContain('id="destination-problem"');
+    expect(fieldIn(text, 'destination')).toBe(destination);
+    expectNothingSent();
+  });
+
+  test.each(['http://upstream.test/', 'https://127.0.0.1/', 'https://[::1]/'])(
+    'is where values may go: not %s',
+    async (destination) => {
+      const { text } = await send({ destination });
+      expect(textOf(text)).toContain('SVC-PROXY-URL: ');
+      expectNothingSent();
+    },
+  );
+});
+
+test('whoever is nobody is sent to sign in', async () => {
+  const proxy = await makeProxy(server, { destination_url: url });
+  for (const path of ['/console/proxies', '/console/proxies/test', pathOf(proxy)])
+    expect((await server.stranger().get(path)).status).toBe(303);
+  const answer = await server.stranger().post(pathOf(proxy), { ...typedOf({}), do: 'send', sure: 'yes' });
+  expect([answer.status, answer.headers.get('location')]).toEqual([303, '/console/sign-in']);
+  expectNothingSent();
+});

@@ -1,0 +1,465 @@
+// Reactors in the console: written, saved, tried, by a member with a browser that has no scripts.
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { ICON_IN_DOCUMENTS } from '../src/runtime/formula-fields.ts';
+import { installOfficialFormulas } from '../src/runtime/official.ts';
+import { type Browser, type ConsoleServer, fieldIn, startConsole, textOf } from './support/console.ts';
+import { codeOf, makeReactor, makeReactorOf } from './support/reactors.ts';
+import type { TestTenant } from './support/server.ts';
+
+const CARD = '4242424242424242';
+const SHOWN_CARD = 'XXXXXXXXXXXX4242';
+
+let server: ConsoleServer;
+let member: Browser;
+let stranger: { browser: Browser; tenant: TestTenant };
+beforeAll(async () => {
+  server = await startConsole();
+  member = await server.signIn();
+  const tenant = await server.newTenant();
+  stranger = { tenant, browser: await server.signIn({ tenant }) };
+});
+afterAll(() => server.close());
+
+const pathOf = ({ id }: { id: string }) => `/console/reactors/${id}`;
+
+const apiReactor = async (id: string): Promise<any> => {
+  const { status, body, text } = await server.request('GET', `/reactors/${id}`);
+  expect(status, text).toBe(200);
+  return body;
+};
+
+const countOf = async (table: string): Promise<number> =>
+  (await server.sql(`SELECT count(*)::int AS count FROM ${table}`))[0].count;
+
+const usesOf = async (id: string): Promise<number> =>
+  (
+    await server.sql(
+      `SELECT count(*)::int AS count FROM audit_log WHERE operation = 'use' AND entity_ids && ARRAY[$1::text]`,
+      [id],
+    )
+  )[0].count;
+
+/** All that a browser sends of the page that it has, with what is typed instead. */
+const fill = (page: string, typed: Record<string, string>): Record<string, string> => {
+  const fields = ['name', 'code', 'args', 'seen'].map((name) => [name, fieldIn(page, name) ?? ''] as const);
+  return { ...Object.fromEntries(fields), ...typed };
+};
+
+/** Opens a reactor's page, types, and presses a button. */
+const press = async (reactor: { id: string }, button: string, typed: Record<string, string> = {}) => {
+  const page = await member.get(pathOf(reactor));
+  expect(page.status, page.text).toBe(200);
+  return member.post(pathOf(reactor), { ...fill(page.text, typed), do: button });
+};
+
+describe('The list of reactors', () => {
+  test('shows name, formula and application of the own tenant alone, as text', async () => {
+    const name = `<img src=x onerror=alert(1)> "&' ${'long'.repeat(40)}`.slice(0, 200);
+    const formula = await server.request('POST', '/reactor-formulas', {
+      json: { name: '<b>Formula</b>', type: 'private', code: codeOf('return {};') },
+    });
+    const made = await server.request('POST', '/reactors', {
+      json: { name, formula: { id: formula.body.id }, application: { id: server.tenant.application_id } },
+    });
+    expect(made.status, made.text).toBe(201);
+    const { status, text } = await member.get('/console/reactors');
+    expect(status).toBe(200);
+    expect(text).not.toContain('<img src=x');
+    expect(text).not.toContain('<b>Formula</b>');
+    expect(textOf(text)).toContain(name);
+    expect(textOf(text)).toContain('<b>Formula</b>');
+    expect((await stranger.browser.get('/console/reactors')).text).not.toContain(made.body.id);
+  });
+
+  test('is filtered by name, with stars, and has pages', async () => {
+    const tenant = await server.newTenant();
+    const browser = await server.signIn({ tenant });
+    expect(textOf((await browser.get('/console/reactors')).text)).toContain('There is no reactor yet.');
+    const { formula_id } = await makeReactor(server, { code: codeOf('return {};'), key: tenant.api_key });
+    for (let count = 0; count < 21; count += 1)
+      await server.request('POST', '/reactors', {
+        json: { name: `Shop ${count}`, formula: { id: formula_id } },
+        key: tenant.api_key,
+      });
+    const names = (text: string) => [...textOf(text).matchAll(/Shop \d+/g)].map(([name]) => name);
+    const first = names((await browser.get('/console/reactors?name=Shop*')).text);
+    const second = names((await browser.get('/console/reactors?name=Shop*&page=2')).text);
+    expect([first.length, second]).toEqual([20, ['Shop 0']]);
+    expect(names((await browser.get('/console/reactors?name=Shop+20')).text)).toEqual(['Shop 20']);
+    expect(textOf((await browser.get('/console/reactors?name=nothing')).text)).toContain('No reactor has such a name.');
+  });
+});
+
+describe('A new reactor', () => {
+  test('comes with a private formula and code that runs on the args that are there', async () => {
+    await member.get('/console/reactors');
+    const made = await member.post('/console/reactors', { name: 'From the console' });
+    const page = await member.follow(made);
+    expect(page.status).toBe(200);
+    const path = new URL(made.headers.get('location') ?? '', server.base_url).pathname;
+    const stored = await apiReactor(path.split('/').at(-1) ?? '');
+    expect([stored.name, stored.formula.name, stored.formula.type]).toEqual([
+      'From the console',
+      'From the console',
+      'private',
+    ]);
+    expect(fieldIn(page.text, 'code')).toBe(stored.formula.code);
+    const ran = await member.post(path, { ...fill(page.text, {}), do: 'run' });
+    expect(textOf(ran.text)).toContain('200 OK');
+  });
+
+  test('that is refused leaves nothing behind, and keeps the name that was typed', async () => {
+    const before = [await countOf('reactors'), await countOf('reactor_formulas')];
+    await member.get('/console/reactors');
+    const name = `"<${'x'.repeat(250)}`;
+    const { status, text } = await member.post('/console/reactors', { name });
+    expect(status).toBe(400);
+    expect(textOf(text)).toContain('The reactor was not made.');
+    expect(fieldIn(text.slice(text.indexOf('New reactor')), 'name')).toBe(name);
+    expect([await countOf('reactors'), await countOf('reactor_formulas')]).toEqual(before);
+  });
+});
+
+describe('The editor', () => {
+  test('gives back any code as text, byte for byte, when it is saved, run and opened again', async () => {
+    const reactor = await makeReactor(server, 'return {};');
+    const code = `\n\n// </textarea><script>alert(1)</script> &amp; &#39; " \` \${x}\n${codeOf("return { raw: '</script>' };")}\n\n`;
+    const saved = await press(reactor, 'save_and_run', { code: code.replaceAll('\n', '\r\n'), args: '{}' });
+    expect(saved.status, saved.text).toBe(200);
+    expect((await apiReactor(reactor.id)).formula.code).toBe(code);
+    const opened = await member.get(pathOf(reactor));
+    for (const { text } of [saved, opened]) {
+      expect(fieldIn(text, 'code')).toBe(code);
+      expect(text).not.toContain('<script>alert');
+    }
+    expect(textOf(saved.text)).toContain('"</script>"');
+  });
+
+  test('begins with args of the form that the formula asks for', async () => {
+    const reactor = await makeReactor(server, {
+      code: codeOf('return {};'),
+      request_parameters: [
+        { name: 'card.number', type: 'string' },
+        { name: 'card.month', type: 'number' },
+        { name: 'is_live', type: 'boolean' },
+        { name: 'note', type: 'string', optional: true },
+      ],
+    });
+    const { text } = await member.get(pathOf(reactor));
+    expect(JSON.parse(fieldIn(text, 'args') ?? '')).toEqual({ card: { number: '', month: 0 }, is_live: false });
+  });
+
+  test('marks the line that does not compile, keeps what was typed, and changes and runs nothing', async () => {
+    const reactor = await makeReactor(server, 'return {};');
+    const before = await apiReactor(reactor.id);
+    const code = 'module.exports = async () => {\n  const a = 1;\n  retrun a;\n};\n';
+    const args = '{ "typed": "</textarea>" }';
+    const { status, text } = await press(reactor, 'save_and_run', { code, args });
+    expect(status).toBe(422);
+    expect(text).toMatch(/<textarea[^>]* name="code"[^>]* data-error-line="3"/);
+    expect(textOf(text)).toContain('does not compile: line 3, column 10 (Unexpected identifier)');
+    expect([fieldIn(text, 'code'), fieldIn(text, 'args')]).toEqual([code, args]);
+    expect(await apiReactor(reactor.id)).toEqual(before);
+    expect(await usesOf(reactor.id)).toBe(0);
+  });
+
+  test('changes the code of a formula and nothing else of it', async () => {
+    const fields = {
+      name: 'Formula',
+      type: 'private',
+      description: 'What it is for',
+      icon: ICON_IN_DOCUMENTS,
+      configuration: [{ name: 'SHOP', type: 'string', description: 'The shop' }],
+      request_parameters: [{ name: 'n', type: 'number', optional: true, description: 'A number' }],
+    };
+    const made = await server.request('POST', '/reactor-formulas', { json: { ...fields, code: codeOf('return {};') } });
+    expect(made.status, made.text).toBe(201);
+    const formula_id = made.body.id;
+    const id = await makeReactorOf(server, formula_id, { configuration: { SHOP: 's' } });
+    const code = codeOf('return { raw: 2 };');
+    const saved = await press({ id }, 'save', { code, 'configuration.SHOP': 's' });
+    expect(saved.status, saved.text).toBe(200);
+    const { formula, configuration } = await apiReactor(id);
+    expect(formula).toMatchObject({ ...fields, code });
+    expect(configuration).toEqual({ SHOP: 's' });
+  });
+
+  test('does not write over what somebody else changed meanwhile, until it is told again', async () => {
+    const reactor = await makeReactor(server, 'return {};');
+    const opened = await member.get(pathOf(reactor));
+    const theirs = codeOf("return { raw: 'theirs' };");
+    await press(reactor, 'save', { code: theirs });
+    const mine = codeOf("return { raw: 'mine' };");
+    const refused = await member.post(pathOf(reactor), { ...fill(opened.text, { code: mine }), do: 'save' });
+    expect(refused.status).toBe(409);
+    expect(fieldIn(refused.text, 'code')).toBe(mine);
+    expect((await apiReactor(reactor.id)).formula.code).toBe(theirs);
+    const again = await member.post(pathOf(reactor), { ...fill(refused.text, {}), do: 'save' });
+    expect(again.status).toBe(200);
+    expect((await apiReactor(reactor.id)).formula.code).toBe(mine);
+  });
+
+  test('shows the code of an official formula, which cannot be saved, and runs it', async () => {
+    await installOfficialFormulas(server.ctx);
+    const { body } = await server.request('GET', '/reactor-formulas?name=Card+check');
+    const [official] = body.data;
+    const id = await makeReactorOf(server, official.id);
+    const page = await member.get(pathOf({ id }));
+    expect(page.text).toMatch(/<textarea[^>]* name="code"[^>]* readonly/);
+    expect(textOf(page.text)).toContain('cannot be changed here');
+    const code = codeOf('return { raw: "mine" };');
+    const refused = await press({ id }, 'save_and_run', { code });
+    expect(refused.status).toBe(403);
+    expect(textOf(refused.text)).toContain('Official formulas are installed by the operator');
+    expect(fieldIn(refused.text, 'code')).toBe(code);
+    expect((await apiReactor(id)).formula.code).toBe(official.code);
+    const ran = await press({ id }, 'save_and_run', { args: JSON.stringify({ card: { number: CARD } }) });
+    expect(textOf(ran.text)).toContain('200 OK');
+    expect(textOf(ran.text)).toContain('visa');
+  });
+
+  test('gives typed code and args back where the session has ended meanwhile', async () => {
+    const reactor = await makeReactor(server, 'return {};');
+    const browser = await server.signIn();
+    const page = await browser.get(pathOf(reactor));
+    const code = '// </textarea><script>alert(1)</script> an hour of work';
+    const typed = { ...fill(page.text, { code, args: '{"a":1}' }), do: 'save_and_run' };
+    const stale = await browser.post(pathOf(reactor), { ...typed, csrf: 'another' });
+    await browser.get(pathOf(reactor));
+    await browser.post('/console/sign-out');
+    const ended = await browser.post(pathOf(reactor), typed);
+    expect([stale.status, ended.status]).toEqual([403, 401]);
+    for (const { text } of [stale, ended]) {
+      expect(text).not.toContain('<script>alert');
+      expect(textOf(text)).toContain(code);
+      expect(textOf(text)).toContain('{"a":1}');
+    }
+    expect((await apiReactor(reactor.id)).formula.code).not.toBe(code);
+  });
+});
+
+describe('Name and configuration', () => {
+  const contract = [
+    { name: 'SHOP', type: 'string' },
+    { name: 'LIMIT', type: 'number' },
+    { name: 'LIVE', type: 'boolean' },
+  ];
+  let reactor: { id: string };
+  beforeEach(async () => {
+    reactor = await makeReactor(server, {
+      code: codeOf('return { raw: configuration };'),
+      contract,
+      configuration: { SHOP: 'old', LIMIT: 1, LIVE: false },
+      application: server.tenant,
+    });
+  });
+
+  test('are saved with the types that the formula declares; the application stays', async () => {
+    const typed = {
+      'configuration.SHOP': 'line one\r\nline two',
+      'configuration.LIMIT': '2.5',
+      'configuration.LIVE': 'true',
+    };
+    const { status, text } = await press(reactor, 'save', { name: 'Renamed <b>', ...typed });
+    expect(status, text).toBe(200);
+    expect(await apiReactor(reactor.id)).toMatchObject({
+      name: 'Renamed <b>',
+      configuration: { SHOP: 'line one\nline two', LIMIT: 2.5, LIVE: true },
+      application: { id: server.tenant.application_id },
+    });
+    expect(text).not.toContain('Renamed <b>');
+  });
+
+  test('that no longer fit the formula are told by a run beside their fields, and no empty value is written over', async () => {
+    const { formula } = await apiReactor(reactor.id);
+    const grown = [...contract, { name: 'ADDED', type: 'string' }];
+    const json = { name: 'Formula', type: 'private', code: formula.code, configuration: grown, request_parameters: [] };
+    expect((await server.request('PUT', `/reactor-formulas/${formula.id}`, { json })).status).toBe(200);
+    const kept = { 'configuration.SHOP': 'old', 'configuration.LIMIT': '1', 'configuration.LIVE': 'false' };
+    const { text } = await press(reactor, 'save_and_run', { ...kept, code: `${formula.code}\n` });
+    expect(textOf(text)).toContain('400 Bad Request');
+    expect(text).toContain('id="configuration.ADDED-problem"');
+    expect(text).toMatch(/<details open><summary>Name and configuration/);
+    expect(await apiReactor(reactor.id)).toMatchObject({
+      formula: { code: `${formula.code}\n` },
+      configuration: { SHOP: 'old', LIMIT: 1, LIVE: false },
+    });
+  });
+
+  test('that do not fit are told beside their field, kept, and not run with', async () => {
+    const typed = { 'configuration.SHOP': 'new', 'configuration.LIMIT': '"><b>many', 'configuration.LIVE': '' };
+    const { status, text } = await press(reactor, 'save_and_run', typed);
+    expect(status).toBe(400);
+    expect(text).toContain('id="configuration.LIMIT-problem"');
+    expect(text).toContain('id="configuration.LIVE-problem"');
+    expect(fieldIn(text, 'configuration.LIMIT')).toBe('"><b>many');
+    expect(fieldIn(text, 'configuration.SHOP')).toBe('new');
+    expect((await apiReactor(reactor.id)).configuration).toEqual({ SHOP: 'old', LIMIT: 1, LIVE: false });
+    expect(await usesOf(reactor.id)).toBe(0);
+  });
+});
+
+describe('A run', () => {
+  test('gets the values of tokens, and shows no number and no code of a card, in result and console', async () => {
+    const { body: token } = await server.request('POST', '/tokens', {
+      json: { type: 'card', data: { number: CARD, expiration_month: 12, expiration_year: 2030, cvc: '737' } },
+    });
+    const reactor = await makeReactor(
+      server,
+      `console.log('number', args.card.number); return { raw: { ...args.card, digits: Number(args.card.number), text: 'of ' + '4242 '.repeat(4) }, tokenize: { kept: 'x' } };`,
+    );
+    const { status, text } = await press(reactor, 'run', { args: JSON.stringify({ card: `{{ ${token.id} }}` }) });
+    expect(status).toBe(200);
+    const shown = textOf(text);
+    expect(shown).toContain('200 OK');
+    expect(shown).toMatch(/\d+ ms/);
+    expect(shown).toContain(`"number": "${SHOWN_CARD}"`);
+    expect(shown).toContain(`"digits": ${SHOWN_CARD}`);
+    expect(shown).toContain('of XXXX XXXX XXXX 4242');
+    expect(shown).toContain('"cvc": "XXX"');
+    expect(shown).toContain(`log: number ${SHOWN_CARD}`);
+    expect(shown).toMatch(/"kept": "[0-9a-f-]{36}"/);
+    expect(shown).toContain('is masked here');
+    expect(text).not.toMatch(/4242[ -]?4242/);
+    expect(shown).not.toContain('"737"');
+    expect(await usesOf(reactor.id)).toBe(1);
+  });
+
+  test('that throws shows what it was, where and its words, with the digits of a card masked', async () => {
+    const reactor = await makeReactor(
+      server,
+      `const { BadRequestError } = require('@svc/reactor-formulas-sdk'); throw new BadRequestError({ 'card.number': ['<b>bad</b> ' + '4242'.repeat(4)] });`,
+    );
+    const typed = '{ "kept": true }';
+    const { status, text } = await press(reactor, 'run', { args: typed });
+    expect(status).toBe(200);
+    expect(textOf(text)).toContain('400 Bad Request');
+    expect(textOf(text)).toMatch(/Bad Request\s+in line 1/);
+    expect(textOf(text)).toContain(`card.number: <b>bad</b> ${SHOWN_CARD}`);
+    expect(text).not.toContain('<b>bad</b>');
+    expect(text).not.toContain(CARD);
+    expect(fieldIn(text, 'args')).toBe(typed);
+  });
+
+  test('that throws has the line of the code marked, and not one that its words name', async () => {
+    const code = 'module.exports = async () => {\n\n  throw new Error("line 1, column 1 (line 1, column 1)");\n};';
+    const reactor = await makeReactor(server, { code });
+    const { text } = await press(reactor, 'run', { args: '{}' });
+    expect(textOf(text)).toContain('500 Internal Server Error');
+    expect(textOf(text)).toContain('Reactor Runtime Error in line 3');
+    expect(text).toMatch(/<textarea[^>]* name="code"[^>]* data-error-line="3"/);
+    expect(text.match(/ data-error-line=/g)).toHaveLength(1);
+  });
+
+  test('of the saved code marks no line of other code that was typed', async () => {
+    const reactor = await makeReactor(server, { code: 'module.exports = () => {\n  throw new Error("x");\n};' });
+    const { text } = await press(reactor, 'run', { args: '{}', code: codeOf('return {};') });
+    expect(textOf(text)).toContain('in line 2');
+    expect(text).not.toContain('data-error-line');
+  });
+
+  test('that answers for itself is shown as text, whatever it says of itself', async () => {
+    const reactor = await makeReactor(
+      server,
+      `const { CustomHttpResponseError } = require('@svc/reactor-formulas-sdk'); throw new CustomHttpResponseError({ status: 418, headers: { 'content-type': 'application/json' }, body: '<script>alert(1)</script> ' + '4242'.repeat(4) + ' no json' });`,
+    );
+    const { status, text } = await press(reactor, 'run', { args: '{}' });
+    expect(status).toBe(200);
+    expect(textOf(text)).toContain("418 I'm a Teapot");
+    expect(textOf(text)).toContain(`<script>alert(1)</script> ${SHOWN_CARD} no json`);
+    expect(text).not.toContain('<script>alert');
+    expect(text).not.toContain(CARD);
+  });
+
+  test('shows of a large result as much as can be read', async () => {
+    const reactor = await makeReactor(server, `return { raw: 'y'.repeat(4_000_000) };`);
+    const { text } = await press(reactor, 'run', { args: '{}' });
+    expect(textOf(text)).toContain('Cut off');
+    expect(text.length).toBeLessThan(100_000);
+  });
+
+  test.each([
+    ['{\n  "a": 1,\n}', '3'],
+    ['{ "a": 1', '1'],
+    ['{"a":1}}', '1'],
+  ])('does not begin with args that are no JSON: %j', async (args, line) => {
+    const reactor = await makeReactor(server, 'return {};');
+    const { text } = await press(reactor, 'run', { args });
+    expect(textOf(text)).toContain('must be JSON');
+    expect(textOf(text)).toContain('Nothing was run.');
+    expect(text).toMatch(new RegExp(`<textarea[^>]* name="args"[^>]* data-error-line="${line}"`));
+    expect(fieldIn(text, 'args')).toBe(args);
+    expect(await usesOf(reactor.id)).toBe(0);
+  });
+
+  test('without saving is of the saved code, and says so; what was typed stays', async () => {
+    const reactor = await makeReactor(server, `return { raw: 'saved' };`);
+    const code = codeOf(`return { raw: 'typed' };`);
+    const { text } = await press(reactor, 'run', { code, args: '{}' });
+    expect(textOf(text)).toContain('"saved"');
+    expect(textOf(text)).toContain('is not saved: this is what the saved code did');
+    expect(fieldIn(text, 'code')).toBe(code);
+    expect((await apiReactor(reactor.id)).formula.code).not.toBe(code);
+  });
+});
+
+describe('A reactor of another tenant', () => {
+  test.each(['GET', 'POST', 'POST delete'])('is not there: %s', async (how) => {
+    const reactor = await makeReactor(server, `return { raw: 'ours' };`);
+    const before = await apiReactor(reactor.id);
+    const { browser } = stranger;
+    await browser.get('/console/reactors');
+    const typed = { name: 'Theirs', code: codeOf('return {};'), args: '{}', do: 'save_and_run' };
+    const answer =
+      how === 'GET'
+        ? await browser.get(pathOf(reactor))
+        : how === 'POST'
+          ? await browser.post(pathOf(reactor), typed)
+          : await browser.post(`${pathOf(reactor)}/delete`);
+    expect(answer.status).toBe(404);
+    expect(answer.headers.get('content-type')).toContain('text/html');
+    expect(textOf(answer.text)).toContain('The reactor was not found.');
+    expect(await apiReactor(reactor.id)).toEqual(before);
+    expect(await usesOf(reactor.id)).toBe(0);
+  });
+
+  test.each(['x', '..%2ftokens'])('neither is what is no id: %s', async (id) => {
+    expect((await member.get(`/console/reactors/${id}`)).status).toBe(404);
+    await member.get('/console/reactors');
+    expect((await member.post(`/console/reactors/${id}`, { do: 'run' })).status).toBe(404);
+  });
+});
+
+test('a reactor is deleted by its page, and its formula stays', async () => {
+  const reactor = await makeReactor(server, 'return {};');
+  await member.get(pathOf(reactor));
+  const page = await member.follow(await member.post(`${pathOf(reactor)}/delete`));
+  expect(textOf(page.text)).toContain('The reactor is gone.');
+  expect((await server.request('GET', `/reactors/${reactor.id}`)).status).toBe(404);
+  expect((await server.request('GET', `/reactor-formulas/${reactor.formula_id}`)).status).toBe(200);
+});
+
+test.each(['', '/ID', '/ID/delete'])('a form without its token does nothing: /console/reactors%s', async (suffix) => {
+  const reactor = await makeReactor(server, 'return {};');
+  const before = await apiReactor(reactor.id);
+  const reactors = await countOf('reactors');
+  await member.get('/console/reactors');
+  const path = `/console/reactors${suffix.replace('ID', reactor.id)}`;
+  for (const csrf of ['', 'x'.repeat(43)]) {
+    const typed = { name: 'Forged', code: codeOf('return { raw: 1 };'), args: '{}', do: 'save_and_run', csrf };
+    expect((await member.post(path, typed)).status).toBe(403);
+  }
+  expect(await apiReactor(reactor.id)).toEqual(before);
+  expect([await countOf('reactors'), await usesOf(reactor.id)]).toEqual([reactors, 0]);
+});
+
+test('whoever is nobody is sent to sign in', async () => {
+  const reactor = await makeReactor(server, 'return {};');
+  for (const path of ['/console/reactors', pathOf(reactor)]) {
+    const answer = await server.stranger().get(path);
+    expect([answer.status, answer.headers.get('location')]).toEqual([
+      303,
+      `/console/sign-in?next=${encodeURIComponent(path)}`,
+    ]);
+  }
+});

@@ -1,0 +1,548 @@
+// Invitations through the front door, with a real mail server at the other end: made, sent again, listed, ended; and how long
+// a link is good (security.md I1, I2, I6, I7, I8).
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { type Permission, permissions } from '../src/access/permissions.ts';
+import { findInvitationBeforeCaller } from '../src/people/acceptance.ts';
+import { INVITATION_TTL_MS, PEOPLE_MAX } from '../src/people/invitations.ts';
+import { sendDueMails } from '../src/people/mails.ts';
+import { sweep } from '../src/vault/sweep.ts';
+import { type Answer, startServer, TEST_ROOT_KEY, type TestServer, type TestTenant } from './support/server.ts';
+import { startSmtp, type TestSmtp } from './support/smtp.ts';
+
+const PATH = '/tenants/self/invitations';
+const BASE_URL = 'https://vault.example.com';
+const UNKNOWN = '7d6f1f5e-0000-4000-8000-000000000000';
+const HOUR_MS = 3_600_000;
+
+let smtp: TestSmtp;
+let server: TestServer;
+let tenant: TestTenant;
+
+beforeAll(async () => {
+  smtp = await startSmtp();
+  server = await startServer({ SMTP_URL: smtp.url, MAIL_FROM: 'Strongroom <vault@example.com>' }, { ca: smtp.ca });
+});
+afterAll(async () => {
+  await server.close();
+  await smtp.close();
+});
+
+// A tenant for each test: its mails, and its people, are counted. What others left to be sent is none of its.
+beforeEach(async () => {
+  await sendDueMails(server.ctx, BASE_URL);
+  tenant = await server.newTenant({ name: 'Shop' });
+});
+
+const send = (method: string, path: string, json?: unknown, key = tenant.api_key, headers = {}): Promise<Answer> =>
+  server.request(method, path, { key, headers, ...(json === undefined ? {} : { json }) });
+
+let addresses = 0;
+const newAddress = (): string => `invited-${(addresses += 1)}@example.com`;
+
+const invite = async (email = newAddress(), key = tenant.api_key): Promise<Answer['body']> => {
+  const answer = await send('POST', PATH, { email }, key);
+  expect(answer.status, answer.text).toBe(201);
+  return answer.body;
+};
+
+/** Sends what is due. @returns the secret of the last link that an address got. */
+const secretFor = async (email: string): Promise<string> => {
+  await sendDueMails(server.ctx, BASE_URL);
+  const mail = smtp.mails.findLast(({ to }) => to.includes(email));
+  const [, secret] = /https:\/\/vault\.example\.com\/join\/([0-9A-Za-z]{32})\b/.exec(mail?.text ?? '') ?? [];
+  if (secret === undefined) throw new Error('no link came');
+  return secret;
+};
+
+const isAlive = async (secret: string): Promise<boolean> =>
+  (await findInvitationBeforeCaller(server.ctx, secret)) !== undefined;
+
+const statusOf = async (id: string): Promise<string> => (await send('GET', `${PATH}/${id}`)).body.status;
+
+/** What the database has of a tenant's invitations. */
+const rows = async () => {
+  const count = async (table: string): Promise<number> =>
+    (await server.sql(`SELECT count(*)::int AS count FROM ${table} WHERE tenant_id = $1`, [tenant.tenant_id]))[0].count;
+  return {
+    invitations: await count('invitations'),
+    secrets: await count('invitation_secrets'),
+    mails: await count('mail_outbox'),
+  };
+};
+
+/** Time passes for a while, and comes back. */
+const at = async <T>(offsetMs: number, work: () => Promise<T>): Promise<T> => {
+  const before = server.clock.offsetMs;
+  server.clock.offsetMs += offsetMs;
+  try {
+    return await work();
+  } finally {
+    server.clock.offsetMs = before;
+  }
+};
+
+const routes: [method: string, path: string, permission: Permission, json?: unknown][] = [
+  ['POST', PATH, 'tenant:invitation:create', { email: 'ada@example.com' }],
+  ['POST', `${PATH}/${UNKNOWN}/resend`, 'tenant:invitation:create'],
+  ['POST', `${PATH}/${UNKNOWN}/resend`, 'tenant:invitation:update'],
+  ['GET', PATH, 'tenant:invitation:read'],
+  ['GET', `${PATH}/${UNKNOWN}`, 'tenant:invitation:read'],
+  ['DELETE', `${PATH}/${UNKNOWN}`, 'tenant:invitation:delete'],
+];
+
+test.each(routes)('%s %s refuses no key, and a key without %s', async (method, path, permission, json) => {
+  expect((await server.request(method, path, { key: null, json })).status).toBe(401);
+  const others = permissions.filter((each) => each !== permission);
+  const { api_key } = await server.newKey(tenant, { permissions: others });
+  const answer = await send(method, path, json, api_key);
+  expect(answer.status).toBe(403);
+  expect(answer.body.detail).toContain(permission);
+  expect(await rows()).toEqual({ invitations: 0, secrets: 0, mails: 0 });
+});
+
+test.each(['GET', 'DELETE', 'POST'])('%s of an id that is none is a 400, of an unknown one a 404', async (method) => {
+  const of = (id: string) => `${PATH}/${id}${method === 'POST' ? '/resend' : ''}`;
+  const bad = await send(method, of('x'));
+  expect(bad.status).toBe(400);
+  expect(Object.keys(bad.body.errors)).toEqual(['id']);
+  expect((await send(method, of(UNKNOWN))).status).toBe(404);
+});
+
+describe('inviting', () => {
+  test('answers with the invitation, and sends one mail with a link that is good for 72 hours', async () => {
+    const email = newAddress();
+    const asked = server.ctx.now().getTime();
+    const answer = await send('POST', PATH, { email });
+    expect(answer.status, answer.text).toBe(201);
+    const { body } = answer;
+    expect(body).toEqual({
+      id: expect.stringMatching(/^[0-9a-f-]{36}$/),
+      tenant_id: tenant.tenant_id,
+      email,
+      status: 'PENDING',
+      expires_at: expect.stringMatching(/Z$/),
+      created_by: tenant.application_id,
+      created_at: expect.stringMatching(/Z$/),
+    });
+    expect(Date.parse(body.expires_at) - Date.parse(body.created_at)).toBe(72 * HOUR_MS);
+    expect(Date.parse(body.created_at)).toBeGreaterThanOrEqual(asked);
+    expect(answer.headers.get('location')).toBe(`${PATH}/${body.id}`);
+    expect((await send('GET', `${PATH}/${body.id}`)).body).toEqual(body);
+    const before = smtp.mails.length;
+    const secret = await secretFor(email);
+    expect(smtp.mails.slice(before).map(({ to }) => to)).toEqual([[email]]);
+    expect(await findInvitationBeforeCaller(server.ctx, secret)).toEqual({
+      tenant_id: tenant.tenant_id,
+      invitation_id: body.id,
+      tenant_name: 'Shop',
+      email,
+      role: 'ADMIN',
+      isKnownUser: false,
+    });
+  });
+
+  test('keeps the secret of a link, and the address, out of the answer and the database', async () => {
+    const email = newAddress();
+    const made = await send('POST', PATH, { email });
+    const secret = await secretFor(email);
+    expect(made.text).not.toContain(secret);
+    for (const table of ['invitations', 'invitation_secrets', 'mail_outbox', 'audit_log']) {
+      const [{ text }] = await server.sql(`SELECT coalesce(json_agg(t)::text, '') AS text FROM ${table} t`);
+      const hex = (value: string) => Buffer.from(value).toString('hex');
+      for (const value of [secret, email, hex(secret), hex(email)]) expect(text).not.toContain(value);
+    }
+  });
+
+  test('reads nothing but the address from the body', async () => {
+    const other = await server.newTenant();
+    const past = '2020-01-01T00:00:00.000Z';
+    const email = newAddress();
+    const { status, body } = await send('POST', PATH, {
+      email,
+      id: UNKNOWN,
+      status: 'EXPIRED',
+      role: 'OWNER',
+      expires_at: past,
+      created_at: past,
+      tenant_id: other.tenant_id,
+      created_by: UNKNOWN,
+    });
+    expect(status).toBe(201);
+    expect(body).toMatchObject({
+      email,
+      status: 'PENDING',
+      tenant_id: tenant.tenant_id,
+      created_by: tenant.application_id,
+    });
+    expect(body.id).not.toBe(UNKNOWN);
+    expect(body).not.toHaveProperty('role');
+    expect(Date.parse(body.expires_at)).toBeGreaterThan(server.ctx.now().getTime());
+    expect((await send('GET', PATH, undefined, other.api_key)).body.data).toEqual([]);
+    expect(await server.sql('SELECT role FROM invitations WHERE id = $1', [body.id])).toEqual([{ role: 'ADMIN' }]);
+  });
+
+  const bad: [name: string, body: unknown, field: string][] = [
+    ['none', undefined, ''],
+    ['no object', 'ada@example.com', ''],
+    ['no address', {}, 'email'],
+    ['null', { email: null }, 'email'],
+    ['a list of addresses', { email: ['ada@example.com'] }, 'email'],
+    ['an empty address', { email: '' }, 'email'],
+    ['two addresses', { email: 'ada@example.com,bob@example.com' }, 'email'],
+    ['two @', { email: 'ada@bob@example.com' }, 'email'],
+    ['a display name', { email: 'Ada <ada@example.com>' }, 'email'],
+    ['CRLF and another header', { email: 'ada@example.com\r\nBcc: eve@example.com' }, 'email'],
+    ['CRLF in quotes', { email: '"ada\r\nBcc: eve@example.com"@example.com' }, 'email'],
+    ['NUL', { email: 'ada\0@example.com' }, 'email'],
+    ['a local part of 65', { email: `${'a'.repeat(65)}@example.com` }, 'email'],
+    ['a megabyte', { email: `${'a'.repeat(900_000)}@example.com` }, 'email'],
+  ];
+  test.each(bad)(
+    'refuses a body with %s by the name of the field, and never repeats it',
+    async (_name, body, field) => {
+      const answer = await send('POST', PATH, body);
+      expect(answer.status).toBe(400);
+      expect(Object.keys(answer.body.errors)).toEqual([field]);
+      expect(answer.text).not.toMatch(/bob|bcc|aaa/i);
+      expect(await rows()).toEqual({ invitations: 0, secrets: 0, mails: 0 });
+    },
+  );
+
+  test.each([
+    ['"ada, bob@example.org"@example.com', '"ada, bob@example.org"@example.com'],
+    ['user%0abcc@example.com', 'user%0abcc@example.com'],
+    ['ada@bücher.example', 'ada@xn--bcher-kva.example'],
+  ])('an address like %s is one recipient, and shown as it was given', async (email, recipient) => {
+    const before = smtp.recipients.length;
+    expect((await invite(email)).email).toBe(email);
+    await sendDueMails(server.ctx, BASE_URL);
+    expect(smtp.recipients.slice(before)).toEqual([recipient]);
+  });
+
+  test('an address may be invited several times; each link is good', async () => {
+    const email = newAddress();
+    const first = await invite(email);
+    const secret = await secretFor(email);
+    const second = await invite(email);
+    const other = await secretFor(email);
+    expect(first.id).not.toBe(second.id);
+    expect(other).not.toBe(secret);
+    expect(await isAlive(secret)).toBe(true);
+    expect(await isAlive(other)).toBe(true);
+  });
+
+  test('is done once under an idempotency key, with one mail', async () => {
+    const headers = { 'idempotency-key': 'once' };
+    const first = await send('POST', PATH, { email: newAddress() }, tenant.api_key, headers);
+    const again = await send('POST', PATH, { email: newAddress() }, tenant.api_key, headers);
+    expect(again.headers.get('svc-idempotent-replayed')).toBe('true');
+    expect(again.text).toBe(first.text);
+    expect(again.headers.get('location')).toBe(first.headers.get('location'));
+    expect(await rows()).toEqual({ invitations: 1, secrets: 1, mails: 1 });
+  });
+
+  test('a mail server that is down delays no answer: the mail goes out later', async () => {
+    smtp.behave('gone');
+    const email = newAddress();
+    const { id } = await invite(email);
+    await sendDueMails(server.ctx, BASE_URL);
+    smtp.behave('take');
+    expect(await statusOf(id)).toBe('PENDING');
+    await at(HOUR_MS, async () => expect(await isAlive(await secretFor(email))).toBe(true));
+  });
+
+  test('in a vault that sends no mail is a 503 that says so, and leaves nothing', async () => {
+    const mailless = await startServer({ NODE_ENV: 'production', MASTER_KEY: TEST_ROOT_KEY });
+    try {
+      const answer = await mailless.request('POST', PATH, { json: { email: 'ada@example.com' } });
+      expect(answer.status).toBe(503);
+      expect(answer.body.detail).toContain('SMTP_URL');
+      expect(answer.headers.get('retry-after')).toBe('3600');
+      expect(await mailless.sql('SELECT FROM invitations')).toEqual([]);
+    } finally {
+      await mailless.close();
+    }
+  });
+
+  test('is in the log with every deed, and no address in it', async () => {
+    const email = newAddress();
+    const { id } = await invite(email);
+    await send('GET', `${PATH}/${id}`);
+    await send('GET', PATH);
+    await send('POST', `${PATH}/${id}/resend`);
+    await send('DELETE', `${PATH}/${id}`);
+    const logs = await server.sql(
+      `SELECT operation, message, actor_id, actor_type, entity_ids FROM audit_log
+       WHERE tenant_id = $1 AND entity_type = 'tenant_invitation' ORDER BY id`,
+      [tenant.tenant_id],
+    );
+    const actor = { actor_id: tenant.application_id, actor_type: 'application', entity_ids: [id] };
+    expect(logs).toEqual([
+      { operation: 'create', message: 'Tenant invitation created', ...actor },
+      { operation: 'read', message: 'Tenant invitation retrieved', ...actor },
+      { operation: 'read', message: 'Tenant invitation retrieved', ...actor },
+      { operation: 'update', message: 'Tenant invitation updated', ...actor },
+      { operation: 'delete', message: 'Tenant invitation deleted', ...actor },
+    ]);
+  });
+});
+
+describe('limits', () => {
+  test('an eleventh mail an hour to one address is a 429, whoever asks and however it is spelled; it leaves nothing', async () => {
+    const other = await server.newTenant();
+    const email = newAddress();
+    for (let index = 0; index < 5; index += 1) {
+      await invite(email);
+      await invite(email.toUpperCase(), other.api_key);
+    }
+    const secret = await secretFor(email);
+    const [{ id }] = (await send('GET', PATH)).body.data;
+    const before = await rows();
+    for (const answer of [await send('POST', PATH, { email }), await send('POST', `${PATH}/${id}/resend`)]) {
+      expect(answer.status).toBe(429);
+      const wait = Number(answer.headers.get('retry-after'));
+      expect(wait).toBeGreaterThan(3000);
+      expect(wait).toBeLessThanOrEqual(3600);
+      expect(answer.text).not.toContain('invited-');
+    }
+    expect(await rows()).toEqual(before);
+    // A link is not ended by one that was not made.
+    expect(await isAlive(secret)).toBe(true);
+    expect((await send('POST', PATH, { email: newAddress() })).status).toBe(201);
+    await at(HOUR_MS + 1000, async () => expect((await send('POST', PATH, { email })).status).toBe(201));
+  });
+
+  test('of many at once to one address no more than ten pass', async () => {
+    const email = newAddress();
+    const answers = await Promise.all(Array.from({ length: 40 }, () => send('POST', PATH, { email })));
+    const statuses = answers.map(({ status }) => status);
+    expect(statuses.filter((status) => status === 201)).toHaveLength(10);
+    expect(statuses.filter((status) => status === 429)).toHaveLength(30);
+    expect(await rows()).toEqual({ invitations: 10, secrets: 10, mails: 10 });
+  });
+
+  test('a tenant has so many members and invitations, and not one more', async () => {
+    await server.sql(
+      `INSERT INTO invitations (tenant_id, id, role, address_digest, sealed, expires_at, created_at)
+       SELECT $1, gen_random_uuid(), 'ADMIN', '\\x00', '\\x00', now(), now() FROM generate_series(1, $2)`,
+      [tenant.tenant_id, PEOPLE_MAX - 11],
+    );
+    await server.sql(
+      `INSERT INTO members (tenant_id, id, user_id, role, address_digest, sealed, created_at)
+       SELECT $1, gen_random_uuid(), gen_random_uuid(), 'ADMIN', '\\x00', '\\x00', now() FROM generate_series(1, 10)`,
+      [tenant.tenant_id],
+    );
+    const both = await Promise.all([1, 2].map(() => send('POST', PATH, { email: newAddress() })));
+    expect(both.map(({ status }) => status).toSorted()).toEqual([201, 409]);
+    expect(both.find(({ status }) => status === 409)?.body.detail).toContain(String(PEOPLE_MAX));
+  });
+});
+
+describe('the list', () => {
+  test("has the newest first, in pages, and none of another tenant's", async () => {
+    const other = await server.newTenant();
+    await invite(newAddress(), other.api_key);
+    const made: string[] = [];
+    for (let index = 0; index < 5; index += 1) made.unshift((await invite()).id);
+    const ids = ({ body }: Answer): string[] => body.data.map(({ id }: { id: string }) => id);
+    const all = await send('GET', PATH);
+    expect(all.body.pagination).toEqual({ total_items: 5, page_number: 1, page_size: 20, total_pages: 1 });
+    expect(ids(all)).toEqual(made);
+    expect(ids(await send('GET', `${PATH}?size=2&page=2`))).toEqual(made.slice(2, 4));
+    expect((await send('GET', `${PATH}?size=2&page=3`)).body.pagination.total_pages).toBe(3);
+    expect(ids(await send('GET', `${PATH}?page=9`))).toEqual([]);
+    expect((await send('GET', `${PATH}?size=100`)).status).toBe(200);
+  });
+
+  test('can be filtered by status, which is read off the clock', async () => {
+    const old = await invite();
+    await at(HOUR_MS, async () => {
+      const young = await invite();
+      const ids = async (query: string): Promise<string[]> => {
+        const { body } = await send('GET', `${PATH}${query}`);
+        expect(body.pagination.total_items).toBe(body.data.length);
+        return body.data.map(({ id }: { id: string }) => id);
+      };
+      expect(await ids('?status=PENDING')).toEqual([young.id, old.id]);
+      expect(await ids('?status=EXPIRED')).toEqual([]);
+      await at(INVITATION_TTL_MS - HOUR_MS, async () => {
+        expect(await ids('?status=PENDING')).toEqual([young.id]);
+        expect(await ids('?status=EXPIRED')).toEqual([old.id]);
+        expect(await ids('')).toEqual([young.id, old.id]);
+        expect(await statusOf(old.id)).toBe('EXPIRED');
+      });
+    });
+  });
+
+  test.each([
+    ['status=ACCEPTED', 'status'],
+    ['status=pending', 'status'],
+    ['status=', 'status'],
+    ['status=PENDING&status=EXPIRED', 'status'],
+    ['size=101', 'size'],
+    ['size=0', 'size'],
+    ['page=0', 'page'],
+  ])('refuses %s by the name of the parameter', async (query, field) => {
+    const answer = await send('GET', `${PATH}?${query}`);
+    expect(answer.status).toBe(400);
+    expect(Object.keys(answer.body.errors)).toEqual([field]);
+  });
+});
+
+describe('sending again', () => {
+  test('makes another link for 72 hours from then, and ends every earlier one', async () => {
+    const email = newAddress();
+    const made = await invite(email);
+    const links = [await secretFor(email)];
+    await at(HOUR_MS, async () => {
+      for (let round = 0; round < 2; round += 1) {
+        const answer = await send('POST', `${PATH}/${made.id}/resend`);
+        expect(answer.status, answer.text).toBe(200);
+        expect(answer.headers.get('location')).toBeNull();
+        const { expires_at, modified_at, modified_by, ...rest } = answer.body;
+        const { expires_at: _, ...before } = made;
+        expect(rest).toEqual(before);
+        expect(modified_by).toBe(tenant.application_id);
+        expect(Date.parse(expires_at) - Date.parse(modified_at)).toBe(INVITATION_TTL_MS);
+        expect(Date.parse(expires_at)).toBeGreaterThan(Date.parse(made.expires_at));
+        expect((await send('GET', `${PATH}/${made.id}`)).body).toEqual(answer.body);
+        links.push(await secretFor(email));
+      }
+      expect(await Promise.all(links.map(isAlive))).toEqual([false, false, true]);
+    });
+    expect(await rows()).toMatchObject({ invitations: 1, secrets: 1 });
+  });
+
+  test('revives an expired invitation, and none of its old links', async () => {
+    const email = newAddress();
+    const { id } = await invite(email);
+    const old = await secretFor(email);
+    await at(INVITATION_TTL_MS, async () => {
+      await sweep(server.ctx);
+      expect(await statusOf(id)).toBe('EXPIRED');
+      expect((await send('POST', `${PATH}/${id}/resend`)).body.status).toBe('PENDING');
+      expect(await statusOf(id)).toBe('PENDING');
+      expect(await isAlive(await secretFor(email))).toBe(true);
+      expect(await isAlive(old)).toBe(false);
+    });
+  });
+
+  test('before the first mail went out sends the newest link alone', async () => {
+    const email = newAddress();
+    const { id } = await invite(email);
+    await send('POST', `${PATH}/${id}/resend`);
+    const before = smtp.mails.length;
+    expect(await isAlive(await secretFor(email))).toBe(true);
+    expect(smtp.mails.length - before).toBe(1);
+  });
+
+  test('is done once under an idempotency key', async () => {
+    const { id } = await invite();
+    const headers = { 'idempotency-key': 'again' };
+    const first = await send('POST', `${PATH}/${id}/resend`, undefined, tenant.api_key, headers);
+    const again = await send('POST', `${PATH}/${id}/resend`, undefined, tenant.api_key, headers);
+    expect(again.headers.get('svc-idempotent-replayed')).toBe('true');
+    expect(again.text).toBe(first.text);
+    expect((await rows()).mails).toBe(2);
+  });
+
+  test('of many at once leaves one link', async () => {
+    const email = newAddress();
+    const { id } = await invite(email);
+    const answers = await Promise.all(Array.from({ length: 9 }, () => send('POST', `${PATH}/${id}/resend`)));
+    expect(answers.map(({ status }) => status)).toEqual(Array.from({ length: 9 }, () => 200));
+    expect(await rows()).toEqual({ invitations: 1, secrets: 1, mails: 10 });
+    expect(await isAlive(await secretFor(email))).toBe(true);
+  });
+
+  test("of another tenant's is a 404 that changes nothing", async () => {
+    const other = await server.newTenant();
+    const email = newAddress();
+    const { id } = await invite(email);
+    const secret = await secretFor(email);
+    for (const method of ['POST', 'GET', 'DELETE']) {
+      const path = `${PATH}/${id}${method === 'POST' ? '/resend' : ''}`;
+      expect((await send(method, path, undefined, other.api_key)).status).toBe(404);
+    }
+    expect(await isAlive(secret)).toBe(true);
+  });
+});
+
+describe('an invitation', () => {
+  test('that is deleted is gone, with its link and the mail that was not sent', async () => {
+    const email = newAddress();
+    const { id } = await invite(email);
+    const secret = await secretFor(email);
+    await send('POST', `${PATH}/${id}/resend`);
+    const before = smtp.mails.length;
+    expect((await send('DELETE', `${PATH}/${id}`)).status).toBe(204);
+    await sendDueMails(server.ctx, BASE_URL);
+    expect(smtp.mails).toHaveLength(before);
+    expect(await isAlive(secret)).toBe(false);
+    expect((await send('GET', `${PATH}/${id}`)).status).toBe(404);
+    expect((await send('DELETE', `${PATH}/${id}`)).status).toBe(404);
+    expect(await rows()).toMatchObject({ invitations: 0, secrets: 0 });
+  });
+
+  test('of two that delete it at once one hears 204, the other 404', async () => {
+    const { id } = await invite();
+    const answers = await Promise.all([1, 2].map(() => send('DELETE', `${PATH}/${id}`)));
+    expect(answers.map(({ status }) => status).toSorted()).toEqual([204, 404]);
+  });
+
+  test('is good until the second in which it expires', async () => {
+    const email = newAddress();
+    const { id } = await invite(email);
+    const secret = await secretFor(email);
+    const expires = (await send('GET', `${PATH}/${id}`)).body.expires_at;
+    const leftMs = Date.parse(expires) - server.ctx.now().getTime();
+    await at(leftMs - 1000, async () => expect(await isAlive(secret)).toBe(true));
+    await at(leftMs + 1000, async () => expect(await isAlive(secret)).toBe(false));
+  });
+
+  test('a clock that goes back does not end a link, nor make it good for longer than it says', async () => {
+    const email = newAddress();
+    const { id, expires_at } = await invite(email);
+    const secret = await secretFor(email);
+    await at(-HOUR_MS, async () => {
+      expect(await isAlive(secret)).toBe(true);
+      expect(await statusOf(id)).toBe('PENDING');
+      expect((await send('GET', `${PATH}/${id}`)).body.expires_at).toBe(expires_at);
+    });
+  });
+
+  test.each<[string, (secret: string) => Promise<unknown>]>([
+    ['looked at', (secret: string) => isAlive(secret)],
+    ['swept', () => sweep(server.ctx)],
+  ])('whose link was %s once it had expired stays expired, when the clock goes back', async (_what, look) => {
+    const email = newAddress();
+    const { id } = await invite(email);
+    const secret = await secretFor(email);
+    await at(73 * HOUR_MS, () => look(secret));
+    expect(await isAlive(secret)).toBe(false);
+    expect(await statusOf(id)).toBe('EXPIRED');
+    expect((await send('GET', `${PATH}?status=EXPIRED`)).body.data).toHaveLength(1);
+    expect((await send('GET', `${PATH}?status=PENDING`)).body.data).toEqual([]);
+  });
+
+  test('is found by its whole secret, and by nothing like it', async () => {
+    const email = newAddress();
+    await invite(email);
+    const secret = await secretFor(email);
+    const last = secret.endsWith('0') ? '1' : '0';
+    for (const text of [
+      '',
+      secret.slice(0, -1),
+      `${secret}0`,
+      `${secret.slice(0, -1)}${last}`,
+      ` ${secret}`,
+      secret.toLowerCase() === secret ? secret.toUpperCase() : secret.toLowerCase(),
+      '%',
+      '\0',
+      '../join',
+      'x'.repeat(100_000),
+    ])
+      expect(await isAlive(text), JSON.stringify(text).slice(0, 50)).toBe(false);
+    expect(await isAlive(secret)).toBe(true);
+  });
+});

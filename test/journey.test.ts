@@ -1,0 +1,184 @@
+// The whole way of people through the pages, in a real browser: the owner's first link, an invitation by mail, acceptance by
+// keyboard, sign-in, a masked card, a reactor's run, the log, and removal. PICTURES=docs/console takes the pictures of the docs.
+import type { Browser, Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { createTenant } from '../src/access/bootstrap.ts';
+import { sendDueMails } from '../src/people/mails.ts';
+import { chromiumPath, launchChromium, openPerson, type Person } from './support/chromium.ts';
+import { startServer, type TestServer } from './support/server.ts';
+import { startSmtp, type TestSmtp } from './support/smtp.ts';
+
+const CARD = { number: '4242424242424242', expiration_month: 12, expiration_year: 2030, cvc: '123' };
+const PASSWORDS = { ada: 'analytical engine 1843', grace: 'nanoseconds of wire' };
+
+const CODE = `module.exports = async ({ args }) => {
+  const { card, amount } = args;
+  if (amount <= 0) throw new Error('nothing to charge');
+  return { raw: { brand: 'visa', last4: card.number.slice(-4), amount } };
+};
+`;
+
+/** Types as a person does who has no mouse: from field to field by Tab. */
+const typeThrough = async (page: Page, first: string, texts: string[]): Promise<void> => {
+  await page.getByLabel(first).focus();
+  for (const [index, text] of texts.entries()) {
+    if (index > 0) await page.keyboard.press('Tab');
+    await page.keyboard.type(text);
+  }
+  await page.keyboard.press('Enter');
+};
+
+describe.skipIf(chromiumPath === undefined)('the way of people through the pages, in Chromium', () => {
+  let server: TestServer;
+  let smtp: TestSmtp;
+  let chromium: Browser;
+  let api_key: string;
+  let reactor_id: string;
+  let card_id: string;
+  const people: Person[] = [];
+
+  const open = async (): Promise<Person> => {
+    const person = await openPerson(chromium, server.base_url);
+    people.push(person);
+    return person;
+  };
+
+  /** Sends what is due, and finds the link in the mail that came for somebody. */
+  const linkFor = async (address: string): Promise<string> => {
+    await sendDueMails(server.ctx, server.base_url);
+    const mail = smtp.mails.findLast(({ to }) => to.includes(address));
+    const [link] = /https?:\/\/\S+\/join\/\w+/.exec(mail?.text ?? '') ?? [];
+    expect(link, `a mail for ${address}`).toBeDefined();
+    return link as string;
+  };
+
+  const post = async (path: string, json: unknown): Promise<{ id: string }> => {
+    const { status, body, text } = await server.request('POST', path, { json, key: api_key });
+    expect(status, text).toBeLessThan(300);
+    return body as { id: string };
+  };
+
+  beforeAll(async () => {
+    smtp = await startSmtp({ tls: 'none' });
+    server = await startServer({ SMTP_URL: smtp.url, SMTP_TLS: 'off', MAIL_FROM: 'Strongroom <vault@example.com>' });
+    chromium = await launchChromium();
+    const made = await createTenant(server.ctx, { name: 'Acme Payments', ownerEmail: 'ada@example.com' });
+    api_key = made?.api_key.reveal() ?? '';
+    card_id = (await post('/tokens', { type: 'card', data: CARD, metadata: { order: '4711' } })).id;
+    await post('/tokens', { type: 'bank', data: { routing_number: '110000000', account_number: '000123456789' } });
+    await post('/tokens', { type: 'social_security_number', data: '123-45-6789' });
+    await post('/tokens', { data: 'Ada Lovelace', metadata: { customer: 'c-17' } });
+    const formula = await post('/reactor-formulas', { name: 'Charge', type: 'private', code: CODE });
+    reactor_id = (await post('/reactors', { name: 'Charge a card', formula: { id: formula.id } })).id;
+    await post('/proxies', { name: 'Payments API', destination_url: 'https://api.payments.example/v1' });
+  });
+  afterAll(async () => {
+    await Promise.all(people.map((person) => person.close()));
+    await chromium?.close();
+    await server?.close();
+    await smtp?.close();
+  });
+
+  let ada: Person;
+  let grace: Person;
+
+  test('the owner comes by the first link, with the keyboard alone', async () => {
+    ada = await open();
+    await ada.page.goto(await linkFor('ada@example.com'));
+    await ada.picture('join');
+    await typeThrough(ada.page, 'First name', ['Ada', 'Lovelace', PASSWORDS.ada]);
+    await ada.page.waitForURL('**/console/tokens');
+  });
+
+  test('the owner invites somebody, who joins, leaves, and signs in again', async () => {
+    await ada.page.goto('/console/people');
+    await ada.page.getByLabel('E-mail address').fill('grace@example.com');
+    await ada.page.keyboard.press('Enter');
+    await ada.page.getByText('grace@example.com').first().waitFor();
+    await ada.picture('people');
+
+    const link = await linkFor('grace@example.com');
+    grace = await open();
+    await grace.page.goto(link);
+    await typeThrough(grace.page, 'First name', ['Grace', 'Hopper', PASSWORDS.grace]);
+    await grace.page.waitForURL('**/console/tokens');
+    await grace.page.getByRole('button', { name: 'Sign out' }).click();
+    await grace.page.waitForURL('**/console/sign-in');
+    await grace.picture('sign-in');
+    await typeThrough(grace.page, 'E-mail address', ['grace@example.com', PASSWORDS.grace]);
+    await grace.page.waitForURL('**/console/tokens');
+
+    const again = await grace.page.goto(link);
+    expect(again?.status()).toBe(410);
+    await grace.picture('dead-link');
+  });
+
+  test('a card is looked at by its mask, and no page has its number or its code', async () => {
+    await grace.page.goto('/console/tokens');
+    await grace.picture('tokens');
+    await grace.page.locator(`a[href="/console/tokens/${card_id}"]`).first().click();
+    await grace.page.waitForURL(`**/console/tokens/${card_id}`);
+    const text = await grace.page.content();
+    expect(text).toContain('XXXXXXXXXXXX4242');
+    expect(text).not.toContain(CARD.number);
+    await grace.picture('token');
+  });
+
+  test('a reactor is run on the card', async () => {
+    await grace.page.goto('/console/reactors');
+    await grace.picture('reactors');
+    await grace.page.getByRole('link', { name: 'Charge a card' }).click();
+    await grace.page.waitForURL(`**/console/reactors/${reactor_id}`);
+    await grace.page.getByLabel('Args').fill(JSON.stringify({ card: `{{ ${card_id} }}`, amount: 1999 }, null, 2));
+    await grace.page.getByRole('button', { name: 'Run', exact: true }).click();
+    await grace.page.getByText('"last4": "4242"').waitFor();
+    await grace.picture('reactor');
+
+    await grace.page.getByLabel('Args').fill(JSON.stringify({ card: `{{ ${card_id} }}`, amount: 0 }, null, 2));
+    await grace.page.getByRole('button', { name: 'Run', exact: true }).click();
+    await grace.page.getByText('nothing to charge', { exact: true }).waitFor();
+    expect(await grace.page.locator('.gutter .marked').textContent()).toBe('3\n');
+    await grace.picture('reactor-error');
+  });
+
+  test('a proxy is tried without a value being seen or sent', async () => {
+    await grace.page.goto('/console/proxies');
+    await grace.picture('proxies');
+    await grace.page.getByRole('link', { name: 'Payments API' }).click();
+    await grace.page.getByLabel('Path and query').fill('/charges');
+    await grace.page
+      .getByLabel('Body')
+      .fill(JSON.stringify({ number: `{{ ${card_id} | json: '$.number' }}`, to: '{{ no-such-token }}' }, null, 2));
+    await grace.page.getByRole('button', { name: 'Check' }).click();
+    await grace.page.getByRole('link', { name: card_id }).or(grace.page.getByText(card_id)).first().waitFor();
+    expect(await grace.page.content()).not.toContain(CARD.number);
+    await grace.picture('proxy');
+  });
+
+  test('the log tells who did it', async () => {
+    await grace.page.goto(`/console/logs?entity_id=${card_id}`);
+    await grace.page.getByText('Token used').first().waitFor();
+    expect(await grace.page.content()).toContain('Grace Hopper');
+    await grace.page.goto('/console/logs');
+    await grace.picture('logs');
+    const { body } = await server.request('GET', `/logs?entity_id=${card_id}`, { key: api_key });
+    expect(body.data.filter((entry: { actor_type: string }) => entry.actor_type === 'user').length).toBeGreaterThan(1);
+  });
+
+  test('whoever is removed is out with the next click', async () => {
+    await ada.page.goto('/console/people');
+    await ada.page.getByText('Remove', { exact: true }).click();
+    await ada.page.getByRole('button', { name: 'Remove Grace Hopper' }).click();
+    await ada.page.getByText('Grace Hopper').waitFor({ state: 'detached' });
+    await grace.page.getByRole('link', { name: 'Tokens' }).click();
+    await grace.page.waitForURL('**/console/sign-in*');
+  });
+
+  test('no page made an error, broke its policy or asked another origin for anything', () => {
+    expect(people.flatMap(({ faults }) => faults)).toEqual([]);
+  });
+});
+
+test.runIf(chromiumPath === undefined)('no Chromium is here: the way through the pages is skipped', ({ skip }) => {
+  skip('install chromium, or name one in CHROMIUM');
+});

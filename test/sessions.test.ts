@@ -1,0 +1,293 @@
+// Sessions of members: how long they last, how they end, what they let do, and what they do not: the API takes no cookie, and
+// no destination of the proxy ever sees one.
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { buildApp } from '../src/app.ts';
+import { type Context, createContext } from '../src/context.ts';
+import { endSession, startSession } from '../src/people/sessions.ts';
+import { sweep } from '../src/vault/sweep.ts';
+import { COOKIE, cookieHeader, join, openBrowser } from './support/people.ts';
+import { delay, makeProxy, type ProxyHouse, receiving, startProxyHouse } from './support/proxy.ts';
+import type { TestServer } from './support/server.ts';
+import { deafen } from './support/notices.ts';
+
+let house: ProxyHouse;
+let server: TestServer;
+beforeAll(async () => {
+  house = await startProxyHouse();
+  server = house.server;
+});
+afterAll(() => house.close());
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+
+/** Moves the clock of the server and back again. */
+const after = async <T>(ms: number, look: () => Promise<T>): Promise<T> => {
+  server.clock.offsetMs += ms;
+  try {
+    return await look();
+  } finally {
+    server.clock.offsetMs -= ms;
+  }
+};
+
+/** What another process of the same vault thinks of a cookie. */
+const openNeighbour = async (): Promise<{
+  ctx: Context;
+  isSignedIn(secret: string): Promise<boolean>;
+  close(): Promise<void>;
+}> => {
+  const ctx = await createContext(server.ctx.config, 'server', { logDestination: { write: () => true } });
+  const app = await buildApp(ctx);
+  return {
+    ctx,
+    isSignedIn: async (secret) => {
+      const { headers } = await app.inject({ url: '/console', headers: { cookie: `${COOKIE}=${secret}` } });
+      return headers.location === '/console/tokens';
+    },
+    close: async () => {
+      await app.close();
+      await ctx.close();
+    },
+  };
+};
+
+/** Fails where it is still so after so long. The time is a promise to people, not a measure of speed. */
+const endsWithin = async (ms: number, isStill: () => Promise<boolean>): Promise<void> => {
+  const beganMs = performance.now();
+  while (await isStill()) {
+    expect(performance.now() - beganMs).toBeLessThan(ms);
+    await delay(10);
+  }
+};
+
+describe('a session that nobody uses', () => {
+  test('ends after 30 minutes, and not a second before', async () => {
+    const [early, late] = [await join(server), await join(server)];
+    expect(await after(30 * MINUTE_MS - 1_000, () => early.browser.isSignedIn())).toBe(true);
+    expect(await after(30 * MINUTE_MS + 1_000, () => late.browser.isSignedIn())).toBe(false);
+  });
+
+  test('goes on for 30 minutes more from each use', async () => {
+    const { browser } = await join(server);
+    for (const minutes of [29, 58, 87]) expect(await after(minutes * MINUTE_MS, () => browser.isSignedIn())).toBe(true);
+    expect(await after(117 * MINUTE_MS + 1_000, () => browser.isSignedIn())).toBe(false);
+  });
+});
+
+test('a session that is used all day ends after 12 hours, and not a second before', async () => {
+  const { browser } = await join(server);
+  for (let ms = 20 * MINUTE_MS; ms < 12 * HOUR_MS; ms += 20 * MINUTE_MS)
+    expect(await after(ms, () => browser.isSignedIn())).toBe(true);
+  expect(await after(12 * HOUR_MS - 1_000, () => browser.isSignedIn())).toBe(true);
+  expect(await after(12 * HOUR_MS + 1_000, () => browser.isSignedIn())).toBe(false);
+});
+
+test('many looks within a minute are written down once', async () => {
+  const { browser, member_id } = await join(server);
+  const seenAt = async () =>
+    (await server.sql('SELECT seen_at FROM sessions WHERE member_id = $1', [member_id]))[0].seen_at.getTime();
+  const before = await seenAt();
+  for (let look = 0; look < 5; look += 1) await browser.isSignedIn();
+  expect(await seenAt()).toBe(before);
+  await after(61_000, () => Promise.all(Array.from({ length: 5 }, () => browser.isSignedIn())));
+  expect((await seenAt()) - before).toBeGreaterThanOrEqual(61_000);
+});
+
+test('what has ended is swept away, and so are counts of attempts', async () => {
+  const { member_id } = await join(server);
+  await openBrowser(server).post('/console/sign-in', { email: 'nobody@example.com', password: 'x' });
+  const left = async () => [
+    (await server.sql('SELECT FROM sessions WHERE member_id = $1', [member_id])).length,
+    (await server.sql('SELECT FROM attempts')).length > 0,
+  ];
+  await sweep(server.ctx);
+  expect(await left()).toEqual([1, true]);
+  await after(12 * HOUR_MS + 1_000, () => sweep(server.ctx));
+  expect(await left()).toEqual([0, false]);
+});
+
+test('a member has twenty sessions at most: one more ends the oldest', async () => {
+  const { browser, member_id, user_id } = await join(server);
+  const member = { tenant_id: server.tenant.tenant_id, member_id, user_id };
+  for (let more = 0; more < 20; more += 1) {
+    server.clock.offsetMs += 1;
+    await startSession(server.ctx, member);
+  }
+  server.ctx.sessions.forget('all');
+  expect(await browser.isSignedIn()).toBe(false);
+  expect(await server.sql('SELECT FROM sessions WHERE member_id = $1', [member_id])).toHaveLength(20);
+});
+
+describe('the open tab of a member who is removed', () => {
+  test('shows nothing from then on, in this process at once and in another within a second', async () => {
+    const neighbour = await openNeighbour();
+    try {
+      const { browser, member_id, secret } = await join(server);
+      expect(await browser.isSignedIn()).toBe(true);
+      expect(await neighbour.isSignedIn(secret)).toBe(true);
+      expect((await server.request('DELETE', `/tenants/self/members/${member_id}`)).status).toBe(204);
+      expect(await browser.isSignedIn()).toBe(false);
+      await endsWithin(1_500, () => neighbour.isSignedIn(secret));
+      expect(await neighbour.isSignedIn(secret)).toBe(false);
+    } finally {
+      await neighbour.close();
+    }
+  });
+
+  test('shows nothing either where the process has missed the notice', async () => {
+    const neighbour = await openNeighbour();
+    try {
+      const { secret, member_id } = await join(server);
+      expect(await neighbour.isSignedIn(secret)).toBe(true);
+      await deafen(server);
+      await server.sql('DELETE FROM sessions WHERE member_id = $1', [member_id]);
+      // No notice was given: what a process remembers ends by itself.
+      await endsWithin(3_000, () => neighbour.isSignedIn(secret));
+    } finally {
+      await neighbour.close();
+    }
+  });
+
+  test('does no deed any more: signing out, and a form that was open', async () => {
+    const { browser, member_id } = await join(server);
+    const csrf = await browser.csrf();
+    await server.request('DELETE', `/tenants/self/members/${member_id}`);
+    const answer = await browser.post('/console/tenant', { csrf, tenant_id: server.tenant.tenant_id });
+    expect([answer.status, answer.headers.get('location')]).toEqual([303, '/console/sign-in']);
+  });
+
+  test('no session begins for somebody who is being removed', async () => {
+    const { member_id, user_id } = await join(server);
+    await server.request('DELETE', `/tenants/self/members/${member_id}`);
+    const member = { tenant_id: server.tenant.tenant_id, member_id, user_id };
+    await expect(startSession(server.ctx, member)).rejects.toMatchObject({ code: 'not_found' });
+    expect(await server.sql('SELECT FROM sessions WHERE member_id = $1', [member_id])).toEqual([]);
+  });
+});
+
+test('signing out ends the session in another process too', async () => {
+  const neighbour = await openNeighbour();
+  try {
+    const { browser, secret } = await join(server);
+    expect(await neighbour.isSignedIn(secret)).toBe(true);
+    await browser.post('/console/sign-out', { csrf: await browser.csrf() });
+    await endsWithin(1_500, () => neighbour.isSignedIn(secret));
+  } finally {
+    await neighbour.close();
+  }
+});
+
+test('a tenant that is deleted takes its sessions along, in every process', async () => {
+  const neighbour = await openNeighbour();
+  try {
+    const tenant = await server.newTenant({ name: 'Short-lived' });
+    const { browser, secret } = await join(server, { tenant });
+    expect(await browser.isSignedIn()).toBe(true);
+    expect(await neighbour.isSignedIn(secret)).toBe(true);
+    expect((await server.request('DELETE', '/tenants/self', { key: tenant.api_key })).status).toBe(204);
+    expect(await browser.isSignedIn()).toBe(false);
+    await endsWithin(1_500, () => neighbour.isSignedIn(secret));
+  } finally {
+    await neighbour.close();
+  }
+});
+
+describe('the API', () => {
+  test.each([
+    ['GET', '/tokens'],
+    ['GET', '/logs'],
+    ['GET', '/tenants/self'],
+    ['DELETE', '/tenants/self'],
+    ['POST', '/tokenize'],
+  ])('knows nobody by a cookie: %s %s', async (method, path) => {
+    const { browser } = await join(server);
+    const headers = { ...cookieHeader(browser.cookies), 'sec-fetch-site': 'same-origin' };
+    const answer = await server.request(method, path, { key: null, headers, ...(method === 'POST' && { json: 'x' }) });
+    expect(answer.status).toBe(401);
+  });
+
+  test.each([
+    ['nothing', {}],
+    ['one that was made up', { cookie: `${COOKIE}=${'a'.repeat(43)}` }],
+    ['one of another length', { cookie: `${COOKIE}=x` }],
+    ['an empty one', { cookie: `${COOKIE}=` }],
+    ['a header with nothing in it', { cookie: '' }],
+    ['a long header', { cookie: `${'a=b; '.repeat(2_000)}` }],
+    ['the API key in its place', { 'svc-api-key': 'x' }],
+  ])('and the console nobody by %s', async (_what, headers) => {
+    const answer = await openBrowser(server).get('/console', headers);
+    expect(answer.headers.get('location')).toMatch(/^\/console\/sign-in/);
+  });
+});
+
+describe('the proxy', () => {
+  const echoed = async (cookie: string): Promise<string[]> => {
+    const answer = await house.forward('GET', '/proxy/', { headers: { cookie } });
+    expect(answer.status, answer.text).toBe(200);
+    return house
+      .last()
+      .headers.filter(([name]) => name.toLowerCase() === 'cookie')
+      .map(([, value]) => value);
+  };
+
+  test.each([
+    ['alone', 'strongroom=SECRET', []],
+    ['first', 'strongroom=SECRET; a=b', ['a=b']],
+    ['last', 'a=b; strongroom=SECRET', ['a=b']],
+    ['in the middle, with blanks', 'a=b ;  strongroom = SECRET ;c="d e"', ['a=b ;c="d e"']],
+    ['twice', 'strongroom=SECRET; a=b; strongroom=SECRET', ['a=b']],
+    ['without a value', 'strongroom; a=b', ['a=b']],
+    ['not at all', 'a=b;  c=d', ['a=b;  c=d']],
+    [
+      'but as a part of other names',
+      'xstrongroom=1; strongroomx=2; a=strongroom',
+      ['xstrongroom=1; strongroomx=2; a=strongroom'],
+    ],
+  ])('hands our cookie to no destination, and every other as it is: %s', async (_what, cookie, left) => {
+    const seen = await echoed(cookie);
+    expect(seen).toEqual(left);
+    expect(seen.join()).not.toContain('SECRET');
+  });
+
+  test('lets no destination set it, and every other as it is', async () => {
+    const { script } = house.destination;
+    house.destination.script = receiving(
+      house.destination,
+      [
+        'HTTP/1.1 200 OK',
+        'Set-Cookie: strongroom=planted; Path=/',
+        'Set-Cookie:  StrongRoom =planted',
+        'Set-Cookie: =strongroom=planted',
+        'Set-Cookie: theirs=1; Path=/',
+        'Content-Length: 0',
+        '',
+        '',
+      ].join('\r\n'),
+    );
+    try {
+      const answer = await house.forward('GET', '/proxy/');
+      expect(answer.headers.getSetCookie()).toEqual(['theirs=1; Path=/']);
+    } finally {
+      house.destination.script = script;
+    }
+  });
+
+  test("has no eye for it in a transform's code either", async () => {
+    const { key } = await makeProxy(house, {
+      request_transform: {
+        code: 'module.exports = async ({ args }) => ({ headers: { ...args.headers, "x-seen": String(args.headers.cookie) }, body: args.body });',
+      },
+    });
+    const cookie = `${COOKIE}=SECRET; a=b`;
+    const answer = await server.request('GET', '/proxy/', { headers: { 'svc-proxy-key': key, cookie } });
+    expect(answer.status, answer.text).toBe(200);
+    expect(house.last().headers).toContainEqual(['x-seen', 'a=b']);
+  });
+});
+
+test('an end that was not there, and a secret that is none, end nothing', async () => {
+  const { browser } = await join(server);
+  for (const secret of ['', 'x', 'a'.repeat(43), '\0'.repeat(43)]) await endSession(server.ctx, secret);
+  expect(await browser.isSignedIn()).toBe(true);
+});

@@ -127,19 +127,11 @@ export const addAuthentication = (app: App, ctx: Context): Authentication => {
   app.addHook('onRequest', (request, _reply, done) => {
     const { permission, admitsStrangers } = request.routeOptions.config;
     if (permission === null || permission === undefined) return done();
-    const actor = actorOf(request);
-    if (actor) {
-      try {
-        admit(request, actor, permission);
-        return done();
-      } catch (error) {
-        return done(error as Error);
-      }
-    }
     const header = request.headers['svc-api-key'];
-    if (header === undefined && admitsStrangers) return void refuseUninitialized().then(() => done(), done);
+    const actor = actorOf(request);
+    if (!actor && header === undefined && admitsStrangers) return void refuseUninitialized().then(() => done(), done);
     const key = typeof header === 'string' && header.length > 0 && header.length <= KEY_LENGTH_MAX ? header : undefined;
-    const known = key === undefined ? undefined : ctx.callers.recallCaller(key);
+    const known = actor ?? (key === undefined ? undefined : ctx.callers.recallCaller(key));
     if (!known) return void authenticate(request, key, permission).then(() => done(), done);
     try {
       admit(request, known, permission);

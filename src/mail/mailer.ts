@@ -1,6 +1,6 @@
 // The way of a mail out of the house: one recipient, over SMTP with TLS, or into a file that a developer opens. The only
 // home of nodemailer. Knows neither what a mail says nor whether it is tried again.
-import { access, constants, mkdir, readdir, rm, writeFile } from 'node:fs/promises';
+import { access, constants, mkdir, readdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createTransport, type SendMailOptions } from 'nodemailer';
 import type { Log } from '../log.ts';
@@ -51,7 +51,7 @@ export const SEND_MS_MAX = 60_000;
 
 /** Mails of ours that lie in the directory of a development server. */
 const FILES_MAX = 500;
-const FILE_NAME = /^\d{8}T\d{9}Z-[0-9a-f-]{36}\.eml$/;
+const FILE_NAME = /^\d{8}T\d{9}Z-[0-9a-f-]{36}\.eml(?:\.new)?$/;
 
 /** Addresses go in as objects: what stands in one is never read as a list, nor as a name. */
 const messageOf = (from: MailWay['from'], { id, to, subject, text, html }: Mail): SendMailOptions => {
@@ -128,7 +128,9 @@ const createFileMailer = ({ directory, from }: MailWay & { kind: 'files' }, log:
       try {
         const { message } = await transport.sendMail(messageOf(from, mail));
         await mkdir(directory, { recursive: true, mode: 0o700 });
-        await writeFile(path, message, { mode: 0o600, flush: true });
+        // Beside its name first: whoever looks into the mailbox sees no half of a mail.
+        await writeFile(`${path}.new`, message, { mode: 0o600, flush: true });
+        await rename(`${path}.new`, path);
         await removeOldFiles(directory);
       } catch (error) {
         throw faultOf(error);

@@ -106,6 +106,7 @@ describe('accepting an invitation', () => {
       tenant_id: tenant.tenant_id,
       member_id: expect.any(String),
       user_id: expect.any(String),
+      password_hash: expect.stringMatching(/^\$argon2id\$/),
     });
     expect(await members()).toEqual([
       {

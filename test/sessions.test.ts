@@ -5,7 +5,7 @@ import { buildApp } from '../src/app.ts';
 import { type Context, createContext } from '../src/context.ts';
 import { endSession, startSession } from '../src/people/sessions.ts';
 import { sweep } from '../src/vault/sweep.ts';
-import { COOKIE, cookieHeader, join, openBrowser } from './support/people.ts';
+import { COOKIE, cookieHeader, join, type Joined, openBrowser } from './support/people.ts';
 import { delay, makeProxy, type ProxyHouse, receiving, startProxyHouse } from './support/proxy.ts';
 import type { TestServer } from './support/server.ts';
 import { deafen } from './support/notices.ts';
@@ -61,6 +61,12 @@ const endsWithin = async (ms: number, isStill: () => Promise<boolean>): Promise<
   }
 };
 
+/** Somebody who has shown their password. */
+const proven = async ({ member_id, user_id }: Pick<Joined, 'member_id' | 'user_id'>) => {
+  const [{ password_hash }] = await server.sql('SELECT password_hash FROM users WHERE id = $1', [user_id]);
+  return { tenant_id: server.tenant.tenant_id, member_id, user_id, password_hash };
+};
+
 describe('a session that nobody uses', () => {
   test('ends after 30 minutes, and not a second before', async () => {
     const [early, late] = [await join(server), await join(server)];
@@ -109,7 +115,7 @@ test('what has ended is swept away, and so are counts of attempts', async () => 
 
 test('a member has twenty sessions at most: one more ends the oldest', async () => {
   const { browser, member_id, user_id } = await join(server);
-  const member = { tenant_id: server.tenant.tenant_id, member_id, user_id };
+  const member = await proven({ member_id, user_id });
   for (let more = 0; more < 20; more += 1) {
     server.clock.offsetMs += 1;
     await startSession(server.ctx, member);
@@ -159,8 +165,8 @@ describe('the open tab of a member who is removed', () => {
 
   test('no session begins for somebody who is being removed', async () => {
     const { member_id, user_id } = await join(server);
+    const member = await proven({ member_id, user_id });
     await server.request('DELETE', `/tenants/self/members/${member_id}`);
-    const member = { tenant_id: server.tenant.tenant_id, member_id, user_id };
     await expect(startSession(server.ctx, member)).rejects.toMatchObject({ code: 'not_found' });
     expect(await server.sql('SELECT FROM sessions WHERE member_id = $1', [member_id])).toEqual([]);
   });

@@ -1,6 +1,6 @@
 // Tenants, first keys and first people: made by the operator's command line or a development start, never over the open API
 // (decisions.md section 3).
-import { logRow } from '../audit/record.ts';
+import { logRow, operator } from '../audit/record.ts';
 import type { Context } from '../context.ts';
 import { Sensitive } from '../crypto/sensitive.ts';
 import type { InvitationRefusal } from '../db/invitations.ts';
@@ -9,7 +9,6 @@ import { parseAddress } from '../people/address.ts';
 import { invitationLink } from '../people/invitation-mail.ts';
 import { draftInvitation, mailOfDraft, PEOPLE_MAX } from '../people/invitations.ts';
 import { describeApiKey, newApiKey, type NewApiKey } from './api-keys.ts';
-import type { Caller } from './caller.ts';
 import { isPermission, type Permission, permissions as allPermissions } from './permissions.ts';
 import { accessRuleSchema } from './rules.ts';
 import { NAME_LENGTH_MAX, nameSchema } from './tenants.ts';
@@ -65,12 +64,8 @@ const parseRules = (rules: unknown): unknown[] => {
   throw new StartError(`The access rules are not valid: ${problems.join('; ')}`);
 };
 
-/** The operator, as the log names it: an actor without an id. */
-const operatorLog = (ctx: Context, tenant_id: string, entity_type: string, entity_id: string) => {
-  const operator = { tenant_id, actor_id: '', actor_type: 'application' } as Caller;
-  const row = logRow(ctx, operator, { operation: 'create', entity_type, entity_ids: [entity_id] });
-  return { ...row, actor_id: null, actor_type: 'operator' };
-};
+const operatorLog = (ctx: Context, entity_type: string, entity_id: string) =>
+  logRow(ctx, operator, { operation: 'create', entity_type, entity_ids: [entity_id] });
 
 const applicationRow = (ctx: Context, options: NewTenantOptions) => ({
   id: ctx.newUuid(),
@@ -96,10 +91,7 @@ export const createTenant = async (ctx: Context, options: NewTenantOptions): Pro
   const application = applicationRow(ctx, options);
   const apiKey = apiKeyOf(ctx, options);
   const keys = await ctx.keyring.newTenantKeys(tenant.id);
-  const logs = [
-    operatorLog(ctx, tenant.id, 'tenant', tenant.id),
-    operatorLog(ctx, tenant.id, 'application', application.id),
-  ];
+  const logs = [operatorLog(ctx, 'tenant', tenant.id), operatorLog(ctx, 'application', application.id)];
   const added = await ctx.db.addTenant({ tenant, keys, application, apiKey, logs }, options.onlyFirst ?? false);
   if (!added) return undefined;
   const made = { tenant_id: tenant.id, application_id: application.id, api_key: apiKey.key };
@@ -130,7 +122,7 @@ export const inviteOwner = async (ctx: Context, tenant: string, email: string): 
   const add = (mail: ReturnType<typeof mailOfDraft> | undefined) =>
     ctx.db.for({ tenant_id }).addInvitation(draft.made, PEOPLE_MAX, {
       mail,
-      log: operatorLog(ctx, tenant_id, 'tenant_invitation', draft.made.id),
+      log: operatorLog(ctx, 'tenant_invitation', draft.made.id),
       answer: undefined,
       result: { isMailed: mail !== undefined },
     });
@@ -156,7 +148,7 @@ export const createApplication = async (
     throw new StartError(`There is no tenant ${tenant_id}. List them: npm run -s strongroom -- tenants list`);
   const application = applicationRow(ctx, options);
   const apiKey = apiKeyOf(ctx, options);
-  const logs = [operatorLog(ctx, tenant_id, 'application', application.id)];
+  const logs = [operatorLog(ctx, 'application', application.id)];
   await ctx.db.for({ tenant_id }).addApplication({ application, apiKey, logs });
   return { tenant_id, application_id: application.id, api_key: apiKey.key };
 };

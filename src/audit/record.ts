@@ -32,12 +32,16 @@ export const TOKEN_DISSOCIATED = 'Token association deleted';
 /** A member had the value itself shown, which no page does unasked. */
 export const TOKEN_REVEALED = 'Token revealed';
 export const INVITATION_ACCEPTED = 'Tenant invitation accepted';
+export const PASSWORD_CHANGED = 'Tenant member password changed';
 
 /** Clocks of rows: the id's time is the row's, so that the order of ids is the order of time. */
 export type LogClock = { now: () => Date; newLogId: (at: Date) => string };
 
-/** Whose deed it is: a caller, or nobody that is known. */
-export type Actor = Pick<Caller, 'actor_id' | 'actor_type'> | { actor_id: null; actor_type: null };
+/** Whoever has the command line: an actor without an id. */
+export const operator = { actor_id: null, actor_type: 'operator' } as const;
+
+/** Whose deed it is: a caller, the operator, or nobody that is known. */
+export type Actor = Pick<Caller, 'actor_id' | 'actor_type'> | typeof operator | { actor_id: null; actor_type: null };
 
 /** A log row of a caller's deed, ready to be written with it. `entity` is the noun of the message, `entity_type` the kind on record. */
 export const logRow = (

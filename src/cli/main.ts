@@ -13,8 +13,10 @@ import {
 } from '../access/bootstrap.ts';
 import { type Config, loadConfig } from '../config.ts';
 import { type Context, createContext, failureText } from '../context.ts';
+import type { Sensitive } from '../crypto/sensitive.ts';
 import { readCredentials } from '../dev-credentials.ts';
 import { StartError } from '../errors.ts';
+import { resetPassword } from '../people/passwords.ts';
 import { installOfficialFormulas } from '../runtime/official.ts';
 import { withConfigurationTable } from './configuration.ts';
 import { doctor } from './doctor.ts';
@@ -34,6 +36,8 @@ as the server.
   keys create [--tenant ID] [--name NAME] [--permissions LIST] [--rules JSON] [--json]
                                                                an application with a key in a tenant
   owner invite --email ADDRESS [--tenant ID] [--json]          a link for the owner of a tenant that has none yet
+  password reset --email ADDRESS [--json]                      a new password for somebody who cannot sign in; ends
+                                                               their sessions
   formulas install [--json]                                    installs or updates the official formulas
   migrate                                                      applies pending migrations
   doctor                                                       checks what a start needs, each with its fix
@@ -101,13 +105,16 @@ const applicationOptions = (values: Values, name: string): NewTenantOptions => (
   rules: parseJsonOption(values.rules, 'rules'),
 });
 
-const linkOf = ({ link }: OwnerLink): string => link.reveal();
+/** What a command was run for: it is printed once, and kept nowhere. */
+const shown = (secret: Sensitive<string>): string => secret.reveal();
+
+const linkOf = ({ link }: OwnerLink): string => shown(link);
 
 const ownerText = (owner: OwnerLink): string =>
   `owner_link      ${linkOf(owner)}\n\nWhoever opens the link and accepts is the owner: it works once, within 72 hours. ${owner.isMailed ? 'It goes to them by mail, too.' : 'No mail is sent: pass it on yourself.'}`;
 
 const printMade = ({ tenant_id, application_id, api_key, owner }: MadeTenant, json: boolean | undefined): void => {
-  const key = api_key.reveal();
+  const key = shown(api_key);
   const owner_link = owner && linkOf(owner);
   if (json) console.log(JSON.stringify({ tenant_id, application_id, api_key: key, owner_link }));
   else
@@ -164,6 +171,15 @@ const commands: Record<string, (values: Values, operand: string | undefined) => 
     const email = required(values.email, 'The option --email');
     const owner = await withContext(async (ctx) => inviteOwner(ctx, await tenantOf(ctx, values.tenant), email));
     console.log(values.json ? JSON.stringify({ owner_link: linkOf(owner) }) : ownerText(owner));
+  },
+  'password reset': async (values) => {
+    const email = required(values.email, 'The option --email');
+    const password = shown(await withContext((ctx) => resetPassword(ctx, email)));
+    console.log(
+      values.json
+        ? JSON.stringify({ password })
+        : `password        ${password}\n\nIt is temporary: change it in the console under People. It is shown once, and all sessions of the account have\nended.`,
+    );
   },
   'formulas install': async (values) => {
     const installed = await withContext((ctx) => installOfficialFormulas(ctx));

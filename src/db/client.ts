@@ -12,6 +12,7 @@ import { keyStatements } from './keys.ts';
 import { countLogs, listLogs, type LogFilter, type LogPageStart } from './log-list.ts';
 import { mailStatements } from './mail-outbox.ts';
 import { memberStatements } from './members.ts';
+import { passwordStatements } from './passwords.ts';
 import { acceptanceStatements } from './people.ts';
 import { createPrisma } from './prisma.ts';
 import { findProxyBeforeCaller, proxyStatements } from './proxies.ts';
@@ -114,6 +115,7 @@ export const createDatabase = (
     ...operatorStatements(guarded),
     ...officialFormulaStatements(statements),
     ...sessionStatements(statements),
+    ...passwordStatements(statements),
     ...attemptStatements(statements),
     ...mailStatements(statements),
 

@@ -25,9 +25,10 @@ const COUNT = `SELECT count(*) AS count FROM members WHERE ${OF_USERS}`;
 const LIST = `SELECT id, user_id, role, sealed, created_at, created_by, modified_at, modified_by FROM members
 WHERE ${OF_USERS} ORDER BY created_at DESC, id LIMIT $3 OFFSET $4`;
 
-const LOCK = 'SELECT user_id, role, address_digest FROM members WHERE tenant_id = $1 AND id = $2 FOR UPDATE';
+const LOCK_USER = `
+SELECT u.id FROM members m JOIN users u ON u.id = m.user_id WHERE m.tenant_id = $1 AND m.id = $2 FOR UPDATE OF u`;
 
-const LOCK_USER = 'SELECT id FROM users WHERE id = $1 FOR UPDATE';
+const LOCK = 'SELECT user_id, role, address_digest FROM members WHERE tenant_id = $1 AND id = $2 FOR UPDATE';
 
 /** Those to the address, and those that the user made: a link in a mailbox that is theirs as well. */
 const DELETE_INVITATIONS = `
@@ -56,6 +57,8 @@ export const memberStatements = ({ query, transaction }: Statements, tenant_id: 
   ): Promise<'deleted' | 'missing' | 'owner'> =>
     transaction(async (on) => {
       if (!(await lockTenant(on, tenant_id))) return 'missing';
+      // Another tenant may remove the same user at this moment: the later one sees that it was the last.
+      await on('lock-user-of-member', LOCK_USER, [tenant_id, id]);
       const [row] = (await on('lock-member', LOCK, [tenant_id, id])) as {
         user_id: string;
         role: Role;
@@ -63,8 +66,6 @@ export const memberStatements = ({ query, transaction }: Statements, tenant_id: 
       }[];
       if (!row) return 'missing';
       if (row.role === 'OWNER') return 'owner';
-      // Another tenant may remove the same user at this moment: the later one sees that it was the last.
-      await on('lock-user-of-member', LOCK_USER, [row.user_id]);
       const gone = (await on('delete-invitations-of-member', DELETE_INVITATIONS, [
         tenant_id,
         row.address_digest,

@@ -29,6 +29,12 @@ export type NewSession = {
   expires_at: Date;
 };
 
+/**
+ * What a session begins by, which must be so still when it does: a password, as it is kept, or a session in whose place it comes.
+ * Whoever ends the user's sessions holds the member meanwhile, so that none begins behind their back.
+ */
+export type SessionGround = { password_hash: string } | { instead_of: Uint8Array };
+
 export type StoredMembership = { tenant_id: string; name: string; member_id: string };
 
 /** Of a user, more than anyone is a member of. */
@@ -48,6 +54,10 @@ const SEEN = 'UPDATE sessions SET seen_at = $2 WHERE digest = $1 AND seen_at < $
 const LOCK_MEMBER = `
 SELECT m.id FROM members m JOIN tenants t ON t.id = m.tenant_id
 WHERE m.tenant_id = $1 AND m.id = $2 AND m.user_id = $3 FOR SHARE OF m`;
+
+const HAS_PASSWORD = 'SELECT FROM users WHERE id = $1 AND password_hash = $2';
+
+const IS_THERE = 'SELECT FROM sessions WHERE user_id = $1 AND digest = $2';
 
 const INSERT = `
 INSERT INTO sessions (digest, tenant_id, member_id, user_id, created_at, seen_at, expires_at)
@@ -69,6 +79,20 @@ JOIN tenants t ON t.id = ms.tenant_id
 JOIN members m ON m.tenant_id = ms.tenant_id AND m.id = ms.member_id
 WHERE ms.user_id = $1 ORDER BY t.name, t.id LIMIT ${MEMBERSHIPS_LISTED_MAX}`;
 
+/** Only where the transaction holds the member. */
+export const putSession = async (on: Query, session: NewSession): Promise<void> => {
+  const { digest, tenant_id, member_id, user_id, created_at, expires_at } = session;
+  await on('insert-session', INSERT, [digest, tenant_id, member_id, user_id, created_at, expires_at]);
+};
+
+const holds = async (on: Query, user_id: string, ground: SessionGround): Promise<boolean> => {
+  const rows =
+    'password_hash' in ground
+      ? await on('user-has-password', HAS_PASSWORD, [user_id, ground.password_hash])
+      : await on('session-is-there', IS_THERE, [user_id, ground.instead_of]);
+  return rows.length > 0;
+};
+
 export const sessionStatements = ({ query, transaction }: Statements) => ({
   findSessionBeforeCaller: async (digest: Uint8Array): Promise<StoredSession | undefined> =>
     ((await query('find-session', FIND, [digest])) as StoredSession[])[0],
@@ -80,14 +104,15 @@ export const sessionStatements = ({ query, transaction }: Statements) => ({
 
   /**
    * Adds a session, and removes the member's oldest beyond so many.
-   * @returns false where the member is gone: nothing is written then.
+   * @returns false where the member is gone, or the ground: nothing is written then.
    */
-  addSession: (session: NewSession, most: number, log: NewLog): Promise<boolean> =>
+  addSession: (session: NewSession, ground: SessionGround, most: number, log: NewLog): Promise<boolean> =>
     transaction(async (on) => {
-      const { digest, tenant_id, member_id, user_id, created_at, expires_at } = session;
+      const { tenant_id, member_id, user_id } = session;
       if ((await on('lock-member-for-session', LOCK_MEMBER, [tenant_id, member_id, user_id])).length === 0)
         return false;
-      await on('insert-session', INSERT, [digest, tenant_id, member_id, user_id, created_at, expires_at]);
+      if (!(await holds(on, user_id, ground))) return false;
+      await putSession(on, session);
       await on('delete-oldest-sessions', DELETE_OLDEST, [tenant_id, member_id, most]);
       await writeLog(on, tenant_id, log);
       return true;

@@ -56,7 +56,9 @@ WHERE mail_outbox.tenant_id = old.tenant_id AND mail_outbox.id = old.id`;
 
 /** What is not ended by its end is ended by idling; what is left of either opens nothing. */
 const DELETE_SESSIONS = `
-DELETE FROM sessions WHERE digest IN (SELECT digest FROM sessions WHERE expires_at <= $1 LIMIT $2)`;
+DELETE FROM sessions WHERE digest IN (
+  SELECT digest FROM sessions WHERE expires_at <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED
+)`;
 
 const DELETE_ATTEMPTS = `
 DELETE FROM attempts USING (SELECT digest FROM attempts WHERE ends_at <= $1 LIMIT $2) AS old

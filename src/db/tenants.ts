@@ -75,12 +75,13 @@ export const operatorStatements = (guarded: Guarded) => ({
  */
 const endPeople = async (tx: Prisma.TransactionClient, tenant_id: string): Promise<void> => {
   const where = { tenant_id };
+  // In one order, since another tenant of the same users may end at this moment; the later one sees that it was the last. Before
+  // their sessions: whoever changes a password takes them in this order too.
+  await tx.$executeRaw`SELECT id FROM users WHERE id IN (SELECT user_id FROM memberships WHERE tenant_id = ${tenant_id}::uuid)
+    ORDER BY id FOR UPDATE`;
   await tx.sessions.deleteMany({ where });
   await tx.invitation_secrets.deleteMany({ where });
   await tx.mail_outbox.updateMany({ where, data: { sealed: null } });
-  // In one order, since another tenant of the same users may end at this moment; the later one sees that it was the last.
-  await tx.$executeRaw`SELECT id FROM users WHERE id IN (SELECT user_id FROM memberships WHERE tenant_id = ${tenant_id}::uuid)
-    ORDER BY id FOR UPDATE`;
   await tx.$executeRaw`WITH gone AS (DELETE FROM memberships WHERE tenant_id = ${tenant_id}::uuid RETURNING user_id)
     DELETE FROM users u USING gone WHERE u.id = gone.user_id
     AND NOT EXISTS (SELECT FROM memberships m WHERE m.user_id = u.id AND m.tenant_id <> ${tenant_id}::uuid)`;

@@ -7,7 +7,7 @@ import { hashPassword, isFairPassword, verifyPassword } from '../crypto/password
 import type { Accepted, LinkedInvitation, Role } from '../db/people.ts';
 import { digestOfSecret, openEmail } from './invitations.ts';
 import { type Person, sealPerson } from './members.ts';
-import type { MemberIdentity } from './sessions.ts';
+import type { ProvenMember } from './sessions.ts';
 
 /** An invitation that can be accepted. */
 export type OpenInvitation = {
@@ -23,7 +23,7 @@ export type OpenInvitation = {
 export type AcceptanceInput = Omit<Person, 'email'> & { password: string };
 
 export type AcceptanceResult =
-  | { kind: 'accepted'; member: MemberIdentity }
+  | { kind: 'accepted'; member: ProvenMember }
   | { kind: 'dead' }
   | { kind: 'wrong_password' }
   /** The address has a password since a moment ago, by another invitation: it is to be asked for. */
@@ -113,8 +113,10 @@ export const acceptInvitation = async (
       { digest, tenant_id, invitation_id, address_digest, user, member: { id, sealed }, now: ctx.now() },
       logsOf(ctx, user.id, invitation_id),
     );
-    if (outcome.kind === 'accepted')
-      return { kind: 'accepted', member: { tenant_id, member_id: outcome.member_id, user_id: user.id } };
+    if (outcome.kind === 'accepted') {
+      const { id: user_id, password_hash } = user;
+      return { kind: 'accepted', member: { tenant_id, member_id: outcome.member_id, user_id, password_hash } };
+    }
     if (outcome.kind === 'dead') return { kind: 'dead' };
     if (user.isNew) return { kind: 'user_came_meanwhile' };
   }

@@ -9,7 +9,7 @@ import { createBriefMemory } from '../brief-memory.ts';
 import type { Context } from '../context.ts';
 import { csrfToken, equalDigests, memoryDigest, randomBase62, sessionDigest } from '../crypto/digest.ts';
 import type { Role } from '../db/people.ts';
-import type { StoredMembership, StoredSession } from '../db/sessions.ts';
+import type { NewSession, SessionGround, StoredMembership, StoredSession } from '../db/sessions.ts';
 import { notFound } from '../errors.ts';
 import type { Sealing } from '../runtime/sealed.ts';
 import { openPerson } from './members.ts';
@@ -46,6 +46,9 @@ const unmasking = [ruleOf('reveal')];
 
 /** Whose a session is. */
 export type MemberIdentity = { tenant_id: string; member_id: string; user_id: string };
+
+/** A member whose password was right, with its stored form: a session begins only while it is that one. */
+export type ProvenMember = MemberIdentity & { password_hash: string };
 
 export type Session = MemberIdentity & {
   tenant_name: string;
@@ -152,15 +155,13 @@ const memberLog = (
     { operation: 'use', entity_type: 'tenant_member', entity_ids: [member_id], message },
   );
 
-/**
- * Begins a session, under a secret that nobody had before.
- * @returns the secret, for the cookie and nothing else.
- * @throws notFound where the member is gone.
- */
-export const startSession = async (ctx: Starting, member: MemberIdentity): Promise<string> => {
+/** A session that is to be added, under a secret that nobody had before. */
+export const drawSession = (
+  ctx: Pick<Context, 'pepper' | 'now' | 'randomBytes'>,
+  { tenant_id, member_id, user_id }: MemberIdentity,
+): { secret: string; session: NewSession } => {
   const secret = randomBase62(SECRET_LENGTH, ctx.randomBytes);
   const created_at = ctx.now();
-  const { tenant_id, member_id, user_id } = member;
   const session = {
     digest: sessionDigest(ctx.pepper, secret),
     tenant_id,
@@ -169,10 +170,23 @@ export const startSession = async (ctx: Starting, member: MemberIdentity): Promi
     created_at,
     expires_at: new Date(created_at.getTime() + ABSOLUTE_MS),
   };
-  const isThere = await ctx.db.addSession(session, SESSIONS_MAX, memberLog(ctx, member, 'Tenant member signed in'));
-  if (!isThere) throw notFound('member');
+  return { secret, session };
+};
+
+const begin = async (ctx: Starting, member: MemberIdentity, ground: SessionGround): Promise<string> => {
+  const { secret, session } = drawSession(ctx, member);
+  const log = memberLog(ctx, member, 'Tenant member signed in');
+  if (!(await ctx.db.addSession(session, ground, SESSIONS_MAX, log))) throw notFound('member');
   return secret;
 };
+
+/**
+ * Begins a session.
+ * @returns its secret, for the cookie and nothing else.
+ * @throws notFound where the member is gone, or has another password by now.
+ */
+export const startSession = (ctx: Starting, member: ProvenMember): Promise<string> =>
+  begin(ctx, member, { password_hash: member.password_hash });
 
 /** Ends a session in every process. A secret that is none, or was ended, changes nothing. */
 export const endSession = async (
@@ -198,7 +212,7 @@ export const listMemberships = (ctx: Pick<Context, 'db'>, user_id: string): Prom
 
 /**
  * Ends a session, and begins one of the same user in another tenant.
- * @returns the new secret. @throws notFound where the user is no member of it.
+ * @returns the new secret. @throws notFound where the user is no member of it, or the session has ended meanwhile.
  */
 export const switchTenant = async (
   ctx: Starting & Pick<Context, 'sessions'>,
@@ -208,7 +222,8 @@ export const switchTenant = async (
   const { user_id } = session;
   const target = (await listMemberships(ctx, user_id)).find((membership) => membership.tenant_id === tenant_id);
   if (!target) throw notFound('tenant');
-  const next = await startSession(ctx, { tenant_id, member_id: target.member_id, user_id });
+  const instead_of = sessionDigest(ctx.pepper, secret);
+  const next = await begin(ctx, { tenant_id, member_id: target.member_id, user_id }, { instead_of });
   await endSession(ctx, secret);
   return next;
 };

@@ -5,12 +5,19 @@ import { addressDigest } from '../crypto/digest.ts';
 import { verifyPassword } from '../crypto/password.ts';
 import { comparedAddress, parseAddress } from './address.ts';
 import { clearAttempts, countAttempt, placeOfIp, takeBackAttempt } from './attempts.ts';
-import { listMemberships, type MemberIdentity } from './sessions.ts';
+import { listMemberships, type ProvenMember } from './sessions.ts';
 
 type SigningIn = Pick<Context, 'config' | 'db' | 'pepper' | 'now'>;
 
 /** What no password is, whatever form its characters are counted in; what is longer is not worth normalizing. */
 const TYPED_LENGTH_MAX = 4_096;
+
+/** Whether what was typed is the password that was hashed. @param hash undefined where there is no such account. */
+export const isPasswordOf = (
+  { pepper }: Pick<Context, 'pepper'>,
+  typed: string,
+  hash: string | undefined,
+): Promise<boolean> => verifyPassword(pepper, typed.length <= TYPED_LENGTH_MAX ? typed : '', hash);
 
 /**
  * Counts an attempt with a password, then makes it; one that succeeds is no attempt, and earlier ones of the account are forgotten.
@@ -52,7 +59,7 @@ export const countingPassword = async <T>(
 export const signIn = async (
   ctx: SigningIn,
   input: { email: string; password: string; ip: string },
-): Promise<MemberIdentity | undefined> => {
+): Promise<ProvenMember | undefined> => {
   const address = parseAddress(input.email.trim());
   return countingPassword(
     ctx,
@@ -60,11 +67,11 @@ export const signIn = async (
     async () => {
       const digest = addressDigest(ctx.pepper, address === undefined ? '' : comparedAddress(address));
       const user = await ctx.db.findSignInBeforeCaller(digest);
-      const typed = input.password.length <= TYPED_LENGTH_MAX ? input.password : '';
-      const isRight = await verifyPassword(ctx.pepper, typed, user?.password_hash);
+      const isRight = await isPasswordOf(ctx, input.password, user?.password_hash);
       if (!isRight || !user) return undefined;
-      const [first] = await listMemberships(ctx, user.id);
-      return first && { tenant_id: first.tenant_id, member_id: first.member_id, user_id: user.id };
+      const { id: user_id, password_hash } = user;
+      const [first] = await listMemberships(ctx, user_id);
+      return first && { tenant_id: first.tenant_id, member_id: first.member_id, user_id, password_hash };
     },
     (member) => member !== undefined,
   );

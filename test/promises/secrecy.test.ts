@@ -235,6 +235,12 @@ const usePeople = async (ask: Ask): Promise<string[]> => {
   expect(await statusOf('/console/sign-in', { email: `x${email}`, password })).toBeGreaterThanOrEqual(400);
   expect(await statusOf('/console/sign-in', { email, password })).toBe(303);
   sessions.push(browser.cookies.get('strongroom') ?? '');
+  for (const current_password of [`${password}x`, password]) {
+    const typed = { csrf: await browser.csrf(), current_password, new_password: password };
+    expect(await statusOf('/console/password', typed)).toBe(current_password === password ? 303 : 422);
+  }
+  sessions.push(browser.cookies.get('strongroom') ?? '');
+  expect(new Set(sessions).size).toBe(3);
   for (const session of sessions) expect(session).toMatch(/^\w{40,}$/);
   await ask(409, 'POST', invitations, { json: { email } });
   const members = (await ask(200, 'GET', '/tenants/self/members', {})).body.data;

@@ -35,6 +35,7 @@ const done: ReadonlyMap<string, string> = new Map([
   ['resent', 'A new link is on its way. Earlier links of this invitation are void.'],
   ['deleted', 'The invitation is gone, and its links are void.'],
   ['removed', 'The member has no access any more.'],
+  ['password', 'Your password is changed. Wherever else you were signed in, you are signed out.'],
 ]);
 
 /** What is said beside the form or above the lists after a refusal. */
@@ -48,6 +49,8 @@ const confirmed = (
   ask: { action: string; summary: string; question: string; button: string },
 ): Html => html`<details class="confirm"><summary>${ask.summary}</summary><form method="post" action="${ask.action}">
 ${csrfField(session)}<p>${ask.question}</p><button class="danger small">${ask.button}</button></form></details>`;
+
+const changePassword = html`<a href="/console/password">Change password</a>`;
 
 const removal = (visit: Visit, member: Member): Html => {
   const isSelf = member.user.id === visit.session.user_id;
@@ -72,7 +75,13 @@ const membersTable = (visit: Visit, members: readonly Member[]): Html =>
     { label: 'E-mail', cell: ({ user }) => foreign(user.email ?? '') },
     { label: 'Role', cell: ({ role }) => badge(role) },
     { label: 'Since', cell: ({ created_at }) => time(created_at) },
-    { label: '', cell: (member) => removal(visit, member) },
+    {
+      label: '',
+      cell: (member) =>
+        member.user.id === visit.session.user_id
+          ? html`<div class="deeds">${changePassword} ${removal(visit, member)}</div>`
+          : removal(visit, member),
+    },
   ]);
 
 const invitationsTable = (visit: Visit, invitations: readonly Invitation[]): Html =>
@@ -127,6 +136,7 @@ ${refusal !== undefined && refusal.email === undefined && problemsNotice(refusal
 ${inviteForm(visit, refusal)}
 <h2>Members</h2>
 ${members.data.length === 0 ? empty('There is nobody on this page.') : membersTable(visit, members.data)}
+${!members.data.some(({ user }) => user.id === visit.session.user_id) && html`<p>${changePassword}</p>`}
 ${pagerOf(members.pagination, { path: PATH, parameters, label: 'Pages of members' })}
 <h2>Invitations</h2>
 ${invitations.data.length === 0 ? empty('Nobody is invited.') : invitationsTable(visit, invitations.data)}

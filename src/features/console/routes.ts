@@ -5,6 +5,7 @@ import type { App } from '../../http/app-type.ts';
 import type { Authentication } from '../../http/authenticate.ts';
 import { createActorNames } from './actor-names.ts';
 import { logsPages } from './logs.ts';
+import { passwordPages } from './password.ts';
 import { peoplePages } from './people.ts';
 import { proxiesPages } from './proxies.ts';
 import { reactorsPages } from './reactors.ts';
@@ -23,6 +24,7 @@ export const consoleRoutes = (scope: App, ctx: Context, authentication: Authenti
   proxiesPages(console, namesOf);
   logsPages(console, namesOf);
   peoplePages(console);
+  passwordPages(console);
   // An address that leads nowhere is told as a page too.
   console.get('/console/*', async () => {
     throw notFound('page');

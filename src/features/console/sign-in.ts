@@ -40,7 +40,7 @@ ${shown.isRefused && html`<div class="notice bad" role="alert" id="refused">The 
 <label>Password<input type="password" name="password" required maxlength="4096" autocomplete="current-password"${attribute('autofocus', shown.isRefused)}${shown.isRefused && html` aria-describedby="refused"`}></label>
 <button>Sign in</button>
 </form>
-<p class="quiet">People join by the link of an invitation. If you have none, or forgot your password, ask a member of your tenant for one, or whoever runs this vault.</p>`,
+<p class="quiet">People join by the link of an invitation, which members of a tenant send. If you forgot your password, whoever runs this vault can give you another.</p>`,
   });
 
 export const signInPages = (scope: App, { ctx, get, post }: Console): void => {

@@ -7,7 +7,7 @@ import { fieldOf, formOf, sendPage } from '../../http/pages.ts';
 import { readSessionSecret, sessionCookie } from '../../http/session-cookie.ts';
 import { acceptInvitation, findInvitationBeforeCaller, type OpenInvitation } from '../../people/acceptance.ts';
 import { countAttempt, placeOfIp, refuseTooMany } from '../../people/attempts.ts';
-import { endSession, type MemberIdentity, startSession } from '../../people/sessions.ts';
+import { endSession, type ProvenMember, startSession } from '../../people/sessions.ts';
 import { countingPassword, isFairPassword } from '../../people/sign-in.ts';
 import { deadLinkPage, joinedPage, joinPage, type JoinProblems, NAME_LENGTH_MAX } from './page.ts';
 
@@ -59,7 +59,7 @@ export const joinRoutes = (scope: App, ctx: Context): void => {
   const welcome = async (
     request: FastifyRequest,
     reply: FastifyReply,
-    member: MemberIdentity,
+    member: ProvenMember,
     { tenant_name }: OpenInvitation,
   ): Promise<FastifyReply> => {
     if (!ctx.config.console) return sendPage(reply, 200, joinedPage(tenant_name));

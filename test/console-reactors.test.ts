@@ -199,6 +199,27 @@ describe('The editor', () => {
     expect((await apiReactor(reactor.id)).formula.code).toBe(mine);
   });
 
+  test('puts back no name and no configuration that somebody else changed meanwhile, whatever it was to save', async () => {
+    const { body: formula } = await server.request('POST', '/reactor-formulas', {
+      json: {
+        name: 'Shop',
+        type: 'private',
+        code: codeOf('return {};'),
+        configuration: [{ name: 'SHOP', type: 'string' }],
+      },
+    });
+    const id = await makeReactorOf(server, formula.id, { configuration: { SHOP: 'first' } });
+    const opened = await member.get(pathOf({ id }));
+    const theirs = await press({ id }, 'save', { name: 'Theirs', 'configuration.SHOP': 'second' });
+    expect(theirs.status, theirs.text).toBe(200);
+    const typings: Record<string, string>[] = [{}, { code: codeOf("return { raw: 'mine' };") }];
+    for (const typed of typings) {
+      const mine = { ...fill(opened.text, typed), 'configuration.SHOP': 'first', do: 'save' };
+      expect((await member.post(pathOf({ id }), mine)).status).toBe(409);
+    }
+    expect(await apiReactor(id)).toMatchObject({ name: 'Theirs', configuration: { SHOP: 'second' } });
+  });
+
   test('shows the code of an official formula, which cannot be saved, and runs it', async () => {
     await installOfficialFormulas(server.ctx);
     const { body } = await server.request('GET', '/reactor-formulas?name=Card+check');

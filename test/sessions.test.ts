@@ -89,6 +89,21 @@ test('a session that is used all day ends after 12 hours, and not a second befor
   expect(await after(12 * HOUR_MS + 1_000, () => browser.isSignedIn())).toBe(false);
 });
 
+test('a change of tenant gives no more time than the session had: no password was shown', async () => {
+  const { browser } = await join(server);
+  for (let ms = 20 * MINUTE_MS; ms < 11 * HOUR_MS; ms += 20 * MINUTE_MS) await after(ms, () => browser.isSignedIn());
+  await after(11 * HOUR_MS, async () => {
+    const before = browser.cookies.get(COOKIE);
+    const csrf = await browser.csrf();
+    const moved = await browser.post('/console/tenant', { csrf, tenant_id: server.tenant.tenant_id });
+    expect([moved.status, moved.headers.get('location')]).toEqual([303, '/console']);
+    expect(browser.cookies.get(COOKIE)).not.toBe(before);
+  });
+  for (const minutes of [20, 40, 59])
+    expect(await after(11 * HOUR_MS + minutes * MINUTE_MS, () => browser.isSignedIn())).toBe(true);
+  expect(await after(12 * HOUR_MS + 1_000, () => browser.isSignedIn())).toBe(false);
+});
+
 test('many looks within a minute are written down once', async () => {
   const { browser, member_id } = await join(server);
   const seenAt = async () =>

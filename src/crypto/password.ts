@@ -42,8 +42,12 @@ const inTurn = async <T>(work: () => Promise<T>): Promise<T> => {
   }
 };
 
+/** What is longer is no password of anybody's, and no work is put into it: its normal form may be eighteen times as long. */
+export const TYPED_LENGTH_MAX = 4_096;
+
 /** In characters, as people count them. One character may be written in several ways, which are one password (NIST SP 800-63B). */
 export const isFairPassword = (password: string): boolean => {
+  if (password.length > TYPED_LENGTH_MAX) return false;
   const { length } = Array.from(password.normalize('NFKC'));
   return length >= PASSWORD_LENGTH_MIN && length <= PASSWORD_LENGTH_MAX;
 };

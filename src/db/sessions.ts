@@ -55,9 +55,9 @@ const LOCK_MEMBER = `
 SELECT m.id FROM members m JOIN tenants t ON t.id = m.tenant_id
 WHERE m.tenant_id = $1 AND m.id = $2 AND m.user_id = $3 FOR SHARE OF m`;
 
-const HAS_PASSWORD = 'SELECT FROM users WHERE id = $1 AND password_hash = $2';
+const HAS_PASSWORD = 'SELECT NULL AS expires_at FROM users WHERE id = $1 AND password_hash = $2';
 
-const IS_THERE = 'SELECT FROM sessions WHERE user_id = $1 AND digest = $2';
+const IS_THERE = 'SELECT expires_at FROM sessions WHERE user_id = $1 AND digest = $2';
 
 const INSERT = `
 INSERT INTO sessions (digest, tenant_id, member_id, user_id, created_at, seen_at, expires_at)
@@ -85,12 +85,17 @@ export const putSession = async (on: Query, session: NewSession): Promise<void> 
   await on('insert-session', INSERT, [digest, tenant_id, member_id, user_id, created_at, expires_at]);
 };
 
-const holds = async (on: Query, user_id: string, ground: SessionGround): Promise<boolean> => {
+/** @returns when a session on this ground ends at the latest, where it is not the password's own; undefined where the ground is gone. */
+const findGround = async (
+  on: Query,
+  user_id: string,
+  ground: SessionGround,
+): Promise<{ expires_at: Date | null } | undefined> => {
   const rows =
     'password_hash' in ground
       ? await on('user-has-password', HAS_PASSWORD, [user_id, ground.password_hash])
       : await on('session-is-there', IS_THERE, [user_id, ground.instead_of]);
-  return rows.length > 0;
+  return (rows as { expires_at: Date | null }[])[0];
 };
 
 export const sessionStatements = ({ query, transaction }: Statements) => ({
@@ -111,8 +116,10 @@ export const sessionStatements = ({ query, transaction }: Statements) => ({
       const { tenant_id, member_id, user_id } = session;
       if ((await on('lock-member-for-session', LOCK_MEMBER, [tenant_id, member_id, user_id])).length === 0)
         return false;
-      if (!(await holds(on, user_id, ground))) return false;
-      await putSession(on, session);
+      const held = await findGround(on, user_id, ground);
+      if (!held) return false;
+      // Whoever shows no password gets no more time than they had.
+      await putSession(on, { ...session, expires_at: held.expires_at ?? session.expires_at });
       await on('delete-oldest-sessions', DELETE_OLDEST, [tenant_id, member_id, most]);
       await writeLog(on, tenant_id, log);
       return true;

@@ -69,6 +69,7 @@ const END_LINKS = `
 DELETE FROM invitation_secrets USING (
   SELECT s.digest FROM invitation_secrets s
   JOIN invitations i ON i.tenant_id = s.tenant_id AND i.id = s.invitation_id WHERE i.expires_at <= $1 LIMIT $2
+  FOR UPDATE OF s SKIP LOCKED
 ) AS old WHERE invitation_secrets.digest = old.digest`;
 
 /** Many changes become one. Whoever reads sees them before or after, never in between: it is one statement. */

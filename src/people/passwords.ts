@@ -107,6 +107,7 @@ export const resetPassword = async (ctx: Changing, email: string): Promise<Sensi
     throw new StartError(
       'No account has this address: nothing was changed. Who is no member yet joins by an invitation, and chooses a password then.',
     );
-  await clearAttempts(ctx, 'sign_in_of_account', comparedAddress(address));
+  // The password is set, and is told whatever becomes of the count.
+  await clearAttempts(ctx, 'sign_in_of_account', comparedAddress(address)).catch(() => undefined);
   return new Sensitive(password);
 };

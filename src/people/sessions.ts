@@ -8,6 +8,7 @@ import { logRow } from '../audit/record.ts';
 import { createBriefMemory } from '../brief-memory.ts';
 import type { Context } from '../context.ts';
 import { csrfToken, equalDigests, memoryDigest, randomBase62, sessionDigest } from '../crypto/digest.ts';
+import { TenantKeysGone } from '../crypto/keyring.ts';
 import type { Role } from '../db/people.ts';
 import type { NewSession, SessionGround, StoredMembership, StoredSession } from '../db/sessions.ts';
 import { notFound } from '../errors.ts';
@@ -111,9 +112,14 @@ const loadSession = async (ctx: Finding, secret: string): Promise<Known | undefi
   const row = await ctx.db.findSessionBeforeCaller(digest);
   if (!row) return undefined;
   const [keys, tenants] = await Promise.all([
-    ctx.keyring.tenantKeys(row.tenant_id),
+    ctx.keyring.tenantKeys(row.tenant_id).catch((error: unknown) => {
+      // The tenant was deleted a moment ago.
+      if (error instanceof TenantKeysGone) return undefined;
+      throw error;
+    }),
     ctx.db.listMembershipsBeforeCaller(row.user_id),
   ]);
+  if (!keys) return undefined;
   const { email, first_name, last_name } = openPerson(ctx, keys, row.tenant_id, row.member_id, row.sealed);
   const { tenant_id, tenant_name, member_id, user_id, role } = row;
   const session: Session = {

@@ -2,15 +2,12 @@
 // and the work is the same whether there is such an account or not. Knows no cookie and no page.
 import type { Context } from '../context.ts';
 import { addressDigest } from '../crypto/digest.ts';
-import { verifyPassword } from '../crypto/password.ts';
+import { TYPED_LENGTH_MAX, verifyPassword } from '../crypto/password.ts';
 import { comparedAddress, parseAddress } from './address.ts';
 import { clearAttempts, countAttempt, placeOfIp, takeBackAttempt } from './attempts.ts';
 import { listMemberships, type ProvenMember } from './sessions.ts';
 
 type SigningIn = Pick<Context, 'config' | 'db' | 'pepper' | 'now'>;
-
-/** What no password is, whatever form its characters are counted in; what is longer is not worth normalizing. */
-const TYPED_LENGTH_MAX = 4_096;
 
 /** Whether what was typed is the password that was hashed. @param hash undefined where there is no such account. */
 export const isPasswordOf = (
@@ -46,7 +43,8 @@ export const countingPassword = async <T>(
     await forgive(false).catch(() => undefined);
     throw error;
   }
-  if (isRight(result)) await forgive(true);
+  // What was done stands, whatever becomes of the count.
+  if (isRight(result)) await forgive(true).catch(() => undefined);
   return result;
 };
 

@@ -23,6 +23,7 @@ export type Reactor = {
   configuration: Record<string, string | number | boolean>;
   application?: { id: string; name: string };
   created_at: string;
+  modified_at?: string;
 };
 
 /** What the page shows: the stored reactor, and in the fields what was typed. */
@@ -64,7 +65,9 @@ export const sampleArgs = ({ request_parameters }: Pick<Formula, 'request_parame
 
 const textOf = (value: string | number | boolean | undefined): string => (value === undefined ? '' : String(value));
 
-const seenOf = ({ modified_at, created_at }: Formula): string => modified_at ?? created_at;
+/** When the reactor and its formula were last changed: what a page was made of. */
+const seenOf = ({ formula, ...reactor }: Reactor): string =>
+  [formula, reactor].map(({ modified_at, created_at }) => modified_at ?? created_at).join(' ');
 
 export const openEditor = (reactor: Reactor): Editor => ({
   reactor,
@@ -77,7 +80,7 @@ export const openEditor = (reactor: Reactor): Editor => ({
     ]),
   ),
   args: sampleArgs(reactor.formula),
-  seen: seenOf(reactor.formula),
+  seen: seenOf(reactor),
   problems: new Map(),
 });
 
@@ -96,7 +99,7 @@ export const readEditor = (reactor: Reactor, field: (name: string) => string): E
 export const withReactor = (editor: Editor, reactor: Reactor): Editor => ({
   ...editor,
   reactor,
-  seen: seenOf(reactor.formula),
+  seen: seenOf(reactor),
 });
 
 export const isCodeChanged = ({ reactor, code }: Editor): boolean => code !== linesIn(reactor.formula.code);

@@ -55,20 +55,20 @@ const saveReactor = (visit: Visit, editor: Editor): Promise<ApiAnswer> => {
 /** Writes what was changed. Nothing is written over that somebody else changed since the page was made. */
 export const saveEditor = async (visit: Visit, typed: Editor): Promise<Saved> => {
   let editor = typed;
+  const { seen } = withReactor(editor, editor.reactor);
+  if (editor.seen !== seen && (isCodeChanged(editor) || isConfigurationChanged(editor)))
+    return {
+      editor: {
+        ...editor,
+        seen,
+        above: notice(
+          'warn',
+          'Somebody changed this reactor since the page was opened. What you typed is below and is not saved: save again to replace theirs.',
+        ),
+      },
+      status: 409,
+    };
   if (isCodeChanged(editor)) {
-    const { seen } = withReactor(editor, editor.reactor);
-    if (editor.seen !== seen)
-      return {
-        editor: {
-          ...editor,
-          seen,
-          above: notice(
-            'warn',
-            'Somebody changed the code since this page was opened. Yours is below and is not saved: save again to replace theirs.',
-          ),
-        },
-        status: 409,
-      };
     const answer = await saveCode(visit, editor);
     if (!isSuccess(answer)) return refused(editor, 'The code was not saved.', answer);
     editor = withReactor(editor, { ...editor.reactor, formula: answer.body as Formula });

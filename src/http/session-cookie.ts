@@ -30,8 +30,12 @@ export const readSessionSecret = (ctx: Configured, { headers }: Pick<FastifyRequ
 
 type Headers = [name: string, value: string][];
 
+const COOKIE_HEADER = /^(?:set-)?cookie$/i;
+
 /** The headers of a request without our cookie, of an answer without a cookie by our name: others stay, byte for byte. */
 export const withoutSessionCookie = (ctx: Configured, headers: Headers): Headers => {
+  // Most have none, and all that is forwarded comes through here.
+  if (!headers.some(([header]) => COOKIE_HEADER.test(header))) return headers;
   const name = nameOf(ctx);
   const ours = new RegExp(`(^|;)[ \\t]*${name}[ \\t]*(?:=[^;]*)?(?=;|$)`, 'g');
   return headers.flatMap(([header, value]): Headers => {

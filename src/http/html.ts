@@ -1,5 +1,6 @@
 // HTML from a tagged template that escapes whatever is put into it: text stays text, in an element as in a quoted attribute.
 // Knows no page.
+import { escapeMarkup } from '../markup.ts';
 
 /** Markup of ours. Nothing that came from outside, JSON least of all, can be one: only `html` makes it. */
 export class Html {
@@ -15,15 +16,11 @@ export class Html {
 /** What may stand in a template. Nothing is written for undefined, null, false and true, so that `condition && html` reads well. */
 export type HtmlValue = Html | string | number | boolean | null | undefined | readonly HtmlValue[];
 
-const entities: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' };
-
-const escapeText = (text: string): string => text.replace(/[&<>"']/g, (character) => entities[character] as string);
-
 const write = (value: HtmlValue): string => {
   if (value instanceof Html) return value.toString();
   if (Array.isArray(value)) return value.map(write).join('');
   if (value === undefined || value === null || typeof value === 'boolean') return '';
-  return escapeText(String(value as string | number));
+  return escapeMarkup(String(value as string | number));
 };
 
 /** Attributes must be quoted in the template: a value ends nowhere but at its quote then. */

@@ -1,5 +1,6 @@
 // What a mail of an invitation says, as text and as HTML. Pure. Whatever a tenant calls itself stays one piece of one line:
 // it ends no header, no sentence's line and no markup. Nothing in it is loaded from elsewhere.
+import { escapeMarkup } from '../markup.ts';
 
 /** Where a link leads. @param base_url where people reach this server, without a slash at its end. */
 export const invitationLink = (base_url: string, secret: string): string => `${base_url}/join/${secret}`;
@@ -11,10 +12,6 @@ const NAME_MAX = 120;
 
 /** RFC 2045: lines up to here need no encoding, and a link is one line in the mail's source too. */
 const LINE_MAX = 76;
-
-const escapes: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' };
-
-const escape = (text: string): string => text.replace(/[&<>"']/g, (character) => escapes[character] as string);
 
 const wrap = (paragraph: string): string => {
   const lines: string[] = [];
@@ -58,11 +55,11 @@ export const wordInvitation = (invitation: {
 <html lang="en">
 <head><meta charset="utf-8"><title>Invitation</title></head>
 <body style="font: 16px/1.5 sans-serif; max-width: 36em">
-<p>${escape(invited)}</p>
+<p>${escapeMarkup(invited)}</p>
 <p>To accept, open this link:</p>
-<p><a href="${escape(link)}">${escape(link)}</a></p>
-<p>${escape(once)}</p>
-<p>${escape(unexpected)}</p>
+<p><a href="${escapeMarkup(link)}">${escapeMarkup(link)}</a></p>
+<p>${escapeMarkup(once)}</p>
+<p>${escapeMarkup(unexpected)}</p>
 </body>
 </html>
 `,

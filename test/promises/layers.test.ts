@@ -51,6 +51,7 @@ const floor = new Set([
   'paging.ts',
   'brief-memory.ts',
   'json-shape.ts',
+  'markup.ts',
 ]);
 const doors = new Set(['main.ts', 'app.ts', 'start-block.ts', 'dev-credentials.ts', 'http', 'features', 'cli']);
 

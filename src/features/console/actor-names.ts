@@ -1,6 +1,7 @@
 // Who did it, by name: of applications and members that a page speaks of, asked for together. A name is remembered for a
 // moment: each look is in the log, and reading the log should not be most of what it tells.
 import { createBriefMemory } from '../../brief-memory.ts';
+import { fullName } from './list-parts.ts';
 import { isSuccess, type Visit } from './visit.ts';
 
 /** How long a page may show a name that was changed meanwhile. */
@@ -34,8 +35,7 @@ const lookUp = async (visit: Visit, ids: readonly string[]): Promise<Map<string,
   ]);
   for (const { id, name } of applications) names.set(id, name);
   for (const { user } of members) {
-    const name = [user.first_name, user.last_name].filter((part) => part !== undefined && part !== '').join(' ');
-    names.set(user.id, name === '' ? (user.email ?? user.id) : name);
+    names.set(user.id, fullName(user) || (user.email ?? user.id));
   }
   return names;
 };

@@ -102,6 +102,10 @@ export const clipped = (text: string, lengthMax: number): string =>
 /** Text of callers in a line of ours: whatever direction it has, it turns nothing around. */
 export const foreign = (text: string): Html => html`<bdi>${text}</bdi>`;
 
+/** First and last name as one; empty where there is neither. */
+export const fullName = ({ first_name, last_name }: { first_name?: string; last_name?: string }): string =>
+  [first_name, last_name].filter(Boolean).join(' ');
+
 const SHORT_LENGTH_MAX = 24;
 const HEAD_LENGTH = 11;
 const TAIL_LENGTH = 8;

@@ -2,7 +2,7 @@
 // what was done; what the API refuses stands where it was asked for.
 import { html, type Html } from '../../http/html.ts';
 import { comeAgain, faulty, fieldProblem, idOf, problemsByPlace, problemsNotice } from './forms.ts';
-import { foreign } from './list-parts.ts';
+import { foreign, fullName } from './list-parts.ts';
 import { pageNumber, pagerOf, type Pagination } from './pager.ts';
 import { addressOf, badge, consolePage, csrfField, empty, notice, recordsTable, time } from './shell.ts';
 import {
@@ -41,7 +41,7 @@ const done: ReadonlyMap<string, string> = new Map([
 /** What is said beside the form or above the lists after a refusal. */
 type Refusal = { heading: string; answer: ApiAnswer; email?: string };
 
-const nameOf = ({ user }: Member): string => [user.first_name, user.last_name].filter(Boolean).join(' ');
+const nameOf = ({ user }: Member): string => fullName(user);
 
 /** Opened, it asks: the button within does it. Without script too. */
 const confirmed = (

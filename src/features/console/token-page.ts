@@ -4,7 +4,16 @@ import { html, type Html } from '../../http/html.ts';
 import { revealing } from '../../people/sessions.ts';
 import type { ActorNames } from './actor-names.ts';
 import { fieldProblem, faulty } from './forms.ts';
-import { askPage, cursorPager, foreign, type Listed, otherProblems, statusOf, totalOf } from './list-parts.ts';
+import {
+  askPage,
+  cursorPager,
+  foreign,
+  fullName,
+  type Listed,
+  otherProblems,
+  statusOf,
+  totalOf,
+} from './list-parts.ts';
 import { type LogEntry, logTable } from './log-table.ts';
 import { addressOf, badge, consolePage, csrfField, empty, notice, recordsTable, shownJson, time } from './shell.ts';
 import { givenMask, maskBlock, maskLine, type ShownToken, tokenLink, tokenPath, tokenUrl } from './token-parts.ts';
@@ -66,7 +75,7 @@ const revealCard = (
   { session }: Visit,
   id: string,
 ): Html => html`<details class="card"><summary>Reveal the value</summary>
-<p>You will see the value itself, once. The log will say that you did: ${foreign(`${session.first_name} ${session.last_name}`.trim())}, with the time.</p>
+<p>You will see the value itself, once. The log will say that you did: ${foreign(fullName(session))}, with the time.</p>
 <form method="post" action="${tokenPath(id)}/reveal">${csrfField(session)}<button>Reveal the value</button></form></details>`;
 
 const deleteCard = (

@@ -25,12 +25,12 @@ test('what was sealed opens, text and bytes, empty and long', () => {
 });
 
 test('a sealed value is version, key id, nonce, ciphertext and tag', () => {
-  const nonce = Buffer.alloc(24, 0xee);
-  const sealed = seal(key, binding, CANARY, () => Buffer.from(nonce));
+  const fresh = { ...key };
+  const sealed = seal(fresh, binding, CANARY, (size) => Buffer.alloc(size, 0xee));
   expect(sealed.length).toBe(1 + 16 + 24 + CANARY.length + 16);
   expect(sealed[0]).toBe(1);
   expect(sealed.subarray(1, 17).toString('hex')).toBe(key.id.replaceAll('-', ''));
-  expect(sealed.subarray(17, 41)).toEqual(nonce);
+  expect(sealed.subarray(17, 41)).toEqual(Buffer.alloc(24, 0xee));
   expect(keyIdOf(sealed)).toBe(key.id);
 });
 
@@ -47,8 +47,33 @@ test('a sealed value shows nothing of what it holds', () => {
 test('two seals of one value differ in nonce and in every stretch of ciphertext', () => {
   const one = sealCanary();
   const other = sealCanary();
-  expect(one.subarray(17, 41)).not.toEqual(other.subarray(17, 41));
+  expect(one.subarray(29, 41)).not.toEqual(other.subarray(29, 41));
   expect(one.subarray(41, 49)).not.toEqual(other.subarray(41, 49));
+});
+
+const firstHalf = (sealed: Buffer): string => sealed.subarray(17, 29).toString('hex');
+
+test('values of one key share the first half of their nonces, 65,536 of them, and each has a second half of its own', () => {
+  const ofSeries: SealingKey = { id: key.id, key: prepareXaesKey(Buffer.alloc(32, 3)) };
+  const sealNext = (): Buffer => seal(ofSeries, binding, '', randomBytesPooled);
+  const first = sealNext();
+  const secondHalves = new Set([first.toString('hex', 29, 41)]);
+  for (let count = 1; count < 65_536; count += 1) {
+    const next = sealNext();
+    if (firstHalf(next) !== firstHalf(first)) throw new Error(`value ${count} began another series`);
+    secondHalves.add(next.toString('hex', 29, 41));
+  }
+  expect(secondHalves.size).toBe(65_536);
+  expect(firstHalf(sealNext())).not.toBe(firstHalf(first));
+});
+
+test('no two keys share a series, nor do two processes with one key', () => {
+  const again: SealingKey = { id: key.id, key: prepareXaesKey(Buffer.alloc(32, 1)) };
+  const elsewhere = seal(again, binding, CANARY, randomBytesPooled);
+  expect(firstHalf(elsewhere)).not.toBe(firstHalf(sealCanary()));
+  // What is remembered of a key is no part of what opens a value.
+  expect(open(key, binding, elsewhere).toString()).toBe(CANARY);
+  expect(open(again, binding, sealCanary()).toString()).toBe(CANARY);
 });
 
 test('a value with any one bit flipped is refused', () => {

@@ -47,6 +47,17 @@ test('a prepared key gives the same answer at every use', () => {
   expect(xaesEncrypt(key, nonce, Buffer.from('value'), aad)).toEqual(once);
 });
 
+test('a key that is asked for more message keys than it remembers gives the same answers', () => {
+  const nonces = Array.from({ length: 20 }, (_, index) => Buffer.alloc(24, index));
+  const first = nonces.map((each) => xaesEncrypt(prepareXaesKey(Buffer.alloc(32, 7)), each, Buffer.from('value'), aad));
+  for (let round = 0; round < 2; round += 1)
+    for (const [index, each] of nonces.entries()) {
+      expect(xaesEncrypt(key, each, Buffer.from('value'), aad)).toEqual(first[index]);
+      expect(xaesDecrypt(key, each, first[index] as Buffer, aad).toString()).toBe('value');
+    }
+  expect(key.messageKeys.size).toBeLessThanOrEqual(8);
+});
+
 test('an empty value is sealed like any other', () => {
   const sealed = xaesEncrypt(key, nonce, Buffer.alloc(0), aad);
   expect(sealed.length).toBe(16);

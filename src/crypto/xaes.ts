@@ -1,4 +1,4 @@
-// XAES-256-GCM (c2sp.org/XAES-256-GCM): AES-256-GCM under a key derived per nonce, so that 192-bit nonces may be drawn at
+// XAES-256-GCM (c2sp.org/XAES-256-GCM): AES-256-GCM under a key derived from half of the nonce, so that 192-bit nonces may be drawn at
 // random for as many values as a key will ever seal. Knows bytes only.
 import { type Cipheriv, createCipheriv, createDecipheriv, createSecretKey, type KeyObject } from 'node:crypto';
 
@@ -7,12 +7,22 @@ export const XAES_NONCE_BYTES = 24;
 export const XAES_TAG_BYTES = 16;
 
 const BLOCK_BYTES = 16;
-const DERIVE_NONCE_BYTES = 12;
+/** The first half of a nonce derives the message key, the other one is the nonce of AES-GCM. */
+export const DERIVE_NONCE_BYTES = 12;
+/** Message keys that a key remembers, each about half a kilobyte: deriving one costs as much as sealing with it. */
+const MESSAGE_KEYS_MAX = 8;
 /** The specification's reduction constant of CMAC (RFC 4493 section 2.3) for a 128-bit block. */
 const CMAC_REDUCTION = 0x87;
 
-/** A key made ready: its block cipher and CMAC subkey K1, which are the same for every nonce. */
-export type XaesKey = { readonly block: Cipheriv; readonly subkey: Buffer };
+/**
+ * A key made ready: its block cipher and CMAC subkey K1, which are the same for every nonce, and the message keys that it
+ * was asked for last. They live here, so that they die with it.
+ */
+export type XaesKey = {
+  readonly block: Cipheriv;
+  readonly subkey: Buffer;
+  readonly messageKeys: Map<string, KeyObject>;
+};
 
 /** @param key 32 bytes. @throws RangeError otherwise. */
 export const prepareXaesKey = (key: Uint8Array): XaesKey => {
@@ -24,10 +34,23 @@ export const prepareXaesKey = (key: Uint8Array): XaesKey => {
   for (let index = 0; index < BLOCK_BYTES; index += 1)
     subkey[index] = (((subkey[index] as number) << 1) | ((subkey[index + 1] ?? 0) >> 7)) & 0xff;
   subkey[BLOCK_BYTES - 1] = (subkey[BLOCK_BYTES - 1] as number) ^ (carry * CMAC_REDUCTION);
-  return { block, subkey };
+  return { block, subkey, messageKeys: new Map() };
 };
 
-/** The message key: two blocks of counter-mode CMAC over 'X' and the first half of the nonce. */
+/** The message key of a nonce: remembered, or derived. */
+const messageKeyOf = (key: XaesKey, nonce: Uint8Array): KeyObject => {
+  const name = Buffer.from(nonce.buffer, nonce.byteOffset, DERIVE_NONCE_BYTES).toString('latin1');
+  const known = key.messageKeys.get(name);
+  if (known) return known;
+  const derived = deriveKey(key, nonce);
+  // The one that was derived first goes.
+  const [oldest] = key.messageKeys.size < MESSAGE_KEYS_MAX ? [] : key.messageKeys.keys();
+  if (oldest !== undefined) key.messageKeys.delete(oldest);
+  key.messageKeys.set(name, derived);
+  return derived;
+};
+
+/** Two blocks of counter-mode CMAC over 'X' and the first half of the nonce. */
 const deriveKey = ({ block, subkey }: XaesKey, nonce: Uint8Array): KeyObject => {
   const input = Buffer.allocUnsafe(2 * BLOCK_BYTES);
   for (let half = 0; half < 2; half += 1) {
@@ -48,10 +71,10 @@ const checkNonce = (nonce: Uint8Array): void => {
   if (nonce.length !== XAES_NONCE_BYTES) throw new RangeError('an XAES-256-GCM nonce has 24 bytes');
 };
 
-/** @returns ciphertext followed by the 16-byte tag. @param nonce 24 random bytes, never used twice with a key. */
+/** @returns ciphertext followed by the 16-byte tag. @param nonce 24 bytes, never used twice with a key. */
 export const xaesEncrypt = (key: XaesKey, nonce: Uint8Array, plaintext: Uint8Array, aad: Uint8Array): Buffer => {
   checkNonce(nonce);
-  const cipher = createCipheriv('aes-256-gcm', deriveKey(key, nonce), nonce.subarray(DERIVE_NONCE_BYTES), {
+  const cipher = createCipheriv('aes-256-gcm', messageKeyOf(key, nonce), nonce.subarray(DERIVE_NONCE_BYTES), {
     authTagLength: XAES_TAG_BYTES,
   });
   cipher.setAAD(aad);
@@ -65,7 +88,7 @@ export const xaesDecrypt = (key: XaesKey, nonce: Uint8Array, sealed: Uint8Array,
   checkNonce(nonce);
   if (sealed.length < XAES_TAG_BYTES) throw new RangeError('shorter than its tag');
   const end = sealed.length - XAES_TAG_BYTES;
-  const decipher = createDecipheriv('aes-256-gcm', deriveKey(key, nonce), nonce.subarray(DERIVE_NONCE_BYTES), {
+  const decipher = createDecipheriv('aes-256-gcm', messageKeyOf(key, nonce), nonce.subarray(DERIVE_NONCE_BYTES), {
     authTagLength: XAES_TAG_BYTES,
   });
   decipher.setAAD(aad).setAuthTag(sealed.subarray(end));

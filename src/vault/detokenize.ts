@@ -46,11 +46,10 @@ export const openTokens = async (
   const db = ctx.db.for(caller);
   const known = [...ids].filter(isStorableText);
   const [only] = known;
-  // Whoever no rule holds back may use whatever is there: such a use is logged in the statement that finds the token.
-  const isLogged =
-    purpose === 'use' && caller.permissions.has('token:use') && !isWhole && ids.size === 1 && only !== undefined;
+  // Whoever no rule holds back may use whatever is there: that is logged in the statement that finds the token.
+  const isLogged = caller.permissions.has(permissionOf[purpose]) && !isWhole && ids.size === 1 && only !== undefined;
   const rows: (StoredValue & FoundCvc)[] = isLogged
-    ? await useOne(ctx, caller, only, beside)
+    ? await findAndLog(ctx, caller, only, purpose, beside)
     : await (isWhole ? db.findRecords(known, ctx.now()) : db.findValues(known, ctx.now()));
   const found = new Map(rows.map((row) => [row.id, row]));
   const missing = [...ids].filter((id) => !found.has(id));
@@ -83,13 +82,15 @@ export const openTokens = async (
   };
 };
 
-const useOne = async (
+/** A token with the log rows of its reading or use. For several, two statements are less work: rows of the log go together with those of other requests. */
+const findAndLog = async (
   ctx: Context,
   caller: Caller,
   id: string,
+  purpose: Purpose,
   beside: readonly NewLog[],
 ): Promise<(StoredValue & FoundCvc)[]> => {
-  const log = foundTokenLogRow(ctx, caller, 'use');
+  const log = foundTokenLogRow(ctx, caller, purpose);
   const asked = { token_id: id, rows: [log, ...beside] };
   const row = await ctx.db.for(caller).useToken(asked, new Date(log.created_at));
   return row ? [row] : [];

@@ -41,27 +41,26 @@ export type Problems = {
 
 const PROBLEMS_MAX = 100;
 
-export const createProblems = (): Problems => {
-  const errors = Object.create(null) as FieldErrors;
-  let count = 0;
-  let stopped = false;
-  return {
-    add(path, sentence) {
-      count += 1;
-      if (count <= PROBLEMS_MAX) (errors[formatPath(path)] ??= []).push(sentence);
-    },
-    stop() {
-      stopped = true;
-    },
-    get stopped() {
-      return stopped || count >= PROBLEMS_MAX;
-    },
-    errors,
-    get count() {
-      return count;
-    },
-  };
-};
+class GatheredProblems implements Problems {
+  readonly errors = Object.create(null) as FieldErrors;
+  count = 0;
+  #isStopped = false;
+
+  add(path: Path, sentence: string): void {
+    this.count += 1;
+    if (this.count <= PROBLEMS_MAX) (this.errors[formatPath(path)] ??= []).push(sentence);
+  }
+
+  stop(): void {
+    this.#isStopped = true;
+  }
+
+  get stopped(): boolean {
+    return this.#isStopped || this.count >= PROBLEMS_MAX;
+  }
+}
+
+export const createProblems = (): Problems => new GatheredProblems();
 
 const storable = (maxLength: number) =>
   z
@@ -234,14 +233,10 @@ const evaluate = (
   const before = problems.count;
   const { data, cvc } = splitCvc(type, parsed);
   const scope = { data, metadata: rest.metadata ?? undefined };
-  const effectiveMask = mask ?? type.mask;
-  // A type's own expressions read data that the type bounds: 10,000 values of one type leave the request's meter alone.
   const masked =
-    effectiveMask === undefined
-      ? undefined
-      : guard(problems, [...path, 'mask'], () =>
-          evaluateShape(effectiveMask, { data }, environment, mask === undefined ? createMeter() : meter),
-        );
+    mask === undefined
+      ? type.maskedOf(data)
+      : guard(problems, [...path, 'mask'], () => evaluateShape(mask, { data }, environment, meter));
 
   const fingerprint_expression = rest.fingerprint_expression ?? type.fingerprint_expression;
   let fingerprintValue: string | undefined;
@@ -256,6 +251,7 @@ const evaluate = (
   }
 
   const search_indexes = rest.search_indexes ?? type.search_indexes;
+  // A type's own expressions read data that the type bounds: 10,000 values of one type leave the request's meter alone.
   const indexMeter = search_indexes === type.search_indexes ? createMeter() : meter;
   const searchValues: string[] = [];
   for (const [index, text] of search_indexes.entries()) {

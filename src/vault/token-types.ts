@@ -12,6 +12,8 @@ export type TokenType = {
   readonly data: z.ZodType<Json>;
   /** The default mask: a shape of expressions; what it leaves out is redacted. Undefined: no mask. */
   readonly mask: Json | undefined;
+  /** What `mask` evaluates to, without the detour: the hot path. Undefined where there is no mask. */
+  readonly maskedOf: (data: Json) => Json | undefined;
   readonly fingerprint_expression: string;
   /** What `fingerprint_expression` evaluates to, without the detour: the hot path. */
   readonly fingerprintOf: (data: Json) => string;
@@ -80,22 +82,37 @@ export const bankData = z.object(
 /** Shows the last four of what is longer, and nothing of what is not. */
 const LAST_FOUR_OR_NOTHING = "reveal: 0, 4, 'X'";
 
+const MASK_CHARACTER = 'X';
+
+/** `reveal_last: 4` of digits and dashes, which stay. */
+const lastFour = (value: string): string => value.slice(0, -4).replaceAll(/[^-]/g, MASK_CHARACTER) + value.slice(-4);
+
+/** LAST_FOUR_OR_NOTHING. */
+const lastFourOrNothing = (value: string): string =>
+  MASK_CHARACTER.repeat(value.length > 4 ? value.length - 4 : value.length) + (value.length > 4 ? value.slice(-4) : '');
+
 const text = (data: Json): string => data as string;
 const undashed = (data: Json): string => text(data).replaceAll('-', '');
 const digitsOnlyExpression = "{{ data | remove: '-' }}";
 const governmentIdIndexes = ['{{ data }}', digitsOnlyExpression, '{{ data | last4 }}'];
 
+/** A filter of default masks, and what it does. */
+type MaskFilter = { filter: string; apply: (value: string) => string };
+const revealLastFour: MaskFilter = { filter: 'reveal_last: 4', apply: lastFour };
+const revealLastFourOrNothing: MaskFilter = { filter: LAST_FOUR_OR_NOTHING, apply: lastFourOrNothing };
+
 const valueType = (
   name: string,
   container: string,
   data: z.ZodType<string>,
-  filter: string,
+  { filter, apply }: MaskFilter,
   more: Partial<TokenType> = {},
 ): TokenType => ({
   name,
   container,
   data,
   mask: `{{ data | ${filter} }}`,
+  maskedOf: (value) => apply(text(value)),
   fingerprint_expression: '{{ data }}',
   fingerprintOf: text,
   search_indexes: [],
@@ -114,6 +131,7 @@ const types: TokenType[] = [
     container: '/general/high/',
     data: z.custom<Json>((value) => value !== undefined, 'is needed'),
     mask: undefined,
+    maskedOf: () => undefined,
     fingerprint_expression: '{{ data | stringify }}',
     // Keys in a fixed order, so that equal objects have equal fingerprints however they were written.
     fingerprintOf: (data) => (typeof data === 'object' ? (stableStringify(data) as string) : JSON.stringify(data)),
@@ -128,6 +146,13 @@ const types: TokenType[] = [
       expiration_month: '{{ data.expiration_month }}',
       expiration_year: '{{ data.expiration_year }}',
     },
+    maskedOf: (data) => {
+      const { number, expiration_month, expiration_year } = data as z.infer<typeof cardData>;
+      const masked: Record<string, Json> = { number: lastFour(number) };
+      if (expiration_month !== undefined) masked['expiration_month'] = expiration_month;
+      if (expiration_year !== undefined) masked['expiration_year'] = expiration_year;
+      return masked;
+    },
     fingerprint_expression: '{{ data.number }}',
     fingerprintOf: (data) => (data as { number: string }).number,
     search_indexes: [],
@@ -140,6 +165,10 @@ const types: TokenType[] = [
       routing_number: '{{ data.routing_number }}',
       account_number: `{{ data.account_number | ${LAST_FOUR_OR_NOTHING} }}`,
     },
+    maskedOf: (data) => {
+      const { routing_number, account_number } = data as { routing_number: string; account_number: string };
+      return { routing_number, account_number: lastFourOrNothing(account_number) };
+    },
     fingerprint_expression: '{{ data.account_number }}|{{ data.routing_number }}',
     fingerprintOf: (data) => {
       const { account_number, routing_number } = data as { account_number: string; routing_number: string };
@@ -147,28 +176,28 @@ const types: TokenType[] = [
     },
     search_indexes: [],
   },
-  valueType('card_number', '/pci/high/', cardNumber, 'reveal_last: 4'),
+  valueType('card_number', '/pci/high/', cardNumber, revealLastFour),
   valueType(
     'us_bank_account_number',
     '/bank/high/',
     z.string('must be a string of digits').regex(/^[0-9]{3,17}$/, 'must be 3 to 17 digits'),
-    LAST_FOUR_OR_NOTHING,
+    revealLastFourOrNothing,
   ),
-  valueType('us_bank_routing_number', '/bank/low/', routingNumber, 'reveal_last: 4'),
+  valueType('us_bank_routing_number', '/bank/low/', routingNumber, revealLastFour),
   valueType(
     'social_security_number',
     '/pii/high/',
     z
       .string('must be a string of 9 digits')
       .regex(/^[0-9]{3}-?[0-9]{2}-?[0-9]{4}$/, 'must be 9 digits, with or without dashes'),
-    'reveal_last: 4',
+    revealLastFour,
     governmentId,
   ),
   valueType(
     'employer_id_number',
     '/pii/high/',
     z.string('must be a string of 9 digits').regex(/^[0-9]{2}-?[0-9]{7}$/, 'must be 9 digits, with or without a dash'),
-    'reveal_last: 4',
+    revealLastFour,
     governmentId,
   ),
 ];

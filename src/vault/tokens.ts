@@ -150,18 +150,17 @@ export const shownData = (
   transform: Transform,
   { cvc, meter }: ShowOptions = {},
 ): { data: Json | undefined; mask: Json | undefined } => {
-  const defaultMask = findTokenType(row.type)?.mask;
-  const shape = kept.mask ?? defaultMask;
-  const evaluated = (): Json | undefined =>
-    shape === undefined ? undefined : evaluateShape(shape, { data: kept.data }, ctx.expressionEnvironment, meter);
   if (transform === 'redact') return { data: undefined, mask: kept.mask };
+  const type = findTokenType(row.type);
   // A mask of the caller's own is shown as it was sent: it is evaluated only where its value is.
   if (transform === 'reveal') {
     const data = cvc === undefined ? kept.data : { ...(kept.data as Record<string, Json>), cvc };
-    return { data, mask: kept.mask ?? evaluated() };
+    return { data, mask: kept.mask ?? type?.maskedOf(kept.data) };
   }
-  const masked = evaluated();
-  return { data: shape === undefined && transform === 'default' ? kept.data : masked, mask: kept.mask ?? masked };
+  if (kept.mask !== undefined)
+    return { data: evaluateShape(kept.mask, { data: kept.data }, ctx.expressionEnvironment, meter), mask: kept.mask };
+  const masked = type?.maskedOf(kept.data);
+  return { data: type?.mask === undefined && transform === 'default' ? kept.data : masked, mask: masked };
 };
 
 /** A stored token as its reader may see it. */

@@ -1,8 +1,9 @@
 'use strict';
 // Starts the server: npm start, systemd units and images all come through here. dist/node-24.js finds the right Node.
 // On a machine with much memory V8 lets garbage pile up before it looks: after 100,000 tokens 180 MB more than there is in
-// use. With this it looks sooner; a young generation of 8 MB, which only the command line can set (package.json), keeps
-// what lives for one request from growing old (bench/README.md, memory).
+// use. With this it looks sooner. The command line sets the rest (package.json): a young generation of 8 MB keeps what
+// lives for one request from growing old, and one thread collects it, for waking helpers takes longer than their help
+// saves (bench/README.md).
 require('v8').setFlagsFromString('--heap-growing-percent=40');
 
 // Variables that are set already win over .env; without such a file nothing is said.

@@ -56,12 +56,16 @@ test.each([
 /** 66 hashes, of which a busy machine may take a second for each ten. */
 const CROWD_TIMEOUT_MS = 30_000;
 
-test('of a crowd at once, those beyond the queue are told to come again, and the queue is empty after', async () => {
-  const settled = await Promise.allSettled(
-    Array.from({ length: 80 }, () => verifyPassword(pepper, password, undefined)),
-  );
-  const refused = settled.filter((each) => each.status === 'rejected').map(({ reason }) => reason as AppError);
-  expect(refused).toHaveLength(80 - 2 - 64);
-  expect(refused.every((error) => error.code === 'unavailable' && error.retryAfterSeconds === 1)).toBe(true);
-  expect(await verifyPassword(pepper, password, undefined)).toBe(false);
-}, CROWD_TIMEOUT_MS);
+test(
+  'of a crowd at once, those beyond the queue are told to come again, and the queue is empty after',
+  async () => {
+    const settled = await Promise.allSettled(
+      Array.from({ length: 80 }, () => verifyPassword(pepper, password, undefined)),
+    );
+    const refused = settled.filter((each) => each.status === 'rejected').map(({ reason }) => reason as AppError);
+    expect(refused).toHaveLength(80 - 2 - 64);
+    expect(refused.every((error) => error.code === 'unavailable' && error.retryAfterSeconds === 1)).toBe(true);
+    expect(await verifyPassword(pepper, password, undefined)).toBe(false);
+  },
+  CROWD_TIMEOUT_MS,
+);

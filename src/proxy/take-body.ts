@@ -75,7 +75,8 @@ export const takeBody = async (
   if (bodyBytes !== undefined && bodyBytes > bytesMax) throw refuse();
   if (isTransformed && isUnread)
     throw unsupportedMediaType('A body that code transforms must not be compressed, and JSON must be in UTF-8.');
-  const stream = limited(body, bytesMax, refuse);
+  // One whose length was announced cannot be longer: whoever parsed its request has seen to that (RFC 9112 section 6.3).
+  const stream = bodyBytes === undefined ? limited(body, bytesMax, refuse) : body;
   if (!isTransformed && kind.kind === 'bytes') return { ...nothing, pieces: stream };
   if (bodyBytes !== undefined && bodyBytes > LOOKED_AT_BYTES_MAX)
     return { ...nothing, pieces: watchBody(kind, stream) };
@@ -84,7 +85,7 @@ export const takeBody = async (
   let rooms = 0;
   let bytes = 0;
   const streamed = (refusal?: AppError): TakenBody => {
-    const watched = watchBody(kind, joined(pieces, stream));
+    const watched = watchBody(kind, joined(pieces, reader));
     return {
       ...nothing,
       pieces: refusal
@@ -92,7 +93,8 @@ export const takeBody = async (
         : watched,
     };
   };
-  for (let next = await stream.next(); !next.done; next = await stream.next()) {
+  const reader = stream[Symbol.asyncIterator]();
+  for (let next = await reader.next(); !next.done; next = await reader.next()) {
     pieces.push(next.value);
     bytes += next.value.byteLength;
     if (bytes > LOOKED_AT_BYTES_MAX) return streamed();

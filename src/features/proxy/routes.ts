@@ -193,7 +193,7 @@ export const proxyRoutes = async (app: App, ctx: Context, { countFailure }: Auth
   await app.register(
     async (scope: App) => {
       scope.removeAllContentTypeParsers();
-      scope.addContentTypeParser('*', (_request, _payload, done) => done(null));
+      scope.addContentTypeParser(['application/octet-stream', '*'], (_request, _payload, done) => done(null));
       // The framework refuses content types that are not well formed; what goes on is as it was sent.
       scope.addHook('onRequest', (request, _reply, done) => {
         if (request.headers['content-type'] !== undefined)

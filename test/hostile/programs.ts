@@ -214,6 +214,12 @@ export const hostilePrograms: HostileProgram[] = [
   ),
   inBody(
     12,
+    'setters for what the prelude loads late',
+    'let stolen; for (const name of ["brand", "brandOf", "describeThrown", "describeNotJson", "requireModule", "resolve"]) Object.defineProperty(Object.prototype, name, { set(value) { stolen = value; } }); require("util"); try { require("absent"); } catch {} throw stolen ? new TypeError("stolen") : new RangeError("no");',
+    ['THROWN:RangeError'],
+  ),
+  inBody(
+    12,
     'a prototype key in the result',
     'return JSON.parse("{\\"raw\\":{\\"__proto__\\":{\\"polluted\\":1}}}");',
     ['THROWN'],

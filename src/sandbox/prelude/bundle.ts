@@ -6,6 +6,7 @@ import { createRequire } from 'node:module';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build, type BuildOptions, type Metafile, type Plugin } from 'esbuild';
+import { linkPrelude } from './link.ts';
 
 const here = dirname(fileURLToPath(import.meta.url));
 const root = join(here, '../../..');
@@ -84,6 +85,13 @@ const CURATED: Record<string, string> = {
   yup: "module.exports = require('yup');",
 };
 
+/** Parts of the prelude that few runs touch, each by the module that opens it: a context loads them when it first does. */
+const PARTS: Record<string, string> = {
+  assert: 'assert.cjs',
+  http: 'http.cjs',
+  stream: 'stream.cjs',
+};
+
 /** Names stay, so that an author's error names what it names in Node. */
 const shared = {
   absWorkingDir: here,
@@ -99,7 +107,7 @@ const shared = {
 
 type Bundle = { path: string; text: string; metafile: Metafile };
 
-const bundlePrelude = async (): Promise<Bundle> => {
+const bundlePrelude = async (): Promise<Bundle[]> => {
   const { outputFiles, metafile } = await build({
     ...shared,
     entryPoints: [join(here, 'entry.cjs')],
@@ -108,7 +116,11 @@ const bundlePrelude = async (): Promise<Bundle> => {
     mainFields: ['main'],
     plugins: [ownModules],
   });
-  return { path: 'prelude.js', text: `'use strict';\n${outputFiles[0]?.text ?? ''}`, metafile };
+  const { prelude, parts } = linkPrelude(outputFiles[0]?.text ?? '', PARTS, 'host.cjs');
+  return [
+    { path: 'prelude.js', text: prelude, metafile },
+    ...[...parts].map(([name, text]) => ({ path: `parts/${name}.js`, text, metafile })),
+  ];
 };
 
 const bundlePackage = async (name: string, contents: string): Promise<Bundle> => {
@@ -186,7 +198,7 @@ const licences = (bundles: Bundle[]): string =>
 
 /** In place and file by file: whoever runs the sandbox meanwhile finds the old one or the new, never none. */
 const write = (files: Map<string, string>): void => {
-  mkdirSync(join(target, 'packages'), { recursive: true });
+  for (const path of files.keys()) mkdirSync(dirname(join(target, path)), { recursive: true });
   for (const [path, text] of files) {
     writeFileSync(join(target, `${path}.new`), text);
     renameSync(join(target, `${path}.new`), join(target, path));
@@ -197,8 +209,10 @@ const write = (files: Map<string, string>): void => {
   }
 };
 
-const bundles = await Promise.all([
-  bundlePrelude(),
-  ...Object.entries(CURATED).map(([name, contents]) => bundlePackage(name, contents)),
-]);
+const bundles = (
+  await Promise.all([
+    bundlePrelude(),
+    ...Object.entries(CURATED).map(async ([name, contents]) => [await bundlePackage(name, contents)]),
+  ])
+).flat();
 write(new Map([...bundles.map(({ path, text }) => [path, text] as const), ['LICENSES.txt', `${licences(bundles)}\n`]]));

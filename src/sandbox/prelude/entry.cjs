@@ -1,10 +1,9 @@
-// The door of the prelude: leaves one function on the global, `boot`, which takes the way out and returns the way in.
+// The door of the prelude: what its script evaluates to, a function that takes the way out and returns the way in.
 'use strict';
 
 require('./primordials.cjs');
 
-globalThis.boot = (hostFunction) => {
-  delete globalThis.boot;
+module.exports = (hostFunction) => {
   require('./host.cjs').connect(hostFunction);
   require('./globals.cjs').install();
   return require('./run.cjs').enter;

@@ -1,5 +1,5 @@
 // The list of globals that authors have beside the language's own, each made when it is first touched; and of those of
-// the engine that they must not have.
+// the engine that they must not have. Each context defines them all, most runs touch none: they are kept cheap.
 'use strict';
 
 const { defineProperty } = require('./primordials.cjs');
@@ -8,14 +8,69 @@ const { defineProperty } = require('./primordials.cjs');
 // to nobody.
 const ABSENT = ['WebAssembly', 'SharedArrayBuffer', 'Atomics', 'console'];
 
+// prettier-ignore
+const LAZY = [
+  'Buffer', 'atob', 'btoa', 'URL', 'URLSearchParams', 'TextEncoder', 'TextDecoder', 'structuredClone',
+  'Event', 'EventTarget', 'CustomEvent', 'DOMException', 'AbortController', 'AbortSignal', 'Blob', 'File', 'FormData',
+  'fetch', 'Headers', 'Request', 'Response',
+  'setTimeout', 'setInterval', 'setImmediate', 'clearTimeout', 'clearInterval', 'clearImmediate', 'queueMicrotask',
+  'console', 'process', 'performance', 'crypto',
+];
+
+const moduleOf = (name) => {
+  switch (name) {
+    case 'Buffer':
+    case 'atob':
+    case 'btoa':
+      return require('./buffer.cjs');
+    case 'URL':
+    case 'URLSearchParams':
+      return require('./url.cjs');
+    case 'TextEncoder':
+    case 'TextDecoder':
+      return require('./text-coding.cjs');
+    case 'structuredClone':
+      return require('./structured-clone.cjs');
+    case 'Event':
+    case 'EventTarget':
+    case 'CustomEvent':
+      return require('./event-target.cjs');
+    case 'DOMException':
+      return require('./dom-exception.cjs');
+    case 'AbortController':
+    case 'AbortSignal':
+      return require('./abort.cjs');
+    case 'Blob':
+    case 'File':
+    case 'FormData':
+      return require('./blob.cjs');
+    case 'fetch':
+    case 'Headers':
+    case 'Request':
+    case 'Response':
+      return require('./fetch.cjs');
+    case 'console':
+      return require('./console.cjs');
+    case 'process':
+      return { process: require('./process.cjs') };
+    case 'performance':
+      return require('./performance.cjs');
+    case 'crypto':
+      return require('./web-crypto.cjs');
+    default:
+      return require('./timers.cjs');
+  }
+};
+
+// Foreign code may have run: what it gave Object.prototype is not looked at.
 const set = (name, value) =>
   defineProperty(globalThis, name, { __proto__: null, value, writable: true, enumerable: false, configurable: true });
 
-const setLazy = (name, load) =>
+// Nothing foreign has run yet: an object with a prototype will do, which is made sooner than one without.
+const setLazy = (name) =>
   defineProperty(globalThis, name, {
-    __proto__: null,
     get() {
-      const value = load();
+      const value = moduleOf(name)[name];
       set(name, value);
       return value;
     },
@@ -26,31 +81,8 @@ const setLazy = (name, load) =>
     configurable: true,
   });
 
-const from = (load, names) => {
-  for (let i = 0; i < names.length; i++) {
-    const name = names[i];
-    setLazy(name, () => load()[name]);
-  }
-};
-
 exports.install = () => {
   for (let i = 0; i < ABSENT.length; i++) delete globalThis[ABSENT[i]];
   set('global', globalThis);
-  from(() => require('./buffer.cjs'), ['Buffer', 'atob', 'btoa']);
-  from(() => require('./url.cjs'), ['URL', 'URLSearchParams']);
-  from(() => require('./text-coding.cjs'), ['TextEncoder', 'TextDecoder']);
-  from(() => require('./structured-clone.cjs'), ['structuredClone']);
-  from(() => require('./event-target.cjs'), ['Event', 'EventTarget', 'CustomEvent']);
-  from(() => require('./dom-exception.cjs'), ['DOMException']);
-  from(() => require('./abort.cjs'), ['AbortController', 'AbortSignal']);
-  from(() => require('./blob.cjs'), ['Blob', 'File', 'FormData']);
-  from(() => require('./fetch.cjs'), ['fetch', 'Headers', 'Request', 'Response']);
-  from(
-    () => require('./timers.cjs'),
-    ['setTimeout', 'setInterval', 'setImmediate', 'clearTimeout', 'clearInterval', 'clearImmediate', 'queueMicrotask'],
-  );
-  setLazy('console', () => require('./console.cjs').console);
-  setLazy('process', () => require('./process.cjs'));
-  setLazy('performance', () => require('./performance.cjs').performance);
-  setLazy('crypto', () => require('./web-crypto.cjs').crypto);
+  for (let i = 0; i < LAZY.length; i++) setLazy(LAZY[i]);
 };

@@ -4,7 +4,9 @@
 // `uncurry(method)(self, ...)` looks nothing up when it is called.
 const uncurry = Function.prototype.bind.bind(Function.prototype.call);
 
+// Without a prototype an object has no shape either, which each context would have to make name by name.
 module.exports = {
+  __proto__: null,
   apply: Reflect.apply,
   construct: Reflect.construct,
   defineProperty: Reflect.defineProperty,
@@ -18,7 +20,6 @@ module.exports = {
   slice: uncurry(String.prototype.slice),
   weakGet: uncurry(WeakMap.prototype.get),
   weakSet: uncurry(WeakMap.prototype.set),
-  weakHas: uncurry(WeakMap.prototype.has),
   // Compiles the curated packages, in the global scope. Their texts come from the host alone.
   // oxlint-disable-next-line no-eval
   indirectEval: eval,
@@ -28,4 +29,5 @@ module.exports = {
   String,
   SyntaxError,
   TypeError,
+  WeakMap,
 };

@@ -116,19 +116,22 @@ const describeBranded = (thrown, brand) => {
   }
 };
 
-exports.describeThrown = (thrown) => {
-  try {
-    const brand = brandOf(thrown);
-    return brand === undefined ? describePlain(thrown) : describeBranded(thrown, brand);
-  } catch {
-    return UNKNOWN;
-  }
-};
-
-exports.describeNotJson = (thrown) => {
-  try {
-    return describePlain(thrown);
-  } catch {
-    return UNKNOWN;
-  }
+// Foreign code has run: an assignment to `exports` would ask Object.prototype for a setter.
+module.exports = {
+  __proto__: null,
+  describeThrown(thrown) {
+    try {
+      const brand = brandOf(thrown);
+      return brand === undefined ? describePlain(thrown) : describeBranded(thrown, brand);
+    } catch {
+      return UNKNOWN;
+    }
+  },
+  describeNotJson(thrown) {
+    try {
+      return describePlain(thrown);
+    } catch {
+      return UNKNOWN;
+    }
+  },
 };

@@ -1,7 +1,7 @@
 // The list of modules and packages that authors may require, each loaded when it is first asked for. There are no files.
 'use strict';
 
-const { apply, indirectEval, Error } = require('./primordials.cjs');
+const { apply, indirectEval, Error, TypeError } = require('./primordials.cjs');
 const host = require('./host.cjs');
 
 const modules = {
@@ -55,7 +55,7 @@ const notFound = (name) => {
   return error;
 };
 
-const loaded = new Map();
+const loaded = { __proto__: null };
 
 const loadPackage = (name) => {
   const source = host.source(name);
@@ -103,16 +103,17 @@ const cryptoJsPart = (part) => {
 
 const load = (name) => {
   const key = SDK.includes(name) ? SDK[0] : withoutPrefix(name);
-  if (loaded.has(key) && (key === name || modules[key] !== undefined || key === SDK[0])) return loaded.get(key);
+  if (key in loaded && (key === name || modules[key] !== undefined || key === SDK[0])) return loaded[key];
   const make = find(name);
   if (make === undefined) throw notFound(name);
   const loadedExports = make();
-  loaded.set(key, loadedExports);
+  loaded[key] = loadedExports;
   return loadedExports;
 };
 
-exports.createRequire = () => {
-  const requireModule = (name) => {
+module.exports = {
+  __proto__: null,
+  requireModule(name) {
     if (typeof name !== 'string') throw require('./errors.cjs').invalidArgType('id', 'of type string', name);
     if (name === '')
       throw require('./errors.cjs').nodeError(
@@ -121,12 +122,9 @@ exports.createRequire = () => {
         "The argument 'id' must be a non-empty string. Received ''",
       );
     return load(name);
-  };
-  requireModule.resolve = (name) => {
+  },
+  resolve(name) {
     if (find(name) === undefined) throw notFound(name);
     return name;
-  };
-  requireModule.cache = {};
-  requireModule.main = undefined;
-  return Object.defineProperty(requireModule, 'name', { value: 'require', configurable: true });
+  },
 };

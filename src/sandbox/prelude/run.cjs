@@ -3,7 +3,6 @@
 
 const { apply, defineProperty, parseJson, toJson } = require('./primordials.cjs');
 const host = require('./host.cjs');
-const report = require('./report.cjs');
 const ticks = require('./ticks.cjs');
 
 let isFinished = false;
@@ -16,13 +15,22 @@ const finish = (ok, json) => {
 };
 
 const fail = (thrown) => {
-  if (!isFinished) finish(false, report.describeThrown(thrown));
+  if (!isFinished) finish(false, require('./report.cjs').describeThrown(thrown));
+};
+
+// The list of modules is made when the first of them is asked for.
+const makeRequire = () => {
+  const requireModule = (name) => require('./require.cjs').requireModule(name);
+  requireModule.resolve = (name) => require('./require.cjs').resolve(name);
+  requireModule.cache = {};
+  requireModule.main = undefined;
+  defineProperty(requireModule, 'name', { __proto__: null, value: 'require', configurable: true });
+  return requireModule;
 };
 
 const load = (userFunction) => {
   const loadedModule = { exports: {}, id: '.', filename: '/formula.js', loaded: false, children: [], paths: [] };
-  const userRequire = require('./require.cjs').createRequire();
-  apply(userFunction, loadedModule.exports, [loadedModule.exports, userRequire, loadedModule, '/formula.js', '/']);
+  apply(userFunction, loadedModule.exports, [loadedModule.exports, makeRequire(), loadedModule, '/formula.js', '/']);
   loadedModule.loaded = true;
   const { exports: loadedExports } = loadedModule;
   if (typeof loadedExports === 'function') return loadedExports;
@@ -45,7 +53,7 @@ const reportResult = (value) => {
   try {
     json = toJson(value);
   } catch (thrown) {
-    finish(false, report.describeNotJson(thrown));
+    finish(false, require('./report.cjs').describeNotJson(thrown));
     return;
   }
   finish(true, json === undefined ? 'null' : json);

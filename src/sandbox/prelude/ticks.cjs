@@ -11,10 +11,6 @@ let isInSlice = false;
 let isDrainComing = false;
 let uncaught;
 
-exports.onUncaught = (listener) => {
-  uncaught = listener;
-};
-
 const runGuarded = (callback, args) => {
   try {
     apply(callback, undefined, args);
@@ -22,8 +18,6 @@ const runGuarded = (callback, args) => {
     uncaught(thrown);
   }
 };
-
-exports.runGuarded = runGuarded;
 
 const drain = () => {
   while (queue.length > 0) {
@@ -40,22 +34,27 @@ const drainLater = async () => {
   drain();
 };
 
-exports.nextTick = (callback, args) => {
-  queue[queue.length] = { callback, args };
-  if (!isInSlice && !isDrainComing) drainLater();
-};
-
-exports.queueMicrotask = async (callback) => {
-  await undefined;
-  runGuarded(callback, []);
-};
-
-exports.runSlice = (work) => {
-  isInSlice = true;
-  try {
-    work();
-    drain();
-  } finally {
-    isInSlice = false;
-  }
+module.exports = {
+  __proto__: null,
+  onUncaught(listener) {
+    uncaught = listener;
+  },
+  runGuarded,
+  nextTick(callback, args) {
+    queue[queue.length] = { callback, args };
+    if (!isInSlice && !isDrainComing) drainLater();
+  },
+  async queueMicrotask(callback) {
+    await undefined;
+    runGuarded(callback, []);
+  },
+  runSlice(work) {
+    isInSlice = true;
+    try {
+      work();
+      drain();
+    } finally {
+      isInSlice = false;
+    }
+  },
 };

@@ -9,7 +9,7 @@ import type { RandomBytes } from './random.ts';
 import type { SealingKey } from './seal.ts';
 import { prepareXaesKey, XAES_KEY_BYTES } from './xaes.ts';
 
-/** Tenants whose keys are in memory at once: a bound of about 20 MB, and 60 with all message keys that these remember. */
+/** Tenants whose keys are in memory at once: a bound of about 20 MB, and 100 with all message keys that these remember. */
 const TENANTS_MAX = 10_000;
 /** How long unwrapped keys serve while the key provider is away (security.md C8). */
 const TENANT_KEYS_TTL_MS = 5 * 60_000;

@@ -3,7 +3,7 @@ import { randomFillSync } from 'node:crypto';
 
 export type RandomBytes = (size: number) => Buffer;
 
-/** One refill per about 170 nonces; small enough that what waits in memory is nothing to speak of. */
+/** One refill per about 340 nonces; small enough that what waits in memory is nothing to speak of. */
 const POOL_BYTES = 4096;
 
 let pool = Buffer.alloc(0);

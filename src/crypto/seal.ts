@@ -1,5 +1,6 @@
 // Sealing: bytes bound to their tenant, record and field. A value that was moved, changed or belongs to another key does
 // not open, and every value names its key. Knows no database and no meaning of what it seals.
+import { LRUCache } from 'lru-cache';
 import type { RandomBytes } from './random.ts';
 import {
   DERIVE_NONCE_BYTES,
@@ -44,15 +45,21 @@ const headerOf = (key: SealingKey): Buffer => {
  */
 const SERIES_VALUES_MAX = 65_536;
 
-/** A key's series in this process. */
-const series = new WeakMap<SealingKey, { firstHalf: Buffer; valuesLeft: number }>();
+/** Keys whose series are remembered: as many as a process has keys in memory. One that was forgotten begins another. */
+const SERIES_MAX = 10_000;
 
-const nonceFor = (key: SealingKey, randomBytes: RandomBytes): Buffer => {
-  let current = series.get(key);
+/**
+ * The series of this process, by key id: a key that is forgotten and read again goes on with its own, or a quiet vault
+ * would have as many series as values. Nothing of them is secret.
+ */
+const series = new LRUCache<string, { firstHalf: Buffer; valuesLeft: number }>({ max: SERIES_MAX });
+
+const nonceFor = ({ id }: SealingKey, randomBytes: RandomBytes): Buffer => {
+  let current = series.get(id);
   if (!current || current.valuesLeft === 0) {
     // A copy: what is handed out of a pool keeps all of it.
     current = { firstHalf: Buffer.from(randomBytes(DERIVE_NONCE_BYTES)), valuesLeft: SERIES_VALUES_MAX };
-    series.set(key, current);
+    series.set(id, current);
   }
   current.valuesLeft -= 1;
   return Buffer.concat([current.firstHalf, randomBytes(XAES_NONCE_BYTES - DERIVE_NONCE_BYTES)]);

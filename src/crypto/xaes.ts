@@ -1,5 +1,5 @@
-// XAES-256-GCM (c2sp.org/XAES-256-GCM): AES-256-GCM under a key derived from half of the nonce, so that 192-bit nonces may be drawn at
-// random for as many values as a key will ever seal. Knows bytes only.
+// XAES-256-GCM (c2sp.org/XAES-256-GCM): AES-256-GCM under a key derived from half of the nonce, so that 192-bit nonces may
+// be drawn at random for as many values as a key will ever seal. Knows bytes only.
 import { type Cipheriv, createCipheriv, createDecipheriv, createSecretKey, type KeyObject } from 'node:crypto';
 
 export const XAES_KEY_BYTES = 32;
@@ -9,7 +9,7 @@ export const XAES_TAG_BYTES = 16;
 const BLOCK_BYTES = 16;
 /** The first half of a nonce derives the message key, the other one is the nonce of AES-GCM. */
 export const DERIVE_NONCE_BYTES = 12;
-/** Message keys that a key remembers, each about half a kilobyte: deriving one costs as much as sealing with it. */
+/** Message keys that a key remembers, each about a kilobyte: deriving one costs as much as sealing with it. */
 const MESSAGE_KEYS_MAX = 8;
 /** The specification's reduction constant of CMAC (RFC 4493 section 2.3) for a 128-bit block. */
 const CMAC_REDUCTION = 0x87;

@@ -9,6 +9,7 @@ import {
   DELETE_ASSOCIATION,
   DELETE_CVC,
   DELETE_TOKEN,
+  FIND_AND_LOG_VALUES,
   FIND_API_KEY,
   FIND_BY_FINGERPRINTS,
   FIND_CVCS,
@@ -26,7 +27,6 @@ import {
   PUT_CVC,
   READ_TOKENS,
   UPDATE_TOKEN,
-  USE_TOKENS,
 } from './token-sql.ts';
 
 /** A token about to be written. `sealed` and `cvc_sealed` are base64. Tokens of one `log_id` share a row of the log. */
@@ -181,7 +181,7 @@ export const createHotStatements = ({ query, transaction }: Statements, batchesM
       batchesMax,
     );
   const read = createLoggedLookUp<StoredToken>('read-tokens', READ_TOKENS);
-  const use = createLoggedLookUp<StoredValue & FoundCvc>('use-tokens', USE_TOKENS);
+  const findAndLog = createLoggedLookUp<StoredValue & FoundCvc>('find-and-log-values', FIND_AND_LOG_VALUES);
 
   const findValues = async (tenantId: string, ids: string[]): Promise<(StoredValue & FoundCvc)[]> =>
     (await query('find-values', FIND_VALUES, [tenantId, ids])) as (StoredValue & FoundCvc)[];
@@ -318,9 +318,13 @@ export const createHotStatements = ({ query, transaction }: Statements, batchesM
       return row && lives(row, now) ? row : undefined;
     },
 
-    /** As `readToken`, for somebody who may use whatever is there: as much of it as `findValues` gives. */
-    async useToken(tenantId: string, asked: LoggedLookUp, now: Date): Promise<(StoredValue & FoundCvc) | undefined> {
-      const row = await use(tenantId, asked);
+    /** As `readToken`, also for a use: as much of the token as `findValues` gives. */
+    async findAndLogValue(
+      tenantId: string,
+      asked: LoggedLookUp,
+      now: Date,
+    ): Promise<(StoredValue & FoundCvc) | undefined> {
+      const row = await findAndLog(tenantId, asked);
       if (!row || !lives(row, now)) return undefined;
       // Where there was no room for a value beside those of others, there may be for one's own.
       return row.sealed === null ? (await findValues(tenantId, [row.id]))[0] : row;

@@ -111,7 +111,7 @@ export const READ_TOKENS: LoggedLookUpTexts = {
   one: andLog(byOneId(TOKEN_COLUMNS, '$3')),
 };
 
-export const USE_TOKENS: LoggedLookUpTexts = {
+export const FIND_AND_LOG_VALUES: LoggedLookUpTexts = {
   several: andLog(withCvcs(VALUE_COLUMNS, byIds(VALUE_COLUMNS, 'tokens', '$3'))),
   one: andLog(byOneIdWithCvc('$3')),
 };

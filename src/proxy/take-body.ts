@@ -75,8 +75,7 @@ export const takeBody = async (
   if (bodyBytes !== undefined && bodyBytes > bytesMax) throw refuse();
   if (isTransformed && isUnread)
     throw unsupportedMediaType('A body that code transforms must not be compressed, and JSON must be in UTF-8.');
-  // One whose length was announced cannot be longer: whoever parsed its request has seen to that (RFC 9112 section 6.3).
-  const stream = bodyBytes === undefined ? limited(body, bytesMax, refuse) : body;
+  const stream = limited(body, bytesMax, refuse);
   if (!isTransformed && kind.kind === 'bytes') return { ...nothing, pieces: stream };
   if (bodyBytes !== undefined && bodyBytes > LOOKED_AT_BYTES_MAX)
     return { ...nothing, pieces: watchBody(kind, stream) };
@@ -93,10 +92,12 @@ export const takeBody = async (
         : watched,
     };
   };
-  const reader = stream[Symbol.asyncIterator]();
+  // One whose length was announced is counted here alone: for a small one a generator costs as much as all else.
+  const reader = (bodyBytes === undefined ? stream : body)[Symbol.asyncIterator]();
   for (let next = await reader.next(); !next.done; next = await reader.next()) {
     pieces.push(next.value);
     bytes += next.value.byteLength;
+    if (bytes > (bodyBytes ?? bytesMax)) throw refuse();
     if (bytes > LOOKED_AT_BYTES_MAX) return streamed();
     // By what is held, not by what is announced: whoever announces much and sends little keeps no room from others.
     for (; bytes > FREE_BYTES + rooms * ROOM_BYTES; rooms += 1) {

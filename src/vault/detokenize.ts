@@ -46,7 +46,7 @@ export const openTokens = async (
   const db = ctx.db.for(caller);
   const known = [...ids].filter(isStorableText);
   const [only] = known;
-  // Whoever no rule holds back may use whatever is there: that is logged in the statement that finds the token.
+  // Whom no rule can refuse a token: its reading or use is logged in the statement that finds it.
   const isLogged = caller.permissions.has(permissionOf[purpose]) && !isWhole && ids.size === 1 && only !== undefined;
   const rows: (StoredValue & FoundCvc)[] = isLogged
     ? await findAndLog(ctx, caller, only, purpose, beside)
@@ -92,7 +92,7 @@ const findAndLog = async (
 ): Promise<(StoredValue & FoundCvc)[]> => {
   const log = foundTokenLogRow(ctx, caller, purpose);
   const asked = { token_id: id, rows: [log, ...beside] };
-  const row = await ctx.db.for(caller).useToken(asked, new Date(log.created_at));
+  const row = await ctx.db.for(caller).findAndLogValue(asked, new Date(log.created_at));
   return row ? [row] : [];
 };
 

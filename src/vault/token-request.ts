@@ -41,6 +41,7 @@ export type Problems = {
 
 const PROBLEMS_MAX = 100;
 
+/** A class: made for every token request, and a closure with accessors costs as much as parsing a card (measured). */
 class GatheredProblems implements Problems {
   readonly errors = Object.create(null) as FieldErrors;
   count = 0;

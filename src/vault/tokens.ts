@@ -160,7 +160,7 @@ export const shownData = (
   if (kept.mask !== undefined)
     return { data: evaluateShape(kept.mask, { data: kept.data }, ctx.expressionEnvironment, meter), mask: kept.mask };
   const masked = type?.maskedOf(kept.data);
-  return { data: type?.mask === undefined && transform === 'default' ? kept.data : masked, mask: masked };
+  return { data: masked === undefined && transform === 'default' ? kept.data : masked, mask: masked };
 };
 
 /** A stored token as its reader may see it. */

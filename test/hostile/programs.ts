@@ -215,8 +215,14 @@ export const hostilePrograms: HostileProgram[] = [
   inBody(
     12,
     'setters for what the prelude loads late',
-    'let stolen; for (const name of ["brand", "brandOf", "describeThrown", "describeNotJson", "requireModule", "resolve"]) Object.defineProperty(Object.prototype, name, { set(value) { stolen = value; } }); require("util"); try { require("absent"); } catch {} throw stolen ? new TypeError("stolen") : new RangeError("no");',
+    'let stolen; for (const name of ["brand", "brandOf", "describeThrown", "describeNotJson", "requireModule", "resolve"]) Object.defineProperty(Object.prototype, name, { set(value) { stolen = value; } }); require("util"); require("@svc/reactor-formulas-sdk"); try { require("absent"); } catch {} throw stolen ? new TypeError("stolen") : new RangeError("no");',
     ['THROWN:RangeError'],
+  ),
+  inBody(
+    12,
+    'a module that is stopped midway, twice',
+    'let stopped = 0; Object.defineProperty(Object.prototype, "isDeepEqual", { set() { stopped += 1; throw new RangeError("stop"); }, configurable: true }); for (let i = 0; i < 2; i += 1) try { require("assert"); } catch {} delete Object.prototype.isDeepEqual; require("assert").deepStrictEqual([1], [1]); return { raw: stopped === 2 ? 1 : stopped };',
+    [ONE],
   ),
   inBody(
     12,

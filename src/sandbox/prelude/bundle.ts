@@ -196,7 +196,10 @@ const licences = (bundles: Bundle[]): string =>
     })
     .join(`\n\n${'-'.repeat(80)}\n\n`);
 
-/** In place and file by file: whoever runs the sandbox meanwhile finds the old one or the new, never none. */
+/**
+ * In place and file by file: whoever runs the sandbox meanwhile finds the old one or the new, never none. One that starts
+ * between two files may have a prelude and parts that do not fit; a server runs from `dist`, which is not written to.
+ */
 const write = (files: Map<string, string>): void => {
   for (const path of files.keys()) mkdirSync(dirname(join(target, path)), { recursive: true });
   for (const [path, text] of files) {

@@ -1,3 +1,4 @@
+// Holds the linked prelude to what CommonJS promises: each module runs once, when it is first asked for, wherever it ended up.
 import { build } from 'esbuild';
 import { expect, test } from 'vitest';
 import { linkPrelude } from './link.ts';
@@ -65,4 +66,47 @@ test('a module that is not CommonJS is refused when the project is built', async
   const files = { ...FILES, 'shared.cjs': "export const text = 'shared';" };
   const text = await bundle(files);
   expect(() => linkPrelude(text, PARTS, 'host.cjs')).toThrow();
+});
+
+/** What a bundle without parts makes of its entry, with a world of its own. */
+const run = async (files: Record<string, string>, world: object = {}): Promise<unknown> => {
+  const host = { 'host.cjs': 'module.exports = {};' };
+  const entry = { 'entry.cjs': `require('./host.cjs'); ${files['entry.cjs']}` };
+  const { prelude } = linkPrelude(await bundle({ ...host, ...files, ...entry }), {}, 'host.cjs');
+  return new Function('globalThis', `return ${prelude.replace(/^'use strict';/, '')}`)(world);
+};
+
+test('a module that throws is tried anew by the next call', async () => {
+  const world = { tries: 0 };
+  const entry = await run(
+    {
+      'entry.cjs': "module.exports = () => require('./late.cjs');",
+      'late.cjs': "globalThis.tries += 1; if (globalThis.tries === 1) throw new Error('no'); module.exports = 'yes';",
+    },
+    world,
+  );
+  expect(entry).toThrow('no');
+  expect((entry as () => string)()).toBe('yes');
+  expect((entry as () => string)()).toBe('yes');
+  expect(world.tries).toBe(2);
+});
+
+test('modules that need each other see what the other has so far', async () => {
+  const made = await run({
+    'entry.cjs': "module.exports = require('./one.cjs');",
+    'one.cjs': "exports.first = 1; exports.other = require('./two.cjs'); exports.last = 2;",
+    'two.cjs': "const one = require('./one.cjs'); exports.seen = Object.keys(one).join(); exports.one = one;",
+  });
+  const { other, last } = made as { other: { seen: string; one: unknown }; last: number };
+  expect(other.seen).toBe('first');
+  expect(other.one).toBe(made);
+  expect(last).toBe(2);
+});
+
+test('a bundle that calls a helper of esbuild is refused', async () => {
+  const files = { ...FILES, 'shared.cjs': "export const text = 'shared';" };
+  await expect(bundle(files).then((text) => linkPrelude(text, PARTS, 'host.cjs'))).rejects.toThrow();
+  expect(() => linkPrelude('var require_a=__commonJS({"a"(exports){__name(f,"f")}});require_a();', {}, 'a')).toThrow(
+    'helper',
+  );
 });

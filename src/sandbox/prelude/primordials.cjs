@@ -20,7 +20,7 @@ module.exports = {
   slice: uncurry(String.prototype.slice),
   weakGet: uncurry(WeakMap.prototype.get),
   weakSet: uncurry(WeakMap.prototype.set),
-  // Compiles the curated packages, in the global scope. Their texts come from the host alone.
+  // Compiles the curated packages and the parts, in the global scope. Their texts come from the host alone.
   // oxlint-disable-next-line no-eval
   indirectEval: eval,
   Error,

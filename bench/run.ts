@@ -1,6 +1,7 @@
 // npm run bench [-- NAME ...]: runs benches by name, or all of them, and prints one line of JSON each.
 import { consolePages, signIn } from './console.ts';
 import { lists } from './lists.ts';
+import { sandboxNeighbour } from './neighbour.ts';
 import { memory, start } from './process.ts';
 import { proxyCard, proxyLatency, proxyMemory, proxyPass } from './proxy.ts';
 import { reactFetch, reactPaced, reactThroughput } from './react.ts';
@@ -16,6 +17,7 @@ const benches: Record<string, () => Promise<Record<string, unknown>>> = {
   'sandbox-cpu': sandboxCpu,
   'sandbox-memory': sandboxMemory,
   'sandbox-recovery': sandboxRecovery,
+  'sandbox-neighbour': sandboxNeighbour,
   'react-paced': reactPaced,
   'react-throughput': reactThroughput,
   'react-fetch': reactFetch,

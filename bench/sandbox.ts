@@ -24,9 +24,9 @@ export const LARGE_ARGS = {
 
 const LIMITS = { wallMs: 30_000, cpuMs: 5000, memoryMb: 128, outputBytesMax: 5 * 1024 * 1024 };
 
-export const openSandbox = async (): Promise<SandboxOwner> => {
+export const openSandbox = async (limits = LIMITS): Promise<SandboxOwner> => {
   const sandbox = createSandbox({
-    limits: LIMITS,
+    limits,
     isolation: 'context',
     jail: 'auto',
     executorsMax: 8,

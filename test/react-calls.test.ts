@@ -656,7 +656,8 @@ describe('the console', () => {
     try {
       const answer = await runBody(production.server, TALK);
       expect(answer.body).toEqual({ raw: 1 });
-      expect(production.server.logLines.join('')).not.toMatch(/4242|card %s|card XXXX/);
+      // As no id can be drawn.
+      expect(production.server.logLines.join('')).not.toMatch(/4242[ -]?4242|X4242|X 4242|card %s|card XXXX/);
     } finally {
       await production.close();
     }

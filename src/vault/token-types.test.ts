@@ -46,7 +46,8 @@ test.each(cases)('$name $data has the fingerprint that its expression says', ({ 
   const type = findTokenType(name);
   const template = scanExpression(type?.fingerprint_expression ?? '', 'fingerprint');
   const evaluated = evaluateCreateTime(template, { data }, environment);
-  // Objects are written with their keys in a fixed order: the expression alone would keep the order they came in.
-  if (typeof data === 'object' && name === 'token') return;
-  expect(type?.fingerprintOf(data)).toBe(evaluated);
+  const fingerprinted = type?.fingerprintOf(data) ?? '';
+  // Objects are written with their keys in a fixed order, and null as JSON has it: the value is what must be the same.
+  if (typeof data === 'object' && name === 'token') expect(JSON.parse(fingerprinted)).toEqual(data);
+  else expect(fingerprinted).toBe(evaluated);
 });

@@ -75,16 +75,19 @@ export const takeBody = async (
   if (bodyBytes !== undefined && bodyBytes > bytesMax) throw refuse();
   if (isTransformed && isUnread)
     throw unsupportedMediaType('A body that code transforms must not be compressed, and JSON must be in UTF-8.');
-  const stream = limited(body, bytesMax, refuse);
-  if (!isTransformed && kind.kind === 'bytes') return { ...nothing, pieces: stream };
+  // One whose length was announced is held to it.
+  const most = bodyBytes ?? bytesMax;
+  if (!isTransformed && kind.kind === 'bytes') return { ...nothing, pieces: limited(body, most, refuse) };
   if (bodyBytes !== undefined && bodyBytes > LOOKED_AT_BYTES_MAX)
-    return { ...nothing, pieces: watchBody(kind, stream) };
+    return { ...nothing, pieces: watchBody(kind, limited(body, most, refuse)) };
+
+  const reader = body[Symbol.asyncIterator]();
 
   const pieces: Uint8Array[] = [];
   let rooms = 0;
   let bytes = 0;
   const streamed = (refusal?: AppError): TakenBody => {
-    const watched = watchBody(kind, joined(pieces, reader));
+    const watched = watchBody(kind, limited(joined(pieces, reader), most, refuse));
     return {
       ...nothing,
       pieces: refusal
@@ -92,12 +95,10 @@ export const takeBody = async (
         : watched,
     };
   };
-  // One whose length was announced is counted here alone: for a small one a generator costs as much as all else.
-  const reader = (bodyBytes === undefined ? stream : body)[Symbol.asyncIterator]();
   for (let next = await reader.next(); !next.done; next = await reader.next()) {
     pieces.push(next.value);
     bytes += next.value.byteLength;
-    if (bytes > (bodyBytes ?? bytesMax)) throw refuse();
+    if (bytes > most) throw refuse();
     if (bytes > LOOKED_AT_BYTES_MAX) return streamed();
     // By what is held, not by what is announced: whoever announces much and sends little keeps no room from others.
     for (; bytes > FREE_BYTES + rooms * ROOM_BYTES; rooms += 1) {

@@ -8,57 +8,50 @@ const { defineProperty } = require('./primordials.cjs');
 // to nobody.
 const ABSENT = ['WebAssembly', 'SharedArrayBuffer', 'Atomics', 'console'];
 
+// Each name, and after it the module that has it.
 // prettier-ignore
 const LAZY = [
-  'Buffer', 'atob', 'btoa', 'URL', 'URLSearchParams', 'TextEncoder', 'TextDecoder', 'structuredClone',
-  'Event', 'EventTarget', 'CustomEvent', 'DOMException', 'AbortController', 'AbortSignal', 'Blob', 'File', 'FormData',
-  'fetch', 'Headers', 'Request', 'Response',
-  'setTimeout', 'setInterval', 'setImmediate', 'clearTimeout', 'clearInterval', 'clearImmediate', 'queueMicrotask',
-  'console', 'process', 'performance', 'crypto',
+  'Buffer', 'buffer', 'atob', 'buffer', 'btoa', 'buffer', 'URL', 'url', 'URLSearchParams', 'url',
+  'TextEncoder', 'text-coding', 'TextDecoder', 'text-coding', 'structuredClone', 'structured-clone',
+  'Event', 'event-target', 'EventTarget', 'event-target', 'CustomEvent', 'event-target', 'DOMException', 'dom-exception',
+  'AbortController', 'abort', 'AbortSignal', 'abort', 'Blob', 'blob', 'File', 'blob', 'FormData', 'blob',
+  'fetch', 'fetch', 'Headers', 'fetch', 'Request', 'fetch', 'Response', 'fetch',
+  'setTimeout', 'timers', 'setInterval', 'timers', 'setImmediate', 'timers', 'clearTimeout', 'timers',
+  'clearInterval', 'timers', 'clearImmediate', 'timers', 'queueMicrotask', 'timers',
+  'console', 'console', 'process', 'process', 'performance', 'performance', 'crypto', 'web-crypto',
 ];
 
-const moduleOf = (name) => {
+// What is required is named in full, for whoever bundles it.
+const load = (name) => {
   switch (name) {
-    case 'Buffer':
-    case 'atob':
-    case 'btoa':
+    case 'buffer':
       return require('./buffer.cjs');
-    case 'URL':
-    case 'URLSearchParams':
+    case 'url':
       return require('./url.cjs');
-    case 'TextEncoder':
-    case 'TextDecoder':
+    case 'text-coding':
       return require('./text-coding.cjs');
-    case 'structuredClone':
+    case 'structured-clone':
       return require('./structured-clone.cjs');
-    case 'Event':
-    case 'EventTarget':
-    case 'CustomEvent':
+    case 'event-target':
       return require('./event-target.cjs');
-    case 'DOMException':
+    case 'dom-exception':
       return require('./dom-exception.cjs');
-    case 'AbortController':
-    case 'AbortSignal':
+    case 'abort':
       return require('./abort.cjs');
-    case 'Blob':
-    case 'File':
-    case 'FormData':
+    case 'blob':
       return require('./blob.cjs');
     case 'fetch':
-    case 'Headers':
-    case 'Request':
-    case 'Response':
       return require('./fetch.cjs');
+    case 'timers':
+      return require('./timers.cjs');
     case 'console':
       return require('./console.cjs');
     case 'process':
       return { process: require('./process.cjs') };
     case 'performance':
       return require('./performance.cjs');
-    case 'crypto':
+    case 'web-crypto':
       return require('./web-crypto.cjs');
-    default:
-      return require('./timers.cjs');
   }
 };
 
@@ -67,10 +60,10 @@ const set = (name, value) =>
   defineProperty(globalThis, name, { __proto__: null, value, writable: true, enumerable: false, configurable: true });
 
 // Nothing foreign has run yet: an object with a prototype will do, which is made sooner than one without.
-const setLazy = (name) =>
+const setLazy = (name, moduleName) =>
   defineProperty(globalThis, name, {
     get() {
-      const value = moduleOf(name)[name];
+      const value = load(moduleName)[name];
       set(name, value);
       return value;
     },
@@ -84,5 +77,5 @@ const setLazy = (name) =>
 exports.install = () => {
   for (let i = 0; i < ABSENT.length; i++) delete globalThis[ABSENT[i]];
   set('global', globalThis);
-  for (let i = 0; i < LAZY.length; i++) setLazy(LAZY[i]);
+  for (let i = 0; i < LAZY.length; i += 2) setLazy(LAZY[i], LAZY[i + 1]);
 };

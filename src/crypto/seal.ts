@@ -32,7 +32,7 @@ const headerOf = (key: SealingKey): Buffer => {
   let header = headers.get(key);
   if (!header) {
     if (!keyIdPattern.test(key.id)) throw new RangeError('a sealing key has a lowercase UUID as its id');
-    header = Buffer.from(`0${FORMAT_VERSION}${key.id.replaceAll('-', '')}`, 'hex');
+    header = Buffer.concat([Buffer.of(FORMAT_VERSION), Buffer.from(key.id.replaceAll('-', ''), 'hex')]);
     headers.set(key, header);
   }
   return header;

@@ -82,7 +82,10 @@ export const openTokens = async (
   };
 };
 
-/** A token with the log rows of its reading or use. For several, two statements are less work: rows of the log go together with those of other requests. */
+/**
+ * A token with the log rows of its reading or use. For several tokens two statements are less work: rows of the log go
+ * together with those of other requests.
+ */
 const findAndLog = async (
   ctx: Context,
   caller: Caller,

@@ -37,7 +37,7 @@ export const createBatcher = (
   batchesMax: number,
 ): Batcher => {
   /** Tenants in turn, each with its requests in order. */
-  const small = new Map<string, Waiting[]>();
+  let small = new Map<string, Waiting[]>();
   const large: Waiting[] = [];
   let smallInFlight = 0;
   let largeInFlight = 0;
@@ -96,6 +96,8 @@ export const createBatcher = (
       // To the back of the line: tenants take turns, however much one of them has waiting.
       small.delete(tenantId);
       if (requests.length > 0) small.set(tenantId, requests);
+      // Another where it is empty: as a Set would, it would tie what comes to what was (bag.ts).
+      if (small.size === 0) small = new Map();
       smallInFlight += 1;
       void write(tenantId, batch).finally(() => {
         smallInFlight -= 1;

@@ -20,7 +20,7 @@ export const createCoalescer = <Ask, Row>(
   batchesMax: number,
 ): ((tenantId: string, asked: Ask) => Promise<Row | undefined>) => {
   /** Tenants in turn, each with its look-ups in order. */
-  const waiting = new Map<string, Waiting<Ask, Row>[]>();
+  let waiting = new Map<string, Waiting<Ask, Row>[]>();
   let count = 0;
   let inFlight = 0;
   let isScheduled = false;
@@ -46,6 +46,8 @@ export const createCoalescer = <Ask, Row>(
       // To the back of the line: tenants take turns.
       waiting.delete(tenantId);
       if (queue.length > 0) waiting.set(tenantId, queue);
+      // Another where it is empty: as a Set would, it would tie what comes to what was (bag.ts).
+      if (waiting.size === 0) waiting = new Map();
       inFlight += 1;
       void ask(tenantId, batch).finally(() => {
         inFlight -= 1;

@@ -1,5 +1,6 @@
 // The one way out: a request to a destination that a tenant names, checked, pinned to one address and bounded in time.
 // Follows nothing, tries nothing twice, and knows nothing of what the body means.
+import { type Bag, createBag } from '../bag.ts';
 import {
   type Connection,
   type ConnectionLimits,
@@ -102,7 +103,7 @@ export const createEgress = (policy: EgressPolicy, options: EgressOptions = {}):
   const connections = createConnections({ ...connectionLimits, ...limits });
   const resolutionMs = limits.resolutionMs ?? RESOLUTION_MS;
   const timeouts = { ...egressTimeouts, ...options.timeouts };
-  const lives = new Set<Life>();
+  const lives = createBag<Life>();
   let isClosed = false;
 
   const check = (url: string, allowLists?: AllowLists): URL => checkDestination(policy, url, allowLists);
@@ -178,7 +179,7 @@ export const createEgress = (policy: EgressPolicy, options: EgressOptions = {}):
 };
 
 /** @param lives has it for as long as it lasts. */
-const startLife = (wholeMs: number, outer: AbortSignal | undefined, lives: Set<Life>): Life => {
+const startLife = (wholeMs: number, outer: AbortSignal | undefined, lives: Bag<Life>): Life => {
   let stop: ((fault: EgressFault) => void) | undefined;
   let fault: EgressFault | undefined;
   let phase: NodeJS.Timeout | undefined;
@@ -205,10 +206,10 @@ const startLife = (wholeMs: number, outer: AbortSignal | undefined, lives: Set<L
       clearTimeout(whole);
       clearTimeout(phase);
       outer?.removeEventListener('abort', abort);
-      lives.delete(life);
+      leave();
     },
   };
-  lives.add(life);
+  const leave = lives.add(life);
   return life;
 };
 

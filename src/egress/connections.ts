@@ -32,9 +32,14 @@ export type OpenSocket = {
 export type Connection = Place &
   OpenSocket & {
     client: Client;
-    /** See `keyOf`. */
-    key: string;
+    /** Its own place, with those that rest there. */
+    rank: Rank;
+    /** When it came to rest, counted; undefined while it is in use. */
+    restedAt: number | undefined;
   };
+
+/** The connections of a place: how many there are, and those that rest, the last to rest last. */
+type Rank = { live: number; idle: Connection[] };
 
 export type Ask = Place & { signal: AbortSignal; open(): Promise<OpenSocket> };
 
@@ -56,13 +61,12 @@ type Waiting = { ask: Ask; grant(got: Grant): void };
 
 export const createConnections = (limits: ConnectionLimits): Connections => {
   const live = new Set<Connection>();
-  /** In the order in which they came to rest. */
-  const idle = new Set<Connection>();
-  /** The same ones by `keyOf`, the last to rest last. */
-  const idleAt = new Map<string, Connection[]>();
+  /** By `keyOf`, where there are any. */
+  const ranks = new Map<string, Rank>();
   const waiting = new Set<Waiting>();
   const countOf = new Map<string, number>();
   let count = 0;
+  let rests = 0;
   let isClosed = false;
 
   const reserve = (tenant_id: string): void => {
@@ -78,29 +82,29 @@ export const createConnections = (limits: ConnectionLimits): Connections => {
   };
 
   const rest = (connection: Connection): void => {
-    const there = idleAt.get(connection.key);
-    if (there === undefined) idleAt.set(connection.key, [connection]);
-    else there.push(connection);
-    idle.add(connection);
+    connection.restedAt = rests += 1;
+    connection.rank.idle.push(connection);
   };
 
   const wake = (connection: Connection): void => {
-    if (!idle.delete(connection)) return;
-    const there = idleAt.get(connection.key) ?? [];
-    there.splice(there.lastIndexOf(connection), 1);
-    if (there.length === 0) idleAt.delete(connection.key);
+    if (connection.restedAt === undefined) return;
+    connection.restedAt = undefined;
+    const { idle } = connection.rank;
+    idle.splice(idle.lastIndexOf(connection), 1);
   };
 
   const remove = (connection: Connection): void => {
     wake(connection);
     if (!live.delete(connection)) return;
+    connection.rank.live -= 1;
+    if (connection.rank.live === 0) ranks.delete(keyOf(connection));
     free(connection.tenant_id);
     connection.socket.destroy();
     void connection.client.destroy();
   };
 
   const takeIdle = (place: Place): Connection | undefined => {
-    const there = idleAt.get(keyOf(place)) ?? [];
+    const there = ranks.get(keyOf(place))?.idle ?? [];
     // The one that rested last is the least likely to be closed by the other side meanwhile.
     for (let at = there.length - 1; at >= 0; at -= 1) {
       const connection = there[at] as Connection;
@@ -115,9 +119,14 @@ export const createConnections = (limits: ConnectionLimits): Connections => {
     return undefined;
   };
 
-  const findLongestIdle = (tenant_id: string): Connection | undefined => {
-    for (const connection of idle) if (connection.tenant_id === tenant_id) return connection;
-    return undefined;
+  /** The one that has rested longest, of a tenant or of all. Looks at each: whoever asks is about to open another, which takes longer. */
+  const findLongestIdle = (tenant_id?: string): Connection | undefined => {
+    let longest: Connection | undefined;
+    for (const connection of live) {
+      if (connection.restedAt === undefined || (tenant_id ?? connection.tenant_id) !== connection.tenant_id) continue;
+      if (connection.restedAt < (longest?.restedAt ?? Infinity)) longest = connection;
+    }
+    return longest;
   };
 
   /** Room for one more, if need be by closing the connection that has rested longest. */
@@ -128,7 +137,7 @@ export const createConnections = (limits: ConnectionLimits): Connections => {
       remove(own);
     }
     if (count < limits.connectionsMax) return true;
-    const [oldest] = idle;
+    const oldest = findLongestIdle();
     if (oldest === undefined) return false;
     remove(oldest);
     return true;
@@ -188,7 +197,12 @@ export const createConnections = (limits: ConnectionLimits): Connections => {
       headersTimeout: 0,
       bodyTimeout: 0,
     });
-    const connection: Connection = { tenant_id, origin, clientCertificate, ...opened, client, key: keyOf(ask) };
+    const key = keyOf(ask);
+    const rank = ranks.get(key) ?? { live: 0, idle: [] };
+    ranks.set(key, rank);
+    rank.live += 1;
+    const place: Place = { tenant_id, origin, clientCertificate };
+    const connection: Connection = { ...place, ...opened, client, rank, restedAt: undefined };
     live.add(connection);
     socket.once('close', () => {
       remove(connection);

@@ -3,6 +3,7 @@
 import type { Readable } from 'node:stream';
 import type { Client, Dispatcher } from 'undici';
 import { EgressFault, faultOf } from './fault.ts';
+import { createPieceQueue } from '../piece-queue.ts';
 import type { Headers } from './headers.ts';
 
 export type RequestBody = Uint8Array | AsyncIterable<Uint8Array>;
@@ -18,7 +19,11 @@ export type Question = {
 export type AnswerHead = { status: number; statusText: string; headers: Headers };
 
 /** Read by one reader, to its end or destroyed. */
-export type AnswerBody = AsyncIterable<Uint8Array> & { destroy(): void };
+export type AnswerBody = AsyncIterable<Uint8Array> & {
+  /** The pieces, where all of them have come: that is reading to the end. Else undefined, and nothing is read. */
+  takeWhole(): Uint8Array[] | undefined;
+  destroy(): void;
+};
 
 export type Exchange = {
   /** @throws EgressFault. */
@@ -27,12 +32,6 @@ export type Exchange = {
   /** Ends it now; later it does nothing. */
   fail(error: unknown): void;
 };
-
-/** What may wait for its reader. From there on the destination is not read from. */
-const HELD_BYTES_MAX = 65_536;
-
-/** What a piece takes beside its bytes, about: a destination may send each byte as a piece of its own. */
-const PIECE_BYTES = 256;
 
 /**
  * @param pass told of the bytes of each piece, in both directions.
@@ -46,13 +45,9 @@ export const startExchange = (
   onEnd: (isWhole: boolean) => void,
 ): Exchange => {
   const head = Promise.withResolvers<AnswerHead>();
-  let pieces: Buffer[] = [];
-  let heldBytes = 0;
   let controller: Dispatcher.DispatchController | undefined;
-  let fault: EgressFault | undefined;
-  let isComplete = false;
+  const queue = createPieceQueue({ pause: () => controller?.pause(), resume: () => controller?.resume() });
   let isEnded = false;
-  let wakeReader = (): void => {};
 
   const end = (isWhole: boolean): void => {
     if (isEnded) return;
@@ -62,32 +57,27 @@ export const startExchange = (
 
   const fail = (error: unknown): void => {
     if (isEnded) return;
-    fault = faultOf(error);
+    const fault = faultOf(error);
     head.reject(fault);
-    wakeReader();
+    queue.fail(fault);
     end(false);
   };
 
   /** Pieces that came before a fault are read before it. */
   const next = async (): Promise<IteratorResult<Uint8Array, undefined>> => {
-    while (pieces.length === 0 && fault === undefined && !isComplete) {
-      await new Promise<void>((resolve) => {
-        wakeReader = resolve;
-      });
-    }
-    const piece = pieces.shift();
-    if (piece !== undefined) {
-      heldBytes -= piece.byteLength + PIECE_BYTES;
-      if (heldBytes < HELD_BYTES_MAX) controller?.resume();
-      return { done: false, value: piece };
-    }
-    if (fault !== undefined) throw fault;
-    end(true);
-    return { done: true, value: undefined };
+    const read = await queue.next();
+    if (read.done) end(true);
+    return read;
+  };
+
+  const takeWhole = (): Uint8Array[] | undefined => {
+    const whole = queue.takeWhole();
+    if (whole) end(true);
+    return whole;
   };
 
   const destroy = (): void => {
-    pieces = [];
+    queue.clear();
     fail(new EgressFault('ABORTED'));
   };
 
@@ -104,17 +94,11 @@ export const startExchange = (
       // What comes before the answer is not for whoever asked.
       if (status >= 200) head.resolve({ status, statusText, headers: pairsOf(given.rawHeaders as Buffer[]) });
     },
-    onResponseData: (given, piece) => {
+    onResponseData: (_, piece) => {
       pass(piece.byteLength);
-      pieces.push(piece);
-      heldBytes += piece.byteLength + PIECE_BYTES;
-      if (heldBytes >= HELD_BYTES_MAX) given.pause();
-      wakeReader();
+      queue.push(piece);
     },
-    onResponseEnd: () => {
-      isComplete = true;
-      wakeReader();
-    },
+    onResponseEnd: queue.end,
     onResponseError: (_, error) => fail(error),
   };
 
@@ -132,7 +116,11 @@ export const startExchange = (
     handler,
   );
 
-  return { head: head.promise, body: { destroy, [Symbol.asyncIterator]: () => ({ next, return: leave }) }, fail };
+  return {
+    head: head.promise,
+    body: { destroy, takeWhole, [Symbol.asyncIterator]: () => ({ next, return: leave }) },
+    fail,
+  };
 };
 
 const isStreamed = (body: RequestBody | undefined): body is AsyncIterable<Uint8Array> =>

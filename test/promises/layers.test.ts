@@ -49,7 +49,10 @@ const floor = new Set([
   'version.ts',
   'node-24.ts',
   'paging.ts',
+  'bag.ts',
   'brief-memory.ts',
+  'piece-queue.ts',
+  'round.ts',
   'json-shape.ts',
   'markup.ts',
 ]);

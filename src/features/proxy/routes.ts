@@ -8,9 +8,11 @@ import { AppError } from '../../errors.ts';
 import type { App } from '../../http/app-type.ts';
 import type { Authentication } from '../../http/authenticate.ts';
 import { sendProxyProblem, toAppError } from '../../http/problems.ts';
+import { letThrough, piecesOf } from '../../http/request-pieces.ts';
 import { withoutSessionCookie } from '../../http/session-cookie.ts';
 import { forwardingFault } from '../../proxy/faults.ts';
 import { forward, type ProxyAnswer, type ProxyRequest } from '../../proxy/forward.ts';
+import { endOfRound } from '../../round.ts';
 import { forwardedSchema } from './schema.ts';
 
 const methods = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'] as const;
@@ -30,14 +32,7 @@ const bodyOf = ({ raw }: FastifyRequest): Pick<ProxyRequest, 'body' | 'bodyBytes
   const length = raw.headers['content-length'];
   const isInChunks = raw.headers['transfer-encoding'] !== undefined;
   if (!isInChunks && (length === undefined || length === '0')) return { body: undefined, bodyBytes: undefined };
-  // Whoever stops reading leaves the rest to `drain`: a request that is destroyed leaves its connection stuck.
-  const body = { [Symbol.asyncIterator]: () => raw.iterator({ destroyOnReturn: false }) };
-  return { body, bodyBytes: isInChunks ? undefined : Number(length) };
-};
-
-/** What nobody reads of a body any more is let through, or the connection's next request would wait behind it. */
-const drain = ({ raw }: FastifyRequest): void => {
-  if (!raw.complete) raw.removeAllListeners('readable').resume();
+  return { body: piecesOf(raw), bodyBytes: isInChunks ? undefined : Number(length) };
 };
 
 /** Aborted when the caller leaves before it has its answer. */
@@ -72,6 +67,7 @@ const send = async (request: FastifyRequest, reply: FastifyReply, answer: ProxyA
   // RFC 9110 section 8.6: there is none in these, and a length would speak of something else.
   if (bodyBytes !== undefined && status !== 204 && status !== 304) all.push('content-length', String(bodyBytes));
   const isSmall = bodyBytes !== undefined && bodyBytes <= SMALL_BYTES_MAX;
+  if (isSmall) await endOfRound();
   // What breaks off before anything was sent can still be told.
   const { pieces, rest } = await gather(body, isSmall);
   const { raw } = reply;
@@ -109,6 +105,8 @@ type Gathered = { pieces: Uint8Array[]; rest: AsyncIterable<Uint8Array> | undefi
 const gather = async (body: ProxyAnswer['body'], isSmall: boolean): Promise<Gathered> => {
   if (body === undefined || body instanceof Uint8Array) return { pieces: body ? [body] : [], rest: undefined };
   if (!isSmall) return { pieces: [], rest: body };
+  const whole = body.takeWhole();
+  if (whole) return { pieces: whole, rest: undefined };
   const reader = body[Symbol.asyncIterator]();
   const pieces: Uint8Array[] = [];
   const { promise: late, resolve } = Promise.withResolvers<'late'>();
@@ -214,7 +212,7 @@ export const proxyRoutes = async (app: App, ctx: Context, { countFailure }: Auth
         );
       });
       scope.addHook('onResponse', (request, _reply, done) => {
-        drain(request);
+        letThrough(request.raw);
         done();
       });
       for (const url of ['/', '/*'] as const)

@@ -1,0 +1,80 @@
+// Pieces of a body between whoever sends them and whoever reads them: in order, bounded, a slow reader makes the sender wait.
+// Node's own iterators of streams do the same; with them what a request left behind kept the next ones' young objects alive,
+// and a proxied request cost a third more (bench/README.md).
+
+/** What may wait for its reader. From there on the sender is told to pause. */
+const HELD_BYTES_MAX = 65_536;
+
+/** What a piece takes beside its bytes, about: a sender may send each byte as a piece of its own. */
+const PIECE_BYTES = 256;
+
+export type PieceQueue = {
+  push(piece: Uint8Array): void;
+  /** No more will come. */
+  end(): void;
+  /** Nor will the end: what came before is read before this is thrown. */
+  fail(error: unknown): void;
+  /** For one reader, one at a time. @throws what it failed with. */
+  next(): Promise<IteratorResult<Uint8Array, undefined>>;
+  /** All that has not been read, where the end has come: reading is over. Else undefined, and nothing is taken. */
+  takeWhole(): Uint8Array[] | undefined;
+  /** Lets go of what nobody will read. */
+  clear(): void;
+};
+
+/** @param sender is told to pause once too much waits, and to resume when it has been read. */
+export const createPieceQueue = (sender: { pause(): void; resume(): void }): PieceQueue => {
+  let pieces: Uint8Array[] = [];
+  let heldBytes = 0;
+  let isPaused = false;
+  let isComplete = false;
+  let fault: { error: unknown } | undefined;
+  let wakeReader = (): void => {};
+
+  return {
+    push: (piece) => {
+      pieces.push(piece);
+      heldBytes += piece.byteLength + PIECE_BYTES;
+      if (heldBytes >= HELD_BYTES_MAX && !isPaused) {
+        isPaused = true;
+        sender.pause();
+      }
+      wakeReader();
+    },
+    end: () => {
+      isComplete = true;
+      wakeReader();
+    },
+    fail: (error) => {
+      fault ??= { error };
+      wakeReader();
+    },
+    next: async () => {
+      while (pieces.length === 0 && fault === undefined && !isComplete) {
+        await new Promise<void>((resolve) => {
+          wakeReader = resolve;
+        });
+      }
+      const piece = pieces.shift();
+      if (piece !== undefined) {
+        heldBytes -= piece.byteLength + PIECE_BYTES;
+        if (isPaused && heldBytes < HELD_BYTES_MAX) {
+          isPaused = false;
+          sender.resume();
+        }
+        return { done: false, value: piece };
+      }
+      if (fault !== undefined) throw fault.error;
+      return { done: true, value: undefined };
+    },
+    takeWhole: () => {
+      if (!isComplete || fault !== undefined) return undefined;
+      const whole = pieces;
+      pieces = [];
+      return whole;
+    },
+    clear: () => {
+      pieces = [];
+    },
+  };
+};

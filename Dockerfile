@@ -29,4 +29,4 @@ EXPOSE 8080
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=3s --start-period=20s CMD ["node", "bin/healthcheck.cjs"]
 # `docker run IMAGE` serves; `docker run IMAGE bootstrap ...` is the operator's command line.
-ENTRYPOINT ["node", "--disable-sigusr1", "--min-semi-space-size=8", "--max-semi-space-size=8", "--no-parallel-scavenge", "--no-allocation-site-pretenuring", "bin/entrypoint.cjs"]
+ENTRYPOINT ["node", "--disable-sigusr1", "--min-semi-space-size=16", "--max-semi-space-size=16", "--no-parallel-scavenge", "--no-allocation-site-pretenuring", "bin/entrypoint.cjs"]

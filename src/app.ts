@@ -24,7 +24,6 @@ import { tenantsRoutes } from './features/tenants/routes.ts';
 import { tokenizeRoutes } from './features/tokenize/routes.ts';
 import { tokensRoutes } from './features/tokens/routes.ts';
 import type { App } from './http/app-type.ts';
-import { sendTogether } from './http/answers.ts';
 import { addAuthentication } from './http/authenticate.ts';
 import { addBodyParsers } from './http/body.ts';
 import { refuseTwoHosts } from './http/host.ts';
@@ -78,7 +77,6 @@ export const buildApp = async (ctx: Context): Promise<App> => {
   await app.register(fastifyRateLimit, { global: false });
   const authentication = addAuthentication(app, ctx);
   addIdempotency(app, ctx);
-  sendTogether(app);
   await addOpenapi(app);
   const guardMethods = collectMethods(app);
 

@@ -1,7 +1,5 @@
 // What a request is answered with: status, headers and body, sent from one place, so that a kept answer is the sent one.
 import type { FastifyReply } from 'fastify';
-import { endOfRound } from '../round.ts';
-import type { App } from './app-type.ts';
 
 declare module 'fastify' {
   interface FastifyReply {
@@ -42,8 +40,3 @@ export const sendAnswer = (reply: FastifyReply, answered: Answer): FastifyReply 
 /** Answers with the result of a deed, as its route says. */
 export const answer = (reply: FastifyReply, result: unknown): FastifyReply =>
   sendAnswer(reply, answerOf(reply.request.routeOptions.config.creates, result));
-
-/** Answers that are ready in one round leave together. Behind the hooks that still work at them. */
-export const sendTogether = (app: App): void => {
-  app.addHook('onSend', endOfRound);
-};

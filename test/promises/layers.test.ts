@@ -52,7 +52,6 @@ const floor = new Set([
   'bag.ts',
   'brief-memory.ts',
   'piece-queue.ts',
-  'round.ts',
   'json-shape.ts',
   'markup.ts',
 ]);

@@ -12,7 +12,6 @@ import { letThrough, piecesOf } from '../../http/request-pieces.ts';
 import { withoutSessionCookie } from '../../http/session-cookie.ts';
 import { forwardingFault } from '../../proxy/faults.ts';
 import { forward, type ProxyAnswer, type ProxyRequest } from '../../proxy/forward.ts';
-import { endOfRound } from '../../round.ts';
 import { forwardedSchema } from './schema.ts';
 
 const methods = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'] as const;
@@ -67,7 +66,6 @@ const send = async (request: FastifyRequest, reply: FastifyReply, answer: ProxyA
   // RFC 9110 section 8.6: there is none in these, and a length would speak of something else.
   if (bodyBytes !== undefined && status !== 204 && status !== 304) all.push('content-length', String(bodyBytes));
   const isSmall = bodyBytes !== undefined && bodyBytes <= SMALL_BYTES_MAX;
-  if (isSmall) await endOfRound();
   // What breaks off before anything was sent can still be told.
   const { pieces, rest } = await gather(body, isSmall);
   const { raw } = reply;

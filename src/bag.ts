@@ -1,7 +1,7 @@
-// What is under way, in no order, for what comes and goes thousands of times a second. A Set would do, but for what it leaves
-// behind: each time its table fills up with what was deleted it makes another, and the old one points to the new. Once one
-// has grown old with V8's garbage collector, all that follow are kept alive by their dead forerunners until the next full
-// collection, with all that was in them. A proxied request cost half as much again that way (bench/README.md).
+// What is under way, in no order, for what comes and goes thousands of times a second. A Set would do, or a Map, but for what
+// they leave behind: each time a table fills up with what was deleted they make another, and the old one points to the new.
+// Once one has grown old with V8's garbage collector, all that follow are kept alive by their dead forerunners until the next
+// full collection, with all that was in them. A proxied request cost half as much again that way (bench/README.md).
 
 export type Bag<T> = Iterable<T> & {
   /** @returns what takes it out again; the second time it does nothing. */

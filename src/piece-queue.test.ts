@@ -59,21 +59,32 @@ test('counts what pieces of a byte take beside it', () => {
   expect(said).toEqual(['pause']);
 });
 
-test('is taken whole only when its end has come, and has none left', async () => {
+test('all is taken only when the end has come, and has none left', async () => {
   const { queue } = create();
   queue.push(piece(1));
-  expect(queue.takeWhole()).toBeUndefined();
+  expect(queue.takeAll()).toBeUndefined();
   queue.end();
-  expect(queue.takeWhole()).toEqual([piece(1)]);
+  expect(queue.takeAll()).toEqual([piece(1)]);
   expect(await queue.next()).toEqual({ done: true, value: undefined });
 });
 
-test('is not taken whole where something went wrong', async () => {
+test('all is not taken where something went wrong', async () => {
   const { queue } = create();
   queue.push(piece(1));
   queue.end();
   queue.fail(new Error('late'));
-  expect(queue.takeWhole()).toBeUndefined();
+  expect(queue.takeAll()).toBeUndefined();
   expect(await queue.next()).toEqual({ done: false, value: piece(1) });
   await expect(queue.next()).rejects.toThrow('late');
+});
+
+test('what is let go of is counted no more', async () => {
+  const { queue, said } = create();
+  queue.push(piece(70_000));
+  queue.clear();
+  queue.push(piece(40_000));
+  expect(said).toEqual(['pause']);
+  expect(await queue.next()).toEqual({ done: false, value: piece(40_000) });
+  queue.push(piece(70_000));
+  expect(said).toEqual(['pause', 'pause']);
 });

@@ -532,4 +532,16 @@ describe('connections', () => {
     held.body.destroy();
     expect((await exchange()).status).toBe(200);
   });
+
+  test('of several that rest the one that has rested longest makes room', async () => {
+    const { up, exchange } = await open({}, { limits: { connectionsMax: 2 } });
+    const opened = async (tenant_id: string): Promise<number> => {
+      expect((await exchange({ tenant_id })).status).toBe(200);
+      return up.connectionCount();
+    };
+    expect([await opened('tenant-a'), await opened('tenant-b')]).toEqual([1, 2]);
+    // In the place of a's; then c's, for b's has been in use since.
+    expect([await opened('tenant-c'), await opened('tenant-b'), await opened('tenant-a')]).toEqual([3, 3, 4]);
+    expect([await opened('tenant-b'), await opened('tenant-c')]).toEqual([4, 5]);
+  });
 });

@@ -920,11 +920,14 @@ describe('an answer while the body is still coming', () => {
   const octets = 'Content-Type: application/octet-stream';
 
   /** Sends the head and the whole body whatever is answered meanwhile, then another request: what comes of both. */
-  const askWhileSending = async (head: string): Promise<{ first: Message; second: Message | undefined }> => {
+  const askWhileSending = async (
+    head: string,
+    bytes = BODY_BYTES,
+  ): Promise<{ first: Message; second: Message | undefined }> => {
     const wire = await connect();
     wire.send(head);
     const isChunked = /transfer-encoding/i.test(head);
-    const sending = pour(wire, Buffer.alloc(BODY_BYTES, 'a'), { isChunked });
+    const sending = pour(wire, Buffer.alloc(bytes, 'a'), { isChunked });
     const first = await wire.message();
     await soon(sending, 'the end of the body');
     wire.send(house.head('GET /proxy/second'));
@@ -936,6 +939,20 @@ describe('an answer while the body is still coming', () => {
       ),
     };
   };
+
+  test.each(['application/octet-stream', 'text/plain'])(
+    '413 of ours while %s is read reaches the caller, and the connection is clean behind it',
+    async (type) => {
+      house.destination.script = async (wire, head) => {
+        await wire.body(head);
+        wire.send(OK);
+      };
+      const head = house.head('POST /proxy', `Content-Type: ${type}`, 'Transfer-Encoding: chunked');
+      const { first, second } = await askWhileSending(head, 33 * 1024 * 1024);
+      expect(proxyErrorIn(first).status).toBe(413);
+      if (second) expect(second.body.toString()).toBe('ok');
+    },
+  );
 
   const framings = [`Content-Length: ${BODY_BYTES}`, 'Transfer-Encoding: chunked'];
   for (const framing of framings) {

@@ -96,7 +96,7 @@ export const createBatcher = (
       // To the back of the line: tenants take turns, however much one of them has waiting.
       small.delete(tenantId);
       if (requests.length > 0) small.set(tenantId, requests);
-      // Another where it is empty: as a Set would, it would tie what comes to what was (bag.ts).
+      // Another, now that it is empty: this one's dead tables would keep alive what comes (bag.ts).
       if (small.size === 0) small = new Map();
       smallInFlight += 1;
       void write(tenantId, batch).finally(() => {

@@ -46,7 +46,7 @@ export const createCoalescer = <Ask, Row>(
       // To the back of the line: tenants take turns.
       waiting.delete(tenantId);
       if (queue.length > 0) waiting.set(tenantId, queue);
-      // Another where it is empty: as a Set would, it would tie what comes to what was (bag.ts).
+      // Another, now that it is empty: this one's dead tables would keep alive what comes (bag.ts).
       if (waiting.size === 0) waiting = new Map();
       inFlight += 1;
       void ask(tenantId, batch).finally(() => {

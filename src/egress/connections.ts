@@ -32,14 +32,14 @@ export type OpenSocket = {
 export type Connection = Place &
   OpenSocket & {
     client: Client;
-    /** Its own place, with those that rest there. */
-    rank: Rank;
+    /** Those of its place, itself among them. */
+    peers: Peers;
     /** When it came to rest, counted; undefined while it is in use. */
     restedAt: number | undefined;
   };
 
 /** The connections of a place: how many there are, and those that rest, the last to rest last. */
-type Rank = { live: number; idle: Connection[] };
+type Peers = { count: number; idle: Connection[] };
 
 export type Ask = Place & { signal: AbortSignal; open(): Promise<OpenSocket> };
 
@@ -62,11 +62,12 @@ type Waiting = { ask: Ask; grant(got: Grant): void };
 export const createConnections = (limits: ConnectionLimits): Connections => {
   const live = new Set<Connection>();
   /** By `keyOf`, where there are any. */
-  const ranks = new Map<string, Rank>();
+  const peersAt = new Map<string, Peers>();
   const waiting = new Set<Waiting>();
   const countOf = new Map<string, number>();
   let count = 0;
   let rests = 0;
+  let idleCount = 0;
   let isClosed = false;
 
   const reserve = (tenant_id: string): void => {
@@ -82,29 +83,32 @@ export const createConnections = (limits: ConnectionLimits): Connections => {
   };
 
   const rest = (connection: Connection): void => {
-    connection.restedAt = rests += 1;
-    connection.rank.idle.push(connection);
+    rests += 1;
+    idleCount += 1;
+    connection.restedAt = rests;
+    connection.peers.idle.push(connection);
   };
 
   const wake = (connection: Connection): void => {
     if (connection.restedAt === undefined) return;
     connection.restedAt = undefined;
-    const { idle } = connection.rank;
+    idleCount -= 1;
+    const { idle } = connection.peers;
     idle.splice(idle.lastIndexOf(connection), 1);
   };
 
   const remove = (connection: Connection): void => {
     wake(connection);
     if (!live.delete(connection)) return;
-    connection.rank.live -= 1;
-    if (connection.rank.live === 0) ranks.delete(keyOf(connection));
+    connection.peers.count -= 1;
+    if (connection.peers.count === 0) peersAt.delete(keyOf(connection));
     free(connection.tenant_id);
     connection.socket.destroy();
     void connection.client.destroy();
   };
 
   const takeIdle = (place: Place): Connection | undefined => {
-    const there = ranks.get(keyOf(place))?.idle ?? [];
+    const there = peersAt.get(keyOf(place))?.idle ?? [];
     // The one that rested last is the least likely to be closed by the other side meanwhile.
     for (let at = there.length - 1; at >= 0; at -= 1) {
       const connection = there[at] as Connection;
@@ -119,11 +123,13 @@ export const createConnections = (limits: ConnectionLimits): Connections => {
     return undefined;
   };
 
-  /** The one that has rested longest, of a tenant or of all. Looks at each: whoever asks is about to open another, which takes longer. */
+  /** The one that has rested longest, of a tenant or of all. Looks at each, where any rests: it is asked for when there is no room. */
   const findLongestIdle = (tenant_id?: string): Connection | undefined => {
     let longest: Connection | undefined;
+    if (idleCount === 0) return undefined;
     for (const connection of live) {
-      if (connection.restedAt === undefined || (tenant_id ?? connection.tenant_id) !== connection.tenant_id) continue;
+      if (connection.restedAt === undefined) continue;
+      if (tenant_id !== undefined && connection.tenant_id !== tenant_id) continue;
       if (connection.restedAt < (longest?.restedAt ?? Infinity)) longest = connection;
     }
     return longest;
@@ -198,11 +204,11 @@ export const createConnections = (limits: ConnectionLimits): Connections => {
       bodyTimeout: 0,
     });
     const key = keyOf(ask);
-    const rank = ranks.get(key) ?? { live: 0, idle: [] };
-    ranks.set(key, rank);
-    rank.live += 1;
+    const peers = peersAt.get(key) ?? { count: 0, idle: [] };
+    peersAt.set(key, peers);
+    peers.count += 1;
     const place: Place = { tenant_id, origin, clientCertificate };
-    const connection: Connection = { ...place, ...opened, client, rank, restedAt: undefined };
+    const connection: Connection = { ...place, ...opened, client, peers, restedAt: undefined };
     live.add(connection);
     socket.once('close', () => {
       remove(connection);

@@ -2,8 +2,8 @@
 // makes the destination wait. Knows no deadline and no other request.
 import type { Readable } from 'node:stream';
 import type { Client, Dispatcher } from 'undici';
-import { EgressFault, faultOf } from './fault.ts';
 import { createPieceQueue } from '../piece-queue.ts';
+import { EgressFault, faultOf } from './fault.ts';
 import type { Headers } from './headers.ts';
 
 export type RequestBody = Uint8Array | AsyncIterable<Uint8Array>;
@@ -21,7 +21,7 @@ export type AnswerHead = { status: number; statusText: string; headers: Headers 
 /** Read by one reader, to its end or destroyed. */
 export type AnswerBody = AsyncIterable<Uint8Array> & {
   /** The pieces, where all of them have come: that is reading to the end. Else undefined, and nothing is read. */
-  takeWhole(): Uint8Array[] | undefined;
+  takeAll(): Uint8Array[] | undefined;
   destroy(): void;
 };
 
@@ -70,10 +70,10 @@ export const startExchange = (
     return read;
   };
 
-  const takeWhole = (): Uint8Array[] | undefined => {
-    const whole = queue.takeWhole();
-    if (whole) end(true);
-    return whole;
+  const takeAll = (): Uint8Array[] | undefined => {
+    const all = queue.takeAll();
+    if (all) end(true);
+    return all;
   };
 
   const destroy = (): void => {
@@ -118,7 +118,7 @@ export const startExchange = (
 
   return {
     head: head.promise,
-    body: { destroy, takeWhole, [Symbol.asyncIterator]: () => ({ next, return: leave }) },
+    body: { destroy, takeAll, [Symbol.asyncIterator]: () => ({ next, return: leave }) },
     fail,
   };
 };

@@ -6,16 +6,17 @@ const brokenOff = (): Error => new Error('the request broke off');
 
 /** What nobody reads of a body is let through, or the connection's next request would wait behind it. */
 export const letThrough = (raw: IncomingMessage): void => {
-  if (!raw.complete) raw.removeAllListeners('data').resume();
+  // That all of it has come does not say that anybody read it.
+  if (!raw.readableEnded) raw.removeAllListeners('data').resume();
 };
 
 /**
- * As they come, to one reader: whoever reads slowly makes the caller wait. Whoever stops reading lets the rest through, for a
- * request that is destroyed leaves its connection stuck. Breaks off with the request.
+ * As they come, to one reader: whoever reads slowly makes the caller wait. Whoever ends the reading lets the rest through, and
+ * whoever only stops leaves that to its route: a request that is destroyed leaves its connection stuck. Breaks off with the request.
  */
 export const piecesOf = (raw: IncomingMessage): AsyncIterable<Uint8Array> => ({
   [Symbol.asyncIterator]: () => {
-    const { push, end, fail, next } = createPieceQueue({ pause: () => raw.pause(), resume: () => raw.resume() });
+    const { push, end, fail, next, clear } = createPieceQueue({ pause: () => raw.pause(), resume: () => raw.resume() });
     if (raw.destroyed) fail(brokenOff());
     raw.on('data', push);
     raw.on('end', end);
@@ -24,6 +25,7 @@ export const piecesOf = (raw: IncomingMessage): AsyncIterable<Uint8Array> => ({
     return {
       next,
       return: async () => {
+        clear();
         letThrough(raw);
         return { done: true, value: undefined };
       },

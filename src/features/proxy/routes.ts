@@ -103,8 +103,8 @@ type Gathered = { pieces: Uint8Array[]; rest: AsyncIterable<Uint8Array> | undefi
 const gather = async (body: ProxyAnswer['body'], isSmall: boolean): Promise<Gathered> => {
   if (body === undefined || body instanceof Uint8Array) return { pieces: body ? [body] : [], rest: undefined };
   if (!isSmall) return { pieces: [], rest: body };
-  const whole = body.takeWhole();
-  if (whole) return { pieces: whole, rest: undefined };
+  const all = body.takeAll();
+  if (all) return { pieces: all, rest: undefined };
   const reader = body[Symbol.asyncIterator]();
   const pieces: Uint8Array[] = [];
   const { promise: late, resolve } = Promise.withResolvers<'late'>();

@@ -74,9 +74,9 @@ export const createPieceQueue = (sender: { pause(): void; resume(): void }): Pie
     },
     takeAll: () => {
       if (!isComplete || fault !== undefined) return undefined;
-      const whole = pieces;
+      const all = pieces;
       clear();
-      return whole;
+      return all;
     },
     clear,
   };

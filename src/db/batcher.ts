@@ -37,7 +37,7 @@ export const createBatcher = (
   batchesMax: number,
 ): Batcher => {
   /** Tenants in turn, each with its requests in order. */
-  let small = new Map<string, Waiting[]>();
+  const small = new Map<string, Waiting[]>();
   const large: Waiting[] = [];
   let smallInFlight = 0;
   let largeInFlight = 0;
@@ -96,8 +96,6 @@ export const createBatcher = (
       // To the back of the line: tenants take turns, however much one of them has waiting.
       small.delete(tenantId);
       if (requests.length > 0) small.set(tenantId, requests);
-      // Another, now that it is empty: this one's dead tables would keep alive what comes (bag.ts).
-      if (small.size === 0) small = new Map();
       smallInFlight += 1;
       void write(tenantId, batch).finally(() => {
         smallInFlight -= 1;

@@ -20,7 +20,7 @@ export const createCoalescer = <Ask, Row>(
   batchesMax: number,
 ): ((tenantId: string, asked: Ask) => Promise<Row | undefined>) => {
   /** Tenants in turn, each with its look-ups in order. */
-  let waiting = new Map<string, Waiting<Ask, Row>[]>();
+  const waiting = new Map<string, Waiting<Ask, Row>[]>();
   let count = 0;
   let inFlight = 0;
   let isScheduled = false;
@@ -46,8 +46,6 @@ export const createCoalescer = <Ask, Row>(
       // To the back of the line: tenants take turns.
       waiting.delete(tenantId);
       if (queue.length > 0) waiting.set(tenantId, queue);
-      // Another, now that it is empty: this one's dead tables would keep alive what comes (bag.ts).
-      if (waiting.size === 0) waiting = new Map();
       inFlight += 1;
       void ask(tenantId, batch).finally(() => {
         inFlight -= 1;

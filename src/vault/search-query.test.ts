@@ -151,7 +151,9 @@ const places = [
 ];
 
 test('a refusal never holds a piece of the query', () => {
-  const value = fc.string({ unit: fc.constantFrom(...'qxzQXZ0123456789'), minLength: 4, maxLength: 40 });
+  // Four of these in a row stand in no text of our own: the dates that a refusal gives as examples are made of 0, 1, 2
+  // and 6, and a value such as 2026 would be found there whether it was repeated or not.
+  const value = fc.string({ unit: fc.constantFrom(...'qxzQXZ345789'), minLength: 4, maxLength: 40 });
   fc.assert(
     fc.property(fc.constantFrom(...places), value, (place, planted) => {
       const got = answer(place.replaceAll('?', planted));

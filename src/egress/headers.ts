@@ -23,11 +23,11 @@ const isDropped = (name: string): boolean => dropped.has(name) || name.startsWit
 /** Names and values together. Servers commonly take 8 to 16 KB; a placeholder may expand to far more. */
 const HEADERS_BYTES_MAX = 65_536;
 
-/** RFC 9110 section 5.6.2. */
-const token = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+/** A header's name: RFC 9110 section 5.6.2. */
+export const fieldName = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 
-/** RFC 9110 section 5.5: no CR, LF, NUL or other control but the tab, and nothing that is no single byte. */
-const fieldValue = /^[\t\x20-\x7e\x80-\xff]*$/;
+/** A header's value, RFC 9110 section 5.5: no CR, LF, NUL or other control but the tab, and nothing that is no single byte (X5). */
+export const fieldValue = /^[\t\x20-\x7e\x80-\xff]*$/;
 
 /** @throws EgressFault REQUEST_REFUSED for a name or value that cannot be a header, or too much of them. */
 export const requestHeaders = (headers: Headers): Headers => crossing(headers, 'REQUEST_REFUSED');
@@ -41,7 +41,7 @@ const crossing = (headers: Headers, code: EgressFaultCode): Headers => {
   const named = new Set<string>();
   for (const header of headers) {
     const [name, value] = header;
-    if (!token.test(name) || !fieldValue.test(value)) {
+    if (!fieldName.test(name) || !fieldValue.test(value)) {
       throw new EgressFault(code, { sentence: 'A header has a name or a value that is not valid.' });
     }
     bytes += name.length + value.length;

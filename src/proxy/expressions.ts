@@ -1,6 +1,6 @@
 // Where expressions stand in a forwarded request: in segments of its path, values of its query and headers, and its body.
 // Finds them all before any is opened, and puts values in by the rules of their places.
-import type { Headers } from '../egress/headers.ts';
+import { fieldValue, type Headers } from '../egress/headers.ts';
 import { createReferences, type Expansion, type References } from '../vault/expansion.ts';
 import { formatPath } from '../vault/json.ts';
 import { openBody } from './body.ts';
@@ -61,9 +61,6 @@ const splitHeader = (name: string, value: string, references: References): Piece
   const place = formatPath(['headers', name]);
   return splitText(value, place, references, encodeHeaderAt(place));
 };
-
-/** RFC 9110 section 5.5: visible characters, spaces and tabs, one byte each. Nothing ends the line (X5). */
-const fieldValue = /^[\t\x20-\x7e\x80-\xff]*$/;
 
 const encodeHeaderAt =
   (place: string): Encode =>

@@ -1,6 +1,7 @@
 // What comes of a run that did not end in a result: the answer to its caller, in the common format. What code threw is an
 // enemy's word by the time it comes here (its executor may have been taken over): statuses and titles are looked up, texts
 // are clipped, and none of them goes anywhere but to the caller (security.md rule 13).
+import { fieldName, fieldValue } from '../egress/headers.ts';
 import { AppError, codeFailure, fieldErrors } from '../errors.ts';
 import type { RunFault, RunLimits, ThrownResponse, ThrownSdkError } from '../sandbox/sandbox.ts';
 
@@ -129,10 +130,6 @@ const sdkFailure = ({ class: name, status, errors }: ThrownSdkError, codeLine: n
 const RESPONSE_HEADERS_MAX = 50;
 const RESPONSE_HEADERS_BYTES_MAX = 8192;
 
-/** RFC 9110 sections 5.6.2 and 5.5. */
-const fairName = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
-const fairValue = /^[\t\x20-\x7e\x80-\xff]*$/;
-
 /**
  * Headers that are not the code's to send: those of one connection and of framing, which come along where somebody hands on
  * another server's headers; and those by which this server's origin speaks for itself.
@@ -175,8 +172,8 @@ const responseHeaders = (given: Record<string, unknown>): Record<string, string>
   const headers = Object.create(null) as Record<string, string>;
   let bytes = 0;
   for (const [name, value] of entries) {
-    if (!fairName.test(name)) return 'must have headers with valid names';
-    if (typeof value !== 'string' || !fairValue.test(value)) return 'must have headers with valid values';
+    if (!fieldName.test(name)) return 'must have headers with valid names';
+    if (typeof value !== 'string' || !fieldValue.test(value)) return 'must have headers with valid values';
     bytes += name.length + value.length;
     if (bytes > RESPONSE_HEADERS_BYTES_MAX) return `must have at most ${RESPONSE_HEADERS_BYTES_MAX} bytes of headers`;
     if (!isWithheld(name.toLowerCase())) headers[name.toLowerCase()] = value;

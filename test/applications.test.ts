@@ -368,7 +368,8 @@ describe('a new key', () => {
     const change =
       server.sql(`BEGIN; UPDATE applications SET permissions = '{log:read,proxy:delete}' WHERE id = '${id}';
       SELECT pg_sleep(0.5); COMMIT`);
-    await new Promise((resolve) => setTimeout(resolve, 100));
+    const asleep = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`;
+    await expect.poll(() => server.sql(asleep), { timeout: 10_000, interval: 10 }).toHaveLength(1);
     const answer = await send('POST', `/applications/${id}/regenerate`, undefined, weak);
     expect(answer.status).toBe(403);
     expect(answer.body.detail).toContain('proxy:delete');

@@ -2,6 +2,7 @@
 // written before anything is shown (security.md X1-X10, C4).
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Answer, startServer, type TestServer, type TestTenant } from './support/server.ts';
+import { withoutDrawn } from './support/text.ts';
 
 let server: TestServer;
 let revealing: TestTenant;
@@ -226,7 +227,7 @@ describe('how much is shown', () => {
         await detokenize(`{{ token: ${plain} }}`, api_key),
         await detokenize(`{{ token: ${id} }}`, api_key),
       ])
-        expect(answer.text).not.toMatch(/secret value|4242424242424242|cvc/);
+        expect(withoutDrawn(answer.text)).not.toMatch(/secret value|4242424242424242|cvc/);
   });
 
   test('is decided for each token of a request by its own rule', async () => {

@@ -6,12 +6,14 @@ import { join } from 'node:path';
 import { Pool } from 'pg';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { findRunningPostgres } from '../src/db/embedded.ts';
-import { isAlive, postgresProcesses, type ServerProcess, spawnServer, untilReady } from './support/process.ts';
+import { killIfAlive, postgresProcesses, type ServerProcess, spawnServer, untilReady } from './support/process.ts';
 
 /** A short form; `npm run drill` runs more of them. */
 const CYCLES = Number(process.env['DRILL_CYCLES'] ?? 3);
 const CALLERS = 8;
 const LOAD_MS = 400;
+
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 let dataDir: string;
 let server: ServerProcess | undefined;
@@ -34,6 +36,7 @@ const start = async (): Promise<ServerProcess> => {
 /** Callers that tokenize until told to stop; what was answered 200 goes into the journal. */
 const load = (of: ServerProcess, journal: Map<string, string>) => {
   const { api_key } = of.credentials();
+  const before = journal.size;
   let stopped = false;
   let count = 0;
   const statuses = new Set<number>();
@@ -55,13 +58,18 @@ const load = (of: ServerProcess, journal: Map<string, string>) => {
         for (const [index, id] of ids.entries()) journal.set(id, values[index] as string);
       } catch {
         // The connection was cut: nothing was acknowledged.
-        await new Promise((resolve) => setTimeout(resolve, 5));
+        await pause(5);
       }
     }
   };
   const callers = Array.from({ length: CALLERS }, caller);
   return {
     statuses,
+    /** Something was acknowledged, however long that took, and more is on its way. */
+    underWay: async () => {
+      while (journal.size === before) await pause(5);
+      await pause(LOAD_MS + Math.random() * 200);
+    },
     stop: async () => {
       stopped = true;
       await Promise.all(callers);
@@ -100,7 +108,7 @@ test(
     for (let cycle = 0; cycle < CYCLES; cycle += 1) {
       const before = journal.size;
       const loading = load(running, journal);
-      await new Promise((resolve) => setTimeout(resolve, LOAD_MS + Math.random() * 200));
+      await loading.underWay();
       running.child.kill('SIGKILL');
       await running.exited;
       await loading.stop();
@@ -120,10 +128,10 @@ test(
     for (let cycle = 0; cycle < CYCLES; cycle += 1) {
       const before = journal.size;
       const loading = load(running, journal);
-      await new Promise((resolve) => setTimeout(resolve, LOAD_MS + Math.random() * 200));
+      await loading.underWay();
       const pids = postgresProcesses(dataDir);
-      for (const pid of pids) if (isAlive(pid)) process.kill(pid, 'SIGKILL');
-      await new Promise((resolve) => setTimeout(resolve, 300));
+      for (const pid of pids) killIfAlive(pid);
+      await pause(300);
       await loading.stop();
       expect(journal.size).toBeGreaterThan(before);
       // While the database is away every request is told so: 503, never another 5xx, never a hang (F7).

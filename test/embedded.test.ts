@@ -31,19 +31,11 @@ import {
 } from '../src/db/embedded.ts';
 import { type DatabaseAddress, superuser } from '../src/db/embedded/connection.ts';
 import { EmbeddedPostgresError } from '../src/db/embedded/report.ts';
+import { killIfAlive } from './support/process.ts';
 
 const root = join(import.meta.dirname, '..');
 const run = promisify(execFile);
 const newPassword = () => randomBase62(32, randomBytesPooled);
-
-/** A child may end by itself between being listed and being killed: its postmaster is gone. */
-const killIfAlive = (pid: number): void => {
-  try {
-    process.kill(pid, 'SIGKILL');
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
-  }
-};
 
 type Place = {
   dataDir: string;
@@ -351,7 +343,7 @@ describe.concurrent('the lock of a data directory', { timeout: 60_000 }, () => {
         address,
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'strongroom lock'",
       );
-      await expect.poll(() => losses.length).toBe(1);
+      await expect.poll(() => losses.length, { timeout: 10_000 }).toBe(1);
       const last = await lockDataDirectory(address);
       expect(last).toBeDefined();
       await last!.release();
@@ -405,7 +397,7 @@ describe('a data directory that changes hands', { timeout: 60_000 }, () => {
         first.postgres.address,
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'strongroom lock'",
       );
-      await expect.poll(() => losses.length).toBe(1);
+      await expect.poll(() => losses.length, { timeout: 10_000 }).toBe(1);
       const second = await takeDataDirectory(options);
       await first.lock!.release(() => first.postgres.stop());
       expect(await query(second.postgres.address, 'SELECT 1 AS one')).toEqual([{ one: 1 }]);

@@ -79,7 +79,7 @@ test('no key, an empty, long, malformed, mistyped or unknown one: one and the sa
     `${key}\t"`,
     key.toUpperCase(),
     key.slice(0, -1),
-    `${key.slice(0, -1)}0`,
+    `${key.slice(0, -1)}${key.endsWith('0') ? '1' : '0'}`,
     swapped,
     `"${key}"`,
     key.replace('test', 'live'),

@@ -15,7 +15,7 @@ import { createMailer, type Mailer } from '../src/mail/mailer.ts';
 import { sendDueMails, startMailing } from '../src/people/mails.ts';
 import { sweep } from '../src/vault/sweep.ts';
 import { certificateFor, selfSignedCertificateFor, testCa } from './support/certificates.ts';
-import { root } from './support/process.ts';
+import { freePort, root } from './support/process.ts';
 import { startServer, TEST_ROOT_KEY, type TestServer } from './support/server.ts';
 import { startSmtp, type TestSmtp } from './support/smtp.ts';
 
@@ -80,7 +80,8 @@ const waiting = async (): Promise<number> =>
 
 describe('a mail of an invitation', () => {
   test('reaches its one address, with its link, in text and in HTML', async () => {
-    await invited('ada@example.org');
+    const { status, body: invitation } = await invite('ada@example.org');
+    expect(status).toBe(201);
     expect(await send()).toBe(1);
     expect(smtp.mails).toHaveLength(1);
     const [mail] = smtp.mails;
@@ -93,8 +94,8 @@ describe('a mail of an invitation', () => {
     expect(mail?.raw.split('\r\n'), 'in the source too').toContain(link);
     expect(mail?.html).toContain(`<a href="${link}">`);
     expect(link).not.toBe('');
-    const until = new Date(server.ctx.now().getTime() + LINK_MS).toISOString().slice(0, 10);
-    expect(mail?.text).toContain(`until ${until}`);
+    expect(Date.parse(invitation.expires_at) - Date.parse(invitation.created_at)).toBe(LINK_MS);
+    expect(mail?.text).toContain(`until ${invitation.expires_at.slice(0, 10)}`);
     expect(mail?.raw).toMatch(/^Auto-Submitted: auto-generated\r?$/im);
     expect(mail?.parsed.attachments).toEqual([]);
   });
@@ -193,18 +194,17 @@ describe('until its link is dead, a mail is tried again', () => {
   });
 
   test('after a server that was down', async () => {
-    const first = await startSmtp();
-    await first.close();
-    await withServer({ SMTP_URL: first.url }, async (down) => {
+    const port = await freePort();
+    await withServer({ SMTP_URL: `smtp://localhost:${port}` }, async (down) => {
       await invited('ada@example.org', down.tenant, down);
       expect(await send(down.ctx)).toBe(0);
-      const second = await startSmtp({ port: first.port });
+      const up = await startSmtp({ port });
       try {
         down.clock.offsetMs += 10_000;
         expect(await send(down.ctx)).toBe(1);
-        expect(second.mails).toHaveLength(1);
+        expect(up.mails).toHaveLength(1);
       } finally {
-        await second.close();
+        await up.close();
       }
     });
   });
@@ -213,12 +213,18 @@ describe('until its link is dead, a mail is tried again', () => {
     smtp.behave('never');
     await invited('ada@example.org');
     const waits: number[] = [];
-    for (let round = 0; round < 9; round += 1) {
-      await send();
-      const [{ due_at }] = await server.sql('SELECT due_at FROM mail_outbox');
-      const waitMs = due_at.getTime() - server.ctx.now().getTime();
-      waits.push(Math.round(waitMs / 1000));
-      pass(waitMs);
+    // The clock stands while a mail is tried: a wait is counted from the end of that.
+    let nowMs = server.ctx.now().getTime();
+    try {
+      for (let round = 0; round < 9; round += 1) {
+        server.clock.stoppedAtMs = nowMs;
+        await send();
+        const [{ due_at }] = await server.sql('SELECT due_at FROM mail_outbox');
+        waits.push((due_at.getTime() - nowMs) / 1000);
+        nowMs = due_at.getTime();
+      }
+    } finally {
+      server.clock.stoppedAtMs = undefined;
     }
     expect(waits).toEqual([10, 20, 40, 80, 160, 320, 640, 900, 900]);
     expect(smtp.recipients).toHaveLength(9);
@@ -414,10 +420,10 @@ describe('a mail is not sent any more', () => {
   test('and after an hour it is forgotten', async () => {
     await invited('ada@example.org');
     await send();
-    pass(HOUR_MS - 1000);
+    pass(HOUR_MS - 10_000);
     await sweep(server.ctx);
     expect(await server.sql('SELECT id FROM mail_outbox')).toHaveLength(1);
-    pass(2000);
+    pass(11_000);
     await invited('bob@example.org');
     await sweep(server.ctx);
     expect(await waiting(), 'what waits stays').toBe(1);

@@ -16,6 +16,7 @@ import { deleteMember } from '../src/people/members.ts';
 import { startSession } from '../src/people/sessions.ts';
 import { sweep } from '../src/vault/sweep.ts';
 import { createEmptyDatabase } from './support/database.ts';
+import { holdRow } from './support/held-rows.ts';
 import { hearNotices } from './support/notices.ts';
 import { invite, PASSWORD, takeLink } from './support/people.ts';
 import { root } from './support/process.ts';
@@ -72,6 +73,10 @@ const ownerLink = async (email: string, of = tenant): Promise<string> => {
 
 const isAlive = async (secret: string): Promise<boolean> =>
   (await findInvitationBeforeCaller(server.ctx, secret)) !== undefined;
+
+/** Whoever accepts waits for the tenant, with the password hashed: their link was alive when it was looked at. */
+const holdTenant = ({ tenant_id }: TestTenant) =>
+  holdRow(server, 'SELECT FROM tenants WHERE id = $1 FOR UPDATE', [tenant_id]);
 
 const usersOf = async (user_id: string): Promise<number> =>
   (await server.sql('SELECT FROM users WHERE id = $1', [user_id])).length;
@@ -231,11 +236,13 @@ describe('accepting an invitation', () => {
       const tenants = [await server.newTenant(), await server.newTenant()];
       const links = await Promise.all(tenants.map((each) => invite(server, email, each)));
       const passwords = ['the first password', 'the second password'];
-      const results = await Promise.all(
-        links.map(({ secret }, index) =>
-          accept(secret, { password: passwords[index] as string }, index ? other : server.ctx),
-        ),
+      const held = await Promise.all(tenants.map(holdTenant));
+      const accepting = links.map(({ secret }, index) =>
+        accept(secret, { password: passwords[index] as string }, index ? other : server.ctx),
       );
+      await held[0]?.waiting(2);
+      await Promise.all(held.map(({ letGo }) => letGo()));
+      const results = await Promise.all(accepting);
       const kinds = results.map(({ kind }) => kind);
       expect(kinds.toSorted()).toEqual(['accepted', 'user_came_meanwhile']);
       const winner = kinds.indexOf('accepted');
@@ -317,8 +324,12 @@ describe('accepting an invitation', () => {
 
   test('that expires while the password is hashed makes nobody', async () => {
     const { id, secret } = await invite(server, newAddress(), tenant);
+    const held = await holdTenant(tenant);
     const accepting = accept(secret);
-    await server.sql('UPDATE invitations SET expires_at = $2 WHERE id = $1', [id, server.ctx.now()]);
+    const expires_at = server.ctx.now();
+    await held.waiting(1);
+    await server.sql('UPDATE invitations SET expires_at = $2 WHERE id = $1', [id, expires_at]);
+    await held.letGo();
     expect(await accepting).toEqual({ kind: 'dead' });
     expect(await members()).toEqual([]);
   });
@@ -525,7 +536,7 @@ describe('removing a member', () => {
     expect(await server.ctx.sessions.find(secret)).toBeUndefined();
     await notices.times(`member ${gone.member_id}`, 1);
     await notices.close();
-    await expect.poll(() => other.sessions.find(secret)).toBeUndefined();
+    await expect.poll(() => other.sessions.find(secret), { timeout: 10_000 }).toBeUndefined();
     expect(await server.ctx.sessions.find(kept)).toBeDefined();
     expect(await server.sql('SELECT FROM sessions WHERE member_id = $1', [gone.member_id])).toEqual([]);
     await expect(startSession(server.ctx, gone)).rejects.toMatchObject({ code: 'not_found' });

@@ -73,7 +73,7 @@ describe('migrating', () => {
   it('leaves no session behind, so that its lock is free', async () => {
     await migrate(database.address, migrationsDir);
     const others = 'SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()';
-    await expect.poll(() => query(database.address, others)).toEqual([]);
+    await expect.poll(() => query(database.address, others), { timeout: 10_000 }).toEqual([]);
   });
 
   it('refuses to go on when an applied file was edited', async () => {

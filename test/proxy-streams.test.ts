@@ -1,6 +1,7 @@
 // Large bodies on their way through the proxy: nobody holds more of them than a little, whoever is slow makes the other wait,
 // and what is too large never looks complete.
 import { createHash } from 'node:crypto';
+import type { Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import {
   delay,
@@ -432,8 +433,10 @@ describe('many at once', () => {
       await wire.closed;
     };
     const heads: Head[] = [];
+    const callers: Wire[] = [];
     for (let count = 0; count < 3; count += 1) {
       const wire = await connect(house);
+      callers.push(wire);
       wire.send(headFor(house, 'text/plain', body, 'with a length', 'X-Hold: 1'));
       void pour(wire, body);
       heads.push(await soon(wire.head(), 'the head of the answer'));
@@ -442,12 +445,16 @@ describe('many at once', () => {
     const fourth = await soon(send(house, 'text/plain', withValue, 'with a length'), 'the fourth answer');
     expect(proxyErrorIn(fourth).status).toBe(503);
     for (const { socket } of held) socket.destroy();
-    await delay(100);
+    for (const { closed } of callers) await soon(closed, 'the end of an answer');
     expect(statusOf(await send(house, 'text/plain', withValue, 'with a length'))).toBe(200);
   });
 
   test('bodies that break off give back what they held', async () => {
     const body = Buffer.alloc(9 * MEGABYTE, 'a');
+    const { server } = house.server.app;
+    const sockets: Socket[] = [];
+    const keep = (socket: Socket) => void sockets.push(socket);
+    server.on('connection', keep);
     for (let count = 0; count < 8; count += 1) {
       const wire = await connect(house);
       wire.send(headFor(house, 'text/plain', body, 'with a length'));
@@ -455,7 +462,9 @@ describe('many at once', () => {
       await delay(20);
       wire.socket.destroy();
     }
-    await delay(100);
+    // Until the server has heard of each end.
+    await until(() => sockets.length === 8 && sockets.every(({ destroyed }) => destroyed), 'the end of all');
+    server.off('connection', keep);
     const id = await tokenOf(house.server, 'the-value');
     const withValue = Buffer.concat([body, Buffer.from(`{{ ${id} }}`)]);
     const answers = await Promise.all(

@@ -170,14 +170,19 @@ describe('a tenant', () => {
     const delay = monitorEventLoopDelay({ resolution: 5 });
     try {
       await sandbox.runCode('a', GOOD);
-      delay.enable();
-      const outcome = await sandbox.runCode('a', body(code));
-      delay.disable();
-      expect(outcome.ok || endOf(outcome) === 'THROWN').toBe(true);
-      if (!outcome.ok)
-        expect(outcome.fault).toMatchObject({ message: 'The result must not hold more than 100000 values.' });
-      // Without the bound it is 500 ms and more; what a busy machine adds cannot be told apart from the code's doing.
-      expect(delay.max / 1e6).toBeLessThan(300);
+      const longestMs: number[] = [];
+      for (let run = 0; run < 3; run += 1) {
+        delay.reset();
+        delay.enable();
+        const outcome = await sandbox.runCode('a', body(code));
+        delay.disable();
+        longestMs.push(delay.max / 1e6);
+        expect(outcome.ok || endOf(outcome) === 'THROWN').toBe(true);
+        if (!outcome.ok)
+          expect(outcome.fault).toMatchObject({ message: 'The result must not hold more than 100000 values.' });
+      }
+      // Without the bound it is 500 ms and more, each time. What a busy machine adds comes and goes: the least counts.
+      expect(Math.min(...longestMs)).toBeLessThan(300);
     } finally {
       await sandbox.close();
     }

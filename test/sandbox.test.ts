@@ -37,7 +37,7 @@ const ownedBy = (sandbox: TestSandbox, tenant: string) =>
 const violations = ({ events }: TestSandbox) => events.filter(({ event }) => event === 'violation');
 
 /** Long enough that what uses up its CPU time does so first, on a machine that has more to do. */
-const HOSTILE_LIMITS = { ...SMALL_LIMITS, wallMs: 2000 };
+const HOSTILE_LIMITS = { ...SMALL_LIMITS, wallMs: 4000 };
 
 describe('hostile programs, with a fresh context for each run and with a fresh isolate', () => {
   /** A sandbox with a second tenant, who calls all the while and is to notice nothing. */
@@ -281,10 +281,10 @@ describe('an executor that was taken over', () => {
         },
       });
       expect(['EXECUTOR_DIED', 'ok{"raw":1}']).toContain(endOf(outcome));
-      await expect.poll(() => violations(sandbox).length).toBe(1);
+      await expect.poll(() => violations(sandbox).length, { timeout: 10_000 }).toBe(1);
       expect(calls).toBeLessThanOrEqual(250);
       expect(({} as { polluted?: unknown }).polluted).toBeUndefined();
-      await expect.poll(() => ownedBy(sandbox, 'a')).toEqual([]);
+      await expect.poll(() => ownedBy(sandbox, 'a'), { timeout: 10_000 }).toEqual([]);
     } finally {
       await sandbox.close();
     }
@@ -397,5 +397,5 @@ test('after close no executor is left', async () => {
       return false;
     }
   };
-  await expect.poll(() => pids.filter(isRunning)).toEqual([]);
+  await expect.poll(() => pids.filter(isRunning), { timeout: 10_000 }).toEqual([]);
 });

@@ -122,7 +122,7 @@ describe.concurrent('a server with nothing configured', () => {
   });
 
   test('without a terminal the output is JSON lines, without the key', async ({ expect }) => {
-    await expect.poll(() => server.output()).toContain('"listening"');
+    await expect.poll(() => server.output(), { timeout: 10_000 }).toContain('"listening"');
     const lines = server.output().trim().split('\n');
     for (const line of lines) expect(() => JSON.parse(line) as unknown, line).not.toThrow();
     expect(server.output()).not.toContain(server.credentials().api_key.split('_')[3]);
@@ -202,7 +202,7 @@ describe.concurrent('a server with nothing configured', () => {
     expect(statSync(join(outbox, name)).mode & 0o777).toBe(0o600);
     const source = readFileSync(join(outbox, name), 'utf8');
     expect(source.split('\r\n')).toContainEqual(expect.stringMatching(new RegExp(`^${server.base_url}/join/\\w{32}$`)));
-    await expect.poll(() => server.output()).toContain(JSON.stringify(join(outbox, name)));
+    await expect.poll(() => server.output(), { timeout: 10_000 }).toContain(JSON.stringify(join(outbox, name)));
     expect(server.output()).not.toContain('/join/');
   });
 
@@ -311,7 +311,12 @@ const startWith = async (
   const react = (args: object) => post(server, `/reactors/${reactor}/react`, { args });
   // Its executor is there before the signal.
   expect((await react({ ms: 0 })).status).toBe(200);
-  return { server, react };
+  /** Resolves once the log has the use after that one: its code runs by then. */
+  const running = async () => {
+    const uses = `SELECT FROM audit_log WHERE operation = 'use' AND entity_type = 'reactor'`;
+    while ((await query(database, uses)).length < 2) await pause(20);
+  };
+  return { server, react, running };
 };
 
 describe.concurrent('a signal while connections are open', () => {
@@ -339,17 +344,14 @@ describe.concurrent('a signal while connections are open', () => {
     database,
     start,
   }) => {
-    const { server, react } = await startWith({ database, start });
-    const half = connect(
-      Number(new URL(server.base_url).port),
-      '127.0.0.1',
-      () => void half.write('POST /tokenize HT'),
-    );
+    const { server, react, running } = await startWith({ database, start });
+    const half = connect(Number(new URL(server.base_url).port), '127.0.0.1');
     half.on('error', () => undefined);
-    const running = react({ ms: 12_500 });
-    await pause(500);
+    await new Promise<void>((resolve) => half.write('POST /tokenize HT', () => resolve()));
+    const answering = react({ ms: 12_500 });
+    await running();
     server.child.kill('SIGTERM');
-    const answer = await running;
+    const answer = await answering;
     expect([answer.status, ((await answer.json()) as { raw: string }).raw]).toEqual([200, 'ended']);
     expect(await server.exited).toBe(0);
     half.destroy();
@@ -363,12 +365,12 @@ describe.concurrent('a server with a database of its own', () => {
       database,
       start,
     }) => {
-      const { server, react } = await startWith({ database, start });
-      const running = react({ ms: 2500 });
-      await pause(500);
+      const { server, react, running } = await startWith({ database, start });
+      const answering = react({ ms: 2500 });
+      await running();
       server.child.kill('SIGTERM');
       const toldAt = Date.now();
-      await expect.poll(() => server.output()).toContain('"stopping"');
+      await expect.poll(() => server.output(), { timeout: 10_000 }).toContain('"stopping"');
       // By a new connection or by one that is open still.
       expect(
         await react({ ms: 0 }).then(
@@ -376,7 +378,7 @@ describe.concurrent('a server with a database of its own', () => {
           () => 'refused',
         ),
       ).toBeOneOf([503, 'refused']);
-      const answer = await running;
+      const answer = await answering;
       expect(answer.status).toBe(200);
       expect(await answer.json()).toEqual({ tokens: expect.any(String), raw: 'ended' });
       expect(await server.exited).toBe(0);
@@ -385,12 +387,12 @@ describe.concurrent('a server with a database of its own', () => {
     });
 
     test('waits no longer than a run may take, and its caller hears that', async ({ database, start }) => {
-      const { server, react } = await startWith({ database, start }, { SANDBOX_WALL_MS: '2000' });
-      const running = react({});
-      await pause(500);
+      const { server, react, running } = await startWith({ database, start }, { SANDBOX_WALL_MS: '2000' });
+      const answering = react({});
+      await running();
       server.child.kill('SIGTERM');
       const toldAt = Date.now();
-      expect((await running).status).toBe(408);
+      expect((await answering).status).toBe(408);
       expect(await server.exited).toBe(0);
       expect(Date.now() - toldAt).toBeLessThan(CUT_MS);
     });

@@ -129,7 +129,7 @@ describe('cards', () => {
     const reader = await server.newKey(server.tenant, { rules });
     const answer = await server.request('GET', `/tokens/${body.id}`, { key: reader.api_key });
     expect(Object.keys(answer.body)).not.toContain('data');
-    expect(answer.text).not.toContain('4242"');
+    expect(withoutDrawn(answer.text)).not.toContain('4242"');
     expect(Object.keys((await server.tokenize({ type: 'card', data: card }, reader.api_key)).body)).not.toContain(
       'data',
     );
@@ -394,13 +394,14 @@ describe('ids, aliases, expiry, indexes', () => {
   test('search indexes are stored as digests only', async () => {
     const { body } = await server.tokenize({
       type: 'token',
-      data: 'find me 9131',
+      // With signs that no digest has.
+      data: 'find me 9.31',
       search_indexes: ['{{ data }}', '{{ data | last4 }}'],
     });
     expect(body.search_indexes).toEqual(['{{ data }}', '{{ data | last4 }}']);
     const [row] = await server.sql('SELECT search_digests FROM tokens WHERE id = $1', [body.id]);
     expect(row.search_digests).toHaveLength(2);
-    expect(withoutDrawn(JSON.stringify(row))).not.toContain('9131');
+    expect(JSON.stringify(row)).not.toMatch(/find me|9\.31/);
   });
 });
 
@@ -619,7 +620,8 @@ describe('bad input is a 400 that names the place and stores nothing', () => {
       const answer = await send(`{"a":[true,{"b c":"1e-400, 1e-400","n" :\t${number}}]}`);
       expect(answer.status, number).toBe(400);
       expect(Object.keys(answer.body.errors), number).toEqual(['a[1].n']);
-      expect(answer.text).not.toContain(number.slice(0, 12));
+      // The trace id is drawn, and may look like a number.
+      expect(answer.text.replace(answer.body.trace_id, '')).not.toContain(number.slice(0, 12));
       expect((await send(`[{"type":"token","data":${number}}]`)).status, number).toBe(400);
       expect((await send(number)).body.errors, number).toHaveProperty(['']);
     }

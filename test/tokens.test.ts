@@ -439,8 +439,7 @@ describe('GET /tokens lists what the caller may read', () => {
     for (const page of [await list(revealer), await search(revealer, 'type:card')]) {
       expect(page.data).toHaveLength(1);
       expect(page.data[0].data.number).toBe(card.number);
-      expect(JSON.stringify(page.data)).not.toContain('cvc');
-      expect(withoutDrawn(JSON.stringify(page.data))).not.toContain('9173');
+      expect(withoutDrawn(JSON.stringify(page.data))).not.toMatch(/cvc|9173/);
     }
   });
 
@@ -759,7 +758,7 @@ describe('PATCH /tokens/{id} changes a token by a merge patch', () => {
     const redacting = await server.newKey(tenant, { rules: [{ ...rule, transform: 'redact' }] });
     const redacted = await change(redacting, number.id, { metadata: { a: 'c' } });
     expect(Object.keys(redacted)).not.toContain('data');
-    expect(JSON.stringify(redacted)).not.toMatch(/X4242|4242"/);
+    expect(withoutDrawn(JSON.stringify(redacted))).not.toMatch(/X4242|4242"/);
   });
 
   test('an expiry can be set, moved and taken away', async () => {

@@ -1,5 +1,7 @@
 // The server as a process of its own, as `npm start` runs it: for what only a process shows, such as signals and kills.
 import { type ChildProcess, spawn } from 'node:child_process';
+import { randomInt } from 'node:crypto';
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
@@ -18,15 +20,26 @@ export const sourceEnvironment = {
   NODE_COMPILE_CACHE: join(root, 'node_modules/.cache/strongroom'),
 };
 
-export const freePort = (): Promise<number> =>
-  new Promise((resolve, reject) => {
-    const server = createServer();
-    server.on('error', reject);
-    server.listen(0, '127.0.0.1', () => {
-      const { port } = server.address() as { port: number };
-      server.close(() => resolve(port));
-    });
-  });
+/** Below those that the system gives away: between this and its use no connection and no other server is given the port. */
+const PORT_LEAST = 10_240;
+const PORT_MOST = 32_767;
+
+export const freePort = async (): Promise<number> => {
+  for (;;) {
+    const port = randomInt(PORT_LEAST, PORT_MOST + 1);
+    const probe = createServer();
+    try {
+      probe.listen(port, '127.0.0.1');
+      await once(probe, 'listening');
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === 'EADDRINUSE') continue;
+      throw error;
+    }
+    probe.close();
+    await once(probe, 'close');
+    return port;
+  }
+};
 
 export type ServerProcess = {
   child: ChildProcess;
@@ -87,6 +100,15 @@ export const postgresProcesses = (dataDir: string): number[] => {
   const postmaster = Number(readFileSync(join(dataDir, 'pg', 'postmaster.pid'), 'utf8').split('\n')[0]);
   const children = readFileSync(`/proc/${postmaster}/task/${postmaster}/children`, 'utf8').trim();
   return [postmaster, ...children.split(' ').filter(Boolean).map(Number)];
+};
+
+/** A process may end by itself between being listed and being killed. */
+export const killIfAlive = (pid: number): void => {
+  try {
+    process.kill(pid, 'SIGKILL');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+  }
 };
 
 export const isAlive = (pid: number): boolean => {

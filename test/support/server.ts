@@ -28,8 +28,8 @@ export type TestServer = {
   tenant: TestTenant;
   /** Every log line so far. */
   logLines: string[];
-  /** The clock of the server: what it adds to the real one, in ms. */
-  clock: { offsetMs: number };
+  /** The clock of the server: what it adds to the real one, in ms; or when it stands, for what is so to the millisecond. */
+  clock: { offsetMs: number; stoppedAtMs?: number | undefined };
   newTenant(options?: Partial<NewTenantOptions>): Promise<TestTenant>;
   newKey(tenant: TestTenant, options: { permissions?: Permission[]; rules?: unknown }): Promise<TestTenant>;
   request(method: string, path: string, options?: RequestOptions): Promise<Answer>;
@@ -60,10 +60,10 @@ export const startServer = async (
     ...environment,
   });
   const logLines: string[] = [];
-  const clock = { offsetMs: 0 };
+  const clock: TestServer['clock'] = { offsetMs: 0 };
   const ctx = await createContext(config, 'server', {
     logDestination: { write: (line: string) => void logLines.push(line) },
-    now: () => new Date(Date.now() + clock.offsetMs),
+    now: () => new Date(clock.stoppedAtMs ?? Date.now() + clock.offsetMs),
     ...overrides,
   });
   const { built: app, routes } = await collectRoutes(() => buildApp(ctx));

@@ -1,0 +1,23 @@
+// Rows that somebody else holds: deeds that need them wait, so that they meet where a test wants them to.
+import { Client } from 'pg';
+import { expect } from 'vitest';
+import type { TestServer } from './server.ts';
+
+const WAITING = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`;
+
+/** Keeps everybody else from a row that a statement locks, until let go. `waiting` resolves when so many wait for such a row. */
+export const holdRow = async (server: Pick<TestServer, 'databaseUrl' | 'sql'>, lock: string, values: unknown[]) => {
+  const client = new Client({ connectionString: server.databaseUrl });
+  await client.connect();
+  await client.query('BEGIN');
+  expect((await client.query(lock, values)).rowCount).toBe(1);
+  return {
+    waiting: async (count: number): Promise<void> => {
+      while ((await server.sql(WAITING)).length < count) await new Promise((resolve) => setTimeout(resolve, 5));
+    },
+    letGo: async (): Promise<void> => {
+      await client.query('ROLLBACK');
+      await client.end();
+    },
+  };
+};

@@ -27,9 +27,53 @@ export const describeError = (error: unknown, causesMax = CAUSES_MAX): ErrorDesc
   };
 };
 
-/** Lines are written together: one system call for some dozens of requests, none older than this. */
-const LOG_BUFFER_BYTES = 8192;
+/** Lines are written together: one system call for a hundred requests, none older than this. */
+const LOG_BUFFER_BYTES = 32_768;
 const LOG_FLUSH_MS = 200;
+/** Where nobody takes the lines, such as a pipe whose reader hangs, further ones are dropped: requests are served without. */
+const LOG_WAITING_BYTES_MAX = 16 * 1024 * 1024;
+
+type StandardOutput = ReturnType<typeof pino.destination>;
+
+const openStandardOutput = (): StandardOutput =>
+  pino.destination({
+    fd: 1,
+    sync: false,
+    minLength: LOG_BUFFER_BYTES,
+    // How much of what waits is written at once; it must be more than the least.
+    maxWrite: 2 * LOG_BUFFER_BYTES,
+    maxLength: LOG_WAITING_BYTES_MAX,
+    periodicFlush: LOG_FLUSH_MS,
+  });
+
+/** With one more line it is less than begins a write by itself: a character takes three bytes at most. */
+const LAST_PIECE_LENGTH = LOG_BUFFER_BYTES / 4;
+
+/** Lines of one round of the event loop as one text: pino's way out copies all that waits with every text it is given. */
+const createStandardOutput = (): DestinationStream => {
+  let lines = '';
+  const take = (): string => {
+    const text = lines;
+    lines = '';
+    return text;
+  };
+  // At the exit nothing ends that does not end at once. Told of it before pino's own way out is.
+  process.on('exit', () => {
+    const text = take();
+    for (let at = 0, end = 0; at < text.length; at = end) {
+      end = text.indexOf('\n', at + LAST_PIECE_LENGTH) + 1 || text.length;
+      output.write(text.slice(at, end));
+      output.flushSync();
+    }
+  });
+  const output = openStandardOutput();
+  return {
+    write: (line) => {
+      if (lines === '') setImmediate(() => output.write(take()));
+      lines += line;
+    },
+  };
+};
 
 /** @param destination where lines go; standard output when not given. */
 export const createLog = (level: string, destination?: DestinationStream): Log =>
@@ -43,5 +87,5 @@ export const createLog = (level: string, destination?: DestinationStream): Log =
       // Second to the allow-list: should one of these names ever be logged, its value is not.
       redact: { paths: ['api_key', 'key', 'data', 'headers', 'body'], censor: '[sensitive]' },
     },
-    destination ?? pino.destination({ fd: 1, sync: false, minLength: LOG_BUFFER_BYTES, periodicFlush: LOG_FLUSH_MS }),
+    destination ?? createStandardOutput(),
   );

@@ -1,0 +1,69 @@
+// The log's way out, in processes of their own: nothing is lost when they end, and nothing piles up where nobody reads.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { setTimeout as pause } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { expect, test } from 'vitest';
+
+/** A process that has `log`. Its standard output is a pipe. */
+const start = (code: string) => {
+  const module = JSON.stringify(fileURLToPath(new URL('log.ts', import.meta.url)));
+  const text = `import { createLog } from ${module}; const log = createLog('info'); ${code}`;
+  return spawn(process.execPath, ['--input-type=module', '-e', text], { stdio: ['ignore', 'pipe', 'pipe'] });
+};
+
+const linesOf = async (child: ReturnType<typeof start>): Promise<Record<string, unknown>[]> => {
+  let text = '';
+  child.stdout.setEncoding('utf8').on('data', (piece: string) => (text += piece));
+  child.stderr.resume();
+  await once(child, 'close');
+  expect(text.endsWith('\n')).toBe(true);
+  return text
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line) as Record<string, unknown>);
+};
+
+const MANY = 3000;
+const write = (count: number): string => `for (let n = 0; n < ${count}; n += 1) log.info({ n }, 'a line');`;
+
+test.each([
+  ['an end by itself', write(MANY)],
+  ['process.exit in the same moment', `${write(MANY)} process.exit(0);`],
+  ['an exception that nobody caught', `${write(MANY)} throw new Error('unexpected');`],
+  [
+    'process.exit after rounds of a few lines',
+    `for (let round = 0; round < 20; round += 1) { ${write(5)} await new Promise(setImmediate); } process.exit(0);`,
+  ],
+])('all lines come, in order: %s', async (_, code) => {
+  const lines = await linesOf(start(code));
+  const wanted = code.includes('round') ? Array.from({ length: 100 }, (__, at) => at % 5) : [...Array(MANY).keys()];
+  expect(lines.map(({ n }) => n)).toEqual(wanted);
+});
+
+test('a line comes soon, while the process goes on', async () => {
+  const child = start(`log.info({ n: 1 }, 'a line'); setInterval(() => undefined, 1000);`);
+  try {
+    const [piece] = (await once(child.stdout, 'data')) as [Buffer];
+    expect(JSON.parse(piece.toString())).toMatchObject({ level: 'info', n: 1, msg: 'a line' });
+  } finally {
+    child.kill('SIGKILL');
+  }
+});
+
+test('where nobody reads, what waits has a bound, and lines stay whole', async () => {
+  const child = start(`
+    const note = 'x'.repeat(1000);
+    for (let round = 0; round < 1000; round += 1) {
+      for (let n = 0; n < 100; n += 1) log.info({ n, note }, 'a line');
+      await new Promise(setImmediate);
+    }
+    process.stderr.write(String(process.memoryUsage.rss()));`);
+  // Nobody reads until all 100 MB have been written.
+  const [rss] = (await once(child.stderr, 'data')) as [Buffer];
+  expect(Number(String(rss))).toBeLessThan(250 * 1024 * 1024);
+  await pause(100);
+  const lines = await linesOf(child);
+  expect(lines.length).toBeGreaterThan(10_000);
+  expect(lines.length).toBeLessThan(20_000);
+});

@@ -156,6 +156,18 @@ describe('where expressions stand', () => {
     expect(targetOf(message)).toBe('/x?a=1+2&q=xa%26b%3Dc%23d%2Be%20f%25%22%C3%A9y&c=%20%zz&d');
   });
 
+  test('a value that makes the URL too long is refused under the name of its place', async () => {
+    const id = await tokenOf('long '.repeat(8_000));
+    const sentence = 'must leave the URL of the destination at most 32768 characters';
+    for (const [path, place] of [
+      [`/proxy/{{ ${id} }}?q=short`, 'path'],
+      [`/proxy/short?q={{ ${id} }}`, 'query'],
+    ] as const) {
+      const problem = await refusalOf(() => forward(path));
+      expect(problem, path).toMatchObject({ status: 400, errors: { [place]: [sentence] } });
+    }
+  });
+
   test('names are never expanded: of parameters, of headers, of members and of fields', async () => {
     const name = `{{${UNKNOWN}}}`;
     expect(targetOf(await arriving(`/proxy?${name}=1`))).toMatch(/\?(?:\{\{|%7B%7B).*=1$/i);

@@ -9,8 +9,13 @@ type Interfaces = ReturnType<typeof networkInterfaces>;
 /** RFC 4291 section 2.4: all of IPv6 that is global unicast today. NAT64 and the v4 forms lie outside. */
 const globalUnicast = ipaddr.IPv6.parseCIDR('2000::/3');
 
-/** Global by its range and yet a door into the machine's own cloud: Azure's agent of the host. */
-const cloudAddresses = new Set(['168.63.129.16']);
+/**
+ * Doors into the machine's own cloud that lie in ranges of others: Azure's agent of the host, Alibaba's metadata, and those of
+ * AWS and Google in IPv6.
+ */
+const cloudAddresses = new Set(['168.63.129.16', '100.100.100.200', 'fd00:ec2::254', 'fd20:ce::254']);
+
+const isCloudAddress = (address: ipaddr.IPv4 | ipaddr.IPv6): boolean => cloudAddresses.has(address.toString());
 
 /** Undefined for all that is no plain address: short and octal spellings, zones, names. */
 const parseAddress = (text: string): ipaddr.IPv4 | ipaddr.IPv6 | undefined =>
@@ -25,13 +30,16 @@ export const isPublicAddress = (text: string): boolean => {
   const address = parseAddress(text);
   if (address === undefined || address.range() !== 'unicast') return false;
   if (address instanceof ipaddr.IPv6) return address.match(globalUnicast);
-  return !cloudAddresses.has(address.toString());
+  return !isCloudAddress(address);
 };
 
 /** The ranges an operator's network may use. A host named as private may lie there, and still not at a metadata address. */
 const privateRanges = new Set<string>(['private', 'loopback', 'uniqueLocal', 'carrierGradeNat']);
 
-export const isPrivateAddress = (text: string): boolean => privateRanges.has(parseAddress(text)?.range() ?? '');
+export const isPrivateAddress = (text: string): boolean => {
+  const address = parseAddress(text);
+  return address !== undefined && privateRanges.has(address.range()) && !isCloudAddress(address);
+};
 
 /** Is it an address of this machine? A public one of ours leads to services that listen for us alone. */
 export const isOwnAddress = (text: string, interfaces: Interfaces = networkInterfaces()): boolean =>

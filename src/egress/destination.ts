@@ -19,7 +19,7 @@ export type EgressPolicy = {
 export type AllowLists = readonly (readonly string[])[];
 
 /** Room for a path of 16 KB and its query; what is longer is no address but data. */
-const URL_CHARACTERS_MAX = 32_768;
+export const URL_CHARACTERS_MAX = 32_768;
 
 /** RFC 1035 section 2.3.4, without the trailing dot. */
 const HOST_CHARACTERS_MAX = 253;

@@ -56,7 +56,7 @@ const fastifyErrors: Record<string, (bodyBytesMax: number) => AppError> = {
   FST_ERR_CTP_BODY_TOO_LARGE: (most) => payloadTooLarge(`The body must be at most ${most} bytes.`),
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: () =>
     invalidInput(fieldErrors([['', 'the body does not have the length that Content-Length says']])),
-  FST_ERR_BAD_URL: () => invalidInput(fieldErrors([['', 'the path is not a valid URL path']])),
+  FST_ERR_BAD_URL: () => invalidInput(fieldErrors([['path', 'must be percent-encoded UTF-8']])),
   FST_ERR_MAX_PARAM_LENGTH: () => notFound('resource'),
 };
 

@@ -8,6 +8,8 @@ const kindOfType = (type: string) => bodyKindOf([['Content-Type', type]]);
 describe('the kind of a body', () => {
   test.each([
     ['application/json', 'json'],
+    ['application/x-amz-json-1.0', 'json'],
+    ['application/x-amz-json-1.1; charset=utf-8', 'json'],
     ['APPLICATION/JSON', 'json'],
     ['application/json;charset=UTF-8', 'json'],
     ['application/json ; charset="utf-8"', 'json'],

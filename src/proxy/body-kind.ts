@@ -31,6 +31,8 @@ export const charsetOf = (label: string): Charset | undefined => {
 const kindOfType = new Map<string, TextKind>([
   ['application/json', 'json'],
   ['text/json', 'json'],
+  ['application/x-amz-json-1.0', 'json'],
+  ['application/x-amz-json-1.1', 'json'],
   ['application/x-ndjson', 'json_lines'],
   ['application/ndjson', 'json_lines'],
   ['application/jsonl', 'json_lines'],
@@ -121,4 +123,4 @@ export const bodyKindOf = (headers: Headers): BodyKind => {
 
 /** Whether somebody will take the body for JSON, though it may be of a kind that is not read here. */
 export const saysJson = (headers: Headers): boolean =>
-  headers.some(([name, value]) => name.toLowerCase() === 'content-type' && /[/+]json/i.test(value));
+  headers.some(([name, value]) => name.toLowerCase() === 'content-type' && /[/+-]json/i.test(value));

@@ -25,7 +25,7 @@ import { loopMark, refuseLoop } from './loop.ts';
 import type { Message } from './message.ts';
 import type { ProxyForUse } from './proxy-finder.ts';
 import { type Held, type IncomingBody, takeBody, type TakenBody } from './take-body.ts';
-import { destinationOf, parseTarget, type Target } from './target.ts';
+import { destinationOf, namesKey, NO_KEY, parseTarget, type Target } from './target.ts';
 import { type About, transform } from './transform.ts';
 
 /** Code of a proxy may call proxies, whose code may call proxies: each level holds a run of the tenant's share. */
@@ -199,8 +199,19 @@ const findBase = (
   const [url, ...others] = proxy ? [proxy.destination_url] : valuesOf(headers, 'svc-proxy-url');
   if (url === undefined || others.length > 0)
     throw invalidField('SVC-PROXY-URL', 'must be the URL of the destination, or SVC-PROXY-KEY the key of a proxy');
+  const base = checked(ctx, url, allowLists, place);
+  if (base.search !== '' && namesKey(base)) throw invalidField('SVC-PROXY-URL', NO_KEY);
+  return { base, place };
+};
+
+const checked = (
+  ctx: Context,
+  url: string,
+  allowLists: readonly (readonly string[])[],
+  place: string | undefined,
+): URL => {
   try {
-    return { base: ctx.egress.check(url, allowLists), place };
+    return ctx.egress.check(url, allowLists);
   } catch (error) {
     throw error instanceof EgressFault ? destinationRefused(error, place) : error;
   }

@@ -22,6 +22,7 @@ import { checkApplication, type Configuration, textProblems } from '../runtime/r
 import { formatPath } from '../vault/json.ts';
 import { forgetting } from './proxy-finder.ts';
 import { openRoute, type ProxyRoute, sealRoute } from './proxy-route.ts';
+import { namesKey, NO_KEY } from './target.ts';
 
 /** Room for a chain of several certificates, or for the largest key in use. */
 export const PEM_LENGTH_MAX = 20_000;
@@ -122,8 +123,7 @@ const destinationProblems = (ctx: Context, { destination_url, allowed_hosts }: P
   if (refusal !== undefined) return [[path, refusal]];
   const problems: Problem[] = [];
   if (destination_url.includes('#')) problems.push([path, 'must not have a fragment']);
-  if ([...new URL(destination_url).searchParams.keys()].some((name) => name.toLowerCase() === 'svc-proxy-key'))
-    problems.push([path, 'must not have the parameter svc-proxy-key']);
+  if (namesKey(new URL(destination_url))) problems.push([path, NO_KEY]);
   if (allowed_hosts && refusalOf(ctx, destination_url, [allowed_hosts]) !== undefined)
     problems.push(['allowed_hosts', 'must cover the host of destination_url']);
   return problems;

@@ -1,5 +1,6 @@
 // Where a forwarded request goes: what stands behind /proxy is appended to the destination's URL. Whatever is appended,
 // the authority stays the destination's, and the path below it.
+import { URL_CHARACTERS_MAX } from '../egress/destination.ts';
 import { badRequest, invalidField } from '../errors.ts';
 import { decodePercent } from './percent.ts';
 
@@ -7,6 +8,15 @@ const PREFIX = '/proxy';
 
 /** In the query, what the header SVC-PROXY-KEY says otherwise. */
 const KEY_PARAMETER = 'svc-proxy-key';
+
+/** Of a destination, wherever it is named. */
+export const NO_KEY = 'must not have the parameter svc-proxy-key';
+
+/** Would the key of a proxy go on to this destination, as a parameter of its own? */
+export const namesKey = ({ searchParams }: URL): boolean =>
+  [...searchParams.keys()].some((name) => name.toLowerCase() === KEY_PARAMETER);
+
+const TOO_LONG = `must leave the URL of the destination at most ${URL_CHARACTERS_MAX} characters`;
 
 /** What came in, as it was spelled, but for its key. */
 export type Target = {
@@ -72,6 +82,7 @@ export const destinationOf = (base: URL | string, path: string, query: string): 
   const authority = destination.href.slice(0, destination.href.indexOf('/', destination.protocol.length + 2));
   const search = safeQuery.length === 0 ? '' : `?${safeQuery.join('&')}`;
   const url = `${authority}${safePath}${search}`;
+  if (url.length > URL_CHARACTERS_MAX) throw invalidField(safePath.length > search.length ? 'path' : 'query', TOO_LONG);
   const parsed = URL.parse(url);
   // What we wrote and what will be asked for is the same, or we have misread the standard.
   if (parsed?.origin !== destination.origin || parsed.pathname !== safePath || parsed.search !== search)

@@ -46,20 +46,25 @@ export const createBatcher = (
   let scheduled = false;
   let drained: (() => void)[] = [];
 
-  const write = async (tenantId: string, batch: Waiting[]): Promise<void> => {
+  /** @param leave called when the batch is under way no more. The next one is sent before this one's answers are written. */
+  const write = async (tenantId: string, batch: Waiting[], leave = (): void => {}): Promise<void> => {
     try {
       await run(tenantId, `[${batch.map((request) => request.rows.join(',')).join(',')}]`);
-      for (const request of batch) request.done();
     } catch (error) {
-      const passing = error instanceof AppError && error.code === 'unavailable';
-      if (batch.length === 1 || passing) return batch.forEach((request) => request.failed(error));
+      const isPassing = error instanceof AppError && error.code === 'unavailable';
+      const isOneBad = batch.length > 1 && !isPassing;
       // One request's bad row is no other's failure: again, request by request (database.md section 4).
-      for (const request of batch) await write(tenantId, [request]);
+      if (isOneBad) for (const request of batch) await write(tenantId, [request]);
+      leave();
+      if (!isOneBad) for (const request of batch) request.failed(error);
+      return;
     }
+    leave();
+    for (const request of batch) request.done();
   };
 
   const finish = (): void => {
-    schedule();
+    flush();
     if (queuedRows > 0 || smallInFlight > 0 || largeInFlight > 0) return;
     for (const resolve of drained) resolve();
     drained = [];
@@ -81,11 +86,10 @@ export const createBatcher = (
   };
 
   const flush = (): void => {
-    scheduled = false;
     while (large.length > 0 && largeInFlight < LARGE_IN_FLIGHT_MAX) {
       const batch = take([large.shift() as Waiting]);
       largeInFlight += 1;
-      void write((batch[0] as Waiting).tenantId, batch).finally(() => {
+      void write((batch[0] as Waiting).tenantId, batch, () => {
         largeInFlight -= 1;
         finish();
       });
@@ -97,7 +101,7 @@ export const createBatcher = (
       small.delete(tenantId);
       if (requests.length > 0) small.set(tenantId, requests);
       smallInFlight += 1;
-      void write(tenantId, batch).finally(() => {
+      void write(tenantId, batch, () => {
         smallInFlight -= 1;
         finish();
       });
@@ -107,7 +111,10 @@ export const createBatcher = (
   const schedule = (): void => {
     if (scheduled || (small.size === 0 && large.length === 0)) return;
     scheduled = true;
-    setImmediate(flush);
+    setImmediate(() => {
+      scheduled = false;
+      flush();
+    });
   };
 
   return {

@@ -26,19 +26,28 @@ export const createCoalescer = <Ask, Row>(
   let isScheduled = false;
 
   const ask = async (tenantId: string, batch: Waiting<Ask, Row>[]): Promise<void> => {
+    let rows: Map<string, Row>;
     try {
-      const rows = await find(
+      rows = await find(
         tenantId,
         batch.map(({ asked }) => asked),
       );
-      for (const { asked, done } of batch) done(rows.get(keyOf(asked)));
     } catch (error) {
+      leave();
       for (const { failed } of batch) failed(error);
+      return;
     }
+    leave();
+    for (const { asked, done } of batch) done(rows.get(keyOf(asked)));
+  };
+
+  /** The next statement is sent before the answers of this one are written. */
+  const leave = (): void => {
+    inFlight -= 1;
+    flush();
   };
 
   const flush = (): void => {
-    isScheduled = false;
     while (waiting.size > 0 && inFlight < batchesMax) {
       const [tenantId, queue] = waiting.entries().next().value as [string, Waiting<Ask, Row>[]];
       const batch = queue.splice(0, BATCH_KEYS_MAX);
@@ -47,17 +56,17 @@ export const createCoalescer = <Ask, Row>(
       waiting.delete(tenantId);
       if (queue.length > 0) waiting.set(tenantId, queue);
       inFlight += 1;
-      void ask(tenantId, batch).finally(() => {
-        inFlight -= 1;
-        schedule();
-      });
+      void ask(tenantId, batch);
     }
   };
 
   const schedule = (): void => {
     if (isScheduled || waiting.size === 0) return;
     isScheduled = true;
-    setImmediate(flush);
+    setImmediate(() => {
+      isScheduled = false;
+      flush();
+    });
   };
 
   return (tenantId, asked) => {

@@ -5,11 +5,13 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
 
-/** A process that has `log`. Its standard output is a pipe. */
-const start = (code: string) => {
+/** A process that has `log`. Its standard output is a pipe. @param late in s, how much later its reader comes. */
+const start = (code: string, late = 0) => {
   const module = JSON.stringify(fileURLToPath(new URL('log.ts', import.meta.url)));
   const text = `import { createLog } from ${module}; const log = createLog('info'); ${code}`;
-  return spawn(process.execPath, ['--input-type=module', '-e', text], { stdio: ['ignore', 'pipe', 'pipe'] });
+  const pipeline = `"$0" "$@" | (sleep ${late}; exec cat)`;
+  const command = ['sh', '-c', pipeline, process.execPath, '--input-type=module', '-e', text];
+  return spawn('env', command, { stdio: ['ignore', 'pipe', 'pipe'] });
 };
 
 const linesOf = async (child: ReturnType<typeof start>): Promise<Record<string, unknown>[]> => {
@@ -41,11 +43,25 @@ test.each([
   expect(lines.map(({ n }) => n)).toEqual(wanted);
 });
 
+test('all lines come, in order, where the process ends with some from earlier rounds and a reader who is late', async () => {
+  const code = `
+    let n = 0;
+    const write = (count) => { for (const end = n + count; n < end; n += 1) log.info({ n, note: 'x'.repeat(200) }, 'a line'); };
+    for (let round = 0; round < 4; round += 1) { write(26); await new Promise(setImmediate); }
+    write(300);
+    process.exit(0);`;
+  const lines = await linesOf(start(code, 0.4));
+  expect(lines.map(({ n }) => n)).toEqual([...Array(404).keys()]);
+});
+
 test('a line comes soon, while the process goes on', async () => {
   const child = start(`log.info({ n: 1 }, 'a line'); setInterval(() => undefined, 1000);`);
   try {
     const [piece] = (await once(child.stdout, 'data')) as [Buffer];
-    expect(JSON.parse(piece.toString())).toMatchObject({ level: 'info', n: 1, msg: 'a line' });
+    const line = JSON.parse(piece.toString());
+    expect(line).toMatchObject({ level: 'info', n: 1, msg: 'a line' });
+    // A fifth of a second is what is promised.
+    expect(Date.now() - Date.parse(line.time)).toBeLessThan(2000);
   } finally {
     child.kill('SIGKILL');
   }
@@ -58,7 +74,9 @@ test('where nobody reads, what waits has a bound, and lines stay whole', async (
       for (let n = 0; n < 100; n += 1) log.info({ n, note }, 'a line');
       await new Promise(setImmediate);
     }
-    process.stderr.write(String(process.memoryUsage.rss()));`);
+    process.stderr.write(String(process.memoryUsage.rss()));
+    const again = setInterval(() => log.info('again'), 50);
+    setTimeout(() => clearInterval(again), 1500);`);
   // Nobody reads until all 100 MB have been written.
   const [rss] = (await once(child.stderr, 'data')) as [Buffer];
   expect(Number(String(rss))).toBeLessThan(250 * 1024 * 1024);
@@ -66,4 +84,7 @@ test('where nobody reads, what waits has a bound, and lines stay whole', async (
   const lines = await linesOf(child);
   expect(lines.length).toBeGreaterThan(10_000);
   expect(lines.length).toBeLessThan(20_000);
+  // What is missing is told as soon as there is room.
+  const told = lines.filter(({ msg }) => msg === 'lines of the log were dropped');
+  expect(told.length).toBeGreaterThan(0);
 });

@@ -49,17 +49,26 @@ const openStandardOutput = (): StandardOutput =>
 /** With one more line it is less than begins a write by itself: a character takes three bytes at most. */
 const LAST_PIECE_LENGTH = LOG_BUFFER_BYTES / 4;
 
+/** Says that the log has holes, once there is room for a line. @param dropped how many since the start. */
+const droppedLine = (dropped: number): string =>
+  `${JSON.stringify({ level: 'warn', time: new Date().toISOString(), dropped, msg: 'lines of the log were dropped' })}\n`;
+
 /** Lines of one round of the event loop as one text: pino's way out copies all that waits with every text it is given. */
 const createStandardOutput = (): DestinationStream => {
   let lines = '';
-  const take = (): string => {
-    const text = lines;
+  let dropped = 0;
+  let isTold = true;
+  const pass = (): void => {
+    const text = isTold ? lines : droppedLine(dropped) + lines;
+    isTold = true;
     lines = '';
-    return text;
+    output.write(text);
   };
   // At the exit nothing ends that does not end at once. Told of it before pino's own way out is.
   process.on('exit', () => {
-    const text = take();
+    const text = lines;
+    // What it has from earlier rounds, and a piece of these: together they would be enough to begin a write that nobody awaits.
+    if (text !== '') output.flushSync();
     for (let at = 0, end = 0; at < text.length; at = end) {
       end = text.indexOf('\n', at + LAST_PIECE_LENGTH) + 1 || text.length;
       output.write(text.slice(at, end));
@@ -67,9 +76,13 @@ const createStandardOutput = (): DestinationStream => {
     }
   });
   const output = openStandardOutput();
+  output.on('drop', (text: string) => {
+    dropped += text.split('\n').length - 1;
+    isTold = false;
+  });
   return {
     write: (line) => {
-      if (lines === '') setImmediate(() => output.write(take()));
+      if (lines === '') setImmediate(pass);
       lines += line;
     },
   };

@@ -175,6 +175,8 @@ describe('a tenant', () => {
         delay.reset();
         delay.enable();
         const outcome = await sandbox.runCode('a', body(code));
+        // What it looks with has its turn first: a block in the very round of the answer counts too.
+        await new Promise((resolve) => setTimeout(resolve, 20));
         delay.disable();
         longestMs.push(delay.max / 1e6);
         expect(outcome.ok || endOf(outcome) === 'THROWN').toBe(true);

@@ -29,7 +29,7 @@ export type Batcher = {
 };
 
 /**
- * @param run writes a JSON array of rows of one tenant in one statement, all or nothing.
+ * @param run writes a JSON array of rows of one tenant in one statement, all or nothing. Rejects, and does not throw at once.
  * @param batchesMax small batches under way at once (database.md section 4: 1 to 2 for tens of callers, 4 to 8 for hundreds).
  */
 export const createBatcher = (
@@ -64,7 +64,6 @@ export const createBatcher = (
   };
 
   const finish = (): void => {
-    flush();
     if (queuedRows > 0 || smallInFlight > 0 || largeInFlight > 0) return;
     for (const resolve of drained) resolve();
     drained = [];
@@ -91,8 +90,8 @@ export const createBatcher = (
       largeInFlight += 1;
       void write((batch[0] as Waiting).tenantId, batch, () => {
         largeInFlight -= 1;
-        finish();
-      });
+        flush();
+      }).then(finish);
     }
     while (small.size > 0 && smallInFlight < batchesMax) {
       const [tenantId, requests] = small.entries().next().value as [string, Waiting[]];
@@ -103,8 +102,8 @@ export const createBatcher = (
       smallInFlight += 1;
       void write(tenantId, batch, () => {
         smallInFlight -= 1;
-        finish();
-      });
+        flush();
+      }).then(finish);
     }
   };
 

@@ -10,7 +10,8 @@ const WAITING_MAX = 50_000;
 type Waiting<Ask, Row> = { asked: Ask; done: (row: Row | undefined) => void; failed: (error: unknown) => void };
 
 /**
- * @param find answers for several questions of one tenant, by key; keys without a row are left out.
+ * @param find answers for several questions of one tenant, by key; keys without a row are left out. Rejects, and does not
+ * throw at once.
  * @param keyOf the key that a question is answered under.
  * @param batchesMax statements under way at once.
  */
@@ -26,19 +27,20 @@ export const createCoalescer = <Ask, Row>(
   let isScheduled = false;
 
   const ask = async (tenantId: string, batch: Waiting<Ask, Row>[]): Promise<void> => {
-    let rows: Map<string, Row>;
+    let answers: (Row | undefined)[];
     try {
-      rows = await find(
+      const rows = await find(
         tenantId,
         batch.map(({ asked }) => asked),
       );
+      answers = batch.map(({ asked }) => rows.get(keyOf(asked)));
     } catch (error) {
       leave();
       for (const { failed } of batch) failed(error);
       return;
     }
     leave();
-    for (const { asked, done } of batch) done(rows.get(keyOf(asked)));
+    for (const [index, { done }] of batch.entries()) done(answers[index]);
   };
 
   /** The next statement is sent before the answers of this one are written. */

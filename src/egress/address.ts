@@ -9,13 +9,23 @@ type Interfaces = ReturnType<typeof networkInterfaces>;
 /** RFC 4291 section 2.4: all of IPv6 that is global unicast today. NAT64 and the v4 forms lie outside. */
 const globalUnicast = ipaddr.IPv6.parseCIDR('2000::/3');
 
-/**
- * Doors into the machine's own cloud that lie in ranges of others: Azure's agent of the host, Alibaba's metadata, and those of
- * AWS and Google in IPv6.
- */
-const cloudAddresses = new Set(['168.63.129.16', '100.100.100.200', 'fd00:ec2::254', 'fd20:ce::254']);
+/** Doors into the machine's own cloud that lie in ranges of others: agents of the host, metadata, credentials. */
+const cloudAddresses = new Set([
+  // Azure, Alibaba, Google, Oracle, Scaleway, Linode.
+  '168.63.129.16',
+  '100.100.100.200',
+  'fd00:100::100:200',
+  'fd20:ce::254',
+  'fd00:c1::a9fe:a9fe',
+  'fd00:42::42',
+  'fd00:a9fe:a9fe::1',
+]);
 
-const isCloudAddress = (address: ipaddr.IPv4 | ipaddr.IPv6): boolean => cloudAddresses.has(address.toString());
+/** All that AWS has in IPv6 for its machines: metadata, credentials of pods, names, time. */
+const awsServices = ipaddr.IPv6.parseCIDR('fd00:ec2::/32');
+
+const isCloudAddress = (address: ipaddr.IPv4 | ipaddr.IPv6): boolean =>
+  cloudAddresses.has(address.toString()) || (address instanceof ipaddr.IPv6 && address.match(awsServices));
 
 /** Undefined for all that is no plain address: short and octal spellings, zones, names. */
 const parseAddress = (text: string): ipaddr.IPv4 | ipaddr.IPv6 | undefined =>

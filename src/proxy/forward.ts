@@ -25,7 +25,7 @@ import { loopMark, refuseLoop } from './loop.ts';
 import type { Message } from './message.ts';
 import type { ProxyForUse } from './proxy-finder.ts';
 import { type Held, type IncomingBody, takeBody, type TakenBody } from './take-body.ts';
-import { destinationOf, namesKey, NO_KEY, parseTarget, type Target } from './target.ts';
+import { destinationOf, namesKey, NO_KEY, parseTarget, refuseLong, type Target } from './target.ts';
 import { type About, transform } from './transform.ts';
 
 /** Code of a proxy may call proxies, whose code may call proxies: each level holds a run of the tenant's share. */
@@ -145,9 +145,11 @@ const exchange = async (
 
   const isReadByCode = proxy?.response_transform !== undefined;
   const isAsWritten = opened.path === target.path && opened.query === target.query;
+  const sentTo = isAsWritten ? url : destinationOf(base, opened.path, opened.query);
+  refuseLong(sentTo, opened);
   const answer = await ctx.egress.request({
     tenant_id,
-    url: isAsWritten ? url : destinationOf(base, opened.path, opened.query),
+    url: sentTo,
     method,
     headers: [...(isReadByCode ? askingForDecodable(outgoing.headers) : outgoing.headers), loopMark(ctx)],
     body: pieces ?? outgoing.body,

@@ -82,7 +82,6 @@ export const destinationOf = (base: URL | string, path: string, query: string): 
   const authority = destination.href.slice(0, destination.href.indexOf('/', destination.protocol.length + 2));
   const search = safeQuery.length === 0 ? '' : `?${safeQuery.join('&')}`;
   const url = `${authority}${safePath}${search}`;
-  if (url.length > URL_CHARACTERS_MAX) throw invalidField(safePath.length > search.length ? 'path' : 'query', TOO_LONG);
   const parsed = URL.parse(url);
   // What we wrote and what will be asked for is the same, or we have misread the standard.
   if (parsed?.origin !== destination.origin || parsed.pathname !== safePath || parsed.search !== search)
@@ -94,4 +93,9 @@ const spellPath = (basePath: string, path: string): string => {
   if (path === '') return basePath;
   if (dotSegment.test(path)) throw invalidField('path', 'must not have the segments . or ..');
   return basePath.replace(/\/$/, '') + encodeAll(spellBytes(path), notInPath);
+};
+
+/** @throws invalidInput where what is appended, its values put in, makes the URL too long to be asked for. */
+export const refuseLong = (url: string, { path, query }: Pick<Target, 'path' | 'query'>): void => {
+  if (url.length > URL_CHARACTERS_MAX) throw invalidField(path.length > query.length ? 'path' : 'query', TOO_LONG);
 };

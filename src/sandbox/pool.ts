@@ -19,6 +19,8 @@ export type Lease<Run> = {
   runs: number;
   readonly baselineMb: number;
   idleSince: number;
+  /** A look at it is coming that `rest` asked for. */
+  isLookComing: boolean;
   /** Takes nothing more, and ends with its last run. */
   isRetired: boolean;
   /** Why we ended it; undefined where it ended by itself, or had served its time. */
@@ -64,6 +66,8 @@ const IDLE_MS_MAX = 5 * 60_000;
 /** CPU time that an executor without a run may use between two looks, for what it makes ahead. */
 const IDLE_CPU_MS = 60;
 const IDLE_LOOK_MS = 100;
+/** An executor that rests is first looked at when the answer of its last run has long gone out. */
+const REST_LOOK_MS = 10;
 /** Pause before an executor is started again after one that did not come up. */
 const START_PAUSE_MS = 500;
 
@@ -109,6 +113,7 @@ export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
       runs: 0,
       baselineMb: executor.residentMb() ?? 0,
       idleSince: performance.now(),
+      isLookComing: false,
       isRetired: false,
       death: undefined,
     };
@@ -194,16 +199,27 @@ export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
     return least && least.works.size < RUNS_AT_ONCE_MAX ? least : undefined;
   };
 
+  // An answer waits to be sent while this runs: what the system must be asked about the lease is asked later, once for all
+  // rests until then.
   const rest = (lease: Lease<Run>): void => {
     lease.idleSince = performance.now();
     if (lease.isRetired || lease.runs >= RUNS_OF_A_LIFE) return end(lease, undefined);
+    if (lease.isLookComing) return;
+    lease.isLookComing = true;
+    setTimeout(lookAtRest, REST_LOOK_MS, lease).unref();
+  };
+
+  const lookAtRest = (lease: Lease<Run>): void => {
+    lease.isLookComing = false;
+    if (lease.works.size > 0) return;
     const residentMb = lease.executor.residentMb();
     if (residentMb !== undefined && residentMb > lease.baselineMb + GROWTH_MB_MAX) return end(lease, undefined);
     const before = lease.executor.cpuMs();
     const { runs } = lease;
     setTimeout(() => {
+      if (lease.runs !== runs) return;
       const after = lease.executor.cpuMs();
-      if (lease.runs !== runs || before === undefined || after === undefined) return;
+      if (before === undefined || after === undefined) return;
       if (after - before > IDLE_CPU_MS) end(lease, 'busy_after_reply');
     }, IDLE_LOOK_MS).unref();
   };

@@ -85,7 +85,8 @@ type Work = {
   deaths: number;
   /** Numbers of its calls so far, answered or not. */
   readonly calls: Set<number>;
-  readonly aborter: AbortController;
+  /** Tells calls under way that the run is over; made with the first of them, for most runs make none. */
+  aborter: AbortController | undefined;
   startedAt: number;
   /** Of its place in the queue, then of its run. */
   timer: NodeJS.Timeout | undefined;
@@ -114,7 +115,7 @@ const invalid = (problem: string) => ({ code: 'INVALID_INPUT', message: `What is
 
 const finish = (work: Work, result: FinalResult, logs: Outcome['logs'] = [], cpuMs = 0): void => {
   clearTimeout(work.timer);
-  work.aborter.abort();
+  work.aborter?.abort();
   const wallMs = work.startedAt === 0 ? 0 : performance.now() - work.startedAt;
   const report = { logs: maskLines(logs), wallMs, cpuMs, hasCalled: work.calls.size > 0 };
   work.settle(
@@ -292,6 +293,7 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
     work.calls.add(callId);
     if (work.calls.size > CALLS_MAX) throw new ProtocolError('a run makes more calls than it may');
     const told = parseBody(body, CALL_VALUES_MAX);
+    const { signal } = (work.aborter ??= new AbortController());
     const settle = (ok: boolean, json: string): void => {
       // After the end nobody waits for it.
       if (lease.works.get(work.id) !== work) return;
@@ -302,7 +304,7 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
     const answer = async (): Promise<[boolean, () => string]> => {
       if ('problem' in told) return [false, () => JSON.stringify(invalid(told.problem))];
       try {
-        const value = await work.job.answerCall({ kind, input: told.value, signal: work.aborter.signal, sent });
+        const value = await work.job.answerCall({ kind, input: told.value, signal, sent });
         return [true, () => JSON.stringify(value) ?? 'null'];
       } catch (error) {
         return [false, () => JSON.stringify(faultOf(error))];
@@ -331,8 +333,7 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
     // A frame's id has 32 bits.
     nextId = nextId >= 0xffff_ffff ? 1 : nextId + 1;
     const calls = new Set<number>();
-    const aborter = new AbortController();
-    return { id, job, isCheck, deaths: 0, calls, aborter, startedAt: 0, timer: undefined, settle };
+    return { id, job, isCheck, deaths: 0, calls, aborter: undefined, startedAt: 0, timer: undefined, settle };
   };
 
   const submit = async (job: Job, isCheck: boolean): Promise<Outcome> => {

@@ -43,42 +43,33 @@ export const operator = { actor_id: null, actor_type: 'operator' } as const;
 /** Whose deed it is: a caller, the operator, or nobody that is known. */
 export type Actor = Pick<Caller, 'actor_id' | 'actor_type'> | typeof operator | { actor_id: null; actor_type: null };
 
+/** What a row says of a deed, whatever it was done to. */
+const deedRow = (ctx: LogClock, at: Date, caller: Actor, operation: Operation, message: string) => ({
+  id: ctx.newLogId(at),
+  actor_id: caller.actor_id,
+  actor_type: caller.actor_type,
+  operation,
+  message,
+  created_at: at.toISOString(),
+});
+
 /** A log row of a caller's deed, ready to be written with it. `entity` is the noun of the message, `entity_type` the kind on record. */
 export const logRow = (
   ctx: LogClock,
   caller: Actor,
   deed: { operation: Operation; entity_type: string; entity_ids: string[]; entity?: string; message?: string },
 ): LogRow => {
-  const at = ctx.now();
-  return {
-    id: ctx.newLogId(at),
-    actor_id: caller.actor_id,
-    actor_type: caller.actor_type,
-    entity_type: deed.entity_type,
-    entity_ids: deed.entity_ids,
-    operation: deed.operation,
-    message: deed.message ?? messageOf(deed.operation, deed.entity ?? deed.entity_type),
-    created_at: at.toISOString(),
-  };
+  const { operation, entity_type, entity_ids, entity = entity_type, message = messageOf(operation, entity) } = deed;
+  return { ...deedRow(ctx, ctx.now(), caller, operation, message), entity_type, entity_ids };
 };
 
 /** The log row of a deed over a token that is yet to be found, without what only the token knows. */
 export const foundTokenLogRow = (
   ctx: LogClock,
+  at: Date,
   caller: Actor,
   operation: 'read' | 'use',
-): Omit<LogRow, 'entity_type' | 'entity_ids'> => {
-  const {
-    entity_type: _,
-    entity_ids: __,
-    ...row
-  } = logRow(ctx, caller, {
-    operation,
-    entity_type: 'token',
-    entity_ids: [],
-  });
-  return row;
-};
+): Omit<LogRow, 'entity_type' | 'entity_ids'> => deedRow(ctx, at, caller, operation, messageOf(operation, 'token'));
 
 /** Log rows of one deed over tokens: a row for each type among them. */
 export const tokenLogRows = (

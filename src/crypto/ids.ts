@@ -3,16 +3,19 @@
 import { randomUUID } from 'node:crypto';
 import type { RandomBytes } from './random.ts';
 
+/** @param hex of 16 bytes. */
+const uuidOf = (hex: string): string =>
+  `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
+
 export const newUuid = (): string => randomUUID();
 
 /** @param nowMs milliseconds since 1970. */
 export const newTimeOrderedId = (nowMs: number, randomBytes: RandomBytes): string => {
-  const bytes = randomBytes(10);
-  bytes[0] = ((bytes[0] as number) & 0x0f) | 0x70;
-  bytes[2] = ((bytes[2] as number) & 0x3f) | 0x80;
-  const time = nowMs.toString(16).padStart(12, '0');
-  const rest = bytes.toString('hex');
-  return `${time.slice(0, 8)}-${time.slice(8)}-${rest.slice(0, 4)}-${rest.slice(4, 8)}-${rest.slice(8)}`;
+  const bytes = randomBytes(16);
+  bytes.writeUIntBE(nowMs, 0, 6);
+  bytes[6] = ((bytes[6] as number) & 0x0f) | 0x70;
+  bytes[8] = ((bytes[8] as number) & 0x3f) | 0x80;
+  return uuidOf(bytes.toString('hex'));
 };
 
 /** RFC 9562 gives a version 7 id 48 bits for its time. */
@@ -21,5 +24,5 @@ const TIME_MAX_MS = 2 ** 48 - 1;
 /** The least id that `newTimeOrderedId` can make at a time: ids of that time and later are not below it. */
 export const firstIdAt = (atMs: number): string => {
   const time = Math.min(TIME_MAX_MS, Math.max(0, atMs)).toString(16).padStart(12, '0');
-  return `${time.slice(0, 8)}-${time.slice(8)}-7000-8000-000000000000`;
+  return uuidOf(`${time}70008000000000000000`);
 };

@@ -168,7 +168,7 @@ export const createHotStatements = ({ query, transaction }: Statements, batchesM
     createCoalescer<LoggedLookUp, Row>(
       async (tenantId, asked) => {
         const ids = [...new Set(asked.map(({ token_id }) => token_id))];
-        const logged = asked.flatMap(({ token_id, rows }) => rows.map((row) => ({ token_id, ...row })));
+        const logged = asked.flatMap(({ token_id, rows }) => rows.map((row) => ({ ...row, token_id })));
         const found =
           ids.length === 1
             ? query(`${name}-one`, one, [tenantId, JSON.stringify(logged), ids[0]])

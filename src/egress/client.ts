@@ -36,7 +36,7 @@ const method = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}$/;
 
 export type EgressRequest = {
   tenant_id: string;
-  url: string;
+  url: string | URL;
   method: string;
   headers: Headers;
   /** Read as fast as the destination takes it. Where it has a `destroy`, that is called when nobody will read on. */
@@ -106,7 +106,7 @@ export const createEgress = (policy: EgressPolicy, options: EgressOptions = {}):
   const lives = createBag<Life>();
   let isClosed = false;
 
-  const check = (url: string, allowLists?: AllowLists): URL => checkDestination(policy, url, allowLists);
+  const check = (url: string | URL, allowLists?: AllowLists): URL => checkDestination(policy, url, allowLists);
 
   const open = async (url: URL, { tenant_id, clientCertificate }: Place, signal: AbortSignal): Promise<OpenSocket> => {
     const isUsableUntilMs = performance.now() + resolutionMs;

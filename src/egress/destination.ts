@@ -41,12 +41,13 @@ const refused = (sentence: string, cause?: unknown): EgressFault =>
 export const portOf = (url: URL): number => (url.port === '' ? 443 : Number(url.port));
 
 /**
+ * @param given as text, or parsed already.
  * @param allowLists each narrows further: what a proxy allows, what an application does.
  * @returns the URL to use from here on; its host name is what is resolved, connected to and named in the certificate.
  * @throws EgressFault DESTINATION_REFUSED.
  */
-export const checkDestination = (policy: EgressPolicy, text: string, allowLists: AllowLists = []): URL => {
-  const url = parseUrl(text);
+export const checkDestination = (policy: EgressPolicy, given: string | URL, allowLists: AllowLists = []): URL => {
+  const url = parseUrl(given);
   if (url.protocol !== 'https:') throw refused('The destination must be an https URL.');
   if (url.username !== '' || url.password !== '') throw refused('The destination must not hold credentials.');
   const host = parseHost(url.hostname);
@@ -68,9 +69,10 @@ export const checkDestination = (policy: EgressPolicy, text: string, allowLists:
   return url;
 };
 
-const parseUrl = (text: string): URL => {
+const parseUrl = (given: string | URL): URL => {
+  const text = typeof given === 'string' ? given : given.href;
   if (text.length > URL_CHARACTERS_MAX) throw refused('The URL of the destination is too long.');
-  const url = URL.parse(text);
+  const url = typeof given === 'string' ? URL.parse(given) : given;
   if (url === null) throw refused('The destination is not a valid URL.');
   return url;
 };

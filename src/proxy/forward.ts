@@ -105,7 +105,7 @@ type Route = {
   base: URL;
   target: Target;
   /** The destination for a target without expressions. */
-  url: string;
+  url: URL;
   depth: number;
 };
 

@@ -93,25 +93,25 @@ describe('the destination', () => {
     ['https://h.example', '', 'a[]=1&b={c}|\\^`&d=/?:@', 'https://h.example/?a[]=1&b={c}|\\^`&d=/?:@'],
     ['https://h.example', '', 'a="\'<># \t', 'https://h.example/?a=%22%27%3C%3E%23%20%09'],
   ])('%s and %j and %j', (base, path, query, url) => {
-    expect(destinationOf(base, path, query)).toBe(url);
-    expect(destinationOf(new URL(base), path, query)).toBe(url);
+    expect(destinationOf(new URL(base), path, query).href).toBe(url);
   });
 
   test.each(
     `/.. /../ /a/../b /a/.. /. /./a /%2e%2e/ /%2E. /.%2e/x /a/%2e /a/..;/b /a/..;x=1/b /.;x /a/..%3bx
      /..%2f..%2fadmin /a%2f..%2Fb /a%2F.. /a\\..\\b /..\\ /a%5c..%5Cb /%2e%2e%2f //..//`.split(/\s+/),
   )('never above the base: %s is refused (P9)', (path) => {
-    const refusal = refusalOf(() => destinationOf('https://h.example/v1', path, ''));
+    const refusal = refusalOf(() => destinationOf(new URL('https://h.example/v1'), path, ''));
     expect(refusal.errors).toEqual({ path: ['must not have the segments . or ..'] });
   });
 
   test('credentials of the base stay in sight of whoever refuses them', () => {
-    expect(destinationOf('https://user:word@h.example/v1', '/a', '')).toBe('https://user:word@h.example/v1/a');
+    const base = new URL('https://user:word@h.example/v1');
+    expect(destinationOf(base, '/a', '').href).toBe('https://user:word@h.example/v1/a');
   });
 
   test('a path of 16 KB passes whole', () => {
     const path = `/${'a%20/'.repeat(3277)}`;
-    expect(destinationOf('https://h.example/v1/', path, '')).toBe(`https://h.example/v1${path}`);
+    expect(destinationOf(new URL('https://h.example/v1/'), path, '').href).toBe(`https://h.example/v1${path}`);
   });
 
   test('the authority stays, the path lies below the base, and both are what was written (P9, property)', () => {
@@ -132,7 +132,7 @@ describe('the destination', () => {
       fc.property(base, text, text, (before, path, query) => {
         let url: URL;
         try {
-          url = new URL(destinationOf(before, `/${path}`, query));
+          url = destinationOf(new URL(before), `/${path}`, query);
         } catch (error) {
           expect(error).toBeInstanceOf(AppError);
           return;

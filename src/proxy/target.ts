@@ -70,21 +70,18 @@ const encodeAll = (text: string, characters: RegExp): string =>
 
 /**
  * The destination's URL with the path and query of a request appended to it: its own path without its last slash, its own
- * query first. Without a path it stays as it is written.
+ * query first. With nothing to append it is that very URL.
  * @throws invalidInput for what would leave it.
  */
-export const destinationOf = (base: URL | string, path: string, query: string): string => {
-  const destination = new URL(base);
-  const safePath = spellPath(destination.pathname, path);
-  const safeQuery = [destination.search.slice(1), encodeAll(spellBytes(query), notInQuery)].filter(
-    (each) => each !== '',
-  );
-  const authority = destination.href.slice(0, destination.href.indexOf('/', destination.protocol.length + 2));
+export const destinationOf = (base: URL, path: string, query: string): URL => {
+  if (path === '' && query === '') return base;
+  const safePath = spellPath(base.pathname, path);
+  const safeQuery = [base.search.slice(1), encodeAll(spellBytes(query), notInQuery)].filter((each) => each !== '');
+  const authority = base.href.slice(0, base.href.indexOf('/', base.protocol.length + 2));
   const search = safeQuery.length === 0 ? '' : `?${safeQuery.join('&')}`;
-  const url = `${authority}${safePath}${search}`;
-  const parsed = URL.parse(url);
+  const url = URL.parse(`${authority}${safePath}${search}`);
   // What we wrote and what will be asked for is the same, or we have misread the standard.
-  if (parsed?.origin !== destination.origin || parsed.pathname !== safePath || parsed.search !== search)
+  if (url?.origin !== base.origin || url.pathname !== safePath || url.search !== search)
     throw invalidField('path', 'must be a path and a query that can be appended to a URL');
   return url;
 };
@@ -96,6 +93,6 @@ const spellPath = (basePath: string, path: string): string => {
 };
 
 /** @throws invalidInput where what is appended, its values put in, makes the URL too long to be asked for. */
-export const refuseLong = (url: string, { path, query }: Pick<Target, 'path' | 'query'>): void => {
-  if (url.length > URL_CHARACTERS_MAX) throw invalidField(path.length > query.length ? 'path' : 'query', TOO_LONG);
+export const refuseLong = ({ href }: URL, { path, query }: Pick<Target, 'path' | 'query'>): void => {
+  if (href.length > URL_CHARACTERS_MAX) throw invalidField(path.length > query.length ? 'path' : 'query', TOO_LONG);
 };

@@ -93,9 +93,9 @@ const findAndLog = async (
   purpose: Purpose,
   beside: readonly NewLog[],
 ): Promise<(StoredValue & FoundCvc)[]> => {
-  const log = foundTokenLogRow(ctx, caller, purpose);
-  const asked = { token_id: id, rows: [log, ...beside] };
-  const row = await ctx.db.for(caller).findAndLogValue(asked, new Date(log.created_at));
+  const now = ctx.now();
+  const asked = { token_id: id, rows: [foundTokenLogRow(ctx, now, caller, purpose), ...beside] };
+  const row = await ctx.db.for(caller).findAndLogValue(asked, now);
   return row ? [row] : [];
 };
 

@@ -54,9 +54,9 @@ const isLoggedAtOnce = (caller: Caller): boolean =>
   caller.actor_type === 'application' && caller.permissions.has('token:read');
 
 const readRow = async (ctx: Context, caller: Caller, id: string): Promise<StoredToken> => {
-  const log = foundTokenLogRow(ctx, caller, 'read');
+  const now = ctx.now();
   const row = isStorableText(id)
-    ? await ctx.db.for(caller).readToken({ token_id: id, rows: [log] }, new Date(log.created_at))
+    ? await ctx.db.for(caller).readToken({ token_id: id, rows: [foundTokenLogRow(ctx, now, caller, 'read')] }, now)
     : undefined;
   if (!row) throw notFound('token');
   return row;

@@ -64,6 +64,9 @@ const unsafe = /[^\x21-\x7e]|["#'<>\\^`{|}]/gu;
 /** Line ends, other controls, and half a character: parsers of URLs take some of them away. */
 const unreadable = /[\p{Cc}\p{Cs}]/u;
 
+/** What stands for the destination, which only the proxy knows. */
+const ANYWHERE = new URL('https://destination.invalid');
+
 /** @throws AppError for a path that would leave the proxy. */
 const readTarget = (path: string): Pick<ReadRequest, 'url' | 'target'> | string => {
   if (unreadable.test(path)) return 'The path must not have line ends or other controls.';
@@ -72,7 +75,7 @@ const readTarget = (path: string): Pick<ReadRequest, 'url' | 'target'> | string 
   const target = parseTarget(url);
   if (target.proxyKeys.length > 0) return 'The query must not have svc-proxy-key: this page names the proxy.';
   // Refuses dot segments, in any spelling: below the proxy or not at all.
-  destinationOf('https://destination.invalid', target.path, target.query);
+  destinationOf(ANYWHERE, target.path, target.query);
   const parsed = new URL(url, 'http://localhost');
   return parsed.pathname + parsed.search === url ? { url, target } : 'The path must be a path of a URL.';
 };

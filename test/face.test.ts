@@ -127,6 +127,49 @@ test('headers beyond the limit are a 431, broken HTTP is a 400, both as problems
   expect(broken).toMatch(/^HTTP\/1.1 400 [\s\S]*application\/problem\+json/);
 });
 
+test('a request has one Host: none or two are a 400 as a problem, of the proxy in its frame; HTTP/1.0 may have none', async () => {
+  const ask = (path: string, hosts: string, version = '1.1') =>
+    raw(server, `GET ${path} HTTP/${version}\r\n${hosts}Connection: close\r\n\r\n`);
+  for (const hosts of ['', 'Host: x\r\nHost: x\r\n', 'Host: x\r\nhOST: y\r\n']) {
+    const answer = await ask('/healthz', hosts);
+    expect(answer).toMatch(/^HTTP\/1.1 400 [\s\S]*application\/problem\+json/);
+    expect(answer).toContain('the request must have one Host header');
+    expect(await ask('/proxy/a', hosts)).toMatch(/^HTTP\/1.1 400 [\s\S]*\{"proxy_error":\{"title"/);
+  }
+  expect(await ask('/healthz', 'Host: x\r\n')).toMatch(/^HTTP\/1.1 200 /);
+  expect(await ask('/healthz', '', '1.0')).toMatch(/^HTTP\/1.1 200 /);
+});
+
+test('what is expected beyond 100-continue is left aside', async () => {
+  const ask = (expected: string) =>
+    raw(server, `GET /tokens/x HTTP/1.1\r\nHost: x\r\nExpect: ${expected}\r\nConnection: close\r\n\r\n`);
+  expect(await ask('100-continue')).toMatch(/^HTTP\/1.1 100 Continue\r\n\r\nHTTP\/1.1 401 [\s\S]*application\/problem/);
+  expect(await ask('a miracle')).toMatch(/^HTTP\/1.1 401 [\s\S]*application\/problem\+json/);
+});
+
+test('each request has a line in the log that names its trace, and so has a failure', async () => {
+  const linesOf = (trace_id: string) =>
+    server.logLines.map((line) => JSON.parse(line)).filter((line) => line.trace_id === trace_id);
+  const ask = async (trace_id: string) =>
+    (await server.request('GET', '/tokens/x', { headers: { 'svc-trace-id': trace_id } })).status;
+  expect(await ask('trace-of-a-request')).toBe(404);
+  await expect
+    .poll(() => linesOf('trace-of-a-request'))
+    .toMatchObject([{ msg: 'request', method: 'GET', route: '/tokens/:id', status: 404 }]);
+  await server.sql('ALTER TABLE tokens RENAME TO tokens_away');
+  try {
+    expect(await ask('trace-of-a-failure')).toBe(503);
+  } finally {
+    await server.sql('ALTER TABLE tokens_away RENAME TO tokens');
+  }
+  await expect
+    .poll(() => linesOf('trace-of-a-failure'))
+    .toMatchObject([
+      { level: 'error', msg: 'a request failed', code: 'unavailable' },
+      { level: 'info', msg: 'request', status: 503 },
+    ]);
+});
+
 test('a path that is no URL, and an id too long for any token: problems that do not repeat it', async () => {
   const bad = await server.request('GET', '/tokens/%ff');
   expect(bad.status).toBe(400);

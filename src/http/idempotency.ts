@@ -77,7 +77,8 @@ export const addIdempotency = (app: App, ctx: Context): void => {
     const body = typeof payload === 'string' ? payload : undefined;
     const answer: Answer = { status: reply.statusCode, location, headers: reply.answered?.headers, body };
     // What was done stands: its caller gets the answer, whether it could be kept or not.
-    const failed = (error: unknown): void => request.log.error({ error }, 'an idempotency key was not settled');
+    const failed = (error: unknown): void =>
+      request.log.error({ trace_id: request.id, error }, 'an idempotency key was not settled');
     return void claimed
       .settle(answer)
       .catch(failed)

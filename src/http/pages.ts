@@ -171,7 +171,8 @@ export const addPages = async (
     });
     scope.setErrorHandler((error, request, reply) => {
       const failure = toAppError(error, bodyBytesMax);
-      if (failure.status >= 500) request.log.error({ error: failure, code: failure.code }, 'a page failed');
+      if (failure.status >= 500)
+        request.log.error({ trace_id: request.id, error: failure, code: failure.code }, 'a page failed');
       if (failure.retryAfterSeconds !== undefined) reply.header('retry-after', String(failure.retryAfterSeconds));
       return sendPage(reply, failure.status, failurePage(failure, request));
     });

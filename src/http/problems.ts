@@ -114,7 +114,7 @@ export const addErrorFace = (app: App, bodyBytesMax: number): void => {
     const problem = toAppError(error, bodyBytesMax);
     // A tenant's code that fails is no failure of ours.
     if (problem.status >= 500 && problem.code !== 'code_failed')
-      request.log.error({ error: problem, code: problem.code }, 'a request failed');
+      request.log.error({ trace_id: request.id, error: problem, code: problem.code }, 'a request failed');
     return sendProblem(reply, problem);
   });
   app.setNotFoundHandler((_request, reply) => sendProblem(reply, notFound('resource')));

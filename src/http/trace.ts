@@ -33,6 +33,7 @@ export const addRequestLog = (app: App): void => {
   app.addHook('onResponse', (request, reply, done) => {
     request.log.info(
       {
+        trace_id: request.id,
         method: request.method,
         route: request.routeOptions.url ?? 'none',
         status: reply.statusCode,

@@ -199,7 +199,7 @@ export const proxyRoutes = async (app: App, ctx: Context, { countFailure }: Auth
       scope.setErrorHandler((error, request, reply) => {
         const problem = toAppError(error, ctx.config.proxyBodyBytesMax);
         if (ours.has(problem.code) && !reply.raw.destroyed)
-          request.log.error({ error: problem, code: problem.code }, 'a request failed');
+          request.log.error({ trace_id: request.id, error: problem, code: problem.code }, 'a request failed');
         return sendProxyProblem(reply, problem);
       });
       scope.setNotFoundHandler((_request, reply) => {

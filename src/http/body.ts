@@ -32,15 +32,22 @@ const refuseHostileShape = (root: Json): void => {
   for (let at = steps.pop(); at; at = steps.pop()) {
     if (at.depth > JSON_DEPTH_MAX)
       throw invalidField('', `the body must not be nested deeper than ${JSON_DEPTH_MAX} levels`);
-    const entries: Iterable<[string | number, Json]> = Array.isArray(at.value)
-      ? at.value.entries()
-      : Object.entries(at.value as Record<string, Json>);
-    for (const [step, child] of entries) {
+    const depth = at.depth + 1;
+    if (Array.isArray(at.value)) {
+      // Most items are no containers: nothing is made for those.
+      for (let step = 0; step < at.value.length; step += 1) {
+        const value: Json = at.value[step];
+        if (typeof value === 'object' && value !== null) steps.push({ value, depth, path: { step, before: at.path } });
+      }
+      continue;
+    }
+    for (const step of Object.keys(at.value)) {
       if (step === '__proto__') throw invalidField(spell(at.path), 'must not have the key __proto__');
-      if (typeof child !== 'object' || child === null) continue;
-      if (step === 'constructor' && Object.hasOwn(child, 'prototype'))
+      const value = (at.value as Record<string, Json>)[step];
+      if (typeof value !== 'object' || value === null) continue;
+      if (step === 'constructor' && Object.hasOwn(value, 'prototype'))
         throw invalidField(spell(at.path), 'must not have the key constructor.prototype');
-      steps.push({ value: child, depth: at.depth + 1, path: { step, before: at.path } });
+      steps.push({ value, depth, path: { step, before: at.path } });
     }
   }
 };

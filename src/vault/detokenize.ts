@@ -154,6 +154,7 @@ const expand = async (
 ): Promise<Expanded> => {
   const references = createReferences();
   atItsPlace(body, (value) => collectTokenIds(value, references));
+  if (references.templates.size === 0) return { value: body, isLogged: false };
   const values = await openTokens(ctx, caller, references, purpose, beside);
   const expansion = createExpansion(values, ctx.expressionEnvironment, references);
   return { value: atItsPlace(body, (value) => expandJson(value, expansion)), isLogged: references.ids.size > 0 };

@@ -26,7 +26,7 @@ import { tokensRoutes } from './features/tokens/routes.ts';
 import type { App } from './http/app-type.ts';
 import { addAuthentication } from './http/authenticate.ts';
 import { addBodyParsers } from './http/body.ts';
-import { requireOneHost } from './http/host.ts';
+import { refuseExpectations, requireOneHost } from './http/host.ts';
 import { addIdempotency } from './http/idempotency.ts';
 import { collectMethods } from './http/methods.ts';
 import { addPages } from './http/pages.ts';
@@ -48,7 +48,8 @@ export const buildApp = async (ctx: Context): Promise<App> => {
     loggerInstance: ctx.log as FastifyBaseLogger,
     // One line a request is ours to write (http/trace.ts).
     logController: new LogController({ disableRequestLogging: true }),
-    // A logger for each request costs a fifteenth of a read: lines name their trace themselves.
+    // A logger for each request costs a fifteenth of a read: our lines name their trace themselves; the few of Fastify's own,
+    // which are about slips of ours, do not.
     childLoggerFactory: (logger) => logger,
     bodyLimit: ctx.config.bodyBytesMax,
     requestTimeout: REQUEST_TIMEOUT_MS,
@@ -72,7 +73,7 @@ export const buildApp = async (ctx: Context): Promise<App> => {
       socket.destroySoon();
     },
   }).withTypeProvider<ZodTypeProvider>();
-  // What is expected beyond 100-continue may be left aside (RFC 9110 section 10.1.1); Node would answer without a face.
+  // Refused by refuseExpectations, with a face.
   app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response));
   app.setValidatorCompiler(validatorCompiler);
   // Answers are built by our own code; the schemas of responses are for the document, and tests hold them to it.
@@ -82,6 +83,7 @@ export const buildApp = async (ctx: Context): Promise<App> => {
   addBodyParsers(app);
   addTrace(app);
   requireOneHost(app);
+  refuseExpectations(app);
   addRequestLog(app);
   await app.register(fastifyRateLimit, { global: false });
   const authentication = addAuthentication(app, ctx);

@@ -14,6 +14,7 @@ const statusOf = {
   payload_too_large: 413,
   uri_too_long: 414,
   unsupported_media_type: 415,
+  expectation_failed: 417,
   unprocessable: 422,
   too_many_requests: 429,
   headers_too_large: 431,

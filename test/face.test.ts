@@ -140,11 +140,14 @@ test('a request has one Host: none or two are a 400 as a problem, of the proxy i
   expect(await ask('/healthz', '', '1.0')).toMatch(/^HTTP\/1.1 200 /);
 });
 
-test('what is expected beyond 100-continue is left aside', async () => {
-  const ask = (expected: string) =>
-    raw(server, `GET /tokens/x HTTP/1.1\r\nHost: x\r\nExpect: ${expected}\r\nConnection: close\r\n\r\n`);
+test('what is expected beyond 100-continue is a 417 as a problem, of the proxy in its frame', async () => {
+  const ask = (expected: string, path = '/tokens/x') =>
+    raw(server, `GET ${path} HTTP/1.1\r\nHost: x\r\nExpect: ${expected}\r\nConnection: close\r\n\r\n`);
   expect(await ask('100-continue')).toMatch(/^HTTP\/1.1 100 Continue\r\n\r\nHTTP\/1.1 401 [\s\S]*application\/problem/);
-  expect(await ask('a miracle')).toMatch(/^HTTP\/1.1 401 [\s\S]*application\/problem\+json/);
+  expect(await ask('a miracle')).toMatch(/^HTTP\/1.1 417 [\s\S]*application\/problem\+json/);
+  expect(await ask('a miracle', '/proxy/a')).toMatch(
+    /^HTTP\/1.1 417 [\s\S]*\{"proxy_error":\{"title":"Expectation Failed"/,
+  );
 });
 
 test('each request has a line in the log that names its trace, and so has a failure', async () => {

@@ -236,6 +236,40 @@ describe('executors that die', () => {
   });
 });
 
+describe('an executor that is looked at between runs', () => {
+  test('is replaced when it has grown, without a run lost, also where its tenant leaves it no rest', async () => {
+    const sandbox = await openTestSandbox({ executorPath });
+    try {
+      const pids = new Set<number>();
+      // As much as fills it several times over.
+      for (let runs = 0; runs < 600 && pids.size < 2; runs += 1) {
+        expect(endOf(await sandbox.runCode('a', 'code', { args: { part: 'grow' } }))).toBe('ok{"raw":1}');
+        for (const { pid } of ownedBy(sandbox, 'a')) pids.add(pid);
+      }
+      expect(pids.size).toBe(2);
+      expect(sandbox.events.filter(({ event }) => event === 'killed')).toEqual([]);
+    } finally {
+      await sandbox.close();
+    }
+  });
+
+  test('is ended when it burns on after its answer', async () => {
+    const sandbox = await openTestSandbox({ executorPath });
+    try {
+      const pids = new Set<number>();
+      // On a machine with more to do it may not get to burn enough in the moment that is looked at.
+      for (let runs = 0; runs < 20 && pids.size < 2; runs += 1) {
+        expect(endOf(await sandbox.runCode('a', 'code', { args: { part: 'burn on' } }))).toBe('ok{"raw":1}');
+        for (const { pid } of ownedBy(sandbox, 'a')) pids.add(pid);
+        await new Promise((resolve) => setTimeout(resolve, 700));
+      }
+      expect(pids.size).toBe(2);
+    } finally {
+      await sandbox.close();
+    }
+  });
+});
+
 test('a tenant over its share is told to come again, and another is served', async () => {
   const sandbox = await openTestSandbox({ limits: { ...SMALL_LIMITS, wallMs: 3000 } });
   try {

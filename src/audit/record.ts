@@ -44,7 +44,11 @@ export const operator = { actor_id: null, actor_type: 'operator' } as const;
 export type Actor = Pick<Caller, 'actor_id' | 'actor_type'> | typeof operator | { actor_id: null; actor_type: null };
 
 /** What a row says of a deed, whatever it was done to. */
-const deedRow = (ctx: LogClock, at: Date, caller: Actor, operation: Operation, message: string) => ({
+const deedRow = (
+  ctx: LogClock,
+  caller: Actor,
+  { at, operation, message }: { at: Date; operation: Operation; message: string },
+) => ({
   id: ctx.newLogId(at),
   actor_id: caller.actor_id,
   actor_type: caller.actor_type,
@@ -60,16 +64,16 @@ export const logRow = (
   deed: { operation: Operation; entity_type: string; entity_ids: string[]; entity?: string; message?: string },
 ): LogRow => {
   const { operation, entity_type, entity_ids, entity = entity_type, message = messageOf(operation, entity) } = deed;
-  return { ...deedRow(ctx, ctx.now(), caller, operation, message), entity_type, entity_ids };
+  return { ...deedRow(ctx, caller, { at: ctx.now(), operation, message }), entity_type, entity_ids };
 };
 
 /** The log row of a deed over a token that is yet to be found, without what only the token knows. */
 export const foundTokenLogRow = (
   ctx: LogClock,
-  at: Date,
   caller: Actor,
-  operation: 'read' | 'use',
-): Omit<LogRow, 'entity_type' | 'entity_ids'> => deedRow(ctx, at, caller, operation, messageOf(operation, 'token'));
+  { at, operation }: { at: Date; operation: 'read' | 'use' },
+): Omit<LogRow, 'entity_type' | 'entity_ids'> =>
+  deedRow(ctx, caller, { at, operation, message: messageOf(operation, 'token') });
 
 /** Log rows of one deed over tokens: a row for each type among them. */
 export const tokenLogRows = (

@@ -36,6 +36,7 @@ const method = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}$/;
 
 export type EgressRequest = {
   tenant_id: string;
+  /** As text, or parsed already. What is asked for is what it is now, whatever becomes of the object. */
   url: string | URL;
   method: string;
   headers: Headers;
@@ -87,6 +88,9 @@ export type EgressOptions = {
   timeouts?: Partial<EgressTimeouts> | undefined;
 };
 
+/** Of a destination that was checked: what its connection is opened by. */
+type CheckedHost = { host: string; port: number; mayBePrivate: boolean };
+
 /** All that can end a request early: its deadlines, its caller, our own closing. The first of them counts. */
 type Life = {
   /** What is under way now, and how it is ended. */
@@ -108,27 +112,29 @@ export const createEgress = (policy: EgressPolicy, options: EgressOptions = {}):
 
   const check = (url: string | URL, allowLists?: AllowLists): URL => checkDestination(policy, url, allowLists);
 
-  const open = async (url: URL, { tenant_id, clientCertificate }: Place, signal: AbortSignal): Promise<OpenSocket> => {
+  const open = async (
+    { host, port, mayBePrivate }: CheckedHost,
+    { tenant_id, clientCertificate }: Place,
+    signal: AbortSignal,
+  ): Promise<OpenSocket> => {
     const isUsableUntilMs = performance.now() + resolutionMs;
-    const mayBePrivate = isPrivateHost(policy, url);
     const ask = mayBePrivate ? resolvePrivate : resolve;
-    const address = await resolveAddress(ask, url.hostname, mayBePrivate, signal).catch((error: unknown) => {
+    const address = await resolveAddress(ask, host, mayBePrivate, signal).catch((error: unknown) => {
       // A valid name that leads inside is more than a slip: somebody set it up.
       const code = faultOf(error).code;
       if (code === 'DESTINATION_REFUSED') log?.warn({ tenant_id, code }, 'a name leads to a refused address');
       throw error;
     });
-    const target = { address, port: portOf(url), host: url.hostname };
-    return { socket: await openSocket(target, trust(clientCertificate), signal), isUsableUntilMs };
+    return { socket: await openSocket({ address, port, host }, trust(clientCertificate), signal), isUsableUntilMs };
   };
 
   /** Waits for its turn, too. */
-  const openInTime = (url: URL, place: Place, life: Life, connectMs: number): Promise<Connection> => {
+  const openInTime = (host: CheckedHost, place: Place, life: Life, connectMs: number): Promise<Connection> => {
     const controller = new AbortController();
     const { signal } = controller;
     life.onCut((fault) => controller.abort(fault));
     life.startPhase(connectMs);
-    return connections.take({ ...place, signal, open: () => open(url, place, signal) });
+    return connections.take({ ...place, signal, open: () => open(host, place, signal) });
   };
 
   const rooms = createBodyRooms(limits);
@@ -144,14 +150,16 @@ export const createEgress = (policy: EgressPolicy, options: EgressOptions = {}):
       const life = startLife(wholeMs, asked.signal, lives);
       try {
         const url = check(asked.url, asked.allowLists);
+        const host = { host: url.hostname, port: portOf(url), mayBePrivate: isPrivateHost(policy, url) };
+        const path = url.pathname + url.search;
+        const place = { tenant_id, origin: url.origin, clientCertificate };
         if (!method.test(asked.method) || forbiddenMethod.test(asked.method)) throw new EgressFault('REQUEST_REFUSED');
         const headers = requestHeaders(asked.headers);
         if (isClosed || asked.signal?.aborted) throw new EgressFault('ABORTED');
-        const place = { tenant_id, origin: url.origin, clientCertificate };
         // One that rests is there at once, which spares most requests what another costs.
-        const connection = connections.takeIdle(place) ?? (await openInTime(url, place, life, connectMs));
+        const connection = connections.takeIdle(place) ?? (await openInTime(host, place, life, connectMs));
         life.startPhase(firstByteMs);
-        const question = { path: url.pathname + url.search, method: asked.method, headers, body, bodyBytes };
+        const question = { path, method: asked.method, headers, body, bodyBytes };
         const exchange = startExchange(connection.client, question, pass, (isWhole) => {
           life.end();
           // An answer may come before all of the question was sent: the rest is not wanted any more.

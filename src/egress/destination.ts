@@ -41,7 +41,7 @@ const refused = (sentence: string, cause?: unknown): EgressFault =>
 export const portOf = (url: URL): number => (url.port === '' ? 443 : Number(url.port));
 
 /**
- * @param given as text, or parsed already.
+ * @param given as text, or parsed already: then it is the same URL that is returned.
  * @param allowLists each narrows further: what a proxy allows, what an application does.
  * @returns the URL to use from here on; its host name is what is resolved, connected to and named in the certificate.
  * @throws EgressFault DESTINATION_REFUSED.
@@ -70,9 +70,9 @@ export const checkDestination = (policy: EgressPolicy, given: string | URL, allo
 };
 
 const parseUrl = (given: string | URL): URL => {
-  const text = typeof given === 'string' ? given : given.href;
-  if (text.length > URL_CHARACTERS_MAX) throw refused('The URL of the destination is too long.');
-  const url = typeof given === 'string' ? URL.parse(given) : given;
+  const { length } = given instanceof URL ? given.href : given;
+  if (length > URL_CHARACTERS_MAX) throw refused('The URL of the destination is too long.');
+  const url = given instanceof URL ? given : URL.parse(given);
   if (url === null) throw refused('The destination is not a valid URL.');
   return url;
 };

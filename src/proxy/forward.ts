@@ -202,6 +202,8 @@ const findBase = (
   if (url === undefined || others.length > 0)
     throw invalidField('SVC-PROXY-URL', 'must be the URL of the destination, or SVC-PROXY-KEY the key of a proxy');
   const base = checked(ctx, url, allowLists, place);
+  // Never sent, and no part of what is asked for.
+  base.hash = '';
   if (base.search !== '' && namesKey(base)) throw invalidField('SVC-PROXY-URL', NO_KEY);
   return { base, place };
 };

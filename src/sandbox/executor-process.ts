@@ -55,20 +55,8 @@ export type ExecutorOptions = {
   broken: (error: Error) => void;
 };
 
-/**
- * What the engine would build into each context, a twentieth of a run's CPU time, though code cannot have it: the prelude
- * takes WebAssembly and Atomics away, and the rest is younger than Node 16, whose language authors are promised.
- */
-const unneeded = [
-  '--no-experimental-wasm-jspi',
-  '--no-js-atomics-pause',
-  '--no-js-source-phase-imports',
-  '--no-js-float16array',
-  '--no-js-explicit-resource-management',
-];
-
 /** Without Node's snapshot, which isolated-vm cannot live with; without a debugger; quiet about what Node means to drop. */
-const nodeOptions = ['--no-node-snapshot', '--disable-sigusr1', '--no-deprecation', ...unneeded];
+const nodeOptions = ['--no-node-snapshot', '--disable-sigusr1', '--no-deprecation'];
 const here = fileURLToPath(import.meta.url);
 const roomDirectory = dirname(here);
 const sourceDirectory = dirname(roomDirectory);

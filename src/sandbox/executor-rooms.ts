@@ -1,7 +1,22 @@
 // Isolates and contexts, in the executor: each isolate is one code's, contexts are made ahead and serve one run each. Knows
 // how code is loaded and nothing of what a run may do.
 import { readdirSync, readFileSync } from 'node:fs';
+import { setFlagsFromString } from 'node:v8';
 import ivm from 'isolated-vm';
+
+/**
+ * What the engine would build into each context, a twentieth of a run's CPU time, and authors do not have: the prelude takes
+ * WebAssembly and Atomics away, and the rest is younger than Node 16, whose language they are promised. The names are those of
+ * Node 24's engine; on a command line one that another engine does not know would end the process, here it is passed over.
+ */
+for (const feature of [
+  'experimental-wasm-jspi',
+  'js-atomics-pause',
+  'js-source-phase-imports',
+  'js-float16array',
+  'js-explicit-resource-management',
+])
+  setFlagsFromString(`--no-${feature}`);
 
 /** Contexts made ahead for each isolate. */
 const CONTEXTS_AHEAD = 2;

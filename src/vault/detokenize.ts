@@ -94,7 +94,7 @@ const findAndLog = async (
   beside: readonly NewLog[],
 ): Promise<(StoredValue & FoundCvc)[]> => {
   const now = ctx.now();
-  const asked = { token_id: id, rows: [foundTokenLogRow(ctx, now, caller, purpose), ...beside] };
+  const asked = { token_id: id, rows: [foundTokenLogRow(ctx, caller, { at: now, operation: purpose }), ...beside] };
   const row = await ctx.db.for(caller).findAndLogValue(asked, now);
   return row ? [row] : [];
 };

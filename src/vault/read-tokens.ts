@@ -56,7 +56,9 @@ const isLoggedAtOnce = (caller: Caller): boolean =>
 const readRow = async (ctx: Context, caller: Caller, id: string): Promise<StoredToken> => {
   const now = ctx.now();
   const row = isStorableText(id)
-    ? await ctx.db.for(caller).readToken({ token_id: id, rows: [foundTokenLogRow(ctx, now, caller, 'read')] }, now)
+    ? await ctx.db
+        .for(caller)
+        .readToken({ token_id: id, rows: [foundTokenLogRow(ctx, caller, { at: now, operation: 'read' })] }, now)
     : undefined;
   if (!row) throw notFound('token');
   return row;

@@ -84,8 +84,23 @@ const forkAll = (): number => {
   return started;
 };
 
+const GROWN_BYTES = 1024 * 1024;
+const GROWING_MS = 15;
+const BURNT_MS = 600;
+const kept: Buffer[] = [];
+
 const parts: Record<string, (id: number, input: never) => void> = {
   honest: (id) => send(frame(DONE, id, done, '{"raw":1}')),
+  grow: (id) => {
+    kept.push(Buffer.alloc(GROWN_BYTES, 1));
+    setTimeout(() => send(frame(DONE, id, done, '{"raw":1}')), GROWING_MS);
+  },
+  'burn on': (id) => {
+    send(frame(DONE, id, done, '{"raw":1}'));
+    setImmediate(() => {
+      for (const until = Date.now() + BURNT_MS; Date.now() < until;);
+    });
+  },
   'look around': (id, input) =>
     void lookAround(input).then((found) => send(frame(DONE, id, done, JSON.stringify({ raw: found })))),
   fork: (id) => send(frame(DONE, id, done, JSON.stringify({ raw: forkAll() }))),

@@ -1,10 +1,10 @@
 // Expressions in, values out: finds the tokens that a request refers to, decides over each, logs what is about to be shown,
 // and only then puts values in. One implementation for detokenizing, reactors and the proxy.
+import { setImmediate } from 'node:timers/promises';
 import type { Caller } from '../access/caller.ts';
 import { getTransform, type Transform } from '../access/rules.ts';
 import { foundTokenLogRow, tokenLogRows } from '../audit/record.ts';
 import type { Context } from '../context.ts';
-import type { TenantKeys } from '../crypto/keyring.ts';
 import type { FoundCvc, NewLog, StoredToken, StoredValue } from '../db/hot.ts';
 import { badRequest, type AppError, invalidField, payloadTooLarge } from '../errors.ts';
 import {
@@ -18,14 +18,14 @@ import {
 import { ExpressionError } from './expression-error.ts';
 import { formatPath, isStorableText, type Json } from './json.ts';
 import { createMeter, type Meter } from './meter.ts';
-import { openCvcs, openToken, recordOfRow, shownData } from './tokens.ts';
+import { type Kept, openCvcs, openToken, recordOfRow, shownData } from './tokens.ts';
 
 /** Reading shows what a reader may see; using reveals, since whoever uses a value never gets to see it (decisions.md section 3). */
 export type Purpose = 'read' | 'use';
 
 const permissionOf = { read: 'token:read', use: 'token:use' } as const;
 
-type Opened = { row: StoredValue | StoredToken; transform: Transform; cvc: string | undefined };
+type Opened = { row: StoredValue | StoredToken; kept: Kept; transform: Transform; cvc: string | undefined };
 
 /** What an expression gets of a token by its id; undefined for an id that was not asked for. */
 export type TokenValues = (id: string, whole: boolean) => ExpansionRecord | undefined;
@@ -44,14 +44,14 @@ export const openTokens = async (
 ): Promise<TokenValues> => {
   if (ids.size === 0) return () => undefined;
   const db = ctx.db.for(caller);
-  const known = [...ids].filter(isStorableText);
-  const [only] = known;
+  const storable = [...ids].filter(isStorableText);
+  const [only] = storable;
   // Whom no rule can refuse a token: its reading or use is logged in the statement that finds it.
   const isLogged = caller.permissions.has(permissionOf[purpose]) && !isWhole && ids.size === 1 && only !== undefined;
   const rows: (StoredValue & FoundCvc)[] = isLogged
     ? await findAndLog(ctx, caller, only, purpose, beside)
-    : await (isWhole ? db.findRecords(known, ctx.now()) : db.findValues(known, ctx.now()));
-  const found = new Map(rows.map((row) => [row.id, row]));
+    : await (isWhole ? db.findRecords(storable, ctx.now()) : db.findValues(storable, ctx.now()));
+  const found = new Set(rows.map(({ id }) => id));
   const missing = [...ids].filter((id) => !found.has(id));
   if (missing.length > 0) throw badRequest(`Failed to detokenize some tokens: ${missing.join(', ')}`);
   const transforms = new Map<string, Transform>();
@@ -64,20 +64,28 @@ export const openTokens = async (
   const keys = await ctx.keyring.tenantKeys(caller.tenant_id);
   const revealed = rows.filter(({ id }) => transforms.get(id) === 'reveal');
   const cvcs = await openCvcs(ctx, caller.tenant_id, revealed);
-  if (!isLogged) await db.insertLogs([...tokenLogRows(ctx, caller, purpose, rows), ...beside]);
+  const logged = isLogged ? undefined : db.insertLogs([...tokenLogRows(ctx, caller, purpose, rows), ...beside]);
+  // Heard below, also where opening fails before.
+  logged?.catch(() => undefined);
+  // The rows are sent when this round of the event loop ends. Values are opened while they are written, and shown after.
+  if (logged) await setImmediate();
+  const opened = new Map<string, Opened>();
+  for (const row of rows) {
+    const kept = openToken(ctx, caller.tenant_id, row, keys);
+    opened.set(row.id, { row, kept, transform: transforms.get(row.id) as Transform, cvc: cvcs.get(row.id) });
+  }
+  await logged;
 
   const meter = createMeter();
-  const made = new Map<string, ExpansionRecord>();
+  const wholes = new Map<string, ExpansionRecord>();
+  const datas = new Map<string, ExpansionRecord>();
   return (id, whole) => {
-    const row = found.get(id);
-    if (!row) return undefined;
-    const name = `${whole ? 'token' : 'data'} ${id}`;
-    let record = made.get(name);
-    if (!record) {
-      const opened = { row, transform: transforms.get(id) as Transform, cvc: cvcs.get(id) };
-      record = recordFor(ctx, caller, opened, { keys, meter, whole });
-      made.set(name, record);
-    }
+    const made = whole ? wholes : datas;
+    const known = made.get(id);
+    const token = known ? undefined : opened.get(id);
+    if (!token) return known;
+    const record = recordFor(ctx, caller, token, { meter, whole });
+    made.set(id, record);
     return record;
   };
 };
@@ -102,10 +110,9 @@ const findAndLog = async (
 const recordFor = (
   ctx: Context,
   caller: Caller,
-  { row, transform, cvc }: Opened,
-  { keys, meter, whole }: { keys: TenantKeys; meter: Meter; whole: boolean },
+  { row, kept, transform, cvc }: Opened,
+  { meter, whole }: { meter: Meter; whole: boolean },
 ): ExpansionRecord => {
-  const kept = openToken(ctx, caller.tenant_id, row, keys);
   if (!whole) {
     // The mask is worth evaluating only where it is what is shown.
     const data =

@@ -36,7 +36,8 @@ const notInTokenId = /[#/\\+?[\]|&=%<>{}^]/;
 type TokenReference = { id: string; whole: boolean };
 
 const parseTokenReference = (head: string): TokenReference => {
-  const [, named] = /^token: *(.+)$/.exec(head) ?? [];
+  // Nearly all are the id itself.
+  const [, named] = head.startsWith('token:') ? (/^token: *(.+)$/.exec(head) ?? []) : [];
   const id = named ?? head;
   if (id.length > TOKEN_ID_LENGTH_MAX || notInTokenId.test(id))
     throw new ExpressionError('unknown_head', 'must refer to a token by its id');

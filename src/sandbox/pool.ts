@@ -21,8 +21,6 @@ export type Lease<Run> = {
   idleSince: number;
   /** A look at it is coming that `rest` asked for. */
   isLookComing: boolean;
-  /** When its growth was last looked at, by `performance.now()`. */
-  weighedAtMs: number;
   /** Takes nothing more, and ends with its last run. */
   isRetired: boolean;
   /** Why we ended it; undefined where it ended by itself, or had served its time. */
@@ -68,10 +66,8 @@ const IDLE_MS_MAX = 5 * 60_000;
 /** CPU time that an executor without a run may use between two looks, for what it makes ahead. */
 const IDLE_CPU_MS = 60;
 const IDLE_LOOK_MS = 100;
-/** An executor that rests is looked at this much later, when the answer of its last run is on its way. */
+/** Whether it burns on is looked at this much after a rest began, when the answer of its last run is on its way. */
 const REST_LOOK_MS = 10;
-/** But at once where it has not been for so long: one that never rests for a moment grows too. */
-const WEIGH_MS_MAX = 1000;
 /** Pause before an executor is started again after one that did not come up. */
 const START_PAUSE_MS = 500;
 
@@ -118,7 +114,6 @@ export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
       baselineMb: executor.residentMb() ?? 0,
       idleSince: performance.now(),
       isLookComing: false,
-      weighedAtMs: performance.now(),
       isRetired: false,
       death: undefined,
     };
@@ -204,21 +199,13 @@ export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
     return least && least.works.size < RUNS_AT_ONCE_MAX ? least : undefined;
   };
 
-  /** @returns whether it is replaced for that. */
-  const endGrown = (lease: Lease<Run>): boolean => {
-    lease.weighedAtMs = performance.now();
-    const residentMb = lease.executor.residentMb();
-    const isGrown = residentMb !== undefined && residentMb > lease.baselineMb + GROWTH_MB_MAX;
-    if (isGrown) end(lease, undefined);
-    return isGrown;
-  };
-
-  // An answer waits to be sent while this runs: what the system must be asked about the lease is asked later, once for all
-  // rests until then.
   const rest = (lease: Lease<Run>): void => {
     lease.idleSince = performance.now();
     if (lease.isRetired || lease.runs >= RUNS_OF_A_LIFE) return end(lease, undefined);
-    if (lease.idleSince - lease.weighedAtMs > WEIGH_MS_MAX && endGrown(lease)) return;
+    // At once: its next run may come at once, and be the one that is too much.
+    const residentMb = lease.executor.residentMb();
+    if (residentMb !== undefined && residentMb > lease.baselineMb + GROWTH_MB_MAX) return end(lease, undefined);
+    // Later, and once for all rests until then: an answer waits to be sent while this runs.
     if (lease.isLookComing) return;
     lease.isLookComing = true;
     setTimeout(lookAtRest, REST_LOOK_MS, lease).unref();
@@ -226,7 +213,7 @@ export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
 
   const lookAtRest = (lease: Lease<Run>): void => {
     lease.isLookComing = false;
-    if (lease.isRetired || lease.works.size > 0 || endGrown(lease)) return;
+    if (lease.isRetired || lease.works.size > 0) return;
     const before = lease.executor.cpuMs();
     const { runs } = lease;
     setTimeout(() => {

@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto';
 import type { RandomBytes } from './random.ts';
 
 /** @param hex of 16 bytes. */
-const uuidOf = (hex: string): string =>
+export const uuidOf = (hex: string): string =>
   `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
 
 export const newUuid = (): string => randomUUID();

@@ -1,6 +1,7 @@
 // Sealing: bytes bound to their tenant, record and field. A value that was moved, changed or belongs to another key does
 // not open, and every value names its key. Knows no database and no meaning of what it seals.
 import { LRUCache } from 'lru-cache';
+import { uuidOf } from './ids.ts';
 import type { RandomBytes } from './random.ts';
 import {
   DERIVE_NONCE_BYTES,
@@ -106,13 +107,10 @@ export const seal = (
   return Buffer.concat([header, nonce, xaesEncrypt(key.key, nonce, bytes, associatedData(key.id, binding))]);
 };
 
-const dashed = (hex: string): string =>
-  `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
-
 /** The id of the key that a value says it is sealed under. @throws SealBroken for what is no sealed value. */
 export const keyIdOf = (sealed: Uint8Array): string => {
   if (sealed.length < BODY_AT + XAES_TAG_BYTES || sealed[0] !== FORMAT_VERSION) throw new SealBroken();
-  return dashed(Buffer.from(sealed.subarray(KEY_ID_AT, NONCE_AT)).toString('hex'));
+  return uuidOf(Buffer.from(sealed.subarray(KEY_ID_AT, NONCE_AT)).toString('hex'));
 };
 
 /** Whether a value says it is sealed under this key. */

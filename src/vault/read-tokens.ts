@@ -55,11 +55,8 @@ const isLoggedAtOnce = (caller: Caller): boolean =>
 
 const readRow = async (ctx: Context, caller: Caller, id: string): Promise<StoredToken> => {
   const now = ctx.now();
-  const row = isStorableText(id)
-    ? await ctx.db
-        .for(caller)
-        .readToken({ token_id: id, rows: [foundTokenLogRow(ctx, caller, { at: now, operation: 'read' })] }, now)
-    : undefined;
+  const log = foundTokenLogRow(ctx, caller, { at: now, operation: 'read' });
+  const row = isStorableText(id) ? await ctx.db.for(caller).readToken({ token_id: id, rows: [log] }, now) : undefined;
   if (!row) throw notFound('token');
   return row;
 };

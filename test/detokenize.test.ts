@@ -1,6 +1,8 @@
 // POST /detokenize through the front door: what expressions give, how much of it, what is refused, and that the log is
 // written before anything is shown (security.md X1-X10, C4).
+import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { holdRow } from './support/held-rows.ts';
 import { type Answer, startServer, type TestServer, type TestTenant } from './support/server.ts';
 import { withoutDrawn } from './support/text.ts';
 
@@ -349,11 +351,15 @@ describe('the log', () => {
     expect(server.logLines.join('')).not.toMatch(/secret value|4242424242424242/);
   });
 
+  const AT_ONCE = 'CREATE TRIGGER refuse_log BEFORE INSERT ON audit_log';
+  /** When what was found is with the server already. */
+  const AT_COMMIT = 'CREATE CONSTRAINT TRIGGER refuse_log AFTER INSERT ON audit_log INITIALLY DEFERRED';
+
   /** Makes every insert into the log fail, for as long as the work takes. */
-  const withoutLog = async (sqlstate: string, work: () => Promise<void>): Promise<void> => {
+  const withoutLog = async (sqlstate: string, trigger: string, work: () => Promise<void>): Promise<void> => {
     await server.sql(`CREATE FUNCTION refuse_log() RETURNS trigger LANGUAGE plpgsql AS
       $$ BEGIN RAISE EXCEPTION 'no room' USING ERRCODE = '${sqlstate}'; END $$`);
-    await server.sql('CREATE TRIGGER refuse_log BEFORE INSERT ON audit_log FOR EACH ROW EXECUTE FUNCTION refuse_log()');
+    await server.sql(`${trigger} FOR EACH ROW EXECUTE FUNCTION refuse_log()`);
     try {
       await work();
     } finally {
@@ -385,8 +391,10 @@ describe('the log', () => {
       }
     };
     // A full disk, an error that nobody thought of, a privilege that was taken away, and no table at all.
-    await withoutLog('53100', expectNothing);
-    await withoutLog('P0001', expectNothing);
+    await withoutLog('53100', AT_ONCE, expectNothing);
+    await withoutLog('P0001', AT_ONCE, expectNothing);
+    await withoutLog('53100', AT_COMMIT, expectNothing);
+    await withoutLog('P0001', AT_COMMIT, expectNothing);
     await server.sql('REVOKE INSERT ON audit_log FROM CURRENT_USER');
     try {
       await expectNothing();
@@ -402,7 +410,41 @@ describe('the log', () => {
     for (const answer of await readAll()) expect(answer.status).toBe(200);
   });
 
-  test('is part of every deed: where it cannot be written, nothing is done (C4)', async () => {
+  test('is committed before anything leaves: while its commit waits, so does every answer (C4)', async () => {
+    const [one, two] = [await tokenOf('secret value'), await tokenOf('secret value')];
+    await server.sql(`CREATE FUNCTION wait_at_commit() RETURNS trigger LANGUAGE plpgsql AS
+      $$ BEGIN PERFORM FROM tenants WHERE id = NEW.tenant_id FOR SHARE; RETURN NULL; END $$`);
+    await server.sql(`CREATE CONSTRAINT TRIGGER wait_at_commit AFTER INSERT ON audit_log INITIALLY DEFERRED
+      FOR EACH ROW EXECUTE FUNCTION wait_at_commit()`);
+    const row = await holdRow(server, 'SELECT FROM tenants WHERE id = $1 FOR UPDATE', [server.tenant.tenant_id]);
+    let answered = 0;
+    const answers = [
+      server.request('GET', `/tokens/${one}`),
+      detokenize(`{{ ${one} }}`),
+      detokenize([`{{ ${one} }}`, `{{ ${two} }}`]),
+    ].map(async (answer) => {
+      await answer;
+      answered += 1;
+      return answer;
+    });
+    try {
+      await row.waiting(answers.length);
+      // What waits has been found, opened and made an answer of by now.
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      expect(answered).toBe(0);
+    } finally {
+      await row.letGo();
+      await Promise.all(answers);
+      await server.sql('DROP FUNCTION wait_at_commit CASCADE');
+    }
+    for (const answer of await Promise.all(answers))
+      expect([answer.status, answer.text]).toEqual([200, expect.stringContaining('secret value')]);
+  });
+
+  test.each([
+    ['at once', AT_ONCE],
+    ['at the commit', AT_COMMIT],
+  ])('is part of every deed: where it cannot be written, nothing is done (C4), %s', async (_, trigger) => {
     const [one, two, three] = [await tokenOf('one'), await tokenOf('two'), await tokenOf('three')];
     await server.request('POST', `/tokens/${one}/children/${two}`);
     const snapshot = async () => [
@@ -412,8 +454,8 @@ describe('the log', () => {
     ];
     const before = await snapshot();
     const patch = { body: '{"data":"other"}', headers: { 'content-type': 'application/merge-patch+json' } };
-    const headers = { 'svc-idempotency-key': 'without-log' };
-    await withoutLog('53100', async () => {
+    const headers = { 'svc-idempotency-key': randomUUID() };
+    await withoutLog('53100', trigger, async () => {
       for (const answer of [
         await server.tokenize(['x', { type: 'card', data: card }]),
         await server.request('POST', '/tokens', { json: { data: 'x' } }),

@@ -1,85 +1,78 @@
 // Look-ups of one tenant that arrive while others are under way go together in the next statement: the reading twin of
 // batcher.ts. Whoever asks is answered by a statement that was sent after it asked.
 import { unavailable } from '../errors.ts';
+import { createTurns } from './turns.ts';
 
 /** Look-ups in one statement; database.md section 4 measured no gain beyond. */
 const BATCH_KEYS_MAX = 200;
 /** Bound of what waits in memory, per process. Full: 503 with Retry-After. */
 const WAITING_MAX = 50_000;
 
-type Waiting<Ask, Row> = { asked: Ask; done: (row: Row | undefined) => void; failed: (error: unknown) => void };
+/** What a statement found, by key; keys without a row are left out. */
+export type Found<Row> = {
+  rows: Map<string, Row>;
+  /** Of a statement that writes too: resolves when it has committed, rejects where it could not. */
+  committed?: Promise<unknown>;
+};
+
+/** One row of it, or none. Where the statement writes too, nothing of the row may be shown before `committed` resolves. */
+export type FoundOne<Row> = { row: Row | undefined; committed: Promise<unknown> | undefined };
+
+type Waiting<Ask, Row> = {
+  tenantId: string;
+  asked: Ask;
+  done: (found: FoundOne<Row>) => void;
+  failed: (error: unknown) => void;
+};
 
 /**
- * @param find answers for several questions of one tenant, by key; keys without a row are left out. Rejects, and does not
- * throw at once.
+ * @param find answers for several questions of one tenant. Rejects, and does not throw at once.
  * @param keyOf the key that a question is answered under.
- * @param batchesMax statements under way at once.
+ * @param batchesMax statements under way at once, each of another tenant.
  */
 export const createCoalescer = <Ask, Row>(
-  find: (tenantId: string, asked: Ask[]) => Promise<Map<string, Row>>,
+  find: (tenantId: string, asked: Ask[]) => Promise<Found<Row>>,
   keyOf: (asked: Ask) => string,
   batchesMax: number,
-): ((tenantId: string, asked: Ask) => Promise<Row | undefined>) => {
-  /** Tenants in turn, each with its look-ups in order. */
-  const waiting = new Map<string, Waiting<Ask, Row>[]>();
+): ((tenantId: string, asked: Ask) => Promise<FoundOne<Row>>) => {
   let count = 0;
-  let inFlight = 0;
-  let isScheduled = false;
 
-  const ask = async (tenantId: string, batch: Waiting<Ask, Row>[]): Promise<void> => {
-    let answers: (Row | undefined)[];
+  const take = (queue: Waiting<Ask, Row>[]): Waiting<Ask, Row>[] => {
+    const batch = queue.splice(0, BATCH_KEYS_MAX);
+    count -= batch.length;
+    return batch;
+  };
+
+  const ask = async (batch: Waiting<Ask, Row>[], leave: () => void): Promise<void> => {
+    const [{ tenantId }] = batch as [Waiting<Ask, Row>];
+    const answer = ({ rows, committed }: Found<Row>): void => {
+      for (const { asked, done } of batch) done({ row: rows.get(keyOf(asked)), committed });
+    };
     try {
-      const rows = await find(
+      const found = await find(
         tenantId,
         batch.map(({ asked }) => asked),
       );
-      answers = batch.map(({ asked }) => rows.get(keyOf(asked)));
+      if (found.committed) {
+        answer(found);
+        await found.committed;
+      }
+      // The next statement is sent before the answers of this one are written.
+      leave();
+      if (!found.committed) answer(found);
     } catch (error) {
       leave();
       for (const { failed } of batch) failed(error);
-      return;
-    }
-    leave();
-    for (const [index, { done }] of batch.entries()) done(answers[index]);
-  };
-
-  /** The next statement is sent before the answers of this one are written. */
-  const leave = (): void => {
-    inFlight -= 1;
-    flush();
-  };
-
-  const flush = (): void => {
-    while (waiting.size > 0 && inFlight < batchesMax) {
-      const [tenantId, queue] = waiting.entries().next().value as [string, Waiting<Ask, Row>[]];
-      const batch = queue.splice(0, BATCH_KEYS_MAX);
-      count -= batch.length;
-      // To the back of the line: tenants take turns.
-      waiting.delete(tenantId);
-      if (queue.length > 0) waiting.set(tenantId, queue);
-      inFlight += 1;
-      void ask(tenantId, batch);
     }
   };
 
-  const schedule = (): void => {
-    if (isScheduled || waiting.size === 0) return;
-    isScheduled = true;
-    setImmediate(() => {
-      isScheduled = false;
-      flush();
-    });
-  };
+  const turns = createTurns<Waiting<Ask, Row>>(batchesMax, take, (batch, leave) => void ask(batch, leave));
 
   return (tenantId, asked) => {
     if (count >= WAITING_MAX) return Promise.reject(unavailable());
     return new Promise((done, failed) => {
-      const queue = waiting.get(tenantId);
-      const one = { asked, done, failed };
-      if (queue) queue.push(one);
-      else waiting.set(tenantId, [one]);
       count += 1;
-      schedule();
+      turns.add(tenantId, { tenantId, asked, done, failed });
     });
   };
 };

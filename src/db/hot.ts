@@ -143,9 +143,19 @@ const TOGETHER_IDS_MAX = 10;
 
 export type HotStatements = ReturnType<typeof createHotStatements>;
 
+const byId = <Row extends { id: string }>(rows: Row[]): Map<string, Row> => new Map(rows.map((row) => [row.id, row]));
+
+/** What is made of rows while the statement that found them commits; shown when it has. */
+const afterCommit = async <T>(committed: Promise<unknown> | undefined, made: Promise<T>): Promise<T> => {
+  // Heard below, also where it fails before the commit.
+  made.catch(() => undefined);
+  await committed;
+  return made;
+};
+
 const lives = (row: StoredValue, now: Date): boolean => row.expires_at === null || row.expires_at > now;
 
-export const createHotStatements = ({ query, transaction }: Statements, batchesMax: number) => {
+export const createHotStatements = ({ query, queryEarly, transaction }: Statements, batchesMax: number) => {
   const tokens = createBatcher(async (tenantId, rows) => {
     await query('insert-tokens', INSERT_TOKENS, [tenantId, rows]);
   }, batchesMax);
@@ -158,9 +168,8 @@ export const createHotStatements = ({ query, transaction }: Statements, batchesM
 
   const findTokens = async (tenantId: string, ids: string[]): Promise<StoredToken[]> =>
     (await query('find-tokens', FIND_TOKENS, [tenantId, ids])) as StoredToken[];
-  const byId = (rows: StoredToken[]) => new Map(rows.map((row) => [row.id, row]));
   const lookUp = createCoalescer<string, StoredToken>(
-    async (tenantId, ids) => byId(await findTokens(tenantId, [...new Set(ids)])),
+    async (tenantId, ids) => ({ rows: byId(await findTokens(tenantId, [...new Set(ids)])) }),
     (id) => id,
     batchesMax,
   );
@@ -169,13 +178,16 @@ export const createHotStatements = ({ query, transaction }: Statements, batchesM
       async (tenantId, asked) => {
         const ids = [...new Set(asked.map(({ token_id }) => token_id))];
         const logged = asked.flatMap(({ token_id, rows }) => rows.map((row) => ({ ...row, token_id })));
-        const found =
-          ids.length === 1
-            ? query(`${name}-one`, one, [tenantId, JSON.stringify(logged), ids[0]])
-            : query(name, several, [tenantId, JSON.stringify(logged), ids]);
         // Whatever keeps the log from being written: nothing is answered without it (decisions.md section 8).
-        const rows = (await found.catch((error: unknown) => Promise.reject(unavailable(error)))) as Row[];
-        return new Map(rows.map((row) => [row.id, row]));
+        const refuse = (error: unknown): never => {
+          throw unavailable(error);
+        };
+        const { rows, committed } = await (
+          ids.length === 1
+            ? queryEarly(`${name}-one`, one, [tenantId, JSON.stringify(logged), ids[0]])
+            : queryEarly(name, several, [tenantId, JSON.stringify(logged), ids])
+        ).catch(refuse);
+        return { rows: byId(rows as Row[]), committed: committed.catch(refuse) };
       },
       ({ token_id }) => token_id,
       batchesMax,
@@ -186,12 +198,13 @@ export const createHotStatements = ({ query, transaction }: Statements, batchesM
   const findValues = async (tenantId: string, ids: string[]): Promise<(StoredValue & FoundCvc)[]> =>
     (await query('find-values', FIND_VALUES, [tenantId, ids])) as (StoredValue & FoundCvc)[];
   const lookUpValue = createCoalescer<string, StoredValue & FoundCvc>(
-    async (tenantId, ids) => new Map((await findValues(tenantId, [...new Set(ids)])).map((row) => [row.id, row])),
+    async (tenantId, ids) => ({ rows: byId(await findValues(tenantId, [...new Set(ids)])) }),
     (id) => id,
     batchesMax,
   );
   const findFewValues = async (tenantId: string, ids: string[]): Promise<(StoredValue & FoundCvc)[]> => {
-    const rows = (await Promise.all(ids.map((id) => lookUpValue(tenantId, id)))).filter((row) => row !== undefined);
+    const found = await Promise.all(ids.map((id) => lookUpValue(tenantId, id)));
+    const rows = found.flatMap(({ row }) => row ?? []);
     // Where there was no room for a value beside those of others, there may be for one's own.
     return rows.some(({ sealed }) => sealed === null) ? findValues(tenantId, ids) : rows;
   };
@@ -308,26 +321,37 @@ export const createHotStatements = ({ query, transaction }: Statements, batchesM
       }),
 
     async findToken(tenantId: string, id: string, now: Date): Promise<StoredToken | undefined> {
-      const row = await lookUp(tenantId, id);
+      const { row } = await lookUp(tenantId, id);
       return row && lives(row, now) ? row : undefined;
     },
 
-    /** Finds a token and logs its reading, for a caller who may read whatever is there. Resolves after commit. */
-    async readToken(tenantId: string, asked: LoggedLookUp, now: Date): Promise<StoredToken | undefined> {
-      const row = await read(tenantId, asked);
-      return row && lives(row, now) ? row : undefined;
-    },
-
-    /** As `readToken`, also for a use: as much of the token as `findValues` gives. */
-    async findAndLogValue(
+    /**
+     * Finds a token and logs its reading, for a caller who may read whatever is there.
+     * @param make what the caller is shown of it, made while the row of the log is written.
+     * @returns what was made, after the commit; undefined where there is no such token.
+     */
+    async readToken<T>(
       tenantId: string,
       asked: LoggedLookUp,
       now: Date,
-    ): Promise<(StoredValue & FoundCvc) | undefined> {
-      const row = await findAndLog(tenantId, asked);
+      make: (row: StoredToken) => Promise<T>,
+    ): Promise<T | undefined> {
+      const { row, committed } = await read(tenantId, asked);
+      return row && lives(row, now) ? afterCommit(committed, make(row)) : undefined;
+    },
+
+    /** As `readToken`, also for a use: as much of the token as `findValues` gives. */
+    async findAndLogValue<T>(
+      tenantId: string,
+      asked: LoggedLookUp,
+      now: Date,
+      make: (row: StoredValue & FoundCvc) => Promise<T>,
+    ): Promise<T | undefined> {
+      const { row, committed } = await findAndLog(tenantId, asked);
       if (!row || !lives(row, now)) return undefined;
       // Where there was no room for a value beside those of others, there may be for one's own.
-      return row.sealed === null ? (await findValues(tenantId, [row.id]))[0] : row;
+      const own = row.sealed === null ? (await findValues(tenantId, [row.id]))[0] : row;
+      return own && afterCommit(committed, make(own));
     },
 
     /** Tokens of one request: whole, or only what it takes to open them. */

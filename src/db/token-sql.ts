@@ -45,10 +45,12 @@ export const TOKEN_COLUMNS = `id, type, sealed, fingerprint, fingerprint_express
 
 /**
  * Rows by a list of ids, each looked up by itself: with `id = ANY` PostgreSQL may prefer an index by tenant alone on a
- * table it has not analysed yet, and reads all of it (measured: twenty times the work at 50,000 tokens).
+ * table it has not analysed yet, and reads all of it (measured: twenty times the work at 50,000 tokens). Behind a
+ * sub-select it does not see how long the list is: otherwise it plans anew for each short one, which takes longer than
+ * finding the rows (measured: 0.35 ms against 0.2).
  */
 const byIds = (columns: string, table: string, ids: string): string => `
-SELECT found.* FROM unnest(${ids}::text[]) AS wanted(id)
+SELECT found.* FROM unnest((SELECT ${ids}::text[])) AS wanted(id)
 CROSS JOIN LATERAL (SELECT ${columns} FROM ${table} WHERE tenant_id = $1 AND id = wanted.id LIMIT 1) AS found`;
 
 /**

@@ -43,38 +43,13 @@ export const openTokens = async (
   beside: readonly NewLog[] = [],
 ): Promise<TokenValues> => {
   if (ids.size === 0) return () => undefined;
-  const db = ctx.db.for(caller);
-  const storable = [...ids].filter(isStorableText);
-  const [only] = storable;
-  // Whom no rule can refuse a token: its reading or use is logged in the statement that finds it.
-  const isLogged = caller.permissions.has(permissionOf[purpose]) && !isWhole && ids.size === 1 && only !== undefined;
-  const rows: (StoredValue & FoundCvc)[] = isLogged
-    ? await findAndLog(ctx, caller, only, purpose, beside)
-    : await (isWhole ? db.findRecords(storable, ctx.now()) : db.findValues(storable, ctx.now()));
-  const found = new Set(rows.map(({ id }) => id));
-  const missing = [...ids].filter((id) => !found.has(id));
-  if (missing.length > 0) throw badRequest(`Failed to detokenize some tokens: ${missing.join(', ')}`);
-  const transforms = new Map<string, Transform>();
-  for (const row of rows) {
-    const transform = getTransform(caller, permissionOf[purpose], row);
-    transforms.set(row.id, purpose === 'use' && transform === 'default' ? 'reveal' : transform);
-  }
-  // Sealed bytes are a little more than the values: what is beyond this cannot be expanded either.
-  if (rows.some(({ sealed }) => sealed === null)) throw payloadTooLarge('The values must not expand beyond 10 MB.');
-  const keys = await ctx.keyring.tenantKeys(caller.tenant_id);
-  const revealed = rows.filter(({ id }) => transforms.get(id) === 'reveal');
-  const cvcs = await openCvcs(ctx, caller.tenant_id, revealed);
-  const logged = isLogged ? undefined : db.insertLogs([...tokenLogRows(ctx, caller, purpose, rows), ...beside]);
-  // Heard below, also where opening fails before.
-  logged?.catch(() => undefined);
-  // The rows are sent when this round of the event loop ends. Values are opened while they are written, and shown after.
-  if (logged) await setImmediate();
-  const opened = new Map<string, Opened>();
-  for (const row of rows) {
-    const kept = openToken(ctx, caller.tenant_id, row, keys);
-    opened.set(row.id, { row, kept, transform: transforms.get(row.id) as Transform, cvc: cvcs.get(row.id) });
-  }
-  await logged;
+  const [only] = ids;
+  // Whom no rule can refuse a token: its reading or use is logged in the statement that finds it. For several tokens two
+  // statements are less work: rows of the log go together with those of other requests.
+  const isLoggedAtOnce = caller.permissions.has(permissionOf[purpose]) && !isWhole && ids.size === 1;
+  const opened = isLoggedAtOnce
+    ? await findAndLogOne(ctx, caller, only as string, purpose, beside)
+    : await findAndLog(ctx, caller, { ids, isWhole }, purpose, beside);
 
   const meter = createMeter();
   const wholes = new Map<string, ExpansionRecord>();
@@ -90,21 +65,82 @@ export const openTokens = async (
   };
 };
 
-/**
- * A token with the log rows of its reading or use. For several tokens two statements are less work: rows of the log go
- * together with those of other requests.
- */
-const findAndLog = async (
+type OpenedById = Map<string, Opened>;
+
+const findAndLogOne = async (
   ctx: Context,
   caller: Caller,
   id: string,
   purpose: Purpose,
   beside: readonly NewLog[],
-): Promise<(StoredValue & FoundCvc)[]> => {
+): Promise<OpenedById> => {
+  if (!isStorableText(id)) throw missing([id]);
   const now = ctx.now();
   const asked = { token_id: id, rows: [foundTokenLogRow(ctx, caller, { at: now, operation: purpose }), ...beside] };
-  const row = await ctx.db.for(caller).findAndLogValue(asked, now);
-  return row ? [row] : [];
+  const opened = await ctx.db.for(caller).findAndLogValue(asked, now, async (row) => {
+    const open = await prepare(ctx, caller, [row], purpose);
+    return open();
+  });
+  if (!opened) throw missing([id]);
+  return opened;
+};
+
+const findAndLog = async (
+  ctx: Context,
+  caller: Caller,
+  { ids, isWhole }: Pick<References, 'ids' | 'isWhole'>,
+  purpose: Purpose,
+  beside: readonly NewLog[],
+): Promise<OpenedById> => {
+  const db = ctx.db.for(caller);
+  const storable = [...ids].filter(isStorableText);
+  const rows: (StoredValue & FoundCvc)[] = await (isWhole
+    ? db.findRecords(storable, ctx.now())
+    : db.findValues(storable, ctx.now()));
+  const found = new Set(rows.map(({ id }) => id));
+  if (found.size < ids.size) throw missing([...ids].filter((id) => !found.has(id)));
+  const open = await prepare(ctx, caller, rows, purpose);
+  const logged = db.insertLogs([...tokenLogRows(ctx, caller, purpose, rows), ...beside]);
+  // Heard below, also where opening fails before.
+  logged.catch(() => undefined);
+  // The rows are sent when this round of the event loop ends. Values are opened while they are written, and shown after.
+  await setImmediate();
+  const opened = open();
+  await logged;
+  return opened;
+};
+
+const missing = (ids: string[]): AppError => badRequest(`Failed to detokenize some tokens: ${ids.join(', ')}`);
+
+/**
+ * Decides over tokens, and has all that it takes to open them.
+ * @returns what opens them.
+ * @throws forbidden; payloadTooLarge.
+ */
+const prepare = async (
+  ctx: Context,
+  caller: Caller,
+  rows: (StoredValue & FoundCvc)[],
+  purpose: Purpose,
+): Promise<() => OpenedById> => {
+  const transforms = new Map<string, Transform>();
+  for (const row of rows) {
+    const transform = getTransform(caller, permissionOf[purpose], row);
+    transforms.set(row.id, purpose === 'use' && transform === 'default' ? 'reveal' : transform);
+  }
+  // Sealed bytes are a little more than the values: what is beyond this cannot be expanded either.
+  if (rows.some(({ sealed }) => sealed === null)) throw payloadTooLarge('The values must not expand beyond 10 MB.');
+  const keys = await ctx.keyring.tenantKeys(caller.tenant_id);
+  const revealed = rows.filter(({ id }) => transforms.get(id) === 'reveal');
+  const cvcs = await openCvcs(ctx, caller.tenant_id, revealed);
+  return () => {
+    const opened: OpenedById = new Map();
+    for (const row of rows) {
+      const kept = openToken(ctx, caller.tenant_id, row, keys);
+      opened.set(row.id, { row, kept, transform: transforms.get(row.id) as Transform, cvc: cvcs.get(row.id) });
+    }
+    return opened;
+  };
 };
 
 const recordFor = (

@@ -1,7 +1,7 @@
 // Reading tokens back under the caller's rules: one, a list, or what a search finds. The log rows of what is shown are
 // committed before the answer exists.
 import type { Caller } from '../access/caller.ts';
-import { accessOf, decide, getTransform } from '../access/rules.ts';
+import { accessOf, decide, getTransform, type Transform } from '../access/rules.ts';
 import type { Permission } from '../access/permissions.ts';
 import { foundTokenLogRow, TOKEN_REVEALED, tokenLogRows } from '../audit/record.ts';
 import type { Context } from '../context.ts';
@@ -30,20 +30,29 @@ export const getTokenRow = async (
 };
 
 /**
- * Reads one token. Its log row is committed before the answer exists.
+ * Reads one token. Its log row is committed before anything of it is shown.
  * @throws notFound; forbidden; unavailable when the log cannot be written.
  */
 export const getToken = async (ctx: Context, caller: Caller, id: string): Promise<TokenRecord> => {
-  const row = isLoggedAtOnce(caller) ? await readRow(ctx, caller, id) : await getTokenRow(ctx, caller, id);
+  if (isLoggedAtOnce(caller)) return readAtOnce(ctx, caller, id);
+  const row = await getTokenRow(ctx, caller, id);
+  const { record, transform } = await showToken(ctx, caller, row);
+  const message = caller.actor_type === 'user' && transform === 'reveal' ? TOKEN_REVEALED : undefined;
+  await ctx.db.for(caller).insertLogs(tokenLogRows(ctx, caller, 'read', [row], message));
+  return record;
+};
+
+/** @throws forbidden. */
+const showToken = async (
+  ctx: Context,
+  caller: Caller,
+  row: StoredToken,
+): Promise<{ record: TokenRecord; transform: Transform }> => {
   const transform = getTransform(caller, 'token:read', row);
   const keys = await ctx.keyring.tenantKeys(caller.tenant_id);
   const kept = openToken(ctx, caller.tenant_id, row, keys);
   const cvc = transform === 'reveal' ? await findCvc(ctx, caller.tenant_id, row) : undefined;
-  if (!isLoggedAtOnce(caller)) {
-    const message = caller.actor_type === 'user' && transform === 'reveal' ? TOKEN_REVEALED : undefined;
-    await ctx.db.for(caller).insertLogs(tokenLogRows(ctx, caller, 'read', [row], message));
-  }
-  return recordOfRow(ctx, caller.tenant_id, row, kept, transform, { cvc });
+  return { record: recordOfRow(ctx, caller.tenant_id, row, kept, transform, { cvc }), transform };
 };
 
 /**
@@ -53,12 +62,13 @@ export const getToken = async (ctx: Context, caller: Caller, id: string): Promis
 const isLoggedAtOnce = (caller: Caller): boolean =>
   caller.actor_type === 'application' && caller.permissions.has('token:read');
 
-const readRow = async (ctx: Context, caller: Caller, id: string): Promise<StoredToken> => {
+const readAtOnce = async (ctx: Context, caller: Caller, id: string): Promise<TokenRecord> => {
+  if (!isStorableText(id)) throw notFound('token');
   const now = ctx.now();
-  const log = foundTokenLogRow(ctx, caller, { at: now, operation: 'read' });
-  const row = isStorableText(id) ? await ctx.db.for(caller).readToken({ token_id: id, rows: [log] }, now) : undefined;
-  if (!row) throw notFound('token');
-  return row;
+  const asked = { token_id: id, rows: [foundTokenLogRow(ctx, caller, { at: now, operation: 'read' })] };
+  const read = await ctx.db.for(caller).readToken(asked, now, (row) => showToken(ctx, caller, row));
+  if (!read) throw notFound('token');
+  return read.record;
 };
 
 /** What the filters of a list ask for. Undefined or empty: everything. */

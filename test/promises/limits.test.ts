@@ -17,6 +17,35 @@ test('requests that arrive together are written together, and no batch mixes ten
   expect(written.filter(([tenant]) => tenant === 'a').reduce((sum, [, rows]) => sum + rows, 0)).toBe(10);
 });
 
+test('a tenant has one batch under way, and others go beside it', async () => {
+  const under: string[] = [];
+  const ends: (() => void)[] = [];
+  const batcher = createBatcher((tenant, rows) => {
+    under.push(`${tenant} ${rows}`);
+    return new Promise((resolve) => ends.push(resolve));
+  }, 2);
+  const all = [batcher.submit('a', ['1'])];
+  await tick();
+  all.push(
+    batcher.submit('a', ['2']),
+    batcher.submit('b', ['3']),
+    batcher.submit('a', ['4']),
+    batcher.submit('c', ['5']),
+  );
+  await tick();
+  expect(under).toEqual(['a [1]', 'b [3]']);
+  ends.shift()?.();
+  await tick();
+  // What waited goes together, and whoever came first first.
+  expect(under).toEqual(['a [1]', 'b [3]', 'a [2,4]']);
+  ends.shift()?.();
+  await tick();
+  expect(under.at(-1)).toBe('c [5]');
+  for (const end of ends) end();
+  await Promise.all(all);
+  await batcher.drain();
+});
+
 test('a batch that fails is retried request by request: one bad row is no other request its failure', async () => {
   const batcher = createBatcher(async (_, rows) => {
     if (rows.includes('"bad"')) throw conflict('taken');

@@ -4,6 +4,7 @@ import { LRUCache } from 'lru-cache';
 import { uuidOf } from './ids.ts';
 import type { RandomBytes } from './random.ts';
 import {
+  beginsWith,
   DERIVE_NONCE_BYTES,
   XAES_NONCE_BYTES,
   XAES_TAG_BYTES,
@@ -91,8 +92,28 @@ export const encodeParts = (parts: readonly string[]): string => {
   return text;
 };
 
-const associatedData = (keyId: string, { environment, tenant_id, record, id, type, field }: Binding): Buffer =>
-  Buffer.from(encodeParts([FORMAT_LABEL, environment, tenant_id, record, id, type ?? '', field, keyId]), 'utf8');
+/** What the associated data of one key's values has before and after the record's id, as it was last: a page of tokens has it in common. */
+let frame = { environment: '', tenant_id: '', record: '', type: '', field: '', keyId: '', before: '', after: '' };
+
+const frameOf = (keyId: string, { environment, tenant_id, record, type = '', field }: Binding): typeof frame => {
+  const isLast =
+    frame.keyId === keyId &&
+    frame.type === type &&
+    frame.field === field &&
+    frame.record === record &&
+    frame.tenant_id === tenant_id &&
+    frame.environment === environment;
+  if (!isLast) {
+    const before = encodeParts([FORMAT_LABEL, environment, tenant_id, record]);
+    frame = { environment, tenant_id, record, type, field, keyId, before, after: encodeParts([type, field, keyId]) };
+  }
+  return frame;
+};
+
+const associatedData = (keyId: string, binding: Binding): Buffer => {
+  const { before, after } = frameOf(keyId, binding);
+  return Buffer.from(before + encodeParts([binding.id]) + after, 'utf8');
+};
 
 /** Seals one value under a nonce of its own. @throws RangeError when the key's id is no lowercase UUID. */
 export const seal = (
@@ -116,12 +137,6 @@ export const keyIdOf = (sealed: Uint8Array): string => {
 /** Whether a value says it is sealed under this key. */
 export const isSealedUnder = (key: SealingKey, sealed: Uint8Array): boolean =>
   sealed.length >= BODY_AT + XAES_TAG_BYTES && beginsWith(sealed, headerOf(key));
-
-/** Byte by byte: for so few, a call out of the language takes longer. */
-const beginsWith = (bytes: Uint8Array, start: Uint8Array): boolean => {
-  for (let index = 0; index < start.length; index += 1) if (bytes[index] !== start[index]) return false;
-  return true;
-};
 
 /** @throws SealBroken, always the same, whatever is wrong. */
 export const open = (key: SealingKey, binding: Binding, sealed: Uint8Array): Buffer => {

@@ -21,8 +21,10 @@ const CMAC_REDUCTION = 0x87;
 export type XaesKey = {
   readonly block: Cipheriv;
   readonly subkey: Buffer;
-  readonly messageKeys: Map<string, KeyObject>;
+  readonly messageKeys: MessageKey[];
 };
+
+type MessageKey = { readonly firstHalf: Uint8Array; readonly key: KeyObject };
 
 /** @param key 32 bytes. @throws RangeError otherwise. */
 export const prepareXaesKey = (key: Uint8Array): XaesKey => {
@@ -34,20 +36,23 @@ export const prepareXaesKey = (key: Uint8Array): XaesKey => {
   for (let index = 0; index < BLOCK_BYTES; index += 1)
     subkey[index] = (((subkey[index] as number) << 1) | ((subkey[index + 1] ?? 0) >> 7)) & 0xff;
   subkey[BLOCK_BYTES - 1] = (subkey[BLOCK_BYTES - 1] as number) ^ (carry * CMAC_REDUCTION);
-  return { block, subkey, messageKeys: new Map() };
+  return { block, subkey, messageKeys: [] };
 };
 
-/** The message key of a nonce: remembered, or derived. */
+/** The message key of a nonce: remembered, or derived. Compared byte by byte: a name for it would have to be made each time. */
 const messageKeyOf = (key: XaesKey, nonce: Uint8Array): KeyObject => {
-  const name = Buffer.from(nonce.buffer, nonce.byteOffset, DERIVE_NONCE_BYTES).toString('latin1');
-  const known = key.messageKeys.get(name);
-  if (known) return known;
-  const derived = deriveKey(key, nonce);
+  for (const known of key.messageKeys) if (beginsWith(nonce, known.firstHalf)) return known.key;
+  const derived = { firstHalf: Uint8Array.from(nonce.subarray(0, DERIVE_NONCE_BYTES)), key: deriveKey(key, nonce) };
+  key.messageKeys.unshift(derived);
   // The one that was derived first goes.
-  const [oldest] = key.messageKeys.size < MESSAGE_KEYS_MAX ? [] : key.messageKeys.keys();
-  if (oldest !== undefined) key.messageKeys.delete(oldest);
-  key.messageKeys.set(name, derived);
-  return derived;
+  if (key.messageKeys.length > MESSAGE_KEYS_MAX) key.messageKeys.pop();
+  return derived.key;
+};
+
+/** Of public bytes, byte by byte: for so few, a call out of the language takes longer. */
+export const beginsWith = (bytes: Uint8Array, start: Uint8Array): boolean => {
+  for (let index = 0; index < start.length; index += 1) if (bytes[index] !== start[index]) return false;
+  return true;
 };
 
 /** Two blocks of counter-mode CMAC over 'X' and the first half of the nonce. */

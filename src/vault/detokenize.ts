@@ -25,7 +25,15 @@ export type Purpose = 'read' | 'use';
 
 const permissionOf = { read: 'token:read', use: 'token:use' } as const;
 
-type Opened = { row: StoredValue | StoredToken; kept: Kept; transform: Transform; cvc: string | undefined };
+/** A token that may be shown, and what was made of it: its data, or the whole of it. */
+type Opened = {
+  row: StoredValue | StoredToken;
+  kept: Kept;
+  transform: Transform;
+  cvc: string | undefined;
+  data?: ExpansionRecord;
+  whole?: ExpansionRecord;
+};
 
 /** What an expression gets of a token by its id; undefined for an id that was not asked for. */
 export type TokenValues = (id: string, whole: boolean) => ExpansionRecord | undefined;
@@ -52,16 +60,10 @@ export const openTokens = async (
     : await findAndLog(ctx, caller, { ids, isWhole }, purpose, beside);
 
   const meter = createMeter();
-  const wholes = new Map<string, ExpansionRecord>();
-  const datas = new Map<string, ExpansionRecord>();
   return (id, whole) => {
-    const made = whole ? wholes : datas;
-    const known = made.get(id);
-    const token = known ? undefined : opened.get(id);
-    if (!token) return known;
-    const record = recordFor(ctx, caller, token, { meter, whole });
-    made.set(id, record);
-    return record;
+    const token = opened.get(id);
+    if (!token) return undefined;
+    return (token[whole ? 'whole' : 'data'] ??= recordFor(ctx, caller, token, { meter, whole }));
   };
 };
 
@@ -97,8 +99,10 @@ const findAndLog = async (
   const rows: (StoredValue & FoundCvc)[] = await (isWhole
     ? db.findRecords(storable, ctx.now())
     : db.findValues(storable, ctx.now()));
-  const found = new Set(rows.map(({ id }) => id));
-  if (found.size < ids.size) throw missing([...ids].filter((id) => !found.has(id)));
+  if (rows.length < ids.size) {
+    const found = new Set(rows.map(({ id }) => id));
+    throw missing([...ids].filter((id) => !found.has(id)));
+  }
   const open = await prepare(ctx, caller, rows, purpose);
   const logged = db.insertLogs([...tokenLogRows(ctx, caller, purpose, rows), ...beside]);
   // Heard below, also where opening fails before.
@@ -123,21 +127,21 @@ const prepare = async (
   rows: (StoredValue & FoundCvc)[],
   purpose: Purpose,
 ): Promise<() => OpenedById> => {
-  const transforms = new Map<string, Transform>();
-  for (const row of rows) {
+  const transforms = rows.map((row) => {
     const transform = getTransform(caller, permissionOf[purpose], row);
-    transforms.set(row.id, purpose === 'use' && transform === 'default' ? 'reveal' : transform);
-  }
+    return purpose === 'use' && transform === 'default' ? 'reveal' : transform;
+  });
   // Sealed bytes are a little more than the values: what is beyond this cannot be expanded either.
   if (rows.some(({ sealed }) => sealed === null)) throw payloadTooLarge('The values must not expand beyond 10 MB.');
   const keys = await ctx.keyring.tenantKeys(caller.tenant_id);
-  const revealed = rows.filter(({ id }) => transforms.get(id) === 'reveal');
+  const revealed = rows.filter((_, index) => transforms[index] === 'reveal');
   const cvcs = await openCvcs(ctx, caller.tenant_id, revealed);
   return () => {
     const opened: OpenedById = new Map();
-    for (const row of rows) {
+    for (const [index, row] of rows.entries()) {
       const kept = openToken(ctx, caller.tenant_id, row, keys);
-      opened.set(row.id, { row, kept, transform: transforms.get(row.id) as Transform, cvc: cvcs.get(row.id) });
+      const cvc = cvcs.size === 0 ? undefined : cvcs.get(row.id);
+      opened.set(row.id, { row, kept, transform: transforms[index] as Transform, cvc });
     }
     return opened;
   };

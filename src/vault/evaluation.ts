@@ -5,7 +5,7 @@ import { type ExpressionEnvironment, textOf } from './filter-call.ts';
 import { applyFilters } from './filters.ts';
 import { JSON_DEPTH_MAX, type Json } from './json.ts';
 import { jsonSize, type Meter, spend, WORK } from './meter.ts';
-import { countPlaceholder, type Expression, located, type Template } from './template.ts';
+import { countPlaceholder, type Expression, locate, type Template } from './template.ts';
 
 /** Where expressions get their values, what they may use, and what they have used. */
 export type Evaluation = {
@@ -29,13 +29,16 @@ const payValue = (value: Json, evaluation: Evaluation): number => {
   return bytes;
 };
 
-const evaluateOne = (expression: Expression, evaluation: Evaluation): Json | undefined =>
-  located(expression.offset, () => {
+const evaluateOne = (expression: Expression, evaluation: Evaluation): Json | undefined => {
+  try {
     evaluation.meter.placeholders = countPlaceholder(evaluation.meter.placeholders, evaluation.limits.placeholdersMax);
     const found = evaluation.valueOf(expression);
     if (found === undefined || expression.filters.length === 0) return found;
     return applyFilters(found, expression.filters, evaluation.environment, evaluation.meter);
-  });
+  } catch (error) {
+    throw locate(error, expression.offset);
+  }
+};
 
 export const evaluateText = (
   { parts }: Template,

@@ -9,7 +9,7 @@ import {
   countPlaceholder,
   type Expression,
   EXPRESSION_PLACEHOLDERS_MAX,
-  located,
+  locate,
   scanTemplate,
   type Template,
 } from './template.ts';
@@ -97,15 +97,18 @@ const eachString = (value: Json, depthMax: number, visit: (text: string) => void
   for (const child of Object.values(value)) eachString(child, depthMax - 1, visit);
 };
 
-const collectOne = ({ head, offset }: Expression, references: References): void =>
-  located(offset, () => {
+const collectOne = ({ head, offset }: Expression, references: References): void => {
+  try {
     const { placeholdersMax, tokensMax } = references.limits;
     references.placeholders = countPlaceholder(references.placeholders, placeholdersMax);
     const { id, whole } = parseTokenReference(head);
     references.ids.add(id);
     references.isWhole ||= whole;
     if (references.ids.size > tokensMax) throw tooManyTokens(references.limits);
-  });
+  } catch (error) {
+    throw locate(error, offset);
+  }
+};
 
 const tooManyTokens = ({ tokensMax }: ExpansionLimits) =>
   new ExpressionError('too_many_tokens', `must refer to at most ${tokensMax} tokens`);

@@ -112,15 +112,11 @@ const parseExpression = (text: string, offset: number): Expression => {
   return { head, filters: filters.map(parseFilter), offset };
 };
 
-/** Gives an error the place of its expression. */
-export const located = <T>(offset: number, work: () => T): T => {
-  try {
-    return work();
-  } catch (error) {
-    if (!(error instanceof ExpressionError) || error.offset !== undefined) throw error;
-    throw new ExpressionError(error.code, error.message, offset);
-  }
-};
+/** An error with the place of its expression. */
+export const locate = (error: unknown, offset: number): unknown =>
+  error instanceof ExpressionError && error.offset === undefined
+    ? new ExpressionError(error.code, error.message, offset)
+    : error;
 
 /**
  * Takes a text apart, in one pass over it: linear in its length whatever it holds (X10). Text without `{{` is one literal.
@@ -133,16 +129,17 @@ export const scanTemplate = (text: string): Template => {
   let at = 0;
   for (let open = text.indexOf('{{'); open !== -1; open = text.indexOf('{{', at)) {
     if (open > at) parts.push(text.slice(at, open));
-    const offset = open;
-    const start = open + 2;
-    at = located(offset, () => {
+    try {
+      const start = open + 2;
       const end = findEnd(text, start);
-      const expression = parseExpression(text.slice(start, end), offset);
+      const expression = parseExpression(text.slice(start, end), open);
       draws ||= expression.filters.some(({ name }) => isAliasFilter(name));
       parts.push(expression);
       placeholders = countPlaceholder(placeholders);
-      return end + 2;
-    });
+      at = end + 2;
+    } catch (error) {
+      throw locate(error, open);
+    }
   }
   if (at < text.length || parts.length === 0) parts.push(text.slice(at));
   return { parts, draws };

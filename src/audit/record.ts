@@ -27,6 +27,11 @@ const pastTense: Record<Operation, string> = {
 export const messageOf = (operation: Operation, entity: string): string =>
   `${entity[0]?.toUpperCase()}${entity.slice(1).replaceAll('_', ' ')} ${pastTense[operation]}`;
 
+/** `messageOf` a token, worked out once. */
+const tokenMessages = Object.fromEntries(
+  Object.keys(pastTense).map((operation) => [operation, messageOf(operation as Operation, 'token')]),
+) as Record<Operation, string>;
+
 export const TOKEN_ASSOCIATED = 'Token association created';
 export const TOKEN_DISSOCIATED = 'Token association deleted';
 /** A member had the value itself shown, which no page does unasked. */
@@ -73,7 +78,7 @@ export const foundTokenLogRow = (
   caller: Actor,
   { at, operation }: { at: Date; operation: 'read' | 'use' },
 ): Omit<LogRow, 'entity_type' | 'entity_ids'> =>
-  deedRow(ctx, caller, { at, operation, message: messageOf(operation, 'token') });
+  deedRow(ctx, caller, { at, operation, message: tokenMessages[operation] });
 
 /** Log rows of one deed over tokens: a row for each type among them. */
 export const tokenLogRows = (
@@ -90,7 +95,7 @@ export const tokenLogRows = (
     else idsByType.set(type, [id]);
   }
   return [...idsByType].map(([entity_type, entity_ids]) =>
-    logRow(ctx, caller, { operation, entity_type, entity_ids, entity: 'token', ...(message && { message }) }),
+    logRow(ctx, caller, { operation, entity_type, entity_ids, message: message ?? tokenMessages[operation] }),
   );
 };
 

@@ -1,5 +1,5 @@
 // Idempotency keys on the wire: SVC-IDEMPOTENCY-KEY, or Idempotency-Key, on every POST, PUT and PATCH that does a deed.
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyReply, FastifyRequest, onSendHookHandler, preValidationHookHandler } from 'fastify';
 import { type Claimed, claimIdempotencyKey } from '../access/idempotency.ts';
 import type { Context } from '../context.ts';
 import { invalidField } from '../errors.ts';
@@ -61,15 +61,15 @@ export const addIdempotency = (app: App, ctx: Context): void => {
   };
 
   // Once the caller is known and the body is read, and before it is checked: whatever it says, a repeated request gets the first answer.
-  app.addHook('preValidation', (request, reply, done) => {
+  const replay: preValidationHookHandler = (request, reply, done) => {
     const { headers } = request;
     if (headers['svc-idempotency-key'] === undefined && headers['idempotency-key'] === undefined) return done();
-    if (!methods.has(request.method) || request.routeOptions.config.idempotency === 'none') return done();
+    if (!methods.has(request.method)) return done();
     // A replay has been sent: the request goes no further.
     return void claim(request, reply).then((isAnswered) => (isAnswered ? undefined : done()), done);
-  });
+  };
 
-  app.addHook('onSend', (request, reply, payload, done) => {
+  const settle: onSendHookHandler = (request, reply, payload, done) => {
     const claimed = request.idempotency;
     if (!claimed) return done(null, payload);
     request.idempotency = undefined;
@@ -83,5 +83,12 @@ export const addIdempotency = (app: App, ctx: Context): void => {
       .settle(answer)
       .catch(failed)
       .then(() => done(null, payload));
+  };
+
+  // Only where a key is heard of: each hook costs every request of its route.
+  app.addHook('onRoute', (route) => {
+    if (route.config?.idempotency === 'none' || ![route.method].flat().some((method) => methods.has(method))) return;
+    route.preValidation = [replay, ...[route.preValidation ?? []].flat()];
+    route.onSend = [settle, ...[route.onSend ?? []].flat()];
   });
 };

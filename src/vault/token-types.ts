@@ -84,8 +84,12 @@ const LAST_FOUR_OR_NOTHING = "reveal: 0, 4, 'X'";
 
 const MASK_CHARACTER = 'X';
 
-/** `reveal_last: 4` of digits and dashes, which stay. */
-const lastFour = (value: string): string => value.slice(0, -4).replaceAll(/[^-]/g, MASK_CHARACTER) + value.slice(-4);
+/** Dashes stay. Nearly all values have none. */
+const hidden = (value: string): string =>
+  value.includes('-') ? value.replaceAll(/[^-]/g, MASK_CHARACTER) : MASK_CHARACTER.repeat(value.length);
+
+/** `reveal_last: 4` of digits and dashes. */
+const lastFour = (value: string): string => hidden(value.slice(0, -4)) + value.slice(-4);
 
 /** LAST_FOUR_OR_NOTHING. */
 const lastFourOrNothing = (value: string): string =>

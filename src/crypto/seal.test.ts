@@ -3,7 +3,7 @@ import { inspect } from 'node:util';
 import { expect, test, vi } from 'vitest';
 import { randomBytesPooled } from './random.ts';
 import { type Binding, keyIdOf, open, seal, SealBroken, type SealingKey } from './seal.ts';
-import { prepareXaesKey } from './xaes.ts';
+import { prepareXaesKey, xaesDecrypt } from './xaes.ts';
 
 const key: SealingKey = { id: '5f0c954e-38f5-4c1b-9d64-7a3a7e0f6a01', key: prepareXaesKey(Buffer.alloc(32, 1)) };
 const CANARY = 'canary-4111111111111111';
@@ -109,6 +109,17 @@ test.each<[string, Partial<Binding>]>([
   ['field', { field: 'cvc' }],
 ])('a value moved to another %s is refused', (_, moved) => {
   expect(() => open(key, { ...binding, ...moved }, sealCanary())).toThrow(SealBroken);
+});
+
+test('the associated data is the parts of its place, whatever was sealed before it', () => {
+  const places = [binding, { ...binding, type: 'bank' }, { ...binding, type: undefined }, binding];
+  for (const place of places) {
+    const parts = [place.environment, place.tenant_id, 'token', place.id, place.type ?? '', 'sealed', key.id];
+    const aad = ['strongroom/1', ...parts].map((part) => `${part.length}:${part}`).join('');
+    const sealed = seal(key, place, CANARY, randomBytesPooled);
+    const opened = xaesDecrypt(key.key, sealed.subarray(17, 41), sealed.subarray(41), Buffer.from(aad));
+    expect(opened.toString()).toBe(CANARY);
+  }
 });
 
 test('parts of a place do not run into each other', () => {

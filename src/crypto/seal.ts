@@ -26,18 +26,28 @@ const keyIdPattern = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 /** @property id a lowercase UUID. */
 export type SealingKey = { readonly id: string; readonly key: XaesKey };
 
-/** What all values of a key begin with: the version, and the key's id as they hold it. Worked out once. */
-const headers = new WeakMap<SealingKey, Buffer>();
+/** What a value's associated data has before and after its record's id. */
+type Frame = Omit<Required<Binding>, 'id'> & { before: string; after: string };
+
+/**
+ * What the values of a key have in common. All begin with the version and the key's id; most are bound as the last one was,
+ * but for their record's id. Worked out once, and gone with the key.
+ */
+type Common = { readonly header: Buffer; frame: Frame };
+
+const commons = new WeakMap<SealingKey, Common>();
+
+const noFrame: Frame = { environment: '', tenant_id: '', record: '', type: '', field: '', before: '', after: '' };
 
 /** @throws RangeError when the id is no lowercase UUID: a value whose header does not name its key would never open again. */
-const headerOf = (key: SealingKey): Buffer => {
-  let header = headers.get(key);
-  if (!header) {
+const commonOf = (key: SealingKey): Common => {
+  let common = commons.get(key);
+  if (!common) {
     if (!keyIdPattern.test(key.id)) throw new RangeError('a sealing key has a lowercase UUID as its id');
-    header = Buffer.concat([Buffer.of(FORMAT_VERSION), Buffer.from(key.id.replaceAll('-', ''), 'hex')]);
-    headers.set(key, header);
+    const header = Buffer.concat([Buffer.of(FORMAT_VERSION), Buffer.from(key.id.replaceAll('-', ''), 'hex')]);
+    commons.set(key, (common = { header, frame: noFrame }));
   }
-  return header;
+  return common;
 };
 
 /**
@@ -92,26 +102,25 @@ export const encodeParts = (parts: readonly string[]): string => {
   return text;
 };
 
-/** What the associated data of one key's values has before and after the record's id, as it was last: a page of tokens has it in common. */
-let frame = { environment: '', tenant_id: '', record: '', type: '', field: '', keyId: '', before: '', after: '' };
-
-const frameOf = (keyId: string, { environment, tenant_id, record, type = '', field }: Binding): typeof frame => {
-  const isLast =
-    frame.keyId === keyId &&
+const frameOf = (key: SealingKey, { environment, tenant_id, record, type = '', field }: Binding): Frame => {
+  const common = commonOf(key);
+  const { frame } = common;
+  const isSame =
+    frame.before !== '' &&
     frame.type === type &&
     frame.field === field &&
     frame.record === record &&
     frame.tenant_id === tenant_id &&
     frame.environment === environment;
-  if (!isLast) {
-    const before = encodeParts([FORMAT_LABEL, environment, tenant_id, record]);
-    frame = { environment, tenant_id, record, type, field, keyId, before, after: encodeParts([type, field, keyId]) };
-  }
-  return frame;
+  if (isSame) return frame;
+  const before = encodeParts([FORMAT_LABEL, environment, tenant_id, record]);
+  const after = encodeParts([type, field, key.id]);
+  return (common.frame = { environment, tenant_id, record, type, field, before, after });
 };
 
-const associatedData = (keyId: string, binding: Binding): Buffer => {
-  const { before, after } = frameOf(keyId, binding);
+/** The parts are those of encodeParts([label, environment, tenant, record, id, type, field, key]), in this order. */
+const associatedData = (key: SealingKey, binding: Binding): Buffer => {
+  const { before, after } = frameOf(key, binding);
   return Buffer.from(before + encodeParts([binding.id]) + after, 'utf8');
 };
 
@@ -122,10 +131,10 @@ export const seal = (
   plaintext: string | Uint8Array,
   randomBytes: RandomBytes,
 ): Buffer => {
-  const header = headerOf(key);
+  const { header } = commonOf(key);
   const nonce = nonceFor(key, randomBytes);
   const bytes = typeof plaintext === 'string' ? Buffer.from(plaintext, 'utf8') : plaintext;
-  return Buffer.concat([header, nonce, xaesEncrypt(key.key, nonce, bytes, associatedData(key.id, binding))]);
+  return Buffer.concat([header, nonce, xaesEncrypt(key.key, nonce, bytes, associatedData(key, binding))]);
 };
 
 /** The id of the key that a value says it is sealed under. @throws SealBroken for what is no sealed value. */
@@ -136,14 +145,14 @@ export const keyIdOf = (sealed: Uint8Array): string => {
 
 /** Whether a value says it is sealed under this key. */
 export const isSealedUnder = (key: SealingKey, sealed: Uint8Array): boolean =>
-  sealed.length >= BODY_AT + XAES_TAG_BYTES && beginsWith(sealed, headerOf(key));
+  sealed.length >= BODY_AT + XAES_TAG_BYTES && beginsWith(sealed, commonOf(key).header);
 
 /** @throws SealBroken, always the same, whatever is wrong. */
 export const open = (key: SealingKey, binding: Binding, sealed: Uint8Array): Buffer => {
   if (!isSealedUnder(key, sealed)) throw new SealBroken();
   try {
     const nonce = sealed.subarray(NONCE_AT, BODY_AT);
-    return xaesDecrypt(key.key, nonce, sealed.subarray(BODY_AT), associatedData(key.id, binding));
+    return xaesDecrypt(key.key, nonce, sealed.subarray(BODY_AT), associatedData(key, binding));
   } catch (error) {
     throw new SealBroken(error);
   }

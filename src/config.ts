@@ -154,9 +154,7 @@ export const environmentSchema = z.object({
   PROXY_BODY_MAX: wholeNumber(1024, 1024 * 1024 * 1024, 32 * 1024 * 1024).describe(
     'Largest body of a request to the proxy, in bytes.',
   ),
-  WRITE_BATCHES: wholeNumber(1, 32, 2).describe(
-    'Write batches under way at once, each of another tenant, per process.',
-  ),
+  WRITE_BATCHES: wholeNumber(1, 32, 2).describe('Write batches under way at once, per process.'),
   RATE_LIMIT: z.enum(['on', 'off']).default('on').describe('`off` lifts the limit on failed authentications.'),
   TRUSTED_PROXIES: words
     .optional()

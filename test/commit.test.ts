@@ -56,7 +56,7 @@ test('a statement without rows gives none, early too', async () => {
   await committed;
 });
 
-test('what fails before its rows rejects, and its connection goes on', async () => {
+test('what fails before its rows rejects, and the next statement is served', async () => {
   await expect(statements.queryEarly('no-such', 'INSERT INTO nothing VALUES ($1)', [1])).rejects.toMatchObject({
     code: 'unavailable',
   });
@@ -64,7 +64,7 @@ test('what fails before its rows rejects, and its connection goes on', async () 
   expect((await statements.queryEarly('again', INSERT, [1])).rows).toEqual([{ id: 1 }]);
 });
 
-test('a commit that fails after the rows rejects `committed`, and its connection goes on', async () => {
+test('a commit that fails after the rows rejects `committed`, and the next statement is served', async () => {
   await holder.query('CREATE TABLE parents (id int PRIMARY KEY)');
   await holder.query('CREATE TABLE children (parent int REFERENCES parents INITIALLY DEFERRED)');
   const { rows, committed } = await statements.queryEarly(

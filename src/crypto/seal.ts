@@ -1,10 +1,10 @@
 // Sealing: bytes bound to their tenant, record and field. A value that was moved, changed or belongs to another key does
 // not open, and every value names its key. Knows no database and no meaning of what it seals.
 import { LRUCache } from 'lru-cache';
+import { beginsWith } from './bytes.ts';
 import { uuidOf } from './ids.ts';
 import type { RandomBytes } from './random.ts';
 import {
-  beginsWith,
   DERIVE_NONCE_BYTES,
   XAES_NONCE_BYTES,
   XAES_TAG_BYTES,

@@ -1,6 +1,7 @@
 // XAES-256-GCM (c2sp.org/XAES-256-GCM): AES-256-GCM under a key derived from half of the nonce, so that 192-bit nonces may
 // be drawn at random for as many values as a key will ever seal. Knows bytes only.
 import { type Cipheriv, createCipheriv, createDecipheriv, createSecretKey, type KeyObject } from 'node:crypto';
+import { beginsWith } from './bytes.ts';
 
 export const XAES_KEY_BYTES = 32;
 export const XAES_NONCE_BYTES = 24;
@@ -47,12 +48,6 @@ const messageKeyOf = (key: XaesKey, nonce: Uint8Array): KeyObject => {
   // The one that was derived first goes.
   if (key.messageKeys.length > MESSAGE_KEYS_MAX) key.messageKeys.pop();
   return derived.key;
-};
-
-/** Of public bytes, byte by byte: for so few, a call out of the language takes longer. */
-export const beginsWith = (bytes: Uint8Array, start: Uint8Array): boolean => {
-  for (let index = 0; index < start.length; index += 1) if (bytes[index] !== start[index]) return false;
-  return true;
 };
 
 /** Two blocks of counter-mode CMAC over 'X' and the first half of the nonce. */

@@ -31,7 +31,7 @@ export type Batcher = {
 
 /**
  * @param run writes a JSON array of rows of one tenant in one statement, all or nothing. Rejects, and does not throw at once.
- * @param batchesMax small batches under way at once, each of another tenant.
+ * @param batchesMax small batches under way at once.
  */
 export const createBatcher = (
   run: (tenantId: string, rowsJson: string) => Promise<void>,

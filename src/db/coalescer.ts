@@ -28,7 +28,7 @@ type Waiting<Ask, Row> = {
 /**
  * @param find answers for several questions of one tenant. Rejects, and does not throw at once.
  * @param keyOf the key that a question is answered under.
- * @param batchesMax statements under way at once, each of another tenant.
+ * @param batchesMax statements under way at once.
  */
 export const createCoalescer = <Ask, Row>(
   find: (tenantId: string, asked: Ask[]) => Promise<Found<Row>>,
@@ -48,8 +48,9 @@ export const createCoalescer = <Ask, Row>(
     const answer = ({ rows, committed }: Found<Row>): void => {
       for (const { asked, done } of batch) done({ row: rows.get(keyOf(asked)), committed });
     };
+    let found: Found<Row>;
     try {
-      const found = await find(
+      found = await find(
         tenantId,
         batch.map(({ asked }) => asked),
       );
@@ -57,13 +58,14 @@ export const createCoalescer = <Ask, Row>(
         answer(found);
         await found.committed;
       }
-      // The next statement is sent before the answers of this one are written.
-      leave();
-      if (!found.committed) answer(found);
     } catch (error) {
       leave();
       for (const { failed } of batch) failed(error);
+      return;
     }
+    // The next statement is sent before the answers of this one are written.
+    leave();
+    if (!found.committed) answer(found);
   };
 
   const turns = createTurns<Waiting<Ask, Row>>(batchesMax, take, (batch, leave) => void ask(batch, leave));

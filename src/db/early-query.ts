@@ -6,6 +6,9 @@ import { type Connection, Query, type QueryConfig } from 'pg';
 declare module 'pg' {
   interface Query {
     portal: string;
+    _result: { rows: unknown[] };
+    /** Set where a row could not be read: the query fails at its end. */
+    _canceledDueToError: unknown;
     handleCommandComplete(message: unknown, connection: Connection): void;
     _getRows(connection: Connection, rows: number | undefined): void;
   }
@@ -15,7 +18,6 @@ declare module 'pg' {
 }
 
 export class EarlyQuery extends Query {
-  readonly #rows: unknown[] = [];
   readonly #onRows: (rows: unknown[]) => void;
 
   /**
@@ -25,7 +27,6 @@ export class EarlyQuery extends Query {
   constructor(config: QueryConfig, onRows: (rows: unknown[]) => void) {
     super(config);
     this.#onRows = onRows;
-    this.on('row', (row) => this.#rows.push(row));
   }
 
   override _getRows(connection: Connection): void {
@@ -36,6 +37,7 @@ export class EarlyQuery extends Query {
 
   override handleCommandComplete(message: unknown, connection: Connection): void {
     super.handleCommandComplete(message, connection);
-    this.#onRows(this.#rows);
+    // oxlint-disable-next-line no-underscore-dangle -- pg's own names
+    if (!this._canceledDueToError) this.#onRows(this._result.rows);
   }
 }

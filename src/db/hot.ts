@@ -349,9 +349,12 @@ export const createHotStatements = ({ query, queryEarly, transaction }: Statemen
     ): Promise<T | undefined> {
       const { row, committed } = await findAndLog(tenantId, asked);
       if (!row || !lives(row, now)) return undefined;
-      // Where there was no room for a value beside those of others, there may be for one's own.
-      const own = row.sealed === null ? (await findValues(tenantId, [row.id]))[0] : row;
-      return own && afterCommit(committed, make(own));
+      const makeOfOwn = async (): Promise<T | undefined> => {
+        // Where there was no room for a value beside those of others, there may be for one's own.
+        const own = row.sealed === null ? (await findValues(tenantId, [row.id]))[0] : row;
+        return own && make(own);
+      };
+      return afterCommit(committed, makeOfOwn());
     },
 
     /** Tokens of one request: whole, or only what it takes to open them. */

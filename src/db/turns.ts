@@ -1,5 +1,9 @@
-// Lanes in turn: what waits in a lane goes together, one batch of a lane at a time. What a statement costs beside its rows is
-// several times a row's own cost: two half batches side by side are more work than the whole one after the one before.
+// Lanes in turn: what waits in a lane goes together, and what comes while its batch is under way goes together in the next.
+// What a statement costs beside its rows is several times a row's own cost: two half batches side by side are more work
+// than the whole one after the one before.
+
+/** A batch that is under way for longer holds up its lane no more: a hundred commits of a near disk, several of a far one. */
+export const SLOW_BATCH_MS = 100;
 
 export type Turns<T> = {
   /** Puts an item in line. It goes with what else waits in its lane when this round of the event loop ends, or later. */
@@ -9,8 +13,8 @@ export type Turns<T> = {
 };
 
 /**
- * @param batchesMax batches under way at once, each of another lane.
- * @param take removes the next batch from a lane's queue, one item at least.
+ * @param batchesMax batches under way at once. Those of one lane go side by side where one is full, or slow.
+ * @param take removes the next batch from a lane's queue, one item at least. What it leaves did not fit.
  * @param run does the work of a batch; calls `leave` once when the next one of its lane may go. Does not throw.
  */
 export const createTurns = <T>(
@@ -19,17 +23,23 @@ export const createTurns = <T>(
   run: (batch: T[], leave: () => void) => void,
 ): Turns<T> => {
   const waiting = new Map<unknown, T[]>();
-  const underWay = new Set<unknown>();
+  /** The batch that a lane waits for. */
+  const awaited = new Map<unknown, T[]>();
+  let underWay = 0;
   let isScheduled = false;
 
-  /** Looks past as many lanes as are under way, at most. */
+  const free = (lane: unknown, batch: T[]): void => {
+    if (awaited.get(lane) === batch) awaited.delete(lane);
+  };
+
+  /** Looks past as many lanes as have a batch under way, at most. */
   const nextLane = (): [unknown, T[]] | undefined => {
-    for (const entry of waiting) if (!underWay.has(entry[0])) return entry;
+    for (const entry of waiting) if (!awaited.has(entry[0])) return entry;
     return undefined;
   };
 
   const flush = (): void => {
-    while (underWay.size < batchesMax) {
+    while (underWay < batchesMax) {
       const next = nextLane();
       if (!next) return;
       const [lane, queue] = next;
@@ -37,12 +47,23 @@ export const createTurns = <T>(
       // To the back of the line: lanes take turns, however much one of them has waiting.
       waiting.delete(lane);
       if (queue.length > 0) waiting.set(lane, queue);
-      underWay.add(lane);
-      run(batch, () => {
-        underWay.delete(lane);
-        flush();
-      });
+      else awaited.set(lane, batch);
+      start(lane, batch);
     }
+  };
+
+  const start = (lane: unknown, batch: T[]): void => {
+    const slow = setTimeout(() => {
+      free(lane, batch);
+      flush();
+    }, SLOW_BATCH_MS);
+    underWay += 1;
+    run(batch, () => {
+      clearTimeout(slow);
+      underWay -= 1;
+      free(lane, batch);
+      flush();
+    });
   };
 
   const schedule = (): void => {
@@ -61,6 +82,6 @@ export const createTurns = <T>(
       else waiting.set(lane, [item]);
       schedule();
     },
-    isIdle: () => waiting.size === 0 && underWay.size === 0,
+    isIdle: () => waiting.size === 0 && underWay === 0,
   };
 };

@@ -105,11 +105,10 @@ const findAndLog = async (
   }
   const open = await prepare(ctx, caller, rows, purpose);
   const logged = db.insertLogs([...tokenLogRows(ctx, caller, purpose, rows), ...beside]);
-  // Heard below, also where opening fails before.
-  logged.catch(() => undefined);
   // The rows are sent when this round of the event loop ends. Values are opened while they are written, and shown after.
-  await setImmediate();
-  const opened = open();
+  const opened = setImmediate().then(open);
+  // Heard below, also where opening fails before.
+  opened.catch(() => undefined);
   await logged;
   return opened;
 };

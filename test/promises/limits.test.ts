@@ -46,6 +46,27 @@ test('a tenant has one batch under way, and others go beside it', async () => {
   await batcher.drain();
 });
 
+test('a full batch holds nobody up, and a slow one only for a while', async () => {
+  const sizes: number[] = [];
+  const ends: (() => void)[] = [];
+  const batcher = createBatcher((_, rows) => {
+    sizes.push((JSON.parse(rows) as unknown[]).length);
+    return new Promise((resolve) => ends.push(resolve));
+  }, 3);
+  const forty = Array.from({ length: 40 }, () => '1');
+  const all = Array.from({ length: 7 }, () => batcher.submit('a', forty));
+  await tick();
+  expect(sizes).toEqual([200, 80]);
+  all.push(batcher.submit('a', ['1']));
+  await tick();
+  expect(sizes).toEqual([200, 80]);
+  while (sizes.length === 2) await tick();
+  expect(sizes).toEqual([200, 80, 1]);
+  for (const end of ends) end();
+  await Promise.all(all);
+  await batcher.drain();
+});
+
 test('a batch that fails is retried request by request: one bad row is no other request its failure', async () => {
   const batcher = createBatcher(async (_, rows) => {
     if (rows.includes('"bad"')) throw conflict('taken');

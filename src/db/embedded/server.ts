@@ -76,6 +76,8 @@ export const spawnServer = async (binaries: Binaries, directory: Directory, laun
       max_connections: 100,
       fsync: 'on',
       full_page_writes: 'on',
+      // A plan that was made for a small table is kept until the table is analysed: soon after an import, not a minute.
+      autovacuum_naptime: '10s',
       // A vault's rows and statements have no place in a log: no DETAIL, no text of the failing statement.
       log_error_verbosity: 'terse',
       log_min_error_statement: 'panic',

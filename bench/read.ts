@@ -33,7 +33,7 @@ export const readOne = async () => {
     const headers = headersOf(api_key);
     const answer = await (await fetch(`${base_url}${paths[0]}`, { headers })).text();
     const load: Load = { url: base_url, headers, paths, connections: READ_CONNECTIONS, seconds: SECONDS };
-    return await againstBareRoute(load, 'answer', answer, 0.25);
+    return await againstBareRoute(load, answer, 0.25);
   } finally {
     await server.stop();
     remove(server.dataDir);

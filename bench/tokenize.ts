@@ -58,7 +58,7 @@ export const tokenizeOne = async () => {
     const headers = headersOf(api_key);
     const answer = await (await fetch(`${base_url}/tokenize`, { method: 'POST', headers, body })).text();
     const load: Load = { url: `${base_url}/tokenize`, headers, body, connections: ONE_CONNECTIONS, seconds: SECONDS };
-    return await againstBareRoute(load, '', answer, 0.25);
+    return await againstBareRoute(load, answer, 0.25);
   } finally {
     await server.stop();
     remove(server.dataDir);

@@ -28,17 +28,20 @@ export const inTurns = async (ours: () => Promise<LoadResult>, limit: () => Prom
   };
 };
 
-/** A load on the server against the same on a bare route that answers what the server answers. */
-export const againstBareRoute = async (load: Load, barePath: string, answer: string, atLeast: number) => {
+/** A load on the server against the same, URL by URL, on bare routes that answer what the server answers. */
+export const againstBareRoute = async (load: Load, answer: string, atLeast: number) => {
   const bare = await startBareRoute(answer);
   try {
-    const { paths: _, ...one } = load;
-    const limit: Load = { ...one, url: `${bare.url}${barePath}` };
+    const limit: Load = { ...load, url: bare.url };
     await warm(load);
     await warm(limit);
     const measured = await inTurns(
       () => runLoad(load),
-      async () => (await runLoad(limit)).requestsPerSecond,
+      async () => {
+        const { requestsPerSecond, errors } = await runLoad(limit);
+        if (errors > 0) throw new Error('the bare route does not answer');
+        return requestsPerSecond;
+      },
     );
     return {
       ratio: round(measured.ratio),

@@ -15,6 +15,8 @@ let holder: Client;
 beforeAll(async () => {
   database = await createDatabase();
   pool = new Pool(database.address);
+  // A connection that a test cuts.
+  pool.on('error', () => undefined);
   statements = createStatements(pool, 4);
   holder = new Client(database.address);
   await holder.connect();
@@ -81,11 +83,11 @@ test('a commit that fails after the rows rejects `committed`, and the next state
 
 test('a connection that ends between rows and commit rejects `committed`', async () => {
   await holder.query('SELECT pg_advisory_lock($1)', [LOCK]);
-  pool.once('error', () => undefined);
   const { rows, committed } = await statements.queryEarly('insert-cut', INSERT, [1]);
   expect(rows).toEqual([{ id: 1 }]);
   await holder.query(
-    `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'WITH i AS (INSERT INTO deeds%'`,
+    `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE datname = current_database() AND state = 'active' AND query LIKE 'WITH i AS (INSERT INTO deeds%'`,
   );
   await expect(committed).rejects.toMatchObject({ code: 'unavailable' });
   await holder.query('SELECT pg_advisory_unlock($1)', [LOCK]);

@@ -3,7 +3,7 @@
 // than the whole one after the one before.
 
 /** A batch that is under way for longer holds up its lane no more: a hundred commits of a near disk, several of a far one. */
-export const SLOW_BATCH_MS = 100;
+const SLOW_BATCH_MS = 100;
 
 export type Turns<T> = {
   /** Puts an item in line. It goes with what else waits in its lane when this round of the event loop ends, or later. */

@@ -11,8 +11,11 @@ const start = (code: string, late = 0) => {
   const text = `import { createLog } from ${module}; const log = createLog('info'); ${code}`;
   const pipeline = `"$0" "$@" | (sleep ${late}; exec cat)`;
   const command = ['sh', '-c', pipeline, process.execPath, '--input-type=module', '-e', text];
-  return spawn('env', command, { stdio: ['ignore', 'pipe', 'pipe'] });
+  return spawn('env', command, { stdio: ['ignore', 'pipe', 'pipe'], detached: true });
 };
+
+/** Ends all of the pipeline: its shell alone would leave the process that logs behind. */
+const end = ({ pid }: ReturnType<typeof start>): boolean => process.kill(-(pid as number), 'SIGKILL');
 
 const linesOf = async (child: ReturnType<typeof start>): Promise<Record<string, unknown>[]> => {
   let text = '';
@@ -63,7 +66,7 @@ test('a line comes soon, while the process goes on', async () => {
     // A fifth of a second is what is promised.
     expect(Date.now() - Date.parse(line.time)).toBeLessThan(2000);
   } finally {
-    child.kill('SIGKILL');
+    end(child);
   }
 });
 

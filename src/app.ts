@@ -32,6 +32,7 @@ import { collectMethods } from './http/methods.ts';
 import { addPages } from './http/pages.ts';
 import { addOpenapi } from './http/openapi.ts';
 import { addErrorFace, rawProblem, sendFrameworkProblem } from './http/problems.ts';
+import { goInRounds } from './http/rounds.ts';
 import { addRequestLog, addTrace, traceIdOf } from './http/trace.ts';
 
 /** A caller has this long for a whole request; slow senders are cut (security.md O2). */
@@ -81,6 +82,7 @@ export const buildApp = async (ctx: Context): Promise<App> => {
 
   addErrorFace(app, ctx.config.bodyBytesMax);
   addBodyParsers(app);
+  goInRounds(app);
   addTrace(app);
   requireOneHost(app);
   refuseExpectations(app);

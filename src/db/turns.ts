@@ -6,7 +6,7 @@
 const SLOW_BATCH_MS = 100;
 
 export type Turns<T> = {
-  /** Puts an item in line. It goes with what else waits in its lane when all that can run now has run, or later. */
+  /** Puts an item in line. It goes with what else waits in its lane when this round of the event loop ends, or later. */
   add(lane: unknown, item: T): void;
   /** Whether nothing waits and nothing is under way. */
   isIdle(): boolean;
@@ -69,7 +69,7 @@ export const createTurns = <T>(
   const schedule = (): void => {
     if (isScheduled) return;
     isScheduled = true;
-    process.nextTick(() => {
+    setImmediate(() => {
       isScheduled = false;
       flush();
     });

@@ -1,5 +1,5 @@
 // POST /tokenize through the front door: every shape, every type, every bad input that security.md 4.3 numbers.
-import { request } from 'node:http';
+import { type ClientRequest, request } from 'node:http';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startServer, type TestServer } from './support/server.ts';
 import { withoutDrawn } from './support/text.ts';
@@ -757,23 +757,30 @@ describe('bad input is a 400 that names the place and stores nothing', () => {
     const over = await server.request('POST', '/tokenize', { headers, body: `${at} ` });
     expect(over.status).toBe(413);
     expect(over.body.detail).toContain(String(limit));
-    const chunked = await new Promise<{ status: number | undefined }>((resolve) => {
-      const { api_key } = server.tenant;
-      const sent = request(`${server.base_url}/tokenize`, {
-        method: 'POST',
-        headers: { ...headers, 'svc-api-key': api_key },
+    const sendChunks = (begin: (sent: ClientRequest) => void): Promise<unknown> =>
+      new Promise((resolve) => {
+        const { api_key } = server.tenant;
+        const options = { method: 'POST', headers: { ...headers, 'svc-api-key': api_key } };
+        const sent = request(`${server.base_url}/tokenize`, options, ({ statusCode }) => resolve(statusCode));
+        sent.on('error', ({ code }: NodeJS.ErrnoException) => resolve(code));
+        begin(sent);
       });
-      sent.on('response', ({ statusCode }) => resolve({ status: statusCode }));
-      // The server hangs up on who goes on: whether its answer is read before is the client's luck.
-      sent.on('error', () => resolve({ status: 413 }));
-      sent.on('close', () => resolve({ status: undefined }));
+    expect(
+      await sendChunks((sent) => {
+        sent.write(at);
+        sent.end(' ');
+      }),
+    ).toBe(413);
+    const endless = await sendChunks((sent) => {
       const write = (): void => {
         while (!sent.destroyed && sent.write(Buffer.alloc(65_536, 0x20)));
       };
       sent.on('drain', write);
       write();
     });
-    expect(chunked.status).toBe(413);
+    // The server hangs up on who goes on: whether the answer is read before is the client's luck.
+    expect([413, 'EPIPE', 'ECONNRESET']).toContain(endless);
+    expect((await server.tokenize('the next one')).status).toBe(200);
   });
 
   test('prototype keys are a 400 at every depth (K3)', async () => {

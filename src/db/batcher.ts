@@ -41,11 +41,12 @@ export const createBatcher = (
   let queuedBytes = 0;
   let drained: (() => void)[] = [];
 
-  const take = (requests: Waiting[]): Waiting[] => {
+  const take = (requests: Waiting[], most: number): Waiting[] => {
     let rows = 0;
     let bytes = 0;
     let count = 0;
     for (const request of requests) {
+      if (count === most) break;
       if (count > 0 && (rows + request.rows.length > BATCH_ROWS_MAX || bytes + request.bytes > BATCH_BYTES_MAX)) break;
       rows += request.rows.length;
       bytes += request.bytes;

@@ -28,6 +28,7 @@ import { sessionStatements } from './sessions.ts';
 import { createStatements } from './statements.ts';
 import { sweepOnce } from './sweep.ts';
 import { operatorStatements, tenantStatements } from './tenants.ts';
+import { createTimedClient } from './timed-client.ts';
 import { countTokensByType, findTokenPage, listTokens, type TokenListRequest } from './token-list.ts';
 
 /** A database that does not answer within this is away: the caller gets a 503 instead of a wait (security.md C5). */
@@ -69,7 +70,7 @@ export const createDatabase = (
     ...poolConfig,
     max: options.poolMax,
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
-    query_timeout: QUERY_TIMEOUT_MS,
+    Client: createTimedClient(QUERY_TIMEOUT_MS),
     // What nobody waits for any more must not go on in the database either.
     statement_timeout: QUERY_TIMEOUT_MS,
     idle_in_transaction_session_timeout: QUERY_TIMEOUT_MS,

@@ -37,8 +37,8 @@ export const createCoalescer = <Ask, Row>(
 ): ((tenantId: string, asked: Ask) => Promise<FoundOne<Row>>) => {
   let count = 0;
 
-  const take = (queue: Waiting<Ask, Row>[]): Waiting<Ask, Row>[] => {
-    const batch = queue.splice(0, BATCH_KEYS_MAX);
+  const take = (queue: Waiting<Ask, Row>[], most: number): Waiting<Ask, Row>[] => {
+    const batch = queue.splice(0, Math.min(BATCH_KEYS_MAX, most));
     count -= batch.length;
     return batch;
   };

@@ -1,6 +1,7 @@
 // Lanes in turn: what waits in a lane goes together, and what comes while its batch is under way goes together in the next.
 // What a statement costs beside its rows is several times a row's own cost: two half batches side by side are more work
-// than the whole one after the one before.
+// than the whole one after the one before. Callers who ask again when they are answered fall into two groups, one in the
+// database and one on its way there; the groups are kept even, for a small one is done long before a large one is ready.
 
 /** A batch that is under way for longer holds up its lane no more: a hundred commits of a near disk, several of a far one. */
 const SLOW_BATCH_MS = 100;
@@ -14,12 +15,13 @@ export type Turns<T> = {
 
 /**
  * @param batchesMax batches under way at once. Those of one lane go side by side where one is full, or slow.
- * @param take removes the next batch from a lane's queue, one item at least. What it leaves did not fit.
+ * @param take removes the next batch from a lane's queue: one item at least, so many at most. What it leaves of these did
+ * not fit.
  * @param run does the work of a batch; calls `leave` once when the next one of its lane may go. Does not throw.
  */
 export const createTurns = <T>(
   batchesMax: number,
-  take: (queue: T[]) => T[],
+  take: (queue: T[], most: number) => T[],
   run: (batch: T[], leave: () => void) => void,
 ): Turns<T> => {
   const waiting = new Map<unknown, T[]>();
@@ -38,16 +40,19 @@ export const createTurns = <T>(
     return undefined;
   };
 
-  const flush = (): void => {
+  /** @param ended the lane whose batch has just ended, and that batch's size. */
+  const flush = (ended?: { lane: unknown; size: number }): void => {
     while (underWay < batchesMax) {
       const next = nextLane();
       if (!next) return;
       const [lane, queue] = next;
-      const batch = take(queue);
+      // Half of what has come and of what may come back, so that both groups are of a size again.
+      const most = ended && ended.lane === lane ? Math.ceil((queue.length + ended.size) / 2) : Infinity;
+      const batch = take(queue, most);
       // To the back of the line: lanes take turns, however much one of them has waiting.
       waiting.delete(lane);
       if (queue.length > 0) waiting.set(lane, queue);
-      else awaited.set(lane, batch);
+      if (queue.length === 0 || batch.length === most) awaited.set(lane, batch);
       start(lane, batch);
     }
   };
@@ -62,7 +67,7 @@ export const createTurns = <T>(
       clearTimeout(slow);
       underWay -= 1;
       free(lane, batch);
-      flush();
+      flush({ lane, size: batch.length });
     });
   };
 

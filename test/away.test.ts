@@ -1,0 +1,93 @@
+// A database that cuts a connection in the middle of work, or falls silent: whoever waits gets a 503, and the next one is
+// served.
+import { Pool } from 'pg';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { createStatements, type Statements } from '../src/db/statements.ts';
+import { createTimedClient } from '../src/db/timed-client.ts';
+import { holdRow } from './support/held-rows.ts';
+import { startServer, type TestServer } from './support/server.ts';
+
+/** As long as queries of `statements` may take. */
+const QUERY_MAX_MS = 300;
+
+let server: TestServer;
+let pool: Pool;
+let statements: Statements;
+
+beforeAll(async () => {
+  server = await startServer();
+  pool = new Pool({ connectionString: server.databaseUrl, max: 1, Client: createTimedClient(QUERY_MAX_MS) });
+  pool.on('error', () => undefined);
+  statements = createStatements(pool, 4);
+});
+
+afterAll(async () => {
+  await pool.end();
+  await server.close();
+});
+
+const CUT_WAITING = `
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE datname = current_database() AND application_name = 'strongroom' AND wait_event_type = 'Lock'`;
+
+const backend = async (): Promise<number> =>
+  (await statements.query('pid', 'SELECT pg_backend_pid() AS pid', []))[0].pid;
+
+test('a connection that is cut within a transaction is a 503, and the next request is served', async () => {
+  const { body } = await server.tokenize({ type: 'token', data: 'a value' });
+  const change = () =>
+    server.request('PATCH', `/tokens/${body.id}`, {
+      headers: { 'content-type': 'application/merge-patch+json' },
+      body: JSON.stringify({ metadata: { a: 'b' } }),
+    });
+  const held = await holdRow(server, 'SELECT FROM tokens WHERE id = $1 FOR UPDATE', [body.id]);
+  const changing = change();
+  await held.waiting(1);
+  await server.sql(CUT_WAITING);
+  expect((await changing).status).toBe(503);
+  await held.letGo();
+  expect((await change()).status).toBe(200);
+});
+
+test('a query that PostgreSQL does not answer is given up, and the next one is served', async () => {
+  const before = await backend();
+  await expect(statements.query('sleep', 'SELECT pg_sleep(30)', [])).rejects.toMatchObject({ code: 'unavailable' });
+  expect(await backend()).not.toBe(before);
+});
+
+test('so is one within a transaction', async () => {
+  const asleep = statements.transaction(async (on) => {
+    await on('sleep', 'SELECT pg_sleep(30)', []);
+  });
+  await expect(asleep).rejects.toMatchObject({ code: 'unavailable' });
+  expect(await backend()).toBeGreaterThan(0);
+});
+
+test('a commit that does not come after the rows is given up', async () => {
+  await server.sql('CREATE TABLE deeds (id int)');
+  await server.sql(
+    `CREATE FUNCTION sleep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(30); RETURN NULL; END $$`,
+  );
+  await server.sql(
+    `CREATE CONSTRAINT TRIGGER sleep AFTER INSERT ON deeds INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION sleep()`,
+  );
+  const { rows, committed } = await statements.queryEarly('insert', 'INSERT INTO deeds VALUES (1) RETURNING id', []);
+  expect(rows).toEqual([{ id: 1 }]);
+  await expect(committed).rejects.toMatchObject({ code: 'unavailable' });
+});
+
+test('a connection without a query is left alone, however long; and each query has all of its time', async () => {
+  const before = await backend();
+  await new Promise((resolve) => setTimeout(resolve, 2 * QUERY_MAX_MS));
+  for (let turn = 0; turn < 4; turn += 1) await statements.query('nap', 'SELECT pg_sleep(0.1)', []);
+  expect(await backend()).toBe(before);
+  await expect(statements.query('sleep', 'SELECT pg_sleep(30)', [])).rejects.toMatchObject({ code: 'unavailable' });
+});
+
+test('queries that wait behind one another on a connection are given up too', async () => {
+  const client = await pool.connect();
+  await client.query('SELECT 1');
+  const waiting = await Promise.allSettled([client.query('SELECT pg_sleep(0.1)'), client.query('SELECT pg_sleep(30)')]);
+  expect(waiting.map(({ status }) => status)).toEqual(['fulfilled', 'rejected']);
+  client.release(true);
+});

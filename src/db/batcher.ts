@@ -83,9 +83,9 @@ export const createBatcher = (
       drained = [];
     });
   };
-  const small = createTurns<Waiting>(batchesMax, take, writeAndFinish);
+  const small = createTurns<Waiting>(BATCH_ROWS_MAX, batchesMax, take, writeAndFinish);
   /** Each with a lane to itself. */
-  const large = createTurns<Waiting>(LARGE_IN_FLIGHT_MAX, take, writeAndFinish);
+  const large = createTurns<Waiting>(1, LARGE_IN_FLIGHT_MAX, take, writeAndFinish);
 
   return {
     submit(tenantId, rows) {

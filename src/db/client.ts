@@ -34,6 +34,8 @@ import { countTokensByType, findTokenPage, listTokens, type TokenListRequest } f
 /** A database that does not answer within this is away: the caller gets a 503 instead of a wait (security.md C5). */
 const CONNECT_TIMEOUT_MS = 2_000;
 const QUERY_TIMEOUT_MS = 10_000;
+/** What PostgreSQL has not ended itself by then comes from no living one: its connection is cut. */
+const SILENCE_MS = QUERY_TIMEOUT_MS + 1_000;
 
 /** Everything of one tenant that rules may touch. Every statement carries its `tenant_id`. */
 export type TenantDatabase = ReturnType<Database['for']>;
@@ -70,7 +72,7 @@ export const createDatabase = (
     ...poolConfig,
     max: options.poolMax,
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
-    Client: createTimedClient(QUERY_TIMEOUT_MS),
+    Client: createTimedClient(SILENCE_MS),
     // What nobody waits for any more must not go on in the database either.
     statement_timeout: QUERY_TIMEOUT_MS,
     idle_in_transaction_session_timeout: QUERY_TIMEOUT_MS,

@@ -68,7 +68,12 @@ export const createCoalescer = <Ask, Row>(
     if (!found.committed) answer(found);
   };
 
-  const turns = createTurns<Waiting<Ask, Row>>(batchesMax, take, (batch, leave) => void ask(batch, leave));
+  const turns = createTurns<Waiting<Ask, Row>>(
+    BATCH_KEYS_MAX,
+    batchesMax,
+    take,
+    (batch, leave) => void ask(batch, leave),
+  );
 
   return (tenantId, asked) => {
     if (count >= WAITING_MAX) return Promise.reject(unavailable());

@@ -4,11 +4,25 @@ import { AppError, conflict, internal, notFound, unavailable } from '../errors.t
 
 /**
  * SQLSTATE classes that mean "not now": connection, authorization, no such database, resources, state, intervention, system;
- * a read-only standby; a privilege or a table that an operator took away (security.md C4, C5).
+ * a read-only standby; a transaction that stood still; a privilege or a table that an operator took away (security.md C4, C5).
  */
-const passing = /^(08|28|3D|53|55|57|58)|^25006$|^40001$|^40P01$|^42501$|^42P01$/;
+const passing = /^(08|28|3D|53|55|57|58)|^25006$|^25P03$|^40001$|^40P01$|^42501$|^42P01$/;
 
-const networkCodes = new Set(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND', 'EAI_AGAIN', 'ENOENT']);
+const networkCodes = new Set([
+  'ECONNREFUSED',
+  'ECONNRESET',
+  'ECONNABORTED',
+  'EPIPE',
+  'EPROTO',
+  'ETIMEDOUT',
+  'EHOSTUNREACH',
+  'EHOSTDOWN',
+  'ENETUNREACH',
+  'ENETDOWN',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'ENOENT',
+]);
 
 const UNIQUE_VIOLATION = '23505';
 /** Only links refer to rows: what they would link is gone. */

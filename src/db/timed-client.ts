@@ -6,8 +6,8 @@ import { Client, type ClientConfig } from 'pg';
  * A class of clients that cut their connection when PostgreSQL takes longer than that for a query: what was asked
  * rejects, and the pool makes another connection. One clock for each connection, wound up by each query: pg's own
  * `query_timeout` makes a timer for each, and with it queries and their values outlived many collections (measured: 800
- * bytes for each token grew old, a thousandth of that without).
- * @param queryMaxMs as long may a query take, and the wait for the one before it on the same connection.
+ * bytes for each token grew old, 4 without).
+ * @param queryMaxMs as long may a query take, from when its turn comes.
  */
 export const createTimedClient = (queryMaxMs: number) =>
   class TimedClient extends Client {
@@ -29,8 +29,9 @@ export const createTimedClient = (queryMaxMs: number) =>
 
     // oxlint-disable-next-line typescript/no-explicit-any -- as many signatures as pg has, passed on as they are
     override query(config: any, values?: any, callback?: any): any {
+      // What is behind another has its time from when its turn comes: it must not prolong the other's.
+      if (this.#asked === 0) this.#clock.refresh();
       this.#asked += 1;
-      this.#clock.refresh();
       return super.query(config, values, callback);
     }
 

@@ -7,6 +7,7 @@ const FULL = 20;
 const heldTurns = (batchesMax: number) => {
   const underWay: { size: number; leave: () => void }[] = [];
   const turns = createTurns<number>(
+    FULL,
     batchesMax,
     (queue, most) => queue.splice(0, Math.min(FULL, most)),
     (batch, leave) => underWay.push({ size: batch.length, leave }),
@@ -76,6 +77,22 @@ describe('turns', () => {
     await add('a', 3 * FULL);
     endFirst();
     expect(sizes()).toEqual([FULL, FULL]);
+  });
+
+  test('more than a batch holds are not halved behind a small one', async () => {
+    const { add, sizes, endFirst } = heldTurns(2);
+    await add('a', 1);
+    await add('a', FULL + 10);
+    endFirst();
+    expect(sizes()).toEqual([FULL, 10]);
+  });
+
+  test('a lane is not halved when the batch of another has ended', async () => {
+    const { add, sizes, endFirst } = heldTurns(1);
+    await add('a', 2);
+    await add('b', 10);
+    endFirst();
+    expect(sizes()).toEqual([10]);
   });
 
   test('lanes do not wait for each other', async () => {

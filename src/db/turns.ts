@@ -14,12 +14,14 @@ export type Turns<T> = {
 };
 
 /**
+ * @param fullSize items that fill a batch, if nothing else of them does.
  * @param batchesMax batches under way at once. Those of one lane go side by side where one is full, or slow.
  * @param take removes the next batch from a lane's queue: one item at least, so many at most. What it leaves of these did
  * not fit.
  * @param run does the work of a batch; calls `leave` once when the next one of its lane may go. Does not throw.
  */
 export const createTurns = <T>(
+  fullSize: number,
   batchesMax: number,
   take: (queue: T[], most: number) => T[],
   run: (batch: T[], leave: () => void) => void,
@@ -42,12 +44,18 @@ export const createTurns = <T>(
 
   /** @param ended the lane whose batch has just ended, and that batch's size. */
   const flush = (ended?: { lane: unknown; size: number }): void => {
+    let before = ended;
     while (underWay < batchesMax) {
       const next = nextLane();
       if (!next) return;
       const [lane, queue] = next;
-      // Half of what has come and of what may come back, so that both groups are of a size again.
-      const most = ended && ended.lane === lane ? Math.ceil((queue.length + ended.size) / 2) : Infinity;
+      // Half of what has come and of what may come back, so that both groups are of a size again. More than a batch holds
+      // are no such groups.
+      let most = Infinity;
+      if (before && before.lane === lane) {
+        if (queue.length < fullSize) most = Math.ceil((queue.length + before.size) / 2);
+        before = undefined;
+      }
       const batch = take(queue, most);
       // To the back of the line: lanes take turns, however much one of them has waiting.
       waiting.delete(lane);

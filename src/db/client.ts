@@ -34,7 +34,7 @@ import { countTokensByType, findTokenPage, listTokens, type TokenListRequest } f
 /** A database that does not answer within this is away: the caller gets a 503 instead of a wait (security.md C5). */
 const CONNECT_TIMEOUT_MS = 2_000;
 const QUERY_TIMEOUT_MS = 10_000;
-/** What PostgreSQL has not ended itself by then comes from no living one: its connection is cut. */
+/** PostgreSQL ends a query itself before this. Where no end comes, the connection is cut. */
 const SILENCE_MS = QUERY_TIMEOUT_MS + 1_000;
 
 /** Everything of one tenant that rules may touch. Every statement carries its `tenant_id`. */

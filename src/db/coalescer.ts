@@ -63,7 +63,7 @@ export const createCoalescer = <Ask, Row>(
       for (const { failed } of batch) failed(error);
       return;
     }
-    // The next statement is sent before the answers of this one are written.
+    // The next statement is made up before the answers of this one are written.
     leave();
     if (!found.committed) answer(found);
   };

@@ -57,7 +57,10 @@ export const createBatcher = (
     return requests.splice(0, count);
   };
 
-  /** @param leave called when the batch is under way no more. The next one is made up before this one's answers are written, and goes out behind them: pg's pool takes a tick. */
+  /**
+   * @param leave called when the batch is under way no more. The next one is made up before this one's answers are written,
+   * and goes out behind them: pg's pool takes a tick.
+   */
   const write = async (batch: Waiting[], leave = (): void => {}): Promise<void> => {
     const [{ tenantId }] = batch as [Waiting];
     try {

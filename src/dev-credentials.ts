@@ -1,16 +1,25 @@
 // The file in which a development server leaves its address and its first API key, for scripts and for commands beside it.
-import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempDisposableSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Config } from './config.ts';
 
 const credentialsPath = (config: Config) => join(config.dataDir, 'dev-credentials.json');
 
-/** Written beside, flushed and renamed: a script that reads it sees all of it or none, after a crash too. */
+/**
+ * Written beside, flushed and renamed: a script that reads it sees all of it or none, after a crash too. Beside means in a directory
+ * of its own: servers on one database may share the data directory and start at once, and one would rename what another wrote.
+ */
 export const writeCredentials = (config: Config, credentials: Record<string, unknown>): void => {
   mkdirSync(config.dataDir, { recursive: true, mode: 0o700 });
   const path = credentialsPath(config);
-  writeFileSync(`${path}.new`, `${JSON.stringify(credentials, null, 2)}\n`, { mode: 0o600, flush: true });
-  renameSync(`${path}.new`, path);
+  const beside = mkdtempDisposableSync(`${path}.`);
+  try {
+    const draft = join(beside.path, 'draft');
+    writeFileSync(draft, `${JSON.stringify(credentials, null, 2)}\n`, { mode: 0o600, flush: true });
+    renameSync(draft, path);
+  } finally {
+    beside.remove();
+  }
 };
 
 /** What the file holds; undefined where there is none, or none that a script could read. */

@@ -6,7 +6,7 @@ import closeWithGrace from 'close-with-grace';
 import { parseApiKey } from './access/api-keys.ts';
 import { createApplication, createTenant, type MadeApplication } from './access/bootstrap.ts';
 import { buildApp } from './app.ts';
-import { loadConfig } from './config.ts';
+import { type Config, loadConfig } from './config.ts';
 import { type Context, createContext, failureText } from './context.ts';
 import { readCredentials, refreshBaseUrl, writeCredentials } from './dev-credentials.ts';
 import { StartError } from './errors.ts';
@@ -78,8 +78,9 @@ const closeApp = async (ctx: Context, app: App): Promise<void> => {
   clearInterval(closingIdle);
 };
 
-const start = async (): Promise<void> => {
-  const config = loadConfig();
+type Running = { ctx: Context; stop(): Promise<void> };
+
+const start = async (config: Config): Promise<Running> => {
   const ctx = await createContext(config, 'server');
   try {
     const app = await buildApp(ctx);
@@ -98,18 +99,18 @@ const start = async (): Promise<void> => {
     if (config.mode === 'development') refreshBaseUrl(config, base_url);
     const stopSweeping = startSweeping(ctx);
     const stopMailing = startMailing(ctx, config.publicUrl ?? base_url);
-    const stopMs = Math.max(STOP_MS_LEAST, config.sandbox.wallMs + STOP_MS_BEYOND_RUNS);
-    closeWithGrace({ delay: stopMs, logger: false }, async ({ err, signal }) => {
-      if (err) ctx.log.fatal({ error: err }, 'the server stops after an error nobody handled');
-      else ctx.log.info({ signal }, 'stopping');
-      await closeApp(ctx, app);
-      await Promise.all([stopSweeping(), stopMailing()]);
-      await ctx.close();
-      ctx.log.info('stopped');
-    });
     const onTerminal = process.stderr.isTTY === true && config.logFormat === 'auto' && config.mode === 'development';
     if (onTerminal) process.stderr.write(startBlock(ctx, base_url, made?.api_key));
     ctx.log.info({ base_url, docs: `${base_url}/docs`, openapi: `${base_url}/openapi.json` }, 'listening');
+    return {
+      ctx,
+      async stop() {
+        await closeApp(ctx, app);
+        await Promise.all([stopSweeping(), stopMailing()]);
+        await ctx.close();
+        ctx.log.info('stopped');
+      },
+    };
   } catch (error) {
     // What stopped the start is told, not what the closing made of it.
     await ctx.close().catch(() => undefined);
@@ -121,7 +122,31 @@ const start = async (): Promise<void> => {
   }
 };
 
-start().catch((error: unknown) => {
+const fail = (error: unknown): never => {
   console.error(failureText(error));
   process.exit(1);
-});
+};
+
+/**
+ * Signals are heeded before anything is opened: one that comes while the server starts waits for the end of the start, for a
+ * database that was being made or started would otherwise run on with nobody to stop it.
+ */
+const main = async (): Promise<void> => {
+  const config = loadConfig();
+  const starting = start(config);
+  // At once, so that the reason is told before anything that waits for the start ends the process.
+  starting.catch(fail);
+  let running: Running | undefined;
+  const stopMs = Math.max(STOP_MS_LEAST, config.sandbox.wallMs + STOP_MS_BEYOND_RUNS);
+  closeWithGrace({ delay: stopMs, logger: false }, async ({ err, signal }) => {
+    // It may be why the start does not end.
+    if (err && !running) fail(err);
+    const { ctx, stop } = await starting;
+    if (err) ctx.log.fatal({ error: err }, 'the server stops after an error nobody handled');
+    else ctx.log.info({ signal }, 'stopping');
+    await stop();
+  });
+  running = await starting;
+};
+
+main().catch(fail);

@@ -319,6 +319,22 @@ const startWith = async (
   return { server, react, running };
 };
 
+describe.concurrent('a signal while the server starts', () => {
+  // The first is logged when the database is being made, the second when it runs and has no tables yet.
+  test.for(['postgres_initializing', 'postgres_ready'])(
+    'ends it with its database: after %s',
+    async (line, { dataDir, start }) => {
+      const server = await start();
+      await expect.poll(() => server.output(), { timeout: 20_000, interval: 5 }).toContain(line);
+      server.child.kill('SIGTERM');
+      expect(await server.exited).toBe(0);
+      expect(server.output()).toContain('postgres_stopped');
+      expect(existsSync(join(dataDir, 'pg', 'postmaster.pid'))).toBe(false);
+      expect(readdirSync(dataDir).toSorted()).toEqual(['dev-credentials.json', 'master.key', 'pg', 'postgres.log']);
+    },
+  );
+});
+
 describe.concurrent('a signal while connections are open', () => {
   test('half-sent requests do not keep a signal from ending the server', async ({ dataDir, start }) => {
     const server = await start();

@@ -13,10 +13,18 @@ export const environment = {
   TZ: 'UTC',
 };
 
-/** Runs a program to its end. `output` is the end of what it said on both streams; `code` is -1 when a signal ended it or it could not be run. */
+/**
+ * Runs a program to its end. `output` is the end of what it said on both streams; `code` is -1 when a signal ended it or it could not
+ * be run. It has a session of its own, as the server has: a terminal's Ctrl-C is for the start, which stops when it can.
+ */
 export const run = async (words: string[]): Promise<{ code: number; output: string }> => {
   const [program = '', ...parameters] = words;
-  const child = spawn(program, parameters, { stdio: ['ignore', 'pipe', 'pipe'], env: environment, cwd: '/' });
+  const child = spawn(program, parameters, {
+    stdio: ['ignore', 'pipe', 'pipe'],
+    env: environment,
+    cwd: '/',
+    detached: true,
+  });
   let output = '';
   const collect = (chunk: Buffer) => {
     output = (output + chunk.toString()).slice(-4_000);

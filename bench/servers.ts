@@ -111,5 +111,21 @@ export const startBareRoute = async (answer: string): Promise<{ url: string; sto
   return { url: `http://127.0.0.1:${port}/`, stop: () => stopChild(child) };
 };
 
+/** A bare Fastify route that writes the rows of a card before it answers with fixed JSON, under Node as the server runs. */
+export const startBareWrites = async (
+  answer: string,
+  server: RunningServer,
+): Promise<{ url: string; stop(): Promise<void> }> => {
+  const port = await freePort();
+  const address = JSON.stringify(await databaseOf(server.dataDir));
+  const script = join(root, 'bench/bare-writes.ts');
+  const url = `http://127.0.0.1:${port}/`;
+  const child = await startProcess(
+    [...startArguments.slice(0, -1), script, String(port), answer, address, server.credentials.tenant_id],
+    url,
+  );
+  return { url, stop: () => stopChild(child) };
+};
+
 export const databaseOf = (dataDir: string) =>
   import('../src/db/embedded.ts').then((db) => db.findRunningPostgres(dataDir));

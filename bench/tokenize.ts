@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { type Load, runLoad } from './load.ts';
-import { databaseOf, remove, startServer } from './servers.ts';
+import { databaseOf, remove, startBareWrites, startServer } from './servers.ts';
 import { againstBareRoute, headersOf, inTurns, round, SECONDS, warm } from './turns.ts';
 
 const BATCH_ROWS = 100;
@@ -46,7 +46,10 @@ export const tokenizeBatch = async () => {
   }
 };
 
-/** One card a request against a bare Fastify route that answers the same JSON. */
+/**
+ * One card a request against a bare Fastify route that answers the same JSON; `bare_writes_ratio` is what that route makes where it
+ * writes the same rows before it answers, and does nothing else.
+ */
 export const tokenizeOne = async () => {
   const server = await startServer();
   try {
@@ -58,7 +61,12 @@ export const tokenizeOne = async () => {
     const headers = headersOf(api_key);
     const answer = await (await fetch(`${base_url}/tokenize`, { method: 'POST', headers, body })).text();
     const load: Load = { url: `${base_url}/tokenize`, headers, body, connections: ONE_CONNECTIONS, seconds: SECONDS };
-    return await againstBareRoute(load, answer, 0.25);
+    const writes = await startBareWrites(answer, server);
+    try {
+      return await againstBareRoute(load, answer, 0.25, writes.url);
+    } finally {
+      await writes.stop();
+    }
   } finally {
     await server.stop();
     remove(server.dataDir);

@@ -1,0 +1,46 @@
+// What `tokenize-one` has over the bare route before anything of ours is done: the rows of each request, written as the server
+// writes them, with the same statement, batches and database. Nothing is sealed, checked, or told to a log.
+import { randomBytes } from 'node:crypto';
+import { fastify } from 'fastify';
+import { Pool } from 'pg';
+import { loadConfig } from '../src/config.ts';
+import { newTimeOrderedId, newUuid } from '../src/crypto/ids.ts';
+import { createHotStatements, type NewToken } from '../src/db/hot.ts';
+import { createStatements } from '../src/db/statements.ts';
+
+const [port, answer, addressText, tenantId = ''] = process.argv.slice(2);
+const value = JSON.parse(answer ?? 'null') as unknown;
+const { databasePoolMax: max, writeBatches } = loadConfig({});
+const pool = new Pool({ ...(JSON.parse(addressText as string) as object), max });
+const { insertTokens } = createHotStatements(createStatements(pool, max), writeBatches);
+
+/** In base64, as long as a sealed card with its mask and its security code are. */
+const SEALED = randomBytes(140).toString('base64');
+const CVC_SEALED = randomBytes(60).toString('base64');
+const FINGERPRINT = randomBytes(32).toString('hex').slice(0, 44);
+const HOUR_MS = 3_600_000;
+
+const row = (now: number): NewToken => ({
+  id: newUuid(),
+  type: 'card',
+  sealed: SEALED,
+  fingerprint: FINGERPRINT,
+  fingerprint_expression: '{{ data.number }}',
+  container: '/pci/high/',
+  created_at: new Date(now).toISOString(),
+  created_by: tenantId,
+  actor_type: 'application',
+  log_id: newTimeOrderedId(now, randomBytes),
+  message: 'Token created',
+  cvc_sealed: CVC_SEALED,
+  cvc_expires_at: new Date(now + HOUR_MS).toISOString(),
+});
+
+const app = fastify();
+app.get('/', async () => 'ready');
+app.post('/', async () => {
+  await insertTokens(tenantId, [row(Date.now())]);
+  return value;
+});
+await app.listen({ host: '127.0.0.1', port: Number(port) });
+process.on('SIGTERM', () => void app.close().then(() => process.exit(0)));

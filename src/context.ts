@@ -182,7 +182,7 @@ export const createWorkbench = async (config: Config): Promise<Workbench> => {
 
 /** Whether mails would go out, without one. @throws StartError with what to do. */
 export const checkMail = async (config: MailConfig): Promise<void> => {
-  const mailer = createMailer(config, { log: createLog('silent') });
+  const mailer = createMailer(config, { log: createLog('silent'), now: () => new Date() });
   try {
     await mailer.check();
   } catch (error) {
@@ -283,7 +283,7 @@ const build = async (
     log,
   });
   start.closers.push(() => egress.close());
-  const mailer = config.mail && createMailer(config.mail, { ca: overrides.ca, log });
+  const mailer = config.mail && createMailer(config.mail, { ca: overrides.ca, log, now });
   start.closers.push(async () => mailer?.close());
   const sandbox = openSandbox(config, log);
   start.closers.push(() => sandbox.close());

@@ -466,7 +466,7 @@ const withSmtp = async (options: Parameters<typeof startSmtp>[0], work: (smtp: T
 describe('over SMTP', () => {
   const mailerTo = (url: string, environment: Record<string, string> = {}, ca: string[] = [testCa]): Mailer => {
     const { mail } = loadConfig({ SMTP_URL: url, MAIL_FROM: 'vault@example.com', ...environment });
-    return createMailer(mail as MailConfig, { ca, log: createLog('silent') });
+    return createMailer(mail as MailConfig, { ca, log: createLog('silent'), now: () => new Date() });
   };
 
   const mail = {
@@ -629,7 +629,11 @@ describe('without a mail server, a development server', () => {
     const directory = join(mkdtempSync(join(tmpdir(), 'strongroom-outbox-')), 'outbox');
     const lines: string[] = [];
     const log = createLog('info', { write: (line: string) => void lines.push(line) });
-    const mailer = createMailer({ kind: 'files', directory, from: { name: 'S', address: 's@localhost' } }, { log });
+    const now = () => new Date('2026-01-02T03:04:05.678Z');
+    const mailer = createMailer(
+      { kind: 'files', directory, from: { name: 'S', address: 's@localhost' } },
+      { log, now },
+    );
     await mailer.check();
     await mailer.send({
       id: 'a3f1c1de-0000-4000-8000-000000000001',
@@ -639,6 +643,7 @@ describe('without a mail server, a development server', () => {
       html: '',
     });
     const [name = ''] = readdirSync(directory);
+    expect(name).toBe('20260102T030405678Z-a3f1c1de-0000-4000-8000-000000000001.eml');
     const path = join(directory, name);
     expect(statSync(path).mode & 0o777).toBe(0o600);
     expect(statSync(directory).mode & 0o777).toBe(0o700);
@@ -650,17 +655,19 @@ describe('without a mail server, a development server', () => {
 
   test('keeps so many of them, the newest', async () => {
     const directory = mkdtempSync(join(tmpdir(), 'strongroom-outbox-'));
+    let nowMs = Date.parse('2026-01-02T03:04:05.678Z');
     const mailer = createMailer(
       { kind: 'files', directory, from: { name: 'S', address: 's@localhost' } },
-      { log: createLog('silent') },
+      { log: createLog('silent'), now: () => new Date(nowMs) },
     );
     const id = (index: number) => `a3f1c1de-0000-4000-8000-${String(index).padStart(12, '0')}`;
-    for (let index = 0; index < 510; index += 1)
+    // The later ones have the lower ids: the time alone tells which is newer.
+    for (let index = 509; index >= 0; index -= 1, nowMs += 1)
       await mailer.send({ id: id(index), to: 'a@b.example', subject: 'S', text: 'x', html: '' });
     const names = readdirSync(directory);
     expect(names).toHaveLength(500);
-    expect(names.some((name) => name.includes(id(509)))).toBe(true);
-    expect(names.some((name) => name.includes(id(0)))).toBe(false);
+    expect(names.some((name) => name.includes(id(0)))).toBe(true);
+    expect(names.some((name) => name.includes(id(509)))).toBe(false);
     rmSync(directory, { recursive: true, force: true });
   });
 });

@@ -120,11 +120,11 @@ const removeOldFiles = async (directory: string): Promise<void> => {
   for (const name of ours.slice(0, -FILES_MAX)) await rm(join(directory, name), { force: true });
 };
 
-const createFileMailer = ({ directory, from }: MailWay & { kind: 'files' }, log: Log): Mailer => {
+const createFileMailer = ({ directory, from }: MailWay & { kind: 'files' }, { log, now }: Surroundings): Mailer => {
   const transport = createTransport({ streamTransport: true, buffer: true, newline: 'windows' });
   return {
     async send(mail) {
-      const path = join(directory, `${new Date().toISOString().replace(/[-:.]/g, '')}-${mail.id}.eml`);
+      const path = join(directory, `${now().toISOString().replace(/[-:.]/g, '')}-${mail.id}.eml`);
       try {
         const { message } = await transport.sendMail(messageOf(from, mail));
         await mkdir(directory, { recursive: true, mode: 0o700 });
@@ -148,6 +148,9 @@ const createFileMailer = ({ directory, from }: MailWay & { kind: 'files' }, log:
   };
 };
 
-/** @param more.ca authorities in place of the system's, in PEM. Connects with each mail, not before. */
-export const createMailer = (config: MailWay, more: { ca?: string[] | undefined; log: Log }): Mailer =>
-  config.kind === 'smtp' ? createSmtpMailer(config, more.ca) : createFileMailer(config, more.log);
+/** `ca` are authorities in place of the system's, in PEM; `now` names the files of mails. */
+type Surroundings = { ca?: string[] | undefined; log: Log; now: () => Date };
+
+/** Connects with each mail, not before. */
+export const createMailer = (config: MailWay, surroundings: Surroundings): Mailer =>
+  config.kind === 'smtp' ? createSmtpMailer(config, surroundings.ca) : createFileMailer(config, surroundings);

@@ -1,5 +1,5 @@
-// What `tokenize-one` has over the bare route before anything of ours is done: the rows of each request, written as the server
-// writes them, with the same statement, batches and database. Nothing is sealed, checked, or told to a log.
+// What `tokenize-one` has over the bare route before anything of ours is done: rows of the same shape, a token's, its
+// security code's and the audit log's, by the server's statement and batches. Nothing is sealed, checked or printed.
 import { randomBytes } from 'node:crypto';
 import { fastify } from 'fastify';
 import { Pool } from 'pg';

@@ -48,7 +48,7 @@ export const tokenizeBatch = async () => {
 
 /**
  * One card a request against a bare Fastify route that answers the same JSON; `bare_writes_ratio` is what that route makes where it
- * writes the same rows before it answers, and does nothing else.
+ * writes rows of the same shape before it answers, and does nothing else.
  */
 export const tokenizeOne = async () => {
   const server = await startServer();

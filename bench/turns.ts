@@ -32,7 +32,7 @@ export const inTurns = async (
     perSecond: median(perSecond),
     limitPerSecond: median(limits),
     ratio: median(perSecond.map((value, index) => value / (limits[index] as number))),
-    betweenRatio: median(betweens.map((value, index) => value / (limits[index] as number))),
+    betweenRatio: between && median(betweens.map((value, index) => value / (limits[index] as number))),
     p50_ms: median(results.map(({ p50Ms }) => p50Ms)),
     errors: results.reduce((sum, { errors }) => sum + errors, 0),
   };
@@ -63,7 +63,7 @@ export const againstBareRoute = async (load: Load, answer: string, atLeast: numb
     return {
       ratio: round(measured.ratio),
       at_least: atLeast,
-      ...(writes && { bare_writes_ratio: round(measured.betweenRatio) }),
+      ...(measured.betweenRatio !== undefined && { bare_writes_ratio: round(measured.betweenRatio) }),
       requests_per_second: Math.round(measured.perSecond),
       limit_per_second: Math.round(measured.limitPerSecond),
       p50_ms: measured.p50_ms,

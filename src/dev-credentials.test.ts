@@ -10,7 +10,7 @@ import { loadConfig } from './config.ts';
 import { readCredentials, writeCredentials } from './dev-credentials.ts';
 
 /** Many, for a start refreshes the file once: with one name for all drafts, two of three processes fail within these. */
-const REFRESHES = 300;
+const REFRESHES = 150;
 
 test('processes that refresh the file at once all succeed, leave it whole, and leave nothing beside it', async () => {
   const dataDir = mkdtempSync(join(tmpdir(), 'strongroom-credentials-'));

@@ -1,5 +1,5 @@
 // The file in which a development server leaves its address and its first API key, for scripts and for commands beside it.
-import { mkdirSync, mkdtempDisposableSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Config } from './config.ts';
 
@@ -12,13 +12,13 @@ const credentialsPath = (config: Config) => join(config.dataDir, 'dev-credential
 export const writeCredentials = (config: Config, credentials: Record<string, unknown>): void => {
   mkdirSync(config.dataDir, { recursive: true, mode: 0o700 });
   const path = credentialsPath(config);
-  const beside = mkdtempDisposableSync(`${path}.`);
+  const beside = mkdtempSync(`${path}.`);
   try {
-    const draft = join(beside.path, 'draft');
+    const draft = join(beside, 'draft');
     writeFileSync(draft, `${JSON.stringify(credentials, null, 2)}\n`, { mode: 0o600, flush: true });
     renameSync(draft, path);
   } finally {
-    beside.remove();
+    rmSync(beside, { recursive: true, force: true });
   }
 };
 

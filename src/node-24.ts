@@ -1,12 +1,14 @@
-// Imported first by every entry point: on an older Node it runs the same script under the one that npm ci brought, and
-// what comes after it is never evaluated. Uses nothing that an older Node lacks.
+// What every door asks first: on an older Node it runs the same script under the one that npm ci brought. Uses nothing that an
+// older Node lacks.
 import { spawn } from 'node:child_process';
 import { constants } from 'node:os';
 import { fileURLToPath } from 'node:url';
 
 const NODE_MAJOR = 24;
 
-if (Number(process.versions.node.split('.')[0]) < NODE_MAJOR) {
+/** Whether another process does the work, which this one then lives as long as: what needs Node 24 must not be imported. */
+export const isHandedOver = (): boolean => {
+  if (Number(process.versions.node.split('.')[0]) >= NODE_MAJOR) return false;
   const node = fileURLToPath(new URL('../node_modules/.bin/node', import.meta.url));
   const child = spawn(node, ['--disable-sigusr1', ...process.argv.slice(1)], { stdio: 'inherit' });
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => child.kill(signal));
@@ -17,7 +19,5 @@ if (Number(process.versions.node.split('.')[0]) < NODE_MAJOR) {
     process.exit(1);
   });
   child.on('exit', (code, signal) => process.exit(signal ? 128 + constants.signals[signal] : (code ?? 1)));
-  await new Promise(() => undefined);
-}
-
-export const onNode24 = true;
+  return true;
+};

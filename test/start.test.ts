@@ -14,7 +14,7 @@ import {
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { execFile } from 'node:child_process';
+import { execFile, execFileSync } from 'node:child_process';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test as base } from 'vitest';
@@ -23,6 +23,7 @@ import { createDatabase, createEmptyDatabase, type TestDatabase } from './suppor
 import {
   isAlive,
   postgresProcesses,
+  READY_TIMEOUT_MS,
   root,
   type ServerProcess,
   sourceEnvironment,
@@ -59,7 +60,7 @@ type Place = {
   dataDir: string;
   database: TestDatabase;
   /** A server in the data directory. What is left of it is ended with the test. */
-  start(environment?: Record<string, string>): Promise<ServerProcess>;
+  start(environment?: Record<string, string>, command?: [string, ...string[]]): Promise<ServerProcess>;
 };
 
 /** Where a test is alone: a data directory and a migrated database, which only what is told of it uses. */
@@ -79,8 +80,8 @@ const test = base.extend<Place>({
   },
   start: async ({ dataDir }, use) => {
     const servers: ServerProcess[] = [];
-    await use(async (environment) => {
-      const server = await spawnServer(dataDir, environment);
+    await use(async (environment, command) => {
+      const server = await spawnServer(dataDir, environment, command);
       servers.push(server);
       return server;
     });
@@ -319,21 +320,68 @@ const startWith = async (
   return { server, react, running };
 };
 
-describe.concurrent('a signal while the server starts', () => {
+describe.concurrent('a signal', () => {
   // The first is logged when the database is being made, the second when it runs and has no tables yet.
-  test.for(['postgres_initializing', 'postgres_ready'])(
-    'ends it with its database: after %s',
+  test.for(['postgres_initializing', 'postgres_ready', 'listening'])(
+    'ends the server with its database: after %s, and heard again at once, as from a terminal and from npm',
     async (line, { dataDir, start }) => {
       const server = await start();
-      await expect.poll(() => server.output(), { timeout: 20_000, interval: 5 }).toContain(line);
+      await expect.poll(() => server.output(), { timeout: READY_TIMEOUT_MS, interval: 5 }).toContain(line);
+      // In the same moment, and while the first is being heeded. Of one kind the system would make the first two one.
+      server.child.kill('SIGINT');
       server.child.kill('SIGTERM');
+      await pause(30);
+      server.child.kill('SIGINT');
       expect(await server.exited).toBe(0);
       expect(server.output()).toContain('postgres_stopped');
       expect(existsSync(join(dataDir, 'pg', 'postmaster.pid'))).toBe(false);
       expect(readdirSync(dataDir).toSorted()).toEqual(['dev-credentials.json', 'master.key', 'pg', 'postgres.log']);
     },
   );
+
+  test('that comes again after a while ends it at once, and it says so', async ({ database, start }) => {
+    const server = await start({ DATABASE_URL: database.url });
+    await untilReady(server);
+    const half = connect(
+      Number(new URL(server.base_url).port),
+      '127.0.0.1',
+      () => void half.write('POST / HTTP/1.1\r\n'),
+    );
+    half.on('error', () => undefined);
+    await pause(500);
+    server.child.kill('SIGTERM');
+    await pause(1200);
+    server.child.kill('SIGTERM');
+    expect(await server.exited).toBe(1);
+    expect(server.output()).toContain('Ended by a second signal');
+    half.destroy();
+  });
 });
+
+const olderNode = (process.env['PATH'] ?? '')
+  .split(':')
+  .filter((directory) => !directory.includes('node_modules'))
+  .map((directory) => join(directory, 'node'))
+  .find(
+    (path) =>
+      existsSync(path) && Number(execFileSync(path, ['-p', 'process.versions.node']).toString().split('.')[0]) < 24,
+  );
+
+test
+  .skipIf(olderNode === undefined)
+  .concurrent(
+    'an older Node hands over to the bundled one: the server, with its signals, and the command line',
+    async ({ dataDir, start }) => {
+      const server = await start({}, [olderNode as string, join(root, 'dist/main.js')]);
+      await untilReady(server);
+      const pids = postgresProcesses(dataDir);
+      server.child.kill('SIGINT');
+      expect(await server.exited).toBe(0);
+      expect(pids.filter(isAlive)).toEqual([]);
+      const { stdout } = await run(olderNode as string, [join(root, 'bin/strongroom.cjs'), '--help']);
+      expect(stdout).toContain('doctor');
+    },
+  );
 
 describe.concurrent('a signal while connections are open', () => {
   test('half-sent requests do not keep a signal from ending the server', async ({ dataDir, start }) => {

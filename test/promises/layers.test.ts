@@ -55,7 +55,16 @@ const floor = new Set([
   'json-shape.ts',
   'markup.ts',
 ]);
-const doors = new Set(['main.ts', 'app.ts', 'start-block.ts', 'dev-credentials.ts', 'http', 'features', 'cli']);
+const doors = new Set([
+  'main.ts',
+  'server.ts',
+  'app.ts',
+  'start-block.ts',
+  'dev-credentials.ts',
+  'http',
+  'features',
+  'cli',
+]);
 
 const offences = (isOffence: (imported: Import, to: string | undefined) => boolean): string[] =>
   imports
@@ -85,7 +94,11 @@ test('a feature imports rules, http, the floor and the type of the context; no h
     offences(({ file, isType }, to) => {
       if (roomOf(file) !== 'features' || to === undefined) return false;
       const room = roomOf(to);
-      return hands.has(room) || (room === 'context.ts' && !isType) || ['main.ts', 'app.ts', 'cli'].includes(room);
+      return (
+        hands.has(room) ||
+        (room === 'context.ts' && !isType) ||
+        ['main.ts', 'server.ts', 'app.ts', 'cli'].includes(room)
+      );
     }),
   ).toEqual([]);
 });
@@ -126,7 +139,7 @@ test('each outside package has one home', () => {
     [/^node:crypto$/, ['crypto', 'sandbox']],
     [/^isolated-vm$/, ['sandbox']],
     [/^jsonpath-rfc9535$/, ['vault']],
-    [/^close-with-grace$/, ['main.ts']],
+    [/^close-with-grace$/, ['server.ts']],
     [/^undici$/, ['egress']],
     [/^ipaddr\.js$/, ['egress']],
     [/^argon2$/, ['crypto']],
@@ -139,6 +152,14 @@ test('each outside package has one home', () => {
       homes.some(([name, rooms]) => name.test(from) && !rooms.includes(roomOf(file)) && !isType),
     ),
   ).toEqual([]);
+});
+
+test('a door that finds the right Node imports nothing beside that: what stands beside it is evaluated too', () => {
+  const found = imports.filter(({ file, text }) => /^(cli\/)?main\.ts$/.test(file) && !text.startsWith('import('));
+  expect(found.map(({ file, from }) => [file, from]).toSorted()).toEqual([
+    ['cli/main.ts', '../node-24.ts'],
+    ['main.ts', './node-24.ts'],
+  ]);
 });
 
 test('only config.ts reads the environment', () => {

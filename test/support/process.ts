@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url';
 
 export const root = fileURLToPath(new URL('../..', import.meta.url));
 
-const READY_TIMEOUT_MS = 45_000;
+export const READY_TIMEOUT_MS = 45_000;
 
 /**
  * What a process that runs the source gets. Node keeps there what it made of each file, by its content: to strip the types of all

@@ -15,7 +15,7 @@ export const environment = {
 
 /**
  * Runs a program to its end. `output` is the end of what it said on both streams; `code` is -1 when a signal ended it or it could not
- * be run. It has a session of its own, as the server has: a terminal's Ctrl-C is for the start, which stops when it can.
+ * be run. It has a session of its own, as the server has: a terminal's Ctrl-C is for us, and a program ends what it began.
  */
 export const run = async (words: string[]): Promise<{ code: number; output: string }> => {
   const [program = '', ...parameters] = words;

@@ -6,12 +6,15 @@ import { fileURLToPath } from 'node:url';
 
 const NODE_MAJOR = 24;
 
+/** What asks a process of ours to end. */
+export const ENDING_SIGNALS = ['SIGHUP', 'SIGINT', 'SIGQUIT', 'SIGTERM'] as const;
+
 /** Whether another process does the work, which this one then lives as long as: what needs Node 24 must not be imported. */
 export const isHandedOver = (): boolean => {
   if (Number(process.versions.node.split('.')[0]) >= NODE_MAJOR) return false;
   const node = fileURLToPath(new URL('../node_modules/.bin/node', import.meta.url));
   const child = spawn(node, ['--disable-sigusr1', ...process.argv.slice(1)], { stdio: 'inherit' });
-  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => child.kill(signal));
+  for (const signal of ENDING_SIGNALS) process.on(signal, () => child.kill(signal));
   child.on('error', () => {
     console.error(
       `Node ${NODE_MAJOR} is needed, this is ${process.versions.node}, and the bundled one is missing: run npm ci without --omit=optional, or use Node ${NODE_MAJOR}.`,

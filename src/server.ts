@@ -10,6 +10,7 @@ import { type Context, createContext, failureText } from './context.ts';
 import { readCredentials, refreshBaseUrl, writeCredentials } from './dev-credentials.ts';
 import { StartError } from './errors.ts';
 import type { App } from './http/app-type.ts';
+import { ENDING_SIGNALS } from './node-24.ts';
 import { startMailing } from './people/mails.ts';
 import { startBlock } from './start-block.ts';
 import { startSweeping } from './vault/sweep.ts';
@@ -24,7 +25,6 @@ const CUT_MS = 10_000;
 const ANSWER_MS = 2000;
 const IDLE_LOOK_MS = 100;
 
-const SIGNALS = ['SIGHUP', 'SIGINT', 'SIGQUIT', 'SIGTERM'] as const;
 /** A Ctrl-C comes from the terminal and from npm, which passes it on: what follows within this is the same signal. */
 const SAME_SIGNAL_MS = 1000;
 
@@ -130,25 +130,8 @@ const fail = (error: unknown): never => {
   process.exit(1);
 };
 
-/**
- * A signal ends the start too, once it is through: a database that was being made or started would otherwise run on with nobody to
- * stop it. What a start takes, a recovery of the database above all, is not of the time that stopping may take.
- */
-const main = async (): Promise<void> => {
-  const config = loadConfig();
-  let running: Running | undefined;
-  const delay = Math.max(STOP_MS_LEAST, config.sandbox.wallMs + STOP_MS_BEYOND_RUNS);
-  const onSecondError = (error: unknown): void => console.error(failureText(error));
-  const options = { delay, logger: false as const, skip: [...SIGNALS], onSecondError };
-  const { close } = closeWithGrace(options, async ({ err, signal }) => {
-    // It may be why the start does not end. A database that was started by then is the next start's.
-    if (!running) return fail(err ?? new StartError(`${signal ?? 'An empty loop'} ended the start.`));
-    if (err) running.ctx.log.fatal({ error: err }, 'the server stops after an error nobody handled');
-    await running.stop();
-  });
-  const starting = start(config);
-  starting.catch(fail);
-
+/** Tells of the first signal. One that comes again within SAME_SIGNAL_MS is the same, and one after that ends the process. */
+const onSignal = (tell: (signal: NodeJS.Signals) => void): void => {
   let isTold = false;
   let isLater = false;
   const heed = (signal: NodeJS.Signals): void => {
@@ -160,13 +143,35 @@ const main = async (): Promise<void> => {
     isTold = true;
     // Behind a round of the loop: where something held it for longer, what came meanwhile is heard first.
     setTimeout(() => setImmediate(() => (isLater = true)), SAME_SIGNAL_MS).unref();
+    tell(signal);
+  };
+  for (const signal of ENDING_SIGNALS) process.on(signal, heed);
+};
+
+/**
+ * A signal ends the start too, once it is through: a database that was being made or started would otherwise run on with nobody to
+ * stop it. What a start takes, a recovery of the database above all, is not of the time that stopping may take.
+ */
+const main = async (): Promise<void> => {
+  const config = loadConfig();
+  let running: Running | undefined;
+  const delay = Math.max(STOP_MS_LEAST, config.sandbox.wallMs + STOP_MS_BEYOND_RUNS);
+  const onSecondError = (error: unknown): void => console.error(failureText(error));
+  const options = { delay, logger: false as const, skip: [...ENDING_SIGNALS], onSecondError };
+  const { close } = closeWithGrace(options, async ({ err, signal }) => {
+    // It may be why the start does not end. A database that was started by then is the next start's.
+    if (!running) return fail(err ?? new StartError(`${signal ?? 'An empty loop'} ended the start.`));
+    if (err) running.ctx.log.fatal({ error: err }, 'the server stops after an error nobody handled');
+    await running.stop();
+  });
+  const starting = start(config);
+  onSignal((signal) => {
     if (!running) console.error('Stopping as soon as the start is through.');
     void starting.then(({ ctx }) => {
       ctx.log.info({ signal }, 'stopping');
       close();
     });
-  };
-  for (const signal of SIGNALS) process.on(signal, heed);
+  });
   running = await starting;
 };
 

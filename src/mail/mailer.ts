@@ -71,6 +71,9 @@ const messageOf = (from: MailWay['from'], { id, to, subject, text, html }: Mail)
   };
 };
 
+/** `ca` are authorities in place of the system's, in PEM; `now` names the files of mails. */
+type Surroundings = { ca?: string[] | undefined; log: Log; now: () => Date };
+
 const createSmtpMailer = (config: MailWay & { kind: 'smtp' }, ca: string[] | undefined): Mailer => {
   const { host, port, secure, requireTls, user, password } = config;
   const transport = createTransport({
@@ -147,9 +150,6 @@ const createFileMailer = ({ directory, from }: MailWay & { kind: 'files' }, { lo
     close: () => undefined,
   };
 };
-
-/** `ca` are authorities in place of the system's, in PEM; `now` names the files of mails. */
-type Surroundings = { ca?: string[] | undefined; log: Log; now: () => Date };
 
 /** Connects with each mail, not before. */
 export const createMailer = (config: MailWay, surroundings: Surroundings): Mailer =>

@@ -8,7 +8,7 @@ import { buildApp } from '../../src/app.ts';
 import { loadConfig } from '../../src/config.ts';
 import { type Context, createContext, type Overrides } from '../../src/context.ts';
 import type { App } from '../../src/http/app-type.ts';
-import { createDatabase } from './database.ts';
+import { createDatabase, type TestDatabase } from './database.ts';
 import { collectRoutes } from './routes.ts';
 import type { RouteOptions } from 'fastify';
 
@@ -48,8 +48,9 @@ export type RequestOptions = {
 export const startServer = async (
   environment: Record<string, string> = {},
   overrides: Overrides = {},
+  options: { database?: TestDatabase } = {},
 ): Promise<TestServer> => {
-  const database = await createDatabase();
+  const database = options.database ?? (await createDatabase());
   const dataDir = mkdtempSync(join(tmpdir(), 'strongroom-test-'));
   const config = loadConfig({
     NODE_ENV: 'test',

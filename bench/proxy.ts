@@ -1,13 +1,14 @@
 // The figures of the proxy: how many requests it passes on, how much later they arrive, and what large bodies leave in memory.
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { setTimeout as pause } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { certificateFor, testCa } from '../test/support/certificates.ts';
+import { cpuSeconds } from './cpu-time.ts';
 import { type Load, type LoadResult, runLoad } from './load.ts';
 import { hasNginx, startNginx } from './nginx.ts';
 import { remove, type RunningServer, startServer, stopChild } from './servers.ts';
@@ -16,12 +17,12 @@ import { headersOf, inTurns, median, round, SECONDS, warm } from './turns.ts';
 const run = promisify(execFile);
 const scriptPath = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
 
-const HOST = 'localhost';
+export const HOST = 'localhost';
 const CONNECTIONS = 32;
 
 type Destination = { child: ChildProcess; port: number; url: string; caPath: string; stop(): Promise<void> };
 
-const startDestination = async (): Promise<Destination> => {
+export const startDestination = async (): Promise<Destination> => {
   const directory = mkdtempSync(join(tmpdir(), 'strongroom-bench-destination-'));
   const { cert, key } = certificateFor(HOST);
   const paths = ['ca.pem', 'cert.pem', 'key.pem'].map((name) => join(directory, name));
@@ -106,16 +107,6 @@ const makeCardOrder = async ({ server, headers }: Place): Promise<string> => {
   const { card } = (await echoed.json()) as { card?: { number?: string } };
   if (card?.number !== data.number) throw new Error('the card did not arrive at the destination');
   return body;
-};
-
-const TICKS_PER_SECOND = 100;
-
-/** CPU time of a process and of its children, which is where nginx works. */
-const cpuSeconds = (pid: number): number => {
-  const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').at(-1)?.split(' ') ?? [];
-  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').filter(Boolean);
-  const own = (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND;
-  return children.reduce((sum, child) => sum + cpuSeconds(Number(child)), own);
 };
 
 /** How many cores a process keeps busy while something is measured, over all turns. */

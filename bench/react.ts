@@ -23,7 +23,10 @@ const post = async (url: string, api_key: string, body: unknown): Promise<any> =
 };
 
 /** @returns the address that invokes the code. */
-const makeReactor = async ({ credentials: { base_url, api_key } }: RunningServer, code: string): Promise<string> => {
+export const makeReactor = async (
+  { credentials: { base_url, api_key } }: RunningServer,
+  code: string,
+): Promise<string> => {
   const formula = await post(`${base_url}/reactor-formulas`, api_key, {
     name: 'Bench',
     type: 'private',

@@ -1,5 +1,6 @@
 // npm run bench [-- NAME ...]: runs benches by name, or all of them, and prints one line of JSON each.
 import { consolePages, signIn } from './console.ts';
+import { cpu } from './cpu.ts';
 import { lists } from './lists.ts';
 import { sandboxNeighbour } from './neighbour.ts';
 import { memory, start } from './process.ts';
@@ -27,6 +28,7 @@ const benches: Record<string, () => Promise<Record<string, unknown>>> = {
   'proxy-memory': proxyMemory,
   'console-pages': consolePages,
   'sign-in': signIn,
+  cpu,
   lists,
   start,
   memory,

@@ -29,9 +29,7 @@ const row = (now: number): NewToken => ({
   container: '/pci/high/',
   created_at: new Date(now).toISOString(),
   created_by: tenantId,
-  actor_type: 'application',
   log_id: newTimeOrderedId(now, randomBytes),
-  message: 'Token created',
   cvc_sealed: CVC_SEALED,
   cvc_expires_at: new Date(now + HOUR_MS).toISOString(),
 });
@@ -39,7 +37,7 @@ const row = (now: number): NewToken => ({
 const app = fastify();
 app.get('/', async () => 'ready');
 app.post('/', async () => {
-  await insertTokens(tenantId, [row(Date.now())]);
+  await insertTokens(tenantId, [row(Date.now())], { actor_type: 'application', message: 'Token created' });
   return value;
 });
 await app.listen({ host: '127.0.0.1', port: Number(port) });

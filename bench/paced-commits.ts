@@ -19,6 +19,8 @@ const row = (): NewLog => ({
   operation: 'use',
   message: 'Reactor used',
   created_at: new Date().toISOString(),
+  disclosure: 'none',
+  outcome: 'success',
 });
 
 const latencies: number[] = [];

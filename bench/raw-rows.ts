@@ -2,7 +2,7 @@
 // statement, without HTTP and without sealing. Prints rows a second.
 import { randomBytes, randomUUID } from 'node:crypto';
 import { Pool } from 'pg';
-import type { NewToken } from '../src/db/hot.ts';
+import type { NewToken, NewTokenLog } from '../src/db/hot.ts';
 import { INSERT_TOKENS } from '../src/db/token-sql.ts';
 
 const [addressText, tenantId, connectionsText, rowsText, secondsText] = process.argv.slice(2);
@@ -11,7 +11,7 @@ const rowsPerStatement = Number(rowsText);
 const pool = new Pool({ ...(JSON.parse(addressText as string) as object), max: connections });
 
 const created_at = new Date().toISOString();
-const row = (log_id: string): NewToken => ({
+const row = (log_id: string): NewToken & NewTokenLog => ({
   id: randomUUID(),
   type: 'token',
   sealed: randomBytes(96).toString('base64'),

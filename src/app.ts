@@ -80,7 +80,7 @@ export const buildApp = async (ctx: Context): Promise<App> => {
   // Answers are built by our own code; the schemas of responses are for the document, and tests hold them to it.
   app.setSerializerCompiler(() => JSON.stringify);
 
-  addErrorFace(app, ctx.config.bodyBytesMax);
+  addErrorFace(app, ctx, ctx.config.bodyBytesMax);
   addBodyParsers(app);
   goInRounds(app);
   addTrace(app);

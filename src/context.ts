@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url';
 import type { PoolConfig } from 'pg';
 import type { DestinationStream } from 'pino';
 import { createCallerFinder, type CallerFinder } from './access/api-keys.ts';
+import { createRefusalLog, type RefusalLog } from './audit/refusals.ts';
 import { ConfigError, parseRootKey, type Config, type MailConfig } from './config.ts';
 import { StartError } from './errors.ts';
 import { type DigestKey, hmacText, loopDigest, memoryDigest, prepareDigestKey, randomBase62 } from './crypto/digest.ts';
@@ -57,6 +58,7 @@ export type Context = {
   readonly reactors: ReactorFinder;
   readonly proxies: ProxyFinder;
   readonly sessions: SessionFinder;
+  readonly refusals: RefusalLog;
   readonly expressionEnvironment: ExpressionEnvironment;
   /** Where the code of tenants runs. A server starts it; a command's starts with its first use. */
   readonly sandbox: Sandbox;
@@ -276,6 +278,10 @@ const build = async (
     start.closers.push(() => notices.close());
   }
 
+  const newLogId = (at: Date) => newTimeOrderedId(at.getTime(), randomBytes);
+  const refusals = createRefusalLog({ db, log, now, newLogId });
+  start.closers.push(() => refusals.close());
+
   const egress = createEgress(config.egress, {
     resolve: overrides.resolve,
     ca: overrides.ca,
@@ -296,7 +302,7 @@ const build = async (
     now,
     randomBytes,
     newUuid,
-    newLogId: (at) => newTimeOrderedId(at.getTime(), randomBytes),
+    newLogId,
     db,
     provider,
     keyring,
@@ -306,6 +312,7 @@ const build = async (
     reactors,
     proxies,
     sessions,
+    refusals,
     sandbox,
     egress,
     mailer,

@@ -39,6 +39,8 @@ export class AppError extends Error {
   readonly retryAfterSeconds: number | undefined;
   /** Where in a tenant's code it was thrown, from 1. */
   readonly codeLine: number | undefined;
+  /** The permission that the caller lacks. */
+  readonly permission: string | undefined;
 
   /** `message` is public: it goes to the caller as it is. `cause` is private: it goes to our log by code and class only. */
   constructor(
@@ -49,6 +51,7 @@ export class AppError extends Error {
       errors?: FieldErrors | undefined;
       retryAfterSeconds?: number | undefined;
       codeLine?: number | undefined;
+      permission?: string | undefined;
       /** In place of the code's own. */
       status?: number;
     } = {},
@@ -60,6 +63,7 @@ export class AppError extends Error {
     this.errors = more.errors;
     this.retryAfterSeconds = more.retryAfterSeconds;
     this.codeLine = more.codeLine;
+    this.permission = more.permission;
   }
 }
 
@@ -82,7 +86,7 @@ export const unauthorized = (detail = 'The API key is missing or not valid.') =>
 
 /** 403 that names the permission the caller lacks. */
 export const forbidden = (permission: string) =>
-  new AppError('forbidden', `The permission ${permission} is needed for this.`);
+  new AppError('forbidden', `The permission ${permission} is needed for this.`, { permission });
 
 /** 404. Missing and forbidden-to-see look the same, across tenants byte for byte. */
 export const notFound = (what: string) => new AppError('not_found', `The ${what} was not found.`);

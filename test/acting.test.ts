@@ -31,7 +31,7 @@ beforeAll(async () => {
   }).withTypeProvider<ZodTypeProvider>() as unknown as App;
   app.setValidatorCompiler(validatorCompiler);
   app.setSerializerCompiler(() => JSON.stringify);
-  addErrorFace(app, 1024);
+  addErrorFace(app, server.ctx, 1024);
   await app.register(fastifyRateLimit, { global: false });
   authentication = addAuthentication(app, server.ctx);
   addIdempotency(app, server.ctx);

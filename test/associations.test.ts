@@ -43,7 +43,7 @@ const linksOf = async (id: string): Promise<number> => {
 const countRows = async () => {
   const [row] = await server.sql(
     `SELECT (SELECT count(*)::int FROM tokens) AS tokens, (SELECT count(*)::int FROM token_associations) AS links,
-       (SELECT count(*)::int FROM audit_log) AS logs, (SELECT sum(change)::int FROM token_counts) AS counted`,
+       (SELECT count(*)::int FROM audit_log WHERE outcome = 'success') AS logs, (SELECT sum(change)::int FROM token_counts) AS counted`,
   );
   return row;
 };

@@ -75,7 +75,7 @@ describe('the log', () => {
     expect(row?.[1]).toBe(`${application_id.slice(0, 11)}…${application_id.slice(-8)} application`);
   });
 
-  test('is not made longer by being read again', async () => {
+  test('grows by the reading of it alone when it is read again', async () => {
     const own = await server.newTenant();
     const member = await server.signIn({ tenant: own });
     await create({ data: 'x' }, own);
@@ -83,7 +83,9 @@ describe('the log', () => {
     expect(first).toContain('First application');
     const before = await countEntries(own);
     expect(await show({}, member)).toContain('First application');
-    expect(await countEntries(own)).toBe(before);
+    expect(await countEntries(own)).toBe(before + 1);
+    expect((await show({}, member)).match(/Logs retrieved/)).toBeNull();
+    expect(await show({ entity_type: 'log' }, member)).toContain('Logs retrieved');
   });
 
   test('goes on by a cursor, each entry once, whatever comes in between', async () => {

@@ -339,7 +339,7 @@ describe('a formula or application that is not the tenant’s', () => {
     const { id } = await create({ formula: { id: plain.id }, configuration: {} });
     const ask = (method: string, path: string, named: string) =>
       send(method, path, { ...base, [kind]: { id: named } }, tenant.api_key, trace);
-    const logs = async () => (await server.sql('SELECT count(*) FROM audit_log'))[0].count;
+    const logs = async () => (await server.sql("SELECT count(*) FROM audit_log WHERE outcome = 'success'"))[0].count;
     const before = await logs();
     const foreign = await ask('POST', '/reactors', theirs);
     expect(foreign.status).toBe(404);
@@ -505,7 +505,7 @@ describe.each(routes)('%s %s', (method, path, permission, bodyOf) => {
       const trace = { 'svc-trace-id': 'the-same' };
       const formula = await createFormula({}, stranger.api_key);
       const theirs = await create({ formula: { id: formula.id }, configuration: {} }, stranger.api_key);
-      const logs = async () => (await server.sql('SELECT count(*) FROM audit_log'))[0].count;
+      const logs = async () => (await server.sql("SELECT count(*) FROM audit_log WHERE outcome = 'success'"))[0].count;
       const before = await logs();
       const foreign = await send(method, at(theirs.id), bodyOf?.(), tenant.api_key, trace);
       const unknown = await send(method, at(UNKNOWN_ID), bodyOf?.(), tenant.api_key, trace);

@@ -3,6 +3,16 @@ import type { KeptAnswer } from '../db/idempotency.ts';
 import type { AccessRule } from './rules.ts';
 import type { Permission } from './permissions.ts';
 
+/** Where a request came from and what acts in it, by the names of the log's columns: part of every row it writes. */
+export type RequestOrigin = {
+  readonly trace_id?: string | undefined;
+  readonly ip?: string | undefined;
+  /** The reactor whose code acts, or for which tokens are opened. */
+  readonly reactor_id?: string | undefined;
+  /** The stored proxy likewise. */
+  readonly proxy_id?: string | undefined;
+};
+
 export type Caller = {
   readonly tenant_id: string;
   readonly actor_id: string;
@@ -12,6 +22,8 @@ export type Caller = {
   readonly rules: readonly AccessRule[];
   /** The tenant's setting: equal values share a token unless a request says otherwise. */
   readonly deduplicate_tokens: boolean;
+  /** Undefined for work without a request, such as a command of the operator's. */
+  readonly origin?: RequestOrigin | undefined;
   /** The hosts that it may send to through the proxy; undefined for any. */
   readonly allowed_hosts?: readonly string[] | undefined;
   /**

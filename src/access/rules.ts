@@ -69,6 +69,17 @@ export const decide = (caller: Caller, permission: Permission, target: Target): 
   return caller.permissions.has(permission) ? 'default' : undefined;
 };
 
+/** How much of a token's value somebody sees. */
+export type Visibility = 'nothing' | 'masked' | 'value';
+
+/** @param transform as `decide` returns it. @param hasMask whether the token has a mask, of its own or of its type. */
+export const visibilityOf = (transform: Transform | undefined, hasMask: boolean): Visibility => {
+  if (transform === undefined || transform === 'redact') return 'nothing';
+  if (transform === 'reveal') return 'value';
+  if (hasMask) return 'masked';
+  return transform === 'default' ? 'value' : 'nothing';
+};
+
 /** As `decide`. @throws forbidden naming the permission. */
 export const getTransform = (caller: Caller, permission: Permission, target: Target): Transform => {
   const transform = decide(caller, permission, target);

@@ -3,6 +3,7 @@ import { tokenTypeNames } from '../vault/token-types.ts';
 
 const otherEntities = [
   'application',
+  'log',
   'proxy',
   'reactor',
   'reactor_formula',

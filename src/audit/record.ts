@@ -1,19 +1,25 @@
-// What a log row says. Messages come from these closed tables, so that no value can reach one.
+// Makes the rows of the audit log. Messages come from closed tables, so that no value can reach one.
 import type { Caller } from '../access/caller.ts';
+import type { Visibility } from '../access/rules.ts';
+import type { NewLog } from '../db/hot.ts';
 
 export type Operation = 'create' | 'update' | 'read' | 'delete' | 'use';
 
-/** One deed, over one or more entities of a kind. */
-export type LogRow = {
-  id: string;
-  actor_id: string | null;
-  actor_type: string | null;
-  entity_type: string;
-  entity_ids: string[];
-  operation: Operation;
-  message: string;
-  created_at: string;
-};
+/**
+ * How much of stored values left the vault with an operation: nothing, the masked value, the value, or the value to code or
+ * to a destination, whose caller does not see it. What a caller has just sent itself does not count.
+ */
+export type Disclosure = 'none' | 'masked' | 'revealed' | 'used';
+
+export const disclosures: readonly Disclosure[] = ['none', 'masked', 'revealed', 'used'];
+
+/** `refused`: a permission was missing. `replayed`: an earlier answer was given again under its idempotency key. */
+export type Outcome = 'success' | 'refused' | 'failed' | 'replayed';
+
+export const outcomes: readonly Outcome[] = ['success', 'refused', 'failed', 'replayed'];
+
+/** One operation, over one or more entities of a kind. */
+export type LogRow = NewLog & { operation: Operation };
 
 const pastTense: Record<Operation, string> = {
   create: 'created',
@@ -23,19 +29,23 @@ const pastTense: Record<Operation, string> = {
   use: 'used',
 };
 
-/** The message of a deed on a kind of entity: `Token created`. Token types all read `Token`. */
+export const operations = Object.keys(pastTense) as Operation[];
+
+/** The message of an operation on a kind of entity: `Token created`. Token types all read `Token`. */
 export const messageOf = (operation: Operation, entity: string): string =>
   `${entity[0]?.toUpperCase()}${entity.slice(1).replaceAll('_', ' ')} ${pastTense[operation]}`;
 
 /** `messageOf` a token, worked out once. */
 const tokenMessages = Object.fromEntries(
-  Object.keys(pastTense).map((operation) => [operation, messageOf(operation as Operation, 'token')]),
+  operations.map((operation) => [operation, messageOf(operation, 'token')]),
 ) as Record<Operation, string>;
 
 export const TOKEN_ASSOCIATED = 'Token association created';
 export const TOKEN_DISSOCIATED = 'Token association deleted';
-/** A member had the value itself shown, which no page does unasked. */
+/** The value itself was shown. */
 export const TOKEN_REVEALED = 'Token revealed';
+/** One page of tokens in the console. */
+export const TOKENS_LISTED = 'Tokens listed';
 export const INVITATION_ACCEPTED = 'Tenant invitation accepted';
 export const PASSWORD_CHANGED = 'Tenant member password changed';
 
@@ -45,64 +55,109 @@ export type LogClock = { now: () => Date; newLogId: (at: Date) => string };
 /** Whoever has the command line: an actor without an id. */
 export const operator = { actor_id: null, actor_type: 'operator' } as const;
 
-/** Whose deed it is: a caller, the operator, or nobody that is known. */
-export type Actor = Pick<Caller, 'actor_id' | 'actor_type'> | typeof operator | { actor_id: null; actor_type: null };
+/** What the vault does by itself. */
+export const vaultItself = { actor_id: null, actor_type: 'system' } as const;
 
-/** What a row says of a deed, whatever it was done to. */
-const deedRow = (
-  ctx: LogClock,
-  caller: Actor,
-  { at, operation, message }: { at: Date; operation: Operation; message: string },
-) => ({
-  id: ctx.newLogId(at),
-  actor_id: caller.actor_id,
-  actor_type: caller.actor_type,
-  operation,
-  message,
-  created_at: at.toISOString(),
-});
+/** Who acts: a caller, the operator, the vault itself, or an anonymous client. */
+export type Actor = (
+  | Pick<Caller, 'actor_id' | 'actor_type'>
+  | typeof operator
+  | typeof vaultItself
+  | { actor_id: null; actor_type: null }
+) &
+  Pick<Caller, 'origin'>;
 
-/** A log row of a caller's deed, ready to be written with it. `entity` is the noun of the message, `entity_type` the kind on record. */
-export const logRow = (
-  ctx: LogClock,
-  caller: Actor,
-  deed: { operation: Operation; entity_type: string; entity_ids: string[]; entity?: string; message?: string },
-): LogRow => {
-  const { operation, entity_type, entity_ids, entity = entity_type, message = messageOf(operation, entity) } = deed;
-  return { ...deedRow(ctx, caller, { at: ctx.now(), operation, message }), entity_type, entity_ids };
+/** What a row says beside who did what to which entity. */
+type Details = {
+  message?: string;
+  /** Default `none`. */
+  disclosure?: Disclosure;
+  /** Default `success`. */
+  outcome?: Outcome;
+  destination_host?: string | undefined;
+  is_list?: boolean;
 };
 
-/** The log row of a deed over a token that is yet to be found, without what only the token knows. */
-export const foundTokenLogRow = (
+/**
+ * A row of the log for what a caller does, ready to be written with it. `entity` is the noun of the message, `entity_type` the
+ * kind on record.
+ */
+export const logRow = (
   ctx: LogClock,
-  caller: Actor,
-  { at, operation }: { at: Date; operation: 'read' | 'use' },
-): Omit<LogRow, 'entity_type' | 'entity_ids'> =>
-  deedRow(ctx, caller, { at, operation, message: tokenMessages[operation] });
+  actor: Actor,
+  deed: { operation: Operation; entity_type: string; entity_ids: string[]; entity?: string } & Details,
+): LogRow => {
+  const { operation, entity_type, entity_ids, entity = entity_type } = deed;
+  const at = ctx.now();
+  return {
+    id: ctx.newLogId(at),
+    actor_id: actor.actor_id,
+    actor_type: actor.actor_type,
+    entity_type,
+    entity_ids,
+    operation,
+    message: deed.message ?? messageOf(operation, entity),
+    created_at: at.toISOString(),
+    disclosure: deed.disclosure ?? 'none',
+    outcome: deed.outcome ?? 'success',
+    destination_host: deed.destination_host,
+    is_list: deed.is_list,
+    ...actor.origin,
+  };
+};
 
-/** Log rows of one deed over tokens: a row for each type among them. */
+const disclosureByVisibility = { nothing: 'none', masked: 'masked', value: 'revealed' } as const;
+
+/** What the log says of a value that was shown so far. */
+export const disclosureOf = (visibility: Visibility): Disclosure => disclosureByVisibility[visibility];
+
+/** A token with how much of its value an operation disclosed. */
+export type LoggedToken = { id: string; type: string; disclosure: Disclosure };
+
+/** Rows of one operation over tokens: one for each type and disclosure among them. */
 export const tokenLogRows = (
   ctx: LogClock,
-  caller: Pick<Caller, 'actor_id' | 'actor_type'>,
+  caller: Actor,
   operation: Operation,
-  tokens: readonly { id: string; type: string }[],
-  message?: typeof TOKEN_REVEALED,
+  tokens: readonly LoggedToken[],
+  details: Pick<Details, 'destination_host' | 'outcome'> = {},
 ): LogRow[] => {
-  const idsByType = new Map<string, string[]>();
-  for (const { id, type } of tokens) {
-    const ids = idsByType.get(type);
-    if (ids) ids.push(id);
-    else idsByType.set(type, [id]);
+  const groups = new Map<string, { entity_type: string; disclosure: Disclosure; entity_ids: string[] }>();
+  for (const { id, type, disclosure } of tokens) {
+    const name = `${disclosure} ${type}`;
+    const group = groups.get(name);
+    if (group) group.entity_ids.push(id);
+    else groups.set(name, { entity_type: type, disclosure, entity_ids: [id] });
   }
-  return [...idsByType].map(([entity_type, entity_ids]) =>
-    logRow(ctx, caller, { operation, entity_type, entity_ids, message: message ?? tokenMessages[operation] }),
+  return [...groups.values()].map((group) =>
+    logRow(ctx, caller, {
+      operation,
+      ...group,
+      ...details,
+      message: operation === 'read' && group.disclosure === 'revealed' ? TOKEN_REVEALED : tokenMessages[operation],
+    }),
   );
+};
+
+/** The one row of a list that a person looks at: for each of them a row would bury all others. */
+export const tokenListLogRow = (ctx: LogClock, caller: Actor, tokens: readonly LoggedToken[]): LogRow => {
+  const [first] = new Set(tokens.map(({ type }) => type));
+  const isOneType = tokens.every(({ type }) => type === first);
+  const most = disclosures.findLast((disclosure) => tokens.some((token) => token.disclosure === disclosure));
+  return logRow(ctx, caller, {
+    operation: 'read',
+    entity_type: isOneType && first !== undefined ? first : 'token',
+    entity_ids: tokens.map(({ id }) => id),
+    message: TOKENS_LISTED,
+    disclosure: most ?? 'none',
+    is_list: true,
+  });
 };
 
 /** The log row of a link: a link is a change of its parent. */
 export const linkLogRow = (
   ctx: LogClock,
-  caller: Pick<Caller, 'actor_id' | 'actor_type'>,
+  caller: Actor,
   parent: { id: string; type: string },
   message: typeof TOKEN_ASSOCIATED | typeof TOKEN_DISSOCIATED,
 ): LogRow => logRow(ctx, caller, { operation: 'update', entity_type: parent.type, entity_ids: [parent.id], message });

@@ -5,14 +5,7 @@ import { Pool, type PoolConfig } from 'pg';
 import { applicationStatements } from './applications.ts';
 import { attemptStatements } from './attempts.ts';
 import { formulaStatements, officialFormulaStatements } from './formulas.ts';
-import {
-  createHotStatements,
-  type FoundCvc,
-  type LoggedLookUp,
-  type PlannedChange,
-  type StoredToken,
-  type StoredValue,
-} from './hot.ts';
+import { createHotStatements, type PlannedChange, type StoredToken } from './hot.ts';
 import { createIdempotencyStatements } from './idempotency.ts';
 import { invitationStatements } from './invitations.ts';
 import { keyStatements } from './keys.ts';
@@ -86,7 +79,7 @@ export const createDatabase = (
   const { drain, findApiKey, ...hot } = createHotStatements(statements, options.writeBatches);
   const idempotency = createIdempotencyStatements(statements);
 
-  const { changeToken, readToken, findAndLogValue, ...statementsOfTokens } = hot;
+  const { changeToken, ...statementsOfTokens } = hot;
 
   const bindTenant = (tenant_id: string) => ({
     ...bind(statementsOfTokens, tenant_id),
@@ -100,10 +93,6 @@ export const createDatabase = (
     ...memberStatements(statements, tenant_id),
     changeToken: <T>(id: string, now: Date, plan: (row: StoredToken) => PlannedChange<T>) =>
       changeToken<T>(tenant_id, id, now, plan),
-    readToken: <T>(asked: LoggedLookUp, now: Date, make: (row: StoredToken) => Promise<T>) =>
-      readToken<T>(tenant_id, asked, now, make),
-    findAndLogValue: <T>(asked: LoggedLookUp, now: Date, make: (row: StoredValue & FoundCvc) => Promise<T>) =>
-      findAndLogValue<T>(tenant_id, asked, now, make),
     listTokens: (request: TokenListRequest) => listTokens(query, tenant_id, request),
     findTokenPage: (request: TokenListRequest & { start: { offset: number } }) =>
       findTokenPage(query, tenant_id, request),

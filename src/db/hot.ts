@@ -9,23 +9,20 @@ import {
   DELETE_ASSOCIATION,
   DELETE_CVC,
   DELETE_TOKEN,
-  FIND_AND_LOG_VALUES,
   FIND_API_KEY,
   FIND_BY_FINGERPRINTS,
-  FIND_CVCS,
   FIND_RECORDS,
   FIND_TOKENS,
   FIND_VALUES,
   INSERT_ASSOCIATION,
   INSERT_LOGS,
+  INSERT_REFUSAL,
   INSERT_TOKENS,
   LINK_TOKEN,
   LOCK_FINGERPRINTS,
   LOCK_FOR_DELETE,
   LOCK_TOKEN,
-  type LoggedLookUpTexts,
   PUT_CVC,
-  READ_TOKENS,
   UPDATE_TOKEN,
 } from './token-sql.ts';
 
@@ -45,12 +42,13 @@ export type NewToken = {
   cvc_expires_at?: string | undefined;
   created_at: string;
   created_by: string;
-  actor_type: string;
   log_id: string;
-  message: string;
 };
 
-/** A row of the log: one deed, over one or more entities of a kind. */
+/** What the rows of the log say of tokens that are created, beside what the tokens say. */
+export type NewTokenLog = Pick<NewLog, 'actor_type' | 'message' | 'trace_id' | 'ip' | 'reactor_id' | 'proxy_id'>;
+
+/** A row of the log: one operation, over one or more entities of a kind. What is undefined is NULL. */
 export type NewLog = {
   id: string;
   actor_id: string | null;
@@ -60,6 +58,14 @@ export type NewLog = {
   operation: string;
   message: string;
   created_at: string;
+  disclosure: string;
+  outcome: string;
+  trace_id?: string | undefined;
+  ip?: string | undefined;
+  reactor_id?: string | undefined;
+  proxy_id?: string | undefined;
+  destination_host?: string | undefined;
+  is_list?: boolean | undefined;
 };
 
 /** A stored token; absent values are null. */
@@ -96,18 +102,10 @@ export type StoredValue = Pick<StoredToken, 'id' | 'type' | 'sealed' | 'containe
 /** A card's security code beside it, as it is kept: it may have expired. */
 export type FoundCvc = { cvc_sealed: Buffer | null; cvc_expires_at: Date | null };
 
-/**
- * What is asked of one token, and the log rows of that: where a row names no entity, it tells of the token. `created_at` is
- * the moment it must live in.
- */
-export type LoggedLookUp = {
-  token_id: string;
-  rows: (Omit<NewLog, 'entity_type' | 'entity_ids'> & Partial<Pick<NewLog, 'entity_type' | 'entity_ids'>>)[];
-};
-
 /** What a transaction of creates writes, once it knows which fingerprints are there. */
 export type ChosenTokens = {
   rows: NewToken[];
+  created: NewTokenLog;
   logs: NewLog[];
   /** Tokens that become children of one, if they are not already. */
   links?: { parent_id: string; child_ids: string[]; created_at: string; created_by: string } | undefined;
@@ -116,7 +114,7 @@ export type ChosenTokens = {
 
 /** A token's columns after a change, and what becomes of its CVC: another, none, or (undefined) as it was. */
 export type ChangedToken = {
-  row: Omit<NewToken, 'id' | 'type' | 'created_at' | 'created_by' | 'actor_type' | 'log_id' | 'message'> & {
+  row: Omit<NewToken, 'id' | 'type' | 'created_at' | 'created_by' | 'log_id'> & {
     modified_at: string;
     modified_by: string;
   };
@@ -141,21 +139,23 @@ export type PlannedChange<T> = {
 /** A request for this few tokens goes together with others; more are a statement's work by themselves. */
 const TOGETHER_IDS_MAX = 10;
 
+/** Rows in JSON. The first of each `log_id` has what only the log keeps. */
+const jsonOf = (rows: readonly NewToken[], created: NewTokenLog): string[] => {
+  const logged = new Set<string>();
+  return rows.map((row) => {
+    if (logged.has(row.log_id)) return JSON.stringify(row);
+    logged.add(row.log_id);
+    return JSON.stringify({ ...row, ...created });
+  });
+};
+
 export type HotStatements = ReturnType<typeof createHotStatements>;
 
 const byId = <Row extends { id: string }>(rows: Row[]): Map<string, Row> => new Map(rows.map((row) => [row.id, row]));
 
-/** What is made of rows while the statement that found them commits; shown when it has. */
-const afterCommit = async <T>(committed: Promise<unknown> | undefined, made: Promise<T>): Promise<T> => {
-  // Heard below, also where it fails before the commit.
-  made.catch(() => undefined);
-  await committed;
-  return made;
-};
-
 const lives = (row: StoredValue, now: Date): boolean => row.expires_at === null || row.expires_at > now;
 
-export const createHotStatements = ({ query, queryEarly, transaction }: Statements, batchesMax: number) => {
+export const createHotStatements = ({ query, transaction }: Statements, batchesMax: number) => {
   const tokens = createBatcher(async (tenantId, rows) => {
     await query('insert-tokens', INSERT_TOKENS, [tenantId, rows]);
   }, batchesMax);
@@ -166,48 +166,23 @@ export const createHotStatements = ({ query, queryEarly, transaction }: Statemen
     });
   }, batchesMax);
 
-  const findTokens = async (tenantId: string, ids: string[]): Promise<StoredToken[]> =>
-    (await query('find-tokens', FIND_TOKENS, [tenantId, ids])) as StoredToken[];
-  const lookUp = createCoalescer<string, StoredToken>(
-    async (tenantId, ids) => ({ rows: byId(await findTokens(tenantId, [...new Set(ids)])) }),
-    (id) => id,
-    batchesMax,
-  );
-  const createLoggedLookUp = <Row extends { id: string }>(name: string, { several, one }: LoggedLookUpTexts) =>
-    createCoalescer<LoggedLookUp, Row>(
-      async (tenantId, asked) => {
-        const ids = [...new Set(asked.map(({ token_id }) => token_id))];
-        const logged = asked.flatMap(({ token_id, rows }) => rows.map((row) => ({ ...row, token_id })));
-        // Whatever keeps the log from being written: nothing is answered without it (decisions.md section 8).
-        const refuse = (error: unknown): never => {
-          throw unavailable(error);
-        };
-        const { rows, committed } = await (
-          ids.length === 1
-            ? queryEarly(`${name}-one`, one, [tenantId, JSON.stringify(logged), ids[0]])
-            : queryEarly(name, several, [tenantId, JSON.stringify(logged), ids])
-        ).catch(refuse);
-        return { rows: byId(rows as Row[]), committed: committed.catch(refuse) };
-      },
-      ({ token_id }) => token_id,
-      batchesMax,
-    );
-  const read = createLoggedLookUp<StoredToken>('read-tokens', READ_TOKENS);
-  const findAndLog = createLoggedLookUp<StoredValue & FoundCvc>('find-and-log-values', FIND_AND_LOG_VALUES);
-
-  const findValues = async (tenantId: string, ids: string[]): Promise<(StoredValue & FoundCvc)[]> =>
-    (await query('find-values', FIND_VALUES, [tenantId, ids])) as (StoredValue & FoundCvc)[];
-  const lookUpValue = createCoalescer<string, StoredValue & FoundCvc>(
-    async (tenantId, ids) => ({ rows: byId(await findValues(tenantId, [...new Set(ids)])) }),
-    (id) => id,
-    batchesMax,
-  );
-  const findFewValues = async (tenantId: string, ids: string[]): Promise<(StoredValue & FoundCvc)[]> => {
-    const found = await Promise.all(ids.map((id) => lookUpValue(tenantId, id)));
-    const rows = found.flatMap(({ row }) => row ?? []);
-    // Where there was no room for a value beside those of others, there may be for one's own.
-    return rows.some(({ sealed }) => sealed === null) ? findValues(tenantId, ids) : rows;
+  /** Looks tokens up by their ids, those of several requests together. */
+  const createLookUp = <Row extends StoredValue>(name: string, text: string) => {
+    const find = async (tenantId: string, ids: string[]): Promise<Row[]> =>
+      (await query(name, text, [tenantId, ids])) as Row[];
+    const findOne = createCoalescer<Row>(async (tenantId, ids) => byId(await find(tenantId, ids)), batchesMax);
+    const findFew = async (tenantId: string, ids: string[]): Promise<Row[]> => {
+      const rows = (await Promise.all(ids.map((id) => findOne(tenantId, id)))).filter((row) => row !== undefined);
+      // A value that had no room beside those of other requests may have it alone.
+      return rows.some(({ sealed }) => sealed === null) ? find(tenantId, ids) : rows;
+    };
+    /** Those that live. */
+    return async (tenantId: string, ids: string[], now: Date): Promise<Row[]> =>
+      (await (ids.length <= TOGETHER_IDS_MAX ? findFew : find)(tenantId, ids)).filter((row) => lives(row, now));
   };
+  const findTokens = createLookUp<StoredToken>('find-tokens', FIND_TOKENS);
+  const findRecords = createLookUp<StoredToken & FoundCvc>('find-records', FIND_RECORDS);
+  const findValues = createLookUp<StoredValue & FoundCvc>('find-values', FIND_VALUES);
 
   const lockFingerprints = async (
     on: Query,
@@ -225,11 +200,8 @@ export const createHotStatements = ({ query, queryEarly, transaction }: Statemen
 
   return {
     /** Writes tokens, their CVCs and their log rows, all or nothing. @throws conflict for an id that is taken; unavailable. */
-    insertTokens: (tenantId: string, rows: NewToken[]): Promise<void> =>
-      tokens.submit(
-        tenantId,
-        rows.map((row) => JSON.stringify(row)),
-      ),
+    insertTokens: (tenantId: string, rows: NewToken[], created: NewTokenLog): Promise<void> =>
+      tokens.submit(tenantId, jsonOf(rows, created)),
 
     /** Appends log rows. Resolves after commit. */
     insertLogs: (tenantId: string, rows: NewLog[]): Promise<void> =>
@@ -237,6 +209,10 @@ export const createHotStatements = ({ query, queryEarly, transaction }: Statemen
         tenantId,
         rows.map((row) => JSON.stringify(row)),
       ),
+
+    /** Appends the row of a refusal, unless the tenant has so many since an id. @returns whether it was written. */
+    insertRefusal: async (tenantId: string, row: NewLog, from_id: string, most: number): Promise<boolean> =>
+      (await query('insert-refusal', INSERT_REFUSAL, [tenantId, JSON.stringify(row), from_id, most])).length > 0,
 
     /**
      * Writes tokens in a transaction of their own: where what is written depends on the fingerprints that are there,
@@ -252,7 +228,8 @@ export const createHotStatements = ({ query, queryEarly, transaction }: Statemen
       transaction(async (on) => {
         const existing = await lockFingerprints(on, tenantId, fingerprints, now);
         const chosen = choose((of) => existing.get(nameOf(of)));
-        if (chosen.rows.length > 0) await on('insert-tokens', INSERT_TOKENS, [tenantId, JSON.stringify(chosen.rows)]);
+        if (chosen.rows.length > 0)
+          await on('insert-tokens', INSERT_TOKENS, [tenantId, `[${jsonOf(chosen.rows, chosen.created).join()}]`]);
         for (const child_id of chosen.links?.child_ids ?? []) {
           const { parent_id, created_at, created_by } = chosen.links as NonNullable<ChosenTokens['links']>;
           await on('link-token', LINK_TOKEN, [tenantId, parent_id, child_id, created_at, created_by]);
@@ -320,59 +297,16 @@ export const createHotStatements = ({ query, queryEarly, transaction }: Statemen
         return true;
       }),
 
-    async findToken(tenantId: string, id: string, now: Date): Promise<StoredToken | undefined> {
-      const { row } = await lookUp(tenantId, id);
-      return row && lives(row, now) ? row : undefined;
-    },
+    findToken: async (tenantId: string, id: string, now: Date): Promise<StoredToken | undefined> =>
+      (await findTokens(tenantId, [id], now))[0],
 
-    /**
-     * Finds a token and logs its reading, for a caller who may read whatever is there.
-     * @param make what the caller is shown of it, made while the row of the log is written.
-     * @returns what was made, after the commit; undefined where there is no such token.
-     */
-    async readToken<T>(
-      tenantId: string,
-      asked: LoggedLookUp,
-      now: Date,
-      make: (row: StoredToken) => Promise<T>,
-    ): Promise<T | undefined> {
-      const { row, committed } = await read(tenantId, asked);
-      return row && lives(row, now) ? afterCommit(committed, make(row)) : undefined;
-    },
-
-    /** As `readToken`, also for a use: as much of the token as `findValues` gives. */
-    async findAndLogValue<T>(
-      tenantId: string,
-      asked: LoggedLookUp,
-      now: Date,
-      make: (row: StoredValue & FoundCvc) => Promise<T>,
-    ): Promise<T | undefined> {
-      const { row, committed } = await findAndLog(tenantId, asked);
-      if (!row || !lives(row, now)) return undefined;
-      const makeOfOwn = async (): Promise<T | undefined> => {
-        // Where there was no room for a value beside those of others, there may be for one's own.
-        const own = row.sealed === null ? (await findValues(tenantId, [row.id]))[0] : row;
-        return own && make(own);
-      };
-      return afterCommit(committed, makeOfOwn());
-    },
+    /** A token with its security code: for a reader who may see it. */
+    findRecord: async (tenantId: string, id: string, now: Date): Promise<(StoredToken & FoundCvc) | undefined> =>
+      (await findRecords(tenantId, [id], now))[0],
 
     /** Tokens of one request: whole, or only what it takes to open them. */
-    async findRecords(tenantId: string, ids: string[], now: Date): Promise<(StoredToken & FoundCvc)[]> {
-      const rows = (await query('find-records', FIND_RECORDS, [tenantId, ids])) as (StoredToken & FoundCvc)[];
-      return rows.filter((row) => lives(row, now));
-    },
-
-    async findValues(tenantId: string, ids: string[], now: Date): Promise<(StoredValue & FoundCvc)[]> {
-      const rows = await (ids.length <= TOGETHER_IDS_MAX ? findFewValues : findValues)(tenantId, ids);
-      return rows.filter((row) => lives(row, now));
-    },
-
-    /** Sealed CVCs by token id. */
-    async findCvcs(tenantId: string, ids: string[], now: Date): Promise<Map<string, Buffer>> {
-      const rows = (await query('find-cvcs', FIND_CVCS, [tenantId, ids, now])) as { id: string; sealed: Buffer }[];
-      return new Map(rows.map(({ id, sealed }) => [id, sealed]));
-    },
+    findRecords,
+    findValues,
 
     async findApiKey(publicId: string): Promise<FoundApiKey | undefined> {
       return (await query('find-api-key', FIND_API_KEY, [publicId]))[0] as FoundApiKey | undefined;

@@ -1,7 +1,6 @@
 // Raw SQL over the pool: named statements, and transactions of several of them. Gives every fault its name; knows no table.
-import type { Pool, PoolClient, QueryResult } from 'pg';
+import type { Pool, PoolClient } from 'pg';
 import { unavailable } from '../errors.ts';
-import { EarlyQuery } from './early-query.ts';
 import { faultOf } from './faults.ts';
 
 /** A statement under a name is prepared once a connection; pass undefined for a text that varies. */
@@ -10,12 +9,6 @@ export type Query = (name: string | undefined, text: string, values: unknown[]) 
 
 export type Statements = {
   query: Query;
-  /**
-   * Runs a statement that writes and gives its rows as soon as they are there.
-   * @returns `committed`, which rejects where the statement could not commit. Whoever shows anything of the rows awaits it before.
-   */
-  // oxlint-disable-next-line typescript/no-explicit-any -- as for Query
-  queryEarly(name: string, text: string, values: unknown[]): Promise<{ rows: any[]; committed: Promise<unknown> }>;
   /** Runs work in one transaction: all of it or none. @throws what work throws; unavailable when too many wait. */
   transaction<T>(work: (query: Query) => Promise<T>): Promise<T>;
 };
@@ -55,15 +48,6 @@ export const createStatements = (pool: Pool, poolMax: number): Statements => {
 
   return {
     query: queryOn(pool),
-    queryEarly: (name, text, values) =>
-      new Promise((resolve, reject) => {
-        const query = new EarlyQuery({ name, text, values }, (rows) => resolve({ rows, committed }));
-        // A pool runs it as any other, which its types do not say.
-        const committed = (pool.query(query) as unknown as Promise<QueryResult>).catch((error: unknown) =>
-          Promise.reject(faultOf(error)),
-        );
-        committed.then(({ rows }) => resolve({ rows, committed }), reject);
-      }),
     async transaction(work) {
       await enter();
       try {

@@ -1,12 +1,43 @@
 // The texts of the statements on tokens: tokens and their log rows together, one JSON parameter for all rows. Who runs
 // them, and when, is hot.ts; lists are in token-list.ts.
 
+/** The columns of the log but for the tenant's, with the types that rows in JSON are read as. */
+const LOG_COLUMNS = [
+  'id uuid',
+  'actor_id uuid',
+  'actor_type text',
+  'entity_type text',
+  'entity_ids text[]',
+  'operation text',
+  'message text',
+  'created_at timestamptz',
+  'disclosure text',
+  'outcome text',
+  'trace_id text',
+  'ip text',
+  'reactor_id uuid',
+  'proxy_id uuid',
+  'destination_host text',
+  'is_list boolean',
+];
+const LOG_RECORD = LOG_COLUMNS.join(', ');
+const LOG_NAMES = LOG_COLUMNS.map((column) => column.split(' ', 1)[0]).join(', ');
+
+/** Rows of the log from a relation that has its columns. @param values in place of columns of the same name. */
+const insertLogsFrom = (from: string, values: Record<string, string> = {}): string => `
+INSERT INTO audit_log (tenant_id, ${LOG_NAMES})
+SELECT $1::uuid, ${LOG_NAMES.split(', ')
+  .map((name) => values[name] ?? (name === 'is_list' ? 'coalesce(r.is_list, false)' : `r.${name}`))
+  .join(', ')}
+FROM ${from}`;
+
 export const INSERT_TOKENS = `
 WITH i AS (
   SELECT * FROM json_to_recordset($2::json) AS r(
     id text, type text, sealed text, fingerprint text, fingerprint_expression text, container text, metadata jsonb,
     search_indexes text[], search_digests text[], expires_at timestamptz, cvc_sealed text, cvc_expires_at timestamptz,
-    created_at timestamptz, created_by uuid, actor_type text, log_id uuid, message text)
+    created_at timestamptz, created_by uuid, log_id uuid, actor_type text, message text, trace_id text, ip text,
+    reactor_id uuid, proxy_id uuid)
 ), t AS (
   INSERT INTO tokens (tenant_id, id, type, sealed, fingerprint, fingerprint_expression, container, metadata,
     search_indexes, search_digests, expires_at, created_at, created_by)
@@ -19,15 +50,21 @@ WITH i AS (
   INSERT INTO token_counts (tenant_id, id, type, change, last_created_at)
   SELECT $1::uuid, gen_random_uuid(), type, count(*), max(created_at) FROM i GROUP BY type
 )
-INSERT INTO audit_log (tenant_id, id, actor_id, actor_type, entity_type, entity_ids, operation, message, created_at)
-SELECT $1::uuid, log_id, created_by, actor_type, type, array_agg(id), 'create', message, created_at FROM i
-GROUP BY log_id, created_by, actor_type, type, message, created_at`;
+INSERT INTO audit_log (tenant_id, id, actor_id, actor_type, entity_type, entity_ids, operation, message, created_at,
+  disclosure, trace_id, ip, reactor_id, proxy_id)
+SELECT $1::uuid, i.log_id, i.created_by, i.actor_type, i.type, of.ids, 'create', i.message, i.created_at, 'none',
+  i.trace_id, i.ip, i.reactor_id, i.proxy_id
+FROM (SELECT log_id, array_agg(id) AS ids FROM i GROUP BY log_id) AS of
+JOIN i ON i.log_id = of.log_id AND i.message IS NOT NULL`;
 
-export const INSERT_LOGS = `
-INSERT INTO audit_log (tenant_id, id, actor_id, actor_type, entity_type, entity_ids, operation, message, created_at)
-SELECT $1::uuid, id, actor_id, actor_type, entity_type, entity_ids, operation, message, created_at
-FROM json_to_recordset($2::json) AS r(id uuid, actor_id uuid, actor_type text, entity_type text, entity_ids text[],
-  operation text, message text, created_at timestamptz)`;
+export const INSERT_LOGS = insertLogsFrom(`json_to_recordset($2::json) AS r(${LOG_RECORD})`);
+
+/** Writes a refusal, unless there are so many ($4) of the tenant since an id ($3). */
+export const INSERT_REFUSAL = `${insertLogsFrom(`json_to_record($2::json) AS r(${LOG_RECORD})`)}
+WHERE (SELECT count(*) FROM (
+  SELECT FROM audit_log WHERE tenant_id = $1 AND outcome = 'refused' AND id >= $3::uuid LIMIT $4::int
+) AS recent) < $4::int
+RETURNING id`;
 
 /**
  * Sealed bytes that one request reads: all of them are in memory at once. Beyond it rows come without them, but for a
@@ -55,16 +92,6 @@ const byIds = (columns: string, table: string, ids: string): string => `
 SELECT found.* FROM unnest((SELECT ${ids}::text[])) AS wanted(id)
 CROSS JOIN LATERAL (SELECT ${columns} FROM ${table} WHERE tenant_id = $1 AND id = wanted.id LIMIT 1) AS found`;
 
-/** One row by its id alone: without a list there is less to run. */
-const byOneId = (columns: string, id: string): string =>
-  `SELECT ${columns} FROM tokens WHERE tenant_id = $1 AND id = ${id} LIMIT 1`;
-
-/** With the security code of a card. As plain as can be: one value is let in however large, so that nothing is bounded here. */
-const byOneIdWithCvc = (id: string): string => `
-  SELECT t.id, t.type, t.sealed, t.container, t.expires_at, c.sealed AS cvc_sealed, c.expires_at AS cvc_expires_at
-  FROM tokens t LEFT JOIN token_cvcs c ON t.type = 'card' AND c.tenant_id = $1 AND c.id = t.id
-  WHERE t.tenant_id = $1 AND t.id = ${id}`;
-
 /** Expired ones too: look-ups of several moments share the statement, and each knows its own time. */
 export const FIND_TOKENS = byIds(TOKEN_COLUMNS, 'tokens', '$2');
 
@@ -83,41 +110,8 @@ LEFT JOIN LATERAL (
 /** What it takes to open tokens and to decide over them: each further column costs as much to take apart as to open one. */
 export const FIND_VALUES = withCvcs(VALUE_COLUMNS);
 
-/** Tokens of one request, whole. */
+/** Whole tokens with the security codes of cards. */
 export const FIND_RECORDS = withCvcs(TOKEN_COLUMNS);
-
-/**
- * Finds and logs in one statement: what is found is logged when it has come, and what is not there is not logged. A row
- * that names no entity of its own tells of the token.
- */
-const andLog = (found: string): string => `
-WITH i AS (
-  SELECT * FROM json_to_recordset($2::json) AS r(token_id text, id uuid, actor_id uuid, actor_type text, entity_type text,
-    entity_ids text[], operation text, message text, created_at timestamptz)
-), f AS (
-  ${found}
-), l AS (
-  INSERT INTO audit_log (tenant_id, id, actor_id, actor_type, entity_type, entity_ids, operation, message, created_at)
-  SELECT $1::uuid, i.id, i.actor_id, i.actor_type, coalesce(i.entity_type, f.type), coalesce(i.entity_ids, ARRAY[f.id]),
-    i.operation, i.message, i.created_at
-  FROM i JOIN f ON f.id = i.token_id AND (f.expires_at IS NULL OR f.expires_at > i.created_at)
-)
-SELECT * FROM f`;
-
-/** Of several tokens, $3 their ids, and of one, $3 its id. */
-export type LoggedLookUpTexts = { several: string; one: string };
-
-export const READ_TOKENS: LoggedLookUpTexts = {
-  several: andLog(byIds(TOKEN_COLUMNS, 'tokens', '$3')),
-  one: andLog(byOneId(TOKEN_COLUMNS, '$3')),
-};
-
-export const FIND_AND_LOG_VALUES: LoggedLookUpTexts = {
-  several: andLog(withCvcs(VALUE_COLUMNS, byIds(VALUE_COLUMNS, 'tokens', '$3'))),
-  one: andLog(byOneIdWithCvc('$3')),
-};
-
-export const FIND_CVCS = `${byIds('id, sealed, expires_at', 'token_cvcs', '$2')} WHERE found.expires_at > $3`;
 
 /**
  * Whoever chose another expression chose what its fingerprint says: it is no proof that the data is the same, so that
@@ -179,10 +173,7 @@ WITH gone AS (
 ), n AS (
   INSERT INTO token_counts (tenant_id, id, type, change) SELECT $1::uuid, gen_random_uuid(), type, -1 FROM gone
 )
-INSERT INTO audit_log (tenant_id, id, actor_id, actor_type, entity_type, entity_ids, operation, message, created_at)
-SELECT $1::uuid, r.id, actor_id, actor_type, entity_type, entity_ids, operation, message, created_at
-FROM gone, json_to_record($4::json) AS r(id uuid, actor_id uuid, actor_type text, entity_type text, entity_ids text[],
-  operation text, message text, created_at timestamptz)
+${insertLogsFrom(`gone, json_to_record($4::json) AS r(${LOG_RECORD})`)}
 RETURNING id`;
 
 export const FIND_API_KEY = `SELECT k.tenant_id, k.application_id, k.digest, a.permissions, a.rules,

@@ -3,7 +3,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { Socket } from 'node:net';
 import type { FastifyRequest, InjectOptions, LightMyRequestResponse } from 'fastify';
 import type { App } from './app-type.ts';
-import type { Caller } from '../access/caller.ts';
+import type { Caller, RequestOrigin } from '../access/caller.ts';
 import type { Permission } from '../access/permissions.ts';
 import { mayAnywhere } from '../access/rules.ts';
 import type { Context } from '../context.ts';
@@ -48,6 +48,9 @@ const refuse = (request: FastifyRequest): AppError => {
   const bearer = request.headers.authorization?.startsWith('Bearer svc_') ?? false;
   return unauthorized(bearer ? 'The API key belongs into the header SVC-API-KEY, not Authorization.' : undefined);
 };
+
+/** What the log says of where a request came from. */
+export const originOf = ({ id, ip }: Pick<FastifyRequest, 'id' | 'ip'>): RequestOrigin => ({ trace_id: id, ip });
 
 /** For routes that find out themselves who acts. */
 export type Authentication = {
@@ -103,8 +106,9 @@ export const addAuthentication = (app: App, ctx: Context): Authentication => {
   app.decorateRequest('caller', undefined);
 
   const admit = (request: FastifyRequest, caller: Caller, permission: Permission | 'authenticated'): void => {
+    // Known before it is refused: the log names who was refused.
+    request.caller = { ...caller, origin: originOf(request) };
     if (permission !== 'authenticated' && !mayAnywhere(caller, permission)) throw forbidden(permission);
-    request.caller = caller;
   };
 
   const authenticate = async (

@@ -3,6 +3,9 @@
 
 export const TENANT_ID = '7f4c2b1e-9d3a-4a57-8f61-2c5b8e0d9a13';
 export const APPLICATION_ID = 'c1a8f0d4-2e6b-4b39-9a75-6d0e3f8b1c52';
+export const REACTOR_ID = '3b9d5f02-7c1e-4a86-b0f4-8e2d6a91c7b3';
+export const PROXY_ID = '91e4c6a8-0d2b-4f57-a3c9-5b7f1d8e2046';
+export const TRACE_ID = '5e8f2a90-1c3d-4b7e-9a64-0f2d7c5b8e13';
 export const CREATED_AT = '2026-11-20T18:04:05.123Z';
 
 export const genericTokenId = 'b8e1d6c2-3f47-4d0a-8c95-1e7a2b6f4d30';

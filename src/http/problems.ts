@@ -2,6 +2,7 @@
 // and where nothing unmapped gets through: no message of a parser, a driver or a library reaches the wire.
 import { STATUS_CODES } from 'node:http';
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
+import type { Context } from '../context.ts';
 import type { App } from './app-type.ts';
 import { hasZodFastifySchemaValidationErrors } from 'fastify-type-provider-zod';
 import {
@@ -109,9 +110,21 @@ export const sendProxyProblem = (reply: FastifyReply, error: AppError): FastifyR
     .send(JSON.stringify({ proxy_error: problem }));
 };
 
-export const addErrorFace = (app: App, bodyBytesMax: number): void => {
-  app.setErrorHandler((error, request: FastifyRequest, reply) => {
+/** Logs that a caller was refused something. Its entity is the one that the path names, if any. */
+export const logRefusal = async (
+  ctx: Pick<Context, 'refusals'>,
+  request: FastifyRequest,
+  error: AppError,
+): Promise<void> => {
+  if (error.code !== 'forbidden' || !request.caller) return;
+  const { id, parent_id } = (request.params ?? {}) as { id?: string; parent_id?: string };
+  await ctx.refusals.record(request.caller, error, id ?? parent_id);
+};
+
+export const addErrorFace = (app: App, ctx: Pick<Context, 'refusals'>, bodyBytesMax: number): void => {
+  app.setErrorHandler(async (error, request: FastifyRequest, reply) => {
     const problem = toAppError(error, bodyBytesMax);
+    await logRefusal(ctx, request, problem);
     // A tenant's code that fails is no failure of ours.
     if (problem.status >= 500 && problem.code !== 'code_failed')
       request.log.error({ trace_id: request.id, error: problem, code: problem.code }, 'a request failed');

@@ -130,7 +130,7 @@ const exchange = async (
   const use = proxy && logRow(ctx, actor, { operation: 'use', entity_type: 'proxy', entity_ids: [proxy.id] });
   const beside = use ? [use] : [];
   // Written before anything leaves, with the rows of the tokens or alone.
-  const values = caller && (await openTokens(ctx, caller, references, 'use', beside));
+  const values = caller && (await openTokens(ctx, caller, references, 'use', { beside }));
   if (references.ids.size === 0 && use) await ctx.db.for({ tenant_id }).insertLogs(beside);
   const opened = found.expand(createExpansion(values ?? (() => undefined), ctx.expressionEnvironment, references));
 

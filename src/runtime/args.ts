@@ -23,7 +23,7 @@ export const openArgs = async (
   beside: readonly NewLog[],
 ): Promise<OpenedArgs> => {
   if (args === undefined) return { args, isLogged: false };
-  const { value, isLogged } = await detokenizeForUse(ctx, caller, { args }, beside);
+  const { value, isLogged } = await detokenizeForUse(ctx, caller, { args }, { beside });
   const opened = (value as { args: Json }).args;
   // A body is bounded when it is parsed; with tokens in it, it may be deeper.
   const problem = isLogged ? shapeProblem(opened) : undefined;

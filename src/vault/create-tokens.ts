@@ -2,11 +2,18 @@
 // answer of an idempotent request are written in the same transaction.
 import type { Caller } from '../access/caller.ts';
 import { decide, getTransform, type Transform } from '../access/rules.ts';
-import { linkLogRow, messageOf, TOKEN_ASSOCIATED, tokenLogRows } from '../audit/record.ts';
+import {
+  disclosureOf,
+  linkLogRow,
+  type LoggedToken,
+  messageOf,
+  TOKEN_ASSOCIATED,
+  tokenLogRows,
+} from '../audit/record.ts';
 import type { Context } from '../context.ts';
 import { fingerprint } from '../crypto/digest.ts';
 import type { TenantKeys } from '../crypto/keyring.ts';
-import type { ChosenTokens, Fingerprint, NewToken, StoredToken } from '../db/hot.ts';
+import type { ChosenTokens, Fingerprint, NewToken, NewTokenLog, StoredToken } from '../db/hot.ts';
 import { AppError, conflict, forbidden, invalidField, invalidInput, payloadTooLarge } from '../errors.ts';
 import { ExpressionError } from './expression-error.ts';
 import type { Json } from './json.ts';
@@ -22,6 +29,7 @@ import {
   sealDraft,
   searchDigestsOf,
   type TokenRecord,
+  visibilityOfToken,
 } from './tokens.ts';
 
 /** Draws of an alias before a UUID stands in (background.md section 3). */
@@ -77,9 +85,7 @@ export const createTokens = async <T>(
         expires_at: draft.expires_at?.toISOString(),
         created_at,
         created_by: caller.actor_id,
-        actor_type: caller.actor_type,
         log_id,
-        message: TOKEN_CREATED,
       };
       if (draft.search_indexes.length > 0) row.search_indexes = [...draft.search_indexes];
       if (draft.cvc !== undefined && cvcKey) {
@@ -113,7 +119,7 @@ const insert = async <T>(ctx: Context, caller: Caller, sealed: Sealed, options: 
     }
 
   if (wanted.size === 0 && options.parent === undefined && caller.keep === undefined) {
-    await db.insertTokens(rows);
+    await db.insertTokens(rows, createdBy(caller));
     return options.answer(
       rows.map((row, index) =>
         recordOfDraft(caller.tenant_id, drafts[index] as Draft, transforms[index] as Transform, row, madeOf(row)),
@@ -147,6 +153,9 @@ const withLinks = (
   return { ...chosen, logs: [...chosen.logs, log], links };
 };
 
+/** What the log says of the tokens that a caller creates. */
+const createdBy = ({ actor_type, origin }: Caller): NewTokenLog => ({ actor_type, message: TOKEN_CREATED, ...origin });
+
 const nameOf = ({ fingerprint: print, fingerprint_expression }: Fingerprint): string =>
   `${print} ${fingerprint_expression}`;
 
@@ -162,7 +171,7 @@ const choose = (
 ): { records: TokenRecord[]; chosen: ChosenTokens } => {
   const records: TokenRecord[] = [];
   const fresh: NewToken[] = [];
-  const read: StoredToken[] = [];
+  const read = new Map<string, LoggedToken>();
   const made = new Map<string, TokenRecord>();
   const meter = createMeter();
   for (const [index, draft] of drafts.entries()) {
@@ -177,10 +186,10 @@ const choose = (
     const before = findExisting(row as Fingerprint);
     const twin = made.get(known);
     if (before) {
-      const { record, revealed } = recordOfExisting(ctx, caller, before, keys, meter);
+      const { record, logged } = recordOfExisting(ctx, caller, before, keys, meter);
       // To link two tokens takes a right to read both.
-      if (isLinked && !revealed) throw forbidden('token:read');
-      if (revealed) read.push(before);
+      if (isLinked && !logged) throw forbidden('token:read');
+      if (logged) read.set(logged.id, logged);
       records.push({ ...record, _extras: { deduplicated: true } });
     } else if (twin) records.push({ ...twin, _extras: { deduplicated: true } });
     else {
@@ -189,7 +198,8 @@ const choose = (
       records.push({ ...created, _extras: { deduplicated: false } });
     }
   }
-  return { records, chosen: { rows: fresh, logs: tokenLogRows(ctx, caller, 'read', [...new Set(read)]) } };
+  const logs = tokenLogRows(ctx, caller, 'read', [...read.values()]);
+  return { records, chosen: { rows: fresh, created: createdBy(caller), logs } };
 };
 
 const madeOf = ({ id, created_by, created_at }: NewToken) => ({ id, created_by, created_at });
@@ -203,18 +213,20 @@ const recordOfExisting = (
   row: StoredToken,
   keys: TenantKeys,
   meter: Meter,
-): { record: TokenRecord; revealed: boolean } => {
+): { record: TokenRecord; logged: LoggedToken | undefined } => {
   const transform = decide(caller, 'token:read', row);
   if (transform === undefined) {
     const { id, type, fingerprint: print, container } = row;
     const record = { id, tenant_id: caller.tenant_id, type, fingerprint: print ?? undefined, containers: [container] };
-    return { record, revealed: false };
+    return { record, logged: undefined };
   }
   if (row.sealed === null) throw tooLarge();
   const kept = openToken(ctx, caller.tenant_id, row, keys);
   const shown = transform === 'redact' ? 'redact' : 'mask';
   try {
-    return { record: recordOfRow(ctx, caller.tenant_id, row, kept, shown, { meter }), revealed: true };
+    const record = recordOfRow(ctx, caller.tenant_id, row, kept, shown, { meter });
+    const disclosure = disclosureOf(visibilityOfToken(shown, row, kept));
+    return { record, logged: { id: row.id, type: row.type, disclosure } };
   } catch (error) {
     if (error instanceof ExpressionError) throw tooLarge();
     throw error;

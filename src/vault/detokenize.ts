@@ -1,9 +1,8 @@
 // Expressions in, values out: finds the tokens that a request refers to, decides over each, logs what is about to be shown,
 // and only then puts values in. One implementation for detokenizing, reactors and the proxy.
-import { setImmediate } from 'node:timers/promises';
 import type { Caller } from '../access/caller.ts';
 import { getTransform, type Transform } from '../access/rules.ts';
-import { foundTokenLogRow, tokenLogRows } from '../audit/record.ts';
+import { disclosureOf, type LoggedToken, tokenLogRows } from '../audit/record.ts';
 import type { Context } from '../context.ts';
 import type { FoundCvc, NewLog, StoredToken, StoredValue } from '../db/hot.ts';
 import { badRequest, type AppError, invalidField, payloadTooLarge } from '../errors.ts';
@@ -18,7 +17,7 @@ import {
 import { ExpressionError } from './expression-error.ts';
 import { formatPath, isStorableText, type Json } from './json.ts';
 import { createMeter, type Meter } from './meter.ts';
-import { type Kept, openCvcs, openToken, recordOfRow, shownData } from './tokens.ts';
+import { type Kept, openCvcs, openToken, recordOfRow, shownData, visibilityOfToken } from './tokens.ts';
 
 /** Reading shows what a reader may see; using reveals, since whoever uses a value never gets to see it (decisions.md section 3). */
 export type Purpose = 'read' | 'use';
@@ -38,62 +37,26 @@ type Opened = {
 /** What an expression gets of a token by its id; undefined for an id that was not asked for. */
 export type TokenValues = (id: string, whole: boolean) => ExpansionRecord | undefined;
 
+/** What is logged of the tokens that are opened, and with them. */
+export type LogDetails = {
+  /** Rows to be written with those of the tokens. Where there are no tokens, none is. */
+  beside?: readonly NewLog[];
+  /** Where the values are sent. */
+  destination_host?: string | undefined;
+};
+
 /**
  * Opens the tokens that expressions refer to. The log rows are committed when this returns.
- * @param beside rows to be written with those of the tokens; where there are no tokens, none is.
- * @throws badRequest naming the ids that are unknown or expired; forbidden; unavailable.
+ * @throws badRequest naming the ids that are unknown or expired; forbidden; payloadTooLarge; unavailable.
  */
 export const openTokens = async (
   ctx: Context,
   caller: Caller,
   { ids, isWhole }: Pick<References, 'ids' | 'isWhole'>,
   purpose: Purpose,
-  beside: readonly NewLog[] = [],
+  { beside = [], destination_host }: LogDetails = {},
 ): Promise<TokenValues> => {
   if (ids.size === 0) return () => undefined;
-  const [only] = ids;
-  // Whom no rule can refuse a token: its reading or use is logged in the statement that finds it. For several tokens two
-  // statements are less work: rows of the log go together with those of other requests.
-  const isLoggedAtOnce = caller.permissions.has(permissionOf[purpose]) && !isWhole && ids.size === 1;
-  const opened = isLoggedAtOnce
-    ? await findAndLogOne(ctx, caller, only as string, purpose, beside)
-    : await findAndLog(ctx, caller, { ids, isWhole }, purpose, beside);
-
-  const meter = createMeter();
-  return (id, whole) => {
-    const token = opened.get(id);
-    if (!token) return undefined;
-    return (token[whole ? 'whole' : 'data'] ??= recordFor(ctx, caller, token, { meter, whole }));
-  };
-};
-
-type OpenedById = Map<string, Opened>;
-
-const findAndLogOne = async (
-  ctx: Context,
-  caller: Caller,
-  id: string,
-  purpose: Purpose,
-  beside: readonly NewLog[],
-): Promise<OpenedById> => {
-  if (!isStorableText(id)) throw missing([id]);
-  const now = ctx.now();
-  const asked = { token_id: id, rows: [foundTokenLogRow(ctx, caller, { at: now, operation: purpose }), ...beside] };
-  const opened = await ctx.db.for(caller).findAndLogValue(asked, now, async (row) => {
-    const open = await prepare(ctx, caller, [row], purpose);
-    return open();
-  });
-  if (!opened) throw missing([id]);
-  return opened;
-};
-
-const findAndLog = async (
-  ctx: Context,
-  caller: Caller,
-  { ids, isWhole }: Pick<References, 'ids' | 'isWhole'>,
-  purpose: Purpose,
-  beside: readonly NewLog[],
-): Promise<OpenedById> => {
   const db = ctx.db.for(caller);
   const storable = [...ids].filter(isStorableText);
   const rows: (StoredValue & FoundCvc)[] = await (isWhole
@@ -103,29 +66,30 @@ const findAndLog = async (
     const found = new Set(rows.map(({ id }) => id));
     throw missing([...ids].filter((id) => !found.has(id)));
   }
-  const open = await prepare(ctx, caller, rows, purpose);
-  const logged = db.insertLogs([...tokenLogRows(ctx, caller, purpose, rows), ...beside]);
-  // The rows are sent when this round of the event loop ends. Values are opened while they are written, and shown after.
-  const opened = setImmediate().then(open);
-  // Heard below, also where opening fails before.
-  opened.catch(() => undefined);
-  await logged;
-  return opened;
+  const opened = await open(ctx, caller, rows, purpose);
+  const logged = [...opened.values()].map(({ row: { id, type }, kept, row, transform }): LoggedToken => {
+    const disclosure = purpose === 'use' ? 'used' : disclosureOf(visibilityOfToken(transform, row, kept));
+    return { id, type, disclosure };
+  });
+  await db.insertLogs([...tokenLogRows(ctx, caller, purpose, logged, { destination_host }), ...beside]);
+
+  const meter = createMeter();
+  return (id, whole) => {
+    const token = opened.get(id);
+    if (!token) return undefined;
+    return (token[whole ? 'whole' : 'data'] ??= recordFor(ctx, caller, token, { meter, whole }));
+  };
 };
 
 const missing = (ids: string[]): AppError => badRequest(`Failed to detokenize some tokens: ${ids.join(', ')}`);
 
-/**
- * Decides over tokens, and has all that it takes to open them.
- * @returns what opens them.
- * @throws forbidden; payloadTooLarge.
- */
-const prepare = async (
+/** Decides over tokens and opens them, by id. @throws forbidden; payloadTooLarge. */
+const open = async (
   ctx: Context,
   caller: Caller,
   rows: (StoredValue & FoundCvc)[],
   purpose: Purpose,
-): Promise<() => OpenedById> => {
+): Promise<Map<string, Opened>> => {
   const transforms = rows.map((row) => {
     const transform = getTransform(caller, permissionOf[purpose], row);
     return purpose === 'use' && transform === 'default' ? 'reveal' : transform;
@@ -135,15 +99,12 @@ const prepare = async (
   const keys = await ctx.keyring.tenantKeys(caller.tenant_id);
   const revealed = rows.filter((_, index) => transforms[index] === 'reveal');
   const cvcs = await openCvcs(ctx, caller.tenant_id, revealed);
-  return () => {
-    const opened: OpenedById = new Map();
-    for (const [index, row] of rows.entries()) {
-      const kept = openToken(ctx, caller.tenant_id, row, keys);
-      const cvc = cvcs.size === 0 ? undefined : cvcs.get(row.id);
-      opened.set(row.id, { row, kept, transform: transforms[index] as Transform, cvc });
-    }
-    return opened;
-  };
+  const opened = new Map<string, Opened>();
+  for (const [index, row] of rows.entries()) {
+    const kept = openToken(ctx, caller.tenant_id, row, keys);
+    opened.set(row.id, { row, kept, transform: transforms[index] as Transform, cvc: cvcs.get(row.id) });
+  }
+  return opened;
 };
 
 const recordFor = (
@@ -179,15 +140,10 @@ export const detokenize = async (ctx: Context, caller: Caller, body: Json): Prom
 
 /**
  * As `detokenize`, for somebody who uses the values and does not show them: under token:use, and logged so.
- * @param beside rows to be written with those of the tokens.
  * @returns `isLogged`: whether there were tokens, and so whether anything was written.
  */
-export const detokenizeForUse = (
-  ctx: Context,
-  caller: Caller,
-  body: Json,
-  beside: readonly NewLog[],
-): Promise<Expanded> => expand(ctx, caller, body, 'use', beside);
+export const detokenizeForUse = (ctx: Context, caller: Caller, body: Json, details: LogDetails): Promise<Expanded> =>
+  expand(ctx, caller, body, 'use', details);
 
 type Expanded = { value: Json; isLogged: boolean };
 
@@ -196,12 +152,12 @@ const expand = async (
   caller: Caller,
   body: Json,
   purpose: Purpose,
-  beside?: readonly NewLog[],
+  details?: LogDetails,
 ): Promise<Expanded> => {
   const references = createReferences();
   atItsPlace(body, (value) => collectTokenIds(value, references));
   if (references.templates.size === 0) return { value: body, isLogged: false };
-  const values = await openTokens(ctx, caller, references, purpose, beside);
+  const values = await openTokens(ctx, caller, references, purpose, details);
   const expansion = createExpansion(values, ctx.expressionEnvironment, references);
   return { value: atItsPlace(body, (value) => expandJson(value, expansion)), isLogged: references.ids.size > 0 };
 };

@@ -1,13 +1,13 @@
 // Reading tokens back under the caller's rules: one, a list, or what a search finds. The log rows of what is shown are
 // committed before the answer exists.
 import type { Caller } from '../access/caller.ts';
-import { accessOf, decide, getTransform, type Transform } from '../access/rules.ts';
+import { accessOf, decide, getTransform } from '../access/rules.ts';
 import type { Permission } from '../access/permissions.ts';
-import { foundTokenLogRow, TOKEN_REVEALED, tokenLogRows } from '../audit/record.ts';
+import { disclosureOf, type LoggedToken, tokenListLogRow, tokenLogRows } from '../audit/record.ts';
 import type { Context } from '../context.ts';
 import { metadataDigest } from '../crypto/digest.ts';
 import type { TenantKeys } from '../crypto/keyring.ts';
-import type { StoredToken } from '../db/hot.ts';
+import type { FoundCvc, StoredToken } from '../db/hot.ts';
 import type { TokenCondition } from '../db/token-list.ts';
 import { invalidField, notFound, payloadTooLarge } from '../errors.ts';
 import { type Page, type PageRequest, readPage } from '../paging.ts';
@@ -16,7 +16,7 @@ import { isStorableText } from './json.ts';
 import { createMeter } from './meter.ts';
 import { conditionOf } from './search.ts';
 import { parseSearchQuery, SearchQueryError } from './search-query.ts';
-import { findCvc, openToken, recordOfRow, type TokenRecord } from './tokens.ts';
+import { openCvcs, openToken, recordOfRow, type TokenRecord, visibilityOfToken } from './tokens.ts';
 
 /** The row of a token. @throws notFound for an unknown, expired or foreign id, all alike. */
 export const getTokenRow = async (
@@ -29,46 +29,28 @@ export const getTokenRow = async (
   return row;
 };
 
+/** Whether a rule may show the caller values of tokens: those of cards have security codes. */
+const mayReveal = ({ rules }: Caller): boolean =>
+  rules.some(({ transform, permissions }) => transform === 'reveal' && permissions.includes('token:read'));
+
 /**
  * Reads one token. Its log row is committed before anything of it is shown.
  * @throws notFound; forbidden; unavailable when the log cannot be written.
  */
 export const getToken = async (ctx: Context, caller: Caller, id: string): Promise<TokenRecord> => {
-  if (isLoggedAtOnce(caller)) return readAtOnce(ctx, caller, id);
-  const row = await getTokenRow(ctx, caller, id);
-  const { record, transform } = await showToken(ctx, caller, row);
-  const message = caller.actor_type === 'user' && transform === 'reveal' ? TOKEN_REVEALED : undefined;
-  await ctx.db.for(caller).insertLogs(tokenLogRows(ctx, caller, 'read', [row], message));
-  return record;
-};
-
-/** @throws forbidden. */
-const showToken = async (
-  ctx: Context,
-  caller: Caller,
-  row: StoredToken,
-): Promise<{ record: TokenRecord; transform: Transform }> => {
+  const db = ctx.db.for(caller);
+  const now = ctx.now();
+  let row: (StoredToken & Partial<FoundCvc>) | undefined;
+  if (isStorableText(id)) row = await (mayReveal(caller) ? db.findRecord(id, now) : db.findToken(id, now));
+  if (!row) throw notFound('token');
   const transform = getTransform(caller, 'token:read', row);
   const keys = await ctx.keyring.tenantKeys(caller.tenant_id);
   const kept = openToken(ctx, caller.tenant_id, row, keys);
-  const cvc = transform === 'reveal' ? await findCvc(ctx, caller.tenant_id, row) : undefined;
-  return { record: recordOfRow(ctx, caller.tenant_id, row, kept, transform, { cvc }), transform };
-};
-
-/**
- * Whoever no rule holds back may read whatever is there: such a read is logged in the statement that finds the token. Of a
- * member the log says how much they saw, which is decided once the token is found.
- */
-const isLoggedAtOnce = (caller: Caller): boolean =>
-  caller.actor_type === 'application' && caller.permissions.has('token:read');
-
-const readAtOnce = async (ctx: Context, caller: Caller, id: string): Promise<TokenRecord> => {
-  if (!isStorableText(id)) throw notFound('token');
-  const now = ctx.now();
-  const asked = { token_id: id, rows: [foundTokenLogRow(ctx, caller, { at: now, operation: 'read' })] };
-  const read = await ctx.db.for(caller).readToken(asked, now, (row) => showToken(ctx, caller, row));
-  if (!read) throw notFound('token');
-  return read.record;
+  const cvcs = transform === 'reveal' ? await openCvcs(ctx, caller.tenant_id, [row]) : undefined;
+  const record = recordOfRow(ctx, caller.tenant_id, row, kept, transform, { cvc: cvcs?.get(id) });
+  const disclosure = disclosureOf(visibilityOfToken(transform, row, kept));
+  await db.insertLogs(tokenLogRows(ctx, caller, 'read', [{ id, type: row.type, disclosure }]));
+  return record;
 };
 
 /** What the filters of a list ask for. Undefined or empty: everything. */
@@ -143,9 +125,11 @@ const readTokens = async (
   });
   if (rows.some(({ sealed }) => sealed === null)) throw tooLarge();
   const meter = createMeter();
+  const read: LoggedToken[] = [];
   const data = rows.map((row) => {
     const transform = decide(caller, permission, row) ?? 'redact';
     const kept = openToken(ctx, caller.tenant_id, row, keys);
+    read.push({ id: row.id, type: row.type, disclosure: disclosureOf(visibilityOfToken(transform, row, kept)) });
     try {
       return recordOfRow(ctx, caller.tenant_id, row, kept, transform, { meter });
     } catch (error) {
@@ -153,7 +137,10 @@ const readTokens = async (
       throw error;
     }
   });
-  if (rows.length > 0) await db.insertLogs(tokenLogRows(ctx, caller, 'read', rows));
+  if (rows.length > 0) {
+    const isPage = caller.actor_type === 'user';
+    await db.insertLogs(isPage ? [tokenListLogRow(ctx, caller, read)] : tokenLogRows(ctx, caller, 'read', read));
+  }
   return { pagination, data };
 };
 

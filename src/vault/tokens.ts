@@ -1,6 +1,6 @@
 // The barrier: the only place where plaintext and rows meet. Seals on the way in, opens on the way out, and shows as much
 // of a token as a decision allows. Knows no request and writes nothing.
-import type { Transform } from '../access/rules.ts';
+import { type Transform, type Visibility, visibilityOf } from '../access/rules.ts';
 import type { Context } from '../context.ts';
 import { metadataDigest, searchDigest } from '../crypto/digest.ts';
 import type { TenantKeys } from '../crypto/keyring.ts';
@@ -109,31 +109,32 @@ const openCvc = async (
   }
 };
 
-/** The security code of a card, if it is one, while it lives. @throws internal, as openCvc. */
-export const findCvc = async (
-  ctx: SealContext & Pick<Context, 'db' | 'keyring' | 'now'>,
-  tenant_id: string,
-  { id, type }: { id: string; type: string },
-): Promise<string | undefined> => {
-  const sealed = type === 'card' ? (await ctx.db.for({ tenant_id }).findCvcs([id], ctx.now())).get(id) : undefined;
-  return sealed && openCvc(ctx, tenant_id, id, sealed);
-};
-
 /** The security codes that were found with their cards, while they live, by token id. @throws internal, as openCvc. */
 export const openCvcs = async (
   ctx: SealContext & Pick<Context, 'keyring' | 'now'>,
   tenant_id: string,
-  rows: readonly ({ id: string } & FoundCvc)[],
+  rows: readonly ({ id: string } & Partial<FoundCvc>)[],
 ): Promise<Map<string, string>> => {
   const cvcs = new Map<string, string>();
   const now = ctx.now();
   for (const { id, cvc_sealed, cvc_expires_at } of rows) {
-    if (cvc_sealed === null || cvc_expires_at === null || cvc_expires_at <= now) continue;
+    if (!cvc_sealed || !cvc_expires_at || cvc_expires_at <= now) continue;
     const cvc = await openCvc(ctx, tenant_id, id, cvc_sealed);
     if (cvc !== undefined) cvcs.set(id, cvc);
   }
   return cvcs;
 };
+
+/** Whether a token has a mask, of its own or of its type. */
+export const hasMask = ({ type }: Pick<StoredToken, 'type'>, { mask }: Pick<Kept, 'mask'>): boolean =>
+  mask !== undefined || findTokenType(type)?.mask !== undefined;
+
+/** How much a decision shows of an opened token. */
+export const visibilityOfToken = (
+  transform: Transform | undefined,
+  row: Pick<StoredToken, 'type'>,
+  kept: Kept,
+): Visibility => visibilityOf(transform, hasMask(row, kept));
 
 export type ShowOptions = {
   /** Joins what is revealed. */

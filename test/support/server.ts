@@ -95,7 +95,7 @@ export const startServer = async (
       ...(body === undefined ? {} : { body, duplex: 'half' }),
     } as RequestInit);
     const text = await response.text();
-    const isJson = /json/.test(response.headers.get('content-type') ?? '');
+    const isJson = /[/+]json/.test(response.headers.get('content-type') ?? '');
     return {
       status: response.status,
       headers: response.headers,

@@ -1,11 +1,14 @@
 // /logs: what was done to what, by whom. Read only.
+import { Readable } from 'node:stream';
+import type { FastifyReply } from 'fastify';
 import type { Context } from '../../context.ts';
 import { entityTypes } from '../../audit/entities.ts';
-import { listLogs } from '../../audit/logs.ts';
+import { exportLogs, listLogs } from '../../audit/logs.ts';
 import type { App } from '../../http/app-type.ts';
 import { callerOf } from '../../http/authenticate.ts';
 import { pageOf } from '../../http/pagination.ts';
 import { commonFailures, failures } from '../../http/schemas.ts';
+import { exportText, formatOf } from './export.ts';
 import { entityTypeExamples, entityTypeList, logExamples, logPage, logQuery } from './schema.ts';
 
 const tags = ['Logs'];
@@ -19,7 +22,7 @@ export const logsRoutes = (app: App, ctx: Context): void => {
         operationId: 'listLogs',
         summary: 'List logs',
         description:
-          'Lists what was done in the tenant, newest first. `start_date` belongs to the interval, `end_date` does not.\n\nPermission: `log:read`.',
+          'Lists what was done in the tenant, newest first, and what was refused. `start_date` belongs to the interval, `end_date` does not. With `Accept: application/x-ndjson` or `text/csv` all entries that the filters find are streamed, without pages. Reading the log is logged as well: pages show that with `entity_type=log`.\n\nPermission: `log:read`.',
         tags,
         querystring: logQuery,
         answer: 'A page of log entries.',
@@ -27,12 +30,14 @@ export const logsRoutes = (app: App, ctx: Context): void => {
         response: { 200: logPage, ...failures(...commonFailures) },
       },
     },
-    async (request) => {
-      const { entity_type, entity_id, start_date, end_date, ...page } = request.query;
-      return listLogs(ctx, callerOf(request), {
-        filter: { entity_type, entity_id, start_date, end_date },
-        page: pageOf(page),
-      });
+    async (request, reply) => {
+      const { page, size, start, ...filter } = request.query;
+      const format = formatOf(request.headers.accept);
+      if (format === 'application/json')
+        return listLogs(ctx, callerOf(request), { filter, page: pageOf({ page, size, start }) });
+      const portions = await exportLogs(ctx, callerOf(request), filter);
+      const text = Readable.from(exportText(portions, format));
+      return (reply as FastifyReply).type(`${format}; charset=utf-8`).send(text);
     },
   );
 

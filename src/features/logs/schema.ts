@@ -1,7 +1,16 @@
 // Wire shapes of /logs.
 import { z } from 'zod';
 import { entityTypes } from '../../audit/entities.ts';
-import { APPLICATION_ID, cardTokenId, CREATED_AT, TENANT_ID } from '../../http/openapi-examples.ts';
+import { disclosures, operations, outcomes } from '../../audit/record.ts';
+import {
+  APPLICATION_ID,
+  cardTokenId,
+  CREATED_AT,
+  PROXY_ID,
+  REACTOR_ID,
+  TENANT_ID,
+  TRACE_ID,
+} from '../../http/openapi-examples.ts';
 import { cursorQuery, onlyPage, pageSchema } from '../../http/pagination.ts';
 import type { Examples } from '../../http/schemas.ts';
 import { parseDate } from '../../vault/dates.ts';
@@ -20,6 +29,12 @@ const boundary = (description: string) =>
     .optional()
     .meta({ description, type: 'string', format: 'date-time', example: CREATED_AT });
 
+const oneOf = <T extends string>(values: readonly T[], description: string, example: T) =>
+  z
+    .enum(values, `must be given once, as one of ${values.join(', ')}`)
+    .optional()
+    .meta({ description, example });
+
 export const logQuery = z.object({
   ...cursorQuery(),
   entity_type: z
@@ -34,6 +49,18 @@ export const logQuery = z.object({
     .refine(isStorableText, 'must be a text without NUL')
     .optional()
     .meta({ description: 'Only entries about this entity.', example: cardTokenId }),
+  actor_id: z
+    .string('must be given once')
+    .regex(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i, 'must be a UUID')
+    .optional()
+    .meta({
+      description: 'Only what this application or person did.',
+      type: 'string',
+      format: 'uuid',
+      example: APPLICATION_ID,
+    }),
+  operation: oneOf(operations, 'Only this operation.', 'read'),
+  outcome: oneOf(outcomes, 'Only entries with this outcome.', 'refused'),
   start_date: boundary('Only entries of this time and later.'),
   end_date: boundary('Only entries of before this time.'),
 });
@@ -59,13 +86,51 @@ export const logRecord = z
     entity_type: z
       .string()
       .meta({ description: 'A token type, or another kind of entity.', 'x-extensible-enum': kinds, example: 'card' }),
-    entity_id: z.string().meta({ description: 'The id of the entity.', example: cardTokenId }),
-    operation: z.string().meta({
-      description: 'What was done.',
-      'x-extensible-enum': ['create', 'update', 'read', 'delete', 'use'],
-      example: 'read',
+    entity_id: z.string().meta({
+      description:
+        'The id of the entity. For a request to a destination without a stored proxy, the host of the destination.',
+      example: cardTokenId,
     }),
+    entity_ids: z
+      .array(z.string())
+      .optional()
+      .meta({
+        description: 'All entities of a page that a member looked at in the console, which is one entry.',
+        example: [cardTokenId],
+      }),
+    operation: z
+      .string()
+      .meta({ description: 'What was done.', 'x-extensible-enum': [...operations], example: 'read' }),
     message: z.string().meta({ description: 'The same in words. Never holds a value.', example: 'Token retrieved' }),
+    outcome: z.string().meta({
+      description:
+        'How it ended. `refused`: a permission was missing. `failed`: a destination was not reached. `replayed`: an earlier answer was given again under its idempotency key.',
+      'x-extensible-enum': [...outcomes],
+      example: 'success',
+    }),
+    disclosure: z
+      .string()
+      .optional()
+      .meta({
+        description:
+          'How much of stored values left the vault: nothing, the masked value, the value, or the value for a use whose caller does not see it. Left out of entries of versions that did not record it.',
+        'x-extensible-enum': [...disclosures],
+        example: 'masked',
+      }),
+    reactor_id: z
+      .string()
+      .optional()
+      .meta({ description: 'The reactor whose code did it.', format: 'uuid', example: REACTOR_ID }),
+    proxy_id: z
+      .string()
+      .optional()
+      .meta({ description: 'The stored proxy that did it.', format: 'uuid', example: PROXY_ID }),
+    destination_host: z
+      .string()
+      .optional()
+      .meta({ description: 'The host that a request was sent to.', example: 'api.example.com' }),
+    trace_id: z.string().optional().meta({ description: 'The `SVC-TRACE-ID` of the request.', example: TRACE_ID }),
+    ip: z.string().optional().meta({ description: 'The address that the request came from.', example: '203.0.113.7' }),
     created_at: z.string().meta({ description: 'When it was done.', format: 'date-time', example: CREATED_AT }),
   })
   .meta({ id: 'Log', description: 'One operation on one entity.' });
@@ -87,6 +152,10 @@ export const logExamples: { response: Examples } = {
             entity_id: cardTokenId,
             operation: 'read',
             message: 'Token retrieved',
+            outcome: 'success',
+            disclosure: 'masked',
+            trace_id: TRACE_ID,
+            ip: '203.0.113.7',
             created_at: CREATED_AT,
           },
         ],

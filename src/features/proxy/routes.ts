@@ -7,7 +7,7 @@ import type { Context } from '../../context.ts';
 import { AppError } from '../../errors.ts';
 import type { App } from '../../http/app-type.ts';
 import type { Authentication } from '../../http/authenticate.ts';
-import { sendProxyProblem, toAppError } from '../../http/problems.ts';
+import { logRefusal, sendProxyProblem, toAppError } from '../../http/problems.ts';
 import { letThrough, piecesOf } from '../../http/request-pieces.ts';
 import { withoutSessionCookie } from '../../http/session-cookie.ts';
 import { forwardingFault } from '../../proxy/faults.ts';
@@ -196,8 +196,9 @@ export const proxyRoutes = async (app: App, ctx: Context, { countFailure }: Auth
           request.raw.headers['content-type'] = 'application/octet-stream';
         done();
       });
-      scope.setErrorHandler((error, request, reply) => {
+      scope.setErrorHandler(async (error, request, reply) => {
         const problem = toAppError(error, ctx.config.proxyBodyBytesMax);
+        await logRefusal(ctx, request, problem);
         if (ours.has(problem.code) && !reply.raw.destroyed)
           request.log.error({ trace_id: request.id, error: problem, code: problem.code }, 'a request failed');
         return sendProxyProblem(reply, problem);

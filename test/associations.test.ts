@@ -193,7 +193,7 @@ describe('a token that is not there', () => {
     const expiring = await newToken({ data: 'x', expires_at: new Date(Date.now() + 60_000).toISOString() });
     const deleted = await newToken();
     await server.request('DELETE', `/tokens/${deleted}`);
-    const foreignLogs = await server.sql('SELECT id FROM audit_log WHERE tenant_id = $1', [other.tenant_id]);
+    const foreignLogs = await server.sql('SELECT id FROM audit_log WHERE tenant_id = $1 ORDER BY id', [other.tenant_id]);
     server.clock.offsetMs = 120_000;
     try {
       const before = await countRows();
@@ -214,7 +214,7 @@ describe('a token that is not there', () => {
     } finally {
       server.clock.offsetMs = 0;
     }
-    expect(await server.sql('SELECT id FROM audit_log WHERE tenant_id = $1', [other.tenant_id])).toEqual(foreignLogs);
+    expect(await server.sql('SELECT id FROM audit_log WHERE tenant_id = $1 ORDER BY id', [other.tenant_id])).toEqual(foreignLogs);
   });
 });
 

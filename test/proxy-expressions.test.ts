@@ -506,7 +506,7 @@ describe('tokens out of reach', () => {
     const { server } = house;
     const other = await server.newTenant();
     const theirs = await tokenOn(server, 'the-value', {}, other.api_key);
-    const logOf = () => server.sql('SELECT id FROM audit_log WHERE tenant_id = $1', [other.tenant_id]);
+    const logOf = () => server.sql('SELECT id FROM audit_log WHERE tenant_id = $1 ORDER BY id', [other.tenant_id]);
     const before = await logOf();
     for (const each of places) {
       const textOf = async (id: string): Promise<string> => {

@@ -475,7 +475,7 @@ describe('containers and rights', () => {
     await server.request('GET', `/tokens/${body.id}`);
     expect(
       await server.sql(`SELECT message FROM audit_log WHERE $1 = ANY(entity_ids) AND operation = 'read'`, [body.id]),
-    ).toEqual([{ message: 'Token retrieved' }]);
+    ).toEqual([{ message: 'Token revealed' }]);
   });
 });
 

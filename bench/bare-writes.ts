@@ -26,6 +26,7 @@ const row = (now: number): NewToken => ({
   sealed: SEALED,
   fingerprint: FINGERPRINT,
   fingerprint_expression: '{{ data.number }}',
+  masked: true,
   container: '/pci/high/',
   created_at: new Date(now).toISOString(),
   created_by: tenantId,

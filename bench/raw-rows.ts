@@ -17,6 +17,7 @@ const row = (log_id: string): NewToken & NewTokenLog => ({
   sealed: randomBytes(96).toString('base64'),
   fingerprint: randomBytes(32).toString('hex').slice(0, 44),
   fingerprint_expression: '{{ data | stringify }}',
+  masked: true,
   container: '/general/high/',
   created_at,
   created_by: tenantId as string,

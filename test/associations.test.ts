@@ -193,7 +193,9 @@ describe('a token that is not there', () => {
     const expiring = await newToken({ data: 'x', expires_at: new Date(Date.now() + 60_000).toISOString() });
     const deleted = await newToken();
     await server.request('DELETE', `/tokens/${deleted}`);
-    const foreignLogs = await server.sql('SELECT id FROM audit_log WHERE tenant_id = $1 ORDER BY id', [other.tenant_id]);
+    const foreignLogs = await server.sql('SELECT id FROM audit_log WHERE tenant_id = $1 ORDER BY id', [
+      other.tenant_id,
+    ]);
     server.clock.offsetMs = 120_000;
     try {
       const before = await countRows();
@@ -214,7 +216,9 @@ describe('a token that is not there', () => {
     } finally {
       server.clock.offsetMs = 0;
     }
-    expect(await server.sql('SELECT id FROM audit_log WHERE tenant_id = $1 ORDER BY id', [other.tenant_id])).toEqual(foreignLogs);
+    expect(await server.sql('SELECT id FROM audit_log WHERE tenant_id = $1 ORDER BY id', [other.tenant_id])).toEqual(
+      foreignLogs,
+    );
   });
 });
 
@@ -245,17 +249,17 @@ describe('a child that is created', () => {
     expect(await countRows()).toEqual(before);
   });
 
-  test('that deduplication finds out of reach of the caller is not linked', async () => {
+  test('is a new token where its equal is out of reach of the caller', async () => {
     const data = `hidden ${crypto.randomUUID()}`;
     const hidden = await newToken({ data, containers: ['/hidden/'] });
     const parent = await newToken({ data: 'parent', containers: ['/open/'] });
     const { api_key } = await onlyIn('/open/', ['token:read', 'token:create']);
-    const before = await countRows();
     const request = { data, containers: ['/open/'], deduplicate_token: true };
     const answer = await createChild(parent, request, api_key);
-    expect(answer.status, answer.text).toBe(403);
+    expect(answer.status, answer.text).toBe(201);
+    expect(answer.body._extras).toEqual({ deduplicated: false });
     expect(answer.text).not.toContain(hidden);
-    expect(await countRows()).toEqual(before);
+    expect(await childrenOf(parent)).toEqual([answer.body.id]);
   });
 
   test('is not there, and not linked, where the request is not valid', async () => {

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { sweep } from '../src/vault/sweep.ts';
 import { createEmptyDatabase } from './support/database.ts';
 import { openBrowser } from './support/people.ts';
 import { startServer, type TestServer } from './support/server.ts';
@@ -30,6 +31,17 @@ const restore = async (name: string) => {
   return database;
 };
 
+/** What an earlier version answered, as the current one does: what has changed since is in CHANGELOG.md. */
+const asToday = (vault: Vault, { key, json, body }: Pick<Recorded, 'key' | 'json' | 'body'>) => {
+  const { trace_id: _, ...rest } = body;
+  // Who sees nothing of the value sees no fingerprint.
+  if (key === vault.keys.redacted) delete rest.fingerprint;
+  // Terms about values find what their caller sees: of a token with a mask, nothing.
+  const { query } = (json ?? {}) as { query?: string };
+  if (query?.startsWith('data:6789')) return { pagination: { total_items: 0 }, data: [] };
+  return rest;
+};
+
 describe.each(['vault-60669a8'])('the dump %s', (name) => {
   const vault = JSON.parse(fixture(`${name}.json`)) as Vault;
   let server: TestServer;
@@ -47,10 +59,21 @@ describe.each(['vault-60669a8'])('the dump %s', (name) => {
     async (_name, { key, method, path, json, status, body }) => {
       const answer = await server.request(method, path, { key, ...(json === undefined ? {} : { json }) });
       expect(answer.status, answer.text).toBe(status);
-      const { trace_id: _, ...rest } = body;
-      expect(answer.body).toMatchObject(rest);
+      expect(answer.body).toMatchObject(asToday(vault, { key, json, body }));
     },
   );
+
+  it('looks into its tokens once and finds values by search only where no mask hides them', async () => {
+    const unknown = () => server.sql("SELECT id FROM tokens WHERE masked IS NULL AND type = 'token'");
+    expect((await unknown()).length).toBeGreaterThan(0);
+    await sweep(server.ctx);
+    expect(await unknown()).toEqual([]);
+    const [{ masked }] = await server.sql("SELECT count(*)::int AS masked FROM tokens WHERE masked AND type = 'token'");
+    expect(masked).toBe(1);
+    const json = { query: 'data:"a plain text"' };
+    const answer = await server.request('POST', '/tokens/search', { key: vault.keys.first, json });
+    expect(answer.body.data).toHaveLength(1);
+  });
 
   it('gives the kept answer of an idempotency key', async () => {
     const { path, headers, json, body } = vault.idempotent;

@@ -20,6 +20,8 @@ export type Caller = {
   readonly permissions: ReadonlySet<Permission>;
   /** By priority, 1 first. */
   readonly rules: readonly AccessRule[];
+  /** A member sees values masked until it asks for one. Its searches find any value: it may ask for each. */
+  readonly findsAnyValue?: boolean;
   /** The tenant's setting: equal values share a token unless a request says otherwise. */
   readonly deduplicate_tokens: boolean;
   /** Undefined for work without a request, such as a command of the operator's. */

@@ -103,6 +103,44 @@ export const accessOf = (caller: Caller, permission: Permission): TokenCondition
   return any(rules.map(reachOf));
 };
 
+/**
+ * The tokens whose value a permission shows, as a condition for a list. As `decide`: the first rule that reaches a token says.
+ */
+export const valueShownWhere = (caller: Caller, permission: Permission): TokenCondition | 'everything' => {
+  if (caller.findsAnyValue) return 'everything';
+  let shown: TokenCondition | 'everything' | undefined = caller.permissions.has(permission)
+    ? { kind: 'unmasked' }
+    : undefined;
+  for (const rule of caller.rules.toReversed()) {
+    if (!rule.permissions.includes(permission)) continue;
+    if (rule.container === '/') shown = rule.transform === 'reveal' ? 'everything' : undefined;
+    else if (shown === 'everything') shown = rule.transform === 'reveal' ? shown : { kind: 'not', node: reachOf(rule) };
+    else if (rule.transform === 'reveal') shown = shown ? any([reachOf(rule), shown]) : reachOf(rule);
+    else if (shown) shown = all([{ kind: 'not', node: reachOf(rule) }, shown]);
+  }
+  return shown ?? { kind: 'nothing' };
+};
+
+/**
+ * LIKE patterns of the containers in which a permission shows tokens at least masked. `isExact`: it does so of all tokens of a
+ * type with a default mask there; else of some.
+ */
+export const containersShown = (
+  caller: Caller,
+  permission: Permission,
+): { patterns: string[]; isExact: boolean; hasMaskRule: boolean } => {
+  const patterns = caller.permissions.has(permission) ? ['%'] : [];
+  let isExact = true;
+  let hasMaskRule = false;
+  for (const { container, permissions, transform } of caller.rules) {
+    if (!permissions.includes(permission)) continue;
+    if (transform === 'redact' || container === undefined) isExact = false;
+    if (transform === 'mask') hasMaskRule = true;
+    if (transform !== 'redact') patterns.push(`${(container ?? '').replace(/[\\%_]/g, '\\$&')}%`);
+  }
+  return { patterns, isExact, hasMaskRule };
+};
+
 const reachOf = (rule: AccessRule): TokenCondition =>
   rule.conditions === undefined
     ? { kind: 'starts_with', column: 'container', prefix: rule.container ?? '/' }

@@ -14,34 +14,38 @@ const LARGE_IN_FLIGHT_MAX = 4;
 const QUEUE_ROWS_MAX = 50_000;
 const QUEUE_BYTES_MAX = 64 * 1024 * 1024;
 
-type Waiting = {
+type Waiting<Result> = {
   tenantId: string;
   rows: string[];
   bytes: number;
-  done: () => void;
+  done: (results: Result[]) => void;
   failed: (error: unknown) => void;
 };
 
-export type Batcher = {
-  /** Writes one request's rows, each a JSON object's text, all or nothing. Resolves after commit. @throws what `run` throws; unavailable when the queue is full. */
-  submit(tenantId: string, rows: string[]): Promise<void>;
+export type Batcher<Result> = {
+  /**
+   * Writes one request's rows, each a JSON object's text, all or nothing. Resolves after commit with what `run` gave for each.
+   * @throws what `run` throws; unavailable when the queue is full.
+   */
+  submit(tenantId: string, rows: string[]): Promise<Result[]>;
   /** Resolves when nothing waits and nothing is under way. */
   drain(): Promise<void>;
 };
 
 /**
  * @param run writes a JSON array of rows of one tenant in one statement, all or nothing. Rejects, and does not throw at once.
+ * Gives a result for each row, by its place; none where rows have no results.
  * @param batchesMax small batches under way at once.
  */
-export const createBatcher = (
-  run: (tenantId: string, rowsJson: string) => Promise<void>,
+export const createBatcher = <Result>(
+  run: (tenantId: string, rowsJson: string) => Promise<Result[] | void>,
   batchesMax: number,
-): Batcher => {
+): Batcher<Result> => {
   let queuedRows = 0;
   let queuedBytes = 0;
   let drained: (() => void)[] = [];
 
-  const take = (requests: Waiting[], most: number): Waiting[] => {
+  const take = (requests: Waiting<Result>[], most: number): Waiting<Result>[] => {
     let rows = 0;
     let bytes = 0;
     let count = 0;
@@ -61,10 +65,11 @@ export const createBatcher = (
    * @param leave called when the batch is under way no more. The next one is made up before this one's answers are written,
    * and goes out behind them: pg's pool takes a tick.
    */
-  const write = async (batch: Waiting[], leave = (): void => {}): Promise<void> => {
-    const [{ tenantId }] = batch as [Waiting];
+  const write = async (batch: Waiting<Result>[], leave = (): void => {}): Promise<void> => {
+    const [{ tenantId }] = batch as [Waiting<Result>];
+    let results: Result[] | void;
     try {
-      await run(tenantId, `[${batch.map((request) => request.rows.join(',')).join(',')}]`);
+      results = await run(tenantId, `[${batch.map((request) => request.rows.join(',')).join(',')}]`);
     } catch (error) {
       const isPassing = error instanceof AppError && error.code === 'unavailable';
       const isOneBad = batch.length > 1 && !isPassing;
@@ -75,20 +80,21 @@ export const createBatcher = (
       return;
     }
     leave();
-    for (const request of batch) request.done();
+    let place = 0;
+    for (const request of batch) request.done((results ?? []).slice(place, (place += request.rows.length)));
   };
 
   const isIdle = (): boolean => small.isIdle() && large.isIdle();
-  const writeAndFinish = (batch: Waiting[], leave: () => void): void => {
+  const writeAndFinish = (batch: Waiting<Result>[], leave: () => void): void => {
     void write(batch, leave).then(() => {
       if (!isIdle()) return;
       for (const resolve of drained) resolve();
       drained = [];
     });
   };
-  const small = createTurns<Waiting>(BATCH_ROWS_MAX, batchesMax, take, writeAndFinish);
+  const small = createTurns<Waiting<Result>>(BATCH_ROWS_MAX, batchesMax, take, writeAndFinish);
   /** Each with a lane to itself. */
-  const large = createTurns<Waiting>(1, LARGE_IN_FLIGHT_MAX, take, writeAndFinish);
+  const large = createTurns<Waiting<Result>>(1, LARGE_IN_FLIGHT_MAX, take, writeAndFinish);
 
   return {
     submit(tenantId, rows) {
@@ -96,7 +102,7 @@ export const createBatcher = (
       for (const row of rows) bytes += row.length;
       if (queuedRows > 0 && (queuedRows + rows.length > QUEUE_ROWS_MAX || queuedBytes + bytes > QUEUE_BYTES_MAX))
         return Promise.reject(unavailable());
-      return new Promise<void>((done, failed) => {
+      return new Promise<Result[]>((done, failed) => {
         const request = { tenantId, rows, bytes, done, failed };
         queuedRows += rows.length;
         queuedBytes += bytes;

@@ -11,6 +11,7 @@ import { invitationStatements } from './invitations.ts';
 import { keyStatements } from './keys.ts';
 import { countLogs, listLogs, type LogFilter, type LogPageStart } from './log-list.ts';
 import { mailStatements } from './mail-outbox.ts';
+import { maskStatements } from './masks.ts';
 import { memberStatements } from './members.ts';
 import { passwordStatements } from './passwords.ts';
 import { acceptanceStatements } from './people.ts';
@@ -121,6 +122,7 @@ export const createDatabase = (
     ...passwordStatements(statements),
     ...attemptStatements(statements),
     ...mailStatements(statements),
+    ...maskStatements(statements),
 
     /** Removes a bite of what has outlived its time. @returns whether something was left. @throws unavailable. */
     sweep: (now: Date, newLogId: (at: Date) => string): Promise<boolean> => sweepOnce(pool, statements, now, newLogId),

@@ -18,6 +18,7 @@ import {
   INSERT_LOGS,
   INSERT_REFUSAL,
   INSERT_TOKENS,
+  INSERT_UNIQUE_TOKENS,
   LINK_TOKEN,
   LOCK_FINGERPRINTS,
   LOCK_FOR_DELETE,
@@ -38,6 +39,8 @@ export type NewToken = {
   search_indexes?: string[] | undefined;
   search_digests?: string[] | undefined;
   expires_at?: string | undefined;
+  /** Whether a mask hides its value from a plain permission. */
+  masked: boolean;
   cvc_sealed?: string | undefined;
   cvc_expires_at?: string | undefined;
   created_at: string;
@@ -129,11 +132,18 @@ export type Fingerprint = { fingerprint: string; fingerprint_expression: string 
 const nameOf = ({ fingerprint, fingerprint_expression }: Fingerprint): string =>
   `${fingerprint} ${fingerprint_expression}`;
 
+/** What must be unique, and among what. */
+export type UniqueAmong = {
+  fingerprints: readonly Fingerprint[];
+  /** LIKE patterns of containers. Tokens elsewhere do not count. */
+  containers: readonly string[];
+};
+
 export type PlannedChange<T> = {
   /** A fingerprint that no other token may have; undefined where that does not matter. */
-  unique: Fingerprint | undefined;
-  /** @param taken whether another token has that fingerprint. */
-  change: (taken: boolean) => { changed: ChangedToken; result: T };
+  unique: UniqueAmong | undefined;
+  /** @param equal other tokens with that fingerprint, oldest first. */
+  change: (equal: StoredToken[]) => { changed: ChangedToken; result: T };
 };
 
 /** A request for this few tokens goes together with others; more are a statement's work by themselves. */
@@ -158,6 +168,12 @@ const lives = (row: StoredValue, now: Date): boolean => row.expires_at === null 
 export const createHotStatements = ({ query, transaction }: Statements, batchesMax: number) => {
   const tokens = createBatcher(async (tenantId, rows) => {
     await query('insert-tokens', INSERT_TOKENS, [tenantId, rows]);
+  }, batchesMax);
+  const uniqueTokens = createBatcher(async (tenantId, rows) => {
+    const found = await query('insert-unique-tokens', INSERT_UNIQUE_TOKENS, [tenantId, rows]);
+    const existing: (string | undefined)[] = [];
+    for (const { place, existing: id } of found as { place: number; existing: string }[]) existing[place - 1] = id;
+    return existing;
   }, batchesMax);
   const logs = createBatcher(async (tenantId, rows) => {
     // Whatever keeps the log from being written: nothing is answered without it (decisions.md section 8).
@@ -187,28 +203,43 @@ export const createHotStatements = ({ query, transaction }: Statements, batchesM
   const lockFingerprints = async (
     on: Query,
     tenantId: string,
-    wanted: readonly Fingerprint[],
+    unique: UniqueAmong | undefined,
     now: Date,
-  ): Promise<Map<string, StoredToken>> => {
-    if (wanted.length === 0) return new Map();
-    const prints = wanted.map(({ fingerprint }) => fingerprint);
-    const expressions = wanted.map(({ fingerprint_expression }) => fingerprint_expression);
+  ): Promise<Map<string, StoredToken[]>> => {
+    if (!unique || unique.fingerprints.length === 0) return new Map();
+    const prints = unique.fingerprints.map(({ fingerprint }) => fingerprint);
+    const expressions = unique.fingerprints.map(({ fingerprint_expression }) => fingerprint_expression);
     await on('lock-fingerprints', LOCK_FINGERPRINTS, [tenantId, prints]);
-    const found = await on('find-fingerprints', FIND_BY_FINGERPRINTS, [tenantId, prints, expressions, now]);
-    return new Map((found as StoredToken[]).map((row) => [nameOf(row as Fingerprint), row]));
+    const values = [tenantId, prints, expressions, now, unique.containers];
+    const found = (await on('find-fingerprints', FIND_BY_FINGERPRINTS, values)) as StoredToken[];
+    return Map.groupBy(found, (row) => nameOf(row as Fingerprint));
   };
 
   return {
     /** Writes tokens, their CVCs and their log rows, all or nothing. @throws conflict for an id that is taken; unavailable. */
-    insertTokens: (tenantId: string, rows: NewToken[], created: NewTokenLog): Promise<void> =>
-      tokens.submit(tenantId, jsonOf(rows, created)),
+    async insertTokens(tenantId: string, rows: NewToken[], created: NewTokenLog): Promise<void> {
+      await tokens.submit(tenantId, jsonOf(rows, created));
+    },
+
+    /**
+     * Writes tokens as `insertTokens` does, but for those with `seen` that have an equal one in a container that one of these
+     * LIKE patterns matches. Of equal tokens that are written at once, one is.
+     * @returns for each row the id of the token that is there; undefined for a row that was written.
+     * @throws conflict for an id that is taken; unavailable.
+     */
+    insertUniqueTokens: (
+      tenantId: string,
+      rows: (NewToken & { seen?: readonly string[] | undefined })[],
+      created: NewTokenLog,
+    ): Promise<(string | undefined)[]> => uniqueTokens.submit(tenantId, jsonOf(rows, created)),
 
     /** Appends log rows. Resolves after commit. */
-    insertLogs: (tenantId: string, rows: NewLog[]): Promise<void> =>
-      logs.submit(
+    async insertLogs(tenantId: string, rows: NewLog[]): Promise<void> {
+      await logs.submit(
         tenantId,
         rows.map((row) => JSON.stringify(row)),
-      ),
+      );
+    },
 
     /** Appends the row of a refusal, unless the tenant has so many since an id. @returns whether it was written. */
     insertRefusal: async (tenantId: string, row: NewLog, from_id: string, most: number): Promise<boolean> =>
@@ -221,13 +252,13 @@ export const createHotStatements = ({ query, transaction }: Statements, batchesM
      */
     insertTokensTogether: (
       tenantId: string,
-      fingerprints: readonly Fingerprint[],
+      unique: UniqueAmong,
       now: Date,
-      choose: (findExisting: (of: Fingerprint) => StoredToken | undefined) => ChosenTokens,
+      choose: (findEqual: (of: Fingerprint) => StoredToken[]) => ChosenTokens,
     ): Promise<void> =>
       transaction(async (on) => {
-        const existing = await lockFingerprints(on, tenantId, fingerprints, now);
-        const chosen = choose((of) => existing.get(nameOf(of)));
+        const equal = await lockFingerprints(on, tenantId, unique, now);
+        const chosen = choose((of) => equal.get(nameOf(of)) ?? []);
         if (chosen.rows.length > 0)
           await on('insert-tokens', INSERT_TOKENS, [tenantId, `[${jsonOf(chosen.rows, chosen.created).join()}]`]);
         for (const child_id of chosen.links?.child_ids ?? []) {
@@ -253,8 +284,8 @@ export const createHotStatements = ({ query, transaction }: Statements, batchesM
         const [row] = (await on('lock-token', LOCK_TOKEN, [tenantId, id, now])) as StoredToken[];
         if (!row) return undefined;
         const { unique, change } = plan(row);
-        const existing = await lockFingerprints(on, tenantId, unique === undefined ? [] : [unique], now);
-        const { changed, result } = change([...existing.values()].some((other) => other.id !== id));
+        const equal = [...(await lockFingerprints(on, tenantId, unique, now)).values()].flat();
+        const { changed, result } = change(equal.filter((other) => other.id !== id));
         const { cvc_sealed, cvc_expires_at, ...columns } = changed.row;
         await on('update-token', UPDATE_TOKEN, [tenantId, id, JSON.stringify(columns)]);
         if (changed.cvc === 'replace') await on('put-cvc', PUT_CVC, [tenantId, id, cvc_sealed, cvc_expires_at]);
@@ -312,6 +343,6 @@ export const createHotStatements = ({ query, transaction }: Statements, batchesM
       return (await query('find-api-key', FIND_API_KEY, [publicId]))[0] as FoundApiKey | undefined;
     },
 
-    drain: () => Promise.all([tokens.drain(), logs.drain()]),
+    drain: () => Promise.all([tokens.drain(), uniqueTokens.drain(), logs.drain()]),
   };
 };

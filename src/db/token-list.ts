@@ -10,6 +10,9 @@ export type TokenCondition =
   | { kind: 'not'; node: TokenCondition }
   | { kind: 'in'; column: 'id' | 'type' | 'fingerprint' | 'container' | 'created_by' | 'modified_by'; values: string[] }
   | { kind: 'starts_with'; column: 'id' | 'container'; prefix: string }
+  /** Without a mask, of its own or of its type. */
+  | { kind: 'unmasked' }
+  | { kind: 'nothing' }
   /** One of the keyed digests that the token can be found by. */
   | { kind: 'digest'; digest: string }
   | { kind: 'range'; column: 'created_at' | 'modified_at'; from?: Bound | undefined; to?: Bound | undefined };
@@ -58,6 +61,10 @@ const compile = (condition: TokenCondition, parameters: Parameters): string => {
     }
     case 'starts_with':
       return `t.${condition.column} LIKE ${parameters.add(`${condition.prefix.replace(/[\\%_]/g, '\\$&')}%`)}`;
+    case 'unmasked':
+      return "(t.type = 'token' AND t.masked IS NOT TRUE)";
+    case 'nothing':
+      return 'false';
     case 'digest':
       return `(t.search_digests @> ARRAY[${parameters.add(condition.digest, '::text')}] AND t.search_digests IS NOT NULL)`;
     case 'range': {

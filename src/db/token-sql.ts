@@ -35,14 +35,14 @@ export const INSERT_TOKENS = `
 WITH i AS (
   SELECT * FROM json_to_recordset($2::json) AS r(
     id text, type text, sealed text, fingerprint text, fingerprint_expression text, container text, metadata jsonb,
-    search_indexes text[], search_digests text[], expires_at timestamptz, cvc_sealed text, cvc_expires_at timestamptz,
-    created_at timestamptz, created_by uuid, log_id uuid, actor_type text, message text, trace_id text, ip text,
+    search_indexes text[], search_digests text[], expires_at timestamptz, masked boolean, cvc_sealed text,
+    cvc_expires_at timestamptz, created_at timestamptz, created_by uuid, log_id uuid, actor_type text, message text, trace_id text, ip text,
     reactor_id uuid, proxy_id uuid)
 ), t AS (
   INSERT INTO tokens (tenant_id, id, type, sealed, fingerprint, fingerprint_expression, container, metadata,
-    search_indexes, search_digests, expires_at, created_at, created_by)
+    search_indexes, search_digests, expires_at, masked, created_at, created_by)
   SELECT $1::uuid, id, type, decode(sealed, 'base64'), fingerprint, fingerprint_expression, container, metadata,
-    search_indexes, search_digests, expires_at, created_at, created_by FROM i ORDER BY id
+    search_indexes, search_digests, expires_at, masked, created_at, created_by FROM i ORDER BY id
 ), c AS (
   INSERT INTO token_cvcs (tenant_id, id, sealed, expires_at)
   SELECT $1::uuid, id, decode(cvc_sealed, 'base64'), cvc_expires_at FROM i WHERE cvc_sealed IS NOT NULL
@@ -113,17 +113,30 @@ export const FIND_VALUES = withCvcs(VALUE_COLUMNS);
 /** Whole tokens with the security codes of cards. */
 export const FIND_RECORDS = withCvcs(TOKEN_COLUMNS);
 
+/** Tokens with one fingerprint that are looked at: a caller may see the tenth where it may not see the nine before. */
+const EQUAL_TOKENS_MAX = 10;
+
 /**
- * Whoever chose another expression chose what its fingerprint says: it is no proof that the data is the same, so that
- * only tokens with the same expression count.
+ * The oldest tokens that are equal to others, by their fingerprints ($2) and expressions ($3), in containers that one of
+ * these LIKE patterns matches ($5). A creator who chose another expression chose what its fingerprint says: that is no proof
+ * that the data is the same, so that only tokens with the same expression count. OFFSET 0 keeps PostgreSQL from walking all
+ * tokens by their time in the hope of meeting an equal one soon.
  */
 export const FIND_BY_FINGERPRINTS = boundSealed(
   TOKEN_COLUMNS,
-  `SELECT DISTINCT ON (fingerprint, fingerprint_expression) ${TOKEN_COLUMNS} FROM tokens
-WHERE tenant_id = $1 AND (fingerprint, fingerprint_expression) IN (SELECT * FROM unnest($2::text[], $3::text[]))
-  AND (expires_at IS NULL OR expires_at > $4)
-ORDER BY fingerprint, fingerprint_expression, created_at, id`,
+  `SELECT found.* FROM (SELECT DISTINCT * FROM unnest($2::text[], $3::text[])) AS wanted(fingerprint, expression)
+CROSS JOIN LATERAL (
+  SELECT * FROM (
+    SELECT ${TOKEN_COLUMNS} FROM tokens
+    WHERE tenant_id = $1 AND fingerprint = wanted.fingerprint AND fingerprint_expression = wanted.expression
+      AND (expires_at IS NULL OR expires_at > $4) AND container LIKE ANY ($5::text[])
+    OFFSET 0
+  ) AS equal ORDER BY created_at, id LIMIT ${EQUAL_TOKENS_MAX}
+) AS found`,
 );
+
+/** Writes tokens, but for those with `seen` that have an equal one. The migration that makes the function says more. */
+export const INSERT_UNIQUE_TOKENS = 'SELECT place, existing FROM insert_unique_tokens($1::uuid, $2::json)';
 
 /** Locks live in memory that all tenants share: a request takes so many at most, however many fingerprints it has. */
 const FINGERPRINT_LOCKS_MAX = 64;
@@ -150,10 +163,10 @@ export const UPDATE_TOKEN = `
 UPDATE tokens SET sealed = decode(r.sealed, 'base64'), fingerprint = r.fingerprint,
   fingerprint_expression = r.fingerprint_expression, container = r.container, metadata = r.metadata,
   search_indexes = r.search_indexes, search_digests = r.search_digests, expires_at = r.expires_at,
-  modified_at = r.modified_at, modified_by = r.modified_by
+  masked = r.masked, modified_at = r.modified_at, modified_by = r.modified_by
 FROM json_to_record($3::json) AS r(sealed text, fingerprint text, fingerprint_expression text, container text,
-  metadata jsonb, search_indexes text[], search_digests text[], expires_at timestamptz, modified_at timestamptz,
-  modified_by uuid)
+  metadata jsonb, search_indexes text[], search_digests text[], expires_at timestamptz, masked boolean,
+  modified_at timestamptz, modified_by uuid)
 WHERE tenant_id = $1 AND id = $2`;
 
 export const PUT_CVC = `

@@ -13,7 +13,7 @@ export const tokenRecord = z
   .object({
     id: z.string().meta({ description: 'The token. A UUID unless its creator chose one.', example: cardTokenId }),
     tenant_id: uuid('The tenant that owns the token.', TENANT_ID),
-    type: z.string().meta({
+    type: z.string().optional().meta({
       description: 'A token type; further ones may come.',
       'x-extensible-enum': tokenTypeNames,
       example: 'card',
@@ -28,7 +28,8 @@ export const tokenRecord = z
       example: cardToken.data,
     }),
     fingerprint: z.string().optional().meta({
-      description: 'Equal for equal values of a type within a tenant, never across tenants.',
+      description:
+        'Equal for equal values of a type within a tenant, never across tenants. Left out for callers who see less than the masked value.',
       example: cardToken.fingerprint,
     }),
     fingerprint_expression: z
@@ -37,6 +38,7 @@ export const tokenRecord = z
       .meta({ description: 'What the fingerprint is made of.', example: cardToken.fingerprint_expression }),
     containers: z
       .array(z.string().meta({ example: '/pci/high/' }))
+      .optional()
       .meta({ description: 'Where the token is. Permissions may be limited to containers.' }),
     metadata: z
       .record(z.string(), z.string())
@@ -61,7 +63,7 @@ export const tokenRecord = z
   .meta({
     id: 'Token',
     description:
-      'A token as far as the caller may see it. One that deduplication found may show `id`, `tenant_id`, `type`, `fingerprint` and `containers` alone.',
+      'A token as far as the caller may see it. A change answers a caller without `token:read` with `id`, `tenant_id` and times alone.',
   });
 
 export const tokenIdParam = z.string().meta({ description: 'The id of a token.', example: cardTokenId });

@@ -145,6 +145,7 @@ const callerOf = ({ tenant_id, user_id, settings }: StoredSession): Caller => ({
   actor_type: 'user',
   permissions: everything,
   rules: masking,
+  findsAnyValue: true,
   deduplicate_tokens: deduplicates(settings as Record<string, string>),
 });
 

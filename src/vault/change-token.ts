@@ -1,18 +1,22 @@
 // Changing a token: a merge patch over what it holds, checked as if it were made anew; and ending it.
 import { z } from 'zod';
 import type { Caller } from '../access/caller.ts';
-import { decide, getTransform } from '../access/rules.ts';
-import { logRow } from '../audit/record.ts';
+import type { Permission } from '../access/permissions.ts';
+import { containersShown, decide, getTransform, type Transform, visibilityOf } from '../access/rules.ts';
+import { type Disclosure, logRow } from '../audit/record.ts';
 import type { Context } from '../context.ts';
 import { fingerprint } from '../crypto/digest.ts';
+import type { TenantKeys } from '../crypto/keyring.ts';
 import type { ChangedToken, PlannedChange, StoredToken } from '../db/hot.ts';
-import { conflict, forbidden, invalidInput, notFound, payloadTooLarge } from '../errors.ts';
+import { AppError, conflict, forbidden, invalidInput, notFound, payloadTooLarge } from '../errors.ts';
 import { isStorableText, type Json } from './json.ts';
 import { mergePatch } from './merge-patch.ts';
 import { getTokenRow } from './read-tokens.ts';
 import { createProblems, type Draft, parseTokenRequest } from './token-request.ts';
 import {
   draftTools,
+  hasMask,
+  isMasked,
   type Kept,
   openToken,
   recordOfDraft,
@@ -33,7 +37,7 @@ const patchSchema = z.record(
 /**
  * Changes a token. `data`, `mask` and `metadata` merge (RFC 7386), other attributes are replaced; `type` and `id` stay.
  * Mask, fingerprint, indexes and deduplication are those of the merged token.
- * @returns the token, with data as a create answers it.
+ * @returns the token, as much of it as a reading would show and masked at most; without token:read its id and times.
  * @throws notFound; forbidden, also for the container it goes to; conflict where deduplication finds another token; invalidInput.
  */
 export const changeToken = async (ctx: Context, caller: Caller, id: string, body: unknown): Promise<TokenRecord> => {
@@ -45,17 +49,19 @@ export const changeToken = async (ctx: Context, caller: Caller, id: string, body
 
   const plan = (row: StoredToken): PlannedChange<TokenRecord> => {
     getTransform(caller, 'token:update', row);
-    if (showingAttributes.some((name) => Object.hasOwn(patch.data, name))) checkMayReveal(caller, row);
     const kept = openToken(ctx, caller.tenant_id, row, keys);
+    if (showingAttributes.some((name) => Object.hasOwn(patch.data, name))) checkSeesValue(caller, row, kept);
     const draft = draftOf(ctx, row, kept, patch.data);
-    const transform = getTransform(caller, 'token:update', { id, container: draft.container });
-    // Nobody moves a token to where it shows itself more raw.
-    if (decide(caller, 'token:read', { id, container: draft.container }) === 'reveal') checkMayReveal(caller, row);
+    const after: Placed = { id, container: draft.container, isMasked: isMasked(draft) };
+    const transform = getTransform(caller, 'token:update', after);
+    checkGain(caller, { id, container: row.container, isMasked: hasMask(row, kept) }, after);
     const print = fingerprint(keys.digest, row.type, draft.fingerprintValue);
     const deduplicates = draft.deduplicate ?? caller.deduplicate_tokens;
 
-    const change = (taken: boolean) => {
-      if (taken) throw conflict('Another token has this value, and deduplication was asked for.');
+    const change = (equal: StoredToken[]) => {
+      // One that the caller does not see is not there: a conflict would tell that its value was guessed.
+      const seen = equal.some((other) => isSeen(ctx, caller, other, keys));
+      if (seen) throw conflict('Another token has this value, and deduplication was asked for.');
       const at = ctx.now();
       const columns: ChangedToken['row'] = {
         sealed: sealDraft(ctx, caller.tenant_id, keys.data, id, draft),
@@ -66,6 +72,7 @@ export const changeToken = async (ctx: Context, caller: Caller, id: string, body
         search_indexes: draft.search_indexes.length > 0 ? [...draft.search_indexes] : undefined,
         search_digests: searchDigestsOf(keys, draft),
         expires_at: draft.expires_at?.toISOString(),
+        masked: isMasked(draft),
         modified_at: at.toISOString(),
         modified_by: caller.actor_id,
       };
@@ -73,7 +80,7 @@ export const changeToken = async (ctx: Context, caller: Caller, id: string, body
         columns.cvc_sealed = sealCvc(ctx, caller.tenant_id, cvcKey, id, draft.cvc);
         columns.cvc_expires_at = new Date(at.getTime() + ctx.config.cvcTtlMs).toISOString();
       }
-      const result = recordOfDraft(caller.tenant_id, draft, transform, columns, {
+      const { result, disclosure } = answerOf(caller, draft, columns, transform, {
         id,
         created_by: row.created_by ?? undefined,
         created_at: row.created_at.toISOString(),
@@ -85,12 +92,15 @@ export const changeToken = async (ctx: Context, caller: Caller, id: string, body
         entity_type: row.type,
         entity_ids: [id],
         entity: 'token',
+        disclosure,
       });
       const changed = { row: columns, cvc: cvcChange(kept, draft, newCvc), log, answer: caller.keep?.(result) };
       return { changed, result };
     };
-    const unique = { fingerprint: print, fingerprint_expression: draft.fingerprint_expression };
-    return { unique: deduplicates && print !== row.fingerprint ? unique : undefined, change };
+    const fingerprints = [{ fingerprint: print, fingerprint_expression: draft.fingerprint_expression }];
+    const isUnique = deduplicates && print !== row.fingerprint;
+    const containers = containersShown(caller, 'token:read').patterns;
+    return { unique: isUnique ? { fingerprints, containers } : undefined, change };
   };
 
   const result = isStorableText(id) ? await ctx.db.for(caller).changeToken(id, ctx.now(), plan) : undefined;
@@ -98,14 +108,81 @@ export const changeToken = async (ctx: Context, caller: Caller, id: string, body
   return result;
 };
 
-/** What is made of the data, in ways that the caller chooses: by any of them the data can be read, at once or bit by bit. */
+/**
+ * What is made of the data, in ways that the caller chooses: whether such an expression can be evaluated tells of the data too.
+ */
 const showingAttributes = ['mask', 'fingerprint_expression', 'search_indexes'] as const;
 
-/** A right to change a token is no right to its data. @throws forbidden for a caller without one. */
-const checkMayReveal = (caller: Caller, row: StoredToken): void => {
-  const use = decide(caller, 'token:use', row);
-  const mayReveal = decide(caller, 'token:read', row) === 'reveal' || use === 'reveal' || use === 'default';
-  if (!mayReveal) throw forbidden('token:use');
+/** Where a token is, before or after a change. */
+type Placed = { id: string; container: string; isMasked: boolean };
+
+const readingPermissions = ['token:read', 'token:search'] as const;
+
+const wouldShowMore = () =>
+  new AppError(
+    'forbidden',
+    'This change would show more of the token than the caller may see. It needs an access rule that reveals the token where it is now.',
+    { permission: 'token:read' },
+  );
+
+/** Whether the caller sees the value of a token as it is. */
+const seesValue = (caller: Caller, token: Placed): boolean =>
+  readingPermissions.some((permission) => visibilityOf(decide(caller, permission, token), token.isMasked) === 'value');
+
+/** @throws forbidden for a caller who does not see the value. */
+const checkSeesValue = (caller: Caller, row: StoredToken, kept: Kept): void => {
+  if (!seesValue(caller, { id: row.id, container: row.container, isMasked: hasMask(row, kept) })) throw wouldShowMore();
+};
+
+/** How much a permission gives of a token: nothing at all, its metadata, its masked value, or its value. */
+const degreeOf = (caller: Caller, permission: Permission, token: Placed): number => {
+  const transform = decide(caller, permission, token);
+  if (transform === undefined) return 0;
+  // A use gives code the value of a token with a mask as well.
+  if (permission === 'token:use' && transform === 'default') return 3;
+  return { nothing: 1, masked: 2, value: 3 }[visibilityOf(transform, token.isMasked)];
+};
+
+/**
+ * Refuses a change after which the caller could see or use more of the token than before: by a move to another container, or by
+ * taking a mask away. Who sees the value already may see it elsewhere too; who may not use it, may not elsewhere either.
+ * @throws forbidden.
+ */
+const checkGain = (caller: Caller, before: Placed, after: Placed): void => {
+  const gains = (permission: Permission): boolean =>
+    degreeOf(caller, permission, after) > degreeOf(caller, permission, before);
+  if (gains('token:use')) throw forbidden('token:use');
+  if (readingPermissions.some(gains) && !seesValue(caller, before)) throw wouldShowMore();
+};
+
+/** Whether the caller sees at least the mask of a token. */
+const isSeen = (ctx: Context, caller: Caller, row: StoredToken, keys: TenantKeys): boolean => {
+  const transform = decide(caller, 'token:read', row);
+  if (transform === undefined || transform === 'redact') return false;
+  // Too large to be opened beside others: its own mask, if it has one, counts as none.
+  const kept = row.sealed === null ? { mask: undefined } : openToken(ctx, caller.tenant_id, row, keys);
+  return visibilityOf(transform, hasMask(row, kept)) !== 'nothing';
+};
+
+/** What a change answers: nothing that reading the token would not show, and its value masked at most. */
+const answerOf = (
+  caller: Caller,
+  draft: Draft,
+  columns: ChangedToken['row'],
+  transform: Transform,
+  made: Parameters<typeof recordOfDraft>[4],
+): { result: TokenRecord; disclosure: Disclosure } => {
+  const { tenant_id } = caller;
+  const target = { id: made.id, container: draft.container };
+  const read = decide(caller, 'token:read', target);
+  if (read === undefined) {
+    const { id, created_at, modified_at } = made;
+    return { result: { id, tenant_id, created_at, modified_at }, disclosure: 'none' };
+  }
+  const isNothing = visibilityOf(read, isMasked(draft)) === 'nothing';
+  const shown = { transform: isNothing ? 'redact' : transform, isPrintShown: !isNothing } as const;
+  const result = recordOfDraft(tenant_id, draft, shown, columns, made);
+  return { result, disclosure: result.data === undefined ? 'none' : 'masked' };
 };
 
 const mergedAttributes = ['data', 'mask', 'metadata'] as const;

@@ -1,7 +1,7 @@
 // Drafts become tokens: sealed, written with their log rows, all of them or none. Deduplication, links to a parent and the
 // answer of an idempotent request are written in the same transaction.
 import type { Caller } from '../access/caller.ts';
-import { decide, getTransform, type Transform } from '../access/rules.ts';
+import { containersShown, decide, getTransform, type Transform } from '../access/rules.ts';
 import {
   disclosureOf,
   linkLogRow,
@@ -14,7 +14,7 @@ import type { Context } from '../context.ts';
 import { fingerprint } from '../crypto/digest.ts';
 import type { TenantKeys } from '../crypto/keyring.ts';
 import type { ChosenTokens, Fingerprint, NewToken, NewTokenLog, StoredToken } from '../db/hot.ts';
-import { AppError, conflict, forbidden, invalidField, invalidInput, payloadTooLarge } from '../errors.ts';
+import { AppError, conflict, invalidField, invalidInput, payloadTooLarge } from '../errors.ts';
 import { ExpressionError } from './expression-error.ts';
 import type { Json } from './json.ts';
 import { createMeter, type Meter } from './meter.ts';
@@ -22,12 +22,14 @@ import { getTokenRow } from './read-tokens.ts';
 import { createProblems, type Draft, parseTokenRequest } from './token-request.ts';
 import {
   draftTools,
+  isMasked,
   openToken,
   recordOfDraft,
   recordOfRow,
   sealCvc,
   sealDraft,
   searchDigestsOf,
+  seesFingerprint,
   type TokenRecord,
   visibilityOfToken,
 } from './tokens.ts';
@@ -83,6 +85,7 @@ export const createTokens = async <T>(
         metadata: draft.metadata,
         search_digests: searchDigestsOf(keys, draft),
         expires_at: draft.expires_at?.toISOString(),
+        masked: isMasked(draft),
         created_at,
         created_by: caller.actor_id,
         log_id,
@@ -106,36 +109,98 @@ export const createTokens = async <T>(
 const idOf = (ctx: Context, draft: Draft, draw: number): string =>
   draft.id ?? (draw === ALIAS_DRAWS_MAX ? undefined : draft.drawId?.()) ?? ctx.newUuid();
 
+/** Drafts of one request that are written together with others: as many values as can be shown, whatever their size. */
+const UNIQUE_TOGETHER_MAX = 10;
+
 type Sealed = { drafts: Draft[]; rows: NewToken[]; transforms: Transform[]; keys: TenantKeys };
 
 const insert = async <T>(ctx: Context, caller: Caller, sealed: Sealed, options: CreateOptions<T>): Promise<T> => {
-  const db = ctx.db.for(caller);
-  const { drafts, rows, transforms } = sealed;
+  const { drafts, rows } = sealed;
   const wanted = new Map<string, Fingerprint>();
   for (const [index, draft] of drafts.entries())
     if (deduplicates(caller, draft)) {
       const print = rows[index] as Fingerprint;
       wanted.set(nameOf(print), print);
     }
+  const shown = containersShown(caller, 'token:read');
 
-  if (wanted.size === 0 && options.parent === undefined && caller.keep === undefined) {
-    await db.insertTokens(rows, createdBy(caller));
-    return options.answer(
-      rows.map((row, index) =>
-        recordOfDraft(caller.tenant_id, drafts[index] as Draft, transforms[index] as Transform, row, madeOf(row)),
-      ),
-    );
+  if (options.parent === undefined && caller.keep === undefined) {
+    if (wanted.size === 0) {
+      await ctx.db.for(caller).insertTokens(rows, createdBy(caller));
+      return options.answer(rows.map((_, index) => recordOfNew(caller, sealed, index)));
+    }
+    // The statement decides which equal tokens count. A rule that it cannot follow is followed by `choose`.
+    const isFollowed = shown.isExact && !(shown.hasMaskRule && drafts.some(({ type }) => type.mask === undefined));
+    if (isFollowed && drafts.length <= UNIQUE_TOGETHER_MAX)
+      return insertUnique(ctx, caller, sealed, shown.patterns, options);
   }
 
   let answer: { of: T } | undefined;
-  await db.insertTokensTogether([...wanted.values()], ctx.now(), (findExisting) => {
-    const { records, chosen } = choose(ctx, caller, sealed, findExisting, options.parent !== undefined);
+  const unique = { fingerprints: [...wanted.values()], containers: shown.patterns };
+  await ctx.db.for(caller).insertTokensTogether(unique, ctx.now(), (findEqual) => {
+    const { records, chosen } = choose(ctx, caller, sealed, findEqual);
     const of = options.answer(records);
     answer = { of };
     const linked = options.parent === undefined ? chosen : withLinks(ctx, caller, options.parent, records, chosen);
     return { ...linked, answer: caller.keep?.(of) };
   });
   return (answer as { of: T } | undefined as { of: T }).of;
+};
+
+/** What the create of a draft answers. */
+const recordOfNew = (caller: Caller, { drafts, rows, transforms }: Sealed, index: number): TokenRecord => {
+  const draft = drafts[index] as Draft;
+  const row = rows[index] as NewToken;
+  const shown = {
+    transform: transforms[index] as Transform,
+    isPrintShown: seesFingerprint(caller, draft, row.id),
+  };
+  const { id, created_by, created_at } = row;
+  return recordOfDraft(caller.tenant_id, draft, shown, row, { id, created_by, created_at });
+};
+
+/** Looks for an equal token and writes where there is none, in one statement that requests share. */
+const insertUnique = async <T>(
+  ctx: Context,
+  caller: Caller,
+  sealed: Sealed,
+  seen: string[],
+  options: CreateOptions<T>,
+): Promise<T> => {
+  const { drafts, rows, keys } = sealed;
+  const db = ctx.db.for(caller);
+  const asked = rows.map((row, index) => (deduplicates(caller, drafts[index] as Draft) ? { ...row, seen } : row));
+  const existing = await db.insertUniqueTokens(asked, createdBy(caller));
+  const written = new Map(rows.map(({ id }, index) => [id, index]));
+  const others = [...new Set(existing.filter((id) => id !== undefined && !written.has(id)))] as string[];
+  const found = new Map<string, SeenToken>();
+  for (const row of await db.findRecords(others, ctx.now())) {
+    // A budget for each mask: it was enough when the token was made, and what is written is not taken back.
+    const equal = recordOfEqual(ctx, caller, row, keys, createMeter());
+    if (equal) found.set(row.id, equal);
+  }
+  if (found.size > 0)
+    await db.insertLogs(
+      tokenLogRows(
+        ctx,
+        caller,
+        'read',
+        [...found.values()].map(({ logged }) => logged),
+      ),
+    );
+  return options.answer(
+    rows.map((_, index) => {
+      const id = existing[index];
+      const isAsked = deduplicates(caller, drafts[index] as Draft);
+      if (id === undefined)
+        return { ...recordOfNew(caller, sealed, index), ...(isAsked && { _extras: { deduplicated: false } }) };
+      const twin = written.get(id);
+      if (twin !== undefined) return { ...recordOfNew(caller, sealed, twin), _extras: { deduplicated: true } };
+      // Deleted since: that it was there is all that is left to say.
+      const gone = { id, tenant_id: caller.tenant_id, type: (drafts[index] as Draft).type.name, containers: [] };
+      return { ...(found.get(id)?.record ?? gone), _extras: { deduplicated: true } };
+    }),
+  );
 };
 
 /** The link is a change of the parent, and logged as one. */
@@ -165,10 +230,10 @@ const deduplicates = (caller: Caller, draft: Draft): boolean => draft.deduplicat
 const choose = (
   ctx: Context,
   caller: Caller,
-  { drafts, rows, transforms, keys }: Sealed,
-  findExisting: (of: Fingerprint) => StoredToken | undefined,
-  isLinked: boolean,
+  sealed: Sealed,
+  findEqual: (of: Fingerprint) => StoredToken[],
 ): { records: TokenRecord[]; chosen: ChosenTokens } => {
+  const { drafts, rows, keys } = sealed;
   const records: TokenRecord[] = [];
   const fresh: NewToken[] = [];
   const read = new Map<string, LoggedToken>();
@@ -176,21 +241,18 @@ const choose = (
   const meter = createMeter();
   for (const [index, draft] of drafts.entries()) {
     const row = rows[index] as NewToken;
-    const created = recordOfDraft(caller.tenant_id, draft, transforms[index] as Transform, row, madeOf(row));
+    const created = recordOfNew(caller, sealed, index);
     if (!deduplicates(caller, draft)) {
       fresh.push(row);
       records.push(created);
       continue;
     }
     const known = nameOf(row as Fingerprint);
-    const before = findExisting(row as Fingerprint);
+    const equal = firstSeen(ctx, caller, findEqual(row as Fingerprint), keys, meter);
     const twin = made.get(known);
-    if (before) {
-      const { record, logged } = recordOfExisting(ctx, caller, before, keys, meter);
-      // To link two tokens takes a right to read both.
-      if (isLinked && !logged) throw forbidden('token:read');
-      if (logged) read.set(logged.id, logged);
-      records.push({ ...record, _extras: { deduplicated: true } });
+    if (equal) {
+      read.set(equal.logged.id, equal.logged);
+      records.push({ ...equal.record, _extras: { deduplicated: true } });
     } else if (twin) records.push({ ...twin, _extras: { deduplicated: true } });
     else {
       fresh.push(row);
@@ -202,31 +264,46 @@ const choose = (
   return { records, chosen: { rows: fresh, created: createdBy(caller), logs } };
 };
 
-const madeOf = ({ id, created_by, created_at }: NewToken) => ({ id, created_by, created_at });
-
 const tooLarge = () => payloadTooLarge('The tokens that deduplication finds are too large for one answer.');
 
-/** A token that deduplication found, as its finder may see it: whole under token:read, masked at most; else only that it is there. */
-const recordOfExisting = (
+type SeenToken = { record: TokenRecord; logged: LoggedToken };
+
+const firstSeen = (
+  ctx: Context,
+  caller: Caller,
+  equal: StoredToken[],
+  keys: TenantKeys,
+  meter: Meter,
+): SeenToken | undefined => {
+  for (const row of equal) {
+    const seen = recordOfEqual(ctx, caller, row, keys, meter);
+    if (seen) return seen;
+  }
+  return undefined;
+};
+
+/**
+ * A token with an equal value, masked at most. Undefined for a caller who sees less than the mask: to such a caller the token
+ * is not there, or it could find out whether a value that it guesses is stored.
+ */
+const recordOfEqual = (
   ctx: Context,
   caller: Caller,
   row: StoredToken,
   keys: TenantKeys,
   meter: Meter,
-): { record: TokenRecord; logged: LoggedToken | undefined } => {
+): SeenToken | undefined => {
   const transform = decide(caller, 'token:read', row);
-  if (transform === undefined) {
-    const { id, type, fingerprint: print, container } = row;
-    const record = { id, tenant_id: caller.tenant_id, type, fingerprint: print ?? undefined, containers: [container] };
-    return { record, logged: undefined };
-  }
+  if (transform === undefined || transform === 'redact') return undefined;
   if (row.sealed === null) throw tooLarge();
   const kept = openToken(ctx, caller.tenant_id, row, keys);
-  const shown = transform === 'redact' ? 'redact' : 'mask';
+  if (visibilityOfToken(transform, row, kept) === 'nothing') return undefined;
   try {
-    const record = recordOfRow(ctx, caller.tenant_id, row, kept, shown, { meter });
-    const disclosure = disclosureOf(visibilityOfToken(shown, row, kept));
-    return { record, logged: { id: row.id, type: row.type, disclosure } };
+    const record = recordOfRow(ctx, caller.tenant_id, row, kept, 'mask', { meter });
+    const disclosure = disclosureOf(visibilityOfToken('mask', row, kept));
+    // The caller has sent the value: it knows what its fingerprint stands for.
+    const fingerprint = row.fingerprint ?? undefined;
+    return { record: { ...record, fingerprint }, logged: { id: row.id, type: row.type, disclosure } };
   } catch (error) {
     if (error instanceof ExpressionError) throw tooLarge();
     throw error;

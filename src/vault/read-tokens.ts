@@ -1,7 +1,7 @@
 // Reading tokens back under the caller's rules: one, a list, or what a search finds. The log rows of what is shown are
 // committed before the answer exists.
 import type { Caller } from '../access/caller.ts';
-import { accessOf, decide, getTransform } from '../access/rules.ts';
+import { accessOf, decide, getTransform, valueShownWhere } from '../access/rules.ts';
 import type { Permission } from '../access/permissions.ts';
 import { disclosureOf, type LoggedToken, tokenListLogRow, tokenLogRows } from '../audit/record.ts';
 import type { Context } from '../context.ts';
@@ -80,7 +80,7 @@ export const searchTokens = async (
   const keys = await ctx.keyring.tenantKeys(caller.tenant_id);
   let wanted: TokenCondition;
   try {
-    wanted = conditionOf(parseSearchQuery(input.query), keys);
+    wanted = conditionOf(parseSearchQuery(input.query), keys, valueShownWhere(caller, 'token:search'));
   } catch (error) {
     if (error instanceof SearchQueryError) throw invalidField('query', error.message);
     throw error;

@@ -5,17 +5,29 @@ import type { TenantKeys } from '../crypto/keyring.ts';
 import type { TokenCondition } from '../db/token-list.ts';
 import type { SearchNode } from './search-query.ts';
 
-export const conditionOf = (node: SearchNode, keys: Pick<TenantKeys, 'digest'>): TokenCondition => {
+/**
+ * @param shown the tokens whose value the caller sees: terms about values match these only, or a caller could find a value out
+ * by asking for one after another.
+ */
+export const conditionOf = (
+  node: SearchNode,
+  keys: Pick<TenantKeys, 'digest'>,
+  shown: TokenCondition | 'everything',
+): TokenCondition => {
+  const whereShown = (match: TokenCondition): TokenCondition =>
+    shown === 'everything' ? match : { kind: 'and', nodes: [match, shown] };
   switch (node.kind) {
     case 'and':
     case 'or':
-      return { kind: node.kind, nodes: node.nodes.map((child) => conditionOf(child, keys)) };
+      return { kind: node.kind, nodes: node.nodes.map((child) => conditionOf(child, keys, shown)) };
     case 'not':
-      return { kind: 'not', node: conditionOf(node.node, keys) };
-    case 'term':
-      return { kind: 'in', column: node.field, values: [node.value] };
+      return { kind: 'not', node: conditionOf(node.node, keys, shown) };
+    case 'term': {
+      const match: TokenCondition = { kind: 'in', column: node.field, values: [node.value] };
+      return node.field === 'fingerprint' ? whereShown(match) : match;
+    }
     case 'data':
-      return { kind: 'digest', digest: searchDigest(keys.digest, node.value) };
+      return whereShown({ kind: 'digest', digest: searchDigest(keys.digest, node.value) });
     case 'metadata':
       return { kind: 'digest', digest: metadataDigest(keys.digest, node.key, node.value) };
     case 'container':

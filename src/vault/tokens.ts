@@ -1,6 +1,7 @@
 // The barrier: the only place where plaintext and rows meet. Seals on the way in, opens on the way out, and shows as much
 // of a token as a decision allows. Knows no request and writes nothing.
-import { type Transform, type Visibility, visibilityOf } from '../access/rules.ts';
+import type { Caller } from '../access/caller.ts';
+import { decide, type Transform, type Visibility, visibilityOf } from '../access/rules.ts';
 import type { Context } from '../context.ts';
 import { metadataDigest, searchDigest } from '../crypto/digest.ts';
 import type { TenantKeys } from '../crypto/keyring.ts';
@@ -17,12 +18,12 @@ import { findTokenType } from './token-types.ts';
 export type TokenRecord = {
   id: string;
   tenant_id: string;
-  type: string;
+  type?: string;
   data?: Json | undefined;
   mask?: Json | undefined;
   fingerprint?: string | undefined;
   fingerprint_expression?: string | undefined;
-  containers: string[];
+  containers?: string[];
   metadata?: Record<string, string> | undefined;
   search_indexes?: string[];
   expires_at?: string | undefined;
@@ -125,6 +126,14 @@ export const openCvcs = async (
   return cvcs;
 };
 
+/** Whether a draft has a mask, of its own or of its type. */
+export const isMasked = ({ type, mask }: Pick<Draft, 'type' | 'mask'>): boolean =>
+  mask !== undefined || type.mask !== undefined;
+
+/** Whether a caller sees fingerprints of tokens as this draft is: who sees at least the mask. */
+export const seesFingerprint = (caller: Caller, draft: Draft, id: string): boolean =>
+  visibilityOf(decide(caller, 'token:read', { id, container: draft.container }), isMasked(draft)) !== 'nothing';
+
 /** Whether a token has a mask, of its own or of its type. */
 export const hasMask = ({ type }: Pick<StoredToken, 'type'>, { mask }: Pick<Kept, 'mask'>): boolean =>
   mask !== undefined || findTokenType(type)?.mask !== undefined;
@@ -177,7 +186,7 @@ export const recordOfRow = (
   tenant_id,
   type: row.type,
   ...shownData(ctx, row, kept, transform, options),
-  fingerprint: row.fingerprint ?? undefined,
+  ...(visibilityOfToken(transform, row, kept) !== 'nothing' && { fingerprint: row.fingerprint ?? undefined }),
   fingerprint_expression: row.fingerprint_expression ?? undefined,
   containers: [row.container],
   metadata: row.metadata ?? undefined,
@@ -204,11 +213,14 @@ type WrittenColumns = Pick<
   'container' | 'fingerprint' | 'fingerprint_expression' | 'metadata' | 'search_indexes' | 'expires_at'
 >;
 
-/** What a write answers: the draft as its writer may see it, with its columns, and who made and changed it. */
+/**
+ * What a write answers: the draft as its writer may see it, with its columns, and who made and changed it.
+ * @param isPrintShown whether the writer may see the fingerprint: it tells whether a value that was guessed is right.
+ */
 export const recordOfDraft = (
   tenant_id: string,
   draft: Draft,
-  transform: Transform,
+  { transform, isPrintShown }: { transform: Transform; isPrintShown: boolean },
   columns: WrittenColumns,
   made: Pick<TokenRecord, 'created_by' | 'created_at' | 'modified_by' | 'modified_at'> & { id: string },
 ): TokenRecord => {
@@ -218,7 +230,7 @@ export const recordOfDraft = (
     tenant_id,
     type: draft.type.name,
     ...shownOfDraft(draft, transform),
-    fingerprint: columns.fingerprint,
+    ...(isPrintShown && { fingerprint: columns.fingerprint }),
     fingerprint_expression: columns.fingerprint_expression,
     containers: [columns.container],
     metadata: columns.metadata,

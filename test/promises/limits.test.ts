@@ -22,7 +22,7 @@ test('a tenant has one batch under way, and others go beside it', async () => {
   const ends: (() => void)[] = [];
   const batcher = createBatcher((tenant, rows) => {
     under.push(`${tenant} ${rows}`);
-    return new Promise((resolve) => ends.push(resolve));
+    return new Promise<void>((resolve) => ends.push(resolve));
   }, 2);
   const all = [batcher.submit('a', ['1'])];
   await tick();
@@ -51,7 +51,7 @@ test('a full batch holds nobody up, and a slow one only for a while', async () =
   const ends: (() => void)[] = [];
   const batcher = createBatcher((_, rows) => {
     sizes.push((JSON.parse(rows) as unknown[]).length);
-    return new Promise((resolve) => ends.push(resolve));
+    return new Promise<void>((resolve) => ends.push(resolve));
   }, 3);
   const forty = Array.from({ length: 40 }, () => '1');
   const all = Array.from({ length: 7 }, () => batcher.submit('a', forty));
@@ -111,9 +111,9 @@ test('a batch has at most 200 rows, and a request is never split', async () => {
 
 test('a full queue refuses with unavailable, and recovers', async () => {
   const waiting: (() => void)[] = [];
-  const batcher = createBatcher(() => new Promise((resolve) => waiting.push(resolve)), 1);
+  const batcher = createBatcher(() => new Promise<void>((resolve) => waiting.push(resolve)), 1);
   const rows = Array.from({ length: 45 }, () => '1');
-  const accepted: Promise<void>[] = [];
+  const accepted: Promise<unknown>[] = [];
   const refusals: unknown[] = [];
   for (let index = 0; index < 2000; index += 1) {
     accepted.push(batcher.submit('t', rows).catch((error: unknown) => void refusals.push(error)));

@@ -1,0 +1,74 @@
+-- Whether a mask hides the token's value from a plain permission. Of the types with a default mask that is always so. Rows of
+-- earlier versions have NULL until the server has looked into them: only its keys can tell.
+ALTER TABLE "tokens" ADD COLUMN "masked" BOOLEAN;
+
+-- CreateIndex
+-- What the server has yet to look into: empty once it has, and in new vaults.
+CREATE INDEX "tokens_masked_unknown_idx" ON "tokens"("tenant_id", "id") WHERE (masked IS NULL AND type = 'token'::text);
+
+-- Writes tokens of which some must be the only ones with their fingerprint. A function, since each of its statements sees what
+-- was committed before it began: the look for an equal token has to see what others wrote before they gave up the lock.
+--
+-- given: the rows as INSERT_TOKENS takes them (src/db/token-sql.ts). A row with `seen` is not written where a token with its
+-- fingerprint and expression is there, in a container that one of these LIKE patterns matches.
+-- Returns for each row that was not written its place, from 1, and the id of the token that is there.
+CREATE FUNCTION insert_unique_tokens(of_tenant uuid, given json) RETURNS TABLE (place int, existing text)
+LANGUAGE plpgsql AS $$
+DECLARE
+  r record;
+  written text[] := '{}';
+BEGIN
+  -- The locks that LOCK_FINGERPRINTS takes, in its order.
+  PERFORM pg_advisory_xact_lock(hashtext(of_tenant::text), lock) FROM (
+    SELECT DISTINCT abs(hashtext(g.fingerprint) % 64) AS lock
+    FROM json_to_recordset(given) AS g(fingerprint text, seen text[]) WHERE g.seen IS NOT NULL ORDER BY 1
+  ) AS locks;
+  FOR r IN
+    SELECT g.* FROM ROWS FROM (json_to_recordset(given) AS (
+      id text, type text, sealed text, fingerprint text, fingerprint_expression text, container text, metadata jsonb,
+      search_indexes text[], search_digests text[], expires_at timestamptz, masked boolean, cvc_sealed text,
+      cvc_expires_at timestamptz, created_at timestamptz, created_by uuid, seen text[]
+    )) WITH ORDINALITY AS g
+  LOOP
+    existing := NULL;
+    IF r.seen IS NOT NULL THEN
+      -- OFFSET 0 keeps PostgreSQL from walking all tokens by their time in the hope of meeting an equal one soon.
+      SELECT equal.id INTO existing FROM (
+        SELECT t.id, t.created_at FROM tokens t
+        WHERE t.tenant_id = of_tenant AND t.fingerprint = r.fingerprint
+          AND t.fingerprint_expression = r.fingerprint_expression AND t.container LIKE ANY (r.seen)
+          AND (t.expires_at IS NULL OR t.expires_at > r.created_at)
+        OFFSET 0
+      ) AS equal ORDER BY equal.created_at, equal.id LIMIT 1;
+    END IF;
+    IF existing IS NOT NULL THEN
+      place := r.ordinality;
+      RETURN NEXT;
+      CONTINUE;
+    END IF;
+    INSERT INTO tokens (tenant_id, id, type, sealed, fingerprint, fingerprint_expression, container, metadata,
+      search_indexes, search_digests, expires_at, masked, created_at, created_by)
+    VALUES (of_tenant, r.id, r.type, decode(r.sealed, 'base64'), r.fingerprint, r.fingerprint_expression, r.container,
+      r.metadata, r.search_indexes, r.search_digests, r.expires_at, r.masked, r.created_at, r.created_by);
+    IF r.cvc_sealed IS NOT NULL THEN
+      INSERT INTO token_cvcs (tenant_id, id, sealed, expires_at)
+      VALUES (of_tenant, r.id, decode(r.cvc_sealed, 'base64'), r.cvc_expires_at);
+    END IF;
+    written := written || r.id;
+  END LOOP;
+  INSERT INTO token_counts (tenant_id, id, type, change, last_created_at)
+  SELECT of_tenant, gen_random_uuid(), g.type, count(*), max(g.created_at)
+  FROM json_to_recordset(given) AS g(id text, type text, created_at timestamptz)
+  WHERE g.id = ANY (written) GROUP BY g.type;
+  INSERT INTO audit_log (tenant_id, id, actor_id, actor_type, entity_type, entity_ids, operation, message, created_at,
+    disclosure, trace_id, ip, reactor_id, proxy_id)
+  SELECT of_tenant, l.log_id, l.created_by, l.actor_type, l.type, of.ids, 'create', l.message, l.created_at, 'none',
+    l.trace_id, l.ip, l.reactor_id, l.proxy_id
+  FROM (
+    SELECT g.log_id, array_agg(g.id) AS ids FROM json_to_recordset(given) AS g(id text, log_id uuid)
+    WHERE g.id = ANY (written) GROUP BY g.log_id
+  ) AS of
+  JOIN json_to_recordset(given) AS l(type text, created_at timestamptz, created_by uuid, log_id uuid, actor_type text,
+    message text, trace_id text, ip text, reactor_id uuid, proxy_id uuid) ON l.log_id = of.log_id AND l.message IS NOT NULL;
+END
+$$;

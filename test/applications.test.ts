@@ -35,7 +35,7 @@ const statusOf = async (key: string, at: TestServer = server): Promise<number> =
 const logsOf = (id: string) =>
   server.sql(
     `SELECT operation, message, actor_id, actor_type, entity_type FROM audit_log
-     WHERE tenant_id = $1 AND entity_ids = ARRAY[$2] ORDER BY id`,
+     WHERE tenant_id = $1 AND entity_ids = ARRAY[$2] AND outcome = 'success' ORDER BY id`,
     [tenant.tenant_id, id],
   );
 

@@ -179,9 +179,10 @@ describe('a proxy', () => {
     expect(idsOf(await send('GET', '/proxies?name=Once'))).toEqual([first.body.id]);
     const path = `/proxies/${first.body.id}`;
     const changes = { 'svc-idempotency-key': 'proxy-change' };
-    const changed = await send('PUT', path, { ...json, require_auth: false }, tenant.api_key, changes);
+    const open = { ...json, require_auth: false };
+    const changed = await send('PUT', path, open, tenant.api_key, changes);
     await send('PUT', path, json);
-    expect((await send('PUT', path, json, tenant.api_key, changes)).text).toBe(changed.text);
+    expect((await send('PUT', path, open, tenant.api_key, changes)).text).toBe(changed.text);
     expect((await send('GET', path)).body.require_auth).toBe(true);
     server.clock.offsetMs += server.ctx.config.cvcTtlMs;
     expect((await send('POST', '/proxies', json, tenant.api_key, headers)).status).toBe(409);

@@ -1,4 +1,5 @@
 // Who is calling, once that is known: everything the rules need to decide, and nothing that could identify a secret.
+import type { AnswerRecord } from './answer-record.ts';
 import type { KeptAnswer } from '../db/idempotency.ts';
 import type { AccessRule } from './rules.ts';
 import type { Permission } from './permissions.ts';
@@ -33,6 +34,8 @@ export type Caller = {
    * (access/idempotency.ts). Undefined for every other request.
    */
   readonly keep?: (result: unknown) => KeptAnswer;
+  /** Where the request has an idempotency key: notes what its answer rests on. */
+  readonly record?: AnswerRecord;
   /**
    * Called once something was done that no transaction undoes: the request's answer is kept then, a failure too, for a
    * repeated request would do it again.

@@ -1,8 +1,9 @@
 // What a caller may hand on: an application never gets more than its creator holds. Pure; decisions.md section 3.
 import { AppError, forbidden } from '../errors.ts';
 import { coversHosts } from './allowed-hosts.ts';
+import type { Caller } from './caller.ts';
 import type { Permission } from './permissions.ts';
-import type { AccessRule, Transform } from './rules.ts';
+import { type AccessRule, strengths, type Transform } from './rules.ts';
 
 /** What a caller holds, what an application has, and what it is to get. */
 export type Grants = {
@@ -11,8 +12,6 @@ export type Grants = {
   /** Undefined for any. */
   allowed_hosts?: readonly string[] | undefined;
 };
-
-const strengths: Record<Transform, number> = { redact: 0, mask: 1, default: 2, reveal: 3 };
 
 /** Their answers never show more than the masked value, whatever the transform. */
 const showingNoMore: ReadonlySet<Permission> = new Set<Permission>(['token:create', 'token:update', 'token:delete']);
@@ -117,7 +116,7 @@ export const hostsNotHeld = (what: 'application' | 'proxy') =>
  * the other more than it was.
  * @throws forbidden naming the first permission that is not held, or the hosts.
  */
-export const checkGrants = (caller: Grants, grants: Grants, before?: Grants): void => {
+export const checkGrants = (caller: Grants & Pick<Caller, 'record'>, grants: Grants, before?: Grants): void => {
   // A permission reaches as far as the hosts it may send to: whoever is held to fewer does not hold it for these.
   const holders = [caller, ...(before ? [before] : [])]
     .filter(({ allowed_hosts }) => coversHosts(allowed_hosts, grants.allowed_hosts))
@@ -135,4 +134,6 @@ export const checkGrants = (caller: Grants, grants: Grants, before?: Grants): vo
       if (!holders.some((holder) => holds(holder, { permission, region, transform, decided })))
         throw forbidden(permission);
     }
+  // What was held before stays with it: nothing is handed on.
+  if (!before) caller.record?.handedOn({ ...grants, permissions: [...grants.permissions] });
 };

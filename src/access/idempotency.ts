@@ -1,11 +1,15 @@
 // Idempotency keys: the answer to a request that did something is kept, sealed, and given again to whoever repeats it. A key
 // belongs to one caller; a claim on it is in the database, so that two processes never do the same deed.
+import { logRow } from '../audit/record.ts';
 import type { Context } from '../context.ts';
 import { idempotencyDigest, memoryDigest } from '../crypto/digest.ts';
 import { type Binding, keyIdOf, open, seal, SealBroken } from '../crypto/seal.ts';
 import type { FoundClaim, KeptAnswer } from '../db/idempotency.ts';
-import { conflict, internal, unprocessable } from '../errors.ts';
+import { conflict, forbidden, internal, unprocessable } from '../errors.ts';
+import { type AnswerBasis, createAnswerRecord, type Decision } from './answer-record.ts';
 import type { Caller } from './caller.ts';
+import { checkGrants } from './grants.ts';
+import { mayAnywhere, strengths, wouldDecide } from './rules.ts';
 
 /** decisions.md section 1. */
 const KEPT_MS = 24 * 3_600_000;
@@ -23,6 +27,8 @@ export type IdempotentRequest = {
   route: string;
   /** The answer may hold plaintext or a key: it is kept for CVC_TTL only, under a key that ceases to exist. The claim outlives it. */
   isBrief: boolean;
+  /** The body as it was parsed; undefined for none. */
+  body: unknown;
   /** A deed's result as the answer to be kept, in JSON, with its status. */
   answerOf(result: unknown): { status: number };
 };
@@ -37,8 +43,15 @@ export type Claimed = {
   settle(answer: { status: number }): Promise<void>;
 };
 
-/** What is sealed: the answer, and until when it may be given again, in ms since 1970. */
-type Kept = { answer: { status: number }; readable_until: number };
+/** What is sealed. Answers of earlier versions have the first two alone. */
+type Kept = {
+  answer: { status: number };
+  /** Until when it may be given again, in ms since 1970. */
+  readable_until: number;
+  /** Keyed digest of the body. */
+  body?: string;
+  basis?: AnswerBasis;
+};
 
 const bindingOf = (ctx: Context, caller: Caller, id: string): Binding => ({
   environment: ctx.environment,
@@ -62,6 +75,7 @@ export const claimIdempotencyKey = async (
   const keys = await ctx.keyring.tenantKeys(caller.tenant_id);
   const id = idempotencyDigest(keys.digest, caller.actor_id, request.key);
   const route = memoryDigest(request.route);
+  const body = idempotencyDigest(keys.digest, caller.actor_id, JSON.stringify(request.body) ?? '');
   const sealingKey = request.isBrief ? await ctx.keyring.ephemeralKey() : keys.data;
   const now = ctx.now();
   const claim = ctx.newUuid();
@@ -69,14 +83,17 @@ export const claimIdempotencyKey = async (
   const readable_until = request.isBrief ? now.getTime() + ctx.config.cvcTtlMs : expires_at.getTime();
   const claimed_until = new Date(now.getTime() + 2 * ctx.config.sandbox.wallMs + CLAIM_MS);
   const found = await db.takeIdempotencyKey({ id, claim, route, claimed_until, expires_at }, now);
-  if (found) return { answer: await openAnswer(ctx, caller, id, route, found) };
+  if (found) return { answer: await openAnswer(ctx, caller, { id, route, body, isBrief: request.isBrief }, found) };
 
+  const record = createAnswerRecord();
   let isMadeReady = false;
   let mustBeKept = false;
   const sealed = (answer: { status: number }): KeptAnswer => {
-    const kept: Kept = { answer, readable_until };
-    const body = seal(sealingKey, bindingOf(ctx, caller, id), JSON.stringify(kept), ctx.randomBytes);
-    return { id, claim, status: answer.status, sealed: body.toString('base64'), expires_at };
+    const { basis } = record;
+    const until = Math.min(readable_until, basis.readable_until ?? Infinity);
+    const kept: Kept = { answer, readable_until: until, body, basis };
+    const bytes = seal(sealingKey, bindingOf(ctx, caller, id), JSON.stringify(kept), ctx.randomBytes);
+    return { id, claim, status: answer.status, sealed: bytes.toString('base64'), expires_at };
   };
   const keep = (result: unknown): KeptAnswer => {
     isMadeReady = true;
@@ -84,7 +101,7 @@ export const claimIdempotencyKey = async (
   };
   return {
     claimed: {
-      caller: { ...caller, keep, keepAnyAnswer: () => void (mustBeKept = true) },
+      caller: { ...caller, keep, keepAnyAnswer: () => void (mustBeKept = true), record },
       settle: async (answer) => {
         const isDone = answer.status < 300;
         if (!isDone && !mustBeKept) return db.releaseIdempotencyKey({ id, claim });
@@ -97,27 +114,77 @@ export const claimIdempotencyKey = async (
 
 const answerGone = () => conflict('The request with this idempotency key was answered, and the answer is gone.');
 
+/** @throws unprocessable; conflict; forbidden; internal, after an alarm, for an answer that does not open. */
 const openAnswer = async (
   ctx: Context,
   caller: Caller,
-  id: string,
-  route: string,
+  asked: { id: string; route: string; body: string; isBrief: boolean },
   found: FoundClaim,
 ): Promise<unknown> => {
-  if (found.route !== route) throw unprocessable('The idempotency key was used for another request.');
+  if (found.route !== asked.route) throw unprocessable('The idempotency key was used for another request.');
   if (!found.sealed) throw conflict('A request with this idempotency key is under way.');
+  const kept = await openKept(ctx, caller, asked.id, found.sealed);
+  if (kept.body !== undefined && kept.body !== asked.body)
+    throw unprocessable('The idempotency key was used with another body.');
+  if (ctx.now().getTime() >= kept.readable_until) throw answerGone();
+  // An earlier version did not note what the answer rests on: what may hold plaintext or a key is not given again.
+  if (!kept.basis && asked.isBrief) throw answerGone();
+  if (kept.basis) await checkBasis(ctx, caller, kept.basis);
+  return kept.answer;
+};
+
+const openKept = async (ctx: Context, caller: Caller, id: string, sealed: Buffer): Promise<Kept> => {
   try {
-    const keyId = keyIdOf(found.sealed);
+    const keyId = keyIdOf(sealed);
     const keys = await ctx.keyring.tenantKeys(caller.tenant_id);
     const key = keys.find(keyId) ?? (await ctx.keyring.findEphemeralKey(keyId));
     // Its time or its short-lived key is gone, and with it what was answered; that the deed was done is still known.
     if (!key) throw answerGone();
-    const kept = JSON.parse(open(key, bindingOf(ctx, caller, id), found.sealed).toString('utf8')) as Kept;
-    if (ctx.now().getTime() >= kept.readable_until) throw answerGone();
-    return kept.answer;
+    return JSON.parse(open(key, bindingOf(ctx, caller, id), sealed).toString('utf8')) as Kept;
   } catch (error) {
     if (!(error instanceof SealBroken)) throw error;
     ctx.log.error({ alarm: 'seal_broken', tenant_id: caller.tenant_id }, 'a kept answer does not open');
     throw internal(error);
   }
+};
+
+const noLongerShown = () =>
+  conflict('The request with this idempotency key was answered, and today the access rules would not show all of it.');
+
+/**
+ * Decides again over all that an answer rests on, as it is today, and logs that the answer is given again.
+ * @throws forbidden where a right is missing; conflict where less would be shown, or what was shown is gone; unavailable.
+ */
+const checkBasis = async (ctx: Context, caller: Caller, basis: AnswerBasis): Promise<void> => {
+  if (basis.isTooLarge) throw noLongerShown();
+  for (const rights of basis.handedOn) checkGrants(caller, rights);
+  const callers = new Map<string, Caller | undefined>([[caller.actor_id, caller]]);
+  const containers = await containersOf(ctx, caller, basis.decisions);
+  for (const { actor_id, permission, id, container, transform, isStored } of basis.decisions) {
+    if (!callers.has(actor_id)) callers.set(actor_id, await ctx.callers.findCallerOfApplication(caller, actor_id));
+    const actor = callers.get(actor_id);
+    if (!actor || !mayAnywhere(actor, permission)) throw forbidden(permission);
+    if (container === undefined || transform === undefined) continue;
+    const where = isStored && id !== undefined ? containers.get(id) : container;
+    // A token that is gone shows nothing.
+    if (where === undefined) throw answerGone();
+    const today = wouldDecide(actor, permission, { ...(id !== undefined && { id }), container: where });
+    if (today === undefined) throw forbidden(permission);
+    if (strengths[today] < strengths[transform]) throw noLongerShown();
+  }
+  const rows = basis.logged.map((deed) => logRow(ctx, caller, { ...deed, outcome: 'replayed' }));
+  if (rows.length > 0) await ctx.db.for(caller).insertLogs(rows);
+};
+
+/** Where the stored tokens of decisions are now. Deleting a token is done when it is gone: that decision stands. */
+const containersOf = async (
+  ctx: Context,
+  caller: Caller,
+  decisions: readonly Decision[],
+): Promise<Map<string, string>> => {
+  const stored = decisions.filter(({ isStored, id }) => isStored && id !== undefined);
+  const ids = [...new Set(stored.map(({ id }) => id as string))];
+  if (ids.length === 0) return new Map();
+  const rows = await ctx.db.for(caller).findContainers(ids, ctx.now());
+  return new Map(rows.map(({ id, container }) => [id, container]));
 };

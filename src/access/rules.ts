@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { forbidden } from '../errors.ts';
 import { containerCovers, parseContainer } from '../vault/containers.ts';
 import type { TokenCondition } from '../db/token-list.ts';
+import { noteDecision, noteDecisionOverNew } from './answer-record.ts';
 import type { Caller } from './caller.ts';
 import { isPermission, type Permission } from './permissions.ts';
 
@@ -59,15 +60,36 @@ const reaches = (rule: AccessRule, target: Target): boolean =>
     : rule.conditions.every((each) => meets(each, target));
 
 /**
- * Decides by the first rule, in priority order, that names the permission and reaches the target; a plain permission
- * stands behind them all as a rule on `/`.
- * @returns how much to show, or undefined where nothing allows it.
+ * What `decide` would decide, for a question to which no answer is given.
+ * @returns how much would be shown, or undefined where nothing allows it.
  */
-export const decide = (caller: Caller, permission: Permission, target: Target): Transform | undefined => {
+export const wouldDecide = (caller: Caller, permission: Permission, target: Target): Transform | undefined => {
   for (const rule of caller.rules)
     if (rule.permissions.includes(permission) && reaches(rule, target)) return rule.transform;
   return caller.permissions.has(permission) ? 'default' : undefined;
 };
+
+/**
+ * Decides by the first rule, in priority order, that names the permission and reaches the target; a plain permission
+ * stands behind them all as a rule on `/`. The answer to the request rests on the decision.
+ * @returns how much to show, or undefined where nothing allows it.
+ */
+export const decide = (caller: Caller, permission: Permission, target: Target): Transform | undefined => {
+  const transform = wouldDecide(caller, permission, target);
+  if (transform !== undefined) noteDecision(caller, permission, target, transform);
+  return transform;
+};
+
+/** As `decide`, over a token that the request makes. @throws forbidden naming the permission. */
+export const getTransformOfNew = (caller: Caller, permission: Permission, target: Target): Transform => {
+  const transform = wouldDecide(caller, permission, target);
+  if (transform === undefined) throw forbidden(permission);
+  noteDecisionOverNew(caller, permission, target, transform);
+  return transform;
+};
+
+/** The stronger shows more. */
+export const strengths: Record<Transform, number> = { redact: 0, mask: 1, default: 2, reveal: 3 };
 
 /** How much of a token's value somebody sees. */
 export type Visibility = 'nothing' | 'masked' | 'value';
@@ -88,8 +110,11 @@ export const getTransform = (caller: Caller, permission: Permission, target: Tar
 };
 
 /** Whether the caller holds the permission at all, for any container: the question a door asks before the body is read. */
-export const mayAnywhere = (caller: Caller, permission: Permission): boolean =>
-  caller.permissions.has(permission) || caller.rules.some((rule) => rule.permissions.includes(permission));
+export const mayAnywhere = (caller: Caller, permission: Permission): boolean => {
+  const may = caller.permissions.has(permission) || caller.rules.some((rule) => rule.permissions.includes(permission));
+  if (may) caller.record?.decided({ actor_id: caller.actor_id, permission });
+  return may;
+};
 
 /**
  * The tokens that a permission reaches at all, as a condition for a list: what `decide` would not refuse.

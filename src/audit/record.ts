@@ -19,7 +19,7 @@ export type Outcome = 'success' | 'refused' | 'failed' | 'replayed';
 export const outcomes: readonly Outcome[] = ['success', 'refused', 'failed', 'replayed'];
 
 /** One operation, over one or more entities of a kind. */
-export type LogRow = NewLog & { operation: Operation };
+export type LogRow = NewLog & { operation: Operation; disclosure: Disclosure };
 
 const pastTense: Record<Operation, string> = {
   create: 'created',
@@ -65,7 +65,7 @@ export type Actor = (
   | typeof vaultItself
   | { actor_id: null; actor_type: null }
 ) &
-  Pick<Caller, 'origin'>;
+  Pick<Caller, 'origin' | 'record'>;
 
 /** What a row says beside who did what to which entity. */
 type Details = {
@@ -89,7 +89,7 @@ export const logRow = (
 ): LogRow => {
   const { operation, entity_type, entity_ids, entity = entity_type } = deed;
   const at = ctx.now();
-  return {
+  const row: LogRow = {
     id: ctx.newLogId(at),
     actor_id: actor.actor_id,
     actor_type: actor.actor_type,
@@ -104,6 +104,8 @@ export const logRow = (
     is_list: deed.is_list,
     ...actor.origin,
   };
+  actor.record?.logged(row);
+  return row;
 };
 
 const disclosureByVisibility = { nothing: 'none', masked: 'masked', value: 'revealed' } as const;

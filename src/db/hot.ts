@@ -11,6 +11,7 @@ import {
   DELETE_TOKEN,
   FIND_API_KEY,
   FIND_BY_FINGERPRINTS,
+  FIND_CONTAINERS,
   FIND_RECORDS,
   FIND_TOKENS,
   FIND_VALUES,
@@ -338,6 +339,16 @@ export const createHotStatements = ({ query, transaction }: Statements, batchesM
     /** Tokens of one request: whole, or only what it takes to open them. */
     findRecords,
     findValues,
+
+    /** Where tokens are that live. */
+    findContainers: async (
+      tenantId: string,
+      ids: string[],
+      now: Date,
+    ): Promise<Pick<StoredToken, 'id' | 'container'>[]> =>
+      ((await query('find-containers', FIND_CONTAINERS, [tenantId, ids])) as StoredValue[]).filter((row) =>
+        lives(row, now),
+      ),
 
     async findApiKey(publicId: string): Promise<FoundApiKey | undefined> {
       return (await query('find-api-key', FIND_API_KEY, [publicId]))[0] as FoundApiKey | undefined;

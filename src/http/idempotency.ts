@@ -48,6 +48,7 @@ export const addIdempotency = (app: App, ctx: Context): void => {
       key,
       route: routeOf(request),
       isBrief: idempotency === 'brief',
+      body: request.body,
       answerOf: (result) => answerOf(creates, result),
     });
     if ('answer' in found) {

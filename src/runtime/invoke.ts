@@ -25,11 +25,16 @@ export type ReactResult = { tokens?: Tokenized; raw?: unknown; logs?: LogLine[] 
  */
 export const invokeReactor = async (
   ctx: Context,
-  caller: Caller,
+  asking: Caller,
   id: string,
   body: { args?: Json | undefined },
 ): Promise<ReactResult | CodeResponse> => {
-  const reactor = await ctx.reactors.findReactorForRun(caller, id);
+  const reactor = await ctx.reactors.findReactorForRun(asking, id);
+  const origin = { ...asking.origin, reactor_id: reactor.id };
+  const caller: Caller = { ...asking, origin };
+  /** What an application does in the run is in the log with the reactor, and what it is shown counts for the kept answer. */
+  const actingHere = (application: Caller | undefined): Caller | undefined =>
+    application && { ...application, origin, record: caller.record };
   const { formula, configuration, application_id } = reactor;
   // A formula's contract may have changed since the reactor was made (docs/decisions/0017).
   const misfits = checkConfiguration(configuration, formula.configuration);
@@ -41,7 +46,9 @@ export const invokeReactor = async (
   if (cast.errors) throw invalidInput(cast.errors);
   /** Asked anew for each deed: a run may outlive what its application may. */
   const findApplication: FindApplication = async () =>
-    application_id === undefined ? undefined : ctx.callers.findCallerOfApplication(caller, application_id);
+    application_id === undefined
+      ? undefined
+      : actingHere(await ctx.callers.findCallerOfApplication(caller, application_id));
   const has_svc = (await findApplication()) !== undefined;
   const input = inputOf({ args: cast.args, configuration, has_svc });
   // Code without a token's value may run while this is written: nothing of it comes out before.
@@ -81,7 +88,9 @@ export const invokeReactor = async (
   if (!Object.hasOwn(result, 'tokenize')) return answerWith(undefined);
   // Asked anew as well: a key that was taken away during the run writes nothing.
   const findCaller = async () =>
-    caller.actor_type === 'application' ? ctx.callers.findCallerOfApplication(caller, caller.actor_id) : caller;
+    caller.actor_type === 'application'
+      ? actingHere(await ctx.callers.findCallerOfApplication(caller, caller.actor_id))
+      : caller;
   const writer = await (has_svc ? findApplication() : findCaller());
   if (!writer) throw forbidden('token:create');
   // The answer to be kept is the invocation's, written with the tokens; what `keep` would be told otherwise is the tokens alone.

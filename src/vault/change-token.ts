@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import type { Caller } from '../access/caller.ts';
 import type { Permission } from '../access/permissions.ts';
-import { containersShown, decide, getTransform, type Transform, visibilityOf } from '../access/rules.ts';
+import { containersShown, decide, getTransform, type Transform, visibilityOf, wouldDecide } from '../access/rules.ts';
 import { type Disclosure, logRow } from '../audit/record.ts';
 import type { Context } from '../context.ts';
 import { fingerprint } from '../crypto/digest.ts';
@@ -127,7 +127,9 @@ const wouldShowMore = () =>
 
 /** Whether the caller sees the value of a token as it is. */
 const seesValue = (caller: Caller, token: Placed): boolean =>
-  readingPermissions.some((permission) => visibilityOf(decide(caller, permission, token), token.isMasked) === 'value');
+  readingPermissions.some(
+    (permission) => visibilityOf(wouldDecide(caller, permission, token), token.isMasked) === 'value',
+  );
 
 /** @throws forbidden for a caller who does not see the value. */
 const checkSeesValue = (caller: Caller, row: StoredToken, kept: Kept): void => {
@@ -136,7 +138,7 @@ const checkSeesValue = (caller: Caller, row: StoredToken, kept: Kept): void => {
 
 /** How much a permission gives of a token: nothing at all, its metadata, its masked value, or its value. */
 const degreeOf = (caller: Caller, permission: Permission, token: Placed): number => {
-  const transform = decide(caller, permission, token);
+  const transform = wouldDecide(caller, permission, token);
   if (transform === undefined) return 0;
   // A use gives code the value of a token with a mask as well.
   if (permission === 'token:use' && transform === 'default') return 3;
@@ -157,7 +159,7 @@ const checkGain = (caller: Caller, before: Placed, after: Placed): void => {
 
 /** Whether the caller sees at least the mask of a token. */
 const isSeen = (ctx: Context, caller: Caller, row: StoredToken, keys: TenantKeys): boolean => {
-  const transform = decide(caller, 'token:read', row);
+  const transform = wouldDecide(caller, 'token:read', row);
   if (transform === undefined || transform === 'redact') return false;
   // Too large to be opened beside others: its own mask, if it has one, counts as none.
   const kept = row.sealed === null ? { mask: undefined } : openToken(ctx, caller.tenant_id, row, keys);

@@ -1,7 +1,8 @@
 // Drafts become tokens: sealed, written with their log rows, all of them or none. Deduplication, links to a parent and the
 // answer of an idempotent request are written in the same transaction.
 import type { Caller } from '../access/caller.ts';
-import { containersShown, decide, getTransform, type Transform } from '../access/rules.ts';
+import { noteDecision } from '../access/answer-record.ts';
+import { containersShown, getTransform, getTransformOfNew, type Transform, wouldDecide } from '../access/rules.ts';
 import {
   disclosureOf,
   linkLogRow,
@@ -58,7 +59,11 @@ export const createTokens = async <T>(
   options: CreateOptions<T>,
 ): Promise<T> => {
   const transforms = drafts.map((draft) =>
-    getTransform(caller, 'token:create', draft.id === undefined ? draft : { id: draft.id, container: draft.container }),
+    getTransformOfNew(
+      caller,
+      'token:create',
+      draft.id === undefined ? draft : { id: draft.id, container: draft.container },
+    ),
   );
   const keys = await ctx.keyring.tenantKeys(caller.tenant_id);
   const cvcKey = drafts.some((draft) => draft.cvc !== undefined) ? await ctx.keyring.ephemeralKey() : undefined;
@@ -261,7 +266,16 @@ const choose = (
     }
   }
   const logs = tokenLogRows(ctx, caller, 'read', [...read.values()]);
+  noteCreated(caller, fresh);
   return { records, chosen: { rows: fresh, created: createdBy(caller), logs } };
+};
+
+/** The rows of the log that are written with the tokens, for an answer that is given again. */
+const noteCreated = ({ record }: Caller, rows: readonly NewToken[]): void => {
+  for (const [entity_type, of] of Map.groupBy(rows, ({ type }) => type)) {
+    const entity_ids = of.map(({ id }) => id);
+    record?.logged({ operation: 'create', entity_type, entity_ids, message: TOKEN_CREATED, disclosure: 'none' });
+  }
 };
 
 const tooLarge = () => payloadTooLarge('The tokens that deduplication finds are too large for one answer.');
@@ -293,11 +307,12 @@ const recordOfEqual = (
   keys: TenantKeys,
   meter: Meter,
 ): SeenToken | undefined => {
-  const transform = decide(caller, 'token:read', row);
+  const transform = wouldDecide(caller, 'token:read', row);
   if (transform === undefined || transform === 'redact') return undefined;
   if (row.sealed === null) throw tooLarge();
   const kept = openToken(ctx, caller.tenant_id, row, keys);
   if (visibilityOfToken(transform, row, kept) === 'nothing') return undefined;
+  noteDecision(caller, 'token:read', row, transform);
   try {
     const record = recordOfRow(ctx, caller.tenant_id, row, kept, 'mask', { meter });
     const disclosure = disclosureOf(visibilityOfToken('mask', row, kept));

@@ -98,7 +98,7 @@ const open = async (
   if (rows.some(({ sealed }) => sealed === null)) throw payloadTooLarge('The values must not expand beyond 10 MB.');
   const keys = await ctx.keyring.tenantKeys(caller.tenant_id);
   const revealed = rows.filter((_, index) => transforms[index] === 'reveal');
-  const cvcs = await openCvcs(ctx, caller.tenant_id, revealed);
+  const cvcs = await openCvcs(ctx, caller, revealed);
   const opened = new Map<string, Opened>();
   for (const [index, row] of rows.entries()) {
     const kept = openToken(ctx, caller.tenant_id, row, keys);

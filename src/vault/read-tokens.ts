@@ -46,7 +46,7 @@ export const getToken = async (ctx: Context, caller: Caller, id: string): Promis
   const transform = getTransform(caller, 'token:read', row);
   const keys = await ctx.keyring.tenantKeys(caller.tenant_id);
   const kept = openToken(ctx, caller.tenant_id, row, keys);
-  const cvcs = transform === 'reveal' ? await openCvcs(ctx, caller.tenant_id, [row]) : undefined;
+  const cvcs = transform === 'reveal' ? await openCvcs(ctx, caller, [row]) : undefined;
   const record = recordOfRow(ctx, caller.tenant_id, row, kept, transform, { cvc: cvcs?.get(id) });
   const disclosure = disclosureOf(visibilityOfToken(transform, row, kept));
   await db.insertLogs(tokenLogRows(ctx, caller, 'read', [{ id, type: row.type, disclosure }]));

@@ -1,7 +1,8 @@
 // The barrier: the only place where plaintext and rows meet. Seals on the way in, opens on the way out, and shows as much
 // of a token as a decision allows. Knows no request and writes nothing.
 import type { Caller } from '../access/caller.ts';
-import { decide, type Transform, type Visibility, visibilityOf } from '../access/rules.ts';
+import { noteDecisionOverNew } from '../access/answer-record.ts';
+import { type Transform, type Visibility, visibilityOf, wouldDecide } from '../access/rules.ts';
 import type { Context } from '../context.ts';
 import { metadataDigest, searchDigest } from '../crypto/digest.ts';
 import type { TenantKeys } from '../crypto/keyring.ts';
@@ -113,7 +114,7 @@ const openCvc = async (
 /** The security codes that were found with their cards, while they live, by token id. @throws internal, as openCvc. */
 export const openCvcs = async (
   ctx: SealContext & Pick<Context, 'keyring' | 'now'>,
-  tenant_id: string,
+  { tenant_id, record }: Pick<Caller, 'tenant_id' | 'record'>,
   rows: readonly ({ id: string } & Partial<FoundCvc>)[],
 ): Promise<Map<string, string>> => {
   const cvcs = new Map<string, string>();
@@ -121,7 +122,9 @@ export const openCvcs = async (
   for (const { id, cvc_sealed, cvc_expires_at } of rows) {
     if (!cvc_sealed || !cvc_expires_at || cvc_expires_at <= now) continue;
     const cvc = await openCvc(ctx, tenant_id, id, cvc_sealed);
-    if (cvc !== undefined) cvcs.set(id, cvc);
+    if (cvc === undefined) continue;
+    cvcs.set(id, cvc);
+    record?.readableUntil(cvc_expires_at);
   }
   return cvcs;
 };
@@ -131,8 +134,13 @@ export const isMasked = ({ type, mask }: Pick<Draft, 'type' | 'mask'>): boolean 
   mask !== undefined || type.mask !== undefined;
 
 /** Whether a caller sees fingerprints of tokens as this draft is: who sees at least the mask. */
-export const seesFingerprint = (caller: Caller, draft: Draft, id: string): boolean =>
-  visibilityOf(decide(caller, 'token:read', { id, container: draft.container }), isMasked(draft)) !== 'nothing';
+export const seesFingerprint = (caller: Caller, draft: Draft, id: string): boolean => {
+  const target = { id, container: draft.container };
+  const transform = wouldDecide(caller, 'token:read', target);
+  if (transform === undefined || visibilityOf(transform, isMasked(draft)) === 'nothing') return false;
+  noteDecisionOverNew(caller, 'token:read', target, transform);
+  return true;
+};
 
 /** Whether a token has a mask, of its own or of its type. */
 export const hasMask = ({ type }: Pick<StoredToken, 'type'>, { mask }: Pick<Kept, 'mask'>): boolean =>

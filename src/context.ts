@@ -271,6 +271,14 @@ const build = async (
         sessions.forget('all');
         forgetRunnables('all');
         keyring.forgetTenants();
+        keyring
+          .restoreEphemeralKey()
+          .catch((error: unknown) =>
+            log.warn(
+              { error },
+              'the key of security codes could not be put back; new codes may be lost for half a minute',
+            ),
+          );
       },
       failed: (error) =>
         log.warn({ error }, 'the connection for notices was lost; changes are noticed within a second'),

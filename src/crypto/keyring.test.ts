@@ -205,6 +205,39 @@ test('a key whose row is gone opens nothing, though its slot still runs', async 
   expect(await keyring.findEphemeralKey(id)).toBeUndefined();
 });
 
+test('a slot whose row is gone is put back, and opens what was sealed before and since', async () => {
+  const { keyring, ephemeralRows, clock } = createWorld();
+  const key = await keyring.ephemeralKey();
+  const before = seal(key, binding, '123', randomBytesPooled);
+  ephemeralRows.clear();
+  const since = seal(await keyring.ephemeralKey(), binding, '456', randomBytesPooled);
+  await keyring.restoreEphemeralKey();
+  for (const [sealed, code] of [
+    [before, '123'],
+    [since, '456'],
+  ] as const) {
+    const found = await keyring.findEphemeralKey(keyIdOf(sealed));
+    expect(found && open(found, binding, sealed).toString()).toBe(code);
+  }
+  // A slot that is over is not put back: its key is to cease to exist.
+  ephemeralRows.clear();
+  clock.ms += 30_000;
+  await keyring.restoreEphemeralKey();
+  expect(ephemeralRows.size).toBe(0);
+});
+
+test('of two processes that put a slot back both seal under the key of the first', async () => {
+  const world = createWorld();
+  const other = world.another();
+  await world.keyring.ephemeralKey();
+  world.ephemeralRows.clear();
+  await other.ephemeralKey();
+  await world.keyring.restoreEphemeralKey();
+  const sealed = seal(await world.keyring.ephemeralKey(), binding, '123', randomBytesPooled);
+  const found = await other.findEphemeralKey(keyIdOf(sealed));
+  expect(found && open(found, binding, sealed).toString()).toBe('123');
+});
+
 test('two processes on one store agree on the key of a slot, also when they begin it at once', async () => {
   const world = createWorld();
   const other = world.another();

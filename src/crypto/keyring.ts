@@ -56,6 +56,11 @@ export type Keyring = {
   tenantKeys(tenantId: string): Promise<TenantKeys>;
   /** The key of the current slot, for sealing. */
   ephemeralKey(): Promise<SealingKey>;
+  /**
+   * The database may be another one than before, which lacks the key of the current slot: a promotion and a crash empty the
+   * table. Puts the key back, so that the codes sealed in this slot can be opened. @throws what the store throws.
+   */
+  restoreEphemeralKey(): Promise<void>;
   /** A slot's key, for opening; undefined once it is destroyed, or its time is over. */
   findEphemeralKey(keyId: string): Promise<SealingKey | undefined>;
   forgetTenant(tenantId: string): void;
@@ -112,17 +117,31 @@ export const createKeyring = (parts: {
 
   const tenants = new LRUCache<string, Promise<TenantKeys>>({ max: TENANTS_MAX, ttl: TENANT_KEYS_TTL_MS });
 
-  /** The current slot's key. A crash of the database empties the table while this one lives on: what it seals until the slot ends cannot be opened again, which is the price of a table without a log. */
-  let slot: { startMs: number; key: Promise<SealingKey> } | undefined;
+  /** The current slot with its key, and the key as it is stored. */
+  type Slot = { startMs: number; wrapped: Promise<Uint8Array>; key: Promise<SealingKey> };
+  let slot: Slot | undefined;
 
   let dropSlot: NodeJS.Timeout | undefined;
 
-  const openSlot = async (startMs: number): Promise<SealingKey> => {
+  const isCurrent = ({ startMs }: Slot): boolean => now().getTime() < startMs + EPHEMERAL_SLOT_MS;
+
+  /** @param offered the key to be stored, wrapped. Where another process was first, its key is the slot's. */
+  const openSlot = (startMs: number, offered: Promise<Uint8Array>): Slot => {
     const id = slotId(startMs);
     const destroy_at = new Date(startMs + EPHEMERAL_SLOT_MS + parts.cvcTtlMs);
-    const drawn = await provider.wrap(randomBytes(XAES_KEY_BYTES), ephemeralContext(id));
-    const row = await store.addEphemeralKey({ id, wrapped: drawn, destroy_at });
-    return { id, key: prepareXaesKey(await provider.unwrap(row.wrapped, ephemeralContext(id))) };
+    const wrapped = offered.then(
+      async (mine) => (await store.addEphemeralKey({ id, wrapped: mine, destroy_at })).wrapped,
+    );
+    const key = wrapped.then(async (stored) => ({
+      id,
+      key: prepareXaesKey(await provider.unwrap(stored, ephemeralContext(id))),
+    }));
+    const opened: Slot = { startMs, wrapped, key };
+    slot = opened;
+    key.catch(() => {
+      if (slot === opened) slot = undefined;
+    });
+    return opened;
   };
 
   return {
@@ -150,16 +169,17 @@ export const createKeyring = (parts: {
     ephemeralKey() {
       const startMs = Math.floor(now().getTime() / EPHEMERAL_SLOT_MS) * EPHEMERAL_SLOT_MS;
       if (slot?.startMs === startMs) return slot.key;
-      const key = openSlot(startMs);
-      const opened = { startMs, key };
-      slot = opened;
+      const drawn = provider.wrap(randomBytes(XAES_KEY_BYTES), ephemeralContext(slotId(startMs)));
+      const { key } = openSlot(startMs, drawn);
       // A quiet process seals nothing that would replace the key; in memory it must not outlive its slot either.
       clearTimeout(dropSlot);
       dropSlot = setTimeout(() => (slot = undefined), startMs + EPHEMERAL_SLOT_MS - now().getTime()).unref();
-      key.catch(() => {
-        if (slot === opened) slot = undefined;
-      });
       return key;
+    },
+
+    async restoreEphemeralKey() {
+      if (!slot || !isCurrent(slot)) return;
+      await openSlot(slot.startMs, slot.wrapped).key;
     },
 
     async findEphemeralKey(keyId) {

@@ -1,0 +1,333 @@
+// The plans of the statements of the hot path and of lists, on filled tables: none reads a table as a whole, and columns that
+// are joined have one type and one collation. An index that cannot be used is not seen on an empty table.
+import { Client } from 'pg';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { countLogs, type LogFilter, listLogs } from '../src/db/log-list.ts';
+import type { Query } from '../src/db/statements.ts';
+import { findTokenPage, listTokens, type TokenCondition } from '../src/db/token-list.ts';
+import * as texts from '../src/db/token-sql.ts';
+import { createDatabase, type TestDatabase } from './support/database.ts';
+
+const ROWS = 10_000;
+/** Ids that one statement asks for. */
+const WANTED = 100;
+/** Rows that one statement may look at, of tables and of indexes: a fifth of what it would read of one table as a whole. */
+const ROWS_READ_MAX = 2_000;
+/** Blocks that a call of a function may look at: one row in each of four tables, with all indexes. */
+const FUNCTION_BLOCKS_MAX = 400;
+
+const TENANT = '00000000-0000-4000-8000-000000000001';
+const OTHER_TENANT = '00000000-0000-4000-8000-000000000002';
+const ACTOR = '00000000-0000-4000-8000-000000000003';
+const RARE_ACTOR = '00000000-0000-4000-8000-000000000004';
+const FIRST_ID = '01890000-0000-7000-8000-000000000000';
+
+/** Two tenants with half of the rows each, of two types in two containers; among them a few rows that lists look for. */
+const FILL = `
+INSERT INTO tenants (id, name) VALUES ('${TENANT}', 'One'), ('${OTHER_TENANT}', 'Other');
+INSERT INTO applications (tenant_id, id, name, type, permissions)
+  SELECT '${TENANT}', gen_random_uuid(), 'Application', 'private', ARRAY['token:read'] FROM generate_series(1, ${ROWS});
+INSERT INTO api_keys (public_id, tenant_id, application_id, digest)
+  SELECT 'key-' || row_number() OVER (), tenant_id, id, 'x' FROM applications;
+INSERT INTO tokens (tenant_id, id, type, sealed, fingerprint, fingerprint_expression, container, metadata, search_digests,
+    created_at, created_by, modified_at, modified_by, masked)
+  SELECT CASE WHEN n % 2 = 0 THEN '${TENANT}' ELSE '${OTHER_TENANT}' END::uuid, md5(n::text),
+    CASE WHEN n % 10 < 8 THEN 'card' ELSE 'token' END, decode(repeat('00', 200), 'hex'), 'print-' || n, '{{ data }}',
+    CASE WHEN n % 10 < 8 THEN '/pci/high/' ELSE '/general/high/' END, '{"order": "1"}',
+    ARRAY['digest-' || n / 4, 'digest-of-all'], now() - n * interval '1 second', '${ACTOR}',
+    now() - n * interval '1 second', '${ACTOR}', n % 10 < 8
+  FROM generate_series(1, ${ROWS}) AS n;
+INSERT INTO token_cvcs (tenant_id, id, sealed, expires_at)
+  SELECT tenant_id, id, 'x', now() + interval '1 hour' FROM tokens;
+INSERT INTO token_associations (tenant_id, parent_id, child_id, child_created_at, created_at)
+  SELECT one.tenant_id, one.id, other.id, other.created_at, now()
+  FROM tokens AS one JOIN tokens AS other ON other.tenant_id = one.tenant_id AND other.created_at = one.created_at - interval '2 seconds';
+INSERT INTO token_counts (tenant_id, id, type, change) SELECT tenant_id, gen_random_uuid(), type, 1 FROM tokens LIMIT 50;
+INSERT INTO audit_log (tenant_id, id, actor_id, actor_type, entity_type, entity_ids, operation, message, created_at, outcome)
+  SELECT tenant_id, (lpad(to_hex(1790000000000 + n), 12, '0') || '70008' || substr(md5(n::text), 1, 15))::uuid,
+    CASE WHEN n % 1000 = 0 THEN '${RARE_ACTOR}' ELSE '${ACTOR}' END::uuid, 'application', type, ARRAY[id],
+    CASE WHEN n % 1000 = 1 THEN 'delete' ELSE 'read' END, 'm', now(),
+    CASE WHEN n % 1000 = 2 THEN 'refused' ELSE 'success' END
+  FROM (SELECT *, row_number() OVER (ORDER BY created_at) AS n FROM tokens, generate_series(1, 3)) AS t;
+ANALYZE`;
+
+let database: TestDatabase;
+let client: Client;
+let ids: string[];
+let prints: string[];
+
+beforeAll(async () => {
+  database = await createDatabase();
+  client = new Client(database.address);
+  await client.connect();
+  await client.query(FILL);
+  // As every connection of the server is.
+  await client.query('SET enable_seqscan = off');
+  const text = 'SELECT id, fingerprint FROM tokens WHERE tenant_id = $1 ORDER BY id LIMIT $2';
+  const { rows } = await client.query(text, [TENANT, WANTED]);
+  ids = rows.map(({ id }) => id);
+  prints = rows.map(({ fingerprint }) => fingerprint);
+});
+afterAll(async () => {
+  await client.end();
+  await database.drop();
+});
+
+type Node = Record<string, unknown> & { Plans?: Node[] };
+
+const nodesOf = (node: Node): Node[] => [node, ...(node.Plans ?? []).flatMap(nodesOf)];
+
+const literal = (value: unknown): string => {
+  if (value === null || value === undefined) return 'NULL';
+  if (typeof value === 'number') return String(value);
+  if (value instanceof Date) return client.escapeLiteral(value.toISOString());
+  if (Array.isArray(value)) return client.escapeLiteral(`{${value.map((item) => JSON.stringify(item)).join()}}`);
+  return client.escapeLiteral(String(value));
+};
+
+/** The plan of a statement, after it ran, as it is made for its parameters or for any. What it wrote is undone. */
+const planOf = async (text: string, values: unknown[], mode: 'custom' | 'generic'): Promise<Node> => {
+  await client.query('BEGIN');
+  try {
+    await client.query(`SET LOCAL plan_cache_mode = force_${mode}_plan`);
+    await client.query(`PREPARE planned AS ${text}`);
+    const execute = values.length === 0 ? 'planned' : `planned(${values.map(literal).join(', ')})`;
+    const { rows } = await client.query(`EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE ${execute}`);
+    return rows[0]['QUERY PLAN'][0].Plan;
+  } finally {
+    await client.query('ROLLBACK');
+    await client.query('DEALLOCATE ALL');
+  }
+};
+
+const number = (node: Node, name: string): number => Number(node[name] ?? 0);
+
+/** Of a scan: what it found and what it looked at in vain. */
+const rowsRead = (node: Node): number =>
+  number(node, 'Actual Loops') *
+  (number(node, 'Actual Rows') +
+    number(node, 'Rows Removed by Filter') +
+    number(node, 'Rows Removed by Index Recheck'));
+
+const expectByIndex = async (
+  text: string,
+  values: unknown[],
+  modes: ('custom' | 'generic')[] = ['custom', 'generic'],
+): Promise<void> => {
+  for (const mode of modes) {
+    const nodes = nodesOf(await planOf(text, values, mode));
+    const scans = nodes.filter((node) => node['Relation Name'] !== undefined && node['Node Type'] !== 'ModifyTable');
+    expect(scans.filter((node) => node['Node Type'] === 'Seq Scan').map((node) => node['Relation Name'])).toEqual([]);
+    for (const node of [...scans, ...nodes.filter(({ 'Node Type': type }) => type === 'Bitmap Index Scan')])
+      expect(
+        rowsRead(node),
+        `${mode} plan, ${node['Node Type']} of ${node['Relation Name'] ?? node['Index Name']}`,
+      ).toBeLessThan(ROWS_READ_MAX);
+  }
+};
+
+const now = new Date();
+const logRow = (more: object = {}) => ({
+  id: FIRST_ID,
+  actor_id: ACTOR,
+  actor_type: 'application',
+  operation: 'read',
+  message: 'm',
+  created_at: now,
+  disclosure: 'none',
+  outcome: 'success',
+  ...more,
+});
+const tokenRow = (id: string) => ({
+  id,
+  type: 'card',
+  sealed: 'AAAA',
+  fingerprint: 'print-new',
+  fingerprint_expression: '{{ data }}',
+  container: '/pci/high/',
+  search_digests: ['digest-new'],
+  cvc_sealed: 'AAAA',
+  cvc_expires_at: now,
+  created_at: now,
+  created_by: ACTOR,
+  log_id: FIRST_ID,
+  masked: true,
+});
+
+/** Parameters for each statement. */
+const statements: Record<keyof typeof texts, (() => unknown[]) | undefined> = {
+  INSERT_TOKENS: () => [
+    TENANT,
+    JSON.stringify([{ ...tokenRow('new-token'), actor_type: 'application', message: 'm' }]),
+  ],
+  // The plans within a function are its own: its blocks are counted below.
+  INSERT_UNIQUE_TOKENS: undefined,
+  INSERT_LOGS: () => [TENANT, JSON.stringify([logRow({ entity_type: 'card', entity_ids: [ids[0]] })])],
+  INSERT_REFUSAL: () => [
+    TENANT,
+    JSON.stringify(logRow({ entity_type: 'card', entity_ids: ids.slice(0, 1) })),
+    FIRST_ID,
+    60,
+  ],
+  FIND_TOKENS: () => [TENANT, ids],
+  FIND_VALUES: () => [TENANT, ids],
+  FIND_RECORDS: () => [TENANT, ids],
+  FIND_CONTAINERS: () => [TENANT, ids],
+  FIND_BY_FINGERPRINTS: () => [TENANT, prints, prints.map(() => '{{ data }}'), now, ['/pci/%']],
+  LOCK_FINGERPRINTS: () => [TENANT, prints],
+  INSERT_ASSOCIATION: () => [TENANT, ids[0], ids[1], now, ACTOR],
+  LINK_TOKEN: () => [TENANT, ids[0], ids[1], now, ACTOR],
+  DELETE_ASSOCIATION: () => [TENANT, ids[0], ids[1]],
+  LOCK_TOKEN: () => [TENANT, ids[0], now],
+  UPDATE_TOKEN: () => [TENANT, ids[0], JSON.stringify({ ...tokenRow('x'), modified_at: now, modified_by: ACTOR })],
+  PUT_CVC: () => [TENANT, ids[0], 'AAAA', now],
+  DELETE_CVC: () => [TENANT, ids[0]],
+  LOCK_FOR_DELETE: () => [TENANT, ids[0]],
+  DELETE_TOKEN: () => [
+    TENANT,
+    ids[0],
+    '/pci/high/',
+    JSON.stringify(logRow({ entity_type: 'card', entity_ids: ids.slice(0, 1) })),
+  ],
+  FIND_API_KEY: () => ['key-17'],
+  TOKEN_COLUMNS: undefined,
+  boundSealed: undefined,
+};
+
+describe('a statement of the hot path finds its rows by an index', () => {
+  test.each(Object.entries(statements).flatMap(([name, values]) => (values ? [[name, values] as const] : [])))(
+    '%s',
+    async (name, values) => expectByIndex(String(texts[name as keyof typeof texts]), values()),
+  );
+
+  test('INSERT_UNIQUE_TOKENS, of a token that is new and of one that is there', async () => {
+    for (const [fingerprint, id] of [
+      ['print-new', 'new-token'],
+      [prints[0], 'another-token'],
+    ] as const) {
+      const row = { ...tokenRow(id), fingerprint, seen: ['%'], actor_type: 'application', message: 'm' };
+      const plan = await planOf(texts.INSERT_UNIQUE_TOKENS, [TENANT, JSON.stringify([row])], 'generic');
+      expect(number(plan, 'Shared Hit Blocks') + number(plan, 'Shared Read Blocks')).toBeLessThan(FUNCTION_BLOCKS_MAX);
+    }
+  });
+
+  test('every statement has parameters here', () => {
+    expect(Object.keys(statements).toSorted()).toEqual(Object.keys(texts).toSorted());
+  });
+});
+
+/** Explains each statement of a list before it runs. PostgreSQL plans a statement without a name for its parameters. */
+const explaining: Query = async (name, text, values) => {
+  await expectByIndex(text, values, name === undefined ? ['custom'] : ['custom', 'generic']);
+  return (await client.query(text, values)).rows;
+};
+
+describe('a list finds its rows by an index', () => {
+  const rare: [string, TokenCondition | undefined][] = [
+    ['all tokens', undefined],
+    ['an id', { kind: 'in', column: 'id', values: ['none'] }],
+    ['a type', { kind: 'in', column: 'type', values: ['bank'] }],
+    ['a container', { kind: 'in', column: 'container', values: ['/none/'] }],
+    ['containers below one', { kind: 'starts_with', column: 'container', prefix: '/none/' }],
+    ['a value', { kind: 'digest', digest: 'digest-17' }],
+    ['a fingerprint', { kind: 'in', column: 'fingerprint', values: ['print-18'] }],
+    ['a creator', { kind: 'in', column: 'created_by', values: [RARE_ACTOR] }],
+    [
+      'a container and a type that are frequent, and never together',
+      {
+        kind: 'and',
+        nodes: [
+          { kind: 'starts_with', column: 'container', prefix: '/general/' },
+          { kind: 'in', column: 'type', values: ['card'] },
+        ],
+      },
+    ],
+    [
+      'a value where the caller sees it',
+      { kind: 'and', nodes: [{ kind: 'digest', digest: 'digest-17' }, { kind: 'unmasked' }] },
+    ],
+  ];
+
+  test.each(rare)('of tokens by %s', async (_, condition) => {
+    const request = { condition, now, limit: 21 };
+    await findTokenPage(explaining, TENANT, { ...request, start: { offset: 0 } });
+    if (condition === undefined)
+      await listTokens(explaining, TENANT, { ...request, start: { after: { created_at: now, id: 'x' } } });
+  });
+
+  test('of the children of a token', async () => {
+    await findTokenPage(explaining, TENANT, {
+      condition: undefined,
+      parent_id: ids[0],
+      now,
+      start: { offset: 0 },
+      limit: 21,
+    });
+  });
+
+  test.each<[string, LogFilter]>([
+    ['everything', {}],
+    ['an entity', { entity_id: 'the first' }],
+    ['an entity and a kind of entity', { entity_id: 'the first', entity_type: 'card' }],
+    ['an actor who did little', { actor_id: RARE_ACTOR }],
+    ['an operation that is rare', { operation: 'delete' }],
+    ['what was refused', { outcome: 'refused' }],
+    ['an actor and what was refused', { actor_id: ACTOR, outcome: 'refused' }],
+    ['a kind of entity that is not there', { entity_type: 'reactor' }],
+    ['everything but readings of the log', { not_entity_type: 'log' }],
+  ])('of the log by %s', async (_, given) => {
+    const filter = { ...given, ...(given.entity_id && { entity_id: ids[0] }) };
+    const entries = await listLogs(explaining, TENANT, filter, { offset: 0 }, 21);
+    await listLogs(explaining, TENANT, filter, { after: { id: FIRST_ID, place: 1 } }, 21);
+    if (given.entity_id) expect(entries.length).toBeGreaterThan(0);
+    // Counting stops where it is capped, and reads as much before.
+    if (Object.keys(filter).length > 0 && !('not_entity_type' in filter)) await countLogs(explaining, TENANT, filter);
+  });
+});
+
+describe('columns that are joined', () => {
+  const columns: [string, string][] = [
+    ['tokens.id', 'token_cvcs.id'],
+    ['tokens.id', 'token_associations.parent_id'],
+    ['tokens.id', 'token_associations.child_id'],
+    ['applications.id', 'api_keys.application_id'],
+    ['applications.id', 'reactors.application_id'],
+    ['applications.id', 'proxies.application_id'],
+    ['reactor_formulas.id', 'reactors.formula_id'],
+    ['official_formulas.id', 'reactors.formula_id'],
+    ['proxies.id', 'proxy_keys.proxy_id'],
+    ['users.id', 'members.user_id'],
+    ['users.id', 'memberships.user_id'],
+    ['users.id', 'sessions.user_id'],
+    ['users.address_digest', 'invitations.address_digest'],
+    ['users.address_digest', 'members.address_digest'],
+    ['members.id', 'memberships.member_id'],
+    ['members.id', 'sessions.member_id'],
+    ['invitations.id', 'invitation_secrets.invitation_id'],
+    ['invitations.id', 'mail_outbox.invitation_id'],
+    ['tenants.id', 'deleted_tenants.id'],
+  ];
+  const kindOf = async (name: string): Promise<unknown> => {
+    const [table, column] = name.split('.');
+    const { rows } = await client.query(
+      `SELECT t.typname AS type, l.collname AS collation FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+       LEFT JOIN pg_collation l ON l.oid = a.attcollation WHERE a.attrelid = $1::regclass AND a.attname = $2`,
+      [table, column],
+    );
+    expect(rows, name).toHaveLength(1);
+    return rows[0];
+  };
+
+  test.each(columns)('%s and %s have one type and one collation', async (one, other) => {
+    expect(await kindOf(one)).toEqual(await kindOf(other));
+  });
+
+  test('named tenant_id have one type in all tables, that of the tenant', async () => {
+    const { rows } = await client.query(
+      `SELECT DISTINCT t.typname AS type FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+       JOIN pg_class c ON c.oid = a.attrelid AND c.relkind = 'r' WHERE a.attname = 'tenant_id'`,
+    );
+    expect(rows).toEqual([{ type: 'uuid' }]);
+    expect(await kindOf('tenants.id')).toMatchObject({ type: 'uuid' });
+  });
+});

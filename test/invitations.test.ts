@@ -234,8 +234,9 @@ describe('inviting', () => {
 
   test('is done once under an idempotency key, with one mail', async () => {
     const headers = { 'idempotency-key': 'once' };
-    const first = await send('POST', PATH, { email: newAddress() }, tenant.api_key, headers);
-    const again = await send('POST', PATH, { email: newAddress() }, tenant.api_key, headers);
+    const body = { email: newAddress() };
+    const first = await send('POST', PATH, body, tenant.api_key, headers);
+    const again = await send('POST', PATH, body, tenant.api_key, headers);
     expect(again.headers.get('svc-idempotent-replayed')).toBe('true');
     expect(again.text).toBe(first.text);
     expect(again.headers.get('location')).toBe(first.headers.get('location'));

@@ -85,9 +85,11 @@ describe('the tenant', () => {
     const own = await server.newTenant();
     const headers = { 'idempotency-key': 'once' };
     const first = await send('PUT', '/tenants/self', { name: 'Once' }, own.api_key, headers);
-    const again = await send('PUT', '/tenants/self', { name: 'Twice' }, own.api_key, headers);
+    const again = await send('PUT', '/tenants/self', { name: 'Once' }, own.api_key, headers);
     expect(again.headers.get('svc-idempotent-replayed')).toBe('true');
     expect(again.text).toBe(first.text);
+    const other = await send('PUT', '/tenants/self', { name: 'Twice' }, own.api_key, headers);
+    expect(other.status).toBe(422);
     expect((await send('GET', '/tenants/self', undefined, own.api_key)).body.name).toBe('Once');
   });
 

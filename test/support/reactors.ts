@@ -103,7 +103,7 @@ export type LoggedUse = { actor_id: string; entity_type: string; entity_ids: str
 /** Rows of uses that tell of one of these entities, in their order. */
 export const usesOf = (server: TestServer, ...ids: string[]): Promise<LoggedUse[]> =>
   server.sql(
-    `SELECT actor_id, entity_type, entity_ids FROM audit_log WHERE operation = 'use' AND entity_ids && $1::text[] ORDER BY id`,
+    `SELECT actor_id, entity_type, entity_ids FROM audit_log WHERE operation = 'use' AND outcome = 'success' AND entity_ids && $1::text[] ORDER BY id`,
     [ids],
   );
 

@@ -42,7 +42,8 @@ const fetching = (path: string) =>
 
 const run = (tenant: string, path: string) =>
   sandbox.runCode(tenant, fetching(path), {
-    answerCall: (call) => answerFetch({ egress }, { tenant_id: tenant, allowLists: [], mark: undefined }, call),
+    answerCall: (call) =>
+      answerFetch({ egress }, { tenant_id: tenant, allowLists: [], mark: undefined, log: undefined }, call),
   });
 
 test(`${RUNS} runs that fetch 4 MB each, and one of another tenant beside them`, async () => {

@@ -194,10 +194,12 @@ const statements: Record<keyof typeof texts, (() => unknown[]) | undefined> = {
   boundSealed: undefined,
 };
 
+const textOf = new Map<string, string>(Object.entries(texts).map(([name, text]) => [name, String(text)]));
+
 describe('a statement of the hot path finds its rows by an index', () => {
   test.each(Object.entries(statements).flatMap(([name, values]) => (values ? [[name, values] as const] : [])))(
     '%s',
-    async (name, values) => expectByIndex(String(texts[name as keyof typeof texts]), values()),
+    async (name, values) => expectByIndex(textOf.get(name) ?? '', values()),
   );
 
   test('INSERT_UNIQUE_TOKENS, of a token that is new and of one that is there', async () => {

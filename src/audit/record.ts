@@ -47,6 +47,8 @@ export const TOKEN_REVEALED = 'Token revealed';
 /** One page of tokens in the console. */
 export const TOKENS_LISTED = 'Tokens listed';
 export const INVITATION_ACCEPTED = 'Tenant invitation accepted';
+/** Code sent a request with `fetch`. */
+export const SENT_BY_CODE = 'Request sent by code';
 export const PASSWORD_CHANGED = 'Tenant member password changed';
 
 /** Clocks of rows: the id's time is the row's, so that the order of ids is the order of time. */
@@ -107,6 +109,13 @@ export const logRow = (
   actor.record?.logged(row);
   return row;
 };
+
+/** Rows of the same operations once it is known that they failed. The rows themselves were written before. */
+export const failedRows = (ctx: LogClock, rows: readonly LogRow[]): LogRow[] =>
+  rows.map((row) => {
+    const at = ctx.now();
+    return { ...row, id: ctx.newLogId(at), created_at: at.toISOString(), outcome: 'failed' };
+  });
 
 const disclosureByVisibility = { nothing: 'none', masked: 'masked', value: 'revealed' } as const;
 

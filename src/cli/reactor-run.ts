@@ -76,7 +76,7 @@ export const runReactorFile = async ({ path, args, configuration, json }: Reacto
       input: JSON.stringify({ args, configuration, has_svc: false }),
       answerCall: async (call) => {
         if (call.kind !== 'fetch') throw new CallFault('NOT_ALLOWED', 'There is no vault here.');
-        return answerFetch(bench, { tenant_id: NOBODY, allowLists: [], mark: undefined }, call);
+        return answerFetch(bench, { tenant_id: NOBODY, allowLists: [], mark: undefined, log: undefined }, call);
       },
     });
     const { wallMs: wall_ms, cpuMs: cpu_ms, hasCalled: _, ...rest } = outcome;

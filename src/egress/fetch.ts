@@ -37,6 +37,8 @@ export type EgressFetch = {
   signal?: AbortSignal | undefined;
   allowLists?: AllowLists | undefined;
   timeouts?: Partial<EgressTimeouts> | undefined;
+  /** Awaited before a request leaves for a host, for each redirect anew. */
+  beforeSend?: ((host: string) => Promise<void>) | undefined;
 };
 
 export type EgressAnswer = {
@@ -69,6 +71,7 @@ const fetchAlong = async (egress: Egress, asked: EgressFetch): Promise<EgressAns
   for (let redirects = 0; ; redirects += 1) {
     const wholeMs = Math.max(0, endMs - performance.now());
     const { tenant_id, signal, allowLists } = asked;
+    await asked.beforeSend?.(egress.check(url, allowLists).host);
     const answer = await egress.request({
       tenant_id,
       url,

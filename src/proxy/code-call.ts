@@ -33,7 +33,7 @@ const proxyCall = z.object(
 );
 
 /** @throws invalidInput. */
-export const parseProxyCall = (input: unknown): Omit<ProxyRequest, 'caller' | 'signal'> => {
+export const parseProxyCall = (input: unknown): Omit<ProxyRequest, 'caller' | 'origin' | 'signal'> => {
   const parsed = proxyCall.safeParse(input);
   if (!parsed.success)
     throw invalidInput(

@@ -1,9 +1,9 @@
 // The proxy: a request comes in with expressions and goes out with the values of tokens in their place, to a destination
 // that the caller or a stored proxy names. Read from top to bottom: the route, who asks, the body, the values, the code
 // before, the destination, the code behind. Knows neither Fastify nor undici.
-import type { Caller } from '../access/caller.ts';
+import type { Caller, RequestOrigin } from '../access/caller.ts';
 import { mayAnywhere } from '../access/rules.ts';
-import { type Actor, logRow } from '../audit/record.ts';
+import { type Actor, failedRows, logRow, type LogRow } from '../audit/record.ts';
 import type { Context } from '../context.ts';
 import type { EgressResponse } from '../egress/client.ts';
 import { DECODABLE_CODINGS, isDecodable } from '../egress/body.ts';
@@ -11,7 +11,7 @@ import { EgressFault } from '../egress/fault.ts';
 import { takeWhole } from '../egress/fetch.ts';
 import { type Headers, requestHeaders } from '../egress/headers.ts';
 import { FREE_BYTES } from '../egress/room.ts';
-import { badRequest, forbidden, invalidField, notFound, unauthorized } from '../errors.ts';
+import { AppError, badRequest, forbidden, invalidField, notFound, unauthorized } from '../errors.ts';
 import type { CodeRights } from '../runtime/answer-calls.ts';
 import { CodeResponse } from '../runtime/code-errors.ts';
 import { type Call, RUN_BYTES_MAX } from '../sandbox/sandbox.ts';
@@ -26,7 +26,7 @@ import type { Message } from './message.ts';
 import type { ProxyForUse } from './proxy-finder.ts';
 import { type Held, type IncomingBody, takeBody, type TakenBody } from './take-body.ts';
 import { destinationOf, namesKey, NO_KEY, parseTarget, refuseLong, type Target } from './target.ts';
-import { type About, transform } from './transform.ts';
+import { type About, transform, type TransformRights } from './transform.ts';
 
 /** Code of a proxy may call proxies, whose code may call proxies: each level holds a run of the tenant's share. */
 const DEPTH_MAX = 3;
@@ -35,6 +35,7 @@ const DEPTH_MAX = 3;
 export type ProxyRequest = IncomingBody & {
   /** Undefined where no API key was sent. */
   caller: Caller | undefined;
+  origin: RequestOrigin | undefined;
   method: string;
   /** The request target, `/proxy` and all. */
   url: string;
@@ -59,10 +60,10 @@ export type ProxyAnswer = {
 
 type AnswerWithin = Omit<ProxyAnswer, 'release'>;
 
-/** Where a request comes from that code makes: how many runs deep, and where those above may lead to. */
-export type Origin = { depth: number; allowLists: CodeRights['allowLists'] };
+/** How many runs of code deep a request is made, and which hosts those above may lead to. */
+export type Nesting = { depth: number; allowLists: CodeRights['allowLists'] };
 
-const outside: Origin = { depth: 0, allowLists: [] };
+const outside: Nesting = { depth: 0, allowLists: [] };
 
 /**
  * Forwards a request.
@@ -70,18 +71,18 @@ const outside: Origin = { depth: 0, allowLists: [] };
  * payloadTooLarge for the request; a code_failed for what a transform throws; bad_gateway and gateway_timeout for the
  * destination; unavailable.
  */
-export const forward = async (ctx: Context, asked: ProxyRequest, origin = outside): Promise<ProxyAnswer> => {
+export const forward = async (ctx: Context, asked: ProxyRequest, nesting = outside): Promise<ProxyAnswer> => {
   const target = parseTarget(asked.url);
   refuseLoop(ctx, asked.headers);
   const proxy = await findProxy(ctx, asked, target.proxyKeys);
-  const { tenant_id, caller } = await findActor(ctx, asked.caller, proxy);
+  const { tenant_id, caller } = await findActor(ctx, asked, proxy);
   const own = [proxy?.allowed_hosts, caller?.allowed_hosts].filter((list) => list !== undefined);
-  const allowLists = [...origin.allowLists, ...own];
+  const allowLists = [...nesting.allowLists, ...own];
   const { base, place } = findBase(ctx, asked.headers, proxy, allowLists);
   // What leads out of the destination's path is refused before anything is read or written for it.
   const url = destinationOf(base, target.path, target.query);
   const headers = crossing(asked.headers);
-  const route: Route = { tenant_id, caller, proxy, allowLists, base, target, url, depth: origin.depth };
+  const route: Route = { tenant_id, caller, proxy, allowLists, base, target, url, depth: nesting.depth };
   const kind = bodyKindOf(headers);
   const isTransformed = proxy?.request_transform !== undefined;
   const held: Held = [];
@@ -92,6 +93,9 @@ export const forward = async (ctx: Context, asked: ProxyRequest, origin = outsid
     return { ...(await exchange(ctx, asked, route, { headers, kind, ...taken }, held)), release };
   } catch (error) {
     release();
+    // A caller with a key has its refusal logged by the route, and code by the answer to its call.
+    if (!asked.caller && caller && error instanceof AppError && error.code === 'forbidden')
+      await ctx.refusals.record(caller, error, undefined);
     throw forwardingFault(error, place);
   }
 };
@@ -112,7 +116,7 @@ type Route = {
 /** Values in, code before, to the destination and back, code behind. */
 const exchange = async (
   ctx: Context,
-  { method, bodyBytes, signal }: ProxyRequest,
+  { method, bodyBytes, signal, origin }: ProxyRequest,
   { tenant_id, caller, proxy, allowLists, base, target, url, depth }: Route,
   { headers, kind, whole, pieces }: { headers: Headers; kind: BodyKind } & TakenBody,
   held: Held,
@@ -126,18 +130,32 @@ const exchange = async (
   const found = findExpressions({ path: target.path, query: target.query, headers, body });
   const { references } = found;
   if (references.ids.size > 0 && (!caller || !mayAnywhere(caller, 'token:use'))) throw forbidden('token:use');
-  const actor: Actor = caller ?? { actor_id: null, actor_type: null };
-  const use = proxy && logRow(ctx, actor, { operation: 'use', entity_type: 'proxy', entity_ids: [proxy.id] });
-  const beside = use ? [use] : [];
-  // Written before anything leaves, with the rows of the tokens or alone.
-  const values = caller && (await openTokens(ctx, caller, references, 'use', { beside }));
-  if (references.ids.size === 0 && use) await ctx.db.for({ tenant_id }).insertLogs(beside);
-  const opened = found.expand(createExpansion(values ?? (() => undefined), ctx.expressionEnvironment, references));
+  const actor: Actor = caller ?? {
+    actor_id: null,
+    actor_type: null,
+    origin: proxy ? { ...origin, proxy_id: proxy.id } : origin,
+  };
+  const hasTokens = references.ids.size > 0;
+  const destination_host = url.host;
+  const use = logRow(ctx, actor, {
+    operation: 'use',
+    entity_type: 'proxy',
+    entity_ids: [proxy?.id ?? destination_host],
+    destination_host,
+  });
+  // Written before anything leaves: with the rows of the tokens, which say enough where no stored proxy is used, or alone.
+  const beside = proxy || !hasTokens ? [use] : [];
+  const tokens = caller && (await openTokens(ctx, caller, references, 'use', { beside, destination_host }));
+  if (!hasTokens) await ctx.db.for({ tenant_id }).insertLogs(beside);
+  const rows: readonly LogRow[] = hasTokens && tokens ? tokens.logged : beside;
+  const opened = found.expand(
+    createExpansion(tokens?.values ?? (() => undefined), ctx.expressionEnvironment, references),
+  );
 
   hold(opened.body, whole);
 
   const about: About = { method, path: opened.path, query: opened.query };
-  const rights = proxy && rightsOf(ctx, proxy, { depth: depth + 1, allowLists });
+  const rights = proxy && rightsOf(ctx, proxy, actor, { depth: depth + 1, allowLists });
   const before: Message = { headers: opened.headers, body: opened.body };
   const outgoing = proxy && rights ? await transform(ctx, proxy, 'request', before, about, rights) : before;
   if (outgoing instanceof CodeResponse) return madeByCode(outgoing, undefined);
@@ -147,7 +165,7 @@ const exchange = async (
   const isAsWritten = opened.path === target.path && opened.query === target.query;
   const sentTo = isAsWritten ? url : destinationOf(base, opened.path, opened.query);
   refuseLong(sentTo, opened);
-  const answer = await ctx.egress.request({
+  const sending = ctx.egress.request({
     tenant_id,
     url: sentTo,
     method,
@@ -157,6 +175,10 @@ const exchange = async (
     signal,
     allowLists,
     clientCertificate: proxy?.client_certificate,
+  });
+  const answer = await sending.catch(async (error: unknown) => {
+    await ctx.db.for({ tenant_id }).insertLogs(failedRows(ctx, rows));
+    throw error;
   });
   if (!proxy || !rights || proxy.response_transform === undefined) return asItCame(answer);
   return transformAnswer(ctx, proxy, answer, about, { ...rights, signal }, held);
@@ -180,14 +202,16 @@ const findProxy = async (
 /** Who acts: the caller; without an API key, the application of a proxy that is open; nobody where it has none. */
 const findActor = async (
   ctx: Context,
-  caller: Caller | undefined,
+  { caller, origin }: ProxyRequest,
   proxy: ProxyForUse | undefined,
 ): Promise<{ tenant_id: string; caller: Caller | undefined }> => {
-  if (caller) return { tenant_id: caller.tenant_id, caller };
+  const through = proxy ? { ...origin, proxy_id: proxy.id } : origin;
+  if (caller) return { tenant_id: caller.tenant_id, caller: { ...caller, origin: through } };
   if (!proxy || proxy.require_auth) throw unauthorized();
   const { tenant_id, application_id } = proxy;
   if (application_id === undefined) return { tenant_id, caller: undefined };
-  return { tenant_id, caller: await ctx.callers.findCallerOfApplication({ tenant_id }, application_id) };
+  const application = await ctx.callers.findCallerOfApplication({ tenant_id }, application_id);
+  return { tenant_id, caller: application && { ...application, origin: through } };
 };
 
 /** Where to, before anything is read or written for it. @returns also what of the request names it, for a refusal. */
@@ -240,11 +264,16 @@ const crossing = (headers: Headers): Headers => {
 const rightsOf = (
   ctx: Context,
   { tenant_id, application_id }: ProxyForUse,
-  below: Origin,
-): Omit<CodeRights, 'tenant_id'> => ({
+  actor: Actor,
+  below: Nesting,
+): TransformRights => ({
+  actor,
   logged: Promise.resolve(),
-  findApplication: async () =>
-    application_id === undefined ? undefined : ctx.callers.findCallerOfApplication({ tenant_id }, application_id),
+  findApplication: async () => {
+    if (application_id === undefined) return undefined;
+    const application = await ctx.callers.findCallerOfApplication({ tenant_id }, application_id);
+    return application && { ...application, origin: actor.origin };
+  },
   allowLists: below.allowLists,
   answerProxy: (application, call) => forwardForCode(ctx, application, call, below),
 });
@@ -279,7 +308,7 @@ const transformAnswer = async (
   proxy: ProxyForUse,
   answer: EgressResponse,
   about: About,
-  { signal, ...rights }: Omit<CodeRights, 'tenant_id'> & { signal: AbortSignal },
+  { signal, ...rights }: TransformRights & { signal: AbortSignal },
   held: Held,
 ): Promise<AnswerWithin> => {
   const { tenant_id } = proxy;
@@ -302,11 +331,12 @@ export const forwardForCode = async (
   ctx: Context,
   application: Caller,
   { input, signal, sent }: Pick<Call, 'input' | 'signal' | 'sent'>,
-  origin: Origin,
+  nesting: Nesting,
 ): Promise<unknown> => {
-  if (origin.depth > DEPTH_MAX) throw badRequest('Code called proxies whose code called proxies, too often.');
+  if (nesting.depth > DEPTH_MAX) throw badRequest('Code called proxies whose code called proxies, too often.');
   if (!mayAnywhere(application, 'token:use')) throw forbidden('token:use');
-  const answer = await forward(ctx, { ...parseProxyCall(input), caller: application, signal }, origin);
+  const asked = { ...parseProxyCall(input), caller: application, origin: application.origin, signal };
+  const answer = await forward(ctx, asked, nesting);
   void sent.then(() => answer.release());
   return callAnswer(ctx, application.tenant_id, answer, { signal, sent });
 };

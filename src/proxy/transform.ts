@@ -17,6 +17,9 @@ import type { ProxyForUse } from './proxy-finder.ts';
 /** What the code learns beside the message. The query is as written; code gets it by its names. */
 export type About = { method: string; path: string; query: string; status?: number };
 
+/** What a transform's code may, without what the proxy says itself. */
+export type TransformRights = Omit<CodeRights, 'tenant_id' | 'entity'>;
+
 export type Side = 'request' | 'response';
 
 /** A query as code reads it: a name that stands several times has a list. */
@@ -109,7 +112,7 @@ export const transform = async (
   side: Side,
   message: Message,
   about: About,
-  rights: Omit<CodeRights, 'tenant_id'>,
+  rights: TransformRights,
 ): Promise<Message | CodeResponse> => {
   const code = side === 'request' ? proxy.request_transform : proxy.response_transform;
   if (code === undefined) return message;
@@ -124,7 +127,7 @@ export const transform = async (
     code,
     key: `${id} ${version} ${side}`,
     input: inputOf({ args, configuration, has_svc }),
-    answerCall: answerCalls(ctx, { ...rights, tenant_id }),
+    answerCall: answerCalls(ctx, { ...rights, tenant_id, entity: { entity_type: 'proxy', entity_id: id } }),
   });
   if (!outcome.ok) {
     const answer = answerOfFault(outcome.fault, { ...ctx.config.sandbox, outputBytesMax: RUN_BYTES_MAX });

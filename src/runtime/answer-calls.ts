@@ -1,10 +1,12 @@
 // Answers the calls of running code: `fetch` by the rules of egress, `svc` with what the code's application may. Counts
 // them again: an executor counts too, and may have been taken over. Knows no reactor and no proxy.
 import type { Caller } from '../access/caller.ts';
+import { type Actor, failedRows, logRow, type LogRow, SENT_BY_CODE } from '../audit/record.ts';
 import type { Context } from '../context.ts';
+import { AppError } from '../errors.ts';
 import { type Call, CallFault, FETCHES_MAX, SERVICE_CALLS_MAX } from '../sandbox/sandbox.ts';
 import { loopMark } from '../proxy/loop.ts';
-import { answerFetch } from './fetch-client.ts';
+import { answerFetch, type SendLog } from './fetch-client.ts';
 import { answerService, callFaultOf } from './service-client.ts';
 
 /** The application on whose behalf the code calls, as it is now; undefined where there is none, or none any more. */
@@ -15,6 +17,10 @@ export type AnswerProxy = (application: Caller, call: Call) => Promise<unknown>;
 
 export type CodeRights = {
   tenant_id: string;
+  /** Who had the code run. */
+  actor: Actor;
+  /** Whose code it is. */
+  entity: { entity_type: 'reactor' | 'proxy'; entity_id: string };
   /** The rows of what the code was given: no call leaves before they are written. */
   logged: Promise<void>;
   /** Asked anew for each call: a run may outlive what its application may. */
@@ -22,6 +28,30 @@ export type CodeRights = {
   /** Hosts that `fetch` is narrowed to, beside those of the application. */
   allowLists: readonly (readonly string[])[];
   answerProxy: AnswerProxy;
+};
+
+/** Makes the log of one `fetch`. */
+const sendLogOf = (ctx: Context, { tenant_id, actor, entity: { entity_type, entity_id } }: CodeRights): SendLog => {
+  const write = (rows: LogRow[]): Promise<unknown> => ctx.db.for({ tenant_id }).insertLogs(rows);
+  let last: LogRow | undefined;
+  return {
+    sending: async (host) => {
+      // A redirect within a host goes where the row says already.
+      if (last?.destination_host === host) return;
+      const row = logRow(ctx, actor, {
+        operation: 'use',
+        entity_type,
+        entity_ids: [entity_id],
+        message: SENT_BY_CODE,
+        destination_host: host,
+      });
+      await write([row]);
+      last = row;
+    },
+    failed: async () => {
+      if (last) await write(failedRows(ctx, [last]));
+    },
+  };
 };
 
 export const answerCalls = (ctx: Context, rights: CodeRights): ((call: Call) => Promise<unknown>) => {
@@ -42,11 +72,22 @@ export const answerCalls = (ctx: Context, rights: CodeRights): ((call: Call) => 
         const own = application?.allowed_hosts;
         const allowLists = own ? [...rights.allowLists, own] : rights.allowLists;
         const { tenant_id } = rights;
-        return await answerFetch(ctx, { tenant_id, allowLists, mark: loopMark(ctx) }, call);
+        return await answerFetch(
+          ctx,
+          { tenant_id, allowLists, mark: loopMark(ctx), log: sendLogOf(ctx, rights) },
+          call,
+        );
       }
       if (!application) throw new CallFault('FORBIDDEN', 'The code has no application.', 403);
-      if (kind === 'svc:proxy') return await rights.answerProxy(application, call);
-      return await answerService(ctx, application, kind, input);
+      try {
+        if (kind === 'svc:proxy') return await rights.answerProxy(application, call);
+        return await answerService(ctx, application, kind, input);
+      } catch (error) {
+        // The caller of the run sees what code makes of it: the log says that the application was refused.
+        if (error instanceof AppError && error.code === 'forbidden')
+          await ctx.refusals.record(application, error, undefined);
+        throw error;
+      }
     } catch (error) {
       throw error instanceof CallFault ? error : callFaultOf(ctx, error);
     }

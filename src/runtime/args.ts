@@ -1,7 +1,7 @@
 // The args of an invocation on their way into the sandbox: expressions opened, shape and size bounded.
 import type { Caller } from '../access/caller.ts';
+import type { LogRow } from '../audit/record.ts';
 import type { Context } from '../context.ts';
-import type { NewLog } from '../db/hot.ts';
 import { invalidField, payloadTooLarge } from '../errors.ts';
 import { shapeProblem } from '../json-shape.ts';
 import { RUN_BYTES_MAX } from '../sandbox/sandbox.ts';
@@ -20,7 +20,7 @@ export const openArgs = async (
   ctx: Context,
   caller: Caller,
   args: Json | undefined,
-  beside: readonly NewLog[],
+  beside: readonly LogRow[],
 ): Promise<OpenedArgs> => {
   if (args === undefined) return { args, isLogged: false };
   const { value, isLogged } = await detokenizeForUse(ctx, caller, { args }, { beside });

@@ -49,12 +49,21 @@ export type FetchRights = {
   allowLists: readonly (readonly string[])[];
   /** A header that marks what leaves a vault; undefined where there is none. */
   mark: [name: string, value: string] | undefined;
+  /** Undefined outside a vault. */
+  log: SendLog | undefined;
+};
+
+/** The log of what code sends: a row for each host, written before a request leaves for it. */
+export type SendLog = {
+  sending(host: string): Promise<void>;
+  /** The request to the host that was named last did not come to its end. */
+  failed(): Promise<void>;
 };
 
 /** @throws CallFault with a code of egress, or INVALID_INPUT. */
 export const answerFetch = async (
   ctx: Pick<Context, 'egress'>,
-  { tenant_id, allowLists, mark }: FetchRights,
+  { tenant_id, allowLists, mark, log }: FetchRights,
   { input, signal, sent }: Pick<Call, 'input' | 'signal' | 'sent'>,
 ): Promise<FetchAnswer> => {
   const parsed = request.safeParse(input);
@@ -71,6 +80,7 @@ export const answerFetch = async (
       ...(body !== null && { body: Buffer.from(body, 'base64') }),
       signal,
       bodyBytesMax: RUN_BYTES_MAX,
+      beforeSend: log?.sending,
     });
     // Its bytes are here, in one shape or another, until they have left for the executor.
     void sent.then(() => answer.release());
@@ -83,6 +93,7 @@ export const answerFetch = async (
       redirected: answer.redirected,
     };
   } catch (error) {
+    await log?.failed();
     if (error instanceof EgressFault) throw new CallFault(error.code, error.message);
     throw error;
   }

@@ -64,6 +64,8 @@ export const invokeReactor = async (
     input,
     answerCall: answerCalls(ctx, {
       tenant_id: caller.tenant_id,
+      actor: caller,
+      entity: { entity_type: 'reactor', entity_id: reactor.id },
       logged,
       findApplication,
       allowLists,

@@ -111,14 +111,10 @@ export const callFaultOf = (ctx: Pick<Context, 'log'>, error: unknown): CallFaul
 /**
  * Answers one call.
  * @param caller the application on whose behalf the code runs.
- * @throws CallFault, as the API would answer. What is too large for an executor, its supervisor says.
+ * @throws CallFault for an unknown method; AppError, as the API would answer. What is too large for an executor, its supervisor says.
  */
 export const answerService = async (ctx: Context, caller: Caller, kind: string, input: unknown): Promise<unknown> => {
   const method = methods.get(kind);
   if (!method) throw new CallFault('NOT_FOUND', 'There is no such method.', 404);
-  try {
-    return await method(ctx, caller, input);
-  } catch (error) {
-    throw callFaultOf(ctx, error);
-  }
+  return method(ctx, caller, input);
 };

@@ -2,9 +2,9 @@
 // and only then puts values in. One implementation for detokenizing, reactors and the proxy.
 import type { Caller } from '../access/caller.ts';
 import { getTransform, type Transform } from '../access/rules.ts';
-import { disclosureOf, type LoggedToken, tokenLogRows } from '../audit/record.ts';
+import { disclosureOf, type LoggedToken, type LogRow, tokenLogRows } from '../audit/record.ts';
 import type { Context } from '../context.ts';
-import type { FoundCvc, NewLog, StoredToken, StoredValue } from '../db/hot.ts';
+import type { FoundCvc, StoredToken, StoredValue } from '../db/hot.ts';
 import { badRequest, type AppError, invalidField, payloadTooLarge } from '../errors.ts';
 import {
   collectTokenIds,
@@ -40,13 +40,16 @@ export type TokenValues = (id: string, whole: boolean) => ExpansionRecord | unde
 /** What is logged of the tokens that are opened, and with them. */
 export type LogDetails = {
   /** Rows to be written with those of the tokens. Where there are no tokens, none is. */
-  beside?: readonly NewLog[];
+  beside?: readonly LogRow[];
   /** Where the values are sent. */
   destination_host?: string | undefined;
 };
 
+export type OpenedTokens = { values: TokenValues; logged: readonly LogRow[] };
+
 /**
  * Opens the tokens that expressions refer to. The log rows are committed when this returns.
+ * @returns the values and the rows.
  * @throws badRequest naming the ids that are unknown or expired; forbidden; payloadTooLarge; unavailable.
  */
 export const openTokens = async (
@@ -55,8 +58,8 @@ export const openTokens = async (
   { ids, isWhole }: Pick<References, 'ids' | 'isWhole'>,
   purpose: Purpose,
   { beside = [], destination_host }: LogDetails = {},
-): Promise<TokenValues> => {
-  if (ids.size === 0) return () => undefined;
+): Promise<OpenedTokens> => {
+  if (ids.size === 0) return { values: () => undefined, logged: [] };
   const db = ctx.db.for(caller);
   const storable = [...ids].filter(isStorableText);
   const rows: (StoredValue & FoundCvc)[] = await (isWhole
@@ -67,18 +70,20 @@ export const openTokens = async (
     throw missing([...ids].filter((id) => !found.has(id)));
   }
   const opened = await open(ctx, caller, rows, purpose);
-  const logged = [...opened.values()].map(({ row: { id, type }, kept, row, transform }): LoggedToken => {
+  const shown = [...opened.values()].map(({ row: { id, type }, kept, row, transform }): LoggedToken => {
     const disclosure = purpose === 'use' ? 'used' : disclosureOf(visibilityOfToken(transform, row, kept));
     return { id, type, disclosure };
   });
-  await db.insertLogs([...tokenLogRows(ctx, caller, purpose, logged, { destination_host }), ...beside]);
+  const logged = [...tokenLogRows(ctx, caller, purpose, shown, { destination_host }), ...beside];
+  await db.insertLogs(logged);
 
   const meter = createMeter();
-  return (id, whole) => {
+  const values: TokenValues = (id, whole) => {
     const token = opened.get(id);
     if (!token) return undefined;
     return (token[whole ? 'whole' : 'data'] ??= recordFor(ctx, caller, token, { meter, whole }));
   };
+  return { values, logged };
 };
 
 const missing = (ids: string[]): AppError => badRequest(`Failed to detokenize some tokens: ${ids.join(', ')}`);
@@ -157,7 +162,7 @@ const expand = async (
   const references = createReferences();
   atItsPlace(body, (value) => collectTokenIds(value, references));
   if (references.templates.size === 0) return { value: body, isLogged: false };
-  const values = await openTokens(ctx, caller, references, purpose, details);
+  const { values } = await openTokens(ctx, caller, references, purpose, details);
   const expansion = createExpansion(values, ctx.expressionEnvironment, references);
   return { value: atItsPlace(body, (value) => expandJson(value, expansion)), isLogged: references.ids.size > 0 };
 };

@@ -100,10 +100,11 @@ export const tokenOf = async (server: TestServer, data: unknown, more: object = 
 
 export type LoggedUse = { actor_id: string; entity_type: string; entity_ids: string[] };
 
-/** Rows of uses that tell of one of these entities, in their order. */
+/** Rows of uses that name one of these entities, in their order, without those of each request that code sent. */
 export const usesOf = (server: TestServer, ...ids: string[]): Promise<LoggedUse[]> =>
   server.sql(
-    `SELECT actor_id, entity_type, entity_ids FROM audit_log WHERE operation = 'use' AND outcome = 'success' AND entity_ids && $1::text[] ORDER BY id`,
+    `SELECT actor_id, entity_type, entity_ids FROM audit_log WHERE operation = 'use' AND outcome = 'success'
+       AND message <> 'Request sent by code' AND entity_ids && $1::text[] ORDER BY id`,
     [ids],
   );
 

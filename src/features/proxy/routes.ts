@@ -6,7 +6,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Context } from '../../context.ts';
 import { AppError } from '../../errors.ts';
 import type { App } from '../../http/app-type.ts';
-import type { Authentication } from '../../http/authenticate.ts';
+import { type Authentication, originOf } from '../../http/authenticate.ts';
 import { logRefusal, sendProxyProblem, toAppError } from '../../http/problems.ts';
 import { letThrough, piecesOf } from '../../http/request-pieces.ts';
 import { withoutSessionCookie } from '../../http/session-cookie.ts';
@@ -171,7 +171,8 @@ export const proxyRoutes = async (app: App, ctx: Context, { countFailure }: Auth
     const { caller, method } = request;
     // What signs a person in here is no destination's business.
     const headers = withoutSessionCookie(ctx, headersOf(request));
-    const asked = { caller, method, url: request.raw.url ?? '', headers, ...bodyOf(request) };
+    const origin = originOf(request);
+    const asked = { caller, origin, method, url: request.raw.url ?? '', headers, ...bodyOf(request) };
     const answer = await forward(ctx, { ...asked, signal: departureOf(reply) }).catch(async (error: unknown) => {
       const isStranger = caller === undefined && error instanceof AppError;
       if (isStranger && (error.code === 'unauthorized' || error.code === 'not_found')) await countFailure(request);

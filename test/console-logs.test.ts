@@ -127,10 +127,34 @@ describe('the filter', () => {
     expect(none).toContain('<option value="card" selected>Card</option>');
   });
 
+  test('asks for an actor, an operation and an outcome, and shows them', async () => {
+    const own = await server.newTenant();
+    const member = await server.signIn({ tenant: own });
+    const weak = await server.newKey(own, { permissions: ['token:create'] });
+    const id = await create({ data: 'x' }, weak);
+    expect((await server.request('DELETE', `/tokens/${id}`, { key: weak.api_key })).status).toBe(403);
+    const actor_id = weak.application_id;
+    const refused = await show({ actor_id, outcome: 'refused' }, member);
+    expect(rowsOf(refused)).toHaveLength(1);
+    expect(rowsOf(refused)[0]?.slice(2, 7)).toEqual([
+      'delete',
+      expect.stringContaining(id.slice(0, 11)),
+      'Refused: token:delete refused',
+      '',
+      '',
+    ]);
+    expect(refused).toContain('<option value="refused" selected>refused</option>');
+    const read = await show({ operation: 'create', actor_id }, member);
+    expect(tokensOn(read)).toEqual([id]);
+    await member.get(`/console/tokens/${id}`);
+    expect(rowsOf(await show({ entity_id: id, operation: 'read' }, member))[0]?.[5]).toBe('revealed');
+  });
+
   test('offers every kind of entity that there is', async () => {
     const { body } = await server.request('GET', '/logs/entity-types');
     const page = await show({});
-    const options = [...page.matchAll(/<option value="([a-z_]+)">([^<]+)<\/option>/g)];
+    const [select = ''] = /<select name="entity_type".*?<\/select>/s.exec(page) ?? [];
+    const options = [...select.matchAll(/<option value="([a-z_]+)">([^<]+)<\/option>/g)];
     expect(options.map(([, value, display_name]) => ({ display_name, value }))).toEqual(body);
   });
 

@@ -15,6 +15,9 @@ export type LogEntry = {
   operation: string;
   message: string;
   created_at: string;
+  disclosure: string;
+  outcome: string;
+  destination_host?: string;
 };
 
 const kinds: Record<string, 'good' | 'bad' | 'warn'> = { create: 'good', update: 'warn', delete: 'bad' };
@@ -34,6 +37,14 @@ const entityLine = ({ entity_type, entity_id }: LogEntry, displayNames: Readonly
       : html`<span class="mono">${shortened(entity_id)}</span>`
   }`;
 
+const outcomeKinds: Record<string, 'bad' | 'warn'> = { refused: 'bad', failed: 'bad', replayed: 'warn' };
+
+/** What happened, with what stands out: a value that was shown, and an operation that did not end as asked. */
+const messageLine = ({ message, outcome }: LogEntry): Html =>
+  html`${message === TOKEN_REVEALED ? badge(message, 'warn') : message}${
+    outcome !== 'success' && html` ${badge(outcome, outcomeKinds[outcome])}`
+  }`;
+
 /** @param displayNames of kinds of entities; without it all entries are about one entity, which the page names. */
 export const logTable = (
   entries: readonly LogEntry[],
@@ -45,5 +56,7 @@ export const logTable = (
     { label: 'Actor', cell: (entry) => actorLine(entry, names) },
     { label: 'Operation', cell: ({ operation }) => badge(operation, kinds[operation]) },
     ...(displayNames ? [{ label: 'Entity', cell: (entry: LogEntry) => entityLine(entry, displayNames) }] : []),
-    { label: 'Message', cell: ({ message }) => (message === TOKEN_REVEALED ? badge(message, 'warn') : message) },
+    { label: 'Message', cell: messageLine },
+    { label: 'Value', cell: ({ disclosure }) => (disclosure === 'none' ? '' : disclosure) },
+    { label: 'Sent to', cell: ({ destination_host }) => destination_host ?? '' },
   ]);

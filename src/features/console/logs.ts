@@ -1,4 +1,5 @@
 // The log, as GET /logs gives it: who did what to what, found by what that list is found by.
+import { type Operation, operations, type Outcome, outcomes } from '../../audit/record.ts';
 import { attribute, html, type Html } from '../../http/html.ts';
 import type { ActorNames } from './actor-names.ts';
 import {
@@ -17,7 +18,7 @@ import { bodyOf, type Console, type Visit } from './visit.ts';
 
 const PATH = '/console/logs';
 
-const filterNames = ['entity_type', 'entity_id', 'start_date', 'end_date'] as const;
+const filterNames = ['entity_type', 'entity_id', 'actor_id', 'operation', 'outcome', 'start_date', 'end_date'] as const;
 
 type Filter = Record<(typeof filterNames)[number], string>;
 
@@ -29,14 +30,21 @@ const inputTime = (text: string): string => /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{
 const filterForm = (filter: Filter, types: readonly EntityType[], problems: Problems): Html => {
   const times = (name: 'start_date' | 'end_date', label: string) =>
     field({ name, label, value: inputTime(filter[name]), problems, type: 'datetime-local' });
+  const choice = (name: 'operation' | 'outcome', label: string, values: readonly (Operation | Outcome)[]) =>
+    html`<label>${label}<select name="${name}"${faultOf(name, problems)}><option value="">All</option>${values.map(
+      (value) => html`<option value="${value}"${attribute('selected', value === filter[name])}>${value}</option>`,
+    )}</select>${problemBeside(name, problems)}</label>`;
   const isFiltered = filterNames.some((name) => filter[name] !== '');
-  return html`<details class="card"${attribute('open', isFiltered)}><summary>Filter by kind, entity or time</summary>
+  return html`<details class="card"${attribute('open', isFiltered)}><summary>Filter by entity, actor, operation or time</summary>
 <form action="${PATH}"><div class="filters even">
 <label>Kind of entity<select name="entity_type"${faultOf('entity_type', problems)}><option value="">All</option>${types.map(
     ({ display_name, value }) =>
       html`<option value="${value}"${attribute('selected', value === filter.entity_type)}>${display_name}</option>`,
   )}</select>${problemBeside('entity_type', problems)}</label>
 ${field({ name: 'entity_id', label: 'Id of the entity', value: filter.entity_id, problems })}
+${field({ name: 'actor_id', label: 'Id of the actor', value: filter.actor_id, problems })}
+${choice('operation', 'Operation', operations)}
+${choice('outcome', 'Outcome', outcomes)}
 ${times('start_date', 'From, in UTC')}
 ${times('end_date', 'Before, in UTC')}
 </div><div class="actions"><button>Filter</button>${isFiltered && html`<a class="button second" href="${PATH}">All entries</a>`}</div>

@@ -131,7 +131,7 @@ describe('the filter', () => {
     const own = await server.newTenant();
     const member = await server.signIn({ tenant: own });
     const weak = await server.newKey(own, { permissions: ['token:create'] });
-    const id = await create({ data: 'x' }, weak);
+    const id = await create({ type: 'card', data: { number: '4242424242424242' } }, weak);
     expect((await server.request('DELETE', `/tokens/${id}`, { key: weak.api_key })).status).toBe(403);
     const actor_id = weak.application_id;
     const refused = await show({ actor_id, outcome: 'refused' }, member);
@@ -147,7 +147,7 @@ describe('the filter', () => {
     const read = await show({ operation: 'create', actor_id }, member);
     expect(tokensOn(read)).toEqual([id]);
     await member.get(`/console/tokens/${id}`);
-    expect(rowsOf(await show({ entity_id: id, operation: 'read' }, member))[0]?.[5]).toBe('revealed');
+    expect(rowsOf(await show({ entity_id: id, operation: 'read' }, member))[0]?.[5]).toBe('masked');
   });
 
   test('offers every kind of entity that there is', async () => {

@@ -45,9 +45,10 @@ const asToday = (vault: Vault, { key, json, body }: Pick<Recorded, 'key' | 'json
 describe.each(['vault-60669a8'])('the dump %s', (name) => {
   const vault = JSON.parse(fixture(`${name}.json`)) as Vault;
   let server: TestServer;
+  let database: Awaited<ReturnType<typeof restore>>;
 
   beforeAll(async () => {
-    const database = await restore(name);
+    database = await restore(name);
     // A minute later: the security codes of the dump are still alive.
     const now = new Date(new Date(vault.made_at).getTime() + 60_000);
     server = await startServer({}, { now: () => now }, { database });
@@ -97,5 +98,57 @@ describe.each(['vault-60669a8'])('the dump %s', (name) => {
       json: { type: 'card', data: body.data, deduplicate_token: true },
     });
     expect(made.body).toMatchObject({ id, _extras: { deduplicated: true } });
+  });
+
+  // Processes of two versions serve beside each other while an operator replaces them.
+  it('takes every statement of the earlier version, and shows what it wrote', async () => {
+    const statements = JSON.parse(fixture(name.replace('vault', 'statements') + '.json')) as Record<string, string>;
+    const { body: known } = await server.request('GET', `/tokens/${vault.ids[0]}`, { key: vault.keys.first });
+    const { tenant_id, created_by: application_id } = known;
+    const created_at = '2026-01-01T00:00:00.000Z';
+    const id = 'of-the-earlier-version';
+    const log = {
+      id: '019b0000-0000-7000-8000-000000000001',
+      actor_id: application_id,
+      actor_type: 'application',
+      entity_type: 'token',
+      entity_ids: [id],
+      operation: 'read',
+      message: 'Token retrieved',
+      created_at,
+    };
+    const token = {
+      id,
+      type: 'token',
+      sealed: 'AAAA',
+      container: '/general/high/',
+      created_at,
+      created_by: application_id,
+    };
+    const insert = { ...token, ...log, id, log_id: '019b0000-0000-7000-8000-000000000002', message: 'Token created' };
+    const client = new Client(database.address);
+    await client.connect();
+    const run = async (statement: string, values: unknown[]) =>
+      (await client.query(statements[statement] ?? '', values)).rows;
+    try {
+      for (const [statement, text] of Object.entries(statements))
+        await client.query(`PREPARE "${statement}" AS ${text}`);
+      await run('INSERT_TOKENS', [tenant_id, JSON.stringify([insert])]);
+      await run('PUT_CVC', [tenant_id, id, 'AAAA', created_at]);
+      await run('UPDATE_TOKEN', [tenant_id, id, JSON.stringify({ ...token, sealed: 'AAAB' })]);
+      expect(await run('FIND_RECORDS', [tenant_id, [id]])).toMatchObject([{ id, type: 'token' }]);
+      const read = { token_id: id, ...log, entity_type: undefined, entity_ids: undefined };
+      expect(await run('READ_TOKENS.one', [tenant_id, JSON.stringify([read]), id])).toMatchObject([{ id }]);
+      const deleted = { ...log, id: '019b0000-0000-7000-8000-000000000003', operation: 'delete' };
+      expect(await run('DELETE_TOKEN', [tenant_id, id, '/general/high/', JSON.stringify(deleted)])).toHaveLength(1);
+    } finally {
+      await client.end();
+    }
+    const { body } = await server.request('GET', `/logs?entity_id=${id}`, { key: vault.keys.first });
+    expect(body.data.map(({ operation, outcome }: any) => `${operation} ${outcome}`)).toEqual([
+      'delete success',
+      'create success',
+      'read success',
+    ]);
   });
 });

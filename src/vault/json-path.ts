@@ -1,113 +1,214 @@
-// The filter json: JSONPath (RFC 9535) with a bound. The library that reads and follows paths has none of its own, so the
-// cost of a path is estimated, and paid, before it is followed.
-import { query as jsonPath } from 'jsonpath-rfc9535';
-import parseJsonPath, { type JsonPathQuery } from 'jsonpath-rfc9535/parser';
+// The filter json: JSONPath (RFC 9535). Every node that a query looks at is paid from the request's meter, so that no path
+// and no value holds the event loop.
 import { ExpressionError } from './expression-error.ts';
 import { badArgument, type Call, textArgument } from './filter-call.ts';
 import { type Json, valueAt } from './json.ts';
-import { spend, WORK } from './meter.ts';
+import {
+  type Comparable,
+  JsonPathError,
+  type Operator,
+  parseJsonPath,
+  type Query,
+  type Segment,
+  type Selector,
+  type Test,
+} from './json-path-parser.ts';
+import { type Meter, spend, WORK } from './meter.ts';
 
 const JSON_PATH_LENGTH_MAX = 400;
 
-type PathSegment = JsonPathQuery['segments'][number];
-type PathSelector = Extract<PathSegment['node'], { selectors: unknown }>['selectors'][number] | PathSegment['node'];
-type PathFilter = Extract<PathSelector, { type: 'FilterSelector' }>['value'];
-type PathOperand = Extract<PathFilter, { type: 'ComparisonExpr' }>['left'] | PathFilter;
-type PathFunction = Extract<PathOperand, { type: 'FunctionExpr' }>;
+/** What one query is asked of. */
+type Evaluation = { root: Json; meter: Meter };
 
-/** How large the value is that a query starts from: nodes (long strings count as several), levels, and nodes from `$`. */
-type Extent = { nodes: number; levels: number; total: number };
+const visit = ({ meter }: Evaluation, nodes: number): void => spend(meter, nodes * WORK.visitedNode);
 
-const selectorsOf = ({ node }: PathSegment): readonly PathSelector[] =>
-  node.type === 'BracketedSelection' ? node.selectors : [node];
+/** Sixteen characters of a text are read in the time of one node. */
+const visitText = (evaluation: Evaluation, text: string): void => visit(evaluation, text.length / 16);
 
-const isSingular = ({ type }: PathSelector): boolean =>
-  type === 'NameSelector' || type === 'MemberNameShorthand' || type === 'IndexSelector';
-
-const extentOf = (value: Json, call: Call): Extent => {
-  let nodes = 0;
-  let levels = 0;
-  for (let level: Json[] = [value]; level.length > 0; levels += 1) {
-    // Looking costs, too: paid level by level, so that a spent meter stops it.
-    spend(call.meter, level.length * WORK.node);
-    const below: Json[] = [];
-    for (const item of level) {
-      nodes += typeof item === 'string' ? 1 + item.length / 16 : 1;
-      if (typeof item === 'object' && item !== null)
-        for (const child of Array.isArray(item) ? item : Object.values(item)) below.push(child);
-    }
-    level = below;
-  }
-  return { nodes, levels, total: nodes };
+const childrenOf = (node: Json, evaluation: Evaluation): Json[] => {
+  if (typeof node !== 'object' || node === null) return [];
+  const children = Array.isArray(node) ? node : Object.values(node);
+  visit(evaluation, children.length);
+  return children;
 };
 
-/**
- * An upper bound of the nodes a query visits. RFC 9535 lets nodelists hold a node many times, so that `..*..*` and
- * `[0,0][0,0]` grow as powers; the library has no limit of its own, hence the bound before it starts.
- */
-const queryCost = (segments: readonly PathSegment[], extent: Extent): number => {
-  let cost = 1;
-  let reached = 1;
-  let copies = 1;
-  for (const segment of segments) {
-    const selectors = selectorsOf(segment);
-    const descends = segment.type === 'DescendantSegment';
-    // A node is below as many of the others as there are levels above it: so often a descent may reach it.
-    copies *= selectors.length * (descends ? Math.min(extent.levels, reached) : 1);
-    const single = !descends && selectors.every(isSingular);
-    reached = Math.min(single ? reached * selectors.length : Infinity, extent.nodes * copies);
-    // A filter looks below each node it tries. All those parts together are no more than every node once a level.
-    const below = { ...extent, nodes: extent.levels };
-    let each = 1;
-    for (const selector of selectors) if (selector.type === 'FilterSelector') each += filterCost(selector.value, below);
-    cost += reached * each;
+// --- Segments and selectors ---
+
+const follow = (from: Json, segments: readonly Segment[], evaluation: Evaluation): Json[] => {
+  let nodes = [from];
+  for (const { descends, selectors } of segments) {
+    const found: Json[] = [];
+    for (const node of nodes)
+      for (const each of descends ? withDescendants(node, evaluation) : [node])
+        for (const selector of selectors) select(each, selector, found, evaluation);
+    nodes = found;
   }
-  return cost;
+  return nodes;
 };
 
-const filterCost = (filter: PathOperand | PathFunction['arguments'][number], extent: Extent): number => {
-  switch (filter.type) {
-    case 'LogicalOrExpr':
-    case 'LogicalAndExpr':
-      return filterCost(filter.left, extent) + filterCost(filter.right, extent);
-    case 'ComparisonExpr': {
-      // Two values that are the same for every node may both be large, and are compared anew for each.
-      const fixed = [filter.left, filter.right].every(
-        ({ type }) => type === 'AbsSingularQuery' || type === 'FunctionExpr',
-      );
-      return filterCost(filter.left, extent) + filterCost(filter.right, extent) + (fixed ? extent.total : 1);
+/** A node before its children, the items of an array in their order (RFC 9535 section 2.5.2.2). */
+const withDescendants = (node: Json, evaluation: Evaluation, found: Json[] = []): Json[] => {
+  found.push(node);
+  for (const child of childrenOf(node, evaluation)) withDescendants(child, evaluation, found);
+  return found;
+};
+
+const select = (node: Json, selector: Selector, found: Json[], evaluation: Evaluation): void => {
+  visit(evaluation, 1);
+  switch (selector.kind) {
+    case 'wildcard':
+      for (const child of childrenOf(node, evaluation)) found.push(child);
+      return;
+    case 'filter':
+      for (const child of childrenOf(node, evaluation)) if (passes(child, selector.test, evaluation)) found.push(child);
+      return;
+    case 'slice':
+      if (Array.isArray(node)) selectSlice(node, selector, found, evaluation);
+      return;
+    case 'name':
+    case 'index': {
+      const step = selector.kind === 'name' ? selector.name : selector.index;
+      const isFromEnd = typeof step === 'number' && step < 0 && Array.isArray(node);
+      const value = valueAt(node, [isFromEnd ? node.length + step : step]);
+      if (value !== undefined) found.push(value);
     }
-    case 'LogicalNotExpr':
-    case 'TestExpr':
-      return filterCost(filter.expression, extent);
-    case 'FilterQuery':
-      return queryCost(
-        filter.value.segments,
-        filter.value.type === 'RelQuery' ? extent : { ...extent, nodes: extent.total },
-      );
-    case 'FunctionExpr': {
-      const relative = filter.arguments.every(
-        (argument) =>
-          argument.type === 'Literal' || (argument.type === 'FilterQuery' && argument.value.type === 'RelQuery'),
-      );
-      const read = relative ? extent.nodes : extent.total;
-      return filter.arguments.reduce((cost, argument) => cost + filterCost(argument, extent), read);
-    }
-    case 'RelSingularQuery':
-    case 'AbsSingularQuery':
-      return filter.segments.length;
-    case 'Literal':
-      return 1;
   }
 };
 
-/** match() and search() would run the caller's pattern on a backtracking engine: no length makes that safe. */
-const usesPatterns = (node: unknown): boolean => {
-  if (typeof node !== 'object' || node === null) return false;
-  const { type, name } = node as { type?: unknown; name?: unknown };
-  if (type === 'FunctionExpr' && (name === 'match' || name === 'search')) return true;
-  return Object.values(node).some(usesPatterns);
+/** RFC 9535 section 2.3.4.2.2. */
+const selectSlice = (
+  items: Json[],
+  { start, end, step }: Extract<Selector, { kind: 'slice' }>,
+  found: Json[],
+  evaluation: Evaluation,
+): void => {
+  if (step === 0) return;
+  const within = (bound: number, least: number, most: number): number =>
+    Math.min(Math.max(bound < 0 ? items.length + bound : bound, least), most);
+  const before = items.length;
+  visit(evaluation, before / Math.abs(step));
+  if (step > 0) {
+    const to = within(end ?? before, 0, before);
+    for (let at = within(start ?? 0, 0, before); at < to; at += step) found.push(items[at] as Json);
+  } else {
+    const to = end === undefined ? -1 : within(end, -1, before - 1);
+    const from = start === undefined ? before - 1 : within(start, -1, before - 1);
+    for (let at = from; at > to; at += step) found.push(items[at] as Json);
+  }
 };
+
+// --- Filters ---
+
+const ask = (node: Json, { from, segments }: Query, evaluation: Evaluation): Json[] =>
+  follow(from === 'root' ? evaluation.root : node, segments, evaluation);
+
+const passes = (node: Json, test: Test, evaluation: Evaluation): boolean => {
+  visit(evaluation, 1);
+  switch (test.kind) {
+    case 'or':
+      return test.tests.some((each) => passes(node, each, evaluation));
+    case 'and':
+      return test.tests.every((each) => passes(node, each, evaluation));
+    case 'not':
+      return !passes(node, test.test, evaluation);
+    case 'exists':
+      return ask(node, test.query, evaluation).length > 0;
+    case 'comparison':
+      return compare(
+        valueOf(node, test.left, evaluation),
+        test.operator,
+        valueOf(node, test.right, evaluation),
+        evaluation,
+      );
+  }
+};
+
+/** Undefined is the standard's Nothing. */
+const valueOf = (node: Json, comparable: Comparable, evaluation: Evaluation): Json | undefined => {
+  switch (comparable.kind) {
+    case 'literal':
+      return comparable.value;
+    case 'query':
+      return ask(node, comparable.query, evaluation)[0];
+    case 'count':
+      return ask(node, comparable.query, evaluation).length;
+    case 'value': {
+      const nodes = ask(node, comparable.query, evaluation);
+      return nodes.length === 1 ? nodes[0] : undefined;
+    }
+    case 'length':
+      return lengthOf(valueOf(node, comparable.argument, evaluation), evaluation);
+  }
+};
+
+/** Of a text in code points (RFC 9535 section 2.4.4). */
+const lengthOf = (value: Json | undefined, evaluation: Evaluation): number | undefined => {
+  if (typeof value === 'string') {
+    visit(evaluation, value.length);
+    return Array.from(value).length;
+  }
+  return typeof value === 'object' && value !== null ? childrenOf(value, evaluation).length : undefined;
+};
+
+type Operand = Json | undefined;
+
+const compare = (left: Operand, operator: Operator, right: Operand, evaluation: Evaluation): boolean => {
+  switch (operator) {
+    case '==':
+      return isEqual(left, right, evaluation);
+    case '!=':
+      return !isEqual(left, right, evaluation);
+    case '<':
+      return isLess(left, right, evaluation);
+    case '>':
+      return isLess(right, left, evaluation);
+    case '<=':
+      return isLess(left, right, evaluation) || isEqual(left, right, evaluation);
+    case '>=':
+      return isLess(right, left, evaluation) || isEqual(left, right, evaluation);
+  }
+};
+
+const isEqual = (left: Operand, right: Operand, evaluation: Evaluation): boolean => {
+  visit(evaluation, 1);
+  if (typeof left === 'string') {
+    visitText(evaluation, left);
+    return left === right;
+  }
+  if (typeof left !== 'object' || left === null) return left === right;
+  if (typeof right !== 'object' || right === null) return false;
+  if (Array.isArray(left))
+    return (
+      Array.isArray(right) &&
+      left.length === right.length &&
+      left.every((item, at) => isEqual(item, right[at], evaluation))
+    );
+  if (Array.isArray(right)) return false;
+  const names = Object.keys(left);
+  const others = Object.keys(right);
+  visit(evaluation, names.length + others.length);
+  return (
+    names.length === others.length &&
+    names.every((name) => Object.hasOwn(right, name) && isEqual(left[name], right[name], evaluation))
+  );
+};
+
+/** A code unit's place in the order of code points: surrogates come last. */
+const rankOf = (unit: number): number => (unit >= 0xd800 && unit <= 0xdfff ? unit + 0x10000 : unit);
+
+const isLess = (left: Operand, right: Operand, evaluation: Evaluation): boolean => {
+  if (typeof left === 'number' && typeof right === 'number') return left < right;
+  if (typeof left !== 'string' || typeof right !== 'string') return false;
+  const length = Math.min(left.length, right.length);
+  visit(evaluation, length / 4);
+  for (let at = 0; at < length; at += 1) {
+    const difference = rankOf(left.charCodeAt(at)) - rankOf(right.charCodeAt(at));
+    if (difference !== 0) return difference < 0;
+  }
+  return left.length < right.length;
+};
+
+// --- The filter ---
 
 /** Names and indexes alone, in dots and brackets. */
 const plainPath = /^\$(?:\.[A-Za-z_][A-Za-z0-9_]*|\[(?:0|[1-9][0-9]{0,8})\])*$/;
@@ -115,16 +216,10 @@ const plainPath = /^\$(?:\.[A-Za-z_][A-Za-z0-9_]*|\[(?:0|[1-9][0-9]{0,8})\])*$/;
 const plainSteps = (path: string): (string | number)[] =>
   Array.from(path.matchAll(/\.([A-Za-z0-9_]+)|\[([0-9]+)\]/g), ([, name, index]) => name ?? Number(index));
 
-const parsePath = (path: string, call: Call): JsonPathQuery => {
-  spend(call.meter, WORK.path + path.length * WORK.pathCharacter);
-  let query: JsonPathQuery;
-  try {
-    query = parseJsonPath(path);
-  } catch {
-    throw badArgument(call, 'a valid JSONPath (RFC 9535)');
-  }
-  if (usesPatterns(query)) throw badArgument(call, 'a JSONPath without match() and search()');
-  return query;
+/** All nodes that a path finds. @throws JsonPathError for what is no path; ExpressionError for too much work. */
+export const queryJson = (value: Json, path: string, meter: Meter): Json[] => {
+  spend(meter, WORK.path + path.length * WORK.pathCharacter);
+  return follow(value, parseJsonPath(path), { root: value, meter });
 };
 
 /** RFC 9535; at most one value, none is null. */
@@ -132,19 +227,16 @@ export const json = (value: Json, call: Call): Json => {
   const path = textArgument(call, 0);
   if (path.length > JSON_PATH_LENGTH_MAX)
     throw badArgument(call, `a path of at most ${JSON_PATH_LENGTH_MAX} characters`);
-  // Nearly every path is one of these, and the library takes 20 us to read it (measured).
+  // Nearly every path is one of these, and needs no parser.
   if (plainPath.test(path)) return valueAt(value, plainSteps(path)) ?? null;
-  const { segments } = parsePath(path, call);
-  if (
-    !segments.every(
-      (segment) =>
-        segment.type === 'ChildSegment' && selectorsOf(segment).every(isSingular) && selectorsOf(segment).length === 1,
-    )
-  ) {
-    const extent = extentOf(value, call);
-    spend(call.meter, (extent.nodes + queryCost(segments, extent)) * WORK.visitedNode);
+  let found: Json[];
+  try {
+    found = queryJson(value, path, call.meter);
+  } catch (error) {
+    if (!(error instanceof JsonPathError)) throw error;
+    const isPattern = error.reason === 'pattern';
+    throw badArgument(call, isPattern ? 'a JSONPath without match() and search()' : 'a valid JSONPath (RFC 9535)');
   }
-  const found = jsonPath(value, path) as Json[];
   if (found.length > 1) throw new ExpressionError('not_one_value', 'must find one value with the filter json');
   return found[0] ?? null;
 };

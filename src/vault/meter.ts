@@ -32,10 +32,10 @@ export const WORK = {
   /** A byte that is put in, and written into the answer. */
   byte: 4,
   /** A node that a JSONPath visits. */
-  visitedNode: 100,
-  /** A JSONPath that its library reads, and each of its characters. */
-  path: 25_000,
-  pathCharacter: 1200,
+  visitedNode: 150,
+  /** A JSONPath that is parsed, and each of its characters: 300 to 500. */
+  path: 2000,
+  pathCharacter: 500,
   hmac: 5000,
 } as const;
 

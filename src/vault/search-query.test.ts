@@ -9,6 +9,7 @@ import {
   type SearchNode,
   SearchQueryError,
 } from './search-query.ts';
+import { createScanner } from './scanner.ts';
 
 /** Dates stand as ISO texts in a tree that is JSON. */
 type Case = { name: string; query: string } & (
@@ -174,4 +175,65 @@ test('a quoted value comes out as it was before it was escaped', () => {
       expect(parseSearchQuery(query)).toEqual({ kind: 'data', value });
     }),
   );
+});
+
+/** Parses or refuses, and says in how many steps. */
+const stepsOf = (text: string): number => {
+  const scanner = createScanner(text);
+  try {
+    parseSearchQuery(text, scanner);
+  } catch (error) {
+    if (!(error instanceof SearchQueryError)) throw error;
+  }
+  return scanner.steps;
+};
+
+/** The parser tries this many things at one character at most. */
+const STEPS_PER_CHARACTER_MAX = 12;
+
+const nestings: [string, (levels: number) => string][] = [
+  ['parentheses that stay open', (levels) => '('.repeat(levels)],
+  ['parentheses that are closed', (levels) => `${'('.repeat(levels)}id:a${')'.repeat(levels)}`],
+  ['negations', (levels) => `${'NOT '.repeat(levels)}id:a`],
+  ['negations in parentheses', (levels) => `${'!('.repeat(levels)}id:a${')'.repeat(levels)}`],
+  ['alternatives', (levels) => `${'id:a OR '.repeat(levels)}id:a`],
+  ['blanks at the end of groups', (levels) => `((((((((id:a${' '.repeat(levels)})${' '.repeat(levels)})x`],
+  ['phrases that stay open', (levels) => `id:"${'\\"'.repeat(levels)}`],
+  ['fields without a value', (levels) => 'a.b'.repeat(levels)],
+  ['ranges that stay open', (levels) => `created_at:[${' '.repeat(levels)}*${' '.repeat(levels)}TO`],
+];
+
+describe('a query is parsed or refused in a number of steps that is linear in its length', () => {
+  test.each(nestings)('%s', (_, make) => {
+    for (const levels of [1, 5, 8, 10, 20, 60, 190]) {
+      const text = make(levels);
+      expect(stepsOf(text)).toBeLessThanOrEqual(STEPS_PER_CHARACTER_MAX * text.length);
+    }
+  });
+
+  test('generated queries', () => {
+    const pieces = [
+      '(',
+      ')',
+      'NOT ',
+      '!',
+      '-',
+      ' AND ',
+      ' OR ',
+      'id:a',
+      'data:"x"',
+      ' ',
+      '"',
+      '\\',
+      '[',
+      ' TO ',
+      '*',
+      ':',
+    ];
+    const text = fc.array(fc.constantFrom(...pieces), { minLength: 1, maxLength: 60 }).map((all) => all.join(''));
+    fc.assert(
+      fc.property(text, (each) => stepsOf(each) <= STEPS_PER_CHARACTER_MAX * each.length),
+      { numRuns: 5000 },
+    );
+  });
 });

@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { parseContainer } from './containers.ts';
 import { parseDate } from './dates.ts';
 import { isStorableText } from './json.ts';
+import { createScanner, type Scanner, take } from './scanner.ts';
 
 /** One end of a range of time. */
 export type SearchRangeEnd = { at: Date; inclusive: boolean };
@@ -40,24 +41,20 @@ export const SEARCH_DEPTH_MAX = 10;
 
 // --- Scanning ---
 
-type Scanner = { readonly text: string; at: number };
-
-/** Matches a sticky pattern where the scanner stands, and steps over it. */
-const take = (scanner: Scanner, pattern: RegExp): RegExpExecArray | undefined => {
-  pattern.lastIndex = scanner.at;
-  const match = pattern.exec(scanner.text) ?? undefined;
-  if (match) scanner.at = pattern.lastIndex;
-  return match;
+/** Matches a sticky pattern behind blanks, which mean nothing before it. */
+const takeSpaced = (scanner: Scanner, pattern: RegExp): RegExpExecArray | undefined => {
+  take(scanner, space);
+  return take(scanner, pattern);
 };
 
 /** An operator is a word of its own; a parenthesis or `!` may touch it. */
-const and = /\s*AND(?=[\s()!]|$)/y;
-const or = /\s*OR(?=[\s()!]|$)/y;
-const not = /\s*(?:NOT(?=[\s()!]|$)|[!-])/y;
-const opening = /\s*\(/y;
-const closing = /\s*\)/y;
-const end = /\s*$/y;
-const fieldName = /\s*([A-Za-z0-9_.-]+):/y;
+const and = /AND(?=[\s()!]|$)/y;
+const or = /OR(?=[\s()!]|$)/y;
+const not = /(?:NOT(?=[\s()!]|$)|[!-])/y;
+const opening = /\(/y;
+const closing = /\)/y;
+const end = /$/y;
+const fieldName = /([A-Za-z0-9_.-]+):/y;
 const phrase = /"((?:[^"\\]|\\[^])*)"/y;
 const word = /[^\s()]+/y;
 const rangeOpening = /[[{]/y;
@@ -187,7 +184,7 @@ const METADATA = 'metadata.';
 // --- Terms ---
 
 const takeTerm = (scanner: Scanner): SearchNode => {
-  const field = take(scanner, fieldName)?.[1];
+  const field = takeSpaced(scanner, fieldName)?.[1];
   if (field === undefined) throw new SearchQueryError('must have terms of the form field:value');
   if (field === 'created_at' || field === 'modified_at') {
     const range = takeRange(scanner);
@@ -241,20 +238,20 @@ const negate = (node: SearchNode): SearchNode => (node.kind === 'not' ? node.nod
 
 const parseOr = (scanner: Scanner, depth: number): SearchNode => {
   const nodes = [parseAnd(scanner, depth)];
-  while (take(scanner, or)) nodes.push(parseAnd(scanner, depth));
+  while (takeSpaced(scanner, or)) nodes.push(parseAnd(scanner, depth));
   return join('or', nodes);
 };
 
 const parseAnd = (scanner: Scanner, depth: number): SearchNode => {
   const nodes = [parseNot(scanner, depth)];
-  while (take(scanner, and)) nodes.push(parseNot(scanner, depth));
+  while (takeSpaced(scanner, and)) nodes.push(parseNot(scanner, depth));
   return join('and', nodes);
 };
 
 const parseNot = (scanner: Scanner, depth: number): SearchNode => {
   let negated = false;
-  while (take(scanner, not)) negated = !negated;
-  const node = take(scanner, opening) ? parseGroup(scanner, depth + 1) : takeTerm(scanner);
+  while (takeSpaced(scanner, not)) negated = !negated;
+  const node = takeSpaced(scanner, opening) ? parseGroup(scanner, depth + 1) : takeTerm(scanner);
   return negated ? negate(node) : node;
 };
 
@@ -262,18 +259,20 @@ const parseGroup = (scanner: Scanner, depth: number): SearchNode => {
   if (depth > SEARCH_DEPTH_MAX)
     throw new SearchQueryError(`must not nest parentheses deeper than ${SEARCH_DEPTH_MAX} levels`);
   const node = parseOr(scanner, depth);
-  if (take(scanner, closing)) return node;
-  throw take(scanner, end) ? new SearchQueryError('must close every parenthesis') : notJoined();
+  if (takeSpaced(scanner, closing)) return node;
+  throw takeSpaced(scanner, end) ? new SearchQueryError('must close every parenthesis') : notJoined();
 };
 
-/** @throws SearchQueryError for every text that is not a query as a whole. */
-export const parseSearchQuery = (text: string): SearchNode => {
+/**
+ * @param scanner at the start of the text; the steps of the parser are counted there.
+ * @throws SearchQueryError for every text that is not a query as a whole.
+ */
+export const parseSearchQuery = (text: string, scanner: Scanner = createScanner(text)): SearchNode => {
   if (text.length > SEARCH_QUERY_LENGTH_MAX)
     throw new SearchQueryError(`must be at most ${SEARCH_QUERY_LENGTH_MAX} characters`);
   if (!isStorableText(text)) throw new SearchQueryError('must be text without NUL or half surrogate pairs');
   if (text.trim() === '') throw new SearchQueryError('must not be empty');
-  const scanner = { text, at: 0 };
   const node = parseOr(scanner, 0);
-  if (take(scanner, end)) return node;
-  throw take(scanner, closing) ? new SearchQueryError('must open every parenthesis that it closes') : notJoined();
+  if (takeSpaced(scanner, end)) return node;
+  throw takeSpaced(scanner, closing) ? new SearchQueryError('must open every parenthesis that it closes') : notJoined();
 };

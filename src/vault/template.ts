@@ -22,15 +22,19 @@ const FILTERS_MAX = 20;
 /** Line ends, other controls, and characters that nobody sees: two ids that look the same must be the same (X2). */
 const hiddenCharacter = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\p{Cs}]/u;
 
+/** How many characters were looked at, each as often as it was: for the test that this is linear. */
+export type ScanCount = { steps: number };
+
 /**
  * Finds the `}}` of the expression that starts at `from`. Quotes hide braces: in filters everywhere, in the head only
  * after `[`, because a token's id may hold an apostrophe but no bracket.
  */
-const findEnd = (text: string, from: number): number => {
+const findEnd = (text: string, from: number, count: ScanCount): number => {
   const limit = Math.min(text.length, from + EXPRESSION_LENGTH_MAX + 1);
   let quote = '';
   let inHead = true;
   for (let at = from; at < limit; at += 1) {
+    count.steps += 1;
     const character = text[at] as string;
     if (quote !== '') {
       if (character === quote) quote = '';
@@ -47,9 +51,10 @@ const findEnd = (text: string, from: number): number => {
 };
 
 /** Where a bar, outside the quotes that `findEnd` honours, ends the head. */
-const headLength = (text: string): number => {
+const headLength = (text: string, count: ScanCount): number => {
   let quote = '';
   for (let at = 0; at < text.length; at += 1) {
+    count.steps += 1;
     const character = text[at] as string;
     if (quote !== '') {
       if (character === quote) quote = '';
@@ -60,11 +65,12 @@ const headLength = (text: string): number => {
 };
 
 /** Splits filters, or their arguments, at a separator outside quotes. */
-const splitOutsideQuotes = (text: string, separator: string): string[] => {
+const splitOutsideQuotes = (text: string, separator: string, count: ScanCount): string[] => {
   const parts: string[] = [];
   let quote = '';
   let start = 0;
   for (let at = 0; at < text.length; at += 1) {
+    count.steps += 1;
     const character = text[at] as string;
     if (quote !== '') {
       if (character === quote) quote = '';
@@ -78,7 +84,9 @@ const splitOutsideQuotes = (text: string, separator: string): string[] => {
   return parts;
 };
 
-const parseLiteral = (text: string): Literal => {
+const parseLiteral = (text: string, count: ScanCount): Literal => {
+  // Each of the patterns reads the text once.
+  count.steps += 2 * text.length;
   const quoted = /^'([^']*)'$|^"([^"]*)"$/.exec(text);
   if (quoted) return quoted[1] ?? quoted[2] ?? '';
   if (/^-?[0-9]{1,15}(?:\.[0-9]{1,15})?$/.test(text)) return Number(text);
@@ -91,25 +99,28 @@ const parseLiteral = (text: string): Literal => {
   );
 };
 
-const parseFilter = (text: string): FilterCall => {
+const parseFilter = (text: string, count: ScanCount): FilterCall => {
+  count.steps += text.length;
   const [, name, rest] = /^([A-Za-z_][A-Za-z0-9_]*) *(?::(.*))?$/.exec(text.trim()) ?? [];
   if (name === undefined)
     throw new ExpressionError('bad_filter', 'must have filters of the form name: argument, argument');
-  const args = rest === undefined ? [] : splitOutsideQuotes(rest, ',').map((part) => parseLiteral(part.trim()));
+  const args =
+    rest === undefined ? [] : splitOutsideQuotes(rest, ',', count).map((part) => parseLiteral(part.trim(), count));
   const call = { name, args };
   checkFilter(call);
   return call;
 };
 
-const parseExpression = (text: string, offset: number): Expression => {
+const parseExpression = (text: string, offset: number, count: ScanCount): Expression => {
+  count.steps += text.length;
   if (hiddenCharacter.test(text))
     throw new ExpressionError('bad_character', 'must not have line ends or hidden characters inside an expression');
-  const length = headLength(text);
+  const length = headLength(text, count);
   const head = text.slice(0, length).trim();
   if (head === '') throw new ExpressionError('empty', 'must have something to refer to between {{ and }}');
-  const filters = length === text.length ? [] : splitOutsideQuotes(text.slice(length + 1), '|');
+  const filters = length === text.length ? [] : splitOutsideQuotes(text.slice(length + 1), '|', count);
   if (filters.length > FILTERS_MAX) throw new ExpressionError('bad_filter', `must have at most ${FILTERS_MAX} filters`);
-  return { head, filters: filters.map(parseFilter), offset };
+  return { head, filters: filters.map((filter) => parseFilter(filter, count)), offset };
 };
 
 /** An error with the place of its expression. */
@@ -122,7 +133,7 @@ export const locate = (error: unknown, offset: number): unknown =>
  * Takes a text apart, in one pass over it: linear in its length whatever it holds (X10). Text without `{{` is one literal.
  * @throws ExpressionError for every `{{` that does not open a well-formed expression.
  */
-export const scanTemplate = (text: string): Template => {
+export const scanTemplate = (text: string, count: ScanCount = { steps: 0 }): Template => {
   const parts: (string | Expression)[] = [];
   let draws = false;
   let placeholders = 0;
@@ -131,8 +142,8 @@ export const scanTemplate = (text: string): Template => {
     if (open > at) parts.push(text.slice(at, open));
     try {
       const start = open + 2;
-      const end = findEnd(text, start);
-      const expression = parseExpression(text.slice(start, end), open);
+      const end = findEnd(text, start, count);
+      const expression = parseExpression(text.slice(start, end), open, count);
       draws ||= expression.filters.some(({ name }) => isAliasFilter(name));
       parts.push(expression);
       placeholders = countPlaceholder(placeholders);
@@ -141,6 +152,8 @@ export const scanTemplate = (text: string): Template => {
       throw locate(error, open);
     }
   }
+  // What indexOf and slice read: each character of the text once.
+  count.steps += 2 * text.length;
   if (at < text.length || parts.length === 0) parts.push(text.slice(at));
   return { parts, draws };
 };

@@ -138,7 +138,6 @@ test('each outside package has one home', () => {
     // The executor's bridge lives with the executor: another process, with none of our keys.
     [/^node:crypto$/, ['crypto', 'sandbox']],
     [/^isolated-vm$/, ['sandbox']],
-    [/^jsonpath-rfc9535$/, ['vault']],
     [/^close-with-grace$/, ['server.ts']],
     [/^undici$/, ['egress']],
     [/^ipaddr\.js$/, ['egress']],

@@ -81,6 +81,8 @@ export type Overrides = {
   ca?: string[];
   /** What a destination may take; the real ones are longer than a test should wait. */
   egressTimeouts?: Partial<EgressTimeouts>;
+  /** Called when the data directory belongs to another server by now: this one must stop. */
+  onDirectoryLost?: () => void;
 };
 
 const migrationsDir = fileURLToPath(new URL('../prisma/migrations', import.meta.url));
@@ -144,7 +146,12 @@ export const createInspection = async (config: Config): Promise<Inspection> => {
   const start: Start = { closers: [], isLockLost: false };
   const environment = environmentOf(config);
   try {
-    const { db, poolConfig, embedded } = await openDatabase(config, 'command', createLog(config.logLevel), start);
+    const { db, poolConfig, embedded } = await openDatabase(
+      config,
+      'command',
+      { log: createLog(config.logLevel) },
+      start,
+    );
     const found = await db.findInstance();
     return {
       isEmbedded: embedded !== undefined,
@@ -216,7 +223,7 @@ const build = async (
   const now = overrides.now ?? (() => new Date());
   const randomBytes = randomBytesPooled;
 
-  const { db, poolConfig, embedded } = await openDatabase(config, role, log, start);
+  const { db, poolConfig, embedded } = await openDatabase(config, role, { ...overrides, log }, start);
   // Before anything is written: a wrong root key must not touch a vault it cannot open.
   const before = await db.findInstance();
   const existing = before && (await openVault(config, before, environment));
@@ -359,9 +366,12 @@ const startSandbox = (sandbox: { start(): Promise<void> }): Promise<void> =>
     );
   });
 
+type DatabaseListeners = Pick<Overrides, 'onDirectoryLost'> & { log: Log };
+
 /** Opens the database, which need not be migrated yet. */
-const openDatabase = async (config: Config, role: 'server' | 'command', log: Log, start: Start) => {
-  const { poolConfig, embedded } = await findDatabase(config, role, log, start);
+const openDatabase = async (config: Config, role: 'server' | 'command', listeners: DatabaseListeners, start: Start) => {
+  const { log } = listeners;
+  const { poolConfig, embedded } = await findDatabase(config, role, listeners, start);
   const db = createDatabase(poolConfig, {
     poolMax: config.databasePoolMax,
     writeBatches: config.writeBatches,
@@ -381,7 +391,7 @@ const openDatabase = async (config: Config, role: 'server' | 'command', log: Log
 const findDatabase = async (
   config: Config,
   role: 'server' | 'command',
-  log: Log,
+  { log, onDirectoryLost }: DatabaseListeners,
   start: Start,
 ): Promise<{ poolConfig: PoolConfig; embedded: EmbeddedPostgres | undefined }> => {
   if (config.databaseUrl !== undefined)
@@ -395,6 +405,16 @@ const findDatabase = async (
     onLost: (error) => {
       start.isLockLost = true;
       log.error({ alarm: 'lock_lost', error }, 'the lock on the data directory was lost');
+    },
+    onRetaken: () => log.warn({ alarm: 'lock_retaken' }, 'the lock on the data directory was taken again'),
+    onGivenUp: (reason) => {
+      log.fatal(
+        { alarm: 'lock_gone', reason },
+        reason === 'taken'
+          ? 'another server has the data directory by now, and one data directory serves one server: this one stops'
+          : 'the database of the data directory does not come back, and the next start may have made another: this server stops',
+      );
+      onDirectoryLost?.();
     },
   });
   // Whoever holds the directory stops its database, last and before anybody else may have the directory; a command beside a running

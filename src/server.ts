@@ -83,8 +83,8 @@ const closeApp = async (ctx: Context, app: App): Promise<void> => {
 
 type Running = { ctx: Context; stop(): Promise<void> };
 
-const start = async (config: Config): Promise<Running> => {
-  const ctx = await createContext(config, 'server');
+const start = async (config: Config, onDirectoryLost: () => void): Promise<Running> => {
+  const ctx = await createContext(config, 'server', { onDirectoryLost });
   try {
     const app = await buildApp(ctx);
     const made = await bootstrap(ctx);
@@ -155,6 +155,7 @@ const onSignal = (tell: (signal: NodeJS.Signals) => void): void => {
 const main = async (): Promise<void> => {
   const config = loadConfig();
   let running: Running | undefined;
+  let isDirectoryLost = false;
   const delay = Math.max(STOP_MS_LEAST, config.sandbox.wallMs + STOP_MS_BEYOND_RUNS);
   const onSecondError = (error: unknown): void => console.error(failureText(error));
   const options = { delay, logger: false as const, skip: [...ENDING_SIGNALS], onSecondError };
@@ -163,8 +164,13 @@ const main = async (): Promise<void> => {
     if (!running) return fail(err ?? new StartError(`${signal ?? 'An empty loop'} ended the start.`));
     if (err) running.ctx.log.fatal({ error: err }, 'the server stops after an error nobody handled');
     await running.stop();
+    // A process that was told to run and cannot leaves with 1, so that its supervisor notices.
+    if (isDirectoryLost) throw new StartError(`${config.dataDir} belongs to another server.`);
   });
-  const starting = start(config);
+  const starting = start(config, () => {
+    isDirectoryLost = true;
+    void starting.then(close, () => undefined);
+  });
   onSignal((signal) => {
     if (!running) console.error('Stopping as soon as the start is through.');
     void starting.then(({ ctx }) => {

@@ -25,11 +25,11 @@ import { randomBytesPooled } from '../src/crypto/random.ts';
 import {
   type EmbeddedPostgres,
   findRunningPostgres,
-  lockDataDirectory,
   startEmbeddedPostgres,
   takeDataDirectory,
 } from '../src/db/embedded.ts';
 import { type DatabaseAddress, superuser } from '../src/db/embedded/connection.ts';
+import { lockDataDirectory } from '../src/db/embedded/lock.ts';
 import { EmbeddedPostgresError } from '../src/db/embedded/report.ts';
 import { killIfAlive } from './support/process.ts';
 

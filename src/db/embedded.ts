@@ -3,10 +3,10 @@
 import { mkdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Client } from 'pg';
 import { checkVersion, initialize, removeAbandoned } from './embedded/cluster.ts';
 import { type DatabaseAddress, ensureDatabase } from './embedded/connection.ts';
 import { type Directory, directoryOf, exists, giveTo, lastReason } from './embedded/directory.ts';
+import { type DirectoryLock, lockDataDirectory, type LockOptions } from './embedded/lock.ts';
 import { type Binaries, type Launcher, findBinaries, findLauncher, makeRunnable } from './embedded/programs.ts';
 import { EmbeddedPostgresError, type Log, codeOf } from './embedded/report.ts';
 import { type Server, findServer, spawnServer, stopServer, waitUntilSettled } from './embedded/server.ts';
@@ -157,79 +157,4 @@ const startServer = async (
 export const findRunningPostgres = async (dataDir: string): Promise<DatabaseAddress | undefined> => {
   const server = await findServer(directoryOf(dataDir));
   return server.state === 'ready' ? server.address : undefined;
-};
-
-/**
- * The advisory lock of the one Strongroom on a data directory. The number says nothing ("STRONG" in ASCII); it only has to differ
- * from Prisma's migration lock (72707369) and never to change, or an old and a new release would not see each other.
- */
-export const dataDirectoryLockKey = '91616979177031';
-
-/** A killed server's connection may take a moment to be noticed; then the directory is free. */
-const LOCK_WAIT_MS = 3_000;
-
-const LOCK_POLL_MS = 100;
-
-type LockOptions = {
-  waitMs?: number;
-  /** Hears of a session that broke before release(): the lock is then free for others. */
-  onLost?: (error: Error) => void;
-};
-
-export type DirectoryLock = {
-  /**
-   * Gives the lock back, after `last` is done. `last` may stop the server, which ends the lock's own session: that is no loss.
-   * Without the lock `last` is left out, for the server may be another's by then. Safe to call twice.
-   */
-  release(last?: () => Promise<void>): Promise<void>;
-};
-
-/**
- * Takes the lock that makes this process the only server on the database, in a session of its own.
- * Undefined when another process keeps it for three seconds (a killed one lets go sooner).
- * Throws pg's error when the database cannot be reached, or is stopped meanwhile.
- */
-export const lockDataDirectory = async (
-  address: DatabaseAddress,
-  options: LockOptions = {},
-): Promise<DirectoryLock | undefined> => {
-  const client = new Client({ ...address, keepAlive: true, application_name: 'strongroom lock' });
-  let held = false;
-  client.on('error', (error) => {
-    if (held) options.onLost?.(error);
-    held = false;
-  });
-  const tryLock = async (): Promise<boolean> => {
-    const { rows } = await client.query<{ taken: boolean }>('SELECT pg_try_advisory_lock($1) AS taken', [
-      dataDirectoryLockKey,
-    ]);
-    return rows[0]?.taken === true;
-  };
-  try {
-    await client.connect();
-    const deadline = Date.now() + (options.waitMs ?? LOCK_WAIT_MS);
-    let taken = await tryLock();
-    while (!taken && Date.now() < deadline) {
-      await sleep(LOCK_POLL_MS);
-      taken = await tryLock();
-    }
-    // A server that is told to stop ends its sessions one by one: the lock of one that is gone can pass to one that is about to go.
-    // That one answers once and never again.
-    if (taken) await client.query('SELECT 1');
-    held = taken;
-  } finally {
-    if (!held) await client.end().catch(() => undefined);
-  }
-  if (!held) return undefined;
-  return {
-    release: async (last) => {
-      const wasHeld = held;
-      held = false;
-      try {
-        if (wasHeld) await last?.();
-      } finally {
-        await client.end().catch(() => undefined);
-      }
-    },
-  };
 };

@@ -74,6 +74,3 @@ export const signIn = async (
     (member) => member !== undefined,
   );
 };
-
-/** Whether a password is one that somebody may choose: 12 to 128 characters. */
-export { isFairPassword } from '../crypto/password.ts';

@@ -8,7 +8,7 @@ import { Sensitive } from '../crypto/sensitive.ts';
 import type { PasswordChange, PasswordChangeOutcome } from '../db/passwords.ts';
 import { StartError } from '../errors.ts';
 import { comparedAddress, parseAddress } from './address.ts';
-import { clearAttempts } from './attempts.ts';
+import { clearAttemptsOfAccount } from './attempts.ts';
 import { chosenPasswordProblem, UNCHANGED_PASSWORD } from './chosen-password.ts';
 import { drawSession, type Session } from './sessions.ts';
 import { countingPassword, isPasswordOf } from './sign-in.ts';
@@ -122,6 +122,6 @@ export const resetPassword = async (ctx: Changing, email: string): Promise<Sensi
       'No account has this address: nothing was changed. Who is no member yet joins by an invitation, and chooses a password then.',
     );
   // The password is set, and is told whatever becomes of the count.
-  await clearAttempts(ctx, 'sign_in_of_account', comparedAddress(address)).catch(() => undefined);
+  await clearAttemptsOfAccount(ctx, comparedAddress(address)).catch(() => undefined);
   return new Sensitive(password);
 };

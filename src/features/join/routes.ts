@@ -54,12 +54,12 @@ const CAME_MEANWHILE = 'There is an account of this address now. Sign in with it
 
 export const joinRoutes = (scope: App, ctx: Context): void => {
   const dead = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
-    await countAttempt(ctx, 'dead_link_from', placeOfIp(request.ip));
+    await countAttempt(ctx, 'dead_link_from', { place: placeOfIp(request.ip) });
     return sendPage(reply, 410, deadLinkPage(request.id, ctx.config.console));
   };
 
   const find = async (request: FastifyRequest): Promise<OpenInvitation | undefined> => {
-    await refuseTooMany(ctx, 'dead_link_from', placeOfIp(request.ip));
+    await refuseTooMany(ctx, 'dead_link_from', { place: placeOfIp(request.ip) });
     return findInvitationBeforeCaller(ctx, secretOf(request));
   };
 

@@ -108,3 +108,23 @@ describe('PUBLIC_URL', () => {
     },
   );
 });
+
+describe('SESSION_IDLE and SIGN_IN_LOCKOUT', () => {
+  test('are 15 and 30 minutes where nothing is set, and any time within their bounds', () => {
+    expect(loadConfig({})).toMatchObject({ sessionIdleMs: 15 * 60_000, signInLockoutMs: 30 * 60_000 });
+    expect(loadConfig({ SESSION_IDLE: '2m', SIGN_IN_LOCKOUT: '24h' })).toMatchObject({
+      sessionIdleMs: 120_000,
+      signInLockoutMs: 86_400_000,
+    });
+  });
+
+  test.for([
+    [{ SESSION_IDLE: '119' }, 'SESSION_IDLE: must be from 2m to 12h'],
+    [{ SESSION_IDLE: '13h' }, 'SESSION_IDLE: must be from 2m to 12h'],
+    [{ SIGN_IN_LOCKOUT: '59s' }, 'SIGN_IN_LOCKOUT: must be from 1m to 24h'],
+    [{ SIGN_IN_LOCKOUT: '25h' }, 'SIGN_IN_LOCKOUT: must be from 1m to 24h'],
+    [{ SIGN_IN_LOCKOUT: 'never' }, 'SIGN_IN_LOCKOUT: must be a number of seconds'],
+  ] as const)('%j is refused', ([environment, problem]) => {
+    expect(() => loadConfig(environment)).toThrow(problem);
+  });
+});

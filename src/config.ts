@@ -19,6 +19,19 @@ const flag = (value: boolean) =>
 const wholeNumber = (least: number, most: number, value: number) =>
   z.coerce.number(`must be a whole number from ${least} to ${most}`).int().min(least).max(most).default(value);
 
+const MINUTE_MS = 60_000;
+
+/** PCI DSS 8.2.8: a session that nobody uses for 15 minutes ends. */
+const SESSION_IDLE_DEFAULT = '15m';
+/** When a session was used is written once a minute: a shorter time would end sessions that are in use. */
+const SESSION_IDLE_MIN_MS = 2 * MINUTE_MS;
+/** A working day: longer lasts no session. */
+const SESSION_IDLE_MAX_MS = 12 * HOUR_MS;
+
+/** PCI DSS 8.3.4: after too many failures an account stays locked for 30 minutes. */
+const SIGN_IN_LOCKOUT_DEFAULT = '30m';
+const SIGN_IN_LOCKOUT_MAX_MS = 24 * HOUR_MS;
+
 const durationUnitsMs: Record<string, number> = { s: 1000, m: 60_000, h: HOUR_MS };
 
 const duration = z
@@ -204,6 +217,16 @@ export const environmentSchema = z.object({
       'Where people reach this server: links in mails begin with it. In development: the address it listens on.',
     ),
   CONSOLE: flag(true).describe('`off` leaves out sign-in and `/console`.'),
+  SESSION_IDLE: duration
+    .refine((ms) => ms >= SESSION_IDLE_MIN_MS && ms <= SESSION_IDLE_MAX_MS, 'must be from 2m to 12h')
+    .prefault(SESSION_IDLE_DEFAULT)
+    .describe('A console session that is not used for this long ends, from 2m to 12h.'),
+  SIGN_IN_LOCKOUT: duration
+    .refine((ms) => ms >= MINUTE_MS && ms <= SIGN_IN_LOCKOUT_MAX_MS, 'must be from 1m to 24h')
+    .prefault(SIGN_IN_LOCKOUT_DEFAULT)
+    .describe(
+      'How long failed sign-ins count, and lock an account for the address that they came from, from 1m to 24h.',
+    ),
   SMTP_URL: z
     .string()
     .refine(
@@ -280,6 +303,8 @@ export type Config = {
   publicUrl: string | undefined;
   /** Whether members can sign in. */
   console: boolean;
+  sessionIdleMs: number;
+  signInLockoutMs: number;
   /** Undefined: no mail is sent. */
   mail: MailConfig | undefined;
   logLevel: string;
@@ -401,6 +426,8 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
     },
     publicUrl: values.PUBLIC_URL && new URL(values.PUBLIC_URL).origin,
     console: values.CONSOLE,
+    sessionIdleMs: values.SESSION_IDLE,
+    signInLockoutMs: values.SIGN_IN_LOCKOUT,
     mail: mailOf(values, mode),
     logLevel: values.LOG_LEVEL,
     logFormat: values.LOG_FORMAT,

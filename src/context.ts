@@ -252,7 +252,17 @@ const build = async (
   const callers = createCallerFinder({ environment, pepper, db, monotonicMs });
   const reactors = createReactorFinder({ environment, db, keyring, randomBytes, log, monotonicMs });
   const proxies = createProxyFinder({ environment, pepper, db, keyring, randomBytes, log, monotonicMs });
-  const sessions = createSessionFinder({ environment, pepper, db, keyring, randomBytes, log, now, monotonicMs });
+  const sessions = createSessionFinder({
+    config,
+    environment,
+    pepper,
+    db,
+    keyring,
+    randomBytes,
+    log,
+    now,
+    monotonicMs,
+  });
   const forgetRunnables: ReactorFinder['forget'] = (match) => {
     reactors.forget(match);
     proxies.forget(match);

@@ -115,6 +115,9 @@ describe('a form that is not right', () => {
     ['a password of 11 characters', { password: 'x'.repeat(11) }],
     ['a password of 129 characters', { password: 'x'.repeat(129) }],
     ['no password', { password: '' }],
+    ['a common password', { password: 'password1234' }],
+    ['a password with the name that was typed', { password: 'my name is LOVELACE' }],
+    ["a password with the tenant's name", { password: 'only a test of it' }],
   ])('%s: it is shown again, and the link lives', async (_what, wrong) => {
     const email = newEmail();
     const { path } = await invite(server, email);

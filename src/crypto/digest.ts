@@ -91,6 +91,25 @@ export const csrfToken = (pepper: DigestKey, secret: string): string =>
 export const attemptDigest = (pepper: DigestKey, kind: string, what: string): Buffer =>
   hmac(pepper.key, ['attempt', kind, ...exactly(what)]);
 
+/** Of an account's attempts the first half is one for all of them: so they are found together. */
+const ACCOUNT_HALF_BYTES = 16;
+
+const accountHalf = (pepper: DigestKey, account: string): Buffer =>
+  hmac(pepper.key, ['attempts-of-account', ...exactly(account)]).subarray(0, ACCOUNT_HALF_BYTES);
+
+export const accountAttemptDigest = (pepper: DigestKey, kind: string, account: string, place: string): Buffer =>
+  Buffer.concat([
+    accountHalf(pepper, account),
+    attemptDigest(pepper, kind, JSON.stringify([account, place])).subarray(0, ACCOUNT_HALF_BYTES),
+  ]);
+
+/** The least and the greatest digest that an account's attempts can have. */
+export const accountAttemptRange = (pepper: DigestKey, account: string): { first: Buffer; last: Buffer } => {
+  const half = accountHalf(pepper, account);
+  const filled = (byte: number): Buffer => Buffer.concat([half, Buffer.alloc(ACCOUNT_HALF_BYTES, byte)]);
+  return { first: filled(0), last: filled(0xff) };
+};
+
 /** What a person is found by. @param address as sign-in compares it. */
 export const addressDigest = (pepper: DigestKey, address: string): Buffer =>
   hmac(pepper.key, ['address', ...exactly(address)]);

@@ -4,7 +4,7 @@ import argon2 from 'argon2';
 import { unavailable } from '../errors.ts';
 import { type DigestKey, passwordDigest } from './digest.ts';
 
-/** NIST SP 800-63B asks for 8 at least, and for 15 where nothing else is asked: between them, with ten attempts in 15 minutes. */
+/** NIST SP 800-63B asks for 8 at least, and for 15 where nothing else is asked: between them, with ten attempts in 30 minutes. */
 export const PASSWORD_LENGTH_MIN = 12;
 /** Far above what people choose; what hashing is given stays the same length whatever this is. */
 export const PASSWORD_LENGTH_MAX = 128;

@@ -16,6 +16,12 @@ const TAKE_BACK = 'UPDATE attempts SET failures = failures - 1 WHERE digest = $1
 
 const CLEAR = 'DELETE FROM attempts WHERE digest = $1';
 
+const CLEAR_RANGE = 'DELETE FROM attempts WHERE digest BETWEEN $1 AND $2';
+
+const REMEMBER = `
+INSERT INTO attempts (digest, failures, ends_at) VALUES ($1, 0, $2)
+ON CONFLICT (digest) DO UPDATE SET ends_at = greatest(attempts.ends_at, $2)`;
+
 export type CountedAttempts = { failures: number; ends_at: Date };
 
 export const attemptStatements = ({ query }: Pick<Statements, 'query'>) => ({
@@ -33,5 +39,14 @@ export const attemptStatements = ({ query }: Pick<Statements, 'query'>) => ({
 
   clearAttempts: async (digest: Uint8Array): Promise<void> => {
     await query('clear-attempts', CLEAR, [digest]);
+  },
+
+  clearAttemptsBetween: async (first: Uint8Array, last: Uint8Array): Promise<void> => {
+    await query('clear-attempts-between', CLEAR_RANGE, [first, last]);
+  },
+
+  /** Keeps a digest until then, with no failures. */
+  rememberDigest: async (digest: Uint8Array, ends_at: Date): Promise<void> => {
+    await query('remember-digest', REMEMBER, [digest, ends_at]);
   },
 });

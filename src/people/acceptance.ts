@@ -3,8 +3,9 @@
 import { INVITATION_ACCEPTED, logRow } from '../audit/record.ts';
 import type { Context } from '../context.ts';
 import { type TenantKeys, TenantKeysGone } from '../crypto/keyring.ts';
-import { hashPassword, isFairPassword, verifyPassword } from '../crypto/password.ts';
+import { hashPassword, verifyPassword } from '../crypto/password.ts';
 import type { Accepted, LinkedInvitation, Role } from '../db/people.ts';
+import { chosenPasswordProblem } from './chosen-password.ts';
 import { digestOfSecret, openEmail } from './invitations.ts';
 import { type Person, sealPerson } from './members.ts';
 import type { ProvenMember } from './sessions.ts';
@@ -77,11 +78,20 @@ const logsOf =
     ];
   };
 
+/** The rule that a password breaks, as a sentence; for a new user of an invitation, who chooses one. */
+export const newPasswordProblem = (
+  { email, tenant_name }: Pick<OpenInvitation, 'email' | 'tenant_name'>,
+  { first_name, last_name, password }: AcceptanceInput,
+): Promise<string | undefined> =>
+  chosenPasswordProblem(password, { email, names: [first_name, last_name], tenant_names: [tenant_name] });
+
 /** The user that is to be the member; undefined for a wrong password. */
-const userOf = async (ctx: Context, { user_id, password_hash }: LinkedInvitation, password: string) => {
+const userOf = async (ctx: Context, { row, email }: Found, input: AcceptanceInput) => {
+  const { user_id, password_hash, tenant_name } = row;
+  const { password } = input;
   if (user_id === null || password_hash === null) {
-    // Only where the user went since their password was asked for: whoever chooses one was told before.
-    if (!isFairPassword(password)) return undefined;
+    // Only where the user went since their password was asked for: who chooses one was told before.
+    if ((await newPasswordProblem({ email, tenant_name }, input)) !== undefined) return undefined;
     return { id: ctx.newUuid(), password_hash: await hashPassword(ctx.pepper, password), isNew: true };
   }
   const isRight = await verifyPassword(ctx.pepper, password, password_hash);
@@ -104,7 +114,7 @@ export const acceptInvitation = async (
     if (!found) return { kind: 'dead' };
     const { row, digest, keys, email } = found;
     const { tenant_id, id: invitation_id, address_digest } = row;
-    const user = await userOf(ctx, row, input.password);
+    const user = await userOf(ctx, found, input);
     if (!user) return { kind: 'wrong_password' };
     const { first_name, last_name } = input;
     const id = ctx.newUuid();

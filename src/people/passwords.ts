@@ -8,7 +8,8 @@ import { Sensitive } from '../crypto/sensitive.ts';
 import type { PasswordChange, PasswordChangeOutcome } from '../db/passwords.ts';
 import { StartError } from '../errors.ts';
 import { comparedAddress, parseAddress } from './address.ts';
-import { clearAttempts } from './attempts.ts';
+import { clearAttemptsOfAccount } from './attempts.ts';
+import { chosenPasswordProblem, UNCHANGED_PASSWORD } from './chosen-password.ts';
 import { drawSession, type Session } from './sessions.ts';
 import { countingPassword, isPasswordOf } from './sign-in.ts';
 
@@ -21,6 +22,8 @@ export type PasswordResult =
   /** With the secret of the session that goes on. */
   | { kind: 'changed'; secret: string }
   | { kind: 'wrong_password' }
+  /** The new one may not be chosen, for this reason. */
+  | { kind: 'refused'; reason: string }
   /** The member was removed meanwhile. */
   | { kind: 'gone' };
 
@@ -57,6 +60,7 @@ const change = async (
   if (user?.id !== user_id) return { kind: 'gone' };
   const before = user.password_hash;
   if (!(await isPasswordOf(ctx, current, before))) return { kind: 'wrong_password' };
+  if (current.normalize('NFKC') === next.normalize('NFKC')) return { kind: 'refused', reason: UNCHANGED_PASSWORD };
   const drawn = drawSession(ctx, session);
   const password_hash = await hashPassword(ctx.pepper, next);
   const outcome = await write(
@@ -71,20 +75,30 @@ const change = async (
 /**
  * Changes the password of a session's user, once: of all that come with one current password, one is taken. Counted as signing
  * in is. All sessions of the user end, and one begins in place of this one.
- * @param input.next as `isFairPassword` has it. @param input.ip where it comes from.
+ * @param input.ip where it comes from.
  * @throws too_many_requests; unavailable.
  */
-export const changePassword = (
+export const changePassword = async (
   ctx: Changing,
   session: Session,
   input: { current: string; next: string; ip: string },
-): Promise<PasswordResult> =>
-  countingPassword(
+): Promise<PasswordResult> => {
+  const { email, first_name, last_name, tenants } = session;
+  const reason = await chosenPasswordProblem(input.next, {
+    email,
+    names: [first_name, last_name],
+    tenant_names: tenants.map(({ name }) => name),
+  });
+  // Before the current one is looked at: it says nothing about that one, and is no attempt.
+  if (reason !== undefined) return { kind: 'refused', reason };
+  return countingPassword(
     ctx,
-    { address: session.email, ip: input.ip },
+    { address: email, ip: input.ip },
     () => change(ctx, session, input),
-    ({ kind }) => kind === 'changed',
+    // Told that the new one is the current one, the person has shown that they know it.
+    ({ kind }) => kind === 'changed' || kind === 'refused',
   );
+};
 
 /**
  * Gives an account a password that was drawn, whatever it had: the operator says whose it is. All its sessions end, and failures
@@ -108,6 +122,6 @@ export const resetPassword = async (ctx: Changing, email: string): Promise<Sensi
       'No account has this address: nothing was changed. Who is no member yet joins by an invitation, and chooses a password then.',
     );
   // The password is set, and is told whatever becomes of the count.
-  await clearAttempts(ctx, 'sign_in_of_account', comparedAddress(address)).catch(() => undefined);
+  await clearAttemptsOfAccount(ctx, comparedAddress(address)).catch(() => undefined);
   return new Sensitive(password);
 };

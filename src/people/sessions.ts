@@ -19,9 +19,7 @@ import { openPerson } from './members.ts';
 const SECRET_LENGTH = 43;
 const secretPattern = new RegExp(`^[0-9A-Za-z]{${SECRET_LENGTH}}$`);
 
-/** Unused for so long, a session ends: somebody has left the desk (OWASP ASVS 7.3.1). */
-const IDLE_MS = 30 * 60_000;
-/** And after so long however much it is used: a working day (OWASP ASVS 7.3.2). */
+/** A session ends after so long however much it is used: a working day (OWASP ASVS 7.3.2). */
 const ABSOLUTE_MS = 12 * 60 * 60_000;
 /** A page more often than this is no news: a write for each would cost more than it tells. */
 const SEEN_EVERY_MS = 60_000;
@@ -81,7 +79,7 @@ export type SessionFinder = {
 
 type Known = { session: Session; digest: Buffer; seenMs: number; expiresMs: number };
 
-type Finding = Pick<Context, 'db' | 'keyring' | 'pepper' | 'now'> & Sealing;
+type Finding = Pick<Context, 'config' | 'db' | 'keyring' | 'pepper' | 'now'> & Sealing;
 
 export const createSessionFinder = (ctx: Finding & { monotonicMs: () => number }): SessionFinder => {
   const memory = createBriefMemory<Known>({ max: KNOWN_MAX, ttlMs: KNOWN_MS, monotonicMs: ctx.monotonicMs });
@@ -91,7 +89,7 @@ export const createSessionFinder = (ctx: Finding & { monotonicMs: () => number }
       const known = await memory.find(memoryDigest(secret), () => loadSession(ctx, secret));
       if (!known) return undefined;
       const nowMs = ctx.now().getTime();
-      if (nowMs >= known.expiresMs || nowMs >= known.seenMs + IDLE_MS) return undefined;
+      if (nowMs >= known.expiresMs || nowMs >= known.seenMs + ctx.config.sessionIdleMs) return undefined;
       if (nowMs >= known.seenMs + SEEN_EVERY_MS) {
         // First here, so that pages that load together write once.
         known.seenMs = nowMs;

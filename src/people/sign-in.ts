@@ -4,7 +4,7 @@ import type { Context } from '../context.ts';
 import { addressDigest } from '../crypto/digest.ts';
 import { TYPED_LENGTH_MAX, verifyPassword } from '../crypto/password.ts';
 import { comparedAddress, parseAddress } from './address.ts';
-import { clearAttempts, countAttempt, placeOfIp, takeBackAttempt } from './attempts.ts';
+import { clearAttempts, countAttempt, isKnownPlace, placeOfIp, rememberPlace, takeBackAttempt } from './attempts.ts';
 import { listMemberships, type ProvenMember } from './sessions.ts';
 
 type SigningIn = Pick<Context, 'config' | 'db' | 'pepper' | 'now'>;
@@ -17,7 +17,8 @@ export const isPasswordOf = (
 ): Promise<boolean> => verifyPassword(pepper, typed.length <= TYPED_LENGTH_MAX ? typed : '', hash);
 
 /**
- * Counts an attempt with a password, then makes it; one that succeeds is no attempt, and earlier ones of the account are forgotten.
+ * Counts an attempt with a password, then makes it. One that succeeds is no attempt; earlier ones of the account from this
+ * place are forgotten, and the place is known from then on: failures elsewhere do not lock the account there.
  * @param address as typed or stored; undefined for what is no address, which is counted by where it came from alone.
  * @throws too_many_requests.
  */
@@ -28,12 +29,19 @@ export const countingPassword = async <T>(
   isRight: (result: T) => boolean,
 ): Promise<T> => {
   const place = placeOfIp(ip);
-  await countAttempt(ctx, 'sign_in_from', place);
+  await countAttempt(ctx, 'sign_in_from', { place });
   const account = address && comparedAddress(address);
-  if (account) await countAttempt(ctx, 'sign_in_of_account', account);
+  if (account) {
+    // In this order: one place that fails again and again adds no more than its own ten to the count of all places.
+    await countAttempt(ctx, 'sign_in_of_account_from', { account, place });
+    await countAttempt(ctx, 'sign_in_of_account', { account }, () => isKnownPlace(ctx, { account, place }));
+  }
   const forgive = async (isAccountProven: boolean): Promise<void> => {
-    await takeBackAttempt(ctx, 'sign_in_from', place);
-    if (account) await (isAccountProven ? clearAttempts : takeBackAttempt)(ctx, 'sign_in_of_account', account);
+    await takeBackAttempt(ctx, 'sign_in_from', { place });
+    if (!account) return;
+    await takeBackAttempt(ctx, 'sign_in_of_account', { account });
+    await (isAccountProven ? clearAttempts : takeBackAttempt)(ctx, 'sign_in_of_account_from', { account, place });
+    if (isAccountProven) await rememberPlace(ctx, { account, place });
   };
   let result: T;
   try {
@@ -74,6 +82,3 @@ export const signIn = async (
     (member) => member !== undefined,
   );
 };
-
-/** Whether a password is one that somebody may choose: 12 to 128 characters. */
-export { isFairPassword } from '../crypto/password.ts';

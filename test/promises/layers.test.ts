@@ -144,6 +144,7 @@ test('each outside package has one home', () => {
     [/^argon2$/, ['crypto']],
     [/^nodemailer/, ['mail']],
     [/^cookie$/, ['http']],
+    [/^@zxcvbn-ts\//, ['people']],
   ];
   // A type says nothing at run time; context.ts names the shapes of what it hands over.
   expect(

@@ -2,7 +2,6 @@
 import { html } from '../../http/html.ts';
 import { sessionCookie } from '../../http/session-cookie.ts';
 import { changePassword } from '../../people/passwords.ts';
-import { isFairPassword } from '../../people/sign-in.ts';
 import { faulty, fieldProblem } from './forms.ts';
 import { consolePage, csrfField } from './shell.ts';
 import type { Console, Outcome, Visit } from './visit.ts';
@@ -12,7 +11,6 @@ const PATH = '/console/password';
 /** What stands beside a field. */
 type Problems = { current?: string; next?: string };
 
-const UNFAIR = 'Choose 12 to 128 characters.';
 const WRONG = 'This is not your password.';
 
 const listed = (problem: string | undefined): string[] => (problem === undefined ? [] : [problem]);
@@ -27,7 +25,7 @@ const passwordPage = ({ session }: Visit, problems: Problems): string => {
 <form method="post" action="${PATH}" class="card">${csrfField(session)}
 <label>E-mail address<input value="${session.email}" readonly autocomplete="username"></label>
 <label>Current password<input type="password" name="current_password" required maxlength="4096" autocomplete="current-password"${faulty('current-problem', current)}>${fieldProblem('current-problem', current)}</label>
-<label>New password<small>12 characters at least. A few words make a good one.</small>
+<label>New password<small>12 characters at least. A few words make a good one; names, your address and common passwords are refused.</small>
 <input type="password" name="new_password" required minlength="12" maxlength="256" autocomplete="new-password"${faulty('new-problem', next)}>${fieldProblem('new-problem', next)}</label>
 <p class="hint">It is the password of your account in this vault, in every tenant that you are a member of. Wherever else you are signed in, you are signed out.</p>
 <button>Change password</button>
@@ -42,8 +40,8 @@ export const passwordPages = ({ ctx, get, post }: Console): void => {
     const { session, request, reply } = deed;
     const [current, next] = [deed.field('current_password'), deed.field('new_password')];
     const refused = (problems: Problems): Outcome => ({ status: 422, page: passwordPage(deed, problems) });
-    if (!isFairPassword(next)) return refused({ next: UNFAIR });
     const changed = await changePassword(ctx, session, { current, next, ip: request.ip });
+    if (changed.kind === 'refused') return refused({ next: changed.reason });
     if (changed.kind === 'wrong_password') return refused({ current: WRONG });
     if (changed.kind === 'gone') return { seeOther: '/console/sign-in' };
     reply.header('set-cookie', sessionCookie(ctx, changed.secret));

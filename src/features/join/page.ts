@@ -21,7 +21,7 @@ const passwordField = ({ isKnownUser }: OpenInvitation, problems: JoinProblems):
   isKnownUser
     ? html`<label>Your password<small>There is an account of this address already: it becomes a member with its own password.</small>
 <input type="password" name="password" required autocomplete="current-password" maxlength="4096"${invalidOf('password', problems)}>${problemOf('password', problems)}</label>`
-    : html`<label>Choose a password<small>12 characters at least. A few words make a good one.</small>
+    : html`<label>Choose a password<small>12 characters at least. A few words make a good one; names, your address and common passwords are refused.</small>
 <input type="password" name="password" required autocomplete="new-password" minlength="12" maxlength="256"${invalidOf('password', problems)}>${problemOf('password', problems)}</label>`;
 
 /** The form goes to the address of the page itself: the secret stands nowhere in it. */

@@ -5,10 +5,15 @@ import type { Context } from '../../context.ts';
 import type { App } from '../../http/app-type.ts';
 import { fieldOf, formOf, sendPage } from '../../http/pages.ts';
 import { readSessionSecret, sessionCookie } from '../../http/session-cookie.ts';
-import { acceptInvitation, findInvitationBeforeCaller, type OpenInvitation } from '../../people/acceptance.ts';
+import {
+  acceptInvitation,
+  findInvitationBeforeCaller,
+  newPasswordProblem,
+  type OpenInvitation,
+} from '../../people/acceptance.ts';
 import { countAttempt, placeOfIp, refuseTooMany } from '../../people/attempts.ts';
 import { endSession, type ProvenMember, startSession } from '../../people/sessions.ts';
-import { countingPassword, isFairPassword } from '../../people/sign-in.ts';
+import { countingPassword } from '../../people/sign-in.ts';
 import { deadLinkPage, joinedPage, joinPage, type JoinProblems, NAME_LENGTH_MAX } from './page.ts';
 
 const open = { config: { permission: null }, schema: { hide: true } } as const;
@@ -31,14 +36,16 @@ const nameProblem = (name: string): string | undefined => {
   return Array.from(name).length > NAME_LENGTH_MAX ? `Use ${NAME_LENGTH_MAX} characters at most.` : undefined;
 };
 
-const problemsOf = ({ isKnownUser }: OpenInvitation, { first_name, last_name, password }: Answers): JoinProblems => {
+const problemsOf = async (invitation: OpenInvitation, answers: Answers): Promise<JoinProblems> => {
+  const { first_name, last_name } = answers;
   const problems: JoinProblems = {};
   const first = first_name === '' ? 'Enter your first name.' : nameProblem(first_name);
   if (first !== undefined) problems.first_name = first;
   const last = nameProblem(last_name);
   if (last !== undefined) problems.last_name = last;
   // That of an account that is there already is asked about, whatever it looks like.
-  if (!isKnownUser && !isFairPassword(password)) problems.password = 'Choose 12 to 128 characters.';
+  const password = invitation.isKnownUser ? undefined : await newPasswordProblem(invitation, answers);
+  if (password !== undefined) problems.password = password;
   return problems;
 };
 
@@ -47,12 +54,12 @@ const CAME_MEANWHILE = 'There is an account of this address now. Sign in with it
 
 export const joinRoutes = (scope: App, ctx: Context): void => {
   const dead = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
-    await countAttempt(ctx, 'dead_link_from', placeOfIp(request.ip));
+    await countAttempt(ctx, 'dead_link_from', { place: placeOfIp(request.ip) });
     return sendPage(reply, 410, deadLinkPage(request.id, ctx.config.console));
   };
 
   const find = async (request: FastifyRequest): Promise<OpenInvitation | undefined> => {
-    await refuseTooMany(ctx, 'dead_link_from', placeOfIp(request.ip));
+    await refuseTooMany(ctx, 'dead_link_from', { place: placeOfIp(request.ip) });
     return findInvitationBeforeCaller(ctx, secretOf(request));
   };
 
@@ -90,7 +97,7 @@ export const joinRoutes = (scope: App, ctx: Context): void => {
     const answers = answersOf(request);
     const again = (status: number, shown: OpenInvitation, problems: JoinProblems, notice?: string) =>
       sendPage(reply, status, joinPage(shown, { ...answers, problems, notice }));
-    const problems = problemsOf(invitation, answers);
+    const problems = await problemsOf(invitation, answers);
     if (Object.keys(problems).length > 0) return again(422, invitation, problems);
     const accepted = await accept(request, invitation, answers);
     if (accepted.kind === 'accepted') return welcome(request, reply, accepted.member, invitation);

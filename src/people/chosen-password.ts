@@ -1,0 +1,81 @@
+// Checks a password that a person chooses: its length, a list of common passwords, and words that an attacker tries first.
+// Knows no account and stores nothing.
+import { isFairPassword } from '../crypto/password.ts';
+
+/** What an attacker knows of the account, and tries before anything else. */
+export type PasswordContext = {
+  email: string;
+  names: readonly string[];
+  tenant_names: readonly string[];
+};
+
+const PRODUCT_NAME = 'Strongroom';
+
+/** Shorter words stand inside too many others: a person called Al may use "always". */
+const CONTEXT_WORD_LENGTH_MIN = 4;
+
+/** A piece of this length that is repeated is one piece to an attacker, whatever it says. */
+const REPEATED_LENGTH_MAX = 6;
+
+const sentences = {
+  length: 'Choose 12 to 128 characters.',
+  common: 'This password is on a list of common passwords, or is one with digits or signs around it. Choose another.',
+  repeated: 'This password repeats a few characters. Choose another.',
+  product: 'The password must not contain the name of this product.',
+  address: 'The password must not contain your e-mail address or its part before the @.',
+  name: 'The password must not contain your name.',
+  tenant: 'The password must not contain the name of a tenant that you belong to.',
+} as const;
+
+/** Said where the new password is the current one (PCI DSS 8.3.7). */
+export const UNCHANGED_PASSWORD = 'This is your current password. Choose another.';
+
+const folded = (text: string): string => text.normalize('NFKC').toLowerCase();
+
+/** Letters and digits alone: signs between them hide no word. */
+const squashed = (text: string): string => folded(text).replace(/[^\p{L}\p{M}\p{N}]+/gu, '');
+
+let list: Promise<ReadonlySet<string>> | undefined;
+
+/** Loaded when the first password is chosen: it takes 50 ms and 5 MB, and most processes never need it. */
+const commonPasswords = (): Promise<ReadonlySet<string>> =>
+  (list ??= import('@zxcvbn-ts/language-common').then(
+    ({ dictionary }) => new Set(dictionary['passwords-common'].map((each) => each.toLowerCase())),
+  ));
+
+/** The shortest piece that a text repeats; the whole text where it repeats none. */
+const repeatedPiece = (text: string): string => text.slice(0, (text + text).indexOf(text, 1));
+
+const isCommon = async (text: string): Promise<boolean> => {
+  const common = await commonPasswords();
+  const core = text.replace(/^[^\p{L}]+|[^\p{L}]+$/gu, '');
+  return [text, core, repeatedPiece(text), repeatedPiece(core)].some((each) => each !== '' && common.has(each));
+};
+
+const contextProblem = (password: string, { email, names, tenant_names }: PasswordContext): string | undefined => {
+  const text = squashed(password);
+  const contains = (word: string): boolean => {
+    const sought = squashed(word);
+    return Array.from(sought).length >= CONTEXT_WORD_LENGTH_MIN && text.includes(sought);
+  };
+  if (contains(PRODUCT_NAME)) return sentences.product;
+  if ([email, email.slice(0, Math.max(email.lastIndexOf('@'), 0))].some(contains)) return sentences.address;
+  if (names.some(contains)) return sentences.name;
+  return tenant_names.some(contains) ? sentences.tenant : undefined;
+};
+
+/**
+ * The rule that a chosen password breaks, as a sentence for the person; undefined where it breaks none.
+ * NIST SP 800-63B section 5.1.1.2 names these lists: common passwords, repeated characters, and words of the context.
+ */
+export const chosenPasswordProblem = async (
+  password: string,
+  context: PasswordContext,
+): Promise<string | undefined> => {
+  // First, so that the steps below see no more than 128 characters.
+  if (!isFairPassword(password)) return sentences.length;
+  const text = folded(password);
+  if (repeatedPiece(text).length <= REPEATED_LENGTH_MAX) return sentences.repeated;
+  if (await isCommon(text)) return sentences.common;
+  return contextProblem(password, context);
+};

@@ -42,6 +42,11 @@ FROM (
 ) AS rows
 JOIN (SELECT *, row_number() OVER () AS number FROM tokens) AS t USING (number)`;
 
+/** Fills the log in proportion to the tokens that are there. */
+export const insertLogs = async (client: Client, count: number): Promise<void> => {
+  await client.query(INSERT_LOGS, [count]);
+};
+
 const post = async (url: string, api_key: string, body: unknown): Promise<any> => {
   const response = await fetch(url, { method: 'POST', headers: headersOf(api_key), body: JSON.stringify(body) });
   if (!response.ok) throw new Error(`${url}: ${response.status} ${await response.text()}`);
@@ -79,7 +84,7 @@ export const fillVault = async (server: RunningServer, share = 1): Promise<Fille
   await Promise.all(Array.from({ length: REQUESTS_AT_ONCE }, fill));
   const client = new Client(await databaseOf(server.dataDir));
   await client.connect();
-  await client.query(INSERT_LOGS, [Math.round(LOG_ROWS * share)]);
+  await insertLogs(client, Math.round(LOG_ROWS * share));
   await client.query('ANALYZE');
   await client.end();
   return { ids, reveal_key: (reveal as { api_key: string }).api_key, other_keys };

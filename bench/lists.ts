@@ -1,15 +1,22 @@
-// The figures of lists on a million tokens: the first page against that of a thousand, a search of two terms against the
-// first page, and for every filter the plan that PostgreSQL chooses: none may scan the tokens of a tenant.
+// The figures of lists on a million tokens and a million rows of the log, in several tenants: the first page against that
+// of a thousand, a search of two terms against the first page, and for every filter of tokens and of the log the plan that
+// PostgreSQL chooses: none may scan the rows of a tenant.
 import { Client } from 'pg';
+import { insertLogs } from './filled.ts';
 import { type Load, runLoad } from './load.ts';
 import { databaseOf, remove, startServer } from './servers.ts';
 import { headersOf, median, round } from './turns.ts';
 import type { TokenCondition } from '../src/db/token-list.ts';
+import { countLogs, listLogs, type LogFilter } from '../src/db/log-list.ts';
 import { findTokenPage, listTokens } from '../src/db/token-list.ts';
 import type { Query } from '../src/db/statements.ts';
 
 const FEW = 1_000;
 const MANY = Number(process.env['BENCH_TOKENS'] ?? 1_000_000);
+/** Tenants beside the measured one, and what each has of the tokens. */
+const OTHERS = 3;
+const OTHERS_SHARE = 0.1;
+const LOG_ROWS = MANY;
 const REQUEST_TOKENS = 2_000;
 const CALLERS = 3;
 const ROUNDS = 3;
@@ -120,6 +127,13 @@ const explainAll = async (client: Client, tenant_id: string) => {
     'shop and state': { kind: 'and', nodes: [shop, open] },
     'state and not shop': { kind: 'and', nodes: [open, { kind: 'not', node: shop }] },
     'shop or rare': { kind: 'or', nodes: [shop, rare] },
+    'a frequent container and a frequent type, never together': {
+      kind: 'and',
+      nodes: [
+        { kind: 'starts_with', column: 'container', prefix: '/general/odd/' },
+        { kind: 'in', column: 'type', values: ['social_security_number'] },
+      ],
+    },
   };
   for (const [each, condition] of Object.entries(conditions)) {
     name = each;
@@ -127,6 +141,30 @@ const explainAll = async (client: Client, tenant_id: string) => {
     const page = { condition, now, start: { offset: 0 }, limit: 21 };
     await findTokenPage(explain, tenant_id, page);
     await listTokens(explain, tenant_id, page);
+  }
+  const { rows: some } = await client.query(
+    'SELECT id, type, created_by FROM tokens WHERE tenant_id = $1 ORDER BY id LIMIT 1',
+    [tenant_id],
+  );
+  const [{ id: entity_id, type: entity_type, created_by: actor_id }] = some;
+  const filters: Record<string, LogFilter> = {
+    everything: {},
+    'an entity': { entity_id },
+    'an entity of a kind': { entity_id, entity_type },
+    'an entity that is not there': { entity_id: 'none' },
+    'a frequent kind of entity': { entity_type: 'token' },
+    'a kind that is not there': { entity_type: 'reactor' },
+    'a frequent actor': { actor_id },
+    'an actor that is not there': { actor_id: '00000000-0000-4000-8000-000000000000' },
+    'a frequent operation': { operation: 'read' },
+    'an operation that is not there': { operation: 'delete' },
+    'what was refused': { outcome: 'refused' },
+    'a frequent actor who was refused nothing': { actor_id, outcome: 'refused' },
+  };
+  for (const [each, filter] of Object.entries(filters)) {
+    name = `log: ${each}`;
+    await listLogs(explain, tenant_id, filter, { offset: 0 }, 21);
+    await countLogs(explain, tenant_id, filter);
   }
   return found;
 };
@@ -139,7 +177,14 @@ export const lists = async () => {
     const small = server.command(['tenants', 'create', '--name', 'Small', '--json']) as { api_key: string };
     await fill(base_url, small.api_key, FEW);
     await fill(base_url, api_key, MANY);
+    for (let index = 0; index < OTHERS; index += 1) {
+      const other = server.command(['tenants', 'create', '--name', `Other ${index}`, '--json']) as { api_key: string };
+      await fill(base_url, other.api_key, Math.round(MANY * OTHERS_SHARE));
+    }
     await client.connect();
+    await insertLogs(client, LOG_ROWS);
+    // As every connection of the server has it.
+    await client.query('SET enable_seqscan = off');
     await client.query('VACUUM ANALYZE');
 
     const one = (path: string, key: string, body?: string): Load => ({
@@ -158,6 +203,7 @@ export const lists = async () => {
     });
     return {
       tokens: MANY,
+      log_rows: LOG_ROWS,
       times_ms: times,
       list_ratio: round((times['list of 10^6'] as number) / (times['list of 10^3'] as number)),
       list_at_most: 2,

@@ -18,7 +18,7 @@ import { SealBroken } from './crypto/seal.ts';
 import { Sensitive } from './crypto/sensitive.ts';
 import { createDatabase, type Database } from './db/client.ts';
 import { listenForNotices } from './db/notices.ts';
-import { takeDataDirectory, type EmbeddedPostgres } from './db/embedded.ts';
+import { hasCluster, takeDataDirectory, type EmbeddedPostgres } from './db/embedded.ts';
 import { syncDirectory, writePrivate } from './db/embedded/directory.ts';
 import { EmbeddedPostgresError } from './db/embedded/report.ts';
 import { findPendingMigrations, migrate, MigrationError, type MigrationResult } from './db/migrate.ts';
@@ -90,6 +90,12 @@ const migrationsDir = fileURLToPath(new URL('../prisma/migrations', import.meta.
 /** A start that loses its data directory to a process that is just leaving it begins again, so often. */
 const STARTS_MAX = 3;
 
+/**
+ * Who opens the database. `server` owns the data directory alone, and makes a vault where there is none. The others may work
+ * beside a running server: `bootstrap` makes a vault in a database that DATABASE_URL names, `command` never makes one.
+ */
+type Role = 'server' | 'bootstrap' | 'command';
+
 /** What a start has opened so far, to be closed in reverse, and whether the lock on its data directory is gone again. */
 type Start = { closers: (() => Promise<void>)[]; isLockLost: boolean };
 
@@ -108,14 +114,9 @@ const closeAll = async ({ closers }: Start): Promise<void> => {
 
 /**
  * Makes a context: database (embedded or named), migrations, keys.
- * @param role `server` owns the data directory alone; a `command` may work beside a running server.
  * @throws StartError, EmbeddedPostgresError or MigrationError, each with the command that mends it.
  */
-export const createContext = async (
-  config: Config,
-  role: 'server' | 'command',
-  overrides: Overrides = {},
-): Promise<Context> => {
+export const createContext = async (config: Config, role: Role, overrides: Overrides = {}): Promise<Context> => {
   for (let startsLeft = STARTS_MAX - 1; ; startsLeft -= 1) {
     const start: Start = { closers: [], isLockLost: false };
     try {
@@ -170,6 +171,24 @@ export const createInspection = async (config: Config): Promise<Inspection> => {
   }
 };
 
+/** Whether a start would make the database of its data directory first. */
+export const isWithoutDatabase = async (config: Config): Promise<boolean> =>
+  config.databaseUrl === undefined && !(await hasCluster(config.dataDir));
+
+/** Applies pending migrations to the database, with a vault in it or without; makes no vault. @throws as createContext. */
+export const migrateDatabase = async (config: Config): Promise<MigrationResult> => {
+  const start: Start = { closers: [], isLockLost: false };
+  try {
+    const { db, poolConfig } = await openDatabase(config, 'command', { log: createLog(config.logLevel) }, start);
+    const found = await db.findInstance();
+    // A wrong root key must not touch a vault that it cannot open.
+    if (found) await openVault(config, found, environmentOf(config));
+    return await migrate(poolConfig, migrationsDir);
+  } finally {
+    await closeAll(start);
+  }
+};
+
 /** The sandbox and the way out, without a vault: for whoever writes code and tries it. */
 export type Workbench = Pick<Context, 'sandbox' | 'egress'> & { close(): Promise<void> };
 
@@ -212,12 +231,7 @@ export const failureText = (error: unknown): string => {
 
 const environmentOf = (config: Config) => (config.mode === 'production' ? 'live' : 'test');
 
-const build = async (
-  config: Config,
-  role: 'server' | 'command',
-  overrides: Overrides,
-  start: Start,
-): Promise<Context> => {
+const build = async (config: Config, role: Role, overrides: Overrides, start: Start): Promise<Context> => {
   const environment = environmentOf(config);
   const log = createLog(config.logLevel, overrides.logDestination);
   const now = overrides.now ?? (() => new Date());
@@ -226,6 +240,7 @@ const build = async (
   const { db, poolConfig, embedded } = await openDatabase(config, role, { ...overrides, log }, start);
   // Before anything is written: a wrong root key must not touch a vault it cannot open.
   const before = await db.findInstance();
+  if (!before && role === 'command') throw noVault(config);
   const existing = before && (await openVault(config, before, environment));
   const migrations = await bringUpToDate(config, poolConfig, before !== undefined);
   // The key is on the disk before there is a vault that needs it: a crash in between leaves a key too many, never one too few.
@@ -379,7 +394,7 @@ const startSandbox = (sandbox: { start(): Promise<void> }): Promise<void> =>
 type DatabaseListeners = Pick<Overrides, 'onDirectoryLost'> & { log: Log };
 
 /** Opens the database, which need not be migrated yet. */
-const openDatabase = async (config: Config, role: 'server' | 'command', listeners: DatabaseListeners, start: Start) => {
+const openDatabase = async (config: Config, role: Role, listeners: DatabaseListeners, start: Start) => {
   const { log } = listeners;
   const { poolConfig, embedded } = await findDatabase(config, role, listeners, start);
   const db = createDatabase(poolConfig, {
@@ -400,18 +415,19 @@ const openDatabase = async (config: Config, role: 'server' | 'command', listener
 
 const findDatabase = async (
   config: Config,
-  role: 'server' | 'command',
+  role: Role,
   { log, onDirectoryLost }: DatabaseListeners,
   start: Start,
 ): Promise<{ poolConfig: PoolConfig; embedded: EmbeddedPostgres | undefined }> => {
   if (config.databaseUrl !== undefined)
     return { poolConfig: { connectionString: config.databaseUrl }, embedded: undefined };
+  if (role !== 'server' && (await isWithoutDatabase(config))) throw noVault(config);
   const { postgres, lock } = await takeDataDirectory({
     dataDir: config.dataDir,
     newPassword: () => randomBase62(32, randomBytesPooled),
     log: (event, detail) => log.info({ ...detail }, event),
     // A command does its work beside a running server: it need not wait for what it does not need.
-    ...(role === 'command' ? { waitMs: 0 } : {}),
+    ...(role === 'server' ? {} : { waitMs: 0 }),
     onLost: (error) => {
       start.isLockLost = true;
       log.error({ alarm: 'lock_lost', error }, 'the lock on the data directory was lost');
@@ -436,6 +452,11 @@ const findDatabase = async (
     );
   return { poolConfig: postgres.address, embedded: postgres };
 };
+
+const noVault = ({ mode, databaseUrl, dataDir }: Config): StartError =>
+  new StartError(
+    `There is no vault in ${databaseUrl === undefined ? dataDir : 'the database that DATABASE_URL names'}, and this command makes none. If the vault is elsewhere, run the command in the directory of its server, or name its data directory (DATA_DIR=/path/to/data) or its database (DATABASE_URL). To make a vault: ${mode === 'production' ? 'npm run -s strongroom -- bootstrap --tenant-name NAME' : 'npm start'}`,
+  );
 
 /** A database without a vault has nothing that could work without the tables; to a vault, MIGRATE_ON_START=false leaves its schema. */
 const bringUpToDate = async (config: Config, poolConfig: PoolConfig, isVault: boolean): Promise<MigrationResult> => {

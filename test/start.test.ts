@@ -513,6 +513,7 @@ describe.concurrent('a server with a database of its own', () => {
       expect(await refused.exited).toBe(1);
       expect(refused.output()).toContain('npm run migrate');
       await cli(dataDir, ['migrate'], environment);
+      await cli(dataDir, ['bootstrap', '--tenant-name', 'First'], environment);
       await query(
         database,
         `DELETE FROM _prisma_migrations WHERE migration_name = (SELECT max(migration_name) FROM _prisma_migrations)`,

@@ -11,7 +11,7 @@ import {
   parsePermissions,
 } from '../access/bootstrap.ts';
 import { type Config, loadConfig } from '../config.ts';
-import { type Context, createContext, failureText } from '../context.ts';
+import { type Context, createContext, failureText, migrateDatabase } from '../context.ts';
 import type { Sensitive } from '../crypto/sensitive.ts';
 import { readCredentials } from '../dev-credentials.ts';
 import { StartError } from '../errors.ts';
@@ -72,10 +72,15 @@ const withDevAddress = (config: Config): Config => {
   return typeof base_url === 'string' ? { ...config, publicUrl: config.publicUrl ?? base_url } : config;
 };
 
-/** Runs work on a context of its own, beside a running server or without one. Log lines would mix with the answer: only errors. */
-const withContext = async <T>(work: (ctx: Context) => Promise<T>, more: Partial<Config> = {}): Promise<T> => {
-  const config = withDevAddress({ ...loadConfig(), logLevel: 'silent', ...more });
-  const ctx = await createContext(config, 'command');
+/** Log lines would mix with the answer. */
+const quietConfig = (): Config => ({ ...loadConfig(), logLevel: 'silent' });
+
+/** Runs work on a context of its own, beside a running server or without one. */
+const withContext = async <T>(
+  work: (ctx: Context) => Promise<T>,
+  role: 'command' | 'bootstrap' = 'command',
+): Promise<T> => {
+  const ctx = await createContext(withDevAddress(quietConfig()), role);
   try {
     return await work(ctx);
   } finally {
@@ -139,8 +144,9 @@ const tenantOf = async (ctx: Context, tenant: string | undefined): Promise<strin
 const commands: Record<string, (values: Values, operand: string | undefined) => Promise<void>> = {
   bootstrap: async (values) => {
     const name = required(values['tenant-name'], 'The option --tenant-name');
-    const made = await withContext((ctx) =>
-      createTenant(ctx, { ...applicationOptions(values, name), onlyFirst: true }),
+    const made = await withContext(
+      (ctx) => createTenant(ctx, { ...applicationOptions(values, name), onlyFirst: true }),
+      'bootstrap',
     );
     if (!made)
       throw new StartError(
@@ -195,7 +201,7 @@ const commands: Record<string, (values: Values, operand: string | undefined) => 
     if (!isWell) process.exitCode = 1;
   },
   migrate: async () => {
-    const { applied, total } = await withContext(async (ctx) => ctx.migrations, { migrateOnStart: true });
+    const { applied, total } = await migrateDatabase(quietConfig());
     console.log(applied.length > 0 ? `Applied: ${applied.join(', ')}` : `Up to date: ${total} migrations.`);
   },
   doctor: async () => {

@@ -1,6 +1,13 @@
 // Checks what a start needs, one line each, with the fix where a check fails or warns. Leaves the database as it is.
 import { type Config, loadConfig } from '../config.ts';
-import { checkMail, createInspection, createWorkbench, failureText, type Workbench } from '../context.ts';
+import {
+  checkMail,
+  createInspection,
+  createWorkbench,
+  failureText,
+  isWithoutDatabase,
+  type Workbench,
+} from '../context.ts';
 import { StartError } from '../errors.ts';
 
 /** What a check found that a start goes on with, though it should not be so. */
@@ -72,6 +79,10 @@ export const doctor = async (out: { write(text: string): unknown }): Promise<boo
     () => mail && checkMail(mail),
     () => tellMail(mail),
   );
+  if (await isWithoutDatabase(config)) {
+    out.write(`⚠ database: there is none in ${config.dataDir} yet, and no vault. To make both: npm start\n`);
+    return ok;
+  }
   const found = await check(
     'database',
     () => createInspection({ ...config, logLevel: 'silent' }),

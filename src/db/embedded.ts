@@ -94,6 +94,9 @@ const startAndEnter = async <T>(
   }
 };
 
+/** Whether a database cluster is there, running or not. Makes nothing. */
+export const hasCluster = (dataDir: string): Promise<boolean> => exists(directoryOf(dataDir).pg);
+
 const findOrStart = async (
   directory: Directory,
   { newPassword, log }: StartOptions,

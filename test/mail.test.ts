@@ -9,7 +9,7 @@ import PostalMime from 'postal-mime';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { loadConfig, type MailConfig } from '../src/config.ts';
 import { type Context, createContext } from '../src/context.ts';
-import { MAILS_PER_ADDRESS_MAX, MAILS_PER_TENANT_MAX } from '../src/db/mail-outbox.ts';
+import { MAILS_PER_ADDRESS_MAX, MAILS_PER_MAILBOX_MAX, MAILS_PER_TENANT_MAX } from '../src/db/mail-outbox.ts';
 import { createLog } from '../src/log.ts';
 import { createMailer, type Mailer } from '../src/mail/mailer.ts';
 import { sendDueMails, startMailing } from '../src/people/mails.ts';
@@ -133,6 +133,7 @@ describe('a mail of an invitation', () => {
     ['the direction of text', 'Acme \u202Egnp.exe\u2066'],
     ['an encoded word', '=?utf-8?q?=0d=0aBcc:_eve@example.net?='],
     ['half a character', '\uD83D Acme'],
+    ['the one link', 'Acme: https://evil.example/phish www.evil.example evil\u3002example/x mailto:eve@evil.example'],
   ])('has a name that cannot break %s', async ([, name]) => {
     const tenant = await server.newTenant();
     await server.sql('UPDATE tenants SET name = $2 WHERE id = $1', [
@@ -151,6 +152,10 @@ describe('a mail of an invitation', () => {
       'to',
     ]);
     expect(mail?.subject).toMatch(/^Join ".*" in Strongroom$/);
+    // What mail programs make a link of, beside our own.
+    const linkable = /[a-z]:\S|\w[.\u3002]\w/i;
+    expect(mail?.subject).not.toMatch(linkable);
+    expect(mail?.text.replace(LINK, '')).not.toMatch(linkable);
     expect(mail?.subject).not.toMatch(/[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/u);
     const paragraphs = mail?.text.trimEnd().split('\n\n') ?? [];
     expect(paragraphs).toHaveLength(5);
@@ -348,11 +353,8 @@ describe('a mail waits for nobody', () => {
 });
 
 describe('mails in an hour', () => {
-  test('to one address are ten, over all tenants, however many are asked for at once', async () => {
-    const other = await server.newTenant();
-    const asked = Array.from({ length: 30 }, (_, index) =>
-      invite('ada@example.org', index % 2 === 0 ? server.tenant : other),
-    );
+  test('of one tenant to one address are ten, however many are asked for at once', async () => {
+    const asked = Array.from({ length: 30 }, () => invite('ada@example.org'));
     const answers = await Promise.all(asked);
     expect(answers.map(({ status }) => status).toSorted()).toEqual([...Array(10).fill(201), ...Array(20).fill(429)]);
     expect(await waiting()).toBe(MAILS_PER_ADDRESS_MAX);
@@ -365,6 +367,27 @@ describe('mails in an hour', () => {
     await invited('bob@example.org');
     pass((retryAfterSeconds + 1) * 1000);
     await invited('ada@example.org');
+  });
+
+  test('of one tenant neither block those of another to the same address, nor tell of them', async () => {
+    const other = await server.newTenant();
+    for (let count = 0; count < MAILS_PER_ADDRESS_MAX; count += 1) await invited('ada@example.org');
+    expect((await invite('ada@example.org')).status).toBe(429);
+    for (let count = 0; count < MAILS_PER_ADDRESS_MAX; count += 1) await invited('ada@example.org', other);
+    expect((await invite('ada@example.org', other)).status).toBe(429);
+    expect(await send()).toBe(2 * MAILS_PER_ADDRESS_MAX);
+  });
+
+  test('of all tenants to one address are thirty: more are taken, and go out later', async () => {
+    const tenants = await Promise.all(Array.from({ length: 4 }, () => server.newTenant()));
+    await Promise.all(
+      tenants.flatMap((tenant) => Array.from({ length: 10 }, () => invited('ada@example.org', tenant))),
+    );
+    expect(await send()).toBe(MAILS_PER_MAILBOX_MAX);
+    pass(HOUR_MS - 60_000);
+    expect(await send()).toBe(0);
+    pass(61_000);
+    expect(await send()).toBe(10);
   });
 
   test('are counted where they are sent, sent again, dropped, or swept over', async () => {

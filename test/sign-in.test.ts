@@ -259,6 +259,112 @@ describe('too often', () => {
   });
 });
 
+describe('the log', () => {
+  type Row = Record<'tenant_id' | 'message' | 'operation' | 'outcome' | 'actor_id' | 'trace_id' | 'ip', string | null>;
+  const rowsOf = (member_ids: string[]): Promise<Row[]> =>
+    server.sql(
+      `SELECT tenant_id, message, operation, outcome, actor_id, trace_id, ip FROM audit_log
+       WHERE entity_type = 'tenant_member' AND entity_ids && $1 AND message LIKE '%ign%' ORDER BY id`,
+      [member_ids],
+    );
+  const memberIdsOf = async (user_id: string): Promise<string[]> =>
+    (await server.sql('SELECT id FROM members WHERE user_id = $1', [user_id])).map(({ id }) => id);
+  const wrong = { password: 'not the password' };
+
+  test('has a failed sign-in in each tenant of the member, with where it came from', async () => {
+    const second = await server.newTenant();
+    const { email, user_id } = await join(server);
+    const { path } = await invite(server, email, second);
+    const joining = await openBrowser(server).post(path, { first_name: 'Ada', ...wrong });
+    expect((await openBrowser(server).post(path, { first_name: 'Ada', password: PASSWORD })).status).toBe(303);
+    const failed = await openBrowser(server).post('/console/sign-in', { email: email.toUpperCase(), ...wrong });
+    const memberIds = await memberIdsOf(user_id);
+    const failures = async () => (await rowsOf(memberIds)).filter(({ message }) => message === 'Sign-in failed');
+    await expect.poll(async () => (await failures()).length, { timeout: 10_000 }).toBe(3);
+    const row = (tenant_id: string, answer: Answer): Row => ({
+      tenant_id,
+      message: 'Sign-in failed',
+      operation: 'use',
+      outcome: 'refused',
+      actor_id: null,
+      trace_id: answer.headers.get('svc-trace-id'),
+      ip: '127.0.0.1',
+    });
+    const rows = await failures();
+    expect(rows).toContainEqual(row(server.tenant.tenant_id, joining));
+    expect(rows).toContainEqual(row(server.tenant.tenant_id, failed));
+    expect(rows).toContainEqual(row(second.tenant_id, failed));
+  });
+
+  test('of a tenant has sixty failures a minute at most, and the number of those beyond', async () => {
+    const tenant = await server.newTenant();
+    const people = await Promise.all(Array.from({ length: 7 }, () => join(server, { tenant })));
+    // A whole minute, so that all of them fall into it.
+    server.clock.stoppedAtMs = Math.ceil((Date.now() + server.clock.offsetMs) / 60_000) * 60_000;
+    try {
+      for (const { email } of people) {
+        await Promise.all(
+          Array.from({ length: 10 }, () => openBrowser(server).post('/console/sign-in', { email, ...wrong })),
+        );
+        // One place may fail fifty times.
+        await server.sql('DELETE FROM attempts');
+      }
+      const refused = async () =>
+        (
+          await server.sql(`SELECT count(*)::int AS n FROM audit_log WHERE tenant_id = $1 AND outcome = 'refused'`, [
+            tenant.tenant_id,
+          ])
+        )[0].n;
+      await expect.poll(refused, { timeout: 10_000 }).toBe(60);
+      server.clock.stoppedAtMs += 60_000;
+      await openBrowser(server).post('/console/sign-in', { email: people[0]?.email ?? '', ...wrong });
+      const counts = () =>
+        server.sql(`SELECT message FROM audit_log WHERE tenant_id = $1 AND message LIKE '%more refusals%'`, [
+          tenant.tenant_id,
+        ]);
+      await expect.poll(counts, { timeout: 10_000 }).toEqual([{ message: '10 more refusals within a minute' }]);
+    } finally {
+      server.clock.stoppedAtMs = undefined;
+    }
+  });
+
+  test('has nothing of an address without an account: the process log has where it came from, and not the address', async () => {
+    const email = 'canary-without-account@example.com';
+    const { headers } = await openBrowser(server).post('/console/sign-in', { email, ...wrong });
+    const trace_id = headers.get('svc-trace-id') ?? '';
+    const lines = () =>
+      server.logLines.filter((each) => each.includes('no account has the address') && each.includes(trace_id));
+    await expect.poll(lines, { timeout: 10_000 }).toHaveLength(1);
+    expect(lines()[0]).toContain('127.0.0.1');
+    for (const text of [email, wrong.password]) expect(server.logLines.join('')).not.toContain(text);
+    expect(await server.sql('SELECT FROM audit_log WHERE trace_id = $1', [trace_id])).toEqual([]);
+  });
+
+  test('has where each sign-in, sign-out and acceptance came from', async () => {
+    const { browser, email, user_id, member_id } = await join(server);
+    await signIn(server, email);
+    await browser.post('/console/sign-out', { csrf: await browser.csrf() });
+    const rows = await server.sql(
+      `SELECT message, trace_id, ip FROM audit_log WHERE actor_id = $1 AND operation <> 'read'`,
+      [user_id],
+    );
+    expect(rows.map(({ message }) => message).toSorted()).toEqual([
+      'Tenant invitation accepted',
+      'Tenant member created',
+      'Tenant member signed in',
+      'Tenant member signed in',
+      'Tenant member signed out',
+    ]);
+    for (const { trace_id, ip } of rows) expect([trace_id?.length > 0, ip]).toEqual([true, '127.0.0.1']);
+    await server.request('DELETE', `/tenants/self/members/${member_id}`);
+    const [removal] = await server.sql(
+      `SELECT trace_id, ip FROM audit_log WHERE operation = 'delete' AND entity_ids[1] = $1`,
+      [member_id],
+    );
+    expect([removal.trace_id?.length > 0, removal.ip]).toEqual([true, '127.0.0.1']);
+  });
+});
+
 describe('failures at many places', () => {
   /** Believes what a balancer in front of it says of where a request came from. */
   let balanced: TestServer;

@@ -49,6 +49,8 @@ export const TOKENS_LISTED = 'Tokens listed';
 export const INVITATION_ACCEPTED = 'Tenant invitation accepted';
 /** Code sent a request with `fetch`. */
 export const SENT_BY_CODE = 'Request sent by code';
+/** A password was wrong where one signs in, joins another tenant or changes it. */
+export const SIGN_IN_FAILED = 'Sign-in failed';
 export const PASSWORD_CHANGED = 'Tenant member password changed';
 
 /** Clocks of rows: the id's time is the row's, so that the order of ids is the order of time. */

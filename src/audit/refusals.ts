@@ -50,7 +50,9 @@ export type RefusalLog = {
   record(caller: Actor & Pick<Caller, 'tenant_id'>, refusal: AppError, entity_id: string | undefined): Promise<void>;
   /** Logs a refusal in a row of its own making. */
   recordRow(tenant_id: string, row: LogRow): Promise<void>;
-  /** Writes the counts that are due or, when the server stops, all of them. */
+  /** Does work whose time the client must not see in its answer. Fails as `record` does: into the process log alone. */
+  inBackground(work: () => Promise<void>): void;
+  /** Waits for what is under way. Writes the counts that are due or, when the server stops, all of them. */
   close(): Promise<void>;
 };
 
@@ -101,6 +103,8 @@ export const createRefusalLog = (ctx: Pick<Context, 'db' | 'log'> & LogClock): R
       else unwritten.set(tenant_id, { minute, count: 1 });
     });
 
+  const background = new Set<Promise<void>>();
+
   const timer = setInterval(() => void guarded(() => writeDue(minuteOf(ctx.now()))), MINUTE_MS);
   timer.unref();
 
@@ -117,8 +121,13 @@ export const createRefusalLog = (ctx: Pick<Context, 'db' | 'log'> & LogClock): R
       return recordRow(caller.tenant_id, logRow(ctx, caller, { operation, ...entity, message, outcome: 'refused' }));
     },
     recordRow,
-    close: () => {
+    inBackground: (work) => {
+      const done = guarded(work).finally(() => background.delete(done));
+      background.add(done);
+    },
+    close: async () => {
       clearInterval(timer);
+      await Promise.all(background);
       return guarded(() => writeDue(Infinity));
     },
   };

@@ -2,11 +2,16 @@
 // first. Knows who gets how many an hour, by digest; not whom a mail goes to, nor what it says.
 import type { Query, Statements } from './statements.ts';
 
-/** A deed that makes more of them to one address, over all tenants, is no invitation any more: nobody's mailbox is filled by us. */
+/** Of one tenant to one address: a request that makes more of them is no invitation any more, and is refused. */
 export const MAILS_PER_ADDRESS_MAX = 10;
+/**
+ * To one address over all tenants: later ones wait, so that no mailbox is filled by us. They are not refused: that would let
+ * tenants block each other's invitations, and tell them of each other. Three times what one tenant may send.
+ */
+export const MAILS_PER_MAILBOX_MAX = 30;
 /** A tenant that invites more at once waits: a mail server's good name is shared by all tenants. */
 export const MAILS_PER_TENANT_MAX = 200;
-/** Both count over this; afterwards a mail that is sent is forgotten. */
+/** All count over this; afterwards a mail that is sent is forgotten. */
 export const MAILS_COUNTED_MS = 3_600_000;
 
 export type NewMail = {
@@ -37,12 +42,17 @@ const LOCK_TENANT = 'SELECT pg_advisory_xact_lock(hashtextextended($1::text, 1))
 const LOCK_ADDRESS = `SELECT pg_advisory_xact_lock(hashtextextended(encode($1::bytea, 'hex'), 2))`;
 
 /** The oldest of so many that count. While there is one, another would be one too many; it counts no more when it is old enough. */
-const FIND_LAST_OF = (column: 'tenant_id' | 'address_digest', most: number): string => `
-SELECT created_at FROM mail_outbox WHERE ${column} = $1 AND created_at > $2
-ORDER BY created_at DESC OFFSET ${most - 1} LIMIT 1`;
+const FIND_LAST_OF_TENANT = `
+SELECT created_at FROM mail_outbox WHERE tenant_id = $1 AND created_at > $2
+ORDER BY created_at DESC OFFSET ${MAILS_PER_TENANT_MAX - 1} LIMIT 1`;
+const FIND_LAST_TO_ADDRESS = `
+SELECT created_at FROM mail_outbox WHERE tenant_id = $1 AND address_digest = $2 AND created_at > $3
+ORDER BY created_at DESC OFFSET ${MAILS_PER_ADDRESS_MAX - 1} LIMIT 1`;
 
-const FIND_LAST_OF_TENANT = FIND_LAST_OF('tenant_id', MAILS_PER_TENANT_MAX);
-const FIND_LAST_OF_ADDRESS = FIND_LAST_OF('address_digest', MAILS_PER_ADDRESS_MAX);
+/** The same over all tenants, by when a mail is or was due: one that waits is sent when that is over. */
+const FIND_LAST_TO_MAILBOX = `
+SELECT due_at FROM mail_outbox WHERE address_digest = $1 AND due_at > $2
+ORDER BY due_at DESC OFFSET ${MAILS_PER_MAILBOX_MAX - 1} LIMIT 1`;
 
 const INSERT = `
 INSERT INTO mail_outbox (tenant_id, id, invitation_id, address_digest, sealed, due_at, expires_at, created_at)
@@ -68,7 +78,7 @@ const FINISH = 'UPDATE mail_outbox SET sealed = NULL WHERE tenant_id = $1 AND id
 const POSTPONE = 'UPDATE mail_outbox SET due_at = $4 WHERE tenant_id = $1 AND id = $2 AND attempts = $3';
 
 /**
- * Writes a mail in the caller's transaction, unless its address or its tenant has had too many.
+ * Writes a mail in the caller's transaction, unless its tenant has sent too many, to its address or in all.
  * @returns when to come again, where nothing was written; undefined where it was. Of parallel ones, none passes the limit.
  */
 export const enqueueMail = async (
@@ -84,14 +94,27 @@ export const enqueueMail = async (
   await on('lock-mails-to-address', LOCK_ADDRESS, [mail.address_digest]);
   const full = [
     ...(await on('last-mail-of-tenant', FIND_LAST_OF_TENANT, [tenant_id, since])),
-    ...(await on('last-mail-to-address', FIND_LAST_OF_ADDRESS, [mail.address_digest, since])),
+    ...(await on('last-mail-to-address', FIND_LAST_TO_ADDRESS, [tenant_id, mail.address_digest, since])),
   ] as { created_at: Date }[];
   if (full.length > 0) {
     const waitMs = Math.max(...full.map(({ created_at }) => created_at.getTime() - since.getTime()));
     return { retryAfterSeconds: Math.min(Math.max(Math.ceil(waitMs / 1000), 1), MAILS_COUNTED_MS / 1000) };
   }
   const { id, invitation_id, address_digest, sealed, expires_at, created_at } = mail;
-  await on('insert-mail', INSERT, [tenant_id, id, invitation_id, address_digest, sealed, now, expires_at, created_at]);
+  const [last] = (await on('last-mail-to-mailbox', FIND_LAST_TO_MAILBOX, [address_digest, since])) as {
+    due_at: Date;
+  }[];
+  const due_at = last ? new Date(last.due_at.getTime() + MAILS_COUNTED_MS) : now;
+  await on('insert-mail', INSERT, [
+    tenant_id,
+    id,
+    invitation_id,
+    address_digest,
+    sealed,
+    due_at,
+    expires_at,
+    created_at,
+  ]);
   return undefined;
 };
 

@@ -1,5 +1,6 @@
 // Acceptance: whoever has an invitation's link becomes a member, as a new user or as the one whom the address belongs to
 // already. A link that is unknown, expired, superseded, deleted or used is dead, and all of these look alike.
+import type { RequestOrigin } from '../access/caller.ts';
 import { INVITATION_ACCEPTED, logRow } from '../audit/record.ts';
 import type { Context } from '../context.ts';
 import { type TenantKeys, TenantKeysGone } from '../crypto/keyring.ts';
@@ -64,9 +65,9 @@ export const findInvitationBeforeCaller = async (ctx: Context, secret: string): 
 
 /** What the log says: the new member's own deed. */
 const logsOf =
-  (ctx: Context, user_id: string, invitation_id: string) =>
+  (ctx: Context, user_id: string, invitation_id: string, origin: RequestOrigin) =>
   ({ member_id, change, removed }: Accepted) => {
-    const actor = { actor_id: user_id, actor_type: 'user' } as const;
+    const actor = { actor_id: user_id, actor_type: 'user', origin } as const;
     const entity_type = 'tenant_invitation';
     const operation = 'delete';
     return [
@@ -108,6 +109,7 @@ export const acceptInvitation = async (
   ctx: Context,
   secret: string,
   input: AcceptanceInput,
+  origin: RequestOrigin = {},
 ): Promise<AcceptanceResult> => {
   for (let attemptsLeft = ATTEMPTS_MAX; attemptsLeft > 0; attemptsLeft -= 1) {
     const found = await findLive(ctx, secret);
@@ -121,7 +123,7 @@ export const acceptInvitation = async (
     const sealed = sealPerson(ctx, keys, tenant_id, id, { email, first_name, last_name });
     const outcome = await ctx.db.acceptInvitationBeforeCaller(
       { digest, tenant_id, invitation_id, address_digest, user, member: { id, sealed }, now: ctx.now() },
-      logsOf(ctx, user.id, invitation_id),
+      logsOf(ctx, user.id, invitation_id, origin),
     );
     if (outcome.kind === 'accepted') {
       const { id: user_id, password_hash } = user;

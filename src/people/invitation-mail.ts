@@ -1,5 +1,5 @@
 // What a mail of an invitation says, as text and as HTML. Pure. Whatever a tenant calls itself stays one piece of one line:
-// it ends no header, no sentence's line and no markup. Nothing in it is loaded from elsewhere.
+// it ends no header, no sentence's line and no markup, and is no link. Nothing in it is loaded from elsewhere.
 import { escapeMarkup } from '../markup.ts';
 
 /** Where a link leads. @param base_url where people reach this server, without a slash at its end. */
@@ -23,11 +23,15 @@ const wrap = (paragraph: string): string => {
   return lines.join('\n');
 };
 
-/** As one piece of a line: nothing that breaks it or turns its direction, and cut between characters. */
+/** Mail programs make a link of `scheme:rest` and of `name.name`. The dots are those that a browser reads as one (UTS 46). */
+const linkSigns = /[:.\u3002\uff0e\uff61](?=\S)/gu;
+
+/** As one piece of a line: nothing that breaks it, turns its direction or looks like a link, and cut between characters. */
 const inLine = (name: string, most: number): string => {
   const plain = name
     .toWellFormed()
     .replace(/[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}\s]+/gu, ' ')
+    .replace(linkSigns, '$& ')
     .trim();
   const characters = [...plain];
   return characters.length > most ? `${characters.slice(0, most - 1).join('')}…` : plain;

@@ -146,7 +146,7 @@ const refusalOf: Record<InvitationRefusal, () => AppError> = {
 /**
  * Invites an address, and sends it the link.
  * @throws invalidInput; conflict for an address that is a member, and where there are PEOPLE_MAX; too_many_requests where the
- * address or the tenant has had too many mails; unavailable where no mail is sent; unauthorized for a member who was removed
+ * tenant has sent too many mails, to the address or in all; unavailable where no mail is sent; unauthorized for a member who was removed
  * meanwhile.
  */
 export const createInvitation = async (

@@ -1,5 +1,6 @@
 // The password of an account that is there: changed by whoever knows it, or drawn anew by the operator for somebody who cannot
 // sign in. Either ends the user's sessions in every tenant, and is in the log of each. Knows no page and no command line.
+import type { RequestOrigin } from '../access/caller.ts';
 import { type Actor, logRow, operator, PASSWORD_CHANGED } from '../audit/record.ts';
 import type { Context } from '../context.ts';
 import { addressDigest, randomBase62 } from '../crypto/digest.ts';
@@ -11,12 +12,15 @@ import { comparedAddress, parseAddress } from './address.ts';
 import { clearAttemptsOfAccount } from './attempts.ts';
 import { chosenPasswordProblem, UNCHANGED_PASSWORD } from './chosen-password.ts';
 import { drawSession, type Session } from './sessions.ts';
-import { countingPassword, isPasswordOf } from './sign-in.ts';
+import { countingPassword, isPasswordOf, recordFailedSignIn } from './sign-in.ts';
 
 /** 142 bits: nobody guesses it before it is changed, and it can be read to somebody by telephone. */
 const DRAWN_LENGTH = 24;
 
-type Changing = Pick<Context, 'config' | 'db' | 'pepper' | 'now' | 'newLogId' | 'randomBytes' | 'sessions'>;
+type Changing = Pick<
+  Context,
+  'config' | 'db' | 'log' | 'newLogId' | 'now' | 'pepper' | 'randomBytes' | 'refusals' | 'sessions'
+>;
 
 export type PasswordResult =
   /** With the secret of the session that goes on. */
@@ -52,7 +56,7 @@ const digestOf = (ctx: Pick<Context, 'pepper'>, address: string): Buffer =>
 const change = async (
   ctx: Changing,
   session: Session,
-  { current, next }: { current: string; next: string },
+  { current, next, origin }: { current: string; next: string; origin: RequestOrigin },
 ): Promise<PasswordResult> => {
   const { user_id } = session;
   const user = await ctx.db.findSignInBeforeCaller(digestOf(ctx, session.email));
@@ -65,7 +69,7 @@ const change = async (
   const password_hash = await hashPassword(ctx.pepper, next);
   const outcome = await write(
     ctx,
-    { actor_id: user_id, actor_type: 'user' },
+    { actor_id: user_id, actor_type: 'user', origin },
     { user_id, before, password_hash, session: drawn.session },
   );
   if (outcome.kind === 'changed') return { kind: 'changed', secret: drawn.secret };
@@ -75,13 +79,13 @@ const change = async (
 /**
  * Changes the password of a session's user, once: of all that come with one current password, one is taken. Counted as signing
  * in is. All sessions of the user end, and one begins in place of this one.
- * @param input.ip where it comes from.
+ * @param input.origin where it comes from.
  * @throws too_many_requests; unavailable.
  */
 export const changePassword = async (
   ctx: Changing,
   session: Session,
-  input: { current: string; next: string; ip: string },
+  input: { current: string; next: string; origin: RequestOrigin },
 ): Promise<PasswordResult> => {
   const { email, first_name, last_name, tenants } = session;
   const reason = await chosenPasswordProblem(input.next, {
@@ -91,13 +95,16 @@ export const changePassword = async (
   });
   // Before the current one is looked at: it says nothing about that one, and is no attempt.
   if (reason !== undefined) return { kind: 'refused', reason };
-  return countingPassword(
+  const { origin } = input;
+  const result = await countingPassword(
     ctx,
-    { address: email, ip: input.ip },
+    { address: email, origin },
     () => change(ctx, session, input),
     // Told that the new one is the current one, the person has shown that they know it.
     ({ kind }) => kind === 'changed' || kind === 'refused',
   );
+  if (result.kind === 'wrong_password') recordFailedSignIn(ctx, email, origin);
+  return result;
 };
 
 /**

@@ -1,7 +1,7 @@
 // Sessions of members: what the secret in a browser's cookie stands for, and for how long. Found by digest, remembered for a
 // moment, ended at once where the member, the tenant or the session goes. Knows no cookie and no page.
 import { deduplicates } from '../access/api-keys.ts';
-import type { Caller } from '../access/caller.ts';
+import type { Caller, RequestOrigin } from '../access/caller.ts';
 import { type Permission, permissions } from '../access/permissions.ts';
 import type { AccessRule } from '../access/rules.ts';
 import { logRow } from '../audit/record.ts';
@@ -153,10 +153,11 @@ const memberLog = (
   ctx: Pick<Context, 'now' | 'newLogId'>,
   { member_id, user_id }: Pick<MemberIdentity, 'member_id' | 'user_id'>,
   message: 'Tenant member signed in' | 'Tenant member signed out',
+  origin: RequestOrigin,
 ) =>
   logRow(
     ctx,
-    { actor_id: user_id, actor_type: 'user' },
+    { actor_id: user_id, actor_type: 'user', origin },
     { operation: 'use', entity_type: 'tenant_member', entity_ids: [member_id], message },
   );
 
@@ -178,32 +179,39 @@ export const drawSession = (
   return { secret, session };
 };
 
-const begin = async (ctx: Starting, member: MemberIdentity, ground: SessionGround): Promise<string> => {
+const begin = async (
+  ctx: Starting,
+  member: MemberIdentity,
+  ground: SessionGround,
+  origin: RequestOrigin,
+): Promise<string> => {
   const { secret, session } = drawSession(ctx, member);
-  const log = memberLog(ctx, member, 'Tenant member signed in');
+  const log = memberLog(ctx, member, 'Tenant member signed in', origin);
   if (!(await ctx.db.addSession(session, ground, SESSIONS_MAX, log))) throw notFound('member');
   return secret;
 };
 
 /**
  * Begins a session.
+ * @param origin of the request, for the log.
  * @returns its secret, for the cookie and nothing else.
  * @throws notFound where the member is gone, or has another password by now.
  */
-export const startSession = (ctx: Starting, member: ProvenMember): Promise<string> =>
-  begin(ctx, member, { password_hash: member.password_hash });
+export const startSession = (ctx: Starting, member: ProvenMember, origin: RequestOrigin = {}): Promise<string> =>
+  begin(ctx, member, { password_hash: member.password_hash }, origin);
 
 /** Ends a session in every process. A secret that is none, or was ended, changes nothing. */
 export const endSession = async (
   ctx: Pick<Context, 'db' | 'pepper' | 'now' | 'newLogId' | 'sessions'>,
   secret: string,
+  origin: RequestOrigin = {},
 ): Promise<void> => {
   if (!secretPattern.test(secret)) return;
   let ended: string | undefined;
   try {
     await ctx.db.deleteSession(sessionDigest(ctx.pepper, secret), (of) => {
       ended = of.member_id;
-      return memberLog(ctx, of, 'Tenant member signed out');
+      return memberLog(ctx, of, 'Tenant member signed out', origin);
     });
   } finally {
     // Whatever came of it: a deed that failed on its way back may have been done.
@@ -223,12 +231,13 @@ export const switchTenant = async (
   ctx: Starting & Pick<Context, 'sessions'>,
   { session, secret }: { session: Session; secret: string },
   tenant_id: string,
+  origin: RequestOrigin,
 ): Promise<string> => {
   const { user_id } = session;
   const target = (await listMemberships(ctx, user_id)).find((membership) => membership.tenant_id === tenant_id);
   if (!target) throw notFound('tenant');
   const instead_of = sessionDigest(ctx.pepper, secret);
-  const next = await begin(ctx, { tenant_id, member_id: target.member_id, user_id }, { instead_of });
-  await endSession(ctx, secret);
+  const next = await begin(ctx, { tenant_id, member_id: target.member_id, user_id }, { instead_of }, origin);
+  await endSession(ctx, secret, origin);
   return next;
 };

@@ -1,4 +1,5 @@
 // The page on which members change their own password. Of what is typed into it nothing is shown again.
+import { originOf } from '../../http/authenticate.ts';
 import { html } from '../../http/html.ts';
 import { sessionCookie } from '../../http/session-cookie.ts';
 import { changePassword } from '../../people/passwords.ts';
@@ -40,7 +41,7 @@ export const passwordPages = ({ ctx, get, post }: Console): void => {
     const { session, request, reply } = deed;
     const [current, next] = [deed.field('current_password'), deed.field('new_password')];
     const refused = (problems: Problems): Outcome => ({ status: 422, page: passwordPage(deed, problems) });
-    const changed = await changePassword(ctx, session, { current, next, ip: request.ip });
+    const changed = await changePassword(ctx, session, { current, next, origin: originOf(request) });
     if (changed.kind === 'refused') return refused({ next: changed.reason });
     if (changed.kind === 'wrong_password') return refused({ current: WRONG });
     if (changed.kind === 'gone') return { seeOther: '/console/sign-in' };

@@ -2,6 +2,7 @@
 // own; whatever the browser brought along is never taken up.
 import type { FastifyRequest } from 'fastify';
 import { notFound } from '../../errors.ts';
+import { originOf } from '../../http/authenticate.ts';
 import { attribute, html } from '../../http/html.ts';
 import { brand, fieldOf, formOf, pageOf, sendPage } from '../../http/pages.ts';
 import { noSessionCookie, readSessionSecret, sessionCookie } from '../../http/session-cookie.ts';
@@ -45,7 +46,8 @@ ${shown.isRefused && html`<div class="notice bad" role="alert" id="refused">The 
 
 export const signInPages = (scope: App, { ctx, get, post }: Console): void => {
   /** Ends the session that the browser had: a second one is not left lying around. */
-  const endOld = (request: FastifyRequest): Promise<void> => endSession(ctx, readSessionSecret(ctx, request) ?? '');
+  const endOld = (request: FastifyRequest): Promise<void> =>
+    endSession(ctx, readSessionSecret(ctx, request) ?? '', originOf(request));
 
   scope.get('/console/sign-in', open, async (request, reply) => {
     const next = parseNext((request.query as { next?: unknown }).next);
@@ -58,9 +60,10 @@ export const signInPages = (scope: App, { ctx, get, post }: Console): void => {
     const form = formOf(request);
     const email = fieldOf(form, 'email');
     const next = parseNext(fieldOf(form, 'next'));
-    const member = await signIn(ctx, { email, password: fieldOf(form, 'password'), ip: request.ip });
+    const origin = originOf(request);
+    const member = await signIn(ctx, { email, password: fieldOf(form, 'password'), origin });
     if (!member) return sendPage(reply, 422, signInPage({ email, next, isRefused: true }));
-    reply.header('set-cookie', sessionCookie(ctx, await startSession(ctx, member)));
+    reply.header('set-cookie', sessionCookie(ctx, await startSession(ctx, member, origin)));
     await endOld(request);
     return reply.redirect(next, 303);
   });
@@ -74,7 +77,8 @@ export const signInPages = (scope: App, { ctx, get, post }: Console): void => {
   post('/console/tenant', async ({ session, request, reply, field }) => {
     const secret = readSessionSecret(ctx, request);
     if (secret === undefined) throw notFound('tenant');
-    reply.header('set-cookie', sessionCookie(ctx, await switchTenant(ctx, { session, secret }, field('tenant_id'))));
+    const next = await switchTenant(ctx, { session, secret }, field('tenant_id'), originOf(request));
+    reply.header('set-cookie', sessionCookie(ctx, next));
     return { seeOther: HOME };
   });
 

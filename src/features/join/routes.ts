@@ -3,6 +3,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Context } from '../../context.ts';
 import type { App } from '../../http/app-type.ts';
+import { originOf } from '../../http/authenticate.ts';
 import { fieldOf, formOf, sendPage } from '../../http/pages.ts';
 import { readSessionSecret, sessionCookie } from '../../http/session-cookie.ts';
 import {
@@ -13,7 +14,7 @@ import {
 } from '../../people/acceptance.ts';
 import { countAttempt, placeOfIp, refuseTooMany } from '../../people/attempts.ts';
 import { endSession, type ProvenMember, startSession } from '../../people/sessions.ts';
-import { countingPassword } from '../../people/sign-in.ts';
+import { countingPassword, recordFailedSignIn } from '../../people/sign-in.ts';
 import { deadLinkPage, joinedPage, joinPage, type JoinProblems, NAME_LENGTH_MAX } from './page.ts';
 
 const open = { config: { permission: null }, schema: { hide: true } } as const;
@@ -70,19 +71,21 @@ export const joinRoutes = (scope: App, ctx: Context): void => {
     { tenant_name }: OpenInvitation,
   ): Promise<FastifyReply> => {
     if (!ctx.config.console) return sendPage(reply, 200, joinedPage(tenant_name));
-    reply.header('set-cookie', sessionCookie(ctx, await startSession(ctx, member)));
+    reply.header('set-cookie', sessionCookie(ctx, await startSession(ctx, member, originOf(request))));
     // Whatever session the browser had is over: nobody's goes on as another's.
-    await endSession(ctx, readSessionSecret(ctx, request) ?? '');
+    await endSession(ctx, readSessionSecret(ctx, request) ?? '', originOf(request));
     return reply.redirect('/console', 303);
   };
 
   /** A password of an account that is there may be guessed here as little as where one signs in. */
-  const accept = (request: FastifyRequest, { isKnownUser, email }: OpenInvitation, answers: Answers) => {
-    const attempt = () => acceptInvitation(ctx, secretOf(request), answers);
+  const accept = async (request: FastifyRequest, { isKnownUser, email }: OpenInvitation, answers: Answers) => {
+    const origin = originOf(request);
+    const attempt = () => acceptInvitation(ctx, secretOf(request), answers, origin);
+    if (!isKnownUser) return attempt();
     // A link that died meanwhile proves nothing: the password may not have been looked at.
-    return isKnownUser
-      ? countingPassword(ctx, { address: email, ip: request.ip }, attempt, ({ kind }) => kind === 'accepted')
-      : attempt();
+    const result = await countingPassword(ctx, { address: email, origin }, attempt, ({ kind }) => kind === 'accepted');
+    if (result.kind === 'wrong_password') recordFailedSignIn(ctx, email, origin);
+    return result;
   };
 
   scope.get('/join/:secret', open, async (request, reply) => {

@@ -59,6 +59,8 @@ const sortKeys = <T>(record: Record<string, T>): Record<string, T> =>
 /** What zod says only because it can: its own bounds of whole numbers, how their digits are spelled, what every key is, that nothing may be added. */
 const isNoise = (keyword: string, value: unknown, type: unknown): boolean =>
   (keyword === 'additionalProperties' && value === false) ||
+  // Generators make an attribute with a default a required one of their request types.
+  keyword === 'default' ||
   (keyword === 'propertyNames' && JSON.stringify(value) === '{"type":"string"}') ||
   (keyword === 'minimum' && value === Number.MIN_SAFE_INTEGER) ||
   (keyword === 'maximum' && value === Number.MAX_SAFE_INTEGER) ||
@@ -82,7 +84,15 @@ const tidySchema = (schema: unknown): unknown => {
     else if (keyword === 'example') tidy['examples'] ??= [value];
     else tidy[keyword] = value;
   }
-  return sortKeys(tidy);
+  return sortKeys(withOneFormOfNull(tidy));
+};
+
+/** Of the two forms for a value or null, the one that generators know. */
+const withOneFormOfNull = (schema: Node): Node => {
+  const { type } = schema;
+  if (!Array.isArray(type) || !type.includes('null')) return schema;
+  const { type: _, ...rest } = schema;
+  return { ...rest, anyOf: type.map((each) => ({ type: each })) };
 };
 
 /** Names of the schemas that a part of the document refers to, directly or through others. */
@@ -123,6 +133,8 @@ const tidyContent = (content: Content, examples: Examples | undefined): Content 
 
 const tidyParameter = ({ schema, ...parameter }: Node): Node => {
   const { examples, ...tidy } = tidySchema(schema) as Node;
+  const { default: otherwise } = schema as Node;
+  if (otherwise !== undefined) tidy['default'] = otherwise;
   const example = Array.isArray(examples) && { example: examples[0] };
   if (!tidy['x-repeated']) return { ...parameter, schema: tidy, ...example };
   // What may be given once or repeated is one thing to a reader: a list in the form ?id=a&id=b.

@@ -18,11 +18,11 @@ import { createMeter, type Meter } from './meter.ts';
 import { findTokenType, tokenTypeNames, type TokenType } from './token-types.ts';
 
 /** Limits of decisions.md section 2 and background.md section 1. */
-const EXPRESSION_LENGTH_MAX = 400;
-const SEARCH_INDEXES_MAX = 10;
-const METADATA_KEYS_MAX = 50;
-const METADATA_KEY_LENGTH_MAX = 200;
-const METADATA_VALUE_LENGTH_MAX = 500;
+export const EXPRESSION_LENGTH_MAX = 400;
+export const SEARCH_INDEXES_MAX = 10;
+export const METADATA_KEYS_MAX = 50;
+export const METADATA_KEY_LENGTH_MAX = 200;
+export const METADATA_VALUE_LENGTH_MAX = 500;
 export const TOKEN_ID_LENGTH_MAX = 400;
 
 /** A path step; a problem's place is a list of them. */
@@ -85,15 +85,15 @@ const container = storable(EXPRESSION_LENGTH_MAX).transform((text, ctx) => {
   return parsed ?? z.NEVER;
 });
 
+/** Letters, digits, dots, dashes and underscores: a key can be named in a query and in a search. */
+export const metadataKey = /^[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?$/;
+
 const metadata = z
   .record(
     z
       .string()
       .max(METADATA_KEY_LENGTH_MAX, `must have keys of at most ${METADATA_KEY_LENGTH_MAX} characters`)
-      .regex(
-        /^[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?$/,
-        'must have keys of letters, digits, dots, dashes and underscores',
-      ),
+      .regex(metadataKey, 'must have keys of letters, digits, dots, dashes and underscores'),
     storable(METADATA_VALUE_LENGTH_MAX),
     'must be an object of strings',
   )

@@ -83,14 +83,15 @@ const fields = {
     .max(PERMISSIONS_MAX, `must be at most ${PERMISSIONS_MAX} permissions`)
     .default([])
     .meta({
-      description: 'What it may, on all tokens as far as tokens are concerned. At least one, or a rule.',
+      description:
+        'What it may, on all tokens as far as tokens are concerned. At least one, or a rule. Left out: none.',
     }),
   rules: z
     .array(z.any().meta({ allOf: [{ $ref: '#/components/schemas/AccessRule' }] }), 'must be a list of rules')
     .max(RULES_MAX, `must be at most ${RULES_MAX} rules`)
     .pipe(z.array(givenRule))
     .default([])
-    .meta({ description: 'What it may on some tokens, and how much of them it sees.' }),
+    .meta({ description: 'What it may on some tokens, and how much of them it sees. Left out: none.' }),
   allowed_hosts: allowedHostsSchema.meta({
     description:
       'Narrows where it may send to through the proxy: names of hosts, and `*.example.com` for all that lies below one. Left out: not narrowed.',
@@ -117,17 +118,17 @@ export const newApplication = z
     {
       ...fields,
       type: z.enum(applicationTypes, 'must be private, public or management').default('private').meta({
-        description: 'What it is meant for: a label, which limits nothing and does not change.',
+        description: 'What it is meant for: a label, which limits nothing and does not change. Left out: `private`.',
         example: 'private',
       }),
     },
     bodyError,
   )
   .refine(hasGrants, holdsSomething)
-  .meta({ id: 'NewApplication', description: 'An application to make.' });
+  .meta({ id: 'CreateApplicationRequest', description: 'An application to make.' });
 
 export const applicationChange = z.object(fields, bodyError).refine(hasGrants, holdsSomething).meta({
-  id: 'ApplicationChange',
+  id: 'UpdateApplicationRequest',
   description: 'All that changes, replaced as a whole.',
 });
 

@@ -7,11 +7,11 @@ import { callerOf } from '../../http/authenticate.ts';
 import { pageOf } from '../../http/pagination.ts';
 import { bodyFailures, commonFailures, failures, noContent } from '../../http/schemas.ts';
 import { metadataOf, tokenListQuery, tokenPage, tokenRecord } from '../../http/token-record.ts';
+import { createTokenBody } from '../../http/token-request-schema.ts';
 import { changeToken, deleteToken } from '../../vault/change-token.ts';
 import { createToken } from '../../vault/create-tokens.ts';
 import { getToken, listTokens, searchTokens } from '../../vault/read-tokens.ts';
 import {
-  createTokenBody,
   createTokenExamples,
   searchBody,
   searchExamples,

@@ -31,6 +31,7 @@ type Operation = {
   'x-permission': string | null;
   'x-also-needs'?: string[];
   'x-idempotent'?: boolean;
+  'x-body-optional'?: boolean;
   'x-answer'?: string;
   'x-examples'?: { request?: Examples; response: Examples };
   'x-forwarded'?: ForwardedOperation;
@@ -158,6 +159,16 @@ const tidyResponse = (status: string, response: { content?: Content }, operation
   };
 };
 
+/** A body that may be left out is null to its schema, where there is none. */
+const tidyBody = (operation: Operation, content: Content): Node => {
+  const required = !operation['x-body-optional'];
+  const given = mapValues(content, (media) => {
+    const { anyOf } = (media as Node)['schema'] as { anyOf?: Node[] };
+    return required || !anyOf ? media : { schema: anyOf[0] };
+  });
+  return { required, content: tidyContent(given as Content, operation['x-examples']?.request) };
+};
+
 const tidyOperation = (operation: Operation): Node => {
   const permission = operation['x-permission'];
   // A health check is nobody's request: there is nothing to trace.
@@ -166,7 +177,6 @@ const tidyOperation = (operation: Operation): Node => {
   const forwarded = operation['x-forwarded'];
   const parametersOfOwn = forwarded?.parameters ?? (operation.parameters ?? []).map(tidyParameter);
   const operationParameters = [...parametersOfOwn, ...traced];
-  const examples = operation['x-examples'];
   return {
     tags: operation.tags,
     operationId: operation.operationId,
@@ -181,9 +191,7 @@ const tidyOperation = (operation: Operation): Node => {
           ],
         }),
     ...(operationParameters.length > 0 && { parameters: operationParameters }),
-    ...(operation.requestBody && {
-      requestBody: { required: true, content: tidyContent(operation.requestBody.content, examples?.request) },
-    }),
+    ...(operation.requestBody && { requestBody: tidyBody(operation, operation.requestBody.content) }),
     responses: mapValues(operation.responses, (response, status) =>
       tidyResponse(status, response as { content?: Content }, operation),
     ),
@@ -221,13 +229,14 @@ export const addOpenapi = async (app: App): Promise<void> => {
     openapi: { openapi: '3.1.0' },
     transform: (route) => {
       const { schema, url } = jsonSchemaTransform(route);
-      const { answer, alsoNeeds, examples, forwarded, ...rest } = schema as Node;
+      const { answer, alsoNeeds, isBodyOptional, examples, forwarded, ...rest } = schema as Node;
       const { config, method } = route.route;
       const isIdempotent = ['POST', 'PUT', 'PATCH'].includes(String(method)) && config?.idempotency !== 'none';
       // Under x- the plugin carries along what it does not know.
       const more = {
         'x-permission': config?.permission,
         'x-also-needs': alsoNeeds,
+        'x-body-optional': isBodyOptional,
         'x-idempotent': isIdempotent,
         'x-answer': answer,
         'x-examples': examples,

@@ -88,6 +88,8 @@ declare module 'fastify' {
     answer?: string;
     /** Permissions the operation needs beside the one of its route, for the document. */
     alsoNeeds?: string[];
+    /** Whether the operation does without a body as well. */
+    isBodyOptional?: boolean;
     /** Of the request body, and of the successful response. */
     examples?: { request?: Examples; response: Examples };
     /** In place of schemas. */

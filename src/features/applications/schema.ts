@@ -3,7 +3,7 @@
 import { z } from 'zod';
 import { allowedHostsSchema } from '../../access/allowed-hosts.ts';
 import { applicationTypes, type Permission, permissions } from '../../access/permissions.ts';
-import { accessRuleSchema } from '../../access/rules.ts';
+import { accessRuleSchema, CONDITIONS_MAX } from '../../access/rules.ts';
 import { nameSchema } from '../../access/tenants.ts';
 import { APPLICATION_ID, CREATED_AT, TENANT_ID } from '../../http/openapi-examples.ts';
 import { onlyPage, pageQuery, pageSchema, repeated } from '../../http/pagination.ts';
@@ -35,7 +35,7 @@ const accessRule = z
       example: 1,
     }),
     container: z.string().max(400).optional().meta({
-      description: 'The tokens in this container and in those below it. In place of `conditions`.',
+      description: 'The tokens in this container and in those below it. Either this or `conditions` is given.',
       example: '/pci/',
     }),
     conditions: z
@@ -46,10 +46,12 @@ const accessRule = z
           value: z.string().min(1).max(400).meta({ example: 'order-' }),
         }),
       )
-      .min(1)
-      .max(25)
+      .max(CONDITIONS_MAX)
       .optional()
-      .meta({ description: 'The tokens that meet all of these. In place of `container`.' }),
+      .meta({
+        description:
+          'The tokens that meet all of these. Either this or `container` is given; an empty list counts as absent.',
+      }),
     transform: z.enum(['redact', 'mask', 'reveal']).meta({
       description: 'How much of a token is shown: nothing of its data, its masked value, or the data itself.',
       example: 'mask',

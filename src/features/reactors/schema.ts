@@ -69,12 +69,10 @@ export const reactorRecord = z
     tenant_id: uuid('The tenant that owns the reactor.', TENANT_ID),
     name: z.string().meta({ description: 'For people.', example: exampleReactor.name }),
     formula: formulaRecord,
-    configuration: z
-      .record(z.string(), z.any())
-      .meta({
-        description: "Values by the formula's contract: text, numbers and booleans.",
-        example: exampleReactor.configuration,
-      }),
+    configuration: z.record(z.string(), z.any()).meta({
+      description: "Values by the formula's contract: text, numbers and booleans.",
+      example: exampleReactor.configuration,
+    }),
     application: z
       .object({
         id: uuid('The application.', APPLICATION_ID),

@@ -29,7 +29,11 @@ const documentedPatch = z
         description: 'Merged with the metadata. Keys and values as in a token request.',
         example: { order: '4712' },
       }),
-    containers: z.array(containerPath).min(1).max(1).nullish().meta({ description: 'Where the token goes.' }),
+    containers: z
+      .array(containerPath)
+      .max(1)
+      .nullish()
+      .meta({ description: 'Where the token goes: one container. Empty: stays.' }),
     search_indexes: z
       .array(expression.meta({ example: '{{ data.number | last4 }}' }))
       .max(SEARCH_INDEXES_MAX)

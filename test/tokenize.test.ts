@@ -539,7 +539,7 @@ describe('bad input is a 400 that names the place and stores nothing', () => {
     [{ type: 'card', data: [] }, 'data'],
     [{ type: 'unknown', data: 'x' }, 'type'],
     [{ type: { a: 1 }, data: 'x' }, 'type'],
-    [{ x: { type: null, data: 'x', id: 'a' } }, 'x.id'],
+    [{ x: { type: null, data: 'x' } }, 'x.type'],
     [{ type: 'token', data: 'x', id: 'a/b' }, 'id'],
     [{ type: 'token', data: 'x', id: 'ab' }, 'id'],
     [{ type: 'token', data: 'x', id: 'search' }, 'id'],

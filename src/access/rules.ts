@@ -11,6 +11,8 @@ import { isPermission, type Permission } from './permissions.ts';
 export type Transform = 'redact' | 'mask' | 'reveal' | 'default';
 
 const RULES_PRIORITY_MAX = 10_000;
+/** More than the grants of a person are ever told apart by; each is compared for every token. */
+export const CONDITIONS_MAX = 25;
 
 const container = z.string().transform((text, ctx) => {
   const parsed = parseContainer(text);
@@ -32,7 +34,12 @@ export const accessRuleSchema = z
     description: z.string().max(1000).default(''),
     priority: z.int().min(1).max(RULES_PRIORITY_MAX),
     container: container.optional(),
-    conditions: z.array(condition).min(1).max(25).optional(),
+    conditions: z
+      .array(condition)
+      .max(CONDITIONS_MAX)
+      // None counts as absent: clients in some languages send every list that they know.
+      .transform((conditions) => (conditions.length > 0 ? conditions : undefined))
+      .optional(),
     transform: z.enum(['redact', 'mask', 'reveal']),
     permissions: z
       .array(z.string().refine(isTokenPermission, 'must be a permission on tokens'), 'must be a list of permissions')

@@ -498,7 +498,7 @@ const problemResponses = Object.values(failureResponses).map(({ name, descriptio
 
 const proxyErrorResponses = Object.values(proxyFailures).map(({ name, description: sentence, error }) => {
   const media = {
-    schema: { $ref: '#/components/schemas/ProxyError' },
+    schema: { $ref: '#/components/schemas/ProxyProblem' },
     example: { proxy_error: { ...problemOf(error, TRACE_ID_IN_DOCUMENTS), errors: { ...error.errors } } },
   };
   return [

@@ -31,6 +31,7 @@ type Operation = {
   'x-permission': string | null;
   'x-also-needs'?: string[];
   'x-idempotent'?: boolean;
+  'x-body-optional'?: boolean;
   'x-answer'?: string;
   'x-examples'?: { request?: Examples; response: Examples };
   'x-forwarded'?: ForwardedOperation;
@@ -59,6 +60,8 @@ const sortKeys = <T>(record: Record<string, T>): Record<string, T> =>
 /** What zod says only because it can: its own bounds of whole numbers, how their digits are spelled, what every key is, that nothing may be added. */
 const isNoise = (keyword: string, value: unknown, type: unknown): boolean =>
   (keyword === 'additionalProperties' && value === false) ||
+  // Generators make an attribute with a default a required one of their request types.
+  keyword === 'default' ||
   (keyword === 'propertyNames' && JSON.stringify(value) === '{"type":"string"}') ||
   (keyword === 'minimum' && value === Number.MIN_SAFE_INTEGER) ||
   (keyword === 'maximum' && value === Number.MAX_SAFE_INTEGER) ||
@@ -82,7 +85,15 @@ const tidySchema = (schema: unknown): unknown => {
     else if (keyword === 'example') tidy['examples'] ??= [value];
     else tidy[keyword] = value;
   }
-  return sortKeys(tidy);
+  return sortKeys(withOneFormOfNull(tidy));
+};
+
+/** Of the two forms for a value or null, the one that generators know. */
+const withOneFormOfNull = (schema: Node): Node => {
+  const { type } = schema;
+  if (!Array.isArray(type) || !type.includes('null')) return schema;
+  const { type: _, ...rest } = schema;
+  return { ...rest, anyOf: type.map((each) => ({ type: each })) };
 };
 
 /** Names of the schemas that a part of the document refers to, directly or through others. */
@@ -123,6 +134,8 @@ const tidyContent = (content: Content, examples: Examples | undefined): Content 
 
 const tidyParameter = ({ schema, ...parameter }: Node): Node => {
   const { examples, ...tidy } = tidySchema(schema) as Node;
+  const { default: otherwise } = schema as Node;
+  if (otherwise !== undefined) tidy['default'] = otherwise;
   const example = Array.isArray(examples) && { example: examples[0] };
   if (!tidy['x-repeated']) return { ...parameter, schema: tidy, ...example };
   // What may be given once or repeated is one thing to a reader: a list in the form ?id=a&id=b.
@@ -146,6 +159,16 @@ const tidyResponse = (status: string, response: { content?: Content }, operation
   };
 };
 
+/** A body that may be left out is null to its schema, where there is none. */
+const tidyBody = (operation: Operation, content: Content): Node => {
+  const required = !operation['x-body-optional'];
+  const given = mapValues(content, (media) => {
+    const { anyOf } = (media as Node)['schema'] as { anyOf?: Node[] };
+    return required || !anyOf ? media : { schema: anyOf[0] };
+  });
+  return { required, content: tidyContent(given as Content, operation['x-examples']?.request) };
+};
+
 const tidyOperation = (operation: Operation): Node => {
   const permission = operation['x-permission'];
   // A health check is nobody's request: there is nothing to trace.
@@ -154,7 +177,6 @@ const tidyOperation = (operation: Operation): Node => {
   const forwarded = operation['x-forwarded'];
   const parametersOfOwn = forwarded?.parameters ?? (operation.parameters ?? []).map(tidyParameter);
   const operationParameters = [...parametersOfOwn, ...traced];
-  const examples = operation['x-examples'];
   return {
     tags: operation.tags,
     operationId: operation.operationId,
@@ -169,9 +191,7 @@ const tidyOperation = (operation: Operation): Node => {
           ],
         }),
     ...(operationParameters.length > 0 && { parameters: operationParameters }),
-    ...(operation.requestBody && {
-      requestBody: { required: true, content: tidyContent(operation.requestBody.content, examples?.request) },
-    }),
+    ...(operation.requestBody && { requestBody: tidyBody(operation, operation.requestBody.content) }),
     responses: mapValues(operation.responses, (response, status) =>
       tidyResponse(status, response as { content?: Content }, operation),
     ),
@@ -209,13 +229,14 @@ export const addOpenapi = async (app: App): Promise<void> => {
     openapi: { openapi: '3.1.0' },
     transform: (route) => {
       const { schema, url } = jsonSchemaTransform(route);
-      const { answer, alsoNeeds, examples, forwarded, ...rest } = schema as Node;
+      const { answer, alsoNeeds, isBodyOptional, examples, forwarded, ...rest } = schema as Node;
       const { config, method } = route.route;
       const isIdempotent = ['POST', 'PUT', 'PATCH'].includes(String(method)) && config?.idempotency !== 'none';
       // Under x- the plugin carries along what it does not know.
       const more = {
         'x-permission': config?.permission,
         'x-also-needs': alsoNeeds,
+        'x-body-optional': isBodyOptional,
         'x-idempotent': isIdempotent,
         'x-answer': answer,
         'x-examples': examples,

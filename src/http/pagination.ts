@@ -43,10 +43,9 @@ export const cursorQuery = (sizeMax = PAGE_SIZE_MAX) => ({
 
 /** The same in a body, where a number is a number. */
 export const cursorBody = () => ({
-  page: pageFields.page.meta({ description: PAGE_DESCRIPTION, default: 1, example: 1 }),
+  page: pageFields.page.meta({ description: `${PAGE_DESCRIPTION} Left out: 1.`, example: 1 }),
   size: pageFields.size.meta({
-    description: SIZE_DESCRIPTION,
-    default: PAGE_SIZE_DEFAULT,
+    description: `${SIZE_DESCRIPTION} Left out: ${PAGE_SIZE_DEFAULT}.`,
     example: PAGE_SIZE_DEFAULT,
   }),
   start: pageFields.start.meta({ description: 'The `next` of an earlier page.', example: CURSOR_EXAMPLE }),
@@ -82,8 +81,9 @@ export const pagination = z
     page_number: z.int().optional().meta({ description: 'This page, from 1. Not with a cursor.', example: 1 }),
     page_size: z.int().meta({ description: 'Most records of a page.', example: PAGE_SIZE_DEFAULT }),
     total_pages: z.int().optional().meta({ description: 'All pages there are. Not with a cursor.', example: 1 }),
-    total_is_capped: z.literal(true).optional().meta({
-      description: 'Present where there are more than `total_items`: filtered lists are counted up to 10,000.',
+    total_is_capped: z.boolean().optional().meta({
+      description:
+        'Present, and true, where there are more than `total_items`: filtered lists are counted up to 10,000.',
       example: true,
     }),
     next: z.string().optional().meta({

@@ -28,6 +28,9 @@ export type Problem = {
   trace_id: string;
 };
 
+/** A PATCH is a merge patch (RFC 7396) by either name: many clients send all JSON as `application/json`. */
+export const patchMediaTypes: readonly string[] = ['application/merge-patch+json', 'application/json'];
+
 const CHALLENGE = 'ApiKey header="SVC-API-KEY"';
 
 /** Beside the problem, not in it: its shape is the one that clients of code's errors know. */
@@ -86,6 +89,8 @@ export const toAppError = (error: unknown, bodyBytesMax: number): AppError => {
 export const sendProblem = (reply: FastifyReply, error: AppError): FastifyReply => {
   const headers: Record<string, string> = { 'content-type': 'application/problem+json' };
   if (error.status === 401) headers['www-authenticate'] = CHALLENGE;
+  // RFC 5789 section 2.2.
+  if (error.status === 415 && reply.request.method === 'PATCH') headers['accept-patch'] = patchMediaTypes.join(', ');
   if (error.retryAfterSeconds !== undefined) headers['retry-after'] = String(error.retryAfterSeconds);
   if (error.codeLine !== undefined) headers[CODE_LINE] = String(error.codeLine);
   return sendAnswer(reply, {

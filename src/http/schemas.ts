@@ -1,6 +1,7 @@
 // Shapes that every feature shares: the problem, the failures an operation declares, and what its route says to a reader
 // of the document beyond its schemas.
 import { z } from 'zod';
+import { APPLICATION_ID } from './openapi-examples.ts';
 
 export const problem = z
   .object({
@@ -35,9 +36,22 @@ export const problem = z
 
 /** Registered by its id: no route has it among its schemas, and the document refers to it. */
 export const proxyError = z.object({ proxy_error: problem }).meta({
-  id: 'ProxyError',
+  id: 'ProxyProblem',
   description: 'A problem of the proxy itself, in a frame that no answer of a destination is put into.',
 });
+
+/** However it is spelled, it is one id. */
+const givenUuid = z.guid('must be a UUID').toLowerCase();
+
+/** An application as the bodies of other records name it. */
+export const applicationReference = z
+  .object(
+    {
+      id: givenUuid.nullish().meta({ description: 'The application.', format: 'uuid', example: APPLICATION_ID }),
+    },
+    'must be an object with an id',
+  )
+  .meta({ id: 'ApplicationReference', description: 'An application, by its id.' });
 
 export type FailureStatus = 400 | 401 | 403 | 404 | 408 | 409 | 413 | 415 | 422 | 429 | 500 | 503;
 
@@ -74,6 +88,8 @@ declare module 'fastify' {
     answer?: string;
     /** Permissions the operation needs beside the one of its route, for the document. */
     alsoNeeds?: string[];
+    /** Whether the operation does without a body as well. */
+    isBodyOptional?: boolean;
     /** Of the request body, and of the successful response. */
     examples?: { request?: Examples; response: Examples };
     /** In place of schemas. */

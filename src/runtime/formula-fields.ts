@@ -126,7 +126,7 @@ export const formulaFields = {
             type: declaredType.meta({ description: 'What its value is cast to.', example: 'string' }),
             optional: orNothing(z.boolean('must be true or false'))
               .transform((optional) => optional ?? false)
-              .meta({ description: 'Whether an invocation may leave it out.', default: false, example: false }),
+              .meta({ description: 'Whether an invocation may leave it out. Left out: false.', example: false }),
           },
           'must be an object',
         ),

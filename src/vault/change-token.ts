@@ -35,7 +35,7 @@ const patchSchema = z.record(
 );
 
 /**
- * Changes a token. `data`, `mask` and `metadata` merge (RFC 7386), other attributes are replaced; `type` and `id` stay.
+ * Changes a token. `data`, `mask` and `metadata` merge (RFC 7396), other attributes are replaced; `type` and `id` stay.
  * Mask, fingerprint, indexes and deduplication are those of the merged token.
  * @returns the token, as much of it as a reading would show and masked at most; without token:read its id and times.
  * @throws notFound; forbidden, also for the container it goes to; conflict where deduplication finds another token; invalidInput.
@@ -220,6 +220,7 @@ const draftOf = (ctx: Context, row: StoredToken, kept: Kept, patch: Patch): Draf
   }
   for (const name of replacedAttributes) {
     const part = patch[name];
+    if (name === 'containers' && Array.isArray(part) && part.length === 0) continue;
     if (part === null) delete request[name];
     else if (part !== undefined) request[name] = part;
   }

@@ -1,8 +1,8 @@
 // Container paths: parsed into their one form, and compared by whole segments. Pure; knows no caller and no token.
 // Source of the grammar and of the comparison: decisions.md section 2.
 
-const CONTAINER_LENGTH_MAX = 400;
-const containerPattern = /^\/(?:[A-Za-z0-9_-]+\/)*$/;
+export const CONTAINER_LENGTH_MAX = 400;
+export const containerPattern = /^\/(?:[A-Za-z0-9_-]+\/)*$/;
 
 /** The path in its one form, lower-case; undefined for what is not a container path of at most 400 characters. */
 export const parseContainer = (text: string): string | undefined =>

@@ -1,4 +1,4 @@
-// The merge patch against the table of RFC 7386, appendix A, and what a patch must leave alone.
+// The merge patch against the table of RFC 7396, appendix A, and what a patch must leave alone.
 import { describe, expect, test } from 'vitest';
 import type { Json } from './json.ts';
 import { mergePatch } from './merge-patch.ts';
@@ -26,7 +26,7 @@ const cases: [target: Json, patch: Json, result: Json | undefined][] = [
   [{}, { a: { bb: { ccc: null } } }, { a: { bb: {} } }],
 ];
 
-describe('RFC 7386, appendix A', () => {
+describe('RFC 7396, appendix A', () => {
   test.each(cases)('%j with %j', (target, patch, result) => {
     expect(mergePatch(target, patch)).toEqual(result);
   });

@@ -1,4 +1,4 @@
-// JSON Merge Patch (RFC 7386). Pure.
+// JSON Merge Patch (RFC 7396). Pure.
 import type { Json } from './json.ts';
 
 const isObject = (value: Json | undefined): value is { [key: string]: Json } =>

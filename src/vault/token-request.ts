@@ -18,11 +18,11 @@ import { createMeter, type Meter } from './meter.ts';
 import { findTokenType, tokenTypeNames, type TokenType } from './token-types.ts';
 
 /** Limits of decisions.md section 2 and background.md section 1. */
-const EXPRESSION_LENGTH_MAX = 400;
-const SEARCH_INDEXES_MAX = 10;
-const METADATA_KEYS_MAX = 50;
-const METADATA_KEY_LENGTH_MAX = 200;
-const METADATA_VALUE_LENGTH_MAX = 500;
+export const EXPRESSION_LENGTH_MAX = 400;
+export const SEARCH_INDEXES_MAX = 10;
+export const METADATA_KEYS_MAX = 50;
+export const METADATA_KEY_LENGTH_MAX = 200;
+export const METADATA_VALUE_LENGTH_MAX = 500;
 export const TOKEN_ID_LENGTH_MAX = 400;
 
 /** A path step; a problem's place is a list of them. */
@@ -85,18 +85,15 @@ const container = storable(EXPRESSION_LENGTH_MAX).transform((text, ctx) => {
   return parsed ?? z.NEVER;
 });
 
+/** Letters, digits, dots, dashes and underscores: a key can be named in a query and in a search. */
+export const metadataKey = /^[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?$/;
+
+const badMetadataKey = `must have keys of 1 to ${METADATA_KEY_LENGTH_MAX} letters, digits, dots, dashes and underscores, with no dot and no dash at either end`;
+
 const metadata = z
-  .record(
-    z
-      .string()
-      .max(METADATA_KEY_LENGTH_MAX, `must have keys of at most ${METADATA_KEY_LENGTH_MAX} characters`)
-      .regex(
-        /^[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?$/,
-        'must have keys of letters, digits, dots, dashes and underscores',
-      ),
-    storable(METADATA_VALUE_LENGTH_MAX),
-    'must be an object of strings',
-  )
+  .record(z.string().max(METADATA_KEY_LENGTH_MAX).regex(metadataKey), storable(METADATA_VALUE_LENGTH_MAX), {
+    error: ({ code }) => (code === 'invalid_key' ? badMetadataKey : 'must be an object of strings'),
+  })
   .refine((map) => Object.keys(map).length <= METADATA_KEYS_MAX, `must have at most ${METADATA_KEYS_MAX} keys`);
 
 const expiresAt = z.string('must be a date').transform((text, ctx) => {
@@ -105,10 +102,13 @@ const expiresAt = z.string('must be a date').transform((text, ctx) => {
   return date ?? z.NEVER;
 });
 
+const oneContainer = 'must be an array of one container path';
+
 /** The fields beside `type`, `data` and `mask`. Null counts as absent. */
 const fields = z.object({
   id: z.string('must be a string').nullish(),
-  containers: z.tuple([container], 'must be an array of one container path').nullish(),
+  // None counts as absent: clients in some languages send every list that they know.
+  containers: z.array(container, oneContainer).max(1, oneContainer).nullish(),
   metadata: metadata.nullish(),
   search_indexes: z
     .array(expression, 'must be an array of expressions')
@@ -203,7 +203,8 @@ export const parseTokenRequest = (
 ): Draft | undefined => {
   if (problems.stopped) return undefined;
   const before = problems.count;
-  const typeName = request['type'] ?? 'token';
+  // Null is no type: a card whose type got lost on the way must not become a generic token, which has no mask.
+  const typeName = request['type'] === undefined ? 'token' : request['type'];
   const type = typeof typeName === 'string' ? findTokenType(typeName) : undefined;
   if (!type) {
     problems.add([...path, 'type'], `must be one of ${tokenTypeNames.join(', ')}`);

@@ -135,7 +135,7 @@ describe.each(operations)('$name', ({ name, operation }) => {
       const types = isForwarded ? ['application/json'] : ['application/problem+json', 'application/json'];
       expect(Object.keys(content)).toEqual(types);
       for (const { schema, example } of Object.values(content) as Node[]) {
-        expect(schema.$ref).toBe(`#/components/schemas/${isForwarded ? 'ProxyError' : 'Problem'}`);
+        expect(schema.$ref).toBe(`#/components/schemas/${isForwarded ? 'ProxyProblem' : 'Problem'}`);
         expect((isForwarded ? example.proxy_error : example).status).toBe(Number(status));
       }
       expect('Retry-After' in headers).toBe(status === '429' || status === '503');
@@ -221,11 +221,11 @@ describe('examples', () => {
   });
 
   test('are refused where they do not fit: the check itself works', () => {
-    const schema = { $ref: '#/components/schemas/TokenizeResponse' };
     expect(fits({ $ref: '#/components/schemas/Problem' }, { title: 'x' })).toBeDefined();
     expect(fits({ $ref: '#/components/schemas/CardData' }, { number: 'x' })).toBeDefined();
-    expect(fits(schema, [1])).toBeDefined();
-    expect(fits(schema, ['an id'])).toBeUndefined();
+    const request = { $ref: '#/components/schemas/CreateTokenRequest' };
+    expect(fits(request, { type: 'card', data: { number: 4242 } })).toBeDefined();
+    expect(fits(request, { type: 'card', data: { number: '4242424242424242' } })).toBeUndefined();
   });
 
   const { requestBody, responses } = document['paths']['/tokenize'].post;
@@ -263,14 +263,29 @@ describe('examples', () => {
   });
 
   test('of the fields of a token request are ones the rule takes', () => {
-    const { properties } = document['components'].schemas.TokenOptions;
+    const { type, data, metadata, containers, search_indexes, ...properties } =
+      document['components'].schemas.CardTokenRequest.properties;
+    expect([type.const, data.$ref]).toEqual(['card', '#/components/schemas/CardData']);
     const { number, ...rest } = document['components'].schemas.CardData.properties;
     const first = (fields: Node) =>
       Object.fromEntries(
-        Object.entries(fields).map(([key, { examples, items }]) => [key, examples?.[0] ?? [items.examples[0]]]),
+        Object.entries(fields).map(([key, { examples }]) => {
+          expect(examples, key).toHaveLength(1);
+          return [key, examples[0]];
+        }),
       );
+    const lists = Object.entries({ containers, search_indexes } as Node).map(([key, { anyOf }]) => [
+      key,
+      anyOf[0].items.examples,
+    ]);
     const problems = createProblems();
-    const request = { type: 'card', data: first({ number, ...rest }), ...first(properties) };
+    const request = {
+      type: 'card',
+      data: first({ number, ...rest }),
+      ...first(properties),
+      ...Object.fromEntries(lists),
+      metadata: resolved(metadata.anyOf[0])['examples'][0],
+    };
     parseTokenRequest(request, [], problems, {
       now: () => new Date(0),
       environment: { hmac: () => '', randomInt: () => 0 },
@@ -288,5 +303,65 @@ describe('examples', () => {
     expect(shown).toContain('XXXXXXXXXXXX4242');
     expect(shown).not.toMatch(/cvc/i);
     expect((shown.match(/\d{13,19}/g) ?? []).filter(passesLuhn)).toEqual([]);
+  });
+});
+
+/** Every schema of the document under its place: components, bodies, and what stands in them. */
+const schemasIn = (value: unknown, place: string): { place: string; schema: Node }[] => {
+  if (typeof value !== 'object' || value === null) return [];
+  const node = value as Node;
+  const isSchema = ['type', 'anyOf', 'oneOf', 'allOf', 'properties', 'not', 'const'].some((key) => key in node);
+  const inside = Object.entries(node).filter(([key]) => !['example', 'examples', 'security'].includes(key));
+  return [
+    ...(isSchema && !place.endsWith('/properties') ? [{ place, schema: node }] : []),
+    ...inside.flatMap(([key, each]) => schemasIn(each, `${place}/${key}`)),
+  ];
+};
+
+describe('generators of clients', () => {
+  const { schemas } = document['components'];
+  const names = Object.keys(schemas);
+  const all = schemasIn(document['components'], '').concat(schemasIn(document['paths'], ''));
+  const placesWhere = (is: (schema: Node) => boolean) =>
+    all.filter(({ schema }) => is(schema)).map(({ place }) => place);
+
+  test('find no name of a schema that they make themselves', () => {
+    expect(all.length).toBeGreaterThan(300);
+    // NewX is a constructor in Go, <operationId>Response the answer in most languages.
+    const operationIds = operations.map(({ operation }) => String(operation['operationId']).toLowerCase());
+    const taken = operationIds.map((id) => `${id}response`);
+    expect(names.filter((name) => name.startsWith('New') || taken.includes(name.toLowerCase()))).toEqual([]);
+    // A property of the schema's own name, in another spelling, is the same module or class.
+    const plain = (text: string) => text.replace(/_/g, '').toLowerCase();
+    const doubled = names.filter((name) =>
+      Object.keys(schemas[name].properties ?? {}).some((key) => plain(key) === plain(name)),
+    );
+    expect(doubled).toEqual([]);
+  });
+
+  test('find no schema that refers to itself', () => {
+    const reached = (name: string, from: string[]): string[] => {
+      const text = JSON.stringify(schemas[name]);
+      return [...text.matchAll(/"#\/components\/schemas\/(\w+)"/g)].flatMap(([, to = '']) =>
+        from.includes(to) ? [to] : [to, ...reached(to, [...from, to])],
+      );
+    };
+    expect(names.filter((name) => reached(name, [name]).includes(name))).toEqual([]);
+  });
+
+  test('find no default, no list of types, and neither `not` nor `allOf`', () => {
+    expect(
+      placesWhere((schema) => 'default' in schema && 'type' in schema).filter((place) => !/parameters/.test(place)),
+    ).toEqual([]);
+    expect(placesWhere((schema) => Array.isArray(schema['type']))).toEqual([]);
+    expect(placesWhere((schema) => 'not' in schema || 'allOf' in schema)).toEqual([]);
+  });
+
+  test('find requests for tokens told apart by their type, each with all its attributes', () => {
+    const { oneOf, discriminator } = schemas.CreateTokenRequest;
+    expect(oneOf).toHaveLength(4);
+    expect(new Set(Object.values(discriminator.mapping))).toEqual(new Set(oneOf.map(({ $ref }: Node) => $ref)));
+    const keys = oneOf.map((member: Node) => Object.keys(resolved(member)['properties']));
+    for (const each of keys) expect(each).toEqual(keys[0]);
   });
 });

@@ -3,7 +3,7 @@
 import { z } from 'zod';
 import { allowedHostsSchema } from '../../access/allowed-hosts.ts';
 import { applicationTypes, type Permission, permissions } from '../../access/permissions.ts';
-import { accessRuleSchema } from '../../access/rules.ts';
+import { accessRuleSchema, CONDITIONS_MAX } from '../../access/rules.ts';
 import { nameSchema } from '../../access/tenants.ts';
 import { APPLICATION_ID, CREATED_AT, TENANT_ID } from '../../http/openapi-examples.ts';
 import { onlyPage, pageQuery, pageSchema, repeated } from '../../http/pagination.ts';
@@ -35,7 +35,7 @@ const accessRule = z
       example: 1,
     }),
     container: z.string().max(400).optional().meta({
-      description: 'The tokens in this container and in those below it. In place of `conditions`.',
+      description: 'The tokens in this container and in those below it. Either this or `conditions` is given.',
       example: '/pci/',
     }),
     conditions: z
@@ -46,10 +46,12 @@ const accessRule = z
           value: z.string().min(1).max(400).meta({ example: 'order-' }),
         }),
       )
-      .min(1)
-      .max(25)
+      .max(CONDITIONS_MAX)
       .optional()
-      .meta({ description: 'The tokens that meet all of these. In place of `container`.' }),
+      .meta({
+        description:
+          'The tokens that meet all of these. Either this or `container` is given; an empty list counts as absent.',
+      }),
     transform: z.enum(['redact', 'mask', 'reveal']).meta({
       description: 'How much of a token is shown: nothing of its data, its masked value, or the data itself.',
       example: 'mask',
@@ -83,14 +85,15 @@ const fields = {
     .max(PERMISSIONS_MAX, `must be at most ${PERMISSIONS_MAX} permissions`)
     .default([])
     .meta({
-      description: 'What it may, on all tokens as far as tokens are concerned. At least one, or a rule.',
+      description:
+        'What it may, on all tokens as far as tokens are concerned. At least one, or a rule. Left out: none.',
     }),
   rules: z
     .array(z.any().meta({ allOf: [{ $ref: '#/components/schemas/AccessRule' }] }), 'must be a list of rules')
     .max(RULES_MAX, `must be at most ${RULES_MAX} rules`)
     .pipe(z.array(givenRule))
     .default([])
-    .meta({ description: 'What it may on some tokens, and how much of them it sees.' }),
+    .meta({ description: 'What it may on some tokens, and how much of them it sees. Left out: none.' }),
   allowed_hosts: allowedHostsSchema.meta({
     description:
       'Narrows where it may send to through the proxy: names of hosts, and `*.example.com` for all that lies below one. Left out: not narrowed.',
@@ -117,17 +120,17 @@ export const newApplication = z
     {
       ...fields,
       type: z.enum(applicationTypes, 'must be private, public or management').default('private').meta({
-        description: 'What it is meant for: a label, which limits nothing and does not change.',
+        description: 'What it is meant for: a label, which limits nothing and does not change. Left out: `private`.',
         example: 'private',
       }),
     },
     bodyError,
   )
   .refine(hasGrants, holdsSomething)
-  .meta({ id: 'NewApplication', description: 'An application to make.' });
+  .meta({ id: 'CreateApplicationRequest', description: 'An application to make.' });
 
 export const applicationChange = z.object(fields, bodyError).refine(hasGrants, holdsSomething).meta({
-  id: 'ApplicationChange',
+  id: 'UpdateApplicationRequest',
   description: 'All that changes, replaced as a whole.',
 });
 

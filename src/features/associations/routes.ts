@@ -6,9 +6,10 @@ import { callerOf } from '../../http/authenticate.ts';
 import { pageOf } from '../../http/pagination.ts';
 import { bodyFailures, commonFailures, failures, noContent } from '../../http/schemas.ts';
 import { metadataOf, tokenListQuery, tokenPage, tokenRecord } from '../../http/token-record.ts';
+import { createTokenBody } from '../../http/token-request-schema.ts';
 import { associateTokens, dissociateTokens, listChildren } from '../../vault/associations.ts';
 import { createToken } from '../../vault/create-tokens.ts';
-import { associationParams, childExamples, childrenExamples, childRequest, parentParams } from './schema.ts';
+import { associationParams, childExamples, childrenExamples, parentParams } from './schema.ts';
 
 const tags = ['Token associations'];
 
@@ -60,7 +61,7 @@ export const associationsRoutes = (app: App, ctx: Context): void => {
           'Makes a token and links it to a parent: both or neither.\n\nPermission: `token:create` on the destination container, `token:read` on the parent.',
         tags,
         params: parentParams,
-        body: childRequest,
+        body: createTokenBody,
         answer: 'The child.',
         alsoNeeds: ['token:read'],
         examples: childExamples,

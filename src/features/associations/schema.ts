@@ -14,9 +14,6 @@ export const associationParams = z.object({
   child_id: tokenIdParam.meta({ description: 'The id of the child.', example: cardToken.id }),
 });
 
-/** The body is a token request; the rule in vault/ checks it. */
-export const childRequest = z.any().meta({ $ref: '#/components/schemas/CreateTokenRequest' });
-
 export const childExamples: { request: Examples; response: Examples } = {
   request: {
     card: {

@@ -6,7 +6,7 @@ import { callerOf } from '../../http/authenticate.ts';
 import { commonFailures, failures } from '../../http/schemas.ts';
 import { detokenize } from '../../vault/detokenize.ts';
 import type { Json } from '../../vault/json.ts';
-import { detokenizeExamples, detokenizeRequest, detokenizeResponse } from './schema.ts';
+import { detokenizeExamples, detokenizeRequest, detokenizeResult } from './schema.ts';
 
 export const detokenizeRoutes = (app: App, ctx: Context): void => {
   app.post(
@@ -22,7 +22,7 @@ export const detokenizeRoutes = (app: App, ctx: Context): void => {
         body: detokenizeRequest,
         answer: 'The body with values in it.',
         examples: detokenizeExamples,
-        response: { 200: detokenizeResponse, ...failures(...commonFailures, 413, 415) },
+        response: { 200: detokenizeResult, ...failures(...commonFailures, 413, 415) },
       },
     },
     async (request, reply) => {

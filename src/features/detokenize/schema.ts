@@ -8,8 +8,8 @@ export const detokenizeRequest = z.any().meta({
   description: 'Any JSON, with expressions in its texts. Keys are not looked at.',
 });
 
-export const detokenizeResponse = z.any().meta({
-  id: 'DetokenizeResponse',
+export const detokenizeResult = z.any().meta({
+  id: 'DetokenizeResult',
   description: 'The structure of the request.',
 });
 

@@ -23,10 +23,10 @@ const formulaBody = z.object(
   bodyError,
 );
 
-export const newFormula = formulaBody.meta({ id: 'NewReactorFormula', description: 'A formula to make.' });
+export const newFormula = formulaBody.meta({ id: 'CreateReactorFormulaRequest', description: 'A formula to make.' });
 
 export const formulaChange = formulaBody.meta({
-  id: 'ReactorFormulaChange',
+  id: 'UpdateReactorFormulaRequest',
   description: 'All that changes, replaced as a whole.',
 });
 

@@ -27,7 +27,7 @@ export const newInvitation = z
     },
     'the body must be an object',
   )
-  .meta({ id: 'NewInvitation', description: 'Somebody to invite.' });
+  .meta({ id: 'CreateInvitationRequest', description: 'Somebody to invite.' });
 
 export const invitationRecord = z
   .object({

@@ -4,7 +4,7 @@ import { allowedHostsSchema } from '../../access/allowed-hosts.ts';
 import { nameSchema } from '../../access/tenants.ts';
 import { APPLICATION_ID, CREATED_AT, exampleProxy, TENANT_ID } from '../../http/openapi-examples.ts';
 import { nameQuery, onlyPage, pageQuery, pageSchema, repeated } from '../../http/pagination.ts';
-import type { Examples } from '../../http/schemas.ts';
+import { applicationReference, type Examples } from '../../http/schemas.ts';
 import { DESTINATION_URL_LENGTH_MAX, PEM_LENGTH_MAX } from '../../proxy/proxies.ts';
 import { ELEMENTS_MAX, formulaFields } from '../../runtime/formula-fields.ts';
 import { CONFIGURATION_TEXT_LENGTH_MAX } from '../../runtime/reactors.ts';
@@ -20,7 +20,6 @@ const uuid = (description: string, example: string) => z.string().meta({ descrip
 
 /** However it is spelled, it is one id. */
 const givenUuid = z.guid('must be a UUID').toLowerCase();
-const value = z.union([z.string(), z.number(), z.boolean()]);
 
 const urlError = `must be an https URL of at most ${DESTINATION_URL_LENGTH_MAX} characters`;
 
@@ -58,26 +57,18 @@ const proxyBody = z
         'Runs on each response of the destination, whatever its status, and returns what is answered. Left out: none.',
         'module.exports = async ({ args }) => ({ body: { ok: true }, headers: args.headers });',
       ),
-      application: z
-        .object(
-          {
-            id: givenUuid.nullish().meta({ description: 'The application.', format: 'uuid', example: APPLICATION_ID }),
-          },
-          'must be an object with an id',
-        )
-        .nullish()
-        .meta({
-          description:
-            'Whose permissions the transforms may use, and who acts where the proxy is used without an API key. The caller must hold all that it has. Left out: none.',
-        }),
+      application: applicationReference.nullish().meta({
+        description:
+          'Whose permissions the transforms may use, and who acts where the proxy is used without an API key. The caller must hold all that it has. Left out: none.',
+      }),
       configuration: z
-        .record(z.string(), z.any().meta({ anyOf: [{ type: 'string' }, { type: 'number' }, { type: 'boolean' }] }), {
+        .record(z.string(), z.any(), {
           error: 'must be an object',
         })
         .nullish()
         .transform((configuration) => (configuration ?? {}) as Record<string, unknown>)
         .meta({
-          description: `Values for the transforms, at most ${ELEMENTS_MAX}. Names of letters, digits, _ and -; text of at most ${CONFIGURATION_TEXT_LENGTH_MAX} characters.`,
+          description: `Values for the transforms: text, numbers and booleans, at most ${ELEMENTS_MAX}. Names of letters, digits, _ and -; text of at most ${CONFIGURATION_TEXT_LENGTH_MAX} characters.`,
           example: exampleProxy.configuration,
         }),
       require_auth: z
@@ -85,8 +76,7 @@ const proxyBody = z
         .nullish()
         .transform((required) => required ?? true)
         .meta({
-          description: 'Whether a request needs an API key beside the key of the proxy.',
-          default: true,
+          description: 'Whether a request needs an API key beside the key of the proxy. Left out: true.',
           example: true,
         }),
       allowed_hosts: allowedHostsSchema.meta({
@@ -120,10 +110,10 @@ const proxyBody = z
     application_id: application?.id ?? undefined,
   }));
 
-export const newProxy = proxyBody.meta({ id: 'NewProxy', description: 'A proxy to make.' });
+export const newProxy = proxyBody.meta({ id: 'CreateProxyRequest', description: 'A proxy to make.' });
 
 export const proxyChange = proxyBody.meta({
-  id: 'ProxyChange',
+  id: 'UpdateProxyRequest',
   description: 'All that changes, replaced as a whole, but for a client certificate that is left out.',
 });
 
@@ -153,9 +143,10 @@ export const proxyRecord = z
       'module.exports = async ({ args }) => ({ body: { ok: true }, headers: args.headers });',
     ),
     application_id: uuid('Whose permissions the transforms may use. Left out: none.', APPLICATION_ID).optional(),
-    configuration: z
-      .record(z.string(), value)
-      .meta({ description: 'Values for the transforms.', example: exampleProxy.configuration }),
+    configuration: z.record(z.string(), z.any()).meta({
+      description: 'Values for the transforms: text, numbers and booleans.',
+      example: exampleProxy.configuration,
+    }),
     allowed_hosts: z
       .array(z.string().meta({ example: 'api.example.com' }))
       .optional()

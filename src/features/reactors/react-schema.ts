@@ -18,8 +18,8 @@ export const reactRequest = z
     },
     'the body must be an object with args',
   )
-  .nullish()
-  .meta({ id: 'ReactRequest', description: 'An invocation.' });
+  .meta({ id: 'ReactRequest', description: 'An invocation.' })
+  .nullish();
 
 export const reactResponse = z
   .object({

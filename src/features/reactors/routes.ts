@@ -130,6 +130,7 @@ export const reactorsRoutes = (app: App, ctx: Context): void => {
         tags,
         params: reactorParams,
         body: reactRequest,
+        isBodyOptional: true,
         answer: 'What the code returned.',
         examples: reactExamples,
         response: { 200: reactResponse, ...failures(...reactFailures) },

@@ -5,7 +5,7 @@ import { nameSchema } from '../../access/tenants.ts';
 import { formulaRecord } from '../../http/formula-record.ts';
 import { APPLICATION_ID, CREATED_AT, exampleFormula, exampleReactor, TENANT_ID } from '../../http/openapi-examples.ts';
 import { nameQuery, onlyPage, pageQuery, pageSchema, repeated } from '../../http/pagination.ts';
-import type { Examples } from '../../http/schemas.ts';
+import { applicationReference, type Examples } from '../../http/schemas.ts';
 import { CONFIGURATION_TEXT_LENGTH_MAX } from '../../runtime/reactors.ts';
 
 const { id: EXAMPLE_ID } = exampleReactor;
@@ -16,24 +16,19 @@ const uuid = (description: string, example: string) => z.string().meta({ descrip
 
 /** However it is spelled, it is one id. */
 const givenUuid = z.guid('must be a UUID').toLowerCase();
-const value = z.union([z.string(), z.number(), z.boolean()]);
 const fields = {
   name: nameSchema.meta({ description: 'For people.', example: exampleReactor.name }),
   configuration: z
-    .record(z.string(), z.any().meta({ anyOf: [{ type: 'string' }, { type: 'number' }, { type: 'boolean' }] }), {
+    .record(z.string(), z.any(), {
       error: 'must be an object',
     })
     .nullish()
     .transform((configuration) => (configuration ?? {}) as Record<string, unknown>)
     .meta({
-      description: `Values by the formula's contract: each of its names, of its type, and no other. Text of at most ${CONFIGURATION_TEXT_LENGTH_MAX} characters. May be left out where the contract is empty.`,
+      description: `Values by the formula's contract: text, numbers and booleans, for each of its names, of its type, and no other. Text of at most ${CONFIGURATION_TEXT_LENGTH_MAX} characters. May be left out where the contract is empty.`,
       example: exampleReactor.configuration,
     }),
-  application: z
-    .object(
-      { id: givenUuid.nullish().meta({ description: 'The application.', format: 'uuid', example: APPLICATION_ID }) },
-      'must be an object with an id',
-    )
+  application: applicationReference
     .nullish()
     .meta({ description: 'Whose permissions the code may use. The caller must hold all that it has. Left out: none.' }),
 };
@@ -55,17 +50,18 @@ export const newReactor = z
           { id: givenUuid.meta({ description: 'The formula.', example: exampleFormula.id }) },
           'must be an object with an id',
         )
+        .meta({ id: 'FormulaReference', description: 'A formula, by its id.' })
         .meta({ description: 'What the reactor is made of: an official formula or one of the tenant.' }),
     },
     bodyError,
   )
   .transform(({ formula, ...rest }) => ({ ...inputOf(rest), formula_id: formula.id }))
-  .meta({ id: 'NewReactor', description: 'A reactor to make.' });
+  .meta({ id: 'CreateReactorRequest', description: 'A reactor to make.' });
 
 export const reactorChange = z
   .object(fields, bodyError)
   .transform(inputOf)
-  .meta({ id: 'ReactorChange', description: 'All that changes, replaced as a whole.' });
+  .meta({ id: 'UpdateReactorRequest', description: 'All that changes, replaced as a whole.' });
 
 export const reactorRecord = z
   .object({
@@ -73,9 +69,10 @@ export const reactorRecord = z
     tenant_id: uuid('The tenant that owns the reactor.', TENANT_ID),
     name: z.string().meta({ description: 'For people.', example: exampleReactor.name }),
     formula: formulaRecord,
-    configuration: z
-      .record(z.string(), value)
-      .meta({ description: "Values by the formula's contract.", example: exampleReactor.configuration }),
+    configuration: z.record(z.string(), z.any()).meta({
+      description: "Values by the formula's contract: text, numbers and booleans.",
+      example: exampleReactor.configuration,
+    }),
     application: z
       .object({
         id: uuid('The application.', APPLICATION_ID),

@@ -54,7 +54,7 @@ export const tenantChange = z
     },
     'the body must be an object',
   )
-  .meta({ id: 'TenantChange', description: 'All that changes, replaced as a whole.' });
+  .meta({ id: 'UpdateTenantRequest', description: 'All that changes, replaced as a whole.' });
 
 export const tenantRecord = z
   .object({

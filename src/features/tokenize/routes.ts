@@ -6,7 +6,7 @@ import type { App } from '../../http/app-type.ts';
 import { bodyFailures, failures } from '../../http/schemas.ts';
 import type { Json } from '../../vault/json.ts';
 import { tokenize } from '../../vault/tokenize.ts';
-import { tokenizeExamples, tokenizeRequest, tokenizeResponse } from './schema.ts';
+import { tokenizeExamples, tokenizeRequest, tokenizeResult } from './schema.ts';
 
 export const tokenizeRoutes = (app: App, ctx: Context): void => {
   app.post(
@@ -22,7 +22,7 @@ export const tokenizeRoutes = (app: App, ctx: Context): void => {
         body: tokenizeRequest,
         answer: 'The tokens, in the structure of the request.',
         examples: tokenizeExamples,
-        response: { 200: tokenizeResponse, ...failures(...bodyFailures) },
+        response: { 200: tokenizeResult, ...failures(...bodyFailures) },
       },
     },
     async (request, reply) => {

@@ -5,13 +5,14 @@ import { answer } from '../../http/answers.ts';
 import type { App } from '../../http/app-type.ts';
 import { callerOf } from '../../http/authenticate.ts';
 import { pageOf } from '../../http/pagination.ts';
+import { patchMediaTypes } from '../../http/problems.ts';
 import { bodyFailures, commonFailures, failures, noContent } from '../../http/schemas.ts';
 import { metadataOf, tokenListQuery, tokenPage, tokenRecord } from '../../http/token-record.ts';
+import { createTokenBody } from '../../http/token-request-schema.ts';
 import { changeToken, deleteToken } from '../../vault/change-token.ts';
 import { createToken } from '../../vault/create-tokens.ts';
 import { getToken, listTokens, searchTokens } from '../../vault/read-tokens.ts';
 import {
-  createTokenBody,
   createTokenExamples,
   searchBody,
   searchExamples,
@@ -21,8 +22,6 @@ import {
   tokenPatch,
   tokenPatchExamples,
 } from './schema.ts';
-
-const MERGE_PATCH = 'application/merge-patch+json';
 
 export const tokensRoutes = (app: App, ctx: Context): void => {
   app.post(
@@ -116,10 +115,10 @@ export const tokensRoutes = (app: App, ctx: Context): void => {
         operationId: 'updateToken',
         summary: 'Change a token',
         description:
-          'Changes a token by a JSON merge patch (RFC 7386), sent as `application/merge-patch+json`. `data`, `mask` and `metadata` are merged, other attributes replaced; null takes away. `type` and `id` stay. By another `mask`, `fingerprint_expression` or `search_indexes` the data could be read: to choose one takes `token:use`, or a rule that reveals, beside the permission. Mask, fingerprint, search indexes and deduplication are evaluated again. A card that gets another number loses its security code unless the patch brings one.\n\nPermission: `token:update` on the container of the token, and on the one it goes to.',
+          'Changes a token by a JSON merge patch (RFC 7396), sent as `application/merge-patch+json` or `application/json`. `data`, `mask` and `metadata` are merged, other attributes replaced; null takes away. `type` and `id` stay. By another `mask`, `fingerprint_expression` or `search_indexes` the data could be read: to choose one takes `token:use`, or a rule that reveals, beside the permission. Mask, fingerprint, search indexes and deduplication are evaluated again. A card that gets another number loses its security code unless the patch brings one.\n\nPermission: `token:update` on the container of the token, and on the one it goes to.',
         tags: ['Tokens'],
         params: tokenIdParams,
-        consumes: [MERGE_PATCH],
+        consumes: [...patchMediaTypes],
         body: tokenPatch,
         answer: 'The token as it is now.',
         examples: tokenPatchExamples,
@@ -128,8 +127,8 @@ export const tokensRoutes = (app: App, ctx: Context): void => {
     },
     async (request, reply) => {
       const type = request.headers['content-type'] ?? '';
-      if (type.split(';', 1)[0]?.trim().toLowerCase() !== MERGE_PATCH)
-        throw unsupportedMediaType(`The body must be ${MERGE_PATCH}.`);
+      if (!patchMediaTypes.includes(type.split(';', 1)[0]?.trim().toLowerCase() ?? ''))
+        throw unsupportedMediaType(`The body must be ${patchMediaTypes.join(' or ')}.`);
       return answer(reply, await changeToken(ctx, callerOf(request), request.params.id, request.body));
     },
   );

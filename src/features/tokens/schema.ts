@@ -5,66 +5,59 @@ import { APPLICATION_ID, CREATED_AT, cardToken, genericToken } from '../../http/
 import { cursorBody, onlyPage } from '../../http/pagination.ts';
 import type { Examples } from '../../http/schemas.ts';
 import { tokenIdParam } from '../../http/token-record.ts';
+import { anyJson, containerPath, expression } from '../../http/token-request-schema.ts';
 import { searchQueryText } from '../../vault/search-query.ts';
+import { SEARCH_INDEXES_MAX } from '../../vault/token-request.ts';
 
 export const tokenIdParams = z.object({ id: tokenIdParam });
 
-const reference = (name: string) => ({ $ref: `#/components/schemas/${name}` });
-
-export const createTokenBody = z.any().meta({
-  id: 'CreateTokenRequest',
-  description: 'One token to make. Without a `type` it is a generic token.',
-  anyOf: [
-    reference('TokenRequest'),
-    {
-      type: 'object',
-      required: ['data'],
-      properties: { data: { description: 'Any JSON.', examples: ['Ada Lovelace'] } },
-      allOf: [reference('TokenOptions')],
-      not: { properties: { type: {} }, required: ['type'] },
-    },
-  ],
-});
-
-export const tokenPatch = z.any().meta({
-  id: 'TokenPatch',
-  description: 'What changes. Left out: stays. Null: is taken away, or goes back to the default of the type.',
-  type: 'object',
-  properties: {
-    data: {
+/** What the document says of a patch. The rule in vault/change-token.ts checks it. */
+const documentedPatch = z
+  .object({
+    data: anyJson.optional().meta({
       description: 'Merged with the data; a value that is no object replaces it.',
-      examples: [{ expiration_year: 2032 }],
-    },
-    mask: {
+      example: { expiration_year: 2032 },
+    }),
+    mask: anyJson.optional().meta({
       description: 'Merged with the mask of your own, if there is one.',
-      examples: [{ number: '{{ data.number | last4 }}' }],
-    },
-    metadata: {
-      description: 'Merged with the metadata.',
-      type: ['object', 'null'],
-      additionalProperties: { type: ['string', 'null'] },
-      examples: [{ order: '4712' }],
-    },
-    containers: {
-      type: ['array', 'null'],
-      items: { type: 'string', examples: ['/pci/low/'] },
-      minItems: 1,
-      maxItems: 1,
-    },
-    search_indexes: {
-      type: ['array', 'null'],
-      items: { type: 'string', examples: ['{{ data.number | last4 }}'] },
-      maxItems: 10,
-    },
-    fingerprint_expression: { type: ['string', 'null'], maxLength: 400, examples: ['{{ data.number }}'] },
-    deduplicate_token: {
-      description: 'Refuses the change where another token has the fingerprint.',
-      type: 'boolean',
-      examples: [true],
-    },
-    expires_at: { type: ['string', 'null'], examples: ['2030-09-27T19:23:57Z'] },
-  },
-});
+      example: { number: '{{ data.number | last4 }}' },
+    }),
+    metadata: z
+      .record(z.string(), z.string().nullable())
+      .nullish()
+      .meta({
+        description: 'Merged with the metadata. Keys and values as in a token request.',
+        example: { order: '4712' },
+      }),
+    containers: z
+      .array(containerPath)
+      .max(1)
+      .nullish()
+      .meta({ description: 'Where the token goes: one container. Empty: stays.' }),
+    search_indexes: z
+      .array(expression.meta({ example: '{{ data.number | last4 }}' }))
+      .max(SEARCH_INDEXES_MAX)
+      .nullish()
+      .meta({ description: 'What the token can be found by.' }),
+    fingerprint_expression: expression
+      .nullish()
+      .meta({ description: 'What makes two tokens of a type equal.', example: '{{ data.number }}' }),
+    deduplicate_token: z
+      .boolean()
+      .nullish()
+      .meta({ description: 'Refuses the change where another token has the fingerprint.', example: true }),
+    expires_at: z
+      .string()
+      .meta({ format: 'date-time' })
+      .nullish()
+      .meta({ description: 'The token cannot be read from then on.', example: '2030-09-27T19:23:57Z' }),
+  })
+  .meta({
+    id: 'TokenPatch',
+    description: 'What changes. Left out: stays. Null: is taken away, or goes back to the default of the type.',
+  });
+
+export const tokenPatch = z.any().meta({ $ref: `#/components/schemas/${documentedPatch.meta()?.id}` });
 
 /** As the parameters of a list, in a body: numbers are numbers. */
 export const searchBody = z

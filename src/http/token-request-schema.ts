@@ -1,0 +1,149 @@
+// The token request on the wire: several features take one. Nothing here checks a request. The rule in
+// vault/token-request.ts does, so that it names every bad place at once; a test holds these schemas to it.
+import { z } from 'zod';
+import {
+  EXPRESSION_LENGTH_MAX,
+  METADATA_KEY_LENGTH_MAX,
+  METADATA_KEYS_MAX,
+  METADATA_VALUE_LENGTH_MAX,
+  metadataKey,
+  SEARCH_INDEXES_MAX,
+  TOKEN_ID_LENGTH_MAX,
+} from '../vault/token-request.ts';
+import { CONTAINER_LENGTH_MAX, containerPattern } from '../vault/containers.ts';
+import { tokenTypeNames } from '../vault/token-types.ts';
+
+/** Any JSON by a name: generators make a type of it that can tell an absent attribute from null. */
+export const anyJson = z.any().meta({ id: 'AnyJson', description: 'Any JSON.' });
+
+export const expression = z.string().min(1).max(EXPRESSION_LENGTH_MAX);
+
+export const containerPath = z
+  .string()
+  .max(CONTAINER_LENGTH_MAX)
+  .regex(containerPattern)
+  .meta({ description: 'A path of names between slashes. Case does not matter.', example: '/pci/high/' });
+
+export const tokenMetadata = z
+  .record(z.string().max(METADATA_KEY_LENGTH_MAX).regex(metadataKey), z.string().max(METADATA_VALUE_LENGTH_MAX))
+  .meta({
+    id: 'TokenMetadata',
+    description: `Plain text beside the token: nothing sensitive. At most ${METADATA_KEYS_MAX} keys. A key has letters, digits, dots, dashes and underscores, and begins and ends with a letter, a digit or an underscore.`,
+    maxProperties: METADATA_KEYS_MAX,
+    example: { order: '4711' },
+  });
+
+/** Null counts as absent in all of these. */
+const options = {
+  id: z.string().min(3).max(TOKEN_ID_LENGTH_MAX).nullish().meta({
+    description:
+      'An id of your own, without `# / \\ + ? [ ] | & = % < > { } ^` and not `search`; or an expression that makes one: `alias_preserve_format`, `alias_preserve_length` and `alias_card` draw an id that looks like the data. Left out: a UUID.',
+    example: '{{ data.number | alias_card }}',
+  }),
+  mask: z
+    .any()
+    .optional()
+    .meta({
+      description:
+        'How the data looks from outside: any JSON with expressions at its leaves. Left out: the mask of the type, if it has one.',
+      example: { number: '{{ data.number | reveal_last: 4 }}' },
+    }),
+  containers: z
+    .array(containerPath)
+    .max(1)
+    .nullish()
+    .meta({ description: 'Where the token goes: one container. Left out or empty: the container of the type.' }),
+  metadata: tokenMetadata.nullish().meta({ description: 'Plain text beside the token: nothing sensitive.' }),
+  search_indexes: z
+    .array(
+      expression.meta({
+        description: 'Makes one value, which is kept as a keyed digest.',
+        example: '{{ data.number | last4 }}',
+      }),
+    )
+    .max(SEARCH_INDEXES_MAX)
+    .nullish()
+    .meta({ description: 'What the token can be found by. Left out: the indexes of the type.' }),
+  fingerprint_expression: expression.nullish().meta({
+    description: 'What makes two tokens of a type equal. Left out: the expression of the type.',
+    example: '{{ data.number }}',
+  }),
+  deduplicate_token: z.boolean().nullish().meta({
+    description:
+      'Answers with the token of the same type and fingerprint, unchanged, where there is one. Left out: as the tenant is set up.',
+    example: true,
+  }),
+  expires_at: z.string().meta({ format: 'date-time' }).nullish().meta({
+    description:
+      'The token cannot be read from then on. Any RFC 3339 timestamp, a date alone, or one without a zone, which is UTC.',
+    example: '2030-09-27T19:23:57Z',
+  }),
+};
+
+const digits = (pattern: RegExp, description: string, example: string) =>
+  z.string().regex(pattern).meta({ description, example });
+
+const cardData = z
+  .object({
+    number: digits(/^[0-9]{13,19}$/, '13 to 19 digits with a valid check digit.', '4242424242424242'),
+    expiration_month: z.int().min(1).max(12).optional().meta({ description: '1 for January.', example: 12 }),
+    expiration_year: z.int().min(1000).max(9999).optional().meta({ description: 'Four digits.', example: 2030 }),
+    cvc: digits(/^[0-9]{3,4}$/, 'Kept for a short time, and in no response to its creation.', '123').optional(),
+  })
+  .meta({ id: 'CardData', description: 'What a card token is made of.' });
+
+const bankData = z
+  .object({
+    routing_number: digits(/^[0-9]{9}$/, 'An ABA routing number with a valid check digit.', '110000000'),
+    account_number: digits(/^[0-9]{1,17}$/, 'At most 17 digits.', '000123456789'),
+  })
+  .meta({ id: 'BankData', description: 'What a bank token is made of.' });
+
+/** Each with all its attributes: generators drop or double what several schemas bring together. */
+const requestOf = (id: string, type: z.ZodType<string>, data: z.ZodType, description: string) =>
+  z.object({ type, data, ...options }).meta({ id, description });
+
+const ownShape = ['token', 'card', 'bank'];
+const textTypes = tokenTypeNames.filter((name) => !ownShape.includes(name));
+
+const typeDescription = 'The type of the token.';
+
+const genericRequest = requestOf(
+  'GenericTokenRequest',
+  z.literal('token').meta({ description: typeDescription, example: 'token' }),
+  z.any().meta({ description: 'Any JSON but null.', example: 'Ada Lovelace' }),
+  'A token of any JSON. It has no mask of its own.',
+);
+const cardRequest = requestOf(
+  'CardTokenRequest',
+  z.literal('card').meta({ description: typeDescription, example: 'card' }),
+  cardData,
+  'A card.',
+);
+const bankRequest = requestOf(
+  'BankTokenRequest',
+  z.literal('bank').meta({ description: typeDescription, example: 'bank' }),
+  bankData,
+  'A bank account.',
+);
+const textRequest = requestOf(
+  'TextTokenRequest',
+  z.enum(textTypes).meta({ description: typeDescription, example: 'social_security_number' }),
+  z.string().meta({ description: 'In the form of the type, check digit included.', example: '123-45-6789' }),
+  'A value of a known form: a card number, an account or routing number, a social security or employer id number.',
+);
+
+const requestNameOf = (type: string) =>
+  ({ token: 'GenericTokenRequest', card: 'CardTokenRequest', bank: 'BankTokenRequest' })[type] ?? 'TextTokenRequest';
+
+const documented = z.xor([genericRequest, cardRequest, bankRequest, textRequest]).meta({
+  id: 'CreateTokenRequest',
+  description: 'One token to make. A request without `type` makes a generic token too.',
+  discriminator: {
+    propertyName: 'type',
+    mapping: Object.fromEntries(tokenTypeNames.map((name) => [name, `#/components/schemas/${requestNameOf(name)}`])),
+  },
+});
+
+/** A body that the rule checks: registered by its id, `documented` is what the document refers to. */
+export const createTokenBody = z.any().meta({ $ref: `#/components/schemas/${documented.meta()?.id}` });

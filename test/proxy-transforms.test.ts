@@ -950,7 +950,7 @@ describe('svc.proxy', () => {
 
     const proxy = await make({ destination_url: `${house.url}/stored` });
     const stored = await run(
-      `const value = '{{ ' + args.id + ' }}';
+      `const value = svc.expression(args.id);
        return { raw: await svc.proxy.put({ headers: { 'SVC-PROXY-KEY': args.key }, body: { value } }) };`,
       { key: proxy.key, id },
     );
@@ -960,6 +960,130 @@ describe('svc.proxy', () => {
     expect(new Set(uses.map(({ actor_id }) => actor_id))).toEqual(new Set([stored.application_id]));
     expect(uses).toHaveLength(2);
     expect(application_id).not.toBe(stored.application_id);
+  });
+
+  const sendBody = (body: string, args: object) =>
+    run(
+      `const headers = { 'svc-proxy-url': args.url, ...args.headers };
+       return { raw: await attempt(() => svc.proxy.post({ headers, ...(${body}) })) };`,
+      { url: house.url, ...args },
+    );
+
+  test('puts values in for svc.expression wherever a request may have them', async () => {
+    const id = await tokenOf(server, { number: '4242 4242', kind: 'a&b' });
+    const { raw } = await sendBody(
+      `{
+        path: '/a/' + svc.expression(args.id, "json: '$.kind'"),
+        query: { q: svc.expression(args.id, "json: '$.kind'") },
+        headers: { ...headers, authorization: \`Bearer \${svc.expression(args.id, "json: '$.number' | last4")}\`, 'x-raw': svc.literal('{{ x }}') },
+        body: { whole: svc.expression(args.id), part: 'is ' + svc.expression(args.id, "json: '$.number'"), kept: svc.literal('{{ x }} "') },
+      }`,
+      { id },
+    );
+    expect(raw.status, JSON.stringify(raw)).toBe(200);
+    expect(last().url).toBe('/a/a%26b?q=a%26b');
+    const sent = new Map(last().headers);
+    expect([sent.get('authorization'), sent.get('x-raw')]).toEqual(['Bearer 4242', '{{ x }}']);
+    expect(JSON.parse(last().body.toString())).toEqual({
+      whole: { number: '4242 4242', kind: 'a&b' },
+      part: 'is 4242 4242',
+      kept: '{{ x }} "',
+    });
+  });
+
+  test('puts values in where code wrote the body itself, as JSON, a form or XML', async () => {
+    const id = await tokenOf(server, '"a" & <b>');
+    const sent = async (type: string, body: string) => {
+      const { raw } = await sendBody(`{ body: ${body} }`, { id, headers: { 'content-type': type } });
+      expect(raw.status, JSON.stringify(raw)).toBe(200);
+      return last().body.toString();
+    };
+    expect(await sent('application/json', `JSON.stringify({ a: svc.expression(args.id) })`)).toBe(
+      String.raw`{"a":"\"a\" & <b>"}`,
+    );
+    expect(
+      await sent('application/x-www-form-urlencoded', `new URLSearchParams({ a: svc.expression(args.id) }).toString()`),
+    ).toBe('a=%22a%22%20%26%20%3Cb%3E');
+    expect(await sent('application/xml', `'<a>' + svc.expression(args.id) + '</a>'`)).toBe(
+      '<a>&quot;a&quot; &amp; &lt;b&gt;</a>',
+    );
+    expect(await sent('application/json', `svc.literal('{"a":"{{ x }}"}')`)).toBe('{"a":"{{ x }}"}');
+  });
+
+  test('never reads text as an expression, be it from args, from a token or joined by the code', async () => {
+    const secret = await tokenOf(server, '4242424242424242');
+    const text = `{{ ${secret} }}`;
+    const carrier = await tokenOf(server, text);
+    const reached = await reaching(async () => {
+      for (const [place, part] of Object.entries({
+        'body.note': '{ body: { note: args.first + args.second } }',
+        body: `{ body: 'note: ' + args.first + args.second }`,
+        path: `{ path: '/a/' + args.first + args.second }`,
+        'query.q': '{ query: { q: args.first + args.second } }',
+        'headers.x-note': `{ headers: { ...headers, 'x-note': args.first + args.second } }`,
+      })) {
+        for (const args of [
+          { first: `{{ ${carrier} }}`, second: '' },
+          { first: '{', second: text.slice(1) },
+        ]) {
+          const { raw } = await sendBody(part, args);
+          expect(raw, place).toMatchObject({ code: 'INVALID_INPUT', status: 400 });
+          expect(raw.message).toContain(`${place} must have no {{ but what svc.expression`);
+          expect(raw.message).toContain('svc.literal(text)');
+        }
+      }
+    });
+    expect(reached).toEqual([]);
+    expect(await usesOf(server, secret)).toEqual([]);
+
+    const { raw } = await sendBody('{ body: { note: svc.literal(args.first) } }', { first: `{{ ${carrier} }}` });
+    expect(raw.status).toBe(200);
+    expect(JSON.parse(last().body.toString())).toEqual({ note: text });
+  });
+
+  test('refuses a mark that no svc.expression of the run made, or that stands where nothing is looked for', async () => {
+    const id = await tokenOf(server, 'value');
+    const forged = await sendBody(`{ body: { a: args.open + args.rest, b: svc.expression(args.id) } }`, {
+      id,
+      open: '{',
+      rest: `{svc-${crypto.randomUUID()}-1}}`,
+    });
+    expect(forged.raw).toMatchObject({ code: 'INVALID_INPUT', status: 400 });
+    const asName = await sendBody('{ body: { [svc.expression(args.id)]: 1 } }', { id });
+    expect(asName.raw).toMatchObject({ code: 'BAD_REQUEST', status: 400 });
+    const asBytes = await sendBody('{ body: svc.expression(args.id) }', {
+      id,
+      headers: { 'content-type': 'application/octet-stream' },
+    });
+    expect(asBytes.raw).toMatchObject({ code: 'BAD_REQUEST', status: 400 });
+    for (const [other, filter] of [
+      [`'${id} }' + '} {' + '{ ${id}'`, 'undefined'],
+      [`'${id} | last4'`, 'undefined'],
+      [`'token: ${id}'`, 'undefined'],
+      [`'${id}'`, `'last4 }' + '} {' + '{ ${id}'`],
+      [`'x'.repeat(5000)`, 'undefined'],
+    ]) {
+      const { raw } = await sendBody(`{ body: { a: svc.expression(${other}, ${filter}) } }`, {});
+      expect(raw, other).toMatchObject({ code: 'INVALID_INPUT', status: 400 });
+    }
+    expect(await usesOf(server, id)).toEqual([]);
+  });
+
+  test('alone takes what svc.expression and svc.literal make', async () => {
+    const { raw } = await run(
+      `const marked = svc.literal('x');
+       return { raw: [await attempt(() => svc.tokenize({ a: marked })), await attempt(() => svc.detokenize(marked)),
+         await attempt(() => svc.expression(5)), await attempt(() => svc.literal({}))] };`,
+      {},
+    );
+    expect(raw.slice(0, 2)).toEqual([
+      expect.objectContaining({ code: 'INVALID_INPUT', status: 400 }),
+      expect.objectContaining({ code: 'INVALID_INPUT', status: 400 }),
+    ]);
+    expect(raw.slice(2)).toEqual([
+      { message: 'The id of svc.expression must be a text' },
+      { message: 'What svc.literal wraps must be a text' },
+    ]);
   });
 
   test('has the five methods, and answers of any status are answers', async () => {
@@ -989,7 +1113,7 @@ describe('svc.proxy', () => {
       return { raw: [
         await to({ 'svc-proxy-url': 'http://upstream.test' }), await to({ 'svc-proxy-url': 'https://127.0.0.1' }),
         await to({}), await to({ 'svc-proxy-key': args.theirs }), await to({ 'svc-proxy-key': 'x'.repeat(32) }),
-        await to({ 'svc-proxy-url': args.url }, { body: '{{ unknown-token }}' }),
+        await to({ 'svc-proxy-url': args.url }, { body: svc.expression('unknown-token') }),
         await to({ 'svc-proxy-url': args.url }, { path: '/../x' }),
         await to({ 'svc-proxy-url': args.url, 'x-a': { b: 1 } }), await to({ 'svc-proxy-url': args.url, 'x-a': 'a\\r\\nb' }),
         await to({ 'svc-proxy-url': 'https://nowhere.test' }),
@@ -1030,7 +1154,7 @@ describe('svc.proxy', () => {
   test('acts as the application, whatever keys the code sends along', async () => {
     const id = await tokenOf(server, 'theirs', {}, stranger.api_key);
     const { raw } = await run(
-      `return { raw: await attempt(() => svc.proxy.post({ headers: { 'svc-proxy-url': args.url, 'SVC-API-KEY': args.key }, body: '{{ ' + args.id + ' }}' })) };`,
+      `return { raw: await attempt(() => svc.proxy.post({ headers: { 'svc-proxy-url': args.url, 'SVC-API-KEY': args.key }, body: svc.expression(args.id) })) };`,
       { url: house.url, key: stranger.api_key, id },
     );
     expect(raw).toMatchObject({ code: 'BAD_REQUEST', status: 400 });

@@ -93,7 +93,7 @@ describe('svc', () => {
     const raw = await rawOf(react(server, reactor, { order }, { key: weak.api_key }));
     const { id } = raw.created;
     expect(raw.names).toEqual([
-      ['tokenize', 'detokenize', 'tokens', 'proxy'],
+      ['tokenize', 'detokenize', 'tokens', 'expression', 'literal', 'proxy'],
       ['create', 'retrieve', 'update', 'delete', 'search'],
     ]);
     expect(raw.created).toMatchObject({ created_by: own.application_id, metadata: { order } });
@@ -122,6 +122,46 @@ describe('svc', () => {
       'delete',
     ]);
     expect((await usesOf(server, reactor.id)).map(({ actor_id }) => actor_id)).toEqual([weak.application_id]);
+  });
+
+  test('detokenize refuses an expression whose text came out of a token that the run opened', async () => {
+    const reader = await application('token:read', 'token:use');
+    const secret = await tokenOf(server, '4242424242424242');
+    const text = `{{ ${secret} }}`;
+    const [whole, deep, brace, begun] = await Promise.all([
+      tokenOf(server, text),
+      tokenOf(server, { note: `see ${text}.` }),
+      tokenOf(server, '{'),
+      tokenOf(server, `{{ ${secret}`),
+    ]);
+    const reactor = await withService(
+      `const { id, opened } = args;
+       if (args.retrieve) await svc.tokens.retrieve(args.retrieve);
+       if (args.first) await svc.detokenize('{{ ' + args.first + ' }}');
+       return { raw: await attempt(() => svc.detokenize({ a: [args.text ?? opened] })) };`,
+      reader,
+    );
+    const told = (args: object) => rawOf(react(server, reactor, args));
+    const refused = {
+      code: 'INVALID_INPUT',
+      status: 400,
+      message: expect.stringContaining('a[0] must have no expression whose text came out of a token'),
+    };
+    expect(await told({ opened: `{{ ${whole} }}` })).toMatchObject(refused);
+    expect(await told({ opened: `{{ ${deep} | json: '$.note' }}` })).toMatchObject(refused);
+    expect(await told({ opened: `{{ ${brace} }}{ ${secret} }}` })).toMatchObject(refused);
+    expect(await told({ opened: `{{ ${begun} }} }}` })).toMatchObject(refused);
+    expect(await usesOf(server, secret)).toEqual([]);
+    const byCode = await withService(
+      `await svc.tokens.retrieve(args.carrier);
+       const { note } = (await svc.detokenize({ note: '{{ ' + args.carrier + ' }}' }));
+       return { raw: [await attempt(() => svc.detokenize({ a: note })), await attempt(() => svc.detokenize('{{ ' + args.other + ' }}'))] };`,
+      reader,
+    );
+    const other = await tokenOf(server, 'harmless');
+    const raw = await rawOf(react(server, byCode, { carrier: whole, other }));
+    expect(raw[0]).toMatchObject({ code: 'INVALID_INPUT', status: 400 });
+    expect(raw[1]).toEqual({ value: 'harmless' });
   });
 
   test('may what the application may, whatever its caller may: else FORBIDDEN', async () => {

@@ -7,6 +7,7 @@ import type { Headers } from '../egress/headers.ts';
 import { fieldErrors, invalidInput } from '../errors.ts';
 import { shapeProblem } from '../json-shape.ts';
 import { type Call, CallFault, RUN_BYTES_MAX } from '../sandbox/sandbox.ts';
+import { CODED_MARK, type CodedText, createCodedTexts } from '../vault/coded-texts.ts';
 import { formatPath } from '../vault/json.ts';
 import { forwardingFault } from './faults.ts';
 import type { ProxyAnswer, ProxyRequest } from './forward.ts';
@@ -28,9 +29,25 @@ const proxyCall = z.object(
     query: z.record(z.string(), z.union([scalar, z.array(scalar)]), 'must be an object of texts').nullish(),
     /** Anything. */
     body: z.unknown().optional(),
+    /** Made by the sandbox, of what `svc.expression` and `svc.literal` made and the request has. */
+    marks: z
+      .record(
+        z.string().regex(new RegExp(`^${CODED_MARK.source}$`)),
+        z.union([z.object({ literal: z.string() }), z.object({ id: z.string(), filter: z.string().nullish() })]),
+      )
+      .nullish(),
   },
   'must be an object',
 );
+
+/** A body that is one `svc.literal` is that text, under any type; its mark is taken out. */
+const bodyOf = (given: unknown, marked: Map<string, CodedText>): { body: unknown; isLiteral: boolean } => {
+  const name = typeof given === 'string' ? given.slice(2, -2) : '';
+  const coded = given === `{{${name}}}` ? marked.get(name) : undefined;
+  if (coded === undefined || !('literal' in coded)) return { body: given, isLiteral: false };
+  marked.delete(name);
+  return { body: coded.literal, isLiteral: true };
+};
 
 /** @throws invalidInput. */
 export const parseProxyCall = (input: unknown): Omit<ProxyRequest, 'caller' | 'origin' | 'signal'> => {
@@ -41,7 +58,9 @@ export const parseProxyCall = (input: unknown): Omit<ProxyRequest, 'caller' | 'o
         parsed.error.issues.map(({ path, message }) => [formatPath(path as (string | number)[]), message] as const),
       ),
     );
-  const { method, headers, path, query, body } = parsed.data;
+  const { method, headers, path, query } = parsed.data;
+  const marked = new Map<string, CodedText>(Object.entries(parsed.data.marks ?? {}));
+  const { body, isLiteral } = bodyOf(parsed.data.body, marked);
   const asked = new URLSearchParams();
   for (const [name, values] of Object.entries(query ?? {}))
     for (const value of [values].flat()) asked.append(name, String(value));
@@ -57,6 +76,7 @@ export const parseProxyCall = (input: unknown): Omit<ProxyRequest, 'caller' | 'o
     headers: pairs,
     body: hasBody ? onePiece(bytes) : undefined,
     bodyBytes: hasBody ? bytes.byteLength : undefined,
+    coded: { texts: createCodedTexts(marked), hasLiteralBody: isLiteral },
   };
 };
 

@@ -1,6 +1,8 @@
 // Where expressions stand in a forwarded request: in segments of its path, values of its query and headers, and its body.
 // Finds them all before any is opened, and puts values in by the rules of their places.
 import { fieldValue, type Headers } from '../egress/headers.ts';
+import { badRequest } from '../errors.ts';
+import type { CodedTexts } from '../vault/coded-texts.ts';
 import { createReferences, type Expansion, type References } from '../vault/expansion.ts';
 import { formatPath } from '../vault/json.ts';
 import { openBody } from './body.ts';
@@ -26,13 +28,21 @@ export type FoundExpressions = {
   expand(expansion: Expansion): { path: string; query: string; headers: Headers; body: Uint8Array | undefined };
 };
 
-/** @throws invalidInput at the place of what opens like an expression and is none; payloadTooLarge. */
-export const findExpressions = ({ path, query, headers, body }: RequestPlaces): FoundExpressions => {
-  const references = createReferences();
+/**
+ * @param coded what the tenant's code marked, of a request that it makes.
+ * @throws invalidInput at the place of what opens like an expression and is none; payloadTooLarge.
+ */
+export const findExpressions = (
+  { path, query, headers, body }: RequestPlaces,
+  coded?: CodedTexts,
+): FoundExpressions => {
+  const references = createReferences(undefined, coded);
   const pathPieces = splitPath(path, references);
   const queryPieces = splitForm(query, ['query'], encodePercentAt('utf8'), references);
   const headerPieces = headers.map(([name, value]): [string, Pieces] => [name, splitHeader(name, value, references)]);
   const writeBody = body && openBody(body.kind, body.bytes, ['body'], references);
+  if (coded?.isComplete() === false)
+    throw badRequest('What svc.expression and svc.literal make must stand where the proxy looks for expressions.');
   return {
     references,
     expand: (expansion) => ({

@@ -15,8 +15,10 @@ import { AppError, badRequest, forbidden, invalidField, notFound, unauthorized }
 import type { CodeRights } from '../runtime/answer-calls.ts';
 import { CodeResponse } from '../runtime/code-errors.ts';
 import { type Call, RUN_BYTES_MAX } from '../sandbox/sandbox.ts';
+import type { CodedTexts } from '../vault/coded-texts.ts';
 import { openTokens } from '../vault/detokenize.ts';
 import { createExpansion } from '../vault/expansion.ts';
+import { createOpenedTexts } from '../vault/opened-texts.ts';
 import { bodyKindOf, type BodyKind, saysJson } from './body-kind.ts';
 import { callAnswer, parseProxyCall } from './code-call.ts';
 import { findExpressions } from './expressions.ts';
@@ -42,6 +44,8 @@ export type ProxyRequest = IncomingBody & {
   headers: Headers;
   /** Aborted when nobody waits for the answer any more. */
   signal: AbortSignal;
+  /** Of a request that a tenant's code makes: what it marked, and whether its body is one literal text. */
+  coded?: { texts: CodedTexts; hasLiteralBody: boolean };
 };
 
 /** What goes back to the caller. */
@@ -83,12 +87,13 @@ export const forward = async (ctx: Context, asked: ProxyRequest, nesting = outsi
   const url = destinationOf(base, target.path, target.query);
   const headers = crossing(asked.headers);
   const route: Route = { tenant_id, caller, proxy, allowLists, base, target, url, depth: nesting.depth };
-  const kind = bodyKindOf(headers);
+  const said = bodyKindOf(headers);
+  const kind: BodyKind = asked.coded?.hasLiteralBody ? { kind: 'bytes' } : said;
   const isTransformed = proxy?.request_transform !== undefined;
   const held: Held = [];
   const release = () => held.forEach((room) => room.release());
   try {
-    const isUnread = isCoded(headers) || (saysJson(headers) && kind.kind === 'bytes');
+    const isUnread = isCoded(headers) || (saysJson(headers) && said.kind === 'bytes');
     const taken = await takeBody(ctx, tenant_id, asked, { kind, isUnread, isTransformed }, held);
     return { ...(await exchange(ctx, asked, route, { headers, kind, ...taken }, held)), release };
   } catch (error) {
@@ -116,7 +121,7 @@ type Route = {
 /** Values in, code before, to the destination and back, code behind. */
 const exchange = async (
   ctx: Context,
-  { method, bodyBytes, signal, origin }: ProxyRequest,
+  { method, bodyBytes, signal, origin, coded }: ProxyRequest,
   { tenant_id, caller, proxy, allowLists, base, target, url, depth }: Route,
   { headers, kind, whole, pieces }: { headers: Headers; kind: BodyKind } & TakenBody,
   held: Held,
@@ -127,7 +132,7 @@ const exchange = async (
     if (more > FREE_BYTES) held.push(ctx.egress.rooms.takeForRequest(tenant_id, more));
   };
   const body = whole && { kind, bytes: whole };
-  const found = findExpressions({ path: target.path, query: target.query, headers, body });
+  const found = findExpressions({ path: target.path, query: target.query, headers, body }, coded?.texts);
   const { references } = found;
   if (references.ids.size > 0 && (!caller || !mayAnywhere(caller, 'token:use'))) throw forbidden('token:use');
   const actor: Actor = caller ?? {
@@ -156,7 +161,7 @@ const exchange = async (
 
   const about: About = { method, path: opened.path, query: opened.query };
   const rights = proxy && rightsOf(ctx, proxy, actor, { depth: depth + 1, allowLists });
-  const before: Message = { headers: opened.headers, body: opened.body };
+  const before: Message = { headers: opened.headers, body: opened.body, hasValues: hasTokens };
   const outgoing = proxy && rights ? await transform(ctx, proxy, 'request', before, about, rights) : before;
   if (outgoing instanceof CodeResponse) return madeByCode(outgoing, undefined);
   hold(outgoing.body, opened.body);
@@ -275,6 +280,7 @@ const rightsOf = (
     return application && { ...application, origin: actor.origin };
   },
   allowLists: below.allowLists,
+  opened: createOpenedTexts(),
   answerProxy: (application, call) => forwardForCode(ctx, application, call, below),
 });
 

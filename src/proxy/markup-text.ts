@@ -79,7 +79,7 @@ const encoderIn = (state: State, charset: Charset, place: string): Encode => {
 export const splitMarkup = (text: string, charset: Charset, place: string, references: References): Pieces => {
   if (!text.includes('{{')) return [text];
   let state: State = 'text';
-  return cutText(text, place).map((cut) => {
+  return cutText(text, place, references).map((cut) => {
     if (cut.isExpression) return createTextSlot(cut.text, place, references, encoderIn(state, charset, place));
     state = stateBehind(cut.text, state);
     return cut.text;

@@ -5,7 +5,12 @@ import type { Json } from '../vault/json.ts';
 import { bodyKindOf, type Charset } from './body-kind.ts';
 
 /** What passes: a body is undefined where there is none. */
-export type Message = { headers: Headers; body: Uint8Array | undefined };
+export type Message = {
+  headers: Headers;
+  body: Uint8Array | undefined;
+  /** Whether values of tokens were put in. */
+  hasValues?: boolean;
+};
 
 /** RFC 9110 section 5.3, and RFC 6265 sections 3 and 5.4 for the two that a comma would break. */
 export const namedHeaders = (headers: Headers): Record<string, string | string[]> => {

@@ -70,7 +70,7 @@ export const splitPercent = (
   if (!percentOpening.pattern.test(raw)) return [raw];
   const text = decodePercent(raw, plusIsSpace);
   let at = 0;
-  return cutText(text, place).map((cut) => {
+  return cutText(text, place, references).map((cut) => {
     const from = at;
     at = text.length === raw.length ? from + cut.text.length : rawEnd(raw, from, cut.text.length);
     return cut.isExpression ? createTextSlot(cut.text, place, references, encode) : raw.slice(from, at);

@@ -2,9 +2,15 @@
 // and how a value is written there. What a value is, and who may see it, is decided elsewhere.
 import { type AppError, invalidField } from '../errors.ts';
 import { expressionFault } from '../vault/detokenize.ts';
-import { collectTokenIds, type Expansion, expandText, type References } from '../vault/expansion.ts';
+import {
+  collectTokenIds,
+  cutTemplate,
+  type Expansion,
+  expandText,
+  type References,
+  scanText,
+} from '../vault/expansion.ts';
 import { ExpressionError } from '../vault/expression-error.ts';
-import { scanTemplate } from '../vault/template.ts';
 import type { Charset } from './body-kind.ts';
 
 /** Where one value goes, and how it is written there. */
@@ -61,22 +67,16 @@ export const createTextSlot = (expression: string, place: string, references: Re
   createSlot(expression, place, references, (expansion) => expandText(expression, encode, expansion));
 
 /** The literals and expressions of a text, each as it stands in it. Linear. @throws invalidInput at the place. */
-export const cutText = (text: string, place: string): { text: string; isExpression: boolean }[] => {
-  const cuts: { text: string; isExpression: boolean }[] = [];
-  let end = text.length;
-  // Backwards, because an expression says where it opens and a literal how long it is.
-  for (const part of atPlace(place, () => scanTemplate(text)).parts.toReversed()) {
-    const start = typeof part === 'string' ? end - part.length : part.offset;
-    cuts.push({ text: text.slice(start, end), isExpression: typeof part !== 'string' });
-    end = start;
-  }
-  return cuts.toReversed();
-};
+export const cutText = (
+  text: string,
+  place: string,
+  references: Pick<References, 'coded'>,
+): { text: string; isExpression: boolean }[] => atPlace(place, () => cutTemplate(text, scanText(text, references)));
 
 /** A text whose values are all written in one way. @throws invalidInput at the place. */
 export const splitText = (text: string, place: string, references: References, encode: Encode): Pieces => {
   if (!text.includes('{{')) return [text];
-  return cutText(text, place).map((cut) =>
+  return cutText(text, place, references).map((cut) =>
     cut.isExpression ? createTextSlot(cut.text, place, references, encode) : cut.text,
   );
 };

@@ -121,6 +121,7 @@ export const transform = async (
   refuseUnfit(side, message, given);
   const { headers: pairs } = message;
   const args = { ...about, query: queryValues(about.query), body: given, headers: namedHeaders(pairs) };
+  if (message.hasValues) rights.opened.add(args as Json);
   const has_svc = (await rights.findApplication()) !== undefined;
   const outcome = await ctx.sandbox.run({
     tenant_id,

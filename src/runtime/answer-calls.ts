@@ -6,6 +6,7 @@ import type { Context } from '../context.ts';
 import { AppError } from '../errors.ts';
 import { type Call, CallFault, FETCHES_MAX, SERVICE_CALLS_MAX } from '../sandbox/sandbox.ts';
 import { loopMark } from '../proxy/loop.ts';
+import type { OpenedTexts } from '../vault/opened-texts.ts';
 import { answerFetch, type SendLog } from './fetch-client.ts';
 import { answerService, callFaultOf } from './service-client.ts';
 
@@ -28,6 +29,8 @@ export type CodeRights = {
   /** Hosts that `fetch` is narrowed to, beside those of the application. */
   allowLists: readonly (readonly string[])[];
   answerProxy: AnswerProxy;
+  /** What of tokens the code has seen. */
+  opened: OpenedTexts;
 };
 
 /** Makes the log of one `fetch`. */
@@ -79,15 +82,8 @@ export const answerCalls = (ctx: Context, rights: CodeRights): ((call: Call) => 
         );
       }
       if (!application) throw new CallFault('FORBIDDEN', 'The code has no application.', 403);
-      try {
-        if (kind === 'svc:proxy') return await rights.answerProxy(application, call);
-        return await answerService(ctx, application, kind, input);
-      } catch (error) {
-        // The caller of the run sees what code makes of it: the log says that the application was refused.
-        if (error instanceof AppError && error.code === 'forbidden')
-          await ctx.refusals.record(application, error, undefined);
-        throw error;
-      }
+      if (kind === 'svc:proxy') return await rights.answerProxy(application, call);
+      return await answerService(ctx, application, { kind, input, opened: rights.opened });
     } catch (error) {
       throw error instanceof CallFault ? error : callFaultOf(ctx, error);
     }

@@ -7,6 +7,7 @@ import { AppError, forbidden, invalidInput } from '../errors.ts';
 import { forwardForCode } from '../proxy/forward.ts';
 import { type LogLine, RUN_BYTES_MAX } from '../sandbox/sandbox.ts';
 import type { Json } from '../vault/json.ts';
+import { createOpenedTexts } from '../vault/opened-texts.ts';
 import { tokenize, type Tokenized } from '../vault/tokenize.ts';
 import { answerCalls, type FindApplication } from './answer-calls.ts';
 import { inputOf, openArgs } from './args.ts';
@@ -42,6 +43,8 @@ export const invokeReactor = async (
   // Written with the rows of the tokens, where there are any: they are opened for it, whether their values fit or not.
   const use = logRow(ctx, caller, { operation: 'use', entity_type: 'reactor', entity_ids: [reactor.id] });
   const { args: opened, isLogged } = await openArgs(ctx, caller, body.args, [use]);
+  const openedTexts = createOpenedTexts();
+  if (isLogged) openedTexts.add(opened ?? null);
   const cast = castArgs(opened, formula.request_parameters);
   if (cast.errors) throw invalidInput(cast.errors);
   /** Asked anew for each deed: a run may outlive what its application may. */
@@ -69,6 +72,7 @@ export const invokeReactor = async (
       logged,
       findApplication,
       allowLists,
+      opened: openedTexts,
       answerProxy: (application, call) => forwardForCode(ctx, application, call, { depth: 1, allowLists }),
     }),
   });

@@ -11,6 +11,7 @@ import { createToken } from '../vault/create-tokens.ts';
 import { detokenize } from '../vault/detokenize.ts';
 import { formatPath, type Json } from '../vault/json.ts';
 import { jsonSize } from '../vault/meter.ts';
+import type { OpenedTexts } from '../vault/opened-texts.ts';
 import { getToken, searchTokens } from '../vault/read-tokens.ts';
 import { searchQueryText } from '../vault/search-query.ts';
 import { TOKEN_ID_LENGTH_MAX } from '../vault/token-request.ts';
@@ -111,10 +112,18 @@ export const callFaultOf = (ctx: Pick<Context, 'log'>, error: unknown): CallFaul
 /**
  * Answers one call.
  * @param caller the application on whose behalf the code runs.
+ * @param opened what the run has seen of tokens; gets what this call shows.
  * @throws CallFault for an unknown method; AppError, as the API would answer. What is too large for an executor, its supervisor says.
  */
-export const answerService = async (ctx: Context, caller: Caller, kind: string, input: unknown): Promise<unknown> => {
+export const answerService = async (
+  ctx: Context,
+  caller: Caller,
+  { kind, input, opened }: { kind: string; input: unknown; opened: OpenedTexts },
+): Promise<unknown> => {
   const method = methods.get(kind);
   if (!method) throw new CallFault('NOT_FOUND', 'There is no such method.', 404);
-  return method(ctx, caller, input);
+  if (kind === 'svc:detokenize') opened.refuseIn(bodyOf(ctx, input));
+  const answer = await method(ctx, caller, input);
+  opened.add(answer as Json);
+  return answer;
 };

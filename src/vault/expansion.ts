@@ -1,5 +1,6 @@
 // Expressions at request time: token ids in, their values out, in the places of a request. Limits hold for all places
 // together; whose tokens they are and who may see them is for whoever resolves the ids. decisions.md section 4.
+import type { CodedTexts } from './coded-texts.ts';
 import { type Evaluation, evaluateTemplate, evaluateText, mapStrings, misplacedAlias, tooDeep } from './evaluation.ts';
 import { ExpressionError } from './expression-error.ts';
 import type { ExpressionEnvironment } from './filter-call.ts';
@@ -55,15 +56,22 @@ export type References = {
   placeholders: number;
   readonly limits: ExpansionLimits;
   readonly templates: Map<string, Template>;
+  /** Of a request that a tenant's code makes: what it marked, and nothing else, is an expression. */
+  readonly coded: CodedTexts | undefined;
 };
 
-export const createReferences = (limits = requestLimits): References => ({
+export const createReferences = (limits = requestLimits, coded?: CodedTexts): References => ({
   ids: new Set(),
   isWhole: false,
   placeholders: 0,
   limits,
   templates: new Map(),
+  coded,
 });
+
+/** @throws ExpressionError. */
+export const scanText = (text: string, { coded }: Pick<References, 'coded'>): Template =>
+  coded ? coded.scan(text) : scanTemplate(text);
 
 /**
  * Adds the ids that a JSON value's strings, or a text, refer to; for several places of one request pass the same references.
@@ -77,10 +85,24 @@ export const collectTokenIds = (value: Json, references = createReferences()): R
   return references;
 };
 
-const scan = (text: string, { templates }: References): Template => {
+/** The literals and expressions of a text, each as it stands in it. Linear. */
+export const cutTemplate = (text: string, { parts }: Template): { text: string; isExpression: boolean }[] => {
+  const cuts: { text: string; isExpression: boolean }[] = [];
+  let end = text.length;
+  // Backwards, because an expression says where it opens and a literal how long it is.
+  for (const part of parts.toReversed()) {
+    const start = typeof part === 'string' ? end - part.length : part.offset;
+    cuts.push({ text: text.slice(start, end), isExpression: typeof part !== 'string' });
+    end = start;
+  }
+  return cuts.toReversed();
+};
+
+const scan = (text: string, references: References): Template => {
+  const { templates } = references;
   let template = templates.get(text);
   if (template) return template;
-  template = scanTemplate(text);
+  template = scanText(text, references);
   if (template.draws) throw misplacedAlias();
   templates.set(text, template);
   return template;
@@ -97,10 +119,11 @@ const eachString = (value: Json, depthMax: number, visit: (text: string) => void
   for (const child of Object.values(value)) eachString(child, depthMax - 1, visit);
 };
 
-const collectOne = ({ head, offset }: Expression, references: References): void => {
+const collectOne = ({ head, offset, literal }: Expression, references: References): void => {
   try {
     const { placeholdersMax, tokensMax } = references.limits;
     references.placeholders = countPlaceholder(references.placeholders, placeholdersMax);
+    if (literal !== undefined) return;
     const { id, whole } = parseTokenReference(head);
     references.ids.add(id);
     references.isWhole ||= whole;
@@ -129,6 +152,7 @@ export const createExpansion = (
   const { limits } = references;
   const seen = new Set<string>();
   const valueOf = (expression: Expression): Json | undefined => {
+    if (expression.literal !== undefined) return expression.literal;
     const { id, whole } = parseTokenReference(expression.head);
     // Counted again, for places that were not collected: what is not counted has no bound.
     if (seen.size === limits.tokensMax && !seen.has(id)) throw tooManyTokens(limits);

@@ -16,6 +16,8 @@ export type ExpressionErrorCode =
   | 'not_one_value'
   | 'wrong_type'
   | 'no_alias'
+  | 'not_coded'
+  | 'from_a_token'
   | 'too_deep'
   | 'too_complex'
   | 'too_many_placeholders'

@@ -5,7 +5,13 @@ import type { FilterCall, Literal } from './filter-call.ts';
 import { checkFilter, isAliasFilter } from './filters.ts';
 
 /** One expression: its head as it stands, trimmed, its filters in order, and where in the text it opens. */
-export type Expression = { head: string; filters: FilterCall[]; offset: number };
+export type Expression = {
+  head: string;
+  filters: FilterCall[];
+  offset: number;
+  /** A text that stands for itself, in the place of a token's value. */
+  literal?: string | undefined;
+};
 
 /** A text taken apart: literal pieces and expressions in order; `draws` where an alias filter is among them. */
 export type Template = { parts: (string | Expression)[]; draws: boolean };
@@ -14,7 +20,7 @@ export type Template = { parts: (string | Expression)[]; draws: boolean };
 export const EXPRESSION_PLACEHOLDERS_MAX = 1000;
 
 /** Between `{{` and `}}`: a token id and a JSONPath of 400 characters each, and room for filters. */
-const EXPRESSION_LENGTH_MAX = 4096;
+export const EXPRESSION_LENGTH_MAX = 4096;
 
 /** More filters than anyone chains; each is linear, so this bounds the whole. */
 const FILTERS_MAX = 20;

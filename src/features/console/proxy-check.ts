@@ -31,7 +31,7 @@ const findAt = (place: string, where: Partial<RequestPlaces>): Found[] => {
   try {
     const { references } = findExpressions({ ...nothing, ...where });
     const expressions = [...references.templates.keys()].flatMap((text) =>
-      cutText(text, place).flatMap((cut) => (cut.isExpression ? [cut.text] : [])),
+      cutText(text, place, references).flatMap((cut) => (cut.isExpression ? [cut.text] : [])),
     );
     return [...new Set(expressions)].map((expression) => ({ place, expression, id: idIn(expression) }));
   } catch (error) {

@@ -21,9 +21,10 @@ const makeFault = ({ code, message, status }) => {
   return error;
 };
 
-exports.call = (kind, input) =>
+// `write` gives the input as JSON; what it throws, the call rejects with.
+const callWith = (kind, write) =>
   new Promise((resolve, reject) => {
-    const json = toJson(input);
+    const json = write();
     const id = ++lastId;
     pending[id] = { resolve, reject };
     const refusal = host.call(id, kind, json);
@@ -32,6 +33,11 @@ exports.call = (kind, input) =>
       reject(makeFault({ code: refusal, message: refusals[refusal] ?? 'The call was refused' }));
     }
   });
+
+exports.callWith = callWith;
+exports.call = (kind, input) => callWith(kind, () => toJson(input));
+
+exports.makeFault = makeFault;
 
 exports.settle = (id, ok, json) => {
   const waiting = pending[id];

@@ -17,6 +17,7 @@ module.exports = {
   now: Date.now,
   parseJson: JSON.parse,
   toJson: JSON.stringify,
+  indexOf: uncurry(String.prototype.indexOf),
   slice: uncurry(String.prototype.slice),
   weakGet: uncurry(WeakMap.prototype.get),
   weakSet: uncurry(WeakMap.prototype.set),

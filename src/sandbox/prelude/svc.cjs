@@ -1,11 +1,68 @@
 // The methods of `req.svc`: a closed list, each one call. Decides nothing about what it may do.
 'use strict';
 
-const { freeze } = require('./primordials.cjs');
-const { call } = require('./calls.cjs');
+const { freeze, indexOf, slice, toJson, TypeError } = require('./primordials.cjs');
+const { call: callPlainly, callWith, makeFault } = require('./calls.cjs');
+const host = require('./host.cjs');
+
+// What `expression` and `literal` made in this run, each under a mark that the code puts into a request as text. No text
+// from outside can be one: the UUID is drawn when the first is made.
+let marksBegin;
+let marksMade = 0;
+const marks = { __proto__: null };
+
+const mark = (made) => {
+  marksBegin ??= `svc-${host.crypto('random_uuid', {})}-`;
+  const name = `${marksBegin}${++marksMade}`;
+  marks[name] = made;
+  return `{{${name}}}`;
+};
+
+const checkText = (value, what) => {
+  if (typeof value !== 'string') throw new TypeError(`${what} must be a text`);
+};
+
+const expression = (id, filter) => {
+  checkText(id, 'The id of svc.expression');
+  if (filter != null) checkText(filter, 'The filter of svc.expression');
+  return mark({ __proto__: null, id, filter });
+};
+
+const literal = (text) => {
+  checkText(text, 'What svc.literal wraps');
+  return mark({ __proto__: null, literal: text });
+};
+
+const isDigit = (character) => character >= '0' && character <= '9';
+
+// However the code wrote the request, a mark is in it as it was made: it has no character that any format escapes.
+const marksIn = (json) => {
+  const found = { __proto__: null };
+  for (let at = indexOf(json, marksBegin); at !== -1; at = indexOf(json, marksBegin, at + 1)) {
+    let end = at + marksBegin.length;
+    while (isDigit(json[end])) end += 1;
+    const name = slice(json, at, end);
+    if (marks[name] !== undefined) found[name] = marks[name];
+  }
+  return found;
+};
 
 const forward = (method, { headers, path, query, body } = {}) =>
-  call('svc:proxy', { method, headers, path, query, body });
+  callWith('svc:proxy', () => {
+    const json = toJson({ method, headers, path, query, body });
+    if (marksBegin === undefined) return json;
+    return `${slice(json, 0, -1)},"marks":${toJson(marksIn(json))}}`;
+  });
+
+const call = (kind, input) =>
+  marksBegin === undefined
+    ? callPlainly(kind, input)
+    : callWith(kind, () => {
+        const json = toJson(input);
+        if (indexOf(json, marksBegin) === -1) return json;
+        const message = 'What svc.expression and svc.literal make is for svc.proxy alone.';
+        throw makeFault({ code: 'INVALID_INPUT', message, status: 400 });
+      });
 
 exports.createService = () =>
   freeze({
@@ -21,6 +78,8 @@ exports.createService = () =>
           ? call('svc:tokens.search', { query: query.query, page: query.page, size: query.size })
           : call('svc:tokens.search', { query, page, size }),
     }),
+    expression,
+    literal,
     proxy: freeze({
       get: (options) => forward('GET', options),
       post: (options) => forward('POST', options),

@@ -90,7 +90,11 @@ const DELETE = 'DELETE FROM invitations WHERE tenant_id = $1 AND id = $2 RETURNI
 const putMail = async (on: Query, tenant_id: string, mail: NewMail | undefined, now: Date): Promise<void> => {
   const full = mail && (await enqueueMail(on, tenant_id, mail, now));
   if (full)
-    throw new AppError('too_many_requests', 'This tenant has sent too many invitations in the last hour, to this address or in all.', full);
+    throw new AppError(
+      'too_many_requests',
+      'This tenant has sent too many invitations in the last hour, to this address or in all.',
+      full,
+    );
 };
 
 export const invitationStatements = ({ query, transaction }: Statements, tenant_id: string) => ({

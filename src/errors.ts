@@ -14,6 +14,8 @@ const statusOf = {
   payload_too_large: 413,
   uri_too_long: 414,
   unsupported_media_type: 415,
+  /** Told with the codings that are supported, of which there are none. */
+  unsupported_content_coding: 415,
   expectation_failed: 417,
   unprocessable: 422,
   too_many_requests: 429,

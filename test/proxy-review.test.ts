@@ -350,18 +350,22 @@ describe('the JSON of a request', () => {
     runner.upstream.received.length = 0;
   });
 
-  test('with a name that stands twice reaches the destination as the code saw it', async () => {
-    const bodies = [
-      '{"amount":1000,"amount":1}',
-      '{"a":[{"amount":1,"\\u0061mount":1000}]}',
-      '{"a":1,"a":{"a":2,"a":3}}',
-    ];
-    for (const more of ['', `, 'x-own': '1'`]) {
-      const proxy = await make(more);
-      for (const body of bodies) expect((await askProxy(runner.server, proxy, { headers, body })).status).toBe(200);
-    }
-    expect(told('/seen').slice(0, 3)).toEqual(['{"amount":1}', '{"a":[{"amount":1000}]}', '{"a":{"a":3}}']);
-    expect(told('/to')).toEqual(told('/seen'));
+  test.each([
+    ['{"amount":1000,"amount":1}', 'body.amount'],
+    ['{"a":[{"amount":1,"\\u0061mount":1000}]}', 'body.a[0].amount'],
+    ['[{"a":{"a":2,"a":3}}]', 'body[0].a.a'],
+    ['{"amount":1e400,"amount":1}', 'body.amount'],
+  ])('with one key twice is 400 where code sees it, and nothing runs or is sent: %s', async (body, place) => {
+    const answer = await askProxy(runner.server, await make(), { headers, body });
+    expect(proxyErrorOf(answer).errors).toEqual({ [place]: ['must not be there twice in one object'] });
+    expect([answer.status, told('/seen'), told('/to')]).toEqual([400, [], []]);
+  });
+
+  test('with one key twice goes on byte for byte where no code sees it', async () => {
+    const proxy = await makeProxy(runner.server, { destination_url: `${runner.url}/to` });
+    const body = '{"amount":1000,"amount":1}';
+    expect((await askProxy(runner.server, proxy, { headers, body })).status).toBe(200);
+    expect(told('/to')).toEqual([body]);
   });
 
   test.each([
@@ -370,7 +374,6 @@ describe('the JSON of a request', () => {
     ['{"a":[{"b":0.12345678901234567890123}]}', 'body.a[0].b'],
     ['[1,-1e999]', 'body[1]'],
     ['12345678901234567890', 'body'],
-    ['{"amount":1e400,"amount":1}', 'body.amount'],
   ])('with a number that a double does not hold is 400, and nothing runs or is sent: %s', async (body, place) => {
     const answer = await askProxy(runner.server, await make(), { headers, body });
     expect(proxyErrorOf(answer).errors).toEqual({

@@ -504,7 +504,7 @@ describe('a body that code leaves as it was', () => {
   test.each<[string, string, string]>([
     ['with a byte order mark', '\ufeff{"a":1}', '{"a":1}'],
     ['of numbers that are as exact otherwise', '{"n":1.0,"e":1.5e3,"f":10e-1}', '{"n":1,"e":1500,"f":1}'],
-    ['of spaces and names that stand twice', '{ "a" : 1,\n "a":2 }\r\n', '{"a":2}'],
+    ['of spaces', '{ "a" : 1,\n "b":2 }\r\n', '{"a":1,"b":2}'],
     ['of JSON’s null', 'null', 'null'],
     ['of a text in JSON', '"a\\u0041"', '"aA"'],
   ])('%s goes on as code saw it, and comes back the same to the byte', async (_, text, seen) => {

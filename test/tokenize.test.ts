@@ -1,5 +1,6 @@
 // POST /tokenize through the front door: every shape, every type, every bad input that security.md 4.3 numbers.
 import { type ClientRequest, request } from 'node:http';
+import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startServer, type TestServer } from './support/server.ts';
 import { withoutDrawn } from './support/text.ts';
@@ -304,6 +305,21 @@ describe('ids, aliases, expiry, indexes', () => {
     expect((await server.tokenize({ type: 'token', data: 'a', id }, (await server.newTenant()).api_key)).status).toBe(
       200,
     );
+  });
+
+  test.each([
+    ['a right-to-left override', 'abc\u202edef'],
+    ['an isolate', 'abc\u2066def'],
+    ['a zero-width space', 'abc\u200bdef'],
+    ['a soft hyphen', 'abc\u00addef'],
+    ['a line separator', 'abc\u2028def'],
+    ['a control', 'abc\u0085def'],
+    ['a byte order mark', '\ufeffabcdef'],
+  ])('an id with %s is refused, as an expression that names it is', async (_name, id) => {
+    const sentence = 'must not contain line ends, controls or hidden characters';
+    const answer = await expectRefused({ type: 'token', data: 'a', id }, 'id');
+    expect(answer.body.errors).toEqual({ id: [sentence] });
+    expect((await server.request('POST', '/detokenize', { json: { a: `{{ ${id} }}` } })).status).toBe(400);
   });
 
   test('concurrent requests of which one is bad: the others are stored', async () => {
@@ -802,12 +818,21 @@ describe('bad input is a 400 that names the place and stores nothing', () => {
     expect(({} as any).polluted).toBeUndefined();
   });
 
-  test('of duplicate keys the last wins (K4)', async () => {
-    const answer = await server.request('POST', '/tokenize', {
-      headers: { 'content-type': 'application/json' },
-      body: '{"type":"card","type":"token","data":"x"}',
-    });
-    expect(answer.body.type).toBe('token');
+  test('one key twice is a 400 that names the place, at every depth', async () => {
+    const before = await countTokens();
+    for (const [body, path] of [
+      ['{"type":"card","type":"token","data":"x"}', 'type'],
+      ['{"type":"token","data":{"a":[{"number":"1","n\\u0075mber":"2"}]}}', 'data.a[0].number'],
+      ['[{"type":"token","data":"x","metadata":{"a":"1","a":"1"}}]', '[0].metadata.a'],
+    ] as const) {
+      const answer = await server.request('POST', '/tokenize', {
+        headers: { 'content-type': 'application/json' },
+        body,
+      });
+      expect(answer.status, answer.text).toBe(400);
+      expect(answer.body.errors).toEqual({ [path]: ['must not be there twice in one object'] });
+    }
+    expect(await countTokens()).toBe(before);
   });
 
   test('malformed JSON is not repeated, in the answer or the log (K10)', async () => {
@@ -837,6 +862,36 @@ describe('bad input is a 400 that names the place and stores nothing', () => {
     expect((await send(new Uint8Array(Buffer.from('"x"', 'utf16le')))).status).toBe(400);
     expect((await send(new Uint8Array(Buffer.from('"x"')), 'application/json; charset=utf-16')).status).toBe(415);
     expect((await send(new Uint8Array([0xef, 0xbb, 0xbf, 0x22, 0x78, 0x22]))).status).toBe(200);
+  });
+
+  test('a Content-Encoding is a 415 that says which codings there are, whether it is true or not', async () => {
+    const send = (coding: string, body: string | Uint8Array<ArrayBuffer>) =>
+      server.request('POST', '/tokenize', {
+        headers: { 'content-type': 'application/json', 'content-encoding': coding },
+        body,
+      });
+    const plain = '"x"';
+    for (const [coding, body] of [
+      ['gzip', new Uint8Array(gzipSync(plain))],
+      ['gzip', plain],
+      ['br', plain],
+      ['identity, gzip', plain],
+      ['unknown', plain],
+    ] as const) {
+      const answer = await send(coding, body);
+      expect(answer.status, answer.text).toBe(415);
+      expect(answer.headers.get('accept-encoding')).toBe('identity');
+    }
+    for (const coding of ['identity', 'Identity', '']) expect((await send(coding, plain)).status, coding).toBe(200);
+  });
+
+  test('the charset of a content type may be in quotation marks', async () => {
+    const send = (type: string) =>
+      server.request('POST', '/tokenize', { headers: { 'content-type': type }, body: '"x"' });
+    for (const type of ['"utf-8"', '"UTF-8"', 'utf-8', 'UTF-8 ; x=y', '"utf-8" ;x="y"'])
+      expect((await send(`application/json; charset=${type}`)).status, type).toBe(200);
+    for (const type of ['"utf-16"', '"utf-8', '"latin1"', 'utf-80', '"utf-8"; charset=utf-16'])
+      expect((await send(`application/json; charset=${type}`)).status, type).toBe(415);
   });
 
   test('content types: JSON or 415, never unvalidated (K11)', async () => {

@@ -1,72 +1,60 @@
-// Bodies: JSON parsed once, in one way, for every route. Refuses what would not come back as it was sent, and never
-// repeats a byte of it.
+// Bodies: JSON parsed once, in one way, for every route, and in slices, so that a large one does not hold the event loop.
+// Refuses what would not come back as it was sent, and never repeats a byte of it.
 import type { App } from './app-type.ts';
-import { fieldErrors, invalidField, invalidInput, unsupportedMediaType } from '../errors.ts';
-import { formatPath, JSON_DEPTH_MAX, type Json } from '../vault/json.ts';
-import { findChangedNumber } from '../vault/json-numbers.ts';
+import { AppError, fieldErrors, invalidField, invalidInput, unsupportedMediaType } from '../errors.ts';
+import type { Json } from '../vault/json.ts';
+import { JsonSyntaxError, type ParsedJson, parseInSlices } from '../vault/json-parser.ts';
 
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
 const jsonType = /^application\/(?:[\w!#$&^.+-]+\+)?json[\t ]*(?:;|$)/i;
 
-/** Only UTF-8 is JSON on the wire (RFC 8259 section 8.1). */
-const otherCharset = /;[\t ]*charset[\t ]*=[\t ]*"?(?!utf-?8"?[\t ]*(?:;|$))/i;
+/** Only UTF-8 is JSON on the wire (RFC 8259 section 8.1). In quotation marks it is the same (RFC 9110 section 8.3.1). */
+const otherCharset = /;[\t ]*charset[\t ]*=(?![\t ]*(?:utf-?8|"utf-?8")[\t ]*(?:;|$))/i;
 
-type Step = { value: object; depth: number; path: Path | undefined };
-/** A path as a linked list: made for every container, spelled out only for a problem. */
-type Path = { step: string | number; before: Path | undefined };
+/** What leaves the bytes as they are. */
+const noCoding = /^[\t ]*(?:identity)?[\t ]*$/i;
 
-const spell = (path: Path | undefined): string => {
-  const steps: (string | number)[] = [];
-  for (let at = path; at; at = at.before) steps.unshift(at.step);
-  return formatPath(steps);
+/** No coding is undone here: a body that says it has one is not what it seems, or is not for us. @throws AppError, 415. */
+export const refuseCoding = (coding: string | undefined): void => {
+  if (coding !== undefined && !noCoding.test(coding))
+    throw new AppError('unsupported_content_coding', 'The body must not have a Content-Encoding.');
 };
 
-/**
- * Refuses nesting beyond JSON_DEPTH_MAX and keys that reach for a prototype. Iterative: a body nested 100,000 deep costs
- * its bytes and no stack. `constructor` is a name like any other unless its value carries a `prototype`.
- */
-const refuseHostileShape = (root: Json): void => {
-  if (typeof root !== 'object' || root === null) return;
-  const steps: Step[] = [{ value: root, depth: 1, path: undefined }];
-  for (let at = steps.pop(); at; at = steps.pop()) {
-    if (at.depth > JSON_DEPTH_MAX)
-      throw invalidField('', `the body must not be nested deeper than ${JSON_DEPTH_MAX} levels`);
-    const depth = at.depth + 1;
-    if (Array.isArray(at.value)) {
-      // Most items are no containers: nothing is made for those.
-      for (let step = 0; step < at.value.length; step += 1) {
-        const value: Json = at.value[step];
-        if (typeof value === 'object' && value !== null) steps.push({ value, depth, path: { step, before: at.path } });
-      }
-      continue;
-    }
-    for (const step of Object.keys(at.value)) {
-      if (step === '__proto__') throw invalidField(spell(at.path), 'must not have the key __proto__');
-      const value = (at.value as Record<string, Json>)[step];
-      if (typeof value !== 'object' || value === null) continue;
-      if (step === 'constructor' && Object.hasOwn(value, 'prototype'))
-        throw invalidField(spell(at.path), 'must not have the key constructor.prototype');
-      steps.push({ value, depth, path: { step, before: at.path } });
-    }
-  }
-};
+/** The parser's message could quote the text around the error: it stops here. */
+const notJson = () => invalidInput(fieldErrors([['', 'the body must be valid JSON in UTF-8']]));
 
-/** @throws invalidInput without a word of the body. */
-export const parseJsonBody = (bytes: Buffer): Json => {
-  let text: string;
-  let value: Json;
-  try {
-    text = utf8.decode(bytes);
-    value = JSON.parse(text) as Json;
-  } catch {
-    // The parser's message quotes the text around the error: it stops here.
-    throw invalidInput(fieldErrors([['', 'the body must be valid JSON in UTF-8']]));
-  }
-  refuseHostileShape(value);
-  const changed = findChangedNumber(text);
-  if (changed !== undefined) throw invalidField(changed, 'must be a number that a double holds exactly, or a string');
+const valueOf = ({ value, findings }: ParsedJson): Json => {
+  const finding = findings.depth ?? findings.prototype ?? findings.duplicate ?? findings.number;
+  if (finding) throw invalidField(finding.path, finding.sentence);
   return value;
+};
+
+const textOf = (bytes: Buffer): string => {
+  try {
+    return utf8.decode(bytes);
+  } catch {
+    throw notJson();
+  }
+};
+
+type Done = (error: Error | null, body?: Json) => void;
+
+/** Parses a slice in each turn of the event loop. A body of one slice, as nearly all are, is there at once. */
+const parseJsonBody = (bytes: Buffer, done: Done): void => {
+  const parsing = parseInSlices(textOf(bytes));
+  const parseSlice = (): void => {
+    let value: Json;
+    try {
+      const slice = parsing.next();
+      if (!slice.done) return void setImmediate(parseSlice);
+      value = valueOf(slice.value);
+    } catch (error) {
+      return done(error instanceof JsonSyntaxError ? notJson() : (error as Error));
+    }
+    return done(null, value);
+  };
+  parseSlice();
 };
 
 declare module 'fastify' {
@@ -81,14 +69,15 @@ export const addBodyParsers = (app: App): void => {
   app.removeAllContentTypeParsers();
   // The usual type by its name: for all others Fastify takes the header apart each time.
   app.addContentTypeParser(['application/json', '*'], { parseAs: 'buffer' }, (request, body, done) => {
-    const type = request.headers['content-type'] ?? '';
+    const { 'content-type': type = '', 'content-encoding': coding } = request.headers;
     try {
       // A body-less POST or DELETE is fine with any content type (decisions.md section 1).
       if (body.length === 0) return done(null, undefined);
+      refuseCoding(coding);
       if (!jsonType.test(type)) throw unsupportedMediaType('The body must be application/json.');
       if (otherCharset.test(type)) throw unsupportedMediaType('The body must be in UTF-8.');
       request.hasBody = true;
-      return done(null, parseJsonBody(body as Buffer));
+      return parseJsonBody(body as Buffer, done);
     } catch (error) {
       return done(error as Error, undefined);
     }

@@ -6,6 +6,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { AppError, badRequest, unsupportedMediaType } from '../errors.ts';
 import type { App } from './app-type.ts';
 import { asset, serveAsset } from './assets.ts';
+import { refuseCoding } from './body.ts';
 import { html, type Html } from './html.ts';
 import { toAppError } from './problems.ts';
 
@@ -157,8 +158,9 @@ export const addPages = async (
   await app.register(async (scope: App) => {
     await addPageHeaders(scope, ["'self'"]);
     scope.removeAllContentTypeParsers();
-    scope.addContentTypeParser('application/x-www-form-urlencoded', { parseAs: 'buffer' }, (_request, body, done) => {
+    scope.addContentTypeParser('application/x-www-form-urlencoded', { parseAs: 'buffer' }, (request, body, done) => {
       try {
+        refuseCoding(request.headers['content-encoding']);
         done(null, parseForm(body as Buffer));
       } catch (error) {
         done(error as Error, undefined);

@@ -93,6 +93,8 @@ export const sendProblem = (reply: FastifyReply, error: AppError): FastifyReply 
   if (error.status === 415 && reply.request.method === 'PATCH') headers['accept-patch'] = patchMediaTypes.join(', ');
   if (error.retryAfterSeconds !== undefined) headers['retry-after'] = String(error.retryAfterSeconds);
   if (error.codeLine !== undefined) headers[CODE_LINE] = String(error.codeLine);
+  // RFC 9110 section 15.5.16.
+  if (error.code === 'unsupported_content_coding') headers['accept-encoding'] = 'identity';
   return sendAnswer(reply, {
     status: error.status,
     headers,

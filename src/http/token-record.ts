@@ -1,7 +1,7 @@
 // The token on the wire: several features answer with it. What a caller sees of one is decided in vault/tokens.ts.
 import { z } from 'zod';
 import { isStorableText } from '../vault/json.ts';
-import { TOKEN_ID_LENGTH_MAX } from '../vault/token-request.ts';
+import { TOKEN_ID_LENGTH_MAX } from '../vault/token-id.ts';
 import { tokenTypeNames } from '../vault/token-types.ts';
 import { APPLICATION_ID, cardToken, cardTokenId, CREATED_AT, TENANT_ID } from './openapi-examples.ts';
 import { cursorQuery, pageSchema, repeated } from './pagination.ts';

@@ -8,8 +8,8 @@ import {
   METADATA_VALUE_LENGTH_MAX,
   metadataKey,
   SEARCH_INDEXES_MAX,
-  TOKEN_ID_LENGTH_MAX,
 } from '../vault/token-request.ts';
+import { TOKEN_ID_LENGTH_MAX } from '../vault/token-id.ts';
 import { CONTAINER_LENGTH_MAX, containerPattern } from '../vault/containers.ts';
 import { tokenTypeNames } from '../vault/token-types.ts';
 

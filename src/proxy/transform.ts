@@ -10,7 +10,7 @@ import { inputOf } from '../runtime/args.ts';
 import { answerOfFault, CodeResponse, runtimeError } from '../runtime/code-errors.ts';
 import { RUN_BYTES_MAX } from '../sandbox/sandbox.ts';
 import type { Json } from '../vault/json.ts';
-import { findChangedNumber } from '../vault/json-numbers.ts';
+import { type JsonFinding, JsonSyntaxError, parseAtOnce } from '../vault/json-parser.ts';
 import { charsetOf, isJson, type Message, namedHeaders, textOf, valueOf } from './message.ts';
 import type { ProxyForUse } from './proxy-finder.ts';
 
@@ -83,12 +83,24 @@ const refuseUnfit = (side: Side, message: Message, given: Json): void => {
   if (problem !== undefined && side === 'response')
     throw new AppError('bad_gateway', `The body of the destination's answer ${problem}.`);
   if (problem !== undefined) throw invalidField('body', problem);
-  const changed = side === 'request' && isJson(message.headers) ? findChangedNumber(textOf(message) ?? '') : undefined;
-  if (changed !== undefined)
+  if (side === 'response' || !isJson(message.headers)) return;
+  const finding = misreadOf(textOf(message) ?? '');
+  if (finding)
     throw invalidField(
-      changed === '' || changed.startsWith('[') ? `body${changed}` : `body.${changed}`,
-      'must be a number that a double holds exactly, or a string',
+      finding.path === '' || finding.path.startsWith('[') ? `body${finding.path}` : `body.${finding.path}`,
+      finding.sentence,
     );
+};
+
+/** Of JSON, what the code and the destination would read differently; of other text nothing, which the code has as it is. */
+const misreadOf = (text: string): JsonFinding | undefined => {
+  try {
+    const { duplicate, number } = parseAtOnce(text.startsWith('\ufeff') ? text.slice(1) : text).findings;
+    return duplicate ?? number;
+  } catch (error) {
+    if (error instanceof JsonSyntaxError) return undefined;
+    throw error;
+  }
 };
 
 /**

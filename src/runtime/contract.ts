@@ -2,7 +2,7 @@
 // possible (interface.md "Invocation rules", decisions.md section 5). Pure; whose code gets them is not known here.
 import { type FieldErrors, fieldErrors } from '../errors.ts';
 import { formatPath, type Json } from '../vault/json.ts';
-import { findChangedNumber } from '../vault/json-numbers.ts';
+import { isExactNumber } from '../vault/json-numbers.ts';
 import { createProblems, type Problems } from '../vault/token-request.ts';
 import type { ConfigurationElement, DeclaredType, RequestParameter } from './formula-fields.ts';
 
@@ -27,7 +27,7 @@ const ownValue = (from: JsonObject, name: string): Json | undefined =>
 const parseNumber = (text: string): number | undefined => {
   if (!/^-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?$/.test(text)) return undefined;
   // Without leading zeros it is JSON; a month is often `01`.
-  return findChangedNumber(text.replace(/^(-?)0+(?=\d)/, '$1')) === undefined ? Number(text) : undefined;
+  return isExactNumber(text.replace(/^(-?)0+(?=\d)/, '$1')) ? Number(text) : undefined;
 };
 
 const parseBoolean = (text: string): boolean | undefined => {

@@ -14,7 +14,7 @@ import { jsonSize } from '../vault/meter.ts';
 import type { OpenedTexts } from '../vault/opened-texts.ts';
 import { getToken, searchTokens } from '../vault/read-tokens.ts';
 import { searchQueryText } from '../vault/search-query.ts';
-import { TOKEN_ID_LENGTH_MAX } from '../vault/token-request.ts';
+import { TOKEN_ID_LENGTH_MAX } from '../vault/token-id.ts';
 import { tokenize } from '../vault/tokenize.ts';
 
 /** What a call that failed may say. */

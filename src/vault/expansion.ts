@@ -14,11 +14,10 @@ import {
   scanTemplate,
   type Template,
 } from './template.ts';
+import { notInTokenId, TOKEN_ID_LENGTH_MAX } from './token-id.ts';
 
 /** decisions.md section 4. */
 export const EXPRESSION_TOKENS_MAX = 100;
-
-const TOKEN_ID_LENGTH_MAX = 400;
 
 /** A token as `{{ token: id }}` shows it, in JSON; `{{ id }}` is its `data`. */
 export type ExpansionRecord = { [attribute: string]: Json };
@@ -30,9 +29,6 @@ const requestLimits: ExpansionLimits = {
   placeholdersMax: EXPRESSION_PLACEHOLDERS_MAX,
   bytesMax: EXPANDED_BYTES_MAX,
 };
-
-/** What a token's id cannot contain (decisions.md section 2): a head with one of these is no id. */
-const notInTokenId = /[#/\\+?[\]|&=%<>{}^]/;
 
 type TokenReference = { id: string; whole: boolean };
 

@@ -3,6 +3,7 @@
 import { ExpressionError } from './expression-error.ts';
 import type { FilterCall, Literal } from './filter-call.ts';
 import { checkFilter, isAliasFilter } from './filters.ts';
+import { hiddenCharacter } from './token-id.ts';
 
 /** One expression: its head as it stands, trimmed, its filters in order, and where in the text it opens. */
 export type Expression = {
@@ -24,9 +25,6 @@ export const EXPRESSION_LENGTH_MAX = 4096;
 
 /** More filters than anyone chains; each is linear, so this bounds the whole. */
 const FILTERS_MAX = 20;
-
-/** Line ends, other controls, and characters that nobody sees: two ids that look the same must be the same (X2). */
-const hiddenCharacter = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\p{Cs}]/u;
 
 /** How many characters were looked at, each as often as it was: for the test that this is linear. */
 export type ScanCount = { steps: number };

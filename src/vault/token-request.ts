@@ -15,6 +15,7 @@ import {
 } from './expressions.ts';
 import { findJsonProblem, formatPath, isStorableText, type Json } from './json.ts';
 import { createMeter, type Meter } from './meter.ts';
+import { hiddenCharacter, notInTokenId, TOKEN_ID_LENGTH_MAX } from './token-id.ts';
 import { findTokenType, tokenTypeNames, type TokenType } from './token-types.ts';
 
 /** Limits of decisions.md section 2 and background.md section 1. */
@@ -23,7 +24,6 @@ export const SEARCH_INDEXES_MAX = 10;
 export const METADATA_KEYS_MAX = 50;
 export const METADATA_KEY_LENGTH_MAX = 200;
 export const METADATA_VALUE_LENGTH_MAX = 500;
-export const TOKEN_ID_LENGTH_MAX = 400;
 
 /** A path step; a problem's place is a list of them. */
 type Path = readonly (string | number)[];
@@ -71,13 +71,12 @@ const storable = (maxLength: number) =>
 
 const expression = storable(EXPRESSION_LENGTH_MAX).min(1, 'must not be empty');
 
-const tokenIdForbidden = /[#/\\+?[\]|&=%<>{}^\p{Cc}]/u;
-
 /** What a caller may choose as an id: 3 to 400 characters that survive a URL path. */
 export const chosenTokenId = storable(TOKEN_ID_LENGTH_MAX)
   .min(3, 'must be at least 3 characters')
   .refine((text) => text !== 'search', 'must not be search, which is a path of its own')
-  .refine((text) => !tokenIdForbidden.test(text), 'must not contain # / \\ + ? [ ] | & = % < > { } ^ or controls');
+  .refine((text) => !notInTokenId.test(text), 'must not contain # / \\ + ? [ ] | & = % < > { } ^')
+  .refine((text) => !hiddenCharacter.test(text), 'must not contain line ends, controls or hidden characters');
 
 const container = storable(EXPRESSION_LENGTH_MAX).transform((text, ctx) => {
   const parsed = parseContainer(text);

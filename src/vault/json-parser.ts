@@ -1,0 +1,229 @@
+// Parses JSON (RFC 8259) in slices, so that a large text does not hold the event loop, and finds what must not be in a
+// body: one key twice, nesting without bound, keys that reach a prototype, numbers that a double changes.
+import { formatPath, JSON_DEPTH_MAX, type Json } from './json.ts';
+import { isExactNumber } from './json-numbers.ts';
+
+/**
+ * Characters between two pauses: about a millisecond. A slice ends behind a token, so one string, one number or one run of
+ * blanks is never taken apart: a megabyte of it is read in about two milliseconds.
+ */
+export const JSON_SLICE_CHARACTERS = 32_768;
+
+/** The sentence completes the path and holds no value. */
+export type JsonFinding = { path: string; sentence: string };
+
+/** The first finding of each kind. */
+export type JsonFindings = Partial<Record<'depth' | 'prototype' | 'duplicate' | 'number', JsonFinding>>;
+
+export type ParsedJson = { value: Json; findings: JsonFindings };
+
+/** The text is no JSON. Says nothing of it. */
+export class JsonSyntaxError extends Error {
+  override readonly name = 'JsonSyntaxError';
+}
+
+type Members = Record<string, Json>;
+
+/** An array or an object that is not closed yet; `name` is that of the member whose value comes next. */
+type Level = { items: Json[]; members?: undefined } | { items?: undefined; members: Members; name: string };
+
+type Reader = { readonly text: string; at: number; readonly levels: Level[]; readonly findings: JsonFindings };
+
+const QUOTE = 0x22;
+const COMMA = 0x2c;
+const MINUS = 0x2d;
+const COLON = 0x3a;
+const OPEN_LIST = 0x5b;
+const BACKSLASH = 0x5c;
+const CLOSE_LIST = 0x5d;
+const OPEN_OBJECT = 0x7b;
+const CLOSE_OBJECT = 0x7d;
+const SPACE = 0x20;
+
+const refuse = (): never => {
+  throw new JsonSyntaxError();
+};
+
+/** The next character that is no blank, or NaN; the reader stays before it. */
+const nextCode = (reader: Reader): number => {
+  for (;;) {
+    const code = reader.text.charCodeAt(reader.at);
+    if (code !== SPACE && code !== 0x0a && code !== 0x0d && code !== 0x09) return code;
+    reader.at += 1;
+  }
+};
+
+// --- Texts, numbers and words ---
+
+const takeString = (reader: Reader): string => {
+  const { text, at: from } = reader;
+  let at = from + 1;
+  let code = text.charCodeAt(at);
+  // Stops at the end of the text too, where the code is NaN.
+  while (code >= SPACE && code !== QUOTE && code !== BACKSLASH) code = text.charCodeAt((at += 1));
+  if (code === QUOTE) {
+    reader.at = at + 1;
+    return text.slice(from + 1, at);
+  }
+  return takeEscapedString(reader, at);
+};
+
+/** What has a backslash, or what no string may have: the engine's own parser reads it. */
+const takeEscapedString = (reader: Reader, from: number): string => {
+  const { text } = reader;
+  for (let at = from; at < text.length; at += 1) {
+    const code = text.charCodeAt(at);
+    if (code === BACKSLASH) at += 1;
+    else if (code === QUOTE) {
+      const literal = text.slice(reader.at, at + 1);
+      reader.at = at + 1;
+      return parseLiteral(literal);
+    }
+  }
+  return refuse();
+};
+
+const parseLiteral = (literal: string): string => {
+  try {
+    return JSON.parse(literal) as string;
+  } catch {
+    return refuse();
+  }
+};
+
+const numberForm = /-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y;
+
+const takeNumber = (reader: Reader): number => {
+  numberForm.lastIndex = reader.at;
+  const [literal] = numberForm.exec(reader.text) ?? refuse();
+  reader.at = numberForm.lastIndex;
+  if (!isExactNumber(literal))
+    reader.findings.number ??= {
+      path: pathOf(reader.levels),
+      sentence: 'must be a number that a double holds exactly, or a string',
+    };
+  return Number(literal);
+};
+
+const takeWord = (reader: Reader): Json => {
+  for (const [word, value] of words)
+    if (reader.text.startsWith(word, reader.at)) {
+      reader.at += word.length;
+      return value;
+    }
+  return refuse();
+};
+
+const words: [string, Json][] = [
+  ['true', true],
+  ['false', false],
+  ['null', null],
+];
+
+// --- Containers ---
+
+const pathOf = (levels: readonly Level[]): string =>
+  formatPath(levels.map((level) => (level.items ? level.items.length : level.name)));
+
+const open = ({ levels, findings }: Reader, level: Level): void => {
+  if (levels.length === JSON_DEPTH_MAX)
+    findings.depth ??= { path: '', sentence: `the body must not be nested deeper than ${JSON_DEPTH_MAX} levels` };
+  levels.push(level);
+};
+
+/** A name and its colon. */
+const takeName = (reader: Reader): void => {
+  const { levels, findings } = reader;
+  if (nextCode(reader) !== QUOTE) refuse();
+  const level = levels.at(-1) as Extract<Level, { name: string }>;
+  level.name = takeString(reader);
+  if (nextCode(reader) !== COLON) refuse();
+  reader.at += 1;
+  if (Object.hasOwn(level.members, level.name))
+    findings.duplicate ??= { path: pathOf(levels), sentence: 'must not be there twice in one object' };
+  // `constructor` is a name like any other unless its value carries a `prototype`.
+  const outer = levels.at(-2);
+  const key =
+    level.name === '__proto__'
+      ? level.name
+      : level.name === 'prototype' && outer?.members && outer.name === 'constructor' && 'constructor.prototype';
+  if (key)
+    findings.prototype ??= {
+      path: pathOf(levels.slice(0, key === '__proto__' ? -1 : -2)),
+      sentence: `must not have the key ${key}`,
+    };
+};
+
+/** Puts a value where it belongs. A prototype is never set: what names it is a finding, and goes no further. */
+const attach = (level: Level, value: Json): void => {
+  if (level.items) level.items.push(value);
+  else if (level.name !== '__proto__') level.members[level.name] = value;
+};
+
+const isContainerStart = (code: number): boolean => code === OPEN_LIST || code === OPEN_OBJECT;
+
+/**
+ * Begins a value. @returns it where it is whole; undefined where a container was opened whose first value comes next.
+ */
+const takeValue = (reader: Reader): Json | undefined => {
+  const code = nextCode(reader);
+  if (!isContainerStart(code)) {
+    if (code === QUOTE) return takeString(reader);
+    return code === MINUS || (code >= 0x30 && code <= 0x39) ? takeNumber(reader) : takeWord(reader);
+  }
+  reader.at += 1;
+  const isList = code === OPEN_LIST;
+  const level: Level = isList ? { items: [] } : { members: {}, name: '' };
+  open(reader, level);
+  if (nextCode(reader) !== (isList ? CLOSE_LIST : CLOSE_OBJECT)) {
+    if (!isList) takeName(reader);
+    return undefined;
+  }
+  reader.at += 1;
+  reader.levels.pop();
+  return level.items ?? level.members;
+};
+
+/** Behind a value: attaches it. @returns the container, where it ends here; undefined where its next value follows. */
+const takeEnd = (reader: Reader, level: Level, value: Json): Json | undefined => {
+  attach(level, value);
+  const code = nextCode(reader);
+  reader.at += 1;
+  if (code === COMMA) {
+    if (!level.items) takeName(reader);
+    return undefined;
+  }
+  if (code !== (level.items ? CLOSE_LIST : CLOSE_OBJECT)) refuse();
+  reader.levels.pop();
+  return level.items ?? level.members;
+};
+
+/**
+ * Parses as JSON.parse does, but for keys named `__proto__`, which are left out. Pauses after each slice; uses no stack for
+ * nesting. @throws JsonSyntaxError.
+ */
+export function* parseInSlices(text: string): Generator<undefined, ParsedJson, undefined> {
+  const reader: Reader = { text, at: 0, levels: [], findings: {} };
+  let pauseAt = JSON_SLICE_CHARACTERS;
+  let value: Json | undefined;
+  for (;;) {
+    const level = reader.levels.at(-1);
+    if (value === undefined) value = takeValue(reader);
+    else if (level) value = takeEnd(reader, level, value);
+    else break;
+    if (reader.at < pauseAt) continue;
+    yield;
+    pauseAt = reader.at + JSON_SLICE_CHARACTERS;
+  }
+  nextCode(reader);
+  return reader.at === text.length ? { value, findings: reader.findings } : refuse();
+}
+
+/** Without pauses, for texts that are known to be small. @throws JsonSyntaxError. */
+export const parseAtOnce = (text: string): ParsedJson => {
+  const parsing = parseInSlices(text);
+  for (;;) {
+    const step = parsing.next();
+    if (step.done) return step.value;
+  }
+};

@@ -61,7 +61,18 @@ const namesOf = ({ headers }: Head): string[] => headers.map(([name]) => name.to
 
 /** What we add to each request, and to each answer. */
 const ofRequests = ['host', 'connection', 'cdn-loop'];
-const ofAnswers = ['date', 'connection', 'keep-alive', 'svc-trace-id', 'svc-proxy-destination-status'];
+const ofAnswers = [
+  'date',
+  'connection',
+  'keep-alive',
+  'svc-trace-id',
+  'svc-proxy-destination-status',
+  'cache-control',
+  'cdn-cache-control',
+  'content-security-policy',
+  'vary',
+  'x-content-type-options',
+];
 
 describe('headers on their way to the destination', () => {
   test('keep their spelling, their order and their number, to the byte', async () => {
@@ -521,7 +532,6 @@ describe('answers on their way to the caller', () => {
       'set-cookie: b=2',
       'X-B: 2, again',
       'Date: Thu, 01 Jan 1970 00:00:00 GMT',
-      'Cache-Control: public, max-age=60',
       'Server: own/1.0',
       'X-Empty:',
       'Content-Type: application/json;;',
@@ -540,7 +550,7 @@ describe('answers on their way to the caller', () => {
     expect(valuesOf(answer, 'svc-proxy-destination-status')).toEqual(['418']);
   });
 
-  test('nothing is added but what says where they come from', async () => {
+  test('nothing is added but what says where they come from, and keeps them from caches and pages', async () => {
     const answer = await answered(
       bodyless('200 OK', 'Content-Length: 0'),
       house.head('GET /proxy', 'SVC-TRACE-ID: my-trace'),

@@ -17,6 +17,7 @@ import {
 } from '../errors.ts';
 import { formatPath } from '../vault/json.ts';
 import { sendAnswer } from './answers.ts';
+import { ownProxyHeaders } from './proxy-answer-headers.ts';
 import { headersOf } from './trace.ts';
 
 export type Problem = {
@@ -113,6 +114,7 @@ export const sendProxyProblem = (reply: FastifyReply, error: AppError): FastifyR
   problem.errors ??= {};
   return reply
     .status(error.status)
+    .headers(ownProxyHeaders)
     .type('application/json')
     .send(JSON.stringify({ proxy_error: problem }));
 };

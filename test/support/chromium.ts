@@ -17,7 +17,8 @@ const sizes = { 390: { width: 390, height: 844 }, 1280: { width: 1280, height: 8
 /** Pictures of the pages go here, for the documentation; undefined: none are taken. */
 const picturesDir = process.env['PICTURES'];
 
-export const launchChromium = (): Promise<Browser> =>
+/** @param args more of the command line. */
+export const launchChromium = (args: string[] = []): Promise<Browser> =>
   chromium.launch({
     executablePath: chromiumPath as string,
     // No sandbox of its own: tests run as root too. The rest keeps it from calling its maker.
@@ -29,6 +30,7 @@ export const launchChromium = (): Promise<Browser> =>
       '--disable-background-networking',
       '--disable-component-update',
       '--disable-sync',
+      ...args,
     ],
   });
 

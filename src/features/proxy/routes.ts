@@ -8,6 +8,7 @@ import { AppError } from '../../errors.ts';
 import type { App } from '../../http/app-type.ts';
 import { type Authentication, originOf } from '../../http/authenticate.ts';
 import { logRefusal, sendProxyProblem, toAppError } from '../../http/problems.ts';
+import { proxyAnswerHeaders } from '../../http/proxy-answer-headers.ts';
 import { letThrough, piecesOf } from '../../http/request-pieces.ts';
 import { withoutSessionCookie } from '../../http/session-cookie.ts';
 import { forwardingFault } from '../../proxy/faults.ts';
@@ -56,7 +57,7 @@ const ANSWER_TAKEN_MS = 30_000;
 /** RFC 9112 section 4. Other words of a destination stay behind: they say nothing that the status does not. */
 const fairStatusText = /^[\t\x20-\x7e\x80-\xff]+$/;
 
-/** The answer as it is, with what says where it comes from. What breaks off at the destination breaks off here as well. */
+/** Sends the answer, with what says where it comes from. What breaks off at the destination breaks off here as well. */
 const send = async (request: FastifyRequest, reply: FastifyReply, answer: ProxyAnswer): Promise<void> => {
   const { status, statusText, headers, body, destination_status } = answer;
   const all = headers.flat();
@@ -149,22 +150,6 @@ const refuseNavigation = ({ headers }: FastifyRequest): void => {
     throw new AppError('forbidden', 'The proxy is for programs: a browser must not open its answers as pages.');
 };
 
-/** What a browser takes as said by all of an origin, whichever path said it: whom it tells of what fails, and all it keeps. */
-const ofOrigins: ReadonlySet<string> = new Set([
-  'alt-svc',
-  'clear-site-data',
-  'nel',
-  'origin-agent-cluster',
-  'report-to',
-  'reporting-endpoints',
-  'set-cookie',
-  'strict-transport-security',
-]);
-
-/** Any page may have a browser ask an open proxy. A program has no origins, and gets all headers: it names no site. */
-const fairHeaders = ({ headers }: FastifyRequest, answered: ProxyAnswer['headers']): ProxyAnswer['headers'] =>
-  headers['sec-fetch-site'] === undefined ? answered : answered.filter(([name]) => !ofOrigins.has(name.toLowerCase()));
-
 export const proxyRoutes = async (app: App, ctx: Context, { countFailure }: Authentication): Promise<void> => {
   const handle = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     refuseNavigation(request);
@@ -182,7 +167,7 @@ export const proxyRoutes = async (app: App, ctx: Context, { countFailure }: Auth
     if (reply.raw.destroyed) answer.release();
     else reply.raw.once('close', () => answer.release());
     // Nor may it sign anybody in.
-    const answered = fairHeaders(request, withoutSessionCookie(ctx, answer.headers));
+    const answered = proxyAnswerHeaders(request.headers, withoutSessionCookie(ctx, answer.headers));
     await send(request, reply, { ...answer, headers: answered });
     return reply;
   };

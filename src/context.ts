@@ -17,11 +17,13 @@ import { randomBytesPooled, type RandomBytes, randomIntBelow } from './crypto/ra
 import { SealBroken } from './crypto/seal.ts';
 import { Sensitive } from './crypto/sensitive.ts';
 import { createDatabase, type Database } from './db/client.ts';
+import { connectionFaultText, isOnThisMachine, withFullVerification } from './db/connection-words.ts';
 import { listenForNotices } from './db/notices.ts';
 import { hasCluster, takeDataDirectory, type EmbeddedPostgres } from './db/embedded.ts';
 import { syncDirectory, writePrivate } from './db/embedded/directory.ts';
 import { EmbeddedPostgresError } from './db/embedded/report.ts';
 import { findPendingMigrations, migrate, MigrationError, type MigrationResult } from './db/migrate.ts';
+import type { ServerRole } from './db/server-role.ts';
 import { createEgress, type Egress, type EgressTimeouts, type Resolver } from './egress/client.ts';
 import { createLog, describeError, type Log } from './log.ts';
 import { MailFault } from './mail/fault.ts';
@@ -139,6 +141,8 @@ export type Inspection = {
   checkRootKey(): Promise<'opens' | 'none'>;
   findPendingMigrations(): Promise<{ pending: string[]; total: number }>;
   hasTenants(): Promise<boolean>;
+  /** What the server's role may do, and how it is connected; undefined for an embedded database. */
+  findServerRole(): Promise<(ServerRole & { isOnThisMachine: boolean }) | undefined>;
   close(): Promise<void>;
 };
 
@@ -163,6 +167,11 @@ export const createInspection = async (config: Config): Promise<Inspection> => {
       },
       findPendingMigrations: () => findPendingMigrations(poolConfig, migrationsDir),
       hasTenants: async () => found !== undefined && db.hasTenants(),
+      findServerRole: async () => {
+        if (embedded) return undefined;
+        const role = await db.findServerRole();
+        return { ...role, isOnThisMachine: isOnThisMachine(poolConfig) };
+      },
       close: () => closeAll(start),
     };
   } catch (error) {
@@ -405,10 +414,7 @@ const openDatabase = async (config: Config, role: Role, listeners: DatabaseListe
   });
   start.closers.push(() => db.close());
   await db.ping().catch((error: unknown) => {
-    const { code } = ((error as Error).cause ?? {}) as { code?: string };
-    throw new StartError(
-      `The database does not answer (${code ?? 'no reason given'}). Check that it runs and that DATABASE_URL names its host, port, user, password and database: psql "$DATABASE_URL" -c 'select 1'`,
-    );
+    throw new StartError(connectionFaultText(poolConfig, (error as Error).cause ?? error));
   });
   return { db, poolConfig, embedded };
 };
@@ -420,7 +426,7 @@ const findDatabase = async (
   start: Start,
 ): Promise<{ poolConfig: PoolConfig; embedded: EmbeddedPostgres | undefined }> => {
   if (config.databaseUrl !== undefined)
-    return { poolConfig: { connectionString: config.databaseUrl }, embedded: undefined };
+    return { poolConfig: { connectionString: withFullVerification(config.databaseUrl) }, embedded: undefined };
   if (role !== 'server' && (await isWithoutDatabase(config))) throw noVault(config);
   const { postgres, lock } = await takeDataDirectory({
     dataDir: config.dataDir,

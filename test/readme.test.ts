@@ -195,7 +195,7 @@ test('what compose needs and setup writes are the same, and the server takes it'
       .map((line) => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]),
   );
   expect(new Set(Object.keys(values))).toEqual(needed);
-  const DATABASE_URL = `postgresql://strongroom:${values['POSTGRES_PASSWORD']}@db:5432/strongroom`;
+  const DATABASE_URL = `postgresql://strongroom_server:${values['SERVER_PASSWORD']}@db:5432/strongroom`;
   const compose = read('docker-compose.yml');
   const set = Object.fromEntries(
     [...compose.matchAll(/^ {6}([A-Z_]+): '?([^'$\n]*)'?$/gm)].map(([, name, value]) => [name, value]),

@@ -627,7 +627,9 @@ describe.concurrent('a server with a database of its own', () => {
 test.concurrent('a database that does not answer is told with the command that looks at it', async ({ start }) => {
   const refused = await start({ DATABASE_URL: 'postgresql://user:hidden-password@127.0.0.1:9/none' });
   expect(await refused.exited).toBe(1);
-  expect(refused.output()).toContain('The database does not answer (ECONNREFUSED)');
+  expect(refused.output()).toContain(
+    'The database cannot be used: nothing listens there (ECONNREFUSED). Tried: 127.0.0.1:9, user "user", database "none".',
+  );
   expect(refused.output()).not.toContain('hidden-password');
 });
 

@@ -5,6 +5,7 @@ import {
   createInspection,
   createWorkbench,
   failureText,
+  type Inspection,
   isWithoutDatabase,
   type Workbench,
 } from '../context.ts';
@@ -32,9 +33,45 @@ const tellJail = (jail: Jail, wanted: Config['sandbox']['jail']): string | Warni
   };
 };
 
-const tellMail = (mail: Config['mail']): string => {
-  if (!mail) return 'none is sent, and nobody can be invited: SMTP_URL is not set';
+const tellMail = (mail: Config['mail']): string | Warning => {
+  if (!mail) return { warning: 'none is sent, and people cannot be invited by mail. Set SMTP_URL and MAIL_FROM' };
   return mail.kind === 'files' ? `written to ${mail.directory}` : `${mail.host}:${mail.port} takes mails`;
+};
+
+const tellPublicUrl = ({ publicUrl, host, port }: Config): string | Warning =>
+  publicUrl ?? {
+    warning: `PUBLIC_URL is not set: links to the console and in mails lead to http://${host}:${port}. Set it to where people reach this server, such as https://vault.example.com`,
+  };
+
+type Role = Awaited<ReturnType<Inspection['findServerRole']>>;
+
+const tellRole = (role: Role): string | Warning => {
+  if (!role) return 'of the embedded database';
+  if (role.is_superuser)
+    return {
+      warning: `"${role.name}" is a superuser, for whom the audit log is not append-only. Give the server a role of its own (docs/operations.md, "Roles of the database")`,
+    };
+  if (role.owns_log === null) return `"${role.name}" is no superuser; the tables are not made yet`;
+  if (role.owns_log)
+    return {
+      warning: `"${role.name}" owns the tables, and so can give itself back the right to change the audit log. Let another role own them and run npm run migrate (docs/operations.md, "Roles of the database")`,
+    };
+  return `"${role.name}" can append to the audit log, and not change it`;
+};
+
+const tellEncryption = (role: NonNullable<Role>): string | Warning => {
+  if (role.is_encrypted) return 'by TLS';
+  if (role.isOnThisMachine) return 'without TLS, on this machine';
+  return {
+    warning:
+      'without TLS: who listens on the way reads the password and the sealed rows. Add sslmode=verify-full and sslrootcert to DATABASE_URL',
+  };
+};
+
+const tellTenants = (there: boolean, { mode }: Config): string | Warning => {
+  if (there) return 'initialized';
+  const none = 'none yet: npm run -s strongroom -- bootstrap --tenant-name NAME';
+  return mode === 'production' ? { warning: `${none}. Until then every API route answers 503` } : none;
 };
 
 /** @returns whether everything holds; a warning is no failure. Starts nothing that it does not stop. */
@@ -79,6 +116,12 @@ export const doctor = async (out: { write(text: string): unknown }): Promise<boo
     () => mail && checkMail(mail),
     () => tellMail(mail),
   );
+  if (config.mode === 'production' && config.console)
+    await check(
+      'public URL',
+      () => config,
+      (loaded) => tellPublicUrl(loaded),
+    );
   if (await isWithoutDatabase(config)) {
     out.write(`⚠ database: there is none in ${config.dataDir} yet, and no vault. To make both: npm start\n`);
     return ok;
@@ -86,7 +129,7 @@ export const doctor = async (out: { write(text: string): unknown }): Promise<boo
   const found = await check(
     'database',
     () => createInspection({ ...config, logLevel: 'silent' }),
-    ({ isEmbedded }) => (isEmbedded ? `embedded, in ${config.dataDir}` : 'DATABASE_URL answers'),
+    ({ isEmbedded }) => (isEmbedded ? `embedded, in ${config.dataDir}` : 'the one that DATABASE_URL names answers'),
   );
   if (!found) return false;
   try {
@@ -107,8 +150,15 @@ export const doctor = async (out: { write(text: string): unknown }): Promise<boo
     await check(
       'tenants',
       () => found.hasTenants(),
-      (there) => (there ? 'initialized' : 'none yet: npm run -s strongroom -- bootstrap --tenant-name NAME'),
+      (there) => tellTenants(there, config),
     );
+    const role = await check('database role', () => found.findServerRole(), tellRole);
+    if (role)
+      await check(
+        'database connection',
+        () => role,
+        (is) => tellEncryption(is),
+      );
   } finally {
     await found.close();
   }

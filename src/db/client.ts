@@ -18,6 +18,7 @@ import { acceptanceStatements } from './people.ts';
 import { createPrisma } from './prisma.ts';
 import { findProxyBeforeCaller, proxyStatements } from './proxies.ts';
 import { reactorStatements } from './reactors.ts';
+import { findServerRole } from './server-role.ts';
 import { sessionStatements } from './sessions.ts';
 import { createStatements } from './statements.ts';
 import { sweepOnce } from './sweep.ts';
@@ -132,6 +133,9 @@ export const createDatabase = (
 
     /** Removes a bite of what has outlived its time. @returns whether something was left. @throws unavailable. */
     sweep: (now: Date, newLogId: (at: Date) => string): Promise<boolean> => sweepOnce(pool, statements, now, newLogId),
+
+    /** What the role of this process may do. @throws unavailable. */
+    findServerRole: () => findServerRole(query),
 
     /** One round trip. @throws unavailable. */
     ping: async (): Promise<void> => {

@@ -1,0 +1,20 @@
+// What the role of this process may do in the database beyond serving, and whether its connection is encrypted.
+// Decides nothing: the doctor tells the operator.
+import type { Query } from './statements.ts';
+
+export type ServerRole = {
+  name: string;
+  is_superuser: boolean;
+  /** The owner of the audit log can grant itself what the migrations revoked: to change and delete its rows. Null: there is no log yet. */
+  owns_log: boolean | null;
+  is_encrypted: boolean;
+};
+
+const SERVER_ROLE = `SELECT current_user AS name, r.rolsuper AS is_superuser,
+  (SELECT pg_has_role(current_user, relowner, 'MEMBER') FROM pg_class WHERE oid = to_regclass('audit_log')) AS owns_log,
+  coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false) AS is_encrypted
+  FROM pg_roles r WHERE r.rolname = current_user`;
+
+/** @throws unavailable. */
+export const findServerRole = async (query: Query): Promise<ServerRole> =>
+  ((await query('server-role', SERVER_ROLE, [])) as ServerRole[])[0] as ServerRole;

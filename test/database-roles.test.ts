@@ -1,0 +1,137 @@
+// The script that gives a vault's database an owner and a server role: run by psql on a PostgreSQL of its own, then migrated by
+// the one and served by the other.
+import { execFile } from 'node:child_process';
+import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { delimiter, join } from 'node:path';
+import { promisify } from 'node:util';
+import { Client } from 'pg';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { randomBase62 } from '../src/crypto/digest.ts';
+import { randomBytesPooled } from '../src/crypto/random.ts';
+import { type EmbeddedPostgres, startEmbeddedPostgres } from '../src/db/embedded.ts';
+import { root, sourceEnvironment, spawnServer, untilReady } from './support/process.ts';
+
+const run = promisify(execFile);
+
+const DEBIAN = '/usr/lib/postgresql';
+const psql = [
+  ...(process.env['PATH'] ?? '').split(delimiter),
+  ...(existsSync(DEBIAN) ? readdirSync(DEBIAN).map((version) => join(DEBIAN, version, 'bin')) : []),
+]
+  .map((directory) => join(directory, 'psql'))
+  .find((path) => existsSync(path));
+
+const OWNER_PASSWORD = 'owner-password';
+const SERVER_PASSWORD = 'server-password';
+const MASTER_KEY = Buffer.alloc(32, 3).toString('base64');
+
+let dataDir: string;
+let postgres: EmbeddedPostgres;
+
+beforeAll(async () => {
+  dataDir = mkdtempSync(join(tmpdir(), 'strongroom-roles-'));
+  const newPassword = () => randomBase62(32, randomBytesPooled);
+  postgres = await startEmbeddedPostgres({ dataDir, newPassword, log: () => undefined });
+});
+
+afterAll(async () => {
+  await postgres.stop();
+  rmSync(dataDir, { recursive: true, force: true });
+});
+
+const query = async (database: string, sql: string, user = 'postgres', password = postgres.address.password) => {
+  const client = new Client({ ...postgres.address, user, password, database });
+  await client.connect();
+  try {
+    return (await client.query<Record<string, unknown>>(sql)).rows;
+  } finally {
+    await client.end();
+  }
+};
+
+const runScript = (database: string) => {
+  const { host, port, password } = postgres.address;
+  const args = ['-X', '-h', host, '-p', String(port), '-U', 'postgres', '-d', database];
+  const env = { PATH: process.env['PATH'], PGPASSWORD: password, OWNER_PASSWORD, SERVER_PASSWORD };
+  return run(psql as string, [...args, '-f', join(root, 'deploy/postgres/roles.sql')], { env });
+};
+
+const environmentOf = (user: string, password: string, database: string) => ({
+  MASTER_KEY,
+  DATABASE_URL: `postgresql://${user}:${password}@${postgres.address.host}:${postgres.address.port}/${database}`,
+});
+
+const cli = async (args: string[], environment: Record<string, string>) =>
+  (
+    await run(process.execPath, [join(root, 'src/cli/main.ts'), ...args], {
+      cwd: dataDir,
+      env: { ...sourceEnvironment, ...environment },
+    })
+  ).stdout;
+
+/** Serves from the database as its server role: writes, reads and deletes a token, and reads the log. */
+const serve = async (database: string): Promise<void> => {
+  const environment = environmentOf('strongroom_server', SERVER_PASSWORD, database);
+  const own = mkdtempSync(join(tmpdir(), 'strongroom-roles-server-'));
+  const server = await spawnServer(own, { ...environment, MIGRATE_ON_START: 'false' });
+  try {
+    await untilReady(server);
+    const made = JSON.parse(await cli(['tenants', 'create', '--name', 'Tenant', '--json'], environment));
+    const request = (method: string, path: string, body?: string) =>
+      fetch(server.base_url + path, {
+        method,
+        headers: { 'svc-api-key': made.api_key, 'content-type': 'application/json' },
+        ...(body === undefined ? {} : { body }),
+      });
+    const created = await request('POST', '/tokens', '{"type":"token","data":"x"}');
+    expect(created.status).toBe(201);
+    const { id } = (await created.json()) as { id: string };
+    expect((await request('GET', `/tokens/${id}`)).status).toBe(200);
+    expect((await request('DELETE', `/tokens/${id}`)).status).toBe(204);
+    expect((await request('GET', '/logs')).status).toBe(200);
+    const doctor = await cli(['doctor'], environment);
+    expect(doctor).toContain('✔ database role: "strongroom_server" can append to the audit log, and not change it');
+    expect(server.output()).not.toContain('"level":"error"');
+  } finally {
+    server.child.kill('SIGTERM');
+    await server.exited;
+    rmSync(own, { recursive: true, force: true });
+  }
+};
+
+/** Neither role changes or removes rows of the log. */
+const expectLogClosed = async (database: string): Promise<void> => {
+  const roles = [
+    ['strongroom_owner', OWNER_PASSWORD],
+    ['strongroom_server', SERVER_PASSWORD],
+  ] as const;
+  for (const [user, password] of roles)
+    for (const sql of ["UPDATE audit_log SET message = ''", 'DELETE FROM audit_log', 'TRUNCATE audit_log'])
+      await expect(query(database, sql, user, password)).rejects.toThrow('permission denied');
+  await expect(query(database, 'CREATE TABLE probe ()', 'strongroom_server', SERVER_PASSWORD)).rejects.toThrow(
+    'permission denied',
+  );
+};
+
+test.skipIf(psql === undefined)(
+  'a new database is migrated by its owner, and served by a role that is not',
+  async () => {
+    await query('postgres', 'CREATE DATABASE fresh TEMPLATE template0');
+    await runScript('fresh');
+    await cli(['migrate'], environmentOf('strongroom_owner', OWNER_PASSWORD, 'fresh'));
+    await serve('fresh');
+    await expectLogClosed('fresh');
+  },
+);
+
+test.skipIf(psql === undefined)('a database that one role made is handed over, twice without harm', async () => {
+  await query('postgres', 'CREATE DATABASE handed OWNER strongroom TEMPLATE template0');
+  const { user, password } = postgres.address;
+  await cli(['bootstrap', '--tenant-name', 'First'], environmentOf(user, password, 'handed'));
+  await runScript('handed');
+  await runScript('handed');
+  expect(await cli(['migrate'], environmentOf('strongroom_owner', OWNER_PASSWORD, 'handed'))).toContain('Up to date');
+  await serve('handed');
+  await expectLogClosed('handed');
+});

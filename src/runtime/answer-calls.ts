@@ -82,8 +82,15 @@ export const answerCalls = (ctx: Context, rights: CodeRights): ((call: Call) => 
         );
       }
       if (!application) throw new CallFault('FORBIDDEN', 'The code has no application.', 403);
-      if (kind === 'svc:proxy') return await rights.answerProxy(application, call);
-      return await answerService(ctx, application, { kind, input, opened: rights.opened });
+      try {
+        if (kind === 'svc:proxy') return await rights.answerProxy(application, call);
+        return await answerService(ctx, application, { kind, input, opened: rights.opened });
+      } catch (error) {
+        // The caller of the run sees what code makes of it: the log says that the application was refused.
+        if (error instanceof AppError && error.code === 'forbidden')
+          await ctx.refusals.record(application, error, undefined);
+        throw error;
+      }
     } catch (error) {
       throw error instanceof CallFault ? error : callFaultOf(ctx, error);
     }

@@ -14,6 +14,7 @@ import { ENDING_SIGNALS } from './node-24.ts';
 import { startMailing } from './people/mails.ts';
 import { startBlock } from './start-block.ts';
 import { startSweeping } from './vault/sweep.ts';
+import { startWatchdog } from './watchdog.ts';
 
 /** What is under way has this long after a signal; then the process leaves anyway (security.md C12). */
 const STOP_MS_LEAST = 25_000;
@@ -154,6 +155,7 @@ const onSignal = (tell: (signal: NodeJS.Signals) => void): void => {
  */
 const main = async (): Promise<void> => {
   const config = loadConfig();
+  startWatchdog();
   let running: Running | undefined;
   let isDirectoryLost = false;
   const delay = Math.max(STOP_MS_LEAST, config.sandbox.wallMs + STOP_MS_BEYOND_RUNS);

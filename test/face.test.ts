@@ -1,4 +1,5 @@
 // The face of every route: problems, methods, trailing slashes, trace ids, keys (security.md 4.1).
+import { METHODS } from 'node:http';
 import { connect } from 'node:net';
 import { Pool } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -40,6 +41,31 @@ test('a method a path does not have is a 405 with Allow; OPTIONS answers 204', a
   const options = await server.request('OPTIONS', '/tokens/abc');
   expect(options.status).toBe(204);
   expect(options.headers.get('allow')).toBe('GET, HEAD, PATCH, DELETE, OPTIONS');
+});
+
+test('any other method is a 405 with Allow on a path that exists, and a 404 on one that does not', async () => {
+  const { port } = new URL(server.base_url);
+  const send = (method: string, path: string, more = ''): Promise<string> =>
+    new Promise((resolve, reject) => {
+      let text = '';
+      const socket = connect(Number(port), '127.0.0.1');
+      socket.on('data', (bytes) => (text += bytes.toString()));
+      socket.on('end', () => resolve(text));
+      socket.on('error', reject);
+      socket.write(`${method} ${path} HTTP/1.1\r\nHost: vault.test\r\nConnection: close\r\n${more}\r\n`);
+    });
+  for (const method of METHODS) {
+    if (['GET', 'HEAD', 'POST', 'PATCH', 'DELETE', 'OPTIONS', 'CONNECT'].includes(method)) continue;
+    const answer = await send(method, '/tokens/abc');
+    expect(answer, method).toMatch(/^HTTP\/1\.1 405 /);
+    expect(answer, method).toMatch(/^allow: GET, HEAD, PATCH, DELETE, OPTIONS\r$/im);
+    expect(answer, method).toContain('application/problem+json');
+  }
+  expect(await send('QUERY', '/tokens', 'Content-Length: 2\r\nContent-Type: text/plain\r\n\r\nxx')).toMatch(
+    /^HTTP\/1\.1 405 /,
+  );
+  for (const method of ['TRACE', 'QUERY', 'PROPFIND'])
+    expect(await send(method, '/nowhere'), method).toMatch(/^HTTP\/1\.1 404 /);
 });
 
 test('HEAD exists where GET does', async () => {

@@ -1,12 +1,19 @@
 // Methods a path does not have: 405 with Allow, and OPTIONS. Registered from what the features registered, never by hand.
-import type { HTTPMethods } from 'fastify';
+import { METHODS } from 'node:http';
 import type { App } from './app-type.ts';
 import { AppError } from '../errors.ts';
 
-const guarded: HTTPMethods[] = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];
+/** Each that Node's parser lets through. A CONNECT is no request to a path: Node ends its connection. */
+const guarded = METHODS.filter((method) => method !== 'CONNECT');
+
+/** The framework routes these by itself. */
+const routed = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'TRACE']);
 
 /** Call before the features register; call the returned function after them. */
 export const collectMethods = (app: App): (() => void) => {
+  // Without a body: it is not read before the method is refused, whatever its type.
+  for (const method of guarded)
+    if (!routed.has(method)) app.addHttpMethod(method, { hasBody: false, overrideExisting: true });
   const methodsOf = new Map<string, Set<string>>();
   app.addHook('onRoute', (route) => {
     if (route.config?.methodGuard || route.config?.forwards || route.url.includes('*')) return;

@@ -37,7 +37,7 @@ export const tokenMetadata = z
 const options = {
   id: z.string().min(3).max(TOKEN_ID_LENGTH_MAX).nullish().meta({
     description:
-      'An id of your own, without `# / \\ + ? [ ] | & = % < > { } ^` and not `search`; or an expression that makes one: `alias_preserve_format`, `alias_preserve_length` and `alias_card` draw an id that looks like the data. Left out: a UUID.',
+      'An id of your own, without `# / \\ + ? [ ] | & = % < > { } ^`, controls and hidden characters, and not `search`; or an expression that makes one: `alias_preserve_format`, `alias_preserve_length` and `alias_card` draw an id that looks like the data. Left out: a UUID.',
     example: '{{ data.number | alias_card }}',
   }),
   mask: z

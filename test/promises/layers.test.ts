@@ -58,6 +58,7 @@ const floor = new Set([
 const doors = new Set([
   'main.ts',
   'server.ts',
+  'watchdog.ts',
   'app.ts',
   'start-block.ts',
   'dev-credentials.ts',

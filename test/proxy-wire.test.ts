@@ -87,7 +87,9 @@ describe('headers on their way to the destination', () => {
       'X-Empty:',
       'User-Agent: own/1.0',
       "x_under.score!#$%&'*+^`|~: ok",
-      'Via: 1.1 somebody',
+      'CF-Access-Client-Id: ours',
+      'X-Forwarded: 1',
+      'X-Real: 1',
     ];
     const message = await arriving(house.head('GET /proxy/x', ...lines));
     const theirs = message.headers.filter(([name]) => !ofRequests.includes(name.toLowerCase()));
@@ -98,6 +100,32 @@ describe('headers on their way to the destination', () => {
     const message = await arriving(house.head('GET /proxy'));
     expect(namesOf(message).toSorted()).toEqual(ofRequests.toSorted());
     expect(valuesOf(message, 'host')).toEqual([new URL(house.url).host]);
+  });
+
+  test("say nothing of the caller's address or of the servers before this one", async () => {
+    const { key } = await makeProxy(house, {
+      request_transform: {
+        code: "module.exports = async ({ args }) => ({ body: args.body, headers: { ...args.headers, 'x-forwarded-host': 'set by code' } });",
+      },
+    });
+    const lines = [
+      'Forwarded: for=203.0.113.9;host=the-secret',
+      'X-Forwarded-For: 203.0.113.9, the-secret',
+      'x-forwarded-host: the-secret.internal',
+      'X-FORWARDED-Anything: the-secret',
+      'X-Real-IP: the-secret',
+      'Via: 1.1 the-secret.internal',
+      'CF-Connecting-IP: the-secret',
+      'CF-IPCountry: the-secret',
+      'CF-Ray: the-secret',
+      'CF-Visitor: the-secret',
+      'True-Client-IP: the-secret',
+    ];
+    const direct = await arriving(house.head('GET /proxy', ...lines, 'X-Stays: 1'));
+    expect(namesOf(direct).toSorted()).toEqual([...ofRequests, 'x-stays'].toSorted());
+    const transformed = await arriving(house.head('GET /proxy', ...lines, 'X-Stays: 1', `SVC-PROXY-KEY: ${key}`));
+    expect(transformed.headers.flat().join()).not.toContain('the-secret');
+    expect(valuesOf(transformed, 'x-forwarded-host')).toEqual(['set by code']);
   });
 
   test('none of ours cross, nor what they say (P12)', async () => {

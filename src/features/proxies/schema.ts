@@ -75,9 +75,9 @@ const proxyBody = z
           error: 'must be an object',
         })
         .nullish()
-        .transform((configuration) => (configuration ?? {}) as Record<string, unknown>)
+        .transform((configuration) => (configuration ?? null) as Record<string, unknown> | null)
         .meta({
-          description: `Values for the transforms, at most ${ELEMENTS_MAX}. Names of letters, digits, _ and -; text of at most ${CONFIGURATION_TEXT_LENGTH_MAX} characters.`,
+          description: `Values for the transforms, at most ${ELEMENTS_MAX}. Names of letters, digits, _ and -; text of at most ${CONFIGURATION_TEXT_LENGTH_MAX} characters. Left out: null.`,
           example: exampleProxy.configuration,
         }),
       require_auth: z
@@ -155,7 +155,11 @@ export const proxyRecord = z
     application_id: uuid('Whose permissions the transforms may use. Left out: none.', APPLICATION_ID).optional(),
     configuration: z
       .record(z.string(), value)
-      .meta({ description: 'Values for the transforms.', example: exampleProxy.configuration }),
+      .nullable()
+      .meta({
+        description: 'Values for the transforms; null where none were given.',
+        example: exampleProxy.configuration,
+      }),
     allowed_hosts: z
       .array(z.string().meta({ example: 'api.example.com' }))
       .optional()

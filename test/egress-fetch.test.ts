@@ -243,7 +243,7 @@ describe('fetch', () => {
     expect(up.received.map(({ method }) => method)).toEqual(['HEAD', 'HEAD']);
   });
 
-  test('credentials go to no other origin, and do not come back', async () => {
+  test('of the headers another origin gets accept, content type and user agent alone, and credentials do not come back', async () => {
     const { up, fetchFrom, url } = await open(redirecting);
     const back = to(url('/end'));
     const away = to(url(back, 'other.upstream.test'));
@@ -253,6 +253,10 @@ describe('fetch', () => {
         ['Authorization', 'Bearer x'],
         ['COOKIE', 'a=1'],
         ['x-other', '1'],
+        ['X-API-Key', 'secret'],
+        ['Accept-Language', 'en'],
+        ['Content-Type', 'text/plain'],
+        ['User-Agent', 'own'],
       ],
     });
     expect(up.received.map((each) => headerOf(each, 'authorization'))).toEqual([
@@ -262,9 +266,35 @@ describe('fetch', () => {
       undefined,
     ]);
     expect(up.received.map((each) => headerOf(each, 'cookie'))).toEqual(['a=1', 'a=1', undefined, undefined]);
-    expect(up.received.map((each) => headerOf(each, 'x-other'))).toEqual(['1', '1', '1', '1']);
+    expect(up.received.map((each) => headerOf(each, 'x-other'))).toEqual(['1', '1', undefined, undefined]);
+    const sentByUs = ['host', 'connection'];
+    for (const each of up.received.slice(2))
+      expect(
+        headerNames(each)
+          .filter((name) => !sentByUs.includes(name))
+          .toSorted(),
+      ).toEqual(['accept', 'accept-encoding', 'accept-language', 'content-type', 'user-agent']);
     expect(up.received[2]?.servername).toBe('other.upstream.test');
   });
+
+  test.each([
+    [307, 'POST'],
+    [308, 'PUT'],
+    [301, 'PUT'],
+  ])(
+    'a %d of a %s with a body to another origin fails the call, and the body is not sent there',
+    async (status, method) => {
+      const { up, fetchFrom, url } = await open(redirecting);
+      const away = to(url('/end', 'other.upstream.test'), status);
+      await expect(fetchFrom({ url: url(away), method, body: Buffer.from('a card') })).rejects.toMatchObject({
+        code: 'REDIRECT_REFUSED',
+        message: expect.stringContaining('to another origin, and its body is not sent there'),
+      });
+      expect(up.received).toHaveLength(1);
+      // Without a body there is none to keep.
+      expect((await fetchFrom({ url: url(away), method })).redirected).toBe(true);
+    },
+  );
 
   test('redirects share one deadline', async () => {
     const { up, fetchFrom, url } = await open({

@@ -94,7 +94,7 @@ describe('a proxy', () => {
       ...base,
       tenant_id: tenant.tenant_id,
       require_auth: true,
-      configuration: {},
+      configuration: null,
       created_by: tenant.application_id,
     });
     expect(id).not.toBe(UNKNOWN_ID);
@@ -102,6 +102,21 @@ describe('a proxy', () => {
     const changed = await change(id, { ...chosen, application: { id: null } });
     expect(changed).toEqual({ ...proxy, modified_by: tenant.application_id, modified_at: expect.any(String) });
     expect(created_at).toBe(changed.created_at);
+  });
+
+  test('has the configuration that it was given, an empty one too, and null for none', async () => {
+    const given = async (fields: object) => {
+      const { id, configuration } = await create(fields);
+      expect((await send('GET', `/proxies/${id}`)).body.configuration).toEqual(configuration);
+      return configuration;
+    };
+    expect(await given({})).toBeNull();
+    expect(await given({ configuration: null })).toBeNull();
+    expect(await given({ configuration: {} })).toEqual({});
+    expect(await given({ configuration: { LIMIT: 1 } })).toEqual({ LIMIT: 1 });
+    const { id } = await create({ configuration: { LIMIT: 1 } });
+    expect((await change(id)).configuration).toBeNull();
+    expect((await change(id, { configuration: {} })).configuration).toEqual({});
   });
 
   test('is replaced as a whole, but for its key, at once', async () => {
@@ -115,7 +130,7 @@ describe('a proxy', () => {
       tenant_id: tenant.tenant_id,
       key: proxy.key,
       require_auth: true,
-      configuration: {},
+      configuration: null,
       created_by: tenant.application_id,
       created_at: proxy.created_at,
       modified_by: tenant.application_id,

@@ -87,7 +87,9 @@ describe('headers on their way to the destination', () => {
       'X-Empty:',
       'User-Agent: own/1.0',
       "x_under.score!#$%&'*+^`|~: ok",
-      'Via: 1.1 somebody',
+      'CF-Access-Client-Id: ours',
+      'X-Forwarded: 1',
+      'X-Real: 1',
     ];
     const message = await arriving(house.head('GET /proxy/x', ...lines));
     const theirs = message.headers.filter(([name]) => !ofRequests.includes(name.toLowerCase()));
@@ -98,6 +100,32 @@ describe('headers on their way to the destination', () => {
     const message = await arriving(house.head('GET /proxy'));
     expect(namesOf(message).toSorted()).toEqual(ofRequests.toSorted());
     expect(valuesOf(message, 'host')).toEqual([new URL(house.url).host]);
+  });
+
+  test("say nothing of the caller's address or of the servers before this one", async () => {
+    const { key } = await makeProxy(house, {
+      request_transform: {
+        code: "module.exports = async ({ args }) => ({ body: args.body, headers: { ...args.headers, 'x-forwarded-host': 'set by code' } });",
+      },
+    });
+    const lines = [
+      'Forwarded: for=203.0.113.9;host=the-secret',
+      'X-Forwarded-For: 203.0.113.9, the-secret',
+      'x-forwarded-host: the-secret.internal',
+      'X-FORWARDED-Anything: the-secret',
+      'X-Real-IP: the-secret',
+      'Via: 1.1 the-secret.internal',
+      'CF-Connecting-IP: the-secret',
+      'CF-IPCountry: the-secret',
+      'CF-Ray: the-secret',
+      'CF-Visitor: the-secret',
+      'True-Client-IP: the-secret',
+    ];
+    const direct = await arriving(house.head('GET /proxy', ...lines, 'X-Stays: 1'));
+    expect(namesOf(direct).toSorted()).toEqual([...ofRequests, 'x-stays'].toSorted());
+    const transformed = await arriving(house.head('GET /proxy', ...lines, 'X-Stays: 1', `SVC-PROXY-KEY: ${key}`));
+    expect(transformed.headers.flat().join()).not.toContain('the-secret');
+    expect(valuesOf(transformed, 'x-forwarded-host')).toEqual(['set by code']);
   });
 
   test('none of ours cross, nor what they say (P12)', async () => {
@@ -217,6 +245,8 @@ describe('paths on their way to the destination (P9)', () => {
       '/proxy/@evil.test/:1': '/base/path/@evil.test/:1?own=1',
       '/proxy/a;b=c,d/%41%7e%2F': '/base/path/a;b=c,d/%41%7e%2F?own=1',
       '/proxy/...': '/base/path/...?own=1',
+      '/proxy/.well-known/a..b/..c/100%25/a%2520b/%2525/...%20/x..%20':
+        '/base/path/.well-known/a..b/..c/100%25/a%2520b/%2525/...%20/x..%20?own=1',
       '/proxy/x?a=1&a=2&&b': '/base/path/x?own=1&a=1&a=2&&b',
       "/proxy/x?a=/../&b=?'": '/base/path/x?own=1&a=/../&b=?%27',
     };
@@ -238,6 +268,23 @@ describe('paths on their way to the destination (P9)', () => {
       'x%2f..',
       '..%5cx',
       '..;/x',
+      '..%00',
+      '..%00/x',
+      'a/..%20',
+      '..%20/x',
+      '..%23',
+      '..%3f',
+      '..%3Fx=1',
+      '..%09',
+      '.%0a./x',
+      '..%7f/',
+      '%252e%252e',
+      '%252E%252e/x',
+      '.%25252e%2525252fx',
+      'x%252f..',
+      '..%255cx',
+      '..%253b/x',
+      '.%20',
     ];
     for (const target of targets) {
       const answer = await nothingReaches(house, () => house.ask(to(`/proxy/${target}`)));
@@ -342,6 +389,23 @@ describe('paths on their way to the destination (P9)', () => {
 });
 
 describe('framing on its way in', () => {
+  test.each(['gzip, chunked', 'identity, chunked', 'x-own, chunked', 'deflate\r\nTransfer-Encoding: chunked'])(
+    'in another coding than chunks is refused, since it would be lost: %j',
+    async (coding) => {
+      const head = house.head('POST /proxy', `Transfer-Encoding: ${coding}`, 'Connection: close');
+      const answer = await nothingReaches(house, () => house.ask(head + chunked('hello')));
+      expect(proxyErrorIn(answer)).toMatchObject({
+        status: 400,
+        errors: { 'headers.transfer-encoding': ['must be chunked alone'] },
+      });
+    },
+  );
+
+  test('in chunks goes on, however the coding is spelled', async () => {
+    const message = await arriving(house.head('POST /proxy', 'Transfer-Encoding:  Chunked ') + chunked('hello'));
+    expect(message.body.toString()).toBe('hello');
+  });
+
   const start = () => house.head('POST /proxy').slice(0, -2);
 
   const refused: [name: string, rest: string][] = [

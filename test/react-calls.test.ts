@@ -454,9 +454,10 @@ describe('a redirect', () => {
   const redirect = (path: string, status: number, location: string) =>
     house.routes.set(path, (_request, response) => void response.writeHead(status, { location }).end());
 
-  test('is followed by fetch, with what its status says of the method, and without credentials to another host', async () => {
+  test('is followed by fetch, with what its status says of the method, and without credentials or a body to another host', async () => {
     redirect('/found', 302, '/landed-here');
     redirect('/kept', 307, `${house.otherUrl}/landed-there`);
+    redirect('/away', 302, `${house.otherUrl}/landed-there`);
     const raw = await rawOf(
       runBody(
         server,
@@ -464,7 +465,8 @@ describe('a redirect', () => {
            const response = await fetch('${house.url}' + path, { method: 'POST', headers: { authorization: 'Bearer x', 'x-fine': '1' }, body: 'words' });
            return { url: response.url, redirected: response.redirected, sent: await response.json() };
          };
-         return { raw: [await ask('/found'), await ask('/kept')] };`,
+         const refused = await ask('/kept').catch((error) => String(error.cause?.message ?? error.message));
+         return { raw: [await ask('/found'), await ask('/away'), refused] };`,
       ),
     );
     expect(raw[0]).toMatchObject({
@@ -473,9 +475,10 @@ describe('a redirect', () => {
       sent: { method: 'GET', body: '' },
     });
     expect(headersOf(raw[0].sent)).toMatchObject({ authorization: 'Bearer x', 'x-fine': '1' });
-    expect(raw[1]).toMatchObject({ url: `${house.otherUrl}/landed-there`, sent: { method: 'POST', body: 'words' } });
-    expect(headersOf(raw[1].sent)).toMatchObject({ 'x-fine': '1' });
-    expect(headersOf(raw[1].sent)).not.toHaveProperty('authorization');
+    expect(raw[1]).toMatchObject({ url: `${house.otherUrl}/landed-there`, sent: { method: 'GET', body: '' } });
+    expect(headersOf(raw[1].sent)).toMatchObject({ 'cdn-loop': expect.any(String), accept: '*/*' });
+    for (const name of ['x-fine', 'authorization']) expect(headersOf(raw[1].sent)).not.toHaveProperty(name);
+    expect(raw[2]).toContain('its body is not sent there');
   });
 
   test('is left, refused or followed as the code says, and by the packages as they do', async () => {

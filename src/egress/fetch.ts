@@ -15,8 +15,16 @@ const redirectStatuses = new Set([301, 302, 303, 307, 308]);
 /** https://fetch.spec.whatwg.org/#request-body-header-name */
 const bodyHeaders = new Set(['content-encoding', 'content-language', 'content-location', 'content-type']);
 
-/** What the first destination was trusted with and the next was not. */
-const credentialHeaders = new Set(['authorization', 'cookie']);
+/**
+ * All that another origin gets of the headers. Credentials have many names, such as `x-api-key`: the code trusted the first
+ * destination with them, and not those that it points to. `cdn-loop` is the server's own mark against loops (RFC 8586).
+ */
+const crossesOrigins = (name: string): boolean =>
+  name.startsWith('accept') || ['content-type', 'user-agent', 'cdn-loop'].includes(name);
+
+/** A card in a body is meant for the destination that the code named. */
+const BODY_STAYS =
+  'The destination redirected the request to another origin, and its body is not sent there: use `redirect: "manual"`, or ask that origin itself.';
 
 const defaultHeaders: Headers = [
   ['accept', '*/*'],
@@ -103,7 +111,10 @@ const fetchAlong = async (egress: Egress, asked: EgressFetch): Promise<EgressAns
       body = undefined;
       headers = headers.filter(([name]) => !bodyHeaders.has(name.toLowerCase()));
     }
-    if (to.origin !== from.origin) headers = headers.filter(([name]) => !credentialHeaders.has(name.toLowerCase()));
+    if (to.origin !== from.origin) {
+      if (body !== undefined) throw new EgressFault('REDIRECT_REFUSED', { sentence: BODY_STAYS });
+      headers = headers.filter(([name]) => crossesOrigins(name.toLowerCase()));
+    }
     url = to.href;
   }
 };

@@ -20,6 +20,28 @@ const dropped = new Set([
 
 const isDropped = (name: string): boolean => dropped.has(name) || name.startsWith('svc-') || name.startsWith('proxy-');
 
+/**
+ * What a client, a reverse proxy or Cloudflare in front of this server says of the caller's address, country and connection,
+ * and of names inside the operator's network (RFC 7239, RFC 9110 section 7.6.3). No destination learns it from us.
+ */
+const ofCallers: ReadonlySet<string> = new Set([
+  'forwarded',
+  'via',
+  'x-real-ip',
+  'true-client-ip',
+  'cf-connecting-ip',
+  'cf-ipcountry',
+  'cf-ray',
+  'cf-visitor',
+]);
+
+/** The headers of a caller but those that reverse proxies add. What code sets by itself is not one of a caller. */
+export const withoutCallerTrace = (headers: Headers): Headers =>
+  headers.filter(([name]) => {
+    const lower = name.toLowerCase();
+    return !ofCallers.has(lower) && !lower.startsWith('x-forwarded-');
+  });
+
 /** Names and values together. Servers commonly take 8 to 16 KB; a placeholder may expand to far more. */
 const HEADERS_BYTES_MAX = 65_536;
 

@@ -9,7 +9,7 @@ import type { EgressResponse } from '../egress/client.ts';
 import { DECODABLE_CODINGS, isDecodable } from '../egress/body.ts';
 import { EgressFault } from '../egress/fault.ts';
 import { takeWhole } from '../egress/fetch.ts';
-import { type Headers, requestHeaders } from '../egress/headers.ts';
+import { type Headers, requestHeaders, withoutCallerTrace } from '../egress/headers.ts';
 import { FREE_BYTES } from '../egress/room.ts';
 import { AppError, badRequest, forbidden, invalidField, notFound, unauthorized } from '../errors.ts';
 import type { CodeRights } from '../runtime/answer-calls.ts';
@@ -259,7 +259,7 @@ const isCoded = (headers: Headers): boolean =>
 /** What of the caller's headers goes on; the rest is not looked at for expressions either. */
 const crossing = (headers: Headers): Headers => {
   try {
-    return requestHeaders(headers);
+    return withoutCallerTrace(requestHeaders(headers));
   } catch (error) {
     throw forwardingFault(error);
   }

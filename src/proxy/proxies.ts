@@ -44,7 +44,8 @@ export type ProxyRecord = {
   request_transform: Transform | undefined;
   response_transform: Transform | undefined;
   application_id: string | undefined;
-  configuration: Configuration;
+  /** Null where none was given. */
+  configuration: Configuration | null;
   allowed_hosts: string[] | undefined;
   client_certificate: { certificate: string; fingerprint_sha256: string; expires_at: string } | undefined;
   created_by: string | undefined;
@@ -61,7 +62,7 @@ export type ProxyInput = {
   response_transform: string | undefined;
   application_id: string | undefined;
   /** Not looked at yet. */
-  configuration: Record<string, unknown>;
+  configuration: Record<string, unknown> | null;
   require_auth: boolean;
   allowed_hosts: string[] | undefined;
   /** Not looked at yet. Null for none; undefined leaves a change what there is. */
@@ -88,7 +89,7 @@ const recordOf = (caller: Caller, row: Omit<StoredProxy, 'sealed'>, route: Proxy
   request_transform: transformOf(route.request_transform),
   response_transform: transformOf(route.response_transform),
   application_id: row.application_id ?? undefined,
-  configuration: route.configuration,
+  configuration: route.has_configuration || Object.keys(route.configuration).length > 0 ? route.configuration : null,
   allowed_hosts: hostsOf(row.allowed_hosts),
   client_certificate: route.client_certificate && shownCertificate(route.client_certificate),
   created_by: row.created_by ?? undefined,
@@ -157,7 +158,7 @@ const checkInput = async (ctx: Context, caller: Caller, input: ProxyInput): Prom
   const certificate = input.client_certificate ? parseClientCertificate(input.client_certificate) : undefined;
   const problems = [
     ...destinationProblems(ctx, input),
-    ...configurationProblems(input.configuration),
+    ...configurationProblems(input.configuration ?? {}),
     ...(certificate?.problems ?? []).map(([field, sentence]): Problem => [`client_certificate.${field}`, sentence]),
   ];
   if (problems.length > 0) throw invalidInput(fieldErrors(problems));
@@ -174,7 +175,8 @@ const checkInput = async (ctx: Context, caller: Caller, input: ProxyInput): Prom
     destination_url,
     request_transform,
     response_transform,
-    configuration: input.configuration as Configuration,
+    configuration: (input.configuration ?? {}) as Configuration,
+    has_configuration: input.configuration !== null,
     client_certificate: input.client_certificate ? certificate?.parsed : input.client_certificate,
   };
 };

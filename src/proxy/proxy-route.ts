@@ -11,7 +11,10 @@ export type ProxyRoute = {
   /** Code. */
   request_transform?: string | undefined;
   response_transform?: string | undefined;
+  /** Empty where there is none: processes of an older version expect an object. */
   configuration: Configuration;
+  /** Whether one was given. Older routes do not say it; an empty one then counts as none. */
+  has_configuration?: boolean | undefined;
   client_certificate?: ClientCertificate | undefined;
 };
 

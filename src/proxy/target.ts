@@ -55,11 +55,20 @@ const spellBytes = (raw: string): string =>
       .toUpperCase();
   });
 
+/** A percent sign, encoded as often as a path may be decoded behind us. */
+const percent = '%(?:25)*';
+
+/** `.` or `..`, also with the tabs and line ends between them that URL parsers take out (https://url.spec.whatwg.org/#url-parsing). */
+const dots = `(?:(?:\\.|${percent}2e)(?:${percent}0[9ad])*){1,2}`;
+
+/** What ends a segment, or what some servers cut a path off at: a semicolon, `?`, `#`, a space, a control character. */
+const segmentEnd = `$|[/\\\\;]|${percent}(?:2f|5c|3b|3f|23|20|7f|[01][0-9a-f])`;
+
 /**
- * `.` or `..` in any spelling, also between slashes that are encoded and before what some servers cut off at a semicolon:
- * who decodes once more than we do would leave the path of the destination.
+ * `.` or `..` in any spelling, also between slashes that are encoded: a server that decodes once more than we do, or cuts the
+ * path off, would leave the path of the destination.
  */
-const dotSegment = /(?:^|[/\\]|%2f|%5c)(?:\.|%2e){1,2}(?=$|[/\\;]|%2f|%5c|%3b)/i;
+const dotSegment = new RegExp(`(?:^|[/\\\\]|${percent}(?:2f|5c))${dots}(?=${segmentEnd})`, 'i');
 
 /** What the URL parser would change, and a backslash, which it takes for a slash (https://url.spec.whatwg.org/#path-state). */
 const notInPath = /[\0-\x20"#<>?\\^`{}\x7f-\uffff]/g;

@@ -16,7 +16,7 @@ export type Proxy = {
   request_transform?: { code: string };
   response_transform?: { code: string };
   application_id?: string;
-  configuration: Record<string, unknown>;
+  configuration: Record<string, unknown> | null;
   allowed_hosts?: string[];
   client_certificate?: { fingerprint_sha256: string; expires_at: string };
   created_at: string;
@@ -50,7 +50,7 @@ const routeCard = (proxy: Proxy, application: string | undefined): Html => {
 <dt>Access</dt><dd>${authBadge(proxy)}</dd>
 <dt>Application</dt><dd>${application ?? html`<span class="quiet">none</span>`}</dd>
 <dt>Hosts</dt><dd>${list(proxy.allowed_hosts, 'not narrowed')}</dd>
-<dt>Configuration</dt><dd>${list(Object.keys(proxy.configuration), 'none')}</dd>
+<dt>Configuration</dt><dd>${list(Object.keys(proxy.configuration ?? {}), 'none')}</dd>
 <dt>Client certificate</dt><dd>${client_certificate ? html`until ${time(client_certificate.expires_at)}` : html`<span class="quiet">none</span>`}</dd>
 <dt>Created</dt><dd>${time(proxy.created_at)}</dd></dl>
 ${transformBlock('Request transform', proxy.request_transform)}

@@ -66,9 +66,9 @@ const proxyBody = z
           error: 'must be an object',
         })
         .nullish()
-        .transform((configuration) => (configuration ?? {}) as Record<string, unknown>)
+        .transform((configuration) => (configuration ?? null) as Record<string, unknown> | null)
         .meta({
-          description: `Values for the transforms: text, numbers and booleans, at most ${ELEMENTS_MAX}. Names of letters, digits, _ and -; text of at most ${CONFIGURATION_TEXT_LENGTH_MAX} characters.`,
+          description: `Values for the transforms: text, numbers and booleans, at most ${ELEMENTS_MAX}. Names of letters, digits, _ and -; text of at most ${CONFIGURATION_TEXT_LENGTH_MAX} characters. Left out: null.`,
           example: exampleProxy.configuration,
         }),
       require_auth: z
@@ -143,10 +143,13 @@ export const proxyRecord = z
       'module.exports = async ({ args }) => ({ body: { ok: true }, headers: args.headers });',
     ),
     application_id: uuid('Whose permissions the transforms may use. Left out: none.', APPLICATION_ID).optional(),
-    configuration: z.record(z.string(), z.any()).meta({
-      description: 'Values for the transforms: text, numbers and booleans.',
-      example: exampleProxy.configuration,
-    }),
+    configuration: z
+      .record(z.string(), z.any())
+      .nullable()
+      .meta({
+        description: 'Values for the transforms: text, numbers and booleans; null where none were given.',
+        example: exampleProxy.configuration,
+      }),
     allowed_hosts: z
       .array(z.string().meta({ example: 'api.example.com' }))
       .optional()

@@ -4,7 +4,7 @@ import type { ServerResponse } from 'node:http';
 import { pipeline } from 'node:stream/promises';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Context } from '../../context.ts';
-import { AppError } from '../../errors.ts';
+import { AppError, invalidField } from '../../errors.ts';
 import type { App } from '../../http/app-type.ts';
 import { type Authentication, originOf } from '../../http/authenticate.ts';
 import { logRefusal, sendProxyProblem, toAppError } from '../../http/problems.ts';
@@ -28,9 +28,13 @@ const headersOf = ({ raw }: FastifyRequest): [name: string, value: string][] => 
   return pairs;
 };
 
+/** @throws invalidInput for a coding beside chunked: the body would go on in it, and the destination not learn of it. */
 const bodyOf = ({ raw }: FastifyRequest): Pick<ProxyRequest, 'body' | 'bodyBytes'> => {
   const length = raw.headers['content-length'];
-  const isInChunks = raw.headers['transfer-encoding'] !== undefined;
+  const coding = raw.headers['transfer-encoding'];
+  const isInChunks = coding !== undefined;
+  if (isInChunks && coding.trim().toLowerCase() !== 'chunked')
+    throw invalidField('headers.transfer-encoding', 'must be chunked alone');
   if (!isInChunks && (length === undefined || length === '0')) return { body: undefined, bodyBytes: undefined };
   return { body: piecesOf(raw), bodyBytes: isInChunks ? undefined : Number(length) };
 };

@@ -110,7 +110,7 @@ export const buildApp = async (ctx: Context): Promise<App> => {
     healthRoutes(scope, ctx);
   });
   await proxyRoutes(app, ctx, authentication);
-  await docsRoutes(app);
+  if (ctx.config.docs) await docsRoutes(app);
   await addPages(app, ctx.config.bodyBytesMax, (scope: App) => {
     joinRoutes(scope, ctx);
     if (ctx.config.console) consoleRoutes(scope, ctx, authentication);

@@ -217,6 +217,7 @@ export const environmentSchema = z.object({
       'Where people reach this server: links in mails begin with it. In development: the address it listens on.',
     ),
   CONSOLE: flag(true).describe('`off` leaves out sign-in and `/console`.'),
+  DOCS: flag(true).describe('`off` leaves out the start page `/`, `/docs` and `/openapi.json`.'),
   SESSION_IDLE: duration
     .refine((ms) => ms >= SESSION_IDLE_MIN_MS && ms <= SESSION_IDLE_MAX_MS, 'must be from 2m to 12h')
     .prefault(SESSION_IDLE_DEFAULT)
@@ -303,6 +304,8 @@ export type Config = {
   publicUrl: string | undefined;
   /** Whether members can sign in. */
   console: boolean;
+  /** Whether the start page, the reference and the OpenAPI document are served. */
+  docs: boolean;
   sessionIdleMs: number;
   signInLockoutMs: number;
   /** Undefined: no mail is sent. */
@@ -426,6 +429,7 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
     },
     publicUrl: values.PUBLIC_URL && new URL(values.PUBLIC_URL).origin,
     console: values.CONSOLE,
+    docs: values.DOCS,
     sessionIdleMs: values.SESSION_IDLE,
     signInLockoutMs: values.SIGN_IN_LOCKOUT,
     mail: mailOf(values, mode),

@@ -13,7 +13,7 @@ import { type DigestKey, hmacText, loopDigest, memoryDigest, prepareDigestKey, r
 import { newTimeOrderedId, newUuid } from './crypto/ids.ts';
 import { localKeyProvider, RootKeyUnknown, type KeyProvider } from './crypto/key-provider.ts';
 import { createKeyring, type Keyring } from './crypto/keyring.ts';
-import { randomBytesPooled, type RandomBytes, randomIntBelow } from './crypto/random.ts';
+import { randomBytesFromKernel, type RandomBytes, randomIntBelow } from './crypto/random.ts';
 import { SealBroken } from './crypto/seal.ts';
 import { Sensitive } from './crypto/sensitive.ts';
 import { createDatabase, type Database } from './db/client.ts';
@@ -244,7 +244,7 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
   const environment = environmentOf(config);
   const log = createLog(config.logLevel, overrides.logDestination);
   const now = overrides.now ?? (() => new Date());
-  const randomBytes = randomBytesPooled;
+  const randomBytes = randomBytesFromKernel;
 
   const { db, poolConfig, embedded } = await openDatabase(config, role, { ...overrides, log }, start);
   // Before anything is written: a wrong root key must not touch a vault it cannot open.
@@ -430,7 +430,7 @@ const findDatabase = async (
   if (role !== 'server' && (await isWithoutDatabase(config))) throw noVault(config);
   const { postgres, lock } = await takeDataDirectory({
     dataDir: config.dataDir,
-    newPassword: () => randomBase62(32, randomBytesPooled),
+    newPassword: () => randomBase62(32, randomBytesFromKernel),
     log: (event, detail) => log.info({ ...detail }, event),
     // A command does its work beside a running server: it need not wait for what it does not need.
     ...(role === 'server' ? {} : { waitMs: 0 }),
@@ -500,7 +500,7 @@ const openVault = async (config: Config, instance: Instance, environment: 'test'
     throw new StartError(
       `The root key is missing: this vault's data was sealed under the key that was in ${rootKeyPath(config)}. Nothing was written. Restore that file from your backup, or set MASTER_KEY to the key.`,
     );
-  const provider = localKeyProvider([key], randomBytesPooled);
+  const provider = localKeyProvider([key], randomBytesFromKernel);
   await openPepper(provider, instance, environment);
   return provider;
 };
@@ -508,7 +508,7 @@ const openVault = async (config: Config, instance: Instance, environment: 'test'
 /** Draws a development server's own root key and keeps it. Of several processes one is first, and all answer with its key. */
 const makeRootKey = async (config: Config): Promise<Sensitive<Uint8Array>> => {
   const path = rootKeyPath(config);
-  const key = randomBytesPooled(ROOT_KEY_BYTES);
+  const key = randomBytesFromKernel(ROOT_KEY_BYTES);
   const made = await mkdir(config.dataDir, { recursive: true, mode: 0o700 });
   if (made !== undefined) await syncDirectory(dirname(made));
   // Whole beside its place, then linked into it: nobody reads half a key, and a link never replaces a key that is there.

@@ -105,7 +105,8 @@ const start = async (config: Config, onDirectoryLost: () => void): Promise<Runni
     const stopMailing = startMailing(ctx, config.publicUrl ?? base_url);
     const onTerminal = process.stderr.isTTY === true && config.logFormat === 'auto' && config.mode === 'development';
     if (onTerminal) process.stderr.write(startBlock(ctx, base_url, made?.api_key));
-    ctx.log.info({ base_url, docs: `${base_url}/docs`, openapi: `${base_url}/openapi.json` }, 'listening');
+    const docs = config.docs ? { docs: `${base_url}/docs`, openapi: `${base_url}/openapi.json` } : {};
+    ctx.log.info({ base_url, ...docs }, 'listening');
     return {
       ctx,
       async stop() {

@@ -31,6 +31,10 @@ const laterKey = (credentials: string): string => `
 `;
 
 /** Nobody has an account at first: with the page comes how to get in. */
+const docsLines = (base_url: string): string => `  ├─ API reference  ${base_url}/docs        (try it in the browser)
+  ├─ OpenAPI 3.1    ${base_url}/openapi.json
+`;
+
 const consoleLine = (base_url: string): string =>
   `  ├─ Console        ${base_url}/console    (to join: npm run -s strongroom -- owner invite --email you@example.com)\n`;
 
@@ -58,9 +62,7 @@ export const startBlock = (ctx: Context, base_url: string, apiKey: Sensitive<str
   Strongroom ${version}   development mode - data in ${dataDir}, keys generated for you. Do not use with real cards.
 
   ├─ API            ${base_url}
-  ├─ API reference  ${base_url}/docs        (try it in the browser)
-  ├─ OpenAPI 3.1    ${base_url}/openapi.json
-${ctx.config.console ? consoleLine(base_url) : ''}  ├─ Mailbox        ${mailbox(ctx.config)}
+${ctx.config.docs ? docsLines(base_url) : ''}${ctx.config.console ? consoleLine(base_url) : ''}  ├─ Mailbox        ${mailbox(ctx.config)}
   └─ Database       ${database}
 ${apiKey ? firstKey(credentials, apiKey) : laterKey(credentials)}${tryIt(base_url)}
   Next: README.md.    ^C to stop

@@ -8,7 +8,7 @@ import { promisify } from 'node:util';
 import { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { randomBase62 } from '../src/crypto/digest.ts';
-import { randomBytesPooled } from '../src/crypto/random.ts';
+import { randomBytesFromKernel } from '../src/crypto/random.ts';
 import { type EmbeddedPostgres, startEmbeddedPostgres } from '../src/db/embedded.ts';
 import { root, sourceEnvironment, spawnServer, untilReady } from './support/process.ts';
 
@@ -31,7 +31,7 @@ let postgres: EmbeddedPostgres;
 
 beforeAll(async () => {
   dataDir = mkdtempSync(join(tmpdir(), 'strongroom-roles-'));
-  const newPassword = () => randomBase62(32, randomBytesPooled);
+  const newPassword = () => randomBase62(32, randomBytesFromKernel);
   postgres = await startEmbeddedPostgres({ dataDir, newPassword, log: () => undefined });
 });
 

@@ -21,7 +21,7 @@ import { promisify } from 'node:util';
 import { Client } from 'pg';
 import { describe, expect, it as base } from 'vitest';
 import { randomBase62 } from '../src/crypto/digest.ts';
-import { randomBytesPooled } from '../src/crypto/random.ts';
+import { randomBytesFromKernel } from '../src/crypto/random.ts';
 import {
   type EmbeddedPostgres,
   findRunningPostgres,
@@ -35,7 +35,7 @@ import { killIfAlive } from './support/process.ts';
 
 const root = join(import.meta.dirname, '..');
 const run = promisify(execFile);
-const newPassword = () => randomBase62(32, randomBytesPooled);
+const newPassword = () => randomBase62(32, randomBytesFromKernel);
 
 type Place = {
   dataDir: string;

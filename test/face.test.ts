@@ -244,11 +244,28 @@ test('an address that keeps failing gets 429 with Retry-After, and others do not
   }
 });
 
-test('/readyz says which wall is around the code of tenants, /healthz that the process lives and no more', async () => {
+test('DOCS=off leaves out the start page, the reference and the document, and nothing else', async () => {
+  const paths = ['/', '/docs', '/openapi.json'];
+  const bare = await startServer({ DOCS: 'off' });
+  try {
+    const statuses = async (base_url: string) =>
+      Promise.all(paths.map(async (path) => (await fetch(base_url + path, { redirect: 'manual' })).status));
+    expect(await statuses(bare.base_url)).toEqual([404, 404, 404]);
+    expect(await statuses(server.base_url)).toEqual([200, 200, 200]);
+    expect((await bare.tokenize('x')).status).toBe(200);
+    expect((await bare.request('GET', '/console/sign-in', { key: null })).status).toBe(200);
+  } finally {
+    await bare.close();
+  }
+});
+
+test('/readyz tells an anonymous client nothing of the sandbox, /healthz that the process lives and no more', async () => {
   const bare = await startServer({ SANDBOX_JAIL: 'none' });
   try {
     const ready = await fetch(`${bare.base_url}/readyz`);
-    expect(await ready.json()).toEqual({ status: 'ok', initialized: true, sandbox: 'none' });
+    expect(await ready.json()).toEqual({ status: 'ok', initialized: true });
+    // The operator reads it in the log.
+    expect(bare.logLines.join('')).toContain('weak_jail');
     expect(await (await fetch(`${bare.base_url}/healthz`)).json()).toEqual({ status: 'ok' });
   } finally {
     await bare.close();
@@ -265,7 +282,7 @@ test('a vault without a tenant answers 503 until it has one', async () => {
   try {
     await empty.sql('DELETE FROM tenants');
     const before = await fetch(`${empty.base_url}/readyz`);
-    expect(await before.json()).toEqual({ status: 'ok', initialized: false, sandbox: empty.ctx.sandbox.jail });
+    expect(await before.json()).toEqual({ status: 'ok', initialized: false });
     expect((await empty.request('POST', '/tokenize', { json: 'x' })).status).toBe(503);
   } finally {
     await empty.close();

@@ -508,6 +508,7 @@ describe('a session', () => {
     expect([answer.status, answer.headers.get('location')]).toEqual([303, '/console/sign-in']);
     expect(answer.headers.getSetCookie()).toEqual(['strongroom=; Max-Age=0; Path=/; HttpOnly; SameSite=Strict']);
     expect(await copy.isSignedIn()).toBe(false);
+    expect(answer.headers.get('clear-site-data')).toBe('"cache", "storage"');
     expect((await logsOf(user_id)).at(-1)).toBe('Tenant member signed out');
   });
 

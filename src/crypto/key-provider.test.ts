@@ -2,12 +2,12 @@
 import { inspect } from 'node:util';
 import { expect, test } from 'vitest';
 import { localKeyProvider, RootKeyUnknown } from './key-provider.ts';
-import { randomBytesPooled } from './random.ts';
+import { randomBytesFromKernel } from './random.ts';
 import { SealBroken } from './seal.ts';
 import { Sensitive } from './sensitive.ts';
 
 const rootKey = (byte: number) => new Sensitive<Uint8Array>(Buffer.alloc(32, byte));
-const provider = localKeyProvider([rootKey(1)], randomBytesPooled);
+const provider = localKeyProvider([rootKey(1)], randomBytesFromKernel);
 const key = Buffer.alloc(32, 0xaa);
 const context = ['tenant key', 'test', 'tenant', 'data', 'id'];
 
@@ -50,15 +50,15 @@ test('a wrapped key serves only what it was wrapped for', async () => {
 
 test('the first root key wraps; the others still unwrap', async () => {
   const old = await provider.wrap(key, context);
-  const rotated = localKeyProvider([rootKey(2), rootKey(1)], randomBytesPooled);
+  const rotated = localKeyProvider([rootKey(2), rootKey(1)], randomBytesFromKernel);
   expect(await rotated.unwrap(old, context)).toEqual(key);
   const fresh = await rotated.wrap(key, context);
-  expect(await localKeyProvider([rootKey(2)], randomBytesPooled).unwrap(fresh, context)).toEqual(key);
+  expect(await localKeyProvider([rootKey(2)], randomBytesFromKernel).unwrap(fresh, context)).toEqual(key);
   await expect(provider.unwrap(fresh, context)).rejects.toThrow(RootKeyUnknown);
 });
 
 test('a missing root key is named by its id', async () => {
-  const needed = localKeyProvider([rootKey(9)], randomBytesPooled);
+  const needed = localKeyProvider([rootKey(9)], randomBytesFromKernel);
   const wrapped = await needed.wrap(key, context);
   const refusal = await provider.unwrap(wrapped, context).catch((error: unknown) => error);
   expect(refusal).toBeInstanceOf(RootKeyUnknown);
@@ -69,21 +69,23 @@ test('a provider describes itself by a name and an id, and shows no root key', (
   const description = provider.describe();
   expect(description.name).toBe('local');
   expect(description.root_key_id).toMatch(/^[0-9a-f]{32}$/);
-  expect(description.root_key_id).not.toBe(localKeyProvider([rootKey(2)], randomBytesPooled).describe().root_key_id);
+  expect(description.root_key_id).not.toBe(
+    localKeyProvider([rootKey(2)], randomBytesFromKernel).describe().root_key_id,
+  );
   expect(inspect([provider, rootKey(1)], { showHidden: true, depth: 9 })).not.toMatch(/(01 ){4}|1, 1, 1, 1/);
 });
 
 test('a provider without a root key cannot be made', () => {
-  expect(() => localKeyProvider([], randomBytesPooled)).toThrow();
+  expect(() => localKeyProvider([], randomBytesFromKernel)).toThrow();
 });
 
 test('a missing root key is reported with the ids of those at hand', async () => {
-  const wrapped = await localKeyProvider([rootKey(9)], randomBytesPooled).wrap(key, context);
+  const wrapped = await localKeyProvider([rootKey(9)], randomBytesFromKernel).wrap(key, context);
   await expect(provider.unwrap(wrapped, context)).rejects.toMatchObject({ atHand: [provider.describe().root_key_id] });
 });
 
 test.each([0, 16, 31, 33])('a root key of %i bytes is refused', (size) => {
-  expect(() => localKeyProvider([new Sensitive<Uint8Array>(Buffer.alloc(size))], randomBytesPooled)).toThrow(
+  expect(() => localKeyProvider([new Sensitive<Uint8Array>(Buffer.alloc(size))], randomBytesFromKernel)).toThrow(
     '32 bytes',
   );
 });

@@ -11,7 +11,7 @@ import {
   type TenantKeyRow,
   TenantKeysGone,
 } from './keyring.ts';
-import { randomBytesPooled } from './random.ts';
+import { randomBytesFromKernel } from './random.ts';
 import { type Binding, keyIdOf, open, seal, SealBroken } from './seal.ts';
 import { Sensitive } from './sensitive.ts';
 
@@ -41,7 +41,7 @@ const createRows = () => {
 };
 
 const localProvider = (byte: number): KeyProvider =>
-  localKeyProvider([new Sensitive<Uint8Array>(Buffer.alloc(32, byte))], randomBytesPooled);
+  localKeyProvider([new Sensitive<Uint8Array>(Buffer.alloc(32, byte))], randomBytesFromKernel);
 
 type World = ReturnType<typeof createRows> & { clock: { ms: number }; keyring: Keyring; another(): Keyring };
 
@@ -54,7 +54,7 @@ const createWorld = (provider = localProvider(1), environment = 'test'): World =
       store: rows.store,
       environment,
       now: () => new Date(clock.ms),
-      randomBytes: randomBytesPooled,
+      randomBytes: randomBytesFromKernel,
       cvcTtlMs: CVC_TTL_MS,
     });
   return { ...rows, clock, keyring: another(), another };
@@ -80,7 +80,7 @@ test('the newest keys seal and digest, older ones still open, in whatever order 
   const world = createWorld();
   await addTenant(world);
   const before = await world.keyring.tenantKeys(TENANT);
-  const sealed = seal(before.data, binding, 'value', randomBytesPooled);
+  const sealed = seal(before.data, binding, 'value', randomBytesFromKernel);
   world.clock.ms += 1_000;
   world.tenantRows.unshift(...(await world.keyring.newTenantKeys(TENANT)));
   world.keyring.forgetTenant(TENANT);
@@ -138,7 +138,7 @@ test("tenants share no keys: neither opens the other's values, nor has its finge
   await addTenant(world, other);
   const one = await world.keyring.tenantKeys(TENANT);
   const two = await world.keyring.tenantKeys(other);
-  const sealed = seal(one.data, binding, 'value', randomBytesPooled);
+  const sealed = seal(one.data, binding, 'value', randomBytesFromKernel);
   expect(two.find(keyIdOf(sealed))).toBeUndefined();
   expect(() => open({ id: one.data.id, key: two.data.key }, binding, sealed)).toThrow(SealBroken);
   expect(fingerprint(one.digest, 'card', '4242')).not.toBe(fingerprint(two.digest, 'card', '4242'));
@@ -186,7 +186,7 @@ test('an ephemeral key serves the values of one slot, and the next slot has anot
 test('a security code opens until its key is destroyed: a TTL after the end of its slot, and never again', async () => {
   const { keyring, clock, ephemeralRows } = createWorld();
   const key = await keyring.ephemeralKey();
-  const sealed = seal(key, binding, '123', randomBytesPooled);
+  const sealed = seal(key, binding, '123', randomBytesFromKernel);
   const destroyMs = START_MS + EPHEMERAL_SLOT_MS + CVC_TTL_MS;
   expect(ephemeralRows.get(key.id)?.destroy_at.getTime()).toBe(destroyMs);
 
@@ -208,9 +208,9 @@ test('a key whose row is gone opens nothing, though its slot still runs', async 
 test('a slot whose row is gone is put back, and opens what was sealed before and since', async () => {
   const { keyring, ephemeralRows, clock } = createWorld();
   const key = await keyring.ephemeralKey();
-  const before = seal(key, binding, '123', randomBytesPooled);
+  const before = seal(key, binding, '123', randomBytesFromKernel);
   ephemeralRows.clear();
-  const since = seal(await keyring.ephemeralKey(), binding, '456', randomBytesPooled);
+  const since = seal(await keyring.ephemeralKey(), binding, '456', randomBytesFromKernel);
   await keyring.restoreEphemeralKey();
   for (const [sealed, code] of [
     [before, '123'],
@@ -233,7 +233,7 @@ test('of two processes that put a slot back both seal under the key of the first
   world.ephemeralRows.clear();
   await other.ephemeralKey();
   await world.keyring.restoreEphemeralKey();
-  const sealed = seal(await world.keyring.ephemeralKey(), binding, '123', randomBytesPooled);
+  const sealed = seal(await world.keyring.ephemeralKey(), binding, '123', randomBytesFromKernel);
   const found = await other.findEphemeralKey(keyIdOf(sealed));
   expect(found && open(found, binding, sealed).toString()).toBe('123');
 });
@@ -243,7 +243,7 @@ test('two processes on one store agree on the key of a slot, also when they begi
   const other = world.another();
   const [one, two] = await Promise.all([world.keyring.ephemeralKey(), other.ephemeralKey()]);
   expect(two.id).toBe(one.id);
-  const sealed = seal(one, binding, '123', randomBytesPooled);
+  const sealed = seal(one, binding, '123', randomBytesFromKernel);
   expect(open(two, binding, sealed).toString()).toBe('123');
   const found = await other.findEphemeralKey(one.id);
   expect(found && open(found, binding, sealed).toString()).toBe('123');

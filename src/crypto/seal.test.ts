@@ -1,7 +1,7 @@
 // Holds sealed values to their promise: they open under their own key, in their own place, unchanged, or not at all.
 import { inspect } from 'node:util';
 import { expect, test, vi } from 'vitest';
-import { randomBytesPooled } from './random.ts';
+import { randomBytesFromKernel } from './random.ts';
 import { type Binding, keyIdOf, open, seal, SealBroken, type SealingKey } from './seal.ts';
 import { prepareXaesKey, xaesDecrypt } from './xaes.ts';
 
@@ -15,13 +15,13 @@ const binding: Binding = {
   type: 'card',
   field: 'sealed',
 };
-const sealCanary = (): Buffer => seal(key, binding, CANARY, randomBytesPooled);
+const sealCanary = (): Buffer => seal(key, binding, CANARY, randomBytesFromKernel);
 
 test('what was sealed opens, text and bytes, empty and long', () => {
   for (const value of ['', 'ä€😀', CANARY, 'x'.repeat(100_000)])
-    expect(open(key, binding, seal(key, binding, value, randomBytesPooled)).toString()).toBe(value);
-  const bytes = randomBytesPooled(1_000);
-  expect(open(key, binding, seal(key, binding, bytes, randomBytesPooled))).toEqual(bytes);
+    expect(open(key, binding, seal(key, binding, value, randomBytesFromKernel)).toString()).toBe(value);
+  const bytes = randomBytesFromKernel(1_000);
+  expect(open(key, binding, seal(key, binding, bytes, randomBytesFromKernel))).toEqual(bytes);
 });
 
 test('a sealed value is version, key id, nonce, ciphertext and tag', () => {
@@ -56,7 +56,7 @@ const firstHalf = (sealed: Buffer): string => sealed.subarray(17, 29).toString('
 test('values of one key share the first half of their nonces, 65,536 of them, and each has a second half of its own', () => {
   const id = '5f0c954e-38f5-4c1b-9d64-7a3a7e0f6a03';
   const ofSeries: SealingKey = { id, key: prepareXaesKey(Buffer.alloc(32, 3)) };
-  const sealNext = (): Buffer => seal(ofSeries, binding, '', randomBytesPooled);
+  const sealNext = (): Buffer => seal(ofSeries, binding, '', randomBytesFromKernel);
   const first = sealNext();
   const secondHalves = new Set([first.toString('hex', 29, 41)]);
   for (let count = 1; count < 65_536; count += 1) {
@@ -70,13 +70,13 @@ test('values of one key share the first half of their nonces, 65,536 of them, an
 
 test('a key that is read again goes on with its series; another key, and another process, has its own', async () => {
   const again: SealingKey = { id: key.id, key: prepareXaesKey(Buffer.alloc(32, 1)) };
-  expect(firstHalf(seal(again, binding, CANARY, randomBytesPooled))).toBe(firstHalf(sealCanary()));
+  expect(firstHalf(seal(again, binding, CANARY, randomBytesFromKernel))).toBe(firstHalf(sealCanary()));
   const other: SealingKey = { id: '5f0c954e-38f5-4c1b-9d64-7a3a7e0f6a04', key: prepareXaesKey(Buffer.alloc(32, 4)) };
-  expect(firstHalf(seal(other, binding, CANARY, randomBytesPooled))).not.toBe(firstHalf(sealCanary()));
+  expect(firstHalf(seal(other, binding, CANARY, randomBytesFromKernel))).not.toBe(firstHalf(sealCanary()));
 
   vi.resetModules();
   const elsewhere = await import('./seal.ts');
-  const sealed = elsewhere.seal(key, binding, CANARY, randomBytesPooled);
+  const sealed = elsewhere.seal(key, binding, CANARY, randomBytesFromKernel);
   expect(firstHalf(sealed)).not.toBe(firstHalf(sealCanary()));
   // What is remembered is no part of what opens a value.
   expect(open(again, binding, sealed).toString()).toBe(CANARY);
@@ -116,16 +116,16 @@ test('the associated data is the parts of its place, whatever was sealed before 
   for (const place of places) {
     const parts = [place.environment, place.tenant_id, 'token', place.id, place.type ?? '', 'sealed', key.id];
     const aad = ['strongroom/1', ...parts].map((part) => `${part.length}:${part}`).join('');
-    const sealed = seal(key, place, CANARY, randomBytesPooled);
+    const sealed = seal(key, place, CANARY, randomBytesFromKernel);
     const opened = xaesDecrypt(key.key, sealed.subarray(17, 41), sealed.subarray(41), Buffer.from(aad));
     expect(opened.toString()).toBe(CANARY);
   }
 });
 
 test('parts of a place do not run into each other', () => {
-  const sealed = seal(key, { ...binding, record: 'ab', id: 'c' }, CANARY, randomBytesPooled);
+  const sealed = seal(key, { ...binding, record: 'ab', id: 'c' }, CANARY, randomBytesFromKernel);
   expect(() => open(key, { ...binding, record: 'a', id: 'bc' }, sealed)).toThrow(SealBroken);
-  const untyped = seal(key, { ...binding, type: undefined, field: 'card' }, CANARY, randomBytesPooled);
+  const untyped = seal(key, { ...binding, type: undefined, field: 'card' }, CANARY, randomBytesFromKernel);
   expect(() => open(key, { ...binding, type: 'card', field: '' }, untyped)).toThrow(SealBroken);
 });
 
@@ -155,6 +155,6 @@ test('a refusal says the same whatever is wrong, and nothing of the value or its
 test.each(['', 'abc', key.id.toUpperCase(), key.id.replaceAll('-', '')])(
   'nothing is sealed under the key id %j',
   (id) => {
-    expect(() => seal({ ...key, id }, binding, CANARY, randomBytesPooled)).toThrow(RangeError);
+    expect(() => seal({ ...key, id }, binding, CANARY, randomBytesFromKernel)).toThrow(RangeError);
   },
 );

@@ -51,8 +51,9 @@ const commonOf = (key: SealingKey): Common => {
 };
 
 /**
- * Values that share the first half of their nonces, and with it the message key that XAES derives from it: drawn anew for
- * each, deriving would cost as much as sealing. The other half is drawn for every value, so that the chance that two of a
+ * Values that share the first half of their nonces, and with it the message key that XAES derives from it: drawn for each,
+ * deriving would cost as much as sealing. The other half is drawn from the kernel for every value, so that two copies of a
+ * process, which go on with one series, share no nonce either, and the chance that two of a
  * series have the same nonce is 2^-65 (docs/decisions/0004-sealing.md).
  */
 const SERIES_VALUES_MAX = 65_536;
@@ -69,8 +70,7 @@ const series = new LRUCache<string, { firstHalf: Buffer; valuesLeft: number }>({
 const nonceFor = ({ id }: SealingKey, randomBytes: RandomBytes): Buffer => {
   let current = series.get(id);
   if (!current || current.valuesLeft === 0) {
-    // A copy: what is handed out of a pool keeps all of it.
-    current = { firstHalf: Buffer.from(randomBytes(DERIVE_NONCE_BYTES)), valuesLeft: SERIES_VALUES_MAX };
+    current = { firstHalf: randomBytes(DERIVE_NONCE_BYTES), valuesLeft: SERIES_VALUES_MAX };
     series.set(id, current);
   }
   current.valuesLeft -= 1;

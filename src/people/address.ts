@@ -44,8 +44,18 @@ const partsOf = (text: string): Parts | undefined => {
   return isFair ? { local, domain } : undefined;
 };
 
-/** The address, exactly as it was given; undefined for a text that is not one, or is more than one. */
-export const parseAddress = (text: string): string | undefined => (partsOf(text) ? text : undefined);
+/**
+ * Whether every character is the one that it looks like: U+212A looks like K, and is one once it is compared. Composed and
+ * decomposed letters look alike because they are.
+ */
+const isCompatible = (text: string): boolean => text === text.normalize('NFKC') || text === text.normalize('NFKD');
+
+/**
+ * The address, exactly as it was given; undefined for a text that is not one, is more than one, or has characters that
+ * NFKC changes.
+ */
+export const parseAddress = (text: string): string | undefined =>
+  isCompatible(text) && partsOf(text) ? text : undefined;
 
 /** A local part as it is meant: quotes that change nothing are left out (RFC 5321 section 4.1.2). */
 const meantLocal = (local: string): string => {

@@ -257,7 +257,7 @@ const usePeople = async (ask: Ask): Promise<string[]> => {
   expect(await statusOf('/console/sign-in', { email, password })).toBe(303);
   sessions.push(browser.cookies.get('strongroom') ?? '');
   for (const current_password of [`${password}x`, password]) {
-    const typed = { csrf: await browser.csrf(), current_password, new_password: password };
+    const typed = { csrf: await browser.csrf(), current_password, new_password: `another-${password}` };
     expect(await statusOf('/console/password', typed)).toBe(current_password === password ? 303 : 422);
   }
   sessions.push(browser.cookies.get('strongroom') ?? '');

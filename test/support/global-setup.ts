@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { Client } from 'pg';
 import type { TestProject } from 'vitest/node';
 import { randomBase62 } from '../../src/crypto/digest.ts';
-import { randomBytesPooled } from '../../src/crypto/random.ts';
+import { randomBytesFromKernel } from '../../src/crypto/random.ts';
 import { startEmbeddedPostgres } from '../../src/db/embedded.ts';
 import type { DatabaseAddress } from '../../src/db/embedded/connection.ts';
 import { migrate } from '../../src/db/migrate.ts';
@@ -23,7 +23,7 @@ export const templateName = 'template_strongroom';
 /** Starts the server and provides its address; the function it returns stops and removes it. */
 export const setup = async (project: TestProject): Promise<() => Promise<void>> => {
   const dataDir = await mkdtemp(join(tmpdir(), 'strongroom-test-'));
-  const newPassword = () => randomBase62(32, randomBytesPooled);
+  const newPassword = () => randomBase62(32, randomBytesFromKernel);
   const postgres = await startEmbeddedPostgres({ dataDir, newPassword, log: () => undefined });
   const teardown = async () => {
     await postgres.stop();

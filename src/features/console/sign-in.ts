@@ -15,6 +15,9 @@ const open = { config: { permission: null }, schema: { hide: true } } as const;
 
 const HOME = '/console';
 
+/** Not `"cookies"`: that would take those of every other host of the site along. */
+const CLEARED_AT_SIGN_OUT = '"cache", "storage"';
+
 const NEXT_LENGTH_MAX = 2_000;
 
 /** Where somebody wanted to go: a page of the console and nothing else, however it is written. */
@@ -71,6 +74,7 @@ export const signInPages = (scope: App, { ctx, get, post }: Console): void => {
   post('/console/sign-out', async ({ request, reply }) => {
     await endOld(request);
     reply.header('set-cookie', noSessionCookie(ctx));
+    reply.header('clear-site-data', CLEARED_AT_SIGN_OUT);
     return { seeOther: '/console/sign-in' };
   });
 

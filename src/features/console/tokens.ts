@@ -133,7 +133,7 @@ const showList = async (visit: Visit): Promise<Outcome> => {
     filter,
     none: isFiltering(filter)
       ? 'No token meets this.'
-      : html`<p>There are no tokens yet.</p><p>Applications make them by <code>POST /tokenize</code>: see <a href="/docs">the reference</a>.</p>`,
+      : html`<p>There are no tokens yet.</p><p>Applications make them by <code>POST /tokenize</code>${visit.ctx.config.docs && html`: see <a href="/docs">the reference</a>`}.</p>`,
     pager: cursorPager(PATH, filter, { start, page: listed.page }),
     done: visit.query('done') === 'deleted' ? notice('good', 'The token was deleted.') : undefined,
   });

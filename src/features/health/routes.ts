@@ -1,4 +1,4 @@
-// /healthz and /readyz: for the ones who start and stop us. No key, no detail.
+// /healthz and /readyz: for load balancers and supervisors. They need no key, so they tell nothing that helps an attacker.
 import { z } from 'zod';
 import type { Context } from '../../context.ts';
 import type { App } from '../../http/app-type.ts';
@@ -9,11 +9,6 @@ const readiness = z
   .object({
     status: z.literal('ok').meta({ example: 'ok' }),
     initialized: z.boolean().meta({ description: 'Whether the vault has a tenant.', example: true }),
-    sandbox: z.enum(['bwrap', 'unshare', 'none']).meta({
-      description:
-        'What the operating system puts around the code of tenants: bubblewrap, namespaces by `unshare`, or nothing but a process.',
-      example: 'bwrap',
-    }),
   })
   .meta({ id: 'Readiness' });
 
@@ -45,7 +40,7 @@ export const healthRoutes = (app: App, ctx: Context): void => {
         tags: ['Health'],
         answer: 'Requests are served.',
         examples: {
-          response: { ready: { summary: 'Ready', value: { status: 'ok', initialized: true, sandbox: 'bwrap' } } },
+          response: { ready: { summary: 'Ready', value: { status: 'ok', initialized: true } } },
         },
         response: { 200: readiness, ...failures(400, 500, 503) },
       },
@@ -53,7 +48,7 @@ export const healthRoutes = (app: App, ctx: Context): void => {
     async () => {
       // One question that only a reachable, migrated database can answer.
       const initialized = await ctx.db.hasTenants();
-      return { status: 'ok' as const, initialized, sandbox: ctx.sandbox.jail };
+      return { status: 'ok' as const, initialized };
     },
   );
 };

@@ -5,9 +5,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
-import { describe, expect, test as base } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test as base } from 'vitest';
 import { createDatabase, createEmptyDatabase, type TestDatabase } from './support/database.ts';
-import { root, sourceEnvironment } from './support/process.ts';
+import { type ServerProcess, root, sourceEnvironment, spawnServer, untilReady } from './support/process.ts';
 
 type Ended = { code: number; stdout: string; stderr: string };
 
@@ -155,5 +155,136 @@ describe('doctor, in production', () => {
     } finally {
       await database.drop();
     }
+  });
+});
+
+describe('help', () => {
+  test('of everything lists the commands; of each it says what it does, its options and an example', async ({
+    directory,
+  }) => {
+    const all = (await cli(directory, [])).stdout;
+    expect((await cli(directory, ['--help'])).stdout).toBe(all);
+    const commands = [...all.matchAll(/^ {2}([a-z]+(?: [a-z]+)?)(?: [A-Z]+)? {2,}\S/gm)].map(
+      ([, name]) => name as string,
+    );
+    expect(commands.length).toBeGreaterThanOrEqual(15);
+    const helps = await Promise.all(commands.map((name) => cli(directory, [...name.split(' '), '--help'])));
+    for (const [index, { code, stdout }] of helps.entries()) {
+      const name = commands[index] as string;
+      expect([name, code]).toEqual([name, 0]);
+      expect(stdout).toContain(`npm run -s strongroom -- ${name}`);
+      expect(stdout).toMatch(/\n\nExamples:\n {2}npm run/);
+      // Each option of the synopsis has a line that describes it.
+      const [synopsis = ''] = stdout.split('\n');
+      for (const [option] of synopsis.matchAll(/--[a-z-]+/g))
+        if (option !== '--') expect(stdout).toMatch(new RegExp(`^ {2}${option}\\b.* {2}\\S`, 'm'));
+    }
+    expect(new Set(helps.map(({ stdout }) => stdout)).size).toBe(commands.length);
+    expect(readdirSync(directory)).toEqual([]);
+  });
+
+  test('the first word of several commands lists them, and --version tells the release', async ({ directory }) => {
+    const tenants = await cli(directory, ['tenants']);
+    expect([tenants.code, tenants.stderr]).toEqual([0, '']);
+    for (const name of ['tenants create', 'tenants list']) expect(tenants.stdout).toContain(name);
+    expect(tenants.stdout).not.toContain('keys');
+    expect((await cli(directory, ['--version'])).stdout).toBe('strongroom 0.1.0\n');
+  });
+
+  test('of a command comes with its misuse, which names what is wrong', async ({ directory }) => {
+    const wrong: [string, string][] = [
+      ['tenants create', 'The option --name is needed.'],
+      ['tenants list --email x', 'tenants list has no option --email.'],
+      ['keys revoke', 'keys revoke needs KEY.'],
+      ['doctor now', 'doctor takes no "now".'],
+      ['keys fly', 'There is no command "keys fly".'],
+    ];
+    for (const [words, sentence] of wrong) {
+      const { code, stderr } = await cli(directory, words.split(' '));
+      expect(code, words).toBe(1);
+      expect(stderr).toContain(sentence);
+      expect(stderr).toContain(`npm run -s strongroom -- ${words.split(' ')[0]}`);
+    }
+  });
+});
+
+describe('beside a running server', { concurrent: false }, () => {
+  let dataDir: string;
+  let server: ServerProcess;
+  beforeAll(async () => {
+    dataDir = mkdtempSync(join(tmpdir(), 'strongroom-cli-server-'));
+    server = await spawnServer(dataDir);
+    await untilReady(server);
+  });
+  afterAll(async () => {
+    server.child.kill();
+    await server.exited;
+    rmSync(dataDir, { recursive: true, force: true });
+  });
+
+  const command = (...args: string[]) => cli(root, args, { DATA_DIR: dataDir });
+
+  test('keys are listed without their secrets, and a revoked one is refused within a second', async () => {
+    const made = JSON.parse((await command('keys', 'create', '--name', 'Checkout', '--json')).stdout) as {
+      api_key: string;
+      application_id: string;
+    };
+    const statusOf = async () =>
+      (await fetch(`${server.base_url}/logs`, { headers: { 'svc-api-key': made.api_key } })).status;
+    expect(await statusOf()).toBe(200);
+    const listed = (await command('keys', 'list', '--json')).stdout
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    expect(listed).toHaveLength(2);
+    const [key] = listed.filter(({ application_name }) => application_name === 'Checkout');
+    expect(key).toEqual({
+      key: made.api_key.slice(0, made.api_key.lastIndexOf('_')),
+      application_id: made.application_id,
+      application_name: 'Checkout',
+      created_at: expect.stringMatching(/Z$/),
+    });
+    expect((await command('keys', 'list')).stdout).toContain(`${key.key}  `);
+
+    expect((await command('keys', 'revoke', 'svc_test_0000000000000000')).stderr).toContain(
+      'The tenant has no such key.',
+    );
+    expect((await command('keys', 'revoke', key.key)).stdout).toBe('Revoked.\n');
+    await expect.poll(statusOf, { timeout: 2_000 }).toBe(401);
+    expect((await command('keys', 'list')).stdout).not.toContain(key.key);
+    expect((await command('keys', 'revoke', key.key)).code).toBe(1);
+    const logs = await fetch(`${server.base_url}/logs?entity_id=${made.application_id}`, {
+      headers: { 'svc-api-key': server.credentials().api_key },
+    });
+    expect(((await logs.json()) as { data: object[] }).data).toContainEqual(
+      expect.objectContaining({ message: 'API key revoked', actor_type: 'operator', operation: 'update' }),
+    );
+  });
+
+  test('doctor --json is one line with every check', async () => {
+    const { code, stdout } = await command('doctor', '--json');
+    expect(code).toBe(0);
+    expect(stdout.trim().split('\n')).toHaveLength(1);
+    const { ok, checks } = JSON.parse(stdout) as {
+      ok: boolean;
+      checks: { check: string; status: string; detail: string }[];
+    };
+    expect(ok).toBe(true);
+    expect(checks.map(({ check }) => check)).toEqual(
+      expect.arrayContaining([
+        'Node',
+        'configuration',
+        'sandbox',
+        'mail',
+        'database',
+        'root key',
+        'migrations',
+        'tenants',
+      ]),
+    );
+    for (const { status, detail } of checks)
+      expect([status, detail]).toEqual([expect.stringMatching(/^(?:ok|warning)$/), expect.stringMatching(/./)]);
+    const failed = await cli(root, ['doctor', '--json'], { DATABASE_URL: 'postgresql://u:p@127.0.0.1:9/d' });
+    expect([failed.code, JSON.parse(failed.stdout)]).toEqual([1, expect.objectContaining({ ok: false })]);
   });
 });

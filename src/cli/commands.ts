@@ -10,6 +10,7 @@ import {
   type OwnerLink,
   parsePermissions,
 } from '../access/bootstrap.ts';
+import { listKeys, revokeKey } from '../access/operator-keys.ts';
 import { type Config, loadConfig } from '../config.ts';
 import { type Context, createContext, failureText, migrateDatabase } from '../context.ts';
 import type { Sensitive } from '../crypto/sensitive.ts';
@@ -17,54 +18,17 @@ import { readCredentials } from '../dev-credentials.ts';
 import { StartError } from '../errors.ts';
 import { resetPassword } from '../people/passwords.ts';
 import { installOfficialFormulas } from '../runtime/official.ts';
+import { version } from '../version.ts';
+import { type CommandName, findCommand, groupHelp, helpOf, misuseOf, parseOptions, usage } from './command-table.ts';
 import { withConfigurationTable } from './configuration.ts';
 import { doctor } from './doctor.ts';
 import { openapiDocument } from './openapi.ts';
 import { runReactorFile } from './reactor-run.ts';
 import { setup } from './setup.ts';
 
-const usage = `npm run -s strongroom -- COMMAND: the operator's commands. Each takes its database and keys from the same environment
-as the server.
-
-  bootstrap --tenant-name NAME [--permissions LIST] [--owner-email ADDRESS] [--json]
-                                                               the first tenant of an empty vault, and its key; with
-                                                               an address also the link by which its owner joins
-  tenants create --name NAME [--permissions LIST] [--owner-email ADDRESS] [--json]
-                                                               a further tenant with an application and its key
-  tenants list [--json]
-  keys create [--tenant ID] [--name NAME] [--permissions LIST] [--rules JSON] [--json]
-                                                               an application with a key in a tenant
-  owner invite --email ADDRESS [--tenant ID] [--json]          a link for the owner of a tenant that has none yet
-  password reset --email ADDRESS [--json]                      a new password for somebody who cannot sign in; ends
-                                                               their sessions
-  formulas install [--json]                                    installs or updates the official formulas
-  migrate                                                      applies pending migrations
-  doctor                                                       checks what a start needs, each with its fix
-  setup                                                        writes .env with random secrets for docker compose
-  reactor run FILE [--args JSON] [--configuration JSON] [--json]
-                                                               runs a file in the sandbox, on args and no vault
-  openapi [--check]                                            writes openapi/openapi.json, or compares it
-  readme                                                       writes the README's table of variables anew
-`;
-
-const options = {
-  name: { type: 'string' },
-  'tenant-name': { type: 'string' },
-  tenant: { type: 'string' },
-  'owner-email': { type: 'string' },
-  email: { type: 'string' },
-  permissions: { type: 'string' },
-  rules: { type: 'string' },
-  args: { type: 'string' },
-  configuration: { type: 'string' },
-  json: { type: 'boolean' },
-  check: { type: 'boolean' },
-  help: { type: 'boolean', short: 'h' },
-} as const;
-
 const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-type Values = ReturnType<typeof parseArgs<{ options: typeof options; allowPositionals: true }>>['values'];
+type Values = ReturnType<typeof parseArgs<{ options: typeof parseOptions; allowPositionals: true }>>['values'];
 
 /** A link leads to the development server beside which a command runs, wherever that one listens. */
 const withDevAddress = (config: Config): Config => {
@@ -88,8 +52,9 @@ const withContext = async <T>(
   }
 };
 
-const required = (value: string | undefined, what: string): string => {
-  if (value === undefined || value === '') throw new StartError(`${what} is needed.\n\n${usage}`);
+/** An option or operand whose presence the table has seen to. */
+const given = (value: string | undefined): string => {
+  if (value === undefined || value === '') throw new StartError('An option or argument is empty.');
   return value;
 };
 
@@ -138,12 +103,15 @@ const tenantOf = async (ctx: Context, tenant: string | undefined): Promise<strin
     throw new StartError(
       'There are several tenants: say which by --tenant ID. List them: npm run -s strongroom -- tenants list',
     );
-  return required(tenants[0]?.id, 'The option --tenant');
+  const [only] = tenants;
+  if (!only)
+    throw new StartError('There is no tenant yet. Make one: npm run -s strongroom -- bootstrap --tenant-name NAME');
+  return only.id;
 };
 
-const commands: Record<string, (values: Values, operand: string | undefined) => Promise<void>> = {
+const commands: Record<CommandName, (values: Values, operand: string | undefined) => Promise<void>> = {
   bootstrap: async (values) => {
-    const name = required(values['tenant-name'], 'The option --tenant-name');
+    const name = given(values['tenant-name']);
     const made = await withContext(
       (ctx) => createTenant(ctx, { ...applicationOptions(values, name), onlyFirst: true }),
       'bootstrap',
@@ -155,7 +123,7 @@ const commands: Record<string, (values: Values, operand: string | undefined) => 
     printMade(made, values.json);
   },
   'tenants create': async (values) => {
-    const name = required(values.name, 'The option --name');
+    const name = given(values.name);
     const made = await withContext((ctx) => createTenant(ctx, applicationOptions(values, name)));
     if (made) printMade(made, values.json);
   },
@@ -172,13 +140,27 @@ const commands: Record<string, (values: Values, operand: string | undefined) => 
     });
     printMade(made, values.json);
   },
+  'keys list': async (values) => {
+    const keys = await withContext(async (ctx) => listKeys(ctx, await tenantOf(ctx, values.tenant)));
+    for (const key of keys)
+      console.log(
+        values.json
+          ? JSON.stringify(key)
+          : `${key.key}  ${key.created_at.toISOString()}  ${key.application_id}  ${key.application_name}`,
+      );
+  },
+  'keys revoke': async (values, operand) => {
+    const key = given(operand);
+    await withContext(async (ctx) => revokeKey(ctx, await tenantOf(ctx, values.tenant), key));
+    console.log(values.json ? JSON.stringify({ revoked: true }) : 'Revoked.');
+  },
   'owner invite': async (values) => {
-    const email = required(values.email, 'The option --email');
+    const email = given(values.email);
     const owner = await withContext(async (ctx) => inviteOwner(ctx, await tenantOf(ctx, values.tenant), email));
     console.log(values.json ? JSON.stringify({ owner_link: linkOf(owner) }) : ownerText(owner));
   },
   'password reset': async (values) => {
-    const email = required(values.email, 'The option --email');
+    const email = given(values.email);
     const password = shown(await withContext((ctx) => resetPassword(ctx, email)));
     console.log(
       values.json
@@ -193,7 +175,7 @@ const commands: Record<string, (values: Values, operand: string | undefined) => 
   },
   'reactor run': async (values, operand) => {
     const isWell = await runReactorFile({
-      path: required(operand, 'A file'),
+      path: given(operand),
       args: parseJsonOption(values.args, 'args') ?? {},
       configuration: parseJsonOption(values.configuration, 'configuration') ?? {},
       json: values.json,
@@ -204,8 +186,8 @@ const commands: Record<string, (values: Values, operand: string | undefined) => 
     const { applied, total } = await migrateDatabase(quietConfig());
     console.log(applied.length > 0 ? `Applied: ${applied.join(', ')}` : `Up to date: ${total} migrations.`);
   },
-  doctor: async () => {
-    if (!(await doctor(process.stdout))) process.exitCode = 1;
+  doctor: async (values) => {
+    if (!(await doctor(process.stdout, values.json ?? false))) process.exitCode = 1;
   },
   setup: async () => {
     setup('.env');
@@ -230,14 +212,22 @@ const commands: Record<string, (values: Values, operand: string | undefined) => 
 };
 
 const run = async (): Promise<void> => {
-  const { values, positionals } = parseArgs({ options, allowPositionals: true });
-  if (values.help || positionals.length === 0) return void console.log(usage);
-  const words = positionals.join(' ');
-  // One command takes an operand.
-  const [, name = words, operand] = /^(reactor run)(?: (.*))?$/.exec(words) ?? [];
-  const command = Object.hasOwn(commands, name) ? commands[name] : undefined;
-  if (!command) throw new StartError(`There is no command "${words}".\n\n${usage}`);
-  await command(values, operand);
+  const { values, positionals } = parseArgs({ options: parseOptions, allowPositionals: true });
+  const { help, version: isVersion, ...options } = values;
+  if (isVersion) return void console.log(`strongroom ${version}`);
+  const found = findCommand(positionals);
+  if (!found) {
+    const [word = ''] = positionals;
+    const group = positionals.length === 1 || help ? groupHelp(word) : undefined;
+    if (group !== undefined) return void console.log(group);
+    if (help || positionals.length === 0) return void console.log(usage);
+    throw new StartError(`There is no command "${positionals.join(' ')}".\n\n${groupHelp(word) ?? usage}`);
+  }
+  const { name, operands } = found;
+  if (help) return void console.log(helpOf(name));
+  const misuse = misuseOf(name, Object.keys(options), operands);
+  if (misuse !== undefined) throw new StartError(`${misuse}\n\n${helpOf(name)}`);
+  await commands[name](values, operands[0]);
 };
 
 run()

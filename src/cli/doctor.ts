@@ -74,9 +74,26 @@ const tellTenants = (there: boolean, { mode }: Config): string | Warning => {
   return mode === 'production' ? { warning: `${none}. Until then every API route answers 503` } : none;
 };
 
+type Found = { check: string; status: 'ok' | 'warning' | 'failed'; detail: string };
+
+const MARKS: Record<Found['status'], string> = { ok: '✔', warning: '⚠', failed: '✘' };
+
+type Output = { write(text: string): unknown };
+
 /** @returns whether everything holds; a warning is no failure. Starts nothing that it does not stop. */
-export const doctor = async (out: { write(text: string): unknown }): Promise<boolean> => {
-  let ok = true;
+export const doctor = async (out: Output, isJson = false): Promise<boolean> => {
+  const checks: Found[] = [];
+  const report = (found: Found): void => {
+    checks.push(found);
+    if (!isJson) out.write(`${MARKS[found.status]} ${found.check}: ${found.detail}\n`);
+  };
+  await runChecks(report);
+  const ok = checks.every(({ status }) => status !== 'failed');
+  if (isJson) out.write(`${JSON.stringify({ ok, checks })}\n`);
+  return ok;
+};
+
+const runChecks = async (report: (found: Found) => void): Promise<void> => {
   const check = async <T>(
     name: string,
     run: () => Promise<T> | T,
@@ -85,11 +102,11 @@ export const doctor = async (out: { write(text: string): unknown }): Promise<boo
     try {
       const result = await run();
       const told = tell(result);
-      out.write(typeof told === 'string' ? `✔ ${name}: ${told}\n` : `⚠ ${name}: ${told.warning}\n`);
+      if (typeof told === 'string') report({ check: name, status: 'ok', detail: told });
+      else report({ check: name, status: 'warning', detail: told.warning });
       return result;
     } catch (error) {
-      ok = false;
-      out.write(`✘ ${name}: ${failureText(error)}\n`);
+      report({ check: name, status: 'failed', detail: failureText(error) });
       return undefined;
     }
   };
@@ -104,7 +121,7 @@ export const doctor = async (out: { write(text: string): unknown }): Promise<boo
     () => loadConfig(),
     (loaded) => loaded.mode,
   );
-  if (!config) return false;
+  if (!config) return;
   await check(
     'sandbox',
     () => findJail(config),
@@ -123,15 +140,15 @@ export const doctor = async (out: { write(text: string): unknown }): Promise<boo
       (loaded) => tellPublicUrl(loaded),
     );
   if (await isWithoutDatabase(config)) {
-    out.write(`⚠ database: there is none in ${config.dataDir} yet, and no vault. To make both: npm start\n`);
-    return ok;
+    const detail = `there is none in ${config.dataDir} yet, and no vault. To make both: npm start`;
+    return report({ check: 'database', status: 'warning', detail });
   }
   const found = await check(
     'database',
     () => createInspection({ ...config, logLevel: 'silent' }),
     ({ isEmbedded }) => (isEmbedded ? `embedded, in ${config.dataDir}` : 'the one that DATABASE_URL names answers'),
   );
-  if (!found) return false;
+  if (!found) return;
   try {
     await check(
       'root key',
@@ -162,5 +179,4 @@ export const doctor = async (out: { write(text: string): unknown }): Promise<boo
   } finally {
     await found.close();
   }
-  return ok;
 };

@@ -19,6 +19,11 @@ export type StoredApplication = {
   modified_by: string | null;
 };
 
+/** More than a person reads on a terminal. */
+const KEYS_LISTED_MAX = 10_000;
+
+export type StoredKey = { public_id: string; application_id: string; application_name: string; created_at: Date };
+
 export type NewApplication = {
   application: {
     id: string;
@@ -136,6 +141,36 @@ export const applicationStatements = (guarded: Guarded, tenant_id: string) => ({
         if (answer) await keepAnswerIn(tx, tenant_id, answer);
         await notify(tx, applicationNotice(id));
         return result;
+      }),
+    ),
+
+  /** Oldest first. */
+  listKeys: (): Promise<StoredKey[]> =>
+    guarded(async (client) => {
+      const [keys, applications] = await Promise.all([
+        client.api_keys.findMany({
+          where: { tenant_id },
+          orderBy: [{ created_at: 'asc' }, { public_id: 'asc' }],
+          take: KEYS_LISTED_MAX,
+          select: { public_id: true, application_id: true, created_at: true },
+        }),
+        client.applications.findMany({ where: { tenant_id }, select: { id: true, name: true } }),
+      ]);
+      const nameOf = new Map(applications.map(({ id, name }) => [id, name]));
+      return keys.map((key) => ({ ...key, application_name: nameOf.get(key.application_id) ?? '' }));
+    }),
+
+  /** Ends one key; its application stays. @param log what is recorded of its application. @returns whether it was there. */
+  removeKey: (public_id: string, log: (application_id: string) => NewLog): Promise<boolean> =>
+    guarded((client) =>
+      client.$transaction(async (tx) => {
+        const key = await tx.api_keys.findUnique({ where: { public_id } });
+        if (key?.tenant_id !== tenant_id) return false;
+        const { count } = await tx.api_keys.deleteMany({ where: { public_id, tenant_id } });
+        if (count === 0) return false;
+        await tx.audit_log.create({ data: { ...log(key.application_id), tenant_id } });
+        await notify(tx, applicationNotice(key.application_id));
+        return true;
       }),
     ),
 

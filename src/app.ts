@@ -33,6 +33,7 @@ import { addPages } from './http/pages.ts';
 import { addOpenapi } from './http/openapi.ts';
 import { addErrorFace, rawProblem, sendFrameworkProblem } from './http/problems.ts';
 import { goInRounds } from './http/rounds.ts';
+import { refuseUnknownNames } from './http/strict.ts';
 import { addRequestLog, addTrace, traceIdOf } from './http/trace.ts';
 
 /** A caller has this long for a whole request; slow senders are cut (security.md O2). */
@@ -94,6 +95,7 @@ export const buildApp = async (ctx: Context): Promise<App> => {
   const guardMethods = collectMethods(app);
 
   await app.register(async (scope: App) => {
+    refuseUnknownNames(scope);
     tokenizeRoutes(scope, ctx);
     tokensRoutes(scope, ctx);
     associationsRoutes(scope, ctx);

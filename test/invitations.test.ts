@@ -161,7 +161,6 @@ describe('inviting', () => {
       email,
       id: UNKNOWN,
       status: 'EXPIRED',
-      role: 'OWNER',
       expires_at: past,
       created_at: past,
       tenant_id: other.tenant_id,

@@ -2,7 +2,7 @@
 // again; nobody gives an application more than they hold (grants.ts).
 import { logRow, type Operation } from '../audit/record.ts';
 import type { Context } from '../context.ts';
-import type { StoredApplication } from '../db/applications.ts';
+import type { ApplicationFilter, StoredApplication } from '../db/applications.ts';
 import { notFound } from '../errors.ts';
 import { countThenList, type Page, type PageRequest, readPage } from '../paging.ts';
 import { newApiKey } from './api-keys.ts';
@@ -125,14 +125,13 @@ export const getOwnApplication = async (ctx: Context, caller: Caller): Promise<A
 export const listApplications = async (
   ctx: Context,
   caller: Caller,
-  input: { ids: string[] | undefined; page: PageRequest },
+  input: ApplicationFilter & { page: PageRequest },
 ): Promise<Page<ApplicationRecord>> => {
   const db = ctx.db.for(caller);
-  const { ids } = input;
   const { pagination, rows } = await readPage(input.page, {
     page: countThenList(
-      async () => ({ total: await db.countApplications(ids), capped: false }),
-      (offset, limit) => db.listApplications(ids, offset, limit),
+      async () => ({ total: await db.countApplications(input), capped: false }),
+      (offset, limit) => db.listApplications(input, offset, limit),
     ),
   });
   const shown = rows.map(({ id }) => id);

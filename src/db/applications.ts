@@ -91,7 +91,14 @@ export const lockApplicationForUse = async (
   return ((await query('lock-application-for-use', LOCK_FOR_USE, [tenant_id, id])) as StoredApplication[])[0];
 };
 
-const whereOf = (tenant_id: string, ids: string[] | undefined) => ({ tenant_id, ...(ids && { id: { in: ids } }) });
+/** What a list is narrowed to: undefined for all. */
+export type ApplicationFilter = { ids: string[] | undefined; types: string[] | undefined };
+
+const whereOf = (tenant_id: string, { ids, types }: ApplicationFilter) => ({
+  tenant_id,
+  ...(ids && { id: { in: ids } }),
+  ...(types && { type: { in: types } }),
+});
 
 export const applicationStatements = (guarded: Guarded, tenant_id: string) => ({
   addApplication: (row: NewApplication): Promise<void> =>
@@ -103,14 +110,14 @@ export const applicationStatements = (guarded: Guarded, tenant_id: string) => ({
         (await client.applications.findUnique({ where: { tenant_id_id: { tenant_id, id } } })) ?? undefined,
     ),
 
-  countApplications: (ids: string[] | undefined): Promise<number> =>
-    guarded((client) => client.applications.count({ where: whereOf(tenant_id, ids) })),
+  countApplications: (filter: ApplicationFilter): Promise<number> =>
+    guarded((client) => client.applications.count({ where: whereOf(tenant_id, filter) })),
 
   /** Newest first, then by id. */
-  listApplications: (ids: string[] | undefined, offset: number, limit: number): Promise<StoredApplication[]> =>
+  listApplications: (filter: ApplicationFilter, offset: number, limit: number): Promise<StoredApplication[]> =>
     guarded((client) =>
       client.applications.findMany({
-        where: whereOf(tenant_id, ids),
+        where: whereOf(tenant_id, filter),
         orderBy: [{ created_at: 'desc' }, { id: 'asc' }],
         skip: offset,
         take: limit,

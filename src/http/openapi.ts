@@ -19,6 +19,7 @@ import {
   tags,
 } from './openapi-parts.ts';
 import type { Examples, ForwardedOperation } from './schemas.ts';
+import { noBody } from './strict.ts';
 
 type Node = Record<string, unknown>;
 type Content = Record<string, Node>;
@@ -228,7 +229,9 @@ export const addOpenapi = async (app: App): Promise<void> => {
   await app.register(fastifySwagger, {
     openapi: { openapi: '3.1.0' },
     transform: (route) => {
-      const { schema, url } = jsonSchemaTransform(route);
+      const { body, ...others } = route.schema ?? {};
+      const shown = body === noBody ? others : route.schema;
+      const { schema, url } = jsonSchemaTransform({ ...route, schema: shown as typeof route.schema });
       const { answer, alsoNeeds, isBodyOptional, examples, forwarded, ...rest } = schema as Node;
       const { config, method } = route.route;
       const isIdempotent = ['POST', 'PUT', 'PATCH'].includes(String(method)) && config?.idempotency !== 'none';

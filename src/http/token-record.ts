@@ -1,5 +1,6 @@
 // The token on the wire: several features answer with it. What a caller sees of one is decided in vault/tokens.ts.
 import { z } from 'zod';
+import { unknownName } from '../unknown-names.ts';
 import { isStorableText } from '../vault/json.ts';
 import { TOKEN_ID_LENGTH_MAX } from '../vault/token-id.ts';
 import { tokenTypeNames } from '../vault/token-types.ts';
@@ -83,26 +84,40 @@ const tokenIdFilter = z
   .max(TOKEN_ID_LENGTH_MAX, badTokenId)
   .refine(isStorableText, badTokenId);
 
+const listQuery = {
+  ...cursorQuery(),
+  id: repeated(tokenIdFilter, 'Only tokens of these ids.', cardTokenId),
+  type: repeated(z.enum(tokenTypeNames, badTokenType), 'Only tokens of these types.', 'card'),
+};
+
+const listQueryNames = [...Object.keys(listQuery), 'metadata.KEY'];
+
+/** The KEY of `metadata.KEY`, or of `metadata[KEY]`, which clients of the earlier API write. */
+const metadataKeyOf = (name: string): string | undefined =>
+  name.startsWith(METADATA_PREFIX) ? name.slice(METADATA_PREFIX.length) : /^metadata\[(.+)\]$/s.exec(name)?.[1];
+
 /** The filters of a list of tokens. Entries of the metadata come as `metadata.KEY=value`, under keys that no schema can list. */
-export const tokenListQuery = z
-  .looseObject({
-    ...cursorQuery(),
-    id: repeated(tokenIdFilter, 'Only tokens of these ids.', cardTokenId),
-    type: repeated(z.enum(tokenTypeNames, badTokenType), 'Only tokens of these types.', 'card'),
-  })
-  .superRefine((query, ctx) => {
-    const names = Object.keys(query).filter((name) => name.startsWith(METADATA_PREFIX));
-    if (names.length > METADATA_FILTERS_MAX)
-      ctx.addIssue({ code: 'custom', path: ['metadata'], message: `must be at most ${METADATA_FILTERS_MAX} entries` });
-    for (const name of names.slice(0, METADATA_FILTERS_MAX))
-      if (typeof query[name] !== 'string')
-        ctx.addIssue({ code: 'custom', path: [name.slice(0, 200)], message: 'must be given once' });
-  });
+export const tokenListQuery = z.looseObject(listQuery).superRefine((query, ctx) => {
+  const keys = new Set<string>();
+  const addIssue = (name: string, message: string): void =>
+    ctx.addIssue({ code: 'custom', path: [name.slice(0, 200)], message });
+  for (const name of Object.keys(query)) {
+    if (Object.hasOwn(listQuery, name)) continue;
+    const key = metadataKeyOf(name);
+    if (name === 'metadata') addIssue(name, 'must be written metadata.KEY=value, once for each key');
+    else if (key === undefined) addIssue(name, unknownName(name, listQueryNames));
+    else if (typeof query[name] !== 'string' || keys.has(key)) addIssue(name, 'must be given once');
+    else keys.add(key);
+    if (keys.size > METADATA_FILTERS_MAX)
+      return addIssue('metadata', `must be at most ${METADATA_FILTERS_MAX} entries`);
+  }
+});
 
 /** The entries of the metadata that a query asks for. */
 export const metadataOf = (query: Record<string, unknown>): Record<string, string> =>
   Object.fromEntries(
-    Object.entries(query)
-      .filter(([name]) => name.startsWith(METADATA_PREFIX))
-      .map(([name, value]) => [name.slice(METADATA_PREFIX.length), value as string]),
+    Object.entries(query).flatMap(([name, value]) => {
+      const key = metadataKeyOf(name);
+      return key === undefined ? [] : [[key, value as string]];
+    }),
   );

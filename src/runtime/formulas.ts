@@ -115,13 +115,23 @@ const columnsOf = ({ name, description, icon, configuration, request_parameters 
   request_parameters,
 });
 
-/** Makes a formula of the tenant's own. @throws forbidden for an official one; as checkCode. */
-export const createFormula = async (ctx: Context, caller: Caller, input: FormulaInput): Promise<FormulaRecord> => {
+/**
+ * Makes a formula of the tenant's own.
+ * @param input.id undefined for a random one.
+ * @throws forbidden for an official one; conflict for an id that a formula of the tenant or an official one has; as checkCode.
+ */
+export const createFormula = async (
+  ctx: Context,
+  caller: Caller,
+  input: FormulaInput & { id?: string | undefined },
+): Promise<FormulaRecord> => {
   if (input.type === 'official') throw officialIsFixed();
+  if (input.id !== undefined && (await ctx.db.for(caller).findFormula(input.id)))
+    throw conflict('A record with this id already exists.');
   await checkFormulaCode(ctx, caller, input.code);
   const { tenant_id } = caller;
   const keys = await ctx.keyring.tenantKeys(tenant_id);
-  const id = ctx.newUuid();
+  const id = input.id ?? ctx.newUuid();
   const columns = { id, ...columnsOf(input), created_at: ctx.now(), created_by: caller.actor_id };
   const status = { type: 'private', status: 'verified', modified_at: null, modified_by: null };
   const result = recordOf({ ...columns, ...status }, input.code);

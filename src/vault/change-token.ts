@@ -9,6 +9,7 @@ import { fingerprint } from '../crypto/digest.ts';
 import type { TenantKeys } from '../crypto/keyring.ts';
 import type { ChangedToken, PlannedChange, StoredToken } from '../db/hot.ts';
 import { AppError, conflict, forbidden, invalidInput, notFound, payloadTooLarge } from '../errors.ts';
+import { containerOfPrivacy, refuseUnknownAttributes } from './earlier-tokens.ts';
 import { isStorableText, type Json } from './json.ts';
 import { mergePatch } from './merge-patch.ts';
 import { getTokenRow } from './read-tokens.ts';
@@ -43,6 +44,9 @@ const patchSchema = z.record(
 export const changeToken = async (ctx: Context, caller: Caller, id: string, body: unknown): Promise<TokenRecord> => {
   const patch = patchSchema.safeParse(body);
   if (!patch.success || Array.isArray(body)) throw invalidInput({ '': ['the body must be an object'] });
+  const unknown = createProblems();
+  refuseUnknownAttributes(patch.data, patchNames, [], unknown);
+  if (unknown.count > 0) throw invalidInput(unknown.errors);
   const keys = await ctx.keyring.tenantKeys(caller.tenant_id);
   const newCvc = (patch.data['data'] as { cvc?: unknown } | null | undefined)?.cvc;
   const cvcKey = newCvc === undefined || newCvc === null ? undefined : await ctx.keyring.ephemeralKey();
@@ -196,6 +200,9 @@ const replacedAttributes = [
   'expires_at',
 ] as const;
 
+/** `type` and `id` stay: a record that is sent back may have them. */
+const patchNames: ReadonlySet<string> = new Set(['id', 'type', ...mergedAttributes, ...replacedAttributes]);
+
 /** The token with the patch in it, checked like a request for a new one. @throws invalidInput naming every bad place. */
 const draftOf = (ctx: Context, row: StoredToken, kept: Kept, patch: Patch): Draft => {
   const request: Record<string, Json> = {
@@ -229,6 +236,8 @@ const draftOf = (ctx: Context, row: StoredToken, kept: Kept, patch: Patch): Draf
   if (bytes > ctx.config.bodyBytesMax && bytes > bytesBefore)
     throw payloadTooLarge(`The token must be at most ${ctx.config.bodyBytesMax} bytes.`);
   const problems = createProblems();
+  const privacyContainer = containerOfPrivacy(patch, row.container, [], problems);
+  if (privacyContainer !== undefined) request['containers'] = [privacyContainer];
   if (request['data'] === undefined) problems.add(['data'], 'must not be taken away');
   const draft = problems.count > 0 ? undefined : parseTokenRequest(request, [], problems, draftTools(ctx));
   if (!draft) throw invalidInput(problems.errors);

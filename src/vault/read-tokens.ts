@@ -75,12 +75,13 @@ export const listTokens = async (
 export const searchTokens = async (
   ctx: Context,
   caller: Caller,
-  input: { query: string; page: PageRequest },
+  input: { query: string | undefined; page: PageRequest },
 ): Promise<Page<TokenRecord>> => {
   const keys = await ctx.keyring.tenantKeys(caller.tenant_id);
-  let wanted: TokenCondition;
+  let wanted: TokenCondition | undefined;
   try {
-    wanted = conditionOf(parseSearchQuery(input.query), keys, valueShownWhere(caller, 'token:search'));
+    if (input.query !== undefined)
+      wanted = conditionOf(parseSearchQuery(input.query), keys, valueShownWhere(caller, 'token:search'));
   } catch (error) {
     if (error instanceof SearchQueryError) throw invalidField('query', error.message);
     throw error;

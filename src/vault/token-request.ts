@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { type FieldErrors, payloadTooLarge } from '../errors.ts';
 import { parseContainer } from './containers.ts';
 import { parseDate } from './dates.ts';
+import { containerOfPrivacy, refuseUnknownAttributes } from './earlier-tokens.ts';
 import { ExpressionError, type ExpressionErrorCode } from './expression-error.ts';
 import {
   drawId,
@@ -118,6 +119,8 @@ const fields = z.object({
   expires_at: expiresAt.nullish(),
 });
 
+const knownNames: ReadonlySet<string> = new Set(['type', 'data', 'mask', ...Object.keys(fields.shape)]);
+
 /** A token about to be: checked, its expressions evaluated, nothing sealed yet. Holds plaintext. */
 export type Draft = {
   type: TokenType;
@@ -209,6 +212,8 @@ export const parseTokenRequest = (
     problems.add([...path, 'type'], `must be one of ${tokenTypeNames.join(', ')}`);
     return undefined;
   }
+  refuseUnknownAttributes(request, knownNames, path, problems);
+  const privacyContainer = containerOfPrivacy(request, type.container, path, problems);
   const data = type.data.safeParse(request['data']);
   if (!data.success) zodProblems(problems, [...path, 'data'], data.error);
   const rest = fields.safeParse(request);
@@ -218,6 +223,7 @@ export const parseTokenRequest = (
     if (inexact) problems.add([...path, name, ...inexact.path], inexact.sentence);
   }
   if (!data.success || !rest.success || problems.count > before) return undefined;
+  if (privacyContainer !== undefined) rest.data.containers = [privacyContainer];
   return evaluate(type, data.data, request['mask'] ?? undefined, rest.data, path, problems, tools);
 };
 

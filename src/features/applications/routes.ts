@@ -67,7 +67,7 @@ export const applicationsRoutes = (app: App, ctx: Context): void => {
     },
     async (request) => {
       const { query } = request;
-      return listApplications(ctx, callerOf(request), { ids: query.id, page: pageOf(query) });
+      return listApplications(ctx, callerOf(request), { ids: query.id, types: query.type, page: pageOf(query) });
     },
   );
 

@@ -172,6 +172,11 @@ export const applicationParams = z.object({
 export const applicationQuery = z.object({
   ...pageQuery(),
   id: repeated(givenUuid, 'Only these applications.', EXAMPLE_ID),
+  type: repeated(
+    z.enum(applicationTypes, 'must be private, public or management'),
+    'Only applications of these types.',
+    'private',
+  ),
 });
 
 const asked: { name: string; permissions: Permission[]; rules: object[] } = {

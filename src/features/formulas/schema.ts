@@ -11,21 +11,27 @@ import { formulaTypes } from '../../runtime/formulas.ts';
 const { id: EXAMPLE_ID } = exampleFormula;
 const bodyError = 'the body must be an object';
 
-/** Creating and changing take the same. */
-const formulaBody = z.object(
-  {
-    ...formulaFields,
-    type: z.enum(formulaTypes, 'must be private').meta({
-      description: 'Always `private`: `official` formulas are installed by the operator, and asking for one is a 403.',
-      example: 'private',
-    }),
-  },
-  bodyError,
-);
+const fields = {
+  ...formulaFields,
+  type: z.enum(formulaTypes, 'must be private').meta({
+    description: 'Always `private`: `official` formulas are installed by the operator, and asking for one is a 403.',
+    example: 'private',
+  }),
+};
 
-export const newFormula = formulaBody.meta({ id: 'CreateReactorFormulaRequest', description: 'A formula to make.' });
+const newFields = {
+  id: z.guid('must be a UUID').toLowerCase().optional().meta({
+    description: 'An id of your own. Left out: the vault chooses one.',
+    example: EXAMPLE_ID,
+  }),
+  ...fields,
+};
 
-export const formulaChange = formulaBody.meta({
+export const newFormula = z
+  .object(newFields, bodyError)
+  .meta({ id: 'CreateReactorFormulaRequest', description: 'A formula to make.' });
+
+export const formulaChange = z.object(fields, bodyError).meta({
   id: 'UpdateReactorFormulaRequest',
   description: 'All that changes, replaced as a whole.',
 });

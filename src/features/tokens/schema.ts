@@ -63,10 +63,12 @@ export const tokenPatch = z.any().meta({ $ref: `#/components/schemas/${documente
 export const searchBody = z
   .object(
     {
-      query: searchQueryText.meta({ description: 'What to look for.', example: 'type:card AND metadata.order:4711' }),
+      query: searchQueryText
+        .optional()
+        .meta({ description: 'What to look for. Left out: all.', example: 'type:card AND metadata.order:4711' }),
       ...cursorBody(),
     },
-    'the body must be an object with a query',
+    'the body must be an object',
   )
   .meta({ id: 'SearchRequest' });
 

@@ -1,0 +1,161 @@
+// Refuses attributes and query parameters that an operation does not have, beside all that its schemas refuse. Routes in a
+// strict scope have this without saying so. What is any JSON to a schema is not looked at.
+import type { FastifySchemaCompiler } from 'fastify';
+import { validatorCompiler } from 'fastify-type-provider-zod';
+import { z } from 'zod';
+import { fieldErrors, invalidField, invalidInput } from '../errors.ts';
+import { NOT_SUPPORTED, unknownName } from '../unknown-names.ts';
+import { formatPath } from '../vault/json.ts';
+import type { App } from './app-type.ts';
+import { type Earlier, earlierBodies, earlierQueries } from './earlier-clients.ts';
+
+/** Told at once; a body with more unknown names is as wrong as one with these. */
+const UNKNOWN_NAMES_MAX = 100;
+
+type Path = readonly (string | number)[];
+type Problem = readonly [path: string, sentence: string];
+type Values = Record<string, unknown>;
+
+/** The names that a schema has, and those of the schemas below it. Undefined where any name will do. */
+type Names = { attributes: ReadonlyMap<string, Names | undefined> } | { items: Names };
+
+const namesOf = (schema: z.core.$ZodType | undefined): Names | undefined => {
+  const def = (schema as { def?: z.core.$ZodTypes['_zod']['def'] } | undefined)?.def;
+  switch (def?.type) {
+    case 'object':
+      if (def.catchall) return undefined;
+      return { attributes: new Map(Object.entries(def.shape).map(([name, part]) => [name, namesOf(part)])) };
+    case 'array': {
+      const items = namesOf(def.element);
+      return items && { items };
+    }
+    case 'pipe':
+      return namesOf(def.in) ?? namesOf(def.out);
+    case 'optional':
+    case 'nullable':
+    case 'default':
+    case 'catch':
+      return namesOf(def.innerType);
+    default:
+      return undefined;
+  }
+};
+
+const attributesOf = (names: Names | undefined): ReadonlyMap<string, Names | undefined> =>
+  names && 'attributes' in names ? names.attributes : new Map();
+
+const isObject = (value: unknown): value is Values =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/** Every record has these, or had them in the earlier API. */
+const readOnlyNames = ['id', 'tenant_id', 'created_by', 'created_at', 'modified_by', 'modified_at'];
+
+/** What an object may have beside its names. */
+type Tolerated = {
+  /** The record that the operation answers with, at the same place: what of it cannot be asked for is read-only, and clients send records back. */
+  record?: Names | undefined;
+  notSupported?: readonly string[] | undefined;
+  notRead?: readonly string[] | undefined;
+  /** The same of the objects below it. */
+  notReadBelow?: Earlier['notRead'];
+};
+
+const findUnknown = (
+  value: unknown,
+  names: Names | undefined,
+  { record, notSupported = [], notRead = [], notReadBelow }: Tolerated,
+  path: Path,
+  problems: Problem[],
+): void => {
+  if (!names || problems.length >= UNKNOWN_NAMES_MAX) return;
+  if ('items' in names) {
+    if (!Array.isArray(value)) return;
+    const items = record && 'items' in record ? record.items : undefined;
+    for (const [at, item] of value.entries())
+      findUnknown(item, names.items, { record: items }, [...path, at], problems);
+    return;
+  }
+  if (!isObject(value)) return;
+  const answered = attributesOf(record);
+  for (const [name, part] of Object.entries(value)) {
+    const place = [...path, name];
+    if (names.attributes.has(name)) {
+      const below = { record: answered.get(name), notRead: notReadBelow?.[name] };
+      findUnknown(part, names.attributes.get(name), below, place, problems);
+    } else if (notSupported.includes(name)) {
+      if (part !== null) problems.push([formatPath(place), NOT_SUPPORTED]);
+    } else if (!answered.has(name) && !notRead.includes(name))
+      problems.push([formatPath(place), unknownName(name, names.attributes.keys())]);
+    if (problems.length >= UNKNOWN_NAMES_MAX) return;
+  }
+};
+
+/** The values as the schema reads them. @throws invalidInput for two ids of one thing. */
+const settle = (value: unknown, { absentWhenNull = [], idOf = {} }: Earlier): unknown => {
+  if (!isObject(value)) return value;
+  const settled = { ...value };
+  for (const name of absentWhenNull) if (settled[name] === null) delete settled[name];
+  for (const [name, target] of Object.entries(idOf)) {
+    const { [name]: id } = settled;
+    delete settled[name];
+    if (id === undefined || id === null) continue;
+    const given = settled[target];
+    settled[target] ??= { id };
+    if (isObject(given) && given['id'] !== id) throw invalidField(name, `must be the id in \`${target}\``);
+  }
+  return settled;
+};
+
+/** Of operations without a body: some clients send an empty object. */
+export const noBody = z.object({}).nullish().catch({});
+
+/**
+ * Makes a scope strict: call it before routes are registered there. Routes without a query or a body say so by the empty
+ * object, so that these are checked as well.
+ */
+export const refuseUnknownNames = (scope: App): void => {
+  const records = new Map<string, Names>();
+
+  scope.addHook('onRoute', ({ method, url, schema }) => {
+    if (!schema) return;
+    schema.querystring ??= z.object({});
+    if (method !== 'GET' && method !== 'HEAD') schema.body ??= noBody;
+    const { 200: answered, 201: made } = (schema.response ?? {}) as Record<string, z.ZodType | undefined>;
+    const record = namesOf(made ?? answered);
+    if (record && attributesOf(record).has('id')) records.set(`${String(method)} ${url}`, record);
+  });
+
+  const compile: FastifySchemaCompiler<z.ZodType> = (route) => {
+    const { schema, method, url, httpPart } = route;
+    if (httpPart !== 'body' && httpPart !== 'querystring') return validatorCompiler(route);
+    const operation = `${method} ${url}`;
+    const names = namesOf(schema);
+    const isBody = httpPart === 'body';
+    const record = isBody ? records.get(operation) : undefined;
+    const earlier = (isBody ? earlierBodies : earlierQueries)[operation] ?? {};
+    const tolerated: Tolerated = {
+      record,
+      notSupported: earlier.notSupported,
+      notRead: record && readOnlyNames,
+      notReadBelow: earlier.notRead,
+    };
+
+    return (data: unknown) => {
+      try {
+        const settled = settle(data, earlier);
+        const problems: Problem[] = [];
+        findUnknown(settled, names, tolerated, [], problems);
+        const parsed = z.safeParse(schema, settled);
+        if (parsed.success && problems.length === 0) return { value: parsed.data };
+        const issues = (parsed.error?.issues ?? []).map(({ path, message }): Problem => [
+          formatPath(path as (string | number)[]),
+          message,
+        ]);
+        return { error: invalidInput(fieldErrors([...issues, ...problems])) };
+      } catch (error) {
+        return { error: error as Error };
+      }
+    };
+  };
+  scope.setValidatorCompiler(compile);
+};

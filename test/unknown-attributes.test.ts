@@ -1,0 +1,204 @@
+// Every operation of the document refuses what it does not have: attributes of its body at every level, and query parameters.
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import document from '../openapi/openapi.json' with { type: 'json' };
+import { type Answer, startServer, type TestServer } from './support/server.ts';
+
+let server: TestServer;
+
+const PARENT_ID = 'parent-of-others';
+const UNKNOWN_ID = '7d6f1f5e-0000-4000-8000-000000000000';
+
+beforeAll(async () => {
+  server = await startServer();
+  const parent = await server.request('POST', '/tokens', { json: { id: PARENT_ID, data: 'x' } });
+  expect(parent.status).toBe(201);
+});
+afterAll(() => server.close());
+
+type Body = { content: Record<string, { examples?: Record<string, { value: unknown }> }> };
+type Operation = { method: string; path: string; parameters: { name: string; in: string }[]; body?: Body };
+
+const parameterOf = (parameter: { $ref?: string; name?: string; in?: string }) =>
+  (parameter.$ref
+    ? (document.components.parameters as Record<string, unknown>)[parameter.$ref.split('/').at(-1) as string]
+    : parameter) as { name: string; in: string };
+
+const operations: Operation[] = Object.entries(document.paths as Record<string, Record<string, any>>)
+  // What the destination of the proxy takes is not ours to say.
+  .filter(([path]) => !/^\/proxy(\/|$)/.test(path))
+  .flatMap(([path, methods]) =>
+    Object.entries(methods)
+      .filter(([method]) => ['get', 'post', 'put', 'patch', 'delete'].includes(method))
+      .map(([method, operation]) => ({
+        method: method.toUpperCase(),
+        path: path.replace('{parent_id}', PARENT_ID).replace(/\{\w+\}/g, UNKNOWN_ID),
+        parameters: (operation.parameters ?? []).map(parameterOf),
+        body: operation.requestBody,
+      })),
+  );
+
+const nameOf = ({ method, path }: Operation): string => `${method} ${path}`;
+
+/** The examples of the document's body, and its type. */
+const examplesOf = ({ body }: Operation): { type: string; values: unknown[] } => {
+  const [type, media] = Object.entries(body?.content ?? {})[0] ?? ['application/json', undefined];
+  return { type, values: Object.values(media?.examples ?? {}).map(({ value }) => value) };
+};
+
+const send = ({ method, path }: Operation, type: string, body: unknown, query = ''): Promise<Answer> =>
+  server.request(method, path + query, {
+    headers: { 'content-type': type },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+  });
+
+/** What stands below these is the caller's own. */
+const freeNames = ['data', 'metadata', 'args', 'settings', 'mask'];
+
+/** Places of all objects whose attributes the operation knows. In a body of /tokenize that is token requests. */
+const placesOf = (value: unknown, isTokenize: boolean, path: (string | number)[] = []): (string | number)[][] => {
+  if (typeof value !== 'object' || value === null) return [];
+  if (Array.isArray(value)) return value.flatMap((item, at) => placesOf(item, isTokenize, [...path, at]));
+  const isOurs = !isTokenize || 'type' in value;
+  const below = Object.entries(value).flatMap(([name, part]) => {
+    const isMap = name === 'configuration' && !Array.isArray(part);
+    return isMap || freeNames.includes(name) ? [] : placesOf(part, isTokenize, [...path, name]);
+  });
+  return isOurs ? [path, ...below] : below;
+};
+
+const withAt = (value: any, path: (string | number)[], name: string): unknown => {
+  const copy = structuredClone(value);
+  path.reduce((at, step) => at[step], copy)[name] = 'never shown';
+  return copy;
+};
+
+const spell = (path: (string | number)[]): string =>
+  path.map((step, at) => (typeof step === 'number' ? `[${step}]` : at === 0 ? step : `.${step}`)).join('');
+
+describe('an unknown attribute', () => {
+  // Whatever the body of /detokenize has is the caller's own.
+  const withBodies = operations.filter(({ body, path }) => body && path !== '/detokenize');
+
+  test('is looked for in every operation with a body', () => expect(withBodies.length).toBeGreaterThanOrEqual(15));
+
+  test.each(withBodies.map((operation) => [nameOf(operation), operation] as const))(
+    'of %s is a 400 that names it, at every level',
+    async (_name, operation) => {
+      const { type, values } = examplesOf(operation);
+      expect(values.length).toBeGreaterThan(0);
+      for (const value of values)
+        for (const place of placesOf(value, operation.path === '/tokenize')) {
+          const answer = await send(operation, type, withAt(value, place, 'not_an_attribute'));
+          const path = spell([...place, 'not_an_attribute']);
+          expect([answer.status, answer.body.errors], answer.text).toEqual([400, { [path]: ['is not known here'] }]);
+          expect(answer.text).not.toContain('never shown');
+        }
+    },
+  );
+
+  test.each(withBodies.map((operation) => [nameOf(operation), operation] as const))(
+    'of %s is told with the nearest known name',
+    async (_name, operation) => {
+      const { type, values } = examplesOf(operation);
+      const [place = []] = placesOf(values[0], operation.path === '/tokenize');
+      const holder = place.reduce((at: any, step) => at[step], values[0]);
+      const [known] = Object.keys(holder) as [string];
+      const answer = await send(operation, type, withAt(values[0], place, `${known}s`));
+      const path = spell([...place, `${known}s`]);
+      expect(answer.body.errors, answer.text).toEqual({ [path]: [`is not known here; did you mean \`${known}\`?`] });
+    },
+  );
+
+  test.each(
+    operations
+      .filter(({ body, method }) => !body && method !== 'GET')
+      .map((operation) => [nameOf(operation), operation] as const),
+  )('of %s, which has no body, is a 400 that names it', async (_name, operation) => {
+    const answer = await send(operation, 'application/json', { not_an_attribute: 1 });
+    expect([answer.status, answer.body?.errors], answer.text).toEqual([
+      400,
+      { not_an_attribute: ['is not known here'] },
+    ]);
+  });
+
+  test('of a condition of an access rule is named with its place', async () => {
+    const conditions = [{ attribute: 'id', operator: 'equals', value: 'x', values: [] }];
+    const rules = [{ priority: 1, conditions, transform: 'mask', permissions: ['token:read'] }];
+    const answer = await server.request('POST', '/applications', { json: { name: 'A', rules } });
+    expect([answer.status, Object.keys(answer.body.errors)]).toEqual([400, ['rules[0].conditions[0].values']]);
+  });
+
+  test('is told beside everything else that is wrong', async () => {
+    const answer = await server.request('POST', '/proxies', { json: { names: 'x', destination: 1 } });
+    expect(Object.keys(answer.body.errors).sort()).toEqual(['destination', 'destination_url', 'name', 'names']);
+    const token = await server.request('POST', '/tokens', { json: { type: 'card', data: { number: '1' }, cvv: 1 } });
+    expect(Object.keys(token.body.errors).sort()).toEqual(['cvv', 'data.number']);
+  });
+
+  test('is not looked for in data, metadata, configuration, args and settings', async () => {
+    const data = { not_an_attribute: { nor_this: 1 } };
+    const made = await server.request('POST', '/tokens', { json: { data, metadata: { not_an_attribute: 'x' } } });
+    expect(made.status, made.text).toBe(201);
+    const proxy = await server.request('POST', '/proxies', {
+      json: { name: 'P', destination_url: 'https://example.com', configuration: { not_an_attribute: 'x' } },
+    });
+    expect(proxy.status, proxy.text).toBe(201);
+    const tenant = await server.newTenant();
+    const settings = await server.request('PUT', '/tenants/self', {
+      key: tenant.api_key,
+      json: { name: 'T', settings: { not_an_attribute: 'x' } },
+    });
+    expect(settings.status, settings.text).toBe(200);
+  });
+
+  test('of what is no token request is structure, which /tokenize keeps', async () => {
+    const answer = await server.tokenize({ typ: 'card', data: { number: 'x' }, not_an_attribute: 'y' });
+    expect(answer.status).toBe(200);
+    expect(Object.keys(answer.body)).toEqual(['typ', 'data', 'not_an_attribute']);
+  });
+
+  test('with a name of any length is named in a short answer', async () => {
+    const answer = await server.request('POST', '/tokens', { json: { data: 'x', ['n'.repeat(100_000)]: 1 } });
+    expect(answer.status).toBe(400);
+    expect(answer.text.length).toBeLessThan(2_000);
+    const many = Object.fromEntries(Array.from({ length: 10_000 }, (_, at) => [`name_${at}`, 1]));
+    const invitation = await server.request('POST', '/tenants/self/invitations', { json: many });
+    expect([invitation.status, invitation.text.length < 20_000]).toEqual([400, true]);
+  });
+});
+
+describe('an unknown query parameter', () => {
+  test.each(operations.map((operation) => [nameOf(operation), operation] as const))(
+    'of %s is a 400 that names it',
+    async (_name, operation) => {
+      const { type, values } = examplesOf(operation);
+      const [body] = operation.path === '/detokenize' ? [{ a: 'b' }] : values;
+      const answer = await send(operation, type, body, '?not_a_parameter=never+shown');
+      expect([answer.status, answer.body?.errors], answer.text).toEqual([
+        400,
+        { not_a_parameter: ['is not known here'] },
+      ]);
+      expect(answer.text).not.toContain('never');
+    },
+  );
+
+  const withQueries = operations.flatMap((operation) => {
+    const names = operation.parameters.filter((parameter) => parameter.in === 'query').map(({ name }) => name);
+    const plain = names.filter((name) => /^\w+$/.test(name));
+    return plain.map((name) => [name, nameOf(operation), operation] as const);
+  });
+
+  test.each(withQueries)('is told that %s is the nearest name of %s', async (name, _operation, operation) => {
+    const answer = await send(operation, 'application/json', undefined, `?${name}s=x`);
+    expect(answer.body.errors, answer.text).toEqual({ [`${name}s`]: [`is not known here; did you mean \`${name}\`?`] });
+  });
+
+  test('of the proxy and of the console is none of the API', async () => {
+    const forwarded = await server.request('GET', '/proxy?not_a_parameter=1', {
+      headers: { 'svc-proxy-url': 'https://destination.invalid' },
+    });
+    expect(forwarded.text).not.toContain('not_a_parameter');
+    const page = await server.request('GET', '/console/sign-in?not_a_parameter=1', { key: null });
+    expect(page.status).not.toBe(400);
+  });
+});

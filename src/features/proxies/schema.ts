@@ -143,13 +143,10 @@ export const proxyRecord = z
       'module.exports = async ({ args }) => ({ body: { ok: true }, headers: args.headers });',
     ),
     application_id: uuid('Whose permissions the transforms may use. Left out: none.', APPLICATION_ID).optional(),
-    configuration: z
-      .record(z.string(), z.any())
-      .nullable()
-      .meta({
-        description: 'Values for the transforms: text, numbers and booleans; null where none were given.',
-        example: exampleProxy.configuration,
-      }),
+    configuration: z.record(z.string(), z.any()).nullable().meta({
+      description: 'Values for the transforms: text, numbers and booleans; null where none were given.',
+      example: exampleProxy.configuration,
+    }),
     allowed_hosts: z
       .array(z.string().meta({ example: 'api.example.com' }))
       .optional()

@@ -157,6 +157,17 @@ describe('Inviting', () => {
   });
 });
 
+test('a page whose data the API cannot read is a failure of the vault: it answers 500, with the trace id', async () => {
+  const { id } = await invited();
+  await server.sql(`UPDATE invitations SET sealed = set_byte(sealed, 50, get_byte(sealed, 50) # 1) WHERE id = $1`, [
+    id,
+  ]);
+  const { status, text, headers } = await member.get(PATH);
+  expect(status).toBe(500);
+  expect(text).toContain('An internal error occurred.');
+  expect(text).toContain(headers.get('svc-trace-id'));
+});
+
 describe('An invitation', () => {
   test('is sent again: its earlier link is dead then', async () => {
     const { id, email } = await invited();

@@ -99,7 +99,7 @@ const failurePage = ({ message, retryAfterSeconds }: AppError, { id, url }: Fast
     title: 'Not possible',
     width: 'narrow',
     main: html`${brand}
-<h1>That did not work</h1>
+<h1>The request failed</h1>
 <p>${message}${retryAfterSeconds !== undefined && ` ${comeAgainIn(retryAfterSeconds)}`}</p>
 ${url.startsWith('/console') && html`<p><a href="/console">Back to the console</a></p>`}
 <p class="quiet">Trace <code>${id}</code></p>`,

@@ -106,11 +106,12 @@ export const foreign = (text: string): Html => html`<bdi>${text}</bdi>`;
 export const fullName = ({ first_name, last_name }: { first_name?: string; last_name?: string }): string =>
   [first_name, last_name].filter(Boolean).join(' ');
 
-const SHORT_LENGTH_MAX = 24;
+/** A UUID stands there whole, so that it can be copied. */
+const SHORT_LENGTH_MAX = 36;
 const HEAD_LENGTH = 11;
 const TAIL_LENGTH = 8;
 
-/** An id or a digest, without its middle where it is long. The whole stands in the title. */
+/** An id or a digest, without its middle where it is longer than a UUID. The whole stands in the title. */
 export const shortened = (id: string): Html => {
   const characters = [...id];
   if (characters.length <= SHORT_LENGTH_MAX) return html`<bdi class="short">${id}</bdi>`;

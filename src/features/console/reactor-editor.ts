@@ -37,7 +37,7 @@ const argsProblems = (problems: Editor['problems']): string[] =>
 
 const parametersList = ({ request_parameters }: Formula): Html | false =>
   request_parameters.length > 0 &&
-  html`<details><summary>What this formula asks for</summary><dl>${request_parameters.map(
+  html`<details><summary>Parameters of the formula</summary><dl>${request_parameters.map(
     ({ name, type, optional, description }) =>
       html`<dt><code>${name}</code></dt><dd>${type}${optional && ', may be left out'}${description !== undefined && `. ${description}`}</dd>`,
   )}</dl></details>`;

@@ -47,7 +47,7 @@ const newForm = (visit: Visit, name: string): Html => html`<form method="post" a
 ${csrfField(visit.session)}
 <label>Name<input name="name" value="${name}" required maxlength="200" autocomplete="off"></label>
 <p class="hint">It comes with a private formula of the same name, and with code to begin with.</p>
-<button>Make it</button>
+<button>Create reactor</button>
 </form>`;
 
 const listPage = async (visit: Visit, above?: { problems: Html; name: string }): Promise<string> => {

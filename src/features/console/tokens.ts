@@ -51,7 +51,7 @@ const searchForm = ({ session }: Visit, query: string, problems: Problems): Html
 ${problemBeside('query', problems)}
 </form>
 <details><summary>How to search</summary>
-<p>Terms are <code>field:value</code>, with <code>"quotation marks"</code> around a value that has spaces, joined by <code>AND</code>, <code>OR</code>, <code>NOT</code> and parentheses. Fields: <code>id</code>, <code>type</code>, <code>data</code>, <code>fingerprint</code>, <code>container</code>, <code>metadata.KEY</code>, <code>created_by</code>, <code>created_at</code>, <code>modified_by</code>, <code>modified_at</code>. Values match as a whole; a container may end in <code>*</code>, dates may be ranges.</p>
+<p>An id or a value of a search index may stand alone. Other terms are <code>field:value</code>, with <code>"quotation marks"</code> around a value that has spaces, joined by <code>AND</code>, <code>OR</code>, <code>NOT</code> and parentheses. Fields: <code>id</code>, <code>type</code>, <code>data</code>, <code>fingerprint</code>, <code>container</code>, <code>metadata.KEY</code>, <code>created_by</code>, <code>created_at</code>, <code>modified_by</code>, <code>modified_at</code>. Values match as a whole; a container may end in <code>*</code>, dates may be ranges.</p>
 <form method="post" action="${SEARCH_PATH}">${csrfField(session)}<ul class="examples">${examples.map(
   ([example, meaning]) =>
     html`<li><button class="second small mono" name="query" value="${example}">${example}</button> <span class="quiet">${meaning}</span></li>`,
@@ -139,12 +139,26 @@ const showList = async (visit: Visit): Promise<Outcome> => {
   });
 };
 
+/** Longer is no id and no indexed value that a person pastes; twice this and the names of the fields fit into a query. */
+const BARE_TEXT_LENGTH_MAX = 80;
+const bareText = /^[^\s:"()\\*[\]{}!-][^\s:"()\\*[\]{}]*$/u;
+
+/** What the API is asked for. A text that names no field, such as a pasted id or last four digits, is an id or a data value. */
+const meantQuery = (query: string): string => {
+  const text = query.trim();
+  return text.length <= BARE_TEXT_LENGTH_MAX && bareText.test(text) ? `id:"${text}" OR data:"${text}"` : query;
+};
+
 const search = async (deed: Deed): Promise<Outcome> => {
   const { session } = deed;
   const query = deed.field('query');
   const start = deed.field('start');
   const listed = await askPage<ShownToken>((size) =>
-    deed.api({ method: 'POST', url: '/tokens/search', json: { query, size, ...(start !== '' && { start }) } }),
+    deed.api({
+      method: 'POST',
+      url: '/tokens/search',
+      json: { query: meantQuery(query), size, ...(start !== '' && { start }) },
+    }),
   );
   const next = listed.page?.pagination.next;
   const turn = (text: string, cursor?: string): Html =>

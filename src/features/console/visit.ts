@@ -84,7 +84,8 @@ export const bodyOf = <T>(answer: ApiAnswer): T => {
     429: 'too_many_requests',
     503: 'unavailable',
   };
-  throw new AppError(codes[answer.status] ?? 'bad_request', sentence);
+  const code = codes[answer.status] ?? (answer.status >= 500 ? 'internal' : 'bad_request');
+  throw new AppError(code, sentence);
 };
 
 const open = { config: { permission: null }, schema: { hide: true } } as const;

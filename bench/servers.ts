@@ -37,11 +37,12 @@ export type RunningServer = {
 };
 
 /** What `npm start` passes to Node. */
-const startArguments = (
-  JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { scripts: { start: string } }
-).scripts.start
-  .split(' ')
-  .slice(2);
+const startArguments = [
+  ...(readFileSync(join(root, 'bin/start.sh'), 'utf8')
+    .replace(/^#.*$/gm, '')
+    .match(/--[\w=-]+/g) ?? []),
+  'bin/start.cjs',
+];
 
 /**
  * Starts the built server on the embedded database.

@@ -1,7 +1,7 @@
 'use strict';
 // Starts the server: npm start, systemd units and images all come through here. dist/node-24.js finds the right Node.
 // On a machine with much memory V8 lets garbage pile up before it looks: after 100,000 tokens 180 MB more than there is in
-// use. With this it looks sooner. The command line sets the rest (package.json): semi-spaces of 16 MB keep what
+// use. With this it looks sooner. The command line sets the rest (bin/start.sh, Dockerfile): semi-spaces of 16 MB keep what
 // lives for one request from growing old, one thread collects it, for waking helpers takes longer than their help saves,
 // and nothing is made old at once because things like it lived long: it would keep alive all that it points to, which is
 // the rest of its request, until the next full collection (bench/README.md).

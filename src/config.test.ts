@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { loadConfig } from './config.ts';
+import { findMisspelledVariables, loadConfig } from './config.ts';
 
 const mailOf = (environment: Record<string, string>) => loadConfig(environment).mail;
 
@@ -127,4 +127,22 @@ describe('SESSION_IDLE and SIGN_IN_LOCKOUT', () => {
   ] as const)('%j is refused', ([environment, problem]) => {
     expect(() => loadConfig(environment)).toThrow(problem);
   });
+});
+
+test('a variable that looks like a misspelled one of ours is named with the one that was meant, and no other is', () => {
+  const found = findMisspelledVariables({
+    SANDBOX_JAILL: 'secret',
+    MASTERKEY: 'secret',
+    SANDBOX_NONSENSE_AT_ALL: '1',
+    PGHOST: 'x',
+    PGPORT: '1',
+    HOSTNAME: 'x',
+    PATH: '/bin',
+    MASTER_KEY_FILE: '/run/key',
+  });
+  expect(found).toEqual([
+    'SANDBOX_JAILL is no variable of Strongroom and has no effect: did you mean SANDBOX_JAIL?',
+    'MASTERKEY is no variable of Strongroom and has no effect: did you mean MASTER_KEY?',
+    'SANDBOX_NONSENSE_AT_ALL is no variable of Strongroom and has no effect',
+  ]);
 });

@@ -3,6 +3,7 @@
 import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
+import { editDistance } from './unknown-names.ts';
 
 const HOUR_MS = 3_600_000;
 
@@ -252,6 +253,30 @@ export const environmentSchema = z.object({
 
 /** Variables that may come from a file instead, named with `_FILE`: secrets that a deployment mounts. */
 const fileVariables = ['MASTER_KEY', 'DATABASE_URL', 'SMTP_URL'] as const;
+
+/** Names that only a variable of ours has in front. */
+const OWN_PREFIXES = /^(?:SANDBOX|EGRESS)_/;
+/** Shorter names are too near to those of other programs, such as PGHOST to HOST. */
+const SLIP_LENGTH_MIN = 6;
+/** From this length on two differences are still a slip. */
+const LONG_NAME_LENGTH = 9;
+
+/**
+ * Variables that look like misspelled ones of ours: they have no effect, and the start goes on without.
+ * @returns a sentence for each, without its value.
+ */
+export const findMisspelledVariables = (environment: Record<string, string | undefined> = process.env): string[] => {
+  const known = [...Object.keys(environmentSchema.shape), ...fileVariables.map((name) => `${name}_FILE`)];
+  return Object.keys(environment).flatMap((name) => {
+    if (known.includes(name) || name.length < SLIP_LENGTH_MIN) return [];
+    const differencesMax = name.length < LONG_NAME_LENGTH ? 1 : 2;
+    const meant = known.find((each) => editDistance(name, each) <= differencesMax);
+    if (meant === undefined && !OWN_PREFIXES.test(name)) return [];
+    return [
+      `${name} is no variable of Strongroom and has no effect${meant === undefined ? '' : `: did you mean ${meant}?`}`,
+    ];
+  });
+};
 
 /** Where mails go. */
 export type MailConfig = { from: { name: string; address: string } } & (

@@ -1,6 +1,6 @@
 // Makes everything that outlives a request, in the order in which it depends on itself, and closes it in reverse.
 // The only place that constructs hands; tests enter here too, with a few overrides.
-import { link, mkdir, readFile, rm } from 'node:fs/promises';
+import { link, readFile, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { PoolConfig } from 'pg';
@@ -20,7 +20,7 @@ import { createDatabase, type Database } from './db/client.ts';
 import { connectionFaultText, isOnThisMachine, withFullVerification } from './db/connection-words.ts';
 import { listenForNotices } from './db/notices.ts';
 import { hasCluster, takeDataDirectory, type EmbeddedPostgres } from './db/embedded.ts';
-import { syncDirectory, writePrivate } from './db/embedded/directory.ts';
+import { makeDirectory, syncDirectory, writePrivate } from './db/embedded/directory.ts';
 import { EmbeddedPostgresError } from './db/embedded/report.ts';
 import { findPendingMigrations, migrate, MigrationError, type MigrationResult } from './db/migrate.ts';
 import type { ServerRole } from './db/server-role.ts';
@@ -509,7 +509,7 @@ const openVault = async (config: Config, instance: Instance, environment: 'test'
 const makeRootKey = async (config: Config): Promise<Sensitive<Uint8Array>> => {
   const path = rootKeyPath(config);
   const key = randomBytesFromKernel(ROOT_KEY_BYTES);
-  const made = await mkdir(config.dataDir, { recursive: true, mode: 0o700 });
+  const made = await makeDirectory(config.dataDir);
   if (made !== undefined) await syncDirectory(dirname(made));
   // Whole beside its place, then linked into it: nobody reads half a key, and a link never replaces a key that is there.
   const draft = `${path}.${newUuid()}`;

@@ -5,7 +5,7 @@ import closeWithGrace from 'close-with-grace';
 import { parseApiKey } from './access/api-keys.ts';
 import { createApplication, createTenant, type MadeApplication } from './access/bootstrap.ts';
 import { buildApp } from './app.ts';
-import { type Config, loadConfig } from './config.ts';
+import { type Config, findMisspelledVariables, loadConfig } from './config.ts';
 import { type Context, createContext, failureText } from './context.ts';
 import { readCredentials, refreshBaseUrl, writeCredentials } from './dev-credentials.ts';
 import { StartError } from './errors.ts';
@@ -54,7 +54,13 @@ const bootstrap = async (ctx: Context): Promise<MadeApplication | undefined> => 
     if (!made) ctx.log.warn('BOOTSTRAP_API_KEY_FILE is ignored: the vault has a tenant already');
     return undefined;
   }
-  if (config.mode === 'production') return undefined;
+  if (config.mode === 'production') {
+    if (!(await ctx.db.hasTenants()))
+      ctx.log.warn(
+        'the vault has no tenant: every API route answers 503 until there is one. Make it: npm run -s strongroom -- bootstrap --tenant-name NAME',
+      );
+    return undefined;
+  }
   const made = await createTenant(ctx, { name: DEVELOPMENT, applicationName: DEVELOPMENT, onlyFirst: true });
   return made ?? replaceLostKey(ctx);
 };
@@ -86,6 +92,7 @@ type Running = { ctx: Context; stop(): Promise<void> };
 
 const start = async (config: Config, onDirectoryLost: () => void): Promise<Running> => {
   const ctx = await createContext(config, 'server', { onDirectoryLost });
+  for (const sentence of findMisspelledVariables()) ctx.log.warn(sentence);
   try {
     const app = await buildApp(ctx);
     const made = await bootstrap(ctx);

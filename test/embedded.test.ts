@@ -262,6 +262,18 @@ describe.concurrent('the built-in PostgreSQL', { timeout: 60_000 }, () => {
     expect((await stat(join(spaced, 'postgres.log'))).size).toBeLessThan(100_000);
   });
 
+  it('says at once that its files are damaged, and what to do', async ({ dataDir, events, start }) => {
+    const { stop } = await start();
+    await stop();
+    const control = join(dataDir, 'pg/global/pg_control');
+    const bytes = await readFile(control);
+    await writeFile(control, bytes.fill(0x55, 16, 64));
+    await expect(start()).rejects.toThrow(/is damaged, .*Restore the directory from a backup/);
+    await truncate(control, 10);
+    await expect(start()).rejects.toThrow(/is damaged/);
+    expect(events.filter((event) => event === 'postgres_start_failed')).toHaveLength(2);
+  });
+
   it.runIf(process.geteuid?.() === 0)('is not root even when we are', async ({ dataDir, start }) => {
     const { stop } = await start();
     const pid = await postmasterPid(dataDir);

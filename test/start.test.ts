@@ -530,6 +530,7 @@ describe.concurrent('a server with a database of its own', () => {
 
   describe('with DATABASE_URL set', { concurrent: false }, () => {
     test('the embedded database is never touched, and production needs its keys', async ({
+      expect,
       dataDir,
       database,
       start,
@@ -540,8 +541,12 @@ describe.concurrent('a server with a database of its own', () => {
       expect(keyless.output()).toMatch(/MASTER_KEY: .*openssl|MASTER_KEY: .*urandom/);
 
       const MASTER_KEY = Buffer.alloc(32, 5).toString('base64');
-      const server = await start({ ...production, MASTER_KEY });
+      const server = await start({ ...production, MASTER_KEY, SANDBOX_JAILL: 'bwrap' });
       await untilReady(server);
+      // The log is written a moment after a line.
+      await expect.poll(() => server.output(), { timeout: 10_000 }).toContain('"listening"');
+      expect(server.output()).toMatch(/"warn".*no tenant: every API route answers 503.*bootstrap --tenant-name NAME/);
+      expect(server.output()).toMatch(/"warn".*SANDBOX_JAILL is no variable .* did you mean SANDBOX_JAIL\?/);
       expect(await (await fetch(`${server.base_url}/readyz`)).json()).toEqual({
         status: 'ok',
         initialized: false,
@@ -634,6 +639,16 @@ test.concurrent('a database that does not answer is told with the command that l
     'The database cannot be used: nothing listens there (ECONNREFUSED). Tried: 127.0.0.1:9, user "user", database "none".',
   );
   expect(refused.output()).not.toContain('hidden-password');
+});
+
+test.concurrent('a data directory below /proc is refused at once', async ({ start }) => {
+  const beganAt = Date.now();
+  const refused = await start({ DATA_DIR: '/proc/strongroom/data' });
+  const ended = await Promise.race([refused.exited, pause(20_000).then(() => 'still running')]);
+  if (ended === 'still running') refused.child.kill('SIGKILL');
+  expect(ended).toBe(1);
+  expect(Date.now() - beganAt).toBeLessThan(20_000);
+  expect(refused.output()).toContain('The data directory /proc/strongroom/data cannot be made (ENOENT)');
 });
 
 test.concurrent('every problem of the environment is told at once, each with its fix', async ({ start }) => {

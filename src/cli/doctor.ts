@@ -1,5 +1,5 @@
 // Checks what a start needs, one line each, with the fix where a check fails or warns. Leaves the database as it is.
-import { type Config, loadConfig } from '../config.ts';
+import { type Config, findMisspelledVariables, loadConfig } from '../config.ts';
 import {
   checkMail,
   createInspection,
@@ -122,6 +122,7 @@ const runChecks = async (report: (found: Found) => void): Promise<void> => {
     (loaded) => loaded.mode,
   );
   if (!config) return;
+  for (const detail of findMisspelledVariables()) report({ check: 'variable', status: 'warning', detail });
   await check(
     'sandbox',
     () => findJail(config),

@@ -1,11 +1,11 @@
 // Runs a real PostgreSQL of its own inside the data directory, for a vault without DATABASE_URL, and finds it again after a crash.
 // Promises one server per data directory and that an acknowledged commit survives a kill. Knows nothing of tables or of the vault.
-import { mkdir, rm, stat } from 'node:fs/promises';
+import { rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { checkVersion, initialize, removeAbandoned } from './embedded/cluster.ts';
 import { type DatabaseAddress, ensureDatabase } from './embedded/connection.ts';
-import { type Directory, directoryOf, exists, giveTo, lastReason } from './embedded/directory.ts';
+import { type Directory, directoryOf, exists, giveTo, lastReason, makeDirectory } from './embedded/directory.ts';
 import { type DirectoryLock, lockDataDirectory, type LockOptions } from './embedded/lock.ts';
 import { type Binaries, type Launcher, findBinaries, findLauncher, makeRunnable } from './embedded/programs.ts';
 import { EmbeddedPostgresError, type Log, codeOf } from './embedded/report.ts';
@@ -30,6 +30,9 @@ const recoveryDeadlineMs = 600_000;
 
 /** A server that another process stops while we enter it is started again so often; each time takes it less than a second. */
 const startsMax = 5;
+
+/** What PostgreSQL says of files that another attempt finds no better: pg_control is its record of the whole cluster. */
+const LASTING_REASON = /pg_control|control file|incompatible with server/;
 
 type StartOptions = {
   dataDir: string;
@@ -66,7 +69,7 @@ const startAndEnter = async <T>(
 ): Promise<{ postgres: EmbeddedPostgres; entered: T }> => {
   const { log } = options;
   const directory = directoryOf(options.dataDir);
-  await mkdir(directory.path, { recursive: true, mode: 0o700 }).catch((error: unknown) => {
+  await makeDirectory(directory.path).catch((error: unknown) => {
     throw new EmbeddedPostgresError(
       `The data directory ${directory.path} cannot be made (${codeOf(error)}). Name one this user may write to: DATA_DIR=<directory> npm start.`,
       error,
@@ -149,6 +152,10 @@ const startServer = async (
     }
     reason = await lastReason(directory);
     log('postgres_start_failed', { reason });
+    if (LASTING_REASON.test(reason))
+      throw new EmbeddedPostgresError(
+        `The database in ${directory.pg} is damaged, and PostgreSQL does not start on it: ${reason}. Restore the directory from a backup, or move it away and start with a new one: mv ${directory.pg} ${directory.pg}.damaged`,
+      );
     await sleep(300);
   }
   throw new EmbeddedPostgresError(

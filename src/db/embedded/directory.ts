@@ -1,8 +1,8 @@
 // The data directory: where the cluster, its password and its log lie, and how files in it are written so that they survive a
 // crash and are nobody else's to read. Knows nothing of processes or of what PostgreSQL keeps in its own files.
 import { constants } from 'node:fs';
-import { access, lchown, open, readdir, rename, stat } from 'node:fs/promises';
-import { basename, join, resolve } from 'node:path';
+import { access, lchown, mkdir, open, readdir, rename, stat } from 'node:fs/promises';
+import { basename, dirname, join, resolve } from 'node:path';
 import { EmbeddedPostgresError, codeOf } from './report.ts';
 
 export type Directory = { path: string; pg: string; passwordFile: string; logFile: string };
@@ -21,6 +21,29 @@ export const exists = (path: string): Promise<boolean> =>
     () => true,
     () => false,
   );
+
+const isDirectory = (path: string): Promise<boolean> =>
+  stat(path).then(
+    (found) => found.isDirectory(),
+    () => false,
+  );
+
+/**
+ * Makes a directory and those above it. One by one: Node's recursive mkdir never ends below /proc, where a parent is there and a
+ * directory in it cannot be made. @returns the topmost one that it made; undefined where the directory was there.
+ */
+export const makeDirectory = async (path: string): Promise<string | undefined> => {
+  if (await isDirectory(path)) return undefined;
+  const parent = dirname(path);
+  const topmost = parent === path ? undefined : await makeDirectory(parent);
+  try {
+    await mkdir(path, { mode: 0o700 });
+  } catch (error) {
+    // Another process may have been first.
+    if (codeOf(error) !== 'EEXIST' || !(await isDirectory(path))) throw error;
+  }
+  return topmost ?? path;
+};
 
 export const writePrivate = async (path: string, content: string): Promise<void> => {
   const file = await open(path, 'wx', 0o600);

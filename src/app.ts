@@ -26,7 +26,7 @@ import { tokensRoutes } from './features/tokens/routes.ts';
 import type { App } from './http/app-type.ts';
 import { addAuthentication } from './http/authenticate.ts';
 import { addBodyParsers } from './http/body.ts';
-import { refuseExpectations, requireOneHost } from './http/host.ts';
+import { refuseExpectations, requireOneHost, serveAbsoluteTargets } from './http/host.ts';
 import { addIdempotency } from './http/idempotency.ts';
 import { collectMethods } from './http/methods.ts';
 import { addPages } from './http/pages.ts';
@@ -86,6 +86,7 @@ export const buildApp = async (ctx: Context): Promise<App> => {
   goInRounds(app);
   addTrace(app);
   requireOneHost(app);
+  serveAbsoluteTargets(app, ctx);
   refuseExpectations(app);
   addRequestLog(app);
   await app.register(fastifyRateLimit, { global: false });

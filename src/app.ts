@@ -26,7 +26,7 @@ import { tokensRoutes } from './features/tokens/routes.ts';
 import type { App } from './http/app-type.ts';
 import { addAuthentication } from './http/authenticate.ts';
 import { addBodyParsers } from './http/body.ts';
-import { refuseExpectations, requireOneHost } from './http/host.ts';
+import { refuseExpectations, requireOneHost, serveAbsoluteTargets } from './http/host.ts';
 import { addIdempotency } from './http/idempotency.ts';
 import { collectMethods } from './http/methods.ts';
 import { addPages } from './http/pages.ts';
@@ -34,13 +34,12 @@ import { addOpenapi } from './http/openapi.ts';
 import { addErrorFace, rawProblem, sendFrameworkProblem } from './http/problems.ts';
 import { goInRounds } from './http/rounds.ts';
 import { refuseUnknownNames } from './http/strict.ts';
+import { cutSlowBodies, REQUEST_MS_MAX } from './http/slow-bodies.ts';
 import { addRequestLog, addTrace, traceIdOf } from './http/trace.ts';
 
-/** A caller has this long for a whole request; slow senders are cut (security.md O2). */
-const REQUEST_TIMEOUT_MS = 30_000;
-/** And of it this long for the headers, which cost a caller nothing to hold back: with the interval below they are cut within 30 s. */
+/** Of the time for a request, this long for the headers: with the interval below they are cut within 30 s. */
 const HEADERS_TIMEOUT_MS = 20_000;
-/** Node compares connections with both only so often, every 30 s by its own account: a sender could take twice its time. */
+/** How often Node compares connections with both; its default is 30 s, by which a sender could take twice its time. */
 const SLOW_SENDERS_INTERVAL_MS = 5_000;
 /** Longest path parameter: a token id of 400 characters, each percent-encoded as three bytes of UTF-8. */
 const PARAM_LENGTH_MAX = 400 * 9;
@@ -54,7 +53,7 @@ export const buildApp = async (ctx: Context): Promise<App> => {
     // which are about slips of ours, do not.
     childLoggerFactory: (logger) => logger,
     bodyLimit: ctx.config.bodyBytesMax,
-    requestTimeout: REQUEST_TIMEOUT_MS,
+    requestTimeout: REQUEST_MS_MAX,
     http: {
       headersTimeout: HEADERS_TIMEOUT_MS,
       connectionsCheckingInterval: SLOW_SENDERS_INTERVAL_MS,
@@ -86,6 +85,8 @@ export const buildApp = async (ctx: Context): Promise<App> => {
   goInRounds(app);
   addTrace(app);
   requireOneHost(app);
+  serveAbsoluteTargets(app, ctx);
+  cutSlowBodies(app, ctx);
   refuseExpectations(app);
   addRequestLog(app);
   await app.register(fastifyRateLimit, { global: false });

@@ -43,17 +43,20 @@ test('a method a path does not have is a 405 with Allow; OPTIONS answers 204', a
   expect(options.headers.get('allow')).toBe('GET, HEAD, PATCH, DELETE, OPTIONS');
 });
 
+/** Sends bytes on a connection of their own. @returns all that comes back before it ends. */
+const exchange = (bytes: string, to = server): Promise<string> =>
+  new Promise((resolve, reject) => {
+    let text = '';
+    const socket = connect(Number(new URL(to.base_url).port), '127.0.0.1');
+    socket.on('data', (piece) => (text += piece.toString()));
+    socket.on('end', () => resolve(text));
+    socket.on('error', reject);
+    socket.write(bytes);
+  });
+
 test('any other method is a 405 with Allow on a path that exists, and a 404 on one that does not', async () => {
-  const { port } = new URL(server.base_url);
-  const send = (method: string, path: string, more = ''): Promise<string> =>
-    new Promise((resolve, reject) => {
-      let text = '';
-      const socket = connect(Number(port), '127.0.0.1');
-      socket.on('data', (bytes) => (text += bytes.toString()));
-      socket.on('end', () => resolve(text));
-      socket.on('error', reject);
-      socket.write(`${method} ${path} HTTP/1.1\r\nHost: vault.test\r\nConnection: close\r\n${more}\r\n`);
-    });
+  const send = (method: string, path: string, more = '') =>
+    exchange(`${method} ${path} HTTP/1.1\r\nHost: vault.test\r\nConnection: close\r\n${more}\r\n`);
   for (const method of METHODS) {
     if (['GET', 'HEAD', 'POST', 'PATCH', 'DELETE', 'OPTIONS', 'CONNECT'].includes(method)) continue;
     const answer = await send(method, '/tokens/abc');
@@ -66,6 +69,32 @@ test('any other method is a 405 with Allow on a path that exists, and a 404 on o
   );
   for (const method of ['TRACE', 'QUERY', 'PROPFIND'])
     expect(await send(method, '/nowhere'), method).toMatch(/^HTTP\/1\.1 404 /);
+});
+
+test('a target in absolute form is served where its authority is ours, on every route', async () => {
+  const named = await startServer({ PUBLIC_URL: 'https://vault.example', PUBLIC_HOSTS: 'other.example' });
+  const { host, port } = new URL(named.base_url);
+  const send = async (target: string, hostLine: string): Promise<string> => {
+    const lines = `Host: ${hostLine}\r\nSVC-API-KEY: ${named.tenant.api_key}\r\nConnection: close\r\n`;
+    const [start = '', ...rest] = (await exchange(`GET ${target} HTTP/1.1\r\n${lines}\r\n`, named)).split('\r\n');
+    const body = rest.join('\r\n');
+    return `${start.split(' ')[1]} ${/must [^"]*/.exec(body)?.[0] ?? ''}`.trim();
+  };
+  const refused = '400 must be a path, or a URL of this server and of its Host header';
+  for (const authority of [host, `localhost:${port}`, 'vault.example', 'VAULT.example:443', 'other.example'])
+    for (const path of ['/healthz', '/tokens?size=1', '/proxy', '/proxy/charges?x=1']) {
+      const ordinary = await send(path, authority);
+      expect(ordinary, path).not.toContain('404');
+      expect(await send(`http://${authority}${path}`, authority), `${authority}${path}`).toBe(ordinary);
+      expect(await send(`HTTPS://${authority}${path}`, authority), `${authority}${path}`).toBe(ordinary);
+      expect(await send(`http://evil.example${path}`, authority)).toBe(refused);
+      expect(await send(`http://${authority}${path}`, 'evil.example')).toBe(refused);
+      expect(await send(`http://me@${authority}${path}`, authority)).toBe(refused);
+    }
+  for (const authority of ['evil.example', `evil.example:${port}`, '127.0.0.1:1', 'vault.example.evil.example', ''])
+    for (const path of ['/healthz', '/proxy/charges'])
+      expect(await send(`http://${authority}${path}`, authority), authority).toBe(refused);
+  await named.close();
 });
 
 test('HEAD exists where GET does', async () => {

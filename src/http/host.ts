@@ -1,6 +1,8 @@
 // What Node would refuse by an answer without a face. One Host for a request (RFC 9112 section 3.2): where there are two,
 // whoever stands before us may have acted on the other. No expectation but 100-continue (RFC 9110 section 10.1.1).
-import { AppError, fieldErrors, invalidInput } from '../errors.ts';
+import type { IncomingMessage } from 'node:http';
+import type { Context } from '../context.ts';
+import { AppError, fieldErrors, invalidField, invalidInput } from '../errors.ts';
 import type { App } from './app-type.ts';
 
 const isHost = (name: string): boolean => name.length === 4 && name.toLowerCase() === 'host';
@@ -25,5 +27,42 @@ export const refuseExpectations = (app: App): void => {
     if (expect === undefined || canContinue.test(expect) || request.raw.httpVersion === '1.0') return done();
     reply.header('connection', 'close');
     return done(new AppError('expectation_failed', 'Nothing but 100-continue may be expected.'));
+  });
+};
+
+/** RFC 9112 section 3.2.2. */
+const absoluteForm = /^https?:\/\/([^/?#]*)([^]*)$/i;
+
+/** The host of an authority, without its port, as `ownHosts` are spelled. */
+const hostOf = (authority: string): string => authority.replace(/:[0-9]*$/, '').replace(/^\[(.*)\]$/, '$1');
+
+/**
+ * Serves a target in absolute form as its path, on every route, where its authority is ours: that of the Host header, and
+ * a name of PUBLIC_URL or PUBLIC_HOSTS, or the address and port that the client connected to. This server forwards to other
+ * hosts under /proxy only, and never by the target of a request.
+ */
+export const serveAbsoluteTargets = (app: App, { config }: Pick<Context, 'config'>): void => {
+  const authorities = new WeakMap<IncomingMessage, string>();
+  // Before the router, which would take any authority off without looking at it.
+  app.server.prependListener('request', (raw: IncomingMessage) => {
+    const target = raw.url ?? '';
+    const [, authority, rest = ''] = target.startsWith('/') ? [] : (absoluteForm.exec(target) ?? []);
+    if (authority === undefined) return;
+    authorities.set(raw, authority.toLowerCase());
+    raw.url = rest.startsWith('/') ? rest : `/${rest}`;
+  });
+  const isOurs = ({ headers, socket }: IncomingMessage, authority: string): boolean => {
+    if (authority !== headers.host?.toLowerCase()) return false;
+    const host = hostOf(authority);
+    if (config.egress.ownHosts.some((own) => own.toLowerCase() === host)) return true;
+    // An IPv4 address of a socket that also takes IPv6 is written as one of these.
+    const address = socket.localAddress?.replace(/^::ffff:/, '');
+    return authority.endsWith(`:${socket.localPort}`) && (host === address || host === 'localhost');
+  };
+  app.addHook('onRequest', (request, reply, done) => {
+    const authority = authorities.get(request.raw);
+    if (authority === undefined || isOurs(request.raw, authority)) return done();
+    reply.header('connection', 'close');
+    return done(invalidField('path', 'must be a path, or a URL of this server and of its Host header'));
   });
 };

@@ -2,6 +2,7 @@
 // and refuses to know what the values are used for.
 import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
+import { domainToASCII } from 'node:url';
 import { z } from 'zod';
 
 const HOUR_MS = 3_600_000;
@@ -78,6 +79,32 @@ const privateHosts = words.transform((entries, problems) =>
     return [];
   }),
 );
+
+/** A label of a host name, in ASCII. The last one has a letter: four numbers are an address. */
+const HOST_LABEL = /^[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?$/;
+/** RFC 1035 section 2.3.4. */
+const HOST_CHARACTERS_MAX = 253;
+
+const isHostName = (name: string): boolean => {
+  // domainToASCII would take a path or a port off.
+  if (/[/\\?#@:\s]/.test(name)) return false;
+  const ascii = domainToASCII(name).replace(/\.$/, '');
+  const labels = ascii.split('.');
+  return (
+    ascii.length <= HOST_CHARACTERS_MAX &&
+    labels.every((label) => HOST_LABEL.test(label)) &&
+    /[^0-9]/.test(labels.at(-1) ?? '')
+  );
+};
+
+/** Host names without scheme, port or path: an entry that is none would match no host, and silently protect nothing. */
+const hosts = words.transform((entries, problems) => {
+  if (entries.length > 0 && entries.every((entry) => isHostName(entry.replace(/^\*\./, '')))) return entries;
+  problems.addIssue(
+    'must be host names without scheme, port or path, such as `api.example.com` or `*.example.com`, comma-separated',
+  );
+  return z.NEVER;
+});
 
 const ports = words.transform((entries, problems) => {
   const numbers = entries.map(Number);
@@ -195,7 +222,7 @@ export const environmentSchema = z.object({
   SANDBOX_WALL_MS: wholeNumber(100, 300_000, 30_000).describe('Longest run of code, in ms.'),
   SANDBOX_CPU_MS: wholeNumber(50, 60_000, 5000).describe('Most CPU time of a run, in ms.'),
   SANDBOX_MEMORY_MB: wholeNumber(16, 1024, 128).describe("Memory of code's isolate, in MB."),
-  PROXY_ALLOWED_HOSTS: words
+  PROXY_ALLOWED_HOSTS: hosts
     .optional()
     .describe(
       "Hosts that the proxy and code's `fetch` may reach, such as `api.example.com` or `*.example.com`, comma-separated. Not set: any public one.",
@@ -206,7 +233,7 @@ export const environmentSchema = z.object({
     .describe(
       'Hosts with their ports that may have private addresses, such as `payments.internal:8443`, comma-separated.',
     ),
-  PUBLIC_HOSTS: words
+  PUBLIC_HOSTS: hosts
     .optional()
     .describe('The public names of this server, which it never calls itself, comma-separated.'),
   PUBLIC_URL: z

@@ -542,6 +542,7 @@ describe.concurrent('a server with a database of its own', () => {
       const MASTER_KEY = Buffer.alloc(32, 5).toString('base64');
       const server = await start({ ...production, MASTER_KEY });
       await untilReady(server);
+      expect(server.output()).toContain('the console and the proxy share one host');
       expect(await (await fetch(`${server.base_url}/readyz`)).json()).toEqual({
         status: 'ok',
         initialized: false,

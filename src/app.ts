@@ -32,6 +32,7 @@ import { collectMethods } from './http/methods.ts';
 import { addPages } from './http/pages.ts';
 import { addOpenapi } from './http/openapi.ts';
 import { addErrorFace, rawProblem, sendFrameworkProblem } from './http/problems.ts';
+import { isForConsoleHost, separateHosts } from './http/route-hosts.ts';
 import { goInRounds } from './http/rounds.ts';
 import { refuseUnknownNames } from './http/strict.ts';
 import { cutSlowBodies, REQUEST_MS_MAX } from './http/slow-bodies.ts';
@@ -64,7 +65,8 @@ export const buildApp = async (ctx: Context): Promise<App> => {
     trustProxy: ctx.config.trustedProxies ?? false,
     genReqId: (request) => traceIdOf(request, ctx.newUuid),
     routerOptions: { ignoreTrailingSlash: true, maxParamLength: PARAM_LENGTH_MAX },
-    frameworkErrors: (error, _request, reply) => sendFrameworkProblem(reply, error, ctx.config.bodyBytesMax),
+    frameworkErrors: (error, request, reply) =>
+      sendFrameworkProblem(reply, error, ctx.config.bodyBytesMax, !isForConsoleHost(ctx.config, request)),
     clientErrorHandler: (error: NodeJS.ErrnoException, socket: Socket) => {
       if (error.code === 'ECONNRESET' || socket.destroyed) return;
       // Into an answer that has begun, a problem would be written as a part of it.
@@ -89,6 +91,7 @@ export const buildApp = async (ctx: Context): Promise<App> => {
   cutSlowBodies(app, ctx);
   refuseExpectations(app);
   addRequestLog(app);
+  separateHosts(app, ctx.config);
   await app.register(fastifyRateLimit, { global: false });
   const authentication = addAuthentication(app, ctx);
   addIdempotency(app, ctx);

@@ -146,3 +146,47 @@ test('a variable that looks like a misspelled one of ours is named with the one 
     'SANDBOX_NONSENSE_AT_ALL is no variable of Strongroom and has no effect',
   ]);
 });
+
+describe.each(['PUBLIC_HOSTS', 'PROXY_ALLOWED_HOSTS'] as const)('%s', (name) => {
+  const listOf = (text: string) => {
+    const { ownHosts, allowedHosts } = loadConfig({ [name]: text }).egress;
+    return name === 'PUBLIC_HOSTS' ? ownHosts : allowedHosts;
+  };
+
+  test.for([
+    ['vault.example.com', ['vault.example.com']],
+    [' a.example.com , *.example.org,', ['a.example.com', '*.example.org']],
+    ['VAULT.Example.com.,bücher.example,payments', ['VAULT.Example.com.', 'bücher.example', 'payments']],
+    ['_x.example.com,3com.example,1.2.3.example', ['_x.example.com', '3com.example', '1.2.3.example']],
+  ] as const)('takes names of hosts: %s', ([text, expected]) => {
+    expect(listOf(text)).toEqual(expected);
+  });
+
+  test.for([
+    'https://vault.example.com',
+    'vault.example.com:443',
+    'vault.example.com/',
+    'good.example,https://vault.example.com',
+    '*',
+    '*.',
+    '*.*.example.com',
+    'a.*.example.com',
+    'user@vault.example.com',
+    'vault..example.com',
+    '127.0.0.1',
+    '[::1]',
+    'vault example.com',
+    '-x-.example',
+    ',',
+    `${'a'.repeat(64)}.example`,
+  ])('refuses what would match no host, without repeating it: %s', (text) => {
+    const start = () => loadConfig({ [name]: text, PROXY_PORTS: 'x' });
+    // With all other problems at once.
+    expect(start).toThrow(
+      new RegExp(
+        `${name}: must be host names without scheme, port or path[\\s\\S]*PROXY_PORTS|PROXY_PORTS[\\s\\S]*${name}: must be`,
+      ),
+    );
+    expect(start).not.toThrow(/vault|127/);
+  });
+});

@@ -2,6 +2,7 @@
 // and refuses to know what the values are used for.
 import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
+import { domainToASCII } from 'node:url';
 import { z } from 'zod';
 import { editDistance } from './unknown-names.ts';
 
@@ -79,6 +80,35 @@ const privateHosts = words.transform((entries, problems) =>
     return [];
   }),
 );
+
+/** A label of a host name, in ASCII. The last one has a letter: four numbers are an address. */
+const HOST_LABEL = /^[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?$/;
+/** RFC 1035 section 2.3.4. */
+const HOST_CHARACTERS_MAX = 253;
+
+/** As URLs have it: lower case, Punycode, no dot at its end. */
+const canonicalHost = (name: string): string => domainToASCII(name).replace(/\.$/, '');
+
+const isHostName = (name: string): boolean => {
+  // domainToASCII would take a path or a port off.
+  if (/[/\\?#@:\s]/.test(name)) return false;
+  const ascii = canonicalHost(name);
+  const labels = ascii.split('.');
+  return (
+    ascii.length <= HOST_CHARACTERS_MAX &&
+    labels.every((label) => HOST_LABEL.test(label)) &&
+    /[^0-9]/.test(labels.at(-1) ?? '')
+  );
+};
+
+/** Host names without scheme, port or path: an entry that is none would match no host, and silently protect nothing. */
+const hosts = words.transform((entries, problems) => {
+  if (entries.length > 0 && entries.every((entry) => isHostName(entry.replace(/^\*\./, '')))) return entries;
+  problems.addIssue(
+    'must be host names without scheme, port or path, such as `api.example.com` or `*.example.com`, comma-separated',
+  );
+  return z.NEVER;
+});
 
 const ports = words.transform((entries, problems) => {
   const numbers = entries.map(Number);
@@ -196,7 +226,7 @@ export const environmentSchema = z.object({
   SANDBOX_WALL_MS: wholeNumber(100, 300_000, 30_000).describe('Longest run of code, in ms.'),
   SANDBOX_CPU_MS: wholeNumber(50, 60_000, 5000).describe('Most CPU time of a run, in ms.'),
   SANDBOX_MEMORY_MB: wholeNumber(16, 1024, 128).describe("Memory of code's isolate, in MB."),
-  PROXY_ALLOWED_HOSTS: words
+  PROXY_ALLOWED_HOSTS: hosts
     .optional()
     .describe(
       "Hosts that the proxy and code's `fetch` may reach, such as `api.example.com` or `*.example.com`, comma-separated. Not set: any public one.",
@@ -207,7 +237,7 @@ export const environmentSchema = z.object({
     .describe(
       'Hosts with their ports that may have private addresses, such as `payments.internal:8443`, comma-separated.',
     ),
-  PUBLIC_HOSTS: words
+  PUBLIC_HOSTS: hosts
     .optional()
     .describe('The public names of this server, which it never calls itself, comma-separated.'),
   PUBLIC_URL: z
@@ -216,6 +246,13 @@ export const environmentSchema = z.object({
     .optional()
     .describe(
       'Where people reach this server: links in mails begin with it. In development: the address it listens on.',
+    ),
+  CONSOLE_HOST: z
+    .string()
+    .refine(isHostName, 'must be a host name without scheme, port or path, such as `console.example.com`')
+    .optional()
+    .describe(
+      'A host of its own for the pages of people: only they are served there, and only there. Not set: they share a host with the API and the proxy.',
     ),
   CONSOLE: flag(true).describe('`off` leaves out sign-in and `/console`.'),
   DOCS: flag(true).describe('`off` leaves out the start page `/`, `/docs` and `/openapi.json`.'),
@@ -327,6 +364,8 @@ export type Config = {
   };
   /** An origin without a slash at its end. Undefined in development: the address that the server listens on. */
   publicUrl: string | undefined;
+  /** Serves the pages of people and nothing else; in the form of a URL's hostname. Undefined: every host serves all. */
+  consoleHost: string | undefined;
   /** Whether members can sign in. */
   console: boolean;
   /** Whether the start page, the reference and the OpenAPI document are served. */
@@ -419,6 +458,7 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
       'HOST: a development server listens on loopback only. Set NODE_ENV=production, or ALLOW_DEV_ON_NETWORK=1 if the network is yours.',
     );
   if (problems.length > 0) throw new ConfigError(problems);
+  const consoleHost = values.CONSOLE_HOST && canonicalHost(values.CONSOLE_HOST);
   return {
     mode,
     host: values.HOST,
@@ -450,9 +490,11 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
       ownHosts: [
         ...(values.PUBLIC_HOSTS ?? []),
         ...(values.PUBLIC_URL === undefined ? [] : [new URL(values.PUBLIC_URL).hostname]),
+        ...(consoleHost === undefined ? [] : [consoleHost]),
       ],
     },
     publicUrl: values.PUBLIC_URL && new URL(values.PUBLIC_URL).origin,
+    consoleHost,
     console: values.CONSOLE,
     docs: values.DOCS,
     sessionIdleMs: values.SESSION_IDLE,
@@ -462,3 +504,20 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
     logFormat: values.LOG_FORMAT,
   };
 };
+
+/** Where the pages of people are: what links in mails begin with. @param base_url where this server listens. */
+export const consoleUrlOf = (
+  { publicUrl, consoleHost }: Pick<Config, 'publicUrl' | 'consoleHost'>,
+  base_url: string,
+): string => {
+  const url = new URL(publicUrl ?? base_url);
+  if (consoleHost !== undefined) url.hostname = consoleHost;
+  return url.origin;
+};
+
+/** A page of the console may be attacked from what else its host serves; in production people sign in there. */
+export const CONSOLE_SHARES_HOST =
+  'the console and the proxy share one host. Give the console a host name of its own: set CONSOLE_HOST';
+
+export const sharesConsoleHost = ({ mode, console, consoleHost }: Config): boolean =>
+  mode === 'production' && console && consoleHost === undefined;

@@ -5,7 +5,14 @@ import closeWithGrace from 'close-with-grace';
 import { parseApiKey } from './access/api-keys.ts';
 import { createApplication, createTenant, type MadeApplication } from './access/bootstrap.ts';
 import { buildApp } from './app.ts';
-import { type Config, findMisspelledVariables, loadConfig } from './config.ts';
+import {
+  type Config,
+  CONSOLE_SHARES_HOST,
+  consoleUrlOf,
+  findMisspelledVariables,
+  loadConfig,
+  sharesConsoleHost,
+} from './config.ts';
 import { type Context, createContext, failureText } from './context.ts';
 import { readCredentials, refreshBaseUrl, writeCredentials } from './dev-credentials.ts';
 import { StartError } from './errors.ts';
@@ -109,9 +116,10 @@ const start = async (config: Config, onDirectoryLost: () => void): Promise<Runni
     const base_url = `http://${config.host.includes(':') ? `[${config.host}]` : config.host}:${typeof address === 'object' && address ? address.port : config.port}`;
     if (config.mode === 'development') refreshBaseUrl(config, base_url);
     const stopSweeping = startSweeping(ctx);
-    const stopMailing = startMailing(ctx, config.publicUrl ?? base_url);
+    const stopMailing = startMailing(ctx, consoleUrlOf(config, base_url));
     const onTerminal = process.stderr.isTTY === true && config.logFormat === 'auto' && config.mode === 'development';
     if (onTerminal) process.stderr.write(startBlock(ctx, base_url, made?.api_key));
+    if (sharesConsoleHost(config)) ctx.log.warn(CONSOLE_SHARES_HOST);
     const docs = config.docs ? { docs: `${base_url}/docs`, openapi: `${base_url}/openapi.json` } : {};
     ctx.log.info({ base_url, ...docs }, 'listening');
     return {

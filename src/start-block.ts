@@ -1,6 +1,6 @@
 // What a developer sees on the terminal at a start: where everything is, the first key once, and a curl to paste.
 import { relative } from 'node:path';
-import type { Config } from './config.ts';
+import { type Config, consoleUrlOf } from './config.ts';
 import type { Context } from './context.ts';
 import type { Sensitive } from './crypto/sensitive.ts';
 import { version } from './version.ts';
@@ -62,7 +62,7 @@ export const startBlock = (ctx: Context, base_url: string, apiKey: Sensitive<str
   Strongroom ${version}   development mode - data in ${dataDir}, keys generated for you. Do not use with real cards.
 
   ├─ API            ${base_url}
-${ctx.config.docs ? docsLines(base_url) : ''}${ctx.config.console ? consoleLine(base_url) : ''}  ├─ Mailbox        ${mailbox(ctx.config)}
+${ctx.config.docs ? docsLines(base_url) : ''}${ctx.config.console ? consoleLine(consoleUrlOf(ctx.config, base_url)) : ''}  ├─ Mailbox        ${mailbox(ctx.config)}
   └─ Database       ${database}
 ${apiKey ? firstKey(credentials, apiKey) : laterKey(credentials)}${tryIt(base_url)}
   Next: README.md.    ^C to stop

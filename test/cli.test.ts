@@ -121,6 +121,17 @@ describe('doctor, in production', () => {
     return Object.fromEntries(lines.map((line) => [line.slice(2, line.indexOf(': ')), line]));
   };
 
+  test('warns where the console and the proxy share one host', async ({ directory }) => {
+    const nowhere = { DATABASE_URL: 'postgresql://u:p@127.0.0.1:9/d' };
+    const shared = await linesOf(directory, nowhere);
+    expect(shared['console']).toBe(
+      '⚠ console: the console and the proxy share one host. Give the console a host name of its own: set CONSOLE_HOST',
+    );
+    const apart = await linesOf(directory, { ...nowhere, CONSOLE_HOST: 'console.example.com' });
+    expect(apart['console']).toBe('✔ console: on console.example.com alone');
+    expect((await linesOf(directory, { ...nowhere, CONSOLE: 'off' }))['console']).toBe('✔ console: off');
+  });
+
   test('warns of a superuser, an owner of the log, a connection in the clear and what is missing', async ({
     directory,
   }) => {

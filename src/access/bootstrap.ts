@@ -1,6 +1,7 @@
 // Tenants, first keys and first people: made by the operator's command line or a development start, never over the open API
 // (decisions.md section 3).
 import { logRow, operator } from '../audit/record.ts';
+import { consoleUrlOf } from '../config.ts';
 import type { Context } from '../context.ts';
 import { Sensitive } from '../crypto/sensitive.ts';
 import type { InvitationRefusal } from '../db/invitations.ts';
@@ -133,7 +134,7 @@ export const inviteOwner = async (ctx: Context, tenant: string, email: string): 
   });
   if (added.refused) throw new StartError(refusalOf[added.refused]);
   const host = config.host.includes(':') ? `[${config.host}]` : config.host;
-  const base_url = config.publicUrl ?? `http://${host}:${config.port}`;
+  const base_url = consoleUrlOf(config, `http://${host}:${config.port}`);
   return { link: new Sensitive(invitationLink(base_url, draft.secret)), ...added.result };
 };
 

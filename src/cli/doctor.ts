@@ -1,5 +1,5 @@
 // Checks what a start needs, one line each, with the fix where a check fails or warns. Leaves the database as it is.
-import { type Config, findMisspelledVariables, loadConfig } from '../config.ts';
+import { type Config, CONSOLE_SHARES_HOST, findMisspelledVariables, loadConfig, sharesConsoleHost } from '../config.ts';
 import {
   checkMail,
   createInspection,
@@ -80,6 +80,12 @@ const MARKS: Record<Found['status'], string> = { ok: '✔', warning: '⚠', fail
 
 type Output = { write(text: string): unknown };
 
+const tellConsole = (config: Config): string | Warning => {
+  if (sharesConsoleHost(config)) return { warning: CONSOLE_SHARES_HOST };
+  if (!config.console) return 'off';
+  return config.consoleHost === undefined ? 'on every host' : `on ${config.consoleHost} alone`;
+};
+
 /** @returns whether everything holds; a warning is no failure. Starts nothing that it does not stop. */
 export const doctor = async (out: Output, isJson = false): Promise<boolean> => {
   const checks: Found[] = [];
@@ -123,6 +129,11 @@ const runChecks = async (report: (found: Found) => void): Promise<void> => {
   );
   if (!config) return;
   for (const detail of findMisspelledVariables()) report({ check: 'variable', status: 'warning', detail });
+  await check(
+    'console',
+    () => config,
+    (loaded) => tellConsole(loaded),
+  );
   await check(
     'sandbox',
     () => findJail(config),

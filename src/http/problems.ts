@@ -143,9 +143,14 @@ export const addErrorFace = (app: App, ctx: Pick<Context, 'refusals'>, bodyBytes
 };
 
 /** What Fastify refuses before its hooks run, such as a path that is no URL: the same face, with the headers that hooks would have set. */
-export const sendFrameworkProblem = (reply: FastifyReply, error: unknown, bodyBytesMax: number): void => {
+export const sendFrameworkProblem = (
+  reply: FastifyReply,
+  error: unknown,
+  bodyBytesMax: number,
+  servesProxy: boolean,
+): void => {
   reply.headers(headersOf(reply.request.id));
-  const isForwarded = /^\/proxy(?:[/?]|$)/.test(reply.request.raw.url ?? '');
+  const isForwarded = servesProxy && /^\/proxy(?:[/?]|$)/.test(reply.request.raw.url ?? '');
   (isForwarded ? sendProxyProblem : sendProblem)(reply, toAppError(error, bodyBytesMax));
 };
 

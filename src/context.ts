@@ -30,6 +30,7 @@ import { MailFault } from './mail/fault.ts';
 import { createMailer, type Mailer } from './mail/mailer.ts';
 import { createSessionFinder, type SessionFinder } from './people/sessions.ts';
 import { createProxyFinder, type ProxyFinder } from './proxy/proxy-finder.ts';
+import { createOfficialReader } from './runtime/official.ts';
 import { createReactorFinder, type ReactorFinder } from './runtime/reactor-finder.ts';
 import { RUN_BYTES_MAX, type Sandbox } from './sandbox/sandbox.ts';
 import { createSandbox, type SandboxEvent } from './sandbox/supervisor.ts';
@@ -274,7 +275,8 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
 
   const monotonicMs = () => performance.now();
   const callers = createCallerFinder({ environment, pepper, db, monotonicMs });
-  const reactors = createReactorFinder({ environment, db, keyring, randomBytes, log, monotonicMs });
+  const readOfficial = createOfficialReader();
+  const reactors = createReactorFinder({ environment, db, keyring, randomBytes, log, monotonicMs, readOfficial });
   const proxies = createProxyFinder({ environment, pepper, db, keyring, randomBytes, log, monotonicMs });
   const sessions = createSessionFinder({
     config,

@@ -337,3 +337,26 @@ describe('CSV to JSON', () => {
     expect(answer.text).not.toContain('secret');
   });
 });
+
+describe('a row of an official formula that differs from the release', () => {
+  test.each([
+    ['its code', `code = 'module.exports = ({ args }) => ({ raw: { stolen: args } })'`],
+    ['its contract for args', `request_parameters = '[]'`],
+  ])('does not run, by %s: 409, no value is opened for it, and the next installation mends it', async (_, change) => {
+    const check = await reactorOf('Card check');
+    const id = await cardToken(visa);
+    const args = { card: `{{ ${id} }}`, date: '2026-11-20' };
+    expect((await check(args)).status).toBe(200);
+    await server.sql(`UPDATE official_formulas SET ${change} WHERE name = 'Card check'`);
+    server.ctx.reactors.forget('all');
+    const refused = await check(args);
+    expect(refused.status, refused.text).toBe(409);
+    expect(refused.body.detail).toContain('official formula');
+    expect(refused.text).not.toContain(visa.number);
+    const uses = `SELECT id FROM audit_log WHERE operation = 'use' AND $1 = ANY(entity_ids)`;
+    expect(await server.sql(uses, [id])).toHaveLength(1);
+    await installOfficialFormulas(server.ctx);
+    server.ctx.reactors.forget('all');
+    expect((await check(args)).status).toBe(200);
+  });
+});

@@ -331,8 +331,35 @@ describe('a value is a value', () => {
 
   test('a complex one goes into a header as compact JSON', async () => {
     const id = await tokenOf({ a: [1, 'x'] });
-    const message = await arriving('/proxy', { headers: { 'x-value': `v={{${id}}}` } });
-    expect(valuesOf(message, 'x-value')).toEqual(['v={"a":[1,"x"]}']);
+    const message = await arriving('/proxy', { headers: { 'x-value': `{{${id}}}` } });
+    expect(valuesOf(message, 'x-value')).toEqual(['{"a":[1,"x"]}']);
+  });
+});
+
+describe('a value that would change the structure around it', () => {
+  const value = 'x","amount":0,"admin":"yes';
+
+  test.each([
+    ['headers.x-value', { headers: { 'x-value': 'a; name={{ID}}' } }],
+    ['headers.x-value', { headers: { 'x-value': 'a; name="{{ID}}"' } }],
+    ['body', typed('text/csv', 'a,{{ID}}')],
+    ['body', typed('application/yaml', 'note: {{ID}}')],
+    ['body', typed('application/graphql', '{ note(text: "{{ID}}") }')],
+  ])('is a 400 at %s, which does not repeat it: %j', async (place, options) => {
+    const id = await tokenOf(value);
+    const filled = JSON.parse(JSON.stringify(options).replaceAll('ID', id)) as RequestOptions;
+    const answer = await forward('/proxy', filled);
+    expect(answer.status, answer.text).toBe(400);
+    expect(Object.keys(answer.body.proxy_error.errors)).toEqual([place]);
+    expect(answer.text).not.toContain('admin');
+  });
+
+  test('is escaped in JSON by the name of text/plain, and quoted by the quote filters', async () => {
+    const id = await tokenOf(value);
+    expect(await arrivingBody(typed('text/plain', `{"note":"{{${id}}}"}`))).toBe(JSON.stringify({ note: value }));
+    expect(await arrivingBody(typed('text/csv', `a,{{${id} | quote_csv}}`))).toBe(`a,"${value.replaceAll('"', '""')}"`);
+    const yaml = await arrivingBody(typed('application/yaml', `note: {{${id} | quote_yaml}}`));
+    expect(yaml).toBe(`note: ${JSON.stringify(value)}`);
   });
 });
 

@@ -385,20 +385,25 @@ describe('an application of a reactor (docs/decisions/0018)', () => {
     expect(byRule.body.detail).toContain('token:read');
   });
 
-  test('is asked for where a change gives another one, and stays whoever asks', async () => {
+  test('binds every change: the caller must hold what it may, before the change and after it', async () => {
     const without = await create(body());
     const refused = await send('PUT', `/reactors/${without.id}`, body(strong.application_id), weak);
     expect(refused.status).toBe(403);
     expect(refused.body.detail).toContain('proxy:delete');
     expect((await send('GET', `/reactors/${without.id}`)).body).toEqual(without);
     const having = await create(body(strong.application_id));
-    const stays = await send('PUT', `/reactors/${having.id}`, { ...body(strong.application_id), name: 'y' }, weak);
-    expect(stays.status, stays.text).toBe(200);
-    expect(stays.body.application.id).toBe(strong.application_id);
-    const gone = await send('PUT', `/reactors/${having.id}`, body(), weak);
+    for (const json of [{ ...body(strong.application_id), name: 'y' }, body(strong.application_id), body()]) {
+      const answer = await send('PUT', `/reactors/${having.id}`, json, weak);
+      expect(answer.status, answer.text).toBe(403);
+      expect(answer.body.detail).toContain('proxy:delete');
+    }
+    expect((await send('GET', `/reactors/${having.id}`)).body).toEqual(having);
+    const changed = await send('PUT', `/reactors/${having.id}`, { ...body(strong.application_id), name: 'y' }, equal);
+    expect(changed.status, changed.text).toBe(200);
+    const gone = await send('PUT', `/reactors/${having.id}`, body(), equal);
     expect(gone.status).toBe(200);
     expect(gone.body).not.toHaveProperty('application');
-    expect((await send('PUT', `/reactors/${having.id}`, body(strong.application_id), weak)).status).toBe(403);
+    expect((await send('PUT', `/reactors/${having.id}`, { ...body(), name: 'z' }, weak)).status).toBe(200);
   });
 
   test('that is deleted is gone from its reactors at once, and `svc` with it', async () => {

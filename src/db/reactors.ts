@@ -64,7 +64,7 @@ const SELECT = `SELECT r.id, r.name, r.formula_id, r.sealed, r.created_at, r.cre
 
 const FIND = `${SELECT} WHERE r.tenant_id = $1 AND r.id = $2`;
 
-const LOCK = `${FIND} FOR UPDATE OF r`;
+const LOCK = 'SELECT FROM reactors WHERE tenant_id = $1 AND id = $2 FOR UPDATE';
 
 const FIND_FOR_RUN = `
 SELECT r.id, r.sealed, r.version, a.id AS application_id, r.formula_id,
@@ -129,7 +129,8 @@ export const reactorStatements = ({ query, transaction }: Statements, tenant_id:
 
   /**
    * Changes a reactor; its formula stays.
-   * @param plan as for addReactor, and over the reactor as it is. @returns its result; undefined where there is no such reactor.
+   * @param plan as for addReactor, and over the reactor as it is, with the application that it has so far.
+   * @returns its result; undefined where there is no such reactor.
    */
   changeReactor: <T>(
     id: string,
@@ -137,14 +138,18 @@ export const reactorStatements = ({ query, transaction }: Statements, tenant_id:
     plan: (
       row: StoredReactor,
       formula: StoredFormula | undefined,
-      application: StoredApplication | undefined,
+      applications: { before: StoredApplication | undefined; after: StoredApplication | undefined },
     ) => PlannedReactor<T>,
   ): Promise<T | undefined> =>
     transaction(async (on) => {
-      const [row] = (await on('lock-reactor', LOCK, [tenant_id, id])) as StoredReactor[];
+      // Found once it is locked: a change that held the lock may have given it another application.
+      await on('lock-reactor', LOCK, [tenant_id, id]);
+      const [row] = (await on('find-reactor', FIND, [tenant_id, id])) as StoredReactor[];
       if (!row) return undefined;
       const formula = await lockFormulaForUse(on, tenant_id, row.formula_id);
-      const planned = plan(row, formula, await lockApplicationForUse(on, tenant_id, application_id));
+      const before = await lockApplicationForUse(on, tenant_id, row.application_id);
+      const after = await lockApplicationForUse(on, tenant_id, application_id);
+      const planned = plan(row, formula, { before, after });
       await on('update-reactor', UPDATE, [tenant_id, id, ...fieldsOf(planned)]);
       await on('notify', NOTIFY, [runnableNotice(tenant_id)]);
       return finish(on, tenant_id, planned);

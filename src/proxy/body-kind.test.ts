@@ -27,19 +27,20 @@ describe('the kind of a body', () => {
     ['image/svg+xml', 'markup'],
     ['text/html', 'markup'],
     ['application/xhtml+xml', 'markup'],
-    ['text/plain', 'text'],
-    ['text/csv; header=present', 'text'],
+    ['application/x-json', 'json'],
+    ['text/plain', 'plain'],
+    ['text/csv; header=present', 'csv'],
     ['application/javascript', 'text'],
     ['application/x-javascript', 'text'],
-    ['application/graphql', 'text'],
-    ['application/yaml', 'text'],
-    ['application/openapi+yaml', 'text'],
+    ['application/graphql', 'graphql'],
+    ['application/yaml', 'yaml'],
+    ['application/openapi+yaml', 'yaml'],
     ['application/sql', 'text'],
     ['application/EDI-X12', 'text'],
     ['text/anything', 'text'],
-    ['text/plain; unheard-of; charset=utf-8', 'text'],
+    ['text/plain; unheard-of; charset=utf-8', 'plain'],
     ['text/plain; charset=', 'bytes'],
-    ['text/plain;', 'text'],
+    ['text/plain;', 'plain'],
   ])('%s is %s', (type, kind) => {
     expect(kindOfType(type)).toMatchObject(kind === 'bytes' ? { kind } : { kind, charset: 'utf8' });
   });
@@ -63,7 +64,7 @@ describe('the kind of a body', () => {
     ['text/plain; charset="utf\\-8"', 'utf8'],
     ['text/plain; charset="utf-8" junk; x=y', 'utf8'],
   ])('%s is text in %s', (type, charset) => {
-    expect(kindOfType(type)).toEqual({ kind: 'text', charset });
+    expect(kindOfType(type)).toEqual({ kind: 'plain', charset });
   });
 
   test.each(['utf-16', 'utf-16le', 'shift_jis', 'iso-8859-15', 'gb18030', 'utf-7', '"utf-8', ''])(

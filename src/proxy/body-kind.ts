@@ -5,7 +5,18 @@ import type { Headers } from '../egress/headers.ts';
 /** Charsets in which no byte of a longer character looks like a brace, a quote or a line end. */
 export type Charset = 'utf8' | 'latin1';
 
-export type TextKind = 'json' | 'json_lines' | 'form' | 'markup' | 'text' | 'undeclared';
+export type TextKind =
+  | 'json'
+  | 'json_lines'
+  | 'form'
+  | 'markup'
+  | 'csv'
+  | 'yaml'
+  | 'graphql'
+  | 'text'
+  /** May be anything that is text: JSON too, which its receiver may read it as. */
+  | 'plain'
+  | 'undeclared';
 
 export type BodyKind =
   | { kind: TextKind; charset: Charset }
@@ -30,6 +41,7 @@ export const charsetOf = (label: string): Charset | undefined => {
 
 const kindOfType = new Map<string, TextKind>([
   ['application/json', 'json'],
+  ['application/x-json', 'json'],
   ['text/json', 'json'],
   ['application/x-amz-json-1.0', 'json'],
   ['application/x-amz-json-1.1', 'json'],
@@ -43,18 +55,31 @@ const kindOfType = new Map<string, TextKind>([
   ['application/xml', 'markup'],
   ['text/xml', 'markup'],
   ['text/html', 'markup'],
+  ['text/csv', 'csv'],
+  ['application/csv', 'csv'],
+  ['application/x-csv', 'csv'],
+  ['text/x-csv', 'csv'],
+  ['text/comma-separated-values', 'csv'],
+  ['text/tab-separated-values', 'csv'],
+  ['application/yaml', 'yaml'],
+  ['application/x-yaml', 'yaml'],
+  ['text/yaml', 'yaml'],
+  ['text/x-yaml', 'yaml'],
+  ['application/graphql', 'graphql'],
+  ['text/graphql', 'graphql'],
+  ['text/plain', 'plain'],
 ]);
 
 /** Of `application`; what else is text says so by `text`. */
 const textTypes =
-  /^application\/(?:csv|ecmascript|edi-x12|edifact|graphql|jose|jwt|sql|toml|typescript|x-pem-file|x-sh|(?:x-)?(?:javascript|yaml))$/;
+  /^application\/(?:ecmascript|edi-x12|edifact|jose|jwt|sql|toml|typescript|x-pem-file|x-sh|(?:x-)?javascript)$/;
 
 /** RFC 6839, RFC 8091, RFC 9512. */
 const kindOfSuffix: [string, TextKind][] = [
   ['+json', 'json'],
   ['+json-seq', 'json_lines'],
   ['+xml', 'markup'],
-  ['+yaml', 'text'],
+  ['+yaml', 'yaml'],
 ];
 
 const kindOf = (type: string): TextKind | undefined => {

@@ -11,6 +11,7 @@ import { createMultipartReader } from './multipart.ts';
 import { anyOpening, mayOpen, openingOf } from './opening.ts';
 import { encodePercentAt } from './percent.ts';
 import { encodableAt, hasSlots, type Pieces, refuseValue, splitText, writePieces } from './pieces.ts';
+import { splitRuled } from './place-rules.ts';
 
 /** A part that has parts that have parts is the mail of somebody else. */
 export const NESTED_MULTIPART_MAX = 2;
@@ -80,8 +81,27 @@ const split = (text: string, kind: TextKind, charset: Charset, path: Path, refer
       return splitForm(text, path, encodePercentAt(charset), references);
     case 'markup':
       return splitMarkup(text, charset, place, references);
+    case 'csv':
+    case 'yaml':
+    case 'graphql':
+      return splitRuled(kind, text, place, references, encodableAt(charset, place));
     default:
+      if (kind !== 'text' && isJsonText(text)) return splitJson(text, charset, path, references);
       return splitText(text, place, references, encodableAt(charset, place));
+  }
+};
+
+/** Behind a byte order mark as well, as `splitJson` reads it. */
+const isJsonText = (text: string): boolean => {
+  const bare = text.startsWith('\ufeff') ? text.slice(1) : text;
+  // Most texts show by their ends that they are none, and need not be parsed.
+  const ends = { '"': '"', '[': ']', '{': '}' }[/^[\t\n\r ]*(["[{])/.exec(bare)?.[1] ?? ''];
+  if (ends === undefined || bare.trimEnd().at(-1) !== ends) return false;
+  try {
+    JSON.parse(bare);
+    return true;
+  } catch {
+    return false;
   }
 };
 

@@ -10,7 +10,8 @@ import type { BodyKind } from './body-kind.ts';
 import { splitForm } from './form-text.ts';
 import { percentOpening } from './opening.ts';
 import { encodePercentAt, splitPercent } from './percent.ts';
-import { type Encode, type Pieces, refuseValue, splitText, writePieces } from './pieces.ts';
+import { type Encode, type Pieces, refuseValue, writePieces } from './pieces.ts';
+import { splitHeaderValue } from './place-rules.ts';
 
 export type RequestPlaces = {
   path: string;
@@ -69,7 +70,7 @@ const splitPath = (path: string, references: References): Pieces => {
 const splitHeader = (name: string, value: string, references: References): Pieces => {
   if (!value.includes('{{')) return [value];
   const place = formatPath(['headers', name]);
-  return splitText(value, place, references, encodeHeaderAt(place));
+  return splitHeaderValue(value, place, references, encodeHeaderAt(place));
 };
 
 const encodeHeaderAt =

@@ -28,8 +28,12 @@ export const openingOf: Record<TextKind, Opening> = {
   json_lines: jsonOpening,
   form: percentOpening,
   markup: textOpening,
+  csv: textOpening,
+  yaml: textOpening,
+  graphql: textOpening,
   text: textOpening,
-  undeclared: textOpening,
+  plain: jsonOpening,
+  undeclared: jsonOpening,
 };
 
 export const mayOpen = ({ parts, pattern }: Opening, bytes: Buffer): boolean =>

@@ -9,6 +9,7 @@ import {
   expandText,
   type References,
   scanText,
+  type Cut,
 } from '../vault/expansion.ts';
 import { ExpressionError } from '../vault/expression-error.ts';
 import type { Charset } from './body-kind.ts';
@@ -67,11 +68,8 @@ export const createTextSlot = (expression: string, place: string, references: Re
   createSlot(expression, place, references, (expansion) => expandText(expression, encode, expansion));
 
 /** The literals and expressions of a text, each as it stands in it. Linear. @throws invalidInput at the place. */
-export const cutText = (
-  text: string,
-  place: string,
-  references: Pick<References, 'coded'>,
-): { text: string; isExpression: boolean }[] => atPlace(place, () => cutTemplate(text, scanText(text, references)));
+export const cutText = (text: string, place: string, references: Pick<References, 'coded'>): Cut[] =>
+  atPlace(place, () => cutTemplate(text, scanText(text, references)));
 
 /** A text whose values are all written in one way. @throws invalidInput at the place. */
 export const splitText = (text: string, place: string, references: References, encode: Encode): Pieces => {

@@ -2,8 +2,7 @@
 // to it is sealed at rest, its key too; nobody lends a proxy an application that may what they may not. Forwards nothing.
 import type { Caller } from '../access/caller.ts';
 import { coversHosts, hostsOf } from '../access/allowed-hosts.ts';
-import { grantsOf } from '../access/applications.ts';
-import { checkGrants, hostsNotHeld } from '../access/grants.ts';
+import { hostsNotHeld } from '../access/grants.ts';
 import { newProxyKey } from '../access/proxy-keys.ts';
 import { mayAnywhere } from '../access/rules.ts';
 import { logRow, type Operation } from '../audit/record.ts';
@@ -18,7 +17,7 @@ import { countThenList, type Page, type PageRequest, readPage } from '../paging.
 import { checkCode } from '../runtime/code.ts';
 import { configurationName, ELEMENTS_MAX } from '../runtime/formula-fields.ts';
 import { isCutShort, pageTooLarge } from '../runtime/formulas.ts';
-import { checkApplication, type Configuration, textProblems } from '../runtime/reactors.ts';
+import { checkApplication, checkApplications, type Configuration, textProblems } from '../runtime/reactors.ts';
 import { formatPath } from '../vault/json.ts';
 import { forgetting } from './proxy-finder.ts';
 import { openRoute, type ProxyRoute, sealRoute } from './proxy-route.ts';
@@ -284,12 +283,11 @@ export const changeProxy = async (
   const keys = await ctx.keyring.tenantKeys(tenant_id);
   const modification = { modified_at: ctx.now(), modified_by: caller.actor_id };
   const changed = await forgetting(ctx, tenant_id, () =>
-    ctx.db.for(caller).changeProxy(id, application_id, (stored, { before, after }) => {
-      checkApplication(caller, application_id, after);
-      if (before) checkGrants(caller, grantsOf(before));
+    ctx.db.for(caller).changeProxy(id, application_id, (stored, applications) => {
+      checkApplications(caller, application_id, applications);
       const { sealed, ...columns } = stored;
       const kept = openRoute(ctx, tenant_id, keys, id, sealed);
-      const row = { ...columns, ...columnsOf(input, after), ...modification };
+      const row = { ...columns, ...columnsOf(input, applications.after), ...modification };
       return planOf(ctx, caller, keys, 'update', row, {
         ...route,
         key: kept.key,

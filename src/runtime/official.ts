@@ -54,3 +54,13 @@ export const installOfficialFormulas = async (
   ctx: Pick<Context, 'db' | 'now'>,
   directory?: string,
 ): Promise<InstalledFormula[]> => ctx.db.installFormulas(await readOfficialFormulas(directory), ctx.now());
+
+/** Reads the folder of the release once, for as long as the process runs. What could not be read is tried again. */
+export const createOfficialReader = (directory?: string): (() => Promise<OfficialFormula[]>) => {
+  let read: Promise<OfficialFormula[]> | undefined;
+  return () =>
+    (read ??= readOfficialFormulas(directory).catch((error: unknown) => {
+      read = undefined;
+      throw error;
+    }));
+};

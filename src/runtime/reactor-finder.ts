@@ -3,6 +3,7 @@
 import type { Caller } from '../access/caller.ts';
 import { createBriefMemory } from '../brief-memory.ts';
 import type { Context } from '../context.ts';
+import { conflict } from '../errors.ts';
 import { codePlace, type Contracts, contractsOf } from './formulas.ts';
 import { type Configuration, openConfiguration, reactorNotFound } from './reactors.ts';
 import { openText, type Sealing } from './sealed.ts';
@@ -34,7 +35,31 @@ export type ReactorFinder = {
   forget(match: { tenant_id?: string; application_id?: string } | 'all'): void;
 };
 
-type Opening = Pick<Context, 'db' | 'keyring'> & Sealing;
+/** The official formulas of the release, by their ids. */
+export type ReadOfficial = () => Promise<readonly (Contracts & { id: string; code: string })[]>;
+
+type Opening = Pick<Context, 'db' | 'keyring'> & Sealing & { readOfficial: ReadOfficial };
+
+/**
+ * The code of official formulas is in clear in the database, and whoever can write there could make it run on the values of
+ * every tenant: it runs only as the release has it.
+ * @throws conflict.
+ */
+const checkOfficial = async (ctx: Opening, id: string, row: Contracts & { code: string | null }): Promise<void> => {
+  const released = (await ctx.readOfficial()).find((formula) => formula.id === id);
+  const isReleased =
+    released !== undefined &&
+    released.code === row.code &&
+    JSON.stringify(contractsOf(released)) === JSON.stringify(contractsOf(row));
+  if (isReleased) return;
+  ctx.log.error(
+    { formula_id: id },
+    'An official formula in the database differs from the release and does not run. Find out who changed it, then run: strongroom formulas install',
+  );
+  throw conflict(
+    'The official formula of this reactor is not the one of the installed release, so it does not run. The operator can install it again.',
+  );
+};
 
 export const createReactorFinder = (ctx: Opening & { monotonicMs: () => number }): ReactorFinder => {
   const memory = createBriefMemory<ReactorForRun>({
@@ -63,6 +88,7 @@ const loadReactorForRun = async (ctx: Opening, tenant_id: string, id: string): P
   if (!row) return undefined;
   const keys = await ctx.keyring.tenantKeys(tenant_id);
   const { formula_id, formula_sealed } = row;
+  if (!formula_sealed) await checkOfficial(ctx, formula_id, row);
   const code = formula_sealed ? openText(ctx, keys, codePlace(tenant_id, formula_id), formula_sealed) : row.code;
   return {
     tenant_id,

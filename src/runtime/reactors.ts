@@ -121,6 +121,20 @@ export const checkApplication = (
   checkGrants(caller, grantsOf(application));
 };
 
+/**
+ * Whether the caller may change a reactor or a proxy. The change says what is done with the rights of its application, so
+ * the caller must hold all of them: of the application that it had, and of the one that it gets.
+ * @throws as checkApplication.
+ */
+export const checkApplications = (
+  caller: Caller,
+  application_id: string | undefined,
+  { before, after }: { before: StoredApplication | undefined; after: StoredApplication | undefined },
+): void => {
+  checkApplication(caller, application_id, after);
+  if (before) checkGrants(caller, grantsOf(before));
+};
+
 const applicationColumns = (application: StoredApplication | undefined) => ({
   application_id: application?.id ?? null,
   application_name: application?.name ?? null,
@@ -216,8 +230,8 @@ export const listReactors = async (
 };
 
 /**
- * Changes name, configuration and application, all of them; the formula stays. An application that the reactor has
- * already may stay, whoever asks.
+ * Changes name, configuration and application, all of them; the formula stays. The caller must hold what the reactor's
+ * application may, before the change and after it.
  * @throws notFound; as createReactor.
  */
 export const changeReactor = async (
@@ -231,15 +245,14 @@ export const changeReactor = async (
   const keys = await ctx.keyring.tenantKeys(tenant_id);
   const modified_at = ctx.now();
   const changed = await forgetting(ctx, caller, () =>
-    ctx.db.for(caller).changeReactor(id, application_id, (before, formula, application) => {
-      if (application_id !== before.application_id || !application)
-        checkApplication(caller, application_id, application);
+    ctx.db.for(caller).changeReactor(id, application_id, (stored, formula, applications) => {
+      checkApplications(caller, application_id, applications);
       // Formulas outlive their reactors: one that is missing was taken out of the database by hand.
       if (!formula) throw internal();
       const record = formulaRecordOf(ctx, tenant_id, keys, formula);
       const configuration = parseConfiguration(input.configuration, record.configuration);
       const modification = { name, modified_at, modified_by: caller.actor_id };
-      const row = { ...before, ...modification, ...applicationColumns(application) };
+      const row = { ...stored, ...modification, ...applicationColumns(applications.after) };
       const result = recordOf(tenant_id, row, record, configuration);
       const sealed = sealText(ctx, keys, configurationPlace(tenant_id, id), JSON.stringify(configuration));
       return {

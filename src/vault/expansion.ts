@@ -81,14 +81,17 @@ export const collectTokenIds = (value: Json, references = createReferences()): R
   return references;
 };
 
+export type Cut = { text: string; isExpression: boolean; lastFilter: string | undefined };
+
 /** The literals and expressions of a text, each as it stands in it. Linear. */
-export const cutTemplate = (text: string, { parts }: Template): { text: string; isExpression: boolean }[] => {
-  const cuts: { text: string; isExpression: boolean }[] = [];
+export const cutTemplate = (text: string, { parts }: Template): Cut[] => {
+  const cuts: Cut[] = [];
   let end = text.length;
   // Backwards, because an expression says where it opens and a literal how long it is.
   for (const part of parts.toReversed()) {
     const start = typeof part === 'string' ? end - part.length : part.offset;
-    cuts.push({ text: text.slice(start, end), isExpression: typeof part !== 'string' });
+    const lastFilter = typeof part === 'string' ? undefined : part.filters.at(-1)?.name;
+    cuts.push({ text: text.slice(start, end), isExpression: typeof part !== 'string', lastFilter });
     end = start;
   }
   return cuts.toReversed();

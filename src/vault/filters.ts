@@ -17,6 +17,7 @@ import type { Json } from './json.ts';
 import { json } from './json-path.ts';
 import { cardBin, cardExpiry, cardMask, reveal, revealLast } from './mask-filters.ts';
 import { type Meter, spend, WORK } from './meter.ts';
+import { quoteCsv, quoteJson, quoteYaml } from './quote-filters.ts';
 import {
   encode,
   first,
@@ -55,6 +56,9 @@ const filters = new Map<string, Filter>([
   ['to_string', filter(0, 0, toText)],
   ['to_number', filter(0, 0, toNumber)],
   ['to_boolean', filter(0, 0, toBoolean)],
+  ['quote_json', filter(0, 0, quoteJson)],
+  ['quote_yaml', filter(0, 0, quoteYaml)],
+  ['quote_csv', filter(0, 0, quoteCsv)],
   ['to_base64', filter(0, 0, encode('base64'))],
   ['to_base16', filter(0, 0, encode('hex'))],
   ['hmac', filter(2, 2, hmac)],

@@ -1,0 +1,236 @@
+// What a value may hold in headers, CSV, YAML and GraphQL, so that it cannot change the structure around it. Follows the text
+// around the expressions once; where it is in doubt whether a value stands in quotes, the stricter rule holds.
+import type { References } from '../vault/expansion.ts';
+import { createTextSlot, cutText, type Encode, type Pieces, refuseValue } from './pieces.ts';
+
+/** Refuses a value by throwing. */
+type Check = (value: string) => void;
+
+const refuseIf =
+  (place: string, isUnfit: (value: string) => boolean, sentence: string): Check =>
+  (value) => {
+    if (isUnfit(value)) throw refuseValue(place, sentence);
+  };
+
+const free: Check = () => {};
+
+/** Follows a text; says what a value may hold where the text has come to. */
+type Follower = {
+  follow(literal: string): void;
+  /** @param quote the last filter of the expression. The value counts as text behind it. */
+  checkHere(place: string, quote: string | undefined): Check;
+};
+
+const splitBy = (
+  text: string,
+  place: string,
+  references: References,
+  { follower, encode }: { follower: Follower; encode: Encode },
+): Pieces =>
+  cutText(text, place, references).map((cut) => {
+    if (!cut.isExpression) {
+      follower.follow(cut.text);
+      return cut.text;
+    }
+    const check = follower.checkHere(place, cut.lastFilter);
+    return createTextSlot(cut.text, place, references, (value) => {
+      check(value);
+      return encode(value);
+    });
+  });
+
+const IN_QUOTES = 'must put no quotation mark, backslash or control character into quotes';
+
+const BACKSLASH_BEFORE = 'must not have a backslash before an expression';
+
+const inQuotes = (place: string): Check => refuseIf(place, (value) => /["\\\p{Cc}]/u.test(value), IN_QUOTES);
+
+/** RFC 9110 section 5.6.2. */
+const token = /^[!#$%&'*+.^_`|~0-9A-Za-z-]*$/;
+
+const createHeaderFollower = (): Follower => {
+  let isQuoted = false;
+  let isEscaped = false;
+  /** Since the last comma or semicolon: where an equals sign was, a parameter's value stands. */
+  let isParameter = false;
+  let last = '';
+  return {
+    follow: (literal) => {
+      for (const each of literal) {
+        if (isQuoted && isEscaped) isEscaped = false;
+        else if (isQuoted && each === '\\') isEscaped = true;
+        else if (each === '"') isQuoted = !isQuoted;
+        else if (!isQuoted && (each === ',' || each === ';')) isParameter = false;
+        else if (!isQuoted && each === '=') isParameter = true;
+        last = each;
+      }
+    },
+    checkHere: (place, quote) => {
+      const before = last;
+      last = 'x';
+      if (isEscaped) throw refuseValue(place, BACKSLASH_BEFORE);
+      if (isQuoted)
+        return refuseIf(place, (value) => /["\\]/.test(value), 'must put no quotation mark or backslash into quotes');
+      if (isParameter && before === '=' && quote === 'quote_json') return free;
+      if (isParameter)
+        return refuseIf(
+          place,
+          (value) => !token.test(value),
+          'must put only letters, digits and the other characters of an HTTP token into a parameter without quotes',
+        );
+      return refuseIf(
+        place,
+        (value) => /[",;=\\]/.test(value),
+        'must not put a quotation mark, a backslash, an equals sign, a comma or a semicolon into a part of a header',
+      );
+    },
+  };
+};
+
+/** `Bearer `, and nothing else in front of the credentials (RFC 9110 section 11.4). */
+const scheme = /^[A-Za-z][A-Za-z0-9-]*[\t ]+$/;
+
+/** A header that is a value, or a scheme of authentication with one, has no structure that the value could change. */
+const isOneValue = (text: string, place: string, references: References): boolean => {
+  const cuts = cutText(text, place, references);
+  const literals = cuts.filter((cut) => !cut.isExpression);
+  if (literals.every((cut) => cut.text.trim() === '')) return true;
+  const [first, second, ...others] = cuts;
+  const isScheme = first?.isExpression === false && scheme.test(first.text) && second?.isExpression === true;
+  return isScheme && others.every((cut) => !cut.isExpression && cut.text.trim() === '');
+};
+
+/** @throws invalidInput at the place. */
+export const splitHeaderValue = (text: string, place: string, references: References, encode: Encode): Pieces => {
+  const follower = isOneValue(text, place, references)
+    ? { follow: () => {}, checkHere: () => free }
+    : createHeaderFollower();
+  return splitBy(text, place, references, { follower, encode });
+};
+
+const CSV =
+  'must put no quotation mark, comma, semicolon, tab or line end into CSV, and nothing that begins with =, +, - or @; the filter quote_csv puts any value into a field';
+
+const createCsvFollower = (): Follower => {
+  let isQuoted = false;
+  let last = '\n';
+  return {
+    follow: (literal) => {
+      for (const each of literal) {
+        if (each === '"') isQuoted = !isQuoted;
+        last = each;
+      }
+    },
+    checkHere: (place, quote) => {
+      const isField = !isQuoted && /[,;\t\r\n]/.test(last);
+      last = 'x';
+      if (isField && quote === 'quote_csv') return free;
+      return refuseIf(place, (value) => /["\t\n\r,;]|^[=+\-@]/.test(value), CSV);
+    },
+  };
+};
+
+const isWord = (value: string): boolean => /^[A-Za-z0-9_.-]*$/.test(value);
+
+const wordsOnly = (place: string, filter: string): Check =>
+  refuseIf(
+    place,
+    (value) => !isWord(value),
+    `must put only letters, digits, _, . and - outside of double quotes; the filter ${filter} puts any value there`,
+  );
+
+type State = 'outside' | 'double' | 'single' | 'block' | 'comment';
+
+/** YAML 1.2.2 section 7.3. A line end ends every quote here: a value in a quote of several lines gets the stricter rule. */
+const createYamlFollower = (): Follower => {
+  let state: State = 'outside';
+  let isEscaped = false;
+  /** Of the line, nothing but spaces and the dashes of items so far. */
+  let isLineStart = true;
+  let isBehindSpace = true;
+  let last = '';
+  const startLine = (): void => {
+    state = 'outside';
+    isEscaped = false;
+    isLineStart = true;
+    isBehindSpace = true;
+    last = '';
+  };
+  const mayBegin = (): boolean =>
+    isLineStart || last === ',' || last === '[' || last === '{' || (isBehindSpace && (last === ':' || last === '?'));
+  const step = (each: string): void => {
+    if (each === '\n' || each === '\r') startLine();
+    else if (state === 'comment') return;
+    else if (state === 'double' && isEscaped) isEscaped = false;
+    else if (state === 'double' && each === '\\') isEscaped = true;
+    else if (state === 'double' || state === 'single') {
+      if (each === (state === 'double' ? '"' : "'")) state = 'outside';
+      last = each;
+      isBehindSpace = false;
+    } else if (each === ' ' || each === '\t') isBehindSpace = true;
+    else {
+      if (each === '#' && isBehindSpace) state = 'comment';
+      else if (each === '"' && mayBegin()) state = 'double';
+      else if (each === "'" && mayBegin()) state = 'single';
+      isLineStart &&= each === '-';
+      isBehindSpace = false;
+      last = each;
+    }
+  };
+  return {
+    follow: (literal) => {
+      for (const each of literal) step(each);
+    },
+    checkHere: (place, quote) => {
+      if (isEscaped) throw refuseValue(place, BACKSLASH_BEFORE);
+      const isQuotable = state === 'outside' && mayBegin() && (quote === 'quote_yaml' || quote === 'quote_json');
+      const isQuoted = state === 'double';
+      if (!isQuoted) step('x');
+      if (isQuoted) return inQuotes(place);
+      return isQuotable ? free : wordsOnly(place, 'quote_yaml');
+    },
+  };
+};
+
+/** GraphQL, October 2021, section 2.9.4: a string ends with its line, a block string with three quotation marks. */
+const createGraphqlFollower = (): Follower => {
+  let state: State = 'outside';
+  let isEscaped = false;
+  return {
+    follow: (literal) => {
+      for (let at = 0; at < literal.length; at += 1) {
+        const each = literal[at] as string;
+        if (each === '\n' || each === '\r') {
+          if (state !== 'block') state = 'outside';
+          isEscaped = false;
+        } else if (isEscaped) isEscaped = false;
+        else if (state === 'outside' && each === '#') state = 'comment';
+        else if (state === 'block' && literal.startsWith('\\"""', at)) at += 3;
+        else if (state === 'double' && each === '\\') isEscaped = true;
+        else if (each === '"' && (state === 'outside' || state === 'block') && literal.startsWith('"""', at)) {
+          state = state === 'block' ? 'outside' : 'block';
+          at += 2;
+        } else if (each === '"' && (state === 'outside' || state === 'double'))
+          state = state === 'double' ? 'outside' : 'double';
+      }
+    },
+    checkHere: (place, quote) => {
+      if (isEscaped) throw refuseValue(place, BACKSLASH_BEFORE);
+      if (state === 'double' || state === 'block') return inQuotes(place);
+      return state === 'outside' && quote === 'quote_json' ? free : wordsOnly(place, 'quote_json');
+    },
+  };
+};
+
+const followers = { csv: createCsvFollower, yaml: createYamlFollower, graphql: createGraphqlFollower };
+
+export type RuledKind = keyof typeof followers;
+
+/** @throws invalidInput at the place. */
+export const splitRuled = (
+  kind: RuledKind,
+  text: string,
+  place: string,
+  references: References,
+  encode: Encode,
+): Pieces => (text.includes('{{') ? splitBy(text, place, references, { follower: followers[kind](), encode }) : [text]);

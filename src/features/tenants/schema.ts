@@ -41,7 +41,7 @@ const settings = z
     return names.length <= SETTINGS_MAX && names.every(isName);
   }, settingsRefusal)
   .meta({
-    id: 'TenantSettings',
+    id: 'SettingsOfTenant',
     description: `At most ${SETTINGS_MAX} settings. The vault keeps those that it does not know.`,
   })
   .transform((given) => given as Record<string, string>);

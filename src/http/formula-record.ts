@@ -11,7 +11,9 @@ const uuid = (description: string, example: string) => z.string().meta({ descrip
 const elementFields = (example: string) => ({
   name: z.string().meta({ description: 'Compared with case.', example }),
   description: z.string().optional().meta({ description: 'For people.', example: 'What it is for' }),
-  type: z.enum(declaredTypes).meta({ description: 'What its value is.', example: 'string' }),
+  type: z
+    .enum(declaredTypes)
+    .meta({ description: 'What its value is.', 'x-extensible-enum': [...declaredTypes], example: 'string' }),
 });
 
 const configurationElement = z

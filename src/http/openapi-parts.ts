@@ -16,6 +16,7 @@ import {
   unsupportedMediaType,
 } from '../errors.ts';
 import { version } from '../version.ts';
+import { METADATA_FILTERS_MAX } from './token-record.ts';
 import { cardTokenId } from './openapi-examples.ts';
 import { problemOf } from './problems.ts';
 import type { FailureStatus } from './schemas.ts';
@@ -24,101 +25,15 @@ import type { FailureStatus } from './schemas.ts';
 const KEY_IN_DOCUMENTS = 'svc_test_ExampleExample00_ExampleExampleExampleExample00000000000';
 const TRACE_ID_IN_DOCUMENTS = '5d0f2c1a-7b3e-4d69-8a14-93e1c5b7f206';
 
-const description = `Strongroom is a vault: it takes card, bank and personal data and hands back tokens. What the values are needed for happens
-inside (reactors) or on their way out (the proxy).
+const description = `Strongroom is a vault: it takes card, bank and personal data and hands back tokens. Reactors run code on the values inside the vault, and the proxy sends them out in requests to other services.
 
-## Authentication
+Send the API key of an application as \`SVC-API-KEY\`. Each operation names the permission that it needs, also under \`x-permissions\`.
 
-Every operation but the health checks takes an API key in the header \`SVC-API-KEY\`:
+Every failure is a problem of RFC 9457 in \`application/problem+json\`: \`errors\` leads from the path of each bad property to sentences about it, \`trace_id\` names the request. Problems of the proxy are \`{ "proxy_error": ... }\` in \`application/json\`; an answer with the header \`SVC-PROXY-DESTINATION-STATUS\` came from the destination.
 
-\`\`\`
-SVC-API-KEY: ${KEY_IN_DOCUMENTS}
-\`\`\`
+Bodies are JSON in UTF-8. Absent attributes are left out of responses. No object may have the key \`__proto__\`. Values under \`x-extensible-enum\` may become more. Lists have \`page\` and \`size\`; those of tokens and logs also give \`next\`, to be sent as \`start\`. A POST, PUT or PATCH with \`SVC-IDEMPOTENCY-KEY\` is done once.
 
-A key belongs to an application of a tenant. A missing, a malformed and an unknown key get the same 401; \`Authorization\` is
-not looked at in its place. Each operation names the permission it needs, also under \`x-permissions\`; without it the answer is a 403 that
-names it. A permission may be limited to containers. What belongs to another tenant is a 404, as if it did not exist.
-
-A stored proxy has a key of its own, sent as \`SVC-PROXY-KEY\`. One whose \`require_auth\` is false needs no API key beside it.
-
-## Errors
-
-Every failure is a problem of RFC 9457 in \`application/problem+json\`: \`title\`, \`status\` and \`trace_id\`, with a \`detail\`
-for a person, or with \`errors\`: from the path of each bad property to sentences about it, all of them at once. A problem
-never repeats a value that was sent. A path answers methods that it does not have with 405 and \`Allow\`. 429 and 503 carry
-\`Retry-After\` in seconds. Problems of the proxy stand in a frame, \`{ "proxy_error": ... }\`, as \`application/json\`; what has the
-header \`SVC-PROXY-DESTINATION-STATUS\` came from the destination.
-
-The header \`SVC-TRACE-ID\` (1 to 128 printable ASCII characters) names a request in the response, in problems and in the
-log. Without it the trace id of a W3C \`traceparent\` counts, or a new one is drawn.
-
-## Requests and responses
-
-Bodies are JSON in UTF-8 (to the proxy: anything), sent as \`application/json\` or \`application/*+json\`. Absent attributes are left out of responses.
-Timestamps are RFC 3339 in UTC. Ids are opaque text. Unknown attributes are ignored, so that clients may be older or newer
-than the vault; changes to the interface only add. A trailing slash in a path makes no difference; below \`/proxy/\` it is the
-destination's, and kept.
-
-## Lists
-
-A list answers with \`pagination\` and \`data\`: newest first, 20 records unless \`size\` says otherwise (100 at most), the page that \`page\`
-names. A page behind the last is empty. \`total_items\` is exact for all records and for types of tokens; other filters are counted up to
-10,000, and \`total_is_capped\` says so. Lists of tokens and logs also give \`next\`: sent as \`start\`, it goes on behind the last record,
-whatever was added since, and without totals. Arrays are repeated parameters: \`?id=a&id=b\`. Unknown parameters are ignored.
-
-## Repeating a request
-
-A POST, PUT or PATCH with the header \`SVC-IDEMPOTENCY-KEY\` (or \`Idempotency-Key\`) is done once: the first successful answer is kept for
-24 hours, sealed, and given again with \`SVC-IDEMPOTENT-REPLAYED: true\`, whatever the body says. Failures are not kept, but for one: once
-the code of a reactor has called out (\`fetch\`, \`svc\`), the answer stands, whatever it is, for what was done out there may stand too;
-trying again takes a new key. While the first request is under way the answer is 409; the same key with another method or path is 422. A
-key counts for one application. Answers that hold an API key or the configuration of a reactor, and those of invocations, are kept as long
-as a card security code. Searching and detokenizing are simply done again, and so is what is sent through the proxy.
-
-Without a key, a request that is sent twice counts twice. An \`id\` of your own (409 the second time) and \`deduplicate_token\` help too.
-
-## Limits
-
-| What | Limit |
-|---|---|
-| Request body | 1 MiB unless the operator sets \`BODY_BYTES_MAX\`; 413 above |
-| Nesting of JSON | 64 levels |
-| Numbers | exact as doubles: whole numbers within 2^53, others as strings |
-| Values in one tokenize request | 10,000 |
-| Metadata of a token | 50 keys of 200 characters, values of 500 |
-| Search indexes of a token | 10 |
-| An expression | 400 characters |
-| A token id of your own | 3 to 400 characters |
-| A card security code (CVC) | kept for one hour unless the operator sets \`CVC_TTL\`, a day at most; then gone for good |
-| Expressions in one request | 1,000, over 100 tokens, expanding to 10 MB |
-| Body of a request to the proxy | 32 MiB unless the operator sets \`PROXY_BODY_MAX\`; 10 MB with expressions in it, 5 MB where a transform reads it |
-| Time of a request to a destination | 25 seconds |
-| A search query | 200 characters |
-| Records on a page | 100, of members 50; pages begin within the first 100,000 records, cursors go on |
-| Values of a repeated parameter | 100 |
-| Code of a formula or a transform | 50,000 characters |
-| Configuration and parameters of a formula, configuration of a proxy | 25 each |
-| A text in the configuration of a reactor or a proxy | 4,000 characters |
-| Hosts in \`allowed_hosts\` | 50 |
-| Members and invitations of a tenant | 10,000 |
-| An invitation | good for 72 hours after it was last sent |
-| Mails | 10 an hour to one address, 200 an hour of one tenant; 429 above |
-| Failed authentications | 100 a minute from one address; 429 above |
-
-## Expressions
-
-\`mask\`, \`fingerprint_expression\`, \`search_indexes\` and \`id\` of a token request may hold expressions over the data that
-comes with them: \`{{ data.number | reveal_last: 4 }}\`. The head is \`data\` or a path below it; filters follow, each behind a
-bar, with arguments behind a colon. A mask may be any JSON with expressions at its leaves. Fingerprints may read \`metadata\`
-too. Expressions are evaluated once, when the token is made: what a token holds is data, never an expression.
-
-Elsewhere expressions refer to tokens by their ids: \`{{ 0f6ad6a4-5b1c-4f0e-9a35-0f3d2b1c4e5f | json: '$.number' }}\`, or to the whole record by
-\`{{ token: 0f6ad6a4-5b1c-4f0e-9a35-0f3d2b1c4e5f | json: '$.metadata.order' }}\`. Detokenizing and reactors look for them in the texts of
-JSON, the proxy in the path, the query, the headers and the body of a request, whose values are encoded for their place.
-
-## Events
-
-There are no events and no webhooks.`;
+Limits, expressions and the rules in full: https://github.com/strongroom/strongroom/blob/main/docs/api.md`;
 
 export const info = {
   title: 'Strongroom',
@@ -128,7 +43,9 @@ export const info = {
   license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
 };
 
-export const servers = [{ url: '/', description: 'The vault that serves this document.' }];
+export const servers = [
+  { url: 'http://127.0.0.1:8080', description: 'A vault on this machine, as `npm start` starts it.' },
+];
 
 export const tags = [
   { name: 'Tokenize', description: 'Turns values into tokens: one or many, in the structure they come in.' },
@@ -186,7 +103,8 @@ export const securitySchemes = {
     type: 'apiKey',
     in: 'query',
     name: 'svc-proxy-key',
-    description: 'The same, for callers that can set no header. It is not forwarded.',
+    description:
+      'The same, for callers that can set no header. Where both are there they must be equal. It is not forwarded.',
   },
 };
 
@@ -208,18 +126,21 @@ export const parameters = {
       'Makes repeating the request safe: the first successful answer is kept and given again. `Idempotency-Key` means the same.',
     schema: { type: 'string', minLength: 1, maxLength: 255, pattern: '^[!-~]+$' },
   },
+  MetadataFilter: {
+    name: 'metadata',
+    in: 'query',
+    required: false,
+    description:
+      'Only tokens with these entries of the metadata, as `metadata[order]=4711` or `metadata.order=4711`. Case does not matter.',
+    style: 'deepObject',
+    explode: true,
+    schema: { type: 'object', maxProperties: METADATA_FILTERS_MAX, additionalProperties: { type: 'string' } },
+  },
   ProxyKey: {
     name: 'SVC-PROXY-KEY',
     in: 'header',
     required: false,
     description: 'The key of the stored proxy to use. It wins over `SVC-PROXY-URL`.',
-    schema: { type: 'string' },
-  },
-  ProxyKeyInQuery: {
-    name: 'svc-proxy-key',
-    in: 'query',
-    required: false,
-    description: 'As `SVC-PROXY-KEY`; where both are there they must be equal. It is not forwarded.',
     schema: { type: 'string' },
   },
   ProxyPath: {
@@ -243,9 +164,9 @@ export const parameters = {
     in: 'header',
     required: false,
     description:
-      'Names the request in its response and in the log. Another is taken where it is absent or not of this form.',
+      'Names the request in its response and in the log: 1 to 128 printable ASCII characters. Another is drawn where it is absent or not of this form.',
     // No example: try-it would send it along with every request.
-    schema: { type: 'string', minLength: 1, maxLength: 128, pattern: '^[ -~]+$' },
+    schema: { type: 'string' },
   },
 };
 
@@ -265,7 +186,7 @@ export const headers = {
   'SVC-IDEMPOTENT-REPLAYED': {
     description: 'Present where the answer is one that was kept: nothing was done this time.',
     required: false,
-    schema: { type: 'string', enum: ['true'] },
+    schema: { type: 'string' },
     example: 'true',
   },
   'SVC-PROXY-DESTINATION-STATUS': {
@@ -311,8 +232,9 @@ const failureResponses: Record<FailureStatus, Failure> = {
     error: notFound('token'),
   },
   408: {
-    name: 'CodeTimeout',
-    description: 'The code did not end in time: `errors.error` names the limit.',
+    name: 'Timeout',
+    description:
+      'The request did not arrive within 30 seconds. Or code that it runs did not end in time: `errors.error` names the limit.',
     error: codeFailure(408, 'Reactor Runtime Error', fieldErrors([['error', 'The code must end within 30 s.']])),
   },
   409: {
@@ -330,6 +252,11 @@ const failureResponses: Record<FailureStatus, Failure> = {
     description: 'The body is not JSON in UTF-8, by its own account.',
     error: unsupportedMediaType('The body must be application/json.'),
   },
+  417: {
+    name: 'ExpectationFailed',
+    description: 'The header `Expect` asks for something other than `100-continue`.',
+    error: new AppError('expectation_failed', 'Expect must be 100-continue.'),
+  },
   422: {
     name: 'UnprocessableEntity',
     description: 'Understood, and not to be done: `detail` says why, with `errors` where a property is to blame.',
@@ -337,8 +264,14 @@ const failureResponses: Record<FailureStatus, Failure> = {
   },
   429: {
     name: 'TooManyRequests',
-    description: 'Too many failed authentications from one address.',
+    description:
+      'Too many failed authentications from one address, too many mails to one address or of one tenant, or the tenant runs as much code as it may.',
     error: new AppError('too_many_requests', 'Too many failed authentications. Wait and try again.'),
+  },
+  431: {
+    name: 'HeadersTooLarge',
+    description: 'The headers are larger than 16 KiB.',
+    error: new AppError('headers_too_large', 'The headers are too large.'),
   },
   500: { name: 'InternalError', description: 'It was us. The log has more under the trace id.', error: internal() },
   503: {
@@ -452,28 +385,28 @@ export const requestBodies = {
   },
 };
 
+const destinationExamples = {
+  charge: { summary: 'Of an API of payments', value: { id: 'ch_1', status: 'succeeded' } },
+};
+
 const destinationAnswer = {
   description:
     'What the destination answers: status, headers and body as they are. Or what a transform made of it, or answered in its place.',
   headers: { ...headerReference('SVC-TRACE-ID'), ...headerReference('SVC-PROXY-DESTINATION-STATUS') },
   content: {
-    '*/*': {
-      schema: {},
-      examples: { charge: { summary: 'Of an API of payments', value: { id: 'ch_1', status: 'succeeded' } } },
-    },
+    'application/json': { schema: {}, examples: destinationExamples },
+    '*/*': { schema: {}, examples: destinationExamples },
   },
 };
 
 const responseReference = (name: string) => ({ $ref: `#/components/responses/${name}` });
 
-/** By status; `default` is whatever the destination answers. */
+/** By status. Any but those of the proxy itself, and those too, may be the destination's. */
 export const proxyResponses: Record<string, { $ref: string }> = {
   ...Object.fromEntries(Object.entries(proxyFailures).map(([status, { name }]) => [status, responseReference(name)])),
+  200: responseReference('DestinationAnswer'),
   default: responseReference('DestinationAnswer'),
 };
-
-/** Clients of the earlier public API decode application/json alone: both are named, the first is what is sent. */
-const problemMediaTypes = ['application/problem+json', 'application/json'];
 
 export const failureReference = (status: string) => {
   return responseReference(failureResponses[Number(status) as FailureStatus].name);
@@ -492,13 +425,14 @@ const problemResponses = Object.values(failureResponses).map(({ name, descriptio
     schema: { $ref: '#/components/schemas/Problem' },
     example: problemOf(error, TRACE_ID_IN_DOCUMENTS),
   };
-  const content = Object.fromEntries(problemMediaTypes.map((type) => [type, media]));
+  const content = { 'application/problem+json': media };
   return [name, { description: sentence, headers: failureHeaders(error), content }] as const;
 });
 
 const proxyErrorResponses = Object.values(proxyFailures).map(({ name, description: sentence, error }) => {
   const media = {
-    schema: { $ref: '#/components/schemas/ProxyProblem' },
+    // The destination may answer with the same status, and with any body.
+    schema: {},
     example: { proxy_error: { ...problemOf(error, TRACE_ID_IN_DOCUMENTS), errors: { ...error.errors } } },
   };
   return [

@@ -33,6 +33,7 @@ type Operation = {
   'x-also-needs'?: string[];
   'x-idempotent'?: boolean;
   'x-body-optional'?: boolean;
+  'x-more-parameters'?: string[];
   'x-answer'?: string;
   'x-examples'?: { request?: Examples; response: Examples };
   'x-forwarded'?: ForwardedOperation;
@@ -75,6 +76,8 @@ const tidySchema = (schema: unknown): unknown => {
   const tidy: Node = {};
   for (const [keyword, value] of Object.entries(schema)) {
     if (isNoise(keyword, value, schema['type'])) continue;
+    // What may become more is open to readers; the server still takes only what it knows.
+    if (keyword === 'enum' && 'x-extensible-enum' in schema) continue;
     if (keyword === '$ref') tidy[keyword] = (value as string).replace(/Input$/, '');
     else if (keyword === 'properties') tidy[keyword] = mapValues(value as Node, tidySchema);
     // zod wraps what it refers to and describes anew; OpenAPI 3.1 lets a description stand beside a reference.
@@ -140,8 +143,8 @@ const tidyParameter = ({ schema, ...parameter }: Node): Node => {
   const example = Array.isArray(examples) && { example: examples[0] };
   if (!tidy['x-repeated']) return { ...parameter, schema: tidy, ...example };
   // What may be given once or repeated is one thing to a reader: a list in the form ?id=a&id=b.
-  const [{ description: _, ...items }] = tidy['anyOf'] as [Node];
-  return { ...parameter, style: 'form', explode: true, schema: { type: 'array', items }, ...example };
+  const [{ description: _, ...items }, { maxItems }] = tidy['anyOf'] as [Node, Node];
+  return { ...parameter, style: 'form', explode: true, schema: { type: 'array', items, maxItems }, ...example };
 };
 
 const tidyResponse = (status: string, response: { content?: Content }, operation: Operation): Node => {
@@ -160,6 +163,13 @@ const tidyResponse = (status: string, response: { content?: Content }, operation
   };
 };
 
+/** What the server refuses before a route is asked. A GET has no body that could be refused. */
+const failuresOfServer = (operation: Operation, method: string): Node => {
+  if (operation['x-permission'] === null) return {};
+  const ofBodies = method === 'delete' ? [413, 415] : [];
+  return Object.fromEntries([408, 417, 431, ...ofBodies].map((status) => [status, {}]));
+};
+
 /** A body that may be left out is null to its schema, where there is none. */
 const tidyBody = (operation: Operation, content: Content): Node => {
   const required = !operation['x-body-optional'];
@@ -170,14 +180,15 @@ const tidyBody = (operation: Operation, content: Content): Node => {
   return { required, content: tidyContent(given as Content, operation['x-examples']?.request) };
 };
 
-const tidyOperation = (operation: Operation): Node => {
+const tidyOperation = (operation: Operation, method: string): Node => {
   const permission = operation['x-permission'];
   // A health check is nobody's request: there is nothing to trace.
   const traced = permission === null ? [] : [{ $ref: '#/components/parameters/TraceId' }];
   if (operation['x-idempotent'] && permission !== null) traced.push({ $ref: '#/components/parameters/IdempotencyKey' });
   const forwarded = operation['x-forwarded'];
   const parametersOfOwn = forwarded?.parameters ?? (operation.parameters ?? []).map(tidyParameter);
-  const operationParameters = [...parametersOfOwn, ...traced];
+  const more = (operation['x-more-parameters'] ?? []).map((name) => ({ $ref: `#/components/parameters/${name}` }));
+  const operationParameters = [...parametersOfOwn, ...more, ...traced];
   return {
     tags: operation.tags,
     operationId: operation.operationId,
@@ -193,7 +204,7 @@ const tidyOperation = (operation: Operation): Node => {
         }),
     ...(operationParameters.length > 0 && { parameters: operationParameters }),
     ...(operation.requestBody && { requestBody: tidyBody(operation, operation.requestBody.content) }),
-    responses: mapValues(operation.responses, (response, status) =>
+    responses: mapValues({ ...operation.responses, ...failuresOfServer(operation, method) }, (response, status) =>
       tidyResponse(status, response as { content?: Content }, operation),
     ),
     ...(forwarded && { ...forwarded, parameters: operationParameters }),
@@ -208,7 +219,9 @@ const tidyDocument = ({ openapi, paths, components }: Generated): Node => ({
   tags,
   'x-tagGroups': tagGroups,
   paths: sortKeys(
-    mapValues(paths, (path) => mapValues(path as Node, (operation) => tidyOperation(operation as Operation))),
+    mapValues(paths, (path) =>
+      mapValues(path as Node, (operation, method) => tidyOperation(operation as Operation, method)),
+    ),
   ),
   components: {
     headers,
@@ -232,7 +245,7 @@ export const addOpenapi = async (app: App): Promise<void> => {
       const { body, ...others } = route.schema ?? {};
       const shown = body === noBody ? others : route.schema;
       const { schema, url } = jsonSchemaTransform({ ...route, schema: shown as typeof route.schema });
-      const { answer, alsoNeeds, isBodyOptional, examples, forwarded, ...rest } = schema as Node;
+      const { answer, alsoNeeds, moreParameters, isBodyOptional, examples, forwarded, ...rest } = schema as Node;
       const { config, method } = route.route;
       const isIdempotent = ['POST', 'PUT', 'PATCH'].includes(String(method)) && config?.idempotency !== 'none';
       // Under x- the plugin carries along what it does not know.
@@ -240,6 +253,7 @@ export const addOpenapi = async (app: App): Promise<void> => {
         'x-permission': config?.permission,
         'x-also-needs': alsoNeeds,
         'x-body-optional': isBodyOptional,
+        'x-more-parameters': moreParameters,
         'x-idempotent': isIdempotent,
         'x-answer': answer,
         'x-examples': examples,

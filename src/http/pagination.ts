@@ -32,12 +32,12 @@ export const pageQuery = (sizeMax = PAGE_SIZE_MAX) => ({
 const CURSOR_EXAMPLE = 'WyIxNzkwMDAwMDAwMDAwIiwiMGY2YWQ2YTQiXQ';
 
 /** The parameters of a page by number or by cursor. */
-export const cursorQuery = (sizeMax = PAGE_SIZE_MAX) => ({
-  ...pageQuery(sizeMax),
+export const cursorQuery = (example = CURSOR_EXAMPLE) => ({
+  ...pageQuery(),
   start: cursorSchema('must be given once').optional().meta({
     description:
       'The `next` of an earlier page: goes on behind its last record, however many were added since. `page` does not count then, and no totals are given.',
-    example: CURSOR_EXAMPLE,
+    example,
   }),
 });
 
@@ -95,7 +95,9 @@ export const pagination = z
 
 /** The page of a list. @param id the name of its schema. */
 export const pageSchema = <T extends z.ZodType>(item: T, id: string) =>
-  z.object({ pagination, data: z.array(item) }).meta({ id });
+  z
+    .object({ pagination, data: z.array(item).meta({ description: 'The records of the page.' }) })
+    .meta({ id, description: 'A page of a list.' });
 
 /** The pagination of a first and only page, for examples. */
 export const onlyPage = (items: number) => ({

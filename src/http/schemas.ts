@@ -34,12 +34,6 @@ export const problem = z
   })
   .meta({ id: 'Problem', description: 'RFC 9457 problem details.' });
 
-/** Registered by its id: no route has it among its schemas, and the document refers to it. */
-export const proxyError = z.object({ proxy_error: problem }).meta({
-  id: 'ProxyProblem',
-  description: 'A problem of the proxy itself, in a frame that no answer of a destination is put into.',
-});
-
 /** However it is spelled, it is one id. */
 const givenUuid = z.guid('must be a UUID').toLowerCase();
 
@@ -53,7 +47,7 @@ export const applicationReference = z
   )
   .meta({ id: 'ApplicationReference', description: 'An application, by its id.' });
 
-export type FailureStatus = 400 | 401 | 403 | 404 | 408 | 409 | 413 | 415 | 422 | 429 | 500 | 503;
+export type FailureStatus = 400 | 401 | 403 | 404 | 408 | 409 | 413 | 415 | 417 | 422 | 429 | 431 | 500 | 503;
 
 /** The failures an operation declares; http/openapi.ts turns each into a reference to components.responses. */
 export const failures = <Status extends FailureStatus>(...statuses: Status[]) =>
@@ -92,6 +86,8 @@ declare module 'fastify' {
     isBodyOptional?: boolean;
     /** Of the request body, and of the successful response. */
     examples?: { request?: Examples; response: Examples };
+    /** Names of parameters in the components of the document that the query's schema cannot list. */
+    moreParameters?: string[];
     /** In place of schemas. */
     forwarded?: ForwardedOperation;
   }

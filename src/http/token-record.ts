@@ -6,6 +6,7 @@ import { TOKEN_ID_LENGTH_MAX } from '../vault/token-id.ts';
 import { tokenTypeNames } from '../vault/token-types.ts';
 import { APPLICATION_ID, cardToken, cardTokenId, CREATED_AT, TENANT_ID } from './openapi-examples.ts';
 import { cursorQuery, pageSchema, repeated } from './pagination.ts';
+import { tokenMetadata } from './token-request-schema.ts';
 
 const date = (description: string) => z.string().meta({ description, format: 'date-time', example: CREATED_AT });
 const uuid = (description: string, example: string) => z.string().meta({ description, format: 'uuid', example });
@@ -41,8 +42,7 @@ export const tokenRecord = z
       .array(z.string().meta({ example: '/pci/high/' }))
       .optional()
       .meta({ description: 'Where the token is. Permissions may be limited to containers.' }),
-    metadata: z
-      .record(z.string(), z.string())
+    metadata: tokenMetadata
       .optional()
       .meta({ description: 'What the creator noted beside the token, in plain text.', example: cardToken.metadata }),
     search_indexes: z
@@ -58,6 +58,7 @@ export const tokenRecord = z
       .object({
         deduplicated: z.boolean().meta({ description: 'Whether the token was there already.', example: false }),
       })
+      .meta({ id: 'TokenExtras', description: 'What is said about the request beside the token.' })
       .optional()
       .meta({ description: 'Present when deduplication was asked for.' }),
   })
@@ -73,7 +74,7 @@ export const tokenIdParam = z.string().meta({ description: 'The id of a token.',
 export const tokenPage = pageSchema(tokenRecord, 'TokenPage');
 
 const METADATA_PREFIX = 'metadata.';
-const METADATA_FILTERS_MAX = 50;
+export const METADATA_FILTERS_MAX = 50;
 
 const badTokenId = `must be the id of a token, of at most ${TOKEN_ID_LENGTH_MAX} characters`;
 const badTokenType = `must be one of ${tokenTypeNames.join(', ')}`;

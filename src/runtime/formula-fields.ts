@@ -101,14 +101,19 @@ export const formulaFields = {
   configuration: orNothing(
     z
       .array(
-        z.object(
-          {
-            name: configurationName.meta({ description: 'Without dots.', example: 'API_KEY' }),
-            description: description.meta({ description: 'For people.', example: 'The key of the API' }),
-            type: declaredType.meta({ description: 'What its value must be.', example: 'string' }),
-          },
-          'must be an object',
-        ),
+        z
+          .object(
+            {
+              name: configurationName.meta({ description: 'Without dots.', example: 'API_KEY' }),
+              description: description.meta({ description: 'For people.', example: 'The key of the API' }),
+              type: declaredType.meta({ description: 'What its value must be.', example: 'string' }),
+            },
+            'must be an object',
+          )
+          .meta({
+            id: 'ConfigurationDeclaration',
+            description: 'A value that reactors of the formula are configured by.',
+          }),
         listError,
       )
       .max(ELEMENTS_MAX, listLength)
@@ -119,17 +124,19 @@ export const formulaFields = {
   request_parameters: orNothing(
     z
       .array(
-        z.object(
-          {
-            name: parameterName.meta({ description: 'Nested by dots: `card.number`.', example: 'card.number' }),
-            description: description.meta({ description: 'For people.', example: 'The card to charge' }),
-            type: declaredType.meta({ description: 'What its value is cast to.', example: 'string' }),
-            optional: orNothing(z.boolean('must be true or false'))
-              .transform((optional) => optional ?? false)
-              .meta({ description: 'Whether an invocation may leave it out. Left out: false.', example: false }),
-          },
-          'must be an object',
-        ),
+        z
+          .object(
+            {
+              name: parameterName.meta({ description: 'Nested by dots: `card.number`.', example: 'card.number' }),
+              description: description.meta({ description: 'For people.', example: 'The card to charge' }),
+              type: declaredType.meta({ description: 'What its value is cast to.', example: 'string' }),
+              optional: orNothing(z.boolean('must be true or false'))
+                .transform((optional) => optional ?? false)
+                .meta({ description: 'Whether an invocation may leave it out. Left out: false.', example: false }),
+            },
+            'must be an object',
+          )
+          .meta({ id: 'ParameterDeclaration', description: 'A value that an invocation passes in `args`.' }),
         listError,
       )
       .max(ELEMENTS_MAX, listLength)

@@ -8,6 +8,7 @@ import { nameSchema } from '../../access/tenants.ts';
 import { APPLICATION_ID, CREATED_AT, TENANT_ID } from '../../http/openapi-examples.ts';
 import { onlyPage, pageQuery, pageSchema, repeated } from '../../http/pagination.ts';
 import type { Examples } from '../../http/schemas.ts';
+import { containerPath } from '../../http/token-request-schema.ts';
 import { isStorableText } from '../../vault/json.ts';
 
 /** background.md section 1. */
@@ -34,17 +35,25 @@ const accessRule = z
       description: 'The first rule that names the permission and reaches the token decides, 1 before 2.',
       example: 1,
     }),
-    container: z.string().max(400).optional().meta({
+    container: containerPath.optional().meta({
       description: 'The tokens in this container and in those below it. Either this or `conditions` is given.',
       example: '/pci/',
     }),
     conditions: z
       .array(
-        z.object({
-          attribute: z.enum(['id', 'container']).meta({ example: 'id' }),
-          operator: z.enum(['equals', 'starts_with']).meta({ example: 'starts_with' }),
-          value: z.string().min(1).max(400).meta({ example: 'order-' }),
-        }),
+        z
+          .object({
+            attribute: z
+              .enum(['id', 'container'])
+              .meta({ description: 'What is compared.', 'x-extensible-enum': ['id', 'container'], example: 'id' }),
+            operator: z.enum(['equals', 'starts_with']).meta({
+              description: 'How it is compared.',
+              'x-extensible-enum': ['equals', 'starts_with'],
+              example: 'starts_with',
+            }),
+            value: z.string().min(1).max(400).meta({ description: 'Compared with case.', example: 'order-' }),
+          })
+          .meta({ id: 'AccessCondition', description: 'What a token must meet.' }),
       )
       .max(CONDITIONS_MAX)
       .optional()
@@ -53,11 +62,17 @@ const accessRule = z
           'The tokens that meet all of these. Either this or `container` is given; an empty list counts as absent.',
       }),
     transform: z.enum(['redact', 'mask', 'reveal']).meta({
+      'x-extensible-enum': ['redact', 'mask', 'reveal'],
       description: 'How much of a token is shown: nothing of its data, its masked value, or the data itself.',
       example: 'mask',
     }),
     permissions: z
-      .array(z.string().meta({ example: 'token:read' }))
+      .array(
+        z.string().meta({
+          'x-extensible-enum': permissions.filter((each) => each.startsWith('token:')),
+          example: 'token:read',
+        }),
+      )
       .min(1)
       .meta({ description: 'What the rule is for: permissions on tokens.' }),
   })
@@ -79,7 +94,9 @@ const fields = {
   name: nameSchema.meta({ description: 'For people.', example: 'Checkout' }),
   permissions: z
     .array(
-      z.enum(permissions, 'must be a permission; GET /permissions lists them').meta({ example: 'token:create' }),
+      z
+        .enum(permissions, 'must be a permission; GET /permissions lists them')
+        .meta({ 'x-extensible-enum': permissions, example: 'token:create' }),
       'must be a list of permissions',
     )
     .max(PERMISSIONS_MAX, `must be at most ${PERMISSIONS_MAX} permissions`)
@@ -154,6 +171,7 @@ export const applicationRecord = z
       .meta({ description: 'The hosts that it may send to through the proxy. Left out: not narrowed.' }),
     key: z.string().optional().meta({
       description: 'The API key. Shown by the answer that made it, and never again.',
+      format: 'password',
       example: KEY_IN_DOCUMENTS,
     }),
     created_by: uuid("Who made it. Left out for the operator's.", APPLICATION_ID).optional(),

@@ -86,6 +86,7 @@ export const associationsRoutes = (app: App, ctx: Context): void => {
         tags,
         params: parentParams,
         querystring: tokenListQuery,
+        moreParameters: ['MetadataFilter'],
         answer: 'A page of children.',
         examples: childrenExamples,
         response: { 200: tokenPage, ...failures(...commonFailures, 404, 413) },

@@ -11,6 +11,9 @@ import { version } from '../../version.ts';
 
 const welcome = { name: 'Strongroom', version, docs: '/docs', openapi: '/openapi.json' };
 
+/** The committed document names an address, since clients made of a file need one; the served one is of its own server. */
+const servedFrom = [{ url: '/', description: 'The vault that serves this document.' }];
+
 const title = 'Strongroom API reference';
 
 const start = `addEventListener('load', () => {
@@ -62,7 +65,7 @@ export const docsRoutes = async (app: App): Promise<void> => {
     reply.header('vary', 'accept');
     return (request.headers.accept ?? '').includes('text/html') ? reply.redirect('/docs', 302) : welcome;
   });
-  app.get('/openapi.json', open, async () => documentOf(app));
+  app.get('/openapi.json', open, async () => ({ ...documentOf(app), servers: servedFrom }));
 
   await app.register(async (scope: App) => {
     // swagger-ui sets style attributes.

@@ -4,13 +4,15 @@ import type { Context } from '../../context.ts';
 import type { App } from '../../http/app-type.ts';
 import { failures } from '../../http/schemas.ts';
 
-const health = z.object({ status: z.literal('ok').meta({ example: 'ok' }) }).meta({ id: 'Health' });
+const health = z
+  .object({ status: z.literal('ok').meta({ description: 'Always `ok`.', example: 'ok' }) })
+  .meta({ id: 'Health', description: 'The process answers.' });
 const readiness = z
   .object({
-    status: z.literal('ok').meta({ example: 'ok' }),
+    status: z.literal('ok').meta({ description: 'Always `ok`.', example: 'ok' }),
     initialized: z.boolean().meta({ description: 'Whether the vault has a tenant.', example: true }),
   })
-  .meta({ id: 'Readiness' });
+  .meta({ id: 'Readiness', description: 'The vault serves requests.' });
 
 export const healthRoutes = (app: App, ctx: Context): void => {
   app.get(

@@ -35,6 +35,7 @@ export const invitationRecord = z
     tenant_id: uuid('The tenant that whoever accepts becomes a member of.', TENANT_ID),
     email: z.string().meta({ description: 'Who is invited.', format: 'email', example: exampleInvitation.email }),
     status: z.enum(invitationStatuses).meta({
+      'x-extensible-enum': [...invitationStatuses],
       description: '`EXPIRED` once nobody can accept it any more. One that was accepted is gone.',
       example: 'PENDING',
     }),

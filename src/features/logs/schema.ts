@@ -27,7 +27,11 @@ const boundary = (description: string) =>
       return date ?? z.NEVER;
     })
     .optional()
-    .meta({ description, type: 'string', format: 'date-time', example: CREATED_AT });
+    .meta({
+      description: `${description} An RFC 3339 timestamp, a date alone, or one without a zone, which is UTC.`,
+      type: 'string',
+      example: CREATED_AT,
+    });
 
 const oneOf = <T extends string>(values: readonly T[], description: string, example: T) =>
   z
@@ -36,7 +40,7 @@ const oneOf = <T extends string>(values: readonly T[], description: string, exam
     .meta({ description, example });
 
 export const logQuery = z.object({
-  ...cursorQuery(),
+  ...cursorQuery('WyIwMTkzYTVmMC0wMDAwLTcwMDAtODAwMC0wMDAwMDAwMDAwMDAiLCIwIl0'),
   entity_type: z
     .string('must be given once')
     .regex(/^[A-Za-z_]{1,100}$/, 'must be letters and underscores')
@@ -169,7 +173,7 @@ const entityType = z
     display_name: z.string().meta({ description: 'A name for a person.', example: 'Card' }),
     value: z.string().meta({ description: 'What `entity_type` of a log says.', example: 'card' }),
   })
-  .meta({ id: 'EntityType' });
+  .meta({ id: 'EntityType', description: 'A kind of entity that logs tell of.' });
 
 export const entityTypeList = z.array(entityType);
 

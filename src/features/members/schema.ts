@@ -19,6 +19,7 @@ const memberRecord = z
     id: uuid('The member.', EXAMPLE_ID),
     tenant_id: uuid('The tenant that they are a member of.', TENANT_ID),
     role: z.enum(['OWNER', 'ADMIN']).meta({
+      'x-extensible-enum': ['OWNER', 'ADMIN'],
       description: 'Both may do everything in the tenant. An `OWNER` cannot be deleted.',
       example: exampleMember.role,
     }),
@@ -29,7 +30,7 @@ const memberRecord = z
         first_name: z.string().meta({ description: 'As they gave it to this tenant.', example: user.first_name }),
         last_name: z.string().optional().meta({ description: 'Left out: they gave none.', example: user.last_name }),
       })
-      .meta({ description: 'Who it is.' }),
+      .meta({ id: 'User', description: 'A person, as a tenant knows them.' }),
     created_by: uuid('The person who accepted.', user.id).optional(),
     created_at: date('When they accepted.'),
     modified_by: uuid('Who changed it last.', user.id).optional(),

@@ -24,7 +24,7 @@ export const permissionRecord = z
   })
   .meta({ id: 'Permission', description: 'Something that an application may be allowed.' });
 
-export const permissionList = z.array(permissionRecord).meta({ id: 'PermissionList' });
+export const permissionList = z.array(permissionRecord).meta({ id: 'PermissionList', description: 'All permissions.' });
 
 export const permissionExamples: { response: Examples } = {
   response: {

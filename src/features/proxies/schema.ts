@@ -23,14 +23,16 @@ const givenUuid = z.guid('must be a UUID').toLowerCase();
 
 const urlError = `must be an https URL of at most ${DESTINATION_URL_LENGTH_MAX} characters`;
 
-const transform = (description: string, code: string) =>
-  z
-    .object(
-      { code: formulaFields.code.meta({ description: 'JavaScript.', example: code }) },
-      'must be an object with code',
-    )
-    .nullish()
-    .meta({ description });
+const RESPONSE_CODE_IN_DOCUMENTS =
+  'module.exports = async ({ args }) => ({ body: { ok: true }, headers: args.headers });';
+
+/** The same in requests and in answers. */
+const proxyTransform = z
+  .object(
+    { code: formulaFields.code.meta({ description: 'JavaScript.', example: RESPONSE_CODE_IN_DOCUMENTS }) },
+    'must be an object with code',
+  )
+  .meta({ id: 'ProxyTransform', description: 'Code of a proxy.' });
 
 const pem = (description: string, example: string) =>
   z
@@ -47,16 +49,17 @@ const proxyBody = z
         description:
           'Where requests go: an https URL with the name of a host, to which the path and the query of a request are appended. Expressions are not looked for in it.',
         format: 'uri',
+        pattern: '^https://',
         example: exampleProxy.destination_url,
       }),
-      request_transform: transform(
-        'Runs on each request, once tokens are opened and before it is sent, and returns what is sent. Left out: none.',
-        exampleProxy.request_transform.code,
-      ),
-      response_transform: transform(
-        'Runs on each response of the destination, whatever its status, and returns what is answered. Left out: none.',
-        'module.exports = async ({ args }) => ({ body: { ok: true }, headers: args.headers });',
-      ),
+      request_transform: proxyTransform.nullish().meta({
+        description:
+          'Runs on each request, once tokens are opened and before it is sent, and returns what is sent. Left out: none.',
+      }),
+      response_transform: proxyTransform.nullish().meta({
+        description:
+          'Runs on each response of the destination, whatever its status, and returns what is answered. Left out: none.',
+      }),
       application: applicationReference.nullish().meta({
         description:
           'Whose permissions the transforms may use, and who acts where the proxy is used without an API key. The caller must hold all that it has. Left out: none.',
@@ -95,6 +98,7 @@ const proxyBody = z
           },
           'must be an object with a certificate and its private_key',
         )
+        .meta({ id: 'ClientCertificateWithKey', description: 'A certificate and its private key.' })
         .nullish()
         .meta({
           description:
@@ -117,18 +121,13 @@ export const proxyChange = proxyBody.meta({
   description: 'All that changes, replaced as a whole, but for a client certificate that is left out.',
 });
 
-const shownTransform = (description: string, code: string) =>
-  z
-    .object({ code: z.string().meta({ description: 'JavaScript.', example: code }) })
-    .optional()
-    .meta({ description });
-
 export const proxyRecord = z
   .object({
     id: uuid('The proxy.', EXAMPLE_ID),
     tenant_id: uuid('The tenant that owns the proxy.', TENANT_ID),
     key: z.string().optional().meta({
       description: 'What the proxy is used by. Only for callers that hold `proxy:read`.',
+      format: 'password',
       example: exampleProxy.key,
     }),
     name: z.string().meta({ description: 'For people.', example: exampleProxy.name }),
@@ -137,11 +136,8 @@ export const proxyRecord = z
       description: 'Whether a request needs an API key beside the key of the proxy.',
       example: exampleProxy.require_auth,
     }),
-    request_transform: shownTransform('What runs on each request.', exampleProxy.request_transform.code),
-    response_transform: shownTransform(
-      'What runs on each response.',
-      'module.exports = async ({ args }) => ({ body: { ok: true }, headers: args.headers });',
-    ),
+    request_transform: proxyTransform.optional().meta({ description: 'What runs on each request.' }),
+    response_transform: proxyTransform.optional().meta({ description: 'What runs on each response.' }),
     application_id: uuid('Whose permissions the transforms may use. Left out: none.', APPLICATION_ID).optional(),
     configuration: z.record(z.string(), z.any()).nullable().meta({
       description: 'Values for the transforms: text, numbers and booleans; null where none were given.',
@@ -160,6 +156,7 @@ export const proxyRecord = z
         }),
         expires_at: date('From when on the first certificate is not valid any more.'),
       })
+      .meta({ id: 'ClientCertificate', description: 'A certificate without its key.' })
       .optional()
       .meta({ description: 'What the proxy shows to its destination, without the key. Left out: nothing.' }),
     created_by: uuid('Who made it.', APPLICATION_ID).optional(),

@@ -24,7 +24,7 @@ export const forwardedSchema = (method: string, url: keyof typeof below): Fastif
     tags: ['Proxy'],
     forwarded: {
       security: proxySecurity,
-      parameters: [...(isBelow ? ['ProxyPath'] : []), 'ProxyKey', 'ProxyKeyInQuery', 'ProxyUrl'].map(reference),
+      parameters: [...(isBelow ? ['ProxyPath'] : []), 'ProxyKey', 'ProxyUrl'].map(reference),
       // A GET may have one, and it is forwarded; OpenAPI has no meaning for it.
       ...(method !== 'GET' && { requestBody: { $ref: '#/components/requestBodies/Forwarded' } }),
       responses: proxyResponses,

@@ -21,6 +21,8 @@ export const reactRequest = z
   .meta({ id: 'ReactRequest', description: 'An invocation.' })
   .nullish();
 
+const logLevels = ['debug', 'log', 'info', 'warn', 'error'];
+
 export const reactResponse = z
   .object({
     tokens: z
@@ -41,10 +43,16 @@ export const reactResponse = z
 
     logs: z
       .array(
-        z.object({
-          level: z.enum(['debug', 'log', 'info', 'warn', 'error']).meta({ example: 'log' }),
-          text: z.string().meta({ example: 'charging example-shop' }),
-        }),
+        z
+          .object({
+            level: z.enum(logLevels).meta({
+              description: 'By which function of the console.',
+              'x-extensible-enum': logLevels,
+              example: 'log',
+            }),
+            text: z.string().meta({ description: 'What the code wrote.', example: 'charging example-shop' }),
+          })
+          .meta({ id: 'CodeLogLine', description: 'A line that code wrote to its console.' }),
       )
       .optional()
       .meta({

@@ -84,6 +84,7 @@ export const reactorRecord = z
           example: 'private',
         }),
       })
+      .meta({ id: 'ReactorApplication', description: 'The application of a reactor.' })
       .optional()
       .meta({ description: 'Whose permissions the code may use. Left out: none.' }),
     created_by: uuid('Who made it.', APPLICATION_ID).optional(),

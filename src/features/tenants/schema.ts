@@ -40,6 +40,10 @@ const settings = z
       name.length > 0 && name.length <= SETTING_NAME_LENGTH_MAX && isStorableText(name);
     return names.length <= SETTINGS_MAX && names.every(isName);
   }, settingsRefusal)
+  .meta({
+    id: 'SettingsOfTenant',
+    description: `At most ${SETTINGS_MAX} settings. The vault keeps those that it does not know.`,
+  })
   .transform((given) => given as Record<string, string>);
 
 export const tenantChange = z
@@ -78,14 +82,16 @@ export const usageReport = z
         metrics_by_type: z
           .record(
             z.string(),
-            z.object({
-              count: z.int().meta({ description: 'Tokens of this type.', example: 42 }),
-              last_created_at: date('When the last one was made.').optional(),
-            }),
+            z
+              .object({
+                count: z.int().meta({ description: 'Tokens of this type.', example: 42 }),
+                last_created_at: date('When the last one was made.').optional(),
+              })
+              .meta({ id: 'TokenMetrics', description: 'What is known of the tokens of a type.' }),
           )
           .meta({ description: 'By token type. A type without tokens is left out.' }),
       })
-      .meta({ description: 'About tokens.' }),
+      .meta({ id: 'TokenReport', description: 'About tokens.' }),
   })
   .meta({ id: 'UsageReport', description: 'What the tenant keeps.' });
 

@@ -51,9 +51,10 @@ export const tokensRoutes = (app: App, ctx: Context): void => {
         operationId: 'listTokens',
         summary: 'List tokens',
         description:
-          'Lists the tokens that the caller may read, newest first. Filters combine: a token meets all of them. `metadata.KEY=value` asks for an entry of the metadata, without regard to case. What is shown is in the log before the answer leaves.\n\nPermission: `token:read`.',
+          'Lists the tokens that the caller may read, newest first. Filters combine: a token meets all of them. What is shown is in the log before the answer leaves.\n\nPermission: `token:read`.',
         tags: ['Tokens'],
         querystring: tokenListQuery,
+        moreParameters: ['MetadataFilter'],
         answer: 'A page of tokens.',
         examples: tokenListExamples,
         response: { 200: tokenPage, ...failures(...commonFailures, 413) },

@@ -70,7 +70,7 @@ export const searchBody = z
     },
     'the body must be an object',
   )
-  .meta({ id: 'SearchRequest' });
+  .meta({ id: 'SearchRequest', description: 'What to look for, and which page of it.' });
 
 export const tokenExamples: { response: Examples } = {
   response: {

@@ -47,12 +47,15 @@ afterAll(() => house.close());
 type Sides = { request?: string | undefined; response?: string | undefined; [field: string]: unknown };
 
 /** @param sides the bodies of the two functions, which see `args`, `configuration` and `svc`. */
-const wantedOf = ({ request, response, path: _, ...rest }: Sides) => ({
-  destination_url: house.url,
-  ...(request !== undefined && { request_transform: { code: codeOf(request) } }),
-  ...(response !== undefined && { response_transform: { code: codeOf(response) } }),
-  ...rest,
-});
+const wantedOf = ({ request, response, ...given }: Sides) => {
+  const { path: _, ...rest } = given;
+  return {
+    destination_url: house.url,
+    ...(request !== undefined && { request_transform: { code: codeOf(request) } }),
+    ...(response !== undefined && { response_transform: { code: codeOf(response) } }),
+    ...rest,
+  };
+};
 
 const make = (sides: Sides, key?: string): Promise<StoredProxy> => makeProxy(server, wantedOf(sides), key);
 

@@ -11,6 +11,7 @@ import { answerOfFault, CodeResponse, runtimeError } from '../runtime/code-error
 import { RUN_BYTES_MAX } from '../sandbox/sandbox.ts';
 import type { Json } from '../vault/json.ts';
 import { type JsonFinding, JsonSyntaxError, parseAtOnce } from '../vault/json-parser.ts';
+import { charsetOf as readCharset } from './body-kind.ts';
 import { charsetOf, isJson, type Message, namedHeaders, textOf, valueOf } from './message.ts';
 import type { ProxyForUse } from './proxy-finder.ts';
 
@@ -83,6 +84,8 @@ const refuseUnfit = (side: Side, message: Message, given: Json): void => {
   if (problem !== undefined && side === 'response')
     throw new AppError('bad_gateway', `The body of the destination's answer ${problem}.`);
   if (problem !== undefined) throw invalidField('body', problem);
+  if (side === 'response' && hasUnreadCharset(message.headers))
+    throw new AppError('bad_gateway', "The charset of the destination's answer is none that a transform can read.");
   if (side === 'response' || !isJson(message.headers)) return;
   const finding = misreadOf(textOf(message) ?? '');
   if (finding)
@@ -103,12 +106,19 @@ const misreadOf = (text: string): JsonFinding | undefined => {
   }
 };
 
+/** Text in such a charset is to the code another text than to its receiver. */
+const hasUnreadCharset = (headers: Headers): boolean =>
+  headers.some(([name, value]) => {
+    const label = name.toLowerCase() === 'content-type' && /;\s*charset\s*=\s*"?([^";\s]+)/i.exec(value)?.[1];
+    return label && readCharset(label) === undefined;
+  });
+
 /**
- * A body that the code returned as it got it goes on byte for byte. But the JSON of a request is what the code has seen of
- * it and nothing beside, where no name stands twice.
+ * A body that the code returned as it got it goes on byte for byte. But JSON, of a request and of an answer, is what the
+ * code has seen of it and nothing beside, where no name stands twice.
  */
 const leftAlone = (side: Side, message: Message, given: Json, headers: Headers): Uint8Array | undefined => {
-  const isSeenOtherwise = side === 'request' && isJson(message.headers) && given !== (textOf(message) ?? null);
+  const isSeenOtherwise = isJson(message.headers) && given !== (textOf(message) ?? null);
   return isSeenOtherwise ? encode(side, JSON.stringify(given), headers) : message.body;
 };
 

@@ -218,6 +218,30 @@ describe('a statement of the hot path finds its rows by an index', () => {
   });
 });
 
+describe('a plan that was made while the table was nearly empty', () => {
+  test.each(['FIND_TOKENS', 'FIND_RECORDS', 'FIND_BY_FINGERPRINTS', 'LOCK_TOKEN', 'LOCK_FOR_DELETE'])(
+    'of %s looks up each token by its id or fingerprint',
+    async (name) => {
+      const empty = await createDatabase();
+      const other = new Client(empty.address);
+      await other.connect();
+      try {
+        await other.query('SET enable_seqscan = off');
+        await other.query('SET plan_cache_mode = force_generic_plan');
+        await other.query(`PREPARE planned AS ${textOf.get(name)}`);
+        const values = statements[name as keyof typeof texts]?.() ?? [];
+        const { rows } = await other.query(`EXPLAIN (FORMAT JSON) EXECUTE planned(${values.map(literal).join(', ')})`);
+        const scans = nodesOf(rows[0]['QUERY PLAN'][0].Plan).filter((node) => node['Relation Name'] === 'tokens');
+        expect(scans).toHaveLength(1);
+        expect(scans[0]?.['Index Cond']).toMatch(/\b(id|fingerprint) = /);
+      } finally {
+        await other.end();
+        await empty.drop();
+      }
+    },
+  );
+});
+
 /** Explains each statement of a list before it runs. PostgreSQL plans a statement without a name for its parameters. */
 const explaining: Query = async (name, text, values) => {
   await expectByIndex(text, values, name === undefined ? ['custom'] : ['custom', 'generic']);

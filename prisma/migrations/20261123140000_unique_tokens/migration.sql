@@ -35,7 +35,7 @@ BEGIN
       -- OFFSET 0 keeps PostgreSQL from walking all tokens by their time in the hope of meeting an equal one soon.
       SELECT equal.id INTO existing FROM (
         SELECT t.id, t.created_at FROM tokens t
-        WHERE t.tenant_id = of_tenant AND t.fingerprint = r.fingerprint
+        WHERE t.tenant_id IS NOT DISTINCT FROM of_tenant AND t.fingerprint = r.fingerprint
           AND t.fingerprint_expression = r.fingerprint_expression AND t.container LIKE ANY (r.seen)
           AND (t.expires_at IS NULL OR t.expires_at > r.created_at)
         OFFSET 0

@@ -44,6 +44,13 @@ test('codes of the half minute in which a database is promoted can be read: of c
   expect(await codeOfCard(await newCard())).toBe('737');
 });
 
+test('a code that does not open is gone, with an alarm, and its card can be read', async () => {
+  const id = await newCard();
+  await server.sql('UPDATE token_cvcs SET sealed = set_byte(sealed, 40, get_byte(sealed, 40) # 1) WHERE id = $1', [id]);
+  expect(await codeOfCard(id)).toBeUndefined();
+  expect(server.logLines.join('')).toContain('a cvc does not open');
+});
+
 /** Passes bytes on to a database, until it is told to go silent: no connection is closed then. */
 const startRelay = async ({ address }: TestDatabase) => {
   let isSilent = false;

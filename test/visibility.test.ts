@@ -213,6 +213,21 @@ describe('a search term about a value', () => {
     await expectFound(searcher, 'type:social_security_number', [open.id, closed.id]);
   });
 
+  test('finds no token of which the server does not know yet whether it has a mask', async () => {
+    const { id } = await create({ data: 'of-an-earlier-version', search_indexes: ['{{ data }}'] });
+    const key = await server.newKey(tenant, { permissions: ['token:search'] });
+    const found = async () =>
+      (
+        await server.request('POST', '/tokens/search', {
+          key: key.api_key,
+          json: { query: 'data:of-an-earlier-version' },
+        })
+      ).body.data;
+    expect(await found()).toHaveLength(1);
+    await server.sql('UPDATE tokens SET masked = NULL WHERE id = $1', [id]);
+    expect(await found()).toEqual([]);
+  });
+
   test('follows a mask that a change has added or taken away', async () => {
     const own = await server.newTenant({
       permissions: ['token:create', 'token:update', 'token:search', 'token:read'],
@@ -346,6 +361,13 @@ describe('a change', () => {
       { type: 'card', data: { number: NUMBER } },
     ],
     [
+      'a security code, of which a search shows nothing',
+      '/hidden/',
+      [rule('reveal', ['token:search'], '/'), rule('reveal', ['token:read'], '/shown/')],
+      ['token:search'],
+      { type: 'card', data: { number: NUMBER, cvc: '737' } },
+    ],
+    [
       'a value for code',
       '/hidden/',
       [rule('reveal', ['token:use'], '/shown/')],
@@ -358,6 +380,19 @@ describe('a change', () => {
     const { status } = await patch(id, key, { containers: ['/shown/'] });
     expect(status).toBe(403);
     expect((await read(id, tenant)).containers).toEqual([container]);
+  });
+
+  test('of a part of an object needs sight of the value, and a whole new value does not', async () => {
+    const { id } = await create({ data: { pin: '4831', salt: 'x' }, mask: 'hidden', containers: ['/a/'] });
+    const key = await server.newKey(tenant, { permissions: ['token:update', 'token:read'] });
+    expect((await patch(id, key, { data: { salt: null } })).status).toBe(403);
+    expect((await patch(id, key, { data: 'new' })).status).toBe(200);
+    const revealing = await server.newKey(tenant, {
+      permissions: ['token:update'],
+      rules: [rule('reveal', ['token:read'], '/')],
+    });
+    const other = await create({ data: { pin: '4831', salt: 'x' }, mask: 'hidden', containers: ['/a/'] });
+    expect((await patch(other.id, revealing, { data: { salt: null } })).status).toBe(200);
   });
 
   test('by a client that writes null for what it leaves out does not take the mask away', async () => {

@@ -54,11 +54,15 @@ export const changeToken = async (ctx: Context, caller: Caller, id: string, body
   const plan = (row: StoredToken): PlannedChange<TokenRecord> => {
     getTransform(caller, 'token:update', row);
     const kept = openToken(ctx, caller.tenant_id, row, keys);
-    if (showingAttributes.some((name) => Object.hasOwn(patch.data, name))) checkSeesValue(caller, row, kept);
+    if (showingAttributes.some((name) => Object.hasOwn(patch.data, name)) || mergesIntoValue(row, kept, patch.data))
+      checkSeesValue(caller, row, kept);
     const draft = draftOf(ctx, row, kept, patch.data);
-    const after: Placed = { id, container: draft.container, isMasked: isMasked(draft) };
+    const after: Placed = { id, type: row.type, container: draft.container, isMasked: isMasked(draft) };
     const transform = getTransform(caller, 'token:update', after);
-    checkGain(caller, { id, container: row.container, isMasked: hasMask(row, kept) }, after);
+    // A rule that masks uses gives code what the new mask shows.
+    const usesMask = wouldDecide(caller, 'token:use', after) === 'mask';
+    if (Object.hasOwn(patch.data, 'mask') && usesMask) throw forbidden('token:use');
+    checkGain(caller, { id, type: row.type, container: row.container, isMasked: hasMask(row, kept) }, after);
     const print = fingerprint(keys.digest, row.type, draft.fingerprintValue);
     const deduplicates = draft.deduplicate ?? caller.deduplicate_tokens;
 
@@ -117,8 +121,17 @@ export const changeToken = async (ctx: Context, caller: Caller, id: string, body
  */
 const showingAttributes = ['mask', 'fingerprint_expression', 'search_indexes'] as const;
 
+/**
+ * Whether a patch changes a part of a value of any shape: the fingerprint of what is left would tell the other part to a
+ * caller who tries all values of it. The parts of other types are fixed, and none of their fingerprints has few values.
+ */
+const mergesIntoValue = ({ type }: StoredToken, { data }: Kept, patch: Patch): boolean => {
+  const isObject = (value: unknown): boolean => typeof value === 'object' && value !== null && !Array.isArray(value);
+  return type === 'token' && isObject(patch['data']) && isObject(data);
+};
+
 /** Where a token is, before or after a change. */
-type Placed = { id: string; container: string; isMasked: boolean };
+type Placed = { id: string; type: string; container: string; isMasked: boolean };
 
 const readingPermissions = ['token:read', 'token:search'] as const;
 
@@ -137,7 +150,8 @@ const seesValue = (caller: Caller, token: Placed): boolean =>
 
 /** @throws forbidden for a caller who does not see the value. */
 const checkSeesValue = (caller: Caller, row: StoredToken, kept: Kept): void => {
-  if (!seesValue(caller, { id: row.id, container: row.container, isMasked: hasMask(row, kept) })) throw wouldShowMore();
+  if (!seesValue(caller, { id: row.id, type: row.type, container: row.container, isMasked: hasMask(row, kept) }))
+    throw wouldShowMore();
 };
 
 /** How much a permission gives of a token: nothing at all, its metadata, its masked value, or its value. */
@@ -158,7 +172,9 @@ const checkGain = (caller: Caller, before: Placed, after: Placed): void => {
   const gains = (permission: Permission): boolean =>
     degreeOf(caller, permission, after) > degreeOf(caller, permission, before);
   if (gains('token:use')) throw forbidden('token:use');
-  if (readingPermissions.some(gains) && !seesValue(caller, before)) throw wouldShowMore();
+  // A search that shows a card's value does not show its security code, and a reading does.
+  if (gains('token:read') && (before.type === 'card' || !seesValue(caller, before))) throw wouldShowMore();
+  if (gains('token:search') && !seesValue(caller, before)) throw wouldShowMore();
 };
 
 /** Whether the caller sees at least the mask of a token. */

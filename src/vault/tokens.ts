@@ -95,7 +95,10 @@ export const openToken = (
   }
 };
 
-/** A card's security code; undefined for one whose key is gone. @throws internal, after an alarm, for one that does not open. */
+/**
+ * A card's security code; undefined for one whose key is gone. One that does not open counts as gone too, after an alarm: a
+ * process that has not heard of a promoted database yet seals under a key that another process has replaced.
+ */
 const openCvc = async (
   ctx: SealContext & Pick<Context, 'keyring'>,
   tenant_id: string,
@@ -107,11 +110,12 @@ const openCvc = async (
     return key && open(key, bindingOf(ctx, tenant_id, { id, type: 'card' }, 'cvc'), sealed).toString('utf8');
   } catch (error) {
     if (!(error instanceof SealBroken)) throw error;
-    throw broken(ctx, tenant_id, id, error, 'a cvc');
+    broken(ctx, tenant_id, id, error, 'a cvc');
+    return undefined;
   }
 };
 
-/** The security codes that were found with their cards, while they live, by token id. @throws internal, as openCvc. */
+/** The security codes that were found with their cards, while they live, by token id. */
 export const openCvcs = async (
   ctx: SealContext & Pick<Context, 'keyring' | 'now'>,
   { tenant_id, record }: Pick<Caller, 'tenant_id' | 'record'>,

@@ -14,7 +14,7 @@ const statusOf = {
   payload_too_large: 413,
   uri_too_long: 414,
   unsupported_media_type: 415,
-  /** Told with the codings that are supported, of which there are none. */
+  /** Told with the codings that are supported: none of the API, a few of the proxy. */
   unsupported_content_coding: 415,
   expectation_failed: 417,
   unprocessable: 422,

@@ -103,11 +103,20 @@ test('JSON in a charset that is not read never passes a request transform as a t
   );
   const proxy = await makeProxy(house.server, { destination_url: house.url, request_transform: { code } });
   const before = house.upstream.received.length;
-  for (const type of ['application/json; charset=utf-16', 'application/problem+json; charset=x'])
+  for (const [type, status] of [
+    ['application/json; charset=utf-16', 400],
+    ['application/problem+json; charset=x', 415],
+  ] as const)
     expect(
       (await askProxy(house.server, proxy, { headers: { 'content-type': type }, body: '{"amount":5000}' } as never))
         .status,
-    ).toBe(415);
+    ).toBe(status);
+  // What is in UTF-16 is read by the code.
+  for (const type of ['application/json; charset=utf-16', 'application/json']) {
+    const headers = { 'content-type': type };
+    const body = Buffer.from('{"amount":5000}', 'utf16le');
+    expect((await askProxy(house.server, proxy, { headers, body } as never)).status).toBe(500);
+  }
   expect(house.upstream.received).toHaveLength(before);
 });
 

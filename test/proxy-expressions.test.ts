@@ -147,7 +147,7 @@ describe('where expressions stand', () => {
     const half = await tokenOf('.');
     expect(await refusalOf(() => forward(`/proxy/a/.{{ ${half} }}/b`))).toMatchObject({ status: 400 });
     const encoded = await tokenOf('%2e%2e');
-    expect(targetOf(await arriving(`/proxy/a/{{ ${encoded} }}/b`))).toBe('/a/%252e%252e/b');
+    expect(await refusalOf(() => forward(`/proxy/a/{{ ${encoded} }}/b`))).toMatchObject({ status: 400 });
   });
 
   test('a value becomes the value of one query parameter', async () => {
@@ -201,7 +201,7 @@ describe('where expressions stand', () => {
     const bytes = Buffer.concat([Buffer.from(`{{ ${UNKNOWN} }}{{`), Buffer.from([0, 255, 254, 10])]);
     for (const type of ['application/octet-stream', 'image/png', 'application/pdf', 'multipart/form-data', 'nonsense'])
       expect((await arriving('/proxy', typed(type, bytes))).body, type).toEqual(bytes);
-    const coded = { headers: { 'content-type': 'application/json', 'content-encoding': 'gzip' }, body: bytes };
+    const coded = { headers: { 'content-type': 'image/png', 'content-encoding': 'gzip' }, body: bytes };
     expect((await arriving('/proxy', coded)).body).toEqual(bytes);
     expect((await arriving('/proxy', { body: bytes })).body).toEqual(bytes);
   });

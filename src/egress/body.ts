@@ -1,13 +1,13 @@
 // The body of an answer in memory: bounded as it was sent, and bounded again as it is decoded.
-import { promisify } from 'node:util';
-import { brotliDecompress, gunzip, inflate, inflateRaw, type ZlibOptions } from 'node:zlib';
+import type { Transform } from 'node:stream';
+import { createBrotliDecompress, createGunzip, createInflate, createInflateRaw } from 'node:zlib';
 import type { EgressResponse } from './client.ts';
 import { EgressFault } from './fault.ts';
 import type { Headers } from './headers.ts';
 import { FREE_BYTES } from './room.ts';
 
 /** One by the application, one by a server in front of it. More is an attack on the decoder (proposal of security.md P18). */
-const LAYERS_MAX = 2;
+export const LAYERS_MAX = 2;
 
 /**
  * Into one buffer that is never copied but for its first FREE_BYTES.
@@ -43,25 +43,21 @@ export const readBody = async (
   }
 };
 
-type Decoder = (body: Buffer, options: ZlibOptions) => Promise<Buffer>;
-
-const asGzip: Decoder = promisify(gunzip);
-const asBrotli: Decoder = promisify(brotliDecompress);
-const asZlib: Decoder = promisify(inflate);
-const asDeflate: Decoder = promisify(inflateRaw);
+type Decoder = (body: Buffer) => Transform;
 
 const decoderOf = new Map<string, Decoder>([
-  ['gzip', asGzip],
-  ['x-gzip', asGzip],
-  ['br', asBrotli],
+  ['gzip', () => createGunzip()],
+  ['x-gzip', () => createGunzip()],
+  ['br', () => createBrotliDecompress()],
   // RFC 9110 section 8.4.1.2 means zlib's format, and some servers send the bare one: the first byte tells.
-  ['deflate', (body, options) => ((body[0] as number) % 16 === 8 ? asZlib : asDeflate)(body, options)],
+  ['deflate', (body) => ((body[0] as number) % 16 === 8 ? createInflate() : createInflateRaw())],
 ]);
 
 /** What a destination may be asked for whose answer is to be decoded. */
 export const DECODABLE_CODINGS = 'gzip, deflate, br';
 
-const codingsOf = (headers: Headers): string[] =>
+/** In the order in which they were applied. */
+export const codingsOf = (headers: Headers): string[] =>
   headers
     .filter(([name]) => name.toLowerCase() === 'content-encoding')
     .flatMap(([, value]) => value.split(',').map((each) => each.trim().toLowerCase()))
@@ -83,18 +79,48 @@ export const countLayers = (headers: Headers): number => decodersOf(headers).len
 
 /**
  * Undoes `content-encoding`: gzip, deflate and br. A body in any other coding is returned as it is, as fetch does.
- * @throws EgressFault BODY_TOO_LARGE when it grows beyond `bytesMax`; DECODE for broken data or too many layers.
+ * @param beforePiece gets the bytes of each piece before it is kept; what it throws ends the work.
+ * @throws EgressFault BODY_TOO_LARGE when it grows beyond `bytesMax`; DECODE for broken data or too many layers; what
+ * `beforePiece` throws.
  */
-export const decodeBody = async (headers: Headers, body: Buffer, bytesMax: number): Promise<Buffer> => {
+export const decodeBody = async (
+  headers: Headers,
+  body: Buffer,
+  bytesMax: number,
+  beforePiece: (bytes: number) => void = () => {},
+): Promise<Buffer> => {
   let decoded = body;
   for (const decode of decodersOf(headers).toReversed()) {
     if (decoded.byteLength === 0) return decoded;
-    try {
-      decoded = await decode(decoded, { maxOutputLength: bytesMax });
-    } catch (cause) {
-      const isTooLarge = (cause as { code?: unknown }).code === 'ERR_BUFFER_TOO_LARGE';
-      throw new EgressFault(isTooLarge ? 'BODY_TOO_LARGE' : 'DECODE', { cause });
-    }
+    decoded = await decodeLayer(decode(decoded), decoded, bytesMax, beforePiece);
   }
   return decoded;
+};
+
+const decodeLayer = async (
+  decoder: Transform,
+  body: Buffer,
+  bytesMax: number,
+  beforePiece: (bytes: number) => void,
+): Promise<Buffer> => {
+  const pieces: Buffer[] = [];
+  let bytes = 0;
+  let refusal: unknown;
+  decoder.end(body);
+  try {
+    for await (const piece of decoder as AsyncIterable<Buffer>) {
+      bytes += piece.byteLength;
+      try {
+        if (bytes > bytesMax) throw new EgressFault('BODY_TOO_LARGE');
+        beforePiece(piece.byteLength);
+      } catch (error) {
+        refusal = error;
+        throw error;
+      }
+      pieces.push(piece);
+    }
+  } catch (cause) {
+    throw refusal ?? new EgressFault('DECODE', { cause });
+  }
+  return Buffer.concat(pieces);
 };

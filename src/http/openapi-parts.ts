@@ -312,13 +312,17 @@ const proxyFailures = {
   413: {
     name: 'ProxyPayloadTooLarge',
     description:
-      'The body is larger than the operator allows, than one with expressions may be, or than a transform can read; or the answer is larger than that.',
+      'The body is larger than the operator allows, than one with expressions or a compressed one may be, or than a transform can read; or the answer is larger than that.',
     error: payloadTooLarge('A body with expressions must be at most 10 MB.'),
   },
   415: {
     name: 'ProxyUnsupportedMediaType',
-    description: 'The body is compressed, and a transform would have to read it.',
-    error: unsupportedMediaType('A body that code transforms must not be compressed.'),
+    description:
+      'The body is in a coding that cannot be undone to look for expressions: `Accept-Encoding` says which can. Or it is JSON in a charset that a transform cannot read.',
+    error: new AppError(
+      'unsupported_content_coding',
+      'The Content-Encoding must be one or two of gzip, deflate, br: the proxy looks at the body.',
+    ),
   },
   422: {
     name: 'ProxyUnprocessable',

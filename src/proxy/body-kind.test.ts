@@ -67,12 +67,17 @@ describe('the kind of a body', () => {
     expect(kindOfType(type)).toEqual({ kind: 'plain', charset });
   });
 
-  test.each(['utf-16', 'utf-16le', 'shift_jis', 'iso-8859-15', 'gb18030', 'utf-7', '"utf-8', ''])(
+  test.each(['utf-16x', 'utf-32', 'shift_jis', 'iso-8859-15', 'gb18030', 'utf-7', '"utf-8', ''])(
     'text in the charset %j is bytes: a brace may be half of a character',
     (charset) => {
       expect(kindOfType(`application/json; charset=${charset}`)).toEqual({ kind: 'bytes' });
     },
   );
+
+  test.each(['utf-16', 'UTF-16LE', '"utf-16be"'])('text in the charset %j says that it is in UTF-16', (charset) => {
+    const utf16 = charset.replaceAll('"', '').toLowerCase();
+    expect(kindOfType(`application/json; charset=${charset}`)).toEqual({ kind: 'json', charset: 'utf8', utf16 });
+  });
 
   test.each([
     ['multipart/form-data; boundary=abc', 'abc'],

@@ -18,8 +18,11 @@ export type TextKind =
   | 'plain'
   | 'undeclared';
 
+/** @param utf16 the label of a charset in which a character is two bytes; its text is read as if it were in `charset`. */
+export type TextBodyKind = { kind: TextKind; charset: Charset; utf16?: string };
+
 export type BodyKind =
-  | { kind: TextKind; charset: Charset }
+  | TextBodyKind
   | { kind: 'multipart'; boundary: string }
   /** Passes untouched: nothing is looked for in it. */
   | { kind: 'bytes' };
@@ -32,7 +35,15 @@ const utf8 = new Set(['utf-8', 'utf8', 'us-ascii', 'ascii']);
 /** As the encoding standard has it, the first is the second. */
 const latin1 = new Set(['iso-8859-1', 'iso8859-1', 'iso_8859-1', 'latin1', 'windows-1252', 'cp1252', 'x-cp1252']);
 
-/** Undefined for a charset that is not read here. */
+/** The first may be either of the others: the body tells. */
+const utf16 = new Set(['utf-16', 'utf-16le', 'utf-16be']);
+
+const utf16Label = (label: string): string | undefined => {
+  const name = label.trim().toLowerCase();
+  return utf16.has(name) ? name : undefined;
+};
+
+/** Undefined for a charset whose bytes are not read as they are. */
 export const charsetOf = (label: string): Charset | undefined => {
   const name = label.trim().toLowerCase();
   if (utf8.has(name)) return 'utf8';
@@ -142,9 +153,35 @@ export const bodyKindOf = (headers: Headers): BodyKind => {
     return boundaryForm.test(boundary) ? { kind: 'multipart', boundary } : bytes;
   }
   const kind = kindOf(type);
-  const charset = charsetOf(parameters.get('charset') ?? 'utf-8');
+  const label = parameters.get('charset') ?? 'utf-8';
+  const wide = utf16Label(label);
+  if (kind && wide !== undefined) return { kind, charset: 'utf8', utf16: wide };
+  const charset = charsetOf(label);
   return kind && charset ? { kind, charset } : bytes;
 };
+
+const withoutCoding = (headers: Headers): Headers =>
+  headers.filter(([name]) => name.toLowerCase() !== 'content-encoding');
+
+/** What is in a body when its codings are undone. */
+export const decodedKindOf = (headers: Headers): BodyKind => bodyKindOf(withoutCoding(headers));
+
+/** The headers of a body that was made UTF-8 of UTF-16, or whose codings were undone. */
+export const decodedHeaders = (headers: Headers, wasUtf16: boolean): Headers =>
+  withoutCoding(headers).map(([name, value]) =>
+    wasUtf16 && name.toLowerCase() === 'content-type' ? [name, sayingUtf8(value)] : [name, value],
+  );
+
+/** The kind of the same body when it was made UTF-8 of UTF-16. */
+export const inUtf8 = (body: BodyKind): BodyKind =>
+  'charset' in body ? { kind: body.kind, charset: body.charset } : body;
+
+const charsetParameter = /;[\t ]*charset=(?:"(?:[^"\\]|\\.)*"|[^;]*)/gi;
+
+const sayingUtf8 = (type: string): string => `${type.replace(charsetParameter, '')}; charset=utf-8`;
+
+/** A document in UTF-16 cannot say so in bytes of ASCII: one that does, and many programs write it, is in what the headers say. */
+export const isUtf16Label = (label: string): boolean => utf16Label(label) !== undefined;
 
 /** Whether somebody will take the body for JSON, though it may be of a kind that is not read here. */
 export const saysJson = (headers: Headers): boolean =>

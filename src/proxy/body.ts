@@ -3,7 +3,16 @@
 import { invalidField } from '../errors.ts';
 import type { Expansion, References } from '../vault/expansion.ts';
 import { formatPath } from '../vault/json.ts';
-import { bodyKindOf, type BodyKind, type Charset, charsetOf, partName, type TextKind } from './body-kind.ts';
+import {
+  bodyKindOf,
+  type BodyKind,
+  type Charset,
+  charsetOf,
+  isUtf16Label,
+  partName,
+  type TextBodyKind,
+  type TextKind,
+} from './body-kind.ts';
 import { splitForm } from './form-text.ts';
 import { type Path, splitJson, splitJsonLines } from './json-text.ts';
 import { declaredEncoding, splitMarkup } from './markup-text.ts';
@@ -12,6 +21,7 @@ import { anyOpening, mayOpen, openingOf } from './opening.ts';
 import { encodePercentAt } from './percent.ts';
 import { encodableAt, hasSlots, type Pieces, refuseValue, splitText, writePieces } from './pieces.ts';
 import { splitRuled } from './place-rules.ts';
+import { encodeUtf16, readUtf16 } from './utf16.ts';
 
 /** A part that has parts that have parts is the mail of somebody else. */
 export const NESTED_MULTIPART_MAX = 2;
@@ -36,9 +46,17 @@ export const openBody = (
 ): WriteBody | undefined => {
   if (kind.kind === 'bytes') return undefined;
   if (kind.kind !== 'multipart') return openText(kind, bytes, path, references);
-  if (level > NESTED_MULTIPART_MAX || !mayOpen(anyOpening, bytes)) return undefined;
+  if (level > NESTED_MULTIPART_MAX || !mayOpenInPart(bytes)) return undefined;
   return openMultipart(kind.boundary, bytes, path, references, level);
 };
+
+const wideBrace = '(?:\\{|%\\x007\\x00b|\\\\\\x00u\\x000\\x000\\x007\\x00b)';
+
+/** As `anyOpening`, in UTF-16 of either order: a NUL stands between two characters of ASCII. */
+const wideOpening = new RegExp(`${wideBrace}\\x00${wideBrace}`, 'i');
+
+const mayOpenInPart = (bytes: Buffer): boolean =>
+  mayOpen(anyOpening, bytes) || (bytes.includes(0) && wideOpening.test(bytes.toString('latin1')));
 
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
@@ -51,15 +69,16 @@ const decode = (bytes: Buffer, charset: Charset): string | undefined => {
   }
 };
 
-const openText = (
-  { kind, charset: said }: { kind: TextKind; charset: Charset },
-  bytes: Buffer,
-  path: Path,
-  references: References,
-): WriteBody | undefined => {
+const openText = (body: TextBodyKind, bytes: Buffer, path: Path, references: References): WriteBody | undefined => {
+  const { kind, charset: said } = body;
+  const wide = readUtf16(body, bytes, formatPath(path));
+  if (wide) {
+    const pieces = split(wide.text, kind, 'utf8', path, references);
+    return hasSlots(pieces) ? (expansion) => encodeUtf16(writePieces(pieces, expansion), wide.utf16) : undefined;
+  }
   if (!mayOpen(openingOf[kind], bytes)) return undefined;
   const declared = kind === 'markup' ? declaredEncoding(bytes) : undefined;
-  const charset = declared === undefined ? said : charsetOf(declared);
+  const charset = declared === undefined || isUtf16Label(declared) ? said : charsetOf(declared);
   if (charset === undefined) return undefined;
   const text = decode(bytes, charset);
   if (text === undefined) {

@@ -95,7 +95,7 @@ describe('other texts', () => {
     expect(sendBody('application/json', '["{{ t }}"]', { t: 'a\ud800' })).toBe('["a\\ud800"]');
   });
 
-  test.each(['application/octet-stream', 'application/pdf', 'text/plain; charset=utf-16'])(
+  test.each(['application/octet-stream', 'application/pdf', 'text/plain; charset=shift_jis'])(
     '%s is not looked at',
     (type) => {
       for (const body of ['{{ t }}', '{{', '\xff{{ unknown }}']) expect(sendBody(type, body, {})).toBe(body);
@@ -216,7 +216,9 @@ describe('a request', () => {
       undefined,
     );
     const piece = fc.oneof(awkward, fc.constantFrom('{', '{ {', '%7b', '\\u007b', '--b\r\n\r\n'));
-    const any = fc.array(piece).map((pieces) => pieces.join('').replace(/(?:\{|%7b|\\u007b)(?=\{|%7b|\\u007b)/gi, ''));
+    const any = fc
+      .array(piece)
+      .map((pieces) => pieces.join('').replace(/(?:\{|%7b|\\u007b)(?=\0?(?:\{|%7b|\\u007b))/gi, ''));
     fc.assert(
       fc.property(any, types, (text, type) => {
         const all: Headers = type === undefined ? [] : [['content-type', type]];

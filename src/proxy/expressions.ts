@@ -22,6 +22,8 @@ export type RequestPlaces = {
 
 export type FoundExpressions = {
   references: References;
+  /** Whether any stand in the body. */
+  isInBody: boolean;
   /**
    * What goes out. A place without an expression is byte for byte as it came.
    * @throws invalidInput at the place of a value that does not fit it; payloadTooLarge.
@@ -46,6 +48,7 @@ export const findExpressions = (
     throw badRequest('What svc.expression and svc.literal make must stand where the proxy looks for expressions.');
   return {
     references,
+    isInBody: writeBody !== undefined,
     expand: (expansion) => ({
       path: writePieces(pathPieces, expansion),
       query: writePieces(queryPieces, expansion),

@@ -19,8 +19,9 @@ import type { CodedTexts } from '../vault/coded-texts.ts';
 import { openTokens } from '../vault/detokenize.ts';
 import { createExpansion } from '../vault/expansion.ts';
 import { createOpenedTexts } from '../vault/opened-texts.ts';
-import { bodyKindOf, type BodyKind, saysJson } from './body-kind.ts';
+import { type BodyKind, decodedKindOf, inUtf8, saysJson } from './body-kind.ts';
 import { callAnswer, parseProxyCall } from './code-call.ts';
+import { sentOf } from './coded-body.ts';
 import { findExpressions } from './expressions.ts';
 import { destinationRefused, forwardingFault } from './faults.ts';
 import { loopMark, refuseLoop } from './loop.ts';
@@ -87,14 +88,14 @@ export const forward = async (ctx: Context, asked: ProxyRequest, nesting = outsi
   const url = destinationOf(base, target.path, target.query);
   const headers = crossing(asked.headers);
   const route: Route = { tenant_id, caller, proxy, allowLists, base, target, url, depth: nesting.depth };
-  const said = bodyKindOf(headers);
+  const said = decodedKindOf(headers);
   const kind: BodyKind = asked.coded?.hasLiteralBody ? { kind: 'bytes' } : said;
   const isTransformed = proxy?.request_transform !== undefined;
   const held: Held = [];
   const release = () => held.forEach((room) => room.release());
   try {
-    const isUnread = isCoded(headers) || (saysJson(headers) && said.kind === 'bytes');
-    const taken = await takeBody(ctx, tenant_id, asked, { kind, isUnread, isTransformed }, held);
+    const isUnread = saysJson(headers) && said.kind === 'bytes';
+    const taken = await takeBody(ctx, tenant_id, asked, { kind, said, headers, isUnread, isTransformed }, held);
     return { ...(await exchange(ctx, asked, route, { headers, kind, ...taken }, held)), release };
   } catch (error) {
     release();
@@ -123,7 +124,7 @@ const exchange = async (
   ctx: Context,
   { method, bodyBytes, signal, origin, coded }: ProxyRequest,
   { tenant_id, caller, proxy, allowLists, base, target, url, depth }: Route,
-  { headers, kind, whole, pieces }: { headers: Headers; kind: BodyKind } & TakenBody,
+  { headers, kind, whole, pieces, decoded }: { headers: Headers; kind: BodyKind } & TakenBody,
   held: Held,
 ): Promise<AnswerWithin> => {
   /** What was made takes the place of what it was made of. */
@@ -131,7 +132,8 @@ const exchange = async (
     const more = (made?.byteLength ?? 0) - (before?.byteLength ?? 0);
     if (more > FREE_BYTES) held.push(ctx.egress.rooms.takeForRequest(tenant_id, more));
   };
-  const body = whole && { kind, bytes: whole };
+  const bytes = decoded?.bytes ?? whole;
+  const body = bytes && { kind: decoded?.wasUtf16 ? inUtf8(kind) : kind, bytes };
   const found = findExpressions({ path: target.path, query: target.query, headers, body }, coded?.texts);
   const { references } = found;
   if (references.ids.size > 0 && (!caller || !mayAnywhere(caller, 'token:use'))) throw forbidden('token:use');
@@ -157,11 +159,12 @@ const exchange = async (
     createExpansion(tokens?.values ?? (() => undefined), ctx.expressionEnvironment, references),
   );
 
-  hold(opened.body, whole);
+  hold(opened.body, bytes);
 
   const about: About = { method, path: opened.path, query: opened.query };
   const rights = proxy && rightsOf(ctx, proxy, actor, { depth: depth + 1, allowLists });
-  const before: Message = { headers: opened.headers, body: opened.body, hasValues: hasTokens };
+  const isSeen = found.isInBody || proxy?.request_transform !== undefined;
+  const before: Message = { ...sentOf(decoded, isSeen, opened, whole), hasValues: hasTokens };
   const outgoing = proxy && rights ? await transform(ctx, proxy, 'request', before, about, rights) : before;
   if (outgoing instanceof CodeResponse) return madeByCode(outgoing, undefined);
   hold(outgoing.body, opened.body);
@@ -252,9 +255,6 @@ const checked = (
 
 const valuesOf = (headers: Headers, wanted: string): string[] =>
   headers.filter(([name]) => name.toLowerCase() === wanted).map(([, value]) => value);
-
-const isCoded = (headers: Headers): boolean =>
-  valuesOf(headers, 'content-encoding').some((value) => value.trim() !== '' && value.trim() !== 'identity');
 
 /** What of the caller's headers goes on; the rest is not looked at for expressions either. */
 const crossing = (headers: Headers): Headers => {

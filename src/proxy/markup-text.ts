@@ -94,3 +94,12 @@ const declaration = /^(?:\xef\xbb\xbf)?<\?xml[\t\n\r ][^<>]*?[\t\n\r ]encoding[\
 /** The encoding that an XML document declares for itself. */
 export const declaredEncoding = (document: Buffer): string | undefined =>
   declaration.exec(document.toString('latin1', 0, DECLARATION_BYTES_MAX))?.[1];
+
+/** A document that was in UTF-16 and will be in UTF-8 says so. */
+export const writeDeclaredEncoding = (text: string): string => {
+  const match = declaration.exec(text.slice(0, DECLARATION_BYTES_MAX));
+  if (!match) return text;
+  const [all, label = ''] = match;
+  const from = all.length - 1 - label.length;
+  return `${text.slice(0, from)}UTF-8${text.slice(all.length - 1)}`;
+};

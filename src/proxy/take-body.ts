@@ -1,12 +1,14 @@
 // A request's body on its way to the destination: whole where it must be looked at, and a stream where it need not be, or
 // is too large for it. Bounded either way.
 import type { Context } from '../context.ts';
+import type { Headers } from '../egress/headers.ts';
 import { FREE_BYTES, type Room } from '../egress/room.ts';
 import { EgressFault } from '../egress/fault.ts';
 import { AppError, payloadTooLarge, unsupportedMediaType } from '../errors.ts';
 import { RUN_BYTES_MAX } from '../sandbox/sandbox.ts';
 import { EXPANDED_BYTES_MAX } from '../vault/meter.ts';
 import type { BodyKind } from './body-kind.ts';
+import { DECODED_BYTES_MAX, type DecodedBody, decodeRequest, isCoded, refuseUnreadable } from './coded-body.ts';
 import { watchBody } from './watch.ts';
 
 /** A body larger than what it may expand to (decisions.md section 4) has no expressions, or is refused for them. */
@@ -18,8 +20,12 @@ export type IncomingBody = {
   bodyBytes: number | undefined;
 };
 
-/** Whole, or in pieces, or none at all. */
-export type TakenBody = { whole: Buffer | undefined; pieces: AsyncIterable<Uint8Array> | undefined };
+/** Whole, or in pieces, or none at all. Whole also decoded, where it cannot be looked at as it came. */
+export type TakenBody = {
+  whole: Buffer | undefined;
+  decoded: DecodedBody | undefined;
+  pieces: AsyncIterable<Uint8Array> | undefined;
+};
 
 /** Room is taken in steps of this. */
 const ROOM_BYTES = 128 * 1024;
@@ -52,32 +58,42 @@ async function* joined(first: Uint8Array[], rest: AsyncIterator<Uint8Array>): As
   }
 }
 
+type Asked = { kind: BodyKind; said: BodyKind; headers: Headers; isUnread: boolean; isTransformed: boolean };
+
 /**
  * @param kind what is in the body; `bytes` are never looked at.
- * @param isUnread whether code would see something else in it than the destination does.
+ * @param said what the destination will take it for.
+ * @param headers of the request.
+ * @param isUnread whether it is JSON in a charset that code would read otherwise than the destination does.
  * @param isTransformed whether code is to see it, and so all of it.
  * @param held gets the room that the body takes.
- * @throws payloadTooLarge; unsupportedMediaType for code that would see a compressed body; EgressFault BUSY.
+ * @throws payloadTooLarge; unsupported_media_type for code that would see another text; unsupported_content_coding for a
+ * body that is looked at; EgressFault BUSY.
  */
 export const takeBody = async (
   ctx: Pick<Context, 'config' | 'egress'>,
   tenant_id: string,
   { body, bodyBytes }: IncomingBody,
-  { kind, isUnread, isTransformed }: { kind: BodyKind; isUnread: boolean; isTransformed: boolean },
+  { kind, said, headers, isUnread, isTransformed }: Asked,
   held: Held,
 ): Promise<TakenBody> => {
-  const nothing: TakenBody = { whole: undefined, pieces: undefined };
+  const nothing: TakenBody = { whole: undefined, decoded: undefined, pieces: undefined };
   if (body === undefined) return nothing;
-  const bytesMax = isTransformed ? RUN_BYTES_MAX : ctx.config.proxyBodyBytesMax;
+  const isLookedAt = isTransformed || kind.kind !== 'bytes';
+  const isDecoded = isLookedAt && isCoded(headers);
+  const bytesMax = isTransformed
+    ? RUN_BYTES_MAX
+    : Math.min(ctx.config.proxyBodyBytesMax, isDecoded ? DECODED_BYTES_MAX : Infinity);
   // Made when it is needed: an error costs more than all else that is done for a small body.
   let overSize: AppError | undefined;
   const refuse = () => (overSize ??= tooLarge(bytesMax));
+  if (isDecoded) refuseUnreadable(headers);
   if (bodyBytes !== undefined && bodyBytes > bytesMax) throw refuse();
   if (isTransformed && isUnread)
-    throw unsupportedMediaType('A body that code transforms must not be compressed, and JSON must be in UTF-8.');
+    throw unsupportedMediaType('JSON that code transforms must be in UTF-8, UTF-16 or ISO-8859-1.');
   // One whose length was announced is held to it.
   const most = bodyBytes ?? bytesMax;
-  if (!isTransformed && kind.kind === 'bytes') return { ...nothing, pieces: limited(body, most, refuse) };
+  if (!isLookedAt) return { ...nothing, pieces: limited(body, most, refuse) };
   if (bodyBytes !== undefined && bodyBytes > LOOKED_AT_BYTES_MAX)
     return { ...nothing, pieces: watchBody(kind, limited(body, most, refuse)) };
 
@@ -104,12 +120,16 @@ export const takeBody = async (
     for (; bytes > FREE_BYTES + rooms * ROOM_BYTES; rooms += 1) {
       const room = takeRoom(ctx, tenant_id);
       if (room) held.push(room);
-      else if (isTransformed) throw new EgressFault('BUSY');
+      else if (isTransformed || isDecoded) throw new EgressFault('BUSY');
       else return streamed(busy());
     }
   }
-  const whole = pieces.length === 1 ? (pieces[0] as Uint8Array) : Buffer.concat(pieces);
-  return { ...nothing, ...(bytes > 0 && { whole: Buffer.from(whole.buffer, whole.byteOffset, whole.byteLength) }) };
+  if (bytes === 0) return nothing;
+  const joinedBytes = pieces.length === 1 ? (pieces[0] as Uint8Array) : Buffer.concat(pieces);
+  const whole = Buffer.from(joinedBytes.buffer, joinedBytes.byteOffset, joinedBytes.byteLength);
+  const coded = { headers, kind: isTransformed ? said : kind, whole };
+  const limits = { bytesMax: isTransformed ? RUN_BYTES_MAX : DECODED_BYTES_MAX, isTransformed };
+  return { ...nothing, whole, decoded: await decodeRequest(ctx, tenant_id, coded, limits, held) };
 };
 
 const takeRoom = (ctx: Pick<Context, 'egress'>, tenant_id: string): Room | undefined => {

@@ -11,9 +11,10 @@ import { answerOfFault, CodeResponse, runtimeError } from '../runtime/code-error
 import { RUN_BYTES_MAX } from '../sandbox/sandbox.ts';
 import type { Json } from '../vault/json.ts';
 import { type JsonFinding, JsonSyntaxError, parseAtOnce } from '../vault/json-parser.ts';
-import { charsetOf as readCharset } from './body-kind.ts';
+import { bodyKindOf, charsetOf as readCharset } from './body-kind.ts';
 import { charsetOf, isJson, type Message, namedHeaders, textOf, valueOf } from './message.ts';
 import type { ProxyForUse } from './proxy-finder.ts';
+import { isInUtf16 } from './utf16.ts';
 
 /** What the code learns beside the message. The query is as written; code gets it by its names. */
 export type About = { method: string; path: string; query: string; status?: number };
@@ -84,7 +85,7 @@ const refuseUnfit = (side: Side, message: Message, given: Json): void => {
   if (problem !== undefined && side === 'response')
     throw new AppError('bad_gateway', `The body of the destination's answer ${problem}.`);
   if (problem !== undefined) throw invalidField('body', problem);
-  if (side === 'response' && hasUnreadCharset(message.headers))
+  if (side === 'response' && (hasUnreadCharset(message.headers) || isReadOtherwise(message, given)))
     throw new AppError('bad_gateway', "The charset of the destination's answer is none that a transform can read.");
   if (side === 'response' || !isJson(message.headers)) return;
   const finding = misreadOf(textOf(message) ?? '');
@@ -104,6 +105,16 @@ const misreadOf = (text: string): JsonFinding | undefined => {
     if (error instanceof JsonSyntaxError) return undefined;
     throw error;
   }
+};
+
+/** Some receivers know UTF-16 and UTF-32 without being told (RFC 4627 section 3). No other text begins so, and no JSON has a NUL. */
+const isReadOtherwise = (message: Message, given: Json): boolean => {
+  const { body, headers } = message;
+  if (body === undefined) return false;
+  const kind = bodyKindOf(headers);
+  const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
+  if ('charset' in kind && isInUtf16(kind, bytes)) return true;
+  return isJson(headers) && bytes.includes(0) && given === textOf(message);
 };
 
 /** Text in such a charset is to the code another text than to its receiver. */

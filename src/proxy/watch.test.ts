@@ -52,6 +52,9 @@ const openings: [type: string | undefined, body: string][] = [
   [PARTS, `--b\r\n\r\n{{\r\n--b--`],
   [PARTS, `${part('Content-Type: multipart/mixed; boundary=c', '--c\r\n\r\n{{\r\n--c--')}--b--`],
   // What is no multipart body is looked at as any kind of text.
+  ['application/json; charset=utf-16le', '[\0"\0{\0{\0'],
+  ['application/json', '\0[\0"\0{\0{'],
+  ['text/plain', '\xff\xfea\0{\0{\0'],
   [PARTS, `--b\r\nno header\r\n\r\n{{\r\n--b--`],
   [PARTS, `${part(PNG, 'x')}--bc\r\n%7b%7b`],
 ];
@@ -63,7 +66,9 @@ const harmless: [type: string | undefined, body: string][] = [
   ['text/plain', '{%7b\\u007b}}'],
   [undefined, '\xff{{ t }}'],
   ['application/pdf', '{{ t }}'],
-  ['application/json; charset=utf-16', '{{ t }}'],
+  ['application/json; charset=shift_jis', '{{ t }}'],
+  ['application/json; charset=utf-16le', '{{ t }}'],
+  ['text/plain', 'x\0{\0x\0{\0'],
   [PARTS, `{{\r\n${part(`${PNG}\r\nX: {{`, '{{ t }}')}${part('x: y', '{ {%7b%7b')}--b--\r\n{{`],
   [PARTS, `${part('x: y', '\xff{{')}${part(PNG, `\r\n-{{\r\n--\r\n{{`)}--b--`],
   [PARTS, `${part('Content-Type: multipart/mixed; boundary=c', `--c\r\n${PNG}\r\n\r\n{{\r\n--c--`)}--b--`],

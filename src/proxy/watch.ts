@@ -2,9 +2,10 @@
 // it is copied or kept but the few bytes between two pieces, and the headers of a part.
 import { payloadTooLarge } from '../errors.ts';
 import { NESTED_MULTIPART_MAX, PARTS_MAX } from './body.ts';
-import { bodyKindOf, type BodyKind } from './body-kind.ts';
+import { bodyKindOf, type BodyKind, type TextBodyKind } from './body-kind.ts';
 import { createMultipartReader } from './multipart.ts';
 import { anyOpening, mayOpen, type Opening, OPENING_OVERLAP_BYTES, openingOf } from './opening.ts';
+import { UTF16_SIGN_BYTES, utf16Of } from './utf16.ts';
 
 /** Looks at the next piece. @throws payloadTooLarge. */
 type Watcher = (piece: Buffer) => void;
@@ -39,6 +40,38 @@ const createGuessWatcher = (watch: Watcher): Watcher => {
   };
 };
 
+/** UTF-16 is watched as what it says, up to where it is broken. */
+const createCharsetWatcher = (kind: TextBodyKind, watch: Watcher): Watcher => {
+  let start = Buffer.alloc(0);
+  let watchDecoded: Watcher | undefined;
+  const choose = (first: Buffer): Watcher => {
+    const utf16 = utf16Of(kind, first);
+    if (utf16 === undefined) return watch;
+    // What has no type may be no text at all.
+    const decoder = new TextDecoder(utf16, { fatal: kind.kind === 'undeclared' });
+    let isText = true;
+    return (piece) => {
+      if (!isText) return;
+      try {
+        watch(Buffer.from(decoder.decode(piece, { stream: true })));
+      } catch (error) {
+        if (!(error instanceof TypeError)) throw error;
+        isText = false;
+      }
+    };
+  };
+  return (piece) => {
+    if (watchDecoded) return watchDecoded(piece);
+    const first = start.length === 0 ? piece : Buffer.concat([start, piece]);
+    if (first.length < UTF16_SIGN_BYTES) {
+      start = Buffer.from(first);
+      return;
+    }
+    watchDecoded = choose(first);
+    watchDecoded(first);
+  };
+};
+
 const createMultipartWatcher = (boundary: string, level: number): Watcher => {
   // What is no multipart body is for its receiver to read as it likes; what has too many parts is not worth taking apart.
   const watchAll = createTextWatcher(anyOpening);
@@ -64,7 +97,7 @@ const createWatcher = (kind: BodyKind, level = 0): Watcher => {
   if (kind.kind === 'multipart')
     return level > NESTED_MULTIPART_MAX ? ignore : createMultipartWatcher(kind.boundary, level);
   const watch = createTextWatcher(openingOf[kind.kind]);
-  return kind.kind === 'undeclared' ? createGuessWatcher(watch) : watch;
+  return createCharsetWatcher(kind, kind.kind === 'undeclared' ? createGuessWatcher(watch) : watch);
 };
 
 /**

@@ -11,6 +11,7 @@ import { logRefusal, sendProxyProblem, toAppError } from '../../http/problems.ts
 import { proxyAnswerHeaders } from '../../http/proxy-answer-headers.ts';
 import { letThrough, piecesOf } from '../../http/request-pieces.ts';
 import { withoutSessionCookie } from '../../http/session-cookie.ts';
+import { READABLE_CODINGS } from '../../proxy/coded-body.ts';
 import { forwardingFault } from '../../proxy/faults.ts';
 import { forward, type ProxyAnswer, type ProxyRequest } from '../../proxy/forward.ts';
 import { forwardedSchema } from './schema.ts';
@@ -191,6 +192,8 @@ export const proxyRoutes = async (app: App, ctx: Context, { countFailure }: Auth
         await logRefusal(ctx, request, problem);
         if (ours.has(problem.code) && !reply.raw.destroyed)
           request.log.error({ trace_id: request.id, error: problem, code: problem.code }, 'a request failed');
+        // RFC 9110 section 15.5.16.
+        if (problem.code === 'unsupported_content_coding') reply.header('accept-encoding', READABLE_CODINGS);
         return sendProxyProblem(reply, problem);
       });
       scope.setNotFoundHandler((_request, reply) => {

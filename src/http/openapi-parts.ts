@@ -16,7 +16,6 @@ import {
   unsupportedMediaType,
 } from '../errors.ts';
 import { version } from '../version.ts';
-import { METADATA_FILTERS_MAX } from './token-record.ts';
 import { cardTokenId } from './openapi-examples.ts';
 import { problemOf } from './problems.ts';
 import type { FailureStatus } from './schemas.ts';
@@ -125,16 +124,6 @@ export const parameters = {
     description:
       'Makes repeating the request safe: the first successful answer is kept and given again. `Idempotency-Key` means the same.',
     schema: { type: 'string', minLength: 1, maxLength: 255, pattern: '^[!-~]+$' },
-  },
-  MetadataFilter: {
-    name: 'metadata',
-    in: 'query',
-    required: false,
-    description:
-      'Only tokens with these entries of the metadata, as `metadata[order]=4711` or `metadata.order=4711`. Case does not matter.',
-    style: 'deepObject',
-    explode: true,
-    schema: { type: 'object', maxProperties: METADATA_FILTERS_MAX, additionalProperties: { type: 'string' } },
   },
   ProxyKey: {
     name: 'SVC-PROXY-KEY',

@@ -33,7 +33,6 @@ type Operation = {
   'x-also-needs'?: string[];
   'x-idempotent'?: boolean;
   'x-body-optional'?: boolean;
-  'x-more-parameters'?: string[];
   'x-answer'?: string;
   'x-examples'?: { request?: Examples; response: Examples };
   'x-forwarded'?: ForwardedOperation;
@@ -187,8 +186,7 @@ const tidyOperation = (operation: Operation, method: string): Node => {
   if (operation['x-idempotent'] && permission !== null) traced.push({ $ref: '#/components/parameters/IdempotencyKey' });
   const forwarded = operation['x-forwarded'];
   const parametersOfOwn = forwarded?.parameters ?? (operation.parameters ?? []).map(tidyParameter);
-  const more = (operation['x-more-parameters'] ?? []).map((name) => ({ $ref: `#/components/parameters/${name}` }));
-  const operationParameters = [...parametersOfOwn, ...more, ...traced];
+  const operationParameters = [...parametersOfOwn, ...traced];
   return {
     tags: operation.tags,
     operationId: operation.operationId,
@@ -245,7 +243,7 @@ export const addOpenapi = async (app: App): Promise<void> => {
       const { body, ...others } = route.schema ?? {};
       const shown = body === noBody ? others : route.schema;
       const { schema, url } = jsonSchemaTransform({ ...route, schema: shown as typeof route.schema });
-      const { answer, alsoNeeds, moreParameters, isBodyOptional, examples, forwarded, ...rest } = schema as Node;
+      const { answer, alsoNeeds, isBodyOptional, examples, forwarded, ...rest } = schema as Node;
       const { config, method } = route.route;
       const isIdempotent = ['POST', 'PUT', 'PATCH'].includes(String(method)) && config?.idempotency !== 'none';
       // Under x- the plugin carries along what it does not know.
@@ -253,7 +251,6 @@ export const addOpenapi = async (app: App): Promise<void> => {
         'x-permission': config?.permission,
         'x-also-needs': alsoNeeds,
         'x-body-optional': isBodyOptional,
-        'x-more-parameters': moreParameters,
         'x-idempotent': isIdempotent,
         'x-answer': answer,
         'x-examples': examples,

@@ -86,8 +86,6 @@ declare module 'fastify' {
     isBodyOptional?: boolean;
     /** Of the request body, and of the successful response. */
     examples?: { request?: Examples; response: Examples };
-    /** Names of parameters in the components of the document that the query's schema cannot list. */
-    moreParameters?: string[];
     /** In place of schemas. */
     forwarded?: ForwardedOperation;
   }

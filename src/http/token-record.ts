@@ -74,7 +74,7 @@ export const tokenIdParam = z.string().meta({ description: 'The id of a token.',
 export const tokenPage = pageSchema(tokenRecord, 'TokenPage');
 
 const METADATA_PREFIX = 'metadata.';
-export const METADATA_FILTERS_MAX = 50;
+const METADATA_FILTERS_MAX = 50;
 
 const badTokenId = `must be the id of a token, of at most ${TOKEN_ID_LENGTH_MAX} characters`;
 const badTokenType = `must be one of ${tokenTypeNames.join(', ')}`;
@@ -113,6 +113,10 @@ export const tokenListQuery = z.looseObject(listQuery).superRefine((query, ctx) 
       return addIssue('metadata', `must be at most ${METADATA_FILTERS_MAX} entries`);
   }
 });
+
+/** For descriptions of lists: generators make no working parameter of a map whose keys no schema lists. */
+export const metadataFilter =
+  'A filter `metadata.KEY=value` keeps the tokens with that entry of the metadata, as `metadata.order=4711`; it may be given once for each key, and case does not matter.';
 
 /** The entries of the metadata that a query asks for. */
 export const metadataOf = (query: Record<string, unknown>): Record<string, string> =>

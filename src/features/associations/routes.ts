@@ -5,7 +5,7 @@ import type { App } from '../../http/app-type.ts';
 import { callerOf } from '../../http/authenticate.ts';
 import { pageOf } from '../../http/pagination.ts';
 import { bodyFailures, commonFailures, failures, noContent } from '../../http/schemas.ts';
-import { metadataOf, tokenListQuery, tokenPage, tokenRecord } from '../../http/token-record.ts';
+import { metadataFilter, metadataOf, tokenListQuery, tokenPage, tokenRecord } from '../../http/token-record.ts';
 import { createTokenBody } from '../../http/token-request-schema.ts';
 import { associateTokens, dissociateTokens, listChildren } from '../../vault/associations.ts';
 import { createToken } from '../../vault/create-tokens.ts';
@@ -81,12 +81,10 @@ export const associationsRoutes = (app: App, ctx: Context): void => {
       schema: {
         operationId: 'listChildTokens',
         summary: 'List children',
-        description:
-          'Lists the children of a token that the caller may read, newest first. The filters are those of the list of tokens.\n\nPermission: `token:read` on the parent and on each child.',
+        description: `Lists the children of a token that the caller may read, newest first. The filters are those of the list of tokens. ${metadataFilter}\n\nPermission: \`token:read\` on the parent and on each child.`,
         tags,
         params: parentParams,
         querystring: tokenListQuery,
-        moreParameters: ['MetadataFilter'],
         answer: 'A page of children.',
         examples: childrenExamples,
         response: { 200: tokenPage, ...failures(...commonFailures, 404, 413) },

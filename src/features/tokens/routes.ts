@@ -7,7 +7,7 @@ import { callerOf } from '../../http/authenticate.ts';
 import { pageOf } from '../../http/pagination.ts';
 import { patchMediaTypes } from '../../http/problems.ts';
 import { bodyFailures, commonFailures, failures, noContent } from '../../http/schemas.ts';
-import { metadataOf, tokenListQuery, tokenPage, tokenRecord } from '../../http/token-record.ts';
+import { metadataFilter, metadataOf, tokenListQuery, tokenPage, tokenRecord } from '../../http/token-record.ts';
 import { createTokenBody } from '../../http/token-request-schema.ts';
 import { changeToken, deleteToken } from '../../vault/change-token.ts';
 import { createToken } from '../../vault/create-tokens.ts';
@@ -50,11 +50,9 @@ export const tokensRoutes = (app: App, ctx: Context): void => {
       schema: {
         operationId: 'listTokens',
         summary: 'List tokens',
-        description:
-          'Lists the tokens that the caller may read, newest first. Filters combine: a token meets all of them. What is shown is in the log before the answer leaves.\n\nPermission: `token:read`.',
+        description: `Lists the tokens that the caller may read, newest first. Filters combine: a token meets all of them. ${metadataFilter} What is shown is in the log before the answer leaves.\n\nPermission: \`token:read\`.`,
         tags: ['Tokens'],
         querystring: tokenListQuery,
-        moreParameters: ['MetadataFilter'],
         answer: 'A page of tokens.',
         examples: tokenListExamples,
         response: { 200: tokenPage, ...failures(...commonFailures, 413) },

@@ -72,12 +72,12 @@ export type PageSource<Row, After> = {
 export const countThenList =
   <Row>(
     count: () => Promise<{ total: number; capped: boolean }>,
-    list: (offset: number, limit: number) => Promise<Row[]>,
+    list: (offset: number, limit: number, isCapped: boolean) => Promise<Row[]>,
   ) =>
   async (offset: number, limit: number): Promise<{ rows: Row[]; total: number; capped: boolean }> => {
     const { total, capped } = await count();
     const isPast = !capped && offset >= total;
-    return { rows: isPast || limit === 0 ? [] : await list(offset, limit), total, capped };
+    return { rows: isPast || limit === 0 ? [] : await list(offset, limit, capped), total, capped };
   };
 
 const encodeCursor = (parts: string[]): string => Buffer.from(JSON.stringify(parts)).toString('base64url');

@@ -2,9 +2,9 @@
 // are joined have one type and one collation. An index that cannot be used is not seen on an empty table.
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { countLogs, type LogFilter, listLogs } from '../src/db/log-list.ts';
+import { countLogs, type LogEntry, type LogFilter, listLogs } from '../src/db/log-list.ts';
 import type { Query } from '../src/db/statements.ts';
-import { findTokenPage, listTokens, type TokenCondition } from '../src/db/token-list.ts';
+import { COUNTED_MAX, findTokenPage, listTokens, type TokenCondition } from '../src/db/token-list.ts';
 import * as texts from '../src/db/token-sql.ts';
 import { createDatabase, type TestDatabase } from './support/database.ts';
 
@@ -49,6 +49,11 @@ INSERT INTO audit_log (tenant_id, id, actor_id, actor_type, entity_type, entity_
     CASE WHEN n % 1000 = 1 THEN 'delete' ELSE 'read' END, 'm', now(),
     CASE WHEN n % 1000 = 2 THEN 'refused' ELSE 'success' END
   FROM (SELECT *, row_number() OVER (ORDER BY created_at) AS n FROM tokens, generate_series(1, 3)) AS t;
+INSERT INTO audit_log (tenant_id, id, actor_id, actor_type, entity_type, entity_ids, operation, message, created_at)
+  SELECT '${OTHER_TENANT}', (lpad(to_hex(at + n), 12, '0') || '70008' || substr(md5(n::text), 1, 15))::uuid, '${ACTOR}',
+    'application', 'reactor', ARRAY[entity], 'use', 'm', now()
+  FROM (VALUES ('retired', 1780000000000), ('busy', 1800000000000)) AS of(entity, at),
+    generate_series(1, ${COUNTED_MAX + 500}) AS n;
 ANALYZE`;
 
 let database: TestDatabase;
@@ -308,6 +313,34 @@ describe('a list finds its rows by an index', () => {
     if (given.entity_id) expect(entries.length).toBeGreaterThan(0);
     // Counting stops where it is capped, and reads as much before.
     if (Object.keys(filter).length > 0 && !('not_entity_type' in filter)) await countLogs(explaining, TENANT, filter);
+  });
+});
+
+describe('entries of an entity with very many', () => {
+  const plain: Query = async (_, text, values) => (await client.query(text, values)).rows;
+  const idsOf = (entries: LogEntry[]): string[] => entries.map(({ id }) => id);
+  const newestOf = async (entity_id: string, limit: number): Promise<string[]> => {
+    const text = 'SELECT id FROM audit_log WHERE tenant_id = $1 AND entity_ids[1] = $2 ORDER BY id DESC LIMIT $3';
+    return (await client.query(text, [OTHER_TENANT, entity_id, limit])).rows.map(({ id }) => id);
+  };
+
+  test.each(['busy', 'retired'])('%s are counted up to the cap', async (entity_id) => {
+    expect(await countLogs(plain, OTHER_TENANT, { entity_id })).toEqual({ total: COUNTED_MAX, capped: true });
+  });
+
+  test('are listed without reading them all', async () => {
+    const filter = { entity_id: 'busy' };
+    const first = await listLogs(explaining, OTHER_TENANT, filter, { offset: 0 }, 21, true);
+    expect(idsOf(first)).toEqual(await newestOf('busy', 21));
+    const after = { id: first[20]?.id ?? '', place: 1 };
+    const second = await listLogs(explaining, OTHER_TENANT, filter, { after }, 21, true);
+    expect([...idsOf(first), ...idsOf(second)]).toEqual(await newestOf('busy', 42));
+  });
+
+  test('are found where many rows of others are newer', async () => {
+    const filter = { entity_id: 'retired' };
+    const found = await listLogs(plain, OTHER_TENANT, filter, { offset: 0 }, 21, true);
+    expect(idsOf(found)).toEqual(await newestOf('retired', 21));
   });
 });
 

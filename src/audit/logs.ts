@@ -2,6 +2,7 @@
 import type { Caller } from '../access/caller.ts';
 import type { Context } from '../context.ts';
 import { firstIdAt } from '../crypto/ids.ts';
+import type { TenantDatabase } from '../db/client.ts';
 import type { LogEntry, LogFilter } from '../db/log-list.ts';
 import { invalidField } from '../errors.ts';
 import { countThenList, type Page, type PageRequest, readPage } from '../paging.ts';
@@ -58,6 +59,10 @@ const filterOf = ({ start_date, end_date, ...others }: LogQuery): LogFilter => {
   };
 };
 
+/** Whether a filter by entity finds so many entries that they are listed in another way. */
+const isFrequent = async (db: Pick<TenantDatabase, 'countLogs'>, filter: LogFilter): Promise<boolean> =>
+  filter.entity_id !== undefined && (await db.countLogs(filter)).capped;
+
 /**
  * A page of the log. Readings of the log are listed where the filter asks for them: each page that is read adds one, and would
  * move what the next page shows.
@@ -74,12 +79,12 @@ export const listLogs = async (
   const { pagination, rows } = await readPage<LogEntry, { id: string; place: number }>(input.page, {
     page: countThenList(
       () => db.countLogs(filter),
-      (offset, limit) => db.listLogs(filter, { offset }, limit),
+      (offset, limit, isFrequent) => db.listLogs(filter, { offset }, limit, isFrequent),
     ),
     cursor: {
       of: ({ id, place }) => [id, place],
       parse: parseCursor,
-      list: (after, limit) => db.listLogs(filter, { after }, limit),
+      list: async (after, limit) => db.listLogs(filter, { after }, limit, await isFrequent(db, filter)),
     },
   });
   await logReading(ctx, caller, LOGS_RETRIEVED);
@@ -100,14 +105,16 @@ export const exportLogs = async (
 ): Promise<AsyncIterable<LogRecord[]>> => {
   const filter = filterOf(query);
   const db = ctx.db.for(caller);
-  const first = await db.listLogs(filter, { offset: 0 }, EXPORT_ENTRIES);
+  const isOfMany = await isFrequent(db, filter);
+  const first = await db.listLogs(filter, { offset: 0 }, EXPORT_ENTRIES, isOfMany);
   await logReading(ctx, caller, LOGS_EXPORTED);
   return (async function* portions() {
     for (let rows = first; ;) {
       yield rows.map((row) => recordOf(caller, row));
       const last = rows[EXPORT_ENTRIES - 1];
       if (last === undefined) return;
-      rows = await db.listLogs(filter, { after: { id: last.id, place: Number(last.place) } }, EXPORT_ENTRIES);
+      const after = { id: last.id, place: Number(last.place) };
+      rows = await db.listLogs(filter, { after }, EXPORT_ENTRIES, isOfMany);
     }
   })();
 };

@@ -105,8 +105,8 @@ export const createDatabase = (
     findTokenPage: (request: TokenListRequest & { start: { offset: number } }) =>
       findTokenPage(query, tenant_id, request),
     countTokensByType: () => countTokensByType(query, tenant_id),
-    listLogs: (filter: LogFilter, start: LogPageStart, limit: number) =>
-      listLogs(query, tenant_id, filter, start, limit),
+    listLogs: (filter: LogFilter, start: LogPageStart, limit: number, isFrequent?: boolean) =>
+      listLogs(query, tenant_id, filter, start, limit, isFrequent),
     countLogs: (filter: LogFilter) => countLogs(query, tenant_id, filter),
   });
   const bound = new LRUCache<string, ReturnType<typeof bindTenant>>({ max: TENANTS_BOUND_MAX });

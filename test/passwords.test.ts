@@ -460,7 +460,8 @@ describe('the command that resets a password', () => {
       );
       expect([failed.code, failed.stdout]).toEqual([1, '']);
       expect(failed.stderr).toContain(sentence);
-      expect(failed.stderr).not.toContain('example.com');
+      // Of the help that follows a misuse, the examples name an address.
+      if (args.length > 0) expect(failed.stderr).not.toContain('example.com');
     },
     30_000,
   );

@@ -139,7 +139,7 @@ describe('where expressions stand', () => {
   });
 
   test('a value does not lead out of its path', async () => {
-    for (const data of ['.', '..', '../..', './x', '..\\x', '..;x']) {
+    for (const data of ['.', '..', '../..', './x', '..\\x', '..;x', '%2e%2e', '%252E.']) {
       const id = await tokenOf(data);
       const problem = await refusalOf(() => forward(`/proxy/a/{{ ${id} }}/b`));
       expect(problem.errors, data).toEqual({ path: ['must not have the segments . or ..'] });
@@ -148,6 +148,8 @@ describe('where expressions stand', () => {
     expect(await refusalOf(() => forward(`/proxy/a/.{{ ${half} }}/b`))).toMatchObject({ status: 400 });
     const encoded = await tokenOf('%2e%2e');
     expect(await refusalOf(() => forward(`/proxy/a/{{ ${encoded} }}/b`))).toMatchObject({ status: 400 });
+    const longer = await tokenOf('%2e%2ex');
+    expect(targetOf(await arriving(`/proxy/a/{{ ${longer} }}/b`))).toBe('/a/%252e%252ex/b');
   });
 
   test('a value becomes the value of one query parameter', async () => {

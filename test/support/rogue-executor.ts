@@ -76,7 +76,8 @@ const forkAll = (): number => {
     try {
       const child = spawn('/usr/bin/sleep', ['20'], { stdio: 'ignore' });
       child.on('error', () => undefined);
-      if (child.pid !== undefined) started += 1;
+      if (child.pid === undefined) break;
+      started += 1;
     } catch {
       break;
     }

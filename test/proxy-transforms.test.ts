@@ -925,6 +925,21 @@ describe('svc', () => {
     expect(JSON.parse(last().body.toString())).toEqual({ code: 'FORBIDDEN' });
   });
 
+  test('opens no expression that came out of a token that the caller sent to the destination', async () => {
+    const { application } = await app('token:use', 'token:read');
+    const secret = await tokenOf(server, '4242424242424242');
+    const carrier = await tokenOf(server, `{{ ${secret} }}`);
+    const response = `const [, note] = args.body.headers.find(([name]) => name === 'x-note');
+      return { body: await svc.detokenize({ note }).catch(({ code, message }) => ({ code, message })), headers: {} };`;
+    const proxy = await make({ response, application });
+    const told = await onWire(proxy, { headers: { 'x-note': `{{ ${carrier} }}` } });
+    expect(JSON.parse(told.body.toString())).toMatchObject({
+      code: 'INVALID_INPUT',
+      message: expect.stringContaining('came out of a token'),
+    });
+    expect(await usesOf(server, secret)).toEqual([]);
+  });
+
   test('is gone with its application, with the next request', async () => {
     const { application, id } = await app('token:use');
     const proxy = await make({ request: `return { body: { has: svc !== null }, headers: {} };`, application });

@@ -164,6 +164,29 @@ describe('svc', () => {
     expect(raw[1]).toEqual({ value: 'harmless' });
   });
 
+  test('detokenize refuses the name of a member, and what a destination sent back, as it refuses the value', async () => {
+    const reader = await application('token:read', 'token:use');
+    const secret = await tokenOf(server, '4242424242424242');
+    const text = `{{ ${secret} }}`;
+    const [named, carrier] = await Promise.all([tokenOf(server, { [text]: 1 }), tokenOf(server, text)]);
+    const reactor = await withService(
+      `if (args.opened) return { raw: await attempt(() => svc.detokenize(Object.keys(args.opened)[0])) };
+       const headers = { 'svc-proxy-url': args.url, 'x-note': svc.expression(args.carrier, args.filter) };
+       const answer = await svc.proxy.post({ headers });
+       const [, note] = answer.body.headers.find(([name]) => name === 'x-note');
+       return { raw: [note, await attempt(() => svc.detokenize([note]))] };`,
+      reader,
+    );
+    const refused = { code: 'INVALID_INPUT', status: 400, message: expect.stringContaining('came out of a token') };
+    expect(await rawOf(react(server, reactor, { opened: `{{ ${named} }}` }))).toMatchObject(refused);
+    const back = await rawOf(react(server, reactor, { url: house.url, carrier }));
+    expect(back).toEqual([text, expect.objectContaining(refused)]);
+    const spelled = await tokenOf(server, text.toUpperCase());
+    const changed = await rawOf(react(server, reactor, { url: house.url, carrier: spelled, filter: 'downcase' }));
+    expect(changed).toEqual([text, expect.objectContaining(refused)]);
+    expect(await usesOf(server, secret)).toEqual([]);
+  });
+
   test('may what the application may, whatever its caller may: else FORBIDDEN', async () => {
     const reader = await application('token:read');
     const id = await tokenOf(server, 'value');

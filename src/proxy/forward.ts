@@ -18,7 +18,8 @@ import { type Call, RUN_BYTES_MAX } from '../sandbox/sandbox.ts';
 import type { CodedTexts } from '../vault/coded-texts.ts';
 import { openTokens } from '../vault/detokenize.ts';
 import { createExpansion } from '../vault/expansion.ts';
-import { createOpenedTexts } from '../vault/opened-texts.ts';
+import type { Json } from '../vault/json.ts';
+import { createOpenedTexts, type OpenedTexts } from '../vault/opened-texts.ts';
 import { type BodyKind, decodedKindOf, inUtf8, saysJson } from './body-kind.ts';
 import { callAnswer, parseProxyCall } from './code-call.ts';
 import { sentOf } from './coded-body.ts';
@@ -65,8 +66,8 @@ export type ProxyAnswer = {
 
 type AnswerWithin = Omit<ProxyAnswer, 'release'>;
 
-/** How many runs of code deep a request is made, and which hosts those above may lead to. */
-export type Nesting = { depth: number; allowLists: CodeRights['allowLists'] };
+/** How many runs of code deep a request is made, which hosts those above may lead to, and what of tokens they have seen. */
+export type Nesting = { depth: number; allowLists: CodeRights['allowLists']; opened?: OpenedTexts };
 
 const outside: Nesting = { depth: 0, allowLists: [] };
 
@@ -87,7 +88,8 @@ export const forward = async (ctx: Context, asked: ProxyRequest, nesting = outsi
   // What leads out of the destination's path is refused before anything is read or written for it.
   const url = destinationOf(base, target.path, target.query);
   const headers = crossing(asked.headers);
-  const route: Route = { tenant_id, caller, proxy, allowLists, base, target, url, depth: nesting.depth };
+  const below = { depth: nesting.depth + 1, allowLists, opened: nesting.opened ?? createOpenedTexts() };
+  const route: Route = { tenant_id, caller, proxy, allowLists, base, target, url, below };
   const said = decodedKindOf(headers);
   const kind: BodyKind = asked.coded?.hasLiteralBody ? { kind: 'bytes' } : said;
   const isTransformed = proxy?.request_transform !== undefined;
@@ -116,14 +118,15 @@ type Route = {
   target: Target;
   /** The destination for a target without expressions. */
   url: URL;
-  depth: number;
+  /** For what code of the proxy sends. */
+  below: Required<Nesting>;
 };
 
 /** Values in, code before, to the destination and back, code behind. */
 const exchange = async (
   ctx: Context,
   { method, bodyBytes, signal, origin, coded }: ProxyRequest,
-  { tenant_id, caller, proxy, allowLists, base, target, url, depth }: Route,
+  { tenant_id, caller, proxy, allowLists, base, target, url, below }: Route,
   { headers, kind, whole, pieces, decoded }: { headers: Headers; kind: BodyKind } & TakenBody,
   held: Held,
 ): Promise<AnswerWithin> => {
@@ -160,9 +163,11 @@ const exchange = async (
   );
 
   hold(opened.body, bytes);
+  // Code may get them back in the answer, in another writing as well.
+  for (const id of references.ids) below.opened.add((tokens?.values(id, references.isWhole) ?? null) as Json);
 
   const about: About = { method, path: opened.path, query: opened.query };
-  const rights = proxy && rightsOf(ctx, proxy, actor, { depth: depth + 1, allowLists });
+  const rights = proxy && rightsOf(ctx, proxy, actor, below);
   const isSeen = found.isInBody || proxy?.request_transform !== undefined;
   const before: Message = { ...sentOf(decoded, isSeen, opened, whole), hasValues: hasTokens };
   const outgoing = proxy && rights ? await transform(ctx, proxy, 'request', before, about, rights) : before;
@@ -189,7 +194,7 @@ const exchange = async (
     throw error;
   });
   if (!proxy || !rights || proxy.response_transform === undefined) return asItCame(answer);
-  return transformAnswer(ctx, proxy, answer, about, { ...rights, signal }, held);
+  return transformAnswer(ctx, proxy, answer, about, { ...rights, signal, hasValues: hasTokens }, held);
 };
 
 /** The stored proxy that the request addresses; undefined where it names its destination itself. */
@@ -270,7 +275,7 @@ const rightsOf = (
   ctx: Context,
   { tenant_id, application_id }: ProxyForUse,
   actor: Actor,
-  below: Nesting,
+  below: Required<Nesting>,
 ): TransformRights => ({
   actor,
   logged: Promise.resolve(),
@@ -280,7 +285,7 @@ const rightsOf = (
     return application && { ...application, origin: actor.origin };
   },
   allowLists: below.allowLists,
-  opened: createOpenedTexts(),
+  opened: below.opened,
   answerProxy: (application, call) => forwardForCode(ctx, application, call, below),
 });
 
@@ -314,7 +319,7 @@ const transformAnswer = async (
   proxy: ProxyForUse,
   answer: EgressResponse,
   about: About,
-  { signal, ...rights }: TransformRights & { signal: AbortSignal },
+  { signal, hasValues, ...rights }: TransformRights & { signal: AbortSignal; hasValues: boolean },
   held: Held,
 ): Promise<AnswerWithin> => {
   const { tenant_id } = proxy;
@@ -326,7 +331,7 @@ const transformAnswer = async (
   const { body, release } = await takeWhole(ctx.egress, { tenant_id, signal, bodyBytesMax: RUN_BYTES_MAX }, answer);
   held.push({ release });
   const headers = answer.headers.filter(([name]) => name.toLowerCase() !== 'content-encoding');
-  const came: Message = { headers, body };
+  const came: Message = { headers, body, hasValues };
   const made = await transform(ctx, proxy, 'response', came, { ...about, status }, rights);
   if (made instanceof CodeResponse) return madeByCode(made, status);
   return { status, statusText, ...made, bodyBytes: undefined, destination_status: status };

@@ -8,7 +8,7 @@ import { bodyKindOf, type Charset } from './body-kind.ts';
 export type Message = {
   headers: Headers;
   body: Uint8Array | undefined;
-  /** Whether values of tokens were put in. */
+  /** Whether values of tokens were put in, or into the request that it answers. */
   hasValues?: boolean;
 };
 

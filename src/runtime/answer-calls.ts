@@ -6,6 +6,7 @@ import type { Context } from '../context.ts';
 import { AppError } from '../errors.ts';
 import { type Call, CallFault, FETCHES_MAX, SERVICE_CALLS_MAX } from '../sandbox/sandbox.ts';
 import { loopMark } from '../proxy/loop.ts';
+import type { Json } from '../vault/json.ts';
 import type { OpenedTexts } from '../vault/opened-texts.ts';
 import { answerFetch, type SendLog } from './fetch-client.ts';
 import { answerService, callFaultOf } from './service-client.ts';
@@ -83,7 +84,12 @@ export const answerCalls = (ctx: Context, rights: CodeRights): ((call: Call) => 
       }
       if (!application) throw new CallFault('FORBIDDEN', 'The code has no application.', 403);
       try {
-        if (kind === 'svc:proxy') return await rights.answerProxy(application, call);
+        if (kind === 'svc:proxy') {
+          const answer = await rights.answerProxy(application, call);
+          // A destination may send back what it was sent.
+          rights.opened.add(answer as Json);
+          return answer;
+        }
         return await answerService(ctx, application, { kind, input, opened: rights.opened });
       } catch (error) {
         // The caller of the run sees what code makes of it: the log says that the application was refused.

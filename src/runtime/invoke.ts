@@ -73,7 +73,8 @@ export const invokeReactor = async (
       findApplication,
       allowLists,
       opened: openedTexts,
-      answerProxy: (application, call) => forwardForCode(ctx, application, call, { depth: 1, allowLists }),
+      answerProxy: (application, call) =>
+        forwardForCode(ctx, application, call, { depth: 1, allowLists, opened: openedTexts }),
     }),
   });
   await logged;

@@ -14,14 +14,24 @@ const REFUSAL = 'must have no expression whose text came out of a token that thi
 /** Longest expression with its braces. */
 const LENGTH_MAX = EXPRESSION_LENGTH_MAX + 4;
 
-type Visit = (text: string, path: (string | number)[]) => void;
+type Path = (string | number)[];
 
-const eachText = (value: Json, visit: Visit, path: (string | number)[] = []): void => {
+/** Visits each text of a value, names of members too: code can hand on either. */
+const eachText = (value: Json, visit: (text: string, path: Path) => void, path: Path = []): void => {
   if (typeof value === 'string') visit(value, path);
   if (typeof value !== 'object' || value === null) return;
   const steps: Iterable<[string | number, Json]> = Array.isArray(value) ? value.entries() : Object.entries(value);
-  for (const [step, child] of steps) eachText(child, visit, [...path, step]);
+  for (const [step, child] of steps) {
+    const below = [...path, step];
+    if (typeof step === 'string') visit(step, below);
+    eachText(child, visit, below);
+  }
 };
+
+/** One brace and something that an id may begin with, as no JSON text does. */
+const beginsInBrace = /^\{\s*[^\s{}"[\]]/;
+
+const isOneBegunByOther = (one: string, other: string): boolean => one.startsWith(other) || other.startsWith(one);
 
 export type OpenedTexts = {
   /** Values of tokens that the code gets to see. */
@@ -36,7 +46,11 @@ export const createOpenedTexts = (): OpenedTexts => {
   /** Behind which code or another token may have put the rest of an expression. */
   const beginnings = new Set<string>();
   const ends = new Set<string>();
-  const isFull = () => whole.size + beginnings.size + ends.size > OPENED_TEXTS_MAX;
+  /** Of texts that begin with the second brace of an expression: of use behind a text that ends in the first alone. */
+  const continuations = new Set<string>();
+  let endsInBrace = false;
+  const count = () => whole.size + beginnings.size + ends.size + continuations.size;
+  const isFull = () => count() > OPENED_TEXTS_MAX;
 
   const addText = (text: string): void => {
     for (let at = text.indexOf('{{'); at !== -1 && !isFull(); at = text.indexOf('{{', at + 1)) {
@@ -44,7 +58,8 @@ export const createOpenedTexts = (): OpenedTexts => {
       whole.add(piece);
       if (at + LENGTH_MAX >= text.length && !piece.includes('}}')) beginnings.add(piece);
     }
-    if (text.endsWith('{')) beginnings.add('{');
+    endsInBrace ||= text.endsWith('{');
+    if (beginsInBrace.test(text) && !isFull()) continuations.add(text.slice(0, LENGTH_MAX));
     const close = text.indexOf('}}');
     // Two braces alone say nothing of where an expression came from.
     if (close > 0 && close <= LENGTH_MAX) ends.add(text.slice(0, close + 2));
@@ -54,7 +69,8 @@ export const createOpenedTexts = (): OpenedTexts => {
     isFull() ||
     [...whole].some((text) => text.startsWith(expression)) ||
     [...beginnings].some((text) => expression.startsWith(text)) ||
-    [...ends].some((text) => expression.endsWith(text));
+    [...ends].some((text) => expression.endsWith(text)) ||
+    (endsInBrace && [...continuations].some((text) => isOneBegunByOther(text, expression.slice(1))));
 
   const expressionsOf = (text: string): string[] => {
     try {
@@ -69,7 +85,7 @@ export const createOpenedTexts = (): OpenedTexts => {
   return {
     add: (value) => eachText(value, addText),
     refuseIn: (body) => {
-      if (whole.size + beginnings.size + ends.size === 0) return;
+      if (count() === 0) return;
       eachText(body, (text, path) => {
         if (text.includes('{{') && expressionsOf(text).some(isOpened))
           throw expressionFault(new ExpressionError('from_a_token', REFUSAL), formatPath(path));

@@ -1,8 +1,9 @@
 // Ends a process whose event loop is stuck: a thread of its own looks whether one turn of the loop has used too much CPU
 // time of the main thread. CPU time and not wall time, so that a machine that was suspended ends nothing.
-import { readFileSync, write } from 'node:fs';
+import { readFileSync, readlinkSync, write } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { isMainThread, Worker, workerData } from 'node:worker_threads';
+import { describeError } from './log.ts';
 
 /** Far beyond what the longest bounded work of one turn takes. A loop that is held longer answers no client in time. */
 export const TURN_CPU_MS_MAX = 10_000;
@@ -18,9 +19,12 @@ type Task = { watchdog: true; turns: SharedArrayBuffer; turnCpuMsMax: number };
 /** Ticks of CPU time in a second: `USER_HZ`, which Linux fixes for all programs. */
 const TICKS_A_SECOND = 100;
 
-/** CPU time of the main thread, whose id is that of the process; proc_pid_stat(5), fields 14 and 15. */
+/**
+ * CPU time of the main thread, whose id is that of the process; proc_pid_stat(5), fields 14 and 15. The id is the one that
+ * /proc has for the process: in another PID namespace than that of /proc, `process.pid` is another one.
+ */
 const mainThreadCpuMs = (): number => {
-  const stat = readFileSync(`/proc/self/task/${process.pid}/stat`, 'latin1');
+  const stat = readFileSync(`/proc/self/task/${readlinkSync('/proc/self')}/stat`, 'latin1');
   // The name of the thread is in parentheses and may hold blanks.
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
   return ((Number(fields[11]) + Number(fields[12])) * 1000) / TICKS_A_SECOND;
@@ -35,6 +39,13 @@ const logAndEnd = (cpuMs: number): void => {
   // The log of the main thread is written by its loop. Standard output is written to directly.
   write(1, `${JSON.stringify(line)}\n`, end);
   setTimeout(end, LOG_WRITTEN_MS);
+};
+
+/** Without /proc no CPU time can be read: the server works without the watchdog. */
+const logLoss = (error: unknown): void => {
+  const msg = 'the watchdog of the event loop cannot read the CPU time of the process; the process goes on without it';
+  const line = { level: 'error', time: new Date().toISOString(), error: describeError(error), msg };
+  write(1, `${JSON.stringify(line)}\n`, () => undefined);
 };
 
 const watch = ({ turns, turnCpuMsMax }: Task): void => {
@@ -68,6 +79,7 @@ export const startWatchdog = (turnCpuMsMax = TURN_CPU_MS_MAX): (() => Promise<vo
   const task: Task = { watchdog: true, turns, turnCpuMsMax };
   // It gets no environment, where keys are, and none of the options of the main thread.
   const worker = new Worker(fileURLToPath(import.meta.url), { workerData: task, env: {}, execArgv: [] });
+  worker.on('error', logLoss);
   worker.unref();
   return async () => {
     clearInterval(beat);

@@ -1,19 +1,27 @@
 // A process whose event loop is held is ended, whatever holds it; one that is busy, or waits, is not.
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { createDatabase } from './support/database.ts';
 import { root, sourceEnvironment, spawnServer, untilReady } from './support/process.ts';
 import { TEST_ROOT_KEY } from './support/server.ts';
 
 const LIMIT_MS = 400;
 
-const hold = async (way: string, durationMs: number) => {
-  const args = [join(root, 'test/support/held-loop.ts'), String(LIMIT_MS), way, String(durationMs)];
-  const child = spawn(process.execPath, args, { env: sourceEnvironment, stdio: ['ignore', 'pipe', 'inherit'] });
+/** @param before the command that starts the process, where it is not started directly. */
+const hold = async (way: string, durationMs: number, before: readonly string[] = []) => {
+  const program = [
+    process.execPath,
+    join(root, 'test/support/held-loop.ts'),
+    String(LIMIT_MS),
+    way,
+    String(durationMs),
+  ];
+  const [command = '', ...args] = [...before, ...program];
+  const child = spawn(command, args, { env: sourceEnvironment, stdio: ['ignore', 'pipe', 'inherit'] });
   let output = '';
   child.stdout.on('data', (chunk) => (output += chunk));
   const [[code, signal]] = await Promise.all([once(child, 'exit'), once(child.stdout, 'end')]);
@@ -44,6 +52,40 @@ test('much CPU in many turns ends nothing', async () => {
 
 test('a long turn that uses no CPU, as on a machine that was suspended, ends nothing', async () => {
   expect(await hold('sleeps', 5 * LIMIT_MS)).toEqual({ code: 0, signal: null, lines: ['begins', 'ends'] });
+});
+
+/** The shell is the first process of the namespace, which SIGKILL from within does not end. */
+const inPidNamespace = ['unshare', '--map-root-user', '--pid', '--fork', 'sh', '-c', '"$@"; exit $?', 'sh'];
+const withoutProc = [
+  'unshare',
+  '--map-root-user',
+  '--mount',
+  'sh',
+  '-c',
+  'mount -t tmpfs none /proc && exec "$@"',
+  'sh',
+];
+
+/** Not every system lets a user make namespaces. */
+const mayUnshare = [inPidNamespace, withoutProc].every(
+  ([command = '', ...args]) => spawnSync(command, [...args, 'true']).status === 0,
+);
+
+describe.skipIf(!mayUnshare)('in a namespace', () => {
+  test('of processes, where /proc has another id for the process, the watchdog works', async () => {
+    const { lines } = await hold('spins', 60_000, inPidNamespace);
+    expect(lines).toHaveLength(2);
+    expect(JSON.parse(lines[1] as string)).toMatchObject({ alarm: 'event_loop_stuck' });
+  });
+
+  test('without /proc the process says so and goes on without the watchdog', async () => {
+    const { code, lines } = await hold('turns', 2 * LIMIT_MS, withoutProc);
+    expect(code).toBe(0);
+    expect(lines.filter((line) => !line.startsWith('{'))).toEqual(['begins', 'ends']);
+    const logged = lines.filter((line) => line.startsWith('{'));
+    expect(logged).toHaveLength(1);
+    expect(JSON.parse(logged[0] as string)).toMatchObject({ level: 'error', error: { code: 'ENOENT' } });
+  });
 });
 
 test('a server is ended when a turn of its loop has used 10 s of CPU', { timeout: 240_000 }, async () => {

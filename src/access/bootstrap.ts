@@ -6,7 +6,7 @@ import type { Context } from '../context.ts';
 import { Sensitive } from '../crypto/sensitive.ts';
 import type { InvitationRefusal } from '../db/invitations.ts';
 import { AppError, StartError } from '../errors.ts';
-import { parseAddress } from '../people/address.ts';
+import { parseNewAddress } from '../people/address.ts';
 import { invitationLink } from '../people/invitation-mail.ts';
 import { draftInvitation, mailOfDraft, PEOPLE_MAX } from '../people/invitations.ts';
 import { describeApiKey, newApiKey, type NewApiKey } from './api-keys.ts';
@@ -42,7 +42,7 @@ const checkName = (name: string): string => {
 };
 
 const checkEmail = (email: string): void => {
-  if (parseAddress(email) === undefined)
+  if (parseNewAddress(email) === undefined)
     throw new StartError('The e-mail address must be one address, without a name beside it: ada@example.com');
 };
 

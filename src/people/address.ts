@@ -44,18 +44,22 @@ const partsOf = (text: string): Parts | undefined => {
   return isFair ? { local, domain } : undefined;
 };
 
-/**
- * Whether every character is the one that it looks like: U+212A looks like K, and is one once it is compared. Composed and
- * decomposed letters look alike because they are.
- */
-const isCompatible = (text: string): boolean => text === text.normalize('NFKC') || text === text.normalize('NFKD');
+/** One character that NFC makes another one: the sign for Kelvin a K. */
+const isReplaced = (each: string): boolean => {
+  const composed = each.normalize('NFC');
+  return composed !== each && Array.from(composed).length === 1;
+};
 
-/**
- * The address, exactly as it was given; undefined for a text that is not one, is more than one, or has characters that
- * NFKC changes.
- */
-export const parseAddress = (text: string): string | undefined =>
-  isCompatible(text) && partsOf(text) ? text : undefined;
+/** Whether every character is the one that it looks like. Letters that are composed or decomposed are the same. */
+const isCompatible = (text: string): boolean =>
+  text.normalize('NFC') === text.normalize('NFKC') && !Array.from(text).some(isReplaced);
+
+/** The address, exactly as it was given; undefined for a text that is not one, or is more than one. For addresses that exist. */
+export const parseAddress = (text: string): string | undefined => (partsOf(text) ? text : undefined);
+
+/** As `parseAddress`, for an address that is new here: undefined as well for one with characters that NFKC changes. */
+export const parseNewAddress = (text: string): string | undefined =>
+  isCompatible(text) ? parseAddress(text) : undefined;
 
 /** A local part as it is meant: quotes that change nothing are left out (RFC 5321 section 4.1.2). */
 const meantLocal = (local: string): string => {

@@ -11,7 +11,7 @@ import type { Role } from '../db/people.ts';
 import { AppError, conflict, forbidden, invalidField, notFound, unauthorized } from '../errors.ts';
 import { countThenList, type Page, type PageRequest, readPage } from '../paging.ts';
 import { openText, sealText, type SealedPlace, type Sealing } from '../runtime/sealed.ts';
-import { comparedAddress, parseAddress } from './address.ts';
+import { comparedAddress, parseNewAddress } from './address.ts';
 import { newInvitationMail } from './mails.ts';
 
 /** interface.md section "Limits". */
@@ -105,7 +105,7 @@ export const draftInvitation = async (
   input: { tenant_id: string; email: string; role: Role; created_by: string | null },
 ): Promise<DraftedInvitation> => {
   const { tenant_id, role, created_by } = input;
-  const email = parseAddress(input.email);
+  const email = parseNewAddress(input.email);
   if (email === undefined) throw invalidField('email', 'must be one e-mail address (RFC 5322), without a display name');
   const keys = await ctx.keyring.tenantKeys(tenant_id);
   const id = ctx.newUuid();

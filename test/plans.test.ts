@@ -177,7 +177,7 @@ const statements: Record<keyof typeof texts, (() => unknown[]) | undefined> = {
   FIND_TOKENS: () => [TENANT, ids],
   FIND_VALUES: () => [TENANT, ids],
   FIND_RECORDS: () => [TENANT, ids],
-  FIND_CONTAINERS: () => [TENANT, ids],
+  FIND_PLACES: () => [TENANT, ids],
   FIND_BY_FINGERPRINTS: () => [TENANT, prints, prints.map(() => '{{ data }}'), now, ['/pci/%']],
   LOCK_FINGERPRINTS: () => [TENANT, prints],
   INSERT_ASSOCIATION: () => [TENANT, ids[0], ids[1], now, ACTOR],

@@ -4,12 +4,13 @@ import { logRow } from '../audit/record.ts';
 import type { Context } from '../context.ts';
 import { idempotencyDigest, memoryDigest } from '../crypto/digest.ts';
 import { type Binding, keyIdOf, open, seal, SealBroken } from '../crypto/seal.ts';
+import type { TokenPlace } from '../db/hot.ts';
 import type { FoundClaim, KeptAnswer } from '../db/idempotency.ts';
-import { conflict, forbidden, internal, unprocessable } from '../errors.ts';
-import { type AnswerBasis, createAnswerRecord, type Decision } from './answer-record.ts';
+import { type AppError, conflict, forbidden, internal, unprocessable } from '../errors.ts';
+import { type AnswerBasis, createAnswerRecord, type Decision, showsLess } from './answer-record.ts';
 import type { Caller } from './caller.ts';
 import { checkGrants } from './grants.ts';
-import { mayAnywhere, strengths, wouldDecide } from './rules.ts';
+import { mayAnywhere, visibilityUnder, wouldDecide } from './rules.ts';
 
 /** decisions.md section 1. */
 const KEPT_MS = 24 * 3_600_000;
@@ -126,10 +127,12 @@ const openAnswer = async (
   const kept = await openKept(ctx, caller, asked.id, found.sealed);
   if (kept.body !== undefined && kept.body !== asked.body)
     throw unprocessable('The idempotency key was used with another body.');
+  const hidden = kept.basis && (await decideAgain(ctx, caller, kept.basis));
   if (ctx.now().getTime() >= kept.readable_until) throw answerGone();
   // An earlier version did not note what the answer rests on: what may hold plaintext or a key is not given again.
   if (!kept.basis && asked.isBrief) throw answerGone();
-  if (kept.basis) await checkBasis(ctx, caller, kept.basis);
+  if (hidden) throw hidden;
+  if (kept.basis) await logReplay(ctx, caller, kept.basis);
   return kept.answer;
 };
 
@@ -152,39 +155,51 @@ const noLongerShown = () =>
   conflict('The request with this idempotency key was answered, and today the access rules would not show all of it.');
 
 /**
- * Decides again over all that an answer rests on, as it is today, and logs that the answer is given again.
- * @throws forbidden where a right is missing; conflict where less would be shown, or what was shown is gone; unavailable.
+ * Decides again over all that an answer rests on, as it is today.
+ * @returns why the answer is not given again though no right is missing: less would be shown, or what was shown is gone.
+ * @throws forbidden where a right is missing; unavailable.
  */
-const checkBasis = async (ctx: Context, caller: Caller, basis: AnswerBasis): Promise<void> => {
-  if (basis.isTooLarge) throw noLongerShown();
+const decideAgain = async (ctx: Context, caller: Caller, basis: AnswerBasis): Promise<AppError | undefined> => {
   for (const rights of basis.handedOn) checkGrants(caller, rights);
   const callers = new Map<string, Caller | undefined>([[caller.actor_id, caller]]);
-  const containers = await containersOf(ctx, caller, basis.decisions);
-  for (const { actor_id, permission, id, container, transform, isStored } of basis.decisions) {
+  const places = await placesOf(ctx, caller, basis.decisions);
+  let hidden = basis.isTooLarge ? noLongerShown() : undefined;
+  for (const { actor_id, permission, id, container, shown, isStored, hasMask = true } of basis.decisions) {
     if (!callers.has(actor_id)) callers.set(actor_id, await ctx.callers.findCallerOfApplication(caller, actor_id));
     const actor = callers.get(actor_id);
     if (!actor || !mayAnywhere(actor, permission)) throw forbidden(permission);
-    if (container === undefined || transform === undefined) continue;
-    const where = isStored && id !== undefined ? containers.get(id) : container;
-    // A token that is gone shows nothing.
-    if (where === undefined) throw answerGone();
-    const today = wouldDecide(actor, permission, { ...(id !== undefined && { id }), container: where });
+    if (container === undefined || shown === undefined) continue;
+    const place = isStored && id !== undefined ? places.get(id) : undefined;
+    const target = { ...(id !== undefined && { id }), container: place?.container ?? container };
+    const today = wouldDecide(actor, permission, target);
     if (today === undefined) throw forbidden(permission);
-    if (strengths[today] < strengths[transform]) throw noLongerShown();
+    // A token that is gone shows nothing. Deleting it is done when it is gone.
+    if (isStored && !place && permission !== 'token:delete') hidden ??= answerGone();
+    // Where it is not known yet whether a token has a mask, it counts as masked.
+    const isHidden = place ? place.masked !== false : hasMask;
+    if (showsLess(visibilityUnder(permission, today, isHidden), shown)) hidden ??= noLongerShown();
   }
-  const rows = basis.logged.map((deed) => logRow(ctx, caller, { ...deed, outcome: 'replayed' }));
+  return hidden;
+};
+
+/** Logs that an answer is given again: its rows once more. @throws unavailable. */
+const logReplay = async (ctx: Context, caller: Caller, { logged }: AnswerBasis): Promise<void> => {
+  const rows = logged.map(({ reactor_id, proxy_id, ...deed }) => {
+    const actor = { ...caller, origin: { ...caller.origin, reactor_id, proxy_id } };
+    return logRow(ctx, actor, { ...deed, outcome: 'replayed' });
+  });
   if (rows.length > 0) await ctx.db.for(caller).insertLogs(rows);
 };
 
-/** Where the stored tokens of decisions are now. Deleting a token is done when it is gone: that decision stands. */
-const containersOf = async (
+/** Where the stored tokens of decisions are now. */
+const placesOf = async (
   ctx: Context,
   caller: Caller,
   decisions: readonly Decision[],
-): Promise<Map<string, string>> => {
+): Promise<Map<string, TokenPlace>> => {
   const stored = decisions.filter(({ isStored, id }) => isStored && id !== undefined);
   const ids = [...new Set(stored.map(({ id }) => id as string))];
   if (ids.length === 0) return new Map();
-  const rows = await ctx.db.for(caller).findContainers(ids, ctx.now());
-  return new Map(rows.map(({ id, container }) => [id, container]));
+  const rows = await ctx.db.for(caller).findPlaces(ids, ctx.now());
+  return new Map(rows.map((row) => [row.id, row]));
 };

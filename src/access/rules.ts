@@ -78,20 +78,25 @@ export const wouldDecide = (caller: Caller, permission: Permission, target: Targ
 
 /**
  * Decides by the first rule, in priority order, that names the permission and reaches the target; a plain permission
- * stands behind them all as a rule on `/`. The answer to the request rests on the decision.
+ * stands behind them all as a rule on `/`. The answer to the request rests on the decision; who puts something of the token's
+ * value into it notes how much (`noteDecision`).
  * @returns how much to show, or undefined where nothing allows it.
  */
 export const decide = (caller: Caller, permission: Permission, target: Target): Transform | undefined => {
   const transform = wouldDecide(caller, permission, target);
-  if (transform !== undefined) noteDecision(caller, permission, target, transform);
+  if (transform !== undefined) noteDecision(caller, permission, target, 'nothing');
   return transform;
 };
 
-/** As `decide`, over a token that the request makes. @throws forbidden naming the permission. */
-export const getTransformOfNew = (caller: Caller, permission: Permission, target: Target): Transform => {
+/** As `decide`, over a token that the request makes, and shows masked at most. @throws forbidden naming the permission. */
+export const getTransformOfNew = (
+  caller: Caller,
+  permission: Permission,
+  target: Target & { hasMask: boolean },
+): Transform => {
   const transform = wouldDecide(caller, permission, target);
   if (transform === undefined) throw forbidden(permission);
-  noteDecisionOverNew(caller, permission, target, transform);
+  noteDecisionOverNew(caller, permission, target, target.hasMask && transform !== 'redact' ? 'masked' : 'nothing');
   return transform;
 };
 
@@ -108,6 +113,10 @@ export const visibilityOf = (transform: Transform | undefined, hasMask: boolean)
   if (hasMask) return 'masked';
   return transform === 'default' ? 'value' : 'nothing';
 };
+
+/** How much a permission gives of a token's value. Who uses a value does not see it: no mask hides it from a plain permission. */
+export const visibilityUnder = (permission: Permission, transform: Transform, hasMask: boolean): Visibility =>
+  visibilityOf(permission === 'token:use' && transform === 'default' ? 'reveal' : transform, hasMask);
 
 /** As `decide`. @throws forbidden naming the permission. */
 export const getTransform = (caller: Caller, permission: Permission, target: Target): Transform => {

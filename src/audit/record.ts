@@ -110,7 +110,8 @@ export const logRow = (
     is_list: deed.is_list,
     ...actor.origin,
   };
-  actor.record?.logged(row);
+  // What was refused or failed has no part in an answer.
+  if (row.outcome === 'success') actor.record?.logged(row);
   return row;
 };
 

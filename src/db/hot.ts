@@ -11,7 +11,7 @@ import {
   DELETE_TOKEN,
   FIND_API_KEY,
   FIND_BY_FINGERPRINTS,
-  FIND_CONTAINERS,
+  FIND_PLACES,
   FIND_RECORDS,
   FIND_TOKENS,
   FIND_VALUES,
@@ -103,6 +103,9 @@ export type FoundApiKey = {
 /** As much of a stored token as it takes to open it and to decide over it. */
 export type StoredValue = Pick<StoredToken, 'id' | 'type' | 'sealed' | 'container' | 'expires_at'>;
 
+/** `masked`: whether a mask hides the value from a plain permission; null where that is not known yet. */
+export type TokenPlace = Pick<StoredToken, 'id' | 'container' | 'expires_at'> & { masked: boolean | null };
+
 /** A card's security code beside it, as it is kept: it may have expired. */
 export type FoundCvc = { cvc_sealed: Buffer | null; cvc_expires_at: Date | null };
 
@@ -164,7 +167,8 @@ export type HotStatements = ReturnType<typeof createHotStatements>;
 
 const byId = <Row extends { id: string }>(rows: Row[]): Map<string, Row> => new Map(rows.map((row) => [row.id, row]));
 
-const lives = (row: StoredValue, now: Date): boolean => row.expires_at === null || row.expires_at > now;
+const lives = (row: Pick<StoredToken, 'expires_at'>, now: Date): boolean =>
+  row.expires_at === null || row.expires_at > now;
 
 export const createHotStatements = ({ query, transaction }: Statements, batchesMax: number) => {
   const tokens = createBatcher(async (tenantId, rows) => {
@@ -341,14 +345,8 @@ export const createHotStatements = ({ query, transaction }: Statements, batchesM
     findValues,
 
     /** Where tokens are that live. */
-    findContainers: async (
-      tenantId: string,
-      ids: string[],
-      now: Date,
-    ): Promise<Pick<StoredToken, 'id' | 'container'>[]> =>
-      ((await query('find-containers', FIND_CONTAINERS, [tenantId, ids])) as StoredValue[]).filter((row) =>
-        lives(row, now),
-      ),
+    findPlaces: async (tenantId: string, ids: string[], now: Date): Promise<TokenPlace[]> =>
+      ((await query('find-places', FIND_PLACES, [tenantId, ids])) as TokenPlace[]).filter((row) => lives(row, now)),
 
     async findApiKey(publicId: string): Promise<FoundApiKey | undefined> {
       return (await query('find-api-key', FIND_API_KEY, [publicId]))[0] as FoundApiKey | undefined;

@@ -113,8 +113,8 @@ export const FIND_VALUES = withCvcs(VALUE_COLUMNS);
 /** Whole tokens with the security codes of cards. */
 export const FIND_RECORDS = withCvcs(TOKEN_COLUMNS);
 
-/** Where tokens are, and until when they live. */
-export const FIND_CONTAINERS = byIds('id, container, expires_at', 'tokens', '$2');
+/** Where tokens are, whether a mask hides them, and until when they live. */
+export const FIND_PLACES = byIds('id, container, masked, expires_at', 'tokens', '$2');
 
 /** Tokens with one fingerprint that are looked at: a caller may see the tenth where it may not see the nine before. */
 const EQUAL_TOKENS_MAX = 10;

@@ -147,14 +147,9 @@ const exchange = async (
   };
   const hasTokens = references.ids.size > 0;
   const destination_host = url.host;
-  const use = logRow(ctx, actor, {
-    operation: 'use',
-    entity_type: 'proxy',
-    entity_ids: [proxy?.id ?? destination_host],
-    destination_host,
-  });
+  const ofProxy = { entity_type: 'proxy', entity_ids: [proxy?.id ?? destination_host], destination_host };
   // Written before anything leaves: with the rows of the tokens, which say enough where no stored proxy is used, or alone.
-  const beside = proxy || !hasTokens ? [use] : [];
+  const beside = proxy || !hasTokens ? [logRow(ctx, actor, { operation: 'use', ...ofProxy })] : [];
   const tokens = caller && (await openTokens(ctx, caller, references, 'use', { beside, destination_host }));
   if (!hasTokens) await ctx.db.for({ tenant_id }).insertLogs(beside);
   const rows: readonly LogRow[] = hasTokens && tokens ? tokens.logged : beside;
@@ -282,7 +277,7 @@ const rightsOf = (
   findApplication: async () => {
     if (application_id === undefined) return undefined;
     const application = await ctx.callers.findCallerOfApplication({ tenant_id }, application_id);
-    return application && { ...application, origin: actor.origin };
+    return application && { ...application, origin: actor.origin, record: actor.record };
   },
   allowLists: below.allowLists,
   opened: below.opened,

@@ -1,6 +1,7 @@
 // Answers `svc` of a tenant's code: the rules that the API's routes call, with what an application may, and answers as they
 // are on the wire. The methods are a closed list; the application's key is nowhere near (security.md rule 7).
 import { z } from 'zod';
+import { allOrNothing } from '../access/answer-record.ts';
 import type { Caller } from '../access/caller.ts';
 import type { Context } from '../context.ts';
 import { AppError, fieldErrors, internal, invalidField, invalidInput, notFound, payloadTooLarge } from '../errors.ts';
@@ -123,7 +124,7 @@ export const answerService = async (
   const method = methods.get(kind);
   if (!method) throw new CallFault('NOT_FOUND', 'There is no such method.', 404);
   if (kind === 'svc:detokenize') opened.refuseIn(bodyOf(ctx, input));
-  const answer = await method(ctx, caller, input);
+  const answer = await allOrNothing(caller, (asking) => method(ctx, asking, input));
   opened.add(answer as Json);
   return answer;
 };

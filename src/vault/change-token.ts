@@ -1,5 +1,6 @@
 // Changing a token: a merge patch over what it holds, checked as if it were made anew; and ending it.
 import { z } from 'zod';
+import { noteDecision } from '../access/answer-record.ts';
 import type { Caller } from '../access/caller.ts';
 import type { Permission } from '../access/permissions.ts';
 import { containersShown, decide, getTransform, type Transform, visibilityOf, wouldDecide } from '../access/rules.ts';
@@ -204,7 +205,10 @@ const answerOf = (
   const isNothing = visibilityOf(read, isMasked(draft)) === 'nothing';
   const shown = { transform: isNothing ? 'redact' : transform, isPrintShown: !isNothing } as const;
   const result = recordOfDraft(tenant_id, draft, shown, columns, made);
-  return { result, disclosure: result.data === undefined ? 'none' : 'masked' };
+  const isMaskShown = result.data !== undefined;
+  noteDecision(caller, 'token:read', target, isNothing ? 'nothing' : 'masked');
+  noteDecision(caller, 'token:update', target, isMaskShown ? 'masked' : 'nothing');
+  return { result, disclosure: isMaskShown ? 'masked' : 'none' };
 };
 
 const mergedAttributes = ['data', 'mask', 'metadata'] as const;

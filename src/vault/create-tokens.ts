@@ -1,7 +1,7 @@
 // Drafts become tokens: sealed, written with their log rows, all of them or none. Deduplication, links to a parent and the
 // answer of an idempotent request are written in the same transaction.
 import type { Caller } from '../access/caller.ts';
-import { noteDecision } from '../access/answer-record.ts';
+import { allOrNothing, noteDecision } from '../access/answer-record.ts';
 import { containersShown, getTransform, getTransformOfNew, type Transform, wouldDecide } from '../access/rules.ts';
 import {
   disclosureOf,
@@ -59,11 +59,11 @@ export const createTokens = async <T>(
   options: CreateOptions<T>,
 ): Promise<T> => {
   const transforms = drafts.map((draft) =>
-    getTransformOfNew(
-      caller,
-      'token:create',
-      draft.id === undefined ? draft : { id: draft.id, container: draft.container },
-    ),
+    getTransformOfNew(caller, 'token:create', {
+      ...(draft.id !== undefined && { id: draft.id }),
+      container: draft.container,
+      hasMask: isMasked(draft),
+    }),
   );
   const keys = await ctx.keyring.tenantKeys(caller.tenant_id);
   const cvcKey = drafts.some((draft) => draft.cvc !== undefined) ? await ctx.keyring.ephemeralKey() : undefined;
@@ -103,7 +103,7 @@ export const createTokens = async <T>(
       return row;
     });
     try {
-      return await insert(ctx, caller, { drafts, rows, transforms, keys }, options);
+      return await allOrNothing(caller, (writer) => insert(ctx, writer, { drafts, rows, transforms, keys }, options));
     } catch (error) {
       const taken = error instanceof AppError && error.code === 'conflict';
       if (!taken || !hasAliases || draw === ALIAS_DRAWS_MAX) throw error;
@@ -132,6 +132,7 @@ const insert = async <T>(ctx: Context, caller: Caller, sealed: Sealed, options: 
   if (options.parent === undefined && caller.keep === undefined) {
     if (wanted.size === 0) {
       await ctx.db.for(caller).insertTokens(rows, createdBy(caller));
+      noteCreated(caller, rows);
       return options.answer(rows.map((_, index) => recordOfNew(caller, sealed, index)));
     }
     // The statement decides which equal tokens count. A rule that it cannot follow is followed by `choose`.
@@ -176,6 +177,10 @@ const insertUnique = async <T>(
   const db = ctx.db.for(caller);
   const asked = rows.map((row, index) => (deduplicates(caller, drafts[index] as Draft) ? { ...row, seen } : row));
   const existing = await db.insertUniqueTokens(asked, createdBy(caller));
+  noteCreated(
+    caller,
+    rows.filter((_, index) => existing[index] === undefined),
+  );
   const written = new Map(rows.map(({ id }, index) => [id, index]));
   const others = [...new Set(existing.filter((id) => id !== undefined && !written.has(id)))] as string[];
   const found = new Map<string, SeenToken>();
@@ -271,10 +276,11 @@ const choose = (
 };
 
 /** The rows of the log that are written with the tokens, for an answer that is given again. */
-const noteCreated = ({ record }: Caller, rows: readonly NewToken[]): void => {
+const noteCreated = ({ record, origin }: Caller, rows: readonly NewToken[]): void => {
   for (const [entity_type, of] of Map.groupBy(rows, ({ type }) => type)) {
     const entity_ids = of.map(({ id }) => id);
-    record?.logged({ operation: 'create', entity_type, entity_ids, message: TOKEN_CREATED, disclosure: 'none' });
+    const row = { entity_type, entity_ids, message: TOKEN_CREATED, disclosure: 'none' } as const;
+    record?.logged({ operation: 'create', ...row, reactor_id: origin?.reactor_id, proxy_id: origin?.proxy_id });
   }
 };
 
@@ -312,7 +318,7 @@ const recordOfEqual = (
   if (row.sealed === null) throw tooLarge();
   const kept = openToken(ctx, caller.tenant_id, row, keys);
   if (visibilityOfToken(transform, row, kept) === 'nothing') return undefined;
-  noteDecision(caller, 'token:read', row, transform);
+  noteDecision(caller, 'token:read', row, 'masked');
   try {
     const record = recordOfRow(ctx, caller.tenant_id, row, kept, 'mask', { meter });
     const disclosure = disclosureOf(visibilityOfToken('mask', row, kept));

@@ -1,5 +1,6 @@
 // Expressions in, values out: finds the tokens that a request refers to, decides over each, logs what is about to be shown,
 // and only then puts values in. One implementation for detokenizing, reactors and the proxy.
+import { noteDecision } from '../access/answer-record.ts';
 import type { Caller } from '../access/caller.ts';
 import { getTransform, type Transform } from '../access/rules.ts';
 import { disclosureOf, type LoggedToken, type LogRow, tokenLogRows } from '../audit/record.ts';
@@ -71,7 +72,9 @@ export const openTokens = async (
   }
   const opened = await open(ctx, caller, rows, purpose);
   const shown = [...opened.values()].map(({ row: { id, type }, kept, row, transform }): LoggedToken => {
-    const disclosure = purpose === 'use' ? 'used' : disclosureOf(visibilityOfToken(transform, row, kept));
+    const visibility = visibilityOfToken(transform, row, kept);
+    noteDecision(caller, permissionOf[purpose], row, visibility);
+    const disclosure = purpose === 'use' ? 'used' : disclosureOf(visibility);
     return { id, type, disclosure };
   });
   const logged = [...tokenLogRows(ctx, caller, purpose, shown, { destination_host }), ...beside];

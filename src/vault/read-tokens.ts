@@ -1,5 +1,6 @@
 // Reading tokens back under the caller's rules: one, a list, or what a search finds. The log rows of what is shown are
 // committed before the answer exists.
+import { noteDecision } from '../access/answer-record.ts';
 import type { Caller } from '../access/caller.ts';
 import { accessOf, decide, getTransform, valueShownWhere } from '../access/rules.ts';
 import type { Permission } from '../access/permissions.ts';
@@ -48,7 +49,9 @@ export const getToken = async (ctx: Context, caller: Caller, id: string): Promis
   const kept = openToken(ctx, caller.tenant_id, row, keys);
   const cvcs = transform === 'reveal' ? await openCvcs(ctx, caller, [row]) : undefined;
   const record = recordOfRow(ctx, caller.tenant_id, row, kept, transform, { cvc: cvcs?.get(id) });
-  const disclosure = disclosureOf(visibilityOfToken(transform, row, kept));
+  const visibility = visibilityOfToken(transform, row, kept);
+  noteDecision(caller, 'token:read', row, visibility);
+  const disclosure = disclosureOf(visibility);
   await db.insertLogs(tokenLogRows(ctx, caller, 'read', [{ id, type: row.type, disclosure }]));
   return record;
 };
@@ -130,7 +133,9 @@ const readTokens = async (
   const data = rows.map((row) => {
     const transform = decide(caller, permission, row) ?? 'redact';
     const kept = openToken(ctx, caller.tenant_id, row, keys);
-    read.push({ id: row.id, type: row.type, disclosure: disclosureOf(visibilityOfToken(transform, row, kept)) });
+    const visibility = visibilityOfToken(transform, row, kept);
+    noteDecision(caller, permission, row, visibility);
+    read.push({ id: row.id, type: row.type, disclosure: disclosureOf(visibility) });
     try {
       return recordOfRow(ctx, caller.tenant_id, row, kept, transform, { meter });
     } catch (error) {

@@ -141,8 +141,9 @@ export const isMasked = ({ type, mask }: Pick<Draft, 'type' | 'mask'>): boolean 
 export const seesFingerprint = (caller: Caller, draft: Draft, id: string): boolean => {
   const target = { id, container: draft.container };
   const transform = wouldDecide(caller, 'token:read', target);
-  if (transform === undefined || visibilityOf(transform, isMasked(draft)) === 'nothing') return false;
-  noteDecisionOverNew(caller, 'token:read', target, transform);
+  const hasOne = isMasked(draft);
+  if (transform === undefined || visibilityOf(transform, hasOne) === 'nothing') return false;
+  noteDecisionOverNew(caller, 'token:read', { ...target, hasMask: hasOne }, 'masked');
   return true;
 };
 

@@ -259,7 +259,7 @@ describe('an executor that is looked at between runs', () => {
     expectReplaced('grow', { runsMax: 600, pauseMs: 0 }));
 
   // On a machine with more to do it may not get to burn enough in the moment that is looked at.
-  test('is ended when it burns on after its answer', () => expectReplaced('burn on', { runsMax: 20, pauseMs: 700 }));
+  test('is ended when it burns on after its answer', () => expectReplaced('burn on', { runsMax: 50, pauseMs: 700 }));
 });
 
 test('a tenant over its share is told to come again, and another is served', async () => {

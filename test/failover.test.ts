@@ -26,8 +26,11 @@ const newCard = async (): Promise<string> => {
   return body.id;
 };
 
-const codeOfCard = async (id: string): Promise<string | undefined> =>
-  (await server.request('GET', `/tokens/${id}`, { key: reader.api_key })).body.data.cvc;
+const codeOfCard = async (id: string): Promise<string | undefined> => {
+  const { status, body, text } = await server.request('GET', `/tokens/${id}`, { key: reader.api_key });
+  expect(status, text).toBe(200);
+  return body.data.cvc;
+};
 
 test('codes of the half minute in which a database is promoted can be read: of cards before, and of cards since', async () => {
   // The beginning of a slot, so that all of this is in one.

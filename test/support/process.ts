@@ -77,7 +77,14 @@ export const spawnServer = async (
     dataDir,
     output: () => output,
     credentials: () => JSON.parse(readFileSync(join(dataDir, 'dev-credentials.json'), 'utf8')),
-    exited: new Promise((resolve) => child.once('exit', (code, signal) => resolve(code ?? String(signal)))),
+    exited: new Promise((resolve) => {
+      child.once('exit', (code, signal) => {
+        const ended = () => resolve(code ?? String(signal));
+        // Its last lines may come after it; a process that it leaves behind may keep the output open.
+        child.once('close', ended);
+        setTimeout(ended, 1_000).unref();
+      });
+    }),
   };
 };
 

@@ -73,7 +73,7 @@ const splitPath = (path: string, references: References): Pieces => {
 const splitHeader = (name: string, value: string, references: References): Pieces => {
   if (!value.includes('{{')) return [value];
   const place = formatPath(['headers', name]);
-  return splitHeaderValue(value, place, references, encodeHeaderAt(place));
+  return splitHeaderValue([name, value], place, references, encodeHeaderAt(place));
 };
 
 const encodeHeaderAt =

@@ -72,7 +72,10 @@ test('any other method is a 405 with Allow on a path that exists, and a 404 on o
 });
 
 test('a target in absolute form is served where its authority is ours, on every route', async () => {
-  const named = await startServer({ PUBLIC_URL: 'https://vault.example', PUBLIC_HOSTS: 'other.example' });
+  const named = await startServer({
+    PUBLIC_URL: 'https://vault.example',
+    PUBLIC_HOSTS: 'other.example,*.below.example,münchen.example',
+  });
   const { host, port } = new URL(named.base_url);
   const send = async (target: string, hostLine: string): Promise<string> => {
     const lines = `Host: ${hostLine}\r\nSVC-API-KEY: ${named.tenant.api_key}\r\nConnection: close\r\n`;
@@ -81,7 +84,8 @@ test('a target in absolute form is served where its authority is ours, on every 
     return `${start.split(' ')[1]} ${/must [^"]*/.exec(body)?.[0] ?? ''}`.trim();
   };
   const refused = '400 must be a path, or a URL of this server and of its Host header';
-  for (const authority of [host, `localhost:${port}`, 'vault.example', 'VAULT.example:443', 'other.example'])
+  const names = ['vault.example', 'VAULT.example:443', 'other.example', 'a.below.example', 'xn--mnchen-3ya.example'];
+  for (const authority of [host, `localhost:${port}`, ...names])
     for (const path of ['/healthz', '/tokens?size=1', '/proxy', '/proxy/charges?x=1']) {
       const ordinary = await send(path, authority);
       expect(ordinary, path).not.toContain('404');
@@ -91,7 +95,14 @@ test('a target in absolute form is served where its authority is ours, on every 
       expect(await send(`http://${authority}${path}`, 'evil.example')).toBe(refused);
       expect(await send(`http://me@${authority}${path}`, authority)).toBe(refused);
     }
-  for (const authority of ['evil.example', `evil.example:${port}`, '127.0.0.1:1', 'vault.example.evil.example', ''])
+  for (const authority of [
+    'evil.example',
+    `evil.example:${port}`,
+    '127.0.0.1:1',
+    'vault.example.evil.example',
+    'below.example',
+    '',
+  ])
     for (const path of ['/healthz', '/proxy/charges'])
       expect(await send(`http://${authority}${path}`, authority), authority).toBe(refused);
   await named.close();

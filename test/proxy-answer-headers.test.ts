@@ -97,7 +97,9 @@ describe('an answer under /proxy', () => {
       "content-security-policy: script-src 'unsafe-inline'",
       'Vary: Accept, Origin',
     ];
-    const answer = await answered([...theirs, ...others]);
+    const ofOneCache = ['Cloudflare-CDN-Cache-Control: max-age=600', 'Surrogate-Control: max-age=600'];
+    const answer = await answered([...theirs, ...ofOneCache, ...others]);
+    expect(linesOf(answer, ofOneCache)).toEqual([]);
     expect(answer.start).toBe('HTTP/1.1 203 Their words');
     expect(answer.body.toString()).toBe('body');
     expectOurs(answer, ['Accept', 'Origin']);

@@ -1100,6 +1100,21 @@ describe('svc.proxy', () => {
       headers: { 'content-type': 'application/octet-stream' },
     });
     expect(asBytes.raw).toMatchObject({ code: 'BAD_REQUEST', status: 400 });
+    const twice = `const mark = svc.expression(args.id); headers['x-note'] = mark;`;
+    for (const [body, type] of [
+      ['{ [mark]: 1 }', 'application/json'],
+      ['mark', 'application/octet-stream'],
+    ]) {
+      const reached = await reaching(async () => {
+        const { raw } = await run(
+          `const headers = { 'svc-proxy-url': args.url, 'content-type': '${type}' }; ${twice}
+           return { raw: await attempt(() => svc.proxy.post({ headers, body: ${body} })) };`,
+          { url: house.url, id: await tokenOf(server, 'value') },
+        );
+        expect(raw, type).toMatchObject({ code: 'BAD_REQUEST', status: 400 });
+      });
+      expect(reached).toEqual([]);
+    }
     for (const [other, filter] of [
       [`'${id} }' + '} {' + '{ ${id}'`, 'undefined'],
       [`'${id} | last4'`, 'undefined'],
@@ -1111,6 +1126,17 @@ describe('svc.proxy', () => {
       expect(raw, other).toMatchObject({ code: 'INVALID_INPUT', status: 400 });
     }
     expect(await usesOf(server, id)).toEqual([]);
+  });
+
+  test('sends headers of reverse proxies that the code wrote', async () => {
+    const { raw } = await sendBody(`{ headers: { ...headers, 'X-Forwarded-For': '192.0.2.1', via: '1.1 own' } }`, {});
+    expect(raw.status, JSON.stringify(raw)).toBe(200);
+    expect(last().headers).toEqual(
+      expect.arrayContaining([
+        ['X-Forwarded-For', '192.0.2.1'],
+        ['via', '1.1 own'],
+      ]),
+    );
   });
 
   test('alone takes what svc.expression and svc.literal make', async () => {

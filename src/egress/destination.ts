@@ -94,7 +94,7 @@ export const isPrivateHost = (policy: EgressPolicy, url: URL): boolean =>
   policy.privateHosts.some(({ host, port }) => port === portOf(url) && canonicalHost(host) === url.hostname);
 
 /** `*.example.com` covers what lies below example.com, and not example.com. */
-const coversHost = (pattern: string, host: string): boolean =>
+export const coversHost = (pattern: string, host: string): boolean =>
   pattern.startsWith('*.') ? host.endsWith(`.${canonicalHost(pattern.slice(2))}`) : canonicalHost(pattern) === host;
 
 /** A name that is written as the URL parser would write it, as most are. */

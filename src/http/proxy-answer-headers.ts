@@ -27,6 +27,9 @@ const replacing: Headers = [
 
 const replaced: ReadonlySet<string> = new Set(replacing.map(([name]) => name.toLowerCase()));
 
+/** Headers that some caches obey before the ones that this server sets: `Cloudflare-CDN-Cache-Control` and its like. */
+const isOfOneCache = (name: string): boolean => name.endsWith('-cdn-cache-control') || name === 'surrogate-control';
+
 /** Headers that a browser applies to the whole origin, or to all of its pages, whichever path sent them. */
 const ofOrigins: ReadonlySet<string> = new Set([
   'alt-svc',
@@ -61,7 +64,7 @@ export const proxyAnswerHeaders = (request: Readonly<Record<string, unknown>>, a
   const fromBrowser = isFromBrowser(request);
   const kept = answered.filter(([header]) => {
     const name = header.toLowerCase();
-    return !replaced.has(name) && !(fromBrowser && isOfOrigins(name));
+    return !replaced.has(name) && !isOfOneCache(name) && !(fromBrowser && isOfOrigins(name));
   });
   // A second Vary header adds to the first (RFC 9110 section 5.3).
   return [...kept, ...replacing, ['Vary', VARY]];

@@ -53,7 +53,6 @@ export const charsetOf = (label: string): Charset | undefined => {
 const kindOfType = new Map<string, TextKind>([
   ['application/json', 'json'],
   ['application/x-json', 'json'],
-  ['text/json', 'json'],
   ['application/x-amz-json-1.0', 'json'],
   ['application/x-amz-json-1.1', 'json'],
   ['application/x-ndjson', 'json_lines'],
@@ -66,18 +65,18 @@ const kindOfType = new Map<string, TextKind>([
   ['application/xml', 'markup'],
   ['text/xml', 'markup'],
   ['text/html', 'markup'],
-  ['text/csv', 'csv'],
   ['application/csv', 'csv'],
   ['application/x-csv', 'csv'],
-  ['text/x-csv', 'csv'],
+  ['application/tsv', 'csv'],
+  ['application/x-tsv', 'csv'],
   ['text/comma-separated-values', 'csv'],
   ['text/tab-separated-values', 'csv'],
   ['application/yaml', 'yaml'],
   ['application/x-yaml', 'yaml'],
-  ['text/yaml', 'yaml'],
-  ['text/x-yaml', 'yaml'],
+  ['application/yml', 'yaml'],
+  ['application/x-yml', 'yaml'],
   ['application/graphql', 'graphql'],
-  ['text/graphql', 'graphql'],
+  ['application/x-graphql', 'graphql'],
   ['text/plain', 'plain'],
 ]);
 
@@ -93,9 +92,19 @@ const kindOfSuffix: [string, TextKind][] = [
   ['+yaml', 'yaml'],
 ];
 
+/** Other names of types that are text, by their words. */
+const kindOfWord: [RegExp, TextKind][] = [
+  [/\b(?:ndjson|jsonl|jsonlines|json-seq)\b/, 'json_lines'],
+  [/\bjson\b/, 'json'],
+  [/\bya?ml\b/, 'yaml'],
+  [/\b(?:csv|tsv)\b/, 'csv'],
+  [/\bgraphql\b/, 'graphql'],
+];
+
 const kindOf = (type: string): TextKind | undefined => {
   const known = kindOfType.get(type) ?? kindOfSuffix.find(([suffix]) => type.endsWith(suffix))?.[1];
-  return known ?? (type.startsWith('text/') || textTypes.test(type) ? 'text' : undefined);
+  const byWord = type.startsWith('text/') ? kindOfWord.find(([word]) => word.test(type))?.[1] : undefined;
+  return known ?? byWord ?? (type.startsWith('text/') || textTypes.test(type) ? 'text' : undefined);
 };
 
 const mediaType = /^[\t ]*([!#$%&'*+.^_`|~0-9a-z-]+\/[!#$%&'*+.^_`|~0-9a-z-]+)[\t ]*(?=;|$)/i;

@@ -25,11 +25,14 @@ export type FoundExpressions = {
   /** Whether any stand in the body. */
   isInBody: boolean;
   /**
-   * What goes out. A place without an expression is byte for byte as it came.
+   * A place without an expression is byte for byte as it came.
    * @throws invalidInput at the place of a value that does not fit it; payloadTooLarge.
    */
-  expand(expansion: Expansion): { path: string; query: string; headers: Headers; body: Uint8Array | undefined };
+  expand(expansion: Expansion): Expanded;
 };
+
+/** What goes out. */
+type Expanded = { path: string; query: string; headers: Headers; body: Uint8Array | undefined };
 
 /**
  * @param coded what the tenant's code marked, of a request that it makes.
@@ -44,19 +47,32 @@ export const findExpressions = (
   const queryPieces = splitForm(query, ['query'], encodePercentAt('utf8'), references);
   const headerPieces = headers.map(([name, value]): [string, Pieces] => [name, splitHeader(name, value, references)]);
   const writeBody = body && openBody(body.kind, body.bytes, ['body'], references);
-  if (coded?.isComplete() === false)
-    throw badRequest('What svc.expression and svc.literal make must stand where the proxy looks for expressions.');
+  if (coded?.isComplete() === false) throw badRequest(NOT_LOOKED_AT);
   return {
     references,
     isInBody: writeBody !== undefined,
-    expand: (expansion) => ({
-      path: writePieces(pathPieces, expansion),
-      query: writePieces(queryPieces, expansion),
-      headers: headerPieces.map(([name, pieces]) => [name, writePieces(pieces, expansion)]),
-      body: writeBody ? writeBody(expansion) : body?.bytes,
-    }),
+    expand: (expansion) => {
+      const opened: Expanded = {
+        path: writePieces(pathPieces, expansion),
+        query: writePieces(queryPieces, expansion),
+        headers: headerPieces.map(([name, pieces]) => [name, writePieces(pieces, expansion)]),
+        body: writeBody ? writeBody(expansion) : body?.bytes,
+      };
+      if (coded && textsOf(opened).some(coded.isIn)) throw badRequest(NOT_LOOKED_AT);
+      return opened;
+    },
   };
 };
+
+const NOT_LOOKED_AT = 'What svc.expression and svc.literal make must stand where the proxy looks for expressions.';
+
+/** A mark is ASCII, which every charset that is read here leaves as it is. */
+const textsOf = ({ path, query, headers, body }: Expanded): string[] => [
+  path,
+  query,
+  ...headers.flat(),
+  ...(body ? [Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('latin1')] : []),
+];
 
 const splitPath = (path: string, references: References): Pieces => {
   if (!percentOpening.pattern.test(path)) return [path];
@@ -73,7 +89,7 @@ const splitPath = (path: string, references: References): Pieces => {
 const splitHeader = (name: string, value: string, references: References): Pieces => {
   if (!value.includes('{{')) return [value];
   const place = formatPath(['headers', name]);
-  return splitHeaderValue(value, place, references, encodeHeaderAt(place));
+  return splitHeaderValue([name, value], place, references, encodeHeaderAt(place));
 };
 
 const encodeHeaderAt =

@@ -87,7 +87,7 @@ export const forward = async (ctx: Context, asked: ProxyRequest, nesting = outsi
   const { base, place } = findBase(ctx, asked.headers, proxy, allowLists);
   // What leads out of the destination's path is refused before anything is read or written for it.
   const url = destinationOf(base, target.path, target.query);
-  const headers = crossing(asked.headers);
+  const headers = crossing(asked);
   const below = { depth: nesting.depth + 1, allowLists, opened: nesting.opened ?? createOpenedTexts() };
   const route: Route = { tenant_id, caller, proxy, allowLists, base, target, url, below };
   const said = decodedKindOf(headers);
@@ -97,7 +97,8 @@ export const forward = async (ctx: Context, asked: ProxyRequest, nesting = outsi
   const release = () => held.forEach((room) => room.release());
   try {
     const isUnread = saysJson(headers) && said.kind === 'bytes';
-    const taken = await takeBody(ctx, tenant_id, asked, { kind, said, headers, isUnread, isTransformed }, held);
+    const wanted = { kind, said, headers, isUnread, isTransformed, hasMarks: asked.coded !== undefined };
+    const taken = await takeBody(ctx, tenant_id, asked, wanted, held);
     return { ...(await exchange(ctx, asked, route, { headers, kind, ...taken }, held)), release };
   } catch (error) {
     release();
@@ -257,9 +258,11 @@ const valuesOf = (headers: Headers, wanted: string): string[] =>
   headers.filter(([name]) => name.toLowerCase() === wanted).map(([, value]) => value);
 
 /** What of the caller's headers goes on; the rest is not looked at for expressions either. */
-const crossing = (headers: Headers): Headers => {
+const crossing = ({ headers, coded }: ProxyRequest): Headers => {
   try {
-    return withoutCallerTrace(requestHeaders(headers));
+    const crossed = requestHeaders(headers);
+    // What code writes is not the caller's.
+    return coded ? crossed : withoutCallerTrace(crossed);
   } catch (error) {
     throw forwardingFault(error);
   }
@@ -284,14 +287,10 @@ const rightsOf = (
   answerProxy: (application, call) => forwardForCode(ctx, application, call, below),
 });
 
-const asItCame = ({ status, statusText, headers, bodyBytes, body }: EgressResponse): AnswerWithin => ({
-  status,
-  statusText,
-  headers,
-  body,
-  bodyBytes,
-  destination_status: status,
-});
+const asItCame = (answer: EgressResponse): AnswerWithin => {
+  const { status, statusText, headers, bodyBytes, body } = answer;
+  return { status, statusText, headers, body, bodyBytes, destination_status: status };
+};
 
 const madeByCode = ({ status, headers, body }: CodeResponse, destination_status: number | undefined): AnswerWithin => ({
   status,

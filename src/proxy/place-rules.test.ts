@@ -16,13 +16,30 @@ const expectRefused = (work: (value: string) => unknown, values: string[], place
 };
 
 describe('a header', () => {
-  test.each(['{{ t }}', 'Bearer {{ t }}', ' {{ t }} ', '{{ t }}{{ t }}', 'AWS4-HMAC-SHA256 {{t}}'])(
+  test.each(['{{ t }}', 'Bearer {{ t }}', ' {{ t }} ', '{{ t }}{{ t }}', 'basic\t{{t}}'])(
     '%j has no structure around its value',
     (template) => {
       const value = 'a"; b=c, d\\';
       expect(inHeader(template, value)).toBe(template.replace(/\{\{ ?t ?\}\}/g, () => value));
     },
   );
+
+  test('of credentials has none behind any scheme, and another header has it behind Basic and Bearer alone', () => {
+    const value = 'a"; b=c, d\\';
+    for (const name of ['authorization', 'Proxy-Authorization'])
+      expect(send({ headers: [[name, 'AWS4-HMAC-SHA256 {{ t }}']] }, { t: value }).headers[0]?.[1]).toContain(value);
+    expect(inHeader('user {{ t }}', 'a b')).toBe('user a b');
+    expectRefused((t) => inHeader('user {{ t }}', t), ['a, admin; q=1', 'a"', 'a; q'], 'headers.x');
+  });
+
+  test('that is a cookie takes no comma and no semicolon, quoted or not', () => {
+    const inCookie = (template: string, t: string) => send({ headers: [['Cookie', template]] }, { t }).headers[0]?.[1];
+    expect(inCookie('{{ t }}', 'a=1; b=2')).toBe('a=1; b=2');
+    expect(inCookie('a="{{ t }}"; role=user', 'x y=z')).toBe('a="x y=z"; role=user');
+    expect(inCookie('a={{ t | quote_json }}; role=user', 'x y')).toBe('a="x y"; role=user');
+    for (const template of ['a="{{ t }}"; role=user', 'a={{ t | quote_json }}; role=user', 'a={{ t }}', 'x {{ t }}'])
+      expectRefused((t) => inCookie(template, t), ['x; role=admin', 'x,role=admin'], 'headers.Cookie');
+  });
 
   test.each(['a; name="{{ t }}"', 'Digest username="x\\"y", uri="/{{ t }}", a=b', '"{{ t }}"'])(
     'in the quotes of %j takes no quotation mark and no backslash',
@@ -68,10 +85,40 @@ test('JSON in a part without a type is JSON', () => {
   expect(sent).toContain(String.raw`{"note":"x\",\"admin\":\"yes"}`);
 });
 
+test.each<[string, string, string]>([
+  ['text/x-json', '{"a":"{{ t }}"}', 'b","admin":"yes'],
+  ['text/x-yml', 'a: {{ t }}', 'b\nadmin: true'],
+  ['text/yml', 'a: {{ t }}', 'b\nadmin: true'],
+  ['application/yml', 'a: {{ t }}', 'b\nadmin: true'],
+  ['text/tsv', 'a\t{{ t }}', 'b\tadmin'],
+  ['text/x-graphql', '{ a(b: {{ t }}) }', '1) { admin(c: 2'],
+  ['text/x-ndjson', '{"a":"{{ t }}"}\n', 'b","admin":"yes'],
+])('the type %s is known by its words', (type, template, value) => {
+  const work = () => sendBody(type, template, { t: value });
+  if (type.includes('json')) expect(JSON.parse(work())).toEqual({ a: value });
+  else expect(problemsOf(work)).toEqual({ body: [expect.stringMatching(/^must put /)] });
+});
+
 test.each(['text/csv', 'application/csv', 'text/tab-separated-values'])('%s keeps its fields and rows', (type) => {
   for (const template of ['a,{{ t }},b\n', '{{ t }}', 'a,"{{ t }}"']) {
     expect(sendBody(type, template, { t: 'x y 1=2' })).toBe(template.replace('{{ t }}', 'x y 1=2'));
-    const values = ['a,b', 'a;b', 'a\tb', 'a\nb', 'a\rb', '"', "=cmd|' /C calc'!A0", '+1', '-1', '@SUM(1)'];
+    const values = [
+      'a,b',
+      'a;b',
+      'a\tb',
+      'a\nb',
+      'a\rb',
+      '"',
+      "=cmd|' /C calc'!A0",
+      '+1',
+      '-1',
+      '@SUM(1)',
+      'a\vb',
+      'a\fb',
+      'a\x85b',
+      'a\u2028b',
+      'a\u2029b',
+    ];
     expectRefused((t) => sendBody(type, template, { t }), values, 'body');
   }
   expect(sendBody(type, 'a,{{ t | quote_csv }},b', { t: '="x",\n' })).toBe('a,"=""x"",\n",b');
@@ -86,9 +133,39 @@ describe('YAML', () => {
     'in the double quotes of %j takes what does not end them',
     (template) => {
       expect(yaml(template, 'a: b, #c')).toBe(template.replace('{{ t }}', 'a: b, #c'));
-      expectRefused((value) => yaml(template, value), ['a"\nadmin: true', '\\', 'a\nb', 'a\u0085b'], 'body');
+      expectRefused(
+        (value) => yaml(template, value),
+        ['a"\nadmin: true', '\\', 'a\nb', 'a\u0085b', 'a\u2028b'],
+        'body',
+      );
     },
   );
+
+  test.each([
+    '- Smith, {{ t | quote_yaml }}',
+    '- Smith [x, {{ t | quote_yaml }}]',
+    '- [Smith], {{ t | quote_yaml }}',
+    '- what ? {{ t | quote_yaml }}',
+    '-{{ t | quote_yaml }}',
+    '--{{ t | quote_yaml }}',
+    '- Smith, "{{ t }}"',
+  ])('begins no value in %j', (template) => {
+    expectRefused((value) => yaml(template, value), ['x: admin', 'x y'], 'body');
+  });
+
+  test.each([
+    '- {{ t | quote_yaml }}',
+    '- - {{ t | quote_yaml }}',
+    '? {{ t | quote_yaml }}',
+    'a: {b: [c, {{ t | quote_yaml }}]}',
+  ])('begins a value in %j', (template) =>
+    expect(yaml(template, 'x: y')).toBe(template.replace('{{ t | quote_yaml }}', '"x: y"')),
+  );
+
+  test('takes a number with its sign for a word, and nothing else that begins with a dash or dot', () => {
+    expect(yaml('a: {{ t }}', -12.5)).toBe('a: -12.5');
+    expectRefused((value) => yaml('{{ t }}\n', value), ['-', '---', '...', '--- x', '.a', '-a', '--1'], 'body');
+  });
 
   test.each([
     'a: {{ t }}',

@@ -1,5 +1,6 @@
 // What a value may hold in headers, CSV, YAML and GraphQL, so that it cannot change the structure around it. Follows the text
 // around the expressions once; where it is in doubt whether a value stands in quotes, the stricter rule holds.
+import type { Headers } from '../egress/headers.ts';
 import type { References } from '../vault/expansion.ts';
 import { createTextSlot, cutText, type Encode, type Pieces, refuseValue } from './pieces.ts';
 
@@ -39,16 +40,21 @@ const splitBy = (
     });
   });
 
-const IN_QUOTES = 'must put no quotation mark, backslash or control character into quotes';
+const IN_QUOTES = 'must put no quotation mark, backslash, line end or control character into quotes';
 
 const BACKSLASH_BEFORE = 'must not have a backslash before an expression';
 
-const inQuotes = (place: string): Check => refuseIf(place, (value) => /["\\\p{Cc}]/u.test(value), IN_QUOTES);
+const inQuotes = (place: string): Check =>
+  refuseIf(place, (value) => /["\\\p{Cc}\p{Zl}\p{Zp}]/u.test(value), IN_QUOTES);
 
 /** RFC 9110 section 5.6.2. */
 const token = /^[!#$%&'*+.^_`|~0-9A-Za-z-]*$/;
 
-const createHeaderFollower = (): Follower => {
+/** Readers of cookies end a value at the next semicolon, quoted or not (RFC 6265 section 5.4), and some at a comma. */
+const ofCookie = (place: string): Check =>
+  refuseIf(place, (value) => /[,;]/.test(value), 'must put no comma or semicolon into a cookie');
+
+const createHeaderFollower = (isCookie: boolean): Follower => {
   let isQuoted = false;
   let isEscaped = false;
   /** Since the last comma or semicolon: where an equals sign was, a parameter's value stands. */
@@ -69,9 +75,12 @@ const createHeaderFollower = (): Follower => {
       const before = last;
       last = 'x';
       if (isEscaped) throw refuseValue(place, BACKSLASH_BEFORE);
-      if (isQuoted)
-        return refuseIf(place, (value) => /["\\]/.test(value), 'must put no quotation mark or backslash into quotes');
-      if (isParameter && before === '=' && quote === 'quote_json') return free;
+      if (isQuoted) {
+        const ends = isCookie ? /["\\,;]/ : /["\\]/;
+        const sentence = `must put no quotation mark${isCookie ? ', comma, semicolon' : ''} or backslash into quotes`;
+        return refuseIf(place, (value) => ends.test(value), sentence);
+      }
+      if (isParameter && before === '=' && quote === 'quote_json') return isCookie ? ofCookie(place) : free;
       if (isParameter)
         return refuseIf(
           place,
@@ -90,26 +99,40 @@ const createHeaderFollower = (): Follower => {
 /** `Bearer `, and nothing else in front of the credentials (RFC 9110 section 11.4). */
 const scheme = /^[A-Za-z][A-Za-z0-9-]*[\t ]+$/;
 
+/** Other headers may hold credentials too, and begin with other words: in them only these are schemes. */
+const commonScheme = /^(?:Basic|Bearer)[\t ]+$/i;
+
+const ofCredentials = /^(?:proxy-)?authorization$/i;
+
 /** A header that is a value, or a scheme of authentication with one, has no structure that the value could change. */
-const isOneValue = (text: string, place: string, references: References): boolean => {
+const isOneValue = (name: string, text: string, place: string, references: References): boolean => {
   const cuts = cutText(text, place, references);
   const literals = cuts.filter((cut) => !cut.isExpression);
   if (literals.every((cut) => cut.text.trim() === '')) return true;
   const [first, second, ...others] = cuts;
-  const isScheme = first?.isExpression === false && scheme.test(first.text) && second?.isExpression === true;
+  const schemes = ofCredentials.test(name) ? scheme : commonScheme;
+  const isScheme = first?.isExpression === false && schemes.test(first.text) && second?.isExpression === true;
   return isScheme && others.every((cut) => !cut.isExpression && cut.text.trim() === '');
 };
 
 /** @throws invalidInput at the place. */
-export const splitHeaderValue = (text: string, place: string, references: References, encode: Encode): Pieces => {
-  const follower = isOneValue(text, place, references)
+export const splitHeaderValue = (
+  [name, text]: Headers[number],
+  place: string,
+  references: References,
+  encode: Encode,
+): Pieces => {
+  const follower = isOneValue(name, text, place, references)
     ? { follow: () => {}, checkHere: () => free }
-    : createHeaderFollower();
+    : createHeaderFollower(name.toLowerCase() === 'cookie');
   return splitBy(text, place, references, { follower, encode });
 };
 
 const CSV =
   'must put no quotation mark, comma, semicolon, tab or line end into CSV, and nothing that begins with =, +, - or @; the filter quote_csv puts any value into a field';
+
+/** Some readers take more characters for line ends than RFC 4180 does. */
+const csvStructure = /["\t\n\v\f\r\u0085\u2028\u2029,;]|^[=+\-@]/;
 
 const createCsvFollower = (): Follower => {
   let isQuoted = false;
@@ -125,18 +148,19 @@ const createCsvFollower = (): Follower => {
       const isField = !isQuoted && /[,;\t\r\n]/.test(last);
       last = 'x';
       if (isField && quote === 'quote_csv') return free;
-      return refuseIf(place, (value) => /["\t\n\r,;]|^[=+\-@]/.test(value), CSV);
+      return refuseIf(place, (value) => csvStructure.test(value), CSV);
     },
   };
 };
 
-const isWord = (value: string): boolean => /^[A-Za-z0-9_.-]*$/.test(value);
+/** A dash or dot in front would be an item, or the end of a document, of YAML: a dash is the sign of a number alone. */
+const isWord = (value: string): boolean => /^(?:(?:[A-Za-z_]|-?[0-9])[A-Za-z0-9_.-]*)?$/.test(value);
 
 const wordsOnly = (place: string, filter: string): Check =>
   refuseIf(
     place,
     (value) => !isWord(value),
-    `must put only letters, digits, _, . and - outside of double quotes; the filter ${filter} puts any value there`,
+    `must put only a number, or letters, digits, _, . and -, the first a letter, a digit or _, outside of double quotes; the filter ${filter} puts any value there`,
   );
 
 type State = 'outside' | 'double' | 'single' | 'block' | 'comment';
@@ -145,19 +169,24 @@ type State = 'outside' | 'double' | 'single' | 'block' | 'comment';
 const createYamlFollower = (): Follower => {
   let state: State = 'outside';
   let isEscaped = false;
-  /** Of the line, nothing but spaces and the dashes of items so far. */
+  /** Of the line, nothing but spaces, the dashes of items and the question marks of keys so far. */
   let isLineStart = true;
+  /** Of the brackets and braces of this line: those of an earlier one do not count. */
+  let flowDepth = 0;
   let isBehindSpace = true;
   let last = '';
   const startLine = (): void => {
     state = 'outside';
     isEscaped = false;
     isLineStart = true;
+    flowDepth = 0;
     isBehindSpace = true;
     last = '';
   };
   const mayBegin = (): boolean =>
-    isLineStart || last === ',' || last === '[' || last === '{' || (isBehindSpace && (last === ':' || last === '?'));
+    (isLineStart && isBehindSpace) ||
+    (flowDepth > 0 && (last === ',' || last === '[' || last === '{')) ||
+    (isBehindSpace && last === ':');
   const step = (each: string): void => {
     if (each === '\n' || each === '\r') startLine();
     else if (state === 'comment') return;
@@ -172,7 +201,9 @@ const createYamlFollower = (): Follower => {
       if (each === '#' && isBehindSpace) state = 'comment';
       else if (each === '"' && mayBegin()) state = 'double';
       else if (each === "'" && mayBegin()) state = 'single';
-      isLineStart &&= each === '-';
+      else if ((each === '[' || each === '{') && mayBegin()) flowDepth += 1;
+      else if ((each === ']' || each === '}') && flowDepth > 0) flowDepth -= 1;
+      isLineStart &&= isBehindSpace && (each === '-' || each === '?');
       isBehindSpace = false;
       last = each;
     }

@@ -58,7 +58,14 @@ async function* joined(first: Uint8Array[], rest: AsyncIterator<Uint8Array>): As
   }
 }
 
-type Asked = { kind: BodyKind; said: BodyKind; headers: Headers; isUnread: boolean; isTransformed: boolean };
+type Asked = {
+  kind: BodyKind;
+  said: BodyKind;
+  headers: Headers;
+  isUnread: boolean;
+  isTransformed: boolean;
+  hasMarks: boolean;
+};
 
 /**
  * @param kind what is in the body; `bytes` are never looked at.
@@ -66,6 +73,7 @@ type Asked = { kind: BodyKind; said: BodyKind; headers: Headers; isUnread: boole
  * @param headers of the request.
  * @param isUnread whether it is JSON in a charset that code would read otherwise than the destination does.
  * @param isTransformed whether code is to see it, and so all of it.
+ * @param hasMarks whether code made it: no mark may leave, in bytes neither.
  * @param held gets the room that the body takes.
  * @throws payloadTooLarge; unsupported_media_type for code that would see another text; unsupported_content_coding for a
  * body that is looked at; EgressFault BUSY.
@@ -74,7 +82,7 @@ export const takeBody = async (
   ctx: Pick<Context, 'config' | 'egress'>,
   tenant_id: string,
   { body, bodyBytes }: IncomingBody,
-  { kind, said, headers, isUnread, isTransformed }: Asked,
+  { kind, said, headers, isUnread, isTransformed, hasMarks }: Asked,
   held: Held,
 ): Promise<TakenBody> => {
   const nothing: TakenBody = { whole: undefined, decoded: undefined, pieces: undefined };
@@ -93,7 +101,7 @@ export const takeBody = async (
     throw unsupportedMediaType('JSON that code transforms must be in UTF-8, UTF-16 or ISO-8859-1.');
   // One whose length was announced is held to it.
   const most = bodyBytes ?? bytesMax;
-  if (!isLookedAt) return { ...nothing, pieces: limited(body, most, refuse) };
+  if (!isLookedAt && !hasMarks) return { ...nothing, pieces: limited(body, most, refuse) };
   if (bodyBytes !== undefined && bodyBytes > LOOKED_AT_BYTES_MAX)
     return { ...nothing, pieces: watchBody(kind, limited(body, most, refuse)) };
 
@@ -120,13 +128,14 @@ export const takeBody = async (
     for (; bytes > FREE_BYTES + rooms * ROOM_BYTES; rooms += 1) {
       const room = takeRoom(ctx, tenant_id);
       if (room) held.push(room);
-      else if (isTransformed || isDecoded) throw new EgressFault('BUSY');
+      else if (isTransformed || isDecoded || hasMarks) throw new EgressFault('BUSY');
       else return streamed(busy());
     }
   }
   if (bytes === 0) return nothing;
   const joinedBytes = pieces.length === 1 ? (pieces[0] as Uint8Array) : Buffer.concat(pieces);
   const whole = Buffer.from(joinedBytes.buffer, joinedBytes.byteOffset, joinedBytes.byteLength);
+  if (!isLookedAt) return { ...nothing, whole };
   const coded = { headers, kind: isTransformed ? said : kind, whole };
   const limits = { bytesMax: isTransformed ? RUN_BYTES_MAX : DECODED_BYTES_MAX, isTransformed };
   return { ...nothing, whole, decoded: await decodeRequest(ctx, tenant_id, coded, limits, held) };

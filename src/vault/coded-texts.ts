@@ -10,6 +10,8 @@ export const CODED_MARK = /svc-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9]
 
 const mark = new RegExp(`\\{\\{(${CODED_MARK.source})\\}\\}`, 'g');
 
+const anyMark = new RegExp(CODED_MARK.source, 'g');
+
 const WANTED =
   'must have no {{ but what svc.expression(id, filter) makes; other text that holds {{ must be wrapped in svc.literal(text)';
 
@@ -19,6 +21,8 @@ export type CodedTexts = {
   scan(text: string): Template;
   /** Whether a scanned text had each of the marks. */
   isComplete(): boolean;
+  /** Whether a text that would go out still has one of the marks. */
+  isIn(text: string): boolean;
 };
 
 type Coded = Pick<Expression, 'head' | 'filters' | 'literal'> & { draws: boolean };
@@ -62,5 +66,9 @@ export const createCodedTexts = (marked: ReadonlyMap<string, CodedText>): CodedT
     if (template.parts.length === 0) template.parts.push('');
     return template;
   };
-  return { scan, isComplete: () => read.size === marked.size };
+  const isIn = (text: string): boolean => {
+    for (const [name] of text.matchAll(anyMark)) if (marked.has(name)) return true;
+    return false;
+  };
+  return { scan, isComplete: () => read.size === marked.size, isIn };
 };

@@ -82,10 +82,20 @@ export const createRefusalLog = (ctx: Pick<Context, 'db' | 'log'> & LogClock): R
 
   /** Writes the counts of minutes that are over. */
   const writeDue = async (now: number): Promise<void> => {
-    for (const [tenant_id, { minute, count }] of unwritten) {
-      if (minute >= now) continue;
+    for (const [tenant_id, counted] of [...unwritten]) {
+      const { minute, count } = counted;
+      // Another call may have written it meanwhile.
+      if (minute >= now || unwritten.get(tenant_id) !== counted) continue;
       unwritten.delete(tenant_id);
-      await writeCount(tenant_id, count);
+      // What fails for one tenant keeps nothing from another, and is counted on for the next attempt.
+      await guarded(() =>
+        writeCount(tenant_id, count).catch((error: unknown) => {
+          const meanwhile = unwritten.get(tenant_id);
+          if (meanwhile) meanwhile.count += count;
+          else unwritten.set(tenant_id, { minute, count });
+          throw error;
+        }),
+      );
     }
   };
 

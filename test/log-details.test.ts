@@ -111,6 +111,16 @@ describe('a refusal', () => {
     for (const entry of refused) expect(entry).toMatchObject({ ip: '127.0.0.1', disclosure: 'none' });
   });
 
+  test.each([
+    ['NUL', 'abc%00'],
+    ['more characters than an id', 'a'.repeat(3_000)],
+  ])('of a path with %s is logged with the tenant as the entity', async (_, id) => {
+    const key = await server.newKey(server.tenant, { permissions: ['token:create'] });
+    expect((await server.request('DELETE', `/tokens/${id}`, { key: key.api_key })).status).toBe(403);
+    const refused = await entries({ outcome: 'refused', actor_id: key.application_id });
+    expect(refused).toMatchObject([{ message: 'Refused: token:delete', entity_id: server.tenant.tenant_id }]);
+  });
+
   test('by a rule is logged too', async () => {
     const id = await newToken(card);
     const elsewhere = await server.newKey(server.tenant, { rules: rule('reveal', '/bank/') });

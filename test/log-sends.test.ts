@@ -45,7 +45,13 @@ describe('a proxied request', () => {
     const headers = traced('plain-send', { 'svc-proxy-url': `${house.url}/x` });
     expect((await server.request('POST', '/proxy/y', { json: { a: 1 }, headers })).status).toBe(200);
     expect(await usesWith('plain-send')).toMatchObject([
-      { entity_type: 'proxy', entity_ids: [host], message: 'Proxy used', destination_host: host, outcome: 'success' },
+      {
+        entity_type: 'proxy',
+        entity_ids: [server.tenant.tenant_id],
+        message: 'Proxy used',
+        destination_host: host,
+        outcome: 'success',
+      },
     ]);
   });
 
@@ -89,6 +95,25 @@ describe('a proxied request', () => {
       { entity_ids: [id], outcome: 'success', destination_host: host },
       { entity_ids: [id], outcome: 'failed', destination_host: host },
     ]);
+  });
+
+  test.each([
+    ['throws', `throw new Error('no');`],
+    [
+      'answers itself',
+      `const { CustomHttpResponseError } = require('@svc/reactor-formulas-sdk'); throw new CustomHttpResponseError({ status: 200, body: 'x' });`,
+    ],
+  ])('whose request transform %s has a second row, which says that nothing was sent', async (name, code) => {
+    const id = await tokenOf(server, 'value');
+    const proxy = await makeProxy(server, {
+      destination_url: house.url,
+      request_transform: { code: `module.exports = async () => { ${code} };` },
+    });
+    const trace = `stopped-send-${name.replaceAll(' ', '-')}`;
+    await askProxy(server, proxy, { json: [`{{ ${id} }}`], headers: traced(trace) });
+    const rows = await usesWith(trace);
+    for (const kind of ['token', 'proxy'])
+      expect(byKind(rows, kind).map(({ outcome }) => outcome)).toEqual(['success', 'failed']);
   });
 
   test('of an open proxy whose application may not use the token is a refusal in the log', async () => {

@@ -344,6 +344,14 @@ describe('entries of an entity with very many', () => {
   });
 });
 
+test('the first page of the log is found behind many readings of the log', async () => {
+  await client.query(`INSERT INTO audit_log (tenant_id, id, entity_type, entity_ids, operation, message, created_at)
+    SELECT '${TENANT}', (lpad(to_hex(1810000000000 + n), 12, '0') || '70008' || substr(md5(n::text), 1, 15))::uuid, 'log',
+      ARRAY['${TENANT}'], 'read', 'm', now() FROM generate_series(1, ${ROWS}) AS n`);
+  await client.query('ANALYZE audit_log');
+  expect(await listLogs(explaining, TENANT, { not_entity_type: 'log' }, { offset: 0 }, 21)).toHaveLength(21);
+});
+
 describe('columns that are joined', () => {
   const columns: [string, string][] = [
     ['tokens.id', 'token_cvcs.id'],

@@ -4,11 +4,16 @@ import type { Caller } from '../access/caller.ts';
 import type { Context } from '../context.ts';
 import { firstIdAt } from '../crypto/ids.ts';
 import type { AppError } from '../errors.ts';
+import { isStorableText } from '../vault/json.ts';
+import { TOKEN_ID_LENGTH_MAX } from '../vault/token-id.ts';
 import { type Actor, logRow, type LogClock, type LogRow, type Operation, vaultItself } from './record.ts';
 
 /** Refusals of a tenant that are written in a minute: enough to see what goes on, and no more than a page or two. */
 export const REFUSALS_PER_MINUTE_MAX = 60;
 const MINUTE_MS = 60_000;
+
+/** Paths name what they like: what no id can be is not written, for the database refuses it and the row would be lost. */
+const isLoggable = (id: string): boolean => id.length <= TOKEN_ID_LENGTH_MAX && isStorableText(id);
 
 /** What a permission is about, by the log's names. */
 const entityTypes: Record<string, string> = {
@@ -45,7 +50,7 @@ export type RefusalLog = {
   /**
    * Logs that a caller was refused something. Never fails: what cannot be written is told to the process log, and the caller
    * gets its refusal.
-   * @param entity_id of the entity that the request names; undefined where it names none.
+   * @param entity_id of the entity that the request names; undefined where it names none. For what can be no id the row names the tenant.
    */
   record(caller: Actor & Pick<Caller, 'tenant_id'>, refusal: AppError, entity_id: string | undefined): Promise<void>;
   /** Logs a refusal in a row of its own making. */
@@ -77,10 +82,20 @@ export const createRefusalLog = (ctx: Pick<Context, 'db' | 'log'> & LogClock): R
 
   /** Writes the counts of minutes that are over. */
   const writeDue = async (now: number): Promise<void> => {
-    for (const [tenant_id, { minute, count }] of unwritten) {
-      if (minute >= now) continue;
+    for (const [tenant_id, counted] of [...unwritten]) {
+      const { minute, count } = counted;
+      // Another call may have written it meanwhile.
+      if (minute >= now || unwritten.get(tenant_id) !== counted) continue;
       unwritten.delete(tenant_id);
-      await writeCount(tenant_id, count);
+      // What fails for one tenant keeps nothing from another, and is counted on for the next attempt.
+      await guarded(() =>
+        writeCount(tenant_id, count).catch((error: unknown) => {
+          const meanwhile = unwritten.get(tenant_id);
+          if (meanwhile) meanwhile.count += count;
+          else unwritten.set(tenant_id, { minute, count });
+          throw error;
+        }),
+      );
     }
   };
 
@@ -114,7 +129,7 @@ export const createRefusalLog = (ctx: Pick<Context, 'db' | 'log'> & LogClock): R
         ? aboutOf(permission)
         : { entity_type: 'tenant', operation: 'use' as const };
       const entity =
-        entity_id === undefined
+        entity_id === undefined || !isLoggable(entity_id)
           ? { entity_type: 'tenant', entity_ids: [caller.tenant_id] }
           : { entity_type, entity_ids: [entity_id] };
       const message = permission ? `Refused: ${permission}` : 'Refused';

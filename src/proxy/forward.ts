@@ -148,12 +148,14 @@ const exchange = async (
   };
   const hasTokens = references.ids.size > 0;
   const destination_host = url.host;
-  const ofProxy = { entity_type: 'proxy', entity_ids: [proxy?.id ?? destination_host], destination_host };
+  // Without a stored proxy the tenant's own: a host is no entity, and other tenants name the same.
+  const ofProxy = { entity_type: 'proxy', entity_ids: [proxy?.id ?? tenant_id], destination_host };
   // Written before anything leaves: with the rows of the tokens, which say enough where no stored proxy is used, or alone.
   const beside = proxy || !hasTokens ? [logRow(ctx, actor, { operation: 'use', ...ofProxy })] : [];
   const tokens = caller && (await openTokens(ctx, caller, references, 'use', { beside, destination_host }));
   if (!hasTokens) await ctx.db.for({ tenant_id }).insertLogs(beside);
   const rows: readonly LogRow[] = hasTokens && tokens ? tokens.logged : beside;
+  const logFailure = (): Promise<unknown> => ctx.db.for({ tenant_id }).insertLogs(failedRows(ctx, rows));
   const opened = found.expand(
     createExpansion(tokens?.values ?? (() => undefined), ctx.expressionEnvironment, references),
   );
@@ -166,8 +168,15 @@ const exchange = async (
   const rights = proxy && rightsOf(ctx, proxy, actor, below);
   const isSeen = found.isInBody || proxy?.request_transform !== undefined;
   const before: Message = { ...sentOf(decoded, isSeen, opened, whole), hasValues: hasTokens };
-  const outgoing = proxy && rights ? await transform(ctx, proxy, 'request', before, about, rights) : before;
-  if (outgoing instanceof CodeResponse) return madeByCode(outgoing, undefined);
+  const transforming = proxy && rights ? transform(ctx, proxy, 'request', before, about, rights) : before;
+  const outgoing = await Promise.resolve(transforming).catch(async (error: unknown) => {
+    await logFailure();
+    throw error;
+  });
+  if (outgoing instanceof CodeResponse) {
+    await logFailure();
+    return madeByCode(outgoing, undefined);
+  }
   hold(outgoing.body, opened.body);
 
   const isReadByCode = proxy?.response_transform !== undefined;
@@ -186,7 +195,7 @@ const exchange = async (
     clientCertificate: proxy?.client_certificate,
   });
   const answer = await sending.catch(async (error: unknown) => {
-    await ctx.db.for({ tenant_id }).insertLogs(failedRows(ctx, rows));
+    await logFailure();
     throw error;
   });
   if (!proxy || !rights || proxy.response_transform === undefined) return asItCame(answer);

@@ -1,20 +1,24 @@
 -- Rows of earlier versions keep disclosure NULL: those versions did not record it. All that they logged had succeeded.
 -- Columns with a constant default are added without touching the rows.
-ALTER TABLE "audit_log" ADD COLUMN "disclosure" TEXT,
-                        ADD COLUMN "outcome" TEXT NOT NULL DEFAULT 'success',
-                        ADD COLUMN "trace_id" TEXT,
-                        ADD COLUMN "ip" TEXT,
-                        ADD COLUMN "reactor_id" UUID,
-                        ADD COLUMN "proxy_id" UUID,
-                        ADD COLUMN "destination_host" TEXT,
-                        ADD COLUMN "is_list" BOOLEAN NOT NULL DEFAULT false;
-
--- CreateIndex
-CREATE INDEX "audit_log_tenant_id_actor_id_id_idx" ON "audit_log"("tenant_id", "actor_id", "id");
-
--- CreateIndex
-CREATE INDEX "audit_log_tenant_id_operation_id_idx" ON "audit_log"("tenant_id", "operation", "id");
-
--- CreateIndex
--- Nearly all rows tell of success: the others are few, and found without reading those.
-CREATE INDEX "audit_log_tenant_id_outcome_id_idx" ON "audit_log"("tenant_id", "outcome", "id") WHERE (outcome <> 'success'::text);
+-- The indexes have migrations of their own: while one is built, servers can read the table.
+-- A lock that waits makes all others wait behind it, and old servers end a query after 10 s: so it is tried for 2 s at a time.
+DO $$
+BEGIN
+  PERFORM set_config('lock_timeout', '2s', true);
+  LOOP
+    BEGIN
+      ALTER TABLE "audit_log" ADD COLUMN "disclosure" TEXT,
+        ADD COLUMN "outcome" TEXT NOT NULL DEFAULT 'success',
+        ADD COLUMN "trace_id" TEXT,
+        ADD COLUMN "ip" TEXT,
+        ADD COLUMN "reactor_id" UUID,
+        ADD COLUMN "proxy_id" UUID,
+        ADD COLUMN "destination_host" TEXT,
+        ADD COLUMN "is_list" BOOLEAN NOT NULL DEFAULT false;
+      EXIT;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_sleep(1);
+    END;
+  END LOOP;
+END
+$$;

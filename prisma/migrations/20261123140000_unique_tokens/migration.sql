@@ -1,10 +1,19 @@
 -- Whether a mask hides the token's value from a plain permission. Of the types with a default mask that is always so. Rows of
 -- earlier versions have NULL until the server has looked into them: only its keys can tell.
-ALTER TABLE "tokens" ADD COLUMN "masked" BOOLEAN;
-
--- CreateIndex
--- What the server has yet to look into: empty once it has, and in new vaults.
-CREATE INDEX "tokens_masked_unknown_idx" ON "tokens"("tenant_id", "id") WHERE (masked IS NULL AND type = 'token'::text);
+-- A lock that waits makes all others wait behind it, and old servers end a query after 10 s: so it is tried for 2 s at a time.
+DO $$
+BEGIN
+  PERFORM set_config('lock_timeout', '2s', true);
+  LOOP
+    BEGIN
+      ALTER TABLE "tokens" ADD COLUMN "masked" BOOLEAN;
+      EXIT;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_sleep(1);
+    END;
+  END LOOP;
+END
+$$;
 
 -- Writes tokens of which some must be the only ones with their fingerprint. A function, since each of its statements sees what
 -- was committed before it began: the look for an equal token has to see what others wrote before they gave up the lock.

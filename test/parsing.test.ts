@@ -38,7 +38,7 @@ describe('a path of the filter json is parsed in linear time, however it nests',
 });
 
 /** Turns of the server's event loop from the last byte of a request to its answer. */
-const turnsToAnswer = async (body: string): Promise<{ turns: number; status: number; errors: unknown }> => {
+const turnsOf = async (ask: () => ReturnType<TestServer['request']>) => {
   let turns = 0;
   let isAnswered = false;
   server.app.server.once('request', (request: IncomingMessage, response: ServerResponse) => {
@@ -49,10 +49,12 @@ const turnsToAnswer = async (body: string): Promise<{ turns: number; status: num
     request.once('end', countTurn);
     response.once('finish', () => (isAnswered = true));
   });
-  const headers = { 'content-type': 'application/json' };
-  const answer = await server.request('POST', '/tokenize', { headers, body });
-  return { turns, status: answer.status, errors: answer.body?.errors };
+  const answer = await ask();
+  return { turns, status: answer.status, errors: (answer.body?.proxy_error ?? answer.body)?.errors as unknown };
 };
+
+const turnsToAnswer = (body: string) =>
+  turnsOf(() => server.request('POST', '/tokenize', { headers: { 'content-type': 'application/json' }, body }));
 
 describe('a large body is parsed in slices, with turns of the event loop between them', () => {
   const items = '1,'.repeat(BODY_BYTES_MAX / 2 - 10);
@@ -73,5 +75,51 @@ describe('a large body is parsed in slices, with turns of the event loop between
 
   test('a small one is parsed in the turn in which it came', async () => {
     expect((await turnsToAnswer('{"a":1,"a":2}')).turns).toBeLessThan(10);
+  });
+});
+
+describe('the body of a forwarded request', () => {
+  const destination = 'https://example.com';
+  const objects = '{"a":{}},'.repeat(200_000);
+  const turnsForwarding = (type: string, body: string, proxyKey?: string) =>
+    turnsOf(() =>
+      server.request('POST', '/proxy', {
+        ...(proxyKey && { key: null }),
+        headers: {
+          'content-type': type,
+          ...(proxyKey ? { 'svc-proxy-key': proxyKey } : { 'svc-proxy-url': destination }),
+        },
+        body,
+      }),
+    );
+  const openProxy = async (): Promise<string> => {
+    const json = { name: 'open', destination_url: destination, require_auth: false };
+    return (await server.request('POST', '/proxies', { json })).body.key;
+  };
+
+  test.each([
+    ['application/json', (body: string) => body],
+    [
+      'multipart/form-data; boundary=b',
+      (body: string) => `--b\r\ncontent-type: application/json\r\n\r\n${body}\r\n--b--`,
+    ],
+  ])('is parsed in slices: %s', async (type, wrap) => {
+    const body = wrap(`["{{ id }}",${objects}`);
+    const answer = await turnsForwarding(type, body);
+    expect(answer.status).toBe(400);
+    expect(answer.turns).toBeGreaterThanOrEqual(Math.floor(body.length / (JSON_SLICE_CHARACTERS + 100)));
+  });
+
+  test('that no token may be used for is refused at the first that it refers to', async () => {
+    const answer = await turnsForwarding('application/json', `["{{ id }}",${objects}1]`, await openProxy());
+    expect(answer.status).toBe(403);
+    expect(answer.turns).toBeLessThan(20);
+  });
+
+  test('that is nested too deep is refused before it becomes objects, also where its type does not say JSON', async () => {
+    const body = `["{{ id }}",${'['.repeat(1_000_000)}${']'.repeat(1_000_000)}]`;
+    const answer = await turnsForwarding('text/plain', body);
+    expect(answer).toMatchObject({ status: 400, errors: { body: ['must not be nested deeper than 64 levels'] } });
+    expect(answer.turns).toBeLessThan(20);
   });
 });

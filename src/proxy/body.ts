@@ -3,6 +3,7 @@
 import { invalidField } from '../errors.ts';
 import type { Expansion, References } from '../vault/expansion.ts';
 import { formatPath } from '../vault/json.ts';
+import { JsonSyntaxError, parseInSlices, type Slices } from '../vault/json-parser.ts';
 import {
   bodyKindOf,
   type BodyKind,
@@ -37,18 +38,18 @@ export type WriteBody = (expansion: Expansion) => Buffer;
  * @returns undefined for a body without expressions.
  * @throws invalidInput at the place of what is wrong.
  */
-export const openBody = (
+export function* openBody(
   kind: BodyKind,
   bytes: Buffer,
   path: Path,
   references: References,
   level = 0,
-): WriteBody | undefined => {
+): Slices<WriteBody | undefined> {
   if (kind.kind === 'bytes') return undefined;
-  if (kind.kind !== 'multipart') return openText(kind, bytes, path, references);
+  if (kind.kind !== 'multipart') return yield* openText(kind, bytes, path, references);
   if (level > NESTED_MULTIPART_MAX || !mayOpenInPart(bytes)) return undefined;
-  return openMultipart(kind.boundary, bytes, path, references, level);
-};
+  return yield* openMultipart(kind.boundary, bytes, path, references, level);
+}
 
 const wideBrace = '(?:\\{|%\\x007\\x00b|\\\\\\x00u\\x000\\x000\\x007\\x00b)';
 
@@ -69,11 +70,16 @@ const decode = (bytes: Buffer, charset: Charset): string | undefined => {
   }
 };
 
-const openText = (body: TextBodyKind, bytes: Buffer, path: Path, references: References): WriteBody | undefined => {
+function* openText(
+  body: TextBodyKind,
+  bytes: Buffer,
+  path: Path,
+  references: References,
+): Slices<WriteBody | undefined> {
   const { kind, charset: said } = body;
   const wide = readUtf16(body, bytes, formatPath(path));
   if (wide) {
-    const pieces = split(wide.text, kind, 'utf8', path, references);
+    const pieces = yield* split(wide.text, kind, 'utf8', path, references);
     return hasSlots(pieces) ? (expansion) => encodeUtf16(writePieces(pieces, expansion), wide.utf16) : undefined;
   }
   if (!mayOpen(openingOf[kind], bytes)) return undefined;
@@ -85,17 +91,17 @@ const openText = (body: TextBodyKind, bytes: Buffer, path: Path, references: Ref
     if (kind === 'undeclared') return undefined;
     throw invalidField(formatPath(path), 'must be in UTF-8, or in the charset that it says');
   }
-  const pieces = split(text, kind, charset, path, references);
+  const pieces = yield* split(text, kind, charset, path, references);
   return hasSlots(pieces) ? (expansion) => Buffer.from(writePieces(pieces, expansion), charset) : undefined;
-};
+}
 
-const split = (text: string, kind: TextKind, charset: Charset, path: Path, references: References): Pieces => {
+function* split(text: string, kind: TextKind, charset: Charset, path: Path, references: References): Slices<Pieces> {
   const place = formatPath(path);
   switch (kind) {
     case 'json':
-      return splitJson(text, charset, path, references);
+      return yield* splitJson(text, charset, path, references);
     case 'json_lines':
-      return splitJsonLines(text, charset, path, references);
+      return yield* splitJsonLines(text, charset, path, references);
     case 'form':
       return splitForm(text, path, encodePercentAt(charset), references);
     case 'markup':
@@ -105,65 +111,68 @@ const split = (text: string, kind: TextKind, charset: Charset, path: Path, refer
     case 'graphql':
       return splitRuled(kind, text, place, references, encodableAt(charset, place));
     default:
-      if (kind !== 'text' && isJsonText(text)) return splitJson(text, charset, path, references);
+      if (kind !== 'text' && (yield* isJsonText(text))) return yield* splitJson(text, charset, path, references);
       return splitText(text, place, references, encodableAt(charset, place));
   }
-};
+}
 
-/** Behind a byte order mark as well, as `splitJson` reads it. */
-const isJsonText = (text: string): boolean => {
+/** Behind a byte order mark as well, as `splitJson` reads it. What is nested too deep counts: `splitJson` refuses it. */
+function* isJsonText(text: string): Slices<boolean> {
   const bare = text.startsWith('\ufeff') ? text.slice(1) : text;
   // Most texts show by their ends that they are none, and need not be parsed.
   const ends = { '"': '"', '[': ']', '{': '}' }[/^[\t\n\r ]*(["[{])/.exec(bare)?.[1] ?? ''];
   if (ends === undefined || bare.trimEnd().at(-1) !== ends) return false;
   try {
-    JSON.parse(bare);
+    yield* parseInSlices(bare, true);
     return true;
-  } catch {
-    return false;
+  } catch (error) {
+    if (error instanceof JsonSyntaxError) return false;
+    throw error;
   }
-};
+}
 
 /** Each part by its own kind; one that says nothing of itself is text if it can be. */
-const openMultipart = (
+function* openMultipart(
   boundary: string,
   bytes: Buffer,
   path: Path,
   references: References,
   level: number,
-): WriteBody | undefined => {
+): Slices<WriteBody | undefined> {
   const place = formatPath(path);
-  const written: (Buffer | WriteBody)[] = [];
-  let part: { kind: BodyKind; path: Path; content: Buffer[] } | undefined;
+  const found: (Buffer | { kind: BodyKind; path: Path; content: Buffer[] })[] = [];
   let parts = 0;
-  const closePart = (): void => {
-    if (!part) return;
-    const { kind, path: inside, content } = part;
-    const bare = Buffer.concat(content);
-    const write = openBody(kind, bare, inside, references, level + 1);
-    written.push(write ? (expansion) => withoutBoundary(write(expansion), boundary, formatPath(inside)) : bare);
-    part = undefined;
-  };
   const reader = createMultipartReader(boundary, {
-    onFrame: (piece) => {
-      closePart();
-      written.push(piece);
-    },
+    onFrame: (piece) => found.push(piece),
     onPart: (headers) => {
       parts += 1;
       if (parts > PARTS_MAX) throw invalidField(place, `must have at most ${PARTS_MAX} parts`);
-      part = { kind: bodyKindOf(headers), path: [...path, partName(headers) ?? parts - 1], content: [] };
+      found.push({ kind: bodyKindOf(headers), path: [...path, partName(headers) ?? parts - 1], content: [] });
     },
-    onContent: (piece) => part?.content.push(piece),
+    onContent: (piece) => {
+      const part = found.at(-1);
+      if (part && 'content' in part) part.content.push(piece);
+    },
     onMalformed: () => {
       throw invalidField(place, 'must be a whole multipart body with the boundary that it says');
     },
   });
   reader.push(bytes);
   reader.end();
+  const written: (Buffer | WriteBody)[] = [];
+  for (const each of found) {
+    if (!('content' in each)) {
+      written.push(each);
+      continue;
+    }
+    yield;
+    const bare = Buffer.concat(each.content);
+    const write = yield* openBody(each.kind, bare, each.path, references, level + 1);
+    written.push(write ? (expansion) => withoutBoundary(write(expansion), boundary, formatPath(each.path)) : bare);
+  }
   if (!written.some((each) => typeof each === 'function')) return undefined;
   return (expansion) => Buffer.concat(written.map((each) => (typeof each === 'function' ? each(expansion) : each)));
-};
+}
 
 /** The boundary in a value would end its part, for some readers wherever it stands. */
 const withoutBoundary = (bytes: Buffer, boundary: string, place: string): Buffer => {

@@ -5,6 +5,7 @@ import { badRequest } from '../errors.ts';
 import type { CodedTexts } from '../vault/coded-texts.ts';
 import { createReferences, type Expansion, type References } from '../vault/expansion.ts';
 import { formatPath } from '../vault/json.ts';
+import { runAtOnce, type Slices } from '../vault/json-parser.ts';
 import { openBody } from './body.ts';
 import type { BodyKind } from './body-kind.ts';
 import { splitForm } from './form-text.ts';
@@ -35,18 +36,21 @@ export type FoundExpressions = {
 type Expanded = { path: string; query: string; headers: Headers; body: Uint8Array | undefined };
 
 /**
+ * Pauses after each slice of a large body.
  * @param coded what the tenant's code marked, of a request that it makes.
- * @throws invalidInput at the place of what opens like an expression and is none; payloadTooLarge.
+ * @param mayUse whether the request may use tokens at all: if not, it is refused at the first that it refers to.
+ * @throws forbidden; invalidInput at the place of what opens like an expression and is none; payloadTooLarge.
  */
-export const findExpressions = (
+export function* findInSlices(
   { path, query, headers, body }: RequestPlaces,
   coded?: CodedTexts,
-): FoundExpressions => {
-  const references = createReferences(undefined, coded);
+  mayUse = true,
+): Slices<FoundExpressions> {
+  const references: References = { ...createReferences(undefined, coded), mayUse };
   const pathPieces = splitPath(path, references);
   const queryPieces = splitForm(query, ['query'], encodePercentAt('utf8'), references);
   const headerPieces = headers.map(([name, value]): [string, Pieces] => [name, splitHeader(name, value, references)]);
-  const writeBody = body && openBody(body.kind, body.bytes, ['body'], references);
+  const writeBody = body && (yield* openBody(body.kind, body.bytes, ['body'], references));
   if (coded?.isComplete() === false) throw badRequest(NOT_LOOKED_AT);
   return {
     references,
@@ -62,7 +66,11 @@ export const findExpressions = (
       return opened;
     },
   };
-};
+}
+
+/** Without pauses, for requests that are known to be small. */
+export const findExpressions = (places: RequestPlaces, coded?: CodedTexts): FoundExpressions =>
+  runAtOnce(findInSlices(places, coded));
 
 const NOT_LOOKED_AT = 'What svc.expression and svc.literal make must stand where the proxy looks for expressions.';
 

@@ -19,11 +19,12 @@ import type { CodedTexts } from '../vault/coded-texts.ts';
 import { openTokens } from '../vault/detokenize.ts';
 import { createExpansion } from '../vault/expansion.ts';
 import type { Json } from '../vault/json.ts';
+import { runInTurns } from '../vault/json-parser.ts';
 import { createOpenedTexts, type OpenedTexts } from '../vault/opened-texts.ts';
 import { type BodyKind, decodedKindOf, inUtf8, saysJson } from './body-kind.ts';
 import { callAnswer, parseProxyCall } from './code-call.ts';
 import { sentOf } from './coded-body.ts';
-import { findExpressions } from './expressions.ts';
+import { findInSlices } from './expressions.ts';
 import { destinationRefused, forwardingFault } from './faults.ts';
 import { loopMark, refuseLoop } from './loop.ts';
 import type { Message } from './message.ts';
@@ -138,9 +139,10 @@ const exchange = async (
   };
   const bytes = decoded?.bytes ?? whole;
   const body = bytes && { kind: decoded?.wasUtf16 ? inUtf8(kind) : kind, bytes };
-  const found = findExpressions({ path: target.path, query: target.query, headers, body }, coded?.texts);
+  const mayUse = caller !== undefined && mayAnywhere(caller, 'token:use');
+  const places = { path: target.path, query: target.query, headers, body };
+  const found = await runInTurns(findInSlices(places, coded?.texts, mayUse));
   const { references } = found;
-  if (references.ids.size > 0 && (!caller || !mayAnywhere(caller, 'token:use'))) throw forbidden('token:use');
   const actor: Actor = caller ?? {
     actor_id: null,
     actor_type: null,

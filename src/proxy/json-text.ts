@@ -3,6 +3,7 @@
 import { invalidField } from '../errors.ts';
 import { expandJson, type References } from '../vault/expansion.ts';
 import { formatPath, JSON_DEPTH_MAX } from '../vault/json.ts';
+import { JSON_SLICE_CHARACTERS, JsonSyntaxError, parseInSlices, type Slices } from '../vault/json-parser.ts';
 import type { Charset } from './body-kind.ts';
 import { jsonOpening } from './opening.ts';
 import { createSlot, type Pieces } from './pieces.ts';
@@ -31,25 +32,31 @@ type Level = { index: number } | { nameFrom: number; nameTo: number; name?: stri
  * @param path where the text stands in the body.
  * @throws invalidInput where the text is no JSON, is nested deeper than JSON_DEPTH_MAX, or holds what is no expression.
  */
-export const splitJson = (text: string, charset: Charset, path: Path, references: References): Pieces => {
+export function* splitJson(text: string, charset: Charset, path: Path, references: References): Slices<Pieces> {
   if (!jsonOpening.pattern.test(text)) return [text];
   try {
-    return split(text, charset, path, references);
+    return yield* split(text, charset, path, references);
   } catch (error) {
     // The parser's message quotes the text around the error: it stops here.
-    throw error instanceof SyntaxError ? invalidField(formatPath(path), 'must be valid JSON') : error;
+    const isSyntax = error instanceof SyntaxError || error instanceof JsonSyntaxError;
+    throw isSyntax ? invalidField(formatPath(path), 'must be valid JSON') : error;
   }
-};
+}
 
 /** Walks before it parses: what is nested too deep must not become objects first. @throws SyntaxError for what is no JSON. */
-const split = (text: string, charset: Charset, path: Path, references: References): Pieces => {
+function* split(text: string, charset: Charset, path: Path, references: References): Slices<Pieces> {
   const pieces: Pieces = [];
   const levels: Level[] = [];
   let done = 0;
   let from = 0;
   let to = 0;
   let opening = findOpening(text, 0);
+  let pauseAt = JSON_SLICE_CHARACTERS;
   for (let at = 0; at < text.length; at += 1) {
+    if (at >= pauseAt) {
+      yield;
+      pauseAt = at + JSON_SLICE_CHARACTERS;
+    }
     const code = text.charCodeAt(at);
     if (code === QUOTE) {
       from = at;
@@ -76,10 +83,10 @@ const split = (text: string, charset: Charset, path: Path, references: Reference
     }
   }
   // A byte order mark is no JSON, and is there all the same (RFC 8259 section 8.1).
-  JSON.parse(text.startsWith('\ufeff') ? text.slice(1) : text);
+  yield* parseInSlices(text.startsWith('\ufeff') ? text.slice(1) : text);
   pieces.push(text.slice(done));
   return pieces;
-};
+}
 
 /** Where something next opens like an expression, in a string or not. */
 const findOpening = (text: string, from: number): number => {
@@ -116,19 +123,24 @@ const asciiJson = (value: unknown): string =>
   JSON.stringify(value).replace(/[\x7f-\uffff]/g, (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, '0')}`);
 
 /** One text in each line, or behind each record separator (RFC 7464), where a text may have lines of its own. */
-export const splitJsonLines = (text: string, charset: Charset, path: Path, references: References): Pieces => {
+export function* splitJsonLines(text: string, charset: Charset, path: Path, references: References): Slices<Pieces> {
   const separator = text.includes('\x1e') ? '\x1e' : '\n';
   const pieces: Pieces = [];
   let done = 0;
   let end = 0;
+  let pauseAt = JSON_SLICE_CHARACTERS;
   for (let start = 0, index = 0; start <= text.length; start = end + 1, index += 1) {
     const found = text.indexOf(separator, start);
     end = found === -1 ? text.length : found;
+    if (start >= pauseAt) {
+      yield;
+      pauseAt = start + JSON_SLICE_CHARACTERS;
+    }
     const line = text.slice(start, end);
     if (!jsonOpening.pattern.test(line)) continue;
-    pieces.push(text.slice(done, start), ...splitJson(line, charset, [...path, index], references));
+    pieces.push(text.slice(done, start), ...(yield* splitJson(line, charset, [...path, index], references)));
     done = end;
   }
   pieces.push(text.slice(done));
   return pieces;
-};
+}

@@ -1,5 +1,6 @@
 // Expressions at request time: token ids in, their values out, in the places of a request. Limits hold for all places
 // together; whose tokens they are and who may see them is for whoever resolves the ids. decisions.md section 4.
+import { forbidden } from '../errors.ts';
 import type { CodedTexts } from './coded-texts.ts';
 import { type Evaluation, evaluateTemplate, evaluateText, mapStrings, misplacedAlias, tooDeep } from './evaluation.ts';
 import { ExpressionError } from './expression-error.ts';
@@ -54,6 +55,8 @@ export type References = {
   readonly templates: Map<string, Template>;
   /** Of a request that a tenant's code makes: what it marked, and nothing else, is an expression. */
   readonly coded: CodedTexts | undefined;
+  /** False where the caller may use no token: the first that is referred to is refused. */
+  readonly mayUse?: boolean;
 };
 
 export const createReferences = (limits = requestLimits, coded?: CodedTexts): References => ({
@@ -124,6 +127,7 @@ const collectOne = ({ head, offset, literal }: Expression, references: Reference
     references.placeholders = countPlaceholder(references.placeholders, placeholdersMax);
     if (literal !== undefined) return;
     const { id, whole } = parseTokenReference(head);
+    if (references.mayUse === false) throw forbidden('token:use');
     references.ids.add(id);
     references.isWhole ||= whole;
     if (references.ids.size > tokensMax) throw tooManyTokens(references.limits);

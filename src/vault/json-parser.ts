@@ -27,6 +27,9 @@ type Members = Record<string, Json>;
 /** An array or an object that is not closed yet; `name` is that of the member whose value comes next. */
 type Level = { items: Json[]; members?: undefined } | { items?: undefined; members: Members; name: string };
 
+/** Work that pauses now and then, so that other work can come between. */
+export type Slices<T> = Generator<undefined, T, undefined>;
+
 type Reader = { readonly text: string; at: number; readonly levels: Level[]; readonly findings: JsonFindings };
 
 const QUOTE = 0x22;
@@ -200,9 +203,12 @@ const takeEnd = (reader: Reader, level: Level, value: Json): Json | undefined =>
 
 /**
  * Parses as JSON.parse does, but for keys named `__proto__`, which are left out. Pauses after each slice; uses no stack for
- * nesting. @throws JsonSyntaxError.
+ * nesting.
+ * @param stopsAtDepth whether to stop where the text is nested too deep, with null and what was found so far: the rest may
+ * be a hundred times as large in memory.
+ * @throws JsonSyntaxError.
  */
-export function* parseInSlices(text: string): Generator<undefined, ParsedJson, undefined> {
+export function* parseInSlices(text: string, stopsAtDepth = false): Slices<ParsedJson> {
   const reader: Reader = { text, at: 0, levels: [], findings: {} };
   let pauseAt = JSON_SLICE_CHARACTERS;
   let value: Json | undefined;
@@ -211,6 +217,7 @@ export function* parseInSlices(text: string): Generator<undefined, ParsedJson, u
     if (value === undefined) value = takeValue(reader);
     else if (level) value = takeEnd(reader, level, value);
     else break;
+    if (stopsAtDepth && reader.findings.depth) return { value: null, findings: reader.findings };
     if (reader.at < pauseAt) continue;
     yield;
     pauseAt = reader.at + JSON_SLICE_CHARACTERS;
@@ -219,11 +226,22 @@ export function* parseInSlices(text: string): Generator<undefined, ParsedJson, u
   return reader.at === text.length ? { value, findings: reader.findings } : refuse();
 }
 
-/** Without pauses, for texts that are known to be small. @throws JsonSyntaxError. */
-export const parseAtOnce = (text: string): ParsedJson => {
-  const parsing = parseInSlices(text);
+/** Without pauses, for what is known to be small. */
+export const runAtOnce = <T>(slices: Slices<T>): T => {
   for (;;) {
-    const step = parsing.next();
+    const step = slices.next();
     if (step.done) return step.value;
   }
 };
+
+/** With a turn of the event loop between two slices. */
+export const runInTurns = async <T>(slices: Slices<T>): Promise<T> => {
+  for (;;) {
+    const step = slices.next();
+    if (step.done) return step.value;
+    await new Promise((resolve) => void setImmediate(resolve));
+  }
+};
+
+/** Without pauses, for texts that are known to be small. @throws JsonSyntaxError. */
+export const parseAtOnce = (text: string): ParsedJson => runAtOnce(parseInSlices(text));

@@ -82,7 +82,8 @@ export const createRefusalLog = (ctx: Pick<Context, 'db' | 'log'> & LogClock): R
 
   /** Writes the counts of minutes that are over. */
   const writeDue = async (now: number): Promise<void> => {
-    for (const [tenant_id, counted] of unwritten) {
+    // A copy: what fails is put back, and must not be met again.
+    for (const [tenant_id, counted] of Array.from(unwritten)) {
       const { minute, count } = counted;
       // Another call may have written it meanwhile.
       if (minute >= now || unwritten.get(tenant_id) !== counted) continue;

@@ -31,7 +31,8 @@ describe('what JSON.parse reads, and nothing else, is read as JSON.parse reads i
     fc.assert(
       fc.property(value, blanks, fc.nat(4), (json, blank, space) => {
         const text = `${blank}${JSON.stringify(json, undefined, space)}${blank}`;
-        expect(ours(text)).toEqual(JSON.parse(text.replaceAll('"__proto__":', '"_proto_":')));
+        const withoutPrototypes = (key: string, part: unknown) => (key === '__proto__' ? undefined : part);
+        expect(ours(text)).toEqual(JSON.parse(text, withoutPrototypes));
       }),
       { numRuns: 2000 },
     );

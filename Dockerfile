@@ -14,7 +14,7 @@ LABEL org.opencontainers.image.title="Strongroom" \
       org.opencontainers.image.description="A self-hostable vault for card, bank and personal data" \
       org.opencontainers.image.licenses="Apache-2.0"
 # What the wall around tenants' code is built with, where the container may (docker-compose.yml).
-RUN apt-get update && apt-get install -y --no-install-recommends bubblewrap && rm -rf /var/lib/apt/lists/*
+RUN apt-get update && apt-get install -y --no-install-recommends bubblewrap tini && rm -rf /var/lib/apt/lists/*
 WORKDIR /app
 ENV NODE_ENV=production HOST=0.0.0.0 PORT=8080
 COPY --from=build /app/node_modules ./node_modules
@@ -29,4 +29,5 @@ EXPOSE 8080
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=3s --start-period=20s CMD ["node", "bin/healthcheck.cjs"]
 # `docker run IMAGE` serves; `docker run IMAGE bootstrap ...` is the operator's command line.
-ENTRYPOINT ["node", "--disable-sigusr1", "--min-semi-space-size=16", "--max-semi-space-size=16", "--no-parallel-scavenge", "--no-allocation-site-pretenuring", "bin/entrypoint.cjs"]
+# Linux drops a SIGKILL that process 1 sends to itself, and the watchdog of the event loop ends the server by one.
+ENTRYPOINT ["tini", "--", "node", "--disable-sigusr1", "--min-semi-space-size=16", "--max-semi-space-size=16", "--no-parallel-scavenge", "--no-allocation-site-pretenuring", "bin/entrypoint.cjs"]

@@ -457,8 +457,10 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
     problems.push(
       'HOST: a development server listens on loopback only. Set NODE_ENV=production, or ALLOW_DEV_ON_NETWORK=1 if the network is yours.',
     );
-  if (problems.length > 0) throw new ConfigError(problems);
   const consoleHost = values.CONSOLE_HOST && canonicalHost(values.CONSOLE_HOST);
+  if (consoleHost && values.PUBLIC_URL && consoleHost === canonicalHost(new URL(values.PUBLIC_URL).hostname))
+    problems.push('CONSOLE_HOST: must not be the host of PUBLIC_URL: no other route is served there.');
+  if (problems.length > 0) throw new ConfigError(problems);
   return {
     mode,
     host: values.HOST,

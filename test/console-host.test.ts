@@ -90,6 +90,9 @@ test('no request leaves for the host of the console', () => {
     consoleHost: 'console.example.com',
     egress: { ownHosts: ['console.example.com'] },
   });
+  expect(() => loadConfig({ CONSOLE_HOST: 'vault.example.com', PUBLIC_URL: 'https://vault.example.com' })).toThrow(
+    'CONSOLE_HOST: must not be the host of PUBLIC_URL',
+  );
   expect(() => loadConfig({ CONSOLE_HOST: 'https://console.example.com' })).toThrow(
     'CONSOLE_HOST: must be a host name',
   );

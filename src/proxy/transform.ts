@@ -10,7 +10,7 @@ import { inputOf } from '../runtime/args.ts';
 import { answerOfFault, CodeResponse, runtimeError } from '../runtime/code-errors.ts';
 import { RUN_BYTES_MAX } from '../sandbox/sandbox.ts';
 import type { Json } from '../vault/json.ts';
-import { type JsonFinding, JsonSyntaxError, parseAtOnce } from '../vault/json-parser.ts';
+import { type JsonFinding, JsonSyntaxError, parseInSlices, runInTurns } from '../vault/json-parser.ts';
 import { bodyKindOf, charsetOf as readCharset } from './body-kind.ts';
 import { charsetOf, isJson, type Message, namedHeaders, textOf, valueOf } from './message.ts';
 import type { ProxyForUse } from './proxy-finder.ts';
@@ -80,7 +80,7 @@ const bytesOf = (side: Side, value: Json, headers: Headers): Uint8Array | undefi
  * What the code would see otherwise than the destination does, or cannot be walked. @throws invalidInput for a request;
  * bad_gateway for an answer.
  */
-const refuseUnfit = (side: Side, message: Message, given: Json): void => {
+const refuseUnfit = async (side: Side, message: Message, given: Json): Promise<void> => {
   const problem = shapeProblem(given);
   if (problem !== undefined && side === 'response')
     throw new AppError('bad_gateway', `The body of the destination's answer ${problem}.`);
@@ -88,7 +88,7 @@ const refuseUnfit = (side: Side, message: Message, given: Json): void => {
   if (side === 'response' && (hasUnreadCharset(message.headers) || isReadOtherwise(message, given)))
     throw new AppError('bad_gateway', "The charset of the destination's answer is none that a transform can read.");
   if (side === 'response' || !isJson(message.headers)) return;
-  const finding = misreadOf(textOf(message) ?? '');
+  const finding = await misreadOf(textOf(message) ?? '');
   if (finding)
     throw invalidField(
       finding.path === '' || finding.path.startsWith('[') ? `body${finding.path}` : `body.${finding.path}`,
@@ -97,9 +97,10 @@ const refuseUnfit = (side: Side, message: Message, given: Json): void => {
 };
 
 /** Of JSON, what the code and the destination would read differently; of other text nothing, which the code has as it is. */
-const misreadOf = (text: string): JsonFinding | undefined => {
+const misreadOf = async (text: string): Promise<JsonFinding | undefined> => {
   try {
-    const { duplicate, number } = parseAtOnce(text.startsWith('\ufeff') ? text.slice(1) : text).findings;
+    const json = text.startsWith('\ufeff') ? text.slice(1) : text;
+    const { duplicate, number } = (await runInTurns(parseInSlices(json))).findings;
     return duplicate ?? number;
   } catch (error) {
     if (error instanceof JsonSyntaxError) return undefined;
@@ -151,7 +152,7 @@ export const transform = async (
   if (code === undefined) return message;
   const { tenant_id, id, version, configuration } = proxy;
   const given = valueOf(message);
-  refuseUnfit(side, message, given);
+  await refuseUnfit(side, message, given);
   const { headers: pairs } = message;
   const args = { ...about, query: queryValues(about.query), body: given, headers: namedHeaders(pairs) };
   if (message.hasValues) rights.opened.add(args as Json);

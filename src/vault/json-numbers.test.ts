@@ -1,9 +1,9 @@
 // Numbers that JSON.parse changes: each is found, at its place, and no other is.
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { parseAtOnce } from './json-parser.ts';
+import { parseInSlices, runAtOnce } from './json-parser.ts';
 
-const findChangedNumber = (text: string): string | undefined => parseAtOnce(text).findings.number?.path;
+const findChangedNumber = (text: string): string | undefined => runAtOnce(parseInSlices(text)).findings.number?.path;
 
 /** The value of a decimal, exactly: a whole number times ten to the minus 2,000. */
 const exactly = (literal: string): bigint => {

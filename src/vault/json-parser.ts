@@ -242,6 +242,3 @@ export const runInTurns = async <T>(slices: Slices<T>): Promise<T> => {
     await new Promise((resolve) => void setImmediate(resolve));
   }
 };
-
-/** Without pauses, for texts that are known to be small. @throws JsonSyntaxError. */
-export const parseAtOnce = (text: string): ParsedJson => runAtOnce(parseInSlices(text));

@@ -96,26 +96,9 @@ export const openToken = (
 };
 
 /**
- * A card's security code; undefined for one whose key is gone. One that does not open counts as gone too, after an alarm: a
- * process that has not heard of a promoted database yet seals under a key that another process has replaced.
+ * The security codes that were found with their cards, while they live, by token id. One that does not open counts as gone,
+ * after an alarm: a process that has not heard of a promoted database yet seals under a key that another one has replaced.
  */
-const openCvc = async (
-  ctx: SealContext & Pick<Context, 'keyring'>,
-  tenant_id: string,
-  id: string,
-  sealed: Buffer,
-): Promise<string | undefined> => {
-  try {
-    const key = await ctx.keyring.findEphemeralKey(keyIdOf(sealed));
-    return key && open(key, bindingOf(ctx, tenant_id, { id, type: 'card' }, 'cvc'), sealed).toString('utf8');
-  } catch (error) {
-    if (!(error instanceof SealBroken)) throw error;
-    broken(ctx, tenant_id, id, error, 'a cvc');
-    return undefined;
-  }
-};
-
-/** The security codes that were found with their cards, while they live, by token id. */
 export const openCvcs = async (
   ctx: SealContext & Pick<Context, 'keyring' | 'now'>,
   { tenant_id, record }: Pick<Caller, 'tenant_id' | 'record'>,
@@ -123,12 +106,24 @@ export const openCvcs = async (
 ): Promise<Map<string, string>> => {
   const cvcs = new Map<string, string>();
   const now = ctx.now();
+  // Cards of the same half minute share a key, which is looked up once.
+  const keys = new Map<string, SealingKey | undefined>();
+  const keyOf = async (sealed: Buffer): Promise<SealingKey | undefined> => {
+    const keyId = keyIdOf(sealed);
+    if (!keys.has(keyId)) keys.set(keyId, await ctx.keyring.findEphemeralKey(keyId));
+    return keys.get(keyId);
+  };
   for (const { id, cvc_sealed, cvc_expires_at } of rows) {
     if (!cvc_sealed || !cvc_expires_at || cvc_expires_at <= now) continue;
-    const cvc = await openCvc(ctx, tenant_id, id, cvc_sealed);
-    if (cvc === undefined) continue;
-    cvcs.set(id, cvc);
-    record?.readableUntil(cvc_expires_at);
+    try {
+      const key = await keyOf(cvc_sealed);
+      if (!key) continue;
+      cvcs.set(id, open(key, bindingOf(ctx, tenant_id, { id, type: 'card' }, 'cvc'), cvc_sealed).toString('utf8'));
+      record?.readableUntil(cvc_expires_at);
+    } catch (error) {
+      if (!(error instanceof SealBroken)) throw error;
+      broken(ctx, tenant_id, id, error, 'a cvc');
+    }
   }
   return cvcs;
 };

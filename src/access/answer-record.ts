@@ -37,7 +37,7 @@ export type HandedOn = {
   allowed_hosts?: readonly string[] | undefined;
 };
 
-/** A row of the log, without who got the answer and when: that is told anew each time. */
+/** A row of the log without the actor and the time: each replay has its own. */
 export type LoggedDeed = Pick<
   LogRow,
   | 'operation'

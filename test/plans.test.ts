@@ -39,6 +39,8 @@ INSERT INTO tokens (tenant_id, id, type, sealed, fingerprint, fingerprint_expres
   FROM generate_series(1, ${ROWS}) AS n;
 INSERT INTO token_cvcs (tenant_id, id, sealed, expires_at)
   SELECT tenant_id, id, 'x', now() + interval '1 hour' FROM tokens;
+INSERT INTO ephemeral_keys (id, wrapped, destroy_at)
+  SELECT id, 'x', now() + interval '1 hour' FROM tokens;
 INSERT INTO token_associations (tenant_id, parent_id, child_id, child_created_at, created_at)
   SELECT one.tenant_id, one.id, other.id, other.created_at, now()
   FROM tokens AS one JOIN tokens AS other ON other.tenant_id = one.tenant_id AND other.created_at = one.created_at - interval '2 seconds';
@@ -178,6 +180,7 @@ const statements: Record<keyof typeof texts, (() => unknown[]) | undefined> = {
   FIND_VALUES: () => [TENANT, ids],
   FIND_RECORDS: () => [TENANT, ids],
   FIND_PLACES: () => [TENANT, ids],
+  FIND_EPHEMERAL_KEYS: () => [ids],
   FIND_BY_FINGERPRINTS: () => [TENANT, prints, prints.map(() => '{{ data }}'), now, ['/pci/%']],
   LOCK_FINGERPRINTS: () => [TENANT, prints],
   INSERT_ASSOCIATION: () => [TENANT, ids[0], ids[1], now, ACTOR],

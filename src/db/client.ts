@@ -122,7 +122,7 @@ export const createDatabase = (
     findApiKeyBeforeCaller: (publicId: string) => findApiKey(publicId),
     findProxyBeforeCaller: (digest: Uint8Array) => findProxyBeforeCaller(query, digest),
     ...acceptanceStatements(statements),
-    ...keyStatements(guarded),
+    ...keyStatements(guarded, query, options.writeBatches),
     ...operatorStatements(guarded),
     ...officialFormulaStatements(statements),
     ...sessionStatements(statements),

@@ -193,6 +193,11 @@ WITH gone AS (
 ${insertLogsFrom(`gone, json_to_record($4::json) AS r(${LOG_RECORD})`)}
 RETURNING id`;
 
+/** Keys of security codes, each looked up by itself, as tokens are. */
+export const FIND_EPHEMERAL_KEYS = `
+SELECT found.* FROM unnest((SELECT $1::text[])) AS wanted(id)
+CROSS JOIN LATERAL (SELECT id, wrapped, destroy_at FROM ephemeral_keys WHERE id = wanted.id LIMIT 1) AS found`;
+
 export const FIND_API_KEY = `SELECT k.tenant_id, k.application_id, k.digest, a.permissions, a.rules,
   a.allowed_hosts, t.settings
 FROM api_keys k JOIN applications a ON a.tenant_id = k.tenant_id AND a.id = k.application_id

@@ -13,7 +13,8 @@ FROM node:24-bookworm-slim
 LABEL org.opencontainers.image.title="Strongroom" \
       org.opencontainers.image.description="A self-hostable vault for card, bank and personal data" \
       org.opencontainers.image.licenses="Apache-2.0"
-# What the wall around tenants' code is built with, where the container may (docker-compose.yml).
+# bubblewrap adds to the wall around tenants' code where the container may make namespaces; perl-base, which starts executors,
+# is part of the base image.
 RUN apt-get update && apt-get install -y --no-install-recommends bubblewrap tini && rm -rf /var/lib/apt/lists/*
 WORKDIR /app
 ENV NODE_ENV=production HOST=0.0.0.0 PORT=8080

@@ -28,7 +28,8 @@ export const openSandbox = async (limits = LIMITS): Promise<SandboxOwner> => {
   const sandbox = createSandbox({
     limits,
     isolation: 'context',
-    jail: 'auto',
+    wallKind: 'auto',
+    allowWeak: true,
     executorsMax: 8,
     report: () => undefined,
   });

@@ -209,11 +209,15 @@ export const environmentSchema = z.object({
     .optional()
     .describe('A file with a ready-made API key: an empty vault bootstraps itself with it at start.'),
   SANDBOX_JAIL: z
-    .enum(['auto', 'bwrap', 'unshare', 'none'])
+    .enum(['auto', 'bwrap', 'landlock', 'none'])
     .default('auto')
     .describe(
-      "What walls in a tenant's code: `bwrap` (bubblewrap) or `unshare` (namespaces); `auto` takes the first that works here, and says so loudly if none does.",
+      "What walls in tenants' code: `bwrap` (bubblewrap, and in it Landlock and seccomp) or `landlock` (Landlock and seccomp); `auto` takes the first that works here. A start without the wall that is asked for fails.",
     ),
+  SANDBOX_ALLOW_WEAK: z
+    .enum(['0', '1'])
+    .default('0')
+    .describe("`1` runs tenants' code in production where no wall works: who breaks out of V8 reads the root key."),
   SANDBOX_ISOLATION: z
     .enum(['context', 'isolate'])
     .default('context')
@@ -349,7 +353,9 @@ export type Config = {
   trustedProxies: string[] | undefined;
   bootstrapApiKeyFile: string | undefined;
   sandbox: {
-    jail: 'auto' | 'bwrap' | 'unshare' | 'none';
+    wallKind: 'auto' | 'bwrap' | 'landlock' | 'none';
+    /** Whether code runs where no wall stands. */
+    allowWeak: boolean;
     isolation: 'context' | 'isolate';
     executorsMax: number;
     wallMs: number;
@@ -478,7 +484,8 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
     trustedProxies: values.TRUSTED_PROXIES,
     bootstrapApiKeyFile: values.BOOTSTRAP_API_KEY_FILE,
     sandbox: {
-      jail: values.SANDBOX_JAIL,
+      wallKind: values.SANDBOX_JAIL,
+      allowWeak: mode === 'development' || values.SANDBOX_ALLOW_WEAK === '1',
       isolation: values.SANDBOX_ISOLATION,
       executorsMax: values.SANDBOX_EXECUTORS_MAX,
       wallMs: values.SANDBOX_WALL_MS,

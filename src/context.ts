@@ -32,7 +32,7 @@ import { createSessionFinder, type SessionFinder } from './people/sessions.ts';
 import { createProxyFinder, type ProxyFinder } from './proxy/proxy-finder.ts';
 import { createOfficialReader } from './runtime/official.ts';
 import { createReactorFinder, type ReactorFinder } from './runtime/reactor-finder.ts';
-import { RUN_BYTES_MAX, type Sandbox } from './sandbox/sandbox.ts';
+import { RUN_BYTES_MAX, type Sandbox, whyNoWall } from './sandbox/sandbox.ts';
 import { createSandbox, type SandboxEvent } from './sandbox/supervisor.ts';
 import type { ExpressionEnvironment } from './vault/expressions.ts';
 
@@ -374,31 +374,41 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
   };
 };
 
-/** What an operator sees of the sandbox. A weak wall and a breach are alarms; the end of one run's process is not. */
-const sandboxReport = (log: Log, wanted: Config['sandbox']['jail']) => (event: SandboxEvent) => {
-  if (event.event === 'weak_jail')
+/** What an operator sees of the sandbox. A missing wall and a breach are alarms; the end of one run's process is not. */
+const sandboxReport = (log: Log, allowWeak: boolean) => (event: SandboxEvent) => {
+  if (event.event === 'no_wall')
     log.warn(
-      { alarm: 'weak_jail', failures: event.failures },
-      wanted === 'none'
-        ? 'the code of tenants runs in a process of its own, and with no wall around it, as SANDBOX_JAIL=none says'
-        : 'the code of tenants runs in a process of its own, and with no wall around it: neither bubblewrap nor namespaces work here. Install bubblewrap (apt-get install bubblewrap), or allow unprivileged user namespaces. SANDBOX_JAIL=bwrap or unshare makes a start without them fail.',
+      { alarm: 'no_wall', wall: event.wall.name, causes: event.wall.causes },
+      `no wall stands around the code of tenants: ${whyNoWall(event.wall)}. ${
+        allowWeak
+          ? 'Code runs all the same: whoever breaks out of V8 reads what this server reads'
+          : 'No code runs: reactors and transforms answer 503. Mend this, or set SANDBOX_ALLOW_WEAK=1'
+      }`,
     );
   else if (event.event === 'violation')
     log.error({ alarm: 'sandbox_violation', ...event }, 'an executor broke the protocol');
-  else if (event.event === 'started') log.info({ jail: event.jail }, 'the sandbox is ready');
+  else if (event.event === 'started')
+    log.info({ wall: event.wall.name, causes: event.wall.causes }, 'the sandbox is ready');
   else log.warn(event, 'sandbox');
 };
 
 const openSandbox = (config: Config, log: Log) => {
-  const { jail, isolation, executorsMax, wallMs, cpuMs, memoryMb } = config.sandbox;
+  const { wallKind, allowWeak, isolation, executorsMax, wallMs, cpuMs, memoryMb } = config.sandbox;
   const limits = { wallMs, cpuMs, memoryMb, outputBytesMax: RUN_BYTES_MAX };
-  return createSandbox({ limits, isolation, jail, executorsMax, report: sandboxReport(log, jail) });
+  return createSandbox({
+    limits,
+    isolation,
+    wallKind,
+    allowWeak,
+    executorsMax,
+    report: sandboxReport(log, allowWeak),
+  });
 };
 
 const startSandbox = (sandbox: { start(): Promise<void> }): Promise<void> =>
   sandbox.start().catch((error: unknown) => {
     throw new StartError(
-      `The sandbox for the code of tenants does not start. If SANDBOX_JAIL names a wall that this machine cannot build, install bubblewrap (apt-get install bubblewrap) or set SANDBOX_JAIL=auto. It said:\n${(error as Error).message}`,
+      `The sandbox for the code of tenants does not start. If SANDBOX_JAIL names a wall that cannot stand here, mend the cause or set SANDBOX_JAIL=auto. The cause:\n${(error as Error).message}`,
     );
   });
 

@@ -305,7 +305,7 @@ test('/readyz tells an anonymous client nothing of the sandbox, /healthz that th
     const ready = await fetch(`${bare.base_url}/readyz`);
     expect(await ready.json()).toEqual({ status: 'ok', initialized: true });
     // The operator reads it in the log.
-    expect(bare.logLines.join('')).toContain('weak_jail');
+    expect(bare.logLines.join('')).toContain('no_wall');
     expect(await (await fetch(`${bare.base_url}/healthz`)).json()).toEqual({ status: 'ok' });
   } finally {
     await bare.close();

@@ -1,5 +1,5 @@
 // What foreign code cannot do: stay, starve others, crash the server, leave, or speak for another. With the real sandbox, in
-// both modes of isolation and behind each wall that this machine can build.
+// both modes of isolation and behind each wall that can stand here.
 import { execFileSync, spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
@@ -7,7 +7,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { Jail } from '../src/sandbox/sandbox.ts';
+import type { WallKind } from '../src/sandbox/sandbox.ts';
+import { findLandlock } from '../src/sandbox/wall.ts';
 import { hostilePrograms } from './hostile/programs.ts';
 import { endOf, openTestSandbox, SMALL_LIMITS, type TestSandbox } from './support/sandbox.ts';
 
@@ -24,12 +25,11 @@ const canStart = (command: string, args: string[]): boolean => {
 };
 
 const isRoot = process.getuid?.() === 0;
-const walls: Jail[] = [
-  ...(canStart('bwrap', ['--unshare-net', '--ro-bind', '/', '/', 'true']) ? (['bwrap'] as const) : []),
-  ...(canStart('unshare', [...(isRoot ? [] : ['--user', '--map-root-user']), '--net', 'true'])
-    ? (['unshare'] as const)
-    : []),
-  'none',
+const hasBubblewrap = canStart('bwrap', ['--unshare-net', '--ro-bind', '/', '/', 'true']);
+const hasLandlock = typeof (await findLandlock()) === 'number';
+const walls: WallKind[] = [
+  ...(hasBubblewrap ? (['bwrap'] as const) : []),
+  ...(hasLandlock ? (['landlock'] as const) : []),
 ];
 
 const ownedBy = (sandbox: TestSandbox, tenant: string) =>
@@ -41,8 +41,8 @@ const HOSTILE_LIMITS = { ...SMALL_LIMITS, wallMs: 4000 };
 
 describe('hostile programs, with a fresh context for each run and with a fresh isolate', () => {
   /** A sandbox with a second tenant, who calls all the while and is to notice nothing. */
-  const openWithNeighbour = async (isolation: 'context' | 'isolate') => {
-    const sandbox = await openTestSandbox({ isolation, limits: HOSTILE_LIMITS });
+  const openWithNeighbour = async (mode: Mode) => {
+    const sandbox = await openTestSandbox({ ...mode, limits: HOSTILE_LIMITS });
     const ends: string[] = [];
     let isOver = false;
     const call = async () => {
@@ -58,41 +58,47 @@ describe('hostile programs, with a fresh context for each run and with a fresh i
       await neighbour;
       await sandbox.close();
     };
-    return { isolation, sandbox, ends, close };
+    return { mode: `${mode.isolation} behind ${mode.wallKind}`, sandbox, ends, close };
   };
 
-  let both: Awaited<ReturnType<typeof openWithNeighbour>>[];
+  type Mode = { isolation: 'context' | 'isolate'; wallKind: WallKind | 'auto' };
+  // Each isolation, and each wall.
+  const modes: Mode[] = [
+    { isolation: 'context', wallKind: walls[0] ?? 'auto' },
+    { isolation: 'isolate', wallKind: walls[1] ?? walls[0] ?? 'auto' },
+  ];
+  let opened: Awaited<ReturnType<typeof openWithNeighbour>>[];
   beforeAll(async () => {
-    both = await Promise.all([openWithNeighbour('context'), openWithNeighbour('isolate')]);
+    opened = await Promise.all(modes.map(openWithNeighbour));
   });
-  afterAll(() => Promise.all(both.map(({ close }) => close())));
+  afterAll(() => Promise.all(opened.map(({ close }) => close())));
 
   test.each(hostilePrograms)('$group: $name', async ({ group, code, ends: allowed }) => {
     const tenant = `hostile ${group}`;
-    const runs = both.map(async ({ isolation, sandbox }) => {
+    const runs = opened.map(async ({ mode, sandbox }) => {
       const outcome = await sandbox.runCode(tenant, code);
-      expect(allowed, isolation).toContain(endOf(outcome));
+      expect(allowed, mode).toContain(endOf(outcome));
       // Its limit, and the kill after it: from its start, a run never stays longer.
-      expect(outcome.wallMs, isolation).toBeLessThan(HOSTILE_LIMITS.wallMs + 500);
+      expect(outcome.wallMs, mode).toBeLessThan(HOSTILE_LIMITS.wallMs + 500);
       const next = await sandbox.runCode(tenant, GOOD, { args: { n: 1 } });
-      expect(endOf(next), isolation).toBe('ok{"raw":{"n":2,"clean":true}}');
+      expect(endOf(next), mode).toBe('ok{"raw":{"n":2,"clean":true}}');
     });
     await Promise.all(runs);
     expect(({} as { polluted?: unknown }).polluted).toBeUndefined();
   });
 
   test('the neighbour had no error all the while', () => {
-    for (const { isolation, ends } of both) {
-      expect(ends.length, isolation).toBeGreaterThan(20);
+    for (const { mode, ends } of opened) {
+      expect(ends.length, mode).toBeGreaterThan(20);
       expect(
         ends.filter((end) => end !== 'ok'),
-        isolation,
+        mode,
       ).toEqual([]);
     }
   });
 
   test('no executor broke the protocol', () => {
-    for (const { isolation, sandbox } of both) expect(violations(sandbox), isolation).toEqual([]);
+    for (const { mode, sandbox } of opened) expect(violations(sandbox), mode).toEqual([]);
   });
 });
 
@@ -333,48 +339,48 @@ describe('an executor that was taken over', () => {
     }
   });
 
-  test.each(walls.filter((wall) => wall !== 'none'))(
-    'behind %s it finds no secret, no network, no disk and nobody to signal',
-    async (jail) => {
-      const directory = mkdtempSync(join(tmpdir(), 'strongroom-secret-'));
-      const secretPath = join(directory, 'master.key');
-      writeFileSync(secretPath, 'the canary', { mode: 0o644 });
-      const listener = createServer((socket) => socket.end()).listen(0, '127.0.0.1');
-      await new Promise((resolve) => listener.once('listening', resolve));
-      const victim = spawn('sleep', ['30']);
-      process.env['CANARY_OF_THE_SERVER'] = 'the canary';
-      const sandbox = await openTestSandbox({ executorPath, jail, limits: { ...SMALL_LIMITS, wallMs: 10_000 } });
-      try {
-        const { port } = listener.address() as { port: number };
-        const outcome = await sandbox.runCode('a', 'code', {
-          args: { part: 'look around', port, secretPath, serverPid: victim.pid },
-        });
-        expect(outcome.ok).toBe(true);
-        const { raw } = (outcome as unknown as { value: { raw: Record<string, any> } }).value;
-        expect(JSON.stringify(raw)).not.toContain('the canary');
-        expect(raw['environment']).toEqual({});
-        // Not there, or behind a directory that its user cannot enter.
-        for (const found of ['secret', 'processes', 'serverEnvironment'])
-          expect(['ENOENT', 'EACCES']).toContain(raw[found]);
-        expect(raw['server']).toBe('ESRCH');
-        for (const written of raw['write']) expect(['EROFS', 'ENOENT', 'EACCES', 'EFBIG', 'EPERM']).toContain(written);
-        for (const place of ['loopback', 'metadata', 'public'])
-          expect(['ENETUNREACH', 'ECONNREFUSED', 'EADDRNOTAVAIL']).toContain(raw[place]);
-        expect(raw['root']).not.toContain('"etc"');
-        expect(raw['namespaces']).not.toBe(0);
-      } finally {
-        delete process.env['CANARY_OF_THE_SERVER'];
-        await sandbox.close();
-        victim.kill('SIGKILL');
-        listener.close();
-        rmSync(directory, { recursive: true });
-      }
-    },
-  );
+  test.each(walls)('behind %s it finds no secret, no network, no disk and nobody to signal', async (wallKind) => {
+    const directory = mkdtempSync(join(tmpdir(), 'strongroom-secret-'));
+    const secretPath = join(directory, 'master.key');
+    writeFileSync(secretPath, 'the canary', { mode: 0o644 });
+    const listener = createServer((socket) => socket.end()).listen(0, '127.0.0.1');
+    await new Promise((resolve) => listener.once('listening', resolve));
+    const victim = spawn('sleep', ['30']);
+    process.env['CANARY_OF_THE_SERVER'] = 'the canary';
+    const sandbox = await openTestSandbox({ executorPath, wallKind, limits: { ...SMALL_LIMITS, wallMs: 10_000 } });
+    try {
+      const { port } = listener.address() as { port: number };
+      const outcome = await sandbox.runCode('a', 'code', {
+        args: { part: 'look around', port, secretPath, serverPid: victim.pid },
+      });
+      expect(outcome.ok).toBe(true);
+      const { raw } = (outcome as unknown as { value: { raw: Record<string, any> } }).value;
+      expect(JSON.stringify(raw)).not.toContain('the canary');
+      expect(raw['environment']).toEqual({});
+      // Not there, or behind a directory that its user cannot enter.
+      for (const found of ['secret', 'processes', 'serverEnvironment'])
+        expect(['ENOENT', 'EACCES']).toContain(raw[found]);
+      expect(['ESRCH', 'EPERM']).toContain(raw['server']);
+      for (const written of raw['write']) expect(['EROFS', 'ENOENT', 'EACCES', 'EFBIG', 'EPERM']).toContain(written);
+      for (const place of ['loopback', 'metadata', 'public']) expect(raw[place]).toBe('EPERM');
+      expect(raw['root']).not.toContain('"etc"');
+      expect(raw['namespaces']).not.toBe(0);
+    } finally {
+      delete process.env['CANARY_OF_THE_SERVER'];
+      await sandbox.close();
+      victim.kill('SIGKILL');
+      listener.close();
+      rmSync(directory, { recursive: true });
+    }
+  });
 
   test('that starts processes gets few, and is killed with them', async () => {
     // Behind no wall: a wall may let it start none at all.
-    const sandbox = await openTestSandbox({ executorPath, jail: 'none', limits: { ...SMALL_LIMITS, wallMs: 20_000 } });
+    const sandbox = await openTestSandbox({
+      executorPath,
+      wallKind: 'none',
+      limits: { ...SMALL_LIMITS, wallMs: 20_000 },
+    });
     try {
       const fork = () => sandbox.runCode('a', 'code', { args: { part: 'fork' } });
       let outcome = await fork();
@@ -394,25 +400,30 @@ describe('an executor that was taken over', () => {
   });
 });
 
-test.each(walls)('behind the wall %s code runs', async (jail) => {
-  const sandbox = await openTestSandbox({ jail });
+test.each([...walls, 'none' as const])('behind the wall %s code runs', async (wallKind) => {
+  const sandbox = await openTestSandbox({ wallKind });
   try {
-    expect(sandbox.jail).toBe(jail);
+    expect(sandbox.wall?.kind).toBe(wallKind);
     expect(endOf(await sandbox.runCode('a', GOOD, { args: { n: 1 } }))).toBe('ok{"raw":{"n":2,"clean":true}}');
   } finally {
     await sandbox.close();
   }
 });
 
-test('where no wall stands it says so', async () => {
-  const sandbox = await openTestSandbox({ jail: 'none' });
-  await sandbox.close();
-  expect(sandbox.events.map(({ event }) => event)).toContain('weak_jail');
+test('where no wall stands it says so, and runs code only where that is allowed', async () => {
+  const sandbox = await openTestSandbox({ wallKind: 'none', allowWeak: false });
+  try {
+    expect(sandbox.events.map(({ event }) => event)).toContain('no_wall');
+    expect(endOf(await sandbox.runCode('a', GOOD, { args: { n: 1 } }))).toBe('NO_WALL');
+    expect(await sandbox.check('a', GOOD)).toEqual({ code: 'NO_WALL' });
+  } finally {
+    await sandbox.close();
+  }
 });
 
 test('a sandbox that cannot start says what it tried', async () => {
-  const start = openTestSandbox({ jail: 'none', executorPath: '/nowhere/executor.js' });
-  await expect(start).rejects.toThrow('none: ');
+  const start = openTestSandbox({ executorPath: '/nowhere/executor.js' });
+  await expect(start).rejects.toThrow(/nowhere/);
 });
 
 test('after close no executor is left', async () => {

@@ -462,7 +462,7 @@ describe.concurrent('a server with a database of its own', () => {
   });
 
   describe('the wall around the code of tenants', { concurrent: false }, () => {
-    test.for(['auto', 'bwrap', 'unshare', 'none'])(
+    test.for(['auto', 'bwrap', 'landlock', 'none'] as const)(
       'as SANDBOX_JAIL=%s asks for it: doctor tells what a start does',
       async (wanted, { dataDir, database, start }) => {
         const environment = { DATABASE_URL: database.url, SANDBOX_JAIL: wanted };
@@ -479,20 +479,18 @@ describe.concurrent('a server with a database of its own', () => {
         const [told = ''] = stdout.split('\n').filter((line) => line.includes(' sandbox: '));
         if (!ready) {
           // Only a wall that was asked for by its name stops a start.
-          expect(['bwrap', 'unshare']).toContain(wanted);
+          expect(['bwrap', 'landlock']).toContain(wanted);
           expect(server.output()).toContain('The sandbox for the code of tenants does not start');
           expect([code, told]).toEqual([1, expect.stringMatching(/^✘ sandbox: .*SANDBOX_JAIL=auto/)]);
           return;
         }
-        const jailOf = () =>
-          server.output().includes('"weak_jail"')
-            ? 'none'
-            : /"jail":"(\w+)"[^\n]*the sandbox is ready/.exec(server.output())?.[1];
-        await expect.poll(jailOf).toBeDefined();
-        const jail = jailOf();
-        if (wanted !== 'auto') expect(jail).toBe(wanted);
-        const fix = wanted === 'none' ? 'SANDBOX_JAIL=auto' : 'apt-get install bubblewrap';
-        const expected = jail === 'none' ? `^⚠ sandbox: .*${fix}` : `^✔ sandbox: starts behind ${jail}$`;
+        const wallOf = () => /"wall":"([^"]+)"/.exec(server.output())?.[1];
+        await expect.poll(wallOf).toBeDefined();
+        const wall = wallOf();
+        const first = { auto: '', bwrap: 'bubblewrap', landlock: 'Landlock', none: 'none' }[wanted];
+        expect(wall).toMatch(new RegExp(`^${first}`));
+        if (wall === 'none') expect(server.output()).toContain('"alarm":"no_wall"');
+        const expected = wall === 'none' ? '^⚠ sandbox: no wall stands' : `^✔ sandbox: starts behind ${wall}$`;
         expect([code, told]).toEqual([0, expect.stringMatching(new RegExp(expected))]);
       },
     );

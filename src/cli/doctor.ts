@@ -10,27 +10,24 @@ import {
   type Workbench,
 } from '../context.ts';
 import { StartError } from '../errors.ts';
+import { whyNoWall } from '../sandbox/sandbox.ts';
 
 /** What a check found that a start goes on with, though it should not be so. */
 type Warning = { warning: string };
 
-type Jail = Workbench['sandbox']['jail'];
+type Wall = Workbench['sandbox']['wall'];
 
 /** @returns the wall that stands around the code of tenants. */
-const findJail = async (config: Config): Promise<Jail> => {
+const findWall = async (config: Config): Promise<Wall> => {
   const { sandbox, close } = await createWorkbench(config);
   await close();
-  return sandbox.jail;
+  return sandbox.wall;
 };
 
-const tellJail = (jail: Jail, wanted: Config['sandbox']['jail']): string | Warning => {
-  if (jail !== 'none') return `starts behind ${jail}`;
-  if (wanted === 'none')
-    return { warning: 'starts without a wall around it, as SANDBOX_JAIL=none says. Set SANDBOX_JAIL=auto' };
-  return {
-    warning:
-      'starts without a wall around it: neither bubblewrap nor namespaces work here. Install bubblewrap (apt-get install bubblewrap), or allow unprivileged user namespaces',
-  };
+const tellWall = (wall: Wall, allowWeak: boolean): string | Warning => {
+  if (wall && wall.kind !== 'none') return `starts behind ${wall.name}`;
+  const runs = allowWeak ? 'Code runs all the same' : 'No code runs: reactors and transforms answer 503';
+  return { warning: `no wall stands around the code of tenants: ${whyNoWall(wall ?? { causes: [] })}. ${runs}` };
 };
 
 const tellMail = (mail: Config['mail']): string | Warning => {
@@ -136,8 +133,8 @@ const runChecks = async (report: (found: Found) => void): Promise<void> => {
   );
   await check(
     'sandbox',
-    () => findJail(config),
-    (jail) => tellJail(jail, config.sandbox.jail),
+    () => findWall(config),
+    (wall) => tellWall(wall, config.sandbox.allowWeak),
   );
   const { mail } = config;
   await check(

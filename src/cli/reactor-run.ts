@@ -5,7 +5,7 @@ import { loadConfig } from '../config.ts';
 import { createWorkbench } from '../context.ts';
 import { StartError } from '../errors.ts';
 import { answerFetch } from '../runtime/fetch-client.ts';
-import { CallFault, type Outcome, type RunFault } from '../sandbox/sandbox.ts';
+import { CallFault, type Outcome, type RunFault, whyNoWall } from '../sandbox/sandbox.ts';
 
 /** The tenant of a run that belongs to nobody. */
 const NOBODY = 'reactor run';
@@ -63,11 +63,11 @@ const report = (path: string, code: string, outcome: Outcome): string => {
 export const runReactorFile = async ({ path, args, configuration, json }: ReactorRunOptions): Promise<boolean> => {
   const code = readCode(path);
   const config = loadConfig();
-  const bench = await createWorkbench(config);
-  if (bench.sandbox.jail === 'none' && config.sandbox.jail !== 'none')
-    console.error(
-      'Neither bubblewrap nor namespaces work here: the code runs in a process of its own, and nothing else.',
-    );
+  // The author's own code, on the author's own machine.
+  const bench = await createWorkbench({ ...config, sandbox: { ...config.sandbox, allowWeak: true } });
+  const { wall } = bench.sandbox;
+  if (wall?.kind === 'none' && config.sandbox.wallKind !== 'none')
+    console.error(`No wall stands around the code: ${whyNoWall(wall)}.`);
   try {
     const outcome = await bench.sandbox.run({
       tenant_id: NOBODY,

@@ -3,7 +3,7 @@
 import { describe, expect, test } from 'vitest';
 import { AppError } from '../errors.ts';
 import type { RunFault, RunLimits, ThrownResponse, ThrownSdkError } from '../sandbox/sandbox.ts';
-import { answerOfFault, busy, CodeResponse, runtimeError } from './code-errors.ts';
+import { answerOfFault, busy, CodeResponse, noWall, runtimeError } from './code-errors.ts';
 
 const limits: RunLimits = { wallMs: 30_000, cpuMs: 5_000, memoryMb: 128, outputBytesMax: 5 * 1024 * 1024 };
 
@@ -171,6 +171,11 @@ describe('a run that was ended, or ended by itself, says why', () => {
       expect(failure).toMatchObject({ code, status, retryAfterSeconds: 7 });
       expect(failure.errors).toBeUndefined();
     }
+  });
+
+  test('where no wall stands, 503 without a time to wait', () => {
+    for (const failure of [failureOf({ code: 'NO_WALL' }), noWall()])
+      expect(failure).toMatchObject({ code: 'unavailable', status: 503, retryAfterSeconds: undefined });
   });
 
   test('a sentence of ours may have a status of its own', () => {

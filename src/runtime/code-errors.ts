@@ -107,6 +107,8 @@ export const answerOfFault = (fault: RunFault, limits: RunLimits): AppError | Co
       return runtimeError('The process that ran the code ended before the code did.');
     case 'BUSY':
       return busy(fault);
+    case 'NO_WALL':
+      return noWall();
   }
 };
 
@@ -117,6 +119,10 @@ export const busy = ({ over, retryAfterSeconds }: Extract<RunFault, { code: 'BUS
         retryAfterSeconds,
       })
     : new AppError('unavailable', 'There is no room to run code right now. Try again.', { retryAfterSeconds });
+
+/** Nothing is run, until an operator mends it: the log of the start and `doctor` say how. */
+export const noWall = (): AppError =>
+  new AppError('unavailable', 'This server runs no code: it has no sandbox that it may use. Its operator sees why.');
 
 /** A class and a status that do not belong together were not made by the SDK. */
 const sdkFailure = ({ class: name, status, errors }: ThrownSdkError, codeLine: number | undefined): AppError => {

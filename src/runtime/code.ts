@@ -4,7 +4,7 @@ import type { Caller } from '../access/caller.ts';
 import type { Context } from '../context.ts';
 import { fieldErrors, unavailable, unprocessable } from '../errors.ts';
 import type { RunFault } from '../sandbox/sandbox.ts';
-import { busy } from './code-errors.ts';
+import { busy, noWall } from './code-errors.ts';
 
 /**
  * What is wrong with code that does not compile, by the engine's own words before the author's begin. A message that is
@@ -70,6 +70,8 @@ const refusalOf = (fault: RunFault, { result }: CodePurpose): string | undefined
       return `must export a function: module.exports = async (req) => (${result})`;
     case 'BUSY':
       throw busy(fault);
+    case 'NO_WALL':
+      throw noWall();
     case 'EXECUTOR_DIED':
       throw unavailable();
     case 'TIMEOUT_WALL':

@@ -3,13 +3,13 @@
 import { randomInt } from 'node:crypto';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import type { Socket } from 'node:net';
 import { dirname, extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type Frame, frameKinds, readFrames } from './frames.ts';
-import { jailCommand, packageDirectory, type Program, WRAPPER_ENVIRONMENT } from './jail.ts';
-import type { Jail } from './sandbox.ts';
+import type { WallKind } from './sandbox.ts';
+import { packageDirectory, type Program, wallCommand, WRAPPER_ENVIRONMENT } from './wall.ts';
 
 /** A start takes a tenth of a second; a machine that needs more than this for one has other troubles. */
 const START_MS_MAX = 20_000;
@@ -21,6 +21,8 @@ const UNREAD_BYTES_MAX = 64 * 1024 * 1024;
 const UNREAD_BYTES_ENOUGH = 8 * 1024 * 1024;
 /** A wrapper whose program has ended goes by itself; its own end is the end of all that it started. */
 const WRAPPER_MS_MAX = 100;
+/** Where the machine runs out of memory, executors go before the server and the database. From -1000 to 1000. */
+const OOM_SCORE = '500';
 /** statm counts pages. */
 const PAGE_BYTES = 4096;
 /** stat counts ticks of 10 ms. */
@@ -45,7 +47,9 @@ export type Executor = {
 export type Ending = { code: number | null; signal: NodeJS.Signals | null };
 
 export type ExecutorOptions = {
-  jail: Jail;
+  wallKind: WallKind;
+  /** As `findLandlock` found it. */
+  landlock: number | string;
   /** The program in place of our own executor's: a test's, that plays one that was taken over. */
   executorPath?: string | undefined;
   memoryMb: number;
@@ -56,7 +60,13 @@ export type ExecutorOptions = {
 };
 
 /** Without Node's snapshot, which isolated-vm cannot live with; without a debugger; quiet about what Node means to drop. */
-const nodeOptions = ['--no-node-snapshot', '--disable-sigusr1', '--no-deprecation'];
+const nodeOptions = [
+  '--no-node-snapshot',
+  '--disable-sigusr1',
+  '--no-deprecation',
+  // The machine's own cannot be read behind the wall, which OpenSSL takes for an error.
+  '--openssl-config=/dev/null',
+];
 const here = fileURLToPath(import.meta.url);
 const roomDirectory = dirname(here);
 const sourceDirectory = dirname(roomDirectory);
@@ -75,12 +85,14 @@ const nextUser = (): number => {
   return USER_FIRST + (users % USERS);
 };
 
-const programOf = (memoryMb: number, executorPath = ownPath): Program => ({
-  node: process.execPath,
-  args: [...nodeOptions, executorPath, String(memoryMb), String(nextUser())],
+/** A file that every executor could read if there were no wall, and none may. */
+const forbiddenPath = `${sourceDirectory}/config${extname(here)}`;
+
+const programOf = (memoryMb: number, isWalled: boolean, executorPath = ownPath): Program => ({
+  path: process.execPath,
+  args: [...nodeOptions, executorPath, String(memoryMb), String(nextUser()), ...(isWalled ? [forbiddenPath] : [])],
   reads: [
     ...(executorPath === ownPath ? [] : [executorPath]),
-    process.execPath,
     roomDirectory,
     `${sourceDirectory}/generated/sandbox`,
     `${dirname(sourceDirectory)}/package.json`,
@@ -109,15 +121,17 @@ export class ExecutorStartError extends Error {
   override readonly name = 'ExecutorStartError';
 }
 
-/** Starts an executor and waits until it is ready. @throws ExecutorStartError. */
+/** Starts an executor and waits until it is ready. @throws ExecutorStartError; WallMissing. */
 export const startExecutor = async ({
-  jail,
+  wallKind,
+  landlock,
   executorPath,
   memoryMb,
   received,
   broken,
 }: ExecutorOptions): Promise<Executor> => {
-  const { command, args } = jailCommand(jail, programOf(memoryMb, executorPath));
+  const program = programOf(memoryMb, wallKind !== 'none', executorPath);
+  const { command, args } = wallCommand(wallKind, landlock, program);
   const child = spawn(command, args, {
     env: WRAPPER_ENVIRONMENT,
     cwd: '/',
@@ -127,8 +141,7 @@ export const startExecutor = async ({
   let words = '';
   let isReady = false;
   child.stderr?.on('data', (chunk: Buffer) => {
-    // After the start it may hold what foreign code made it say: nobody reads it.
-    if (!isReady && words.length < STDERR_CHARACTERS_MAX) words += chunk.toString('latin1');
+    if (words.length < STDERR_CHARACTERS_MAX) words += chunk.toString('latin1');
   });
   let isEnded = false;
   const ended = new Promise<Ending>((resolve) => {
@@ -151,8 +164,9 @@ export const startExecutor = async ({
       child.kill('SIGKILL');
       fail();
     }, START_MS_MAX);
-    void ended.then(() => {
+    void ended.then(({ code, signal }) => {
       clearTimeout(timer);
+      words ||= `it ended with ${signal ?? code}`;
       fail();
     });
     const onFrame = (frame: Frame): void => {
@@ -160,12 +174,19 @@ export const startExecutor = async ({
       if (frame.kind !== frameKinds.READY) return void child.kill('SIGKILL');
       isReady = true;
       clearTimeout(timer);
+      // What foreign code would make it say is not read.
+      child.stderr?.destroy();
       resolve();
     };
     readFrames(socket, onFrame, broken);
   });
 
   const pid = innermost(child.pid as number);
+  try {
+    writeFileSync(`/proc/${pid}/oom_score_adj`, OOM_SCORE);
+  } catch {
+    // Where the system does not let us, the kernel chooses by size alone.
+  }
   const readProc = (file: string): string | undefined => {
     try {
       return readFileSync(`/proc/${pid}/${file}`, 'utf8');

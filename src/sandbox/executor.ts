@@ -1,6 +1,8 @@
 // The process that foreign code runs in: one tenant's, for life. It holds no key, no address and no right, and speaks frames
 // over one descriptor. What it enforces is for order; the hard limits are the supervisor's, who trusts nothing from here.
+import { readFileSync } from 'node:fs';
 import { Socket } from 'node:net';
+import { getPriority, setPriority } from 'node:os';
 import { closeRoom, openRoom, prepareRoom } from './executor-rooms.ts';
 import { type Loaded, type Run, type RunLimits, type RunOutlet, sharedRoom, startRun } from './executor-runs.ts';
 import { encodeFrame, type Frame, frameKinds, readFrames } from './frames.ts';
@@ -10,7 +12,9 @@ const SOCKET_DESCRIPTOR = 3;
 /** Nobody: what a root executor becomes where it cannot be a user of its own. */
 const NOBODY = 65_534;
 
-const [memoryMb, ownUser] = process.argv.slice(2).map(Number);
+const [memoryMb, ownUser] = process.argv.slice(2, 4).map(Number);
+/** A file that must not be there to read; undefined where there is no wall. */
+const [forbiddenPath] = process.argv.slice(4);
 
 const runs = new Map<number, Run>();
 const loaded = new Map<string, Loaded>();
@@ -86,11 +90,27 @@ const giveUpRoot = (): void => {
   }
 };
 
+const fails = (work: () => unknown): boolean => {
+  try {
+    work();
+    return false;
+  } catch {
+    return true;
+  }
+};
+
+/** Tries what the wall forbids, before anything foreign is here. Without the filter, a process may set the priority that it has. */
+const testWall = (path: string): void => {
+  if (!fails(() => readFileSync(path))) throw new Error('the wall does not hold: a file of the server can be read');
+  if (!fails(() => setPriority(getPriority()))) throw new Error('the wall does not hold: no filter of system calls');
+};
+
 /** The server is gone, or wants nothing more: nothing here is worth finishing. */
 socket.on('close', () => process.exit(0));
 socket.on('error', () => process.exit(0));
 
 giveUpRoot();
+if (forbiddenPath !== undefined) testWall(forbiddenPath);
 await prepareRoom(memoryMb as number);
 readFrames(socket, receive, () => process.exit(71));
 send(encodeFrame(frameKinds.READY, 0, {}));

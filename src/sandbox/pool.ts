@@ -2,8 +2,8 @@
 // ended when it has grown, served long or burns for nothing. Knows nothing of what is run in them.
 import { type Ending, type Executor, ExecutorStartError, startExecutor } from './executor-process.ts';
 import type { Frame } from './frames.ts';
-import { jails } from './jail.ts';
-import type { Jail } from './sandbox.ts';
+import type { Wall, WallKind } from './sandbox.ts';
+import { causeOf, findLandlock, nameOfWall, wallKinds, WallMissing } from './wall.ts';
 
 export type DeathReason = 'deadline' | 'memory' | 'stuck' | 'busy_after_reply' | 'violation';
 
@@ -28,13 +28,11 @@ export type Lease<Run> = {
 };
 
 export type PoolEvent =
-  /** The wall is not the best one: why the better ones failed. */
-  | { event: 'weak_jail'; jail: Jail; failures: string[] }
-  | { event: 'started'; jail: Jail }
-  | { event: 'start_failed'; reason: string };
+  /** No wall stands, and why. */
+  { event: 'no_wall'; wall: Wall } | { event: 'started'; wall: Wall } | { event: 'start_failed'; reason: string };
 
 export type PoolOptions<Run> = {
-  jail: Jail | 'auto';
+  wallKind: WallKind | 'auto';
   memoryMb: number;
   executorsMax: number;
   executorPath?: string | undefined;
@@ -72,7 +70,7 @@ const REST_LOOK_MS = 10;
 const START_PAUSE_MS = 500;
 
 export type Pool<Run> = {
-  readonly jail: Jail | undefined;
+  readonly wall: Wall | undefined;
   readonly leases: ReadonlySet<Lease<Run>>;
   /** Finds the wall that stands, and starts the first executor behind it. @throws ExecutorStartError. */
   start(): Promise<void>;
@@ -92,14 +90,16 @@ export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
   const starts = new Set<Promise<void>>();
   let pauseUntil = 0;
   let isClosed = false;
-  let jail: Jail | undefined = options.jail === 'auto' ? undefined : options.jail;
+  let wall: Wall | undefined;
+  let landlock: number | string = 'not looked for yet';
   let firstStart: Promise<void> | undefined;
   let watcher: NodeJS.Timeout | undefined;
 
-  const open = async (wall: Jail): Promise<Lease<Run>> => {
+  const open = async (kind: WallKind): Promise<Lease<Run>> => {
     let lease: Lease<Run> | undefined;
     const executor = await startExecutor({
-      jail: wall,
+      wallKind: kind,
+      landlock,
       executorPath: options.executorPath,
       memoryMb: options.memoryMb,
       received: (frame) => lease && options.received(lease, frame),
@@ -127,26 +127,28 @@ export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
   };
 
   const startFirst = async (): Promise<void> => {
-    const failures: string[] = [];
-    for (const wall of jail === undefined ? jails : [jail]) {
+    landlock = await findLandlock();
+    const causes: string[] = [];
+    for (const kind of options.wallKind === 'auto' ? wallKinds : [options.wallKind]) {
       try {
-        leases.add(await open(wall));
+        leases.add(await open(kind));
         if (isClosed) break;
-        jail = wall;
-        if (wall === 'none') report({ event: 'weak_jail', jail: wall, failures });
-        else report({ event: 'started', jail: wall });
+        wall = { kind, name: nameOfWall(kind, landlock), causes };
+        report({ event: kind === 'none' ? 'no_wall' : 'started', wall });
         return;
       } catch (error) {
-        failures.push(`${wall}: ${error instanceof ExecutorStartError ? error.message : 'did not start'}`);
+        if (error instanceof WallMissing) causes.push(error.message);
+        else if (error instanceof ExecutorStartError) causes.push(causeOf(kind, error.message));
+        else throw error;
       }
     }
     firstStart = undefined;
-    throw new ExecutorStartError(isClosed ? 'closed' : failures.join('\n'));
+    throw new ExecutorStartError(isClosed ? 'closed' : causes.join('\n'));
   };
 
   const startAnother = (): void => {
-    if (isClosed || !jail || leases.size + starts.size >= executorsMax || performance.now() < pauseUntil) return;
-    const start = open(jail).then(
+    if (isClosed || !wall || leases.size + starts.size >= executorsMax || performance.now() < pauseUntil) return;
+    const start = open(wall.kind).then(
       (lease) => {
         leases.add(lease);
         if (isClosed) lease.executor.kill();
@@ -259,8 +261,8 @@ export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
   };
 
   return {
-    get jail() {
-      return jail;
+    get wall() {
+      return wall;
     },
     leases,
     start: () => (firstStart ??= startFirst()),

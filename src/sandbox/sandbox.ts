@@ -76,6 +76,8 @@ export type RunFault =
   | { code: 'SYNTAX'; message: string; line?: number | undefined; column?: number | undefined }
   | { code: 'NO_FUNCTION' }
   | { code: 'TIMEOUT_WALL' | 'TIMEOUT_CPU' | 'OUT_OF_MEMORY' | 'OUTPUT_TOO_LARGE' | 'EXECUTOR_DIED' }
+  /** Not run at all: no wall stands around executors, and the server may not do without. */
+  | { code: 'NO_WALL' }
   /** Not run at all. `tenant`: this tenant has as many runs as it may; `all`: the pool is full. */
   | { code: 'BUSY'; over: 'tenant' | 'all'; retryAfterSeconds: number };
 
@@ -92,15 +94,22 @@ export type RunReport = {
 
 export type Outcome = RunReport & ({ ok: true; value: unknown } | { ok: false; fault: RunFault });
 
-/** How executors are walled in: by bubblewrap, by namespaces of our own making, or by their process alone. */
-export type Jail = 'bwrap' | 'unshare' | 'none';
+/** How executors are walled in: by bubblewrap with Landlock and seccomp in it, by these two alone, or by their process alone. */
+export type WallKind = 'bwrap' | 'landlock' | 'none';
+
+/** The wall that stands: its layers, as an operator reads them, and why there are no more. */
+export type Wall = { kind: WallKind; name: string; causes: readonly string[] };
+
+/** Why there is no wall, in words of one sentence. */
+export const whyNoWall = ({ causes }: Pick<Wall, 'causes'>): string =>
+  causes.length === 0 ? 'SANDBOX_JAIL=none asks for none' : causes.join('; ');
 
 export type Sandbox = {
   /** Does the code compile, and does it export a function? Runs its top level on nothing. */
   check(tenant_id: string, code: string): Promise<RunFault | undefined>;
   run(job: Job): Promise<Outcome>;
-  /** `none` until the first executor has started. */
-  readonly jail: Jail;
+  /** Undefined until the first executor has started. */
+  readonly wall: Wall | undefined;
   /** Takes no new run from now on. @returns when the last one has ended. */
   drain(): Promise<void>;
   close(): Promise<void>;

@@ -10,12 +10,12 @@ import {
   CallFault,
   FETCHES_MAX,
   SERVICE_CALLS_MAX,
-  type Jail,
   type Job,
   type Outcome,
   type RunFault,
   type RunLimits,
   type Sandbox,
+  type WallKind,
 } from './sandbox.ts';
 
 export type SandboxOptions = {
@@ -23,7 +23,9 @@ export type SandboxOptions = {
   /** `isolate`: a fresh isolate for each run, about five times the CPU time. */
   isolation: 'context' | 'isolate';
   /** `auto`: the best wall that this machine can build. */
-  jail: Jail | 'auto';
+  wallKind: WallKind | 'auto';
+  /** Whether code runs where no wall stands. */
+  allowWeak: boolean;
   executorsMax: number;
   executorPath?: string;
   /** Told of what an operator should see. Never of values. */
@@ -344,6 +346,7 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
     runsOfAll += 1;
     try {
       await pool.start();
+      if (pool.wall?.kind === 'none' && !options.allowWeak) return { ok: false, fault: { code: 'NO_WALL' }, ...none };
       return await new Promise<Outcome>((settle) => {
         enqueue(newWork(job, isCheck, settle));
         place();
@@ -365,8 +368,8 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
   };
 
   return {
-    get jail() {
-      return pool.jail ?? 'none';
+    get wall() {
+      return pool.wall;
     },
     start: async () => {
       await pool.start();

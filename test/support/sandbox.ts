@@ -24,7 +24,8 @@ export const openTestSandbox = async (options: Partial<SandboxOptions> = {}): Pr
   const sandbox = createSandbox({
     limits: SMALL_LIMITS,
     isolation: 'context',
-    jail: 'auto',
+    wallKind: 'auto',
+    allowWeak: true,
     executorsMax: 8,
     report: (event) => events.push(event),
     ...options,
@@ -32,8 +33,8 @@ export const openTestSandbox = async (options: Partial<SandboxOptions> = {}): Pr
   await sandbox.start();
   return {
     ...sandbox,
-    get jail() {
-      return sandbox.jail;
+    get wall() {
+      return sandbox.wall;
     },
     events,
     runCode: (tenant_id, code, { args = {}, answerCall = answerNothing } = {}) =>

@@ -11,12 +11,12 @@ import {
   createSecretKey,
   diffieHellman,
   ECDH,
-  generateKeyPairSync,
+  generateKeyPair,
   getCiphers,
   getCurves,
   getHashes,
   hkdfSync,
-  pbkdf2Sync,
+  pbkdf2,
   privateDecrypt,
   privateEncrypt,
   publicDecrypt,
@@ -24,20 +24,24 @@ import {
   randomBytes,
   randomInt,
   randomUUID,
-  scryptSync,
+  scrypt,
   sign,
   verify,
   type CipherGCM,
   type DecipherGCM,
   type KeyObject,
 } from 'node:crypto';
+import { promisify } from 'node:util';
 import { derivationRounds, derOf } from './key-derivation.ts';
 
 /** Of one value: more than an input of a run may be. */
 const BYTES_MAX = 16 * 1024 * 1024;
 /** design/sandbox.md section 4. */
 const RANDOM_BYTES_MAX = 1024 * 1024;
+/** Of PBKDF2, for all blocks of the derived key together. */
 const ITERATIONS_MAX = 1_000_000;
+/** Of an encrypted key, whose opening this process waits for. */
+const KEY_ITERATIONS_MAX = 250_000;
 /** Derived keys, and the output of extendable hashes. */
 const DERIVED_BYTES_MAX = 64 * 1024;
 /** Memory of one scrypt: 128 * cost * block size; Node's own default is half of it. */
@@ -47,6 +51,8 @@ const SCRYPT_PARALLEL_MAX = 16;
 /** Making an RSA key of this size takes about a second. */
 const MODULUS_BITS_MAX = 4096;
 const MODULUS_BITS_MIN = 512;
+/** Of a key that is used: a signature with twice as many bits takes a second. */
+const USED_BITS_MAX = 8192;
 const NAME_LENGTH_MAX = 100;
 const KEY_LENGTH_MAX = 64 * 1024;
 const ERROR_LENGTH_MAX = 300;
@@ -136,7 +142,7 @@ const checkDerivation = (key: string | Buffer, format: string | undefined, type:
   if (!isPkcs8) return;
   const isOne = isDer || text.split('-----BEGIN ').length === 2;
   const rounds = isOne ? derivationRounds(isDer ? Buffer.from(key) : derOf(key)) : undefined;
-  if (rounds === undefined || rounds < 1 || rounds > ITERATIONS_MAX) {
+  if (rounds === undefined || rounds < 1 || rounds > KEY_ITERATIONS_MAX) {
     throw new InputFault('Unsupported key derivation of an encrypted key');
   }
 };
@@ -150,19 +156,27 @@ const readKey = (input: Input, name: string, kind: KeyKind): KeyObject => {
   const wire = objectOf(own(input, name), name);
   const create = (kind === 'public' ? createPublicKey : createPrivateKey) as (key: object) => KeyObject;
   const jwk = optionalText(wire, 'jwk', KEY_LENGTH_MAX);
-  if (jwk !== undefined) return create({ key: objectOf(JSON.parse(jwk), name), format: 'jwk' });
+  if (jwk !== undefined) return checkSize(create({ key: objectOf(JSON.parse(jwk), name), format: 'jwk' }));
   const key = optionalText(wire, 'text', KEY_LENGTH_MAX) ?? bytesOf(wire, 'bytes', KEY_LENGTH_MAX);
   const format = optionalText(wire, 'format');
   const type = optionalText(wire, 'type');
   const given = optionalBytes(wire, 'passphrase');
   const passphrase = takesPassphrase(key, format) ? given : undefined;
   if (passphrase !== undefined) checkDerivation(key, format, type);
-  return create({
-    key,
-    ...(format === undefined ? {} : { format }),
-    ...(type === undefined ? {} : { type }),
-    ...(passphrase === undefined ? {} : { passphrase }),
-  });
+  return checkSize(
+    create({
+      key,
+      ...(format === undefined ? {} : { format }),
+      ...(type === undefined ? {} : { type }),
+      ...(passphrase === undefined ? {} : { passphrase }),
+    }),
+  );
+};
+
+const checkSize = (key: KeyObject): KeyObject => {
+  const bits = key.asymmetricKeyDetails?.modulusLength ?? 0;
+  if (bits > USED_BITS_MAX) throw new InputFault(`The modulus is longer than ${USED_BITS_MAX} bits`);
+  return key;
 };
 
 const signingOptions = (input: Input): Options => {
@@ -219,15 +233,45 @@ const runCipher = (input: Input): Input => {
   return { output: base64(whole), ...(hasTag ? { auth_tag: base64(cipher.getAuthTag()) } : {}) };
 };
 
-const runScrypt = (input: Input): string => {
+type Derive = (
+  password: Buffer,
+  salt: Buffer,
+  length: number,
+  options: { cost: number; blockSize: number; parallelization: number; maxmem: number },
+) => Promise<Buffer>;
+const deriveByScrypt = promisify(scrypt) as Derive;
+const deriveByPbkdf2 = promisify(pbkdf2);
+
+const runScrypt = async (input: Input): Promise<string> => {
   const cost = optionalInteger(input, 'cost', 2, 2 ** 20) ?? 16_384;
   const blockSize = optionalInteger(input, 'block_size', 1, 64) ?? 8;
   const parallelization = optionalInteger(input, 'parallelization', 1, SCRYPT_PARALLEL_MAX) ?? 1;
   const asked = optionalInteger(input, 'maxmem', 0, Number.MAX_SAFE_INTEGER) ?? 32 * 1024 * 1024;
   const length = integerOf(input, 'length', 0, DERIVED_BYTES_MAX);
   const maxmem = Math.min(asked, SCRYPT_MEMORY_MAX);
+  // As OpenSSL counts. What it refuses itself it remembers, and tells the next who asks it for something else.
+  if (128 * blockSize * (cost + 2 + parallelization) > maxmem)
+    throw new InputFault(
+      'Invalid scrypt params: memory limit exceeded',
+      'ERR_CRYPTO_INVALID_SCRYPT_PARAMS',
+      'RangeError',
+    );
   const options = { cost, blockSize, parallelization, maxmem };
-  return base64(scryptSync(bytesOf(input, 'password'), bytesOf(input, 'salt'), length, options));
+  return base64(await deriveByScrypt(bytesOf(input, 'password'), bytesOf(input, 'salt'), length, options));
+};
+
+const runPbkdf2 = async (input: Input): Promise<string> => {
+  const digest = textOf(input, 'digest');
+  const iterations = integerOf(input, 'iterations', 1, ITERATIONS_MAX);
+  const length = integerOf(input, 'length', 0, DERIVED_BYTES_MAX);
+  // A hash that there is not is Node's to refuse.
+  const blockBytes = hasHash(digest) ? createHash(digest).digest().length : 1;
+  if (iterations * Math.ceil(length / blockBytes) > ITERATIONS_MAX) {
+    const text = `The derived key takes more than ${ITERATIONS_MAX} iterations for all its blocks`;
+    throw new InputFault(text, 'ERR_OUT_OF_RANGE', 'RangeError');
+  }
+  const [password, salt] = [bytesOf(input, 'password'), bytesOf(input, 'salt')];
+  return base64(await deriveByPbkdf2(password, salt, iterations, length, digest));
 };
 
 const describeKey = (input: Input): Input => {
@@ -259,7 +303,7 @@ const exportKey = (input: Input): Input => {
   return typeof exported === 'string' ? { text: exported } : { bytes: base64(exported) };
 };
 
-const generatePair = (input: Input): string => {
+const generatePair = async (input: Input): Promise<string> => {
   const type = oneOf(input, 'type', ['rsa', 'ec', 'ed25519', 'x25519']);
   const options =
     type === 'rsa'
@@ -270,10 +314,14 @@ const generatePair = (input: Input): string => {
       : type === 'ec'
         ? { namedCurve: textOf(input, 'named_curve') }
         : {};
-  const generate = generateKeyPairSync as (type: string, options: object) => { privateKey: KeyObject };
-  const { privateKey } = generate(type, options);
+  const { privateKey } = await generate(type, options);
   return privateKey.export({ type: 'pkcs8', format: 'pem' }) as string;
 };
+
+const generate = promisify(generateKeyPair) as unknown as (
+  type: string,
+  options: object,
+) => Promise<{ privateKey: KeyObject }>;
 
 /** A public exponent of the caller's own choosing can make the search for primes endless. */
 const oneOfNumbers = (input: Input, name: string, numbers: readonly number[]): number | undefined => {
@@ -336,17 +384,6 @@ const operations: Record<string, Operation> = {
       integerOf(input, 'min', Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER),
       integerOf(input, 'max', Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER),
     ),
-  pbkdf2: (input) =>
-    base64(
-      pbkdf2Sync(
-        bytesOf(input, 'password'),
-        bytesOf(input, 'salt'),
-        integerOf(input, 'iterations', 1, ITERATIONS_MAX),
-        integerOf(input, 'length', 0, DERIVED_BYTES_MAX),
-        textOf(input, 'digest'),
-      ),
-    ),
-  scrypt: runScrypt,
   hkdf: (input) =>
     base64(
       hkdfSync(
@@ -375,7 +412,6 @@ const operations: Record<string, Operation> = {
   private_decrypt: asymmetric('private', privateDecrypt),
   describe_key: describeKey,
   export_key: exportKey,
-  generate_key_pair: generatePair,
   key_agreement: (input) =>
     base64(
       diffieHellman({
@@ -399,6 +435,14 @@ const operations: Record<string, Operation> = {
   },
 };
 
+/** What may take a second, done by other threads. */
+const slowOperations: Record<string, (input: Input) => Promise<unknown>> = {
+  __proto__: null as never,
+  pbkdf2: runPbkdf2,
+  scrypt: runScrypt,
+  generate_key_pair: generatePair,
+};
+
 const clip = (text: string): string => text.slice(0, ERROR_LENGTH_MAX);
 
 const describeFault = (fault: unknown): Input => {
@@ -410,16 +454,38 @@ const describeFault = (fault: unknown): Input => {
   };
 };
 
+/** OpenSSL remembers some failures for whoever asks next; a failure of this kind makes it forget all. */
+const forgetFailures = (): void => void hasHash('none');
+
+const failed = (fault: unknown): string => {
+  forgetFailures();
+  return JSON.stringify({ error: describeFault(fault) });
+};
+
+/** Of an operation and its input. By own property, so that `__proto__` is unknown. */
+const find = <Found>(of: Record<string, Found>, operation: string): Found => {
+  const found = Object.hasOwn(of, operation) ? of[operation] : undefined;
+  if (found === undefined) throw new InputFault('Unknown operation');
+  return found;
+};
+
 /**
- * @param operation one of a closed list; by own property, so that `__proto__` is unknown.
+ * @param operation one of a closed list.
  * @returns JSON text: `{"ok": ...}` or `{"error": {name, message, code?}}`. Never throws, and no stack goes out.
  */
 export const answerCrypto = (operation: string, json: string): string => {
   try {
-    const run = Object.hasOwn(operations, operation) ? operations[operation] : undefined;
-    if (run === undefined) throw new InputFault('Unknown operation');
-    return JSON.stringify({ ok: run(objectOf(JSON.parse(json), 'input')) ?? null });
+    return JSON.stringify({ ok: find(operations, operation)(objectOf(JSON.parse(json), 'input')) ?? null });
   } catch (fault) {
-    return JSON.stringify({ error: describeFault(fault) });
+    return failed(fault);
+  }
+};
+
+/** As `answerCrypto`, for what takes long: other threads do it. Never rejects. */
+export const answerSlowCrypto = async (operation: string, json: string): Promise<string> => {
+  try {
+    return JSON.stringify({ ok: await find(slowOperations, operation)(objectOf(JSON.parse(json), 'input')) });
+  } catch (fault) {
+    return failed(fault);
   }
 };

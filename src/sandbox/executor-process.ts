@@ -23,8 +23,6 @@ const UNREAD_BYTES_ENOUGH = 8 * 1024 * 1024;
 const WRAPPER_MS_MAX = 100;
 /** Where the machine runs out of memory, executors go before the server and the database. From -1000 to 1000. */
 const OOM_SCORE = '500';
-/** statm counts pages. */
-const PAGE_BYTES = 4096;
 /** stat counts ticks of 10 ms. */
 const TICK_MS = 10;
 
@@ -36,8 +34,8 @@ export type Executor = {
   /** Resolved when it has read most of what was sent, or has ended. */
   hasRoom(): Promise<void>;
   kill(): void;
-  /** Resident memory, undefined where the system does not tell. */
-  residentMb(): number | undefined;
+  /** Its memory, resident and swapped, and its threads; undefined where the system does not tell. */
+  size(): { memoryMb: number; threads: number } | undefined;
   /** Whether it has started a process, which an honest one never does. */
   hasChildren(): boolean;
   /** CPU time of all its threads since it started. */
@@ -213,9 +211,11 @@ export const startExecutor = async ({
       const late = setTimeout(() => child.kill('SIGKILL'), WRAPPER_MS_MAX);
       void ended.then(() => clearTimeout(late));
     },
-    residentMb: () => {
-      const pages = readProc('statm')?.split(' ')[1];
-      return pages === undefined ? undefined : (Number(pages) * PAGE_BYTES) / 1024 / 1024;
+    size: () => {
+      const status = readProc('status');
+      if (status === undefined) return undefined;
+      const numberOf = (name: string): number => Number(new RegExp(`^${name}:\\s+(\\d+)`, 'm').exec(status)?.[1] ?? 0);
+      return { memoryMb: (numberOf('VmRSS') + numberOf('VmSwap')) / 1024, threads: numberOf('Threads') };
     },
     hasChildren: () => {
       try {

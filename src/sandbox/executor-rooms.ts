@@ -3,6 +3,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { setFlagsFromString } from 'node:v8';
 import ivm from 'isolated-vm';
+import { takeMainCpuNs } from './executor-clock.ts';
 
 /**
  * What the engine would build into each context, a twentieth of a run's CPU time, and authors do not have: the prelude takes
@@ -47,6 +48,9 @@ export const partTexts = textsOf('parts');
 /** What a context asks of the host, and what it gets: the one function that the prelude is given. */
 export type Host = (op: unknown, args: unknown[]) => string | number | boolean | undefined;
 
+/** What takes long and is done by other threads: the code waits, and this process's loop does not. */
+export type SlowHost = (operation: string, json: string) => Promise<string | undefined>;
+
 /** A context with the prelude booted in it, for one run. */
 export type Cell = {
   context: ivm.Context;
@@ -55,6 +59,8 @@ export type Cell = {
   author?: ivm.Reference<unknown>;
   /** Whose run it is; without one, nothing is answered. */
   host: Host | undefined;
+  slowHost: SlowHost | undefined;
+  slowReference: ivm.Reference<SlowHost>;
 };
 
 /** An isolate: one code's, with contexts made ahead. What happens in it happens in turn. */
@@ -111,7 +117,7 @@ const warmPrelude = async (room: Room): Promise<void> => {
   await cell.enter.apply(undefined, ['invoke', author.derefInto(), '{}']);
   const known = await room.isolate.compileScript(preludeText, { ...preludeOptions, produceCachedData: true });
   cachedPrelude = (known as ivm.Script & ivm.CachedDataResult).cachedData;
-  for (const handle of [known, author, script, cell.enter, cell.context]) handle.release();
+  for (const handle of [known, author, script, cell.enter, cell.slowReference, cell.context]) handle.release();
 };
 
 const makeRoom = async (memoryMb: number): Promise<Room> => {
@@ -148,8 +154,11 @@ export const inTurn = <T>(room: Room, work: () => Promise<T> | T): Promise<T> =>
  */
 const makeCell = (room: Room): Cell => {
   const context = room.isolate.createContextSync();
-  const boot = room.prelude.runSync(context, { reference: true }) as ivm.Reference<(host: ivm.Callback) => unknown>;
-  const cell: Cell = { context, enter: undefined as never, host: undefined };
+  const boot = room.prelude.runSync(context, { reference: true }) as ivm.Reference<(...hosts: unknown[]) => unknown>;
+  const slowReference = new ivm.Reference<SlowHost>(async (operation, json) =>
+    cell.slowHost?.(String(operation), String(json)),
+  );
+  const cell: Cell = { context, enter: undefined as never, host: undefined, slowHost: undefined, slowReference };
   const host = new ivm.Callback((op: unknown, ...args: unknown[]) => {
     try {
       return cell.host?.(op, args);
@@ -158,8 +167,10 @@ const makeCell = (room: Room): Cell => {
       return undefined;
     }
   });
-  cell.enter = boot.applySync(undefined, [host], { result: { reference: true } }) as Cell['enter'];
+  cell.enter = boot.applySync(undefined, [host, slowReference], { result: { reference: true } }) as Cell['enter'];
   boot.release();
+  // Made for no run in particular.
+  takeMainCpuNs();
   return cell;
 };
 
@@ -178,11 +189,13 @@ export const takeCell = (room: Room): Cell => {
 /** A run's context is never used again; another is made ahead for the next one. */
 export const returnCell = (room: Room, cell: Cell): void => {
   cell.host = undefined;
+  cell.slowHost = undefined;
   if (room.isForOne) return closeRoom(room);
   inTurn(room, () => {
     if (room.isGone || room.isolate.isDisposed) return;
     cell.author?.release();
     cell.enter.release();
+    cell.slowReference.release();
     cell.context.release();
     while (room.cells.length < Math.min(CONTEXTS_AHEAD, room.tenants.size + 1)) {
       const next = makeCell(room);

@@ -3,9 +3,9 @@
 import { type Ending, type Executor, ExecutorStartError, startExecutor } from './executor-process.ts';
 import type { Frame } from './frames.ts';
 import type { Wall, WallKind } from './sandbox.ts';
-import { causeOf, findLandlock, nameOfWall, wallKinds, WallMissing } from './wall.ts';
+import { causeOf, findLandlock, nameOfWall, THREADS_MAX, wallKinds, WallMissing } from './wall.ts';
 
-export type DeathReason = 'deadline' | 'memory' | 'stuck' | 'busy_after_reply' | 'violation';
+export type DeathReason = 'deadline' | 'cpu' | 'memory' | 'stuck' | 'busy_after_reply' | 'violation';
 
 export type Lease<Run> = {
   readonly executor: Executor;
@@ -17,6 +17,9 @@ export type Lease<Run> = {
   readonly loaded: Set<string>;
   /** Runs of its life so far. */
   runs: number;
+  /** CPU time of the process when it was last at rest, and what its runs may take since then. */
+  cpuAtRestMs: number;
+  cpuAllowedMs: number;
   readonly baselineMb: number;
   idleSince: number;
   /** A look at it is coming that `rest` asked for. */
@@ -52,12 +55,17 @@ const RUNS_AT_ONCE_MAX = 32;
 /** An executor is replaced after so many runs, or when it has grown by so much since its start, between runs. */
 const RUNS_OF_A_LIFE = 5000;
 const GROWTH_MB_MAX = 100;
-/** Memory is looked at so often while something runs. */
+/**
+ * An executor that takes so much CPU time beyond what its runs may take, as the system counts it, is killed. The executor
+ * itself ends a run at its limit; this is for what it does not see, such as threads of V8 and code that broke out.
+ */
+const CPU_BEYOND_MS = 250;
+/** Memory and CPU time are looked at so often while something runs. */
 const WATCH_MS = 25;
-/** And all executors so often, for what an honest one never has: a process of its own. */
-const INSPECT_MS = 1000;
+/** And so often between runs, when an honest one does not grow. */
+const INSPECT_MS = 100;
 /** An executor is killed above so much: its isolate's limit, with Node and a few other isolates beside it. */
-const RESIDENT_MB_LEAST = 300;
+const MEMORY_MB_LEAST = 300;
 const BESIDE_ISOLATE_MB = 172;
 /** An executor whose tenant asks nothing of it goes. */
 const IDLE_MS_MAX = 5 * 60_000;
@@ -78,6 +86,8 @@ export type Pool<Run> = {
   find(tenant_id: string, key: string): Lease<Run> | undefined;
   /** A lease has no run any more. */
   rest(lease: Lease<Run>): void;
+  /** A run begins that may take so much CPU time. Before it joins the works. */
+  begin(lease: Lease<Run>, cpuMs: number): void;
   /** After work was given out: keeps one executor ready, and watches those that work. */
   tend(): void;
   end(lease: Lease<Run>, death: DeathReason | undefined): void;
@@ -111,7 +121,9 @@ export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
       works: new Map(),
       loaded: new Set(),
       runs: 0,
-      baselineMb: executor.residentMb() ?? 0,
+      cpuAtRestMs: 0,
+      cpuAllowedMs: 0,
+      baselineMb: executor.size()?.memoryMb ?? 0,
       idleSince: performance.now(),
       isLookComing: false,
       isRetired: false,
@@ -201,12 +213,21 @@ export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
     return least && least.works.size < RUNS_AT_ONCE_MAX ? least : undefined;
   };
 
+  const begin = (lease: Lease<Run>, cpuMs: number): void => {
+    lease.runs += 1;
+    if (lease.works.size === 0) {
+      lease.cpuAtRestMs = lease.executor.cpuMs() ?? 0;
+      lease.cpuAllowedMs = 0;
+    }
+    lease.cpuAllowedMs += cpuMs;
+  };
+
   const rest = (lease: Lease<Run>): void => {
     lease.idleSince = performance.now();
     if (lease.isRetired || lease.runs >= RUNS_OF_A_LIFE) return end(lease, undefined);
     // At once: its next run may come at once, and be the one that is too much.
-    const residentMb = lease.executor.residentMb();
-    if (residentMb !== undefined && residentMb > lease.baselineMb + GROWTH_MB_MAX) return end(lease, undefined);
+    const memoryMb = lease.executor.size()?.memoryMb ?? 0;
+    if (memoryMb > lease.baselineMb + GROWTH_MB_MAX) return end(lease, undefined);
     // Later, and once for all rests until then: an answer waits to be sent while this runs.
     if (lease.isLookComing) return;
     lease.isLookComing = true;
@@ -226,23 +247,35 @@ export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
     }, IDLE_LOOK_MS).unref();
   };
 
-  const residentMbMax = Math.max(RESIDENT_MB_LEAST, options.memoryMb + BESIDE_ISOLATE_MB);
+  const memoryMbMax = Math.max(MEMORY_MB_LEAST, options.memoryMb + BESIDE_ISOLATE_MB);
   const weigh = (lease: Lease<Run>): void => {
-    const residentMb = lease.executor.residentMb();
-    if (residentMb !== undefined && residentMb > residentMbMax) end(lease, 'memory');
+    const { memoryMb, threads } = lease.executor.size() ?? { memoryMb: 0, threads: 0 };
+    if (memoryMb > memoryMbMax) end(lease, 'memory');
+    if (threads > THREADS_MAX) options.broken(lease, new Error('it has more threads than it needs'));
+  };
+
+  const clock = (lease: Lease<Run>): void => {
+    const cpuMs = lease.executor.cpuMs();
+    if (cpuMs !== undefined && cpuMs - lease.cpuAtRestMs > lease.cpuAllowedMs + CPU_BEYOND_MS) end(lease, 'cpu');
   };
 
   const look = (): void => {
-    for (const lease of leases) if (lease.works.size > 0) weigh(lease);
+    for (const lease of leases)
+      if (lease.works.size > 0) {
+        weigh(lease);
+        clock(lease);
+      }
   };
 
   const inspect = (): void => {
     const now = performance.now();
     for (const lease of leases) {
+      if (lease.tenant_id === undefined) continue;
       weigh(lease);
-      if (lease.executor.hasChildren()) options.broken(lease, new Error('it started a process'));
-      const isIdle = lease.tenant_id !== undefined && lease.works.size === 0;
-      if (isIdle && now - lease.idleSince > IDLE_MS_MAX) end(lease, undefined);
+      // A wall lets none start.
+      if (wall?.kind === 'none' && lease.executor.hasChildren())
+        options.broken(lease, new Error('it started a process'));
+      if (lease.works.size === 0 && now - lease.idleSince > IDLE_MS_MAX) end(lease, undefined);
     }
   };
   const inspections = setInterval(inspect, INSPECT_MS);
@@ -267,6 +300,7 @@ export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
     leases,
     start: () => (firstStart ??= startFirst()),
     find,
+    begin,
     rest,
     tend,
     end,

@@ -152,6 +152,7 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
   /** An executor is gone: what was in it ends, or is tried once more. */
   const bury = (lease: Lease<Work>, ending: Ending): void => {
     const isMemory = isMemoryEnding(lease, ending);
+    const isCpu = lease.death === 'cpu';
     const works = [...lease.works.values()];
     lease.works.clear();
     if (works.length > 0 && lease.death !== 'violation')
@@ -163,7 +164,9 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
     for (const work of works) {
       // Alone in it, it is what ended it, and what filled it. Of several nobody knows.
       if (works.length === 1) breaker.countDeath(nameOf(work.job));
-      if (isMemory && (works.length === 1 || work.deaths > 0)) finish(work, { code: 'OUT_OF_MEMORY' });
+      const isToBlame = works.length === 1 || work.deaths > 0;
+      if (isMemory && isToBlame) finish(work, { code: 'OUT_OF_MEMORY' });
+      else if (isCpu && isToBlame) finish(work, { code: 'TIMEOUT_CPU' });
       else if (lease.death === 'violation') finish(work, { code: 'EXECUTOR_DIED' });
       else retry(work);
     }
@@ -207,14 +210,16 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
     pool.tend();
   };
 
+  const cpuLimitOf = ({ isCheck }: Work): number => (isCheck ? Math.min(limits.cpuMs, CHECK_CPU_MS) : limits.cpuMs);
+
   const assign = (lease: Lease<Work>, work: Work): void => {
     const { job, id } = work;
     clearTimeout(work.timer);
-    lease.works.set(id, work);
-    lease.runs += 1;
-    work.startedAt = performance.now();
     const wallMs = work.isCheck ? Math.min(limits.wallMs, CHECK_WALL_MS) : limits.wallMs;
-    const cpuMs = work.isCheck ? Math.min(limits.cpuMs, CHECK_CPU_MS) : limits.cpuMs;
+    const cpuMs = cpuLimitOf(work);
+    pool.begin(lease, cpuMs);
+    lease.works.set(id, work);
+    work.startedAt = performance.now();
     work.timer = setTimeout(() => overdue(lease, work), wallMs + KILL_AFTER_MS);
     const head = {
       limits: {
@@ -269,6 +274,8 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
     const { ok, cpu_ms, is_stuck, logs } = parseHead(doneHead, head);
     const result = ok ? readResult(work, body) : parseFault(body);
     lease.works.delete(work.id);
+    // What it left of its limit is nobody else's.
+    lease.cpuAllowedMs -= Math.max(0, cpuLimitOf(work) - cpu_ms);
     const fault = 'code' in result ? result.code : undefined;
     // After these its isolate is not what it was: nothing new comes here.
     if (fault?.startsWith('TIMEOUT') || fault === 'OUT_OF_MEMORY' || fault === 'ROOM_GONE') lease.isRetired = true;

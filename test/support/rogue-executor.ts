@@ -1,7 +1,8 @@
 // An executor that was taken over: Node code where the prelude should be. It plays the part that its invocation's input names.
 import { spawn, spawnSync } from 'node:child_process';
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, writeFileSync, writeSync } from 'node:fs';
 import { connect, Socket } from 'node:net';
+import { Worker } from 'node:worker_threads';
 
 // Taken over is what runs after our own executor has given up root.
 if (process.getuid?.() === 0) {
@@ -86,6 +87,7 @@ const GROWN_BYTES = 1024 * 1024;
 const GROWING_MS = 15;
 const BURNT_MS = 600;
 const kept: Buffer[] = [];
+const threads: Worker[] = [];
 
 const parts: Record<string, (id: number, input: never) => void> = {
   honest: (id) => send(frame(DONE, id, done, '{"raw":1}')),
@@ -102,6 +104,19 @@ const parts: Record<string, (id: number, input: never) => void> = {
   'look around': (id, input) =>
     void lookAround(input).then((found) => send(frame(DONE, id, done, JSON.stringify({ raw: found })))),
   fork: (id) => void forkAll().then((started) => send(frame(DONE, id, done, JSON.stringify({ raw: started })))),
+  /** Grows between two runs, a step at a time so that it is not the allocation that takes long. */
+  'grow at rest': (id) => {
+    send(frame(DONE, id, done, '{"raw":1}'));
+    setInterval(() => kept.push(Buffer.alloc(32 * GROWN_BYTES, 1)), GROWING_MS);
+  },
+  shout: (id) => {
+    const words = attempt(() => writeSync(2, 'x'.repeat(GROWN_BYTES)));
+    send(frame(DONE, id, done, JSON.stringify({ raw: words })));
+  },
+  'many threads': (id) => {
+    for (let made = 0; made < 200; made += 1) threads.push(new Worker('setInterval(() => {}, 1000)', { eval: true }));
+    setTimeout(() => send(frame(DONE, id, done, '{"raw":1}')), 20_000);
+  },
   'another run': (id) => send(frame(DONE, id + 1, done, '{"raw":"stolen"}')),
   'done twice': (id) => send(frame(DONE, id, done, '{"raw":1}'), frame(DONE, id, done, '{"raw":2}')),
   'call after done': (id) =>

@@ -12,6 +12,7 @@ const refusals = {
   __proto__: null,
   BODY_TOO_LARGE: 'The body is larger than a call may send',
   CALL_LIMIT: 'The run made more calls than it may',
+  NOT_JSON: 'What the call sends has no JSON',
 };
 
 const makeFault = ({ code, message, status }) => {

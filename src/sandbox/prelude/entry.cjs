@@ -3,8 +3,8 @@
 
 require('./primordials.cjs');
 
-module.exports = (hostFunction) => {
-  require('./host.cjs').connect(hostFunction);
+module.exports = (hostFunction, slowHost) => {
+  require('./host.cjs').connect(hostFunction, slowHost);
   require('./globals.cjs').install();
   return require('./run.cjs').enter;
 };

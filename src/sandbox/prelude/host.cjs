@@ -13,6 +13,12 @@ const {
 } = require('./primordials.cjs');
 
 let host;
+let slowHost;
+
+// What takes long: the code waits here, and other runs of its tenant go on.
+const slow = { __proto__: null, pbkdf2: true, scrypt: true, generate_key_pair: true };
+const ask = (operation, json) =>
+  slow[operation] ? slowHost.applySyncPromise(undefined, [operation, json]) : host('crypto', operation, json);
 
 const unwrap = (text) => {
   const answer = parseJson(text);
@@ -31,8 +37,9 @@ const LOG_TEXT_MAX = 64 * 1024;
 
 module.exports = {
   __proto__: null,
-  connect(hostFunction) {
+  connect(hostFunction, slowReference) {
     host = hostFunction;
+    slowHost = slowReference;
   },
   done: (ok, json) => host('done', ok, json),
   call: (id, kind, json) => host('call', id, kind, json),
@@ -47,7 +54,7 @@ module.exports = {
     if (typeof text !== 'string') throw new Error(`The part '${name}' cannot be loaded`);
     return indirectEval(text);
   },
-  crypto: (operation, input) => unwrap(host('crypto', operation, toJson(input))),
+  crypto: (operation, input) => unwrap(ask(operation, toJson(input))),
   url: (operation, first, second, third) =>
     // The host counts arguments: one that is undefined is not passed.
     parseJson(

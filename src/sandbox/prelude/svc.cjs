@@ -49,7 +49,8 @@ const marksIn = (json) => {
 
 const forward = (method, { headers, path, query, body } = {}) =>
   callWith('svc:proxy', () => {
-    const json = toJson({ method, headers, path, query, body });
+    // Without a prototype it is written as an object, whatever code did to toJSON: the marks join it below.
+    const json = toJson({ __proto__: null, method, headers, path, query, body });
     if (marksBegin === undefined) return json;
     return `${slice(json, 0, -1)},"marks":${toJson(marksIn(json))}}`;
   });

@@ -7,7 +7,7 @@ import { memory, start } from './process.ts';
 import { proxyCard, proxyLatency, proxyMemory, proxyPass } from './proxy.ts';
 import { reactFetch, reactPaced, reactThroughput } from './react.ts';
 import { detokenizeHundred, readOne } from './read.ts';
-import { sandboxCpu, sandboxMemory, sandboxRecovery } from './sandbox.ts';
+import { sandboxCpu, sandboxMemory, sandboxRecovery, sandboxStart } from './sandbox.ts';
 import { tokenizeBatch, tokenizeOne } from './tokenize.ts';
 
 const benches: Record<string, () => Promise<Record<string, unknown>>> = {
@@ -18,6 +18,7 @@ const benches: Record<string, () => Promise<Record<string, unknown>>> = {
   'sandbox-cpu': sandboxCpu,
   'sandbox-memory': sandboxMemory,
   'sandbox-recovery': sandboxRecovery,
+  'sandbox-start': sandboxStart,
   'sandbox-neighbour': sandboxNeighbour,
   'react-paced': reactPaced,
   'react-throughput': reactThroughput,

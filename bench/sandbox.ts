@@ -4,7 +4,9 @@ import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { createSandbox, type SandboxOwner } from '../src/sandbox/supervisor.ts';
-import { CallFault } from '../src/sandbox/sandbox.ts';
+import { startExecutor } from '../src/sandbox/executor-process.ts';
+import { CallFault, type WallKind } from '../src/sandbox/sandbox.ts';
+import { findLandlock, wallKinds } from '../src/sandbox/wall.ts';
 import { median, round } from './turns.ts';
 
 export const TRIVIAL = 'module.exports = async (req) => ({ raw: { n: req.args.n } });';
@@ -179,4 +181,28 @@ export const sandboxRecovery = async () => {
   } finally {
     await sandbox.close();
   }
+};
+
+const STARTS = 15;
+
+/** From the start of an executor until it is ready, behind each wall that can stand here, in turn; and without one. */
+export const sandboxStart = async () => {
+  const landlock = await findLandlock();
+  const times: Partial<Record<WallKind, number[]>> = {};
+  const measure = async (wallKind: WallKind): Promise<number> => {
+    const began = performance.now();
+    const nobody = { received: () => undefined, broken: () => undefined };
+    const executor = await startExecutor({ wallKind, landlock, memoryMb: LIMITS.memoryMb, ...nobody });
+    const ms = performance.now() - began;
+    executor.kill();
+    await executor.ended;
+    return ms;
+  };
+  for (let turn = 0; turn < STARTS; turn += 1)
+    for (const kind of wallKinds) {
+      const ms = await measure(kind).catch(() => undefined);
+      if (ms !== undefined) (times[kind] ??= []).push(ms);
+    }
+  const medians = Object.entries(times).map(([kind, of]) => [`${kind}_ms`, round(median(of))]);
+  return { ...Object.fromEntries(medians), beyond_none_at_most_ms: 10 };
 };

@@ -4,13 +4,10 @@ import type { FastifySchemaCompiler } from 'fastify';
 import { validatorCompiler } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import { fieldErrors, invalidField, invalidInput } from '../errors.ts';
-import { NOT_SUPPORTED, unknownName } from '../unknown-names.ts';
+import { NOT_SUPPORTED, UNKNOWN_NAMES_MAX, unknownName } from '../unknown-names.ts';
 import { formatPath } from '../vault/json.ts';
 import type { App } from './app-type.ts';
 import { type Earlier, earlierBodies, earlierQueries } from './earlier-clients.ts';
-
-/** Told at once; a body with more unknown names is as wrong as one with these. */
-const UNKNOWN_NAMES_MAX = 100;
 
 type Path = readonly (string | number)[];
 type Problem = readonly [path: string, sentence: string];

@@ -90,7 +90,7 @@ export const reactorsRoutes = (app: App, ctx: Context): void => {
         operationId: 'updateReactor',
         summary: 'Change a reactor',
         description:
-          'Replaces name, configuration and application; the formula stays. Another application than it had: the caller must hold all that it has.\n\nPermission: `reactor:update`.',
+          'Replaces name, configuration and application. The formula cannot change. Where the reactor has an application, or gets one, the caller must hold all that it has.\n\nPermission: `reactor:update`.',
         tags,
         params: reactorParams,
         body: reactorChange,

@@ -33,33 +33,47 @@ const fields = {
     .meta({ description: 'Whose permissions the code may use. The caller must hold all that it has. Left out: none.' }),
 };
 
+const formulaReference = z
+  .object(
+    { id: givenUuid.meta({ description: 'The formula.', example: exampleFormula.id }) },
+    'must be an object with an id',
+  )
+  .meta({ id: 'FormulaReference', description: 'A formula, by its id.' });
+
 const bodyError = 'the body must be an object';
 
 /** The body as the rule takes it. */
-const inputOf = <T extends { application?: { id?: string | null | undefined } | null | undefined }>({
+const inputOf = <
+  T extends { application?: { id?: string | null | undefined } | null | undefined; formula?: { id: string } | null },
+>({
   application,
+  formula,
   ...rest
-}: T) => ({ ...rest, application_id: application?.id ?? undefined });
+}: T) => ({ ...rest, application_id: application?.id ?? undefined, formula_id: formula?.id });
 
 export const newReactor = z
   .object(
     {
       ...fields,
-      formula: z
-        .object(
-          { id: givenUuid.meta({ description: 'The formula.', example: exampleFormula.id }) },
-          'must be an object with an id',
-        )
-        .meta({ id: 'FormulaReference', description: 'A formula, by its id.' })
-        .meta({ description: 'What the reactor is made of: an official formula or one of the tenant.' }),
+      formula: formulaReference.meta({
+        description: 'What the reactor is made of: an official formula or one of the tenant.',
+      }),
     },
     bodyError,
   )
-  .transform(({ formula, ...rest }) => ({ ...inputOf(rest), formula_id: formula.id }))
+  .transform((body) => ({ ...inputOf(body), formula_id: body.formula.id }))
   .meta({ id: 'CreateReactorRequest', description: 'A reactor to make.' });
 
 export const reactorChange = z
-  .object(fields, bodyError)
+  .object(
+    {
+      ...fields,
+      formula: formulaReference.nullish().meta({
+        description: 'The formula that the reactor is made of. It cannot change: another id is a 400. May be left out.',
+      }),
+    },
+    bodyError,
+  )
   .transform(inputOf)
   .meta({ id: 'UpdateReactorRequest', description: 'All that changes, replaced as a whole.' });
 

@@ -30,7 +30,7 @@ Send the API key of an application as \`SVC-API-KEY\`. Each operation names the 
 
 Every failure is a problem of RFC 9457 in \`application/problem+json\`: \`errors\` leads from the path of each bad property to sentences about it, \`trace_id\` names the request. Problems of the proxy are \`{ "proxy_error": ... }\` in \`application/json\`; an answer with the header \`SVC-PROXY-DESTINATION-STATUS\` came from the destination.
 
-Bodies are JSON in UTF-8. Absent attributes are left out of responses. No object may have the key \`__proto__\`. Values under \`x-extensible-enum\` may become more. Lists have \`page\` and \`size\`; those of tokens and logs also give \`next\`, to be sent as \`start\`. A POST, PUT or PATCH with \`SVC-IDEMPOTENCY-KEY\` is done once.
+Bodies are JSON in UTF-8, at most 64 levels deep, with numbers that a double holds exactly. No object may have the key \`__proto__\`. Names, ids, metadata and filters have no NUL and no lone surrogate. Absent attributes are left out of responses. Values under \`x-extensible-enum\` may become more. Lists have \`page\` and \`size\`; those of tokens and logs also give \`next\`, to be sent as \`start\`. A POST, PUT or PATCH with \`SVC-IDEMPOTENCY-KEY\` is done once.
 
 Limits, expressions and the rules in full: https://github.com/strongroom/strongroom/blob/main/docs/api.md`;
 

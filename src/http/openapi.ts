@@ -48,7 +48,7 @@ type Generated = {
 const PATTERN_LENGTH_MAX = 60;
 
 const listOfSchemas = ['allOf', 'anyOf', 'oneOf'];
-const oneSchema = ['items', 'additionalProperties', 'not'];
+const oneSchema = ['items', 'additionalProperties', 'propertyNames', 'not'];
 
 const isNode = (value: unknown): value is Node => typeof value === 'object' && value !== null && !Array.isArray(value);
 

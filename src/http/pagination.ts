@@ -1,7 +1,15 @@
 // Lists on the wire: the parameters a page is asked for by, the filters that lists share, and the shape a page comes in.
 // One piece for every list.
 import { z } from 'zod';
-import { cursorSchema, outOfRange, PAGE_NUMBER_MAX, PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, pageFields } from '../paging.ts';
+import {
+  cursorSchema,
+  outOfRange,
+  PAGE_NUMBER_MAX,
+  PAGE_OFFSET_MAX,
+  PAGE_SIZE_DEFAULT,
+  PAGE_SIZE_MAX,
+  pageFields,
+} from '../paging.ts';
 import { isStorableText } from '../vault/json.ts';
 
 export { pageOf } from '../paging.ts';
@@ -20,7 +28,7 @@ const wholeNumber = (least: number, most: number, description: string, otherwise
     .transform((number) => number ?? otherwise)
     .meta({ description, type: 'integer', minimum: least, maximum: most, default: otherwise, example: otherwise });
 
-const PAGE_DESCRIPTION = 'Which page, from 1.';
+const PAGE_DESCRIPTION = `Which page, from 1. Pages begin within the first ${PAGE_OFFSET_MAX} records.`;
 const SIZE_DESCRIPTION = 'Records on a page.';
 
 /** The parameters of a page by number. */

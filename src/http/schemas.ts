@@ -41,7 +41,7 @@ const givenUuid = z.guid('must be a UUID').toLowerCase();
 export const applicationReference = z
   .object(
     {
-      id: givenUuid.nullish().meta({ description: 'The application.', format: 'uuid', example: APPLICATION_ID }),
+      id: givenUuid.nullish().meta({ description: 'The application.', example: APPLICATION_ID }),
     },
     'must be an object with an id',
   )

@@ -24,14 +24,18 @@ export const containerPath = z
   .regex(containerPattern)
   .meta({ description: 'A path of names between slashes. Case does not matter.', example: '/pci/high/' });
 
-export const tokenMetadata = z
-  .record(z.string().max(METADATA_KEY_LENGTH_MAX).regex(metadataKey), z.string().max(METADATA_VALUE_LENGTH_MAX))
-  .meta({
-    id: 'TokenMetadata',
-    description: `Plain text beside the token: nothing sensitive. At most ${METADATA_KEYS_MAX} keys. A key has letters, digits, dots, dashes and underscores, and begins and ends with a letter, a digit or an underscore.`,
-    maxProperties: METADATA_KEYS_MAX,
-    example: { order: '4711' },
-  });
+const metadataName = z.string().max(METADATA_KEY_LENGTH_MAX).regex(metadataKey);
+const metadataValue = z.string().max(METADATA_VALUE_LENGTH_MAX);
+
+/** In a patch null takes an entry away. */
+export const metadataPatch = z.record(metadataName, metadataValue.nullable());
+
+export const tokenMetadata = z.record(metadataName, metadataValue).meta({
+  id: 'TokenMetadata',
+  description: `Plain text beside the token: nothing sensitive. At most ${METADATA_KEYS_MAX} keys. A key has letters, digits, dots, dashes and underscores, and begins and ends with a letter, a digit or an underscore.`,
+  maxProperties: METADATA_KEYS_MAX,
+  example: { order: '4711' },
+});
 
 /** Null counts as absent in all of these. */
 const options = {

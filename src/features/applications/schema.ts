@@ -1,9 +1,18 @@
 // Wire shapes of /applications. The rules of an application are checked by the schema in access/rules.ts; the one here
 // tells the reader of the document what they are.
 import { z } from 'zod';
-import { allowedHostsSchema } from '../../access/allowed-hosts.ts';
+import { allowedHostsSchema, HOSTS_IN_DOCUMENTS } from '../../access/allowed-hosts.ts';
 import { applicationTypes, type Permission, permissions } from '../../access/permissions.ts';
-import { accessRuleSchema, CONDITIONS_MAX } from '../../access/rules.ts';
+import {
+  accessRuleSchema,
+  CONDITION_VALUE_LENGTH_MAX,
+  conditionAttributes,
+  conditionOperators,
+  CONDITIONS_MAX,
+  RULE_DESCRIPTION_LENGTH_MAX,
+  RULE_PRIORITY_MAX,
+  ruleTransforms,
+} from '../../access/rules.ts';
 import { nameSchema } from '../../access/tenants.ts';
 import { APPLICATION_ID, CREATED_AT, TENANT_ID } from '../../http/openapi-examples.ts';
 import { onlyPage, pageQuery, pageSchema, repeated } from '../../http/pagination.ts';
@@ -28,41 +37,48 @@ const accessRule = z
   .object({
     description: z
       .string()
-      .max(1000)
+      .max(RULE_DESCRIPTION_LENGTH_MAX)
       .optional()
-      .meta({ description: 'For whoever reads it.', example: 'Support sees the last digits' }),
-    priority: z.int().min(1).max(10_000).meta({
+      .meta({ description: 'What the rule is for, in words.', example: 'Support sees the last digits' }),
+    priority: z.int().min(1).max(RULE_PRIORITY_MAX).meta({
       description: 'The first rule that names the permission and reaches the token decides, 1 before 2.',
       example: 1,
     }),
     container: containerPath.optional().meta({
-      description: 'The tokens in this container and in those below it. Either this or `conditions` is given.',
+      description:
+        'The rule reaches the tokens in this container and in those below it. A rule has either this or `conditions`.',
       example: '/pci/',
     }),
     conditions: z
       .array(
         z
           .object({
-            attribute: z
-              .enum(['id', 'container'])
-              .meta({ description: 'What is compared.', 'x-extensible-enum': ['id', 'container'], example: 'id' }),
-            operator: z.enum(['equals', 'starts_with']).meta({
-              description: 'How it is compared.',
-              'x-extensible-enum': ['equals', 'starts_with'],
+            attribute: z.enum(conditionAttributes).meta({
+              description: 'The attribute of the token.',
+              'x-extensible-enum': [...conditionAttributes],
+              example: 'id',
+            }),
+            operator: z.enum(conditionOperators).meta({
+              description: 'How the attribute is compared with the value.',
+              'x-extensible-enum': [...conditionOperators],
               example: 'starts_with',
             }),
-            value: z.string().min(1).max(400).meta({ description: 'Compared with case.', example: 'order-' }),
+            value: z
+              .string()
+              .min(1)
+              .max(CONDITION_VALUE_LENGTH_MAX)
+              .meta({ description: 'The value. Case counts in ids, not in containers.', example: 'order-' }),
           })
-          .meta({ id: 'AccessCondition', description: 'What a token must meet.' }),
+          .meta({ id: 'AccessCondition', description: 'A condition that a token must meet.' }),
       )
       .max(CONDITIONS_MAX)
       .optional()
       .meta({
         description:
-          'The tokens that meet all of these. Either this or `container` is given; an empty list counts as absent.',
+          'The rule reaches the tokens that meet all of these. A rule has either this or `container`; an empty list counts as absent.',
       }),
-    transform: z.enum(['redact', 'mask', 'reveal']).meta({
-      'x-extensible-enum': ['redact', 'mask', 'reveal'],
+    transform: z.enum(ruleTransforms).meta({
+      'x-extensible-enum': [...ruleTransforms],
       description: 'How much of a token is shown: nothing of its data, its masked value, or the data itself.',
       example: 'mask',
     }),
@@ -74,11 +90,11 @@ const accessRule = z
         }),
       )
       .min(1)
-      .meta({ description: 'What the rule is for: permissions on tokens.' }),
+      .meta({ description: 'The permissions on tokens that the rule grants.' }),
   })
   .meta({
     id: 'AccessRule',
-    description: 'Which tokens a permission reaches, and how much of them is shown.',
+    description: 'Which tokens some permissions reach, and how much of these tokens is shown.',
   });
 
 const storable = 'must be text without NUL and in whole characters';
@@ -112,8 +128,7 @@ const fields = {
     .default([])
     .meta({ description: 'What it may on some tokens, and how much of them it sees. Left out: none.' }),
   allowed_hosts: allowedHostsSchema.meta({
-    description:
-      'Narrows where it may send to through the proxy: names of hosts, and `*.example.com` for all that lies below one. Left out: not narrowed.',
+    description: `Narrows where the application may send to through the proxy. ${HOSTS_IN_DOCUMENTS} Left out: not narrowed.`,
     example: ['api.example.com'],
   }),
 };

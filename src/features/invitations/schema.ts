@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { APPLICATION_ID, CREATED_AT, exampleInvitation, TENANT_ID } from '../../http/openapi-examples.ts';
 import { onlyPage, pageQuery, pageSchema } from '../../http/pagination.ts';
 import type { Examples } from '../../http/schemas.ts';
+import { ADDRESS_LENGTH_MAX } from '../../people/address.ts';
 import { invitationStatuses } from '../../people/invitations.ts';
 
 const { id: EXAMPLE_ID } = exampleInvitation;
@@ -19,9 +20,9 @@ export const newInvitation = z
   .object(
     {
       email: z.string('must be one e-mail address').meta({
-        description:
-          'Whom to invite: one address as RFC 5322 has it, without comments and without a name beside it; at most 254 octets.',
+        description: `Whom to invite: one address as RFC 5322 has it, without comments and without a name beside it; at most ${ADDRESS_LENGTH_MAX} octets.`,
         format: 'email',
+        maxLength: ADDRESS_LENGTH_MAX,
         example: exampleInvitation.email,
       }),
     },

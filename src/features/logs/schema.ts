@@ -54,15 +54,9 @@ export const logQuery = z.object({
     .optional()
     .meta({ description: 'Only entries about this entity.', example: cardTokenId }),
   actor_id: z
-    .string('must be given once')
-    .regex(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i, 'must be a UUID')
+    .guid({ error: ({ input }) => (Array.isArray(input) ? 'must be given once' : 'must be a UUID') })
     .optional()
-    .meta({
-      description: 'Only what this application or person did.',
-      type: 'string',
-      format: 'uuid',
-      example: APPLICATION_ID,
-    }),
+    .meta({ description: 'Only what this application or person did.', example: APPLICATION_ID }),
   operation: oneOf(operations, 'Only this operation.', 'read'),
   outcome: oneOf(outcomes, 'Only entries with this outcome.', 'refused'),
   start_date: boundary('Only entries of this time and later.'),

@@ -1,12 +1,12 @@
 // Wire shapes of /proxies. Destinations, configurations, code and certificates are looked at in proxy/proxies.ts.
 import { z } from 'zod';
-import { allowedHostsSchema } from '../../access/allowed-hosts.ts';
+import { allowedHostsSchema, HOSTS_IN_DOCUMENTS } from '../../access/allowed-hosts.ts';
 import { nameSchema } from '../../access/tenants.ts';
 import { APPLICATION_ID, CREATED_AT, exampleProxy, TENANT_ID } from '../../http/openapi-examples.ts';
 import { nameQuery, onlyPage, pageQuery, pageSchema, repeated } from '../../http/pagination.ts';
 import { applicationReference, type Examples } from '../../http/schemas.ts';
 import { DESTINATION_URL_LENGTH_MAX, PEM_LENGTH_MAX } from '../../proxy/proxies.ts';
-import { ELEMENTS_MAX, formulaFields } from '../../runtime/formula-fields.ts';
+import { configurationKeywords, ELEMENTS_MAX, formulaFields } from '../../runtime/formula-fields.ts';
 import { CONFIGURATION_TEXT_LENGTH_MAX } from '../../runtime/reactors.ts';
 
 const { id: EXAMPLE_ID } = exampleProxy;
@@ -47,9 +47,9 @@ const proxyBody = z
       name: nameSchema.meta({ description: 'For people.', example: exampleProxy.name }),
       destination_url: z.string(urlError).max(DESTINATION_URL_LENGTH_MAX, urlError).meta({
         description:
-          'Where requests go: an https URL with the name of a host, to which the path and the query of a request are appended. Expressions are not looked for in it.',
+          'Where requests go: an https URL. The path and the query of a request are appended to it. It names a host in full, not by an address, and has no user, no fragment and no `svc-proxy-key`. Expressions are not looked for in it.',
         format: 'uri',
-        pattern: '^https://',
+        pattern: '^[Hh][Tt][Tt][Pp][Ss]://[^\\s#\\\\]+$',
         example: exampleProxy.destination_url,
       }),
       request_transform: proxyTransform.nullish().meta({
@@ -65,13 +65,12 @@ const proxyBody = z
           'Whose permissions the transforms may use, and who acts where the proxy is used without an API key. The caller must hold all that it has. Left out: none.',
       }),
       configuration: z
-        .record(z.string(), z.any(), {
-          error: 'must be an object',
-        })
+        .record(z.string(), z.any(), 'must be an object')
+        .meta(configurationKeywords)
         .nullish()
         .transform((configuration) => (configuration ?? null) as Record<string, unknown> | null)
         .meta({
-          description: `Values for the transforms: text, numbers and booleans, at most ${ELEMENTS_MAX}. Names of letters, digits, _ and -; text of at most ${CONFIGURATION_TEXT_LENGTH_MAX} characters. Left out: null.`,
+          description: `Values for the transforms by their names: text of at most ${CONFIGURATION_TEXT_LENGTH_MAX} characters, numbers and booleans. At most ${ELEMENTS_MAX}. A name has letters, digits, _ and -. Left out: null.`,
           example: exampleProxy.configuration,
         }),
       require_auth: z
@@ -83,8 +82,7 @@ const proxyBody = z
           example: true,
         }),
       allowed_hosts: allowedHostsSchema.meta({
-        description:
-          'Narrows where the proxy may send to: names of hosts, and `*.example.com` for all that lies below one. It must cover the destination. Left out: not narrowed.',
+        description: `Narrows where the proxy may send to. ${HOSTS_IN_DOCUMENTS} One of them must cover the destination. Left out: not narrowed.`,
         example: exampleProxy.allowed_hosts,
       }),
       client_certificate: z

@@ -6,6 +6,7 @@ import { formulaRecord } from '../../http/formula-record.ts';
 import { APPLICATION_ID, CREATED_AT, exampleFormula, exampleReactor, TENANT_ID } from '../../http/openapi-examples.ts';
 import { nameQuery, onlyPage, pageQuery, pageSchema, repeated } from '../../http/pagination.ts';
 import { applicationReference, type Examples } from '../../http/schemas.ts';
+import { configurationKeywords } from '../../runtime/formula-fields.ts';
 import { CONFIGURATION_TEXT_LENGTH_MAX } from '../../runtime/reactors.ts';
 
 const { id: EXAMPLE_ID } = exampleReactor;
@@ -19,9 +20,8 @@ const givenUuid = z.guid('must be a UUID').toLowerCase();
 const fields = {
   name: nameSchema.meta({ description: 'For people.', example: exampleReactor.name }),
   configuration: z
-    .record(z.string(), z.any(), {
-      error: 'must be an object',
-    })
+    .record(z.string(), z.any(), 'must be an object')
+    .meta(configurationKeywords)
     .nullish()
     .transform((configuration) => (configuration ?? {}) as Record<string, unknown>)
     .meta({

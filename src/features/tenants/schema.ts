@@ -43,6 +43,8 @@ const settings = z
   .meta({
     id: 'SettingsOfTenant',
     description: `At most ${SETTINGS_MAX} settings. The vault keeps those that it does not know.`,
+    maxProperties: SETTINGS_MAX,
+    propertyNames: { type: 'string', minLength: 1, maxLength: SETTING_NAME_LENGTH_MAX },
   })
   .transform((given) => given as Record<string, string>);
 
@@ -52,7 +54,6 @@ export const tenantChange = z
       name: nameSchema.meta({ description: 'For people.', example: 'Example Shop' }),
       settings: settings.default({}).meta({
         description: 'How the tenant is set up. Left out: empty. What the vault does not know it keeps.',
-        maxProperties: SETTINGS_MAX,
         example: { deduplicate_token: 'true' },
       }),
     },

@@ -5,9 +5,9 @@ import { APPLICATION_ID, CREATED_AT, cardToken, genericToken } from '../../http/
 import { cursorBody, onlyPage } from '../../http/pagination.ts';
 import type { Examples } from '../../http/schemas.ts';
 import { tokenIdParam } from '../../http/token-record.ts';
-import { anyJson, containerPath, expression } from '../../http/token-request-schema.ts';
+import { anyJson, containerPath, expression, metadataPatch } from '../../http/token-request-schema.ts';
 import { searchQueryText } from '../../vault/search-query.ts';
-import { SEARCH_INDEXES_MAX } from '../../vault/token-request.ts';
+import { METADATA_KEYS_MAX, SEARCH_INDEXES_MAX } from '../../vault/token-request.ts';
 
 export const tokenIdParams = z.object({ id: tokenIdParam });
 
@@ -22,13 +22,10 @@ const documentedPatch = z
       description: 'Merged with the mask of your own, if there is one.',
       example: { number: '{{ data.number | last4 }}' },
     }),
-    metadata: z
-      .record(z.string(), z.string().nullable())
-      .nullish()
-      .meta({
-        description: 'Merged with the metadata. Keys and values as in a token request.',
-        example: { order: '4712' },
-      }),
+    metadata: metadataPatch.nullish().meta({
+      description: `Merged with the metadata, which may have ${METADATA_KEYS_MAX} keys then. Null takes an entry away.`,
+      example: { order: '4712' },
+    }),
     containers: z
       .array(containerPath)
       .max(1)

@@ -167,13 +167,14 @@ export const headers = {
     example: 1,
   },
   Location: {
-    description: 'Where what was made can be found.',
-    required: true,
+    description: 'The path of the record that was created. Only with status 201, and then always.',
+    required: false,
     schema: { type: 'string' },
     example: '/tokens/0f6ad6a4-5b1c-4f0e-9a35-0f3d2b1c4e5f',
   },
   'SVC-IDEMPOTENT-REPLAYED': {
-    description: 'Present where the answer is one that was kept: nothing was done this time.',
+    description:
+      '`true` where a POST, PUT or PATCH repeats an idempotency key: the answer is the first one, and nothing was done again. Otherwise absent.',
     required: false,
     schema: { type: 'string' },
     example: 'true',

@@ -359,6 +359,20 @@ describe('generators of clients', () => {
     for (const name of ['Application', 'Proxy']) expect(schemas[name].properties.key.format).toBe('password');
   });
 
+  test('find one set of headers in all successes of operations with a key: one class for each schema and its headers', () => {
+    const sets = operations
+      .filter(({ name, operation }) => !isOfProxy(name) && operation['security']?.length !== 0)
+      .flatMap(({ operation }) => Object.entries(operation['responses'] as Node))
+      .filter(([status]) => status.startsWith('2'))
+      .map(([, { headers }]) => headers);
+    expect(sets.length).toBeGreaterThan(45);
+    const names = ['Location', 'SVC-IDEMPOTENT-REPLAYED', 'SVC-TRACE-ID'];
+    const references = Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]));
+    for (const headers of sets) expect(headers).toEqual(references);
+    const { headers } = document['components'];
+    expect(names.map((name) => headers[name].required)).toEqual([false, false, true]);
+  });
+
   test('find the filter by metadata in words: a parameter that is a map does not compile in Java', () => {
     for (const path of ['/tokens', '/tokens/{parent_id}/children']) {
       expect(document['paths'][path].get.description).toContain('`metadata.KEY=value`');

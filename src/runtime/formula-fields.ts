@@ -93,15 +93,18 @@ const refuseLeavesWithChildren = (elements: readonly Named[], ctx: z.RefinementC
 
 /** Each with what a reader of the document wants to know. */
 export const formulaFields = {
-  name: nameSchema.meta({ description: 'For people.', example: 'Charge a card' }),
-  description: description.meta({ description: 'For people.', example: 'Charges a card by an API of payments' }),
+  name: nameSchema.meta({ description: 'The name of the formula.', example: 'Charge a card' }),
+  description: description.meta({
+    description: 'What the formula does.',
+    example: 'Charges a card by an API of payments',
+  }),
   icon: orNothing(
     z
       .string('must be a data URL of a PNG or JPEG image')
       .refine(isIcon, `must be a data URL in base64 of a PNG or JPEG image, of at most ${ICON_LENGTH_MAX} characters`)
       .meta({ maxLength: ICON_LENGTH_MAX, pattern: ICON_PATTERN.source }),
   ).meta({
-    description: 'A data URL in base64 of a whole image of the type that it names: image/png, image/jpg or image/jpeg.',
+    description: 'An image as a data URL in base64, of the type that it names: image/png, image/jpg or image/jpeg.',
     example: ICON_IN_DOCUMENTS,
   }),
   code: z
@@ -123,14 +126,14 @@ export const formulaFields = {
                 description: `The name of the value, once in the list. ${HOSTILE_NAMES}`,
                 example: 'API_KEY',
               }),
-              description: description.meta({ description: 'For people.', example: 'The key of the API' }),
-              type: declaredType.meta({ description: 'What its value must be.', example: 'string' }),
+              description: description.meta({ description: 'What the value is for.', example: 'The key of the API' }),
+              type: declaredType.meta({ description: 'The type that the value must have.', example: 'string' }),
             },
             'must be an object',
           )
           .meta({
             id: 'ConfigurationDeclaration',
-            description: 'A value that reactors of the formula are configured by.',
+            description: 'A value that each reactor of the formula must have in its configuration.',
           }),
         listError,
       )
@@ -146,11 +149,14 @@ export const formulaFields = {
           .object(
             {
               name: parameterName.meta({
-                description: `The name of the value, once in the list; dots lead into objects, as in \`card.number\`. Beside it no name may lead into it. ${HOSTILE_NAMES}`,
+                description: `The name of the value, once in the list. Dots lead into objects, as in \`card.number\`; \`card\` cannot be in the same list then. ${HOSTILE_NAMES}`,
                 example: 'card.number',
               }),
-              description: description.meta({ description: 'For people.', example: 'The card to charge' }),
-              type: declaredType.meta({ description: 'What its value is cast to.', example: 'string' }),
+              description: description.meta({ description: 'What the value is for.', example: 'The card to charge' }),
+              type: declaredType.meta({
+                description: 'The type that the server casts the value to.',
+                example: 'string',
+              }),
               optional: orNothing(z.boolean('must be true or false'))
                 .transform((optional) => optional ?? false)
                 .meta({ description: 'Whether an invocation may leave it out. Left out: false.', example: false }),
@@ -165,5 +171,7 @@ export const formulaFields = {
       .superRefine(refuseLeavesWithChildren),
   )
     .transform((elements) => elements ?? [])
-    .meta({ description: 'The contract for `args` of an invocation. Empty: anything goes.' }),
+    .meta({
+      description: 'The contract for `args` of an invocation. Without parameters the code gets any `args` as they are.',
+    }),
 };

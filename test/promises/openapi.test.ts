@@ -347,6 +347,11 @@ describe('generators of clients', () => {
       schema['description'] ?? (schema['$ref'] ? resolved(schema)['description'] : '');
     expect(attributes.filter(({ schema }) => !described(schema)).map(({ key }) => key)).toEqual([]);
     expect(names.filter((name) => !schemas[name].description)).toEqual([]);
+    // A phrase of one or two words says nothing without its place.
+    const isClipped = (text: string) => text.split(' ').length < 3 || !text.endsWith('.');
+    expect(attributes.filter(({ schema }) => isClipped(described(schema))).map(({ key }) => key)).toEqual([]);
+    const texts = [...document['tags'], ...Object.values(schemas as Node)].map(({ description }) => description);
+    expect(texts.filter(isClipped)).toEqual([]);
   });
 
   test('find lists of values that may become more open, and keys hidden when they are printed', () => {

@@ -107,7 +107,7 @@ const givenRule = accessRuleSchema.superRefine((rule, ctx) => {
 });
 
 const fields = {
-  name: nameSchema.meta({ description: 'For people.', example: 'Checkout' }),
+  name: nameSchema.meta({ description: 'The name of the application.', example: 'Checkout' }),
   permissions: z
     .array(
       z
@@ -119,14 +119,17 @@ const fields = {
     .default([])
     .meta({
       description:
-        'What it may, on all tokens as far as tokens are concerned. At least one, or a rule. Left out: none.',
+        'The permissions of the application; those on tokens hold for all tokens. At least one, or a rule. Left out: none.',
     }),
   rules: z
     .array(z.any().meta({ allOf: [{ $ref: '#/components/schemas/AccessRule' }] }), 'must be a list of rules')
     .max(RULES_MAX, `must be at most ${RULES_MAX} rules`)
     .pipe(z.array(givenRule))
     .default([])
-    .meta({ description: 'What it may on some tokens, and how much of them it sees. Left out: none.' }),
+    .meta({
+      description:
+        'The access rules: permissions on some tokens, and how much of these the application sees. Left out: none.',
+    }),
   allowed_hosts: allowedHostsSchema.meta({
     description: `Narrows where the application may send to through the proxy. ${HOSTS_IN_DOCUMENTS} Left out: not narrowed.`,
     example: ['api.example.com'],
@@ -152,49 +155,53 @@ export const newApplication = z
     {
       ...fields,
       type: z.enum(applicationTypes, 'must be private, public or management').default('private').meta({
-        description: 'What it is meant for: a label, which limits nothing and does not change. Left out: `private`.',
+        description:
+          'What the application is meant for. A label: it limits nothing, and cannot change. Left out: `private`.',
         example: 'private',
       }),
     },
     bodyError,
   )
   .refine(hasGrants, holdsSomething)
-  .meta({ id: 'CreateApplicationRequest', description: 'An application to make.' });
+  .meta({ id: 'CreateApplicationRequest', description: 'An application to create.' });
 
 export const applicationChange = z.object(fields, bodyError).refine(hasGrants, holdsSomething).meta({
   id: 'UpdateApplicationRequest',
-  description: 'All that changes, replaced as a whole.',
+  description: 'The new state of the application, as a whole.',
 });
 
 export const applicationRecord = z
   .object({
-    id: uuid('The application.', EXAMPLE_ID),
-    tenant_id: uuid('The tenant that owns the application.', TENANT_ID),
-    name: z.string().meta({ description: 'For people.', example: 'Checkout' }),
+    id: uuid('The id of the application.', EXAMPLE_ID),
+    tenant_id: uuid('The id of the tenant that owns the application.', TENANT_ID),
+    name: z.string().meta({ description: 'The name of the application.', example: 'Checkout' }),
     type: z.string().meta({
-      description: 'What it is meant for.',
+      description: 'What the application is meant for.',
       'x-extensible-enum': [...applicationTypes],
       example: 'private',
     }),
     permissions: z
       .array(z.string().meta({ 'x-extensible-enum': permissions, example: 'token:create' }))
-      .meta({ description: 'What it may.' }),
-    rules: z.array(accessRule).meta({ description: 'What it may on some tokens.' }),
+      .meta({ description: 'The permissions of the application.' }),
+    rules: z.array(accessRule).meta({ description: 'The access rules of the application.' }),
     allowed_hosts: z
       .array(z.string().meta({ example: 'api.example.com' }))
       .optional()
-      .meta({ description: 'The hosts that it may send to through the proxy. Left out: not narrowed.' }),
+      .meta({ description: 'The hosts that the application may send to through the proxy. Left out: not narrowed.' }),
     key: z.string().optional().meta({
-      description: 'The API key. Shown by the answer that made it, and never again.',
+      description: 'The API key. Only the answer that created it has it.',
       format: 'password',
       example: KEY_IN_DOCUMENTS,
     }),
-    created_by: uuid("Who made it. Left out for the operator's.", APPLICATION_ID).optional(),
-    created_at: date('When it was made.'),
-    modified_by: uuid('Who changed it last.', APPLICATION_ID).optional(),
-    modified_at: date('When it was changed last, its key included.').optional(),
+    created_by: uuid(
+      'The id of the application or user that created it. Left out where the operator did.',
+      APPLICATION_ID,
+    ).optional(),
+    created_at: date('When it was created.'),
+    modified_by: uuid('The id of the application or user that changed it last.', APPLICATION_ID).optional(),
+    modified_at: date('When the application or its key was changed last.').optional(),
   })
-  .meta({ id: 'Application', description: 'Who calls the vault, and what they may.' });
+  .meta({ id: 'Application', description: 'A client of the API, with its permissions.' });
 
 export const applicationPage = pageSchema(applicationRecord, 'ApplicationPage');
 

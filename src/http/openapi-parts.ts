@@ -271,7 +271,7 @@ const failureResponses: Record<FailureStatus, Failure> = {
   429: {
     name: 'TooManyRequests',
     description:
-      'Too many failed authentications from one address, too many mails to one address or from one tenant, or the tenant runs as much code as it may.',
+      'Too many failed authentications from one address, too many mails of the tenant, or the tenant runs as much code as it may.',
     error: new AppError('too_many_requests', 'Too many failed authentications. Wait and try again.'),
   },
   431: {

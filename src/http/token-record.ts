@@ -117,8 +117,7 @@ export const tokenListQuery = z.looseObject(listQuery).superRefine((query, ctx) 
 });
 
 /** For descriptions of lists: generators make no working parameter of a map whose keys no schema lists. */
-export const metadataFilter =
-  'The filter `metadata.KEY=value`, such as `metadata.order=4711`, selects tokens with this entry in their metadata. It may be given once for each key; upper and lower case are the same.';
+export const metadataFilter = `The filter \`metadata.KEY=value\`, such as \`metadata.order=4711\`, selects tokens with this entry in their metadata. It may be given once for each key, for at most ${METADATA_FILTERS_MAX} keys; upper and lower case are the same.`;
 
 /** The entries of the metadata that a query asks for. */
 export const metadataOf = (query: Record<string, unknown>): Record<string, string> =>

@@ -36,7 +36,7 @@ export const invitationsRoutes = (app: App, ctx: Context): void => {
         operationId: 'createInvitation',
         summary: 'Create an invitation',
         description:
-          'Invites an address to become a member of the tenant, and sends a link to it. The link works once, within 72 hours. The answer does not wait for the mail server. An address may be invited several times; the address of a member is a 409. At most ten mails an hour go to one address, and 200 from one tenant: beyond that the answer is 429. Without a mail server it is 503.\n\nPermission: `tenant:invitation:create`.',
+          'Invites an address to become a member of the tenant, and sends a link to it. The link works once, within 72 hours. The answer does not wait for the mail server. An address may be invited several times; the address of a member is a 409. A tenant may send ten mails an hour to one address, and 200 in all: beyond that the answer is 429. Without a mail server it is 503.\n\nPermission: `tenant:invitation:create`.',
         tags,
         body: newInvitation,
         answer: 'The invitation. Only the mail has its link.',

@@ -1,5 +1,8 @@
 // Sentences about names that a request must not have: unknown ones, with the nearest known name, and unsupported ones.
 
+/** Told at once; a body with more unknown names is as wrong as one with these. */
+export const UNKNOWN_NAMES_MAX = 100;
+
 /** Longer names are no slips of the keyboard, and their distance costs time. */
 const COMPARED_LENGTH_MAX = 60;
 /** Differences between a slip and the name that was meant. More would suggest names that have nothing to do with it. */

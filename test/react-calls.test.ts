@@ -262,6 +262,40 @@ describe('svc', () => {
     expect(raw[3].message).toContain('size');
   });
 
+  test('searches with what POST /tokens/search takes, and refuses what that does not know', async () => {
+    const own = await application('token:create', 'token:read', 'token:search');
+    const reactor = await withService(
+      `const { query } = args;
+       for (const data of ['first', 'second']) await svc.tokens.create({ data, metadata: { run: args.run } });
+       const page = await svc.tokens.search(query, { size: 1 });
+       const { next: start } = page.pagination;
+       return { raw: {
+         pages: [page, await svc.tokens.search(query, { size: 1, start }), await svc.tokens.search({ query, size: 1, start })],
+         refused: [
+           await attempt(() => svc.tokens.search(query, { sizes: 1 })),
+           await attempt(() => svc.tokens.search({ query, limit: 1 })),
+           await attempt(() => svc.tokens.search({ query }, { limit: 1 })),
+           await attempt(() => svc.tokens.search({ query, size: 0, offset: 5 })),
+         ],
+       } };`,
+      own,
+    );
+    const run = crypto.randomUUID();
+    const query = `metadata.run:${run}`;
+    const { pages, refused } = await rawOf(react(server, reactor, { run, query }));
+    const [one, other, again] = pages.map(({ data }: any) => data.map((token: any) => token.data));
+    expect([...one, ...other].sort()).toEqual(['first', 'second']);
+    expect(again).toEqual(other);
+    const key = own.api_key;
+    const byApi = await server.request('POST', '/tokens/search', { key, json: { query, sizes: 1 } });
+    expect(byApi.body.errors).toEqual({ sizes: ['is not known here; did you mean `size`?'] });
+    for (const { code, status } of refused) expect([code, status]).toEqual(['INVALID_INPUT', 400]);
+    expect(refused[0].message).toContain('sizes is not known here; did you mean `size`?');
+    expect(refused[1].message).toContain('limit is not known here.');
+    expect(refused[2].message).toContain('limit is not known here.');
+    expect(refused[3].message).toMatch(/size must be .*offset is not known here/);
+  });
+
   test('may nothing any more when its application is deleted during the run', async () => {
     const path = '/application-gone';
     const doomed = await application('token:create');

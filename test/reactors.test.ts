@@ -120,7 +120,7 @@ describe('a reactor', () => {
     const renewed = { API_KEY: 'sk_other', LIMIT: 0, LIVE: true };
     const answer = await send('PUT', `/reactors/${reactor.id}`, {
       name: 'Renamed',
-      formula: { id: plain.id },
+      formula: { id: shop.id.toUpperCase() },
       configuration: renewed,
     });
     expect(answer.status, answer.text).toBe(200);
@@ -137,6 +137,23 @@ describe('a reactor', () => {
     });
     expect(await react()).toEqual(renewed);
     expect((await send('GET', `/reactors/${reactor.id}`)).body).toEqual(answer.body);
+  });
+
+  test('keeps its formula: a change that names another one is a 400, and one that names none is fine', async () => {
+    const { id, modified_at } = await create();
+    for (const other of [plain.id, UNKNOWN_ID]) {
+      const answer = await send('PUT', `/reactors/${id}`, { name: 'Changed', formula: { id: other }, configuration });
+      expect([answer.status, answer.body.errors], answer.text).toEqual([
+        400,
+        { 'formula.id': ['must be the formula that the reactor is made of: it cannot change'] },
+      ]);
+    }
+    for (const formula of [UNKNOWN_ID, {}, { id: 'x' }])
+      expect((await send('PUT', `/reactors/${id}`, { name: 'Changed', formula, configuration })).status).toBe(400);
+    expect((await send('GET', `/reactors/${id}`)).body).toMatchObject({ name: 'Reactor', formula: shop });
+    expect(modified_at).toBeUndefined();
+    for (const formula of [undefined, null, shop])
+      expect((await send('PUT', `/reactors/${id}`, { name: 'Changed', formula, configuration })).status).toBe(200);
   });
 
   test('is deleted, at once, and its formula and application stay', async () => {

@@ -7,17 +7,34 @@ export const ALLOWED_HOSTS_MAX = 50;
 /** RFC 1035 section 2.3.4, with the two characters of a wildcard. */
 const PATTERN_LENGTH_MAX = 255;
 
+/** The form of a host name or wildcard, as the OpenAPI document shows it. */
+const form = /^(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$/;
+
 /** The labels of a host name as egress takes them. A last one of digits would make an address of it. */
 const label = '[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?';
 const pattern = new RegExp(`^(?:\\*\\.)?(?:${label}\\.)*(?!\\d+$)${label}$`);
 
-const hostError =
+const error =
   'must be a host name such as api.example.com, or *.example.com for those below it, without scheme, port and path';
+/** Told once, whatever of it is wrong. */
+const hostError = { error, abort: true };
 const listError = `must be a list of 1 to ${ALLOWED_HOSTS_MAX} host names`;
+
+/** For descriptions of a list. */
+export const HOSTS_IN_DOCUMENTS =
+  'Names of hosts without scheme, port and path; `*.example.com` stands for all hosts below example.com. A name has labels of at most 63 characters and is no IP address.';
 
 /** A list as it comes from outside; null and absent: not narrowed. An empty one would be read as both. */
 export const allowedHostsSchema = z
-  .array(z.string(hostError).max(PATTERN_LENGTH_MAX, hostError).toLowerCase().regex(pattern, hostError), listError)
+  .array(
+    z
+      .string(error)
+      .max(PATTERN_LENGTH_MAX, hostError)
+      .regex(form, hostError)
+      .toLowerCase()
+      .refine((host) => pattern.test(host), hostError),
+    listError,
+  )
   .min(1, listError)
   .max(ALLOWED_HOSTS_MAX, listError)
   .nullish()

@@ -10,7 +10,13 @@ import { isPermission, type Permission } from './permissions.ts';
 /** How much of a token's data a decision shows. `default` is a plain permission's: the masked value, or the value of a token without a mask. */
 export type Transform = 'redact' | 'mask' | 'reveal' | 'default';
 
-const RULES_PRIORITY_MAX = 10_000;
+export const RULE_PRIORITY_MAX = 10_000;
+export const RULE_DESCRIPTION_LENGTH_MAX = 1_000;
+/** As long as an id of a token or a container can be. */
+export const CONDITION_VALUE_LENGTH_MAX = 400;
+export const ruleTransforms = ['redact', 'mask', 'reveal'] as const;
+export const conditionAttributes = ['id', 'container'] as const;
+export const conditionOperators = ['equals', 'starts_with'] as const;
 /** More than the grants of a person are ever told apart by; each is compared for every token. */
 export const CONDITIONS_MAX = 25;
 
@@ -21,9 +27,9 @@ const container = z.string().transform((text, ctx) => {
 });
 
 const condition = z.object({
-  attribute: z.enum(['id', 'container']),
-  operator: z.enum(['equals', 'starts_with']),
-  value: z.string().min(1).max(400),
+  attribute: z.enum(conditionAttributes),
+  operator: z.enum(conditionOperators),
+  value: z.string().min(1).max(CONDITION_VALUE_LENGTH_MAX),
 });
 
 /** Containers hold tokens: a rule speaks of nothing else. */
@@ -31,8 +37,8 @@ const isTokenPermission = (text: unknown): text is Permission => isPermission(te
 
 export const accessRuleSchema = z
   .object({
-    description: z.string().max(1000).default(''),
-    priority: z.int().min(1).max(RULES_PRIORITY_MAX),
+    description: z.string().max(RULE_DESCRIPTION_LENGTH_MAX).default(''),
+    priority: z.int().min(1).max(RULE_PRIORITY_MAX),
     container: container.optional(),
     conditions: z
       .array(condition)
@@ -40,7 +46,7 @@ export const accessRuleSchema = z
       // None counts as absent: clients in some languages send every list that they know.
       .transform((conditions) => (conditions.length > 0 ? conditions : undefined))
       .optional(),
-    transform: z.enum(['redact', 'mask', 'reveal']),
+    transform: z.enum(ruleTransforms),
     permissions: z
       .array(z.string().refine(isTokenPermission, 'must be a permission on tokens'), 'must be a list of permissions')
       .min(1, 'must name a permission'),

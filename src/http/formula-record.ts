@@ -9,16 +9,17 @@ const date = (description: string) => z.string().meta({ description, format: 'da
 const uuid = (description: string, example: string) => z.string().meta({ description, format: 'uuid', example });
 
 const elementFields = (example: string) => ({
-  name: z.string().meta({ description: 'Compared with case.', example }),
-  description: z.string().optional().meta({ description: 'For people.', example: 'What it is for' }),
+  name: z.string().meta({ description: 'The name of the value. Upper and lower case are different.', example }),
+  description: z.string().optional().meta({ description: 'What the value is for.', example: 'Which shop asks' }),
   type: z
     .enum(declaredTypes)
-    .meta({ description: 'What its value is.', 'x-extensible-enum': [...declaredTypes], example: 'string' }),
+    .meta({ description: 'The type of the value.', 'x-extensible-enum': [...declaredTypes], example: 'string' }),
 });
 
-const configurationElement = z
-  .object(elementFields('SHOP'))
-  .meta({ id: 'ConfigurationElement', description: 'A value that reactors of the formula are configured by.' });
+const configurationElement = z.object(elementFields('SHOP')).meta({
+  id: 'ConfigurationElement',
+  description: 'A value that each reactor of the formula must have in its configuration.',
+});
 const requestParameter = z
   .object({
     ...elementFields('card.number'),
@@ -28,28 +29,42 @@ const requestParameter = z
 
 export const formulaRecord = z
   .object({
-    id: uuid('The formula.', exampleFormula.id),
-    name: z.string().meta({ description: 'For people.', example: exampleFormula.name }),
-    description: z.string().optional().meta({ description: 'For people.', example: exampleFormula.description }),
-    type: z
+    id: uuid('The id of the formula.', exampleFormula.id),
+    name: z.string().meta({ description: 'The name of the formula.', example: exampleFormula.name }),
+    description: z
       .string()
-      .meta({ description: 'Whose it is.', 'x-extensible-enum': [...formulaTypes], example: exampleFormula.type }),
+      .optional()
+      .meta({ description: 'What the formula does.', example: exampleFormula.description }),
+    type: z.string().meta({
+      description: '`private`: of the tenant. `official`: installed by the operator, for all tenants.',
+      'x-extensible-enum': [...formulaTypes],
+      example: exampleFormula.type,
+    }),
     status: z.string().meta({
-      description: 'Whether reactors can be made of it.',
+      description: '`verified`: reactors can be created from it. `coming_soon`: not yet.',
       'x-extensible-enum': [...formulaStatuses],
       example: exampleFormula.status,
     }),
-    icon: z.string().optional().meta({ description: 'A data URL of an image.', example: ICON_IN_DOCUMENTS }),
-    code: z.string().meta({ description: 'JavaScript.', example: exampleFormula.code }),
+    icon: z.string().optional().meta({ description: 'An image as a data URL.', example: ICON_IN_DOCUMENTS }),
+    code: z
+      .string()
+      .meta({ description: 'The code: JavaScript that exports one function.', example: exampleFormula.code }),
     configuration: z
       .array(configurationElement)
       .meta({ description: "The contract for the configuration of the formula's reactors." }),
-    request_parameters: z
-      .array(requestParameter)
-      .meta({ description: 'The contract for `args` of an invocation. Empty: anything goes.' }),
-    created_by: uuid("Who made it. Left out for the operator's.", APPLICATION_ID).optional(),
-    created_at: date('When it was made.'),
-    modified_by: uuid('Who changed it last.', APPLICATION_ID).optional(),
+    request_parameters: z.array(requestParameter).meta({
+      description: 'The contract for `args` of an invocation. Without parameters the code gets any `args` as they are.',
+    }),
+    created_by: uuid(
+      'The id of the application or user that created it. Left out where the operator did.',
+      APPLICATION_ID,
+    ).optional(),
+    created_at: date('When it was created.'),
+    modified_by: uuid('The id of the application or user that changed it last.', APPLICATION_ID).optional(),
     modified_at: date('When it was changed last.').optional(),
   })
-  .meta({ id: 'ReactorFormula', description: 'Code with its contracts, that reactors are made of.' });
+  .meta({
+    id: 'ReactorFormula',
+    description:
+      'Reusable code with its contracts for configuration and arguments. Reactors are its configured instances.',
+  });

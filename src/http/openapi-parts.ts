@@ -30,7 +30,7 @@ Send the API key of an application as \`SVC-API-KEY\`. Each operation names the 
 
 Every failure is a problem of RFC 9457 in \`application/problem+json\`: \`errors\` leads from the path of each bad property to sentences about it, \`trace_id\` names the request. Problems of the proxy are \`{ "proxy_error": ... }\` in \`application/json\`; an answer with the header \`SVC-PROXY-DESTINATION-STATUS\` came from the destination.
 
-Bodies are JSON in UTF-8. Absent attributes are left out of responses. No object may have the key \`__proto__\`. Values under \`x-extensible-enum\` may become more. Lists have \`page\` and \`size\`; those of tokens and logs also give \`next\`, to be sent as \`start\`. A POST, PUT or PATCH with \`SVC-IDEMPOTENCY-KEY\` is done once.
+Bodies are JSON in UTF-8, at most 64 levels deep, with numbers that a double holds exactly. No object may have the key \`__proto__\`. Names, ids, metadata and filters have no NUL and no lone surrogate. Absent attributes are left out of responses. Values under \`x-extensible-enum\` may become more. Lists have \`page\` and \`size\`; those of tokens and logs also give \`next\`, to be sent as \`start\`. A POST, PUT or PATCH with \`SVC-IDEMPOTENCY-KEY\` is done once.
 
 Limits, expressions and the rules in full: https://github.com/strongroom/strongroom/blob/main/docs/api.md`;
 
@@ -47,30 +47,42 @@ export const servers = [
 ];
 
 export const tags = [
-  { name: 'Tokenize', description: 'Turns values into tokens: one or many, in the structure they come in.' },
+  {
+    name: 'Tokenize',
+    description:
+      'Replaces values by tokens. One request takes one value or many, and the answer has the same structure.',
+  },
   {
     name: 'Tokens',
-    description: 'Makes, lists, reads, changes, ends and finds tokens, and puts values back in their place.',
+    description:
+      'Creates, lists, reads, changes, deletes and searches tokens, and replaces expressions by the values of tokens.',
   },
-  { name: 'Token associations', description: 'Links between tokens, from a parent to its children.' },
-  { name: 'Logs', description: 'What was done to what, by whom. Read only.' },
+  { name: 'Token associations', description: 'Links from a parent token to its child tokens.' },
+  { name: 'Logs', description: 'The audit log: who did what to which entity. It can only be read.' },
   {
     name: 'Reactor formulas',
-    description: "Code with its contracts: a tenant's own, and official formulas that the operator installs.",
+    description:
+      "Reusable code with its contracts for configuration and arguments: the tenant's own, and official formulas that the operator installs.",
   },
-  { name: 'Reactors', description: 'Formulas with their configuration: what is invoked.' },
+  { name: 'Reactors', description: 'Configured instances of a formula. A client invokes them with arguments.' },
   {
     name: 'Proxy',
     description:
-      'Requests to other services, with the values of tokens in the place of expressions, and their answers.',
+      'Forwards a request to a destination, with the values of tokens in place of expressions, and returns the answer.',
   },
-  { name: 'Proxies', description: 'Stored routes of the proxy: a fixed destination, with code before and behind it.' },
-  { name: 'Applications', description: 'Who calls: permissions, access rules, and an API key that is shown once.' },
-  { name: 'Permissions', description: 'What an application may be allowed.' },
-  { name: 'Tenants', description: 'The owner of everything, its settings and its usage.' },
-  { name: 'Members', description: 'People who may do everything in the tenant.' },
-  { name: 'Invitations', description: 'How people become members: by a link in a mail.' },
-  { name: 'Health', description: 'For whoever starts, stops and watches the vault. Needs no key and tells no detail.' },
+  {
+    name: 'Proxies',
+    description: 'Stored routes of the proxy: a fixed destination, with code that transforms requests and responses.',
+  },
+  { name: 'Applications', description: 'The clients of the API. Each has an API key, permissions and access rules.' },
+  { name: 'Permissions', description: 'The permissions that an application can have.' },
+  { name: 'Tenants', description: 'The tenant of the API key: its settings and its usage.' },
+  { name: 'Members', description: 'The people of the tenant. Each of them has full access to it.' },
+  {
+    name: 'Invitations',
+    description: 'Invitations by e-mail. A person who accepts one becomes a member of the tenant.',
+  },
+  { name: 'Health', description: 'Checks for load balancers and supervisors. They need no key.' },
 ];
 
 export const tagGroups = [
@@ -96,14 +108,15 @@ export const securitySchemes = {
     type: 'apiKey',
     in: 'header',
     name: 'SVC-PROXY-KEY',
-    description: 'The key of a stored proxy. Without an API key beside it only where `require_auth` is false.',
+    description:
+      'The key of a stored proxy. It needs an API key beside it unless `require_auth` of the proxy is false.',
   },
   ProxyKeyQuery: {
     type: 'apiKey',
     in: 'query',
     name: 'svc-proxy-key',
     description:
-      'The same, for callers that can set no header. Where both are there they must be equal. It is not forwarded.',
+      'The key of a stored proxy, for clients that cannot set a header. If a request has both, they must be equal. The proxy does not forward it.',
   },
 };
 
@@ -122,14 +135,14 @@ export const parameters = {
     in: 'header',
     required: false,
     description:
-      'Makes repeating the request safe: the first successful answer is kept and given again. `Idempotency-Key` means the same.',
+      'A key that makes it safe to repeat the request: the server keeps the first successful answer and gives it again. `Idempotency-Key` means the same.',
     schema: { type: 'string', minLength: 1, maxLength: 255, pattern: '^[!-~]+$' },
   },
   ProxyKey: {
     name: 'SVC-PROXY-KEY',
     in: 'header',
     required: false,
-    description: 'The key of the stored proxy to use. It wins over `SVC-PROXY-URL`.',
+    description: 'The key of the stored proxy to use. If it is there, the server ignores `SVC-PROXY-URL`.',
     schema: { type: 'string' },
   },
   ProxyPath: {
@@ -137,7 +150,7 @@ export const parameters = {
     in: 'path',
     required: true,
     description:
-      'What is appended to the path of the destination. It may have slashes, which stay as they are spelled, and expressions, whose values are percent-encoded.',
+      'The path to append to the path of the destination. It may have slashes, which are forwarded as they are, and expressions, whose values are percent-encoded.',
     schema: { type: 'string' },
     example: 'charges',
   },
@@ -145,7 +158,8 @@ export const parameters = {
     name: 'SVC-PROXY-URL',
     in: 'header',
     required: false,
-    description: 'Where the request goes, unless a stored proxy says it: an https URL with the name of a host.',
+    description:
+      'The base URL to forward to, where no stored proxy is named: an https URL with the name of a host, not an address.',
     schema: { type: 'string', format: 'uri' },
   },
   TraceId: {
@@ -153,7 +167,7 @@ export const parameters = {
     in: 'header',
     required: false,
     description:
-      'Names the request in its response and in the log: 1 to 128 printable ASCII characters. Another is drawn where it is absent or not of this form.',
+      'The trace id of the request, for its response and the log: 1 to 128 printable ASCII characters. Without one in this form the server draws one.',
     // No example: try-it would send it along with every request.
     schema: { type: 'string' },
   },
@@ -167,31 +181,32 @@ export const headers = {
     example: 1,
   },
   Location: {
-    description: 'Where what was made can be found.',
-    required: true,
+    description: 'The path of the record that was created. Only with status 201, and then always.',
+    required: false,
     schema: { type: 'string' },
     example: '/tokens/0f6ad6a4-5b1c-4f0e-9a35-0f3d2b1c4e5f',
   },
   'SVC-IDEMPOTENT-REPLAYED': {
-    description: 'Present where the answer is one that was kept: nothing was done this time.',
+    description:
+      '`true` where a POST, PUT or PATCH repeats an idempotency key: the answer is the first one, and nothing was done again. Otherwise absent.',
     required: false,
     schema: { type: 'string' },
     example: 'true',
   },
   'SVC-PROXY-DESTINATION-STATUS': {
-    description: "The status that the destination answered with. Absent where the answer is not the destination's.",
+    description: 'The status that the destination answered with. Absent where no destination answered.',
     required: false,
     schema: { type: 'integer', minimum: 200, maximum: 999 },
     example: 200,
   },
   'SVC-TRACE-ID': {
-    description: "The request's trace id: the caller's, or one that was drawn.",
+    description: "The trace id of the request: the caller's, or one that the server drew.",
     required: true,
     schema: { type: 'string', minLength: 1, maxLength: 128 },
     example: TRACE_ID_IN_DOCUMENTS,
   },
   'WWW-Authenticate': {
-    description: 'Which header the key belongs in.',
+    description: 'The header that takes the API key.',
     required: true,
     schema: { type: 'string' },
     example: 'ApiKey header="SVC-API-KEY"',
@@ -206,7 +221,7 @@ type Failure = { name: string; description: string; error: AppError };
 const failureResponses: Record<FailureStatus, Failure> = {
   400: {
     name: 'BadRequest',
-    description: 'The request is not valid. `errors` names every bad property.',
+    description: 'The request is not valid. `errors` names each property that is wrong.',
     error: invalidInput(fieldErrors([['card.data.number', 'must have a valid check digit']])),
   },
   401: { name: 'Unauthorized', description: 'The API key is missing, malformed or unknown.', error: unauthorized() },
@@ -217,28 +232,29 @@ const failureResponses: Record<FailureStatus, Failure> = {
   },
   404: {
     name: 'NotFound',
-    description: "There is no such record, or it is another tenant's.",
+    description: 'The record does not exist, or belongs to another tenant.',
     error: notFound('token'),
   },
   408: {
     name: 'Timeout',
     description:
-      'The request did not arrive within 30 seconds. Or code that it runs did not end in time: `errors.error` names the limit.',
+      'The request did not arrive within 30 seconds, or the code that it invoked did not end in time: `errors.error` names the limit.',
     error: codeFailure(408, 'Reactor Runtime Error', fieldErrors([['error', 'The code must end within 30 s.']])),
   },
   409: {
     name: 'Conflict',
-    description: 'A chosen id is taken, or the record is in use.',
+    description:
+      'The request conflicts with the state of a record, or a request with this idempotency key is under way: `detail` says which.',
     error: conflict('A record with this id already exists.'),
   },
   413: {
     name: 'PayloadTooLarge',
-    description: 'The body, or what it asks for, is larger than the operator allows.',
+    description: 'The body, or what it expands to, is larger than the limit.',
     error: payloadTooLarge('The body must be at most 1048576 bytes.'),
   },
   415: {
     name: 'UnsupportedMediaType',
-    description: 'The body is not JSON in UTF-8, by its own account.',
+    description: 'The headers say that the body is not JSON in UTF-8, or that it is compressed.',
     error: unsupportedMediaType('The body must be application/json.'),
   },
   417: {
@@ -248,13 +264,14 @@ const failureResponses: Record<FailureStatus, Failure> = {
   },
   422: {
     name: 'UnprocessableEntity',
-    description: 'Understood, and not to be done: `detail` says why, with `errors` where a property is to blame.',
+    description:
+      'The request is valid but cannot be done: `detail` says why, and `errors` names a property that is the cause.',
     error: new AppError('unprocessable', 'The idempotency key was used for another request.'),
   },
   429: {
     name: 'TooManyRequests',
     description:
-      'Too many failed authentications from one address, too many mails to one address or of one tenant, or the tenant runs as much code as it may.',
+      'Too many failed authentications from one address, too many mails of the tenant, or the tenant runs as much code as it may.',
     error: new AppError('too_many_requests', 'Too many failed authentications. Wait and try again.'),
   },
   431: {
@@ -262,10 +279,15 @@ const failureResponses: Record<FailureStatus, Failure> = {
     description: 'The headers are larger than 16 KiB.',
     error: new AppError('headers_too_large', 'The headers are too large.'),
   },
-  500: { name: 'InternalError', description: 'It was us. The log has more under the trace id.', error: internal() },
+  500: {
+    name: 'InternalError',
+    description: 'The server failed. The log of its process has the cause under the trace id.',
+    error: internal(),
+  },
   503: {
     name: 'Unavailable',
-    description: 'The database or a key is away, or the vault has no tenant yet.',
+    description:
+      'The database or an encryption key cannot be reached, the server has no room to run more, or the vault has no tenant yet.',
     error: unavailable(),
   },
 };
@@ -274,23 +296,23 @@ const failureResponses: Record<FailureStatus, Failure> = {
 const proxyFailures = {
   400: {
     name: 'ProxyBadRequest',
-    description: 'The request cannot be forwarded as it is. `errors` names the places, `detail` unknown tokens.',
+    description: 'The request cannot be forwarded. `errors` names what is wrong, `detail` names unknown tokens.',
     error: invalidField('SVC-PROXY-URL', 'The destination must be an https URL.'),
   },
   401: {
     name: 'ProxyUnauthorized',
-    description: 'The API key is missing, malformed or unknown, and the proxy asks for one.',
+    description: 'The proxy needs an API key, and it is missing, malformed or unknown.',
     error: unauthorized(),
   },
   403: {
     name: 'ProxyForbidden',
     description:
-      'Whoever acts lacks `token:use`, at all or on the container of a token. Or a browser would show the answer as a page.',
+      'The caller lacks `token:use` for a token, or a browser asked for the answer as a page. Without an API key the caller is the application of the proxy.',
     error: forbidden('token:use'),
   },
   404: {
     name: 'ProxyNotFound',
-    description: "No proxy has this key, or it is another tenant's.",
+    description: 'No proxy has this key, or it belongs to another tenant.',
     error: notFound('proxy'),
   },
   408: {
@@ -301,13 +323,13 @@ const proxyFailures = {
   413: {
     name: 'ProxyPayloadTooLarge',
     description:
-      'The body is larger than the operator allows, than one with expressions or a compressed one may be, or than a transform can read; or the answer is larger than that.',
+      'The body is over a limit: that of the operator, of bodies with expressions, of compressed bodies, or of what a transform can read. Or the answer is over the limit of what a transform can read.',
     error: payloadTooLarge('A body with expressions must be at most 10 MB.'),
   },
   415: {
     name: 'ProxyUnsupportedMediaType',
     description:
-      'The body is in a coding that cannot be undone to look for expressions: `Accept-Encoding` says which can. Or it is JSON in a charset that a transform cannot read.',
+      'The body has a `Content-Encoding` that the proxy cannot decode to look for expressions: `Accept-Encoding` names those that it can. Or it is JSON in a charset that a transform cannot read.',
     error: new AppError(
       'unsupported_content_coding',
       'The Content-Encoding must be one or two of gzip, deflate, br: the proxy looks at the body.',
@@ -315,7 +337,7 @@ const proxyFailures = {
   },
   422: {
     name: 'ProxyUnprocessable',
-    description: 'A transform returned what cannot be sent: `errors.error` says what is wrong with it.',
+    description: 'A transform returned a result that cannot be sent: `errors.error` says why.',
     error: codeFailure(
       422,
       'Reactor Runtime Error',
@@ -334,22 +356,23 @@ const proxyFailures = {
   },
   500: {
     name: 'ProxyInternalError',
-    description: 'A transform failed: `errors.error` has its message. Or it was us, and `errors` is empty.',
+    description: 'A transform failed, and `errors.error` has its message. Or the server failed, and `errors` is empty.',
     error: codeFailure(500, 'Reactor Runtime Error', fieldErrors([['error', 'card is not defined']])),
   },
   502: {
     name: 'ProxyBadGateway',
-    description: 'The destination cannot be reached or trusted, or does not answer as it should.',
+    description: 'The destination cannot be reached, its certificate is not valid, or its answer is not valid HTTP.',
     error: new AppError('bad_gateway', 'No secure connection to the destination could be made.'),
   },
   503: {
     name: 'ProxyUnavailable',
-    description: 'The database, the log or a key is away, or there is no room to run code or to hold bodies.',
+    description:
+      'The database or an encryption key cannot be reached, or the server has no room to run code or to hold bodies.',
     error: unavailable(),
   },
   504: {
     name: 'ProxyGatewayTimeout',
-    description: 'The destination did not answer in time. What it was asked for may have been done.',
+    description: 'The destination did not answer in time. It may have done what it was asked for.',
     error: new AppError('gateway_timeout', 'The destination did not answer in time.'),
   },
 } satisfies Record<number, Failure>;
@@ -359,32 +382,32 @@ export const requestBodies = {
   Forwarded: {
     required: false,
     description:
-      'Of any type. Expressions are looked for in JSON, forms, XML, HTML, other text and the text parts of multipart bodies, up to 10 MB; everything else passes untouched.',
+      'A body of any type. The proxy replaces expressions in JSON, forms, XML, HTML, other text and the text parts of multipart bodies, up to 10 MB. It forwards other bodies as they are.',
     content: {
       'application/json': {
         schema: {},
         examples: {
           charge: {
-            summary: 'A charge, with a card in it',
+            summary: 'A charge with a card',
             value: { amount: 1250, number: `{{ ${cardTokenId} | json: '$.number' }}` },
           },
         },
       },
       '*/*': {
         schema: {},
-        examples: { charge: { summary: 'As text', value: `number={{ ${cardTokenId} | json: '$.number' }}` } },
+        examples: { charge: { summary: 'A form', value: `number={{ ${cardTokenId} | json: '$.number' }}` } },
       },
     },
   },
 };
 
 const destinationExamples = {
-  charge: { summary: 'Of an API of payments', value: { id: 'ch_1', status: 'succeeded' } },
+  charge: { summary: 'An answer of a payment API', value: { id: 'ch_1', status: 'succeeded' } },
 };
 
 const destinationAnswer = {
   description:
-    'What the destination answers: status, headers and body as they are. Or what a transform made of it, or answered in its place.',
+    'The answer of the destination: its status, headers and body. A response transform may have changed it, or answered in its place.',
   headers: { ...headerReference('SVC-TRACE-ID'), ...headerReference('SVC-PROXY-DESTINATION-STATUS') },
   content: {
     'application/json': { schema: {}, examples: destinationExamples },

@@ -48,7 +48,7 @@ type Generated = {
 const PATTERN_LENGTH_MAX = 60;
 
 const listOfSchemas = ['allOf', 'anyOf', 'oneOf'];
-const oneSchema = ['items', 'additionalProperties', 'not'];
+const oneSchema = ['items', 'additionalProperties', 'propertyNames', 'not'];
 
 const isNode = (value: unknown): value is Node => typeof value === 'object' && value !== null && !Array.isArray(value);
 
@@ -146,17 +146,18 @@ const tidyParameter = ({ schema, ...parameter }: Node): Node => {
   return { ...parameter, style: 'form', explode: true, schema: { type: 'array', items, maxItems }, ...example };
 };
 
+/** The same for every success, also where a header never comes: generators make one class of a schema and its headers. */
+const successHeaders = {
+  ...headerReference('SVC-TRACE-ID'),
+  ...headerReference('Location'),
+  ...headerReference('SVC-IDEMPOTENT-REPLAYED'),
+};
+
 const tidyResponse = (status: string, response: { content?: Content }, operation: Operation): Node => {
   if (isFailure(status)) return failureReference(status);
   return {
     description: operation['x-answer'],
-    headers: {
-      ...headerReference('SVC-TRACE-ID'),
-      ...(status === '201' && headerReference('Location')),
-      ...(operation['x-idempotent'] &&
-        operation['x-permission'] !== null &&
-        headerReference('SVC-IDEMPOTENT-REPLAYED')),
-    },
+    headers: operation['x-permission'] === null ? headerReference('SVC-TRACE-ID') : successHeaders,
     ...(response.content &&
       status !== '204' && { content: tidyContent(response.content, operation['x-examples']?.response) }),
   };

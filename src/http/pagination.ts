@@ -1,7 +1,15 @@
 // Lists on the wire: the parameters a page is asked for by, the filters that lists share, and the shape a page comes in.
 // One piece for every list.
 import { z } from 'zod';
-import { cursorSchema, outOfRange, PAGE_NUMBER_MAX, PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, pageFields } from '../paging.ts';
+import {
+  cursorSchema,
+  outOfRange,
+  PAGE_NUMBER_MAX,
+  PAGE_OFFSET_MAX,
+  PAGE_SIZE_DEFAULT,
+  PAGE_SIZE_MAX,
+  pageFields,
+} from '../paging.ts';
 import { isStorableText } from '../vault/json.ts';
 
 export { pageOf } from '../paging.ts';
@@ -20,8 +28,8 @@ const wholeNumber = (least: number, most: number, description: string, otherwise
     .transform((number) => number ?? otherwise)
     .meta({ description, type: 'integer', minimum: least, maximum: most, default: otherwise, example: otherwise });
 
-const PAGE_DESCRIPTION = 'Which page, from 1.';
-const SIZE_DESCRIPTION = 'Records on a page.';
+const PAGE_DESCRIPTION = `The number of the page, from 1. Pages begin within the first ${PAGE_OFFSET_MAX} records.`;
+const SIZE_DESCRIPTION = 'The most records on a page.';
 
 /** The parameters of a page by number. */
 export const pageQuery = (sizeMax = PAGE_SIZE_MAX) => ({
@@ -36,7 +44,7 @@ export const cursorQuery = (example = CURSOR_EXAMPLE) => ({
   ...pageQuery(),
   start: cursorSchema('must be given once').optional().meta({
     description:
-      'The `next` of an earlier page: goes on behind its last record, however many were added since. `page` does not count then, and no totals are given.',
+      'The `next` of an earlier page. The page begins behind the last record of that one, however many were added since. `page` is ignored then, and there are no totals.',
     example,
   }),
 });
@@ -48,7 +56,10 @@ export const cursorBody = () => ({
     description: `${SIZE_DESCRIPTION} Left out: ${PAGE_SIZE_DEFAULT}.`,
     example: PAGE_SIZE_DEFAULT,
   }),
-  start: pageFields.start.meta({ description: 'The `next` of an earlier page.', example: CURSOR_EXAMPLE }),
+  start: pageFields.start.meta({
+    description: 'The `next` of an earlier page, to go on behind its last record.',
+    example: CURSOR_EXAMPLE,
+  }),
 });
 
 /** A parameter that may be repeated: `?id=a&id=b`. */
@@ -77,27 +88,39 @@ export const nameQuery = (description: string, example: string) =>
 
 export const pagination = z
   .object({
-    total_items: z.int().optional().meta({ description: 'All records there are. Not with a cursor.', example: 1 }),
-    page_number: z.int().optional().meta({ description: 'This page, from 1. Not with a cursor.', example: 1 }),
-    page_size: z.int().meta({ description: 'Most records of a page.', example: PAGE_SIZE_DEFAULT }),
-    total_pages: z.int().optional().meta({ description: 'All pages there are. Not with a cursor.', example: 1 }),
+    total_items: z
+      .int()
+      .optional()
+      .meta({ description: 'The number of records in the list. Left out with a cursor.', example: 1 }),
+    page_number: z
+      .int()
+      .optional()
+      .meta({ description: 'The number of this page, from 1. Left out with a cursor.', example: 1 }),
+    page_size: z
+      .int()
+      .meta({ description: 'The most records that a page of this size has.', example: PAGE_SIZE_DEFAULT }),
+    total_pages: z
+      .int()
+      .optional()
+      .meta({ description: 'The number of pages in the list. Left out with a cursor.', example: 1 }),
     total_is_capped: z.boolean().optional().meta({
       description:
-        'Present, and true, where there are more than `total_items`: filtered lists are counted up to 10,000.',
+        'True where the list has more than `total_items` records: the server counts filtered lists up to 10,000. Left out otherwise.',
       example: true,
     }),
     next: z.string().optional().meta({
-      description: 'Where there is more: send it as `start`. Lists of tokens and logs have it.',
+      description:
+        'The cursor of the next page, to send as `start`. Only lists of tokens and logs have it, and not on the last page.',
       example: CURSOR_EXAMPLE,
     }),
   })
-  .meta({ id: 'Pagination', description: 'Where a page stands in its list.' });
+  .meta({ id: 'Pagination', description: 'The place of a page in its list.' });
 
 /** The page of a list. @param id the name of its schema. */
 export const pageSchema = <T extends z.ZodType>(item: T, id: string) =>
   z
     .object({ pagination, data: z.array(item).meta({ description: 'The records of the page.' }) })
-    .meta({ id, description: 'A page of a list.' });
+    .meta({ id, description: 'A page of a list of records.' });
 
 /** The pagination of a first and only page, for examples. */
 export const onlyPage = (items: number) => ({

@@ -6,29 +6,29 @@ import { APPLICATION_ID } from './openapi-examples.ts';
 export const problem = z
   .object({
     type: z.string().optional().meta({
-      description: 'The kind of problem. Left out where the title says it all, which stands for `about:blank`.',
+      description: 'The kind of problem. Left out where it is `about:blank`: the title says it all.',
       format: 'uri-reference',
       example: 'about:blank',
     }),
     title: z.string().meta({
-      description: 'The same for every problem of its kind.',
+      description: 'A title that is the same for all problems of this kind.',
       example: 'One or more validation errors occurred.',
     }),
     status: z.int().meta({ description: 'The status of the response.', example: 400 }),
     detail: z
       .string()
       .optional()
-      .meta({ description: 'What went wrong, for a person.', example: 'The token was not found.' }),
+      .meta({ description: 'What went wrong, in a sentence for people.', example: 'The token was not found.' }),
     errors: z
       .record(z.string(), z.array(z.string()))
       .optional()
       .meta({
         description:
-          'Property path (`card.data.number`, `[0].type`, empty for the whole) to sentences about it. Never holds a value.',
+          'Sentences about each property that is wrong, by its path: `card.data.number`, `[0].type`, or empty for the whole body. They never hold a value.',
         example: { 'card.data.number': ['must have a valid check digit'] },
       }),
     trace_id: z.string().meta({
-      description: 'Also in the header SVC-TRACE-ID and in the log.',
+      description: 'The trace id of the request, which is in the header SVC-TRACE-ID and in the log too.',
       example: '5d0f2c1a-7b3e-4d69-8a14-93e1c5b7f206',
     }),
   })
@@ -41,11 +41,11 @@ const givenUuid = z.guid('must be a UUID').toLowerCase();
 export const applicationReference = z
   .object(
     {
-      id: givenUuid.nullish().meta({ description: 'The application.', format: 'uuid', example: APPLICATION_ID }),
+      id: givenUuid.nullish().meta({ description: 'The id of the application.', example: APPLICATION_ID }),
     },
     'must be an object with an id',
   )
-  .meta({ id: 'ApplicationReference', description: 'An application, by its id.' });
+  .meta({ id: 'ApplicationReference', description: 'An application, named by its id.' });
 
 export type FailureStatus = 400 | 401 | 403 | 404 | 408 | 409 | 413 | 415 | 417 | 422 | 429 | 431 | 500 | 503;
 

@@ -4,29 +4,45 @@ import type { FastifySchemaCompiler } from 'fastify';
 import { validatorCompiler } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import { fieldErrors, invalidField, invalidInput } from '../errors.ts';
-import { NOT_SUPPORTED, unknownName } from '../unknown-names.ts';
+import { NOT_SUPPORTED, UNKNOWN_NAMES_MAX, unknownName } from '../unknown-names.ts';
 import { formatPath } from '../vault/json.ts';
 import type { App } from './app-type.ts';
 import { type Earlier, earlierBodies, earlierQueries } from './earlier-clients.ts';
-
-/** Told at once; a body with more unknown names is as wrong as one with these. */
-const UNKNOWN_NAMES_MAX = 100;
 
 type Path = readonly (string | number)[];
 type Problem = readonly [path: string, sentence: string];
 type Values = Record<string, unknown>;
 
-/** The names that a schema has, and those of the schemas below it. Undefined where any name will do. */
+/** The names that a schema has, and those of the schemas below it: of attributes, or of the items of a list or map. Undefined where any name will do. */
 type Names = { attributes: ReadonlyMap<string, Names | undefined> } | { items: Names };
 
-const namesOf = (schema: z.core.$ZodType | undefined): Names | undefined => {
-  const def = (schema as { def?: z.core.$ZodTypes['_zod']['def'] } | undefined)?.def;
-  switch (def?.type) {
+/** Kinds of schemas that hold no attributes, or attributes that are the caller's own. */
+const withoutNames: ReadonlySet<string> = new Set([
+  'any',
+  'boolean',
+  'enum',
+  'literal',
+  'never',
+  'null',
+  'number',
+  'string',
+  'transform',
+  'unknown',
+]);
+
+/** @throws where it cannot tell: a schema that is not read would let every attribute pass. */
+const namesOf = (schema: z.core.$ZodType): Names | undefined => {
+  const { def } = schema as unknown as z.core.$ZodTypes['_zod'];
+  switch (def.type) {
     case 'object':
       if (def.catchall) return undefined;
       return { attributes: new Map(Object.entries(def.shape).map(([name, part]) => [name, namesOf(part)])) };
     case 'array': {
       const items = namesOf(def.element);
+      return items && { items };
+    }
+    case 'record': {
+      const items = namesOf(def.valueType);
       return items && { items };
     }
     case 'pipe':
@@ -36,9 +52,14 @@ const namesOf = (schema: z.core.$ZodType | undefined): Names | undefined => {
     case 'default':
     case 'catch':
       return namesOf(def.innerType);
-    default:
+    case 'union':
+      // Which of several objects a value is meant to be cannot be told.
+      if (def.options.some((option) => namesOf(option) !== undefined)) break;
       return undefined;
+    default:
+      if (withoutNames.has(def.type)) return undefined;
   }
+  throw new Error(`The names of a zod schema of the kind \`${def.type}\` cannot be read: teach namesOf to read it.`);
 };
 
 const attributesOf = (names: Names | undefined): ReadonlyMap<string, Names | undefined> =>
@@ -69,9 +90,9 @@ const findUnknown = (
 ): void => {
   if (!names || problems.length >= UNKNOWN_NAMES_MAX) return;
   if ('items' in names) {
-    if (!Array.isArray(value)) return;
+    if (typeof value !== 'object' || value === null) return;
     const items = record && 'items' in record ? record.items : undefined;
-    for (const [at, item] of value.entries())
+    for (const [at, item] of Array.isArray(value) ? value.entries() : Object.entries(value))
       findUnknown(item, names.items, { record: items }, [...path, at], problems);
     return;
   }
@@ -120,8 +141,11 @@ export const refuseUnknownNames = (scope: App): void => {
     if (!schema) return;
     schema.querystring ??= z.object({});
     if (method !== 'GET' && method !== 'HEAD') schema.body ??= noBody;
+    // A schema that cannot be read stops the start, and the error names the line of its route.
+    for (const part of [schema.querystring, schema.body] as (z.ZodType | undefined)[]) if (part) namesOf(part);
     const { 200: answered, 201: made } = (schema.response ?? {}) as Record<string, z.ZodType | undefined>;
-    const record = namesOf(made ?? answered);
+    const answer = made ?? answered;
+    const record = answer && namesOf(answer);
     if (record && attributesOf(record).has('id')) records.set(`${String(method)} ${url}`, record);
   });
 

@@ -13,59 +13,61 @@ const uuid = (description: string, example: string) => z.string().meta({ descrip
 
 export const tokenRecord = z
   .object({
-    id: z.string().meta({ description: 'The token. A UUID unless its creator chose one.', example: cardTokenId }),
+    id: z
+      .string()
+      .meta({ description: 'The id of the token: a UUID, unless its creator chose another id.', example: cardTokenId }),
     tenant_id: uuid('The tenant that owns the token.', TENANT_ID),
     type: z.string().optional().meta({
-      description: 'A token type; further ones may come.',
+      description: 'The type of the token.',
       'x-extensible-enum': tokenTypeNames,
       example: 'card',
     }),
     data: z.any().optional().meta({
       description:
-        'As much of the data as the caller may see: masked, or revealed by an access rule. Left out where that is nothing.',
+        'As much of the data as the caller may see: the masked value, or the value. Left out where the caller may see neither.',
       example: cardToken.data,
     }),
     mask: z.any().optional().meta({
-      description: "The caller's mask as it was sent, or the default mask of the type, evaluated.",
+      description: 'The mask as the creator sent it, or the evaluated default mask of the type.',
       example: cardToken.data,
     }),
     fingerprint: z.string().optional().meta({
       description:
-        'Equal for equal values of a type within a tenant, never across tenants. Left out for callers who see less than the masked value.',
+        'A keyed digest that is the same for equal values of a type within a tenant, and never across tenants. Left out for callers who may not see the masked value.',
       example: cardToken.fingerprint,
     }),
-    fingerprint_expression: z
-      .string()
-      .optional()
-      .meta({ description: 'What the fingerprint is made of.', example: cardToken.fingerprint_expression }),
+    fingerprint_expression: z.string().optional().meta({
+      description: 'The expression that the fingerprint is computed from.',
+      example: cardToken.fingerprint_expression,
+    }),
     containers: z
       .array(z.string().meta({ example: '/pci/high/' }))
       .optional()
-      .meta({ description: 'Where the token is. Permissions may be limited to containers.' }),
+      .meta({ description: 'The container that stores the token. Access rules can be limited to containers.' }),
     metadata: tokenMetadata
       .optional()
-      .meta({ description: 'What the creator noted beside the token, in plain text.', example: cardToken.metadata }),
+      .meta({ description: 'Data about the token that is not sensitive, in plain text.', example: cardToken.metadata }),
     search_indexes: z
       .array(z.string().meta({ example: '{{ data.number | last4 }}' }))
       .optional()
       .meta({ description: 'The expressions that the token can be found by.' }),
-    expires_at: date('The token cannot be read from then on.').optional(),
-    created_by: uuid('The application that made the token.', APPLICATION_ID).optional(),
-    created_at: date('When the token was made.').optional(),
-    modified_by: uuid('The application that changed the token last.', APPLICATION_ID).optional(),
+    expires_at: date('The time from which the token cannot be read.').optional(),
+    created_by: uuid('The id of the application that created the token.', APPLICATION_ID).optional(),
+    created_at: date('When the token was created.').optional(),
+    modified_by: uuid('The id of the application that changed the token last.', APPLICATION_ID).optional(),
     modified_at: date('When the token was changed last.').optional(),
     _extras: z
       .object({
-        deduplicated: z.boolean().meta({ description: 'Whether the token was there already.', example: false }),
+        deduplicated: z.boolean().meta({ description: 'Whether the answer is an existing token.', example: false }),
       })
-      .meta({ id: 'TokenExtras', description: 'What is said about the request beside the token.' })
+      .meta({ id: 'TokenExtras', description: 'What the answer says about the request.' })
       .optional()
-      .meta({ description: 'Present when deduplication was asked for.' }),
+      .meta({ description: 'Present where the request asked for deduplication.' }),
   })
   .meta({
     id: 'Token',
     description:
-      'A token as far as the caller may see it. A change answers a caller without `token:read` with `id`, `tenant_id` and times alone.',
+      'A token, with as much of it as the caller may see. A change answers a caller without `token:read` with `id`, `tenant_id` and the times only.',
   });
 
 export const tokenIdParam = z.string().meta({ description: 'The id of a token.', example: cardTokenId });
@@ -115,8 +117,7 @@ export const tokenListQuery = z.looseObject(listQuery).superRefine((query, ctx) 
 });
 
 /** For descriptions of lists: generators make no working parameter of a map whose keys no schema lists. */
-export const metadataFilter =
-  'A filter `metadata.KEY=value` keeps the tokens with that entry of the metadata, as `metadata.order=4711`; it may be given once for each key, and case does not matter.';
+export const metadataFilter = `The filter \`metadata.KEY=value\`, such as \`metadata.order=4711\`, selects tokens with this entry in their metadata. It may be given once for each key, for at most ${METADATA_FILTERS_MAX} keys; upper and lower case are the same.`;
 
 /** The entries of the metadata that a query asks for. */
 export const metadataOf = (query: Record<string, unknown>): Record<string, string> =>

@@ -14,30 +14,33 @@ import { CONTAINER_LENGTH_MAX, containerPattern } from '../vault/containers.ts';
 import { tokenTypeNames } from '../vault/token-types.ts';
 
 /** Any JSON by a name: generators make a type of it that can tell an absent attribute from null. */
-export const anyJson = z.any().meta({ id: 'AnyJson', description: 'Any JSON.' });
+export const anyJson = z.any().meta({ id: 'AnyJson', description: 'Any JSON value.' });
 
 export const expression = z.string().min(1).max(EXPRESSION_LENGTH_MAX);
 
-export const containerPath = z
-  .string()
-  .max(CONTAINER_LENGTH_MAX)
-  .regex(containerPattern)
-  .meta({ description: 'A path of names between slashes. Case does not matter.', example: '/pci/high/' });
+export const containerPath = z.string().max(CONTAINER_LENGTH_MAX).regex(containerPattern).meta({
+  description: 'A path of names between slashes. Letters, digits, _ and -; upper and lower case are the same.',
+  example: '/pci/high/',
+});
 
-export const tokenMetadata = z
-  .record(z.string().max(METADATA_KEY_LENGTH_MAX).regex(metadataKey), z.string().max(METADATA_VALUE_LENGTH_MAX))
-  .meta({
-    id: 'TokenMetadata',
-    description: `Plain text beside the token: nothing sensitive. At most ${METADATA_KEYS_MAX} keys. A key has letters, digits, dots, dashes and underscores, and begins and ends with a letter, a digit or an underscore.`,
-    maxProperties: METADATA_KEYS_MAX,
-    example: { order: '4711' },
-  });
+const metadataName = z.string().max(METADATA_KEY_LENGTH_MAX).regex(metadataKey);
+const metadataValue = z.string().max(METADATA_VALUE_LENGTH_MAX);
+
+/** In a patch null takes an entry away. */
+export const metadataPatch = z.record(metadataName, metadataValue.nullable());
+
+export const tokenMetadata = z.record(metadataName, metadataValue).meta({
+  id: 'TokenMetadata',
+  description: `Data about the token that is not sensitive, stored in plain text. At most ${METADATA_KEYS_MAX} keys. A key has letters, digits, dots, dashes and underscores, and begins and ends with a letter, a digit or an underscore.`,
+  maxProperties: METADATA_KEYS_MAX,
+  example: { order: '4711' },
+});
 
 /** Null counts as absent in all of these. */
 const options = {
   id: z.string().min(3).max(TOKEN_ID_LENGTH_MAX).nullish().meta({
     description:
-      'An id of your own, without `# / \\ + ? [ ] | & = % < > { } ^`, controls and hidden characters, and not `search`; or an expression that makes one: `alias_preserve_format`, `alias_preserve_length` and `alias_card` draw an id that looks like the data. Left out: a UUID.',
+      'An id that you choose, without `# / \\ + ? [ ] | & = % < > { } ^`, controls and hidden characters, and not `search`. Or an expression that draws an id that looks like the data, by `alias_preserve_format`, `alias_preserve_length` or `alias_card`. Left out: a UUID.',
     example: '{{ data.number | alias_card }}',
   }),
   mask: z
@@ -45,37 +48,37 @@ const options = {
     .optional()
     .meta({
       description:
-        'How the data looks from outside: any JSON with expressions at its leaves. Left out: the mask of the type, if it has one.',
+        'What callers without sight of the value get: any JSON with expressions at its leaves. Left out: the mask of the type, if it has one.',
       example: { number: '{{ data.number | reveal_last: 4 }}' },
     }),
-  containers: z
-    .array(containerPath)
-    .max(1)
+  containers: z.array(containerPath).max(1).nullish().meta({
+    description: 'The container that stores the token: one at most. Left out or empty: the container of the type.',
+  }),
+  metadata: tokenMetadata
     .nullish()
-    .meta({ description: 'Where the token goes: one container. Left out or empty: the container of the type.' }),
-  metadata: tokenMetadata.nullish().meta({ description: 'Plain text beside the token: nothing sensitive.' }),
+    .meta({ description: 'Data about the token that is not sensitive. It is stored in plain text.' }),
   search_indexes: z
     .array(
       expression.meta({
-        description: 'Makes one value, which is kept as a keyed digest.',
+        description: 'An expression with one value. The server stores a keyed digest of it.',
         example: '{{ data.number | last4 }}',
       }),
     )
     .max(SEARCH_INDEXES_MAX)
     .nullish()
-    .meta({ description: 'What the token can be found by. Left out: the indexes of the type.' }),
+    .meta({ description: 'The values that a search finds the token by. Left out: the indexes of the type.' }),
   fingerprint_expression: expression.nullish().meta({
-    description: 'What makes two tokens of a type equal. Left out: the expression of the type.',
+    description: 'The expression whose value makes two tokens of a type equal. Left out: the expression of the type.',
     example: '{{ data.number }}',
   }),
   deduplicate_token: z.boolean().nullish().meta({
     description:
-      'Answers with the token of the same type and fingerprint, unchanged, where there is one. Left out: as the tenant is set up.',
+      'Whether to answer with an existing token of the same type and fingerprint that the caller may read, unchanged. Left out: the setting of the tenant.',
     example: true,
   }),
   expires_at: z.string().meta({ format: 'date-time' }).nullish().meta({
     description:
-      'The token cannot be read from then on. Any RFC 3339 timestamp, a date alone, or one without a zone, which is UTC.',
+      'The time from which the token cannot be read. An RFC 3339 timestamp, a date alone, or a time without a zone, which is UTC.',
     example: '2030-09-27T19:23:57Z',
   }),
 };
@@ -85,19 +88,33 @@ const digits = (pattern: RegExp, description: string, example: string) =>
 
 const cardData = z
   .object({
-    number: digits(/^[0-9]{13,19}$/, '13 to 19 digits with a valid check digit.', '4242424242424242'),
-    expiration_month: z.int().min(1).max(12).optional().meta({ description: '1 for January.', example: 12 }),
-    expiration_year: z.int().min(1000).max(9999).optional().meta({ description: 'Four digits.', example: 2030 }),
-    cvc: digits(/^[0-9]{3,4}$/, 'Kept for a short time, and in no response to its creation.', '123').optional(),
+    number: digits(/^[0-9]{13,19}$/, 'The card number: 13 to 19 digits with a valid check digit.', '4242424242424242'),
+    expiration_month: z
+      .int()
+      .min(1)
+      .max(12)
+      .optional()
+      .meta({ description: 'The month of expiry: 1 for January.', example: 12 }),
+    expiration_year: z
+      .int()
+      .min(1000)
+      .max(9999)
+      .optional()
+      .meta({ description: 'The year of expiry, in four digits.', example: 2030 }),
+    cvc: digits(
+      /^[0-9]{3,4}$/,
+      'The card security code. It is stored for a short time, and no answer to a create has it.',
+      '123',
+    ).optional(),
   })
-  .meta({ id: 'CardData', description: 'What a card token is made of.' });
+  .meta({ id: 'CardData', description: 'The data of a card.' });
 
 const bankData = z
   .object({
-    routing_number: digits(/^[0-9]{9}$/, 'An ABA routing number with a valid check digit.', '110000000'),
-    account_number: digits(/^[0-9]{1,17}$/, 'At most 17 digits.', '000123456789'),
+    routing_number: digits(/^[0-9]{9}$/, 'The ABA routing number, with a valid check digit.', '110000000'),
+    account_number: digits(/^[0-9]{1,17}$/, 'The account number: at most 17 digits.', '000123456789'),
   })
-  .meta({ id: 'BankData', description: 'What a bank token is made of.' });
+  .meta({ id: 'BankData', description: 'The data of a bank account.' });
 
 /** Each with all its attributes: generators drop or double what several schemas bring together. */
 const requestOf = (id: string, type: z.ZodType<string>, data: z.ZodType, description: string) =>
@@ -111,26 +128,29 @@ const typeDescription = 'The type of the token.';
 const genericRequest = requestOf(
   'GenericTokenRequest',
   z.literal('token').meta({ description: typeDescription, example: 'token' }),
-  z.any().meta({ description: 'Any JSON but null.', example: 'Ada Lovelace' }),
-  'A token of any JSON. It has no mask of its own.',
+  z.any().meta({ description: 'The value: any JSON but null.', example: 'Ada Lovelace' }),
+  'A request for a generic token, of any JSON. Its type has no mask.',
 );
 const cardRequest = requestOf(
   'CardTokenRequest',
   z.literal('card').meta({ description: typeDescription, example: 'card' }),
   cardData,
-  'A card.',
+  'A request for a token of a card.',
 );
 const bankRequest = requestOf(
   'BankTokenRequest',
   z.literal('bank').meta({ description: typeDescription, example: 'bank' }),
   bankData,
-  'A bank account.',
+  'A request for a token of a bank account.',
 );
 const textRequest = requestOf(
   'TextTokenRequest',
   z.enum(textTypes).meta({ description: typeDescription, example: 'social_security_number' }),
-  z.string().meta({ description: 'In the form of the type, check digit included.', example: '123-45-6789' }),
-  'A value of a known form: a card number, an account or routing number, a social security or employer id number.',
+  z.string().meta({
+    description: 'The value, in the form of its type, with a valid check digit where the type has one.',
+    example: '123-45-6789',
+  }),
+  'A request for a token of a card number, an account or routing number, a social security number or an employer id number.',
 );
 
 const requestNameOf = (type: string) =>
@@ -138,7 +158,7 @@ const requestNameOf = (type: string) =>
 
 const documented = z.xor([genericRequest, cardRequest, bankRequest, textRequest]).meta({
   id: 'CreateTokenRequest',
-  description: 'One token to make. A request without `type` makes a generic token too.',
+  description: 'A request for one token. Without `type` it creates a generic token.',
   discriminator: {
     propertyName: 'type',
     mapping: Object.fromEntries(tokenTypeNames.map((name) => [name, `#/components/schemas/${requestNameOf(name)}`])),

@@ -3,7 +3,7 @@
 import { z } from 'zod';
 import { nameSchema } from '../access/tenants.ts';
 import { isStorableText } from '../vault/json.ts';
-import { ICON_LENGTH_MAX, isIcon } from './icon.ts';
+import { ICON_LENGTH_MAX, ICON_PATTERN, isIcon } from './icon.ts';
 
 /** decisions.md section 5; users outgrew less (background.md section 1). */
 export const CODE_LENGTH_MAX = 50_000;
@@ -26,6 +26,7 @@ const storable = 'must be text without NUL and in whole characters';
 
 /** Names that reach for a prototype wherever they are looked up. */
 const hostileNames = new Set(['__proto__', 'constructor', 'prototype']);
+const HOSTILE_NAMES = 'Not `__proto__`, `constructor` or `prototype`.';
 
 /** Null stands for no value, as clients send it. */
 const orNothing = <T extends z.ZodType>(schema: T) =>
@@ -48,9 +49,22 @@ const elementName = (pattern: RegExp, form: string) =>
       'must not be __proto__, constructor or prototype',
     );
 
-export const configurationName = elementName(/^[\w-]+$/, 'must be letters, digits, _ and -, without dots');
+const configurationNamePattern = /^[\w-]+$/;
+
+export const configurationName = elementName(
+  configurationNamePattern,
+  'must be letters, digits, _ and -, without dots',
+);
+
+/** The same in the OpenAPI document, for a configuration: a map of values by these names. */
+export const configurationKeywords = {
+  maxProperties: ELEMENTS_MAX,
+  propertyNames: { type: 'string', maxLength: ELEMENT_NAME_LENGTH_MAX, pattern: configurationNamePattern.source },
+};
+
+// Without look-aheads: not every language of generated clients has them.
 const parameterName = elementName(
-  /^(?=\w)(?!.*\.\.)[\w.-]*\w$/,
+  /^\w((\.?[\w-])*\.?\w)?$/,
   'must be letters, digits, _, - and single dots between names, with a letter, a digit or _ at both ends',
 );
 
@@ -79,14 +93,18 @@ const refuseLeavesWithChildren = (elements: readonly Named[], ctx: z.RefinementC
 
 /** Each with what a reader of the document wants to know. */
 export const formulaFields = {
-  name: nameSchema.meta({ description: 'For people.', example: 'Charge a card' }),
-  description: description.meta({ description: 'For people.', example: 'Charges a card by an API of payments' }),
+  name: nameSchema.meta({ description: 'The name of the formula.', example: 'Charge a card' }),
+  description: description.meta({
+    description: 'What the formula does.',
+    example: 'Charges a card by an API of payments',
+  }),
   icon: orNothing(
     z
       .string('must be a data URL of a PNG or JPEG image')
-      .refine(isIcon, `must be a data URL in base64 of a PNG or JPEG image, of at most ${ICON_LENGTH_MAX} characters`),
+      .refine(isIcon, `must be a data URL in base64 of a PNG or JPEG image, of at most ${ICON_LENGTH_MAX} characters`)
+      .meta({ maxLength: ICON_LENGTH_MAX, pattern: ICON_PATTERN.source }),
   ).meta({
-    description: `A data URL in base64, of type image/png, image/jpg or image/jpeg, of at most ${ICON_LENGTH_MAX} characters.`,
+    description: 'An image as a data URL in base64, of the type that it names: image/png, image/jpg or image/jpeg.',
     example: ICON_IN_DOCUMENTS,
   }),
   code: z
@@ -104,15 +122,18 @@ export const formulaFields = {
         z
           .object(
             {
-              name: configurationName.meta({ description: 'Without dots.', example: 'API_KEY' }),
-              description: description.meta({ description: 'For people.', example: 'The key of the API' }),
-              type: declaredType.meta({ description: 'What its value must be.', example: 'string' }),
+              name: configurationName.meta({
+                description: `The name of the value, once in the list. ${HOSTILE_NAMES}`,
+                example: 'API_KEY',
+              }),
+              description: description.meta({ description: 'What the value is for.', example: 'The key of the API' }),
+              type: declaredType.meta({ description: 'The type that the value must have.', example: 'string' }),
             },
             'must be an object',
           )
           .meta({
             id: 'ConfigurationDeclaration',
-            description: 'A value that reactors of the formula are configured by.',
+            description: 'A value that each reactor of the formula must have in its configuration.',
           }),
         listError,
       )
@@ -127,9 +148,15 @@ export const formulaFields = {
         z
           .object(
             {
-              name: parameterName.meta({ description: 'Nested by dots: `card.number`.', example: 'card.number' }),
-              description: description.meta({ description: 'For people.', example: 'The card to charge' }),
-              type: declaredType.meta({ description: 'What its value is cast to.', example: 'string' }),
+              name: parameterName.meta({
+                description: `The name of the value, once in the list. Dots lead into objects, as in \`card.number\`; \`card\` cannot be in the same list then. ${HOSTILE_NAMES}`,
+                example: 'card.number',
+              }),
+              description: description.meta({ description: 'What the value is for.', example: 'The card to charge' }),
+              type: declaredType.meta({
+                description: 'The type that the server casts the value to.',
+                example: 'string',
+              }),
               optional: orNothing(z.boolean('must be true or false'))
                 .transform((optional) => optional ?? false)
                 .meta({ description: 'Whether an invocation may leave it out. Left out: false.', example: false }),
@@ -144,5 +171,7 @@ export const formulaFields = {
       .superRefine(refuseLeavesWithChildren),
   )
     .transform((elements) => elements ?? [])
-    .meta({ description: 'The contract for `args` of an invocation. Empty: anything goes.' }),
+    .meta({
+      description: 'The contract for `args` of an invocation. Without parameters the code gets any `args` as they are.',
+    }),
 };

@@ -5,7 +5,7 @@ import { crc32 } from 'node:zlib';
 /** background.md section 1: characters of the whole URL. */
 export const ICON_LENGTH_MAX = 50_000;
 
-const dataUrl = /^data:image\/(png|jpe?g);base64,([A-Za-z0-9+/]+={0,2})$/;
+export const ICON_PATTERN = /^data:image\/(png|jpe?g);base64,([A-Za-z0-9+/]+={0,2})$/;
 
 const PNG_SIGNATURE = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]);
 /** Length, name and checksum of a chunk. */
@@ -71,7 +71,7 @@ const isJpeg = (bytes: Buffer): boolean => {
 /** Whether a text is an icon: its image is whole, and of the type that it says. */
 export const isIcon = (text: string): boolean => {
   if (text.length > ICON_LENGTH_MAX) return false;
-  const [, type, base64 = ''] = dataUrl.exec(text) ?? [];
+  const [, type, base64 = ''] = ICON_PATTERN.exec(text) ?? [];
   if (type === undefined) return false;
   const bytes = Buffer.from(base64, 'base64');
   // Buffer skips what it cannot read; written out again it is the same only where all of it was read.

@@ -39,6 +39,8 @@ export type ReactorInput = {
   /** Not looked at yet. */
   configuration: Record<string, unknown>;
   application_id: string | undefined;
+  /** A change may leave it out. */
+  formula_id: string | undefined;
 };
 
 /** Of a value that is text: room for a certificate or a private key, and a bound on what every invocation carries. */
@@ -241,12 +243,14 @@ export const changeReactor = async (
   input: ReactorInput,
 ): Promise<ReactorRecord> => {
   const { tenant_id } = caller;
-  const { name, application_id } = input;
+  const { name, formula_id, application_id } = input;
   const keys = await ctx.keyring.tenantKeys(tenant_id);
   const modified_at = ctx.now();
   const changed = await forgetting(ctx, caller, () =>
     ctx.db.for(caller).changeReactor(id, application_id, (stored, formula, applications) => {
       checkApplications(caller, application_id, applications);
+      if (formula_id !== undefined && formula_id !== stored.formula_id)
+        throw invalidField('formula.id', 'must be the formula that the reactor is made of: it cannot change');
       // Formulas outlive their reactors: one that is missing was taken out of the database by hand.
       if (!formula) throw internal();
       const record = formulaRecordOf(ctx, tenant_id, keys, formula);

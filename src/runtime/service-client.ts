@@ -7,6 +7,7 @@ import type { Context } from '../context.ts';
 import { AppError, fieldErrors, internal, invalidField, invalidInput, notFound, payloadTooLarge } from '../errors.ts';
 import { pageFields, pageOf } from '../paging.ts';
 import { CallFault } from '../sandbox/sandbox.ts';
+import { UNKNOWN_NAMES_MAX, unknownName } from '../unknown-names.ts';
 import { changeToken, deleteToken } from '../vault/change-token.ts';
 import { createToken } from '../vault/create-tokens.ts';
 import { detokenize } from '../vault/detokenize.ts';
@@ -31,12 +32,17 @@ export const checkWeight = (ctx: Pick<Context, 'config'>, body: Json, what: stri
     throw payloadTooLarge(`${what} must be at most ${bodyBytesMax} bytes.`);
 };
 
-const parse = <T extends z.ZodType>(schema: T, input: unknown): z.output<T> => {
+const parse = <T extends z.ZodObject>(schema: T, input: unknown): z.output<T> => {
   const parsed = schema.safeParse(input);
   if (parsed.success) return parsed.data;
+  const names = Object.keys(schema.shape);
   throw invalidInput(
     fieldErrors(
-      parsed.error.issues.map(({ path, message }) => [formatPath(path as (string | number)[]), message] as const),
+      parsed.error.issues.flatMap((issue): [path: string, sentence: string][] =>
+        issue.code === 'unrecognized_keys'
+          ? issue.keys.slice(0, UNKNOWN_NAMES_MAX).map((name) => [formatPath([name]), unknownName(name, names)])
+          : [[formatPath(issue.path as (string | number)[]), issue.message]],
+      ),
     ),
   );
 };
@@ -64,7 +70,7 @@ const idOf = (input: unknown): string => {
   return id;
 };
 
-const search = z.object({ query: searchQueryText, ...pageFields }, 'must be an object with a query');
+const search = z.strictObject({ query: searchQueryText, ...pageFields }, 'must be an object with a query');
 
 type Method = (ctx: Context, caller: Caller, input: unknown) => Promise<unknown>;
 

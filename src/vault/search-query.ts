@@ -34,6 +34,7 @@ export const SEARCH_QUERY_LENGTH_MAX = 200;
 /** A query as a request brings it; what it says is not looked at. */
 export const searchQueryText = z
   .string('must be a text')
+  .min(1, 'must not be empty')
   .max(SEARCH_QUERY_LENGTH_MAX, `must be at most ${SEARCH_QUERY_LENGTH_MAX} characters`);
 
 /** Levels of parentheses: each adds at most an `or`, an `and` and a `not` to the depth of the tree, and bounds recursion. */

@@ -1,12 +1,10 @@
 // The document tells the truth: it is the committed one, it has every route and no other, and its examples are what the
 // rules make of them. Needs no database: registering routes asks nothing of one.
 import { execFile } from 'node:child_process';
-import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import type { RouteOptions } from 'fastify';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { z } from 'zod';
 import { parseApiKey } from '../../src/access/api-keys.ts';
 import { buildApp } from '../../src/app.ts';
 import { loadConfig } from '../../src/config.ts';
@@ -15,30 +13,18 @@ import type { App } from '../../src/http/app-type.ts';
 import { documentOf } from '../../src/http/openapi.ts';
 import { createLog } from '../../src/log.ts';
 import type { Json } from '../../src/vault/json.ts';
+import { committed, document, fits, type Node, resolved } from '../support/document.ts';
 import { collectRoutes } from '../support/routes.ts';
 import { createMeter } from '../../src/vault/meter.ts';
 import { createProblems, parseTokenRequest } from '../../src/vault/token-request.ts';
 import { passesLuhn } from '../../src/vault/token-types.ts';
 
-type Node = Record<string, any>;
-
 const root = fileURLToPath(new URL('../../', import.meta.url));
-const committed = readFileSync(`${root}openapi/openapi.json`, 'utf8');
-const document = JSON.parse(committed) as Node;
 
 const methods = ['get', 'put', 'post', 'delete', 'patch'];
 
 /** A path of a route as the document has it. */
 const pathOf = (url: string): string => url.replace(/:(\w+)/g, '{$1}').replace('*', '{path}');
-
-/** What a reference leads to; everything else is what it is. */
-const resolved = (node: Node): Node =>
-  node['$ref']
-    ? (node['$ref'] as string)
-        .split('/')
-        .slice(1)
-        .reduce((at, step) => at[step], document)
-    : node;
 
 const operations: { name: string; operation: Node }[] = Object.entries(document['paths'] as Node).flatMap(
   ([path, item]) =>
@@ -176,29 +162,6 @@ test('the proxy takes an API key, a proxy key beside it, or that one alone', () 
       ['ProxyKeyQuery'],
     ]);
 });
-
-/**
- * zod reads a JSON Schema without `not`: without it, what `oneOf` lists may overlap, so any of it will do here. That just
- * one matches is held by the linter, which checks examples against the schemas as they are.
- */
-const readable = (value: unknown): unknown => {
-  if (Array.isArray(value)) return value.map(readable);
-  if (typeof value !== 'object' || value === null) return value;
-  const entries = Object.entries(value).filter(([key]) => !['not', 'discriminator', 'examples'].includes(key));
-  return Object.fromEntries(
-    entries.map(([key, each]): [string, unknown] => {
-      if (key === '$ref') return [key, (each as string).replace('#/components/schemas/', '#/$defs/')];
-      return [key === 'oneOf' ? 'anyOf' : key, readable(each)];
-    }),
-  );
-};
-
-const $defs = readable(document['components'].schemas) as Node;
-
-const fits = (schema: Node, example: unknown): string | undefined => {
-  const parsed = z.fromJSONSchema({ ...(readable(schema) as Node), $defs }).safeParse(example);
-  return parsed.success ? undefined : z.prettifyError(parsed.error);
-};
 
 /** Examples with their schemas: of media types, parameters and headers, and of schemas themselves. */
 const examplesIn = (value: unknown, place: string): { place: string; schema: Node; example: unknown }[] => {
@@ -384,6 +347,11 @@ describe('generators of clients', () => {
       schema['description'] ?? (schema['$ref'] ? resolved(schema)['description'] : '');
     expect(attributes.filter(({ schema }) => !described(schema)).map(({ key }) => key)).toEqual([]);
     expect(names.filter((name) => !schemas[name].description)).toEqual([]);
+    // A phrase of one or two words says nothing without its place.
+    const isClipped = (text: string) => text.split(' ').length < 3 || !text.endsWith('.');
+    expect(attributes.filter(({ schema }) => isClipped(described(schema))).map(({ key }) => key)).toEqual([]);
+    const texts = [...document['tags'], ...Object.values(schemas as Node)].map(({ description }) => description);
+    expect(texts.filter(isClipped)).toEqual([]);
   });
 
   test('find lists of values that may become more open, and keys hidden when they are printed', () => {
@@ -394,6 +362,20 @@ describe('generators of clients', () => {
     );
     expect(closed).toEqual([]);
     for (const name of ['Application', 'Proxy']) expect(schemas[name].properties.key.format).toBe('password');
+  });
+
+  test('find one set of headers in all successes of operations with a key: one class for each schema and its headers', () => {
+    const sets = operations
+      .filter(({ name, operation }) => !isOfProxy(name) && operation['security']?.length !== 0)
+      .flatMap(({ operation }) => Object.entries(operation['responses'] as Node))
+      .filter(([status]) => status.startsWith('2'))
+      .map(([, { headers }]) => headers);
+    expect(sets.length).toBeGreaterThan(45);
+    const names = ['Location', 'SVC-IDEMPOTENT-REPLAYED', 'SVC-TRACE-ID'];
+    const references = Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]));
+    for (const headers of sets) expect(headers).toEqual(references);
+    const { headers } = document['components'];
+    expect(names.map((name) => headers[name].required)).toEqual([false, false, true]);
   });
 
   test('find the filter by metadata in words: a parameter that is a map does not compile in Java', () => {

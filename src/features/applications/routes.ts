@@ -39,7 +39,7 @@ export const applicationsRoutes = (app: App, ctx: Context): void => {
         operationId: 'createApplication',
         summary: 'Create an application',
         description:
-          'Makes an application with its API key, which this answer shows and no other does. It gets nothing that its creator does not hold: a permission held by access rules alone cannot be given plainly, and no rule may reach further, or show more, than the creator sees. Where the creator is narrowed to hosts, it is narrowed to those or fewer.\n\nPermission: `application:create`.',
+          'Creates an application with an API key. Only this answer has the key. The application gets nothing that its creator does not hold: a permission that the creator has by access rules alone cannot be given for all tokens, and no rule may reach further or show more than those of the creator. If the creator is narrowed to hosts, the application must be narrowed to some of them.\n\nPermission: `application:create`.',
         tags,
         body: newApplication,
         answer: 'The application, with its key.',
@@ -77,7 +77,7 @@ export const applicationsRoutes = (app: App, ctx: Context): void => {
       config: { permission: 'authenticated' },
       schema: {
         operationId: 'getOwnApplication',
-        summary: 'Read the application that calls',
+        summary: 'Read the calling application',
         description: 'Reads the application that the API key belongs to.\n\nPermission: none beyond a valid key.',
         tags,
         answer: 'The application.',
@@ -114,11 +114,11 @@ export const applicationsRoutes = (app: App, ctx: Context): void => {
         operationId: 'updateApplication',
         summary: 'Change an application',
         description:
-          'Replaces name, permissions, rules and hosts; `type` and the key stay. It may keep what it has, and gets nothing else that the caller does not hold. In force at once, in every process of the vault.\n\nPermission: `application:update`.',
+          'Replaces name, permissions, rules and hosts. `type` and the key cannot change. The application may keep what it has, and gets nothing else that the caller does not hold. The change is in force at once, in every process of the vault.\n\nPermission: `application:update`.',
         tags,
         params: applicationParams,
         body: applicationChange,
-        answer: 'The application as it is now.',
+        answer: 'The changed application.',
         examples: applicationChangeExamples,
         response: { 200: applicationRecord, ...failures(...bodyFailures, 404) },
       },
@@ -135,10 +135,10 @@ export const applicationsRoutes = (app: App, ctx: Context): void => {
         operationId: 'deleteApplication',
         summary: 'Delete an application',
         description:
-          'Ends an application and its key, at once. What it made stays.\n\nPermission: `application:delete`.',
+          'Deletes an application and ends its key, at once and in every process of the vault. Records that it created stay.\n\nPermission: `application:delete`.',
         tags,
         params: applicationParams,
-        answer: 'The application is gone.',
+        answer: 'The application is deleted.',
         response: { 204: noContent, ...failures(...commonFailures, 404) },
       },
     },
@@ -151,9 +151,9 @@ export const applicationsRoutes = (app: App, ctx: Context): void => {
       config: { permission: 'application:update', idempotency: 'brief' },
       schema: {
         operationId: 'regenerateApplicationKey',
-        summary: 'Give an application another key',
+        summary: 'Regenerate the key of an application',
         description:
-          'Ends the API key of an application, at once and in every process of the vault, and makes another, which this answer shows and no other does. The caller must hold all that the application has.\n\nPermission: `application:update`.',
+          'Ends the API key of an application, at once and in every process of the vault, and creates another. Only this answer has the new key. The caller must hold all that the application has.\n\nPermission: `application:update`.',
         tags,
         params: applicationParams,
         answer: 'The application, with its new key.',

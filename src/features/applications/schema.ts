@@ -1,9 +1,18 @@
 // Wire shapes of /applications. The rules of an application are checked by the schema in access/rules.ts; the one here
 // tells the reader of the document what they are.
 import { z } from 'zod';
-import { allowedHostsSchema } from '../../access/allowed-hosts.ts';
+import { allowedHostsSchema, HOSTS_IN_DOCUMENTS } from '../../access/allowed-hosts.ts';
 import { applicationTypes, type Permission, permissions } from '../../access/permissions.ts';
-import { accessRuleSchema, CONDITIONS_MAX } from '../../access/rules.ts';
+import {
+  accessRuleSchema,
+  CONDITION_VALUE_LENGTH_MAX,
+  conditionAttributes,
+  conditionOperators,
+  CONDITIONS_MAX,
+  RULE_DESCRIPTION_LENGTH_MAX,
+  RULE_PRIORITY_MAX,
+  ruleTransforms,
+} from '../../access/rules.ts';
 import { nameSchema } from '../../access/tenants.ts';
 import { APPLICATION_ID, CREATED_AT, TENANT_ID } from '../../http/openapi-examples.ts';
 import { onlyPage, pageQuery, pageSchema, repeated } from '../../http/pagination.ts';
@@ -28,41 +37,48 @@ const accessRule = z
   .object({
     description: z
       .string()
-      .max(1000)
+      .max(RULE_DESCRIPTION_LENGTH_MAX)
       .optional()
-      .meta({ description: 'For whoever reads it.', example: 'Support sees the last digits' }),
-    priority: z.int().min(1).max(10_000).meta({
+      .meta({ description: 'What the rule is for, in words.', example: 'Support sees the last digits' }),
+    priority: z.int().min(1).max(RULE_PRIORITY_MAX).meta({
       description: 'The first rule that names the permission and reaches the token decides, 1 before 2.',
       example: 1,
     }),
     container: containerPath.optional().meta({
-      description: 'The tokens in this container and in those below it. Either this or `conditions` is given.',
+      description:
+        'The rule reaches the tokens in this container and in those below it. A rule has either this or `conditions`.',
       example: '/pci/',
     }),
     conditions: z
       .array(
         z
           .object({
-            attribute: z
-              .enum(['id', 'container'])
-              .meta({ description: 'What is compared.', 'x-extensible-enum': ['id', 'container'], example: 'id' }),
-            operator: z.enum(['equals', 'starts_with']).meta({
-              description: 'How it is compared.',
-              'x-extensible-enum': ['equals', 'starts_with'],
+            attribute: z.enum(conditionAttributes).meta({
+              description: 'The attribute of the token.',
+              'x-extensible-enum': [...conditionAttributes],
+              example: 'id',
+            }),
+            operator: z.enum(conditionOperators).meta({
+              description: 'How the attribute is compared with the value.',
+              'x-extensible-enum': [...conditionOperators],
               example: 'starts_with',
             }),
-            value: z.string().min(1).max(400).meta({ description: 'Compared with case.', example: 'order-' }),
+            value: z
+              .string()
+              .min(1)
+              .max(CONDITION_VALUE_LENGTH_MAX)
+              .meta({ description: 'The value. Case counts in ids, not in containers.', example: 'order-' }),
           })
-          .meta({ id: 'AccessCondition', description: 'What a token must meet.' }),
+          .meta({ id: 'AccessCondition', description: 'A condition that a token must meet.' }),
       )
       .max(CONDITIONS_MAX)
       .optional()
       .meta({
         description:
-          'The tokens that meet all of these. Either this or `container` is given; an empty list counts as absent.',
+          'The rule reaches the tokens that meet all of these. A rule has either this or `container`; an empty list counts as absent.',
       }),
-    transform: z.enum(['redact', 'mask', 'reveal']).meta({
-      'x-extensible-enum': ['redact', 'mask', 'reveal'],
+    transform: z.enum(ruleTransforms).meta({
+      'x-extensible-enum': [...ruleTransforms],
       description: 'How much of a token is shown: nothing of its data, its masked value, or the data itself.',
       example: 'mask',
     }),
@@ -74,11 +90,11 @@ const accessRule = z
         }),
       )
       .min(1)
-      .meta({ description: 'What the rule is for: permissions on tokens.' }),
+      .meta({ description: 'The permissions on tokens that the rule grants.' }),
   })
   .meta({
     id: 'AccessRule',
-    description: 'Which tokens a permission reaches, and how much of them is shown.',
+    description: 'Which tokens some permissions reach, and how much of these tokens is shown.',
   });
 
 const storable = 'must be text without NUL and in whole characters';
@@ -91,7 +107,7 @@ const givenRule = accessRuleSchema.superRefine((rule, ctx) => {
 });
 
 const fields = {
-  name: nameSchema.meta({ description: 'For people.', example: 'Checkout' }),
+  name: nameSchema.meta({ description: 'The name of the application.', example: 'Checkout' }),
   permissions: z
     .array(
       z
@@ -103,17 +119,19 @@ const fields = {
     .default([])
     .meta({
       description:
-        'What it may, on all tokens as far as tokens are concerned. At least one, or a rule. Left out: none.',
+        'The permissions of the application; those on tokens hold for all tokens. At least one, or a rule. Left out: none.',
     }),
   rules: z
     .array(z.any().meta({ allOf: [{ $ref: '#/components/schemas/AccessRule' }] }), 'must be a list of rules')
     .max(RULES_MAX, `must be at most ${RULES_MAX} rules`)
     .pipe(z.array(givenRule))
     .default([])
-    .meta({ description: 'What it may on some tokens, and how much of them it sees. Left out: none.' }),
+    .meta({
+      description:
+        'The access rules: permissions on some tokens, and how much of these the application sees. Left out: none.',
+    }),
   allowed_hosts: allowedHostsSchema.meta({
-    description:
-      'Narrows where it may send to through the proxy: names of hosts, and `*.example.com` for all that lies below one. Left out: not narrowed.',
+    description: `Narrows where the application may send to through the proxy. ${HOSTS_IN_DOCUMENTS} Left out: not narrowed.`,
     example: ['api.example.com'],
   }),
 };
@@ -137,49 +155,53 @@ export const newApplication = z
     {
       ...fields,
       type: z.enum(applicationTypes, 'must be private, public or management').default('private').meta({
-        description: 'What it is meant for: a label, which limits nothing and does not change. Left out: `private`.',
+        description:
+          'What the application is meant for. A label: it limits nothing, and cannot change. Left out: `private`.',
         example: 'private',
       }),
     },
     bodyError,
   )
   .refine(hasGrants, holdsSomething)
-  .meta({ id: 'CreateApplicationRequest', description: 'An application to make.' });
+  .meta({ id: 'CreateApplicationRequest', description: 'An application to create.' });
 
 export const applicationChange = z.object(fields, bodyError).refine(hasGrants, holdsSomething).meta({
   id: 'UpdateApplicationRequest',
-  description: 'All that changes, replaced as a whole.',
+  description: 'The new state of the application, as a whole.',
 });
 
 export const applicationRecord = z
   .object({
-    id: uuid('The application.', EXAMPLE_ID),
-    tenant_id: uuid('The tenant that owns the application.', TENANT_ID),
-    name: z.string().meta({ description: 'For people.', example: 'Checkout' }),
+    id: uuid('The id of the application.', EXAMPLE_ID),
+    tenant_id: uuid('The id of the tenant that owns the application.', TENANT_ID),
+    name: z.string().meta({ description: 'The name of the application.', example: 'Checkout' }),
     type: z.string().meta({
-      description: 'What it is meant for.',
+      description: 'What the application is meant for.',
       'x-extensible-enum': [...applicationTypes],
       example: 'private',
     }),
     permissions: z
       .array(z.string().meta({ 'x-extensible-enum': permissions, example: 'token:create' }))
-      .meta({ description: 'What it may.' }),
-    rules: z.array(accessRule).meta({ description: 'What it may on some tokens.' }),
+      .meta({ description: 'The permissions of the application.' }),
+    rules: z.array(accessRule).meta({ description: 'The access rules of the application.' }),
     allowed_hosts: z
       .array(z.string().meta({ example: 'api.example.com' }))
       .optional()
-      .meta({ description: 'The hosts that it may send to through the proxy. Left out: not narrowed.' }),
+      .meta({ description: 'The hosts that the application may send to through the proxy. Left out: not narrowed.' }),
     key: z.string().optional().meta({
-      description: 'The API key. Shown by the answer that made it, and never again.',
+      description: 'The API key. Only the answer that created it has it.',
       format: 'password',
       example: KEY_IN_DOCUMENTS,
     }),
-    created_by: uuid("Who made it. Left out for the operator's.", APPLICATION_ID).optional(),
-    created_at: date('When it was made.'),
-    modified_by: uuid('Who changed it last.', APPLICATION_ID).optional(),
-    modified_at: date('When it was changed last, its key included.').optional(),
+    created_by: uuid(
+      'The id of the application or user that created it. Left out where the operator did.',
+      APPLICATION_ID,
+    ).optional(),
+    created_at: date('When it was created.'),
+    modified_by: uuid('The id of the application or user that changed it last.', APPLICATION_ID).optional(),
+    modified_at: date('When the application or its key was changed last.').optional(),
   })
-  .meta({ id: 'Application', description: 'Who calls the vault, and what they may.' });
+  .meta({ id: 'Application', description: 'A client of the API, with its permissions.' });
 
 export const applicationPage = pageSchema(applicationRecord, 'ApplicationPage');
 

@@ -15,12 +15,12 @@ export const detokenizeRoutes = (app: App, ctx: Context): void => {
       config: { permission: 'token:read', idempotency: 'none' },
       schema: {
         operationId: 'detokenize',
-        summary: 'Put values in the place of expressions',
+        summary: 'Detokenize any JSON',
         description:
-          "Takes any JSON with expressions such as `{{ 0f6ad6a4-5b1c-4f0e-9a35-0f3d2b1c4e5f }}` or `{{ id | json: '$.number' | last4 }}` in its texts, and answers with the same JSON and values in their place. A text that is exactly one expression takes the type of its value. At most 100 tokens and 1,000 expressions. How much of a token is shown is what a read would show. The reads are in the log before the answer leaves.\n\nPermission: `token:read` on the container of each token.",
+          "Takes any JSON with expressions such as `{{ 0f6ad6a4-5b1c-4f0e-9a35-0f3d2b1c4e5f }}` or `{{ id | json: '$.number' | last4 }}` in its texts, and answers with the same JSON and values in their place. A text that is exactly one expression gets the type of its value. At most 100 tokens and 1,000 expressions. The answer shows as much of a token as a read would show. The reads are logged before the answer is sent.\n\nPermission: `token:read` on the container of each token.",
         tags: ['Tokens'],
         body: detokenizeRequest,
-        answer: 'The body with values in it.',
+        answer: 'The body, with values in place of expressions.',
         examples: detokenizeExamples,
         response: { 200: detokenizeResult, ...failures(...commonFailures, 413, 415) },
       },

@@ -5,12 +5,12 @@ import type { Examples } from '../../http/schemas.ts';
 
 export const detokenizeRequest = z.any().meta({
   id: 'DetokenizeRequest',
-  description: 'Any JSON, with expressions in its texts. Keys are not looked at.',
+  description: 'Any JSON with expressions in its texts. Keys have none.',
 });
 
 export const detokenizeResult = z.any().meta({
   id: 'DetokenizeResult',
-  description: 'The structure of the request.',
+  description: 'The structure of the request, with values in place of expressions.',
 });
 
 export const detokenizeExamples: { request: Examples; response: Examples } = {

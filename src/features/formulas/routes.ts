@@ -30,7 +30,7 @@ export const formulasRoutes = (app: App, ctx: Context): void => {
         operationId: 'createReactorFormula',
         summary: 'Create a formula',
         description:
-          'Keeps code with its contracts. The code is compiled first: what does not compile, or exports no function, is a 422 that names line and column. It is sealed at rest.\n\nPermission: `reactor:create`.',
+          'Creates a formula. Code that does not compile, or exports no function, is a 422 that names line and column. The code is encrypted at rest.\n\nPermission: `reactor:create`.',
         tags,
         body: newFormula,
         answer: 'The formula.',
@@ -47,7 +47,7 @@ export const formulasRoutes = (app: App, ctx: Context): void => {
       schema: {
         operationId: 'listReactorFormulas',
         summary: 'List formulas',
-        description: "Lists official formulas and the tenant's own, newest first.\n\nPermission: `reactor:read`.",
+        description: 'Lists official formulas and those of the tenant, newest first.\n\nPermission: `reactor:read`.',
         tags,
         querystring: formulaQuery,
         answer: 'A page of formulas.',
@@ -67,7 +67,7 @@ export const formulasRoutes = (app: App, ctx: Context): void => {
       schema: {
         operationId: 'getReactorFormula',
         summary: 'Read a formula',
-        description: "Reads one formula: an official one, or one of the tenant's own.\n\nPermission: `reactor:read`.",
+        description: 'Reads one formula: an official one, or one of the tenant.\n\nPermission: `reactor:read`.',
         tags,
         params: formulaParams,
         answer: 'The formula.',
@@ -85,11 +85,11 @@ export const formulasRoutes = (app: App, ctx: Context): void => {
         operationId: 'updateReactorFormula',
         summary: 'Change a formula',
         description:
-          "Replaces all of a formula of the tenant's own. Its reactors go on with the new code at once; where they have applications, the caller must hold what those have to change the code. A configuration that no longer fits is found at the next invocation.\n\nPermission: `reactor:update`.",
+          'Replaces all of a formula of the tenant. Its reactors run the new code at once. If they have applications, the caller must hold all that these have to change the code. A configuration that no longer fits fails at the next invocation.\n\nPermission: `reactor:update`.',
         tags,
         params: formulaParams,
         body: formulaChange,
-        answer: 'The formula as it is now.',
+        answer: 'The changed formula.',
         examples: formulaChangeExamples,
         response: { 200: formulaRecord, ...failures(...bodyFailures, 404) },
       },
@@ -105,10 +105,10 @@ export const formulasRoutes = (app: App, ctx: Context): void => {
         operationId: 'deleteReactorFormula',
         summary: 'Delete a formula',
         description:
-          "Deletes a formula of the tenant's own that no reactor is made of.\n\nPermission: `reactor:delete`.",
+          'Deletes a formula of the tenant that has no reactors. With reactors it is a 409.\n\nPermission: `reactor:delete`.',
         tags,
         params: formulaParams,
-        answer: 'The formula is gone.',
+        answer: 'The formula is deleted.',
         response: { 204: noContent, ...failures(...commonFailures, 404, 409) },
       },
     },

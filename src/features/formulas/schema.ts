@@ -14,14 +14,15 @@ const bodyError = 'the body must be an object';
 const fields = {
   ...formulaFields,
   type: z.enum(formulaTypes, 'must be private').meta({
-    description: 'Always `private`: `official` formulas are installed by the operator, and asking for one is a 403.',
+    description:
+      'The type of the formula: `private`. Only the operator installs `official` formulas; asking for one is a 403.',
     example: 'private',
   }),
 };
 
 const newFields = {
   id: z.guid('must be a UUID').toLowerCase().optional().meta({
-    description: 'An id of your own. Left out: the vault chooses one.',
+    description: 'An id that you choose. Left out: the vault draws one.',
     example: EXAMPLE_ID,
   }),
   ...fields,
@@ -29,11 +30,11 @@ const newFields = {
 
 export const newFormula = z
   .object(newFields, bodyError)
-  .meta({ id: 'CreateReactorFormulaRequest', description: 'A formula to make.' });
+  .meta({ id: 'CreateReactorFormulaRequest', description: 'A formula to create.' });
 
 export const formulaChange = z.object(fields, bodyError).meta({
   id: 'UpdateReactorFormulaRequest',
-  description: 'All that changes, replaced as a whole.',
+  description: 'The new state of the formula, as a whole.',
 });
 
 export const formulaPage = pageSchema(formulaRecord, 'ReactorFormulaPage');
@@ -46,7 +47,7 @@ export const formulaQuery = z.object({ ...pageQuery(), name: nameQuery('Only for
 const { name, description, type, code, configuration, request_parameters } = exampleFormula;
 const asked = { name, description, type, code, configuration, request_parameters };
 const changed = { modified_by: APPLICATION_ID, modified_at: '2026-11-21T09:30:00.000Z' };
-const summary = 'Tells the last digits and the order of a shop';
+const summary = 'Returns the last digits of a card';
 
 export const newFormulaExamples: { request: Examples; response: Examples } = {
   request: { digits: { summary, value: asked } },

@@ -5,14 +5,14 @@ import type { App } from '../../http/app-type.ts';
 import { failures } from '../../http/schemas.ts';
 
 const health = z
-  .object({ status: z.literal('ok').meta({ description: 'Always `ok`.', example: 'ok' }) })
-  .meta({ id: 'Health', description: 'The process answers.' });
+  .object({ status: z.literal('ok').meta({ description: 'The status, which is always `ok`.', example: 'ok' }) })
+  .meta({ id: 'Health', description: 'The state of the process.' });
 const readiness = z
   .object({
-    status: z.literal('ok').meta({ description: 'Always `ok`.', example: 'ok' }),
+    status: z.literal('ok').meta({ description: 'The status, which is always `ok`.', example: 'ok' }),
     initialized: z.boolean().meta({ description: 'Whether the vault has a tenant.', example: true }),
   })
-  .meta({ id: 'Readiness', description: 'The vault serves requests.' });
+  .meta({ id: 'Readiness', description: 'The state of the vault.' });
 
 export const healthRoutes = (app: App, ctx: Context): void => {
   app.get(
@@ -21,11 +21,11 @@ export const healthRoutes = (app: App, ctx: Context): void => {
       config: { permission: null },
       schema: {
         operationId: 'getHealth',
-        summary: 'Is the process alive',
-        description: 'Answers while the process runs. Needs no key.',
+        summary: 'Check that the process runs',
+        description: 'Answers 200 while the process runs. Needs no key.',
         tags: ['Health'],
-        answer: 'The process is alive.',
-        examples: { response: { alive: { summary: 'Alive', value: { status: 'ok' } } } },
+        answer: 'The process runs.',
+        examples: { response: { alive: { summary: 'The process runs', value: { status: 'ok' } } } },
         response: { 200: health, ...failures(400) },
       },
     },
@@ -37,12 +37,12 @@ export const healthRoutes = (app: App, ctx: Context): void => {
       config: { permission: null },
       schema: {
         operationId: 'getReadiness',
-        summary: 'Are requests served',
+        summary: 'Check that requests are served',
         description: 'Answers 200 once requests are served, 503 while the database is away. Needs no key.',
         tags: ['Health'],
         answer: 'Requests are served.',
         examples: {
-          response: { ready: { summary: 'Ready', value: { status: 'ok', initialized: true } } },
+          response: { ready: { summary: 'Requests are served', value: { status: 'ok', initialized: true } } },
         },
         response: { 200: readiness, ...failures(400, 500, 503) },
       },

@@ -34,12 +34,12 @@ export const invitationsRoutes = (app: App, ctx: Context): void => {
       config: { permission: 'tenant:invitation:create', creates: path },
       schema: {
         operationId: 'createInvitation',
-        summary: 'Invite somebody',
+        summary: 'Create an invitation',
         description:
-          'Invites an address to become a member of the tenant, and sends it a link, which works once, within 72 hours. The answer does not wait for the mail server. An address may be invited several times; one that belongs to a member is a 409. Ten mails an hour go to one address, 200 from one tenant; beyond them the answer is 429. Where the operator has set up no mail it is 503.\n\nPermission: `tenant:invitation:create`.',
+          'Invites an address to become a member of the tenant, and sends a link to it. The link works once, within 72 hours. The answer does not wait for the mail server. An address may be invited several times; the address of a member is a 409. A tenant may send ten mails an hour to one address, and 200 in all: beyond that the answer is 429. Without a mail server it is 503.\n\nPermission: `tenant:invitation:create`.',
         tags,
         body: newInvitation,
-        answer: 'The invitation. Its link is in the mail alone.',
+        answer: 'The invitation. Only the mail has its link.',
         examples: newInvitationExamples,
         response: { 201: invitationRecord, ...failures(...bodyFailures) },
       },
@@ -53,12 +53,12 @@ export const invitationsRoutes = (app: App, ctx: Context): void => {
       config: { permission: 'tenant:invitation:create' },
       schema: {
         operationId: 'resendInvitation',
-        summary: 'Send an invitation again',
+        summary: 'Resend an invitation',
         description:
-          'Sends another link, which is good for 72 hours from now, and ends all earlier links of the invitation, expired or not.\n\nPermission: `tenant:invitation:create` and `tenant:invitation:update`.',
+          'Sends another link, which works within 72 hours from now, and ends all earlier links of the invitation. An expired invitation is `PENDING` again.\n\nPermission: `tenant:invitation:create` and `tenant:invitation:update`.',
         tags,
         params: invitationParams,
-        answer: 'The invitation as it is now.',
+        answer: 'The changed invitation.',
         alsoNeeds: ['tenant:invitation:update'],
         examples: resentExamples,
         response: { 200: invitationRecord, ...failures(...bodyFailures, 404) },
@@ -75,7 +75,7 @@ export const invitationsRoutes = (app: App, ctx: Context): void => {
         operationId: 'listInvitations',
         summary: 'List invitations',
         description:
-          'Lists the invitations of the tenant that were not accepted, newest first.\n\nPermission: `tenant:invitation:read`.',
+          'Lists the invitations of the tenant that are not accepted, newest first.\n\nPermission: `tenant:invitation:read`.',
         tags,
         querystring: invitationQuery,
         answer: 'A page of invitations.',
@@ -115,10 +115,10 @@ export const invitationsRoutes = (app: App, ctx: Context): void => {
         operationId: 'deleteInvitation',
         summary: 'Delete an invitation',
         description:
-          'Removes an invitation and ends its links; a mail that was not sent yet is not sent.\n\nPermission: `tenant:invitation:delete`.',
+          'Deletes an invitation and ends its links. A mail that waits to be sent is not sent.\n\nPermission: `tenant:invitation:delete`.',
         tags,
         params: invitationParams,
-        answer: 'The invitation is gone.',
+        answer: 'The invitation is deleted.',
         response: { 204: noContent, ...failures(...commonFailures, 404) },
       },
     },

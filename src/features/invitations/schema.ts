@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { APPLICATION_ID, CREATED_AT, exampleInvitation, TENANT_ID } from '../../http/openapi-examples.ts';
 import { onlyPage, pageQuery, pageSchema } from '../../http/pagination.ts';
 import type { Examples } from '../../http/schemas.ts';
+import { ADDRESS_LENGTH_MAX } from '../../people/address.ts';
 import { invitationStatuses } from '../../people/invitations.ts';
 
 const { id: EXAMPLE_ID } = exampleInvitation;
@@ -19,33 +20,38 @@ export const newInvitation = z
   .object(
     {
       email: z.string('must be one e-mail address').meta({
-        description:
-          'Whom to invite: one address as RFC 5322 has it, without comments and without a name beside it; at most 254 octets.',
+        description: `The address to invite: one address of RFC 5322, without comments and without a name; at most ${ADDRESS_LENGTH_MAX} octets.`,
         format: 'email',
+        maxLength: ADDRESS_LENGTH_MAX,
         example: exampleInvitation.email,
       }),
     },
     'the body must be an object',
   )
-  .meta({ id: 'CreateInvitationRequest', description: 'Somebody to invite.' });
+  .meta({ id: 'CreateInvitationRequest', description: 'An invitation to create.' });
 
 export const invitationRecord = z
   .object({
-    id: uuid('The invitation.', EXAMPLE_ID),
-    tenant_id: uuid('The tenant that whoever accepts becomes a member of.', TENANT_ID),
-    email: z.string().meta({ description: 'Who is invited.', format: 'email', example: exampleInvitation.email }),
+    id: uuid('The id of the invitation.', EXAMPLE_ID),
+    tenant_id: uuid('The id of the tenant that the person is invited to.', TENANT_ID),
+    email: z
+      .string()
+      .meta({ description: 'The address that is invited.', format: 'email', example: exampleInvitation.email }),
     status: z.enum(invitationStatuses).meta({
       'x-extensible-enum': [...invitationStatuses],
-      description: '`EXPIRED` once nobody can accept it any more. One that was accepted is gone.',
+      description: '`PENDING`, or `EXPIRED` once it cannot be accepted any more. An accepted invitation is deleted.',
       example: 'PENDING',
     }),
-    expires_at: date('Until when it can be accepted: 72 hours after it was last sent.', exampleInvitation.expires_at),
-    created_by: uuid('Who made it. Left out: the operator.', APPLICATION_ID).optional(),
-    created_at: date('When it was made.'),
-    modified_by: uuid('Who sent it again last.', APPLICATION_ID).optional(),
-    modified_at: date('When it was sent again last.').optional(),
+    expires_at: date('When the invitation expires: 72 hours after it was last sent.', exampleInvitation.expires_at),
+    created_by: uuid(
+      'The id of the application or user that created it. Left out where the operator did.',
+      APPLICATION_ID,
+    ).optional(),
+    created_at: date('When it was created.'),
+    modified_by: uuid('The id of the application or user that resent it last.', APPLICATION_ID).optional(),
+    modified_at: date('When it was resent last.').optional(),
   })
-  .meta({ id: 'Invitation', description: 'Somebody who was asked to become a member of the tenant.' });
+  .meta({ id: 'Invitation', description: 'An invitation to become a member of the tenant.' });
 
 export const invitationPage = pageSchema(invitationRecord, 'InvitationPage');
 
@@ -73,7 +79,7 @@ export const invitationExamples: { response: Examples } = { response: { mail: { 
 export const resentExamples: { response: Examples } = {
   response: {
     mail: {
-      summary: 'Sent again on the next day',
+      summary: 'Resent on the next day',
       value: {
         ...exampleInvitation,
         expires_at: '2026-11-24T09:30:00.000Z',

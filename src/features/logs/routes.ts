@@ -22,7 +22,7 @@ export const logsRoutes = (app: App, ctx: Context): void => {
         operationId: 'listLogs',
         summary: 'List logs',
         description:
-          'Lists what was done in the tenant, newest first, and what was refused. `start_date` belongs to the interval, `end_date` does not. With `Accept: application/x-ndjson` or `text/csv` all entries that the filters find are streamed, without pages. Reading the log is logged as well: pages show that with `entity_type=log`.\n\nPermission: `log:read`.',
+          'Lists what was done in the tenant and what was refused, newest first. `start_date` is part of the interval, `end_date` is not. With `Accept: application/x-ndjson` or `text/csv` the answer is a stream of all entries that match the filters, without pages. Reads of the log are logged too, and listed with `entity_type=log` only.\n\nPermission: `log:read`.',
         tags,
         querystring: logQuery,
         answer: 'A page of log entries.',
@@ -49,9 +49,9 @@ export const logsRoutes = (app: App, ctx: Context): void => {
         operationId: 'listLogEntityTypes',
         summary: 'List entity types',
         description:
-          'The kinds of entities that logs tell of, in alphabetical order. Not paged.\n\nPermission: `log:read`.',
+          'Lists the kinds of entities in the log, in alphabetical order and without pages.\n\nPermission: `log:read`.',
         tags,
-        answer: 'All kinds.',
+        answer: 'All kinds of entities.',
         examples: entityTypeExamples,
         response: { 200: entityTypeList, ...failures(...commonFailures) },
       },

@@ -28,7 +28,7 @@ const boundary = (description: string) =>
     })
     .optional()
     .meta({
-      description: `${description} An RFC 3339 timestamp, a date alone, or one without a zone, which is UTC.`,
+      description: `${description} An RFC 3339 timestamp, a date alone, or a time without a zone, which is UTC.`,
       type: 'string',
       example: CREATED_AT,
     });
@@ -54,28 +54,25 @@ export const logQuery = z.object({
     .optional()
     .meta({ description: 'Only entries about this entity.', example: cardTokenId }),
   actor_id: z
-    .string('must be given once')
-    .regex(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i, 'must be a UUID')
+    .guid({ error: ({ input }) => (Array.isArray(input) ? 'must be given once' : 'must be a UUID') })
     .optional()
-    .meta({
-      description: 'Only what this application or person did.',
-      type: 'string',
-      format: 'uuid',
-      example: APPLICATION_ID,
-    }),
-  operation: oneOf(operations, 'Only this operation.', 'read'),
+    .meta({ description: 'Only entries about what this application or user did.', example: APPLICATION_ID }),
+  operation: oneOf(operations, 'Only entries with this operation.', 'read'),
   outcome: oneOf(outcomes, 'Only entries with this outcome.', 'refused'),
-  start_date: boundary('Only entries of this time and later.'),
-  end_date: boundary('Only entries of before this time.'),
+  start_date: boundary('Only entries from this time on.'),
+  end_date: boundary('Only entries from before this time.'),
 });
 
 const kinds = entityTypes.map(({ value }) => value);
 
 export const logRecord = z
   .object({
-    tenant_id: z.string().meta({ description: 'The tenant that owns the entity.', format: 'uuid', example: TENANT_ID }),
+    tenant_id: z
+      .string()
+      .meta({ description: 'The id of the tenant that owns the entity.', format: 'uuid', example: TENANT_ID }),
     actor_id: z.string().optional().meta({
-      description: 'Who did it. Left out for the operator and the vault itself.',
+      description:
+        'The id of the application or user that did it. Left out for the operator, the vault itself and anonymous clients.',
       format: 'uuid',
       example: APPLICATION_ID,
     }),
@@ -83,32 +80,35 @@ export const logRecord = z
       .string()
       .optional()
       .meta({
-        description: 'What kind of actor that is.',
+        description: 'The kind of actor. Left out for anonymous clients.',
         'x-extensible-enum': ['application', 'user', 'operator', 'system'],
         example: 'application',
       }),
-    entity_type: z
-      .string()
-      .meta({ description: 'A token type, or another kind of entity.', 'x-extensible-enum': kinds, example: 'card' }),
+    entity_type: z.string().meta({
+      description: 'The kind of the entity: a token type, or another kind.',
+      'x-extensible-enum': kinds,
+      example: 'card',
+    }),
     entity_id: z.string().meta({
-      description:
-        'The id of the entity. For a request to a destination without a stored proxy, the host of the destination.',
+      description: 'The id of the entity. For a request of the proxy without a stored proxy, the id of the tenant.',
       example: cardTokenId,
     }),
     entity_ids: z
       .array(z.string())
       .optional()
       .meta({
-        description: 'All entities of a page that a member looked at in the console, which is one entry.',
+        description: 'The ids of all entities of a page that a member saw in the console: one entry for the page.',
         example: [cardTokenId],
       }),
     operation: z
       .string()
-      .meta({ description: 'What was done.', 'x-extensible-enum': [...operations], example: 'read' }),
-    message: z.string().meta({ description: 'The same in words. Never holds a value.', example: 'Token retrieved' }),
+      .meta({ description: 'The operation that was done.', 'x-extensible-enum': [...operations], example: 'read' }),
+    message: z
+      .string()
+      .meta({ description: 'The operation in words. It never holds a value.', example: 'Token retrieved' }),
     outcome: z.string().meta({
       description:
-        'How it ended. `refused`: a permission was missing. `failed`: a destination was not reached. `replayed`: an earlier answer was given again under its idempotency key.',
+        'How the operation ended. `refused`: a permission was missing. `failed`: a request failed after its use of tokens was logged. `replayed`: an earlier answer was given again under its idempotency key.',
       'x-extensible-enum': [...outcomes],
       example: 'success',
     }),
@@ -117,27 +117,32 @@ export const logRecord = z
       .optional()
       .meta({
         description:
-          'How much of stored values left the vault: nothing, the masked value, the value, or the value for a use whose caller does not see it. Left out of entries of versions that did not record it.',
+          'How much of stored values left the vault: nothing, the masked value, the value, or the value to code or a destination without the caller seeing it. Entries of earlier versions have none.',
         'x-extensible-enum': [...disclosures],
         example: 'masked',
       }),
     reactor_id: z
       .string()
       .optional()
-      .meta({ description: 'The reactor whose code did it.', format: 'uuid', example: REACTOR_ID }),
+      .meta({ description: 'The id of the reactor whose code did it.', format: 'uuid', example: REACTOR_ID }),
     proxy_id: z
       .string()
       .optional()
-      .meta({ description: 'The stored proxy that did it.', format: 'uuid', example: PROXY_ID }),
-    destination_host: z
+      .meta({ description: 'The id of the stored proxy that was used.', format: 'uuid', example: PROXY_ID }),
+    destination_host: z.string().optional().meta({
+      description: 'The host that the request was sent to, with the port where it is not 443.',
+      example: 'api.example.com',
+    }),
+    trace_id: z.string().optional().meta({ description: 'The `SVC-TRACE-ID` of the request.', example: TRACE_ID }),
+    ip: z
       .string()
       .optional()
-      .meta({ description: 'The host that a request was sent to.', example: 'api.example.com' }),
-    trace_id: z.string().optional().meta({ description: 'The `SVC-TRACE-ID` of the request.', example: TRACE_ID }),
-    ip: z.string().optional().meta({ description: 'The address that the request came from.', example: '203.0.113.7' }),
-    created_at: z.string().meta({ description: 'When it was done.', format: 'date-time', example: CREATED_AT }),
+      .meta({ description: 'The IP address that the request came from.', example: '203.0.113.7' }),
+    created_at: z
+      .string()
+      .meta({ description: 'When the operation was done.', format: 'date-time', example: CREATED_AT }),
   })
-  .meta({ id: 'Log', description: 'One operation on one entity.' });
+  .meta({ id: 'Log', description: 'An entry of the log: one operation on one entity, or on a page of them.' });
 
 export const logPage = pageSchema(logRecord, 'LogPage');
 
@@ -170,10 +175,10 @@ export const logExamples: { response: Examples } = {
 
 const entityType = z
   .object({
-    display_name: z.string().meta({ description: 'A name for a person.', example: 'Card' }),
-    value: z.string().meta({ description: 'What `entity_type` of a log says.', example: 'card' }),
+    display_name: z.string().meta({ description: 'The name of the kind, for people.', example: 'Card' }),
+    value: z.string().meta({ description: 'The name of the kind in `entity_type` of a log.', example: 'card' }),
   })
-  .meta({ id: 'EntityType', description: 'A kind of entity that logs tell of.' });
+  .meta({ id: 'EntityType', description: 'A kind of entity in the log.' });
 
 export const entityTypeList = z.array(entityType);
 

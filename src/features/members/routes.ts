@@ -40,10 +40,10 @@ export const membersRoutes = (app: App, ctx: Context): void => {
         operationId: 'deleteMember',
         summary: 'Remove a member',
         description:
-          'Ends all access that a member has to the tenant, in every process of the vault: their sessions, invitations to their address, and invitations that they made. Whatever else they made stays. The owner cannot be removed: 422.\n\nPermission: `tenant:member:delete`.',
+          'Ends all access of a member to the tenant, at once and in every process of the vault: their sessions, invitations to their address, and invitations that they created. Other records that they created stay. The owner cannot be removed: 422.\n\nPermission: `tenant:member:delete`.',
         tags,
         params: memberParams,
-        answer: 'The member is gone.',
+        answer: 'The member is removed.',
         response: { 204: noContent, ...failures(...commonFailures, 404, 422) },
       },
     },

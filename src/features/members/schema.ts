@@ -16,27 +16,34 @@ const givenUuid = z.guid('must be a UUID').toLowerCase();
 
 const memberRecord = z
   .object({
-    id: uuid('The member.', EXAMPLE_ID),
-    tenant_id: uuid('The tenant that they are a member of.', TENANT_ID),
+    id: uuid('The id of the member.', EXAMPLE_ID),
+    tenant_id: uuid('The id of the tenant.', TENANT_ID),
     role: z.enum(['OWNER', 'ADMIN']).meta({
       'x-extensible-enum': ['OWNER', 'ADMIN'],
-      description: 'Both may do everything in the tenant. An `OWNER` cannot be deleted.',
+      description: 'The role of the member. `OWNER` and `ADMIN` both have full access; an `OWNER` cannot be deleted.',
       example: exampleMember.role,
     }),
     user: z
       .object({
-        id: uuid('The person: the same in every tenant that they are a member of.', user.id),
-        email: z.string().meta({ description: 'As they were invited.', format: 'email', example: user.email }),
-        first_name: z.string().meta({ description: 'As they gave it to this tenant.', example: user.first_name }),
-        last_name: z.string().optional().meta({ description: 'Left out: they gave none.', example: user.last_name }),
+        id: uuid('The id of the user, which is the same in all tenants.', user.id),
+        email: z
+          .string()
+          .meta({ description: 'The address that the invitation was sent to.', format: 'email', example: user.email }),
+        first_name: z
+          .string()
+          .meta({ description: 'The first name that the user gave to this tenant.', example: user.first_name }),
+        last_name: z.string().optional().meta({
+          description: 'The last name that the user gave to this tenant. Left out: none.',
+          example: user.last_name,
+        }),
       })
-      .meta({ id: 'User', description: 'A person, as a tenant knows them.' }),
-    created_by: uuid('The person who accepted.', user.id).optional(),
-    created_at: date('When they accepted.'),
-    modified_by: uuid('Who changed it last.', user.id).optional(),
+      .meta({ id: 'User', description: 'A person, as the tenant knows them.' }),
+    created_by: uuid('The id of the user who accepted the invitation.', user.id).optional(),
+    created_at: date('When the invitation was accepted.'),
+    modified_by: uuid('The id of the application or user that changed it last.', user.id).optional(),
     modified_at: date('When it was changed last.').optional(),
   })
-  .meta({ id: 'Member', description: 'Somebody who may do everything in the tenant.' });
+  .meta({ id: 'Member', description: 'A person with full access to the tenant.' });
 
 export const memberPage = pageSchema(memberRecord, 'MemberPage');
 

@@ -13,7 +13,7 @@ export const permissionsRoutes = (app: App, _ctx: Context): void => {
       schema: {
         operationId: 'listPermissions',
         summary: 'List permissions',
-        description: 'Lists every permission there is, as a plain array.\n\nPermission: none beyond a valid key.',
+        description: 'Lists all permissions, in a plain array.\n\nPermission: none beyond a valid key.',
         tags: ['Permissions'],
         querystring: permissionQuery,
         answer: 'The permissions.',

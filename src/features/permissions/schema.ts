@@ -7,29 +7,31 @@ export const permissionQuery = z.object({
   application_type: z
     .enum(applicationTypes, 'must be private, public or management')
     .optional()
-    .meta({ description: 'Only what applications of this type usually have.', example: 'public' }),
+    .meta({ description: 'Only permissions that applications of this type usually have.', example: 'public' }),
 });
 
 export const permissionRecord = z
   .object({
     type: z.string().meta({
-      description: 'The permission, as applications name it.',
+      description: 'The name of the permission.',
       'x-extensible-enum': permissions,
       example: 'token:create',
     }),
-    description: z.string().meta({ description: 'What it allows.', example: 'Create tokens and tokenize' }),
+    description: z.string().meta({ description: 'What the permission allows.', example: 'Create tokens and tokenize' }),
     application_types: z
       .array(z.string().meta({ 'x-extensible-enum': [...applicationTypes], example: 'private' }))
-      .meta({ description: 'The types of application that it is usual for. Any application may have it.' }),
+      .meta({ description: 'The types of application that usually have the permission. Any application may have it.' }),
   })
-  .meta({ id: 'Permission', description: 'Something that an application may be allowed.' });
+  .meta({ id: 'Permission', description: 'A permission that an application can have.' });
 
-export const permissionList = z.array(permissionRecord).meta({ id: 'PermissionList', description: 'All permissions.' });
+export const permissionList = z
+  .array(permissionRecord)
+  .meta({ id: 'PermissionList', description: 'A list of all permissions.' });
 
 export const permissionExamples: { response: Examples } = {
   response: {
     public: {
-      summary: 'Those of public applications',
+      summary: 'The permissions of public applications',
       value: listPermissions('public'),
     },
   },

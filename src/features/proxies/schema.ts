@@ -1,12 +1,12 @@
 // Wire shapes of /proxies. Destinations, configurations, code and certificates are looked at in proxy/proxies.ts.
 import { z } from 'zod';
-import { allowedHostsSchema } from '../../access/allowed-hosts.ts';
+import { allowedHostsSchema, HOSTS_IN_DOCUMENTS } from '../../access/allowed-hosts.ts';
 import { nameSchema } from '../../access/tenants.ts';
 import { APPLICATION_ID, CREATED_AT, exampleProxy, TENANT_ID } from '../../http/openapi-examples.ts';
 import { nameQuery, onlyPage, pageQuery, pageSchema, repeated } from '../../http/pagination.ts';
 import { applicationReference, type Examples } from '../../http/schemas.ts';
 import { DESTINATION_URL_LENGTH_MAX, PEM_LENGTH_MAX } from '../../proxy/proxies.ts';
-import { ELEMENTS_MAX, formulaFields } from '../../runtime/formula-fields.ts';
+import { configurationKeywords, ELEMENTS_MAX, formulaFields } from '../../runtime/formula-fields.ts';
 import { CONFIGURATION_TEXT_LENGTH_MAX } from '../../runtime/reactors.ts';
 
 const { id: EXAMPLE_ID } = exampleProxy;
@@ -29,10 +29,15 @@ const RESPONSE_CODE_IN_DOCUMENTS =
 /** The same in requests and in answers. */
 const proxyTransform = z
   .object(
-    { code: formulaFields.code.meta({ description: 'JavaScript.', example: RESPONSE_CODE_IN_DOCUMENTS }) },
+    {
+      code: formulaFields.code.meta({
+        description: 'The code: JavaScript that exports one function.',
+        example: RESPONSE_CODE_IN_DOCUMENTS,
+      }),
+    },
     'must be an object with code',
   )
-  .meta({ id: 'ProxyTransform', description: 'Code of a proxy.' });
+  .meta({ id: 'ProxyTransform', description: 'Code that transforms requests or responses of a proxy.' });
 
 const pem = (description: string, example: string) =>
   z
@@ -44,34 +49,33 @@ const pem = (description: string, example: string) =>
 const proxyBody = z
   .object(
     {
-      name: nameSchema.meta({ description: 'For people.', example: exampleProxy.name }),
+      name: nameSchema.meta({ description: 'The name of the proxy.', example: exampleProxy.name }),
       destination_url: z.string(urlError).max(DESTINATION_URL_LENGTH_MAX, urlError).meta({
         description:
-          'Where requests go: an https URL with the name of a host, to which the path and the query of a request are appended. Expressions are not looked for in it.',
+          'Where requests go: an https URL. The path and the query of a request are appended to it. It names a host in full, not by an address, and has no user, no fragment and no `svc-proxy-key`. Expressions are not looked for in it.',
         format: 'uri',
-        pattern: '^https://',
+        pattern: '^[Hh][Tt][Tt][Pp][Ss]://[^\\s#\\\\]+$',
         example: exampleProxy.destination_url,
       }),
       request_transform: proxyTransform.nullish().meta({
         description:
-          'Runs on each request, once tokens are opened and before it is sent, and returns what is sent. Left out: none.',
+          'Runs on each request after expressions are replaced, and returns what the proxy sends. Left out: none.',
       }),
       response_transform: proxyTransform.nullish().meta({
         description:
-          'Runs on each response of the destination, whatever its status, and returns what is answered. Left out: none.',
+          'Runs on each response of the destination, whatever its status, and returns what the proxy answers. Left out: none.',
       }),
       application: applicationReference.nullish().meta({
         description:
-          'Whose permissions the transforms may use, and who acts where the proxy is used without an API key. The caller must hold all that it has. Left out: none.',
+          'The application whose permissions the transforms have. It is the caller too where a request has no API key. Who creates or changes the proxy must hold all that it has. Left out: none.',
       }),
       configuration: z
-        .record(z.string(), z.any(), {
-          error: 'must be an object',
-        })
+        .record(z.string(), z.any(), 'must be an object')
+        .meta(configurationKeywords)
         .nullish()
         .transform((configuration) => (configuration ?? null) as Record<string, unknown> | null)
         .meta({
-          description: `Values for the transforms: text, numbers and booleans, at most ${ELEMENTS_MAX}. Names of letters, digits, _ and -; text of at most ${CONFIGURATION_TEXT_LENGTH_MAX} characters. Left out: null.`,
+          description: `Values for the transforms by their names: text of at most ${CONFIGURATION_TEXT_LENGTH_MAX} characters, numbers and booleans. At most ${ELEMENTS_MAX}. A name has letters, digits, _ and -. Left out: null.`,
           example: exampleProxy.configuration,
         }),
       require_auth: z
@@ -83,18 +87,17 @@ const proxyBody = z
           example: true,
         }),
       allowed_hosts: allowedHostsSchema.meta({
-        description:
-          'Narrows where the proxy may send to: names of hosts, and `*.example.com` for all that lies below one. It must cover the destination. Left out: not narrowed.',
+        description: `Narrows where the proxy may send to. ${HOSTS_IN_DOCUMENTS} One of them must cover the destination. Left out: not narrowed.`,
         example: exampleProxy.allowed_hosts,
       }),
       client_certificate: z
         .object(
           {
             certificate: pem(
-              'In PEM, with the certificates that vouch for it behind it. The answer shows it.',
+              'The certificate in PEM, followed by the intermediate certificates. Answers show it.',
               CERTIFICATE_IN_DOCUMENTS,
             ),
-            private_key: pem('Its key in PEM, not encrypted. No answer shows it.', PRIVATE_KEY_IN_DOCUMENTS),
+            private_key: pem('The private key in PEM, not encrypted. No answer shows it.', PRIVATE_KEY_IN_DOCUMENTS),
           },
           'must be an object with a certificate and its private_key',
         )
@@ -102,7 +105,7 @@ const proxyBody = z
         .nullish()
         .meta({
           description:
-            'What the proxy shows to a destination that asks who calls (mutual TLS). Null: none. A change that leaves it out keeps it.',
+            'The client certificate for destinations that ask for one (mutual TLS). Null: none. A change that leaves it out keeps it.',
         }),
     },
     'the body must be an object',
@@ -114,57 +117,65 @@ const proxyBody = z
     application_id: application?.id ?? undefined,
   }));
 
-export const newProxy = proxyBody.meta({ id: 'CreateProxyRequest', description: 'A proxy to make.' });
+export const newProxy = proxyBody.meta({ id: 'CreateProxyRequest', description: 'A proxy to create.' });
 
 export const proxyChange = proxyBody.meta({
   id: 'UpdateProxyRequest',
-  description: 'All that changes, replaced as a whole, but for a client certificate that is left out.',
+  description: 'The new state of the proxy, as a whole. Only a client certificate that is left out stays as it is.',
 });
 
 export const proxyRecord = z
   .object({
-    id: uuid('The proxy.', EXAMPLE_ID),
-    tenant_id: uuid('The tenant that owns the proxy.', TENANT_ID),
+    id: uuid('The id of the proxy.', EXAMPLE_ID),
+    tenant_id: uuid('The id of the tenant that owns the proxy.', TENANT_ID),
     key: z.string().optional().meta({
-      description: 'What the proxy is used by. Only for callers that hold `proxy:read`.',
+      description: 'The key of the proxy, for `SVC-PROXY-KEY`. Only callers with `proxy:read` get it.',
       format: 'password',
       example: exampleProxy.key,
     }),
-    name: z.string().meta({ description: 'For people.', example: exampleProxy.name }),
-    destination_url: z.string().meta({ description: 'Where requests go.', example: exampleProxy.destination_url }),
+    name: z.string().meta({ description: 'The name of the proxy.', example: exampleProxy.name }),
+    destination_url: z
+      .string()
+      .meta({ description: 'The URL that requests are forwarded to.', example: exampleProxy.destination_url }),
     require_auth: z.boolean().meta({
       description: 'Whether a request needs an API key beside the key of the proxy.',
       example: exampleProxy.require_auth,
     }),
-    request_transform: proxyTransform.optional().meta({ description: 'What runs on each request.' }),
-    response_transform: proxyTransform.optional().meta({ description: 'What runs on each response.' }),
-    application_id: uuid('Whose permissions the transforms may use. Left out: none.', APPLICATION_ID).optional(),
+    request_transform: proxyTransform.optional().meta({ description: 'The code that runs on each request.' }),
+    response_transform: proxyTransform.optional().meta({ description: 'The code that runs on each response.' }),
+    application_id: uuid(
+      'The id of the application whose permissions the transforms have. Left out: none.',
+      APPLICATION_ID,
+    ).optional(),
     configuration: z.record(z.string(), z.any()).nullable().meta({
-      description: 'Values for the transforms: text, numbers and booleans; null where none were given.',
+      description: 'Values for the transforms: text, numbers and booleans. Null where the proxy has none.',
       example: exampleProxy.configuration,
     }),
     allowed_hosts: z
       .array(z.string().meta({ example: 'api.example.com' }))
       .optional()
-      .meta({ description: 'The hosts that it may send to. Left out: not narrowed.' }),
+      .meta({ description: 'The hosts that the proxy may send to. Left out: not narrowed.' }),
     client_certificate: z
       .object({
-        certificate: z.string().meta({ description: 'In PEM.', example: CERTIFICATE_IN_DOCUMENTS }),
+        certificate: z.string().meta({
+          description: 'The certificate and its intermediate certificates in PEM.',
+          example: CERTIFICATE_IN_DOCUMENTS,
+        }),
         fingerprint_sha256: z.string().meta({
           description: 'The SHA-256 digest of the first certificate.',
           example: Array.from({ length: 32 }, () => 'A7').join(':'),
         }),
-        expires_at: date('From when on the first certificate is not valid any more.'),
+        expires_at: date('When the first certificate expires.'),
       })
       .meta({ id: 'ClientCertificate', description: 'A certificate without its key.' })
       .optional()
-      .meta({ description: 'What the proxy shows to its destination, without the key. Left out: nothing.' }),
-    created_by: uuid('Who made it.', APPLICATION_ID).optional(),
-    created_at: date('When it was made.'),
-    modified_by: uuid('Who changed it last.', APPLICATION_ID).optional(),
+      .meta({ description: 'The client certificate that the proxy uses, without its private key. Left out: none.' }),
+    created_by: uuid('The id of the application or user that created it.', APPLICATION_ID).optional(),
+    created_at: date('When it was created.'),
+    modified_by: uuid('The id of the application or user that changed it last.', APPLICATION_ID).optional(),
     modified_at: date('When it was changed last.').optional(),
   })
-  .meta({ id: 'Proxy', description: 'A fixed destination of the proxy, with code before and behind it.' });
+  .meta({ id: 'Proxy', description: 'A fixed destination, with code that transforms requests and responses.' });
 
 export const proxyPage = pageSchema(proxyRecord, 'ProxyPage');
 

@@ -2,14 +2,16 @@
 import type { FastifySchema } from 'fastify';
 import { proxyResponses, proxySecurity } from '../../http/openapi-parts.ts';
 
-const description = `Sends the request to a destination, with the values of tokens in the place of expressions, and answers with what the destination answers. The destination is a stored proxy's (\`SVC-PROXY-KEY\`) or the URL in \`SVC-PROXY-URL\`. Expressions may stand in the path, the query, headers and the body. The caller's headers go on, but for \`SVC-*\` and those of the connection. A response with \`SVC-PROXY-DESTINATION-STATUS\` is the destination's, or what a response transform made of it; what goes wrong before there is one is a \`proxy_error\`.`;
+const description = `Forwards the request to a destination, with the values of tokens in place of expressions, and returns the answer of the destination. The destination is that of a stored proxy (\`SVC-PROXY-KEY\`), or the URL in \`SVC-PROXY-URL\`. Expressions may stand in the path, the query, the headers and the body.
+
+The headers of the request are forwarded, except \`SVC-*\`, those of the connection, and those that reverse proxies set (\`Forwarded\`, \`X-Forwarded-*\`, \`Via\` and similar). The answer has the status, headers and body of the destination, except headers about caching and browsers, which are the vault's. With \`SVC-PROXY-DESTINATION-STATUS\` it came from a destination. An error of the proxy itself is a \`proxy_error\`.`;
 
 const below = {
   '/': '',
-  '/*': " Path and query are appended to the destination's.",
+  '/*': ' The path and the query are appended to those of the destination.',
 };
 
-const actor = 'Without an API key, where a stored proxy admits that, its application acts.';
+const actor = 'A stored proxy with `require_auth: false` needs no API key: without one, its application is the caller.';
 
 const reference = (name: string) => ({ $ref: `#/components/parameters/${name}` });
 

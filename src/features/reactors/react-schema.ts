@@ -12,13 +12,13 @@ export const reactRequest = z
         .optional()
         .meta({
           description:
-            "What the code gets as `args`: by the formula's request parameters, cast to their types where that is possible; what they do not name is passed on as it is. Texts may hold expressions over tokens, at most 100 of them: a text that is exactly one expression takes the value as it is, with all of a card.",
+            "The arguments for the code. The server checks those that the formula's request parameters name, and casts them to their types; others it passes on as they are. Texts may hold expressions, over at most 100 tokens. A text that is exactly one expression becomes the value as it is, such as the whole object of a card.",
           examples: [{ card: `{{ ${cardTokenId} }}` }],
         }),
     },
     'the body must be an object with args',
   )
-  .meta({ id: 'ReactRequest', description: 'An invocation.' })
+  .meta({ id: 'ReactRequest', description: 'The invocation of a reactor.' })
   .nullish();
 
 const logLevels = ['debug', 'log', 'info', 'warn', 'error'];
@@ -29,7 +29,7 @@ export const reactResponse = z
       .any()
       .optional()
       .meta({
-        description: 'What the code returned under `tokenize`, tokenized: as POST /tokenize answers it.',
+        description: 'The tokens of what the code returned under `tokenize`, as POST /tokenize answers them.',
         examples: [genericTokenId],
       }),
 
@@ -46,20 +46,21 @@ export const reactResponse = z
         z
           .object({
             level: z.enum(logLevels).meta({
-              description: 'By which function of the console.',
+              description: 'The function of the console that wrote the line.',
               'x-extensible-enum': logLevels,
               example: 'log',
             }),
-            text: z.string().meta({ description: 'What the code wrote.', example: 'charging example-shop' }),
+            text: z.string().meta({ description: 'The text that the code wrote.', example: 'charging example-shop' }),
           })
           .meta({ id: 'CodeLogLine', description: 'A line that code wrote to its console.' }),
       )
       .optional()
       .meta({
-        description: 'What the code wrote to its console, card-like digits masked. Of a development server only.',
+        description:
+          'What the code wrote to its console, with digits masked that look like a card number. Only on a development server.',
       }),
   })
-  .meta({ id: 'ReactorResponse', description: 'The result of the code. What it did not return is left out.' });
+  .meta({ id: 'ReactorResponse', description: 'The result of the code, without what it did not return.' });
 
 /** What an invocation may fail with beside what its code throws, which has a status of its own. */
 export const reactFailures = [...bodyFailures, 404, 408] as const;
@@ -67,10 +68,10 @@ const { SHOP } = exampleReactor.configuration;
 
 export const reactExamples: { request: Examples; response: Examples } = {
   request: {
-    card: { summary: 'A card, opened for the code', value: { args: { card: `{{ ${cardTokenId} }}` } } },
+    card: { summary: 'The value of a card as an argument', value: { args: { card: `{{ ${cardTokenId} }}` } } },
   },
 
   response: {
-    card: { summary: 'What the code made of it', value: { raw: { shop: SHOP, last4: '4242' } } },
+    card: { summary: 'The last digits of the card', value: { raw: { shop: SHOP, last4: '4242' } } },
   },
 };

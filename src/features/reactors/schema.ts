@@ -6,6 +6,7 @@ import { formulaRecord } from '../../http/formula-record.ts';
 import { APPLICATION_ID, CREATED_AT, exampleFormula, exampleReactor, TENANT_ID } from '../../http/openapi-examples.ts';
 import { nameQuery, onlyPage, pageQuery, pageSchema, repeated } from '../../http/pagination.ts';
 import { applicationReference, type Examples } from '../../http/schemas.ts';
+import { configurationKeywords } from '../../runtime/formula-fields.ts';
 import { CONFIGURATION_TEXT_LENGTH_MAX } from '../../runtime/reactors.ts';
 
 const { id: EXAMPLE_ID } = exampleReactor;
@@ -17,82 +18,96 @@ const uuid = (description: string, example: string) => z.string().meta({ descrip
 /** However it is spelled, it is one id. */
 const givenUuid = z.guid('must be a UUID').toLowerCase();
 const fields = {
-  name: nameSchema.meta({ description: 'For people.', example: exampleReactor.name }),
+  name: nameSchema.meta({ description: 'The name of the reactor.', example: exampleReactor.name }),
   configuration: z
-    .record(z.string(), z.any(), {
-      error: 'must be an object',
-    })
+    .record(z.string(), z.any(), 'must be an object')
+    .meta(configurationKeywords)
     .nullish()
     .transform((configuration) => (configuration ?? {}) as Record<string, unknown>)
     .meta({
-      description: `Values by the formula's contract: text, numbers and booleans, for each of its names, of its type, and no other. Text of at most ${CONFIGURATION_TEXT_LENGTH_MAX} characters. May be left out where the contract is empty.`,
+      description: `A value for each name of the formula's contract, of its type, and no other: text of at most ${CONFIGURATION_TEXT_LENGTH_MAX} characters, numbers and booleans. May be left out where the contract is empty.`,
       example: exampleReactor.configuration,
     }),
-  application: applicationReference
-    .nullish()
-    .meta({ description: 'Whose permissions the code may use. The caller must hold all that it has. Left out: none.' }),
+  application: applicationReference.nullish().meta({
+    description:
+      'The application whose permissions the code has. Who creates or changes the reactor must hold all that it has. Left out: none.',
+  }),
 };
+
+const formulaReference = z
+  .object(
+    { id: givenUuid.meta({ description: 'The id of the formula.', example: exampleFormula.id }) },
+    'must be an object with an id',
+  )
+  .meta({ id: 'FormulaReference', description: 'A formula, named by its id.' });
 
 const bodyError = 'the body must be an object';
 
 /** The body as the rule takes it. */
-const inputOf = <T extends { application?: { id?: string | null | undefined } | null | undefined }>({
+const inputOf = <
+  T extends { application?: { id?: string | null | undefined } | null | undefined; formula?: { id: string } | null },
+>({
   application,
+  formula,
   ...rest
-}: T) => ({ ...rest, application_id: application?.id ?? undefined });
+}: T) => ({ ...rest, application_id: application?.id ?? undefined, formula_id: formula?.id });
 
 export const newReactor = z
   .object(
     {
       ...fields,
-      formula: z
-        .object(
-          { id: givenUuid.meta({ description: 'The formula.', example: exampleFormula.id }) },
-          'must be an object with an id',
-        )
-        .meta({ id: 'FormulaReference', description: 'A formula, by its id.' })
-        .meta({ description: 'What the reactor is made of: an official formula or one of the tenant.' }),
+      formula: formulaReference.meta({
+        description: 'The formula of the reactor: an official one, or one of the tenant.',
+      }),
     },
     bodyError,
   )
-  .transform(({ formula, ...rest }) => ({ ...inputOf(rest), formula_id: formula.id }))
-  .meta({ id: 'CreateReactorRequest', description: 'A reactor to make.' });
+  .transform((body) => ({ ...inputOf(body), formula_id: body.formula.id }))
+  .meta({ id: 'CreateReactorRequest', description: 'A reactor to create.' });
 
 export const reactorChange = z
-  .object(fields, bodyError)
+  .object(
+    {
+      ...fields,
+      formula: formulaReference.nullish().meta({
+        description: 'The formula of the reactor. It may be left out, and cannot change: another id is a 400.',
+      }),
+    },
+    bodyError,
+  )
   .transform(inputOf)
-  .meta({ id: 'UpdateReactorRequest', description: 'All that changes, replaced as a whole.' });
+  .meta({ id: 'UpdateReactorRequest', description: 'The new state of the reactor, as a whole.' });
 
 export const reactorRecord = z
   .object({
-    id: uuid('The reactor.', EXAMPLE_ID),
-    tenant_id: uuid('The tenant that owns the reactor.', TENANT_ID),
-    name: z.string().meta({ description: 'For people.', example: exampleReactor.name }),
+    id: uuid('The id of the reactor.', EXAMPLE_ID),
+    tenant_id: uuid('The id of the tenant that owns the reactor.', TENANT_ID),
+    name: z.string().meta({ description: 'The name of the reactor.', example: exampleReactor.name }),
     formula: formulaRecord,
     configuration: z.record(z.string(), z.any()).meta({
-      description: "Values by the formula's contract: text, numbers and booleans.",
+      description: "The values for the formula's contract: text, numbers and booleans.",
       example: exampleReactor.configuration,
     }),
     application: z
       .object({
-        id: uuid('The application.', APPLICATION_ID),
-        tenant_id: uuid('Its tenant.', TENANT_ID),
-        name: z.string().meta({ description: 'For people.', example: 'Checkout' }),
+        id: uuid('The id of the application.', APPLICATION_ID),
+        tenant_id: uuid('The id of its tenant.', TENANT_ID),
+        name: z.string().meta({ description: 'The name of the application.', example: 'Checkout' }),
         type: z.string().meta({
-          description: 'What it is meant for.',
+          description: 'What the application is meant for.',
           'x-extensible-enum': [...applicationTypes],
           example: 'private',
         }),
       })
       .meta({ id: 'ReactorApplication', description: 'The application of a reactor.' })
       .optional()
-      .meta({ description: 'Whose permissions the code may use. Left out: none.' }),
-    created_by: uuid('Who made it.', APPLICATION_ID).optional(),
-    created_at: date('When it was made.'),
-    modified_by: uuid('Who changed it last.', APPLICATION_ID).optional(),
+      .meta({ description: 'The application whose permissions the code has. Left out: none.' }),
+    created_by: uuid('The id of the application or user that created it.', APPLICATION_ID).optional(),
+    created_at: date('When it was created.'),
+    modified_by: uuid('The id of the application or user that changed it last.', APPLICATION_ID).optional(),
     modified_at: date('When it was changed last.').optional(),
   })
-  .meta({ id: 'Reactor', description: 'A formula, configured: what is invoked.' });
+  .meta({ id: 'Reactor', description: 'A configured instance of a formula, which a client invokes.' });
 
 export const reactorPage = pageSchema(reactorRecord, 'ReactorPage');
 
@@ -109,7 +124,7 @@ export const reactorQuery = z.object({
 const { name, configuration } = exampleReactor;
 const asked = { name, configuration, application: { id: APPLICATION_ID } };
 const changed = { modified_by: APPLICATION_ID, modified_at: '2026-11-21T09:30:00.000Z' };
-const summary = 'Of a formula, for a shop';
+const summary = 'A reactor for a shop';
 
 export const newReactorExamples: { request: Examples; response: Examples } = {
   request: { shop: { summary, value: { ...asked, formula: { id: exampleFormula.id } } } },

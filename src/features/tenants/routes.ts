@@ -42,10 +42,10 @@ export const tenantsRoutes = (app: App, ctx: Context): void => {
         operationId: 'updateTenant',
         summary: 'Change the tenant',
         description:
-          'Replaces name and settings. In force at once, in every process of the vault.\n\nPermission: `tenant:update`.',
+          'Replaces name and settings. The change is in force at once, in every process of the vault.\n\nPermission: `tenant:update`.',
         tags,
         body: tenantChange,
-        answer: 'The tenant as it is now.',
+        answer: 'The changed tenant.',
         examples: tenantChangeExamples,
         response: { 200: tenantRecord, ...failures(...bodyFailures, 404) },
       },
@@ -61,9 +61,9 @@ export const tenantsRoutes = (app: App, ctx: Context): void => {
         operationId: 'deleteTenant',
         summary: 'Delete the tenant',
         description:
-          'Ends the tenant for good. Its encryption keys are destroyed, so nothing that it keeps can be read again, by anyone; its API keys die with it, the one that asks included.\n\nPermission: `tenant:delete`.',
+          'Deletes the tenant for good. Its encryption keys are destroyed, so that no one can read what it stored. All its API keys end, that of the caller included.\n\nPermission: `tenant:delete`.',
         tags,
-        answer: 'The tenant is gone.',
+        answer: 'The tenant is deleted.',
         response: { 204: noContent, ...failures(...commonFailures, 404) },
       },
     },
@@ -76,7 +76,7 @@ export const tenantsRoutes = (app: App, ctx: Context): void => {
       config: { permission: 'report:read' },
       schema: {
         operationId: 'getUsageReport',
-        summary: 'Report usage',
+        summary: 'Read the usage report',
         description: 'Counts the tokens of the tenant by type.\n\nPermission: `report:read`.',
         tags,
         answer: 'The report.',

@@ -21,10 +21,13 @@ const settings = z
   .object(
     {
       deduplicate_token: flag.meta({
-        description: 'Whether equal values share a token where a request does not say.',
+        description: 'Whether equal values share a token, where a request does not say it.',
         example: 'true',
       }),
-      deduplicate_tokens: flag.meta({ description: 'What older clients call it.', example: 'true' }),
+      deduplicate_tokens: flag.meta({
+        description: 'The same setting under the name that clients of the earlier API use.',
+        example: 'true',
+      }),
     },
     'must be an object of texts',
   )
@@ -42,38 +45,45 @@ const settings = z
   }, settingsRefusal)
   .meta({
     id: 'SettingsOfTenant',
-    description: `At most ${SETTINGS_MAX} settings. The vault keeps those that it does not know.`,
+    description: `The settings of a tenant: at most ${SETTINGS_MAX}. The vault stores settings that it does not know.`,
+    maxProperties: SETTINGS_MAX,
+    propertyNames: { type: 'string', minLength: 1, maxLength: SETTING_NAME_LENGTH_MAX },
   })
   .transform((given) => given as Record<string, string>);
 
 export const tenantChange = z
   .object(
     {
-      name: nameSchema.meta({ description: 'For people.', example: 'Example Shop' }),
+      name: nameSchema.meta({ description: 'The name of the tenant.', example: 'Example Shop' }),
       settings: settings.default({}).meta({
-        description: 'How the tenant is set up. Left out: empty. What the vault does not know it keeps.',
-        maxProperties: SETTINGS_MAX,
+        description: 'The settings of the tenant. Left out: none.',
         example: { deduplicate_token: 'true' },
       }),
     },
     'the body must be an object',
   )
-  .meta({ id: 'UpdateTenantRequest', description: 'All that changes, replaced as a whole.' });
+  .meta({ id: 'UpdateTenantRequest', description: 'The new state of the tenant, as a whole.' });
 
 export const tenantRecord = z
   .object({
-    id: uuid('The tenant.', TENANT_ID),
-    owner_id: uuid('The user who owns the tenant. Left out where it is the operator.', APPLICATION_ID).optional(),
-    name: z.string().meta({ description: 'For people.', example: 'Example Shop' }),
+    id: uuid('The id of the tenant.', TENANT_ID),
+    owner_id: uuid(
+      'The id of the user who owns the tenant. Left out where it is the operator.',
+      APPLICATION_ID,
+    ).optional(),
+    name: z.string().meta({ description: 'The name of the tenant.', example: 'Example Shop' }),
     settings: z
       .record(z.string(), z.string())
-      .meta({ description: 'How the tenant is set up.', example: { deduplicate_token: 'true' } }),
-    created_by: uuid("Who made it. Left out for the operator's.", APPLICATION_ID).optional(),
-    created_at: date('When it was made.'),
-    modified_by: uuid('Who changed it last.', APPLICATION_ID).optional(),
+      .meta({ description: 'The settings of the tenant.', example: { deduplicate_token: 'true' } }),
+    created_by: uuid(
+      'The id of the application or user that created it. Left out where the operator did.',
+      APPLICATION_ID,
+    ).optional(),
+    created_at: date('When it was created.'),
+    modified_by: uuid('The id of the application or user that changed it last.', APPLICATION_ID).optional(),
     modified_at: date('When it was changed last.').optional(),
   })
-  .meta({ id: 'Tenant', description: 'The owner of everything.' });
+  .meta({ id: 'Tenant', description: 'A tenant. Every other record belongs to one.' });
 
 export const usageReport = z
   .object({
@@ -84,16 +94,16 @@ export const usageReport = z
             z.string(),
             z
               .object({
-                count: z.int().meta({ description: 'Tokens of this type.', example: 42 }),
-                last_created_at: date('When the last one was made.').optional(),
+                count: z.int().meta({ description: 'The number of tokens of this type.', example: 42 }),
+                last_created_at: date('When the last of them was created.').optional(),
               })
-              .meta({ id: 'TokenMetrics', description: 'What is known of the tokens of a type.' }),
+              .meta({ id: 'TokenMetrics', description: 'Figures about the tokens of a type.' }),
           )
-          .meta({ description: 'By token type. A type without tokens is left out.' }),
+          .meta({ description: 'Figures by token type, without types that have no tokens.' }),
       })
-      .meta({ id: 'TokenReport', description: 'About tokens.' }),
+      .meta({ id: 'TokenReport', description: 'Figures about tokens.' }),
   })
-  .meta({ id: 'UsageReport', description: 'What the tenant keeps.' });
+  .meta({ id: 'UsageReport', description: 'Figures about what the tenant stores.' });
 
 const asked = { name: 'Example Shop', settings: { deduplicate_token: 'true' } };
 const record = { id: TENANT_ID, ...asked, created_at: CREATED_AT };
@@ -114,7 +124,7 @@ export const tenantChangeExamples: { request: Examples; response: Examples } = {
 export const usageExamples: { response: Examples } = {
   response: {
     some: {
-      summary: 'Cards and names',
+      summary: 'Tokens of two types',
       value: {
         token_report: {
           metrics_by_type: {

@@ -17,7 +17,7 @@ export const tokenizeRoutes = (app: App, ctx: Context): void => {
         operationId: 'tokenize',
         summary: 'Tokenize any JSON',
         description:
-          'Turns every value of the body into a token and answers with the same structure: a plain value becomes a token id, an object with `type` and `data` becomes a token record, `null` stays `null`. All or nothing.\n\nPermission: `token:create` on each destination container.',
+          'Creates a token for every value of the body, and answers with the same structure: the id of a token in place of a plain value, a token in place of an object with `type` and `data`. `null` stays `null`. If one value is not valid, no token is created.\n\nPermission: `token:create` on each destination container.',
         tags: ['Tokenize'],
         body: tokenizeRequest,
         answer: 'The tokens, in the structure of the request.',

@@ -7,14 +7,14 @@ import type { Examples } from '../../http/schemas.ts';
 export const tokenizeRequest = z.any().meta({
   id: 'TokenizeRequest',
   description:
-    'Any JSON, nested as you like. A text, a number and a boolean become a generic token each; null stays null. An object with `type` and `data` is a token request, as POST /tokens takes it. Other objects, and arrays, are structure.',
+    'Any JSON. Each text, number and boolean becomes a generic token; null stays null. An object with `type` and `data` is a token request, as POST /tokens takes it. Other objects and arrays are structure, and may nest.',
   examples: ['Ada Lovelace', { name: 'Ada Lovelace', card: { type: 'card', data: { number: '4242424242424242' } } }],
 });
 
 export const tokenizeResult = z.any().meta({
   id: 'TokenizeResult',
   description:
-    'The structure of the request: in the place of a plain value the id of its token, in the place of a token request the token.',
+    'The structure of the request, with the id of its token in place of each plain value, and the token in place of each token request.',
   examples: [genericTokenId, { name: genericTokenId, card: cardToken }],
 });
 

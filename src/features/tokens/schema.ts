@@ -5,9 +5,9 @@ import { APPLICATION_ID, CREATED_AT, cardToken, genericToken } from '../../http/
 import { cursorBody, onlyPage } from '../../http/pagination.ts';
 import type { Examples } from '../../http/schemas.ts';
 import { tokenIdParam } from '../../http/token-record.ts';
-import { anyJson, containerPath, expression } from '../../http/token-request-schema.ts';
+import { anyJson, containerPath, expression, metadataPatch } from '../../http/token-request-schema.ts';
 import { searchQueryText } from '../../vault/search-query.ts';
-import { SEARCH_INDEXES_MAX } from '../../vault/token-request.ts';
+import { METADATA_KEYS_MAX, SEARCH_INDEXES_MAX } from '../../vault/token-request.ts';
 
 export const tokenIdParams = z.object({ id: tokenIdParam });
 
@@ -15,46 +15,46 @@ export const tokenIdParams = z.object({ id: tokenIdParam });
 const documentedPatch = z
   .object({
     data: anyJson.optional().meta({
-      description: 'Merged with the data; a value that is no object replaces it.',
+      description: 'Merged with the data. A value that is no object replaces it.',
       example: { expiration_year: 2032 },
     }),
     mask: anyJson.optional().meta({
-      description: 'Merged with the mask of your own, if there is one.',
+      description: 'Merged with the mask of the token, if it has its own. Null: the mask of the type.',
       example: { number: '{{ data.number | last4 }}' },
     }),
-    metadata: z
-      .record(z.string(), z.string().nullable())
-      .nullish()
-      .meta({
-        description: 'Merged with the metadata. Keys and values as in a token request.',
-        example: { order: '4712' },
-      }),
+    metadata: metadataPatch.nullish().meta({
+      description: `Merged with the metadata, which may have ${METADATA_KEYS_MAX} keys then. Null takes an entry away.`,
+      example: { order: '4712' },
+    }),
     containers: z
       .array(containerPath)
       .max(1)
       .nullish()
-      .meta({ description: 'Where the token goes: one container. Empty: stays.' }),
+      .meta({ description: 'The container that stores the token from now on. Empty: it stays where it is.' }),
     search_indexes: z
       .array(expression.meta({ example: '{{ data.number | last4 }}' }))
       .max(SEARCH_INDEXES_MAX)
       .nullish()
-      .meta({ description: 'What the token can be found by.' }),
-    fingerprint_expression: expression
-      .nullish()
-      .meta({ description: 'What makes two tokens of a type equal.', example: '{{ data.number }}' }),
-    deduplicate_token: z
-      .boolean()
-      .nullish()
-      .meta({ description: 'Refuses the change where another token has the fingerprint.', example: true }),
-    expires_at: z
-      .string()
-      .meta({ format: 'date-time' })
-      .nullish()
-      .meta({ description: 'The token cannot be read from then on.', example: '2030-09-27T19:23:57Z' }),
+      .meta({ description: 'The values that a search finds the token by.' }),
+    fingerprint_expression: expression.nullish().meta({
+      description: 'The expression whose value makes two tokens of a type equal.',
+      example: '{{ data.number }}',
+    }),
+    deduplicate_token: z.boolean().nullish().meta({
+      description:
+        'Whether to refuse the change with a 409 where another token that the caller may read has the fingerprint.',
+      example: true,
+    }),
+    expires_at: z.string().meta({ format: 'date-time' }).nullish().meta({
+      description:
+        'The time from which the token cannot be read. An RFC 3339 timestamp, a date alone, or a time without a zone, which is UTC.',
+      example: '2030-09-27T19:23:57Z',
+    }),
   })
   .meta({
     id: 'TokenPatch',
-    description: 'What changes. Left out: stays. Null: is taken away, or goes back to the default of the type.',
+    description:
+      'A merge patch. An attribute that is left out stays as it is. Null removes it, or sets the default of the type.',
   });
 
 export const tokenPatch = z.any().meta({ $ref: `#/components/schemas/${documentedPatch.meta()?.id}` });
@@ -63,14 +63,15 @@ export const tokenPatch = z.any().meta({ $ref: `#/components/schemas/${documente
 export const searchBody = z
   .object(
     {
-      query: searchQueryText
-        .optional()
-        .meta({ description: 'What to look for. Left out: all.', example: 'type:card AND metadata.order:4711' }),
+      query: searchQueryText.optional().meta({
+        description: 'The query. Left out: all tokens that the caller may search.',
+        example: 'type:card AND metadata.order:4711',
+      }),
       ...cursorBody(),
     },
     'the body must be an object',
   )
-  .meta({ id: 'SearchRequest', description: 'What to look for, and which page of it.' });
+  .meta({ id: 'SearchRequest', description: 'A query, and the page of its result.' });
 
 export const tokenExamples: { response: Examples } = {
   response: {

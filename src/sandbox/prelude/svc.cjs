@@ -74,10 +74,8 @@ exports.createService = () =>
       retrieve: (id) => call('svc:tokens.retrieve', { id }),
       update: (id, patch) => call('svc:tokens.update', { id, patch }),
       delete: (id) => call('svc:tokens.delete', { id }),
-      search: (query, { page, size } = {}) =>
-        typeof query === 'object' && query !== null
-          ? call('svc:tokens.search', { query: query.query, page: query.page, size: query.size })
-          : call('svc:tokens.search', { query, page, size }),
+      search: (query, options) =>
+        call('svc:tokens.search', { ...options, ...(typeof query === 'object' && query !== null ? query : { query }) }),
     }),
     expression,
     literal,

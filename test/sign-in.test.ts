@@ -403,6 +403,14 @@ describe('failures at many places', () => {
     balanced.clock.offsetMs -= 301_000;
   });
 
+  test('from many addresses of one IPv6 site are failures of one place', async () => {
+    const { email } = await join(balanced);
+    for (let guess = 0; guess < 10; guess += 1)
+      expect((await attempt(email, `guess number ${guess}`, `2001:db8:7:${guess}::1`)).status).toBe(422);
+    expect((await attempt(email, PASSWORD, '2001:db8:7:ffff::1')).status).toBe(429);
+    expect((await attempt(email, PASSWORD, '2001:db8:8::1')).status).toBe(303);
+  });
+
   test('at the place of a member count there: the known place is no way around ten guesses', async () => {
     const { email } = await join(balanced);
     expect((await attempt(email, PASSWORD, '198.51.100.8')).status).toBe(303);

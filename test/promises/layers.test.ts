@@ -142,7 +142,7 @@ test('each outside package has one home', () => {
     [/^isolated-vm$/, ['sandbox']],
     [/^close-with-grace$/, ['server.ts']],
     [/^undici$/, ['egress']],
-    [/^ipaddr\.js$/, ['egress']],
+    [/^ipaddr\.js$/, ['egress', 'people']],
     [/^argon2$/, ['crypto']],
     [/^nodemailer/, ['mail']],
     [/^cookie$/, ['http']],

@@ -21,6 +21,7 @@ import { createExpansion } from '../vault/expansion.ts';
 import type { Json } from '../vault/json.ts';
 import { runInTurns } from '../vault/json-parser.ts';
 import { createOpenedTexts, type OpenedTexts } from '../vault/opened-texts.ts';
+import { readAnswer } from './answer-text.ts';
 import { type BodyKind, decodedKindOf, inUtf8, saysJson } from './body-kind.ts';
 import { callAnswer, parseProxyCall } from './code-call.ts';
 import { sentOf } from './coded-body.ts';
@@ -318,6 +319,13 @@ const askingForDecodable = (headers: Headers): Headers => [
   ['Accept-Encoding', DECODABLE_CODINGS],
 ];
 
+/** A label of the Encoding Standard is short and plain; whatever else a destination writes there is not repeated. */
+const undecodable = (charset: string): AppError =>
+  new AppError(
+    'bad_gateway',
+    `The body of the destination's answer cannot be decoded from ${/^[\w.:()+-]{1,40}$/.test(charset) ? `"${charset}"` : 'the charset that it declares'}.`,
+  );
+
 /** The code sees the answer whole and decoded, whatever its status; what goes on is not coded any more. */
 const transformAnswer = async (
   ctx: Context,
@@ -336,7 +344,8 @@ const transformAnswer = async (
   const { body, release } = await takeWhole(ctx.egress, { tenant_id, signal, bodyBytesMax: RUN_BYTES_MAX }, answer);
   held.push({ release });
   const headers = answer.headers.filter(([name]) => name.toLowerCase() !== 'content-encoding');
-  const came: Message = { headers, body, hasValues };
+  const { message: came, unread } = readAnswer({ headers, body, hasValues });
+  if (unread !== undefined) throw undecodable(unread);
   const made = await transform(ctx, proxy, 'response', came, { ...about, status }, rights);
   if (made instanceof CodeResponse) return madeByCode(made, status);
   return { status, statusText, ...made, bodyBytes: undefined, destination_status: status };

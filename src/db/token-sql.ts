@@ -59,10 +59,13 @@ JOIN i ON i.log_id = of.log_id AND i.message IS NOT NULL`;
 
 export const INSERT_LOGS = insertLogsFrom(`json_to_recordset($2::json) AS r(${LOG_RECORD})`);
 
-/** Writes a refusal, unless there are so many ($4) of the tenant since an id ($3). */
+/**
+ * Writes a refusal, unless there are so many ($4) of the tenant since an id ($3). Rows with one message ($5) are counted apart
+ * from all others.
+ */
 export const INSERT_REFUSAL = `${insertLogsFrom(`json_to_record($2::json) AS r(${LOG_RECORD})`)}
 WHERE (SELECT count(*) FROM (
-  SELECT FROM audit_log WHERE tenant_id = $1 AND outcome = 'refused' AND id >= $3::uuid LIMIT $4::int
+  SELECT FROM audit_log WHERE tenant_id = $1 AND outcome = 'refused' AND id >= $3::uuid AND (message = $5) = (r.message = $5) LIMIT $4::int
 ) AS recent) < $4::int
 RETURNING id`;
 

@@ -2,8 +2,8 @@
 // and refuses to know what the values are used for.
 import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { domainToASCII } from 'node:url';
 import { z } from 'zod';
+import { canonicalHost, isHostName } from './host-names.ts';
 import { editDistance } from './unknown-names.ts';
 
 const HOUR_MS = 3_600_000;
@@ -80,26 +80,6 @@ const privateHosts = words.transform((entries, problems) =>
     return [];
   }),
 );
-
-/** A label of a host name, in ASCII. The last one has a letter: four numbers are an address. */
-const HOST_LABEL = /^[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?$/;
-/** RFC 1035 section 2.3.4. */
-const HOST_CHARACTERS_MAX = 253;
-
-/** As URLs have it: lower case, Punycode, no dot at its end. */
-const canonicalHost = (name: string): string => domainToASCII(name).replace(/\.$/, '');
-
-const isHostName = (name: string): boolean => {
-  // domainToASCII would take a path or a port off.
-  if (/[/\\?#@:\s]/.test(name)) return false;
-  const ascii = canonicalHost(name);
-  const labels = ascii.split('.');
-  return (
-    ascii.length <= HOST_CHARACTERS_MAX &&
-    labels.every((label) => HOST_LABEL.test(label)) &&
-    /[^0-9]/.test(labels.at(-1) ?? '')
-  );
-};
 
 /** Host names without scheme, port or path: an entry that is none would match no host, and silently protect nothing. */
 const hosts = words.transform((entries, problems) => {

@@ -132,6 +132,13 @@ describe('doctor, in production', () => {
     expect((await linesOf(directory, { ...nowhere, CONSOLE: 'off' }))['console']).toBe('✔ console: off');
   });
 
+  test('warns where every client would have the address of the TLS terminator', async ({ directory }) => {
+    const nowhere = { DATABASE_URL: 'postgresql://u:p@127.0.0.1:9/d' };
+    expect((await linesOf(directory, nowhere))['client addresses']).toMatch(/^⚠ .*TRUSTED_PROXIES is not set/);
+    const named = await linesOf(directory, { ...nowhere, TRUSTED_PROXIES: '10.0.0.0/8, 127.0.0.1' });
+    expect(named['client addresses']).toBe('✔ client addresses: as 10.0.0.0/8, 127.0.0.1 name them');
+  });
+
   test('warns of a superuser, an owner of the log, a connection in the clear and what is missing', async ({
     directory,
   }) => {

@@ -198,6 +198,27 @@ describe('the answer of code that read by its application', () => {
     expectSame(await again(), first);
   });
 
+  test.each([
+    ['with a mask of its own', { type: 'token', data: 'value-4242', mask: 'first words' }, 'first words'],
+    ['with the mask of its type', card, 'XXXXXXXXXXXX4242'],
+  ])('is a 409 once a token %s has another mask, and as it was while the mask is the same', async (_, token, shown) => {
+    const id = await create(token);
+    const application = await server.newKey(tenant, { permissions: ['token:read', 'token:search'] });
+    const [read, found] = [
+      await readBy(application, RETRIEVE, { id }),
+      await readBy(application, 'return { raw: await svc.tokens.search({ query: `id:${args.id}` }) };', { id }),
+    ];
+    for (const { first } of [read, found]) expect(first.text).toContain(shown);
+    await patch(id, { metadata: { a: 'b' }, containers: ['/elsewhere/'] });
+    for (const { first, again } of [read, found]) expectSame(await again(), first);
+    await patch(id, { mask: 'hidden' });
+    for (const { again } of [read, found]) {
+      const refused = await again();
+      expectRefused(refused, 409);
+      expect(refused.text).not.toContain(shown);
+    }
+  });
+
   test('is a 403 where a right is missing, also where less would be shown of another token', async () => {
     const [less, none] = [await create(card), await create({ type: 'bank', data: bank })];
     const reveal = (container: string) => rule(container, 'reveal', 'token:read');
@@ -248,6 +269,18 @@ describe('the answer of a change', () => {
     await change(key, { rules: [rule('/bank/', 'mask', 'token:read')] });
     expectRefused(await send(), 403);
   });
+});
+
+test('the answer of a change is a 409 once the token has another mask than it answered', async () => {
+  const id = await create({ type: 'token', data: 'value-4242', mask: 'first words' });
+  const headers = { 'content-type': 'application/merge-patch+json', 'svc-idempotency-key': newKey() };
+  const body = JSON.stringify({ metadata: { a: 'b' } });
+  const send = () => server.request('PATCH', `/tokens/${id}`, { headers, body, key: tenant.api_key });
+  const first = await send();
+  expect(first.text).toContain('first words');
+  expectSame(await send(), first);
+  await patch(id, { mask: 'hidden' });
+  expectRefused(await send(), 409);
 });
 
 describe('the answer of code that called a proxy', () => {

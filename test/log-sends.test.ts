@@ -1,5 +1,6 @@
 // Where a value went: the log names the destination, and the reactor or proxy, of every request that leaves the vault.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { URL_CHARACTERS_MAX } from '../src/egress/destination.ts';
 import {
   codeOf,
   makeReactor,
@@ -92,6 +93,32 @@ describe('a proxied request', () => {
     const { status } = await server.request('POST', '/proxy', { json: { a: `{{ ${id} }}` }, headers });
     expect(status).toBe(502);
     expect(await usesWith('cut-send')).toMatchObject([
+      { entity_ids: [id], outcome: 'success', destination_host: host },
+      { entity_ids: [id], outcome: 'failed', destination_host: host },
+    ]);
+  });
+
+  test.each([
+    ['whose value does not fit its place', 'a\nb', () => '/proxy', (id: string) => ({ 'x-a': `{{ ${id} }}` })],
+    [
+      'whose value leads out of the path',
+      '..',
+      (id: string) => `/proxy/${encodeURIComponent(`{{ ${id} }}`)}/x`,
+      () => ({}),
+    ],
+    [
+      'whose URL becomes too long',
+      'x'.repeat(URL_CHARACTERS_MAX),
+      (id: string) => `/proxy?a=${encodeURIComponent(`{{ ${id} }}`)}`,
+      () => ({}),
+    ],
+  ])('%s has a second row, which says that nothing was sent', async (what, value, pathOf, headersOf) => {
+    const id = await tokenOf(server, value);
+    const trace = what.replaceAll(' ', '-');
+    const headers = traced(trace, { 'svc-proxy-url': house.url, ...headersOf(id) });
+    const { status } = await server.request('POST', pathOf(id), { headers });
+    expect(status).toBe(400);
+    expect(await usesWith(trace)).toMatchObject([
       { entity_ids: [id], outcome: 'success', destination_host: host },
       { entity_ids: [id], outcome: 'failed', destination_host: host },
     ]);

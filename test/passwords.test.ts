@@ -237,7 +237,7 @@ describe('nothing changes', () => {
 
   test.each([12, 128])('amiss with one of %i characters', async (length) => {
     const { browser } = await join(server);
-    const next = String.fromCodePoint(...Array.from({ length }, (_, index) => 0x1f300 + index));
+    const next = String.fromCodePoint(...Array.from({ length }, (_, index) => 0x1f300 + 2 * index));
     expect((await change(browser, { next })).status).toBe(303);
   });
 

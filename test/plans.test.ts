@@ -175,6 +175,7 @@ const statements: Record<keyof typeof texts, (() => unknown[]) | undefined> = {
     JSON.stringify(logRow({ entity_type: 'card', entity_ids: ids.slice(0, 1) })),
     FIRST_ID,
     60,
+    'Sign-in failed',
   ],
   FIND_TOKENS: () => [TENANT, ids],
   FIND_VALUES: () => [TENANT, ids],

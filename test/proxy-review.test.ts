@@ -402,6 +402,24 @@ describe('an answer to svc.proxy', () => {
     expect(raw).toMatchObject({ status: 200, body: 'caf\u00e9' });
   });
 
+  test.each<[string, string, Buffer]>([
+    ['UTF-16 with a byte order mark', 'text/plain', Buffer.from('\ufeffcaf\u00e9', 'utf16le')],
+    ['UTF-16 that says so', 'text/plain; charset=utf-16', Buffer.from('caf\u00e9', 'utf16le')],
+    ['ISO-8859-2', 'text/plain; charset=ISO-8859-2', Buffer.from('caf\xe9', 'latin1')],
+  ])('in %s is read as that, and says that it is in UTF-8 where code hands it on', async (_what, type, body) => {
+    const raw = await given({ 'content-type': type }, body);
+    expect(raw).toMatchObject({
+      status: 200,
+      body: 'caf\u00e9',
+      headers: { 'content-type': 'text/plain; charset=utf-8' },
+    });
+  });
+
+  test('in a charset that is unknown reaches the code all the same', async () => {
+    const raw = await given({ 'content-type': 'text/plain; charset=x-own' }, 'cafe');
+    expect(raw).toMatchObject({ status: 200, body: 'cafe', headers: { 'content-type': 'text/plain; charset=x-own' } });
+  });
+
   test('with two cookies has a list of them, and a list with one', async () => {
     expect(
       (await given({ 'set-cookie': ['a=1', 'b=2; Expires=Wed, 01 Jan 2031 00:00:00 GMT'] }, '')).headers,

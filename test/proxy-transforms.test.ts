@@ -525,29 +525,74 @@ describe('a body that code leaves as it was', () => {
       const twice = answering('{"pan":"4242424242424242","pan":"x"}', json);
       const told = await onWire(await make({ response: code, ...twice }));
       expect([told.status, told.body.toString()]).toEqual([200, '{"pan":"x"}']);
-      for (const type of ['application/json; charset=utf-16le', 'text/plain; charset="utf-16"']) {
-        const unread = answering(Buffer.from('{"pan":"4242"}', 'utf16le'), { 'content-type': type });
-        expect((await onWire(await make({ response: code, ...unread }))).status).toBe(502);
+      for (const [type, sentence] of [
+        ['application/json; charset=x-own', 'The body of the destination\'s answer cannot be decoded from "x-own".'],
+        ['text/plain; charset=utf-7', 'The body of the destination\'s answer cannot be decoded from "utf-7".'],
+        ['text/plain; charset=euc-kr', 'The body of the destination\'s answer cannot be decoded from "euc-kr".'],
+        ['image/png; charset=windows-1251', 'cannot be decoded from "windows-1251"'],
+        ['text/plain; charset="<b>"', 'cannot be decoded from the charset that it declares'],
+      ] as const) {
+        const unread = answering(Buffer.from('{"pan":"4242\xff"}', 'latin1'), { 'content-type': type });
+        const refused = await onWire(await make({ response: code, ...unread }));
+        expect([refused.status, problemIn(refused).detail]).toEqual([502, expect.stringContaining(sentence)]);
+        expect(refused.body.includes('4242')).toBe(false);
       }
     }
   });
 
-  test('of an answer is no text in UTF-16 that code could not read, though nothing says so', async () => {
+  const big = (text: string) => Buffer.from(text, 'utf16le').swap16();
+  const little = (text: string) => Buffer.from(text, 'utf16le');
+
+  test.each<[string, string, Uint8Array, unknown, string]>([
+    ['Shift_JIS', 'text/plain; charset=Shift_JIS', Buffer.from([0x82, 0xa0]), 'あ', 'text/plain; charset=utf-8'],
+    [
+      'windows-1251, JSON',
+      'application/json; charset="windows-1251"',
+      Buffer.from('{"a":"\xc4\xe0"}', 'latin1'),
+      { a: 'Да' },
+      'application/json; charset=utf-8',
+    ],
+    ['gb18030', 'text/csv; charset = gb18030', Buffer.from([0xc4, 0xe3, 0x2c]), '你,', 'text/csv; charset=utf-8'],
+    [
+      'koi8-r, XML that says so',
+      'text/xml;charset=koi8-r',
+      Buffer.from('<?xml version="1.0" encoding="koi8-r"?><a>\xc1</a>', 'latin1'),
+      '<?xml version="1.0" encoding="UTF-8"?><a>а</a>',
+      'text/xml; charset=utf-8',
+    ],
+    ['UTF-16', 'application/json; charset=utf-16', big('{"a":"é"}'), { a: 'é' }, 'application/json; charset=utf-8'],
+    ['UTF-16LE in quotation marks', 'text/plain; charset="utf-16le"', little('é'), 'é', 'text/plain; charset=utf-8'],
+    ['UTF-8 in single quotes', `application/json; charset='utf-8'`, Buffer.from('{"a":"é"}'), { a: 'é' }, ''],
+  ])('in an answer in %s is read by code, and goes on in UTF-8', async (_, type, body, value, sent) => {
+    const headers = { 'content-type': type };
+    expect((await givenOfAnswer(body, headers)).args.body).toEqual(value);
+    for (const code of returning) {
+      const told = await onWire(await make({ response: code, ...answering(body, headers) }));
+      expect([told.status, told.headers['content-type']]).toEqual([200, sent || type]);
+      expect(told.body.toString()).toBe(typeof value === 'string' ? value : JSON.stringify(value));
+    }
+  });
+
+  test('of an answer in UTF-16 is read by code, though nothing says so', async () => {
     const text = '{"pan":"4242"}';
-    const big = (each: string) => Buffer.from(each, 'utf16le').swap16();
     const utf32 = Buffer.from([...text].flatMap((each) => [each.charCodeAt(0), 0, 0, 0]));
+    for (const type of [
+      'application/json',
+      'text/plain; charset=windows-1251',
+      'text/plain; charset=latin1',
+      undefined,
+    ])
+      for (const body of [little(`\ufeff${text}`), big(`\ufeff${text}`)]) {
+        const read = type === 'application/json' ? JSON.parse(text) : text;
+        expect((await givenOfAnswer(body, typed(type))).args.body).toEqual(read);
+        const told = await onWire(await make({ response: PASS, ...answering(body, typed(type)) }));
+        expect([told.status, told.body.toString()]).toEqual([200, text]);
+      }
     for (const type of ['application/json', 'text/plain', 'application/json; charset=utf-8', undefined])
-      for (const body of [
-        Buffer.from(`\ufeff${text}`, 'utf16le'),
-        big(`\ufeff${text}`),
-        Buffer.from(text, 'utf16le'),
-        big(text),
-      ])
-        for (const code of returning) {
-          const told = await onWire(await make({ response: code, ...answering(body, typed(type)) }));
-          expect([told.status, problemIn(told).status]).toEqual([502, 502]);
-          expect(told.body.includes('4242')).toBe(false);
-        }
+      for (const body of [little(text), big(text)]) {
+        const told = await onWire(await make({ response: PASS, ...answering(body, typed(type)) }));
+        expect([told.status, told.body.toString()]).toEqual([200, text]);
+      }
     for (const body of [utf32, Buffer.from(' {"pan":"4242"}\0')]) {
       const told = await onWire(await make({ response: PASS, ...answering(body, json) }));
       expect([told.status, problemIn(told).status]).toEqual([502, 502]);

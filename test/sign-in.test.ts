@@ -3,7 +3,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { sessionDigest } from '../src/crypto/digest.ts';
 import { COOKIE, invite, join, openBrowser, PASSWORD, signIn } from './support/people.ts';
-import { type Answer, startServer, type TestServer } from './support/server.ts';
+import { type Answer, startServer, type TestServer, type TestTenant } from './support/server.ts';
 
 let server: TestServer;
 beforeAll(async () => {
@@ -319,10 +319,52 @@ describe('the log', () => {
       server.clock.stoppedAtMs += 60_000;
       await openBrowser(server).post('/console/sign-in', { email: people[0]?.email ?? '', ...wrong });
       const counts = () =>
-        server.sql(`SELECT message FROM audit_log WHERE tenant_id = $1 AND message LIKE '%more refusals%'`, [
+        server.sql(`SELECT message FROM audit_log WHERE tenant_id = $1 AND message LIKE '%within a minute'`, [
           tenant.tenant_id,
         ]);
-      await expect.poll(counts, { timeout: 10_000 }).toEqual([{ message: '10 more refusals within a minute' }]);
+      await expect.poll(counts, { timeout: 10_000 }).toEqual([{ message: '10 more failed sign-ins within a minute' }]);
+    } finally {
+      server.clock.stoppedAtMs = undefined;
+    }
+  });
+
+  test('has failed sign-ins though a key is refused again and again, and refusals though sign-ins fail', async () => {
+    const [one, other] = [await server.newTenant(), await server.newTenant()];
+    const { email } = await join(server, { tenant: one });
+    const people = await Promise.all(Array.from({ length: 6 }, () => join(server, { tenant: other })));
+    server.clock.stoppedAtMs = Math.ceil((Date.now() + server.clock.offsetMs) / 60_000) * 60_000;
+    const failing = async (address: string, times: number): Promise<void> => {
+      await Promise.all(
+        Array.from({ length: times }, () => openBrowser(server).post('/console/sign-in', { email: address, ...wrong })),
+      );
+      await server.sql('DELETE FROM attempts');
+    };
+    const refuse = async (tenant: TestTenant, times: number): Promise<void> => {
+      const { api_key } = await server.newKey(tenant, { permissions: ['token:create'] });
+      for (let count = 0; count < times; count += 1)
+        expect((await server.request('GET', '/logs', { key: api_key })).status).toBe(403);
+    };
+    const written = async ({ tenant_id }: TestTenant): Promise<{ message: string; n: number }[]> =>
+      server.sql(
+        `SELECT message, count(*)::int AS n FROM audit_log WHERE tenant_id = $1 AND outcome = 'refused' GROUP BY 1 ORDER BY 1`,
+        [tenant_id],
+      );
+    try {
+      await refuse(one, 61);
+      await failing(email, 1);
+      for (const person of people) await failing(person.email, 10);
+      await expect.poll(async () => (await written(other))[0]?.n, { timeout: 10_000 }).toBe(60);
+      await refuse(other, 1);
+      await expect
+        .poll(() => written(one), { timeout: 10_000 })
+        .toEqual([
+          { message: 'Refused: log:read', n: 60 },
+          { message: 'Sign-in failed', n: 1 },
+        ]);
+      expect(await written(other)).toEqual([
+        { message: 'Refused: log:read', n: 1 },
+        { message: 'Sign-in failed', n: 60 },
+      ]);
     } finally {
       server.clock.stoppedAtMs = undefined;
     }
@@ -401,6 +443,14 @@ describe('failures at many places', () => {
     balanced.clock.offsetMs += 301_000;
     expect((await attempt(email, PASSWORD, '203.0.113.99')).status).toBe(303);
     balanced.clock.offsetMs -= 301_000;
+  });
+
+  test('from many addresses of one IPv6 site are failures of one place', async () => {
+    const { email } = await join(balanced);
+    for (let guess = 0; guess < 10; guess += 1)
+      expect((await attempt(email, `guess number ${guess}`, `2001:db8:7:${guess}::1`)).status).toBe(422);
+    expect((await attempt(email, PASSWORD, '2001:db8:7:ffff::1')).status).toBe(429);
+    expect((await attempt(email, PASSWORD, '2001:db8:8::1')).status).toBe(303);
   });
 
   test('at the place of a member count there: the known place is no way around ten guesses', async () => {

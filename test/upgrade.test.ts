@@ -100,6 +100,49 @@ describe.each(['vault-60669a8'])('the dump %s', (name) => {
     expect(made.body).toMatchObject({ id, _extras: { deduplicated: true } });
   });
 
+  it('does not find by its value what the earlier version gives a mask', async () => {
+    const { UPDATE_TOKEN } = JSON.parse(fixture(name.replace('vault', 'statements') + '.json')) as Record<
+      string,
+      string
+    >;
+    const { api_key: key } = await server.newTenant({
+      permissions: ['token:create', 'token:update', 'token:search', 'token:read'],
+      rules: [{ priority: 1, container: '/', transform: 'reveal', permissions: ['token:read'] }],
+    });
+    const json = { type: 'token', data: 'beside-the-old', search_indexes: ['{{ data }}'] };
+    const { id, tenant_id } = (await server.request('POST', '/tokens', { key, json })).body;
+    const found = async (): Promise<string[]> => {
+      const query = { query: 'data:"beside-the-old"' };
+      const { body } = await server.request('POST', '/tokens/search', { key, json: query });
+      return body.data.map((each: { id: string }) => each.id);
+    };
+    const maskOf = async (): Promise<unknown> =>
+      (await server.sql('SELECT masked FROM tokens WHERE id = $1', [id]))[0].masked;
+    const patch = async (change: object): Promise<any> => {
+      const answer = await server.request('PATCH', `/tokens/${id}`, {
+        key,
+        headers: { 'content-type': 'application/merge-patch+json' },
+        body: JSON.stringify(change),
+      });
+      expect(answer.status, answer.text).toBe(200);
+    };
+    await patch({ metadata: { a: 'b' } });
+    expect([await found(), await maskOf()]).toEqual([[id], false]);
+
+    // The row as the earlier version writes it: with a mask, of which its statement says nothing.
+    const row = `SELECT json_build_object('sealed', encode(sealed, 'base64'), 'container', container,
+      'fingerprint', fingerprint, 'fingerprint_expression', fingerprint_expression, 'search_indexes', search_indexes,
+      'search_digests', search_digests, 'modified_at', modified_at) AS row FROM tokens WHERE id = $1`;
+    await patch({ mask: 'hidden' });
+    const [{ row: withMask }] = await server.sql(row, [id]);
+    await patch({ mask: null });
+    expect([await found(), await maskOf()]).toEqual([[id], false]);
+    await server.sql(UPDATE_TOKEN ?? '', [tenant_id, id, JSON.stringify(withMask)]);
+    expect([await found(), await maskOf()]).toEqual([[], null]);
+    await sweep(server.ctx);
+    expect([await found(), await maskOf()]).toEqual([[], true]);
+  });
+
   // Processes of two versions serve beside each other while an operator replaces them.
   it('takes every statement of the earlier version, and shows what it wrote', async () => {
     const statements = JSON.parse(fixture(name.replace('vault', 'statements') + '.json')) as Record<string, string>;

@@ -1,6 +1,7 @@
 // What an answer rests on: the decisions over tokens, the rights that were handed on, and the rows of the log. A kept answer is
 // given again only where all of it would be decided so today. Knows no database.
 import type { LogRow } from '../audit/record.ts';
+import { memoryDigest } from '../crypto/digest.ts';
 import type { Caller } from './caller.ts';
 import type { Permission } from './permissions.ts';
 import type { AccessRule, Visibility } from './rules.ts';
@@ -24,7 +25,12 @@ export type Decision = {
   isStored?: boolean;
   /** Of a token that the request makes. */
   hasMask?: boolean;
+  /** Of a stored token that is shown masked: a digest of the mask of its own, or of having none. */
+  mask?: string;
 };
+
+/** @param kept as it is stored with the token. */
+export const digestOfMask = ({ mask }: { mask?: unknown }): string => memoryDigest(JSON.stringify({ mask }));
 
 const ranks: Record<Visibility, number> = { nothing: 0, masked: 1, value: 2 };
 
@@ -82,10 +88,12 @@ export const createAnswerRecord = (): AnswerRecord => {
   return {
     basis,
     decided: (decision) => {
-      const { shown, ...of } = decision;
+      const { shown, mask, ...of } = decision;
       const name = JSON.stringify(of);
       const before = known.get(name);
       if (before) {
+        // What the request itself changed counts as it left it.
+        if (mask !== undefined) before.mask = mask;
         if (shown && before.shown && showsLess(before.shown, shown)) before.shown = shown;
         return;
       }
@@ -149,13 +157,18 @@ type DecidedToken = { id?: string | undefined; container: string };
 /**
  * Notes a decision over a stored token: it is decided again over where the token is then.
  * @param shown how much of its value the answer may have, by this permission.
+ * @param kept the token's own mask, where it is shown masked.
  */
 export const noteDecision = (
   { record, actor_id }: Pick<Caller, 'record' | 'actor_id'>,
   permission: Permission,
   { id, container }: DecidedToken,
   shown: Visibility,
-): void => record?.decided({ actor_id, permission, id, container, shown, isStored: true });
+  kept?: { mask?: unknown },
+): void => {
+  const mask = record && kept && shown === 'masked' ? { mask: digestOfMask(kept) } : undefined;
+  record?.decided({ actor_id, permission, id, container, shown, isStored: true, ...mask });
+};
 
 /**
  * Notes a decision over a token that the request makes. Its id counts only for rules about ids: ten thousand tokens in one

@@ -7,7 +7,8 @@ import { type Binding, keyIdOf, open, seal, SealBroken } from '../crypto/seal.ts
 import type { TokenPlace } from '../db/hot.ts';
 import type { FoundClaim, KeptAnswer } from '../db/idempotency.ts';
 import { type AppError, conflict, forbidden, internal, unprocessable } from '../errors.ts';
-import { type AnswerBasis, createAnswerRecord, type Decision, showsLess } from './answer-record.ts';
+import { openToken } from '../vault/tokens.ts';
+import { type AnswerBasis, createAnswerRecord, type Decision, digestOfMask, showsLess } from './answer-record.ts';
 import type { Caller } from './caller.ts';
 import { checkGrants } from './grants.ts';
 import { mayAnywhere, visibilityUnder, wouldDecide } from './rules.ts';
@@ -163,8 +164,9 @@ const decideAgain = async (ctx: Context, caller: Caller, basis: AnswerBasis): Pr
   for (const rights of basis.handedOn) checkGrants(caller, rights);
   const callers = new Map<string, Caller | undefined>([[caller.actor_id, caller]]);
   const places = await placesOf(ctx, caller, basis.decisions);
+  const masks = await masksOf(ctx, caller, basis.decisions);
   let hidden = basis.isTooLarge ? noLongerShown() : undefined;
-  for (const { actor_id, permission, id, container, shown, isStored, hasMask = true } of basis.decisions) {
+  for (const { actor_id, permission, id, container, shown, isStored, hasMask = true, mask } of basis.decisions) {
     if (!callers.has(actor_id)) callers.set(actor_id, await ctx.callers.findCallerOfApplication(caller, actor_id));
     const actor = callers.get(actor_id);
     if (!actor || !mayAnywhere(actor, permission)) throw forbidden(permission);
@@ -177,7 +179,9 @@ const decideAgain = async (ctx: Context, caller: Caller, basis: AnswerBasis): Pr
     if (isStored && !place && permission !== 'token:delete') hidden ??= answerGone();
     // Where it is not known yet whether a token has a mask, it counts as masked.
     const isHidden = place ? place.masked !== false : hasMask;
-    if (showsLess(visibilityUnder(permission, today, isHidden), shown)) hidden ??= noLongerShown();
+    const visible = visibilityUnder(permission, today, isHidden);
+    const isOtherMask = mask !== undefined && visible === 'masked' && id !== undefined && masks.get(id) !== mask;
+    if (showsLess(visible, shown) || isOtherMask) hidden ??= noLongerShown();
   }
   return hidden;
 };
@@ -202,4 +206,14 @@ const placesOf = async (
   if (ids.length === 0) return new Map();
   const rows = await ctx.db.for(caller).findPlaces(ids, ctx.now());
   return new Map(rows.map((row) => [row.id, row]));
+};
+
+/** Digests of the masks that stored tokens of decisions have now. One that is too large to be opened beside the others has none. */
+const masksOf = async (ctx: Context, caller: Caller, decisions: readonly Decision[]): Promise<Map<string, string>> => {
+  const shown = decisions.filter(({ mask, id }) => mask !== undefined && id !== undefined);
+  const ids = [...new Set(shown.map(({ id }) => id as string))];
+  if (ids.length === 0) return new Map();
+  const keys = await ctx.keyring.tenantKeys(caller.tenant_id);
+  const rows = (await ctx.db.for(caller).findValues(ids, ctx.now())).filter(({ sealed }) => sealed !== null);
+  return new Map(rows.map((row) => [row.id, digestOfMask(openToken(ctx, caller.tenant_id, row, keys))]));
 };

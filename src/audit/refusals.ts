@@ -1,14 +1,23 @@
 // Logs what was refused to a caller. A caller in a loop must not fill the log: so many refusals of a tenant are written in a
-// minute, by all processes together, and those beyond are counted in one more row.
+// minute, by all processes together, and those beyond are counted in one more row. Failed sign-ins, which need no key, are
+// counted apart: neither kind of refusal hides the other.
 import type { Caller } from '../access/caller.ts';
 import type { Context } from '../context.ts';
 import { firstIdAt } from '../crypto/ids.ts';
 import type { AppError } from '../errors.ts';
 import { isStorableText } from '../vault/json.ts';
 import { TOKEN_ID_LENGTH_MAX } from '../vault/token-id.ts';
-import { type Actor, logRow, type LogClock, type LogRow, type Operation, vaultItself } from './record.ts';
+import {
+  type Actor,
+  logRow,
+  type LogClock,
+  type LogRow,
+  type Operation,
+  SIGN_IN_FAILED,
+  vaultItself,
+} from './record.ts';
 
-/** Refusals of a tenant that are written in a minute: enough to see what goes on, and no more than a page or two. */
+/** Refusals of a tenant that are written in a minute, and as many failed sign-ins: enough to see what goes on, and no more than a page or two. */
 export const REFUSALS_PER_MINUTE_MAX = 60;
 const MINUTE_MS = 60_000;
 
@@ -61,20 +70,20 @@ export type RefusalLog = {
   close(): Promise<void>;
 };
 
-type Unwritten = { minute: number; count: number };
+type Unwritten = { tenant_id: string; what: 'refusals' | 'failed sign-ins'; minute: number; count: number };
 
 export const createRefusalLog = (ctx: Pick<Context, 'db' | 'log'> & LogClock): RefusalLog => {
-  /** By tenant: refusals of a minute that were not written. */
+  /** By tenant and kind: refusals of a minute that were not written. */
   const unwritten = new Map<string, Unwritten>();
 
   const minuteOf = (at: Date): number => Math.floor(at.getTime() / MINUTE_MS);
 
-  const writeCount = async (tenant_id: string, count: number): Promise<void> => {
+  const writeCount = async ({ tenant_id, what, count }: Unwritten): Promise<void> => {
     const row = logRow(ctx, vaultItself, {
       operation: 'use',
       entity_type: 'tenant',
       entity_ids: [tenant_id],
-      message: `${count} more refusals within a minute`,
+      message: `${count} more ${what} within a minute`,
       outcome: 'refused',
     });
     await ctx.db.for({ tenant_id }).insertLogs([row]);
@@ -83,17 +92,16 @@ export const createRefusalLog = (ctx: Pick<Context, 'db' | 'log'> & LogClock): R
   /** Writes the counts of minutes that are over. */
   const writeDue = async (now: number): Promise<void> => {
     // A copy: what fails is put back, and must not be met again.
-    for (const [tenant_id, counted] of Array.from(unwritten)) {
-      const { minute, count } = counted;
+    for (const [name, counted] of Array.from(unwritten)) {
       // Another call may have written it meanwhile.
-      if (minute >= now || unwritten.get(tenant_id) !== counted) continue;
-      unwritten.delete(tenant_id);
+      if (counted.minute >= now || unwritten.get(name) !== counted) continue;
+      unwritten.delete(name);
       // What fails for one tenant keeps nothing from another, and is counted on for the next attempt.
       await guarded(() =>
-        writeCount(tenant_id, count).catch((error: unknown) => {
-          const meanwhile = unwritten.get(tenant_id);
-          if (meanwhile) meanwhile.count += count;
-          else unwritten.set(tenant_id, { minute, count });
+        writeCount(counted).catch((error: unknown) => {
+          const meanwhile = unwritten.get(name);
+          if (meanwhile) meanwhile.count += counted.count;
+          else unwritten.set(name, counted);
           throw error;
         }),
       );
@@ -113,10 +121,12 @@ export const createRefusalLog = (ctx: Pick<Context, 'db' | 'log'> & LogClock): R
       const minute = minuteOf(new Date(row.created_at));
       await writeDue(minute);
       const from = firstIdAt(minute * MINUTE_MS);
-      if (await ctx.db.for({ tenant_id }).insertRefusal(row, from, REFUSALS_PER_MINUTE_MAX)) return;
-      const before = unwritten.get(tenant_id);
+      if (await ctx.db.for({ tenant_id }).insertRefusal(row, from, REFUSALS_PER_MINUTE_MAX, SIGN_IN_FAILED)) return;
+      const what = row.message === SIGN_IN_FAILED ? 'failed sign-ins' : 'refusals';
+      const name = `${tenant_id} ${what}`;
+      const before = unwritten.get(name);
       if (before) before.count += 1;
-      else unwritten.set(tenant_id, { minute, count: 1 });
+      else unwritten.set(name, { tenant_id, what, minute, count: 1 });
     });
 
   const background = new Set<Promise<void>>();

@@ -40,6 +40,14 @@ const tellPublicUrl = ({ publicUrl, host, port }: Config): string | Warning =>
     warning: `PUBLIC_URL is not set: links to the console and in mails lead to http://${host}:${port}. Set it to where people reach this server, such as https://vault.example.com`,
   };
 
+const tellClientAddresses = ({ trustedProxies }: Config): string | Warning =>
+  trustedProxies
+    ? `as ${trustedProxies.join(', ')} name them`
+    : {
+        warning:
+          'TRUSTED_PROXIES is not set: all clients have the address of the TLS terminator, in the log too, and share its count of failed attempts. Set it to the networks of the terminator, such as 10.0.0.0/8',
+      };
+
 type Role = Awaited<ReturnType<Inspection['findServerRole']>>;
 
 const tellRole = (role: Role): string | Warning => {
@@ -136,6 +144,12 @@ const runChecks = async (report: (found: Found) => void): Promise<void> => {
     () => findWall(config),
     (wall) => tellWall(wall, config.sandbox.allowWeak),
   );
+  if (config.mode === 'production')
+    await check(
+      'client addresses',
+      () => config,
+      (loaded) => tellClientAddresses(loaded),
+    );
   const { mail } = config;
   await check(
     'mail',

@@ -246,9 +246,19 @@ export const createHotStatements = ({ query, transaction }: Statements, batchesM
       );
     },
 
-    /** Appends the row of a refusal, unless the tenant has so many since an id. @returns whether it was written. */
-    insertRefusal: async (tenantId: string, row: NewLog, from_id: string, most: number): Promise<boolean> =>
-      (await query('insert-refusal', INSERT_REFUSAL, [tenantId, JSON.stringify(row), from_id, most])).length > 0,
+    /**
+     * Appends the row of a refusal, unless the tenant has so many since an id.
+     * @param apart the message of rows that are counted apart from all others.
+     * @returns whether it was written.
+     */
+    insertRefusal: async (
+      tenantId: string,
+      row: NewLog,
+      from_id: string,
+      most: number,
+      apart: string,
+    ): Promise<boolean> =>
+      (await query('insert-refusal', INSERT_REFUSAL, [tenantId, JSON.stringify(row), from_id, most, apart])).length > 0,
 
     /**
      * Writes tokens in a transaction of their own: where what is written depends on the fingerprints that are there,

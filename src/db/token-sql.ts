@@ -59,10 +59,13 @@ JOIN i ON i.log_id = of.log_id AND i.message IS NOT NULL`;
 
 export const INSERT_LOGS = insertLogsFrom(`json_to_recordset($2::json) AS r(${LOG_RECORD})`);
 
-/** Writes a refusal, unless there are so many ($4) of the tenant since an id ($3). */
+/**
+ * Writes a refusal, unless there are so many ($4) of the tenant since an id ($3). Rows with one message ($5) are counted apart
+ * from all others.
+ */
 export const INSERT_REFUSAL = `${insertLogsFrom(`json_to_record($2::json) AS r(${LOG_RECORD})`)}
 WHERE (SELECT count(*) FROM (
-  SELECT FROM audit_log WHERE tenant_id = $1 AND outcome = 'refused' AND id >= $3::uuid LIMIT $4::int
+  SELECT FROM audit_log WHERE tenant_id = $1 AND outcome = 'refused' AND id >= $3::uuid AND (message = $5) = (r.message = $5) LIMIT $4::int
 ) AS recent) < $4::int
 RETURNING id`;
 
@@ -162,7 +165,10 @@ DELETE FROM token_associations WHERE tenant_id = $1 AND parent_id = $2 AND child
 export const LOCK_TOKEN = `SELECT ${TOKEN_COLUMNS} FROM tokens
 WHERE tenant_id = $1 AND id = $2 AND (expires_at IS NULL OR expires_at > $3) FOR NO KEY UPDATE`;
 
-/** Every column that a change may touch, as the changed token has it. */
+/**
+ * Every column that a change may touch, as the changed token has it. The setting holds until the end of the transaction: without
+ * it the trigger tokens_forget_mask takes the statement for one of an earlier version, which does not know `masked`.
+ */
 export const UPDATE_TOKEN = `
 UPDATE tokens SET sealed = decode(r.sealed, 'base64'), fingerprint = r.fingerprint,
   fingerprint_expression = r.fingerprint_expression, container = r.container, metadata = r.metadata,
@@ -170,7 +176,7 @@ UPDATE tokens SET sealed = decode(r.sealed, 'base64'), fingerprint = r.fingerpri
   masked = r.masked, modified_at = r.modified_at, modified_by = r.modified_by
 FROM json_to_record($3::json) AS r(sealed text, fingerprint text, fingerprint_expression text, container text,
   metadata jsonb, search_indexes text[], search_digests text[], expires_at timestamptz, masked boolean,
-  modified_at timestamptz, modified_by uuid)
+  modified_at timestamptz, modified_by uuid), set_config('strongroom.sets_masked', 'on', true)
 WHERE tenant_id = $1 AND id = $2`;
 
 export const PUT_CVC = `

@@ -1,7 +1,7 @@
 // Which destinations may be named: one parse, then the rules of security.md section 3.12 in their order. Pure: what is
 // refused here has caused no look-up and no connection. What a name resolves to is the business of resolve.ts.
 import { isIP } from 'node:net';
-import { domainToASCII } from 'node:url';
+import { canonicalHost, coversHost, hasHostLabels } from '../host-names.ts';
 import { EgressFault } from './fault.ts';
 
 export type EgressPolicy = {
@@ -21,9 +21,6 @@ export type AllowLists = readonly (readonly string[])[];
 /** Room for a path of 16 KB and its query; what is longer is no address but data. */
 export const URL_CHARACTERS_MAX = 32_768;
 
-/** RFC 1035 section 2.3.4, without the trailing dot. */
-const HOST_CHARACTERS_MAX = 253;
-
 /** https://fetch.spec.whatwg.org/#port-blocking, and port 0. */
 const blockedPorts = new Set([
   0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104, 109, 110,
@@ -31,9 +28,6 @@ const blockedPorts = new Set([
   540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993, 995, 1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061,
   6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080,
 ]);
-
-/** A label of a host name. Underscores are no letters of a host name by RFC 952, and yet stand in many. */
-const label = /^[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?$/;
 
 const refused = (sentence: string, cause?: unknown): EgressFault =>
   new EgressFault('DESTINATION_REFUSED', { sentence, cause });
@@ -83,26 +77,10 @@ const parseHost = (hostname: string): string => {
   if (isIP(host.replace(/^\[|\]$/g, '')) !== 0 || host.startsWith('[')) {
     throw refused('The destination must be named by a host name, not by an address.');
   }
-  if (host.length > HOST_CHARACTERS_MAX || !host.split('.').every((each) => label.test(each))) {
-    throw refused('The host name of the destination is not valid.');
-  }
+  if (!hasHostLabels(host)) throw refused('The host name of the destination is not valid.');
   return host;
 };
 
 /** Has the operator said that this host and port may lie in a private network? */
 export const isPrivateHost = (policy: EgressPolicy, url: URL): boolean =>
   policy.privateHosts.some(({ host, port }) => port === portOf(url) && canonicalHost(host) === url.hostname);
-
-/** `*.example.com` covers what lies below example.com, and not example.com. */
-export const coversHost = (pattern: string, host: string): boolean =>
-  pattern.startsWith('*.') ? host.endsWith(`.${canonicalHost(pattern.slice(2))}`) : canonicalHost(pattern) === host;
-
-/** A name that is written as the URL parser would write it, as most are. */
-const plainHost = /^[a-z0-9_-]+(?:\.[a-z0-9_-]+)*$/;
-
-/** A configured name in the form that the URL parser gives a host: lower case, Punycode, no trailing dot. */
-const canonicalHost = (name: string): string => {
-  if (plainHost.test(name)) return name;
-  const ascii = domainToASCII(name);
-  return ascii.endsWith('.') ? ascii.slice(0, -1) : ascii;
-};

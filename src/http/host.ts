@@ -2,8 +2,8 @@
 // whoever stands before us may have acted on the other. No expectation but 100-continue (RFC 9110 section 10.1.1).
 import type { IncomingMessage } from 'node:http';
 import type { Context } from '../context.ts';
-import { coversHost } from '../egress/destination.ts';
 import { AppError, fieldErrors, invalidField, invalidInput } from '../errors.ts';
+import { coversHost, hostOf } from '../host-names.ts';
 import type { App } from './app-type.ts';
 
 const isHost = (name: string): boolean => name.length === 4 && name.toLowerCase() === 'host';
@@ -34,12 +34,6 @@ export const refuseExpectations = (app: App): void => {
 /** RFC 9112 section 3.2.2. */
 const absoluteForm = /^https?:\/\/([^/?#]*)([^]*)$/i;
 
-/** The host of an authority, without its port, as `ownHosts` are spelled. */
-const hostOf = (authority: string): string => authority.replace(/:[0-9]*$/, '').replace(/^\[(.*)\]$/, '$1');
-
-/** A pattern such as `*.vault.example`, and a name in other letters than ASCII. */
-const covers = (own: string, host: string): boolean => host !== '' && coversHost(own, host);
-
 /**
  * Serves a target in absolute form as its path, on every route, where its authority is ours: that of the Host header, and
  * a name of PUBLIC_URL or PUBLIC_HOSTS, or the address and port that the client connected to. This server forwards to other
@@ -58,7 +52,8 @@ export const serveAbsoluteTargets = (app: App, { config }: Pick<Context, 'config
   const isOurs = ({ headers, socket }: IncomingMessage, authority: string): boolean => {
     if (authority !== headers.host?.toLowerCase()) return false;
     const host = hostOf(authority);
-    if (config.egress.ownHosts.some((own) => own.toLowerCase() === host || covers(own, host))) return true;
+    if (config.egress.ownHosts.some((own) => own.toLowerCase() === host || (host !== '' && coversHost(own, host))))
+      return true;
     // An IPv4 address of a socket that also takes IPv6 is written as one of these.
     const address = socket.localAddress?.replace(/^::ffff:/, '');
     return authority.endsWith(`:${socket.localPort}`) && (host === address || host === 'localhost');

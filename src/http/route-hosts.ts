@@ -4,6 +4,7 @@ import { Socket } from 'node:net';
 import type { FastifyRequest } from 'fastify';
 import type { Config } from '../config.ts';
 import { notFound } from '../errors.ts';
+import { hostOf } from '../host-names.ts';
 import type { App } from './app-type.ts';
 import { sendProblem } from './problems.ts';
 
@@ -19,14 +20,14 @@ const serves: Record<Host, (route: string | undefined) => boolean> = {
 const isUnderProxy = (url: string | undefined): boolean => /^\/proxy(?:[/?]|$)/.test(url ?? '');
 
 /** By the Host header alone: no header that a client adds decides. */
-const hostOf = (consoleHost: string, { headers }: Pick<FastifyRequest, 'headers'>): Host =>
-  (headers.host ?? '').toLowerCase().replace(/:\d*$/, '').replace(/\.$/, '') === consoleHost ? 'console' : 'other';
+const servedTo = (consoleHost: string, { headers }: Pick<FastifyRequest, 'headers'>): Host =>
+  hostOf(headers.host ?? '') === consoleHost ? 'console' : 'other';
 
 /** Does this request come to the host of the console, which has no proxy? */
 export const isForConsoleHost = (
   { consoleHost }: Pick<Config, 'consoleHost'>,
   request: Pick<FastifyRequest, 'headers'>,
-): boolean => consoleHost !== undefined && hostOf(consoleHost, request) === 'console';
+): boolean => consoleHost !== undefined && servedTo(consoleHost, request) === 'console';
 
 /** To be called before any hook that looks at a route's permission. */
 export const separateHosts = (app: App, { consoleHost }: Pick<Config, 'consoleHost'>): void => {
@@ -34,7 +35,7 @@ export const separateHosts = (app: App, { consoleHost }: Pick<Config, 'consoleHo
   app.addHook('onRequest', async (request, reply) => {
     // The console asks the API through the app itself.
     if (!(request.raw.socket instanceof Socket)) return;
-    const host = hostOf(consoleHost, request);
+    const host = servedTo(consoleHost, request);
     const route = request.is404 ? undefined : request.routeOptions.url;
     if (serves[host](route) || (host === 'other' && isUnderProxy(request.raw.url))) return;
     await sendProblem(reply, notFound('resource'));

@@ -1,6 +1,7 @@
 // How often somebody may be wrong: failures are counted before the work they would cost, by all processes together, and under
 // digests, so that no table tells who tried what. Knows neither passwords nor links.
-import { isIPv4, isIPv6 } from 'node:net';
+import { isIP } from 'node:net';
+import ipaddr from 'ipaddr.js';
 import type { Context } from '../context.ts';
 import { accountAttemptDigest, accountAttemptRange, attemptDigest } from '../crypto/digest.ts';
 import { AppError } from '../errors.ts';
@@ -37,24 +38,18 @@ const digestOf = (
 ): Buffer =>
   account === undefined ? attemptDigest(pepper, kind, place) : accountAttemptDigest(pepper, kind, account, place);
 
-/** Whom an IP address stands for: of IPv6 its first 64 bits, one network's at least (RFC 4291 section 2.5.4), of IPv4 the whole. */
+/**
+ * Whom an IP address stands for: of IPv4 the whole, of IPv6 the first 48 bits, which is what a provider gives to one site
+ * (RFC 6177): by the first 64 one client would be 65,536 places.
+ */
 export const placeOfIp = (ip: string): string => {
   // Some balancers tell the port as well, which is another one each time.
   const [address = ''] = ip.replace(/^(\d+(?:\.\d+){3}):\d+$|^\[(.*)\](?::\d+)?$/, '$1$2').split('%', 1);
-  const mapped = address.replace(/^::ffff:/i, '');
-  if (isIPv4(mapped)) return mapped;
-  if (!isIPv6(address)) return address;
-  const [head = '', tail] = address.toLowerCase().split('::');
-  const groups = head === '' ? [] : head.split(':');
-  // A dotted end is two groups long; whatever it says, it is none of the first four unless all eight are written out.
-  const after = tail === undefined || tail === '' ? [] : tail.split(':');
-  const afterLength = after.length + (tail?.includes('.') ? 1 : 0);
-  const missing = tail === undefined ? 0 : 8 - groups.length - afterLength;
-  const all = [...groups, ...Array.from({ length: Math.max(0, missing) }, () => '0'), ...after];
-  return `${all
-    .slice(0, 4)
-    .map((group) => group.replace(/^0+(?=.)/, ''))
-    .join(':')}::/64`;
+  if (!isIP(address)) return address;
+  const parsed = ipaddr.process(address);
+  if (parsed instanceof ipaddr.IPv4) return parsed.toString();
+  const [first, second, third] = parsed.parts.map((part) => part.toString(16));
+  return `${first}:${second}:${third}::/48`;
 };
 
 const tooMany = (ctx: Counting, ends_at: Date): AppError =>

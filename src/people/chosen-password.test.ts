@@ -6,7 +6,7 @@ import { chosenPasswordProblem } from './chosen-password.ts';
 const context = {
   email: 'grace.hopper@example.com',
   names: ['Grace', 'Hopper', 'Al'],
-  tenant_names: ['Acme Payments', '!'],
+  tenant_names: ['Acme Payments of us', '!'],
 };
 
 test.each([
@@ -15,7 +15,12 @@ test.each([
   ['aaaaaaaaaaaa', 'repeats a few characters'],
   ['abcabcabcabc', 'repeats a few characters'],
   ['\u{1f511}'.repeat(12), 'repeats a few characters'],
-  ['123456789012', 'common passwords'],
+  ['aaaaaaaaaaaab', 'repeats a few characters'],
+  ['abcdefghijkl', 'repeats a few characters'],
+  ['123456789012', 'repeats a few characters'],
+  ['ZYXWVUT-7654', 'repeats a few characters'],
+  ['111222333abc444', 'repeats a few characters'],
+  ['blu3fox12345', 'repeats a few characters'],
   ['password1234', 'common passwords'],
   ['PassWord1234', 'common passwords'],
   ['passwordpassword', 'common passwords'],
@@ -27,6 +32,8 @@ test.each([
   ['over gracehopper rainbow', 'e-mail address'],
   ['this is Hopper speaking', 'your name'],
   ['pay it with ACME-Payments', 'name of a tenant'],
+  ['who pays my payments?', 'name of a tenant'],
+  ['over acm\u00e9 ACME rainbow', 'name of a tenant'],
 ])('%j is refused with a sentence that names the rule', async (password, sentence) => {
   expect(await chosenPasswordProblem(password, context)).toContain(sentence);
 });
@@ -34,6 +41,8 @@ test.each([
 test.each([
   'correct horse battery',
   'always on the way home',
+  'blu3foxy12345',
+  `short${'z'.repeat(20)} fox`,
   'Caf\u00e9 au lait \u2460 \u00e0 Paris',
   'kT9#vv02-Lm!xQ',
 ])('%j may be chosen', async (password) => {

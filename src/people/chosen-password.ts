@@ -17,10 +17,13 @@ const CONTEXT_WORD_LENGTH_MIN = 4;
 /** A piece of this length that is repeated is one piece to an attacker, whatever it says. */
 const REPEATED_LENGTH_MAX = 6;
 
+/** A run such as `aaa`, `1234` or `fedc` adds next to nothing. The rest is as long as the shortest password of NIST SP 800-63B. */
+const OUTSIDE_RUNS_MIN = 8;
+
 const sentences = {
   length: 'Choose 12 to 128 characters.',
   common: 'This password is on a list of common passwords, or is one with digits or signs around it. Choose another.',
-  repeated: 'This password repeats a few characters. Choose another.',
+  repeated: 'This password repeats a few characters, or is mostly runs such as 1234 or aaa. Choose another.',
   product: 'The password must not contain the name of this product.',
   address: 'The password must not contain your e-mail address or its part before the @.',
   name: 'The password must not contain your name.',
@@ -32,8 +35,11 @@ export const UNCHANGED_PASSWORD = 'This is your current password. Choose another
 
 const folded = (text: string): string => text.normalize('NFKC').toLowerCase();
 
+/** What stands between words. */
+const NO_WORD = /[^\p{L}\p{M}\p{N}]+/gu;
+
 /** Letters and digits alone: signs between them hide no word. */
-const squashed = (text: string): string => folded(text).replace(/[^\p{L}\p{M}\p{N}]+/gu, '');
+const squashed = (text: string): string => folded(text).replace(NO_WORD, '');
 
 let list: Promise<ReadonlySet<string>> | undefined;
 
@@ -45,6 +51,14 @@ const commonPasswords = (): Promise<ReadonlySet<string>> =>
 
 /** The shortest piece that a text repeats; the whole text where it repeats none. */
 const repeatedPiece = (text: string): string => text.slice(0, (text + text).indexOf(text, 1));
+
+/** How many characters are in no run: three or more in a row that are the same, or that follow one another either way. */
+const countOutsideRuns = (text: string): number => {
+  const codes = Array.from(text, (character) => character.codePointAt(0) ?? Number.NaN);
+  const stepTo = (index: number): number => (codes[index] ?? Number.NaN) - (codes[index - 1] ?? Number.NaN);
+  const endsRun = (index: number): boolean => Math.abs(stepTo(index)) <= 1 && stepTo(index) === stepTo(index - 1);
+  return codes.filter((_, index) => !endsRun(index) && !endsRun(index + 1) && !endsRun(index + 2)).length;
+};
 
 const isCommon = async (text: string): Promise<boolean> => {
   const common = await commonPasswords();
@@ -61,7 +75,9 @@ const contextProblem = (password: string, { email, names, tenant_names }: Passwo
   if (contains(PRODUCT_NAME)) return sentences.product;
   if ([email, email.slice(0, Math.max(email.lastIndexOf('@'), 0))].some(contains)) return sentences.address;
   if (names.some(contains)) return sentences.name;
-  return tenant_names.some(contains) ? sentences.tenant : undefined;
+  // People shorten the name of a company, and an attacker tries its parts.
+  const isTenantNamed = tenant_names.some((name) => [name, ...name.split(NO_WORD)].some(contains));
+  return isTenantNamed ? sentences.tenant : undefined;
 };
 
 /**
@@ -75,7 +91,8 @@ export const chosenPasswordProblem = async (
   // First, so that the steps below see no more than 128 characters.
   if (!isFairPassword(password)) return sentences.length;
   const text = folded(password);
-  if (repeatedPiece(text).length <= REPEATED_LENGTH_MAX) return sentences.repeated;
+  if (repeatedPiece(text).length <= REPEATED_LENGTH_MAX || countOutsideRuns(text) < OUTSIDE_RUNS_MIN)
+    return sentences.repeated;
   if (await isCommon(text)) return sentences.common;
   return contextProblem(password, context);
 };

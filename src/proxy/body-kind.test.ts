@@ -62,6 +62,7 @@ describe('the kind of a body', () => {
     ['text/plain; charset="windows-1252"', 'latin1'],
     ['text/plain;charset=latin1;charset=utf-8', 'latin1'],
     ['text/plain; charset="utf\\-8"', 'utf8'],
+    [`text/plain; charset='UTF-8'`, 'utf8'],
     ['text/plain; charset="utf-8" junk; x=y', 'utf8'],
   ])('%s is text in %s', (type, charset) => {
     expect(kindOfType(type)).toEqual({ kind: 'plain', charset });

@@ -38,14 +38,21 @@ const latin1 = new Set(['iso-8859-1', 'iso8859-1', 'iso_8859-1', 'latin1', 'wind
 /** The first may be either of the others: the body tells. */
 const utf16 = new Set(['utf-16', 'utf-16le', 'utf-16be']);
 
-const utf16Label = (label: string): string | undefined => {
-  const name = label.trim().toLowerCase();
+/** Some programs write single quotes, which are no quotes here (RFC 9110 section 5.6.4). */
+const nameOf = (label: string): string =>
+  label
+    .trim()
+    .replace(/^'(.*)'$/, '$1')
+    .toLowerCase();
+
+export const utf16Label = (label: string): string | undefined => {
+  const name = nameOf(label);
   return utf16.has(name) ? name : undefined;
 };
 
 /** Undefined for a charset whose bytes are not read as they are. */
 export const charsetOf = (label: string): Charset | undefined => {
-  const name = label.trim().toLowerCase();
+  const name = nameOf(label);
   if (utf8.has(name)) return 'utf8';
   return latin1.has(name) ? 'latin1' : undefined;
 };
@@ -175,17 +182,19 @@ const withoutCoding = (headers: Headers): Headers =>
 /** What is in a body when its codings are undone. */
 export const decodedKindOf = (headers: Headers): BodyKind => bodyKindOf(withoutCoding(headers));
 
+/** The headers of a body that was made UTF-8. */
+export const inUtf8Headers = (headers: Headers): Headers =>
+  headers.map(([name, value]) => [name, name.toLowerCase() === 'content-type' ? sayingUtf8(value) : value]);
+
 /** The headers of a body that was made UTF-8 of UTF-16, or whose codings were undone. */
 export const decodedHeaders = (headers: Headers, wasUtf16: boolean): Headers =>
-  withoutCoding(headers).map(([name, value]) =>
-    wasUtf16 && name.toLowerCase() === 'content-type' ? [name, sayingUtf8(value)] : [name, value],
-  );
+  withoutCoding(wasUtf16 ? inUtf8Headers(headers) : headers);
 
 /** The kind of the same body when it was made UTF-8 of UTF-16. */
 export const inUtf8 = (body: BodyKind): BodyKind =>
   'charset' in body ? { kind: body.kind, charset: body.charset } : body;
 
-const charsetParameter = /;[\t ]*charset=(?:"(?:[^"\\]|\\.)*"|[^;]*)/gi;
+const charsetParameter = /;[\t ]*charset[\t ]*=(?:"(?:[^"\\]|\\.)*"|[^;]*)/gi;
 
 const sayingUtf8 = (type: string): string => `${type.replace(charsetParameter, '')}; charset=utf-8`;
 

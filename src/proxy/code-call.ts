@@ -9,6 +9,7 @@ import { shapeProblem } from '../json-shape.ts';
 import { type Call, CallFault, RUN_BYTES_MAX } from '../sandbox/sandbox.ts';
 import { CODED_MARK, type CodedText, createCodedTexts } from '../vault/coded-texts.ts';
 import { formatPath } from '../vault/json.ts';
+import { readAnswer } from './answer-text.ts';
 import { forwardingFault } from './faults.ts';
 import type { ProxyAnswer, ProxyRequest } from './forward.ts';
 import { namedHeaders, valueOf } from './message.ts';
@@ -91,11 +92,12 @@ export const callAnswer = async (
   { status, headers, body, bodyBytes, statusText }: ProxyAnswer,
   { signal, sent }: Pick<Call, 'signal' | 'sent'>,
 ): Promise<{ status: number; headers: Record<string, string | string[]>; body: unknown }> => {
-  const answered = (read: Headers, bytes: Uint8Array | undefined) => {
-    const value = valueOf({ headers: read, body: bytes });
+  const answered = (came: Headers, bytes: Uint8Array | undefined) => {
+    const { message } = readAnswer({ headers: came, body: bytes });
+    const value = valueOf(message);
     const problem = shapeProblem(value);
     if (problem !== undefined) throw new CallFault('DECODE', `The body of the answer ${problem}.`);
-    return { status, headers: namedHeaders(read), body: value };
+    return { status, headers: namedHeaders(message.headers), body: value };
   };
   if (body === undefined || body instanceof Uint8Array) return answered(headers, body);
   const answer = { status, statusText, headers, bodyBytes, body };

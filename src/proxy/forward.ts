@@ -21,6 +21,7 @@ import { createExpansion } from '../vault/expansion.ts';
 import type { Json } from '../vault/json.ts';
 import { runInTurns } from '../vault/json-parser.ts';
 import { createOpenedTexts, type OpenedTexts } from '../vault/opened-texts.ts';
+import { readAnswer } from './answer-text.ts';
 import { type BodyKind, decodedKindOf, inUtf8, saysJson } from './body-kind.ts';
 import { callAnswer, parseProxyCall } from './code-call.ts';
 import { sentOf } from './coded-body.ts';
@@ -158,48 +159,49 @@ const exchange = async (
   if (!hasTokens) await ctx.db.for({ tenant_id }).insertLogs(beside);
   const rows: readonly LogRow[] = hasTokens && tokens ? tokens.logged : beside;
   const logFailure = (): Promise<unknown> => ctx.db.for({ tenant_id }).insertLogs(failedRows(ctx, rows));
-  const opened = found.expand(
-    createExpansion(tokens?.values ?? (() => undefined), ctx.expressionEnvironment, references),
-  );
-
-  hold(opened.body, bytes);
-  // Code may get them back in the answer, in another writing as well.
-  for (const id of references.ids) below.opened.add((tokens?.values(id, references.isWhole) ?? null) as Json);
-
-  const about: About = { method, path: opened.path, query: opened.query };
   const rights = proxy && rightsOf(ctx, proxy, actor, below);
-  const isSeen = found.isInBody || proxy?.request_transform !== undefined;
-  const before: Message = { ...sentOf(decoded, isSeen, opened, whole), hasValues: hasTokens };
-  const transforming = proxy && rights ? transform(ctx, proxy, 'request', before, about, rights) : before;
-  const outgoing = await Promise.resolve(transforming).catch(async (error: unknown) => {
-    await logFailure();
-    throw error;
-  });
-  if (outgoing instanceof CodeResponse) {
-    await logFailure();
-    return madeByCode(outgoing, undefined);
-  }
-  hold(outgoing.body, opened.body);
-
   const isReadByCode = proxy?.response_transform !== undefined;
-  const isAsWritten = opened.path === target.path && opened.query === target.query;
-  const sentTo = isAsWritten ? url : destinationOf(base, opened.path, opened.query);
-  refuseLong(sentTo, opened);
-  const sending = ctx.egress.request({
-    tenant_id,
-    url: sentTo,
-    method,
-    headers: [...(isReadByCode ? askingForDecodable(outgoing.headers) : outgoing.headers), loopMark(ctx)],
-    body: pieces ?? outgoing.body,
-    bodyBytes: pieces && bodyBytes,
-    signal,
-    allowLists,
-    clientCertificate: proxy?.client_certificate,
-  });
-  const answer = await sending.catch(async (error: unknown) => {
+
+  const send = async (): Promise<CodeResponse | { about: About; answer: EgressResponse }> => {
+    const opened = found.expand(
+      createExpansion(tokens?.values ?? (() => undefined), ctx.expressionEnvironment, references),
+    );
+    hold(opened.body, bytes);
+    // Code may get them back in the answer, in another writing as well.
+    for (const id of references.ids) below.opened.add((tokens?.values(id, references.isWhole) ?? null) as Json);
+
+    const about: About = { method, path: opened.path, query: opened.query };
+    const isSeen = found.isInBody || proxy?.request_transform !== undefined;
+    const before: Message = { ...sentOf(decoded, isSeen, opened, whole), hasValues: hasTokens };
+    const outgoing = proxy && rights ? await transform(ctx, proxy, 'request', before, about, rights) : before;
+    if (outgoing instanceof CodeResponse) return outgoing;
+    hold(outgoing.body, opened.body);
+
+    const isAsWritten = opened.path === target.path && opened.query === target.query;
+    const sentTo = isAsWritten ? url : destinationOf(base, opened.path, opened.query);
+    refuseLong(sentTo, opened);
+    const answer = await ctx.egress.request({
+      tenant_id,
+      url: sentTo,
+      method,
+      headers: [...(isReadByCode ? askingForDecodable(outgoing.headers) : outgoing.headers), loopMark(ctx)],
+      body: pieces ?? outgoing.body,
+      bodyBytes: pieces && bodyBytes,
+      signal,
+      allowLists,
+      clientCertificate: proxy?.client_certificate,
+    });
+    return { about, answer };
+  };
+  const sent = await send().catch(async (error: unknown) => {
     await logFailure();
     throw error;
   });
+  if (sent instanceof CodeResponse) {
+    await logFailure();
+    return madeByCode(sent, undefined);
+  }
+  const { about, answer } = sent;
   if (!proxy || !rights || proxy.response_transform === undefined) return asItCame(answer);
   return transformAnswer(ctx, proxy, answer, about, { ...rights, signal, hasValues: hasTokens }, held);
 };
@@ -318,6 +320,13 @@ const askingForDecodable = (headers: Headers): Headers => [
   ['Accept-Encoding', DECODABLE_CODINGS],
 ];
 
+/** A label of the Encoding Standard is short and plain; whatever else a destination writes there is not repeated. */
+const undecodable = (charset: string): AppError =>
+  new AppError(
+    'bad_gateway',
+    `The body of the destination's answer cannot be decoded from ${/^[\w.:()+-]{1,40}$/.test(charset) ? `"${charset}"` : 'the charset that it declares'}.`,
+  );
+
 /** The code sees the answer whole and decoded, whatever its status; what goes on is not coded any more. */
 const transformAnswer = async (
   ctx: Context,
@@ -336,7 +345,8 @@ const transformAnswer = async (
   const { body, release } = await takeWhole(ctx.egress, { tenant_id, signal, bodyBytesMax: RUN_BYTES_MAX }, answer);
   held.push({ release });
   const headers = answer.headers.filter(([name]) => name.toLowerCase() !== 'content-encoding');
-  const came: Message = { headers, body, hasValues };
+  const { message: came, unread } = readAnswer({ headers, body, hasValues });
+  if (unread !== undefined) throw undecodable(unread);
   const made = await transform(ctx, proxy, 'response', came, { ...about, status }, rights);
   if (made instanceof CodeResponse) return madeByCode(made, status);
   return { status, statusText, ...made, bodyBytes: undefined, destination_status: status };

@@ -11,10 +11,8 @@ import { answerOfFault, CodeResponse, runtimeError } from '../runtime/code-error
 import { RUN_BYTES_MAX } from '../sandbox/sandbox.ts';
 import type { Json } from '../vault/json.ts';
 import { type JsonFinding, JsonSyntaxError, parseInSlices, runInTurns } from '../vault/json-parser.ts';
-import { bodyKindOf, charsetOf as readCharset } from './body-kind.ts';
 import { charsetOf, isJson, type Message, namedHeaders, textOf, valueOf } from './message.ts';
 import type { ProxyForUse } from './proxy-finder.ts';
-import { isInUtf16 } from './utf16.ts';
 
 /** What the code learns beside the message. The query is as written; code gets it by its names. */
 export type About = { method: string; path: string; query: string; status?: number };
@@ -85,7 +83,7 @@ const refuseUnfit = async (side: Side, message: Message, given: Json): Promise<v
   if (problem !== undefined && side === 'response')
     throw new AppError('bad_gateway', `The body of the destination's answer ${problem}.`);
   if (problem !== undefined) throw invalidField('body', problem);
-  if (side === 'response' && (hasUnreadCharset(message.headers) || isReadOtherwise(message, given)))
+  if (side === 'response' && mayBeUtf32(message, given))
     throw new AppError('bad_gateway', "The charset of the destination's answer is none that a transform can read.");
   if (side === 'response' || !isJson(message.headers)) return;
   const finding = await misreadOf(textOf(message) ?? '');
@@ -108,22 +106,9 @@ const misreadOf = async (text: string): Promise<JsonFinding | undefined> => {
   }
 };
 
-/** Some receivers know UTF-16 and UTF-32 without being told (RFC 4627 section 3). No other text begins so, and no JSON has a NUL. */
-const isReadOtherwise = (message: Message, given: Json): boolean => {
-  const { body, headers } = message;
-  if (body === undefined) return false;
-  const kind = bodyKindOf(headers);
-  const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
-  if ('charset' in kind && isInUtf16(kind, bytes)) return true;
-  return isJson(headers) && bytes.includes(0) && given === textOf(message);
-};
-
-/** Text in such a charset is to the code another text than to its receiver. */
-const hasUnreadCharset = (headers: Headers): boolean =>
-  headers.some(([name, value]) => {
-    const label = name.toLowerCase() === 'content-type' && /;\s*charset\s*=\s*"?([^";\s]+)/i.exec(value)?.[1];
-    return label && readCharset(label) === undefined;
-  });
+/** Some receivers know UTF-32 without being told (RFC 4627 section 3). No JSON has a NUL. */
+const mayBeUtf32 = ({ headers, body }: Message, given: Json): boolean =>
+  body !== undefined && isJson(headers) && body.includes(0) && given === textOf({ headers, body });
 
 /**
  * A body that the code returned as it got it goes on byte for byte. But JSON, of a request and of an answer, is what the

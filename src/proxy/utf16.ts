@@ -9,6 +9,12 @@ export type Utf16 = 'utf-16le' | 'utf-16be';
 /** So many bytes at the start of a body tell. */
 export const UTF16_SIGN_BYTES = 2;
 
+/** In which of the two a body is by its byte order mark. */
+export const utf16OfMark = ([first, second]: Uint8Array): Utf16 | undefined => {
+  if (first === 0xff && second === 0xfe) return 'utf-16le';
+  return first === 0xfe && second === 0xff ? 'utf-16be' : undefined;
+};
+
 /**
  * In which of the two a body is, undefined for neither. A byte order mark is stronger than a charset (WHATWG Encoding
  * section 6), and no UTF-8 begins so. Without one a NUL tells, as parsers of JSON read it (RFC 4627 section 3).
@@ -16,8 +22,8 @@ export const UTF16_SIGN_BYTES = 2;
 export const utf16Of = ({ charset, utf16 }: TextBodyKind, start: Uint8Array): Utf16 | undefined => {
   const [first, second] = start;
   if (charset !== 'utf8' || first === undefined || second === undefined) return undefined;
-  if (first === 0xff && second === 0xfe) return 'utf-16le';
-  if (first === 0xfe && second === 0xff) return 'utf-16be';
+  const marked = utf16OfMark(start);
+  if (marked) return marked;
   if (utf16 === 'utf-16le' || utf16 === 'utf-16be') return utf16;
   if (first === 0 && second !== 0) return 'utf-16be';
   if (first !== 0 && second === 0) return 'utf-16le';
@@ -37,7 +43,7 @@ const decode = (bytes: Buffer, utf16: Utf16, fatal: boolean): string | undefined
   }
 };
 
-/** Whether an answer is in UTF-16 though its headers do not say so. One without a type may be no text at all. */
+/** Whether a body is in UTF-16. One without a type may be no text at all. */
 export const isInUtf16 = (kind: TextBodyKind, bytes: Buffer): boolean => {
   const utf16 = utf16Of(kind, bytes);
   return utf16 !== undefined && (kind.kind !== 'undeclared' || decode(bytes, utf16, true) !== undefined);

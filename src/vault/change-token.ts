@@ -206,8 +206,8 @@ const answerOf = (
   const shown = { transform: isNothing ? 'redact' : transform, isPrintShown: !isNothing } as const;
   const result = recordOfDraft(tenant_id, draft, shown, columns, made);
   const isMaskShown = result.data !== undefined;
-  noteDecision(caller, 'token:read', target, isNothing ? 'nothing' : 'masked');
-  noteDecision(caller, 'token:update', target, isMaskShown ? 'masked' : 'nothing');
+  noteDecision(caller, 'token:read', target, isNothing ? 'nothing' : 'masked', draft);
+  noteDecision(caller, 'token:update', target, isMaskShown ? 'masked' : 'nothing', draft);
   return { result, disclosure: isMaskShown ? 'masked' : 'none' };
 };
 

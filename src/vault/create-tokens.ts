@@ -318,7 +318,7 @@ const recordOfEqual = (
   if (row.sealed === null) throw tooLarge();
   const kept = openToken(ctx, caller.tenant_id, row, keys);
   if (visibilityOfToken(transform, row, kept) === 'nothing') return undefined;
-  noteDecision(caller, 'token:read', row, 'masked');
+  noteDecision(caller, 'token:read', row, 'masked', kept);
   try {
     const record = recordOfRow(ctx, caller.tenant_id, row, kept, 'mask', { meter });
     const disclosure = disclosureOf(visibilityOfToken('mask', row, kept));

@@ -73,7 +73,7 @@ export const openTokens = async (
   const opened = await open(ctx, caller, rows, purpose);
   const shown = [...opened.values()].map(({ row: { id, type }, kept, row, transform }): LoggedToken => {
     const visibility = visibilityOfToken(transform, row, kept);
-    noteDecision(caller, permissionOf[purpose], row, visibility);
+    noteDecision(caller, permissionOf[purpose], row, visibility, kept);
     const disclosure = purpose === 'use' ? 'used' : disclosureOf(visibility);
     return { id, type, disclosure };
   });

@@ -50,7 +50,7 @@ export const getToken = async (ctx: Context, caller: Caller, id: string): Promis
   const cvcs = transform === 'reveal' ? await openCvcs(ctx, caller, [row]) : undefined;
   const record = recordOfRow(ctx, caller.tenant_id, row, kept, transform, { cvc: cvcs?.get(id) });
   const visibility = visibilityOfToken(transform, row, kept);
-  noteDecision(caller, 'token:read', row, visibility);
+  noteDecision(caller, 'token:read', row, visibility, kept);
   const disclosure = disclosureOf(visibility);
   await db.insertLogs(tokenLogRows(ctx, caller, 'read', [{ id, type: row.type, disclosure }]));
   return record;
@@ -134,7 +134,7 @@ const readTokens = async (
     const transform = decide(caller, permission, row) ?? 'redact';
     const kept = openToken(ctx, caller.tenant_id, row, keys);
     const visibility = visibilityOfToken(transform, row, kept);
-    noteDecision(caller, permission, row, visibility);
+    noteDecision(caller, permission, row, visibility, kept);
     read.push({ id: row.id, type: row.type, disclosure: disclosureOf(visibility) });
     try {
       return recordOfRow(ctx, caller.tenant_id, row, kept, transform, { meter });

@@ -110,6 +110,19 @@ describe('the body of a forwarded request', () => {
     expect(answer.turns).toBeGreaterThanOrEqual(Math.floor(body.length / (JSON_SLICE_CHARACTERS + 100)));
   });
 
+  test.each([
+    ['application/x-www-form-urlencoded', 'a=b&'.repeat(500_000), 'x={{ id }}'],
+    ['application/xml', '<b c="d">e</b>'.repeat(150_000), '{{ id }}'],
+    ['text/csv', '"a","b"\n'.repeat(250_000), '{{ id }}'],
+    ['application/yaml', 'a: "b"\n'.repeat(250_000), 'x: {{ id }}'],
+    ['application/graphql', '{ a(b: "c") }\n'.repeat(150_000), '{ x(y: "{{ id }}") }'],
+  ])('is followed in slices: %s', async (type, before, last) => {
+    const body = before + last;
+    const answer = await turnsForwarding(type, body);
+    expect(answer).toMatchObject({ status: 400 });
+    expect(answer.turns).toBeGreaterThanOrEqual(Math.floor(body.length / (JSON_SLICE_CHARACTERS + 100)));
+  });
+
   test('that no token may be used for is refused at the first that it refers to', async () => {
     const answer = await turnsForwarding('application/json', `["{{ id }}",${objects}1]`, await openProxy());
     expect(answer.status).toBe(403);

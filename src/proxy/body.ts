@@ -103,13 +103,13 @@ function* split(text: string, kind: TextKind, charset: Charset, path: Path, refe
     case 'json_lines':
       return yield* splitJsonLines(text, charset, path, references);
     case 'form':
-      return splitForm(text, path, encodePercentAt(charset), references);
+      return yield* splitForm(text, path, encodePercentAt(charset), references);
     case 'markup':
-      return splitMarkup(text, charset, place, references);
+      return yield* splitMarkup(text, charset, place, references);
     case 'csv':
     case 'yaml':
     case 'graphql':
-      return splitRuled(kind, text, place, references, encodableAt(charset, place));
+      return yield* splitRuled(kind, text, place, references, encodableAt(charset, place));
     default:
       if (kind !== 'text' && (yield* isJsonText(text))) return yield* splitJson(text, charset, path, references);
       return splitText(text, place, references, encodableAt(charset, place));

@@ -48,7 +48,7 @@ export function* findInSlices(
 ): Slices<FoundExpressions> {
   const references: References = { ...createReferences(undefined, coded), mayUse };
   const pathPieces = splitPath(path, references);
-  const queryPieces = splitForm(query, ['query'], encodePercentAt('utf8'), references);
+  const queryPieces = yield* splitForm(query, ['query'], encodePercentAt('utf8'), references);
   const headerPieces = headers.map(([name, value]): [string, Pieces] => [name, splitHeader(name, value, references)]);
   const writeBody = body && (yield* openBody(body.kind, body.bytes, ['body'], references));
   if (coded?.isComplete() === false) throw badRequest(NOT_LOOKED_AT);

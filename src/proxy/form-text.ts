@@ -2,27 +2,34 @@
 // it is spelled.
 import type { References } from '../vault/expansion.ts';
 import { formatPath } from '../vault/json.ts';
+import { JSON_SLICE_CHARACTERS, type Slices } from '../vault/json-parser.ts';
 import type { Path } from './json-text.ts';
 import { percentOpening } from './opening.ts';
 import { decodePercent, splitPercent } from './percent.ts';
 import type { Encode, Pieces } from './pieces.ts';
 
 /**
+ * Pauses after each slice.
  * @param path where the names stand.
  * @param encodeAt how values are written at a place.
  * @throws invalidInput at the place of a value that holds what is no expression.
  */
-export const splitForm = (
+export function* splitForm(
   text: string,
   path: Path,
   encodeAt: (place: string) => Encode,
   references: References,
-): Pieces => {
+): Slices<Pieces> {
   if (!percentOpening.pattern.test(text)) return [text];
   const pieces: Pieces = [];
   let done = 0;
   let end = 0;
+  let pauseAt = JSON_SLICE_CHARACTERS;
   for (let start = 0; start <= text.length; start = end + 1) {
+    if (start >= pauseAt) {
+      yield;
+      pauseAt = start + JSON_SLICE_CHARACTERS;
+    }
     const ampersand = text.indexOf('&', start);
     end = ampersand === -1 ? text.length : ampersand;
     const piece = text.slice(start, end);
@@ -36,4 +43,4 @@ export const splitForm = (
   }
   pieces.push(text.slice(done));
   return pieces;
-};
+}

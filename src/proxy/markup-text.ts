@@ -1,6 +1,7 @@
 // XML and HTML with expressions in texts and in quoted attributes: a value is written so that it cannot end either, and reads
 // back as what it is. Follows the markup once from its start to its end, and does not ask whether it is well-formed.
 import type { References } from '../vault/expansion.ts';
+import { JSON_SLICE_CHARACTERS, type Slices } from '../vault/json-parser.ts';
 import type { Charset } from './body-kind.ts';
 import { createTextSlot, cutText, encodableAt, type Encode, type Pieces, refuseValue } from './pieces.ts';
 
@@ -26,9 +27,14 @@ const steps: Record<State, { next: RegExp; to: Record<string, State> }> = {
   declaration: { next: />/g, to: { '>': 'text' } },
 };
 
-const stateBehind = (literal: string, before: State): State => {
+function* stateBehind(literal: string, before: State): Slices<State> {
   let state = before;
+  let pauseAt = JSON_SLICE_CHARACTERS;
   for (let at = 0; ;) {
+    if (at >= pauseAt) {
+      yield;
+      pauseAt = at + JSON_SLICE_CHARACTERS;
+    }
     const { next, to } = steps[state];
     next.lastIndex = at;
     const found = next.exec(literal)?.[0];
@@ -37,7 +43,7 @@ const stateBehind = (literal: string, before: State): State => {
     // In HTML the dashes that open a comment can be those that end it.
     at = found === '<!--' ? next.lastIndex - 2 : next.lastIndex;
   }
-};
+}
 
 /** XML 1.0 section 2.2: characters that it cannot hold, as references neither. */
 const notInXml = /[^\t\n\r\x20-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/u;
@@ -75,16 +81,20 @@ const encoderIn = (state: State, charset: Charset, place: string): Encode => {
   };
 };
 
-/** @throws invalidInput at the place. */
-export const splitMarkup = (text: string, charset: Charset, place: string, references: References): Pieces => {
+/** Pauses after each slice. @throws invalidInput at the place. */
+export function* splitMarkup(text: string, charset: Charset, place: string, references: References): Slices<Pieces> {
   if (!text.includes('{{')) return [text];
   let state: State = 'text';
-  return cutText(text, place, references).map((cut) => {
-    if (cut.isExpression) return createTextSlot(cut.text, place, references, encoderIn(state, charset, place));
-    state = stateBehind(cut.text, state);
-    return cut.text;
-  });
-};
+  const pieces: Pieces = [];
+  for (const cut of cutText(text, place, references)) {
+    if (cut.isExpression) pieces.push(createTextSlot(cut.text, place, references, encoderIn(state, charset, place)));
+    else {
+      state = yield* stateBehind(cut.text, state);
+      pieces.push(cut.text);
+    }
+  }
+  return pieces;
+}
 
 /** Where a declaration ends, with room for spaces. */
 const DECLARATION_BYTES_MAX = 256;

@@ -2,6 +2,7 @@
 // around the expressions once; where it is in doubt whether a value stands in quotes, the stricter rule holds.
 import type { Headers } from '../egress/headers.ts';
 import type { References } from '../vault/expansion.ts';
+import { JSON_SLICE_CHARACTERS, runAtOnce, type Slices } from '../vault/json-parser.ts';
 import { createTextSlot, cutText, type Encode, type Pieces, refuseValue } from './pieces.ts';
 
 /** Refuses a value by throwing. */
@@ -17,28 +18,45 @@ const free: Check = () => {};
 
 /** Follows a text; says what a value may hold where the text has come to. */
 type Follower = {
-  follow(literal: string): void;
+  /** Follows a slice of a literal. @returns where it has come to: behind `to`, where a mark of several characters ends there. */
+  follow(literal: string, from: number, to: number): number;
   /** @param quote the last filter of the expression. The value counts as text behind it. */
   checkHere(place: string, quote: string | undefined): Check;
 };
 
-const splitBy = (
+/** Of a follower that looks at one character after another. */
+const eachOf =
+  (step: (character: string) => void): Follower['follow'] =>
+  (literal, from, to) => {
+    for (let at = from; at < to; at += 1) step(literal[at] as string);
+    return to;
+  };
+
+function* splitBy(
   text: string,
   place: string,
   references: References,
   { follower, encode }: { follower: Follower; encode: Encode },
-): Pieces =>
-  cutText(text, place, references).map((cut) => {
-    if (!cut.isExpression) {
-      follower.follow(cut.text);
-      return cut.text;
+): Slices<Pieces> {
+  const pieces: Pieces = [];
+  for (const { text: cut, isExpression, lastFilter } of cutText(text, place, references)) {
+    if (isExpression) {
+      const check = follower.checkHere(place, lastFilter);
+      const encodeChecked: Encode = (value) => {
+        check(value);
+        return encode(value);
+      };
+      pieces.push(createTextSlot(cut, place, references, encodeChecked));
+      continue;
     }
-    const check = follower.checkHere(place, cut.lastFilter);
-    return createTextSlot(cut.text, place, references, (value) => {
-      check(value);
-      return encode(value);
-    });
-  });
+    for (let at = 0; at < cut.length;) {
+      at = follower.follow(cut, at, Math.min(cut.length, at + JSON_SLICE_CHARACTERS));
+      if (at < cut.length) yield;
+    }
+    pieces.push(cut);
+  }
+  return pieces;
+}
 
 const IN_QUOTES = 'must put no quotation mark, backslash, line end or control character into quotes';
 
@@ -61,16 +79,14 @@ const createHeaderFollower = (isCookie: boolean): Follower => {
   let isParameter = false;
   let last = '';
   return {
-    follow: (literal) => {
-      for (const each of literal) {
-        if (isQuoted && isEscaped) isEscaped = false;
-        else if (isQuoted && each === '\\') isEscaped = true;
-        else if (each === '"') isQuoted = !isQuoted;
-        else if (!isQuoted && (each === ',' || each === ';')) isParameter = false;
-        else if (!isQuoted && each === '=') isParameter = true;
-        last = each;
-      }
-    },
+    follow: eachOf((each) => {
+      if (isQuoted && isEscaped) isEscaped = false;
+      else if (isQuoted && each === '\\') isEscaped = true;
+      else if (each === '"') isQuoted = !isQuoted;
+      else if (!isQuoted && (each === ',' || each === ';')) isParameter = false;
+      else if (!isQuoted && each === '=') isParameter = true;
+      last = each;
+    }),
     checkHere: (place, quote) => {
       const before = last;
       last = 'x';
@@ -123,9 +139,9 @@ export const splitHeaderValue = (
   encode: Encode,
 ): Pieces => {
   const follower = isOneValue(name, text, place, references)
-    ? { follow: () => {}, checkHere: () => free }
+    ? { follow: (_literal: string, _from: number, to: number) => to, checkHere: () => free }
     : createHeaderFollower(name.toLowerCase() === 'cookie');
-  return splitBy(text, place, references, { follower, encode });
+  return runAtOnce(splitBy(text, place, references, { follower, encode }));
 };
 
 const CSV =
@@ -138,12 +154,10 @@ const createCsvFollower = (): Follower => {
   let isQuoted = false;
   let last = '\n';
   return {
-    follow: (literal) => {
-      for (const each of literal) {
-        if (each === '"') isQuoted = !isQuoted;
-        last = each;
-      }
-    },
+    follow: eachOf((each) => {
+      if (each === '"') isQuoted = !isQuoted;
+      last = each;
+    }),
     checkHere: (place, quote) => {
       const isField = !isQuoted && /[,;\t\r\n]/.test(last);
       last = 'x';
@@ -209,9 +223,7 @@ const createYamlFollower = (): Follower => {
     }
   };
   return {
-    follow: (literal) => {
-      for (const each of literal) step(each);
-    },
+    follow: eachOf(step),
     checkHere: (place, quote) => {
       if (isEscaped) throw refuseValue(place, BACKSLASH_BEFORE);
       const isQuotable = state === 'outside' && mayBegin() && (quote === 'quote_yaml' || quote === 'quote_json');
@@ -228,8 +240,9 @@ const createGraphqlFollower = (): Follower => {
   let state: State = 'outside';
   let isEscaped = false;
   return {
-    follow: (literal) => {
-      for (let at = 0; at < literal.length; at += 1) {
+    follow: (literal, from, to) => {
+      let at = from;
+      for (; at < to; at += 1) {
         const each = literal[at] as string;
         if (each === '\n' || each === '\r') {
           if (state !== 'block') state = 'outside';
@@ -244,6 +257,7 @@ const createGraphqlFollower = (): Follower => {
         } else if (each === '"' && (state === 'outside' || state === 'double'))
           state = state === 'double' ? 'outside' : 'double';
       }
+      return at;
     },
     checkHere: (place, quote) => {
       if (isEscaped) throw refuseValue(place, BACKSLASH_BEFORE);
@@ -257,11 +271,15 @@ const followers = { csv: createCsvFollower, yaml: createYamlFollower, graphql: c
 
 export type RuledKind = keyof typeof followers;
 
-/** @throws invalidInput at the place. */
-export const splitRuled = (
+/** Pauses after each slice. @throws invalidInput at the place. */
+export function* splitRuled(
   kind: RuledKind,
   text: string,
   place: string,
   references: References,
   encode: Encode,
-): Pieces => (text.includes('{{') ? splitBy(text, place, references, { follower: followers[kind](), encode }) : [text]);
+): Slices<Pieces> {
+  return text.includes('{{')
+    ? yield* splitBy(text, place, references, { follower: followers[kind](), encode })
+    : [text];
+}

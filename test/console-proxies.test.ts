@@ -245,7 +245,7 @@ describe('Sending', () => {
     proxy = await makeProxy(server, { destination_url: `${url}/v1` });
   });
 
-  test('puts the values in and shows how the destination answered, and nothing of what it answered', async () => {
+  test('puts the values in and shows what the destination answered, with the digits of cards masked', async () => {
     const { status, text } = await sending(proxy, {
       method: 'PUT',
       path: `/cards/{{ ${generic} }}?n={{ ${card} | json: '$.number' }}`,
@@ -264,9 +264,56 @@ describe('Sending', () => {
     const shown = wordsOf(text);
     expect(shown).toMatch(/Destination 200 OK Took \d+ ms Content type application\/json/);
     expect(text).not.toContain(CARD);
-    expect(text).not.toContain(SECRET);
-    expect(text).not.toContain('echoed');
-    expect(shown).toContain('The body of the answer is neither shown nor read');
+    expect(shown).toContain('"marker": "echoed"');
+    expect(shown).toContain(`/v1/cards/${SECRET}?n=${MASKED_CARD}`);
+    expect(shown).toContain('may repeat the values that were sent');
+  });
+
+  const answering = async (type: string | undefined, body: string | Buffer): Promise<string> => {
+    serve = (_request, response) => {
+      if (type !== undefined) response.setHeader('content-type', type);
+      response.end(body);
+    };
+    return (await sending(proxy, {})).text;
+  };
+
+  test('shows the body of an answer as text, bounded, and security codes in JSON masked', async () => {
+    const json = await answering('application/json', '{"a":"</code><b>no</b>","card":{"cvc":"7373"},"n":1}');
+    expect(textOf(json)).toContain('"a": "</code><b>no</b>"');
+    expect(json).not.toMatch(/<b>no|7373/);
+    expect(textOf(await answering('text/plain; charset=windows-1251', Buffer.from('\xc4\xe0', 'latin1')))).toContain(
+      'Да',
+    );
+    expect(textOf(await answering('application/json', `${'['.repeat(20_000)}${']'.repeat(20_000)}`))).toContain('[[[[');
+    const page = textOf(await answering(undefined, `begin ${'z'.repeat(200_000)}end`));
+    expect(page).toContain('begin zzz');
+    expect(page).toContain('Cut off');
+    expect(page).not.toContain('zend');
+    expect(page.length).toBeLessThan(60_000);
+    // A character of three bytes: the text ends within a number before it is cut for its length.
+    const split = await answering('text/plain', `${'\u20ac'.repeat(21_842)}xx${CARD}`);
+    expect(split).toContain('\u20acxx');
+    expect(split).not.toContain('xx4242');
+  });
+
+  test.each([
+    ['an image', 'image/png', Buffer.from([0x89, 0x50, 0x4e, 0x47, 0, 1])],
+    ['bytes without a type', undefined, Buffer.from([0x89, 0x50, 0x4e, 0x47, 0, 1])],
+    ['text in no known charset', 'text/plain; charset=x-own', Buffer.from('marker')],
+  ])('says of %s that it is not shown', async (_what, type, body) => {
+    const text = await answering(type, body);
+    expect(textOf(text)).toContain('The body of the answer is no text that can be shown.');
+    expect(text).not.toContain('marker');
+  });
+
+  test('shows what came of an answer that does not end', async () => {
+    serve = (_request, response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      response.write('data: first\n\n');
+    };
+    const page = textOf((await sending(proxy, {})).text);
+    expect(page).toContain('data: first');
+    expect(page).toContain('Cut off');
   });
 
   test('takes a word: without it nothing is sent, and what was typed stays', async () => {
@@ -308,7 +355,7 @@ describe('Sending', () => {
     expect(text).not.toContain(CARD);
   });
 
-  test('neither reads nor holds an answer of 100 MB: its connection is closed', async () => {
+  test('reads no more of an answer of 100 MB than it shows: its connection is closed', async () => {
     const piece = Buffer.alloc(64 * 1024, 'x');
     let sentBytes = 0;
     let isClosed = false;
@@ -343,7 +390,7 @@ describe('Sending', () => {
     expect(textOf(broken.text)).toContain('may have been done all the same');
   });
 
-  test('shows words of transforms with the digits of cards masked, and nothing that they answer', async () => {
+  test('shows words of transforms and what they answer with the digits of cards masked', async () => {
     const { id: throwing } = await makeProxy(server, {
       destination_url: url,
       request_transform: {
@@ -365,7 +412,8 @@ describe('Sending', () => {
     const answered = await sending({ id: answering }, { body });
     expect(textOf(answered.text)).toContain('Code of the proxy answered in place of the destination.');
     expect(textOf(answered.text)).toContain('402 Payment Required');
-    expect(answered.text).not.toMatch(new RegExp(`of code|${CARD}`));
+    expect(textOf(answered.text)).toContain(`of code ${MASKED_CARD}`);
+    expect(answered.text).not.toContain(CARD);
     expectNothingSent();
   });
 
@@ -411,7 +459,7 @@ describe('A destination that no proxy names', () => {
     expect(upstream.received.map(({ method, url: asked }) => [method, asked])).toEqual([['GET', `/there/${SECRET}`]]);
     expect(textOf(text)).toContain('200 OK');
     expect(fieldIn(text, 'destination')).toBe(`${url}/there`);
-    expect(text).not.toContain(SECRET);
+    expect(textOf(text)).toContain('"marker": "echoed"');
   });
 
   test.each(['', 'upstream', 'not a url'])('that is none is told beside its field: %j', async (destination) => {

@@ -155,6 +155,23 @@ describe.skipIf(chromiumPath === undefined)('the way of people through the pages
     await grace.picture('proxy');
   });
 
+  test('the key of a proxy and a revealed value are copied by a button', async () => {
+    const { page } = grace;
+    await page.context().grantPermissions(['clipboard-read', 'clipboard-write'], { origin: server.base_url });
+    const copied = async (): Promise<string> => {
+      await page.getByRole('button', { name: 'Copy' }).click();
+      await page.getByRole('button', { name: 'Copied' }).waitFor();
+      return page.evaluate('navigator.clipboard.readText()');
+    };
+    await page.getByText('Show the key').click();
+    expect(await copied()).toMatch(/^[0-9A-Za-z]{32}$/);
+    await page.goto(`/console/tokens/${card_id}`);
+    await page.getByText('Reveal the value', { exact: true }).first().click();
+    await page.getByRole('button', { name: /reveal/i }).click();
+    await page.getByRole('heading', { name: 'Value' }).waitFor();
+    expect(JSON.parse(await copied())).toMatchObject({ number: CARD.number });
+  });
+
   test('the log tells who did it', async () => {
     await grace.page.goto(`/console/logs?entity_id=${card_id}`);
     await grace.page.getByText('Token used').first().waitFor();

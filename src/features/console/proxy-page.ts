@@ -55,7 +55,7 @@ const routeCard = (proxy: Proxy, application: string | undefined): Html => {
 <dt>Created</dt><dd>${time(proxy.created_at)}</dd></dl>
 ${transformBlock('Request transform', proxy.request_transform)}
 ${transformBlock('Response transform', proxy.response_transform)}
-${key !== undefined && html`<details><summary>Show the key</summary><p><code>${key}</code></p><p class="hint">Callers send it as <code>SVC-PROXY-KEY</code>.${!proxy.require_auth && ' It is all that they need: treat it as a secret.'}</p></details>`}
+${key !== undefined && html`<details><summary>Show the key</summary><p><code data-copy>${key}</code></p><p class="hint">Callers send it as <code>SVC-PROXY-KEY</code>.${!proxy.require_auth && ' It is all that they need: treat it as a secret.'}</p></details>`}
 </section>`;
 };
 

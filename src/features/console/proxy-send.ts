@@ -1,16 +1,26 @@
-// Sends a typed request through the proxy, as the member, with raw values in it. Shows how the destination answered, and nothing
-// of what: a body may repeat the values, so it is neither read nor held, and the connection is let go of at once.
-import { STATUS_CODES } from 'node:http';
+// Sends a typed request through the proxy, as the member, with raw values in it, and shows the answer: masked where it looks like
+// a card number, as much as fits a page. No more of a body is read, and the connection is let go of at once.
+import { type OutgoingHttpHeaders, STATUS_CODES } from 'node:http';
+import type { Readable } from 'node:stream';
 import { html, type Html } from '../../http/html.ts';
-import { maskedText } from '../../runtime/shown.ts';
+import { shapeProblem } from '../../json-shape.ts';
+import { readAnswer } from '../../proxy/answer-text.ts';
+import { bodyKindOf } from '../../proxy/body-kind.ts';
+import { textOf, valueOf } from '../../proxy/message.ts';
+import { maskedText, type Shown, shownText, shownValue } from '../../runtime/shown.ts';
 import type { ReadRequest } from './proxy-request.ts';
-import { badge } from './shell.ts';
+import { badge, shownBlock } from './shell.ts';
 import type { Console, Visit } from './visit.ts';
 
-/** Far above a problem of ours; what code answers in place of one may be larger, and is not shown. */
-const PROBLEM_BYTES_MAX = 65_536;
+/** More than a page shows, and far above a problem of ours. */
+const ANSWER_BYTES_MAX = 65_536;
+/** An answer that comes slowly, or never ends, is shown as far as it came. */
+const ANSWER_MS = 3_000;
 
 type ProxyProblem = { title?: unknown; detail?: unknown; errors?: unknown };
+
+/** What is shown of a body: `none` where there is none, `bytes` where it is no text. */
+type Body = Shown | 'none' | 'bytes';
 
 type Sent = {
   status: number;
@@ -19,6 +29,7 @@ type Sent = {
   type: string;
   length: string | undefined;
   problem: ProxyProblem | undefined;
+  body: Body;
   /** Where a transform threw it. */
   line: string | undefined;
   ms: number;
@@ -29,22 +40,52 @@ const USER_AGENT = 'strongroom-console';
 
 const isObject = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null;
 
-/** The problem in the frame of the proxy; undefined for anything else. */
-const problemIn = async (body: AsyncIterable<Buffer>): Promise<ProxyProblem | undefined> => {
+/** The beginning of a body. */
+type Start = { bytes: Buffer; isCut: boolean };
+
+const readStart = async (stream: Readable): Promise<Start> => {
   const pieces: Buffer[] = [];
-  let bytes = 0;
-  for await (const piece of body) {
-    bytes += piece.byteLength;
-    if (bytes > PROBLEM_BYTES_MAX) return undefined;
-    pieces.push(piece);
-  }
+  let length = 0;
+  let isCut = false;
+  const timer = setTimeout(() => stream.destroy(), ANSWER_MS);
   try {
-    const told = JSON.parse(Buffer.concat(pieces).toString('utf8')) as unknown;
+    for await (const piece of stream as AsyncIterable<Buffer>) {
+      pieces.push(piece);
+      length += piece.byteLength;
+      if (length > ANSWER_BYTES_MAX) break;
+    }
+  } catch {
+    // It broke off, or its time is over.
+    isCut = true;
+  } finally {
+    clearTimeout(timer);
+  }
+  return { bytes: Buffer.concat(pieces).subarray(0, ANSWER_BYTES_MAX), isCut: isCut || length > ANSWER_BYTES_MAX };
+};
+
+/** The problem in the frame of the proxy; undefined for anything else. */
+const problemIn = ({ bytes }: Start): ProxyProblem | undefined => {
+  try {
+    const told = JSON.parse(bytes.toString('utf8')) as unknown;
     const problem = isObject(told) ? told['proxy_error'] : undefined;
     return isObject(problem) ? problem : undefined;
   } catch {
     return undefined;
   }
+};
+
+const bodyIn = (named: OutgoingHttpHeaders, { bytes, isCut }: Start): Body => {
+  if (bytes.byteLength === 0 && !isCut) return 'none';
+  const headers = Object.entries(named).flatMap(([name, value]) =>
+    [value].flat().map((each): [string, string] => [name, String(each)]),
+  );
+  const { message, unread } = readAnswer({ headers, body: bytes });
+  const text = textOf(message) ?? '';
+  if (unread !== undefined || bodyKindOf(message.headers).kind === 'bytes' || text.includes('\0')) return 'bytes';
+  // Half of a card number does not look like one, so the last digits are left out.
+  if (isCut) return { text: shownText(maskedText(text).replace(/[\d -]{1,40}\ufffd?$/, '')).text, isCut };
+  const value = valueOf(message);
+  return typeof value === 'string' || shapeProblem(value) !== undefined ? shownText(text) : shownValue(value);
 };
 
 /** The type without its parameters: a destination writes there what it likes. */
@@ -76,13 +117,15 @@ const ask = async (
   try {
     const told = answer.headers['svc-proxy-destination-status'];
     const destination_status = told === undefined ? undefined : Number(told);
+    const start = await readStart(stream);
     return {
       status: answer.statusCode,
       destination_status,
       type: mediaType(answer.headers['content-type']),
       length: /^\d{1,15}$/.exec(String(answer.headers['content-length'] ?? ''))?.[0],
       line: /^\d{1,6}$/.exec(String(answer.headers['svc-code-line'] ?? ''))?.[0],
-      problem: destination_status === undefined ? await problemIn(stream) : undefined,
+      problem: destination_status === undefined ? problemIn(start) : undefined,
+      body: bodyIn(answer.headers, start),
       ms,
     };
   } finally {
@@ -117,7 +160,14 @@ ${destination_status !== undefined && length !== undefined && html`<dt>Length</d
 
 const MAY_BE_DONE =
   'Where it failed on its way to the destination or back, the request may have been done all the same.';
-const NOT_SHOWN = 'The body of the answer is neither shown nor read: it may repeat the values that were sent.';
+const MASKED =
+  'What looks like the number of a card is masked here, and what JSON calls its security code. All else is as it was answered, and may repeat the values that were sent.';
+
+const bodyPart = (body: Body): Html => {
+  if (body === 'none') return html`<p class="quiet">The answer has no body.</p>`;
+  if (body === 'bytes') return html`<p class="quiet">The body of the answer is no text that can be shown.</p>`;
+  return html`${shownBlock('Body of the answer', body)}<p class="quiet">${MASKED}</p>`;
+};
 
 /** Sends it. @param route the header that names the proxy or the destination. @returns what came of it, for the page. */
 export const sendRequest = async (
@@ -127,12 +177,12 @@ export const sendRequest = async (
   route: Record<string, string>,
 ): Promise<Html> => {
   const sent = await ask(visit, console, request, route);
-  const { destination_status, problem } = sent;
+  const { destination_status, problem, body } = sent;
   const isFine = destination_status !== undefined && destination_status < 400;
   return html`<section class="card result" id="sent" aria-labelledby="sent-heading"><h2 id="sent-heading" role="${isFine ? 'status' : 'alert'}">${destination_status === undefined ? 'No answer of the destination' : 'Sent'}</h2>
 ${sentPart(sent)}
 ${problem && problemBlock(problem, sent.line)}
 ${destination_status === undefined && !problem && html`<p>Code of the proxy answered in place of the destination.</p>`}
-<p class="quiet">${problem ? MAY_BE_DONE : NOT_SHOWN}</p>
+${problem ? html`<p class="quiet">${MAY_BE_DONE}</p>` : bodyPart(body)}
 </section>`;
 };

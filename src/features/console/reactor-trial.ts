@@ -2,9 +2,9 @@
 // and bounded. The run is done once; nothing here repeats it.
 import { STATUS_CODES } from 'node:http';
 import { html, type Html, type HtmlValue } from '../../http/html.ts';
-import { maskedText, type Shown, shownText, shownValue } from '../../runtime/shown.ts';
+import { maskedText, shownText, shownValue } from '../../runtime/shown.ts';
 import { isCodeChanged, type Editor } from './reactor-record.ts';
-import { badge } from './shell.ts';
+import { badge, shownBlock } from './shell.ts';
 import type { Console, Visit } from './visit.ts';
 
 type Answer = {
@@ -37,15 +37,11 @@ const isResult = (answer: Answer, body: unknown): body is Result =>
   isObject(body) &&
   Object.keys(body).every((name) => name === 'raw' || name === 'tokens' || name === 'logs');
 
-const block = (heading: string, { text, isCut }: Shown): Html => html`<h3>${heading}</h3>
-<pre tabindex="0" role="region" aria-label="${heading}"><code>${text}</code></pre>
-${isCut && html`<p class="quiet">Cut off: there is more than is shown here. The API answers all of it.</p>`}`;
-
 const resultBlocks = ({ raw, tokens, logs }: Result): HtmlValue => [
   raw === undefined && tokens === undefined && html`<p>The code returned nothing.</p>`,
-  raw !== undefined && block('raw', shownValue(raw)),
-  tokens !== undefined && block('tokens', shownValue(tokens)),
-  logs && block('Console', shownText(logs.map(({ level, text }) => `${level}: ${text}`).join('\n'))),
+  raw !== undefined && shownBlock('raw', shownValue(raw)),
+  tokens !== undefined && shownBlock('tokens', shownValue(tokens)),
+  logs && shownBlock('Console', shownText(logs.map(({ level, text }) => `${level}: ${text}`).join('\n'))),
 ];
 
 const problemBlocks = ({ title, detail, errors }: Problem, line: number | undefined): HtmlValue => {
@@ -74,7 +70,7 @@ ${
     ? resultBlocks(body)
     : isProblem
       ? problemBlocks(body as Problem, answer.line)
-      : block(
+      : shownBlock(
           `The code's own response${type === '' ? '' : `, ${type}`}`,
           body === undefined ? shownText(answer.text) : shownValue(body),
         )

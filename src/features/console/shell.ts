@@ -2,6 +2,7 @@
 import { attribute, html, type Html, type HtmlValue } from '../../http/html.ts';
 import { brandMark, pageOf } from '../../http/pages.ts';
 import type { Session } from '../../people/sessions.ts';
+import type { Shown } from '../../runtime/shown.ts';
 
 const sections = [
   ['/console/tokens', 'Tokens'],
@@ -51,6 +52,11 @@ export const time = (at: unknown): Html | undefined =>
 
 /** A value of the wire as text: JSON, indented. */
 export const shownJson = (value: unknown): string => JSON.stringify(value, null, 2) ?? '';
+
+/** What code or a destination gave, under a heading. */
+export const shownBlock = (heading: string, { text, isCut }: Shown): Html => html`<h3>${heading}</h3>
+<pre tabindex="0" role="region" aria-label="${heading}"><code>${text}</code></pre>
+${isCut && html`<p class="quiet">Cut off: there is more than is shown here. The API answers all of it.</p>`}`;
 
 type Column<Row> = { label: string; cell: (row: Row) => HtmlValue };
 

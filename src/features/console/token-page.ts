@@ -169,7 +169,7 @@ const reveal = async (console: Console, deed: Deed): Promise<Outcome> => {
   const main = html`<p class="quiet"><a href="${PATH}">Tokens</a></p>
 <div class="heading"><h1 class="id"><bdi>${id}</bdi></h1>${badge(type)}</div>
 ${notice('warn', 'This is the value itself. That you saw it is in the log. It is shown this once: this page is not kept.')}
-<section class="card revealed"><h2>Value</h2><pre>${shownJson(data)}</pre></section>
+<section class="card revealed"><h2>Value</h2><pre data-copy>${shownJson(data)}</pre></section>
 <p><a class="button" href="${tokenPath(id)}">Back to the token</a></p>`;
   return consolePage(deed.session, { title: 'Revealed value', section: 'Tokens', main });
 };

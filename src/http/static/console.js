@@ -68,3 +68,20 @@ for (const time of document.querySelectorAll('time[datetime]')) {
   time.title = time.dateTime;
   time.textContent = at.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'medium' });
 }
+
+/** A button beside what is shown on purpose, such as a key. Browsers have no clipboard where a page comes without TLS. */
+for (const copied of navigator.clipboard ? document.querySelectorAll('[data-copy]') : []) {
+  const button = document.createElement('button');
+  button.type = 'button';
+  button.className = 'second small';
+  button.textContent = 'Copy';
+  button.setAttribute('aria-live', 'polite');
+  button.addEventListener('click', async () => {
+    const isDone = await navigator.clipboard.writeText(copied.textContent).then(
+      () => true,
+      () => false,
+    );
+    button.textContent = isDone ? 'Copied' : 'Not copied';
+  });
+  copied.after(' ', button);
+}

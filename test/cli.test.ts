@@ -1,21 +1,17 @@
 // The operator's command line as processes of its own: what it says, and what it leaves alone.
-import { execFile } from 'node:child_process';
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test as base } from 'vitest';
 import { createDatabase, createEmptyDatabase, type TestDatabase } from './support/database.ts';
-import { type ServerProcess, root, sourceEnvironment, spawnServer, untilReady } from './support/process.ts';
+import { root, runCommand, type ServerProcess, spawnServer, untilReady } from './support/process.ts';
 
 type Ended = { code: number; stdout: string; stderr: string };
 
-const main = join(root, 'src/cli/main.ts');
-
 /** Runs a command in a directory, with nothing configured but `environment`. */
 const cli = (cwd: string, args: string[], environment: Record<string, string> = {}): Promise<Ended> =>
-  promisify(execFile)(process.execPath, [main, ...args], { cwd, env: { ...sourceEnvironment, ...environment } }).then(
+  runCommand(args, environment, cwd).then(
     (output) => ({ code: 0, ...output }),
     (error: Ended) => error,
   );
@@ -207,6 +203,14 @@ describe('help', () => {
     for (const name of ['tenants create', 'tenants list']) expect(tenants.stdout).toContain(name);
     expect(tenants.stdout).not.toContain('keys');
     expect((await cli(directory, ['--version'])).stdout).toBe('strongroom 0.1.0\n');
+  });
+
+  test('and misuse are answered at once: no package is loaded for them', async ({ directory }) => {
+    const hooks = `import{registerHooks}from'node:module';registerHooks({load(url,context,next){if(url.includes('/node_modules/'))process.stdout.write(url);return(next(url,context))}})`;
+    const environment = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(hooks)}` };
+    for (const words of ['--help', '--version', 'tenants', 'tenants list --help', 'tenants list --email x', 'keys fly'])
+      expect((await cli(directory, words.split(' '), environment)).stdout, words).not.toContain('/node_modules/');
+    expect((await cli(directory, ['tenants', 'list'], environment)).stdout).toContain('/node_modules/');
   });
 
   test('of a command comes with its misuse, which names what is wrong', async ({ directory }) => {

@@ -10,7 +10,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { randomBase62 } from '../src/crypto/digest.ts';
 import { randomBytesFromKernel } from '../src/crypto/random.ts';
 import { type EmbeddedPostgres, startEmbeddedPostgres } from '../src/db/embedded.ts';
-import { root, sourceEnvironment, spawnServer, untilReady } from './support/process.ts';
+import { root, runCommand, spawnServer, untilReady } from './support/process.ts';
 
 const run = promisify(execFile);
 
@@ -63,12 +63,7 @@ const environmentOf = (user: string, password: string, database: string) => ({
 });
 
 const cli = async (args: string[], environment: Record<string, string>) =>
-  (
-    await run(process.execPath, [join(root, 'src/cli/main.ts'), ...args], {
-      cwd: dataDir,
-      env: { ...sourceEnvironment, ...environment },
-    })
-  ).stdout;
+  (await runCommand(args, environment, dataDir)).stdout;
 
 /** Serves from the database as its server role: writes, reads and deletes a token, and reads the log. */
 const serve = async (database: string): Promise<void> => {

@@ -1,10 +1,8 @@
 // Mails as their readers get them: sent at least once whatever fails between, to one address, over TLS, and saying nothing
 // that a tenant's name could turn.
-import { execFile } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
 import PostalMime from 'postal-mime';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { loadConfig, type MailConfig } from '../src/config.ts';
@@ -15,11 +13,9 @@ import { createMailer, type Mailer } from '../src/mail/mailer.ts';
 import { sendDueMails, startMailing } from '../src/people/mails.ts';
 import { sweep } from '../src/vault/sweep.ts';
 import { certificateFor, selfSignedCertificateFor, testCa } from './support/certificates.ts';
-import { freePort, root } from './support/process.ts';
+import { freePort, runCommand } from './support/process.ts';
 import { startServer, TEST_ROOT_KEY, type TestServer } from './support/server.ts';
 import { startSmtp, type TestSmtp } from './support/smtp.ts';
-
-const run = promisify(execFile);
 
 const BASE_URL = 'https://vault.example.com';
 const HOUR_MS = 3_600_000;
@@ -592,16 +588,14 @@ describe('doctor', () => {
   afterAll(() => rmSync(directory, { recursive: true, force: true }));
 
   const doctor = async (environment: Record<string, string>): Promise<{ code: number; line: string | undefined }> => {
-    const args = [join(root, 'src/cli/main.ts'), 'doctor'];
     const env = {
-      PATH: process.env['PATH'],
       DATA_DIR: directory,
       DATABASE_URL: server.databaseUrl,
       MASTER_KEY: TEST_ROOT_KEY,
       NODE_EXTRA_CA_CERTS: join(directory, 'ca.pem'),
       ...environment,
     };
-    const { code, stdout } = await run(process.execPath, args, { cwd: root, env }).then(
+    const { code, stdout } = await runCommand(['doctor'], env).then(
       ({ stdout }) => ({ code: 0, stdout }),
       (error: { code: number; stdout: string }) => error,
     );

@@ -1,10 +1,8 @@
 // Members: how an invitation makes one, and only one; what they are called where; and what ends when they go (security.md I2,
 // I3, T17, T18). Accepting is done by the rule, as the page does it; everything else through the front door.
-import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join as joinPath } from 'node:path';
-import { promisify } from 'node:util';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { inviteOwner } from '../src/access/bootstrap.ts';
 import { type Permission, permissions } from '../src/access/permissions.ts';
@@ -19,7 +17,7 @@ import { createEmptyDatabase } from './support/database.ts';
 import { holdRow } from './support/held-rows.ts';
 import { hearNotices } from './support/notices.ts';
 import { invite, PASSWORD, takeLink } from './support/people.ts';
-import { root } from './support/process.ts';
+import { runCommand } from './support/process.ts';
 import { type Answer, startServer, TEST_ROOT_KEY, type TestServer, type TestTenant } from './support/server.ts';
 
 const PATH = '/tenants/self/members';
@@ -665,7 +663,6 @@ test('links of expired invitations are swept, and no others', async () => {
 });
 
 describe('the command line', () => {
-  const run = promisify(execFile);
   let dataDir: string;
   let database: Awaited<ReturnType<typeof createEmptyDatabase>>;
   beforeAll(async () => {
@@ -679,13 +676,12 @@ describe('the command line', () => {
 
   const cli = async (args: string[], environment: Record<string, string> = {}): Promise<string> => {
     const env = {
-      PATH: process.env['PATH'],
       DATA_DIR: dataDir,
       DATABASE_URL: database.url,
       MASTER_KEY: TEST_ROOT_KEY,
       ...environment,
     };
-    return (await run(process.execPath, [joinPath(root, 'src/cli/main.ts'), ...args], { cwd: root, env })).stdout;
+    return (await runCommand(args, env)).stdout;
   };
   const failing = (args: string[]): Promise<{ code: number; stderr: string }> =>
     cli(args).then(

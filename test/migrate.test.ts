@@ -56,6 +56,17 @@ describe('migrating', () => {
     expect(await query(database.address, 'SELECT count(*)::int AS count FROM tokens')).toEqual([{ count: 0 }]);
   });
 
+  it('loads no schema engine where nothing is to do', async () => {
+    await migrate(database.address, migrationsDir);
+    const program = `
+      const { findPendingMigrations, migrate } = await import('./src/db/migrate.ts');
+      const given = [${JSON.stringify(database.address)}, ${JSON.stringify(migrationsDir)}];
+      const results = [(await migrate(...given)).applied, (await findPendingMigrations(...given)).pending];
+      console.log(JSON.stringify(results), 'PRISMA_WASM_PANIC_REGISTRY' in globalThis);`;
+    const { stdout } = await promisify(execFile)(process.execPath, ['--eval', program], { cwd: root });
+    expect(stdout).toBe('[[],[]] false\n');
+  });
+
   it('takes a connection string with parameters', async () => {
     const connectionString = `${database.url}?sslmode=disable&application_name=migrating`;
     expect((await migrate({ connectionString }, migrationsDir)).applied).not.toEqual([]);

@@ -1,10 +1,8 @@
 // Passwords that change: by whoever knows the current one, in the console, or by the operator for somebody who forgot theirs.
 // Whatever was signed in with the old one is out at once, and of deeds that meet one is done.
-import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join as joinPath } from 'node:path';
-import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { inviteOwner } from '../src/access/bootstrap.ts';
 import { buildApp } from '../src/app.ts';
@@ -13,7 +11,7 @@ import { textOf } from './support/console.ts';
 import { holdRow } from './support/held-rows.ts';
 import { type Browser, COOKIE, invite, join, openBrowser, PASSWORD, signIn } from './support/people.ts';
 import { delay } from './support/proxy.ts';
-import { root } from './support/process.ts';
+import { runCommand } from './support/process.ts';
 import { type Answer, startServer, TEST_ROOT_KEY, type TestServer, type TestTenant } from './support/server.ts';
 
 const PATH = '/console/password';
@@ -77,15 +75,7 @@ const refusedWith = (answer: Answer, sentence: string): void => {
 };
 
 const cli = (args: string[]): Promise<{ stdout: string; stderr: string }> =>
-  promisify(execFile)(process.execPath, [joinPath(root, 'src/cli/main.ts'), ...args], {
-    cwd: root,
-    env: {
-      PATH: process.env['PATH'],
-      DATA_DIR: dataDir,
-      DATABASE_URL: server.databaseUrl,
-      MASTER_KEY: TEST_ROOT_KEY,
-    },
-  });
+  runCommand(args, { DATA_DIR: dataDir, DATABASE_URL: server.databaseUrl, MASTER_KEY: TEST_ROOT_KEY });
 
 const reset = async (email: string): Promise<string> =>
   JSON.parse((await cli(['password', 'reset', '--email', email, '--json'])).stdout).password;

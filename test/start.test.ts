@@ -25,18 +25,15 @@ import {
   postgresProcesses,
   READY_TIMEOUT_MS,
   root,
+  runCommand,
   type ServerProcess,
-  sourceEnvironment,
   spawnServer,
   untilReady,
 } from './support/process.ts';
 
 const run = promisify(execFile);
 const cli = (dataDir: string, args: string[], environment: Record<string, string> = {}) =>
-  run(process.execPath, [join(root, 'src/cli/main.ts'), ...args], {
-    cwd: root,
-    env: { ...sourceEnvironment, DATA_DIR: dataDir, ...environment },
-  });
+  runCommand(args, { DATA_DIR: dataDir, ...environment });
 
 const failing = (dataDir: string, args: string[], environment: Record<string, string> = {}) =>
   cli(dataDir, args, environment).then(

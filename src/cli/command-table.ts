@@ -1,4 +1,5 @@
 // The one table of the operator's commands: options, help texts and examples all come from it. Runs nothing.
+import type { parseArgs } from 'node:util';
 
 type OptionText = { value?: string; text: string };
 
@@ -126,6 +127,9 @@ export const parseOptions = {
   help: { type: 'boolean', short: 'h' },
   version: { type: 'boolean', short: 'V' },
 } as const;
+
+/** The options of a command line, as they were read. */
+export type Values = ReturnType<typeof parseArgs<{ options: typeof parseOptions; allowPositionals: true }>>['values'];
 
 const aligned = (rows: readonly (readonly [string, string])[]): string => {
   const width = Math.max(...rows.map(([left]) => left.length));

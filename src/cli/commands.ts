@@ -1,215 +1,8 @@
-// The operator's command line: reads arguments, calls the rule, prints. JSON goes to stdout alone, so that scripts can rely on it.
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+// The operator's command line: reads arguments, answers help and misuse, and runs the command.
 import { parseArgs } from 'node:util';
-import {
-  createApplication,
-  createTenant,
-  inviteOwner,
-  type MadeTenant,
-  type NewTenantOptions,
-  type OwnerLink,
-  parsePermissions,
-} from '../access/bootstrap.ts';
-import { listKeys, revokeKey } from '../access/operator-keys.ts';
-import { type Config, loadConfig } from '../config.ts';
-import { type Context, createContext, failureText, migrateDatabase } from '../context.ts';
-import type { Sensitive } from '../crypto/sensitive.ts';
-import { readCredentials } from '../dev-credentials.ts';
 import { StartError } from '../errors.ts';
-import { resetPassword } from '../people/passwords.ts';
-import { installOfficialFormulas } from '../runtime/official.ts';
 import { version } from '../version.ts';
-import { type CommandName, findCommand, groupHelp, helpOf, misuseOf, parseOptions, usage } from './command-table.ts';
-import { withConfigurationTable } from './configuration.ts';
-import { doctor } from './doctor.ts';
-import { openapiDocument } from './openapi.ts';
-import { runReactorFile } from './reactor-run.ts';
-import { setup } from './setup.ts';
-
-const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
-
-type Values = ReturnType<typeof parseArgs<{ options: typeof parseOptions; allowPositionals: true }>>['values'];
-
-/** A link leads to the development server beside which a command runs, wherever that one listens. */
-const withDevAddress = (config: Config): Config => {
-  const base_url = config.mode === 'development' ? readCredentials(config)?.['base_url'] : undefined;
-  return typeof base_url === 'string' ? { ...config, publicUrl: config.publicUrl ?? base_url } : config;
-};
-
-/** Log lines would mix with the answer. */
-const quietConfig = (): Config => ({ ...loadConfig(), logLevel: 'silent' });
-
-/** Runs work on a context of its own, beside a running server or without one. */
-const withContext = async <T>(
-  work: (ctx: Context) => Promise<T>,
-  role: 'command' | 'bootstrap' = 'command',
-): Promise<T> => {
-  const ctx = await createContext(withDevAddress(quietConfig()), role);
-  try {
-    return await work(ctx);
-  } finally {
-    await ctx.close();
-  }
-};
-
-/** An option or operand whose presence the table has seen to. */
-const given = (value: string | undefined): string => {
-  if (value === undefined || value === '') throw new StartError('An option or argument is empty.');
-  return value;
-};
-
-const parseJsonOption = (text: string | undefined, option: string): unknown => {
-  if (text === undefined) return undefined;
-  try {
-    return JSON.parse(text);
-  } catch {
-    throw new StartError(`The option --${option} must be JSON.`);
-  }
-};
-
-const applicationOptions = (values: Values, name: string): NewTenantOptions => ({
-  name,
-  ownerEmail: values['owner-email'],
-  permissions: values.permissions === undefined ? undefined : parsePermissions(values.permissions),
-  rules: parseJsonOption(values.rules, 'rules'),
-});
-
-/** What a command was run for: it is printed once, and kept nowhere. */
-const shown = (secret: Sensitive<string>): string => secret.reveal();
-
-const linkOf = ({ link }: OwnerLink): string => shown(link);
-
-const ownerText = (owner: OwnerLink): string =>
-  `owner_link      ${linkOf(owner)}\n\nWhoever opens the link and accepts is the owner: it works once, within 72 hours. ${owner.isMailed ? 'It goes to them by mail, too.' : 'No mail is sent: pass it on yourself.'}`;
-
-const printMade = ({ tenant_id, application_id, api_key, owner }: MadeTenant, json: boolean | undefined): void => {
-  const key = shown(api_key);
-  const owner_link = owner && linkOf(owner);
-  if (json) console.log(JSON.stringify({ tenant_id, application_id, api_key: key, owner_link }));
-  else
-    console.log(
-      `tenant_id       ${tenant_id}\napplication_id  ${application_id}\napi_key         ${key}\n${owner ? `${ownerText(owner)}\n` : ''}\nThe key is shown once. Keep it in your secret manager.`,
-    );
-};
-
-/** The tenant that is named, or the only one. */
-const tenantOf = async (ctx: Context, tenant: string | undefined): Promise<string> => {
-  if (tenant !== undefined) {
-    if (!uuid.test(tenant)) throw new StartError('The option --tenant must be a UUID.');
-    return tenant;
-  }
-  const tenants = await ctx.db.findTenants();
-  if (tenants.length > 1)
-    throw new StartError(
-      'There are several tenants: say which by --tenant ID. List them: npm run -s strongroom -- tenants list',
-    );
-  const [only] = tenants;
-  if (!only)
-    throw new StartError('There is no tenant yet. Make one: npm run -s strongroom -- bootstrap --tenant-name NAME');
-  return only.id;
-};
-
-const commands: Record<CommandName, (values: Values, operand: string | undefined) => Promise<void>> = {
-  bootstrap: async (values) => {
-    const name = given(values['tenant-name']);
-    const made = await withContext(
-      (ctx) => createTenant(ctx, { ...applicationOptions(values, name), onlyFirst: true }),
-      'bootstrap',
-    );
-    if (!made)
-      throw new StartError(
-        'The vault has a tenant already. A further one: npm run -s strongroom -- tenants create --name NAME',
-      );
-    printMade(made, values.json);
-  },
-  'tenants create': async (values) => {
-    const name = given(values.name);
-    const made = await withContext((ctx) => createTenant(ctx, applicationOptions(values, name)));
-    if (made) printMade(made, values.json);
-  },
-  'tenants list': async (values) => {
-    const tenants = await withContext((ctx) => ctx.db.findTenants());
-    for (const { id, name, created_at } of tenants)
-      console.log(values.json ? JSON.stringify({ id, name, created_at }) : `${id}  ${name}`);
-  },
-  'keys create': async (values) => {
-    const made = await withContext(async (ctx) => {
-      const tenantId = await tenantOf(ctx, values.tenant);
-      const name = values.name ?? 'Application';
-      return createApplication(ctx, tenantId, { ...applicationOptions(values, name), applicationName: name });
-    });
-    printMade(made, values.json);
-  },
-  'keys list': async (values) => {
-    const keys = await withContext(async (ctx) => listKeys(ctx, await tenantOf(ctx, values.tenant)));
-    for (const key of keys)
-      console.log(
-        values.json
-          ? JSON.stringify(key)
-          : `${key.key}  ${key.created_at.toISOString()}  ${key.application_id}  ${key.application_name}`,
-      );
-  },
-  'keys revoke': async (values, operand) => {
-    const key = given(operand);
-    await withContext(async (ctx) => revokeKey(ctx, await tenantOf(ctx, values.tenant), key));
-    console.log(values.json ? JSON.stringify({ revoked: true }) : 'Revoked.');
-  },
-  'owner invite': async (values) => {
-    const email = given(values.email);
-    const owner = await withContext(async (ctx) => inviteOwner(ctx, await tenantOf(ctx, values.tenant), email));
-    console.log(values.json ? JSON.stringify({ owner_link: linkOf(owner) }) : ownerText(owner));
-  },
-  'password reset': async (values) => {
-    const email = given(values.email);
-    const password = shown(await withContext((ctx) => resetPassword(ctx, email)));
-    console.log(
-      values.json
-        ? JSON.stringify({ password })
-        : `password        ${password}\n\nIt is temporary: change it in the console under People. It is shown once, and all sessions of the account have\nended.`,
-    );
-  },
-  'formulas install': async (values) => {
-    const installed = await withContext((ctx) => installOfficialFormulas(ctx));
-    for (const { id, name, outcome } of installed)
-      console.log(values.json ? JSON.stringify({ id, name, outcome }) : `${id}  ${outcome.padEnd(9)}  ${name}`);
-  },
-  'reactor run': async (values, operand) => {
-    const isWell = await runReactorFile({
-      path: given(operand),
-      args: parseJsonOption(values.args, 'args') ?? {},
-      configuration: parseJsonOption(values.configuration, 'configuration') ?? {},
-      json: values.json,
-    });
-    if (!isWell) process.exitCode = 1;
-  },
-  migrate: async () => {
-    const { applied, total } = await migrateDatabase(quietConfig());
-    console.log(applied.length > 0 ? `Applied: ${applied.join(', ')}` : `Up to date: ${total} migrations.`);
-  },
-  doctor: async (values) => {
-    if (!(await doctor(process.stdout, values.json ?? false))) process.exitCode = 1;
-  },
-  setup: async () => {
-    setup('.env');
-    console.log('.env written with random secrets (0600). Next: docker compose up -d');
-  },
-  readme: async () => {
-    const path = new URL('../../README.md', import.meta.url);
-    writeFileSync(path, withConfigurationTable(readFileSync(path, 'utf8')));
-  },
-  openapi: async (values) => {
-    const text = await openapiDocument();
-    const path = new URL('../../openapi/openapi.json', import.meta.url);
-    if (values.check) {
-      if (readFileSync(path, 'utf8') !== text)
-        throw new StartError('openapi/openapi.json is stale. Write it anew: npm run openapi');
-      return;
-    }
-    mkdirSync(new URL('.', path), { recursive: true });
-    writeFileSync(path, text);
-    console.log('openapi/openapi.json written.');
-  },
-};
+import { findCommand, groupHelp, helpOf, misuseOf, parseOptions, usage } from './command-table.ts';
 
 const run = async (): Promise<void> => {
   const { values, positionals } = parseArgs({ options: parseOptions, allowPositionals: true });
@@ -227,14 +20,17 @@ const run = async (): Promise<void> => {
   if (help) return void console.log(helpOf(name));
   const misuse = misuseOf(name, Object.keys(options), operands);
   if (misuse !== undefined) throw new StartError(`${misuse}\n\n${helpOf(name)}`);
-  await commands[name](values, operands[0]);
+  // Behind the answers above, which need none of what a command works with: to load that takes most of a second.
+  const { runs } = await import('./command-runs.ts');
+  await runs[name](values, operands[0]);
 };
 
 run()
-  .catch((error: unknown) => {
+  .catch(async (error: unknown) => {
     // What parseArgs refuses, it says about the command line alone.
     const isUsage = (error as NodeJS.ErrnoException)?.code?.startsWith('ERR_PARSE_ARGS');
-    console.error(isUsage ? (error as Error).message : failureText(error));
+    const isSaid = isUsage || error instanceof StartError;
+    console.error(isSaid ? (error as Error).message : (await import('../context.ts')).failureText(error));
     process.exitCode = 1;
   })
   // Everything is closed; the engine of the migrations leaves a timer behind that would hold the terminal for ten seconds.

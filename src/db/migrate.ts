@@ -1,8 +1,8 @@
 // Brings a database to the schema of this release: every migration once, in order, whoever else tries at the same moment.
 // Keeps Prisma's history table, so that Prisma's command line reads it too. Knows nothing of what the tables are for.
 import type { MigrationList, SchemaEngine } from '@prisma/schema-engine-wasm/schema_engine_bg';
-import type { PoolConfig } from 'pg';
-import { SchemaEngineError, noFilters, readMigrations, withSchemaEngine } from './schema-engine.ts';
+import { Client, type PoolConfig } from 'pg';
+import { CONNECT_MS_MAX, SchemaEngineError, noFilters, readMigrations, withSchemaEngine } from './schema-engine.ts';
 
 /** `applied`: what this call ran, oldest first. `total`: how many migrations this release has. */
 export type MigrationResult = { applied: string[]; total: number };
@@ -28,19 +28,21 @@ export class MigrationError extends Error {
  */
 export const migrate = async (connection: PoolConfig, migrationsDir: string): Promise<MigrationResult> => {
   const migrationsList = await readReleased(migrationsDir);
+  const total = migrationsList.migrationDirectories.length;
+  if (await isUpToDate(connection, migrationsList)) return { applied: [], total };
   const result = await withSchemaEngine(connection, async (engine) => {
     const history = await diagnose(engine, migrationsList);
     const editedNames = history.editedMigrationNames;
     // A migration another process is applying at this moment looks like a failed one. Applying waits for it and then knows.
-    const isUpToDate = history.history === null && history.failedMigrationNames.length === 0;
-    if (isUpToDate || editedNames.length > 0) return { editedNames, applied: [] };
+    const hasAll = history.history === null && history.failedMigrationNames.length === 0;
+    if (hasAll || editedNames.length > 0) return { editedNames, applied: [] };
     const { appliedMigrationNames } = await engine.applyMigrations({ migrationsList, filters: noFilters });
     return { editedNames, applied: appliedMigrationNames };
   }).catch((error: unknown) => {
     throw explained(error, migrationsList);
   });
   if (result.editedNames.length > 0) throw edited(result.editedNames, migrationsDir);
-  return { applied: result.applied, total: migrationsList.migrationDirectories.length };
+  return { applied: result.applied, total };
 };
 
 /**
@@ -52,6 +54,8 @@ export const findPendingMigrations = async (
   migrationsDir: string,
 ): Promise<{ pending: string[]; total: number }> => {
   const migrationsList = await readReleased(migrationsDir);
+  const total = migrationsList.migrationDirectories.length;
+  if (await isUpToDate(connection, migrationsList)) return { pending: [], total };
   const found = await withSchemaEngine(connection, (engine) => diagnose(engine, migrationsList)).catch(
     (error: unknown) => {
       throw explained(error, migrationsList);
@@ -62,8 +66,30 @@ export const findPendingMigrations = async (
     found.history && 'unappliedMigrationNames' in found.history ? found.history.unappliedMigrationNames : [];
   return {
     pending: [...new Set([...unapplied, ...found.failedMigrationNames])].sort(),
-    total: migrationsList.migrationDirectories.length,
+    total,
   };
+};
+
+/** Finds a row where history and release differ: a migration that one of them lacks, that did not end, or whose file was edited. */
+const FIND_DIFFERENCE = `SELECT FROM unnest($1::text[], $2::text[]) AS released (name, script)
+  FULL JOIN (SELECT * FROM _prisma_migrations WHERE rolled_back_at IS NULL) AS done ON done.migration_name = released.name
+  WHERE done.finished_at IS NULL OR done.checksum IS DISTINCT FROM encode(sha256(convert_to(released.script, 'UTF8')), 'hex')`;
+
+/** Whether nothing is to do, as at most starts: they are spared the engine. Of every doubt and error the engine decides. */
+const isUpToDate = async (connection: PoolConfig, { migrationDirectories }: MigrationList): Promise<boolean> => {
+  const client = new Client({ connectionTimeoutMillis: CONNECT_MS_MAX, ...connection });
+  // A session that breaks shows itself in the statement; unheard, it would end the process.
+  client.on('error', () => undefined);
+  try {
+    await client.connect();
+    const names = migrationDirectories.map(({ path }) => path);
+    const scripts = migrationDirectories.map(({ migrationFile: { content } }) => content.value);
+    return (await client.query(FIND_DIFFERENCE, [names, scripts])).rowCount === 0;
+  } catch {
+    return false;
+  } finally {
+    await client.end().catch(() => undefined);
+  }
 };
 
 const diagnose = (engine: SchemaEngine, migrationsList: MigrationList) =>

@@ -26,6 +26,9 @@ export class SchemaEngineError extends Error {
   }
 }
 
+/** Connecting gives up after this, unless the configuration says otherwise. */
+export const CONNECT_MS_MAX = 10_000;
+
 /** Nothing is managed by others: every table and enum of the database is ours to compare. */
 export const noFilters = { externalTables: [], externalEnums: [] };
 
@@ -135,7 +138,7 @@ class EngineConnections implements SqlMigrationAwareDriverAdapterFactory {
 
   async #open(config: PoolConfig) {
     // One session: the engine's advisory lock belongs to the session that took it, and must cover every statement after it.
-    const pool = new Pool({ connectionTimeoutMillis: 10_000, ...config, max: 1, idleTimeoutMillis: 0 });
+    const pool = new Pool({ connectionTimeoutMillis: CONNECT_MS_MAX, ...config, max: 1, idleTimeoutMillis: 0 });
     // A session that breaks while idle shows itself in the next statement; unheard, it would end the process.
     pool.on('error', () => undefined);
     this.#pools.push(pool);

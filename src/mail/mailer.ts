@@ -2,7 +2,7 @@
 // home of nodemailer. Knows neither what a mail says nor whether it is tried again.
 import { access, constants, mkdir, readdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { createTransport, type SendMailOptions } from 'nodemailer';
+import type { SendMailOptions } from 'nodemailer';
 import type { Log } from '../log.ts';
 import { faultOf } from './fault.ts';
 
@@ -71,12 +71,15 @@ const messageOf = (from: MailWay['from'], { id, to, subject, text, html }: Mail)
   };
 };
 
+/** Loaded with the first mail: most processes send none, and to load it takes a tenth of a second. */
+const loadNodemailer = () => import('nodemailer');
+
 /** `ca` are authorities in place of the system's, in PEM; `now` names the files of mails. */
 type Surroundings = { ca?: string[] | undefined; log: Log; now: () => Date };
 
 const createSmtpMailer = (config: MailWay & { kind: 'smtp' }, ca: string[] | undefined): Mailer => {
   const { host, port, secure, requireTls, user, password } = config;
-  const transport = createTransport({
+  const options = {
     host,
     port,
     secure,
@@ -85,34 +88,37 @@ const createSmtpMailer = (config: MailWay & { kind: 'smtp' }, ca: string[] | und
     ignoreTLS: !secure && !requireTls,
     ...(user === undefined ? {} : { auth: { user, pass: password ?? '' } }),
     // Said aloud, so that nothing in the environment says otherwise.
-    tls: { minVersion: 'TLSv1.2', rejectUnauthorized: true, ...(ca ? { ca } : {}) },
+    tls: { minVersion: 'TLSv1.2' as const, rejectUnauthorized: true, ...(ca ? { ca } : {}) },
     dnsTimeout: CONNECT_TIMEOUT_MS,
     connectionTimeout: CONNECT_TIMEOUT_MS,
     greetingTimeout: GREETING_TIMEOUT_MS,
     socketTimeout: SILENCE_TIMEOUT_MS,
     // A mail server on this very machine is a mail server too.
     allowInternalNetworkInterfaces: true,
-  });
+  };
+  const connect = async () => (await loadNodemailer()).createTransport(options);
+  let connecting: ReturnType<typeof connect> | undefined;
+  const open = () => (connecting ??= connect());
   const closing = new AbortController();
   return {
     async send(mail) {
       const signal = AbortSignal.any([closing.signal, AbortSignal.timeout(SEND_MS_MAX)]);
       try {
-        await transport.sendMail({ ...messageOf(config.from, mail), signal });
+        await (await open()).sendMail({ ...messageOf(config.from, mail), signal });
       } catch (error) {
         throw faultOf(error);
       }
     },
     async check() {
       try {
-        await transport.verify();
+        await (await open()).verify();
       } catch (error) {
         throw faultOf(error);
       }
     },
     close() {
       closing.abort();
-      transport.close();
+      void connecting?.then((transport) => transport.close());
     },
   };
 };
@@ -124,11 +130,12 @@ const removeOldFiles = async (directory: string): Promise<void> => {
 };
 
 const createFileMailer = ({ directory, from }: MailWay & { kind: 'files' }, { log, now }: Surroundings): Mailer => {
-  const transport = createTransport({ streamTransport: true, buffer: true, newline: 'windows' });
   return {
     async send(mail) {
       const path = join(directory, `${now().toISOString().replace(/[-:.]/g, '')}-${mail.id}.eml`);
       try {
+        const { createTransport } = await loadNodemailer();
+        const transport = createTransport({ streamTransport: true, buffer: true, newline: 'windows' });
         const { message } = await transport.sendMail(messageOf(from, mail));
         await mkdir(directory, { recursive: true, mode: 0o700 });
         // Beside its name first: whoever looks into the mailbox sees no half of a mail.

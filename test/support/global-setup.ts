@@ -8,7 +8,7 @@ import type { TestProject } from 'vitest/node';
 import { randomBase62 } from '../../src/crypto/digest.ts';
 import { randomBytesFromKernel } from '../../src/crypto/random.ts';
 import { startEmbeddedPostgres } from '../../src/db/embedded.ts';
-import type { DatabaseAddress } from '../../src/db/embedded/connection.ts';
+import { type DatabaseAddress, superuser } from '../../src/db/embedded/connection.ts';
 import { migrate } from '../../src/db/migrate.ts';
 
 declare module 'vitest' {
@@ -31,6 +31,7 @@ export const setup = async (project: TestProject): Promise<() => Promise<void>> 
   };
   try {
     const server = { ...postgres.address, database: 'postgres' };
+    await waitForNoDisk(server);
     await makeTemplate(server);
     project.provide('databaseServer', server);
     return teardown;
@@ -40,15 +41,27 @@ export const setup = async (project: TestProject): Promise<() => Promise<void>> 
   }
 };
 
-const makeTemplate = async (server: DatabaseAddress): Promise<void> => {
+const runIn = async (server: DatabaseAddress, work: (client: Client) => Promise<void>): Promise<void> => {
   const client = new Client(server);
   await client.connect();
   try {
-    await client.query(`CREATE DATABASE ${templateName}`);
-    await migrate({ ...server, database: templateName }, join(import.meta.dirname, '../../prisma/migrations'));
-    // A database somebody is connected to cannot be cloned.
-    await client.query(`ALTER DATABASE ${templateName} ALLOW_CONNECTIONS false IS_TEMPLATE true`);
+    await work(client);
   } finally {
     await client.end();
   }
 };
+
+/** This server is never asked what outlived a crash, so that no commit has to wait for the disk: others are, in durability.test.ts. */
+const waitForNoDisk = (server: DatabaseAddress): Promise<void> =>
+  runIn({ ...server, user: superuser }, async (client) => {
+    await client.query('ALTER SYSTEM SET fsync = off');
+    await client.query('SELECT pg_reload_conf()');
+  });
+
+const makeTemplate = (server: DatabaseAddress): Promise<void> =>
+  runIn(server, async (client) => {
+    await client.query(`CREATE DATABASE ${templateName}`);
+    await migrate({ ...server, database: templateName }, join(import.meta.dirname, '../../prisma/migrations'));
+    // A database somebody is connected to cannot be cloned.
+    await client.query(`ALTER DATABASE ${templateName} ALLOW_CONNECTIONS false IS_TEMPLATE true`);
+  });

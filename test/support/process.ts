@@ -1,24 +1,29 @@
 // The server as a process of its own, as `npm start` runs it: for what only a process shows, such as signals and kills.
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 
 export const root = fileURLToPath(new URL('../..', import.meta.url));
 
 export const READY_TIMEOUT_MS = 45_000;
 
-/**
- * What a process that runs the source gets. Node keeps there what it made of each file, by its content: to strip the types of all
- * of them and to compile them is most of a start, and every start does the same.
- */
+/** What a process that runs the source gets: with the cache of vitest.config.ts, for every start compiles the same files. */
 export const sourceEnvironment = {
   PATH: process.env['PATH'],
-  NODE_COMPILE_CACHE: join(root, 'node_modules/.cache/strongroom'),
+  NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
 };
+
+/** Runs a command of the operator's. @param environment all it gets beside PATH. @throws what it said, with its exit code. */
+export const runCommand = (args: string[], environment: Record<string, string> = {}, cwd = root) =>
+  promisify(execFile)(process.execPath, [join(root, 'src/cli/main.ts'), ...args], {
+    cwd,
+    env: { ...sourceEnvironment, ...environment },
+  });
 
 /** Below those that the system gives away: between this and its use no connection and no other server is given the port. */
 const PORT_LEAST = 10_240;

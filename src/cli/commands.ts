@@ -173,6 +173,9 @@ const commands: Record<CommandName, (values: Values, operand: string | undefined
     for (const { id, name, outcome } of installed)
       console.log(values.json ? JSON.stringify({ id, name, outcome }) : `${id}  ${outcome.padEnd(9)}  ${name}`);
   },
+  'db roles': async () => {
+    process.stdout.write(readFileSync(new URL('../../deploy/postgres/roles.sql', import.meta.url), 'utf8'));
+  },
   'reactor run': async (values, operand) => {
     const isWell = await runReactorFile({
       path: given(operand),

@@ -97,7 +97,11 @@ const table = {
     optional: ['json'],
     examples: ['doctor', 'doctor --json'],
   },
-  setup: { summary: 'writes .env with random secrets for docker compose', examples: ['setup'] },
+  setup: {
+    summary: 'writes .env and secrets/ with random secrets for docker compose',
+    more: 'A file that exists is not changed. What an .env of an earlier release has is taken from it.',
+    examples: ['setup'],
+  },
   'db roles': {
     summary: 'prints the SQL that makes the roles of the database',
     more: 'psql runs it as a superuser, with a password in its environment for each role that is wanted: OWNER_PASSWORD (owns the tables and migrates), SERVER_PASSWORD (serves), SUPPORT_PASSWORD (reads tenants, applications and the audit log).',

@@ -24,7 +24,7 @@ import { withConfigurationTable } from './configuration.ts';
 import { doctor } from './doctor.ts';
 import { openapiDocument } from './openapi.ts';
 import { runReactorFile } from './reactor-run.ts';
-import { setup } from './setup.ts';
+import { COMPOSE_COMMANDS, setup } from './setup.ts';
 
 const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
@@ -193,8 +193,10 @@ const commands: Record<CommandName, (values: Values, operand: string | undefined
     if (!(await doctor(process.stdout, values.json ?? false))) process.exitCode = 1;
   },
   setup: async () => {
-    setup('.env');
-    console.log('.env written with random secrets (0600). Next: docker compose up -d');
+    const written = setup('.');
+    console.log(
+      `Written: ${written.join(', ')}\nKeep a copy of secrets/master_key in your secret manager: without it nothing in the vault opens again.\nNext:\n\n${COMPOSE_COMMANDS.join('\n')}`,
+    );
   },
   readme: async () => {
     const path = new URL('../../README.md', import.meta.url);

@@ -32,8 +32,8 @@ COPY LICENSE ./
 USER node
 EXPOSE 8080
 STOPSIGNAL SIGTERM
-# The first look comes after one interval, and `docker compose up --wait` waits for it: the server is ready in less. A shorter
-# interval for the start alone is not to be had from every builder.
+# The first check runs after one interval, and `docker compose up --wait` waits for it. The classic builder refuses
+# --start-interval.
 HEALTHCHECK --interval=3s --timeout=3s --start-period=20s CMD ["node", "bin/healthcheck.cjs"]
 # `docker run IMAGE` serves; `docker run IMAGE bootstrap ...` is the operator's command line.
 # Linux drops a SIGKILL that process 1 sends to itself, and the watchdog of the event loop ends the server by one.

@@ -11,7 +11,7 @@ const ROOT_KEY_BYTES = 32;
 /** Base62 only, 190 bits: the passwords are parts of URLs. */
 const PASSWORD_LENGTH = 32;
 
-/** docker-compose.yml and the README begin with these. */
+/** What follows `npm run setup` in the README. */
 export const COMPOSE_COMMANDS = [
   'docker compose up --build --wait',
   'docker compose run --rm -T api bootstrap --tenant-name Demo',

@@ -1,6 +1,8 @@
 # Build with everything, run with what is needed. glibc: the native packages are built for it.
 FROM node:24-bookworm-slim AS build
 WORKDIR /app
+# Prisma looks for the version of OpenSSL, and warns where there is none.
+RUN apt-get update && apt-get install -y --no-install-recommends openssl && rm -rf /var/lib/apt/lists/*
 COPY package.json package-lock.json .npmrc tsconfig.json tsconfig.build.json prisma.config.ts ./
 COPY prisma ./prisma
 COPY bin ./bin
@@ -24,11 +26,15 @@ COPY --from=build /app/bin ./bin
 COPY --from=build /app/prisma/migrations ./prisma/migrations
 COPY --from=build /app/formulas ./formulas
 COPY --from=build /app/package.json ./
+# For `db roles --print-sql`.
+COPY deploy/postgres/roles.sql ./deploy/postgres/roles.sql
 COPY LICENSE ./
 USER node
 EXPOSE 8080
 STOPSIGNAL SIGTERM
-HEALTHCHECK --interval=10s --timeout=3s --start-period=20s CMD ["node", "bin/healthcheck.cjs"]
+# The first check runs after one interval, and `docker compose up --wait` waits for it. The classic builder refuses
+# --start-interval.
+HEALTHCHECK --interval=3s --timeout=3s --start-period=20s CMD ["node", "bin/healthcheck.cjs"]
 # `docker run IMAGE` serves; `docker run IMAGE bootstrap ...` is the operator's command line.
 # Linux drops a SIGKILL that process 1 sends to itself, and the watchdog of the event loop ends the server by one.
 ENTRYPOINT ["tini", "--", "node", "--disable-sigusr1", "--min-semi-space-size=16", "--max-semi-space-size=16", "--no-parallel-scavenge", "--no-allocation-site-pretenuring", "bin/entrypoint.cjs"]

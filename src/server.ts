@@ -120,8 +120,10 @@ const start = async (config: Config, onDirectoryLost: () => void): Promise<Runni
     const onTerminal = process.stderr.isTTY === true && config.logFormat === 'auto' && config.mode === 'development';
     if (onTerminal) process.stderr.write(startBlock(ctx, base_url, made?.api_key));
     if (sharesConsoleHost(config)) ctx.log.warn(CONSOLE_SHARES_HOST);
-    const docs = config.docs ? { docs: `${base_url}/docs`, openapi: `${base_url}/openapi.json` } : {};
-    ctx.log.info({ base_url, ...docs }, 'listening');
+    // The address that people and clients know: the one listened on may mean nothing outside of a container.
+    const known_url = config.publicUrl ?? base_url;
+    const docs = config.docs ? { docs: `${known_url}/docs`, openapi: `${known_url}/openapi.json` } : {};
+    ctx.log.info({ base_url: known_url, ...docs }, 'listening');
     return {
       ctx,
       async stop() {

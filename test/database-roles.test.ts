@@ -1,7 +1,7 @@
-// The script that gives a vault's database an owner and a server role: run by psql on a PostgreSQL of its own, then migrated by
-// the one and served by the other.
+// The SQL that gives a vault's database its roles: printed by the command line, run by psql on a PostgreSQL of its own, then
+// migrated by the owner, served by the server and read by support.
 import { execFile } from 'node:child_process';
-import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
@@ -24,6 +24,7 @@ const psql = [
 
 const OWNER_PASSWORD = 'owner-password';
 const SERVER_PASSWORD = 'server-password';
+const SUPPORT_PASSWORD = "support's password";
 const MASTER_KEY = Buffer.alloc(32, 3).toString('base64');
 
 let dataDir: string;
@@ -50,11 +51,13 @@ const query = async (database: string, sql: string, user = 'postgres', password 
   }
 };
 
-const runScript = (database: string) => {
+/** Runs the printed script, with passwords for some of the roles. */
+const runScript = async (database: string, passwords: Record<string, string> = { OWNER_PASSWORD, SERVER_PASSWORD }) => {
   const { host, port, password } = postgres.address;
-  const args = ['-X', '-h', host, '-p', String(port), '-U', 'postgres', '-d', database];
-  const env = { PATH: process.env['PATH'], PGPASSWORD: password, OWNER_PASSWORD, SERVER_PASSWORD };
-  return run(psql as string, [...args, '-f', join(root, 'deploy/postgres/roles.sql')], { env });
+  const script = join(dataDir, 'roles.sql');
+  writeFileSync(script, await cli(['db', 'roles', '--print-sql'], {}));
+  const args = ['-X', '-h', host, '-p', String(port), '-U', 'postgres', '-d', database, '-f', script];
+  return run(psql as string, args, { env: { PATH: process.env['PATH'], PGPASSWORD: password, ...passwords } });
 };
 
 const environmentOf = (user: string, password: string, database: string) => ({
@@ -109,6 +112,13 @@ const expectLogClosed = async (database: string): Promise<void> => {
   );
 };
 
+test.skipIf(psql === undefined)('a role whose password is not set, or empty, is not made', async () => {
+  await query('postgres', 'CREATE DATABASE partly TEMPLATE template0');
+  await runScript('partly', { OWNER_PASSWORD, SUPPORT_PASSWORD: '' });
+  const roles = await query('partly', "SELECT rolname FROM pg_roles WHERE rolname LIKE 'strongroom\\_%'");
+  expect(roles).toEqual([{ rolname: 'strongroom_owner' }]);
+});
+
 test.skipIf(psql === undefined)(
   'a new database is migrated by its owner, and served by a role that is not',
   async () => {
@@ -129,4 +139,55 @@ test.skipIf(psql === undefined)('a database that one role made is handed over, t
   expect(await cli(['migrate'], environmentOf('strongroom_owner', OWNER_PASSWORD, 'handed'))).toContain('Up to date');
   await serve('handed');
   await expectLogClosed('handed');
+});
+
+test('the command prints the file that compose mounts', async () => {
+  expect(await cli(['db', 'roles', '--print-sql'], {})).toBe(
+    readFileSync(join(root, 'deploy/postgres/roles.sql'), 'utf8'),
+  );
+});
+
+test.skipIf(psql === undefined)('support reads what holds no secret, and no other table', async () => {
+  await query('postgres', 'CREATE DATABASE supported TEMPLATE template0');
+  await runScript('supported');
+  await cli(['migrate'], environmentOf('strongroom_owner', OWNER_PASSWORD, 'supported'));
+  // Alone, the roles that are there keep their passwords and rights.
+  await runScript('supported', { SUPPORT_PASSWORD });
+  await serve('supported');
+
+  const asSupport = (sql: string) => query('supported', sql, 'strongroom_support', SUPPORT_PASSWORD);
+  const tables = await query(
+    'supported',
+    `SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND relnamespace = 'public'::regnamespace ORDER BY relname`,
+  );
+  const readable: string[] = [];
+  for (const { relname } of tables)
+    await asSupport(`SELECT * FROM ${relname} LIMIT 1`).then(
+      () => readable.push(String(relname)),
+      (error: Error) => expect(error.message).toContain('permission denied'),
+    );
+  expect(readable).toEqual([
+    '_prisma_migrations',
+    'applications',
+    'audit_log',
+    'deleted_tenants',
+    'official_formulas',
+    'tenants',
+  ]);
+  expect((await asSupport('SELECT operation FROM audit_log')).length).toBeGreaterThan(0);
+  const sealed = await query(
+    'supported',
+    `SELECT DISTINCT relname FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid WHERE atttypid = 'bytea'::regtype AND relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p')`,
+  );
+  expect(sealed.map(({ relname }) => relname)).toContain('tenant_keys');
+  for (const { relname } of sealed) expect(readable).not.toContain(relname);
+
+  const writes = [
+    "INSERT INTO tenants (id, name) VALUES (gen_random_uuid(), 'x')",
+    "UPDATE applications SET permissions = '{}'",
+    'DELETE FROM audit_log',
+    'TRUNCATE tenants',
+    'CREATE TABLE probe ()',
+  ];
+  for (const sql of writes) await expect(asSupport(sql), sql).rejects.toThrow('permission denied');
 });

@@ -7,7 +7,6 @@ import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { withConfigurationTable } from '../src/cli/configuration.ts';
-import { loadConfig } from '../src/config.ts';
 import { findTokenType } from '../src/vault/token-types.ts';
 import {
   freePort,
@@ -181,33 +180,6 @@ test('the values that it offers for tests pass the checks', () => {
 test('the pattern it gives to secret scanners matches a key', () => {
   const pattern = /^svc_\(test\|live\).*$/m.exec(readme)?.[0] as string;
   expect(server.credentials().api_key).toMatch(new RegExp(`^${pattern}$`));
-});
-
-test('what compose needs and setup writes are the same, and the server takes it', async () => {
-  const needed = new Set([...read('docker-compose.yml').matchAll(/\$\{(\w+):\?/g)].map(([, name]) => name));
-  const { setup } = await import('../src/cli/setup.ts');
-  const path = join(dataDir, 'compose.env');
-  setup(path);
-  const values = Object.fromEntries(
-    readFileSync(path, 'utf8')
-      .split('\n')
-      .filter((line) => /^\w+=/.test(line))
-      .map((line) => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]),
-  );
-  expect(new Set(Object.keys(values))).toEqual(needed);
-  const DATABASE_URL = `postgresql://strongroom_server:${values['SERVER_PASSWORD']}@db:5432/strongroom`;
-  const compose = read('docker-compose.yml');
-  const set = Object.fromEntries(
-    [...compose.matchAll(/^ {6}([A-Z_]+): '?([^'$\n]*)'?$/gm)].map(([, name, value]) => [name, value]),
-  );
-  const image = { NODE_ENV: 'production', HOST: '0.0.0.0' };
-  expect(loadConfig({ ...set, ...image, MASTER_KEY: values['MASTER_KEY'], DATABASE_URL })).toMatchObject({
-    mode: 'production',
-    publicUrl: 'http://127.0.0.1:8080',
-    mail: { kind: 'smtp', host: 'mail', port: 1025, requireTls: false },
-  });
-  expect(compose).toMatch(/^ {2}mail:$/m);
-  expect(() => setup(path)).toThrow(/exists and stays as it is/);
 });
 
 /** As GitHub makes an anchor of a heading. */

@@ -21,7 +21,7 @@ import type { CommandName, Values } from './command-table.ts';
 import { withConfigurationTable } from './configuration.ts';
 import { doctor } from './doctor.ts';
 import { runReactorFile } from './reactor-run.ts';
-import { setup } from './setup.ts';
+import { COMPOSE_COMMANDS, setup } from './setup.ts';
 
 const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
@@ -168,6 +168,9 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
     for (const { id, name, outcome } of installed)
       console.log(values.json ? JSON.stringify({ id, name, outcome }) : `${id}  ${outcome.padEnd(9)}  ${name}`);
   },
+  'db roles': async () => {
+    process.stdout.write(readFileSync(new URL('../../deploy/postgres/roles.sql', import.meta.url), 'utf8'));
+  },
   'reactor run': async (values, operand) => {
     const isWell = await runReactorFile({
       path: given(operand),
@@ -185,8 +188,10 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
     if (!(await doctor(process.stdout, values.json ?? false))) process.exitCode = 1;
   },
   setup: async () => {
-    setup('.env');
-    console.log('.env written with random secrets (0600). Next: docker compose up -d');
+    const written = setup('.');
+    console.log(
+      `Written: ${written.join(', ')}\nKeep a copy of secrets/master_key in your secret manager: without it nothing in the vault opens again.\nNext:\n\n${COMPOSE_COMMANDS.join('\n')}`,
+    );
   },
   readme: async () => {
     const path = new URL('../../README.md', import.meta.url);

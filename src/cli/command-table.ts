@@ -18,6 +18,7 @@ const options = {
   args: { value: 'JSON', text: 'what the code gets as args; {} if not given' },
   configuration: { value: 'JSON', text: 'what the code gets as configuration; {} if not given' },
   json: { text: 'prints JSON, one object a line' },
+  'print-sql': { text: 'prints it on standard output; nothing is connected to' },
   check: { text: 'compares the file and writes nothing' },
 } as const satisfies Record<string, OptionText>;
 
@@ -97,7 +98,17 @@ const table = {
     optional: ['json'],
     examples: ['doctor', 'doctor --json'],
   },
-  setup: { summary: 'writes .env with random secrets for docker compose', examples: ['setup'] },
+  setup: {
+    summary: 'writes .env and secrets/ with random secrets for docker compose',
+    more: 'A file that exists is not changed. What an .env of an earlier release has is taken from it.',
+    examples: ['setup'],
+  },
+  'db roles': {
+    summary: 'prints the SQL that makes the roles of the database',
+    more: 'psql runs it as a superuser, with a password in its environment for each role that is wanted: OWNER_PASSWORD (owns the tables and migrates), SERVER_PASSWORD (serves), SUPPORT_PASSWORD (reads tenants, applications and the audit log).',
+    required: ['print-sql'],
+    examples: ['db roles --print-sql | OWNER_PASSWORD=... SERVER_PASSWORD=... psql -d strongroom'],
+  },
   'reactor run': {
     summary: 'runs a JavaScript file in the sandbox, without a vault',
     operand: 'FILE',

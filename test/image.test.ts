@@ -1,0 +1,179 @@
+// The image, as far as it can be tried without Docker: the build is sent what it copies, and a directory with what the last
+// stage copies, and nothing else, serves. `npm run drill:docker` builds and runs the real one.
+import { execFile } from 'node:child_process';
+import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { createDatabase, type TestDatabase } from './support/database.ts';
+import { root, type ServerProcess, spawnServer, untilReady } from './support/process.ts';
+
+const read = (file: string): string => readFileSync(join(root, file), 'utf8');
+
+type Copy = { from: string | undefined; sources: string[]; to: string };
+
+/** The instructions of a Dockerfile, by stage. */
+const stages = read('Dockerfile')
+  .replaceAll(/^#.*\n/gm, '')
+  .split(/^FROM /m)
+  .slice(1);
+
+const copiesOf = (stage: string): Copy[] =>
+  [...stage.matchAll(/^COPY (?:--from=(\S+) )?(.+) (\S+)$/gm)].map(([, from, sources = '', to = '']) => ({
+    from,
+    sources: sources.split(' '),
+    to,
+  }));
+
+/** Whether a path is sent to the build: the last rule that matches it or a directory above it decides. */
+const isSent = (path: string): boolean => {
+  let sent = true;
+  const above = path.split('/').map((_, index, parts) => parts.slice(0, index + 1).join('/'));
+  for (const rule of read('.dockerignore').split('\n').filter(Boolean)) {
+    const back = rule.startsWith('!');
+    const pattern = rule.slice(back ? 1 : 0);
+    const matcher = new RegExp(`^${pattern.replaceAll('.', '\\.').replaceAll('*', '[^/]*')}$`);
+    if (above.some((each) => matcher.test(each))) sent = back;
+  }
+  return sent;
+};
+
+test('what the build copies is there, and .dockerignore lets it through', () => {
+  const sources = stages
+    .flatMap(copiesOf)
+    .filter(({ from }) => from === undefined)
+    .flatMap((copy) => copy.sources);
+  expect(sources).toContain('prisma');
+  for (const source of sources) {
+    expect(existsSync(join(root, source)), source).toBe(true);
+    expect(isSent(source), source).toBe(true);
+  }
+});
+
+test('.dockerignore keeps secrets and what is made here out', () => {
+  const paths = ['.env', 'secrets/master_key', 'data/master.key', '.git/config', 'node_modules/pg', 'src/generated/x'];
+  for (const path of paths) expect(isSent(path), path).toBe(false);
+});
+
+/** What `npm prune --omit=dev --omit=optional` leaves. */
+const copyPackages = (to: string): void => {
+  type Package = { dev?: true; optional?: true; devOptional?: true };
+  const { packages } = JSON.parse(read('package-lock.json')) as { packages: Record<string, Package> };
+  for (const [path, { dev, optional, devOptional }] of Object.entries(packages))
+    if (path !== '' && !dev && !optional && !devOptional)
+      cpSync(join(root, path), join(to, path), { recursive: true, filter: (file) => !file.endsWith('/node_modules') });
+};
+
+/** To copy 139 MB of packages, and to start from them for the first time. */
+const COPY_TIMEOUT_MS = 180_000;
+
+describe('what the last stage copies', () => {
+  let app: string;
+  let database: TestDatabase;
+  let server: ServerProcess;
+  let api_key: string;
+
+  const MASTER_KEY = Buffer.alloc(32, 5).toString('base64');
+  const environment = (): Record<string, string> => ({
+    NODE_ENV: 'production',
+    MASTER_KEY,
+    DATABASE_URL: database.url,
+    PUBLIC_URL: 'https://vault.example.com',
+  });
+
+  /** Runs a program of the image's as its entry point does. */
+  const node = (...args: string[]) =>
+    promisify(execFile)(process.execPath, args, {
+      cwd: app,
+      env: { PATH: process.env['PATH'], PORT: new URL(server.base_url).port, ...environment() },
+    });
+
+  beforeAll(async () => {
+    app = mkdtempSync(join(tmpdir(), 'strongroom-image-'));
+    const last = stages.at(-1) as string;
+    for (const { sources, to } of copiesOf(last))
+      for (const source of sources) {
+        const path = source.replace(/^\/app\//, '');
+        if (path === 'node_modules') copyPackages(app);
+        else cpSync(join(root, path), join(app, to, to.endsWith('/') ? path : ''), { recursive: true });
+      }
+    database = await createDatabase();
+    const entrypoint = JSON.parse(/^ENTRYPOINT (.*)$/m.exec(last)?.[1] as string) as string[];
+    const [, program, ...args] = entrypoint.slice(entrypoint.indexOf('--'));
+    expect(program).toBe('node');
+    const placed = args.map((each) => (each.startsWith('bin/') ? join(app, each) : each));
+    server = await spawnServer(app, environment(), [process.execPath, ...placed]);
+    await untilReady(server);
+    api_key = JSON.parse(
+      (await node('bin/entrypoint.cjs', 'bootstrap', '--tenant-name', 'Tenant', '--json')).stdout,
+    ).api_key;
+  }, COPY_TIMEOUT_MS);
+  afterAll(async () => {
+    server?.child.kill('SIGTERM');
+    expect(await server?.exited).toBe(0);
+    await database?.drop();
+    rmSync(app, { recursive: true, force: true });
+  });
+
+  const request = async (path: string, json: unknown): Promise<any> => {
+    const response = await fetch(server.base_url + path, {
+      method: 'POST',
+      headers: { 'svc-api-key': api_key, 'content-type': 'application/json' },
+      body: JSON.stringify(json),
+    });
+    expect(response.status, await response.clone().text()).toBeLessThan(300);
+    return response.json();
+  };
+
+  test('the health check passes, and fails where nothing listens', async () => {
+    await node('bin/healthcheck.cjs');
+    const nowhere = { cwd: app, env: { PATH: process.env['PATH'], PORT: '1' } };
+    await expect(promisify(execFile)(process.execPath, ['bin/healthcheck.cjs'], nowhere)).rejects.toThrow();
+  });
+
+  test('the log names the public address', () => {
+    const lines = server.output().trim().split('\n');
+    const line = lines.find((each) => each.includes('"listening"'));
+    expect(JSON.parse(line as string)).toMatchObject({
+      base_url: 'https://vault.example.com',
+      docs: 'https://vault.example.com/docs',
+    });
+  });
+
+  test('a reactor runs', async () => {
+    const [id] = await request('/tokenize', ['0f6ad6a4-5b1c-4f0e-9a35-0f3d2b1c4e5f']);
+    const formula = await request('/reactor-formulas', {
+      name: 'Formula',
+      type: 'private',
+      code: 'module.exports = async ({ args }) => ({ raw: { is: require("uuid").validate(args.id) } });',
+      configuration: [],
+      request_parameters: [{ name: 'id', type: 'string' }],
+    });
+    const reactor = await request('/reactors', { name: 'Reactor', formula: { id: formula.id }, configuration: {} });
+    const answer = await request(`/reactors/${reactor.id}/react`, { args: { id: `{{ ${id} }}` } });
+    expect(answer.raw).toEqual({ is: true });
+  });
+
+  test('pages and papers are served, with all that they refer to', async () => {
+    for (const page of ['/', '/docs', '/console/sign-in', '/openapi.json']) {
+      const response = await fetch(server.base_url + page);
+      expect(response.status, page).toBe(200);
+      const text = await response.text();
+      for (const [, path = ''] of text.matchAll(/(?:href|src)="(\/[^"]+\.(?:css|js|svg|png)[^"]*)"/g))
+        expect((await fetch(server.base_url + path)).status, path).toBe(200);
+    }
+  });
+
+  test('commands find their files', async () => {
+    const command = (...words: string[]) => node('bin/entrypoint.cjs', ...words).then(({ stdout }) => stdout);
+    const [formulas, migrations, roles] = await Promise.all([
+      command('formulas', 'install', '--json'),
+      command('migrate'),
+      command('db', 'roles', '--print-sql'),
+    ]);
+    expect(formulas.trim().split('\n')).toHaveLength(readdirSync(join(root, 'formulas/official')).length);
+    expect(migrations).toMatch(/^Up to date: \d+ migrations/);
+    expect(roles).toBe(read('deploy/postgres/roles.sql'));
+  });
+});

@@ -34,7 +34,7 @@ export type Executor = {
   /** Resolved when it has read most of what was sent, or has ended. */
   hasRoom(): Promise<void>;
   kill(): void;
-  /** Its memory, resident and swapped, and its threads; undefined where the system does not tell. */
+  /** Its memory, resident, swapped and in page tables, and its threads; undefined where the system does not tell. */
   size(): { memoryMb: number; threads: number } | undefined;
   /** Whether it has started a process, which an honest one never does. */
   hasChildren(): boolean;
@@ -215,7 +215,10 @@ export const startExecutor = async ({
       const status = readProc('status');
       if (status === undefined) return undefined;
       const numberOf = (name: string): number => Number(new RegExp(`^${name}:\\s+(\\d+)`, 'm').exec(status)?.[1] ?? 0);
-      return { memoryMb: (numberOf('VmRSS') + numberOf('VmSwap')) / 1024, threads: numberOf('Threads') };
+      // A process whose first thread has ended, and not the others, hides its memory: an honest one never does that.
+      const isHidden = !status.includes('VmRSS:') && numberOf('Threads') > 1;
+      const memoryKb = isHidden ? Infinity : numberOf('VmRSS') + numberOf('VmSwap') + numberOf('VmPTE');
+      return { memoryMb: memoryKb / 1024, threads: numberOf('Threads') };
     },
     hasChildren: () => {
       try {

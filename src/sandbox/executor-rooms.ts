@@ -75,6 +75,11 @@ export type Room = {
   /** Gone after its one run. */
   isForOne: boolean;
   isGone: boolean;
+  /**
+   * Code was stopped in it: what that left in the queue of microtasks would run wherever the isolate is entered next, without
+   * a time-out in this thread. No context is made in it any more.
+   */
+  isSpoilt: boolean;
 };
 
 export type Place = { line?: number; column?: number };
@@ -136,6 +141,7 @@ const makeRoom = async (memoryMb: number): Promise<Room> => {
     tenants: new Set(),
     isForOne: false,
     isGone: false,
+    isSpoilt: false,
   };
   if (!cachedPrelude) await warmPrelude(room);
   return room;
@@ -192,7 +198,7 @@ export const returnCell = (room: Room, cell: Cell): void => {
   cell.slowHost = undefined;
   if (room.isForOne) return closeRoom(room);
   inTurn(room, () => {
-    if (room.isGone || room.isolate.isDisposed) return;
+    if (room.isGone || room.isSpoilt || room.isolate.isDisposed) return;
     cell.author?.release();
     cell.enter.release();
     cell.slowReference.release();

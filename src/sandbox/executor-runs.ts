@@ -1,5 +1,6 @@
 // Runs, in the executor: what each may take, its timers and calls, its slices in the isolate, and its one end. The hard limits
 // are the supervisor's; those here make the honest cases quick and their errors exact.
+import { availableParallelism } from 'node:os';
 import { takeMainCpuNs } from './executor-clock.ts';
 import { answerCrypto, answerSlowCrypto } from './executor-crypto.ts';
 import {
@@ -18,6 +19,26 @@ import {
 import { answerUrl } from './executor-url.ts';
 import { FRAME_BODY_BYTES_MAX, LOG_CHARACTERS_MAX, LOG_LINES_MAX } from './frames.ts';
 import { FETCHES_MAX, type LogLine, SERVICE_CALLS_MAX } from './sandbox.ts';
+
+/** Work of other threads, as much at once as there are cores: what runs is charged, what waits is not. */
+const createQueue = (most: number) => {
+  let running = 0;
+  const waiting: (() => void)[] = [];
+  const leave = (): void => {
+    const next = waiting.shift();
+    if (next) next();
+    else running -= 1;
+  };
+  return {
+    /** @returns what ends the work. */
+    enter: async (): Promise<() => void> => {
+      if (running < most) running += 1;
+      else await new Promise<void>((resolve) => waiting.push(resolve));
+      return leave;
+    },
+  };
+};
+const slowQueue = createQueue(availableParallelism());
 
 /** A thread that has not ended this long after its time is up ignores its termination. */
 const STUCK_MS = 100;
@@ -75,6 +96,7 @@ export const startRun = (
   let serviceCalls = 0;
   let cpuNs = 0n;
   let isOver = false;
+  let isQueued = false;
   let result: Result | undefined;
   let room: Room | undefined;
   let cell: Cell | undefined;
@@ -119,8 +141,13 @@ export const startRun = (
       const leftMs = Math.max(1, Math.ceil(limits.cpu_ms - Number(cpuNs / 1000n) / 1000));
       let isEntered = true;
       // Ends the run, not the thread. Where this very loop stood still meanwhile, the thread may have ended: it is heard first.
-      const judge = () => setImmediate(() => isEntered && fail('TIMEOUT_CPU', true));
-      const guard = setTimeout(judge, leftMs + STUCK_MS);
+      const judge = () =>
+        setImmediate(() => {
+          // In the queue of slow work it takes nothing: what it waits for ends.
+          if (isQueued) guard = setTimeout(judge, STUCK_MS);
+          else if (isEntered) fail('TIMEOUT_CPU', true);
+        });
+      let guard = setTimeout(judge, leftMs + STUCK_MS);
       const began = performance.now();
       let isTimedOut = false;
       try {
@@ -134,6 +161,7 @@ export const startRun = (
         isEntered = false;
         clearTimeout(guard);
       }
+      if (isTimedOut) inRoom.isSpoilt = true;
       if (inRoom.isGone || inRoom.isolate.isDisposed) return endRoom(inRoom);
       cpuNs += inRoom.isolate.cpuTime - before + takeMainCpuNs();
       if (isOver) return;
@@ -175,12 +203,16 @@ export const startRun = (
 
   /** Other threads do it, while this one goes on. By the clock: their CPU time cannot be told apart. */
   const slowHost = async (operation: string, json: string): Promise<string | undefined> => {
-    if (isOver) return undefined;
+    isQueued = true;
+    const leave = await slowQueue.enter();
+    isQueued = false;
+    if (isOver) return void leave();
     const began = process.hrtime.bigint();
     try {
       return await answerSlowCrypto(operation, json);
     } finally {
       cpuNs += process.hrtime.bigint() - began;
+      leave();
     }
   };
 
@@ -217,7 +249,7 @@ export const startRun = (
     const opened = await open();
     room = opened;
     await inTurn(opened, () => {
-      if (isOver || opened.isGone) return;
+      if (isOver || opened.isGone || opened.isSpoilt) return;
       opened.tenants.add(tenant);
       cell = takeCell(opened);
       cell.host = host;

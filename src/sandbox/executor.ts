@@ -109,8 +109,9 @@ const testWall = (path: string): void => {
 socket.on('close', () => process.exit(0));
 socket.on('error', () => process.exit(0));
 
-giveUpRoot();
+// As root, whom no mode of a file keeps out.
 if (forbiddenPath !== undefined) testWall(forbiddenPath);
+giveUpRoot();
 await prepareRoom(memoryMb as number);
 readFrames(socket, receive, () => process.exit(71));
 send(encodeFrame(frameKinds.READY, 0, {}));

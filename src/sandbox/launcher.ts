@@ -1,5 +1,5 @@
 // The launcher: a Perl program that limits itself, shuts itself in with Landlock and seccomp, and becomes the executor.
-// It needs no right, no namespace and no compiler; perl-base is part of every Debian and Ubuntu. It loads no module.
+// It needs no right, no namespace and no compiler; perl-base is part of every Debian and Ubuntu. It loads no Perl module.
 // man 7 landlock; docs/decisions/0043-wall.md says why Perl.
 import { type Architecture, makeFilter } from './seccomp.ts';
 import { launcherCalls } from './system-calls.ts';
@@ -7,8 +7,11 @@ import { launcherCalls } from './system-calls.ts';
 export const architecture: Architecture | undefined =
   process.arch === 'x64' || process.arch === 'arm64' ? process.arch : undefined;
 
-/** Where the server has work, executors get a third of what it gets; at 10 they would get a tenth, and miss their deadlines. */
-const NICENESS = 5;
+/** Beyond the server's. Where it has work, executors get a third of what it gets; at 10 they would miss their deadlines. */
+const NICENESS_MORE = 5;
+
+const PR_SET_PDEATHSIG = 1;
+const SIGKILL = 9;
 /** Node's own, the modules that it reads, and the socket. */
 export const FILES_MAX = 64;
 
@@ -28,15 +31,27 @@ const number = Object.fromEntries(
  * and these given back for the paths.
  */
 const SCRIPT = `
-use strict; use warnings;
 my ($filter, $landlock, $processes, @words) = @ARGV;
 sub call { my ($name, $result) = @_; $result >= 0 or die "$name: $!\\n"; return $result }
 
-call('setpriority', syscall(${number.setpriority}, 0, 0, ${NICENESS}));
+# A session of its own: what a terminal sends to the server's does not reach it. In bubblewrap it has one already.
+syscall(${number.setsid});
+# Whoever started it ends: so does it. A change of the user lifts this.
+call('prctl', syscall(${number.prctl}, ${PR_SET_PDEATHSIG}, ${SIGKILL}, 0, 0, 0));
+# Of the server's files the socket alone stays open.
+call('close_range', syscall(${number.close_range}, 4, 0xffffffff, 0));
+
+# The kernel tells 20 less the niceness.
+my $nice = 20 - call('getpriority', syscall(${number.getpriority}, 0, 0)) + ${NICENESS_MORE};
+call('setpriority', syscall(${number.setpriority}, 0, 0, $nice > 19 ? 19 : $nice));
 my %limits = (${RLIMIT_CORE} => 0, ${RLIMIT_FSIZE} => 0, ${RLIMIT_NOFILE} => ${FILES_MAX});
 $limits{${RLIMIT_NPROC}} = $processes if $processes > 0;
 for my $limit (sort keys %limits) {
-  my $values = pack 'QQ', $limits{$limit}, $limits{$limit};
+  my $values = "\\0" x 16;
+  call('prlimit64', syscall(${number.prlimit64}, 0, $limit + 0, 0, $values));
+  my (undef, $hard) = unpack 'QQ', $values;
+  my $most = $hard < $limits{$limit} ? $hard : $limits{$limit};
+  $values = pack 'QQ', $most, $most;
   call('prlimit64', syscall(${number.prlimit64}, 0, $limit + 0, $values, 0));
 }
 

@@ -60,6 +60,12 @@ const GROWTH_MB_MAX = 100;
  * itself ends a run at its limit; this is for what it does not see, such as threads of V8 and code that broke out.
  */
 const CPU_BEYOND_MS = 250;
+/** What a run costs beside what it is charged for: contexts made ahead, collectors, compilers. Measured: 1 to 3 ms. */
+const RUN_OVERHEAD_MS = 10;
+/** The same with an isolate of its own, or code that is new there. */
+const ISOLATE_OVERHEAD_MS = 50;
+/** What an executor may use between runs. */
+const REST_CPU_MS_MAX = 300;
 /** Memory and CPU time are looked at so often while something runs. */
 const WATCH_MS = 25;
 /** And so often between runs, when an honest one does not grow. */
@@ -87,7 +93,7 @@ export type Pool<Run> = {
   /** A lease has no run any more. */
   rest(lease: Lease<Run>): void;
   /** A run begins that may take so much CPU time. Before it joins the works. */
-  begin(lease: Lease<Run>, cpuMs: number): void;
+  begin(lease: Lease<Run>, cpuMs: number, hasNewIsolate: boolean): void;
   /** After work was given out: keeps one executor ready, and watches those that work. */
   tend(): void;
   end(lease: Lease<Run>, death: DeathReason | undefined): void;
@@ -213,13 +219,13 @@ export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
     return least && least.works.size < RUNS_AT_ONCE_MAX ? least : undefined;
   };
 
-  const begin = (lease: Lease<Run>, cpuMs: number): void => {
+  const begin = (lease: Lease<Run>, cpuMs: number, hasNewIsolate: boolean): void => {
     lease.runs += 1;
     if (lease.works.size === 0) {
       lease.cpuAtRestMs = lease.executor.cpuMs() ?? 0;
       lease.cpuAllowedMs = 0;
     }
-    lease.cpuAllowedMs += cpuMs;
+    lease.cpuAllowedMs += cpuMs + (hasNewIsolate ? ISOLATE_OVERHEAD_MS : RUN_OVERHEAD_MS);
   };
 
   const rest = (lease: Lease<Run>): void => {
@@ -238,6 +244,8 @@ export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
     lease.isLookComing = false;
     if (lease.isRetired || lease.works.size > 0) return;
     const before = lease.executor.cpuMs();
+    lease.cpuAtRestMs = before ?? 0;
+    lease.cpuAllowedMs = REST_CPU_MS_MAX - CPU_BEYOND_MS;
     const { runs } = lease;
     setTimeout(() => {
       if (lease.isRetired || lease.runs !== runs) return;
@@ -254,16 +262,16 @@ export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
     if (threads > THREADS_MAX) options.broken(lease, new Error('it has more threads than it needs'));
   };
 
-  const clock = (lease: Lease<Run>): void => {
+  const clock = (lease: Lease<Run>, death: DeathReason): void => {
     const cpuMs = lease.executor.cpuMs();
-    if (cpuMs !== undefined && cpuMs - lease.cpuAtRestMs > lease.cpuAllowedMs + CPU_BEYOND_MS) end(lease, 'cpu');
+    if (cpuMs !== undefined && cpuMs - lease.cpuAtRestMs > lease.cpuAllowedMs + CPU_BEYOND_MS) end(lease, death);
   };
 
   const look = (): void => {
     for (const lease of leases)
       if (lease.works.size > 0) {
         weigh(lease);
-        clock(lease);
+        clock(lease, 'cpu');
       }
   };
 
@@ -272,6 +280,7 @@ export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
     for (const lease of leases) {
       if (lease.tenant_id === undefined) continue;
       weigh(lease);
+      if (lease.works.size === 0 && !lease.isLookComing) clock(lease, 'busy_after_reply');
       // A wall lets none start.
       if (wall?.kind === 'none' && lease.executor.hasChildren())
         options.broken(lease, new Error('it started a process'));

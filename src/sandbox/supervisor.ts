@@ -217,7 +217,8 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
     clearTimeout(work.timer);
     const wallMs = work.isCheck ? Math.min(limits.wallMs, CHECK_WALL_MS) : limits.wallMs;
     const cpuMs = cpuLimitOf(work);
-    pool.begin(lease, cpuMs);
+    const hasNewIsolate = work.isCheck || options.isolation === 'isolate' || !lease.loaded.has(job.key);
+    pool.begin(lease, cpuMs, hasNewIsolate);
     lease.works.set(id, work);
     work.startedAt = performance.now();
     work.timer = setTimeout(() => overdue(lease, work), wallMs + KILL_AFTER_MS);
@@ -274,11 +275,12 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
     const { ok, cpu_ms, is_stuck, logs } = parseHead(doneHead, head);
     const result = ok ? readResult(work, body) : parseFault(body);
     lease.works.delete(work.id);
-    // What it left of its limit is nobody else's.
-    lease.cpuAllowedMs -= Math.max(0, cpuLimitOf(work) - cpu_ms);
     const fault = 'code' in result ? result.code : undefined;
+    const isTimeout = fault?.startsWith('TIMEOUT') ?? false;
+    // What it left of its limit is nobody else's. After a time-out its last slice may still be going on.
+    if (!isTimeout) lease.cpuAllowedMs -= Math.max(0, cpuLimitOf(work) - cpu_ms);
     // After these its isolate is not what it was: nothing new comes here.
-    if (fault?.startsWith('TIMEOUT') || fault === 'OUT_OF_MEMORY' || fault === 'ROOM_GONE') lease.isRetired = true;
+    if (isTimeout || fault === 'OUT_OF_MEMORY' || fault === 'ROOM_GONE') lease.isRetired = true;
     if (fault === undefined) breaker.forget(nameOf(work.job));
     if ('code' in result && result.code === 'ROOM_GONE') retry(work);
     else finish(work, result, logs, cpu_ms);

@@ -25,8 +25,11 @@ const CLONE_THREAD = 0x0001_0000;
 /** CLONE_NEWTIME, NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET. */
 const CLONE_NEW_ANYTHING = 0x7e02_0080;
 
-/** O_WRONLY and O_RDWR, O_CREAT, O_TRUNC and the bit of O_TMPFILE. The same on both architectures. */
-const OPEN_TO_WRITE = 0x3 | 0x40 | 0x200 | 0x40_0000;
+/** O_WRONLY and O_RDWR, O_CREAT, O_TRUNC, O_PATH (which Landlock lets through) and the bit of O_TMPFILE. The same on both architectures. */
+const OPEN_OTHERWISE = 0x3 | 0x40 | 0x200 | 0x20_0000 | 0x40_0000;
+
+/** And the lowest bit of MAP_SHARED_VALIDATE. */
+const MAP_SHARED = 0x1;
 
 const PR_SET_NAME = 15;
 const PR_SET_VMA = 0x5356_4d41;
@@ -74,7 +77,7 @@ export const allowedCalls: readonly SystemCall[] = [
     x64: 257,
     arm64: 56,
     why: 'files are opened to be read',
-    when: { argument: 2, hasNone: OPEN_TO_WRITE },
+    when: { argument: 2, hasNone: OPEN_OTHERWISE },
   },
   { name: 'fstat', x64: 5, arm64: 80, why: 'sizes of files' },
   { name: 'newfstatat', x64: 262, arm64: 79, why: 'sizes of files' },
@@ -93,7 +96,13 @@ export const allowedCalls: readonly SystemCall[] = [
   { name: 'poll', x64: 7, arm64: null, why: 'Node looks at its standard descriptors' },
   { name: 'ppoll', x64: 271, arm64: 73, why: 'Node looks at its standard descriptors' },
 
-  { name: 'mmap', x64: 9, arm64: 222, why: 'memory, and libraries in it' },
+  {
+    name: 'mmap',
+    x64: 9,
+    arm64: 222,
+    why: 'memory, and libraries in it; not shared: shared memory need not be resident',
+    when: { argument: 3, hasNone: MAP_SHARED },
+  },
   { name: 'mprotect', x64: 10, arm64: 226, why: 'V8 makes its code executable' },
   { name: 'munmap', x64: 11, arm64: 215, why: 'memory is given back' },
   { name: 'mremap', x64: 25, arm64: 216, why: 'memory grows' },
@@ -183,7 +192,10 @@ export const userCalls: readonly SystemCall[] = [
 export const launcherCalls = {
   prctl: { x64: 157, arm64: 167 },
   seccomp: { x64: 317, arm64: 277 },
+  close_range: { x64: 436, arm64: 436 },
+  getpriority: { x64: 140, arm64: 141 },
   setpriority: { x64: 141, arm64: 140 },
+  setsid: { x64: 112, arm64: 157 },
   prlimit64: { x64: 302, arm64: 261 },
   landlock_create_ruleset: { x64: 444, arm64: 444 },
   landlock_add_rule: { x64: 445, arm64: 445 },

@@ -32,7 +32,11 @@ const isRoot = process.getuid?.() === 0;
 
 const existing = (paths: string[]): string[] => paths.filter((path) => existsSync(path));
 
-const libraries = existing(['/usr/lib', '/usr/lib64', '/lib', '/lib64', '/etc/ld.so.cache']);
+const triplet = { x64: 'x86_64-linux-gnu', arm64: 'aarch64-linux-gnu' }[architecture ?? 'x64'];
+/** Debian's libraries have a directory of their own; elsewhere they lie among other things, where the server must not lie too. */
+const libraries = existsSync(`/usr/lib/${triplet}`)
+  ? existing([`/usr/lib/${triplet}`, `/lib/${triplet}`, '/lib64', '/etc/ld.so.cache'])
+  : existing(['/usr/lib', '/usr/lib64', '/lib', '/lib64', '/etc/ld.so.cache']);
 const devices = ['/dev/null', '/dev/urandom'];
 /** What the kernel runs to start a program that has libraries: glibc's loader and musl's. */
 const loaders = existing([
@@ -151,8 +155,8 @@ export const nameOfWall = (kind: WallKind, landlock: number | string): string =>
 /** Why a wall does not stand, from what its command line printed. */
 export const causeOf = (kind: WallKind, words: string): string => {
   if (kind !== 'bwrap') return words;
-  if (words.includes('ENOENT')) return 'bubblewrap is not installed (apt-get install bubblewrap)';
-  if (/namespace|uid map|Operation not permitted/.test(words))
+  if (words.includes('spawn bwrap ENOENT')) return 'bubblewrap is not installed (apt-get install bubblewrap)';
+  if (/^bwrap: .*(?:namespace|uid map|Operation not permitted)/m.test(words))
     return `bubblewrap may not make namespaces here: the profile of the container or a setting of the kernel forbids it (${words})`;
   return `bubblewrap: ${words}`;
 };

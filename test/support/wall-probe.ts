@@ -94,6 +94,8 @@ attempt('open by the older call', 2, '/etc/passwd', 0, 0);
 opening('open to write', "$path/w", 1);
 opening('open to create', "$path/n", 0x41);
 opening('open a nameless file', $path, 0x410002);
+opening('open a path', '/etc/shadow', 0x200000);
+attempt('mmap of shared memory', 9, 0, 4096, 3, 0x21, -1, 0);
 opening('/proc/OTHER/environ', "/proc/$other/environ", 0);
 opening('/proc/OTHER/mem', "/proc/$other/mem", 0);
 opening('/proc/OTHER/maps', "/proc/$other/maps", 0);

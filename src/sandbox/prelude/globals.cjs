@@ -18,7 +18,7 @@ const LAZY = [
   'fetch', 'fetch', 'Headers', 'fetch', 'Request', 'fetch', 'Response', 'fetch',
   'setTimeout', 'timers', 'setInterval', 'timers', 'setImmediate', 'timers', 'clearTimeout', 'timers',
   'clearInterval', 'timers', 'clearImmediate', 'timers', 'queueMicrotask', 'timers',
-  'console', 'console', 'process', 'process', 'performance', 'performance', 'crypto', 'web-crypto',
+  'FinalizationRegistry', 'finalization', 'console', 'console', 'process', 'process', 'performance', 'performance', 'crypto', 'web-crypto',
 ];
 
 // What is required is named in full, for whoever bundles it.
@@ -44,6 +44,8 @@ const load = (name) => {
       return require('./fetch.cjs');
     case 'timers':
       return require('./timers.cjs');
+    case 'finalization':
+      return require('./finalization.cjs');
     case 'console':
       return require('./console.cjs');
     case 'process':

@@ -26,6 +26,14 @@ const OOM_SCORE = '500';
 /** stat counts ticks of 10 ms. */
 const TICK_MS = 10;
 
+export type ExecutorSize = {
+  /** Resident, swapped, and in page tables. */
+  memoryMb: number;
+  threads: number;
+  /** Its first thread has ended and others have not: the system then tells no memory. So it is for a moment at its end. */
+  isHidden: boolean;
+};
+
 export type Executor = {
   /** How it ended, once it has. */
   readonly ended: Promise<Ending>;
@@ -34,8 +42,8 @@ export type Executor = {
   /** Resolved when it has read most of what was sent, or has ended. */
   hasRoom(): Promise<void>;
   kill(): void;
-  /** Its memory, resident, swapped and in page tables, and its threads; undefined where the system does not tell. */
-  size(): { memoryMb: number; threads: number } | undefined;
+  /** Undefined where the system does not tell. */
+  size(): ExecutorSize | undefined;
   /** Whether it has started a process, which an honest one never does. */
   hasChildren(): boolean;
   /** CPU time of all its threads since it started. */
@@ -215,10 +223,9 @@ export const startExecutor = async ({
       const status = readProc('status');
       if (status === undefined) return undefined;
       const numberOf = (name: string): number => Number(new RegExp(`^${name}:\\s+(\\d+)`, 'm').exec(status)?.[1] ?? 0);
-      // A process whose first thread has ended, and not the others, hides its memory: an honest one never does that.
-      const isHidden = !status.includes('VmRSS:') && numberOf('Threads') > 1;
-      const memoryKb = isHidden ? Infinity : numberOf('VmRSS') + numberOf('VmSwap') + numberOf('VmPTE');
-      return { memoryMb: memoryKb / 1024, threads: numberOf('Threads') };
+      const memoryMb = (numberOf('VmRSS') + numberOf('VmSwap') + numberOf('VmPTE')) / 1024;
+      const threads = numberOf('Threads');
+      return { memoryMb, threads, isHidden: !status.includes('VmRSS:') && threads > 1 };
     },
     hasChildren: () => {
       try {

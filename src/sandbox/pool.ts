@@ -20,6 +20,8 @@ export type Lease<Run> = {
   /** CPU time of the process when it was last at rest, and what its runs may take since then. */
   cpuAtRestMs: number;
   cpuAllowedMs: number;
+  /** Since when the system does not tell its memory. */
+  hiddenSince: number | undefined;
   readonly baselineMb: number;
   idleSince: number;
   /** A look at it is coming that `rest` asked for. */
@@ -64,6 +66,8 @@ const CPU_BEYOND_MS = 250;
 const RUN_OVERHEAD_MS = 10;
 /** The same with an isolate of its own, or code that is new there. */
 const ISOLATE_OVERHEAD_MS = 50;
+/** The end of a process takes a few milliseconds. */
+const HIDDEN_MS_MAX = 1000;
 /** What an executor may use between runs. */
 const REST_CPU_MS_MAX = 300;
 /** Memory and CPU time are looked at so often while something runs. */
@@ -129,6 +133,7 @@ export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
       runs: 0,
       cpuAtRestMs: 0,
       cpuAllowedMs: 0,
+      hiddenSince: undefined,
       baselineMb: executor.size()?.memoryMb ?? 0,
       idleSince: performance.now(),
       isLookComing: false,
@@ -257,9 +262,13 @@ export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
 
   const memoryMbMax = Math.max(MEMORY_MB_LEAST, options.memoryMb + BESIDE_ISOLATE_MB);
   const weigh = (lease: Lease<Run>): void => {
-    const { memoryMb, threads } = lease.executor.size() ?? { memoryMb: 0, threads: 0 };
-    if (memoryMb > memoryMbMax) end(lease, 'memory');
-    if (threads > THREADS_MAX) options.broken(lease, new Error('it has more threads than it needs'));
+    const size = lease.executor.size();
+    if (!size) return;
+    if (size.memoryMb > memoryMbMax) end(lease, 'memory');
+    if (size.threads > THREADS_MAX) options.broken(lease, new Error('it has more threads than it needs'));
+    if (!size.isHidden) lease.hiddenSince = undefined;
+    else if (performance.now() - (lease.hiddenSince ??= performance.now()) > HIDDEN_MS_MAX)
+      options.broken(lease, new Error('it hides its memory'));
   };
 
   const clock = (lease: Lease<Run>, death: DeathReason): void => {

@@ -140,7 +140,11 @@ const walk = async (directory: string): Promise<void> => {
     );
     throw error;
   } finally {
-    run('docker compose down --volumes --remove-orphans');
+    // Whatever it says: an error before it is what is told.
+    spawnSync('docker', ['compose', 'down', '--volumes', '--remove-orphans', '--rmi', 'local'], {
+      cwd: directory,
+      env: environment,
+    });
   }
 };
 

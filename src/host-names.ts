@@ -22,7 +22,8 @@ export const hasHostLabels = (host: string): boolean =>
 export const isHostName = (name: string): boolean => {
   // domainToASCII would take a path or a port off.
   if (/[/\\?#@:\s]/.test(name)) return false;
-  const host = canonicalHost(name);
+  // By the URL parser also where the name looks plain: it refuses what it would take for an address, such as 0x7f.1.
+  const host = domainToASCII(name).replace(/\.$/, '');
   // Four numbers are an address.
   return hasHostLabels(host) && !/(?:^|\.)[0-9]+$/.test(host);
 };

@@ -281,6 +281,13 @@ describe('Sending', () => {
     const json = await answering('application/json', '{"a":"</code><b>no</b>","card":{"cvc":"7373"},"n":1}');
     expect(textOf(json)).toContain('"a": "</code><b>no</b>"');
     expect(json).not.toMatch(/<b>no|7373/);
+    const code = '{"card":{"cvc":"7373","security_code" : 7373}}';
+    for (const [type, body] of [
+      ['application/json', `{"first":${code},"rest":"${'z'.repeat(70_000)}"}`],
+      ['application/x-ndjson', `${code}\n${code}`],
+      ['text/plain', code],
+    ] as const)
+      expect(await answering(type, body)).not.toContain('7373');
     expect(textOf(await answering('text/plain; charset=windows-1251', Buffer.from('\xc4\xe0', 'latin1')))).toContain(
       'Да',
     );

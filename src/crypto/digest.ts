@@ -121,7 +121,7 @@ export const invitationSecretDigest = (pepper: DigestKey, secret: string): Buffe
 /** What all processes of one vault, and no other, mark the requests with that they forward. Says nothing of the pepper. */
 export const loopDigest = (pepper: DigestKey): string => hmac(pepper.key, ['loop']).toString('base64url').slice(0, 16);
 
-/** A short name made from a text: for a secret that must not be the key of a map, for a statement. Not keyed: never stored. */
+/** A short name made from a text: for a secret that must not be the key of a map, for a statement. Not keyed: never stored unsealed. */
 export const memoryDigest = (text: string): string => hash('sha256', text, 'base64url');
 
 /** Constant in time for digests of one length; false for others. */

@@ -75,13 +75,15 @@ const FIND_DIFFERENCE = `SELECT FROM unnest($1::text[], $2::text[]) AS released 
   FULL JOIN (SELECT * FROM _prisma_migrations WHERE rolled_back_at IS NULL) AS done ON done.migration_name = released.name
   WHERE done.finished_at IS NULL OR done.checksum IS DISTINCT FROM encode(sha256(convert_to(released.script, 'UTF8')), 'hex')`;
 
-/** Whether nothing is to do, as at most starts: they are spared the engine. Of every doubt and error the engine decides. */
+/** Whether nothing is to do, as at most starts: they are spared the engine, which decides of every doubt. @throws MigrationError where there is no connection. */
 const isUpToDate = async (connection: PoolConfig, { migrationDirectories }: MigrationList): Promise<boolean> => {
   const client = new Client({ connectionTimeoutMillis: CONNECT_MS_MAX, ...connection });
   // A session that breaks shows itself in the statement; unheard, it would end the process.
   client.on('error', () => undefined);
+  await client.connect().catch((error: Error) => {
+    throw unreachable(error, (error as { code?: string }).code);
+  });
   try {
-    await client.connect();
     const names = migrationDirectories.map(({ path }) => path);
     const scripts = migrationDirectories.map(({ migrationFile: { content } }) => content.value);
     return (await client.query(FIND_DIFFERENCE, [names, scripts])).rowCount === 0;
@@ -130,12 +132,15 @@ const explained = (error: unknown, { migrationDirectories }: MigrationList): unk
       error,
     );
   }
-  return new MigrationError(
-    `The database could not be migrated: ${sentence(message)}. See whether it can be reached and the user may create tables: psql "$DATABASE_URL" -c "CREATE TABLE probe (); DROP TABLE probe".`,
+  return unreachable(error, code);
+};
+
+const unreachable = (error: Error, code: string | undefined): MigrationError =>
+  new MigrationError(
+    `The database could not be migrated: ${sentence(error.message)}. See whether it can be reached and the user may create tables: psql "$DATABASE_URL" -c "CREATE TABLE probe (); DROP TABLE probe".`,
     code,
     error,
   );
-};
 
 /** The engine names the migration at work only in its stack frames, which its sentence leaves out. */
 const deepMessage = (error: SchemaEngineError): string =>

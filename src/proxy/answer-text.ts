@@ -14,20 +14,21 @@ const labelOf = (headers: Headers): string | undefined =>
     .map(([, value]) => declaredCharset.exec(value)?.[1])
     .find((label) => label !== undefined);
 
-/** @param charset a label of the Encoding Standard. */
-const decode = (bytes: Uint8Array, charset: string): string | undefined => {
+/** @param charset a label of the Encoding Standard. @param isCut whether more follows: half a character at the end is left out. */
+const decode = (bytes: Uint8Array, charset: string, isCut: boolean): string | undefined => {
   try {
-    return new TextDecoder(charset, { fatal: true }).decode(bytes);
+    return new TextDecoder(charset, { fatal: true }).decode(bytes, { stream: isCut });
   } catch {
     return undefined;
   }
 };
 
 /**
+ * @param isCut whether the body is the beginning of one.
  * @returns the answer, in UTF-8 where it is text in another charset; and the charset in which it is, or may be read, where
  * code cannot read it in that.
  */
-export const readAnswer = (answer: Message): { message: Message; unread?: string } => {
+export const readAnswer = (answer: Message, isCut = false): { message: Message; unread?: string } => {
   const { headers, body } = answer;
   if (body === undefined || body.byteLength === 0) return { message: answer };
   const label = labelOf(headers);
@@ -41,7 +42,7 @@ export const readAnswer = (answer: Message): { message: Message; unread?: string
     known === 'utf8' || wide !== undefined ? utf16Of({ ...kind, ...(wide && { utf16: wide }) }, body) : undefined;
   const charset = utf16OfMark(body) ?? shown ?? (known ? undefined : label);
   if (charset === undefined) return { message: answer };
-  const text = decode(body, charset);
+  const text = decode(body, charset, isCut);
   if (text === undefined) return { message: answer, ...(kind.kind !== 'undeclared' && { unread: charset }) };
   const written = kind.kind === 'markup' ? writeDeclaredEncoding(text) : text;
   return { message: { ...answer, headers: utf8Headers, body: Buffer.from(written) } };

@@ -25,7 +25,10 @@ const cut = (text: string): Shown => {
 };
 
 /** Security codes do not look like anything: they are known by the names that people give them. */
-const codeName = /^(?:card[_-]?)?(?:cvc|cvv|cvn|csc|cid|security[_-]?code|verification[_-]?(?:code|value))2?$/i;
+const codeNames = '(?:card[_-]?)?(?:cvc|cvv|cvn|csc|cid|security[_-]?code|verification[_-]?(?:code|value))2?';
+const codeName = new RegExp(`^${codeNames}$`, 'i');
+/** The same in JSON that is no whole value: several lines, or a beginning. */
+const namedCode = new RegExp(`("${codeNames}"\\s*:\\s*)(?:"(?:[^"\\\\]|\\\\.)*(?:"|$)|\\d+)`, 'gi');
 
 const withoutCodes = (name: string, value: unknown): unknown =>
   codeName.test(name) && (typeof value === 'string' || typeof value === 'number') ? 'XXX' : value;
@@ -33,4 +36,5 @@ const withoutCodes = (name: string, value: unknown): unknown =>
 /** @param value parsed JSON. What is named as a security code is masked, too. */
 export const shownValue = (value: unknown): Shown => cut(JSON.stringify(value, withoutCodes, 2) ?? '');
 
-export const shownText = (text: string): Shown => cut(text);
+/** @param text in which JSON may be: there, too, what is named as a security code is masked. */
+export const shownText = (text: string): Shown => cut(text.replace(namedCode, '$1"XXX"'));

@@ -79,7 +79,7 @@ const bodyIn = (named: OutgoingHttpHeaders, { bytes, isCut }: Start): Body => {
   const headers = Object.entries(named).flatMap(([name, value]) =>
     [value].flat().map((each): [string, string] => [name, String(each)]),
   );
-  const { message, unread } = readAnswer({ headers, body: bytes });
+  const { message, unread } = readAnswer({ headers, body: bytes }, isCut);
   const text = textOf(message) ?? '';
   if (unread !== undefined || bodyKindOf(message.headers).kind === 'bytes' || text.includes('\0')) return 'bytes';
   // Half of a card number does not look like one, so the last digits are left out.
@@ -160,13 +160,14 @@ ${destination_status !== undefined && length !== undefined && html`<dt>Length</d
 
 const MAY_BE_DONE =
   'Where it failed on its way to the destination or back, the request may have been done all the same.';
+const CUT = `Cut off: at most ${ANSWER_BYTES_MAX / 1024} KB are shown, and what came within ${ANSWER_MS / 1000} seconds.`;
 const MASKED =
-  'What looks like the number of a card is masked here, and what JSON calls its security code. All else is as it was answered, and may repeat the values that were sent.';
+  'What looks like the number of a card is masked here, and what JSON calls its security code. JSON is indented, and its long numbers may be rounded. All else is as it was answered, and may repeat the values that were sent.';
 
 const bodyPart = (body: Body): Html => {
   if (body === 'none') return html`<p class="quiet">The answer has no body.</p>`;
   if (body === 'bytes') return html`<p class="quiet">The body of the answer is no text that can be shown.</p>`;
-  return html`${shownBlock('Body of the answer', body)}<p class="quiet">${MASKED}</p>`;
+  return html`${shownBlock('Body of the answer', body, CUT)}<p class="quiet">${MASKED}</p>`;
 };
 
 /** Sends it. @param route the header that names the proxy or the destination. @returns what came of it, for the page. */

@@ -54,9 +54,13 @@ export const time = (at: unknown): Html | undefined =>
 export const shownJson = (value: unknown): string => JSON.stringify(value, null, 2) ?? '';
 
 /** What code or a destination gave, under a heading. */
-export const shownBlock = (heading: string, { text, isCut }: Shown): Html => html`<h3>${heading}</h3>
+export const shownBlock = (
+  heading: string,
+  { text, isCut }: Shown,
+  cutSentence = 'Cut off: there is more than is shown here. The API answers all of it.',
+): Html => html`<h3>${heading}</h3>
 <pre tabindex="0" role="region" aria-label="${heading}"><code>${text}</code></pre>
-${isCut && html`<p class="quiet">Cut off: there is more than is shown here. The API answers all of it.</p>`}`;
+${isCut && html`<p class="quiet">${cutSentence}</p>`}`;
 
 type Column<Row> = { label: string; cell: (row: Row) => HtmlValue };
 

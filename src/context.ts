@@ -412,6 +412,9 @@ const startSandbox = (sandbox: { start(): Promise<void> }): Promise<void> =>
     );
   });
 
+/** PostgreSQL's code for a session that was ended by an administrator's command. */
+const ADMIN_SHUTDOWN = '57P01';
+
 type DatabaseListeners = Pick<Overrides, 'onDirectoryLost'> & { log: Log };
 
 /** Opens the database, which need not be migrated yet. */
@@ -422,7 +425,11 @@ const openDatabase = async (config: Config, role: Role, listeners: DatabaseListe
     poolMax: config.databasePoolMax,
     writeBatches: config.writeBatches,
     nameStatement: memoryDigest,
-    onPoolError: (error) => log.warn({ error }, 'a database connection was lost'),
+    onPoolError: (error) => {
+      // By an operator, or by a migration of this very start.
+      if ((error as { code?: string }).code === ADMIN_SHUTDOWN) log.info('the database ended an idle connection');
+      else log.warn({ error }, 'a database connection was lost');
+    },
   });
   start.closers.push(() => db.close());
   await db.ping().catch((error: unknown) => {

@@ -1,6 +1,7 @@
 // A process of its own that a test starts as another user, or in other surroundings: it says which wall stands around an
 // executor there, or runs the probe behind a wall that it is told.
 import { spawnSync } from 'node:child_process';
+import { openSync } from 'node:fs';
 import type { WallKind } from '../../src/sandbox/sandbox.ts';
 import { findLandlock, type Program, wallCommand, WRAPPER_ENVIRONMENT } from '../../src/sandbox/wall.ts';
 import { endOf, openTestSandbox } from './sandbox.ts';
@@ -96,6 +97,7 @@ opening('open to create', "$path/n", 0x41);
 opening('open a nameless file', $path, 0x410002);
 opening('open a path', '/etc/shadow', 0x200000);
 attempt('mmap of shared memory', 9, 0, 4096, 3, 0x21, -1, 0);
+attempt('a descriptor of the server', 5, 9, $buffer);
 opening('/proc/OTHER/environ', "/proc/$other/environ", 0);
 opening('/proc/OTHER/mem', "/proc/$other/mem", 0);
 opening('/proc/OTHER/maps', "/proc/$other/maps", 0);
@@ -114,7 +116,13 @@ const [task, kind, ...words] = process.argv.slice(2) as [string, WallKind | 'aut
 if (task === 'probe') {
   const program: Program = { path: '/usr/bin/perl', args: ['-e', PROBE, ...words], reads: [] };
   const { command, args } = wallCommand(kind as WallKind, await findLandlock(), program);
-  const { stdout, stderr, status, signal } = spawnSync(command, args, { env: WRAPPER_ENVIRONMENT, encoding: 'utf8' });
+  // A file that the server forgot to close, as descriptor 9.
+  const forgotten = openSync('/etc/passwd', 'r');
+  const { stdout, stderr, status, signal } = spawnSync(command, args, {
+    env: WRAPPER_ENVIRONMENT,
+    encoding: 'utf8',
+    stdio: ['ignore', 'pipe', 'pipe', ...Array.from({ length: 6 }, () => 'ignore' as const), forgotten],
+  });
   console.log(JSON.stringify({ stdout, stderr, status, signal }));
 } else {
   const sandbox = await openTestSandbox({ wallKind: kind });

@@ -191,8 +191,8 @@ export const sandboxStart = async () => {
   const times: Partial<Record<WallKind, number[]>> = {};
   const measure = async (wallKind: WallKind): Promise<number> => {
     const began = performance.now();
-    const nobody = { received: () => undefined, broken: () => undefined };
-    const executor = await startExecutor({ wallKind, landlock, memoryMb: LIMITS.memoryMb, ...nobody });
+    const handlers = { received: () => undefined, broken: () => undefined };
+    const executor = await startExecutor({ wallKind, landlock, memoryMb: LIMITS.memoryMb, ...handlers });
     const ms = performance.now() - began;
     executor.kill();
     await executor.ended;

@@ -197,7 +197,7 @@ export const environmentSchema = z.object({
   SANDBOX_ALLOW_WEAK: z
     .enum(['0', '1'])
     .default('0')
-    .describe("`1` runs tenants' code in production where no wall works: who breaks out of V8 reads the root key."),
+    .describe("`1` runs tenants' code in production without a wall: code that escapes V8 can then read the root key."),
   SANDBOX_ISOLATION: z
     .enum(['context', 'isolate'])
     .default('context')

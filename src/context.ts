@@ -381,8 +381,8 @@ const sandboxReport = (log: Log, allowWeak: boolean) => (event: SandboxEvent) =>
       { alarm: 'no_wall', wall: event.wall.name, causes: event.wall.causes },
       `no wall stands around the code of tenants: ${whyNoWall(event.wall)}. ${
         allowWeak
-          ? 'Code runs all the same: whoever breaks out of V8 reads what this server reads'
-          : 'No code runs: reactors and transforms answer 503. Mend this, or set SANDBOX_ALLOW_WEAK=1'
+          ? 'Code runs without one: code that escapes V8 can read what this server reads'
+          : 'No code runs: reactors and transforms answer 503. Fix this, or set SANDBOX_ALLOW_WEAK=1'
       }`,
     );
   else if (event.event === 'violation')

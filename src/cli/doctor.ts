@@ -26,7 +26,7 @@ const findWall = async (config: Config): Promise<Wall> => {
 
 const tellWall = (wall: Wall, allowWeak: boolean): string | Warning => {
   if (wall && wall.kind !== 'none') return `starts behind ${wall.name}`;
-  const runs = allowWeak ? 'Code runs all the same' : 'No code runs: reactors and transforms answer 503';
+  const runs = allowWeak ? 'Code runs without one' : 'No code runs: reactors and transforms answer 503';
   return { warning: `no wall stands around the code of tenants: ${whyNoWall(wall ?? { causes: [] })}. ${runs}` };
 };
 

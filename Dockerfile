@@ -9,7 +9,9 @@ COPY bin ./bin
 COPY src ./src
 COPY formulas ./formulas
 # The image has Node 24 and is given a database: what runs needs neither optional package; the compiler needs its own.
-RUN npm ci && npm prune --omit=dev --omit=optional --ignore-scripts
+# Of isolated-vm, its archive of itself and the binaries for other systems stay behind.
+RUN npm ci && npm prune --omit=dev --omit=optional --ignore-scripts && cd node_modules/isolated-vm && \
+    rm -rf *.tgz prebuilds/darwin-* prebuilds/win32-*
 
 FROM node:24-bookworm-slim
 LABEL org.opencontainers.image.title="Strongroom" \
@@ -37,4 +39,4 @@ STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=3s --timeout=3s --start-period=20s CMD ["node", "bin/healthcheck.cjs"]
 # `docker run IMAGE` serves; `docker run IMAGE bootstrap ...` is the operator's command line.
 # Linux drops a SIGKILL that process 1 sends to itself, and the watchdog of the event loop ends the server by one.
-ENTRYPOINT ["tini", "--", "node", "--disable-sigusr1", "--min-semi-space-size=16", "--max-semi-space-size=16", "--no-parallel-scavenge", "--no-allocation-site-pretenuring", "bin/entrypoint.cjs"]
+ENTRYPOINT ["tini", "--", "node", "--disable-sigusr1", "--min-semi-space-size=16", "--max-semi-space-size=16", "bin/entrypoint.cjs"]

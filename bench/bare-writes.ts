@@ -1,18 +1,26 @@
 // What `tokenize-one` has over the bare route before anything of ours is done: rows of the same shape, a token's, its
 // security code's and the audit log's, by the server's statement and batches. Nothing is sealed, checked or printed.
+import { createTokenRows } from '../src/modules/tokens/rows/batched-rows.ts';
+import { type NewToken } from '../src/modules/tokens/rows/token-row.ts';
 import { randomBytes } from 'node:crypto';
+import { createAccounts } from '../src/platform/accounts.ts';
 import { fastify } from 'fastify';
 import { Pool } from 'pg';
-import { loadConfig } from '../src/config.ts';
-import { newTimeOrderedId, newUuid } from '../src/crypto/ids.ts';
-import { createHotStatements, type NewToken } from '../src/db/hot.ts';
-import { createStatements } from '../src/db/statements.ts';
+import { loadConfig } from '../src/platform/config.ts';
+import { newTimeOrderedId, newUuid } from '../src/platform/crypto/ids.ts';
+import { createStatements } from '../src/platform/db/statements.ts';
 
 const [port, answer, addressText, tenantId = ''] = process.argv.slice(2);
 const value = JSON.parse(answer ?? 'null') as unknown;
 const { databasePoolMax: max, writeBatches } = loadConfig({});
 const pool = new Pool({ ...(JSON.parse(addressText as string) as object), max });
-const { insertTokens } = createHotStatements(createStatements(pool, max), writeBatches);
+const accounts = createAccounts();
+const { insertTokens } = createTokenRows({
+  accounts,
+  statements: createStatements(pool, max, accounts),
+  batchesMax: writeBatches,
+  beforeClose: () => undefined,
+});
 
 /** In base64, as long as a sealed card with its mask and its security code are. */
 const SEALED = randomBytes(140).toString('base64');
@@ -38,7 +46,10 @@ const row = (now: number): NewToken => ({
 const app = fastify();
 app.get('/', async () => 'ready');
 app.post('/', async () => {
-  await insertTokens(tenantId, [row(Date.now())], { actor_type: 'application', message: 'Token created' });
+  await insertTokens({ tenant_id: tenantId }, [row(Date.now())], {
+    actor_type: 'application',
+    message: 'Token created',
+  });
   return value;
 });
 await app.listen({ host: '127.0.0.1', port: Number(port) });

@@ -11,7 +11,7 @@ import { ECHO, LARGE_ARGS, SMALL_ARGS, TRIVIAL } from './sandbox.ts';
 import { remove, type RunningServer, startServer } from './servers.ts';
 import { headersOf, median } from './turns.ts';
 
-const CONNECTIONS = 32;
+export const CONNECTIONS = 32;
 /** For requests that are a hundred times the work. */
 const FEW_CONNECTIONS = 8;
 const HUNDRED = 100;
@@ -21,10 +21,14 @@ const SECONDS = 4;
 const PROXY_BODY_BYTES = 1024;
 
 type Asked = { method?: 'GET' | 'POST'; path: string; headers: Record<string, string>; body?: string };
-type Work = { next: () => Asked; connections?: number; at_most_us?: number };
+export type Work = { next: () => Asked; connections?: number; at_most_us?: number };
 
 /** Sends requests over so many connections, each its next one when the last is answered. */
-const send = async (origin: string, work: Work, seconds: number): Promise<{ answered: number; failed: number }> => {
+export const send = async (
+  origin: string,
+  work: Work,
+  seconds: number,
+): Promise<{ answered: number; failed: number }> => {
   const connections = work.connections ?? CONNECTIONS;
   const pool = new Pool(origin, { connections, pipelining: 1 });
   const until = performance.now() + seconds * 1000;
@@ -44,9 +48,9 @@ const send = async (origin: string, work: Work, seconds: number): Promise<{ answ
   return { answered, failed };
 };
 
-type Cost = { server_us: number; database_us: number; failed: number };
+export type Cost = { server_us: number; database_us: number; failed: number };
 
-const costOf = async (server: RunningServer, databasePid: number, work: Work): Promise<Cost> => {
+export const costOf = async (server: RunningServer, databasePid: number, work: Work): Promise<Cost> => {
   const serverPid = server.child.pid as number;
   const before = [cpuSeconds(serverPid, databasePid), cpuSeconds(databasePid)] as const;
   const { answered, failed } = await send(server.credentials.base_url, work, SECONDS);
@@ -63,7 +67,7 @@ const costOf = async (server: RunningServer, databasePid: number, work: Work): P
 const padded = (order: object): string =>
   JSON.stringify({ ...order, note: 'n'.repeat(PROXY_BODY_BYTES - JSON.stringify({ ...order, note: '' }).length) });
 
-const worksOf = async (
+export const worksOf = async (
   server: RunningServer,
   vault: FilledVault,
   destinationUrl: string,

@@ -1,5 +1,6 @@
 // What the proxy forwards to: an https server in a process of its own that does as little as it can. Prints its port.
-// POST / answers with 1 KB, POST /echo with what it received, POST /count with how much, GET /zeros/N with N bytes.
+// POST / answers with 1 KB, POST /echo with what it received, POST /count with how much, GET /zeros/N with N bytes,
+// anything to /silent never.
 import { readFileSync } from 'node:fs';
 import type { ServerResponse } from 'node:http';
 import { createServer } from 'node:https';
@@ -25,6 +26,7 @@ const server = createServer(
   { cert: readFileSync(certificatePath as string), key: readFileSync(keyPath as string), keepAliveTimeout: 120_000 },
   (request, response) => {
     const [, place, bytesText] = (request.url ?? '').split('/');
+    if (place === 'silent') return;
     if (place === 'zeros') {
       response.writeHead(200, { 'content-type': 'application/octet-stream', 'content-length': bytesText });
       return void Readable.from(zerosOf(Number(bytesText))).pipe(response);

@@ -6,10 +6,10 @@ import { insertLogs } from './filled.ts';
 import { type Load, runLoad } from './load.ts';
 import { databaseOf, remove, startServer } from './servers.ts';
 import { headersOf, median, round } from './turns.ts';
-import type { TokenCondition } from '../src/db/token-list.ts';
-import { countLogs, listLogs, type LogFilter } from '../src/db/log-list.ts';
-import { findTokenPage, listTokens } from '../src/db/token-list.ts';
-import type { Query } from '../src/db/statements.ts';
+import type { TokenCondition } from '../src/modules/access/token-condition.ts';
+import { countLogEntries, listLogEntries, type LogFilter } from '../src/modules/logs/rows.ts';
+import { findTokenPage, listTokenRows } from '../src/modules/tokens/rows/token-list.ts';
+import type { Query } from '../src/platform/db/statements.ts';
 
 const FEW = 1_000;
 const MANY = Number(process.env['BENCH_TOKENS'] ?? 1_000_000);
@@ -139,8 +139,8 @@ const explainAll = async (client: Client, tenant_id: string) => {
     name = each;
     const now = new Date();
     const page = { condition, now, start: { offset: 0 }, limit: 21 };
-    await findTokenPage(explain, tenant_id, page);
-    await listTokens(explain, tenant_id, page);
+    await findTokenPage({ query: explain, tenant_id: tenant_id }, page);
+    await listTokenRows({ query: explain, tenant_id: tenant_id }, page);
   }
   const { rows: some } = await client.query(
     'SELECT id, type, created_by FROM tokens WHERE tenant_id = $1 ORDER BY id LIMIT 1',
@@ -163,8 +163,8 @@ const explainAll = async (client: Client, tenant_id: string) => {
   };
   for (const [each, filter] of Object.entries(filters)) {
     name = `log: ${each}`;
-    await listLogs(explain, tenant_id, filter, { offset: 0 }, 21);
-    await countLogs(explain, tenant_id, filter);
+    await listLogEntries({ query: explain, tenant_id: tenant_id }, filter, { offset: 0 }, 21);
+    await countLogEntries({ query: explain, tenant_id: tenant_id }, filter);
   }
   return found;
 };

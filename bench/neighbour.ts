@@ -2,7 +2,7 @@
 // stood still meanwhile.
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { setTimeout as pause } from 'node:timers/promises';
-import { CODE_LENGTH_MAX } from '../src/runtime/formula-fields.ts';
+import { CODE_LENGTH_MAX } from '../src/modules/code/formula-fields.ts';
 import { hostilePrograms } from '../test/hostile/programs.ts';
 import { openSandbox, runOn, SMALL_ARGS, TRIVIAL } from './sandbox.ts';
 import { round } from './turns.ts';

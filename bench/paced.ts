@@ -1,14 +1,16 @@
 // An open load from a process of its own: a request every so many ms, whether the last was answered or not. Prints latencies.
 import { Agent, request } from 'node:http';
 
-const [url, headersText, body, perSecondText, secondsText] = process.argv.slice(2);
+const [url, headersText, body, perSecondText, secondsText, method = 'POST'] = process.argv.slice(2);
 const { hostname, port, pathname } = new URL(url as string);
 if (hostname !== '127.0.0.1') throw new Error('loads go to loopback only');
 const headers = {
   ...(JSON.parse(headersText as string) as object),
-  'content-length': Buffer.byteLength(body as string),
+  ...(method === 'POST' && { 'content-length': Buffer.byteLength(body as string) }),
 };
-const agent = new Agent({ keepAlive: true, maxSockets: 32 });
+/** One that is not answered by then has failed, and counts with this time. */
+const TIMEOUT_MS = 20_000;
+const agent = new Agent({ keepAlive: true, maxSockets: 256 });
 const perSecond = Number(perSecondText);
 const total = perSecond * Number(secondsText);
 const latencies: number[] = [];
@@ -17,7 +19,7 @@ let errors = 0;
 const send = (): Promise<void> =>
   new Promise((resolve) => {
     const began = performance.now();
-    const sent = request({ agent, hostname, port, path: pathname, method: 'POST', headers }, (response) => {
+    const sent = request({ agent, hostname, port, path: pathname, method, headers }, (response) => {
       response.resume();
       response.on('end', () => {
         if (response.statusCode !== 200) errors += 1;
@@ -25,8 +27,10 @@ const send = (): Promise<void> =>
         resolve();
       });
     });
+    sent.setTimeout(TIMEOUT_MS, () => sent.destroy());
     sent.on('error', () => {
       errors += 1;
+      latencies.push(performance.now() - began);
       resolve();
     });
     sent.end(body);

@@ -285,7 +285,8 @@ const AT_ONCE = 8;
 const MEGABYTE = 1024 * 1024;
 const SAMPLE_MS = 20;
 const SETTLE_MS = 2000;
-const MEMORY_AT_MOST_MB = 32;
+/** V8 collects memory outside of its heap when 64 MB of it have gathered (docs/decisions/0045-tricks-removed.md). */
+const MEMORY_AT_MOST_MB = 96;
 
 type Transfer = { path: string; type?: string; direction: 'up' | 'down'; bytes: number };
 

@@ -1,7 +1,7 @@
 // The limit for detokenize-100: pg alone, in a process of its own, fetching the same rows by the same prepared statement,
 // without HTTP, opening nothing and logging nothing. Prints fetches a second.
 import { Pool } from 'pg';
-import { FIND_TOKENS } from '../src/db/token-sql.ts';
+import { FIND_TOKENS } from '../src/modules/tokens/rows/token-sql.ts';
 
 const [addressText, tenantId, idsText, connectionsText, secondsText] = process.argv.slice(2);
 const connections = Number(connectionsText);

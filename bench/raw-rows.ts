@@ -1,9 +1,9 @@
 // The limit for tokenize-batch: pg alone, in a process of its own, writing the same rows and log rows by one prepared
 // statement, without HTTP and without sealing. Prints rows a second.
+import type { NewToken, NewTokenLog } from '../src/modules/tokens/rows/token-row.ts';
 import { randomBytes, randomUUID } from 'node:crypto';
 import { Pool } from 'pg';
-import type { NewToken, NewTokenLog } from '../src/db/hot.ts';
-import { INSERT_TOKENS } from '../src/db/token-sql.ts';
+import { INSERT_TOKENS } from '../src/modules/tokens/rows/token-sql.ts';
 
 const [addressText, tenantId, connectionsText, rowsText, secondsText] = process.argv.slice(2);
 const connections = Number(connectionsText);
@@ -11,7 +11,7 @@ const rowsPerStatement = Number(rowsText);
 const pool = new Pool({ ...(JSON.parse(addressText as string) as object), max: connections });
 
 const created_at = new Date().toISOString();
-const row = (log_id: string): NewToken & NewTokenLog => ({
+const row = (log_id: string): NewToken => ({
   id: randomUUID(),
   type: 'token',
   sealed: randomBytes(96).toString('base64'),
@@ -21,10 +21,11 @@ const row = (log_id: string): NewToken & NewTokenLog => ({
   container: '/general/high/',
   created_at,
   created_by: tenantId as string,
-  actor_type: 'application',
   log_id,
-  message: 'Token created',
 });
+
+/** What the log row has; the first token of a `log_id` carries it. */
+const created: NewTokenLog = { actor_type: 'application', message: 'Token created' };
 
 const until = Date.now() + Number(secondsText) * 1000;
 let rows = 0;
@@ -33,7 +34,9 @@ const loop = async (): Promise<void> => {
   while (Date.now() < until) {
     // As a request of ours writes it: the tokens of a statement share a row of the log.
     const log_id = randomUUID();
-    const batch = JSON.stringify(Array.from({ length: rowsPerStatement }, () => row(log_id)));
+    const batch = JSON.stringify(
+      Array.from({ length: rowsPerStatement }, (_, index) => ({ ...row(log_id), ...(index === 0 && created) })),
+    );
     await pool.query({ name: 'insert', text: INSERT_TOKENS, values: [tenantId, batch] });
     rows += rowsPerStatement;
   }

@@ -26,6 +26,7 @@ const post = async (url: string, api_key: string, body: unknown): Promise<any> =
 export const makeReactor = async (
   { credentials: { base_url, api_key } }: RunningServer,
   code: string,
+  application_id?: string,
 ): Promise<string> => {
   const formula = await post(`${base_url}/reactor-formulas`, api_key, {
     name: 'Bench',
@@ -38,6 +39,7 @@ export const makeReactor = async (
     name: 'Bench',
     configuration: {},
     formula: { id: formula.id },
+    ...(application_id !== undefined && { application: { id: application_id } }),
   });
   return `${base_url}/reactors/${reactor.id}/react`;
 };

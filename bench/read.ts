@@ -56,7 +56,7 @@ export const detokenizeHundred = async () => {
       seconds: SECONDS,
     };
     const raw = async (): Promise<number> => {
-      const script = fileURLToPath(new URL('raw-fetch.ts', import.meta.url));
+      const script = fileURLToPath(new URL('./raw-fetch.ts', import.meta.url));
       const args = [JSON.stringify(address), tenant_id, JSON.stringify(ids), HUNDRED_CONNECTIONS, SECONDS].map(String);
       const { stdout } = await promisify(execFile)(process.execPath, [script, ...args]);
       return Number(stdout);

@@ -1,6 +1,7 @@
 // npm run bench [-- NAME ...]: runs benches by name, or all of them, and prints one line of JSON each.
 import { consolePages, signIn } from './console.ts';
 import { cpu } from './cpu.ts';
+import { fairness } from './fairness.ts';
 import { lists } from './lists.ts';
 import { sandboxNeighbour } from './neighbour.ts';
 import { memory, start } from './process.ts';
@@ -8,7 +9,9 @@ import { proxyCard, proxyLatency, proxyMemory, proxyPass } from './proxy.ts';
 import { reactFetch, reactPaced, reactThroughput } from './react.ts';
 import { detokenizeHundred, readOne } from './read.ts';
 import { sandboxCpu, sandboxMemory, sandboxRecovery, sandboxStart } from './sandbox.ts';
+import { tenants } from './tenants.ts';
 import { tokenizeBatch, tokenizeOne } from './tokenize.ts';
+import { workers } from './workers.ts';
 
 const benches: Record<string, () => Promise<Record<string, unknown>>> = {
   'tokenize-batch': tokenizeBatch,
@@ -23,6 +26,7 @@ const benches: Record<string, () => Promise<Record<string, unknown>>> = {
   'react-paced': reactPaced,
   'react-throughput': reactThroughput,
   'react-fetch': reactFetch,
+  tenants,
   'proxy-pass': proxyPass,
   'proxy-card': proxyCard,
   'proxy-latency': proxyLatency,
@@ -30,9 +34,11 @@ const benches: Record<string, () => Promise<Record<string, unknown>>> = {
   'console-pages': consolePages,
   'sign-in': signIn,
   cpu,
+  fairness,
   lists,
   start,
   memory,
+  workers,
 };
 
 const names = process.argv.slice(2);

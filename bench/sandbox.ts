@@ -3,10 +3,11 @@ import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { createSandbox, type SandboxOwner } from '../src/sandbox/supervisor.ts';
-import { startExecutor } from '../src/sandbox/executor-process.ts';
-import { CallFault, type WallKind } from '../src/sandbox/sandbox.ts';
-import { findLandlock, wallKinds } from '../src/sandbox/wall.ts';
+import { createAccounts } from '../src/platform/accounts.ts';
+import { createSandbox, type SandboxOwner } from '../src/platform/sandbox/host/supervisor.ts';
+import { startExecutor } from '../src/platform/sandbox/host/executor-process.ts';
+import { CallFault, type WallKind } from '../src/platform/sandbox/protocol/sandbox.ts';
+import { findLandlock, wallKinds } from '../src/platform/sandbox/host/wall.ts';
 import { median, round } from './turns.ts';
 
 export const TRIVIAL = 'module.exports = async (req) => ({ raw: { n: req.args.n } });';
@@ -32,7 +33,9 @@ export const openSandbox = async (limits = LIMITS): Promise<SandboxOwner> => {
     isolation: 'context',
     wallKind: 'auto',
     allowWeak: true,
-    executorsMax: 8,
+    memoryTotalMb: 2400,
+    callBytesMax: 1024 * 1024,
+    accounts: createAccounts(),
     report: () => undefined,
   });
   await sandbox.start();
@@ -42,6 +45,7 @@ export const openSandbox = async (limits = LIMITS): Promise<SandboxOwner> => {
 export const runOn = async (sandbox: SandboxOwner, tenant_id: string, code: string, args: unknown) => {
   const outcome = await sandbox.run({
     tenant_id,
+    application_id: undefined,
     code,
     key: code,
     input: JSON.stringify({ args, configuration: {}, has_svc: false }),
@@ -72,7 +76,7 @@ const cpuOfRuns = async (sandbox: SandboxOwner, code: string, args: unknown): Pr
 };
 
 const cpuOfContexts = async (code: string, args: unknown): Promise<number> => {
-  const script = fileURLToPath(new URL('vm-contexts.ts', import.meta.url));
+  const script = fileURLToPath(new URL('./vm-contexts.ts', import.meta.url));
   const input = JSON.stringify({ args, configuration: {} });
   const { stdout } = await promisify(execFile)(process.execPath, [script, code, input, String(CALLS)]);
   return Number(stdout);

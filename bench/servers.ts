@@ -129,4 +129,4 @@ export const startBareWrites = async (
 };
 
 export const databaseOf = (dataDir: string) =>
-  import('../src/db/embedded.ts').then((db) => db.findRunningPostgres(dataDir));
+  import('../src/platform/dev-postgres/dev-postgres.ts').then((db) => db.findRunningPostgres(dataDir));

@@ -25,7 +25,7 @@ export const tokenizeBatch = async () => {
       seconds: SECONDS,
     };
     const raw = async (): Promise<number> => {
-      const script = fileURLToPath(new URL('raw-rows.ts', import.meta.url));
+      const script = fileURLToPath(new URL('./raw-rows.ts', import.meta.url));
       const args = [JSON.stringify(address), tenant_id, BATCH_CONNECTIONS, BATCH_ROWS, SECONDS].map(String);
       const { stdout } = await promisify(execFile)(process.execPath, [script, ...args]);
       return Number(stdout);

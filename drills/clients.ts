@@ -1,5 +1,5 @@
-// Clients in Python, Go and Java: each is generated from the document that a running server gives, compiled, and walked
-// through the README against that server. A generator whose tools are missing is skipped.
+// Generates clients in Python, Go and Java from the document of a running server, compiles them, and runs the steps of the
+// guides with each against that server. A generator whose tools are missing is skipped.
 // Usage: npm run drill:clients, or npm run drill:clients -- WORDS for the generators with those words in their names.
 import { spawnSync } from 'node:child_process';
 import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -19,7 +19,7 @@ const WORDS_LINES_MAX = 40;
 const unreachable =
   /new connection|name resolution|no such host|dial tcp|i\/o timeout|Could not transfer artifact|Unknown host|Network is unreachable/i;
 
-const walks = fileURLToPath(new URL('clients', import.meta.url));
+const walks = fileURLToPath(new URL('./clients', import.meta.url));
 const say = (text: string): void => void process.stderr.write(`${text}\n`);
 
 /** A generator that cannot be tried here. */

@@ -1,6 +1,6 @@
-// The README's Docker path on a real engine: builds the image, starts it by compose, runs a reactor, looks for secrets in the
-// environment, and starts again on the same data. Skipped where Docker, Compose or a base image is missing; a stand-in for a
-// base image is any image with its name. Usage: npm run drill:docker
+// Tests the Docker path of docs/operations/docker.md on a real engine: builds the image, starts it by compose, runs a reactor,
+// looks for secrets in the environment, and starts again on the same data. Skipped where Docker, Compose or a base image is
+// missing; a stand-in for a base image is any image with its name. Usage: npm run drill:docker
 import { execFileSync, spawnSync } from 'node:child_process';
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,65 +1,72 @@
-// The table of contents: what applies to every request first, then the features in reading order.
-import type { ServerResponse } from 'node:http';
+// Builds the server: first the hooks that apply to every request, in order, then the routes of each module.
 import type { Socket } from 'node:net';
-import { fastifyRateLimit } from '@fastify/rate-limit';
 import { fastify, type FastifyBaseLogger, LogController } from 'fastify';
 import { validatorCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod';
-import type { Context } from './context.ts';
-import { associationsRoutes } from './features/associations/routes.ts';
-import { detokenizeRoutes } from './features/detokenize/routes.ts';
-import { applicationsRoutes } from './features/applications/routes.ts';
-import { consoleRoutes } from './features/console/routes.ts';
-import { docsRoutes } from './features/docs/routes.ts';
-import { formulasRoutes } from './features/formulas/routes.ts';
-import { healthRoutes } from './features/health/routes.ts';
-import { joinRoutes } from './features/join/routes.ts';
-import { invitationsRoutes } from './features/invitations/routes.ts';
-import { logsRoutes } from './features/logs/routes.ts';
-import { membersRoutes } from './features/members/routes.ts';
-import { permissionsRoutes } from './features/permissions/routes.ts';
-import { proxyRoutes } from './features/proxy/routes.ts';
-import { proxiesRoutes } from './features/proxies/routes.ts';
-import { reactorsRoutes } from './features/reactors/routes.ts';
-import { tenantsRoutes } from './features/tenants/routes.ts';
-import { tokenizeRoutes } from './features/tokenize/routes.ts';
-import { tokensRoutes } from './features/tokens/routes.ts';
-import type { App } from './http/app-type.ts';
-import { addAuthentication } from './http/authenticate.ts';
-import { addBodyParsers } from './http/body.ts';
-import { refuseExpectations, requireOneHost, serveAbsoluteTargets } from './http/host.ts';
-import { addIdempotency } from './http/idempotency.ts';
-import { collectMethods } from './http/methods.ts';
-import { addPages } from './http/pages.ts';
-import { addOpenapi } from './http/openapi.ts';
-import { addErrorFace, rawProblem, sendFrameworkProblem } from './http/problems.ts';
-import { isForConsoleHost, separateHosts } from './http/route-hosts.ts';
-import { goInRounds } from './http/rounds.ts';
-import { refuseUnknownNames } from './http/strict.ts';
-import { cutSlowBodies, REQUEST_MS_MAX } from './http/slow-bodies.ts';
-import { addRequestLog, addTrace, traceIdOf } from './http/trace.ts';
+import type { App } from './platform/http/app-type.ts';
+import { watchAnswers } from './platform/http/answers-under-way.ts';
+import { addBodyParsers } from './platform/http/body.ts';
+import { deferRequests } from './platform/http/defer-requests.ts';
+import { closingResponse } from './platform/http/draining.ts';
+import { refuseExpectations, requireOneHost, serveAbsoluteTargets } from './platform/http/host.ts';
+import { collectMethods } from './platform/http/methods.ts';
+import { addOpenapi } from './platform/http/openapi/openapi.ts';
+import { addPages } from './platform/http/pages.ts';
+import { addErrorHandler, rawProblem, sendFrameworkProblem } from './platform/http/problems.ts';
+import { isForConsoleHost, separateHosts } from './platform/http/route-hosts.ts';
+import { cutSlowBodies, REQUEST_MS_MAX } from './platform/http/slow-bodies.ts';
+import { countUnsent, cutSlowReaders } from './platform/http/slow-readers.ts';
+import { refuseUnknownNames } from './platform/http/strict.ts';
+import { addRequestLog, addTrace, traceIdOf } from './platform/http/trace.ts';
+import { applicationsRoutes } from './modules/access/applications.routes.ts';
+import { addAuthentication, type Authentication } from './modules/access/authenticate.ts';
+import { addIdempotency } from './modules/access/idempotent-requests.ts';
+import { permissionsRoutes } from './modules/access/permissions.routes.ts';
+import { addPreflights } from './modules/access/public-access.ts';
+import { logRefusal } from './modules/access/refusals.ts';
+import { tenantsRoutes } from './modules/access/tenants.routes.ts';
+import { TOKEN_ID_LENGTH_MAX } from './modules/access/token-id.ts';
+import { logsRoutes } from './modules/logs/logs.routes.ts';
+import { associationsRoutes } from './modules/tokens/associations.routes.ts';
+import { detokenizeRoutes } from './modules/tokens/detokenize.routes.ts';
+import { tokenizeRoutes } from './modules/tokens/tokenize.routes.ts';
+import { tokensRoutes } from './modules/tokens/tokens.routes.ts';
+import { collectRoutes } from './modules/sessions/collect.routes.ts';
+import { sessionsRoutes } from './modules/sessions/sessions.routes.ts';
+import { formulasRoutes } from './modules/code/formulas.routes.ts';
+import { reactorsRoutes } from './modules/reactors/reactors.routes.ts';
+import { proxiesRoutes } from './modules/proxy/proxies.routes.ts';
+import { proxyRoutes } from './modules/proxy/proxy.routes.ts';
+import { proxyComponents } from './modules/proxy/proxy.schema.ts';
+import { invitationsRoutes } from './modules/people/invitations.routes.ts';
+import { joinRoutes } from './modules/people/join.routes.ts';
+import { membersRoutes } from './modules/people/members.routes.ts';
+import { consoleRoutes } from './modules/console/routes.ts';
+import { healthRoutes } from './modules/health/routes.ts';
+import { docsRoutes } from './modules/docs/routes.ts';
+import type { Context } from './modules.ts';
 
-/** Of the time for a request, this long for the headers: with the interval below they are cut within 30 s. */
+/** Time for the headers of a request. With the interval below, Node cuts slow headers within REQUEST_MS_MAX. */
 const HEADERS_TIMEOUT_MS = 20_000;
-/** How often Node compares connections with both; its default is 30 s, by which a sender could take twice its time. */
-const SLOW_SENDERS_INTERVAL_MS = 5_000;
-/** Longest path parameter: a token id of 400 characters, each percent-encoded as three bytes of UTF-8. */
-const PARAM_LENGTH_MAX = 400 * 9;
+/** How often Node checks connections for both timeouts. With its default of 30 s, a slow client gets twice the time. */
+const TIMEOUT_CHECK_INTERVAL_MS = 5_000;
+/** Longest path parameter: a token id whose characters are each percent-encoded as three bytes of UTF-8. */
+const PARAM_LENGTH_MAX = TOKEN_ID_LENGTH_MAX * 9;
 
-export const buildApp = async (ctx: Context): Promise<App> => {
+const createServer = (ctx: Context) => {
   const app = fastify({
     loggerInstance: ctx.log as FastifyBaseLogger,
-    // One line a request is ours to write (http/trace.ts).
+    // platform/http/trace.ts writes one line for each request.
     logController: new LogController({ disableRequestLogging: true }),
-    // A logger for each request costs a fifteenth of a read: our lines name their trace themselves; the few of Fastify's own,
-    // which are about slips of ours, do not.
+    // A child logger for each request costs 7 % of a read. Our log lines carry the trace id themselves.
     childLoggerFactory: (logger) => logger,
     bodyLimit: ctx.config.bodyBytesMax,
     requestTimeout: REQUEST_MS_MAX,
     http: {
       headersTimeout: HEADERS_TIMEOUT_MS,
-      connectionsCheckingInterval: SLOW_SENDERS_INTERVAL_MS,
-      // Refused by requireOneHost, with a face.
+      connectionsCheckingInterval: TIMEOUT_CHECK_INTERVAL_MS,
+      // requireOneHost refuses such requests with a problem document.
       requireHostHeader: false,
+      ServerResponse: closingResponse(ctx.draining),
     },
     forceCloseConnections: 'idle',
     trustProxy: ctx.config.trustedProxies ?? false,
@@ -69,41 +76,45 @@ export const buildApp = async (ctx: Context): Promise<App> => {
       sendFrameworkProblem(reply, error, ctx.config.bodyBytesMax, !isForConsoleHost(ctx.config, request)),
     clientErrorHandler: (error: NodeJS.ErrnoException, socket: Socket) => {
       if (error.code === 'ECONNRESET' || socket.destroyed) return;
-      // Into an answer that has begun, a problem would be written as a part of it.
-      const { _httpMessage: answer } = socket as { _httpMessage?: ServerResponse };
-      if (answer?.headersSent) return void socket.destroy();
+      // After the response has begun, a problem would become part of its body.
+      if (hasBegunAnswer(socket)) return void socket.destroy();
       if (socket.writable) socket.end(rawProblem(error.code, ctx.newUuid()));
       socket.destroySoon();
     },
   }).withTypeProvider<ZodTypeProvider>();
-  // Refused by refuseExpectations, with a face.
-  app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response));
-  app.setValidatorCompiler(validatorCompiler);
-  // Answers are built by our own code; the schemas of responses are for the document, and tests hold them to it.
-  app.setSerializerCompiler(() => JSON.stringify);
+  const hasBegunAnswer = watchAnswers(app.server);
+  return app;
+};
 
-  addErrorFace(app, ctx, ctx.config.bodyBytesMax);
-  addBodyParsers(app);
-  goInRounds(app);
+/** Hooks run in the order in which they are added here. */
+const addHooks = (app: App, ctx: Context): Authentication => {
+  addErrorHandler(app, ctx.config.bodyBytesMax, (request, error) => logRefusal(ctx, request, error));
+  addBodyParsers(app, ctx);
+  deferRequests(app);
   addTrace(app);
   requireOneHost(app);
   serveAbsoluteTargets(app, ctx);
   cutSlowBodies(app, ctx);
+  cutSlowReaders(app, ctx);
   refuseExpectations(app);
   addRequestLog(app);
   separateHosts(app, ctx.config);
-  await app.register(fastifyRateLimit, { global: false });
+  addPreflights(app);
   const authentication = addAuthentication(app, ctx);
   addIdempotency(app, ctx);
-  await addOpenapi(app);
-  const guardMethods = collectMethods(app);
+  countUnsent(app, ctx);
+  return authentication;
+};
 
+/** The routes of the API, in the order of its documentation. All refuse unknown attributes and parameters. */
+const addApiRoutes = async (app: App, ctx: Context): Promise<void> => {
   await app.register(async (scope: App) => {
     refuseUnknownNames(scope);
     tokenizeRoutes(scope, ctx);
     tokensRoutes(scope, ctx);
     associationsRoutes(scope, ctx);
     detokenizeRoutes(scope, ctx);
+    sessionsRoutes(scope, ctx);
     logsRoutes(scope, ctx);
     formulasRoutes(scope, ctx);
     reactorsRoutes(scope, ctx);
@@ -115,14 +126,30 @@ export const buildApp = async (ctx: Context): Promise<App> => {
     invitationsRoutes(scope, ctx);
     healthRoutes(scope, ctx);
   });
+};
+
+export const buildApp = async (ctx: Context): Promise<App> => {
+  const app: App = createServer(ctx);
+  // Node answers other expectations itself; refuseExpectations does so with a problem document.
+  app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response));
+  app.setValidatorCompiler(validatorCompiler);
+  // Response schemas are for the OpenAPI document only. Tests compare real responses with them.
+  app.setSerializerCompiler(() => JSON.stringify);
+
+  const authentication = addHooks(app, ctx);
+  await addOpenapi(app, proxyComponents);
+  const addMethodGuards = collectMethods(app);
+
+  await addApiRoutes(app, ctx);
   await proxyRoutes(app, ctx, authentication);
   if (ctx.config.docs) await docsRoutes(app);
   await addPages(app, ctx.config.bodyBytesMax, (scope: App) => {
+    collectRoutes(scope, ctx);
     joinRoutes(scope, ctx);
     if (ctx.config.console) consoleRoutes(scope, ctx, authentication);
   });
 
-  guardMethods();
+  addMethodGuards();
   await app.ready();
   return app;
 };

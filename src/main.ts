@@ -1,5 +1,6 @@
-// The door of the server: finds the right Node first. What needs it is imported behind that, for modules that are imported
-// beside each other are all evaluated, whichever of them waits.
-import { isHandedOver } from './node-24.ts';
+// The entry point of the server: switches to the right Node version first.
+// A dynamic import, because static imports would be evaluated before the check.
+import { ignoreSignalsInWorker, isHandedOver } from './platform/node-24.ts';
 
+ignoreSignalsInWorker();
 if (!isHandedOver()) await import('./server.ts');

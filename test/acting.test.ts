@@ -1,16 +1,16 @@
 // Acting as a member: the console asks the public API like any client, and its caller comes from nowhere a request could name.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { fastifyRateLimit } from '@fastify/rate-limit';
 import { fastify } from 'fastify';
 import { validatorCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod';
-import type { Caller } from '../src/access/caller.ts';
-import { logsRoutes } from '../src/features/logs/routes.ts';
-import { tokensRoutes } from '../src/features/tokens/routes.ts';
-import type { App } from '../src/http/app-type.ts';
-import { addAuthentication, type Authentication, callerOf } from '../src/http/authenticate.ts';
-import { addErrorFace } from '../src/http/problems.ts';
-import { addIdempotency } from '../src/http/idempotency.ts';
-import { revealing } from '../src/people/sessions.ts';
+import type { Caller } from '../src/modules/access/caller.ts';
+import { logsRoutes } from '../src/modules/logs/logs.routes.ts';
+import { tokensRoutes } from '../src/modules/tokens/tokens.routes.ts';
+import type { App } from '../src/platform/http/app-type.ts';
+import { logRefusal } from '../src/modules/access/refusals.ts';
+import { addAuthentication, type Authentication, workOf } from '../src/modules/access/authenticate.ts';
+import { addErrorHandler } from '../src/platform/http/problems.ts';
+import { addIdempotency } from '../src/modules/access/idempotent-requests.ts';
+import { revealing } from '../src/modules/people/sessions.ts';
 import { COOKIE, join, type Joined } from './support/people.ts';
 import { startServer, type TestServer } from './support/server.ts';
 
@@ -31,8 +31,7 @@ beforeAll(async () => {
   }).withTypeProvider<ZodTypeProvider>() as unknown as App;
   app.setValidatorCompiler(validatorCompiler);
   app.setSerializerCompiler(() => JSON.stringify);
-  addErrorFace(app, server.ctx, 1024);
-  await app.register(fastifyRateLimit, { global: false });
+  addErrorHandler(app, 1024, (request, error) => logRefusal(server.ctx, request, error));
   authentication = addAuthentication(app, server.ctx);
   addIdempotency(app, server.ctx);
   tokensRoutes(app, server.ctx);
@@ -40,7 +39,7 @@ beforeAll(async () => {
   app.get('/who', { config: { permission: 'authenticated' } }, async (request) => {
     // Long enough for another to come in between.
     await new Promise((resolve) => setTimeout(resolve, 5));
-    const { actor_id, actor_type, tenant_id } = callerOf(request);
+    const { actor_id, actor_type, tenant_id } = workOf(request);
     return { actor_id, actor_type, tenant_id, ip: request.ip, trace_id: request.id };
   });
   app.get('/over-the-wire', { config: { permission: 'authenticated' } }, async () => {
@@ -93,7 +92,7 @@ describe('whoever acts', () => {
     expect((await act('/logs')).statusCode).toBe(200);
   });
 
-  test('reads tokens masked, and shows a value by a deliberate act alone; both are logged as the user', async () => {
+  test('reads tokens masked, and shows a value on request alone; both are logged as the user', async () => {
     const { body } = await server.request('POST', '/tokens', { json: { data: 'plain canary', type: 'token' } });
     const path = `/tokens/${encodeURIComponent(body.id)}`;
     const masked = await act(path);

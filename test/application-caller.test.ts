@@ -1,7 +1,8 @@
 // An application as a caller without its key: what the server itself does on an application's behalf, such as running code
 // that acts for it. It may what its row says, and a change of it counts at once.
+import { CALLER_CACHE_MS, createCallerFinder } from '../src/modules/access/caller-finder.ts';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { CALLER_CACHE_MS, createCallerFinder } from '../src/access/api-keys.ts';
+import { createChanges } from '../src/platform/changes.ts';
 import { startServer, type TestServer, type TestTenant } from './support/server.ts';
 
 let server: TestServer;
@@ -84,7 +85,8 @@ describe('an application that is called for', () => {
 describe('what a process remembers of an application', () => {
   let clockMs = 1_000;
   /** One that hears no notices: what it forgets, this test has told it. */
-  const newFinder = () => createCallerFinder({ ...server.ctx, monotonicMs: () => clockMs });
+  const changes = createChanges();
+  const newFinder = () => createCallerFinder({ ...server.ctx, changes, monotonicMs: () => clockMs });
   /** A memory looks at its clock once in a millisecond. */
   const passMs = async (ms: number) => {
     clockMs += ms;
@@ -105,18 +107,19 @@ describe('what a process remembers of an application', () => {
   });
 
   test.each([
-    ['application', ({ application_id }: TestTenant) => ({ actor_id: application_id })],
-    ['tenant', ({ tenant_id }: TestTenant) => ({ tenant_id })],
-    ['all', () => 'all' as const],
+    ['application', ({ application_id }: TestTenant) => ({ subject: 'application' as const, id: application_id })],
+    ['tenant', ({ tenant_id }: TestTenant) => ({ subject: 'tenant' as const, id: tenant_id })],
+    ['anything', () => 'anything' as const],
   ])('is forgotten by %s', async (_, matchOf) => {
     const made = await server.newKey(tenant, { permissions: ['log:read'] });
     const callers = newFinder();
     const sizeNow = async () => (await callers.findCallerOfApplication(made, made.application_id))?.permissions.size;
     expect(await sizeNow()).toBe(1);
     await takePermissions(made.application_id);
-    callers.forget({ actor_id: UNKNOWN_ID, tenant_id: UNKNOWN_ID });
+    changes.announce({ subject: 'application', id: UNKNOWN_ID });
+    changes.announce({ subject: 'tenant', id: UNKNOWN_ID });
     expect(await sizeNow()).toBe(1);
-    callers.forget(matchOf(made));
+    changes.announce(matchOf(made));
     expect(await sizeNow()).toBe(0);
   });
 

@@ -1,5 +1,4 @@
-// Links between tokens through the front door: who may make them, what they show, what takes them away (security.md T2,
-// T3, K19).
+// Links between tokens through the front door: who may make them, what they show, what takes them away.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Answer, startServer, type TestServer, type TestTenant } from './support/server.ts';
 import { withoutDrawn } from './support/text.ts';
@@ -58,7 +57,7 @@ const onlyIn = (container: string, permissions: string[]) =>
   server.newKey(server.tenant, { rules: [{ priority: 1, container, transform: 'mask', permissions }] });
 
 describe('a link', () => {
-  test('is made with 204 and nothing else, and shows the child under the parent, not the parent under the child', async () => {
+  test('is made with 204 and no body, and shows the child under the parent, not the reverse', async () => {
     const [parent, child] = [await newToken(), await newToken()];
     const answer = await link(parent, child);
     expect(answer.status, answer.text).toBe(204);
@@ -186,7 +185,7 @@ describe('a link to a token that goes meanwhile', () => {
 });
 
 describe('a token that is not there', () => {
-  test('is 404 alike, whether it is unknown, expired, deleted or of another tenant, as parent and as child (T2, T3)', async () => {
+  test('is the same 404 if unknown, expired, deleted or foreign, as parent and as child', async () => {
     const mine = await newToken();
     const foreign = await newToken({ data: 'theirs' }, other.api_key);
     const foreignChild = (await createChild(foreign, { data: 'theirs' }, other.api_key)).body.id;
@@ -234,7 +233,7 @@ describe('a child that is created', () => {
     expect((await server.request('GET', `/tokens/${answer.body.id}`)).body.data).toEqual(masked);
   });
 
-  test('that deduplication finds is linked all the same, once, and a parent is not found as its own child', async () => {
+  test('that deduplication finds is linked once, and a parent is not found as its own child', async () => {
     const parent = await newToken();
     const data = `twin ${crypto.randomUUID()}`;
     const twin = (await server.tokenize(data)).body;
@@ -280,7 +279,7 @@ describe('a child that is created', () => {
     expect(await countRows()).toEqual(before);
   });
 
-  test('is not there, and not linked, for whoever may not read the parent or create in its container', async () => {
+  test('is not made or linked for whoever may not read the parent or create in its container', async () => {
     const parent = await newToken();
     const inPci = await newToken({ type: 'card', data: card });
     const rule = {
@@ -433,7 +432,7 @@ describe('the list of children', () => {
     ).toBe(403);
   });
 
-  test('shows cards masked, raw under a reveal rule, and no security code to anyone (K16)', async () => {
+  test('shows cards masked, raw under a reveal rule, and no security code to anyone', async () => {
     const parent = await newToken();
     await createChild(parent, { type: 'card', data: card });
     const plain = await list(parent);
@@ -460,7 +459,7 @@ describe('the list of children', () => {
     }
   });
 
-  test('loses its links with the child and with the parent, and a later token of that id inherits none', async () => {
+  test('loses its links with child and parent, and a later token of that id inherits none', async () => {
     const parent = await newToken({ id: 'a-parent-again', data: 'x' });
     const [one, two] = [await newToken(), await newToken()];
     await link(parent, one);

@@ -2,8 +2,9 @@
 // served.
 import { Pool } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { createStatements, type Statements } from '../src/db/statements.ts';
-import { createTimedClient } from '../src/db/timed-client.ts';
+import { createAccounts } from '../src/platform/accounts.ts';
+import { createStatements, type Statements } from '../src/platform/db/statements.ts';
+import { createTimedClient } from '../src/platform/db/timed-client.ts';
 import { holdRow } from './support/held-rows.ts';
 import { startServer, type TestServer } from './support/server.ts';
 
@@ -18,7 +19,7 @@ beforeAll(async () => {
   server = await startServer();
   pool = new Pool({ connectionString: server.databaseUrl, max: 1, Client: createTimedClient(QUERY_MAX_MS) });
   pool.on('error', () => undefined);
-  statements = createStatements(pool, 4);
+  statements = createStatements(pool, 4, createAccounts());
 });
 
 afterAll(async () => {
@@ -78,7 +79,7 @@ test('a commit that does not come is given up', async () => {
   await expect(inserted).rejects.toMatchObject({ code: 'unavailable' });
 });
 
-test('a connection without a query is left alone, however long; and each query has all of its time', async () => {
+test('a connection without a query is left alone, and each query has all of its time', async () => {
   const before = await backend();
   await new Promise((resolve) => setTimeout(resolve, 2 * QUERY_MAX_MS));
   for (let turn = 0; turn < 4; turn += 1) await statements.query('nap', 'SELECT pg_sleep(0.4)', []);

@@ -1,7 +1,7 @@
 // A host of its own for the console: which routes answer there and elsewhere, and where links lead.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { inviteOwner } from '../src/access/bootstrap.ts';
-import { loadConfig } from '../src/config.ts';
+import { inviteOwner } from '../src/modules/people/bootstrap.ts';
+import { loadConfig } from '../src/platform/config.ts';
 import { type Message, type ProxyHouse, startProxyHouse, statusOf, valuesOf } from './support/proxy.ts';
 
 const CONSOLE = 'Host: console.test';

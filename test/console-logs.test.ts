@@ -122,7 +122,7 @@ describe('the filter', () => {
     expect(tokensOn(await show({ entity_id: card, entity_type: 'card' }))).toEqual([card]);
     const none = await show({ entity_id: note, entity_type: 'card' });
     expect(rowsOf(none)).toEqual([]);
-    expect(textOf(none)).toContain('Nothing in the log meets this.');
+    expect(textOf(none)).toContain('No entry matches the filter.');
     expect(none).toContain('<option value="card" selected>Card</option>');
   });
 
@@ -194,7 +194,7 @@ describe('the filter', () => {
     }
     const cursor = await browser.get(pathOf({ start: 'none' }));
     expect(cursor.status).toBe(400);
-    expect(textOf(cursor.text)).toContain('Begin again with the first page.');
+    expect(textOf(cursor.text)).toContain('Start again with the first page.');
   });
 
   test('takes each parameter once', async () => {

@@ -58,7 +58,7 @@ describe('The page of people', () => {
     expect(rows.filter((row) => row.includes('>you<')).map((row) => row.includes(member.email))).toEqual([true]);
     const theirs = (await stranger.get(PATH)).text;
     for (const each of [member.email, email]) expect(theirs).not.toContain(each);
-    expect(textOf(theirs)).toContain('Nobody is invited.');
+    expect(textOf(theirs)).toContain('There are no invitations.');
   });
 
   test('shows hostile names and addresses as text', async () => {
@@ -97,7 +97,7 @@ describe('The page of people', () => {
     expect(text).not.toContain('must pay');
     expect(text).not.toContain('class="notice');
     expect((await member.get(`${PATH}?done=constructor`)).text).not.toContain('class="notice');
-    expect(textOf((await member.get(`${PATH}?done=invited`)).text)).toContain('The invitation is on its way.');
+    expect(textOf((await member.get(`${PATH}?done=invited`)).text)).toContain('The invitation was sent.');
   });
 });
 
@@ -107,7 +107,7 @@ describe('Inviting', () => {
     const answer = await press(member, '/invitations', { email: `  ${email} ` });
     expect([answer.status, answer.headers.get('location')]).toEqual([303, `${PATH}?done=invited`]);
     const page = await member.follow(answer);
-    expect(wordsOf(page.text)).toContain('The invitation is on its way.');
+    expect(wordsOf(page.text)).toContain('The invitation was sent.');
     expect(wordsOf(page.text)).toMatch(new RegExp(`${email} PENDING`));
     await member.get(`${PATH}?done=invited`);
     expect((await listed('invitations')).map((each) => each.email)).toEqual([email]);
@@ -149,7 +149,7 @@ describe('Inviting', () => {
     try {
       const { status, text } = await press(member, '/invitations', { email: newAddress() });
       expect(status).toBe(503);
-      expect(textOf(text)).toContain('This vault sends no mail, so nobody can be invited');
+      expect(textOf(text)).toContain('This server sends no mail, so it cannot invite anyone');
       expect(textOf(text)).not.toContain('Try again in');
     } finally {
       server.ctx.config.mail = mail;
@@ -157,7 +157,7 @@ describe('Inviting', () => {
   });
 });
 
-test('a page whose data the API cannot read is a failure of the vault: it answers 500, with the trace id', async () => {
+test('a page whose data the API cannot read answers 500 with the trace id', async () => {
   const { id } = await invited();
   await server.sql(`UPDATE invitations SET sealed = set_byte(sealed, 50, get_byte(sealed, 50) # 1) WHERE id = $1`, [
     id,
@@ -175,7 +175,7 @@ describe('An invitation', () => {
     await server.sql(`UPDATE invitations SET expires_at = now() - interval '1 hour' WHERE id = $1`, [id]);
     expect(wordsOf((await member.get(PATH)).text)).toContain(`${email} EXPIRED`);
     const page = await member.follow(await press(member, `/invitations/${id}/resend`));
-    expect(wordsOf(page.text)).toContain('A new link is on its way.');
+    expect(wordsOf(page.text)).toContain('A new link was sent.');
     expect(wordsOf(page.text)).toContain(`${email} PENDING`);
     expect((await openBrowser(server).get(path)).status).toBe(410);
   });
@@ -184,7 +184,7 @@ describe('An invitation', () => {
     const { id, email } = await invited();
     const { path } = await takeLink(server, id);
     const page = await member.follow(await press(member, `/invitations/${id}/delete`));
-    expect(wordsOf(page.text)).toContain('The invitation is gone');
+    expect(wordsOf(page.text)).toContain('The invitation was deleted');
     expect(page.text).not.toContain(email);
     expect((await openBrowser(server).get(path)).status).toBe(410);
   });
@@ -207,7 +207,7 @@ describe('A member', () => {
       new RegExp(`<details[^>]*><summary>Remove</summary><form method="post" action="${action}"`),
     );
     const done = await member.follow(await member.post(action));
-    expect(wordsOf(done.text)).toContain('The member has no access any more.');
+    expect(wordsOf(done.text)).toContain('The member was removed.');
     expect(done.text).not.toContain(other.email);
     const theirs = await other.get(PATH);
     expect([theirs.status, theirs.headers.get('location')?.split('?')[0]]).toEqual([303, '/console/sign-in']);

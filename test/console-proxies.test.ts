@@ -115,7 +115,7 @@ describe('The list of proxies', () => {
 });
 
 describe('The page of a proxy', () => {
-  test('shows its route, its code as text, and names of its configuration without values; the key is folded away', async () => {
+  test('shows its route, its code as text, configuration names without values, and its key folded', async () => {
     const { cert, key: private_key } = certificateFor('client.test');
     const proxy = await makeProxy(server, {
       name: 'With everything',
@@ -170,7 +170,7 @@ describe('A check', () => {
     proxy = await makeProxy(server, { destination_url: url });
   });
 
-  test('lists each expression of path, query, headers and body with type, container and mask; no value, and nothing is sent', async () => {
+  test('lists each expression with type, container and mask; shows no value and sends nothing', async () => {
     const connections = upstream.connectionCount();
     const { status, text } = await press(proxy, 'check', {
       path: `/x/{{ ${card} | json: '$.number' }}?q={{ ${generic} }}`,
@@ -224,7 +224,7 @@ describe('A check', () => {
 
   test('says where nothing is looked for, and where nothing was found', async () => {
     const unread = await press(proxy, 'check', { headers: 'Content-Type: image/png', body: `{{ ${card} }}` });
-    expect(textOf(unread.text)).toContain('In a body of this type nothing is looked for');
+    expect(textOf(unread.text)).toContain('A body of this type is not searched');
     const none = await press(proxy, 'check', { body: '{"a":"{b}"}' });
     expect(textOf(none.text)).toContain('No expression was found');
   });
@@ -245,7 +245,7 @@ describe('Sending', () => {
     proxy = await makeProxy(server, { destination_url: `${url}/v1` });
   });
 
-  test('puts the values in and shows what the destination answered, with the digits of cards masked', async () => {
+  test("puts the values in and shows the destination's answer with card digits masked", async () => {
     const { status, text } = await sending(proxy, {
       method: 'PUT',
       path: `/cards/{{ ${generic} }}?n={{ ${card} | json: '$.number' }}`,
@@ -309,7 +309,7 @@ describe('Sending', () => {
     ['text in no known charset', 'text/plain; charset=x-own', Buffer.from('marker')],
   ])('says of %s that it is not shown', async (_what, type, body) => {
     const text = await answering(type, body);
-    expect(textOf(text)).toContain('The body of the answer is no text that can be shown.');
+    expect(textOf(text)).toContain('The body of the response is not text.');
     expect(text).not.toContain('marker');
   });
 
@@ -358,7 +358,7 @@ describe('Sending', () => {
     const { status, text } = await sending(proxy, {});
     expect(status).toBe(200);
     expect(textOf(text)).toContain(`${code} `);
-    expect(textOf(text)).not.toContain('Answer of the proxy');
+    expect(textOf(text)).not.toContain('Response of the proxy');
     expect(text).not.toContain(CARD);
   });
 
@@ -392,9 +392,9 @@ describe('Sending', () => {
     expectNothingSent();
     serve = (_request, response) => void response.destroy();
     const broken = await sending(proxy, {});
-    expect(textOf(broken.text)).toContain('did not answer');
+    expect(textOf(broken.text)).toContain('did not respond');
     expect(textOf(broken.text)).toContain('502 Bad Gateway');
-    expect(textOf(broken.text)).toContain('may have been done all the same');
+    expect(textOf(broken.text)).toContain('may have processed the request');
   });
 
   test('shows words of transforms and what they answer with the digits of cards masked', async () => {
@@ -417,7 +417,7 @@ describe('Sending', () => {
       },
     });
     const answered = await sending({ id: answering }, { body });
-    expect(textOf(answered.text)).toContain('Code of the proxy answered in place of the destination.');
+    expect(textOf(answered.text)).toContain('Code of the proxy responded in place of the destination.');
     expect(textOf(answered.text)).toContain('402 Payment Required');
     expect(textOf(answered.text)).toContain(`of code ${MASKED_CARD}`);
     expect(answered.text).not.toContain(CARD);

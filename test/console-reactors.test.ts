@@ -1,7 +1,7 @@
 // Reactors in the console: written, saved, tried, by a member with a browser that has no scripts.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { ICON_IN_DOCUMENTS } from '../src/runtime/formula-fields.ts';
-import { installOfficialFormulas } from '../src/runtime/official.ts';
+import { ICON_IN_DOCUMENTS } from '../src/modules/code/formula-fields.ts';
+import { installOfficialFormulas } from '../src/modules/code/official.ts';
 import { type Browser, type ConsoleServer, fieldIn, startConsole, textOf } from './support/console.ts';
 import { codeOf, makeReactor, makeReactorOf } from './support/reactors.ts';
 import type { TestTenant } from './support/server.ts';
@@ -86,7 +86,9 @@ describe('The list of reactors', () => {
     const second = names((await browser.get('/console/reactors?name=Shop*&page=2')).text);
     expect([first.length, second]).toEqual([20, ['Shop 0']]);
     expect(names((await browser.get('/console/reactors?name=Shop+20')).text)).toEqual(['Shop 20']);
-    expect(textOf((await browser.get('/console/reactors?name=nothing')).text)).toContain('No reactor has such a name.');
+    expect(textOf((await browser.get('/console/reactors?name=nothing')).text)).toContain(
+      'No reactor has a matching name.',
+    );
   });
 });
 
@@ -114,7 +116,7 @@ describe('A new reactor', () => {
     const name = `"<${'x'.repeat(250)}`;
     const { status, text } = await member.post('/console/reactors', { name });
     expect(status).toBe(400);
-    expect(textOf(text)).toContain('The reactor was not made.');
+    expect(textOf(text)).toContain('The reactor was not created.');
     expect(fieldIn(text.slice(text.indexOf('New reactor')), 'name')).toBe(name);
     expect([await countOf('reactors'), await countOf('reactor_formulas')]).toEqual(before);
   });
@@ -199,7 +201,7 @@ describe('The editor', () => {
     expect((await apiReactor(reactor.id)).formula.code).toBe(mine);
   });
 
-  test('puts back no name and no configuration that somebody else changed meanwhile, whatever it was to save', async () => {
+  test('overwrites no name and no configuration that another user changed meanwhile', async () => {
     const { body: formula } = await server.request('POST', '/reactor-formulas', {
       json: {
         name: 'Shop',
@@ -291,7 +293,7 @@ describe('Name and configuration', () => {
     expect(text).not.toContain('Renamed <b>');
   });
 
-  test('that no longer fit the formula are told by a run beside their fields, and no empty value is written over', async () => {
+  test('that no longer fit the formula are shown beside their fields, and empty values stay', async () => {
     const { formula } = await apiReactor(reactor.id);
     const grown = [...contract, { name: 'ADDED', type: 'string' }];
     const json = { name: 'Formula', type: 'private', code: formula.code, configuration: grown, request_parameters: [] };
@@ -321,7 +323,7 @@ describe('Name and configuration', () => {
 });
 
 describe('A run', () => {
-  test('gets the values of tokens, and shows no number and no code of a card, in result and console', async () => {
+  test('gets the values of tokens, and shows no card number or code in result and console', async () => {
     const { body: token } = await server.request('POST', '/tokens', {
       json: { type: 'card', data: { number: CARD, expiration_month: 12, expiration_year: 2030, cvc: '737' } },
     });
@@ -455,7 +457,7 @@ test('a reactor is deleted by its page, and its formula stays', async () => {
   const reactor = await makeReactor(server, 'return {};');
   await member.get(pathOf(reactor));
   const page = await member.follow(await member.post(`${pathOf(reactor)}/delete`));
-  expect(textOf(page.text)).toContain('The reactor is gone.');
+  expect(textOf(page.text)).toContain('The reactor was deleted.');
   expect((await server.request('GET', `/reactors/${reactor.id}`)).status).toBe(404);
   expect((await server.request('GET', `/reactor-formulas/${reactor.formula_id}`)).status).toBe(200);
 });

@@ -115,7 +115,7 @@ describe('a value', () => {
       const row = rows.find((line) => line.startsWith(id));
       expect(row).toContain(masked ?? 'hidden');
       const page = textOf((await member.get(pathOf(id))).text);
-      if (masked === undefined) expect(page).toContain('Hidden: there is no mask');
+      if (masked === undefined) expect(page).toContain('Hidden, because the token has no mask');
       else expect(page).toContain(masked.split(' ').at(-1)?.split('/').at(-1));
     }
   });
@@ -216,7 +216,7 @@ describe('the list', () => {
     expect(await find(entry)).toEqual([card.id, note.id].toSorted());
     expect(await find({ ...entry, type: 'token' })).toEqual([note.id]);
     expect(await find({ ...entry, id: plain.id })).toEqual([]);
-    expect(textOf((await member.get('/console/tokens?type=bank')).text)).toContain('No token meets this.');
+    expect(textOf((await member.get('/console/tokens?type=bank')).text)).toContain('No token matches the filter.');
   });
 
   test('says what is wrong with a filter beside it, and of a cursor that is none', async () => {
@@ -235,7 +235,7 @@ describe('the list', () => {
     }
     const cursor = await browser.get('/console/tokens?start=none');
     expect(cursor.status).toBe(400);
-    expect(textOf(cursor.text)).toContain('Begin again with the first page.');
+    expect(textOf(cursor.text)).toContain('Start again with the first page.');
   });
 
   test('says where tokens come from while there are none', async () => {

@@ -1,7 +1,7 @@
 // What the document says of requests is what the server takes: where null may stand, what an empty list means, which types
 // a patch may have. Through the front door, with the real database.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { exampleFormula } from '../src/http/openapi-examples.ts';
+import { exampleFormula } from '../src/modules/code/formula-record.ts';
 import { fits, type Node, resolved } from './support/document.ts';
 import { startServer, type TestServer } from './support/server.ts';
 

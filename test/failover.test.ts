@@ -3,7 +3,7 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { listenForNotices } from '../src/db/notices.ts';
+import { listenForNotices } from '../src/platform/db/notices.ts';
 import { createDatabase, type TestDatabase } from './support/database.ts';
 import { deafen } from './support/notices.ts';
 import { startServer, type TestServer, type TestTenant } from './support/server.ts';
@@ -32,7 +32,7 @@ const codeOfCard = async (id: string): Promise<string | undefined> => {
   return body.data.cvc;
 };
 
-test('codes of the half minute in which a database is promoted can be read: of cards before, and of cards since', async () => {
+test('security codes stored around the promotion of a standby can be read afterwards', async () => {
   // The beginning of a slot, so that all of this is in one.
   server.clock.stoppedAtMs = Math.ceil(Date.now() / 30_000) * 30_000;
   const before = await newCard();

@@ -1,6 +1,6 @@
 // A formula whose check came to nothing: that says nothing of its code, and its author may come again.
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { SandboxOwner } from '../src/sandbox/supervisor.ts';
+import type { SandboxOwner } from '../src/platform/sandbox/host/supervisor.ts';
 import { startServer, type TestServer } from './support/server.ts';
 
 let server: TestServer;
@@ -12,7 +12,7 @@ afterAll(() => server.close());
 const create = (code: string) =>
   server.request('POST', '/reactor-formulas', { json: { name: 'Checked', type: 'private', code } });
 
-test('an executor that is killed during a check is a 503 with Retry-After, and no word against the code', async () => {
+test('an executor killed during a check is a 503 with Retry-After, not an error of the code', async () => {
   const sandbox = server.ctx.sandbox as SandboxOwner;
   const killed = new Set<number>();
   // A check is begun once more in another executor: that one is killed too.

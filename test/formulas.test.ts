@@ -1,35 +1,23 @@
 // Formulas through the front door: code with its contracts, compiled before it is kept, sealed, and a tenant's own.
 import { crc32 } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type Permission, permissions } from '../src/access/permissions.ts';
-import { installOfficialFormulas } from '../src/runtime/official.ts';
-import { sweep } from '../src/vault/sweep.ts';
+import type { Permission } from '../src/modules/access/permissions.ts';
+import { installOfficialFormulas } from '../src/modules/code/official.ts';
 import { hearNotices } from './support/notices.ts';
+import { type BadBody, describeBadBodies } from './support/resource.ts';
 import { type Answer, startServer, type TestServer, type TestTenant } from './support/server.ts';
 
 let server: TestServer;
 let tenant: TestTenant;
-let stranger: TestTenant;
 
 beforeAll(async () => {
   server = await startServer();
   tenant = await server.newTenant();
-  stranger = await server.newTenant();
 });
 afterAll(() => server.close());
 
-const UNKNOWN_ID = '7d6f1f5e-0000-4000-8000-000000000000';
-
 const code = 'module.exports = async (req) => ({ raw: req.args });\n';
 const formula = { name: 'Echo', type: 'private', code };
-
-const contracts = {
-  configuration: [{ name: 'API_KEY', description: 'Of the shop', type: 'string' }],
-  request_parameters: [
-    { name: 'card.number', description: 'The card', type: 'string', optional: false },
-    { name: 'amount', type: 'number', optional: true },
-  ],
-};
 
 const send = (method: string, path: string, json?: unknown, key = tenant.api_key, headers = {}): Promise<Answer> =>
   server.request(method, path, { key, headers, ...(json === undefined ? {} : { json }) });
@@ -76,134 +64,14 @@ const goodPng = url('image/png', png(header, pixels(12), end));
 const goodJpeg = url('image/jpeg', jpeg(jpegSegment, jpegScan, 'ffd9'));
 
 describe('a formula', () => {
-  test('is made and told as it was sent, with who made it', async () => {
-    const answer = await send('POST', '/reactor-formulas', {
-      ...formula,
-      ...contracts,
-      description: 'Says it again',
-      icon: goodPng,
-    });
-    expect(answer.status, answer.text).toBe(201);
-    const { id, created_at, ...rest } = answer.body;
-    expect(answer.headers.get('location')).toBe(`/reactor-formulas/${id}`);
-    expect(new Date(created_at).toISOString()).toBe(created_at);
-    expect(rest).toEqual({
-      name: 'Echo',
-      description: 'Says it again',
-      type: 'private',
-      status: 'verified',
-      icon: goodPng,
-      code,
-      ...contracts,
-      created_by: tenant.application_id,
-    });
-    expect((await send('GET', `/reactor-formulas/${id}`)).body).toEqual(answer.body);
-    const listed = (await send('GET', '/reactor-formulas')).body.data;
-    expect(listed.find((each: { id: string }) => each.id === id)).toEqual(answer.body);
-  });
-
-  test('takes null for what may be left out, and nothing that is not its to choose', async () => {
-    const made = await create({
-      description: null,
-      icon: null,
-      configuration: null,
-      request_parameters: null,
-      status: 'coming_soon',
-      created_by: UNKNOWN_ID,
-      tenant_id: UNKNOWN_ID,
-    });
-    expect(made).toEqual({
-      id: expect.any(String),
-      ...formula,
-      status: 'verified',
-      configuration: [],
-      request_parameters: [],
-      created_by: tenant.application_id,
-      created_at: expect.any(String),
-    });
-  });
-
-  test('is found by its id in any case', async () => {
-    const { id } = await create();
-    expect((await send('GET', `/reactor-formulas/${id.toUpperCase()}`)).body.id).toBe(id);
-  });
-
-  test('is replaced as a whole, and its reactors run the new code at once', async () => {
-    const made = await create({ ...contracts, description: 'Old', icon: goodPng, code: 'module.exports = () => ({})' });
-    const plain = await create({ code: "module.exports = () => ({ raw: 'old' })" });
-    const reactor = await useIn(plain.id);
+  test('that is changed runs its new code in its reactors at once', async () => {
+    const { id } = await create({ code: "module.exports = () => ({ raw: 'old' })" });
+    const reactor = await useIn(id);
     const react = async () => (await send('POST', `/reactors/${reactor.id}/react`, {})).body;
     expect(await react()).toEqual({ raw: 'old' });
-    const answer = await send('PUT', `/reactor-formulas/${made.id}`, { ...formula, name: 'Renamed' });
-    expect(answer.status, answer.text).toBe(200);
-    expect(answer.body).toEqual({
-      id: made.id,
-      ...formula,
-      name: 'Renamed',
-      status: 'verified',
-      configuration: [],
-      request_parameters: [],
-      created_by: tenant.application_id,
-      created_at: made.created_at,
-      modified_by: tenant.application_id,
-      modified_at: expect.any(String),
-    });
-    expect((await send('GET', `/reactor-formulas/${made.id}`)).body).toEqual(answer.body);
     const renewed = { ...formula, code: "module.exports = () => ({ raw: 'new' })" };
-    expect((await send('PUT', `/reactor-formulas/${plain.id}`, renewed)).status).toBe(200);
+    expect((await send('PUT', `/reactor-formulas/${id}`, renewed)).status).toBe(200);
     expect(await react()).toEqual({ raw: 'new' });
-  });
-
-  test('is deleted, and is gone', async () => {
-    const { id } = await create();
-    const answer = await send('DELETE', `/reactor-formulas/${id}`);
-    expect(answer.status).toBe(204);
-    expect(answer.text).toBe('');
-    expect((await send('GET', `/reactor-formulas/${id}`)).status).toBe(404);
-    expect((await send('DELETE', `/reactor-formulas/${id}`)).status).toBe(404);
-    expect(await server.sql('SELECT * FROM reactor_formulas WHERE id = $1', [id])).toEqual([]);
-  });
-
-  test('is in the log with every deed, and with who did it', async () => {
-    const { id } = await create();
-    await send('GET', `/reactor-formulas/${id}`);
-    await send('PUT', `/reactor-formulas/${id}`, formula);
-    await send('DELETE', `/reactor-formulas/${id}`);
-    const rows = await server.sql(
-      `SELECT operation, message, actor_id, actor_type, entity_type FROM audit_log
-       WHERE tenant_id = $1 AND entity_ids = ARRAY[$2] ORDER BY id`,
-      [tenant.tenant_id, id],
-    );
-    const deed = (operation: string, message: string) => ({
-      operation,
-      message,
-      actor_id: tenant.application_id,
-      actor_type: 'application',
-      entity_type: 'reactor_formula',
-    });
-    expect(rows).toEqual([
-      deed('create', 'Reactor formula created'),
-      deed('read', 'Reactor formula retrieved'),
-      deed('update', 'Reactor formula updated'),
-      deed('delete', 'Reactor formula deleted'),
-    ]);
-    const listed = await create();
-    await send('GET', '/reactor-formulas?name=Echo');
-    const [{ count }] = await server.sql(
-      `SELECT count(*) FROM audit_log WHERE tenant_id = $1 AND operation = 'read' AND $2 = ANY(entity_ids)`,
-      [tenant.tenant_id, listed.id],
-    );
-    expect(count).toBe('1');
-  });
-
-  test('is made once under an idempotency key', async () => {
-    const headers = { 'svc-idempotency-key': 'formula-once' };
-    const json = { ...formula, name: 'Once' };
-    const first = await send('POST', '/reactor-formulas', json, tenant.api_key, headers);
-    const second = await send('POST', '/reactor-formulas', json, tenant.api_key, headers);
-    expect(second.headers.get('svc-idempotent-replayed')).toBe('true');
-    expect(second.text).toBe(first.text);
-    expect(idsOf(await send('GET', '/reactor-formulas?name=Once'))).toEqual([first.body.id]);
   });
 
   test('that reactors are made of is not deleted: 409, until they are gone', async () => {
@@ -314,13 +182,7 @@ describe('a bad body', () => {
   const element = { name: 'KEY', type: 'string' };
   const parameter = { name: 'card', type: 'string' };
   const many = (count: number) => Array.from({ length: count }, (_, index) => ({ ...element, name: `KEY_${index}` }));
-  const cases: [name: string, change: unknown, field: string][] = [
-    ['none', undefined, ''],
-    ['no object', [], ''],
-    ['no name', { name: undefined }, 'name'],
-    ['an empty name', { name: '' }, 'name'],
-    ['a name too long', { name: 'x'.repeat(201) }, 'name'],
-    ['a name with NUL', { name: 'a\0b' }, 'name'],
+  const cases: BadBody[] = [
     ['no type', { type: undefined }, 'type'],
     ['another type', { type: 'public' }, 'type'],
     ['a description too long', { description: 'x'.repeat(1_001) }, 'description'],
@@ -365,7 +227,7 @@ describe('a bad body', () => {
       { request_parameters: [{ ...parameter, optional: 'yes' }] },
       'request_parameters[0].optional',
     ],
-    // security.md R18
+    // Icons are shown in the console: an image that is a script would run there.
     ['an icon that is SVG', { icon: url('image/svg+xml', Buffer.from('<svg/>')) }, 'icon'],
     ['an icon that is HTML', { icon: 'data:text/html,<b>x</b>' }, 'icon'],
     ['an icon that is a link', { icon: 'https://example.com/a.png' }, 'icon'],
@@ -389,19 +251,12 @@ describe('a bad body', () => {
       'icon',
     ],
   ];
-  test.each(cases)('with %s is refused by the name of the field', async (_name, change, field) => {
-    const { id } = await create();
-    const isObject = typeof change === 'object' && !Array.isArray(change);
-    const body = isObject ? { ...formula, ...change } : change;
-    for (const [method, path] of [
-      ['POST', '/reactor-formulas'],
-      ['PUT', `/reactor-formulas/${id}`],
-    ] as const) {
-      const answer = await send(method, path, body);
-      expect(answer.status, answer.text).toBe(400);
-      expect(Object.keys(answer.body.errors)).toEqual([field]);
-    }
-  });
+  describeBadBodies(
+    () => server,
+    '/reactor-formulas',
+    async () => ({ post: formula, put: formula }),
+    cases,
+  );
 
   test('is refused for every field at once, without a word of what was sent', async () => {
     const answer = await send('POST', '/reactor-formulas', {
@@ -438,85 +293,17 @@ describe('a bad body', () => {
   });
 });
 
-describe('the list', () => {
-  let owner: TestTenant;
-  const ids: string[] = [];
-  const names = ['100% sure', '100_percent', 'back\\slash', 'Größe', 'Card check', 'card CHARGE', 'a*b'];
-  const list = (query: string) => send('GET', `/reactor-formulas${query}`, undefined, owner.api_key);
-  beforeAll(async () => {
-    owner = await server.newTenant();
-    for (const name of names) {
-      server.clock.offsetMs += 1_000;
-      ids.unshift((await create({ name }, owner.api_key)).id);
-    }
-  });
-
-  test('has pages, newest first, of this tenant alone', async () => {
-    const all = await list('');
-    expect(idsOf(all)).toEqual(ids);
-    expect(all.body.pagination).toEqual({ total_items: 7, page_number: 1, page_size: 20, total_pages: 1 });
-    const second = await list('?page=2&size=3');
-    expect(idsOf(second)).toEqual(ids.slice(3, 6));
-    expect(second.body.pagination).toEqual({ total_items: 7, page_number: 2, page_size: 3, total_pages: 3 });
-    const past = await list('?page=9');
-    expect(past.body).toMatchObject({ data: [], pagination: { total_items: 7 } });
-  });
-
-  const searches: [name: string, found: string[]][] = [
-    ['100%25 sure', ['100% sure']],
-    ['100%25*', ['100% sure']],
-    ['100_*', ['100_percent']],
-    ['100*', ['100% sure', '100_percent']],
-    ['_00*', []],
-    ['%25', []],
-    ['back\\slash', ['back\\slash']],
-    ['back\\*', ['back\\slash']],
-    ['*\\slash', ['back\\slash']],
-    ['card*', ['Card check', 'card CHARGE']],
-    ['CARD CHARGE', ['card CHARGE']],
-    ['*check', ['Card check']],
-    ['card', []],
-    ['GR%C3%96SSE', []],
-    ['gr%C3%B6%C3%9Fe', ['Größe']],
-    ['gro%CC%88%C3%9F*', ['Größe']],
-    ['*', names],
-    ['a*b', ['a*b']],
-    ['*a*c*e*', ['Card check', 'card CHARGE']],
-  ];
-  test.each(searches)('searched for %s finds what it says, all else literal', async (name, found) => {
-    const answer = await list(`?name=${name}`);
-    expect(answer.status, answer.text).toBe(200);
-    expect(answer.body.data.map((each: { name: string }) => each.name).toSorted()).toEqual(found.toSorted());
-    expect(answer.body.pagination.total_items).toBe(found.length);
-  });
-
-  test.each([
-    'page=0',
-    'page=x',
-    'size=0',
-    'size=101',
-    'name=',
-    `name=${'x'.repeat(401)}`,
-    'name=%00',
-    'name=a&name=b',
-  ])('refuses ?%s by its name', async (query) => {
-    const answer = await list(`?${query}`);
-    expect(answer.status).toBe(400);
-    expect(Object.keys(answer.body.errors)).toEqual([query.split('=', 1)[0]]);
-  });
-
-  test('of more than fits one answer is a 413 that says how to go on', async () => {
-    const large = await server.newTenant();
-    const { id } = await create({ name: 'Large', code: code.padEnd(50_000, ' ') }, large.api_key);
-    const copies = `INSERT INTO reactor_formulas SELECT tenant_id, gen_random_uuid(), name, search_name, description, icon,
-      sealed || sealed || sealed || sealed || sealed || sealed || sealed || sealed, configuration, request_parameters,
-      version, created_at, created_by, modified_at, modified_by
-      FROM reactor_formulas, generate_series(1, 60) WHERE id = $1`;
-    await server.sql(copies, [id]);
-    const answer = await send('GET', '/reactor-formulas?size=100', undefined, large.api_key);
-    expect(answer.status, answer.text.slice(0, 200)).toBe(413);
-    expect(answer.body.detail).toContain('size');
-  });
+test('a list of formulas of more than fits one answer is a 413 that says how to go on', async () => {
+  const large = await server.newTenant();
+  const { id } = await create({ name: 'Large', code: code.padEnd(50_000, ' ') }, large.api_key);
+  const copies = `INSERT INTO reactor_formulas SELECT tenant_id, gen_random_uuid(), name, search_name, description, icon,
+    sealed || sealed || sealed || sealed || sealed || sealed || sealed || sealed, configuration, request_parameters,
+    version, created_at, created_by, modified_at, modified_by
+    FROM reactor_formulas, generate_series(1, 60) WHERE id = $1`;
+  await server.sql(copies, [id]);
+  const answer = await send('GET', '/reactor-formulas?size=100', undefined, large.api_key);
+  expect(answer.status, answer.text.slice(0, 200)).toBe(413);
+  expect(answer.body.detail).toContain('size');
 });
 
 describe('official formulas', () => {
@@ -595,53 +382,4 @@ describe('whoever writes the code uses what its reactors’ applications may', (
     const equal = await keyWith('reactor:update', 'token:read', 'proxy:delete');
     expect((await send('PUT', path, other, equal)).status).toBe(200);
   });
-});
-
-const routes: [method: string, path: string, permission: Permission, json?: unknown][] = [
-  ['POST', '/reactor-formulas', 'reactor:create', formula],
-  ['GET', '/reactor-formulas', 'reactor:read'],
-  ['GET', '/reactor-formulas/ID', 'reactor:read'],
-  ['PUT', '/reactor-formulas/ID', 'reactor:update', formula],
-  ['DELETE', '/reactor-formulas/ID', 'reactor:delete'],
-];
-
-describe.each(routes)('%s %s', (method, path, permission, json) => {
-  const at = (id: string) => path.replace('ID', id);
-
-  test('refuses no key, and a key without its permission', async () => {
-    const { id } = await create();
-    expect((await server.request(method, at(id), { key: null, json })).status).toBe(401);
-    const others = await keyWith(...permissions.filter((each) => each !== permission));
-    const answer = await send(method, at(id), json, others);
-    expect(answer.status).toBe(403);
-    expect(answer.body.detail).toContain(permission);
-    expect((await send('GET', `/reactor-formulas/${id}`)).status).toBe(200);
-  });
-
-  test.runIf(path.includes('ID'))(
-    "answers a stranger's id byte for byte like an unknown one, and a bad one by its name",
-    async () => {
-      const trace = { 'svc-trace-id': 'the-same' };
-      const theirs = await create({}, stranger.api_key);
-      const logs = async () => (await server.sql("SELECT count(*) FROM audit_log WHERE outcome = 'success'"))[0].count;
-      const before = await logs();
-      const foreign = await send(method, at(theirs.id), json, tenant.api_key, trace);
-      const unknown = await send(method, at(UNKNOWN_ID), json, tenant.api_key, trace);
-      expect(foreign.status).toBe(404);
-      expect(foreign.text).toBe(unknown.text);
-      expect(await logs()).toBe(before);
-      expect((await send('GET', `/reactor-formulas/${theirs.id}`, undefined, stranger.api_key)).body).toEqual(theirs);
-      const bad = await send(method, at('not-an-id'), json);
-      expect(bad.status).toBe(400);
-      expect(Object.keys(bad.body.errors)).toEqual(['id']);
-    },
-  );
-});
-
-test('formulas of a tenant that was deleted are swept away', async () => {
-  const gone = await server.newTenant();
-  const { id } = await create({}, gone.api_key);
-  expect((await send('DELETE', '/tenants/self', undefined, gone.api_key)).status).toBe(204);
-  await sweep(server.ctx);
-  expect(await server.sql('SELECT * FROM reactor_formulas WHERE id = $1', [id])).toEqual([]);
 });

@@ -1,6 +1,6 @@
 // A kept answer is given again only to a caller who would be shown all of it today, and each time is in the log.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { Permission } from '../src/access/permissions.ts';
+import type { Permission } from '../src/modules/access/permissions.ts';
 import { codeOf, makeReactor, type ReactorServer, startReactorServer } from './support/reactors.ts';
 import type { Answer, TestServer, TestTenant } from './support/server.ts';
 import { makeProxy } from './support/stored-proxies.ts';

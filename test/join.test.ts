@@ -1,7 +1,7 @@
 // The page behind the link of an invitation, through the front door: whoever has a live link becomes a member, once; every
 // dead one looks the same; and the secret stays between the mail and the person.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { inviteOwner } from '../src/access/bootstrap.ts';
+import { inviteOwner } from '../src/modules/people/bootstrap.ts';
 import { join, invite, openBrowser, PASSWORD, takeLink } from './support/people.ts';
 import { startServer, type TestServer } from './support/server.ts';
 
@@ -31,7 +31,7 @@ const memberWith = async (of: TestServer, email: string): Promise<any> =>
 const withoutTrace = (text: string, trace_id: string | null): string => text.replaceAll(trace_id ?? '-', 'TRACE');
 
 describe('a live link', () => {
-  test('shows who invites whom, and a form that is sent to where it came from; nothing in it names the secret', async () => {
+  test('shows who invites whom, and a form without the secret that goes to the same page', async () => {
     const email = newEmail();
     const { path, secret } = await invite(server, email);
     const { status, headers, text } = await openBrowser(server).get(path);
@@ -268,7 +268,7 @@ describe('a dead link', () => {
     expect((await openBrowser(server).post(newer.path, answers)).status).toBe(303);
   });
 
-  test('guessing them is answered 410 thirty times from one place, and 429 from then on, for live ones too', async () => {
+  test('guesses from one address get 410 thirty times, and then 429, also for valid links', async () => {
     const { path } = await invite(server, newEmail());
     const browser = openBrowser(server);
     const statuses: number[] = [];
@@ -290,7 +290,7 @@ describe('a dead link', () => {
 });
 
 describe('many at once', () => {
-  test('of 50 who send the form of one link together, one becomes a member, and the others find it dead', async () => {
+  test('of 50 clients who send the form of one link together, one becomes a member', async () => {
     const email = newEmail();
     const { path } = await invite(free, email);
     const sent = await Promise.all(Array.from({ length: 50 }, () => openBrowser(free).post(path, answers)));
@@ -302,7 +302,7 @@ describe('many at once', () => {
     expect({ members, users, sessions }).toEqual({ members: 1, users: 1, sessions: 1 });
   });
 
-  test('two invitations of two tenants to one new address, accepted together: one user, and nobody overwrites a password', async () => {
+  test('two invitations to one new address accepted together make one user with one password', async () => {
     const other = await free.newTenant();
     const email = newEmail();
     const [one, two] = [await invite(free, email), await invite(free, email, other)];
@@ -333,7 +333,7 @@ test('a secret stands in no line of the log, and neither do names, addresses and
   expect(lines).toContain('/join/:secret');
 });
 
-test('where there is no console, whoever accepts is told that they are a member, and nobody is signed in', async () => {
+test('without a console, whoever accepts is told so, and is not signed in', async () => {
   const bare = await startServer({ CONSOLE: 'off' });
   try {
     const { path } = await invite(bare, 'someone@example.com');

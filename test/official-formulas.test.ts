@@ -2,7 +2,7 @@
 // is a real TLS server of this test.
 import { createHash, createHmac } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { installOfficialFormulas } from '../src/runtime/official.ts';
+import { installOfficialFormulas } from '../src/modules/code/official.ts';
 import { testCa } from './support/certificates.ts';
 import { type Answer, startServer, type TestServer } from './support/server.ts';
 import { startUpstream, type Upstream } from './support/upstream.ts';
@@ -348,7 +348,7 @@ describe('a row of an official formula that differs from the release', () => {
     const args = { card: `{{ ${id} }}`, date: '2026-11-20' };
     expect((await check(args)).status).toBe(200);
     await server.sql(`UPDATE official_formulas SET ${change} WHERE name = 'Card check'`);
-    server.ctx.reactors.forget('all');
+    server.ctx.changes.announce('anything');
     const refused = await check(args);
     expect(refused.status, refused.text).toBe(409);
     expect(refused.body.detail).toContain('official formula');
@@ -356,7 +356,7 @@ describe('a row of an official formula that differs from the release', () => {
     const uses = `SELECT id FROM audit_log WHERE operation = 'use' AND $1 = ANY(entity_ids)`;
     expect(await server.sql(uses, [id])).toHaveLength(1);
     await installOfficialFormulas(server.ctx);
-    server.ctx.reactors.forget('all');
+    server.ctx.changes.announce('anything');
     expect((await check(args)).status).toBe(200);
   });
 });

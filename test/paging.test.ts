@@ -56,7 +56,7 @@ const walk = async (
 const encode = (parts: unknown) => Buffer.from(JSON.stringify(parts)).toString('base64url');
 
 describe('pages by number', () => {
-  test('tokens of one time are in the order of their ids, and every page goes on where the one before ended', async () => {
+  test('tokens of one time are ordered by id, and each page continues the one before', async () => {
     const tenant = await server.newTenant();
     const ids = (await createMany(tenant, 45)).toSorted();
     const times = await server.sql('SELECT DISTINCT created_at FROM tokens WHERE tenant_id = $1', [tenant.tenant_id]);
@@ -286,7 +286,7 @@ describe('pages by cursor', () => {
     expect(walked.toSorted()).toEqual(ids.toSorted());
   });
 
-  test('tokens of one time with ids of any spelling are walked in the order of the list, none twice', async () => {
+  test('tokens of one time with ids of any spelling are walked in list order, none twice', async () => {
     const tenant = await server.newTenant();
     const ids = ['abc', 'ABC', 'aBc', 'a-b-c', 'a b c', 'a_b_c', 'äbc', 'zzz', 'ZZZ', '10a', '9aa', 'a.b.c'];
     const tokens = ids.map((id) => ({ type: 'token', data: 'x', id }));

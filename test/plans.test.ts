@@ -2,10 +2,18 @@
 // are joined have one type and one collation. An index that cannot be used is not seen on an empty table.
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { countLogs, type LogEntry, type LogFilter, listLogs } from '../src/db/log-list.ts';
-import type { Query } from '../src/db/statements.ts';
-import { COUNTED_MAX, findTokenPage, listTokens, type TokenCondition } from '../src/db/token-list.ts';
-import * as texts from '../src/db/token-sql.ts';
+import { countLogEntries, type LogEntry, type LogFilter, listLogEntries } from '../src/modules/logs/rows.ts';
+import { countFormulas, findFormulas, listFormulas } from '../src/modules/code/rows/formulas.ts';
+import type { Query } from '../src/platform/db/statements.ts';
+import type { TokenCondition } from '../src/modules/access/token-condition.ts';
+import { COUNT_DAILY_TOKENS, FIND_ARRIVAL, TAKE_REQUEST } from '../src/modules/access/rows/limits.ts';
+import { FIND_API_KEY } from '../src/modules/access/rows/find-api-key.ts';
+import { FIND_SESSION } from '../src/modules/access/rows/find-session.ts';
+import { findTokenPage, listTokenRows } from '../src/modules/tokens/rows/token-list.ts';
+import { INSERT_LOGS, INSERT_REFUSAL } from '../src/platform/audit/rows.ts';
+import { FIND_EPHEMERAL_KEYS } from '../src/platform/crypto/rows.ts';
+import { COUNTED_MAX } from '../src/platform/pagination.ts';
+import * as tokenTexts from '../src/modules/tokens/rows/token-sql.ts';
 import { createDatabase, type TestDatabase } from './support/database.ts';
 
 const ROWS = 10_000;
@@ -44,6 +52,16 @@ INSERT INTO ephemeral_keys (id, wrapped, destroy_at)
 INSERT INTO token_associations (tenant_id, parent_id, child_id, child_created_at, created_at)
   SELECT one.tenant_id, one.id, other.id, other.created_at, now()
   FROM tokens AS one JOIN tokens AS other ON other.tenant_id = one.tenant_id AND other.created_at = one.created_at - interval '2 seconds';
+INSERT INTO reactor_formulas (tenant_id, id, name, search_name, sealed, configuration, request_parameters, created_at)
+  SELECT tenant_id, md5(id)::uuid, id, id, sealed, '[]', '[]', created_at FROM tokens;
+INSERT INTO official_formulas (id, name, search_name, status, code, configuration, request_parameters, created_at)
+  SELECT gen_random_uuid(), 'Official ' || n, 'official ' || n, 'verified', 'x', '[]', '[]', now() FROM generate_series(1, 4) AS n;
+INSERT INTO daily_budgets (tenant_id, id, application_id, limit_name, day, counted, expires_at)
+  SELECT tenant_id, id, CASE WHEN row_number() OVER () = 1 THEN '${ACTOR}' ELSE id END, 'daily_reveals', '2031-05-05', ${ROWS}, now()
+  FROM applications;
+INSERT INTO daily_tokens (tenant_id, budget_id, token_id)
+  SELECT b.tenant_id, b.id, t.id FROM daily_budgets b, tokens t WHERE b.application_id = '${ACTOR}';
+INSERT INTO request_rates (tenant_id, id, arrival_us) SELECT tenant_id, application_id, 1 FROM daily_budgets;
 INSERT INTO token_counts (tenant_id, id, type, change) SELECT tenant_id, gen_random_uuid(), type, 1 FROM tokens LIMIT 50;
 INSERT INTO audit_log (tenant_id, id, actor_id, actor_type, entity_type, entity_ids, operation, message, created_at, outcome)
   SELECT tenant_id, (lpad(to_hex(1790000000000 + n), 12, '0') || '70008' || substr(md5(n::text), 1, 15))::uuid,
@@ -124,7 +142,9 @@ const expectByIndex = async (
   for (const mode of modes) {
     const nodes = nodesOf(await planOf(text, values, mode));
     const scans = nodes.filter((node) => node['Relation Name'] !== undefined && node['Node Type'] !== 'ModifyTable');
-    expect(scans.filter((node) => node['Node Type'] === 'Seq Scan').map((node) => node['Relation Name'])).toEqual([]);
+    const whole = scans.filter((node) => node['Node Type'] === 'Seq Scan').map((node) => node['Relation Name']);
+    // The operator installs a few: the table is read as a whole.
+    expect(whole.filter((name) => name !== 'official_formulas')).toEqual([]);
     for (const node of [...scans, ...nodes.filter(({ 'Node Type': type }) => type === 'Bitmap Index Scan')])
       expect(
         rowsRead(node),
@@ -161,6 +181,18 @@ const tokenRow = (id: string) => ({
   masked: true,
 });
 
+const texts = {
+  ...tokenTexts,
+  COUNT_DAILY_TOKENS,
+  FIND_API_KEY,
+  FIND_ARRIVAL,
+  FIND_EPHEMERAL_KEYS,
+  FIND_SESSION,
+  INSERT_LOGS,
+  INSERT_REFUSAL,
+  TAKE_REQUEST,
+};
+
 /** Parameters for each statement. */
 const statements: Record<keyof typeof texts, (() => unknown[]) | undefined> = {
   INSERT_TOKENS: () => [
@@ -169,6 +201,9 @@ const statements: Record<keyof typeof texts, (() => unknown[]) | undefined> = {
   ],
   // The plans within a function are its own: its blocks are counted below.
   INSERT_UNIQUE_TOKENS: undefined,
+  COUNT_DAILY_TOKENS: undefined,
+  FIND_ARRIVAL: () => [TENANT, ACTOR],
+  TAKE_REQUEST: () => [TENANT, ACTOR, 5000, 10, 100],
   INSERT_LOGS: () => [TENANT, JSON.stringify([logRow({ entity_type: 'card', entity_ids: [ids[0]] })])],
   INSERT_REFUSAL: () => [
     TENANT,
@@ -184,6 +219,8 @@ const statements: Record<keyof typeof texts, (() => unknown[]) | undefined> = {
   FIND_EPHEMERAL_KEYS: () => [ids],
   FIND_BY_FINGERPRINTS: () => [TENANT, prints, prints.map(() => '{{ data }}'), now, ['/pci/%']],
   LOCK_FINGERPRINTS: () => [TENANT, prints],
+  ADD_TO_SESSION: () => [TENANT, ACTOR, ['new-token'], now, null],
+  FIND_SESSION: () => ['key-17'],
   INSERT_ASSOCIATION: () => [TENANT, ids[0], ids[1], now, ACTOR],
   LINK_TOKEN: () => [TENANT, ids[0], ids[1], now, ACTOR],
   DELETE_ASSOCIATION: () => [TENANT, ids[0], ids[1]],
@@ -200,7 +237,6 @@ const statements: Record<keyof typeof texts, (() => unknown[]) | undefined> = {
   ],
   FIND_API_KEY: () => ['key-17'],
   TOKEN_COLUMNS: undefined,
-  boundSealed: undefined,
 };
 
 const textOf = new Map<string, string>(Object.entries(texts).map(([name, text]) => [name, String(text)]));
@@ -218,6 +254,14 @@ describe('a statement of the hot path finds its rows by an index', () => {
     ] as const) {
       const row = { ...tokenRow(id), fingerprint, seen: ['%'], actor_type: 'application', message: 'm' };
       const plan = await planOf(texts.INSERT_UNIQUE_TOKENS, [TENANT, JSON.stringify([row])], 'generic');
+      expect(number(plan, 'Shared Hit Blocks') + number(plan, 'Shared Read Blocks')).toBeLessThan(FUNCTION_BLOCKS_MAX);
+    }
+  });
+
+  test('COUNT_DAILY_TOKENS, of a token that is new and of ones that are counted', async () => {
+    for (const wanted of [['new-token'], [ids[0], ids[1]]]) {
+      const values = [TENANT, ACTOR, 'daily_reveals', '2031-05-05', wanted, ROWS * 2, FIRST_ID, now];
+      const plan = await planOf(texts.COUNT_DAILY_TOKENS, values, 'generic');
       expect(number(plan, 'Shared Hit Blocks') + number(plan, 'Shared Read Blocks')).toBeLessThan(FUNCTION_BLOCKS_MAX);
     }
   });
@@ -285,19 +329,40 @@ describe('a list finds its rows by an index', () => {
 
   test.each(rare)('of tokens by %s', async (_, condition) => {
     const request = { condition, now, limit: 21 };
-    await findTokenPage(explaining, TENANT, { ...request, start: { offset: 0 } });
+    await findTokenPage({ query: explaining, tenant_id: TENANT }, { ...request, start: { offset: 0 } });
     if (condition === undefined)
-      await listTokens(explaining, TENANT, { ...request, start: { after: { created_at: now, id: 'x' } } });
+      await listTokenRows(
+        { query: explaining, tenant_id: TENANT },
+        { ...request, start: { after: { created_at: now, id: 'x' } } },
+      );
   });
 
   test('of the children of a token', async () => {
-    await findTokenPage(explaining, TENANT, {
-      condition: undefined,
-      parent_id: ids[0],
-      now,
-      start: { offset: 0 },
-      limit: 21,
-    });
+    await findTokenPage(
+      { query: explaining, tenant_id: TENANT },
+      {
+        condition: undefined,
+        parent_id: ids[0],
+        now,
+        start: { offset: 0 },
+        limit: 21,
+      },
+    );
+  });
+
+  test('of formulas, official ones among them', async () => {
+    const db = { query: explaining, tenant_id: TENANT };
+    expect(await listFormulas(db, {}, 0, 21)).toHaveLength(21);
+    expect(await listFormulas(db, { name: ids[0] }, 0, 21)).toHaveLength(1);
+    expect(await listFormulas(db, { name: 'Official*' }, 0, 21)).toHaveLength(4);
+    const [{ id }] = (await client.query('SELECT id FROM official_formulas LIMIT 1')).rows;
+    const { rows } = await client.query(
+      'SELECT id FROM reactor_formulas WHERE tenant_id = $1 ORDER BY created_at LIMIT 20',
+      [TENANT],
+    );
+    const found = await findFormulas(db, [id, ...rows.map((row) => row.id)]);
+    expect(found).toHaveLength(21);
+    expect(await countFormulas(db, { name: ids[0] })).toEqual({ total: 1, capped: false });
   });
 
   test.each<[string, LogFilter]>([
@@ -312,11 +377,12 @@ describe('a list finds its rows by an index', () => {
     ['everything but readings of the log', { not_entity_type: 'log' }],
   ])('of the log by %s', async (_, given) => {
     const filter = { ...given, ...(given.entity_id && { entity_id: ids[0] }) };
-    const entries = await listLogs(explaining, TENANT, filter, { offset: 0 }, 21);
-    await listLogs(explaining, TENANT, filter, { after: { id: FIRST_ID, place: 1 } }, 21);
+    const entries = await listLogEntries({ query: explaining, tenant_id: TENANT }, filter, { offset: 0 }, 21);
+    await listLogEntries({ query: explaining, tenant_id: TENANT }, filter, { after: { id: FIRST_ID, place: 1 } }, 21);
     if (given.entity_id) expect(entries.length).toBeGreaterThan(0);
     // Counting stops where it is capped, and reads as much before.
-    if (Object.keys(filter).length > 0 && !('not_entity_type' in filter)) await countLogs(explaining, TENANT, filter);
+    if (Object.keys(filter).length > 0 && !('not_entity_type' in filter))
+      await countLogEntries({ query: explaining, tenant_id: TENANT }, filter);
   });
 });
 
@@ -329,21 +395,24 @@ describe('entries of an entity with very many', () => {
   };
 
   test.each(['busy', 'retired'])('%s are counted up to the cap', async (entity_id) => {
-    expect(await countLogs(plain, OTHER_TENANT, { entity_id })).toEqual({ total: COUNTED_MAX, capped: true });
+    expect(await countLogEntries({ query: plain, tenant_id: OTHER_TENANT }, { entity_id })).toEqual({
+      total: COUNTED_MAX,
+      capped: true,
+    });
   });
 
   test('are listed without reading them all', async () => {
     const filter = { entity_id: 'busy' };
-    const first = await listLogs(explaining, OTHER_TENANT, filter, { offset: 0 }, 21, true);
+    const first = await listLogEntries({ query: explaining, tenant_id: OTHER_TENANT }, filter, { offset: 0 }, 21, true);
     expect(idsOf(first)).toEqual(await newestOf('busy', 21));
     const after = { id: first[20]?.id ?? '', place: 1 };
-    const second = await listLogs(explaining, OTHER_TENANT, filter, { after }, 21, true);
+    const second = await listLogEntries({ query: explaining, tenant_id: OTHER_TENANT }, filter, { after }, 21, true);
     expect([...idsOf(first), ...idsOf(second)]).toEqual(await newestOf('busy', 42));
   });
 
   test('are found where many rows of others are newer', async () => {
     const filter = { entity_id: 'retired' };
-    const found = await listLogs(plain, OTHER_TENANT, filter, { offset: 0 }, 21, true);
+    const found = await listLogEntries({ query: plain, tenant_id: OTHER_TENANT }, filter, { offset: 0 }, 21, true);
     expect(idsOf(found)).toEqual(await newestOf('retired', 21));
   });
 });
@@ -353,7 +422,9 @@ test('the first page of the log is found behind many readings of the log', async
     SELECT '${TENANT}', (lpad(to_hex(1810000000000 + n), 12, '0') || '70008' || substr(md5(n::text), 1, 15))::uuid, 'log',
       ARRAY['${TENANT}'], 'read', 'm', now() FROM generate_series(1, ${ROWS}) AS n`);
   await client.query('ANALYZE audit_log');
-  expect(await listLogs(explaining, TENANT, { not_entity_type: 'log' }, { offset: 0 }, 21)).toHaveLength(21);
+  expect(
+    await listLogEntries({ query: explaining, tenant_id: TENANT }, { not_entity_type: 'log' }, { offset: 0 }, 21),
+  ).toHaveLength(21);
 });
 
 describe('columns that are joined', () => {

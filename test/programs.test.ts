@@ -4,7 +4,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { Outcome } from '../src/sandbox/sandbox.ts';
+import type { Outcome } from '../src/platform/sandbox/protocol/sandbox.ts';
 import { requestOf } from './programs/request.ts';
 import { openTestSandbox, type TestSandbox } from './support/sandbox.ts';
 

@@ -7,7 +7,7 @@ import { request as requestHttp } from 'node:http';
 import { type AddressInfo, createServer as createTcpServer, type Server, type Socket } from 'node:net';
 import { createServer as createTlsServer } from 'node:tls';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { egressTimeouts } from '../src/egress/client.ts';
+import { egressTimeouts } from '../src/platform/egress/client.ts';
 import { certificateFor, expiredCertificateFor, selfSignedCertificateFor } from './support/certificates.ts';
 import { until } from './support/proxy.ts';
 import { codeOf, tokenOf } from './support/reactors.ts';
@@ -243,7 +243,7 @@ describe('what may be named', () => {
   /** A header holds bytes: what is more is spelled as URLs spell it, and read the same. */
   const asHeader = (given: string): string => given.replace(/[^\x20-\x7e]+/gu, encodeURIComponent);
 
-  test('no address in any spelling, and nothing else that may not be named, causes a look-up or a connection (P1, P6, P7)', async () => {
+  test('no spelling of an address and no refused host causes a look-up or a connection', async () => {
     expect(refused.length).toBeGreaterThan(80);
     const urls = [...refused, `https://127.0.0.1:${decoy.port}/`, `https://2130706433:${decoy.port}/`];
     const seen = await during(async () => {
@@ -256,7 +256,7 @@ describe('what may be named', () => {
     expect(seen).toEqual({ lookups: [], connections: 0 });
   });
 
-  test('none of them can be the destination of a stored proxy (P1, P6, P7)', async () => {
+  test('none of them can be the destination of a stored proxy', async () => {
     const seen = await during(async () => {
       for (const destination_url of refused) {
         const told = await server.request('POST', '/proxies', { json: { name: 'Proxy', destination_url } });
@@ -267,7 +267,7 @@ describe('what may be named', () => {
     expect(seen).toEqual({ lookups: [], connections: 0 });
   });
 
-  test('expressions in SVC-PROXY-URL are none (X7)', async () => {
+  test('expressions in SVC-PROXY-URL are none', async () => {
     const whole = await tokenOf(server, url);
     const host = await tokenOf(server, 'good.test');
     const seen = await during(async () => {
@@ -280,7 +280,7 @@ describe('what may be named', () => {
     expect(seen).toEqual({ lookups: [], connections: 0 });
   });
 
-  test('no path, query or Host of the caller leads to another host than the one that was named (P6, P9)', async () => {
+  test('no path, query or Host of the caller leads to a host other than the named one', async () => {
     const proxy = await makeProxy(server, { destination_url: url });
     const paths = [
       '//evil.test/',
@@ -299,7 +299,7 @@ describe('what may be named', () => {
     expect(new Set(decoy.received.map(({ servername }) => servername))).toEqual(new Set(['good.test']));
   });
 
-  test('a name that leads to an address inside is refused, looked up once and never connected to (P2, P8)', async () => {
+  test('a name of an internal address is refused, looked up once and never connected to', async () => {
     const inside = vectors.flatMap((each) =>
       each.kind === 'address' && each.outcome !== 'public' ? [each.address] : [],
     );
@@ -324,7 +324,7 @@ describe('what may be named', () => {
     [['127.0.0.1', '93.184.216.34']],
     [['2606:4700:4700::1111', '10.0.0.1']],
     [['93.184.216.34', '64:ff9b::808:808']],
-  ])('a name with one public address and one that is none is refused: %j (P3)', async (addresses) => {
+  ])('a name with one public address and one that is none is refused: %j', async (addresses) => {
     leadTo('half.test', ...addresses);
     const seen = await during(async () => {
       expect((await pass(server, `https://half.test:${decoy.port}`, { body: CANARY })).status).toBe(400);
@@ -332,7 +332,7 @@ describe('what may be named', () => {
     expect(seen).toEqual({ lookups: ['half.test'], connections: 0 });
   });
 
-  test('a name that moves is looked up for each connection, and refused once it is inside (P4, P8)', async () => {
+  test('a name that moves is looked up for each connection, and refused once it is inside', async () => {
     const moving = `https://moving.test:${decoy.port}`;
     const proxy = await makeProxy(server, { destination_url: moving });
     const turns = ['127.0.0.1', '169.254.169.254', '127.0.0.1', '169.254.169.254'];
@@ -349,7 +349,7 @@ describe('what may be named', () => {
     expect(seen).toEqual({ lookups: Array(4).fill('moving.test'), connections: 2 });
   });
 
-  test('a name without an address, one that cannot be looked up and one that is not answered for are 502', async () => {
+  test('a name without an address, or whose look-up fails or is not answered, is a 502', async () => {
     leadTo('nowhere.test');
     resolvers.set('failing.test', () => Promise.reject(new Error('no such name')));
     resolvers.set('silent.test', () => new Promise(() => {}));
@@ -361,7 +361,7 @@ describe('what may be named', () => {
   });
 });
 
-describe('a connection that is not secure (P11)', () => {
+describe('a connection that is not secure', () => {
   let server: TestServer;
   const upstreams = new Map<string, Upstream>();
   let plain: Bare;
@@ -485,7 +485,7 @@ describe('answers', () => {
     ['two lengths', 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\nabc'],
     ['headers of 40 KB', `HTTP/1.1 200 OK\r\nx: ${'a'.repeat(40_000)}\r\n\r\n`],
     ['an upgrade that nobody asked for', 'HTTP/1.1 101 Go\r\nconnection: upgrade\r\nupgrade: x\r\n\r\nhi'],
-  ])('%s is a 502 in the frame of the proxy, and is not asked for again (P19)', async (_, bytes) => {
+  ])('%s is a 502 in the frame of the proxy, and is not asked for again', async (_, bytes) => {
     const { named, stored, seen } = await waysTo(bytes);
     for (const to of [named, stored, seen]) {
       const before = upstream.connectionCount();
@@ -502,7 +502,7 @@ describe('answers', () => {
     ['in the middle of an announced body', 'HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\nhalf'],
     ['in the middle of a chunk', 'HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n64\r\nhalf'],
     ['before the last chunk', 'HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n'],
-  ])('one that breaks off %s is never a whole answer, and under a transform a 502 (P19)', async (_, bytes) => {
+  ])('one that breaks off %s is never a whole answer, and under a transform a 502', async (_, bytes) => {
     const { named, stored, seen } = await waysTo(bytes);
     for (const to of [named, stored]) {
       const told = await pass(server, to, { body: CANARY });
@@ -515,7 +515,7 @@ describe('answers', () => {
     await until(() => upstream.openCount() === 0);
   });
 
-  test('one that is small and breaks off at once is a 502 in the frame of the proxy, whichever way it was asked for (P19)', async () => {
+  test('one that is small and breaks off at once is a 502 of the proxy, however it was asked for', async () => {
     const { named, stored, seen } = await waysTo('HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf');
     for (const to of [named, stored, seen]) {
       const told = await pass(server, to, { body: CANARY });
@@ -598,7 +598,7 @@ describe('answers', () => {
     expect(requestsAt(path)).toBe(5);
   });
 
-  test.each([301, 302, 303, 307, 308])('%d is answered as it is and not followed (P10)', async (status) => {
+  test.each([301, 302, 303, 307, 308])('%d is answered as it is and not followed', async (status) => {
     for (const location of [
       `https://elsewhere.test:${elsewhere.port}/x`,
       'https://169.254.169.254/latest/',
@@ -621,7 +621,7 @@ describe('answers', () => {
     expect(elsewhere.connectionCount()).toBe(0);
   });
 
-  test('a connection serves one tenant, whichever form of the proxy it uses (P22)', async () => {
+  test('a connection serves one tenant, whichever form of the proxy it uses', async () => {
     const { path, named, stored } = await waysTo((_, response) => void response.end());
     const theirs = await makeProxy(server, { destination_url: named, require_auth: false }, stranger.api_key);
     const asks: [string | StoredProxy, string | null | undefined][] = [
@@ -644,7 +644,7 @@ describe('answers', () => {
   });
 });
 
-describe('a request that comes back (P23)', () => {
+describe('a request that comes back', () => {
   /** A loop that nothing ends is ended here. */
   const ROUNDS_MAX = 20;
   let server: TestServer;
@@ -737,7 +737,7 @@ describe('a request that comes back (P23)', () => {
   });
 });
 
-describe('destinations that took their time (P19, O3)', () => {
+describe('destinations that took their time', () => {
   test('one that takes the connection and says nothing is a 504', async () => {
     const { begun, mute } = slowly;
     const { told, ms } = await begun.mute;
@@ -770,7 +770,7 @@ describe('destinations that took their time (P19, O3)', () => {
     await until(() => deaf.openCount() === 0);
   });
 
-  test('one that answers a byte at a time, or without end, is broken off when its time is over and is no whole answer', async () => {
+  test('one that answers slowly or without end is broken off in time, and is no whole answer', async () => {
     const { begun, slow } = slowly;
     for (const { told, ms } of [await begun.trickle, await begun.endless]) {
       expect([told.status, told.isWhole]).toEqual([200, false]);
@@ -784,10 +784,10 @@ describe('destinations that took their time (P19, O3)', () => {
     await until(() => slow.openCount() === 0);
   });
 
-  test('500 requests of a tenant to one that never answers are 503 beyond its share of connections, and 504', async () => {
+  test('500 requests of a tenant to a silent destination are 504, and 429 beyond its connections', async () => {
     const { server, flooder, flooded, flood, good } = slowly;
     const told = await Promise.all(flood);
-    const busy = told.filter(({ status }) => status === 503);
+    const busy = told.filter(({ status }) => status === 429);
     const late = told.filter(({ status }) => status === 504);
     expect(busy.length + late.length).toBe(FLOOD);
     expect(busy.length).toBeGreaterThan(0);

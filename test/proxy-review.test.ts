@@ -101,7 +101,7 @@ const send = (type: string, body: Uint8Array, ...lines: string[]): Promise<Messa
 };
 
 describe('memory', () => {
-  test('callers who announce 10 MB and send 66 KB keep no room from others, nor from the code of others', async () => {
+  test('callers who announce 10 MB and send 66 KB take no memory from others or their code', async () => {
     const others = [await house.server.newTenant(), await house.server.newTenant()];
     const stranger = await house.server.newTenant();
     const piece = Buffer.from(`{"a":"${'a'.repeat(66_000)}`);
@@ -159,7 +159,7 @@ describe('memory', () => {
   });
 });
 
-describe('what comes back to where it was sent from, under a name that is not known as ours (P23)', () => {
+describe('what comes back to where it was sent from, under a name that is not known as ours', () => {
   /** A front of this very server, which puts keys on for whoever comes. */
   const relay = (): void => {
     runner.upstream.received.length = 0;
@@ -240,7 +240,7 @@ describe('what comes back to where it was sent from, under a name that is not kn
   });
 });
 
-test('the code of an application with allowed_hosts reaches no other host, by fetch or by svc.proxy', async () => {
+test('code of an application with allowed_hosts reaches no other host by fetch or svc.proxy', async () => {
   const wanted = { permissions: ['token:use'], allowed_hosts: ['other.upstream.test'] };
   const { id } = await makeApplication(runner.server, wanted);
   const proxy = await makeProxy(runner.server, { destination_url: `${runner.url}/forbidden` });
@@ -278,7 +278,7 @@ describe('a caller', () => {
   ];
   for (const [name, line, first] of answers)
     for (const garbage of ['nonsense\r\n', 'ffffffffffffffffff\r\n', 'GET /proxy HTTP/1.1\r\nHost: x\r\n\r\n'])
-      test(`whose body turns malformed after the head of an answer ${name} gets a broken connection, and no words of ours: ${JSON.stringify(garbage)}`, async () => {
+      test(`that turns malformed once an answer began ${name} is cut: ${JSON.stringify(garbage)}`, async () => {
         let isWhole: boolean | undefined;
         house.destination.script = async (wire, head) => {
           wire.send(`HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n${line}\r\n\r\n${first}`);
@@ -309,7 +309,7 @@ describe('a caller', () => {
     ['with a body of bytes', 'POST /proxy', ['Content-Type: image/png', 'Content-Length: 5'], 'hello'],
   ];
   for (const [name, start, lines, body] of leaving)
-    test(`who leaves while its API key is looked up has nothing sent: ${name} (P20)`, async () => {
+    test(`who leaves while its API key is looked up has nothing sent: ${name}`, async () => {
       const { api_key } = await house.server.newTenant();
       const bytes = house.head(start, `SVC-API-KEY: ${api_key}`, ...lines) + body;
       const sql = new Client({ connectionString: house.server.databaseUrl });
@@ -470,7 +470,7 @@ describe('the fetch of code', () => {
     ['of another name', certificateFor('good.test')],
   ];
   for (const [name, tls] of insecure)
-    test(`to a certificate ${name} fails as TLS, and nothing of the request is read (P11)`, async () => {
+    test(`to a certificate ${name} fails as TLS, and nothing of the request is read`, async () => {
       const upstream = await openUpstream(tls);
       const server = await openServer({ 'bad.test': upstream.port }, {});
       const url = `https://bad.test:${upstream.port}/`;
@@ -478,7 +478,7 @@ describe('the fetch of code', () => {
       expect(upstream.received).toEqual([]);
     });
 
-  test('to a destination that resets the connection fails as RESET, and is made once (P19)', async () => {
+  test('to a destination that resets the connection fails as RESET, and is made once', async () => {
     let asked = 0;
     house.destination.script = async (wire) => {
       asked += 1;
@@ -488,7 +488,7 @@ describe('the fetch of code', () => {
     expect(asked).toBe(1);
   });
 
-  test('to a destination that breaks its answer off fails, and gives no part of it for the whole (P19)', async () => {
+  test('to a destination that breaks its answer off fails, and passes on no part as the whole', async () => {
     house.destination.script = async (wire, head) => {
       await wire.body(head);
       wire.send('HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nthe first of it');
@@ -498,7 +498,7 @@ describe('the fetch of code', () => {
     expect(['RESET', 'PROTOCOL']).toContain(await rawOf(runBody(house.server, code, { url: house.url })));
   });
 
-  test('goes over a connection of its tenant alone, which the proxy of that tenant uses too (P22)', async () => {
+  test('goes over a connection of its tenant alone, which the proxy of that tenant uses too', async () => {
     const { server } = runner;
     const stranger = await server.newTenant();
     const usedBy = async ({ api_key }: TestTenant): Promise<Set<number>> => {

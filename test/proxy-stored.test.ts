@@ -55,7 +55,7 @@ const bytesOf = ({ status, headers, text }: Answer) => {
 };
 
 describe('the key of a proxy', () => {
-  test('leads to its destination, in the header and in the query, and goes no further (P12)', async () => {
+  test('leads to its destination, in the header and in the query, and goes no further', async () => {
     const { key } = await make({ destination_url: `${house.url}/base` });
     const json = { a: 1 };
     const asks: [path: string, headers: Record<string, string>][] = [
@@ -80,7 +80,7 @@ describe('the key of a proxy', () => {
     }
   });
 
-  test('in the header and another in the query is a 400, and nothing is sent or logged (A11)', async () => {
+  test('in the header and another in the query is a 400, and nothing is sent or logged', async () => {
     const [one, other] = [await make({ require_auth: false }), await make({ require_auth: false })];
     const asks: [path: string, key: string | undefined][] = [
       [`/proxy?svc-proxy-key=${other.key}`, one.key],
@@ -149,7 +149,7 @@ describe('who acts', () => {
     return { application: { id }, id, key };
   };
 
-  test('without an API key nobody, where the proxy asks for one: 401 (A8)', async () => {
+  test('without an API key nobody, where the proxy asks for one: 401', async () => {
     const proxy = await make();
     const reached = await reaching(async () => {
       const answer = await askProxy(server, proxy, { key: null, json: {} });
@@ -176,7 +176,7 @@ describe('who acts', () => {
     expect((await askProxy(server, proxy, { key: weak.api_key })).status).toBe(403);
   });
 
-  test('nobody, where neither key nor application is there: what has no expression passes, and is logged', async () => {
+  test('nobody, without key and application: requests without expressions pass and are logged', async () => {
     const proxy = await make({ require_auth: false });
     const answer = await askProxy(server, proxy, { key: null, json: { plain: true } });
     expect(answer.status, answer.text).toBe(200);
@@ -184,7 +184,7 @@ describe('who acts', () => {
     expect(await usesOf(server, proxy.id)).toEqual([{ actor_id: null, entity_type: 'proxy', entity_ids: [proxy.id] }]);
   });
 
-  test('nobody may use a token, and nobody learns which tokens there are (A9)', async () => {
+  test('nobody may use a token, and nobody learns which tokens there are', async () => {
     const proxy = await make({ require_auth: false });
     const known = await tokenOf(server, 'value');
     const theirs = await tokenOf(server, 'value', {}, stranger.api_key);
@@ -252,7 +252,7 @@ describe('who acts', () => {
     expect(await usesOf(server, proxy.id, id)).toEqual([]);
   });
 
-  test('tokens of another tenant are unknown to the application of a proxy (T2)', async () => {
+  test('tokens of another tenant are unknown to the application of a proxy', async () => {
     const { application } = await app({ permissions: ['token:use'] });
     const proxy = await make({ require_auth: false, application });
     const theirs = await tokenOf(server, 'value', {}, stranger.api_key);
@@ -274,7 +274,7 @@ describe('who acts', () => {
     expect(await usesOf(server, theirs)).toEqual([]);
   });
 
-  test('whoever shows an API key acts, with their own rights, whatever the application of the proxy may', async () => {
+  test("the holder of an API key, with their own rights, whatever the proxy's application may", async () => {
     const strong = await app({ permissions: ['token:use'] });
     const weak = await app({
       rules: [{ priority: 1, container: '/pci/', transform: 'reveal', permissions: ['token:use'] }],
@@ -315,7 +315,7 @@ describe('who acts', () => {
     expect((await askProxy(server, proxy, { key: null, json: {} })).status).toBe(200);
   });
 
-  test('a proxy that begins to ask for an API key does so with the next request, while others are under way (A10)', async () => {
+  test('a proxy that begins to ask for an API key does so with the next request', async () => {
     const proxy = await make({ require_auth: false });
     let isSwitched = false;
     let isOver = false;
@@ -389,7 +389,7 @@ describe('where it goes', () => {
     '/.',
     '/./a',
     '/%2e',
-  ])('%s behind /proxy leads out of no path of a proxy: 400, and no use of it is logged (P9)', async (path) => {
+  ])('%s behind /proxy leads out of no path of a proxy: 400, and no use of it is logged', async (path) => {
     const proxy = await make({ destination_url: `${house.url}/base/deep` });
     const reached = await reaching(async () => {
       const told = await askOnWire(server, 'GET', `/proxy${path}`, { headers: { 'svc-proxy-key': proxy.key } });
@@ -450,7 +450,7 @@ describe('where it goes', () => {
     expect(reached).toEqual([]);
   });
 
-  test('a name that was public when the proxy was made, and leads inside later, is refused when it is used (P8)', async () => {
+  test('a name that was public at creation and is internal later is refused when it is used', async () => {
     const { port } = house.upstream;
     const inside = await make({ destination_url: `https://later.test:${port}` });
     const moving = await make({ destination_url: house.movingUrl });
@@ -558,7 +558,7 @@ describe('the log', () => {
     expect(await usesOf(server, proxy.id)).toHaveLength(1);
   });
 
-  test('that cannot be written is a 503, and nothing is sent, with a token or without one (C4)', async () => {
+  test('that cannot be written is a 503, and nothing is sent, with a token or without one', async () => {
     const open = await make({ require_auth: false });
     const proxy = await make({
       request_transform: { code: 'module.exports = async ({ args }) => ({ body: args.body, headers: args.headers });' },
@@ -687,13 +687,13 @@ describe('a destination that asks for a certificate', () => {
 describe('a row that was changed by another hand', () => {
   const alarms = () => server.logLines.filter((line) => line.includes('"alarm":"seal_broken"')).length;
 
-  test('leads nowhere: what was sealed for one proxy opens for no other (T13)', async () => {
+  test('leads nowhere: what was sealed for one proxy opens for no other', async () => {
     const [one, other] = [await make({ require_auth: false }), await make({ destination_url: `${house.url}/other` })];
     await server.sql('UPDATE proxies SET sealed = (SELECT sealed FROM proxies WHERE id = $2) WHERE id = $1', [
       one.id,
       other.id,
     ]);
-    server.ctx.proxies.forget('all');
+    server.ctx.changes.announce('anything');
     const before = alarms();
     const reached = await reaching(async () => {
       for (const key of [null, server.tenant.api_key])
@@ -711,7 +711,7 @@ describe('a row that was changed by another hand', () => {
         `UPDATE proxy_keys SET (tenant_id, proxy_id) = (SELECT tenant_id, id FROM proxies WHERE id = $2) WHERE proxy_id = $1`,
         [one.id, other.id],
       );
-      server.ctx.proxies.forget('all');
+      server.ctx.changes.announce('anything');
       const before = alarms();
       const reached = await reaching(async () =>
         expect((await askProxy(server, one, { key: null, json: {} })).status).toBe(404),

@@ -320,7 +320,7 @@ describe('what code returns', () => {
     'SVC-API-KEY': 'k', 'svc-proxy-key': 'k', 'svc-proxy-url': 'https://evil.test', 'SVC-Proxy-Destination-Status': '999',
     'svc-trace-id': 'forged', 'proxy-authorization': 'x', 'x-kept': '1' }`;
 
-  test('of framing, of the connection and in our name goes neither on nor back (R14, P25)', async () => {
+  test('of framing, of the connection and in our name goes neither on nor back', async () => {
     const code = `return { body: 'longer than one', headers: ${forged} };`;
     const sent = await sentBy(code);
     expect(sent.body.toString()).toBe('longer than one');
@@ -352,7 +352,7 @@ describe('what code returns', () => {
       expect(told.headers[name], name).toBeUndefined();
   });
 
-  test('of another destination, method, path or status changes nothing of them (P25)', async () => {
+  test('of another destination, method, path or status changes nothing of them', async () => {
     const elsewhere = `url: '${house.otherUrl}', destination_url: '${house.otherUrl}', host: 'evil.test', method: 'DELETE', path: '/evil', query: { evil: 1 }, status: 500`;
     const proxy = await make({
       request: `return { body: 'x', headers: { 'x-forwarded-host': 'evil.test', location: '${house.otherUrl}' }, ${elsewhere} };`,
@@ -377,7 +377,7 @@ describe('what code returns', () => {
     ['an object for a value', `{ 'x-a': { b: 1 } }`],
     ['lists in a list', `{ 'x-a': [['b']] }`],
     ['100 KB', `{ 'x-a': 'b'.repeat(100000) }`],
-  ])('with %s among its headers is a 422 in the frame of the proxy (R14)', async (_, headers) => {
+  ])('with %s among its headers is a 422 in the frame of the proxy', async (_, headers) => {
     const returned = `return { body: 'made by code', headers: ${headers} };`;
     const before = await make({ request: returned });
     const reached = await reaching(async () => {
@@ -438,7 +438,7 @@ describe('what code returns', () => {
     expect(told.body.toString()).not.toContain('canary');
   });
 
-  test('is no place for expressions, nor is what the destination answers: neither is opened (X3)', async () => {
+  test('is no place for expressions, nor is what the destination answers: neither is opened', async () => {
     const id = await tokenOf(server, 'value');
     const expression = `{{ ${id} }}`;
     const returned = `return { body: { a: '${expression}' }, headers: { 'x-a': '${expression}' } };`;
@@ -620,7 +620,7 @@ describe('a body that code leaves as it was', () => {
   });
 });
 
-describe('a coded answer (P18)', () => {
+describe('a coded answer', () => {
   const text = 'some text, '.repeat(1_000);
   test.each([
     ['gzip', gzipSync(text)],
@@ -945,7 +945,7 @@ describe('svc', () => {
     expect(JSON.stringify(told)).not.toContain(key);
   });
 
-  test('makes tokens of an answer before its caller sees it, with the rights and in the name of the application', async () => {
+  test("makes tokens of an answer before its caller sees it, with the application's rights", async () => {
     const { application, id } = await app('token:create');
     const proxy = await make({
       ...answering('{"card":"4242424242424242"}', { 'content-type': 'application/json' }),
@@ -1130,7 +1130,7 @@ describe('svc.proxy', () => {
     expect(JSON.parse(last().body.toString())).toEqual({ note: text });
   });
 
-  test('refuses a mark that no svc.expression of the run made, or that stands where nothing is looked for', async () => {
+  test('refuses a mark that no svc.expression made, or in a place that is not searched', async () => {
     const id = await tokenOf(server, 'value');
     const forged = await sendBody(`{ body: { a: args.open + args.rest, b: svc.expression(args.id) } }`, {
       id,
@@ -1377,7 +1377,7 @@ describe('svc.proxy', () => {
     return { proxy, path };
   };
 
-  test('of code that asks itself ends after three levels (P23)', async () => {
+  test('of code that asks itself ends after three levels', async () => {
     const { proxy, path } = await makeEndless();
     const told = await askProxy(server, proxy, { json: {} });
     expect(told.status, told.text).toBe(200);
@@ -1386,7 +1386,7 @@ describe('svc.proxy', () => {
     expect(await usesOf(server, proxy.id)).toHaveLength(4);
   });
 
-  test('of code that asks itself forty times at once ends, and other tenants are served meanwhile (R16)', async () => {
+  test('of code that calls itself forty times at once ends, and other tenants are served', async () => {
     const { proxy } = await makeEndless();
     const theirs = await make({ request: PASS }, stranger.api_key);
     expect((await askProxy(server, theirs, { key: stranger.api_key, json: {} })).status).toBe(200);
@@ -1421,7 +1421,7 @@ describe('one run and the next', () => {
     return { body: found.map((each) => each === undefined ? 'nothing' : each), headers: {} };`;
   const CLEAN = ['nothing', 'nothing', 'nothing', '{"a":1}', 'undefined'];
 
-  test('share nothing: not of a proxy, of its two sides, of its tenant’s others, nor of other tenants (R9)', async () => {
+  test('share nothing: within a proxy, its two sides, its tenant, or between tenants', async () => {
     const proxy = await make({ request: LEAVE, response: LEAVE });
     const sibling = await make({ request: LEAVE, response: LEAVE });
     const theirs = await make({ request: LEAVE, response: LEAVE }, stranger.api_key);

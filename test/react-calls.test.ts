@@ -164,7 +164,7 @@ describe('svc', () => {
     expect(raw[1]).toEqual({ value: 'harmless' });
   });
 
-  test('detokenize refuses the name of a member, and what a destination sent back, as it refuses the value', async () => {
+  test('detokenize refuses member names and answers of destinations as it refuses values', async () => {
     const reader = await application('token:read', 'token:use');
     const secret = await tokenOf(server, '4242424242424242');
     const text = `{{ ${secret} }}`;
@@ -511,7 +511,7 @@ describe('a redirect', () => {
   const redirect = (path: string, status: number, location: string) =>
     house.routes.set(path, (_request, response) => void response.writeHead(status, { location }).end());
 
-  test('is followed by fetch, with what its status says of the method, and without credentials or a body to another host', async () => {
+  test('is followed by fetch as its status says, without credentials or body to another host', async () => {
     redirect('/found', 302, '/landed-here');
     redirect('/kept', 307, `${house.otherUrl}/landed-there`);
     redirect('/away', 302, `${house.otherUrl}/landed-there`);
@@ -606,7 +606,7 @@ describe('a redirect', () => {
   });
 });
 
-describe('where code may not go (sandbox.md section 7, row 17)', () => {
+describe('where code may not go', () => {
   const hosts = () => {
     const { port } = decoy;
     return [
@@ -716,7 +716,7 @@ describe('where code may not go (sandbox.md section 7, row 17)', () => {
     expect([decoy.connectionCount(), house.upstream.received.length]).toEqual(before);
   });
 
-  test('by a name that moves inside between two requests: each connection goes to the address that was checked', async () => {
+  test('by a name that moves inside between two requests: each connection is to a checked address', async () => {
     const moving = 'moving.upstream.test';
     house.routes.set('/moving', (_request, response) => {
       addresses.set(moving, ['169.254.169.254']);
@@ -789,7 +789,7 @@ describe('an idempotency key', () => {
 });
 
 describe('a tenant', () => {
-  test('has 128 runs at once: more are a 429 with Retry-After, and another tenant is served meanwhile', async () => {
+  test('has 128 runs at once: more are a 429 with Retry-After, and other tenants are served', async () => {
     const released = gate();
     house.routes.set('/wait', async (_request, response) => {
       await released.opened;

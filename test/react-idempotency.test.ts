@@ -197,7 +197,7 @@ describe('a repeated invocation of code that called nothing', () => {
   });
 });
 
-test('a claim lasts as long as a run that is begun twice and 90 seconds, and whoever comes back later keeps nothing', async () => {
+test('a claim lasts as long as two runs and 90 seconds, and a later return keeps nothing', async () => {
   const patient = await startWith(LONG_WALL_MS);
   const path = newName('/held/charge');
   let first: Promise<Answer> | undefined;

@@ -1,20 +1,18 @@
 // Reactors through the front door: a formula with its configuration, which is sealed, and an application whose
 // permissions the code may use. What an invocation does with args and results is in react.test.ts.
+import { installFormulas } from '../src/modules/code/rows/formulas.ts';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type Permission, permissions } from '../src/access/permissions.ts';
-import { installOfficialFormulas } from '../src/runtime/official.ts';
-import { sweep } from '../src/vault/sweep.ts';
-import { hearNotices } from './support/notices.ts';
+import type { Permission } from '../src/modules/access/permissions.ts';
+import { installOfficialFormulas } from '../src/modules/code/official.ts';
+import { sweep } from '../src/modules/tokens/sweep.ts';
+import { type BadBody, describeBadBodies, UNKNOWN_ID } from './support/resource.ts';
 import { type Answer, startServer, type TestServer, type TestTenant } from './support/server.ts';
 
 let server: TestServer;
 let tenant: TestTenant;
-let stranger: TestTenant;
 /** Of the tenant: one that wants a configuration, and one that wants none. */
 let shop: { id: string };
 let plain: { id: string };
-
-const UNKNOWN_ID = '7d6f1f5e-0000-4000-8000-000000000000';
 
 const code = 'module.exports = async ({ args, configuration }) => ({ raw: { args, configuration } });\n';
 const contract = [
@@ -43,103 +41,36 @@ const create = (json: object = {}, key?: string) =>
 const keyWith = async (...held: Permission[]): Promise<string> =>
   (await server.newKey(tenant, { permissions: held })).api_key;
 
-const idsOf = ({ body }: Answer): string[] => body.data.map(({ id }: { id: string }) => id);
-
 beforeAll(async () => {
   server = await startServer();
   tenant = await server.newTenant();
-  stranger = await server.newTenant();
   shop = await createFormula({ configuration: contract });
   plain = await createFormula({ name: 'Plain' });
 });
 afterAll(() => server.close());
 
 describe('a reactor', () => {
-  test('is made and told with its formula, its configuration and its application', async () => {
-    const application = await server.newKey(tenant, { permissions: ['token:read'] });
-    const answer = await send('POST', '/reactors', {
-      name: 'Shop',
-      formula: { id: shop.id.toUpperCase(), name: 'is not looked at' },
-      configuration,
-      application: { id: application.application_id.toUpperCase() },
-    });
-    expect(answer.status, answer.text).toBe(201);
-    const { id, created_at, ...rest } = answer.body;
-    expect(answer.headers.get('location')).toBe(`/reactors/${id}`);
-    expect(new Date(created_at).toISOString()).toBe(created_at);
-    expect(rest).toEqual({
-      tenant_id: tenant.tenant_id,
-      name: 'Shop',
-      formula: shop,
-      configuration,
-      application: {
-        id: application.application_id,
-        tenant_id: tenant.tenant_id,
-        name: 'First application',
-        type: 'private',
-      },
-      created_by: tenant.application_id,
-    });
-    expect((await send('GET', `/reactors/${id}`)).body).toEqual(answer.body);
-    expect((await send('GET', `/reactors?id=${id}`)).body.data).toEqual([answer.body]);
-    const run = await send('POST', `/reactors/${id}/react`, { args: { a: 1 } });
-    expect(run.status, run.text).toBe(200);
-    expect(run.body.raw).toEqual({ args: { a: 1 }, configuration });
-  });
-
-  test('takes null for what may be left out, and nothing that is not its to choose', async () => {
-    const reactor = await create({
-      formula: { id: plain.id },
-      configuration: null,
-      application: null,
-      id: UNKNOWN_ID,
-      tenant_id: stranger.tenant_id,
-      created_by: UNKNOWN_ID,
-    });
-    expect(reactor).toEqual({
-      id: expect.not.stringContaining(UNKNOWN_ID),
-      tenant_id: tenant.tenant_id,
-      name: 'Reactor',
-      formula: plain,
-      configuration: {},
-      created_by: tenant.application_id,
-      created_at: expect.any(String),
-    });
-    expect(await create({ formula: { id: plain.id }, configuration: undefined, application: { id: null } })).toEqual({
-      ...reactor,
-      id: expect.any(String),
-      created_at: expect.any(String),
-    });
-  });
-
-  test('is replaced as a whole, but for its formula, and runs so at once', async () => {
-    const application = await server.newKey(tenant, { permissions: ['token:read'] });
-    const reactor = await create({ application: { id: application.application_id } });
-    const react = async () => (await send('POST', `/reactors/${reactor.id}/react`, {})).body.raw.configuration;
-    expect(await react()).toEqual(configuration);
+  test('runs with its configuration, and with another one from the very next run on', async () => {
+    const { id } = await create();
+    const react = async () => (await send('POST', `/reactors/${id}/react`, { args: { a: 1 } })).body.raw;
+    expect(await react()).toEqual({ args: { a: 1 }, configuration });
     const renewed = { API_KEY: 'sk_other', LIMIT: 0, LIVE: true };
-    const answer = await send('PUT', `/reactors/${reactor.id}`, {
-      name: 'Renamed',
-      formula: { id: shop.id.toUpperCase() },
-      configuration: renewed,
-    });
+    const answer = await send('PUT', `/reactors/${id}`, { name: 'Renamed', configuration: renewed });
     expect(answer.status, answer.text).toBe(200);
-    expect(answer.body).toEqual({
-      id: reactor.id,
-      tenant_id: tenant.tenant_id,
-      name: 'Renamed',
-      formula: shop,
-      configuration: renewed,
-      created_by: tenant.application_id,
-      created_at: reactor.created_at,
-      modified_by: tenant.application_id,
-      modified_at: expect.any(String),
-    });
-    expect(await react()).toEqual(renewed);
-    expect((await send('GET', `/reactors/${reactor.id}`)).body).toEqual(answer.body);
+    expect(await react()).toEqual({ args: { a: 1 }, configuration: renewed });
   });
 
-  test('keeps its formula: a change that names another one is a 400, and one that names none is fine', async () => {
+  test('is in the log when it runs', async () => {
+    const { id } = await create();
+    await send('POST', `/reactors/${id}/react`, {});
+    const rows = await server.sql(
+      `SELECT operation, message, entity_type FROM audit_log WHERE entity_ids = ARRAY[$1] AND operation = 'use'`,
+      [id],
+    );
+    expect(rows).toEqual([{ operation: 'use', message: 'Reactor used', entity_type: 'reactor' }]);
+  });
+
+  test('keeps its formula: a change that names another is a 400, and one that names none passes', async () => {
     const { id, modified_at } = await create();
     for (const other of [plain.id, UNKNOWN_ID]) {
       const answer = await send('PUT', `/reactors/${id}`, { name: 'Changed', formula: { id: other }, configuration });
@@ -160,77 +91,10 @@ describe('a reactor', () => {
     const application = await server.newKey(tenant, { permissions: ['token:read'] });
     const { id } = await create({ application: { id: application.application_id } });
     expect((await send('POST', `/reactors/${id}/react`, {})).status).toBe(200);
-    const answer = await send('DELETE', `/reactors/${id}`);
-    expect(answer.status).toBe(204);
-    expect(answer.text).toBe('');
-    for (const [method, path] of [
-      ['GET', `/reactors/${id}`],
-      ['DELETE', `/reactors/${id}`],
-      ['POST', `/reactors/${id}/react`],
-    ] as const)
-      expect((await send(method, path)).status).toBe(404);
-    expect(await server.sql('SELECT * FROM reactors WHERE id = $1', [id])).toEqual([]);
+    expect((await send('DELETE', `/reactors/${id}`)).status).toBe(204);
+    expect((await send('POST', `/reactors/${id}/react`, {})).status).toBe(404);
     expect((await send('GET', `/reactor-formulas/${shop.id}`)).status).toBe(200);
     expect((await send('GET', `/applications/${application.application_id}`)).status).toBe(200);
-  });
-
-  test('is in the log with every deed, and with who did it', async () => {
-    const { id } = await create();
-    await send('GET', `/reactors/${id}`);
-    await send('GET', `/reactors?id=${id}`);
-    await send('PUT', `/reactors/${id}`, { name: 'x', configuration });
-    await send('POST', `/reactors/${id}/react`, {});
-    await send('DELETE', `/reactors/${id}`);
-    const rows = await server.sql(
-      `SELECT operation, message, actor_id, actor_type, entity_type FROM audit_log
-       WHERE tenant_id = $1 AND entity_ids = ARRAY[$2] ORDER BY id`,
-      [tenant.tenant_id, id],
-    );
-    const deed = (operation: string, message: string) => ({
-      operation,
-      message,
-      actor_id: tenant.application_id,
-      actor_type: 'application',
-      entity_type: 'reactor',
-    });
-    expect(rows).toEqual([
-      deed('create', 'Reactor created'),
-      deed('read', 'Reactor retrieved'),
-      deed('read', 'Reactor retrieved'),
-      deed('update', 'Reactor updated'),
-      deed('use', 'Reactor used'),
-      deed('delete', 'Reactor deleted'),
-    ]);
-  });
-
-  test('is made once under an idempotency key, whose answer is kept no longer than a security code', async () => {
-    const headers = { 'svc-idempotency-key': 'reactor-once' };
-    const json = { name: 'Once', formula: { id: shop.id }, configuration };
-    const first = await send('POST', '/reactors', json, tenant.api_key, headers);
-    const second = await send('POST', '/reactors', json, tenant.api_key, headers);
-    expect(second.headers.get('svc-idempotent-replayed')).toBe('true');
-    expect(second.status).toBe(201);
-    expect(second.headers.get('location')).toBe(first.headers.get('location'));
-    expect(second.text).toBe(first.text);
-    expect(idsOf(await send('GET', '/reactors?name=Once'))).toEqual([first.body.id]);
-    server.clock.offsetMs += server.ctx.config.cvcTtlMs;
-    const late = await send('POST', '/reactors', json, tenant.api_key, headers);
-    expect(late.status, late.text).toBe(409);
-    expect(idsOf(await send('GET', '/reactors?name=Once'))).toEqual([first.body.id]);
-  });
-
-  test('tells every process of a change and of its end, so that none runs what was', async () => {
-    const { id } = await create();
-    const heard = await hearNotices(server);
-    try {
-      const notice = `runnable ${tenant.tenant_id}`;
-      await send('PUT', `/reactors/${id}`, { name: 'x', configuration });
-      await heard.times(notice, 1);
-      await send('DELETE', `/reactors/${id}`);
-      await heard.times(notice, 2);
-    } finally {
-      await heard.close();
-    }
   });
 });
 
@@ -276,13 +140,7 @@ describe('a configuration', () => {
 });
 
 describe('a bad body', () => {
-  const cases: [name: string, change: unknown, ...fields: string[]][] = [
-    ['none', undefined, ''],
-    ['no object', [], ''],
-    ['no name', { name: undefined }, 'name'],
-    ['an empty name', { name: '' }, 'name'],
-    ['a name too long', { name: 'x'.repeat(201) }, 'name'],
-    ['a name with NUL', { name: 'a\0b' }, 'name'],
+  const cases: BadBody[] = [
     ['a configuration that is no object', { configuration: 'x' }, 'configuration'],
     ['a configuration that is a list', { configuration: [] }, 'configuration'],
     ['no configuration', { configuration: null }, 'configuration.API_KEY', 'configuration.LIMIT', 'configuration.LIVE'],
@@ -299,21 +157,12 @@ describe('a bad body', () => {
     ['an application that is no object', { application: UNKNOWN_ID }, 'application'],
     ['an application with a bad id', { application: { id: 'x' } }, 'application.id'],
   ];
-  const merged = (change: unknown, base: object) =>
-    typeof change === 'object' && !Array.isArray(change) ? { ...base, ...change } : change;
-  test.each(cases)('with %s is refused by the name of the field', async (_name, change, ...fields) => {
-    const { id } = await create();
-    const base = { name: 'x', configuration };
-    for (const [method, path, body] of [
-      ['POST', '/reactors', merged(change, { ...base, formula: { id: shop.id } })],
-      ['PUT', `/reactors/${id}`, merged(change, base)],
-    ] as const) {
-      const answer = await send(method, path, body);
-      expect(answer.status, answer.text).toBe(400);
-      // Without a body to look into, nothing of it is said to be missing.
-      expect(Object.keys(answer.body.errors)).toEqual(fields);
-    }
-  });
+  const bodies = async ({ api_key }: TestTenant) => {
+    const formula = await createFormula({ configuration: contract }, api_key);
+    const put = { name: 'x', configuration };
+    return { post: { ...put, formula: { id: formula.id } }, put };
+  };
+  describeBadBodies(() => server, '/reactors', bodies, cases);
 
   test.each([
     ['no formula', undefined, 'formula'],
@@ -340,33 +189,11 @@ describe('a bad body', () => {
     const id = crypto.randomUUID();
     const now = server.ctx.now();
     const soon = { id, name: 'Soon', description: null, icon: null, status: 'coming_soon', code };
-    await server.ctx.db.installFormulas([{ ...soon, configuration: [], request_parameters: [] }], now);
+    await installFormulas(server.ctx.db, [{ ...soon, configuration: [], request_parameters: [] }], now);
     const answer = await send('POST', '/reactors', { name: 'x', formula: { id } });
     expect(answer.status, answer.text).toBe(400);
     expect(Object.keys(answer.body.errors)).toEqual(['formula.id']);
     await server.sql('DELETE FROM official_formulas WHERE id = $1', [id]);
-  });
-});
-
-describe('a formula or application that is not the tenant’s', () => {
-  const trace = { 'svc-trace-id': 'the-same' };
-  test.each(['formula', 'application'] as const)('is a 404 like an unknown %s, byte for byte', async (kind) => {
-    const theirs = kind === 'formula' ? (await createFormula({}, stranger.api_key)).id : stranger.application_id;
-    const base = { name: 'x', formula: { id: plain.id } };
-    const { id } = await create({ formula: { id: plain.id }, configuration: {} });
-    const ask = (method: string, path: string, named: string) =>
-      send(method, path, { ...base, [kind]: { id: named } }, tenant.api_key, trace);
-    const logs = async () => (await server.sql("SELECT count(*) FROM audit_log WHERE outcome = 'success'"))[0].count;
-    const before = await logs();
-    const foreign = await ask('POST', '/reactors', theirs);
-    expect(foreign.status).toBe(404);
-    expect(foreign.text).toBe((await ask('POST', '/reactors', UNKNOWN_ID)).text);
-    if (kind === 'application') {
-      const changed = await ask('PUT', `/reactors/${id}`, theirs);
-      expect(changed.status).toBe(404);
-      expect(changed.text).toBe((await ask('PUT', `/reactors/${id}`, UNKNOWN_ID)).text);
-    }
-    expect(await logs()).toBe(before);
   });
 });
 
@@ -435,111 +262,6 @@ describe('an application of a reactor (docs/decisions/0018)', () => {
     const again = await send('PUT', `/reactors/${id}`, body(doomed.application_id));
     expect(again.status).toBe(404);
   });
-});
-
-describe('the list', () => {
-  let owner: TestTenant;
-  const ids: string[] = [];
-  const names = ['100% sure', '100_percent', 'back\\slash', 'Größe', 'Shop one', 'shop TWO', 'a*b'];
-  const list = (query: string) => send('GET', `/reactors${query}`, undefined, owner.api_key);
-  beforeAll(async () => {
-    owner = await server.newTenant();
-    const formula = await createFormula({}, owner.api_key);
-    for (const name of names) {
-      server.clock.offsetMs += 1_000;
-      ids.unshift((await create({ name, formula: { id: formula.id }, configuration: {} }, owner.api_key)).id);
-    }
-  });
-
-  test('has pages, newest first, of this tenant alone', async () => {
-    const all = await list('');
-    expect(idsOf(all)).toEqual(ids);
-    expect(all.body.pagination).toEqual({ total_items: 7, page_number: 1, page_size: 20, total_pages: 1 });
-    const second = await list('?page=2&size=3');
-    expect(idsOf(second)).toEqual(ids.slice(3, 6));
-    expect(second.body.pagination).toEqual({ total_items: 7, page_number: 2, page_size: 3, total_pages: 3 });
-    expect((await list('?page=9')).body).toMatchObject({ data: [], pagination: { total_items: 7 } });
-    const theirs = await create();
-    const some = await list(`?id=${ids[0]}&id=${ids[2]?.toUpperCase()}&id=${theirs.id}&id=${UNKNOWN_ID}`);
-    expect(idsOf(some)).toEqual([ids[0], ids[2]]);
-    expect(some.body.pagination.total_items).toBe(2);
-    expect(idsOf(await list(`?id=${ids[0]}&id=${ids[2]}&name=${names[6]}`))).toEqual([ids[0]]);
-  });
-
-  const searches: [name: string, found: string[]][] = [
-    ['100%25 sure', ['100% sure']],
-    ['100%25*', ['100% sure']],
-    ['100_*', ['100_percent']],
-    ['100*', ['100% sure', '100_percent']],
-    ['_00*', []],
-    ['%25', []],
-    ['back\\slash', ['back\\slash']],
-    ['back\\*', ['back\\slash']],
-    ['shop*', ['Shop one', 'shop TWO']],
-    ['SHOP TWO', ['shop TWO']],
-    ['*one', ['Shop one']],
-    ['shop', []],
-    ['gr%C3%B6%C3%9Fe', ['Größe']],
-    ['*', names],
-  ];
-  test.each(searches)('searched for %s finds what it says, all else literal', async (name, found) => {
-    const answer = await list(`?name=${name}`);
-    expect(answer.status, answer.text).toBe(200);
-    expect(answer.body.data.map((each: { name: string }) => each.name).toSorted()).toEqual(found.toSorted());
-    expect(answer.body.pagination.total_items).toBe(found.length);
-  });
-
-  test.each(['page=0', 'page=x', 'size=0', 'size=101', 'id=x', 'name=', 'name=%00', 'name=a&name=b'])(
-    'refuses ?%s by its name',
-    async (query) => {
-      const answer = await list(`?${query}`);
-      expect(answer.status).toBe(400);
-      expect(Object.keys(answer.body.errors)[0]).toMatch(new RegExp(`^${query.split('=', 1)[0]}`));
-    },
-  );
-});
-
-const routes: [method: string, path: string, permission: Permission, json?: () => unknown][] = [
-  ['POST', '/reactors', 'reactor:create', () => ({ name: 'x', formula: { id: plain.id } })],
-  ['GET', '/reactors', 'reactor:read'],
-  ['GET', '/reactors/ID', 'reactor:read'],
-  ['PUT', '/reactors/ID', 'reactor:update', () => ({ name: 'x', configuration })],
-  ['DELETE', '/reactors/ID', 'reactor:delete'],
-  ['POST', '/reactors/ID/react', 'token:use', () => ({ args: {} })],
-];
-
-describe.each(routes)('%s %s', (method, path, permission, bodyOf) => {
-  const at = (id: string) => path.replace('ID', id);
-
-  test('refuses no key, and a key without its permission', async () => {
-    const { id } = await create();
-    expect((await server.request(method, at(id), { key: null, json: bodyOf?.() })).status).toBe(401);
-    const others = await keyWith(...permissions.filter((each) => each !== permission));
-    const answer = await send(method, at(id), bodyOf?.(), others);
-    expect(answer.status).toBe(403);
-    expect(answer.body.detail).toContain(permission);
-    expect((await send('GET', `/reactors/${id}`)).status).toBe(200);
-  });
-
-  test.runIf(path.includes('ID'))(
-    "answers a stranger's id byte for byte like an unknown one, and a bad one by its name",
-    async () => {
-      const trace = { 'svc-trace-id': 'the-same' };
-      const formula = await createFormula({}, stranger.api_key);
-      const theirs = await create({ formula: { id: formula.id }, configuration: {} }, stranger.api_key);
-      const logs = async () => (await server.sql("SELECT count(*) FROM audit_log WHERE outcome = 'success'"))[0].count;
-      const before = await logs();
-      const foreign = await send(method, at(theirs.id), bodyOf?.(), tenant.api_key, trace);
-      const unknown = await send(method, at(UNKNOWN_ID), bodyOf?.(), tenant.api_key, trace);
-      expect(foreign.status).toBe(404);
-      expect(foreign.text).toBe(unknown.text);
-      expect(await logs()).toBe(before);
-      expect((await send('GET', `/reactors/${theirs.id}`, undefined, stranger.api_key)).body).toEqual(theirs);
-      const bad = await send(method, at('not-an-id'), bodyOf?.());
-      expect(bad.status).toBe(400);
-      expect(Object.keys(bad.body.errors)).toEqual(['id']);
-    },
-  );
 });
 
 test('reactors of an official formula and of a deleted tenant are no exception to the sweep', async () => {

@@ -1,13 +1,11 @@
-// The papers, held to the truth: the README's commands are run as a newcomer would run them, `npm start` from the checkout
-// and then every sh block in order in one shell, each answer compared with the json block that follows it. Where it has a
-// server started in another terminal, or again, so does the test.
+// Runs every command of the README and the guides as a reader would: `npm start` from the checkout, then the sh blocks of a
+// page in order in one shell. Compares each output with the json block that follows. Where a page starts a server in another
+// terminal, or restarts the vault, the test does so too.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { basename, dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { withConfigurationTable } from '../src/cli/configuration.ts';
-import { findTokenType } from '../src/vault/token-types.ts';
 import {
   freePort,
   isAlive,
@@ -19,13 +17,8 @@ import {
 } from './support/process.ts';
 
 const read = (file: string): string => readFileSync(join(root, file), 'utf8');
-const readme = read('README.md');
-const papers = [
-  ...readdirSync(root).filter((file) => file.endsWith('.md')),
-  ...readdirSync(join(root, 'docs'), { recursive: true, encoding: 'utf8' })
-    .filter((file) => file.endsWith('.md'))
-    .map((file) => join('docs', file)),
-];
+const guides = readdirSync(join(root, 'docs/guides')).map((file) => join('docs/guides', file));
+const pages = ['README.md', 'docs/api.md', ...guides];
 
 let dataDir: string;
 let server: ServerProcess;
@@ -41,18 +34,17 @@ afterAll(() => {
   rmSync(dataDir, { recursive: true, force: true });
 });
 
-/** A block of commands, in the reader's shell or for another terminal, and the answer that it promises if json follows. */
+/** Commands for the reader's shell (sh) or another terminal (console), and the output that follows as json, if any. */
 type Block = { language: 'sh' | 'console'; code: string; answer: unknown };
 
-const fences = [...readme.matchAll(/^```(\w*)\n([\s\S]*?)^```$/gm)].map(([, language, body = '']) => ({
-  language,
-  body,
-}));
-const blocks: Block[] = fences.flatMap(({ language, body }, index) => {
-  const next = fences[index + 1];
-  if (language !== 'sh' && language !== 'console') return [];
-  return [{ language, code: body, answer: next?.language === 'json' ? JSON.parse(next.body) : undefined }];
-});
+const blocksOf = (page: string): Block[] => {
+  const fences = [...read(page).matchAll(/^```(\w*)\n([\s\S]*?)^```$/gm)];
+  return fences.flatMap(([, language, code = ''], index) => {
+    const [, nextLanguage, next = ''] = fences[index + 1] ?? [];
+    if (language !== 'sh' && language !== 'console') return [];
+    return [{ language, code, answer: nextLanguage === 'json' ? JSON.parse(next) : undefined }];
+  });
+};
 
 /** What differs from run to run, by its form. */
 const varying = {
@@ -138,9 +130,13 @@ const restartServer = async (variables: Record<string, string>): Promise<void> =
   await untilReady(server);
 };
 
-test('its commands work as they are written, in order, and answer what it shows', async () => {
-  expect(readme).toContain('```console\nnpm ci && npm start\n```');
-  expect(blocks.filter(({ answer }) => answer !== undefined).length).toBeGreaterThanOrEqual(5);
+test('the README and the guides have commands with outputs', () => {
+  expect(read('README.md')).toContain('```console\nnpm ci && npm start\n```');
+  const withAnswer = pages.map((page) => blocksOf(page).filter(({ answer }) => answer !== undefined).length);
+  expect(Math.min(...withAnswer)).toBeGreaterThanOrEqual(1);
+});
+
+test.each(pages)('the commands of %s work as written, and print what it shows', async (page) => {
   const echoPort = String(await freePort());
   // The ports and the data directory are this test's own; nothing else of a block is changed.
   const placed = (code: string) =>
@@ -149,7 +145,7 @@ test('its commands work as they are written, in order, and answer what it shows'
       .replaceAll('localhost:8443', `localhost:${echoPort}`)
       .replaceAll('./data/', `${dataDir}/`);
   const shell = openShell({ PATH: process.env['PATH'], HOME: process.env['HOME'], DATA_DIR: dataDir });
-  for (const { language, code, answer } of blocks) {
+  for (const { language, code, answer } of blocksOf(page)) {
     const { variables, script } = parseCommand(placed(code));
     if (language === 'sh') {
       const text = await shell.run(placed(code));
@@ -158,60 +154,11 @@ test('its commands work as they are written, in order, and answer what it shows'
     else if (script === 'npm start') await restartServer(variables);
   }
   shell.end();
-}, 120_000);
-
-test('the table of variables is that of the schema', () => {
-  expect(withConfigurationTable(readme)).toBe(readme);
 });
 
-test('the values that it offers for tests pass the checks', () => {
-  const valuesOf = (heading: string) => {
-    const table = readme.slice(readme.indexOf(heading)).split('\n\n')[0] as string;
-    return [...table.matchAll(/^\| `(\d+)`/gm)].map(([, value]) => value as string);
-  };
-  const cards = valuesOf('| `card`, `card_number` |');
-  const banks = valuesOf('| `bank`, `us_bank_routing_number` |');
-  expect([cards.length, banks.length].every((count) => count >= 3)).toBe(true);
-  for (const card of cards) expect(findTokenType('card_number')?.data.safeParse(card).success, card).toBe(true);
-  for (const bank of banks)
-    expect(findTokenType('us_bank_routing_number')?.data.safeParse(bank).success, bank).toBe(true);
-});
-
-test('the pattern it gives to secret scanners matches a key', () => {
-  const pattern = /^svc_\(test\|live\).*$/m.exec(readme)?.[0] as string;
+test('the pattern for secret scanners matches a key', () => {
+  const pattern = /^svc_\(test\|live\).*$/m.exec(read('docs/security.md'))?.[0] as string;
   expect(server.credentials().api_key).toMatch(new RegExp(`^${pattern}$`));
-});
-
-/** As GitHub makes an anchor of a heading. */
-const anchorOf = (heading: string): string =>
-  heading
-    .toLowerCase()
-    .replace(/[^\w\- ]/g, '')
-    .replaceAll(' ', '-');
-
-test('every relative link of the papers leads to a file and a heading that are there', () => {
-  const broken: string[] = [];
-  for (const file of papers)
-    for (const [, target = ''] of read(file).matchAll(/\]\((?![a-z]+:)([^)\s]+)\)/g)) {
-      const [path = '', anchor] = target.split('#');
-      const to = path === '' ? file : join(dirname(file), path);
-      const headings = () => [...read(to).matchAll(/^#+ (.*)$/gm)].map(([, heading]) => anchorOf(heading as string));
-      if (!existsSync(join(root, to)) || (anchor !== undefined && !headings().includes(anchor)))
-        broken.push(`${file}: ${target}`);
-    }
-  expect(broken).toEqual([]);
-});
-
-test('the code map names every file of src, and none that is not there', () => {
-  const map = read('docs/code-map.md');
-  const missing = [...map.matchAll(/`((?:src|test|bench|prisma|bin)\/[\w./-]+)`/g)]
-    .map(([, path]) => path as string)
-    .filter((path) => !existsSync(join(root, path)));
-  const files = readdirSync(join(root, 'src'), { recursive: true, encoding: 'utf8' }).filter(
-    (file) => file.endsWith('.ts') && !file.endsWith('.test.ts') && !file.startsWith('generated/'),
-  );
-  const unnamed = files.filter((file) => !map.includes(`src/${file}\``) && !map.includes(`\`${basename(file)}\``));
-  expect({ missing, unnamed }).toEqual({ missing: [], unnamed: [] });
 });
 
 test('SIGTERM to npm start drains, exits 0, and Postgres is stopped', async () => {

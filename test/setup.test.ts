@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify, parseEnv } from 'node:util';
 import { expect, test as base } from 'vitest';
-import { loadConfig } from '../src/config.ts';
+import { loadConfig } from '../src/platform/config.ts';
 import { root, sourceEnvironment } from './support/process.ts';
 
 const compose = readFileSync(join(root, 'docker-compose.yml'), 'utf8');

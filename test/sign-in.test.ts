@@ -1,7 +1,7 @@
 // Signing in and out through the front door: an address and its password open the console, nothing else does, and nobody
 // learns from a refusal, or from how long it took, which addresses there are.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { sessionDigest } from '../src/crypto/digest.ts';
+import { sessionDigest } from '../src/platform/crypto/digest.ts';
 import { COOKIE, invite, join, openBrowser, PASSWORD, signIn } from './support/people.ts';
 import { type Answer, startServer, type TestServer, type TestTenant } from './support/server.ts';
 
@@ -24,7 +24,7 @@ const logsOf = async (actor_id: string): Promise<string[]> =>
   );
 
 describe('the right password', () => {
-  test('opens the console, under a cookie that no script sees and no other site sends, and the log says who', async () => {
+  test('opens the console with a cookie hidden from scripts and other sites, and is logged', async () => {
     const { email, user_id } = await join(server);
     const browser = openBrowser(server);
     expect((await browser.get('/console/sign-in')).status).toBe(200);
@@ -108,7 +108,7 @@ describe('the right password', () => {
     expect(answer.headers.get('location')).toBe(location);
   });
 
-  test('whoever comes without a session is asked to sign in, and leads on to the page that was asked for', async () => {
+  test('a visitor without a session is asked to sign in, and then gets the requested page', async () => {
     const { email } = await join(server);
     const browser = openBrowser(server);
     const { headers } = await browser.get('/console?x=%22%3E1');
@@ -194,7 +194,7 @@ describe('anything else', () => {
 });
 
 describe('too often', () => {
-  test('of one account after ten failures from one place, with the right password too; after 30 minutes it is open again', async () => {
+  test('of one account from one place after ten failures, for 30 minutes, also when right', async () => {
     const { email } = await join(server);
     const attempt = async (password: string, address = email) =>
       (await openBrowser(server).post('/console/sign-in', { email: address, password })).status;
@@ -303,32 +303,43 @@ describe('the log', () => {
     server.clock.stoppedAtMs = Math.ceil((Date.now() + server.clock.offsetMs) / 60_000) * 60_000;
     try {
       for (const { email } of people) {
-        await Promise.all(
-          Array.from({ length: 10 }, () => openBrowser(server).post('/console/sign-in', { email, ...wrong })),
-        );
+        // Ten at once may be more than wait for their password to be hashed.
+        for (let count = 0; count < 10; count += 2) {
+          const fail = () => openBrowser(server).post('/console/sign-in', { email, ...wrong });
+          const statuses = (await Promise.all([fail(), fail()])).map(({ status }) => status);
+          expect(statuses).toEqual([422, 422]);
+        }
         // One place may fail fifty times.
         await server.sql('DELETE FROM attempts');
       }
-      const refused = async () =>
+      const countOf = async (where: string): Promise<number> =>
         (
-          await server.sql(`SELECT count(*)::int AS n FROM audit_log WHERE tenant_id = $1 AND outcome = 'refused'`, [
+          await server.sql(`SELECT count(*)::int AS n FROM audit_log WHERE tenant_id = $1 AND ${where}`, [
             tenant.tenant_id,
           ])
         )[0].n;
-      await expect.poll(refused, { timeout: 10_000 }).toBe(60);
+      await expect.poll(() => countOf(`outcome = 'refused'`), { timeout: 10_000 }).toBe(60);
       server.clock.stoppedAtMs += 60_000;
-      await openBrowser(server).post('/console/sign-in', { email: people[0]?.email ?? '', ...wrong });
-      const counts = () =>
-        server.sql(`SELECT message FROM audit_log WHERE tenant_id = $1 AND message LIKE '%within a minute'`, [
-          tenant.tenant_id,
-        ]);
-      await expect.poll(counts, { timeout: 10_000 }).toEqual([{ message: '10 more failed sign-ins within a minute' }]);
+      let failures = 70;
+      // The rows are written after the response: the last of the first minute may be counted in the next.
+      const unlogged = async () => {
+        await openBrowser(server).post('/console/sign-in', { email: people[0]?.email ?? '', ...wrong });
+        failures += 1;
+        await server.sql('DELETE FROM attempts');
+        const counts = await server.sql(
+          `SELECT split_part(message, ' ', 1)::int AS n FROM audit_log WHERE tenant_id = $1 AND message LIKE '% more failed sign-ins within a minute'`,
+          [tenant.tenant_id],
+        );
+        if (counts.length === 0) return failures;
+        return counts.reduce((left, { n }) => left - n, failures - (await countOf(`message = 'Sign-in failed'`)));
+      };
+      await expect.poll(unlogged, { timeout: 10_000, interval: 500 }).toBe(0);
     } finally {
       server.clock.stoppedAtMs = undefined;
     }
   });
 
-  test('has failed sign-ins though a key is refused again and again, and refusals though sign-ins fail', async () => {
+  test('has failed sign-ins beside many refused keys, and refused keys beside many failures', async () => {
     const [one, other] = [await server.newTenant(), await server.newTenant()];
     const { email } = await join(server, { tenant: one });
     const people = await Promise.all(Array.from({ length: 6 }, () => join(server, { tenant: other })));
@@ -370,7 +381,7 @@ describe('the log', () => {
     }
   });
 
-  test('has nothing of an address without an account: the process log has where it came from, and not the address', async () => {
+  test('has nothing of an address without an account; the process log has its origin only', async () => {
     const email = 'canary-without-account@example.com';
     const { headers } = await openBrowser(server).post('/console/sign-in', { email, ...wrong });
     const trace_id = headers.get('svc-trace-id') ?? '';
@@ -576,7 +587,7 @@ describe('a session', () => {
     expect(await browser.isSignedIn()).toBe(true);
   });
 
-  test("does nothing for another session's token, nor for its own where the form came from another site", async () => {
+  test("does nothing for another session's token, or for its own from another site", async () => {
     const [one, other] = [await join(server), await join(server)];
     expect((await one.browser.post('/console/sign-out', { csrf: await other.browser.csrf() })).status).toBe(403);
     const csrf = await one.browser.csrf();

@@ -1,9 +1,10 @@
 // Forgetting on time: after a sweep what has expired is gone from the database and, for the keys of security codes, from
-// its files; and what is counted and logged is right (security.md F23, C3).
+// its files; and what is counted and logged is right.
+import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { Client } from 'pg';
-import { superuser } from '../src/db/embedded/connection.ts';
-import { sweep } from '../src/vault/sweep.ts';
+import { superuser } from '../src/platform/dev-postgres/connection.ts';
+import { sweep, sweepInTurn } from '../src/modules/tokens/sweep.ts';
 import { startServer, type TestServer, type TestTenant } from './support/server.ts';
 
 let server: TestServer;
@@ -51,7 +52,7 @@ const expiryLog = (of: TestTenant) =>
   );
 
 describe('expired tokens', () => {
-  test('are gone with everything of theirs, each with its entry in the log, and the totals stay right', async () => {
+  test('are gone with all their rows, each with a log entry, and the totals stay right', async () => {
     const tenant = await server.newTenant();
     const expires_at = inMs(HOUR_MS);
     const expiring = [
@@ -94,7 +95,7 @@ describe('expired tokens', () => {
     expect(await totalOf(tenant)).toBe(2);
   });
 
-  test('are all gone after one sweep, however many, and of several sweeps at once each token is removed by one', async () => {
+  test('are all gone after one sweep, and of several sweeps each token is removed by one', async () => {
     const tenant = await server.newTenant();
     const expires_at = inMs(HOUR_MS);
     const { status } = await server.tokenize(
@@ -203,7 +204,7 @@ describe('the key of security codes', () => {
     expect(Object.keys((await server.request('GET', `/tokens/${first.id}`, { key })).body.data)).not.toContain('cvc');
   });
 
-  test('that cannot be destroyed now keeps nothing else from being swept, and is destroyed by a later sweep', async () => {
+  test('that cannot be destroyed now does not stop the sweep, and is destroyed by a later one', async () => {
     const { wrapped, path } = await cardWithKey();
     const expiring = await newToken(server.tenant, { data: 'x', expires_at: inMs(HOUR_MS) });
     pass(2 * HOUR_MS);
@@ -285,6 +286,63 @@ describe('counts', () => {
     await sweeping;
     expect(await totalOf(tenant)).toBe(stays);
     expect(await countOf('tokens', tenant)).toBe(stays);
+  });
+});
+
+describe('several processes', () => {
+  const [one, other] = [randomUUID(), randomUUID()];
+
+  test('of one database sweep in turn, and another takes over from one that died', async () => {
+    // Dropped with the first server.
+    const address = inject('databaseServer');
+    const shared = { url: server.databaseUrl, address, drop: async () => undefined };
+    const second = await startServer({}, {}, { database: shared });
+    try {
+      const tenant = await server.newTenant();
+      const newTokens = async () => {
+        const expires_at = inMs(HOUR_MS);
+        const tokens = Array.from({ length: 1500 }, (_, data) => ({ type: 'token', data, expires_at }));
+        expect((await server.tokenize(tokens, tenant.api_key)).status).toBe(200);
+        pass(HOUR_MS + 1000);
+        second.clock.offsetMs = server.clock.offsetMs;
+      };
+      await newTokens();
+      const swept = await Promise.all([sweepInTurn(server.ctx, one), sweepInTurn(second.ctx, other)]);
+      expect(swept.filter(Boolean)).toHaveLength(1);
+      const [sweeper, waiter] = swept[0] ? [one, other] : [other, one];
+      expect(await countOf('tokens', tenant)).toBe(0);
+      expect(await expiryLog(tenant)).toHaveLength(1500);
+
+      // The sweeper keeps its turn, as long as it lives.
+      await newTokens();
+      expect(await sweepInTurn(second.ctx, waiter)).toBe(false);
+      expect(await countOf('tokens', tenant)).toBe(1500);
+      expect(await sweepInTurn(server.ctx, sweeper)).toBe(true);
+      expect(await countOf('tokens', tenant)).toBe(0);
+
+      // It dies: its lease ends by the clock of the database.
+      await newTokens();
+      expect(await sweepInTurn(second.ctx, waiter)).toBe(false);
+      await server.sql('UPDATE leases SET ends_at = now()');
+      expect(await sweepInTurn(second.ctx, waiter)).toBe(true);
+      expect(await countOf('tokens', tenant)).toBe(0);
+      const log = await expiryLog(tenant);
+      expect([log.length, new Set(log.map(({ id }) => id)).size]).toEqual([4500, 4500]);
+      expect(await sweepInTurn(server.ctx, sweeper)).toBe(false);
+    } finally {
+      await second.close();
+    }
+  });
+
+  test('end a sweep that has lost its turn', async () => {
+    const tenant = await server.newTenant();
+    const expires_at = inMs(HOUR_MS);
+    const tokens = Array.from({ length: 2500 }, (_, data) => ({ type: 'token', data, expires_at }));
+    expect((await server.tokenize(tokens, tenant.api_key)).status).toBe(200);
+    pass(HOUR_MS + 1000);
+    await sweep(server.ctx, async () => false);
+    expect(await countOf('tokens', tenant)).toBe(1500);
+    await sweep(server.ctx);
   });
 });
 

@@ -1,7 +1,8 @@
-// POST /tokenize through the front door: every shape, every type, every bad input that security.md 4.3 numbers.
+// POST /tokenize through the front door: every shape, every type, every bad input.
 import { type ClientRequest, request } from 'node:http';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { holdRow } from './support/held-rows.ts';
 import { startServer, type TestServer } from './support/server.ts';
 import { withoutDrawn } from './support/text.ts';
 
@@ -115,7 +116,7 @@ describe('cards', () => {
     }
   });
 
-  test('a plain permission reads a card masked, a reveal rule reads it raw with its living security code', async () => {
+  test('a plain permission reads a card masked, a reveal rule reads it whole with its code', async () => {
     const { body } = await server.tokenize({ type: 'card', data: card });
     const masked = await server.request('GET', `/tokens/${body.id}`);
     expect(masked.body.data).toEqual({ number: 'XXXXXXXXXXXX4242', expiration_month: 12, expiration_year: 2030 });
@@ -139,7 +140,7 @@ describe('cards', () => {
   });
 
   test('the security code is unreadable from its TTL on, and its key is destroyed by the sweep', async () => {
-    const { sweep } = await import('../src/vault/sweep.ts');
+    const { sweep } = await import('../src/modules/tokens/sweep.ts');
     const { body } = await server.tokenize({ type: 'card', data: card });
     const rules = [{ priority: 1, container: '/', transform: 'reveal', permissions: ['token:read'] }];
     const reader = await server.newKey(server.tenant, { rules });
@@ -249,7 +250,7 @@ describe('fingerprints and deduplication', () => {
     expect(Object.keys(third)).not.toContain('fingerprint');
   });
 
-  test('a token whose creator chose what its fingerprint says is not taken for another (deduplication poisoning)', async () => {
+  test('a fingerprint chosen by the creator does not pass for another token (poisoning)', async () => {
     const tenant = await server.newTenant();
     const bait = {
       type: 'card',
@@ -381,7 +382,7 @@ describe('ids, aliases, expiry, indexes', () => {
   });
 
   test('a token is unreadable from expires_at on, and swept later with a log row', async () => {
-    const { sweep } = await import('../src/vault/sweep.ts');
+    const { sweep } = await import('../src/modules/tokens/sweep.ts');
     const expires_at = new Date(Date.now() + 60_000).toISOString();
     const { body } = await server.tokenize({ type: 'token', data: 'x', expires_at });
     expect(body.expires_at).toBe(expires_at);
@@ -451,7 +452,16 @@ describe('containers and rights', () => {
 
   test('requests that arrive together share their commits', async () => {
     const { tenant_id, api_key } = await server.newTenant();
+    // The first batch waits for the lock, the others for the first batch.
+    const held = await holdRow(server, 'LOCK TABLE tokens IN SHARE MODE', []);
+    let arrived = 0;
+    const count = () => void (arrived += 1);
+    server.app.server.on('request', count);
     const cards = Array.from({ length: 32 }, () => server.tokenize({ type: 'card', data: card }, api_key));
+    await held.waiting(1);
+    await expect.poll(() => arrived, { timeout: 10_000 }).toBe(32);
+    server.app.server.off('request', count);
+    await held.letGo();
     expect((await Promise.all(cards)).map(({ status }) => status)).toEqual(Array(32).fill(200));
     const commits = await server.sql('SELECT count(*) FROM tokens WHERE tenant_id = $1 GROUP BY xmin::text', [
       tenant_id,
@@ -498,7 +508,7 @@ describe('containers and rights', () => {
 });
 
 describe('bad input is a 400 that names the place and stores nothing', () => {
-  test('one bad item in fifty refuses all (K12)', async () => {
+  test('one bad item in fifty refuses all', async () => {
     const items: unknown[] = Array.from({ length: 49 }, (_, index) => `v${index}`);
     await expectRefused(
       [...items, { type: 'card', data: { number: '4242424242424241' } }],
@@ -531,7 +541,7 @@ describe('bad input is a 400 that names the place and stores nothing', () => {
     ['a wrong check digit', '4242424242424243'],
     ['a number', 4242424242424242],
     ['a line end', '4242424242424242\n'],
-  ])('a card number with %s (K7)', async (_, number) => {
+  ])('a card number with %s', async (_, number) => {
     await expectRefused({ type: 'card', data: { number } }, 'data.number', String(number).trim());
   });
 
@@ -539,12 +549,12 @@ describe('bad input is a 400 that names the place and stores nothing', () => {
     ['expiration_month', [0, 13, '1', 1.5, -1]],
     ['expiration_year', [1, 99_999, '2030', 30]],
     ['cvc', ['', '12', '12345', 'x'.repeat(10_240), 12, 12_345, 1.5]],
-  ])('%s out of range (K8, K9)', async (field, values) => {
+  ])('%s out of range', async (field, values) => {
     for (const value of values)
       await expectRefused({ type: 'card', data: { number: card.number, [field]: value } }, `data.${field}`);
   });
 
-  test('a security code as a number is read as its digits (K9)', async () => {
+  test('a security code as a number is read as its digits', async () => {
     const answer = await server.tokenize({ type: 'card', data: { ...card, cvc: 9876 } });
     expect(answer.status).toBe(200);
     expect(withoutDrawn(answer.text)).not.toContain('9876');
@@ -610,7 +620,7 @@ describe('bad input is a 400 that names the place and stores nothing', () => {
   });
 
   test('the default expressions of every type are expressions a caller may send', async () => {
-    const { findTokenType, tokenTypeNames } = await import('../src/vault/token-types.ts');
+    const { findTokenType, tokenTypeNames } = await import('../src/modules/tokens/token-types.ts');
     const data: Record<string, unknown> = {
       card,
       bank: { routing_number: '021000021', account_number: '1' },
@@ -631,7 +641,7 @@ describe('bad input is a 400 that names the place and stores nothing', () => {
     }
   });
 
-  test('what a number is and what a double makes of it are the same, or it is refused where it stands (K5)', async () => {
+  test('a number that a double cannot hold exactly is refused where it stands', async () => {
     const send = (text: string) =>
       server.request('POST', '/tokenize', { headers: { 'content-type': 'application/json' }, body: text });
     for (const number of [
@@ -671,7 +681,7 @@ describe('bad input is a 400 that names the place and stores nothing', () => {
     expect((await server.request('GET', `/tokens/${body[0].id}`)).body.data).toEqual([100, 1.5]);
   });
 
-  test('numbers that would not come back exactly (K5)', async () => {
+  test('numbers that would not come back exactly', async () => {
     for (const text of [
       '1e400',
       '-1e400',
@@ -690,7 +700,7 @@ describe('bad input is a 400 that names the place and stores nothing', () => {
 
   const times = <T>(length: number, value: T): T[] => Array.from({ length }, () => value);
 
-  test('all masks of a request together show 10 MB; more is a 413 and stores nothing (K13)', async () => {
+  test('all masks of a request together show 10 MB; more is a 413 and stores nothing', async () => {
     const before = await countTokens();
     // Each of these alone shows less than 10 MB.
     const copies = (data: string) =>
@@ -719,7 +729,7 @@ describe('bad input is a 400 that names the place and stores nothing', () => {
     ['copies of many values', { data: times(200_000, 1), mask: times(50, '{{ data }}') }],
     ['digests', { data: 'v', mask: times(12_000, `{{ data ${"| hmac: 'sha-512', 'k' ".repeat(3)}}}`) }],
     ['placeholders', { data: 1, mask: times(51, '{{data}}'.repeat(1000)) }],
-  ])('the work of a request is bounded, and what is left is not looked at: %s (K13)', async (_name, request) => {
+  ])('the work of a request is bounded, and what is left is not looked at: %s', async (_name, request) => {
     const costly = { type: 'token', ...request };
     const answer = await expectRefused(
       { a: costly, b: [{ type: 'token', data: 1, mask: '{{ data | nope }}' }] },
@@ -729,7 +739,7 @@ describe('bad input is a 400 that names the place and stores nothing', () => {
     expect(answer.body.errors['a.mask']).toHaveLength(1);
   });
 
-  test('the work of a request counts in all its expressions together (K13)', async () => {
+  test('the work of a request counts in all its expressions together', async () => {
     const item = { type: 'token', data: 'x'.repeat(9000), mask: `{{ data ${'| upcase '.repeat(19)}| last4 }}` };
     expect((await server.tokenize(times(30, item))).status).toBe(200);
     const answer = await server.tokenize(times(100, item));
@@ -752,7 +762,7 @@ describe('bad input is a 400 that names the place and stores nothing', () => {
     expect(ssn.status, ssn.text.slice(0, 200)).toBe(200);
   });
 
-  test('nesting: 64 levels pass, more do not, and 100,000 cost no stack (K1)', async () => {
+  test('nesting: 64 levels pass, more do not, and 100,000 cost no stack', async () => {
     const nested = (depth: number) => '['.repeat(depth) + ']'.repeat(depth);
     const send = (text: string) =>
       server.request('POST', '/tokenize', { headers: { 'content-type': 'application/json' }, body: text });
@@ -761,14 +771,14 @@ describe('bad input is a 400 that names the place and stores nothing', () => {
     expect((await send(`${'{"a":'.repeat(65)}1${'}'.repeat(65)}`)).status).toBe(400);
   });
 
-  test('more than 10,000 leaves, and exactly as many (K2)', async () => {
+  test('more than 10,000 leaves, and exactly as many', async () => {
     expect((await server.tokenize(Array.from({ length: 10_001 }, () => 'x'))).status).toBe(400);
     const most = await server.tokenize(Array.from({ length: 10_000 }, () => 'x'));
     expect(most.status).toBe(200);
     expect(most.body).toHaveLength(10_000);
   });
 
-  test('bodies over the limit are a 413, by length and in chunks (K2)', async () => {
+  test('bodies over the limit are a 413, by length and in chunks', async () => {
     const limit = server.ctx.config.bodyBytesMax;
     const at = JSON.stringify('x'.repeat(limit - 2));
     const headers = { 'content-type': 'application/json' };
@@ -802,7 +812,7 @@ describe('bad input is a 400 that names the place and stores nothing', () => {
     expect((await server.tokenize('the next one')).status).toBe(200);
   });
 
-  test('prototype keys are a 400 at every depth (K3)', async () => {
+  test('prototype keys are a 400 at every depth', async () => {
     for (const text of [
       '{"__proto__":{"polluted":1}}',
       '{"a":[{"__proto__":"x"}]}',
@@ -835,7 +845,7 @@ describe('bad input is a 400 that names the place and stores nothing', () => {
     expect(await countTokens()).toBe(before);
   });
 
-  test('malformed JSON is not repeated, in the answer or the log (K10)', async () => {
+  test('malformed JSON is not repeated, in the answer or the log', async () => {
     const number = '5555555555554444';
     for (const text of [
       `{"n":"${number}`,
@@ -855,7 +865,7 @@ describe('bad input is a 400 that names the place and stores nothing', () => {
     expect(server.logLines.join('')).not.toContain(number);
   });
 
-  test('encodings other than UTF-8 (K5)', async () => {
+  test('encodings other than UTF-8', async () => {
     const send = (body: Uint8Array<ArrayBuffer>, type = 'application/json') =>
       server.request('POST', '/tokenize', { headers: { 'content-type': type }, body });
     expect((await send(new Uint8Array([0x22, 0xff, 0xfe, 0x22]))).status).toBe(400);
@@ -894,7 +904,7 @@ describe('bad input is a 400 that names the place and stores nothing', () => {
       expect((await send(`application/json; charset=${type}`)).status, type).toBe(415);
   });
 
-  test('content types: JSON or 415, never unvalidated (K11)', async () => {
+  test('content types: JSON or 415, never unvalidated', async () => {
     const send = (type: string) =>
       server.request('POST', '/tokenize', {
         headers: { 'content-type': type },

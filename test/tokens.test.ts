@@ -1,6 +1,6 @@
 // /tokens through the front door: made, listed under the caller's rules, changed by merge patches, ended.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { permissions } from '../src/access/permissions.ts';
+import { permissions } from '../src/modules/access/permissions.ts';
 import { startServer, type TestServer, type TestTenant } from './support/server.ts';
 import { withoutDrawn } from './support/text.ts';
 
@@ -472,7 +472,7 @@ describe('GET /tokens lists what the caller may read', () => {
     expect(Number(count)).toBe(6);
   });
 
-  test('the masks of a page have the work of one request: beyond it a 413, and shorter pages are shown', async () => {
+  test('the masks of a page share the work limit of one request: a 413, and shorter pages pass', async () => {
     const tenant = await server.newTenant();
     const mask = `{{ data${' | upcase | downcase'.repeat(5)} | slice: 0, 2 }}`;
     for (let count = 0; count < 4; count += 1) await create(tenant, { data: 'жя'.repeat(150_000), mask });
@@ -564,7 +564,7 @@ describe('PATCH /tokens/{id} changes a token by a merge patch', () => {
     expect(Object.keys(reset)).not.toContain('expires_at');
   });
 
-  test('a token that was made without search indexes is not found by its value after an unrelated change', async () => {
+  test('a token made without search indexes is not found by its value after another change', async () => {
     const tenant = await newRevealingTenant();
     const { id } = await create(tenant, { type: 'social_security_number', data: '123-45-6789', search_indexes: [] });
     expect((await search(tenant, 'data:123456789')).data).toEqual([]);
@@ -593,7 +593,7 @@ describe('PATCH /tokens/{id} changes a token by a merge patch', () => {
     expect((await read(tenant, 'other-id')).status).toBe(404);
   });
 
-  test('mask, fingerprint and search indexes are those of the new value: found under it, not under the old', async () => {
+  test('mask, fingerprint and search indexes are those of the new value, not of the old', async () => {
     const tenant = await newRevealingTenant();
     const request = {
       type: 'card',
@@ -622,7 +622,7 @@ describe('PATCH /tokens/{id} changes a token by a merge patch', () => {
     expect(idsOf(await list(tenant, '?metadata.order=old'))).toEqual([]);
   });
 
-  test('where deduplication is asked for, a value that another token has is a 409 and changes nothing', async () => {
+  test('with deduplication, a value that another token has is a 409 and changes nothing', async () => {
     const tenant = await server.newTenant();
     await create(tenant, { type: 'card_number', data: otherNumber });
     const { id } = await create(tenant, { type: 'card_number', data: card.number });

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { sweep } from '../src/vault/sweep.ts';
+import { sweep } from '../src/modules/tokens/sweep.ts';
 import { createEmptyDatabase } from './support/database.ts';
 import { openBrowser } from './support/people.ts';
 import { startServer, type TestServer } from './support/server.ts';

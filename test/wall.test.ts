@@ -5,10 +5,10 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'no
 import { constants } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { launcherCommand } from '../src/sandbox/launcher.ts';
-import type { Wall, WallKind } from '../src/sandbox/sandbox.ts';
-import { allowedCalls, launcherCalls, UNKNOWN_CALLS, userCalls } from '../src/sandbox/system-calls.ts';
-import { findLandlock, WRAPPER_ENVIRONMENT } from '../src/sandbox/wall.ts';
+import { launcherCommand } from '../src/platform/sandbox/host/launcher.ts';
+import type { Wall, WallKind } from '../src/platform/sandbox/protocol/sandbox.ts';
+import { allowedCalls, launcherCalls, UNKNOWN_CALLS, userCalls } from '../src/platform/sandbox/host/system-calls.ts';
+import { findLandlock, WRAPPER_ENVIRONMENT } from '../src/platform/sandbox/host/wall.ts';
 import { root } from './support/process.ts';
 
 const { EACCES, EBADF, ENOENT, ENOSYS, EPERM } = constants.errno;

@@ -1,4 +1,5 @@
-// What each command of the command line does: calls the rule, prints. JSON goes to stdout alone, so that scripts can rely on it.
+// Runs each command of the command line and prints its result. With --json, stdout has JSON only, for scripts.
+import { findTenants } from '../modules/access/rows/tenants.ts';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import {
   createApplication,
@@ -8,33 +9,35 @@ import {
   type NewTenantOptions,
   type OwnerLink,
   parsePermissions,
-} from '../access/bootstrap.ts';
-import { listKeys, revokeKey } from '../access/operator-keys.ts';
-import { type Config, loadConfig } from '../config.ts';
-import { type Context, createContext, migrateDatabase } from '../context.ts';
-import type { Sensitive } from '../crypto/sensitive.ts';
-import { readCredentials } from '../dev-credentials.ts';
-import { StartError } from '../errors.ts';
-import { resetPassword } from '../people/passwords.ts';
-import { installOfficialFormulas } from '../runtime/official.ts';
+} from '../modules/people/bootstrap.ts';
+import { listKeys, revokeKey } from '../modules/access/operator-keys.ts';
+import { type Config, loadConfig } from '../platform/config.ts';
+import { type Context, createContext } from '../modules.ts';
+import { migrateDatabase } from './inspection.ts';
+import type { Sensitive } from '../platform/crypto/sensitive.ts';
+import { readCredentials } from '../modules/access/dev-credentials.ts';
+import { StartError } from '../platform/errors.ts';
+import { INVITATION_HOURS } from '../modules/people/invitations.ts';
+import { resetPassword } from '../modules/people/passwords.ts';
+import { installOfficialFormulas } from '../modules/code/official.ts';
 import type { CommandName, Values } from './command-table.ts';
-import { withConfigurationTable } from './configuration.ts';
+import { generatedPages, withGenerated } from './configuration.ts';
 import { doctor } from './doctor.ts';
 import { runReactorFile } from './reactor-run.ts';
 import { COMPOSE_COMMANDS, setup } from './setup.ts';
 
 const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-/** A link leads to the development server beside which a command runs, wherever that one listens. */
+/** Links lead to the running development server, on whatever port it listens. */
 const withDevAddress = (config: Config): Config => {
   const base_url = config.mode === 'development' ? readCredentials(config)?.['base_url'] : undefined;
   return typeof base_url === 'string' ? { ...config, publicUrl: config.publicUrl ?? base_url } : config;
 };
 
-/** Log lines would mix with the answer. */
+/** Without log lines, which would mix with the output. */
 const quietConfig = (): Config => ({ ...loadConfig(), logLevel: 'silent' });
 
-/** Runs work on a context of its own, beside a running server or without one. */
+/** Runs work with its own context, whether a server is running or not. */
 const withContext = async <T>(
   work: (ctx: Context) => Promise<T>,
   role: 'command' | 'bootstrap' = 'command',
@@ -47,8 +50,8 @@ const withContext = async <T>(
   }
 };
 
-/** An option or operand whose presence the table has seen to. */
-const given = (value: string | undefined): string => {
+/** The value of an option or operand that the table requires. */
+const required = (value: string | undefined): string => {
   if (value === undefined || value === '') throw new StartError('An option or argument is empty.');
   return value;
 };
@@ -67,18 +70,19 @@ const applicationOptions = (values: Values, name: string): NewTenantOptions => (
   ownerEmail: values['owner-email'],
   permissions: values.permissions === undefined ? undefined : parsePermissions(values.permissions),
   rules: parseJsonOption(values.rules, 'rules'),
+  limits: parseJsonOption(values.limits, 'limits'),
 });
 
-/** What a command was run for: it is printed once, and kept nowhere. */
-const shown = (secret: Sensitive<string>): string => secret.reveal();
+/** Reveals a secret that the command was run for. It is printed once and not stored. */
+const revealed = (secret: Sensitive<string>): string => secret.reveal();
 
-const linkOf = ({ link }: OwnerLink): string => shown(link);
+const linkOf = ({ link }: OwnerLink): string => revealed(link);
 
 const ownerText = (owner: OwnerLink): string =>
-  `owner_link      ${linkOf(owner)}\n\nWhoever opens the link and accepts is the owner: it works once, within 72 hours. ${owner.isMailed ? 'It goes to them by mail, too.' : 'No mail is sent: pass it on yourself.'}`;
+  `owner_link      ${linkOf(owner)}\n\nThe person who opens the link and accepts becomes the owner. It works once, within ${INVITATION_HOURS} hours. ${owner.isMailed ? 'It is also sent by mail.' : 'No mail is sent: pass the link on yourself.'}`;
 
 const printMade = ({ tenant_id, application_id, api_key, owner }: MadeTenant, json: boolean | undefined): void => {
-  const key = shown(api_key);
+  const key = revealed(api_key);
   const owner_link = owner && linkOf(owner);
   if (json) console.log(JSON.stringify({ tenant_id, application_id, api_key: key, owner_link }));
   else
@@ -87,43 +91,43 @@ const printMade = ({ tenant_id, application_id, api_key, owner }: MadeTenant, js
     );
 };
 
-/** The tenant that is named, or the only one. */
+/** The tenant of --tenant, or the only one. */
 const tenantOf = async (ctx: Context, tenant: string | undefined): Promise<string> => {
   if (tenant !== undefined) {
     if (!uuid.test(tenant)) throw new StartError('The option --tenant must be a UUID.');
     return tenant;
   }
-  const tenants = await ctx.db.findTenants();
+  const tenants = await findTenants(ctx.db);
   if (tenants.length > 1)
     throw new StartError(
-      'There are several tenants: say which by --tenant ID. List them: npm run -s strongroom -- tenants list',
+      'There are several tenants. Name one by --tenant ID. List them: npm run -s strongroom -- tenants list',
     );
   const [only] = tenants;
   if (!only)
-    throw new StartError('There is no tenant yet. Make one: npm run -s strongroom -- bootstrap --tenant-name NAME');
+    throw new StartError('There is no tenant yet. Create one: npm run -s strongroom -- bootstrap --tenant-name NAME');
   return only.id;
 };
 
 export const runs: Record<CommandName, (values: Values, operand: string | undefined) => Promise<void>> = {
   bootstrap: async (values) => {
-    const name = given(values['tenant-name']);
+    const name = required(values['tenant-name']);
     const made = await withContext(
       (ctx) => createTenant(ctx, { ...applicationOptions(values, name), onlyFirst: true }),
       'bootstrap',
     );
     if (!made)
       throw new StartError(
-        'The vault has a tenant already. A further one: npm run -s strongroom -- tenants create --name NAME',
+        'The vault has a tenant already. Create a further one: npm run -s strongroom -- tenants create --name NAME',
       );
     printMade(made, values.json);
   },
   'tenants create': async (values) => {
-    const name = given(values.name);
+    const name = required(values.name);
     const made = await withContext((ctx) => createTenant(ctx, applicationOptions(values, name)));
     if (made) printMade(made, values.json);
   },
   'tenants list': async (values) => {
-    const tenants = await withContext((ctx) => ctx.db.findTenants());
+    const tenants = await withContext((ctx) => findTenants(ctx.db));
     for (const { id, name, created_at } of tenants)
       console.log(values.json ? JSON.stringify({ id, name, created_at }) : `${id}  ${name}`);
   },
@@ -145,18 +149,18 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
       );
   },
   'keys revoke': async (values, operand) => {
-    const key = given(operand);
+    const key = required(operand);
     await withContext(async (ctx) => revokeKey(ctx, await tenantOf(ctx, values.tenant), key));
     console.log(values.json ? JSON.stringify({ revoked: true }) : 'Revoked.');
   },
   'owner invite': async (values) => {
-    const email = given(values.email);
+    const email = required(values.email);
     const owner = await withContext(async (ctx) => inviteOwner(ctx, await tenantOf(ctx, values.tenant), email));
     console.log(values.json ? JSON.stringify({ owner_link: linkOf(owner) }) : ownerText(owner));
   },
   'password reset': async (values) => {
-    const email = given(values.email);
-    const password = shown(await withContext((ctx) => resetPassword(ctx, email)));
+    const email = required(values.email);
+    const password = revealed(await withContext((ctx) => resetPassword(ctx, email)));
     console.log(
       values.json
         ? JSON.stringify({ password })
@@ -173,7 +177,7 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
   },
   'reactor run': async (values, operand) => {
     const isWell = await runReactorFile({
-      path: given(operand),
+      path: required(operand),
       args: parseJsonOption(values.args, 'args') ?? {},
       configuration: parseJsonOption(values.configuration, 'configuration') ?? {},
       json: values.json,
@@ -194,17 +198,19 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
     );
   },
   readme: async () => {
-    const path = new URL('../../README.md', import.meta.url);
-    writeFileSync(path, withConfigurationTable(readFileSync(path, 'utf8')));
+    for (const generated of generatedPages) {
+      const path = new URL(`../../${generated.page}`, import.meta.url);
+      writeFileSync(path, withGenerated(readFileSync(path, 'utf8'), generated));
+    }
   },
   openapi: async (values) => {
-    // The routes, which no other command needs.
+    // Imported here, because no other command needs the routes.
     const { openapiDocument } = await import('./openapi.ts');
     const text = await openapiDocument();
     const path = new URL('../../openapi/openapi.json', import.meta.url);
     if (values.check) {
       if (readFileSync(path, 'utf8') !== text)
-        throw new StartError('openapi/openapi.json is stale. Write it anew: npm run openapi');
+        throw new StartError('openapi/openapi.json is out of date. Run: npm run openapi');
       return;
     }
     mkdirSync(new URL('.', path), { recursive: true });

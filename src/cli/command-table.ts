@@ -1,9 +1,9 @@
-// The one table of the operator's commands: options, help texts and examples all come from it. Runs nothing.
+// The table of the operator's commands, with options, help texts and examples.
 import type { parseArgs } from 'node:util';
 
 type OptionText = { value?: string; text: string };
 
-/** Every option that some command takes. With `value` it takes one, named so in the help. */
+/** The options of all commands. One with `value` takes a value of that name in the help. */
 const options = {
   'tenant-name': { value: 'NAME', text: 'name of the tenant' },
   name: { value: 'NAME', text: 'name of the tenant or application' },
@@ -15,6 +15,7 @@ const options = {
     text: 'permissions of the key, comma-separated; all if neither these nor rules are given',
   },
   rules: { value: 'JSON', text: 'access rules of the key, as an array' },
+  limits: { value: 'JSON', text: 'rate_limit, daily_reveals and daily_uses of the key, as an object' },
   args: { value: 'JSON', text: 'what the code gets as args; {} if not given' },
   configuration: { value: 'JSON', text: 'what the code gets as configuration; {} if not given' },
   json: { text: 'prints JSON, one object a line' },
@@ -26,7 +27,7 @@ export type OptionName = keyof typeof options;
 
 type CommandText = {
   summary: string;
-  /** More sentences, for its own help. */
+  /** Further sentences for its own help. */
   more?: string;
   operand?: string;
   required?: readonly OptionName[];
@@ -56,9 +57,10 @@ const table = {
   'keys create': {
     summary: 'makes an application with an API key in a tenant',
     more: 'The key is printed once.',
-    optional: ['tenant', 'name', 'permissions', 'rules', 'json'],
+    optional: ['tenant', 'name', 'permissions', 'rules', 'limits', 'json'],
     examples: [
       'keys create --name Checkout --permissions token:create',
+      `keys create --name Support --permissions token:read --limits '{"daily_reveals":200}'`,
       `keys create --name Reader --rules '[{"description":"Cards","priority":1,"container":"/pci/","transform":"reveal","permissions":["token:read"]}]'`,
     ],
   },
@@ -120,7 +122,10 @@ const table = {
     optional: ['check'],
     examples: ['openapi --check'],
   },
-  readme: { summary: "writes the README's table of variables again", examples: ['readme'] },
+  readme: {
+    summary: 'writes the generated tables of variables and commands in docs/operations again',
+    examples: ['readme'],
+  },
 } as const satisfies Record<string, CommandText>;
 
 export type CommandName = keyof typeof table;
@@ -130,7 +135,7 @@ const names = Object.keys(table) as CommandName[];
 
 const PROGRAM = 'npm run -s strongroom --';
 
-/** What parseArgs takes: the options of all commands. */
+/** The options of all commands, for parseArgs. */
 export const parseOptions = {
   ...(Object.fromEntries(
     Object.entries(options).map(([name, option]) => [name, { type: 'value' in option ? 'string' : 'boolean' }]),
@@ -139,7 +144,7 @@ export const parseOptions = {
   version: { type: 'boolean', short: 'V' },
 } as const;
 
-/** The options of a command line, as they were read. */
+/** The parsed options of a command line. */
 export type Values = ReturnType<typeof parseArgs<{ options: typeof parseOptions; allowPositionals: true }>>['values'];
 
 const aligned = (rows: readonly (readonly [string, string])[]): string => {
@@ -152,10 +157,22 @@ const optionWords = (name: OptionName): string => {
   return option.value === undefined ? `--${name}` : `--${name} ${option.value}`;
 };
 
+const sentence = (summary: string): string => `${summary[0]?.toUpperCase()}${summary.slice(1)}`;
+
 const summaries = (of: readonly CommandName[]): string =>
   aligned(of.map((name) => [[name, texts[name].operand].filter(Boolean).join(' '), texts[name].summary]));
 
-/** The help of everything. */
+/** Every command with its operand and description. */
+export const commandTexts = (): { synopsis: string; text: string }[] =>
+  names.map((name) => {
+    const { summary, more, operand } = texts[name];
+    return {
+      synopsis: [name, operand].filter(Boolean).join(' '),
+      text: [`${sentence(summary)}.`, more].filter(Boolean).join(' '),
+    };
+  });
+
+/** The help for all commands. */
 export const usage = `${PROGRAM} COMMAND [OPTIONS]
 
 The operator's commands. Each takes its database and keys from the same environment as the server.
@@ -166,26 +183,25 @@ ${summaries(names)}
   --version       the version of this release
 `;
 
-/** The help of one command. */
 export const helpOf = (name: CommandName): string => {
   const { summary, more, operand, required = [], optional = [], examples } = texts[name];
   const synopsis = [name, operand, ...required.map(optionWords), ...optional.map((each) => `[${optionWords(each)}]`)];
   const rows = [...required, ...optional].map((each) => [optionWords(each), options[each].text] as const);
   return [
     `${PROGRAM} ${synopsis.filter(Boolean).join(' ')}\n`,
-    `${summary[0]?.toUpperCase()}${summary.slice(1)}.${more === undefined ? '' : ` ${more}`}\n`,
+    `${sentence(summary)}.${more === undefined ? '' : ` ${more}`}\n`,
     ...(rows.length > 0 ? [`${aligned(rows)}\n`] : []),
     `Examples:\n${examples.map((example) => `  ${PROGRAM} ${example}`).join('\n')}\n`,
   ].join('\n');
 };
 
-/** The commands that begin with a word, such as `tenants`; undefined where none does. */
+/** The help for a group of commands, such as `tenants`; undefined for another word. */
 export const groupHelp = (word: string): string | undefined => {
   const found = names.filter((name) => name.startsWith(`${word} `));
   return found.length === 0 ? undefined : `${PROGRAM} ${word} COMMAND\n\n${summaries(found)}\n`;
 };
 
-/** The command that words name, and the words behind it. */
+/** The command that begins the words, and the remaining words. */
 export const findCommand = (words: readonly string[]): { name: CommandName; operands: string[] } | undefined => {
   for (const length of [2, 1]) {
     const wanted = words.slice(0, length).join(' ');
@@ -195,17 +211,17 @@ export const findCommand = (words: readonly string[]): { name: CommandName; oper
   return undefined;
 };
 
-/** What is wrong with the use of a command, in words; undefined where nothing is. */
+/** The error in the use of a command; undefined for valid use. */
 export const misuseOf = (
   name: CommandName,
-  given: readonly string[],
+  used: readonly string[],
   operands: readonly string[],
 ): string | undefined => {
   const { operand, required = [], optional = [] } = texts[name];
   const known: readonly string[] = [...required, ...optional];
-  const unknown = given.find((each) => !known.includes(each));
+  const unknown = used.find((each) => !known.includes(each));
   if (unknown !== undefined) return `${name} has no option --${unknown}.`;
-  const missing = required.find((each) => !given.includes(each));
+  const missing = required.find((each) => !used.includes(each));
   if (missing !== undefined) return `The option --${missing} is needed.`;
   if (operand !== undefined && operands.length === 0) return `${name} needs ${operand}.`;
   const surplus = operands[operand === undefined ? 0 : 1];

@@ -1,7 +1,7 @@
-// The operator's command line: reads arguments, answers help and misuse, and runs the command.
+// The operator's command line: parses arguments, prints help and usage errors, and runs the command.
 import { parseArgs } from 'node:util';
-import { StartError } from '../errors.ts';
-import { version } from '../version.ts';
+import { StartError } from '../platform/errors.ts';
+import { version } from '../platform/version.ts';
 import { findCommand, groupHelp, helpOf, misuseOf, parseOptions, usage } from './command-table.ts';
 
 const run = async (): Promise<void> => {
@@ -20,18 +20,15 @@ const run = async (): Promise<void> => {
   if (help) return void console.log(helpOf(name));
   const misuse = misuseOf(name, Object.keys(options), operands);
   if (misuse !== undefined) throw new StartError(`${misuse}\n\n${helpOf(name)}`);
-  // Behind the answers above, which need none of what a command works with: to load that takes most of a second.
+  // Imported here: to load what commands need takes most of a second, and help does not need it.
   const { runs } = await import('./command-runs.ts');
   await runs[name](values, operands[0]);
 };
 
-run()
-  .catch(async (error: unknown) => {
-    // What parseArgs refuses, it says about the command line alone.
-    const isUsage = (error as NodeJS.ErrnoException)?.code?.startsWith('ERR_PARSE_ARGS');
-    const isSaid = isUsage || error instanceof StartError;
-    console.error(isSaid ? (error as Error).message : (await import('../context.ts')).failureText(error));
-    process.exitCode = 1;
-  })
-  // Everything is closed; the engine of the migrations leaves a timer behind that would hold the terminal for ten seconds.
-  .finally(() => process.exit());
+run().catch(async (error: unknown) => {
+  // Errors of parseArgs are about the command line only.
+  const isUsage = (error as NodeJS.ErrnoException)?.code?.startsWith('ERR_PARSE_ARGS');
+  const isSaid = isUsage || error instanceof StartError;
+  console.error(isSaid ? (error as Error).message : (await import('../platform/failure-text.ts')).failureText(error));
+  process.exitCode = 1;
+});

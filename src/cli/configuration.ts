@@ -1,10 +1,12 @@
-// The table of every variable, made from the schema that parses them: the README cannot say something else.
-import { environmentSchema } from '../config.ts';
+// Generates the tables of variables, commands and limits in docs/operations.
+import { accountLimits, type LimitName } from '../platform/accounts.ts';
+import { environmentSchema } from '../platform/config.ts';
+import { commandTexts } from './command-table.ts';
 
 const cell = (text: string): string => text.replaceAll('|', '\\|');
 
 /** @returns a Markdown table: variable, default, meaning. */
-export const configurationTable = (): string => {
+const configurationTable = (): string => {
   const rows = Object.entries(environmentSchema.shape).map(([name, schema]) => {
     const parsed = schema.safeParse(undefined);
     const value = name === 'CVC_TTL' ? '1h' : parsed.success ? parsed.data : undefined;
@@ -14,8 +16,52 @@ export const configurationTable = (): string => {
   return ['| Variable | Default | Meaning |', '|---|---|---|', ...rows].join('\n');
 };
 
-const between = /(<!-- configuration -->\n)[\s\S]*?(<!-- \/configuration -->)/;
+/** @returns a Markdown table: command, meaning. */
+const commandTable = (): string => {
+  const rows = commandTexts().map(({ synopsis, text }) => `| \`${synopsis}\` | ${cell(text)} |`);
+  return ['| Command | Meaning |', '|---|---|', ...rows].join('\n');
+};
 
-/** @returns the README with today's table between its marks. */
-export const withConfigurationTable = (readme: string): string =>
-  readme.replace(between, (_, open: string, close: string) => `${open}${configurationTable()}\n${close}`);
+const limitTexts: Record<LimitName, string> = {
+  request_bytes: 'Bodies of requests to destinations that are in memory',
+  response_bytes: 'Bodies of responses of destinations that code or a transform reads',
+  body_bytes: 'Bodies of requests to the server, until the response was sent',
+  unsent_bytes: 'Responses that clients have not taken yet',
+  run_bytes: 'Inputs and results of runs of code',
+  runs: 'Runs of code, under way and waiting',
+  connections: 'Connections to destinations, in use and idle',
+  long_work: 'Requests with long work, under way at the same time',
+  transactions: 'Transactions that wait for a database connection',
+  statements: 'Statements that wait for a database connection',
+  queued_rows: 'Rows that wait to be written, after the first 1,000',
+  queued_bytes: 'Their bytes',
+  queued_lookups: 'Tokens that wait to be looked up, after the first 1,000',
+};
+
+const MEBIBYTE = 1024 * 1024;
+
+/** @returns a Markdown table: limit, of all tenants, of one at most and at least. */
+const limitTable = (): string => {
+  const rows = Object.entries(accountLimits).map(([name, { ofAll, ofTenantMax, ofTenantLeast }]) => {
+    const amounts = [ofAll, ofTenantMax, ofTenantLeast].map((amount) =>
+      name.endsWith('bytes') ? `${amount / MEBIBYTE} MiB` : amount.toLocaleString('en'),
+    );
+    return `| ${[name.replaceAll('_', ' '), limitTexts[name as LimitName], ...amounts].join(' | ')} |`;
+  });
+  const head = ['| Limit | What is counted | All tenants | One at most | One at least |', '|---|---|---|---|---|'];
+  return [...head, ...rows].join('\n');
+};
+
+/** The pages with a generated table between two comments. */
+export const generatedPages = [
+  { page: 'docs/operations/configuration.md', mark: 'configuration', table: configurationTable },
+  { page: 'docs/operations/commands.md', mark: 'commands', table: commandTable },
+  { page: 'docs/operations/limits.md', mark: 'limits', table: limitTable },
+] as const;
+
+/** @returns the text of a page with the current table between its comments. */
+export const withGenerated = (text: string, { mark, table }: (typeof generatedPages)[number]): string =>
+  text.replace(
+    new RegExp(`(<!-- ${mark} -->\n)[\\s\\S]*?(<!-- /${mark} -->)`),
+    (_, open: string, close: string) => `${open}${table()}\n${close}`,
+  );

@@ -1,46 +1,46 @@
-// Checks what a start needs, one line each, with the fix where a check fails or warns. Leaves the database as it is.
-import { type Config, CONSOLE_SHARES_HOST, findMisspelledVariables, loadConfig, sharesConsoleHost } from '../config.ts';
+// Checks what a start needs, one line each, with the fix for a failure or warning. Does not change the database.
 import {
-  checkMail,
-  createInspection,
-  createWorkbench,
-  failureText,
-  type Inspection,
-  isWithoutDatabase,
-  type Workbench,
-} from '../context.ts';
-import { StartError } from '../errors.ts';
-import { whyNoWall } from '../sandbox/sandbox.ts';
+  type Config,
+  CONSOLE_SHARES_HOST,
+  findMisspelledVariables,
+  loadConfig,
+  sharesConsoleHost,
+} from '../platform/config.ts';
+import { failureText } from '../platform/failure-text.ts';
+import { isWithoutDatabase } from '../platform/open-database.ts';
+import { checkMail, createInspection, createWorkbench, type Inspection, type Workbench } from './inspection.ts';
+import { StartError } from '../platform/errors.ts';
+import { whyNoWall } from '../platform/sandbox/protocol/sandbox.ts';
 
-/** What a check found that a start goes on with, though it should not be so. */
+/** A finding that does not prevent a start. */
 type Warning = { warning: string };
 
 type Wall = Workbench['sandbox']['wall'];
 
-/** @returns the wall that stands around the code of tenants. */
+/** @returns the wall around the code of tenants (docs/decisions/0043-wall.md). */
 const findWall = async (config: Config): Promise<Wall> => {
   const { sandbox, close } = await createWorkbench(config);
   await close();
   return sandbox.wall;
 };
 
-const tellWall = (wall: Wall, allowWeak: boolean): string | Warning => {
+const describeWall = (wall: Wall, allowWeak: boolean): string | Warning => {
   if (wall && wall.kind !== 'none') return `starts behind ${wall.name}`;
   const runs = allowWeak ? 'Code runs without one' : 'No code runs: reactors and transforms answer 503';
   return { warning: `no wall stands around the code of tenants: ${whyNoWall(wall ?? { causes: [] })}. ${runs}` };
 };
 
-const tellMail = (mail: Config['mail']): string | Warning => {
+const describeMail = (mail: Config['mail']): string | Warning => {
   if (!mail) return { warning: 'none is sent, and people cannot be invited by mail. Set SMTP_URL and MAIL_FROM' };
   return mail.kind === 'files' ? `written to ${mail.directory}` : `${mail.host}:${mail.port} takes mails`;
 };
 
-const tellPublicUrl = ({ publicUrl, host, port }: Config): string | Warning =>
+const describePublicUrl = ({ publicUrl, host, port }: Config): string | Warning =>
   publicUrl ?? {
     warning: `PUBLIC_URL is not set: links to the console and in mails lead to http://${host}:${port}. Set it to where people reach this server, such as https://vault.example.com`,
   };
 
-const tellClientAddresses = ({ trustedProxies }: Config): string | Warning =>
+const describeClientAddresses = ({ trustedProxies }: Config): string | Warning =>
   trustedProxies
     ? `as ${trustedProxies.join(', ')} name them`
     : {
@@ -50,21 +50,21 @@ const tellClientAddresses = ({ trustedProxies }: Config): string | Warning =>
 
 type Role = Awaited<ReturnType<Inspection['findServerRole']>>;
 
-const tellRole = (role: Role): string | Warning => {
+const describeRole = (role: Role): string | Warning => {
   if (!role) return 'of the embedded database';
   if (role.is_superuser)
     return {
-      warning: `"${role.name}" is a superuser, for whom the audit log is not append-only. Give the server a role of its own (docs/operations.md, "Roles of the database")`,
+      warning: `"${role.name}" is a superuser, for whom the audit log is not append-only. Give the server a role of its own (docs/operations/database-roles.md)`,
     };
   if (role.owns_log === null) return `"${role.name}" is no superuser; the tables are not made yet`;
   if (role.owns_log)
     return {
-      warning: `"${role.name}" owns the tables, and so can give itself back the right to change the audit log. Let another role own them and run npm run migrate (docs/operations.md, "Roles of the database")`,
+      warning: `"${role.name}" owns the tables, and so can give itself back the right to change the audit log. Let another role own them and run npm run migrate (docs/operations/database-roles.md)`,
     };
   return `"${role.name}" can append to the audit log, and not change it`;
 };
 
-const tellEncryption = (role: NonNullable<Role>): string | Warning => {
+const describeEncryption = (role: NonNullable<Role>): string | Warning => {
   if (role.is_encrypted) return 'by TLS';
   if (role.isOnThisMachine) return 'without TLS, on this machine';
   return {
@@ -73,7 +73,7 @@ const tellEncryption = (role: NonNullable<Role>): string | Warning => {
   };
 };
 
-const tellTenants = (there: boolean, { mode }: Config): string | Warning => {
+const describeTenants = (there: boolean, { mode }: Config): string | Warning => {
   if (there) return 'initialized';
   const none = 'none yet: npm run -s strongroom -- bootstrap --tenant-name NAME';
   return mode === 'production' ? { warning: `${none}. Until then every API route answers 503` } : none;
@@ -85,13 +85,13 @@ const MARKS: Record<Found['status'], string> = { ok: '✔', warning: '⚠', fail
 
 type Output = { write(text: string): unknown };
 
-const tellConsole = (config: Config): string | Warning => {
+const describeConsole = (config: Config): string | Warning => {
   if (sharesConsoleHost(config)) return { warning: CONSOLE_SHARES_HOST };
   if (!config.console) return 'off';
   return config.consoleHost === undefined ? 'on every host' : `on ${config.consoleHost} alone`;
 };
 
-/** @returns whether everything holds; a warning is no failure. Starts nothing that it does not stop. */
+/** @returns whether no check failed; warnings do not count. Stops everything that it starts. */
 export const doctor = async (out: Output, isJson = false): Promise<boolean> => {
   const checks: Found[] = [];
   const report = (found: Found): void => {
@@ -108,13 +108,13 @@ const runChecks = async (report: (found: Found) => void): Promise<void> => {
   const check = async <T>(
     name: string,
     run: () => Promise<T> | T,
-    tell: (result: T) => string | Warning,
+    describe: (result: T) => string | Warning,
   ): Promise<T | undefined> => {
     try {
       const result = await run();
-      const told = tell(result);
-      if (typeof told === 'string') report({ check: name, status: 'ok', detail: told });
-      else report({ check: name, status: 'warning', detail: told.warning });
+      const detail = describe(result);
+      if (typeof detail === 'string') report({ check: name, status: 'ok', detail });
+      else report({ check: name, status: 'warning', detail: detail.warning });
       return result;
     } catch (error) {
       report({ check: name, status: 'failed', detail: failureText(error) });
@@ -137,30 +137,30 @@ const runChecks = async (report: (found: Found) => void): Promise<void> => {
   await check(
     'console',
     () => config,
-    (loaded) => tellConsole(loaded),
+    (loaded) => describeConsole(loaded),
   );
   await check(
     'sandbox',
     () => findWall(config),
-    (wall) => tellWall(wall, config.sandbox.allowWeak),
+    (wall) => describeWall(wall, config.sandbox.allowWeak),
   );
   if (config.mode === 'production')
     await check(
       'client addresses',
       () => config,
-      (loaded) => tellClientAddresses(loaded),
+      (loaded) => describeClientAddresses(loaded),
     );
   const { mail } = config;
   await check(
     'mail',
     () => mail && checkMail(mail),
-    () => tellMail(mail),
+    () => describeMail(mail),
   );
   if (config.mode === 'production' && config.console)
     await check(
       'public URL',
       () => config,
-      (loaded) => tellPublicUrl(loaded),
+      (loaded) => describePublicUrl(loaded),
     );
   if (await isWithoutDatabase(config)) {
     const detail = `there is none in ${config.dataDir} yet, and no vault. To make both: npm start`;
@@ -190,14 +190,14 @@ const runChecks = async (report: (found: Found) => void): Promise<void> => {
     await check(
       'tenants',
       () => found.hasTenants(),
-      (there) => tellTenants(there, config),
+      (there) => describeTenants(there, config),
     );
-    const role = await check('database role', () => found.findServerRole(), tellRole);
+    const role = await check('database role', () => found.findServerRole(), describeRole);
     if (role)
       await check(
         'database connection',
         () => role,
-        (is) => tellEncryption(is),
+        (is) => describeEncryption(is),
       );
   } finally {
     await found.close();

@@ -1,4 +1,4 @@
-// The door of the operator's command line: finds the right Node, as the server's does.
-import { isHandedOver } from '../node-24.ts';
+// The entry point of the command line: switches to the right Node version first.
+import { isHandedOver } from '../platform/node-24.ts';
 
 if (!isHandedOver()) await import('./commands.ts');

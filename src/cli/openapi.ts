@@ -1,13 +1,13 @@
-// The OpenAPI document without a server: registers the routes, calls none.
+// Generates the OpenAPI document without a server: registers the routes and calls none.
 import { buildApp } from '../app.ts';
-import { loadConfig } from '../config.ts';
-import type { Context } from '../context.ts';
-import { documentOf } from '../http/openapi.ts';
-import { createLog } from '../log.ts';
+import { loadConfig } from '../platform/config.ts';
+import type { Context } from '../modules.ts';
+import { documentOf } from '../platform/http/openapi/openapi.ts';
+import { createLog } from '../platform/log.ts';
 
-/** @returns the committed text of the document. Deterministic: made from the routes alone, never from the environment. */
+/** @returns the text of openapi/openapi.json. It depends on the routes only, not on the environment. */
 export const openapiDocument = async (): Promise<string> => {
-  // Registering a route looks at the configuration and the log; everything else of a context waits for a request.
+  // To register routes needs the configuration and the log only. Handlers need the rest of the context.
   const parts: Partial<Context> = { config: loadConfig({}), log: createLog('silent'), newUuid: () => '' };
   const app = await buildApp(parts as Context);
   const text = `${JSON.stringify(documentOf(app), null, 2)}\n`;

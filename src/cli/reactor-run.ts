@@ -1,14 +1,13 @@
-// reactor run: an author's file in the real sandbox, on args of the author's making. There is no vault here: what the code gets
-// is what was typed, and `req.svc` is null.
+// Runs an author's file in the real sandbox, with args of the command line. Without a vault, `req.svc` is null.
 import { readFileSync } from 'node:fs';
-import { loadConfig } from '../config.ts';
-import { createWorkbench } from '../context.ts';
-import { StartError } from '../errors.ts';
-import { answerFetch } from '../runtime/fetch-client.ts';
-import { CallFault, type Outcome, type RunFault, whyNoWall } from '../sandbox/sandbox.ts';
+import { loadConfig } from '../platform/config.ts';
+import { createWorkbench } from './inspection.ts';
+import { StartError } from '../platform/errors.ts';
+import { answerFetch } from '../modules/code/fetch-client.ts';
+import { CallFault, type Outcome, type RunFault, whyNoWall } from '../platform/sandbox/protocol/sandbox.ts';
 
-/** The tenant of a run that belongs to nobody. */
-const NOBODY = 'reactor run';
+/** Runs need a tenant id; this one belongs to no tenant. */
+const NO_TENANT = 'reactor run';
 
 export type ReactorRunOptions = { path: string; args: unknown; configuration: unknown; json: boolean | undefined };
 
@@ -20,7 +19,7 @@ const readCode = (path: string): string => {
   }
 };
 
-const wordsOf = (fault: RunFault): string => {
+const describeFault = (fault: RunFault): string => {
   switch (fault.code) {
     case 'THROWN':
       return `${fault.name ?? 'Error'}: ${fault.message}`;
@@ -37,7 +36,7 @@ const wordsOf = (fault: RunFault): string => {
   }
 };
 
-/** The author's line with a mark under the column. */
+/** The line of the error with a mark under the column. */
 const excerpt = (code: string, fault: RunFault): string[] => {
   const { line, column } = fault as { line?: number; column?: number };
   const text = line === undefined ? undefined : code.split('\n')[line - 1];
@@ -53,30 +52,31 @@ const report = (path: string, code: string, outcome: Outcome): string => {
   else {
     const { line, column } = outcome.fault as { line?: number; column?: number };
     const place = line === undefined ? path : `${path}:${line}${column === undefined ? '' : `:${column}`}`;
-    lines.push(`${place}: ${wordsOf(outcome.fault)}`, ...excerpt(code, outcome.fault));
+    lines.push(`${place}: ${describeFault(outcome.fault)}`, ...excerpt(code, outcome.fault));
   }
   lines.push('', `${outcome.wallMs.toFixed(1)} ms, of it ${outcome.cpuMs.toFixed(1)} ms of CPU time`);
   return lines.join('\n');
 };
 
-/** Runs a file and prints what became of it. @returns whether it ended well. */
+/** Runs a file and prints its result. @returns whether the run succeeded. */
 export const runReactorFile = async ({ path, args, configuration, json }: ReactorRunOptions): Promise<boolean> => {
   const code = readCode(path);
   const config = loadConfig();
-  // The author's own code, on the author's own machine.
+  // A weak sandbox is allowed, because authors run their own code on their own machine.
   const bench = await createWorkbench({ ...config, sandbox: { ...config.sandbox, allowWeak: true } });
   const { wall } = bench.sandbox;
   if (wall?.kind === 'none' && config.sandbox.wallKind !== 'none')
     console.error(`No wall stands around the code: ${whyNoWall(wall)}.`);
   try {
     const outcome = await bench.sandbox.run({
-      tenant_id: NOBODY,
+      tenant_id: NO_TENANT,
+      application_id: undefined,
       code,
       key: path,
       input: JSON.stringify({ args, configuration, has_svc: false }),
       answerCall: async (call) => {
         if (call.kind !== 'fetch') throw new CallFault('NOT_ALLOWED', 'There is no vault here.');
-        return answerFetch(bench, { tenant_id: NOBODY, allowLists: [], mark: undefined, log: undefined }, call);
+        return answerFetch(bench, { tenant_id: NO_TENANT, allowLists: [], mark: undefined, log: undefined }, call);
       },
     });
     const { wallMs: wall_ms, cpuMs: cpu_ms, hasCalled: _, ...rest } = outcome;

@@ -1,17 +1,17 @@
-// Writes what docker compose takes its secrets from: .env for the database, and a file for each secret of the server. Every
-// value is random, or that of an earlier .env. A file that exists is never changed.
+// Writes the secrets for docker compose: .env for the database, and a file for each secret of the server.
+// Values are random, or those of an earlier .env. Existing files are never changed.
 import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseEnv } from 'node:util';
-import { randomBase62 } from '../crypto/digest.ts';
-import { randomBytesFromKernel } from '../crypto/random.ts';
-import { StartError } from '../errors.ts';
+import { randomBase62 } from '../platform/crypto/digest.ts';
+import { randomBytesFromKernel } from '../platform/crypto/random.ts';
+import { StartError } from '../platform/errors.ts';
 
 const ROOT_KEY_BYTES = 32;
-/** Base62 only, 190 bits: the passwords are parts of URLs. */
+/** 190 bits in base62, because the passwords are parts of URLs. */
 const PASSWORD_LENGTH = 32;
 
-/** What follows `npm run setup` in the README. */
+/** The commands after `npm run setup`. */
 export const COMPOSE_COMMANDS = [
   'docker compose up --build --wait',
   'docker compose run --rm -T api bootstrap --tenant-name Demo',
@@ -31,7 +31,7 @@ const newSecrets = (): Secrets => {
   };
 };
 
-/** Runs a write. @throws StartError where the system refuses it. */
+/** Runs a write. @throws StartError if the system refuses it. */
 const attempt = (path: string, write: () => void): void => {
   try {
     write();
@@ -45,10 +45,10 @@ const databaseUrl = (role: string, password: string): string =>
   `postgresql://${role}:${encodeURIComponent(password)}@db:5432/strongroom`;
 
 /**
- * Writes what is missing in a directory.
- * @returns the names of what it wrote.
- * @throws StartError where nothing is missing, where secrets are gone that a new one would not replace, or where a file cannot
- * be written.
+ * Writes the missing files in a directory.
+ * @returns the names of the files that it wrote.
+ * @throws StartError if nothing is missing, if secrets are lost that a new one would not replace, or if a file cannot be
+ * written.
  */
 export const setup = (directory: string): string[] => {
   const env = join(directory, '.env');
@@ -73,7 +73,7 @@ export const setup = (directory: string): string[] => {
   const unknown = missing.filter(([, value]) => !value).map(([name]) => name);
   if (unknown.length > 0)
     throw new StartError(
-      `${env} exists and stays as it is, and it has nothing to make ${unknown.map((name) => join('secrets', name)).join(', ')} of: put these files back, or add MASTER_KEY, OWNER_PASSWORD and SERVER_PASSWORD (docs/operations.md). If nothing is stored, remove it and try again: rm .env && npm run setup`,
+      `${env} exists and stays as it is, and it has nothing to make ${unknown.map((name) => join('secrets', name)).join(', ')} of: put these files back, or add MASTER_KEY, OWNER_PASSWORD and SERVER_PASSWORD (docs/operations/docker.md). If nothing is stored, remove it and try again: rm .env && npm run setup`,
     );
   attempt(folder, () => {
     mkdirSync(folder, { recursive: true });
@@ -83,7 +83,7 @@ export const setup = (directory: string): string[] => {
     const path = join(folder, name);
     attempt(path, () => {
       writeFileSync(path, `${value}\n`, { flag: 'wx' });
-      // The user in the container is another than yours, and must read it. The directory keeps others out.
+      // The container runs as another user, who must read the file. The directory keeps other users out.
       chmodSync(path, 0o444);
     });
   }

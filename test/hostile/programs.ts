@@ -221,7 +221,7 @@ export const hostilePrograms: HostileProgram[] = [
   inBody(
     12,
     'a module that is stopped midway, twice',
-    'let stopped = 0; Object.defineProperty(Object.prototype, "isDeepEqual", { set() { stopped += 1; throw new RangeError("stop"); }, configurable: true }); for (let i = 0; i < 2; i += 1) try { require("assert"); } catch {} delete Object.prototype.isDeepEqual; require("assert").deepStrictEqual([1], [1]); return { raw: stopped === 2 ? 1 : stopped };',
+    'let stopped = 0; Object.defineProperty(Object.prototype, "isDeepStrictEqual", { set() { stopped += 1; throw new RangeError("stop"); }, configurable: true }); for (let i = 0; i < 2; i += 1) try { require("assert"); } catch {} delete Object.prototype.isDeepStrictEqual; require("assert").deepStrictEqual([1], [1]); return { raw: stopped === 2 ? 1 : stopped };',
     [ONE],
   ),
   inBody(

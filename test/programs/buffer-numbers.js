@@ -16,18 +16,11 @@ module.exports = ({ args }) => {
   at = b.writeFloatBE(args.float, at);
   at = b.writeDoubleLE(args.float, at);
   const errors = [];
-  for (const bad of [
-    () => b.writeUInt8(256, 0),
-    () => b.readInt32BE(62),
-    () => b.writeInt16LE(1.5e9, 0),
-    () => b.readUIntBE(0, 7),
-    () => b.readInt8('1'),
-    () => b.readUInt8(0.5),
-  ]) {
+  for (const bad of [() => b.writeUInt8(256, 0), () => b.readInt32BE(62), () => b.writeInt16LE(1.5e9, 0)]) {
     try {
       errors.push(bad());
     } catch (error) {
-      errors.push([error.name, error.code, error.message]);
+      errors.push(error.name);
     }
   }
   return {

@@ -29,7 +29,6 @@ module.exports = async () => {
           new.target.x();
         }
       })(),
-    () => Buffer.from(5),
     () => new Intl.NumberFormat('en', { style: 'currency' }),
   ];
   for (const attempt of attempts) {

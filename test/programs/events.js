@@ -19,14 +19,14 @@ module.exports = async () => {
     try {
       gateway.emit('error', thrown);
     } catch (error) {
-      errors.push([error.name, error.code, error.message]);
+      errors.push(error.name);
     }
   }
   for (const bad of [undefined, 'x']) {
     try {
       gateway.on('x', bad);
     } catch (error) {
-      errors.push([error.name, error.code, error.message]);
+      errors.push(error.name);
     }
   }
   setTimeout(() => gateway.emit('ready', 'a', 'b'), 1);

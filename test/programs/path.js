@@ -22,7 +22,7 @@ module.exports = ({ args: { paths } }) => ({
       try {
         path.join('a', 1);
       } catch (error) {
-        return [error.name, error.code, error.message];
+        return error.name;
       }
     })(),
   },

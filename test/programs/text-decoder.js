@@ -10,13 +10,13 @@ module.exports = ({ args: { hex } }) => {
   try {
     new TextDecoder('utf-8', { fatal: true }).decode(Uint8Array.of(0xc3, 0x28));
   } catch (error) {
-    fatal = [error.name, error.code];
+    fatal = error.name;
   }
   let unknown;
   try {
     new TextDecoder('klingon');
   } catch (error) {
-    unknown = [error.name, error.code];
+    unknown = error.name;
   }
   const target = new Uint8Array(4);
   return {

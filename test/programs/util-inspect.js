@@ -30,7 +30,7 @@ module.exports = ({ args }) => {
     /a+/gi,
     new Point(1, -2),
     new Secret(),
-    { f() {}, g: () => {}, h: class A extends Point {}, async *i() {} },
+    { f() {}, g: () => {}, h: class A extends Point {}, async i() {} },
     cycle,
     [1, , 3],
     Object.create(null, { hidden: { value: 1 }, shown: { value: 2, enumerable: true } }),

@@ -1,23 +1,25 @@
 // The document tells the truth: it is the committed one, it has every route and no other, and its examples are what the
 // rules make of them. Needs no database: registering routes asks nothing of one.
+import { FieldErrorCollector } from '../../src/platform/errors.ts';
 import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import type { RouteOptions } from 'fastify';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { parseApiKey } from '../../src/access/api-keys.ts';
+import { parseApiKey } from '../../src/modules/access/api-keys.ts';
 import { buildApp } from '../../src/app.ts';
-import { loadConfig } from '../../src/config.ts';
-import type { Context } from '../../src/context.ts';
-import type { App } from '../../src/http/app-type.ts';
-import { documentOf } from '../../src/http/openapi.ts';
-import { createLog } from '../../src/log.ts';
-import type { Json } from '../../src/vault/json.ts';
+import { loadConfig } from '../../src/platform/config.ts';
+import type { Context } from '../../src/modules.ts';
+import type { App } from '../../src/platform/http/app-type.ts';
+import { documentOf } from '../../src/platform/http/openapi/openapi.ts';
+import { createLog } from '../../src/platform/log.ts';
+import type { Json } from '../../src/platform/json/json.ts';
 import { committed, document, fits, type Node, resolved } from '../support/document.ts';
 import { collectRoutes } from '../support/routes.ts';
-import { createMeter } from '../../src/vault/meter.ts';
-import { createProblems, parseTokenRequest } from '../../src/vault/token-request.ts';
-import { passesLuhn } from '../../src/vault/token-types.ts';
+import { runAtOnce } from '../../src/platform/json/json-parser.ts';
+import { createMeter } from '../../src/modules/tokens/expressions/meter.ts';
+import { parseTokenRequest } from '../../src/modules/tokens/token-request.ts';
+import { passesLuhn } from '../../src/modules/tokens/token-types.ts';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
 
@@ -64,7 +66,7 @@ describe('the document', () => {
     expect(operations.map(({ name }) => name).toSorted()).toEqual(visible.toSorted());
   });
 
-  test('passes the linter without a finding, but that the frame of the proxy is no problem document', async () => {
+  test("passes the linter, but for the proxy's frame, which is no problem document", async () => {
     const { stdout } = await promisify(execFile)(
       process.execPath,
       ['node_modules/.bin/redocly', 'lint', 'openapi/openapi.json', '--format=json'],
@@ -209,13 +211,10 @@ describe('examples', () => {
         for (const [key, item] of Object.entries(request)) compare(item, answer[key]);
         return;
       }
-      const problems = createProblems();
+      const problems = new FieldErrorCollector();
       const environment = { hmac: () => '', randomInt: () => 0 };
-      const draft = parseTokenRequest(request, [], problems, {
-        now: () => new Date(),
-        environment,
-        meter: createMeter(),
-      });
+      const tools = { now: () => new Date(), environment, meter: createMeter() };
+      const draft = runAtOnce(parseTokenRequest(request, [], problems, tools));
       expect(problems.errors).toEqual({});
       expect(answer).toMatchObject({
         type: draft?.type.name,
@@ -246,7 +245,7 @@ describe('examples', () => {
       key,
       anyOf[0].items.examples,
     ]);
-    const problems = createProblems();
+    const problems = new FieldErrorCollector();
     const request = {
       type: 'card',
       data: first({ number, ...rest }),
@@ -364,18 +363,18 @@ describe('generators of clients', () => {
     for (const name of ['Application', 'Proxy']) expect(schemas[name].properties.key.format).toBe('password');
   });
 
-  test('find one set of headers in all successes of operations with a key: one class for each schema and its headers', () => {
+  test('find one set of headers in all successes of operations with a key', () => {
     const sets = operations
       .filter(({ name, operation }) => !isOfProxy(name) && operation['security']?.length !== 0)
       .flatMap(({ operation }) => Object.entries(operation['responses'] as Node))
       .filter(([status]) => status.startsWith('2'))
       .map(([, { headers }]) => headers);
     expect(sets.length).toBeGreaterThan(45);
-    const names = ['Location', 'SVC-IDEMPOTENT-REPLAYED', 'SVC-TRACE-ID'];
+    const names = ['Location', 'RateLimit', 'RateLimit-Policy', 'SVC-IDEMPOTENT-REPLAYED', 'SVC-TRACE-ID'];
     const references = Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]));
     for (const headers of sets) expect(headers).toEqual(references);
     const { headers } = document['components'];
-    expect(names.map((name) => headers[name].required)).toEqual([false, false, true]);
+    expect(names.map((name) => headers[name].required)).toEqual([false, false, false, false, true]);
   });
 
   test('find the filter by metadata in words: a parameter that is a map does not compile in Java', () => {

@@ -1,14 +1,14 @@
-// Every route x no key, wrong permission, a stranger's ids, rules that reach elsewhere, right. A route this file does not
-// know fails it (security.md T1).
+// Every route: without a key, without its permission, with another tenant's ids, with ids that are none, with rules that
+// reach elsewhere, and rightly. A route that this file does not list fails it.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { permissions } from '../../src/access/permissions.ts';
-import { acceptInvitation } from '../../src/people/acceptance.ts';
+import { permissions } from '../../src/modules/access/permissions.ts';
+import { acceptInvitation } from '../../src/modules/people/acceptance.ts';
 import { invite, PASSWORD } from '../support/people.ts';
 import { type ReactorServer, startReactorServer } from '../support/reactors.ts';
 import type { Answer, TestServer, TestTenant } from '../support/server.ts';
 
 /**
- * What a tenant has: a parent with a child, a token beside them, an application, a formula with a reactor and one without,
+ * What a tenant has: a parent with a child, a token beside them, a session, an application, a formula with a reactor and one without,
  * a proxy, a member and somebody who is invited.
  */
 type World = {
@@ -16,6 +16,7 @@ type World = {
   token_id: string;
   parent_id: string;
   child_id: string;
+  session_id: string;
   application_id: string;
   formula_id: string;
   unused_formula_id: string;
@@ -40,6 +41,7 @@ type Row = {
   names?: (keyof World)[];
 };
 
+const session = { allowed_origins: ['https://shop.example.com'], types: ['card'] };
 const application = { name: 'Made', permissions: ['token:create'] };
 const code = 'module.exports = ({ args }) => ({ raw: Object.keys(args) });';
 const formula = { name: 'Made', type: 'private', code };
@@ -122,6 +124,13 @@ const table: Record<string, Row> = {
   'POST /detokenize': { path: () => '/detokenize', json: 'x', permission: 'token:read', status: 200 },
   'GET /logs': { path: () => '/logs', permission: 'log:read', status: 200 },
   'GET /logs/entity-types': { path: () => '/logs/entity-types', permission: 'log:read', status: 200 },
+  'POST /sessions': { path: () => '/sessions', json: session, permission: 'session:create', status: 201 },
+  'GET /sessions/:id': {
+    path: ({ session_id }) => `/sessions/${session_id}`,
+    permission: 'session:read',
+    status: 200,
+    names: ['session_id'],
+  },
   'POST /applications': {
     path: () => '/applications',
     json: application,
@@ -307,7 +316,9 @@ const table: Record<string, Row> = {
 const isAsset = (url: string) => /^\/docs\/[\w.-]+$/.test(url);
 
 /** Pages for people know nobody by a key: pages.test.ts has a table of its own. */
-const isPage = (url: string) => /^\/(?:console|join|assets)(?:\/|$)/.test(url);
+const isPage = (url: string) => /^\/(?:console|join|collect|assets)(?:\/|$)/.test(url);
+
+const UNKNOWN_ID = '7d6f1f5e-0000-4000-8000-000000000000';
 
 let house: ReactorServer;
 let server: TestServer;
@@ -326,6 +337,7 @@ const makeWorld = async (): Promise<World> => {
     expect(made.status, made.text).toBe(201);
     return made.body.id;
   };
+  const session_id = await make('/sessions', session);
   const formula_id = await make('/reactor-formulas', formula);
   const unused_formula_id = await make('/reactor-formulas', formula);
   const reactor_id = await make('/reactors', { name: 'Made', formula: { id: formula_id } });
@@ -337,7 +349,7 @@ const makeWorld = async (): Promise<World> => {
   const { id: invitation_id } = await invite(server, newAddress(), tenant);
   const people = { member_id, user_id, invitation_id };
   const code_ids = { formula_id, unused_formula_id, reactor_id, proxy_id };
-  return { tenant, token_id, parent_id, child_id, application_id, ...code_ids, ...people };
+  return { tenant, token_id, parent_id, child_id, session_id, application_id, ...code_ids, ...people };
 };
 
 beforeAll(async () => {
@@ -375,6 +387,37 @@ const send = (route: string, row: Row, key: string | null, world: World): Promis
   });
 };
 
+/** Rows of the log of all tenants about what was done. */
+const countLogs = async (): Promise<string> =>
+  (await server.sql("SELECT count(*) FROM audit_log WHERE outcome = 'success'"))[0].count;
+
+/** The stranger's records as the stranger reads them. */
+const readStranger = async (): Promise<string[]> => {
+  const { token_id, parent_id, child_id, application_id, formula_id, reactor_id, proxy_id, invitation_id } = stranger;
+  const paths = [
+    ...[token_id, parent_id, child_id].map((id) => `/tokens/${id}`),
+    `/tokens/${parent_id}/children`,
+    `/applications/${application_id}`,
+    `/reactor-formulas/${formula_id}`,
+    `/reactors/${reactor_id}`,
+    `/proxies/${proxy_id}`,
+    `/tenants/self/invitations/${invitation_id}`,
+    '/tenants/self/members',
+  ];
+  const texts: string[] = [];
+  for (const path of paths) {
+    const answer = await server.request('GET', path, { key: stranger.tenant.api_key });
+    expect(answer.status, path).toBe(200);
+    texts.push(answer.text);
+  }
+  return texts;
+};
+
+let strangerBefore: string[];
+beforeAll(async () => {
+  strangerBefore = await readStranger();
+});
+
 describe.each(Object.entries(table))('%s', (route, row) => {
   let own: World;
   beforeAll(async () => {
@@ -389,9 +432,11 @@ describe.each(Object.entries(table))('%s', (route, row) => {
   test.runIf(isPrivate)('refuses a caller with every permission but this one', async () => {
     const others = permissions.filter((permission) => permission !== row.permission);
     const { api_key } = await server.newKey(own.tenant, { permissions: others });
+    const before = await countLogs();
     const answer = await send(route, row, api_key, own);
     expect(answer.status, answer.text).toBe(403);
     expect((answer.body.proxy_error ?? answer.body).detail).toContain(row.permission);
+    expect(await countLogs()).toBe(before);
   });
 
   test.runIf(isPrivate && row.names !== undefined && row.permission?.startsWith('token:'))(
@@ -407,15 +452,26 @@ describe.each(Object.entries(table))('%s', (route, row) => {
   test.each(row.names ?? [])(
     "answers a stranger's %s byte for byte like an unknown one, and logs nothing in either tenant",
     async (name) => {
-      const logs = async () => (await server.sql("SELECT count(*) FROM audit_log WHERE outcome = 'success'"))[0].count;
-      const before = await logs();
+      const before = await countLogs();
       const key = own.tenant.api_key;
       const foreign = await send(route, row, key, { ...own, [name]: stranger[name] });
-      const unknown = '7d6f1f5e-0000-4000-8000-000000000000';
-      const missing = await send(route, row, key, { ...own, [name]: unknown });
+      const missing = await send(route, row, key, { ...own, [name]: UNKNOWN_ID });
       expect(foreign.status, foreign.text).toBe(404);
       expect(foreign.text).toBe(missing.text);
-      expect(await logs()).toBe(before);
+      expect([...foreign.headers.keys()].toSorted()).toEqual([...missing.headers.keys()].toSorted());
+      expect(await countLogs()).toBe(before);
+    },
+  );
+
+  // The id of a token may be any text.
+  test.runIf(/:id/.test(route) && !route.includes(' /tokens/'))(
+    'refuses an id that is no UUID, by its name',
+    async () => {
+      const world = Object.fromEntries(Object.keys(own).map((name) => [name, 'not-an-id']));
+      const path = row.path(world as unknown as World);
+      const answer = await send(route, { ...row, path: () => path }, own.tenant.api_key, own);
+      expect(answer.status, answer.text).toBe(400);
+      expect(Object.keys(answer.body.errors)).toEqual(['id']);
     },
   );
 
@@ -424,6 +480,10 @@ describe.each(Object.entries(table))('%s', (route, row) => {
     const answer = await send(route, row, key, own);
     expect(answer.status, answer.text).toBe(row.status);
   });
+});
+
+test("a stranger's records are what they were before all of these requests", async () => {
+  expect(await readStranger()).toEqual(strangerBefore);
 });
 
 test("a stranger's tokens are in no list, no search and no count, and no expression reaches them", async () => {
@@ -465,7 +525,7 @@ test("a stranger's tokens are in no list, no search and no count, and no express
   expect(house.upstream.received).toHaveLength(arrived);
 });
 
-test("a stranger's formulas, reactors and proxies are in no list and no count, whatever their names", async () => {
+test("a stranger's formulas, reactors and proxies are in no list and no count by any name", async () => {
   const own = await makeWorld();
   const key = own.tenant.api_key;
   const ids = ({ body }: Answer): string[] => body.data.map(({ id }: { id: string }) => id).toSorted();
@@ -487,7 +547,7 @@ test("a stranger's formulas, reactors and proxies are in no list and no count, w
     });
 });
 
-test("a stranger's people are in no list and no count, the same person in both tenants as two members", async () => {
+test("a stranger's people are in no list and no count; one person can be two members", async () => {
   const own = await makeWorld();
   const key = own.tenant.api_key;
   const ids = ({ body }: Answer): string[] => body.data.map(({ id }: { id: string }) => id);

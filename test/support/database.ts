@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { Client } from 'pg';
 import { inject } from 'vitest';
-import type { DatabaseAddress } from '../../src/db/embedded/connection.ts';
+import { type DatabaseAddress, urlOf } from '../../src/platform/dev-postgres/connection.ts';
 import { templateName } from './global-setup.ts';
 
 export type TestDatabase = { url: string; address: DatabaseAddress; drop(): Promise<void> };
@@ -24,9 +24,6 @@ const makeDatabase = async (template: string): Promise<TestDatabase> => {
     drop: () => runOn(server, `DROP DATABASE IF EXISTS ${database} WITH (FORCE)`),
   };
 };
-
-const urlOf = ({ host, port, user, password, database }: DatabaseAddress): string =>
-  `postgresql://${encodeURIComponent(user)}:${encodeURIComponent(password)}@${host}:${port}/${database}`;
 
 const runOn = async (server: DatabaseAddress, sql: string): Promise<void> => {
   const client = new Client(server);

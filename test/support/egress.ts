@@ -4,9 +4,15 @@ import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import type { AddressInfo, Server, Socket } from 'node:net';
 import { expect } from 'vitest';
-import { createEgress, type EgressOptions, type EgressPolicy, type EgressRequest } from '../../src/egress/client.ts';
-import { EgressFault } from '../../src/egress/fault.ts';
-import { type EgressFetch, egressFetch } from '../../src/egress/fetch.ts';
+import { createAccounts, type Limits } from '../../src/platform/accounts.ts';
+import {
+  createEgress,
+  type EgressOptions,
+  type EgressPolicy,
+  type EgressRequest,
+} from '../../src/platform/egress/client.ts';
+import { EgressFault } from '../../src/platform/egress/fault.ts';
+import { type EgressFetch, egressFetch } from '../../src/platform/egress/fetch.ts';
 import { testCa } from './certificates.ts';
 import { type Received, startUpstream, type UpstreamOptions } from './upstream.ts';
 
@@ -43,11 +49,20 @@ export const faultCode = async (work: Promise<unknown>): Promise<string> => {
   return 'none';
 };
 
-export type Options = EgressOptions & { policy?: Partial<EgressPolicy>; addresses?(host: string): string[] };
+export type Options = Omit<EgressOptions, 'accounts'> & {
+  policy?: Partial<EgressPolicy>;
+  addresses?(host: string): string[];
+  /** Of tenants, in place of the usual ones. */
+  tenantLimits?: Limits;
+};
 
 /** An egress to which `upstream.test` is a host of the operator, as it has to be on a loopback address. */
-export const openEgress = (port: number, { policy, addresses = () => ['127.0.0.1'], ...options }: Options = {}) => {
+export const openEgress = (
+  port: number,
+  { policy, addresses = () => ['127.0.0.1'], tenantLimits, ...options }: Options = {},
+) => {
   const lookups: string[] = [];
+  const accounts = createAccounts(tenantLimits);
   const egress = createEgress(
     {
       allowedHosts: undefined,
@@ -57,6 +72,7 @@ export const openEgress = (port: number, { policy, addresses = () => ['127.0.0.1
       ...policy,
     },
     {
+      accounts,
       ca: [testCa],
       resolve: async (host) => {
         lookups.push(host);
@@ -77,16 +93,19 @@ export const openEgress = (port: number, { policy, addresses = () => ['127.0.0.1
     return { ...answer, body: Buffer.concat(pieces) };
   };
   const fetchFrom = async (asked: Partial<EgressFetch> = {}) =>
-    egressFetch(egress, {
-      tenant_id,
-      url: url(),
-      method: 'GET',
-      headers: [],
-      redirect: 'follow',
-      bodyBytesMax: 5_000_000,
-      ...asked,
-    });
-  return { egress, lookups, url, request, exchange, fetchFrom };
+    egressFetch(
+      { egress, accounts },
+      {
+        tenant_id,
+        url: url(),
+        method: 'GET',
+        headers: [],
+        redirect: 'follow',
+        bodyBytesMax: 5_000_000,
+        ...asked,
+      },
+    );
+  return { egress, accounts, lookups, url, request, exchange, fetchFrom };
 };
 
 export const open = async (upstream: UpstreamOptions = {}, options: Options = {}) => {

@@ -1,12 +1,12 @@
 // Forwarded requests on the bench: expressions found and expanded with given tokens, and values that are hard to write.
 import * as fc from 'fast-check';
 import { expect } from 'vitest';
-import type { Headers } from '../../src/egress/headers.ts';
-import { AppError } from '../../src/errors.ts';
-import { bodyKindOf } from '../../src/proxy/body-kind.ts';
-import { findExpressions } from '../../src/proxy/expressions.ts';
-import { createExpansion } from '../../src/vault/expansion.ts';
-import type { Json } from '../../src/vault/json.ts';
+import type { Headers } from '../../src/platform/egress/headers.ts';
+import { AppError } from '../../src/platform/errors.ts';
+import { bodyKindOf } from '../../src/modules/proxy/bodies/body-kind.ts';
+import { findExpressions } from '../../src/modules/proxy/bodies/expressions.ts';
+import { createExpansion } from '../../src/modules/tokens/expressions/expansion.ts';
+import type { Json } from '../../src/platform/json/json.ts';
 
 export type Sent = {
   path?: string;

@@ -5,11 +5,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Client } from 'pg';
 import type { TestProject } from 'vitest/node';
-import { randomBase62 } from '../../src/crypto/digest.ts';
-import { randomBytesFromKernel } from '../../src/crypto/random.ts';
-import { startEmbeddedPostgres } from '../../src/db/embedded.ts';
-import { type DatabaseAddress, superuser } from '../../src/db/embedded/connection.ts';
-import { migrate } from '../../src/db/migrate.ts';
+import { randomBase62 } from '../../src/platform/crypto/digest.ts';
+import { randomBytesFromKernel } from '../../src/platform/crypto/random.ts';
+import { startEmbeddedPostgres } from '../../src/platform/dev-postgres/dev-postgres.ts';
+import { type DatabaseAddress, superuser } from '../../src/platform/dev-postgres/connection.ts';
+import { migrate } from '../../src/platform/db/migrate.ts';
 
 declare module 'vitest' {
   interface ProvidedContext {

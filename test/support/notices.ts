@@ -1,5 +1,7 @@
 // The notices that processes of a vault give each other: heard beside a server, or kept from it.
 import { Client } from 'pg';
+import { expect } from 'vitest';
+import type { Announced, Change } from '../../src/platform/changes.ts';
 import type { TestServer } from './server.ts';
 
 /** Listens beside the server. `times` waits until a notice was heard so often; a test that waits in vain times out. */
@@ -24,4 +26,13 @@ export const deafen = async (server: Pick<TestServer, 'sql'>): Promise<void> => 
     `SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
      WHERE application_name = 'strongroom notices' AND datname = current_database()`,
   );
+};
+
+/** Hears the changes of which a server learns by the notices of others. `of` waits until a change was heard. */
+export const hearChanges = (server: Pick<TestServer, 'ctx'>) => {
+  const heard: Announced[] = [];
+  server.ctx.changes.on((change) => void heard.push(change));
+  return {
+    of: (change: Change): Promise<void> => expect.poll(() => heard, { timeout: 10_000 }).toContainEqual(change),
+  };
 };

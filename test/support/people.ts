@@ -1,7 +1,7 @@
 // People at a vault's pages: somebody is invited, takes the link, and looks around with a browser that keeps its cookies.
 import { randomBytes } from 'node:crypto';
 import { expect } from 'vitest';
-import { base58, invitationSecretDigest } from '../../src/crypto/digest.ts';
+import { base58, invitationSecretDigest } from '../../src/platform/crypto/digest.ts';
 import type { Answer, TestServer, TestTenant } from './server.ts';
 
 export const PASSWORD = 'correct horse battery';

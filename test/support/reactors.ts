@@ -2,7 +2,7 @@
 // reach one TLS server of this machine and nothing else.
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { expect } from 'vitest';
-import type { Resolver } from '../../src/egress/client.ts';
+import type { Resolver } from '../../src/platform/egress/client.ts';
 import { testCa } from './certificates.ts';
 import { type Answer, startServer, type TestServer, type TestTenant } from './server.ts';
 import { type Received, startUpstream, type Upstream } from './upstream.ts';

@@ -1,16 +1,22 @@
 // The real sandbox with small limits, and words for what becomes of a program in it.
 import { createHash } from 'node:crypto';
+import { createAccounts } from '../../src/platform/accounts.ts';
 import {
   createSandbox,
   type SandboxEvent,
   type SandboxOptions,
   type SandboxOwner,
-} from '../../src/sandbox/supervisor.ts';
-import { CallFault, type Call, type Outcome } from '../../src/sandbox/sandbox.ts';
+} from '../../src/platform/sandbox/host/supervisor.ts';
+import { CallFault, type Call, type Outcome } from '../../src/platform/sandbox/protocol/sandbox.ts';
 
 export const SMALL_LIMITS = { wallMs: 900, cpuMs: 300, memoryMb: 128, outputBytesMax: 5 * 1024 * 1024 };
 
-type Run = { args?: unknown; answerCall?: (call: Call) => Promise<unknown> };
+type Run = {
+  args?: unknown;
+  application_id?: string;
+  signal?: AbortSignal;
+  answerCall?: (call: Call) => Promise<unknown>;
+};
 
 export type TestSandbox = SandboxOwner & {
   events: SandboxEvent[];
@@ -26,7 +32,9 @@ export const openTestSandbox = async (options: Partial<SandboxOptions> = {}): Pr
     isolation: 'context',
     wallKind: 'auto',
     allowWeak: true,
-    executorsMax: 8,
+    memoryTotalMb: 2400,
+    callBytesMax: 1024 * 1024,
+    accounts: createAccounts(),
     report: (event) => events.push(event),
     ...options,
   });
@@ -37,9 +45,11 @@ export const openTestSandbox = async (options: Partial<SandboxOptions> = {}): Pr
       return sandbox.wall;
     },
     events,
-    runCode: (tenant_id, code, { args = {}, answerCall = answerNothing } = {}) =>
+    runCode: (tenant_id, code, { args = {}, answerCall = answerNothing, application_id, signal } = {}) =>
       sandbox.run({
         tenant_id,
+        application_id,
+        signal,
         code,
         key: createHash('sha256').update(code).digest('hex'),
         input: JSON.stringify({ args, configuration: {}, has_svc: false }),

@@ -2,12 +2,13 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createTenant, type NewTenantOptions, createApplication } from '../../src/access/bootstrap.ts';
-import type { Permission } from '../../src/access/permissions.ts';
+import { createTenant, type NewTenantOptions, createApplication } from '../../src/modules/people/bootstrap.ts';
+import type { Permission } from '../../src/modules/access/permissions.ts';
 import { buildApp } from '../../src/app.ts';
-import { loadConfig } from '../../src/config.ts';
-import { type Context, createContext, type Overrides } from '../../src/context.ts';
-import type { App } from '../../src/http/app-type.ts';
+import { loadConfig } from '../../src/platform/config.ts';
+import type { Overrides } from '../../src/context.ts';
+import { type Context, createContext } from '../../src/modules.ts';
+import type { App } from '../../src/platform/http/app-type.ts';
 import { createDatabase, type TestDatabase } from './database.ts';
 import { collectRoutes } from './routes.ts';
 import type { RouteOptions } from 'fastify';

@@ -2,8 +2,8 @@
 // executor there, or runs the probe behind a wall that it is told.
 import { spawnSync } from 'node:child_process';
 import { openSync } from 'node:fs';
-import type { WallKind } from '../../src/sandbox/sandbox.ts';
-import { findLandlock, type Program, wallCommand, WRAPPER_ENVIRONMENT } from '../../src/sandbox/wall.ts';
+import type { WallKind } from '../../src/platform/sandbox/protocol/sandbox.ts';
+import { findLandlock, type Program, wallCommand, WRAPPER_ENVIRONMENT } from '../../src/platform/sandbox/host/wall.ts';
 import { endOf, openTestSandbox } from './sandbox.ts';
 
 /**

@@ -1,0 +1,115 @@
+// What commands open without serving: the database, the sandbox without a vault, and the mail server.
+import { createAccounts } from '../platform/accounts.ts';
+import type { Config, MailConfig } from '../platform/config.ts';
+import { environmentOf, openVault } from '../platform/crypto/vault-keys.ts';
+import { createKeyRows } from '../platform/crypto/rows.ts';
+import { isOnThisMachine } from '../platform/db/connection-errors.ts';
+import { findPendingMigrations, migrate, type MigrationResult } from '../platform/db/migrate.ts';
+import type { ServerRole } from '../platform/db/server-role.ts';
+import { createEgress } from '../platform/egress/client.ts';
+import { StartError } from '../platform/errors.ts';
+import { createLog } from '../platform/log.ts';
+import { MailFault } from '../platform/mail/fault.ts';
+import { createMailer } from '../platform/mail/mailer.ts';
+import { closeAll, migrationsDir, openDatabase, type Start } from '../platform/open-database.ts';
+import type { Platform } from '../platform/platform.ts';
+import { openSandbox, startSandbox } from '../platform/sandbox/host/open-sandbox.ts';
+import { hasTenants } from '../modules/access/rows/tenants.ts';
+
+/** Questions about what a start would find. A method throws an error for the operator if a start would fail. */
+export type Inspection = {
+  readonly isEmbedded: boolean;
+  /** `none` if there is no vault yet. */
+  checkRootKey(): Promise<'opens' | 'none'>;
+  findPendingMigrations(): Promise<{ pending: string[]; total: number }>;
+  hasTenants(): Promise<boolean>;
+  /** The rights and the connection of the server's role; undefined for an embedded database. */
+  findServerRole(): Promise<(ServerRole & { isOnThisMachine: boolean }) | undefined>;
+  close(): Promise<void>;
+};
+
+/** Opens the database like a start does, whether a server is running or not, and writes nothing. @throws as createPlatform. */
+export const createInspection = async (config: Config): Promise<Inspection> => {
+  const start: Start = { closers: [], isLockLost: false };
+  const environment = environmentOf(config);
+  try {
+    const { db, poolConfig, embedded } = await openDatabase(
+      config,
+      'command',
+      { log: createLog(config.logLevel), accounts: createAccounts() },
+      start,
+    );
+    const found = await createKeyRows(db).findInstance();
+    return {
+      isEmbedded: embedded !== undefined,
+      checkRootKey: async () => {
+        if (!found) return 'none';
+        await openVault(config, found, environment);
+        return 'opens';
+      },
+      findPendingMigrations: () => findPendingMigrations(poolConfig, migrationsDir),
+      hasTenants: async () => found !== undefined && hasTenants(db),
+      findServerRole: async () => {
+        if (embedded) return undefined;
+        const role = await db.findServerRole();
+        return { ...role, isOnThisMachine: isOnThisMachine(poolConfig) };
+      },
+      close: () => closeAll(start),
+    };
+  } catch (error) {
+    await closeAll(start).catch(() => undefined);
+    throw error;
+  }
+};
+
+/** Applies pending migrations. Creates no vault. @throws as createPlatform. */
+export const migrateDatabase = async (config: Config): Promise<MigrationResult> => {
+  const start: Start = { closers: [], isLockLost: false };
+  try {
+    const { db, poolConfig } = await openDatabase(
+      config,
+      'command',
+      { log: createLog(config.logLevel), accounts: createAccounts() },
+      start,
+    );
+    const found = await createKeyRows(db).findInstance();
+    // Checked first, so that a wrong root key changes nothing.
+    if (found) await openVault(config, found, environmentOf(config));
+    return await migrate(poolConfig, migrationsDir);
+  } finally {
+    await closeAll(start);
+  }
+};
+
+/** The sandbox and egress without a vault, for authors who test their code. */
+export type Workbench = Pick<Platform, 'sandbox' | 'egress' | 'accounts'> & { close(): Promise<void> };
+
+/** @throws StartError. */
+export const createWorkbench = async (config: Config): Promise<Workbench> => {
+  const log = createLog('silent');
+  const accounts = createAccounts();
+  const egress = createEgress(config.egress, { accounts, log });
+  const sandbox = openSandbox(config, log, accounts);
+  await startSandbox(sandbox);
+  return {
+    sandbox,
+    egress,
+    accounts,
+    close: async () => {
+      await sandbox.close();
+      await egress.close();
+    },
+  };
+};
+
+/** Connects to the mail server without sending a mail. @throws StartError with what to do. */
+export const checkMail = async (config: MailConfig): Promise<void> => {
+  const mailer = createMailer(config, { log: createLog('silent'), now: () => new Date() });
+  try {
+    await mailer.check();
+  } catch (error) {
+    throw error instanceof MailFault ? new StartError(error.message) : error;
+  } finally {
+    mailer.close();
+  }
+};

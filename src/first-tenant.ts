@@ -1,0 +1,70 @@
+// Creates the first tenant of a vault: at a development start, or with a key that the deployment supplies.
+import { readFileSync } from 'node:fs';
+import { parseApiKey } from './modules/access/api-keys.ts';
+import { readCredentials, writeCredentials } from './modules/access/dev-credentials.ts';
+import { findTenants, hasTenants } from './modules/access/rows/tenants.ts';
+import { createApplication, createTenant, type MadeApplication } from './modules/people/bootstrap.ts';
+import type { Context } from './modules.ts';
+import { StartError } from './platform/errors.ts';
+
+/** The name of the tenant and the application that a development start creates. */
+const DEVELOPMENT = 'Development';
+
+const readBootstrapKey = (ctx: Context): string => {
+  const path = ctx.config.bootstrapApiKeyFile as string;
+  let key: string;
+  try {
+    key = readFileSync(path, 'utf8').trim();
+  } catch {
+    throw new StartError(`BOOTSTRAP_API_KEY_FILE: the file ${path} cannot be read. Mount it, or unset the variable.`);
+  }
+  if (parseApiKey(key, ctx.environment)) return key;
+  throw new StartError(
+    `BOOTSTRAP_API_KEY_FILE: ${path} holds no well-formed svc_${ctx.environment}_ key, or it has a typo. Take one from another vault: npm run -s strongroom -- keys create`,
+  );
+};
+
+/**
+ * Replaces the key of the development tenant. A crash after the tenant was created and before its key was written leaves the
+ * tenant without a usable key. Only for the embedded database: the credentials of a database that DATABASE_URL names may be
+ * in another server's directory.
+ */
+const replaceLostKey = async (ctx: Context): Promise<MadeApplication | undefined> => {
+  if (!ctx.embedded || readCredentials(ctx.config)) return undefined;
+  const tenant = (await findTenants(ctx.db)).find(({ name }) => name === DEVELOPMENT);
+  return tenant && createApplication(ctx, tenant.id, { name: DEVELOPMENT, applicationName: DEVELOPMENT });
+};
+
+const createDevelopmentTenant = async (ctx: Context): Promise<MadeApplication | undefined> => {
+  const { config } = ctx;
+  const made =
+    (await createTenant(ctx, { name: DEVELOPMENT, applicationName: DEVELOPMENT, onlyFirst: true })) ??
+    (await replaceLostKey(ctx));
+  if (made)
+    writeCredentials(config, {
+      base_url: `http://${config.host}:${config.port}`,
+      tenant_id: made.tenant_id,
+      application_id: made.application_id,
+      api_key: made.api_key.reveal(),
+    });
+  return made;
+};
+
+/**
+ * Creates the first tenant: always in development, and in production with a key that the deployment supplies.
+ * @returns the tenant that a development start made, whose key is in the file of credentials by then.
+ */
+export const createFirstTenant = async (ctx: Context): Promise<MadeApplication | undefined> => {
+  const { config } = ctx;
+  if (config.bootstrapApiKeyFile !== undefined) {
+    const made = await createTenant(ctx, { name: 'Default', apiKey: readBootstrapKey(ctx), onlyFirst: true });
+    if (!made) ctx.log.warn('BOOTSTRAP_API_KEY_FILE is ignored: the vault has a tenant already');
+    return undefined;
+  }
+  if (config.mode === 'development') return createDevelopmentTenant(ctx);
+  if (!(await hasTenants(ctx.db)))
+    ctx.log.warn(
+      'the vault has no tenant: every API route answers 503 until it has one. Create it: npm run -s strongroom -- bootstrap --tenant-name NAME',
+    );
+  return undefined;
+};

@@ -1,0 +1,91 @@
+// Builds the modules in order, each on those before it.
+import { createCallerFinder } from './modules/access/caller-finder.ts';
+import type { PeopleContext } from './modules/people/context.ts';
+import { type Overrides, createPlatform } from './context.ts';
+import type { Config } from './platform/config.ts';
+import type { Role } from './platform/open-database.ts';
+import type { AccessContext } from './modules/access/context.ts';
+import type { Platform } from './platform/platform.ts';
+import { createRequestRates } from './modules/access/request-rates.ts';
+import { createRefusalLog } from './modules/access/refusals.ts';
+import { createTokenRows } from './modules/tokens/rows/batched-rows.ts';
+import type { TokensContext } from './modules/tokens/context.ts';
+import { hmacText } from './platform/crypto/digest.ts';
+import { randomIntBelow } from './platform/crypto/random.ts';
+import { digestOfMask } from './modules/access/answer-record.ts';
+import { openToken } from './modules/tokens/tokens.ts';
+import type { CodeContext } from './modules/code/context.ts';
+import { internal } from './platform/errors.ts';
+import type { ReactorsContext } from './modules/reactors/context.ts';
+import { createOfficialReader } from './modules/code/official.ts';
+import { createReactorFinder } from './modules/reactors/reactor-finder.ts';
+import type { ProxyContext } from './modules/proxy/context.ts';
+import { forwardForCode } from './modules/proxy/forward.ts';
+import { createProxyFinder } from './modules/proxy/proxy-finder.ts';
+import { createSessionFinder } from './modules/people/sessions.ts';
+
+const createAccess = (platform: Platform): AccessContext => {
+  const refusals = createRefusalLog(platform);
+  platform.onClose(() => refusals.close());
+  return {
+    ...platform,
+    callers: createCallerFinder(platform),
+    refusals,
+    requestRates: createRequestRates(platform),
+    replayChecks: undefined,
+  };
+};
+
+const createTokens = (access: AccessContext): TokensContext => {
+  const tokenRows = createTokenRows(access.db);
+  access.replayChecks = {
+    findPlaces: (tenant_id, ids) => tokenRows.findPlaces({ tenant_id }, ids, access.now()),
+    digestMasks: async (tenant_id, ids) => {
+      const keys = await access.keyring.tenantKeys(tenant_id);
+      const rows = (await tokenRows.findValues({ tenant_id }, ids, access.now())).filter(
+        ({ sealed }) => sealed !== null,
+      );
+      return new Map(rows.map((row) => [row.id, digestOfMask(openToken(access, tenant_id, row, keys))]));
+    },
+  };
+  return {
+    ...access,
+    tokenRows,
+    expressionEnvironment: { hmac: hmacText, randomInt: (max) => randomIntBelow(max, access.randomBytes) },
+  };
+};
+
+/** `svc.proxy` is answered by the proxy module, which is made later. */
+const createCode = (tokens: TokensContext): CodeContext => ({
+  ...tokens,
+  serviceCalls: {
+    forward: () => {
+      throw internal(new Error('no module answers svc.proxy'));
+    },
+  },
+});
+
+const createReactors = (code: CodeContext): ReactorsContext => ({
+  ...code,
+  reactors: createReactorFinder({ ...code, readOfficial: createOfficialReader() }),
+});
+
+const createProxy = (reactors: ReactorsContext): ProxyContext => {
+  const context = { ...reactors, proxies: createProxyFinder(reactors) };
+  reactors.serviceCalls.forward = (...call) => forwardForCode(context, ...call);
+  return context;
+};
+
+const createPeople = (proxy: ProxyContext): PeopleContext => ({
+  ...proxy,
+  sessions: createSessionFinder(proxy),
+});
+
+/** The platform with every module, for servers and commands. */
+export type Context = PeopleContext;
+
+/** @throws as createPlatform. */
+export const createContext = async (config: Config, role: Role, overrides: Overrides = {}): Promise<Context> =>
+  createPeople(
+    createProxy(createReactors(createCode(createTokens(createAccess(await createPlatform(config, role, overrides)))))),
+  );

@@ -1,0 +1,59 @@
+// Access rules: their schema and limits.
+import { z } from 'zod';
+import { parseContainer } from './containers.ts';
+import { isPermission, type Permission } from './permissions.ts';
+
+/** How much of a token's data a decision shows. `default`, of a plain permission: the masked value, or the value of a token without a mask. */
+export type Transform = 'redact' | 'mask' | 'reveal' | 'default';
+
+/** How much of a token's value is shown. */
+export type Visibility = 'nothing' | 'masked' | 'value';
+
+export const RULE_PRIORITY_MAX = 10_000;
+export const RULE_DESCRIPTION_LENGTH_MAX = 1_000;
+/** The length of the longest id of a token, and of the longest container. */
+export const CONDITION_VALUE_LENGTH_MAX = 400;
+export const ruleTransforms = ['redact', 'mask', 'reveal'] as const;
+export const conditionAttributes = ['id', 'container'] as const;
+export const conditionOperators = ['equals', 'starts_with'] as const;
+/** Each is compared for every token of a request. */
+export const CONDITIONS_MAX = 25;
+
+const container = z.string().transform((text, ctx) => {
+  const parsed = parseContainer(text);
+  if (parsed === undefined) ctx.addIssue('must be a container path such as /pci/high/');
+  return parsed ?? z.NEVER;
+});
+
+const condition = z.object({
+  attribute: z.enum(conditionAttributes),
+  operator: z.enum(conditionOperators),
+  value: z.string().min(1).max(CONDITION_VALUE_LENGTH_MAX),
+});
+
+/** Rules are about containers, and only tokens are in containers. */
+const isTokenPermission = (text: unknown): text is Permission => isPermission(text) && text.startsWith('token:');
+
+export const accessRuleSchema = z
+  .object({
+    description: z.string().max(RULE_DESCRIPTION_LENGTH_MAX).default(''),
+    priority: z.int().min(1).max(RULE_PRIORITY_MAX),
+    container: container.optional(),
+    conditions: z
+      .array(condition)
+      .max(CONDITIONS_MAX)
+      // Generated clients of some languages send every list, empty ones too.
+      .transform((conditions) => (conditions.length > 0 ? conditions : undefined))
+      .optional(),
+    transform: z.enum(ruleTransforms),
+    permissions: z
+      .array(z.string().refine(isTokenPermission, 'must be a permission on tokens'), 'must be a list of permissions')
+      .min(1, 'must name a permission'),
+  })
+  .refine((rule) => (rule.container === undefined) !== (rule.conditions === undefined), {
+    error: 'must have either a container or conditions',
+  });
+
+export type RuleCondition = z.infer<typeof condition>;
+
+export type AccessRule = z.infer<typeof accessRuleSchema>;

@@ -1,0 +1,363 @@
+// Schemas of /applications. The schema in access-rule.ts checks access rules; the one here is for the OpenAPI document.
+import {
+  accessRuleSchema,
+  CONDITION_VALUE_LENGTH_MAX,
+  conditionAttributes,
+  conditionOperators,
+  CONDITIONS_MAX,
+  RULE_DESCRIPTION_LENGTH_MAX,
+  RULE_PRIORITY_MAX,
+  ruleTransforms,
+} from './access-rule.ts';
+import { containerPath } from './containers.schema.ts';
+import { parseContainer } from './containers.ts';
+import { ORIGINS_IN_DOCUMENTS, originsSchema } from './origins.ts';
+import { CREATES_PER_MINUTE, CREATES_PER_MINUTE_MAX } from './public-access.ts';
+import { z } from 'zod';
+import { BURST_MAX, DAILY_TOKENS_MAX, REQUESTS_PER_SECOND_MAX } from '../../platform/application-limits.ts';
+import { allowedHostsSchema, HOSTS_IN_DOCUMENTS } from '../../platform/egress/allowed-hosts.ts';
+import { applicationTypes, type Permission, permissions } from './permissions.ts';
+import { nameSchema } from './tenants.ts';
+import { onlyPage, pageQuery, pageSchema, repeated } from '../../platform/http/list-parameters.ts';
+import {
+  date,
+  type Examples,
+  givenUuid,
+  history,
+  uuid,
+  created,
+  EXAMPLE_API_KEY,
+  modified,
+  TENANT_ID,
+} from '../../platform/http/schemas.ts';
+import { isStorableText, NOT_STORABLE } from '../../platform/json/json.ts';
+
+const PERMISSIONS_MAX = 50;
+const RULES_MAX = 50;
+
+const EXAMPLE_ID = '2b7d9e40-61c5-4f8a-9d12-8e3a5c7f0b64';
+
+const accessRule = z
+  .object({
+    description: z
+      .string()
+      .max(RULE_DESCRIPTION_LENGTH_MAX)
+      .optional()
+      .meta({ description: 'The purpose of the rule.', example: 'Support sees the last digits' }),
+    priority: z.int().min(1).max(RULE_PRIORITY_MAX).meta({
+      description: 'The first rule with the permission that applies to the token decides, 1 before 2.',
+      example: 1,
+    }),
+    container: containerPath.optional().meta({
+      description:
+        'The rule applies to the tokens in this container and in those below it. A rule has either this or `conditions`.',
+      example: '/pci/',
+    }),
+    conditions: z
+      .array(
+        z
+          .object({
+            attribute: z.enum(conditionAttributes).meta({
+              description: 'The attribute of the token.',
+              'x-extensible-enum': [...conditionAttributes],
+              example: 'id',
+            }),
+            operator: z.enum(conditionOperators).meta({
+              description: 'How the attribute is compared with the value.',
+              'x-extensible-enum': [...conditionOperators],
+              example: 'starts_with',
+            }),
+            value: z
+              .string()
+              .min(1)
+              .max(CONDITION_VALUE_LENGTH_MAX)
+              .meta({ description: 'The value. Case counts in ids, not in containers.', example: 'order-' }),
+          })
+          .meta({ id: 'AccessCondition', description: 'A condition that a token must meet.' }),
+      )
+      .max(CONDITIONS_MAX)
+      .optional()
+      .meta({
+        description:
+          'The rule applies to the tokens that meet all of these. A rule has either this or `container`; an empty list counts as absent.',
+      }),
+    transform: z.enum(ruleTransforms).meta({
+      'x-extensible-enum': [...ruleTransforms],
+      description: 'How much of a token the rule shows: nothing of its data, its masked value, or the data itself.',
+      example: 'mask',
+    }),
+    permissions: z
+      .array(
+        z.string().meta({
+          'x-extensible-enum': permissions.filter((each) => each.startsWith('token:')),
+          example: 'token:read',
+        }),
+      )
+      .min(1)
+      .meta({ description: 'The permissions on tokens that the rule grants.' }),
+  })
+  .meta({
+    id: 'AccessRule',
+    description: 'Gives permissions on some tokens, and says how much of these tokens is shown.',
+  });
+
+const givenRule = accessRuleSchema.superRefine((rule, ctx) => {
+  if (!isStorableText(rule.description)) ctx.addIssue({ code: 'custom', path: ['description'], message: NOT_STORABLE });
+  for (const [index, { value }] of (rule.conditions ?? []).entries())
+    if (!isStorableText(value))
+      ctx.addIssue({ code: 'custom', path: ['conditions', index, 'value'], message: NOT_STORABLE });
+});
+
+const wholeNumber = (least: number, most: number) => {
+  const error = `must be a whole number from ${least} to ${most}`;
+  return z.int(error).min(least, error).max(most, error);
+};
+
+const NO_LIMIT = "Left out or null: the operator's default, which is no limit unless the configuration has one.";
+
+const requestsPerSecond = wholeNumber(1, REQUESTS_PER_SECOND_MAX);
+const burst = wholeNumber(1, BURST_MAX);
+const REQUESTS_PER_SECOND = 'Requests per second, in the long run.';
+
+const givenRateLimit = z
+  .object(
+    {
+      requests_per_second: requestsPerSecond.meta({ description: REQUESTS_PER_SECOND, example: 100 }),
+      burst: burst.optional().meta({
+        description: 'Requests that may come at once after a pause. Left out: as many as `requests_per_second`.',
+        example: 200,
+      }),
+    },
+    'must be an object with `requests_per_second`',
+  )
+  .transform(({ requests_per_second, burst: most = requests_per_second }) => ({ requests_per_second, burst: most }))
+  .meta({ id: 'RateLimitRequest', description: 'A rate of requests.' });
+
+const rateLimit = z
+  .object({
+    requests_per_second: requestsPerSecond.meta({ description: REQUESTS_PER_SECOND, example: 100 }),
+    burst: burst.meta({ description: 'Requests that may come at once after a pause.', example: 200 }),
+  })
+  .meta({ id: 'RateLimit', description: 'A rate of requests.' });
+
+const dailyTokens = wholeNumber(0, DAILY_TOKENS_MAX);
+const DAILY_REVEALS =
+  'Distinct tokens per day (UTC) whose value the application may get by reading, listing, searching and detokenizing. Masked values do not count.';
+const DAILY_USES =
+  'Distinct tokens per day (UTC) that the application may use by reactors and the proxy, also in code that has its permissions.';
+
+const givenLimits = {
+  rate_limit: givenRateLimit
+    .nullish()
+    .transform((limit) => limit ?? undefined)
+    .meta({ description: `Limits the requests with the key of the application. ${NO_LIMIT}` }),
+  daily_reveals: dailyTokens
+    .nullish()
+    .transform((limit) => limit ?? undefined)
+    .meta({ description: `${DAILY_REVEALS} ${NO_LIMIT}`, example: 1000 }),
+  daily_uses: dailyTokens
+    .nullish()
+    .transform((limit) => limit ?? undefined)
+    .meta({ description: `${DAILY_USES} ${NO_LIMIT}`, example: 5000 }),
+};
+
+/** Limits alone, as the operator gives them. */
+export const limitsSchema = z.strictObject(givenLimits, 'must be an object');
+
+const oneContainer = 'must be a list of one container path';
+
+const fields = {
+  name: nameSchema.meta({ description: 'The name of the application.', example: 'Checkout' }),
+  permissions: z
+    .array(
+      z
+        .enum(permissions, 'must be a permission; GET /permissions lists them')
+        .meta({ 'x-extensible-enum': permissions, example: 'token:create' }),
+      'must be a list of permissions',
+    )
+    .max(PERMISSIONS_MAX, `must be at most ${PERMISSIONS_MAX} permissions`)
+    .default([])
+    .meta({
+      description:
+        'The permissions of the application. Permissions on tokens are for all tokens. At least one, or a rule. Left out: none.',
+    }),
+  rules: z
+    .array(z.any().meta({ allOf: [{ $ref: '#/components/schemas/AccessRule' }] }), 'must be a list of rules')
+    .max(RULES_MAX, `must be at most ${RULES_MAX} rules`)
+    .pipe(z.array(givenRule))
+    .default([])
+    .meta({
+      description:
+        'The access rules: permissions on some tokens, and how much of these tokens the application sees. Left out: none.',
+    }),
+  allowed_hosts: allowedHostsSchema.meta({
+    description: `The hosts that the application may send to through the proxy. ${HOSTS_IN_DOCUMENTS} Left out: not limited.`,
+    example: ['api.example.com'],
+  }),
+  ...givenLimits,
+  allowed_origins: originsSchema
+    .nullish()
+    .transform((origins) => origins ?? [])
+    .meta({
+      description: `For public applications: the origins of the pages that may use the key. ${ORIGINS_IN_DOCUMENTS} Left out: no page may, only clients that send no Origin.`,
+      example: ['https://shop.example.com'],
+    }),
+  containers: z
+    .array(
+      containerPath.transform((text) => parseContainer(text) ?? z.NEVER),
+      oneContainer,
+    )
+    .max(1, oneContainer)
+    .nullish()
+    .transform((containers) => containers?.[0])
+    .meta({
+      description: 'For public applications: the container of its tokens. Left out: the container of each type.',
+    }),
+  creates_per_minute: wholeNumber(1, CREATES_PER_MINUTE_MAX)
+    .nullish()
+    .transform((limit) => limit ?? undefined)
+    .meta({
+      description: `For public applications: how many tokens one client address may create in a minute. Left out: ${CREATES_PER_MINUTE}.`,
+      example: CREATES_PER_MINUTE,
+    }),
+};
+
+const isNotEmpty = (given: unknown): boolean => Array.isArray(given) && given.length > 0;
+
+/** Checked together with all other errors of the body. An invalid list does not count as missing. */
+const holdsSomething = {
+  path: ['permissions'],
+  error: 'must name a permission, unless there is a rule',
+  when: ({ value }: { value: unknown }) => typeof value === 'object' && value !== null,
+};
+
+const hasGrants = ({ permissions: named, rules }: { permissions?: unknown; rules?: unknown }): boolean =>
+  named === undefined || rules === undefined || isNotEmpty(named) || isNotEmpty(rules);
+
+const bodyError = 'the body must be an object';
+
+export const newApplication = z
+  .object(
+    {
+      ...fields,
+      type: z.enum(applicationTypes, 'must be private, public or management').default('private').meta({
+        description:
+          '`public`: the key is in browsers and apps. It may hold `token:create` only, and its answers have no fingerprint. `private` and `management` limit nothing. The type cannot change. Left out: `private`.',
+        example: 'private',
+      }),
+    },
+    bodyError,
+  )
+  .refine(hasGrants, holdsSomething)
+  .meta({ id: 'CreateApplicationRequest', description: 'An application to create.' });
+
+export const applicationChange = z.object(fields, bodyError).refine(hasGrants, holdsSomething).meta({
+  id: 'UpdateApplicationRequest',
+  description: 'The new state of the application, as a whole.',
+});
+
+export const applicationRecord = z
+  .object({
+    id: uuid('The id of the application.', EXAMPLE_ID),
+    tenant_id: uuid('The id of the tenant that owns the application.', TENANT_ID),
+    name: z.string().meta({ description: 'The name of the application.', example: 'Checkout' }),
+    type: z.string().meta({
+      description: 'The purpose of the application.',
+      'x-extensible-enum': [...applicationTypes],
+      example: 'private',
+    }),
+    permissions: z
+      .array(z.string().meta({ 'x-extensible-enum': permissions, example: 'token:create' }))
+      .meta({ description: 'The permissions of the application.' }),
+    rules: z.array(accessRule).meta({ description: 'The access rules of the application.' }),
+    allowed_hosts: z
+      .array(z.string().meta({ example: 'api.example.com' }))
+      .optional()
+      .meta({ description: 'The hosts that the application may send to through the proxy. Left out: not limited.' }),
+    rate_limit: rateLimit.optional(),
+    daily_reveals: dailyTokens
+      .optional()
+      .meta({ description: `${DAILY_REVEALS} Left out: none named.`, example: 1000 }),
+    daily_uses: dailyTokens.optional().meta({ description: `${DAILY_USES} Left out: none named.`, example: 5000 }),
+    allowed_origins: z
+      .array(z.string().meta({ example: 'https://shop.example.com' }))
+      .optional()
+      .meta({ description: 'Of a public application: the origins of the pages that may use the key.' }),
+    containers: z
+      .array(z.string().meta({ example: '/pci/high/' }))
+      .optional()
+      .meta({ description: 'Of a public application: the container of its tokens, if it names one.' }),
+    creates_per_minute: z.int().optional().meta({
+      description: 'Of a public application: how many tokens one client address may create in a minute.',
+      example: CREATES_PER_MINUTE,
+    }),
+    key: z.string().optional().meta({
+      description: 'The API key. Only the response that created it has it.',
+      format: 'password',
+      example: EXAMPLE_API_KEY,
+    }),
+    ...history,
+    modified_at: date('When the application or its key was changed last.').optional(),
+  })
+  .meta({ id: 'Application', description: 'A client of the API, with its permissions.' });
+
+export const applicationPage = pageSchema(applicationRecord, 'ApplicationPage');
+
+export const applicationParams = z.object({
+  id: givenUuid.meta({ description: 'The id of an application.', example: EXAMPLE_ID }),
+});
+
+export const applicationQuery = z.object({
+  ...pageQuery(),
+  id: repeated(givenUuid, 'Only these applications.', EXAMPLE_ID),
+  type: repeated(
+    z.enum(applicationTypes, 'must be private, public or management'),
+    'Only applications of these types.',
+    'private',
+  ),
+});
+
+const asked: { name: string; permissions: Permission[]; rules: object[] } = {
+  name: 'Checkout',
+  permissions: ['token:create'],
+  rules: [
+    {
+      description: 'Support sees the last digits',
+      priority: 1,
+      container: '/pci/',
+      transform: 'mask',
+      permissions: ['token:read'],
+    },
+  ],
+};
+const shown = { id: EXAMPLE_ID, tenant_id: TENANT_ID, type: 'private' };
+const summary = 'Creates tokens, and reads cards masked';
+
+export const newApplicationExamples: { request: Examples; response: Examples } = {
+  request: { checkout: { summary, value: { ...asked, type: 'private' } } },
+  response: { checkout: { summary, value: { ...shown, ...asked, key: EXAMPLE_API_KEY, ...created } } },
+};
+
+export const applicationExamples: { response: Examples } = {
+  response: { checkout: { summary, value: { ...shown, ...asked, ...created } } },
+};
+
+export const applicationChangeExamples: { request: Examples; response: Examples } = {
+  request: { checkout: { summary, value: asked } },
+  response: { checkout: { summary, value: { ...shown, ...asked, ...created, ...modified } } },
+};
+
+export const regenerateExamples: { response: Examples } = {
+  response: {
+    checkout: {
+      summary: 'With its new key',
+      value: { ...shown, ...asked, key: EXAMPLE_API_KEY, ...created, ...modified },
+    },
+  },
+};
+
+export const applicationPageExamples: { response: Examples } = {
+  response: {
+    one: { summary: 'One application', value: { pagination: onlyPage(1), data: [{ ...shown, ...asked, ...created }] } },
+  },
+};

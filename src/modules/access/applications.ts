@@ -1,0 +1,272 @@
+// Applications: the clients of the API, with their permissions, access rules and keys. A key is shown once, when it is created.
+import type { ApplicationLimits, RateLimit } from '../../platform/application-limits.ts';
+import { hostsOf } from '../../platform/egress/allowed-hosts.ts';
+import { fieldErrors, invalidInput, notFound } from '../../platform/errors.ts';
+import { type AccessRule, accessRuleSchema } from './access-rule.ts';
+import { newApiKey } from './api-keys.ts';
+import type { AccessContext } from './context.ts';
+import { checkGrants, type Grants } from './grants.ts';
+import { effectiveLimits, namedLimits } from './limits.ts';
+import { type ApplicationType, isPermission, type Permission, publicPermissions } from './permissions.ts';
+import { checkOrigins } from './origins.ts';
+import { CREATES_PER_MINUTE } from './public-access.ts';
+import { resourceOf } from './resource.ts';
+import { deleteApiKeysOf, insertApiKey } from './rows/find-api-key.ts';
+import { deleteCountsOf } from './rows/limits.ts';
+import {
+  type ApplicationFilter,
+  countApplications,
+  deleteApplicationRow,
+  findApplication,
+  insertApplication,
+  listApplications as listApplicationRows,
+  lockApplication,
+  type StoredApplication,
+  updateApplication,
+} from './rows/applications.ts';
+import type { Work } from './work.ts';
+
+/** An application on the wire. Undefined properties are left out. */
+export type ApplicationRecord = {
+  id: string;
+  tenant_id: string;
+  name: string;
+  type: string;
+  permissions: Permission[];
+  rules: ShownRule[];
+  allowed_hosts: string[] | undefined;
+  rate_limit: RateLimit | undefined;
+  daily_reveals: number | undefined;
+  daily_uses: number | undefined;
+  /** Of public applications, as the two that follow. */
+  allowed_origins?: string[];
+  containers?: string[];
+  creates_per_minute?: number;
+  /** Only in the answer to the request that created it. */
+  key?: string;
+  created_by: string | undefined;
+  created_at: string;
+  modified_by: string | undefined;
+  modified_at: string | undefined;
+};
+
+type ShownRule = Omit<AccessRule, 'description'> & { description?: string };
+
+export type ApplicationInput = {
+  name: string;
+  permissions: Permission[];
+  rules: AccessRule[];
+  /** Undefined for any. */
+  allowed_hosts?: string[] | undefined;
+} & ApplicationLimits &
+  PublicSettings;
+
+/** Only public applications have any. */
+export type PublicSettings = {
+  allowed_origins?: string[];
+  containers?: string | undefined;
+  creates_per_minute?: number | undefined;
+};
+
+/** The message of the log row, which an auditor can search for. */
+const KEY_REGENERATED = 'Application key regenerated';
+
+const rightsOf = (row: StoredApplication) => ({
+  permissions: row.permissions.filter(isPermission),
+  rules: accessRuleSchema.array().parse(row.rules),
+  allowed_hosts: hostsOf(row.allowed_hosts),
+});
+
+/** What an application holds, from its row. */
+export const grantsOf = (ctx: Pick<AccessContext, 'config'>, row: StoredApplication): Grants => ({
+  ...rightsOf(row),
+  limits: effectiveLimits(ctx, namedLimits(row)),
+  application_id: row.id,
+});
+
+/** What an application would hold. */
+const grantsOfInput = (ctx: AccessContext, input: ApplicationInput): Grants => ({
+  permissions: input.permissions,
+  rules: input.rules,
+  allowed_hosts: input.allowed_hosts,
+  limits: effectiveLimits(ctx, input),
+});
+
+const shownRule = ({ description, ...rule }: AccessRule): ShownRule =>
+  description === '' ? rule : { description, ...rule };
+
+const publicSettingsOf = ({ allowed_origins, container, creates_per_minute }: StoredApplication) => ({
+  allowed_origins,
+  ...(container !== null && { containers: [container] }),
+  creates_per_minute: creates_per_minute ?? CREATES_PER_MINUTE,
+});
+
+/** A public key is in the hands of everybody: it may create tokens, and no rule may give it more. @throws invalidInput. */
+const checkPublic = (ctx: AccessContext, type: string, input: ApplicationInput): void => {
+  const { permissions, rules, allowed_origins = [], containers, creates_per_minute } = input;
+  const problems: [path: string, sentence: string][] = [];
+  if (type === 'public') {
+    if (permissions.some((permission) => !publicPermissions.includes(permission)))
+      problems.push(['permissions', `must be ${publicPermissions.join(', ')} only, as the application is public`]);
+    if (rules.length > 0) problems.push(['rules', 'must be left out, as the application is public']);
+  } else {
+    const only = 'is for public applications only';
+    if (allowed_origins.length > 0) problems.push(['allowed_origins', only]);
+    if (containers !== undefined) problems.push(['containers', only]);
+    if (creates_per_minute !== undefined) problems.push(['creates_per_minute', only]);
+  }
+  if (problems.length > 0) throw invalidInput(fieldErrors(problems));
+  checkOrigins(ctx.config, allowed_origins, 'allowed_origins');
+};
+
+const recordOf = (tenant_id: string, row: StoredApplication): ApplicationRecord => {
+  const { permissions, rules, allowed_hosts } = rightsOf(row);
+  const { rate_limit, daily_reveals, daily_uses } = namedLimits(row);
+  return {
+    id: row.id,
+    tenant_id,
+    name: row.name,
+    type: row.type,
+    permissions,
+    rules: rules.map(shownRule),
+    allowed_hosts,
+    rate_limit,
+    daily_reveals,
+    daily_uses,
+    ...(row.type === 'public' && publicSettingsOf(row)),
+    created_by: row.created_by ?? undefined,
+    created_at: row.created_at.toISOString(),
+    modified_by: row.modified_by ?? undefined,
+    modified_at: row.modified_at?.toISOString(),
+  };
+};
+
+/** Without repeated permissions. */
+const uniqueOf = ({ permissions, rules, ...input }: ApplicationInput): ApplicationInput => ({
+  ...input,
+  permissions: [...new Set(permissions)],
+  rules: rules.map((rule) => ({ ...rule, permissions: [...new Set(rule.permissions)] })),
+});
+
+/** An empty list where the application may send to any host, and null where it names no limit. */
+const columnsOf = ({
+  name,
+  permissions,
+  rules,
+  allowed_hosts,
+  rate_limit,
+  daily_reveals,
+  daily_uses,
+  allowed_origins,
+  containers,
+  creates_per_minute,
+}: ApplicationInput) => ({
+  name,
+  permissions,
+  rules,
+  allowed_hosts: allowed_hosts ?? [],
+  rate_limit: rate_limit ?? null,
+  daily_reveals: daily_reveals ?? null,
+  daily_uses: daily_uses ?? null,
+  allowed_origins: allowed_origins ?? [],
+  container: containers ?? null,
+  creates_per_minute: creates_per_minute ?? null,
+});
+
+const modificationOf = (ctx: AccessContext, work: Work) => ({
+  modified_at: ctx.now(),
+  modified_by: work.actor_id,
+});
+
+const applications = resourceOf<AccessContext, StoredApplication, ApplicationFilter, ApplicationRecord>({
+  entity_type: 'application',
+  noun: 'application',
+  find: findApplication,
+  count: countApplications,
+  list: listApplicationRows,
+  lock: lockApplication,
+  remove: async (tx, id) => {
+    await deleteApplicationRow(tx, id);
+    await deleteCountsOf(tx, id);
+  },
+  show: async (_ctx, { tenant_id }, rows) => rows.map((row) => recordOf(tenant_id, row)),
+  changeOf: (_work, id) => ({ subject: 'application', id }),
+});
+
+/** Reads one. @throws notFound, the same for an unknown id and one of another tenant. */
+export const getApplication = applications.read;
+
+/** A page, newest first. `ids`: only these; `types`: only of these; undefined for all. */
+export const listApplications = applications.list;
+
+/** Removes an application with its keys. @throws notFound. */
+export const deleteApplication = applications.delete;
+
+/** The calling application. @throws notFound for a caller of another kind. */
+export const getOwnApplication = async (ctx: AccessContext, work: Work): Promise<ApplicationRecord> => {
+  if (work.actor_type !== 'application') throw notFound('application');
+  return getApplication(ctx, work, work.actor_id);
+};
+
+/** Creates an application with its key. @returns the application with `key`. @throws forbidden for what the caller does not hold. */
+export const createApplication = async (
+  ctx: AccessContext,
+  work: Work,
+  input: ApplicationInput & { type: ApplicationType },
+): Promise<ApplicationRecord> => {
+  checkPublic(ctx, input.type, input);
+  const fields = uniqueOf(input);
+  checkGrants(work, grantsOfInput(ctx, fields));
+  const apiKey = newApiKey(ctx);
+  const id = ctx.newUuid();
+  const created = { created_at: ctx.now(), created_by: work.actor_id };
+  const row = { id, type: input.type, ...columnsOf(fields), ...created };
+  return applications.create(ctx, work, id, async (tx) => {
+    await insertApplication(tx, row, apiKey);
+    const shown = recordOf(work.tenant_id, { ...row, modified_at: null, modified_by: null });
+    return { ...shown, key: apiKey.key.reveal() };
+  });
+};
+
+/**
+ * Replaces name, permissions, rules, hosts and limits; `type` and the key stay. The application may keep what it holds, whether the
+ * caller holds it or not.
+ * @throws notFound; forbidden for what neither the caller nor the application holds.
+ */
+export const changeApplication = (
+  ctx: AccessContext,
+  work: Work,
+  id: string,
+  input: ApplicationInput,
+): Promise<ApplicationRecord> => {
+  const given = uniqueOf(input);
+  const fields = { ...columnsOf(given), ...modificationOf(ctx, work) };
+  return applications.change(ctx, work, id, async (tx, row) => {
+    checkPublic(ctx, row.type, given);
+    checkGrants(work, grantsOfInput(ctx, given), grantsOf(ctx, row));
+    await updateApplication(tx, id, fields);
+    return recordOf(work.tenant_id, { ...row, ...fields });
+  });
+};
+
+/**
+ * Replaces the key. The caller gets all that the application holds with the new one.
+ * @returns the application with `key`. @throws notFound; forbidden for what the caller does not hold.
+ */
+export const regenerateKey = (ctx: AccessContext, work: Work, id: string): Promise<ApplicationRecord> => {
+  const apiKey = newApiKey(ctx);
+  const fields = modificationOf(ctx, work);
+  return applications.change(
+    ctx,
+    work,
+    id,
+    async (tx, row) => {
+      checkGrants(work, grantsOf(ctx, row));
+      await updateApplication(tx, id, fields);
+      await deleteApiKeysOf(tx, id);
+      await insertApiKey(tx, id, apiKey);
+      return { ...recordOf(work.tenant_id, { ...row, ...fields }), key: apiKey.key.reveal() };
+    },
+    KEY_REGENERATED,
+  );
+};

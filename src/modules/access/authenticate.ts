@@ -1,0 +1,177 @@
+// Authenticates requests by SVC-API-KEY and checks the permission of the route before the body is read.
+import { type RequestOrigin } from '../../platform/audit/record.ts';
+import { addRateLimitHeaders } from '../../platform/http/rate-limit-headers.ts';
+import { type CountFailure, createFailureCount } from './failures.ts';
+import { quotasOf } from './limits.ts';
+import { hasTenants } from './rows/tenants.ts';
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { Socket } from 'node:net';
+import type { FastifyReply, FastifyRequest, InjectOptions, LightMyRequestResponse } from 'fastify';
+import type { App } from '../../platform/http/app-type.ts';
+import type { Caller } from './caller.ts';
+import { Work } from './work.ts';
+import type { Permission } from './permissions.ts';
+import { checkPublicAccess } from './public-access.ts';
+import { mayAnywhere } from './rules.ts';
+import type { AccessContext } from './context.ts';
+import { AppError, forbidden, unauthorized } from '../../platform/errors.ts';
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    work: Work | undefined;
+  }
+  interface FastifyContextConfig {
+    /** The permission that the caller needs, `authenticated` for any caller, null for a public route. Required for every route. */
+    permission?: Permission | 'authenticated' | null;
+    /** A request without a key goes on without a caller: the handler authenticates it. */
+    allowsAnonymous?: true;
+    /** Registered for the methods that a path does not have: answers OPTIONS, and 405 to the others. */
+    methodGuard?: true;
+    /** The route takes every method and every path below its own. */
+    forwards?: true;
+  }
+}
+
+/** Longer headers are refused without a look-up: a key has 65 characters. */
+const KEY_LENGTH_MAX = 200;
+
+const hasLimits = ({ limits, publicAccess }: Caller): boolean => limits !== undefined || publicAccess !== undefined;
+
+export const workOf = (request: FastifyRequest): Work => {
+  if (!request.work) throw unauthorized();
+  return request.work;
+};
+
+const notInitialized = () =>
+  new AppError(
+    'unavailable',
+    'This vault has no tenant yet. Make one: npm run -s strongroom -- bootstrap --tenant-name NAME',
+    { retryAfterSeconds: 5 },
+  );
+
+const refuse = (request: FastifyRequest): AppError => {
+  const bearer = request.headers.authorization?.startsWith('Bearer svc_') ?? false;
+  return unauthorized(bearer ? 'The API key belongs into the header SVC-API-KEY, not Authorization.' : undefined);
+};
+
+/** The origin of a request for the audit log. */
+export const originOf = ({ id, ip }: Pick<FastifyRequest, 'id' | 'ip'>): RequestOrigin => ({ trace_id: id, ip });
+
+/** For routes that authenticate by themselves. */
+export type Authentication = {
+  countFailure: CountFailure;
+  /**
+   * Sends a request to the API for a caller that is authenticated already, such as a member with a session. No header names the
+   * caller, so that no request from the network can choose one.
+   * @param request of the person, whose address and trace id it gets.
+   */
+  actAs(
+    caller: Caller,
+    request: Pick<FastifyRequest, 'ip' | 'id'>,
+    asked: ActingRequest,
+  ): Promise<LightMyRequestResponse>;
+};
+
+/** With `payloadAsStream` the answer is a stream. */
+export type ActingRequest = Pick<
+  InjectOptions,
+  'method' | 'url' | 'headers' | 'payload' | 'payloadAsStream' | 'signal'
+>;
+
+export const addAuthentication = (app: App, ctx: AccessContext): Authentication => {
+  let initialized = false;
+  const refuseUninitialized = async (): Promise<void> => {
+    if (initialized) return;
+    initialized = await hasTenants(ctx.db);
+    if (!initialized) throw notInitialized();
+  };
+
+  const countFailure = createFailureCount(ctx);
+
+  const failed = async (request: FastifyRequest): Promise<never> => {
+    await countFailure(request.ip);
+    throw refuse(request);
+  };
+
+  app.decorateRequest('work', undefined);
+
+  const admit = (
+    request: FastifyRequest,
+    reply: FastifyReply,
+    caller: Caller,
+    permission: Permission | 'authenticated',
+  ): void => {
+    // Set before the request is refused: the log names the caller.
+    const work = (request.work ??= new Work(ctx, caller, { origin: originOf(request) }));
+    checkPublicAccess(ctx, request, reply, caller);
+    if (permission !== 'authenticated' && !mayAnywhere(work, permission)) throw forbidden(permission);
+  };
+
+  /** As `admit`, for a caller with limits. @throws too_many_requests over its rate. */
+  const admitLimited = async (
+    request: FastifyRequest,
+    reply: FastifyReply,
+    caller: Caller,
+    permission: Permission | 'authenticated',
+  ): Promise<void> => {
+    const rate_limit = caller.limits?.rate_limit;
+    const reportLimit = addRateLimitHeaders(reply, quotasOf(caller));
+    request.work = new Work(ctx, caller, { origin: originOf(request), reportLimit });
+    if (rate_limit) await ctx.requestRates.take(caller, rate_limit, reportLimit);
+    admit(request, reply, caller, permission);
+  };
+
+  const authenticate = async (
+    request: FastifyRequest,
+    reply: FastifyReply,
+    key: string | undefined,
+    permission: Permission | 'authenticated',
+  ) => {
+    await refuseUninitialized();
+    const caller = key === undefined ? undefined : await ctx.callers.findCallerBeforeCaller(key);
+    if (!caller) return failed(request);
+    return hasLimits(caller)
+      ? admitLimited(request, reply, caller, permission)
+      : admit(request, reply, caller, permission);
+  };
+
+  const actors = new AsyncLocalStorage<Caller>();
+  // A request from the network is authenticated by its key only, in whatever async context it is handled.
+  const actorOf = ({ raw }: FastifyRequest): Caller | undefined =>
+    raw.socket instanceof Socket ? undefined : actors.getStore();
+
+  // Before the body is read, so that bodies of anonymous clients are not parsed. A cached caller needs no promise.
+  app.addHook('onRequest', (request, reply, done) => {
+    const { permission, allowsAnonymous } = request.routeOptions.config;
+    if (permission === null || permission === undefined) return done();
+    const header = request.headers['svc-api-key'];
+    const actor = actorOf(request);
+    if (!actor && header === undefined && allowsAnonymous) return void refuseUninitialized().then(() => done(), done);
+    const key = typeof header === 'string' && header.length > 0 && header.length <= KEY_LENGTH_MAX ? header : undefined;
+    const known = actor ?? (key === undefined ? undefined : ctx.callers.recallCaller(key));
+    if (!known) return void authenticate(request, reply, key, permission).then(() => done(), done);
+    if (hasLimits(known)) return void admitLimited(request, reply, known, permission).then(() => done(), done);
+    try {
+      admit(request, reply, known, permission);
+      return done();
+    } catch (error) {
+      return done(error as Error);
+    }
+  });
+
+  // The server does not start with a route that has no permission.
+  app.addHook('onRoute', (route) => {
+    if (route.config?.permission === undefined)
+      throw new Error(`The route ${String(route.method)} ${route.url} names no permission (config.permission).`);
+  });
+
+  return {
+    countFailure,
+    actAs: (caller, { ip, id }, { headers, ...asked }) =>
+      // Awaited within the async context: `inject` begins when its promise is awaited.
+      actors.run(
+        caller,
+        async () => await app.inject({ ...asked, headers: { ...headers, 'svc-trace-id': id }, remoteAddress: ip }),
+      ),
+  };
+};

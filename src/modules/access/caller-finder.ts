@@ -1,0 +1,140 @@
+// Finds the caller of an API key, of a session's key or of an application, with a cache that changes invalidate.
+import { type KeyParts, parseApiKey } from './api-keys.ts';
+import { accessRuleSchema } from './access-rule.ts';
+import { effectiveLimits, namedLimits } from './limits.ts';
+import { findTenant } from './rows/tenants.ts';
+import { findApplication } from './rows/applications.ts';
+import { createCache } from '../../platform/cache.ts';
+import type { Platform } from '../../platform/platform.ts';
+import { apiKeyDigest, equalDigests, memoryDigest } from '../../platform/crypto/digest.ts';
+import { findApiKeyBeforeCaller, type FoundApiKey } from './rows/find-api-key.ts';
+import { findSessionBeforeCaller, type FoundSession } from './rows/find-session.ts';
+import { hostsOf } from '../../platform/egress/allowed-hosts.ts';
+import type { Caller } from './caller.ts';
+import { CREATES_PER_MINUTE } from './public-access.ts';
+import { isPermission, publicPermissions } from './permissions.ts';
+
+/** How long a process accepts a key without asking the database again: a revoked key ends everywhere within it. */
+export const CALLER_CACHE_MS = 1_000;
+/** Callers cached per process. An entry takes about 1 KB. */
+const CALLER_CACHE_MAX = 10_000;
+
+export type CallerFinder = {
+  /** The cached caller of a key; saves the hot path a promise. */
+  recallCaller(key: string): Caller | undefined;
+  /** The caller of a key. Undefined for a malformed, an unknown and a wrong key, so that they look the same. */
+  findCallerBeforeCaller(key: string): Promise<Caller | undefined>;
+  /** An application of the caller's tenant as a caller; undefined where it is gone. */
+  findCallerOfApplication(caller: Pick<Caller, 'tenant_id'>, application_id: string): Promise<Caller | undefined>;
+};
+
+/** A session as a caller: it creates tokens and does nothing else. */
+export const callerOfSession = (row: Omit<FoundSession, 'digest'>): Caller => ({
+  tenant_id: row.tenant_id,
+  actor_id: row.id,
+  actor_type: 'session',
+  permissions: new Set(['token:create']),
+  rules: [],
+  // The answer to a public caller must not depend on what is stored.
+  deduplicate_tokens: false,
+  publicAccess: {
+    origins: row.allowed_origins,
+    types: row.types,
+    container: row.container ?? undefined,
+    metadata: row.metadata ?? undefined,
+    creates_per_minute: CREATES_PER_MINUTE,
+    session: { id: row.id, expires_at: row.expires_at, created_by: row.created_by },
+  },
+});
+
+/** A public application as a caller. A server of an earlier version may have let it hold more. */
+const asPublic = (
+  caller: Caller,
+  row: Pick<FoundApiKey, 'allowed_origins' | 'container' | 'creates_per_minute'>,
+): Caller => ({
+  ...caller,
+  permissions: new Set(publicPermissions.filter((permission) => caller.permissions.has(permission))),
+  rules: [],
+  deduplicate_tokens: false,
+  publicAccess: {
+    origins: row.allowed_origins,
+    container: row.container ?? undefined,
+    creates_per_minute: row.creates_per_minute ?? CREATES_PER_MINUTE,
+  },
+});
+
+/** Settings of a tenant are texts. Clients of the earlier API use the plural. */
+export const deduplicates = (settings: Record<string, string>): boolean =>
+  (settings['deduplicate_token'] ?? settings['deduplicate_tokens']) === 'true';
+
+/**
+ * Finds callers by key. Each is cached for CALLER_CACHE_MS under a digest of the whole key, so that only valid keys are cached.
+ * The digest of the secret is compared in constant time.
+ */
+export const createCallerFinder = (
+  ctx: Pick<Platform, 'config' | 'environment' | 'pepper' | 'db' | 'changes' | 'monotonicMs'>,
+): CallerFinder => {
+  const cache = createCache<Caller>({
+    max: CALLER_CACHE_MAX,
+    ttlMs: CALLER_CACHE_MS,
+    monotonicMs: ctx.monotonicMs,
+    changes: ctx.changes,
+    // A session ends with the application that created it.
+    isStale: ({ actor_id, tenant_id, publicAccess }, { subject, id }) =>
+      (subject === 'application' && (actor_id === id || publicAccess?.session?.created_by === id)) ||
+      (subject === 'tenant' && tenant_id === id),
+  });
+
+  const callerOf = (row: Omit<FoundApiKey, 'digest'>): Caller =>
+    row.type === 'public' ? asPublic(privateCallerOf(row), row) : privateCallerOf(row);
+
+  const privateCallerOf = (row: Omit<FoundApiKey, 'digest'>): Caller => ({
+    tenant_id: row.tenant_id,
+    actor_id: row.application_id,
+    actor_type: 'application',
+    permissions: new Set(row.permissions.filter(isPermission)),
+    rules: accessRuleSchema
+      .array()
+      .parse(row.rules)
+      .toSorted((one, other) => one.priority - other.priority),
+    deduplicate_tokens: deduplicates(row.settings),
+    allowed_hosts: hostsOf(row.allowed_hosts),
+    limits: effectiveLimits(ctx, namedLimits(row)),
+  });
+
+  const loadByKey = async (key: string): Promise<Caller | undefined> => {
+    const parts = parseApiKey(key, ctx.environment);
+    if (parts?.isOfSession) return loadBySessionKey(parts);
+    const row = parts && (await findApiKeyBeforeCaller(ctx.db.statements.query, parts.publicId));
+    if (!row || !equalDigests(apiKeyDigest(ctx.pepper, parts.publicId, parts.secret), row.digest)) return undefined;
+    return callerOf(row);
+  };
+
+  const loadBySessionKey = async ({ publicId, secret }: KeyParts): Promise<Caller | undefined> => {
+    const row = await findSessionBeforeCaller(ctx.db.statements.query, publicId);
+    if (!row || !equalDigests(apiKeyDigest(ctx.pepper, publicId, secret), row.digest)) return undefined;
+    return callerOfSession(row);
+  };
+
+  const loadApplication = async (tenant_id: string, application_id: string): Promise<Caller | undefined> => {
+    const db = ctx.db.for({ tenant_id });
+    const [application, tenant] = await Promise.all([findApplication(db, application_id), findTenant(db)]);
+    if (!application || !tenant) return undefined;
+    return callerOf({
+      ...application,
+      tenant_id,
+      application_id,
+      settings: tenant.settings as Record<string, string>,
+    });
+  };
+
+  return {
+    recallCaller: (key) => cache.recall(memoryDigest(key)),
+
+    findCallerBeforeCaller: (key) => cache.find(memoryDigest(key), () => loadByKey(key)),
+
+    // No digest of a key has a blank.
+    findCallerOfApplication: ({ tenant_id }, application_id) =>
+      cache.find(`application ${tenant_id} ${application_id}`, () => loadApplication(tenant_id, application_id)),
+  };
+};

@@ -1,0 +1,47 @@
+// The authenticated caller of a request, with what access rules need to decide. It holds no secret.
+import { type AccessRule } from './access-rule.ts';
+import type { ApplicationLimits } from '../../platform/application-limits.ts';
+import type { Permission } from './permissions.ts';
+
+/** What a public caller may create, and from which pages. */
+export type PublicAccess = {
+  /** Origins of the pages that may use it (RFC 6454 section 6.2). Empty: no page may. */
+  readonly origins: readonly string[];
+  /** The types of tokens; undefined for all. */
+  readonly types?: readonly string[];
+  /** The container of its tokens; undefined for the default of the type. */
+  readonly container?: string | undefined;
+  /** Added to the metadata of each token. */
+  readonly metadata?: Readonly<Record<string, string>> | undefined;
+  /** Of one client address. */
+  readonly creates_per_minute: number;
+  /** Undefined for an application. */
+  readonly session?:
+    | {
+        readonly id: string;
+        readonly expires_at: Date;
+        readonly created_by: string;
+        /** Of the page through which it acts, which works once. */
+        readonly page_digest?: Buffer;
+      }
+    | undefined;
+};
+
+export type Caller = {
+  readonly tenant_id: string;
+  readonly actor_id: string;
+  readonly actor_type: 'application' | 'user' | 'session';
+  readonly permissions: ReadonlySet<Permission>;
+  /** By priority, 1 first. */
+  readonly rules: readonly AccessRule[];
+  /** Searches find values that are shown masked: members of the console may reveal each of them. */
+  readonly findsAnyValue?: boolean;
+  /** The setting of the tenant: equal values share a token, unless a request says otherwise. */
+  readonly deduplicate_tokens: boolean;
+  /** Hosts that it may send to through the proxy; undefined for any. */
+  readonly allowed_hosts?: readonly string[] | undefined;
+  /** Undefined for a caller that is not limited to creating tokens. */
+  readonly publicAccess?: PublicAccess | undefined;
+  /** Undefined for a caller without any, such as a member. */
+  readonly limits?: ApplicationLimits | undefined;
+};

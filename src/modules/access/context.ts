@@ -1,0 +1,24 @@
+// The context of the access module: the platform, the finder of callers and the log of refusals.
+import { type CallerFinder } from './caller-finder.ts';
+import type { Platform } from '../../platform/platform.ts';
+import type { RequestRates } from './request-rates.ts';
+import type { RefusalLog } from './refusals.ts';
+
+/** What a decision of the access rules needs of a stored token. `masked` is null where it is not known yet. */
+export type TokenPlace = { id: string; container: string; masked: boolean | null };
+
+/** Look-ups of stored tokens before a kept answer is replayed. */
+export type ReplayChecks = {
+  /** The containers of those tokens that exist now. */
+  findPlaces(tenant_id: string, ids: string[]): Promise<TokenPlace[]>;
+  /** Digests of the current masks of tokens. A token that is too large to be opened beside the others has none. */
+  digestMasks(tenant_id: string, ids: string[]): Promise<Map<string, string>>;
+};
+
+export type AccessContext = Platform & {
+  readonly callers: CallerFinder;
+  readonly refusals: RefusalLog;
+  readonly requestRates: RequestRates;
+  /** The tokens module sets it. */
+  replayChecks: ReplayChecks | undefined;
+};

@@ -1,0 +1,234 @@
+// Idempotency keys: claims them, keeps answers encrypted, and checks permissions again before it replays one.
+import type { Work } from './work.ts';
+import { logRow } from '../../platform/audit/record.ts';
+import type { AccessContext, TokenPlace } from './context.ts';
+import { idempotencyDigest, memoryDigest } from '../../platform/crypto/digest.ts';
+import { type Binding, keyIdOf, open, seal, SealBroken } from '../../platform/crypto/seal.ts';
+import { keepAnswer, type KeptAnswer } from '../../platform/db/transaction.ts';
+import { type FoundClaim, releaseIdempotencyKey, takeIdempotencyKey } from './rows/idempotency.ts';
+import { type AppError, conflict, forbidden, internal, unprocessable } from '../../platform/errors.ts';
+import { type AnswerBasis, createAnswerRecord, type Decision, showsLess } from './answer-record.ts';
+import type { Caller } from './caller.ts';
+import { checkGrants } from './grants.ts';
+import { countTokens } from './daily-counts.ts';
+import { holdsAnywhere, visibilityUnder, wouldDecide } from './rules.ts';
+
+const KEPT_MS = 24 * 3_600_000;
+
+/**
+ * Beyond two of the longest runs of code (a run may be started twice), longer than any request takes: the process with an older
+ * claim died.
+ */
+const CLAIM_MS = 90_000;
+
+export type IdempotentRequest = {
+  /** As the client chose it. */
+  key: string;
+  /** Method and path: the key is for these. */
+  route: string;
+  /** The answer may hold plaintext or a key: it is kept for CVC_TTL, under a key that is destroyed. The claim outlives it. */
+  isBrief: boolean;
+  /** The body as it was parsed; undefined for none. */
+  body: unknown;
+  /** Makes the answer, with its status, from the result of the operation. */
+  answerOf(result: unknown): { status: number };
+};
+
+export type Claimed = {
+  /** Work whose transactions keep the answer, and that can ask for a failure to be kept. */
+  work: Work;
+  /**
+   * Ends the claim when the request is answered. Keeps the answer where the operation succeeded and its transaction did not keep
+   * it, and where it had an effect that no transaction rolls back. Else it releases the key, unless the answer is kept already.
+   */
+  settle(answer: { status: number }): Promise<void>;
+};
+
+/** What is encrypted. Answers of earlier versions have the first two only. */
+type Kept = {
+  answer: { status: number };
+  /** Until when it may be replayed, in ms since 1970. */
+  readable_until: number;
+  /** Keyed digest of the body. */
+  body?: string;
+  basis?: AnswerBasis;
+};
+
+const bindingOf = (ctx: AccessContext, work: Work, id: string): Binding => ({
+  environment: ctx.environment,
+  tenant_id: work.tenant_id,
+  record: 'idempotency_key',
+  id,
+  field: 'answer',
+});
+
+/**
+ * Claims a key of the caller for a request. Claims are in the database, so that two processes never do the same operation.
+ * @returns the claim; or the answer that was kept under the key.
+ * @throws conflict while another request with the key is under way; unprocessable where the key stands for another request.
+ */
+export const claimIdempotencyKey = async (
+  ctx: AccessContext,
+  work: Work,
+  request: IdempotentRequest,
+): Promise<{ claimed: Claimed } | { answer: unknown }> => {
+  const db = work.db;
+  const keys = await ctx.keyring.tenantKeys(work.tenant_id);
+  const id = idempotencyDigest(keys.digest, work.actor_id, request.key);
+  const route = memoryDigest(request.route);
+  const body = idempotencyDigest(keys.digest, work.actor_id, JSON.stringify(request.body) ?? '');
+  const sealingKey = request.isBrief ? await ctx.keyring.ephemeralKey() : keys.data;
+  const now = ctx.now();
+  const claim = ctx.newUuid();
+  const expires_at = new Date(now.getTime() + KEPT_MS);
+  const readable_until = request.isBrief ? now.getTime() + ctx.config.cvcTtlMs : expires_at.getTime();
+  const claimed_until = new Date(now.getTime() + 2 * ctx.config.sandbox.wallMs + CLAIM_MS);
+  const found = await takeIdempotencyKey(db, { id, claim, route, claimed_until, expires_at }, now);
+  if (found) return { answer: await openAnswer(ctx, work, { id, route, body, isBrief: request.isBrief }, found) };
+
+  const record = createAnswerRecord();
+  let isMade = false;
+  let mustBeKept = false;
+  const sealed = (answer: { status: number }): KeptAnswer => {
+    const { basis } = record;
+    const until = Math.min(readable_until, basis.readable_until ?? Infinity);
+    const kept: Kept = { answer, readable_until: until, body, basis };
+    const bytes = seal(sealingKey, bindingOf(ctx, work, id), JSON.stringify(kept), ctx.randomBytes);
+    return { id, claim, status: answer.status, sealed: bytes.toString('base64'), expires_at };
+  };
+  const keep = (result: unknown): KeptAnswer => {
+    isMade = true;
+    return sealed(request.answerOf(result));
+  };
+  return {
+    claimed: {
+      work: work.with({ record, keeping: { keep, keepAnyAnswer: () => void (mustBeKept = true) } }),
+      settle: async (answer) => {
+        const isDone = answer.status < 300;
+        if (!isDone && !mustBeKept) return releaseIdempotencyKey(db, { id, claim });
+        // The transaction of the operation wrote the answer, or rolled it back.
+        if (!isDone || !isMade) await keepAnswer(db.query, db.tenant_id, sealed(answer));
+      },
+    },
+  };
+};
+
+const answerGone = () => conflict('The request with this idempotency key was answered, and the answer is gone.');
+
+/** @throws unprocessable; conflict; forbidden; internal, after an alarm, for an answer that cannot be decrypted. */
+const openAnswer = async (
+  ctx: AccessContext,
+  work: Work,
+  asked: { id: string; route: string; body: string; isBrief: boolean },
+  found: FoundClaim,
+): Promise<unknown> => {
+  if (found.route !== asked.route) throw unprocessable('The idempotency key was used for another request.');
+  if (!found.sealed) throw conflict('A request with this idempotency key is under way.');
+  const kept = await openKept(ctx, work, asked.id, found.sealed);
+  if (kept.body !== undefined && kept.body !== asked.body)
+    throw unprocessable('The idempotency key was used with another body.');
+  const hidden = kept.basis && (await decideAgain(ctx, work, kept.basis));
+  if (ctx.now().getTime() >= kept.readable_until) throw answerGone();
+  // An earlier version recorded no decisions: its answers that may hold plaintext or a key are not replayed.
+  if (!kept.basis && asked.isBrief) throw answerGone();
+  if (hidden) throw hidden;
+  if (kept.basis) {
+    await countAgain(ctx, work, kept.basis);
+    await logReplay(ctx, work, kept.basis);
+  }
+  return kept.answer;
+};
+
+const openKept = async (ctx: AccessContext, work: Work, id: string, sealed: Buffer): Promise<Kept> => {
+  try {
+    const keyId = keyIdOf(sealed);
+    const keys = await ctx.keyring.tenantKeys(work.tenant_id);
+    const key = keys.find(keyId) ?? (await ctx.keyring.findEphemeralKey(keyId));
+    // The short-lived key is destroyed, and the answer with it. The claim still says that the operation was done.
+    if (!key) throw answerGone();
+    return JSON.parse(open(key, bindingOf(ctx, work, id), sealed).toString('utf8')) as Kept;
+  } catch (error) {
+    if (!(error instanceof SealBroken)) throw error;
+    ctx.log.error({ alarm: 'seal_broken', tenant_id: work.tenant_id }, 'a kept answer does not open');
+    throw internal(error);
+  }
+};
+
+const noLongerShown = () =>
+  conflict('The request with this idempotency key was answered, and today the access rules would not show all of it.');
+
+/**
+ * Repeats the decisions behind an answer with today's rules and tokens.
+ * @returns why the answer is not replayed although no permission is missing: less would be shown, or a token is gone.
+ * @throws forbidden where a permission is missing; unavailable.
+ */
+const decideAgain = async (ctx: AccessContext, work: Work, basis: AnswerBasis): Promise<AppError | undefined> => {
+  for (const rights of basis.handedOn) checkGrants(work, rights);
+  const callers = new Map<string, Caller | undefined>([[work.actor_id, work.caller]]);
+  const places = await placesOf(ctx, work, basis.decisions);
+  const masks = await masksOf(ctx, work, basis.decisions);
+  let hidden = basis.isTooLarge ? noLongerShown() : undefined;
+  for (const { actor_id, permission, id, container, shown, isStored, hasMask = true, mask } of basis.decisions) {
+    if (!callers.has(actor_id)) callers.set(actor_id, await ctx.callers.findCallerOfApplication(work, actor_id));
+    const actor = callers.get(actor_id);
+    if (!actor || !holdsAnywhere(actor, permission)) throw forbidden(permission);
+    if (container === undefined || shown === undefined) continue;
+    const place = isStored && id !== undefined ? places.get(id) : undefined;
+    const target = { ...(id !== undefined && { id }), container: place?.container ?? container };
+    const today = wouldDecide(actor, permission, target);
+    if (today === undefined) throw forbidden(permission);
+    // A deleted token shows nothing. It is no obstacle to the answer that deleted it.
+    if (isStored && !place && permission !== 'token:delete') hidden ??= answerGone();
+    // Not known yet whether the token has a mask: it counts as masked.
+    const isHidden = place ? place.masked !== false : hasMask;
+    const visible = visibilityUnder(permission, today, isHidden);
+    const isOtherMask = mask !== undefined && visible === 'masked' && id !== undefined && masks.get(id) !== mask;
+    if (showsLess(visible, shown) || isOtherMask) hidden ??= noLongerShown();
+  }
+  return hidden;
+};
+
+/** Values leave again: they count for today, as they did for the day of the request. @throws too_many_requests; unavailable. */
+const countAgain = async (ctx: AccessContext, work: Work, { counted = [] }: AnswerBasis): Promise<void> => {
+  for (const { actor_id, limit, ids } of counted) {
+    if (actor_id === work.actor_id) await countTokens(ctx, work, limit, ids);
+    else {
+      const caller = await ctx.callers.findCallerOfApplication(work, actor_id);
+      if (caller) await countTokens(ctx, work.as(caller), limit, ids);
+    }
+  }
+};
+
+/** Writes the log rows of a replayed answer again. @throws unavailable. */
+const logReplay = async (ctx: AccessContext, work: Work, { logged }: AnswerBasis): Promise<void> => {
+  const rows = logged.map(({ reactor_id, proxy_id, ...operation }) => {
+    const origin = { ...work.origin, reactor_id, proxy_id };
+    return logRow(ctx, work.with({ origin }), { ...operation, outcome: 'replayed' });
+  });
+  if (rows.length > 0) await work.log(rows);
+};
+
+/** The containers of the stored tokens of decisions, as they are now. */
+const placesOf = async (
+  ctx: AccessContext,
+  work: Work,
+  decisions: readonly Decision[],
+): Promise<Map<string, TokenPlace>> => {
+  const stored = decisions.filter(({ isStored, id }) => isStored && id !== undefined);
+  const ids = [...new Set(stored.map(({ id }) => id as string))];
+  if (ids.length === 0) return new Map();
+  const rows = (await ctx.replayChecks?.findPlaces(work.tenant_id, ids)) ?? [];
+  return new Map(rows.map((row) => [row.id, row]));
+};
+
+/** Digests of the current masks of the stored tokens of decisions. A token that is too large to be opened beside the others has none. */
+const masksOf = async (
+  ctx: AccessContext,
+  work: Work,
+  decisions: readonly Decision[],
+): Promise<Map<string, string>> => {
+  const shown = decisions.filter(({ mask, id }) => mask !== undefined && id !== undefined);
+  const ids = [...new Set(shown.map(({ id }) => id as string))];
+  if (ids.length === 0) return new Map();
+  return (await ctx.replayChecks?.digestMasks(work.tenant_id, ids)) ?? new Map();
+};

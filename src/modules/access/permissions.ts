@@ -1,0 +1,70 @@
+// The list of permissions, with a description of each.
+
+const descriptions = {
+  'token:create': 'Create tokens and tokenize',
+  'token:read': 'Read tokens',
+  'token:update': 'Update tokens',
+  'token:delete': 'Delete tokens',
+  'token:search': 'Search tokens',
+  'token:use': 'Use tokens in reactors and the proxy',
+  'session:create': 'Create sessions for browsers',
+  'session:read': 'Read sessions for browsers',
+  'application:create': 'Create applications',
+  'application:read': 'Read applications',
+  'application:update': 'Update applications',
+  'application:delete': 'Delete applications',
+  'log:read': 'Read logs',
+  'reactor:create': 'Create reactors and reactor formulas',
+  'reactor:read': 'Read reactors and reactor formulas',
+  'reactor:update': 'Update reactors and reactor formulas',
+  'reactor:delete': 'Delete reactors and reactor formulas',
+  'proxy:create': 'Create proxies',
+  'proxy:read': 'Read proxies',
+  'proxy:update': 'Update proxies',
+  'proxy:delete': 'Delete proxies',
+  'tenant:read': 'Read the tenant',
+  'tenant:update': 'Update the tenant',
+  'tenant:delete': 'Delete the tenant',
+  'tenant:member:read': 'Read members of the tenant',
+  'tenant:member:update': 'Update members of the tenant',
+  'tenant:member:delete': 'Remove members of the tenant',
+  'tenant:invitation:create': 'Invite to the tenant',
+  'tenant:invitation:read': 'Read invitations to the tenant',
+  'tenant:invitation:update': 'Resend invitations to the tenant',
+  'tenant:invitation:delete': 'Delete invitations to the tenant',
+  'report:read': 'Read usage reports',
+} as const;
+
+export type Permission = keyof typeof descriptions;
+
+export const permissions = Object.keys(descriptions) as Permission[];
+
+const describePermission = (permission: Permission): string => descriptions[permission];
+
+export const isPermission = (text: unknown): text is Permission =>
+  typeof text === 'string' && Object.hasOwn(descriptions, text);
+
+/**
+ * What an application is meant for. `public`: its key is in browsers and apps, and it may hold `token:create` only. The others are
+ * labels.
+ */
+export const applicationTypes = ['private', 'public', 'management'] as const;
+
+export type ApplicationType = (typeof applicationTypes)[number];
+
+/** All that a public application may hold. */
+export const publicPermissions: readonly Permission[] = ['token:create'];
+
+/** The types of application that usually hold a permission. */
+const applicationTypesOf = (permission: Permission): ApplicationType[] => {
+  if (!permission.startsWith('token:')) return ['management'];
+  return publicPermissions.includes(permission) ? ['private', 'public'] : ['private'];
+};
+
+export type PermissionRecord = { type: Permission; description: string; application_types: ApplicationType[] };
+
+/** @param application_type only those that it usually holds; undefined for all. */
+export const listPermissions = (application_type?: ApplicationType): PermissionRecord[] =>
+  permissions
+    .map((type) => ({ type, description: describePermission(type), application_types: applicationTypesOf(type) }))
+    .filter(({ application_types }) => application_type === undefined || application_types.includes(application_type));

@@ -1,0 +1,86 @@
+// Public callers: keys that are in a browser. They may create tokens, from the pages of listed origins, and do nothing else.
+// Answers to them have the headers of CORS (https://fetch.spec.whatwg.org/#http-cors-protocol).
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { AppError, forbidden, unauthorized } from '../../platform/errors.ts';
+import type { App } from '../../platform/http/app-type.ts';
+import type { Platform } from '../../platform/platform.ts';
+import type { Caller } from './caller.ts';
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** Public callers may use this route, from pages of other origins. */
+    servesBrowsers?: true;
+  }
+}
+
+/** Tokens that one client address may create in a minute with a public key, unless the application says otherwise. */
+export const CREATES_PER_MINUTE = 50;
+/** A whole company behind one address. */
+export const CREATES_PER_MINUTE_MAX = 10_000;
+
+/** How long a browser may remember the answer to a preflight. */
+const PREFLIGHT_SECONDS = 600;
+
+/** What scripts may send beside what every page may. */
+const REQUEST_HEADERS = 'content-type, svc-api-key, svc-idempotency-key, svc-trace-id';
+const RESPONSE_HEADERS = 'retry-after, ratelimit, ratelimit-policy, svc-trace-id';
+
+const unlisted = () => new AppError('forbidden', 'The origin of the page is not among the allowed origins of the key.');
+
+/** The frames of the vault call from the origin that serves them, for the pages that they are in. */
+const isOwnOrigin = ({ headers }: FastifyRequest, origin: string): boolean => URL.parse(origin)?.host === headers.host;
+
+/** A request without Origin is not of a page: only keys that list no origins take it. */
+const mayCallFrom = (request: FastifyRequest, { origins, session }: NonNullable<Caller['publicAccess']>): boolean => {
+  const { origin } = request.headers;
+  if (origin === undefined) return origins.length === 0;
+  return origins.includes(origin) || (session !== undefined && isOwnOrigin(request, origin));
+};
+
+/**
+ * Refuses what a public caller may not do. Called before the body is read.
+ * @throws unauthorized for a session that has expired; forbidden for another route and for a page of another origin.
+ */
+export const checkPublicAccess = (
+  ctx: Pick<Platform, 'now'>,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { publicAccess }: Caller,
+): void => {
+  if (!publicAccess) return;
+  const { session } = publicAccess;
+  if (session && session.expires_at <= ctx.now()) throw unauthorized();
+  const { servesBrowsers, permission } = request.routeOptions.config;
+  if (!servesBrowsers) throw permission && permission !== 'authenticated' ? forbidden(permission) : unlistedRoute();
+  if (!mayCallFrom(request, publicAccess)) throw unlisted();
+  const { origin } = request.headers;
+  if (origin === undefined) return;
+  reply.header('access-control-allow-origin', origin);
+  reply.header('access-control-expose-headers', RESPONSE_HEADERS);
+};
+
+const unlistedRoute = () => new AppError('forbidden', 'A public key may create tokens, and do nothing else.');
+
+/** Answers preflights of the routes that serve browsers, and keeps caches from mixing the answers to different pages. */
+export const addPreflights = (app: App): void => {
+  const paths = new Set<string>();
+  app.addHook('onRoute', ({ url, config }) => {
+    if (config?.servesBrowsers) paths.add(url);
+  });
+  app.addHook('onRequest', (request, reply, done) => {
+    const { config, url = '' } = request.routeOptions;
+    if (config.servesBrowsers) reply.header('vary', 'origin');
+    else if (config.methodGuard && request.method === 'OPTIONS' && paths.has(url)) {
+      reply.header('vary', 'origin');
+      const { origin } = request.headers;
+      // The key comes with the request itself, which is refused where its origins do not include this one.
+      if (origin !== undefined && request.headers['access-control-request-method'] === 'POST') {
+        reply.header('access-control-allow-origin', origin);
+        reply.header('access-control-allow-methods', 'POST');
+        reply.header('access-control-allow-headers', REQUEST_HEADERS);
+        reply.header('access-control-max-age', PREFLIGHT_SECONDS);
+      }
+    }
+    done();
+  });
+};

@@ -1,0 +1,59 @@
+// Limits the rate of requests of an application, for all processes together.
+import type { RateLimit } from '../../platform/application-limits.ts';
+import { AppError } from '../../platform/errors.ts';
+import type { QuotaState } from '../../platform/http/rate-limit-headers.ts';
+import type { Platform } from '../../platform/platform.ts';
+import type { Caller } from './caller.ts';
+import { secondsOf } from './limits.ts';
+import { createRefusedUntil } from './refused-until.ts';
+import { findArrival, takeRequest } from './rows/limits.ts';
+
+/** Applications over their rate that a process remembers: it refuses them without a statement. */
+const REFUSED_MAX = 10_000;
+
+const rateExceeded = (waitMs: number): AppError =>
+  new AppError('too_many_requests', 'The application is over its rate_limit. Wait and try again.', {
+    retryAfterSeconds: secondsOf(waitMs),
+  });
+
+export type RequestRates = {
+  /**
+   * Takes one request of the rate of an application. All processes share it.
+   * @param report is told what is left. @throws too_many_requests; unavailable.
+   */
+  take(
+    caller: Pick<Caller, 'tenant_id' | 'actor_id'>,
+    limit: RateLimit,
+    report: (state: QuotaState) => void,
+  ): Promise<void>;
+};
+
+export const createRequestRates = (ctx: Pick<Platform, 'db' | 'now'>): RequestRates => {
+  const refused = createRefusedUntil(REFUSED_MAX);
+  return {
+    async take({ tenant_id, actor_id }, { requests_per_second, burst }, report) {
+      const nowMs = ctx.now().getTime();
+      const name = `${actor_id} ${requests_per_second} ${burst}`;
+      const intervalUs = Math.ceil(1_000_000 / requests_per_second);
+      const rate = { id: actor_id, nowUs: nowMs * 1000, intervalUs, windowUs: intervalUs * burst };
+      const exceeded = (freeMs: number): AppError => {
+        const waitMs = freeMs - nowMs;
+        report({ name: 'rate_limit', left: 0, resetSeconds: secondsOf(waitMs) });
+        return rateExceeded(waitMs);
+      };
+      const until = refused.find(name, nowMs);
+      if (until !== undefined) throw exceeded(until);
+      const db = ctx.db.for({ tenant_id });
+      const taken = await takeRequest(db, rate);
+      if (taken === undefined) {
+        const arrivalUs = (await findArrival(db, actor_id)) ?? rate.nowUs;
+        const freeMs = Math.max(nowMs + 1, Math.ceil((arrivalUs + intervalUs - rate.windowUs) / 1000));
+        refused.add(name, freeMs);
+        throw exceeded(freeMs);
+      }
+      const queuedUs = taken - rate.nowUs;
+      const left = Math.floor((rate.windowUs - queuedUs) / intervalUs);
+      report({ name: 'rate_limit', left, resetSeconds: Math.ceil(queuedUs / 1_000_000) });
+    },
+  };
+};

@@ -1,0 +1,157 @@
+// Rows of applications.
+import { Prisma } from '../../../generated/prisma/client.ts';
+import type { RateLimit } from '../../../platform/application-limits.ts';
+import type { TenantDatabase } from '../../../platform/db/database.ts';
+import type { PrismaTransaction } from '../../../platform/db/transaction.ts';
+import type { Counted } from '../../../platform/pagination.ts';
+import { type ApiKeyRow, deleteApiKeysOf, insertApiKey } from './find-api-key.ts';
+
+export type StoredApplication = {
+  id: string;
+  name: string;
+  type: string;
+  permissions: string[];
+  rules: unknown;
+  /** Empty, or null in rows of earlier versions: it narrows nothing. */
+  allowed_hosts: string[] | null;
+  rate_limit: unknown;
+  daily_reveals: number | null;
+  daily_uses: number | null;
+  allowed_origins: string[];
+  container: string | null;
+  creates_per_minute: number | null;
+  created_at: Date;
+  created_by: string | null;
+  modified_at: Date | null;
+  modified_by: string | null;
+};
+
+type ApplicationColumns = {
+  name: string;
+  permissions: string[];
+  rules: readonly unknown[];
+  allowed_hosts?: string[];
+  /** Null for none. */
+  rate_limit?: RateLimit | null | undefined;
+  daily_reveals?: number | null | undefined;
+  daily_uses?: number | null | undefined;
+  allowed_origins?: string[];
+  container?: string | null;
+  creates_per_minute?: number | null;
+};
+
+export type NewApplication = ApplicationColumns & { id: string; type: string; created_at?: Date; created_by?: string };
+
+/** What a list is narrowed to: undefined for all. */
+export type ApplicationFilter = { ids: string[] | undefined; types: string[] | undefined };
+
+const LOCK = 'SELECT id FROM applications WHERE tenant_id = $1::uuid AND id = $2::uuid FOR UPDATE';
+
+const LOCK_FOR_USE = 'SELECT id FROM applications WHERE tenant_id = $1::uuid AND id = $2::uuid FOR SHARE';
+
+const keyOf = ({ tenant_id }: { tenant_id: string }, id: string) => ({ tenant_id_id: { tenant_id, id } });
+
+const whereOf = ({ tenant_id }: { tenant_id: string }, { ids, types }: ApplicationFilter) => ({
+  tenant_id,
+  ...(ids && { id: { in: ids } }),
+  ...(types && { type: { in: types } }),
+});
+
+export const findApplication = async (db: TenantDatabase, id: string): Promise<StoredApplication | undefined> =>
+  (await db.prisma((client) => client.applications.findUnique({ where: keyOf(db, id) }))) ?? undefined;
+
+export const countApplications = async (db: TenantDatabase, filter: ApplicationFilter): Promise<Counted> => ({
+  total: await db.prisma((client) => client.applications.count({ where: whereOf(db, filter) })),
+  capped: false,
+});
+
+/** Newest first, then by id. */
+export const listApplications = (
+  db: TenantDatabase,
+  filter: ApplicationFilter,
+  offset: number,
+  limit: number,
+): Promise<StoredApplication[]> =>
+  db.prisma((client) =>
+    client.applications.findMany({
+      where: whereOf(db, filter),
+      orderBy: [{ created_at: 'desc' }, { id: 'asc' }],
+      skip: offset,
+      take: limit,
+    }),
+  );
+
+const findLocked = async (tx: PrismaTransaction, id: string): Promise<StoredApplication | undefined> =>
+  (await tx.prisma.applications.findUnique({ where: keyOf(tx, id) })) ?? undefined;
+
+/** The application as no other transaction changes it until this one ends. */
+export const lockApplication = async (tx: PrismaTransaction, id: string): Promise<StoredApplication | undefined> => {
+  await tx.query('lock-application', LOCK, [tx.tenant_id, id]);
+  return findLocked(tx, id);
+};
+
+/** An application whose permissions are about to be lent: it stays as it is until the transaction ends. */
+export const lockApplicationForUse = async (
+  tx: PrismaTransaction,
+  id: string | null | undefined,
+): Promise<StoredApplication | undefined> => {
+  if (id === undefined || id === null) return undefined;
+  await tx.query('lock-application-for-use', LOCK_FOR_USE, [tx.tenant_id, id]);
+  return findLocked(tx, id);
+};
+
+/** Adds an application with its API key. */
+export const insertApplication = async (
+  tx: PrismaTransaction,
+  row: NewApplication,
+  apiKey: ApiKeyRow,
+): Promise<void> => {
+  const rules = row.rules as Prisma.InputJsonValue;
+  const rate_limit = row.rate_limit ?? Prisma.DbNull;
+  await tx.prisma.applications.create({ data: { ...row, tenant_id: tx.tenant_id, rules, rate_limit } });
+  await insertApiKey(tx, row.id, apiKey);
+};
+
+/** @param row without columns that stay as they are. */
+export const updateApplication = async (
+  tx: PrismaTransaction,
+  id: string,
+  { rules, rate_limit, ...columns }: Partial<ApplicationColumns> & { modified_at: Date; modified_by: string },
+): Promise<void> => {
+  const data = {
+    ...columns,
+    ...(rules && { rules: rules as Prisma.InputJsonValue }),
+    ...(rate_limit !== undefined && { rate_limit: rate_limit ?? Prisma.DbNull }),
+  };
+  await tx.prisma.applications.update({ where: keyOf(tx, id), data });
+};
+
+/** Removes an application with its API keys. */
+export const deleteApplicationRow = async (tx: PrismaTransaction, id: string): Promise<void> => {
+  await tx.prisma.applications.deleteMany({ where: { tenant_id: tx.tenant_id, id } });
+  await deleteApiKeysOf(tx, id);
+};
+
+/** What a record shows of the application that it has. */
+export type ApplicationReference = { id: string; tenant_id: string; name: string; type: string };
+
+export const referenceOf = ({ tenant_id }: { tenant_id: string }, row: StoredApplication): ApplicationReference => ({
+  id: row.id,
+  tenant_id,
+  name: row.name,
+  type: row.type,
+});
+
+/** The applications of records, by id. Those that are gone are left out. */
+export const findApplicationReferences = async (
+  { prisma, tenant_id }: TenantDatabase,
+  ids: readonly (string | null)[],
+): Promise<Map<string, ApplicationReference>> => {
+  const wanted = [...new Set(ids.filter((id) => id !== null))];
+  if (wanted.length === 0) return new Map();
+  const select = { id: true, tenant_id: true, name: true, type: true };
+  const rows = await prisma((client) =>
+    client.applications.findMany({ where: { tenant_id, id: { in: wanted } }, select }),
+  );
+  return new Map(rows.map((row) => [row.id, row]));
+};

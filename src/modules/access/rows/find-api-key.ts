@@ -1,0 +1,83 @@
+// Rows of API keys: a keyed digest under the public id of the key.
+import type { TenantDatabase } from '../../../platform/db/database.ts';
+import type { Query } from '../../../platform/db/statements.ts';
+import type { PrismaTransaction } from '../../../platform/db/transaction.ts';
+
+export type ApiKeyRow = { public_id: string; digest: Uint8Array };
+
+export type FoundApiKey = {
+  tenant_id: string;
+  application_id: string;
+  digest: Buffer;
+  permissions: string[];
+  rules: unknown;
+  allowed_hosts: string[] | null;
+  rate_limit: unknown;
+  daily_reveals: number | null;
+  daily_uses: number | null;
+  type: string;
+  allowed_origins: string[];
+  container: string | null;
+  creates_per_minute: number | null;
+  settings: Record<string, string>;
+};
+
+export type ListedApiKey = { public_id: string; application_id: string; application_name: string; created_at: Date };
+
+/** The command line prints no more. */
+const KEYS_LISTED_MAX = 10_000;
+
+/** All that the caller of a key needs. Hot: each request that the cache does not answer. */
+export const FIND_API_KEY = `SELECT k.tenant_id, k.application_id, k.digest, a.permissions, a.rules,
+  a.allowed_hosts, a.rate_limit, a.daily_reveals, a.daily_uses, a.type, a.allowed_origins, a.container,
+  a.creates_per_minute, t.settings
+FROM api_keys k JOIN applications a ON a.tenant_id = k.tenant_id AND a.id = k.application_id
+JOIN tenants t ON t.id = k.tenant_id
+WHERE k.public_id = $1`;
+
+export const findApiKeyBeforeCaller = async (query: Query, publicId: string): Promise<FoundApiKey | undefined> =>
+  (await query('find-api-key', FIND_API_KEY, [publicId]))[0] as FoundApiKey | undefined;
+
+/** Oldest first. */
+export const listApiKeys = ({ prisma, tenant_id }: TenantDatabase): Promise<ListedApiKey[]> =>
+  prisma(async (client) => {
+    const [keys, applications] = await Promise.all([
+      client.api_keys.findMany({
+        where: { tenant_id },
+        orderBy: [{ created_at: 'asc' }, { public_id: 'asc' }],
+        take: KEYS_LISTED_MAX,
+        select: { public_id: true, application_id: true, created_at: true },
+      }),
+      client.applications.findMany({ where: { tenant_id }, select: { id: true, name: true } }),
+    ]);
+    const nameOf = new Map(applications.map(({ id, name }) => [id, name]));
+    return keys.map((key) => ({ ...key, application_name: nameOf.get(key.application_id) ?? '' }));
+  });
+
+export const insertApiKey = async (
+  { prisma, tenant_id }: PrismaTransaction,
+  application_id: string,
+  { public_id, digest }: ApiKeyRow,
+): Promise<void> => {
+  await prisma.api_keys.create({ data: { public_id, tenant_id, application_id, digest: Uint8Array.from(digest) } });
+};
+
+/** Removes all keys of an application, with the sessions that it has created. */
+export const deleteApiKeysOf = async (
+  { prisma, tenant_id }: PrismaTransaction,
+  application_id: string,
+): Promise<void> => {
+  await prisma.api_keys.deleteMany({ where: { tenant_id, application_id } });
+  await prisma.collect_sessions.deleteMany({ where: { tenant_id, created_by: application_id } });
+};
+
+/** Removes one key; its application stays. @returns the id of the application; undefined for a key that the tenant does not have. */
+export const deleteApiKey = async (
+  { prisma, tenant_id }: PrismaTransaction,
+  public_id: string,
+): Promise<string | undefined> => {
+  const key = await prisma.api_keys.findUnique({ where: { public_id } });
+  if (key?.tenant_id !== tenant_id) return undefined;
+  const { count } = await prisma.api_keys.deleteMany({ where: { public_id, tenant_id } });
+  return count === 0 ? undefined : key.application_id;
+};

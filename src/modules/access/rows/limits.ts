@@ -1,0 +1,70 @@
+// Rows of the limits of applications: the rate of requests, and the tokens that count today.
+import type { DailyLimit } from '../../../platform/application-limits.ts';
+import type { TenantQuery } from '../../../platform/db/database.ts';
+import type { PrismaTransaction } from '../../../platform/db/transaction.ts';
+
+/** Clocks of processes differ by less. A time that is further ahead is of another limit or of a wrong clock: it does not count. */
+const CLOCK_DIFFERENCE_US = 1_000_000;
+
+/**
+ * The generic cell rate algorithm (ITU-T I.371): each request moves the time of arrival on by the interval ($4), and it may be
+ * ahead of now ($3) by the window ($5). Writes nothing where the request is refused.
+ */
+const BEHIND = `CASE WHEN request_rates.arrival_us > $3::bigint + $5::bigint + ${CLOCK_DIFFERENCE_US} THEN $3::bigint
+  ELSE greatest(request_rates.arrival_us, $3::bigint) END + $4::bigint`;
+export const TAKE_REQUEST = `
+INSERT INTO request_rates (tenant_id, id, arrival_us) VALUES ($1, $2, $3::bigint + $4::bigint)
+ON CONFLICT (tenant_id, id) DO UPDATE SET arrival_us = ${BEHIND} WHERE ${BEHIND} <= $3::bigint + $5::bigint
+RETURNING arrival_us`;
+
+export const FIND_ARRIVAL = 'SELECT arrival_us FROM request_rates WHERE tenant_id = $1 AND id = $2';
+
+/** The function is in prisma/migrations/20261123200000_limits_of_applications. */
+export const COUNT_DAILY_TOKENS =
+  'SELECT counted, is_allowed FROM count_daily_tokens($1::uuid, $2::uuid, $3, $4::date, $5::text[], $6, $7::uuid, $8)';
+
+/** @returns the time of arrival, in microseconds since 1970; undefined where the request is refused. */
+export const takeRequest = async (
+  { query, tenant_id }: TenantQuery,
+  { id, nowUs, intervalUs, windowUs }: { id: string; nowUs: number; intervalUs: number; windowUs: number },
+): Promise<number | undefined> => {
+  const [row] = (await query('take-request', TAKE_REQUEST, [tenant_id, id, nowUs, intervalUs, windowUs])) as {
+    arrival_us: string;
+  }[];
+  return row && Number(row.arrival_us);
+};
+
+export const findArrival = async ({ query, tenant_id }: TenantQuery, id: string): Promise<number | undefined> => {
+  const [row] = (await query('find-arrival', FIND_ARRIVAL, [tenant_id, id])) as { arrival_us: string }[];
+  return row && Number(row.arrival_us);
+};
+
+export type DailyBudget = {
+  /** Of its row, if there is none yet. */
+  id: string;
+  application_id: string;
+  limit: DailyLimit;
+  day: string;
+  most: number;
+  expires_at: Date;
+};
+
+/** Counts tokens, all or none. @returns how many are counted, and whether these are among them. */
+export const countDailyTokens = async (
+  { query, tenant_id }: TenantQuery,
+  { id, application_id, limit, day, most, expires_at }: DailyBudget,
+  token_ids: readonly string[],
+): Promise<{ counted: number; is_allowed: boolean }> => {
+  const values = [tenant_id, application_id, limit, day, token_ids, most, id, expires_at];
+  const [counted] = await query('count-daily-tokens', COUNT_DAILY_TOKENS, values);
+  return counted as { counted: number; is_allowed: boolean };
+};
+
+/** Removes what is counted for an application. The sweep removes the tokens of its budgets. */
+export const deleteCountsOf = async (
+  { prisma, tenant_id }: PrismaTransaction,
+  application_id: string,
+): Promise<void> => {
+  await prisma.request_rates.deleteMany({ where: { tenant_id, id: application_id } });
+  await prisma.daily_budgets.updateMany({ where: { tenant_id, application_id }, data: { expires_at: new Date(0) } });
+};

@@ -1,0 +1,122 @@
+// Rows of tenants: created by the operator, changed and deleted by the tenant.
+import type { Prisma } from '../../../generated/prisma/client.ts';
+import type { Database, TenantDatabase } from '../../../platform/db/database.ts';
+import type { Query } from '../../../platform/db/statements.ts';
+import type { PrismaTransaction } from '../../../platform/db/transaction.ts';
+
+/** The command line prints no more. */
+const TENANTS_LISTED_MAX = 1_000;
+
+export type StoredTenant = {
+  id: string;
+  name: string;
+  owner_id: string | null;
+  settings: unknown;
+  created_at: Date;
+  created_by: string | null;
+  modified_at: Date | null;
+  modified_by: string | null;
+};
+
+export type NewTenant = {
+  name: string;
+  keys: { id: string; purpose: string; wrapped: Uint8Array; created_at: Date }[];
+};
+
+const LOCK = 'SELECT id FROM tenants WHERE id = $1::uuid FOR UPDATE';
+
+const LOCK_INSTANCE = 'SELECT id FROM instance WHERE id = 1 FOR UPDATE';
+
+/** Takes the one lock that all processes of the vault share, until the transaction ends. */
+export const lockInstance = async (query: Query): Promise<void> => {
+  await query('lock-instance', LOCK_INSTANCE, []);
+};
+
+/** Whether the vault has any tenant. */
+export const hasTenants = ({ prisma }: Pick<Database, 'prisma'>): Promise<boolean> =>
+  prisma(async (client) => (await client.tenants.findFirst({ select: { id: true } })) !== null);
+
+/** For the operator: all tenants, oldest first, or the one with an id. */
+export const findTenants = ({ prisma }: Pick<Database, 'prisma'>, id?: string): Promise<StoredTenant[]> =>
+  prisma((client) =>
+    client.tenants.findMany({
+      where: id === undefined ? {} : { id },
+      orderBy: [{ created_at: 'asc' }, { id: 'asc' }],
+      take: TENANTS_LISTED_MAX,
+    }),
+  );
+
+/**
+ * Adds the tenant of the transaction, with its keys.
+ * @param onlyFirst when true, adds nothing and returns false where a tenant already exists. Two processes agree on it.
+ */
+export const insertTenant = async (
+  { prisma, query, tenant_id }: PrismaTransaction,
+  { name, keys }: NewTenant,
+  onlyFirst: boolean,
+): Promise<boolean> => {
+  await lockInstance(query);
+  if (onlyFirst && (await prisma.tenants.findFirst({ select: { id: true } }))) return false;
+  await prisma.tenants.create({ data: { id: tenant_id, name } });
+  await prisma.tenant_keys.createMany({
+    data: keys.map((key) => ({ ...key, tenant_id, wrapped: Uint8Array.from(key.wrapped) })),
+  });
+  return true;
+};
+
+export const findTenant = async ({ prisma, tenant_id }: TenantDatabase): Promise<StoredTenant | undefined> =>
+  (await prisma((client) => client.tenants.findUnique({ where: { id: tenant_id } }))) ?? undefined;
+
+/** The tenant as no other transaction changes it until this one ends. */
+export const lockTenant = async ({
+  prisma,
+  query,
+  tenant_id,
+}: PrismaTransaction): Promise<StoredTenant | undefined> => {
+  await query('lock-tenant', LOCK, [tenant_id]);
+  return (await prisma.tenants.findUnique({ where: { id: tenant_id } })) ?? undefined;
+};
+
+export const updateTenant = async (
+  { prisma, tenant_id }: PrismaTransaction,
+  row: { name: string; settings: Record<string, string>; modified_at: Date; modified_by: string },
+): Promise<void> => {
+  await prisma.tenants.update({ where: { id: tenant_id }, data: row });
+};
+
+/**
+ * Ends sessions, memberships, links and mails of a tenant whose row this transaction holds, and users that are members of no
+ * other tenant. Mails stay as rows without content, since those sent to an address are counted.
+ */
+const deletePeople = async (prisma: Prisma.TransactionClient, tenant_id: string): Promise<void> => {
+  const where = { tenant_id };
+  // By id, since another tenant of the same users may be deleted at the same time: the later transaction sees that it was the
+  // last. Before their sessions, as a change of a password does.
+  await prisma.$executeRaw`SELECT id FROM users WHERE id IN (SELECT user_id FROM memberships WHERE tenant_id = ${tenant_id}::uuid)
+    ORDER BY id FOR UPDATE`;
+  await prisma.sessions.deleteMany({ where });
+  await prisma.invitation_secrets.deleteMany({ where });
+  await prisma.mail_outbox.updateMany({ where, data: { sealed: null } });
+  await prisma.$executeRaw`WITH gone AS (DELETE FROM memberships WHERE tenant_id = ${tenant_id}::uuid RETURNING user_id)
+    DELETE FROM users u USING gone WHERE u.id = gone.user_id
+    AND NOT EXISTS (SELECT FROM memberships m WHERE m.user_id = u.id AND m.tenant_id <> ${tenant_id}::uuid)`;
+};
+
+/**
+ * Removes the tenant of the transaction, its keys and every access to it. The sweep removes the rest, which nothing can decrypt.
+ * @returns whether it was there.
+ */
+export const deleteTenantRow = async ({ prisma, tenant_id }: PrismaTransaction, deleted_at: Date): Promise<boolean> => {
+  const where = { tenant_id };
+  const { count } = await prisma.tenants.deleteMany({ where: { id: tenant_id } });
+  if (count === 0) return false;
+  await prisma.tenant_keys.deleteMany({ where });
+  // Before its keys, as other transactions lock them: in another order two of them would wait for each other.
+  await prisma.applications.deleteMany({ where });
+  await prisma.api_keys.deleteMany({ where });
+  await prisma.proxy_keys.deleteMany({ where });
+  await prisma.collect_sessions.deleteMany({ where });
+  await deletePeople(prisma, tenant_id);
+  await prisma.deleted_tenants.create({ data: { id: tenant_id, deleted_at } });
+  return true;
+};

@@ -1,0 +1,137 @@
+// Schemas of /tenants/self.
+import { z } from 'zod';
+import { nameSchema } from './tenants.ts';
+import {
+  date,
+  type Examples,
+  history,
+  uuid,
+  APPLICATION_ID,
+  CREATED_AT,
+  modified,
+  TENANT_ID,
+} from '../../platform/http/schemas.ts';
+import { isStorableText, NOT_STORABLE } from '../../platform/json/json.ts';
+
+/** As many as a token has metadata. */
+const SETTINGS_MAX = 50;
+const SETTING_NAME_LENGTH_MAX = 200;
+const SETTING_LENGTH_MAX = 500;
+
+const flag = z.enum(['true', 'false'], 'must be the text true or the text false').optional();
+
+const settingsRefusal = `must have at most ${SETTINGS_MAX} settings, with names of 1 to ${SETTING_NAME_LENGTH_MAX} characters`;
+
+const settings = z
+  .object(
+    {
+      deduplicate_token: flag.meta({
+        description: 'Whether equal values share a token, where a request does not say it.',
+        example: 'true',
+      }),
+      deduplicate_tokens: flag.meta({
+        description: 'The same setting under the name that clients of the earlier API use.',
+        example: 'true',
+      }),
+    },
+    'must be an object of texts',
+  )
+  .catchall(
+    z
+      .string('must be text')
+      .max(SETTING_LENGTH_MAX, `must have at most ${SETTING_LENGTH_MAX} characters`)
+      .refine(isStorableText, NOT_STORABLE),
+  )
+  .refine((given) => {
+    const names = Object.keys(given);
+    const isName = (name: string): boolean =>
+      name.length > 0 && name.length <= SETTING_NAME_LENGTH_MAX && isStorableText(name);
+    return names.length <= SETTINGS_MAX && names.every(isName);
+  }, settingsRefusal)
+  .meta({
+    id: 'SettingsOfTenant',
+    description: `The settings of a tenant: at most ${SETTINGS_MAX}. The vault stores settings that it does not know.`,
+    maxProperties: SETTINGS_MAX,
+    propertyNames: { type: 'string', minLength: 1, maxLength: SETTING_NAME_LENGTH_MAX },
+  })
+  .transform((given) => given as Record<string, string>);
+
+export const tenantChange = z
+  .object(
+    {
+      name: nameSchema.meta({ description: 'The name of the tenant.', example: 'Example Shop' }),
+      settings: settings.default({}).meta({
+        description: 'The settings of the tenant. Left out: none.',
+        example: { deduplicate_token: 'true' },
+      }),
+    },
+    'the body must be an object',
+  )
+  .meta({ id: 'UpdateTenantRequest', description: 'The new state of the tenant, as a whole.' });
+
+export const tenantRecord = z
+  .object({
+    id: uuid('The id of the tenant.', TENANT_ID),
+    owner_id: uuid(
+      'The id of the user who owns the tenant. Left out where it is the operator.',
+      APPLICATION_ID,
+    ).optional(),
+    name: z.string().meta({ description: 'The name of the tenant.', example: 'Example Shop' }),
+    settings: z
+      .record(z.string(), z.string())
+      .meta({ description: 'The settings of the tenant.', example: { deduplicate_token: 'true' } }),
+    ...history,
+  })
+  .meta({ id: 'Tenant', description: 'A tenant. Every other record belongs to one.' });
+
+export const usageReport = z
+  .object({
+    token_report: z
+      .object({
+        metrics_by_type: z
+          .record(
+            z.string(),
+            z
+              .object({
+                count: z.int().meta({ description: 'The number of tokens of this type.', example: 42 }),
+                last_created_at: date('When the last of them was created.').optional(),
+              })
+              .meta({ id: 'TokenMetrics', description: 'Figures about the tokens of a type.' }),
+          )
+          .meta({ description: 'Figures by token type, without types that have no tokens.' }),
+      })
+      .meta({ id: 'TokenReport', description: 'Figures about tokens.' }),
+  })
+  .meta({ id: 'UsageReport', description: 'Figures about what the tenant stores.' });
+
+const asked = { name: 'Example Shop', settings: { deduplicate_token: 'true' } };
+const record = { id: TENANT_ID, ...asked, created_at: CREATED_AT };
+const summary = 'Equal values share a token';
+
+export const tenantExamples: { response: Examples } = { response: { shop: { summary, value: record } } };
+
+export const tenantChangeExamples: { request: Examples; response: Examples } = {
+  request: { shop: { summary, value: asked } },
+  response: {
+    shop: {
+      summary,
+      value: { ...record, ...modified },
+    },
+  },
+};
+
+export const usageExamples: { response: Examples } = {
+  response: {
+    some: {
+      summary: 'Tokens of two types',
+      value: {
+        token_report: {
+          metrics_by_type: {
+            card: { count: 42, last_created_at: CREATED_AT },
+            token: { count: 7, last_created_at: CREATED_AT },
+          },
+        },
+      },
+    },
+  },
+};

@@ -1,0 +1,88 @@
+// The tenant of a caller: read, changed and deleted by itself, and its usage report.
+import { z } from 'zod';
+import { logRow, type Operation } from '../../platform/audit/record.ts';
+import { notFound } from '../../platform/errors.ts';
+import { isStorableText, NOT_STORABLE } from '../../platform/json/json.ts';
+import type { AccessContext } from './context.ts';
+import { deleteTenantRow, findTenant, lockTenant, type StoredTenant, updateTenant } from './rows/tenants.ts';
+import { countTokensByType } from './rows/usage.ts';
+import type { Work } from './work.ts';
+
+export const NAME_LENGTH_MAX = 200;
+
+/** The name of a tenant or of an application. */
+export const nameSchema = z
+  .string(`must be text of 1 to ${NAME_LENGTH_MAX} characters`)
+  .min(1, `must have 1 to ${NAME_LENGTH_MAX} characters`)
+  .max(NAME_LENGTH_MAX, `must have 1 to ${NAME_LENGTH_MAX} characters`)
+  .refine(isStorableText, NOT_STORABLE);
+
+/** A tenant on the wire. Undefined properties are left out. */
+export type TenantRecord = {
+  id: string;
+  owner_id: string | undefined;
+  name: string;
+  settings: Record<string, string>;
+  created_by: string | undefined;
+  created_at: string;
+  modified_by: string | undefined;
+  modified_at: string | undefined;
+};
+
+export type TenantInput = { name: string; settings: Record<string, string> };
+
+export type UsageReport = {
+  token_report: { metrics_by_type: Record<string, { count: number; last_created_at: string | undefined }> };
+};
+
+const recordOf = (row: StoredTenant): TenantRecord => ({
+  id: row.id,
+  owner_id: row.owner_id ?? undefined,
+  name: row.name,
+  settings: row.settings as Record<string, string>,
+  created_by: row.created_by ?? undefined,
+  created_at: row.created_at.toISOString(),
+  modified_by: row.modified_by ?? undefined,
+  modified_at: row.modified_at?.toISOString(),
+});
+
+const logOf = (ctx: AccessContext, work: Work, operation: Operation) =>
+  logRow(ctx, work, { operation, entity_type: 'tenant', entity_ids: [work.tenant_id] });
+
+/** Reads the caller's tenant. @throws notFound where it was deleted a moment ago. */
+export const getTenant = async (ctx: AccessContext, work: Work): Promise<TenantRecord> => {
+  const row = await findTenant(work.db);
+  if (!row) throw notFound('tenant');
+  await work.log([logOf(ctx, work, 'read')]);
+  return recordOf(row);
+};
+
+/** Replaces name and settings. @throws notFound. */
+export const changeTenant = (ctx: AccessContext, work: Work, input: TenantInput): Promise<TenantRecord> => {
+  const fields = { ...input, modified_at: ctx.now(), modified_by: work.actor_id };
+  return work.prismaTransaction(async (tx) => {
+    const row = await lockTenant(tx);
+    if (!row) throw notFound('tenant');
+    await updateTenant(tx, fields);
+    tx.log(logOf(ctx, work, 'update'));
+    tx.changed({ subject: 'tenant', id: work.tenant_id });
+    return recordOf({ ...row, ...fields });
+  });
+};
+
+/** Deletes the tenant with its keys: nothing can decrypt what it stored from then on. @throws notFound. */
+export const deleteTenant = (ctx: AccessContext, work: Work): Promise<void> =>
+  work.prismaTransaction(async (tx) => {
+    if (!(await deleteTenantRow(tx, ctx.now()))) throw notFound('tenant');
+    tx.log(logOf(ctx, work, 'delete'));
+    tx.changed({ subject: 'tenant', id: work.tenant_id });
+  });
+
+/** How many tokens of each type the tenant has, and when the last one was created. */
+export const reportUsage = async (ctx: AccessContext, work: Work): Promise<UsageReport> => {
+  const counts = await countTokensByType(work.db);
+  const metrics = counts
+    .filter(({ count }) => count > 0)
+    .map(({ type, count, last_created_at }) => [type, { count, last_created_at: last_created_at?.toISOString() }]);
+  return { token_report: { metrics_by_type: Object.fromEntries(metrics) } };
+};

@@ -1,0 +1,15 @@
+// Characters that an id of a token cannot have, for ids that clients choose and for expressions.
+
+export const TOKEN_ID_LENGTH_MIN = 3;
+export const TOKEN_ID_LENGTH_MAX = 400;
+
+/** Characters with a meaning in a URL path or in an expression. Ids of earlier versions may have them: expressions cannot name these. */
+export const TOKEN_ID_EXCLUDED = '# / \\ + ? [ ] | & = % < > { } ^';
+
+export const notInTokenId = new RegExp(`[${TOKEN_ID_EXCLUDED.replaceAll(/[^ ]/g, '\\$&').replaceAll(' ', '')}]`);
+
+/**
+ * Line ends, other control characters and invisible characters, such as those that change the direction of text: two ids that
+ * look the same must be the same.
+ */
+export const hiddenCharacter = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\p{Cs}]/u;

@@ -1,0 +1,137 @@
+// A unit of work: the caller and origin of one request, and the way to the rows of its tenant.
+import type { RequestOrigin } from '../../platform/audit/record.ts';
+import type { NewLog } from '../../platform/audit/rows.ts';
+import type { TenantDatabase } from '../../platform/db/database.ts';
+import {
+  type KeptAnswer,
+  type PrismaTransaction,
+  runPrismaTransaction,
+  runTransaction,
+  type Transaction,
+} from '../../platform/db/transaction.ts';
+import type { QuotaState } from '../../platform/http/rate-limit-headers.ts';
+import type { Platform } from '../../platform/platform.ts';
+import type { AnswerRecord } from './answer-record.ts';
+import type { Caller } from './caller.ts';
+
+/** Keeps the answer of a request whose idempotency key is claimed. */
+export type Keeping = {
+  /** Makes the answer to be kept from the result of the operation, for the transaction of the operation. */
+  keep(result: unknown): KeptAnswer;
+  /** The request had an effect that no transaction rolls back: its answer is kept whatever it is, a failure too. */
+  keepAnyAnswer(): void;
+};
+
+type Services = Pick<Platform, 'db' | 'changes'>;
+
+type Details = {
+  /** Undefined for work without a request, such as an operator's command. */
+  origin?: RequestOrigin | undefined;
+  /** Records the decisions behind the answer, where it is kept for a replay. */
+  record?: AnswerRecord | undefined;
+  keeping?: Keeping | undefined;
+  /** Told what is left of the caller's limits, for the headers of the answer. */
+  reportLimit?: ((state: QuotaState) => void) | undefined;
+};
+
+/** Reads as an `Actor` of the log: it has the actor's id and type, the origin and the record. */
+export class Work {
+  readonly caller: Caller;
+  readonly origin: RequestOrigin | undefined;
+  readonly record: AnswerRecord | undefined;
+  readonly #keeping: Keeping | undefined;
+  readonly #reportLimit: Details['reportLimit'];
+  readonly #services: Services;
+  #db: TenantDatabase | undefined;
+
+  constructor(services: Services, caller: Caller, { origin, record, keeping, reportLimit }: Details = {}) {
+    this.#services = services;
+    this.caller = caller;
+    this.origin = origin;
+    this.record = record;
+    this.#keeping = keeping;
+    this.#reportLimit = reportLimit;
+  }
+
+  get tenant_id(): string {
+    return this.caller.tenant_id;
+  }
+
+  get actor_id(): string {
+    return this.caller.actor_id;
+  }
+
+  get actor_type(): Caller['actor_type'] {
+    return this.caller.actor_type;
+  }
+
+  /** Whether the answer is kept in the transaction of the operation, which must then be one of its own. */
+  get keepsAnswer(): boolean {
+    return this.#keeping !== undefined;
+  }
+
+  /** The rows of the tenant, for statements that stand alone. */
+  get db(): TenantDatabase {
+    return (this.#db ??= this.#services.db.for(this.caller));
+  }
+
+  /** Appends rows of the log. Resolves after commit. @throws unavailable. */
+  log(rows: readonly NewLog[]): Promise<void> {
+    return this.db.insertLogs(rows);
+  }
+
+  /** All of the work or none. What it returns is the result whose answer is kept. @throws as runTransaction. */
+  transaction<T>(work: (tx: Transaction) => Promise<T>): Promise<T> {
+    return runTransaction(this.db, this.#services.changes, this.#keep, work);
+  }
+
+  /** As `transaction`, for tables that are not hot. */
+  prismaTransaction<T>(work: (tx: PrismaTransaction) => Promise<T>): Promise<T> {
+    return runPrismaTransaction(this.db, this.#services.changes, this.#keep, work);
+  }
+
+  get #keep(): ((result: unknown) => KeptAnswer) | undefined {
+    const keeping = this.#keeping;
+    return keeping && ((result) => keeping.keep(result));
+  }
+
+  keepAnyAnswer(): void {
+    this.#keeping?.keepAnyAnswer();
+  }
+
+  reportLimit(state: QuotaState): void {
+    this.#reportLimit?.(state);
+  }
+
+  /** The same work with other details. */
+  with(details: Details): Work {
+    const { origin, record } = this;
+    const own = { origin, record, keeping: this.#keeping, reportLimit: this.#reportLimit };
+    return new Work(this.#services, this.caller, { ...own, ...details });
+  }
+
+  /** The work of another caller for the same request; its operations keep no answer of their own. */
+  as(caller: Caller): Work {
+    const { origin, record } = this;
+    return new Work(this.#services, caller, { origin, record });
+  }
+
+  /** As `as`, where the operations of the other caller keep the answer of this request. */
+  actingFor({ caller }: Work): Work {
+    const { origin, record } = this;
+    return new Work(this.#services, caller, { origin, record, keeping: this.#keeping });
+  }
+
+  /** Operations keep what `answerOf` makes of their result, where the request's answer is kept. */
+  answering(answerOf: (result: unknown) => unknown): Work {
+    const keeping = this.#keeping;
+    return keeping ? this.with({ keeping: { ...keeping, keep: (result) => keeping.keep(answerOf(result)) } }) : this;
+  }
+}
+
+/** The operator's work in one tenant, all of it or none. No answer of it is kept. @throws as runTransaction. */
+export const operatorTransaction = <T>(
+  { db, changes }: Services,
+  tenant_id: string,
+  work: (tx: PrismaTransaction) => Promise<T>,
+): Promise<T> => runPrismaTransaction(db.for({ tenant_id }), changes, undefined, work);

@@ -1,0 +1,107 @@
+// Answers `fetch` and `svc` calls of running code, with the permissions of its application and a limit on their number.
+import type { Work } from '../access/work.ts';
+import { type Actor, failedRows, logRow, type LogRow, SENT_BY_CODE } from '../../platform/audit/record.ts';
+import type { Account } from '../../platform/accounts.ts';
+import type { CodeContext } from './context.ts';
+import { AppError } from '../../platform/errors.ts';
+import { type Call, CallFault, FETCHES_MAX, SERVICE_CALLS_MAX } from '../../platform/sandbox/protocol/sandbox.ts';
+import { loopMark } from '../../platform/egress/headers.ts';
+import type { Json } from '../../platform/json/json.ts';
+import type { OpenedTexts } from '../tokens/expressions/opened-texts.ts';
+import { answerFetch, type SendLog } from './fetch-client.ts';
+import { answerService, callFaultOf } from './service-client.ts';
+
+/** The application whose permissions the code has, as it is now; undefined for none, and where it was deleted. */
+export type FindApplication = () => Promise<Work | undefined>;
+
+/** Answers `svc.proxy`, with the same forwarding as the proxy. @throws AppError or CallFault. */
+export type AnswerProxy = (application: Work, call: Call) => Promise<unknown>;
+
+export type CodeRights = {
+  tenant_id: string;
+  /** Whose shares its requests use; the tenant's if absent. */
+  account?: Account | undefined;
+  /** The caller of the run. */
+  actor: Actor;
+  /** The reactor or proxy of the code. */
+  entity: { entity_type: 'reactor' | 'proxy'; entity_id: string };
+  /** Resolves when the log rows of the code's input are written: no call is answered before. */
+  logged: Promise<void>;
+  /** Called for each call: permissions may be revoked during a run. */
+  findApplication: FindApplication;
+  /** Hosts that `fetch` is narrowed to, beside those of the application. */
+  allowLists: readonly (readonly string[])[];
+  answerProxy: AnswerProxy;
+  /** The token values that the code has seen. */
+  opened: OpenedTexts;
+};
+
+/** Log rows of one `fetch`. */
+const sendLogOf = (ctx: CodeContext, { tenant_id, actor, entity: { entity_type, entity_id } }: CodeRights): SendLog => {
+  const write = (rows: LogRow[]): Promise<unknown> => ctx.db.for({ tenant_id }).insertLogs(rows);
+  let last: LogRow | undefined;
+  return {
+    sending: async (host) => {
+      // A redirect within a host has its row already.
+      if (last?.destination_host === host) return;
+      const row = logRow(ctx, actor, {
+        operation: 'use',
+        entity_type,
+        entity_ids: [entity_id],
+        message: SENT_BY_CODE,
+        destination_host: host,
+      });
+      await write([row]);
+      last = row;
+    },
+    failed: async () => {
+      if (last) await write(failedRows(ctx, [last]));
+    },
+  };
+};
+
+/** Counts calls although the executor does: an attacker may control the executor. */
+export const answerCalls = (ctx: CodeContext, rights: CodeRights): ((call: Call) => Promise<unknown>) => {
+  const left = { fetch: FETCHES_MAX, service: SERVICE_CALLS_MAX };
+  const count = (kind: keyof typeof left): void => {
+    if (left[kind] === 0) throw new CallFault('CALL_LIMIT', 'The run made more calls than it may.');
+    left[kind] -= 1;
+  };
+  return async (call) => {
+    const { kind, input, signal } = call;
+    count(kind === 'fetch' || kind === 'svc:proxy' ? 'fetch' : 'service');
+    try {
+      await rights.logged;
+      const application = await rights.findApplication();
+      // The run ended during the wait.
+      if (signal.aborted) throw new CallFault('ABORTED', 'The run is over.');
+      if (kind === 'fetch') {
+        const own = application?.caller.allowed_hosts;
+        const allowLists = own ? [...rights.allowLists, own] : rights.allowLists;
+        const { tenant_id, account } = rights;
+        return await answerFetch(
+          ctx,
+          { tenant_id, account, allowLists, mark: loopMark(ctx), log: sendLogOf(ctx, rights) },
+          call,
+        );
+      }
+      if (!application) throw new CallFault('FORBIDDEN', 'The code has no application.', 403);
+      try {
+        if (kind === 'svc:proxy') {
+          const answer = await rights.answerProxy(application, call);
+          // A destination may echo token values of the request.
+          rights.opened.add(answer as Json);
+          return answer;
+        }
+        return await answerService(ctx, application, { kind, input, opened: rights.opened });
+      } catch (error) {
+        // The caller of the run sees only what the code makes of the error: the log has the refusal.
+        if (error instanceof AppError && error.code === 'forbidden')
+          await ctx.refusals.record(application, error, undefined);
+        throw error;
+      }
+    } catch (error) {
+      throw error instanceof CallFault ? error : callFaultOf(ctx, error);
+    }
+  };
+};

@@ -1,0 +1,62 @@
+// Args of an invocation: replaces expressions by values of tokens, and limits depth and size.
+import type { Work } from '../access/work.ts';
+import type { LogRow } from '../../platform/audit/record.ts';
+import type { CodeContext } from './context.ts';
+import { invalidField, payloadTooLarge } from '../../platform/errors.ts';
+import { stringifyInSlices } from '../../platform/json/json-writer.ts';
+import { shapeProblem } from '../../platform/json/json-shape.ts';
+import { RUN_BYTES_MAX } from '../../platform/sandbox/protocol/sandbox.ts';
+import type { RunBytes } from './run-bytes.ts';
+import { megabytes } from '../../platform/size-text.ts';
+import { detokenizeForUse } from '../tokens/detokenize.ts';
+import type { Json } from '../../platform/json/json.ts';
+
+export type OpenedArgs = { args: Json | undefined; isLogged: boolean };
+
+/**
+ * Replaces expressions by values, under the caller's token:use. The log rows are committed when this returns.
+ * @param options.beside rows that are written with those of the tokens.
+ * @param options.held memory for the values, which is reserved before they are opened.
+ * @returns `isLogged`: whether there were tokens, and so whether the rows were written.
+ * @throws badRequest for unknown tokens; forbidden; invalidInput with places that begin with `args`; payloadTooLarge; unavailable.
+ */
+export const openArgs = async (
+  ctx: CodeContext,
+  work: Work,
+  args: Json | undefined,
+  { beside, held }: { beside: readonly LogRow[]; held: RunBytes },
+): Promise<OpenedArgs> => {
+  if (args === undefined) return { args, isLogged: false };
+  const { value, isLogged } = await detokenizeForUse(ctx, work, { args }, { beside, beforeOpening: held.growTo });
+  const opened = (value as { args: Json }).args;
+  // The parser limits the depth of a body; with the values of tokens it may be deeper.
+  const problem = isLogged ? shapeProblem(opened) : undefined;
+  if (problem !== undefined) throw invalidField('args', problem);
+  return { args: opened, isLogged };
+};
+
+const inputText = (input: string): string => {
+  if (Buffer.byteLength(input) > RUN_BYTES_MAX)
+    throw payloadTooLarge(
+      `The args, with the values of tokens in them, must not be larger than ${megabytes(RUN_BYTES_MAX)}.`,
+    );
+  return input;
+};
+
+type Input = { args: Json; configuration: Json; has_svc: boolean };
+
+/** The input of the code's function, as JSON text. @throws payloadTooLarge. */
+export const inputOf = (given: Input): string => inputText(JSON.stringify(given));
+
+/** The same without blocking the event loop, where what is held says that the input is large. */
+export const inputInTurns = async (
+  ctx: CodeContext,
+  account: string,
+  given: Input,
+  held: RunBytes,
+): Promise<string> => {
+  if (held.bytes === 0) return inputOf(given);
+  const input = inputText(await ctx.accounts.runInTurns(account, stringifyInSlices(given)));
+  held.growTo(input.length);
+  return input;
+};

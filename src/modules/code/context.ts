@@ -1,0 +1,23 @@
+// The context of the code module: that of tokens, and the service calls of running code.
+import type { Account } from '../../platform/accounts.ts';
+import type { Work } from '../access/work.ts';
+import type { Call } from '../../platform/sandbox/protocol/sandbox.ts';
+import type { TokensContext } from '../tokens/context.ts';
+import type { OpenedTexts } from '../tokens/expressions/opened-texts.ts';
+
+/** Of a run, for its requests by `svc.proxy`: its depth below a request, its allowlists, and the token values that it has seen. */
+export type Nesting = {
+  depth: number;
+  allowLists: readonly (readonly string[])[];
+  opened?: OpenedTexts;
+  /** Whose shares the run uses, where that is not its tenant: of an anonymous client of an open proxy. */
+  account?: Account | undefined;
+};
+
+/** Forwards a request of `svc.proxy`. @throws AppError or CallFault. */
+export type ForwardForCode = (application: Work, call: Call, nesting: Nesting) => Promise<unknown>;
+
+export type CodeContext = TokensContext & {
+  /** Calls of running code that later modules answer. Each module sets its own. */
+  readonly serviceCalls: { forward: ForwardForCode };
+};

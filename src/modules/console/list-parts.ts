@@ -1,0 +1,117 @@
+// Parts of console list pages: filter fields with errors, reading a page from the API, and pagers by cursor.
+import { html, type Html, type HtmlValue } from '../../platform/http/html.ts';
+import type { FieldErrors } from '../../platform/errors.ts';
+import { invalidAttributes, fieldProblem } from './forms.ts';
+import { addressOf, notice } from './shell.ts';
+import { type ApiAnswer, bodyOf, problemLines } from './visit.ts';
+
+/** A page of a list in the API. */
+export type ListPage<Row> = {
+  pagination: { total_items?: number; total_is_capped?: boolean; next?: string };
+  data: Row[];
+};
+
+export type Listed<Row> = { page: ListPage<Row> | undefined; problems: FieldErrors };
+
+/** Records on a page. If they are too large together for one response of the API, a smaller size is tried. */
+const SIZES = [20, 4, 1] as const;
+
+export const problemsOf = (answer: ApiAnswer): FieldErrors => {
+  const { errors } = (answer.body ?? {}) as { errors?: FieldErrors };
+  return errors ?? { '': problemLines(answer) };
+};
+
+/** A page, or the errors of the filters. @throws AppError for every other refusal. */
+export const fetchPage = async <Row>(fetch: (size: number) => Promise<ApiAnswer>): Promise<Listed<Row>> => {
+  let answer: ApiAnswer | undefined;
+  for (const size of SIZES) {
+    answer = await fetch(size);
+    if (answer.status !== 413) break;
+  }
+  if (answer?.status === 400) return { page: undefined, problems: problemsOf(answer) };
+  return { page: bodyOf<ListPage<Row>>(answer as ApiAnswer), problems: {} };
+};
+
+/** 400 if a filter is invalid. */
+export const statusOf = ({ page }: Listed<unknown>): number => (page ? 200 : 400);
+
+export const problemOf = (name: string, problems: FieldErrors): Html | undefined =>
+  fieldProblem(`${name}-problem`, problems[name] ?? []);
+
+/** The attributes of an input with an error. */
+export const invalidAttributesOf = (name: string, problems: FieldErrors): Html | undefined =>
+  invalidAttributes(`${name}-problem`, problems[name] ?? []);
+
+export const field = (input: {
+  name: string;
+  label: string;
+  value: string;
+  problems: FieldErrors;
+  type?: 'text' | 'datetime-local';
+}): Html => {
+  const { name, label, value, problems, type = 'text' } = input;
+  return html`<label>${label}<input name="${name}" type="${type}" value="${value}"${
+    type === 'datetime-local' ? html` step="1"` : html` autocomplete="off" autocapitalize="off" spellcheck="false"`
+  }${invalidAttributesOf(name, problems)}>${problemOf(name, problems)}</label>`;
+};
+
+/** Errors that are not shown next to a field. */
+export const otherProblems = (problems: FieldErrors, fields: readonly string[]): Html[] =>
+  Object.entries(problems)
+    .filter(([name]) => !fields.includes(name))
+    .map(([name, lines = []]) => {
+      // The cursor is not typed by the user, so its error says how to continue.
+      const sentence =
+        name === 'start' ? 'This page does not exist. Start again with the first page.' : lines.join(' ');
+      return notice('bad', name === '' || name === 'start' ? sentence : `${name} ${sentence}`);
+    });
+
+/** The number of records. The API returns it with first pages only. */
+export const totalOf = ({ pagination }: ListPage<unknown>): string | undefined => {
+  const { total_items, total_is_capped } = pagination;
+  if (total_items === undefined) return undefined;
+  return `${total_items.toLocaleString('en')}${total_is_capped === true ? ' or more' : ''}`;
+};
+
+/** Links to the first and the next page. @param next a link or a form. */
+export const cursorPagerOf = (first: HtmlValue, next: HtmlValue): Html | undefined =>
+  first || next
+    ? html`<nav class="pager" aria-label="Pages"><span>${first}</span><span>${next}</span></nav>`
+    : undefined;
+
+/** The pager of a page with its parameters in the URL. @param cursor the name of the cursor's parameter. */
+export const cursorPager = (
+  path: string,
+  parameters: Record<string, string>,
+  { cursor = 'start', start, page }: { cursor?: string; start: string; page: ListPage<unknown> | undefined },
+): Html | undefined =>
+  cursorPagerOf(
+    start !== '' && html`<a class="button second small" href="${addressOf(path, parameters)}">First page</a>`,
+    page?.pagination.next !== undefined &&
+      html`<a class="button second small" rel="next" href="${addressOf(path, { ...parameters, [cursor]: page.pagination.next })}">Next page</a>`,
+  );
+
+/** Cuts a long text. */
+export const clipped = (text: string, lengthMax: number): string =>
+  // Not within a surrogate pair.
+  text.length <= lengthMax ? text : `${text.slice(0, lengthMax).replace(/[\ud800-\udbff]$/, '')}…`;
+
+/** Text of other people, isolated so that its writing direction does not change the text around it. */
+export const isolated = (text: string): Html => html`<bdi>${text}</bdi>`;
+
+/** First and last name; empty if there is neither. */
+export const fullName = ({ first_name, last_name }: { first_name?: string; last_name?: string }): string =>
+  [first_name, last_name].filter(Boolean).join(' ');
+
+/** The length of a UUID, which is shown whole so that it can be copied. */
+const SHORT_LENGTH_MAX = 36;
+const HEAD_LENGTH = 11;
+const TAIL_LENGTH = 8;
+
+/** An id or a digest. Longer than a UUID it is shown without its middle, and whole in the title. */
+export const shortened = (id: string): Html => {
+  const characters = [...id];
+  if (characters.length <= SHORT_LENGTH_MAX) return html`<bdi class="short">${id}</bdi>`;
+  const short = `${characters.slice(0, HEAD_LENGTH).join('')}…${characters.slice(-TAIL_LENGTH).join('')}`;
+  return html`<bdi class="short" title="${id}">${short}</bdi>`;
+};

@@ -1,0 +1,62 @@
+// A table of log entries, for the log page and the page of a token.
+import { TOKEN_REVEALED } from '../../platform/audit/record.ts';
+import { html, type Html, type HtmlValue } from '../../platform/http/html.ts';
+import { tokenTypeNames } from '../tokens/token-types.ts';
+import { isolated, shortened } from './list-parts.ts';
+import { badge, recordsTable, time } from './shell.ts';
+import { tokenLink } from './token-parts.ts';
+
+/** A log entry of the API. */
+export type LogEntry = {
+  actor_id?: string;
+  actor_type?: string;
+  entity_type: string;
+  entity_id: string;
+  operation: string;
+  message: string;
+  created_at: string;
+  disclosure: string;
+  outcome: string;
+  destination_host?: string;
+};
+
+const kinds: Record<string, 'good' | 'bad' | 'warn'> = { create: 'good', update: 'warn', delete: 'bad' };
+
+/** Entries without an actor id are by the operator or by the server itself. */
+const actorLine = ({ actor_id, actor_type }: LogEntry, names: ReadonlyMap<string, string>): HtmlValue => {
+  if (actor_id === undefined) return actor_type === 'operator' ? 'Operator' : 'System';
+  const name = names.get(actor_id);
+  return html`${name === undefined ? html`<span class="mono">${shortened(actor_id)}</span>` : html`<span title="${actor_id}">${isolated(name)}</span>`}
+<span class="quiet">${actor_type}</span>`;
+};
+
+const entityLine = ({ entity_type, entity_id }: LogEntry, displayNames: ReadonlyMap<string, string>): Html =>
+  html`<span class="quiet">${displayNames.get(entity_type) ?? entity_type}</span><br>${
+    tokenTypeNames.includes(entity_type)
+      ? tokenLink(entity_id)
+      : html`<span class="mono">${shortened(entity_id)}</span>`
+  }`;
+
+const outcomeKinds: Record<string, 'bad' | 'warn'> = { refused: 'bad', failed: 'bad', replayed: 'warn' };
+
+/** The message. A revealed value and an unsuccessful operation stand out. */
+const messageLine = ({ message, outcome }: LogEntry): Html =>
+  html`${message === TOKEN_REVEALED ? badge(message, 'warn') : message}${
+    outcome !== 'success' && html` ${badge(outcome, outcomeKinds[outcome])}`
+  }`;
+
+/** @param displayNames of entity types; without it, all entries are about the entity of the page. */
+export const logTable = (
+  entries: readonly LogEntry[],
+  names: ReadonlyMap<string, string>,
+  displayNames?: ReadonlyMap<string, string>,
+): Html =>
+  recordsTable<LogEntry>('Log', entries, [
+    { label: 'Time', cell: ({ created_at }) => time(created_at) },
+    { label: 'Actor', cell: (entry) => actorLine(entry, names) },
+    { label: 'Operation', cell: ({ operation }) => badge(operation, kinds[operation]) },
+    ...(displayNames ? [{ label: 'Entity', cell: (entry: LogEntry) => entityLine(entry, displayNames) }] : []),
+    { label: 'Message', cell: messageLine },
+    { label: 'Value', cell: ({ disclosure }) => (disclosure === 'none' ? '' : disclosure) },
+    { label: 'Sent to', cell: ({ destination_host }) => destination_host ?? '' },
+  ]);

@@ -1,0 +1,77 @@
+// The log page: lists entries of GET /logs with its filters.
+import type { FieldErrors } from '../../platform/errors.ts';
+import { type Operation, operations, type Outcome, outcomes } from '../../platform/audit/record.ts';
+import { attribute, html, type Html } from '../../platform/http/html.ts';
+import type { ActorNames } from './actor-names.ts';
+import {
+  fetchPage,
+  cursorPager,
+  invalidAttributesOf,
+  field,
+  otherProblems,
+  problemOf,
+  statusOf,
+} from './list-parts.ts';
+import { type LogEntry, logTable } from './log-table.ts';
+import { addressOf, consolePage, empty } from './shell.ts';
+import { bodyOf, type Console, type Visit } from './visit.ts';
+
+const PATH = '/console/logs';
+
+const filterNames = ['entity_type', 'entity_id', 'actor_id', 'operation', 'outcome', 'start_date', 'end_date'] as const;
+
+type Filter = Record<(typeof filterNames)[number], string>;
+
+type EntityType = { display_name: string; value: string };
+
+/** The value of a datetime-local input, in UTC. The API reads other dates of a URL. */
+const inputTime = (text: string): string => /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2})?/.exec(text)?.[0] ?? '';
+
+const filterForm = (filter: Filter, types: readonly EntityType[], problems: FieldErrors): Html => {
+  const times = (name: 'start_date' | 'end_date', label: string) =>
+    field({ name, label, value: inputTime(filter[name]), problems, type: 'datetime-local' });
+  const choice = (name: 'operation' | 'outcome', label: string, values: readonly (Operation | Outcome)[]) =>
+    html`<label>${label}<select name="${name}"${invalidAttributesOf(name, problems)}><option value="">All</option>${values.map(
+      (value) => html`<option value="${value}"${attribute('selected', value === filter[name])}>${value}</option>`,
+    )}</select>${problemOf(name, problems)}</label>`;
+  const isFiltered = filterNames.some((name) => filter[name] !== '');
+  return html`<details class="card"${attribute('open', isFiltered)}><summary>Filter by entity, actor, operation or time</summary>
+<form action="${PATH}"><div class="filters even">
+<label>Kind of entity<select name="entity_type"${invalidAttributesOf('entity_type', problems)}><option value="">All</option>${types.map(
+    ({ display_name, value }) =>
+      html`<option value="${value}"${attribute('selected', value === filter.entity_type)}>${display_name}</option>`,
+  )}</select>${problemOf('entity_type', problems)}</label>
+${field({ name: 'entity_id', label: 'Id of the entity', value: filter.entity_id, problems })}
+${field({ name: 'actor_id', label: 'Id of the actor', value: filter.actor_id, problems })}
+${choice('operation', 'Operation', operations)}
+${choice('outcome', 'Outcome', outcomes)}
+${times('start_date', 'From, in UTC')}
+${times('end_date', 'Before, in UTC')}
+</div><div class="actions"><button>Filter</button>${isFiltered && html`<a class="button second" href="${PATH}">All entries</a>`}</div>
+</form></details>`;
+};
+
+export const logsPages = (console: Console, namesOf: ActorNames): void => {
+  const show = async (visit: Visit) => {
+    const filter = Object.fromEntries(filterNames.map((name) => [name, visit.query(name)])) as Filter;
+    const start = visit.query('start');
+    const [listed, types] = await Promise.all([
+      fetchPage<LogEntry>((size) =>
+        visit.api({ method: 'GET', url: addressOf('/logs', { ...filter, start, size: String(size) }) }),
+      ),
+      visit.api({ method: 'GET', url: '/logs/entity-types' }),
+    ]);
+    const entityTypes = bodyOf<EntityType[]>(types);
+    const { page, problems } = listed;
+    const names = await namesOf(visit, page?.data.map(({ actor_id }) => actor_id) ?? []);
+    const displayNames = new Map(entityTypes.map(({ value, display_name }) => [value, display_name]));
+    const main = html`<h1>Logs</h1>
+${filterForm(filter, entityTypes, problems)}
+${otherProblems(problems, filterNames)}
+${page && (page.data.length > 0 ? logTable(page.data, names, displayNames) : empty('No entry matches the filter.'))}
+${cursorPager(PATH, filter, { start, page })}`;
+    return { status: statusOf(listed), page: consolePage(visit.session, { title: 'Logs', section: 'Logs', main }) };
+  };
+
+  console.get(PATH, show);
+};

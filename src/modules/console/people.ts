@@ -1,0 +1,190 @@
+// The people page: lists members and invitations, invites, resends, and removes.
+import { html, type Html } from '../../platform/http/html.ts';
+import { INVITATION_HOURS } from '../people/invitations.ts';
+import { tryAgain, invalidAttributes, fieldProblem, idOf, problemsByPlace, problemsNotice } from './forms.ts';
+import { isolated, fullName } from './list-parts.ts';
+import { type NumberedPage, pageNumber, pagerOf } from './pager.ts';
+import { addressOf, badge, consolePage, csrfField, empty, notice, recordsTable, time } from './shell.ts';
+import {
+  type ApiAnswer,
+  bodyOf,
+  type Console,
+  type Submission,
+  isSuccess,
+  type Outcome,
+  problemLines,
+  type Visit,
+} from './visit.ts';
+
+const PATH = '/console/people';
+const MEMBERS = '/tenants/self/members';
+const INVITATIONS = '/tenants/self/invitations';
+
+type Member = {
+  id: string;
+  role: string;
+  user: { id: string; email?: string; first_name?: string; last_name?: string };
+  created_at: string;
+};
+type Invitation = { id: string; email: string; status: string; expires_at: string };
+
+/** Results that a URL may name. A closed list, because anyone can make a URL. */
+const done: ReadonlyMap<string, string> = new Map([
+  ['invited', 'The invitation was sent.'],
+  ['resent', 'A new link was sent. Earlier links of this invitation no longer work.'],
+  ['deleted', 'The invitation was deleted. Its links no longer work.'],
+  ['removed', 'The member was removed.'],
+  ['password', 'Your password was changed. Your other sessions were signed out.'],
+]);
+
+/** A refusal, shown next to the form or above the lists. */
+type Refusal = { heading: string; answer: ApiAnswer; email?: string };
+
+const nameOf = ({ user }: Member): string => fullName(user);
+
+/** Asks for a confirmation before it submits. Works without JavaScript. */
+const confirmed = (
+  { session }: Visit,
+  ask: { action: string; summary: string; question: string; button: string },
+): Html => html`<details class="confirm"><summary>${ask.summary}</summary><form method="post" action="${ask.action}">
+${csrfField(session)}<p>${ask.question}</p><button class="danger small">${ask.button}</button></form></details>`;
+
+const changePassword = html`<a href="/console/password">Change password</a>`;
+
+const removal = (visit: Visit, member: Member): Html => {
+  const isSelf = member.user.id === visit.session.user_id;
+  if (member.role === 'OWNER') return html`<span class="quiet">The owner cannot be removed</span>`;
+  return confirmed(visit, {
+    action: `${PATH}/members/${member.id}/remove`,
+    summary: isSelf ? 'Leave' : 'Remove',
+    question: isSelf
+      ? `You lose all access to ${visit.session.tenant_name}, and are signed out.`
+      : `They lose all access to ${visit.session.tenant_name} at once. What they created stays.`,
+    button: isSelf ? `Leave ${visit.session.tenant_name}` : `Remove ${nameOf(member) || 'this member'}`,
+  });
+};
+
+const membersTable = (visit: Visit, members: readonly Member[]): Html =>
+  recordsTable('Members', members, [
+    {
+      label: 'Name',
+      cell: (member) =>
+        html`${isolated(nameOf(member))}${member.user.id === visit.session.user_id && html` ${badge('you')}`}`,
+    },
+    { label: 'E-mail', cell: ({ user }) => isolated(user.email ?? '') },
+    { label: 'Role', cell: ({ role }) => badge(role) },
+    { label: 'Since', cell: ({ created_at }) => time(created_at) },
+    {
+      label: '',
+      cell: (member) =>
+        member.user.id === visit.session.user_id
+          ? html`<div class="deeds">${changePassword} ${removal(visit, member)}</div>`
+          : removal(visit, member),
+    },
+  ]);
+
+const invitationsTable = (visit: Visit, invitations: readonly Invitation[]): Html =>
+  recordsTable('Invitations', invitations, [
+    { label: 'E-mail', cell: ({ email }) => isolated(email) },
+    { label: 'Status', cell: ({ status }) => badge(status, status === 'PENDING' ? 'good' : 'warn') },
+    { label: 'Expires', cell: ({ expires_at }) => time(expires_at) },
+    {
+      label: '',
+      cell: ({
+        id,
+        email,
+      }) => html`<div class="deeds"><form method="post" action="${PATH}/invitations/${id}/resend">${csrfField(visit.session)}<button class="second small" aria-label="Resend to ${email}">Resend</button></form>
+${confirmed(visit, { action: `${PATH}/invitations/${id}/delete`, summary: 'Delete', question: 'Its links will no longer work.', button: `Delete the invitation` })}</div>`,
+    },
+  ]);
+
+/** The time to try again helps after too many requests only, not if the vault has no mail server. */
+const linesOfRefusal = ({ answer }: Refusal): string[] =>
+  [...problemLines(answer), answer.status === 429 ? tryAgain(answer) : undefined].filter((line) => line !== undefined);
+
+const inviteForm = ({ session }: Visit, refusal: Refusal | undefined): Html => {
+  const isMine = refusal?.email !== undefined;
+  const emailProblems = isMine ? (problemsByPlace(refusal.answer).get('email') ?? linesOfRefusal(refusal)) : [];
+  return html`<form method="post" action="${PATH}/invitations" class="card" novalidate>
+<h2>Invite a member</h2>${csrfField(session)}
+<label>E-mail address<input type="email" name="email" value="${refusal?.email}" required autocomplete="off" autocapitalize="off" spellcheck="false"${invalidAttributes('email-problem', emailProblems)}>${fieldProblem('email-problem', emailProblems)}</label>
+<p class="hint">They get a link by mail, which works once, within ${INVITATION_HOURS} hours. As a member they can do everything that you can.</p>
+<button>Invite</button></form>`;
+};
+
+const peoplePage = async (visit: Visit, refusal?: Refusal): Promise<string> => {
+  const page = pageNumber(visit.query('page'));
+  const invitations_page = pageNumber(visit.query('invitations_page'));
+  const [members, invitations] = await Promise.all([
+    visit
+      .api({ method: 'GET', url: addressOf(MEMBERS, { page }) })
+      .then((answer) => bodyOf<NumberedPage<Member>>(answer)),
+    visit
+      .api({ method: 'GET', url: addressOf(INVITATIONS, { page: invitations_page }) })
+      .then((answer) => bodyOf<NumberedPage<Invitation>>(answer)),
+  ]);
+  const isDone = done.get(visit.query('done'));
+  const parameters = {
+    page: page === '1' ? undefined : page,
+    invitations_page: invitations_page === '1' ? undefined : invitations_page,
+  };
+  return consolePage(visit.session, {
+    title: 'People',
+    section: 'People',
+    main: html`<h1>People</h1>
+${refusal === undefined && isDone !== undefined && notice('good', isDone)}
+${refusal !== undefined && refusal.email === undefined && problemsNotice(refusal.heading, linesOfRefusal(refusal))}
+${inviteForm(visit, refusal)}
+<h2>Members</h2>
+${members.data.length === 0 ? empty('There are no members on this page.') : membersTable(visit, members.data)}
+${!members.data.some(({ user }) => user.id === visit.session.user_id) && html`<p>${changePassword}</p>`}
+${pagerOf(members.pagination, { path: PATH, parameters, label: 'Pages of members' })}
+<h2>Invitations</h2>
+${invitations.data.length === 0 ? empty('There are no invitations.') : invitationsTable(visit, invitations.data)}
+${pagerOf(invitations.pagination, { path: PATH, parameters, name: 'invitations_page', label: 'Pages of invitations' })}`,
+  });
+};
+
+const to = (code: string): Outcome => ({ seeOther: addressOf(PATH, { done: code }) });
+
+const refused = async (submission: Submission, refusal: Refusal): Promise<Outcome> => ({
+  status: refusal.answer.status,
+  page: await peoplePage(submission, refusal),
+});
+
+export const peoplePages = (console: Console): void => {
+  console.get(PATH, (visit) => peoplePage(visit));
+
+  console.post(`${PATH}/invitations`, async (submission) => {
+    const email = submission.field('email').trim();
+    const answer = await submission.api({ method: 'POST', url: INVITATIONS, json: { email } });
+    return isSuccess(answer)
+      ? to('invited')
+      : refused(submission, { heading: 'The invitation was not sent.', answer, email });
+  });
+
+  console.post(`${PATH}/invitations/:id/resend`, async (submission) => {
+    const url = `${INVITATIONS}/${idOf(submission, 'invitation')}/resend`;
+    const answer = await submission.api({ method: 'POST', url });
+    return isSuccess(answer) ? to('resent') : refused(submission, { heading: 'No link was sent.', answer });
+  });
+
+  console.post(`${PATH}/invitations/:id/delete`, async (submission) => {
+    const answer = await submission.api({ method: 'DELETE', url: `${INVITATIONS}/${idOf(submission, 'invitation')}` });
+    return isSuccess(answer)
+      ? to('deleted')
+      : refused(submission, { heading: 'The invitation was not deleted.', answer });
+  });
+
+  console.post(`${PATH}/members/:id/remove`, async (submission) => {
+    const id = idOf(submission, 'member');
+    const answer = await submission.api({ method: 'DELETE', url: `${MEMBERS}/${id}` });
+    if (!isSuccess(answer)) return refused(submission, { heading: 'The member was not removed.', answer });
+    // Members who removed themselves have no session any more.
+    return id === submission.session.member_id ? { seeOther: '/console/sign-in' } : to('removed');
+  });
+
+  // A GET of a form's URL leads to the page.
+  for (const action of ['invitations', 'invitations/:id/resend', 'invitations/:id/delete', 'members/:id/remove'])
+    console.get(`${PATH}/${action}`, async () => ({ seeOther: PATH }));
+};

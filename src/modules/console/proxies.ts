@@ -1,0 +1,112 @@
+// The proxy pages: lists stored proxies, and tries a request through the public API.
+import { html, type Html } from '../../platform/http/html.ts';
+import type { ActorNames } from './actor-names.ts';
+import { idOf, linesOf } from './forms.ts';
+import { isolated } from './list-parts.ts';
+import { nameSearch, pagerOf, readNamedPage } from './pager.ts';
+import { checkRequest } from './proxy-check.ts';
+import { authBadge, type Proxy, proxyPage, type Tester } from './proxy-page.ts';
+import { newRequest, type ReadRequest, readRequest, type Typed } from './proxy-request.ts';
+import { sendRequest } from './proxy-send.ts';
+import { consolePage, empty, recordsTable } from './shell.ts';
+import { bodyOf, type Console, type Submission, type Outcome, type Visit } from './visit.ts';
+
+const PATH = '/console/proxies';
+
+const transformsOf = ({ request_transform, response_transform }: Proxy): string =>
+  [request_transform && 'request', response_transform && 'response'].filter(Boolean).join(', ') || 'no';
+
+/** Without keys. */
+const listTable = (proxies: readonly Proxy[], names: ReadonlyMap<string, string>): Html =>
+  recordsTable('Proxies', proxies, [
+    { label: 'Name', cell: ({ id, name }) => html`<a href="${PATH}/${id}">${isolated(name)}</a>` },
+    { label: 'Destination', cell: ({ destination_url }) => html`<code>${destination_url}</code>` },
+    { label: 'Access', cell: authBadge },
+    {
+      label: 'Application',
+      cell: ({ application_id: id }) =>
+        id === undefined ? html`<span class="quiet">none</span>` : isolated(names.get(id) ?? id),
+    },
+    { label: 'Transforms', cell: transformsOf },
+  ]);
+
+const listPage = async (visit: Visit, findNames: ActorNames): Promise<string> => {
+  const { name, data, pagination } = await readNamedPage<Proxy>(visit, '/proxies');
+  const names = await findNames(
+    visit,
+    data.map(({ application_id }) => application_id),
+  );
+  const nothing =
+    name === ''
+      ? html`There is no proxy yet: <code>POST /proxies</code> creates one.`
+      : 'No proxy has a matching name.';
+  return consolePage(visit.session, {
+    title: 'Proxies',
+    section: 'Proxies',
+    main: html`<div class="heading"><h1>Proxies</h1><a class="button second" href="${PATH}/test">Try a destination</a></div>
+${nameSearch(PATH, name, 'Payments*')}
+${data.length === 0 ? empty(nothing) : listTable(data, names)}
+${pagerOf(pagination, { path: PATH, parameters: { name }, label: 'Pages of proxies' })}`,
+  });
+};
+
+const typedIn = ({ field }: Submission): Typed => ({
+  destination: field('destination').trim(),
+  method: field('method'),
+  path: field('path').trim(),
+  headers: linesOf(field('headers')),
+  body: linesOf(field('body')),
+});
+
+/** The header that names the proxy or the destination. */
+const routeOf = ({ proxy, typed }: Tester): Record<string, string> =>
+  proxy ? { 'svc-proxy-key': proxy.key ?? '' } : { 'svc-proxy-url': URL.parse(typed.destination)?.href ?? '' };
+
+const tryRequest = async (submission: Submission, console: Console, tester: Tester): Promise<Outcome> => {
+  const show = (status: number, more: Partial<Tester>): Outcome => ({
+    status,
+    page: proxyPage(submission.session, { ...tester, ...more }),
+  });
+  const { request, problems } = readRequest(tester.typed);
+  if (!request) return show(422, { problems });
+  return submission.field('do') === 'send'
+    ? send(submission, console, { tester, request, show })
+    : show(200, { above: await checkRequest(submission, request) });
+};
+
+const send = async (
+  submission: Submission,
+  console: Console,
+  {
+    tester,
+    request,
+    show,
+  }: { tester: Tester; request: ReadRequest; show(status: number, more: Partial<Tester>): Outcome },
+): Promise<Outcome> => {
+  if (!tester.proxy && !URL.canParse(tester.typed.destination))
+    return show(422, { problems: { destination: ['The destination must be an https URL.'] } });
+  if (submission.field('sure') !== 'yes')
+    return show(422, { problems: { sure: ['Say that it is to be sent. Nothing was sent.'] } });
+  return show(200, { above: await sendRequest(submission, console, request, routeOf(tester)) });
+};
+
+export const proxiesPages = (console: Console, findNames: ActorNames): void => {
+  const findTester = async (visit: Visit): Promise<Tester> => {
+    const proxy = bodyOf<Proxy>(await visit.api({ method: 'GET', url: `/proxies/${idOf(visit, 'proxy')}` }));
+    const id = proxy.application_id;
+    const application = id === undefined ? undefined : ((await findNames(visit, [id])).get(id) ?? id);
+    return { proxy, application, typed: newRequest, problems: {} };
+  };
+
+  const byHand: Tester = { proxy: undefined, application: undefined, typed: newRequest, problems: {} };
+
+  console.get(PATH, (visit) => listPage(visit, findNames));
+  console.get(`${PATH}/test`, async ({ session }) => proxyPage(session, byHand));
+  console.post(`${PATH}/test`, (submission) =>
+    tryRequest(submission, console, { ...byHand, typed: typedIn(submission) }),
+  );
+  console.get(`${PATH}/:id`, async (visit) => proxyPage(visit.session, await findTester(visit)));
+  console.post(`${PATH}/:id`, async (submission) =>
+    tryRequest(submission, console, { ...(await findTester(submission)), typed: typedIn(submission) }),
+  );
+};

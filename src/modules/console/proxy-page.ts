@@ -1,0 +1,117 @@
+// The page of a stored proxy, or of a typed destination, with a form that tries a request.
+// The key is hidden until the member opens it, because it may be all that a caller needs.
+import { attribute, html, type Html, type HtmlValue } from '../../platform/http/html.ts';
+import type { Session } from '../people/sessions.ts';
+import { invalidAttributes, fieldProblem, typedText } from './forms.ts';
+import { isolated } from './list-parts.ts';
+import { methods, type Typed, type TypedProblems } from './proxy-request.ts';
+import { badge, consolePage, csrfField, time } from './shell.ts';
+
+export type Proxy = {
+  id: string;
+  key?: string;
+  name: string;
+  destination_url: string;
+  require_auth: boolean;
+  request_transform?: { code: string };
+  response_transform?: { code: string };
+  application_id?: string;
+  configuration: Record<string, unknown> | null;
+  allowed_hosts?: string[];
+  client_certificate?: { fingerprint_sha256: string; expires_at: string };
+  created_at: string;
+};
+
+export type Tester = {
+  /** Undefined for a typed destination. */
+  proxy: Proxy | undefined;
+  application: string | undefined;
+  typed: Typed;
+  problems: TypedProblems;
+  above?: HtmlValue;
+};
+
+export const authBadge = ({ require_auth }: Proxy): Html =>
+  require_auth ? badge('API key needed', 'good') : badge('no API key needed', 'warn');
+
+const transformBlock = (name: string, transform: { code: string } | undefined): Html | undefined =>
+  transform &&
+  html`<details><summary>${name}</summary><pre tabindex="0" role="region" aria-label="${name}"><code>${transform.code}</code></pre></details>`;
+
+const list = (values: readonly string[] | undefined, otherwise: string): HtmlValue =>
+  values === undefined || values.length === 0
+    ? html`<span class="quiet">${otherwise}</span>`
+    : values.map((value) => html`<code>${value}</code> `);
+
+const routeCard = (proxy: Proxy, application: string | undefined): Html => {
+  const { client_certificate, key } = proxy;
+  return html`<section class="card"><h2>Route</h2><dl>
+<dt>Destination</dt><dd><code>${proxy.destination_url}</code></dd>
+<dt>Access</dt><dd>${authBadge(proxy)}</dd>
+<dt>Application</dt><dd>${application ?? html`<span class="quiet">none</span>`}</dd>
+<dt>Hosts</dt><dd>${list(proxy.allowed_hosts, 'not narrowed')}</dd>
+<dt>Configuration</dt><dd>${list(Object.keys(proxy.configuration ?? {}), 'none')}</dd>
+<dt>Client certificate</dt><dd>${client_certificate ? html`until ${time(client_certificate.expires_at)}` : html`<span class="quiet">none</span>`}</dd>
+<dt>Created</dt><dd>${time(proxy.created_at)}</dd></dl>
+${transformBlock('Request transform', proxy.request_transform)}
+${transformBlock('Response transform', proxy.response_transform)}
+${key !== undefined && html`<details><summary>Show the key</summary><p><code data-copy>${key}</code></p><p class="hint">Callers send it as <code>SVC-PROXY-KEY</code>.${!proxy.require_auth && ' It is all that they need: treat it as a secret.'}</p></details>`}
+</section>`;
+};
+
+const problemOf = (problems: TypedProblems, name: keyof TypedProblems): string[] => problems[name] ?? [];
+
+const destinationField = ({ typed, problems }: Tester): Html => {
+  const sentences = problemOf(problems, 'destination');
+  return html`<label>Destination<input type="url" name="destination" value="${typed.destination}" placeholder="https://api.example.com/v1" required autocomplete="off"${invalidAttributes('destination-problem', sentences)}>${fieldProblem('destination-problem', sentences)}</label>`;
+};
+
+const area = (
+  { typed, problems }: Tester,
+  field: { name: 'headers' | 'body'; label: string; hint: Html; rows: number },
+): Html => {
+  const { name, label, hint, rows } = field;
+  const sentences = problemOf(problems, name);
+  return html`<label>${label}<small>${hint}</small><textarea class="code" name="${name}" rows="${rows}" spellcheck="false" autocapitalize="off" autocomplete="off"${invalidAttributes(`${name}-problem`, sentences)}>${typedText(typed[name])}</textarea>${fieldProblem(`${name}-problem`, sentences)}</label>`;
+};
+
+/** The default button checks. To send needs a tick, because it sends raw values. */
+const testerCard = (session: Session, tester: Tester): Html => {
+  const { proxy, typed, problems } = tester;
+  const path = problemOf(problems, 'path');
+  const method = problemOf(problems, 'method');
+  const sure = problemOf(problems, 'sure');
+  return html`<section class="card"><h2>Try a request</h2>
+<form method="post" action="/console/proxies/${proxy?.id ?? 'test'}" autocomplete="off">${csrfField(session)}
+${!proxy && destinationField(tester)}
+<div class="request-line"><label>Method<select name="method"${invalidAttributes('method-problem', method)}>${methods.map(
+    (each) => html`<option${attribute('selected', each === typed.method)}>${each}</option>`,
+  )}</select>${fieldProblem('method-problem', method)}</label>
+<label>Path and query<input class="mono" name="path" value="${typed.path}" spellcheck="false" autocapitalize="off" autocomplete="off"${invalidAttributes('path-problem', path)}>${fieldProblem('path-problem', path)}</label></div>
+${area(tester, { name: 'headers', label: 'Headers', hint: html`One on each line: <code>Name: value</code>`, rows: 3 })}
+${area(tester, { name: 'body', label: 'Body', hint: html`<code>{{ token id }}</code> becomes the value of the token`, rows: 8 })}
+<div class="actions"><button name="do" value="check" class="second" formnovalidate data-main>Check</button><span class="hint">sends nothing</span></div>
+<fieldset><legend>Send it</legend>
+<label class="check"><input type="checkbox" name="sure" value="yes" required${invalidAttributes('sure-problem', sure)}>Send it, with the raw values of the tokens, to ${proxy ? html`<code>${hostOf(proxy.destination_url)}</code>` : 'the destination'}${fieldProblem('sure-problem', sure)}</label>
+<div class="actions"><button name="do" value="send" class="danger">Send</button></div></fieldset>
+</form></section>`;
+};
+
+const hostOf = (url: string): string => (URL.canParse(url) ? new URL(url).host : url);
+
+export const proxyPage = (session: Session, tester: Tester): string => {
+  const { proxy, application, above } = tester;
+  const title = proxy?.name ?? 'Try a destination';
+  return consolePage(session, {
+    title,
+    section: 'Proxies',
+    main: html`<p class="quiet"><a href="/console/proxies">Proxies</a></p>
+<h1>${isolated(title)}</h1>
+${above}
+${
+  proxy
+    ? html`<div class="columns"><div>${testerCard(session, tester)}</div><div>${routeCard(proxy, application)}</div></div>`
+    : html`<p class="quiet">A request to a destination without a stored proxy.</p>${testerCard(session, tester)}`
+}`,
+  });
+};

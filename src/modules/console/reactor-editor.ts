@@ -1,0 +1,117 @@
+// The page of a reactor: code editor, configuration, args and the result of a run. Fields always show what was typed.
+import { attribute, html, type Html } from '../../platform/http/html.ts';
+import type { Session } from '../people/sessions.ts';
+import { invalidAttributes, fieldProblem, typedText } from './forms.ts';
+import type { Editor, Formula } from './reactor-record.ts';
+import { badge, consolePage, csrfField } from './shell.ts';
+
+const codeArea = (options: {
+  name: string;
+  text: string;
+  line: number | undefined;
+  problems: readonly string[];
+  isReadOnly?: boolean;
+  isShort?: boolean;
+}): Html => {
+  const { name, text, line, problems, isReadOnly, isShort } = options;
+  const problem = `${name}-problem`;
+  return html`<div class="editor${isShort && ' short'}"><textarea class="code" id="${name}" name="${name}" data-lines${line !== undefined && html` data-error-line="${line}"`} rows="${isShort ? 8 : 24}" spellcheck="false" autocapitalize="off" autocomplete="off" wrap="off"${isReadOnly && html` readonly`}${invalidAttributes(problem, problems)}>${typedText(text)}</textarea></div>
+${fieldProblem(problem, problems)}`;
+};
+
+const codeCard = ({ reactor, code, codeLine, problems }: Editor): Html => {
+  const { formula } = reactor;
+  const isOfficial = formula.type === 'official';
+  return html`<section class="card"><div class="heading"><h2><label for="code">Code</label></h2>
+<p class="facts"><span class="quiet">Formula ${formula.name}</span> ${isOfficial ? badge('official') : badge('private')}</p></div>
+${isOfficial && html`<p class="hint">An official formula: its code is the operator's, and cannot be changed here.</p>`}
+${codeArea({ name: 'code', text: code, line: codeLine, problems: problems.get('code') ?? [], isReadOnly: isOfficial })}
+<p class="hint">${!isOfficial && 'All reactors of this formula run this code. '}Escape, then Tab, leaves the editor. Ctrl and Enter saves and runs.</p>
+</section>`;
+};
+
+/** Errors of properties of the args are shown with the args. */
+const argsProblems = (problems: Editor['problems']): string[] =>
+  [...problems].flatMap(([place, sentences]) => (place === 'args' ? sentences : []));
+
+const parametersList = ({ request_parameters }: Formula): Html | false =>
+  request_parameters.length > 0 &&
+  html`<details><summary>Parameters of the formula</summary><dl>${request_parameters.map(
+    ({ name, type, optional, description }) =>
+      html`<dt><code>${name}</code></dt><dd>${type}${optional && ', may be left out'}${description !== undefined && `. ${description}`}</dd>`,
+  )}</dl></details>`;
+
+const argsCard = ({ reactor, args, argsLine, problems }: Editor): Html => html`<section class="card">
+<h2><label for="args">Args</label></h2>
+${codeArea({ name: 'args', text: args, line: argsLine, problems: argsProblems(problems), isShort: true })}
+<p class="hint">JSON. A text such as <code>"{{ token id }}"</code> becomes the value of the token: the whole card for the id of a card. Nothing that you type here is kept.</p>
+${parametersList(reactor.formula)}
+<div class="actions"><button name="do" value="save" class="second">Save</button>
+<button name="do" value="save_and_run" data-main>Save and run</button>
+<button name="do" value="run" class="second">Run</button></div>
+</section>`;
+
+const elementField = (
+  { name, type, description }: Formula['configuration'][number],
+  value: string,
+  sentences: readonly string[],
+): Html => {
+  const field = `configuration.${name}`;
+  const problem = `${field}-problem`;
+  const more = html`name="${field}"${invalidAttributes(problem, sentences)}`;
+  const input =
+    type === 'boolean'
+      ? html`<select ${more}>${['', 'true', 'false'].map(
+          (each) =>
+            html`<option value="${each}"${attribute('selected', each === value)}>${each === '' ? 'not set' : each}</option>`,
+        )}</select>`
+      : type === 'number'
+        ? html`<input ${more} value="${value}" inputmode="decimal" autocomplete="off">`
+        : html`<textarea ${more} class="line" rows="1" spellcheck="false" autocapitalize="off" autocomplete="off">${typedText(value)}</textarea>`;
+  return html`<label><span class="mono">${name}</span>${description !== undefined && html`<small>${description}</small>`}${input}${fieldProblem(problem, sentences)}</label>`;
+};
+
+/** Closed, because it may contain keys of other services; open if it has an error. */
+const settingsCard = ({ reactor, name, configuration, problems }: Editor): Html => {
+  const { formula, application } = reactor;
+  const isFaulty = [...problems.keys()].some((place) => place === 'name' || place.startsWith('configuration'));
+  const whole = problems.get('configuration') ?? [];
+  const nameProblems = problems.get('name') ?? [];
+  return html`<section class="card"><details${attribute('open', isFaulty)}><summary>Name and configuration</summary>
+<label>Name<input name="name" value="${name}" autocomplete="off" maxlength="400"${invalidAttributes('name-problem', nameProblems)}>${fieldProblem('name-problem', nameProblems)}</label>
+${fieldProblem('configuration-problem', whole)}
+${formula.configuration.map((element) =>
+  elementField(element, configuration.get(element.name) ?? '', problems.get(`configuration.${element.name}`) ?? []),
+)}
+${formula.configuration.length === 0 && html`<p class="hint">The formula asks for no configuration.</p>`}
+<p class="hint">${
+    application
+      ? `The code can do what the application ${application.name} can.`
+      : 'The reactor has no application: svc is null in its code.'
+  }</p></details></section>`;
+};
+
+const deleteForm = (
+  session: Session,
+  { reactor }: Editor,
+): Html => html`<section class="card"><details><summary>Delete this reactor</summary>
+<p>Requests to it will get a 404. Its formula stays.</p>
+<form method="post" action="/console/reactors/${reactor.id}/delete">${csrfField(session)}<button class="danger">Delete ${reactor.name}</button></form></details></section>`;
+
+export const editorPage = (session: Session, editor: Editor): string => {
+  const { reactor, above, seen } = editor;
+  return consolePage(session, {
+    title: reactor.name,
+    section: 'Reactors',
+    main: html`<p class="quiet"><a href="/console/reactors">Reactors</a></p>
+<h1>${reactor.name}</h1>
+${above}
+<form method="post" action="/console/reactors/${reactor.id}" class="columns" autocomplete="off">
+${csrfField(session)}<input type="hidden" name="seen" value="${seen}">
+<div>${codeCard(editor)}</div>
+<div>${argsCard(editor)}
+${settingsCard(editor)}</div>
+</form>
+${deleteForm(session, editor)}`,
+  });
+};

@@ -1,0 +1,81 @@
+// Saves the code, name and configuration of a reactor by the API, and shows its errors next to the fields.
+import { problemsNotice, tryAgain, problemsByPlace } from './forms.ts';
+import {
+  configurationOf,
+  type Editor,
+  type Formula,
+  isCodeChanged,
+  isConfigurationChanged,
+  type Reactor,
+  withReactor,
+} from './reactor-record.ts';
+import { notice } from './shell.ts';
+import { type ApiAnswer, isSuccess, problemLines, type Visit } from './visit.ts';
+
+export type Saved = { editor: Editor; status: number };
+
+/** The line of a compile error in the API's message. */
+const lineOf = (sentences: readonly string[]): number | undefined => {
+  const [, line] = /^does not compile: line (\d{1,6})\b/.exec(sentences.join('\n')) ?? [];
+  return line === undefined ? undefined : Number(line);
+};
+
+const refused = (editor: Editor, heading: string, answer: ApiAnswer): Saved => {
+  const problems = problemsByPlace(answer);
+  const lines = [...problemLines(answer), tryAgain(answer)].filter((line) => line !== undefined);
+  return {
+    editor: {
+      ...editor,
+      problems,
+      codeLine: lineOf(problems.get('code') ?? []),
+      above: problemsNotice(heading, lines),
+    },
+    status: answer.status,
+  };
+};
+
+/** Changes the code only; the other attributes of the formula stay. */
+const saveCode = (visit: Visit, { reactor, code }: Editor): Promise<ApiAnswer> => {
+  const { id, name, description, icon, configuration, request_parameters } = reactor.formula;
+  const json = { name, description, icon, type: 'private', code, configuration, request_parameters };
+  return visit.api({ method: 'PUT', url: `/reactor-formulas/${id}`, json, withAllGrants: true });
+};
+
+const saveReactor = (visit: Visit, editor: Editor): Promise<ApiAnswer> => {
+  const { id, application } = editor.reactor;
+  const json = {
+    name: editor.name,
+    configuration: configurationOf(editor),
+    application: application && { id: application.id },
+  };
+  return visit.api({ method: 'PUT', url: `/reactors/${id}`, json, withAllGrants: true });
+};
+
+/** Saves what was changed, unless the reactor was changed by others since the page was opened. */
+export const saveEditor = async (visit: Visit, typed: Editor): Promise<Saved> => {
+  let editor = typed;
+  const { seen } = withReactor(editor, editor.reactor);
+  if (editor.seen !== seen && (isCodeChanged(editor) || isConfigurationChanged(editor)))
+    return {
+      editor: {
+        ...editor,
+        seen,
+        above: notice(
+          'warn',
+          'This reactor was changed since the page was opened. Your changes are below and are not saved. Save again to overwrite the other changes.',
+        ),
+      },
+      status: 409,
+    };
+  if (isCodeChanged(editor)) {
+    const answer = await saveCode(visit, editor);
+    if (!isSuccess(answer)) return refused(editor, 'The code was not saved.', answer);
+    editor = withReactor(editor, { ...editor.reactor, formula: answer.body as Formula });
+  }
+  if (isConfigurationChanged(editor)) {
+    const answer = await saveReactor(visit, editor);
+    if (!isSuccess(answer)) return refused(editor, 'Name and configuration were not saved.', answer);
+    editor = withReactor(editor, answer.body as Reactor);
+  }
+  return { editor: { ...editor, above: notice('good', 'Saved.') }, status: 200 };
+};

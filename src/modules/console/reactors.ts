@@ -1,0 +1,125 @@
+// The reactor pages: lists reactors, creates one with sample code, saves and runs it, all by the API.
+import { html, type Html } from '../../platform/http/html.ts';
+import { tryAgain, idOf, linesOf, problemsNotice } from './forms.ts';
+import { nameSearch, pagerOf, readNamedPage } from './pager.ts';
+import { editorPage } from './reactor-editor.ts';
+import { openEditor, readEditor, type Reactor } from './reactor-record.ts';
+import { runReactor } from './reactor-trial.ts';
+import { saveEditor } from './reactor-save.ts';
+import { consolePage, csrfField, empty, notice, recordsTable, time } from './shell.ts';
+import { bodyOf, type Console, type Submission, isSuccess, type Outcome, problemLines, type Visit } from './visit.ts';
+
+const PATH = '/console/reactors';
+
+/** Sample code that runs as it is: takes a value and returns a part of it. */
+const starter = {
+  code: `// A reactor's code gets args, in which the values of tokens stand in the place of expressions.
+// What is returned under \`raw\` goes to the caller; what is returned under \`tokenize\` becomes tokens.
+module.exports = async (req) => {
+  const { args, configuration, svc } = req;
+  const { number } = args.card;
+
+  return { raw: { bin: number.slice(0, 6), last4: number.slice(-4) } };
+};
+`,
+  configuration: [],
+  request_parameters: [
+    { name: 'card.number', type: 'string', description: 'The number of a card, or a card token as card' },
+  ],
+};
+
+const listTable = (reactors: readonly Reactor[]): Html =>
+  recordsTable('Reactors', reactors, [
+    { label: 'Name', cell: ({ id, name }) => html`<a href="${PATH}/${id}">${name}</a>` },
+    {
+      label: 'Formula',
+      cell: ({ formula }) =>
+        html`${formula.name}${formula.type === 'official' && html` <span class="badge">official</span>`}`,
+    },
+    { label: 'Application', cell: ({ application }) => application?.name ?? html`<span class="quiet">none</span>` },
+    { label: 'Created', cell: ({ created_at }) => time(created_at) },
+  ]);
+
+const newForm = (visit: Visit, name: string): Html => html`<form method="post" action="${PATH}" class="card">
+<h2>New reactor</h2>
+${csrfField(visit.session)}
+<label>Name<input name="name" value="${name}" required maxlength="200" autocomplete="off"></label>
+<p class="hint">It gets a private formula of the same name, with sample code.</p>
+<button>Create reactor</button>
+</form>`;
+
+const listPage = async (visit: Visit, above?: { problems: Html; name: string }): Promise<string> => {
+  const { name, data, pagination } = await readNamedPage<Reactor>(visit, '/reactors');
+  const nothing = name === '' ? 'There is no reactor yet.' : 'No reactor has a matching name.';
+  return consolePage(visit.session, {
+    title: 'Reactors',
+    section: 'Reactors',
+    main: html`<h1>Reactors</h1>
+${visit.query('done') === 'deleted' && notice('good', 'The reactor was deleted.')}${above?.problems}
+${nameSearch(PATH, name, 'Shop*')}
+${data.length === 0 ? empty(nothing) : listTable(data)}
+${pagerOf(pagination, { path: PATH, parameters: { name }, label: 'Pages of reactors' })}
+${newForm(visit, above?.name ?? '')}`,
+  });
+};
+
+export const reactorsPages = (console: Console): void => {
+  console.get(PATH, (visit) => listPage(visit));
+
+  console.post(PATH, async (submission) => {
+    const name = submission.field('name').trim();
+    const refused = async (heading: string, answer: Awaited<ReturnType<Visit['api']>>) => {
+      const lines = [...problemLines(answer), tryAgain(answer)].filter((line) => line !== undefined);
+      return {
+        status: answer.status,
+        page: await listPage(submission, { problems: problemsNotice(heading, lines), name }),
+      };
+    };
+    const formula = await submission.api({
+      method: 'POST',
+      url: '/reactor-formulas',
+      json: { ...starter, name, type: 'private' },
+    });
+    if (!isSuccess(formula)) return refused('The reactor was not created.', formula);
+    const { id: formula_id } = formula.body as { id: string };
+    const made = await submission.api({
+      method: 'POST',
+      url: '/reactors',
+      json: { name, formula: { id: formula_id } },
+    });
+    if (isSuccess(made)) return { seeOther: `${PATH}/${(made.body as Reactor).id}?done=made` };
+    // The formula was created for this reactor only.
+    await submission.api({ method: 'DELETE', url: `/reactor-formulas/${formula_id}` });
+    return refused('The reactor was not created.', made);
+  });
+
+  const find = async (visit: Visit): Promise<Reactor> =>
+    bodyOf<Reactor>(await visit.api({ method: 'GET', url: `/reactors/${idOf(visit, 'reactor')}` }));
+
+  console.get(`${PATH}/:id`, async (visit) => {
+    const reactor = await find(visit);
+    const isNew = visit.query('done') === 'made';
+    const above = isNew && notice('good', 'The reactor was created. You can change its code.');
+    return editorPage(visit.session, { ...openEditor(reactor), above });
+  });
+
+  const writeAndRun = async (submission: Submission): Promise<Outcome> => {
+    const wanted = submission.field('do');
+    const reactor = await find(submission);
+    const typed = readEditor(reactor, (name) => linesOf(submission.field(name)));
+    const saved = wanted === 'run' ? { editor: typed, status: 200 } : await saveEditor(submission, typed);
+    const isFine = saved.status < 400;
+    const editor = isFine && wanted !== 'save' ? await runReactor(submission, console, saved.editor) : saved.editor;
+    const page = editorPage(submission.session, editor);
+    return { status: isFine ? 200 : saved.status, page };
+  };
+  console.post(`${PATH}/:id`, writeAndRun, ['code', 'args']);
+
+  console.post(`${PATH}/:id/delete`, async (submission) => {
+    const answer = await submission.api({ method: 'DELETE', url: `/reactors/${idOf(submission, 'reactor')}` });
+    bodyOf(answer);
+    return { seeOther: `${PATH}?done=deleted` };
+  });
+  // A GET of a form's URL leads to the page.
+  console.get(`${PATH}/:id/delete`, async (visit) => ({ seeOther: `${PATH}/${idOf(visit, 'reactor')}` }));
+};

@@ -1,0 +1,32 @@
+// Registers the pages of the console. Each page is a client of the public API under the member's role.
+import type { PeopleContext } from '../people/context.ts';
+import { notFound } from '../../platform/errors.ts';
+import type { App } from '../../platform/http/app-type.ts';
+import type { Authentication } from '../access/authenticate.ts';
+import { createActorNames } from './actor-names.ts';
+import { logsPages } from './logs.ts';
+import { passwordPages } from './password.ts';
+import { peoplePages } from './people.ts';
+import { proxiesPages } from './proxies.ts';
+import { reactorsPages } from './reactors.ts';
+import { signInPages } from './sign-in.ts';
+import { tokensPages } from './tokens.ts';
+import { openConsole } from './visit.ts';
+
+/** @param scope for pages (platform/http/pages.ts). */
+export const consoleRoutes = (scope: App, ctx: PeopleContext, authentication: Authentication): void => {
+  const console = openConsole(scope, ctx, authentication);
+  signInPages(scope, console);
+  console.get('/console', async () => ({ seeOther: '/console/tokens' }));
+  const namesOf = createActorNames();
+  tokensPages(console, namesOf);
+  reactorsPages(console);
+  proxiesPages(console, namesOf);
+  logsPages(console, namesOf);
+  peoplePages(console);
+  passwordPages(console);
+  // An unknown URL gets an error page too.
+  console.get('/console/*', async () => {
+    throw notFound('page');
+  });
+};

@@ -1,0 +1,84 @@
+// The frame of every console page, and parts that several pages use.
+import { attribute, html, type Html, type HtmlValue } from '../../platform/http/html.ts';
+import { brandMark, pageOf } from '../../platform/http/pages.ts';
+import type { Session } from '../people/sessions.ts';
+import type { Shown } from '../code/shown.ts';
+
+const sections = [
+  ['/console/tokens', 'Tokens'],
+  ['/console/reactors', 'Reactors'],
+  ['/console/proxies', 'Proxies'],
+  ['/console/logs', 'Logs'],
+  ['/console/people', 'People'],
+] as const;
+
+export type Section = (typeof sections)[number][1];
+
+/** Required in every form that changes something. */
+export const csrfField = ({ csrf }: Pick<Session, 'csrf'>): Html =>
+  html`<input type="hidden" name="csrf" value="${csrf}">`;
+
+const tenantOf = (session: Session): Html =>
+  session.tenants.length < 2
+    ? html`<span class="name" title="${session.email}">${session.tenant_name}</span>`
+    : html`<form method="post" action="/console/tenant">${csrfField(session)}<select name="tenant_id" aria-label="Tenant" data-submit>${session.tenants.map(
+        ({ tenant_id, name }) =>
+          html`<option value="${tenant_id}"${attribute('selected', tenant_id === session.tenant_id)}>${name}</option>`,
+      )}</select><button>Switch</button></form>`;
+
+const headerOf = (session: Session, current: Section): Html => html`<a class="skip" href="#main">Skip to the content</a>
+<header class="top"><div class="bar">
+<a href="/console" class="brand">${brandMark} Strongroom</a>
+<nav aria-label="Console">${sections.map(
+  ([path, name]) => html`<a href="${path}"${name === current && html` aria-current="page"`}>${name}</a>`,
+)}</nav>
+<div class="who">${tenantOf(session)}<form method="post" action="/console/sign-out">${csrfField(session)}<button>Sign out</button></form></div>
+</div></header>`;
+
+/** A page of the console, in its section. */
+export const consolePage = (session: Session, page: { title: string; section: Section; main: HtmlValue }): string =>
+  pageOf({ title: page.title, header: headerOf(session, page.section), main: html`${page.main}` });
+
+/** The result of an action, above the page. */
+export const notice = (kind: 'good' | 'bad' | 'warn', content: HtmlValue): Html =>
+  html`<div class="notice ${kind}" role="${kind === 'good' ? 'status' : 'alert'}">${content}</div>`;
+
+export const badge = (text: string, kind?: 'good' | 'bad' | 'warn'): Html =>
+  html`<span class="badge ${kind}">${text}</span>`;
+
+/** A timestamp in UTC. A script converts it to the local time of the browser. */
+export const time = (at: unknown): Html | undefined =>
+  typeof at === 'string' ? html`<time datetime="${at}">${at.slice(0, 16).replace('T', ' ')} UTC</time>` : undefined;
+
+/** A value as indented JSON. */
+export const shownJson = (value: unknown): string => JSON.stringify(value, null, 2) ?? '';
+
+/** Output of code or of a destination, under a heading. */
+export const shownBlock = (
+  heading: string,
+  { text, isCut }: Shown,
+  cutSentence = 'Cut off: there is more than is shown here. The API returns all of it.',
+): Html => html`<h3>${heading}</h3>
+<pre tabindex="0" role="region" aria-label="${heading}"><code>${text}</code></pre>
+${isCut && html`<p class="quiet">${cutSentence}</p>`}`;
+
+type Column<Row> = { label: string; cell: (row: Row) => HtmlValue };
+
+/** Records as a table on wide screens, and as cards on narrow ones. */
+export const recordsTable = <Row>(caption: string, rows: readonly Row[], columns: readonly Column<Row>[]): Html =>
+  html`<table class="records" aria-label="${caption}"><thead><tr>${columns.map(({ label }) => html`<th scope="col">${label}</th>`)}</tr></thead>
+<tbody>${rows.map(
+    (row) =>
+      html`<tr>${columns.map(({ label, cell }) => html`<td data-label="${label}"><div>${cell(row)}</div></td>`)}</tr>\n`,
+  )}</tbody></table>`;
+
+/** For an empty list. */
+export const empty = (content: HtmlValue): Html => html`<div class="card empty">${content}</div>`;
+
+/** The URL of a page with these parameters, without empty ones. */
+export const addressOf = (path: string, parameters: Record<string, string | undefined>): string => {
+  const query = new URLSearchParams(
+    Object.entries(parameters).filter((entry): entry is [string, string] => entry[1] !== undefined && entry[1] !== ''),
+  ).toString();
+  return query === '' ? path : `${path}?${query}`;
+};

@@ -1,0 +1,226 @@
+// The page of a token: its record, children and last log entries, with forms to reveal, link and delete.
+// Only the reveal form shows the value, and the log says so.
+import { html, type Html } from '../../platform/http/html.ts';
+import { revealing } from '../people/sessions.ts';
+import type { ActorNames } from './actor-names.ts';
+import { fieldProblem, invalidAttributes } from './forms.ts';
+import {
+  fetchPage,
+  cursorPager,
+  isolated,
+  fullName,
+  type Listed,
+  otherProblems,
+  statusOf,
+  totalOf,
+} from './list-parts.ts';
+import { type LogEntry, logTable } from './log-table.ts';
+import { addressOf, badge, consolePage, csrfField, empty, notice, recordsTable, shownJson, time } from './shell.ts';
+import { ownMask, maskBlock, maskLine, type ShownToken, tokenLink, tokenPath, tokenUrl } from './token-parts.ts';
+import {
+  type ApiAnswer,
+  bodyOf,
+  type Console,
+  type Submission,
+  isSuccess,
+  type Outcome,
+  problemLines,
+  type Visit,
+} from './visit.ts';
+
+const PATH = '/console/tokens';
+
+/** Log entries on the page of a token. The log page has all of them. */
+const LOG_ENTRIES = 5;
+
+/** Results that a URL may name. A closed list, because anyone can make a URL. */
+const doneSentences: ReadonlyMap<string, string> = new Map([
+  ['linked', 'The child was linked.'],
+  ['unlinked', 'The child was unlinked.'],
+]);
+
+type Names = ReadonlyMap<string, string>;
+
+const actor = (id: string | undefined, names: Names): Html | undefined =>
+  id === undefined ? undefined : html` by <span title="${id}">${isolated(names.get(id) ?? id)}</span>`;
+
+const row = (name: string, content: Html | undefined | false): Html | undefined =>
+  content ? html`<dt>${name}</dt><dd>${content}</dd>` : undefined;
+
+const codes = (texts: readonly string[]): Html => html`${texts.map((text) => html`<code><bdi>${text}</bdi></code> `)}`;
+
+const recordCard = (token: ShownToken, names: Names): Html => {
+  const { fingerprint, fingerprint_expression, search_indexes = [], expires_at, created_at, modified_at } = token;
+  const mask = ownMask(token);
+  return html`<section class="card"><h2>Record</h2><dl>
+${row('Container', codes(token.containers))}
+${row('Created', html`${time(created_at)}${actor(token.created_by, names)}`)}
+${row('Modified', modified_at !== undefined && html`${time(modified_at)}${actor(token.modified_by, names)}`)}
+${row('Expires', expires_at !== undefined && html`${time(expires_at)}`)}
+${row('Fingerprint', fingerprint !== undefined && codes([fingerprint]))}
+${row('Fingerprint of', fingerprint_expression !== undefined && codes([fingerprint_expression]))}
+${row('Search indexes', search_indexes.length > 0 && codes(search_indexes))}
+${row('Mask', mask !== undefined && html`<pre>${mask}</pre>`)}
+</dl></section>`;
+};
+
+const metadataCard = ({ metadata = {} }: ShownToken): Html | undefined =>
+  Object.keys(metadata).length === 0
+    ? undefined
+    : html`<section class="card"><h2>Metadata</h2><dl>${Object.entries(metadata).map(
+        ([name, value]) => html`<dt>${isolated(name)}</dt><dd>${isolated(value)}</dd>`,
+      )}</dl></section>`;
+
+const revealCard = (
+  { session }: Visit,
+  id: string,
+): Html => html`<details class="card"><summary>Reveal the value</summary>
+<p>You will see the value itself, once. The log will say that you did: ${isolated(fullName(session))}, with the time.</p>
+<form method="post" action="${tokenPath(id)}/reveal">${csrfField(session)}<button>Reveal the value</button></form></details>`;
+
+const deleteCard = (
+  { session }: Visit,
+  id: string,
+): Html => html`<details class="card"><summary>Delete the token</summary>
+<p>The value is gone for good, with the links to other tokens. What refers to the token no longer works.</p>
+<form method="post" action="${tokenPath(id)}/delete">${csrfField(session)}<label><input type="checkbox" name="sure" value="yes" required>Delete it for good</label><button class="danger">Delete</button></form></details>`;
+
+type LinkProblem = { child_id: string; lines: string[]; status: number };
+
+const childrenCard = (
+  visit: Visit,
+  id: string,
+  { listed, start, problem }: { listed: Listed<ShownToken>; start: string; problem: LinkProblem | undefined },
+): Html => {
+  const { page, problems } = listed;
+  const lines = problem?.lines ?? [];
+  const csrf = csrfField(visit.session);
+  const unlink = (child: ShownToken): Html =>
+    html`<form method="post" action="${tokenPath(id)}/unlink">${csrf}<input type="hidden" name="child_id" value="${child.id}"><button class="second small" aria-label="Unlink ${child.id}">Unlink</button></form>`;
+  const total = page && totalOf(page);
+  return html`<section id="children"><h2>Children${total !== undefined && html` <span class="quiet">${total}</span>`}</h2>
+${otherProblems(problems, [])}
+${
+  page &&
+  (page.data.length > 0
+    ? recordsTable('Children', page.data, [
+        { label: 'Id', cell: (child) => tokenLink(child.id) },
+        { label: 'Type', cell: ({ type }) => badge(type) },
+        { label: 'Masked value', cell: maskLine },
+        { label: '', cell: unlink },
+      ])
+    : empty('No tokens are linked to this one.'))
+}
+${cursorPager(tokenPath(id), {}, { cursor: 'children', start, page })}
+<form class="card" method="post" action="${tokenPath(id)}/link">${csrf}
+<label for="child">Link a child by its id</label>
+<div class="search"><input id="child" name="child_id" value="${problem?.child_id}" required maxlength="400" autocomplete="off" autocapitalize="off" spellcheck="false"${invalidAttributes('child-problem', lines)}><button class="second">Link</button></div>
+${fieldProblem('child-problem', lines)}</form></section>`;
+};
+
+const showToken = async (
+  visit: Visit,
+  namesOf: ActorNames,
+  { id, problem }: { id: string; problem?: LinkProblem },
+): Promise<Outcome> => {
+  const url = tokenUrl(id);
+  const start = visit.query('children');
+  const token = bodyOf<ShownToken>(await visit.api({ method: 'GET', url }));
+  const [listed, log] = await Promise.all([
+    fetchPage<ShownToken>((size) =>
+      visit.api({ method: 'GET', url: addressOf(`${url}/children`, { start, size: String(size) }) }),
+    ),
+    visit.api({ method: 'GET', url: addressOf('/logs', { entity_id: id, size: String(LOG_ENTRIES) }) }),
+  ]);
+  const entries = bodyOf<{ data: LogEntry[] }>(log).data;
+  const names = await namesOf(visit, [token.created_by, token.modified_by, ...entries.map(({ actor_id }) => actor_id)]);
+  const done = doneSentences.get(visit.query('done'));
+  const main = html`<p class="quiet"><a href="${PATH}">Tokens</a></p>
+<div class="heading"><h1 class="id"><bdi>${id}</bdi></h1>${badge(token.type)}</div>
+${done !== undefined && notice('good', done)}
+<div class="columns"><div>
+<section class="card"><h2>Masked value</h2>${maskBlock(token)}</section>
+${recordCard(token, names)}
+</div><div>
+${revealCard(visit, id)}
+${metadataCard(token)}
+${deleteCard(visit, id)}
+</div></div>
+${childrenCard(visit, id, { listed, start, problem })}
+<section><div class="heading"><h2>Last in the log</h2><a href="${addressOf('/console/logs', { entity_id: id })}">All entries</a></div>
+${logTable(entries, names)}</section>`;
+  return {
+    status: problem?.status ?? statusOf(listed),
+    page: consolePage(visit.session, { title: `Token ${id}`, section: 'Tokens', main }),
+  };
+};
+
+/** Reads the token as the member, for this request with a rule that reveals. */
+const fetchValue = async (console: Console, { session, request }: Visit, id: string): Promise<ShownToken> => {
+  const { statusCode, headers, payload } = await console.authentication.actAs(revealing(session.caller), request, {
+    method: 'GET',
+    url: tokenUrl(id),
+  });
+  return bodyOf<ShownToken>({ status: statusCode, headers, body: JSON.parse(payload) as unknown, ms: 0 });
+};
+
+const reveal = async (console: Console, submission: Submission): Promise<Outcome> => {
+  const { id, type, data } = await fetchValue(console, submission, submission.param('id'));
+  const main = html`<p class="quiet"><a href="${PATH}">Tokens</a></p>
+<div class="heading"><h1 class="id"><bdi>${id}</bdi></h1>${badge(type)}</div>
+${notice('warn', 'This is the value itself. That you saw it is in the log. It is shown this once: this page is not kept.')}
+<section class="card revealed"><h2>Value</h2><pre data-copy>${shownJson(data)}</pre></section>
+<p><a class="button" href="${tokenPath(id)}">Back to the token</a></p>`;
+  return consolePage(submission.session, { title: 'Revealed value', section: 'Tokens', main });
+};
+
+const childUrl = (id: string, child_id: string): string =>
+  tokenUrl(id) + tokenUrl(child_id).replace('/tokens/', '/children/');
+
+/** @returns the errors of the link form. @throws AppError for an error that is not about the child. */
+const linkProblem = (answer: ApiAnswer, child_id: string): LinkProblem => {
+  const { status } = answer;
+  if (![400, 404, 409].includes(status)) bodyOf(answer);
+  return {
+    child_id,
+    status,
+    lines: problemLines(answer).map((line) => line.replace(/^child_id: must/, 'The child must')),
+  };
+};
+
+export const tokenPages = (console: Console, namesOf: ActorNames): void => {
+  const { get, post } = console;
+
+  get(`${PATH}/:id`, (visit) => showToken(visit, namesOf, { id: visit.param('id') }));
+
+  post(`${PATH}/:id/reveal`, (submission) => reveal(console, submission));
+
+  post(`${PATH}/:id/link`, async (submission) => {
+    const id = submission.param('id');
+    const child_id = submission.field('child_id').trim();
+    const answer = await submission.api({ method: 'POST', url: childUrl(id, child_id) });
+    if (isSuccess(answer)) return { seeOther: addressOf(tokenPath(id), { done: 'linked' }) };
+    return showToken(submission, namesOf, { id, problem: linkProblem(answer, child_id) });
+  });
+
+  post(`${PATH}/:id/unlink`, async (submission) => {
+    const answer = await submission.api({
+      method: 'DELETE',
+      url: childUrl(submission.param('id'), submission.field('child_id')),
+    });
+    // The link may have been deleted already.
+    if (!isSuccess(answer) && answer.status !== 404) bodyOf(answer);
+    return { seeOther: addressOf(tokenPath(submission.param('id')), { done: 'unlinked' }) };
+  });
+
+  post(`${PATH}/:id/delete`, async (submission) => {
+    const url = tokenUrl(submission.param('id'));
+    if (submission.field('sure') !== 'yes') return { seeOther: tokenPath(submission.param('id')) };
+    bodyOf(await submission.api({ method: 'DELETE', url }));
+    return { seeOther: addressOf(PATH, { done: 'deleted' }) };
+  });
+
+  // A GET of a form's URL leads to the page.
+  for (const action of ['reveal', 'link', 'unlink', 'delete'])
+    get(`${PATH}/:id/${action}`, async (visit) => ({ seeOther: tokenPath(visit.param('id')) }));
+};

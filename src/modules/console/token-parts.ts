@@ -1,0 +1,91 @@
+// How pages show tokens: their URLs, links and masked values.
+import { notFound } from '../../platform/errors.ts';
+import { html, type Html } from '../../platform/http/html.ts';
+import { clipped, shortened } from './list-parts.ts';
+
+/** A token in a response of the API. */
+export type ShownToken = {
+  id: string;
+  type: string;
+  data?: unknown;
+  mask?: unknown;
+  fingerprint?: string;
+  fingerprint_expression?: string;
+  containers: string[];
+  metadata?: Record<string, string>;
+  search_indexes?: string[];
+  expires_at?: string;
+  created_by?: string;
+  created_at?: string;
+  modified_by?: string;
+  modified_at?: string;
+};
+
+/** The length of a masked value in a table. */
+const LINE_LENGTH_MAX = 120;
+
+/** @throws notFound for a dot segment, which URL parsers resolve: the request would reach another route. */
+const segmentOf = (id: string): string => {
+  if (id === '' || id === '.' || id === '..') throw notFound('token');
+  return encodeURIComponent(id);
+};
+
+/** The URL of a token in the API. */
+export const tokenUrl = (id: string): string => `/tokens/${segmentOf(id)}`;
+
+/** The URL of a token in the console. */
+export const tokenPath = (id: string): string => `/console/tokens/${segmentOf(id)}`;
+
+export const tokenLink = (id: string): Html => html`<a class="mono" href="${tokenPath(id)}">${shortened(id)}</a>`;
+
+const isScalar = (value: unknown): value is string | number | boolean =>
+  typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean';
+
+const cardLine = ({ number, expiration_month, expiration_year }: Record<string, unknown>): string =>
+  [
+    number,
+    isScalar(expiration_month) &&
+      isScalar(expiration_year) &&
+      `${String(expiration_month).padStart(2, '0')}/${expiration_year}`,
+  ]
+    .filter(isScalar)
+    .filter((part) => part !== false)
+    .join(' ');
+
+const lineOf = (type: string, data: unknown): string => {
+  if (isScalar(data)) return String(data);
+  const entries = Object.entries(data as object);
+  if (type === 'card' && isScalar((data as { number?: unknown }).number))
+    return cardLine(data as Record<string, unknown>);
+  if (Array.isArray(data) || !entries.every(([, value]) => isScalar(value))) return JSON.stringify(data);
+  return entries.map(([name, value]) => `${name} ${String(value)}`).join(', ');
+};
+
+const isHidden = ({ data }: ShownToken): boolean => data === undefined || data === null;
+
+export const hiddenValue = html`<span class="quiet">hidden</span>`;
+
+/** The masked value in one line. */
+export const maskLine = (token: ShownToken): Html =>
+  isHidden(token)
+    ? hiddenValue
+    : html`<bdi class="mask">${clipped(lineOf(token.type, token.data), LINE_LENGTH_MAX)}</bdi>`;
+
+/** The length of a masked value on the page of its token. Common masks are shorter. */
+const SHOWN_LENGTH_MAX = 8_000;
+
+/** The masked value as a block: text as it is, everything else as JSON. */
+export const maskBlock = (token: ShownToken): Html => {
+  if (isHidden(token)) return html`<p class="quiet">Hidden, because the token has no mask.</p>`;
+  const text = typeof token.data === 'string' ? token.data : JSON.stringify(token.data, null, 2);
+  return html`<pre class="mask">${clipped(text, SHOWN_LENGTH_MAX)}</pre>${
+    text.length > SHOWN_LENGTH_MAX && html`<p class="quiet">Cut here: it has ${text.length} characters.</p>`
+  }`;
+};
+
+/** The mask of the token, if it differs from the masked value. */
+export const ownMask = ({ data, mask }: ShownToken): string | undefined => {
+  if (mask === undefined || mask === null) return undefined;
+  const text = JSON.stringify(mask, null, 2);
+  return text === JSON.stringify(data, null, 2) ? undefined : clipped(text, SHOWN_LENGTH_MAX);
+};

@@ -1,0 +1,183 @@
+// The token list page: filters and searches tokens, newest first, with masked values.
+import type { FieldErrors } from '../../platform/errors.ts';
+import { attribute, html, type Html, type HtmlValue } from '../../platform/http/html.ts';
+import { SEARCH_QUERY_LENGTH_MAX } from '../tokens/search-query.ts';
+import { tokenTypeNames } from '../tokens/token-types.ts';
+import {
+  fetchPage,
+  cursorPager,
+  cursorPagerOf,
+  invalidAttributesOf,
+  field,
+  isolated,
+  type Listed,
+  otherProblems,
+  problemOf,
+  shortened,
+  statusOf,
+  totalOf,
+} from './list-parts.ts';
+import { badge, addressOf, consolePage, csrfField, empty, notice, recordsTable, time } from './shell.ts';
+import type { ActorNames } from './actor-names.ts';
+import { tokenPages } from './token-page.ts';
+import { maskLine, type ShownToken, tokenLink } from './token-parts.ts';
+import type { Console, Submission, Outcome, Visit } from './visit.ts';
+
+const PATH = '/console/tokens';
+const SEARCH_PATH = '/console/tokens/search';
+
+const filterNames = ['type', 'id', 'key', 'value'] as const;
+
+type Filter = Record<(typeof filterNames)[number], string>;
+
+const isFiltering = (filter: Filter): boolean => filterNames.some((name) => filter[name] !== '');
+
+const noFilter: Filter = { type: '', id: '', key: '', value: '' };
+
+const examples = [
+  ['type:card AND container:/pci/*', 'Cards in containers below /pci/.'],
+  ['metadata.order:4711', 'By metadata: the whole value, in any case.'],
+  ['data:6789', 'By a search index of a token: those of social security numbers have the last four digits.'],
+  ['created_at:[2026-01-01 TO *] AND NOT type:token', 'Created since then, and not generic.'],
+  ['(type:bank OR type:card) AND NOT container:/pci/low/', 'Of either type, but not in this container.'],
+] as const;
+
+/** By POST, because a search may contain data and URLs are stored in many places. */
+const searchForm = ({ session }: Visit, query: string, problems: FieldErrors): Html => html`<div class="card">
+<form method="post" action="${SEARCH_PATH}" role="search">${csrfField(session)}
+<label for="query">Search</label>
+<div class="search"><input id="query" type="search" name="query" value="${query}" required maxlength="${SEARCH_QUERY_LENGTH_MAX}" placeholder="type:card AND metadata.order:4711" autocomplete="off" autocapitalize="off" spellcheck="false"${invalidAttributesOf('query', problems)}><button>Search</button></div>
+${problemOf('query', problems)}
+</form>
+<details><summary>How to search</summary>
+<p>An id or a value of a search index may stand alone. Other terms are <code>field:value</code>, with <code>"quotation marks"</code> around a value that has spaces, joined by <code>AND</code>, <code>OR</code>, <code>NOT</code> and parentheses. Fields: <code>id</code>, <code>type</code>, <code>data</code>, <code>fingerprint</code>, <code>container</code>, <code>metadata.KEY</code>, <code>created_by</code>, <code>created_at</code>, <code>modified_by</code>, <code>modified_at</code>. Values match as a whole; a container may end in <code>*</code>, dates may be ranges.</p>
+<form method="post" action="${SEARCH_PATH}">${csrfField(session)}<ul class="examples">${examples.map(
+  ([example, meaning]) =>
+    html`<li><button class="second small mono" name="query" value="${example}">${example}</button> <span class="quiet">${meaning}</span></li>`,
+)}</ul></form>
+</details></div>`;
+
+const filterForm = (filter: Filter, problems: FieldErrors): Html => {
+  const isFiltered = isFiltering(filter);
+  return html`<details class="card"${attribute('open', isFiltered)}><summary>Filter by type, id or metadata</summary>
+<form action="${PATH}"><div class="filters even">
+<label>Type<select name="type"${invalidAttributesOf('type', problems)}><option value="">All</option>${tokenTypeNames.map(
+    (name) => html`<option${attribute('selected', name === filter.type)}>${name}</option>`,
+  )}</select>${problemOf('type', problems)}</label>
+${field({ name: 'id', label: 'Id', value: filter.id, problems })}
+${field({ name: 'key', label: 'Metadata key', value: filter.key, problems })}
+${field({ name: 'value', label: 'Metadata value', value: filter.value, problems })}
+</div><div class="actions"><button>Filter</button>${isFiltered && html`<a class="button second" href="${PATH}">All tokens</a>`}</div>
+</form></details>`;
+};
+
+const tokensTable = (tokens: readonly ShownToken[]): Html =>
+  recordsTable('Tokens', tokens, [
+    { label: 'Id', cell: ({ id }) => tokenLink(id) },
+    { label: 'Type', cell: ({ type }) => badge(type) },
+    { label: 'Masked value', cell: maskLine },
+    { label: 'Container', cell: ({ containers }) => isolated(containers.join(', ')) },
+    {
+      label: 'Fingerprint',
+      cell: ({ fingerprint }) =>
+        fingerprint !== undefined && html`<span class="mono quiet">${shortened(fingerprint)}</span>`,
+    },
+    { label: 'Created', cell: ({ created_at }) => time(created_at) },
+  ]);
+
+type Shown = {
+  listed: Listed<ShownToken>;
+  query: string;
+  filter: Filter;
+  none: HtmlValue;
+  pager: Html | undefined;
+  done?: Html | undefined;
+};
+
+const pageOf = (visit: Visit, { listed, query, filter, none, pager, done }: Shown): Outcome => {
+  const { page, problems } = listed;
+  const total = page && totalOf(page);
+  const main = html`<div class="heading"><h1>Tokens</h1>${total !== undefined && html`<span class="quiet">${total} ${query !== '' || isFiltering(filter) ? 'found' : 'in all'}</span>`}</div>
+${done}
+${searchForm(visit, query, problems)}
+${filterForm(filter, problems)}
+${otherProblems(problems, ['query', ...filterNames])}
+${page && (page.data.length > 0 ? tokensTable(page.data) : empty(none))}
+${pager}`;
+  return { status: statusOf(listed), page: consolePage(visit.session, { title: 'Tokens', section: 'Tokens', main }) };
+};
+
+const listTokens = async (
+  visit: Visit,
+  { type, id, key, value }: Filter,
+  start: string,
+): Promise<Listed<ShownToken>> => {
+  if (key === '' && value !== '') return { page: undefined, problems: { key: ['must be given with a value'] } };
+  const metadata = key === '' ? '' : `&${new URLSearchParams({ [`metadata.${key}`]: value }).toString()}`;
+  const { page, problems } = await fetchPage<ShownToken>((size) =>
+    visit.api({ method: 'GET', url: `${addressOf('/tokens', { size: String(size), type, id, start })}${metadata}` }),
+  );
+  // The API names one parameter, which has two fields here.
+  const { [`metadata.${key}`]: ofEntry, ...others } = problems;
+  return { page, problems: ofEntry ? { ...others, value: ofEntry } : others };
+};
+
+const showList = async (visit: Visit): Promise<Outcome> => {
+  const filter = Object.fromEntries(filterNames.map((name) => [name, visit.query(name)])) as Filter;
+  const start = visit.query('start');
+  const listed = await listTokens(visit, filter, start);
+  return pageOf(visit, {
+    listed,
+    query: '',
+    filter,
+    none: isFiltering(filter)
+      ? 'No token matches the filter.'
+      : html`<p>There are no tokens yet.</p><p>Applications create them by <code>POST /tokenize</code>${visit.ctx.config.docs && html`: see <a href="/docs">the reference</a>`}.</p>`,
+    pager: cursorPager(PATH, filter, { start, page: listed.page }),
+    done: visit.query('done') === 'deleted' ? notice('good', 'The token was deleted.') : undefined,
+  });
+};
+
+/** Longer text is no pasted id or indexed value. Two times this length and the field names fit into a query. */
+const BARE_TEXT_LENGTH_MAX = 80;
+const bareText = /^[^\s:"()\\*[\]{}!-][^\s:"()\\*[\]{}]*$/u;
+
+/** The query for the API. Text without a field, such as a pasted id or the last four digits, means an id or a data value. */
+const expandQuery = (query: string): string => {
+  const text = query.trim();
+  return text.length <= BARE_TEXT_LENGTH_MAX && bareText.test(text) ? `id:"${text}" OR data:"${text}"` : query;
+};
+
+const search = async (submission: Submission): Promise<Outcome> => {
+  const { session } = submission;
+  const query = submission.field('query');
+  const start = submission.field('start');
+  const listed = await fetchPage<ShownToken>((size) =>
+    submission.api({
+      method: 'POST',
+      url: '/tokens/search',
+      json: { query: expandQuery(query), size, ...(start !== '' && { start }) },
+    }),
+  );
+  const next = listed.page?.pagination.next;
+  const turn = (text: string, cursor?: string): Html =>
+    html`<form method="post" action="${SEARCH_PATH}">${csrfField(session)}<input type="hidden" name="query" value="${query}">${
+      cursor !== undefined && html`<input type="hidden" name="start" value="${cursor}">`
+    }<button class="second small">${text}</button></form>`;
+  const pager = cursorPagerOf(start !== '' && turn('First page'), next !== undefined && turn('Next page', next));
+  return pageOf(submission, {
+    listed,
+    query,
+    filter: noFilter,
+    none: 'The search finds no token.',
+    pager: html`${pager}<p><a href="${PATH}">All tokens</a></p>`,
+  });
+};
+
+export const tokensPages = (console: Console, namesOf: ActorNames): void => {
+  console.get(PATH, showList);
+  console.post(SEARCH_PATH, search);
+  // A search is not part of the URL, so a reload shows the list.
+  console.get(SEARCH_PATH, async () => ({ seeOther: PATH }));
+  tokenPages(console, namesOf);
+};

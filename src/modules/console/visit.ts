@@ -1,0 +1,179 @@
+// Registers console pages: finds the session, checks CSRF tokens, and calls the public API under the member's role.
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { PeopleContext } from '../people/context.ts';
+import { AppError, badRequest } from '../../platform/errors.ts';
+import type { App } from '../../platform/http/app-type.ts';
+import type { Authentication } from '../access/authenticate.ts';
+import { fieldOf, formOf, sendPage } from '../../platform/http/pages.ts';
+import { readSessionSecret } from '../../platform/http/session-cookie.ts';
+import { isCsrfToken, revealing, type Session } from '../people/sessions.ts';
+import { keptPage } from './kept-page.ts';
+
+/** A response of the API. `body` is parsed JSON, undefined without JSON. */
+export type ApiAnswer = { status: number; headers: Record<string, unknown>; body: unknown; ms: number };
+
+export type ApiRequest = {
+  method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
+  url: string;
+  headers?: Record<string, string>;
+  json?: unknown;
+  /**
+   * Without the masks of console pages. For requests whose permission check compares rights, such as to set code: a member may
+   * pass on all its rights. Never for requests that show tokens.
+   */
+  withAllGrants?: true;
+};
+
+/** A request of a member for a page. */
+export type Visit = {
+  ctx: PeopleContext;
+  session: Session;
+  request: FastifyRequest;
+  reply: FastifyReply;
+  /** A query parameter; empty if missing. @throws badRequest if it is repeated. */
+  query(name: string): string;
+  /** A parameter of the page's path. */
+  param(name: string): string;
+  /** Calls the public API as the member. A refusal is a normal result. */
+  api(request: ApiRequest): Promise<ApiAnswer>;
+};
+
+/** A form that a member submitted. */
+export type Submission = Visit & { field(name: string): string };
+
+/** A page or a redirect. After a change the browser is redirected, so that a reload does not repeat it. */
+export type Outcome = string | { seeOther: string } | { status: number; page: string };
+
+export type Console = {
+  ctx: PeopleContext;
+  authentication: Authentication;
+  get(path: string, show: (visit: Visit) => Promise<Outcome>): void;
+  /**
+   * Handles a form. Its CSRF token is checked before.
+   * @param keeps the fields whose text is shown again if the session has ended.
+   */
+  post(path: string, act: (submission: Submission) => Promise<Outcome>, keeps?: readonly string[]): void;
+};
+
+/** Error sentences, each after its place. */
+export const errorLines = (errors: Record<string, string[]>): string[] =>
+  Object.entries(errors).flatMap(([place, sentences]) =>
+    sentences.map((sentence) => (place === '' || place === 'error' ? sentence : `${place}: ${sentence}`)),
+  );
+
+/** The error sentences of a problem, to be shown with a form. */
+export const problemLines = ({ status, body }: ApiAnswer): string[] => {
+  const { title, detail, errors } = (body ?? {}) as {
+    title?: string;
+    detail?: string;
+    errors?: Record<string, string[]>;
+  };
+  const lines = errorLines(errors ?? {});
+  if (lines.length > 0) return detail === undefined ? lines : [detail, ...lines];
+  return [detail ?? title ?? `The API responded with status ${status}.`];
+};
+
+export const isSuccess = ({ status }: ApiAnswer): boolean => status >= 200 && status < 300;
+
+/** The body of a successful response. @throws AppError otherwise, which is shown as an error page. */
+export const bodyOf = <T>(answer: ApiAnswer): T => {
+  if (isSuccess(answer)) return answer.body as T;
+  const [sentence = ''] = problemLines(answer);
+  const codes: Record<number, 'not_found' | 'forbidden' | 'too_many_requests' | 'unavailable' | 'bad_request'> = {
+    403: 'forbidden',
+    404: 'not_found',
+    429: 'too_many_requests',
+    503: 'unavailable',
+  };
+  const code = codes[answer.status] ?? (answer.status >= 500 ? 'internal' : 'bad_request');
+  throw new AppError(code, sentence);
+};
+
+const open = { config: { permission: null }, schema: { hide: true } } as const;
+
+const parseBody = (headers: Record<string, unknown>, text: string): unknown =>
+  /json/.test(String(headers['content-type'])) && text !== '' ? (JSON.parse(text) as unknown) : undefined;
+
+const signedOut = { heading: 'You are signed out', again: { path: '/console/sign-in', label: 'Sign in' } };
+
+const noLongerValid = ({ url }: FastifyRequest) => ({
+  heading: 'This form is no longer valid',
+  again: { path: url, label: 'Open the page again' },
+});
+
+/** @param scope for pages (platform/http/pages.ts). */
+export const openConsole = (scope: App, ctx: PeopleContext, authentication: Authentication): Console => {
+  const visitOf = (request: FastifyRequest, reply: FastifyReply, session: Session): Visit => ({
+    ctx,
+    session,
+    request,
+    reply,
+    query: (name) => {
+      const value = (request.query as Record<string, unknown>)[name];
+      if (value === undefined) return '';
+      if (typeof value !== 'string') throw badRequest(`The parameter ${name} must be given once.`);
+      return value;
+    },
+    param: (name) => (request.params as Record<string, string>)[name] ?? '',
+    api: async ({ method, url, headers, json, withAllGrants }) => {
+      const began = performance.now();
+      const answer = await authentication.actAs(withAllGrants ? revealing(session.caller) : session.caller, request, {
+        method,
+        url,
+        headers: { ...(json !== undefined && { 'content-type': 'application/json' }), ...headers },
+        ...(json !== undefined && { payload: JSON.stringify(json) }),
+      });
+      return {
+        status: answer.statusCode,
+        headers: answer.headers,
+        body: parseBody(answer.headers, answer.payload),
+        ms: performance.now() - began,
+      };
+    },
+  });
+
+  const send = (reply: FastifyReply, outcome: Outcome): FastifyReply => {
+    if (typeof outcome === 'string') return sendPage(reply, 200, outcome);
+    return 'page' in outcome ? sendPage(reply, outcome.status, outcome.page) : reply.redirect(outcome.seeOther, 303);
+  };
+
+  const sessionOf = async (request: FastifyRequest): Promise<Session | undefined> => {
+    const secret = readSessionSecret(ctx, request);
+    const session = secret === undefined ? undefined : await ctx.sessions.find(secret);
+    // A page counts for the tenant of the member.
+    request.account = session?.caller.tenant_id;
+    return session;
+  };
+
+  const toSignIn = (request: FastifyRequest): Outcome => {
+    const next = request.method === 'GET' ? `?${new URLSearchParams({ next: request.url }).toString()}` : '';
+    return { seeOther: `/console/sign-in${next}` };
+  };
+
+  return {
+    ctx,
+    authentication,
+    get: (path, show) => {
+      scope.get(path, open, async (request, reply) => {
+        const session = await sessionOf(request);
+        return send(reply, session ? await show(visitOf(request, reply, session)) : toSignIn(request));
+      });
+    },
+    post: (path, act, keeps = []) => {
+      scope.post(path, open, async (request, reply) => {
+        const session = await sessionOf(request);
+        const form = formOf(request);
+        if (!session) {
+          const page = keptPage(form, keeps, signedOut);
+          return send(reply, page === undefined ? toSignIn(request) : { status: 401, page });
+        }
+        if (!isCsrfToken(session, fieldOf(form, 'csrf'))) {
+          const page = keptPage(form, keeps, noLongerValid(request));
+          if (page !== undefined) return send(reply, { status: 403, page });
+          throw new AppError('forbidden', 'This form is no longer valid. Open the page again and send it from there.');
+        }
+        return send(reply, await act({ ...visitOf(request, reply, session), field: (name) => fieldOf(form, name) }));
+      });
+    },
+  };
+};

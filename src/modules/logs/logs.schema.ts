@@ -1,0 +1,178 @@
+// Schemas of /logs.
+import { z } from 'zod';
+import { TOKEN_ID_LENGTH_MAX } from '../access/token-id.ts';
+import { entityTypes } from '../../platform/audit/entities.ts';
+import { actorTypes, disclosures, operations, outcomes } from '../../platform/audit/record.ts';
+import { cursorQuery, onlyPage, pageSchema } from '../../platform/http/list-parameters.ts';
+import {
+  date,
+  type Examples,
+  uuid,
+  APPLICATION_ID,
+  CARD_TOKEN_ID,
+  CREATED_AT,
+  PROXY_ID,
+  REACTOR_ID,
+  TENANT_ID,
+  TRACE_ID,
+} from '../../platform/http/schemas.ts';
+import { parseDate } from '../../platform/json/dates.ts';
+import { isStorableText, NOT_STORABLE } from '../../platform/json/json.ts';
+
+/** An end of an interval. Fractions of a millisecond are rounded up at both ends, so that no entry can be between two intervals. */
+const boundary = (description: string) =>
+  z
+    .string('must be given once')
+    .transform((text, ctx) => {
+      // A plus sign that was not encoded arrives as a space.
+      const date = parseDate(text.replace(/ (?=\d{2}:?\d{2}$)/, '+'), 'up');
+      if (date === undefined) ctx.addIssue('must be a date such as 2026-11-20T18:04:05Z');
+      return date ?? z.NEVER;
+    })
+    .optional()
+    .meta({
+      description: `${description} An RFC 3339 timestamp, a date alone, or a time without a zone, which is UTC.`,
+      type: 'string',
+      example: CREATED_AT,
+    });
+
+const oneOf = <T extends string>(values: readonly T[], description: string, example: T) =>
+  z
+    .enum(values, `must be given once, as one of ${values.join(', ')}`)
+    .optional()
+    .meta({ description, example });
+
+export const logQuery = z.object({
+  ...cursorQuery('WyIwMTkzYTVmMC0wMDAwLTcwMDAtODAwMC0wMDAwMDAwMDAwMDAiLCIwIl0'),
+  entity_type: z
+    .string('must be given once')
+    .regex(/^[A-Za-z_]{1,100}$/, 'must be letters and underscores')
+    .optional()
+    .meta({ description: 'Only entries about this kind of entity.', example: 'card' }),
+  entity_id: z
+    .string('must be given once')
+    .min(1)
+    .max(TOKEN_ID_LENGTH_MAX)
+    .refine(isStorableText, NOT_STORABLE)
+    .optional()
+    .meta({ description: 'Only entries about this entity.', example: CARD_TOKEN_ID }),
+  actor_id: z
+    .guid({ error: ({ input }) => (Array.isArray(input) ? 'must be given once' : 'must be a UUID') })
+    .optional()
+    .meta({ description: 'Only entries about what this application or user did.', example: APPLICATION_ID }),
+  operation: oneOf(operations, 'Only entries with this operation.', 'read'),
+  outcome: oneOf(outcomes, 'Only entries with this outcome.', 'refused'),
+  start_date: boundary('Only entries from this time on.'),
+  end_date: boundary('Only entries from before this time.'),
+});
+
+const kinds = entityTypes.map(({ value }) => value);
+
+export const logRecord = z
+  .object({
+    tenant_id: uuid('The id of the tenant that owns the entity.', TENANT_ID),
+    actor_id: uuid(
+      'The id of the application or user that did it. Left out for the operator, the system and anonymous clients.',
+      APPLICATION_ID,
+    ).optional(),
+    actor_type: z
+      .string()
+      .optional()
+      .meta({
+        description: 'The kind of actor. Left out for anonymous clients.',
+        'x-extensible-enum': [...actorTypes],
+        example: 'application',
+      }),
+    entity_type: z.string().meta({
+      description: 'The kind of the entity: a token type, or another kind.',
+      'x-extensible-enum': kinds,
+      example: 'card',
+    }),
+    entity_id: z.string().meta({
+      description: 'The id of the entity. For a request of the proxy without a stored proxy, the id of the tenant.',
+      example: CARD_TOKEN_ID,
+    }),
+    entity_ids: z
+      .array(z.string())
+      .optional()
+      .meta({
+        description: 'The ids of all entities of a page that a member saw in the console: one entry for the page.',
+        example: [CARD_TOKEN_ID],
+      }),
+    operation: z
+      .string()
+      .meta({ description: 'The operation that was done.', 'x-extensible-enum': [...operations], example: 'read' }),
+    message: z
+      .string()
+      .meta({ description: 'The operation in words. It never contains a value.', example: 'Token retrieved' }),
+    outcome: z.string().meta({
+      description:
+        'How the operation ended. `refused`: a permission was missing. `failed`: a request failed after its use of tokens was logged. `replayed`: the server repeated an earlier response under its idempotency key.',
+      'x-extensible-enum': [...outcomes],
+      example: 'success',
+    }),
+    disclosure: z
+      .string()
+      .optional()
+      .meta({
+        description:
+          'How much of stored values left the vault: nothing, the masked value, the value, or the value to code or a destination, unseen by the caller. Entries of earlier versions have none.',
+        'x-extensible-enum': [...disclosures],
+        example: 'masked',
+      }),
+    reactor_id: uuid('The id of the reactor whose code did it.', REACTOR_ID).optional(),
+    proxy_id: uuid('The id of the stored proxy that was used.', PROXY_ID).optional(),
+    destination_host: z.string().optional().meta({
+      description: 'The host that the request was sent to, with the port where it is not 443.',
+      example: 'api.example.com',
+    }),
+    trace_id: z.string().optional().meta({ description: 'The `SVC-TRACE-ID` of the request.', example: TRACE_ID }),
+    ip: z
+      .string()
+      .optional()
+      .meta({ description: 'The IP address that the request came from.', example: '203.0.113.7' }),
+    created_at: date('When the operation was done.'),
+  })
+  .meta({ id: 'Log', description: 'An entry of the log: one operation on one entity, or on a page of them.' });
+
+export const logPage = pageSchema(logRecord, 'LogPage');
+
+export const logExamples: { response: Examples } = {
+  response: {
+    page: {
+      summary: 'A page',
+      value: {
+        pagination: onlyPage(1),
+        data: [
+          {
+            tenant_id: TENANT_ID,
+            actor_id: APPLICATION_ID,
+            actor_type: 'application',
+            entity_type: 'card',
+            entity_id: CARD_TOKEN_ID,
+            operation: 'read',
+            message: 'Token retrieved',
+            outcome: 'success',
+            disclosure: 'masked',
+            trace_id: TRACE_ID,
+            ip: '203.0.113.7',
+            created_at: CREATED_AT,
+          },
+        ],
+      },
+    },
+  },
+};
+
+const entityType = z
+  .object({
+    display_name: z.string().meta({ description: 'The name of the kind, for people.', example: 'Card' }),
+    value: z.string().meta({ description: 'The name of the kind in `entity_type` of a log.', example: 'card' }),
+  })
+  .meta({ id: 'EntityType', description: 'A kind of entity in the log.' });
+
+export const entityTypeList = z.array(entityType);
+
+export const entityTypeExamples: { response: Examples } = {
+  response: { all: { summary: 'All kinds', value: entityTypes } },
+};

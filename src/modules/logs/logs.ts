@@ -1,0 +1,145 @@
+// Reads the audit log of a tenant, newest first, as pages or as an export. Each reading is logged.
+import type { Work } from '../access/work.ts';
+import type { AccessContext } from '../access/context.ts';
+import { firstIdAt } from '../../platform/crypto/ids.ts';
+import type { TenantQuery } from '../../platform/db/database.ts';
+import { countLogEntries, type LogEntry, type LogFilter, listLogEntries } from './rows.ts';
+import { invalidField } from '../../platform/errors.ts';
+import { countThenList, type Page, type PageRequest, readPage } from '../../platform/pagination.ts';
+import { logRow } from '../../platform/audit/record.ts';
+
+export type LogRecord = {
+  tenant_id: string;
+  actor_id?: string | undefined;
+  actor_type?: string | undefined;
+  entity_type: string;
+  entity_id: string;
+  entity_ids?: string[] | undefined;
+  operation: string;
+  message: string;
+  outcome: string;
+  disclosure?: string | undefined;
+  reactor_id?: string | undefined;
+  proxy_id?: string | undefined;
+  destination_host?: string | undefined;
+  trace_id?: string | undefined;
+  ip?: string | undefined;
+  created_at: string;
+};
+
+/** A half-open interval: from `start_date` on, and before `end_date`. */
+export type LogQuery = Omit<LogFilter, 'not_entity_type' | 'from_id' | 'to_id'> & {
+  start_date?: Date | undefined;
+  end_date?: Date | undefined;
+};
+
+/** The kind of entity in the row of a reading. */
+const LOG = 'log';
+
+const LOGS_RETRIEVED = 'Logs retrieved';
+const LOGS_EXPORTED = 'Logs exported';
+
+const logReading = (
+  ctx: Pick<AccessContext, 'db' | 'now' | 'newLogId'>,
+  work: Work,
+  message: typeof LOGS_RETRIEVED | typeof LOGS_EXPORTED,
+): Promise<void> => {
+  const row = logRow(ctx, work, { operation: 'read', entity_type: LOG, entity_ids: [work.tenant_id], message });
+  return work.log([row]);
+};
+
+/** @throws invalidInput for an interval that ends before it begins. */
+const filterOf = ({ start_date, end_date, ...others }: LogQuery): LogFilter => {
+  if (start_date && end_date && start_date > end_date) throw invalidField('start_date', 'must not be after end_date');
+  // Ids are UUIDs of version 7: an interval of time is an interval of ids.
+  return {
+    ...others,
+    from_id: start_date && firstIdAt(start_date.getTime()),
+    to_id: end_date && firstIdAt(end_date.getTime()),
+  };
+};
+
+/** Whether a filter by entity finds more entries than are counted. */
+const isFrequent = async (db: TenantQuery, filter: LogFilter): Promise<boolean> =>
+  filter.entity_id !== undefined && (await countLogEntries(db, filter)).capped;
+
+/**
+ * A page of the log. Readings of the log are listed only where the filter asks for them: each page adds one, which would move
+ * the entries of the next page.
+ * @throws invalidInput for an interval that ends before it begins, and for a malformed cursor; unavailable.
+ */
+export const listLogs = async (
+  ctx: Pick<AccessContext, 'db' | 'now' | 'newLogId'>,
+  work: Work,
+  input: { filter: LogQuery; page: PageRequest },
+): Promise<Page<LogRecord>> => {
+  const asked = filterOf(input.filter);
+  const filter = asked.entity_type === undefined ? { ...asked, not_entity_type: LOG } : asked;
+  const db = work.db;
+  const { pagination, rows } = await readPage<LogEntry, { id: string; place: number }>(input.page, {
+    page: countThenList(
+      () => countLogEntries(db, filter),
+      (offset, limit, isFrequent) => listLogEntries(db, filter, { offset }, limit, isFrequent),
+    ),
+    cursor: {
+      of: ({ id, place }) => [id, place],
+      parse: parseCursor,
+      list: async (after, limit) => listLogEntries(db, filter, { after }, limit, await isFrequent(db, filter)),
+    },
+  });
+  await logReading(ctx, work, LOGS_RETRIEVED);
+  return { pagination, data: rows.map((row) => recordOf(work, row)) };
+};
+
+/** Entries of an export that are in memory at once. */
+const EXPORT_ENTRIES = 1_000;
+
+/**
+ * All entries of a filter, readings of the log included, newest first, in portions. The first portion is read before this returns.
+ * @throws invalidInput, as listLogs; unavailable.
+ */
+export const exportLogs = async (
+  ctx: Pick<AccessContext, 'db' | 'now' | 'newLogId'>,
+  work: Work,
+  query: LogQuery,
+): Promise<AsyncIterable<LogRecord[]>> => {
+  const filter = filterOf(query);
+  const db = work.db;
+  const isOfMany = await isFrequent(db, filter);
+  const first = await listLogEntries(db, filter, { offset: 0 }, EXPORT_ENTRIES, isOfMany);
+  await logReading(ctx, work, LOGS_EXPORTED);
+  return (async function* portions() {
+    for (let rows = first; ;) {
+      yield rows.map((row) => recordOf(work, row));
+      const last = rows[EXPORT_ENTRIES - 1];
+      if (last === undefined) return;
+      const after = { id: last.id, place: Number(last.place) };
+      rows = await listLogEntries(db, filter, { after }, EXPORT_ENTRIES, isOfMany);
+    }
+  })();
+};
+
+const parseCursor = ([id, place]: string[]): { id: string; place: number } | undefined => {
+  if (id === undefined || place === undefined) return undefined;
+  const isValid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(id) && /^\d{1,9}$/.test(place);
+  return isValid ? { id, place: Number(place) } : undefined;
+};
+
+const recordOf = (work: Work, row: LogEntry): LogRecord => ({
+  tenant_id: work.tenant_id,
+  actor_id: row.actor_id ?? undefined,
+  actor_type: row.actor_type ?? undefined,
+  entity_type: row.entity_type,
+  entity_id: row.entity_id,
+  entity_ids: row.entity_ids ?? undefined,
+  operation: row.operation,
+  message: row.message,
+  outcome: row.outcome,
+  disclosure: row.disclosure ?? undefined,
+  reactor_id: row.reactor_id ?? undefined,
+  proxy_id: row.proxy_id ?? undefined,
+  destination_host: row.destination_host ?? undefined,
+  trace_id: row.trace_id ?? undefined,
+  ip: row.ip ?? undefined,
+  created_at: row.created_at.toISOString(),
+});

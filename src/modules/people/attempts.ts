@@ -1,0 +1,102 @@
+// Limits failed sign-ins and dead links per account and network, with counts that all processes share.
+import type { PeopleContext } from './context.ts';
+import { accountAttemptDigest, accountAttemptRange, attemptDigest } from '../../platform/crypto/digest.ts';
+import { AppError } from '../../platform/errors.ts';
+import {
+  addAttempt,
+  deleteAttempts,
+  deleteAttemptsBetween,
+  findAttempts,
+  rememberDigest,
+  subtractAttempt,
+} from '../access/rows/attempts.ts';
+
+const MINUTE_MS = 60_000;
+const DAY_MS = 24 * 60 * MINUTE_MS;
+
+/** How many failures in which time. A place is the network of a client: see placeOfIp. */
+const limits = {
+  /** Of one account from one place, whether or not there is such an account. */
+  sign_in_of_account_from: { most: 10, windowMs: 'lockout' },
+  /** Of one account from all places. NIST SP 800-63B: at most 100. A known place is exempt. */
+  sign_in_of_account: { most: 100, windowMs: 'lockout' },
+  /** From one place, over all accounts: several people of an office share an address. */
+  sign_in_from: { most: 50, windowMs: 'lockout' },
+  /** Links that do not work: people open an old one a few times, and a secret has 190 bits. */
+  dead_link_from: { most: 30, windowMs: 10 * MINUTE_MS },
+} as const;
+
+/** A place stays known this long after the last sign-in from there. */
+const KNOWN_PLACE_MS = 90 * DAY_MS;
+
+export type AttemptKind = keyof typeof limits;
+
+/** What an attempt is counted for. */
+export type AttemptSubject = { account: string; place?: string } | { account?: undefined; place: string };
+
+type Counting = Pick<PeopleContext, 'config' | 'db' | 'pepper' | 'now'>;
+
+const digestOf = (
+  { pepper }: Counting,
+  kind: AttemptKind | 'known_place',
+  { account, place = '' }: AttemptSubject,
+): Buffer =>
+  account === undefined ? attemptDigest(pepper, kind, place) : accountAttemptDigest(pepper, kind, account, place);
+
+const tooMany = (ctx: Counting, ends_at: Date): AppError =>
+  new AppError('too_many_requests', 'Too many attempts.', {
+    retryAfterSeconds: Math.max(1, Math.ceil((ends_at.getTime() - ctx.now().getTime()) / 1000)),
+  });
+
+/**
+ * Counts an attempt before it is made, so that concurrent ones do not pass the limit.
+ * @param isExempt called where there are too many: whether this one passes all the same.
+ * @throws too_many_requests.
+ */
+export const countAttempt = async (
+  ctx: Counting,
+  kind: AttemptKind,
+  subject: AttemptSubject,
+  isExempt: () => Promise<boolean> = async () => false,
+): Promise<void> => {
+  if (!ctx.config.rateLimit) return;
+  const { most, windowMs } = limits[kind];
+  const now = ctx.now();
+  const ends_at = new Date(now.getTime() + (windowMs === 'lockout' ? ctx.config.signInLockoutMs : windowMs));
+  const counted = await addAttempt(ctx.db, digestOf(ctx, kind, subject), now, ends_at);
+  if (counted.failures > most && !(await isExempt())) throw tooMany(ctx, counted.ends_at);
+};
+
+/** Refuses a client that has failed too often, and counts nothing. @throws too_many_requests. */
+export const refuseTooMany = async (ctx: Counting, kind: AttemptKind, subject: AttemptSubject): Promise<void> => {
+  if (!ctx.config.rateLimit) return;
+  const counted = await findAttempts(ctx.db, digestOf(ctx, kind, subject), ctx.now());
+  if (counted && counted.failures >= limits[kind].most) throw tooMany(ctx, counted.ends_at);
+};
+
+/** The attempt that was counted did not fail. */
+export const takeBackAttempt = async (ctx: Counting, kind: AttemptKind, subject: AttemptSubject): Promise<void> => {
+  if (ctx.config.rateLimit) await subtractAttempt(ctx.db, digestOf(ctx, kind, subject));
+};
+
+/** The client knows the right answer: its earlier failures are no guesses. */
+export const clearAttempts = async (ctx: Counting, kind: AttemptKind, subject: AttemptSubject): Promise<void> => {
+  if (ctx.config.rateLimit) await deleteAttempts(ctx.db, digestOf(ctx, kind, subject));
+};
+
+/** Forgets the failures of an account, and its known places. */
+export const clearAttemptsOfAccount = async (ctx: Counting, account: string): Promise<void> => {
+  const { first, last } = accountAttemptRange(ctx.pepper, account);
+  await deleteAttemptsBetween(ctx.db, first, last);
+};
+
+type AccountPlace = { account: string; place: string };
+
+/** Remembers that the person of an account has signed in from a place. */
+export const rememberPlace = async (ctx: Counting, subject: AccountPlace): Promise<void> => {
+  if (!ctx.config.rateLimit) return;
+  await rememberDigest(ctx.db, digestOf(ctx, 'known_place', subject), new Date(ctx.now().getTime() + KNOWN_PLACE_MS));
+};
+
+export const isKnownPlace = async (ctx: Counting, subject: AccountPlace): Promise<boolean> =>
+  (await findAttempts(ctx.db, digestOf(ctx, 'known_place', subject), ctx.now())) !== undefined;

@@ -1,0 +1,5 @@
+// The services that functions of the people module take.
+import type { ProxyContext } from '../proxy/context.ts';
+import type { SessionFinder } from './sessions.ts';
+
+export type PeopleContext = ProxyContext & { readonly sessions: SessionFinder };

@@ -1,0 +1,63 @@
+// Schemas of /tenants/self/members.
+import { z } from 'zod';
+import { onlyPage, pageQuery, pageSchema, repeated } from '../../platform/http/list-parameters.ts';
+import { date, type Examples, givenUuid, history, uuid, CREATED_AT, TENANT_ID } from '../../platform/http/schemas.ts';
+import { MEMBERS_PAGE_SIZE_MAX } from './members.ts';
+
+const USER_ID = 'a94d3c07-5e61-4b8a-8f2d-1c7b9e0d6a35';
+
+export const exampleMember = {
+  id: 'e7b05f2c-3d98-4a61-b4c7-9f1e6d2a8053',
+  tenant_id: TENANT_ID,
+  role: 'ADMIN',
+  user: { id: USER_ID, email: 'ada@example.com', first_name: 'Ada', last_name: 'Lovelace' },
+  created_by: USER_ID,
+  created_at: CREATED_AT,
+};
+
+const { id: EXAMPLE_ID, user } = exampleMember;
+
+export const memberRecord = z
+  .object({
+    id: uuid('The id of the member.', EXAMPLE_ID),
+    tenant_id: uuid('The id of the tenant.', TENANT_ID),
+    role: z.enum(['OWNER', 'ADMIN']).meta({
+      'x-extensible-enum': ['OWNER', 'ADMIN'],
+      description: 'The role of the member. `OWNER` and `ADMIN` both have full access; an `OWNER` cannot be deleted.',
+      example: exampleMember.role,
+    }),
+    user: z
+      .object({
+        id: uuid('The id of the user, which is the same in all tenants.', user.id),
+        email: z
+          .string()
+          .meta({ description: 'The address that the invitation was sent to.', format: 'email', example: user.email }),
+        first_name: z
+          .string()
+          .meta({ description: 'The first name that the user gave to this tenant.', example: user.first_name }),
+        last_name: z.string().optional().meta({
+          description: 'The last name that the user gave to this tenant. Left out: none.',
+          example: user.last_name,
+        }),
+      })
+      .meta({ id: 'User', description: 'A person, as the tenant knows them.' }),
+    ...history,
+    created_by: uuid('The id of the user who accepted the invitation.', user.id).optional(),
+    created_at: date('When the invitation was accepted.'),
+  })
+  .meta({ id: 'Member', description: 'A person with full access to the tenant.' });
+
+export const memberPage = pageSchema(memberRecord, 'MemberPage');
+
+export const memberParams = z.object({
+  id: givenUuid.meta({ description: 'The id of a member.', example: EXAMPLE_ID }),
+});
+
+export const memberQuery = z.object({
+  ...pageQuery(MEMBERS_PAGE_SIZE_MAX),
+  user_id: repeated(givenUuid, 'Only these users.', user.id),
+});
+
+export const memberPageExamples: { response: Examples } = {
+  response: { one: { summary: 'One member', value: { pagination: onlyPage(1), data: [exampleMember] } } },
+};

@@ -1,0 +1,109 @@
+// Members: people with full access to their tenant. Lists and removes them; acceptance.ts adds them.
+import type { AccessContext } from '../access/context.ts';
+import { resourceOf } from '../access/resource.ts';
+import type { Work } from '../access/work.ts';
+import { logRow } from '../../platform/audit/record.ts';
+import type { TenantKeys } from '../../platform/crypto/keyring.ts';
+import { openText, sealText, type SealedPlace, type Sealing } from '../../platform/crypto/sealed-text.ts';
+import { unprocessable } from '../../platform/errors.ts';
+import { removeInvitationsOf } from './rows/invitations.ts';
+import {
+  countMembers,
+  findMember,
+  listMembers as listMemberRows,
+  lockMember,
+  type MemberFilter,
+  removeMember,
+  type StoredMember,
+} from './rows/members.ts';
+import type { Role } from './rows/people.ts';
+
+export const MEMBERS_PAGE_SIZE_MAX = 50;
+
+/** As the user entered it for this tenant; other tenants may have other names of the same user. */
+export type Person = {
+  email: string;
+  first_name: string;
+  /** Empty for none. */
+  last_name: string;
+};
+
+/** As the API shows it. Undefined properties are left out. */
+export type MemberRecord = {
+  id: string;
+  tenant_id: string;
+  role: Role;
+  user: { id: string; email: string; first_name: string; last_name: string | undefined };
+  created_by: string | undefined;
+  created_at: string;
+  modified_by: string | undefined;
+  modified_at: string | undefined;
+};
+
+const placeOf = (tenant_id: string, id: string): SealedPlace => ({
+  tenant_id,
+  record: 'tenant_member',
+  id,
+  field: 'person',
+});
+
+export const sealPerson = (
+  ctx: Sealing,
+  keys: TenantKeys,
+  tenant_id: string,
+  member_id: string,
+  { email, first_name, last_name }: Person,
+): Buffer => sealText(ctx, keys, placeOf(tenant_id, member_id), JSON.stringify({ email, first_name, last_name }));
+
+export const openPerson = (
+  ctx: Sealing,
+  keys: TenantKeys,
+  tenant_id: string,
+  member_id: string,
+  sealed: Uint8Array,
+): Person => JSON.parse(openText(ctx, keys, placeOf(tenant_id, member_id), sealed)) as Person;
+
+const recordOf = (ctx: AccessContext, keys: TenantKeys, tenant_id: string, row: StoredMember): MemberRecord => {
+  const { email, first_name, last_name } = openPerson(ctx, keys, tenant_id, row.id, row.sealed);
+  return {
+    id: row.id,
+    tenant_id,
+    role: row.role,
+    user: { id: row.user_id, email, first_name, last_name: last_name === '' ? undefined : last_name },
+    created_by: row.created_by ?? undefined,
+    created_at: row.created_at.toISOString(),
+    modified_by: row.modified_by ?? undefined,
+    modified_at: row.modified_at?.toISOString(),
+  };
+};
+
+const members = resourceOf<AccessContext, StoredMember, MemberFilter, MemberRecord>({
+  entity_type: 'tenant_member',
+  noun: 'member',
+  find: findMember,
+  count: countMembers,
+  list: listMemberRows,
+  lock: lockMember,
+  remove: removeMember,
+  show: async (ctx, { tenant_id }, rows) => {
+    const keys = await ctx.keyring.tenantKeys(tenant_id);
+    return rows.map((row) => recordOf(ctx, keys, tenant_id, row));
+  },
+  changeOf: (_, id) => ({ subject: 'member', id }),
+});
+
+/** A page, newest first. `user_ids`: only these users; undefined for all. */
+export const listMembers = members.list;
+
+/**
+ * Removes a member, with all that could give access back: their sessions in this tenant, invitations to their address, and
+ * invitations that they created. Other records that they created stay, such as applications with their keys.
+ * @throws notFound; unprocessable for the owner.
+ */
+export const deleteMember = (ctx: AccessContext, work: Work, id: string): Promise<void> =>
+  members.delete(ctx, work, id, async (tx, { role, address_digest, user_id }) => {
+    if (role === 'OWNER') throw unprocessable('The owner of the tenant cannot be deleted.');
+    const entity_ids = (await removeInvitationsOf(tx, { address_digest, user_id })).map((invitation) => invitation.id);
+    if (entity_ids.length > 0)
+      tx.log(logRow(ctx, work, { operation: 'delete', entity_type: 'tenant_invitation', entity_ids }));
+  });

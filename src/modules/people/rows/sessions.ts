@@ -1,0 +1,117 @@
+// Rows of sessions, found by the digest of their secret before a caller is known.
+import type { Database } from '../../../platform/db/database.ts';
+import type { PrismaTransaction } from '../../../platform/db/transaction.ts';
+import type { Role } from './people.ts';
+
+/** A session with its member and tenant. */
+export type StoredSession = {
+  tenant_id: string;
+  tenant_name: string;
+  settings: unknown;
+  member_id: string;
+  user_id: string;
+  role: Role;
+  /** Of the member. */
+  sealed: Uint8Array;
+  seen_at: Date;
+  expires_at: Date;
+};
+
+export type NewSession = {
+  digest: Uint8Array;
+  tenant_id: string;
+  member_id: string;
+  user_id: string;
+  created_at: Date;
+  expires_at: Date;
+};
+
+/** What a session begins with: a password, by its hash, or an earlier session, by its digest. */
+export type SessionBasis = { password_hash: string } | { instead_of: Uint8Array };
+
+/** Hot: each page. A session counts only while its member and its tenant exist. */
+const FIND = `
+SELECT s.tenant_id, t.name AS tenant_name, t.settings, s.member_id, s.user_id, m.role, m.sealed, s.seen_at, s.expires_at
+FROM sessions s
+JOIN members m ON m.tenant_id = s.tenant_id AND m.id = s.member_id AND m.user_id = s.user_id
+JOIN tenants t ON t.id = s.tenant_id
+WHERE s.digest = $1`;
+
+/** Shared: a removal of the member and a change of their password wait for sessions that begin, or the other way round. */
+const LOCK_MEMBER = `
+SELECT m.id FROM members m JOIN tenants t ON t.id = m.tenant_id
+WHERE m.tenant_id = $1::uuid AND m.id = $2::uuid AND m.user_id = $3::uuid FOR SHARE OF m`;
+
+export const findSessionBeforeCaller = async (
+  { statements }: Pick<Database, 'statements'>,
+  digest: Uint8Array,
+): Promise<StoredSession | undefined> =>
+  ((await statements.query('find-session', FIND, [digest])) as StoredSession[])[0];
+
+/** Never moves backwards: the clock of another process may be ahead. */
+export const markSessionSeen = async (
+  { prisma }: Pick<Database, 'prisma'>,
+  digest: Uint8Array,
+  seen_at: Date,
+): Promise<void> => {
+  const where = { digest: Uint8Array.from(digest), seen_at: { lt: seen_at } };
+  await prisma((client) => client.sessions.updateMany({ where, data: { seen_at } }));
+};
+
+/** @returns whether the member exists. */
+export const lockMemberForSession = async (
+  { query, tenant_id }: PrismaTransaction,
+  { member_id, user_id }: NewSession,
+): Promise<boolean> =>
+  (await query('lock-member-for-session', LOCK_MEMBER, [tenant_id, member_id, user_id])).length > 0;
+
+/** @returns when the session expires, which is no later than an earlier one did; undefined where its basis is gone. */
+export const expiryOf = async (
+  { prisma }: PrismaTransaction,
+  { user_id, expires_at }: NewSession,
+  basis: SessionBasis,
+): Promise<Date | undefined> => {
+  if ('password_hash' in basis) {
+    const where = { id: user_id, password_hash: basis.password_hash };
+    return (await prisma.users.count({ where })) > 0 ? expires_at : undefined;
+  }
+  const earlier = await prisma.sessions.findFirst({ where: { user_id, digest: Uint8Array.from(basis.instead_of) } });
+  return earlier?.expires_at;
+};
+
+/** The transaction must hold the member. */
+export const insertSession = async ({ prisma }: PrismaTransaction, row: NewSession): Promise<void> => {
+  await prisma.sessions.create({ data: { ...row, digest: Uint8Array.from(row.digest), seen_at: row.created_at } });
+};
+
+/** Ends the oldest sessions of a member beyond so many. */
+export const deleteOldestSessions = async (
+  { prisma, tenant_id }: PrismaTransaction,
+  member_id: string,
+  most: number,
+): Promise<void> => {
+  const oldest = await prisma.sessions.findMany({
+    where: { tenant_id, member_id },
+    orderBy: [{ created_at: 'desc' }, { digest: 'asc' }],
+    skip: most,
+    select: { digest: true },
+  });
+  if (oldest.length > 0)
+    await prisma.sessions.deleteMany({ where: { digest: { in: oldest.map(({ digest }) => digest) } } });
+};
+
+/** The member of a session, of any tenant, whether or not they are still there. */
+export const findSessionMemberBeforeCaller = (
+  { prisma }: Pick<Database, 'prisma'>,
+  digest: Uint8Array,
+): Promise<{ tenant_id: string; member_id: string; user_id: string } | null> =>
+  prisma((client) =>
+    client.sessions.findUnique({
+      where: { digest: Uint8Array.from(digest) },
+      select: { tenant_id: true, member_id: true, user_id: true },
+    }),
+  );
+
+/** @returns whether it existed. */
+export const deleteSession = async ({ prisma }: PrismaTransaction, digest: Uint8Array): Promise<boolean> =>
+  (await prisma.sessions.deleteMany({ where: { digest: Uint8Array.from(digest) } })).count > 0;

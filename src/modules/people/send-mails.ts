@@ -1,0 +1,121 @@
+// Sends the mails of invitations in the background: sealed while they wait, at least once, with retries.
+import type { TenantKeys } from '../../platform/crypto/keyring.ts';
+import { openText, type SealedPlace, sealText, type Sealing } from '../../platform/crypto/sealed-text.ts';
+import {
+  claimMails,
+  type ClaimedMail,
+  finishMail,
+  type NewMail,
+  postponeMail,
+} from '../../platform/mail/mail-outbox.ts';
+import type { Mailer } from '../../platform/mail/mailer.ts';
+import type { PeopleContext } from './context.ts';
+import { invitationLink, wordInvitation } from './invitation-mail.ts';
+
+/** Sent concurrently, so that one slow mail does not delay the others. */
+const MAILS_AT_ONCE = 8;
+/** Longer than sending takes: a mail whose lease ends was claimed by a process that died. */
+const LEASE_MS = 120_000;
+const RETRY_MS_MIN = 10_000;
+const RETRY_MS_MAX = 15 * 60_000;
+/** Short, since the inviting and the invited person wait for the mail. */
+const POLL_MS = 2_000;
+/** How long the server waits for mails under way when it stops. */
+const STOP_MS = 5_000;
+
+const placeOf = (tenant_id: string, id: string): SealedPlace => ({
+  tenant_id,
+  record: 'mail',
+  id,
+  field: 'invitation',
+});
+
+/** The sealed part of a mail. */
+type InvitationMail = { email: string; secret: string };
+
+/** The mail of an invitation, not written yet. @param keys of the tenant. */
+export const newInvitationMail = (
+  ctx: Sealing & Pick<PeopleContext, 'newUuid' | 'now'>,
+  keys: TenantKeys,
+  invitation: {
+    tenant_id: string;
+    invitation_id: string;
+    email: string;
+    address_digest: Uint8Array;
+    /** Of its link. */
+    secret: string;
+    expires_at: Date;
+  },
+): NewMail => {
+  const { tenant_id, invitation_id, email, address_digest, secret, expires_at } = invitation;
+  const id = ctx.newUuid();
+  const mail: InvitationMail = { email, secret };
+  const sealed = sealText(ctx, keys, placeOf(tenant_id, id), JSON.stringify(mail));
+  return { id, invitation_id, address_digest, sealed, expires_at, created_at: ctx.now() };
+};
+
+type Sending = Sealing & Pick<PeopleContext, 'db' | 'keyring' | 'mailer' | 'now'>;
+
+const retryAt = (now: Date, attempts: number): Date =>
+  new Date(now.getTime() + Math.min(RETRY_MS_MIN * 2 ** Math.min(attempts - 1, 20), RETRY_MS_MAX));
+
+const sendOne = async (ctx: Sending, mailer: Mailer, base_url: string, claimed: ClaimedMail): Promise<void> => {
+  const { tenant_id, tenant_name, id, sealed, expires_at } = claimed;
+  const keys = await ctx.keyring.tenantKeys(tenant_id);
+  const { email, secret } = JSON.parse(openText(ctx, keys, placeOf(tenant_id, id), sealed)) as InvitationMail;
+  const link = invitationLink(base_url, secret);
+  await mailer.send({ id, to: email, ...wordInvitation({ tenant_name, link, expires_at }) });
+};
+
+/** Retries after any failure until the link expires. @returns whether the mail was sent. */
+const tryOne = async (ctx: Sending, mailer: Mailer, base_url: string, claimed: ClaimedMail): Promise<boolean> => {
+  try {
+    await sendOne(ctx, mailer, base_url, claimed);
+    // If this process dies here, another one sends the mail again.
+    await finishMail(ctx.db, claimed);
+    return true;
+  } catch (error) {
+    const { tenant_id, id: mail_id, attempts } = claimed;
+    const reply = (error as { reply?: unknown }).reply;
+    ctx.log.warn({ error, reply, tenant_id, mail_id, attempts }, 'a mail was not sent; it is tried again');
+    // If this fails too, the lease ends.
+    await postponeMail(ctx.db, claimed, retryAt(ctx.now(), attempts)).catch(() => undefined);
+    return false;
+  }
+};
+
+/**
+ * Sends the mails that are due, each at least once. Safe beside other processes.
+ * @param base_url of links, without a slash at its end.
+ * @returns how many were sent. @throws unavailable.
+ */
+export const sendDueMails = async (ctx: Sending, base_url: string): Promise<number> => {
+  const { mailer } = ctx;
+  if (!mailer) return 0;
+  for (let sent = 0; ;) {
+    const claimed = await claimMails(ctx.db, ctx.now(), LEASE_MS, MAILS_AT_ONCE);
+    const results = await Promise.all(claimed.map((mail) => tryOne(ctx, mailer, base_url, mail)));
+    const succeeded = results.filter(Boolean).length;
+    sent += succeeded;
+    // Where none succeeded, the mail server is down: do not try each of thousands.
+    if (claimed.length < MAILS_AT_ONCE || succeeded === 0) return sent;
+  }
+};
+
+/** Sends until stopped. @param base_url as for sendDueMails. @returns stop, which waits a while for mails under way. */
+export const startMailing = (ctx: Sending, base_url: string): (() => Promise<void>) => {
+  let running: Promise<unknown> | undefined;
+  const timer = setInterval(() => {
+    // One run at a time: a slow mail server gets no second batch.
+    running ??= sendDueMails(ctx, base_url)
+      .catch((error: unknown) => ctx.log.error({ error }, 'due mails could not be read'))
+      .finally(() => (running = undefined));
+  }, POLL_MS);
+  timer.unref();
+  return async () => {
+    clearInterval(timer);
+    const cut = setTimeout(() => ctx.mailer?.close(), STOP_MS);
+    await running;
+    clearTimeout(cut);
+  };
+};

@@ -1,0 +1,261 @@
+// Sessions of members: found by the secret in a browser's cookie, cached, and ended in every process at once.
+import { deduplicates } from '../access/caller-finder.ts';
+import type { AccessRule } from '../access/access-rule.ts';
+import type { Caller } from '../access/caller.ts';
+import type { AccessContext } from '../access/context.ts';
+import { type Permission, permissions } from '../access/permissions.ts';
+import { logRow, type RequestOrigin } from '../../platform/audit/record.ts';
+import { createCache } from '../../platform/cache.ts';
+import { csrfToken, equalDigests, memoryDigest, randomBase62, sessionDigest } from '../../platform/crypto/digest.ts';
+import { type TenantKeys, TenantKeysGone } from '../../platform/crypto/keyring.ts';
+import type { Sealing } from '../../platform/crypto/sealed-text.ts';
+import { runPrismaTransaction } from '../../platform/db/transaction.ts';
+import { notFound } from '../../platform/errors.ts';
+import type { Platform } from '../../platform/platform.ts';
+import { openPerson } from './members.ts';
+import type { Role } from './rows/people.ts';
+import {
+  deleteOldestSessions,
+  deleteSession,
+  expiryOf,
+  findSessionBeforeCaller,
+  findSessionMemberBeforeCaller,
+  insertSession,
+  lockMemberForSession,
+  markSessionSeen,
+  type NewSession,
+  type SessionBasis,
+  type StoredSession,
+} from './rows/sessions.ts';
+import { listMembershipsBeforeCaller } from './rows/users.ts';
+
+/** 43 base62 characters: 256 bits. */
+const SECRET_LENGTH = 43;
+const secretPattern = new RegExp(`^[0-9A-Za-z]{${SECRET_LENGTH}}$`);
+
+/** A session ends after this time, however much it is used: a working day (OWASP ASVS 7.3.2). */
+const ABSOLUTE_MS = 12 * 60 * 60_000;
+/** When a session was seen last is written no more often than this. */
+const SEEN_EVERY_MS = 60_000;
+/** How long a process caches a session where no notice ends it. */
+const CACHE_TTL_MS = 1_000;
+/** Sessions cached per process. */
+const CACHE_MAX = 1_000;
+/** Of one member, on all devices; one more ends the oldest. */
+const SESSIONS_MAX = 20;
+
+/** Without a rule, a permission alone would show the value of a token that has no mask. */
+const ruleOf = (transform: 'mask' | 'reveal'): AccessRule => ({
+  description: '',
+  priority: 1,
+  container: '/',
+  transform,
+  permissions: ['token:read', 'token:search'],
+});
+
+const allPermissions: ReadonlySet<Permission> = new Set(permissions);
+const masking = [ruleOf('mask')];
+const unmasking = [ruleOf('reveal')];
+
+/** The member of a session. */
+export type MemberIdentity = { tenant_id: string; member_id: string; user_id: string };
+
+/** A member whose password was right, with its hash: a session begins only while the user has this hash. */
+export type ProvenMember = MemberIdentity & { password_hash: string };
+
+export type Session = MemberIdentity & {
+  tenant_name: string;
+  role: Role;
+  email: string;
+  first_name: string;
+  last_name: string;
+  /** The tenants of the user, by name; this one among them. */
+  tenants: { tenant_id: string; name: string }[];
+  /** A token against request forgery, in each form of the session. */
+  csrf: string;
+  /** Reads tokens masked. See `revealing`. */
+  caller: Caller;
+};
+
+/** Whether a form has the token of the session. */
+export const isCsrfToken = ({ csrf }: Pick<Session, 'csrf'>, text: string): boolean =>
+  equalDigests(Buffer.from(text), Buffer.from(csrf));
+
+/** The same caller, who reads the value of a token after asking for it. */
+export const revealing = (caller: Caller): Caller => ({ ...caller, rules: unmasking });
+
+export type SessionFinder = {
+  /** The session of a secret; undefined for one that is unknown, ended or expired. Each call counts as use of the session. */
+  find(secret: string): Promise<Session | undefined>;
+};
+
+type Cached = { session: Session; digest: Buffer; seenMs: number; expiresMs: number };
+
+type Finding = Pick<Platform, 'config' | 'db' | 'keyring' | 'pepper' | 'now'> & Sealing;
+
+export const createSessionFinder = (ctx: Finding & Pick<Platform, 'changes' | 'monotonicMs'>): SessionFinder => {
+  const cache = createCache<Cached>({
+    max: CACHE_MAX,
+    ttlMs: CACHE_TTL_MS,
+    monotonicMs: ctx.monotonicMs,
+    changes: ctx.changes,
+    isStale: ({ session: { member_id, tenant_id } }, { subject, id }) =>
+      (subject === 'member' && member_id === id) || (subject === 'tenant' && tenant_id === id),
+  });
+  return {
+    async find(secret) {
+      if (!secretPattern.test(secret)) return undefined;
+      const cached = await cache.find(memoryDigest(secret), () => loadSession(ctx, secret));
+      if (!cached) return undefined;
+      const nowMs = ctx.now().getTime();
+      if (nowMs >= cached.expiresMs || nowMs >= cached.seenMs + ctx.config.sessionIdleMs) return undefined;
+      if (nowMs >= cached.seenMs + SEEN_EVERY_MS) {
+        // Before the write, so that concurrent requests write once.
+        cached.seenMs = nowMs;
+        await markSessionSeen(ctx.db, cached.digest, new Date(nowMs));
+      }
+      return cached.session;
+    },
+  };
+};
+
+/** The keys of a tenant; undefined where it was deleted a moment ago. */
+export const findTenantKeys = (
+  { keyring }: Pick<Platform, 'keyring'>,
+  tenant_id: string,
+): Promise<TenantKeys | undefined> =>
+  keyring.tenantKeys(tenant_id).catch((error: unknown) => {
+    if (error instanceof TenantKeysGone) return undefined;
+    throw error;
+  });
+
+const loadSession = async (ctx: Finding, secret: string): Promise<Cached | undefined> => {
+  const digest = sessionDigest(ctx.pepper, secret);
+  const row = await findSessionBeforeCaller(ctx.db, digest);
+  if (!row) return undefined;
+  const [keys, tenants] = await Promise.all([
+    findTenantKeys(ctx, row.tenant_id),
+    listMembershipsBeforeCaller(ctx.db, row.user_id),
+  ]);
+  if (!keys) return undefined;
+  const { email, first_name, last_name } = openPerson(ctx, keys, row.tenant_id, row.member_id, row.sealed);
+  const { tenant_id, tenant_name, member_id, user_id, role } = row;
+  const session: Session = {
+    tenant_id,
+    tenant_name,
+    member_id,
+    user_id,
+    role,
+    email,
+    first_name,
+    last_name,
+    tenants,
+    csrf: csrfToken(ctx.pepper, secret),
+    caller: callerOf(row),
+  };
+  return { session, digest, seenMs: row.seen_at.getTime(), expiresMs: row.expires_at.getTime() };
+};
+
+/** Each role has full access. An OWNER differs from an ADMIN only in that they cannot be removed. */
+const callerOf = ({ tenant_id, user_id, settings }: StoredSession): Caller => ({
+  tenant_id,
+  actor_id: user_id,
+  actor_type: 'user',
+  permissions: allPermissions,
+  rules: masking,
+  findsAnyValue: true,
+  deduplicate_tokens: deduplicates(settings as Record<string, string>),
+});
+
+type Starting = Pick<AccessContext, 'changes' | 'db' | 'pepper' | 'now' | 'newLogId' | 'randomBytes'>;
+
+const memberLog = (
+  ctx: Pick<AccessContext, 'now' | 'newLogId'>,
+  { member_id, user_id }: Pick<MemberIdentity, 'member_id' | 'user_id'>,
+  message: 'Tenant member signed in' | 'Tenant member signed out',
+  origin: RequestOrigin,
+) =>
+  logRow(
+    ctx,
+    { actor_id: user_id, actor_type: 'user', origin },
+    { operation: 'use', entity_type: 'tenant_member', entity_ids: [member_id], message },
+  );
+
+/** A session that is not written yet, with its random secret. */
+export const createSession = (
+  ctx: Pick<AccessContext, 'pepper' | 'now' | 'randomBytes'>,
+  { tenant_id, member_id, user_id }: MemberIdentity,
+): { secret: string; session: NewSession } => {
+  const secret = randomBase62(SECRET_LENGTH, ctx.randomBytes);
+  const created_at = ctx.now();
+  const session = {
+    digest: sessionDigest(ctx.pepper, secret),
+    tenant_id,
+    member_id,
+    user_id,
+    created_at,
+    expires_at: new Date(created_at.getTime() + ABSOLUTE_MS),
+  };
+  return { secret, session };
+};
+
+const begin = async (
+  ctx: Starting,
+  member: MemberIdentity,
+  basis: SessionBasis,
+  origin: RequestOrigin,
+): Promise<string> => {
+  const { secret, session } = createSession(ctx, member);
+  await runPrismaTransaction(ctx.db.for(member), ctx.changes, undefined, async (tx) => {
+    const isMember = await lockMemberForSession(tx, session);
+    const expires_at = isMember ? await expiryOf(tx, session, basis) : undefined;
+    if (!expires_at) throw notFound('member');
+    await insertSession(tx, { ...session, expires_at });
+    await deleteOldestSessions(tx, member.member_id, SESSIONS_MAX);
+    tx.log(memberLog(ctx, member, 'Tenant member signed in', origin));
+  });
+  return secret;
+};
+
+/**
+ * Begins a session.
+ * @returns its secret, for the cookie only.
+ * @throws notFound where the member was removed or the password has changed.
+ */
+export const startSession = (ctx: Starting, member: ProvenMember, origin: RequestOrigin = {}): Promise<string> =>
+  begin(ctx, member, { password_hash: member.password_hash }, origin);
+
+/** Ends a session in every process. An unknown secret changes nothing. */
+export const endSession = async (
+  ctx: Pick<AccessContext, 'db' | 'pepper' | 'now' | 'newLogId' | 'changes'>,
+  secret: string,
+  origin: RequestOrigin = {},
+): Promise<void> => {
+  if (!secretPattern.test(secret)) return;
+  const digest = sessionDigest(ctx.pepper, secret);
+  const member = await findSessionMemberBeforeCaller(ctx.db, digest);
+  if (!member) return;
+  await runPrismaTransaction(ctx.db.for(member), ctx.changes, undefined, async (tx) => {
+    tx.changed({ subject: 'member', id: member.member_id });
+    if (await deleteSession(tx, digest)) tx.log(memberLog(ctx, member, 'Tenant member signed out', origin));
+  });
+};
+
+/**
+ * Ends a session, and begins one of the same user in another tenant.
+ * @returns the new secret. @throws notFound where the user is not a member of it, or the session has ended.
+ */
+export const switchTenant = async (
+  ctx: Starting,
+  { session: { user_id }, secret }: { session: Session; secret: string },
+  tenant_id: string,
+  origin: RequestOrigin,
+): Promise<string> => {
+  const memberships = await listMembershipsBeforeCaller(ctx.db, user_id);
+  const target = memberships.find((membership) => membership.tenant_id === tenant_id);
+  if (!target) throw notFound('tenant');
+  const instead_of = sessionDigest(ctx.pepper, secret);
+  const next = await begin(ctx, { tenant_id, member_id: target.member_id, user_id }, { instead_of }, origin);
+  await endSession(ctx, secret, origin);
+  return next;
+};

@@ -1,0 +1,49 @@
+// Converts a response in another charset to UTF-8, for code to read.
+import type { Headers } from '../../../platform/egress/headers.ts';
+import { bodyKindOf, charsetOf, inUtf8Headers, utf16Label } from './body-kind.ts';
+import { writeDeclaredEncoding } from './markup-text.ts';
+import type { Message } from '../message.ts';
+import { utf16Of, utf16OfMark } from './utf16.ts';
+
+/** As lenient as most receivers. */
+const declaredCharset = /;\s*charset\s*=\s*"?([^";\s]+)/i;
+
+const labelOf = (headers: Headers): string | undefined =>
+  headers
+    .filter(([name]) => name.toLowerCase() === 'content-type')
+    .map(([, value]) => declaredCharset.exec(value)?.[1])
+    .find((label) => label !== undefined);
+
+/** @param charset a label of the Encoding Standard. @param isCut whether more follows: an incomplete character at the end is dropped. */
+const decode = (bytes: Uint8Array, charset: string, isCut: boolean): string | undefined => {
+  try {
+    return new TextDecoder(charset, { fatal: true }).decode(bytes, { stream: isCut });
+  } catch {
+    return undefined;
+  }
+};
+
+/**
+ * @param isCut whether the body is only the beginning of the response.
+ * @returns the response, converted to UTF-8 if it is text in another charset. `unread` is its charset if code cannot read
+ * the body in it.
+ */
+export const readAnswer = (answer: Message, isCut = false): { message: Message; unread?: string } => {
+  const { headers, body } = answer;
+  if (body === undefined || body.byteLength === 0) return { message: answer };
+  const label = labelOf(headers);
+  const known = charsetOf(label ?? 'utf-8');
+  const wide = utf16Label(label ?? '');
+  const utf8Headers = inUtf8Headers(headers);
+  const kind = bodyKindOf(utf8Headers);
+  if (!('charset' in kind)) return { message: answer, ...(label !== undefined && !known && { unread: label }) };
+  // A byte order mark overrides the headers. UTF-16 that is declared as UTF-8 is recognised by its NULs.
+  const shown =
+    known === 'utf8' || wide !== undefined ? utf16Of({ ...kind, ...(wide && { utf16: wide }) }, body) : undefined;
+  const charset = utf16OfMark(body) ?? shown ?? (known ? undefined : label);
+  if (charset === undefined) return { message: answer };
+  const text = decode(body, charset, isCut);
+  if (text === undefined) return { message: answer, ...(kind.kind !== 'undeclared' && { unread: charset }) };
+  const written = kind.kind === 'markup' ? writeDeclaredEncoding(text) : text;
+  return { message: { ...answer, headers: utf8Headers, body: Buffer.from(written) } };
+};

@@ -1,0 +1,141 @@
+// Tests the kind of a body by its headers.
+import { describe, expect, test } from 'vitest';
+import type { Headers } from '../../../platform/egress/headers.ts';
+import { bodyKindOf, partName } from './body-kind.ts';
+
+const kindOfType = (type: string) => bodyKindOf([['Content-Type', type]]);
+
+describe('the kind of a body', () => {
+  test.each([
+    ['application/json', 'json'],
+    ['application/x-amz-json-1.0', 'json'],
+    ['application/x-amz-json-1.1; charset=utf-8', 'json'],
+    ['APPLICATION/JSON', 'json'],
+    ['application/json;charset=UTF-8', 'json'],
+    ['application/json ; charset="utf-8"', 'json'],
+    ['application/vnd.api+json', 'json'],
+    ['application/problem+JSON; a=b', 'json'],
+    ['text/json', 'json'],
+    ['application/x-ndjson', 'json_lines'],
+    ['application/jsonl', 'json_lines'],
+    ['application/json-seq', 'json_lines'],
+    ['application/geo+json-seq', 'json_lines'],
+    ['application/x-www-form-urlencoded', 'form'],
+    ['application/xml', 'markup'],
+    ['text/xml; charset=us-ascii', 'markup'],
+    ['application/soap+xml; action="urn:x; charset=utf-16"', 'markup'],
+    ['image/svg+xml', 'markup'],
+    ['text/html', 'markup'],
+    ['application/xhtml+xml', 'markup'],
+    ['application/x-json', 'json'],
+    ['text/plain', 'plain'],
+    ['text/csv; header=present', 'csv'],
+    ['application/javascript', 'text'],
+    ['application/x-javascript', 'text'],
+    ['application/graphql', 'graphql'],
+    ['application/yaml', 'yaml'],
+    ['application/openapi+yaml', 'yaml'],
+    ['application/sql', 'text'],
+    ['application/EDI-X12', 'text'],
+    ['text/anything', 'text'],
+    ['text/plain; unheard-of; charset=utf-8', 'plain'],
+    ['text/plain; charset=', 'bytes'],
+    ['text/plain;', 'plain'],
+  ])('%s is %s', (type, kind) => {
+    expect(kindOfType(type)).toMatchObject(kind === 'bytes' ? { kind } : { kind, charset: 'utf8' });
+  });
+
+  test.each(
+    `application/octet-stream application/pdf image/png application/jsonx application/zip application/protobuf
+     video/mp4 message/rfc822 json text */ /json application/json,text/plain {{id}}`.split(/\s+/),
+  )('%s is bytes', (type) => {
+    expect(kindOfType(type)).toEqual({ kind: 'bytes' });
+  });
+
+  test('an empty type means bytes, and no type means text if it is valid', () => {
+    expect(kindOfType('')).toEqual({ kind: 'bytes' });
+    expect(bodyKindOf([['accept', 'application/json']])).toEqual({ kind: 'undeclared', charset: 'utf8' });
+  });
+
+  test.each([
+    ['text/plain; charset=ISO-8859-1', 'latin1'],
+    ['text/plain; charset="windows-1252"', 'latin1'],
+    ['text/plain;charset=latin1;charset=utf-8', 'latin1'],
+    ['text/plain; charset="utf\\-8"', 'utf8'],
+    [`text/plain; charset='UTF-8'`, 'utf8'],
+    ['text/plain; charset="utf-8" junk; x=y', 'utf8'],
+  ])('%s is text in %s', (type, charset) => {
+    expect(kindOfType(type)).toEqual({ kind: 'plain', charset });
+  });
+
+  test.each(['utf-16x', 'utf-32', 'shift_jis', 'iso-8859-15', 'gb18030', 'utf-7', '"utf-8', ''])(
+    'text in the charset %j is bytes: a brace may be half of a character',
+    (charset) => {
+      expect(kindOfType(`application/json; charset=${charset}`)).toEqual({ kind: 'bytes' });
+    },
+  );
+
+  test.each(['utf-16', 'UTF-16LE', '"utf-16be"'])('text in the charset %j says that it is in UTF-16', (charset) => {
+    const utf16 = charset.replaceAll('"', '').toLowerCase();
+    expect(kindOfType(`application/json; charset=${charset}`)).toEqual({ kind: 'json', charset: 'utf8', utf16 });
+  });
+
+  test.each([
+    ['multipart/form-data; boundary=abc', 'abc'],
+    ['Multipart/Mixed; BOUNDARY="a b(c)"', 'a b(c)'],
+    [
+      'multipart/form-data; charset=utf-8; boundary=----WebKitFormBoundary7MA4YWxkTrZu0gW',
+      '----WebKitFormBoundary7MA4YWxkTrZu0gW',
+    ],
+    ['multipart/form-data; boundary===a=/b:?; x=y', '==a=/b:?'],
+    ['multipart/related; type="text/xml; boundary=no"; boundary=yes', 'yes'],
+    ['multipart/form-data; boundary=a; boundary=b', 'a'],
+  ])('%s has the boundary %s', (type, boundary) => {
+    expect(kindOfType(type)).toEqual({ kind: 'multipart', boundary });
+  });
+
+  test.each([
+    '',
+    '; boundary=',
+    '; boundary=""',
+    '; boundary="a "',
+    '; boundary="a\u00e9"',
+    `; boundary=${'a'.repeat(71)}`,
+  ])('multipart without a boundary that can be one is bytes: %j', (parameters) => {
+    expect(kindOfType(`multipart/form-data${parameters}`)).toEqual({ kind: 'bytes' });
+  });
+
+  test.each([
+    ['content-encoding', 'gzip', true],
+    ['Content-Encoding', 'br', true],
+    ['content-encoding', 'identity', false],
+    ['content-encoding', ' IDENTITY ', false],
+    ['content-encoding', 'identity, gzip', true],
+    ['content-encoding', '', false],
+    ['Content-Transfer-Encoding', 'base64', true],
+    ['content-transfer-encoding', 'quoted-printable', true],
+    ['content-transfer-encoding', '8BIT', false],
+    ['content-transfer-encoding', 'binary', false],
+    ['content-transfer-encoding', '7bit', false],
+  ])('%s: %s hides the text: %s', (name, value, isHidden) => {
+    const type: Headers[number] = ['content-type', 'application/json'];
+    const kind = isHidden ? 'bytes' : 'json';
+    expect(bodyKindOf([type, [name, value]]).kind).toBe(kind);
+    expect(bodyKindOf([[name, value], type]).kind).toBe(kind);
+  });
+
+  test('two types are bytes, also when they agree', () => {
+    const type: Headers[number] = ['content-type', 'application/json'];
+    expect(bodyKindOf([type, type])).toEqual({ kind: 'bytes' });
+  });
+});
+
+test.each([
+  ['form-data; name="a"', 'a'],
+  ['form-data; name=a; filename="b"', 'a'],
+  ['form-data; filename="name=b"; NAME="c\\"d"', 'c"d'],
+  ['form-data', undefined],
+  ['attachment; filename="x"', undefined],
+])('the name of a part with %s is %s', (disposition, name) => {
+  expect(partName([['Content-Disposition', disposition]])).toBe(name);
+});

@@ -1,0 +1,204 @@
+// Determines from headers whether a body is searched for expressions: its format and charset.
+import type { Headers } from '../../../platform/egress/headers.ts';
+
+/** Charsets in which no byte of a longer character equals a brace, a quote or a line end. */
+export type Charset = 'utf8' | 'latin1';
+
+export type TextKind =
+  | 'json'
+  | 'json_lines'
+  | 'form'
+  | 'markup'
+  | 'csv'
+  | 'yaml'
+  | 'graphql'
+  | 'text'
+  /** Any text. A receiver may read it as JSON. */
+  | 'plain'
+  | 'undeclared';
+
+/** @param utf16 the label of a UTF-16 charset. The text is converted and then treated as if it were in `charset`. */
+export type TextBodyKind = { kind: TextKind; charset: Charset; utf16?: string };
+
+export type BodyKind =
+  | TextBodyKind
+  | { kind: 'multipart'; boundary: string }
+  /** Forwarded without a search for expressions. */
+  | { kind: 'bytes' };
+
+const bytes: BodyKind = { kind: 'bytes' };
+
+/** US-ASCII is a subset of UTF-8. */
+const utf8 = new Set(['utf-8', 'utf8', 'us-ascii', 'ascii']);
+
+/** In the Encoding Standard, iso-8859-1 is a label of windows-1252. */
+const latin1 = new Set(['iso-8859-1', 'iso8859-1', 'iso_8859-1', 'latin1', 'windows-1252', 'cp1252', 'x-cp1252']);
+
+/** utf-16 may be either of the others: the body shows which. */
+const utf16 = new Set(['utf-16', 'utf-16le', 'utf-16be']);
+
+/** Some programs write single quotes, which are part of the value by RFC 9110 section 5.6.4. */
+const nameOf = (label: string): string =>
+  label
+    .trim()
+    .replace(/^'(.*)'$/, '$1')
+    .toLowerCase();
+
+export const utf16Label = (label: string): string | undefined => {
+  const name = nameOf(label);
+  return utf16.has(name) ? name : undefined;
+};
+
+/** Undefined for a charset that is not supported. */
+export const charsetOf = (label: string): Charset | undefined => {
+  const name = nameOf(label);
+  if (utf8.has(name)) return 'utf8';
+  return latin1.has(name) ? 'latin1' : undefined;
+};
+
+const kindOfType = new Map<string, TextKind>([
+  ['application/json', 'json'],
+  ['application/x-json', 'json'],
+  ['application/x-amz-json-1.0', 'json'],
+  ['application/x-amz-json-1.1', 'json'],
+  ['application/x-ndjson', 'json_lines'],
+  ['application/ndjson', 'json_lines'],
+  ['application/jsonl', 'json_lines'],
+  ['application/jsonlines', 'json_lines'],
+  ['application/x-jsonlines', 'json_lines'],
+  ['application/json-seq', 'json_lines'],
+  ['application/x-www-form-urlencoded', 'form'],
+  ['application/xml', 'markup'],
+  ['text/xml', 'markup'],
+  ['text/html', 'markup'],
+  ['application/csv', 'csv'],
+  ['application/x-csv', 'csv'],
+  ['application/tsv', 'csv'],
+  ['application/x-tsv', 'csv'],
+  ['text/comma-separated-values', 'csv'],
+  ['text/tab-separated-values', 'csv'],
+  ['application/yaml', 'yaml'],
+  ['application/x-yaml', 'yaml'],
+  ['application/yml', 'yaml'],
+  ['application/x-yml', 'yaml'],
+  ['application/graphql', 'graphql'],
+  ['application/x-graphql', 'graphql'],
+  ['text/plain', 'plain'],
+]);
+
+/** Subtypes of `application` that are text. */
+const textTypes =
+  /^application\/(?:ecmascript|edi-x12|edifact|jose|jwt|sql|toml|typescript|x-pem-file|x-sh|(?:x-)?javascript)$/;
+
+/** RFC 6839, RFC 8091, RFC 9512. */
+const kindOfSuffix: [string, TextKind][] = [
+  ['+json', 'json'],
+  ['+json-seq', 'json_lines'],
+  ['+xml', 'markup'],
+  ['+yaml', 'yaml'],
+];
+
+/** Unregistered types under `text/`, recognised by a word in their names. */
+const kindOfWord: [RegExp, TextKind][] = [
+  [/\b(?:ndjson|jsonl|jsonlines|json-seq)\b/, 'json_lines'],
+  [/\bjson\b/, 'json'],
+  [/\bya?ml\b/, 'yaml'],
+  [/\b(?:csv|tsv)\b/, 'csv'],
+  [/\bgraphql\b/, 'graphql'],
+];
+
+const kindOf = (type: string): TextKind | undefined => {
+  const known = kindOfType.get(type) ?? kindOfSuffix.find(([suffix]) => type.endsWith(suffix))?.[1];
+  const byWord = type.startsWith('text/') ? kindOfWord.find(([word]) => word.test(type))?.[1] : undefined;
+  return known ?? byWord ?? (type.startsWith('text/') || textTypes.test(type) ? 'text' : undefined);
+};
+
+const mediaType = /^[\t ]*([!#$%&'*+.^_`|~0-9a-z-]+\/[!#$%&'*+.^_`|~0-9a-z-]+)[\t ]*(?=;|$)/i;
+
+/** Also accepts a value that should be quoted and is not, up to the next semicolon, like the MIME Sniffing Standard. */
+const parameter = /;[\t ]*(?:([^\t ;="]+)=(?:"((?:[^"\\]|\\.)*)"[^;]*|([^;]*))|[^;]*)/y;
+
+/** The parameters of a header value. The first of a name counts. @param from the index where the parameters begin. */
+const parametersOf = (value: string, from: number): Map<string, string> => {
+  const found = new Map<string, string>();
+  parameter.lastIndex = from;
+  for (let match = parameter.exec(value); match; match = parameter.exec(value)) {
+    const [, name, quoted, bare = ''] = match;
+    if (name === undefined || found.has(name.toLowerCase())) continue;
+    found.set(name.toLowerCase(), quoted?.replace(/\\(.)/g, '$1') ?? bare.trim());
+  }
+  return found;
+};
+
+/** The name of a part of multipart/form-data. */
+export const partName = (headers: Headers): string | undefined => {
+  const disposition = headers.find(([name]) => name.toLowerCase() === 'content-disposition')?.[1] ?? '';
+  const from = disposition.indexOf(';');
+  const name = from === -1 ? undefined : parametersOf(disposition, from).get('name');
+  // Headers are read as latin1, but browsers write them in UTF-8.
+  return name === undefined ? undefined : Buffer.from(name, 'latin1').toString('utf8');
+};
+
+/** RFC 2046 section 5.1.1. */
+const boundaryForm = /^[0-9A-Za-z'()+_,\-./:=? ]{0,69}[0-9A-Za-z'()+_,\-./:=?]$/;
+
+/** Encodings that leave the bytes unchanged. */
+const unencoded = new Map([
+  ['content-encoding', /^(?:identity)?$/i],
+  ['content-transfer-encoding', /^(?:7bit|8bit|binary)?$/i],
+]);
+
+export const bodyKindOf = (headers: Headers): BodyKind => {
+  const types: string[] = [];
+  for (const [spelled, value] of headers) {
+    const name = spelled.toLowerCase();
+    if (unencoded.get(name)?.test(value.trim()) === false) return bytes;
+    if (name === 'content-type') types.push(value);
+  }
+  const [value, ...others] = types;
+  if (value === undefined) return { kind: 'undeclared', charset: 'utf8' };
+  const match = mediaType.exec(value);
+  // With two types, or an invalid one, the receiver may read the body differently.
+  if (others.length > 0 || !match) return bytes;
+  const type = (match[1] as string).toLowerCase();
+  const parameters = parametersOf(value, match[0].length);
+  if (type.startsWith('multipart/')) {
+    const boundary = parameters.get('boundary') ?? '';
+    return boundaryForm.test(boundary) ? { kind: 'multipart', boundary } : bytes;
+  }
+  const kind = kindOf(type);
+  const label = parameters.get('charset') ?? 'utf-8';
+  const wide = utf16Label(label);
+  if (kind && wide !== undefined) return { kind, charset: 'utf8', utf16: wide };
+  const charset = charsetOf(label);
+  return kind && charset ? { kind, charset } : bytes;
+};
+
+const withoutCoding = (headers: Headers): Headers =>
+  headers.filter(([name]) => name.toLowerCase() !== 'content-encoding');
+
+/** The kind of a body after its content codings are decoded. */
+export const decodedKindOf = (headers: Headers): BodyKind => bodyKindOf(withoutCoding(headers));
+
+/** The headers of a body that was converted to UTF-8. */
+export const inUtf8Headers = (headers: Headers): Headers =>
+  headers.map(([name, value]) => [name, name.toLowerCase() === 'content-type' ? sayingUtf8(value) : value]);
+
+/** The headers of a body that was decoded, and converted from UTF-16 if `wasUtf16`. */
+export const decodedHeaders = (headers: Headers, wasUtf16: boolean): Headers =>
+  withoutCoding(wasUtf16 ? inUtf8Headers(headers) : headers);
+
+/** The kind of a body after its conversion from UTF-16 to UTF-8. */
+export const inUtf8 = (body: BodyKind): BodyKind =>
+  'charset' in body ? { kind: body.kind, charset: body.charset } : body;
+
+const charsetParameter = /;[\t ]*charset[\t ]*=(?:"(?:[^"\\]|\\.)*"|[^;]*)/gi;
+
+const sayingUtf8 = (type: string): string => `${type.replace(charsetParameter, '')}; charset=utf-8`;
+
+/** An XML document that declares UTF-16 in ASCII bytes contradicts itself. Many programs write that, so the headers count. */
+export const isUtf16Label = (label: string): boolean => utf16Label(label) !== undefined;
+
+/** Whether a receiver will read the body as JSON, even in a charset that is not supported here. */
+export const saysJson = (headers: Headers): boolean =>
+  headers.some(([name, value]) => name.toLowerCase() === 'content-type' && /[/+-]json/i.test(value));

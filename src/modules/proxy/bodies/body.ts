@@ -1,0 +1,181 @@
+// Finds expressions in a request body by its format, and writes the body with values in their place.
+// Everything else stays byte for byte.
+import { invalidField } from '../../../platform/errors.ts';
+import type { Expansion, References } from '../../tokens/expressions/expansion.ts';
+import { formatPath } from '../../../platform/json/json.ts';
+import { JsonSyntaxError, parseInSlices, type Slices } from '../../../platform/json/json-parser.ts';
+import {
+  bodyKindOf,
+  type BodyKind,
+  type Charset,
+  charsetOf,
+  isUtf16Label,
+  partName,
+  type TextBodyKind,
+  type TextKind,
+} from './body-kind.ts';
+import { splitForm } from './form-text.ts';
+import { type Path, splitJson, splitJsonLines } from './json-text.ts';
+import { declaredEncoding, splitMarkup } from './markup-text.ts';
+import { createMultipartReader } from './multipart.ts';
+import { anyStart, mayContain, startOf } from './expression-start.ts';
+import { encodePercentAt } from './percent.ts';
+import { encodableAt, hasSlots, type TextParts, refuseValue, splitText, writeParts } from './text-parts.ts';
+import { splitRuled } from './place-rules.ts';
+import { encodeUtf16, readUtf16, withoutByteOrderMark } from './utf16.ts';
+
+/** Deeper nesting occurs in forwarded mail only. */
+export const NESTED_MULTIPART_MAX = 2;
+
+/** More fields than forms have. The headers of each part are parsed. */
+export const PARTS_MAX = 1000;
+
+export type WriteBody = (expansion: Expansion) => Buffer;
+
+/**
+ * @param path the place of the body within the request.
+ * @param level the number of multipart bodies around this one.
+ * @returns undefined for a body without expressions.
+ * @throws invalidInput at the place of the fault.
+ */
+export function* prepareBody(
+  kind: BodyKind,
+  bytes: Buffer,
+  path: Path,
+  references: References,
+  level = 0,
+): Slices<WriteBody | undefined> {
+  if (kind.kind === 'bytes') return undefined;
+  if (kind.kind !== 'multipart') return yield* prepareText(kind, bytes, path, references);
+  if (level > NESTED_MULTIPART_MAX || !mayStartInPart(bytes)) return undefined;
+  return yield* prepareMultipart(kind.boundary, bytes, path, references, level);
+}
+
+const wideBrace = '(?:\\{|%\\x007\\x00b|\\\\\\x00u\\x000\\x000\\x007\\x00b)';
+
+/** Like `anyStart`, in UTF-16 of either byte order: with a NUL between two ASCII characters. */
+const wideStart = new RegExp(`${wideBrace}\\x00${wideBrace}`, 'i');
+
+const mayStartInPart = (bytes: Buffer): boolean =>
+  mayContain(anyStart, bytes) || (bytes.includes(0) && wideStart.test(bytes.toString('latin1')));
+
+const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+
+const decode = (bytes: Buffer, charset: Charset): string | undefined => {
+  if (charset === 'latin1') return bytes.toString('latin1');
+  try {
+    return utf8.decode(bytes);
+  } catch {
+    return undefined;
+  }
+};
+
+function* prepareText(
+  body: TextBodyKind,
+  bytes: Buffer,
+  path: Path,
+  references: References,
+): Slices<WriteBody | undefined> {
+  const { kind, charset: said } = body;
+  const wide = readUtf16(body, bytes, formatPath(path));
+  if (wide) {
+    const parts = yield* split(wide.text, kind, 'utf8', path, references);
+    return hasSlots(parts) ? (expansion) => encodeUtf16(writeParts(parts, expansion), wide.utf16) : undefined;
+  }
+  if (!mayContain(startOf[kind], bytes)) return undefined;
+  const declared = kind === 'markup' ? declaredEncoding(bytes) : undefined;
+  const charset = declared === undefined || isUtf16Label(declared) ? said : charsetOf(declared);
+  if (charset === undefined) return undefined;
+  const text = decode(bytes, charset);
+  if (text === undefined) {
+    if (kind === 'undeclared') return undefined;
+    throw invalidField(formatPath(path), 'must be in UTF-8, or in the charset that it says');
+  }
+  const parts = yield* split(text, kind, charset, path, references);
+  return hasSlots(parts) ? (expansion) => Buffer.from(writeParts(parts, expansion), charset) : undefined;
+}
+
+function* split(text: string, kind: TextKind, charset: Charset, path: Path, references: References): Slices<TextParts> {
+  const place = formatPath(path);
+  switch (kind) {
+    case 'json':
+      return yield* splitJson(text, charset, path, references);
+    case 'json_lines':
+      return yield* splitJsonLines(text, charset, path, references);
+    case 'form':
+      return yield* splitForm(text, path, encodePercentAt(charset), references);
+    case 'markup':
+      return yield* splitMarkup(text, charset, place, references);
+    case 'csv':
+    case 'yaml':
+    case 'graphql':
+      return yield* splitRuled(kind, text, place, references, encodableAt(charset, place));
+    default:
+      if (kind !== 'text' && (yield* isJsonText(text))) return yield* splitJson(text, charset, path, references);
+      return splitText(text, place, references, encodableAt(charset, place));
+  }
+}
+
+/** Also after a byte order mark. Text that is nested too deep counts as JSON, and `splitJson` refuses it. */
+function* isJsonText(text: string): Slices<boolean> {
+  const bare = withoutByteOrderMark(text);
+  // First and last characters show that most texts are no JSON, without parsing.
+  const ends = { '"': '"', '[': ']', '{': '}' }[/^[\t\n\r ]*(["[{])/.exec(bare)?.[1] ?? ''];
+  if (ends === undefined || bare.trimEnd().at(-1) !== ends) return false;
+  try {
+    yield* parseInSlices(bare, true);
+    return true;
+  } catch (error) {
+    if (error instanceof JsonSyntaxError) return false;
+    throw error;
+  }
+}
+
+/** Each part has its own kind. A part without a type is treated as text if it is valid. */
+function* prepareMultipart(
+  boundary: string,
+  bytes: Buffer,
+  path: Path,
+  references: References,
+  level: number,
+): Slices<WriteBody | undefined> {
+  const place = formatPath(path);
+  const found: (Buffer | { kind: BodyKind; path: Path; content: Buffer[] })[] = [];
+  let parts = 0;
+  const reader = createMultipartReader(boundary, {
+    onFrame: (chunk) => found.push(chunk),
+    onPart: (headers) => {
+      parts += 1;
+      if (parts > PARTS_MAX) throw invalidField(place, `must have at most ${PARTS_MAX} parts`);
+      found.push({ kind: bodyKindOf(headers), path: [...path, partName(headers) ?? parts - 1], content: [] });
+    },
+    onContent: (chunk) => {
+      const part = found.at(-1);
+      if (part && 'content' in part) part.content.push(chunk);
+    },
+    onMalformed: () => {
+      throw invalidField(place, 'must be a whole multipart body with the boundary that it says');
+    },
+  });
+  reader.push(bytes);
+  reader.end();
+  const written: (Buffer | WriteBody)[] = [];
+  for (const each of found) {
+    if (!('content' in each)) {
+      written.push(each);
+      continue;
+    }
+    yield;
+    const bare = Buffer.concat(each.content);
+    const write = yield* prepareBody(each.kind, bare, each.path, references, level + 1);
+    written.push(write ? (expansion) => withoutBoundary(write(expansion), boundary, formatPath(each.path)) : bare);
+  }
+  if (!written.some((each) => typeof each === 'function')) return undefined;
+  return (expansion) => Buffer.concat(written.map((each) => (typeof each === 'function' ? each(expansion) : each)));
+}
+
+/** The boundary within a value would end the part, for some readers anywhere in a line. */
+const withoutBoundary = (bytes: Buffer, boundary: string, place: string): Buffer => {
+  if (bytes.includes(`--${boundary}`)) throw refuseValue(place, 'must not insert the boundary of the body');
+  return bytes;
+};

@@ -1,0 +1,45 @@
+// Finds expressions in the values of queries and forms. Names are never expanded, and text keeps its percent-encoding.
+import type { References } from '../../tokens/expressions/expansion.ts';
+import { formatPath } from '../../../platform/json/json.ts';
+import { JSON_SLICE_CHARACTERS, type Slices } from '../../../platform/json/json-parser.ts';
+import type { Path } from './json-text.ts';
+import { percentStart } from './expression-start.ts';
+import { decodePercent, splitPercent } from './percent.ts';
+import type { Encode, TextParts } from './text-parts.ts';
+
+/**
+ * Pauses after each slice.
+ * @param path the place of the names within the request.
+ * @param encodeAt how values are written at a place.
+ * @throws invalidInput at the place of an invalid expression.
+ */
+export function* splitForm(
+  text: string,
+  path: Path,
+  encodeAt: (place: string) => Encode,
+  references: References,
+): Slices<TextParts> {
+  if (!percentStart.pattern.test(text)) return [text];
+  const parts: TextParts = [];
+  let done = 0;
+  let end = 0;
+  let pauseAt = JSON_SLICE_CHARACTERS;
+  for (let start = 0; start <= text.length; start = end + 1) {
+    if (start >= pauseAt) {
+      yield;
+      pauseAt = start + JSON_SLICE_CHARACTERS;
+    }
+    const ampersand = text.indexOf('&', start);
+    end = ampersand === -1 ? text.length : ampersand;
+    const pair = text.slice(start, end);
+    const equals = pair.indexOf('=');
+    const value = pair.slice(equals + 1);
+    if (!percentStart.pattern.test(value)) continue;
+    const place = formatPath(equals === -1 ? path : [...path, decodePercent(pair.slice(0, equals), true)]);
+    parts.push(text.slice(done, start + equals + 1));
+    parts.push(...splitPercent(value, { place, plusIsSpace: true, encode: encodeAt(place) }, references));
+    done = end;
+  }
+  parts.push(text.slice(done));
+  return parts;
+}

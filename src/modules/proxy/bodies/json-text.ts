@@ -1,0 +1,150 @@
+// Finds expressions in the string values of JSON, whatever their escapes, and writes values into the text.
+// Everything else stays byte for byte: order, duplicate names, large numbers. Names are never expanded.
+import { invalidField } from '../../../platform/errors.ts';
+import { expandJson, type References } from '../../tokens/expressions/expansion.ts';
+import { formatPath, JSON_DEPTH_MAX, depthProblem } from '../../../platform/json/json.ts';
+import {
+  JSON_SLICE_CHARACTERS,
+  JsonSyntaxError,
+  parseInSlices,
+  type Slices,
+} from '../../../platform/json/json-parser.ts';
+import type { Charset } from './body-kind.ts';
+import { jsonStart } from './expression-start.ts';
+import { createSlot, type TextParts } from './text-parts.ts';
+import { withoutByteOrderMark } from './utf16.ts';
+
+/** Property names and indexes, outermost first. */
+export type Path = readonly (string | number)[];
+
+const nextStart = new RegExp(jsonStart.pattern, 'gi');
+
+const QUOTE = 0x22;
+const COMMA = 0x2c;
+const COLON = 0x3a;
+const OPEN_LIST = 0x5b;
+const BACKSLASH = 0x5c;
+const CLOSE_LIST = 0x5d;
+const OPEN_OBJECT = 0x7b;
+const CLOSE_OBJECT = 0x7d;
+
+/**
+ * An array or object around the current position: the index of an item, or the range of a property name. The name is parsed
+ * once and kept, because a thousand expressions may follow a name of megabytes.
+ */
+type Level = { index: number } | { nameFrom: number; nameTo: number; name?: string };
+
+/**
+ * @param path the place of the text within the body.
+ * @throws invalidInput for invalid JSON, JSON nested deeper than JSON_DEPTH_MAX, and invalid expressions.
+ */
+export function* splitJson(text: string, charset: Charset, path: Path, references: References): Slices<TextParts> {
+  if (!jsonStart.pattern.test(text)) return [text];
+  try {
+    return yield* split(text, charset, path, references);
+  } catch (error) {
+    // The message is not passed on, because it quotes the text around the error.
+    const isSyntax = error instanceof SyntaxError || error instanceof JsonSyntaxError;
+    throw isSyntax ? invalidField(formatPath(path), 'must be valid JSON') : error;
+  }
+}
+
+/** Checks the depth before parsing, because deeply nested JSON must not become objects. @throws SyntaxError for invalid JSON. */
+function* split(text: string, charset: Charset, path: Path, references: References): Slices<TextParts> {
+  const parts: TextParts = [];
+  const levels: Level[] = [];
+  let done = 0;
+  let from = 0;
+  let to = 0;
+  let start = findStart(text, 0);
+  let pauseAt = JSON_SLICE_CHARACTERS;
+  for (let at = 0; at < text.length; at += 1) {
+    if (at >= pauseAt) {
+      yield;
+      pauseAt = at + JSON_SLICE_CHARACTERS;
+    }
+    const code = text.charCodeAt(at);
+    if (code === QUOTE) {
+      from = at;
+      to = endOfString(text, at);
+      at = to - 1;
+      if (start < from) start = findStart(text, from);
+      if (start > to || isName(text, to)) continue;
+      const value = JSON.parse(text.slice(from, to)) as string;
+      if (!value.includes('{{')) continue;
+      const place = formatPath([...path, ...pathOf(text, levels)]);
+      const write = charset === 'utf8' ? JSON.stringify : asciiJson;
+      const slot = createSlot(value, place, references, (expansion) => write(expandJson(value, expansion)));
+      parts.push(text.slice(done, from), slot);
+      done = to;
+    } else if (code === OPEN_LIST || code === OPEN_OBJECT) {
+      if (levels.length === JSON_DEPTH_MAX) throw invalidField(formatPath(path), depthProblem());
+      levels.push(code === OPEN_LIST ? { index: 0 } : { nameFrom: 0, nameTo: 0 });
+    } else if (code === CLOSE_LIST || code === CLOSE_OBJECT) levels.pop();
+    else if (code === COLON) levels[levels.length - 1] = { nameFrom: from, nameTo: to };
+    else if (code === COMMA) {
+      const level = levels.at(-1);
+      if (level && 'index' in level) level.index += 1;
+    }
+  }
+  yield* parseInSlices(withoutByteOrderMark(text));
+  parts.push(text.slice(done));
+  return parts;
+}
+
+/** The index of the next possible expression, within a string or not. */
+const findStart = (text: string, from: number): number => {
+  nextStart.lastIndex = from;
+  return nextStart.exec(text)?.index ?? Infinity;
+};
+
+/** The index after the closing quote of the string that begins at `from`. */
+const endOfString = (text: string, from: number): number => {
+  for (let at = text.indexOf('"', from + 1); at !== -1; at = text.indexOf('"', at + 1)) {
+    let slashes = 0;
+    while (text.charCodeAt(at - 1 - slashes) === BACKSLASH) slashes += 1;
+    if (slashes % 2 === 0) return at + 1;
+  }
+  throw new SyntaxError('a string without an end');
+};
+
+/** Whether the string that ends here is a property name. */
+const isName = (text: string, end: number): boolean => {
+  let at = end;
+  while (text[at] === ' ' || text[at] === '\n' || text[at] === '\r' || text[at] === '\t') at += 1;
+  return text.charCodeAt(at) === COLON;
+};
+
+const pathOf = (text: string, levels: readonly Level[]): Path =>
+  levels.map((level) => {
+    if ('index' in level) return level.index;
+    level.name ??= formatPath([JSON.parse(text.slice(level.nameFrom, level.nameTo)) as string]);
+    return level.name;
+  });
+
+/** Escapes characters that the charset may not have. */
+const asciiJson = (value: unknown): string =>
+  JSON.stringify(value).replace(/[\x7f-\uffff]/g, (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, '0')}`);
+
+/** One JSON text for each line, or after each record separator (RFC 7464), where a text may have several lines. */
+export function* splitJsonLines(text: string, charset: Charset, path: Path, references: References): Slices<TextParts> {
+  const separator = text.includes('\x1e') ? '\x1e' : '\n';
+  const parts: TextParts = [];
+  let done = 0;
+  let end = 0;
+  let pauseAt = JSON_SLICE_CHARACTERS;
+  for (let start = 0, index = 0; start <= text.length; start = end + 1, index += 1) {
+    const found = text.indexOf(separator, start);
+    end = found === -1 ? text.length : found;
+    if (start >= pauseAt) {
+      yield;
+      pauseAt = start + JSON_SLICE_CHARACTERS;
+    }
+    const line = text.slice(start, end);
+    if (!jsonStart.pattern.test(line)) continue;
+    parts.push(text.slice(done, start), ...(yield* splitJson(line, charset, [...path, index], references)));
+    done = end;
+  }
+  parts.push(text.slice(done));
+  return parts;
+}

@@ -1,0 +1,75 @@
+// Detects UTF-16 in a body, and converts between UTF-16 and text. Searches for expressions look for ASCII bytes.
+import { invalidField } from '../../../platform/errors.ts';
+import type { TextBodyKind } from './body-kind.ts';
+import { anyStart, mayContain } from './expression-start.ts';
+
+export type Utf16 = 'utf-16le' | 'utf-16be';
+
+/** The bytes at the start of a body that show its charset. */
+export const UTF16_SIGN_BYTES = 2;
+
+/** The byte order of a body with a byte order mark. */
+export const utf16OfMark = ([first, second]: Uint8Array): Utf16 | undefined => {
+  if (first === 0xff && second === 0xfe) return 'utf-16le';
+  return first === 0xfe && second === 0xff ? 'utf-16be' : undefined;
+};
+
+/**
+ * The byte order of a UTF-16 body; undefined for another charset. A byte order mark overrides a charset (WHATWG Encoding
+ * section 6), and no UTF-8 begins like one. Without a mark a NUL decides, as in JSON parsers (RFC 4627 section 3).
+ */
+export const utf16Of = ({ charset, utf16 }: TextBodyKind, start: Uint8Array): Utf16 | undefined => {
+  const [first, second] = start;
+  if (charset !== 'utf8' || first === undefined || second === undefined) return undefined;
+  const marked = utf16OfMark(start);
+  if (marked) return marked;
+  if (utf16 === 'utf-16le' || utf16 === 'utf-16be') return utf16;
+  if (first === 0 && second !== 0) return 'utf-16be';
+  if (first !== 0 && second === 0) return 'utf-16le';
+  return utf16 === undefined ? undefined : 'utf-16le';
+};
+
+/** A byte order mark is not allowed in JSON, but common (RFC 8259 section 8.1). */
+export const withoutByteOrderMark = (text: string): string => (text.startsWith('\ufeff') ? text.slice(1) : text);
+
+export const encodeUtf16 = (text: string, utf16: Utf16): Buffer => {
+  const bytes = Buffer.from(text, 'utf16le');
+  return utf16 === 'utf-16le' ? bytes : bytes.swap16();
+};
+
+const decode = (bytes: Buffer, utf16: Utf16, fatal: boolean): string | undefined => {
+  try {
+    return new TextDecoder(utf16, { fatal, ignoreBOM: true }).decode(bytes);
+  } catch {
+    return undefined;
+  }
+};
+
+/** Whether a body is in UTF-16. A body without a type may be binary. */
+export const isInUtf16 = (kind: TextBodyKind, bytes: Buffer): boolean => {
+  const utf16 = utf16Of(kind, bytes);
+  return utf16 !== undefined && (kind.kind !== 'undeclared' || decode(bytes, utf16, true) !== undefined);
+};
+
+/**
+ * @param place of the body within the request.
+ * @returns undefined for another charset, and for a broken body without expressions. A byte order mark stays.
+ * @throws invalidInput for a body that contradicts its charset and might have an expression for a lenient receiver.
+ */
+export const readUtf16 = (
+  kind: TextBodyKind,
+  bytes: Buffer,
+  place: string,
+): { text: string; utf16: Utf16 } | undefined => {
+  const utf16 = utf16Of(kind, bytes);
+  if (utf16 === undefined) return undefined;
+  const text = decode(bytes, utf16, true);
+  // UTF-16 without a NUL has not even a space, so the charset is probably wrong.
+  const mayBeOther = text === undefined || (kind.utf16 !== undefined && !bytes.includes(0));
+  const isOther = mayBeOther && mayContain(anyStart, bytes);
+  if (text !== undefined && !isOther) return { text, utf16 };
+  if (kind.kind === 'undeclared') return undefined;
+  if (isOther || anyStart.pattern.test(decode(bytes, utf16, false) ?? ''))
+    throw invalidField(place, 'must be in UTF-8, or in the charset that it says');
+  return undefined;
+};

@@ -1,0 +1,113 @@
+// Converts a call of `svc.proxy` by running code to a proxy request, and the response to JSON.
+import { type ProxyAnswer, type ProxyRequest } from './request.ts';
+import { z } from 'zod';
+import type { ReactorsContext } from '../reactors/context.ts';
+import { isDecodable } from '../../platform/egress/body.ts';
+import { takeWhole } from '../../platform/egress/fetch.ts';
+import type { Headers } from '../../platform/egress/headers.ts';
+import { fieldErrors, invalidInput } from '../../platform/errors.ts';
+import { shapeProblem } from '../../platform/json/json-shape.ts';
+import { type Call, CallFault, RUN_BYTES_MAX } from '../../platform/sandbox/protocol/sandbox.ts';
+import { CODED_MARK, type CodedText, createCodedTexts } from '../tokens/expressions/coded-texts.ts';
+import { formatPath } from '../../platform/json/json.ts';
+import { readAnswer } from './bodies/answer-text.ts';
+import { forwardingFault } from './faults.ts';
+import { namedHeaders, valueOf } from './message.ts';
+
+const HEADERS_MAX = 100;
+const TEXT_LENGTH_MAX = 16_384;
+
+const scalar = z.union([z.string().max(TEXT_LENGTH_MAX), z.number(), z.boolean()], 'must be a text or a number');
+
+const proxyCall = z.object(
+  {
+    method: z.enum(['GET', 'POST', 'PUT', 'PATCH', 'DELETE'], 'must be GET, POST, PUT, PATCH or DELETE'),
+    headers: z
+      .record(z.string(), scalar, 'must be an object of texts')
+      .refine((headers) => Object.keys(headers).length <= HEADERS_MAX, `must be at most ${HEADERS_MAX}`)
+      .nullish(),
+    path: z.string('must be a path').max(TEXT_LENGTH_MAX, `must have at most ${TEXT_LENGTH_MAX} characters`).nullish(),
+    query: z.record(z.string(), z.union([scalar, z.array(scalar)]), 'must be an object of texts').nullish(),
+    body: z.unknown().optional(),
+    /** Added by the sandbox: what `svc.expression` and `svc.literal` returned, if the request contains it. */
+    marks: z
+      .record(
+        z.string().regex(new RegExp(`^${CODED_MARK.source}$`)),
+        z.union([z.object({ literal: z.string() }), z.object({ id: z.string(), filter: z.string().nullish() })]),
+      )
+      .nullish(),
+  },
+  'must be an object',
+);
+
+/** If the body is exactly one `svc.literal`, takes its text and removes its mark: no other type applies to it. */
+const bodyOf = (value: unknown, marked: Map<string, CodedText>): { body: unknown; isLiteral: boolean } => {
+  const name = typeof value === 'string' ? value.slice(2, -2) : '';
+  const coded = value === `{{${name}}}` ? marked.get(name) : undefined;
+  if (coded === undefined || !('literal' in coded)) return { body: value, isLiteral: false };
+  marked.delete(name);
+  return { body: coded.literal, isLiteral: true };
+};
+
+export const parseProxyCall = (input: unknown): Omit<ProxyRequest, 'work' | 'origin' | 'signal'> => {
+  const parsed = proxyCall.safeParse(input);
+  if (!parsed.success)
+    throw invalidInput(
+      fieldErrors(
+        parsed.error.issues.map(({ path, message }) => [formatPath(path as (string | number)[]), message] as const),
+      ),
+    );
+  const { method, headers, path, query } = parsed.data;
+  const marked = new Map<string, CodedText>(Object.entries(parsed.data.marks ?? {}));
+  const { body, isLiteral } = bodyOf(parsed.data.body, marked);
+  const search = new URLSearchParams();
+  for (const [name, values] of Object.entries(query ?? {}))
+    for (const value of [values].flat()) search.append(name, String(value));
+  const pairs = Object.entries(headers ?? {}).map(([name, value]): [string, string] => [name, String(value)]);
+  const hasBody = body !== undefined && body !== null;
+  const isTyped = pairs.some(([name]) => name.toLowerCase() === 'content-type');
+  if (hasBody && !isTyped && typeof body !== 'string') pairs.push(['content-type', 'application/json']);
+  const bytes = Buffer.from(typeof body === 'string' ? body : JSON.stringify(body ?? null));
+  const slash = path && !path.startsWith('/') ? '/' : '';
+  return {
+    method,
+    url: `/proxy${slash}${path ?? ''}${search.size > 0 ? `?${search.toString()}` : ''}`,
+    headers: pairs,
+    body: hasBody ? oneChunk(bytes) : undefined,
+    bodyBytes: hasBody ? bytes.byteLength : undefined,
+    coded: { texts: createCodedTexts(marked), hasLiteralBody: isLiteral },
+  };
+};
+
+async function* oneChunk(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
+  yield bytes;
+}
+
+/** The response as code receives it, whatever its status. @throws CallFault. */
+export const callAnswer = async (
+  ctx: Pick<ReactorsContext, 'accounts'>,
+  { account, status, headers, body, bodyBytes, statusText }: ProxyAnswer,
+  { signal, sent }: Pick<Call, 'signal' | 'sent'>,
+): Promise<{ status: number; headers: Record<string, string | string[]>; body: unknown }> => {
+  const convert = (received: Headers, bytes: Uint8Array | undefined) => {
+    const { message } = readAnswer({ headers: received, body: bytes });
+    const value = valueOf(message);
+    const problem = shapeProblem(value);
+    if (problem !== undefined) throw new CallFault('DECODE', `The body of the answer ${problem}.`);
+    return { status, headers: namedHeaders(message.headers), body: value };
+  };
+  if (body === undefined || body instanceof Uint8Array) return convert(headers, body);
+  const answer = { status, statusText, headers, bodyBytes, body };
+  const whole = await takeWhole(ctx, { account, signal, bodyBytesMax: RUN_BYTES_MAX }, answer).catch(
+    (error: unknown) => {
+      throw forwardingFault(error);
+    },
+  );
+  // The body stays in memory until it was sent to the executor.
+  void sent.then(() => whole.release());
+  const isDecoded = isDecodable(headers);
+  return convert(
+    headers.filter(([name]) => !isDecoded || name.toLowerCase() !== 'content-encoding'),
+    whole.body,
+  );
+};

@@ -1,0 +1,363 @@
+// Forwards a request to a destination, with token values in place of expressions.
+// In order: stored proxy, caller, body, tokens, request transform, destination, response transform.
+import type { AnswerRecord } from '../access/answer-record.ts';
+import { Work } from '../access/work.ts';
+import type { ProxyAnswer, ProxyRequest } from './request.ts';
+import { mayAnywhere } from '../access/rules.ts';
+import { type Actor, failedRows, logRow, type LogRow } from '../../platform/audit/record.ts';
+import type { ProxyContext } from './context.ts';
+import type { EgressResponse } from '../../platform/egress/client.ts';
+import { DECODABLE_CODINGS, isDecodable } from '../../platform/egress/body.ts';
+import { EgressFault } from '../../platform/egress/fault.ts';
+import { takeWhole } from '../../platform/egress/fetch.ts';
+import {
+  type Headers,
+  requestHeaders,
+  withoutCallerTrace,
+  loopMark,
+  refuseLoop,
+} from '../../platform/egress/headers.ts';
+import { type Account, FREE_BYTES, openAccount } from '../../platform/accounts.ts';
+import { AppError, badRequest, forbidden, invalidField, notFound, unauthorized } from '../../platform/errors.ts';
+import type { CodeRights } from '../code/answer-calls.ts';
+import type { Nesting } from '../code/context.ts';
+import { CodeResponse } from '../code/code-errors.ts';
+import { type Call, RUN_BYTES_MAX } from '../../platform/sandbox/protocol/sandbox.ts';
+import { openTokens } from '../tokens/detokenize.ts';
+import { createExpansion } from '../tokens/expressions/expansion.ts';
+import type { Json } from '../../platform/json/json.ts';
+import { createOpenedTexts } from '../tokens/expressions/opened-texts.ts';
+import { readAnswer } from './bodies/answer-text.ts';
+import { type BodyKind, decodedKindOf, inUtf8, saysJson } from './bodies/body-kind.ts';
+import { callAnswer, parseProxyCall } from './code-call.ts';
+import { type Reservations, sentOf } from './bodies/coded-body.ts';
+import { findInSlices } from './bodies/expressions.ts';
+import { destinationRefused, forwardingFault } from './faults.ts';
+import type { Message } from './message.ts';
+import type { ProxyForUse } from './proxy-finder.ts';
+import { begun, takeBody, type TakenBody } from './bodies/take-body.ts';
+import { destinationOf, namesKey, NO_KEY, parseTarget, refuseLongUrl, type Target } from './target.ts';
+import { type About, transform, type TransformRights } from './transform.ts';
+
+/** Code of a proxy may call proxies whose code calls proxies. Each level occupies one of the tenant's runs. */
+const DEPTH_MAX = 3;
+
+type AnswerWithin = Omit<ProxyAnswer, 'release' | 'account'>;
+
+const topLevel: Nesting = { depth: 0, allowLists: [] };
+
+/**
+ * Forwards a request.
+ * @throws notFound for an unknown proxy key, and for another tenant's; unauthorized; forbidden; badRequest, invalidInput and
+ * payloadTooLarge for the request; code_failed if a transform throws; bad_gateway and gateway_timeout for the destination;
+ * unavailable.
+ */
+export const forward = async (ctx: ProxyContext, request: ProxyRequest, nesting = topLevel): Promise<ProxyAnswer> => {
+  const target = parseTarget(request.url);
+  refuseLoop(ctx, request.headers);
+  const proxy = await findProxy(ctx, request, target.proxyKeys);
+  const { tenant_id, work } = await findActor(ctx, request, proxy);
+  // Anonymous clients of an open proxy have shares of their own, also where its code sends their requests on.
+  const account = nesting.account ?? (request.work ? tenant_id : openAccount(tenant_id, request.origin?.ip));
+  const own = [proxy?.allowed_hosts, work?.caller.allowed_hosts].filter((list) => list !== undefined);
+  const allowLists = [...nesting.allowLists, ...own];
+  const { base, place } = findBase(ctx, request.headers, proxy, allowLists);
+  // Checked first: a path outside the destination's path is refused before anything is read or written.
+  const url = destinationOf(base, target.path, target.query);
+  const headers = forwardedHeaders(request);
+  const nested = { depth: nesting.depth + 1, allowLists, opened: nesting.opened ?? createOpenedTexts(), account };
+  const route: Route = { tenant_id, account, work, proxy, allowLists, base, target, url, nested };
+  const declaredKind = decodedKindOf(headers);
+  const kind: BodyKind = request.coded?.hasLiteralBody ? { kind: 'bytes' } : declaredKind;
+  const isTransformed = proxy?.request_transform !== undefined;
+  const reservations: Reservations = [];
+  const release = () => reservations.forEach((reservation) => reservation.release());
+  try {
+    const isUnsupportedJson = saysJson(headers) && declaredKind.kind === 'bytes';
+    const wanted = {
+      kind,
+      declaredKind,
+      headers,
+      isUnsupportedJson,
+      isTransformed,
+      hasMarks: request.coded !== undefined,
+    };
+    const taken = await takeBody(ctx, account, request, wanted, reservations);
+    const isAnonymous = account !== tenant_id;
+    const chunks = isAnonymous && taken.chunks ? await begun(taken.chunks) : taken.chunks;
+    const sent = { headers, kind, ...taken, chunks };
+    return { ...(await exchange(ctx, request, route, sent, reservations)), account, release };
+  } catch (error) {
+    release();
+    // Other refusals are logged elsewhere: with an API key by the route, and of code with the answer to its call.
+    if (!request.work && work && error instanceof AppError && error.code === 'forbidden')
+      await ctx.refusals.record(work, error, undefined);
+    throw forwardingFault(error, place);
+  }
+};
+
+/** What is known of a request before its body is read. */
+type Route = {
+  tenant_id: string;
+  account: Account;
+  work: Work | undefined;
+  proxy: ProxyForUse | undefined;
+  allowLists: CodeRights['allowLists'];
+  base: URL;
+  target: Target;
+  /** The destination, if path and query have no expressions. */
+  url: URL;
+  /** For requests that code of the proxy sends. */
+  nested: Required<Nesting>;
+};
+
+/** Opens tokens, runs the request transform, sends the request, and runs the response transform. */
+const exchange = async (
+  ctx: ProxyContext,
+  { method, bodyBytes, signal, origin, coded }: ProxyRequest,
+  { tenant_id, account, work, proxy, allowLists, base, target, url, nested }: Route,
+  { headers, kind, whole, chunks, decoded }: { headers: Headers; kind: BodyKind } & TakenBody,
+  reservations: Reservations,
+): Promise<AnswerWithin> => {
+  /** Reserves memory for the growth of a body: a new body replaces the one that it was made of. */
+  const reserveGrowth = (made: Uint8Array | undefined, before: Uint8Array | undefined): void => {
+    const more = (made?.byteLength ?? 0) - (before?.byteLength ?? 0);
+    if (more > FREE_BYTES) reservations.push(ctx.accounts.reserve(account, 'request_bytes', more));
+  };
+  const bytes = decoded?.bytes ?? whole;
+  const body = bytes && { kind: decoded?.wasUtf16 ? inUtf8(kind) : kind, bytes };
+  const mayUse = work !== undefined && mayAnywhere(work, 'token:use');
+  const places = { path: target.path, query: target.query, headers, body };
+  const found = await ctx.accounts.runInTurns(account, findInSlices(places, coded?.texts, mayUse));
+  const { references } = found;
+  const actor: Acting = work ?? {
+    actor_id: null,
+    actor_type: null,
+    origin: proxy ? { ...origin, proxy_id: proxy.id } : origin,
+  };
+  const hasTokens = references.ids.size > 0;
+  const destination_host = url.host;
+  // Without a stored proxy the log row names the tenant, because a host is no entity and several tenants may use it.
+  const ofProxy = { entity_type: 'proxy', entity_ids: [proxy?.id ?? tenant_id], destination_host };
+  // The log row is written before the request is sent. Without a stored proxy, the rows of the tokens suffice.
+  const ownRows = proxy || !hasTokens ? [logRow(ctx, actor, { operation: 'use', ...ofProxy })] : [];
+  const tokens = work && (await openTokens(ctx, work, references, 'use', { beside: ownRows, destination_host }));
+  if (!hasTokens) await ctx.db.for({ tenant_id }).insertLogs(ownRows);
+  const rows: readonly LogRow[] = hasTokens && tokens ? tokens.logged : ownRows;
+  const logFailure = (): Promise<unknown> => ctx.db.for({ tenant_id }).insertLogs(failedRows(ctx, rows));
+  const rights = proxy && { ...rightsOf(ctx, proxy, actor, nested), signal };
+  const isReadByCode = proxy?.response_transform !== undefined;
+
+  const send = async (): Promise<CodeResponse | { about: About; answer: EgressResponse }> => {
+    const opened = found.expand(
+      createExpansion(tokens?.values ?? (() => undefined), ctx.expressionEnvironment, references),
+    );
+    reserveGrowth(opened.body, bytes);
+    // A destination may echo the values to the response transform, even in another encoding.
+    for (const id of references.ids) nested.opened.add((tokens?.values(id, references.isWhole) ?? null) as Json);
+
+    const about: About = { method, path: opened.path, query: opened.query };
+    const isSeen = found.isInBody || proxy?.request_transform !== undefined;
+    const before: Message = { ...sentOf(decoded, isSeen, opened, whole), hasValues: hasTokens };
+    const outgoing = proxy && rights ? await transform(ctx, proxy, 'request', before, about, rights) : before;
+    if (outgoing instanceof CodeResponse) return outgoing;
+    reserveGrowth(outgoing.body, opened.body);
+
+    const isAsWritten = opened.path === target.path && opened.query === target.query;
+    const sentTo = isAsWritten ? url : destinationOf(base, opened.path, opened.query);
+    refuseLongUrl(sentTo, opened);
+    const answer = await ctx.egress.request({
+      tenant_id,
+      account,
+      url: sentTo,
+      method,
+      headers: [...(isReadByCode ? requestingDecodable(outgoing.headers) : outgoing.headers), loopMark(ctx)],
+      body: chunks ?? outgoing.body,
+      bodyBytes: chunks && bodyBytes,
+      signal,
+      allowLists,
+      clientCertificate: proxy?.client_certificate,
+    });
+    return { about, answer };
+  };
+  const sent = await send().catch(async (error: unknown) => {
+    await logFailure();
+    throw error;
+  });
+  if (sent instanceof CodeResponse) {
+    await logFailure();
+    return answerOfCode(sent, undefined);
+  }
+  const { about, answer } = sent;
+  if (!proxy || !rights || proxy.response_transform === undefined) return passThrough(answer);
+  return transformAnswer(ctx, proxy, answer, about, { ...rights, hasValues: hasTokens }, reservations);
+};
+
+/** The stored proxy that the request names; undefined if the request names its destination. */
+const findProxy = async (
+  ctx: ProxyContext,
+  { work, headers }: ProxyRequest,
+  inQuery: string[],
+): Promise<ProxyForUse | undefined> => {
+  const keys = new Set([...valuesOf(headers, 'svc-proxy-key'), ...inQuery]);
+  if (keys.size > 1) throw invalidField('SVC-PROXY-KEY', 'must name one proxy, in the header or in the query');
+  const [key] = keys;
+  if (key === undefined) return undefined;
+  const proxy = await ctx.proxies.findProxyBeforeCaller(key);
+  if (!proxy || (work && work.tenant_id !== proxy.tenant_id)) throw notFound('proxy');
+  return proxy;
+};
+
+/** The caller. Without an API key, the application of an open proxy, or no work if it has none. */
+const findActor = async (
+  ctx: ProxyContext,
+  { work, origin }: ProxyRequest,
+  proxy: ProxyForUse | undefined,
+): Promise<{ tenant_id: string; work: Work | undefined }> => {
+  const through = proxy ? { ...origin, proxy_id: proxy.id } : origin;
+  if (work) return { tenant_id: work.tenant_id, work: work.with({ origin: through }) };
+  if (!proxy || proxy.require_auth) throw unauthorized();
+  const { tenant_id, application_id } = proxy;
+  if (application_id === undefined) return { tenant_id, work: undefined };
+  const application = await ctx.callers.findCallerOfApplication({ tenant_id }, application_id);
+  return { tenant_id, work: application && new Work(ctx, application, { origin: through }) };
+};
+
+/** Finds and checks the destination. @returns also the header that names it, for errors. */
+const findBase = (
+  ctx: ProxyContext,
+  headers: Headers,
+  proxy: ProxyForUse | undefined,
+  allowLists: readonly (readonly string[])[],
+): { base: URL; place: string | undefined } => {
+  const place = proxy ? undefined : 'SVC-PROXY-URL';
+  const [url, ...others] = proxy ? [proxy.destination_url] : valuesOf(headers, 'svc-proxy-url');
+  if (url === undefined || others.length > 0)
+    throw invalidField('SVC-PROXY-URL', 'must be the URL of the destination, or SVC-PROXY-KEY the key of a proxy');
+  const base = checked(ctx, url, allowLists, place);
+  // A fragment is never sent.
+  base.hash = '';
+  if (base.search !== '' && namesKey(base)) throw invalidField('SVC-PROXY-URL', NO_KEY);
+  return { base, place };
+};
+
+const checked = (
+  ctx: ProxyContext,
+  url: string,
+  allowLists: readonly (readonly string[])[],
+  place: string | undefined,
+): URL => {
+  try {
+    return ctx.egress.check(url, allowLists);
+  } catch (error) {
+    throw error instanceof EgressFault ? destinationRefused(error, place) : error;
+  }
+};
+
+const valuesOf = (headers: Headers, wanted: string): string[] =>
+  headers.filter(([name]) => name.toLowerCase() === wanted).map(([, value]) => value);
+
+/** The headers that are forwarded. Expressions in other headers are ignored. */
+const forwardedHeaders = ({ headers, coded }: ProxyRequest): Headers => {
+  try {
+    const crossed = requestHeaders(headers);
+    // Trace headers that code sets are its own, not the caller's.
+    return coded ? crossed : withoutCallerTrace(crossed);
+  } catch (error) {
+    throw forwardingFault(error);
+  }
+};
+
+/** A caller, or an anonymous client of an open proxy. */
+type Acting = Actor & { readonly record?: AnswerRecord | undefined };
+
+/** The rights of a proxy's code: those of its application, and the hosts that the proxy may reach. */
+const rightsOf = (
+  ctx: ProxyContext,
+  { tenant_id, application_id }: ProxyForUse,
+  actor: Acting,
+  nested: Required<Nesting>,
+): Omit<TransformRights, 'signal'> => ({
+  actor,
+  logged: Promise.resolve(),
+  findApplication: async () => {
+    if (application_id === undefined) return undefined;
+    const application = await ctx.callers.findCallerOfApplication({ tenant_id }, application_id);
+    return application && new Work(ctx, application, { origin: actor.origin, record: actor.record });
+  },
+  account: nested.account,
+  allowLists: nested.allowLists,
+  opened: nested.opened,
+  answerProxy: (application, call) => forwardForCode(ctx, application, call, nested),
+});
+
+const passThrough = (answer: EgressResponse): AnswerWithin => {
+  const { status, statusText, headers, bodyBytes, body } = answer;
+  return { status, statusText, headers, body, bodyBytes, destination_status: status };
+};
+
+const answerOfCode = (
+  { status, headers, body }: CodeResponse,
+  destination_status: number | undefined,
+): AnswerWithin => ({
+  status,
+  statusText: '',
+  headers: Object.entries(headers),
+  body: body === undefined ? undefined : Buffer.from(body),
+  bodyBytes: undefined,
+  destination_status,
+});
+
+/** Code reads decoded responses, so only codings that the server decodes are requested. */
+const requestingDecodable = (headers: Headers): Headers => [
+  ...headers.filter(([name]) => name.toLowerCase() !== 'accept-encoding'),
+  ['Accept-Encoding', DECODABLE_CODINGS],
+];
+
+/** Repeats only a well-formed label of the Encoding Standard, because the destination chooses the text. */
+const undecodable = (charset: string): AppError =>
+  new AppError(
+    'bad_gateway',
+    `The body of the destination's answer cannot be decoded from ${/^[\w.:()+-]{1,40}$/.test(charset) ? `"${charset}"` : 'the charset that it declares'}.`,
+  );
+
+/** Runs the response transform over the whole, decoded response. What is returned has no content coding. */
+const transformAnswer = async (
+  ctx: ProxyContext,
+  proxy: ProxyForUse,
+  answer: EgressResponse,
+  about: About,
+  { hasValues, ...rights }: TransformRights & { hasValues: boolean },
+  reservations: Reservations,
+): Promise<AnswerWithin> => {
+  const { account = proxy.tenant_id, signal } = rights;
+  const { status, statusText } = answer;
+  if (!isDecodable(answer.headers)) {
+    answer.body.destroy();
+    throw new EgressFault('DECODE');
+  }
+  const { body, release } = await takeWhole(ctx, { account, signal, bodyBytesMax: RUN_BYTES_MAX }, answer);
+  reservations.push({ release });
+  const headers = answer.headers.filter(([name]) => name.toLowerCase() !== 'content-encoding');
+  const { message: came, unread } = readAnswer({ headers, body, hasValues });
+  if (unread !== undefined) throw undecodable(unread);
+  const made = await transform(ctx, proxy, 'response', came, { ...about, status }, rights);
+  if (made instanceof CodeResponse) return answerOfCode(made, status);
+  return { status, statusText, ...made, bodyBytes: undefined, destination_status: status };
+};
+
+/** Answers `svc.proxy`: forwards a request for the code's application. @throws as forward; CallFault. */
+export const forwardForCode = async (
+  ctx: ProxyContext,
+  application: Work,
+  { input, signal, sent }: Pick<Call, 'input' | 'signal' | 'sent'>,
+  nesting: Nesting,
+): Promise<unknown> => {
+  if (nesting.depth > DEPTH_MAX)
+    throw badRequest(`Calls of proxies by code of proxies must be at most ${DEPTH_MAX} levels deep.`);
+  if (!mayAnywhere(application, 'token:use')) throw forbidden('token:use');
+  const request = { ...parseProxyCall(input), work: application, origin: application.origin, signal };
+  const answer = await forward(ctx, request, nesting);
+  void sent.then(() => answer.release());
+  return callAnswer(ctx, answer, { signal, sent });
+};

@@ -1,0 +1,50 @@
+// A request or response as code sees it: headers by name, and the body as JSON or text.
+import type { Headers } from '../../platform/egress/headers.ts';
+import type { Json } from '../../platform/json/json.ts';
+import { bodyKindOf, type Charset } from './bodies/body-kind.ts';
+import { withoutByteOrderMark } from './bodies/utf16.ts';
+
+/** The body is undefined if there is none. */
+export type Message = {
+  headers: Headers;
+  body: Uint8Array | undefined;
+  /** Whether token values were inserted into the message, or into the request that it answers. */
+  hasValues?: boolean;
+};
+
+/** Joins repeated headers with commas (RFC 9110 section 5.3), except the two that contain commas (RFC 6265 sections 3, 5.4). */
+export const namedHeaders = (headers: Headers): Record<string, string | string[]> => {
+  const named = Object.create(null) as Record<string, string | string[]>;
+  for (const [name, value] of headers) {
+    const key = name.toLowerCase();
+    const before = named[key];
+    if (key === 'set-cookie') named[key] = [...((before as string[] | undefined) ?? []), value];
+    else named[key] = before === undefined ? value : `${before as string}${key === 'cookie' ? '; ' : ', '}${value}`;
+  }
+  return named;
+};
+
+export const charsetOf = (headers: Headers): Charset => {
+  const kind = bodyKindOf(headers);
+  return 'charset' in kind ? kind.charset : 'utf8';
+};
+
+export const isJson = (headers: Headers): boolean => bodyKindOf(headers).kind === 'json';
+
+/** The body as text; undefined if there is none. */
+export const textOf = ({ headers, body }: Message): string | undefined =>
+  body === undefined || body.byteLength === 0
+    ? undefined
+    : Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString(charsetOf(headers));
+
+/** JSON as a value, any other body as text, no body as null. */
+export const valueOf = (message: Message): Json => {
+  const text = textOf(message);
+  if (text === undefined) return null;
+  if (!isJson(message.headers)) return text;
+  try {
+    return JSON.parse(withoutByteOrderMark(text)) as Json;
+  } catch {
+    return text;
+  }
+};

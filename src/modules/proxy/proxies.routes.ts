@@ -1,0 +1,65 @@
+// Routes of /proxies: create, list, read, change and delete stored proxies.
+import type { App } from '../../platform/http/app-type.ts';
+import { resourceRoutes } from '../access/resource.routes.ts';
+import type { ProxyContext } from './context.ts';
+import { changeProxy, createProxy, deleteProxy, getProxy, listProxies } from './proxies.ts';
+import {
+  newProxy,
+  newProxyExamples,
+  proxyChange,
+  proxyChangeExamples,
+  proxyExamples,
+  proxyPage,
+  proxyPageExamples,
+  proxyParams,
+  proxyQuery,
+  proxyRecord,
+} from './proxies.schema.ts';
+
+export const proxiesRoutes = (app: App, ctx: ProxyContext): void => {
+  const routes = resourceRoutes(app, ctx, {
+    path: '/proxies',
+    noun: 'proxy',
+    plural: 'proxies',
+    permission: 'proxy',
+    params: proxyParams,
+    record: proxyRecord,
+  });
+  routes.create({
+    description:
+      'Creates a proxy with its own key, which clients send as `SVC-PROXY-KEY`. Destination, transforms, configuration, client certificate and key are encrypted at rest. Code that does not compile is a 422. The transforms have the permissions of the application. With `require_auth: false`, so has each client with the key of the proxy. The caller must have all permissions of the application.',
+    body: newProxy,
+    answer: 'The proxy, with its key for callers with `proxy:read`.',
+    examples: newProxyExamples,
+    failures: [404],
+    idempotency: 'brief',
+    run: createProxy,
+  });
+  routes.list({
+    description: 'Lists the proxies of the tenant, newest first, with their keys.',
+    query: proxyQuery,
+    filter: ({ id, name }) => ({ ids: id, name }),
+    page: proxyPage,
+    examples: proxyPageExamples,
+    failures: [413],
+    run: listProxies,
+  });
+  routes.read({
+    description: 'Reads one proxy, with its key.',
+    examples: proxyExamples,
+    run: getProxy,
+  });
+  routes.change({
+    description:
+      'Replaces a proxy as a whole, except its key. A client certificate that is left out stays. The change is effective at once, in all processes of the vault. If the proxy has an application before or after the change, the caller must have all permissions of it.',
+    body: proxyChange,
+    answer: 'The changed proxy, with its key for callers with `proxy:read`.',
+    examples: proxyChangeExamples,
+    idempotency: 'brief',
+    run: changeProxy,
+  });
+  routes.delete({
+    description: 'Deletes a proxy and ends its key, at once and in all processes of the vault. Its application stays.',
+    run: deleteProxy,
+  });
+};

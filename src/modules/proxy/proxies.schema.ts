@@ -1,0 +1,239 @@
+// Request and response schemas of /proxies. proxies.ts validates destinations, configurations, code and certificates.
+import { z } from 'zod';
+import { allowedHostsSchema, HOSTS_IN_DOCUMENTS } from '../../platform/egress/allowed-hosts.ts';
+import { nameSchema } from '../access/tenants.ts';
+import { nameQuery, onlyPage, pageQuery, pageSchema, repeated } from '../../platform/http/list-parameters.ts';
+import {
+  applicationReference,
+  date,
+  type Examples,
+  givenUuid,
+  history,
+  uuid,
+  APPLICATION_ID,
+  created,
+  modified,
+  TENANT_ID,
+} from '../../platform/http/schemas.ts';
+import { DESTINATION_URL_LENGTH_MAX, PEM_LENGTH_MAX } from './proxies.ts';
+import { configurationKeywords, ELEMENTS_MAX, formulaFields } from '../code/formula-fields.ts';
+import { CONFIGURATION_TEXT_LENGTH_MAX } from '../reactors/reactors.ts';
+
+/** What the examples of the OpenAPI document show. */
+export const exampleProxy = {
+  id: 'd3f60b7c-94a1-4e28-8b5d-7a2c9e1f4063',
+  tenant_id: TENANT_ID,
+  key: 'ExampleExampleExampleExample0000',
+  name: 'Payments',
+  destination_url: 'https://api.example.com/v1',
+  require_auth: true,
+  request_transform: {
+    code: `module.exports = async ({ args, configuration }) => ({
+  body: args.body,
+  headers: { ...args.headers, authorization: \`Bearer \${configuration.API_KEY}\` },
+});
+`,
+  },
+  application_id: APPLICATION_ID,
+  configuration: { API_KEY: 'example-key' },
+  allowed_hosts: ['api.example.com'],
+  ...created,
+};
+
+const { id: EXAMPLE_ID } = exampleProxy;
+
+const CERTIFICATE_IN_DOCUMENTS = '-----BEGIN CERTIFICATE-----\n...\n-----END CERTIFICATE-----\n';
+const PRIVATE_EXAMPLE_API_KEY = '-----BEGIN PRIVATE KEY-----\n...\n-----END PRIVATE KEY-----\n';
+
+const urlError = `must be an https URL of at most ${DESTINATION_URL_LENGTH_MAX} characters`;
+
+const RESPONSE_CODE_IN_DOCUMENTS =
+  'module.exports = async ({ args }) => ({ body: { ok: true }, headers: args.headers });';
+
+/** Used in requests and responses. */
+const proxyTransform = z
+  .object(
+    {
+      code: formulaFields.code.meta({
+        description: 'The code: JavaScript that exports one function.',
+        example: RESPONSE_CODE_IN_DOCUMENTS,
+      }),
+    },
+    'must be an object with code',
+  )
+  .meta({ id: 'ProxyTransform', description: 'Code that transforms requests or responses of a proxy.' });
+
+const pem = (description: string, example: string) =>
+  z
+    .string(`must be text in PEM of at most ${PEM_LENGTH_MAX} characters`)
+    .max(PEM_LENGTH_MAX, `must have at most ${PEM_LENGTH_MAX} characters`)
+    .meta({ description, example });
+
+/** Used for creates and changes. */
+const proxyBody = z
+  .object(
+    {
+      name: nameSchema.meta({ description: 'The name of the proxy.', example: exampleProxy.name }),
+      destination_url: z.string(urlError).max(DESTINATION_URL_LENGTH_MAX, urlError).meta({
+        description:
+          'The https URL that requests are forwarded to. The path and the query of a request are appended to it. It has the full name of a host and not an address, and no user, no fragment and no `svc-proxy-key`. Expressions in it are not evaluated.',
+        format: 'uri',
+        pattern: '^[Hh][Tt][Tt][Pp][Ss]://[^\\s#\\\\]+$',
+        example: exampleProxy.destination_url,
+      }),
+      request_transform: proxyTransform.nullish().meta({
+        description:
+          'Runs on each request after expressions are replaced, and returns what the proxy sends. Left out: none.',
+      }),
+      response_transform: proxyTransform.nullish().meta({
+        description:
+          'Runs on each response of the destination, with any status, and returns the response of the proxy. Left out: none.',
+      }),
+      application: applicationReference.nullish().meta({
+        description:
+          'The application whose permissions the transforms have. It is the caller too where a request has no API key. The caller that creates or changes the proxy must have all its permissions. Left out: none.',
+      }),
+      configuration: z
+        .record(z.string(), z.any(), 'must be an object')
+        .meta(configurationKeywords)
+        .nullish()
+        .transform((configuration) => (configuration ?? null) as Record<string, unknown> | null)
+        .meta({
+          description: `Values for the transforms by their names: text of at most ${CONFIGURATION_TEXT_LENGTH_MAX} characters, numbers and booleans. At most ${ELEMENTS_MAX}. A name has letters, digits, _ and -. Left out: null.`,
+          example: exampleProxy.configuration,
+        }),
+      require_auth: z
+        .boolean('must be true or false')
+        .nullish()
+        .transform((required) => required ?? true)
+        .meta({
+          description: 'Whether a request needs an API key in addition to the key of the proxy. Left out: true.',
+          example: true,
+        }),
+      allowed_hosts: allowedHostsSchema.meta({
+        description: `The hosts that the proxy may send to. ${HOSTS_IN_DOCUMENTS} One of them must cover the destination. Left out: not limited.`,
+        example: exampleProxy.allowed_hosts,
+      }),
+      client_certificate: z
+        .object(
+          {
+            certificate: pem(
+              'The certificate in PEM, followed by the intermediate certificates. Responses show it.',
+              CERTIFICATE_IN_DOCUMENTS,
+            ),
+            private_key: pem('The private key in PEM, not encrypted. No response shows it.', PRIVATE_EXAMPLE_API_KEY),
+          },
+          'must be an object with a certificate and its private_key',
+        )
+        .meta({ id: 'ClientCertificateWithKey', description: 'A certificate and its private key.' })
+        .nullish()
+        .meta({
+          description:
+            'The client certificate for destinations that require one (mutual TLS). Null: none. A change without it keeps it.',
+        }),
+    },
+    'the body must be an object',
+  )
+  .transform(({ application, request_transform, response_transform, ...rest }) => ({
+    ...rest,
+    request_transform: request_transform?.code,
+    response_transform: response_transform?.code,
+    application_id: application?.id ?? undefined,
+  }));
+
+export const newProxy = proxyBody.meta({ id: 'CreateProxyRequest', description: 'A proxy to create.' });
+
+export const proxyChange = proxyBody.meta({
+  id: 'UpdateProxyRequest',
+  description: 'The new state of the proxy, as a whole. Only a client certificate that is left out stays as it is.',
+});
+
+export const proxyRecord = z
+  .object({
+    id: uuid('The id of the proxy.', EXAMPLE_ID),
+    tenant_id: uuid('The id of the tenant that owns the proxy.', TENANT_ID),
+    key: z.string().optional().meta({
+      description: 'The key of the proxy, for `SVC-PROXY-KEY`. Only callers with `proxy:read` get it.',
+      format: 'password',
+      example: exampleProxy.key,
+    }),
+    name: z.string().meta({ description: 'The name of the proxy.', example: exampleProxy.name }),
+    destination_url: z
+      .string()
+      .meta({ description: 'The URL that requests are forwarded to.', example: exampleProxy.destination_url }),
+    require_auth: z.boolean().meta({
+      description: 'Whether a request needs an API key in addition to the key of the proxy.',
+      example: exampleProxy.require_auth,
+    }),
+    request_transform: proxyTransform.optional().meta({ description: 'The code that runs on each request.' }),
+    response_transform: proxyTransform.optional().meta({ description: 'The code that runs on each response.' }),
+    application_id: uuid(
+      'The id of the application whose permissions the transforms have. Left out: none.',
+      APPLICATION_ID,
+    ).optional(),
+    configuration: z.record(z.string(), z.any()).nullable().meta({
+      description: 'Values for the transforms: text, numbers and booleans. Null where the proxy has none.',
+      example: exampleProxy.configuration,
+    }),
+    allowed_hosts: z
+      .array(z.string().meta({ example: 'api.example.com' }))
+      .optional()
+      .meta({ description: 'The hosts that the proxy may send to. Left out: not limited.' }),
+    client_certificate: z
+      .object({
+        certificate: z.string().meta({
+          description: 'The certificate and its intermediate certificates in PEM.',
+          example: CERTIFICATE_IN_DOCUMENTS,
+        }),
+        fingerprint_sha256: z.string().meta({
+          description: 'The SHA-256 digest of the first certificate.',
+          example: Array.from({ length: 32 }, () => 'A7').join(':'),
+        }),
+        expires_at: date('When the first certificate expires.'),
+      })
+      .meta({ id: 'ClientCertificate', description: 'A certificate without its key.' })
+      .optional()
+      .meta({ description: 'The client certificate that the proxy uses, without its private key. Left out: none.' }),
+    ...history,
+  })
+  .meta({ id: 'Proxy', description: 'A fixed destination, with code that transforms requests and responses.' });
+
+export const proxyPage = pageSchema(proxyRecord, 'ProxyPage');
+
+export const proxyParams = z.object({
+  id: givenUuid.meta({ description: 'The id of a proxy.', example: EXAMPLE_ID }),
+});
+
+export const proxyQuery = z.object({
+  ...pageQuery(),
+  id: repeated(givenUuid, 'Only these proxies.', EXAMPLE_ID),
+  name: nameQuery('Only proxies of this name.', 'Payments*'),
+});
+
+const { name, destination_url, require_auth, request_transform, configuration, allowed_hosts } = exampleProxy;
+const exampleRequest = {
+  name,
+  destination_url,
+  require_auth,
+  request_transform,
+  application: { id: APPLICATION_ID },
+  configuration,
+  allowed_hosts,
+};
+const summary = 'To a payment API, with its key added';
+
+export const newProxyExamples: { request: Examples; response: Examples } = {
+  request: { payments: { summary, value: exampleRequest } },
+  response: { payments: { summary, value: exampleProxy } },
+};
+
+export const proxyExamples: { response: Examples } = { response: { payments: { summary, value: exampleProxy } } };
+
+export const proxyChangeExamples: { request: Examples; response: Examples } = {
+  request: { payments: { summary, value: exampleRequest } },
+  response: { payments: { summary, value: { ...exampleProxy, ...modified } } },
+};
+
+export const proxyPageExamples: { response: Examples } = {
+  response: { one: { summary: 'One proxy', value: { pagination: onlyPage(1), data: [exampleProxy] } } },
+};

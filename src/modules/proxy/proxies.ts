@@ -1,0 +1,277 @@
+// Stored proxies: create, read, list, change and delete. Destination, transforms and key are sealed.
+// A caller cannot create a proxy with an application that has more rights than the caller.
+import { findApplicationReferences, lockApplicationForUse } from '../access/rows/applications.ts';
+import { resourceOf } from '../access/resource.ts';
+import { countNamed, type NamedFilter } from '../access/rows/names.ts';
+import {
+  deleteProxyRow,
+  findProxy,
+  insertProxy,
+  listProxies as listProxyRows,
+  lockProxy,
+  PROXIES,
+  updateProxy,
+} from './rows.ts';
+import type { Work } from '../access/work.ts';
+import { coversHosts, hostsOf } from '../../platform/egress/allowed-hosts.ts';
+import { hostsNotHeld } from '../access/grants.ts';
+import { newProxyKey } from './proxy-keys.ts';
+import { mayAnywhere } from '../access/rules.ts';
+import type { ReactorsContext } from '../reactors/context.ts';
+import {
+  type ClientCertificate,
+  describeCertificate,
+  parseClientCertificate,
+} from '../../platform/crypto/client-certificate.ts';
+import type { StoredApplication } from '../access/rows/applications.ts';
+import type { StoredProxy } from './rows.ts';
+import { EgressFault } from '../../platform/egress/fault.ts';
+import { fieldErrors, invalidInput } from '../../platform/errors.ts';
+import { checkCode } from '../code/code.ts';
+import { configurationName, ELEMENTS_MAX } from '../code/formula-fields.ts';
+import { isCutShort, pageTooLarge } from '../code/formulas.ts';
+import { checkApplication, checkApplications, type Configuration, textProblems } from '../reactors/reactors.ts';
+import { formatPath } from '../../platform/json/json.ts';
+import { openRoute, type ProxyRoute, sealRoute } from './proxy-route.ts';
+import { namesKey, NO_KEY } from './target.ts';
+
+/** Enough for a chain of several certificates, or for the largest key in use. */
+export const PEM_LENGTH_MAX = 20_000;
+
+export const DESTINATION_URL_LENGTH_MAX = 400;
+
+type Transform = { code: string };
+
+/** A proxy in a response. Undefined attributes are left out. */
+export type ProxyRecord = {
+  id: string;
+  tenant_id: string;
+  /** Only for callers who may read proxies. */
+  key: string | undefined;
+  name: string;
+  destination_url: string;
+  require_auth: boolean;
+  request_transform: Transform | undefined;
+  response_transform: Transform | undefined;
+  application_id: string | undefined;
+  /** Null if none was set. */
+  configuration: Configuration | null;
+  allowed_hosts: string[] | undefined;
+  client_certificate: { certificate: string; fingerprint_sha256: string; expires_at: string } | undefined;
+  created_by: string | undefined;
+  created_at: string;
+  modified_by: string | undefined;
+  modified_at: string | undefined;
+};
+
+export type ProxyInput = {
+  name: string;
+  destination_url: string;
+  /** Source code. */
+  request_transform: string | undefined;
+  response_transform: string | undefined;
+  application_id: string | undefined;
+  /** Not validated yet. */
+  configuration: Record<string, unknown> | null;
+  require_auth: boolean;
+  allowed_hosts: string[] | undefined;
+  /** Not validated yet. Null for none; undefined keeps the current one. */
+  client_certificate?: ClientCertificate | null | undefined;
+};
+
+const transformOf = (code: string | undefined): Transform | undefined => (code === undefined ? undefined : { code });
+
+const shownCertificate = ({ certificate }: ClientCertificate): ProxyRecord['client_certificate'] => {
+  const { fingerprint_sha256, expires_at } = describeCertificate(certificate);
+  return { certificate, fingerprint_sha256, expires_at: expires_at.toISOString() };
+};
+
+const recordOf = (work: Work, row: Omit<StoredProxy, 'sealed'>, route: ProxyRoute): ProxyRecord => ({
+  id: row.id,
+  tenant_id: work.tenant_id,
+  // The key alone gives the use of a proxy that requires no API key.
+  key: mayAnywhere(work, 'proxy:read') ? route.key : undefined,
+  name: row.name,
+  destination_url: route.destination_url,
+  require_auth: row.require_auth,
+  request_transform: transformOf(route.request_transform),
+  response_transform: transformOf(route.response_transform),
+  application_id: row.application_id ?? undefined,
+  configuration: route.has_configuration || Object.keys(route.configuration).length > 0 ? route.configuration : null,
+  allowed_hosts: hostsOf(row.allowed_hosts),
+  client_certificate: route.client_certificate && shownCertificate(route.client_certificate),
+  created_by: row.created_by ?? undefined,
+  created_at: row.created_at.toISOString(),
+  modified_by: row.modified_by ?? undefined,
+  modified_at: row.modified_at?.toISOString(),
+});
+
+type Problem = [path: string, sentence: string];
+
+/** The message of egress if it refuses the destination. */
+const refusalOf = (ctx: ReactorsContext, url: string, allowLists?: string[][]): string | undefined => {
+  try {
+    ctx.egress.check(url, allowLists);
+    return undefined;
+  } catch (error) {
+    if (error instanceof EgressFault) return error.message;
+    throw error;
+  }
+};
+
+/** Checks a destination without a DNS look-up. Its addresses are checked with each request. */
+const destinationProblems = (ctx: ReactorsContext, { destination_url, allowed_hosts }: ProxyInput): Problem[] => {
+  const path = 'destination_url';
+  // The URL parser ignores these characters, so the URL would not be what a person reads.
+  if (!/^https?:\/\/[^\s\p{Cc}\p{Cs}\\]+$/iu.test(destination_url))
+    return [[path, 'must be an https URL without blanks, control characters and backslashes']];
+  const refusal = refusalOf(ctx, destination_url);
+  if (refusal !== undefined) return [[path, refusal]];
+  const problems: Problem[] = [];
+  if (destination_url.includes('#')) problems.push([path, 'must not have a fragment']);
+  if (namesKey(new URL(destination_url))) problems.push([path, NO_KEY]);
+  if (allowed_hosts && refusalOf(ctx, destination_url, [allowed_hosts]) !== undefined)
+    problems.push(['allowed_hosts', 'must cover the host of destination_url']);
+  return problems;
+};
+
+/** The rules of a reactor's configuration, without a formula that declares its entries. */
+const configurationProblems = (configuration: Record<string, unknown>): Problem[] => {
+  const entries = Object.entries(configuration);
+  if (entries.length > ELEMENTS_MAX) return [['configuration', `must have at most ${ELEMENTS_MAX} entries`]];
+  const problems = entries.flatMap(([name, value]): Problem[] => {
+    const path = formatPath(['configuration', name]);
+    const validName = configurationName.safeParse(name);
+    if (!validName.success) return [[path, validName.error.issues[0]?.message ?? 'is not valid']];
+    return ['string', 'number', 'boolean'].includes(typeof value)
+      ? []
+      : [[path, 'must be text, a number or a boolean']];
+  });
+  return problems.length > 0 ? problems : textProblems(configuration as Configuration);
+};
+
+/** A validated body. If `client_certificate` is undefined, the body does not have it. */
+type CheckedInput = Omit<ProxyRoute, 'key' | 'client_certificate'> & {
+  client_certificate: ClientCertificate | null | undefined;
+};
+
+/** @throws forbidden for hosts beyond the caller's; invalidInput with every invalid field; as checkCode. */
+const checkInput = async (ctx: ReactorsContext, work: Work, input: ProxyInput): Promise<CheckedInput> => {
+  // Other callers, without restrictions of their own, would send requests through this proxy.
+  if (!coversHosts(work.caller.allowed_hosts, input.allowed_hosts)) throw hostsNotHeld('proxy');
+  const { destination_url, request_transform, response_transform } = input;
+  const certificate = input.client_certificate ? parseClientCertificate(input.client_certificate) : undefined;
+  const problems = [
+    ...destinationProblems(ctx, input),
+    ...configurationProblems(input.configuration ?? {}),
+    ...(certificate?.problems ?? []).map(([field, sentence]): Problem => [`client_certificate.${field}`, sentence]),
+  ];
+  if (problems.length > 0) throw invalidInput(fieldErrors(problems));
+  const codes = Object.entries({ request_transform, response_transform }).flatMap(([name, code]) =>
+    code === undefined ? [] : [[`${name}.code`, code] as const],
+  );
+  await checkCode(ctx, work, { of: 'transform', result: '{ body: req.args.body, headers: req.args.headers }' }, codes);
+  return {
+    destination_url,
+    request_transform,
+    response_transform,
+    configuration: (input.configuration ?? {}) as Configuration,
+    has_configuration: input.configuration !== null,
+    client_certificate: input.client_certificate ? certificate?.parsed : input.client_certificate,
+  };
+};
+
+const columnsOf = ({ name, require_auth, allowed_hosts }: ProxyInput, application: StoredApplication | undefined) => ({
+  name,
+  require_auth,
+  allowed_hosts: allowed_hosts ?? [],
+  application_id: application?.id ?? null,
+});
+
+const showProxies = async (ctx: ReactorsContext, work: Work, rows: readonly StoredProxy[]): Promise<ProxyRecord[]> => {
+  const { tenant_id } = work;
+  if (rows.some(isCutShort)) throw pageTooLarge('proxies');
+  const keys = await ctx.keyring.tenantKeys(tenant_id);
+  const applications = await findApplicationReferences(
+    work.db,
+    rows.map(({ application_id }) => application_id),
+  );
+  return rows.map((row) => {
+    const application_id = applications.get(row.application_id ?? '')?.id ?? null;
+    return recordOf(work, { ...row, application_id }, openRoute(ctx, tenant_id, keys, row.id, row.sealed));
+  });
+};
+
+const proxies = resourceOf<ReactorsContext, StoredProxy, NamedFilter, ProxyRecord>({
+  entity_type: 'proxy',
+  noun: 'proxy',
+  find: findProxy,
+  count: (db, filter) => countNamed(db, PROXIES, filter),
+  list: listProxyRows,
+  lock: lockProxy,
+  remove: deleteProxyRow,
+  show: showProxies,
+  changeOf: ({ tenant_id }) => ({ subject: 'runnable', id: tenant_id }),
+});
+
+/** Reads a proxy. @throws notFound, the same for an unknown and another tenant's id. */
+export const getProxy = proxies.read;
+
+/** A page, newest first. */
+export const listProxies = proxies.list;
+
+/** Deletes a proxy and its key. @throws notFound. */
+export const deleteProxy = proxies.delete;
+
+/**
+ * Creates a proxy and its key.
+ * @throws invalidInput; unprocessable for a transform that does not compile; notFound for an unknown application, or another
+ * tenant's; forbidden for an application with rights that the caller lacks.
+ */
+export const createProxy = async (ctx: ReactorsContext, work: Work, input: ProxyInput): Promise<ProxyRecord> => {
+  const { application_id } = input;
+  const checked = await checkInput(ctx, work, input);
+  const keys = await ctx.keyring.tenantKeys(work.tenant_id);
+  const { key, digest } = newProxyKey(ctx);
+  const route = { ...checked, key, client_certificate: checked.client_certificate ?? undefined };
+  const id = ctx.newUuid();
+  const made = { id, created_at: ctx.now(), created_by: work.actor_id };
+  return proxies.create(ctx, work, id, async (tx) => {
+    const application = await lockApplicationForUse(tx, application_id);
+    checkApplication(ctx, work, application_id, application);
+    const row = { ...made, ...columnsOf(input, application) };
+    await insertProxy(tx, row, sealRoute(ctx, work.tenant_id, keys, id, route), digest);
+    return recordOf(work, { ...row, modified_at: null, modified_by: null }, route);
+  });
+};
+
+/**
+ * Changes a proxy. The key stays, and so does the client certificate if the request does not have one. The change decides
+ * what happens with the rights of the proxy's application, so the caller must hold all rights of the application that the
+ * proxy had, and of the one that it gets.
+ * @throws notFound; as createProxy.
+ */
+export const changeProxy = async (
+  ctx: ReactorsContext,
+  work: Work,
+  id: string,
+  input: ProxyInput,
+): Promise<ProxyRecord> => {
+  const { tenant_id } = work;
+  const { application_id } = input;
+  const checked = await checkInput(ctx, work, input);
+  const keys = await ctx.keyring.tenantKeys(tenant_id);
+  const modified = { modified_at: ctx.now(), modified_by: work.actor_id };
+  return proxies.change(ctx, work, id, async (tx, stored) => {
+    const before = await lockApplicationForUse(tx, stored.application_id);
+    const after = await lockApplicationForUse(tx, application_id);
+    checkApplications(ctx, work, application_id, { before, after });
+    const kept = openRoute(ctx, tenant_id, keys, id, stored.sealed);
+    const certificate = checked.client_certificate;
+    const client_certificate = certificate === undefined ? kept.client_certificate : (certificate ?? undefined);
+    const route = { ...checked, key: kept.key, client_certificate };
+    const row = { ...columnsOf(input, after), ...modified };
+    await updateProxy(tx, id, row, sealRoute(ctx, tenant_id, keys, id, route));
+    return recordOf(work, { ...stored, ...row }, route);
+  });
+};

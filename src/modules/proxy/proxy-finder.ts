@@ -1,0 +1,83 @@
+// Finds a stored proxy by its key, before the caller is known, and caches it unsealed for a short time.
+import { digestOfProxyKey } from './proxy-keys.ts';
+import { hostsOf } from '../../platform/egress/allowed-hosts.ts';
+import { createCache } from '../../platform/cache.ts';
+import type { Platform } from '../../platform/platform.ts';
+import type { ClientCertificate } from '../../platform/crypto/client-certificate.ts';
+import { memoryDigest } from '../../platform/crypto/digest.ts';
+import type { Sealing } from '../../platform/crypto/sealed-text.ts';
+import type { Configuration } from '../reactors/reactors.ts';
+import { isRunnableStale } from '../reactors/reactor-finder.ts';
+import { openRoute } from './proxy-route.ts';
+import { findProxyBeforeCaller } from './rows.ts';
+
+/** How long a process may use a proxy that another process changed, if the notice of the change was lost. */
+const USABLE_MS = 1_000;
+/**
+ * Cached proxies per process, each with up to 250,000 characters of code, configuration and certificate. Further ones are
+ * read with each request.
+ */
+const USABLES_MAX = 100;
+
+export type ProxyForUse = {
+  tenant_id: string;
+  id: string;
+  /** Incremented by every change. */
+  version: number;
+  destination_url: string;
+  require_auth: boolean;
+  /** Source code. */
+  request_transform: string | undefined;
+  response_transform: string | undefined;
+  configuration: Configuration;
+  /** Undefined for none, and for a deleted application. */
+  application_id: string | undefined;
+  allowed_hosts: string[] | undefined;
+  client_certificate: ClientCertificate | undefined;
+};
+
+export type ProxyFinder = {
+  /** The proxy of a key; undefined for an unknown key. Writes no log row: the use of the proxy is logged. */
+  findProxyBeforeCaller(key: string): Promise<ProxyForUse | undefined>;
+};
+
+type LoadContext = Pick<Platform, 'db' | 'keyring' | 'pepper'> & Sealing;
+
+export const createProxyFinder = (ctx: LoadContext & Pick<Platform, 'changes' | 'monotonicMs'>): ProxyFinder => {
+  const cache = createCache<ProxyForUse>({
+    max: USABLES_MAX,
+    ttlMs: USABLE_MS,
+    monotonicMs: ctx.monotonicMs,
+    changes: ctx.changes,
+    isStale: isRunnableStale,
+  });
+  return {
+    findProxyBeforeCaller: (key) => cache.find(memoryDigest(key), () => loadProxy(ctx, key)),
+  };
+};
+
+const loadProxy = async (ctx: LoadContext, key: string): Promise<ProxyForUse | undefined> => {
+  const digest = digestOfProxyKey(ctx, key);
+  const row = digest && (await findProxyBeforeCaller(ctx.db.statements.query, digest));
+  if (!row) return undefined;
+  const { tenant_id, id, version, require_auth } = row;
+  const keys = await ctx.keyring.tenantKeys(tenant_id);
+  const route = openRoute(ctx, tenant_id, keys, id, row.sealed);
+  if (route.key !== key) {
+    ctx.log.error({ alarm: 'seal_broken', tenant_id, record: 'proxy', record_id: id }, 'a key leads to another proxy');
+    return undefined;
+  }
+  return {
+    tenant_id,
+    id,
+    version,
+    destination_url: route.destination_url,
+    require_auth,
+    request_transform: route.request_transform,
+    response_transform: route.response_transform,
+    configuration: route.configuration,
+    application_id: row.application_id ?? undefined,
+    allowed_hosts: hostsOf(row.allowed_hosts),
+    client_certificate: route.client_certificate,
+  };
+};

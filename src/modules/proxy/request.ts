@@ -1,0 +1,39 @@
+// Types of a proxy request and its response.
+import type { Account } from '../../platform/accounts.ts';
+import type { Work } from '../access/work.ts';
+import type { CodedTexts } from '../tokens/expressions/coded-texts.ts';
+import type { RequestOrigin } from '../../platform/audit/record.ts';
+import type { EgressResponse } from '../../platform/egress/client.ts';
+import type { Headers } from '../../platform/egress/headers.ts';
+import type { IncomingBody } from './bodies/take-body.ts';
+
+/** A request to the proxy, as received. */
+export type ProxyRequest = IncomingBody & {
+  /** Undefined without an API key. */
+  work: Work | undefined;
+  origin: RequestOrigin | undefined;
+  method: string;
+  /** The request target, with /proxy. */
+  url: string;
+  headers: Headers;
+  /** Aborted when the client has disconnected. */
+  signal: AbortSignal;
+  /** Of a request by a tenant's code: the expressions that it marked, and whether its body is one literal. */
+  coded?: { texts: CodedTexts; hasLiteralBody: boolean };
+};
+
+/** The response to the client. */
+export type ProxyAnswer = {
+  /** Whose shares it uses. */
+  account: Account;
+  status: number;
+  statusText: string;
+  headers: Headers;
+  body: Uint8Array | EgressResponse['body'] | undefined;
+  /** The length of a streamed body, if known. */
+  bodyBytes: number | undefined;
+  /** The destination's status; undefined if no request was sent. */
+  destination_status: number | undefined;
+  /** Releases the reserved memory. Call it when the response was sent or the client has disconnected. */
+  release(): void;
+};

@@ -1,0 +1,96 @@
+// Rows of proxies and of the keyed digests that find them. Routes are sealed here.
+import type { TenantDatabase } from '../../platform/db/database.ts';
+import type { Query } from '../../platform/db/statements.ts';
+import type { PrismaTransaction } from '../../platform/db/transaction.ts';
+import { listNamed, type NamedFilter, type NamedRecords, searchNameOf } from '../access/rows/names.ts';
+
+export type StoredProxy = {
+  id: string;
+  name: string;
+  require_auth: boolean;
+  /** Empty, or null in rows of earlier versions, for no restriction. */
+  allowed_hosts: string[] | null;
+  /** Null in lists whose rows exceed what a request may read. */
+  sealed: Uint8Array;
+  /** The application may have been deleted. */
+  application_id: string | null;
+  created_at: Date;
+  created_by: string | null;
+  modified_at: Date | null;
+  modified_by: string | null;
+};
+
+/** The columns needed to use a proxy. */
+export type UsableRow = Pick<StoredProxy, 'id' | 'require_auth' | 'allowed_hosts' | 'sealed' | 'application_id'> & {
+  tenant_id: string;
+  version: number;
+};
+
+/** The columns that a request sets and that are not sealed. */
+type ProxyColumns = Pick<StoredProxy, 'name' | 'require_auth' | 'application_id'> & { allowed_hosts: string[] };
+
+export const PROXIES: NamedRecords = {
+  from: 'proxies',
+  columns: `id, name, require_auth, allowed_hosts, sealed, application_id, created_at, created_by, modified_at,
+  modified_by`,
+};
+
+/** The join with tenants hides proxies of a deleted tenant that the sweep has not deleted yet. */
+const FIND_BY_DIGEST = `
+SELECT r.tenant_id, r.id, r.version, r.require_auth, r.allowed_hosts, r.sealed, a.id AS application_id
+FROM proxies r LEFT JOIN applications a ON a.tenant_id = r.tenant_id AND a.id = r.application_id
+JOIN proxy_keys k ON k.tenant_id = r.tenant_id AND k.proxy_id = r.id
+JOIN tenants t ON t.id = r.tenant_id
+WHERE k.digest = $1`;
+
+const LOCK = 'SELECT id FROM proxies WHERE tenant_id = $1::uuid AND id = $2::uuid FOR UPDATE';
+
+const keyOf = ({ tenant_id }: { tenant_id: string }, id: string) => ({ tenant_id_id: { tenant_id, id } });
+
+/** The proxy of a key, of any tenant. Hot: runs for each request that the cache cannot serve. */
+export const findProxyBeforeCaller = async (query: Query, digest: Uint8Array): Promise<UsableRow | undefined> =>
+  ((await query('find-proxy-by-digest', FIND_BY_DIGEST, [digest])) as UsableRow[])[0];
+
+export const findProxy = async (db: TenantDatabase, id: string): Promise<StoredProxy | undefined> =>
+  (await db.prisma((client) => client.proxies.findUnique({ where: keyOf(db, id) }))) ?? undefined;
+
+/** Newest first, then by id. */
+export const listProxies = (db: TenantDatabase, filter: NamedFilter, offset: number, limit: number) =>
+  listNamed<StoredProxy>(db, PROXIES, filter, offset, limit);
+
+export const lockProxy = async (tx: PrismaTransaction, id: string): Promise<StoredProxy | undefined> => {
+  await tx.query('lock-proxy', LOCK, [tx.tenant_id, id]);
+  // Read after the lock: a change that held the lock may have set another application.
+  return (await tx.prisma.proxies.findUnique({ where: keyOf(tx, id) })) ?? undefined;
+};
+
+/** Adds a proxy with the digest of its key. */
+export const insertProxy = async (
+  tx: PrismaTransaction,
+  row: ProxyColumns & Pick<StoredProxy, 'id' | 'created_at' | 'created_by'>,
+  sealed: Uint8Array,
+  digest: Uint8Array,
+): Promise<void> => {
+  const { tenant_id } = tx;
+  const data = { ...row, tenant_id, search_name: searchNameOf(row.name), sealed: Uint8Array.from(sealed) };
+  await tx.prisma.proxies.create({ data });
+  await tx.prisma.proxy_keys.create({ data: { digest: Uint8Array.from(digest), tenant_id, proxy_id: row.id } });
+};
+
+/** Keeps the key. */
+export const updateProxy = async (
+  tx: PrismaTransaction,
+  id: string,
+  row: ProxyColumns & Pick<StoredProxy, 'modified_at' | 'modified_by'>,
+  sealed: Uint8Array,
+): Promise<void> => {
+  const changed = { ...row, search_name: searchNameOf(row.name), sealed: Uint8Array.from(sealed) };
+  await tx.prisma.proxies.update({ where: keyOf(tx, id), data: { ...changed, version: { increment: 1 } } });
+};
+
+/** Deletes a proxy and its key. */
+export const deleteProxyRow = async (tx: PrismaTransaction, id: string): Promise<void> => {
+  const { tenant_id } = tx;
+  await tx.prisma.proxies.deleteMany({ where: { tenant_id, id } });
+  await tx.prisma.proxy_keys.deleteMany({ where: { tenant_id, proxy_id: id } });
+};

@@ -1,0 +1,109 @@
+// Builds the destination URL: appends the path after /proxy and the query of a request to the destination.
+// The result always has the destination's authority and lies below its path.
+import { URL_CHARACTERS_MAX } from '../../platform/egress/destination.ts';
+import { badRequest, invalidField } from '../../platform/errors.ts';
+import { decodePercent } from './bodies/percent.ts';
+
+const PREFIX = '/proxy';
+
+/** The query parameter that replaces the header SVC-PROXY-KEY. */
+const KEY_PARAMETER = 'svc-proxy-key';
+
+/** The error for a destination, in a stored proxy or a request. */
+export const NO_KEY = 'must not have the parameter svc-proxy-key';
+
+/** Whether a URL has the key parameter, which would be forwarded. */
+export const namesKey = ({ searchParams }: URL): boolean =>
+  [...searchParams.keys()].some((name) => name.toLowerCase() === KEY_PARAMETER);
+
+const TOO_LONG = `must leave the URL of the destination at most ${URL_CHARACTERS_MAX} characters`;
+
+/** The path and query of a request as spelled, without the proxy key. */
+export type Target = {
+  /** Empty, or begins with a slash. */
+  path: string;
+  /** Without the question mark. */
+  query: string;
+  proxyKeys: string[];
+};
+
+/** @param rawUrl the request target as received. @throws invalidInput; badRequest. */
+export const parseTarget = (rawUrl: string): Target => {
+  if (rawUrl.includes('#')) throw invalidField('path', 'must not have a fragment');
+  const question = rawUrl.indexOf('?');
+  const whole = question === -1 ? rawUrl : rawUrl.slice(0, question);
+  const path = whole.slice(PREFIX.length);
+  if (!whole.startsWith(PREFIX) || !/^(?:\/|$)/.test(path)) throw badRequest(`The path must begin with ${PREFIX}.`);
+  const proxyKeys: string[] = [];
+  const kept: string[] = [];
+  for (const pair of question === -1 ? [] : rawUrl.slice(question + 1).split('&')) {
+    const [name = '', ...rest] = pair.split('=');
+    if (decodePercent(name, true).toLowerCase() !== KEY_PARAMETER) kept.push(pair);
+    else proxyKeys.push(decodePercent(rest.join('='), true));
+  }
+  // `/proxy/` means the destination itself. Slashes further on belong to the destination's path.
+  return { path: path === '/' ? '' : encodeNonAscii(path), query: encodeNonAscii(kept.join('&')), proxyKeys };
+};
+
+/** Percent-encodes characters beyond ASCII, which a request target must not have but clients send. */
+const encodeNonAscii = (raw: string): string =>
+  raw.replace(/[\x80-\uffff]+/g, (text) => {
+    const isBytes = !/[\u0100-\uffff]/.test(text);
+    return Buffer.from(text, isBytes ? 'latin1' : 'utf8')
+      .toString('hex')
+      .replace(/../g, '%$&')
+      .toUpperCase();
+  });
+
+/** A percent sign, encoded any number of times, because servers may decode a path repeatedly. */
+const percent = '%(?:25)*';
+
+/** `.` or `..`, also with tabs and line ends in it, which URL parsers remove (https://url.spec.whatwg.org/#url-parsing). */
+const dots = `(?:(?:\\.|${percent}2e)(?:${percent}0[9ad])*){1,2}`;
+
+/** The end of a segment, or a character where some servers cut a path off: `;`, `?`, `#`, a space, a control character. */
+const segmentEnd = `$|[/\\\\;]|${percent}(?:2f|5c|3b|3f|23|20|7f|[01][0-9a-f])`;
+
+/**
+ * `.` or `..` in any spelling, also between encoded slashes. A server that decodes the path once more, or cuts it off, would
+ * leave the path of the destination.
+ */
+const dotSegment = new RegExp(`(?:^|[/\\\\]|${percent}(?:2f|5c))${dots}(?=${segmentEnd})`, 'i');
+
+/** Characters that the URL parser encodes, and a backslash, which it reads as a slash (https://url.spec.whatwg.org/#path-state). */
+const notInPath = /[\0-\x20"#<>?\\^`{}\x7f-\uffff]/g;
+const notInQuery = /[\0-\x20"#'<>\x7f-\uffff]/g;
+
+const percentEncode = (text: string, characters: RegExp): string =>
+  text.replace(characters, (each) => `%${each.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`);
+
+/**
+ * Appends the path and query of a request to the destination's URL: its path without the last slash, its query first.
+ * With nothing to append, the URL itself.
+ * @throws invalidInput for a path or query that would leave the destination.
+ */
+export const destinationOf = (base: URL, path: string, query: string): URL => {
+  if (path === '' && query === '') return base;
+  const safePath = appendPath(base.pathname, path);
+  const safeQuery = [base.search.slice(1), percentEncode(encodeNonAscii(query), notInQuery)].filter(
+    (each) => each !== '',
+  );
+  const authority = base.href.slice(0, base.href.indexOf('/', base.protocol.length + 2));
+  const search = safeQuery.length === 0 ? '' : `?${safeQuery.join('&')}`;
+  const url = URL.parse(`${authority}${safePath}${search}`);
+  // The parsed URL must be exactly what was written. A difference would be an error in the rules above.
+  if (url?.origin !== base.origin || url.pathname !== safePath || url.search !== search)
+    throw invalidField('path', 'must be a path and a query that can be appended to a URL');
+  return url;
+};
+
+const appendPath = (basePath: string, path: string): string => {
+  if (path === '') return basePath;
+  if (dotSegment.test(path)) throw invalidField('path', 'must not have the segments . or ..');
+  return basePath.replace(/\/$/, '') + percentEncode(encodeNonAscii(path), notInPath);
+};
+
+/** @throws invalidInput if path and query, with their values, make the URL too long. */
+export const refuseLongUrl = ({ href }: URL, { path, query }: Pick<Target, 'path' | 'query'>): void => {
+  if (href.length > URL_CHARACTERS_MAX) throw invalidField(path.length > query.length ? 'path' : 'query', TOO_LONG);
+};

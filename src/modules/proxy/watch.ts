@@ -1,0 +1,120 @@
+// Streams a body that is too large to be read whole, and stops it where an expression may begin.
+// Keeps only the last bytes of a chunk and the headers of a part.
+import { payloadTooLarge } from '../../platform/errors.ts';
+import { megabytes } from '../../platform/size-text.ts';
+import { EXPANDED_BYTES_MAX } from '../tokens/expressions/meter.ts';
+import { NESTED_MULTIPART_MAX, PARTS_MAX } from './bodies/body.ts';
+import { bodyKindOf, type BodyKind, type TextBodyKind } from './bodies/body-kind.ts';
+import { createMultipartReader } from './bodies/multipart.ts';
+import { anyStart, mayContain, type ExpressionStart, START_OVERLAP_BYTES, startOf } from './bodies/expression-start.ts';
+import { UTF16_SIGN_BYTES, utf16Of } from './bodies/utf16.ts';
+
+/** The error for a larger body that has expressions. */
+export const BODY_TOO_LARGE = `A body with expressions must be at most ${megabytes(EXPANDED_BYTES_MAX)}.`;
+
+/** Scans the next chunk. @throws payloadTooLarge. */
+type Watcher = (chunk: Buffer) => void;
+
+const ignore: Watcher = () => {};
+
+const createTextWatcher = (start: ExpressionStart): Watcher => {
+  let before = Buffer.alloc(0);
+  return (chunk) => {
+    const border = Buffer.concat([before, chunk.subarray(0, START_OVERLAP_BYTES)]);
+    if (mayContain(start, border) || mayContain(start, chunk)) throw payloadTooLarge(BODY_TOO_LARGE);
+    const end = chunk.length < START_OVERLAP_BYTES ? border : chunk;
+    // A copy, because a view would keep the whole chunk in memory.
+    before = Buffer.from(end.subarray(-START_OVERLAP_BYTES));
+  };
+};
+
+/** For a body without a type: scans until it is no valid UTF-8. */
+const createGuessWatcher = (watch: Watcher): Watcher => {
+  const utf8 = new TextDecoder('utf-8', { fatal: true });
+  let isText = true;
+  return (chunk) => {
+    if (!isText) return;
+    try {
+      utf8.decode(chunk, { stream: true });
+    } catch {
+      isText = false;
+      return;
+    }
+    watch(chunk);
+  };
+};
+
+/** Decodes UTF-16 before it is scanned, up to the first invalid character. */
+const createCharsetWatcher = (kind: TextBodyKind, watch: Watcher): Watcher => {
+  let start = Buffer.alloc(0);
+  let watchDecoded: Watcher | undefined;
+  const choose = (first: Buffer): Watcher => {
+    const utf16 = utf16Of(kind, first);
+    if (utf16 === undefined) return watch;
+    // A body without a type may be binary.
+    const decoder = new TextDecoder(utf16, { fatal: kind.kind === 'undeclared' });
+    let isText = true;
+    return (chunk) => {
+      if (!isText) return;
+      try {
+        watch(Buffer.from(decoder.decode(chunk, { stream: true })));
+      } catch (error) {
+        if (!(error instanceof TypeError)) throw error;
+        isText = false;
+      }
+    };
+  };
+  return (chunk) => {
+    if (watchDecoded) return watchDecoded(chunk);
+    const first = start.length === 0 ? chunk : Buffer.concat([start, chunk]);
+    if (first.length < UTF16_SIGN_BYTES) {
+      start = Buffer.from(first);
+      return;
+    }
+    watchDecoded = choose(first);
+    watchDecoded(first);
+  };
+};
+
+const createMultipartWatcher = (boundary: string, level: number): Watcher => {
+  // A receiver may read an invalid multipart body as anything. One with too many parts is scanned as a whole.
+  const watchAll = createTextWatcher(anyStart);
+  let watch = ignore;
+  let parts = 0;
+  const reader = createMultipartReader(boundary, {
+    onFrame: ignore,
+    onPart: (headers) => {
+      parts += 1;
+      watch = createWatcher(bodyKindOf(headers), level + 1);
+    },
+    onContent: (chunk) => watch(chunk),
+    onMalformed: watchAll,
+  });
+  return (chunk) => {
+    if (parts <= PARTS_MAX) reader.push(chunk);
+    if (parts > PARTS_MAX) watchAll(chunk);
+  };
+};
+
+const createWatcher = (kind: BodyKind, level = 0): Watcher => {
+  if (kind.kind === 'bytes') return ignore;
+  if (kind.kind === 'multipart')
+    return level > NESTED_MULTIPART_MAX ? ignore : createMultipartWatcher(kind.boundary, level);
+  const watch = createTextWatcher(startOf[kind.kind]);
+  return createCharsetWatcher(kind, kind.kind === 'undeclared' ? createGuessWatcher(watch) : watch);
+};
+
+/**
+ * Property and field names are scanned like values, because only a parser of the whole body could distinguish them.
+ * @returns the same chunks. Throws payloadTooLarge before a chunk that may begin an expression; the receiver must not take
+ * the chunks before it for the whole body.
+ */
+export const watchBody = (kind: BodyKind, body: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> =>
+  kind.kind === 'bytes' ? body : watched(createWatcher(kind), body);
+
+async function* watched(watch: Watcher, body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  for await (const chunk of body) {
+    watch(Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength));
+    yield chunk;
+  }
+}

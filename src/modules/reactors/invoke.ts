@@ -1,0 +1,157 @@
+// Invokes a reactor: opens and logs tokens in args, casts args, runs the code, and tokenizes its result.
+import type { Work } from '../access/work.ts';
+import type { Caller } from '../access/caller.ts';
+import { logRow } from '../../platform/audit/record.ts';
+import type { ReactorsContext } from './context.ts';
+import { AppError, forbidden, invalidInput } from '../../platform/errors.ts';
+import { type LogLine, RUN_BYTES_MAX } from '../../platform/sandbox/protocol/sandbox.ts';
+import type { Json } from '../../platform/json/json.ts';
+import { stringifyInSlices } from '../../platform/json/json-writer.ts';
+import { createOpenedTexts } from '../tokens/expressions/opened-texts.ts';
+import { tokenize, type Tokenized } from '../tokens/tokenize.ts';
+import { answerCalls, type FindApplication } from '../code/answer-calls.ts';
+import { inputInTurns, openArgs } from '../code/args.ts';
+import { answerOfFault, CodeResponse, runtimeError } from '../code/code-errors.ts';
+import { castArgs, checkConfiguration } from '../code/contract.ts';
+import { holdRunBytes, type RunBytes } from '../code/run-bytes.ts';
+import { checkWeight } from '../code/service-client.ts';
+
+/** Larger results are written as JSON in slices: at once they would block the event loop for more than a millisecond or two. */
+const WRITTEN_AT_ONCE = 131_072;
+
+export type ReactResult = { tokens?: Tokenized; raw?: unknown; logs?: LogLine[] };
+
+/**
+ * Runs a reactor's code on args.
+ * @param signal aborted when nobody waits for the result: the run ends.
+ * @param body.args any JSON with expressions in its texts; undefined for none.
+ * @returns the code's result; or a response that the code made, which is sent as it is.
+ * @throws notFound; badRequest and invalidInput for args; forbidden for their tokens, or for what is to be tokenized;
+ * payloadTooLarge; a code_failed for what the code throws; too_many_requests; unavailable.
+ */
+export const invokeReactor = async (
+  ctx: ReactorsContext,
+  asking: Work,
+  id: string,
+  body: { args?: Json | undefined },
+  signal?: AbortSignal,
+): Promise<ReactResult | CodeResponse> => {
+  const held = holdRunBytes(ctx.accounts, asking.tenant_id);
+  try {
+    return await invoke(ctx, asking, id, body, { held, signal });
+  } finally {
+    held.release();
+  }
+};
+
+const invoke = async (
+  ctx: ReactorsContext,
+  asking: Work,
+  id: string,
+  body: { args?: Json | undefined },
+  { held, signal }: { held: RunBytes; signal: AbortSignal | undefined },
+): Promise<ReactResult | CodeResponse> => {
+  const reactor = await ctx.reactors.findReactorForRun(asking, id);
+  const work = asking.with({ origin: { ...asking.origin, reactor_id: reactor.id } });
+  /** Log rows of the application in this run name the reactor, and its decisions count for the kept answer. */
+  const actingHere = (application: Caller | undefined): Work | undefined => application && work.as(application);
+  const { formula, configuration, application_id } = reactor;
+  // The contract of the formula may have changed since the reactor was written (docs/decisions/0017-formulas-in-use.md).
+  const misfits = checkConfiguration(configuration, formula.configuration);
+  if (misfits) throw invalidInput(misfits);
+  // Written with the rows of the tokens, where there are any: these are opened even if their values do not fit.
+  const use = logRow(ctx, work, { operation: 'use', entity_type: 'reactor', entity_ids: [reactor.id] });
+  const { args: opened, isLogged } = await openArgs(ctx, work, body.args, { beside: [use], held });
+  const openedTexts = createOpenedTexts();
+  if (isLogged) openedTexts.add(opened ?? null);
+  const cast = castArgs(opened, formula.request_parameters);
+  if (cast.errors) throw invalidInput(cast.errors);
+  /** Called for each operation: permissions may be revoked during a run. */
+  const findApplication: FindApplication = async () =>
+    application_id === undefined
+      ? undefined
+      : actingHere(await ctx.callers.findCallerOfApplication(work, application_id));
+  const has_svc = (await findApplication()) !== undefined;
+  const given = { args: cast.args, configuration, has_svc };
+  const input = await inputInTurns(ctx, work.tenant_id, given, held);
+  held.growTo(input.length);
+  // Code without token values may run while the row is written: no result or call leaves before.
+  const logged = isLogged ? Promise.resolve() : work.log([use]);
+  logged.catch(() => undefined);
+  // A caller with allowed hosts does not reach others by a reactor.
+  const allowLists = work.caller.allowed_hosts ? [work.caller.allowed_hosts] : [];
+  const outcome = await ctx.sandbox.run({
+    tenant_id: work.tenant_id,
+    application_id,
+    signal,
+    reserveBytes: held.growTo,
+    code: formula.code,
+    // Versions count the changes of one reactor and its formula: another reactor may have the same.
+    key: `${reactor.id} ${formula.version}`,
+    input,
+    answerCall: answerCalls(ctx, {
+      tenant_id: work.tenant_id,
+      actor: work,
+      entity: { entity_type: 'reactor', entity_id: reactor.id },
+      logged,
+      findApplication,
+      allowLists,
+      opened: openedTexts,
+      answerProxy: (application, call) =>
+        ctx.serviceCalls.forward(application, call, { depth: 1, allowLists, opened: openedTexts }),
+    }),
+  });
+  await logged;
+  // Calls have effects that no transaction rolls back: the answer is kept whatever it is (docs/decisions/0014-idempotency.md).
+  if (outcome.hasCalled) work.keepAnyAnswer();
+  if (!outcome.ok) {
+    const answer = answerOfFault(outcome.fault, { ...ctx.config.sandbox, outputBytesMax: RUN_BYTES_MAX });
+    if (answer instanceof CodeResponse) return answer;
+    throw answer;
+  }
+  const result = resultOf(outcome.value);
+  const logs = ctx.config.mode === 'development' && outcome.logs.length > 0 ? outcome.logs : undefined;
+  const answerWith = (tokens: Tokenized | undefined): ReactResult => ({
+    ...(tokens !== undefined && { tokens }),
+    ...(Object.hasOwn(result, 'raw') && { raw: result['raw'] }),
+    ...(logs && { logs }),
+  });
+  if (!Object.hasOwn(result, 'tokenize')) {
+    const answer = answerWith(undefined);
+    if (outcome.bytes <= WRITTEN_AT_ONCE) return answer;
+    return new CodeResponse(200, {}, await ctx.accounts.runInTurns(work.tenant_id, stringifyInSlices(answer)));
+  }
+  // Looked up again too: a key that was revoked during the run writes nothing.
+  const findCaller = async () =>
+    work.actor_type === 'application'
+      ? actingHere(await ctx.callers.findCallerOfApplication(work, work.actor_id))
+      : work;
+  const writer = await (has_svc ? findApplication() : findCaller());
+  if (!writer) throw forbidden('token:create');
+  // The transaction that writes the tokens keeps the answer of the invocation, not that of `tokenize`.
+  const writing = work.actingFor(writer).answering((tokens) => answerWith(tokens as Tokenized));
+  return answerWith(await tokenizeResult(ctx, writing, result['tokenize'] as Json));
+};
+
+/** @throws code_failed for a value that is not a result. */
+const resultOf = (value: unknown): Record<string, unknown> => {
+  if (value === null || value === undefined) return {};
+  if (typeof value !== 'object' || Array.isArray(value))
+    throw runtimeError('The code must return an object with `raw`, `tokenize`, both or neither.');
+  return value as Record<string, unknown>;
+};
+
+/** As the body of POST /tokenize. The paths of problems begin with `tokenize`. */
+const tokenizeResult = async (ctx: ReactorsContext, writer: Work, body: Json): Promise<Tokenized> => {
+  checkWeight(ctx, body, 'What the code has tokenized');
+  try {
+    return await tokenize(ctx, writer, body);
+  } catch (error) {
+    if (!(error instanceof AppError) || error.code !== 'invalid_input') throw error;
+    const places = Object.entries(error.errors ?? {}).map(([place, sentences]) => [
+      place === '' || place.startsWith('[') ? `tokenize${place}` : `tokenize.${place}`,
+      sentences,
+    ]);
+    throw invalidInput(Object.fromEntries(places), error);
+  }
+};

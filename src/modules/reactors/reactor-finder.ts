@@ -1,0 +1,105 @@
+// Finds a reactor for a run, with its code, contracts and configuration decrypted, in a cache of one second.
+import { findReactorForRun } from './rows.ts';
+import type { Caller } from '../access/caller.ts';
+import { createCache } from '../../platform/cache.ts';
+import { type Change, EVERY_TENANT } from '../../platform/changes.ts';
+import type { Platform } from '../../platform/platform.ts';
+import { conflict } from '../../platform/errors.ts';
+import { codePlace, type Contracts, contractsOf } from '../code/formulas.ts';
+import { type Configuration, openConfiguration, reactorNotFound } from './reactors.ts';
+import { openText, type Sealing } from '../../platform/crypto/sealed-text.ts';
+
+/** How long a process may run a reactor that another process has changed, where the notice of the change got lost. */
+const RUNNABLE_MS = 1_000;
+/** Reactors cached per process, each with up to 50,000 characters of code. */
+const RUNNABLES_MAX = 200;
+
+export type ReactorForRun = {
+  tenant_id: string;
+  id: string;
+  formula: Contracts & {
+    id: string;
+    code: string;
+    /** Changes with the formula and with the reactor. */
+    version: string;
+  };
+  configuration: Configuration;
+  /** Undefined for none, and where it is gone. */
+  application_id: string | undefined;
+};
+
+export type ReactorFinder = {
+  /** All that an invocation needs. Writes no log row: the invocation does. @throws notFound. */
+  findReactorForRun(work: Pick<Caller, 'tenant_id'>, id: string): Promise<ReactorForRun>;
+};
+
+/** The official formulas of the release, by their ids. */
+export type ReadOfficial = () => Promise<readonly (Contracts & { id: string; code: string })[]>;
+
+type Opening = Pick<Platform, 'db' | 'keyring'> & Sealing & { readOfficial: ReadOfficial };
+
+/**
+ * The code of official formulas is not encrypted. An attacker who can write to the database could run code on the values of
+ * every tenant: an official formula runs only as the release has it.
+ * @throws conflict.
+ */
+const checkOfficial = async (ctx: Opening, id: string, row: Contracts & { code: string | null }): Promise<void> => {
+  const released = (await ctx.readOfficial()).find((formula) => formula.id === id);
+  const isReleased =
+    released !== undefined &&
+    released.code === row.code &&
+    JSON.stringify(contractsOf(released)) === JSON.stringify(contractsOf(row));
+  if (isReleased) return;
+  ctx.log.error(
+    { formula_id: id },
+    'An official formula in the database differs from the release and does not run. Find out who changed it, then run: strongroom formulas install',
+  );
+  throw conflict(
+    'The official formula of this reactor is not the one of the installed release, so it does not run. The operator can install it again.',
+  );
+};
+
+/** Whether a change concerns what a reactor or a proxy runs with. */
+export const isRunnableStale = (
+  { tenant_id, application_id }: { tenant_id: string; application_id: string | undefined },
+  { subject, id }: Change,
+): boolean =>
+  subject === 'application' ? application_id === id : subject !== 'member' && (tenant_id === id || id === EVERY_TENANT);
+
+export const createReactorFinder = (ctx: Opening & Pick<Platform, 'changes' | 'monotonicMs'>): ReactorFinder => {
+  const cache = createCache<ReactorForRun>({
+    max: RUNNABLES_MAX,
+    ttlMs: RUNNABLE_MS,
+    monotonicMs: ctx.monotonicMs,
+    changes: ctx.changes,
+    isStale: isRunnableStale,
+  });
+  return {
+    async findReactorForRun({ tenant_id }, id) {
+      const found = await cache.find(`${tenant_id} ${id}`, () => loadReactorForRun(ctx, tenant_id, id));
+      if (!found) throw reactorNotFound();
+      return found;
+    },
+  };
+};
+
+const loadReactorForRun = async (ctx: Opening, tenant_id: string, id: string): Promise<ReactorForRun | undefined> => {
+  const row = await findReactorForRun(ctx.db.for({ tenant_id }), id);
+  if (!row) return undefined;
+  const keys = await ctx.keyring.tenantKeys(tenant_id);
+  const { formula_id, formula_sealed } = row;
+  if (!formula_sealed) await checkOfficial(ctx, formula_id, row);
+  const code = formula_sealed ? openText(ctx, keys, codePlace(tenant_id, formula_id), formula_sealed) : row.code;
+  return {
+    tenant_id,
+    id: row.id,
+    formula: {
+      id: formula_id,
+      code: code as string,
+      ...contractsOf(row),
+      version: `${row.formula_version}.${row.version}`,
+    },
+    configuration: openConfiguration(ctx, tenant_id, keys, row.id, row.sealed),
+    application_id: row.application_id ?? undefined,
+  };
+};

@@ -1,0 +1,58 @@
+// Routes of /sessions.
+import type { FastifyRequest } from 'fastify';
+import { answer } from '../../platform/http/answers.ts';
+import type { App } from '../../platform/http/app-type.ts';
+import { bodyFailures, commonFailures, failures } from '../../platform/http/schemas.ts';
+import { workOf } from '../access/authenticate.ts';
+import type { SessionsContext } from './context.ts';
+import { createSession, getSession } from './sessions.ts';
+import { newSession, newSessionExamples, sessionExamples, sessionParams, sessionRecord } from './sessions.schema.ts';
+
+export const sessionsRoutes = (app: App, ctx: SessionsContext): void => {
+  /** Where the vault's pages are, as the client reaches them. */
+  const pagesUrlOf = ({ protocol, host }: FastifyRequest): string => ctx.config.publicUrl ?? `${protocol}://${host}`;
+
+  app.post(
+    '/sessions',
+    {
+      // The answer has a key.
+      config: { permission: 'session:create', creates: '/sessions', idempotency: 'brief' },
+      schema: {
+        operationId: 'createSession',
+        summary: 'Create a session',
+        description:
+          'Creates a session, with which a page in a browser may create a few tokens for some minutes. Your backend creates it, and gives its key to the page. The caller must be able to create such tokens itself.\n\nPermission: `session:create`, and `token:create` on the containers of the tokens.',
+        tags: ['Sessions'],
+        body: newSession,
+        answer: 'The session, with its key.',
+        alsoNeeds: ['token:create'],
+        examples: newSessionExamples,
+        response: { 201: sessionRecord, ...failures(...bodyFailures) },
+      },
+    },
+    async (request, reply) => {
+      const { expires_in, ...body } = request.body;
+      const session = { ...body, expires_in_ms: expires_in };
+      return answer(reply, await createSession(ctx, workOf(request), session, pagesUrlOf(request)));
+    },
+  );
+
+  app.get(
+    '/sessions/:id',
+    {
+      config: { permission: 'session:read' },
+      schema: {
+        operationId: 'getSession',
+        summary: 'Read a session',
+        description:
+          'Reads a session, with the ids of the tokens that it has created. Sessions are deleted a day after they end.\n\nPermission: `session:read`.',
+        tags: ['Sessions'],
+        params: sessionParams,
+        answer: 'The session.',
+        examples: sessionExamples,
+        response: { 200: sessionRecord, ...failures(...commonFailures, 404) },
+      },
+    },
+    async (request) => getSession(ctx, workOf(request), request.params.id),
+  );
+};

@@ -1,0 +1,123 @@
+// Sessions: a backend lets one page create a few tokens, with a key that ends after some minutes.
+import { logRow } from '../../platform/audit/record.ts';
+import { forbidden, invalidField, notFound } from '../../platform/errors.ts';
+import { randomBase62, sessionPageDigest } from '../../platform/crypto/digest.ts';
+import { newSessionKey } from '../access/api-keys.ts';
+import { checkOrigins } from '../access/origins.ts';
+import { wouldDecide } from '../access/rules.ts';
+import type { Work } from '../access/work.ts';
+import { findTokenType } from '../tokens/token-types.ts';
+import type { SessionsContext } from './context.ts';
+import { findSession, insertSession, type StoredSession } from './rows.ts';
+
+/** One page rarely needs more than a card and a second attempt. */
+export const TOKENS_DEFAULT = 5;
+export const TOKENS_MAX = 100;
+/** A person fills in a form in less; a stolen key is worth nothing after it. */
+export const MINUTES_DEFAULT = 15;
+export const MINUTES_MAX = 60;
+
+/** 33 base62 characters: 196 bits. */
+const SECRET_LENGTH = 33;
+
+export type SessionInput = {
+  allowed_origins: string[];
+  types: string[];
+  containers?: string[] | undefined;
+  metadata?: Record<string, string> | undefined;
+  max_tokens: number;
+  expires_in_ms: number;
+  return_url?: string | undefined;
+};
+
+/** A session on the wire. Undefined properties are left out. */
+export type SessionRecord = {
+  id: string;
+  /** Only in the answer to the request that created it, as the address of the page. */
+  session_key?: string;
+  collect_url?: string;
+  allowed_origins: string[];
+  types: string[];
+  containers: string[] | undefined;
+  metadata: Record<string, string> | undefined;
+  max_tokens: number;
+  tokens: string[];
+  return_url: string | undefined;
+  expires_at: string;
+  created_at: string;
+  created_by: string;
+};
+
+const recordOf = (row: StoredSession): SessionRecord => ({
+  id: row.id,
+  allowed_origins: row.allowed_origins,
+  types: row.types,
+  containers: row.container === null ? undefined : [row.container],
+  metadata: (row.metadata as Record<string, string> | null) ?? undefined,
+  max_tokens: row.max_tokens,
+  tokens: row.token_ids,
+  return_url: row.return_url ?? undefined,
+  expires_at: row.expires_at.toISOString(),
+  created_at: row.created_at.toISOString(),
+  created_by: row.created_by,
+});
+
+/** The caller can give a session no more than it may do itself. @throws forbidden. */
+const checkContainers = (work: Work, { types, containers }: SessionInput): void => {
+  const places = containers ?? types.map((type) => findTokenType(type)?.container ?? '/');
+  if (!places.every((container) => wouldDecide(work.caller, 'token:create', { container }) !== undefined))
+    throw forbidden('token:create');
+};
+
+const checkReturnUrl = ({ return_url, allowed_origins }: SessionInput): void => {
+  if (return_url !== undefined && !allowed_origins.includes(new URL(return_url).origin))
+    throw invalidField('return_url', 'must be on one of the allowed origins');
+};
+
+/**
+ * Creates a session with its key.
+ * @param pagesUrl where the pages of the vault are served.
+ * @throws invalidInput for origins; forbidden where the caller may not create such tokens itself.
+ */
+export const createSession = async (
+  ctx: SessionsContext,
+  work: Work,
+  input: SessionInput,
+  pagesUrl: string,
+): Promise<SessionRecord> => {
+  checkOrigins(ctx.config, input.allowed_origins, 'allowed_origins');
+  checkReturnUrl(input);
+  checkContainers(work, input);
+  const { public_id, digest, key } = newSessionKey(ctx);
+  const secret = input.return_url === undefined ? undefined : randomBase62(SECRET_LENGTH, ctx.randomBytes);
+  const created_at = ctx.now();
+  const row = {
+    id: ctx.newUuid(),
+    allowed_origins: input.allowed_origins,
+    types: input.types,
+    container: input.containers?.[0] ?? null,
+    max_tokens: input.max_tokens,
+    return_url: input.return_url ?? null,
+    expires_at: new Date(created_at.getTime() + input.expires_in_ms),
+    created_at,
+    created_by: work.actor_id,
+  };
+  return work.prismaTransaction(async (tx) => {
+    const page_digest = secret === undefined ? null : sessionPageDigest(ctx.pepper, secret);
+    await insertSession(tx, { ...row, metadata: input.metadata, public_id, digest, page_digest });
+    tx.log(logRow(ctx, work, { operation: 'create', entity_type: 'session', entity_ids: [row.id] }));
+    return {
+      ...recordOf({ ...row, metadata: input.metadata ?? null, token_ids: [] }),
+      session_key: key.reveal(),
+      ...(secret !== undefined && { collect_url: `${pagesUrl}/collect/${secret}` }),
+    };
+  });
+};
+
+/** Reads a session, with the ids of the tokens that it has created. @throws notFound. */
+export const getSession = async (ctx: SessionsContext, work: Work, id: string): Promise<SessionRecord> => {
+  const row = await findSession(work.db, id);
+  if (!row) throw notFound('session');
+  await work.log([logRow(ctx, work, { operation: 'read', entity_type: 'session', entity_ids: [id] })]);
+  return recordOf(row);
+};

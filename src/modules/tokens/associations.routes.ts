@@ -1,0 +1,99 @@
+// Routes of the links between a parent token and its children.
+import type { TokensContext } from './context.ts';
+import { answer } from '../../platform/http/answers.ts';
+import type { App } from '../../platform/http/app-type.ts';
+import { workOf } from '../access/authenticate.ts';
+import { pageOf } from '../../platform/pagination.ts';
+import { bodyFailures, commonFailures, failures, noContent } from '../../platform/http/schemas.ts';
+import { metadataFilter, metadataOf, tokenListQuery, tokenPage, tokenRecord } from './token-record.ts';
+import { createTokenBody } from './token-request.schema.ts';
+import { associateTokens, dissociateTokens, listChildren } from './associations.ts';
+import { createToken } from './create-tokens.ts';
+import { associationParams, childExamples, childrenExamples, parentParams } from './associations.schema.ts';
+
+const tags = ['Token associations'];
+
+export const associationsRoutes = (app: App, ctx: TokensContext): void => {
+  app.post(
+    '/tokens/:parent_id/children/:child_id',
+    {
+      config: { permission: 'token:read' },
+      schema: {
+        operationId: 'createTokenAssociation',
+        summary: 'Link a child to a parent',
+        description:
+          'Links two tokens, from a parent to a child. For a link in both directions create two, the second with the ids swapped.\n\nPermission: `token:read` on both tokens.',
+        tags,
+        params: associationParams,
+        answer: 'The tokens are linked.',
+        response: { 204: noContent, ...failures(...bodyFailures, 404) },
+      },
+    },
+    async (request, reply) => answer(reply, await associateTokens(ctx, workOf(request), request.params)),
+  );
+
+  app.delete(
+    '/tokens/:parent_id/children/:child_id',
+    {
+      config: { permission: 'token:delete' },
+      schema: {
+        operationId: 'deleteTokenAssociation',
+        summary: 'Delete the link to a child',
+        description:
+          'Deletes the link from a parent to a child. The tokens stay.\n\nPermission: `token:delete` on both tokens.',
+        tags,
+        params: associationParams,
+        answer: 'The link is deleted.',
+        response: { 204: noContent, ...failures(...commonFailures, 404) },
+      },
+    },
+    async (request, reply) => answer(reply, await dissociateTokens(ctx, workOf(request), request.params)),
+  );
+
+  app.post(
+    '/tokens/:parent_id/children',
+    {
+      config: { permission: 'token:create', creates: '/tokens' },
+      schema: {
+        operationId: 'createChildToken',
+        summary: 'Create a child token',
+        description:
+          'Creates a token and links it to a parent: both or neither.\n\nPermission: `token:create` on the destination container, `token:read` on the parent.',
+        tags,
+        params: parentParams,
+        body: createTokenBody,
+        answer: 'The child token.',
+        alsoNeeds: ['token:read'],
+        examples: childExamples,
+        response: { 201: tokenRecord, ...failures(...bodyFailures, 404) },
+      },
+    },
+    async (request, reply) => {
+      const input = { request: request.body, parent_id: request.params.parent_id };
+      return answer(reply, await createToken(ctx, workOf(request), input));
+    },
+  );
+
+  app.get(
+    '/tokens/:parent_id/children',
+    {
+      config: { permission: 'token:read' },
+      schema: {
+        operationId: 'listChildTokens',
+        summary: 'List child tokens',
+        description: `Lists the children of a token that the caller may read, newest first. The filters are those of \`GET /tokens\`. ${metadataFilter}\n\nPermission: \`token:read\` on the parent and on each child.`,
+        tags,
+        params: parentParams,
+        querystring: tokenListQuery,
+        answer: 'A page of child tokens.',
+        examples: childrenExamples,
+        response: { 200: tokenPage, ...failures(...commonFailures, 404, 413) },
+      },
+    },
+    async (request) => {
+      const { query, params } = request;
+      const filter = { id: query.id, type: query.type, metadata: metadataOf(query) };
+      return listChildren(ctx, workOf(request), { parent_id: params.parent_id, filter, page: pageOf(query) });
+    },
+  );
+};

@@ -1,0 +1,389 @@
+// Seals drafts and writes them as tokens with their log rows, all or nothing.
+// Deduplication, links to a parent and the kept response of an idempotent request belong to the same transaction.
+import type { LogRow } from '../../platform/audit/record.ts';
+import type { Transaction } from '../../platform/db/transaction.ts';
+import { nameOfFingerprint } from './rows/token-row.ts';
+import { addToSession, insertTokens, lockFingerprints, putLinks } from './rows/token-transactions.ts';
+import { type Fingerprint } from './rows/token-row.ts';
+import { type StoredToken } from './rows/token-row.ts';
+import { type NewTokenLog } from './rows/token-row.ts';
+import { type NewToken } from './rows/token-row.ts';
+import { countCreates } from '../access/creates.ts';
+import type { Work } from '../access/work.ts';
+import { allOrNothing, noteDecision } from '../access/decisions.ts';
+import { disclosureOf } from '../access/rules.ts';
+import { type Transform } from '../access/access-rule.ts';
+import { containersShown, getTransform, getTransformOfNew, wouldDecide } from '../access/rules.ts';
+import {
+  linkLogRow,
+  type LoggedToken,
+  messageOf,
+  TOKEN_ASSOCIATED,
+  tokenLogRows,
+} from '../../platform/audit/record.ts';
+import type { TokensContext } from './context.ts';
+import { fingerprint } from '../../platform/crypto/digest.ts';
+import type { TenantKeys } from '../../platform/crypto/keyring.ts';
+import {
+  AppError,
+  conflict,
+  FieldErrorCollector,
+  invalidField,
+  invalidInput,
+  payloadTooLarge,
+} from '../../platform/errors.ts';
+import { ExpressionError } from './expressions/expression-error.ts';
+import type { Json } from '../../platform/json/json.ts';
+import type { Slices } from '../../platform/json/json-parser.ts';
+import { mapInSlices } from '../../platform/json/slices.ts';
+import { createMeter, type Meter } from './expressions/meter.ts';
+import { publicRecordOf } from './public-drafts.ts';
+import { getTokenRow } from './read-tokens.ts';
+import { type Draft, parseTokenRequest } from './token-request.ts';
+import {
+  draftTools,
+  isMasked,
+  openToken,
+  recordOfDraft,
+  recordOfRow,
+  sealCvc,
+  sealDraft,
+  searchDigestsOf,
+  seesFingerprint,
+  type TokenRecord,
+  visibilityOfToken,
+} from './tokens.ts';
+
+/** Attempts to find an unused alias. After them the id is a UUID. */
+const ALIAS_DRAWS_MAX = 5;
+
+const TOKEN_CREATED = messageOf('create', 'token');
+
+export type CreateOptions<T> = {
+  /** The tokens become children of this one, including existing tokens that deduplication finds. */
+  parent?: { id: string; type: string } | undefined;
+  /** Makes the result from the records, in the order of the drafts. An idempotent request keeps the result with the tokens. */
+  answer: (records: TokenRecord[]) => T;
+};
+
+/**
+ * Seals drafts and writes them with their log rows: all or nothing.
+ * @throws forbidden; conflict for an id in use; notFound for a deleted parent; unavailable.
+ */
+export const createTokens = async <T>(
+  ctx: TokensContext,
+  work: Work,
+  drafts: Draft[],
+  options: CreateOptions<T>,
+): Promise<T> => {
+  const transforms = drafts.map((draft) =>
+    getTransformOfNew(work, 'token:create', {
+      ...(draft.id !== undefined && { id: draft.id }),
+      container: draft.container,
+      hasMask: isMasked(draft),
+    }),
+  );
+  if (work.caller.publicAccess) await countCreates(ctx, work, drafts.length);
+  const keys = await ctx.keyring.tenantKeys(work.tenant_id);
+  const cvcKey = drafts.some((draft) => draft.cvc !== undefined) ? await ctx.keyring.ephemeralKey() : undefined;
+  const hasAliases = drafts.some((draft) => draft.drawId !== undefined);
+  const shown = work.caller.publicAccess ? shownToPublic(drafts, options) : options;
+
+  for (let draw = 0; ; draw += 1) {
+    const at = ctx.now();
+    const created_at = at.toISOString();
+    // One log row for all tokens of a type.
+    const logIds = new Map<string, string>();
+    const rowOf = (draft: Draft): NewToken => {
+      const id = idOf(ctx, draft, draw);
+      const type = draft.type.name;
+      let log_id = logIds.get(type);
+      if (log_id === undefined) logIds.set(type, (log_id = ctx.newLogId(at)));
+      const row: NewToken = {
+        id,
+        type,
+        sealed: sealDraft(ctx, work.tenant_id, keys.data, id, draft),
+        fingerprint: fingerprint(keys.digest, draft.type.name, draft.fingerprintValue),
+        fingerprint_expression: draft.fingerprint_expression,
+        container: draft.container,
+        metadata: draft.metadata,
+        search_digests: searchDigestsOf(keys, draft),
+        expires_at: draft.expires_at?.toISOString(),
+        masked: isMasked(draft),
+        created_at,
+        created_by: work.actor_id,
+        log_id,
+      };
+      if (draft.search_indexes.length > 0) row.search_indexes = [...draft.search_indexes];
+      if (draft.cvc !== undefined && cvcKey) {
+        row.cvc_sealed = sealCvc(ctx, work.tenant_id, cvcKey, id, draft.cvc);
+        row.cvc_expires_at = new Date(at.getTime() + ctx.config.cvcTtlMs).toISOString();
+      }
+      return row;
+    };
+    const rows = await ctx.accounts.runInTurns(work.tenant_id, mapInSlices(drafts, rowOf));
+    try {
+      return await allOrNothing(work, (writer) => insert(ctx, writer, { drafts, rows, transforms, keys }, shown));
+    } catch (error) {
+      const taken = error instanceof AppError && error.code === 'conflict';
+      if (!taken || !hasAliases || draw === ALIAS_DRAWS_MAX) throw error;
+    }
+  }
+};
+
+/** The answer to a public caller. */
+const shownToPublic = <T>(drafts: readonly Draft[], { answer, ...options }: CreateOptions<T>): CreateOptions<T> => ({
+  ...options,
+  answer: (records) => answer(records.map((record, index) => publicRecordOf(drafts[index] as Draft, record))),
+});
+
+const idOf = (ctx: TokensContext, draft: Draft, draw: number): string =>
+  draft.id ?? (draw === ALIAS_DRAWS_MAX ? undefined : draft.drawId?.()) ?? ctx.newUuid();
+
+/** Requests with at most this many drafts are batched with others: any number of values of that size can be opened. */
+const UNIQUE_TOGETHER_MAX = 10;
+
+type Sealed = { drafts: Draft[]; rows: NewToken[]; transforms: Transform[]; keys: TenantKeys };
+
+const insert = async <T>(ctx: TokensContext, work: Work, sealed: Sealed, options: CreateOptions<T>): Promise<T> => {
+  const { drafts, rows } = sealed;
+  const wanted = new Map<string, Fingerprint>();
+  for (const [index, draft] of drafts.entries())
+    if (deduplicates(work, draft)) {
+      const print = rows[index] as Fingerprint;
+      wanted.set(nameOfFingerprint(print), print);
+    }
+  const shown = containersShown(work.caller, 'token:read');
+
+  const session = work.caller.publicAccess?.session;
+  if (options.parent === undefined && !work.keepsAnswer && !session) {
+    if (wanted.size === 0) {
+      const recordOf = (_: NewToken, index: number): TokenRecord => recordOfNew(work, sealed, index);
+      const records = await ctx.accounts.runInTurns(work.tenant_id, mapInSlices(rows, recordOf));
+      await ctx.tokenRows.insertTokens(work, rows, createdBy(work));
+      noteCreated(work, rows);
+      return options.answer(records);
+    }
+    // The statement selects containers by pattern only. Rules that need more than that are evaluated by `choose`.
+    const isFollowed = shown.isExact && !(shown.hasMaskRule && drafts.some(({ type }) => type.mask === undefined));
+    if (isFollowed && drafts.length <= UNIQUE_TOGETHER_MAX)
+      return insertUnique(ctx, work, sealed, shown.patterns, options);
+  }
+
+  const unique = { fingerprints: [...wanted.values()], containers: shown.patterns };
+  return work.transaction(async (tx) => {
+    if (session) await countInSession(ctx, tx, session, rows);
+    const equal = await lockFingerprints(tx, unique, ctx.now());
+    const chosen = choose(ctx, work, sealed, (of) => equal.get(nameOfFingerprint(of)) ?? []);
+    const { records, fresh, logs } = await ctx.accounts.runInTurns(work.tenant_id, chosen);
+    await insertTokens(tx, fresh, createdBy(work));
+    tx.log(...logs);
+    if (options.parent !== undefined) await linkTo(ctx, work, tx, options.parent, records);
+    return options.answer(records);
+  });
+};
+
+/** @throws forbidden for more tokens than the session may create. */
+const countInSession = async (
+  ctx: TokensContext,
+  tx: Transaction,
+  session: { id: string; page_digest?: Buffer },
+  rows: readonly NewToken[],
+): Promise<void> => {
+  const ids = rows.map(({ id }) => id);
+  if (!(await addToSession(tx, session, ids, ctx.now())))
+    throw new AppError('forbidden', 'The session may not create so many tokens more.');
+};
+
+/** The record of a draft that was written as a new token. */
+const recordOfNew = (work: Work, { drafts, rows, transforms }: Sealed, index: number): TokenRecord => {
+  const draft = drafts[index] as Draft;
+  const row = rows[index] as NewToken;
+  const shown = {
+    transform: transforms[index] as Transform,
+    isPrintShown: seesFingerprint(work, draft, row.id),
+  };
+  const { id, created_by, created_at } = row;
+  return recordOfDraft(work.tenant_id, draft, shown, row, { id, created_by, created_at });
+};
+
+/** Looks for equal tokens and writes the others, in one statement that requests share. */
+const insertUnique = async <T>(
+  ctx: TokensContext,
+  work: Work,
+  sealed: Sealed,
+  seen: string[],
+  options: CreateOptions<T>,
+): Promise<T> => {
+  const { drafts, rows, keys } = sealed;
+  const uniqueRows = rows.map((row, index) => (deduplicates(work, drafts[index] as Draft) ? { ...row, seen } : row));
+  const existing = await ctx.tokenRows.insertUniqueTokens(work, uniqueRows, createdBy(work));
+  noteCreated(
+    work,
+    rows.filter((_, index) => existing[index] === undefined),
+  );
+  const written = new Map(rows.map(({ id }, index) => [id, index]));
+  const others = [...new Set(existing.filter((id) => id !== undefined && !written.has(id)))] as string[];
+  const found = new Map<string, SeenToken>();
+  for (const row of await ctx.tokenRows.findRecords(work, others, ctx.now())) {
+    // Each mask has a meter of its own: tokens are written already, so a spent meter must not fail the request.
+    const equal = recordOfEqual(ctx, work, row, keys, createMeter());
+    if (equal) found.set(row.id, equal);
+  }
+  if (found.size > 0)
+    await work.log(
+      tokenLogRows(
+        ctx,
+        work,
+        'read',
+        [...found.values()].map(({ logged }) => logged),
+      ),
+    );
+  return options.answer(
+    rows.map((_, index) => {
+      const id = existing[index];
+      const isDeduplicating = deduplicates(work, drafts[index] as Draft);
+      if (id === undefined)
+        return { ...recordOfNew(work, sealed, index), ...(isDeduplicating && { _extras: { deduplicated: false } }) };
+      const twin = written.get(id);
+      if (twin !== undefined) return { ...recordOfNew(work, sealed, twin), _extras: { deduplicated: true } };
+      // The existing token was deleted in the meantime: only its id is known.
+      const gone = { id, tenant_id: work.tenant_id, type: (drafts[index] as Draft).type.name, containers: [] };
+      return { ...(found.get(id)?.record ?? gone), _extras: { deduplicated: true } };
+    }),
+  );
+};
+
+/** Links the tokens to their parent, and logs it as an update of the parent. */
+const linkTo = async (
+  ctx: TokensContext,
+  work: Work,
+  tx: Transaction,
+  parent: { id: string; type: string },
+  records: TokenRecord[],
+): Promise<void> => {
+  const child_ids = records.map(({ id }) => id);
+  if (child_ids.includes(parent.id)) throw conflict('The parent has this value itself, and is not its own child.');
+  const log = linkLogRow(ctx, work, parent, TOKEN_ASSOCIATED);
+  await putLinks(tx, child_ids, { parent_id: parent.id, created_at: log.created_at, created_by: work.actor_id });
+  tx.log(log);
+};
+
+/** The log columns of the tokens that a caller creates. */
+const createdBy = ({ actor_type, origin }: Work): NewTokenLog => ({ actor_type, message: TOKEN_CREATED, ...origin });
+
+const deduplicates = (work: Work, draft: Draft): boolean => draft.deduplicate ?? work.caller.deduplicate_tokens;
+
+/** Decides for each draft whether an existing token serves, or a new one is written. */
+function* choose(
+  ctx: TokensContext,
+  work: Work,
+  sealed: Sealed,
+  findEqual: (of: Fingerprint) => StoredToken[],
+): Slices<{ records: TokenRecord[]; fresh: NewToken[]; logs: LogRow[] }> {
+  const { drafts, rows, keys } = sealed;
+  const records: TokenRecord[] = [];
+  const fresh: NewToken[] = [];
+  const read = new Map<string, LoggedToken>();
+  const made = new Map<string, TokenRecord>();
+  const meter = createMeter();
+  for (const [index, draft] of drafts.entries()) {
+    yield;
+    const row = rows[index] as NewToken;
+    const created = recordOfNew(work, sealed, index);
+    if (!deduplicates(work, draft)) {
+      fresh.push(row);
+      records.push(created);
+      continue;
+    }
+    const known = nameOfFingerprint(row as Fingerprint);
+    const equal = firstSeen(ctx, work, findEqual(row as Fingerprint), keys, meter);
+    const twin = made.get(known);
+    if (equal) {
+      read.set(equal.logged.id, equal.logged);
+      records.push({ ...equal.record, _extras: { deduplicated: true } });
+    } else if (twin) records.push({ ...twin, _extras: { deduplicated: true } });
+    else {
+      fresh.push(row);
+      made.set(known, created);
+      records.push({ ...created, _extras: { deduplicated: false } });
+    }
+  }
+  const logs = tokenLogRows(ctx, work, 'read', [...read.values()]);
+  noteCreated(work, fresh);
+  return { records, fresh, logs };
+}
+
+/** Records which log rows were written, for the log of a replayed idempotent response. */
+const noteCreated = ({ record, origin }: Work, rows: readonly NewToken[]): void => {
+  for (const [entity_type, of] of Map.groupBy(rows, ({ type }) => type)) {
+    const entity_ids = of.map(({ id }) => id);
+    const row = { entity_type, entity_ids, message: TOKEN_CREATED, disclosure: 'none' } as const;
+    record?.logged({ operation: 'create', ...row, reactor_id: origin?.reactor_id, proxy_id: origin?.proxy_id });
+  }
+};
+
+const tooLarge = () => payloadTooLarge('The tokens that deduplication finds are too large for one answer.');
+
+type SeenToken = { record: TokenRecord; logged: LoggedToken };
+
+const firstSeen = (
+  ctx: TokensContext,
+  work: Work,
+  equal: StoredToken[],
+  keys: TenantKeys,
+  meter: Meter,
+): SeenToken | undefined => {
+  for (const row of equal) {
+    const seen = recordOfEqual(ctx, work, row, keys, meter);
+    if (seen) return seen;
+  }
+  return undefined;
+};
+
+/**
+ * The record of an equal token, at most with its masked value. Undefined for a caller who may not see the mask: otherwise
+ * the caller could find out whether a value that it guesses is stored.
+ */
+const recordOfEqual = (
+  ctx: TokensContext,
+  work: Work,
+  row: StoredToken,
+  keys: TenantKeys,
+  meter: Meter,
+): SeenToken | undefined => {
+  const transform = wouldDecide(work.caller, 'token:read', row);
+  if (transform === undefined || transform === 'redact') return undefined;
+  if (row.sealed === null) throw tooLarge();
+  const kept = openToken(ctx, work.tenant_id, row, keys);
+  if (visibilityOfToken(transform, row, kept) === 'nothing') return undefined;
+  noteDecision(work, 'token:read', row, 'masked', kept);
+  try {
+    const record = recordOfRow(ctx, work.tenant_id, row, kept, 'mask', { meter });
+    const disclosure = disclosureOf(visibilityOfToken('mask', row, kept));
+    // The caller sent the value, so the fingerprint reveals nothing new.
+    const fingerprint = row.fingerprint ?? undefined;
+    return { record: { ...record, fingerprint }, logged: { id: row.id, type: row.type, disclosure } };
+  } catch (error) {
+    if (error instanceof ExpressionError) throw tooLarge();
+    throw error;
+  }
+};
+
+/** Creates a token, optionally as a child. @throws as createTokens; invalidInput with every invalid field; notFound for the parent. */
+export const createToken = async (
+  ctx: TokensContext,
+  work: Work,
+  input: { request: unknown; parent_id?: string },
+): Promise<TokenRecord> => {
+  const { request, parent_id } = input;
+  if (typeof request !== 'object' || request === null || Array.isArray(request))
+    throw invalidField('', 'the body must be an object with `data`');
+  const parent = parent_id === undefined ? undefined : await getTokenRow(ctx, work, parent_id);
+  if (parent) getTransform(work, 'token:read', parent);
+  const problems = new FieldErrorCollector();
+  const slices = parseTokenRequest(request as Record<string, Json>, [], problems, draftTools(ctx, work));
+  const draft = await ctx.accounts.runInTurns(work.tenant_id, slices);
+  if (!draft) throw invalidInput(problems.errors);
+  return createTokens(ctx, work, [draft], { parent, answer: ([record]) => record as TokenRecord });
+};

@@ -1,0 +1,222 @@
+// Finds the tokens that expressions refer to, checks access, writes log rows, and replaces the expressions by values.
+// Detokenizing, reactors and the proxy share it. Log rows are written before any value is returned.
+import { type FoundCvc } from './rows/token-row.ts';
+import { type StoredValue } from './rows/token-row.ts';
+import { type StoredToken } from './rows/token-row.ts';
+import type { Work } from '../access/work.ts';
+import { noteDecision } from '../access/decisions.ts';
+import { countTokens } from '../access/daily-counts.ts';
+import { limitOfReveal } from '../access/limits.ts';
+import { disclosureOf } from '../access/rules.ts';
+import { type Transform } from '../access/access-rule.ts';
+import { getTransform } from '../access/rules.ts';
+import { type LoggedToken, type LogRow, revealedAmong, tokenLogRows } from '../../platform/audit/record.ts';
+import type { TokensContext } from './context.ts';
+import { badRequest, type AppError, invalidField, payloadTooLarge } from '../../platform/errors.ts';
+import {
+  collectInSlices,
+  createExpansion,
+  createReferences,
+  type ExpansionRecord,
+  expandInSlices,
+  type References,
+} from './expressions/expansion.ts';
+import { ExpressionError } from './expressions/expression-error.ts';
+import { formatPath, isStorableText, type Json } from '../../platform/json/json.ts';
+import { runAtOnce, type Slices } from '../../platform/json/json-parser.ts';
+import { mapInSlices } from '../../platform/json/slices.ts';
+import { createMeter, type Meter, TOO_LARGE } from './expressions/meter.ts';
+import { type Kept, openCvcs, openToken, recordOfRow, shownData, visibilityOfToken } from './tokens.ts';
+
+/** `read` shows what the caller's rules allow. `use` passes the value to code or a destination; the caller does not see it. */
+export type Purpose = 'read' | 'use';
+
+const permissionOf = { read: 'token:read', use: 'token:use' } as const;
+
+/** A token after the access check, with the records made of it so far: its data alone, or the whole token. */
+type Opened = {
+  row: StoredValue | StoredToken;
+  kept: Kept;
+  transform: Transform;
+  cvc: string | undefined;
+  data?: ExpansionRecord;
+  whole?: ExpansionRecord;
+};
+
+/** The data, or the whole token, for an expression; undefined for an id that was not opened. */
+export type TokenValues = (id: string, whole: boolean) => ExpansionRecord | undefined;
+
+export type LogDetails = {
+  /** Further rows, written together with those of the tokens. They are not written if there are no tokens. */
+  beside?: readonly LogRow[];
+  /** The host that receives the values. */
+  destination_host?: string | undefined;
+  /** Called with the size of the sealed values before they are opened. What it throws ends the request. */
+  beforeOpening?: (bytes: number) => void;
+};
+
+export type OpenedTokens = { values: TokenValues; logged: readonly LogRow[] };
+
+/**
+ * Opens the tokens that expressions refer to. The log rows are committed when this returns.
+ * @throws badRequest with the ids that are unknown or expired; forbidden; payloadTooLarge; too_many_requests over a daily limit;
+ * unavailable.
+ */
+export const openTokens = async (
+  ctx: TokensContext,
+  work: Work,
+  { ids, isWhole }: Pick<References, 'ids' | 'isWhole'>,
+  purpose: Purpose,
+  { beside = [], destination_host, beforeOpening }: LogDetails = {},
+): Promise<OpenedTokens> => {
+  if (ids.size === 0) return { values: () => undefined, logged: [] };
+  const storable = [...ids].filter(isStorableText);
+  const rows: (StoredValue & FoundCvc)[] = await (isWhole
+    ? ctx.tokenRows.findRecords(work, storable, ctx.now())
+    : ctx.tokenRows.findValues(work, storable, ctx.now()));
+  if (rows.length < ids.size) {
+    const found = new Set(rows.map(({ id }) => id));
+    throw missing([...ids].filter((id) => !found.has(id)));
+  }
+  beforeOpening?.(rows.reduce((sum, { sealed }) => sum + (sealed?.length ?? 0), 0));
+  const opened = await open(ctx, work, rows, purpose);
+  const shown = [...opened.values()].map(({ row: { id, type }, kept, row, transform }): LoggedToken => {
+    const visibility = visibilityOfToken(transform, row, kept);
+    noteDecision(work, permissionOf[purpose], row, visibility, kept);
+    const disclosure = purpose === 'use' ? 'used' : disclosureOf(visibility);
+    return { id, type, disclosure };
+  });
+  await (purpose === 'use'
+    ? countTokens(ctx, work, 'daily_uses', [...ids])
+    : countTokens(ctx, work, limitOfReveal(work), revealedAmong(shown)));
+  const logged = [...tokenLogRows(ctx, work, purpose, shown, { destination_host }), ...beside];
+  await work.log(logged);
+
+  const meter = createMeter();
+  const values: TokenValues = (id, whole) => {
+    const token = opened.get(id);
+    if (!token) return undefined;
+    return (token[whole ? 'whole' : 'data'] ??= recordFor(ctx, work, token, { meter, whole }));
+  };
+  return { values, logged };
+};
+
+const missing = (ids: string[]): AppError => badRequest(`Failed to detokenize some tokens: ${ids.join(', ')}`);
+
+/** Checks access to tokens and opens them, by id. @throws forbidden; payloadTooLarge. */
+const open = async (
+  ctx: TokensContext,
+  work: Work,
+  rows: (StoredValue & FoundCvc)[],
+  purpose: Purpose,
+): Promise<Map<string, Opened>> => {
+  const transforms = rows.map((row) => {
+    const transform = getTransform(work, permissionOf[purpose], row);
+    return purpose === 'use' && transform === 'default' ? 'reveal' : transform;
+  });
+  // Sealed bytes are a little more than the values: what is beyond this cannot be expanded either.
+  if (rows.some(({ sealed }) => sealed === null)) throw payloadTooLarge(`The values ${TOO_LARGE}.`);
+  const keys = await ctx.keyring.tenantKeys(work.tenant_id);
+  const revealed = rows.filter((_, index) => transforms[index] === 'reveal');
+  const cvcs = await openCvcs(ctx, work, revealed);
+  const openOne = (row: StoredValue, index: number): [string, Opened] => {
+    const kept = openToken(ctx, work.tenant_id, row, keys);
+    return [row.id, { row, kept, transform: transforms[index] as Transform, cvc: cvcs.get(row.id) }];
+  };
+  return new Map(await ctx.accounts.runInTurns(work.tenant_id, mapInSlices(rows, openOne)));
+};
+
+const recordFor = (
+  ctx: TokensContext,
+  work: Work,
+  { row, kept, transform, cvc }: Opened,
+  { meter, whole }: { meter: Meter; whole: boolean },
+): ExpansionRecord => {
+  if (!whole) {
+    // A revealed value needs no mask, so the mask is not evaluated.
+    const data =
+      transform === 'reveal' && cvc === undefined
+        ? kept.data
+        : shownData(ctx, row, kept, transform, { cvc, meter }).data;
+    return { data: data ?? null };
+  }
+  const record = recordOfRow(ctx, work.tenant_id, row as StoredToken, kept, transform, { cvc, meter });
+  return Object.fromEntries(Object.entries(record).filter(([, value]) => value !== undefined)) as ExpansionRecord;
+};
+
+/** Converts an expression error to an API error. */
+export const expressionFault = (error: ExpressionError, place = ''): AppError =>
+  error.code === 'too_large' || error.code === 'too_complex'
+    ? payloadTooLarge(`The values ${TOO_LARGE}, and must not take more work than one request may.`)
+    : invalidField(place, error.message);
+
+/**
+ * Replaces expressions in JSON by the values that the caller may read.
+ * @throws badRequest for unknown tokens; forbidden; invalidInput; payloadTooLarge; unavailable.
+ */
+export const detokenize = async (ctx: TokensContext, work: Work, body: Json): Promise<Json> =>
+  (await expand(ctx, work, body, 'read')).value;
+
+/**
+ * Like `detokenize`, for code and destinations that use the values: needs token:use, and is logged as a use.
+ * @returns `isLogged`: whether the body referred to tokens, and so whether log rows were written.
+ */
+export const detokenizeForUse = (ctx: TokensContext, work: Work, body: Json, details: LogDetails): Promise<Expanded> =>
+  expand(ctx, work, body, 'use', details);
+
+type Expanded = { value: Json; isLogged: boolean };
+
+const expand = async (
+  ctx: TokensContext,
+  work: Work,
+  body: Json,
+  purpose: Purpose,
+  details?: LogDetails,
+): Promise<Expanded> => {
+  const references = createReferences();
+  await withPlace(ctx, work, body, (value) => collectInSlices(value, references));
+  if (references.templates.size === 0) return { value: body, isLogged: false };
+  const { values } = await openTokens(ctx, work, references, purpose, details);
+  const expansion = createExpansion(values, ctx.expressionEnvironment, references);
+  const value = await withPlace(ctx, work, body, (part) => expandInSlices(part, expansion));
+  return { value, isLogged: references.ids.size > 0 };
+};
+
+/** Runs work on a whole value. If an expression fails, runs it again on each text to find the place for the error. */
+const withPlace = async <T>(
+  { accounts }: TokensContext,
+  { tenant_id }: Work,
+  body: Json,
+  slicesOf: (value: Json) => Slices<T>,
+): Promise<T> => {
+  try {
+    return await accounts.runInTurns(tenant_id, slicesOf(body));
+  } catch (error) {
+    if (!(error instanceof ExpressionError)) throw error;
+    throw expressionFault(error, await accounts.runInTurns(tenant_id, findPlace(body, [], error.code, slicesOf)));
+  }
+};
+
+function* findPlace(
+  value: Json,
+  path: (string | number)[],
+  code: ExpressionError['code'],
+  slicesOf: (value: Json) => Slices<unknown>,
+): Slices<string | undefined> {
+  if (typeof value === 'string') {
+    try {
+      runAtOnce(slicesOf(value));
+      return undefined;
+    } catch (error) {
+      return error instanceof ExpressionError && error.code === code ? formatPath(path) : undefined;
+    }
+  }
+  if (typeof value !== 'object' || value === null) return undefined;
+  const steps: Iterable<[string | number, Json]> = Array.isArray(value) ? value.entries() : Object.entries(value);
+  for (const [step, child] of steps) {
+    const place = yield* findPlace(child, [...path, step], code, slicesOf);
+    if (place !== undefined) return place;
+    yield;
+  }
+  return undefined;
+}

@@ -1,0 +1,214 @@
+// Replaces expressions by token values at request time. The limits hold for all places of a request together.
+// The caller of these functions looks tokens up and checks access.
+import { forbidden } from '../../../platform/errors.ts';
+import type { CodedTexts } from './coded-texts.ts';
+import { type Evaluation, evaluateTemplate, evaluateText, misplacedAlias, tooDeep } from './evaluation.ts';
+import { ExpressionError } from './expression-error.ts';
+import type { ExpressionEnvironment } from './filter-call.ts';
+import { JSON_DEPTH_MAX, type Json } from '../../../platform/json/json.ts';
+import { runAtOnce, type Slices } from '../../../platform/json/json-parser.ts';
+import { createMeter, EXPANDED_BYTES_MAX } from './meter.ts';
+import {
+  countPlaceholder,
+  type Expression,
+  EXPRESSION_PLACEHOLDERS_MAX,
+  locate,
+  scanTemplate,
+  type Template,
+} from './template.ts';
+import { notInTokenId, TOKEN_ID_LENGTH_MAX } from '../../access/token-id.ts';
+
+/** Tokens that one request may refer to. */
+export const EXPRESSION_TOKENS_MAX = 100;
+
+/** A token as `{{ token: id }}` shows it. `{{ id }}` shows its `data`. */
+export type ExpansionRecord = { [attribute: string]: Json };
+
+export type ExpansionLimits = { tokensMax: number; placeholdersMax: number; bytesMax: number };
+
+const requestLimits: ExpansionLimits = {
+  tokensMax: EXPRESSION_TOKENS_MAX,
+  placeholdersMax: EXPRESSION_PLACEHOLDERS_MAX,
+  bytesMax: EXPANDED_BYTES_MAX,
+};
+
+type TokenReference = { id: string; whole: boolean };
+
+const parseTokenReference = (head: string): TokenReference => {
+  // The check avoids a pattern match: nearly all references are a plain id.
+  const [, named] = head.startsWith('token:') ? (/^token: *(.+)$/.exec(head) ?? []) : [];
+  const id = named ?? head;
+  if (id.length > TOKEN_ID_LENGTH_MAX || notInTokenId.test(id))
+    throw new ExpressionError('unknown_head', 'must refer to a token by its id');
+  return { id, whole: named !== undefined };
+};
+
+/**
+ * What the expressions of one request refer to, collected before tokens are read. A token counts once. Parsed templates are
+ * kept for the expansion.
+ */
+export type References = {
+  readonly ids: Set<string>;
+  /** Whether an expression refers to more of a token than its data. */
+  isWhole: boolean;
+  placeholders: number;
+  readonly limits: ExpansionLimits;
+  readonly templates: Map<string, Template>;
+  /** Set for requests of a tenant's code: only what the code marked is an expression. */
+  readonly coded: CodedTexts | undefined;
+  /** False if the caller may use no token: the first reference is refused. */
+  readonly mayUse?: boolean;
+};
+
+export const createReferences = (limits = requestLimits, coded?: CodedTexts): References => ({
+  ids: new Set(),
+  isWhole: false,
+  placeholders: 0,
+  limits,
+  templates: new Map(),
+  coded,
+});
+
+export const scanText = (text: string, { coded }: Pick<References, 'coded'>): Template =>
+  coded ? coded.scan(text) : scanTemplate(text);
+
+/**
+ * Adds the ids that the strings of a JSON value refer to. All places of one request share the references.
+ * @throws ExpressionError; `too_many_tokens` and `too_many_placeholders` among its codes.
+ */
+export const collectTokenIds = (value: Json, references = createReferences()): References =>
+  runAtOnce(collectInSlices(value, references));
+
+/** As `collectTokenIds`, with a pause after each text. */
+export function* collectInSlices(value: Json, references: References): Slices<References> {
+  const texts: string[] = [];
+  eachString(value, JSON_DEPTH_MAX, (text) => texts.push(text));
+  for (const text of texts) {
+    const template = scan(text, references);
+    for (const part of template.parts) if (typeof part === 'object') collectOne(part, references);
+    yield;
+  }
+  return references;
+}
+
+export type Cut = { text: string; isExpression: boolean; lastFilter: string | undefined };
+
+/** Splits a text into literals and expressions, as written. Linear. */
+export const cutTemplate = (text: string, { parts }: Template): Cut[] => {
+  const cuts: Cut[] = [];
+  let end = text.length;
+  // From the end, because an expression has an offset but no length, and a literal a length but no offset.
+  for (const part of parts.toReversed()) {
+    const start = typeof part === 'string' ? end - part.length : part.offset;
+    const lastFilter = typeof part === 'string' ? undefined : part.filters.at(-1)?.name;
+    cuts.push({ text: text.slice(start, end), isExpression: typeof part !== 'string', lastFilter });
+    end = start;
+  }
+  return cuts.toReversed();
+};
+
+const scan = (text: string, references: References): Template => {
+  const { templates } = references;
+  let template = templates.get(text);
+  if (template) return template;
+  template = scanText(text, references);
+  if (template.draws) throw misplacedAlias();
+  templates.set(text, template);
+  return template;
+};
+
+/** Like `mapStrings`, without replacement. */
+const eachString = (value: Json, depthMax: number, visit: (text: string) => void): void => {
+  if (typeof value === 'string') {
+    if (value.includes('{{')) visit(value);
+    return;
+  }
+  if (typeof value !== 'object' || value === null) return;
+  if (depthMax === 0) throw tooDeep();
+  for (const child of Object.values(value)) eachString(child, depthMax - 1, visit);
+};
+
+const collectOne = ({ head, offset, literal }: Expression, references: References): void => {
+  try {
+    const { placeholdersMax, tokensMax } = references.limits;
+    references.placeholders = countPlaceholder(references.placeholders, placeholdersMax);
+    if (literal !== undefined) return;
+    const { id, whole } = parseTokenReference(head);
+    if (references.mayUse === false) throw forbidden('token:use');
+    references.ids.add(id);
+    references.isWhole ||= whole;
+    if (references.ids.size > tokensMax) throw tooManyTokens(references.limits);
+  } catch (error) {
+    throw locate(error, offset);
+  }
+};
+
+const tooManyTokens = ({ tokensMax }: ExpansionLimits) =>
+  new ExpressionError('too_many_tokens', `must refer to at most ${tokensMax} tokens`);
+
+/** The expansion of one request: all its places share the limits. */
+export type Expansion = Evaluation & { readonly references: References };
+
+/**
+ * @param resolve finds a token's record by id; undefined for a missing token. Only if `whole` is true may the expression
+ * see more than `data`.
+ * @param references what was collected before, and its limits.
+ */
+export const createExpansion = (
+  resolve: (id: string, whole: boolean) => ExpansionRecord | undefined,
+  environment: ExpressionEnvironment,
+  references = createReferences(),
+): Expansion => {
+  const { limits } = references;
+  const seen = new Set<string>();
+  const valueOf = (expression: Expression): Json | undefined => {
+    if (expression.literal !== undefined) return expression.literal;
+    const { id, whole } = parseTokenReference(expression.head);
+    // Counted again, because a place that was not collected must not exceed the limit.
+    if (seen.size === limits.tokensMax && !seen.has(id)) throw tooManyTokens(limits);
+    seen.add(id);
+    const record = resolve(id, whole);
+    if (record === undefined) throw new ExpressionError('unknown_token', 'must refer to tokens that exist');
+    if (whole) return record;
+    return Object.hasOwn(record, 'data') ? record['data'] : undefined;
+  };
+  return { valueOf, environment, meter: createMeter(), limits, references };
+};
+
+/**
+ * Replaces expressions in a JSON value, once: values are not parsed again. A string that is exactly one expression takes the
+ * JSON type of its value. In longer strings, structure becomes compact JSON and null becomes nothing. Object keys are never
+ * expanded. The input is not changed.
+ * @throws ExpressionError; `too_large` means 413, every other code 400.
+ */
+export const expandJson = (value: Json, expansion: Expansion): Json => runAtOnce(expandInSlices(value, expansion));
+
+/** As `expandJson`, with a pause after each value. */
+export function* expandInSlices(value: Json, expansion: Expansion, depthMax = JSON_DEPTH_MAX): Slices<Json> {
+  if (typeof value === 'string')
+    return value.includes('{{') ? (evaluateTemplate(scan(value, expansion.references), expansion) ?? null) : value;
+  if (typeof value !== 'object' || value === null) return value;
+  if (depthMax === 0) throw tooDeep();
+  if (Array.isArray(value)) {
+    const items: Json[] = [];
+    for (const item of value) {
+      items.push(yield* expandInSlices(item, expansion, depthMax - 1));
+      yield;
+    }
+    return items;
+  }
+  const entries: [string, Json][] = [];
+  for (const [key, child] of Object.entries(value)) {
+    entries.push([key, yield* expandInSlices(child, expansion, depthMax - 1)]);
+    yield;
+  }
+  return Object.fromEntries(entries);
+}
+
+/**
+ * Replaces expressions in a text, once.
+ * @param encode escapes a value for its place (percent-encoding, XML), or throws to refuse it.
+ * @throws ExpressionError, as `expandJson`; and what `encode` throws.
+ */
+export const expandText = (text: string, encode: (value: string) => string, expansion: Expansion): string =>
+  evaluateText(scan(text, expansion.references), expansion, encode);

@@ -1,0 +1,97 @@
+// What a filter receives, and functions that read its value and arguments.
+// Errors name the filter and what it expects, never the value it received.
+import { ExpressionError } from './expression-error.ts';
+import type { Json } from '../../../platform/json/json.ts';
+import { EXPANDED_BYTES_MAX, jsonSize, type Meter, spend, TOO_LARGE, WORK } from './meter.ts';
+
+export type Literal = string | number | boolean | null;
+
+/** One filter of an expression, as written. */
+export type FilterCall = { name: string; args: Literal[] };
+
+/** Functions that filters may call. */
+export type ExpressionEnvironment = {
+  /** A keyed digest. The key comes from the expression, never from the server. `algorithm` is sha1, sha256, sha384 or sha512. */
+  hmac(algorithm: string, key: string, text: string, encoding?: 'hex' | 'base64' | 'base64url'): string;
+  /** A random integer from 0 to below max. Absent where alias filters are not allowed. */
+  randomInt?(max: number): number;
+};
+
+export type Call = { name: string; args: readonly Literal[]; environment: ExpressionEnvironment; meter: Meter };
+
+/** A digest as bytes, before an encoding filter writes it. */
+export class Digest {
+  readonly hex: string;
+  constructor(hex: string) {
+    this.hex = hex;
+  }
+}
+
+export type Apply = (value: Json, call: Call) => Json | Digest;
+
+export const PAD_LENGTH_MAX = 4096;
+
+export const wrongType = ({ name }: Call, wanted: string) =>
+  new ExpressionError('wrong_type', `must give the filter ${name} ${wanted}`);
+
+export const badArgument = ({ name }: Pick<Call, 'name'>, wanted: string) =>
+  new ExpressionError('bad_argument', `must give the filter ${name} ${wanted}`);
+
+/** Checks a length before a text of that length is allocated. */
+export const bounded = (length: number): void => {
+  if (length > EXPANDED_BYTES_MAX) throw new ExpressionError('too_large', TOO_LARGE);
+};
+
+/** A value as text: strings as they are, null empty, everything else as compact JSON. Does not check the size. */
+export const textOf = (value: Json): string => {
+  if (typeof value === 'string') return value;
+  return value === null ? '' : JSON.stringify(value);
+};
+
+/** The value, for a filter that reads text. */
+export const text = (value: Json, call: Call): string => {
+  if (typeof value !== 'string' && typeof value !== 'number') throw wrongType(call, 'a string');
+  const content = String(value);
+  spend(call.meter, content.length * WORK.character);
+  return content;
+};
+
+/** Splits by code points, so that surrogate pairs stay whole. */
+export const characters = (value: string, call: Call): string[] => {
+  spend(call.meter, value.length * WORK.splitCharacter);
+  return Array.from(value);
+};
+
+export const stringify = (value: Json, call: Call): string => {
+  const { bytes, work } = jsonSize(value, EXPANDED_BYTES_MAX);
+  bounded(bytes);
+  spend(call.meter, work);
+  return JSON.stringify(value);
+};
+
+export const wholeNumber = (call: Call, at: number, least: number, most: number, otherwise?: number): number => {
+  const value = call.args[at] ?? otherwise;
+  const number = typeof value === 'string' && /^-?[0-9]{1,9}$/.test(value) ? Number(value) : value;
+  if (typeof number !== 'number' || !Number.isInteger(number) || number < least || number > most)
+    throw badArgument(call, `a whole number from ${least} to ${most}`);
+  return number;
+};
+
+export const textArgument = (call: Call, at: number, otherwise?: string): string => {
+  const value = call.args[at] ?? otherwise;
+  if (typeof value !== 'string' && typeof value !== 'number') throw badArgument(call, 'a text as its argument');
+  return String(value);
+};
+
+export const oneCharacter = (call: Call, at: number, otherwise: string): string => {
+  const character = textArgument(call, at, otherwise);
+  if (characters(character, call).length !== 1) throw badArgument(call, 'an argument of one character');
+  return character;
+};
+
+export const yesOrNo = (call: Call, at: number, otherwise: boolean): boolean => {
+  const value = call.args[at] ?? otherwise;
+  if (value === true || value === 'true') return true;
+  if (value === false || value === 'false') return false;
+  throw badArgument(call, 'arguments of true or false');
+};

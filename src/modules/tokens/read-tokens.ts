@@ -1,0 +1,169 @@
+// Reads one token, lists tokens and searches them, under the caller's access rules.
+// Log rows of values are committed before the response exists.
+import { type FoundCvc } from './rows/token-row.ts';
+import { type StoredToken } from './rows/token-row.ts';
+import type { Work } from '../access/work.ts';
+import { noteDecision } from '../access/decisions.ts';
+import { disclosureOf } from '../access/rules.ts';
+import type { Caller } from '../access/caller.ts';
+import { countTokens } from '../access/daily-counts.ts';
+import { limitOfReveal } from '../access/limits.ts';
+import { accessOf, decide, getTransform, valueShownWhere } from '../access/rules.ts';
+import type { Permission } from '../access/permissions.ts';
+import { type LoggedToken, revealedAmong, tokenListLogRow, tokenLogRows } from '../../platform/audit/record.ts';
+import type { TokensContext } from './context.ts';
+import { metadataDigest } from '../../platform/crypto/digest.ts';
+import type { TenantKeys } from '../../platform/crypto/keyring.ts';
+import { findTokenPage, listTokenRows } from './rows/token-list.ts';
+import type { TokenCondition } from '../access/token-condition.ts';
+import { invalidField, notFound, payloadTooLarge } from '../../platform/errors.ts';
+import { type Page, type PageRequest, readPage } from '../../platform/pagination.ts';
+import { ExpressionError } from './expressions/expression-error.ts';
+import { mapInSlices } from '../../platform/json/slices.ts';
+import { isStorableText } from '../../platform/json/json.ts';
+import { createMeter } from './expressions/meter.ts';
+import { conditionOf } from './search.ts';
+import { parseSearchQuery, SearchQueryError } from './search-query.ts';
+import { openCvcs, openToken, recordOfRow, type TokenRecord, visibilityOfToken } from './tokens.ts';
+
+/** The row of a token. @throws notFound, the same for an unknown, an expired and another tenant's id. */
+export const getTokenRow = async (
+  ctx: Pick<TokensContext, 'tokenRows' | 'now'>,
+  work: Work,
+  id: string,
+): Promise<StoredToken> => {
+  const row = isStorableText(id) ? await ctx.tokenRows.findToken(work, id, ctx.now()) : undefined;
+  if (!row) throw notFound('token');
+  return row;
+};
+
+/** Whether an access rule may reveal values to the caller. Only then are security codes of cards read. */
+const mayReveal = ({ rules }: Caller): boolean =>
+  rules.some(({ transform, permissions }) => transform === 'reveal' && permissions.includes('token:read'));
+
+/**
+ * Reads one token. Its log row is committed before the function returns.
+ * @throws notFound; forbidden; too_many_requests over a daily limit; unavailable when the log cannot be written.
+ */
+export const getToken = async (ctx: TokensContext, work: Work, id: string): Promise<TokenRecord> => {
+  const now = ctx.now();
+  let row: (StoredToken & Partial<FoundCvc>) | undefined;
+  if (isStorableText(id))
+    row = await (mayReveal(work.caller)
+      ? ctx.tokenRows.findRecord(work, id, now)
+      : ctx.tokenRows.findToken(work, id, now));
+  if (!row) throw notFound('token');
+  const transform = getTransform(work, 'token:read', row);
+  const keys = await ctx.keyring.tenantKeys(work.tenant_id);
+  const kept = openToken(ctx, work.tenant_id, row, keys);
+  const cvcs = transform === 'reveal' ? await openCvcs(ctx, work, [row]) : undefined;
+  const record = recordOfRow(ctx, work.tenant_id, row, kept, transform, { cvc: cvcs?.get(id) });
+  const visibility = visibilityOfToken(transform, row, kept);
+  noteDecision(work, 'token:read', row, visibility, kept);
+  const disclosure = disclosureOf(visibility);
+  if (disclosure === 'revealed') await countTokens(ctx, work, limitOfReveal(work), [id]);
+  await work.log(tokenLogRows(ctx, work, 'read', [{ id, type: row.type, disclosure }]));
+  return record;
+};
+
+/** The filters of a list. An undefined or empty filter matches every token. */
+export type TokenFilter = {
+  id?: string[] | undefined;
+  type?: string[] | undefined;
+  metadata?: Record<string, string> | undefined;
+};
+
+/** A page of tokens, newest first. @throws forbidden; invalidInput for an invalid cursor; unavailable. */
+export const listTokens = async (
+  ctx: TokensContext,
+  work: Work,
+  input: { filter: TokenFilter; page: PageRequest; parent_id?: string },
+): Promise<Page<TokenRecord>> => {
+  const keys = await ctx.keyring.tenantKeys(work.tenant_id);
+  const wanted = filterCondition(input.filter, keys);
+  return readTokens(ctx, work, 'token:read', { wanted, keys, page: input.page, parent_id: input.parent_id });
+};
+
+/** A page of the tokens that a query finds, newest first. @throws invalidInput for an invalid query; forbidden; unavailable. */
+export const searchTokens = async (
+  ctx: TokensContext,
+  work: Work,
+  input: { query: string | undefined; page: PageRequest },
+): Promise<Page<TokenRecord>> => {
+  const keys = await ctx.keyring.tenantKeys(work.tenant_id);
+  let wanted: TokenCondition | undefined;
+  try {
+    if (input.query !== undefined)
+      wanted = conditionOf(parseSearchQuery(input.query), keys, valueShownWhere(work.caller, 'token:search'));
+  } catch (error) {
+    if (error instanceof SearchQueryError) throw invalidField('query', error.message);
+    throw error;
+  }
+  return readTokens(ctx, work, 'token:search', { wanted, keys, page: input.page, parent_id: undefined });
+};
+
+const filterCondition = ({ id, type, metadata }: TokenFilter, keys: TenantKeys): TokenCondition | undefined => {
+  const nodes: TokenCondition[] = [];
+  if (id && id.length > 0) nodes.push({ kind: 'in', column: 'id', values: id });
+  if (type && type.length > 0) nodes.push({ kind: 'in', column: 'type', values: type });
+  for (const [name, value] of Object.entries(metadata ?? {}))
+    nodes.push({ kind: 'digest', digest: metadataDigest(keys.digest, name, value) });
+  return all(nodes);
+};
+
+const all = (nodes: TokenCondition[]): TokenCondition | undefined =>
+  nodes.length > 1 ? { kind: 'and', nodes } : nodes[0];
+
+const tooLarge = () =>
+  payloadTooLarge('The tokens of this page are too large for one answer. Ask for fewer by `size`.');
+
+const readTokens = async (
+  ctx: TokensContext,
+  work: Work,
+  permission: Permission,
+  list: { wanted: TokenCondition | undefined; keys: TenantKeys; page: PageRequest; parent_id: string | undefined },
+): Promise<Page<TokenRecord>> => {
+  const { wanted, keys, page, parent_id } = list;
+  const now = ctx.now();
+  // Tokens that the caller may not see are neither returned nor counted.
+  const access = accessOf(work.caller, permission);
+  const condition = all([wanted, access === 'everything' ? undefined : access].filter((node) => node !== undefined));
+  const { pagination, rows } = await readPage(page, {
+    page: (offset, limit) => findTokenPage(work.db, { condition, parent_id, now, start: { offset }, limit }),
+    cursor: {
+      of: cursorOf,
+      parse: parseCursor,
+      list: (after, limit) => listTokenRows(work.db, { condition, parent_id, now, start: { after }, limit }),
+    },
+  });
+  if (rows.some(({ sealed }) => sealed === null)) throw tooLarge();
+  const meter = createMeter();
+  const read: LoggedToken[] = [];
+  const recordOf = (row: StoredToken): TokenRecord => {
+    const transform = decide(work, permission, row) ?? 'redact';
+    const kept = openToken(ctx, work.tenant_id, row, keys);
+    const visibility = visibilityOfToken(transform, row, kept);
+    noteDecision(work, permission, row, visibility, kept);
+    read.push({ id: row.id, type: row.type, disclosure: disclosureOf(visibility) });
+    try {
+      return recordOfRow(ctx, work.tenant_id, row, kept, transform, { meter });
+    } catch (error) {
+      if (error instanceof ExpressionError) throw tooLarge();
+      throw error;
+    }
+  };
+  const data = await ctx.accounts.runInTurns(work.tenant_id, mapInSlices(rows, recordOf));
+  if (rows.length > 0) {
+    await countTokens(ctx, work, limitOfReveal(work), revealedAmong(read));
+    const isPage = work.actor_type === 'user';
+    await work.log(isPage ? [tokenListLogRow(ctx, work, read)] : tokenLogRows(ctx, work, 'read', read));
+  }
+  return { pagination, data };
+};
+
+const cursorOf = (row: StoredToken): string[] => [String(row.created_at.getTime()), row.id];
+
+const parseCursor = ([time, id]: string[]): { created_at: Date; id: string } | undefined => {
+  if (time === undefined || id === undefined || !/^\d{1,15}$/.test(time) || !isStorableText(id)) return undefined;
+  return { created_at: new Date(Number(time)), id };
+};

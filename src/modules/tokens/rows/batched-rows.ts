@@ -1,0 +1,122 @@
+// Statements on tokens that requests of one tenant share: batched inserts and look-ups by id.
+import { createBatcher } from '../../../platform/db/batcher.ts';
+import { createCoalescer } from '../../../platform/db/coalescer.ts';
+import type { Slices } from '../../../platform/json/json-parser.ts';
+import { mapInSlices } from '../../../platform/json/slices.ts';
+import type { Database } from '../../../platform/db/database.ts';
+import type { FoundCvc, NewToken, NewTokenLog, StoredToken, StoredValue, TokenPlace } from './token-row.ts';
+import {
+  FIND_PLACES,
+  FIND_RECORDS,
+  FIND_TOKENS,
+  FIND_VALUES,
+  INSERT_TOKENS,
+  INSERT_UNIQUE_TOKENS,
+} from './token-sql.ts';
+
+/** Look-ups of at most this many tokens are batched with other requests. Larger ones fill a statement by themselves. */
+const TOGETHER_IDS_MAX = 10;
+
+/** Rows as JSON. Only the first row of each `log_id` carries the columns of the log row. */
+export const jsonOf = (rows: readonly NewToken[], created: NewTokenLog): Slices<string[]> => {
+  const logged = new Set<string>();
+  return mapInSlices(rows, (row) => {
+    if (logged.has(row.log_id)) return JSON.stringify(row);
+    logged.add(row.log_id);
+    return JSON.stringify({ ...row, ...created });
+  });
+};
+
+/** The tenant whose rows a statement may touch: a unit of work. */
+type Scope = { readonly tenant_id: string };
+
+export type TokenRows = ReturnType<typeof createTokenRows>;
+
+const byId = <Row extends { id: string }>(rows: Row[]): Map<string, Row> => new Map(rows.map((row) => [row.id, row]));
+
+const lives = ({ expires_at }: Pick<StoredToken, 'expires_at'>, now: Date): boolean =>
+  expires_at === null || expires_at > now;
+
+export const createTokenRows = ({
+  statements: { query },
+  batchesMax,
+  accounts,
+  beforeClose,
+}: Pick<Database, 'statements' | 'batchesMax' | 'accounts' | 'beforeClose'>) => {
+  const tokens = createBatcher(
+    async (tenant_id, rows) => {
+      await query('insert-tokens', INSERT_TOKENS, [tenant_id, rows]);
+    },
+    batchesMax,
+    accounts,
+  );
+  const uniqueTokens = createBatcher(
+    async (tenant_id, rows) => {
+      const found = await query('insert-unique-tokens', INSERT_UNIQUE_TOKENS, [tenant_id, rows]);
+      const existing: (string | undefined)[] = [];
+      for (const { place, existing: id } of found as { place: number; existing: string }[]) existing[place - 1] = id;
+      return existing;
+    },
+    batchesMax,
+    accounts,
+  );
+  beforeClose(() => Promise.all([tokens.drain(), uniqueTokens.drain()]));
+
+  /** Looks up tokens by id, in one statement for several requests. */
+  const createLookUp = <Row extends StoredValue>(name: string, text: string) => {
+    const find = async (tenant_id: string, ids: string[]): Promise<Row[]> =>
+      (await query(name, text, [tenant_id, ids])) as Row[];
+    const findOne = createCoalescer<Row>(
+      async (tenant_id, ids) => byId(await find(tenant_id, ids)),
+      batchesMax,
+      accounts,
+    );
+    const findFew = async (tenant_id: string, ids: string[]): Promise<Row[]> => {
+      const rows = (await Promise.all(ids.map((id) => findOne(tenant_id, id)))).filter((row) => row !== undefined);
+      // The size limit of a batch can leave a value out. Read alone, the request has the whole limit.
+      return rows.some(({ sealed }) => sealed === null) ? find(tenant_id, ids) : rows;
+    };
+    /** Without expired tokens. */
+    return async ({ tenant_id }: Scope, ids: string[], now: Date): Promise<Row[]> =>
+      (await (ids.length <= TOGETHER_IDS_MAX ? findFew : find)(tenant_id, ids)).filter((row) => lives(row, now));
+  };
+  const findTokens = createLookUp<StoredToken>('find-tokens', FIND_TOKENS);
+  const findRecords = createLookUp<StoredToken & FoundCvc>('find-records', FIND_RECORDS);
+  const findValues = createLookUp<StoredValue & FoundCvc>('find-values', FIND_VALUES);
+
+  return {
+    /** Writes tokens, security codes and log rows, all or nothing. @throws conflict for an id in use; unavailable. */
+    async insertTokens({ tenant_id }: Scope, rows: NewToken[], created: NewTokenLog): Promise<void> {
+      await tokens.submit(tenant_id, await accounts.runInTurns(tenant_id, jsonOf(rows, created)));
+    },
+
+    /**
+     * Writes tokens as `insertTokens` does, except rows with `seen` that have an equal token in a container which one of these
+     * LIKE patterns matches. Of equal tokens in one batch, one is written.
+     * @returns for each row the id of the existing token; undefined for a row that was written.
+     * @throws conflict for an id in use; unavailable.
+     */
+    insertUniqueTokens: async (
+      { tenant_id }: Scope,
+      rows: (NewToken & { seen?: readonly string[] | undefined })[],
+      created: NewTokenLog,
+    ): Promise<(string | undefined)[]> =>
+      uniqueTokens.submit(tenant_id, await accounts.runInTurns(tenant_id, jsonOf(rows, created))),
+
+    /** Like all look-ups here: without expired tokens. */
+    findToken: async (scope: Scope, id: string, now: Date): Promise<StoredToken | undefined> =>
+      (await findTokens(scope, [id], now))[0],
+
+    /** A token with its security code, for a caller who may see both. */
+    findRecord: async (scope: Scope, id: string, now: Date): Promise<(StoredToken & FoundCvc) | undefined> =>
+      (await findRecords(scope, [id], now))[0],
+
+    /** Several tokens of one request: all columns, or only those needed to open them. */
+    findRecords,
+    findValues,
+
+    /** The containers of tokens, and whether a mask hides their values. */
+    findPlaces: async ({ tenant_id }: Scope, ids: string[], now: Date): Promise<TokenPlace[]> =>
+      ((await query('find-places', FIND_PLACES, [tenant_id, ids])) as TokenPlace[]).filter((row) => lives(row, now)),
+  };
+};

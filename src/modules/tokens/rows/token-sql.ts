@@ -1,0 +1,164 @@
+// SQL of tokens, their log rows and links. A statement takes all its rows as one JSON parameter.
+// batched-rows.ts and token-transactions.ts run these statements. Lists are in token-list.ts.
+import { insertLogsFrom, LOG_RECORD } from '../../../platform/audit/rows.ts';
+import { boundSealed } from '../../../platform/db/statements.ts';
+
+export const INSERT_TOKENS = `
+WITH i AS (
+  SELECT * FROM json_to_recordset($2::json) AS r(
+    id text, type text, sealed text, fingerprint text, fingerprint_expression text, container text, metadata jsonb,
+    search_indexes text[], search_digests text[], expires_at timestamptz, masked boolean, cvc_sealed text,
+    cvc_expires_at timestamptz, created_at timestamptz, created_by uuid, log_id uuid, actor_type text, message text, trace_id text, ip text,
+    reactor_id uuid, proxy_id uuid)
+), t AS (
+  INSERT INTO tokens (tenant_id, id, type, sealed, fingerprint, fingerprint_expression, container, metadata,
+    search_indexes, search_digests, expires_at, masked, created_at, created_by)
+  SELECT $1::uuid, id, type, decode(sealed, 'base64'), fingerprint, fingerprint_expression, container, metadata,
+    search_indexes, search_digests, expires_at, masked, created_at, created_by FROM i ORDER BY id
+), c AS (
+  INSERT INTO token_cvcs (tenant_id, id, sealed, expires_at)
+  SELECT $1::uuid, id, decode(cvc_sealed, 'base64'), cvc_expires_at FROM i WHERE cvc_sealed IS NOT NULL
+), n AS (
+  INSERT INTO token_counts (tenant_id, id, type, change, last_created_at)
+  SELECT $1::uuid, gen_random_uuid(), type, count(*), max(created_at) FROM i GROUP BY type
+)
+INSERT INTO audit_log (tenant_id, id, actor_id, actor_type, entity_type, entity_ids, operation, message, created_at,
+  disclosure, trace_id, ip, reactor_id, proxy_id)
+SELECT $1::uuid, i.log_id, i.created_by, i.actor_type, i.type, of.ids, 'create', i.message, i.created_at, 'none',
+  i.trace_id, i.ip, i.reactor_id, i.proxy_id
+FROM (SELECT log_id, array_agg(id) AS ids FROM i GROUP BY log_id) AS of
+JOIN i ON i.log_id = of.log_id AND i.message IS NOT NULL`;
+
+export const TOKEN_COLUMNS = `id, type, sealed, fingerprint, fingerprint_expression, container, metadata, search_indexes,
+  expires_at, created_at, created_by, modified_at, modified_by`;
+
+/**
+ * Looks up each id of a list separately. The alternatives are slower:
+ *
+ * | Statement | Measured |
+ * |---|---|
+ * | `id = ANY` on a table without statistics | may scan an index by tenant alone: 20 times the work at 50,000 tokens |
+ * | ids not in a sub-select | PostgreSQL plans each short list again: 0.35 ms instead of 0.2 ms |
+ *
+ * The cost is a generic plan. If the table was nearly empty when it was made, an import of 60,000 tokens makes look-ups
+ * take milliseconds until the table is analysed. Statements with one id or a long list have the same limit.
+ */
+const byIds = (columns: string, table: string, ids: string): string => `
+SELECT found.* FROM unnest((SELECT ${ids}::text[])) AS wanted(id)
+CROSS JOIN LATERAL (SELECT ${columns} FROM ${table} WHERE tenant_id = $1 AND id = wanted.id LIMIT 1) AS found`;
+
+/** With expired tokens: requests share the statement, and each compares with its own time. */
+export const FIND_TOKENS = byIds(TOKEN_COLUMNS, 'tokens', '$2');
+
+const VALUE_COLUMNS = 'id, type, sealed, container, expires_at';
+
+/** Adds the security codes of cards, expired ones too. One statement, because a second one would cost as much again. */
+const withCvcs = (columns: string, tokens = byIds(columns, 'tokens', '$2')): string =>
+  boundSealed(
+    `${columns}, cvc_sealed, cvc_expires_at`,
+    `SELECT f.*, c.sealed AS cvc_sealed, c.expires_at AS cvc_expires_at FROM (${tokens}) AS f
+LEFT JOIN LATERAL (
+  SELECT sealed, expires_at FROM token_cvcs WHERE f.type = 'card' AND tenant_id = $1 AND id = f.id LIMIT 1
+) AS c ON true`,
+  );
+
+/** The columns needed to open tokens and to decide about access. To parse one more column costs as much as to open a token. */
+export const FIND_VALUES = withCvcs(VALUE_COLUMNS);
+
+/** Whole tokens, with the security codes of cards. */
+export const FIND_RECORDS = withCvcs(TOKEN_COLUMNS);
+
+export const FIND_PLACES = byIds('id, container, masked, expires_at', 'tokens', '$2');
+
+/** How many equal tokens are read for each fingerprint. The caller may be allowed to see only a later one. */
+const EQUAL_TOKENS_MAX = 10;
+
+/**
+ * The oldest tokens with these fingerprints ($2) and expressions ($3), in containers that one of the LIKE patterns ($5)
+ * matches. Only tokens with the same expression count: the creator of a token chooses its expression, so a fingerprint of
+ * another expression does not prove that the data is equal.
+ *
+ * OFFSET 0 keeps PostgreSQL from scanning all tokens by time in search of an equal one. IS NOT DISTINCT FROM keeps it from
+ * an index that begins with the tenant: on a small table all indexes cost the same, and the plan is kept until the next
+ * ANALYZE.
+ */
+export const FIND_BY_FINGERPRINTS = boundSealed(
+  TOKEN_COLUMNS,
+  `SELECT found.* FROM (SELECT DISTINCT * FROM unnest($2::text[], $3::text[])) AS wanted(fingerprint, expression)
+CROSS JOIN LATERAL (
+  SELECT * FROM (
+    SELECT ${TOKEN_COLUMNS} FROM tokens
+    WHERE tenant_id IS NOT DISTINCT FROM $1 AND fingerprint = wanted.fingerprint AND fingerprint_expression = wanted.expression
+      AND (expires_at IS NULL OR expires_at > $4) AND container LIKE ANY ($5::text[])
+    OFFSET 0
+  ) AS equal ORDER BY created_at, id LIMIT ${EQUAL_TOKENS_MAX}
+) AS found`,
+);
+
+/** Writes tokens, except those with `seen` that have an equal one. The function is in prisma/migrations/20261123140000_unique_tokens. */
+export const INSERT_UNIQUE_TOKENS = 'SELECT place, existing FROM insert_unique_tokens($1::uuid, $2::json)';
+
+/** All tenants share the memory of locks. One request takes at most this many, for any number of fingerprints. */
+const FINGERPRINT_LOCKS_MAX = 64;
+
+/** Serializes transactions by fingerprint, so that the second sees the tokens of the first. Sorted, to avoid deadlocks. */
+export const LOCK_FINGERPRINTS = `SELECT pg_advisory_xact_lock(hashtext($1), lock)
+FROM (SELECT DISTINCT abs(hashtext(f) % ${FINGERPRINT_LOCKS_MAX}) AS lock FROM unnest($2::text[]) AS f ORDER BY 1) AS locks`;
+
+export const INSERT_ASSOCIATION = `
+INSERT INTO token_associations (tenant_id, parent_id, child_id, child_created_at, created_at, created_by)
+SELECT tenant_id, $2, id, created_at, $4, $5 FROM tokens WHERE tenant_id = $1 AND id = $3
+RETURNING child_id`;
+
+export const LINK_TOKEN = INSERT_ASSOCIATION.replace('RETURNING child_id', 'ON CONFLICT DO NOTHING');
+
+export const DELETE_ASSOCIATION = `
+DELETE FROM token_associations WHERE tenant_id = $1 AND parent_id = $2 AND child_id = $3 RETURNING child_id`;
+
+export const LOCK_TOKEN = `SELECT ${TOKEN_COLUMNS} FROM tokens
+WHERE tenant_id = $1 AND id = $2 AND (expires_at IS NULL OR expires_at > $3) FOR NO KEY UPDATE`;
+
+/**
+ * Sets every column that a change may touch. The setting lasts until the end of the transaction. Without it, the trigger
+ * tokens_forget_mask assumes an earlier version that does not know the column `masked`.
+ */
+export const UPDATE_TOKEN = `
+UPDATE tokens SET sealed = decode(r.sealed, 'base64'), fingerprint = r.fingerprint,
+  fingerprint_expression = r.fingerprint_expression, container = r.container, metadata = r.metadata,
+  search_indexes = r.search_indexes, search_digests = r.search_digests, expires_at = r.expires_at,
+  masked = r.masked, modified_at = r.modified_at, modified_by = r.modified_by
+FROM json_to_record($3::json) AS r(sealed text, fingerprint text, fingerprint_expression text, container text,
+  metadata jsonb, search_indexes text[], search_digests text[], expires_at timestamptz, masked boolean,
+  modified_at timestamptz, modified_by uuid), set_config('strongroom.sets_masked', 'on', true)
+WHERE tenant_id = $1 AND id = $2`;
+
+export const PUT_CVC = `
+INSERT INTO token_cvcs (tenant_id, id, sealed, expires_at) VALUES ($1, $2, decode($3, 'base64'), $4)
+ON CONFLICT (tenant_id, id) DO UPDATE SET sealed = excluded.sealed, expires_at = excluded.expires_at`;
+
+export const DELETE_CVC = 'DELETE FROM token_cvcs WHERE tenant_id = $1 AND id = $2';
+
+export const LOCK_FOR_DELETE = 'SELECT FROM tokens WHERE tenant_id = $1 AND id = $2 FOR UPDATE';
+
+/**
+ * Deletes a token and its security code; foreign keys delete its links. A token whose container has changed is not deleted,
+ * because the permission was checked for the old container.
+ */
+export const DELETE_TOKEN = `
+WITH gone AS (
+  DELETE FROM tokens WHERE tenant_id = $1 AND id = $2 AND container = $3 RETURNING id, type
+), c AS (
+  DELETE FROM token_cvcs USING gone WHERE token_cvcs.tenant_id = $1 AND token_cvcs.id = gone.id
+), n AS (
+  INSERT INTO token_counts (tenant_id, id, type, change) SELECT $1::uuid, gen_random_uuid(), type, -1 FROM gone
+)
+${insertLogsFrom(`gone, json_to_record($4::json) AS r(${LOG_RECORD})`)}
+RETURNING id`;
+
+/** $1 the tenant, $2 the session, $3 ids of new tokens, $4 the time, $5 the digest of a page that this uses up, or null. */
+export const ADD_TO_SESSION = `
+UPDATE collect_sessions
+SET token_ids = token_ids || $3::text[], page_digest = CASE WHEN $5::bytea IS NULL THEN page_digest END
+WHERE tenant_id = $1 AND id = $2 AND expires_at > $4 AND cardinality(token_ids) + cardinality($3::text[]) <= max_tokens
+  AND ($5::bytea IS NULL OR page_digest = $5::bytea)
+RETURNING id`;

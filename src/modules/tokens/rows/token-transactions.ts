@@ -1,0 +1,125 @@
+// Statements on tokens and links that run within a transaction.
+import { notFound } from '../../../platform/errors.ts';
+import type { NewLog } from '../../../platform/audit/rows.ts';
+import type { Transaction } from '../../../platform/db/transaction.ts';
+import { runAtOnce } from '../../../platform/json/json-parser.ts';
+import { jsonOf } from './batched-rows.ts';
+import { nameOfFingerprint, type NewToken, type NewTokenLog, type StoredToken, type UniqueAmong } from './token-row.ts';
+import {
+  ADD_TO_SESSION,
+  DELETE_ASSOCIATION,
+  DELETE_CVC,
+  DELETE_TOKEN,
+  FIND_BY_FINGERPRINTS,
+  INSERT_ASSOCIATION,
+  INSERT_TOKENS,
+  LINK_TOKEN,
+  LOCK_FINGERPRINTS,
+  LOCK_FOR_DELETE,
+  LOCK_TOKEN,
+  PUT_CVC,
+  UPDATE_TOKEN,
+} from './token-sql.ts';
+
+/** The columns of a token after a change. */
+export type ChangedColumns = Omit<NewToken, 'id' | 'type' | 'created_at' | 'created_by' | 'log_id'> & {
+  modified_at: string;
+  modified_by: string;
+};
+
+type Link = { parent_id: string; child_id: string; created_at: string; created_by: string };
+
+/**
+ * Locks fingerprints, so that no other transaction writes an equal token.
+ * @returns the tokens that have one of them, oldest first, by `nameOfFingerprint`.
+ */
+export const lockFingerprints = async (
+  { query, tenant_id }: Transaction,
+  { fingerprints, containers }: UniqueAmong,
+  now: Date,
+): Promise<Map<string, StoredToken[]>> => {
+  if (fingerprints.length === 0) return new Map();
+  const prints = fingerprints.map(({ fingerprint }) => fingerprint);
+  const expressions = fingerprints.map(({ fingerprint_expression }) => fingerprint_expression);
+  await query('lock-fingerprints', LOCK_FINGERPRINTS, [tenant_id, prints]);
+  const values = [tenant_id, prints, expressions, now, containers];
+  const found = (await query('find-fingerprints', FIND_BY_FINGERPRINTS, values)) as StoredToken[];
+  return Map.groupBy(found, ({ fingerprint, fingerprint_expression }) =>
+    nameOfFingerprint({ fingerprint: fingerprint ?? '', fingerprint_expression: fingerprint_expression ?? '' }),
+  );
+};
+
+/** Writes tokens with their security codes and log rows. @throws conflict for an id in use. */
+export const insertTokens = async (
+  { query, tenant_id }: Transaction,
+  rows: NewToken[],
+  created: NewTokenLog,
+): Promise<void> => {
+  if (rows.length > 0)
+    await query('insert-tokens', INSERT_TOKENS, [tenant_id, `[${runAtOnce(jsonOf(rows, created)).join()}]`]);
+};
+
+/** Counts new tokens of a session, and uses up the page that it acts through. @returns whether it may create so many more. */
+export const addToSession = async (
+  { query, tenant_id }: Transaction,
+  { id, page_digest }: { id: string; page_digest?: Buffer },
+  token_ids: string[],
+  now: Date,
+): Promise<boolean> =>
+  (await query('add-to-session', ADD_TO_SESSION, [tenant_id, id, token_ids, now, page_digest ?? null])).length > 0;
+
+/** Reads a token and locks it until the transaction ends. @returns undefined for a missing or expired token. */
+export const lockToken = async (
+  { query, tenant_id }: Transaction,
+  id: string,
+  now: Date,
+): Promise<StoredToken | undefined> =>
+  ((await query('lock-token', LOCK_TOKEN, [tenant_id, id, now])) as StoredToken[])[0];
+
+/** @param cvc `replace` writes the security code of the columns. */
+export const updateToken = async (
+  { query, tenant_id }: Transaction,
+  id: string,
+  { cvc_sealed, cvc_expires_at, ...columns }: ChangedColumns,
+  cvc: 'keep' | 'remove' | 'replace',
+): Promise<void> => {
+  await query('update-token', UPDATE_TOKEN, [tenant_id, id, JSON.stringify(columns)]);
+  if (cvc === 'replace') await query('put-cvc', PUT_CVC, [tenant_id, id, cvc_sealed, cvc_expires_at]);
+  else if (cvc === 'remove') await query('delete-cvc', DELETE_CVC, [tenant_id, id]);
+};
+
+/** Deletes a token and writes its log row. @returns whether the token was in that container. */
+export const removeToken = async (
+  { query, tenant_id }: Transaction,
+  id: string,
+  container: string,
+  log: NewLog,
+): Promise<boolean> => {
+  // Waits for a concurrent change, so that the next statement also sees a security code that the change writes.
+  await query('lock-for-delete', LOCK_FOR_DELETE, [tenant_id, id]);
+  return (await query('delete-token', DELETE_TOKEN, [tenant_id, id, container, JSON.stringify(log)])).length > 0;
+};
+
+/** Links two tokens. @throws conflict if the link exists; notFound if a token was deleted. */
+export const insertLink = async ({ query, tenant_id }: Transaction, link: Link): Promise<void> => {
+  const values = [tenant_id, link.parent_id, link.child_id, link.created_at, link.created_by];
+  if ((await query('insert-association', INSERT_ASSOCIATION, values)).length === 0) throw notFound('token');
+};
+
+/** Links tokens; existing links stay. */
+export const putLinks = async (
+  { query, tenant_id }: Transaction,
+  child_ids: readonly string[],
+  { parent_id, created_at, created_by }: Omit<Link, 'child_id'>,
+): Promise<void> => {
+  for (const child_id of child_ids)
+    await query('link-token', LINK_TOKEN, [tenant_id, parent_id, child_id, created_at, created_by]);
+};
+
+/** @returns whether the link existed. */
+export const removeLink = async (
+  { query, tenant_id }: Transaction,
+  parent_id: string,
+  child_id: string,
+): Promise<boolean> =>
+  (await query('delete-association', DELETE_ASSOCIATION, [tenant_id, parent_id, child_id])).length > 0;

@@ -1,0 +1,54 @@
+// Deletes expired security codes and their keys, expired tokens, expired kept responses and rows of deleted tenants.
+// Reads refuse expired records already; the sweep makes them unrecoverable.
+import type { TokensContext } from './context.ts';
+import { takeLease } from '../../platform/db/leases.ts';
+import { sweepOnce } from '../../platform/db/sweep.ts';
+import { noteUnknownMasks } from './unknown-masks.ts';
+
+/** A security code must be unrecoverable one minute after its time to live. Half of that minute is the lifetime of its key. */
+const SWEEP_EVERY_MS = 15_000;
+/** The lease of the process that sweeps: less than the interval, so that another process goes on at its next interval. */
+const LEASE_MS = 10_000;
+/** Each round deletes a limited number of rows. The next sweep deletes the rest. */
+const SWEEP_ROUNDS_MAX = 100;
+
+type Sweeping = Pick<TokensContext, 'db' | 'now' | 'newLogId' | 'keyring' | 'environment' | 'randomBytes' | 'log'>;
+
+/**
+ * Sweeps once, until nothing is left or the limit of rounds is reached. Several processes may sweep at once.
+ * @param mayGoOn called before each further round. @throws unavailable.
+ */
+export const sweep = async (ctx: Sweeping, mayGoOn: () => Promise<boolean> = async () => true): Promise<void> => {
+  for (let round = 0; round < SWEEP_ROUNDS_MAX; round += 1) {
+    const isMoreLeft = await sweepOnce(ctx.db, ctx.now(), ctx.newLogId);
+    if (!isMoreLeft) break;
+    if (!(await mayGoOn())) return;
+  }
+  for (let round = 0; round < SWEEP_ROUNDS_MAX && (await mayGoOn()); round += 1)
+    if (!(await noteUnknownMasks(ctx))) return;
+};
+
+/** Sweeps unless another process has the lease. @param holder an id of this process. @returns whether it swept. @throws unavailable. */
+export const sweepInTurn = async (ctx: Sweeping, holder: string): Promise<boolean> => {
+  const take = (): Promise<boolean> => takeLease(ctx.db, 'sweep', holder, LEASE_MS);
+  if (!(await take())) return false;
+  await sweep(ctx, take);
+  return true;
+};
+
+/** Sweeps periodically, in turn with other processes. A failed sweep is logged, and the next interval retries. @returns stop, which waits for a running sweep. */
+export const startSweeping = (ctx: Sweeping & Pick<TokensContext, 'newUuid'>): (() => Promise<void>) => {
+  const holder = ctx.newUuid();
+  let running: Promise<unknown> | undefined;
+  const timer = setInterval(() => {
+    // A long sweep skips intervals: a second one would only wait for the locks of the first.
+    running ??= sweepInTurn(ctx, holder)
+      .catch((error: unknown) => ctx.log.error({ error }, 'a sweep failed'))
+      .finally(() => (running = undefined));
+  }, SWEEP_EVERY_MS);
+  timer.unref();
+  return async () => {
+    clearInterval(timer);
+    await running;
+  };
+};

@@ -1,0 +1,125 @@
+// The response schema of a token. tokens.ts decides how much of a token a caller sees.
+import { z } from 'zod';
+import { unknownName } from '../../platform/unknown-names.ts';
+import { isStorableText } from '../../platform/json/json.ts';
+import { TOKEN_ID_LENGTH_MAX } from '../access/token-id.ts';
+import { tokenTypeNames } from './token-types.ts';
+import { cursorQuery, pageSchema, repeated } from '../../platform/http/list-parameters.ts';
+import { date, history, uuid, CARD_TOKEN_ID, TENANT_ID } from '../../platform/http/schemas.ts';
+import { tokenMetadata } from './token-request.schema.ts';
+import { cardToken } from './token-examples.ts';
+
+export const tokenRecord = z
+  .object({
+    id: z.string().meta({
+      description: 'The id of the token: a UUID, unless its creator chose another id.',
+      example: CARD_TOKEN_ID,
+    }),
+    tenant_id: uuid('The tenant that owns the token. Left out for public keys.', TENANT_ID).optional(),
+    type: z.string().optional().meta({
+      description: 'The type of the token.',
+      'x-extensible-enum': tokenTypeNames,
+      example: 'card',
+    }),
+    data: z.any().optional().meta({
+      description:
+        'As much of the data as the caller may see: the masked value, or the value. Left out where the caller may see neither.',
+      example: cardToken.data,
+    }),
+    mask: z.any().optional().meta({
+      description: 'The mask as the creator sent it, or the evaluated default mask of the type.',
+      example: cardToken.data,
+    }),
+    fingerprint: z.string().optional().meta({
+      description:
+        'A keyed digest that is the same for equal values of a type within a tenant, and never across tenants. Left out for callers who may not see the masked value.',
+      example: cardToken.fingerprint,
+    }),
+    fingerprint_expression: z.string().optional().meta({
+      description: 'The expression that the fingerprint is computed from.',
+      example: cardToken.fingerprint_expression,
+    }),
+    containers: z
+      .array(z.string().meta({ example: '/pci/high/' }))
+      .optional()
+      .meta({ description: 'The container that stores the token. Access rules can be limited to containers.' }),
+    metadata: tokenMetadata
+      .optional()
+      .meta({ description: 'Data about the token that is not sensitive, in plain text.', example: cardToken.metadata }),
+    search_indexes: z
+      .array(z.string().meta({ example: '{{ data.number | last4 }}' }))
+      .optional()
+      .meta({ description: 'The expressions that the token can be found by.' }),
+    expires_at: date('The time from which the token cannot be read.').optional(),
+    ...history,
+    created_at: history.created_at.optional(),
+    _extras: z
+      .object({
+        deduplicated: z.boolean().meta({ description: 'Whether the response is an existing token.', example: false }),
+      })
+      .meta({ id: 'TokenExtras', description: 'Information about how the request was done.' })
+      .optional()
+      .meta({ description: 'Present where the request asked for deduplication.' }),
+  })
+  .meta({
+    id: 'Token',
+    description:
+      'A token, with as much of it as the caller may see. For callers without `token:read`, the response to a change has `id`, `tenant_id` and the times only.',
+  });
+
+export const tokenIdParam = z.string().meta({ description: 'The id of a token.', example: CARD_TOKEN_ID });
+
+export const tokenPage = pageSchema(tokenRecord, 'TokenPage');
+
+const METADATA_PREFIX = 'metadata.';
+const METADATA_FILTERS_MAX = 50;
+
+const badTokenId = `must be the id of a token, of at most ${TOKEN_ID_LENGTH_MAX} characters`;
+const badTokenType = `must be one of ${tokenTypeNames.join(', ')}`;
+
+const tokenIdFilter = z
+  .string()
+  .min(1, badTokenId)
+  .max(TOKEN_ID_LENGTH_MAX, badTokenId)
+  .refine(isStorableText, badTokenId);
+
+const listQuery = {
+  ...cursorQuery(),
+  id: repeated(tokenIdFilter, 'Only tokens of these ids.', CARD_TOKEN_ID),
+  type: repeated(z.enum(tokenTypeNames, badTokenType), 'Only tokens of these types.', 'card'),
+};
+
+const listQueryNames = [...Object.keys(listQuery), 'metadata.KEY'];
+
+/** The KEY of `metadata.KEY`. Clients of the earlier API write `metadata[KEY]`. */
+const metadataKeyOf = (name: string): string | undefined =>
+  name.startsWith(METADATA_PREFIX) ? name.slice(METADATA_PREFIX.length) : /^metadata\[(.+)\]$/s.exec(name)?.[1];
+
+/** The filters of a list of tokens. A loose object, because no schema can list the keys of `metadata.KEY=value`. */
+export const tokenListQuery = z.looseObject(listQuery).superRefine((query, ctx) => {
+  const keys = new Set<string>();
+  const addIssue = (name: string, message: string): void =>
+    ctx.addIssue({ code: 'custom', path: [name.slice(0, 200)], message });
+  for (const name of Object.keys(query)) {
+    if (Object.hasOwn(listQuery, name)) continue;
+    const key = metadataKeyOf(name);
+    if (name === 'metadata') addIssue(name, 'must be written metadata.KEY=value, once for each key');
+    else if (key === undefined) addIssue(name, unknownName(name, listQueryNames));
+    else if (typeof query[name] !== 'string' || keys.has(key)) addIssue(name, 'must be given once');
+    else keys.add(key);
+    if (keys.size > METADATA_FILTERS_MAX)
+      return addIssue('metadata', `must be at most ${METADATA_FILTERS_MAX} entries`);
+  }
+});
+
+/** For descriptions of lists: client generators support no parameter map with unlisted keys. */
+export const metadataFilter = `The filter \`metadata.KEY=value\`, such as \`metadata.order=4711\`, selects tokens with this entry in their metadata. It may be given once for each key, for at most ${METADATA_FILTERS_MAX} keys; upper and lower case are the same.`;
+
+/** The metadata filters of a query string. */
+export const metadataOf = (query: Record<string, unknown>): Record<string, string> =>
+  Object.fromEntries(
+    Object.entries(query).flatMap(([name, value]) => {
+      const key = metadataKeyOf(name);
+      return key === undefined ? [] : [[key, value as string]];
+    }),
+  );

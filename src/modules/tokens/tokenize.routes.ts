@@ -1,0 +1,36 @@
+// POST /tokenize: replaces the values of a JSON body by tokens.
+import type { TokensContext } from './context.ts';
+import { invalidField } from '../../platform/errors.ts';
+import { workOf } from '../access/authenticate.ts';
+import { answerInSlices } from '../../platform/http/answers.ts';
+import type { App } from '../../platform/http/app-type.ts';
+import { bodyFailures, failures } from '../../platform/http/schemas.ts';
+import type { Json } from '../../platform/json/json.ts';
+import { tokenize } from './tokenize.ts';
+import { tokenizeExamples, tokenizeRequest, tokenizeResult } from './tokenize.schema.ts';
+
+export const tokenizeRoutes = (app: App, ctx: TokensContext): void => {
+  app.post(
+    '/tokenize',
+    {
+      config: { permission: 'token:create', servesBrowsers: true },
+      schema: {
+        operationId: 'tokenize',
+        summary: 'Tokenize any JSON',
+        description:
+          'Creates a token for every value of the body, and responds with the same structure: the id of a token in place of a plain value, a token in place of an object with `type` and `data`. `null` stays `null`. If one value is not valid, no token is created.\n\nPermission: `token:create` on each destination container.',
+        tags: ['Tokenize'],
+        body: tokenizeRequest,
+        answer: 'The tokens, in the structure of the request.',
+        examples: tokenizeExamples,
+        response: { 200: tokenizeResult, ...failures(...bodyFailures) },
+      },
+    },
+    async (request, reply) => {
+      if (!request.hasBody) throw invalidField('', 'a JSON body is needed');
+      const tokenized = await tokenize(ctx, workOf(request), request.body as Json);
+      // Serialized here because fastify sends a bare string as text, and clients need a JSON string.
+      return answerInSlices(ctx, reply, tokenized);
+    },
+  );
+};

@@ -1,0 +1,152 @@
+// Routes of /tokens: create, list, read, change, delete and search tokens.
+import type { TokensContext } from './context.ts';
+import { unsupportedMediaType } from '../../platform/errors.ts';
+import { answer, answerInSlices } from '../../platform/http/answers.ts';
+import type { App } from '../../platform/http/app-type.ts';
+import { workOf } from '../access/authenticate.ts';
+import { pageOf } from '../../platform/pagination.ts';
+import { patchMediaTypes } from '../../platform/http/problems.ts';
+import { bodyFailures, commonFailures, failures, noContent } from '../../platform/http/schemas.ts';
+import { metadataFilter, metadataOf, tokenListQuery, tokenPage, tokenRecord } from './token-record.ts';
+import { createTokenBody } from './token-request.schema.ts';
+import { changeToken, deleteToken } from './change-token.ts';
+import { createToken } from './create-tokens.ts';
+import { getToken, listTokens, searchTokens } from './read-tokens.ts';
+import {
+  createTokenExamples,
+  searchBody,
+  searchExamples,
+  tokenExamples,
+  tokenIdParams,
+  tokenListExamples,
+  tokenPatch,
+  tokenPatchExamples,
+} from './tokens.schema.ts';
+
+export const tokensRoutes = (app: App, ctx: TokensContext): void => {
+  app.post(
+    '/tokens',
+    {
+      config: { permission: 'token:create', creates: '/tokens', servesBrowsers: true },
+      schema: {
+        operationId: 'createToken',
+        summary: 'Create a token',
+        description:
+          'Creates one token. The response never shows more than the masked value. It has a fingerprint only for callers with `token:read` on the container.\n\nPermission: `token:create` on the destination container.',
+        tags: ['Tokens'],
+        body: createTokenBody,
+        answer: 'The token.',
+        examples: createTokenExamples,
+        response: { 201: tokenRecord, ...failures(...bodyFailures) },
+      },
+    },
+    async (request, reply) => answer(reply, await createToken(ctx, workOf(request), { request: request.body })),
+  );
+
+  app.get(
+    '/tokens',
+    {
+      config: { permission: 'token:read' },
+      schema: {
+        operationId: 'listTokens',
+        summary: 'List tokens',
+        description: `Lists the tokens that the caller may read, newest first. A token must match all filters. ${metadataFilter} The reads are logged before the response is sent.\n\nPermission: \`token:read\`.`,
+        tags: ['Tokens'],
+        querystring: tokenListQuery,
+        answer: 'A page of tokens.',
+        examples: tokenListExamples,
+        response: { 200: tokenPage, ...failures(...commonFailures, 413) },
+      },
+    },
+    async (request, reply) => {
+      const { query } = request;
+      const filter = { id: query.id, type: query.type, metadata: metadataOf(query) };
+      return answerInSlices(ctx, reply, await listTokens(ctx, workOf(request), { filter, page: pageOf(query) }));
+    },
+  );
+
+  app.post(
+    '/tokens/search',
+    {
+      config: { permission: 'token:search', idempotency: 'none' },
+      schema: {
+        operationId: 'searchTokens',
+        summary: 'Search tokens',
+        description:
+          'Finds tokens by a query: `field:value`, `field:"a phrase"`, `AND`, `OR`, `NOT` (or `!`, `-`), parentheses, and ranges of dates such as `created_at:[2026-01-01 TO *]`, with braces to exclude an end of the range. Fields: `id`, `type`, `data` (by the search indexes of a token), `fingerprint`, `container` (with `*` at its end for all containers with this prefix), `metadata.KEY`, `created_by`, `created_at`, `modified_by`, `modified_at`. `data` and `metadata` match whole values; upper and lower case are the same. `data` and `fingerprint` match only tokens whose value the caller may see. The newest tokens come first.\n\nPermission: `token:search`.',
+        tags: ['Tokens'],
+        body: searchBody,
+        answer: 'A page of the tokens that match.',
+        examples: searchExamples,
+        response: { 200: tokenPage, ...failures(...commonFailures, 413, 415) },
+      },
+    },
+    async (request, reply) => {
+      const { query, ...page } = request.body;
+      return answerInSlices(ctx, reply, await searchTokens(ctx, workOf(request), { query, page: pageOf(page) }));
+    },
+  );
+
+  app.get(
+    '/tokens/:id',
+    {
+      config: { permission: 'token:read' },
+      schema: {
+        operationId: 'getToken',
+        summary: 'Read a token',
+        description:
+          'Reads one token, with as much of its data as the caller may see. The read is logged before the response is sent.\n\nPermission: `token:read` on the container of the token.',
+        tags: ['Tokens'],
+        params: tokenIdParams,
+        answer: 'The token, as far as the caller may see it.',
+        examples: tokenExamples,
+        response: { 200: tokenRecord, ...failures(...commonFailures, 404) },
+      },
+    },
+    async (request) => getToken(ctx, workOf(request), request.params.id),
+  );
+
+  app.patch(
+    '/tokens/:id',
+    {
+      config: { permission: 'token:update' },
+      schema: {
+        operationId: 'updateToken',
+        summary: 'Change a token',
+        description:
+          'Changes a token by a JSON merge patch (RFC 7396), sent as `application/merge-patch+json` or `application/json`. `data`, `mask` and `metadata` are merged, other attributes are replaced, and null removes. `type` and `id` cannot change. Mask, fingerprint, search indexes and deduplication are evaluated again. A card with a new number loses its security code unless the patch has one.\n\nA change of `mask`, `fingerprint_expression` or `search_indexes`, or of a part of an object in a generic token, needs permission to see the value. A change after which the caller could see or use more of the token than before is a 403.\n\nPermission: `token:update` on the container of the token, and on the container it moves to.',
+        tags: ['Tokens'],
+        params: tokenIdParams,
+        consumes: [...patchMediaTypes],
+        body: tokenPatch,
+        answer: 'The changed token.',
+        examples: tokenPatchExamples,
+        response: { 200: tokenRecord, ...failures(...bodyFailures, 404) },
+      },
+    },
+    async (request, reply) => {
+      const type = request.headers['content-type'] ?? '';
+      if (!patchMediaTypes.includes(type.split(';', 1)[0]?.trim().toLowerCase() ?? ''))
+        throw unsupportedMediaType(`The body must be ${patchMediaTypes.join(' or ')}.`);
+      return answer(reply, await changeToken(ctx, workOf(request), request.params.id, request.body));
+    },
+  );
+
+  app.delete(
+    '/tokens/:id',
+    {
+      config: { permission: 'token:delete' },
+      schema: {
+        operationId: 'deleteToken',
+        summary: 'Delete a token',
+        description:
+          'Deletes a token, with its security code and its links to other tokens.\n\nPermission: `token:delete` on the container of the token.',
+        tags: ['Tokens'],
+        params: tokenIdParams,
+        answer: 'The token is deleted.',
+        response: { 204: noContent, ...failures(...commonFailures, 404) },
+      },
+    },
+    async (request, reply) => answer(reply, await deleteToken(ctx, workOf(request), request.params.id)),
+  );
+};

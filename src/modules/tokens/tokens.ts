@@ -1,0 +1,266 @@
+// The barrier: the only place where plaintext and rows meet. Seals on the way in, opens on the way out, and shows as much
+// of a token as a decision allows. Knows no request and writes nothing.
+import { type FoundCvc } from './rows/token-row.ts';
+import { type StoredToken } from './rows/token-row.ts';
+import { type NewToken } from './rows/token-row.ts';
+import type { Work } from '../access/work.ts';
+import { noteDecisionOverNew } from '../access/decisions.ts';
+import { type Transform, type Visibility } from '../access/access-rule.ts';
+import { visibilityOf, wouldDecide } from '../access/rules.ts';
+import type { TokensContext } from './context.ts';
+import { metadataDigest, searchDigest } from '../../platform/crypto/digest.ts';
+import type { TenantKeys } from '../../platform/crypto/keyring.ts';
+import {
+  type Binding,
+  isSealedUnder,
+  keyIdOf,
+  open,
+  seal,
+  SealBroken,
+  type SealingKey,
+} from '../../platform/crypto/seal.ts';
+import { internal } from '../../platform/errors.ts';
+import { evaluateShape } from './expressions/expressions.ts';
+import type { Json } from '../../platform/json/json.ts';
+import { createMeter, type Meter } from './expressions/meter.ts';
+import type { Draft, DraftTools } from './token-request.ts';
+import { findTokenType } from './token-types.ts';
+
+/** A token as the wire knows it. What is absent or undefined is left out. */
+export type TokenRecord = {
+  id: string;
+  /** Left out of answers to public callers. */
+  tenant_id?: string;
+  type?: string;
+  data?: Json | undefined;
+  mask?: Json | undefined;
+  fingerprint?: string | undefined;
+  fingerprint_expression?: string | undefined;
+  containers?: string[];
+  metadata?: Record<string, string> | undefined;
+  search_indexes?: string[];
+  expires_at?: string | undefined;
+  created_by?: string | undefined;
+  created_at?: string;
+  modified_by?: string | undefined;
+  modified_at?: string | undefined;
+  _extras?: { deduplicated: boolean };
+};
+
+/** What is sealed of a token: data and mask together, so that neither can be exchanged for another row's. */
+export type Kept = { data: Json; mask?: Json };
+
+/** @param work whose caller may be a public one; left out where no public caller gets. */
+export const draftTools = (
+  ctx: Pick<TokensContext, 'now' | 'expressionEnvironment'>,
+  work?: Pick<Work, 'caller'>,
+): DraftTools => ({
+  now: ctx.now,
+  environment: ctx.expressionEnvironment,
+  meter: createMeter(),
+  publicAccess: work?.caller.publicAccess,
+});
+
+type SealContext = Pick<TokensContext, 'environment' | 'randomBytes' | 'log'>;
+
+const bindingOf = (
+  ctx: Pick<TokensContext, 'environment'>,
+  tenant_id: string,
+  token: { id: string; type: string },
+  field: 'sealed' | 'cvc',
+): Binding => ({ environment: ctx.environment, tenant_id, record: 'token', id: token.id, type: token.type, field });
+
+/** A draft's data and mask under the tenant's key, in base64. */
+export const sealDraft = (ctx: SealContext, tenant_id: string, key: SealingKey, id: string, draft: Draft): string => {
+  const kept: Kept = draft.mask === undefined ? { data: draft.data } : { data: draft.data, mask: draft.mask };
+  const binding = bindingOf(ctx, tenant_id, { id, type: draft.type.name }, 'sealed');
+  return seal(key, binding, JSON.stringify(kept), ctx.randomBytes).toString('base64');
+};
+
+/** A security code under a short-lived key, in base64. */
+export const sealCvc = (ctx: SealContext, tenant_id: string, key: SealingKey, id: string, cvc: string): string =>
+  seal(key, bindingOf(ctx, tenant_id, { id, type: 'card' }, 'cvc'), cvc, ctx.randomBytes).toString('base64');
+
+/** Everything a search can find a draft by, as keyed digests; undefined where that is nothing. */
+export const searchDigestsOf = (keys: TenantKeys, draft: Draft): string[] | undefined => {
+  const digests = draft.searchValues.map((value) => searchDigest(keys.digest, value));
+  for (const [name, value] of Object.entries(draft.metadata ?? {}))
+    digests.push(metadataDigest(keys.digest, name, value));
+  return digests.length === 0 ? undefined : [...new Set(digests)];
+};
+
+/** A value that does not open was changed, moved or lost its key: somebody must look. */
+const broken = (ctx: SealContext, tenant_id: string, token_id: string, error: unknown, what: string) => {
+  ctx.log.error({ alarm: 'seal_broken', tenant_id, token_id }, `${what} does not open`);
+  return internal(error);
+};
+
+/** @throws internal, after an alarm, for a value that does not open. */
+export const openToken = (
+  ctx: SealContext,
+  tenant_id: string,
+  row: Pick<StoredToken, 'id' | 'type' | 'sealed'>,
+  keys: TenantKeys,
+): Kept => {
+  try {
+    // Nearly all are under the newest key: it is asked first.
+    const key = isSealedUnder(keys.data, row.sealed) ? keys.data : keys.find(keyIdOf(row.sealed));
+    if (!key) throw new SealBroken();
+    return JSON.parse(open(key, bindingOf(ctx, tenant_id, row, 'sealed'), row.sealed).toString('utf8')) as Kept;
+  } catch (error) {
+    throw broken(ctx, tenant_id, row.id, error, 'a token');
+  }
+};
+
+/**
+ * The security codes that were found with their cards, while they live, by token id. One that does not open counts as gone,
+ * after an alarm: a process that has not heard of a promoted database yet seals under a key that another one has replaced.
+ */
+export const openCvcs = async (
+  ctx: SealContext & Pick<TokensContext, 'keyring' | 'now'>,
+  { tenant_id, record }: Pick<Work, 'tenant_id' | 'record'>,
+  rows: readonly ({ id: string } & Partial<FoundCvc>)[],
+): Promise<Map<string, string>> => {
+  const cvcs = new Map<string, string>();
+  const now = ctx.now();
+  // Cards of the same half minute share a key, which is looked up once.
+  const keys = new Map<string, SealingKey | undefined>();
+  const keyOf = async (sealed: Buffer): Promise<SealingKey | undefined> => {
+    const keyId = keyIdOf(sealed);
+    if (!keys.has(keyId)) keys.set(keyId, await ctx.keyring.findEphemeralKey(keyId));
+    return keys.get(keyId);
+  };
+  for (const { id, cvc_sealed, cvc_expires_at } of rows) {
+    if (!cvc_sealed || !cvc_expires_at || cvc_expires_at <= now) continue;
+    try {
+      const key = await keyOf(cvc_sealed);
+      if (!key) continue;
+      cvcs.set(id, open(key, bindingOf(ctx, tenant_id, { id, type: 'card' }, 'cvc'), cvc_sealed).toString('utf8'));
+      record?.readableUntil(cvc_expires_at);
+    } catch (error) {
+      if (!(error instanceof SealBroken)) throw error;
+      broken(ctx, tenant_id, id, error, 'a cvc');
+    }
+  }
+  return cvcs;
+};
+
+/** Whether a draft has a mask, of its own or of its type. */
+export const isMasked = ({ type, mask }: Pick<Draft, 'type' | 'mask'>): boolean =>
+  mask !== undefined || type.mask !== undefined;
+
+/** Whether a caller sees fingerprints of tokens as this draft is: who sees at least the mask. */
+export const seesFingerprint = (work: Work, draft: Draft, id: string): boolean => {
+  const target = { id, container: draft.container };
+  const transform = wouldDecide(work.caller, 'token:read', target);
+  const hasOne = isMasked(draft);
+  if (transform === undefined || visibilityOf(transform, hasOne) === 'nothing') return false;
+  noteDecisionOverNew(work, 'token:read', { ...target, hasMask: hasOne }, 'masked');
+  return true;
+};
+
+/** Whether a token has a mask, of its own or of its type. */
+export const hasMask = ({ type }: Pick<StoredToken, 'type'>, { mask }: Pick<Kept, 'mask'>): boolean =>
+  mask !== undefined || findTokenType(type)?.mask !== undefined;
+
+/** How much a decision shows of an opened token. */
+export const visibilityOfToken = (
+  transform: Transform | undefined,
+  row: Pick<StoredToken, 'type'>,
+  kept: Kept,
+): Visibility => visibilityOf(transform, hasMask(row, kept));
+
+export type ShowOptions = {
+  /** Joins what is revealed. */
+  cvc?: string | undefined;
+  /** Of all masks of one answer; without it the token has a budget of its own. */
+  meter?: Meter;
+};
+
+/** The data of an opened token as a decision shows it; undefined for nothing. @throws ExpressionError where a shared meter is spent. */
+export const shownData = (
+  ctx: Pick<TokensContext, 'expressionEnvironment'>,
+  row: Pick<StoredToken, 'type'>,
+  kept: Kept,
+  transform: Transform,
+  { cvc, meter }: ShowOptions = {},
+): { data: Json | undefined; mask: Json | undefined } => {
+  if (transform === 'redact') return { data: undefined, mask: kept.mask };
+  const type = findTokenType(row.type);
+  // A mask of the caller's own is shown as it was sent: it is evaluated only where its value is.
+  if (transform === 'reveal') {
+    const data = cvc === undefined ? kept.data : { ...(kept.data as Record<string, Json>), cvc };
+    return { data, mask: kept.mask ?? type?.maskedOf(kept.data) };
+  }
+  if (kept.mask !== undefined)
+    return { data: evaluateShape(kept.mask, { data: kept.data }, ctx.expressionEnvironment, meter), mask: kept.mask };
+  const masked = type?.maskedOf(kept.data);
+  return { data: masked === undefined && transform === 'default' ? kept.data : masked, mask: masked };
+};
+
+/** A stored token as its reader may see it. */
+export const recordOfRow = (
+  ctx: Pick<TokensContext, 'expressionEnvironment'>,
+  tenant_id: string,
+  row: StoredToken,
+  kept: Kept,
+  transform: Transform,
+  options?: ShowOptions,
+): TokenRecord => ({
+  id: row.id,
+  tenant_id,
+  type: row.type,
+  ...shownData(ctx, row, kept, transform, options),
+  ...(visibilityOfToken(transform, row, kept) !== 'nothing' && { fingerprint: row.fingerprint ?? undefined }),
+  fingerprint_expression: row.fingerprint_expression ?? undefined,
+  containers: [row.container],
+  metadata: row.metadata ?? undefined,
+  search_indexes: row.search_indexes ?? [],
+  expires_at: row.expires_at?.toISOString(),
+  created_by: row.created_by ?? undefined,
+  created_at: row.created_at.toISOString(),
+  modified_by: row.modified_by ?? undefined,
+  modified_at: row.modified_at?.toISOString(),
+});
+
+/**
+ * What a write answers of a draft: never more than the masked value, whatever a rule would reveal to a reader. A mask of
+ * the caller's own comes back as it was sent; the default mask of a type, evaluated.
+ */
+const shownOfDraft = (draft: Draft, transform: Transform): { data: Json | undefined; mask: Json | undefined } => ({
+  data: transform === 'redact' ? undefined : draft.masked,
+  mask: draft.mask ?? (draft.type.mask === undefined || transform === 'redact' ? undefined : draft.masked),
+});
+
+/** The columns of a written token that its record repeats. */
+type WrittenColumns = Pick<
+  NewToken,
+  'container' | 'fingerprint' | 'fingerprint_expression' | 'metadata' | 'search_indexes' | 'expires_at'
+>;
+
+/**
+ * What a write answers: the draft as its writer may see it, with its columns, and who made and changed it.
+ * @param isPrintShown whether the writer may see the fingerprint: it tells whether a value that was guessed is right.
+ */
+export const recordOfDraft = (
+  tenant_id: string,
+  draft: Draft,
+  { transform, isPrintShown }: { transform: Transform; isPrintShown: boolean },
+  columns: WrittenColumns,
+  made: Pick<TokenRecord, 'created_by' | 'created_at' | 'modified_by' | 'modified_at'> & { id: string },
+): TokenRecord => {
+  const { id, ...times } = made;
+  return {
+    id,
+    tenant_id,
+    type: draft.type.name,
+    ...shownOfDraft(draft, transform),
+    ...(isPrintShown && { fingerprint: columns.fingerprint }),
+    fingerprint_expression: columns.fingerprint_expression,
+    containers: [columns.container],
+    metadata: columns.metadata,
+    search_indexes: columns.search_indexes ?? [],
+    expires_at: columns.expires_at,
+    ...times,
+  };
+};

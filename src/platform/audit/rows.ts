@@ -1,0 +1,108 @@
+// Rows of the audit log: their columns, and the statements that append them.
+import type { Accounts } from '../accounts.ts';
+import { createBatcher } from '../db/batcher.ts';
+import type { Query } from '../db/statements.ts';
+import { unavailable } from '../errors.ts';
+
+/** A row of the log: one operation, over one or more entities of a kind. What is undefined is NULL. */
+export type NewLog = {
+  id: string;
+  actor_id: string | null;
+  actor_type: string | null;
+  entity_type: string;
+  entity_ids: string[];
+  operation: string;
+  message: string;
+  created_at: string;
+  disclosure: string;
+  outcome: string;
+  trace_id?: string | undefined;
+  ip?: string | undefined;
+  reactor_id?: string | undefined;
+  proxy_id?: string | undefined;
+  destination_host?: string | undefined;
+  is_list?: boolean | undefined;
+};
+
+/** The columns of the log but for the tenant's, with the types that rows in JSON are read as. */
+const LOG_COLUMNS = [
+  'id uuid',
+  'actor_id uuid',
+  'actor_type text',
+  'entity_type text',
+  'entity_ids text[]',
+  'operation text',
+  'message text',
+  'created_at timestamptz',
+  'disclosure text',
+  'outcome text',
+  'trace_id text',
+  'ip text',
+  'reactor_id uuid',
+  'proxy_id uuid',
+  'destination_host text',
+  'is_list boolean',
+];
+export const LOG_RECORD = LOG_COLUMNS.join(', ');
+const LOG_NAMES = LOG_COLUMNS.map((column) => column.split(' ', 1)[0]).join(', ');
+
+/** Rows of the log from a relation that has its columns. @param values in place of columns of the same name. */
+export const insertLogsFrom = (from: string, values: Record<string, string> = {}): string => `
+INSERT INTO audit_log (tenant_id, ${LOG_NAMES})
+SELECT $1::uuid, ${LOG_NAMES.split(', ')
+  .map((name) => values[name] ?? (name === 'is_list' ? 'coalesce(r.is_list, false)' : `r.${name}`))
+  .join(', ')}
+FROM ${from}`;
+
+export const INSERT_LOGS = insertLogsFrom(`json_to_recordset($2::json) AS r(${LOG_RECORD})`);
+
+/**
+ * Writes a refusal, unless there are so many ($4) of the tenant since an id ($3). Rows with one message ($5) are counted apart
+ * from all others.
+ */
+export const INSERT_REFUSAL = `${insertLogsFrom(`json_to_record($2::json) AS r(${LOG_RECORD})`)}
+WHERE (SELECT count(*) FROM (
+  SELECT FROM audit_log WHERE tenant_id = $1 AND outcome = 'refused' AND id >= $3::uuid AND (message = $5) = (r.message = $5) LIMIT $4::int
+) AS recent) < $4::int
+RETURNING id`;
+
+export type LogWriter = ReturnType<typeof createLogWriter>;
+
+/** Appends rows in batches: those of one tenant that arrive while a batch is being written go together in the next. */
+export const createLogWriter = (query: Query, batchesMax: number, accounts: Accounts) => {
+  const batches = createBatcher(
+    async (tenant_id, rows) => {
+      // Without its log row no operation is answered, whatever keeps the row from being written.
+      await query('insert-logs', INSERT_LOGS, [tenant_id, rows]).catch((error: unknown) => {
+        throw unavailable(error);
+      });
+    },
+    batchesMax,
+    accounts,
+  );
+  return {
+    /** Resolves after commit. @throws unavailable. */
+    async insert(tenant_id: string, rows: readonly NewLog[]): Promise<void> {
+      await batches.submit(
+        tenant_id,
+        rows.map((row) => JSON.stringify(row)),
+      );
+    },
+    drain: () => batches.drain(),
+  };
+};
+
+/**
+ * Appends the row of a refusal, unless the tenant has `most` of them since an id.
+ * @param apart the message of rows that are counted apart from all others.
+ * @returns whether the row was written.
+ */
+export const insertRefusal = async (
+  query: Query,
+  tenant_id: string,
+  row: NewLog,
+  from_id: string,
+  most: number,
+  apart: string,
+): Promise<boolean> =>
+  (await query('insert-refusal', INSERT_REFUSAL, [tenant_id, JSON.stringify(row), from_id, most, apart])).length > 0;

@@ -1,0 +1,651 @@
+// The one place that reads the environment: parses it whole, reports every problem at once with its fix,
+// and refuses to know what the values are used for.
+import { readFileSync } from 'node:fs';
+import { availableParallelism, totalmem } from 'node:os';
+import { join, resolve } from 'node:path';
+import { z } from 'zod';
+import { type ApplicationLimits, BURST_MAX, DAILY_TOKENS_MAX, REQUESTS_PER_SECOND_MAX } from './application-limits.ts';
+import { canonicalHost, isHostName } from './host-names.ts';
+import { memoryTotalMbLeast } from './sandbox/protocol/sandbox.ts';
+import { editDistance } from './unknown-names.ts';
+
+const HOUR_MS = 3_600_000;
+
+/** Security codes are sensitive authentication data (PCI DSS): stored for an hour by default, and never for more than a day. */
+const CVC_TTL_DEFAULT = '1h';
+const CVC_TTL_MAX_MS = 24 * HOUR_MS;
+
+const flag = (value: boolean) =>
+  z
+    .enum(['true', 'false', '1', '0', 'on', 'off'])
+    .transform((text) => text === 'true' || text === '1' || text === 'on')
+    .default(value);
+
+const wholeNumberFrom = (least: number, most: number) =>
+  z.coerce.number(`must be a whole number from ${least} to ${most}`).int().min(least).max(most);
+
+const wholeNumber = (least: number, most: number, value: number) => wholeNumberFrom(least, most).default(value);
+
+const MINUTE_MS = 60_000;
+
+/** PCI DSS 8.2.8: a session that nobody uses for 15 minutes ends. */
+const SESSION_IDLE_DEFAULT = '15m';
+/** When a session was used is written once a minute: a shorter time would end sessions that are in use. */
+const SESSION_IDLE_MIN_MS = 2 * MINUTE_MS;
+/** A working day: longer lasts no session. */
+const SESSION_IDLE_MAX_MS = 12 * HOUR_MS;
+
+/** PCI DSS 8.3.4: after too many failures an account stays locked for 30 minutes. */
+const SIGN_IN_LOCKOUT_DEFAULT = '30m';
+const SIGN_IN_LOCKOUT_MAX_MS = 24 * HOUR_MS;
+
+const durationUnitsMs: Record<string, number> = { s: 1000, m: 60_000, h: HOUR_MS };
+
+const duration = z
+  .string()
+  .regex(/^\d{1,6}[smh]?$/, 'must be a number of seconds, or like 90s, 15m or 1h')
+  .transform((text) => Number.parseInt(text, 10) * (durationUnitsMs[text.at(-1) ?? 's'] ?? 1000));
+
+/** 32 bytes: 64 hex digits, or 43 characters of base64 or base64url whose last one leaves no bit over. */
+const ROOT_KEY_FORMS = [
+  ['hex', /^[0-9a-fA-F]{64}$/],
+  ['base64', /^[0-9A-Za-z+/]{42}[AEIMQUYcgkosw048]=?$/],
+  ['base64url', /^[0-9A-Za-z_-]{42}[AEIMQUYcgkosw048]=?$/],
+] as const;
+
+/** Reads a root key; undefined for anything but 32 bytes written out whole. Buffer.from() alone would skip over a typo. */
+export const parseRootKey = (text: string): Buffer | undefined => {
+  const written = text.trim();
+  const [encoding] = ROOT_KEY_FORMS.find(([, form]) => form.test(written)) ?? [];
+  return encoding && Buffer.from(written, encoding);
+};
+
+const rootKey = z.string().transform((text, problems) => {
+  const key = parseRootKey(text);
+  if (key) return key;
+  problems.addIssue(
+    'must be 32 random bytes in base64. Make one, and store it in your secret manager first: head -c 32 /dev/urandom | base64',
+  );
+  return z.NEVER;
+});
+
+const words = z.string().transform((text) =>
+  text
+    .split(',')
+    .map((word) => word.trim())
+    .filter(Boolean),
+);
+
+const privateHosts = words.transform((entries, problems) =>
+  entries.flatMap((entry) => {
+    const [, host = '', port = ''] = /^([A-Za-z0-9.-]{1,253}):(\d{1,5})$/.exec(entry) ?? [];
+    if (host !== '' && Number(port) > 0 && Number(port) < 65_536)
+      return [{ host: host.toLowerCase(), port: Number(port) }];
+    problems.addIssue('must be names with a port, such as `payments.internal:8443`, comma-separated');
+    return [];
+  }),
+);
+
+/** Host names without scheme, port or path: an entry that is none would match no host, and silently protect nothing. */
+const hosts = words.transform((entries, problems) => {
+  if (entries.length > 0 && entries.every((entry) => isHostName(entry.replace(/^\*\./, '')))) return entries;
+  problems.addIssue(
+    'must be host names without scheme, port or path, such as `api.example.com` or `*.example.com`, comma-separated',
+  );
+  return z.NEVER;
+});
+
+const ports = words.transform((entries, problems) => {
+  const numbers = entries.map(Number);
+  if (numbers.every((port) => Number.isInteger(port) && port > 0 && port < 65_536)) return numbers;
+  problems.addIssue('must be ports, such as `443,8443`, comma-separated');
+  return z.NEVER;
+});
+
+/** What a percent-encoded part of a URL says; undefined where it says nothing in UTF-8. */
+const percentDecoded = (text: string): string | undefined => {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return undefined;
+  }
+};
+
+const isSmtpUrl = (text: string): boolean => {
+  if (!URL.canParse(text)) return false;
+  const { protocol, hostname, search, hash, pathname, username, password } = new URL(text);
+  return (
+    /^smtps?:$/.test(protocol) &&
+    /^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])$/.test(hostname) &&
+    search + hash === '' &&
+    ['', '/'].includes(pathname) &&
+    // One without the other signs in nowhere.
+    (username === '') === (password === '') &&
+    [username, password].every((part) => percentDecoded(part) !== undefined)
+  );
+};
+
+/** An address alone, or after a name: bare words, or anything in quotes (RFC 5322 section 3.4). */
+const MAIL_FROM_FORM = /^(?:(?:"((?:[^"\\\p{Cc}]|\\[^\p{Cc}])*)"|([^"<>,;:\\\p{Cc}]*))\s*<([^<>]*)>|([^<>]*))$/u;
+const MAIL_FROM_ADDRESS = /^[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@[A-Za-z0-9.-]{1,253}$/;
+
+const mailFrom = z.string().transform((text, problems) => {
+  const [, quoted, bare = '', bracketed, alone] = MAIL_FROM_FORM.exec(text.trim()) ?? [];
+  const address = bracketed ?? alone ?? '';
+  const name = (quoted?.replace(/\\(.)/gu, '$1') ?? bare).trim();
+  if (MAIL_FROM_ADDRESS.test(address)) return { name, address };
+  problems.addIssue(
+    'must be one address, such as vault@example.com or Strongroom <vault@example.com>; a name with a comma in quotes',
+  );
+  return z.NEVER;
+});
+
+const isOrigin = (text: string): boolean =>
+  URL.canParse(text) && /^https?:\/\/[^/?#@\s]+\/?$/i.test(text) && /^https?:$/.test(new URL(text).protocol);
+
+/** Nobody reads along: TLS, or a browser on this very machine. */
+const isPrivateOnTheWay = (origin: string): boolean => {
+  const { protocol, hostname } = new URL(origin);
+  return protocol === 'https:' || ['localhost', '127.0.0.1', '[::1]'].includes(hostname);
+};
+
+/** `50`, or `50:200` with the burst. */
+const rateLimit = z.string().transform((text, problems) => {
+  const [, rate = '', burst = rate] = /^(\d{1,6})(?::(\d{1,6}))?$/.exec(text) ?? [];
+  const limit = { requests_per_second: Number(rate), burst: Number(burst) };
+  const isRate = limit.requests_per_second >= 1 && limit.requests_per_second <= REQUESTS_PER_SECOND_MAX;
+  if (isRate && limit.burst >= 1 && limit.burst <= BURST_MAX) return limit;
+  problems.addIssue(
+    `must be requests per second from 1 to ${REQUESTS_PER_SECOND_MAX}, such as 50, or with a burst up to ${BURST_MAX}, such as 50:200`,
+  );
+  return z.NEVER;
+});
+
+const dailyTokens = z.coerce
+  .number(`must be a whole number from 0 to ${DAILY_TOKENS_MAX}`)
+  .int()
+  .min(0)
+  .max(DAILY_TOKENS_MAX)
+  .optional();
+
+/** More than a machine has cores that a vault could use; each worker takes memory and connections. */
+const WORKERS_MAX = 64;
+/** What a process cannot do without: a transaction beside a statement; a tenant's executor beside another's. */
+const DATABASE_POOL_MIN = 2;
+
+const workerCount = z.string().transform((text, problems) => {
+  if (text === 'auto') return Math.min(availableParallelism(), WORKERS_MAX);
+  const count = /^\d{1,3}$/.test(text) ? Number(text) : 0;
+  if (count >= 1 && count <= WORKERS_MAX) return count;
+  problems.addIssue(`must be a whole number from 1 to ${WORKERS_MAX}, or auto`);
+  return z.NEVER;
+});
+
+/** Load balancers that check every second or two leave a server out after two failed checks. */
+const DRAIN_SECONDS_PRODUCTION = 5;
+/** Five minutes: process supervisors kill a process that takes longer to stop. */
+const DRAIN_SECONDS_MAX = 300;
+
+const isPostgresUrl = (text: string) => URL.canParse(text) && /^postgres(ql)?:$/.test(new URL(text).protocol);
+
+/** Every variable the server knows, with the sentence that the README prints about it. */
+export const environmentSchema = z.object({
+  NODE_ENV: z
+    .enum(['development', 'production', 'test'])
+    .default('development')
+    .describe('`production` switches every development convenience off. The image sets it.'),
+  HOST: z.string().min(1).default('127.0.0.1').describe('Address to listen on.'),
+  PORT: wholeNumber(0, 65_535, 8080).describe('Port to listen on; 0 takes a free one.'),
+  ALLOW_DEV_ON_NETWORK: flag(false).describe('Lets a development server listen beyond loopback.'),
+  DATA_DIR: z
+    .string()
+    .min(1)
+    .default('./data')
+    .describe('Where a development server keeps its database, its keys and its first API key.'),
+  DATABASE_URL: z
+    .string()
+    .refine(isPostgresUrl, 'must be a postgresql:// address')
+    .optional()
+    .describe('PostgreSQL 15 or newer. Not set: an embedded PostgreSQL 18 in DATA_DIR.'),
+  WORKERS: workerCount
+    .prefault('1')
+    .describe('Processes that serve, on one port; `auto` takes as many as there are cores for this server.'),
+  DATABASE_POOL_MAX: wholeNumber(DATABASE_POOL_MIN, 200, 10).describe('Connections to the database, of all workers.'),
+  MIGRATE_ON_START: flag(true).describe('Applies pending migrations before listening.'),
+  MASTER_KEY: rootKey
+    .optional()
+    .describe('Root key: 32 random bytes in base64. Needed in production; a development server makes its own.'),
+  DRAIN_SECONDS: z.coerce
+    .number(`must be a whole number from 0 to ${DRAIN_SECONDS_MAX}`)
+    .int()
+    .min(0)
+    .max(DRAIN_SECONDS_MAX)
+    .optional()
+    .describe(
+      'How long a server serves on after SIGTERM while `/readyz` answers 503, in seconds. Not set: 5 in production, 0 in development.',
+    ),
+  CVC_TTL: duration
+    .refine((ttlMs) => ttlMs <= CVC_TTL_MAX_MS, 'must be at most 24h')
+    .prefault(CVC_TTL_DEFAULT)
+    .describe('How long a card security code lives, 24h at most; then it is gone for good.'),
+  BODY_BYTES_MAX: wholeNumber(1024, 64 * 1024 * 1024, 1024 * 1024).describe('Largest request body, in bytes.'),
+  PROXY_BODY_MAX: wholeNumber(1024, 1024 * 1024 * 1024, 32 * 1024 * 1024).describe(
+    'Largest body of a request to the proxy, in bytes.',
+  ),
+  WRITE_BATCHES: wholeNumber(1, 32, 2).describe('Write batches under way at once, per worker.'),
+  RATE_LIMIT: z.enum(['on', 'off']).default('on').describe('`off` lifts the limit on failed authentications.'),
+  RATE_LIMIT_DEFAULT: rateLimit
+    .optional()
+    .describe(
+      'Requests per second of an application that names no `rate_limit`, such as `50`, or `50:200` with its burst. Not set: no limit.',
+    ),
+  DAILY_REVEALS_DEFAULT: dailyTokens.describe(
+    'Distinct tokens per day that an application may reveal if it names no `daily_reveals`. Not set: no limit.',
+  ),
+  DAILY_USES_DEFAULT: dailyTokens.describe(
+    'Distinct tokens per day that an application may use if it names no `daily_uses`. Not set: no limit.',
+  ),
+  TRUSTED_PROXIES: words
+    .optional()
+    .describe('Networks whose X-Forwarded-For is believed, such as `10.0.0.0/8`, comma-separated.'),
+  BOOTSTRAP_API_KEY_FILE: z
+    .string()
+    .min(1)
+    .optional()
+    .describe('A file with a ready-made API key: an empty vault bootstraps itself with it at start.'),
+  SANDBOX_JAIL: z
+    .enum(['auto', 'bwrap', 'landlock', 'none'])
+    .default('auto')
+    .describe(
+      "What walls in tenants' code: `bwrap` (bubblewrap, and in it Landlock and seccomp) or `landlock` (Landlock and seccomp); `auto` takes the first that works here. A start without the wall that is asked for fails.",
+    ),
+  SANDBOX_ALLOW_WEAK: z
+    .enum(['0', '1'])
+    .default('0')
+    .describe("`1` runs tenants' code in production without a wall: code that escapes V8 can then read the root key."),
+  SANDBOX_ISOLATION: z
+    .enum(['context', 'isolate'])
+    .default('context')
+    .describe(
+      'What each run of code has of its own: a context, or a whole V8 isolate, which costs about five times the CPU time.',
+    ),
+  SANDBOX_MEMORY_TOTAL_MB: wholeNumberFrom(1, 1024 * 1024)
+    .optional()
+    .describe(
+      'Memory of all processes for the code of tenants together, of all workers, in MB: room for two of them at least for each worker. One tenant has half of it at most. Not set: a quarter of the memory of the machine or container.',
+    ),
+  SANDBOX_WALL_MS: wholeNumber(100, 300_000, 30_000).describe('Longest run of code, in ms.'),
+  SANDBOX_CPU_MS: wholeNumber(50, 60_000, 5000).describe('Most CPU time of a run, in ms.'),
+  SANDBOX_MEMORY_MB: wholeNumber(16, 1024, 128).describe("Memory of code's isolate, in MB."),
+  PROXY_ALLOWED_HOSTS: hosts
+    .optional()
+    .describe(
+      "Hosts that the proxy and code's `fetch` may reach, such as `api.example.com` or `*.example.com`, comma-separated. Not set: any public one.",
+    ),
+  PROXY_PORTS: ports.optional().describe('Ports they may reach, comma-separated. Not set: any that browsers may.'),
+  EGRESS_PRIVATE_HOSTS: privateHosts
+    .optional()
+    .describe(
+      'Hosts with their ports that may have private addresses, such as `payments.internal:8443`, comma-separated.',
+    ),
+  PUBLIC_HOSTS: hosts
+    .optional()
+    .describe('The public names of this server, which it never calls itself, comma-separated.'),
+  PUBLIC_URL: z
+    .string()
+    .refine(isOrigin, 'must be an origin, such as https://vault.example.com')
+    .optional()
+    .describe(
+      'Where people reach this server: links in mails begin with it. In development: the address it listens on.',
+    ),
+  CONSOLE_HOST: z
+    .string()
+    .refine(isHostName, 'must be a host name without scheme, port or path, such as `console.example.com`')
+    .optional()
+    .describe(
+      'A host of its own for the pages of people: only they are served there, and only there. Not set: they share a host with the API and the proxy.',
+    ),
+  CONSOLE: flag(true).describe('`off` leaves out sign-in and `/console`.'),
+  DOCS: flag(true).describe('`off` leaves out the start page `/`, `/docs` and `/openapi.json`.'),
+  SESSION_IDLE: duration
+    .refine((ms) => ms >= SESSION_IDLE_MIN_MS && ms <= SESSION_IDLE_MAX_MS, 'must be from 2m to 12h')
+    .prefault(SESSION_IDLE_DEFAULT)
+    .describe('A console session that is not used for this long ends, from 2m to 12h.'),
+  SIGN_IN_LOCKOUT: duration
+    .refine((ms) => ms >= MINUTE_MS && ms <= SIGN_IN_LOCKOUT_MAX_MS, 'must be from 1m to 24h')
+    .prefault(SIGN_IN_LOCKOUT_DEFAULT)
+    .describe(
+      'How long failed sign-ins count, and lock an account for the address that they came from, from 1m to 24h.',
+    ),
+  SMTP_URL: z
+    .string()
+    .refine(
+      isSmtpUrl,
+      'must be like smtp://user:password@host:587, or smtps:// for TLS from the first byte; user and password percent-encoded',
+    )
+    .optional()
+    .describe('The mail server. Not set: a development server writes mails to DATA_DIR/outbox, another sends none.'),
+  SMTP_TLS: z
+    .enum(['required', 'off'])
+    .default('required')
+    .describe('`off` sends mails, and the links in them, to an smtp:// server in the clear.'),
+  MAIL_FROM: mailFrom
+    .optional()
+    .describe('Sender of mails, such as `Strongroom <vault@example.com>`. Needed with SMTP_URL.'),
+  LOG_LEVEL: z
+    .enum(['fatal', 'error', 'warn', 'info', 'debug', 'silent'])
+    .default('info')
+    .describe('Least level logged.'),
+  LOG_FORMAT: z.enum(['auto', 'json']).default('auto').describe('`json` never prints the start block of a terminal.'),
+});
+
+/** Variables that may come from a file instead, named with `_FILE`: secrets that a deployment mounts. */
+const fileVariables = ['MASTER_KEY', 'DATABASE_URL', 'SMTP_URL'] as const;
+
+/** Variables of earlier versions: a start with one of them fails, since its limit would no longer hold. */
+const removedVariables: Record<string, string> = {
+  SANDBOX_EXECUTORS_MAX: 'is gone: executors are limited by their memory. Set SANDBOX_MEMORY_TOTAL_MB, 300 for each.',
+};
+
+/** Names that only a variable of ours has in front. */
+const OWN_PREFIXES = /^(?:SANDBOX|EGRESS)_/;
+/** Shorter names are too near to those of other programs, such as PGHOST to HOST. */
+const SLIP_LENGTH_MIN = 6;
+/** From this length on two differences are still a slip. */
+const LONG_NAME_LENGTH = 9;
+
+/**
+ * Variables that look like misspelled ones of ours: they have no effect, and the start goes on without.
+ * @returns a sentence for each, without its value.
+ */
+export const findMisspelledVariables = (environment: Record<string, string | undefined> = process.env): string[] => {
+  const known = [...Object.keys(environmentSchema.shape), ...fileVariables.map((name) => `${name}_FILE`)];
+  return Object.keys(environment).flatMap((name) => {
+    if (known.includes(name) || name.length < SLIP_LENGTH_MIN) return [];
+    const differencesMax = name.length < LONG_NAME_LENGTH ? 1 : 2;
+    const meant = known.find((each) => editDistance(name, each) <= differencesMax);
+    if (meant === undefined && !OWN_PREFIXES.test(name)) return [];
+    return [
+      `${name} is no variable of Strongroom and has no effect${meant === undefined ? '' : `: did you mean ${meant}?`}`,
+    ];
+  });
+};
+
+/** Where mails go. */
+export type MailConfig = { from: { name: string; address: string } } & (
+  | {
+      kind: 'smtp';
+      host: string;
+      port: number;
+      /** TLS from the first byte; else by STARTTLS. */
+      secure: boolean;
+      /** Without TLS nothing is sent. */
+      requireTls: boolean;
+      user: string | undefined;
+      password: string | undefined;
+    }
+  | { kind: 'files'; directory: string }
+);
+
+export type Config = {
+  mode: 'development' | 'production';
+  host: string;
+  port: number;
+  dataDir: string;
+  databaseUrl: string | undefined;
+  /** Processes that serve. */
+  workers: number;
+  databasePoolMax: number;
+  migrateOnStart: boolean;
+  drainMs: number;
+  /** Undefined in development: the context makes one and keeps it in `dataDir`. */
+  rootKey: Buffer | undefined;
+  cvcTtlMs: number;
+  bodyBytesMax: number;
+  proxyBodyBytesMax: number;
+  writeBatches: number;
+  /** Whether failed authentications and sign-ins are limited. */
+  rateLimit: boolean;
+  /** Of applications that name none. */
+  limitDefaults: ApplicationLimits;
+  trustedProxies: string[] | undefined;
+  bootstrapApiKeyFile: string | undefined;
+  sandbox: {
+    wallKind: 'auto' | 'bwrap' | 'landlock' | 'none';
+    /** Whether code runs where no wall stands. */
+    allowWeak: boolean;
+    isolation: 'context' | 'isolate';
+    /** Of all executors together, on this machine. */
+    memoryTotalMb: number;
+    wallMs: number;
+    cpuMs: number;
+    memoryMb: number;
+  };
+  egress: {
+    allowedHosts: string[] | undefined;
+    privateHosts: { host: string; port: number }[];
+    ports: number[] | undefined;
+    ownHosts: string[];
+  };
+  /** An origin without a slash at its end. Undefined in development: the address that the server listens on. */
+  publicUrl: string | undefined;
+  /** Serves the pages of people and nothing else; in the form of a URL's hostname. Undefined: every host serves all. */
+  consoleHost: string | undefined;
+  /** Whether members can sign in. */
+  console: boolean;
+  /** Whether the start page, the reference and the OpenAPI document are served. */
+  docs: boolean;
+  sessionIdleMs: number;
+  signInLockoutMs: number;
+  /** Undefined: no mail is sent. */
+  mail: MailConfig | undefined;
+  logLevel: string;
+  logFormat: 'auto' | 'json';
+  /** Every variable that is set, with the values of files in place of their names: what the configuration of a worker is made of. */
+  variables: Record<string, string>;
+};
+
+/** The environment is not usable. The message lists every problem, a line each, with its fix, and no value. */
+export class ConfigError extends Error {
+  readonly problems: string[];
+  constructor(problems: string[]) {
+    super(`The configuration is not usable:\n${problems.map((problem) => `  - ${problem}`).join('\n')}`);
+    this.name = 'ConfigError';
+    this.problems = problems;
+  }
+}
+
+/** Of the machine, or of the container where it has less. */
+const SANDBOX_MEMORY_SHARE = 0.25;
+
+const defaultMemoryTotalMb = (memoryMb: number): number => {
+  // 0 or a huge number where there is no limit.
+  const bytes = Math.min(totalmem(), process.constrainedMemory() || Infinity);
+  const share = Math.floor((bytes / 1024 / 1024) * SANDBOX_MEMORY_SHARE);
+  return Math.max(share, memoryTotalMbLeast(memoryMb));
+};
+
+const isLoopback = (host: string) => host === 'localhost' || host === '::1' || host.startsWith('127.');
+
+const MAIL_FROM_DEVELOPMENT = { name: 'Strongroom', address: 'strongroom@localhost' };
+
+const mailOf = (values: z.infer<typeof environmentSchema>, mode: Config['mode']): MailConfig | undefined => {
+  const from = values.MAIL_FROM ?? MAIL_FROM_DEVELOPMENT;
+  if (values.SMTP_URL === undefined)
+    return mode === 'development'
+      ? { kind: 'files', directory: join(resolve(values.DATA_DIR), 'outbox'), from }
+      : undefined;
+  const { protocol, hostname, port, username, password } = new URL(values.SMTP_URL);
+  const secure = protocol === 'smtps:';
+  return {
+    kind: 'smtp',
+    host: hostname.replace(/^\[|\]$/g, ''),
+    port: port === '' ? (secure ? 465 : 587) : Number(port),
+    secure,
+    requireTls: !secure && values.SMTP_TLS === 'required',
+    user: username === '' ? undefined : percentDecoded(username),
+    password: password === '' ? undefined : percentDecoded(password),
+    from,
+  };
+};
+
+/**
+ * Parses an environment into a Config.
+ * @param environment variables by name, such as `process.env`; empty strings count as not set.
+ * @throws ConfigError with all problems at once.
+ */
+export const loadConfig = (environment: Record<string, string | undefined> = process.env): Config => {
+  const problems: string[] = [];
+  const variables: Record<string, string> = {};
+  for (const [name, value] of Object.entries(environment)) if (value) variables[name] = value;
+  for (const name of fileVariables) {
+    const path = variables[`${name}_FILE`];
+    if (!path) continue;
+    try {
+      variables[name] = readFileSync(path, 'utf8').trim();
+      delete variables[`${name}_FILE`];
+    } catch {
+      problems.push(`${name}_FILE: the file ${path} cannot be read. Mount it, or set ${name}.`);
+    }
+  }
+  for (const [name, sentence] of Object.entries(removedVariables))
+    if (Object.hasOwn(variables, name)) problems.push(`${name}: ${sentence}`);
+  const parsed = environmentSchema.safeParse(variables);
+  if (!parsed.success) {
+    for (const issue of parsed.error.issues) problems.push(`${issue.path.join('.')}: ${issue.message}`);
+    throw new ConfigError(problems);
+  }
+  const values = parsed.data;
+  const mode = values.NODE_ENV === 'production' ? 'production' : 'development';
+  if (mode === 'production' && !values.MASTER_KEY)
+    problems.push(
+      'MASTER_KEY: needed in production. Make one, store it in your secret manager first, then set it: export MASTER_KEY=$(head -c 32 /dev/urandom | base64)',
+    );
+  if (mode === 'production' && !values.DATABASE_URL)
+    problems.push(
+      'DATABASE_URL: needed in production. Set it to a PostgreSQL 15 or newer: export DATABASE_URL=postgresql://user:password@host:5432/strongroom',
+    );
+  if (mode === 'production' && values.PUBLIC_URL && !isPrivateOnTheWay(values.PUBLIC_URL))
+    problems.push('PUBLIC_URL: must begin with https:// in production, since people sign in there.');
+  if (mode === 'production' && values.SMTP_URL && !values.MAIL_FROM)
+    problems.push('MAIL_FROM: needed with SMTP_URL. Set the sender: export MAIL_FROM="Strongroom <vault@example.com>"');
+  if (mode === 'production' && values.SMTP_URL && !values.PUBLIC_URL)
+    problems.push(
+      'PUBLIC_URL: needed with SMTP_URL, for the links in mails: export PUBLIC_URL=https://vault.example.com',
+    );
+  if (mode === 'development' && !isLoopback(values.HOST) && !values.ALLOW_DEV_ON_NETWORK)
+    problems.push(
+      'HOST: a development server listens on loopback only. Set NODE_ENV=production, or ALLOW_DEV_ON_NETWORK=1 if the network is yours.',
+    );
+  const memoryLeastMb = memoryTotalMbLeast(values.SANDBOX_MEMORY_MB);
+  if ((values.SANDBOX_MEMORY_TOTAL_MB ?? memoryLeastMb) < memoryLeastMb)
+    problems.push(
+      `SANDBOX_MEMORY_TOTAL_MB: must be at least ${memoryLeastMb}, for two executors. Raise it, or lower SANDBOX_MEMORY_MB.`,
+    );
+  const consoleHost = values.CONSOLE_HOST && canonicalHost(values.CONSOLE_HOST);
+  if (consoleHost && values.PUBLIC_URL && consoleHost === canonicalHost(new URL(values.PUBLIC_URL).hostname))
+    problems.push('CONSOLE_HOST: must not be the host of PUBLIC_URL: no other route is served there.');
+  if (problems.length > 0) throw new ConfigError(problems);
+  return {
+    mode,
+    host: values.HOST,
+    port: values.PORT,
+    dataDir: resolve(values.DATA_DIR),
+    databaseUrl: values.DATABASE_URL,
+    workers: values.WORKERS,
+    databasePoolMax: values.DATABASE_POOL_MAX,
+    migrateOnStart: values.MIGRATE_ON_START,
+    drainMs: (values.DRAIN_SECONDS ?? (mode === 'production' ? DRAIN_SECONDS_PRODUCTION : 0)) * 1000,
+    rootKey: values.MASTER_KEY,
+    cvcTtlMs: values.CVC_TTL,
+    bodyBytesMax: values.BODY_BYTES_MAX,
+    proxyBodyBytesMax: values.PROXY_BODY_MAX,
+    writeBatches: values.WRITE_BATCHES,
+    rateLimit: values.RATE_LIMIT === 'on',
+    limitDefaults: {
+      rate_limit: values.RATE_LIMIT_DEFAULT,
+      daily_reveals: values.DAILY_REVEALS_DEFAULT,
+      daily_uses: values.DAILY_USES_DEFAULT,
+    },
+    trustedProxies: values.TRUSTED_PROXIES,
+    bootstrapApiKeyFile: values.BOOTSTRAP_API_KEY_FILE,
+    sandbox: {
+      wallKind: values.SANDBOX_JAIL,
+      allowWeak: mode === 'development' || values.SANDBOX_ALLOW_WEAK === '1',
+      isolation: values.SANDBOX_ISOLATION,
+      memoryTotalMb: values.SANDBOX_MEMORY_TOTAL_MB ?? defaultMemoryTotalMb(values.SANDBOX_MEMORY_MB),
+      wallMs: values.SANDBOX_WALL_MS,
+      cpuMs: values.SANDBOX_CPU_MS,
+      memoryMb: values.SANDBOX_MEMORY_MB,
+    },
+    egress: {
+      allowedHosts: values.PROXY_ALLOWED_HOSTS,
+      privateHosts: values.EGRESS_PRIVATE_HOSTS ?? [],
+      ports: values.PROXY_PORTS,
+      ownHosts: [
+        ...(values.PUBLIC_HOSTS ?? []),
+        ...(values.PUBLIC_URL === undefined ? [] : [new URL(values.PUBLIC_URL).hostname]),
+        ...(consoleHost === undefined ? [] : [consoleHost]),
+      ],
+    },
+    publicUrl: values.PUBLIC_URL && new URL(values.PUBLIC_URL).origin,
+    consoleHost,
+    console: values.CONSOLE,
+    docs: values.DOCS,
+    sessionIdleMs: values.SESSION_IDLE,
+    signInLockoutMs: values.SIGN_IN_LOCKOUT,
+    mail: mailOf(values, mode),
+    logLevel: values.LOG_LEVEL,
+    logFormat: values.LOG_FORMAT,
+    variables,
+  };
+};
+
+/** What a process needs from its first moment. A worker gets everything else by message. */
+const STARTING_VARIABLES =
+  /^(?:PATH|HOME|USER|TZ|LANG|LC_\w+|TMPDIR|LD_LIBRARY_PATH|NODE_(?:COMPILE_CACHE|EXTRA_CA_CERTS|OPTIONS|USE_SYSTEM_CA)|SSL_CERT_\w+|OPENSSL_\w+)$/;
+
+/** What the environment of this process has and that of its workers has not: /proc shows it. */
+export const withheldVariables = (): Record<string, undefined> =>
+  Object.fromEntries(
+    Object.keys(process.env)
+      .filter((name) => !STARTING_VARIABLES.test(name))
+      .map((name) => [name, undefined]),
+  );
+
+/** Sets what a worker's packages read of the environment, such as PGSSLMODE. Its own variables are in its configuration only. */
+export const adoptVariables = (variables: Record<string, string>): void => {
+  for (const [name, value] of Object.entries(variables))
+    if (!Object.hasOwn(environmentSchema.shape, name)) process.env[name] = value;
+};
+
+/** A worker's share of a limit that is for the whole server. */
+export const shareOf = ({ workers }: Pick<Config, 'workers'>, most: number, least = 1): number =>
+  Math.max(least, Math.floor(most / workers));
+
+/** The configuration of one worker: limits that stand for the capacity of the machine or the database are divided. */
+export const configOfWorker = (config: Config): Config => ({
+  ...config,
+  databasePoolMax: shareOf(config, config.databasePoolMax, DATABASE_POOL_MIN),
+  sandbox: {
+    ...config.sandbox,
+    memoryTotalMb: shareOf(config, config.sandbox.memoryTotalMb, memoryTotalMbLeast(config.sandbox.memoryMb)),
+  },
+});
+
+/** Where the pages of people are: what links in mails begin with. @param base_url where this server listens. */
+export const consoleUrlOf = (
+  { publicUrl, consoleHost }: Pick<Config, 'publicUrl' | 'consoleHost'>,
+  base_url: string,
+): string => {
+  const url = new URL(publicUrl ?? base_url);
+  if (consoleHost !== undefined) url.hostname = consoleHost;
+  return url.origin;
+};
+
+/** A page of the console may be attacked from what else its host serves; in production people sign in there. */
+export const CONSOLE_SHARES_HOST =
+  'the console and the proxy share one host. Give the console a host name of its own: set CONSOLE_HOST';
+
+export const sharesConsoleHost = ({ mode, console, consoleHost }: Config): boolean =>
+  mode === 'production' && console && consoleHost === undefined;

@@ -1,0 +1,165 @@
+// Keyed digests and the alphabets they are written in. Equal values meet by digest; without the key a digest says nothing.
+import { createHmac, createSecretKey, hash, type KeyObject, timingSafeEqual } from 'node:crypto';
+import { crc32 } from 'node:zlib';
+import type { RandomBytes } from './random.ts';
+import { encodeParts } from './seal.ts';
+
+/** As a KeyObject: raw bytes cost every digest ten microseconds more (measured). */
+export type DigestKey = { readonly id: string; readonly key: KeyObject };
+
+/** @param key 32 bytes. */
+export const prepareDigestKey = (id: string, key: Uint8Array): DigestKey => ({ id, key: createSecretKey(key) });
+
+const hmac = (key: KeyObject, parts: readonly string[]): Buffer =>
+  createHmac('sha256', key).update(encodeParts(parts)).digest();
+
+const BASE58 = '123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz';
+const BASE62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
+
+const base58Codes = Buffer.from(BASE58, 'latin1');
+/** Digits are worked out four at a time, in plain numbers: 58^4 * 2^24 stays within 2^53. */
+const BASE58_CHUNK = 58 ** 4;
+
+/** Base58 in Bitcoin's alphabet, leading zero bytes as '1'. */
+export const base58 = (bytes: Uint8Array): string => {
+  const words: number[] = [];
+  // Three bytes at a time; the first ones may be fewer. Divided by hand: `%` of what does not fit 32 bits takes ten times longer.
+  for (let at = -((3 - (bytes.length % 3)) % 3); at < bytes.length; at += 3) {
+    let carry = ((bytes[at] ?? 0) << 16) | ((bytes[at + 1] ?? 0) << 8) | (bytes[at + 2] as number);
+    for (let index = 0; index < words.length; index += 1) {
+      const value = (words[index] as number) * 0x1000000 + carry;
+      carry = Math.floor(value / BASE58_CHUNK);
+      words[index] = value - carry * BASE58_CHUNK;
+    }
+    for (; carry > 0; carry = Math.floor(carry / BASE58_CHUNK)) words.push(carry % BASE58_CHUNK);
+  }
+  let zeros = 0;
+  while (zeros < bytes.length && bytes[zeros] === 0) zeros += 1;
+  const text = Buffer.allocUnsafe(zeros + words.length * 4);
+  let start = text.length;
+  for (const word of words) {
+    let rest = word;
+    for (let digit = 0; digit < 4; digit += 1) {
+      text[--start] = base58Codes[rest % 58] as number;
+      rest = Math.floor(rest / 58);
+    }
+  }
+  // The last word's leading zeros are none of the number's.
+  while (start < text.length && text[start] === base58Codes[0]) start += 1;
+  return text.fill(base58Codes[0] as number, start - zeros, start).toString('latin1', start - zeros);
+};
+
+/** The value as parts. UTF-8 has one character for every half of a surrogate pair, so text with such halves is told apart in UTF-16. */
+const exactly = (value: string): string[] =>
+  value.isWellFormed() ? [value] : ['utf-16', Buffer.from(value, 'utf16le').toString('base64')];
+
+/** The fingerprint of a value of a type: the same within a tenant, unrelated between tenants. At most 44 characters. */
+export const fingerprint = (key: DigestKey, type: string, value: string): string =>
+  base58(hmac(key.key, ['fingerprint', type, ...exactly(value)]));
+
+/** The digest a search index is found by. Case-insensitive: the language matches whole values without regard to case. */
+export const searchDigest = (key: DigestKey, value: string): string =>
+  hmac(key.key, ['search', ...exactly(value.toLowerCase())]).toString('base64url');
+
+/** The digest an entry of the metadata is found by: its key as it is, its value without regard to case. */
+export const metadataDigest = (key: DigestKey, name: string, value: string): string =>
+  hmac(key.key, ['metadata', name, ...exactly(value.toLowerCase())]).toString('base64url');
+
+/** The name of an idempotency key: the same for one actor, unrelated between actors and tenants. */
+export const idempotencyDigest = (key: DigestKey, actorId: string, name: string): string =>
+  hmac(key.key, ['idempotency', actorId, name]).toString('base64url');
+
+/** The stored form of an API key's secret. */
+export const apiKeyDigest = (pepper: DigestKey, publicId: string, secret: string): Buffer =>
+  hmac(pepper.key, ['api key', publicId, secret]);
+
+/** The stored form of a proxy's key. */
+export const proxyKeyDigest = (pepper: DigestKey, key: string): Buffer => hmac(pepper.key, ['proxy key', key]);
+
+/** What of a password is hashed: a hash that was found tells nothing without the pepper. */
+export const passwordDigest = (pepper: DigestKey, password: string): Buffer =>
+  hmac(pepper.key, ['password', ...exactly(password)]);
+
+/** The stored form of the secret in a browser's cookie. */
+export const sessionDigest = (pepper: DigestKey, secret: string): Buffer => hmac(pepper.key, ['session', secret]);
+
+/** The stored form of the secret in the address of a session's page. */
+export const sessionPageDigest = (pepper: DigestKey, secret: string): Buffer =>
+  hmac(pepper.key, ['session page', secret]);
+
+/** What a form of a session brings along; it says nothing of the session's secret. */
+export const csrfToken = (pepper: DigestKey, secret: string): string =>
+  hmac(pepper.key, ['csrf', secret]).toString('base64url');
+
+/** The stored form of whom, or what, failed attempts are counted for. */
+export const attemptDigest = (pepper: DigestKey, kind: string, what: string): Buffer =>
+  hmac(pepper.key, ['attempt', kind, ...exactly(what)]);
+
+/** Of an account's attempts the first half is one for all of them: so they are found together. */
+const ACCOUNT_HALF_BYTES = 16;
+
+const accountHalf = (pepper: DigestKey, account: string): Buffer =>
+  hmac(pepper.key, ['attempts-of-account', ...exactly(account)]).subarray(0, ACCOUNT_HALF_BYTES);
+
+export const accountAttemptDigest = (pepper: DigestKey, kind: string, account: string, place: string): Buffer =>
+  Buffer.concat([
+    accountHalf(pepper, account),
+    attemptDigest(pepper, kind, JSON.stringify([account, place])).subarray(0, ACCOUNT_HALF_BYTES),
+  ]);
+
+/** The least and the greatest digest that an account's attempts can have. */
+export const accountAttemptRange = (pepper: DigestKey, account: string): { first: Buffer; last: Buffer } => {
+  const half = accountHalf(pepper, account);
+  const filled = (byte: number): Buffer => Buffer.concat([half, Buffer.alloc(ACCOUNT_HALF_BYTES, byte)]);
+  return { first: filled(0), last: filled(0xff) };
+};
+
+/** What a person is found by. @param address as sign-in compares it. */
+export const addressDigest = (pepper: DigestKey, address: string): Buffer =>
+  hmac(pepper.key, ['address', ...exactly(address)]);
+
+/** The stored form of the secret in an invitation's link. */
+export const invitationSecretDigest = (pepper: DigestKey, secret: string): Buffer =>
+  hmac(pepper.key, ['invitation', secret]);
+
+/** What all processes of one vault, and no other, mark the requests with that they forward. Says nothing of the pepper. */
+export const loopDigest = (pepper: DigestKey): string => hmac(pepper.key, ['loop']).toString('base64url').slice(0, 16);
+
+/** A short name made from a text: for a secret that must not be the key of a map, for a statement. Not keyed: never stored unsealed. */
+export const memoryDigest = (text: string): string => hash('sha256', text, 'base64url');
+
+/** The checksum of a text that is no secret. */
+export const sha256Hex = (text: string): string => hash('sha256', text, 'hex');
+
+/** Constant in time for digests of one length; false for others. */
+export const equalDigests = (one: Uint8Array, other: Uint8Array): boolean =>
+  one.length === other.length && timingSafeEqual(one, other);
+
+/** Characters drawn evenly: bytes beyond the last whole multiple of 62 are drawn again. */
+export const randomBase62 = (length: number, randomBytes: RandomBytes): string => {
+  let text = '';
+  while (text.length < length)
+    for (const byte of randomBytes(length)) {
+      if (byte < 248 && text.length < length) text += BASE62[byte % 62];
+    }
+  return text;
+};
+
+/** CRC-32 of a text in six base62 characters: catches typos, proves nothing. */
+export const crc32Base62 = (text: string): string => {
+  let rest = crc32(text);
+  let digits = '';
+  for (let index = 0; index < 6; index += 1) {
+    digits = BASE62[rest % 62] + digits;
+    rest = Math.floor(rest / 62);
+  }
+  return digits;
+};
+
+/** For the `hmac` filter: a digest under the caller's own key, never one of ours. */
+export const hmacText = (
+  algorithm: string,
+  key: string,
+  text: string,
+  encoding: 'hex' | 'base64' | 'base64url' = 'hex',
+): string => createHmac(algorithm, key).update(text).digest(encoding);

@@ -1,0 +1,279 @@
+// Holds the keyring to sealing under the newest key and opening under every one, and to forgetting a security code's key in time.
+import { expect, test } from 'vitest';
+import { fingerprint } from './digest.ts';
+import { type KeyProvider, localKeyProvider, RootKeyUnknown } from './key-provider.ts';
+import {
+  createKeyring,
+  EPHEMERAL_SLOT_MS,
+  type EphemeralKeyRow,
+  type Keyring,
+  type KeyStore,
+  type TenantKeyRow,
+  TenantKeysGone,
+} from './keyring.ts';
+import { randomBytesFromKernel } from './random.ts';
+import { type Binding, keyIdOf, open, seal, SealBroken } from './seal.ts';
+import { Sensitive } from './sensitive.ts';
+
+const TENANT = '0b7d8f0c-6f0e-4a55-8d1c-3f5f1f0e7c11';
+const CVC_TTL_MS = 3_600_000;
+const START_MS = Date.UTC(2026, 0, 1, 12);
+const binding: Binding = { environment: 'test', tenant_id: TENANT, record: 'token', id: '1', field: 'cvc' };
+
+/** Rows in memory, as a database would hold them, and how often tenants' keys were read. */
+const createRows = () => {
+  const tenantRows: TenantKeyRow[] = [];
+  const ephemeralRows = new Map<string, EphemeralKeyRow>();
+  const counts = { tenantReads: 0 };
+  const store: KeyStore = {
+    async findTenantKeys(tenantId) {
+      counts.tenantReads += 1;
+      return tenantRows.filter((row) => row.tenant_id === tenantId);
+    },
+    findEphemeralKey: async (id) => ephemeralRows.get(id),
+    async addEphemeralKey(row) {
+      const there = ephemeralRows.get(row.id) ?? row;
+      ephemeralRows.set(row.id, there);
+      return there;
+    },
+  };
+  return { tenantRows, ephemeralRows, counts, store };
+};
+
+const localProvider = (byte: number): KeyProvider =>
+  localKeyProvider([new Sensitive<Uint8Array>(Buffer.alloc(32, byte))], randomBytesFromKernel);
+
+type World = ReturnType<typeof createRows> & { clock: { ms: number }; keyring: Keyring; another(): Keyring };
+
+const createWorld = (provider = localProvider(1), environment = 'test'): World => {
+  const rows = createRows();
+  const clock = { ms: START_MS };
+  const another = (): Keyring =>
+    createKeyring({
+      provider,
+      store: rows.store,
+      environment,
+      now: () => new Date(clock.ms),
+      randomBytes: randomBytesFromKernel,
+      cvcTtlMs: CVC_TTL_MS,
+    });
+  return { ...rows, clock, keyring: another(), another };
+};
+
+const addTenant = async ({ keyring, tenantRows }: World, tenantId = TENANT): Promise<void> => {
+  tenantRows.push(...(await keyring.newTenantKeys(tenantId)));
+};
+
+test('a new tenant gets a data key and a digest key, with ids of their own', async () => {
+  const { keyring } = createWorld();
+  const rows = await keyring.newTenantKeys(TENANT);
+  expect(rows.map((row) => row.purpose).toSorted()).toEqual(['data', 'digest']);
+  expect(new Set(rows.map((row) => row.id)).size).toBe(2);
+  for (const row of rows) {
+    expect(row.tenant_id).toBe(TENANT);
+    expect(row.id).toMatch(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/);
+    expect(row.created_at).toEqual(new Date(START_MS));
+  }
+});
+
+test('the newest keys seal and digest, older ones still open, in whatever order the rows come', async () => {
+  const world = createWorld();
+  await addTenant(world);
+  const before = await world.keyring.tenantKeys(TENANT);
+  const sealed = seal(before.data, binding, 'value', randomBytesFromKernel);
+  world.clock.ms += 1_000;
+  world.tenantRows.unshift(...(await world.keyring.newTenantKeys(TENANT)));
+  world.keyring.forgetTenant(TENANT);
+
+  const after = await world.keyring.tenantKeys(TENANT);
+  expect(after.data.id).toBe(world.tenantRows.find((row) => row.purpose === 'data')?.id);
+  expect(after.digest.id).toBe(world.tenantRows.find((row) => row.purpose === 'digest')?.id);
+  const old = after.find(keyIdOf(sealed));
+  expect(old?.id).toBe(before.data.id);
+  expect(old && open(old, binding, sealed).toString()).toBe('value');
+  expect(after.find(after.data.id)?.id).toBe(after.data.id);
+  expect(after.find(after.digest.id)).toBeUndefined();
+  expect(after.find('00000000-0000-4000-8000-000000000000')).toBeUndefined();
+});
+
+test('loads of one tenant that overlap share one read, and later ones need none', async () => {
+  const world = createWorld();
+  await addTenant(world);
+  const loaded = await Promise.all(Array.from({ length: 20 }, () => world.keyring.tenantKeys(TENANT)));
+  expect(new Set(loaded).size).toBe(1);
+  await world.keyring.tenantKeys(TENANT);
+  expect(world.counts.tenantReads).toBe(1);
+});
+
+test('a load that failed is tried again', async () => {
+  const world = createWorld();
+  await expect(world.keyring.tenantKeys(TENANT)).rejects.toThrow(TenantKeysGone);
+  await addTenant(world);
+  await expect(world.keyring.tenantKeys(TENANT)).resolves.toBeDefined();
+});
+
+test('a forgotten tenant is read again, even when its keys were just being read', async () => {
+  const world = createWorld();
+  await addTenant(world);
+  const loading = world.keyring.tenantKeys(TENANT);
+  world.keyring.forgetTenant(TENANT);
+  world.tenantRows.length = 0;
+  await loading.catch(() => undefined);
+  await expect(world.keyring.tenantKeys(TENANT)).rejects.toThrow(TenantKeysGone);
+});
+
+test('a tenant without keys, or without one of the two, is gone', async () => {
+  for (const purpose of ['data', 'digest'] as const) {
+    const world = createWorld();
+    await addTenant(world);
+    world.tenantRows.splice(0, 2, ...world.tenantRows.filter((row) => row.purpose === purpose));
+    await expect(world.keyring.tenantKeys(TENANT)).rejects.toThrow(TenantKeysGone);
+  }
+});
+
+test("tenants share no keys: neither opens the other's values, nor has its fingerprints", async () => {
+  const other = '0b7d8f0c-6f0e-4a55-8d1c-3f5f1f0e7c12';
+  const world = createWorld();
+  await addTenant(world);
+  await addTenant(world, other);
+  const one = await world.keyring.tenantKeys(TENANT);
+  const two = await world.keyring.tenantKeys(other);
+  const sealed = seal(one.data, binding, 'value', randomBytesFromKernel);
+  expect(two.find(keyIdOf(sealed))).toBeUndefined();
+  expect(() => open({ ...one.data, key: two.data.key }, binding, sealed)).toThrow(SealBroken);
+  expect(fingerprint(one.digest, 'card', '4242')).not.toBe(fingerprint(two.digest, 'card', '4242'));
+});
+
+test('a key row moved to another tenant, id, purpose or environment is refused', async () => {
+  const other = '0b7d8f0c-6f0e-4a55-8d1c-3f5f1f0e7c12';
+  for (const moved of [
+    { tenant_id: other },
+    { id: '5f0c954e-38f5-4c1b-9d64-7a3a7e0f6a01' },
+    { purpose: 'digest' as const },
+  ]) {
+    const world = createWorld();
+    await addTenant(world);
+    await addTenant(world, other);
+    const index = world.tenantRows.findIndex((row) => row.purpose === 'data');
+    const row = world.tenantRows[index] as TenantKeyRow;
+    world.tenantRows[index] = { ...row, ...moved };
+    await expect(world.keyring.tenantKeys(moved.tenant_id ?? TENANT)).rejects.toThrow(SealBroken);
+  }
+  const world = createWorld();
+  await addTenant(world);
+  const live = createWorld(localProvider(1), 'live');
+  live.tenantRows.push(...world.tenantRows);
+  await expect(live.keyring.tenantKeys(TENANT)).rejects.toThrow(SealBroken);
+});
+
+test('keys under a root key that is not at hand are refused by name', async () => {
+  const world = createWorld();
+  await addTenant(world);
+  const elsewhere = createWorld(localProvider(2));
+  elsewhere.tenantRows.push(...world.tenantRows);
+  await expect(elsewhere.keyring.tenantKeys(TENANT)).rejects.toThrow(RootKeyUnknown);
+});
+
+test('an ephemeral key serves the values of one slot, and the next slot has another', async () => {
+  const { keyring, clock } = createWorld();
+  const first = await keyring.ephemeralKey();
+  clock.ms = START_MS + EPHEMERAL_SLOT_MS - 1;
+  expect((await keyring.ephemeralKey()).id).toBe(first.id);
+  clock.ms += 1;
+  expect((await keyring.ephemeralKey()).id).not.toBe(first.id);
+});
+
+test('a security code opens until its key is destroyed, a TTL after the end of its slot', async () => {
+  const { keyring, clock, ephemeralRows } = createWorld();
+  const key = await keyring.ephemeralKey();
+  const sealed = seal(key, binding, '123', randomBytesFromKernel);
+  const destroyMs = START_MS + EPHEMERAL_SLOT_MS + CVC_TTL_MS;
+  expect(ephemeralRows.get(key.id)?.destroy_at.getTime()).toBe(destroyMs);
+
+  clock.ms = destroyMs - 1;
+  const found = await keyring.findEphemeralKey(keyIdOf(sealed));
+  expect(found && open(found, binding, sealed).toString()).toBe('123');
+  clock.ms = destroyMs;
+  expect(await keyring.findEphemeralKey(keyIdOf(sealed))).toBeUndefined();
+});
+
+test('a key whose row is gone opens nothing, though its slot still runs', async () => {
+  const { keyring, ephemeralRows } = createWorld();
+  const { id } = await keyring.ephemeralKey();
+  expect(await keyring.findEphemeralKey(id)).toBeDefined();
+  ephemeralRows.clear();
+  expect(await keyring.findEphemeralKey(id)).toBeUndefined();
+});
+
+test('a slot whose row is gone is put back, and opens what was sealed before and since', async () => {
+  const { keyring, ephemeralRows, clock } = createWorld();
+  const key = await keyring.ephemeralKey();
+  const before = seal(key, binding, '123', randomBytesFromKernel);
+  ephemeralRows.clear();
+  const since = seal(await keyring.ephemeralKey(), binding, '456', randomBytesFromKernel);
+  await keyring.restoreEphemeralKey();
+  for (const [sealed, code] of [
+    [before, '123'],
+    [since, '456'],
+  ] as const) {
+    const found = await keyring.findEphemeralKey(keyIdOf(sealed));
+    expect(found && open(found, binding, sealed).toString()).toBe(code);
+  }
+  // A slot that is over is not put back: its key is to cease to exist.
+  ephemeralRows.clear();
+  clock.ms += 30_000;
+  await keyring.restoreEphemeralKey();
+  expect(ephemeralRows.size).toBe(0);
+});
+
+test('of two processes that put a slot back both seal under the key of the first', async () => {
+  const world = createWorld();
+  const other = world.another();
+  await world.keyring.ephemeralKey();
+  world.ephemeralRows.clear();
+  await other.ephemeralKey();
+  await world.keyring.restoreEphemeralKey();
+  const sealed = seal(await world.keyring.ephemeralKey(), binding, '123', randomBytesFromKernel);
+  const found = await other.findEphemeralKey(keyIdOf(sealed));
+  expect(found && open(found, binding, sealed).toString()).toBe('123');
+});
+
+test('two processes on one store agree on the key of a slot, also when they begin it at once', async () => {
+  const world = createWorld();
+  const other = world.another();
+  const [one, two] = await Promise.all([world.keyring.ephemeralKey(), other.ephemeralKey()]);
+  expect(two.id).toBe(one.id);
+  const sealed = seal(one, binding, '123', randomBytesFromKernel);
+  expect(open(two, binding, sealed).toString()).toBe('123');
+  const found = await other.findEphemeralKey(one.id);
+  expect(found && open(found, binding, sealed).toString()).toBe('123');
+  expect(world.ephemeralRows.size).toBe(1);
+});
+
+test("an ephemeral key's row put under another id is refused", async () => {
+  const { keyring, clock, ephemeralRows } = createWorld();
+  const first = await keyring.ephemeralKey();
+  clock.ms += EPHEMERAL_SLOT_MS;
+  const second = await keyring.ephemeralKey();
+  const row = ephemeralRows.get(first.id) as EphemeralKeyRow;
+  ephemeralRows.set(second.id, { ...row, id: second.id });
+  await expect(keyring.findEphemeralKey(second.id)).rejects.toThrow(SealBroken);
+});
+
+test('a slot that could not be begun is tried again', async () => {
+  const world = createWorld();
+  const add = world.store.addEphemeralKey;
+  world.store.addEphemeralKey = () => Promise.reject(new Error('the database is away'));
+  await expect(world.keyring.ephemeralKey()).rejects.toThrow('away');
+  world.store.addEphemeralKey = add;
+  await expect(world.keyring.ephemeralKey()).resolves.toBeDefined();
+});
+
+test('a closed keyring has forgotten its keys', async () => {
+  const world = createWorld();
+  await addTenant(world);
+  await world.keyring.tenantKeys(TENANT);
+  world.keyring.close();
+  await world.keyring.tenantKeys(TENANT);
+  expect(world.counts.tenantReads).toBe(2);
+});

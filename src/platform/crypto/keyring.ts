@@ -1,0 +1,201 @@
+// The keyring: tenants' keys unwrapped on demand and kept in memory for a while, and the short-lived keys of security
+// codes. Old keys open, the newest seals. Reads rows through a store it is given; knows no SQL.
+import { createHash } from 'node:crypto';
+import { LRUCache } from 'lru-cache';
+import { type DigestKey, prepareDigestKey } from './digest.ts';
+import { newUuid } from './ids.ts';
+import type { KeyProvider } from './key-provider.ts';
+import type { RandomBytes } from './random.ts';
+import { createSealingKey, type SealingKey } from './seal.ts';
+import { XAES_KEY_BYTES } from './xaes.ts';
+
+/** Tenants whose keys are in memory at once: about 20 MB. */
+const TENANTS_MAX = 10_000;
+/** How long unwrapped keys serve while the key provider is unavailable. */
+const TENANT_KEYS_TTL_MS = 5 * 60_000;
+
+/** A key serves the values of half a minute. With a sweep every 15 seconds, a CVC is unrecoverable before CVC_TTL plus a minute. */
+export const EPHEMERAL_SLOT_MS = 30_000;
+
+export type TenantKeyRow = {
+  tenant_id: string;
+  id: string;
+  purpose: 'data' | 'digest';
+  wrapped: Uint8Array;
+  created_at: Date;
+};
+
+export type EphemeralKeyRow = { id: string; wrapped: Uint8Array; destroy_at: Date };
+
+export interface KeyStore {
+  findTenantKeys(tenantId: string): Promise<TenantKeyRow[]>;
+  findEphemeralKey(id: string): Promise<EphemeralKeyRow | undefined>;
+  /** Adds a row, or answers with the one that is there: two processes agree on a slot's key. */
+  addEphemeralKey(row: EphemeralKeyRow): Promise<EphemeralKeyRow>;
+}
+
+export type TenantKeys = {
+  readonly data: SealingKey;
+  readonly digest: DigestKey;
+  /** A data key of the tenant, current or old, by id. */
+  find(keyId: string): SealingKey | undefined;
+};
+
+/** A tenant has no keys: it was deleted, and with its keys everything it had sealed. */
+export class TenantKeysGone extends Error {
+  override readonly name = 'TenantKeysGone';
+  constructor() {
+    super('the tenant has no keys');
+  }
+}
+
+export type Keyring = {
+  /** Draws a new tenant's data and digest key, wrapped. The caller stores the rows. */
+  newTenantKeys(tenantId: string): Promise<TenantKeyRow[]>;
+  /** @throws TenantKeysGone; what the provider and the store throw. */
+  tenantKeys(tenantId: string): Promise<TenantKeys>;
+  /** The key of the current slot, for sealing. */
+  ephemeralKey(): Promise<SealingKey>;
+  /**
+   * The database may be another one than before, which lacks the key of the current slot: a promotion and a crash empty the
+   * table. Puts the key back, so that the codes sealed in this slot can be opened. @throws what the store throws.
+   */
+  restoreEphemeralKey(): Promise<void>;
+  /** A slot's key, for opening; undefined once it is destroyed, or its time is over. */
+  findEphemeralKey(keyId: string): Promise<SealingKey | undefined>;
+  forgetTenant(tenantId: string): void;
+  forgetTenants(): void;
+  close(): void;
+};
+
+const byAge = (one: TenantKeyRow, other: TenantKeyRow): number =>
+  one.created_at.getTime() - other.created_at.getTime() || (one.id < other.id ? -1 : 1);
+
+/** A slot's id is its time, in the form of a UUID: version 8 (RFC 9562 section 5.8). */
+const slotId = (startMs: number): string => {
+  const bytes = createHash('sha256').update(`ephemeral slot ${startMs}`).digest();
+  bytes[6] = ((bytes[6] as number) & 0x0f) | 0x80;
+  bytes[8] = ((bytes[8] as number) & 0x3f) | 0x80;
+  const hex = bytes.toString('hex');
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20, 32)}`;
+};
+
+export const createKeyring = (parts: {
+  provider: KeyProvider;
+  store: KeyStore;
+  environment: string;
+  now: () => Date;
+  randomBytes: RandomBytes;
+  cvcTtlMs: number;
+}): Keyring => {
+  const { provider, store, environment, now, randomBytes } = parts;
+  const tenantContext = (row: { tenant_id: string; purpose: string; id: string }): string[] => [
+    'tenant key',
+    environment,
+    row.tenant_id,
+    row.purpose,
+    row.id,
+  ];
+  const ephemeralContext = (id: string): string[] => ['ephemeral key', environment, id];
+
+  const load = async (tenantId: string): Promise<TenantKeys> => {
+    const rows = (await store.findTenantKeys(tenantId)).toSorted(byAge);
+    const dataKeys = new Map<string, SealingKey>();
+    let data: SealingKey | undefined;
+    let digest: DigestKey | undefined;
+    for (const row of rows) {
+      const key = await provider.unwrap(row.wrapped, tenantContext(row));
+      if (row.purpose === 'digest') digest = prepareDigestKey(row.id, key);
+      else {
+        data = createSealingKey(row.id, key);
+        dataKeys.set(row.id, data);
+      }
+    }
+    if (!data || !digest) throw new TenantKeysGone();
+    return { data, digest, find: (keyId) => dataKeys.get(keyId) };
+  };
+
+  const tenants = new LRUCache<string, Promise<TenantKeys>>({ max: TENANTS_MAX, ttl: TENANT_KEYS_TTL_MS });
+
+  /** The current slot with its key, and the key as it is stored. */
+  type Slot = { startMs: number; wrapped: Promise<Uint8Array>; key: Promise<SealingKey> };
+  let slot: Slot | undefined;
+
+  let dropSlot: NodeJS.Timeout | undefined;
+
+  const isCurrent = ({ startMs }: Slot): boolean => now().getTime() < startMs + EPHEMERAL_SLOT_MS;
+
+  /** @param offered the key to be stored, wrapped. Where another process was first, its key is the slot's. */
+  const openSlot = (startMs: number, offered: Promise<Uint8Array>): Slot => {
+    const id = slotId(startMs);
+    const destroy_at = new Date(startMs + EPHEMERAL_SLOT_MS + parts.cvcTtlMs);
+    const wrapped = offered.then(
+      async (mine) => (await store.addEphemeralKey({ id, wrapped: mine, destroy_at })).wrapped,
+    );
+    const key = wrapped.then(async (stored) =>
+      createSealingKey(id, await provider.unwrap(stored, ephemeralContext(id))),
+    );
+    const opened: Slot = { startMs, wrapped, key };
+    slot = opened;
+    key.catch(() => {
+      if (slot === opened) slot = undefined;
+    });
+    return opened;
+  };
+
+  return {
+    async newTenantKeys(tenantId) {
+      const rows: TenantKeyRow[] = [];
+      for (const purpose of ['data', 'digest'] as const) {
+        const row = { tenant_id: tenantId, id: newUuid(), purpose, created_at: now() };
+        rows.push({ ...row, wrapped: await provider.wrap(randomBytes(XAES_KEY_BYTES), tenantContext(row)) });
+      }
+      return rows;
+    },
+
+    tenantKeys(tenantId) {
+      const known = tenants.get(tenantId);
+      if (known) return known;
+      const loading = load(tenantId);
+      tenants.set(tenantId, loading);
+      // A load that failed is no answer for the next caller.
+      loading.catch(() => {
+        if (tenants.peek(tenantId) === loading) tenants.delete(tenantId);
+      });
+      return loading;
+    },
+
+    ephemeralKey() {
+      const startMs = Math.floor(now().getTime() / EPHEMERAL_SLOT_MS) * EPHEMERAL_SLOT_MS;
+      if (slot?.startMs === startMs) return slot.key;
+      const drawn = provider.wrap(randomBytes(XAES_KEY_BYTES), ephemeralContext(slotId(startMs)));
+      const { key } = openSlot(startMs, drawn);
+      // A quiet process seals nothing that would replace the key; in memory it must not outlive its slot either.
+      clearTimeout(dropSlot);
+      dropSlot = setTimeout(() => (slot = undefined), startMs + EPHEMERAL_SLOT_MS - now().getTime()).unref();
+      return key;
+    },
+
+    async restoreEphemeralKey() {
+      if (!slot || !isCurrent(slot)) return;
+      await openSlot(slot.startMs, slot.wrapped).key;
+    },
+
+    async findEphemeralKey(keyId) {
+      const row = await store.findEphemeralKey(keyId);
+      if (!row || now() >= row.destroy_at) return undefined;
+      const key = await provider.unwrap(row.wrapped, ephemeralContext(row.id));
+      // Unwrapping may be slow. A key that arrives too late is gone.
+      return now() >= row.destroy_at ? undefined : createSealingKey(row.id, key);
+    },
+
+    forgetTenant: (tenantId) => void tenants.delete(tenantId),
+    forgetTenants: () => tenants.clear(),
+
+    close() {
+      tenants.clear();
+      clearTimeout(dropSlot);
+      slot = undefined;
+    },
+  };
+};

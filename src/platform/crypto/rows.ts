@@ -1,0 +1,59 @@
+// The rows that hold wrapped keys, as the keyring asks for them, and the one that says what this database is.
+import type { Database } from '../db/database.ts';
+import { createCoalescer } from '../db/coalescer.ts';
+
+/** Keys of security codes, each looked up by itself, as tokens are. */
+export const FIND_EPHEMERAL_KEYS = `
+SELECT found.* FROM unnest((SELECT $1::text[])) AS wanted(id)
+CROSS JOIN LATERAL (SELECT id, wrapped, destroy_at FROM ephemeral_keys WHERE id = wanted.id LIMIT 1) AS found`;
+
+type EphemeralKeyRow = { id: string; wrapped: Uint8Array; destroy_at: Date };
+
+/** Ephemeral keys belong to no tenant: look-ups of all tenants share statements. */
+const NO_TENANT = '';
+
+/** @param batchesMax look-ups of ephemeral keys in flight at once. */
+export const createKeyRows = ({ prisma: guarded, statements: { query }, batchesMax, accounts }: Database) => {
+  const findEphemeralKey = createCoalescer<EphemeralKeyRow>(
+    async (_, ids) => {
+      const rows = (await query('find-ephemeral-keys', FIND_EPHEMERAL_KEYS, [ids])) as EphemeralKeyRow[];
+      return new Map(rows.map((row) => [row.id, row]));
+    },
+    batchesMax,
+    accounts,
+  );
+  return {
+    keyStore: {
+      findTenantKeys: (tenantId: string) =>
+        guarded(async (client) => {
+          const rows = await client.tenant_keys.findMany({ where: { tenant_id: tenantId } });
+          return rows.map((row) => ({ ...row, purpose: row.purpose as 'data' | 'digest' }));
+        }),
+      findEphemeralKey: (id: string) => findEphemeralKey(NO_TENANT, id),
+      addEphemeralKey: (row: { id: string; wrapped: Uint8Array; destroy_at: Date }) =>
+        guarded(async (client) => {
+          await client.ephemeral_keys.createMany({
+            data: [{ ...row, wrapped: Uint8Array.from(row.wrapped) }],
+            skipDuplicates: true,
+          });
+          return client.ephemeral_keys.findUniqueOrThrow({ where: { id: row.id } });
+        }),
+    },
+
+    /** The instance row, or undefined in a database that is new, or not migrated yet. */
+    findInstance: () =>
+      guarded(async (client) => {
+        const [{ there } = { there: false }] = await client.$queryRaw<{ there: boolean }[]>`
+        SELECT to_regclass('instance') IS NOT NULL AS there`;
+        return there ? ((await client.instance.findUnique({ where: { id: 1 } })) ?? undefined) : undefined;
+      }),
+
+    /** Marks this database as a vault of an environment; when another process was first, answers with what that one wrote. */
+    addInstance: (row: { environment: string; wrapped_pepper: Uint8Array }) =>
+      guarded(async (client) => {
+        const wrapped_pepper = Uint8Array.from(row.wrapped_pepper);
+        await client.instance.createMany({ data: [{ id: 1, ...row, wrapped_pepper }], skipDuplicates: true });
+        return client.instance.findUniqueOrThrow({ where: { id: 1 } });
+      }),
+  };
+};

@@ -1,0 +1,95 @@
+// Seals values with XAES-256-GCM; the associated data binds each one to its tenant, record and field.
+// A value that was moved or changed, or belongs to another key, does not open. Every value names its key.
+import { beginsWith } from './bytes.ts';
+import { uuidOf } from './ids.ts';
+import type { RandomBytes } from './random.ts';
+import { XAES_NONCE_BYTES, XAES_TAG_BYTES, prepareXaesKey, type XaesKey, xaesDecrypt, xaesEncrypt } from './xaes.ts';
+
+/** version | key id | nonce | ciphertext and tag. */
+const FORMAT_VERSION = 1;
+const KEY_ID_AT = 1;
+const KEY_ID_BYTES = 16;
+const NONCE_AT = KEY_ID_AT + KEY_ID_BYTES;
+const BODY_AT = NONCE_AT + XAES_NONCE_BYTES;
+const FORMAT_LABEL = 'strongroom/1';
+
+const keyIdPattern = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+export type SealingKey = {
+  /** A lowercase UUID. */
+  readonly id: string;
+  readonly key: XaesKey;
+  /** What every value sealed under this key begins with: the version and the key's id. */
+  readonly header: Buffer;
+};
+
+/**
+ * @param key 32 bytes.
+ * @throws RangeError for another length, and for an id that is no lowercase UUID: a header could not name it.
+ */
+export const createSealingKey = (id: string, key: Uint8Array): SealingKey => {
+  if (!keyIdPattern.test(id)) throw new RangeError('a sealing key has a lowercase UUID as its id');
+  const header = Buffer.concat([Buffer.of(FORMAT_VERSION), Buffer.from(id.replaceAll('-', ''), 'hex')]);
+  return { id, key: prepareXaesKey(key), header };
+};
+
+/** Where a value belongs. All of it is associated data: none of it is secret, each part must match to open. */
+export type Binding = {
+  environment: string;
+  tenant_id: string;
+  record: string;
+  id: string;
+  field: string;
+  type?: string;
+};
+
+/** A sealed value does not open: changed, moved, cut short, or not under this key. Says nothing about what it holds. */
+export class SealBroken extends Error {
+  override readonly name = 'SealBroken';
+  constructor(cause?: unknown) {
+    super('a sealed value does not open', { cause });
+  }
+}
+
+/** Length-prefixed parts: no two lists of well-formed texts encode alike (docs/decisions/0004-sealing.md). */
+export const encodeParts = (parts: readonly string[]): string => {
+  let text = '';
+  for (const part of parts) text += `${part.length}:${part}`;
+  return text;
+};
+
+const associatedData = (key: SealingKey, { environment, tenant_id, record, id, type = '', field }: Binding): Buffer =>
+  Buffer.from(encodeParts([FORMAT_LABEL, environment, tenant_id, record, id, type, field, key.id]), 'utf8');
+
+/** Seals one value under a random nonce. */
+export const seal = (
+  key: SealingKey,
+  binding: Binding,
+  plaintext: string | Uint8Array,
+  randomBytes: RandomBytes,
+): Buffer => {
+  const nonce = randomBytes(XAES_NONCE_BYTES);
+  const bytes = typeof plaintext === 'string' ? Buffer.from(plaintext, 'utf8') : plaintext;
+  return Buffer.concat([key.header, nonce, xaesEncrypt(key.key, nonce, bytes, associatedData(key, binding))]);
+};
+
+/** The id of the key that a value says it is sealed under. @throws SealBroken for what is no sealed value. */
+export const keyIdOf = (sealed: Uint8Array): string => {
+  if (sealed.length < BODY_AT + XAES_TAG_BYTES || sealed[0] !== FORMAT_VERSION) throw new SealBroken();
+  return uuidOf(Buffer.from(sealed.subarray(KEY_ID_AT, NONCE_AT)).toString('hex'));
+};
+
+/** Whether a value says it is sealed under this key. */
+export const isSealedUnder = (key: SealingKey, sealed: Uint8Array): boolean =>
+  sealed.length >= BODY_AT + XAES_TAG_BYTES && beginsWith(sealed, key.header);
+
+/** @throws SealBroken, always the same, whatever is wrong. */
+export const open = (key: SealingKey, binding: Binding, sealed: Uint8Array): Buffer => {
+  if (!isSealedUnder(key, sealed)) throw new SealBroken();
+  try {
+    const nonce = sealed.subarray(NONCE_AT, BODY_AT);
+    return xaesDecrypt(key.key, nonce, sealed.subarray(BODY_AT), associatedData(key, binding));
+  } catch (error) {
+    throw new SealBroken(error);
+  }
+};

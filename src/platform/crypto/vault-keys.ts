@@ -1,0 +1,106 @@
+// The root key of a vault and what it opens first: a start with another root key or environment fails before it writes anything.
+import { link, readFile, rm } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { type Config, parseRootKey } from '../config.ts';
+import { StartError } from '../errors.ts';
+import { makeDirectory, syncDirectory, writePrivate } from '../files.ts';
+import { type DigestKey, prepareDigestKey } from './digest.ts';
+import { newUuid } from './ids.ts';
+import { type KeyProvider, localKeyProvider, RootKeyUnknown } from './key-provider.ts';
+import { randomBytesFromKernel } from './random.ts';
+import { SealBroken } from './seal.ts';
+import { Sensitive } from './sensitive.ts';
+
+const ROOT_KEY_BYTES = 32;
+/** Bytes of the pepper: as long as the digests that are made under it. */
+const PEPPER_BYTES = 32;
+
+export type Environment = 'test' | 'live';
+
+export const environmentOf = (config: Config): Environment => (config.mode === 'production' ? 'live' : 'test');
+
+const rootKeyPath = (config: Config) => join(config.dataDir, 'master.key');
+
+/** The configured root key, or the one that a development server made and kept; undefined where neither is. */
+export const readRootKey = async (config: Config): Promise<Sensitive<Uint8Array> | undefined> => {
+  if (config.rootKey) return new Sensitive(config.rootKey);
+  const path = rootKeyPath(config);
+  const text = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return undefined;
+    throw new StartError(`The root key ${path} cannot be read. Make it readable: chmod 600 ${path}`);
+  });
+  if (text === undefined) return undefined;
+  const key = parseRootKey(text);
+  if (key) return new Sensitive(key);
+  throw new StartError(`The root key ${path} is not 32 bytes in base64. Restore it from your backup.`);
+};
+
+/** The key provider of a vault that exists: it is never given a new key. @throws StartError unless its own opens it. */
+export const openVault = async (config: Config, instance: Instance, environment: Environment): Promise<KeyProvider> => {
+  checkEnvironment(instance, environment);
+  const key = await readRootKey(config);
+  if (!key)
+    throw new StartError(
+      `The root key is missing: this vault's data was sealed under the key that was in ${rootKeyPath(config)}. Nothing was written. Restore that file from your backup, or set MASTER_KEY to the key.`,
+    );
+  const provider = localKeyProvider([key], randomBytesFromKernel);
+  await openPepper(provider, instance, environment);
+  return provider;
+};
+
+/** Draws a development server's own root key and keeps it. Of several processes one is first, and all answer with its key. */
+const makeRootKey = async (config: Config): Promise<Sensitive<Uint8Array>> => {
+  const path = rootKeyPath(config);
+  const key = randomBytesFromKernel(ROOT_KEY_BYTES);
+  const made = await makeDirectory(config.dataDir);
+  if (made !== undefined) await syncDirectory(dirname(made));
+  // Whole beside its place, then linked into it: nobody reads half a key, and a link never replaces a key that is there.
+  const draft = `${path}.${newUuid()}`;
+  try {
+    await writePrivate(draft, `${key.toString('base64')}\n`);
+    await link(draft, path);
+    await syncDirectory(config.dataDir);
+    return new Sensitive(key);
+  } catch (error) {
+    const first = (error as NodeJS.ErrnoException).code === 'EEXIST' ? await readRootKey(config) : undefined;
+    if (first) return first;
+    throw error;
+  } finally {
+    await rm(draft, { force: true });
+  }
+};
+
+const pepperContext = (environment: string): string[] => ['pepper', environment];
+
+type Instance = { environment: string; wrapped_pepper: Uint8Array };
+
+const checkEnvironment = (instance: Instance, environment: Environment): void => {
+  if (instance.environment === environment) return;
+  throw new StartError(
+    `This database belongs to a ${instance.environment === 'live' ? 'production' : 'development'} vault and this server is the other kind. Point DATABASE_URL at another database, or set NODE_ENV as it was.`,
+  );
+};
+
+/** Unwrapping the pepper is the canary: it succeeds under the very root key and environment that wrapped it. */
+export const openPepper = async (
+  provider: KeyProvider,
+  instance: Instance,
+  environment: Environment,
+): Promise<DigestKey> => {
+  checkEnvironment(instance, environment);
+  try {
+    return prepareDigestKey('pepper', await provider.unwrap(instance.wrapped_pepper, pepperContext(environment)));
+  } catch (error) {
+    if (!(error instanceof RootKeyUnknown) && !(error instanceof SealBroken)) throw error;
+    throw new StartError(
+      'The root key does not open this vault: MASTER_KEY is not the one its data was sealed under. Nothing was written. Set MASTER_KEY to the key from your secret manager (a development server keeps its own in DATA_DIR/master.key).',
+    );
+  }
+};
+
+/** The key provider of a vault that does not exist yet: the key is on the disk before any row needs it. */
+export const newVaultProvider = async (config: Config): Promise<KeyProvider> =>
+  localKeyProvider([(await readRootKey(config)) ?? (await makeRootKey(config))], randomBytesFromKernel);
+
+export const newWrappedPepper = (provider: KeyProvider, environment: Environment): Promise<Uint8Array> =>
+  provider.wrap(randomBytesFromKernel(PEPPER_BYTES), pepperContext(environment));

@@ -1,0 +1,131 @@
+// Group commit: rows of one tenant's requests that arrive while a batch is written go together in the next statement.
+// The rows of a request stay together, and it is answered after its batch has committed.
+import type { Accounts, Reservation } from '../accounts.ts';
+import { AppError } from '../errors.ts';
+import { createTurns } from './turns.ts';
+
+/** Rows and bytes merged into one batch; beyond it a statement's latency grows faster than its throughput (measured). */
+const BATCH_ROWS_MAX = 200;
+const BATCH_BYTES_MAX = 1024 * 1024;
+/** A request this large gains nothing from company: it goes as a batch of its own. */
+const REQUEST_ROWS_ALONE = 50;
+/** Large requests under way at once; the pool's other connections stay free for reads and small batches. */
+const LARGE_IN_FLIGHT_MAX = 4;
+/** Where more waits, each further request is reserved for its tenant. So much keeps no tenant waiting for long. */
+const FREE_ROWS = 1_000;
+const FREE_QUEUE_BYTES = 1024 * 1024;
+
+type Waiting<Result> = {
+  tenantId: string;
+  rows: string[];
+  bytes: number;
+  reservations: Reservation[] | undefined;
+  done: (results: Result[]) => void;
+  failed: (error: unknown) => void;
+};
+
+export type Batcher<Result> = {
+  /**
+   * Writes one request's rows, each a JSON object's text, all or nothing. Resolves after commit with what `run` gave for each.
+   * @throws what `run` throws; as `reserve` of accounts when too much waits.
+   */
+  submit(tenantId: string, rows: string[]): Promise<Result[]>;
+  /** Resolves when nothing waits and nothing is under way. */
+  drain(): Promise<void>;
+};
+
+/**
+ * @param run writes a JSON array of rows of one tenant in one statement, all or nothing. Rejects, and does not throw at once.
+ * Gives a result for each row, by its place; none where rows have no results.
+ * @param batchesMax small batches under way at once.
+ */
+export const createBatcher = <Result>(
+  run: (tenantId: string, rowsJson: string) => Promise<Result[] | void>,
+  batchesMax: number,
+  accounts: Pick<Accounts, 'reserve'>,
+): Batcher<Result> => {
+  let queuedRows = 0;
+  let queuedBytes = 0;
+  let drained: (() => void)[] = [];
+
+  const reserve = (tenantId: string, rows: number, bytes: number): Reservation[] => {
+    const ofRows = accounts.reserve(tenantId, 'queued_rows', rows);
+    try {
+      return [ofRows, accounts.reserve(tenantId, 'queued_bytes', bytes)];
+    } catch (error) {
+      ofRows.release();
+      throw error;
+    }
+  };
+
+  const take = (requests: Waiting<Result>[]): Waiting<Result>[] => {
+    let rows = 0;
+    let bytes = 0;
+    let count = 0;
+    for (const request of requests) {
+      if (count > 0 && (rows + request.rows.length > BATCH_ROWS_MAX || bytes + request.bytes > BATCH_BYTES_MAX)) break;
+      rows += request.rows.length;
+      bytes += request.bytes;
+      count += 1;
+      for (const reservation of request.reservations ?? []) reservation.release();
+    }
+    queuedRows -= rows;
+    queuedBytes -= bytes;
+    return requests.splice(0, count);
+  };
+
+  /** @returns what answers the requests of the batch. */
+  const write = async (batch: Waiting<Result>[]): Promise<() => void> => {
+    const [{ tenantId }] = batch as [Waiting<Result>];
+    try {
+      const results = await run(tenantId, `[${batch.map((request) => request.rows.join(',')).join(',')}]`);
+      return () => {
+        let place = 0;
+        for (const request of batch) request.done((results ?? []).slice(place, (place += request.rows.length)));
+      };
+    } catch (error) {
+      const isPassing = error instanceof AppError && error.code === 'unavailable';
+      if (batch.length === 1 || isPassing)
+        return () => {
+          for (const request of batch) request.failed(error);
+        };
+      // The bad row of one request must not fail the others: each is written again by itself.
+      for (const request of batch) (await write([request]))();
+      return () => {};
+    }
+  };
+
+  const isIdle = (): boolean => small.isIdle() && large.isIdle();
+  const writeInTurn = async (batch: Waiting<Result>[]): Promise<() => void> => {
+    const answer = await write(batch);
+    return () => {
+      answer();
+      if (!isIdle()) return;
+      for (const resolve of drained) resolve();
+      drained = [];
+    };
+  };
+  const small = createTurns<Waiting<Result>>(batchesMax, take, writeInTurn);
+  /** Each with a lane to itself. */
+  const large = createTurns<Waiting<Result>>(LARGE_IN_FLIGHT_MAX, take, writeInTurn);
+
+  return {
+    submit(tenantId, rows) {
+      let bytes = 0;
+      for (const row of rows) bytes += row.length;
+      return new Promise<Result[]>((done, failed) => {
+        const isLong = queuedRows >= FREE_ROWS || queuedBytes >= FREE_QUEUE_BYTES;
+        const reservations = isLong ? reserve(tenantId, rows.length, bytes) : undefined;
+        const request = { tenantId, rows, bytes, reservations, done, failed };
+        queuedRows += rows.length;
+        queuedBytes += bytes;
+        if (rows.length >= REQUEST_ROWS_ALONE) large.add(request, request);
+        else small.add(tenantId, request);
+      });
+    },
+    drain() {
+      if (isIdle()) return Promise.resolve();
+      return new Promise<void>((resolve) => drained.push(resolve));
+    },
+  };
+};

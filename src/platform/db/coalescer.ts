@@ -1,0 +1,60 @@
+// Merges look-ups by key of one tenant into one statement: those that arrive while another statement is under way.
+// A look-up is answered by a statement that was sent after it was asked for.
+import type { Accounts, Reservation } from '../accounts.ts';
+import { createTurns } from './turns.ts';
+
+/** Look-ups in one statement: more gained nothing (measured). */
+const BATCH_KEYS_MAX = 200;
+/** Where more wait, each further one is reserved for its tenant. So many keep no tenant waiting for long. */
+const FREE_KEYS = 1_000;
+
+type Waiting<Row> = {
+  tenantId: string;
+  key: string;
+  reservation: Reservation | undefined;
+  done: (row: Row | undefined) => void;
+  failed: (error: unknown) => void;
+};
+
+/**
+ * @param find finds the rows of several keys of one tenant, by key. Rejects, and does not throw at once.
+ * @param batchesMax statements in flight at once.
+ * @returns looks one key up. @throws what `find` throws; as `reserve` of accounts when too many wait.
+ */
+export const createCoalescer = <Row>(
+  find: (tenantId: string, keys: string[]) => Promise<Map<string, Row>>,
+  batchesMax: number,
+  accounts: Pick<Accounts, 'reserve'>,
+): ((tenantId: string, key: string) => Promise<Row | undefined>) => {
+  let count = 0;
+
+  const take = (queue: Waiting<Row>[]): Waiting<Row>[] => {
+    const batch = queue.splice(0, BATCH_KEYS_MAX);
+    count -= batch.length;
+    for (const { reservation } of batch) reservation?.release();
+    return batch;
+  };
+
+  const run = async (batch: Waiting<Row>[]): Promise<() => void> => {
+    const [{ tenantId }] = batch as [Waiting<Row>];
+    try {
+      const found = await find(tenantId, [...new Set(batch.map(({ key }) => key))]);
+      return () => {
+        for (const { key, done } of batch) done(found.get(key));
+      };
+    } catch (error) {
+      return () => {
+        for (const { failed } of batch) failed(error);
+      };
+    }
+  };
+
+  const turns = createTurns(batchesMax, take, run);
+
+  return (tenantId, key) =>
+    new Promise((done, failed) => {
+      const reservation = count < FREE_KEYS ? undefined : accounts.reserve(tenantId, 'queued_lookups', 1);
+      count += 1;
+      turns.add(tenantId, { tenantId, key, reservation, done, failed });
+    });
+};

@@ -1,0 +1,20 @@
+// Leases divide periodic work among processes: one process at a time has the lease of a task. Rows of `leases`.
+import type { Database } from './database.ts';
+
+/**
+ * By the clock of the database, which all processes share. A lease of a row and not an advisory lock: it ends by itself if the
+ * host of its holder vanishes, and it needs no session, which a pooler may change between transactions.
+ */
+const TAKE = `
+INSERT INTO leases (name, holder, ends_at) VALUES ($1, $2, now() + $3 * interval '1 millisecond')
+ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, ends_at = excluded.ends_at
+WHERE leases.holder = excluded.holder OR leases.ends_at <= now()
+RETURNING name`;
+
+/** Takes the lease, or takes it for longer. @param holder an id of the process. @returns false while another process has it. */
+export const takeLease = async (
+  { statements }: Pick<Database, 'statements'>,
+  name: string,
+  holder: string,
+  leaseMs: number,
+): Promise<boolean> => (await statements.query('take-lease', TAKE, [name, holder, leaseMs])).length > 0;

@@ -1,0 +1,78 @@
+// Notices between the processes of a vault by PostgreSQL's LISTEN and NOTIFY: a process that changes a row invalidates the caches of all.
+import type { Client, PoolConfig } from 'pg';
+import { createTimedClient } from './timed-client.ts';
+
+const CHANNEL = 'strongroom_changed';
+/** A listener that lost its connection reconnects after this time, without a limit of attempts. */
+const RECONNECT_MS = 1_000;
+
+/** How often the listener queries the database. Nothing else detects a database that failed over to another address. */
+const HEARTBEAT_MS = 5_000;
+const HEARTBEAT_TIMEOUT_MS = 3_000;
+
+/** Run in a transaction: PostgreSQL delivers it to every process when the transaction commits. */
+export const NOTIFY = `SELECT pg_notify('${CHANNEL}', $1)::text`;
+
+/**
+ * Listens on a connection of its own until it is closed.
+ * @param listener.changed called for each notice. `missed` is called after each connect, before the first notice: earlier ones may
+ * be lost. `failed` is called when a connection is lost.
+ */
+export const listenForNotices = (
+  poolConfig: PoolConfig,
+  listener: { changed(notice: string): void; missed(): void; failed(error: unknown): void },
+  heartbeatMs = HEARTBEAT_MS,
+): { close(): Promise<void> } => {
+  const TimedClient = createTimedClient(Math.min(heartbeatMs, HEARTBEAT_TIMEOUT_MS));
+  let client: Client | undefined;
+  let timer: NodeJS.Timeout | undefined;
+  let closed = false;
+
+  const connect = async (): Promise<void> => {
+    const connecting = new TimedClient({ ...poolConfig, keepAlive: true, application_name: 'strongroom notices' });
+    client = connecting;
+    const lost = (error: unknown): void => {
+      if (closed || client !== connecting) return;
+      client = undefined;
+      clearTimeout(timer);
+      listener.failed(error);
+      void connecting.end().catch(() => undefined);
+      timer = setTimeout(() => void connect(), RECONNECT_MS);
+      timer.unref();
+    };
+    connecting.on('error', lost);
+    connecting.on('end', () => lost(new Error('the connection for notices ended')));
+    connecting.on('notification', ({ payload }) => listener.changed(payload ?? ''));
+    try {
+      await connecting.connect();
+      await connecting.query(`LISTEN ${CHANNEL}`);
+      // Notices before this moment were not received.
+      listener.missed();
+      beat(connecting);
+    } catch (error) {
+      lost(error);
+    }
+  };
+  /** If the database does not answer, the client closes its connection, and `lost` is called. */
+  const beat = (alive: Client): void => {
+    timer = setTimeout(() => {
+      alive.query('SELECT 1').then(
+        () => {
+          if (client === alive && !closed) beat(alive);
+        },
+        () => undefined,
+      );
+    }, heartbeatMs);
+    timer.unref();
+  };
+  const connected = connect();
+
+  return {
+    close: async () => {
+      closed = true;
+      clearTimeout(timer);
+      await connected;
+      await client?.end().catch(() => undefined);
+    },
+  };
+};

@@ -1,0 +1,93 @@
+// Raw SQL over the pool: named statements, and transactions of several of them. Gives every fault its name; knows no table.
+import type { Pool, PoolClient } from 'pg';
+import type { Accounts } from '../accounts.ts';
+import { faultOf } from './faults.ts';
+import { createTenantQueue } from './tenant-queue.ts';
+
+/**
+ * Sealed bytes that one request reads: all of them are in memory at once. Beyond it rows come without them, but for a
+ * single one, which was let in.
+ */
+const SEALED_BYTES_MAX = 16 * 1024 * 1024;
+
+/** Puts the bound on rows: the sizes are read from the headers of large values, which stay where they are. */
+export const boundSealed = (columns: string, rows: string): string => `
+SELECT ${columns.replace('sealed', `CASE WHEN so_far <= ${SEALED_BYTES_MAX} OR so_far = octet_length(sealed) THEN sealed END AS sealed`)}
+FROM (SELECT *, sum(octet_length(sealed)) OVER (ROWS UNBOUNDED PRECEDING) AS so_far FROM (${rows}) AS unbounded) AS bounded`;
+
+/** A statement under a name is prepared once a connection; pass undefined for a text that varies. */
+// oxlint-disable-next-line typescript/no-explicit-any -- rows are what the statement says; its caller names their type
+export type Query = (name: string | undefined, text: string, values: unknown[]) => Promise<any[]>;
+
+export type Statements = {
+  query: Query;
+  /** Runs work in one transaction: all of it or none. @throws what work throws; unavailable; too_many_requests when too many of the tenant wait. */
+  transaction<T>(work: (query: Query) => Promise<T>): Promise<T>;
+};
+
+/** Statements of one tenant, which wait for its turn. */
+export type TenantStatements = Statements & {
+  /** Counts work among the single statements of the tenant. */
+  inTurn<T>(work: () => Promise<T>): Promise<T>;
+  /** Counts work among its transactions. */
+  inTransactionTurn<T>(work: () => Promise<T>): Promise<T>;
+};
+
+/**
+ * Transactions hold a connection over several round trips: they may take so much of the pool. Single statements of tenants
+ * may take as much. The rest is for batches, which requests share.
+ */
+const POOL_SHARE = 0.4;
+
+/** Whose turn the work of the server itself takes. */
+const SERVER = 'server';
+
+export const createStatements = (pool: Pool, poolMax: number, accounts: Accounts) => {
+  const queryOn =
+    (client: Pool | PoolClient): Query =>
+    async (name, text, values) => {
+      try {
+        return (await client.query(name === undefined ? { text, values } : { name, text, values })).rows;
+      } catch (error) {
+        throw faultOf(error);
+      }
+    };
+
+  const query = queryOn(pool);
+  const most = Math.max(1, Math.floor(poolMax * POOL_SHARE));
+  const transactions = createTenantQueue(accounts, 'transactions', most);
+  const singles = createTenantQueue(accounts, 'statements', most);
+
+  const transact = async <T>(work: (query: Query) => Promise<T>): Promise<T> => {
+    const client = await pool.connect().catch((error: unknown) => {
+      throw faultOf(error);
+    });
+    const within = queryOn(client);
+    let broken = false;
+    try {
+      await within('begin', 'BEGIN', []);
+      const result = await work(within);
+      await within('commit', 'COMMIT', []);
+      return result;
+    } catch (error) {
+      await client.query('ROLLBACK').catch(() => (broken = true));
+      throw error;
+    } finally {
+      client.release(broken);
+    }
+  };
+
+  const statementsOf = (tenant_id: string): TenantStatements => ({
+    query: (...asked) => singles.run(tenant_id, () => query(...asked)),
+    transaction: (work) => transactions.run(tenant_id, () => transact(work)),
+    inTurn: (work) => singles.run(tenant_id, work),
+    inTransactionTurn: (work) => transactions.run(tenant_id, work),
+  });
+
+  return {
+    /** Without a turn: for batches, and for what is asked before there is a tenant. */
+    query,
+    transaction: statementsOf(SERVER).transaction,
+    for: statementsOf,
+  };
+};

@@ -1,0 +1,57 @@
+// Gives the connections of the pool to tenants in turn: the first statement of one goes before the tenth of another.
+import type { Accounts } from '../accounts.ts';
+
+export type TenantQueue = {
+  /** Runs work when it is the tenant's turn. @throws what the work throws; as `reserve` of accounts. */
+  run<T>(tenant_id: string, work: () => Promise<T>): Promise<T>;
+};
+
+/**
+ * @param name the limit on what waits. What runs at once is not counted.
+ * @param most work under way at once, of all tenants.
+ */
+export const createTenantQueue = (
+  accounts: Pick<Accounts, 'reserve'>,
+  name: 'transactions' | 'statements',
+  most: number,
+): TenantQueue => {
+  /** In the order of their turns. */
+  const waiting = new Map<string, (() => void)[]>();
+  let running = 0;
+
+  const wait = async (tenant_id: string): Promise<void> => {
+    const reservation = accounts.reserve(tenant_id, name, 1);
+    try {
+      await new Promise<void>((begin) => {
+        const own = waiting.get(tenant_id);
+        if (own) own.push(begin);
+        else waiting.set(tenant_id, [begin]);
+      });
+    } finally {
+      reservation.release();
+    }
+  };
+
+  const leave = (): void => {
+    const [next] = waiting;
+    if (!next) return void (running -= 1);
+    const [tenant_id, own] = next;
+    const begin = own.shift();
+    // To the end of the line, however much of it waits.
+    waiting.delete(tenant_id);
+    if (own.length > 0) waiting.set(tenant_id, own);
+    return begin?.();
+  };
+
+  return {
+    run: async (tenant_id, work) => {
+      if (running < most) running += 1;
+      else await wait(tenant_id);
+      try {
+        return await work();
+      } finally {
+        leave();
+      }
+    },
+  };
+};

@@ -1,0 +1,105 @@
+// A transaction in one tenant: its statements and, with its commit, the rows of the log, the kept answer of the request, and the
+// notices of what has changed.
+import { INSERT_LOGS, type NewLog } from '../audit/rows.ts';
+import { type Change, type Changes, noticeOf } from '../changes.ts';
+import type { Prisma } from '../../generated/prisma/client.ts';
+import type { TenantDatabase } from './database.ts';
+import { NOTIFY } from './notices.ts';
+import type { Query } from './statements.ts';
+import { conflict } from '../errors.ts';
+
+/** An answer that is about to be kept. `sealed` is base64. */
+export type KeptAnswer = { id: string; claim: string; status: number; sealed: string; expires_at: Date };
+
+const KEEP = `
+UPDATE idempotency_keys SET status = $4, sealed = decode($5, 'base64'), expires_at = $6
+WHERE tenant_id = $1 AND id = $2 AND claim = $3 AND sealed IS NULL
+RETURNING id`;
+
+/** @throws conflict where another request has taken the key over: the transaction must fail then. */
+export const keepAnswer = async (query: Query, tenantId: string, answer: KeptAnswer): Promise<void> => {
+  const { id, claim, status, sealed, expires_at } = answer;
+  const kept = await query('keep-answer', KEEP, [tenantId, id, claim, status, sealed, expires_at]);
+  if (kept.length === 0) throw conflict('Another request with this idempotency key went on in its place.');
+};
+
+/** Of hot tables: tokens, their values and log rows. */
+export type Transaction = {
+  readonly tenant_id: string;
+  readonly query: Query;
+  /** Rows that are written before the commit. */
+  log(...rows: NewLog[]): void;
+  /** What caches must forget: announced in this process, and to the others by a notice that comes with the commit. */
+  changed(change: Change): void;
+};
+
+/** Of every other table. `query` is for what Prisma has no words for, such as locks. */
+export type PrismaTransaction = Transaction & { readonly prisma: Prisma.TransactionClient };
+
+/** Collects what is written at the end of a transaction. */
+const createEnding = () => {
+  const logs: NewLog[] = [];
+  const changes: Change[] = [];
+  return {
+    changes,
+    log: (...rows: NewLog[]): void => void logs.push(...rows),
+    changed: (change: Change): void => void changes.push(change),
+    async write(tenant_id: string, query: Query, answer: KeptAnswer | undefined): Promise<void> {
+      if (logs.length > 0) await query('insert-logs', INSERT_LOGS, [tenant_id, JSON.stringify(logs)]);
+      if (answer) await keepAnswer(query, tenant_id, answer);
+      for (const change of changes) await query('notify', NOTIFY, [noticeOf(change)]);
+    },
+  };
+};
+
+type Ending = ReturnType<typeof createEnding>;
+
+/** Announces what has changed whatever came of the transaction: one whose answer got lost may have committed. */
+const announcing = async <T>(changes: Changes, run: (ending: Ending) => Promise<T>): Promise<T> => {
+  const ending = createEnding();
+  try {
+    return await run(ending);
+  } finally {
+    for (const change of ending.changes) changes.announce(change);
+  }
+};
+
+/**
+ * Runs work in one transaction: all of it or none.
+ * @param keep makes the answer to be kept from what the work returns; undefined where no answer is kept.
+ * @throws what the work throws; conflict where another request took over the idempotency key; unavailable.
+ */
+export const runTransaction = <T>(
+  db: TenantDatabase,
+  changes: Changes,
+  keep: ((result: T) => KeptAnswer) | undefined,
+  work: (tx: Transaction) => Promise<T>,
+): Promise<T> =>
+  announcing(changes, (ending) =>
+    db.transaction(async (query) => {
+      const result = await work({ tenant_id: db.tenant_id, query, log: ending.log, changed: ending.changed });
+      await ending.write(db.tenant_id, query, keep?.(result));
+      return result;
+    }),
+  );
+
+/** As `runTransaction`, with Prisma. */
+export const runPrismaTransaction = <T>(
+  db: TenantDatabase,
+  changes: Changes,
+  keep: ((result: T) => KeptAnswer) | undefined,
+  work: (tx: PrismaTransaction) => Promise<T>,
+): Promise<T> =>
+  announcing(changes, (ending) =>
+    db.prismaTransaction(async (prisma, query) => {
+      const result = await work({
+        tenant_id: db.tenant_id,
+        query,
+        prisma,
+        log: ending.log,
+        changed: ending.changed,
+      });
+      await ending.write(db.tenant_id, query, keep?.(result));
+      return result;
+    }),
+  );

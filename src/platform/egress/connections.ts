@@ -1,0 +1,268 @@
+// The open connections: each is one tenant's to one origin, under one client certificate or none, for its whole life. The
+// account that uses one holds it. Knows nothing of what is sent over them.
+import type { TLSSocket } from 'node:tls';
+import { type buildConnector, Client } from 'undici';
+import type { Account, Accounts, Reservation } from '../accounts.ts';
+import { EgressFault } from './fault.ts';
+import type { ClientCertificate } from './socket.ts';
+
+/** How long a connection rests before it is closed. */
+const IDLE_MS = 4_000;
+
+/** Requests that wait for a connection, of all tenants and of one account. More are turned away at once. */
+const WAITING_MAX = 1_000;
+const WAITING_OF_ACCOUNT_MAX = 128;
+
+/** Twice what servers commonly send at most. */
+const RESPONSE_HEADERS_BYTES_MAX = 32_768;
+
+/** Whose connection it is, and to whom. */
+export type Place = { tenant_id: string; origin: string; clientCertificate: ClientCertificate | undefined };
+
+/** A place, and the account that the connection counts for. */
+export type Use = Place & { account: Account };
+
+export type OpenSocket = {
+  socket: TLSSocket;
+  /** By `performance.now()`; from then on it is not taken again. */
+  isUsableUntilMs: number;
+};
+
+export type Connection = Use &
+  OpenSocket & {
+    client: Client;
+    reservation: Reservation;
+    /** Those of its place, itself among them. */
+    peers: Peers;
+    /** When it came to rest, counted; undefined while it is in use. */
+    restedAt: number | undefined;
+  };
+
+/** The connections of a place: how many there are, and those that rest, the last to rest last. */
+type Peers = { count: number; idle: Connection[] };
+
+export type Ask = Use & { signal: AbortSignal; open(): Promise<OpenSocket> };
+
+export type Connections = {
+  /** Undefined where none rests. */
+  takeIdle(use: Use): Connection | undefined;
+  /** @throws EgressFault BUSY when the account gets none in time, with the refusal as its cause; whatever `open` throws; the signal's reason. */
+  take(ask: Ask): Promise<Connection>;
+  /** For the next request: nothing of the last one is left in it. */
+  giveBack(connection: Connection): void;
+  discard(connection: Connection): void;
+  /** Resolves when every socket is closed. */
+  close(): Promise<void>;
+};
+
+/** A connection that rested, or the reservation for a new one. */
+type Grant = { connection: Connection } | { reservation: Reservation };
+type Waiting = { ask: Ask; grant(got: Grant): void };
+
+export const createConnections = (accounts: Accounts): Connections => {
+  const live = new Set<Connection>();
+  /** By `keyOf`, where there are any. */
+  const peersAt = new Map<string, Peers>();
+  const waiting = new Set<Waiting>();
+  let rests = 0;
+  let idleCount = 0;
+  let isClosed = false;
+
+  const rest = (connection: Connection): void => {
+    rests += 1;
+    idleCount += 1;
+    connection.restedAt = rests;
+    connection.peers.idle.push(connection);
+  };
+
+  const wake = (connection: Connection): void => {
+    if (connection.restedAt === undefined) return;
+    connection.restedAt = undefined;
+    idleCount -= 1;
+    const { idle } = connection.peers;
+    idle.splice(idle.lastIndexOf(connection), 1);
+  };
+
+  const remove = (connection: Connection): void => {
+    wake(connection);
+    if (!live.delete(connection)) return;
+    connection.peers.count -= 1;
+    if (connection.peers.count === 0) peersAt.delete(keyOf(connection));
+    connection.reservation.release();
+    connection.socket.destroy();
+    void connection.client.destroy();
+  };
+
+  /** One that rested for another account counts for this one from now on. @returns whether this account has its share. */
+  const moveTo = (connection: Connection, account: Account): boolean => {
+    if (connection.account === account) return true;
+    if (accounts.findRefusal(account, 'connections', 1)) return false;
+    connection.reservation.release();
+    connection.reservation = accounts.hold(account, 'connections', 1);
+    connection.account = account;
+    return true;
+  };
+
+  const takeIdle = (use: Use): Connection | undefined => {
+    const there = peersAt.get(keyOf(use))?.idle ?? [];
+    // The one that rested last is the least likely to be closed by the other side meanwhile.
+    for (let at = there.length - 1; at >= 0; at -= 1) {
+      const connection = there[at] as Connection;
+      if (!isSameCertificate(connection.clientCertificate, use.clientCertificate)) continue;
+      if (connection.socket.destroyed || performance.now() >= connection.isUsableUntilMs) {
+        remove(connection);
+        continue;
+      }
+      if (!moveTo(connection, use.account)) return undefined;
+      wake(connection);
+      return connection;
+    }
+    return undefined;
+  };
+
+  /** The one that has rested longest, of an account or of all. Looks at each: it is asked for only when a limit is reached. */
+  const findLongestIdle = (account?: Account): Connection | undefined => {
+    let longest: Connection | undefined;
+    if (idleCount === 0) return undefined;
+    for (const connection of live) {
+      if (connection.restedAt === undefined) continue;
+      if (account !== undefined && connection.account !== account) continue;
+      if (connection.restedAt < (longest?.restedAt ?? Infinity)) longest = connection;
+    }
+    return longest;
+  };
+
+  /** Reserves one more, if need be by closing the connection that has rested longest. */
+  const tryReserve = ({ account }: Use): Reservation | undefined => {
+    for (;;) {
+      const refusal = accounts.findRefusal(account, 'connections', 1);
+      if (!refusal) return accounts.hold(account, 'connections', 1);
+      const idle = findLongestIdle(refusal.code === 'too_many_requests' ? account : undefined);
+      if (idle === undefined) return undefined;
+      remove(idle);
+    }
+  };
+
+  const tryTake = (ask: Ask): Grant | undefined => {
+    const connection = takeIdle(ask);
+    if (connection !== undefined) return { connection };
+    const reservation = tryReserve(ask);
+    return reservation && { reservation };
+  };
+
+  const admit = (): void => {
+    const full = new Set<Account>();
+    for (const each of waiting) {
+      const { account } = each.ask;
+      const got = full.has(account) ? undefined : tryTake(each.ask);
+      if (got === undefined) {
+        // Nothing of the account's rests, wherever to: its others get none either.
+        full.add(account);
+        continue;
+      }
+      waiting.delete(each);
+      each.grant(got);
+    }
+  };
+
+  const busy = ({ account }: Use): EgressFault =>
+    new EgressFault('BUSY', { cause: accounts.findRefusal(account, 'connections', 1) });
+
+  const wait = async (ask: Ask): Promise<Grant> => {
+    const own = [...waiting].filter((each) => each.ask.account === ask.account).length;
+    if (waiting.size >= WAITING_MAX || own >= WAITING_OF_ACCOUNT_MAX) throw busy(ask);
+    const { promise, resolve, reject } = Promise.withResolvers<Grant>();
+    const place: Waiting = { ask, grant: resolve };
+    const abort = () => {
+      const isTimeout = ask.signal.reason instanceof EgressFault && ask.signal.reason.code === 'TIMEOUT';
+      reject(isTimeout ? busy(ask) : ask.signal.reason);
+    };
+    waiting.add(place);
+    ask.signal.addEventListener('abort', abort);
+    try {
+      return await promise;
+    } finally {
+      waiting.delete(place);
+      ask.signal.removeEventListener('abort', abort);
+    }
+  };
+
+  const adopt = (ask: Ask, opened: OpenSocket, reservation: Reservation): Connection => {
+    const { tenant_id, account, origin, clientCertificate } = ask;
+    const { socket } = opened;
+    const client = new Client(origin, {
+      connect: handOver(socket),
+      // What the destination says may make it shorter, not longer.
+      keepAliveTimeout: IDLE_MS,
+      keepAliveMaxTimeout: IDLE_MS,
+      maxHeaderSize: RESPONSE_HEADERS_BYTES_MAX,
+      // The deadlines are the request's own; these are kept by coarse timers.
+      headersTimeout: 0,
+      bodyTimeout: 0,
+    });
+    const key = keyOf(ask);
+    const peers = peersAt.get(key) ?? { count: 0, idle: [] };
+    peersAt.set(key, peers);
+    peers.count += 1;
+    const use: Use = { tenant_id, account, origin, clientCertificate };
+    const connection: Connection = { ...use, ...opened, client, reservation, peers, restedAt: undefined };
+    live.add(connection);
+    socket.once('close', () => {
+      remove(connection);
+      admit();
+    });
+    return connection;
+  };
+
+  return {
+    takeIdle,
+    take: async (ask) => {
+      const got = tryTake(ask) ?? (await wait(ask));
+      if ('connection' in got) return got.connection;
+      try {
+        const opened = await ask.open();
+        if (!isClosed && !opened.socket.destroyed) return adopt(ask, opened, got.reservation);
+        opened.socket.destroy();
+        throw new EgressFault(isClosed ? 'ABORTED' : 'RESET');
+      } catch (error) {
+        got.reservation.release();
+        admit();
+        throw error;
+      }
+    },
+    giveBack: (connection) => {
+      if (live.has(connection)) rest(connection);
+      admit();
+    },
+    discard: (connection) => {
+      remove(connection);
+      admit();
+    },
+    close: async () => {
+      isClosed = true;
+      const closing = [...live].map(
+        ({ socket }) => new Promise<void>((done) => (socket.closed ? done() : socket.once('close', () => done()))),
+      );
+      for (const connection of live) remove(connection);
+      await Promise.all(closing);
+    },
+  };
+};
+
+/** The certificate is compared where the rest is the same: its texts are long. */
+const keyOf = ({ tenant_id, origin }: Place): string => `${tenant_id} ${origin}`;
+
+const isSameCertificate = (one: ClientCertificate | undefined, other: ClientCertificate | undefined): boolean =>
+  one === other ||
+  (one !== undefined && one.certificate === other?.certificate && one.private_key === other.private_key);
+
+/** Gives undici the socket once. It would connect again when the socket breaks; a broken one is the end of it here. */
+const handOver = (socket: TLSSocket): buildConnector.connector => {
+  let isGiven = false;
+  return (_, done) => {
+    const isFirst = !isGiven;
+    isGiven = true;
+    // undici does not expect an answer within the call.
+    queueMicrotask(() => (isFirst ? done(null, socket) : done(new EgressFault('RESET'), null)));
+  };
+};

@@ -1,0 +1,85 @@
+// Checks a destination URL before any look-up or connection: scheme, host, port and allow-lists, in this order.
+import { isIP } from 'node:net';
+import { canonicalHost, coversHost, hasHostLabels } from '../host-names.ts';
+import { EgressFault } from './fault.ts';
+
+export type EgressPolicy = {
+  /** What may be named; undefined leaves it open. `*.example.com` stands for what lies below. */
+  allowedHosts: string[] | undefined;
+  /** Hosts of the operator's own network, each with its port. */
+  privateHosts: { host: string; port: number }[];
+  /** Undefined allows every port that is not blocked. */
+  ports: number[] | undefined;
+  /** This service's own names. */
+  ownHosts: string[];
+};
+
+/** Of host names like the policy's own. A host must be on every list; on an empty one there is none. */
+export type AllowLists = readonly (readonly string[])[];
+
+/** Room for a path of 16 KB and its query; what is longer is no address but data. */
+export const URL_CHARACTERS_MAX = 32_768;
+
+/** https://fetch.spec.whatwg.org/#port-blocking, and port 0. */
+const blockedPorts = new Set([
+  0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104, 109, 110,
+  111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514, 515, 526, 530, 531, 532,
+  540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993, 995, 1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061,
+  6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080,
+]);
+
+const refused = (sentence: string, cause?: unknown): EgressFault =>
+  new EgressFault('DESTINATION_REFUSED', { sentence, cause });
+
+export const portOf = (url: URL): number => (url.port === '' ? 443 : Number(url.port));
+
+/**
+ * @param given as text, or parsed already: then it is the same URL that is returned.
+ * @param allowLists each narrows further: what a proxy allows, what an application does.
+ * @returns the URL to use from here on; its host name is what is resolved, connected to and named in the certificate.
+ * @throws EgressFault DESTINATION_REFUSED.
+ */
+export const checkDestination = (policy: EgressPolicy, given: string | URL, allowLists: AllowLists = []): URL => {
+  const url = parseUrl(given);
+  if (url.protocol !== 'https:') throw refused('The destination must be an https URL.');
+  if (url.username !== '' || url.password !== '') throw refused('The destination must not hold credentials.');
+  const host = parseHost(url.hostname);
+  if (host !== url.hostname) url.hostname = host;
+  const port = portOf(url);
+  if (!host.includes('.') && !isPrivateHost(policy, url)) {
+    throw refused('The destination must be named by a full host name.');
+  }
+  if (blockedPorts.has(port) || policy.ports?.includes(port) === false) {
+    throw refused('The port of the destination is not allowed.');
+  }
+  if (policy.ownHosts.some((pattern) => coversHost(pattern, host))) {
+    throw refused('The destination must not be this service.');
+  }
+  const lists = policy.allowedHosts === undefined ? allowLists : [policy.allowedHosts, ...allowLists];
+  if (!lists.every((list) => list.some((pattern) => coversHost(pattern, host)))) {
+    throw refused('The host of the destination is not allowed.');
+  }
+  return url;
+};
+
+const parseUrl = (given: string | URL): URL => {
+  const { length } = given instanceof URL ? given.href : given;
+  if (length > URL_CHARACTERS_MAX) throw refused('The URL of the destination is too long.');
+  const url = given instanceof URL ? given : URL.parse(given);
+  if (url === null) throw refused('The destination is not a valid URL.');
+  return url;
+};
+
+/** A host name without its trailing dot. The URL parser has already made an IP of whatever spells one. */
+const parseHost = (hostname: string): string => {
+  const host = hostname.endsWith('.') ? hostname.slice(0, -1) : hostname;
+  if (isIP(host.replace(/^\[|\]$/g, '')) !== 0 || host.startsWith('[')) {
+    throw refused('The destination must be named by a host name, not by an address.');
+  }
+  if (!hasHostLabels(host)) throw refused('The host name of the destination is not valid.');
+  return host;
+};
+
+/** Has the operator said that this host and port may lie in a private network? */
+export const isPrivateHost = (policy: EgressPolicy, url: URL): boolean =>
+  policy.privateHosts.some(({ host, port }) => port === portOf(url) && canonicalHost(host) === url.hostname);

@@ -1,0 +1,218 @@
+// What `fetch` in a tenant's code needs above one request: redirects by the fetch standard, each destination checked from
+// the start, and a body decoded in memory. Knows nothing of the sandbox.
+import { type Account, type Accounts, FREE_BYTES, type Reservation } from '../accounts.ts';
+import { AppError } from '../errors.ts';
+import { countLayers, DECODABLE_CODINGS, decodeBody, readBody } from './body.ts';
+import type { AllowLists } from './destination.ts';
+import type { Egress, EgressResponse, EgressTimeouts } from './client.ts';
+import { EgressFault } from './fault.ts';
+import type { Headers } from './headers.ts';
+
+/** The standard allows 20; each may cost a look-up and a connection to somewhere else. */
+const REDIRECTS_MAX = 5;
+
+const redirectStatuses = new Set([301, 302, 303, 307, 308]);
+
+/** https://fetch.spec.whatwg.org/#request-body-header-name */
+const bodyHeaders = new Set(['content-encoding', 'content-language', 'content-location', 'content-type']);
+
+/**
+ * All that another origin gets of the headers. Credentials have many names, such as `x-api-key`: the code trusted the first
+ * destination with them, and not those that it points to. `cdn-loop` is the server's own mark against loops (RFC 8586).
+ */
+const crossesOrigins = (name: string): boolean =>
+  name.startsWith('accept') || ['content-type', 'user-agent', 'cdn-loop'].includes(name);
+
+/** A card in a body is meant for the destination that the code named. */
+const BODY_STAYS =
+  'The destination redirected the request to another origin, and its body is not sent there: use `redirect: "manual"`, or ask that origin itself.';
+
+const defaultHeaders: Headers = [
+  ['accept', '*/*'],
+  ['accept-encoding', DECODABLE_CODINGS],
+  // Some interfaces refuse requests without one.
+  ['user-agent', 'strongroom'],
+];
+
+/** How long a large answer waits for memory. Leaves most of a request's 25 s for the answer itself. */
+const MEMORY_WAIT_MS = 10_000;
+
+export type EgressFetch = {
+  tenant_id: string;
+  /** Whose shares are used; the tenant's if absent. */
+  account?: Account | undefined;
+  url: string;
+  method: string;
+  headers: Headers;
+  body?: Uint8Array | undefined;
+  redirect: 'follow' | 'manual' | 'error';
+  /** As sent and as decoded. */
+  bodyBytesMax: number;
+  signal?: AbortSignal | undefined;
+  allowLists?: AllowLists | undefined;
+  timeouts?: Partial<EgressTimeouts> | undefined;
+  /** How long a large answer waits for memory; MEMORY_WAIT_MS if absent. */
+  memoryWaitMs?: number | undefined;
+  /** Awaited before a request leaves for a host, for each redirect anew. */
+  beforeSend?: ((host: string) => Promise<void>) | undefined;
+};
+
+export type EgressAnswer = {
+  status: number;
+  statusText: string;
+  headers: Headers;
+  body: Buffer;
+  url: string;
+  redirected: boolean;
+  /** To be called when the body is not in memory any more; until then others may have to wait. Again it does nothing. */
+  release(): void;
+};
+
+type FetchContext = { egress: Egress; accounts: Accounts };
+
+/** What an account refuses is BUSY, with the refusal as its cause. */
+const busyOf = (error: unknown): unknown =>
+  error instanceof AppError ? new EgressFault('BUSY', { cause: error }) : error;
+
+/** @throws EgressFault. */
+export const egressFetch = async (ctx: FetchContext, asked: EgressFetch): Promise<EgressAnswer> => {
+  const bytes = asked.body?.byteLength ?? 0;
+  let reservation: Reservation | undefined;
+  try {
+    if (bytes > FREE_BYTES)
+      reservation = ctx.accounts.reserve(asked.account ?? asked.tenant_id, 'request_bytes', bytes);
+  } catch (error) {
+    throw busyOf(error);
+  }
+  try {
+    return await fetchAlong(ctx, asked);
+  } finally {
+    reservation?.release();
+  }
+};
+
+const fetchAlong = async (ctx: FetchContext, asked: EgressFetch): Promise<EgressAnswer> => {
+  const { egress } = ctx;
+  const timeouts = { ...egress.timeouts, ...asked.timeouts };
+  const endMs = performance.now() + timeouts.wholeMs;
+  let { url, method, body } = asked;
+  let headers = withDefaults(asked.headers);
+  for (let redirects = 0; ; redirects += 1) {
+    const wholeMs = Math.max(0, endMs - performance.now());
+    const { tenant_id, account, signal, allowLists } = asked;
+    await asked.beforeSend?.(egress.check(url, allowLists).host);
+    const answer = await egress.request({
+      tenant_id,
+      account,
+      url,
+      method,
+      headers,
+      body,
+      signal,
+      allowLists,
+      timeouts: { ...timeouts, wholeMs },
+    });
+    const location = redirectStatuses.has(answer.status) ? findHeader(answer.headers, 'location') : undefined;
+    if (location === undefined || asked.redirect === 'manual') {
+      return {
+        status: answer.status,
+        statusText: answer.statusText,
+        headers: answer.headers,
+        url: withoutFragment(egress.check(url, allowLists)),
+        redirected: redirects > 0,
+        ...(await takeWhole(ctx, { ...asked, account: account ?? tenant_id }, answer)),
+      };
+    }
+    answer.body.destroy();
+    if (asked.redirect === 'error') throw new EgressFault('REDIRECT_REFUSED');
+    if (redirects === REDIRECTS_MAX) throw new EgressFault('TOO_MANY_REDIRECTS');
+    const from = egress.check(url, allowLists);
+    const to = parseLocation(location, from);
+    if (changesToGet(answer.status, method)) {
+      method = 'GET';
+      body = undefined;
+      headers = headers.filter(([name]) => !bodyHeaders.has(name.toLowerCase()));
+    }
+    if (to.origin !== from.origin) {
+      if (body !== undefined) throw new EgressFault('REDIRECT_REFUSED', { sentence: BODY_STAYS });
+      headers = headers.filter(([name]) => crossesOrigins(name.toLowerCase()));
+    }
+    url = to.href;
+  }
+};
+
+/**
+ * The body as it was meant. Its memory is reserved once, for all it may need, and not at all while it is small.
+ * @throws EgressFault BODY_TOO_LARGE, DECODE, BUSY; what breaks while it is read. Nothing is left under way then.
+ */
+export const takeWhole = async (
+  { accounts }: Pick<FetchContext, 'accounts'>,
+  {
+    account,
+    signal,
+    bodyBytesMax,
+    memoryWaitMs: waitMs = MEMORY_WAIT_MS,
+  }: { account: Account } & Pick<EgressFetch, 'signal' | 'bodyBytesMax' | 'memoryWaitMs'>,
+  answer: EgressResponse,
+): Promise<Pick<EgressAnswer, 'body' | 'release'>> => {
+  const { headers } = answer;
+  let reservation: Reservation | undefined;
+  const reserve = async (bytes: number): Promise<void> => {
+    try {
+      reservation = await accounts.reserveInTime(account, 'response_bytes', bytes, { waitMs, signal });
+    } catch (error) {
+      throw signal?.aborted ? new EgressFault('ABORTED') : busyOf(error);
+    }
+  };
+  try {
+    const decodedBytesMax = countLayers(headers) * bodyBytesMax;
+    const sent = await readBody(answer, bodyBytesMax, (bytes) => reserve(bytes + decodedBytesMax));
+    let body = reservation === undefined ? await decodeIfSmall(headers, sent, bodyBytesMax) : undefined;
+    if (body === undefined) {
+      if (reservation === undefined) await reserve(decodedBytesMax);
+      body = await decodeBody(headers, sent, bodyBytesMax);
+    }
+    reservation?.shrinkTo(body.byteLength);
+    return { body, release: () => reservation?.release() };
+  } catch (error) {
+    answer.body.destroy();
+    reservation?.release();
+    throw error;
+  }
+};
+
+/** Undefined when it becomes more than needs no reservation. */
+const decodeIfSmall = async (headers: Headers, sent: Buffer, bytesMax: number): Promise<Buffer | undefined> => {
+  const isBounded = bytesMax <= FREE_BYTES;
+  try {
+    return await decodeBody(headers, sent, isBounded ? bytesMax : FREE_BYTES);
+  } catch (error) {
+    if (!isBounded && error instanceof EgressFault && error.code === 'BODY_TOO_LARGE') return undefined;
+    throw error;
+  }
+};
+
+const withDefaults = (headers: Headers): Headers => [
+  ...headers,
+  ...defaultHeaders.filter(([name]) => findHeader(headers, name) === undefined),
+];
+
+const findHeader = (headers: Headers, name: string): string | undefined =>
+  headers.find(([each]) => each.toLowerCase() === name)?.[1];
+
+/** By https://fetch.spec.whatwg.org/#http-redirect-fetch: what a form's answer points to is fetched, not posted again. */
+const changesToGet = (status: number, method: string): boolean =>
+  status === 303 ? method !== 'GET' && method !== 'HEAD' : (status === 301 || status === 302) && method === 'POST';
+
+/** Where to; whether it may be reached is found out by asking. @throws EgressFault DESTINATION_REFUSED. */
+const parseLocation = (location: string, from: URL): URL => {
+  // A header is bytes; destinations write UTF-8.
+  const url = URL.parse(Buffer.from(location, 'latin1').toString('utf8'), from.href);
+  if (url === null) throw new EgressFault('DESTINATION_REFUSED');
+  return url;
+};
+
+const withoutFragment = (url: URL): string => {
+  url.hash = '';
+  return url.href;
+};

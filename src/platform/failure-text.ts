@@ -1,0 +1,12 @@
+// What an operator reads of an error that ends a start or a command.
+import { ConfigError } from './config.ts';
+import { MigrationError } from './db/migrate.ts';
+import { StartError } from './errors.ts';
+import { describeError } from './log.ts';
+
+/** What may be printed of an error that ends a start or a command. */
+export const failureText = (error: unknown): string => {
+  const isForOperator = [ConfigError, StartError, MigrationError].some((made) => error instanceof made);
+  if (isForOperator) return (error as Error).message;
+  return `This failure is unexpected. Its words are left out, for they can hold values; its name and place are below. To see which part of a start fails: npm run -s strongroom -- doctor\n${JSON.stringify(describeError(error), null, 2)}`;
+};

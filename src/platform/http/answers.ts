@@ -1,0 +1,61 @@
+// Builds and sends successful responses. All are sent from one place, so that the response kept for an idempotency key is the
+// one that was sent.
+import type { FastifyReply } from 'fastify';
+import { stringifyInSlices } from '../json/slices.ts';
+import type { Platform } from '../platform.ts';
+import { accountOf, findUnsentRefusal } from './slow-readers.ts';
+
+declare module 'fastify' {
+  interface FastifyReply {
+    /** What `sendAnswer` sent, also for errors. */
+    answered: Answer | undefined;
+  }
+  interface FastifyContextConfig {
+    /** The path of the records that the route creates, such as `/applications`: for the status 201 and its Location. */
+    creates?: string;
+  }
+}
+
+export type Answer = {
+  status: number;
+  location?: string | undefined;
+  /** Further headers by lower-case name. */
+  headers?: Record<string, string> | undefined;
+  body?: string | undefined;
+};
+
+/** @param result what the operation returned; undefined for a 204. */
+export const answerOf = (creates: string | undefined, result: unknown): Answer => {
+  if (result === undefined) return { status: 204 };
+  const body = JSON.stringify(result);
+  if (creates === undefined) return { status: 200, body };
+  return { status: 201, location: `${creates}/${encodeURIComponent((result as { id: string }).id)}`, body };
+};
+
+export const sendAnswer = (reply: FastifyReply, answered: Answer): FastifyReply => {
+  const { status, location, headers, body } = answered;
+  reply.answered = answered;
+  if (location !== undefined) reply.header('location', location);
+  if (body !== undefined) reply.type('application/json');
+  if (headers) reply.headers(headers);
+  return reply.status(status).send(body);
+};
+
+/** Sends a result that may be large. It is written in slices, and no further than its tenant may have unsent. */
+export const answerInSlices = async (
+  { accounts }: Pick<Platform, 'accounts'>,
+  reply: FastifyReply,
+  result: unknown,
+): Promise<FastifyReply> => {
+  const { request } = reply;
+  const onBytes = (bytes: number): void => {
+    const refusal = findUnsentRefusal(accounts, request, bytes);
+    if (refusal) throw refusal;
+  };
+  const body = await accounts.finishInTurns(accountOf(request), stringifyInSlices(result, onBytes));
+  return reply.type('application/json').send(body);
+};
+
+/** Sends the result of an operation, with a 201 where its route creates a record. */
+export const answer = (reply: FastifyReply, result: unknown): FastifyReply =>
+  sendAnswer(reply, answerOf(reply.request.routeOptions.config.creates, result));

@@ -1,0 +1,56 @@
+// What published clients of the earlier API send beyond the schemas, and how the server treats it (docs/earlier-clients.md).
+// Token requests have the same in modules/tokens/earlier-tokens.ts.
+
+/** Attributes of an application: some clients send a whole one instead of its id. */
+const applicationNames = [
+  'tenant_id',
+  'name',
+  'type',
+  'key',
+  'permissions',
+  'rules',
+  'allowed_hosts',
+  'expires_at',
+  'created_by',
+  'created_at',
+  'modified_by',
+  'modified_at',
+];
+
+export type Earlier = {
+  /** Null counts as absent; a value is a 400. */
+  notSupported?: readonly string[];
+  /** Null counts as absent; a value must fit the schema. */
+  absentWhenNull?: readonly string[];
+  /** Further attributes of an object, by its name. They are ignored. */
+  notRead?: Readonly<Record<string, readonly string[]>>;
+  /** Attributes that are the id of another attribute, unless the request has that one too. */
+  idOf?: Readonly<Record<string, string>>;
+};
+
+const application: Earlier = { notSupported: ['expires_at', 'create_key'], absentWhenNull: ['permissions', 'rules'] };
+const reactor: Earlier = { notSupported: ['code'], notRead: { application: applicationNames } };
+const proxy: Earlier = {
+  notSupported: ['request_reactor_id', 'response_reactor_id'],
+  notRead: { application: applicationNames },
+  idOf: { application_id: 'application' },
+};
+
+/** By method and path of the operation. */
+export const earlierBodies: Readonly<Record<string, Earlier>> = {
+  'POST /applications': application,
+  'PUT /applications/:id': application,
+  'PUT /tenants/self': { absentWhenNull: ['settings'] },
+  'POST /tokens/search': { absentWhenNull: ['query'] },
+  'POST /reactor-formulas': { absentWhenNull: ['id'] },
+  'POST /reactors': reactor,
+  'PUT /reactors/:id': reactor,
+  'POST /reactors/:id/react': { notSupported: ['callback_url'] },
+  'POST /proxies': proxy,
+  'PUT /proxies/:id': proxy,
+  'POST /tenants/self/invitations': { notSupported: ['role'] },
+};
+
+export const earlierQueries: Readonly<Record<string, Earlier>> = {
+  'GET /applications': { notSupported: ['start'] },
+};

@@ -1,0 +1,189 @@
+// The base of all pages: their HTML frame, their security headers, the parsing of forms, and errors as pages.
+import { readFileSync } from 'node:fs';
+import { fastifyHelmet } from '@fastify/helmet';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { AppError, badRequest, unsupportedMediaType } from '../errors.ts';
+import type { App } from './app-type.ts';
+import { asset, serveAsset } from './assets.ts';
+import { refuseCoding } from './body.ts';
+import { html, type Html } from './html.ts';
+import { toAppError } from './problems.ts';
+
+const ASSETS = '/assets';
+
+const readStatic = (name: string) => asset(ASSETS, name, readFileSync(new URL(`./static/${name}`, import.meta.url)));
+
+const assets = {
+  style: readStatic('strongroom.css'),
+  script: readStatic('console.js'),
+  icon: readStatic('icon.svg'),
+};
+
+/** More fields than any form of a page has. */
+const FORM_FIELDS_MAX = 200;
+
+const utf8 = new TextDecoder('utf-8', { fatal: true });
+
+const parseForm = (bytes: Buffer): URLSearchParams => {
+  // Counted before parsing: a parsed field takes many times its bytes.
+  let fields = 1;
+  for (let at = bytes.indexOf('&'); at !== -1; at = bytes.indexOf('&', at + 1)) {
+    fields += 1;
+    if (fields > FORM_FIELDS_MAX) throw badRequest('The form has too many fields.');
+  }
+  let text: string;
+  try {
+    text = utf8.decode(bytes);
+  } catch {
+    throw badRequest('The form is not in UTF-8.');
+  }
+  return new URLSearchParams(text);
+};
+
+const noForm = () => unsupportedMediaType('The body must be a form of this page.');
+
+/** The form of a request. @throws unsupportedMediaType for any other body. */
+export const formOf = (request: FastifyRequest): URLSearchParams => {
+  if (request.body instanceof URLSearchParams) return request.body;
+  throw noForm();
+};
+
+/** A field; empty where it is missing. @throws badRequest where it is given twice, or contains NUL, which PostgreSQL refuses. */
+export const fieldOf = (form: URLSearchParams, name: string): string => {
+  const values = form.getAll(name);
+  const [value = ''] = values;
+  if (values.length > 1 || value.includes('\0')) throw badRequest(`The field ${name} is not valid.`);
+  return value;
+};
+
+/** A complete page. @param page.width `narrow` for a single form in the middle. @param page.hasNoScript where no script may run. */
+export const pageOf = (page: {
+  title: string;
+  header?: Html;
+  main: Html;
+  width?: 'narrow';
+  hasNoScript?: true;
+}): string =>
+  String(html`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>${page.title} - Strongroom</title>
+<link rel="icon" type="image/svg+xml" href="${assets.icon.path}">
+<link rel="stylesheet" href="${assets.style.path}">
+${page.hasNoScript ? undefined : html`<script type="module" src="${assets.script.path}"></script>`}
+</head>
+<body>
+${page.header}
+<main id="main" class="${page.width ?? 'wide'}">
+${page.main}
+</main>
+</body>
+</html>
+`);
+
+export const brandMark = html`<img src="${assets.icon.path}" alt="" width="28" height="28">`;
+
+/** Logo and name, for pages without navigation. */
+export const brand = html`<p class="brand">${brandMark} Strongroom</p>`;
+
+export const sendPage = (reply: FastifyReply, status: number, page: string): FastifyReply =>
+  reply.status(status).type('text/html; charset=utf-8').send(page);
+
+/** When to try again, as a sentence. */
+export const comeAgainIn = (seconds: number): string =>
+  seconds < 90
+    ? `Try again in ${Math.max(1, Math.ceil(seconds))} seconds.`
+    : `Try again in ${Math.ceil(seconds / 60)} minutes.`;
+
+/** The page of an error: the message that the API would send, and a link. */
+const failurePage = ({ message, retryAfterSeconds }: AppError, { id, url }: FastifyRequest): string =>
+  pageOf({
+    title: 'Not possible',
+    width: 'narrow',
+    main: html`${brand}
+<h1>The request failed</h1>
+<p>${message}${retryAfterSeconds !== undefined && ` ${comeAgainIn(retryAfterSeconds)}`}</p>
+${url.startsWith('/console') && html`<p><a href="/console">Back to the console</a></p>`}
+<p class="quiet">Trace <code>${id}</code></p>`,
+  });
+
+/**
+ * Refuses a form that another site sent (CSRF). Browsers send Sec-Fetch-Site, older ones Origin. A client that sends neither is
+ * no browser, and has no cookie of a user.
+ */
+const refuseOtherSites = (request: FastifyRequest): void => {
+  if (request.method === 'GET' || request.method === 'HEAD' || request.method === 'OPTIONS') return;
+  const { origin, host, 'sec-fetch-site': site } = request.headers;
+  const isOurs =
+    site === undefined
+      ? origin === undefined || (URL.canParse(origin) && new URL(origin).host === host)
+      : site === 'same-origin';
+  if (!isOurs) throw new AppError('forbidden', 'This form was sent from another site. Open the page and try again.');
+};
+
+/** Refuses a page that is loaded as an image, frame or script of another page. */
+const refuseOtherUses = ({ headers, routeOptions }: FastifyRequest): void => {
+  const destination = headers['sec-fetch-dest'];
+  if (destination === undefined || destination === 'document' || routeOptions.url?.startsWith(ASSETS)) return;
+  throw new AppError('forbidden', 'This page must be opened by itself.');
+};
+
+/** Security headers: pages load nothing from other origins, cannot be framed, and send no Referer. */
+export const addPageHeaders = async (scope: App, styleSrc: string[]): Promise<void> => {
+  await scope.register(fastifyHelmet, {
+    contentSecurityPolicy: {
+      useDefaults: false,
+      directives: {
+        defaultSrc: ["'none'"],
+        scriptSrc: ["'self'"],
+        styleSrc,
+        imgSrc: ["'self'", 'data:'],
+        connectSrc: ["'self'"],
+        formAction: ["'self'"],
+        baseUri: ["'none'"],
+        frameAncestors: ["'none'"],
+      },
+    },
+    frameguard: { action: 'deny' },
+    referrerPolicy: { policy: 'no-referrer' },
+    // The server that terminates TLS in front of this one sends HSTS.
+    hsts: false,
+  });
+};
+
+/** Opens a scope for pages: what is registered in it has their headers, forms and failures. */
+export const addPages = async (
+  app: App,
+  bodyBytesMax: number,
+  register: (scope: App) => void | Promise<void>,
+): Promise<void> => {
+  await app.register(async (scope: App) => {
+    await addPageHeaders(scope, ["'self'"]);
+    scope.removeAllContentTypeParsers();
+    scope.addContentTypeParser('application/x-www-form-urlencoded', { parseAs: 'buffer' }, (request, body, done) => {
+      try {
+        refuseCoding(request.headers['content-encoding']);
+        done(null, parseForm(body as Buffer));
+      } catch (error) {
+        done(error as Error, undefined);
+      }
+    });
+    scope.addContentTypeParser('*', (_request, _body, done) => done(noForm(), undefined));
+    scope.addHook('onRequest', async (request) => {
+      refuseOtherSites(request);
+      refuseOtherUses(request);
+    });
+    scope.setErrorHandler((error, request, reply) => {
+      const failure = toAppError(error, bodyBytesMax);
+      if (failure.status >= 500)
+        request.log.error({ trace_id: request.id, error: failure, code: failure.code }, 'a page failed');
+      if (failure.retryAfterSeconds !== undefined) reply.header('retry-after', String(failure.retryAfterSeconds));
+      return sendPage(reply, failure.status, failurePage(failure, request));
+    });
+    for (const each of Object.values(assets)) serveAsset(scope, each);
+    await register(scope);
+  });
+};

@@ -1,0 +1,87 @@
+// What pages do beyond forms and links. Without it every page works; nothing here fetches anything.
+
+/** Line numbers beside code, and Tab as two spaces. After Escape, Tab leaves the field, for users without a mouse. */
+for (const editor of document.querySelectorAll('textarea[data-lines]')) {
+  const gutter = document.createElement('pre');
+  gutter.className = 'gutter';
+  gutter.setAttribute('aria-hidden', 'true');
+  editor.before(gutter);
+  const marked = Number(editor.dataset.errorLine ?? 0);
+  const number = () => {
+    const count = editor.value.split('\n').length;
+    gutter.replaceChildren(
+      ...Array.from({ length: count }, (_, index) => {
+        const line = document.createElement('span');
+        line.textContent = `${index + 1}\n`;
+        if (index + 1 === marked) line.className = 'marked';
+        return line;
+      }),
+    );
+    gutter.scrollTop = editor.scrollTop;
+  };
+  let leaving = false;
+  editor.addEventListener('input', number);
+  editor.addEventListener('scroll', () => (gutter.scrollTop = editor.scrollTop));
+  editor.addEventListener('keydown', (event) => {
+    if (event.key === 'Escape') leaving = true;
+    else if (event.key === 'Tab' && !event.shiftKey && !leaving && !editor.readOnly) {
+      event.preventDefault();
+      editor.setRangeText('  ', editor.selectionStart, editor.selectionEnd, 'end');
+      number();
+    } else if (event.key !== 'Tab' && event.key !== 'Shift') leaving = false;
+  });
+  number();
+}
+
+/** Ctrl or Command with Enter sends the form that one types in, by its first button. */
+addEventListener('keydown', (event) => {
+  if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey)) return;
+  const form = event.target instanceof HTMLTextAreaElement ? event.target.form : null;
+  const button = form?.querySelector('button[data-main]') ?? form?.querySelector('button');
+  if (form && button) form.requestSubmit(button);
+});
+
+/** Deeds that cannot be undone are asked about. */
+addEventListener('submit', (event) => {
+  const question = event.submitter?.dataset.confirm ?? event.target.dataset.confirm;
+  if (question && !confirm(question)) return event.preventDefault();
+  // Once: a second click would do it again.
+  const { submitter } = event;
+  setTimeout(() => submitter?.setAttribute('disabled', ''), 0);
+  return undefined;
+});
+addEventListener('pageshow', () => {
+  for (const button of document.querySelectorAll('button[disabled]:not([data-off])'))
+    button.removeAttribute('disabled');
+});
+
+/** Selects that act at once; without script a button beside them does. */
+for (const select of document.querySelectorAll('select[data-submit]')) {
+  select.form?.querySelector('button')?.setAttribute('hidden', '');
+  select.addEventListener('change', () => select.form?.requestSubmit());
+}
+
+/** Times as the person's own clock has them; the exact one stays in the title. */
+for (const time of document.querySelectorAll('time[datetime]')) {
+  const at = new Date(time.dateTime);
+  if (Number.isNaN(at.getTime())) continue;
+  time.title = time.dateTime;
+  time.textContent = at.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'medium' });
+}
+
+/** A button beside what is shown on purpose, such as a key. Browsers have no clipboard where a page comes without TLS. */
+for (const copied of navigator.clipboard ? document.querySelectorAll('[data-copy]') : []) {
+  const button = document.createElement('button');
+  button.type = 'button';
+  button.className = 'second small';
+  button.textContent = 'Copy';
+  button.setAttribute('aria-live', 'polite');
+  button.addEventListener('click', async () => {
+    const isDone = await navigator.clipboard.writeText(copied.textContent).then(
+      () => true,
+      () => false,
+    );
+    button.textContent = isDone ? 'Copied' : 'Not copied';
+  });
+  copied.after(' ', button);
+}

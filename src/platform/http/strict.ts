@@ -1,0 +1,185 @@
+// Refuses unknown attributes and query parameters on all routes of a scope, together with all errors of the schemas. Does not
+// check parts that may be any JSON.
+import type { FastifySchemaCompiler } from 'fastify';
+import { validatorCompiler } from 'fastify-type-provider-zod';
+import { z } from 'zod';
+import { fieldErrors, invalidField, invalidInput } from '../errors.ts';
+import { NOT_SUPPORTED, UNKNOWN_NAMES_MAX, unknownName } from '../unknown-names.ts';
+import { formatPath } from '../json/json.ts';
+import type { App } from './app-type.ts';
+import { type Earlier, earlierBodies, earlierQueries } from './earlier-clients.ts';
+
+type Path = readonly (string | number)[];
+type Problem = readonly [path: string, sentence: string];
+type Values = Record<string, unknown>;
+
+/** The attributes that a schema knows, or those of the items of its list or map. Undefined where any name is valid. */
+type Names = { attributes: ReadonlyMap<string, Names | undefined> } | { items: Names };
+
+/** Types of schemas without attributes, or with attributes that the client chooses. */
+const withoutNames: ReadonlySet<string> = new Set([
+  'any',
+  'boolean',
+  'enum',
+  'literal',
+  'never',
+  'null',
+  'number',
+  'string',
+  'transform',
+  'unknown',
+]);
+
+/** @throws for a type of schema that it does not know, as that would let every attribute pass. */
+const namesOf = (schema: z.core.$ZodType): Names | undefined => {
+  const { def } = schema as unknown as z.core.$ZodTypes['_zod'];
+  switch (def.type) {
+    case 'object':
+      if (def.catchall) return undefined;
+      return { attributes: new Map(Object.entries(def.shape).map(([name, part]) => [name, namesOf(part)])) };
+    case 'array': {
+      const items = namesOf(def.element);
+      return items && { items };
+    }
+    case 'record': {
+      const items = namesOf(def.valueType);
+      return items && { items };
+    }
+    case 'pipe':
+      return namesOf(def.in) ?? namesOf(def.out);
+    case 'optional':
+    case 'nullable':
+    case 'default':
+    case 'catch':
+      return namesOf(def.innerType);
+    case 'union':
+      // The server cannot know which of several objects the client means.
+      if (def.options.some((option) => namesOf(option) !== undefined)) break;
+      return undefined;
+    default:
+      if (withoutNames.has(def.type)) return undefined;
+  }
+  throw new Error(`namesOf cannot read a zod schema of the type \`${def.type}\`: extend it.`);
+};
+
+const attributesOf = (names: Names | undefined): ReadonlyMap<string, Names | undefined> =>
+  names && 'attributes' in names ? names.attributes : new Map();
+
+const isObject = (value: unknown): value is Values =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/** Every record has these attributes, or had them in the earlier API. */
+const readOnlyNames = ['id', 'tenant_id', 'created_by', 'created_at', 'modified_by', 'modified_at'];
+
+/** Attributes that an object may have beside those of its schema. */
+type Tolerated = {
+  /** The names of the response at the same place. Clients send whole records back, with their read-only attributes. */
+  record?: Names | undefined;
+  notSupported?: readonly string[] | undefined;
+  notRead?: readonly string[] | undefined;
+  /** `notRead` of the objects below. */
+  notReadBelow?: Earlier['notRead'];
+};
+
+const findUnknown = (
+  value: unknown,
+  names: Names | undefined,
+  { record, notSupported = [], notRead = [], notReadBelow }: Tolerated,
+  path: Path,
+  problems: Problem[],
+): void => {
+  if (!names || problems.length >= UNKNOWN_NAMES_MAX) return;
+  if ('items' in names) {
+    if (typeof value !== 'object' || value === null) return;
+    const items = record && 'items' in record ? record.items : undefined;
+    for (const [at, item] of Array.isArray(value) ? value.entries() : Object.entries(value))
+      findUnknown(item, names.items, { record: items }, [...path, at], problems);
+    return;
+  }
+  if (!isObject(value)) return;
+  const answered = attributesOf(record);
+  for (const [name, part] of Object.entries(value)) {
+    const place = [...path, name];
+    if (names.attributes.has(name)) {
+      const below = { record: answered.get(name), notRead: notReadBelow?.[name] };
+      findUnknown(part, names.attributes.get(name), below, place, problems);
+    } else if (notSupported.includes(name)) {
+      if (part !== null) problems.push([formatPath(place), NOT_SUPPORTED]);
+    } else if (!answered.has(name) && !notRead.includes(name))
+      problems.push([formatPath(place), unknownName(name, names.attributes.keys())]);
+    if (problems.length >= UNKNOWN_NAMES_MAX) return;
+  }
+};
+
+/** The values in the form of the schema. @throws invalidInput for two different ids of one record. */
+const settle = (value: unknown, { absentWhenNull = [], idOf = {} }: Earlier): unknown => {
+  if (!isObject(value)) return value;
+  const settled = { ...value };
+  for (const name of absentWhenNull) if (settled[name] === null) delete settled[name];
+  for (const [name, target] of Object.entries(idOf)) {
+    const { [name]: id } = settled;
+    delete settled[name];
+    if (id === undefined || id === null) continue;
+    const given = settled[target];
+    settled[target] ??= { id };
+    if (isObject(given) && given['id'] !== id) throw invalidField(name, `must be the id in \`${target}\``);
+  }
+  return settled;
+};
+
+/** For operations without a body. Some clients send an empty object. */
+export const noBody = z.object({}).nullish().catch({});
+
+/**
+ * Call before routes are registered in the scope. Routes without a query or a body get an empty schema, so that unknown
+ * parameters and attributes are refused there too.
+ */
+export const refuseUnknownNames = (scope: App): void => {
+  const records = new Map<string, Names>();
+
+  scope.addHook('onRoute', ({ method, url, schema }) => {
+    if (!schema) return;
+    schema.querystring ??= z.object({});
+    if (method !== 'GET' && method !== 'HEAD') schema.body ??= noBody;
+    // An unreadable schema stops the start. The stack trace has the line of its route.
+    for (const part of [schema.querystring, schema.body] as (z.ZodType | undefined)[]) if (part) namesOf(part);
+    const { 200: answered, 201: made } = (schema.response ?? {}) as Record<string, z.ZodType | undefined>;
+    const answer = made ?? answered;
+    const record = answer && namesOf(answer);
+    if (record && attributesOf(record).has('id')) records.set(`${String(method)} ${url}`, record);
+  });
+
+  const compile: FastifySchemaCompiler<z.ZodType> = (route) => {
+    const { schema, method, url, httpPart } = route;
+    if (httpPart !== 'body' && httpPart !== 'querystring') return validatorCompiler(route);
+    const operation = `${method} ${url}`;
+    const names = namesOf(schema);
+    const isBody = httpPart === 'body';
+    const record = isBody ? records.get(operation) : undefined;
+    const earlier = (isBody ? earlierBodies : earlierQueries)[operation] ?? {};
+    const tolerated: Tolerated = {
+      record,
+      notSupported: earlier.notSupported,
+      notRead: record && readOnlyNames,
+      notReadBelow: earlier.notRead,
+    };
+
+    return (data: unknown) => {
+      try {
+        const settled = settle(data, earlier);
+        const problems: Problem[] = [];
+        findUnknown(settled, names, tolerated, [], problems);
+        const parsed = z.safeParse(schema, settled);
+        if (parsed.success && problems.length === 0) return { value: parsed.data };
+        const issues = (parsed.error?.issues ?? []).map(({ path, message }): Problem => [
+          formatPath(path as (string | number)[]),
+          message,
+        ]);
+        return { error: invalidInput(fieldErrors([...issues, ...problems])) };
+      } catch (error) {
+        return { error: error as Error };
+      }
+    };
+  };
+  scope.setValidatorCompiler(compile);
+};

@@ -1,0 +1,72 @@
+// JSON values: their limits, paths to places in them, and the checks that a value is stored and returned unchanged.
+
+export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+
+/** Nesting of arrays and objects in what a client sends. Functions that walk such values may recurse. */
+export const JSON_DEPTH_MAX = 64;
+
+/**
+ * Nesting in what a client did not send: responses of destinations, messages of executors, and bodies with the values of
+ * tokens in them, where a value of 64 levels stands in a body of 64. Only checked with `shapeProblem`, which does not recurse.
+ */
+export const OUTSIDE_JSON_DEPTH_MAX = 200;
+
+/** The error for nesting beyond a limit. */
+export const depthProblem = (depthMax = JSON_DEPTH_MAX): string => `must not be nested deeper than ${depthMax} levels`;
+
+/** Own properties and array items only: no path reaches a prototype. Undefined where there is nothing. */
+export const valueAt = (from: Json | undefined, steps: readonly (string | number)[]): Json | undefined => {
+  let value = from;
+  for (const step of steps) {
+    if (typeof value !== 'object' || value === null) return undefined;
+    if (Array.isArray(value)) value = typeof step === 'number' ? value[step] : undefined;
+    else value = typeof step === 'string' && Object.hasOwn(value, step) ? value[step] : undefined;
+  }
+  return value;
+};
+
+/** Copied: a slice of a string keeps the whole string in memory. */
+const clippedName = (name: string): string => `${Buffer.from(name.slice(0, 100)).toString()}…`;
+
+/** A property path as error messages name it: `a.b[0].data`. Long keys are clipped, as they come from the client. */
+export const formatPath = (path: readonly (string | number)[]): string => {
+  let text = '';
+  for (const step of path) {
+    if (typeof step === 'number') text += `[${step}]`;
+    else text += `${text === '' ? '' : '.'}${step.length > 100 ? clippedName(step) : step}`;
+  }
+  return text;
+};
+
+/** Why a number would not be returned as it was sent, or undefined. */
+export const numberProblem = (value: number): string | undefined => {
+  if (!Number.isFinite(value)) return 'must be a number in the range of a double, or a string';
+  if (Number.isInteger(value) && !Number.isSafeInteger(value)) return 'must be within 2^53, or a string';
+  if (Object.is(value, -0)) return 'must not be negative zero';
+  return undefined;
+};
+
+export type JsonProblem = { path: (string | number)[]; sentence: string };
+
+/** The first reason why a parsed value cannot be stored exactly, or undefined. Stops at `depthMax`, so the stack never overflows. */
+export const findJsonProblem = (value: Json, depthMax = JSON_DEPTH_MAX): JsonProblem | undefined => {
+  if (typeof value === 'number') {
+    const sentence = numberProblem(value);
+    return sentence === undefined ? undefined : { path: [], sentence };
+  }
+  if (typeof value !== 'object' || value === null) return undefined;
+  if (depthMax === 0) return { path: [], sentence: depthProblem() };
+  const steps: Iterable<[string | number, Json]> = Array.isArray(value) ? value.entries() : Object.entries(value);
+  for (const [step, child] of steps) {
+    if (typeof child === 'string') continue;
+    const problem = findJsonProblem(child, depthMax - 1);
+    if (problem) return { path: [step, ...problem.path], sentence: problem.sentence };
+  }
+  return undefined;
+};
+
+/** Whether PostgreSQL can store the text unchanged: it refuses NUL and unpaired surrogates. */
+export const isStorableText = (text: string): boolean => !text.includes('\0') && text.isWellFormed();
+
+/** The error for text that is not storable. */
+export const NOT_STORABLE = 'must not contain NUL or unpaired surrogates';

@@ -1,0 +1,165 @@
+// Sends one mail to one recipient with nodemailer: over SMTP with TLS, or into a file for developers.
+import { access, constants, mkdir, readdir, rename, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { SendMailOptions } from 'nodemailer';
+import type { Log } from '../log.ts';
+import { faultOf } from './fault.ts';
+
+/** How mails are sent, and their sender. */
+export type MailTransport = { from: { name: string; address: string } } & (
+  | {
+      kind: 'smtp';
+      host: string;
+      port: number;
+      /** TLS from the first byte. */
+      secure: boolean;
+      /** Requires STARTTLS. Where neither is set, there is no TLS. */
+      requireTls: boolean;
+      user: string | undefined;
+      password: string | undefined;
+    }
+  | { kind: 'files'; directory: string }
+);
+
+export type Mail = {
+  /** Of each attempt to send the same mail, so that mail programs can show it once. */
+  id: string;
+  /** One address of RFC 5321. */
+  to: string;
+  subject: string;
+  text: string;
+  html: string;
+};
+
+export type Mailer = {
+  /** Resolves once the mail server has accepted the mail, or the file is on disk. @throws MailFault. */
+  send(mail: Mail): Promise<void>;
+  /** Whether mails could be sent, without sending one. @throws MailFault. */
+  check(): Promise<void>;
+  /** Aborts mails under way, and refuses later ones. */
+  close(): void;
+};
+
+/** For the name look-up and the connection, and for the greeting of the server. */
+const CONNECT_TIMEOUT_MS = 10_000;
+const GREETING_TIMEOUT_MS = 10_000;
+/** Between two replies. Servers that scan a mail before they accept it need some seconds. */
+const SILENCE_TIMEOUT_MS = 30_000;
+/** For a whole mail, from a server that replies but is slow. */
+export const SEND_MS_MAX = 60_000;
+
+/** Mails kept in the directory of a development server. */
+const FILES_MAX = 500;
+const FILE_NAME = /^\d{8}T\d{9}Z-[0-9a-f-]{36}\.eml(?:\.new)?$/;
+
+/** Addresses are objects, so that nodemailer does not parse one as a list or a display name. */
+const messageOf = (from: MailTransport['from'], { id, to, subject, text, html }: Mail): SendMailOptions => {
+  const recipient = { name: '', address: to };
+  return {
+    from,
+    to: recipient,
+    envelope: { from: { name: '', address: from.address }, to: recipient },
+    messageId: `<${id}@${from.address.slice(from.address.lastIndexOf('@') + 1)}>`,
+    subject,
+    text,
+    html,
+    // RFC 3834: no automatic replies.
+    headers: { 'Auto-Submitted': 'auto-generated' },
+    disableFileAccess: true,
+    disableUrlAccess: true,
+  };
+};
+
+/** Loaded with the first mail: most processes send none, and loading takes 100 ms. */
+const loadNodemailer = () => import('nodemailer');
+
+/** `ca` are authorities in place of the system's, in PEM; `now` names the files of mails. */
+type Surroundings = { ca?: string[] | undefined; log: Log; now: () => Date };
+
+const createSmtpMailer = (config: MailTransport & { kind: 'smtp' }, ca: string[] | undefined): Mailer => {
+  const { host, port, secure, requireTls, user, password } = config;
+  const options = {
+    host,
+    port,
+    secure,
+    requireTLS: requireTls,
+    // Without required TLS there is none: a server with a certificate that cannot be verified is usable then.
+    ignoreTLS: !secure && !requireTls,
+    ...(user === undefined ? {} : { auth: { user, pass: password ?? '' } }),
+    // Explicit, so that no environment variable changes it.
+    tls: { minVersion: 'TLSv1.2' as const, rejectUnauthorized: true, ...(ca ? { ca } : {}) },
+    dnsTimeout: CONNECT_TIMEOUT_MS,
+    connectionTimeout: CONNECT_TIMEOUT_MS,
+    greetingTimeout: GREETING_TIMEOUT_MS,
+    socketTimeout: SILENCE_TIMEOUT_MS,
+    // The mail server may run on the same machine.
+    allowInternalNetworkInterfaces: true,
+  };
+  const connect = async () => (await loadNodemailer()).createTransport(options);
+  let connecting: ReturnType<typeof connect> | undefined;
+  const open = () => (connecting ??= connect());
+  const closing = new AbortController();
+  return {
+    async send(mail) {
+      const signal = AbortSignal.any([closing.signal, AbortSignal.timeout(SEND_MS_MAX)]);
+      try {
+        await (await open()).sendMail({ ...messageOf(config.from, mail), signal });
+      } catch (error) {
+        throw faultOf(error);
+      }
+    },
+    async check() {
+      try {
+        await (await open()).verify();
+      } catch (error) {
+        throw faultOf(error);
+      }
+    },
+    close() {
+      closing.abort();
+      void connecting?.then((transport) => transport.close());
+    },
+  };
+};
+
+/** Removes the oldest beyond the limit. */
+const removeOldFiles = async (directory: string): Promise<void> => {
+  const ours = (await readdir(directory)).filter((name) => FILE_NAME.test(name)).toSorted();
+  for (const name of ours.slice(0, -FILES_MAX)) await rm(join(directory, name), { force: true });
+};
+
+const createFileMailer = (
+  { directory, from }: MailTransport & { kind: 'files' },
+  { log, now }: Surroundings,
+): Mailer => {
+  return {
+    async send(mail) {
+      const path = join(directory, `${now().toISOString().replace(/[-:.]/g, '')}-${mail.id}.eml`);
+      try {
+        const { createTransport } = await loadNodemailer();
+        const transport = createTransport({ streamTransport: true, buffer: true, newline: 'windows' });
+        const { message } = await transport.sendMail(messageOf(from, mail));
+        await mkdir(directory, { recursive: true, mode: 0o700 });
+        // Renamed when complete, so that readers of the directory see whole mails only.
+        await writeFile(`${path}.new`, message, { mode: 0o600, flush: true });
+        await rename(`${path}.new`, path);
+        await removeOldFiles(directory);
+      } catch (error) {
+        throw faultOf(error);
+      }
+      log.info({ path }, 'a mail was written');
+    },
+    async check() {
+      // The slash requires a directory.
+      await access(`${directory}/`, constants.W_OK).catch((error: NodeJS.ErrnoException) => {
+        // The first mail creates it.
+        if (error.code !== 'ENOENT') throw faultOf(error);
+      });
+    },
+    close: () => undefined,
+  };
+};
+
+/** Connects with each mail only. */
+export const createMailer = (config: MailTransport, surroundings: Surroundings): Mailer =>
+  config.kind === 'smtp' ? createSmtpMailer(config, surroundings.ca) : createFileMailer(config, surroundings);

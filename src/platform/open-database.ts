@@ -1,0 +1,135 @@
+// Opens the database of a configuration: the embedded one of its data directory, or the one that DATABASE_URL names.
+import { fileURLToPath } from 'node:url';
+import type { PoolConfig } from 'pg';
+import type { Accounts } from './accounts.ts';
+import type { Config } from './config.ts';
+import { memoryDigest, randomBase62 } from './crypto/digest.ts';
+import { randomBytesFromKernel } from './crypto/random.ts';
+import { connectionErrorText, withFullVerification } from './db/connection-errors.ts';
+import { createDatabase } from './db/database.ts';
+import { findPendingMigrations, migrate, type MigrationResult } from './db/migrate.ts';
+import { type EmbeddedPostgres, hasCluster, takeDataDirectory } from './dev-postgres/dev-postgres.ts';
+import { StartError } from './errors.ts';
+import type { Log } from './log.ts';
+
+export const migrationsDir = fileURLToPath(new URL('../../prisma/migrations', import.meta.url));
+
+/**
+ * Who opens the database. `server` owns the data directory alone, and makes a vault where there is none; `supervisor` does so
+ * for its workers, and serves nothing itself. The others may work beside a running server: `bootstrap` makes a vault in a database that DATABASE_URL names, `command` never makes one.
+ */
+export type Role = 'server' | 'supervisor' | 'bootstrap' | 'command';
+
+/** What a start has opened so far, to be closed in reverse, and whether the lock on its data directory is gone again. */
+export type Start = { closers: (() => Promise<void>)[]; isLockLost: boolean };
+
+/** Closes everything, whatever fails on the way. @throws the first failure, at the end. */
+export const closeAll = async ({ closers }: Start): Promise<void> => {
+  const failures: unknown[] = [];
+  for (const closer of closers.splice(0).toReversed()) {
+    try {
+      await closer();
+    } catch (error) {
+      failures.push(error);
+    }
+  }
+  if (failures.length > 0) throw failures[0];
+};
+
+/** Whether a start would make the database of its data directory first. */
+export const isWithoutDatabase = async (config: Config): Promise<boolean> =>
+  config.databaseUrl === undefined && !(await hasCluster(config.dataDir));
+
+/** PostgreSQL's code for a session that was ended by an administrator's command. */
+const ADMIN_SHUTDOWN = '57P01';
+
+type DatabaseServices = {
+  log: Log;
+  accounts: Accounts;
+  /** Called when the data directory belongs to another server by now: this one must stop. */
+  onDirectoryLost?: () => void;
+};
+
+/** Opens the database, which need not be migrated yet. */
+export const openDatabase = async (config: Config, role: Role, services: DatabaseServices, start: Start) => {
+  const { log, accounts } = services;
+  const { poolConfig, embedded } = await findDatabase(config, role, services, start);
+  const db = createDatabase(poolConfig, {
+    accounts,
+    poolMax: config.databasePoolMax,
+    writeBatches: config.writeBatches,
+    nameStatement: memoryDigest,
+    onPoolError: (error) => {
+      // By an operator, or by a migration of this very start.
+      if ((error as { code?: string }).code === ADMIN_SHUTDOWN) log.info('the database ended an idle connection');
+      else log.warn({ error }, 'a database connection was lost');
+    },
+  });
+  start.closers.push(() => db.close());
+  await db.ping().catch((error: unknown) => {
+    throw new StartError(connectionErrorText(poolConfig, (error as Error).cause ?? error));
+  });
+  return { db, poolConfig, embedded };
+};
+
+const findDatabase = async (
+  config: Config,
+  role: Role,
+  { log, onDirectoryLost }: DatabaseServices,
+  start: Start,
+): Promise<{ poolConfig: PoolConfig; embedded: EmbeddedPostgres | undefined }> => {
+  if (config.databaseUrl !== undefined)
+    return { poolConfig: { connectionString: withFullVerification(config.databaseUrl) }, embedded: undefined };
+  const isOwner = role === 'server' || role === 'supervisor';
+  if (!isOwner && (await isWithoutDatabase(config))) throw noVault(config);
+  const { postgres, lock } = await takeDataDirectory({
+    dataDir: config.dataDir,
+    newPassword: () => randomBase62(32, randomBytesFromKernel),
+    log: (event, detail) => log.info({ ...detail }, event),
+    // A command does its work beside a running server: it need not wait for what it does not need.
+    ...(isOwner ? {} : { waitMs: 0 }),
+    onLost: (error) => {
+      start.isLockLost = true;
+      log.error({ alarm: 'lock_lost', error }, 'the lock on the data directory was lost');
+    },
+    onRetaken: () => log.warn({ alarm: 'lock_retaken' }, 'the lock on the data directory was taken again'),
+    onGivenUp: (reason) => {
+      log.fatal(
+        { alarm: 'lock_gone', reason },
+        reason === 'taken'
+          ? 'another server has the data directory by now, and one data directory serves one server: this one stops'
+          : 'the database of the data directory does not come back, and the next start may have made another: this server stops',
+      );
+      onDirectoryLost?.();
+    },
+  });
+  // Whoever holds the directory stops its database, last and before anybody else may have the directory; a command beside a running
+  // server leaves it alone.
+  if (lock) start.closers.push(() => lock.release(() => postgres.stop()));
+  else if (isOwner)
+    throw new StartError(
+      `Another server is running on ${config.dataDir}: one data directory serves one server. Stop that one first, or give this one a directory of its own: DATA_DIR=./data-2 PORT=8081 npm start`,
+    );
+  return { poolConfig: postgres.address, embedded: postgres };
+};
+
+export const noVault = ({ mode, databaseUrl, dataDir }: Config): StartError =>
+  new StartError(
+    `There is no vault in ${databaseUrl === undefined ? dataDir : 'the database that DATABASE_URL names'}, and this command makes none. If the vault is elsewhere, run the command in the directory of its server, or name its data directory (DATA_DIR=/path/to/data) or its database (DATABASE_URL). To make a vault: ${mode === 'production' ? 'npm run -s strongroom -- bootstrap --tenant-name NAME' : 'npm start'}`,
+  );
+
+/** A database without a vault has nothing that could work without the tables; to a vault, MIGRATE_ON_START=false leaves its schema. */
+export const bringUpToDate = async (
+  config: Config,
+  poolConfig: PoolConfig,
+  isVault: boolean,
+): Promise<MigrationResult> => {
+  if (config.migrateOnStart) return migrate(poolConfig, migrationsDir);
+  if (isVault) return { applied: [], total: 0 };
+  const { pending, total } = await findPendingMigrations(poolConfig, migrationsDir);
+  if (pending.length > 0)
+    throw new StartError(
+      'The database has no tables yet, and MIGRATE_ON_START=false keeps this start from making them. Make them: npm run migrate',
+    );
+  return { applied: [], total };
+};

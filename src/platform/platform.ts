@@ -1,0 +1,54 @@
+// The services that every module is built on. context.ts makes them; nothing here knows a module.
+import type { Accounts } from './accounts.ts';
+import type { Changes } from './changes.ts';
+import type { Config } from './config.ts';
+import type { DigestKey } from './crypto/digest.ts';
+import type { KeyProvider } from './crypto/key-provider.ts';
+import type { Keyring } from './crypto/keyring.ts';
+import type { RandomBytes } from './crypto/random.ts';
+import type { Database } from './db/database.ts';
+import type { MigrationResult } from './db/migrate.ts';
+import type { EmbeddedPostgres } from './dev-postgres/dev-postgres.ts';
+import type { Egress } from './egress/client.ts';
+import type { Log } from './log.ts';
+import type { Mailer } from './mail/mailer.ts';
+import type { Sandbox } from './sandbox/protocol/sandbox.ts';
+
+export type Platform = {
+  readonly config: Config;
+  /** Part of every key and every sealed value: what a test server wrote, a live one does not open. */
+  readonly environment: 'test' | 'live';
+  readonly log: Log;
+  readonly now: () => Date;
+  /** A clock that never goes back, in milliseconds. */
+  readonly monotonicMs: () => number;
+  readonly randomBytes: RandomBytes;
+  readonly newUuid: () => string;
+  /** A log row's id, whose time is the row's. */
+  readonly newLogId: (at: Date) => string;
+  readonly db: Database;
+  /** What each tenant holds of this process. */
+  readonly accounts: Accounts;
+  /** Tells the caches of this process what has changed. */
+  readonly changes: Changes;
+  readonly provider: KeyProvider;
+  readonly keyring: Keyring;
+  /** The key under which API keys and proxy keys are digested. */
+  readonly pepper: DigestKey;
+  /** Marks the requests that this vault forwards. */
+  readonly loop_id: string;
+  /** Runs the code of tenants. A server starts it; in a command it starts with its first use. */
+  readonly sandbox: Sandbox;
+  /** Sends requests to destinations. */
+  readonly egress: Egress;
+  /** Undefined where no mail is sent. */
+  readonly mailer: Mailer | undefined;
+  /** Undefined where DATABASE_URL names the database. */
+  readonly embedded: EmbeddedPostgres | undefined;
+  readonly migrations: MigrationResult;
+  /** On after a signal: load balancers and clients are told to leave, and requests are served until they have. */
+  readonly draining: { isOn: boolean };
+  /** Registers what must be closed before the services are. Closed in reverse order. */
+  readonly onClose: (close: () => Promise<void>) => void;
+  close(): Promise<void>;
+};

@@ -1,0 +1,72 @@
+// An executor and what the pool knows of it: its owner, the runs in it, and what it costs.
+import type { Executor } from './executor-process.ts';
+
+/** Whose code an executor runs: one application of a tenant, or the tenant's code without an application. */
+export type Owner = { tenant_id: string; application_id: string | undefined };
+
+export const isSameOwner = (one: Owner, other: Owner): boolean =>
+  one.tenant_id === other.tenant_id && one.application_id === other.application_id;
+
+export type DeathReason = 'deadline' | 'cpu' | 'memory' | 'pressure' | 'stuck' | 'busy_after_reply' | 'violation';
+
+export type Lease<Run> = {
+  readonly executor: Executor;
+  /** Set once, for life; undefined for a spare. */
+  owner: Owner | undefined;
+  /** The runs in it, by the ids of their frames. */
+  readonly runs: Map<number, Run>;
+  /** Bytes of the inputs of these runs. */
+  inputBytes: number;
+  /** Keys of loaded code, the least recently used first. */
+  readonly loaded: Set<string>;
+  /** Runs of its life so far. */
+  runsSoFar: number;
+  /** Private memory, as it was measured last. */
+  memoryMb: number;
+  /** CPU time, as it was read last; and when it last grew. */
+  cpuMs: number;
+  activeAt: number;
+  /** Its CPU time a moment ago, and whether it has used much since. */
+  cpuBeforeMs: number;
+  isBurning: boolean;
+  /** CPU time of the process when it was last without runs, and what its runs may take since then. */
+  cpuAtRestMs: number;
+  cpuAllowedMs: number;
+  /** Since when the system does not tell its memory. */
+  hiddenSince: number | undefined;
+  /** Resident memory at its start. */
+  readonly baselineMb: number;
+  idleSince: number;
+  /** `rest` has scheduled a look at its CPU time. */
+  isLookComing: boolean;
+  /** Takes no more runs, and ends with its last one. */
+  isRetired: boolean;
+  /** Why the pool ended it; undefined where it ended by itself, or was replaced. */
+  death: DeathReason | undefined;
+};
+
+export const newLease = <Run>(executor: Executor): Lease<Run> => {
+  const size = executor.size();
+  const now = performance.now();
+  return {
+    executor,
+    owner: undefined,
+    runs: new Map(),
+    inputBytes: 0,
+    loaded: new Set(),
+    runsSoFar: 0,
+    memoryMb: size?.privateMb ?? 0,
+    cpuMs: executor.cpuMs() ?? 0,
+    activeAt: now,
+    cpuBeforeMs: 0,
+    isBurning: false,
+    cpuAtRestMs: 0,
+    cpuAllowedMs: 0,
+    hiddenSince: undefined,
+    baselineMb: size?.memoryMb ?? 0,
+    idleSince: now,
+    isLookComing: false,
+    isRetired: false,
+    death: undefined,
+  };
+};

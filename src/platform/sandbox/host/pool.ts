@@ -1,0 +1,238 @@
+// The pool of executors: starts them behind the best wall, keeps spares ready, gives each to one owner for life, and replaces
+// idle ones where memory is needed. Knows nothing of what runs in them.
+import { availableParallelism } from 'node:os';
+import { type Ending, ExecutorStartError, startExecutor } from './executor-process.ts';
+import { type DeathReason, isSameOwner, type Lease, newLease, type Owner } from './lease.ts';
+import { createRoom } from './room.ts';
+import type { Frame } from '../protocol/frames.ts';
+import type { Wall, WallKind } from '../protocol/sandbox.ts';
+import { causeOf, findLandlock, nameOfWall, wallKinds, WallMissing } from './wall.ts';
+import { createWatch } from './watch.ts';
+
+export type PoolEvent =
+  /** No wall stands, and why. */
+  { event: 'no_wall'; wall: Wall } | { event: 'started'; wall: Wall } | { event: 'start_failed'; reason: string };
+
+export type PoolOptions<Run> = {
+  wallKind: WallKind | 'auto';
+  /** Of an isolate. */
+  memoryMb: number;
+  /** Of all executors together. */
+  memoryTotalMb: number;
+  executorPath?: string | undefined;
+  report(event: PoolEvent): void;
+  received(lease: Lease<Run>, frame: Frame): void;
+  broken(lease: Lease<Run>, error: Error): void;
+  ended(lease: Lease<Run>, ending: Ending): void;
+  /** There may be an executor for a run that waits. */
+  changed(): void;
+};
+
+/** Runs in one executor before a further one is asked for, and at most. A run that waits costs next to nothing. */
+const RUNS_TO_SPREAD = 8;
+const RUNS_AT_ONCE_MAX = 32;
+/** Code makes objects of its input: up to ten times its bytes. The inputs of one executor together must fit in an isolate. */
+const BYTES_OF_INPUT = 10;
+/** Executors that are ready for an owner without one. One is enough until code runs. */
+const SPARES = 2;
+/** A start uses an eighth of a second of CPU time: more at once are not ready sooner. */
+const STARTS_AT_ONCE = Math.max(2, availableParallelism());
+/** Pause before an executor is started again after one that did not come up. */
+const START_PAUSE_MS = 500;
+
+export type Pool<Run> = {
+  readonly wall: Wall | undefined;
+  readonly leases: ReadonlySet<Lease<Run>>;
+  /** Finds the wall that stands, and starts the first executor behind it. @throws ExecutorStartError. */
+  start(): Promise<void>;
+  /** An executor of the owner, for a run of the code with this key; undefined where the run must wait. */
+  find(owner: Owner, key: string, inputBytes: number): Lease<Run> | undefined;
+  /** A run begins that may take so much CPU time. Before it joins the lease. */
+  begin(lease: Lease<Run>, cpuMs: number, hasNewIsolate: boolean): void;
+  /** A lease has no run any more. */
+  rest(lease: Lease<Run>): void;
+  /** After executors were looked for: starts those that were missing, and ends idle ones in their place. */
+  tend(): void;
+  end(lease: Lease<Run>, death: DeathReason | undefined): void;
+  close(): Promise<void>;
+};
+
+export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
+  const { report, memoryMb } = options;
+  const leases = new Set<Lease<Run>>();
+  const starts = new Set<Promise<void>>();
+  const inputBytesMax = (memoryMb * 1024 * 1024) / BYTES_OF_INPUT;
+  let pauseUntil = 0;
+  let isClosed = false;
+  let wall: Wall | undefined;
+  let landlock: number | string = 'not looked for yet';
+  let firstStart: Promise<void> | undefined;
+  /** Since the last `tend`: tenants without an executor that need one, and owners that need a further one. */
+  const needFirst = new Set<string>();
+  let needsFurther = false;
+
+  const open = async (kind: WallKind): Promise<Lease<Run>> => {
+    let lease: Lease<Run> | undefined;
+    const executor = await startExecutor({
+      wallKind: kind,
+      landlock,
+      executorPath: options.executorPath,
+      memoryMb,
+      received: (frame) => lease && options.received(lease, frame),
+      broken: (error) => lease && options.broken(lease, error),
+    });
+    const opened = newLease<Run>(executor);
+    lease = opened;
+    void executor.ended.then((ending) => {
+      leases.delete(opened);
+      options.ended(opened, ending);
+      options.changed();
+    });
+    return opened;
+  };
+
+  const startFirst = async (): Promise<void> => {
+    landlock = await findLandlock();
+    const causes: string[] = [];
+    for (const kind of options.wallKind === 'auto' ? wallKinds : [options.wallKind]) {
+      try {
+        leases.add(await open(kind));
+        if (isClosed) break;
+        wall = { kind, name: nameOfWall(kind, landlock), causes };
+        report({ event: kind === 'none' ? 'no_wall' : 'started', wall });
+        return;
+      } catch (error) {
+        if (error instanceof WallMissing) causes.push(error.message);
+        else if (error instanceof ExecutorStartError) causes.push(causeOf(kind, error.message));
+        else throw error;
+      }
+    }
+    firstStart = undefined;
+    throw new ExecutorStartError(isClosed ? 'closed' : causes.join('\n'));
+  };
+
+  const startAnother = (): void => {
+    if (!wall) return;
+    const start = open(wall.kind).then(
+      (lease) => {
+        leases.add(lease);
+        if (isClosed) lease.executor.kill();
+      },
+      (error: Error) => {
+        pauseUntil = performance.now() + START_PAUSE_MS;
+        setTimeout(options.changed, START_PAUSE_MS + 1).unref();
+        report({ event: 'start_failed', reason: error.message });
+      },
+    );
+    starts.add(start);
+    void start.finally(() => {
+      starts.delete(start);
+      options.changed();
+    });
+  };
+
+  const end = (lease: Lease<Run>, death: DeathReason | undefined): void => {
+    lease.isRetired = true;
+    lease.death ??= death;
+    lease.executor.kill();
+  };
+
+  const room = createRoom<Run>({
+    leases,
+    starting: () => starts.size,
+    totalMb: options.memoryTotalMb,
+    runMb: memoryMb,
+  });
+
+  const watch = createWatch<Run>({
+    leases,
+    memoryMb,
+    mayHaveChildren: () => wall?.kind === 'none',
+    end,
+    broken: options.broken,
+    inspected: () => {
+      const largest = room.largestBeyond();
+      if (largest) end(largest, largest.runs.size > 0 ? 'pressure' : undefined);
+      // Executors whose runs came to wait need less memory.
+      options.changed();
+    },
+  });
+
+  const spares = (): Lease<Run>[] => [...leases].filter(({ owner, isRetired }) => !owner && !isRetired);
+
+  /** A spare for an owner whose executors are busy, or that has none. */
+  const takeSpare = (owner: Owner, hasNone: boolean): Lease<Run> | undefined => {
+    if (!room.mayHaveMore(owner, hasNone)) {
+      const replaced = hasNone && room.toReplace(owner);
+      if (replaced) end(replaced, undefined);
+      return undefined;
+    }
+    const [spare] = spares();
+    if (spare && room.mayRun(spare)) {
+      spare.owner = owner;
+      return spare;
+    }
+    if ([...leases].some((lease) => lease.owner?.tenant_id === owner.tenant_id)) needsFurther = true;
+    else needFirst.add(owner.tenant_id);
+    return undefined;
+  };
+
+  const find = (owner: Owner, key: string, inputBytes: number): Lease<Run> | undefined => {
+    const all = [...leases].filter((lease) => lease.owner && isSameOwner(lease.owner, owner));
+    const fitting = all
+      .filter(({ isRetired, runs }) => !isRetired && runs.size < RUNS_AT_ONCE_MAX)
+      .filter((lease) => lease.runs.size === 0 || lease.inputBytes + inputBytes <= inputBytesMax)
+      .toSorted((a, b) => a.runs.size - b.runs.size);
+    const easy = fitting.filter(({ runs }) => runs.size < RUNS_TO_SPREAD);
+    const easiest = easy.find(({ loaded }) => loaded.has(key)) ?? easy[0];
+    if (easiest && room.mayRun(easiest)) return easiest;
+    const spare = easiest ? undefined : takeSpare(owner, all.length === 0);
+    if (spare) return spare;
+    const least = fitting[0];
+    if (least && room.mayRun(least)) return least;
+    // There is an executor, and no memory to run in: others that are idle must end, and not this one.
+    if (least) {
+      least.idleSince = performance.now();
+      needFirst.add(owner.tenant_id);
+    }
+    return undefined;
+  };
+
+  const tend = (): void => {
+    watch.adjust();
+    if (isClosed || !wall) return;
+    const firsts = needFirst.size;
+    const isUsed = [...leases].some(({ owner }) => owner);
+    const wanted = firsts + (needsFurther ? 1 : 0) + (isUsed ? SPARES : 1) - spares().length - starts.size;
+    needFirst.clear();
+    needsFurther = false;
+    if (firsts > 0 && !room.fits(firsts)) {
+      for (const lease of room.toEnd(firsts)) end(lease, undefined);
+      if (!room.fits(firsts)) for (const lease of room.toRetire(firsts)) lease.isRetired = true;
+    }
+    if (performance.now() < pauseUntil) return;
+    const most = Math.min(wanted, STARTS_AT_ONCE - starts.size);
+    for (let count = 0; count < most && room.fits(1); count += 1) startAnother();
+  };
+
+  return {
+    get wall() {
+      return wall;
+    },
+    leases,
+    start: () => (firstStart ??= startFirst()),
+    find,
+    begin: watch.begin,
+    rest: watch.rest,
+    tend,
+    end,
+    close: async () => {
+      isClosed = true;
+      watch.stop();
+      await Promise.all([...starts, firstStart?.catch(() => undefined)]);
+      const open = [...leases];
+      for (const lease of open) end(lease, undefined);
+      await Promise.all(open.map(({ executor }) => executor.ended));
+    },
+  };
+};

@@ -1,0 +1,82 @@
+// Answers the calls of running code: checks sizes and counts, parses what is sent, and sends the answer back in turn.
+import { type Accounts } from '../../accounts.ts';
+import { callHead, PARSED_AT_ONCE, type ParsedBody, parseBodyInSlices, parseHead } from './heads.ts';
+import { runAtOnce } from '../../json/json-parser.ts';
+import type { Lease } from './lease.ts';
+import { encodeFrame, type Frame, FRAME_BODY_BYTES_MAX, frameKinds, ProtocolError } from '../protocol/frames.ts';
+import { CallFault, FETCHES_MAX, type RunFault, SERVICE_CALLS_MAX } from '../protocol/sandbox.ts';
+import { accountOf, charged, CpuSpent, type Run } from './run.ts';
+
+/** Calls of one run that an honest executor lets through. */
+const CALLS_MAX = FETCHES_MAX + SERVICE_CALLS_MAX;
+/** Of what a call sends: headers of a request, or a body to be tokenized. */
+const CALL_VALUES_MAX = 25_000;
+/** Around the body of a service call: names, an id. */
+const BESIDE_BODY_BYTES = 1024;
+
+/** The answer to a call whose real answer fits into no frame. */
+const TOO_LARGE = JSON.stringify({ code: 'BODY_TOO_LARGE', message: 'The answer is larger than code may get.' });
+
+const textOfFault = (error: unknown): string =>
+  JSON.stringify(
+    error instanceof CallFault
+      ? { code: error.code, message: error.message, status: error.status }
+      : { code: 'INTERNAL', message: 'The call failed.' },
+  );
+
+export type CallOptions = {
+  accounts: Pick<Accounts, 'runInTurns'>;
+  /** Of the body of a service call, as of a request to the API. */
+  callBytesMax: number;
+  violate(lease: Lease<Run>, reason: string): void;
+  stop(run: Run, fault: RunFault): void;
+};
+
+export const createCalls = ({ accounts, callBytesMax, violate, stop }: CallOptions) => {
+  /** Parses what is sent: at once, or in slices if it is large. @throws CallFault; ProtocolError; CpuSpent; too_many_requests. */
+  const parse = (run: Run, kind: string, body: string): ParsedBody | Promise<ParsedBody> => {
+    const isApi = kind !== 'fetch' && kind !== 'svc:proxy';
+    if (isApi && body.length > callBytesMax + BESIDE_BODY_BYTES)
+      throw new CallFault('PAYLOAD_TOO_LARGE', `What is sent must be at most ${callBytesMax} bytes.`, 413);
+    const slices = charged(run, parseBodyInSlices(body, CALL_VALUES_MAX));
+    return body.length <= PARSED_AT_ONCE ? runAtOnce(slices) : accounts.runInTurns(accountOf(run.job), slices);
+  };
+
+  /** @throws ProtocolError. */
+  return (lease: Lease<Run>, run: Run, { head, body }: Frame): void => {
+    const { call: callId, kind } = parseHead(callHead, head);
+    if (run.calls.has(callId)) throw new ProtocolError('a call has the number of another');
+    run.calls.add(callId);
+    if (run.calls.size > CALLS_MAX) throw new ProtocolError('a run makes more calls than it may');
+    const { signal } = (run.aborter ??= new AbortController());
+    const settle = (ok: boolean, json: string): void => {
+      // The run has ended: its code does not wait for the answer.
+      if (lease.runs.get(run.id) !== run) return;
+      if (Buffer.byteLength(json) > FRAME_BODY_BYTES_MAX) return settle(false, TOO_LARGE);
+      lease.executor.send(encodeFrame(frameKinds.SETTLE, run.id, { call: callId, ok }, json));
+    };
+    const { promise: sent, resolve: markSent } = Promise.withResolvers<void>();
+    const answer = async (): Promise<[boolean, () => string]> => {
+      try {
+        const parsing = parse(run, kind, body);
+        const parsed = parsing instanceof Promise ? await parsing : parsing;
+        if ('problem' in parsed) throw new CallFault('INVALID_INPUT', `What is sent ${parsed.problem}.`);
+        const value = await run.job.answerCall({ kind, input: parsed.value, signal, sent });
+        return [true, () => JSON.stringify(value) ?? 'null'];
+      } catch (error) {
+        if (error instanceof ProtocolError) violate(lease, error.message);
+        if (error instanceof CpuSpent) stop(run, { code: 'TIMEOUT_CPU' });
+        return [false, () => textOfFault(error)];
+      }
+    };
+    void answer()
+      .then(async ([ok, text]) => {
+        // Answers become text one after another, when the executor has read enough of those before.
+        await lease.executor.hasRoom();
+        if (lease.runs.get(run.id) === run) settle(ok, text());
+      })
+      // A value that cannot be written out, such as one nested 100,000 deep, is a call that failed.
+      .catch((error: unknown) => settle(false, textOfFault(error)))
+      .finally(markSent);
+  };
+};

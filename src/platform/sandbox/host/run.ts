@@ -1,0 +1,79 @@
+// A run of code in the server, from its admission to its outcome.
+import { type FaultHead, maskLines } from './heads.ts';
+import type { Slices } from '../../json/json-parser.ts';
+import type { Job, Outcome, RunFault } from '../protocol/sandbox.ts';
+
+/** `bytes`: of the JSON of the value. */
+export type Result = FaultHead | RunFault | { value: unknown; bytes: number };
+
+export type Run = {
+  readonly id: number;
+  readonly job: Job;
+  readonly isCheck: boolean;
+  readonly cpuMsMax: number;
+  readonly inputBytes: number;
+  /** Times that it was begun in an executor that then died. */
+  deaths: number;
+  /** Numbers of its calls so far, answered or not. */
+  readonly calls: Set<number>;
+  /** Aborts calls under way when the run is over; made with the first of them, for most runs make none. */
+  aborter: AbortController | undefined;
+  /** CPU time that the server used to parse its frames. */
+  serverMs: number;
+  startedAt: number;
+  /** Of its place in the queue, then of its run. */
+  timer: NodeJS.Timeout | undefined;
+  /** Its outcome is known. A run that was cancelled may still be in its executor. */
+  isOver: boolean;
+  settle(outcome: Outcome): void;
+};
+
+export const noReport = { logs: [], wallMs: 0, cpuMs: 0, hasCalled: false };
+
+const RETRY_AFTER_SECONDS = 1;
+
+export const busy = (over: 'tenant' | 'all', retryAfterSeconds = RETRY_AFTER_SECONDS): RunFault => ({
+  code: 'BUSY',
+  over,
+  retryAfterSeconds,
+});
+
+/** Names the code of a run, for the breaker. */
+export const nameOf = ({ tenant_id, key }: Job): string => `${tenant_id} ${key}`;
+
+/** Whose shares a run uses. */
+export const accountOf = ({ tenant_id, account = tenant_id }: Job): string => account;
+
+/** Does nothing for a run that is over. */
+export const finish = (run: Run, made: Result, logs: Outcome['logs'] = [], cpuMs = 0): void => {
+  if (run.isOver) return;
+  run.isOver = true;
+  run.aborter?.abort();
+  const usedMs = cpuMs + run.serverMs;
+  const result: RunFault | { value: unknown; bytes: number } =
+    'code' in made && made.code === 'ISOLATE_GONE'
+      ? { code: 'EXECUTOR_DIED' }
+      : !('code' in made) && usedMs > run.cpuMsMax
+        ? { code: 'TIMEOUT_CPU' }
+        : made;
+  const wallMs = run.startedAt === 0 ? 0 : performance.now() - run.startedAt;
+  const report = { logs: maskLines(logs), wallMs, cpuMs: usedMs, hasCalled: run.calls.size > 0 };
+  run.settle('code' in result ? { ok: false, fault: result, ...report } : { ok: true, ...result, ...report });
+};
+
+/** The run has used up its CPU time, in its executor or by what the server parses for it. */
+export class CpuSpent extends Error {
+  override readonly name = 'CpuSpent';
+}
+
+/** Does work for a run and counts its time as CPU time of the run. @throws CpuSpent; what the work throws. */
+export function* charged<T>(run: Run, slices: Slices<T>): Slices<T> {
+  for (;;) {
+    const began = performance.now();
+    const step = slices.next();
+    run.serverMs += performance.now() - began;
+    if (run.serverMs > run.cpuMsMax) throw new CpuSpent();
+    if (step.done) return step.value;
+    yield;
+  }
+}

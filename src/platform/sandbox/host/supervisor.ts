@@ -1,0 +1,336 @@
+// Runs code of tenants in executor processes: admission, placement, results, retries, and the end of executors.
+// Validates messages of executors as untrusted input; the owner of a run is never read from them.
+import { type Accounts } from '../../accounts.ts';
+import { createBreaker } from './breaker.ts';
+import type { Ending } from './executor-process.ts';
+import { encodeFrame, type Frame, frameKinds, ProtocolError } from '../protocol/frames.ts';
+import { doneHead, PARSED_AT_ONCE, parseHead } from './heads.ts';
+import type { DeathReason, Lease } from './lease.ts';
+import { createPool, type PoolEvent } from './pool.ts';
+import { accountOf, busy, finish, nameOf, noReport, type Result, type Run } from './run.ts';
+import { createCalls } from './run-calls.ts';
+import { createQueue } from './run-queue.ts';
+import { createResults } from './run-results.ts';
+import {
+  CallFault,
+  type Job,
+  type Outcome,
+  type RunFault,
+  type RunLimits,
+  type Sandbox,
+  type WallKind,
+} from '../protocol/sandbox.ts';
+
+export type SandboxOptions = {
+  limits: RunLimits;
+  /** `isolate`: a fresh isolate for each run, about five times the CPU time. */
+  isolation: 'context' | 'isolate';
+  /** `auto`: the best wall that this machine can build. */
+  wallKind: WallKind | 'auto';
+  /** Whether code runs where no wall stands. */
+  allowWeak: boolean;
+  /** Of all executors together. */
+  memoryTotalMb: number;
+  /** Of the body of a service call. */
+  callBytesMax: number;
+  accounts: Pick<Accounts, 'reserve' | 'runInTurns'>;
+  executorPath?: string;
+  /** Receives events for the operator, which never hold a value. */
+  report: (event: SandboxEvent) => void;
+};
+
+export type SandboxEvent =
+  | PoolEvent
+  | { event: 'killed'; tenant_id: string; reason: DeathReason | 'died' }
+  /** The executor broke the protocol: it may have been taken over. */
+  | { event: 'violation'; tenant_id: string; reason: string };
+
+/** The sandbox as its owner has it: others run code in it. */
+export type SandboxOwner = Sandbox & {
+  /** Finds the wall that stands, and starts the first executor behind it. @throws ExecutorStartError. */
+  start(): Promise<void>;
+  /** The executors there are. */
+  executors(): {
+    pid: number;
+    tenant_id: string | undefined;
+    application_id: string | undefined;
+    runs: number;
+  }[];
+};
+
+/** The wall timer of the executor fires first. This one is for an executor that ignores its own. */
+const KILL_AFTER_MS = 250;
+/** Codes with an isolate each, in one executor. */
+const CODES_MAX = 8;
+/** Loading a formula takes less; code that takes longer is refused. */
+const CHECK_WALL_MS = 2000;
+const CHECK_CPU_MS = 1000;
+
+/** The exit code by which an executor says that V8 could not go on; and the signals by which V8 ends a process itself. */
+const CATASTROPHE = 70;
+const memorySignals = new Set<Ending['signal']>(['SIGTRAP', 'SIGABRT', 'SIGILL', 'SIGSEGV']);
+/** A wrapper passes a signal on as 128 plus its number. */
+const memoryCodes = new Set<Ending['code']>([CATASTROPHE, 128 + 4, 128 + 5, 128 + 6, 128 + 11]);
+
+const isMemoryEnding = (lease: Lease<Run>, { code, signal }: Ending): boolean =>
+  lease.death === 'memory' || (!lease.death && (memorySignals.has(signal) || memoryCodes.has(code)));
+
+export const createSandbox = (options: SandboxOptions): SandboxOwner => {
+  const { limits, accounts, report } = options;
+  const breaker = createBreaker();
+  const drained: (() => void)[] = [];
+  let runsOfAll = 0;
+  let nextId = 1;
+  let isDraining = false;
+
+  const pool = createPool<Run>({
+    ...options,
+    memoryMb: limits.memoryMb,
+    received: (lease, frame) => receive(lease, frame),
+    broken: (lease, { message }) => violate(lease, message),
+    ended: (lease, ending) => onExecutorExit(lease, ending),
+    changed: () => place(),
+  });
+  const queue = createQueue(pool);
+
+  const results = createResults({ accounts, outputBytesMax: limits.outputBytesMax });
+
+  const violate = (lease: Lease<Run>, reason: string): void => {
+    report({ event: 'violation', tenant_id: lease.owner?.tenant_id ?? '', reason });
+    pool.end(lease, 'violation');
+  };
+
+  /** An executor is gone: its runs end, or are tried once more. */
+  const onExecutorExit = (lease: Lease<Run>, ending: Ending): void => {
+    const isMemory = isMemoryEnding(lease, ending);
+    const isCpu = lease.death === 'cpu';
+    for (const { timer } of lease.runs.values()) clearTimeout(timer);
+    const runs = [...lease.runs.values()].filter(({ isOver }) => !isOver);
+    lease.runs.clear();
+    if (runs.length > 0 && lease.death !== 'violation')
+      report({
+        event: 'killed',
+        tenant_id: lease.owner?.tenant_id ?? '',
+        reason: lease.death ?? (isMemory ? 'memory' : 'died'),
+      });
+    for (const run of runs) {
+      // A single run ended its executor or filled its memory. Of several runs, the one to blame is unknown.
+      if (runs.length === 1) breaker.countDeath(nameOf(run.job));
+      const isToBlame = runs.length === 1 || run.deaths > 0;
+      if (isMemory && isToBlame) finish(run, { code: 'OUT_OF_MEMORY' });
+      else if (isCpu && isToBlame) finish(run, { code: 'TIMEOUT_CPU' });
+      else if (lease.death === 'violation') finish(run, { code: 'EXECUTOR_DIED' });
+      else retry(run);
+    }
+  };
+
+  /** Tries a run once more, unless it made a call: a destination may know of it then. */
+  const retry = (run: Run): void => {
+    if (run.deaths > 0 || run.calls.size > 0) return finish(run, { code: 'EXECUTOR_DIED' });
+    if (isDraining) return finish(run, busy('all'));
+    run.deaths += 1;
+    run.startedAt = 0;
+    queue.add(run);
+  };
+
+  /** Gives waiting runs their executors. */
+  const place = (): void => {
+    queue.place(assign);
+    pool.tend();
+  };
+
+  const assign = (lease: Lease<Run>, run: Run): void => {
+    const { job, id, cpuMsMax } = run;
+    const wallMs = run.isCheck ? Math.min(limits.wallMs, CHECK_WALL_MS) : limits.wallMs;
+    const hasNewIsolate = run.isCheck || options.isolation === 'isolate' || !lease.loaded.has(job.key);
+    pool.begin(lease, cpuMsMax, hasNewIsolate);
+    lease.runs.set(id, run);
+    lease.inputBytes += run.inputBytes;
+    run.startedAt = performance.now();
+    run.timer = setTimeout(() => overdue(lease, run), wallMs + KILL_AFTER_MS);
+    const head = {
+      limits: {
+        wall_ms: wallMs,
+        cpu_ms: cpuMsMax,
+        memory_mb: limits.memoryMb,
+        output_bytes_max: limits.outputBytesMax,
+      },
+      key: job.key,
+      isolation: options.isolation,
+    };
+    if (run.isCheck) return lease.executor.send(encodeFrame(frameKinds.CHECK, id, head, job.code));
+    if (!lease.loaded.delete(job.key)) load(lease, job);
+    lease.loaded.add(job.key);
+    lease.executor.send(encodeFrame(frameKinds.INVOKE, id, head, job.input));
+  };
+
+  const load = ({ executor, loaded, runs }: Lease<Run>, { key, code }: Job): void => {
+    if (loaded.size >= CODES_MAX) {
+      const used = new Set([...runs.values()].map(({ job }) => job.key));
+      const least = [...loaded].find((other) => !used.has(other));
+      if (least !== undefined) {
+        loaded.delete(least);
+        executor.send(encodeFrame(frameKinds.UNLOAD, 0, { key: least }));
+      }
+    }
+    executor.send(encodeFrame(frameKinds.LOAD, 0, { key, memory_mb: limits.memoryMb }, code));
+  };
+
+  const leave = (lease: Lease<Run>, run: Run): void => {
+    if (lease.runs.delete(run.id)) lease.inputBytes -= run.inputBytes;
+    clearTimeout(run.timer);
+  };
+
+  const overdue = (lease: Lease<Run>, run: Run): void => {
+    leave(lease, run);
+    breaker.countDeath(nameOf(run.job));
+    finish(run, { code: 'TIMEOUT_WALL' });
+    pool.end(lease, 'deadline');
+  };
+
+  /** Ends a run that nobody waits for, or that has used up its CPU time. It keeps its place in the executor until it has ended there. */
+  const stop = (run: Run, fault: RunFault): void => {
+    if (run.isOver) return;
+    queue.remove(run);
+    finish(run, fault);
+    const lease = [...pool.leases].find(({ runs }) => runs.get(run.id) === run);
+    lease?.executor.send(encodeFrame(frameKinds.CANCEL, run.id, {}));
+  };
+
+  const call = createCalls({ accounts, callBytesMax: options.callBytesMax, violate, stop });
+
+  const receive = (lease: Lease<Run>, frame: Frame): void => {
+    // The executor is being ended: its further messages do not count.
+    if (lease.death) return;
+    try {
+      const run = lease.runs.get(frame.id);
+      if (!run) throw new ProtocolError('a frame is about no run of this executor');
+      if (frame.kind === frameKinds.DONE) done(lease, run, frame);
+      else if (frame.kind === frameKinds.CALL) call(lease, run, frame);
+      else throw new ProtocolError('a frame is of no kind that an executor sends');
+    } catch (error) {
+      violate(lease, error instanceof ProtocolError ? error.message : 'a frame could not be read');
+    }
+  };
+
+  const done = (lease: Lease<Run>, run: Run, { head, body }: Frame): void => {
+    const { ok, cpu_ms, is_stuck, logs } = parseHead(doneHead, head);
+    const isLarge = body.length > PARSED_AT_ONCE;
+    const result = isLarge ? undefined : results.parse(run, ok, body);
+    leave(lease, run);
+    const fault = result && 'code' in result ? result.code : undefined;
+    const isTimeout = fault?.startsWith('TIMEOUT') ?? false;
+    // What a run leaves of its limit goes to no other run. After a timeout its last slice may still be running.
+    if (!isTimeout) lease.cpuAllowedMs -= Math.max(0, run.cpuMsMax - cpu_ms);
+    // After these the isolate may be damaged: the executor gets no new runs.
+    if (isTimeout || fault === 'OUT_OF_MEMORY' || fault === 'ISOLATE_GONE') lease.isRetired = true;
+    if (ok) breaker.forget(nameOf(run.job));
+    const conclude = (made: Result): void => {
+      if ('code' in made && made.code === 'ISOLATE_GONE' && !run.isOver) retry(run);
+      else finish(run, made, logs, cpu_ms);
+    };
+    if (result) conclude(result);
+    else if (!run.isOver)
+      void results.parseInTurns(run, ok, body).then(conclude, (error: Error) => {
+        breaker.countDeath(nameOf(run.job));
+        violate(lease, error.message);
+        finish(run, { code: 'EXECUTOR_DIED' });
+      });
+    if (is_stuck) {
+      breaker.countDeath(nameOf(run.job));
+      pool.end(lease, 'stuck');
+    } else if (lease.runs.size === 0) pool.rest(lease);
+    place();
+  };
+
+  const refusalOf = (job: Job): RunFault | undefined => {
+    if (isDraining) return busy('all');
+    if (job.signal?.aborted) return { code: 'CANCELLED' };
+    const waitMs = breaker.waitMs(nameOf(job));
+    return waitMs > 0 ? busy('tenant', Math.ceil(waitMs / 1000)) : undefined;
+  };
+
+  const newRun = (job: Job, isCheck: boolean, settle: Run['settle']): Run => {
+    const id = nextId;
+    // A frame's id has 32 bits.
+    nextId = nextId >= 0xffff_ffff ? 1 : nextId + 1;
+    return {
+      id,
+      job,
+      isCheck,
+      cpuMsMax: isCheck ? Math.min(limits.cpuMs, CHECK_CPU_MS) : limits.cpuMs,
+      inputBytes: job.input.length,
+      deaths: 0,
+      calls: new Set(),
+      aborter: undefined,
+      serverMs: 0,
+      startedAt: 0,
+      timer: undefined,
+      isOver: false,
+      settle,
+    };
+  };
+
+  const submit = async (job: Job, isCheck: boolean): Promise<Outcome> => {
+    const refusal = refusalOf(job);
+    if (refusal) return { ok: false, fault: refusal, ...noReport };
+    const admission = accounts.reserve(accountOf(job), 'runs', 1);
+    runsOfAll += 1;
+    let cancel: (() => void) | undefined;
+    try {
+      await pool.start();
+      if (pool.wall?.kind === 'none' && !options.allowWeak)
+        return { ok: false, fault: { code: 'NO_WALL' }, ...noReport };
+      return await new Promise<Outcome>((settle) => {
+        const run = newRun(job, isCheck, settle);
+        cancel = () => stop(run, { code: 'CANCELLED' });
+        job.signal?.addEventListener('abort', cancel);
+        queue.add(run);
+        place();
+      });
+    } finally {
+      if (cancel) job.signal?.removeEventListener('abort', cancel);
+      admission.release();
+      runsOfAll -= 1;
+      if (runsOfAll === 0) for (const resolve of drained.splice(0)) resolve();
+    }
+  };
+
+  /** Refuses waiting runs, with a time to retry after; runs under way go on. */
+  const drain = (): Promise<void> => {
+    isDraining = true;
+    queue.refuseAll();
+    return runsOfAll === 0 ? Promise.resolve() : new Promise((resolve) => drained.push(resolve));
+  };
+
+  return {
+    get wall() {
+      return pool.wall;
+    },
+    start: async () => {
+      await pool.start();
+      pool.tend();
+    },
+    executors: () =>
+      [...pool.leases].map(({ executor, owner, runs }) => ({
+        pid: executor.pid,
+        tenant_id: owner?.tenant_id,
+        application_id: owner?.application_id,
+        runs: runs.size,
+      })),
+    run: (job) => submit(job, false),
+    check: async (tenant_id, code) => {
+      const answerCall = () => Promise.reject(new CallFault('NOT_ALLOWED', 'Code that is checked calls nothing.'));
+      // All checks of a tenant have one key: a tenant that saves code which ends its executors must wait before it saves more.
+      const job = { tenant_id, application_id: undefined, code, key: 'check', input: '', answerCall };
+      const outcome = await submit(job, true);
+      return outcome.ok ? undefined : outcome.fault;
+    },
+    drain,
+    close: async () => {
+      const ended = drain();
+      await pool.close();
+      await ended;
+    },
+  };
+};

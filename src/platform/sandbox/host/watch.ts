@@ -1,0 +1,169 @@
+// Watches executors from outside: memory, threads, CPU time during runs and between them. Ends those that exceed their limits.
+import type { Executor } from './executor-process.ts';
+import type { DeathReason, Lease } from './lease.ts';
+import { executorMbMax } from '../protocol/sandbox.ts';
+import { THREADS_MAX } from './wall.ts';
+
+/** An executor is replaced after so many runs, or when it has grown by so much since its start, between runs. */
+const RUNS_OF_A_LIFE = 5000;
+const GROWTH_MB_MAX = 100;
+/**
+ * An executor that takes so much CPU time beyond what its runs may take, as the system counts it, is killed. The executor
+ * itself ends a run at its limit. This is for what the executor does not see: threads of V8, and code that broke out.
+ */
+const CPU_BEYOND_MS = 250;
+/** What a run costs beside what it is charged for: contexts made ahead, collectors, compilers. Measured: 1 to 3 ms. */
+const RUN_OVERHEAD_MS = 10;
+/** The same with an isolate of its own, or code that is new there. */
+const ISOLATE_OVERHEAD_MS = 50;
+/** The end of a process takes a few milliseconds. */
+const HIDDEN_MS_MAX = 1000;
+/** What an executor may use between runs. */
+const REST_CPU_MS_MAX = 300;
+/** How often CPU time, and the memory of executors that use CPU time, are read while something runs. */
+const LOOK_MS = 25;
+/** The same between runs, when an honest executor does not grow. */
+const INSPECT_MS = 100;
+/** An executor that used so much of the CPU since the last inspections is burning: a tenth of a core. */
+const BURN_INSPECTIONS = 2;
+const BURN_MS = 20;
+/** An executor whose owner does not use it ends after this time. */
+const IDLE_MS_MAX = 5 * 60_000;
+/** CPU time that an executor without a run may use between two looks, for what it makes ahead. */
+const IDLE_CPU_MS = 60;
+const IDLE_LOOK_MS = 100;
+/** CPU time between runs is looked at this long after the last run, when its response is on its way. */
+const REST_LOOK_MS = 10;
+
+export type WatchOptions<Run> = {
+  leases: ReadonlySet<Lease<Run>>;
+  /** Memory of an isolate. */
+  memoryMb: number;
+  /** Whether executors could start processes: no wall keeps them from it. */
+  mayHaveChildren: () => boolean;
+  end(lease: Lease<Run>, death: DeathReason | undefined): void;
+  broken(lease: Lease<Run>, error: Error): void;
+  /** After each inspection. */
+  inspected(): void;
+};
+
+export type Watch<Run> = {
+  /** Before a run joins the lease. */
+  begin(lease: Lease<Run>, cpuMs: number, hasNewIsolate: boolean): void;
+  /** The last run of a lease is over. */
+  rest(lease: Lease<Run>): void;
+  /** Looks often while something runs, and not otherwise. */
+  adjust(): void;
+  stop(): void;
+};
+
+export const createWatch = <Run>({ leases, memoryMb, end, broken, ...options }: WatchOptions<Run>): Watch<Run> => {
+  let looks: NodeJS.Timeout | undefined;
+  let inspections = 0;
+  const memoryMbMax = executorMbMax(memoryMb);
+
+  /** Reads CPU time. @returns whether it grew, or cannot be read: an executor that does nothing does not grow either. */
+  const hasWorked = (lease: Lease<Run>): boolean => {
+    const cpuMs = lease.executor.cpuMs();
+    if (cpuMs === lease.cpuMs) return false;
+    lease.cpuMs = cpuMs ?? lease.cpuMs;
+    lease.activeAt = performance.now();
+    return true;
+  };
+
+  const measure = (lease: Lease<Run>): ReturnType<Executor['size']> => {
+    const size = lease.executor.size();
+    if (size) lease.memoryMb = size.privateMb;
+    return size;
+  };
+
+  const weigh = (lease: Lease<Run>): void => {
+    const size = measure(lease);
+    if (!size) return;
+    if (size.memoryMb > memoryMbMax) end(lease, 'memory');
+    if (size.threads > THREADS_MAX) broken(lease, new Error('it has more threads than it needs'));
+    if (!size.isHidden) lease.hiddenSince = undefined;
+    else if (performance.now() - (lease.hiddenSince ??= performance.now()) > HIDDEN_MS_MAX)
+      broken(lease, new Error('it hides its memory'));
+  };
+
+  const checkCpu = (lease: Lease<Run>, death: DeathReason): void => {
+    if (lease.cpuMs - lease.cpuAtRestMs > lease.cpuAllowedMs + CPU_BEYOND_MS) end(lease, death);
+  };
+
+  const look = (): void => {
+    for (const lease of leases) {
+      if (lease.runs.size === 0 || (!hasWorked(lease) && lease.hiddenSince === undefined)) continue;
+      weigh(lease);
+      checkCpu(lease, 'cpu');
+    }
+  };
+
+  const inspect = (): void => {
+    const now = performance.now();
+    inspections += 1;
+    for (const lease of leases) {
+      if (!lease.owner) continue;
+      const isIdle = lease.runs.size === 0;
+      if (isIdle && (hasWorked(lease) || lease.hiddenSince !== undefined)) weigh(lease);
+      if (isIdle && !lease.isLookComing) checkCpu(lease, 'busy_after_reply');
+      if (options.mayHaveChildren() && lease.executor.hasChildren()) broken(lease, new Error('it started a process'));
+      if (isIdle && now - lease.idleSince > IDLE_MS_MAX) end(lease, undefined);
+      if (inspections % BURN_INSPECTIONS !== 0) continue;
+      lease.isBurning = lease.cpuMs - lease.cpuBeforeMs >= BURN_MS;
+      lease.cpuBeforeMs = lease.cpuMs;
+    }
+    options.inspected();
+  };
+  const timer = setInterval(inspect, INSPECT_MS);
+  timer.unref();
+
+  const lookAtRest = (lease: Lease<Run>): void => {
+    lease.isLookComing = false;
+    if (lease.isRetired || lease.runs.size > 0) return;
+    const before = lease.executor.cpuMs();
+    lease.cpuAtRestMs = before ?? 0;
+    lease.cpuAllowedMs = REST_CPU_MS_MAX - CPU_BEYOND_MS;
+    const { runsSoFar } = lease;
+    setTimeout(() => {
+      if (lease.isRetired || lease.runsSoFar !== runsSoFar) return;
+      const after = lease.executor.cpuMs();
+      if (before === undefined || after === undefined) return;
+      if (after - before > IDLE_CPU_MS) end(lease, 'busy_after_reply');
+    }, IDLE_LOOK_MS).unref();
+  };
+
+  return {
+    begin: (lease, cpuMs, hasNewIsolate) => {
+      lease.runsSoFar += 1;
+      lease.activeAt = performance.now();
+      if (lease.runs.size === 0) {
+        lease.cpuAtRestMs = lease.executor.cpuMs() ?? 0;
+        lease.cpuAllowedMs = 0;
+      }
+      lease.cpuAllowedMs += cpuMs + (hasNewIsolate ? ISOLATE_OVERHEAD_MS : RUN_OVERHEAD_MS);
+    },
+    rest: (lease) => {
+      lease.idleSince = performance.now();
+      if (lease.isRetired || lease.runsSoFar >= RUNS_OF_A_LIFE) return end(lease, undefined);
+      // At once: its next run may come at once, and be the one that is too much.
+      const residentMb = measure(lease)?.memoryMb ?? 0;
+      if (residentMb > lease.baselineMb + GROWTH_MB_MAX) return end(lease, undefined);
+      // Later, and once for all rests until then: a response waits to be sent while this runs.
+      if (lease.isLookComing) return;
+      lease.isLookComing = true;
+      setTimeout(lookAtRest, REST_LOOK_MS, lease).unref();
+    },
+    adjust: () => {
+      if ([...leases].some(({ runs }) => runs.size > 0)) looks ??= setInterval(look, LOOK_MS);
+      else {
+        clearInterval(looks);
+        looks = undefined;
+      }
+    },
+    stop: () => {
+      clearInterval(looks);
+      clearInterval(timer);
+    },
+  };
+};

@@ -1,0 +1,60 @@
+// The box that console.table draws.
+'use strict';
+
+const { inspect, getStringWidth: widthOf } = require('./inspect.cjs');
+
+const VALUES = 'Values';
+const isObject = (value) => (typeof value === 'object' && value !== null) || typeof value === 'function';
+
+const show = (value) =>
+  inspect(value, {
+    maxArrayLength: 3,
+    breakLength: Infinity,
+    depth: isObject(value) && !Array.isArray(value) ? -1 : 0,
+  });
+
+const rowsOf = (data) => {
+  if (data instanceof Map)
+    return { head: '(iteration index)', rows: [...data].map(([Key, Values], i) => [`${i}`, { Key, Values }]) };
+  return data instanceof Set
+    ? { head: '(iteration index)', rows: [...data].map((value, i) => [`${i}`, value]) }
+    : { head: '(index)', rows: Object.keys(data).map((key) => [key, data[key]]) };
+};
+
+exports.drawTable = (data, wanted) => {
+  const { head, rows } = rowsOf(data);
+  const names = [];
+  let hasValues = false;
+  const cells = rows.map(([index, row]) => {
+    const shown = new Map();
+    if (!isObject(row)) {
+      hasValues = true;
+      shown.set(VALUES, show(row));
+    } else {
+      for (const name of wanted ?? Object.keys(row)) {
+        if (!names.includes(name)) names.push(name);
+        if (Object.hasOwn(row, name)) shown.set(name, show(row[name]));
+      }
+    }
+    return [index, shown];
+  });
+  const heads = hasValues ? [...names, VALUES] : names;
+  return draw(
+    [head, ...heads],
+    cells.map(([index, shown]) => [index, ...heads.map((name) => shown.get(name) ?? '')]),
+  );
+};
+
+const draw = (heads, rows) => {
+  const widths = heads.map((head, i) => Math.max(widthOf(head), ...rows.map((row) => widthOf(row[i]))) + 2);
+  const line = (left, middle, right) => left + widths.map((width) => '\u2500'.repeat(width)).join(middle) + right;
+  const fill = (row) =>
+    `\u2502${row.map((cell, i) => ` ${cell}${' '.repeat(widths[i] - widthOf(cell) - 1)}`).join('\u2502')}\u2502`;
+  return [
+    line('\u250C', '\u252C', '\u2510'),
+    fill(heads),
+    line('\u251C', '\u253C', '\u2524'),
+    ...rows.map(fill),
+    line('\u2514', '\u2534', '\u2518'),
+  ].join('\n');
+};

@@ -1,0 +1,118 @@
+// The frames between the server and its executors: their layout, and how they are written and read. Sizes are checked before
+// anything is allocated; what a frame says is parsed by heads.ts.
+import type { Socket } from 'node:net';
+
+/** Largest frame: 5 MB of JSON, or of a fetched body in base64, with room for what is around it. */
+const FRAME_BYTES_MAX = 8 * 1024 * 1024;
+/** Largest body of a frame: room for a prefix and the largest head beside it. */
+export const FRAME_BODY_BYTES_MAX = FRAME_BYTES_MAX - 1024 * 1024;
+/** Largest head: 64 KB of console output and an error of 4 KB, each character escaped. */
+const HEAD_BYTES_MAX = 512 * 1024;
+
+/** After the length: id (u32), kind (u8), length of the head (u32). All little-endian. */
+const PREFIX_BYTES = 9;
+
+/** The numbers are the wire's. */
+export const frameKinds = {
+  /** To the executor: code under a key. */
+  LOAD: 1,
+  UNLOAD: 2,
+  /** To the executor: run loaded code on the input in the body. */
+  INVOKE: 3,
+  /** To the executor: does the code in the body compile and export a function? */
+  CHECK: 4,
+  /** To the executor: the answer to a call. */
+  SETTLE: 5,
+  /** To the executor: nobody waits for the run any more. */
+  CANCEL: 6,
+  /** From the executor: it is ready for its tenant. */
+  READY: 16,
+  /** From the executor: running code asks for something. */
+  CALL: 17,
+  /** From the executor: a run is over. */
+  DONE: 18,
+} as const;
+
+export type FrameKind = (typeof frameKinds)[keyof typeof frameKinds];
+
+/** A frame: what it is about, a small JSON head, and a text that is passed on as it is. */
+export type Frame = { kind: number; id: number; head: string; body: string };
+
+export const encodeFrame = (kind: FrameKind, id: number, head: object, body = ''): Buffer => {
+  const headText = JSON.stringify(head);
+  const headBytes = Buffer.byteLength(headText);
+  const bodyBytes = Buffer.byteLength(body);
+  const frame = Buffer.allocUnsafe(4 + PREFIX_BYTES + headBytes + bodyBytes);
+  frame.writeUInt32LE(PREFIX_BYTES + headBytes + bodyBytes, 0);
+  frame.writeUInt32LE(id, 4);
+  frame.writeUInt8(kind, 8);
+  frame.writeUInt32LE(headBytes, 9);
+  frame.write(headText, 4 + PREFIX_BYTES);
+  frame.write(body, 4 + PREFIX_BYTES + headBytes);
+  return frame;
+};
+
+/** The bytes from the other side break the protocol. */
+export class ProtocolError extends Error {
+  override readonly name = 'ProtocolError';
+}
+
+const parse = (bytes: Buffer): Frame => {
+  const headBytes = bytes.readUInt32LE(9);
+  if (headBytes > HEAD_BYTES_MAX || headBytes > bytes.length - 4 - PREFIX_BYTES)
+    throw new ProtocolError('a head is larger than its frame may have');
+  const bodyAt = 4 + PREFIX_BYTES + headBytes;
+  return {
+    id: bytes.readUInt32LE(4),
+    kind: bytes.readUInt8(8),
+    head: bytes.toString('utf8', 4 + PREFIX_BYTES, bodyAt),
+    body: bytes.toString('utf8', bodyAt),
+  };
+};
+
+/**
+ * Reads frames from a socket until it ends.
+ * @param failed called with the first broken frame; nothing is read after it.
+ */
+export const readFrames = (socket: Socket, frame: (frame: Frame) => void, failed: (error: Error) => void): void => {
+  let chunks: Buffer[] = [];
+  let buffered = 0;
+  let isBroken = false;
+
+  const peekLength = (): number | undefined => {
+    if (buffered < 4) return undefined;
+    if ((chunks[0] as Buffer).length < 4) chunks = [Buffer.concat(chunks)];
+    return (chunks[0] as Buffer).readUInt32LE(0);
+  };
+
+  const take = (bytes: number): Buffer => {
+    const all = chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks);
+    chunks = all.length > bytes ? [all.subarray(bytes)] : [];
+    buffered -= bytes;
+    return all.subarray(0, bytes);
+  };
+
+  socket.on('data', (chunk: Buffer) => {
+    if (isBroken) return;
+    chunks.push(chunk);
+    buffered += chunk.length;
+    try {
+      for (let length = peekLength(); length !== undefined; length = peekLength()) {
+        if (length > FRAME_BYTES_MAX || length < PREFIX_BYTES) throw new ProtocolError('a frame has no lawful size');
+        if (buffered < length + 4) return;
+        frame(parse(take(length + 4)));
+      }
+    } catch (error) {
+      isBroken = true;
+      chunks = [];
+      failed(error as Error);
+    }
+  });
+};
+
+/** What an author may see of what their code threw: 4 KB. */
+export const MESSAGE_CHARACTERS_MAX = 4096;
+
+/** Console output of a run, in characters, over all its lines; then it is clipped. */
+export const LOG_CHARACTERS_MAX = 64 * 1024;
+export const LOG_LINES_MAX = 1000;

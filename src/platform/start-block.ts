@@ -1,0 +1,71 @@
+// What a developer sees on the terminal at a start: where everything is, the first key once, and a curl to paste.
+import { relative } from 'node:path';
+import { type Config, consoleUrlOf } from './config.ts';
+import type { Platform } from './platform.ts';
+import type { Sensitive } from './crypto/sensitive.ts';
+import { version } from './version.ts';
+
+const shown = (path: string): string => {
+  const near = relative(process.cwd(), path);
+  return near.startsWith('..') ? path : `./${near}`;
+};
+
+const tryIt = (base_url: string): string => `
+  Try it:
+
+      curl ${base_url}/tokenize -H "SVC-API-KEY: $SVC_API_KEY" \\
+        -H 'Content-Type: application/json' \\
+        -d '{"card":{"type":"card","data":{"number":"4242424242424242","expiration_month":12,"expiration_year":2030,"cvc":"123"}},"note":"hello"}'
+`;
+
+const firstKey = (credentials: string, apiKey: Sensitive<string>): string => `
+  Your API key (tenant "Development", all permissions). Shown once; also in ${credentials} (0600):
+
+      export SVC_API_KEY=${apiKey.reveal()}
+`;
+
+const laterKey = (credentials: string): string => `
+  Your API key is in ${credentials} (0600). Another one: npm run -s strongroom -- keys create
+
+      export SVC_API_KEY=$(node -p 'require("${credentials}").api_key')
+`;
+
+/** Nobody has an account at first: with the page comes how to get in. */
+const docsLines = (base_url: string): string => `  ├─ API reference  ${base_url}/docs        (try it in the browser)
+  ├─ OpenAPI 3.1    ${base_url}/openapi.json
+`;
+
+const consoleLine = (base_url: string): string =>
+  `  ├─ Console        ${base_url}/console    (to join: npm run -s strongroom -- owner invite --email you@example.com)\n`;
+
+/** Where mails go, and with them the links that invite people. */
+const mailbox = ({ mail }: Config): string => {
+  if (!mail) return 'none';
+  return mail.kind === 'files'
+    ? `${shown(mail.directory)}        (mails are written there)`
+    : `${mail.host}:${mail.port}`;
+};
+
+/** @param apiKey the first key, on the first start only. */
+export const startBlock = (ctx: Platform, base_url: string, apiKey: Sensitive<string> | undefined): string => {
+  const dataDir = shown(ctx.config.dataDir);
+  const credentials = `${dataDir}/dev-credentials.json`;
+  const { applied, total } = ctx.migrations;
+  const migrated =
+    applied.length > 0
+      ? `${applied.length} ${applied.length === 1 ? 'migration' : 'migrations'} applied`
+      : `${total} migrations, up to date`;
+  const database = ctx.embedded
+    ? `postgresql 18, started in ${dataDir}/pg (${migrated})`
+    : `DATABASE_URL (${migrated})`;
+  return `
+  Strongroom ${version}   development mode - data in ${dataDir}, keys generated for you. Do not use with real cards.
+
+  ├─ API            ${base_url}
+${ctx.config.docs ? docsLines(base_url) : ''}${ctx.config.console ? consoleLine(consoleUrlOf(ctx.config, base_url)) : ''}  ├─ Mailbox        ${mailbox(ctx.config)}
+  └─ Database       ${database}
+${apiKey ? firstKey(credentials, apiKey) : laterKey(credentials)}${tryIt(base_url)}
+  Next: README.md.    ^C to stop
+
+`;
+};

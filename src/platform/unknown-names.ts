@@ -1,0 +1,53 @@
+// Error messages for unknown names in a request, with the nearest known name, and for unsupported ones.
+
+/** Unknown names that one response lists. */
+export const UNKNOWN_NAMES_MAX = 100;
+
+/** Longer names are not compared: they are no typing errors, and their distance costs time. */
+const COMPARED_LENGTH_MAX = 60;
+/** Differences between a typing error and the name that was meant. More would suggest unrelated names. */
+const DIFFERENCES_MAX = 3;
+
+/** `expiresAt`, `Expires-At` and `expires_at` are one name in three spellings. */
+const plainOf = (name: string): string => name.toLowerCase().replace(/[^a-z0-9]/g, '');
+
+/** Characters added, left out, replaced, or swapped with their neighbour (optimal string alignment). */
+export const editDistance = (one: string, other: string): number => {
+  let before: number[] = [];
+  let last = Array.from({ length: other.length + 1 }, (_, at) => at);
+  for (let row = 1; row <= one.length; row += 1) {
+    const next = [row];
+    for (let at = 1; at <= other.length; at += 1) {
+      const isSame = one[row - 1] === other[at - 1];
+      const least = [(last[at] ?? 0) + 1, (next[at - 1] ?? 0) + 1, (last[at - 1] ?? 0) + (isSame ? 0 : 1)];
+      const isSwapped = row > 1 && at > 1 && one[row - 1] === other[at - 2] && one[row - 2] === other[at - 1];
+      if (isSwapped) least.push((before[at - 2] ?? 0) + 1);
+      next.push(Math.min(...least));
+    }
+    before = last;
+    last = next;
+  }
+  return last[other.length] ?? 0;
+};
+
+/** The known name that was most likely meant: one that differs in a third of its characters at most. */
+export const nearestName = (name: string, known: Iterable<string>): string | undefined => {
+  if (name.length > COMPARED_LENGTH_MAX) return undefined;
+  const plain = plainOf(name);
+  let nearest: string | undefined;
+  let least = Math.min(DIFFERENCES_MAX, Math.max(1, Math.floor(plain.length / 3))) + 1;
+  for (const candidate of known) {
+    const distance = editDistance(plain, plainOf(candidate));
+    if (distance < least) [nearest, least] = [candidate, distance];
+  }
+  return nearest;
+};
+
+/** The error for an unknown name. */
+export const unknownName = (name: string, known: Iterable<string>): string => {
+  const nearest = nearestName(name, known);
+  return nearest === undefined ? 'is not known here' : `is not known here; did you mean \`${nearest}\`?`;
+};
+
+/** The error for an attribute or parameter of the earlier API that Strongroom does not have. */
+export const NOT_SUPPORTED = 'is not supported: leave it out';

@@ -1,0 +1,73 @@
+// Serves the API in this process: listens, sweeps and sends mails; drains and stops.
+import { setTimeout as pause } from 'node:timers/promises';
+import { buildApp } from './app.ts';
+import { startMailing } from './modules/people/send-mails.ts';
+import { startSweeping } from './modules/tokens/sweep.ts';
+import type { Context } from './modules.ts';
+import { consoleUrlOf } from './platform/config.ts';
+import { StartError } from './platform/errors.ts';
+import type { App } from './platform/http/app-type.ts';
+
+/** When remaining connections are cut. Enough time must be left to stop the database. */
+const CUT_MS = 10_000;
+/** The time to tokenize, store and send the result of a run. */
+const ANSWER_MS = 2000;
+const IDLE_CHECK_MS = 100;
+
+/** What serves: this process, or workers. */
+export type Serving = {
+  /** Where it listens. */
+  base_url: string;
+  /** @param how with `drains` clients get time to leave first. */
+  stop(how: { drains: boolean }): Promise<void>;
+};
+
+/** Serves on, and tells load balancers and clients to leave: a request that is sent meanwhile must not fail. */
+const drain = async (ctx: Context): Promise<void> => {
+  if (ctx.config.drainMs === 0) return;
+  ctx.draining.isOn = true;
+  ctx.log.info({ seconds: ctx.config.drainMs / 1000 }, 'draining');
+  await pause(ctx.config.drainMs);
+};
+
+/** Stops listening, and waits until running requests have their responses or their time is over. */
+const closeApp = async (ctx: Context, app: App): Promise<void> => {
+  const runsAnswered = ctx.sandbox.drain().then(() => pause(ANSWER_MS, undefined, { ref: false }));
+  // Cuts connections with incomplete requests. Clients that wait for running code keep theirs.
+  void Promise.all([runsAnswered, pause(CUT_MS, undefined, { ref: false })]).then(() =>
+    app.server.closeAllConnections(),
+  );
+  // Node keeps idle connections open for further requests, which this server would not answer.
+  const closingIdle = setInterval(() => app.server.closeIdleConnections(), IDLE_CHECK_MS);
+  await app.close();
+  clearInterval(closingIdle);
+};
+
+const listen = async ({ config }: Context, app: App): Promise<string> => {
+  const { host, port } = config;
+  try {
+    await app.listen({ host, port });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error;
+    throw new StartError(
+      `Port ${port} on ${host} is taken. Stop what uses it, or take another: PORT=${port + 1} npm start`,
+    );
+  }
+  const address = app.server.address();
+  return `http://${host.includes(':') ? `[${host}]` : host}:${typeof address === 'object' && address ? address.port : port}`;
+};
+
+export const serve = async (ctx: Context): Promise<Serving> => {
+  const app = await buildApp(ctx);
+  const base_url = await listen(ctx, app);
+  const stopSweeping = startSweeping(ctx);
+  const stopMailing = startMailing(ctx, consoleUrlOf(ctx.config, base_url));
+  return {
+    base_url,
+    async stop({ drains }) {
+      if (drains) await drain(ctx);
+      await closeApp(ctx, app);
+      await Promise.all([stopSweeping(), stopMailing()]);
+    },
+  };
+};

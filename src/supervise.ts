@@ -1,0 +1,147 @@
+// Serves by several workers: processes that share the port, each with the modules of a whole server. Replaces those that end.
+import cluster, { type Worker } from 'node:cluster';
+import type { Readable } from 'node:stream';
+import { setTimeout as pause } from 'node:timers/promises';
+import type { DestinationStream } from 'pino';
+import type { Context } from './modules.ts';
+import { withheldVariables } from './platform/config.ts';
+import { readRootKey } from './platform/crypto/vault-keys.ts';
+import { urlOf } from './platform/dev-postgres/connection.ts';
+import { StartError } from './platform/errors.ts';
+import type { Serving } from './serve.ts';
+import { type FromWorker, parseFromWorker, type ToWorker } from './worker-messages.ts';
+
+/** The pause before a worker is replaced: it doubles while workers end soon, so that a cause that stays does not take all CPU. */
+const PAUSE_MS_MIN = 100;
+const PAUSE_MS_MAX = 30_000;
+/** A worker that lived this long is replaced after the shortest pause again. */
+const STEADY_MS = 60_000;
+
+/** Passes on whole lines only: workers write at the same time. */
+const passLines = (from: Readable, to: DestinationStream): void => {
+  let rest = '';
+  from.setEncoding('utf8');
+  from.on('data', (chunk: string) => {
+    const end = chunk.lastIndexOf('\n') + 1;
+    if (end > 0) to.write(rest + chunk.slice(0, end));
+    rest = end > 0 ? chunk.slice(end) : rest + chunk;
+  });
+};
+
+/** What a worker's configuration is made of. It connects to an embedded database as to any other, and does not migrate. */
+const variablesOf = async (ctx: Context): Promise<Record<string, string>> => {
+  const key = await readRootKey(ctx.config);
+  return {
+    ...ctx.config.variables,
+    ...(ctx.embedded && { DATABASE_URL: urlOf(ctx.embedded.address) }),
+    ...(key && { MASTER_KEY: Buffer.from(key.reveal()).toString('base64') }),
+    MIGRATE_ON_START: 'false',
+    WORKERS: String(ctx.config.workers),
+  };
+};
+
+type Running = {
+  worker: Worker;
+  /** Where it listens. @throws StartError where it ends before. */
+  ready: Promise<string>;
+  ended: Promise<{ code: number | null; signal: string | null }>;
+};
+
+/**
+ * Serves by workers until it is stopped. Each runs `startWorker` of server.ts.
+ * @param output where the lines of their logs go. @throws StartError where one of them does not start the first time.
+ */
+export const supervise = async (ctx: Context, output: DestinationStream): Promise<Serving> => {
+  const variables = await variablesOf(ctx);
+  const stopping = new AbortController();
+  const running = new Set<Running>();
+  let hasFailed = false;
+
+  // The supervisor accepts connections and gives them to workers in turn: see docs/decisions/0048-workers.md.
+  cluster.schedulingPolicy = cluster.SCHED_RR;
+  cluster.setupPrimary({ stdio: ['ignore', 'pipe', 'inherit', 'ipc'] });
+
+  const send = (worker: Worker, message: ToWorker): void => {
+    if (worker.isConnected()) worker.send(message, () => undefined);
+  };
+
+  const launch = (): Running => {
+    const worker = cluster.fork(withheldVariables());
+    passLines(worker.process.stdout as Readable, output);
+    // Where no process can be made now; `close` follows.
+    worker.on('error', (error) => ctx.log.error({ error }, 'a worker has a failure'));
+    const ended: Running['ended'] = new Promise((resolve) => {
+      worker.process.once('close', (code, signal) => resolve({ code, signal }));
+    });
+    const ready = new Promise<string>((resolve, reject) => {
+      worker.on('message', (message: unknown) => {
+        const parsed: FromWorker = parseFromWorker(message);
+        if (parsed.kind === 'ready') resolve(parsed.base_url);
+        else reject(new StartError(parsed.text));
+      });
+      void ended.then(({ code, signal }) =>
+        reject(new StartError(`A worker ended with ${signal ?? code} before it served. Its output says why.`)),
+      );
+    });
+    const launched = { worker, ready, ended };
+    running.add(launched);
+    void ended.then(() => running.delete(launched));
+    send(worker, { kind: 'start', variables });
+    return launched;
+  };
+
+  /** Replaces a worker when it ends, and each that replaces it. */
+  const keep = async (first: Running): Promise<void> => {
+    let pauseMs = PAUSE_MS_MIN;
+    for (let current = first; ;) {
+      const beganMs = ctx.monotonicMs();
+      const { code, signal } = await current.ended;
+      if (stopping.signal.aborted) {
+        if (code !== 0) hasFailed = true;
+        return;
+      }
+      ctx.log.error({ alarm: 'worker_ended', pid: current.worker.process.pid, code, signal }, 'a worker ended');
+      if (ctx.monotonicMs() - beganMs > STEADY_MS) pauseMs = PAUSE_MS_MIN;
+      await pause(pauseMs, undefined, { signal: stopping.signal }).catch(() => undefined);
+      if (stopping.signal.aborted) return;
+      pauseMs = Math.min(pauseMs * 2, PAUSE_MS_MAX);
+      current = launch();
+      const { pid } = current.worker.process;
+      current.ready.then(
+        () => ctx.log.info({ pid }, 'a worker took its place'),
+        (error: StartError) => console.error(error.message),
+      );
+    }
+  };
+
+  // Also where this process exits at once. A worker whose loop is stuck hears no message.
+  process.once('exit', () => {
+    for (const { worker } of running) worker.process.kill('SIGKILL');
+  });
+
+  const launchAll = async (): Promise<{ base_url: string; launched: Running[] }> => {
+    // One by one at first: a cause that keeps all from starting is told once.
+    const first = launch();
+    const base_url = await first.ready;
+    const others = Array.from({ length: ctx.config.workers - 1 }, launch);
+    await Promise.all(others.map(({ ready }) => ready));
+    return { base_url, launched: [first, ...others] };
+  };
+  const { base_url, launched } = await launchAll().catch(async (error: unknown) => {
+    // They must be gone before their database is.
+    for (const { worker } of running) worker.process.kill('SIGKILL');
+    await Promise.all([...running].map(({ ended }) => ended));
+    throw error;
+  });
+  const kept = launched.map(keep);
+
+  return {
+    base_url,
+    async stop({ drains }) {
+      stopping.abort();
+      for (const { worker } of running) send(worker, { kind: 'stop', drains });
+      await Promise.all(kept);
+      if (hasFailed) throw new Error('a worker did not stop as it should');
+    },
+  };
+};

@@ -1,0 +1,204 @@
+// Executors are given out by memory, fairly between tenants, and one process never runs the code of two applications.
+import { request as httpRequest } from 'node:http';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { SandboxOwner } from '../src/platform/sandbox/host/supervisor.ts';
+import { memoryTotalMbLeast } from '../src/platform/sandbox/protocol/sandbox.ts';
+import { codeOf, makeReactor, rawOf, react, tokenOf } from './support/reactors.ts';
+import { endOf, openTestSandbox, SMALL_LIMITS } from './support/sandbox.ts';
+import { startServer, type TestServer, type TestTenant } from './support/server.ts';
+
+const GOOD = codeOf('return { raw: 1 };');
+const SLEEP_MS = 6000;
+const SLEEPER = codeOf(`await new Promise((resolve) => setTimeout(resolve, ${SLEEP_MS})); return { raw: 1 };`);
+/** Room for two executors at their limits, as on the smallest machine. */
+const SMALL = { memoryTotalMb: memoryTotalMbLeast(SMALL_LIMITS.memoryMb) };
+const tenantsOf = (count: number): string[] => Array.from({ length: count }, (_, index) => `tenant ${index}`);
+
+const executorsOf = (server: TestServer, tenant: TestTenant) =>
+  (server.ctx.sandbox as SandboxOwner).executors().filter(({ tenant_id }) => tenant_id === tenant.tenant_id);
+
+describe('tenants that take turns', () => {
+  test('keep their executors where the memory holds them', async () => {
+    const sandbox = await openTestSandbox();
+    try {
+      const tenants = tenantsOf(12);
+      const pidsOf = () => new Map(sandbox.executors().map(({ tenant_id, pid }) => [tenant_id, pid]));
+      for (const tenant of tenants) expect(endOf(await sandbox.runCode(tenant, GOOD))).toBe('ok{"raw":1}');
+      const before = pidsOf();
+      for (let round = 0; round < 5; round += 1)
+        for (const tenant of tenants) expect(endOf(await sandbox.runCode(tenant, GOOD))).toBe('ok{"raw":1}');
+      const after = pidsOf();
+      expect(tenants.map((tenant) => after.get(tenant))).toEqual(tenants.map((tenant) => before.get(tenant)));
+    } finally {
+      await sandbox.close();
+    }
+  });
+
+  test('are all served where it does not, and the executors that were idle longest give way', async () => {
+    const sandbox = await openTestSandbox(SMALL);
+    try {
+      const ends = await Promise.all(tenantsOf(24).map(async (tenant) => endOf(await sandbox.runCode(tenant, GOOD))));
+      expect(new Set(ends)).toEqual(new Set(['ok{"raw":1}']));
+      expect(sandbox.executors().length).toBeLessThan(24);
+    } finally {
+      await sandbox.close();
+    }
+  });
+});
+
+test('two tenants with 64 runs each that wait keep nobody else out', async () => {
+  const limits = { ...SMALL_LIMITS, wallMs: 3 * SLEEP_MS };
+  const sandbox = await openTestSandbox({ ...SMALL, limits });
+  try {
+    const over: string[] = [];
+    const sleeping = ['a', 'b'].flatMap((tenant) =>
+      Array.from({ length: 64 }, async () => over.push(endOf(await sandbox.runCode(tenant, SLEEPER)))),
+    );
+    const others: string[] = [];
+    for (const tenant of tenantsOf(4)) others.push(endOf(await sandbox.runCode(tenant, GOOD)));
+    // None of the others had to wait for the end of one that waits.
+    expect(over).toEqual([]);
+    expect(new Set(others)).toEqual(new Set(['ok{"raw":1}']));
+    await Promise.all(sleeping);
+    expect(over.filter((end) => end === 'ok{"raw":1}')).toHaveLength(128);
+  } finally {
+    await sandbox.close();
+  }
+});
+
+test('a run that burns keeps no other tenant from starting', async () => {
+  const limits = { ...SMALL_LIMITS, cpuMs: 4000, wallMs: 20_000 };
+  const sandbox = await openTestSandbox({ ...SMALL, limits });
+  try {
+    const over: string[] = [];
+    const burning = Array.from({ length: 6 }, async (_, index) => {
+      const code = `${codeOf('for (;;) {}')} // ${index}`;
+      over.push(endOf(await sandbox.runCode('burner', code)));
+    });
+    expect(endOf(await sandbox.runCode('other', GOOD))).toBe('ok{"raw":1}');
+    expect(over).toEqual([]);
+    await Promise.all(burning);
+  } finally {
+    await sandbox.close();
+  }
+});
+
+describe('on a server', () => {
+  let server: TestServer;
+  beforeAll(async () => {
+    server = await startServer({ BODY_BYTES_MAX: String(8 * 1024 * 1024) });
+  });
+  afterAll(() => server.close());
+
+  test('the code of two applications, and the code of none, run in processes of their own', async () => {
+    const tenant = await server.newTenant();
+    const key = tenant.api_key;
+    const applications = await Promise.all([server.newKey(tenant, {}), server.newKey(tenant, {})]);
+    const ids: (string | undefined)[] = [undefined];
+    const reactors = [await makeReactor(server, { code: GOOD, key })];
+    for (const application of applications) {
+      ids.push(application.application_id);
+      reactors.push(await makeReactor(server, { code: GOOD, key, application }));
+    }
+    for (const reactor of reactors) expect(await rawOf(react(server, reactor, {}, { key }))).toBe(1);
+    const own = executorsOf(server, tenant);
+    expect(new Set(own.map(({ pid }) => pid)).size).toBe(own.length);
+    expect(new Set(own.map(({ application_id }) => application_id))).toEqual(new Set(ids));
+  });
+
+  const PATIENCE = { timeout: 10_000 };
+
+  /** Invokes a reactor, and disconnects when its run is in an executor. */
+  const leave = async (tenant: TestTenant, reactor: { id: string }, count: number, headers = {}): Promise<void> => {
+    const clients = Array.from({ length: count }, () => {
+      const client = httpRequest(`${server.base_url}/reactors/${reactor.id}/react`, {
+        method: 'POST',
+        headers: { 'svc-api-key': tenant.api_key, 'content-type': 'application/json', ...headers },
+      });
+      client.on('error', () => undefined);
+      client.end('{}');
+      return client;
+    });
+    const running = () => executorsOf(server, tenant).reduce((sum, { runs }) => sum + runs, 0);
+    await expect.poll(running, PATIENCE).toBe(count);
+    for (const client of clients) client.destroy();
+  };
+
+  test('clients that disconnect leave no run behind, and no place of their tenant is taken', async () => {
+    const tenant = await server.newTenant();
+    const { api_key: key } = tenant;
+    const sleeper = await makeReactor(server, { code: SLEEPER, key });
+    const good = await makeReactor(server, { code: GOOD, key });
+    const before = executorsOf(server, tenant).map(({ pid }) => pid);
+    await leave(tenant, sleeper, 100);
+    await expect.poll(() => executorsOf(server, tenant).reduce((sum, { runs }) => sum + runs, 0), PATIENCE).toBe(0);
+    // The runs ended by themselves: no executor was ended for them.
+    expect(executorsOf(server, tenant).map(({ pid }) => pid)).toEqual(expect.arrayContaining(before));
+    const answers = await Promise.all(Array.from({ length: 128 }, () => react(server, good, {}, { key })));
+    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
+  });
+
+  test('with an idempotency key the run goes on, and its answer is kept', async () => {
+    const tenant = await server.newTenant();
+    const { api_key: key } = tenant;
+    const code = codeOf(`await new Promise((resolve) => setTimeout(resolve, 1000)); return { raw: Math.random() };`);
+    const reactor = await makeReactor(server, { code, key });
+    const headers = { 'idempotency-key': 'once' };
+    await leave(tenant, reactor, 1, headers);
+    const again = () => react(server, reactor, undefined, { key, headers });
+    await expect.poll(async () => (await again()).status, PATIENCE).toBe(200);
+    expect((await again()).headers.get('svc-idempotent-replayed')).toBe('true');
+  });
+
+  test('16 runs with args of 5 MB at once all succeed', async () => {
+    const tenant = await server.newTenant();
+    const { api_key: key } = tenant;
+    const reactor = await makeReactor(server, {
+      code: codeOf('return { raw: { length: args.text.length, args } };'),
+      key,
+    });
+    const text = 'x'.repeat(2 * 1024 * 1024);
+    const ids = await Promise.all([1, 2].map(() => tokenOf(server, text, {}, key)));
+    const args = {
+      text: ids.map((id) => `{{ ${id} }}`).join(''),
+      more: Array.from({ length: 20_000 }, (_, n) => ({ n })),
+    };
+    const answers = await Promise.all(Array.from({ length: 16 }, () => react(server, reactor, args, { key })));
+    expect(answers.map(({ status, text: body }) => (status === 200 ? 200 : body))).toEqual(Array(16).fill(200));
+    expect(answers[0]?.body.raw).toEqual({ length: 2 * text.length, args: { ...args, text: text + text } });
+  });
+
+  test('beyond its share of memory a tenant is told which limit it has reached', async () => {
+    const tenant = await server.newTenant();
+    const { api_key: key } = tenant;
+    const reactor = await makeReactor(server, { code: codeOf('return { raw: args.text.length };'), key });
+    const id = await tokenOf(server, 'x'.repeat(4 * 1024 * 1024), {}, key);
+    const args = { text: `{{ ${id} }}` };
+    const answers = await Promise.all(Array.from({ length: 40 }, () => react(server, reactor, args, { key })));
+    const refused = answers.filter(({ status }) => status === 429);
+    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200, 429]));
+    expect(new Set(refused.map(({ body }) => body.detail))).toEqual(
+      new Set(['The tenant has reached the limit of run bytes. Try again.']),
+    );
+    for (const { headers } of refused) expect(headers.get('retry-after')).toBe('1');
+  });
+
+  test('a body that code sends to the API has the limit of request bodies, by its length', async () => {
+    const tenant = await server.newTenant();
+    const { api_key: key } = tenant;
+    const application = await server.newKey(tenant, { permissions: ['token:create'] });
+    const code = codeOf(
+      `return { raw: await svc.tokenize({ data: 'x'.repeat(6.9e6) }).then(() => 'made', (e) => e.message) };`,
+    );
+    const small = await startServer();
+    try {
+      const own = await small.newKey(small.tenant, { permissions: ['token:create'] });
+      const refused = await makeReactor(small, { code, application: own });
+      expect(await rawOf(react(small, refused))).toMatch(/must be at most 1048576 bytes/);
+    } finally {
+      await small.close();
+    }
+    const reactor = await makeReactor(server, { code, key, application });
+    expect(await rawOf(react(server, reactor, undefined, { key }))).toBe('made');
+  });
+});

@@ -1,0 +1,220 @@
+// The one rule of the layout: platform imports no module, and a module imports only modules above it in MODULES. Imports of
+// types count, and no file may import itself through others.
+import { readdirSync, readFileSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { expect, test } from 'vitest';
+
+const src = fileURLToPath(new URL('../../src/', import.meta.url));
+
+/** In order: each may import those before it. */
+const MODULES = [
+  'access',
+  'logs',
+  'tokens',
+  'sessions',
+  'code',
+  'reactors',
+  'proxy',
+  'people',
+  'console',
+  'health',
+  'docs',
+];
+
+/** Files that put the parts together, and the command line: they import everything, and no part imports them. */
+const COMPOSITION = [
+  'main.ts',
+  'server.ts',
+  'first-tenant.ts',
+  'serve.ts',
+  'supervise.ts',
+  'worker-messages.ts',
+  'app.ts',
+  'modules.ts',
+  'context.ts',
+];
+
+type Import = { file: string; line: number; text: string; from: string; isType: boolean };
+
+const files = readdirSync(src, { recursive: true, encoding: 'utf8' }).filter(
+  (file) => /\.(ts|cjs)$/.test(file) && !file.endsWith('.test.ts') && !file.startsWith('generated/'),
+);
+
+const textOf = (file: string): string => readFileSync(join(src, file), 'utf8');
+
+/** Every import, export from, dynamic import and require. */
+const importsOf = (file: string): Import[] => {
+  const code = textOf(file);
+  return [
+    ...code.matchAll(
+      /^(?:import|export)\s+(type\s+)?[^;]*?from\s+'([^']+)'|^import\s+'([^']+)'|\bimport\('([^']+)'\)|\brequire\('([^']+)'\)/gm,
+    ),
+  ].map((match) => {
+    const [text, type, from, bare, dynamic, required] = match;
+    return {
+      file,
+      line: code.slice(0, match.index).split('\n').length,
+      text: text.replace(/\s+/g, ' '),
+      from: from ?? bare ?? dynamic ?? required ?? '',
+      isType: type !== undefined,
+    };
+  });
+};
+
+const imports = files.flatMap(importsOf);
+
+/** The file that an import names, as a path under src; undefined for packages. */
+const target = ({ file, from }: Import): string | undefined =>
+  from.startsWith('.') ? relative(src, join(src, dirname(file), from)) : undefined;
+
+/** 0 for the platform, then the modules in order, then what puts them together. Undefined for a file in no known place. */
+const rankOf = (path: string): number | undefined => {
+  const [top = '', module = ''] = path.split('/');
+  if (top === 'platform' || top === 'generated') return 0;
+  if (top === 'modules') return MODULES.includes(module) ? 1 + MODULES.indexOf(module) : undefined;
+  return top === 'cli' || COMPOSITION.includes(path) ? 1 + MODULES.length : undefined;
+};
+
+const show = ({ file, line, text }: Import): string => `src/${file}:${line}  ${text}`;
+
+const isIn = (file: string, places: string[]): boolean =>
+  places.some((place) => file === place || file.startsWith(`${place}/`));
+
+test('every file stands in the platform, in a known module, or puts them together', () => {
+  expect(files.filter((file) => rankOf(file) === undefined)).toEqual([]);
+});
+
+test('platform imports no module, and a module imports only modules above it', () => {
+  const rank = (path: string) => rankOf(path) as number;
+  const offences = imports.filter((each) => {
+    const to = target(each);
+    return to !== undefined && rankOf(to) !== undefined && rank(to) > rank(each.file);
+  });
+  expect(offences.map(show)).toEqual([]);
+});
+
+/** Groups of files that import each other, directly or through others (Tarjan's strongly connected components). */
+const findCycles = (edges: ReadonlyMap<string, readonly string[]>): string[][] => {
+  const order = new Map<string, number>();
+  const lowest = new Map<string, number>();
+  const stack: string[] = [];
+  const cycles: string[][] = [];
+  const visit = (file: string): void => {
+    order.set(file, order.size);
+    lowest.set(file, order.get(file) as number);
+    stack.push(file);
+    for (const to of edges.get(file) ?? []) {
+      if (!order.has(to)) visit(to);
+      else if (!stack.includes(to)) continue;
+      lowest.set(file, Math.min(lowest.get(file) as number, lowest.get(to) as number));
+    }
+    if (lowest.get(file) !== order.get(file)) return;
+    const cycle = stack.splice(stack.indexOf(file));
+    if (cycle.length > 1) cycles.push(cycle.toSorted());
+  };
+  for (const file of edges.keys()) if (!order.has(file)) visit(file);
+  return cycles;
+};
+
+test('no files import each other in a circle', () => {
+  const edges = new Map(
+    files.map((file) => [
+      file,
+      importsOf(file)
+        .flatMap((each) => target(each) ?? [])
+        .filter((to) => files.includes(to)),
+    ]),
+  );
+  expect(
+    findCycles(edges)
+      .map((cycle) => cycle.join(' '))
+      .join('\n'),
+  ).toBe('');
+});
+
+test('each outside package has one home', () => {
+  const homes: [RegExp, string[]][] = [
+    [/^@prisma\//, ['platform/db']],
+    [/^pg$/, ['platform/db', 'platform/dev-postgres']],
+    [/^pino$/, ['platform/log.ts']],
+    // The executor's bridge lives with the executor: another process, without the server's keys.
+    [/^node:crypto$/, ['platform/crypto', 'platform/sandbox']],
+    [/^isolated-vm$/, ['platform/sandbox/executor']],
+    [/^close-with-grace$/, ['server.ts']],
+    [/^undici$/, ['platform/egress']],
+    [/^ipaddr\.js$/, ['platform/egress', 'platform/ip-place.ts']],
+    [/^argon2$/, ['platform/crypto']],
+    [/^nodemailer/, ['platform/mail']],
+    [/^cookie$/, ['platform/http']],
+    [/^@zxcvbn-ts\//, ['modules/people']],
+  ];
+  const offences = imports.filter(
+    ({ file, from, isType }) => !isType && homes.some(([name, places]) => name.test(from) && !isIn(file, places)),
+  );
+  expect(offences.map(show)).toEqual([]);
+});
+
+test('packages that the built server imports are installed for production', () => {
+  const { dependencies } = JSON.parse(readFileSync(join(src, '../package.json'), 'utf8')) as {
+    dependencies: Record<string, string>;
+  };
+  // Bundled by the build: what runs in an isolate, and Prisma's generated client.
+  const built = imports.filter(
+    ({ file, isType }) => file.endsWith('.ts') && !file.includes('node-surface/') && !isType,
+  );
+  const offences = built.filter(({ from }) => {
+    const name = /^(@[^/]+\/)?[^/]+/.exec(from)?.[0] ?? '';
+    return !from.startsWith('.') && !from.startsWith('node:') && !(name in dependencies);
+  });
+  expect(offences.map(show)).toEqual([]);
+});
+
+test('in a module, only files that end in .routes.ts, .schema.ts or .page.ts know Fastify', () => {
+  const offences = imports.filter(
+    ({ file, from, isType }) =>
+      /^fastify$|^@fastify\/|^fastify-type-provider-zod$/.test(from) &&
+      !isType &&
+      file.startsWith('modules/') &&
+      !/routes\.ts$|\.schema\.ts$/.test(file),
+  );
+  expect(offences.map(show)).toEqual([]);
+});
+
+test('an entry point that finds the right Node imports nothing else, which would run too early', () => {
+  const found = imports.filter(({ file, text }) => /^(cli\/)?main\.ts$/.test(file) && !text.startsWith('import('));
+  expect(found.map(({ file, from }) => [file, from]).toSorted()).toEqual([
+    ['cli/main.ts', '../platform/node-24.ts'],
+    ['main.ts', './platform/node-24.ts'],
+  ]);
+});
+
+test('only config.ts reads the environment', () => {
+  const readers = files.filter(
+    (file) => file !== 'platform/config.ts' && /process\.env|process\['env'\]/.test(textOf(file)),
+  );
+  expect(readers).toEqual([]);
+});
+
+test('only context.ts, and inspection without a vault, construct platform services', () => {
+  const constructors =
+    /(?<!const )\b(createDatabase|createKeyring|localKeyProvider|startEmbeddedPostgres|createEgress|createSandbox|createMailer)\(/;
+  const makers = files.filter((file) => !file.startsWith('platform/') && constructors.test(textOf(file)));
+  expect(makers.toSorted()).toEqual(['cli/inspection.ts', 'context.ts']);
+});
+
+test('fewer than ten places reveal a sensitive value', () => {
+  const reveals = files.flatMap((file) => [...textOf(file).matchAll(/\.reveal\(\)/g)].map(() => file));
+  expect(reveals.filter((file) => file !== 'platform/crypto/sensitive.ts').length).toBeLessThan(10);
+});
+
+test('no file has a name that says nothing, a default export or an enum', () => {
+  expect(
+    files.filter((file) => /(^|\/)(utils?|helpers?|common|shared|manager|base|impl|index)(\.ts|\/)/.test(file)),
+  ).toEqual([]);
+  expect(files.filter((file) => /^export default|^(export )?(const )?enum /m.test(textOf(file)))).toEqual([]);
+});
+
+test('every file begins with a comment that says what it does', () => {
+  expect(files.filter((file) => !textOf(file).startsWith('// '))).toEqual([]);
+});

@@ -1,0 +1,129 @@
+// The documents agree with the repository: links and named files exist, generated tables are current, examples are valid.
+// Commands of the documents run in test/readme.test.ts.
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { expect, test } from 'vitest';
+import { generatedPages, withGenerated } from '../../src/cli/configuration.ts';
+import { findTokenType } from '../../src/modules/tokens/token-types.ts';
+import { root } from '../support/process.ts';
+
+/** Where references to documents are checked. Add 'src' when its comments are clean. */
+const checkedForReferences = [
+  'src',
+  'README.md',
+  'CONTRIBUTING.md',
+  'SECURITY.md',
+  'CHANGELOG.md',
+  'docker-compose.yml',
+  'docs',
+  'bench',
+  'drills',
+  'formulas',
+  'bin',
+  'deploy',
+  'test',
+];
+
+/** Folders whose paths must exist where a document names them. */
+const checkedPaths = ['bench', 'bin', 'deploy', 'docs', 'drills', 'formulas', 'openapi', 'prisma', 'src', 'test'];
+
+const repositoryUrl = 'https://github.com/strongroom/strongroom/blob/main/';
+
+const read = (path: string): string => readFileSync(join(root, path), 'utf8');
+const exists = (path: string): boolean => existsSync(join(root, path));
+
+const filesBelow = (path: string): string[] =>
+  statSync(join(root, path)).isDirectory()
+    ? readdirSync(join(root, path), { recursive: true, withFileTypes: true })
+        .filter((entry) => entry.isFile())
+        .map((entry) => join(entry.parentPath, entry.name).slice(join(root, '/').length))
+    : [path];
+
+const isMarkdown = (path: string): boolean => path.endsWith('.md');
+const pages = [...readdirSync(root).filter(isMarkdown), 'docs', 'bench', 'formulas', 'test/fixtures']
+  .flatMap(filesBelow)
+  .filter(isMarkdown);
+
+/** The anchor that GitHub makes of a heading. */
+const anchorOf = (heading: string): string =>
+  heading
+    .toLowerCase()
+    .replace(/[^\w\- ]/g, '')
+    .replaceAll(' ', '-');
+
+test('every relative link of a page leads to an existing file and heading', () => {
+  const broken: string[] = [];
+  for (const page of pages)
+    for (const [, target = ''] of read(page).matchAll(/\]\((?![a-z]+:)([^)\s]+)\)/g)) {
+      const [path = '', anchor] = target.split('#');
+      const to = path === '' ? page : join(dirname(page), path);
+      const headings = () => [...read(to).matchAll(/^#+ (.*)$/gm)].map(([, heading]) => anchorOf(heading as string));
+      if (!exists(to) || (anchor !== undefined && !headings().includes(anchor))) broken.push(`${page}: ${target}`);
+    }
+  expect(broken).toEqual([]);
+});
+
+/** True for a document beside the file that names it, or from the root. A number of a decision is enough. */
+const isDocument = (file: string, name: string): boolean =>
+  [join(dirname(file), name), name].some(
+    (path) =>
+      exists(path) ||
+      (/\/\d{4}$/.test(path) &&
+        exists(dirname(path)) &&
+        readdirSync(join(root, dirname(path))).some((entry) => entry.startsWith(`${basename(path)}-`))),
+  );
+
+test('every document that a file names exists', () => {
+  const missing: string[] = [];
+  for (const file of checkedForReferences.filter(exists).flatMap(filesBelow)) {
+    if (file.startsWith('src/generated/') || !/\.(md|ts|cjs|mjs|js|sh|sql|py|go|java|yml)$/.test(file)) continue;
+    const text = read(file)
+      .replaceAll(repositoryUrl, '')
+      .replaceAll(/[a-z]+:\/\/[^\s)]+/g, '');
+    for (const [name] of text.matchAll(/(?<![\w./-])(?:(?:[\w.-]+\/)*[\w-][\w.-]*\.md\b|docs\/[\w/-]+)/g))
+      if (!isDocument(file, name)) missing.push(`${file}: ${name}`);
+  }
+  expect(missing).toEqual([]);
+});
+
+test('every path in backticks of a page exists', () => {
+  const path = new RegExp(`\`((?:${checkedPaths.join('|')})/[\\w./-]+)\``, 'g');
+  const missing = pages.flatMap((page) =>
+    [...read(page).matchAll(path)].filter(([, to]) => !exists(to as string)).map(([, to]) => `${page}: ${to}`),
+  );
+  expect(missing).toEqual([]);
+});
+
+test('every decision has a date, a status and a line in the table', () => {
+  const decisions = filesBelow('docs/decisions').filter(isMarkdown);
+  const table = read('docs/decisions/0001-decisions-have-pages.md');
+  const incomplete = decisions.filter(
+    (page) =>
+      !/^Status: (accepted|superseded by \[.*\))\. Date: \d{4}-\d\d-\d\d\.?/m.test(read(page)) ||
+      (!page.includes('/0001-') && !table.includes(`(${basename(page)})`)),
+  );
+  expect(incomplete).toEqual([]);
+});
+
+test.each(generatedPages.map((generated) => [generated.page, generated] as const))(
+  'the generated table of %s is current',
+  (page, generated) => {
+    const text = read(page);
+    expect(text).toContain(`<!-- ${generated.mark} -->`);
+    expect(withGenerated(text, generated)).toBe(text);
+  },
+);
+
+test('the test values of the guide pass the checks', () => {
+  const guide = read('docs/guides/tokenize.md');
+  const valuesOf = (heading: string) => {
+    const table = guide.slice(guide.indexOf(heading)).split('\n\n')[0] as string;
+    return [...table.matchAll(/^\| `(\d+)`/gm)].map(([, value]) => value as string);
+  };
+  const cards = valuesOf('| `card`, `card_number` |');
+  const banks = valuesOf('| `bank`, `us_bank_routing_number` |');
+  expect([cards.length, banks.length].every((count) => count >= 3)).toBe(true);
+  for (const card of cards) expect(findTokenType('card_number')?.data.safeParse(card).success, card).toBe(true);
+  for (const bank of banks)
+    expect(findTokenType('us_bank_routing_number')?.data.safeParse(bank).success, bank).toBe(true);
+});

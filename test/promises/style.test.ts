@@ -1,0 +1,36 @@
+// Names and comments of tests can be read by themselves: they are short, and have no ids of reviews or plans.
+import { globSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { expect, test } from 'vitest';
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+
+/** Longer names are cut off in the reports of most tools. */
+const NAME_LENGTH_MAX = 90;
+
+const textOf = (file: string): string => readFileSync(join(root, file), 'utf8');
+
+const isOurs = (path: string): boolean => !/(^|\/)(node_modules|generated|dist)(\/|$)/.test(path);
+
+const tests = globSync(['src/**/*.test.ts', 'test/**/*.test.ts'], { cwd: root, exclude: (path) => !isOurs(path) });
+
+/** The name of a test, or the pattern of its names, as the first argument of `test(`, or of a call of what `test.each` returns. */
+const namesIn = (text: string): string[] => {
+  const call =
+    /(?:\b(?:test|it)(?:\.(?!each\b)\w+)*\(|^\s*\]?\)(?:<.*>)?\()\s*(?:'((?:[^'\\\n]|\\.)*)'|"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`)/gm;
+  return [...text.matchAll(call)].map(([, single, double, template]) => single ?? double ?? template ?? '');
+};
+
+test('names of tests have at most 90 characters', () => {
+  const names = tests.flatMap((file) => namesIn(textOf(file)).map((name) => ({ file, name })));
+  expect(names.length).toBeGreaterThan(1_000);
+  expect(names.filter(({ name }) => name.length > NAME_LENGTH_MAX)).toEqual([]);
+});
+
+test('tests name no id of a finding, a plan or an issue', () => {
+  const found = tests.flatMap((file) =>
+    [...textOf(file).matchAll(/\((?:[A-Z]{1,3}\d+)(?:,|\)).*/g)].map(([id]) => [file, id]),
+  );
+  expect(found).toEqual([]);
+});

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { type Account, accountLimits, createAccounts, type Limit, openAccount } from './accounts.ts';
 import { AppError } from './errors.ts';
-import type { Slices } from './json/json-parser.ts';
+import type { Slices } from './json/slices.ts';
 
 const open = (limit: Partial<Limit> = {}, waitMs = 5_000) => {
   const accounts = createAccounts({

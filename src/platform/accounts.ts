@@ -1,7 +1,7 @@
 // Counts what each tenant holds of this process, and refuses more than its share. Runs long work in turns between tenants.
 // Everything that a request can make grow is reserved here first: no tenant can take what the others need.
 import { AppError } from './errors.ts';
-import type { Slices } from './json/json-parser.ts';
+import type { Slices } from './json/slices.ts';
 import { placeOfIp } from './ip-place.ts';
 
 const MEGABYTE = 1024 * 1024;

@@ -16,7 +16,7 @@ import {
   STORED_EXPRESSION_LENGTH_MAX,
 } from './expressions/expressions.ts';
 import { findJsonProblem, isStorableText, type Json, NOT_STORABLE } from '../../platform/json/json.ts';
-import { runAtOnce, type Slices } from '../../platform/json/json-parser.ts';
+import { runAtOnce, type Slices } from '../../platform/json/slices.ts';
 import { createMeter, type Meter } from './expressions/meter.ts';
 import {
   hiddenCharacter,
@@ -239,7 +239,7 @@ export function* parseTokenRequest(
   if (!rest.success) zodProblems(problems, path, rest.error);
   for (const name of ['data', 'mask'] as const) {
     yield;
-    const inexact = request[name] === undefined ? undefined : findJsonProblem(request[name]);
+    const inexact = request[name] === undefined ? undefined : yield* findJsonProblem(request[name]);
     if (inexact) problems.add([...path, name, ...inexact.path], inexact.sentence);
   }
   if (!data.success || !rest.success || problems.count > before) return undefined;

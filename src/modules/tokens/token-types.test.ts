@@ -3,7 +3,7 @@ import { tokenEntities } from '../../platform/audit/entities.ts';
 import { expect, test } from 'vitest';
 import { evaluateCreateTime, evaluateShape, scanExpression } from './expressions/expressions.ts';
 import type { Json } from '../../platform/json/json.ts';
-import { runAtOnce } from '../../platform/json/json-parser.ts';
+import { runAtOnce } from '../../platform/json/slices.ts';
 import { findTokenType, tokenTypeNames } from './token-types.ts';
 
 const environment = { hmac: () => '' };

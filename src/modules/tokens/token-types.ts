@@ -2,8 +2,7 @@
 // A mask and a fingerprint are expressions. They are parsed once and evaluated for each token (docs/decisions/0010-masks-and-fingerprints.md).
 import { z } from 'zod';
 import type { Json } from '../../platform/json/json.ts';
-import type { Slices } from '../../platform/json/json-parser.ts';
-import { stringifyInSlices } from '../../platform/json/slices.ts';
+import { type Slices, stringifyInSlices } from '../../platform/json/slices.ts';
 import { compileShape, scalarText } from './expressions/expressions.ts';
 
 export type TokenType = {

@@ -1,7 +1,6 @@
 // JSON that is written in slices is what JSON.stringify writes.
 import { describe, expect, test } from 'vitest';
-import { runAtOnce } from './json-parser.ts';
-import { mapInSlices, stringifyInSlices } from './slices.ts';
+import { mapInSlices, runAtOnce, stringifyInSlices } from './slices.ts';
 
 describe('JSON is written in slices', () => {
   test.each<[string, unknown]>([

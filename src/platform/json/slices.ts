@@ -1,5 +1,15 @@
-// Maps lists and writes JSON in slices, for work that must not hold the event loop (accounts.ts runs them in turns).
-import type { Slices } from './json-parser.ts';
+// Slices: work that must not hold the event loop (accounts.ts runs it in turns). Maps lists and writes JSON in slices.
+
+/** Work in slices, with pauses between them for other work. */
+export type Slices<T> = Generator<undefined, T, undefined>;
+
+/** Without pauses, for small texts. */
+export const runAtOnce = <T>(slices: Slices<T>): T => {
+  for (;;) {
+    const step = slices.next();
+    if (step.done) return step.value;
+  }
+};
 
 /** Maps a list, with a pause after each item. */
 export function* mapInSlices<T, R>(items: readonly T[], map: (item: T, index: number) => R): Slices<R[]> {

@@ -41,8 +41,8 @@ export const accountLimits = {
   run_bytes: { ofAll: 256 * MEGABYTE, ofTenantMax: 96 * MEGABYTE, ofTenantLeast: 12 * MEGABYTE },
   /** Runs of code, under way and waiting. */
   runs: { ofAll: 512, ofTenantMax: 128, ofTenantLeast: 4 },
-  /** Connections to destinations: a descriptor each, and some 50 KB. */
-  connections: { ofAll: 512, ofTenantMax: 128, ofTenantLeast: 4 },
+  /** Connections to destinations: a descriptor each, and some 50 KB. Sixteen serve some hundred requests a second. */
+  connections: { ofAll: 512, ofTenantMax: 128, ofTenantLeast: 16 },
   /** Bodies that are parsed, searched or tokenized in slices, each of up to some megabytes. */
   long_work: { ofAll: 512, ofTenantMax: 64, ofTenantLeast: 4 },
   /** Transactions that wait for a connection of the pool. Few are under way. */

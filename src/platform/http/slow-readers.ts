@@ -11,7 +11,7 @@ import type { App } from './app-type.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Set where the request belongs to a tenant without a caller: a member's page. */
+    /** Set where it is not that of the caller's tenant: on a member's page, and for a public key. */
     account: Account | undefined;
   }
   interface FastifyContextConfig {

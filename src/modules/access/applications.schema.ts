@@ -296,7 +296,9 @@ export const applicationRecord = z
       format: 'password',
       example: EXAMPLE_API_KEY,
     }),
-    last_used_at: date('When a key of the application was used last, to the minute. Left out: never.').optional(),
+    last_used_at: date(
+      'When the API key of the application was used last, to the minute. Left out: not yet.',
+    ).optional(),
     ...history,
     modified_at: date('When the application or its key was changed last.').optional(),
   })

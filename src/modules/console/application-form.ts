@@ -109,7 +109,7 @@ const publicCard = (form: ApplicationForm): Html | undefined => {
   const { id, typed } = form;
   const isPublic = typed.type === 'public';
   if (id !== undefined)
-    return isPublic ? html`<section class="card"><h2>Pages</h2>${publicFields(form)}</section>` : undefined;
+    return isPublic ? html`<section class="card"><h2>Public use</h2>${publicFields(form)}</section>` : undefined;
   const isOpen = isPublic || publicNames.some((name) => typed[name] !== '' || of(form, name).length > 0);
   return html`<details class="card"${attribute('open', isOpen)}><summary>Public applications: origins, container</summary>
 <p class="hint">For the type public only.</p>${publicFields(form)}</details>`;
@@ -127,7 +127,7 @@ ${csrfField(session)}${
 <section class="card">${input(form, { name: 'name', label: 'Name', more: html` required maxlength="400"` })}
 ${id === undefined && typeChoice(form)}
 ${permissionChoice(form)}
-${rulesField(form)}</section>
+${!(id !== undefined && typed.type === 'public') && rulesField(form)}</section>
 ${publicCard(form)}
 ${limitsCard(form)}
 <div class="actions"><button>${id === undefined ? 'Create application' : 'Save'}</button><a href="/console/applications">Cancel</a></div>

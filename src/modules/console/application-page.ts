@@ -29,7 +29,7 @@ const keyCard = (session: Session, application: Application, form_id: string): H
   };
   return html`<section class="card"><h2>API key</h2>
 <dl><dt>Last use</dt><dd>${lastUse(application)}</dd></dl>
-<p class="hint">The vault cannot show the key again: it stores a digest only.</p>
+<p class="hint">The key was shown when it was made. It cannot be shown again.</p>
 ${confirmed(session, newKey)}</section>`;
 };
 
@@ -92,7 +92,7 @@ export const newKeyPage = (session: Session, { id, name, type, key }: Applicatio
     main: html`${back}
 <h1>The API key of ${isolated(name)}</h1>
 <section class="card revealed">
-${notice('warn', html`<strong>Copy the key now.</strong> This page shows it once. The vault keeps a digest only, and cannot show it again.`)}
+${notice('warn', html`<strong>Copy the key now.</strong> This page shows it once, and it cannot be shown again.`)}
 <p><code data-copy>${key}</code></p>
 <p class="hint">Clients send it as the header <code>SVC-API-KEY</code>. ${
       type === 'public'

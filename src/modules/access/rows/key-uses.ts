@@ -6,7 +6,7 @@ import type { Query } from '../../../platform/db/statements.ts';
 export type KeyUse = { tenant_id: string; public_id: string; used_at: Date };
 
 /** A key that another process writes at this moment, or that is being deleted, is skipped: no statement waits for it. */
-const WRITE_KEY_USES = `
+export const WRITE_KEY_USES = `
 WITH used AS (
   SELECT k.public_id, u.used_at
   FROM unnest($1::uuid[], $2::text[], $3::timestamptz[]) AS u(tenant_id, public_id, used_at)

@@ -181,10 +181,10 @@ describe.skipIf(chromiumPath === undefined)('the way of people through the pages
     await page.getByLabel('Requests per second').fill('many');
     await page.getByRole('button', { name: 'Create application' }).click();
     await page.getByText('It must be a whole number').waitFor();
+    await grace.picture('application-new');
     expect(await page.getByLabel('token:create').isChecked()).toBe(true);
     await page.getByLabel('Name').fill('Checkout');
     await page.getByLabel('Requests per second').fill('50');
-    await grace.picture('application-new');
     await page.getByRole('button', { name: 'Create application' }).click();
     await page.getByText('Copy the key now.').waitFor();
     await page.getByRole('button', { name: 'Copy' }).click();

@@ -409,7 +409,7 @@ describe('a new key', () => {
     expect(text).toMatch(
       new RegExp(`<summary>Make a new key</summary><form method="post" action="${pathOf(made)}/key"`),
     );
-    expect(textOf(text)).toContain('The key of today stops working at once');
+    expect(textOf(text)).toContain('The current key stops working at once');
     const form_id = hiddenIn(text, 'form_id');
     const shown = await member.post(`${pathOf(made)}/key`, { form_id });
     expect([shown.status, shown.headers.get('cache-control')]).toEqual([200, 'no-store']);

@@ -18,7 +18,7 @@ export type ApplicationForm = {
 
 const types = [
   ['private', 'Private', 'A server of yours that keeps the key secret.'],
-  ['public', 'Public', 'Browsers and apps. Everybody can read the key: it may create tokens, and nothing else.'],
+  ['public', 'Public', 'Browsers and apps, where anyone can read the key. It may create tokens, and nothing else.'],
   ['management', 'Management', 'A script that manages applications, reactors, proxies or people.'],
 ] as const;
 
@@ -115,7 +115,7 @@ const publicCard = (form: ApplicationForm): Html | undefined => {
 <p class="hint">For the type public only.</p>${publicFields(form)}</details>`;
 };
 
-/** @param below more cards of the page's second column; they have forms of their own. */
+/** The whole form, with the button that sends it. */
 export const applicationForm = (session: Session, form: ApplicationForm): Html => {
   const { id, typed } = form;
   return html`<form method="post" action="/console/applications/${id ?? 'new'}" autocomplete="off" novalidate>

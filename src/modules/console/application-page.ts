@@ -23,7 +23,7 @@ const keyCard = (session: Session, application: Application, form_id: string): H
     action: `${PATH}/${application.id}/key`,
     summary: 'Make a new key',
     question:
-      'The key of today stops working at once, everywhere, and so do sessions that were made with it. Clients fail until they have the new key.',
+      'The current key stops working at once, everywhere, and so do sessions that were made with it. Clients fail until they have the new key.',
     button: 'Stop the old key and make a new one',
     fields: html`<input type="hidden" name="form_id" value="${form_id}">`,
   };

@@ -47,10 +47,14 @@ export const cutSlowReaders = (app: App, ctx: Pick<Platform, 'now'>): void => {
     else if (now - before.at >= READ_MS_MAX) socket.destroy();
   };
 
-  const looking = setInterval(() => {
-    const now = ctx.now().getTime();
-    for (const socket of sockets) check(socket, now);
-  }, LOOK_MS).unref();
+  let looking: NodeJS.Timeout | undefined;
+  app.addHook('onListen', (done) => {
+    looking = setInterval(() => {
+      const now = ctx.now().getTime();
+      for (const socket of sockets) check(socket, now);
+    }, LOOK_MS).unref();
+    done();
+  });
   app.server.on('connection', (socket: Socket) => {
     sockets.add(socket);
     socket.once('close', () => {

@@ -1,6 +1,15 @@
 // Backup and restore through the command line, with a real server: what comes back, and what leaves nothing.
 import { execFile } from 'node:child_process';
-import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gunzipSync, gzipSync } from 'node:zlib';
@@ -12,7 +21,7 @@ import { migrate } from '../src/platform/db/migrate.ts';
 import { migrationsDir } from '../src/platform/open-database.ts';
 import { sweep } from '../src/modules/tokens/sweep.ts';
 import { createDatabase, createEmptyDatabase, type TestDatabase } from './support/database.ts';
-import { root, runCommand, sourceEnvironment } from './support/process.ts';
+import { root, runCommand, sourceEnvironment, spawnServer, untilReady } from './support/process.ts';
 import { startServer, TEST_ROOT_KEY, type TestServer } from './support/server.ts';
 
 type Ended = { code: number; stdout: string; stderr: string };
@@ -378,6 +387,41 @@ describe('a backup of another version', () => {
   });
 });
 
+test('an embedded database is backed up beside its server, and restored into another directory', async () => {
+  const [from, to] = [fileNamed('from'), fileNamed('to')];
+  const source = await spawnServer(from);
+  await untilReady(source);
+  const { api_key } = source.credentials();
+  const headers = { 'svc-api-key': api_key, 'content-type': 'application/json' };
+  const body = JSON.stringify({ type: 'token', data: 'embedded' });
+  const created = await fetch(`${source.base_url}/tokenize`, { method: 'POST', headers, body });
+  const { id } = (await created.json()) as { id: string };
+  const file = fileNamed('embedded.age');
+  const command = (DATA_DIR: string, ...args: string[]): Promise<Ended> =>
+    runCommand(args, { DATA_DIR }, directory).then(
+      (output) => ({ code: 0, ...output }),
+      (error: Ended) => error,
+    );
+  expect((await command(from, 'backup', file, '--to', recipient)).code).toBe(0);
+  const beside = await command(from, 'restore', file, '--identity', identityFile);
+  expect([beside.code, beside.stderr]).toEqual([1, expect.stringContaining('Another server is running')]);
+  source.child.kill();
+  await source.exited;
+
+  const keyless = await command(to, 'restore', file, '--identity', identityFile);
+  expect([keyless.code, keyless.stderr]).toEqual([1, expect.stringContaining('There is no root key')]);
+  mkdirSync(to);
+  copyFileSync(join(from, 'master.key'), join(to, 'master.key'));
+  const restored = await command(to, 'restore', file, '--identity', identityFile);
+  expect([restored.code, restored.stdout]).toEqual([0, expect.stringContaining('Restored: ')]);
+  const target = await spawnServer(to);
+  await untilReady(target);
+  const read = await fetch(`${target.base_url}/tokens/${id}`, { headers });
+  expect([read.status, ((await read.json()) as { data: string }).data]).toEqual([200, 'embedded']);
+  target.child.kill();
+  await target.exited;
+});
+
 test('a verification opens tokens of every tenant, and leaves no database behind', async () => {
   const second = await server.newTenant();
   await server.tokenize({ type: 'token', data: 'of the second' }, second.api_key);
@@ -484,6 +528,23 @@ describe('erasures', () => {
     } finally {
       await target.close();
     }
+  });
+
+  test('are replayed in a vault that came back by other means', async () => {
+    const source = await startServer();
+    const [kept, erased] = [await tokenize('kept', source), await tokenize('erased', source)];
+    const [row] = await source.sql('SELECT to_json(t) AS row FROM tokens t WHERE id = $1', [erased]);
+    await source.request('DELETE', `/tokens/${erased}`);
+    const list = fileNamed('replayed');
+    expect((await cli(source.databaseUrl, ['erasures', 'export', list])).code).toBe(0);
+    // As a recovery to an earlier time would.
+    await source.sql('INSERT INTO tokens SELECT * FROM json_populate_record(NULL::tokens, $1)', [row.row]);
+    expect((await source.request('GET', `/tokens/${erased}`)).status).toBe(200);
+    const { code, stdout } = await cli(source.databaseUrl, ['erasures', 'replay', list]);
+    expect([code, stdout]).toEqual([0, expect.stringMatching(/\(1 entries\)\. Deleted again: .* 1 token\.\n$/)]);
+    expect((await source.request('GET', `/tokens/${erased}`)).status).toBe(404);
+    expect((await source.request('GET', `/tokens/${kept}`)).status).toBe(200);
+    await source.close();
   });
 
   test('are forgotten after ERASURES_KEPT_DAYS', async () => {

@@ -21,7 +21,7 @@ import { INVITATION_HOURS } from '../modules/people/invitations.ts';
 import { resetPassword } from '../modules/people/passwords.ts';
 import { installOfficialFormulas } from '../modules/code/official.ts';
 import { backUp, exportErasures } from './backup.ts';
-import { restore } from './restore.ts';
+import { replayErasureList, restore } from './restore.ts';
 import type { CommandName, Values } from './command-table.ts';
 import { generatedPages, withGenerated } from './configuration.ts';
 import { doctor } from './doctor.ts';
@@ -199,6 +199,7 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
       isVerify: values.verify ?? false,
     }),
   'erasures export': (_, operand) => exportErasures(quietConfig(), required(operand)),
+  'erasures replay': (_, operand) => replayErasureList(quietConfig(), required(operand)),
   doctor: async (values) => {
     if (!(await doctor(process.stdout, values.json ?? false))) process.exitCode = 1;
   },

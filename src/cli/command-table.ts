@@ -122,6 +122,12 @@ const table = {
     operand: 'FILE',
     examples: ['erasures export erasures-2026-11-25'],
   },
+  'erasures replay': {
+    summary: 'deletes again what a list names, after a recovery that was no restore of a backup',
+    more: 'For point-in-time recovery, before servers start. It deletes the records of the list, and no later ones with the same ids.',
+    operand: 'FILE',
+    examples: ['erasures replay erasures-2026-11-25'],
+  },
   doctor: {
     summary: 'checks what a start needs, and says how to fix it',
     more: 'Exits with 1 when a check fails. A warning is no failure.',

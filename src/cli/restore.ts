@@ -9,17 +9,18 @@ import type { Config } from '../platform/config.ts';
 import { createAgeDecryption } from '../platform/crypto/age-file.ts';
 import { newUuid } from '../platform/crypto/ids.ts';
 import type { KeyProvider } from '../platform/crypto/key-provider.ts';
-import { environmentOf, openRootKey } from '../platform/crypto/vault-keys.ts';
+import { createKeyRows } from '../platform/crypto/rows.ts';
+import { environmentOf, openRootKey, openVault } from '../platform/crypto/vault-keys.ts';
 import type { Manifest } from '../platform/db/backup/dump.ts';
-import { checkEmpty, loadDump } from '../platform/db/backup/load.ts';
+import { checkEmpty, loadDump, replayInVault } from '../platform/db/backup/load.ts';
 import { type Dump, openDump } from '../platform/db/backup/read-dump.ts';
 import type { Replayed } from '../platform/db/backup/replay.ts';
 import { withScratchDatabase } from '../platform/db/backup/scratch.ts';
 import { codeOf, inSession } from '../platform/db/backup/session.ts';
-import { listMigrations, migrate } from '../platform/db/migrate.ts';
+import { listMigrations, migrate, MigrationError } from '../platform/db/migrate.ts';
 import { StartError } from '../platform/errors.ts';
 import { createLog } from '../platform/log.ts';
-import { closeAll, migrationsDir, openDatabase, type Start } from '../platform/open-database.ts';
+import { closeAll, migrationsDir, noVault, openDatabase, type Start } from '../platform/open-database.ts';
 import { isSealedHead } from './backup.ts';
 import { createProgress } from './backup-progress.ts';
 import { verifyRestored } from './restore-report.ts';
@@ -69,19 +70,25 @@ const restoreInto = async (
   return { replayed, isMigrated: applied.length > 0 };
 };
 
+const replayedText = (erasures: Dump, { listed, deleted }: Replayed): string =>
+  `Replayed the erasure list of ${erasures.manifest.made_at} (${listed} entries). Deleted again: ${Object.entries(
+    deleted,
+  )
+    .map(([kind, count]) => `${count} ${kind}`)
+    .join(', ')}.`;
+
 const replayText = (manifest: Manifest, erasures: Dump | undefined, replayed: Replayed | undefined): string => {
   if (!erasures || !replayed)
     return `No erasure list was given: what was deleted after ${manifest.made_at} is there again.`;
-  const deleted = Object.entries(replayed.deleted).map(([kind, count]) => `${count} ${kind}`);
-  return `Replayed the erasure list of ${erasures.manifest.made_at} (${replayed.listed} entries). Deleted again: ${deleted.join(', ')}.${erasures.manifest.made_at < manifest.made_at ? ' The list is older than the backup.' : ''}`;
+  const isOlder = erasures.manifest.made_at < manifest.made_at;
+  return `${replayedText(erasures, replayed)}${isOlder ? ' The list is older than the backup.' : ''}`;
 };
 
 /** Restores or verifies a backup. @throws StartError; the database has no row of it then. */
 export const restore = async (config: Config, options: RestoreOptions): Promise<void> => {
   const { file, isVerify } = options;
   const decrypt = createAgeDecryption(options.identity);
-  const start: Start = { closers: [], isLockLost: false };
-  try {
+  await answering(async (start) => {
     const provider = await openRootKey(config);
     const plain = pipeline(await decrypt(await openFile(file), file), createGunzip(), () => undefined);
     const dump = await openDump(plain, file, 'backup');
@@ -112,11 +119,34 @@ export const restore = async (config: Config, options: RestoreOptions): Promise<
     console.log(
       `Restored: ${of}.\n${replayText(manifest, erasures, replayed)}\nSecurity codes are gone, and people must sign in again. Check it, then start the servers: npm run -s strongroom -- doctor`,
     );
+  });
+};
+
+/** Deletes again what a list names, in a vault that came back by other means. @throws StartError; nothing is deleted then. */
+export const replayErasureList = (config: Config, file: string): Promise<void> =>
+  answering(async (start) => {
+    const services = { log: createLog(config.logLevel), accounts: createAccounts() };
+    const { db, poolConfig } = await openDatabase(config, 'command', services, start);
+    const instance = await createKeyRows(db).findInstance();
+    if (!instance) throw noVault(config);
+    const provider = await openVault(config, instance, environmentOf(config));
+    const erasures = await openDump(await openFile(file), file, 'erasures');
+    start.closers.push(() => erasures.close());
+    await checkDump(config, provider, erasures, file);
+    const replayed = await inSession(poolConfig, (session) => replayInVault(session, erasures));
+    console.log(replayedText(erasures, replayed));
+  });
+
+/** Closes what the work has opened, and says in a sentence what the database refused. */
+const answering = async (work: (start: Start) => Promise<void>): Promise<void> => {
+  const start: Start = { closers: [], isLockLost: false };
+  try {
+    await work(start);
   } catch (error) {
     const code = codeOf(error);
-    if (error instanceof StartError || code === undefined) throw error;
+    if (error instanceof StartError || error instanceof MigrationError || code === undefined) throw error;
     throw new StartError(
-      `The database refused the restore (${code}). Nothing was restored. The role must own the tables.`,
+      `The database refused the restore or could not be reached (${code}). The role must own the tables. Try again: what is restored already is not restored twice.`,
       { cause: error },
     );
   } finally {

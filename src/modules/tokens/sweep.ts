@@ -12,7 +12,10 @@ const LEASE_MS = 10_000;
 /** Each round deletes a limited number of rows. The next sweep deletes the rest. */
 const SWEEP_ROUNDS_MAX = 100;
 
-type Sweeping = Pick<TokensContext, 'config' | 'db' | 'now' | 'newLogId' | 'keyring' | 'environment' | 'randomBytes' | 'log'>;
+type Sweeping = Pick<
+  TokensContext,
+  'config' | 'db' | 'now' | 'newLogId' | 'keyring' | 'environment' | 'randomBytes' | 'log'
+>;
 
 /**
  * Sweeps once, until nothing is left or the limit of rounds is reached. Several processes may sweep at once.

@@ -72,6 +72,23 @@ const loadTable = async (
     );
 };
 
+/** Reads an erasure list, and deletes what it names, within a transaction. @throws StartError. */
+const replayList = async (session: Client, erasures: Dump): Promise<Replayed> => {
+  const [listed] = erasures.manifest.tables as [DumpedTable];
+  await session.query('CREATE TEMP TABLE listed_erasures (LIKE erasures) ON COMMIT DROP');
+  await loadTable(session, erasures, listed, 'listed_erasures', () => undefined);
+  await erasures.readEnd();
+  return replayErasures(session);
+};
+
+/** Replays an erasure list in a vault that came back by other means. @throws StartError. Nothing is deleted then. */
+export const replayInVault = async (session: Client, erasures: Dump): Promise<Replayed> => {
+  await session.query('BEGIN');
+  const replayed = await replayList(session, erasures);
+  await session.query('COMMIT');
+  return replayed;
+};
+
 /**
  * Loads a dump, and then deletes again what the erasure list says, before anything of it is visible.
  * @throws StartError. Nothing is loaded then.
@@ -93,16 +110,9 @@ export const loadDump = async (
   for (const table of tables)
     await loadTable(session, dump, table, table.name, (bytes) => progress('restoring', (loaded += bytes), total));
   await dump.readEnd();
-  let replayed: Replayed | undefined;
-  if (erasures) {
-    const [listed] = erasures.manifest.tables as [DumpedTable];
-    await session.query('CREATE TEMP TABLE listed_erasures (LIKE erasures) ON COMMIT DROP');
-    await loadTable(session, erasures, listed, 'listed_erasures', () => undefined);
-    await erasures.readEnd();
-    replayed = await replayErasures(session);
-  }
+  const replayed = erasures && (await replayList(session, erasures));
   await session.query('COMMIT');
-  // Without statistics, PostgreSQL plans for small tables.
-  await session.query('ANALYZE');
+  // Without statistics, PostgreSQL plans for small tables, until it makes them by itself.
+  await session.query('ANALYZE').catch(() => undefined);
   return replayed;
 };

@@ -58,10 +58,10 @@ test('.dockerignore keeps secrets and what is made here out', () => {
 
 /** What `npm prune --omit=dev --omit=optional` leaves. */
 const copyPackages = (to: string): void => {
-  type Package = { dev?: true; optional?: true; devOptional?: true };
+  type Package = { dev?: true; optional?: true; devOptional?: true; link?: true };
   const { packages } = JSON.parse(read('package-lock.json')) as { packages: Record<string, Package> };
-  for (const [path, { dev, optional, devOptional }] of Object.entries(packages))
-    if (path !== '' && !dev && !optional && !devOptional)
+  for (const [path, { dev, optional, devOptional, link }] of Object.entries(packages))
+    if (path.startsWith('node_modules/') && !link && !dev && !optional && !devOptional)
       cpSync(join(root, path), join(to, path), { recursive: true, filter: (file) => !file.endsWith('/node_modules') });
 };
 

@@ -92,7 +92,7 @@ ${
 }
 </body></html>`;
 
-export const startShop = async (vault: TestServer): Promise<Shop> => {
+export const startShop = async (vault: Pick<TestServer, 'base_url'>): Promise<Shop> => {
   let shown: PageOptions | undefined;
   const { current, versions } = (await (await fetch(`${vault.base_url}/fields/integrity.json`)).json()) as {
     current: string;

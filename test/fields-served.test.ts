@@ -65,6 +65,7 @@ describe('the files', () => {
     expect(headers.get('x-content-type-options')).toBe('nosniff');
     expect(headers.get('set-cookie')).toBeNull();
     expect(headers.get('x-frame-options')).toBeNull();
+    expect(headers.get('access-control-allow-origin')).toBeNull();
     expect(text).toContain(`data-origins="${SHOP} ${OTHER_SHOP}"`);
     expect(text).not.toContain('data-expired');
     expect(text).not.toContain(session_key);

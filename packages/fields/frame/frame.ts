@@ -56,6 +56,7 @@ const start = ({ mount, type, session_key, look: firstLook }: Hello, port: Messa
   let look: Look = firstLook;
   /** The person has left the field, or tried to send it: only then its problem is shown. */
   let isTouched = false;
+  let isFocused = false;
   let told = '';
 
   const tell = (sent: FromFrame): void => port.postMessage(sent);
@@ -75,7 +76,7 @@ const start = ({ mount, type, session_key, look: firstLook }: Hello, port: Messa
     const state: FieldState = {
       empty: input.value === '',
       complete: !problem,
-      focused: document.activeElement === input,
+      focused: isFocused,
       problem: shown,
       brand: own.brand?.name,
     };
@@ -130,8 +131,12 @@ const start = ({ mount, type, session_key, look: firstLook }: Hello, port: Messa
     noteBrand();
     show();
   });
-  input.addEventListener('focus', show);
+  input.addEventListener('focus', () => {
+    isFocused = true;
+    show();
+  });
   input.addEventListener('blur', () => {
+    isFocused = false;
     isTouched ||= input.value !== '';
     show();
   });

@@ -4,7 +4,7 @@ import type { App } from '../../platform/http/app-type.ts';
 import { asset, serveAsset } from '../../platform/http/assets.ts';
 import type { SessionsContext } from '../sessions/context.ts';
 import { findFrameSessionBeforeCaller } from '../sessions/rows.ts';
-import { FILE_NAMES, readFile, readIntegrity } from './built-files.ts';
+import { FILE_NAMES, type Integrity, readFile, readIntegrity } from './built-files.ts';
 import { framePage, framePolicy } from './frame.page.ts';
 
 const open = { config: { permission: null }, schema: { hide: true } } as const;
@@ -28,40 +28,38 @@ const forAllPages = {
   'cross-origin-resource-policy': 'cross-origin',
 };
 
+const serveFiles = (app: App, integrity: Integrity): void => {
+  app.addHook('onRequest', async (_request, reply) => void reply.headers(forAllPages));
+  for (const version of Object.keys(integrity.versions))
+    for (const name of FILE_NAMES)
+      serveAsset(app, { ...asset('', name, readFile(version, name)), path: `/fields/${version}/${name}` });
+  app.get('/fields/integrity.json', open, async (_request, reply) => {
+    reply.header('cache-control', 'no-cache');
+    return integrity;
+  });
+};
+
 export const fieldsRoutes = async (app: App, ctx: SessionsContext): Promise<void> => {
   const integrity = readIntegrity();
-  await app.register(async (scope: App) => {
-    scope.addHook('onRequest', async (_request, reply) => void reply.headers(forAllPages));
+  await app.register(async (scope: App) => serveFiles(scope, integrity));
 
-    for (const version of Object.keys(integrity.versions))
-      for (const name of FILE_NAMES)
-        serveAsset(scope, { ...asset('', name, readFile(version, name)), path: `/fields/${version}/${name}` });
-
-    scope.get('/fields/integrity.json', open, async (_request, reply) => {
-      reply.header('cache-control', 'no-cache');
-      return integrity;
-    });
-
-    scope.get<{ Params: { version: string; session: string; field: string } }>(
-      '/fields/:version/frame/:session/:field',
-      open,
-      async ({ params }, reply) => {
-        const isKnown =
-          Object.hasOwn(integrity.versions, params.version) &&
-          fieldNames.has(params.field) &&
-          uuid.test(params.session);
-        const session = isKnown && (await findFrameSessionBeforeCaller(ctx.db, params.session));
-        // The same as for any unknown path.
-        if (!session) throw notFound('resource');
-        reply.headers({
-          'content-type': 'text/html; charset=utf-8',
-          'content-security-policy': framePolicy(session),
-          // For pages that isolate themselves: each of their frames must then do so too.
-          'cross-origin-embedder-policy': 'require-corp',
-          'referrer-policy': 'no-referrer',
-        });
-        return framePage(session, params.version, session.expires_at <= ctx.now());
-      },
-    );
-  });
+  app.get<{ Params: { version: string; session: string; field: string } }>(
+    '/fields/:version/frame/:session/:field',
+    open,
+    async ({ params: { version, session: id, field } }, reply) => {
+      const isKnown = Object.hasOwn(integrity.versions, version) && fieldNames.has(field) && uuid.test(id);
+      const session = isKnown && (await findFrameSessionBeforeCaller(ctx.db, id));
+      // The same as for any unknown path.
+      if (!session) throw notFound('resource');
+      reply.headers({
+        'content-type': 'text/html; charset=utf-8',
+        'content-security-policy': framePolicy(session),
+        // For pages that isolate themselves: each of their frames must then do so too.
+        'cross-origin-embedder-policy': 'require-corp',
+        'cross-origin-resource-policy': 'cross-origin',
+        'referrer-policy': 'no-referrer',
+      });
+      return framePage(session, version, session.expires_at <= ctx.now());
+    },
+  );
 };

@@ -16,7 +16,10 @@ export const framePolicy = ({ allowed_origins }: Pick<FrameSession, 'allowed_ori
     "trusted-types 'none'",
   ].join('; ');
 
-/** @param isExpired the script then tells the page so, and takes no input. */
+/**
+ * Scripts of released versions read the two attributes: they must stay.
+ * @param isExpired the script then tells the page so.
+ */
 export const framePage = (
   { allowed_origins }: Pick<FrameSession, 'allowed_origins'>,
   version: string,

@@ -104,7 +104,8 @@ describe.skipIf(chromiumPath === undefined)('the fields library, in Chromium', (
 
     const sent = visit.requests.filter(({ body }) => body !== '');
     expect(sent.map(({ method, url }) => `${method} ${new URL(url).pathname}`)).toEqual(['POST /tokens']);
-    expect(visit.requests.filter(({ url }) => url.includes(session.session_key))).toEqual([]);
+    for (const secret of [session.session_key, NUMBER, NAME.split(' ')[0] as string])
+      expect(visit.requests.filter(({ url }) => url.includes(secret))).toEqual([]);
     expect(kept.replaceAll(/window\.place = .*/g, '').includes(session.session_key)).toBe(false);
     const log = server.logLines.join('');
     for (const secret of [NUMBER, NAME, session.session_key]) expect(log).not.toContain(secret);
@@ -387,6 +388,26 @@ describe.skipIf(chromiumPath === undefined)('the fields library, in Chromium', (
     await text.frame('value').getByRole('textbox', { name: 'Social security number' }).fill('123-45-6789');
     const { id } = await text.run<any>('tokenize()');
     expect(await revealed(id)).toBe('123-45-6789');
+  });
+
+  test('two forms of a page keep their values apart', async () => {
+    const script = `
+      window.form = fields.card(); follow(form); form.mount({ number: '#number', cvc: '#cvc' });
+      window.other = fields.card(); follow(other); other.mount({ number: '#expiry', cvc: '#name' });`;
+    const visit = await open({ script });
+    await visit.until(`events.filter(({ name }) => name === 'ready').length === 2`);
+    const inputIn = (place: string) => visit.page.frameLocator(`${place} iframe`).locator('input');
+    await inputIn('#number').fill(NUMBER);
+    await inputIn('#cvc').fill(CVC);
+    expect(await visit.run('other.tokenize().catch(({ code, errors }) => ({ code, errors }))')).toEqual({
+      code: 'invalid_fields',
+      errors: { number: 'required', cvc: 'required' },
+    });
+    await inputIn('#expiry').fill('378282246310005');
+    await inputIn('#name').fill('1234');
+    const { id } = await visit.run<any>('tokenize()');
+    expect(await revealed(id)).toEqual({ number: NUMBER, cvc: CVC });
+    expect(await inputIn('#name').inputValue()).toBe('1234');
   });
 
   test('a script that is not the one of the digest does not run', async () => {

@@ -149,8 +149,11 @@ const start = ({ mount, type, session_key, look: firstLook }: Hello, port: Messa
 
   const hear = async (asked: ToFrame): Promise<void> => {
     if (asked.kind === 'look') wear(asked.look);
-    else if (asked.kind === 'focus') input.focus();
-    else if (asked.kind === 'clear') own.clear();
+    else if (asked.kind === 'focus') {
+      // An input that was the last one of its document would get the keyboard, but no event.
+      input.blur();
+      input.focus();
+    } else if (asked.kind === 'clear') own.clear();
     else if (asked.kind === 'tokenize' && session_key !== undefined) {
       const { fields, metadata } = asked;
       tell(await createToken(own, fields, { type, session_key, metadata, brand: own.brand?.name }));

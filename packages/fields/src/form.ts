@@ -206,7 +206,8 @@ export const createForm = <Field extends FieldName>(
         let reject!: (error: FieldsError) => void;
         const promise = new Promise<Token>((...both) => ([resolve, reject] = both));
         call = { promise, resolve, reject };
-        void begin(metadata);
+        // What cannot be sent to a frame is no metadata.
+        begin(metadata).catch(() => fail(new FieldsError('refused')));
         return promise;
       }
       return call.promise;

@@ -17,7 +17,7 @@ export type MountedFrame = {
 /**
  * Puts a frame into an element of the page.
  * @param hello called for each document that the frame loads, since a frame that is moved in the page loads again.
- * @param onMissing called when the frame does not load in time, or something removes it.
+ * @param onMissing called when the frame does not load in time, is removed or is moved.
  */
 export const mountFrame = (
   { origin, path, field, target }: { origin: string; path: string; field: FieldName; target: Element },
@@ -48,6 +48,8 @@ export const mountFrame = (
   const removals = new MutationObserver(() => iframe.isConnected || miss());
 
   iframe.addEventListener('load', () => {
+    // A frame that is moved in the page loads again, and what was typed is gone.
+    if (port) onMissing();
     port?.close();
     const { port1, port2 } = new MessageChannel();
     port = port1;

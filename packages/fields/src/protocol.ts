@@ -11,7 +11,7 @@ export type FieldProblem = 'required' | 'incomplete' | 'invalid' | 'past';
 export type FieldsErrorCode =
   /** A field is not complete, or not right: `errors` names it. Nothing was sent. */
   | 'invalid_fields'
-  /** A frame did not load in time, or was removed: by an ad blocker, a policy of the page, or a script. */
+  /** A frame did not load in time, or was removed or moved: by an ad blocker, a policy of the page, or a script. */
   | 'frame_missing'
   /** The session has ended. Create another one and mount again. */
   | 'session_expired'

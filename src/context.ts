@@ -71,7 +71,7 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
   const now = overrides.now ?? (() => new Date());
   const randomBytes = randomBytesFromKernel;
 
-  const accounts = createAccounts({ ...limitsOfWorker(config.workers), ...overrides.limits });
+  const accounts = createAccounts({ ...limitsOfWorker(config.workers, config.bodyBytesMax), ...overrides.limits });
   const { db, poolConfig, embedded } = await openDatabase(config, role, { ...overrides, log, accounts }, start);
   start.closers.push(async () => accounts.close());
   const keyRows = createKeyRows(db);

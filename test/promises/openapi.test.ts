@@ -16,7 +16,7 @@ import { createLog } from '../../src/platform/log.ts';
 import type { Json } from '../../src/platform/json/json.ts';
 import { committed, document, fits, type Node, resolved } from '../support/document.ts';
 import { collectRoutes } from '../support/routes.ts';
-import { runAtOnce } from '../../src/platform/json/json-parser.ts';
+import { runAtOnce } from '../../src/platform/json/slices.ts';
 import { createMeter } from '../../src/modules/tokens/expressions/meter.ts';
 import { parseTokenRequest } from '../../src/modules/tokens/token-request.ts';
 import { passesLuhn } from '../../src/modules/tokens/token-types.ts';

@@ -39,6 +39,20 @@ const mayCallFrom = (config: Config, request: FastifyRequest, { origins, session
   return origins.includes(origin) || (session !== undefined && isOwnOrigin(config, request, origin));
 };
 
+/** Lets a page that may use the key read the answer, that of a refusal too. Other pages get no header. */
+export const letPageRead = (
+  { config }: Pick<Platform, 'config'>,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { publicAccess }: Caller,
+): void => {
+  const { origin } = request.headers;
+  const { servesBrowsers } = request.routeOptions.config;
+  if (!publicAccess || !servesBrowsers || origin === undefined || !mayCallFrom(config, request, publicAccess)) return;
+  reply.header('access-control-allow-origin', origin);
+  reply.header('access-control-expose-headers', RESPONSE_HEADERS);
+};
+
 /**
  * Refuses what a public caller may not do. Called before the body is read.
  * @throws unauthorized for a session that has expired; forbidden for another route and for a page of another origin.
@@ -46,7 +60,6 @@ const mayCallFrom = (config: Config, request: FastifyRequest, { origins, session
 export const checkPublicAccess = (
   ctx: Pick<Platform, 'now' | 'config'>,
   request: FastifyRequest,
-  reply: FastifyReply,
   { publicAccess }: Caller,
 ): void => {
   if (!publicAccess) return;
@@ -55,10 +68,6 @@ export const checkPublicAccess = (
   const { servesBrowsers, permission } = request.routeOptions.config;
   if (!servesBrowsers) throw permission && permission !== 'authenticated' ? forbidden(permission) : unlistedRoute();
   if (!mayCallFrom(ctx.config, request, publicAccess)) throw unlisted();
-  const { origin } = request.headers;
-  if (origin === undefined) return;
-  reply.header('access-control-allow-origin', origin);
-  reply.header('access-control-expose-headers', RESPONSE_HEADERS);
 };
 
 const unlistedRoute = () => new AppError('forbidden', 'A public key may create tokens, and do nothing else.');

@@ -3,7 +3,7 @@ import type { Work } from '../access/work.ts';
 import type { LogRow } from '../../platform/audit/record.ts';
 import type { CodeContext } from './context.ts';
 import { invalidField, payloadTooLarge } from '../../platform/errors.ts';
-import { stringifyInSlices } from '../../platform/json/json-writer.ts';
+import { stringifyInSlices } from '../../platform/json/slices.ts';
 import { shapeProblem } from '../../platform/json/json-shape.ts';
 import { RUN_BYTES_MAX } from '../../platform/sandbox/protocol/sandbox.ts';
 import type { RunBytes } from './run-bytes.ts';

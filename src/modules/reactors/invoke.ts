@@ -6,7 +6,7 @@ import type { ReactorsContext } from './context.ts';
 import { AppError, forbidden, invalidInput } from '../../platform/errors.ts';
 import { type LogLine, RUN_BYTES_MAX } from '../../platform/sandbox/protocol/sandbox.ts';
 import type { Json } from '../../platform/json/json.ts';
-import { stringifyInSlices } from '../../platform/json/json-writer.ts';
+import { stringifyInSlices } from '../../platform/json/slices.ts';
 import { createOpenedTexts } from '../tokens/expressions/opened-texts.ts';
 import { tokenize, type Tokenized } from '../tokens/tokenize.ts';
 import { answerCalls, type FindApplication } from '../code/answer-calls.ts';

@@ -30,7 +30,7 @@ import { containerOfPrivacy, refuseUnknownAttributes } from './earlier-tokens.ts
 import { isStorableText, type Json } from '../../platform/json/json.ts';
 import { mergePatch } from '../../platform/json/merge-patch.ts';
 import { getTokenRow } from './read-tokens.ts';
-import { runAtOnce } from '../../platform/json/json-parser.ts';
+import { type Slices, stringifyInSlices } from '../../platform/json/slices.ts';
 import { type Draft, parseTokenRequest } from './token-request.ts';
 import {
   draftTools,
@@ -77,7 +77,7 @@ export const changeToken = async (ctx: TokensContext, work: Work, id: string, bo
     const kept = openToken(ctx, work.tenant_id, row, keys);
     if (showingAttributes.some((name) => Object.hasOwn(patch.data, name)) || mergesIntoValue(row, kept, patch.data))
       checkSeesValue(work, row, kept);
-    const draft = draftOf(ctx, row, kept, patch.data);
+    const draft = await ctx.accounts.runInTurns(work.tenant_id, draftOf(ctx, row, kept, patch.data));
     const after: Placed = { id, type: row.type, container: draft.container, isMasked: isMasked(draft) };
     const transform = getTransform(work, 'token:update', after);
     // A rule that masks uses passes the value of the new mask to code.
@@ -239,8 +239,11 @@ const replacedAttributes = [
 /** `type` and `id` are accepted and ignored: a client may send a whole record back. */
 const patchNames: ReadonlySet<string> = new Set(['id', 'type', ...mergedAttributes, ...replacedAttributes]);
 
-/** Applies the patch and validates the result like a new token. @throws invalidInput with every invalid field. */
-const draftOf = (ctx: TokensContext, row: StoredToken, kept: Kept, patch: Patch): Draft => {
+/**
+ * Applies the patch and validates the result like a new token. Pauses between the steps, each of which reads all of the data.
+ * @throws invalidInput with every invalid field.
+ */
+function* draftOf(ctx: TokensContext, row: StoredToken, kept: Kept, patch: Patch): Slices<Draft> {
   const request: Record<string, Json> = {
     type: row.type,
     data: kept.data,
@@ -253,11 +256,11 @@ const draftOf = (ctx: TokensContext, row: StoredToken, kept: Kept, patch: Patch)
   if (row.fingerprint_expression !== null) request['fingerprint_expression'] = row.fingerprint_expression;
   if (row.expires_at) request['expires_at'] = row.expires_at.toISOString();
 
-  const bytesBefore = bytesOf(request);
+  const bytesBefore = yield* bytesOf(request);
   for (const name of mergedAttributes) {
     const part = patch[name];
     if (part === undefined) continue;
-    const merged = mergePatch(request[name], part);
+    const merged = yield* mergePatch(request[name], part);
     if (merged === undefined) delete request[name];
     else request[name] = merged;
   }
@@ -268,19 +271,21 @@ const draftOf = (ctx: TokensContext, row: StoredToken, kept: Kept, patch: Patch)
     else if (part !== undefined) request[name] = part;
   }
   // Many small patches must not exceed the size limit of a create. A token that does already may still shrink.
-  const bytes = bytesOf(request);
+  const bytes = yield* bytesOf(request);
   if (bytes > ctx.config.bodyBytesMax && bytes > bytesBefore)
     throw payloadTooLarge(`The token must be at most ${ctx.config.bodyBytesMax} bytes.`);
   const problems = new FieldErrorCollector();
   const privacyContainer = containerOfPrivacy(patch, row.container, [], problems);
   if (privacyContainer !== undefined) request['containers'] = [privacyContainer];
   if (request['data'] === undefined) problems.add(['data'], 'must not be taken away');
-  const draft = problems.count > 0 ? undefined : runAtOnce(parseTokenRequest(request, [], problems, draftTools(ctx)));
+  const draft = problems.count > 0 ? undefined : yield* parseTokenRequest(request, [], problems, draftTools(ctx));
   if (!draft) throw invalidInput(problems.errors);
   return draft;
-};
+}
 
-const bytesOf = (request: Record<string, Json>): number => Buffer.byteLength(JSON.stringify(request));
+function* bytesOf(request: Record<string, Json>): Slices<number> {
+  return Buffer.byteLength(yield* stringifyInSlices(request));
+}
 
 /** A security code belongs to its card number: a new number without a new code removes the code. */
 const cvcChange = (kept: Kept, draft: Draft, newCvc: unknown): 'keep' | 'remove' | 'replace' => {

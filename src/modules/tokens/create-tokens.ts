@@ -34,8 +34,7 @@ import {
 } from '../../platform/errors.ts';
 import { ExpressionError } from './expressions/expression-error.ts';
 import type { Json } from '../../platform/json/json.ts';
-import type { Slices } from '../../platform/json/json-parser.ts';
-import { mapInSlices } from '../../platform/json/slices.ts';
+import { mapInSlices, type Slices } from '../../platform/json/slices.ts';
 import { createMeter, type Meter } from './expressions/meter.ts';
 import { publicRecordOf } from './public-drafts.ts';
 import { getTokenRow } from './read-tokens.ts';

@@ -23,8 +23,7 @@ import {
 } from './expressions/expansion.ts';
 import { ExpressionError } from './expressions/expression-error.ts';
 import { formatPath, isStorableText, type Json } from '../../platform/json/json.ts';
-import { runAtOnce, type Slices } from '../../platform/json/json-parser.ts';
-import { mapInSlices } from '../../platform/json/slices.ts';
+import { mapInSlices, runAtOnce, type Slices } from '../../platform/json/slices.ts';
 import { createMeter, type Meter, TOO_LARGE } from './expressions/meter.ts';
 import { type Kept, openCvcs, openToken, recordOfRow, shownData, visibilityOfToken } from './tokens.ts';
 

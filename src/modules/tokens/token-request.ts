@@ -16,7 +16,7 @@ import {
   STORED_EXPRESSION_LENGTH_MAX,
 } from './expressions/expressions.ts';
 import { findJsonProblem, isStorableText, type Json, NOT_STORABLE } from '../../platform/json/json.ts';
-import type { Slices } from '../../platform/json/json-parser.ts';
+import { runAtOnce, type Slices } from '../../platform/json/slices.ts';
 import { createMeter, type Meter } from './expressions/meter.ts';
 import {
   hiddenCharacter,
@@ -184,7 +184,7 @@ const draftOfLeaf = (type: TokenType, data: string | number | boolean): Draft =>
   container: type.container,
   metadata: undefined,
   fingerprint_expression: type.fingerprint_expression,
-  fingerprintValue: type.fingerprintOf(data),
+  fingerprintValue: runAtOnce(type.fingerprintOf(data)),
   search_indexes: type.search_indexes,
   searchValues: [],
   deduplicate: undefined,
@@ -239,18 +239,18 @@ export function* parseTokenRequest(
   if (!rest.success) zodProblems(problems, path, rest.error);
   for (const name of ['data', 'mask'] as const) {
     yield;
-    const inexact = request[name] === undefined ? undefined : findJsonProblem(request[name]);
+    const inexact = request[name] === undefined ? undefined : yield* findJsonProblem(request[name]);
     if (inexact) problems.add([...path, name, ...inexact.path], inexact.sentence);
   }
   if (!data.success || !rest.success || problems.count > before) return undefined;
   if (privacyContainer !== undefined) rest.data.containers = [privacyContainer];
   yield;
-  const draft = evaluate(type, data.data, request['mask'] ?? undefined, rest.data, path, problems, tools);
+  const draft = yield* evaluate(type, data.data, request['mask'] ?? undefined, rest.data, path, problems, tools);
   if (!draft || !tools.publicAccess) return draft;
   return checkPublicDraft(draft, tools.publicAccess, tools.now(), path, problems);
 }
 
-const evaluate = (
+function* evaluate(
   type: TokenType,
   parsed: Json,
   mask: Json | undefined,
@@ -258,7 +258,7 @@ const evaluate = (
   path: Path,
   problems: FieldErrorCollector,
   tools: DraftTools,
-): Draft | undefined => {
+): Slices<Draft | undefined> {
   const { now, environment, meter } = tools;
   const before = problems.count;
   const { data, cvc } = splitCvc(type, parsed);
@@ -270,7 +270,7 @@ const evaluate = (
 
   const fingerprint_expression = rest.fingerprint_expression ?? type.fingerprint_expression;
   let fingerprintValue: string | undefined;
-  if (fingerprint_expression === type.fingerprint_expression) fingerprintValue = type.fingerprintOf(data);
+  if (fingerprint_expression === type.fingerprint_expression) fingerprintValue = yield* type.fingerprintOf(data);
   else {
     const place = [...path, 'fingerprint_expression'];
     guard(problems, place, () => {
@@ -314,7 +314,7 @@ const evaluate = (
     deduplicate: rest.deduplicate_token ?? undefined,
     expires_at: rest.expires_at ?? undefined,
   };
-};
+}
 
 const splitCvc = (type: TokenType, parsed: Json): { data: Json; cvc: string | undefined } => {
   if (type.name !== 'card') return { data: parsed, cvc: undefined };

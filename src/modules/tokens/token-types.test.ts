@@ -3,9 +3,16 @@ import { tokenEntities } from '../../platform/audit/entities.ts';
 import { expect, test } from 'vitest';
 import { evaluateCreateTime, evaluateShape, scanExpression } from './expressions/expressions.ts';
 import type { Json } from '../../platform/json/json.ts';
+import { runAtOnce } from '../../platform/json/slices.ts';
 import { findTokenType, tokenTypeNames } from './token-types.ts';
 
 const environment = { hmac: () => '' };
+
+const fingerprintOf = (name: string, data: Json): string => {
+  const type = findTokenType(name);
+  if (!type) throw new RangeError(`there is no type ${name}`);
+  return runAtOnce(type.fingerprintOf(data));
+};
 
 /** Valid data of each type, short and long, with and without optional attributes. */
 const samples: Record<string, Json[]> = {
@@ -64,11 +71,11 @@ test.each<[type: string, data: Json, mask: Json | undefined, fingerprint: string
   ['employer_id_number', '12-3456789', 'XX-XXX6789', '123456789'],
 ])('%s %j shows %j and has the fingerprint of %s', (name, data, mask, fingerprinted) => {
   expect(findTokenType(name)?.maskedOf(data)).toEqual(mask);
-  expect(findTokenType(name)?.fingerprintOf(data)).toBe(fingerprinted);
+  expect(fingerprintOf(name, data)).toBe(fingerprinted);
 });
 
 test('a type whose fingerprint expression has no value is refused, not made equal to all', () => {
-  expect(() => findTokenType('card')?.fingerprintOf({})).toThrow('no value');
+  expect(() => fingerprintOf('card', {})).toThrow('no value');
 });
 
 test.each(cases)('$name $data is masked as its mask says', ({ name, data }) => {
@@ -81,7 +88,7 @@ test.each(cases)('$name $data has the fingerprint of its expression', ({ name, d
   const type = findTokenType(name);
   const template = scanExpression(type?.fingerprint_expression ?? '', 'fingerprint');
   const evaluated = evaluateCreateTime(template, { data }, environment);
-  const fingerprinted = type?.fingerprintOf(data) ?? '';
+  const fingerprinted = fingerprintOf(name, data);
   // The text may differ in the order of keys and in null. Only the JSON value must be equal.
   if (typeof data === 'object' && name === 'token') expect(JSON.parse(fingerprinted)).toEqual(data);
   else expect(fingerprinted).toBe(evaluated);

@@ -1,8 +1,8 @@
 // The built-in token types: the data, container, default mask, fingerprint and search indexes of each.
 // A mask and a fingerprint are expressions. They are parsed once and evaluated for each token (docs/decisions/0010-masks-and-fingerprints.md).
-import stableStringify from 'safe-stable-stringify';
 import { z } from 'zod';
 import type { Json } from '../../platform/json/json.ts';
+import { type Slices, stringifyInSlices } from '../../platform/json/slices.ts';
 import { compileShape, scalarText } from './expressions/expressions.ts';
 
 export type TokenType = {
@@ -17,7 +17,7 @@ export type TokenType = {
   readonly maskedOf: (data: Json) => Json | undefined;
   readonly fingerprint_expression: string;
   /** Evaluates `fingerprint_expression`. */
-  readonly fingerprintOf: (data: Json) => string;
+  readonly fingerprintOf: (data: Json) => Slices<string>;
   readonly search_indexes: readonly string[];
 };
 
@@ -122,12 +122,13 @@ type Declaration = Omit<TokenType, 'maskedOf' | 'fingerprintOf'> & Partial<Pick<
 const withFunctions = (declared: Declaration): TokenType => {
   const evaluateMask = declared.mask === undefined ? () => undefined : compileShape(declared.mask);
   const evaluateFingerprint = compileShape(declared.fingerprint_expression);
-  const fingerprintOf = (data: Json): string => {
+  function* fingerprintOf(data: Json): Slices<string> {
+    yield;
     const value = scalarText(evaluateFingerprint(data));
     // Without this, all tokens of the type would count as equal.
     if (value === undefined) throw new TypeError(`the fingerprint expression of ${declared.name} has no value`);
     return value;
-  };
+  }
   return { maskedOf: evaluateMask, fingerprintOf, ...declared };
 };
 
@@ -160,7 +161,7 @@ const declarations: Declaration[] = [
     mask: undefined,
     fingerprint_expression: '{{ data | stringify }}',
     // As the expression, with the keys in a fixed order: equal objects have equal fingerprints, however they were written.
-    fingerprintOf: (data) => (typeof data === 'object' ? (stableStringify(data) as string) : JSON.stringify(data)),
+    fingerprintOf: (data) => stringifyInSlices(data, { isSorted: true }),
     search_indexes: [],
   },
   {

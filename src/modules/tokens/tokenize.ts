@@ -4,7 +4,7 @@ import type { TokensContext } from './context.ts';
 import { FieldErrorCollector, invalidInput } from '../../platform/errors.ts';
 import { createTokens } from './create-tokens.ts';
 import { JSON_DEPTH_MAX, type Json, numberProblem, depthProblem } from '../../platform/json/json.ts';
-import type { Slices } from '../../platform/json/json-parser.ts';
+import type { Slices } from '../../platform/json/slices.ts';
 import { type Draft, type DraftTools, parseLeaf, parseTokenRequest } from './token-request.ts';
 import { genericTokenType } from './token-types.ts';
 import { draftTools, type TokenRecord } from './tokens.ts';

@@ -48,11 +48,11 @@ export const answerInSlices = async (
   result: unknown,
 ): Promise<FastifyReply> => {
   const { request } = reply;
-  const onBytes = (bytes: number): void => {
-    const refusal = findUnsentRefusal(accounts, request, bytes);
+  const onCharacters = (characters: number): void => {
+    const refusal = findUnsentRefusal(accounts, request, characters);
     if (refusal) throw refusal;
   };
-  const body = await accounts.finishInTurns(accountOf(request), stringifyInSlices(result, onBytes));
+  const body = await accounts.finishInTurns(accountOf(request), stringifyInSlices(result, { onCharacters }));
   return reply.type('application/json').send(body);
 };
 

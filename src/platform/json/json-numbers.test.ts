@@ -1,7 +1,8 @@
 // Numbers that JSON.parse changes: each is found, at its place, and no other is.
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { parseInSlices, runAtOnce } from './json-parser.ts';
+import { parseInSlices } from './json-parser.ts';
+import { runAtOnce } from './slices.ts';
 
 const findChangedNumber = (text: string): string | undefined => runAtOnce(parseInSlices(text)).findings.number?.path;
 

@@ -2,7 +2,8 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { Json } from './json.ts';
-import { JSON_SLICE_CHARACTERS, JsonSyntaxError, parseInSlices, runAtOnce } from './json-parser.ts';
+import { JSON_SLICE_CHARACTERS, JsonSyntaxError, parseInSlices } from './json-parser.ts';
+import { runAtOnce } from './slices.ts';
 
 const parseAtOnce = (text: string) => runAtOnce(parseInSlices(text));
 

@@ -2,6 +2,7 @@
 // duplicate keys, deep nesting, keys that could change a prototype, and numbers that a double does not hold exactly.
 import { JSON_DEPTH_MAX, type Json, depthProblem, formatPath } from './json.ts';
 import { isExactNumber } from './json-numbers.ts';
+import type { Slices } from './slices.ts';
 
 /** `steps`: each attempt to match counts one, and each character that a match takes counts one more. */
 export type Scanner = { readonly text: string; at: number; steps: number };
@@ -56,9 +57,6 @@ type Members = Record<string, Json>;
 
 /** An array or object that is not closed yet. `name` is the key of the next value. */
 type Level = { items: Json[]; members?: undefined } | { items?: undefined; members: Members; name: string };
-
-/** Work in slices, with pauses between them for other work. */
-export type Slices<T> = Generator<undefined, T, undefined>;
 
 type Reader = { readonly text: string; at: number; readonly levels: Level[]; readonly findings: JsonFindings };
 
@@ -253,11 +251,3 @@ export function* parseInSlices(text: string, stopsAtDepth = false): Slices<Parse
   nextCode(reader);
   return reader.at === text.length ? { value, findings: reader.findings } : refuse();
 }
-
-/** Without pauses, for small texts. */
-export const runAtOnce = <T>(slices: Slices<T>): T => {
-  for (;;) {
-    const step = slices.next();
-    if (step.done) return step.value;
-  }
-};

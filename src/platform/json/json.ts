@@ -1,5 +1,7 @@
 // JSON values: their limits, paths to places in them, and the checks that a value is stored and returned unchanged.
 
+import type { Slices } from './slices.ts';
+
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 
 /** Nesting of arrays and objects in what a client sends. Functions that walk such values may recurse. */
@@ -48,8 +50,11 @@ export const numberProblem = (value: number): string | undefined => {
 
 export type JsonProblem = { path: (string | number)[]; sentence: string };
 
-/** The first reason why a parsed value cannot be stored exactly, or undefined. Stops at `depthMax`, so the stack never overflows. */
-export const findJsonProblem = (value: Json, depthMax = JSON_DEPTH_MAX): JsonProblem | undefined => {
+/**
+ * The first reason why a parsed value cannot be stored exactly, or undefined. Pauses after each value, and stops at `depthMax`,
+ * so the stack never overflows.
+ */
+export function* findJsonProblem(value: Json, depthMax = JSON_DEPTH_MAX): Slices<JsonProblem | undefined> {
   if (typeof value === 'number') {
     const sentence = numberProblem(value);
     return sentence === undefined ? undefined : { path: [], sentence };
@@ -59,11 +64,12 @@ export const findJsonProblem = (value: Json, depthMax = JSON_DEPTH_MAX): JsonPro
   const steps: Iterable<[string | number, Json]> = Array.isArray(value) ? value.entries() : Object.entries(value);
   for (const [step, child] of steps) {
     if (typeof child === 'string') continue;
-    const problem = findJsonProblem(child, depthMax - 1);
+    yield;
+    const problem = yield* findJsonProblem(child, depthMax - 1);
     if (problem) return { path: [step, ...problem.path], sentence: problem.sentence };
   }
   return undefined;
-};
+}
 
 /** Whether PostgreSQL can store the text unchanged: it refuses NUL and unpaired surrogates. */
 export const isStorableText = (text: string): boolean => !text.includes('\0') && text.isWellFormed();

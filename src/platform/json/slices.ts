@@ -1,5 +1,15 @@
-// Maps lists and writes JSON in slices, for work that must not hold the event loop (accounts.ts runs them in turns).
-import type { Slices } from './json-parser.ts';
+// Slices: work that must not hold the event loop (accounts.ts runs it in turns). Maps lists and writes JSON in slices.
+
+/** Work in slices, with pauses between them for other work. */
+export type Slices<T> = Generator<undefined, T, undefined>;
+
+/** Without pauses, for small texts. */
+export const runAtOnce = <T>(slices: Slices<T>): T => {
+  for (;;) {
+    const step = slices.next();
+    if (step.done) return step.value;
+  }
+};
 
 /** Maps a list, with a pause after each item. */
 export function* mapInSlices<T, R>(items: readonly T[], map: (item: T, index: number) => R): Slices<R[]> {
@@ -11,41 +21,68 @@ export function* mapInSlices<T, R>(items: readonly T[], map: (item: T, index: nu
   return mapped;
 }
 
-/** Containers this deep are written at once: a page has its records two levels deep. */
-const SLICED_DEPTH = 4;
+/** Characters of a slice: about a millisecond. A string is never split: a megabyte of it takes about two milliseconds. */
+const SLICE_CHARACTERS = 65_536;
+/** Values between two looks at the length. */
+const SLICE_VALUES = 2000;
 
-/**
- * As JSON.stringify, with pauses between the values of the upper levels.
- * @param onBytes gets about the bytes so far, after each value; what it throws ends the work.
- */
-export function* stringifyInSlices(value: unknown, onBytes: (bytes: number) => void = () => {}): Slices<string> {
-  let bytes = 0;
-  const write = (leaf: unknown): string => {
-    const text = JSON.stringify(leaf) ?? 'null';
-    bytes += text.length;
-    onBytes(bytes);
-    return text;
+type Level = { values: unknown[]; names: string[] | undefined; at: number };
+
+type WriteOptions = {
+  /** Writes the properties of each object in the order of their names, by UTF-16 code units. */
+  isSorted?: boolean;
+  /** Gets the number of characters so far, after each slice. What it throws ends the work. */
+  onCharacters?: (characters: number) => void;
+};
+
+const namesOf = (value: object, isSorted: boolean): string[] => {
+  const names = Object.keys(value).filter((name) => (value as Record<string, unknown>)[name] !== undefined);
+  return isSorted ? names.toSorted((a, b) => (a < b ? -1 : 1)) : names;
+};
+
+/** Writes as JSON.stringify does, for values of JSON, dates, and properties that are undefined, which it leaves out. */
+export function* stringifyInSlices(
+  root: unknown,
+  { isSorted = false, onCharacters }: WriteOptions = {},
+): Slices<string> {
+  const levels: Level[] = [];
+  const parts: string[] = [];
+  let text = '';
+  let characters = 0;
+  let values = 0;
+  const begin = (value: unknown): void => {
+    values += 1;
+    if (typeof value !== 'object' || value === null || value instanceof Date) {
+      text += JSON.stringify(value) ?? 'null';
+      return;
+    }
+    const names = Array.isArray(value) ? undefined : namesOf(value, isSorted);
+    text += names ? '{' : '[';
+    const inOrder = names?.map((name) => (value as Record<string, unknown>)[name]) ?? (value as unknown[]);
+    levels.push({ values: inOrder, names, at: 0 });
   };
-  function* writeDown(part: unknown, depth: number): Slices<string> {
-    const isContainer = typeof part === 'object' && part !== null && !('toJSON' in part);
-    if (!isContainer || depth === 0) return write(part);
-    const texts: string[] = [];
-    if (Array.isArray(part)) {
-      for (const item of part) {
-        texts.push(isLeaf(item) ? write(item) : yield* writeDown(item, depth - 1));
-        yield;
-      }
-      return `[${texts.join(',')}]`;
+  const endSlice = (): void => {
+    parts.push(text);
+    characters += text.length;
+    text = '';
+    values = 0;
+    onCharacters?.(characters);
+  };
+  begin(root);
+  for (let level = levels.at(-1); level; level = levels.at(-1)) {
+    if (level.at === level.values.length) {
+      text += level.names ? '}' : ']';
+      levels.pop();
+    } else {
+      if (level.at > 0) text += ',';
+      if (level.names) text += `${JSON.stringify(level.names[level.at])}:`;
+      level.at += 1;
+      begin(level.values[level.at - 1]);
     }
-    for (const [name, item] of Object.entries(part)) {
-      if (item === undefined || typeof item === 'function' || typeof item === 'symbol') continue;
-      const text = isLeaf(item) ? write(item) : yield* writeDown(item, depth - 1);
-      texts.push(`${JSON.stringify(name)}:${text}`);
-      yield;
-    }
-    return `{${texts.join(',')}}`;
+    if (text.length < SLICE_CHARACTERS && values < SLICE_VALUES) continue;
+    endSlice();
+    yield;
   }
-  return yield* writeDown(value, SLICED_DEPTH);
+  endSlice();
+  return parts.join('');
 }
-
-const isLeaf = (value: unknown): boolean => typeof value !== 'object' || value === null;

@@ -3,7 +3,8 @@
 import { invalidField } from '../../../platform/errors.ts';
 import type { Expansion, References } from '../../tokens/expressions/expansion.ts';
 import { formatPath } from '../../../platform/json/json.ts';
-import { JsonSyntaxError, parseInSlices, type Slices } from '../../../platform/json/json-parser.ts';
+import { JsonSyntaxError, parseInSlices } from '../../../platform/json/json-parser.ts';
+import type { Slices } from '../../../platform/json/slices.ts';
 import {
   bodyKindOf,
   type BodyKind,

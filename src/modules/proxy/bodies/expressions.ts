@@ -5,7 +5,7 @@ import { badRequest } from '../../../platform/errors.ts';
 import type { CodedTexts } from '../../tokens/expressions/coded-texts.ts';
 import { createReferences, type Expansion, type References } from '../../tokens/expressions/expansion.ts';
 import { formatPath } from '../../../platform/json/json.ts';
-import { runAtOnce, type Slices } from '../../../platform/json/json-parser.ts';
+import { runAtOnce, type Slices } from '../../../platform/json/slices.ts';
 import { prepareBody } from './body.ts';
 import type { BodyKind } from './body-kind.ts';
 import { splitForm } from './form-text.ts';

@@ -1,7 +1,8 @@
 // Finds expressions in the values of queries and forms. Names are never expanded, and text keeps its percent-encoding.
 import type { References } from '../../tokens/expressions/expansion.ts';
 import { formatPath } from '../../../platform/json/json.ts';
-import { JSON_SLICE_CHARACTERS, type Slices } from '../../../platform/json/json-parser.ts';
+import { JSON_SLICE_CHARACTERS } from '../../../platform/json/json-parser.ts';
+import type { Slices } from '../../../platform/json/slices.ts';
 import type { Path } from './json-text.ts';
 import { percentStart } from './expression-start.ts';
 import { decodePercent, splitPercent } from './percent.ts';

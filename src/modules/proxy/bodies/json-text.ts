@@ -3,12 +3,8 @@
 import { invalidField } from '../../../platform/errors.ts';
 import { expandJson, type References } from '../../tokens/expressions/expansion.ts';
 import { formatPath, JSON_DEPTH_MAX, depthProblem } from '../../../platform/json/json.ts';
-import {
-  JSON_SLICE_CHARACTERS,
-  JsonSyntaxError,
-  parseInSlices,
-  type Slices,
-} from '../../../platform/json/json-parser.ts';
+import { JSON_SLICE_CHARACTERS, JsonSyntaxError, parseInSlices } from '../../../platform/json/json-parser.ts';
+import type { Slices } from '../../../platform/json/slices.ts';
 import type { Charset } from './body-kind.ts';
 import { jsonStart } from './expression-start.ts';
 import { createSlot, type TextParts } from './text-parts.ts';

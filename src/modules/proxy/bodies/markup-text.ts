@@ -1,7 +1,8 @@
 // Finds expressions in texts and quoted attributes of XML and HTML, and escapes values so that they cannot end either.
 // One pass, which accepts markup that is not well-formed.
 import type { References } from '../../tokens/expressions/expansion.ts';
-import { JSON_SLICE_CHARACTERS, type Slices } from '../../../platform/json/json-parser.ts';
+import { JSON_SLICE_CHARACTERS } from '../../../platform/json/json-parser.ts';
+import type { Slices } from '../../../platform/json/slices.ts';
 import type { Charset } from './body-kind.ts';
 import { createTextSlot, cutText, encodableAt, type Encode, type TextParts, refuseValue } from './text-parts.ts';
 

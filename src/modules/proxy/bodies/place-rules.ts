@@ -2,7 +2,8 @@
 // One pass over the text. Where it is uncertain whether a value is quoted, the stricter rule applies.
 import type { Headers } from '../../../platform/egress/headers.ts';
 import type { References } from '../../tokens/expressions/expansion.ts';
-import { JSON_SLICE_CHARACTERS, runAtOnce, type Slices } from '../../../platform/json/json-parser.ts';
+import { JSON_SLICE_CHARACTERS } from '../../../platform/json/json-parser.ts';
+import { runAtOnce, type Slices } from '../../../platform/json/slices.ts';
 import { createTextSlot, cutText, type Encode, type TextParts, refuseValue } from './text-parts.ts';
 
 /** Throws to refuse a value. */

@@ -6,7 +6,7 @@ import { type Evaluation, evaluateTemplate, evaluateText, misplacedAlias, tooDee
 import { ExpressionError } from './expression-error.ts';
 import type { ExpressionEnvironment } from './filter-call.ts';
 import { JSON_DEPTH_MAX, type Json } from '../../../platform/json/json.ts';
-import { runAtOnce, type Slices } from '../../../platform/json/json-parser.ts';
+import { runAtOnce, type Slices } from '../../../platform/json/slices.ts';
 import { createMeter, EXPANDED_BYTES_MAX } from './meter.ts';
 import {
   countPlaceholder,

@@ -1,8 +1,7 @@
 // Statements on tokens that requests of one tenant share: batched inserts and look-ups by id.
 import { createBatcher } from '../../../platform/db/batcher.ts';
 import { createCoalescer } from '../../../platform/db/coalescer.ts';
-import type { Slices } from '../../../platform/json/json-parser.ts';
-import { mapInSlices } from '../../../platform/json/slices.ts';
+import { mapInSlices, type Slices } from '../../../platform/json/slices.ts';
 import type { Database } from '../../../platform/db/database.ts';
 import type { FoundCvc, NewToken, NewTokenLog, StoredToken, StoredValue, TokenPlace } from './token-row.ts';
 import {

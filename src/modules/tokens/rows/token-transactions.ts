@@ -2,7 +2,7 @@
 import { notFound } from '../../../platform/errors.ts';
 import type { NewLog } from '../../../platform/audit/rows.ts';
 import type { Transaction } from '../../../platform/db/transaction.ts';
-import { runAtOnce } from '../../../platform/json/json-parser.ts';
+import { runAtOnce } from '../../../platform/json/slices.ts';
 import { jsonOf } from './batched-rows.ts';
 import { nameOfFingerprint, type NewToken, type NewTokenLog, type StoredToken, type UniqueAmong } from './token-row.ts';
 import {

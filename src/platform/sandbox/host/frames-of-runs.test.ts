@@ -1,7 +1,7 @@
 // The server's time for the frames of a run: large ones in slices, each counted on the run.
 import { describe, expect, test } from 'vitest';
 import { ProtocolError } from '../protocol/frames.ts';
-import { runAtOnce, type Slices } from '../../json/json-parser.ts';
+import { runAtOnce, type Slices } from '../../json/slices.ts';
 import { parseBodyInSlices } from './heads.ts';
 import { charged, CpuSpent, type Run } from './run.ts';
 

@@ -1,6 +1,7 @@
 // Validates executor messages as untrusted input: an executor may have been taken over by the code that it runs.
 import { z } from 'zod';
-import { JsonSyntaxError, parseInSlices, runAtOnce, type Slices } from '../../json/json-parser.ts';
+import { JsonSyntaxError, parseInSlices } from '../../json/json-parser.ts';
+import { runAtOnce, type Slices } from '../../json/slices.ts';
 import { shapeProblem } from '../../json/json-shape.ts';
 import { LOG_CHARACTERS_MAX, LOG_LINES_MAX, MESSAGE_CHARACTERS_MAX, ProtocolError } from '../protocol/frames.ts';
 import type { LogLine } from '../protocol/sandbox.ts';

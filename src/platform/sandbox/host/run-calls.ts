@@ -1,7 +1,7 @@
 // Answers the calls of running code: checks sizes and counts, parses what is sent, and sends the answer back in turn.
 import { type Accounts } from '../../accounts.ts';
 import { callHead, PARSED_AT_ONCE, type ParsedBody, parseBodyInSlices, parseHead } from './heads.ts';
-import { runAtOnce } from '../../json/json-parser.ts';
+import { runAtOnce } from '../../json/slices.ts';
 import type { Lease } from './lease.ts';
 import { encodeFrame, type Frame, FRAME_BODY_BYTES_MAX, frameKinds, ProtocolError } from '../protocol/frames.ts';
 import { CallFault, FETCHES_MAX, type RunFault, SERVICE_CALLS_MAX } from '../protocol/sandbox.ts';

@@ -1,6 +1,6 @@
 // A run of code in the server, from its admission to its outcome.
 import { type FaultHead, maskLines } from './heads.ts';
-import type { Slices } from '../../json/json-parser.ts';
+import type { Slices } from '../../json/slices.ts';
 import type { Job, Outcome, RunFault } from '../protocol/sandbox.ts';
 
 /** `bytes`: of the JSON of the value. */

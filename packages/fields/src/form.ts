@@ -185,8 +185,11 @@ export const createForm = <Field extends FieldName>(
   };
 
   const begin = async (metadata: Record<string, string> | undefined): Promise<void> => {
+    const own = call;
     const mounted = [...frames];
     await Promise.all(mounted.map(([, { settled }]) => settled));
+    // Unmounted meanwhile, or failed: that is told.
+    if (call !== own) return;
     const missing = mounted.find(([, frame]) => !frame.isReady());
     if (missing) fail(new FieldsError('frame_missing', { field: missing[0] }));
     else frames.get(leader)?.send({ kind: 'tokenize', fields: [...frames.keys()], metadata });

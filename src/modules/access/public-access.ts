@@ -41,7 +41,7 @@ const mayCallFrom = (config: Config, request: FastifyRequest, { origins, session
 
 /** Lets a page that may use the key read the answer, that of a refusal too. Other pages get no header. */
 export const letPageRead = (
-  config: Config,
+  { config }: Pick<Platform, 'config'>,
   request: FastifyRequest,
   reply: FastifyReply,
   { publicAccess }: Caller,

@@ -52,7 +52,7 @@ describe.skipIf(chromiumPath === undefined)('the demo, in Chromium', () => {
     rmSync(dataDir, { recursive: true, force: true });
   });
 
-  test('a card arrives at the processor, and the page, its memory, stores and requests hold none of it', async () => {
+  test('a card arrives at the processor, and nothing of it is in the page of the shop', async () => {
     const context = await chromium.newContext({ viewport: { width: 1280, height: 800 } });
     const page = await context.newPage();
     const lines: string[] = [];

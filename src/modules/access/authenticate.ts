@@ -112,7 +112,7 @@ export const addAuthentication = (app: App, ctx: AccessContext): Authentication 
   ): Promise<void> => {
     const rate_limit = caller.limits?.rate_limit;
     const reportLimit = addRateLimitHeaders(reply, quotasOf(caller));
-    letPageRead(request, reply, caller);
+    letPageRead(ctx, request, reply, caller);
     // Everybody can read the key: who has it takes nothing of what the tenant's own servers need.
     if (caller.publicAccess) request.account = openAccount(caller.tenant_id, request.ip);
     request.work = new Work(ctx, caller, { origin: originOf(request), reportLimit });

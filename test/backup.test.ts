@@ -219,7 +219,7 @@ describe('a restore leaves nothing', () => {
       await expectNothing(database);
     }));
 
-  test('of a file that somebody without the root key made', () =>
+  test('of a file that was made without the root key', () =>
     withEmpty(async (database) => {
       const decrypter = new Decrypter();
       decrypter.addIdentity(backups.identity);

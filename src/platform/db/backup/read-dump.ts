@@ -8,7 +8,7 @@ const LINE_BYTES_MAX = 1024 * 1024;
 
 const NEWLINE = 0x0a;
 
-/** A dump whose manifest was read, and was checked by nobody yet. */
+/** A dump whose manifest was parsed. The caller checks root key, environment and seal. */
 export type Dump = {
   readonly manifest: Manifest;
   /** The line that was sealed, and its seal. */

@@ -104,9 +104,9 @@ type Details = {
 export const logRow = (
   ctx: LogClock,
   actor: Actor,
-  deed: { operation: Operation; entity_type: string; entity_ids: string[]; entity?: string } & Details,
+  entry: { operation: Operation; entity_type: string; entity_ids: string[]; entity?: string } & Details,
 ): LogRow => {
-  const { operation, entity_type, entity_ids, entity = entity_type } = deed;
+  const { operation, entity_type, entity_ids, entity = entity_type } = entry;
   const at = ctx.now();
   const row: LogRow = {
     id: ctx.newLogId(at),
@@ -115,12 +115,12 @@ export const logRow = (
     entity_type,
     entity_ids,
     operation,
-    message: deed.message ?? messageOf(operation, entity),
+    message: entry.message ?? messageOf(operation, entity),
     created_at: at.toISOString(),
-    disclosure: deed.disclosure ?? 'none',
-    outcome: deed.outcome ?? 'success',
-    destination_host: deed.destination_host,
-    is_list: deed.is_list,
+    disclosure: entry.disclosure ?? 'none',
+    outcome: entry.outcome ?? 'success',
+    destination_host: entry.destination_host,
+    is_list: entry.is_list,
     ...actor.origin,
   };
   // Rows of refused or failed operations do not belong to the kept response.

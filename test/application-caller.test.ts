@@ -74,7 +74,7 @@ describe('an application that is called for', () => {
     expect(await find(application_id)).toBeUndefined();
   });
 
-  test('is nobody once its tenant is gone', async () => {
+  test('is not found once its tenant is deleted', async () => {
     const gone = await server.newTenant();
     expect(await find(gone.application_id, gone)).toBeDefined();
     expect((await server.request('DELETE', '/tenants/self', { key: gone.api_key })).status).toBe(204);

@@ -94,11 +94,11 @@ test('a destination that asks for no certificate is shown none', async () => {
   expect(up.received[0]?.client).toBe(undefined);
 });
 
-describe('whoever shows a certificate', () => {
-  test('trusts nobody more for it, not even its own authority', async () => {
-    const stranger = selfSignedCertificateFor('upstream.test');
-    const { up, exchange } = await open({ tls: stranger });
-    const chain = { certificate: one.cert + stranger.cert, private_key: one.key };
+describe('a request with a client certificate', () => {
+  test('does not trust the authority of its own certificate', async () => {
+    const untrusted = selfSignedCertificateFor('upstream.test');
+    const { up, exchange } = await open({ tls: untrusted });
+    const chain = { certificate: one.cert + untrusted.cert, private_key: one.key };
     expect(await faultCode(exchange({ method: 'POST', body, clientCertificate: chain }))).toBe('TLS');
     expect(up.received).toEqual([]);
   });

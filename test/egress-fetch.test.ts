@@ -147,7 +147,7 @@ describe('fetch', () => {
     expect(await fetchFrom({ url: url('/end#x') })).toMatchObject({ redirected: false, url: url('/end') });
   });
 
-  test('leaves redirects or refuses them when it is told to', async () => {
+  test('returns or refuses redirects on request', async () => {
     const { up, fetchFrom, url } = await open(redirecting);
     const left = await fetchFrom({ url: url(to('/end')), redirect: 'manual' });
     expect(left).toMatchObject({ status: 302, redirected: false });

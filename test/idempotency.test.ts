@@ -68,7 +68,7 @@ describe('a repeated request', () => {
     expect(await countTokens()).toBe(made);
   });
 
-  test('PATCH changes once, and tells of the token as it was then', async () => {
+  test('PATCH changes once, and repeats the first response', async () => {
     const { id } = (await server.request('POST', '/tokens', { json: { data: 'one' } })).body;
     const key = newKeyText();
     const patch = (data: string, as = newKeyText()) =>
@@ -142,7 +142,7 @@ describe('a repeated request', () => {
     for (const [index, caller] of callers.entries()) expectReplay(answers[index] as Answer, await request(caller));
   });
 
-  test('needs the permission every time: a kept answer is not for whoever may not ask', async () => {
+  test('needs the permission every time, also for a kept response', async () => {
     const key = newKeyText();
     await send(key, 'POST', '/tokens', { json: { data: 'x' } });
     const reader = await server.newKey(server.tenant, { permissions: ['token:read'] });

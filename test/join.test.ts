@@ -46,14 +46,14 @@ describe('a live link', () => {
     expect(text).not.toContain(secret);
   });
 
-  test('tells the owner that they become one, where it is the operator who invites', async () => {
+  test('says that the person becomes the owner, if the operator invites', async () => {
     const { tenant_id } = await server.newTenant({ name: 'Owned' });
     const { link } = await inviteOwner(server.ctx, tenant_id, newEmail());
     const { text } = await openBrowser(server).get(new URL(link.reveal()).pathname);
     expect(text).toContain('become the owner of Owned');
   });
 
-  test('makes a member of whoever sends the form, signs them in, and is dead then', async () => {
+  test('makes the sender of the form a member, signs them in, and works only once', async () => {
     const email = newEmail();
     const { path, id } = await invite(server, email);
     const browser = openBrowser(server);
@@ -227,7 +227,7 @@ describe('a dead link', () => {
     ],
   ];
 
-  test('says one and the same, byte for byte but for the trace id, whatever became of it', async () => {
+  test('shows one page for every invalid link, equal but for the trace id', async () => {
     const seen = new Set<string>();
     for (const [what, die] of deaths) {
       const path = await die();
@@ -333,7 +333,7 @@ test('a secret stands in no line of the log, and neither do names, addresses and
   expect(lines).toContain('/join/:secret');
 });
 
-test('without a console, whoever accepts is told so, and is not signed in', async () => {
+test('without a console, the accepting person sees a notice and is not signed in', async () => {
   const bare = await startServer({ CONSOLE: 'off' });
   try {
     const { path } = await invite(bare, 'someone@example.com');

@@ -52,7 +52,7 @@ test('without it a reactor, a transform and new code answer 503; the log says wh
   expect(alarm.msg).toContain('SANDBOX_ALLOW_WEAK=1');
 });
 
-test('all else is served, and a stranger is told nothing', async () => {
+test('everything else is served, and anonymous clients do not see the cause', async () => {
   const made = await strict.request('POST', '/tokenize', { key: weak.tenant.api_key, json: 'x' });
   expect(made.status).toBe(200);
   expect(await strict.request('GET', '/readyz', { key: null })).toMatchObject({

@@ -62,7 +62,7 @@ describe('card check', () => {
     return answer.body.raw;
   };
 
-  test('tells of a card token what may be told, and no more of its number', async () => {
+  test('returns the public fields of a card token, and no more of its number', async () => {
     const id = await cardToken(visa);
     const answer = await check({ card: `{{ ${id} }}`, date: '2026-11-20' });
     expect(answer.status, answer.text).toBe(200);

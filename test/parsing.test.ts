@@ -135,7 +135,7 @@ describe('the body of a forwarded request', () => {
     expect(answer.turns).toBeLessThan(20);
   });
 
-  test('that is nested too deep is refused before it becomes objects, whatever its type says', async () => {
+  test('that is nested too deep is refused before it is parsed, with any content type', async () => {
     const body = `["{{ id }}",${'['.repeat(1_000_000)}${']'.repeat(1_000_000)}]`;
     const answer = await turnsForwarding('text/plain', body);
     expect(answer).toMatchObject({ status: 400, errors: { body: ['must not be nested deeper than 64 levels'] } });

@@ -82,7 +82,7 @@ const reset = async (email: string): Promise<string> =>
 const holdUser = (user_id: string) => holdRow(server, 'SELECT FROM users WHERE id = $1 FOR UPDATE', [user_id]);
 
 describe('the page on which one changes a password', () => {
-  test('is one link away from the People page, beside oneself and nobody else', async () => {
+  test('is linked on the People page, only beside the own name', async () => {
     const [{ browser, email }] = [await join(server), await join(server)];
     const { text } = await browser.get('/console/people');
     const rows = text.split('<tr>').filter((row) => row.includes(`href="${PATH}"`));
@@ -97,7 +97,7 @@ describe('the page on which one changes a password', () => {
     expect([await linked('/console/people'), await linked('/console/people?page=9')]).toEqual([1, 1]);
   });
 
-  test('tells the browser which field is which, and under which address to keep it', async () => {
+  test('marks the fields and the address for password managers', async () => {
     const { browser, email } = await join(server);
     const { status, text } = await browser.get(PATH);
     expect(status).toBe(200);
@@ -122,7 +122,7 @@ describe('a changed password', () => {
     ]);
   });
 
-  test('is one password, however its characters were typed, and whatever the address looks like', async () => {
+  test('is one password in every Unicode form, with any spelling of the address', async () => {
     const { browser, email } = await join(server, { email: '"Grace Hopper"@b\u00fccher.example' });
     expect((await change(browser, { next: 'Caf\u00e9 au lait \u2460 \u00e0 Paris' })).status).toBe(303);
     expect(await statusOfSignIn(email, 'Cafe\u0301 au lait 1 a\u0300 Paris')).toBe(303);
@@ -261,7 +261,7 @@ describe('guessing the current password', () => {
     expect(await hashOf(user_id)).toBe(before);
   });
 
-  test('begins anew once it was right', async () => {
+  test('resets after a correct password', async () => {
     const { browser, email } = await join(server);
     for (let guess = 0; guess < 9; guess += 1) await change(browser, { current: 'not the password' });
     expect((await change(browser)).status).toBe(303);
@@ -270,7 +270,7 @@ describe('guessing the current password', () => {
   });
 });
 
-describe('deeds that meet', () => {
+describe('concurrent requests', () => {
   test('of two changes at once with one current password one is done, the other is refused', async () => {
     const { browser, email, user_id } = await join(server);
     const other = await signIn(server, email);

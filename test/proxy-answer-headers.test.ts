@@ -110,7 +110,7 @@ describe('an answer under /proxy', () => {
     expectOurs(await answered([]));
   });
 
-  test('has them whatever a response transform returns', async () => {
+  test('has them with every result of a response transform', async () => {
     const code = `module.exports = async ({ args }) => ({ body: args.body, headers: {
       ...args.headers, 'Cache-Control': 'public', 'content-security-policy': 'default-src *', vary: 'X-Own' } });`;
     const { key } = await makeProxy(house, { response_transform: { code } });

@@ -132,7 +132,7 @@ const beginSlowly = async () => {
   const bare = { 'mute.test': mute.port, 'deaf.test': deaf.port };
   const whole = { 'slow.test': slow.port, 'good.test': good.port, 'flooded.test': flooded.port };
   const server = await openServer({ ...bare, ...whole }, {}, { egressTimeouts: DEADLINES });
-  const [stranger, flooder] = [await server.newTenant(), await server.newTenant()];
+  const [otherTenant, flooder] = [await server.newTenant(), await server.newTenant()];
   const at = (path: string) => `https://slow.test:${slow.port}${path}`;
   const store = (path: string, more: object) => makeProxy(server, { destination_url: at(path), ...more });
   const stored = await store('/silent', { request_transform: passing });
@@ -159,7 +159,7 @@ const beginSlowly = async () => {
   void Promise.allSettled(flood).then(() => (isFloodOver = true));
   return {
     server,
-    stranger,
+    otherTenant,
     flooder,
     slow,
     good,
@@ -180,15 +180,15 @@ beforeAll(async () => {
 
 describe('while destinations take their time', () => {
   test('other tenants are served meanwhile, and so is the rest of what the flooding one does', async () => {
-    const { server, stranger, flooder, good, flooded, isFloodOver } = slowly;
+    const { server, otherTenant, flooder, good, flooded, isFloodOver } = slowly;
     await until(() => flooded.openCount() > 100);
     const to = `https://good.test:${good.port}`;
     for (let each = 0; each < 20; each += 1) {
-      const id = await tokenOf(server, 'value', {}, stranger.api_key);
+      const id = await tokenOf(server, 'value', {}, otherTenant.api_key);
       const headers = { 'content-type': 'text/plain' };
-      const told = await pass(server, to, { key: stranger.api_key, body: `{{ ${id} }}`, headers });
+      const told = await pass(server, to, { key: otherTenant.api_key, body: `{{ ${id} }}`, headers });
       expect(told.status).toBe(200);
-      expect((await server.request('GET', `/tokens/${id}`, { key: stranger.api_key })).status).toBe(200);
+      expect((await server.request('GET', `/tokens/${id}`, { key: otherTenant.api_key })).status).toBe(200);
     }
     const own = await tokenOf(server, 'value', {}, flooder.api_key);
     expect((await server.request('GET', `/tokens/${own}`, { key: flooder.api_key })).status).toBe(200);
@@ -421,7 +421,7 @@ describe('a connection that is not secure', () => {
     expect(upstreams.get('good.test')?.received[0]?.body.toString()).toBe(CANARY);
   });
 
-  test('where nobody listens it is a 502 as well', async () => {
+  test('a closed port is a 502 too', async () => {
     const upstream = await startUpstream({ hosts: HOSTS });
     const own = await openServer({ 'gone.test': upstream.port });
     await upstream.close();
@@ -435,7 +435,7 @@ describe('answers', () => {
   let server: TestServer;
   let upstream: Upstream;
   let elsewhere: Upstream;
-  let stranger: TestTenant;
+  let otherTenant: TestTenant;
   let url: string;
   /** By path: the bytes that are answered as soon as the head of the request is there. */
   const bytesAt = new Map<string, string>();
@@ -456,7 +456,7 @@ describe('answers', () => {
       },
     });
     server = await openServer({ 'good.test': upstream.port, 'elsewhere.test': elsewhere.port });
-    stranger = await server.newTenant();
+    otherTenant = await server.newTenant();
     url = `https://good.test:${upstream.port}`;
   });
 
@@ -579,12 +579,12 @@ describe('answers', () => {
     expect((await pass(server, `${url}/good`)).body.toString()).toBe('good');
   });
 
-  test('have 25 s, and 10 s of it for the connection, from a server that nobody told otherwise', () => {
+  test('have 25 s, and 10 s of it for the connection, by default', () => {
     expect(egressTimeouts).toEqual({ connectMs: 10_000, firstByteMs: 25_000, wholeMs: 25_000 });
     expect(server.ctx.egress.timeouts).toEqual(egressTimeouts);
   });
 
-  test('an answer to what nobody asked is never that to the next request', async () => {
+  test('an unrequested response is never the response to the next request', async () => {
     const { path, named } = await waysTo((request) => {
       const answer = (body: string) => `HTTP/1.1 200 OK\r\ncontent-length: ${body.length}\r\n\r\n${body}`;
       request.socket.write(answer('first') + answer('evil'));
@@ -623,12 +623,12 @@ describe('answers', () => {
 
   test('a connection serves one tenant, whichever form of the proxy it uses', async () => {
     const { path, named, stored } = await waysTo((_, response) => void response.end());
-    const theirs = await makeProxy(server, { destination_url: named, require_auth: false }, stranger.api_key);
+    const theirs = await makeProxy(server, { destination_url: named, require_auth: false }, otherTenant.api_key);
     const asks: [string | StoredProxy, string | null | undefined][] = [
       [named, undefined],
       [stored, undefined],
-      [named, stranger.api_key],
-      [theirs, stranger.api_key],
+      [named, otherTenant.api_key],
+      [theirs, otherTenant.api_key],
       [theirs, null],
       [named, undefined],
     ];
@@ -698,7 +698,7 @@ describe('a request that comes back', () => {
     }
   });
 
-  test('under another name goes round once, whoever put our keys on again', async () => {
+  test('under another name passes once, even if our keys are added again', async () => {
     const proxy = await makeProxy(server, { destination_url: url, require_auth: false });
     const keys: Record<string, string>[] = [
       {},
@@ -727,7 +727,7 @@ describe('a request that comes back', () => {
     expect(await rounds(() => pass(server, stored))).toBe(1);
   });
 
-  test('a mark of somebody else’s is none of ours', async () => {
+  test('a loop mark of another vault is not ours', async () => {
     added = {};
     const headers = { 'cdn-loop': 'other; id=1, strongroom; id=2, strongroom' };
     expect(await rounds(() => pass(server, url, { headers }))).toBe(1);

@@ -112,7 +112,7 @@ const keeping = (destination: Destination): { got: Message[]; settled(): Promise
   return { got, settled: () => Promise.all(running) };
 };
 
-describe('whoever is slow makes the other wait', () => {
+describe('a slow side applies backpressure to the other', () => {
   const body = numbered(STREAM_BYTES);
   const digest = digestOf(body);
 

@@ -162,7 +162,7 @@ describe('a repeated invocation of code that called out', () => {
     expect(timesCalled(path)).toBe(1);
   });
 
-  test('gets 409 once the kept failure is out of its time: it is not run again', async () => {
+  test('gets 409 once the kept failure has expired: it is not run again', async () => {
     const reactor = await newReactor(`await charge(); throw new Error('after the charge');`);
     const path = newName('/charge');
     const key = newName('late');

@@ -214,7 +214,7 @@ describe('an application of a reactor (docs/decisions/0018)', () => {
     equal = await keyWith('reactor:create', 'reactor:update', ...strongest);
   });
 
-  test('is given by whoever holds all that it has, and by nobody else', async () => {
+  test('is given only by a caller that holds all its permissions', async () => {
     const refused = await send('POST', '/reactors', body(strong.application_id), weak);
     expect(refused.status, refused.text).toBe(403);
     expect(refused.body.detail).toContain('proxy:delete');

@@ -72,7 +72,7 @@ describe('an error of code', () => {
     expect(endOf(outcome)).toBe('ok{"raw":"BODY_TOO_LARGE"}');
   });
 
-  test('code that does not compile, and is then forgotten for other code, ends nobody', async () => {
+  test('code that does not compile, and is then evicted, ends no run', async () => {
     expect(endOf(await sandbox.runCode('d', 'module.exports = ('))).toBe('SYNTAX');
     for (let index = 0; index < 10; index += 1) await sandbox.runCode('d', `${GOOD} // ${index}`);
     expect(sandbox.events.filter(({ event }) => event === 'killed')).toEqual([]);

@@ -267,7 +267,7 @@ describe('an executor that is looked at between runs', () => {
   test('is ended when it burns on after its answer', () => expectReplaced('burn on', { runsMax: 50, pauseMs: 700 }));
 });
 
-test('a tenant over its share is told to come again, and another is served', async () => {
+test('a tenant over its share is asked to retry, and another is served', async () => {
   const sandbox = await openTestSandbox({ limits: { ...SMALL_LIMITS, wallMs: 3000 } });
   try {
     const slow = 'module.exports = async () => { await new Promise((r) => setTimeout(r, 300)); return { raw: 1 }; };';
@@ -340,7 +340,7 @@ describe('an executor that was taken over', () => {
     }
   });
 
-  test.each(walls)('behind %s it finds no secret, no network, no disk and nobody to signal', async (wallKind) => {
+  test.each(walls)('behind %s it finds no secret, no network, no disk and no process to signal', async (wallKind) => {
     const directory = mkdtempSync(join(tmpdir(), 'strongroom-secret-'));
     const secretPath = join(directory, 'master.key');
     writeFileSync(secretPath, 'the canary', { mode: 0o644 });

@@ -150,7 +150,7 @@ describe('anything else', () => {
     expect(await theirs.isSignedIn()).toBe(true);
   });
 
-  test('an address that nobody has costs the same work as one that somebody has', async () => {
+  test('an unknown address costs the same work as a known one', async () => {
     const { email } = await join(server);
     const costOf = async (address: string): Promise<number> => {
       const before = process.cpuUsage();
@@ -214,7 +214,7 @@ describe('too often', () => {
     server.clock.offsetMs -= 1_801_000;
   });
 
-  test('those who get it right begin anew', async () => {
+  test('a correct password resets the count', async () => {
     const { email } = await join(server);
     const attempt = async (password: string) =>
       (await openBrowser(server).post('/console/sign-in', { email, password })).status;
@@ -604,7 +604,7 @@ describe('a session', () => {
     expect(await browser.csrf()).not.toBe(before);
   });
 
-  test('whoever has one and opens the page to sign in is led on', async () => {
+  test('a signed-in member who opens the sign-in page is redirected', async () => {
     const { browser } = await join(server);
     expect((await browser.get('/console/sign-in?next=/console/people')).headers.get('location')).toBe(
       '/console/people',

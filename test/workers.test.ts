@@ -237,7 +237,7 @@ describe('two workers', () => {
 });
 
 describe('a supervisor', () => {
-  test('starts one database, migrates once and tells once where it is; SIGTERM ends it all', async () => {
+  test('starts one database, migrates once and prints its URL once; SIGTERM ends everything', async () => {
     const here = place();
     try {
       const server = await here.start({ DATABASE_POOL_MAX: '4' });

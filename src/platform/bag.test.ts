@@ -13,7 +13,7 @@ test('holds what was added and not taken out again', () => {
   expect([...bag].toSorted()).toEqual([2, 4]);
 });
 
-test('takes nothing else out when it is told twice', () => {
+test('removes no other item when an item is removed twice', () => {
   const bag = createBag<string>();
   const leave = bag.add('first');
   bag.add('second');

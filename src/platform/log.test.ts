@@ -68,7 +68,7 @@ test('a line comes while the process goes on', async () => {
   }
 });
 
-test('where nobody reads, what waits has a bound, and lines stay whole', async () => {
+test('without a reader the buffer is limited, and lines stay whole', async () => {
   const child = start(`
     const note = 'x'.repeat(1000);
     for (let round = 0; round < 1000; round += 1) {

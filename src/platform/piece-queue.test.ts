@@ -40,7 +40,7 @@ test('wakes a reader with a fault', async () => {
   await expect(next).rejects.toThrow('broken');
 });
 
-test('tells the sender to pause once when 64 KB wait, and to resume once they do not', async () => {
+test('pauses the sender once when 64 KB wait, and resumes it once', async () => {
   const { queue, said } = create();
   queue.push(piece(40_000));
   expect(said).toEqual([]);

@@ -76,7 +76,7 @@ test('a new tenant gets a data key and a digest key, with ids of their own', asy
   }
 });
 
-test('the newest keys seal and digest, older ones still open, in whatever order the rows come', async () => {
+test('the newest keys seal and digest, older ones still open, in any order of rows', async () => {
   const world = createWorld();
   await addTenant(world);
   const before = await world.keyring.tenantKeys(TENANT);

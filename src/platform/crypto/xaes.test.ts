@@ -65,7 +65,7 @@ test.each([0, 12, 23, 25])('a nonce of %i bytes is refused', (size) => {
   expect(() => xaesDecrypt(key, short, xaesEncrypt(key, nonce, Buffer.from('value'), aad), aad)).toThrow('24 bytes');
 });
 
-test('whatever is cut short is refused, down to nothing', () => {
+test('a truncated ciphertext of any length is refused', () => {
   const sealed = xaesEncrypt(key, nonce, Buffer.from('value'), aad);
   for (let size = 0; size < sealed.length; size += 1)
     expect(() => xaesDecrypt(key, nonce, sealed.subarray(0, size), aad)).toThrow();

@@ -1,4 +1,4 @@
-// Acting as a member: the console asks the public API like any client, and its caller comes from nowhere a request could name.
+// Acting as a member: the console calls the public API in the process, and no request can name that caller.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { fastify } from 'fastify';
 import { validatorCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod';

@@ -1,5 +1,5 @@
-// An application as a caller without its key: what the server itself does on an application's behalf, such as running code
-// that acts for it. It may what its row says, and a change of it counts at once.
+// An application as caller without its key, for code that acts with its permissions.
+// It has the permissions of its row, and a change counts at once.
 import { CALLER_CACHE_MS, createCallerFinder } from '../src/modules/access/caller-finder.ts';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createChanges } from '../src/platform/changes.ts';

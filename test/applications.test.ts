@@ -1,4 +1,4 @@
-// Applications and permissions through the front door: who calls, what they may hand on, and keys that are shown once.
+// Applications and permissions over HTTP: callers, what they may grant, and keys that are shown once.
 import { CALLER_CACHE_MS, createCallerFinder } from '../src/modules/access/caller-finder.ts';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Announced, createChanges } from '../src/platform/changes.ts';

@@ -1,4 +1,4 @@
-// Links between tokens through the front door: who may make them, what they show, what takes them away.
+// Links between tokens over HTTP: who may create them, what they show, and what removes them.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Answer, startServer, type TestServer, type TestTenant } from './support/server.ts';
 import { withoutDrawn } from './support/text.ts';

@@ -1,4 +1,4 @@
-// What `fetch` in a tenant's code has above one request: bodies decoded in memory, redirects, and room for many of them.
+// `fetch` of a tenant's code: bodies decoded in memory, redirects, and memory for many of them.
 import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync } from 'node:zlib';
 import { afterEach, describe, expect, test } from 'vitest';
 import { FREE_BYTES } from '../src/platform/accounts.ts';

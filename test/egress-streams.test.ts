@@ -1,5 +1,4 @@
-// Bodies that are not held in memory: both ways as they come, no faster than the other side takes them, whole or broken, and
-// never longer than the deadline.
+// Streamed bodies in both directions: backpressure, completeness, and deadlines.
 import { getEventListeners, once } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import { createServer as createTcpServer, type Socket } from 'node:net';

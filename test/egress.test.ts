@@ -1,4 +1,4 @@
-// The one way out, against real TLS servers of this machine: what may be reached, what crosses, and when it ends.
+// Egress against real TLS servers on this machine: allowed destinations, forwarded data, and deadlines.
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { createServer as createTcpServer } from 'node:net';
@@ -192,7 +192,7 @@ describe('TLS', () => {
   test('a server that speaks only TLS 1.1 is not spoken to', async () => {
     const ciphers = 'DEFAULT@SECLEVEL=0';
     const { up, exchange } = await open({ tls: { minVersion: 'TLSv1.1', maxVersion: 'TLSv1.1', ciphers } });
-    // It does speak to whoever takes less.
+    // It does speak to clients that accept less.
     const lax = connectTls({
       port: up.port,
       host: '127.0.0.1',

@@ -1,4 +1,4 @@
-// What the built-in PostgreSQL promises: one server per data directory, found again after a crash, every acknowledged row kept.
+// The embedded PostgreSQL: one server per data directory, found again after a crash, without loss of acknowledged rows.
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import {

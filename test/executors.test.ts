@@ -1,4 +1,4 @@
-// Executors are given out by memory, fairly between tenants, and one process never runs the code of two applications.
+// Executors share memory fairly between tenants, and one process never runs the code of two applications.
 import { request as httpRequest } from 'node:http';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { SandboxOwner } from '../src/platform/sandbox/host/supervisor.ts';

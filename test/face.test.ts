@@ -1,4 +1,4 @@
-// The face of every route: problems, methods, trailing slashes, trace ids, keys.
+// Behaviour of every route: problems, methods, trailing slashes, trace ids, API keys.
 import { CALLER_CACHE_MS } from '../src/modules/access/caller-finder.ts';
 import { METHODS } from 'node:http';
 import { connect } from 'node:net';

@@ -1,4 +1,4 @@
-// One tenant cannot take what the others need: memory, connections, runs, the event loop and the database.
+// One tenant cannot take what others need: memory, connections, runs, the event loop and the database.
 import { connect, type Socket } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';

@@ -1,4 +1,4 @@
-// Formulas through the front door: code with its contracts, compiled before it is kept, sealed, and a tenant's own.
+// Formulas over HTTP: code with its contracts, compiled before it is stored, sealed, and a tenant's own.
 import { crc32 } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Permission } from '../src/modules/access/permissions.ts';

@@ -1,5 +1,4 @@
-// The page behind the link of an invitation, through the front door: whoever has a live link becomes a member, once; every
-// dead one looks the same; and the secret stays between the mail and the person.
+// The page of an invitation's link: a valid link makes one member, invalid links look the same, the secret does not leak.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { inviteOwner } from '../src/modules/people/bootstrap.ts';
 import { join, invite, openBrowser, PASSWORD, takeLink } from './support/people.ts';

@@ -1,4 +1,4 @@
-// GET /logs through the front door: what is recorded, how it is found, and that nobody changes it.
+// GET /logs over HTTP: what is recorded, how it is filtered, and that no client can change it.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Answer, startServer, type TestServer, type TestTenant } from './support/server.ts';
 

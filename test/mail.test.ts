@@ -1,5 +1,4 @@
-// Mails as their readers get them: sent at least once whatever fails between, to one address, over TLS, and saying nothing
-// that a tenant's name could turn.
+// Mails: sent at least once despite failures, to one address, over TLS, without markup from a tenant's name.
 import { claimMails } from '../src/platform/mail/mail-outbox.ts';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,5 +1,5 @@
-// Members: how an invitation makes one, and only one; what they are called where; and what ends when they go. Accepting is done
-// by the function that the page calls; everything else through the API.
+// Members: how an invitation makes exactly one, their names, and what is removed with them.
+// Accepting calls the function of the page; everything else uses the API.
 import { claimMails } from '../src/platform/mail/mail-outbox.ts';
 import { findTenants } from '../src/modules/access/rows/tenants.ts';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -280,7 +280,7 @@ describe('accepting an invitation', () => {
         return link;
       },
     ],
-  ])('by a link that is %s makes nobody', async (_what, make) => {
+  ])('by a link that is %s makes no member', async (_what, make) => {
     const { secret } = await make();
     const users = await server.sql('SELECT FROM users');
     expect(await findInvitationBeforeCaller(server.ctx, secret)).toBeUndefined();
@@ -333,12 +333,12 @@ describe('accepting an invitation', () => {
       const own = await server.newTenant();
       const { id, secret } = await invite(server, newAddress(), own);
       const accepting = accept(secret);
-      // Hashing comes first: the deed meets it somewhere on its way.
+      // Accepting hashes the password first: the request arrives at a different point each round.
       await new Promise((resolve) => setTimeout(resolve, (round % 6) * 8));
-      const deed = await send(method, `${INVITATIONS}/${id}${suffix}`, own.api_key);
+      const response = await send(method, `${INVITATIONS}/${id}${suffix}`, own.api_key);
       const { kind } = await accepting;
       seen.add(kind);
-      expect([kind, deed.status]).toEqual(kind === 'accepted' ? ['accepted', 404] : ['dead', status]);
+      expect([kind, response.status]).toEqual(kind === 'accepted' ? ['accepted', 404] : ['dead', status]);
       expect(await members(own)).toHaveLength(kind === 'accepted' ? 1 : 0);
     }
     expect(seen).toContain('dead');
@@ -519,9 +519,9 @@ describe('removing a member', () => {
     expect(await members(second)).toHaveLength(1);
     await send('DELETE', `${PATH}/${again.member_id}`, second.api_key);
     expect(await usersOf(first.user_id)).toBe(0);
-    // Whoever is invited then chooses a password anew, and is somebody else.
-    const anew = await join(email, tenant, { password: 'a password of today' });
-    expect(anew.user_id).not.toBe(first.user_id);
+    // A person who is invited again chooses a new password, and is another user.
+    const second = await join(email, tenant, { password: 'a password of today' });
+    expect(second.user_id).not.toBe(first.user_id);
   });
 
   test('in two tenants at once deletes the user', async () => {

@@ -1,4 +1,4 @@
-// Applying migrations to real databases: all of them, once, or an error that says what to do; and Prisma's command line agrees.
+// Migrations on real databases: all of them, once, or an error with a fix; Prisma's command line agrees.
 import { execFile } from 'node:child_process';
 import { readdirSync } from 'node:fs';
 import { appendFile, cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';

@@ -1,4 +1,4 @@
-// A production server on a machine where no wall can stand around tenants' code: it serves everything but code.
+// A production server on a machine that cannot isolate tenants' code: it serves everything except code.
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createDatabase, type TestDatabase } from './support/database.ts';
 import { codeOf, makeReactor, type MadeReactor, react } from './support/reactors.ts';

@@ -1,5 +1,4 @@
-// The official formulas as tenants use them: installed, made reactors of, and run on cards and against a payment API that
-// is a real TLS server of this test.
+// Official formulas: installed, used by reactors, and run on cards and against a payment API on a real TLS server.
 import { createHash, createHmac } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { installOfficialFormulas } from '../src/modules/code/official.ts';

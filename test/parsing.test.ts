@@ -1,4 +1,4 @@
-// No request holds the event loop: what it brings is parsed in linear time.
+// No request blocks the event loop: bodies are parsed in linear time.
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { JSON_SLICE_CHARACTERS } from '../src/platform/json/json-parser.ts';

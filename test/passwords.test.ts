@@ -1,5 +1,5 @@
-// Passwords that change: by whoever knows the current one, in the console, or by the operator for somebody who forgot theirs.
-// Whatever was signed in with the old one is out at once, and of deeds that meet one is done.
+// Changes of passwords: in the console with the current one, or by the operator.
+// All sessions end at once, and of concurrent changes one succeeds.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join as joinPath } from 'node:path';
@@ -44,7 +44,7 @@ const browserWith = (secret: string): Browser => {
   return browser;
 };
 
-/** Somebody becomes a member of a further tenant, and is signed in there. */
+/** A person becomes a member of a further tenant, and is signed in there. */
 const joinToo = async (email: string, tenant: TestTenant): Promise<Browser> => {
   const { path } = await invite(server, email, tenant);
   const browser = openBrowser(server);
@@ -411,8 +411,8 @@ describe('the command that resets a password', () => {
     for (const each of [browser, there])
       await expect.poll(() => each.isSignedIn(), { timeout: 10_000, interval: 10 }).toBe(false);
     expect(await statusOfSignIn(email, PASSWORD)).toBe(422);
-    const anew = await signIn(server, email, password);
-    expect((await change(anew, { current: password })).status).toBe(303);
+    const second = await signIn(server, email, password);
+    expect((await change(second, { current: password })).status).toBe(303);
     expect(await statusOfSignIn(email, NEW)).toBe(303);
     const logged = await changesLogged(user_id);
     expect(logged.filter(({ actor_type, actor_id }) => actor_type === 'operator' && actor_id === null)).toHaveLength(2);

@@ -1,5 +1,4 @@
-// What people and strangers tried against the pages, sessions, invitations and the console, and must not get. Each test was an
-// attack that worked.
+// Attacks on pages, sessions, invitations and the console. Each test was an attack that worked.
 import { Pool } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Browser, type ConsoleServer, startConsole, textOf } from './support/console.ts';
@@ -88,7 +87,7 @@ describe('the proxy, asked by a browser that any page may send there,', () => {
   });
 });
 
-/** Begins requests that wait, one behind the other, for rows that somebody else holds; does something; lets them go on. */
+/** Starts requests that wait in order for locked rows, runs `meanwhile`, and then releases the lock. */
 const holding = async (
   rows: string,
   requests: (() => Promise<Answer>)[],

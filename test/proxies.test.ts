@@ -1,5 +1,5 @@
-// Stored proxies through the front door: a fixed destination, with code before and behind it, and a key that is found
-// before anybody knows who calls. What a request through one does is in proxy.test.ts.
+// Stored proxies over HTTP: destination, transforms, and the key, which is looked up before a caller is known.
+// Requests through a proxy are in proxy.test.ts.
 import { generateKeyPairSync, X509Certificate } from 'node:crypto';
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';

@@ -1,5 +1,4 @@
-// What a destination may say to caches and browsers in this server's name: the headers of every answer under /proxy, and
-// what a real browser does with the HTML of a destination.
+// Response headers under /proxy: what a destination may tell caches and browsers, also in a real browser.
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Browser } from 'playwright-core';

@@ -1,5 +1,4 @@
-// Expressions in requests that are forwarded: in each place where they may stand a value arrives as what it is and as nothing
-// more, and of a request that is refused no byte leaves.
+// Expressions in forwarded requests: a value stays a value in every place, and a refused request sends no byte.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { watchMemory } from './support/memory.ts';
 import { XMLParser } from 'fast-xml-parser';

@@ -1,6 +1,5 @@
-// Destinations that are the enemy's, through both forms of the proxy: names that lead inside, connections that are not
-// secure, answers that never come, never end or are none. What comes of each is told in the frame of the proxy, and neither
-// another tenant nor the next request feels any of it.
+// Hostile destinations, through both forms of the proxy: internal addresses, insecure connections, broken or endless responses.
+// Errors are the proxy's own, and neither another tenant nor the next request is affected.
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { request as requestHttp } from 'node:http';
@@ -30,7 +29,7 @@ const vectors = JSON.parse(
   readFileSync(new URL('./vectors/addresses.json', import.meta.url), 'utf8'),
 ) as readonly Vector[];
 
-/** Part of what is sent: it must reach nobody who is not the destination. */
+/** Part of the request: it must reach the destination only. */
 const CANARY = 'canary-4000056655665556';
 
 const passing = { code: codeOf('return { body: args.body, headers: args.headers };') };
@@ -57,7 +56,7 @@ const openServer = async (...wanted: Parameters<typeof startServerBefore>): Prom
 
 type Bare = { port: number; heard(): string; openCount(): number; connectionCount(): number };
 
-/** A server of TCP or TLS that does nothing by itself but hear what it is told. */
+/** A TCP or TLS server that records what it receives and sends nothing by itself. */
 const openBare = async (server: Server): Promise<Bare> => {
   const open = new Set<Socket>();
   let heard = '';
@@ -484,7 +483,7 @@ describe('answers', () => {
     ['two ways of framing', 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n'],
     ['two lengths', 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\nabc'],
     ['headers of 40 KB', `HTTP/1.1 200 OK\r\nx: ${'a'.repeat(40_000)}\r\n\r\n`],
-    ['an upgrade that nobody asked for', 'HTTP/1.1 101 Go\r\nconnection: upgrade\r\nupgrade: x\r\n\r\nhi'],
+    ['an unrequested upgrade', 'HTTP/1.1 101 Go\r\nconnection: upgrade\r\nupgrade: x\r\n\r\nhi'],
   ])('%s is a 502 in the frame of the proxy, and is not asked for again', async (_, bytes) => {
     const { named, stored, seen } = await waysTo(bytes);
     for (const to of [named, stored, seen]) {
@@ -654,7 +653,7 @@ describe('a request that comes back', () => {
   let added: Record<string, string> = {};
 
   beforeAll(async () => {
-    // TLS in front of the server itself, under a name that nobody told it of.
+    // TLS in front of the server itself, under a name that it does not know.
     front = await openUpstream({
       answer: (request, response, { headers, body }) => {
         if (front.received.length > ROUNDS_MAX) return void response.end('endless');

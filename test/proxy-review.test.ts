@@ -1,5 +1,4 @@
-// Promises of the proxy that a review asked after, and those of code's own `fetch` beside it: who keeps memory from others,
-// what comes back to where it was sent from, what a broken body leads to, and where nobody is let out.
+// Guarantees of the proxy and of `fetch` in code: memory, loops, broken bodies, and allowed hosts.
 import { request as requestHttp } from 'node:http';
 import type { ServerOptions } from 'node:https';
 import { Client } from 'pg';
@@ -160,7 +159,7 @@ describe('memory', () => {
 });
 
 describe('what comes back to where it was sent from, under a name that is not known as ours', () => {
-  /** A front of this very server, which puts keys on for whoever comes. */
+  /** A front of this server that adds keys to every request. */
   const relay = (): void => {
     runner.upstream.received.length = 0;
     const { hostname, port } = new URL(runner.server.base_url);
@@ -465,7 +464,7 @@ describe('the fetch of code', () => {
   const bodyless = `${ASK} return { raw: await ask(fetch(args.url, { method: 'POST', body: 'secret' })) };`;
 
   const insecure: [name: string, tls: ServerOptions][] = [
-    ['signed by nobody that is known', selfSignedCertificateFor('bad.test')],
+    ['signed by an unknown authority', selfSignedCertificateFor('bad.test')],
     ['of yesterday', expiredCertificateFor('bad.test')],
     ['of another name', certificateFor('good.test')],
   ];

@@ -1,5 +1,5 @@
-// Stored proxies in use: which one a key leads to, who acts, where the request goes and where it may not, what is logged,
-// and how soon a change is in force. How they are made is in proxies.test.ts, their code in proxy-transforms.test.ts.
+// Requests through stored proxies: the key, the caller, allowed destinations, log rows, and how soon a change applies.
+// proxies.test.ts creates and changes them; proxy-transforms.test.ts runs their code.
 import type { TLSSocket } from 'node:tls';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { certificateFor, selfSignedCertificateFor, testCa } from './support/certificates.ts';
@@ -26,7 +26,7 @@ let otherTenant: TestTenant;
 const addresses = new Map<string, string[]>();
 
 beforeAll(async () => {
-  // Strangers fail here more often than an address may.
+  // Anonymous clients fail here more often than the limit of an address allows.
   house = await startReactorServer({ RATE_LIMIT: 'off' }, (host) => Promise.resolve(addresses.get(host) ?? []));
   ({ server } = house);
   otherTenant = await server.newTenant();
@@ -48,7 +48,7 @@ const reaching = async (work: () => Promise<unknown>): Promise<Received[]> => {
   return house.upstream.received.slice(from);
 };
 
-/** The answer without what is drawn anew, to the byte. */
+/** The response without its random parts. */
 const bytesOf = ({ status, headers, text }: Answer) => {
   const { 'svc-trace-id': traceId, ...told } = Object.fromEntries(headers);
   return { status, headers: { ...told, date: '' }, text: text.replaceAll(traceId ?? '', 'TRACE') };

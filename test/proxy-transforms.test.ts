@@ -1,5 +1,4 @@
-// Code of stored proxies over what passes them, through the front door: what it is given of requests and answers, what
-// becomes of what it returns and throws, and what it may do beyond itself. The code itself is any tenant's, and an enemy's.
+// Transforms of stored proxies over HTTP: their input, their results and errors, and the rights of their code.
 import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { delay, proxyErrorOf, until } from './support/proxy.ts';

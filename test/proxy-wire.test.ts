@@ -1,5 +1,4 @@
-// The proxy as it is on the wire, in both directions: what crosses and what does not, how messages are framed, and what
-// becomes of those that end halfway.
+// The proxy on the wire, in both directions: forwarded headers, framing, and messages that break off.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import {
   delay,

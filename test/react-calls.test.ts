@@ -1,6 +1,5 @@
-// What running code may do beyond itself, through the front door: svc with its application's rights, requests to where the
-// operator lets it go and to nowhere else, its console, and how many runs a tenant has. Args, results and errors are in
-// react.test.ts.
+// Calls of running code over HTTP: `svc` with its application's rights, requests to allowed hosts, console, number of runs.
+// Args, results and errors are in react.test.ts.
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { TestServer, TestTenant } from './support/server.ts';
@@ -24,7 +23,7 @@ let server: TestServer;
 /** Listens where no code may go. */
 let decoy: Upstream;
 let otherTenant: TestTenant;
-/** Where names lead that nobody vouches for. */
+/** The addresses of host names that are not private hosts. */
 const addresses = new Map<string, string[]>([
   ['inside.test', ['127.0.0.1']],
   ['half.test', ['93.184.216.34', '127.0.0.1']],

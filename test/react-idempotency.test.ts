@@ -1,5 +1,5 @@
-// Idempotency keys of invocations through the front door: code that has called out is not run again for a repeated request,
-// whatever became of it; code that called nothing is (docs/decisions/0014).
+// Idempotency keys of invocations: code that made a call is not run again for a repeated request;
+// code that made none is (docs/decisions/0014).
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { testCa } from './support/certificates.ts';
 import { type Answer, startServer, type TestServer } from './support/server.ts';

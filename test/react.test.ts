@@ -1,5 +1,5 @@
-// POST /reactors/{id}/react through the front door: what code gets of args and tokens, what the log says before anything
-// leaves, what becomes of a result and of an error, and whose code runs. Calls of running code are in react-calls.test.ts.
+// POST /reactors/{id}/react over HTTP: args and tokens, log rows, results, errors, and the code that runs.
+// Calls of running code are in react-calls.test.ts.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { TestServer, TestTenant } from './support/server.ts';
 import {

@@ -1,5 +1,5 @@
-// Reactors through the front door: a formula with its configuration, which is sealed, and an application whose
-// permissions the code may use. What an invocation does with args and results is in react.test.ts.
+// Reactors over HTTP: a formula with its sealed configuration, and an application for the permissions of the code.
+// Args and results of invocations are in react.test.ts.
 import { installFormulas } from '../src/modules/code/rows/formulas.ts';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Permission } from '../src/modules/access/permissions.ts';

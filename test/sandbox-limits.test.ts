@@ -1,4 +1,4 @@
-// What runs may take, as the operating system counts it, whatever they call; and that no call of one run changes another's.
+// Limits of runs, as the operating system counts them, and isolation between the calls of two runs.
 import { pbkdf2Sync } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -58,7 +58,7 @@ describe('the CPU limit of a run holds for every function that it calls', () => 
       const watch = setInterval(() => (after = cpuMsOf(pid) ?? after), 5);
       const outcome = await sandbox.runCode('a', inBody(code));
       expect(endOf(outcome)).toBe('TIMEOUT_CPU');
-      // What goes on in a thread that nobody waits for is ended too.
+      // Work in a thread without a waiting caller is ended too.
       await expect.poll(() => cpuMsOf(pid), { timeout: 5000 }).toBeUndefined();
       clearInterval(watch);
       // The executor counts by the clock: on a busy machine a run gets less.

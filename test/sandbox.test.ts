@@ -1,5 +1,5 @@
-// What foreign code cannot do: stay, starve others, crash the server, leave, or speak for another. With the real sandbox, in
-// both modes of isolation and behind each wall that can stand here.
+// Untrusted code cannot persist, starve others, crash the server, escape, or impersonate.
+// With the real sandbox, both modes of isolation, and each isolation by the system that works here.
 import { execFileSync, spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
@@ -429,7 +429,7 @@ test('after close no executor is left', async () => {
   const pids = sandbox.executors().map(({ pid }) => pid);
   await sandbox.close();
   expect(pids.length).toBeGreaterThan(0);
-  // A process that ended may wait to be reaped by whoever adopted it; it runs no more.
+  // A process that ended may wait to be reaped by its new parent; it does not run.
   const isRunning = (pid: number): boolean => {
     try {
       return !readFileSync(`/proc/${pid}/stat`, 'latin1').split(') ').at(-1)?.startsWith('Z');

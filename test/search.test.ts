@@ -1,4 +1,4 @@
-// POST /tokens/search through the front door: what each field finds, how they combine, and what nobody finds.
+// POST /tokens/search over HTTP: each field, their combinations, and what no search finds.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startServer, type TestServer, type TestTenant } from './support/server.ts';
 

@@ -1,6 +1,5 @@
-// Starting and stopping as an operator sees it: what is written, what is told, what is refused. Much of it is
-// waiting, so three lines of tests run beside each other. No more: each server has processes for code, and where we are root the
-// system counts those of several servers as one user's.
+// Start and stop as an operator sees them: files, messages and refusals.
+// Three lanes of tests run concurrently. No more: executors of servers that run as root would share a limit of the system.
 import {
   existsSync,
   mkdtempSync,

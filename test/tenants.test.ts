@@ -1,4 +1,4 @@
-// The tenant through the front door: read, changed, counted, and ended for good.
+// The tenant over HTTP: read, changed, counted, and deleted.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { sweepOnce } from '../src/platform/db/sweep.ts';
 import { deafen, hearNotices } from './support/notices.ts';

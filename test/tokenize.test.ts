@@ -1,4 +1,4 @@
-// POST /tokenize through the front door: every shape, every type, every bad input.
+// POST /tokenize over HTTP: every shape, every type, every invalid input.
 import { type ClientRequest, request } from 'node:http';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';

@@ -1,4 +1,4 @@
-// /tokens through the front door: made, listed under the caller's rules, changed by merge patches, ended.
+// /tokens over HTTP: create, list under access rules, merge patches, delete.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { permissions } from '../src/modules/access/permissions.ts';
 import { startServer, type TestServer, type TestTenant } from './support/server.ts';

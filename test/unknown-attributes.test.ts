@@ -1,4 +1,4 @@
-// Every operation of the document refuses what it does not have: attributes of its body at every level, and query parameters.
+// Every operation refuses unknown attributes of its body, at every level, and unknown query parameters.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import document from '../openapi/openapi.json' with { type: 'json' };
 import { type Answer, startServer, type TestServer } from './support/server.ts';

@@ -1,4 +1,4 @@
-// Several workers behind one port: each serves, together they are one server, and none outlives it or what it was told.
+// Several workers behind one port act as one server, and end with their supervisor.
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

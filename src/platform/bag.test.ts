@@ -1,4 +1,4 @@
-// What is under way, whatever leaves first.
+// A bag returns the items that were not removed, in any order of removal.
 import { expect, test } from 'vitest';
 import { createBag } from './bag.ts';
 

@@ -1,4 +1,4 @@
-// The log's way out, in processes of their own: nothing is lost when they end, and nothing piles up where nobody reads.
+// Standard output of the log, in separate processes: nothing is lost at exit, and the buffer is limited without a reader.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as pause } from 'node:timers/promises';

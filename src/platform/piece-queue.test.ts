@@ -1,4 +1,4 @@
-// Pieces between a sender and a reader: their order, their end, and how much waits.
+// The queue of body pieces: order, end, errors, and the limit.
 import { expect, test } from 'vitest';
 import { createPieceQueue } from './piece-queue.ts';
 

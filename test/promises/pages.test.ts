@@ -1,5 +1,4 @@
-// Every page that the app has, found in its own routes: nobody sees one of the console without a session, no form does
-// anything without its token, and nothing on a page comes from elsewhere.
+// Every page of the app: no console page without a session, no form without its token, no content from other origins.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { join, type Joined, openBrowser } from '../support/people.ts';
 import { startServer, type TestServer } from '../support/server.ts';

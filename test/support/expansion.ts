@@ -1,4 +1,4 @@
-// Forwarded requests on the bench: expressions found and expanded with given tokens, and values that are hard to write.
+// Finds and expands expressions of forwarded requests with given tokens, for unit tests.
 import * as fc from 'fast-check';
 import { expect } from 'vitest';
 import type { Headers } from '../../src/platform/egress/headers.ts';

@@ -1,4 +1,4 @@
-// Holds the digests to known answers, and to telling keys, uses and types apart.
+// Digests match known values, and differ by key, use and type.
 import { createHmac } from 'node:crypto';
 import { expect, test } from 'vitest';
 import {

@@ -1,4 +1,4 @@
-// Holds the keyring to sealing under the newest key and opening under every one, and to forgetting a security code's key in time.
+// The keyring seals with the newest key, opens with all, and forgets keys of security codes in time.
 import { expect, test } from 'vitest';
 import { fingerprint } from './digest.ts';
 import { type KeyProvider, localKeyProvider, RootKeyUnknown } from './key-provider.ts';

@@ -1,4 +1,4 @@
-// Holds stored passwords to their cost, to the pepper, and to a queue that ends.
+// Password hashes: their cost, the pepper, and the limited queue.
 import { expect, test } from 'vitest';
 import { AppError } from '../errors.ts';
 import { prepareDigestKey } from './digest.ts';

@@ -1,4 +1,4 @@
-// Holds sealed values to their promise: they open under their own key, in their own place, unchanged, or not at all.
+// Sealed values open only unchanged, in their place, under their key.
 import { inspect } from 'node:util';
 import { expect, test } from 'vitest';
 import { randomBytesFromKernel } from './random.ts';

@@ -1,4 +1,4 @@
-// Destinations against their vectors: who may be named, and that the host that was judged is the one that is connected to.
+// Destinations against vectors, and that the checked host is the one that is connected to.
 import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { array, assert, constantFrom, property } from 'fast-check';

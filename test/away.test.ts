@@ -1,5 +1,4 @@
-// A database that cuts a connection in the middle of work, or falls silent: whoever waits gets a 503, and the next one is
-// served.
+// A database that closes a connection during work, or stops answering: waiting requests get a 503, and the next one is served.
 import { Pool } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createAccounts } from '../src/platform/accounts.ts';

@@ -1,4 +1,4 @@
-// Several workers behind one port: each serves, together they are one server, and none outlives it or what it was told.
+// Several workers behind one port act as one server, and end with their supervisor.
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -237,7 +237,7 @@ describe('two workers', () => {
 });
 
 describe('a supervisor', () => {
-  test('starts one database, migrates once and tells once where it is; SIGTERM ends it all', async () => {
+  test('starts one database, migrates once and prints its URL once; SIGTERM ends everything', async () => {
     const here = place();
     try {
       const server = await here.start({ DATABASE_POOL_MAX: '4' });

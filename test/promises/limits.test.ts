@@ -79,7 +79,7 @@ test('a batch that fails is retried request by request: one bad row fails one re
   expect(results.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled']);
 });
 
-test('when the database is away nothing is retried: every waiting request is told', async () => {
+test('without a database every waiting request gets an error, and nothing is retried', async () => {
   let calls = 0;
   const batcher = createBatcher(async () => {
     calls += 1;

@@ -1,5 +1,5 @@
-// Group commit: rows of one tenant's requests that arrive while a batch is written go together in the next statement.
-// The rows of a request stay together, and it is answered after its batch has committed.
+// Group commit: combines the rows of one tenant's requests that arrive during a write into the next statement.
+// The rows of a request stay together, and its response waits for the commit of its batch.
 import type { Accounts, Reservation } from '../accounts.ts';
 import { AppError } from '../errors.ts';
 import { createTurns } from './turns.ts';
@@ -7,11 +7,11 @@ import { createTurns } from './turns.ts';
 /** Rows and bytes merged into one batch; beyond it a statement's latency grows faster than its throughput (measured). */
 const BATCH_ROWS_MAX = 200;
 const BATCH_BYTES_MAX = 1024 * 1024;
-/** A request this large gains nothing from company: it goes as a batch of its own. */
+/** A request with so many rows gains nothing from batching: it gets a batch of its own. */
 const REQUEST_ROWS_ALONE = 50;
-/** Large requests under way at once; the pool's other connections stay free for reads and small batches. */
+/** Large requests written at once. The other connections of the pool stay free for reads and small batches. */
 const LARGE_IN_FLIGHT_MAX = 4;
-/** Where more waits, each further request is reserved for its tenant. So much keeps no tenant waiting for long. */
+/** Rows that may wait without a reservation. Beyond, each request counts against the queue limit of its tenant. */
 const FREE_ROWS = 1_000;
 const FREE_QUEUE_BYTES = 1024 * 1024;
 
@@ -26,18 +26,18 @@ type Waiting<Result> = {
 
 export type Batcher<Result> = {
   /**
-   * Writes one request's rows, each a JSON object's text, all or nothing. Resolves after commit with what `run` gave for each.
+   * Writes the rows of one request, each the text of a JSON object, all or nothing. Resolves after commit with a result for each.
    * @throws what `run` throws; as `reserve` of accounts when too much waits.
    */
   submit(tenantId: string, rows: string[]): Promise<Result[]>;
-  /** Resolves when nothing waits and nothing is under way. */
+  /** Resolves when no request waits and no batch is being written. */
   drain(): Promise<void>;
 };
 
 /**
- * @param run writes a JSON array of rows of one tenant in one statement, all or nothing. Rejects, and does not throw at once.
- * Gives a result for each row, by its place; none where rows have no results.
- * @param batchesMax small batches under way at once.
+ * @param run writes a JSON array of rows of one tenant in one statement, all or nothing. Returns the results in the order of
+ * the rows, or none. Must reject, not throw synchronously.
+ * @param batchesMax small batches written at once.
  */
 export const createBatcher = <Result>(
   run: (tenantId: string, rowsJson: string) => Promise<Result[] | void>,
@@ -74,7 +74,7 @@ export const createBatcher = <Result>(
     return requests.splice(0, count);
   };
 
-  /** @returns what answers the requests of the batch. */
+  /** @returns a function that resolves or rejects the requests of the batch. */
   const write = async (batch: Waiting<Result>[]): Promise<() => void> => {
     const [{ tenantId }] = batch as [Waiting<Result>];
     try {
@@ -89,7 +89,7 @@ export const createBatcher = <Result>(
         return () => {
           for (const request of batch) request.failed(error);
         };
-      // The bad row of one request must not fail the others: each is written again by itself.
+      // An invalid row of one request must not fail the others: each request is written again on its own.
       for (const request of batch) (await write([request]))();
       return () => {};
     }
@@ -106,7 +106,7 @@ export const createBatcher = <Result>(
     };
   };
   const small = createTurns<Waiting<Result>>(batchesMax, take, writeInTurn);
-  /** Each with a lane to itself. */
+  /** Each large request is a lane of its own. */
   const large = createTurns<Waiting<Result>>(LARGE_IN_FLIGHT_MAX, take, writeInTurn);
 
   return {

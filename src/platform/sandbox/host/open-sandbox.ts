@@ -6,7 +6,7 @@ import type { Accounts } from '../../accounts.ts';
 import { RUN_BYTES_MAX, whyNoWall } from '../protocol/sandbox.ts';
 import { createSandbox, type SandboxEvent } from './supervisor.ts';
 
-/** What an operator sees of the sandbox. A missing wall and a breach are alarms; the end of one run's process is not. */
+/** Logs events of the sandbox. Missing isolation and a breach of the protocol are alarms; the end of one executor is not. */
 const sandboxReport = (log: Log, allowWeak: boolean) => (event: SandboxEvent) => {
   if (event.event === 'no_wall')
     log.warn(

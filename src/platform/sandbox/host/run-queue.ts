@@ -1,4 +1,4 @@
-// Runs that wait for an executor: a line for each owner. Tenants with the fewest executors are served first.
+// Queues runs that wait for an executor, one queue for each owner. Tenants with the fewest executors are served first.
 import type { Pool } from './pool.ts';
 import { busy, finish, type Run } from './run.ts';
 import type { Lease, Owner } from './lease.ts';

@@ -20,6 +20,8 @@ import { StartError } from '../platform/errors.ts';
 import { INVITATION_HOURS } from '../modules/people/invitations.ts';
 import { resetPassword } from '../modules/people/passwords.ts';
 import { installOfficialFormulas } from '../modules/code/official.ts';
+import { backUp, exportErasures } from './backup.ts';
+import { replayErasureList, restore } from './restore.ts';
 import type { CommandName, Values } from './command-table.ts';
 import { generatedPages, withGenerated } from './configuration.ts';
 import { doctor } from './doctor.ts';
@@ -188,6 +190,16 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
     const { applied, total } = await migrateDatabase(quietConfig());
     console.log(applied.length > 0 ? `Applied: ${applied.join(', ')}` : `Up to date: ${total} migrations.`);
   },
+  backup: (values, operand) => backUp(quietConfig(), required(operand), required(values.to)),
+  restore: (values, operand) =>
+    restore(quietConfig(), {
+      file: required(operand),
+      identity: required(values.identity),
+      erasures: values.erasures,
+      isVerify: values.verify ?? false,
+    }),
+  'erasures export': (_, operand) => exportErasures(quietConfig(), required(operand)),
+  'erasures replay': (_, operand) => replayErasureList(quietConfig(), required(operand)),
   doctor: async (values) => {
     if (!(await doctor(process.stdout, values.json ?? false))) process.exitCode = 1;
   },

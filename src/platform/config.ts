@@ -185,6 +185,12 @@ const DRAIN_SECONDS_PRODUCTION = 5;
 /** Five minutes: process supervisors kill a process that takes longer to stop. */
 const DRAIN_SECONDS_MAX = 300;
 
+const DAY_MS = 24 * HOUR_MS;
+/** Longer than backups are kept: most rules ask for a year at most. Thirteen months are 396 days at most. */
+const ERASURES_KEPT_DAYS = 396;
+/** Ten years, for backups that are kept as long. */
+const ERASURES_KEPT_DAYS_MAX = 3_660;
+
 const isPostgresUrl = (text: string) => URL.canParse(text) && /^postgres(ql)?:$/.test(new URL(text).protocol);
 
 /** Every variable the server knows, with the sentence that the README prints about it. */
@@ -227,6 +233,9 @@ export const environmentSchema = z.object({
     .refine((ttlMs) => ttlMs <= CVC_TTL_MAX_MS, 'must be at most 24h')
     .prefault(CVC_TTL_DEFAULT)
     .describe('How long a card security code lives, 24h at most; then it is gone for good.'),
+  ERASURES_KEPT_DAYS: wholeNumber(1, ERASURES_KEPT_DAYS_MAX, ERASURES_KEPT_DAYS).describe(
+    'How long the vault remembers what was deleted, in days. Longer than you keep backups, so that a restore can delete it again.',
+  ),
   BODY_BYTES_MAX: wholeNumber(1024, 64 * 1024 * 1024, 1024 * 1024).describe('Largest request body, in bytes.'),
   PROXY_BODY_MAX: wholeNumber(1024, 1024 * 1024 * 1024, 32 * 1024 * 1024).describe(
     'Largest body of a request to the proxy, in bytes.',
@@ -407,6 +416,7 @@ export type Config = {
   /** Undefined in development: the context generates one in `dataDir`. */
   rootKey: Buffer | undefined;
   cvcTtlMs: number;
+  erasuresKeptMs: number;
   bodyBytesMax: number;
   proxyBodyBytesMax: number;
   writeBatches: number;
@@ -585,6 +595,7 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
     drainMs: (values.DRAIN_SECONDS ?? (mode === 'production' ? DRAIN_SECONDS_PRODUCTION : 0)) * 1000,
     rootKey: values.MASTER_KEY,
     cvcTtlMs: values.CVC_TTL,
+    erasuresKeptMs: values.ERASURES_KEPT_DAYS * DAY_MS,
     bodyBytesMax: values.BODY_BYTES_MAX,
     proxyBodyBytesMax: values.PROXY_BODY_MAX,
     writeBatches: values.WRITE_BATCHES,

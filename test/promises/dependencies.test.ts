@@ -138,6 +138,8 @@ test('each outside package has one home', () => {
   const homes: [RegExp, string[]][] = [
     [/^@prisma\//, ['platform/db']],
     [/^pg$/, ['platform/db', 'platform/dev-postgres']],
+    [/^pg-copy-streams$/, ['platform/db/backup']],
+    [/^age-encryption$/, ['platform/crypto']],
     [/^pino$/, ['platform/log.ts']],
     // The executor's bridge lives with the executor: another process, without the server's keys.
     [/^node:crypto$/, ['platform/crypto', 'platform/sandbox']],

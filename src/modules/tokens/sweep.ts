@@ -12,7 +12,10 @@ const LEASE_MS = 10_000;
 /** Each round deletes a limited number of rows. The next sweep deletes the rest. */
 const SWEEP_ROUNDS_MAX = 100;
 
-type Sweeping = Pick<TokensContext, 'db' | 'now' | 'newLogId' | 'keyring' | 'environment' | 'randomBytes' | 'log'>;
+type Sweeping = Pick<
+  TokensContext,
+  'config' | 'db' | 'now' | 'newLogId' | 'keyring' | 'environment' | 'randomBytes' | 'log'
+>;
 
 /**
  * Sweeps once, until nothing is left or the limit of rounds is reached. Several processes may sweep at once.
@@ -20,7 +23,7 @@ type Sweeping = Pick<TokensContext, 'db' | 'now' | 'newLogId' | 'keyring' | 'env
  */
 export const sweep = async (ctx: Sweeping, mayGoOn: () => Promise<boolean> = async () => true): Promise<void> => {
   for (let round = 0; round < SWEEP_ROUNDS_MAX; round += 1) {
-    const isMoreLeft = await sweepOnce(ctx.db, ctx.now(), ctx.newLogId);
+    const isMoreLeft = await sweepOnce(ctx.db, ctx.now(), ctx.newLogId, ctx.config.erasuresKeptMs);
     if (!isMoreLeft) break;
     if (!(await mayGoOn())) return;
   }

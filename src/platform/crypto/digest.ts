@@ -1,5 +1,5 @@
 // Keyed digests (HMAC-SHA-256) for look-ups and fingerprints, and their base58 and base62 encodings.
-import { createHmac, createSecretKey, hash, type KeyObject, timingSafeEqual } from 'node:crypto';
+import { createHash, createHmac, createSecretKey, hash, type KeyObject, timingSafeEqual } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import type { RandomBytes } from './random.ts';
 import { encodeParts } from './seal.ts';
@@ -130,6 +130,12 @@ export const memoryDigest = (text: string): string => hash('sha256', text, 'base
 
 /** The checksum of a text that is not secret. */
 export const sha256Hex = (text: string): string => hash('sha256', text, 'hex');
+
+/** The checksum of bytes that come in pieces. */
+export const createSha256 = (): { update(bytes: Uint8Array): void; hex(): string } => {
+  const digest = createHash('sha256');
+  return { update: (bytes) => void digest.update(bytes), hex: () => digest.digest('hex') };
+};
 
 /** Constant-time for digests of one length; false for different lengths. */
 export const equalDigests = (one: Uint8Array, other: Uint8Array): boolean =>

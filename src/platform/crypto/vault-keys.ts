@@ -98,6 +98,15 @@ export const openPepper = async (
   }
 };
 
+/** The key provider of a vault that is to be restored: a new key would open none of it. @throws StartError without a root key. */
+export const openRootKey = async (config: Config): Promise<KeyProvider> => {
+  const key = await readRootKey(config);
+  if (key) return localKeyProvider([key], randomBytesFromKernel);
+  throw new StartError(
+    `There is no root key: a backup is restored with the root key of its vault. Set MASTER_KEY to the key from your secret manager, or put the file back: ${rootKeyPath(config)}`,
+  );
+};
+
 /** The key provider of a new vault. The root key is on disk before any row needs it. */
 export const newVaultProvider = async (config: Config): Promise<KeyProvider> =>
   localKeyProvider([(await readRootKey(config)) ?? (await makeRootKey(config))], randomBytesFromKernel);

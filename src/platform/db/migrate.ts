@@ -48,11 +48,16 @@ const CREATE_HISTORY = `CREATE TABLE IF NOT EXISTS _prisma_migrations (
  * Applies the migrations of `<migrationsDir>/<name>/migration.sql` that the database lacks. Several processes may call it at
  * once: one applies, the others wait and find nothing to do. A database of a newer release is accepted as it is.
  * The connection must not go through a pooler that changes sessions between transactions: the lock belongs to a session.
+ * @param only applies no others: the tables of a backup are made as they were.
  * @throws MigrationError. Nothing is applied if the file of an applied migration was changed.
  */
-export const migrate = (connection: PoolConfig, migrationsDir: string): Promise<MigrationResult> =>
+export const migrate = (
+  connection: PoolConfig,
+  migrationsDir: string,
+  only?: readonly string[],
+): Promise<MigrationResult> =>
   inSession(connection, async (session) => {
-    const released = await readReleased(migrationsDir);
+    const released = (await readReleased(migrationsDir)).filter(({ name }) => only?.includes(name) ?? true);
     const total = released.length;
     if (pendingNames(released, await readHistory(session)).length === 0) return { applied: [], total };
     await lock(session);
@@ -75,6 +80,10 @@ export const findPendingMigrations = (
     const released = await readReleased(migrationsDir);
     return { pending: pendingNames(released, await readHistory(session)), total: released.length };
   });
+
+/** The names of the migrations of this release, oldest first. @throws MigrationError. */
+export const listMigrations = async (migrationsDir: string): Promise<string[]> =>
+  (await readReleased(migrationsDir)).map(({ name }) => name);
 
 const inSession = async <Result>(connection: PoolConfig, work: (session: Client) => Promise<Result>) => {
   const session = new Client({ connectionTimeoutMillis: CONNECT_TIMEOUT_MS, ...connection });

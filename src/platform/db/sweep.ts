@@ -98,6 +98,13 @@ DELETE FROM invitation_secrets USING (
   FOR UPDATE OF s SKIP LOCKED
 ) AS old WHERE invitation_secrets.digest = old.digest`;
 
+/** What no backup has any more. */
+const DELETE_ERASURES = `
+DELETE FROM erasures USING (
+  SELECT tenant_id, id, kind, made_at FROM erasures WHERE erased_at <= $1 ORDER BY erased_at LIMIT $2
+) AS old WHERE erasures.tenant_id = old.tenant_id AND erasures.id = old.id AND erasures.kind = old.kind
+  AND erasures.made_at = old.made_at`;
+
 /** Merges many changes into one. One statement, so that readers see the state before or after. */
 const ADD_UP_COUNTS = `
 WITH many AS (
@@ -196,6 +203,7 @@ export const sweepOnce = async (
   { pool, statements }: Pick<Database, 'pool' | 'statements'>,
   now: Date,
   newLogId: (at: Date) => string,
+  erasuresKeptMs: number,
 ): Promise<boolean> => {
   const run = async (text: string, values: unknown[] = []): Promise<number> =>
     (await pool.query(text, values)).rowCount ?? 0;
@@ -223,6 +231,7 @@ export const sweepOnce = async (
     await run(END_BUDGETS_OF_DELETED_TENANTS, [now]);
     const counted = await run(DELETE_COUNTED_TOKENS, [now, SWEEP_ROWS_MAX]);
     const budgets = await run(DELETE_DAILY_BUDGETS, [now, SWEEP_ROWS_MAX]);
+    const erasures = await run(DELETE_ERASURES, [new Date(now.getTime() - erasuresKeptMs), SWEEP_ROWS_MAX]);
     await run(ADD_UP_COUNTS);
     let left = await run(DELETE_LINKS_OF_DELETED_TENANTS, [LINKS_MAX]);
     if (left < LINKS_MAX) left = await run(DELETE_OF_DELETED_TENANTS, [SWEEP_ROWS_MAX]);
@@ -241,6 +250,7 @@ export const sweepOnce = async (
       ended,
       counted,
       budgets,
+      erasures,
       left,
     ];
     const isMoreLeft = counts.some((count) => count >= SWEEP_ROWS_MAX);

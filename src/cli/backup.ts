@@ -1,0 +1,102 @@
+// The commands that write: an encrypted backup of the vault, and the list of what was deleted.
+import { pipeline, Readable } from 'node:stream';
+import { constants, createGzip } from 'node:zlib';
+import { createAccounts } from '../platform/accounts.ts';
+import type { Config } from '../platform/config.ts';
+import { createAgeEncryption } from '../platform/crypto/age-file.ts';
+import { memoryDigest } from '../platform/crypto/digest.ts';
+import type { KeyProvider } from '../platform/crypto/key-provider.ts';
+import { createKeyRows } from '../platform/crypto/rows.ts';
+import { environmentOf, openVault } from '../platform/crypto/vault-keys.ts';
+import { dumpTables, type Manifest } from '../platform/db/backup/dump.ts';
+import { codeOf, inSession } from '../platform/db/backup/session.ts';
+import { KEPT_TABLES } from '../platform/db/backup/tables.ts';
+import { StartError } from '../platform/errors.ts';
+import { createLog } from '../platform/log.ts';
+import { checkNewFile, writeNewFile } from '../platform/new-file.ts';
+import { closeAll, noVault, openDatabase, type Start } from '../platform/open-database.ts';
+import { version } from '../platform/version.ts';
+import { createProgress, mebibytes } from './backup-progress.ts';
+
+type DumpKind = Pick<Manifest, 'strongroom' | 'environment'>;
+
+/** What the seal of a manifest is bound to. */
+const sealContext = (manifest: DumpKind): string[] => ['dump', manifest.environment, manifest.strongroom];
+
+const digestOf = (head: string): Buffer => Buffer.from(memoryDigest(head));
+
+/** Proves that a holder of the root key wrote the manifest, and with it the digests of all rows. @param head the line of the manifest. */
+const sealHead = async (provider: KeyProvider, manifest: DumpKind, head: string): Promise<string> =>
+  (await provider.wrap(digestOf(head), sealContext(manifest))).toString('base64');
+
+/** Whether the root key at hand sealed this manifest. */
+export const isSealedHead = async (
+  provider: KeyProvider,
+  manifest: DumpKind,
+  head: string,
+  seal: string,
+): Promise<boolean> => {
+  const opened = await provider.unwrap(Buffer.from(seal, 'base64'), sealContext(manifest)).catch(() => undefined);
+  return opened?.equals(digestOf(head)) ?? false;
+};
+
+/** Dumps tables of the vault into a new file. @param pack what becomes of the bytes on their way into the file. */
+const writeDump = async (
+  config: Config,
+  file: string,
+  kind: Manifest['strongroom'],
+  tables: readonly string[],
+  pack: (content: Readable) => Readable | Promise<Readable>,
+): Promise<Manifest> => {
+  const start: Start = { closers: [], isLockLost: false };
+  const environment = environmentOf(config);
+  await checkNewFile(file);
+  try {
+    const services = { log: createLog(config.logLevel), accounts: createAccounts() };
+    const { db, poolConfig } = await openDatabase(config, 'command', services, start);
+    const instance = await createKeyRows(db).findInstance();
+    if (!instance) throw noVault(config);
+    const provider = await openVault(config, instance, environment);
+    const label = { strongroom: kind, product: version, environment, root_key_id: provider.describe().root_key_id };
+    return await inSession(poolConfig, (session) =>
+      dumpTables(
+        session,
+        tables,
+        label,
+        (head) => sealHead(provider, label, head),
+        async (content) => writeNewFile(file, await pack(Readable.from(content, { objectMode: false }))),
+        createProgress((line) => console.error(line)),
+      ),
+    );
+  } catch (error) {
+    const code = codeOf(error);
+    if (error instanceof StartError || code === undefined) throw error;
+    throw new StartError(
+      `The database could not be read (${code}). There is no ${file}. The role needs SELECT on all tables of the vault.`,
+      { cause: error },
+    );
+  } finally {
+    await closeAll(start);
+  }
+};
+
+const sumOf = ({ tables }: Manifest, what: 'rows' | 'bytes'): number =>
+  tables.reduce((sum, table) => sum + table[what], 0);
+
+/** Writes a backup. @param recipient a public key of age. @throws StartError; no file is left then. */
+export const backUp = async (config: Config, file: string, recipient: string): Promise<void> => {
+  const encrypt = createAgeEncryption(recipient);
+  const manifest = await writeDump(config, file, 'backup', KEPT_TABLES, (content) =>
+    // Sealed values do not shrink, and hexadecimal digits do: higher levels take longer for nothing.
+    encrypt(pipeline(content, createGzip({ level: constants.Z_BEST_SPEED }), () => undefined)),
+  );
+  console.log(
+    `Written: ${file}\nmade_at      ${manifest.made_at}\nroot_key_id  ${manifest.root_key_id}\nrows         ${sumOf(manifest, 'rows')} in ${manifest.tables.length} tables, ${mebibytes(sumOf(manifest, 'bytes'))}\n\nIt opens nothing without the root key (MASTER_KEY): keep that elsewhere.`,
+  );
+};
+
+/** Writes the erasure list. @throws StartError; no file is left then. */
+export const exportErasures = async (config: Config, file: string): Promise<void> => {
+  const manifest = await writeDump(config, file, 'erasures', ['erasures'], (content) => content);
+  console.log(`Written: ${file}\nmade_at      ${manifest.made_at}\nerasures     ${sumOf(manifest, 'rows')}`);
+};

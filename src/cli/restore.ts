@@ -1,0 +1,155 @@
+// The command that restores a backup, into an empty database or, to verify it, into a scratch database.
+import { createReadStream } from 'node:fs';
+import { open } from 'node:fs/promises';
+import { pipeline, type Readable } from 'node:stream';
+import { createGunzip } from 'node:zlib';
+import type { PoolConfig } from 'pg';
+import { createAccounts } from '../platform/accounts.ts';
+import type { Config } from '../platform/config.ts';
+import { createAgeDecryption } from '../platform/crypto/age-file.ts';
+import { newUuid } from '../platform/crypto/ids.ts';
+import type { KeyProvider } from '../platform/crypto/key-provider.ts';
+import { createKeyRows } from '../platform/crypto/rows.ts';
+import { environmentOf, openRootKey, openVault } from '../platform/crypto/vault-keys.ts';
+import type { Manifest } from '../platform/db/backup/dump.ts';
+import { checkEmpty, loadDump, replayInVault } from '../platform/db/backup/load.ts';
+import { type Dump, openDump } from '../platform/db/backup/read-dump.ts';
+import type { Replayed } from '../platform/db/backup/replay.ts';
+import { withScratchDatabase } from '../platform/db/backup/scratch.ts';
+import { codeOf, inSession } from '../platform/db/backup/session.ts';
+import { listMigrations, migrate, MigrationError } from '../platform/db/migrate.ts';
+import { StartError } from '../platform/errors.ts';
+import { createLog } from '../platform/log.ts';
+import { closeAll, migrationsDir, noVault, openDatabase, type Start } from '../platform/open-database.ts';
+import { isSealedHead } from './backup.ts';
+import { createProgress } from './backup-progress.ts';
+import { verifyRestored } from './restore-report.ts';
+
+export type RestoreOptions = { file: string; identity: string; erasures: string | undefined; isVerify: boolean };
+
+const openFile = async (path: string): Promise<Readable> => {
+  const file = await open(path).catch((error: NodeJS.ErrnoException) => {
+    throw new StartError(`${path} cannot be read (${error.code}).`);
+  });
+  return createReadStream(path, { fd: file });
+};
+
+/** @throws StartError where this release, environment or root key cannot restore it. */
+const checkDump = async (config: Config, provider: KeyProvider, { manifest, head, seal }: Dump, file: string) => {
+  const { root_key_id } = provider.describe();
+  if (manifest.root_key_id !== root_key_id)
+    throw new StartError(
+      `${file} was made with another root key, and this one would open none of its values. Nothing was restored.\nroot key of the file   ${manifest.root_key_id}\nroot key at hand       ${root_key_id}\nSet MASTER_KEY to the root key of the vault that was backed up.`,
+    );
+  if (manifest.environment !== environmentOf(config))
+    throw new StartError(
+      `${file} is of a ${manifest.environment === 'live' ? 'production' : 'development'} vault, and this configuration is the other kind. Set NODE_ENV as it was.`,
+    );
+  if (!(await isSealedHead(provider, manifest, head, seal)))
+    throw new StartError(`The manifest of ${file} was not made with the root key that it names. Nothing was restored.`);
+  const known = await listMigrations(migrationsDir);
+  const unknown = manifest.migrations.filter((name) => !known.includes(name));
+  if (unknown.length > 0)
+    throw new StartError(
+      `${file} was written by a newer version of Strongroom (${manifest.product}): this one lacks ${unknown.join(', ')}. Restore it with that version.`,
+    );
+};
+
+/** Makes the tables as they were, loads the rows, and migrates both. */
+const restoreInto = async (
+  poolConfig: PoolConfig,
+  dump: Dump,
+  erasures: Dump | undefined,
+): Promise<{ replayed: Replayed | undefined; isMigrated: boolean }> => {
+  const { manifest } = dump;
+  await inSession(poolConfig, (session) => checkEmpty(session, manifest));
+  await migrate(poolConfig, migrationsDir, manifest.migrations);
+  const progress = createProgress((line) => console.error(line));
+  const replayed = await inSession(poolConfig, (session) => loadDump(session, dump, erasures, progress));
+  const { applied } = await migrate(poolConfig, migrationsDir);
+  return { replayed, isMigrated: applied.length > 0 };
+};
+
+const replayedText = (erasures: Dump, { listed, deleted }: Replayed): string =>
+  `Replayed the erasure list of ${erasures.manifest.made_at} (${listed} entries). Deleted again: ${Object.entries(
+    deleted,
+  )
+    .map(([kind, count]) => `${count} ${kind}`)
+    .join(', ')}.`;
+
+const replayText = (manifest: Manifest, erasures: Dump | undefined, replayed: Replayed | undefined): string => {
+  if (!erasures || !replayed)
+    return `No erasure list was given: what was deleted after ${manifest.made_at} is there again.`;
+  const isOlder = erasures.manifest.made_at < manifest.made_at;
+  return `${replayedText(erasures, replayed)}${isOlder ? ' The list is older than the backup.' : ''}`;
+};
+
+/** Restores or verifies a backup. @throws StartError; the database has no row of it then. */
+export const restore = async (config: Config, options: RestoreOptions): Promise<void> => {
+  const { file, isVerify } = options;
+  const decrypt = createAgeDecryption(options.identity);
+  await answering(async (start) => {
+    const provider = await openRootKey(config);
+    const plain = pipeline(await decrypt(await openFile(file), file), createGunzip(), () => undefined);
+    const dump = await openDump(plain, file, 'backup');
+    start.closers.push(() => dump.close());
+    await checkDump(config, provider, dump, file);
+    const { erasures: list } = options;
+    const erasures = list === undefined ? undefined : await openDump(await openFile(list), list, 'erasures');
+    if (erasures) {
+      start.closers.push(() => erasures.close());
+      await checkDump(config, provider, erasures, list as string);
+    }
+    // A restore has the data directory alone, and makes its database; a verification works beside a running server.
+    const services = { log: createLog(config.logLevel), accounts: createAccounts() };
+    const { poolConfig } = await openDatabase(config, isVerify ? 'command' : 'server', services, start);
+    const { manifest } = dump;
+    const of = `Backup of ${manifest.made_at}, by strongroom ${manifest.product}`;
+    if (isVerify) {
+      const isWell = await withScratchDatabase(poolConfig, newUuid().slice(0, 8), async (url) => {
+        const { replayed, isMigrated } = await restoreInto({ connectionString: url }, dump, erasures);
+        console.log(`${of}.\n${replayText(manifest, erasures, replayed)}`);
+        const isChanged = isMigrated || (replayed?.listed ?? 0) > 0;
+        return verifyRestored({ ...config, databaseUrl: url }, manifest, isChanged);
+      });
+      if (!isWell) throw new StartError('The backup is not usable as it is: see the report.');
+      return;
+    }
+    const { replayed } = await restoreInto(poolConfig, dump, erasures);
+    console.log(
+      `Restored: ${of}.\n${replayText(manifest, erasures, replayed)}\nSecurity codes are gone, and people must sign in again. Check it, then start the servers: npm run -s strongroom -- doctor`,
+    );
+  });
+};
+
+/** Deletes again what a list names, in a vault that came back by other means. @throws StartError; nothing is deleted then. */
+export const replayErasureList = (config: Config, file: string): Promise<void> =>
+  answering(async (start) => {
+    const services = { log: createLog(config.logLevel), accounts: createAccounts() };
+    const { db, poolConfig } = await openDatabase(config, 'command', services, start);
+    const instance = await createKeyRows(db).findInstance();
+    if (!instance) throw noVault(config);
+    const provider = await openVault(config, instance, environmentOf(config));
+    const erasures = await openDump(await openFile(file), file, 'erasures');
+    start.closers.push(() => erasures.close());
+    await checkDump(config, provider, erasures, file);
+    const replayed = await inSession(poolConfig, (session) => replayInVault(session, erasures));
+    console.log(replayedText(erasures, replayed));
+  });
+
+/** Closes what the work has opened, and says in a sentence what the database refused. */
+const answering = async (work: (start: Start) => Promise<void>): Promise<void> => {
+  const start: Start = { closers: [], isLockLost: false };
+  try {
+    await work(start);
+  } catch (error) {
+    const code = codeOf(error);
+    if (error instanceof StartError || error instanceof MigrationError || code === undefined) throw error;
+    throw new StartError(
+      `The database refused the restore or could not be reached (${code}). The role must own the tables. Try again: what is restored already is not restored twice.`,
+      { cause: error },
+    );
+  } finally {
+    await closeAll(start);
+  }
+};

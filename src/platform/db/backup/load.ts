@@ -1,0 +1,118 @@
+// Loads a dump into an empty vault in one transaction: all of its rows, or none.
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import type { Client } from 'pg';
+import { from as copyFrom } from 'pg-copy-streams';
+import { StartError } from '../../errors.ts';
+import type { DumpedTable, Manifest, Progress } from './dump.ts';
+import type { Dump } from './read-dump.ts';
+import { replayErasures, type Replayed } from './replay.ts';
+import { codeOf, findColumns, findMigrations, quoted } from './session.ts';
+import { REPLACED_TABLES } from './tables.ts';
+
+const ANOTHER_DATABASE =
+  'Restore into a new one, and name it in DATABASE_URL: createdb strongroom_restored. To give up what this one has: dropdb NAME && createdb NAME';
+
+/**
+ * @throws StartError for a database that has rows, tables of another program, or migrations that the backup lacks: the rows must be
+ * loaded into tables as they were.
+ */
+export const checkEmpty = async (session: Client, manifest: Manifest): Promise<void> => {
+  const history = await findMigrations(session);
+  if (!history) {
+    const { rowCount } = await session.query('SELECT FROM pg_tables WHERE schemaname = current_schema() LIMIT 1');
+    if (rowCount === 0) return;
+    throw new StartError(`The database holds tables that Strongroom did not create. ${ANOTHER_DATABASE}`);
+  }
+  const names = manifest.tables.map(({ name }) => name);
+  const existing = [...(await findColumns(session, names)).keys()];
+  for (const table of existing) {
+    if (REPLACED_TABLES.includes(table)) continue;
+    const { rowCount } = await session.query(`SELECT FROM ${quoted(table)} LIMIT 1`);
+    if (rowCount !== 0)
+      throw new StartError(
+        `The database is not empty: its table ${table} has rows, and a restore adds to nothing. Nothing was changed. ${ANOTHER_DATABASE}`,
+      );
+  }
+  const newer = history.filter((name) => !manifest.migrations.includes(name));
+  if (newer.length > 0)
+    throw new StartError(
+      `The tables of the database are newer than the backup (${newer.join(', ')}). A restore makes the tables as they were, and migrates them with their rows. ${ANOTHER_DATABASE}`,
+    );
+};
+
+/** The rows of the next table of a dump. @throws StartError, without a value, if the database refuses one. */
+const loadTable = async (
+  session: Client,
+  dump: Dump,
+  table: DumpedTable,
+  into: string,
+  note: (bytes: number) => void,
+): Promise<void> => {
+  const counted = async function* (): AsyncGenerator<Buffer> {
+    for await (const piece of dump.readTable(table)) {
+      note(piece.length);
+      yield piece;
+    }
+  };
+  const rows = session.query(copyFrom(`COPY ${quoted(into)} (${table.columns.map(quoted).join(', ')}) FROM STDIN`));
+  try {
+    await pipeline(Readable.from(counted(), { objectMode: false }), rows);
+  } catch (error) {
+    if (error instanceof StartError) throw error;
+    // The words of PostgreSQL may hold a value.
+    throw new StartError(
+      `The database refused the rows of ${table.name} (${codeOf(error) ?? 'connection lost'}). Nothing was restored.`,
+      { cause: error },
+    );
+  }
+  if (rows.rowCount !== table.rows)
+    throw new StartError(
+      `The table ${table.name} has ${rows.rowCount} rows, and its manifest says ${table.rows}. Nothing was restored.`,
+    );
+};
+
+/** Reads an erasure list, and deletes what it names, within a transaction. @throws StartError. */
+const replayList = async (session: Client, erasures: Dump): Promise<Replayed> => {
+  const [listed] = erasures.manifest.tables as [DumpedTable];
+  await session.query('CREATE TEMP TABLE listed_erasures (LIKE erasures) ON COMMIT DROP');
+  await loadTable(session, erasures, listed, 'listed_erasures', () => undefined);
+  await erasures.readEnd();
+  return replayErasures(session);
+};
+
+/** Replays an erasure list in a vault that came back by other means. @throws StartError. Nothing is deleted then. */
+export const replayInVault = async (session: Client, erasures: Dump): Promise<Replayed> => {
+  await session.query('BEGIN');
+  const replayed = await replayList(session, erasures);
+  await session.query('COMMIT');
+  return replayed;
+};
+
+/**
+ * Loads a dump, and then deletes again what the erasure list says, before anything of it is visible.
+ * @throws StartError. Nothing is loaded then.
+ */
+export const loadDump = async (
+  session: Client,
+  dump: Dump,
+  erasures: Dump | undefined,
+  progress: Progress,
+): Promise<Replayed | undefined> => {
+  const { tables } = dump.manifest;
+  const total = tables.reduce((sum, { bytes }) => sum + bytes, 0);
+  let loaded = 0;
+  await session.query('BEGIN');
+  // No server may make a tenant meanwhile.
+  await session.query(`LOCK TABLE ${tables.map(({ name }) => quoted(name)).join(', ')}`);
+  await checkEmpty(session, dump.manifest);
+  for (const table of REPLACED_TABLES) await session.query(`DELETE FROM ${quoted(table)}`);
+  for (const table of tables)
+    await loadTable(session, dump, table, table.name, (bytes) => progress('restoring', (loaded += bytes), total));
+  await dump.readEnd();
+  const replayed = erasures && (await replayList(session, erasures));
+  await session.query('COMMIT');
+  // Without statistics, PostgreSQL plans for small tables, until it makes them by itself.
+  await session.query('ANALYZE').catch(() => undefined);
+  return replayed;
+};

@@ -1,0 +1,165 @@
+// Erasure lists through the command line: what was deleted does not come back with a restore.
+import { readFileSync, writeFileSync } from 'node:fs';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { sweep } from '../src/modules/tokens/sweep.ts';
+import { type Backups, expectNothing, openBackups, withEmpty } from './support/backups.ts';
+import { createEmptyDatabase } from './support/database.ts';
+import { startServer, type TestServer } from './support/server.ts';
+
+let backups: Backups;
+let server: TestServer;
+beforeAll(async () => {
+  [backups, server] = await Promise.all([openBackups(), startServer()]);
+});
+afterAll(async () => {
+  await server.close();
+  backups.close();
+});
+
+const tokenize = async (data: string, at = server, more: object = {}): Promise<string> => {
+  const { status, body } = await at.tokenize({ type: 'token', data, ...more });
+  expect(status).toBe(200);
+  return body.id;
+};
+
+describe('erasures', () => {
+  test('are replayed: what was deleted after the backup does not come back', async () => {
+    const source = await startServer();
+    const { tenant } = source;
+    const again = crypto.randomUUID();
+    await tokenize('VALUE-first', source, { id: again });
+    expect((await source.request('DELETE', `/tokens/${again}`)).status).toBe(204);
+    await tokenize('VALUE-second', source, { id: again });
+    const kept = await tokenize('kept', source);
+    const erased = await tokenize('VALUE-erased', source);
+    const expired = await tokenize('expired', source);
+    const other = await source.newTenant();
+    const ofOther = await source.tokenize({ type: 'token', data: 'VALUE-gone' }, other.api_key);
+    const application = await source.newKey(tenant, { permissions: ['token:create'] });
+    const revoked = await source.newKey(tenant, { permissions: ['token:create'] });
+    const living = await source.newKey(tenant, { permissions: ['token:create'] });
+    const proxy = await source.request('POST', '/proxies', {
+      json: { name: 'Shop', destination_url: 'https://api.example.com' },
+    });
+    const backup = await backups.backUp(source.databaseUrl, 'erasures.age');
+
+    expect((await source.request('DELETE', `/tokens/${erased}`)).status).toBe(204);
+    const soon = new Date(Date.now() + 60_000).toISOString();
+    const patched = await source.request('PATCH', `/tokens/${expired}`, {
+      json: { expires_at: soon },
+      headers: { 'content-type': 'application/merge-patch+json' },
+    });
+    expect(patched.status).toBe(200);
+    source.clock.offsetMs = 120_000;
+    await sweep(source.ctx);
+    source.clock.offsetMs = 0;
+    expect((await source.request('DELETE', `/applications/${application.application_id}`)).status).toBe(204);
+    const publicPart = revoked.api_key.slice(0, revoked.api_key.lastIndexOf('_'));
+    const revoke = ['keys', 'revoke', publicPart, '--tenant', tenant.tenant_id];
+    expect((await backups.cli(source.databaseUrl, revoke)).code).toBe(0);
+    expect((await source.request('DELETE', `/proxies/${proxy.body.id}`)).status).toBe(204);
+    expect((await source.request('DELETE', '/tenants/self', { key: other.api_key })).status).toBe(204);
+    const list = backups.fileNamed('erasures');
+    const exported = await backups.cli(source.databaseUrl, ['erasures', 'export', list]);
+    expect([exported.code, exported.stdout]).toEqual([0, expect.stringMatching(/erasures {5}8$/m)]);
+    expect((await backups.cli(source.databaseUrl, ['erasures', 'export', list])).stderr).toContain('exists');
+    expect(readFileSync(list).includes('VALUE')).toBe(false);
+    await source.close();
+
+    const database = await createEmptyDatabase();
+    const { code, stdout, stderr } = await backups.restore(database.url, backup, '--erasures', list);
+    expect([code, code === 0 ? '' : stderr]).toEqual([0, '']);
+    expect(stdout).toContain(
+      '(8 entries). Deleted again: 1 tenant, 1 application, 1 api_key, 1 proxy, 0 member, 0 invitation, 2 token.',
+    );
+    const target = await startServer({}, {}, { database });
+    try {
+      const read = async (id: string, key = tenant.api_key) =>
+        (await target.request('GET', `/tokens/${id}`, { key })).status;
+      expect(await Promise.all([kept, again, erased, expired].map((id) => read(id)))).toEqual([200, 200, 404, 404]);
+      expect(await read(ofOther.body.id, other.api_key)).toBe(401);
+      const create = async ({ api_key }: { api_key: string }) =>
+        (await target.tokenize({ type: 'token', data: 'x' }, api_key)).status;
+      expect(await Promise.all([living, revoked, application].map(create))).toEqual([200, 401, 401]);
+      expect(await target.sql('SELECT FROM proxies')).toEqual([]);
+      expect(await target.sql('SELECT FROM proxy_keys')).toEqual([]);
+      // The sweep removes what the deleted tenant had, and its tokens are no erasures of their own.
+      await sweep(target.ctx);
+      expect(await target.sql('SELECT FROM tokens WHERE tenant_id = $1', [other.tenant_id])).toEqual([]);
+      const usage = await target.request('GET', '/tenants/self/reports/usage', { key: tenant.api_key });
+      const stored = await target.sql('SELECT count(*)::int AS count FROM tokens WHERE tenant_id = $1', [
+        tenant.tenant_id,
+      ]);
+      expect(usage.body.token_report.metrics_by_type.token.count).toBe(stored[0].count);
+      const kinds = await target.sql('SELECT kind, count(*)::int AS count FROM erasures GROUP BY kind ORDER BY kind');
+      expect(kinds).toEqual([
+        { kind: 'api_key', count: 2 },
+        { kind: 'application', count: 1 },
+        { kind: 'proxy', count: 1 },
+        { kind: 'tenant', count: 1 },
+        { kind: 'token', count: 3 },
+      ]);
+    } finally {
+      await target.close();
+    }
+  });
+
+  test('are replayed in a vault that came back by other means', async () => {
+    const source = await startServer();
+    const [kept, erased] = [await tokenize('kept', source), await tokenize('erased', source)];
+    const [row] = await source.sql('SELECT to_json(t) AS row FROM tokens t WHERE id = $1', [erased]);
+    await source.request('DELETE', `/tokens/${erased}`);
+    const list = backups.fileNamed('replayed');
+    expect((await backups.cli(source.databaseUrl, ['erasures', 'export', list])).code).toBe(0);
+    // As a recovery to an earlier time would.
+    await source.sql('INSERT INTO tokens SELECT * FROM json_populate_record(NULL::tokens, $1)', [row.row]);
+    expect((await source.request('GET', `/tokens/${erased}`)).status).toBe(200);
+    const { code, stdout } = await backups.cli(source.databaseUrl, ['erasures', 'replay', list]);
+    expect([code, stdout]).toEqual([0, expect.stringMatching(/\(1 entries\)\. Deleted again: .* 1 token\.\n$/)]);
+    expect((await source.request('GET', `/tokens/${erased}`)).status).toBe(404);
+    expect((await source.request('GET', `/tokens/${kept}`)).status).toBe(200);
+    await source.close();
+  });
+
+  test('are forgotten after ERASURES_KEPT_DAYS', async () => {
+    const source = await startServer({ ERASURES_KEPT_DAYS: '2' });
+    const id = await tokenize('old', source);
+    await source.request('DELETE', `/tokens/${id}`);
+    await sweep(source.ctx);
+    expect(await source.sql('SELECT id, kind FROM erasures')).toEqual([{ id, kind: 'token' }]);
+    source.clock.offsetMs = 2 * 86_400_000 + 60_000;
+    await sweep(source.ctx);
+    expect(await source.sql('SELECT FROM erasures')).toEqual([]);
+    await source.close();
+  });
+
+  test('a changed list, and one of another vault, is refused before any row is written', () =>
+    withEmpty(async (database) => {
+      const backup = await backups.backUp(server.databaseUrl, 'list.age');
+      const id = await tokenize('to be erased');
+      await server.request('DELETE', `/tokens/${id}`);
+      const list = backups.fileNamed('list');
+      await backups.cli(server.databaseUrl, ['erasures', 'export', list]);
+      const text = readFileSync(list, 'utf8');
+      const [head, seal, ...rows] = text.split('\n') as [string, string, ...string[]];
+      const variants = {
+        head: [head.replace('"rows":', '"rows": '), seal, ...rows].join('\n'),
+        rows: [head, seal, ...rows].join('\n').replace(id, crypto.randomUUID()),
+        end: text.slice(0, -3),
+        more: `${text}x`,
+      };
+      for (const [name, content] of Object.entries(variants)) {
+        writeFileSync(backups.fileNamed(`list-${name}`), content);
+        const { code, stderr } = await backups.restore(
+          database.url,
+          backup,
+          '--erasures',
+          backups.fileNamed(`list-${name}`),
+        );
+        expect([name, code, stderr]).toEqual([name, 1, expect.stringMatching(/Nothing was restored\.|root key/)]);
+        await expectNothing(database);
+      }
+      const swapped = await backups.restore(database.url, backup, '--erasures', backup);
+      expect([swapped.code, swapped.stderr]).toEqual([1, expect.stringContaining('was cut off or changed')]);
+    }));
+});

@@ -97,7 +97,7 @@ const addHooks = (app: App, ctx: Context): Authentication => {
   cutSlowBodies(app, ctx);
   cutSlowReaders(app, ctx);
   refuseExpectations(app);
-  addRequestLog(app);
+  addRequestLog(app, ctx.metrics);
   separateHosts(app, ctx.config);
   addPreflights(app);
   const authentication = addAuthentication(app, ctx);

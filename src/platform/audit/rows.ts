@@ -1,5 +1,6 @@
 // Rows of the audit log: their columns, and the statements that append them.
 import type { Accounts } from '../accounts.ts';
+import type { Metrics } from '../metrics/metrics.ts';
 import { createBatcher } from '../db/batcher.ts';
 import type { Query } from '../db/statements.ts';
 import { unavailable } from '../errors.ts';
@@ -69,7 +70,7 @@ RETURNING id`;
 export type LogWriter = ReturnType<typeof createLogWriter>;
 
 /** Appends rows in batches: those of one tenant that arrive while a batch is being written go together in the next. */
-export const createLogWriter = (query: Query, batchesMax: number, accounts: Accounts) => {
+export const createLogWriter = (query: Query, batchesMax: number, accounts: Accounts, metrics: Metrics) => {
   const batches = createBatcher(
     async (tenant_id, rows) => {
       // Without its log row no operation is answered, whatever keeps the row from being written.
@@ -79,6 +80,8 @@ export const createLogWriter = (query: Query, batchesMax: number, accounts: Acco
     },
     batchesMax,
     accounts,
+    metrics,
+    'logs',
   );
   return {
     /** Resolves after commit. @throws unavailable. */

@@ -51,6 +51,8 @@ export type Connections = {
   /** For the next request: nothing of the last one is left in it. */
   giveBack(connection: Connection): void;
   discard(connection: Connection): void;
+  /** Connections in use and at rest, and requests that wait for one. */
+  count(): { used: number; idle: number; waiting: number };
   /** Resolves when every socket is closed. */
   close(): Promise<void>;
 };
@@ -238,6 +240,7 @@ export const createConnections = (accounts: Accounts): Connections => {
       remove(connection);
       admit();
     },
+    count: () => ({ used: live.size - idleCount, idle: idleCount, waiting: waiting.size }),
     close: async () => {
       isClosed = true;
       const closing = [...live].map(

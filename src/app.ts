@@ -42,6 +42,7 @@ import { joinRoutes } from './modules/people/join.routes.ts';
 import { membersRoutes } from './modules/people/members.routes.ts';
 import { consoleRoutes } from './modules/console/routes.ts';
 import { healthRoutes } from './modules/health/routes.ts';
+import { metricsRoutes } from './modules/health/metrics.routes.ts';
 import { docsRoutes } from './modules/docs/routes.ts';
 import type { Context } from './modules.ts';
 
@@ -142,6 +143,7 @@ export const buildApp = async (ctx: Context): Promise<App> => {
 
   await addApiRoutes(app, ctx);
   await proxyRoutes(app, ctx, authentication);
+  metricsRoutes(app, ctx);
   if (ctx.config.docs) await docsRoutes(app);
   await addPages(app, ctx.config.bodyBytesMax, (scope: App) => {
     collectRoutes(scope, ctx);

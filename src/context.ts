@@ -48,6 +48,9 @@ export type Overrides = {
   onDirectoryLost?: () => void;
 };
 
+/** Whether anything serves the metrics, of this process or of its supervisor. */
+const isServed = ({ metrics: { port, token } }: Config): boolean => port !== undefined || token !== undefined;
+
 /** Attempts to start, if the data directory is lost to a process that is just ending. */
 const STARTS_MAX = 3;
 
@@ -79,6 +82,7 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
 
   const accounts = createAccounts({ ...limitsOfWorker(config.workers), ...overrides.limits });
   const metrics = createMetrics();
+  if (role === 'server' && isServed(config)) metrics.watchProcess();
   const database = { ...overrides, log, accounts, metrics };
   const { db, poolConfig, embedded } = await openDatabase(config, role, database, start);
   start.closers.push(async () => accounts.close());

@@ -18,6 +18,8 @@ const IDLE_CHECK_MS = 100;
 export type Serving = {
   /** Where it listens. */
   base_url: string;
+  /** The metrics of all that serves. */
+  metricsText(): Promise<string>;
   /** @param how with `drains` clients get time to leave first. */
   stop(how: { drains: boolean }): Promise<void>;
 };
@@ -64,6 +66,7 @@ export const serve = async (ctx: Context): Promise<Serving> => {
   const stopMailing = startMailing(ctx, consoleUrlOf(ctx.config, base_url));
   return {
     base_url,
+    metricsText: ctx.metricsText,
     async stop({ drains }) {
       if (drains) await drain(ctx);
       await closeApp(ctx, app);

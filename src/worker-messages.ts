@@ -21,7 +21,10 @@ const metricReport = z.object({
     z.object({
       metricName: z.string().optional(),
       labels: z.record(z.string(), z.union([z.string(), z.number()])),
-      value: z.number().nullable().transform((value) => value ?? Number.NaN),
+      value: z
+        .number()
+        .nullable()
+        .transform((value) => value ?? Number.NaN),
     }),
   ),
 });

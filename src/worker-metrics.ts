@@ -50,7 +50,7 @@ export const createWorkerFigures = (
   /** The last counts of each worker. */
   const latest = new Map<Worker, readonly MetricReport[]>();
   /** The counts of workers that ended: a sum that falls would look like a restart of the server. */
-  let past: readonly MetricReport[] = [];
+  const past: (readonly MetricReport[])[] = [];
   let rendering: Promise<string> | undefined;
 
   const states = { answering: 0, silent: 0 };
@@ -62,20 +62,24 @@ export const createWorkerFigures = (
   ]);
 
   const reportOf = async (worker: Worker): Promise<readonly MetricReport[]> => {
+    // One that ends meanwhile is not in the counts of those that ended before.
+    const before = latest.get(worker) ?? [];
     const report = await questions.ask((id) => send(worker, { kind: 'send_metrics', id }));
-    if (report === undefined) return latest.get(worker) ?? [];
-    // It may have ended meanwhile.
+    if (report === undefined) return before;
+    states.answering += 1;
     if (worker.isConnected()) latest.set(worker, countsOf(report));
     return report;
   };
 
   const render = async (): Promise<string> => {
     const asked = [...workers()];
+    const ended = [...past];
+    states.answering = 0;
     const reports = await Promise.all(asked.map(reportOf));
-    states.answering = reports.filter((report) => report.some(({ type }) => type === 'gauge')).length;
     states.silent = asked.length - states.answering;
+    if (ended.length > 1) past.splice(0, ended.length, await addReports(ended));
     // Of the workers first: of some metrics the first value stands.
-    return renderMetrics([...reports, past, await own.report()]);
+    return renderMetrics([...reports, ...ended, await own.report()]);
   };
 
   return {
@@ -86,9 +90,9 @@ export const createWorkerFigures = (
     },
     ended: (worker) => {
       own.count('strongroom_workers_ended_total', {});
-      const counts = latest.get(worker) ?? [];
+      const counts = latest.get(worker);
+      if (counts) past.push(counts);
       latest.delete(worker);
-      void addReports([past, counts]).then((sums) => (past = sums));
     },
     text,
   };

@@ -30,6 +30,7 @@ const COMPOSITION = [
   'serve.ts',
   'supervise.ts',
   'worker-messages.ts',
+  'worker-metrics.ts',
   'app.ts',
   'modules.ts',
   'context.ts',
@@ -137,6 +138,7 @@ test('each outside package has one home', () => {
   const homes: [RegExp, string[]][] = [
     [/^@prisma\//, ['platform/db']],
     [/^pg$/, ['platform/db', 'platform/dev-postgres']],
+    [/^prom-client$/, ['platform/metrics']],
     [/^pino$/, ['platform/log.ts']],
     // The executor's bridge lives with the executor: another process, without the server's keys.
     [/^node:crypto$/, ['platform/crypto', 'platform/sandbox']],

@@ -110,13 +110,15 @@ export const sendDueMails = async (ctx: Sending, base_url: string): Promise<numb
 
 /** Sends until stopped. @param base_url as for sendDueMails. @returns stop, which waits a while for mails under way. */
 export const startMailing = (ctx: Sending, base_url: string): (() => Promise<void>) => {
-  if (ctx.mailer)
+  if (ctx.mailer) {
+    for (const result of ['sent', 'failed']) ctx.metrics.count('strongroom_mails_total', { result }, 0);
     ctx.metrics.read('strongroom_mails_waiting', async () => {
       // A database that is slow or away must not hold up the other figures.
       const late = pause(COUNT_MS_MAX, undefined, { ref: false });
       const count = await Promise.race([countWaitingMails(ctx.db, ctx.now()).catch(() => undefined), late]);
       return count === undefined ? [] : [[{}, count]];
     });
+  }
   let running: Promise<unknown> | undefined;
   const timer = setInterval(() => {
     // One run at a time: a slow mail server gets no second batch.

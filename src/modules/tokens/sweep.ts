@@ -44,6 +44,7 @@ export const startSweeping = (
   const holder = ctx.newUuid();
   let succeededMs = 0;
   metrics.read('strongroom_sweep_last_success_timestamp_seconds', () => [[{}, succeededMs / 1000]]);
+  for (const result of ['ok', 'failed']) metrics.count('strongroom_sweeps_total', { result }, 0);
   const sweepOrNot = async (): Promise<void> => {
     const beganMs = ctx.monotonicMs();
     try {

@@ -50,7 +50,8 @@ export const createBatcher = <Result>(
   metrics: Metrics,
   kind: 'logs' | 'tokens' | 'unique_tokens',
 ): Batcher<Result> => {
-  const labels = { rows: kind };
+  const labels = { kind };
+  metrics.count('strongroom_write_batches_failed_total', labels, 0);
   let queuedRows = 0;
   let queuedBytes = 0;
   let drained: (() => void)[] = [];

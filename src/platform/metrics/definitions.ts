@@ -50,24 +50,24 @@ export const metricDefinitions = {
   },
   strongroom_write_batch_rows: {
     type: 'histogram',
-    labels: ['rows'],
+    labels: ['kind'],
     help: 'Rows of a batch of writes: `logs`, `tokens`, or `unique_tokens` of requests that deduplicate.',
     buckets: BATCH_ROWS,
   },
   strongroom_write_batch_seconds: {
     type: 'histogram',
-    labels: ['rows'],
+    labels: ['kind'],
     help: 'Time of the statement that writes a batch.',
     buckets: BATCH_SECONDS,
   },
   strongroom_write_batches_failed_total: {
     type: 'counter',
-    labels: ['rows'],
+    labels: ['kind'],
     help: 'Batches that were not written. A batch of several requests is then tried request by request.',
   },
   strongroom_oldest_unwritten_row_seconds: {
     type: 'gauge',
-    labels: ['rows'],
+    labels: ['kind'],
     help: 'Age of the oldest row of a queue of writes that is not committed yet; 0 if there is none. Rows of tokens have their log rows with them.',
     ofWorkers: 'max',
   },

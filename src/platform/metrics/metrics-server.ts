@@ -60,7 +60,7 @@ export const openMetricsServer = async (place: Place, text: () => Promise<string
   const { host, port, token } = place;
   const server = createServer({ headersTimeout: HEADERS_MS, requestTimeout: HEADERS_MS }, (request, response) => {
     // No part of an error is for a client.
-    answer(token, request, response, text).catch(() => send(response, 500, 'Internal error\n'));
+    answer(token, request, response, text).catch(() => send(response, 503, 'Not available\n'));
   });
   server.maxConnections = CONNECTIONS_MAX;
   try {

@@ -34,13 +34,17 @@ export type Metrics = {
 
 type Read = () => Samples<MetricName> | Promise<Samples<MetricName>>;
 
-/** Reads a gauge, or a counter whose count is kept elsewhere. Nothing waits between `reset` and `inc`: scrapes may overlap. */
-const readInto = async (metric: Counter | Gauge, reads: readonly Read[]): Promise<void> => {
-  const samples = await Promise.all(reads.map((read) => read()));
+/** prom-client would give one without labels the value 0. */
+const clear = (metric: Counter | Gauge, labels: readonly string[]): void => {
   metric.reset();
-  // prom-client gives one without labels the value 0. None is none.
-  metric.remove();
-  for (const each of samples) for (const [labels, value] of each) metric.inc(labels as Record<string, string>, value);
+  if (labels.length === 0) metric.remove();
+};
+
+/** Reads a gauge, or a counter whose count is kept elsewhere. Nothing waits between `reset` and `inc`: scrapes may overlap. */
+const readInto = async (metric: Counter | Gauge, labels: readonly string[], reads: readonly Read[]): Promise<void> => {
+  const samples = await Promise.all(reads.map((read) => read()));
+  clear(metric, labels);
+  for (const each of samples) for (const [of, value] of each) metric.inc(of as Record<string, string>, value);
 };
 
 export const createMetrics = (): Metrics => {
@@ -58,18 +62,23 @@ export const createMetrics = (): Metrics => {
     }
     const collect = (): Promise<void> | undefined => {
       const registered = reads.get(name);
-      return registered && readInto(metric, registered);
+      return registered && readInto(metric, labelNames, registered);
     };
     const metric = type === 'counter' ? new Counter({ ...options, collect }) : new Gauge({ ...options, collect });
     if (metric instanceof Counter) counters.set(name, metric);
-    else metric.remove();
+    else clear(metric, labelNames);
   }
 
   return {
     count: (name, labels, amount = 1) => counters.get(name)?.inc(labels, amount),
     observe: (name, labels, value) => histograms.get(name)?.observe(labels, value),
     read: (name, read) => void reads.set(name, [...(reads.get(name) ?? []), read as Read]),
-    watchProcess: () => collectDefaultMetrics({ register: registry }),
+    watchProcess: () => {
+      collectDefaultMetrics({ register: registry });
+      // Kinds of handles say little, and Node no longer documents where prom-client reads them.
+      for (const { name } of registry.getMetricsAsArray())
+        if (name.startsWith('nodejs_active_')) registry.removeSingleMetric(name);
+    },
     report: () => registry.getMetricsAsJSON() as Promise<unknown> as Promise<MetricReport[]>,
     describe: () =>
       registry.getMetricsAsArray().map((metric) => {

@@ -31,10 +31,13 @@ const withBusiest = (report: MetricReport, all: readonly MetricReport[]): Metric
   if (report.name !== 'strongroom_tenant_held') return report;
   const most = new Map<string, number>();
   for (const { name, values } of all)
-    if (name === 'strongroom_tenant_max') for (const { labels, value } of values) most.set(String(labels['limit']), value);
-  const holdings = report.values.map(
-    ({ labels, value }): Holding => ({ limit: String(labels['limit']), tenant_id: String(labels['tenant_id']), held: value }),
-  );
+    if (name === 'strongroom_tenant_max')
+      for (const { labels, value } of values) most.set(String(labels['limit']), value);
+  const holdings = report.values.map(({ labels, value }): Holding => ({
+    limit: String(labels['limit']),
+    tenant_id: String(labels['tenant_id']),
+    held: value,
+  }));
   const kept = keepBusiest(holdings, (limit) => most.get(limit) ?? 1);
   return { ...report, values: kept.map(({ held, ...labels }) => ({ labels, value: held })) };
 };

@@ -30,6 +30,9 @@ const sandboxReport = (log: Log, allowWeak: boolean) => (event: SandboxEvent) =>
 const readSandbox = (metrics: Metrics, { executors, waiting }: SandboxOwner, memoryTotalMb: number): void => {
   const sum = (figure: (executor: ReturnType<SandboxOwner['executors']>[number]) => number): number =>
     executors().reduce((total, executor) => total + figure(executor), 0);
+  // There from the start: an alert compares with what was before.
+  for (const reason of ['violation', 'memory', 'died'])
+    metrics.count('strongroom_executors_ended_total', { reason }, 0);
   metrics.read('strongroom_queue_length', () => [[{ queue: 'runs' }, waiting()]]);
   metrics.read('strongroom_runs_active', () => [[{}, sum(({ runs }) => runs)]]);
   metrics.read('strongroom_executors', () => [

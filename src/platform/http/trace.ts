@@ -2,6 +2,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Metrics } from '../metrics/metrics.ts';
 import type { App } from './app-type.ts';
+import { createRequestFigures } from './request-figures.ts';
 
 export const TRACE_ID_LENGTH_MAX = 128;
 
@@ -34,12 +35,12 @@ export const addTrace = (app: App): void => {
 
 /** Logs and counts each request: with the pattern of the route, without its URL, headers and body. */
 export const addRequestLog = (app: App, metrics: Metrics): void => {
+  const countRequest = createRequestFigures(metrics);
   app.addHook('onResponse', (request, reply, done) => {
     const { method } = request;
     const route = request.routeOptions.url ?? 'none';
     const ms = reply.elapsedTime;
-    metrics.count('strongroom_requests_total', { method, route, status: String(reply.statusCode) });
-    metrics.observe('strongroom_request_seconds', { method, route }, ms / 1000);
+    countRequest(method, route, reply.statusCode, ms / 1000);
     request.log.info(
       {
         trace_id: request.id,

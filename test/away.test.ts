@@ -2,6 +2,7 @@
 import { Pool } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createAccounts } from '../src/platform/accounts.ts';
+import { createMetrics } from '../src/platform/metrics/metrics.ts';
 import { createStatements, type Statements } from '../src/platform/db/statements.ts';
 import { createTimedClient } from '../src/platform/db/timed-client.ts';
 import { holdRow } from './support/held-rows.ts';
@@ -18,7 +19,7 @@ beforeAll(async () => {
   server = await startServer();
   pool = new Pool({ connectionString: server.databaseUrl, max: 1, Client: createTimedClient(QUERY_MAX_MS) });
   pool.on('error', () => undefined);
-  statements = createStatements(pool, 4, createAccounts());
+  statements = createStatements(pool, 4, createAccounts(), createMetrics());
 });
 
 afterAll(async () => {

@@ -190,6 +190,8 @@ const DAY_MS = 24 * HOUR_MS;
 const ERASURES_KEPT_DAYS = 396;
 /** Ten years, for backups that are kept as long. */
 const ERASURES_KEPT_DAYS_MAX = 3_660;
+/** A token that can be guessed protects nothing: 16 random characters have 95 bits. The characters are those of RFC 6750. */
+const METRICS_TOKEN_FORM = /^[A-Za-z0-9._~+/-]{16,200}=*$/;
 
 const isPostgresUrl = (text: string) => URL.canParse(text) && /^postgres(ql)?:$/.test(new URL(text).protocol);
 
@@ -351,11 +353,22 @@ export const environmentSchema = z.object({
     .enum(['fatal', 'error', 'warn', 'info', 'debug', 'silent'])
     .default('info')
     .describe('Least level logged.'),
+  METRICS_PORT: wholeNumberFrom(0, 65_535)
+    .optional()
+    .describe('Port of its own for `GET /metrics`; 0 takes a free one. Not set: none.'),
+  METRICS_HOST: z.string().min(1).default('127.0.0.1').describe('Address that METRICS_PORT listens on.'),
+  METRICS_TOKEN: z
+    .string()
+    .regex(METRICS_TOKEN_FORM, 'must be 16 to 200 letters, digits or `._~+/-`. Make one: openssl rand -hex 24')
+    .optional()
+    .describe(
+      'Bearer token that `GET /metrics` asks for. Without METRICS_PORT it opens `/metrics` on PORT. Not set: no `/metrics` there.',
+    ),
   LOG_FORMAT: z.enum(['auto', 'json']).default('auto').describe('`json` never prints the start block of a terminal.'),
 });
 
 /** Variables that may come from a file instead, named with `_FILE`: secrets that a deployment mounts. */
-const fileVariables = ['MASTER_KEY', 'DATABASE_URL', 'SMTP_URL'] as const;
+const fileVariables = ['MASTER_KEY', 'DATABASE_URL', 'SMTP_URL', 'METRICS_TOKEN'] as const;
 
 /** Variables of earlier versions: a start with one of them fails, since its limit would no longer hold. */
 const removedVariables: Record<string, string> = {
@@ -457,6 +470,8 @@ export type Config = {
   signInLockoutMs: number;
   /** Undefined: no mail is sent. */
   mail: MailConfig | undefined;
+  /** Metrics are served on `port`, or on that of the API where there is a token alone, or not at all. */
+  metrics: { host: string; port: number | undefined; token: string | undefined };
   logLevel: string;
   logFormat: 'auto' | 'json';
   /** All variables that are set, with file contents resolved. Workers build their configuration from them. */
@@ -582,6 +597,10 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
   if (consoleHost && values.PUBLIC_URL && consoleHost === canonicalHost(new URL(values.PUBLIC_URL).hostname))
     problems.push('CONSOLE_HOST: must not be the host of PUBLIC_URL: no other route is served there.');
   if (mode === 'production') problems.push(...fieldsOriginProblems(values, consoleHost));
+  if (values.METRICS_PORT !== undefined && values.METRICS_PORT !== 0 && values.METRICS_PORT === values.PORT)
+    problems.push(
+      `METRICS_PORT: must not be PORT. Take another, such as METRICS_PORT=9464, or serve both on PORT with METRICS_TOKEN alone.`,
+    );
   if (problems.length > 0) throw new ConfigError(problems);
   return {
     mode,
@@ -635,6 +654,7 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
     sessionIdleMs: values.SESSION_IDLE,
     signInLockoutMs: values.SIGN_IN_LOCKOUT,
     mail: mailOf(values, mode),
+    metrics: { host: values.METRICS_HOST, port: values.METRICS_PORT, token: values.METRICS_TOKEN },
     logLevel: values.LOG_LEVEL,
     logFormat: values.LOG_FORMAT,
     variables,

@@ -10,6 +10,7 @@ import { createDatabase } from './db/database.ts';
 import { findPendingMigrations, migrate, type MigrationResult } from './db/migrate.ts';
 import { type EmbeddedPostgres, hasCluster, takeDataDirectory } from './dev-postgres/dev-postgres.ts';
 import { StartError } from './errors.ts';
+import type { Metrics } from './metrics/metrics.ts';
 import type { Log } from './log.ts';
 
 export const migrationsDir = fileURLToPath(new URL('../../prisma/migrations', import.meta.url));
@@ -49,16 +50,18 @@ const ADMIN_SHUTDOWN = '57P01';
 type DatabaseServices = {
   log: Log;
   accounts: Accounts;
+  metrics: Metrics;
   /** Called when another server may have the data directory: this one must stop. */
   onDirectoryLost?: () => void;
 };
 
 /** Opens the database without migrating it. */
 export const openDatabase = async (config: Config, role: Role, services: DatabaseServices, start: Start) => {
-  const { log, accounts } = services;
+  const { log, accounts, metrics } = services;
   const { poolConfig, embedded } = await findDatabase(config, role, services, start);
   const db = createDatabase(poolConfig, {
     accounts,
+    metrics,
     poolMax: config.databasePoolMax,
     writeBatches: config.writeBatches,
     nameStatement: memoryDigest,

@@ -1,5 +1,6 @@
 // Columns of the audit log, and the statements that append rows.
 import type { Accounts } from '../accounts.ts';
+import type { Metrics } from '../metrics/metrics.ts';
 import { createBatcher } from '../db/batcher.ts';
 import type { Query } from '../db/statements.ts';
 import { unavailable } from '../errors.ts';
@@ -69,7 +70,7 @@ RETURNING id`;
 export type LogWriter = ReturnType<typeof createLogWriter>;
 
 /** Appends rows in batches: rows of one tenant that arrive during a write form the next batch. */
-export const createLogWriter = (query: Query, batchesMax: number, accounts: Accounts) => {
+export const createLogWriter = (query: Query, batchesMax: number, accounts: Accounts, metrics: Metrics) => {
   const batches = createBatcher(
     async (tenant_id, rows) => {
       // No response without its log row, so every failure of this write is a 503.
@@ -79,6 +80,8 @@ export const createLogWriter = (query: Query, batchesMax: number, accounts: Acco
     },
     batchesMax,
     accounts,
+    metrics,
+    'logs',
   );
   return {
     /** Resolves after commit. @throws unavailable. */

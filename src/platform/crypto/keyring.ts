@@ -65,6 +65,8 @@ export type Keyring = {
   findEphemeralKey(keyId: string): Promise<SealingKey | undefined>;
   forgetTenant(tenantId: string): void;
   forgetTenants(): void;
+  /** How many unwrapped keys are in memory: tenants that have some, and keys of security codes. */
+  count(): { tenant: number; ephemeral: number };
   close(): void;
 };
 
@@ -191,6 +193,10 @@ export const createKeyring = (parts: {
 
     forgetTenant: (tenantId) => void tenants.delete(tenantId),
     forgetTenants: () => tenants.clear(),
+    count: () => {
+      tenants.purgeStale();
+      return { tenant: tenants.size, ephemeral: slot ? 1 : 0 };
+    },
 
     close() {
       tenants.clear();

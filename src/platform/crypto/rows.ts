@@ -13,7 +13,7 @@ type EphemeralKeyRow = { id: string; wrapped: Uint8Array; destroy_at: Date };
 const NO_TENANT = '';
 
 /** @param batchesMax look-ups of ephemeral keys in flight at once. */
-export const createKeyRows = ({ prisma: guarded, statements: { query }, batchesMax, accounts }: Database) => {
+export const createKeyRows = ({ prisma: guarded, statements: { query }, batchesMax, accounts, metrics }: Database) => {
   const findEphemeralKey = createCoalescer<EphemeralKeyRow>(
     async (_, ids) => {
       const rows = (await query('find-ephemeral-keys', FIND_EPHEMERAL_KEYS, [ids])) as EphemeralKeyRow[];
@@ -21,6 +21,7 @@ export const createKeyRows = ({ prisma: guarded, statements: { query }, batchesM
     },
     batchesMax,
     accounts,
+    metrics,
   );
   return {
     keyStore: {

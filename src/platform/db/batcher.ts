@@ -2,6 +2,7 @@
 // The rows of a request stay together, and its response waits for the commit of its batch.
 import type { Accounts, Reservation } from '../accounts.ts';
 import { AppError } from '../errors.ts';
+import type { Metrics } from '../metrics/metrics.ts';
 import { createTurns } from './turns.ts';
 
 /** Rows and bytes merged into one batch; beyond it a statement's latency grows faster than its throughput (measured). */
@@ -19,6 +20,8 @@ type Waiting<Result> = {
   tenantId: string;
   rows: string[];
   bytes: number;
+  /** When it was submitted, by `performance.now()`. */
+  sinceMs: number;
   reservations: Reservation[] | undefined;
   done: (results: Result[]) => void;
   failed: (error: unknown) => void;
@@ -38,12 +41,17 @@ export type Batcher<Result> = {
  * @param run writes a JSON array of rows of one tenant in one statement, all or nothing. Returns the results in the order of
  * the rows, or none. Must reject, not throw synchronously.
  * @param batchesMax small batches written at once.
+ * @param kind of the rows, in the metrics.
  */
 export const createBatcher = <Result>(
   run: (tenantId: string, rowsJson: string) => Promise<Result[] | void>,
   batchesMax: number,
   accounts: Pick<Accounts, 'reserve'>,
+  metrics: Metrics,
+  kind: 'logs' | 'tokens' | 'unique_tokens',
 ): Batcher<Result> => {
+  const labels = { kind };
+  metrics.count('strongroom_write_batches_failed_total', labels, 0);
   let queuedRows = 0;
   let queuedBytes = 0;
   let drained: (() => void)[] = [];
@@ -77,13 +85,19 @@ export const createBatcher = <Result>(
   /** @returns a function that resolves or rejects the requests of the batch. */
   const write = async (batch: Waiting<Result>[]): Promise<() => void> => {
     const [{ tenantId }] = batch as [Waiting<Result>];
+    const beganMs = performance.now();
     try {
       const results = await run(tenantId, `[${batch.map((request) => request.rows.join(',')).join(',')}]`);
+      let rows = 0;
+      for (const request of batch) rows += request.rows.length;
+      metrics.observe('strongroom_write_batch_rows', labels, rows);
+      metrics.observe('strongroom_write_batch_seconds', labels, (performance.now() - beganMs) / 1000);
       return () => {
         let place = 0;
         for (const request of batch) request.done((results ?? []).slice(place, (place += request.rows.length)));
       };
     } catch (error) {
+      metrics.count('strongroom_write_batches_failed_total', labels);
       const isPassing = error instanceof AppError && error.code === 'unavailable';
       if (batch.length === 1 || isPassing)
         return () => {
@@ -109,6 +123,12 @@ export const createBatcher = <Result>(
   /** Each large request is a lane of its own. */
   const large = createTurns<Waiting<Result>>(LARGE_IN_FLIGHT_MAX, take, writeInTurn);
 
+  metrics.read('strongroom_queue_length', () => [[{ queue: 'rows' }, queuedRows]]);
+  metrics.read('strongroom_oldest_unwritten_row_seconds', () => {
+    const since = [...small.oldest(), ...large.oldest()].map(({ sinceMs }) => sinceMs);
+    return [[labels, since.length === 0 ? 0 : (performance.now() - Math.min(...since)) / 1000]];
+  });
+
   return {
     submit(tenantId, rows) {
       let bytes = 0;
@@ -116,7 +136,8 @@ export const createBatcher = <Result>(
       return new Promise<Result[]>((done, failed) => {
         const isLong = queuedRows >= FREE_ROWS || queuedBytes >= FREE_QUEUE_BYTES;
         const reservations = isLong ? reserve(tenantId, rows.length, bytes) : undefined;
-        const request = { tenantId, rows, bytes, reservations, done, failed };
+        const sinceMs = performance.now();
+        const request = { tenantId, rows, bytes, sinceMs, reservations, done, failed };
         queuedRows += rows.length;
         queuedBytes += bytes;
         if (rows.length >= REQUEST_ROWS_ALONE) large.add(request, request);

@@ -1,6 +1,7 @@
 // Combines look-ups by key of one tenant that arrive while a statement runs into the next statement.
 // The statement of a look-up is always sent after the look-up was requested.
 import type { Accounts, Reservation } from '../accounts.ts';
+import type { Metrics } from '../metrics/metrics.ts';
 import { createTurns } from './turns.ts';
 
 /** Look-ups in one statement. Measured: more gained nothing. */
@@ -25,6 +26,7 @@ export const createCoalescer = <Row>(
   find: (tenantId: string, keys: string[]) => Promise<Map<string, Row>>,
   batchesMax: number,
   accounts: Pick<Accounts, 'reserve'>,
+  metrics: Metrics,
 ): ((tenantId: string, key: string) => Promise<Row | undefined>) => {
   let count = 0;
 
@@ -50,6 +52,7 @@ export const createCoalescer = <Row>(
   };
 
   const turns = createTurns(batchesMax, take, run);
+  metrics.read('strongroom_queue_length', () => [[{ queue: 'lookups' }, count]]);
 
   return (tenantId, key) =>
     new Promise((done, failed) => {

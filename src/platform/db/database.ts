@@ -7,6 +7,7 @@ import { createPrisma, type Guarded, prismaTransaction } from './prisma.ts';
 import { findServerRole } from './server-role.ts';
 import { createStatements, type Query, type Statements } from './statements.ts';
 import type { Accounts } from '../accounts.ts';
+import type { Metrics } from '../metrics/metrics.ts';
 import { createTimedClient } from './timed-client.ts';
 
 /** A database that does not answer in this time counts as unavailable: the client gets a 503. */
@@ -35,6 +36,7 @@ export const createDatabase = (
   poolConfig: PoolConfig,
   options: {
     accounts: Accounts;
+    metrics: Metrics;
     poolMax: number;
     writeBatches: number;
     nameStatement: (sql: string) => string;
@@ -60,9 +62,16 @@ export const createDatabase = (
   });
   // The pool replaces an idle connection that breaks. Without a listener the error would end the process.
   pool.on('error', options.onPoolError);
+  const { metrics } = options;
+  metrics.read('strongroom_database_connections', () => [
+    [{ state: 'used' }, pool.totalCount - pool.idleCount],
+    [{ state: 'idle' }, pool.idleCount],
+  ]);
+  metrics.read('strongroom_database_connections_max', () => [[{}, options.poolMax]]);
+  metrics.read('strongroom_database_waiting', () => [[{}, pool.waitingCount]]);
   const { guarded: prisma, close: closePrisma } = createPrisma(pool, options.nameStatement);
-  const statements = createStatements(pool, options.poolMax, options.accounts);
-  const logs = createLogWriter(statements.query, options.writeBatches, options.accounts);
+  const statements = createStatements(pool, options.poolMax, options.accounts, metrics);
+  const logs = createLogWriter(statements.query, options.writeBatches, options.accounts, metrics);
   const drains = [() => logs.drain()];
   const forTenant = (tenant_id: string): TenantDatabase => {
     const { query, transaction, inTurn, inTransactionTurn } = statements.for(tenant_id);
@@ -83,6 +92,7 @@ export const createDatabase = (
     /** For rows that belong to no tenant. */
     prismaTransaction: forTenant('server').prismaTransaction,
     accounts: options.accounts,
+    metrics,
     /** Batches of one kind of statement that may run at once. */
     batchesMax: options.writeBatches,
 

@@ -1,6 +1,7 @@
 // Runs raw SQL over the pool: named statements and transactions. Maps database errors to AppErrors.
 import type { Pool, PoolClient } from 'pg';
 import type { Accounts } from '../accounts.ts';
+import type { Metrics } from '../metrics/metrics.ts';
 import { faultOf } from './faults.ts';
 import { createTenantQueue } from './tenant-queue.ts';
 
@@ -42,7 +43,7 @@ const POOL_SHARE = 0.4;
 /** The queue of the server's own work. */
 const SERVER = 'server';
 
-export const createStatements = (pool: Pool, poolMax: number, accounts: Accounts) => {
+export const createStatements = (pool: Pool, poolMax: number, accounts: Accounts, metrics: Metrics) => {
   const queryOn =
     (client: Pool | PoolClient): Query =>
     async (name, text, values) => {
@@ -57,6 +58,10 @@ export const createStatements = (pool: Pool, poolMax: number, accounts: Accounts
   const most = Math.max(1, Math.floor(poolMax * POOL_SHARE));
   const transactions = createTenantQueue(accounts, 'transactions', most);
   const singles = createTenantQueue(accounts, 'statements', most);
+  metrics.read('strongroom_queue_length', () => [
+    [{ queue: 'transactions' }, transactions.length()],
+    [{ queue: 'statements' }, singles.length()],
+  ]);
 
   const transact = async <T>(work: (query: Query) => Promise<T>): Promise<T> => {
     const client = await pool.connect().catch((error: unknown) => {

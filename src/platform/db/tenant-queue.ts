@@ -4,6 +4,8 @@ import type { Accounts } from '../accounts.ts';
 export type TenantQueue = {
   /** Runs work when it is the tenant's turn. @throws what the work throws; as `reserve` of accounts. */
   run<T>(tenant_id: string, work: () => Promise<T>): Promise<T>;
+  /** How much waits. */
+  length(): number;
 };
 
 /**
@@ -44,6 +46,11 @@ export const createTenantQueue = (
   };
 
   return {
+    length: () => {
+      let count = 0;
+      for (const own of waiting.values()) count += own.length;
+      return count;
+    },
     run: async (tenant_id, work) => {
       if (running < most) running += 1;
       else await wait(tenant_id);

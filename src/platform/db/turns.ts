@@ -9,6 +9,8 @@ export type Turns<T> = {
   add(lane: unknown, item: T): void;
   /** Whether no item waits and no batch runs. */
   isIdle(): boolean;
+  /** The first item of each batch under way and of each queue: none is older. */
+  oldest(): Iterable<T>;
 };
 
 /**
@@ -25,12 +27,12 @@ export const createTurns = <T>(
   const waiting = new Map<unknown, T[]>();
   /** The batch that the next one of its lane waits for. */
   const awaited = new Map<unknown, T[]>();
-  let underWay = 0;
+  const underWay = new Set<T[]>();
   let isScheduled = false;
 
   const flush = (): void => {
     for (const [lane, queue] of waiting) {
-      if (underWay === batchesMax) return;
+      if (underWay.size === batchesMax) return;
       if (awaited.has(lane)) continue;
       const batch = take(queue);
       // Lanes take turns: this one goes to the end of the queue.
@@ -46,12 +48,12 @@ export const createTurns = <T>(
   };
 
   const start = async (lane: unknown, batch: T[]): Promise<void> => {
-    underWay += 1;
+    underWay.add(batch);
     awaited.set(lane, batch);
     const slow = setTimeout(free, SLOW_BATCH_MS, lane, batch);
     const answer = await run(batch);
     clearTimeout(slow);
-    underWay -= 1;
+    underWay.delete(batch);
     free(lane, batch);
     answer();
   };
@@ -68,6 +70,7 @@ export const createTurns = <T>(
         flush();
       });
     },
-    isIdle: () => waiting.size === 0 && underWay === 0,
+    isIdle: () => waiting.size === 0 && underWay.size === 0,
+    oldest: () => [...underWay, ...waiting.values()].flatMap((items) => items.slice(0, 1)),
   };
 };

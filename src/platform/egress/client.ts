@@ -64,6 +64,8 @@ export type Egress = {
   check(url: string, allowLists?: AllowLists): URL;
   /** Timeouts of requests that set none. */
   timeouts: EgressTimeouts;
+  /** Connections in use and at rest, and requests that wait for one. */
+  connections(): { used: number; idle: number; waiting: number };
   /** Aborts requests in flight. Resolves when every socket is closed. */
   close(): Promise<void>;
 };
@@ -133,6 +135,7 @@ export const createEgress = (policy: EgressPolicy, options: EgressOptions): Egre
   return {
     check,
     timeouts,
+    connections: connections.count,
     request: async (asked) => {
       const { tenant_id, account = tenant_id, clientCertificate, body, bodyBytes } = asked;
       const { connectMs, firstByteMs, wholeMs } = { ...timeouts, ...asked.timeouts };

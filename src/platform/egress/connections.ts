@@ -47,6 +47,8 @@ export type Connections = {
   /** Returns a connection for the next request. Its last response must have been read to the end. */
   giveBack(connection: Connection): void;
   discard(connection: Connection): void;
+  /** Connections in use and at rest, and requests that wait for one. */
+  count(): { used: number; idle: number; waiting: number };
   /** Resolves when every socket is closed. */
   close(): Promise<void>;
 };
@@ -236,6 +238,7 @@ export const createConnections = (accounts: Accounts): Connections => {
       remove(connection);
       admit();
     },
+    count: () => ({ used: live.size - idleCount, idle: idleCount, waiting: waiting.size }),
     close: async () => {
       isClosed = true;
       const closing = [...live].map(

@@ -55,7 +55,11 @@ export type SandboxOwner = Sandbox & {
     tenant_id: string | undefined;
     application_id: string | undefined;
     runs: number;
+    /** Private memory, as it was measured last. */
+    memoryMb: number;
   }[];
+  /** Runs that wait for an executor. */
+  waiting(): number;
 };
 
 /** The wall timer of the executor fires first. This one is for an executor that ignores its own. */
@@ -312,12 +316,14 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
       pool.tend();
     },
     executors: () =>
-      [...pool.leases].map(({ executor, owner, runs }) => ({
+      [...pool.leases].map(({ executor, owner, runs, memoryMb }) => ({
         pid: executor.pid,
         tenant_id: owner?.tenant_id,
         application_id: owner?.application_id,
         runs: runs.size,
+        memoryMb,
       })),
+    waiting: queue.length,
     run: (job) => submit(job, false),
     check: async (tenant_id, code) => {
       const answerCall = () => Promise.reject(new CallFault('NOT_ALLOWED', 'Code that is checked calls nothing.'));

@@ -148,7 +148,7 @@ describe('with FIELDS_ORIGIN', () => {
       expect([start, statusOf(await ask(start, 'fields.test'))]).toEqual([start, 404]);
   });
 
-  test('its host is the same in every spelling, and a path or method in another form reaches nothing else', async () => {
+  test('its host is the same in every spelling, and other forms of a path reach nothing else', async () => {
     for (const host of ['FIELDS.test', 'fields.test.', 'fields.test:443', 'Fields.Test.:8443']) {
       expect([host, statusOf(await ask('GET /fields/integrity.json', host))]).toEqual([host, 200]);
       for (const start of ['GET /proxy', 'GET /healthz', 'HEAD /tokens', 'GET /console'])

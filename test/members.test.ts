@@ -520,8 +520,8 @@ describe('removing a member', () => {
     await send('DELETE', `${PATH}/${again.member_id}`, second.api_key);
     expect(await usersOf(first.user_id)).toBe(0);
     // A person who is invited again chooses a new password, and is another user.
-    const second = await join(email, tenant, { password: 'a password of today' });
-    expect(second.user_id).not.toBe(first.user_id);
+    const renewed = await join(email, tenant, { password: 'a password of today' });
+    expect(renewed.user_id).not.toBe(first.user_id);
   });
 
   test('in two tenants at once deletes the user', async () => {

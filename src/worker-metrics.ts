@@ -86,7 +86,11 @@ export const createWorkerFigures = (
     receive: (worker, message) => {
       if (message.kind === 'metrics') questions.answer(message.id, message.report);
       else if (message.kind === 'ask_metrics_text')
-        void text().then((answer) => send(worker, { kind: 'metrics_text', id: message.id, text: answer }));
+        void text().then(
+          (answer) => send(worker, { kind: 'metrics_text', id: message.id, text: answer }),
+          // No answer is one, too: the worker's client gets an error.
+          () => undefined,
+        );
     },
     ended: (worker) => {
       own.count('strongroom_workers_ended_total', {});
@@ -121,7 +125,11 @@ export const createWorkerMetrics = (send: (message: FromWorker) => void): Worker
     receive: (message) => {
       if (message.kind === 'metrics_text') questions.answer(message.id, message.text);
       else if (message.kind === 'send_metrics')
-        void source?.report().then((report) => send({ kind: 'metrics', id: message.id, report }));
+        void source?.report().then(
+          (report) => send({ kind: 'metrics', id: message.id, report }),
+          // The supervisor counts it as silent.
+          () => undefined,
+        );
     },
     text: async () => {
       const text = await questions.ask((id) => send({ kind: 'ask_metrics_text', id }));

@@ -4,6 +4,7 @@ import { createTokenRows } from '../src/modules/tokens/rows/batched-rows.ts';
 import { type NewToken } from '../src/modules/tokens/rows/token-row.ts';
 import { randomBytes } from 'node:crypto';
 import { createAccounts } from '../src/platform/accounts.ts';
+import { createMetrics } from '../src/platform/metrics/metrics.ts';
 import { fastify } from 'fastify';
 import { Pool } from 'pg';
 import { loadConfig } from '../src/platform/config.ts';
@@ -15,9 +16,11 @@ const value = JSON.parse(answer ?? 'null') as unknown;
 const { databasePoolMax: max, writeBatches } = loadConfig({});
 const pool = new Pool({ ...(JSON.parse(addressText as string) as object), max });
 const accounts = createAccounts();
+const metrics = createMetrics();
 const { insertTokens } = createTokenRows({
   accounts,
-  statements: createStatements(pool, max, accounts),
+  metrics,
+  statements: createStatements(pool, max, accounts, metrics),
   batchesMax: writeBatches,
   beforeClose: () => undefined,
 });

@@ -39,6 +39,9 @@ export const startShop = async ({ port, vaultUrl, apiKey, chargeUrl, processorPa
 
   const { current, versions } = await askVault('GET', '/fields/integrity.json');
 
+  /** The sessions of this shop. A browser may name others. */
+  const sessions = new Set<string>();
+
   const showPage = (): { page: string; policy: string } => {
     const nonce = randomBytes(16).toString('base64');
     const policy = [
@@ -56,7 +59,8 @@ export const startShop = async ({ port, vaultUrl, apiKey, chargeUrl, processorPa
   };
 
   const pay = async ({ session, token }: { session: string; token: string }) => {
-    const { tokens } = await askVault('GET', `/sessions/${encodeURIComponent(session)}`);
+    if (!sessions.has(session)) throw new Error('the session is not of this shop');
+    const { tokens } = await askVault('GET', `/sessions/${session}`);
     if (!tokens.includes(token)) throw new Error('the token is not of this session');
     const charge = {
       amount: AMOUNT,
@@ -91,6 +95,7 @@ export const startShop = async ({ port, vaultUrl, apiKey, chargeUrl, processorPa
         }
         case 'POST /session': {
           const made = await askVault('POST', '/sessions', { allowed_origins: [origin], types: ['card'] });
+          sessions.add(made.id);
           response.end(JSON.stringify({ id: made.id, session_key: made.session_key }));
           return;
         }

@@ -38,6 +38,7 @@ const startVault = async (chargeUrl: string): Promise<{ child: ChildProcess; url
     env: {
       ...process.env,
       NODE_ENV: 'development',
+      HOST: '127.0.0.1',
       PORT: String(port),
       DATA_DIR: dataDir,
       LOG_LEVEL: 'warn',

@@ -43,6 +43,7 @@ import { joinRoutes } from './modules/people/join.routes.ts';
 import { membersRoutes } from './modules/people/members.routes.ts';
 import { consoleRoutes } from './modules/console/routes.ts';
 import { healthRoutes } from './modules/health/routes.ts';
+import { metricsRoutes } from './modules/health/metrics.routes.ts';
 import { docsRoutes } from './modules/docs/routes.ts';
 import type { Context } from './modules.ts';
 
@@ -98,7 +99,7 @@ const addHooks = (app: App, ctx: Context): Authentication => {
   cutSlowBodies(app, ctx);
   cutSlowReaders(app, ctx);
   refuseExpectations(app);
-  addRequestLog(app);
+  addRequestLog(app, ctx.metrics);
   separateHosts(app, ctx.config);
   addPreflights(app);
   const authentication = addAuthentication(app, ctx);
@@ -144,6 +145,7 @@ export const buildApp = async (ctx: Context): Promise<App> => {
   await addApiRoutes(app, ctx);
   await proxyRoutes(app, ctx, authentication);
   await fieldsRoutes(app, ctx);
+  metricsRoutes(app, ctx);
   if (ctx.config.docs) await docsRoutes(app);
   await addPages(app, ctx.config.bodyBytesMax, (scope: App) => {
     collectRoutes(scope, ctx);

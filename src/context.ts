@@ -20,6 +20,10 @@ import { listenForNotices } from './platform/db/notices.ts';
 import { createEgress, type EgressTimeouts, type Resolver } from './platform/egress/client.ts';
 import { StartError } from './platform/errors.ts';
 import { createLog } from './platform/log.ts';
+import { createMetrics } from './platform/metrics/metrics.ts';
+import { readPlatform } from './platform/metrics/platform-metrics.ts';
+import { renderMetrics } from './platform/metrics/render.ts';
+import { measuredEgress } from './platform/egress/measured.ts';
 import { createMailer } from './platform/mail/mailer.ts';
 import { bringUpToDate, closeAll, noVault, openDatabase, type Role, type Start } from './platform/open-database.ts';
 import type { Platform } from './platform/platform.ts';
@@ -38,9 +42,14 @@ export type Overrides = {
   egressTimeouts?: Partial<EgressTimeouts>;
   /** Smaller limits of tenants, for tests. */
   limits?: Limits;
+  /** In a worker: asks the supervisor for the metrics of all workers. */
+  metricsText?: () => Promise<string>;
   /** Called when another server has taken over the data directory: this server must stop. */
   onDirectoryLost?: () => void;
 };
+
+/** Whether anything serves the metrics, of this process or of its supervisor. */
+const isServed = ({ metrics: { port, token } }: Config): boolean => port !== undefined || token !== undefined;
 
 /** Attempts to start, if the data directory is lost to a process that is just ending. */
 const STARTS_MAX = 3;
@@ -72,7 +81,10 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
   const randomBytes = randomBytesFromKernel;
 
   const accounts = createAccounts({ ...limitsOfWorker(config.workers, config.bodyBytesMax), ...overrides.limits });
-  const { db, poolConfig, embedded } = await openDatabase(config, role, { ...overrides, log, accounts }, start);
+  const metrics = createMetrics();
+  if (role === 'server' && isServed(config)) metrics.watchProcess();
+  const database = { ...overrides, log, accounts, metrics };
+  const { db, poolConfig, embedded } = await openDatabase(config, role, database, start);
   start.closers.push(async () => accounts.close());
   const keyRows = createKeyRows(db);
   // Before anything is written, so that a wrong root key changes nothing.
@@ -96,6 +108,7 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
     cvcTtlMs: config.cvcTtlMs,
   });
   start.closers.push(async () => keyring.close());
+  readPlatform(metrics, { accounts, keyring });
 
   const changes = createChanges();
   changes.on((change) => {
@@ -123,17 +136,18 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
     start.closers.push(() => notices.close());
   }
 
-  const egress = createEgress(config.egress, {
+  const plainEgress = createEgress(config.egress, {
     accounts,
     resolve: overrides.resolve,
     ca: overrides.ca,
     timeouts: overrides.egressTimeouts,
     log,
   });
+  const egress = measuredEgress(plainEgress, metrics);
   start.closers.push(() => egress.close());
   const mailer = config.mail && createMailer(config.mail, { ca: overrides.ca, log, now });
   start.closers.push(async () => mailer?.close());
-  const sandbox = openSandbox(config, log, accounts);
+  const sandbox = openSandbox(config, log, accounts, metrics);
   start.closers.push(() => sandbox.close());
   if (role === 'server') await startSandbox(sandbox);
 
@@ -149,6 +163,8 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
     db,
     accounts,
     changes,
+    metrics,
+    metricsText: overrides.metricsText ?? (async () => renderMetrics([await metrics.report()])),
     provider,
     keyring,
     pepper,

@@ -19,6 +19,8 @@ const IDLE_CHECK_MS = 100;
 export type Serving = {
   /** Where it listens. */
   base_url: string;
+  /** The metrics of all that serves. */
+  metricsText(): Promise<string>;
   /** @param how with `drains` clients get time to leave first. */
   stop(how: { drains: boolean }): Promise<void>;
 };
@@ -66,6 +68,7 @@ export const serve = async (ctx: Context): Promise<Serving> => {
   const stopWritingKeyUses = startWritingKeyUses(ctx);
   return {
     base_url,
+    metricsText: ctx.metricsText,
     async stop({ drains }) {
       if (drains) await drain(ctx);
       await closeApp(ctx, app);

@@ -15,14 +15,16 @@ import {
   sharesConsoleHost,
   sharesFieldsHost,
 } from './platform/config.ts';
-import { StartError } from './platform/errors.ts';
+import { StartError, unavailable } from './platform/errors.ts';
 import { failureText } from './platform/failure-text.ts';
 import { createStandardOutput, type Log } from './platform/log.ts';
+import { openMetricsServer } from './platform/metrics/metrics-server.ts';
 import { ENDING_SIGNALS } from './platform/node-24.ts';
 import { startBlock } from './platform/start-block.ts';
 import { startWatchdog } from './platform/watchdog.ts';
 import { serve, type Serving } from './serve.ts';
 import { supervise } from './supervise.ts';
+import { createWorkerMetrics, type WorkerMetrics } from './worker-metrics.ts';
 import { type FromWorker, parseToWorker } from './worker-messages.ts';
 
 /** Requests that run at a signal have at least this time. Then the process exits. */
@@ -64,6 +66,15 @@ const announce = (ctx: Context, { base_url }: Serving, made: Awaited<ReturnType<
   ctx.log.info({ base_url: known_url, ...docs, ...workers }, 'listening');
 };
 
+/** Listens on METRICS_PORT until the context is closed. @returns where; undefined without the port. @throws StartError. */
+const openMetrics = async (ctx: Context, text: () => Promise<string>): Promise<string | undefined> => {
+  const { host, port, token } = ctx.config.metrics;
+  if (port === undefined) return undefined;
+  const server = await openMetricsServer({ host, port, token }, text);
+  ctx.onClose(() => server.close());
+  return server.url;
+};
+
 const start = async (config: Config, onDirectoryLost: () => void): Promise<Running> => {
   const output = createStandardOutput();
   const isAlone = config.workers === 1;
@@ -72,8 +83,15 @@ const start = async (config: Config, onDirectoryLost: () => void): Promise<Runni
   for (const sentence of findMisspelledVariables()) ctx.log.warn(sentence);
   try {
     const made = await createFirstTenant(ctx);
-    const serving = isAlone ? await serve(ctx) : await supervise(ctx, output);
+    let serving: Serving | undefined;
+    // Before anything is served, so that a port that is taken ends the start.
+    const metrics_url = await openMetrics(ctx, async () => {
+      if (!serving) throw unavailable();
+      return serving.metricsText();
+    });
+    serving = isAlone ? await serve(ctx) : await supervise(ctx, output);
     announce(ctx, serving, made);
+    if (metrics_url !== undefined) ctx.log.info({ metrics_url }, 'metrics are served');
     return runningOf(ctx, serving);
   } catch (error) {
     // An error of closing must not hide the error that stopped the start.
@@ -83,8 +101,10 @@ const start = async (config: Config, onDirectoryLost: () => void): Promise<Runni
 };
 
 /** @param config that of the supervisor. */
-const startWorker = async (config: Config): Promise<Running> => {
-  const ctx = await createContext(configOfWorker(config), 'server', { logFields: { pid: process.pid } });
+const startWorker = async (config: Config, metrics: WorkerMetrics): Promise<Running> => {
+  const overrides = { logFields: { pid: process.pid }, metricsText: metrics.text };
+  const ctx = await createContext(configOfWorker(config), 'server', overrides);
+  metrics.setSource(ctx.metrics);
   try {
     const serving = await serve(ctx);
     tellSupervisor({ kind: 'ready', base_url: serving.base_url });
@@ -183,16 +203,18 @@ const runWorker = (): void => {
   // Before Node's own listener, whose exit would wait for a reader of the log: that was the supervisor.
   process.prependOnceListener('disconnect', () => process.kill(process.pid, 'SIGKILL'));
   let stop: ReturnType<typeof run> | undefined;
+  const metrics = createWorkerMetrics(tellSupervisor);
   const begin = (variables: Record<string, string>): void => {
     const config = loadConfig(variables);
     adoptVariables(variables);
-    stop = run(config, () => startWorker(config));
+    stop = run(config, () => startWorker(config, metrics));
   };
   process.on('message', (message) => {
     try {
       const asked = parseToWorker(message);
       if (asked.kind === 'start') begin(asked.variables);
-      else stop?.({}, asked);
+      else if (asked.kind === 'stop') stop?.({}, asked);
+      else metrics.receive(asked);
     } catch (error) {
       void exitWith(error);
     }

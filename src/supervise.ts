@@ -9,6 +9,7 @@ import { readRootKey } from './platform/crypto/vault-keys.ts';
 import { urlOf } from './platform/dev-postgres/connection.ts';
 import { StartError } from './platform/errors.ts';
 import type { Serving } from './serve.ts';
+import { createWorkerFigures } from './worker-metrics.ts';
 import { type FromWorker, parseFromWorker, type ToWorker } from './worker-messages.ts';
 
 /** The pause before a worker is replaced: it doubles while workers end soon, so that a cause that stays does not take all CPU. */
@@ -65,6 +66,8 @@ export const supervise = async (ctx: Context, output: DestinationStream): Promis
     if (worker.isConnected()) worker.send(message, () => undefined);
   };
 
+  const figures = createWorkerFigures(() => [...running].map(({ worker }) => worker), send);
+
   const launch = (): Running => {
     const worker = cluster.fork(withheldVariables());
     passLines(worker.process.stdout as Readable, output);
@@ -77,7 +80,8 @@ export const supervise = async (ctx: Context, output: DestinationStream): Promis
       worker.on('message', (message: unknown) => {
         const parsed: FromWorker = parseFromWorker(message);
         if (parsed.kind === 'ready') resolve(parsed.base_url);
-        else reject(new StartError(parsed.text));
+        else if (parsed.kind === 'failed') reject(new StartError(parsed.text));
+        else figures.receive(worker, parsed);
       });
       void ended.then(({ code, signal }) =>
         reject(new StartError(`A worker ended with ${signal ?? code} before it served. Its output says why.`)),
@@ -85,7 +89,10 @@ export const supervise = async (ctx: Context, output: DestinationStream): Promis
     });
     const launched = { worker, ready, ended };
     running.add(launched);
-    void ended.then(() => running.delete(launched));
+    void ended.then(() => {
+      running.delete(launched);
+      if (!stopping.signal.aborted) figures.ended(worker);
+    });
     send(worker, { kind: 'start', variables });
     return launched;
   };
@@ -137,6 +144,7 @@ export const supervise = async (ctx: Context, output: DestinationStream): Promis
 
   return {
     base_url,
+    metricsText: figures.text,
     async stop({ drains }) {
       stopping.abort();
       for (const { worker } of running) send(worker, { kind: 'stop', drains });

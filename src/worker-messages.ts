@@ -5,12 +5,38 @@ import { z } from 'zod';
 const toWorker = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('start'), variables: z.record(z.string(), z.string()) }),
   z.object({ kind: z.literal('stop'), drains: z.boolean() }),
+  /** Asks for the figures of the worker. */
+  z.object({ kind: z.literal('send_metrics'), id: z.number() }),
+  /** Answers `ask_metrics_text`. */
+  z.object({ kind: z.literal('metrics_text'), id: z.number(), text: z.string() }),
 ]);
+
+/** As `MetricReport` of platform/metrics. What is no number becomes null in JSON. */
+const metricReport = z.object({
+  name: z.string(),
+  help: z.string(),
+  type: z.string(),
+  aggregator: z.string(),
+  values: z.array(
+    z.object({
+      metricName: z.string().optional(),
+      labels: z.record(z.string(), z.union([z.string(), z.number()])),
+      value: z
+        .number()
+        .nullable()
+        .transform((value) => value ?? Number.NaN),
+    }),
+  ),
+});
 
 const fromWorker = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('ready'), base_url: z.string() }),
   /** With what the operator is told. */
   z.object({ kind: z.literal('failed'), text: z.string() }),
+  /** Answers `send_metrics`. */
+  z.object({ kind: z.literal('metrics'), id: z.number(), report: z.array(metricReport) }),
+  /** Asks for the figures of all workers, for a client of this one. */
+  z.object({ kind: z.literal('ask_metrics_text'), id: z.number() }),
 ]);
 
 export type ToWorker = z.infer<typeof toWorker>;

@@ -1,4 +1,4 @@
-// Acting as a member: the console asks the public API like any client, and its caller comes from nowhere a request could name.
+// Acting as a member: the console calls the public API in the process, and no request can name that caller.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { fastify } from 'fastify';
 import { validatorCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod';
@@ -60,7 +60,7 @@ afterAll(async () => {
 const act = (url: string, more: object = {}, as: Caller = caller) =>
   authentication.actAs(as, person, { method: 'GET', url, ...more });
 
-describe('whoever acts', () => {
+describe('the member who acts', () => {
   test('is the member, from where the person is, under the trace of the page', async () => {
     expect((await act('/who')).json()).toEqual({
       actor_id: member.user_id,
@@ -71,7 +71,7 @@ describe('whoever acts', () => {
     });
   });
 
-  test('is nobody else, whatever headers say', async () => {
+  test('stays the same caller, whatever headers the request has', async () => {
     const headers = { 'svc-api-key': server.tenant.api_key, 'x-forwarded-for': '198.51.100.1', 'svc-trace-id': 'mine' };
     expect((await act('/who', { headers })).json()).toMatchObject({
       actor_id: member.user_id,
@@ -116,7 +116,7 @@ describe('whoever acts', () => {
   });
 });
 
-describe('nobody acts', () => {
+describe('a request without a caller', () => {
   test.each([
     ['without a header', {}],
     ['by a cookie', { cookie: 'strongroom=COOKIE' }],

@@ -1,5 +1,5 @@
-// An application as a caller without its key: what the server itself does on an application's behalf, such as running code
-// that acts for it. It may what its row says, and a change of it counts at once.
+// An application as caller without its key, for code that acts with its permissions.
+// It has the permissions of its row, and a change counts at once.
 import { CALLER_CACHE_MS, createCallerFinder } from '../src/modules/access/caller-finder.ts';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createChanges } from '../src/platform/changes.ts';
@@ -74,7 +74,7 @@ describe('an application that is called for', () => {
     expect(await find(application_id)).toBeUndefined();
   });
 
-  test('is nobody once its tenant is gone', async () => {
+  test('is not found once its tenant is deleted', async () => {
     const gone = await server.newTenant();
     expect(await find(gone.application_id, gone)).toBeDefined();
     expect((await server.request('DELETE', '/tenants/self', { key: gone.api_key })).status).toBe(204);

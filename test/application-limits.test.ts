@@ -178,7 +178,7 @@ describe('the rate', () => {
     expect(statusesOf(again).filter((status) => status === 200)).toHaveLength(4);
   });
 
-  test('starts anew where the limit is another, or the clock of a process was wrong', async () => {
+  test('restarts when the limit changes, or when the clock of a process was wrong', async () => {
     const key = await make({ rate_limit: { requests_per_second: 1, burst: 1000 } });
     const ask = () => server.request('GET', '/applications/key', { key: key.api_key });
     await Promise.all(Array.from({ length: 30 }, ask));
@@ -279,7 +279,7 @@ describe('daily reveals', () => {
     expect(row).toEqual({ counted: 10, tokens: 10 });
   });
 
-  test('begin anew at midnight (UTC), and the sweep removes the rows of past days', async () => {
+  test('restart at midnight (UTC), and the sweep removes the rows of past days', async () => {
     const key = await make({ daily_reveals: 1 });
     const [one = '', two = ''] = await tokens(2);
     const noon = server.clock.stoppedAtMs ?? 0;
@@ -484,7 +484,7 @@ describe('a caller with limits', () => {
     expect(own.status, own.text).toBe(200);
   });
 
-  test('invites nobody with a daily limit, as members have none', async () => {
+  test('cannot invite people with a daily limit, because members have none', async () => {
     const permissions = ['tenant:invitation:create'];
     const invite = ({ api_key }: Key) =>
       server.request('POST', '/tenants/self/invitations', { key: api_key, json: { email: 'new@example.com' } });

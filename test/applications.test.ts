@@ -1,4 +1,4 @@
-// Applications and permissions through the front door: who calls, what they may hand on, and keys that are shown once.
+// Applications and permissions over HTTP: callers, what they may grant, and keys that are shown once.
 import { CALLER_CACHE_MS, createCallerFinder } from '../src/modules/access/caller-finder.ts';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Announced, createChanges } from '../src/platform/changes.ts';
@@ -175,7 +175,7 @@ describe('a new key', () => {
     expect((await logsOf(id)).at(-1)).toMatchObject({ operation: 'update', message: 'Application key regenerated' });
   });
 
-  test('can be had by the application itself, whatever it holds', async () => {
+  test('can be read by the application itself with any permissions', async () => {
     const rules = [
       { ...rule, transform: 'redact' },
       { ...rule, priority: 2, container: '/' },
@@ -333,7 +333,7 @@ test('the process that made a change needs no notice of it', async () => {
   expect(await statusOf(other.key)).toBe(401);
 });
 
-describe('nobody hands on what they do not hold', () => {
+describe('a caller cannot grant permissions that it does not hold', () => {
   test('a permission that the creator lacks is refused by its name, and nothing is made', async () => {
     const key = await keyWith('application:create', 'log:read');
     const count = () => server.sql('SELECT count(*) FROM applications');
@@ -412,7 +412,7 @@ describe('hosts that an application may send to', () => {
     }
   });
 
-  test('are no more than those of whoever makes it, changes it, or gives it a key', async () => {
+  test('do not exceed those of the caller that creates it, changes it or gives it a key', async () => {
     const narrow = await create({ ...grants, allowed_hosts: ['*.example.com'] });
     const asked = (method: string, path: string, allowed_hosts?: string[]) =>
       send(method, path, { name: 'x', ...grants, allowed_hosts }, narrow.key);
@@ -498,7 +498,7 @@ describe('GET /permissions', () => {
   });
 });
 
-test('a deed that cannot be logged is a 503, and is not done', async () => {
+test('an operation that cannot be logged is a 503 and has no effect', async () => {
   const own = await server.newTenant();
   await server.sql('REVOKE INSERT ON audit_log FROM CURRENT_USER');
   try {

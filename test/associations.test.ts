@@ -1,4 +1,4 @@
-// Links between tokens through the front door: who may make them, what they show, what takes them away.
+// Links between tokens over HTTP: who may create them, what they show, and what removes them.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Answer, startServer, type TestServer, type TestTenant } from './support/server.ts';
 import { withoutDrawn } from './support/text.ts';
@@ -66,7 +66,7 @@ describe('a link', () => {
     expect(await childrenOf(child)).toEqual([]);
   });
 
-  test('is made whatever the content type of the body that is not there', async () => {
+  test('is created with any content type and an empty body', async () => {
     const [parent, child] = [await newToken(), await newToken()];
     const headers = { 'content-type': 'text/plain' };
     expect((await server.request('POST', `/tokens/${parent}/children/${child}/`, { headers })).status).toBe(204);
@@ -279,7 +279,7 @@ describe('a child that is created', () => {
     expect(await countRows()).toEqual(before);
   });
 
-  test('is not made or linked for whoever may not read the parent or create in its container', async () => {
+  test('is refused to a caller that cannot read the parent or create in its container', async () => {
     const parent = await newToken();
     const inPci = await newToken({ type: 'card', data: card });
     const rule = {
@@ -386,19 +386,19 @@ describe('the list of children', () => {
 
   test('filters by ids, types and metadata, alone and together', async () => {
     const parent = await newToken();
-    const stranger = await newToken({ data: 'x', metadata: { order: '1' } });
+    const unlinked = await newToken({ data: 'x', metadata: { order: '1' } });
     const one = (await createChild(parent, { data: 'x', metadata: { order: '1' } })).body.id;
     const two = (await createChild(parent, { type: 'card', data: card, metadata: { order: '1' } })).body.id;
     const three = (await createChild(parent, { type: 'card_number', data: card.number })).body.id;
     for (const [query, expected] of [
       [`?id=${one}`, [one]],
-      [`?id=${one}&id=${three}&id=${stranger}`, [one, three]],
+      [`?id=${one}&id=${three}&id=${unlinked}`, [one, three]],
       ['?type=card', [two]],
       ['?type=card&type=card_number', [two, three]],
       ['?metadata.order=1', [one, two]],
       ['?type=card&metadata.order=1', [two]],
       [`?id=${one}&type=card`, []],
-      [`?id=${stranger}`, []],
+      [`?id=${unlinked}`, []],
       [`?id=${parent}`, []],
     ] as const) {
       const answer = await list(parent, query);

@@ -1,8 +1,8 @@
-// A database that cuts a connection in the middle of work, or falls silent: whoever waits gets a 503, and the next one is
-// served.
+// A database that closes a connection during work, or stops answering: waiting requests get a 503, and the next one is served.
 import { Pool } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createAccounts } from '../src/platform/accounts.ts';
+import { createMetrics } from '../src/platform/metrics/metrics.ts';
 import { createStatements, type Statements } from '../src/platform/db/statements.ts';
 import { createTimedClient } from '../src/platform/db/timed-client.ts';
 import { holdRow } from './support/held-rows.ts';
@@ -19,7 +19,7 @@ beforeAll(async () => {
   server = await startServer();
   pool = new Pool({ connectionString: server.databaseUrl, max: 1, Client: createTimedClient(QUERY_MAX_MS) });
   pool.on('error', () => undefined);
-  statements = createStatements(pool, 4, createAccounts());
+  statements = createStatements(pool, 4, createAccounts(), createMetrics());
 });
 
 afterAll(async () => {

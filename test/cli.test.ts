@@ -1,4 +1,4 @@
-// The operator's command line as processes of its own: what it says, and what it leaves alone.
+// The operator's command line, run as processes: its output, and what it does not change.
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

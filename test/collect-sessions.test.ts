@@ -116,6 +116,16 @@ describe('a session key', () => {
     expect((await server.request('GET', `/sessions/${session.id}`)).body.tokens).toEqual([made.body.id]);
   });
 
+  test('creates no token with more metadata than a token may have', async () => {
+    const keysOf = (name: string, count: number) =>
+      Object.fromEntries(Array.from({ length: count }, (_, at) => [`${name}${at}`, 'x']));
+    const session = await newSession({ metadata: keysOf('shop', 30) });
+    expect((await create(session.session_key, { ...CARD, metadata: keysOf('page', 20) })).status).toBe(201);
+    const refused = await create(session.session_key, { ...CARD, metadata: keysOf('page', 21) });
+    expect([refused.status, Object.keys(refused.body.errors)]).toEqual([400, ['metadata']]);
+    expect((await create(session.session_key, { ...CARD, metadata: keysOf('shop', 30) })).status).toBe(201);
+  });
+
   test('gets the same answer where the tenant deduplicates', async () => {
     const tenant = await server.newTenant();
     await server.request('PUT', '/tenants/self', {

@@ -1,4 +1,4 @@
-// A host of its own for the console: which routes answer there and elsewhere, and where links lead.
+// CONSOLE_HOST: which routes answer on it and elsewhere, and where links lead.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { inviteOwner } from '../src/modules/people/bootstrap.ts';
 import { loadConfig } from '../src/platform/config.ts';

@@ -1,5 +1,4 @@
-// What the document says of requests is what the server takes: where null may stand, what an empty list means, which types
-// a patch may have. Through the front door, with the real database.
+// The OpenAPI document describes what the server accepts: null values, empty lists, and types in a patch.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { exampleFormula } from '../src/modules/code/formula-record.ts';
 import { fits, type Node, resolved } from './support/document.ts';

@@ -1,4 +1,4 @@
-// One data directory, one server: with real processes, whose connections to the embedded database are cut.
+// One server per data directory: real processes, whose connections to the embedded database are closed.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-// What an operator reads when the database refuses a connection: the reason, the place and the fix, and never the password.
+// Messages for the operator when the database refuses a connection: reason, place and fix, never the password.
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';

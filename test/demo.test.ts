@@ -1,7 +1,7 @@
 // The demo, as `npm run demo` starts it: a card that a person types arrives at the processor, and the shop's page never holds it.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Browser } from 'playwright-core';
@@ -32,7 +32,8 @@ describe.skipIf(chromiumPath === undefined)('the demo, in Chromium', () => {
     const { DEMO_PORT: _, ...environment } = process.env;
     demo = spawn(process.execPath, ['demo/start.ts'], {
       cwd: root,
-      env: { ...environment, DATA_DIR: dataDir, DEMO_PORT: '0' },
+      // The vault of the demo listens on loopback, whatever the shell sets for another one.
+      env: { ...environment, DATA_DIR: dataDir, DEMO_PORT: '0', HOST: '::1' },
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     for (const stream of [demo.stdout, demo.stderr]) stream?.on('data', (text: Buffer) => (printed += String(text)));
@@ -101,6 +102,23 @@ describe.skipIf(chromiumPath === undefined)('the demo, in Chromium', () => {
     expect(holding.map(({ url: to }) => new URL(to).pathname)).toEqual(['/tokens']);
     expect(lines.filter((line) => !/autofill|favicon/i.test(line))).toEqual([]);
     await context.close();
+  });
+
+  test('the shop charges no token of a session that it did not create', async () => {
+    const vaultUrl = /src="(http:\/\/127\.0\.0\.1:\d+)\/fields\//.exec(await (await fetch(url)).text())?.[1] ?? '';
+    const { api_key } = JSON.parse(readFileSync(join(dataDir, 'dev-credentials.json'), 'utf8')) as { api_key: string };
+    const { origin } = new URL(url);
+    const ask = async (path: string, key: string, body: object): Promise<any> => {
+      const headers = { 'svc-api-key': key, 'content-type': 'application/json', origin };
+      const response = await fetch(`${vaultUrl}${path}`, { method: 'POST', headers, body: JSON.stringify(body) });
+      return response.json();
+    };
+    const session = await ask('/sessions', api_key, { allowed_origins: [origin], types: ['card'] });
+    const data = { number: NUMBER, expiration_month: 12, expiration_year: 2030, cvc: CVC };
+    const { id } = await ask('/tokens', session.session_key, { type: 'card', data });
+    expect(id).toEqual(expect.any(String));
+    const body = JSON.stringify({ session: session.id, token: id });
+    expect((await fetch(`${url}pay`, { method: 'POST', body })).status).toBe(502);
   });
 });
 

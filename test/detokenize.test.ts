@@ -1,5 +1,4 @@
-// POST /detokenize through the front door: what expressions give, how much of it, what is refused, and that the log is
-// written before anything is shown.
+// POST /detokenize over HTTP: results of expressions, their limits, refusals, and that the log is written first.
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { watchMemory } from './support/memory.ts';
@@ -393,7 +392,7 @@ describe('the log', () => {
         expect(answer.text).not.toContain('secret value');
       }
     };
-    // A full disk, an error that nobody thought of, a privilege that was taken away, and no table at all.
+    // A full disk, an unexpected error, a revoked privilege, and a missing table.
     await withoutLog('53100', AT_ONCE, expectNothing);
     await withoutLog('P0001', AT_ONCE, expectNothing);
     await withoutLog('53100', AT_COMMIT, expectNothing);
@@ -448,7 +447,7 @@ describe('the log', () => {
   test.each([
     ['at once', AT_ONCE],
     ['at the commit', AT_COMMIT],
-  ])('is part of every deed: where it cannot be written, nothing is done, %s', async (_, trigger) => {
+  ])('is part of every operation: if it cannot be written, nothing is done, %s', async (_, trigger) => {
     const [one, two, three] = [await tokenOf('one'), await tokenOf('two'), await tokenOf('three')];
     await server.request('POST', `/tokens/${one}/children/${two}`);
     const snapshot = async () => [

@@ -1,4 +1,4 @@
-// The reference page works from our own origin alone, under a policy that lets nothing else in.
+// The API reference page loads from the server's own origin only, under a strict content security policy.
 import { gunzipSync } from 'node:zlib';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { buildApp } from '../src/app.ts';

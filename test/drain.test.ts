@@ -1,4 +1,4 @@
-// A server that is told to stop serves on until clients and load balancers have left: no request fails.
+// A server that drains serves requests until clients and load balancers have left: no request fails.
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { Agent } from 'node:http';

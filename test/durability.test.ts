@@ -134,7 +134,7 @@ test(
       await pause(300);
       await loading.stop();
       expect(journal.size).toBeGreaterThan(before);
-      // While the database is away every request is told so: 503, never another 5xx, never a hang.
+      // Without a database every request gets a 503, never another 5xx, and never hangs.
       expect([...loading.statuses].filter((status) => status >= 500 && status !== 503)).toEqual([]);
       running.child.kill('SIGTERM');
       await running.exited;

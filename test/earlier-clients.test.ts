@@ -1,5 +1,4 @@
-// What published clients of the earlier API send beyond our schemas: mapped where it has a meaning here, ignored where it
-// changes nothing, refused otherwise (docs/earlier-clients.md).
+// Attributes of published clients of the earlier API: mapped, ignored or refused (docs/earlier-clients.md).
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Answer, startServer, type TestServer, type TestTenant } from './support/server.ts';
 

@@ -1,4 +1,4 @@
-// Client certificates: shown to whoever asks for one, to nobody else and by nobody else, and never read aloud.
+// Client certificates: presented only to destinations that ask for one, only by their tenant, and never logged.
 import { generateKeyPairSync } from 'node:crypto';
 import type { SecureVersion } from 'node:tls';
 import { inspect } from 'node:util';
@@ -17,7 +17,7 @@ const one = certificateFor('one.test');
 const two = certificateFor('two.test');
 const body = Buffer.from('secret');
 
-/** Takes nobody without a certificate of the test's own authority. */
+/** Refuses clients without a certificate of the test's own authority. */
 const demanding = (version?: SecureVersion): UpstreamOptions => ({
   tls: {
     requestCert: true,
@@ -27,7 +27,7 @@ const demanding = (version?: SecureVersion): UpstreamOptions => ({
   },
 });
 
-/** Asks for a certificate, and takes also whoever has none. */
+/** Requests a certificate, and accepts clients without one. */
 const asking: UpstreamOptions = { tls: { requestCert: true, rejectUnauthorized: false, ca: testCa } };
 
 describe.each<SecureVersion>(['TLSv1.2', 'TLSv1.3'])('a destination that demands a certificate, by %s,', (version) => {
@@ -94,11 +94,11 @@ test('a destination that asks for no certificate is shown none', async () => {
   expect(up.received[0]?.client).toBe(undefined);
 });
 
-describe('whoever shows a certificate', () => {
-  test('trusts nobody more for it, not even its own authority', async () => {
-    const stranger = selfSignedCertificateFor('upstream.test');
-    const { up, exchange } = await open({ tls: stranger });
-    const chain = { certificate: one.cert + stranger.cert, private_key: one.key };
+describe('a request with a client certificate', () => {
+  test('does not trust the authority of its own certificate', async () => {
+    const untrusted = selfSignedCertificateFor('upstream.test');
+    const { up, exchange } = await open({ tls: untrusted });
+    const chain = { certificate: one.cert + untrusted.cert, private_key: one.key };
     expect(await faultCode(exchange({ method: 'POST', body, clientCertificate: chain }))).toBe('TLS');
     expect(up.received).toEqual([]);
   });
@@ -130,7 +130,7 @@ describe('whoever shows a certificate', () => {
       `${one.cert}-----BEGIN CERTIFICATE-----\ncanary\n-----END CERTIFICATE-----\n`,
       one.key,
     ],
-  ])('but has %s reaches nobody, and no text of it is in the error', async (_, certificate, private_key) => {
+  ])('with %s sends nothing, and no text of it is in the error', async (_, certificate, private_key) => {
     const { up, exchange } = await open(asking);
     const error: unknown = await exchange({ clientCertificate: { certificate, private_key } }).catch(
       (thrown: unknown) => thrown,

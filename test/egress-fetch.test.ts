@@ -1,4 +1,4 @@
-// What `fetch` in a tenant's code has above one request: bodies decoded in memory, redirects, and room for many of them.
+// `fetch` of a tenant's code: bodies decoded in memory, redirects, and memory for many of them.
 import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync } from 'node:zlib';
 import { afterEach, describe, expect, test } from 'vitest';
 import { FREE_BYTES } from '../src/platform/accounts.ts';
@@ -147,7 +147,7 @@ describe('fetch', () => {
     expect(await fetchFrom({ url: url('/end#x') })).toMatchObject({ redirected: false, url: url('/end') });
   });
 
-  test('leaves redirects or refuses them when it is told to', async () => {
+  test('returns or refuses redirects on request', async () => {
     const { up, fetchFrom, url } = await open(redirecting);
     const left = await fetchFrom({ url: url(to('/end')), redirect: 'manual' });
     expect(left).toMatchObject({ status: 302, redirected: false });

@@ -1,5 +1,4 @@
-// Bodies that are not held in memory: both ways as they come, no faster than the other side takes them, whole or broken, and
-// never longer than the deadline.
+// Streamed bodies in both directions: backpressure, completeness, and deadlines.
 import { getEventListeners, once } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import { createServer as createTcpServer, type Socket } from 'node:net';
@@ -372,7 +371,7 @@ describe('around an answer', () => {
     expect(up.connectionCount()).toBe(1);
   });
 
-  test('a second one to one question answers nobody', async () => {
+  test('a second response to one request is dropped', async () => {
     const { up, exchange } = await open({
       onHead: (question) =>
         void question.socket.write(
@@ -384,7 +383,7 @@ describe('around an answer', () => {
     expect(up.received.map(({ connection }) => connection)).toEqual([1, 2, 3]);
   });
 
-  test('one that comes while nothing is asked answers nobody', async () => {
+  test('a response on an idle connection is dropped', async () => {
     const sockets: Socket[] = [];
     const { up, exchange } = await open({
       onHead: (question, response) => {
@@ -401,7 +400,7 @@ describe('around an answer', () => {
 });
 
 describe('an end in good time', () => {
-  test('an endless answer is stopped by the total deadline, also while nobody reads it', async () => {
+  test('the total deadline stops an endless response, also without a reader', async () => {
     const flooding: UpstreamOptions = {
       answer: (_, response) => {
         const write = () => {
@@ -436,7 +435,7 @@ describe('an end in good time', () => {
     for (let round = 0; round < 2; round += 1) expect((await exchange({ timeouts })).body.toString()).toBe('onetwo');
   });
 
-  test('whatever comes of a request, it leaves no timer and no listener', async () => {
+  test('a request leaves no timer and no listener, in success and failure', async () => {
     const { up, exchange, request, url } = await open({
       answer: (question, response) => void (question.url === '/reset' ? response.destroy() : response.end('x')),
     });

@@ -1,4 +1,4 @@
-// The one way out, against real TLS servers of this machine: what may be reached, what crosses, and when it ends.
+// Egress against real TLS servers on this machine: allowed destinations, forwarded data, and deadlines.
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { createServer as createTcpServer } from 'node:net';
@@ -148,7 +148,7 @@ describe('where it goes', () => {
     expect(await faultCode(silent.exchange())).toBe('DNS');
   });
 
-  test('where nobody listens ends as CONNECT', async () => {
+  test('to a closed port ends as CONNECT', async () => {
     const up = await startUpstream();
     await up.close();
     expect(await faultCode(openEgress(up.port).exchange())).toBe('CONNECT');
@@ -192,7 +192,7 @@ describe('TLS', () => {
   test('a server that speaks only TLS 1.1 is not spoken to', async () => {
     const ciphers = 'DEFAULT@SECLEVEL=0';
     const { up, exchange } = await open({ tls: { minVersion: 'TLSv1.1', maxVersion: 'TLSv1.1', ciphers } });
-    // It does speak to whoever takes less.
+    // It does speak to clients that accept less.
     const lax = connectTls({
       port: up.port,
       host: '127.0.0.1',
@@ -270,7 +270,7 @@ describe('what crosses', () => {
     expect(answer.body.toString()).toBe('ok');
   });
 
-  test('the destination gets its own name as Host, whatever the caller says', async () => {
+  test('the destination gets its own name as Host, whatever the caller sends', async () => {
     const { up, exchange } = await open();
     await exchange({
       headers: [
@@ -349,7 +349,7 @@ describe('when the destination misbehaves', () => {
     await until(() => up.openCount() === 0);
   });
 
-  test('an upgrade that nobody asked for is none', async () => {
+  test('an upgrade that was not requested is an error', async () => {
     const { up, exchange } = await open(
       saying('HTTP/1.1 101 Switching\r\nconnection: upgrade\r\nupgrade: x\r\n\r\nhi'),
     );

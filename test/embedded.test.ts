@@ -1,4 +1,4 @@
-// What the built-in PostgreSQL promises: one server per data directory, found again after a crash, every acknowledged row kept.
+// The embedded PostgreSQL: one server per data directory, found again after a crash, without loss of acknowledged rows.
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import {
@@ -107,7 +107,7 @@ describe.concurrent('the built-in PostgreSQL', { timeout: 60_000 }, () => {
     await stop();
   });
 
-  it('shows its files to nobody else, and keeps the text of statements out of its log', async ({ dataDir, start }) => {
+  it('keeps its files private, and the text of statements out of its log', async ({ dataDir, start }) => {
     const { address, stop } = await start();
     const modes = ['.', 'pg', 'pg/strongroom.password', 'postgres.log'].map(async (name) =>
       ((await stat(join(dataDir, name))).mode & 0o777).toString(8),

@@ -1,4 +1,4 @@
-// Executors are given out by memory, fairly between tenants, and one process never runs the code of two applications.
+// Executors share memory fairly between tenants, and one process never runs the code of two applications.
 import { request as httpRequest } from 'node:http';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { SandboxOwner } from '../src/platform/sandbox/host/supervisor.ts';
@@ -46,7 +46,7 @@ describe('tenants that take turns', () => {
   });
 });
 
-test('two tenants with 64 runs each that wait keep nobody else out', async () => {
+test('two tenants with 64 waiting runs each do not block other tenants', async () => {
   const limits = { ...SMALL_LIMITS, wallMs: 3 * SLEEP_MS };
   const sandbox = await openTestSandbox({ ...SMALL, limits });
   try {
@@ -168,7 +168,7 @@ describe('on a server', () => {
     expect(answers[0]?.body.raw).toEqual({ length: 2 * text.length, args: { ...args, text: text + text } });
   });
 
-  test('beyond its share of memory a tenant is told which limit it has reached', async () => {
+  test("the refusal beyond a tenant's share of memory names the limit", async () => {
     const tenant = await server.newTenant();
     const { api_key: key } = tenant;
     const reactor = await makeReactor(server, { code: codeOf('return { raw: args.text.length };'), key });

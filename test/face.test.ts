@@ -1,4 +1,4 @@
-// The face of every route: problems, methods, trailing slashes, trace ids, keys.
+// Behaviour of every route: problems, methods, trailing slashes, trace ids, API keys.
 import { CALLER_CACHE_MS } from '../src/modules/access/caller-finder.ts';
 import { METHODS } from 'node:http';
 import { connect } from 'node:net';
@@ -299,7 +299,7 @@ test('DOCS=off leaves out the start page, the reference and the document, and no
   }
 });
 
-test('/readyz tells anonymous clients nothing of the sandbox, /healthz that the process lives', async () => {
+test('anonymous clients see nothing of the sandbox by /readyz, and a live process by /healthz', async () => {
   const bare = await startServer({ SANDBOX_JAIL: 'none' });
   try {
     const ready = await fetch(`${bare.base_url}/readyz`);
@@ -312,7 +312,7 @@ test('/readyz tells anonymous clients nothing of the sandbox, /healthz that the 
   }
 });
 
-test('X-Forwarded-For of a stranger is not believed', async () => {
+test('X-Forwarded-For of an untrusted proxy is ignored', async () => {
   await server.request('GET', '/healthz', { headers: { 'x-forwarded-for': '203.0.113.9' } });
   expect(server.logLines.join('')).not.toContain('203.0.113.9');
 });

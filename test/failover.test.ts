@@ -1,5 +1,4 @@
-// Another database takes the place of the one before, without its unlogged rows: security codes stay readable, and the listener
-// for notices finds out by itself.
+// Failover to a database without its unlogged rows: security codes stay readable, and the notice listener reconnects.
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { afterAll, beforeAll, expect, test } from 'vitest';

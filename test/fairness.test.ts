@@ -1,4 +1,4 @@
-// One tenant cannot take what the others need: memory, connections, runs, the event loop and the database.
+// One tenant cannot take what others need: memory, connections, runs, the event loop and the database.
 import { connect, type Socket } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
@@ -120,7 +120,7 @@ describe('responses that a client does not read', () => {
     }
   });
 
-  test('are cut on pages as well, and counted for nobody once the client has left', async () => {
+  test('are limited on pages too, and not counted after the client has left', async () => {
     const { json, head } = await makeLarge(server.tenant);
     for (let each = 0; each < 8; each += 1) {
       const { socket, start } = send(head, JSON.stringify(json));
@@ -192,7 +192,7 @@ describe('connections to destinations', () => {
       destination_url: `https://upstream.test:${upstream.port}`,
       require_auth: false,
     });
-    const strangers = Array.from({ length: 20 }, () =>
+    const anonymous = Array.from({ length: 20 }, () =>
       askProxy(server, open, { key: null, method: 'GET', path: '/proxy/silent' }),
     );
     await until(() => silent.length > 0);
@@ -200,7 +200,7 @@ describe('connections to destinations', () => {
     expect((await askProxy(server, open, { method: 'GET' })).text).toBe('answered');
     expect(silent).toHaveLength(1);
     const answering = setInterval(() => silent.splice(0).forEach((answer) => answer()), 10);
-    expect(sum((await Promise.all(strangers)).map(({ status }) => status))).toEqual({ 200: 20 });
+    expect(sum((await Promise.all(anonymous)).map(({ status }) => status))).toEqual({ 200: 20 });
     clearInterval(answering);
   });
 
@@ -234,10 +234,10 @@ test('runs for anonymous clients of an open proxy are few, and reactors of the t
     request_transform: { code },
   });
   const reactor = await makeReactor(server, 'return { raw: args };');
-  const strangers = Array.from({ length: 140 }, () => askProxy(server, open, { key: null, json: {} }));
-  await Promise.race(strangers);
+  const anonymous = Array.from({ length: 140 }, () => askProxy(server, open, { key: null, json: {} }));
+  await Promise.race(anonymous);
   for (let each = 0; each < 5; each += 1) expect((await react(server, reactor, each)).status).toBe(200);
-  const answers = await Promise.all(strangers);
+  const answers = await Promise.all(anonymous);
   expect(answers.filter(({ status }) => status === 429).length).toBeGreaterThan(100);
 });
 

@@ -1,5 +1,4 @@
-// Bodies that code fetches are in the server's memory for a while: many at once of one tenant neither fill it nor keep another
-// tenant waiting.
+// Memory of bodies that code fetches: many at once of one tenant neither fill it nor delay another tenant.
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Accounts, createAccounts } from '../src/platform/accounts.ts';
 import { createEgress, type Egress } from '../src/platform/egress/client.ts';

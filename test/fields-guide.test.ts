@@ -59,6 +59,17 @@ describe.skipIf(chromiumPath === undefined)('the backend and the page of the gui
     expect(lines.filter((line) => !/favicon|404|autofill/.test(line))).toEqual([]);
     await chromium.close();
   });
+
+  test('ask the vault for no path that a browser names', async () => {
+    const body = JSON.stringify({ session: '../tokens/4711', token: 'x' });
+    expect((await fetch(`${origin}/pay`, { method: 'POST', body })).status).toBe(500);
+    const { id } = (await (await fetch(`${origin}/session`, { method: 'POST' })).json()) as { id: string };
+    const other = JSON.stringify({ session: id, token: 'x' });
+    expect((await fetch(`${origin}/pay`, { method: 'POST', body: other })).status).toBe(500);
+    const log = server.logLines.join('');
+    expect(log).toContain('"route":"/sessions/:id"');
+    expect(log).not.toContain('"route":"/tokens/:id"');
+  });
 });
 
 test.runIf(chromiumPath === undefined)('no Chromium is here: the guide of the fields is skipped', ({ skip }) => {

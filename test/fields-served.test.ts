@@ -148,6 +148,30 @@ describe('with FIELDS_ORIGIN', () => {
       expect([start, statusOf(await ask(start, 'fields.test'))]).toEqual([start, 404]);
   });
 
+  test('its host is the same in every spelling, and other forms of a path reach nothing else', async () => {
+    for (const host of ['FIELDS.test', 'fields.test.', 'fields.test:443', 'Fields.Test.:8443']) {
+      expect([host, statusOf(await ask('GET /fields/integrity.json', host))]).toEqual([host, 200]);
+      for (const start of ['GET /proxy', 'GET /healthz', 'HEAD /tokens', 'GET /console'])
+        expect([host, start, statusOf(await ask(start, host))]).toEqual([host, start, 404]);
+    }
+    for (const start of [
+      'HEAD /tokens',
+      'OPTIONS /sessions',
+      'OPTIONS /proxy',
+      'GET /%70roxy',
+      'GET /fields/../proxy',
+      'GET /collect/%2e%2e/healthz',
+      'GET //proxy',
+      'GET https://fields.test/healthz',
+      'GET https://fields.test/proxy',
+    ])
+      expect([start, statusOf(await ask(start, 'fields.test'))]).toEqual([start, 404]);
+    for (const start of ['GET https://vault.test/healthz', 'GET https://fields.test@vault.test/healthz'])
+      expect([start, statusOf(await ask(start, 'fields.test'))]).toEqual([start, 400]);
+    expect(statusOf(await ask('GET https://fields.test/fields/integrity.json', 'vault.test'))).toBe(400);
+    expect(statusOf(await ask('HEAD /fields/integrity.json', 'fields.test'))).toBe(200);
+  });
+
   test('other hosts serve no frames and no collect pages', async () => {
     for (const host of [undefined, 'console.test'])
       for (const path of ['/fields/integrity.json', '/collect/x'])

@@ -1,4 +1,4 @@
-// A formula whose check came to nothing: that says nothing of its code, and its author may come again.
+// A formula whose check could not run: the error does not blame the code, and the author can retry.
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { SandboxOwner } from '../src/platform/sandbox/host/supervisor.ts';
 import { startServer, type TestServer } from './support/server.ts';

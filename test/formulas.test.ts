@@ -1,4 +1,4 @@
-// Formulas through the front door: code with its contracts, compiled before it is kept, sealed, and a tenant's own.
+// Formulas over HTTP: code with its contracts, compiled before it is stored, sealed, and a tenant's own.
 import { crc32 } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Permission } from '../src/modules/access/permissions.ts';
@@ -99,7 +99,7 @@ describe('a formula', () => {
     }
   });
 
-  test('tells every process of a change, so that none runs what was', async () => {
+  test('notifies every process of a change, so that none runs the old code', async () => {
     const { id } = await create();
     const heard = await hearNotices(server);
     try {
@@ -345,7 +345,7 @@ describe('official formulas', () => {
     expect((await vault.request('POST', '/reactors', { key, json })).status).toBe(201);
   });
 
-  test('are nobody else’s to make, change or delete', async () => {
+  test('cannot be created, changed or deleted by tenants', async () => {
     await installOfficialFormulas(vault.ctx);
     const official = { ...formula, type: 'official' };
     const { id } = (await vault.request('POST', '/reactor-formulas', { json: formula })).body;
@@ -365,7 +365,7 @@ describe('official formulas', () => {
   });
 });
 
-describe('whoever writes the code uses what its reactors’ applications may', () => {
+describe('the author of code must hold the permissions of its reactors’ applications', () => {
   test('so that other code needs all of that, and the rest of the formula nothing', async () => {
     const { id } = await create();
     const strong = await server.newKey(tenant, { permissions: ['token:read', 'proxy:delete'] });

@@ -1,4 +1,4 @@
-// A kept answer is given again only to a caller who would be shown all of it today, and each time is in the log.
+// A kept response is returned only to a caller that may see all of it today, and each return is logged.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Permission } from '../src/modules/access/permissions.ts';
 import { codeOf, makeReactor, type ReactorServer, startReactorServer } from './support/reactors.ts';

@@ -1,4 +1,4 @@
-// Idempotency keys through the front door: a deed is done once, whoever repeats the request, at once or after a crash.
+// Idempotency keys over HTTP: an operation is done once for repeated requests, concurrent or after a crash.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -68,7 +68,7 @@ describe('a repeated request', () => {
     expect(await countTokens()).toBe(made);
   });
 
-  test('PATCH changes once, and tells of the token as it was then', async () => {
+  test('PATCH changes once, and repeats the first response', async () => {
     const { id } = (await server.request('POST', '/tokens', { json: { data: 'one' } })).body;
     const key = newKeyText();
     const patch = (data: string, as = newKeyText()) =>
@@ -142,7 +142,7 @@ describe('a repeated request', () => {
     for (const [index, caller] of callers.entries()) expectReplay(answers[index] as Answer, await request(caller));
   });
 
-  test('needs the permission every time: a kept answer is not for whoever may not ask', async () => {
+  test('needs the permission every time, also for a kept response', async () => {
     const key = newKeyText();
     await send(key, 'POST', '/tokens', { json: { data: 'x' } });
     const reader = await server.newKey(server.tenant, { permissions: ['token:read'] });
@@ -375,7 +375,7 @@ describe('what is kept', () => {
   test('is not overtaken: a request whose claim another took over meanwhile does nothing', async () => {
     const tenant = await server.newTenant();
     const key = newKeyText();
-    // Another process takes the key over in the moment before the deed commits, as if this one had slept through its claim.
+    // Another process takes the key over just before the operation commits, as if this process had lost its claim.
     await server.sql(`CREATE FUNCTION overtake() RETURNS trigger LANGUAGE plpgsql AS
       $$ BEGIN UPDATE idempotency_keys SET claim = gen_random_uuid() WHERE tenant_id = NEW.tenant_id; RETURN NEW; END $$`);
     await server.sql('CREATE TRIGGER overtake BEFORE INSERT ON tokens FOR EACH ROW EXECUTE FUNCTION overtake()');
@@ -463,7 +463,7 @@ describe('a server that is killed', () => {
 
         server = await start();
         const pool = new Pool({ ...(await findRunningPostgres(dataDir)), max: 1 });
-        // Whoever was interrupted repeats the request; so does somebody who had the answer.
+        // Interrupted clients repeat their request; so does one that had its response.
         for (const key of [...unknown, ...[...answered.keys()].slice(-10)]) {
           let id: string | number | undefined;
           while (typeof id !== 'string') {

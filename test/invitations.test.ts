@@ -1,5 +1,4 @@
-// Invitations through the front door, with a real mail server at the other end: made, sent again, listed, ended; and how long
-// a link is good.
+// Invitations over HTTP, with a real mail server: create, resend, list, delete, and the expiry of links.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { permissions } from '../src/modules/access/permissions.ts';
 import { findInvitationBeforeCaller } from '../src/modules/people/acceptance.ts';

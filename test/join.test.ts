@@ -1,5 +1,4 @@
-// The page behind the link of an invitation, through the front door: whoever has a live link becomes a member, once; every
-// dead one looks the same; and the secret stays between the mail and the person.
+// The page of an invitation's link: a valid link makes one member, invalid links look the same, the secret does not leak.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { inviteOwner } from '../src/modules/people/bootstrap.ts';
 import { join, invite, openBrowser, PASSWORD, takeLink } from './support/people.ts';
@@ -46,14 +45,14 @@ describe('a live link', () => {
     expect(text).not.toContain(secret);
   });
 
-  test('tells the owner that they become one, where it is the operator who invites', async () => {
+  test('says that the person becomes the owner, if the operator invites', async () => {
     const { tenant_id } = await server.newTenant({ name: 'Owned' });
     const { link } = await inviteOwner(server.ctx, tenant_id, newEmail());
     const { text } = await openBrowser(server).get(new URL(link.reveal()).pathname);
     expect(text).toContain('become the owner of Owned');
   });
 
-  test('makes a member of whoever sends the form, signs them in, and is dead then', async () => {
+  test('makes the sender of the form a member, signs them in, and works only once', async () => {
     const email = newEmail();
     const { path, id } = await invite(server, email);
     const browser = openBrowser(server);
@@ -227,7 +226,7 @@ describe('a dead link', () => {
     ],
   ];
 
-  test('says one and the same, byte for byte but for the trace id, whatever became of it', async () => {
+  test('shows one page for every invalid link, equal but for the trace id', async () => {
     const seen = new Set<string>();
     for (const [what, die] of deaths) {
       const path = await die();
@@ -333,7 +332,7 @@ test('a secret stands in no line of the log, and neither do names, addresses and
   expect(lines).toContain('/join/:secret');
 });
 
-test('without a console, whoever accepts is told so, and is not signed in', async () => {
+test('without a console, the accepting person sees a notice and is not signed in', async () => {
   const bare = await startServer({ CONSOLE: 'off' });
   try {
     const { path } = await invite(bare, 'someone@example.com');

@@ -91,7 +91,7 @@ describe.skipIf(chromiumPath === undefined)('the way of people through the pages
     await ada.page.waitForURL('**/console/tokens');
   });
 
-  test('the owner invites somebody, who joins, leaves, and signs in again', async () => {
+  test('the owner invites a person, who joins, signs out, and signs in again', async () => {
     await ada.page.goto('/console/people');
     await ada.page.getByLabel('E-mail address').fill('grace@example.com');
     await ada.page.keyboard.press('Enter');
@@ -217,7 +217,7 @@ describe.skipIf(chromiumPath === undefined)('the way of people through the pages
     await other.close();
   });
 
-  test('the log tells who did it', async () => {
+  test('the log names the actor', async () => {
     await grace.page.goto(`/console/logs?entity_id=${card_id}`);
     await grace.page.getByText('Token used').first().waitFor();
     expect(await grace.page.content()).toContain('Grace Hopper');
@@ -227,7 +227,7 @@ describe.skipIf(chromiumPath === undefined)('the way of people through the pages
     expect(body.data.filter((entry: { actor_type: string }) => entry.actor_type === 'user').length).toBeGreaterThan(1);
   });
 
-  test('whoever is removed is out with the next click', async () => {
+  test('a removed member is signed out at the next request', async () => {
     await ada.page.goto('/console/people');
     await ada.page.getByText('Remove', { exact: true }).click();
     await ada.page.getByRole('button', { name: 'Remove Grace Hopper' }).click();

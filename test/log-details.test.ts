@@ -1,5 +1,4 @@
-// What a row of the log says beside who did what: how much was disclosed, how it ended, and where the request came from. And
-// how the log is found, exported, and kept from being flooded.
+// Details of audit log rows: disclosure, outcome and origin; filters, export, and the limit on refusals.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { REFUSALS_PER_MINUTE_MAX } from '../src/modules/access/refusals.ts';
 import { join, type Joined } from './support/people.ts';

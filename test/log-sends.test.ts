@@ -1,4 +1,4 @@
-// Where a value went: the log names the destination, and the reactor or proxy, of every request that leaves the vault.
+// The log names the destination, and the reactor or proxy, of every request that leaves the vault.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { URL_CHARACTERS_MAX } from '../src/platform/egress/destination.ts';
 import {

@@ -1,4 +1,4 @@
-// GET /logs through the front door: what is recorded, how it is found, and that nobody changes it.
+// GET /logs over HTTP: what is recorded, how it is filtered, and that no client can change it.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Answer, startServer, type TestServer, type TestTenant } from './support/server.ts';
 
@@ -41,7 +41,7 @@ const storedEntries = async (of: TestTenant): Promise<string[]> => {
 const nameOf = ({ operation, entity_id }: Entry): string => `${operation} ${entity_id}`;
 
 describe('what is recorded', () => {
-  test('every deed on a token, with who did it, newest first', async () => {
+  test('lists every operation on a token with its actor, newest first', async () => {
     const tenant = await server.newTenant();
     const { api_key: key } = tenant;
     const id = await newToken(tenant, { type: 'card', data: card });
@@ -160,7 +160,7 @@ describe('filters', () => {
     expect(await entriesOf({ entity_type: 'no_such_kind' }, tenant)).toEqual([]);
   });
 
-  test('by entity: of a deed over many, the entry of that one alone', async () => {
+  test('by entity: only the entry of this entity, for an operation on many', async () => {
     for (const id of [tokenIds[0], tokenIds[2]]) {
       const { body } = await logs({ entity_id: id as string }, tenant);
       expect(body.data.map(nameOf)).toEqual([`create ${id}`]);
@@ -308,7 +308,7 @@ describe('the interval of time', () => {
   });
 });
 
-describe('pages over deeds that tell of many entities', () => {
+describe('pages over operations on many entities', () => {
   let tenant: TestTenant;
   let stored: string[];
   beforeAll(async () => {
@@ -391,19 +391,19 @@ describe('pages over deeds that tell of many entities', () => {
   });
 
   test('a cursor of one tenant shows another its own entries only', async () => {
-    const stranger = await server.newTenant();
+    const otherTenant = await server.newTenant();
     nowMs -= 60_000;
     const { next } = (await logs({ size: 1 }, tenant)).body.pagination;
     nowMs += 60_000;
-    const { status, body, text } = await logs({ start: next, size: 100 }, stranger);
+    const { status, body, text } = await logs({ start: next, size: 100 }, otherTenant);
     expect(status, text).toBe(200);
-    expect(body.data.every(({ tenant_id }: { tenant_id: string }) => tenant_id === stranger.tenant_id)).toBe(true);
+    expect(body.data.every(({ tenant_id }: { tenant_id: string }) => tenant_id === otherTenant.tenant_id)).toBe(true);
     expect(text).not.toContain(tenant.tenant_id);
   });
 });
 
 describe('who may read it', () => {
-  test('a tenant sees nothing of another, whatever that one did with its ids', async () => {
+  test('a tenant sees no entries of another tenant, even with its own ids', async () => {
     const [mine, theirs] = [await server.newTenant(), await server.newTenant()];
     const id = await newToken(mine);
     for (const [method, path, json] of [
@@ -445,7 +445,7 @@ describe('the kinds of entities', () => {
   });
 });
 
-describe('nobody changes it', () => {
+describe('no client can change the log', () => {
   test.each(['POST', 'PUT', 'PATCH', 'DELETE'])('%s is not a method of it', async (method) => {
     for (const path of ['/logs', '/logs/', '/logs/entity-types']) {
       const answer = await server.request(method, path, { json: {} });

@@ -1,5 +1,4 @@
-// Mails as their readers get them: sent at least once whatever fails between, to one address, over TLS, and saying nothing
-// that a tenant's name could turn.
+// Mails: sent at least once despite failures, to one address, over TLS, without markup from a tenant's name.
 import { claimMails } from '../src/platform/mail/mail-outbox.ts';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -328,7 +327,7 @@ describe('several processes', () => {
   });
 });
 
-describe('a mail waits for nobody', () => {
+describe('a mail does not wait for another', () => {
   test('a mail server that does not greet is given up, and delays no answer', async () => {
     expect(unanswered.wasWaitedFor).toBe(true);
     expect(await unanswered.sending).toBe(0);
@@ -629,7 +628,7 @@ describe('doctor', () => {
       expect(refused.line).not.toContain('wrong');
     }));
 
-  test('tells what is in the way, with what to do', { timeout: 60_000 }, async () => {
+  test('names the problem and the fix', { timeout: 60_000 }, async () => {
     expect(await doctor({ SMTP_URL: 'smtp://localhost:1' })).toEqual({
       code: 1,
       line: expect.stringMatching(/^✘ mail: The mail server cannot be reached\. Check .* SMTP_URL/),

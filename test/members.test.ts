@@ -1,5 +1,5 @@
-// Members: how an invitation makes one, and only one; what they are called where; and what ends when they go. Accepting is done
-// by the function that the page calls; everything else through the API.
+// Members: how an invitation makes exactly one, their names, and what is removed with them.
+// Accepting calls the function of the page; everything else uses the API.
 import { claimMails } from '../src/platform/mail/mail-outbox.ts';
 import { findTenants } from '../src/modules/access/rows/tenants.ts';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -173,10 +173,10 @@ describe('accepting an invitation', () => {
 
   test('ends every invitation of the tenant to the address, with its mails, and no other', async () => {
     const email = newAddress();
-    const stranger = await server.newTenant();
+    const otherTenant = await server.newTenant();
     const first = await invite(server, email, tenant);
     const second = await invite(server, email.toUpperCase(), tenant);
-    const foreign = await invite(server, email, stranger);
+    const foreign = await invite(server, email, otherTenant);
     const another = await invite(server, newAddress(), tenant);
     const member = accepted(await accept(second.secret));
     expect(await Promise.all([first, second, foreign, another].map(({ secret }) => isAlive(secret)))).toEqual([
@@ -220,7 +220,7 @@ describe('accepting an invitation', () => {
     expect(await usersOf(first.user_id)).toBe(1);
   });
 
-  test('in two tenants at once makes one user; whoever comes second is asked for the password', async () => {
+  test('in two tenants at once makes one user; the second request must give the password', async () => {
     for (let round = 0; round < 5; round += 1) {
       const email = newAddress();
       const tenants = [await server.newTenant(), await server.newTenant()];
@@ -280,7 +280,7 @@ describe('accepting an invitation', () => {
         return link;
       },
     ],
-  ])('by a link that is %s makes nobody', async (_what, make) => {
+  ])('by a link that is %s makes no member', async (_what, make) => {
     const { secret } = await make();
     const users = await server.sql('SELECT FROM users');
     expect(await findInvitationBeforeCaller(server.ctx, secret)).toBeUndefined();
@@ -288,7 +288,7 @@ describe('accepting an invitation', () => {
     expect(await server.sql('SELECT FROM users')).toHaveLength(users.length);
   });
 
-  test('by a link makes a member until the second in which it expires, and nobody after', async () => {
+  test('by a link makes a member until the second in which it expires', async () => {
     const early = await invite(server, newAddress(), tenant);
     const late = await invite(server, newAddress(), tenant);
     const leftMs = async ({ id }: { id: string }): Promise<number> =>
@@ -304,7 +304,7 @@ describe('accepting an invitation', () => {
     }
   });
 
-  test('with a password that nobody may choose makes nobody', async () => {
+  test('with a refused password makes no member', async () => {
     const { secret } = await invite(server, newAddress(), tenant);
     for (const password of ['', 'eleven long', 'x'.repeat(129)])
       expect(await accept(secret, { password })).toEqual({ kind: 'wrong_password' });
@@ -312,7 +312,7 @@ describe('accepting an invitation', () => {
     expect(await isAlive(secret)).toBe(true);
   });
 
-  test('that expires while the password is hashed makes nobody', async () => {
+  test('that expires while the password is hashed makes no member', async () => {
     const { id, secret } = await invite(server, newAddress(), tenant);
     const held = await holdTenant(tenant);
     const accepting = accept(secret);
@@ -333,12 +333,12 @@ describe('accepting an invitation', () => {
       const own = await server.newTenant();
       const { id, secret } = await invite(server, newAddress(), own);
       const accepting = accept(secret);
-      // Hashing comes first: the deed meets it somewhere on its way.
+      // Accepting hashes the password first: the request arrives at a different point each round.
       await new Promise((resolve) => setTimeout(resolve, (round % 6) * 8));
-      const deed = await send(method, `${INVITATIONS}/${id}${suffix}`, own.api_key);
+      const response = await send(method, `${INVITATIONS}/${id}${suffix}`, own.api_key);
       const { kind } = await accepting;
       seen.add(kind);
-      expect([kind, deed.status]).toEqual(kind === 'accepted' ? ['accepted', 404] : ['dead', status]);
+      expect([kind, response.status]).toEqual(kind === 'accepted' ? ['accepted', 404] : ['dead', status]);
       expect(await members(own)).toHaveLength(kind === 'accepted' ? 1 : 0);
     }
     expect(seen).toContain('dead');
@@ -362,7 +362,7 @@ describe('accepting an invitation', () => {
     expect(orphans).toEqual([]);
   });
 
-  test('makes an address a member, whom nobody can invite', async () => {
+  test('makes an address a member, which cannot be invited again', async () => {
     const email = newAddress();
     await join(email);
     const before = await server.sql('SELECT FROM mail_outbox');
@@ -372,8 +372,8 @@ describe('accepting an invitation', () => {
       expect(answer.text).not.toMatch(/member-\d/i);
     }
     expect(await server.sql('SELECT FROM mail_outbox')).toHaveLength(before.length);
-    const stranger = await server.newTenant();
-    expect((await send('POST', INVITATIONS, stranger.api_key, { email })).status).toBe(201);
+    const otherTenant = await server.newTenant();
+    expect((await send('POST', INVITATIONS, otherTenant.api_key, { email })).status).toBe(201);
   });
 });
 
@@ -469,7 +469,7 @@ describe('removing a member', () => {
     await expect(startSession(server.ctx, gone)).rejects.toMatchObject({ code: 'not_found' });
   });
 
-  test('ends every door that they could come back by, and leaves what they made', async () => {
+  test('ends their links and sessions, and leaves the records that they created', async () => {
     const email = newAddress();
     const member = await join(email);
     const { ctx } = server;
@@ -509,7 +509,7 @@ describe('removing a member', () => {
     expect(ended[1].entity_ids).toHaveLength(2);
   });
 
-  test('lets go of the user with the last membership, and not before', async () => {
+  test('deletes the user with the last membership, and not before', async () => {
     const email = newAddress();
     const second = await server.newTenant();
     const first = await join(email);
@@ -519,12 +519,12 @@ describe('removing a member', () => {
     expect(await members(second)).toHaveLength(1);
     await send('DELETE', `${PATH}/${again.member_id}`, second.api_key);
     expect(await usersOf(first.user_id)).toBe(0);
-    // Whoever is invited then chooses a password anew, and is somebody else.
-    const anew = await join(email, tenant, { password: 'a password of today' });
-    expect(anew.user_id).not.toBe(first.user_id);
+    // A person who is invited again chooses a new password, and is another user.
+    const renewed = await join(email, tenant, { password: 'a password of today' });
+    expect(renewed.user_id).not.toBe(first.user_id);
   });
 
-  test('in two tenants at once lets go of the user', async () => {
+  test('in two tenants at once deletes the user', async () => {
     for (let round = 0; round < 5; round += 1) {
       const email = newAddress();
       const second = await server.newTenant();
@@ -649,7 +649,7 @@ describe('the command line', () => {
     expect(again.stderr).toContain('has an owner already');
   });
 
-  test('makes further tenants with a link on the public URL, in words, and invites an owner later', async () => {
+  test('creates further tenants, prints a link on the public URL, and invites an owner later', async () => {
     const environment = { PUBLIC_URL: 'https://vault.example.com' };
     const args = ['tenants', 'create', '--name', 'Second', '--owner-email', 'bob@example.com'];
     const words = await cli(args, environment);

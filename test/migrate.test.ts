@@ -1,4 +1,4 @@
-// Applying migrations to real databases: all of them, once, or an error that says what to do; and Prisma's command line agrees.
+// Migrations on real databases: all of them, once, or an error with a fix; Prisma's command line agrees.
 import { execFile } from 'node:child_process';
 import { readdirSync } from 'node:fs';
 import { appendFile, cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -85,7 +85,7 @@ describe('migrating', () => {
     expect(await query(database.address, "SELECT to_regclass('next') AS next")).toEqual([{ next: null }]);
   });
 
-  it('touches no database that holds the tables of somebody else', async () => {
+  it('does not change a database with foreign tables', async () => {
     await query(database.address, 'CREATE TABLE theirs (id int)');
     const error = await failure();
     expect(error.code).toBe('P3005');
@@ -139,7 +139,7 @@ describe('migrating', () => {
     expect((await migrate(database.address, migrationsDir)).applied).toEqual([]);
   });
 
-  it('runs a script whole, whatever its comments and strings hold', async () => {
+  it('runs the whole script, with any comments and strings', async () => {
     const sql = `CREATE TABLE "odd" (id int); -- a comment; with a semicolon
       INSERT INTO odd SELECT 1 WHERE ';' <> ''; DO $$ BEGIN INSERT INTO odd VALUES (2); END $$;`;
     await addMigration('20990101000000_odd', sql);

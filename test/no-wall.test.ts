@@ -1,4 +1,4 @@
-// A production server on a machine where no wall can stand around tenants' code: it serves everything but code.
+// A production server on a machine that cannot isolate tenants' code: it serves everything except code.
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createDatabase, type TestDatabase } from './support/database.ts';
 import { codeOf, makeReactor, type MadeReactor, react } from './support/reactors.ts';
@@ -52,7 +52,7 @@ test('without it a reactor, a transform and new code answer 503; the log says wh
   expect(alarm.msg).toContain('SANDBOX_ALLOW_WEAK=1');
 });
 
-test('all else is served, and a stranger is told nothing', async () => {
+test('everything else is served, and anonymous clients do not see the cause', async () => {
   const made = await strict.request('POST', '/tokenize', { key: weak.tenant.api_key, json: 'x' });
   expect(made.status).toBe(200);
   expect(await strict.request('GET', '/readyz', { key: null })).toMatchObject({

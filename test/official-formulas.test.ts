@@ -1,5 +1,4 @@
-// The official formulas as tenants use them: installed, made reactors of, and run on cards and against a payment API that
-// is a real TLS server of this test.
+// Official formulas: installed, used by reactors, and run on cards and against a payment API on a real TLS server.
 import { createHash, createHmac } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { installOfficialFormulas } from '../src/modules/code/official.ts';
@@ -62,7 +61,7 @@ describe('card check', () => {
     return answer.body.raw;
   };
 
-  test('tells of a card token what may be told, and no more of its number', async () => {
+  test('returns the public fields of a card token, and no more of its number', async () => {
     const id = await cardToken(visa);
     const answer = await check({ card: `{{ ${id} }}`, date: '2026-11-20' });
     expect(answer.status, answer.text).toBe(200);

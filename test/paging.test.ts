@@ -1,4 +1,4 @@
-// Pages of lists through the front door, by number and by cursor, shown on the list of tokens.
+// Pages of lists over HTTP, by number and by cursor, with the list of tokens.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startServer, type TestServer, type TestTenant } from './support/server.ts';
 

@@ -1,4 +1,4 @@
-// No request holds the event loop: what it brings is parsed in linear time.
+// No request blocks the event loop: bodies are parsed in linear time.
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { JSON_SLICE_CHARACTERS } from '../src/platform/json/json-parser.ts';
@@ -135,7 +135,7 @@ describe('the body of a forwarded request', () => {
     expect(answer.turns).toBeLessThan(20);
   });
 
-  test('that is nested too deep is refused before it becomes objects, whatever its type says', async () => {
+  test('that is nested too deep is refused before it is parsed, with any content type', async () => {
     const body = `["{{ id }}",${'['.repeat(1_000_000)}${']'.repeat(1_000_000)}]`;
     const answer = await turnsForwarding('text/plain', body);
     expect(answer).toMatchObject({ status: 400, errors: { body: ['must not be nested deeper than 64 levels'] } });

@@ -1,5 +1,5 @@
-// Passwords that change: by whoever knows the current one, in the console, or by the operator for somebody who forgot theirs.
-// Whatever was signed in with the old one is out at once, and of deeds that meet one is done.
+// Changes of passwords: in the console with the current one, or by the operator.
+// All sessions end at once, and of concurrent changes one succeeds.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join as joinPath } from 'node:path';
@@ -44,7 +44,7 @@ const browserWith = (secret: string): Browser => {
   return browser;
 };
 
-/** Somebody becomes a member of a further tenant, and is signed in there. */
+/** A person becomes a member of a further tenant, and is signed in there. */
 const joinToo = async (email: string, tenant: TestTenant): Promise<Browser> => {
   const { path } = await invite(server, email, tenant);
   const browser = openBrowser(server);
@@ -82,7 +82,7 @@ const reset = async (email: string): Promise<string> =>
 const holdUser = (user_id: string) => holdRow(server, 'SELECT FROM users WHERE id = $1 FOR UPDATE', [user_id]);
 
 describe('the page on which one changes a password', () => {
-  test('is one link away from the People page, beside oneself and nobody else', async () => {
+  test('is linked on the People page, only beside the own name', async () => {
     const [{ browser, email }] = [await join(server), await join(server)];
     const { text } = await browser.get('/console/people');
     const rows = text.split('<tr>').filter((row) => row.includes(`href="${PATH}"`));
@@ -97,7 +97,7 @@ describe('the page on which one changes a password', () => {
     expect([await linked('/console/people'), await linked('/console/people?page=9')]).toEqual([1, 1]);
   });
 
-  test('tells the browser which field is which, and under which address to keep it', async () => {
+  test('marks the fields and the address for password managers', async () => {
     const { browser, email } = await join(server);
     const { status, text } = await browser.get(PATH);
     expect(status).toBe(200);
@@ -122,7 +122,7 @@ describe('a changed password', () => {
     ]);
   });
 
-  test('is one password, however its characters were typed, and whatever the address looks like', async () => {
+  test('is one password in every Unicode form, with any spelling of the address', async () => {
     const { browser, email } = await join(server, { email: '"Grace Hopper"@b\u00fccher.example' });
     expect((await change(browser, { next: 'Caf\u00e9 au lait \u2460 \u00e0 Paris' })).status).toBe(303);
     expect(await statusOfSignIn(email, 'Cafe\u0301 au lait 1 a\u0300 Paris')).toBe(303);
@@ -261,7 +261,7 @@ describe('guessing the current password', () => {
     expect(await hashOf(user_id)).toBe(before);
   });
 
-  test('begins anew once it was right', async () => {
+  test('resets after a correct password', async () => {
     const { browser, email } = await join(server);
     for (let guess = 0; guess < 9; guess += 1) await change(browser, { current: 'not the password' });
     expect((await change(browser)).status).toBe(303);
@@ -270,7 +270,7 @@ describe('guessing the current password', () => {
   });
 });
 
-describe('deeds that meet', () => {
+describe('concurrent requests', () => {
   test('of two changes at once with one current password one is done, the other is refused', async () => {
     const { browser, email, user_id } = await join(server);
     const other = await signIn(server, email);
@@ -411,8 +411,8 @@ describe('the command that resets a password', () => {
     for (const each of [browser, there])
       await expect.poll(() => each.isSignedIn(), { timeout: 10_000, interval: 10 }).toBe(false);
     expect(await statusOfSignIn(email, PASSWORD)).toBe(422);
-    const anew = await signIn(server, email, password);
-    expect((await change(anew, { current: password })).status).toBe(303);
+    const renewed = await signIn(server, email, password);
+    expect((await change(renewed, { current: password })).status).toBe(303);
     expect(await statusOfSignIn(email, NEW)).toBe(303);
     const logged = await changesLogged(user_id);
     expect(logged.filter(({ actor_type, actor_id }) => actor_type === 'operator' && actor_id === null)).toHaveLength(2);

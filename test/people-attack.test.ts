@@ -1,5 +1,4 @@
-// What people and strangers tried against the pages, sessions, invitations and the console, and must not get. Each test was an
-// attack that worked.
+// Attacks on pages, sessions, invitations and the console. Each test was an attack that worked.
 import { Pool } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Browser, type ConsoleServer, startConsole, textOf } from './support/console.ts';
@@ -32,7 +31,7 @@ test.each(['isPrototypeOf.mark', 'hasOwnProperty.mark', 'toString.mark.more'])(
   },
 );
 
-test('what an address says was done is said in words of ours or not at all', async () => {
+test('texts in a URL do not appear on pages', async () => {
   const made = await server.tokenize({ type: 'token', data: 'x' });
   for (const name of ['constructor', 'toString', '__proto__']) {
     const { status, text } = await member.get(`/console/tokens/${made.body.id}?done=${name}`);
@@ -88,10 +87,10 @@ describe('the proxy, asked by a browser that any page may send there,', () => {
   });
 });
 
-/** Begins deeds that wait, one behind the other, for rows that somebody else holds; does something; lets them go on. */
+/** Starts requests that wait in order for locked rows, runs `meanwhile`, and then releases the lock. */
 const holding = async (
   rows: string,
-  deeds: (() => Promise<Answer>)[],
+  requests: (() => Promise<Answer>)[],
   meanwhile: () => Promise<unknown> = async () => undefined,
 ): Promise<Answer[]> => {
   const pool = new Pool({ connectionString: server.databaseUrl, max: 2 });
@@ -101,8 +100,8 @@ const holding = async (
     await holder.query('BEGIN');
     await holder.query(`SELECT FROM ${rows} FOR UPDATE`);
     const answers: Promise<Answer>[] = [];
-    for (const deed of deeds) {
-      answers.push(deed());
+    for (const send of requests) {
+      answers.push(send());
       await expect.poll(async () => (await pool.query(waiting)).rowCount, { timeout: 10_000 }).toBe(answers.length);
     }
     await meanwhile();

@@ -1,5 +1,5 @@
-// The plans of the statements of the hot path and of lists, on filled tables: none reads a table as a whole, and columns that
-// are joined have one type and one collation. An index that cannot be used is not seen on an empty table.
+// Query plans of hot statements and lists on filled tables: none reads a whole table.
+// Joined columns have one type and one collation. Empty tables would hide an index that cannot be used.
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { countLogEntries, type LogEntry, type LogFilter, listLogEntries } from '../src/modules/logs/rows.ts';

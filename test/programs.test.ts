@@ -1,4 +1,4 @@
-// Ordinary programs of authors do in the sandbox, to the byte, what they do in Node.
+// Ordinary programs give the same result in the sandbox as in Node, to the byte.
 import { execFile } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';

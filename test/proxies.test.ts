@@ -1,5 +1,5 @@
-// Stored proxies through the front door: a fixed destination, with code before and behind it, and a key that is found
-// before anybody knows who calls. What a request through one does is in proxy.test.ts.
+// Stored proxies over HTTP: destination, transforms, and the key, which is looked up before a caller is known.
+// Requests through a proxy are in proxy.test.ts.
 import { generateKeyPairSync, X509Certificate } from 'node:crypto';
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -91,7 +91,7 @@ describe('a proxy', () => {
 });
 
 describe('the key of a proxy', () => {
-  test('is shown to those who may read proxies, and to nobody else', async () => {
+  test('is shown only to callers with proxy:read', async () => {
     const application = await server.newKey(tenant, { permissions: ['proxy:create', 'proxy:update'] });
     const writer = application.api_key;
     const made = await create({}, writer);
@@ -365,18 +365,18 @@ describe('a transform', () => {
 
 describe('the application of a proxy', () => {
   const strongest: Permission[] = ['token:read', 'log:read'];
-  const deeds: Permission[] = ['proxy:create', 'proxy:update', 'proxy:delete'];
+  const writes: Permission[] = ['proxy:create', 'proxy:update', 'proxy:delete'];
   let strong: TestTenant;
   let weak: string;
   let equal: string;
   const having = (application_id: string) => ({ application: { id: application_id } });
   beforeAll(async () => {
     strong = await server.newKey(tenant, { permissions: strongest });
-    weak = await keyWith(...deeds, 'token:read');
-    equal = await keyWith(...deeds, ...strongest);
+    weak = await keyWith(...writes, 'token:read');
+    equal = await keyWith(...writes, ...strongest);
   });
 
-  test('is given by whoever holds all that it has, and by nobody else', async () => {
+  test('is given only by a caller that holds all its permissions', async () => {
     const json = { ...base, ...having(strong.application_id) };
     const refused = await send('POST', '/proxies', json, weak);
     expect(refused.status, refused.text).toBe(403);
@@ -412,7 +412,7 @@ describe('the application of a proxy', () => {
     expect((await send('PUT', `/proxies/${proxy.id}`, body, equal)).status).toBe(200);
   });
 
-  test('that is deleted is gone from its proxies at once, and binds nobody any more', async () => {
+  test('that is deleted is gone from its proxies at once, and limits no caller', async () => {
     const doomed = await server.newKey(tenant, { permissions: strongest });
     const { id, key } = await create(having(doomed.application_id));
     await deafen(server);
@@ -452,7 +452,7 @@ describe('a client certificate', () => {
     expires_at: new Date(new X509Certificate(certificate.cert).validTo).toISOString(),
   };
 
-  test('is told without its key, by every answer, and found with it', async () => {
+  test('is not in any response with its key, and found by it', async () => {
     const headers = { 'svc-idempotency-key': 'certified' };
     const answer = await send('POST', '/proxies', { ...base, client_certificate: given }, tenant.api_key, headers);
     expect(answer.status, answer.text).toBe(201);
@@ -554,7 +554,7 @@ describe('a proxy that is found by its key', () => {
     expect(asked).toHaveLength(2);
   });
 
-  test('is remembered for a second; a key that was nobody’s is looked for again', async () => {
+  test('is cached for a second; an unknown key is not cached', async () => {
     let looks = 0;
     let clockMs = 1_000;
     const watched = watchQueries('find-proxy-by-digest', () => (looks += 1));
@@ -603,7 +603,7 @@ describe('a proxy that is found by its key', () => {
       expect(await server.sql(`SELECT * FROM ${table} WHERE tenant_id = $1`, [doomed.tenant_id])).toEqual([]);
   });
 
-  test('whose tenant is gone is not found, whatever is left of it', async () => {
+  test('of a deleted tenant is not found, even if rows are left', async () => {
     const doomed = await server.newTenant();
     const { key } = await create({}, doomed.api_key);
     await server.sql('DELETE FROM tenants WHERE id = $1', [doomed.tenant_id]);

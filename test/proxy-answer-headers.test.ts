@@ -1,5 +1,4 @@
-// What a destination may say to caches and browsers in this server's name: the headers of every answer under /proxy, and
-// what a real browser does with the HTML of a destination.
+// Response headers under /proxy: what a destination may tell caches and browsers, also in a real browser.
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Browser } from 'playwright-core';
@@ -110,7 +109,7 @@ describe('an answer under /proxy', () => {
     expectOurs(await answered([]));
   });
 
-  test('has them whatever a response transform returns', async () => {
+  test('has them with every result of a response transform', async () => {
     const code = `module.exports = async ({ args }) => ({ body: args.body, headers: {
       ...args.headers, 'Cache-Control': 'public', 'content-security-policy': 'default-src *', vary: 'X-Own' } });`;
     const { key } = await makeProxy(house, { response_transform: { code } });

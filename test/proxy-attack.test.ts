@@ -1,4 +1,4 @@
-// What an attacker tried on the proxy: each test holds one way shut that once stood open.
+// Attacks on the proxy that once worked.
 import { generateKeyPairSync, type KeyObject } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { watchMemory } from './support/memory.ts';

@@ -1,5 +1,4 @@
-// Bodies of forwarded requests that are compressed or in UTF-16: what stands in them is found as in any other body, and one
-// without an expression arrives as it was sent.
+// Compressed and UTF-16 request bodies: expressions in them are found, and bodies without one arrive unchanged.
 import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { watchMemory } from './support/memory.ts';

@@ -1,5 +1,4 @@
-// Expressions in requests that are forwarded: in each place where they may stand a value arrives as what it is and as nothing
-// more, and of a request that is refused no byte leaves.
+// Expressions in forwarded requests: a value stays a value in every place, and a refused request sends no byte.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { watchMemory } from './support/memory.ts';
 import { XMLParser } from 'fast-xml-parser';
@@ -133,7 +132,7 @@ describe('where expressions stand', () => {
     expect(uses.flatMap(({ entity_ids }) => entity_ids).toSorted()).toEqual([one, two].toSorted());
   });
 
-  test('a value becomes one segment of the path, whatever it holds', async () => {
+  test('a value becomes one segment of the path', async () => {
     const id = await tokenOf('a/b?c#d%2e&e=f;g h"é');
     const message = await arriving(`/proxy/v1/{{ ${id} }}/x`, {}, 'GET');
     expect(targetOf(message)).toBe('/v1/a%2Fb%3Fc%23d%252e%26e%3Df%3Bg%20h%22%C3%A9/x');
@@ -200,7 +199,7 @@ describe('where expressions stand', () => {
     expect(await arrivingBody(typed('application/vnd.api+json', around(escaped)))).toBe(around('"x\\"y"'));
   });
 
-  test('bodies that are not text pass as they are, whatever is in them', async () => {
+  test('bodies that are not text pass unchanged, even with expressions', async () => {
     const bytes = Buffer.concat([Buffer.from(`{{ ${UNKNOWN} }}{{`), Buffer.from([0, 255, 254, 10])]);
     for (const type of ['application/octet-stream', 'image/png', 'application/pdf', 'multipart/form-data', 'nonsense'])
       expect((await arriving('/proxy', typed(type, bytes))).body, type).toEqual(bytes);
@@ -656,7 +655,7 @@ describe('who may put values in', () => {
     expect(await usesOf(house.server, id)).toEqual([]);
   });
 
-  test('a proxy that comes to ask for an API key asks at the next request', async () => {
+  test('a proxy that is changed to require an API key requires it at the next request', async () => {
     const { id, key } = await makeProxy(house, { require_auth: false });
     await arriving('/proxy', withKey(key));
     const running = await house.connect();

@@ -1,6 +1,5 @@
-// Destinations that are the enemy's, through both forms of the proxy: names that lead inside, connections that are not
-// secure, answers that never come, never end or are none. What comes of each is told in the frame of the proxy, and neither
-// another tenant nor the next request feels any of it.
+// Hostile destinations, through both forms of the proxy: internal addresses, insecure connections, broken or endless responses.
+// Errors are the proxy's own, and neither another tenant nor the next request is affected.
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { request as requestHttp } from 'node:http';
@@ -30,7 +29,7 @@ const vectors = JSON.parse(
   readFileSync(new URL('./vectors/addresses.json', import.meta.url), 'utf8'),
 ) as readonly Vector[];
 
-/** Part of what is sent: it must reach nobody who is not the destination. */
+/** Part of the request: it must reach the destination only. */
 const CANARY = 'canary-4000056655665556';
 
 const passing = { code: codeOf('return { body: args.body, headers: args.headers };') };
@@ -57,7 +56,7 @@ const openServer = async (...wanted: Parameters<typeof startServerBefore>): Prom
 
 type Bare = { port: number; heard(): string; openCount(): number; connectionCount(): number };
 
-/** A server of TCP or TLS that does nothing by itself but hear what it is told. */
+/** A TCP or TLS server that records what it receives and sends nothing by itself. */
 const openBare = async (server: Server): Promise<Bare> => {
   const open = new Set<Socket>();
   let heard = '';
@@ -132,7 +131,7 @@ const beginSlowly = async () => {
   const bare = { 'mute.test': mute.port, 'deaf.test': deaf.port };
   const whole = { 'slow.test': slow.port, 'good.test': good.port, 'flooded.test': flooded.port };
   const server = await openServer({ ...bare, ...whole }, {}, { egressTimeouts: DEADLINES });
-  const [stranger, flooder] = [await server.newTenant(), await server.newTenant()];
+  const [otherTenant, flooder] = [await server.newTenant(), await server.newTenant()];
   const at = (path: string) => `https://slow.test:${slow.port}${path}`;
   const store = (path: string, more: object) => makeProxy(server, { destination_url: at(path), ...more });
   const stored = await store('/silent', { request_transform: passing });
@@ -159,7 +158,7 @@ const beginSlowly = async () => {
   void Promise.allSettled(flood).then(() => (isFloodOver = true));
   return {
     server,
-    stranger,
+    otherTenant,
     flooder,
     slow,
     good,
@@ -180,15 +179,15 @@ beforeAll(async () => {
 
 describe('while destinations take their time', () => {
   test('other tenants are served meanwhile, and so is the rest of what the flooding one does', async () => {
-    const { server, stranger, flooder, good, flooded, isFloodOver } = slowly;
+    const { server, otherTenant, flooder, good, flooded, isFloodOver } = slowly;
     await until(() => flooded.openCount() > 100);
     const to = `https://good.test:${good.port}`;
     for (let each = 0; each < 20; each += 1) {
-      const id = await tokenOf(server, 'value', {}, stranger.api_key);
+      const id = await tokenOf(server, 'value', {}, otherTenant.api_key);
       const headers = { 'content-type': 'text/plain' };
-      const told = await pass(server, to, { key: stranger.api_key, body: `{{ ${id} }}`, headers });
+      const told = await pass(server, to, { key: otherTenant.api_key, body: `{{ ${id} }}`, headers });
       expect(told.status).toBe(200);
-      expect((await server.request('GET', `/tokens/${id}`, { key: stranger.api_key })).status).toBe(200);
+      expect((await server.request('GET', `/tokens/${id}`, { key: otherTenant.api_key })).status).toBe(200);
     }
     const own = await tokenOf(server, 'value', {}, flooder.api_key);
     expect((await server.request('GET', `/tokens/${own}`, { key: flooder.api_key })).status).toBe(200);
@@ -421,7 +420,7 @@ describe('a connection that is not secure', () => {
     expect(upstreams.get('good.test')?.received[0]?.body.toString()).toBe(CANARY);
   });
 
-  test('where nobody listens it is a 502 as well', async () => {
+  test('a closed port is a 502 too', async () => {
     const upstream = await startUpstream({ hosts: HOSTS });
     const own = await openServer({ 'gone.test': upstream.port });
     await upstream.close();
@@ -435,7 +434,7 @@ describe('answers', () => {
   let server: TestServer;
   let upstream: Upstream;
   let elsewhere: Upstream;
-  let stranger: TestTenant;
+  let otherTenant: TestTenant;
   let url: string;
   /** By path: the bytes that are answered as soon as the head of the request is there. */
   const bytesAt = new Map<string, string>();
@@ -456,7 +455,7 @@ describe('answers', () => {
       },
     });
     server = await openServer({ 'good.test': upstream.port, 'elsewhere.test': elsewhere.port });
-    stranger = await server.newTenant();
+    otherTenant = await server.newTenant();
     url = `https://good.test:${upstream.port}`;
   });
 
@@ -484,7 +483,7 @@ describe('answers', () => {
     ['two ways of framing', 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n'],
     ['two lengths', 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\nabc'],
     ['headers of 40 KB', `HTTP/1.1 200 OK\r\nx: ${'a'.repeat(40_000)}\r\n\r\n`],
-    ['an upgrade that nobody asked for', 'HTTP/1.1 101 Go\r\nconnection: upgrade\r\nupgrade: x\r\n\r\nhi'],
+    ['an unrequested upgrade', 'HTTP/1.1 101 Go\r\nconnection: upgrade\r\nupgrade: x\r\n\r\nhi'],
   ])('%s is a 502 in the frame of the proxy, and is not asked for again', async (_, bytes) => {
     const { named, stored, seen } = await waysTo(bytes);
     for (const to of [named, stored, seen]) {
@@ -579,12 +578,12 @@ describe('answers', () => {
     expect((await pass(server, `${url}/good`)).body.toString()).toBe('good');
   });
 
-  test('have 25 s, and 10 s of it for the connection, from a server that nobody told otherwise', () => {
+  test('have 25 s, and 10 s of it for the connection, by default', () => {
     expect(egressTimeouts).toEqual({ connectMs: 10_000, firstByteMs: 25_000, wholeMs: 25_000 });
     expect(server.ctx.egress.timeouts).toEqual(egressTimeouts);
   });
 
-  test('an answer to what nobody asked is never that to the next request', async () => {
+  test('an unrequested response is never the response to the next request', async () => {
     const { path, named } = await waysTo((request) => {
       const answer = (body: string) => `HTTP/1.1 200 OK\r\ncontent-length: ${body.length}\r\n\r\n${body}`;
       request.socket.write(answer('first') + answer('evil'));
@@ -623,12 +622,12 @@ describe('answers', () => {
 
   test('a connection serves one tenant, whichever form of the proxy it uses', async () => {
     const { path, named, stored } = await waysTo((_, response) => void response.end());
-    const theirs = await makeProxy(server, { destination_url: named, require_auth: false }, stranger.api_key);
+    const theirs = await makeProxy(server, { destination_url: named, require_auth: false }, otherTenant.api_key);
     const asks: [string | StoredProxy, string | null | undefined][] = [
       [named, undefined],
       [stored, undefined],
-      [named, stranger.api_key],
-      [theirs, stranger.api_key],
+      [named, otherTenant.api_key],
+      [theirs, otherTenant.api_key],
       [theirs, null],
       [named, undefined],
     ];
@@ -654,7 +653,7 @@ describe('a request that comes back', () => {
   let added: Record<string, string> = {};
 
   beforeAll(async () => {
-    // TLS in front of the server itself, under a name that nobody told it of.
+    // TLS in front of the server itself, under a name that it does not know.
     front = await openUpstream({
       answer: (request, response, { headers, body }) => {
         if (front.received.length > ROUNDS_MAX) return void response.end('endless');
@@ -698,7 +697,7 @@ describe('a request that comes back', () => {
     }
   });
 
-  test('under another name goes round once, whoever put our keys on again', async () => {
+  test('under another name passes once, even if our keys are added again', async () => {
     const proxy = await makeProxy(server, { destination_url: url, require_auth: false });
     const keys: Record<string, string>[] = [
       {},
@@ -727,7 +726,7 @@ describe('a request that comes back', () => {
     expect(await rounds(() => pass(server, stored))).toBe(1);
   });
 
-  test('a mark of somebody else’s is none of ours', async () => {
+  test('a loop mark of another vault is not ours', async () => {
     added = {};
     const headers = { 'cdn-loop': 'other; id=1, strongroom; id=2, strongroom' };
     expect(await rounds(() => pass(server, url, { headers }))).toBe(1);

@@ -1,5 +1,4 @@
-// Promises of the proxy that a review asked after, and those of code's own `fetch` beside it: who keeps memory from others,
-// what comes back to where it was sent from, what a broken body leads to, and where nobody is let out.
+// Guarantees of the proxy and of `fetch` in code: memory, loops, broken bodies, and allowed hosts.
 import { request as requestHttp } from 'node:http';
 import type { ServerOptions } from 'node:https';
 import { Client } from 'pg';
@@ -103,7 +102,7 @@ const send = (type: string, body: Uint8Array, ...lines: string[]): Promise<Messa
 describe('memory', () => {
   test('callers who announce 10 MB and send 66 KB take no memory from others or their code', async () => {
     const others = [await house.server.newTenant(), await house.server.newTenant()];
-    const stranger = await house.server.newTenant();
+    const otherTenant = await house.server.newTenant();
     const piece = Buffer.from(`{"a":"${'a'.repeat(66_000)}`);
     // By what they announce, the first four of each are a tenant's share, and two of these are all there is.
     for (const { api_key } of others)
@@ -114,16 +113,16 @@ describe('memory', () => {
       }
     // What they sent has been read by then.
     await delay(300);
-    const id = await tokenOf(house.server, 'the-value', {}, stranger.api_key);
+    const id = await tokenOf(house.server, 'the-value', {}, otherTenant.api_key);
     const bodyOf = (value: string) => Buffer.from(JSON.stringify({ pad: 'a'.repeat(80_000), value }));
-    const answer = await send('application/json', bodyOf(`{{ ${id} }}`), `SVC-API-KEY: ${stranger.api_key}`);
+    const answer = await send('application/json', bodyOf(`{{ ${id} }}`), `SVC-API-KEY: ${otherTenant.api_key}`);
     expect(statusOf(answer), answer.body.toString()).toBe(200);
     expect(house.last().body.equals(bodyOf('the-value'))).toBe(true);
     const code = codeOf(
       `${ASK} return { raw: await ask(fetch(args.url, { method: 'POST', body: 'a'.repeat(80_000) })) };`,
     );
-    const reactor = await makeReactor(house.server, { code, key: stranger.api_key });
-    const options = { key: stranger.api_key };
+    const reactor = await makeReactor(house.server, { code, key: otherTenant.api_key });
+    const options = { key: otherTenant.api_key };
     expect(await rawOf(react(house.server, reactor, { url: house.url }, options))).toBe(200);
     expect(house.last().body.byteLength).toBe(80_000);
   });
@@ -160,7 +159,7 @@ describe('memory', () => {
 });
 
 describe('what comes back to where it was sent from, under a name that is not known as ours', () => {
-  /** A front of this very server, which puts keys on for whoever comes. */
+  /** A front of this server that adds keys to every request. */
   const relay = (): void => {
     runner.upstream.received.length = 0;
     const { hostname, port } = new URL(runner.server.base_url);
@@ -465,7 +464,7 @@ describe('the fetch of code', () => {
   const bodyless = `${ASK} return { raw: await ask(fetch(args.url, { method: 'POST', body: 'secret' })) };`;
 
   const insecure: [name: string, tls: ServerOptions][] = [
-    ['signed by nobody that is known', selfSignedCertificateFor('bad.test')],
+    ['signed by an unknown authority', selfSignedCertificateFor('bad.test')],
     ['of yesterday', expiredCertificateFor('bad.test')],
     ['of another name', certificateFor('good.test')],
   ];
@@ -500,7 +499,7 @@ describe('the fetch of code', () => {
 
   test('goes over a connection of its tenant alone, which the proxy of that tenant uses too', async () => {
     const { server } = runner;
-    const stranger = await server.newTenant();
+    const otherTenant = await server.newTenant();
     const usedBy = async ({ api_key }: TestTenant): Promise<Set<number>> => {
       const from = runner.upstream.received.length;
       const code = codeOf(`${ASK} return { raw: await ask(fetch(args.url)) };`);
@@ -512,7 +511,7 @@ describe('the fetch of code', () => {
       }
       return new Set(runner.upstream.received.slice(from).map(({ connection }) => connection));
     };
-    const [own, theirs] = [await usedBy(server.tenant), await usedBy(stranger)];
+    const [own, theirs] = [await usedBy(server.tenant), await usedBy(otherTenant)];
     expect(own.size).toBeGreaterThan(0);
     expect([...own].filter((connection) => theirs.has(connection))).toEqual([]);
     // Used again within the tenant: else this would prove nothing.

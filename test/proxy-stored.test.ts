@@ -1,5 +1,5 @@
-// Stored proxies in use: which one a key leads to, who acts, where the request goes and where it may not, what is logged,
-// and how soon a change is in force. How they are made is in proxies.test.ts, their code in proxy-transforms.test.ts.
+// Requests through stored proxies: the key, the caller, allowed destinations, log rows, and how soon a change applies.
+// proxies.test.ts creates and changes them; proxy-transforms.test.ts runs their code.
 import type { TLSSocket } from 'node:tls';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { certificateFor, selfSignedCertificateFor, testCa } from './support/certificates.ts';
@@ -21,15 +21,15 @@ import { type Received, startUpstream, type Upstream } from './support/upstream.
 
 let house: ReactorServer;
 let server: TestServer;
-let stranger: TestTenant;
+let otherTenant: TestTenant;
 /** Where names lead that are not the destination's own. */
 const addresses = new Map<string, string[]>();
 
 beforeAll(async () => {
-  // Strangers fail here more often than an address may.
+  // Anonymous clients fail here more often than the limit of an address allows.
   house = await startReactorServer({ RATE_LIMIT: 'off' }, (host) => Promise.resolve(addresses.get(host) ?? []));
   ({ server } = house);
-  stranger = await server.newTenant();
+  otherTenant = await server.newTenant();
 });
 afterAll(() => house.close());
 
@@ -48,7 +48,7 @@ const reaching = async (work: () => Promise<unknown>): Promise<Received[]> => {
   return house.upstream.received.slice(from);
 };
 
-/** The answer without what is drawn anew, to the byte. */
+/** The response without its random parts. */
 const bytesOf = ({ status, headers, text }: Answer) => {
   const { 'svc-trace-id': traceId, ...told } = Object.fromEntries(headers);
   return { status, headers: { ...told, date: '' }, text: text.replaceAll(traceId ?? '', 'TRACE') };
@@ -107,8 +107,8 @@ describe('the key of a proxy', () => {
   test('that is unknown, ended, malformed or another tenant’s is a 404, all alike to the byte', async () => {
     const ended = await make();
     await remove(server, `/proxies/${ended.id}`);
-    const theirs = await make({}, stranger.api_key);
-    const open = await make({ require_auth: false }, stranger.api_key);
+    const theirs = await make({}, otherTenant.api_key);
+    const open = await make({ require_auth: false }, otherTenant.api_key);
     const keys = [UNKNOWN_KEY, ended.key, 'x', '-'.repeat(32), 'a'.repeat(8_000), theirs.key, open.key];
     const reached = await reaching(async () => {
       const told = [];
@@ -149,7 +149,7 @@ describe('who acts', () => {
     return { application: { id }, id, key };
   };
 
-  test('without an API key nobody, where the proxy asks for one: 401', async () => {
+  test('without an API key no caller, if the proxy requires one: 401', async () => {
     const proxy = await make();
     const reached = await reaching(async () => {
       const answer = await askProxy(server, proxy, { key: null, json: {} });
@@ -163,7 +163,7 @@ describe('who acts', () => {
   test('an API key that is none is a 401, though the proxy asks for none', async () => {
     const proxy = await make({ require_auth: false });
     const reached = await reaching(async () => {
-      for (const key of ['x', `${server.tenant.api_key}x`, stranger.api_key.toLowerCase()])
+      for (const key of ['x', `${server.tenant.api_key}x`, otherTenant.api_key.toLowerCase()])
         expect((await askProxy(server, proxy, { key })).status).toBe(401);
     });
     expect(reached).toEqual([]);
@@ -176,7 +176,7 @@ describe('who acts', () => {
     expect((await askProxy(server, proxy, { key: weak.api_key })).status).toBe(403);
   });
 
-  test('nobody, without key and application: requests without expressions pass and are logged', async () => {
+  test('no caller, without key and application: requests without expressions pass and are logged', async () => {
     const proxy = await make({ require_auth: false });
     const answer = await askProxy(server, proxy, { key: null, json: { plain: true } });
     expect(answer.status, answer.text).toBe(200);
@@ -184,10 +184,10 @@ describe('who acts', () => {
     expect(await usesOf(server, proxy.id)).toEqual([{ actor_id: null, entity_type: 'proxy', entity_ids: [proxy.id] }]);
   });
 
-  test('nobody may use a token, and nobody learns which tokens there are', async () => {
+  test('no anonymous client can use a token or learn which tokens exist', async () => {
     const proxy = await make({ require_auth: false });
     const known = await tokenOf(server, 'value');
-    const theirs = await tokenOf(server, 'value', {}, stranger.api_key);
+    const theirs = await tokenOf(server, 'value', {}, otherTenant.api_key);
     const reached = await reaching(async () => {
       const told = [];
       for (const id of [known, crypto.randomUUID(), theirs, 'not-a-token']) {
@@ -255,7 +255,7 @@ describe('who acts', () => {
   test('tokens of another tenant are unknown to the application of a proxy', async () => {
     const { application } = await app({ permissions: ['token:use'] });
     const proxy = await make({ require_auth: false, application });
-    const theirs = await tokenOf(server, 'value', {}, stranger.api_key);
+    const theirs = await tokenOf(server, 'value', {}, otherTenant.api_key);
     const unknown = crypto.randomUUID();
     const reached = await reaching(async () => {
       const told = [];
@@ -274,7 +274,7 @@ describe('who acts', () => {
     expect(await usesOf(server, theirs)).toEqual([]);
   });
 
-  test("the holder of an API key, with their own rights, whatever the proxy's application may", async () => {
+  test("the application of the API key, with its own permissions, not the proxy's", async () => {
     const strong = await app({ permissions: ['token:use'] });
     const weak = await app({
       rules: [{ priority: 1, container: '/pci/', transform: 'reveal', permissions: ['token:use'] }],
@@ -412,7 +412,7 @@ describe('where it goes', () => {
     }
   });
 
-  test('a stored proxy wins over SVC-PROXY-URL, whatever that says', async () => {
+  test('a stored proxy wins over SVC-PROXY-URL', async () => {
     const proxy = await make({ destination_url: `${house.url}/stored` });
     for (const url of [`${house.otherUrl}/named`, 'http://127.0.0.1/', 'nonsense', '']) {
       const answer = await askProxy(server, proxy, { headers: { 'svc-proxy-url': url } });
@@ -495,7 +495,7 @@ describe('hosts', () => {
     }
   });
 
-  test('a host that is not allowed is told of before a token is looked for, and nothing is logged', async () => {
+  test('a forbidden host is refused before a token is looked up, and nothing is logged', async () => {
     const mine = await narrowed('other.upstream.test');
     const proxy = await make();
     const id = await tokenOf(server, 'value');
@@ -704,7 +704,7 @@ describe('a row that was changed by another hand', () => {
   });
 
   test('leads nowhere: the key of one proxy finds no other, of its tenant or of another', async () => {
-    const others = [await make(), await make({}, stranger.api_key)];
+    const others = [await make(), await make({}, otherTenant.api_key)];
     for (const other of others) {
       const one = await make({ require_auth: false });
       await server.sql(
@@ -773,7 +773,7 @@ describe('two servers of one vault', () => {
     expect((await askThere(proxy, { json })).status).toBe(403);
   });
 
-  test('whoever guesses at keys has to wait, and whoever has one does not', async () => {
+  test('a client that guesses keys must wait, and a client with a valid key does not', async () => {
     const proxy = await make({ require_auth: false });
     const guess = () => askThere({ id: '', key: UNKNOWN_KEY });
     const told = [];

@@ -1,5 +1,4 @@
-// Large bodies on their way through the proxy: nobody holds more of them than a little, whoever is slow makes the other wait,
-// and what is too large never looks complete.
+// Large bodies through the proxy: little memory, backpressure, and a body over the limit never looks complete.
 import { createHash } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
@@ -112,7 +111,7 @@ const keeping = (destination: Destination): { got: Message[]; settled(): Promise
   return { got, settled: () => Promise.all(running) };
 };
 
-describe('whoever is slow makes the other wait', () => {
+describe('a slow side applies backpressure to the other', () => {
   const body = numbered(STREAM_BYTES);
   const digest = digestOf(body);
 

@@ -1,5 +1,4 @@
-// Code of stored proxies over what passes them, through the front door: what it is given of requests and answers, what
-// becomes of what it returns and throws, and what it may do beyond itself. The code itself is any tenant's, and an enemy's.
+// Transforms of stored proxies over HTTP: their input, their results and errors, and the rights of their code.
 import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { delay, proxyErrorOf, until } from './support/proxy.ts';
@@ -35,12 +34,12 @@ const RUN_BYTES_MAX = 5 * MEGABYTE;
 
 let house: ReactorServer;
 let server: TestServer;
-let stranger: TestTenant;
+let otherTenant: TestTenant;
 
 beforeAll(async () => {
   house = await startReactorServer({ SANDBOX_WALL_MS: String(WALL_MS), SANDBOX_CPU_MS: '1500', LOG_LEVEL: 'debug' });
   ({ server } = house);
-  stranger = await server.newTenant();
+  otherTenant = await server.newTenant();
 });
 afterAll(() => house.close());
 
@@ -670,7 +669,7 @@ describe('a coded answer', () => {
     problemIn(told);
   });
 
-  test('is asked for in what code can be shown, whatever the caller takes', async () => {
+  test('requests only content codings that code can read, whatever the caller accepts', async () => {
     const { destination_url, path } = answering('');
     // As servers do that have the choice.
     house.routes.set(path, (request, response) => {
@@ -902,7 +901,7 @@ describe('code that throws', () => {
     expect(JSON.stringify([told.text, ...told.headers, ...server.logLines])).not.toContain('canary-of-a-console');
   });
 
-  test('what it was given and throws on is told to its caller, and to no log of ours', async () => {
+  test('what it throws with its input reaches its caller, and no log', async () => {
     const id = await tokenOf(server, 'canary-of-a-token');
     const proxy = await make({ request: `throw new Error(args.body.a);` });
     const told = await askProxy(server, proxy, { json: { a: `{{ ${id} }}` } });
@@ -960,7 +959,7 @@ describe('svc', () => {
     expect([stored.body.data, stored.body.created_by]).toEqual(['4242424242424242', id]);
   });
 
-  test('may what the application may, whatever the caller may', async () => {
+  test('has the permissions of the application, not of the caller', async () => {
     const { application } = await app('token:use');
     const proxy = await make({
       request: `let code; try { await svc.tokenize('x'); } catch (error) { ({ code } = error); } return { body: { code }, headers: {} };`,
@@ -995,7 +994,7 @@ describe('svc', () => {
     expect(JSON.parse(last().body.toString())).toEqual({ has: false });
   });
 
-  test('fetch goes where the proxy, its application and whoever acts may go, and nowhere else', async () => {
+  test('fetch reaches only hosts that the proxy, its application and the caller allow', async () => {
     const code = `const told = {};
       for (const url of [configuration.ONE, configuration.OTHER])
         told[new URL(url).hostname] = await fetch(url).then(({ status }) => status, ({ cause }) => cause.code);
@@ -1222,7 +1221,7 @@ describe('svc.proxy', () => {
   });
 
   test('says what is wrong as the proxy does', async () => {
-    const theirs = await make({ require_auth: false }, stranger.api_key);
+    const theirs = await make({ require_auth: false }, otherTenant.api_key);
     const bad = `
       const to = (headers, more) => attempt(() => svc.proxy.post({ headers, ...more }));
       return { raw: [
@@ -1255,7 +1254,7 @@ describe('svc.proxy', () => {
     expect(await usesOf(server, theirs.id)).toEqual([]);
   });
 
-  test('needs token:use of the application, whoever calls', async () => {
+  test('needs token:use of the application, for every caller', async () => {
     const { raw } = await run(
       `return { raw: await attempt(() => svc.proxy.get({ headers: { 'svc-proxy-url': args.url } })) };`,
       { url: house.url },
@@ -1266,11 +1265,11 @@ describe('svc.proxy', () => {
     expect(body.raw).toBeNull();
   });
 
-  test('acts as the application, whatever keys the code sends along', async () => {
-    const id = await tokenOf(server, 'theirs', {}, stranger.api_key);
+  test('acts as the application, whatever keys the code sends', async () => {
+    const id = await tokenOf(server, 'theirs', {}, otherTenant.api_key);
     const { raw } = await run(
       `return { raw: await attempt(() => svc.proxy.post({ headers: { 'svc-proxy-url': args.url, 'SVC-API-KEY': args.key }, body: svc.expression(args.id) })) };`,
-      { url: house.url, key: stranger.api_key, id },
+      { url: house.url, key: otherTenant.api_key, id },
     );
     expect(raw).toMatchObject({ code: 'BAD_REQUEST', status: 400 });
     expect(await usesOf(server, id)).toEqual([]);
@@ -1388,14 +1387,14 @@ describe('svc.proxy', () => {
 
   test('of code that calls itself forty times at once ends, and other tenants are served', async () => {
     const { proxy } = await makeEndless();
-    const theirs = await make({ request: PASS }, stranger.api_key);
-    expect((await askProxy(server, theirs, { key: stranger.api_key, json: {} })).status).toBe(200);
+    const theirs = await make({ request: PASS }, otherTenant.api_key);
+    expect((await askProxy(server, theirs, { key: otherTenant.api_key, json: {} })).status).toBe(200);
     let isOver = false;
     const all = Promise.all(Array.from({ length: 40 }, () => askProxy(server, proxy, { json: {} }))).then((told) => {
       isOver = true;
       return told;
     });
-    expect((await askProxy(server, theirs, { key: stranger.api_key, json: {} })).status).toBe(200);
+    expect((await askProxy(server, theirs, { key: otherTenant.api_key, json: {} })).status).toBe(200);
     expect(isOver).toBe(false);
     for (const told of await all) expect([200, 408, 429, 503]).toContain(told.status);
     expect((await askProxy(server, proxy, { json: {} })).status).toBe(200);
@@ -1424,9 +1423,9 @@ describe('one run and the next', () => {
   test('share nothing: within a proxy, its two sides, its tenant, or between tenants', async () => {
     const proxy = await make({ request: LEAVE, response: LEAVE });
     const sibling = await make({ request: LEAVE, response: LEAVE });
-    const theirs = await make({ request: LEAVE, response: LEAVE }, stranger.api_key);
+    const theirs = await make({ request: LEAVE, response: LEAVE }, otherTenant.api_key);
     for (let round = 0; round < 3; round += 1)
-      for (const [each, key] of [[proxy], [sibling], [theirs, stranger.api_key]] as [StoredProxy, string?][]) {
+      for (const [each, key] of [[proxy], [sibling], [theirs, otherTenant.api_key]] as [StoredProxy, string?][]) {
         const told = await askProxy(server, each, { json: {}, ...(key !== undefined && { key }) });
         expect(told.body, told.text).toEqual(CLEAN);
         expect(JSON.parse(last().body.toString())).toEqual(CLEAN);

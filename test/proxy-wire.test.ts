@@ -1,5 +1,4 @@
-// The proxy as it is on the wire, in both directions: what crosses and what does not, how messages are framed, and what
-// becomes of those that end halfway.
+// The proxy on the wire, in both directions: forwarded headers, framing, and messages that break off.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import {
   delay,
@@ -171,7 +170,7 @@ describe('headers on their way to the destination', () => {
     expect(valuesOf(message, 'connection')).toEqual(['keep-alive']);
   });
 
-  test('nobody is upgraded', async () => {
+  test('no connection is upgraded', async () => {
     const upgrades = [
       ['Upgrade: websocket', 'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==', 'Sec-WebSocket-Version: 13'],
       ['Upgrade: h2c', 'HTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA'],
@@ -187,7 +186,7 @@ describe('headers on their way to the destination', () => {
     expect(proxyErrorIn(answer).status).toBe(502);
   });
 
-  test('the destination gets its own name, whatever the caller says of ours', async () => {
+  test('the destination gets its own host name, whatever Host the caller sends', async () => {
     for (const host of ['evil.test', 'upstream.test:1', '127.0.0.1', '']) {
       const message = await arriving(house.head('GET /proxy', `Host: ${host}`, 'X-Forwarded-Host: evil.test'));
       expect(valuesOf(message, 'host'), host).toEqual([new URL(house.url).host]);
@@ -588,7 +587,7 @@ describe('answers on their way to the caller', () => {
   const bodyless = (line: string, ...headers: string[]): string =>
     [`HTTP/1.1 ${line}`, ...headers, '', ''].join('\r\n');
 
-  test('keep status, words, headers and body, to the byte', async () => {
+  test('keep status, reason phrase, headers and body, to the byte', async () => {
     const lines = [
       'X-b: 2',
       'Set-Cookie: a=1; Path=/',
@@ -623,7 +622,7 @@ describe('answers on their way to the caller', () => {
     expect(valuesOf(answer, 'svc-trace-id')).toEqual(['my-trace']);
   });
 
-  test('statuses of every kind pass, with and without words', async () => {
+  test('statuses of every kind pass, with and without a reason phrase', async () => {
     const lines = [
       '200 ',
       '200',
@@ -646,7 +645,7 @@ describe('answers on their way to the caller', () => {
     }
   });
 
-  test('words beyond ASCII do not keep an answer from its caller', async () => {
+  test('a reason phrase beyond ASCII does not stop a response', async () => {
     for (const words of ['Caf\xe9', 'Caf\xc3\xa9', 'a\tb', '\xff\xfe']) {
       const wire = await connect();
       house.destination.script = receiving(house.destination, bodyless(`200 ${words}`, 'Content-Length: 0'));
@@ -724,7 +723,7 @@ describe('answers on their way to the caller', () => {
     expect(answer.body.toString()).toBe('ok');
   });
 
-  test('leave to go on, where nobody asked for it, is not taken for one', async () => {
+  test('an unrequested 100 Continue is not taken for the response', async () => {
     const answer = await answered(`${bodyless('100 Continue')}${OK}`);
     expect([200, 502]).toContain(statusOf(answer));
     if (statusOf(answer) === 200) expect(answer.body.toString()).toBe('ok');
@@ -876,7 +875,7 @@ describe('answers in pieces', () => {
     }
   });
 
-  test('one that breaks off is asked for once, whatever the method', async () => {
+  test('a request whose response breaks off is sent once, with any method', async () => {
     for (const method of ['GET', 'POST', 'PUT', 'DELETE']) {
       // Over a connection that has served before as well.
       await house.ask(house.head('GET /proxy'));

@@ -1,4 +1,4 @@
-// The proxy from the caller to a real TLS server on this machine and back: routes, who acts, what crosses, what is logged.
+// The proxy from the caller to a real TLS server and back: routes, callers, forwarded data, log rows.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type ReactorServer, startReactorServer, tokenOf, usesOf, withoutLog } from './support/reactors.ts';
 import type { Answer } from './support/server.ts';

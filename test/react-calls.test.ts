@@ -1,6 +1,5 @@
-// What running code may do beyond itself, through the front door: svc with its application's rights, requests to where the
-// operator lets it go and to nowhere else, its console, and how many runs a tenant has. Args, results and errors are in
-// react.test.ts.
+// Calls of running code over HTTP: `svc` with its application's rights, requests to allowed hosts, console, number of runs.
+// Args, results and errors are in react.test.ts.
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { TestServer, TestTenant } from './support/server.ts';
@@ -23,8 +22,8 @@ let house: ReactorServer;
 let server: TestServer;
 /** Listens where no code may go. */
 let decoy: Upstream;
-let stranger: TestTenant;
-/** Where names lead that nobody vouches for. */
+let otherTenant: TestTenant;
+/** The addresses of host names that are not private hosts. */
 const addresses = new Map<string, string[]>([
   ['inside.test', ['127.0.0.1']],
   ['half.test', ['93.184.216.34', '127.0.0.1']],
@@ -41,7 +40,7 @@ beforeAll(async () => {
     return Promise.resolve(addresses.get(host) ?? []);
   });
   ({ server } = house);
-  stranger = await server.newTenant();
+  otherTenant = await server.newTenant();
 });
 afterAll(async () => {
   await house.close();
@@ -187,7 +186,7 @@ describe('svc', () => {
     expect(await usesOf(server, secret)).toEqual([]);
   });
 
-  test('may what the application may, whatever its caller may: else FORBIDDEN', async () => {
+  test('has the permissions of the application, not of the caller: else FORBIDDEN', async () => {
     const reader = await application('token:read');
     const id = await tokenOf(server, 'value');
     const reactor = await withService(
@@ -211,7 +210,7 @@ describe('svc', () => {
   test('does not know another tenant’s token, nor one that is nowhere, both alike', async () => {
     const own = await application('token:read', 'token:update', 'token:delete', 'token:search');
     const note = crypto.randomUUID();
-    const theirs = await tokenOf(server, 'theirs', { metadata: { note } }, stranger.api_key);
+    const theirs = await tokenOf(server, 'theirs', { metadata: { note } }, otherTenant.api_key);
     const reactor = await withService(
       `const { id } = args;
        return { raw: { found: (await svc.tokens.search('metadata.note:' + args.note)).data, refused: [
@@ -234,7 +233,7 @@ describe('svc', () => {
       answers.push(JSON.stringify(raw).replaceAll(id, 'ID'));
     }
     expect(answers[0]).toBe(answers[1]);
-    expect((await server.request('GET', `/tokens/${theirs}`, { key: stranger.api_key })).body.data).toBe('theirs');
+    expect((await server.request('GET', `/tokens/${theirs}`, { key: otherTenant.api_key })).body.data).toBe('theirs');
   });
 
   test('says what is wrong by its place, as the API does', async () => {
@@ -444,7 +443,7 @@ describe('a request of the code', () => {
     expect(Object.keys(headers).filter((name) => /^(svc|proxy)-/.test(name))).toEqual([]);
   });
 
-  test('is made 50 times in a run: the 51st is refused and reaches nobody', async () => {
+  test('is allowed 50 times in a run: the 51st is refused and not sent', async () => {
     const raw = await rawOf(
       runBody(
         server,
@@ -661,7 +660,7 @@ describe('where code may not go', () => {
     expect([decoy.connectionCount(), house.upstream.received.length]).toEqual(before);
   });
 
-  test('by https.request, whatever of its options names the place', async () => {
+  test('by https.request, with every option that names the destination', async () => {
     const before = [decoy.connectionCount(), house.upstream.received.length];
     const { port } = decoy;
     const options = [
@@ -800,7 +799,7 @@ describe('a tenant', () => {
       code: codeOf(`await fetch('${house.url}/wait'); return { raw: 'done' };`),
       key: busy.api_key,
     });
-    const theirs = await makeReactor(server, { code: codeOf('return { raw: args };'), key: stranger.api_key });
+    const theirs = await makeReactor(server, { code: codeOf('return { raw: args };'), key: otherTenant.api_key });
     const refused: number[] = [];
     const isFull = gate();
     const all = Array.from({ length: 140 }, async () => {
@@ -814,7 +813,7 @@ describe('a tenant', () => {
       return answer.status;
     });
     await isFull.opened;
-    expect(await rawOf(react(server, theirs, 'served', { key: stranger.api_key }))).toBe('served');
+    expect(await rawOf(react(server, theirs, 'served', { key: otherTenant.api_key }))).toBe('served');
     released.open();
     const statuses = await Promise.all(all);
     expect(statuses.filter((status) => status === 200)).toHaveLength(128);

@@ -1,5 +1,5 @@
-// Idempotency keys of invocations through the front door: code that has called out is not run again for a repeated request,
-// whatever became of it; code that called nothing is (docs/decisions/0014).
+// Idempotency keys of invocations: code that made a call is not run again for a repeated request;
+// code that made none is (docs/decisions/0014).
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { testCa } from './support/certificates.ts';
 import { type Answer, startServer, type TestServer } from './support/server.ts';
@@ -162,7 +162,7 @@ describe('a repeated invocation of code that called out', () => {
     expect(timesCalled(path)).toBe(1);
   });
 
-  test('gets 409 once the kept failure is out of its time: it is not run again', async () => {
+  test('gets 409 once the kept failure has expired: it is not run again', async () => {
     const reactor = await newReactor(`await charge(); throw new Error('after the charge');`);
     const path = newName('/charge');
     const key = newName('late');

@@ -1,5 +1,5 @@
-// POST /reactors/{id}/react through the front door: what code gets of args and tokens, what the log says before anything
-// leaves, what becomes of a result and of an error, and whose code runs. Calls of running code are in react-calls.test.ts.
+// POST /reactors/{id}/react over HTTP: args and tokens, log rows, results, errors, and the code that runs.
+// Calls of running code are in react-calls.test.ts.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { TestServer, TestTenant } from './support/server.ts';
 import {
@@ -222,8 +222,8 @@ describe('tokens in args', () => {
   });
 
   test('that are unknown or another tenant’s are a 400 that names them, both alike', async () => {
-    const stranger = await server.newTenant();
-    const theirs = await tokenOf(server, 'theirs', {}, stranger.api_key);
+    const otherTenant = await server.newTenant();
+    const theirs = await tokenOf(server, 'theirs', {}, otherTenant.api_key);
     const refusals = [];
     for (const id of [theirs, UNKNOWN_ID]) {
       const { detail, ...rest } = problemOf(await react(server, mirror, { value: expressionOf(id) }));
@@ -481,7 +481,7 @@ describe('what a result has tokenized', () => {
     expect(await countTokens()).toBe(before);
   });
 
-  test('is kept as a whole or not at all, and what is wrong is told by its place', async () => {
+  test('is stored completely or not at all, and errors name their place', async () => {
     const reactor = await makeReactor(server, { code: TOKENIZE });
     const before = await countTokens();
     const cases: [args: unknown, ...places: string[]][] = [
@@ -565,7 +565,7 @@ describe('an error of the code', () => {
     }
   });
 
-  test('that is none of these is a 500 with its message, whatever it claims, without our paths', async () => {
+  test('that is none of these is a 500 with its message, without paths of the server', async () => {
     const cases: [statement: string, words: string][] = [
       ['throw new Error("it broke")', 'it broke'],
       ['throw Object.assign(new Error("pay"), { status: 402, statusCode: 402 })', 'pay'],

@@ -1,5 +1,5 @@
-// Reactors through the front door: a formula with its configuration, which is sealed, and an application whose
-// permissions the code may use. What an invocation does with args and results is in react.test.ts.
+// Reactors over HTTP: a formula with its sealed configuration, and an application for the permissions of the code.
+// Args and results of invocations are in react.test.ts.
 import { installFormulas } from '../src/modules/code/rows/formulas.ts';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Permission } from '../src/modules/access/permissions.ts';
@@ -214,7 +214,7 @@ describe('an application of a reactor (docs/decisions/0018)', () => {
     equal = await keyWith('reactor:create', 'reactor:update', ...strongest);
   });
 
-  test('is given by whoever holds all that it has, and by nobody else', async () => {
+  test('is given only by a caller that holds all its permissions', async () => {
     const refused = await send('POST', '/reactors', body(strong.application_id), weak);
     expect(refused.status, refused.text).toBe(403);
     expect(refused.body.detail).toContain('proxy:delete');

@@ -1,5 +1,4 @@
-// Who is blamed, and who is not: an error of code is not taken for the end of a limit, one run's end is not another's, honest
-// code breaks no protocol, and a tenant gets no more than its share by any detour.
+// Errors are attributed to the right run: an error is not a limit, one run's end is not another's.
 import { generateKeyPairSync } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -27,7 +26,7 @@ describe('an error of code', () => {
   afterAll(() => sandbox.close());
 
   test.each(['Script execution timed out.', 'object was disposed', 'memory limit reached'])(
-    'that nobody handled and that says %j ends nothing',
+    'that is unhandled and says %j ends no run',
     async (words) => {
       const code = body(`if (req.args.bad) Promise.reject(new Error(${JSON.stringify(words)}));
         await new Promise((r) => setTimeout(r, 60)); return { raw: 1 };`);
@@ -72,7 +71,7 @@ describe('an error of code', () => {
     expect(endOf(outcome)).toBe('ok{"raw":"BODY_TOO_LARGE"}');
   });
 
-  test('code that does not compile, and is then forgotten for other code, ends nobody', async () => {
+  test('code that does not compile, and is then evicted, ends no run', async () => {
     expect(endOf(await sandbox.runCode('d', 'module.exports = ('))).toBe('SYNTAX');
     for (let index = 0; index < 10; index += 1) await sandbox.runCode('d', `${GOOD} // ${index}`);
     expect(sandbox.events.filter(({ event }) => event === 'killed')).toEqual([]);

@@ -1,4 +1,4 @@
-// What runs may take, as the operating system counts it, whatever they call; and that no call of one run changes another's.
+// Limits of runs, as the operating system counts them, and isolation between the calls of two runs.
 import { pbkdf2Sync } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -34,7 +34,7 @@ const threadsOf = (pid: number): number => {
 const executorOf = (sandbox: TestSandbox, tenant: string): number | undefined =>
   sandbox.executors().find(({ tenant_id }) => tenant_id === tenant)?.pid;
 
-describe('CPU time of a run holds to its limit, whatever it calls', () => {
+describe('the CPU limit of a run holds for every function that it calls', () => {
   const endless: [string, string][] = [
     ['a derivation by PBKDF2', "for (;;) crypto.pbkdf2Sync('x', 'y', 1e6, 20, 'sha1');"],
     ['derivations by scrypt', "for (;;) crypto.scryptSync('x', 'y', 32, { N: 16384, p: 16 });"],
@@ -58,7 +58,7 @@ describe('CPU time of a run holds to its limit, whatever it calls', () => {
       const watch = setInterval(() => (after = cpuMsOf(pid) ?? after), 5);
       const outcome = await sandbox.runCode('a', inBody(code));
       expect(endOf(outcome)).toBe('TIMEOUT_CPU');
-      // What goes on in a thread that nobody waits for is ended too.
+      // Work in a thread without a waiting caller is ended too.
       await expect.poll(() => cpuMsOf(pid), { timeout: 5000 }).toBeUndefined();
       clearInterval(watch);
       // The executor counts by the clock: on a busy machine a run gets less.
@@ -103,7 +103,7 @@ describe('CPU time of a run holds to its limit, whatever it calls', () => {
 });
 
 describe('what code leaves behind', () => {
-  test('a registry of what is collected calls nobody back', async () => {
+  test('a FinalizationRegistry never calls back', async () => {
     const sandbox = await openTestSandbox({ limits: LIMITS });
     try {
       const code = inBody(`const called = []; const registry = new FinalizationRegistry(() => { for (;;); });
@@ -177,7 +177,7 @@ describe('no call of a run changes the result of another', () => {
     for (const call of failing) try { call(); } catch { failed += 1; }
     return { raw: failed };`;
 
-  test('the next one signs, opens and makes keys, whatever failed before', async () => {
+  test('the next run signs, decrypts and makes keys after failures of others', async () => {
     const sandbox = await openTestSandbox({ limits: LIMITS });
     try {
       for (let round = 0; round < 3; round += 1) {
@@ -227,7 +227,7 @@ describe('an executor that was taken over', () => {
     await expect.poll(() => executorOf(sandbox, 'grows'), { timeout: 10_000 }).toBeUndefined();
   });
 
-  test('has nobody who reads what it writes to standard error', async () => {
+  test('has no reader of its standard error', async () => {
     expect(endOf(await sandbox.runCode('shouts', 'code', { args: { part: 'shout' } }))).toBe('ok{"raw":"EPIPE"}');
   });
 

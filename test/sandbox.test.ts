@@ -1,5 +1,5 @@
-// What foreign code cannot do: stay, starve others, crash the server, leave, or speak for another. With the real sandbox, in
-// both modes of isolation and behind each wall that can stand here.
+// Untrusted code cannot persist, starve others, crash the server, escape, or impersonate.
+// With the real sandbox, both modes of isolation, and each isolation by the system that works here.
 import { execFileSync, spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
@@ -267,7 +267,7 @@ describe('an executor that is looked at between runs', () => {
   test('is ended when it burns on after its answer', () => expectReplaced('burn on', { runsMax: 50, pauseMs: 700 }));
 });
 
-test('a tenant over its share is told to come again, and another is served', async () => {
+test('a tenant over its share is asked to retry, and another is served', async () => {
   const sandbox = await openTestSandbox({ limits: { ...SMALL_LIMITS, wallMs: 3000 } });
   try {
     const slow = 'module.exports = async () => { await new Promise((r) => setTimeout(r, 300)); return { raw: 1 }; };';
@@ -340,7 +340,7 @@ describe('an executor that was taken over', () => {
     }
   });
 
-  test.each(walls)('behind %s it finds no secret, no network, no disk and nobody to signal', async (wallKind) => {
+  test.each(walls)('behind %s it finds no secret, no network, no disk and no process to signal', async (wallKind) => {
     const directory = mkdtempSync(join(tmpdir(), 'strongroom-secret-'));
     const secretPath = join(directory, 'master.key');
     writeFileSync(secretPath, 'the canary', { mode: 0o644 });
@@ -429,7 +429,7 @@ test('after close no executor is left', async () => {
   const pids = sandbox.executors().map(({ pid }) => pid);
   await sandbox.close();
   expect(pids.length).toBeGreaterThan(0);
-  // A process that ended may wait to be reaped by whoever adopted it; it runs no more.
+  // A process that ended may wait to be reaped by its new parent; it does not run.
   const isRunning = (pid: number): boolean => {
     try {
       return !readFileSync(`/proc/${pid}/stat`, 'latin1').split(') ').at(-1)?.startsWith('Z');

@@ -1,4 +1,4 @@
-// POST /tokens/search through the front door: what each field finds, how they combine, and what nobody finds.
+// POST /tokens/search over HTTP: each field, their combinations, and what no search finds.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startServer, type TestServer, type TestTenant } from './support/server.ts';
 
@@ -187,7 +187,7 @@ describe('each field finds what it names', () => {
   });
 });
 
-test('a search finds nothing of another tenant, whatever it names', async () => {
+test('a search never finds tokens of another tenant', async () => {
   const tenant = await server.newTenant();
   const neighbour = await server.newTenant();
   const theirs = await create(neighbour, {
@@ -214,7 +214,7 @@ test('a search finds nothing of another tenant, whatever it names', async () => 
 });
 
 describe('permission and rules', () => {
-  test('without token:search it is a 403, whatever else the key may do', async () => {
+  test('without token:search it is a 403, even with all other permissions', async () => {
     const reader = await server.newKey(server.tenant, { permissions: ['token:read', 'token:create'] });
     const answer = await ask(reader, { query: 'type:card' });
     expect(answer.status).toBe(403);

@@ -1,5 +1,4 @@
-// `npm run setup` and docker compose: what the one writes is what the other needs, an earlier .env is carried over, and
-// nothing that exists is changed.
+// `npm run setup` writes what docker compose needs, keeps values of an earlier .env, and changes no existing file.
 import { execFile } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

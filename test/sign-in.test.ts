@@ -1,5 +1,4 @@
-// Signing in and out through the front door: an address and its password open the console, nothing else does, and nobody
-// learns from a refusal, or from how long it took, which addresses there are.
+// Sign-in and sign-out: only the right password opens the console, and refusals do not reveal which addresses exist.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { sessionDigest } from '../src/platform/crypto/digest.ts';
 import { COOKIE, invite, join, openBrowser, PASSWORD, signIn } from './support/people.ts';
@@ -35,7 +34,7 @@ describe('the right password', () => {
     expect(cookie).toMatch(/^strongroom=[0-9A-Za-z]{43}; Path=\/; HttpOnly; SameSite=Strict$/);
     expect(await browser.isSignedIn()).toBe(true);
     const messages = await logsOf(user_id);
-    // The first two are rows of one deed, which have no order among them.
+    // The first two are rows of one operation, which have no order.
     expect([...messages.slice(0, 2).toSorted(), ...messages.slice(2)]).toEqual([
       'Tenant invitation accepted',
       'Tenant member created',
@@ -150,7 +149,7 @@ describe('anything else', () => {
     expect(await theirs.isSignedIn()).toBe(true);
   });
 
-  test('an address that nobody has costs the same work as one that somebody has', async () => {
+  test('an unknown address costs the same work as a known one', async () => {
     const { email } = await join(server);
     const costOf = async (address: string): Promise<number> => {
       const before = process.cpuUsage();
@@ -214,7 +213,7 @@ describe('too often', () => {
     server.clock.offsetMs -= 1_801_000;
   });
 
-  test('those who get it right begin anew', async () => {
+  test('a correct password resets the count', async () => {
     const { email } = await join(server);
     const attempt = async (password: string) =>
       (await openBrowser(server).post('/console/sign-in', { email, password })).status;
@@ -485,8 +484,8 @@ describe('a form from elsewhere', () => {
   test.each([
     ['cross-site', { 'sec-fetch-site': 'cross-site' }],
     ['same-site', { 'sec-fetch-site': 'same-site' }],
-    ['one that nobody clicked', { 'sec-fetch-site': 'none' }],
-  ])('signs nobody in: %s', async (_what, headers) => {
+    ['one without a click', { 'sec-fetch-site': 'none' }],
+  ])('does not sign in: %s', async (_what, headers) => {
     const { email } = await join(server);
     const answer = await openBrowser(server).post('/console/sign-in', { email, password: PASSWORD }, headers);
     expect([answer.status, answer.headers.getSetCookie()]).toEqual([403, []]);
@@ -604,7 +603,7 @@ describe('a session', () => {
     expect(await browser.csrf()).not.toBe(before);
   });
 
-  test('whoever has one and opens the page to sign in is led on', async () => {
+  test('a signed-in member who opens the sign-in page is redirected', async () => {
     const { browser } = await join(server);
     expect((await browser.get('/console/sign-in?next=/console/people')).headers.get('location')).toBe(
       '/console/people',

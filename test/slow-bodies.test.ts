@@ -1,4 +1,4 @@
-// A request body has 30 seconds by the clock of the server, on every route, and not one look of a timer more.
+// A request body must arrive within 30 seconds, on every route.
 import { connect, type Socket } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';

@@ -1,6 +1,5 @@
-// Starting and stopping as an operator sees it: what is written, what is told, what is refused. Much of it is
-// waiting, so three lines of tests run beside each other. No more: each server has processes for code, and where we are root the
-// system counts those of several servers as one user's.
+// Start and stop as an operator sees them: files, messages and refusals.
+// Three lanes of tests run concurrently. No more: executors of servers that run as root would share a limit of the system.
 import {
   existsSync,
   mkdtempSync,
@@ -133,7 +132,7 @@ describe.concurrent('a server with nothing configured', () => {
     expect((await tokenize(server.credentials().api_key)).status).toBe(200);
   });
 
-  test('a port that is taken is told with the command that mends it', async ({ database, start }) => {
+  test('a port in use is reported with the command that fixes it', async ({ database, start }) => {
     const second = await start({ DATABASE_URL: database.url, PORT: new URL(server.base_url).port });
     expect(await second.exited).toBe(1);
     expect(second.output()).toMatch(/Port \d+ .* taken[\s\S]*PORT=/);
@@ -217,7 +216,7 @@ describe.concurrent('a server with nothing configured', () => {
       expect((await tokenize(before.api_key)).status).toBe(200);
     });
 
-    test('a lost file of credentials is written anew, with a key to the same tenant', async () => {
+    test('a lost file of credentials is written again, with a key of the same tenant', async () => {
       const path = join(dataDir, 'dev-credentials.json');
       const before = server.credentials();
       const losses = [() => rmSync(path), () => truncateSync(path, 40)];
@@ -316,7 +315,7 @@ const startWith = async (
 describe.concurrent('a signal', () => {
   // The first is logged when the database is being made, the second when it runs and has no tables yet.
   test.for(['postgres_initializing', 'postgres_ready', 'listening'])(
-    'ends the server with its database: after %s, and heard again at once, as from a terminal and from npm',
+    'ends server and database after %s, also if repeated at once, as by a terminal and npm',
     async (line, { dataDir, start }) => {
       const server = await start();
       while (!server.output().includes(line)) await pause(5);
@@ -626,7 +625,7 @@ describe.concurrent('a server with a database of its own', () => {
   });
 });
 
-test.concurrent('a database that does not answer is told with the command that looks at it', async ({ start }) => {
+test.concurrent('a database that does not answer is reported with a command that checks it', async ({ start }) => {
   const refused = await start({ DATABASE_URL: 'postgresql://user:hidden-password@127.0.0.1:9/none' });
   expect(await refused.exited).toBe(1);
   expect(refused.output()).toContain(
@@ -643,7 +642,7 @@ test.concurrent('a data directory below /proc is refused at once', async ({ star
   expect(refused.output()).toContain('The data directory /proc/strongroom/data cannot be created (ENOENT)');
 });
 
-test.concurrent('every problem of the environment is told at once, each with its fix', async ({ start }) => {
+test.concurrent('all problems of the environment are reported at once, each with its fix', async ({ start }) => {
   const refused = await start({
     PORT: '99999',
     MASTER_KEY: 'short',

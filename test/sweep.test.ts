@@ -1,5 +1,4 @@
-// Forgetting on time: after a sweep what has expired is gone from the database and, for the keys of security codes, from
-// its files; and what is counted and logged is right.
+// The sweep removes expired rows in time, and the keys of security codes from the database's files; counts and log stay right.
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { Client } from 'pg';

@@ -1,4 +1,4 @@
-// The tenant through the front door: read, changed, counted, and ended for good.
+// The tenant over HTTP: read, changed, counted, and deleted.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { sweepOnce } from '../src/platform/db/sweep.ts';
 import { deafen, hearNotices } from './support/notices.ts';
@@ -46,7 +46,7 @@ describe('the tenant', () => {
     expect((await send('GET', '/tenants/self')).body.name).toBe('Shop');
   });
 
-  test('is in the log with every deed', async () => {
+  test('is in the log with every operation', async () => {
     const own = await server.newTenant();
     await send('GET', '/tenants/self', undefined, own.api_key);
     await send('PUT', '/tenants/self', { name: 'x' }, own.api_key);

@@ -1,4 +1,4 @@
-// POST /tokenize through the front door: every shape, every type, every bad input.
+// POST /tokenize over HTTP: every shape, every type, every invalid input.
 import { type ClientRequest, request } from 'node:http';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -928,7 +928,7 @@ describe('bad input is a 400 that names the place and stores nothing', () => {
       expect((await send(type)).status, type).toBe(415);
   });
 
-  test('an empty body is a 400, whatever its content type', async () => {
+  test('an empty body is a 400, with any content type', async () => {
     for (const headers of [{}, { 'content-type': 'application/json' }, { 'content-type': 'text/plain' }] as Record<
       string,
       string

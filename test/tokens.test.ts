@@ -1,4 +1,4 @@
-// /tokens through the front door: made, listed under the caller's rules, changed by merge patches, ended.
+// /tokens over HTTP: create, list under access rules, merge patches, delete.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { permissions } from '../src/modules/access/permissions.ts';
 import { startServer, type TestServer, type TestTenant } from './support/server.ts';
@@ -66,7 +66,7 @@ const newRevealer = (tenant: TestTenant) =>
   });
 
 /** What was done to a token, oldest first, as the log says. */
-const deedsOf = async (tenant: TestTenant, id: string): Promise<string[]> => {
+const operationsOf = async (tenant: TestTenant, id: string): Promise<string[]> => {
   const path = `/logs?size=100&outcome=success&entity_id=${encodeURIComponent(id)}`;
   const answer = await server.request('GET', path, { key: tenant.api_key });
   expect(answer.status, answer.text).toBe(200);
@@ -121,7 +121,7 @@ describe('POST /tokens makes a token', () => {
     expect(answer.headers.get('location')).toBe(`/tokens/${answer.body.id}`);
     const located = await server.request('GET', answer.headers.get('location') ?? '', { key: tenant.api_key });
     expect(located.body).toEqual(answer.body);
-    expect(await deedsOf(tenant, answer.body.id)).toEqual(['create', 'read']);
+    expect(await operationsOf(tenant, answer.body.id)).toEqual(['create', 'read']);
   });
 
   test('without a type it is a generic token, whose value the answer does not hold', async () => {
@@ -156,7 +156,7 @@ describe('POST /tokens makes a token', () => {
     },
   );
 
-  test('a chosen id is found under its Location, whatever it is spelled with', async () => {
+  test('a chosen id is found under its Location, with any characters', async () => {
     const tenant = await server.newTenant();
     const id = 'Größe 7: "ä"; a,b~c!';
     const answer = await post(tenant, { data: 'x', id });
@@ -460,7 +460,7 @@ describe('GET /tokens lists what the caller may read', () => {
     await list(tenant, '?size=3');
     const shown = idsOf(await list(tenant, '?size=3&page=1'));
     for (const each of [...ids, id])
-      expect((await deedsOf(tenant, each)).filter((deed) => deed === 'read')).toHaveLength(
+      expect((await operationsOf(tenant, each)).filter((operation) => operation === 'read')).toHaveLength(
         shown.includes(each) ? 2 : 0,
       );
     await list(tenant, '?page=9');
@@ -755,10 +755,10 @@ describe('PATCH /tokens/{id} changes a token by a merge patch', () => {
       modified_by: editor.application_id,
       modified_at: changed.modified_at,
     });
-    expect(await deedsOf(tenant, made.id)).toEqual(['create', 'read', 'update']);
+    expect(await operationsOf(tenant, made.id)).toEqual(['create', 'read', 'update']);
   });
 
-  test('the answer never shows more than a create would, whatever a rule reveals', async () => {
+  test('the response never shows more than that of a create, whatever a rule reveals', async () => {
     const tenant = await server.newTenant();
     const { id } = await create(tenant, { data: 'plain' });
     const number = await create(tenant, { type: 'card_number', data: card.number });
@@ -856,7 +856,7 @@ describe('DELETE /tokens/{id} ends a token', () => {
     expect((await end(tenant, id)).status).toBe(404);
     expect((await read(tenant, id)).status).toBe(404);
     expect((await patch(tenant, id, { metadata: { a: 'c' } })).status).toBe(404);
-    expect(await deedsOf(tenant, id)).toEqual(['create', 'delete']);
+    expect(await operationsOf(tenant, id)).toEqual(['create', 'delete']);
     for (const query of ['', '?type=card', `?id=${id}&id=${kept}`]) {
       const page = await list(tenant, query);
       expect(idsOf(page)).toEqual([kept]);
@@ -891,7 +891,7 @@ describe('DELETE /tokens/{id} ends a token', () => {
     expect(answer.status).toBe(403);
     expect(answer.body.detail).toContain('token:delete');
     expect((await read(tenant, id)).status).toBe(200);
-    expect(await deedsOf(tenant, id)).toEqual(['create', 'read']);
+    expect(await operationsOf(tenant, id)).toEqual(['create', 'read']);
   });
 
   test('of two at a time one ends it, and its id is free again', async () => {
@@ -899,7 +899,7 @@ describe('DELETE /tokens/{id} ends a token', () => {
     await create(tenant, { data: 'x', id: 'ends-once' });
     const answers = await Promise.all(Array.from({ length: 5 }, () => end(tenant, 'ends-once')));
     expect(answers.map(({ status }) => status).toSorted()).toEqual([204, 404, 404, 404, 404]);
-    expect(await deedsOf(tenant, 'ends-once')).toEqual(['create', 'delete']);
+    expect(await operationsOf(tenant, 'ends-once')).toEqual(['create', 'delete']);
     expect((await list(tenant)).pagination.total_items).toBe(0);
     expect((await create(tenant, { data: 'y', id: 'ends-once' })).id).toBe('ends-once');
   });

@@ -1,4 +1,4 @@
-// Every operation of the document refuses what it does not have: attributes of its body at every level, and query parameters.
+// Every operation refuses unknown attributes of its body, at every level, and unknown query parameters.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import document from '../openapi/openapi.json' with { type: 'json' };
 import { type Answer, startServer, type TestServer } from './support/server.ts';
@@ -97,7 +97,7 @@ describe('an unknown attribute', () => {
   );
 
   test.each(withBodies.map((operation) => [nameOf(operation), operation] as const))(
-    'of %s is told with the nearest known name',
+    'of %s is reported with the nearest known name',
     async (_name, operation) => {
       const { type, values } = examplesOf(operation);
       const [place = []] = placesOf(values[0], operation.path === '/tokenize');
@@ -128,7 +128,7 @@ describe('an unknown attribute', () => {
     expect([answer.status, Object.keys(answer.body.errors)]).toEqual([400, ['rules[0].conditions[0].values']]);
   });
 
-  test('is told beside everything else that is wrong', async () => {
+  test('is reported together with all other errors', async () => {
     const answer = await server.request('POST', '/proxies', { json: { names: 'x', destination: 1 } });
     expect(Object.keys(answer.body.errors).sort()).toEqual(['destination', 'destination_url', 'name', 'names']);
     const token = await server.request('POST', '/tokens', { json: { type: 'card', data: { number: '1' }, cvv: 1 } });
@@ -188,7 +188,7 @@ describe('an unknown query parameter', () => {
     return plain.map((name) => [name, nameOf(operation), operation] as const);
   });
 
-  test.each(withQueries)('is told that %s is the nearest name of %s', async (name, _operation, operation) => {
+  test.each(withQueries)('gets %s as the nearest name of %s', async (name, _operation, operation) => {
     const answer = await send(operation, 'application/json', undefined, `?${name}s=x`);
     expect(answer.body.errors, answer.text).toEqual({ [`${name}s`]: [`is not known here; did you mean \`${name}\`?`] });
   });

@@ -1,4 +1,4 @@
-// A vault that an earlier version filled: the current server upgrades it in place and answers as that version did.
+// The current server upgrades the vault of an earlier version in place, and gives the same responses.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Client } from 'pg';

@@ -1,5 +1,4 @@
-// What a caller does not see it cannot find out either: not by fingerprints, not by deduplication, not by searching, and not by
-// changing the token.
+// A caller cannot infer hidden values: not by fingerprints, deduplication, searches or changes of the token.
 import * as fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { codeOf, makeReactor } from './support/reactors.ts';
@@ -326,7 +325,7 @@ describe('a change', () => {
           expect([200, 403], text).toContain(status);
           if (status === 200) changes += 1;
           const after = await marksOf(id, key, reactor.id);
-          // Who saw the value may see it in other ways as well; nobody comes to use what could not be used.
+          // A caller that saw the value may see it in other ways too; no caller gets to use a value that it could not use.
           const sawValue = before.has('read SECRET-ONE') || before.has('search SECRET-ONE');
           for (const mark of after)
             if (!before.has(mark)) expect([mark, sawValue && !mark.startsWith('use')]).toEqual([mark, true]);

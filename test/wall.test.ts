@@ -1,5 +1,4 @@
-// The wall around tenants' code, tried from behind by system calls: as root and as a plain user, in bubblewrap and without, and
-// where the kernel has no Landlock. And what a start says where no wall can stand.
+// Isolation of executors, attacked by system calls: as root and as a plain user, with and without bubblewrap and Landlock.
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { constants } from 'node:os';

@@ -1,4 +1,4 @@
-// A process whose event loop is held is ended, whatever holds it; one that is busy, or waits, is not.
+// The watchdog kills a process whose event loop is stuck, and not one that is busy or waits.
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';

@@ -1,4 +1,4 @@
-// Several workers behind one port: each serves, together they are one server, and none outlives it or what it was told.
+// Several workers behind one port act as one server, and end with their supervisor.
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -12,6 +12,7 @@ import { findRunningPostgres } from '../src/platform/dev-postgres/dev-postgres.t
 import { balance } from './support/balancer.ts';
 import { createDatabase, createEmptyDatabase, type TestDatabase } from './support/database.ts';
 import {
+  childrenOf,
   freePort,
   isAlive,
   killIfAlive,
@@ -21,6 +22,7 @@ import {
   type ServerProcess,
   spawnServer,
   untilReady,
+  workersOf,
 } from './support/process.ts';
 
 const ROOT_KEY = Buffer.alloc(32, 7);
@@ -32,13 +34,6 @@ const END_LOCK_SESSION =
 const WAIT = { timeout: 30_000 };
 /** New connections that reach every worker: the supervisor gives them to workers in turn. */
 const EACH = [0, 1, 2, 3, 4, 5];
-
-const childrenOf = (pid: number): number[] =>
-  readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').filter(Boolean).map(Number);
-
-/** The workers of a server, without its database. */
-const workersOf = ({ child }: ServerProcess): number[] =>
-  childrenOf(child.pid as number).filter((pid) => readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('main.ts'));
 
 /** The log, as far as its lines have arrived. What is written beside it is no JSON. */
 const linesOf = (server: ServerProcess): any[] =>
@@ -237,7 +232,7 @@ describe('two workers', () => {
 });
 
 describe('a supervisor', () => {
-  test('starts one database, migrates once and tells once where it is; SIGTERM ends it all', async () => {
+  test('starts one database, migrates once and prints its URL once; SIGTERM ends everything', async () => {
     const here = place();
     try {
       const server = await here.start({ DATABASE_POOL_MAX: '4' });

@@ -2,6 +2,7 @@
 import { pipeline, Readable } from 'node:stream';
 import { constants, createGzip } from 'node:zlib';
 import { createAccounts } from '../platform/accounts.ts';
+import { createMetrics } from '../platform/metrics/metrics.ts';
 import type { Config } from '../platform/config.ts';
 import { createAgeEncryption } from '../platform/crypto/age-file.ts';
 import { memoryDigest } from '../platform/crypto/digest.ts';
@@ -52,7 +53,7 @@ const writeDump = async (
   const environment = environmentOf(config);
   await checkNewFile(file);
   try {
-    const services = { log: createLog(config.logLevel), accounts: createAccounts() };
+    const services = { log: createLog(config.logLevel), accounts: createAccounts(), metrics: createMetrics() };
     const { db, poolConfig } = await openDatabase(config, 'command', services, start);
     const instance = await createKeyRows(db).findInstance();
     if (!instance) throw noVault(config);

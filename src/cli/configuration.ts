@@ -1,6 +1,7 @@
 // Generates the tables of variables, commands and limits in docs/operations.
 import { accountLimits, type LimitName } from '../platform/accounts.ts';
 import { environmentSchema } from '../platform/config.ts';
+import { createMetrics } from '../platform/metrics/metrics.ts';
 import { commandTexts } from './command-table.ts';
 
 const cell = (text: string): string => text.replaceAll('|', '\\|');
@@ -52,11 +53,23 @@ const limitTable = (): string => {
   return [...head, ...rows].join('\n');
 };
 
+/** @returns a Markdown table: metric, type, labels, meaning. */
+const metricTable = (): string => {
+  const metrics = createMetrics();
+  metrics.watchProcess();
+  const rows = metrics.describe().map(({ name, type, labels, help }) => {
+    const shown = labels.map((label) => `\`${label}\``).join(', ');
+    return `| \`${name}\` | ${type} | ${shown} | ${cell(help)} |`;
+  });
+  return ['| Metric | Type | Labels | Meaning |', '|---|---|---|---|', ...rows].join('\n');
+};
+
 /** The pages with a generated table between two comments. */
 export const generatedPages = [
   { page: 'docs/operations/configuration.md', mark: 'configuration', table: configurationTable },
   { page: 'docs/operations/commands.md', mark: 'commands', table: commandTable },
   { page: 'docs/operations/limits.md', mark: 'limits', table: limitTable },
+  { page: 'docs/operations/metrics.md', mark: 'metrics', table: metricTable },
 ] as const;
 
 /** @returns the text of a page with the current table between its comments. */

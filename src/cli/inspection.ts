@@ -10,6 +10,7 @@ import { createEgress } from '../platform/egress/client.ts';
 import { StartError } from '../platform/errors.ts';
 import { createLog } from '../platform/log.ts';
 import { MailFault } from '../platform/mail/fault.ts';
+import { createMetrics } from '../platform/metrics/metrics.ts';
 import { createMailer } from '../platform/mail/mailer.ts';
 import { closeAll, migrationsDir, openDatabase, type Start } from '../platform/open-database.ts';
 import type { Platform } from '../platform/platform.ts';
@@ -36,7 +37,7 @@ export const createInspection = async (config: Config): Promise<Inspection> => {
     const { db, poolConfig, embedded } = await openDatabase(
       config,
       'command',
-      { log: createLog(config.logLevel), accounts: createAccounts() },
+      { log: createLog(config.logLevel), accounts: createAccounts(), metrics: createMetrics() },
       start,
     );
     const found = await createKeyRows(db).findInstance();
@@ -69,7 +70,7 @@ export const migrateDatabase = async (config: Config): Promise<MigrationResult> 
     const { db, poolConfig } = await openDatabase(
       config,
       'command',
-      { log: createLog(config.logLevel), accounts: createAccounts() },
+      { log: createLog(config.logLevel), accounts: createAccounts(), metrics: createMetrics() },
       start,
     );
     const found = await createKeyRows(db).findInstance();
@@ -89,7 +90,7 @@ export const createWorkbench = async (config: Config): Promise<Workbench> => {
   const log = createLog('silent');
   const accounts = createAccounts();
   const egress = createEgress(config.egress, { accounts, log });
-  const sandbox = openSandbox(config, log, accounts);
+  const sandbox = openSandbox(config, log, accounts, createMetrics());
   await startSandbox(sandbox);
   return {
     sandbox,

@@ -5,6 +5,7 @@ import { pipeline, type Readable } from 'node:stream';
 import { createGunzip } from 'node:zlib';
 import type { PoolConfig } from 'pg';
 import { createAccounts } from '../platform/accounts.ts';
+import { createMetrics } from '../platform/metrics/metrics.ts';
 import type { Config } from '../platform/config.ts';
 import { createAgeDecryption } from '../platform/crypto/age-file.ts';
 import { newUuid } from '../platform/crypto/ids.ts';
@@ -101,7 +102,7 @@ export const restore = async (config: Config, options: RestoreOptions): Promise<
       await checkDump(config, provider, erasures, list as string);
     }
     // A restore has the data directory alone, and makes its database; a verification works beside a running server.
-    const services = { log: createLog(config.logLevel), accounts: createAccounts() };
+    const services = { log: createLog(config.logLevel), accounts: createAccounts(), metrics: createMetrics() };
     const { poolConfig } = await openDatabase(config, isVerify ? 'command' : 'server', services, start);
     const { manifest } = dump;
     const of = `Backup of ${manifest.made_at}, by strongroom ${manifest.product}`;
@@ -125,7 +126,7 @@ export const restore = async (config: Config, options: RestoreOptions): Promise<
 /** Deletes again what a list names, in a vault that came back by other means. @throws StartError; nothing is deleted then. */
 export const replayErasureList = (config: Config, file: string): Promise<void> =>
   answering(async (start) => {
-    const services = { log: createLog(config.logLevel), accounts: createAccounts() };
+    const services = { log: createLog(config.logLevel), accounts: createAccounts(), metrics: createMetrics() };
     const { db, poolConfig } = await openDatabase(config, 'command', services, start);
     const instance = await createKeyRows(db).findInstance();
     if (!instance) throw noVault(config);

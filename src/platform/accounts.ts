@@ -157,8 +157,20 @@ export type Accounts = {
   runInTurns<T>(account: Account, slices: Slices<T>): T | Promise<T>;
   /** As `runInTurns`, for the end of an operation that has stored something: it is never refused. */
   finishInTurns<T>(account: Account, slices: Slices<T>): T | Promise<T>;
+  /** What is held and was refused so far. */
+  figures(): AccountFigures;
   /** Ends the wait of all reservations, with unavailable. */
   close(): void;
+};
+
+/** What was refused: `tenant` had its share, or the `server` was full. */
+type Refusals = { tenant: number; server: number };
+
+export type AccountFigures = {
+  /** `holders`: tenants, their anonymous clients included, with what they hold. */
+  limits: { name: LimitName; limit: Limit; held: number; refused: Refusals; holders(): Map<string, number> }[];
+  /** Long work that waits for its next turn. */
+  turns: number;
 };
 
 type Waiting = { account: Account; amount: number; grant(): void; refuse(reason: unknown): void };
@@ -171,6 +183,7 @@ type Ledger = {
   /** Accounts that hold something, without addresses. */
   active: number;
   waiting: Set<Waiting>;
+  refused: Refusals;
 };
 
 const isAddress = (of: string): boolean => of.includes(' open ');
@@ -188,6 +201,17 @@ const allIsFull = (name: LimitName): AppError =>
   new AppError('unavailable', `The server has reached its limit of ${words(name)}. Try again.`, {
     retryAfterSeconds: RETRY_AFTER_SECONDS,
   });
+
+/** By tenant. What is held by address is in it once more, and left out. */
+const holdersOf = (heldBy: ReadonlyMap<string, number>): Map<string, number> => {
+  const holders = new Map<string, number>();
+  for (const [of, held] of heldBy) {
+    if (isAddress(of)) continue;
+    const [tenant_id = ''] = of.split(' ', 1);
+    holders.set(tenant_id, (holders.get(tenant_id) ?? 0) + held);
+  }
+  return holders;
+};
 
 /** Limits in place of the usual ones. */
 export type Limits = Partial<Record<LimitName, Partial<Limit>>>;
@@ -218,7 +242,14 @@ export const createAccounts = (changed: Limits = {}): Accounts => {
   const ledgers = Object.fromEntries(
     Object.entries(accountLimits).map(([name, limit]) => [
       name,
-      { limit: { ...limit, ...changed[name as LimitName] }, held: 0, heldBy: new Map(), active: 0, waiting: new Set() },
+      {
+        limit: { ...limit, ...changed[name as LimitName] },
+        held: 0,
+        heldBy: new Map(),
+        active: 0,
+        waiting: new Set(),
+        refused: { tenant: 0, server: 0 },
+      },
     ]),
   ) as Record<LimitName, Ledger>;
   let isClosed = false;
@@ -290,15 +321,20 @@ export const createAccounts = (changed: Limits = {}): Accounts => {
     return fitsAll(ledger, account, amount) ? undefined : allIsFull(name);
   };
 
+  const counted = (name: LimitName, refusal: AppError): AppError => {
+    ledgers[name].refused[refusal.code === 'too_many_requests' ? 'tenant' : 'server'] += 1;
+    return refusal;
+  };
+
   const reserve: Accounts['reserve'] = (account, name, amount) => {
     const refused = findRefusal(account, name, amount);
-    if (refused) throw refused;
+    if (refused) throw counted(name, refused);
     return hold(ledgers[name], account, amount);
   };
 
   const reserveInTime: Accounts['reserveInTime'] = async (account, name, amount, { waitMs, signal }) => {
     const ledger = ledgers[name];
-    const end = (): AppError => findRefusal(account, name, amount) ?? allIsFull(name);
+    const end = (): AppError => counted(name, findRefusal(account, name, amount) ?? allIsFull(name));
     if (isClosed || sharesOf(account).some((share) => amount > mostOf(ledger.limit, share))) throw end();
     signal?.throwIfAborted();
     const { promise, resolve, reject } = Promise.withResolvers<Reservation>();
@@ -338,7 +374,7 @@ export const createAccounts = (changed: Limits = {}): Accounts => {
     }
   };
 
-  const runTurns = createTurns();
+  const { runTurns, countWaiting } = createTurns();
 
   return {
     reserve,
@@ -348,6 +384,16 @@ export const createAccounts = (changed: Limits = {}): Accounts => {
     runInTurns: (account, slices) => runTurns(account, slices, reserve),
     finishInTurns: (account, slices) =>
       runTurns(account, slices, (...asked) => hold(ledgers['long_work'], asked[0], 1)),
+    figures: () => ({
+      limits: Object.entries(ledgers).map(([name, { limit, held, heldBy, refused }]) => ({
+        name: name as LimitName,
+        limit,
+        held,
+        refused,
+        holders: () => holdersOf(heldBy),
+      })),
+      turns: countWaiting(),
+    }),
     close: () => {
       isClosed = true;
       for (const [name, ledger] of Object.entries(ledgers))
@@ -361,7 +407,7 @@ type LongWork = { step(): boolean };
 
 type Line = { usedMs: number; works: LongWork[] };
 
-/** @returns runs slices in turns; `admit` counts those that need more than one. */
+/** `runTurns` runs slices in turns; its `admit` counts those that need more than one. */
 const createTurns = () => {
   /** Accounts with work that waits. */
   const lines = new Map<Account, Line>();
@@ -420,7 +466,7 @@ const createTurns = () => {
     }
   };
 
-  return <T>(account: Account, slices: Slices<T>, admit: Accounts['reserve']): T | Promise<T> => {
+  const runTurns = <T>(account: Account, slices: Slices<T>, admit: Accounts['reserve']): T | Promise<T> => {
     const endMs = performance.now() + (lines.size > 0 ? SMALL_TURN_MS : TURN_MS);
     do {
       const next = slices.next();
@@ -428,4 +474,12 @@ const createTurns = () => {
     } while (performance.now() < endMs);
     return wait(account, slices, admit);
   };
+
+  const countWaiting = (): number => {
+    let count = 0;
+    for (const { works } of lines.values()) count += works.length;
+    return count;
+  };
+
+  return { runTurns, countWaiting };
 };

@@ -1,6 +1,6 @@
 // Limits of an application: requests per second, and distinct tokens that it reveals and uses in a day.
 
-/** One statement on one row for each request: more is beyond what a row of PostgreSQL takes. */
+/** Each request updates one row. PostgreSQL does not update a row more often. */
 export const REQUESTS_PER_SECOND_MAX = 10_000;
 /** Ten seconds of the highest rate. */
 export const BURST_MAX = 100_000;

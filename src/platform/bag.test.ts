@@ -1,4 +1,4 @@
-// What is under way, whatever leaves first.
+// A bag returns the items that were not removed, in any order of removal.
 import { expect, test } from 'vitest';
 import { createBag } from './bag.ts';
 
@@ -13,7 +13,7 @@ test('holds what was added and not taken out again', () => {
   expect([...bag].toSorted()).toEqual([2, 4]);
 });
 
-test('takes nothing else out when it is told twice', () => {
+test('removes no other item when an item is removed twice', () => {
   const bag = createBag<string>();
   const leave = bag.add('first');
   bag.add('second');

@@ -1,5 +1,4 @@
-// The one place that reads the environment: parses it whole, reports every problem at once with its fix,
-// and refuses to know what the values are used for.
+// Reads and validates the environment variables: the only file that does so. Reports all problems at once, with their fixes.
 import { readFileSync } from 'node:fs';
 import { availableParallelism, totalmem } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -28,11 +27,11 @@ const wholeNumber = (least: number, most: number, value: number) => wholeNumberF
 
 const MINUTE_MS = 60_000;
 
-/** PCI DSS 8.2.8: a session that nobody uses for 15 minutes ends. */
+/** PCI DSS 8.2.8: a session ends after 15 minutes without use. */
 const SESSION_IDLE_DEFAULT = '15m';
-/** When a session was used is written once a minute: a shorter time would end sessions that are in use. */
+/** The last use of a session is written once a minute: a shorter time would end sessions in use. */
 const SESSION_IDLE_MIN_MS = 2 * MINUTE_MS;
-/** A working day: longer lasts no session. */
+/** A working day, after which every session ends. */
 const SESSION_IDLE_MAX_MS = 12 * HOUR_MS;
 
 /** PCI DSS 8.3.4: after too many failures an account stays locked for 30 minutes. */
@@ -46,14 +45,14 @@ const duration = z
   .regex(/^\d{1,6}[smh]?$/, 'must be a number of seconds, or like 90s, 15m or 1h')
   .transform((text) => Number.parseInt(text, 10) * (durationUnitsMs[text.at(-1) ?? 's'] ?? 1000));
 
-/** 32 bytes: 64 hex digits, or 43 characters of base64 or base64url whose last one leaves no bit over. */
+/** 32 bytes: 64 hex digits, or 43 characters of base64 or base64url whose last one has no unused bits set. */
 const ROOT_KEY_FORMS = [
   ['hex', /^[0-9a-fA-F]{64}$/],
   ['base64', /^[0-9A-Za-z+/]{42}[AEIMQUYcgkosw048]=?$/],
   ['base64url', /^[0-9A-Za-z_-]{42}[AEIMQUYcgkosw048]=?$/],
 ] as const;
 
-/** Reads a root key; undefined for anything but 32 bytes written out whole. Buffer.from() alone would skip over a typo. */
+/** Parses a root key; undefined unless the text is exactly 32 bytes. Buffer.from() alone would ignore invalid characters. */
 export const parseRootKey = (text: string): Buffer | undefined => {
   const written = text.trim();
   const [encoding] = ROOT_KEY_FORMS.find(([, form]) => form.test(written)) ?? [];
@@ -86,7 +85,7 @@ const privateHosts = words.transform((entries, problems) =>
   }),
 );
 
-/** Host names without scheme, port or path: an entry that is none would match no host, and silently protect nothing. */
+/** Host names without scheme, port or path. Others are refused: they would match no host and protect nothing. */
 const hosts = words.transform((entries, problems) => {
   if (entries.length > 0 && entries.every((entry) => isHostName(entry.replace(/^\*\./, '')))) return entries;
   problems.addIssue(
@@ -102,7 +101,7 @@ const ports = words.transform((entries, problems) => {
   return z.NEVER;
 });
 
-/** What a percent-encoded part of a URL says; undefined where it says nothing in UTF-8. */
+/** Decodes a percent-encoded part of a URL; undefined if it is not UTF-8. */
 const percentDecoded = (text: string): string | undefined => {
   try {
     return decodeURIComponent(text);
@@ -119,7 +118,7 @@ const isSmtpUrl = (text: string): boolean => {
     /^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])$/.test(hostname) &&
     search + hash === '' &&
     ['', '/'].includes(pathname) &&
-    // One without the other signs in nowhere.
+    // A user needs a password and the other way round.
     (username === '') === (password === '') &&
     [username, password].every((part) => percentDecoded(part) !== undefined)
   );
@@ -143,7 +142,7 @@ const mailFrom = z.string().transform((text, problems) => {
 const isOrigin = (text: string): boolean =>
   URL.canParse(text) && /^https?:\/\/[^/?#@\s]+\/?$/i.test(text) && /^https?:$/.test(new URL(text).protocol);
 
-/** Nobody reads along: TLS, or a browser on this very machine. */
+/** Whether traffic to an origin cannot be read on the way: by TLS, or because it stays on this machine. */
 const isPrivateOnTheWay = (origin: string): boolean => {
   const { protocol, hostname } = new URL(origin);
   return protocol === 'https:' || ['localhost', '127.0.0.1', '[::1]'].includes(hostname);
@@ -170,7 +169,7 @@ const dailyTokens = z.coerce
 
 /** More than a machine has cores that a vault could use; each worker takes memory and connections. */
 const WORKERS_MAX = 64;
-/** What a process cannot do without: a transaction beside a statement; a tenant's executor beside another's. */
+/** A process needs a transaction beside a statement. */
 const DATABASE_POOL_MIN = 2;
 
 const workerCount = z.string().transform((text, problems) => {
@@ -191,6 +190,8 @@ const DAY_MS = 24 * HOUR_MS;
 const ERASURES_KEPT_DAYS = 396;
 /** Ten years, for backups that are kept as long. */
 const ERASURES_KEPT_DAYS_MAX = 3_660;
+/** A token that can be guessed protects nothing: 16 random characters have 95 bits. The characters are those of RFC 6750. */
+const METRICS_TOKEN_FORM = /^[A-Za-z0-9._~+/-]{16,200}=*$/;
 
 const isPostgresUrl = (text: string) => URL.canParse(text) && /^postgres(ql)?:$/.test(new URL(text).protocol);
 
@@ -352,26 +353,37 @@ export const environmentSchema = z.object({
     .enum(['fatal', 'error', 'warn', 'info', 'debug', 'silent'])
     .default('info')
     .describe('Least level logged.'),
+  METRICS_PORT: wholeNumberFrom(0, 65_535)
+    .optional()
+    .describe('Port of its own for `GET /metrics`; 0 takes a free one. Not set: none.'),
+  METRICS_HOST: z.string().min(1).default('127.0.0.1').describe('Address that METRICS_PORT listens on.'),
+  METRICS_TOKEN: z
+    .string()
+    .regex(METRICS_TOKEN_FORM, 'must be 16 to 200 letters, digits or `._~+/-`. Make one: openssl rand -hex 24')
+    .optional()
+    .describe(
+      'Bearer token that `GET /metrics` asks for. Without METRICS_PORT it opens `/metrics` on PORT. Not set: no `/metrics` there.',
+    ),
   LOG_FORMAT: z.enum(['auto', 'json']).default('auto').describe('`json` never prints the start block of a terminal.'),
 });
 
 /** Variables that may come from a file instead, named with `_FILE`: secrets that a deployment mounts. */
-const fileVariables = ['MASTER_KEY', 'DATABASE_URL', 'SMTP_URL'] as const;
+const fileVariables = ['MASTER_KEY', 'DATABASE_URL', 'SMTP_URL', 'METRICS_TOKEN'] as const;
 
 /** Variables of earlier versions: a start with one of them fails, since its limit would no longer hold. */
 const removedVariables: Record<string, string> = {
   SANDBOX_EXECUTORS_MAX: 'is gone: executors are limited by their memory. Set SANDBOX_MEMORY_TOTAL_MB, 300 for each.',
 };
 
-/** Names that only a variable of ours has in front. */
+/** Prefixes that only variables of Strongroom have. */
 const OWN_PREFIXES = /^(?:SANDBOX|EGRESS)_/;
-/** Shorter names are too near to those of other programs, such as PGHOST to HOST. */
+/** Shorter names are too similar to those of other programs, such as PGHOST to HOST. */
 const SLIP_LENGTH_MIN = 6;
-/** From this length on two differences are still a slip. */
+/** From this length on, two differences still count as a typing error. */
 const LONG_NAME_LENGTH = 9;
 
 /**
- * Variables that look like misspelled ones of ours: they have no effect, and the start goes on without.
+ * Finds variables that look like misspelled ones of Strongroom. They have no effect and do not stop the start.
  * @returns a sentence for each, without its value.
  */
 export const findMisspelledVariables = (environment: Record<string, string | undefined> = process.env): string[] => {
@@ -387,15 +399,15 @@ export const findMisspelledVariables = (environment: Record<string, string | und
   });
 };
 
-/** Where mails go. */
+/** How mails are delivered. */
 export type MailConfig = { from: { name: string; address: string } } & (
   | {
       kind: 'smtp';
       host: string;
       port: number;
-      /** TLS from the first byte; else by STARTTLS. */
+      /** TLS from the first byte; otherwise STARTTLS. */
       secure: boolean;
-      /** Without TLS nothing is sent. */
+      /** Send only over TLS. */
       requireTls: boolean;
       user: string | undefined;
       password: string | undefined;
@@ -409,12 +421,12 @@ export type Config = {
   port: number;
   dataDir: string;
   databaseUrl: string | undefined;
-  /** Processes that serve. */
+  /** Number of serving processes. */
   workers: number;
   databasePoolMax: number;
   migrateOnStart: boolean;
   drainMs: number;
-  /** Undefined in development: the context makes one and keeps it in `dataDir`. */
+  /** Undefined in development: the context generates one in `dataDir`. */
   rootKey: Buffer | undefined;
   cvcTtlMs: number;
   erasuresKeptMs: number;
@@ -423,13 +435,13 @@ export type Config = {
   writeBatches: number;
   /** Whether failed authentications and sign-ins are limited. */
   rateLimit: boolean;
-  /** Of applications that name none. */
+  /** For applications without limits of their own. */
   limitDefaults: ApplicationLimits;
   trustedProxies: string[] | undefined;
   bootstrapApiKeyFile: string | undefined;
   sandbox: {
     wallKind: 'auto' | 'bwrap' | 'landlock' | 'none';
-    /** Whether code runs where no wall stands. */
+    /** Whether code may run without isolation by the system. */
     allowWeak: boolean;
     isolation: 'context' | 'isolate';
     /** Of all executors together, on this machine. */
@@ -446,9 +458,9 @@ export type Config = {
   };
   /** An origin without a slash at its end. Undefined in development: the address that the server listens on. */
   publicUrl: string | undefined;
-  /** Serves the pages of people and nothing else; in the form of a URL's hostname. Undefined: every host serves all. */
+  /** The host that serves only the console and the pages of members, as a URL's hostname. Undefined: every host serves all. */
   consoleHost: string | undefined;
-  /** Serves frames and pages that collect data, and nothing else. Undefined: every host but that of the console does. */
+  /** The origin that serves only frames and pages that collect data. Undefined: every host except the console's does. */
   fieldsOrigin: string | undefined;
   /** Whether members can sign in. */
   console: boolean;
@@ -458,13 +470,15 @@ export type Config = {
   signInLockoutMs: number;
   /** Undefined: no mail is sent. */
   mail: MailConfig | undefined;
+  /** Metrics are served on `port`, or on that of the API where there is a token alone, or not at all. */
+  metrics: { host: string; port: number | undefined; token: string | undefined };
   logLevel: string;
   logFormat: 'auto' | 'json';
-  /** Every variable that is set, with the values of files in place of their names: what the configuration of a worker is made of. */
+  /** All variables that are set, with file contents resolved. Workers build their configuration from them. */
   variables: Record<string, string>;
 };
 
-/** The environment is not usable. The message lists every problem, a line each, with its fix, and no value. */
+/** The environment is not valid. The message lists each problem with its fix on a line, without values. */
 export class ConfigError extends Error {
   readonly problems: string[];
   constructor(problems: string[]) {
@@ -474,11 +488,11 @@ export class ConfigError extends Error {
   }
 }
 
-/** Of the machine, or of the container where it has less. */
+/** The share of the memory of the machine, or of the container if it has less. */
 const SANDBOX_MEMORY_SHARE = 0.25;
 
 const defaultMemoryTotalMb = (memoryMb: number): number => {
-  // 0 or a huge number where there is no limit.
+  // constrainedMemory() is 0 or huge if there is no limit.
   const bytes = Math.min(totalmem(), process.constrainedMemory() || Infinity);
   const share = Math.floor((bytes / 1024 / 1024) * SANDBOX_MEMORY_SHARE);
   return Math.max(share, memoryTotalMbLeast(memoryMb));
@@ -510,7 +524,7 @@ const mailOf = (values: z.infer<typeof environmentSchema>, mode: Config['mode'])
 
 const hostOfUrl = (url: string): string => canonicalHost(new URL(url).hostname);
 
-/** People type cards there: TLS, and no page or answer of another part on the same host. */
+/** Users type cards there: it needs TLS, and no other part of the vault may be on the same host. */
 const fieldsOriginProblems = (
   { FIELDS_ORIGIN, PUBLIC_URL }: z.infer<typeof environmentSchema>,
   consoleHost: string | undefined,
@@ -583,6 +597,10 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
   if (consoleHost && values.PUBLIC_URL && consoleHost === canonicalHost(new URL(values.PUBLIC_URL).hostname))
     problems.push('CONSOLE_HOST: must not be the host of PUBLIC_URL: no other route is served there.');
   if (mode === 'production') problems.push(...fieldsOriginProblems(values, consoleHost));
+  if (values.METRICS_PORT !== undefined && values.METRICS_PORT !== 0 && values.METRICS_PORT === values.PORT)
+    problems.push(
+      `METRICS_PORT: must not be PORT. Take another, such as METRICS_PORT=9464, or serve both on PORT with METRICS_TOKEN alone.`,
+    );
   if (problems.length > 0) throw new ConfigError(problems);
   return {
     mode,
@@ -636,17 +654,18 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
     sessionIdleMs: values.SESSION_IDLE,
     signInLockoutMs: values.SIGN_IN_LOCKOUT,
     mail: mailOf(values, mode),
+    metrics: { host: values.METRICS_HOST, port: values.METRICS_PORT, token: values.METRICS_TOKEN },
     logLevel: values.LOG_LEVEL,
     logFormat: values.LOG_FORMAT,
     variables,
   };
 };
 
-/** What a process needs from its first moment. A worker gets everything else by message. */
+/** Variables that a process needs before it gets its configuration by message. */
 const STARTING_VARIABLES =
   /^(?:PATH|HOME|USER|TZ|LANG|LC_\w+|TMPDIR|LD_LIBRARY_PATH|NODE_(?:COMPILE_CACHE|EXTRA_CA_CERTS|OPTIONS|USE_SYSTEM_CA)|SSL_CERT_\w+|OPENSSL_\w+)$/;
 
-/** What the environment of this process has and that of its workers has not: /proc shows it. */
+/** Variables withheld from workers, since /proc shows the environment of a process. */
 export const withheldVariables = (): Record<string, undefined> =>
   Object.fromEntries(
     Object.keys(process.env)
@@ -654,7 +673,7 @@ export const withheldVariables = (): Record<string, undefined> =>
       .map((name) => [name, undefined]),
   );
 
-/** Sets what a worker's packages read of the environment, such as PGSSLMODE. Its own variables are in its configuration only. */
+/** Sets variables that packages read, such as PGSSLMODE. Strongroom's own variables are in the configuration only. */
 export const adoptVariables = (variables: Record<string, string>): void => {
   for (const [name, value] of Object.entries(variables))
     if (!Object.hasOwn(environmentSchema.shape, name)) process.env[name] = value;
@@ -664,7 +683,7 @@ export const adoptVariables = (variables: Record<string, string>): void => {
 export const shareOf = ({ workers }: Pick<Config, 'workers'>, most: number, least = 1): number =>
   Math.max(least, Math.floor(most / workers));
 
-/** The configuration of one worker: limits that stand for the capacity of the machine or the database are divided. */
+/** The configuration of one worker: limits for the whole machine or database are divided among the workers. */
 export const configOfWorker = (config: Config): Config => ({
   ...config,
   databasePoolMax: shareOf(config, config.databasePoolMax, DATABASE_POOL_MIN),
@@ -674,7 +693,7 @@ export const configOfWorker = (config: Config): Config => ({
   },
 });
 
-/** Where the pages of people are: what links in mails begin with. @param base_url where this server listens. */
+/** The origin of the console and of links in mails. @param base_url where this server listens. */
 export const consoleUrlOf = (
   { publicUrl, consoleHost }: Pick<Config, 'publicUrl' | 'consoleHost'>,
   base_url: string,
@@ -684,14 +703,14 @@ export const consoleUrlOf = (
   return url.origin;
 };
 
-/** A page of the console may be attacked from what else its host serves; in production people sign in there. */
+/** A start warning: other content on the same host could attack pages of the console. */
 export const CONSOLE_SHARES_HOST =
   'the console and the proxy share one host. Give the console a host name of its own: set CONSOLE_HOST';
 
 export const sharesConsoleHost = ({ mode, console, consoleHost }: Config): boolean =>
   mode === 'production' && console && consoleHost === undefined;
 
-/** What another part of the vault serves on the host of the frames could read what people type. */
+/** A start warning: other content on the host of the frames could read what users type. */
 export const FIELDS_SHARE_HOST =
   'the frames that collect cards share a host with the console or the proxy. Give them an origin of their own: set FIELDS_ORIGIN';
 

@@ -1,10 +1,10 @@
-// What an operator reads of an error that ends a start or a command.
+// The text that an operator sees for an error that ends a start or a command.
 import { ConfigError } from './config.ts';
 import { MigrationError } from './db/migrate.ts';
 import { StartError } from './errors.ts';
 import { describeError } from './log.ts';
 
-/** What may be printed of an error that ends a start or a command. */
+/** The printable parts of such an error. */
 export const failureText = (error: unknown): string => {
   const isForOperator = [ConfigError, StartError, MigrationError].some((made) => error instanceof made);
   if (isForOperator) return (error as Error).message;

@@ -1,4 +1,4 @@
-// The log's way out, in processes of their own: nothing is lost when they end, and nothing piles up where nobody reads.
+// Standard output of the log, in separate processes: nothing is lost at exit, and the buffer is limited without a reader.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -68,7 +68,7 @@ test('a line comes while the process goes on', async () => {
   }
 });
 
-test('where nobody reads, what waits has a bound, and lines stay whole', async () => {
+test('without a reader the buffer is limited, and lines stay whole', async () => {
   const child = start(`
     const note = 'x'.repeat(1000);
     for (let round = 0; round < 1000; round += 1) {

@@ -1,5 +1,5 @@
-// Writes the process log: JSON lines with fields of an allow-list. Errors appear by name, code and place, never by their
-// message, which can hold values.
+// Writes the process log: JSON lines with allowlisted fields. Errors appear by name, code and stack frames, never by
+// message, which can contain values.
 import { pino, type DestinationStream, type Logger } from 'pino';
 
 export type Log = Logger;
@@ -14,7 +14,7 @@ export type ErrorDescription = {
 const CAUSES_MAX = 4;
 const FRAMES_MAX = 8;
 
-/** What may be logged of an error: its class, its code, our own frames. */
+/** The loggable parts of an error: class, code, and stack frames of our own code. */
 export const describeError = (error: unknown, causesMax = CAUSES_MAX): ErrorDescription => {
   if (!(error instanceof Error)) return { name: typeof error, at: [] };
   const code = (error as { code?: unknown }).code;
@@ -27,10 +27,10 @@ export const describeError = (error: unknown, causesMax = CAUSES_MAX): ErrorDesc
   };
 };
 
-/** Lines are written together: one system call for a hundred requests, none older than this. */
+/** Lines are buffered, so that a hundred requests need one system call. */
 const LOG_BUFFER_BYTES = 32_768;
 const LOG_FLUSH_MS = 200;
-/** Where nobody takes the lines, such as a pipe whose reader hangs, further ones are dropped: requests are served without. */
+/** If the reader of standard output hangs, lines beyond this size are dropped, and requests are still served. */
 const LOG_WAITING_BYTES_MAX = 16 * 1024 * 1024;
 
 type StandardOutput = ReturnType<typeof pino.destination>;
@@ -40,34 +40,34 @@ const openStandardOutput = (): StandardOutput =>
     fd: 1,
     sync: false,
     minLength: LOG_BUFFER_BYTES,
-    // How much of what waits is written at once; it must be more than the least.
+    // The most bytes of one write; must exceed `minLength`.
     maxWrite: 2 * LOG_BUFFER_BYTES,
     maxLength: LOG_WAITING_BYTES_MAX,
     periodicFlush: LOG_FLUSH_MS,
   });
 
-/** With one more line it is less than begins a write by itself: a character takes three bytes at most. */
+/** With one more line still less than `minLength`, at three bytes for each character, so that no asynchronous write starts. */
 const LAST_PIECE_LENGTH = LOG_BUFFER_BYTES / 4;
 
-/** Says that the log has holes, once there is room for a line. @param dropped how many since the start. */
+/** The line that reports dropped lines, written once there is space again. @param dropped lines since the start. */
 const droppedLine = (dropped: number): string =>
   `${JSON.stringify({ level: 'warn', time: new Date().toISOString(), dropped, msg: 'lines of the log were dropped' })}\n`;
 
-/** Lines of one round of the event loop as one text: pino's way out copies all that waits with every text it is given. */
+/** Joins the lines of one event-loop tick into one text, because pino's stream copies its whole buffer with each write. */
 export const createStandardOutput = (): DestinationStream => {
   let lines = '';
   let dropped = 0;
-  let isTold = true;
+  let isReported = true;
   const pass = (): void => {
-    const text = isTold ? lines : droppedLine(dropped) + lines;
-    isTold = true;
+    const text = isReported ? lines : droppedLine(dropped) + lines;
+    isReported = true;
     lines = '';
     output.write(text);
   };
-  // At the exit nothing ends that does not end at once. Told of it before pino's own way out is.
+  // Asynchronous writes do not finish on exit, so this flushes synchronously, before pino's own exit handler.
   process.on('exit', () => {
     const text = lines;
-    // What it has from earlier rounds, and a piece of these: together they would be enough to begin a write that nobody awaits.
+    // Flush earlier lines first: together with a further piece they could start an asynchronous write.
     if (text !== '') output.flushSync();
     for (let at = 0, end = 0; at < text.length; at = end) {
       end = text.indexOf('\n', at + LAST_PIECE_LENGTH) + 1 || text.length;
@@ -78,7 +78,7 @@ export const createStandardOutput = (): DestinationStream => {
   const output = openStandardOutput();
   output.on('drop', (text: string) => {
     dropped += text.split('\n').length - 1;
-    isTold = false;
+    isReported = false;
   });
   return {
     write: (line) => {
@@ -97,7 +97,7 @@ export const createLog = (level: string, destination?: DestinationStream, fields
       timestamp: pino.stdTimeFunctions.isoTime,
       formatters: { level: (label) => ({ level: label }) },
       serializers: { err: describeError, error: describeError },
-      // Second to the allow-list: should one of these names ever be logged, its value is not.
+      // Defence in depth behind the allowlist: values of these names are never logged.
       redact: { paths: ['api_key', 'key', 'data', 'headers', 'body'], censor: '[sensitive]' },
     },
     destination ?? createStandardOutput(),

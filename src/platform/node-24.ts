@@ -1,5 +1,5 @@
-// What every door asks first: on an older Node it runs the same script under the one that npm ci brought. Uses nothing that an
-// older Node lacks.
+// Each entry point calls this first: on an older Node it runs the same script with the Node that npm ci installed.
+// Uses nothing that an older Node lacks.
 import { spawn } from 'node:child_process';
 import cluster from 'node:cluster';
 import { constants } from 'node:os';
@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 
 const NODE_MAJOR = 24;
 
-/** What asks a process of ours to end. */
+/** The signals that ask a process to stop. */
 export const ENDING_SIGNALS = ['SIGHUP', 'SIGINT', 'SIGQUIT', 'SIGTERM'] as const;
 
 /** A terminal and systemd send signals to every process of the group: a worker leaves them to its supervisor. */
@@ -15,7 +15,7 @@ export const ignoreSignalsInWorker = (): void => {
   if (cluster.isWorker) for (const signal of ENDING_SIGNALS) process.on(signal, () => undefined);
 };
 
-/** Whether another process does the work, which this one then lives as long as: what needs Node 24 must not be imported. */
+/** Whether another process does the work. Then this one waits for it and must not import modules that need Node 24. */
 export const isHandedOver = (): boolean => {
   if (Number(process.versions.node.split('.')[0]) >= NODE_MAJOR) return false;
   const node = fileURLToPath(new URL('../../node_modules/.bin/node', import.meta.url));

@@ -10,20 +10,24 @@ import { createDatabase } from './db/database.ts';
 import { findPendingMigrations, migrate, type MigrationResult } from './db/migrate.ts';
 import { type EmbeddedPostgres, hasCluster, takeDataDirectory } from './dev-postgres/dev-postgres.ts';
 import { StartError } from './errors.ts';
+import type { Metrics } from './metrics/metrics.ts';
 import type { Log } from './log.ts';
 
 export const migrationsDir = fileURLToPath(new URL('../../prisma/migrations', import.meta.url));
 
 /**
- * Who opens the database. `server` owns the data directory alone, and makes a vault where there is none; `supervisor` does so
- * for its workers, and serves nothing itself. The others may work beside a running server: `bootstrap` makes a vault in a database that DATABASE_URL names, `command` never makes one.
+ * The process that opens the database.
+ * - `server` owns the data directory alone, and creates a vault if there is none.
+ * - `supervisor` does the same for its workers, and serves no requests.
+ * - `bootstrap` may run beside a server. It creates a vault in the database that DATABASE_URL names.
+ * - `command` may run beside a server. It never creates a vault.
  */
 export type Role = 'server' | 'supervisor' | 'bootstrap' | 'command';
 
-/** What a start has opened so far, to be closed in reverse, and whether the lock on its data directory is gone again. */
+/** The resources that a start has opened, to be closed in reverse, and whether it has lost the lock on its data directory. */
 export type Start = { closers: (() => Promise<void>)[]; isLockLost: boolean };
 
-/** Closes everything, whatever fails on the way. @throws the first failure, at the end. */
+/** Closes all resources even if some fail. @throws the first failure, at the end. */
 export const closeAll = async ({ closers }: Start): Promise<void> => {
   const failures: unknown[] = [];
   for (const closer of closers.splice(0).toReversed()) {
@@ -36,7 +40,7 @@ export const closeAll = async ({ closers }: Start): Promise<void> => {
   if (failures.length > 0) throw failures[0];
 };
 
-/** Whether a start would make the database of its data directory first. */
+/** Whether the data directory has no database yet. */
 export const isWithoutDatabase = async (config: Config): Promise<boolean> =>
   config.databaseUrl === undefined && !(await hasCluster(config.dataDir));
 
@@ -46,21 +50,23 @@ const ADMIN_SHUTDOWN = '57P01';
 type DatabaseServices = {
   log: Log;
   accounts: Accounts;
-  /** Called when the data directory belongs to another server by now: this one must stop. */
+  metrics: Metrics;
+  /** Called when another server may have the data directory: this one must stop. */
   onDirectoryLost?: () => void;
 };
 
-/** Opens the database, which need not be migrated yet. */
+/** Opens the database without migrating it. */
 export const openDatabase = async (config: Config, role: Role, services: DatabaseServices, start: Start) => {
-  const { log, accounts } = services;
+  const { log, accounts, metrics } = services;
   const { poolConfig, embedded } = await findDatabase(config, role, services, start);
   const db = createDatabase(poolConfig, {
     accounts,
+    metrics,
     poolMax: config.databasePoolMax,
     writeBatches: config.writeBatches,
     nameStatement: memoryDigest,
     onPoolError: (error) => {
-      // By an operator, or by a migration of this very start.
+      // Ended by an operator, or by a migration of this start.
       if ((error as { code?: string }).code === ADMIN_SHUTDOWN) log.info('the database ended an idle connection');
       else log.warn({ error }, 'a database connection was lost');
     },
@@ -86,7 +92,7 @@ const findDatabase = async (
     dataDir: config.dataDir,
     newPassword: () => randomBase62(32, randomBytesFromKernel),
     log: (event, detail) => log.info({ ...detail }, event),
-    // A command does its work beside a running server: it need not wait for what it does not need.
+    // A command runs beside a server and does not need the lock.
     ...(isOwner ? {} : { waitMs: 0 }),
     onLost: (error) => {
       start.isLockLost = true;
@@ -97,14 +103,14 @@ const findDatabase = async (
       log.fatal(
         { alarm: 'lock_gone', reason },
         reason === 'taken'
-          ? 'another server has the data directory by now, and one data directory serves one server: this one stops'
-          : 'the database of the data directory does not come back, and the next start may have made another: this server stops',
+          ? 'another server has taken the data directory, and one data directory serves one server: this one stops'
+          : 'the database of the data directory does not come back, and another start may have started a new one: this server stops',
       );
       onDirectoryLost?.();
     },
   });
-  // Whoever holds the directory stops its database, last and before anybody else may have the directory; a command beside a running
-  // server leaves it alone.
+  // The process with the lock stops the database as its last step, before it releases the lock. A command beside a running
+  // server does not stop it.
   if (lock) start.closers.push(() => lock.release(() => postgres.stop()));
   else if (isOwner)
     throw new StartError(
@@ -118,7 +124,7 @@ export const noVault = ({ mode, databaseUrl, dataDir }: Config): StartError =>
     `There is no vault in ${databaseUrl === undefined ? dataDir : 'the database that DATABASE_URL names'}, and this command makes none. If the vault is elsewhere, run the command in the directory of its server, or name its data directory (DATA_DIR=/path/to/data) or its database (DATABASE_URL). To make a vault: ${mode === 'production' ? 'npm run -s strongroom -- bootstrap --tenant-name NAME' : 'npm start'}`,
   );
 
-/** A database without a vault has nothing that could work without the tables; to a vault, MIGRATE_ON_START=false leaves its schema. */
+/** Applies migrations unless MIGRATE_ON_START=false. @throws StartError if they are not applied and the database has no vault. */
 export const bringUpToDate = async (
   config: Config,
   poolConfig: PoolConfig,

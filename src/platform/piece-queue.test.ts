@@ -1,4 +1,4 @@
-// Pieces between a sender and a reader: their order, their end, and how much waits.
+// The queue of body pieces: order, end, errors, and the limit.
 import { expect, test } from 'vitest';
 import { createPieceQueue } from './piece-queue.ts';
 
@@ -40,7 +40,7 @@ test('wakes a reader with a fault', async () => {
   await expect(next).rejects.toThrow('broken');
 });
 
-test('tells the sender to pause once when 64 KB wait, and to resume once they do not', async () => {
+test('pauses the sender once when 64 KB wait, and resumes it once', async () => {
   const { queue, said } = create();
   queue.push(piece(40_000));
   expect(said).toEqual([]);

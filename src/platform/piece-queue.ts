@@ -1,28 +1,28 @@
-// A bounded queue of body pieces between a sender and one reader: pauses the sender while too much waits.
-// Counts what a piece takes beside its bytes, which Node's streams do not: 64 KB that come byte by byte take 22 MB there
-// (Node 24), on each of a tenant's 128 connections. Pieces that came before a fault are read before it.
+// A bounded queue of body pieces between a sender and one reader. Pauses the sender while the queue is full.
+// Counts the overhead of a piece, which Node's streams do not: 64 KB received byte by byte take 22 MB there (Node 24), on each
+// of a tenant's 128 connections.
 
-/** Bytes that may wait. From there on the sender is paused. */
+/** With more bytes in the queue the sender is paused. */
 const HELD_BYTES_MAX = 65_536;
 
-/** About what a piece takes beside its bytes. */
+/** Approximate overhead of a piece. */
 const PIECE_BYTES = 256;
 
 export type PieceQueue = {
   push(piece: Uint8Array): void;
-  /** No more will come. */
+  /** Marks the end: no further pieces. */
   end(): void;
-  /** Nor will the end: what came before is read before this is thrown. */
+  /** Ends the queue with an error. The reader gets earlier pieces first. */
   fail(error: unknown): void;
-  /** For one reader, one at a time. @throws what it failed with. */
+  /** For one reader, one call at a time. @throws the error of `fail`. */
   next(): Promise<IteratorResult<Uint8Array, undefined>>;
-  /** All that has not been read, where the end has come: reading is over. Else undefined, and nothing is taken. */
+  /** Takes all unread pieces if the end has arrived. Otherwise returns undefined and takes nothing. */
   takeAll(): Uint8Array[] | undefined;
-  /** Lets go of what nobody will read; the sender is told nothing. */
+  /** Drops unread pieces, without resuming the sender. */
   clear(): void;
 };
 
-/** @param sender is told to pause once too much waits, and to resume when it has been read. */
+/** @param sender is paused when the queue is full, and resumed when the reader has made space. */
 export const createPieceQueue = (sender: { pause(): void; resume(): void }): PieceQueue => {
   let pieces: Uint8Array[] = [];
   let heldBytes = 0;

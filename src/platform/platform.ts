@@ -11,6 +11,7 @@ import type { MigrationResult } from './db/migrate.ts';
 import type { EmbeddedPostgres } from './dev-postgres/dev-postgres.ts';
 import type { Egress } from './egress/client.ts';
 import type { Log } from './log.ts';
+import type { Metrics } from './metrics/metrics.ts';
 import type { Mailer } from './mail/mailer.ts';
 import type { Sandbox } from './sandbox/protocol/sandbox.ts';
 
@@ -31,6 +32,10 @@ export type Platform = {
   readonly accounts: Accounts;
   /** Tells the caches of this process what has changed. */
   readonly changes: Changes;
+  /** What this process counts and measures. */
+  readonly metrics: Metrics;
+  /** The metrics of the whole server, of all its workers, in the Prometheus text format. */
+  readonly metricsText: () => Promise<string>;
   readonly provider: KeyProvider;
   readonly keyring: Keyring;
   /** The key under which API keys and proxy keys are digested. */

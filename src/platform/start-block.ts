@@ -1,4 +1,4 @@
-// What a developer sees on the terminal at a start: where everything is, the first key once, and a curl to paste.
+// The text on the terminal when a development server starts: URLs, the first API key (once), and a curl command.
 import { relative } from 'node:path';
 import { type Config, consoleUrlOf } from './config.ts';
 import type { Platform } from './platform.ts';
@@ -30,15 +30,15 @@ const laterKey = (credentials: string): string => `
       export SVC_API_KEY=$(node -p 'require("${credentials}").api_key')
 `;
 
-/** Nobody has an account at first: with the page comes how to get in. */
 const docsLines = (base_url: string): string => `  ├─ API reference  ${base_url}/docs        (try it in the browser)
   ├─ OpenAPI 3.1    ${base_url}/openapi.json
 `;
 
+/** With the command that invites the first member. */
 const consoleLine = (base_url: string): string =>
   `  ├─ Console        ${base_url}/console    (to join: npm run -s strongroom -- owner invite --email you@example.com)\n`;
 
-/** Where mails go, and with them the links that invite people. */
+/** Where mails, and so the links of invitations, are delivered. */
 const mailbox = ({ mail }: Config): string => {
   if (!mail) return 'none';
   return mail.kind === 'files'

@@ -31,6 +31,7 @@ const COMPOSITION = [
   'serve.ts',
   'supervise.ts',
   'worker-messages.ts',
+  'worker-metrics.ts',
   'app.ts',
   'modules.ts',
   'context.ts',
@@ -140,6 +141,7 @@ test('each outside package has one home', () => {
     [/^pg$/, ['platform/db', 'platform/dev-postgres']],
     [/^pg-copy-streams$/, ['platform/db/backup']],
     [/^age-encryption$/, ['platform/crypto']],
+    [/^prom-client$/, ['platform/metrics']],
     [/^pino$/, ['platform/log.ts']],
     // The executor's bridge lives with the executor: another process, without the server's keys.
     [/^node:crypto$/, ['platform/crypto', 'platform/sandbox']],

@@ -114,6 +114,22 @@ test.each(generatedPages.map((generated) => [generated.page, generated] as const
   },
 );
 
+test('every field of a log line is in the table of log lines', () => {
+  const table = read('docs/operations/log-lines.md');
+  const documented = new Set(
+    [...table.matchAll(/^\| ((?:`\w+`(?:, )?)+) \|/gm)].flatMap(([, names = '']) => names.match(/\w+/g) ?? []),
+  );
+  const fieldsOf = (file: string): string[] =>
+    [...read(file).matchAll(/\blog\.(?:info|warn|error|fatal)\(\s*\{([^{}]*)\}/g)].flatMap(([, fields = '']) =>
+      fields.split(',').flatMap((field) => /^\s*(\w+)/.exec(field)?.[1] ?? []),
+    );
+  const logged = filesBelow('src')
+    .filter((file) => file.endsWith('.ts') && !file.endsWith('.test.ts'))
+    .flatMap(fieldsOf);
+  expect(new Set(logged).size).toBeGreaterThan(20);
+  expect(logged.filter((field) => !documented.has(field))).toEqual([]);
+});
+
 test('the test values of the guide pass the checks', () => {
   const guide = read('docs/guides/tokenize.md');
   const valuesOf = (heading: string) => {

@@ -1,11 +1,12 @@
 // Every limit is a named constant; what grows has a bound. The bounds of the write queue, and fairness within it.
 import { expect, test } from 'vitest';
 import { createAccounts } from '../../src/platform/accounts.ts';
+import { createMetrics } from '../../src/platform/metrics/metrics.ts';
 import { createBatcher as createBatcherFor } from '../../src/platform/db/batcher.ts';
 import { AppError, conflict, unavailable } from '../../src/platform/errors.ts';
 
 const createBatcher = <Result>(run: (tenant: string, rows: string) => Promise<Result[] | void>, batchesMax: number) =>
-  createBatcherFor(run, batchesMax, createAccounts());
+  createBatcherFor(run, batchesMax, createAccounts(), createMetrics(), 'logs');
 
 const tick = () => new Promise((resolve) => setImmediate(resolve));
 
@@ -79,7 +80,7 @@ test('a batch that fails is retried request by request: one bad row fails one re
   expect(results.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled']);
 });
 
-test('when the database is away nothing is retried: every waiting request is told', async () => {
+test('without a database every waiting request gets an error, and nothing is retried', async () => {
   let calls = 0;
   const batcher = createBatcher(async () => {
     calls += 1;

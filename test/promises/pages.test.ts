@@ -1,5 +1,4 @@
-// Every page that the app has, found in its own routes: nobody sees one of the console without a session, no form does
-// anything without its token, and nothing on a page comes from elsewhere.
+// Every page of the app: no console page without a session, no form without its token, no content from other origins.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { join, type Joined, openBrowser } from '../support/people.ts';
 import { startServer, type TestServer } from '../support/server.ts';
@@ -22,7 +21,8 @@ const pathOf = (url: string): string =>
 
 const isConsole = ({ url }: { url: string }): boolean => url.startsWith('/console') && url !== '/console/sign-in';
 
-const deeds = async (): Promise<number> => (await server.sql("SELECT FROM audit_log WHERE outcome = 'success'")).length;
+const countOperations = async (): Promise<number> =>
+  (await server.sql("SELECT FROM audit_log WHERE outcome = 'success'")).length;
 
 test('pages are got and their forms posted, and there are some of each', () => {
   expect(new Set(pages.map(({ method }) => method))).toEqual(new Set(['GET', 'POST']));
@@ -39,7 +39,7 @@ test('a page names no permission, for it knows no key, and stands in no document
 
 describe('without a session', () => {
   test('every page of the console leads to where one signs in, and no form does anything', async () => {
-    const before = await deeds();
+    const before = await countOperations();
     for (const { method, url } of pages.filter(isConsole)) {
       const browser = openBrowser(server);
       const answer = await (method === 'GET' ? browser.get(pathOf(url)) : browser.post(pathOf(url)));
@@ -47,7 +47,7 @@ describe('without a session', () => {
       expect(answer.headers.get('location'), `${method} ${url}`).toMatch(/^\/console\/sign-in(?:\?next=|$)/);
       expect(answer.text, `${method} ${url}`).toBe('');
     }
-    expect(await deeds()).toBe(before);
+    expect(await countOperations()).toBe(before);
   });
 
   test('nor with an API key in place of one', async () => {
@@ -85,7 +85,7 @@ test('a form of very many fields is refused', async () => {
 describe('with a session', () => {
   test('no form of the console does anything without its token, or from another site', async () => {
     const csrf = await member.browser.csrf();
-    const before = await deeds();
+    const before = await countOperations();
     for (const { method, url } of pages.filter(isConsole)) {
       if (method !== 'POST') continue;
       for (const [fields, headers] of [
@@ -98,11 +98,11 @@ describe('with a session', () => {
         expect(answer.status, `${url} ${JSON.stringify([fields, headers])}`).toBe(403);
       }
     }
-    expect(await deeds()).toBe(before);
+    expect(await countOperations()).toBe(before);
     expect(await member.browser.isSignedIn()).toBe(true);
   });
 
-  test('what is no page of the console, and what is no form, is told as a page', async () => {
+  test('unknown pages and invalid forms of the console are answered with a page', async () => {
     const missing = await member.browser.get('/console/no/such/page');
     expect([missing.status, missing.headers.get('content-type')]).toEqual([404, 'text/html; charset=utf-8']);
     expect(missing.text).toContain('The page was not found.');
@@ -113,7 +113,7 @@ describe('with a session', () => {
     }
   });
 
-  test('every page keeps to its origin, is kept by nobody, and fails in no way of its own', async () => {
+  test('every page stays in its origin, is not cached, and fails like the others', async () => {
     for (const { method, url } of pages) {
       if (method !== 'GET') continue;
       const { status, headers, text } = await member.browser.get(pathOf(url));

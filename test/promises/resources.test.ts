@@ -1,4 +1,4 @@
-// Every resource of the API is created, read, listed, replaced, deleted, logged and repeated alike.
+// Every resource of the API is created, read, listed, replaced, deleted, logged and repeated in the same way.
 import { afterAll, beforeAll } from 'vitest';
 import { acceptInvitation } from '../../src/modules/people/acceptance.ts';
 import { invite, PASSWORD } from '../support/people.ts';

@@ -450,7 +450,7 @@ describe.each(Object.entries(table))('%s', (route, row) => {
   );
 
   test.each(row.names ?? [])(
-    "answers a stranger's %s byte for byte like an unknown one, and logs nothing in either tenant",
+    "answers another tenant's %s byte for byte like an unknown one, and logs nothing",
     async (name) => {
       const before = await countLogs();
       const key = own.tenant.api_key;
@@ -482,11 +482,11 @@ describe.each(Object.entries(table))('%s', (route, row) => {
   });
 });
 
-test("a stranger's records are what they were before all of these requests", async () => {
+test("another tenant's records are what they were before all of these requests", async () => {
   expect(await readStranger()).toEqual(strangerBefore);
 });
 
-test("a stranger's tokens are in no list, no search and no count, and no expression reaches them", async () => {
+test("another tenant's tokens are in no list, search or count, and no expression reaches them", async () => {
   const own = await makeWorld();
   const key = own.tenant.api_key;
   const own_ids = [own.token_id, own.parent_id, own.child_id].toSorted();
@@ -525,7 +525,7 @@ test("a stranger's tokens are in no list, no search and no count, and no express
   expect(house.upstream.received).toHaveLength(arrived);
 });
 
-test("a stranger's formulas, reactors and proxies are in no list and no count by any name", async () => {
+test("another tenant's formulas, reactors and proxies are in no list and no count by any name", async () => {
   const own = await makeWorld();
   const key = own.tenant.api_key;
   const ids = ({ body }: Answer): string[] => body.data.map(({ id }: { id: string }) => id).toSorted();
@@ -547,7 +547,7 @@ test("a stranger's formulas, reactors and proxies are in no list and no count by
     });
 });
 
-test("a stranger's people are in no list and no count; one person can be two members", async () => {
+test("another tenant's people are in no list and no count; one person can be two members", async () => {
   const own = await makeWorld();
   const key = own.tenant.api_key;
   const ids = ({ body }: Answer): string[] => body.data.map(({ id }: { id: string }) => id);

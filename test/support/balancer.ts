@@ -1,4 +1,4 @@
-// A load balancer in small: sends requests over kept connections to the servers whose /readyz answers 200, as HTTP asks for.
+// A small load balancer: sends requests over kept connections to the servers whose /readyz answers 200.
 import { once } from 'node:events';
 import { Agent, type IncomingMessage, request } from 'node:http';
 import { setTimeout as pause } from 'node:timers/promises';

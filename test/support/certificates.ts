@@ -1,4 +1,4 @@
-// Certificates for tests, made in memory: an authority of this process alone and what it signs, good and bad.
+// Certificates for tests, made in memory: a certificate authority, and valid and invalid certificates.
 import { generateKeyPairSync, type KeyObject, randomBytes, sign } from 'node:crypto';
 
 export type Certificate = { cert: string; key: string };

@@ -1,4 +1,4 @@
-// A migrated database for one test file, cloned from the template of the run. Knows nothing of the rows a test puts in.
+// A migrated database for one test file, cloned from the template of the run.
 import { randomBytes } from 'node:crypto';
 import { Client } from 'pg';
 import { inject } from 'vitest';
@@ -7,7 +7,7 @@ import { templateName } from './global-setup.ts';
 
 export type TestDatabase = { url: string; address: DatabaseAddress; drop(): Promise<void> };
 
-/** Clones the migrated template under a random name. drop() cuts off whoever is still connected. */
+/** Clones the migrated template under a random name. drop() closes remaining connections. */
 export const createDatabase = (): Promise<TestDatabase> => makeDatabase(templateName);
 
 /** A database without any table. */

@@ -1,5 +1,5 @@
-// A destination for the README's walk-through through the proxy (`npm run echo`): an HTTPS server on this machine that answers
-// with what it received. Its certificate is its own, made anew with each start.
+// A destination for the README's proxy example (`npm run echo`): an HTTPS server that returns the requests it receives.
+// Its certificate is generated at each start.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:https';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-// Forwarded requests on the bench: expressions found and expanded with given tokens, and values that are hard to write.
+// Finds and expands expressions of forwarded requests with given tokens, for unit tests.
 import * as fc from 'fast-check';
 import { expect } from 'vitest';
 import type { Headers } from '../../src/platform/egress/headers.ts';
@@ -34,9 +34,9 @@ export const send = (sent: Sent, tokens: Tokens) => {
 export const sendBody = (type: string | undefined, body: string | Buffer, tokens: Tokens): string =>
   String(send({ type, body }, tokens).body);
 
-export const refusalOf = (deed: () => unknown): AppError => {
+export const refusalOf = (action: () => unknown): AppError => {
   try {
-    deed();
+    action();
   } catch (error) {
     expect(error).toBeInstanceOf(AppError);
     return error as AppError;
@@ -44,7 +44,7 @@ export const refusalOf = (deed: () => unknown): AppError => {
   throw new Error('nothing was refused');
 };
 
-export const problemsOf = (deed: () => unknown): Record<string, string[]> => ({ ...refusalOf(deed).errors });
+export const problemsOf = (action: () => unknown): Record<string, string[]> => ({ ...refusalOf(action).errors });
 
 /** Characters that mean something somewhere, and any others. */
 export const awkward = fc

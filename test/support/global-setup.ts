@@ -1,5 +1,4 @@
-// One real PostgreSQL for a whole test run, with a migrated template that test/support/database.ts clones.
-// Knows nothing of what the tests do with it; removes all of it at the end.
+// Starts one real PostgreSQL for a test run, with a migrated template that test/support/database.ts clones; removes it at the end.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -62,6 +61,6 @@ const makeTemplate = (server: DatabaseAddress): Promise<void> =>
   runIn(server, async (client) => {
     await client.query(`CREATE DATABASE ${templateName}`);
     await migrate({ ...server, database: templateName }, join(import.meta.dirname, '../../prisma/migrations'));
-    // A database somebody is connected to cannot be cloned.
+    // A database with connections cannot be cloned.
     await client.query(`ALTER DATABASE ${templateName} ALLOW_CONNECTIONS false IS_TEMPLATE true`);
   });

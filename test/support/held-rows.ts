@@ -1,4 +1,4 @@
-// Rows that somebody else holds: deeds that need them wait, so that they meet where a test wants them to.
+// Holds row locks in a test, so that requests that need these rows run at the same time afterwards.
 import { Client } from 'pg';
 import { expect } from 'vitest';
 import type { TestServer } from './server.ts';

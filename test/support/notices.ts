@@ -1,4 +1,4 @@
-// The notices that processes of a vault give each other: heard beside a server, or kept from it.
+// Observes or blocks the notices between the processes of a vault.
 import { Client } from 'pg';
 import { expect } from 'vitest';
 import type { Announced, Change } from '../../src/platform/changes.ts';

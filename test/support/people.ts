@@ -1,4 +1,4 @@
-// People at a vault's pages: somebody is invited, takes the link, and looks around with a browser that keeps its cookies.
+// Invites a person, accepts the invitation by its link, and browses the pages with a cookie-keeping browser.
 import { randomBytes } from 'node:crypto';
 import { expect } from 'vitest';
 import { base58, invitationSecretDigest } from '../../src/platform/crypto/digest.ts';

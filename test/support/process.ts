@@ -131,3 +131,10 @@ export const isAlive = (pid: number): boolean => {
     return false;
   }
 };
+
+export const childrenOf = (pid: number): number[] =>
+  readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').filter(Boolean).map(Number);
+
+/** The workers of a server, without its database. */
+export const workersOf = ({ child }: ServerProcess): number[] =>
+  childrenOf(child.pid as number).filter((pid) => readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('main.ts'));

@@ -1,5 +1,4 @@
-// What tests of the proxy share: a server, a destination that takes and gives bytes as they are on the wire, and raw
-// connections to both. Nothing here mends what a message says.
+// Shared set-up of proxy tests: a server, a destination that sends and receives raw bytes, and raw connections to both.
 import { once } from 'node:events';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { createServer } from 'node:tls';
@@ -317,7 +316,7 @@ export const nothingReaches = async <T>({ destination }: ProxyHouse, work: () =>
   return done;
 };
 
-/** The proxy's own error, without what is drawn anew. */
+/** The proxy's own error, without random parts. */
 export const proxyErrorOf = ({ status, body, text }: Answer) => {
   expect(Object.keys(body ?? {}), text).toEqual(['proxy_error']);
   const { trace_id, ...problem } = body.proxy_error;

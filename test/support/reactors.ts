@@ -86,7 +86,7 @@ export const rawOf = async (answered: Promise<Answer>): Promise<any> => {
 export const runBody = async (server: TestServer, body: string, args?: unknown): Promise<Answer> =>
   react(server, await makeReactor(server, body), args);
 
-/** The error that an invocation ended in, without what is drawn anew. */
+/** The error of an invocation, without random parts. */
 export const problemOf = ({ status, body, headers, text }: Answer) => {
   expect(headers.get('content-type'), text).toContain('application/problem+json');
   expect(body.status).toBe(status);

@@ -252,7 +252,7 @@ export const describeResource = (name: string, getServer: () => TestServer, reso
       });
 
     if (notice)
-      test('tells every process of a change and of a deletion', async () => {
+      test('notifies every process of a change and of a deletion', async () => {
         const created = await createFull();
         const payload = notice(created, tenant);
         const heard = await hearNotices(server);
@@ -404,9 +404,9 @@ export const describeList = (name: string, getServer: () => TestServer, resource
     });
 
     if (filter)
-      test('has those of some ids, whatever their case, and none of another tenant', async () => {
-        const stranger = await server.newTenant();
-        const theirs = await clientOf(server, resource).create(stranger);
+      test('has those of some ids, in any case, and none of another tenant', async () => {
+        const otherTenant = await server.newTenant();
+        const theirs = await clientOf(server, resource).create(otherTenant);
         const asked = [keys[0], keys[2]?.toUpperCase(), String(theirs[filter ?? 'id']), UNKNOWN_ID];
         const some = await list(`?${asked.map((each) => `${filter}=${each}`).join('&')}`);
         expect(idsOf(some)).toEqual([ids[0], ids[2]]);

@@ -1,4 +1,4 @@
-// An executor that was taken over: Node code where the prelude should be. It plays the part that its invocation's input names.
+// A compromised executor: Node code in place of the prelude. The input of an invocation selects the attack.
 import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, writeFileSync, writeSync } from 'node:fs';
 import { connect, Socket } from 'node:net';

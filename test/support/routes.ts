@@ -1,4 +1,4 @@
-// The routes an app really registers, collected by the framework's own diagnostics channel: whatever we forgot to list is there.
+// Collects the routes that an app registers, from Fastify's diagnostics channel.
 import { channel } from 'node:diagnostics_channel';
 import type { FastifyInstance, RouteOptions } from 'fastify';
 

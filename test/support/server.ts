@@ -1,4 +1,4 @@
-// The real app on a real database, listening on loopback; with a second tenant at hand and everything it logged.
+// Starts the real app on a real database, listening on loopback, with a second tenant and its log.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -13,7 +13,7 @@ import { createDatabase, type TestDatabase } from './database.ts';
 import { collectRoutes } from './routes.ts';
 import type { RouteOptions } from 'fastify';
 
-/** Root key of test servers: every byte the same, so that nobody takes it for a real one. */
+/** Root key of test servers: all bytes are equal, so that it cannot be mistaken for a real one. */
 export const TEST_ROOT_KEY = Buffer.alloc(32, 7).toString('base64');
 
 export type TestTenant = { tenant_id: string; application_id: string; api_key: string };

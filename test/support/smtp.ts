@@ -1,4 +1,4 @@
-// A real mail server on loopback, which keeps what it takes, and is down, slow or unwilling when it is told to be.
+// A real mail server on loopback that keeps mails, and can be down, slow or refusing.
 import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import PostalMime, { type Email } from 'postal-mime';

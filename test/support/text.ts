@@ -1,4 +1,4 @@
-// What an answer says, without what is drawn anew each time: three digits of a security code stand in many an id.
+// Removes random parts of a response, so that tests can search it for digits of a security code.
 
 const drawn = [
   /[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/g,

@@ -1,4 +1,4 @@
-// A destination of the tests' own: a real TLS server on this machine that keeps what it received.
+// A test destination: a real TLS server on this machine that records what it receives.
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { createServer, type ServerOptions } from 'node:https';
 import type { AddressInfo } from 'node:net';

@@ -1,5 +1,5 @@
-// A process of its own that a test starts as another user, or in other surroundings: it says which wall stands around an
-// executor there, or runs the probe behind a wall that it is told.
+// A process that a test starts as another user or in another environment. It prints the isolation of an executor there,
+// or runs the probe behind a given isolation.
 import { spawnSync } from 'node:child_process';
 import { openSync } from 'node:fs';
 import type { WallKind } from '../../src/platform/sandbox/protocol/sandbox.ts';

@@ -7,9 +7,9 @@ export type UsedForm<Field extends FieldName> = Pick<Form<Field>, 'tokenize' | '
   /** Give it to the element that holds the field: `<div ref={card.ref('number')} />`. Fields without an element are left out. */
   ref(field: Field): (element: Element | null) => void;
   isReady: boolean;
-  /** Undefined until the first change. */
+  /** Undefined until the first change of the session. */
   state: FormState<Field> | undefined;
-  /** The last error event. */
+  /** The last error event of the session. */
   error: FieldsError | undefined;
 };
 
@@ -22,6 +22,9 @@ const useForm = <Field extends FieldName>(form: Form<Field>, options: MountOptio
 
   useEffect(() => {
     setReady(false);
+    // What the form of another session said is over.
+    setState(undefined);
+    setError(undefined);
     const ends = [form.on('ready', () => setReady(true)), form.on('change', setState), form.on('error', setError)];
     form.mount(targets.current, options);
     return () => {

@@ -24,17 +24,17 @@ declare global {
   }
 }
 
-const siblingIn = (other: Window): Sibling | undefined => {
+/** What a window has of the session and mount. A window of another origin has nothing. */
+const siblingsIn = (other: Window, { session, mount }: Sibling): Sibling[] => {
   try {
-    return other.strongroomFields;
+    const found = other.strongroomFields;
+    // Read inside of the `try`: another origin may name a frame of its own `strongroomFields`, whose properties throw.
+    return found?.session === session && found.mount === mount ? [found] : [];
   } catch {
-    // A window of another origin.
-    return undefined;
+    return [];
   }
 };
 
 /** The frames of the same session and mount, this one included. */
-export const siblingsOf = ({ session, mount }: Sibling): Sibling[] =>
-  Array.from({ length: parent.length }, (_, at) => siblingIn(parent[at] as Window)).filter(
-    (each): each is Sibling => each?.session === session && each.mount === mount,
-  );
+export const siblingsOf = (own: Sibling): Sibling[] =>
+  Array.from({ length: parent.length }, (_, at) => siblingsIn(parent[at] as Window, own)).flat();

@@ -67,6 +67,6 @@ export const quotasOf = ({ limits = {}, publicAccess }: Pick<Caller, 'limits' | 
 /** For Retry-After and the headers: at least one second. */
 export const secondsOf = (ms: number): number => Math.max(1, Math.ceil(ms / 1000));
 
-/** What counts a value that an operation reveals to its caller. Within code nobody but the code sees it: that is a use. */
+/** Counts a value that an operation reveals to its caller. Within code only the code sees it, which counts as a use. */
 export const limitOfReveal = ({ origin }: Pick<Work, 'origin'>): DailyLimit =>
   origin?.reactor_id === undefined && origin?.proxy_id === undefined ? 'daily_reveals' : 'daily_uses';

@@ -19,7 +19,7 @@ const rateExceeded = (waitMs: number): AppError =>
 export type RequestRates = {
   /**
    * Takes one request of the rate of an application. All processes share it.
-   * @param report is told what is left. @throws too_many_requests; unavailable.
+   * @param report called with the remaining requests. @throws too_many_requests; unavailable.
    */
   take(
     caller: Pick<Caller, 'tenant_id' | 'actor_id'>,

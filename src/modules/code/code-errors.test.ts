@@ -70,16 +70,16 @@ describe('an error of the SDK has the status and the title of its class', () => 
     expect(seen(failure)).toEqual(runtimeWords('The code threw an error of the SDK with a wrong class or status.'));
   });
 
-  test('its words stay under their names', () => {
+  test('keeps its error texts under their names', () => {
     const errors = { amount: ['must be above 0', 'must be whole'], currency: ['is not known'] };
     expect(wordsOf(failureOf(sdkError({ errors })))).toEqual(errors);
   });
 
-  test('without words it has none', () => {
+  test('has no error texts if the code gave none', () => {
     expect(wordsOf(failureOf(sdkError({ errors: {} })))).toEqual({});
   });
 
-  test('names of words reach no prototype', () => {
+  test('does not reach a prototype by the names of error texts', () => {
     const errors = JSON.parse('{"__proto__":["polluted"],"constructor":["words"]}') as Record<string, string[]>;
     const failure = failureOf(sdkError({ errors }));
     expect(Object.getPrototypeOf(failure.errors)).toBeNull();
@@ -96,7 +96,7 @@ describe('an error of the SDK has the status and the title of its class', () => 
   });
 });
 
-describe('the words of an error have 4 KB in all', () => {
+describe('the texts of an error have 4 KB in total', () => {
   const bytesOf = (error: AppError): number =>
     Object.entries(error.errors ?? {}).reduce(
       (sum, [name, texts]) => sum + Buffer.byteLength(name) + Buffer.byteLength(texts.join('')),

@@ -115,7 +115,7 @@ export const answerOfFault = (fault: RunFault, limits: RunLimits): AppError | Co
   }
 };
 
-/** Nobody reads this: the client disconnected, and the run was ended. */
+/** The client disconnected, which ended the run. No client receives this error; the log has it. */
 export const clientGone = (): AppError =>
   new AppError('request_timeout', 'The client disconnected before the response.');
 

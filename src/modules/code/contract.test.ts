@@ -52,7 +52,7 @@ describe('what a formula declares is checked by its contract', () => {
     );
   });
 
-  test('whatever is declared, args are cast or refused, and what is not declared stays', () => {
+  test('declared args are cast or refused, and undeclared args stay (property)', () => {
     const name = fc.constantFrom('a', 'b', 'a.b', 'a.b.c', 'toString');
     const parameter = fc.record({
       name,

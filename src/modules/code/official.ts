@@ -19,7 +19,7 @@ const readOne = async (folder: string): Promise<OfficialFormula> => {
     readFile(`${folder}/code.js`, 'utf8'),
   ]).catch(() => {
     throw new StartError(
-      `The formula ${folder} lacks its formula.json or its code.js. Put the release in place again: git checkout -- formulas, or build the image anew.`,
+      `The formula ${folder} lacks its formula.json or its code.js. Restore the release: git checkout -- formulas, or build the image again.`,
     );
   });
   let json: unknown;
@@ -41,7 +41,7 @@ const readOne = async (folder: string): Promise<OfficialFormula> => {
 export const readOfficialFormulas = async (directory = OFFICIAL_DIR): Promise<OfficialFormula[]> => {
   const entries = await readdir(directory, { withFileTypes: true }).catch(() => {
     throw new StartError(
-      `The official formulas are not at ${directory}, so this installation is incomplete. Put the release in place again: git checkout -- formulas, or build the image anew.`,
+      `The official formulas are not at ${directory}, so this installation is incomplete. Restore the release: git checkout -- formulas, or build the image again.`,
     );
   });
   const names = entries.filter((entry) => entry.isDirectory()).map(({ name }) => name);

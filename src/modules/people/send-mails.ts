@@ -1,8 +1,10 @@
 // Sends the mails of invitations in the background: sealed while they wait, at least once, with retries.
+import { setTimeout as pause } from 'node:timers/promises';
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
 import { openText, type SealedPlace, sealText, type Sealing } from '../../platform/crypto/sealed-text.ts';
 import {
   claimMails,
+  countWaitingMails,
   type ClaimedMail,
   finishMail,
   type NewMail,
@@ -20,6 +22,8 @@ const RETRY_MS_MIN = 10_000;
 const RETRY_MS_MAX = 15 * 60_000;
 /** Short, since the inviting and the invited person wait for the mail. */
 const POLL_MS = 2_000;
+/** A scrape waits so long for the number of waiting mails. */
+const COUNT_MS_MAX = 1_000;
 /** How long the server waits for mails under way when it stops. */
 const STOP_MS = 5_000;
 
@@ -54,7 +58,7 @@ export const newInvitationMail = (
   return { id, invitation_id, address_digest, sealed, expires_at, created_at: ctx.now() };
 };
 
-type Sending = Sealing & Pick<PeopleContext, 'db' | 'keyring' | 'mailer' | 'now'>;
+type Sending = Sealing & Pick<PeopleContext, 'db' | 'keyring' | 'mailer' | 'now' | 'metrics'>;
 
 const retryAt = (now: Date, attempts: number): Date =>
   new Date(now.getTime() + Math.min(RETRY_MS_MIN * 2 ** Math.min(attempts - 1, 20), RETRY_MS_MAX));
@@ -73,8 +77,10 @@ const tryOne = async (ctx: Sending, mailer: Mailer, base_url: string, claimed: C
     await sendOne(ctx, mailer, base_url, claimed);
     // If this process dies here, another one sends the mail again.
     await finishMail(ctx.db, claimed);
+    ctx.metrics.count('strongroom_mails_total', { result: 'sent' });
     return true;
   } catch (error) {
+    ctx.metrics.count('strongroom_mails_total', { result: 'failed' });
     const { tenant_id, id: mail_id, attempts } = claimed;
     const reply = (error as { reply?: unknown }).reply;
     ctx.log.warn({ error, reply, tenant_id, mail_id, attempts }, 'a mail was not sent; it is tried again');
@@ -104,6 +110,15 @@ export const sendDueMails = async (ctx: Sending, base_url: string): Promise<numb
 
 /** Sends until stopped. @param base_url as for sendDueMails. @returns stop, which waits a while for mails under way. */
 export const startMailing = (ctx: Sending, base_url: string): (() => Promise<void>) => {
+  if (ctx.mailer) {
+    for (const result of ['sent', 'failed']) ctx.metrics.count('strongroom_mails_total', { result }, 0);
+    ctx.metrics.read('strongroom_mails_waiting', async () => {
+      // A database that is slow or away must not hold up the other figures.
+      const late = pause(COUNT_MS_MAX, undefined, { ref: false });
+      const count = await Promise.race([countWaitingMails(ctx.db, ctx.now()).catch(() => undefined), late]);
+      return count === undefined ? [] : [[{}, count]];
+    });
+  }
   let running: Promise<unknown> | undefined;
   const timer = setInterval(() => {
     // One run at a time: a slow mail server gets no second batch.

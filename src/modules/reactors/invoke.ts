@@ -23,7 +23,7 @@ export type ReactResult = { tokens?: Tokenized; raw?: unknown; logs?: LogLine[] 
 
 /**
  * Runs a reactor's code on args.
- * @param signal aborted when nobody waits for the result: the run ends.
+ * @param signal aborted when the client has disconnected: the run ends.
  * @param body.args any JSON with expressions in its texts; undefined for none.
  * @returns the code's result; or a response that the code made, which is sent as it is.
  * @throws notFound; badRequest and invalidInput for args; forbidden for their tokens, or for what is to be tokenized;

@@ -40,14 +40,30 @@ export const sweepInTurn = async (ctx: Sweeping, holder: string): Promise<boolea
 };
 
 /** Sweeps periodically, in turn with other processes. A failed sweep is logged, and the next interval retries. @returns stop, which waits for a running sweep. */
-export const startSweeping = (ctx: Sweeping & Pick<TokensContext, 'newUuid'>): (() => Promise<void>) => {
+export const startSweeping = (
+  ctx: Sweeping & Pick<TokensContext, 'newUuid' | 'metrics' | 'monotonicMs'>,
+): (() => Promise<void>) => {
+  const { metrics } = ctx;
   const holder = ctx.newUuid();
+  let succeededMs = 0;
+  metrics.read('strongroom_sweep_last_success_timestamp_seconds', () => [[{}, succeededMs / 1000]]);
+  for (const result of ['ok', 'failed']) metrics.count('strongroom_sweeps_total', { result }, 0);
+  const sweepOrNot = async (): Promise<void> => {
+    const beganMs = ctx.monotonicMs();
+    try {
+      if (!(await sweepInTurn(ctx, holder))) return;
+      succeededMs = ctx.now().getTime();
+      metrics.count('strongroom_sweeps_total', { result: 'ok' });
+      metrics.observe('strongroom_sweep_seconds', {}, (ctx.monotonicMs() - beganMs) / 1000);
+    } catch (error) {
+      metrics.count('strongroom_sweeps_total', { result: 'failed' });
+      ctx.log.error({ error }, 'a sweep failed');
+    }
+  };
   let running: Promise<unknown> | undefined;
   const timer = setInterval(() => {
     // A long sweep skips intervals: a second one would only wait for the locks of the first.
-    running ??= sweepInTurn(ctx, holder)
-      .catch((error: unknown) => ctx.log.error({ error }, 'a sweep failed'))
-      .finally(() => (running = undefined));
+    running ??= sweepOrNot().finally(() => (running = undefined));
   }, SWEEP_EVERY_MS);
   timer.unref();
   return async () => {

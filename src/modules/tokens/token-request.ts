@@ -247,7 +247,10 @@ export function* parseTokenRequest(
   yield;
   const draft = yield* evaluate(type, data.data, request['mask'] ?? undefined, rest.data, path, problems, tools);
   if (!draft || !tools.publicAccess) return draft;
-  return checkPublicDraft(draft, tools.publicAccess, tools.now(), path, problems);
+  const checked = checkPublicDraft(draft, tools.publicAccess, tools.now(), path, problems);
+  if (!hasMany(checked?.metadata, METADATA_KEYS_MAX)) return checked;
+  problems.add([...path, 'metadata'], `must have at most ${METADATA_KEYS_MAX} keys, with those of the session`);
+  return undefined;
 }
 
 function* evaluate(

@@ -89,7 +89,7 @@ export const searchDigestsOf = (keys: TenantKeys, draft: Draft): string[] | unde
   return digests.length === 0 ? undefined : [...new Set(digests)];
 };
 
-/** A value that does not open was changed, moved or lost its key: somebody must look. */
+/** A value that does not open was changed or moved, or its key is missing: the operator must investigate. */
 const broken = (ctx: SealContext, tenant_id: string, token_id: string, error: unknown, what: string) => {
   ctx.log.error({ alarm: 'seal_broken', tenant_id, token_id }, `${what} does not open`);
   return internal(error);

@@ -1,6 +1,6 @@
-// The kinds of entities that the log tells of, with the names a person reads.
+// The entity types of audit log entries, with their display names.
 
-/** Token types by their names on the wire; a test holds the list to the types that there are. */
+/** Token types as the API names them. A test compares the list with the types that exist. */
 export const tokenEntities = [
   'token',
   'card',
@@ -26,7 +26,7 @@ const otherEntities = [
 
 export type EntityType = { display_name: string; value: string };
 
-/** Names that are not their value in title case. */
+/** Display names that are not the value in title case. */
 const displayNames: Record<string, string> = {
   us_bank_account_number: 'US Bank Account Number',
   us_bank_routing_number: 'US Bank Routing Number',
@@ -39,7 +39,7 @@ const displayNameOf = (value: string): string =>
     .map((word) => `${word[0]?.toUpperCase()}${word.slice(1)}`)
     .join(' ');
 
-/** Every value that a log's `entity_type` can have, in alphabetical order. */
+/** All values of `entity_type`, in alphabetical order. */
 export const entityTypes: readonly EntityType[] = [...tokenEntities, ...otherEntities]
   .toSorted()
   .map((value) => ({ display_name: displayNameOf(value), value }));

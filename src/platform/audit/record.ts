@@ -1,4 +1,4 @@
-// Makes the rows of the audit log. Messages come from closed tables, so that no value can reach one.
+// Builds audit log rows. Messages come from closed tables, so that they never contain a value.
 import type { NewLog } from './rows.ts';
 
 export const operations = ['create', 'update', 'read', 'delete', 'use'] as const;
@@ -6,21 +6,21 @@ export const operations = ['create', 'update', 'read', 'delete', 'use'] as const
 export type Operation = (typeof operations)[number];
 
 /**
- * How much of stored values left the vault with an operation: nothing, the masked value, the value, or the value to code or
- * to a destination, which the caller does not see. Values that the caller has just sent do not count.
+ * How much of stored values left the vault in an operation: `none`, the `masked` value, the `revealed` value, or `used`: the
+ * value went to code or a destination and not to the caller. Values in the caller's own request do not count.
  */
 export const disclosures = ['none', 'masked', 'revealed', 'used'] as const;
 
 export type Disclosure = (typeof disclosures)[number];
 
-/** `refused`: a permission was missing. `replayed`: an earlier answer was given again under its idempotency key. */
+/** `refused`: a permission was missing. `replayed`: the kept response of an idempotency key was returned again. */
 export const outcomes = ['success', 'refused', 'failed', 'replayed'] as const;
 
 export type Outcome = (typeof outcomes)[number];
 
 export const actorTypes = ['application', 'user', 'session', 'operator', 'system'] as const;
 
-/** One operation, over one or more entities of a kind. */
+/** One operation on one or more entities of one type. */
 export type LogRow = NewLog & { operation: Operation; disclosure: Disclosure };
 
 const pastTense: Record<Operation, string> = {
@@ -31,11 +31,11 @@ const pastTense: Record<Operation, string> = {
   use: 'used',
 };
 
-/** The message of an operation on a kind of entity: `Token created`. Token types all read `Token`. */
+/** The message of an operation on an entity type, such as `Token created`. All token types read `Token`. */
 export const messageOf = (operation: Operation, entity: string): string =>
   `${entity[0]?.toUpperCase()}${entity.slice(1).replaceAll('_', ' ')} ${pastTense[operation]}`;
 
-/** `messageOf` a token, worked out once. */
+/** Messages of tokens, computed once. */
 const tokenMessages = Object.fromEntries(
   operations.map((operation) => [operation, messageOf(operation, 'token')]),
 ) as Record<Operation, string>;
@@ -51,30 +51,30 @@ export const INVITATION_ACCEPTED = 'Tenant invitation accepted';
 export const KEY_REVOKED = 'API key revoked';
 /** Code sent a request with `fetch`. */
 export const SENT_BY_CODE = 'Request sent by code';
-/** A password was wrong where one signs in, joins another tenant or changes it. */
+/** A wrong password at sign-in, when joining another tenant, or when changing the password. */
 export const SIGN_IN_FAILED = 'Sign-in failed';
 export const PASSWORD_CHANGED = 'Tenant member password changed';
 
-/** Clocks of rows: the id's time is the row's, so that the order of ids is the order of time. */
+/** The time and ids of rows. The id of a row contains its time, so that ids are in the order of time. */
 export type LogClock = { now: () => Date; newLogId: (at: Date) => string };
 
-/** Whoever has the command line: an actor without an id. */
+/** The operator at the command line: an actor without an id. */
 export const operator = { actor_id: null, actor_type: 'operator' } as const;
 
-/** What the vault does by itself. */
+/** The vault itself, such as the sweep. */
 export const vaultItself = { actor_id: null, actor_type: 'system' } as const;
 
-/** Where a request came from and what acts in it, by the names of the log's columns: part of every row it writes. */
+/** The origin of a request, named as the log's columns. Part of every row that the request writes. */
 export type RequestOrigin = {
   readonly trace_id?: string | undefined;
   readonly ip?: string | undefined;
-  /** The reactor whose code acts, or for which tokens are opened. */
+  /** The reactor whose code makes the request, or for which tokens are opened. */
   readonly reactor_id?: string | undefined;
-  /** The stored proxy likewise. */
+  /** The stored proxy, likewise. */
   readonly proxy_id?: string | undefined;
 };
 
-/** Who acts: a caller, the operator, the vault itself, or an anonymous client. */
+/** The actor of an operation: a caller, the operator, the vault itself, or an anonymous client. */
 export type Actor = (
   | { readonly actor_id: string; readonly actor_type: 'application' | 'user' | 'session' }
   | typeof operator
@@ -82,11 +82,11 @@ export type Actor = (
   | { actor_id: null; actor_type: null }
 ) & {
   readonly origin?: RequestOrigin | undefined;
-  /** Notes the row where the request's answer is kept for a repetition. */
+  /** Collects rows for the kept response of an idempotency key. */
   readonly record?: { logged(row: LogRow): unknown };
 };
 
-/** What a row says beside who did what to which entity. */
+/** Optional fields of a row. */
 type Details = {
   message?: string;
   /** Default `none`. */
@@ -98,15 +98,15 @@ type Details = {
 };
 
 /**
- * A row of the log for what a caller does, ready to be written with it. `entity` is the noun of the message, `entity_type` the
- * kind on record.
+ * Builds the log row of an operation, to be written with it. `entity` is the noun of the message; `entity_type` goes to the
+ * column.
  */
 export const logRow = (
   ctx: LogClock,
   actor: Actor,
-  deed: { operation: Operation; entity_type: string; entity_ids: string[]; entity?: string } & Details,
+  entry: { operation: Operation; entity_type: string; entity_ids: string[]; entity?: string } & Details,
 ): LogRow => {
-  const { operation, entity_type, entity_ids, entity = entity_type } = deed;
+  const { operation, entity_type, entity_ids, entity = entity_type } = entry;
   const at = ctx.now();
   const row: LogRow = {
     id: ctx.newLogId(at),
@@ -115,20 +115,20 @@ export const logRow = (
     entity_type,
     entity_ids,
     operation,
-    message: deed.message ?? messageOf(operation, entity),
+    message: entry.message ?? messageOf(operation, entity),
     created_at: at.toISOString(),
-    disclosure: deed.disclosure ?? 'none',
-    outcome: deed.outcome ?? 'success',
-    destination_host: deed.destination_host,
-    is_list: deed.is_list,
+    disclosure: entry.disclosure ?? 'none',
+    outcome: entry.outcome ?? 'success',
+    destination_host: entry.destination_host,
+    is_list: entry.is_list,
     ...actor.origin,
   };
-  // What was refused or failed has no part in an answer.
+  // Rows of refused or failed operations do not belong to the kept response.
   if (row.outcome === 'success') actor.record?.logged(row);
   return row;
 };
 
-/** Rows of the same operations once it is known that they failed. The rows themselves were written before. */
+/** Further rows for operations that failed after their rows were written. */
 export const failedRows = (ctx: LogClock, rows: readonly LogRow[]): LogRow[] =>
   rows.map((row) => {
     const at = ctx.now();
@@ -138,11 +138,11 @@ export const failedRows = (ctx: LogClock, rows: readonly LogRow[]): LogRow[] =>
 /** A token with how much of its value an operation disclosed. */
 export type LoggedToken = { id: string; type: string; disclosure: Disclosure };
 
-/** The ids of those whose value is shown. */
+/** The ids of tokens whose value was revealed. */
 export const revealedAmong = (tokens: readonly LoggedToken[]): string[] =>
   tokens.filter(({ disclosure }) => disclosure === 'revealed').map(({ id }) => id);
 
-/** Rows of one operation over tokens: one for each type and disclosure among them. */
+/** Rows of one operation on tokens: one for each combination of type and disclosure. */
 export const tokenLogRows = (
   ctx: LogClock,
   caller: Actor,
@@ -167,7 +167,7 @@ export const tokenLogRows = (
   );
 };
 
-/** The one row of a list that a person looks at: for each of them a row would bury all others. */
+/** One row for a page of tokens in the console. A row for each token would flood the log. */
 export const tokenListLogRow = (ctx: LogClock, caller: Actor, tokens: readonly LoggedToken[]): LogRow => {
   const [first] = new Set(tokens.map(({ type }) => type));
   const isOneType = tokens.every(({ type }) => type === first);
@@ -182,7 +182,7 @@ export const tokenListLogRow = (ctx: LogClock, caller: Actor, tokens: readonly L
   });
 };
 
-/** The log row of a link: a link is a change of its parent. */
+/** The log row of an association, which counts as an update of its parent. */
 export const linkLogRow = (
   ctx: LogClock,
   caller: Actor,

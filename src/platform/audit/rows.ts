@@ -1,10 +1,11 @@
-// Rows of the audit log: their columns, and the statements that append them.
+// Columns of the audit log, and the statements that append rows.
 import type { Accounts } from '../accounts.ts';
+import type { Metrics } from '../metrics/metrics.ts';
 import { createBatcher } from '../db/batcher.ts';
 import type { Query } from '../db/statements.ts';
 import { unavailable } from '../errors.ts';
 
-/** A row of the log: one operation, over one or more entities of a kind. What is undefined is NULL. */
+/** A log row: one operation on one or more entities of one type. Undefined is NULL. */
 export type NewLog = {
   id: string;
   actor_id: string | null;
@@ -24,7 +25,7 @@ export type NewLog = {
   is_list?: boolean | undefined;
 };
 
-/** The columns of the log but for the tenant's, with the types that rows in JSON are read as. */
+/** The columns of the log except `tenant_id`, with their SQL types. */
 const LOG_COLUMNS = [
   'id uuid',
   'actor_id uuid',
@@ -46,7 +47,7 @@ const LOG_COLUMNS = [
 export const LOG_RECORD = LOG_COLUMNS.join(', ');
 const LOG_NAMES = LOG_COLUMNS.map((column) => column.split(' ', 1)[0]).join(', ');
 
-/** Rows of the log from a relation that has its columns. @param values in place of columns of the same name. */
+/** SQL that inserts log rows from a relation with the same columns. @param values SQL that replaces columns. */
 export const insertLogsFrom = (from: string, values: Record<string, string> = {}): string => `
 INSERT INTO audit_log (tenant_id, ${LOG_NAMES})
 SELECT $1::uuid, ${LOG_NAMES.split(', ')
@@ -57,8 +58,8 @@ FROM ${from}`;
 export const INSERT_LOGS = insertLogsFrom(`json_to_recordset($2::json) AS r(${LOG_RECORD})`);
 
 /**
- * Writes a refusal, unless there are so many ($4) of the tenant since an id ($3). Rows with one message ($5) are counted apart
- * from all others.
+ * Writes the row of a refusal, unless the tenant has $4 of them since the id $3. Rows with the message $5 are counted
+ * separately.
  */
 export const INSERT_REFUSAL = `${insertLogsFrom(`json_to_record($2::json) AS r(${LOG_RECORD})`)}
 WHERE (SELECT count(*) FROM (
@@ -68,17 +69,19 @@ RETURNING id`;
 
 export type LogWriter = ReturnType<typeof createLogWriter>;
 
-/** Appends rows in batches: those of one tenant that arrive while a batch is being written go together in the next. */
-export const createLogWriter = (query: Query, batchesMax: number, accounts: Accounts) => {
+/** Appends rows in batches: rows of one tenant that arrive during a write form the next batch. */
+export const createLogWriter = (query: Query, batchesMax: number, accounts: Accounts, metrics: Metrics) => {
   const batches = createBatcher(
     async (tenant_id, rows) => {
-      // Without its log row no operation is answered, whatever keeps the row from being written.
+      // No response without its log row, so every failure of this write is a 503.
       await query('insert-logs', INSERT_LOGS, [tenant_id, rows]).catch((error: unknown) => {
         throw unavailable(error);
       });
     },
     batchesMax,
     accounts,
+    metrics,
+    'logs',
   );
   return {
     /** Resolves after commit. @throws unavailable. */
@@ -94,7 +97,7 @@ export const createLogWriter = (query: Query, batchesMax: number, accounts: Acco
 
 /**
  * Appends the row of a refusal, unless the tenant has `most` of them since an id.
- * @param apart the message of rows that are counted apart from all others.
+ * @param apart the message of rows that are counted separately.
  * @returns whether the row was written.
  */
 export const insertRefusal = async (

@@ -1,8 +1,8 @@
-// Certificates by which a proxy names itself to its destination: read, checked and written out in one form. Knows nothing
-// of connections, and never says what a key holds.
+// Parses, validates and normalises the client certificate that a proxy presents to its destination.
+// Messages never quote a certificate or key.
 import { checkPrimeSync, createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
 
-/** Texts in PEM: the certificate with those that vouch for it behind it, and the key of the first. */
+/** PEM texts: the certificate followed by its intermediates, and the private key of the certificate. */
 export type ClientCertificate = { certificate: string; private_key: string };
 
 type Problem = [field: keyof ClientCertificate, sentence: string];
@@ -11,18 +11,18 @@ const block = /-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g;
 
 const expiryOf = ({ validTo }: X509Certificate): Date => new Date(validTo);
 
-/** @returns undefined where there is none, or one of them is no certificate. */
+/** @returns undefined if the text has no certificate, or an invalid one. */
 const findChain = (text: string): [X509Certificate, ...X509Certificate[]] | undefined => {
   try {
     const [first, ...others] = (text.match(block) ?? []).map((certificate) => new X509Certificate(certificate));
-    // A certificate is read without a look at its dates.
+    // X509Certificate does not validate dates.
     return first && !Number.isNaN(expiryOf(first).getTime()) ? [first, ...others] : undefined;
   } catch {
     return undefined;
   }
 };
 
-/** What a signature takes of our one thread grows with the cube of this. */
+/** The time of a signature, which blocks the event loop, grows with the cube of this. */
 const RSA_BITS_MAX = 4096;
 
 const curves = new Set(['prime256v1', 'secp384r1', 'secp521r1']);
@@ -30,7 +30,7 @@ const curves = new Set(['prime256v1', 'secp384r1', 'secp521r1']);
 const isPrime = (number: string | undefined): boolean =>
   number !== undefined && checkPrimeSync(Buffer.from(number, 'base64url'));
 
-/** Whether it signs in a few milliseconds: one whose factors are no primes does so by a way that takes hundreds. */
+/** Whether the key signs in a few milliseconds. With factors that are not prime, OpenSSL takes hundreds. */
 const isQuick = (key: KeyObject): boolean => {
   const { asymmetricKeyType: type, asymmetricKeyDetails: details = {} } = key;
   if (type === 'ec') return curves.has(details.namedCurve ?? '');
@@ -40,7 +40,7 @@ const isQuick = (key: KeyObject): boolean => {
   return isPrime(p) && isPrime(q);
 };
 
-/** @returns a sentence for what is no key that can be used. */
+/** @returns the key, or a sentence on why it cannot be used. */
 const findKey = (text: string): KeyObject | string => {
   try {
     const key = createPrivateKey(text);
@@ -55,8 +55,8 @@ const findKey = (text: string): KeyObject | string => {
 };
 
 /**
- * Whether the texts are a certificate and its key. What stands around them goes: somebody may have put a key beside a
- * certificate, which is shown.
+ * Parses a certificate and its key. Drops all other text: users may paste a private key beside the certificate, which
+ * responses show.
  */
 export const parseClientCertificate = (
   given: ClientCertificate,
@@ -77,7 +77,7 @@ export const parseClientCertificate = (
   };
 };
 
-/** What is told of a certificate that was parsed. */
+/** The fields of a parsed certificate that responses show. */
 export const describeCertificate = (certificate: string): { fingerprint_sha256: string; expires_at: Date } => {
   const first = new X509Certificate(certificate);
   return { fingerprint_sha256: first.fingerprint256, expires_at: expiryOf(first) };

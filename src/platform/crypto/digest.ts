@@ -1,10 +1,10 @@
-// Keyed digests and the alphabets they are written in. Equal values meet by digest; without the key a digest says nothing.
+// Keyed digests (HMAC-SHA-256) for look-ups and fingerprints, and their base58 and base62 encodings.
 import { createHash, createHmac, createSecretKey, hash, type KeyObject, timingSafeEqual } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import type { RandomBytes } from './random.ts';
 import { encodeParts } from './seal.ts';
 
-/** As a KeyObject: raw bytes cost every digest ten microseconds more (measured). */
+/** A KeyObject, because raw bytes cost each digest ten microseconds more (measured). */
 export type DigestKey = { readonly id: string; readonly key: KeyObject };
 
 /** @param key 32 bytes. */
@@ -17,13 +17,13 @@ const BASE58 = '123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz';
 const BASE62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 
 const base58Codes = Buffer.from(BASE58, 'latin1');
-/** Digits are worked out four at a time, in plain numbers: 58^4 * 2^24 stays within 2^53. */
+/** Four digits are computed at a time in floating-point numbers: 58^4 * 2^24 is below 2^53. */
 const BASE58_CHUNK = 58 ** 4;
 
 /** Base58 in Bitcoin's alphabet, leading zero bytes as '1'. */
 export const base58 = (bytes: Uint8Array): string => {
   const words: number[] = [];
-  // Three bytes at a time; the first ones may be fewer. Divided by hand: `%` of what does not fit 32 bits takes ten times longer.
+  // Three bytes at a time, the first time perhaps fewer. No `%`: above 32 bits it takes ten times longer.
   for (let at = -((3 - (bytes.length % 3)) % 3); at < bytes.length; at += 3) {
     let carry = ((bytes[at] ?? 0) << 16) | ((bytes[at + 1] ?? 0) << 8) | (bytes[at + 2] as number);
     for (let index = 0; index < words.length; index += 1) {
@@ -44,12 +44,12 @@ export const base58 = (bytes: Uint8Array): string => {
       rest = Math.floor(rest / 58);
     }
   }
-  // The last word's leading zeros are none of the number's.
+  // Skip leading zeros of the most significant chunk.
   while (start < text.length && text[start] === base58Codes[0]) start += 1;
   return text.fill(base58Codes[0] as number, start - zeros, start).toString('latin1', start - zeros);
 };
 
-/** The value as parts. UTF-8 has one character for every half of a surrogate pair, so text with such halves is told apart in UTF-16. */
+/** The value as parts of a digest. UTF-8 maps all lone surrogates to one character, so text with them is encoded as UTF-16. */
 const exactly = (value: string): string[] =>
   value.isWellFormed() ? [value] : ['utf-16', Buffer.from(value, 'utf16le').toString('base64')];
 
@@ -57,11 +57,11 @@ const exactly = (value: string): string[] =>
 export const fingerprint = (key: DigestKey, type: string, value: string): string =>
   base58(hmac(key.key, ['fingerprint', type, ...exactly(value)]));
 
-/** The digest a search index is found by. Case-insensitive: the language matches whole values without regard to case. */
+/** The digest of a search index. Case-insensitive, as searches are. */
 export const searchDigest = (key: DigestKey, value: string): string =>
   hmac(key.key, ['search', ...exactly(value.toLowerCase())]).toString('base64url');
 
-/** The digest an entry of the metadata is found by: its key as it is, its value without regard to case. */
+/** The digest of a metadata entry: its key is case-sensitive, its value is not. */
 export const metadataDigest = (key: DigestKey, name: string, value: string): string =>
   hmac(key.key, ['metadata', name, ...exactly(value.toLowerCase())]).toString('base64url');
 
@@ -76,7 +76,7 @@ export const apiKeyDigest = (pepper: DigestKey, publicId: string, secret: string
 /** The stored form of a proxy's key. */
 export const proxyKeyDigest = (pepper: DigestKey, key: string): Buffer => hmac(pepper.key, ['proxy key', key]);
 
-/** What of a password is hashed: a hash that was found tells nothing without the pepper. */
+/** The input of the password hash. Keyed, so that stolen hashes cannot be attacked without the pepper. */
 export const passwordDigest = (pepper: DigestKey, password: string): Buffer =>
   hmac(pepper.key, ['password', ...exactly(password)]);
 
@@ -87,15 +87,15 @@ export const sessionDigest = (pepper: DigestKey, secret: string): Buffer => hmac
 export const sessionPageDigest = (pepper: DigestKey, secret: string): Buffer =>
   hmac(pepper.key, ['session page', secret]);
 
-/** What a form of a session brings along; it says nothing of the session's secret. */
+/** The CSRF token in the forms of a session. Does not reveal the session's secret. */
 export const csrfToken = (pepper: DigestKey, secret: string): string =>
   hmac(pepper.key, ['csrf', secret]).toString('base64url');
 
-/** The stored form of whom, or what, failed attempts are counted for. */
+/** The stored form of the account or network that failed attempts count for. */
 export const attemptDigest = (pepper: DigestKey, kind: string, what: string): Buffer =>
   hmac(pepper.key, ['attempt', kind, ...exactly(what)]);
 
-/** Of an account's attempts the first half is one for all of them: so they are found together. */
+/** The digests of all attempts of an account share their first half, so that a range query finds them. */
 const ACCOUNT_HALF_BYTES = 16;
 
 const accountHalf = (pepper: DigestKey, account: string): Buffer =>
@@ -107,14 +107,14 @@ export const accountAttemptDigest = (pepper: DigestKey, kind: string, account: s
     attemptDigest(pepper, kind, JSON.stringify([account, place])).subarray(0, ACCOUNT_HALF_BYTES),
   ]);
 
-/** The least and the greatest digest that an account's attempts can have. */
+/** The lowest and highest digest of an account's attempts. */
 export const accountAttemptRange = (pepper: DigestKey, account: string): { first: Buffer; last: Buffer } => {
   const half = accountHalf(pepper, account);
   const filled = (byte: number): Buffer => Buffer.concat([half, Buffer.alloc(ACCOUNT_HALF_BYTES, byte)]);
   return { first: filled(0), last: filled(0xff) };
 };
 
-/** What a person is found by. @param address as sign-in compares it. */
+/** The digest that a user is found by. @param address in the form in which addresses are compared. */
 export const addressDigest = (pepper: DigestKey, address: string): Buffer =>
   hmac(pepper.key, ['address', ...exactly(address)]);
 
@@ -122,13 +122,13 @@ export const addressDigest = (pepper: DigestKey, address: string): Buffer =>
 export const invitationSecretDigest = (pepper: DigestKey, secret: string): Buffer =>
   hmac(pepper.key, ['invitation', secret]);
 
-/** What all processes of one vault, and no other, mark the requests with that they forward. Says nothing of the pepper. */
+/** The mark of forwarded requests: the same in all processes of a vault. Does not reveal the pepper. */
 export const loopDigest = (pepper: DigestKey): string => hmac(pepper.key, ['loop']).toString('base64url').slice(0, 16);
 
-/** A short name made from a text: for a secret that must not be the key of a map, for a statement. Not keyed: never stored unsealed. */
+/** An unkeyed digest for use in memory: cache keys of secrets, names of statements. Must not be stored unsealed. */
 export const memoryDigest = (text: string): string => hash('sha256', text, 'base64url');
 
-/** The checksum of a text that is no secret. */
+/** The checksum of a text that is not secret. */
 export const sha256Hex = (text: string): string => hash('sha256', text, 'hex');
 
 /** The checksum of bytes that come in pieces. */
@@ -137,11 +137,11 @@ export const createSha256 = (): { update(bytes: Uint8Array): void; hex(): string
   return { update: (bytes) => void digest.update(bytes), hex: () => digest.digest('hex') };
 };
 
-/** Constant in time for digests of one length; false for others. */
+/** Constant-time for digests of one length; false for different lengths. */
 export const equalDigests = (one: Uint8Array, other: Uint8Array): boolean =>
   one.length === other.length && timingSafeEqual(one, other);
 
-/** Characters drawn evenly: bytes beyond the last whole multiple of 62 are drawn again. */
+/** Uniformly random characters: bytes above the last multiple of 62 are drawn again. */
 export const randomBase62 = (length: number, randomBytes: RandomBytes): string => {
   let text = '';
   while (text.length < length)
@@ -151,7 +151,7 @@ export const randomBase62 = (length: number, randomBytes: RandomBytes): string =
   return text;
 };
 
-/** CRC-32 of a text in six base62 characters: catches typos, proves nothing. */
+/** CRC-32 of a text in six base62 characters. Detects typing errors; no protection against forgery. */
 export const crc32Base62 = (text: string): string => {
   let rest = crc32(text);
   let digits = '';
@@ -162,7 +162,7 @@ export const crc32Base62 = (text: string): string => {
   return digits;
 };
 
-/** For the `hmac` filter: a digest under the caller's own key, never one of ours. */
+/** For the `hmac` filter: a digest under the caller's key, never under a key of the vault. */
 export const hmacText = (
   algorithm: string,
   key: string,

@@ -1,5 +1,5 @@
-// Record ids. Token ids are UUID v4: unguessable and silent about time. Log ids are UUID v7 (RFC 9562 section 5.7): they
-// come in the order of their writing, so that the log's index grows at one end.
+// Generates record ids. Token ids are UUID v4: unguessable, without a time. Log ids are UUID v7 (RFC 9562 section 5.7): ordered
+// by time, so that the log's index grows at one end.
 import { randomUUID } from 'node:crypto';
 import type { RandomBytes } from './random.ts';
 
@@ -21,7 +21,7 @@ export const newTimeOrderedId = (nowMs: number, randomBytes: RandomBytes): strin
 /** RFC 9562 gives a version 7 id 48 bits for its time. */
 const TIME_MAX_MS = 2 ** 48 - 1;
 
-/** The least id that `newTimeOrderedId` can make at a time: ids of that time and later are not below it. */
+/** The lowest id that `newTimeOrderedId` can make at a time. */
 export const firstIdAt = (atMs: number): string => {
   const time = Math.min(TIME_MAX_MS, Math.max(0, atMs)).toString(16).padStart(12, '0');
   return uuidOf(`${time}70008000000000000000`);

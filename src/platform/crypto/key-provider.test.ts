@@ -1,4 +1,4 @@
-// Holds the local key provider to opening only what it wrapped, under the root key and for the purpose it was wrapped for.
+// The local key provider unwraps only keys that it wrapped, under the same root key and context.
 import { inspect } from 'node:util';
 import { expect, test } from 'vitest';
 import { localKeyProvider, RootKeyUnknown } from './key-provider.ts';

@@ -1,5 +1,5 @@
-// The root key behind a small interface: wraps and unwraps keys, says which root key it has, and nothing else. This one
-// holds the root key in memory; a key service implements the same three functions.
+// Wraps and unwraps keys under the root key. This provider holds the root key in memory; a key management service can
+// implement the same three functions.
 import { hkdfSync } from 'node:crypto';
 import type { RandomBytes } from './random.ts';
 import { encodeParts, SealBroken } from './seal.ts';
@@ -22,7 +22,7 @@ export interface KeyProvider {
   unwrap(wrapped: Uint8Array, context: readonly string[]): Promise<Buffer>;
 }
 
-/** A key was wrapped under a root key that is not at hand. Ids of root keys are not secret. */
+/** A key was wrapped under a root key that is not configured. Ids of root keys are not secret. */
 export class RootKeyUnknown extends Error {
   override readonly name = 'RootKeyUnknown';
   readonly needed: string;
@@ -41,13 +41,13 @@ const NONCE_AT = 1 + ROOT_KEY_ID_BYTES;
 const BODY_AT = NONCE_AT + XAES_NONCE_BYTES;
 const FORMAT_LABEL = 'strongroom wrapped key/1';
 
-/** HKDF (RFC 5869) gives each use of the root key a key of its own: its public id reveals nothing of the wrapping key. */
+/** HKDF (RFC 5869) derives a separate key for each purpose, so that the public id does not reveal the wrapping key. */
 const derive = (rootKey: Uint8Array, purpose: string, bytes: number): Buffer =>
   Buffer.from(hkdfSync('sha256', rootKey, '', purpose, bytes));
 
 /**
- * A provider over root keys in memory.
- * @param rootKeys 32 bytes each; the first wraps, all unwrap.
+ * Creates a provider with root keys in memory.
+ * @param rootKeys 32 bytes each. The first wraps; all unwrap.
  */
 export const localKeyProvider = (rootKeys: readonly Sensitive<Uint8Array>[], randomBytes: RandomBytes): KeyProvider => {
   const keys = new Map<string, XaesKey>();

@@ -1,4 +1,4 @@
-// Holds the keyring to sealing under the newest key and opening under every one, and to forgetting a security code's key in time.
+// The keyring seals with the newest key, opens with all, and forgets keys of security codes in time.
 import { expect, test } from 'vitest';
 import { fingerprint } from './digest.ts';
 import { type KeyProvider, localKeyProvider, RootKeyUnknown } from './key-provider.ts';
@@ -76,7 +76,7 @@ test('a new tenant gets a data key and a digest key, with ids of their own', asy
   }
 });
 
-test('the newest keys seal and digest, older ones still open, in whatever order the rows come', async () => {
+test('the newest keys seal and digest, older ones still open, in any order of rows', async () => {
   const world = createWorld();
   await addTenant(world);
   const before = await world.keyring.tenantKeys(TENANT);

@@ -1,5 +1,5 @@
-// The keyring: tenants' keys unwrapped on demand and kept in memory for a while, and the short-lived keys of security
-// codes. Old keys open, the newest seals. Reads rows through a store it is given; knows no SQL.
+// Unwraps and caches the keys of tenants, and manages the ephemeral keys of security codes.
+// The newest key seals; older ones still open.
 import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import { type DigestKey, prepareDigestKey } from './digest.ts';
@@ -11,10 +11,10 @@ import { XAES_KEY_BYTES } from './xaes.ts';
 
 /** Tenants whose keys are in memory at once: about 20 MB. */
 const TENANTS_MAX = 10_000;
-/** How long unwrapped keys serve while the key provider is unavailable. */
+/** How long unwrapped keys are cached. They stay usable while the key provider is unavailable. */
 const TENANT_KEYS_TTL_MS = 5 * 60_000;
 
-/** A key serves the values of half a minute. With a sweep every 15 seconds, a CVC is unrecoverable before CVC_TTL plus a minute. */
+/** A key seals the codes of half a minute. With a sweep every 15 seconds, a code is unrecoverable before CVC_TTL plus a minute. */
 export const EPHEMERAL_SLOT_MS = 30_000;
 
 export type TenantKeyRow = {
@@ -30,7 +30,7 @@ export type EphemeralKeyRow = { id: string; wrapped: Uint8Array; destroy_at: Dat
 export interface KeyStore {
   findTenantKeys(tenantId: string): Promise<TenantKeyRow[]>;
   findEphemeralKey(id: string): Promise<EphemeralKeyRow | undefined>;
-  /** Adds a row, or answers with the one that is there: two processes agree on a slot's key. */
+  /** Adds a row, or returns the existing one, so that all processes use the same key in a slot. */
   addEphemeralKey(row: EphemeralKeyRow): Promise<EphemeralKeyRow>;
 }
 
@@ -41,7 +41,7 @@ export type TenantKeys = {
   find(keyId: string): SealingKey | undefined;
 };
 
-/** A tenant has no keys: it was deleted, and with its keys everything it had sealed. */
+/** The tenant has no keys because it was deleted. Its sealed values can no longer be opened. */
 export class TenantKeysGone extends Error {
   override readonly name = 'TenantKeysGone';
   constructor() {
@@ -50,28 +50,30 @@ export class TenantKeysGone extends Error {
 }
 
 export type Keyring = {
-  /** Draws a new tenant's data and digest key, wrapped. The caller stores the rows. */
+  /** Generates the wrapped data and digest key of a new tenant. The caller stores the rows. */
   newTenantKeys(tenantId: string): Promise<TenantKeyRow[]>;
   /** @throws TenantKeysGone; what the provider and the store throw. */
   tenantKeys(tenantId: string): Promise<TenantKeys>;
   /** The key of the current slot, for sealing. */
   ephemeralKey(): Promise<SealingKey>;
   /**
-   * The database may be another one than before, which lacks the key of the current slot: a promotion and a crash empty the
-   * table. Puts the key back, so that the codes sealed in this slot can be opened. @throws what the store throws.
+   * Stores the key of the current slot again if the database lost it, so that the codes sealed in this slot can be opened: a
+   * crash and a failover empty the unlogged table. @throws what the store throws.
    */
   restoreEphemeralKey(): Promise<void>;
-  /** A slot's key, for opening; undefined once it is destroyed, or its time is over. */
+  /** The key of a slot, for opening; undefined if it is destroyed or expired. */
   findEphemeralKey(keyId: string): Promise<SealingKey | undefined>;
   forgetTenant(tenantId: string): void;
   forgetTenants(): void;
+  /** How many unwrapped keys are in memory: tenants that have some, and keys of security codes. */
+  count(): { tenant: number; ephemeral: number };
   close(): void;
 };
 
 const byAge = (one: TenantKeyRow, other: TenantKeyRow): number =>
   one.created_at.getTime() - other.created_at.getTime() || (one.id < other.id ? -1 : 1);
 
-/** A slot's id is its time, in the form of a UUID: version 8 (RFC 9562 section 5.8). */
+/** The id of a slot is its time as a UUID of version 8 (RFC 9562 section 5.8). */
 const slotId = (startMs: number): string => {
   const bytes = createHash('sha256').update(`ephemeral slot ${startMs}`).digest();
   bytes[6] = ((bytes[6] as number) & 0x0f) | 0x80;
@@ -125,7 +127,7 @@ export const createKeyring = (parts: {
 
   const isCurrent = ({ startMs }: Slot): boolean => now().getTime() < startMs + EPHEMERAL_SLOT_MS;
 
-  /** @param offered the key to be stored, wrapped. Where another process was first, its key is the slot's. */
+  /** @param offered the wrapped key to store. If another process has stored one for the slot, that one is used. */
   const openSlot = (startMs: number, offered: Promise<Uint8Array>): Slot => {
     const id = slotId(startMs);
     const destroy_at = new Date(startMs + EPHEMERAL_SLOT_MS + parts.cvcTtlMs);
@@ -158,7 +160,7 @@ export const createKeyring = (parts: {
       if (known) return known;
       const loading = load(tenantId);
       tenants.set(tenantId, loading);
-      // A load that failed is no answer for the next caller.
+      // Do not cache a failed load.
       loading.catch(() => {
         if (tenants.peek(tenantId) === loading) tenants.delete(tenantId);
       });
@@ -170,7 +172,7 @@ export const createKeyring = (parts: {
       if (slot?.startMs === startMs) return slot.key;
       const drawn = provider.wrap(randomBytes(XAES_KEY_BYTES), ephemeralContext(slotId(startMs)));
       const { key } = openSlot(startMs, drawn);
-      // A quiet process seals nothing that would replace the key; in memory it must not outlive its slot either.
+      // Without further codes no new key would replace this one, so a timer removes it from memory.
       clearTimeout(dropSlot);
       dropSlot = setTimeout(() => (slot = undefined), startMs + EPHEMERAL_SLOT_MS - now().getTime()).unref();
       return key;
@@ -185,12 +187,16 @@ export const createKeyring = (parts: {
       const row = await store.findEphemeralKey(keyId);
       if (!row || now() >= row.destroy_at) return undefined;
       const key = await provider.unwrap(row.wrapped, ephemeralContext(row.id));
-      // Unwrapping may be slow. A key that arrives too late is gone.
+      // Unwrapping may be slow: the key may have expired meanwhile.
       return now() >= row.destroy_at ? undefined : createSealingKey(row.id, key);
     },
 
     forgetTenant: (tenantId) => void tenants.delete(tenantId),
     forgetTenants: () => tenants.clear(),
+    count: () => {
+      tenants.purgeStale();
+      return { tenant: tenants.size, ephemeral: slot ? 1 : 0 };
+    },
 
     close() {
       tenants.clear();

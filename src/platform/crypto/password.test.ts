@@ -1,4 +1,4 @@
-// Holds stored passwords to their cost, to the pepper, and to a queue that ends.
+// Password hashes: their cost, the pepper, and the limited queue.
 import { expect, test } from 'vitest';
 import { AppError } from '../errors.ts';
 import { prepareDigestKey } from './digest.ts';
@@ -8,7 +8,7 @@ const pepper = prepareDigestKey('pepper', Buffer.alloc(32, 1));
 const otherPepper = prepareDigestKey('pepper', Buffer.alloc(32, 2));
 const password = 'correct horse battery';
 
-test('a hash is argon2id of 19 MiB and two passes, salted anew, and the password alone opens it', async () => {
+test('a hash is argon2id with 19 MiB, two passes and a new salt, and only its password matches', async () => {
   const [one, other] = await Promise.all([hashPassword(pepper, password), hashPassword(pepper, password)]);
   expect(one).toMatch(/^\$argon2id\$v=19\$m=19456,p=1,t=2\$|^\$argon2id\$v=19\$m=19456,t=2,p=1\$/);
   expect(one).not.toBe(other);
@@ -17,7 +17,7 @@ test('a hash is argon2id of 19 MiB and two passes, salted anew, and the password
   expect(await verifyPassword(pepper, '', one)).toBe(false);
 });
 
-test('without the pepper that it was made under, a hash opens to nobody', async () => {
+test('no password matches a hash under another pepper', async () => {
   expect(await verifyPassword(otherPepper, password, await hashPassword(pepper, password))).toBe(false);
 });
 

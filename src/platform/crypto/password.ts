@@ -1,12 +1,12 @@
-// Passwords as they are kept: argon2id over a keyed digest, so that a table of them says nothing without the pepper. Costs
-// the same for an account that is not there, and no more at once than this process can bear. Knows no account.
+// Hashes and verifies passwords with argon2id over a keyed digest, so that hashes are useless without the pepper.
+// Takes the same time for an unknown account, and limits concurrent hashing.
 import argon2 from 'argon2';
 import { unavailable } from '../errors.ts';
 import { type DigestKey, passwordDigest } from './digest.ts';
 
-/** NIST SP 800-63B asks for 8 at least, and for 15 where nothing else is asked: between them, with ten attempts in 30 minutes. */
+/** NIST SP 800-63B: at least 8, or 15 where the password is the only factor. 12 with a limit of ten attempts in 30 minutes. */
 export const PASSWORD_LENGTH_MIN = 12;
-/** Far above what people choose; what hashing is given stays the same length whatever this is. */
+/** Far more than people choose. The input of the hash is a digest, so the length does not change its cost. */
 export const PASSWORD_LENGTH_MAX = 128;
 
 /** OWASP Password Storage Cheat Sheet, argon2id: 19 MiB, two passes, one lane. */
@@ -14,21 +14,21 @@ const COST = { memoryCost: 19_456, timeCost: 2, parallelism: 1 } as const;
 const SALT_BYTES = 16;
 const HASH_BYTES = 32;
 
-/** Each takes a thread of the pool and 19 MiB for some ten milliseconds: two leave the others of the pool to everybody else. */
+/** A hash takes a thread of the pool and 19 MiB for some ten milliseconds. Two leave the other threads to other work. */
 const RUNNING_MAX = 2;
-/** Behind them a second or two of waiting, and no more. */
+/** Requests that may wait: a second or two at most. */
 const WAITING_MAX = 64;
 
 const zeros = (bytes: number): string => Buffer.alloc(bytes).toString('base64').replace(/=+$/, '');
 
-/** What no password hashes to but by chance, at the cost of every other. */
-const NOBODYS = `$argon2id$v=19$m=${COST.memoryCost},t=${COST.timeCost},p=${COST.parallelism}$${zeros(SALT_BYTES)}$${zeros(HASH_BYTES)}`;
+/** A hash that no password matches, verified for unknown accounts so that they take the same time. */
+const UNMATCHABLE_HASH = `$argon2id$v=19$m=${COST.memoryCost},t=${COST.timeCost},p=${COST.parallelism}$${zeros(SALT_BYTES)}$${zeros(HASH_BYTES)}`;
 
-// The pool of threads is the process's own, and so is its queue.
+// One queue for the process, as there is one thread pool.
 let running = 0;
 const waiting: (() => void)[] = [];
 
-/** @throws unavailable where too many wait already. */
+/** @throws unavailable if the queue is full. */
 const inTurn = async <T>(work: () => Promise<T>): Promise<T> => {
   if (running < RUNNING_MAX) running += 1;
   else if (waiting.length >= WAITING_MAX) throw unavailable();
@@ -42,10 +42,10 @@ const inTurn = async <T>(work: () => Promise<T>): Promise<T> => {
   }
 };
 
-/** What is longer is no password of anybody's, and no work is put into it: its normal form may be eighteen times as long. */
+/** Longer texts are refused before any work: their normal form may be eighteen times as long. */
 export const TYPED_LENGTH_MAX = 4_096;
 
-/** In characters, as people count them. One character may be written in several ways, which are one password (NIST SP 800-63B). */
+/** Counts characters after Unicode normalisation, since one character has several encodings (NIST SP 800-63B). */
 export const isAllowedLength = (password: string): boolean => {
   if (password.length > TYPED_LENGTH_MAX) return false;
   const { length } = Array.from(password.normalize('NFKC'));
@@ -54,17 +54,17 @@ export const isAllowedLength = (password: string): boolean => {
 
 const digestOf = (pepper: DigestKey, password: string): Buffer => passwordDigest(pepper, password.normalize('NFKC'));
 
-/** The stored form of a password. @throws unavailable. */
+/** Hashes a password for storage. @throws unavailable. */
 export const hashPassword = (pepper: DigestKey, password: string): Promise<string> =>
   inTurn(() => argon2.hash(digestOf(pepper, password), { ...COST, hashLength: HASH_BYTES, type: argon2.argon2id }));
 
 /**
- * Whether a password is the one that was hashed.
- * @param hash undefined where there is no such account: the same work, and false.
+ * Whether a password matches a hash.
+ * @param hash undefined for an unknown account: takes the same time and returns false.
  * @throws unavailable.
  */
 export const verifyPassword = (pepper: DigestKey, password: string, hash: string | undefined): Promise<boolean> =>
   inTurn(async () => {
-    const isRight = await argon2.verify(hash ?? NOBODYS, digestOf(pepper, password));
+    const isRight = await argon2.verify(hash ?? UNMATCHABLE_HASH, digestOf(pepper, password));
     return isRight && hash !== undefined;
   });

@@ -1,4 +1,4 @@
-// Holds draws to bytes of their own that come from the kernel, each when it is asked for.
+// Random bytes come from the kernel, are read for each call, and are uniform.
 import { execFileSync } from 'node:child_process';
 import { expect, test } from 'vitest';
 import { randomBytesFromKernel, randomIntBelow } from './random.ts';

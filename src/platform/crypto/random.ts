@@ -1,5 +1,5 @@
-// Random bytes from the kernel. Nothing is drawn ahead: a process that is copied with its memory, such as a virtual machine
-// whose snapshot is resumed twice, draws other bytes in each copy.
+// Random bytes from the kernel, never read ahead: if a snapshot of a virtual machine is resumed twice, the copies get
+// different bytes.
 import { randomFillSync } from 'node:crypto';
 import { openSync, readSync } from 'node:fs';
 
@@ -8,9 +8,9 @@ export type RandomBytes = (size: number) => Buffer;
 const DEVICE = '/dev/urandom';
 
 /**
- * Node's own generator is OpenSSL's: its state lives in this process, and a copy of the process goes on with the same state.
- * The kernel is told of a resumed snapshot (VM Generation ID) and seeds its generator again. A small read takes 1.2 us of
- * CPU, OpenSSL's draw 3.2 us.
+ * Node uses OpenSSL's generator, whose state is in this process: copies of the process would continue with the same state.
+ * The kernel detects a resumed snapshot (VM Generation ID) and reseeds its generator. A small read takes 1.2 us of CPU;
+ * OpenSSL takes 3.2 us.
  * @returns undefined on a system without the device.
  */
 const openDevice = (): number | undefined => {
@@ -23,17 +23,17 @@ const openDevice = (): number | undefined => {
 
 const device = openDevice();
 
-/** @returns bytes of its own, drawn for this call. */
+/** @returns a new buffer of bytes read for this call. */
 export const randomBytesFromKernel: RandomBytes = (size) => {
   if (!Number.isSafeInteger(size) || size < 0) throw new RangeError('size must be a whole number from 0');
   const bytes = Buffer.allocUnsafe(size);
   if (device === undefined) return randomFillSync(bytes);
-  // A read of more than 256 bytes may be cut short by a signal.
+  // A signal can interrupt a read of more than 256 bytes.
   for (let filled = 0; filled < size;) filled += readSync(device, bytes, filled, size - filled, null);
   return bytes;
 };
 
-/** A whole number from 0 to below `max` (at most 2^32), each as likely as the others: draws outside a multiple of max are drawn again. */
+/** A uniformly random integer from 0 to `max` - 1; `max` is at most 2^32. Draws beyond a multiple of `max` are repeated. */
 export const randomIntBelow = (max: number, randomBytes: RandomBytes): number => {
   if (!Number.isInteger(max) || max < 1 || max > 2 ** 32) throw new RangeError('max must be from 1 to 2^32');
   const limit = 2 ** 32 - (2 ** 32 % max);

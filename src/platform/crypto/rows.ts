@@ -1,19 +1,19 @@
-// The rows that hold wrapped keys, as the keyring asks for them, and the one that says what this database is.
+// Rows of wrapped keys for the keyring, and the instance row, which identifies the vault of a database.
 import type { Database } from '../db/database.ts';
 import { createCoalescer } from '../db/coalescer.ts';
 
-/** Keys of security codes, each looked up by itself, as tokens are. */
+/** Keys of security codes, each with a look-up of its own, as for tokens. */
 export const FIND_EPHEMERAL_KEYS = `
 SELECT found.* FROM unnest((SELECT $1::text[])) AS wanted(id)
 CROSS JOIN LATERAL (SELECT id, wrapped, destroy_at FROM ephemeral_keys WHERE id = wanted.id LIMIT 1) AS found`;
 
 type EphemeralKeyRow = { id: string; wrapped: Uint8Array; destroy_at: Date };
 
-/** Ephemeral keys belong to no tenant: look-ups of all tenants share statements. */
+/** Ephemeral keys belong to no tenant, so look-ups of all tenants share statements. */
 const NO_TENANT = '';
 
 /** @param batchesMax look-ups of ephemeral keys in flight at once. */
-export const createKeyRows = ({ prisma: guarded, statements: { query }, batchesMax, accounts }: Database) => {
+export const createKeyRows = ({ prisma: guarded, statements: { query }, batchesMax, accounts, metrics }: Database) => {
   const findEphemeralKey = createCoalescer<EphemeralKeyRow>(
     async (_, ids) => {
       const rows = (await query('find-ephemeral-keys', FIND_EPHEMERAL_KEYS, [ids])) as EphemeralKeyRow[];
@@ -21,6 +21,7 @@ export const createKeyRows = ({ prisma: guarded, statements: { query }, batchesM
     },
     batchesMax,
     accounts,
+    metrics,
   );
   return {
     keyStore: {
@@ -48,7 +49,7 @@ export const createKeyRows = ({ prisma: guarded, statements: { query }, batchesM
         return there ? ((await client.instance.findUnique({ where: { id: 1 } })) ?? undefined) : undefined;
       }),
 
-    /** Marks this database as a vault of an environment; when another process was first, answers with what that one wrote. */
+    /** Marks this database as a vault of an environment. Returns the existing row if another process was first. */
     addInstance: (row: { environment: string; wrapped_pepper: Uint8Array }) =>
       guarded(async (client) => {
         const wrapped_pepper = Uint8Array.from(row.wrapped_pepper);

@@ -1,4 +1,4 @@
-// Holds sealed values to their promise: they open under their own key, in their own place, unchanged, or not at all.
+// Sealed values open only unchanged, in their place, under their key.
 import { inspect } from 'node:util';
 import { expect, test } from 'vitest';
 import { randomBytesFromKernel } from './random.ts';
@@ -102,7 +102,7 @@ test.each<[string, Partial<Binding>]>([
   expect(() => open(key, { ...binding, ...moved }, sealCanary())).toThrow(SealBroken);
 });
 
-test('the associated data is the parts of its place, whatever was sealed before it', () => {
+test('the associated data is the parts of the place, also after earlier seals', () => {
   const places = [binding, { ...binding, type: 'bank' }, { ...binding, type: undefined }, binding];
   for (const place of places) {
     const parts = [place.environment, place.tenant_id, 'token', place.id, place.type ?? '', 'sealed', key.id];
@@ -127,7 +127,7 @@ test('another key does not open, under its own id or under the right one', () =>
   expect(() => open(sameKey, binding, sealCanary())).toThrow(SealBroken);
 });
 
-test('a refusal says the same whatever is wrong, and nothing of the value or its place', () => {
+test('a refusal is the same for every cause, and contains neither value nor place', () => {
   const messages = new Set<string>();
   const flipped = sealCanary();
   flipped[60] = (flipped[60] as number) ^ 1;

@@ -1,5 +1,5 @@
 // Seals values with XAES-256-GCM; the associated data binds each one to its tenant, record and field.
-// A value that was moved or changed, or belongs to another key, does not open. Every value names its key.
+// A value that was moved or changed does not open. Each value contains the id of its key.
 import { beginsWith } from './bytes.ts';
 import { uuidOf } from './ids.ts';
 import type { RandomBytes } from './random.ts';
@@ -25,7 +25,7 @@ export type SealingKey = {
 
 /**
  * @param key 32 bytes.
- * @throws RangeError for another length, and for an id that is no lowercase UUID: a header could not name it.
+ * @throws RangeError for another length, or for an id that is not a lowercase UUID.
  */
 export const createSealingKey = (id: string, key: Uint8Array): SealingKey => {
   if (!keyIdPattern.test(id)) throw new RangeError('a sealing key has a lowercase UUID as its id');
@@ -33,7 +33,7 @@ export const createSealingKey = (id: string, key: Uint8Array): SealingKey => {
   return { id, key: prepareXaesKey(key), header };
 };
 
-/** Where a value belongs. All of it is associated data: none of it is secret, each part must match to open. */
+/** The place of a value, used as associated data: not secret, and each part must match to open the value. */
 export type Binding = {
   environment: string;
   tenant_id: string;
@@ -43,7 +43,7 @@ export type Binding = {
   type?: string;
 };
 
-/** A sealed value does not open: changed, moved, cut short, or not under this key. Says nothing about what it holds. */
+/** A sealed value does not open: it was changed, moved or truncated, or has another key. The message reveals nothing. */
 export class SealBroken extends Error {
   override readonly name = 'SealBroken';
   constructor(cause?: unknown) {
@@ -51,7 +51,7 @@ export class SealBroken extends Error {
   }
 }
 
-/** Length-prefixed parts: no two lists of well-formed texts encode alike (docs/decisions/0004-sealing.md). */
+/** Length-prefixed parts: two different lists of well-formed texts never have one encoding (docs/decisions/0004-sealing.md). */
 export const encodeParts = (parts: readonly string[]): string => {
   let text = '';
   for (const part of parts) text += `${part.length}:${part}`;
@@ -73,17 +73,17 @@ export const seal = (
   return Buffer.concat([key.header, nonce, xaesEncrypt(key.key, nonce, bytes, associatedData(key, binding))]);
 };
 
-/** The id of the key that a value says it is sealed under. @throws SealBroken for what is no sealed value. */
+/** The key id in the header of a sealed value. @throws SealBroken if the value has no valid header. */
 export const keyIdOf = (sealed: Uint8Array): string => {
   if (sealed.length < BODY_AT + XAES_TAG_BYTES || sealed[0] !== FORMAT_VERSION) throw new SealBroken();
   return uuidOf(Buffer.from(sealed.subarray(KEY_ID_AT, NONCE_AT)).toString('hex'));
 };
 
-/** Whether a value says it is sealed under this key. */
+/** Whether the header of a value has the id of this key. */
 export const isSealedUnder = (key: SealingKey, sealed: Uint8Array): boolean =>
   sealed.length >= BODY_AT + XAES_TAG_BYTES && beginsWith(sealed, key.header);
 
-/** @throws SealBroken, always the same, whatever is wrong. */
+/** @throws SealBroken, the same for every cause. */
 export const open = (key: SealingKey, binding: Binding, sealed: Uint8Array): Buffer => {
   if (!isSealedUnder(key, sealed)) throw new SealBroken();
   try {

@@ -1,14 +1,13 @@
-// Texts of a tenant's own that are sealed at rest: code of formulas and configurations of reactors. Knows the place of a
-// text and not what it says.
+// Seals and opens texts of a tenant, such as the code of a formula or the configuration of a reactor.
 import type { Platform } from '../platform.ts';
 import type { TenantKeys } from './keyring.ts';
 import { type Binding, keyIdOf, open, seal, SealBroken } from './seal.ts';
 import { internal } from '../errors.ts';
 
-/** What sealing and opening take of the context. */
+/** The services that sealing and opening need. */
 export type Sealing = Pick<Platform, 'environment' | 'randomBytes' | 'log'>;
 
-/** Where a text is kept: it opens nowhere else. */
+/** The place of a text. The text opens only there. */
 export type SealedPlace = Omit<Binding, 'environment'>;
 
 const bindingOf = ({ environment }: Sealing, place: SealedPlace): Binding => ({
@@ -19,7 +18,7 @@ const bindingOf = ({ environment }: Sealing, place: SealedPlace): Binding => ({
 export const sealText = (ctx: Sealing, keys: TenantKeys, place: SealedPlace, text: string): Buffer =>
   seal(keys.data, bindingOf(ctx, place), text, ctx.randomBytes);
 
-/** @throws internal, after an alarm, for a value that does not open: it was changed, moved or lost its key. */
+/** Opens a text. @throws internal after an alarm if it does not open: it was changed or moved, or its key is missing. */
 export const openText = (ctx: Sealing, keys: TenantKeys, place: SealedPlace, sealed: Uint8Array): string => {
   try {
     const key = keys.find(keyIdOf(sealed));

@@ -1,4 +1,4 @@
-// Holds Sensitive to its one promise: whatever prints it prints no value.
+// Sensitive shows no value in any form of output.
 import { format, inspect } from 'node:util';
 import { expect, test } from 'vitest';
 import { Sensitive } from './sensitive.ts';

@@ -1,5 +1,4 @@
-// A value that must not be printed. Shows as [sensitive] in JSON, in inspect and in text; opens only by reveal(), whose
-// callers are few and known.
+// Wraps a value that must not be printed: JSON, inspect and text show [sensitive]. Only reveal() returns the value.
 
 const SHOWN = '[sensitive]';
 

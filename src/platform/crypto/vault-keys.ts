@@ -1,4 +1,4 @@
-// The root key of a vault and what it opens first: a start with another root key or environment fails before it writes anything.
+// Loads the root key of a vault and verifies it: a start with a wrong root key or environment fails before any write.
 import { link, readFile, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { type Config, parseRootKey } from '../config.ts';
@@ -12,7 +12,7 @@ import { SealBroken } from './seal.ts';
 import { Sensitive } from './sensitive.ts';
 
 const ROOT_KEY_BYTES = 32;
-/** Bytes of the pepper: as long as the digests that are made under it. */
+/** Bytes of the pepper: as many as a digest under it has. */
 const PEPPER_BYTES = 32;
 
 export type Environment = 'test' | 'live';
@@ -21,7 +21,7 @@ export const environmentOf = (config: Config): Environment => (config.mode === '
 
 const rootKeyPath = (config: Config) => join(config.dataDir, 'master.key');
 
-/** The configured root key, or the one that a development server made and kept; undefined where neither is. */
+/** The configured root key, or the one that a development server generated; undefined if there is neither. */
 export const readRootKey = async (config: Config): Promise<Sensitive<Uint8Array> | undefined> => {
   if (config.rootKey) return new Sensitive(config.rootKey);
   const path = rootKeyPath(config);
@@ -35,7 +35,7 @@ export const readRootKey = async (config: Config): Promise<Sensitive<Uint8Array>
   throw new StartError(`The root key ${path} is not 32 bytes in base64. Restore it from your backup.`);
 };
 
-/** The key provider of a vault that exists: it is never given a new key. @throws StartError unless its own opens it. */
+/** The key provider of an existing vault. Never generates a key. @throws StartError if the root key is missing or wrong. */
 export const openVault = async (config: Config, instance: Instance, environment: Environment): Promise<KeyProvider> => {
   checkEnvironment(instance, environment);
   const key = await readRootKey(config);
@@ -48,13 +48,13 @@ export const openVault = async (config: Config, instance: Instance, environment:
   return provider;
 };
 
-/** Draws a development server's own root key and keeps it. Of several processes one is first, and all answer with its key. */
+/** Generates and stores the root key of a development server. If several processes do so at once, all return the same key. */
 const makeRootKey = async (config: Config): Promise<Sensitive<Uint8Array>> => {
   const path = rootKeyPath(config);
   const key = randomBytesFromKernel(ROOT_KEY_BYTES);
   const made = await makeDirectory(config.dataDir);
   if (made !== undefined) await syncDirectory(dirname(made));
-  // Whole beside its place, then linked into it: nobody reads half a key, and a link never replaces a key that is there.
+  // Written to a draft, then hard-linked: no process reads a partial key, and link() never replaces an existing one.
   const draft = `${path}.${newUuid()}`;
   try {
     await writePrivate(draft, `${key.toString('base64')}\n`);
@@ -81,7 +81,7 @@ const checkEnvironment = (instance: Instance, environment: Environment): void =>
   );
 };
 
-/** Unwrapping the pepper is the canary: it succeeds under the very root key and environment that wrapped it. */
+/** Unwraps the pepper. This also verifies the configuration: it succeeds only with the root key and environment that wrapped it. */
 export const openPepper = async (
   provider: KeyProvider,
   instance: Instance,
@@ -107,7 +107,7 @@ export const openRootKey = async (config: Config): Promise<KeyProvider> => {
   );
 };
 
-/** The key provider of a vault that does not exist yet: the key is on the disk before any row needs it. */
+/** The key provider of a new vault. The root key is on disk before any row needs it. */
 export const newVaultProvider = async (config: Config): Promise<KeyProvider> =>
   localKeyProvider([(await readRootKey(config)) ?? (await makeRootKey(config))], randomBytesFromKernel);
 

@@ -1,17 +1,18 @@
-// Group commit: rows of one tenant's requests that arrive while a batch is written go together in the next statement.
-// The rows of a request stay together, and it is answered after its batch has committed.
+// Group commit: combines the rows of one tenant's requests that arrive during a write into the next statement.
+// The rows of a request stay together, and its response waits for the commit of its batch.
 import type { Accounts, Reservation } from '../accounts.ts';
 import { AppError } from '../errors.ts';
+import type { Metrics } from '../metrics/metrics.ts';
 import { createTurns } from './turns.ts';
 
 /** Rows and bytes merged into one batch; beyond it a statement's latency grows faster than its throughput (measured). */
 const BATCH_ROWS_MAX = 200;
 const BATCH_BYTES_MAX = 1024 * 1024;
-/** A request this large gains nothing from company: it goes as a batch of its own. */
+/** A request with so many rows gains nothing from batching: it gets a batch of its own. */
 const REQUEST_ROWS_ALONE = 50;
-/** Large requests under way at once; the pool's other connections stay free for reads and small batches. */
+/** Large requests written at once. The other connections of the pool stay free for reads and small batches. */
 const LARGE_IN_FLIGHT_MAX = 4;
-/** Where more waits, each further request is reserved for its tenant. So much keeps no tenant waiting for long. */
+/** Rows that may wait without a reservation. Beyond, each request counts against the queue limit of its tenant. */
 const FREE_ROWS = 1_000;
 const FREE_QUEUE_BYTES = 1024 * 1024;
 
@@ -19,6 +20,8 @@ type Waiting<Result> = {
   tenantId: string;
   rows: string[];
   bytes: number;
+  /** When it was submitted, by `performance.now()`. */
+  sinceMs: number;
   reservations: Reservation[] | undefined;
   done: (results: Result[]) => void;
   failed: (error: unknown) => void;
@@ -26,24 +29,29 @@ type Waiting<Result> = {
 
 export type Batcher<Result> = {
   /**
-   * Writes one request's rows, each a JSON object's text, all or nothing. Resolves after commit with what `run` gave for each.
+   * Writes the rows of one request, each the text of a JSON object, all or nothing. Resolves after commit with a result for each.
    * @throws what `run` throws; as `reserve` of accounts when too much waits.
    */
   submit(tenantId: string, rows: string[]): Promise<Result[]>;
-  /** Resolves when nothing waits and nothing is under way. */
+  /** Resolves when no request waits and no batch is being written. */
   drain(): Promise<void>;
 };
 
 /**
- * @param run writes a JSON array of rows of one tenant in one statement, all or nothing. Rejects, and does not throw at once.
- * Gives a result for each row, by its place; none where rows have no results.
- * @param batchesMax small batches under way at once.
+ * @param run writes a JSON array of rows of one tenant in one statement, all or nothing. Returns the results in the order of
+ * the rows, or none. Must reject, not throw synchronously.
+ * @param batchesMax small batches written at once.
+ * @param kind of the rows, in the metrics.
  */
 export const createBatcher = <Result>(
   run: (tenantId: string, rowsJson: string) => Promise<Result[] | void>,
   batchesMax: number,
   accounts: Pick<Accounts, 'reserve'>,
+  metrics: Metrics,
+  kind: 'logs' | 'tokens' | 'unique_tokens',
 ): Batcher<Result> => {
+  const labels = { kind };
+  metrics.count('strongroom_write_batches_failed_total', labels, 0);
   let queuedRows = 0;
   let queuedBytes = 0;
   let drained: (() => void)[] = [];
@@ -74,22 +82,28 @@ export const createBatcher = <Result>(
     return requests.splice(0, count);
   };
 
-  /** @returns what answers the requests of the batch. */
+  /** @returns a function that resolves or rejects the requests of the batch. */
   const write = async (batch: Waiting<Result>[]): Promise<() => void> => {
     const [{ tenantId }] = batch as [Waiting<Result>];
+    const beganMs = performance.now();
     try {
       const results = await run(tenantId, `[${batch.map((request) => request.rows.join(',')).join(',')}]`);
+      let rows = 0;
+      for (const request of batch) rows += request.rows.length;
+      metrics.observe('strongroom_write_batch_rows', labels, rows);
+      metrics.observe('strongroom_write_batch_seconds', labels, (performance.now() - beganMs) / 1000);
       return () => {
         let place = 0;
         for (const request of batch) request.done((results ?? []).slice(place, (place += request.rows.length)));
       };
     } catch (error) {
+      metrics.count('strongroom_write_batches_failed_total', labels);
       const isPassing = error instanceof AppError && error.code === 'unavailable';
       if (batch.length === 1 || isPassing)
         return () => {
           for (const request of batch) request.failed(error);
         };
-      // The bad row of one request must not fail the others: each is written again by itself.
+      // An invalid row of one request must not fail the others: each request is written again on its own.
       for (const request of batch) (await write([request]))();
       return () => {};
     }
@@ -106,8 +120,14 @@ export const createBatcher = <Result>(
     };
   };
   const small = createTurns<Waiting<Result>>(batchesMax, take, writeInTurn);
-  /** Each with a lane to itself. */
+  /** Each large request is a lane of its own. */
   const large = createTurns<Waiting<Result>>(LARGE_IN_FLIGHT_MAX, take, writeInTurn);
+
+  metrics.read('strongroom_queue_length', () => [[{ queue: 'rows' }, queuedRows]]);
+  metrics.read('strongroom_oldest_unwritten_row_seconds', () => {
+    const since = [...small.oldest(), ...large.oldest()].map(({ sinceMs }) => sinceMs);
+    return [[labels, since.length === 0 ? 0 : (performance.now() - Math.min(...since)) / 1000]];
+  });
 
   return {
     submit(tenantId, rows) {
@@ -116,7 +136,8 @@ export const createBatcher = <Result>(
       return new Promise<Result[]>((done, failed) => {
         const isLong = queuedRows >= FREE_ROWS || queuedBytes >= FREE_QUEUE_BYTES;
         const reservations = isLong ? reserve(tenantId, rows.length, bytes) : undefined;
-        const request = { tenantId, rows, bytes, reservations, done, failed };
+        const sinceMs = performance.now();
+        const request = { tenantId, rows, bytes, sinceMs, reservations, done, failed };
         queuedRows += rows.length;
         queuedBytes += bytes;
         if (rows.length >= REQUEST_ROWS_ALONE) large.add(request, request);

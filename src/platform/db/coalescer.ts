@@ -1,11 +1,12 @@
-// Merges look-ups by key of one tenant into one statement: those that arrive while another statement is under way.
-// A look-up is answered by a statement that was sent after it was asked for.
+// Combines look-ups by key of one tenant that arrive while a statement runs into the next statement.
+// The statement of a look-up is always sent after the look-up was requested.
 import type { Accounts, Reservation } from '../accounts.ts';
+import type { Metrics } from '../metrics/metrics.ts';
 import { createTurns } from './turns.ts';
 
-/** Look-ups in one statement: more gained nothing (measured). */
+/** Look-ups in one statement. Measured: more gained nothing. */
 const BATCH_KEYS_MAX = 200;
-/** Where more wait, each further one is reserved for its tenant. So many keep no tenant waiting for long. */
+/** Look-ups that may wait without a reservation. Beyond, each counts against the queue limit of its tenant. */
 const FREE_KEYS = 1_000;
 
 type Waiting<Row> = {
@@ -17,14 +18,15 @@ type Waiting<Row> = {
 };
 
 /**
- * @param find finds the rows of several keys of one tenant, by key. Rejects, and does not throw at once.
+ * @param find finds the rows of several keys of one tenant, by key. Must reject, not throw synchronously.
  * @param batchesMax statements in flight at once.
- * @returns looks one key up. @throws what `find` throws; as `reserve` of accounts when too many wait.
+ * @returns a function that looks up one key. @throws what `find` throws; as `reserve` of accounts when too many wait.
  */
 export const createCoalescer = <Row>(
   find: (tenantId: string, keys: string[]) => Promise<Map<string, Row>>,
   batchesMax: number,
   accounts: Pick<Accounts, 'reserve'>,
+  metrics: Metrics,
 ): ((tenantId: string, key: string) => Promise<Row | undefined>) => {
   let count = 0;
 
@@ -50,6 +52,7 @@ export const createCoalescer = <Row>(
   };
 
   const turns = createTurns(batchesMax, take, run);
+  metrics.read('strongroom_queue_length', () => [[{ queue: 'lookups' }, count]]);
 
   return (tenantId, key) =>
     new Promise((done, failed) => {

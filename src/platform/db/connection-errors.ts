@@ -52,7 +52,7 @@ const UNTRUSTED_CODES = new Set([
 
 const NO_TLS = [
   'it offers no TLS, and sslmode asks for it',
-  'Set ssl = on in postgresql.conf. Only where nobody can read the traffic: sslmode=disable',
+  'Set ssl = on in postgresql.conf. Only on a network that you trust: sslmode=disable',
 ] as const;
 
 const UNKNOWN = [

@@ -1,5 +1,5 @@
-// The database: a pool of connections, and for each tenant a handle that every statement on the tenant's rows goes through.
-// Knows no table but that of the log. What must be known before there is a caller uses `statements`, under a name that says so.
+// The connection pool, and a handle for each tenant through which all statements on the tenant's rows go.
+// Look-ups before a caller is known use `statements`, in functions named `...BeforeCaller`.
 import { Pool, type PoolConfig } from 'pg';
 import { createLogWriter, type NewLog } from '../audit/rows.ts';
 import type { Prisma } from '../../generated/prisma/client.ts';
@@ -7,34 +7,36 @@ import { createPrisma, type Guarded, prismaTransaction } from './prisma.ts';
 import { findServerRole } from './server-role.ts';
 import { createStatements, type Query, type Statements } from './statements.ts';
 import type { Accounts } from '../accounts.ts';
+import type { Metrics } from '../metrics/metrics.ts';
 import { createTimedClient } from './timed-client.ts';
 
-/** A database that does not answer within this is away: the client gets a 503 instead of a wait. */
+/** A database that does not answer in this time counts as unavailable: the client gets a 503. */
 const CONNECT_TIMEOUT_MS = 2_000;
 const QUERY_TIMEOUT_MS = 10_000;
-/** PostgreSQL ends a query itself before this. Where no end comes, the connection is cut. */
+/** PostgreSQL's own statement timeout comes first. If no error arrives, the connection is closed. */
 const SILENCE_MS = QUERY_TIMEOUT_MS + 1_000;
 
-/** The way to one tenant's rows. */
+/** The handle for one tenant's rows. */
 export type TenantDatabase = Statements & {
   readonly tenant_id: string;
   readonly prisma: Guarded;
-  /** All of the work or none, with Prisma; `query` runs in the same transaction. */
+  /** Runs work in a Prisma transaction; `query` runs in the same transaction. */
   prismaTransaction<T>(work: (prisma: Prisma.TransactionClient, query: Query) => Promise<T>): Promise<T>;
   /** Appends rows of the log. Resolves after commit. @throws unavailable. */
   insertLogs(rows: readonly NewLog[]): Promise<void>;
 };
 
-/** As much of it as one statement takes. */
+/** The part that runs single statements. */
 export type TenantQuery = Pick<TenantDatabase, 'tenant_id' | 'query'>;
 
 export type Database = ReturnType<typeof createDatabase>;
 
-/** @param poolConfig where the database is, as pg takes it; @param options bounds, see config.ts. Connects on first use. */
+/** Connects on first use. @param poolConfig the database, as pg takes it. @param options limits, see config.ts. */
 export const createDatabase = (
   poolConfig: PoolConfig,
   options: {
     accounts: Accounts;
+    metrics: Metrics;
     poolMax: number;
     writeBatches: number;
     nameStatement: (sql: string) => string;
@@ -46,7 +48,7 @@ export const createDatabase = (
     max: options.poolMax,
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
     Client: createTimedClient(SILENCE_MS),
-    // What nobody waits for any more must not go on in the database either.
+    // A statement whose client has given up must not go on in the database.
     statement_timeout: QUERY_TIMEOUT_MS,
     idle_in_transaction_session_timeout: QUERY_TIMEOUT_MS,
     application_name: 'strongroom',
@@ -58,11 +60,18 @@ export const createDatabase = (
       await client.query("SET TimeZone = 'UTC'; SET enable_seqscan = off");
     },
   });
-  // An idle connection that dies is the pool's to replace; without a listener it would end the process.
+  // The pool replaces an idle connection that breaks. Without a listener the error would end the process.
   pool.on('error', options.onPoolError);
+  const { metrics } = options;
+  metrics.read('strongroom_database_connections', () => [
+    [{ state: 'used' }, pool.totalCount - pool.idleCount],
+    [{ state: 'idle' }, pool.idleCount],
+  ]);
+  metrics.read('strongroom_database_connections_max', () => [[{}, options.poolMax]]);
+  metrics.read('strongroom_database_waiting', () => [[{}, pool.waitingCount]]);
   const { guarded: prisma, close: closePrisma } = createPrisma(pool, options.nameStatement);
-  const statements = createStatements(pool, options.poolMax, options.accounts);
-  const logs = createLogWriter(statements.query, options.writeBatches, options.accounts);
+  const statements = createStatements(pool, options.poolMax, options.accounts, metrics);
+  const logs = createLogWriter(statements.query, options.writeBatches, options.accounts, metrics);
   const drains = [() => logs.drain()];
   const forTenant = (tenant_id: string): TenantDatabase => {
     const { query, transaction, inTurn, inTransactionTurn } = statements.for(tenant_id);
@@ -80,16 +89,17 @@ export const createDatabase = (
     pool,
     statements,
     prisma,
-    /** Of rows that belong to no tenant. */
+    /** For rows that belong to no tenant. */
     prismaTransaction: forTenant('server').prismaTransaction,
     accounts: options.accounts,
-    /** Batches of one kind of statement that may be under way at once. */
+    metrics,
+    /** Batches of one kind of statement that may run at once. */
     batchesMax: options.writeBatches,
 
-    /** The rows of one tenant. */
+    /** The handle for one tenant. */
     for: ({ tenant_id }: { tenant_id: string }): TenantDatabase => forTenant(tenant_id),
 
-    /** What the role of this process may do. @throws unavailable. */
+    /** The rights of this process's database role. @throws unavailable. */
     findServerRole: () => findServerRole(statements.query),
 
     /** One round trip. @throws unavailable. */
@@ -97,10 +107,10 @@ export const createDatabase = (
       await statements.query(undefined, 'SELECT 1', []);
     },
 
-    /** Registers what must be finished before connections close. */
+    /** Registers work that must finish before connections close. */
     beforeClose: (drain: () => Promise<unknown>): void => void drains.push(drain as () => Promise<void>),
 
-    /** Waits for writes under way, then closes every connection. */
+    /** Waits for pending writes, then closes every connection. */
     close: async (): Promise<void> => {
       await Promise.all(drains.map((drain) => drain()));
       await closePrisma();

@@ -1,11 +1,10 @@
-// What the role of this process may do in the database beyond serving, and whether its connection is encrypted.
-// Decides nothing: the doctor tells the operator.
+// Reads the rights of this process's database role, and whether its connection is encrypted, for the `doctor` command.
 import type { Query } from './statements.ts';
 
 export type ServerRole = {
   name: string;
   is_superuser: boolean;
-  /** The owner of the audit log can grant itself what the migrations revoked: to change and delete its rows. Null: there is no log yet. */
+  /** The owner of the audit log can grant itself the rights that migrations revoked: to change and delete rows. Null: no log yet. */
   owns_log: boolean | null;
   is_encrypted: boolean;
 };

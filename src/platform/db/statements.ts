@@ -1,31 +1,32 @@
-// Raw SQL over the pool: named statements, and transactions of several of them. Gives every fault its name; knows no table.
+// Runs raw SQL over the pool: named statements and transactions. Maps database errors to AppErrors.
 import type { Pool, PoolClient } from 'pg';
 import type { Accounts } from '../accounts.ts';
+import type { Metrics } from '../metrics/metrics.ts';
 import { faultOf } from './faults.ts';
 import { createTenantQueue } from './tenant-queue.ts';
 
 /**
- * Sealed bytes that one request reads: all of them are in memory at once. Beyond it rows come without them, but for a
- * single one, which was let in.
+ * Sealed bytes that one request may read, since all of them are in memory at once. Rows beyond it come without `sealed`. A
+ * single row always comes whole: its size was limited when it was written.
  */
 const SEALED_BYTES_MAX = 16 * 1024 * 1024;
 
-/** Puts the bound on rows: the sizes are read from the headers of large values, which stay where they are. */
+/** SQL that applies the limit. PostgreSQL knows the sizes of large values without reading them. */
 export const boundSealed = (columns: string, rows: string): string => `
 SELECT ${columns.replace('sealed', `CASE WHEN so_far <= ${SEALED_BYTES_MAX} OR so_far = octet_length(sealed) THEN sealed END AS sealed`)}
 FROM (SELECT *, sum(octet_length(sealed)) OVER (ROWS UNBOUNDED PRECEDING) AS so_far FROM (${rows}) AS unbounded) AS bounded`;
 
-/** A statement under a name is prepared once a connection; pass undefined for a text that varies. */
-// oxlint-disable-next-line typescript/no-explicit-any -- rows are what the statement says; its caller names their type
+/** A named statement is prepared once for each connection. Pass undefined as name for a text that varies. */
+// oxlint-disable-next-line typescript/no-explicit-any -- the statement decides the shape of rows; the caller names the type
 export type Query = (name: string | undefined, text: string, values: unknown[]) => Promise<any[]>;
 
 export type Statements = {
   query: Query;
-  /** Runs work in one transaction: all of it or none. @throws what work throws; unavailable; too_many_requests when too many of the tenant wait. */
+  /** Runs work in one transaction. @throws what work throws; unavailable; too_many_requests when too many of the tenant wait. */
   transaction<T>(work: (query: Query) => Promise<T>): Promise<T>;
 };
 
-/** Statements of one tenant, which wait for its turn. */
+/** Statements of one tenant. They wait for the turn of the tenant. */
 export type TenantStatements = Statements & {
   /** Counts work among the single statements of the tenant. */
   inTurn<T>(work: () => Promise<T>): Promise<T>;
@@ -34,15 +35,15 @@ export type TenantStatements = Statements & {
 };
 
 /**
- * Transactions hold a connection over several round trips: they may take so much of the pool. Single statements of tenants
- * may take as much. The rest is for batches, which requests share.
+ * The share of the pool that transactions may use, since they hold a connection over several round trips. Single statements
+ * of tenants may use the same share. The rest is for batches.
  */
 const POOL_SHARE = 0.4;
 
-/** Whose turn the work of the server itself takes. */
+/** The queue of the server's own work. */
 const SERVER = 'server';
 
-export const createStatements = (pool: Pool, poolMax: number, accounts: Accounts) => {
+export const createStatements = (pool: Pool, poolMax: number, accounts: Accounts, metrics: Metrics) => {
   const queryOn =
     (client: Pool | PoolClient): Query =>
     async (name, text, values) => {
@@ -57,6 +58,10 @@ export const createStatements = (pool: Pool, poolMax: number, accounts: Accounts
   const most = Math.max(1, Math.floor(poolMax * POOL_SHARE));
   const transactions = createTenantQueue(accounts, 'transactions', most);
   const singles = createTenantQueue(accounts, 'statements', most);
+  metrics.read('strongroom_queue_length', () => [
+    [{ queue: 'transactions' }, transactions.length()],
+    [{ queue: 'statements' }, singles.length()],
+  ]);
 
   const transact = async <T>(work: (query: Query) => Promise<T>): Promise<T> => {
     const client = await pool.connect().catch((error: unknown) => {
@@ -85,7 +90,7 @@ export const createStatements = (pool: Pool, poolMax: number, accounts: Accounts
   });
 
   return {
-    /** Without a turn: for batches, and for what is asked before there is a tenant. */
+    /** Does not wait for a turn: for batches, and for look-ups before the tenant is known. */
     query,
     transaction: statementsOf(SERVER).transaction,
     for: statementsOf,

@@ -1,17 +1,17 @@
-// What has outlived its time, removed in bounded bites, in every tenant. Safe beside other processes that sweep too.
+// Deletes expired rows and keys of all tenants in bounded steps. Several processes may sweep at once.
 import type { Pool } from 'pg';
 import { faultOf } from './faults.ts';
 import { MAILS_COUNTED_MS } from '../mail/mail-outbox.ts';
 import type { Database } from './database.ts';
 
-/** Rows a sweep removes at a time, so that no statement holds locks for long. */
+/** Rows that one statement deletes at most, so that it does not hold locks for long. */
 export const SWEEP_ROWS_MAX = 1_000;
-/** Changes of a tenant's counts that are let stand: below it, adding them up costs more than it saves. */
+/** Fewer changes of a tenant's counts are left as they are: adding them up would cost more than it saves. */
 const COUNT_CHANGES_MIN = 50;
-/** A request under way when its tenant was deleted may still write; after this nothing does, and the last trace goes. */
+/** A request that was running when its tenant was deleted may still write rows. After this time none does. */
 const DELETED_TENANT_GRACE_MS = 10 * 60_000;
 
-/** What wants the table of keys waits behind the sweep, and the sweep behind a backup that reads it: not longer than this. */
+/** Statements on the table of keys wait for the sweep, and the sweep waits for a backup that reads it: at most this long. */
 const KEYS_LOCK_TIMEOUT_MS = 1_000;
 
 const HAS_OLD_KEYS = 'SELECT 1 FROM ephemeral_keys WHERE destroy_at <= $1 LIMIT 1';
@@ -23,11 +23,11 @@ const DELETE_CVCS = `
 DELETE FROM token_cvcs USING (SELECT tenant_id, id FROM token_cvcs WHERE expires_at <= $1 LIMIT $2) AS old
 WHERE token_cvcs.tenant_id = old.tenant_id AND token_cvcs.id = old.id AND token_cvcs.expires_at <= $1`;
 
-/** What somebody changes at this moment waits for the next sweep: the delete must see what the change brought. */
+/** Skips rows that another transaction is changing, until the next sweep: the change may move their expiry. */
 const LOCK_EXPIRED = `SELECT tenant_id, id FROM tokens WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2
 FOR UPDATE SKIP LOCKED`;
 
-/** Deletes what another process has not deleted meanwhile, each with its log row. */
+/** Deletes the rows that no other process has deleted meanwhile, each with its log row. */
 const DELETE_EXPIRED = `
 WITH expired AS (
   SELECT * FROM json_to_recordset($2::json) AS r(tenant_id uuid, id text, log_id uuid)
@@ -47,20 +47,20 @@ const DELETE_ANSWERS = `
 DELETE FROM idempotency_keys USING (SELECT tenant_id, id FROM idempotency_keys WHERE expires_at <= $1 LIMIT $2) AS old
 WHERE idempotency_keys.tenant_id = old.tenant_id AND idempotency_keys.id = old.id AND idempotency_keys.expires_at <= $1`;
 
-/** What counts no more, and is sent, dropped, or not worth sending. */
+/** Mails outside the counted time that are sent, dropped or expired. */
 const DELETE_MAILS = `
 DELETE FROM mail_outbox USING (
   SELECT tenant_id, id FROM mail_outbox WHERE created_at <= $2 AND (sealed IS NULL OR expires_at <= $1) LIMIT $3
 ) AS old
 WHERE mail_outbox.tenant_id = old.tenant_id AND mail_outbox.id = old.id`;
 
-/** What is not ended by its end is ended by idling; what is left of either opens nothing. */
+/** Sessions past their absolute end. A session that ended by idling stays until then, and opens nothing. */
 const DELETE_SESSIONS = `
 DELETE FROM sessions WHERE digest IN (
   SELECT digest FROM sessions WHERE expires_at <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED
 )`;
 
-/** How long a backend can look up what an ended session has created. */
+/** How long a backend can look up the tokens of an ended session. */
 const SESSIONS_KEPT_MS = 24 * 3_600_000;
 
 const DELETE_COLLECT_SESSIONS = `
@@ -72,7 +72,7 @@ const DELETE_ATTEMPTS = `
 DELETE FROM attempts USING (SELECT digest FROM attempts WHERE ends_at <= $1 LIMIT $2) AS old
 WHERE attempts.digest = old.digest AND attempts.ends_at <= $1`;
 
-/** The tokens that a daily limit counted, and then the count itself. */
+/** The tokens that a daily limit has counted. The count itself is deleted after them. */
 const DELETE_COUNTED_TOKENS = `
 DELETE FROM daily_tokens USING (
   SELECT t.tenant_id, t.budget_id, t.token_id FROM daily_budgets b
@@ -90,7 +90,7 @@ const END_BUDGETS_OF_DELETED_TENANTS = `
 UPDATE daily_budgets SET expires_at = $1 FROM deleted_tenants d
 WHERE daily_budgets.tenant_id = d.id AND daily_budgets.expires_at > $1`;
 
-/** Links of invitations that are expired: a clock that is set back finds none that it could revive. */
+/** Deletes the links of expired invitations, so that a clock that is set back does not revive them. */
 const END_LINKS = `
 DELETE FROM invitation_secrets USING (
   SELECT s.digest FROM invitation_secrets s
@@ -105,7 +105,7 @@ DELETE FROM erasures USING (
 ) AS old WHERE erasures.tenant_id = old.tenant_id AND erasures.id = old.id AND erasures.kind = old.kind
   AND erasures.made_at = old.made_at`;
 
-/** Many changes become one. Whoever reads sees them before or after, never in between: it is one statement. */
+/** Merges many changes into one. One statement, so that readers see the state before or after. */
 const ADD_UP_COUNTS = `
 WITH many AS (
   SELECT tenant_id, type FROM token_counts GROUP BY tenant_id, type HAVING count(*) > ${COUNT_CHANGES_MIN}
@@ -121,7 +121,7 @@ DELETE FROM tokens USING (
   SELECT t.tenant_id, t.id FROM deleted_tenants d JOIN tokens t ON t.tenant_id = d.id LIMIT $1
 ) AS old WHERE tokens.tenant_id = old.tenant_id AND tokens.id = old.id`;
 
-/** Links go before their tokens, so many at a time: a token may have any number of them, and would take all along. */
+/** Links are deleted before their tokens, in steps: deleting a token would delete all its links in one statement. */
 const LINKS_MAX = 5_000;
 
 const DELETE_LINKS = (linked: string, most: string): string => `
@@ -171,8 +171,9 @@ DELETE FROM deleted_tenants d WHERE d.deleted_at <= $1
 AND NOT EXISTS (SELECT FROM tokens t WHERE t.tenant_id = d.id)`;
 
 /**
- * Destroys keys with the file they were in. A deleted row's bytes stay in its page: VACUUM leaves them there, and VACUUM
- * FULL copies what another transaction may still see. TRUNCATE begins a new file, for the few keys that live on.
+ * Destroys expired keys together with the file that held them. The bytes of a deleted row stay in its page: VACUUM leaves
+ * them there, and VACUUM FULL copies rows that another transaction may still see. TRUNCATE starts a new file, into which
+ * the few valid keys are written.
  */
 const destroyKeys = async (pool: Pool, now: Date): Promise<void> => {
   if ((await pool.query(HAS_OLD_KEYS, [now])).rowCount === 0) return;
@@ -194,9 +195,9 @@ const destroyKeys = async (pool: Pool, now: Date): Promise<void> => {
 };
 
 /**
- * One bite of everything. The keys of CVCs come first: whatever fails behind them, what they sealed is gone. What keeps
- * them from being destroyed now keeps nothing else, and is thrown when nothing else is left.
- * @returns whether something was left for another bite.
+ * One step of the sweep over every table. The keys of security codes come first, so that a later failure does not delay their
+ * destruction. If destroying them fails, the other tables are still swept, and the error is thrown when they are done.
+ * @returns whether another step is needed.
  */
 export const sweepOnce = async (
   { pool, statements }: Pick<Database, 'pool' | 'statements'>,

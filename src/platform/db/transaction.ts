@@ -1,5 +1,5 @@
-// A transaction in one tenant: its statements and, with its commit, the rows of the log, the kept answer of the request, and the
-// notices of what has changed.
+// Runs a transaction of one tenant. Before the commit it writes log rows, the kept response of an idempotency key, and
+// notices for caches.
 import { INSERT_LOGS, type NewLog } from '../audit/rows.ts';
 import { type Change, type Changes, noticeOf } from '../changes.ts';
 import type { Prisma } from '../../generated/prisma/client.ts';
@@ -8,7 +8,7 @@ import { NOTIFY } from './notices.ts';
 import type { Query } from './statements.ts';
 import { conflict } from '../errors.ts';
 
-/** An answer that is about to be kept. `sealed` is base64. */
+/** A response to keep for an idempotency key. `sealed` is base64. */
 export type KeptAnswer = { id: string; claim: string; status: number; sealed: string; expires_at: Date };
 
 const KEEP = `
@@ -16,27 +16,27 @@ UPDATE idempotency_keys SET status = $4, sealed = decode($5, 'base64'), expires_
 WHERE tenant_id = $1 AND id = $2 AND claim = $3 AND sealed IS NULL
 RETURNING id`;
 
-/** @throws conflict where another request has taken the key over: the transaction must fail then. */
+/** @throws conflict if another request has taken over the key. The transaction must fail then. */
 export const keepAnswer = async (query: Query, tenantId: string, answer: KeptAnswer): Promise<void> => {
   const { id, claim, status, sealed, expires_at } = answer;
   const kept = await query('keep-answer', KEEP, [tenantId, id, claim, status, sealed, expires_at]);
-  if (kept.length === 0) throw conflict('Another request with this idempotency key went on in its place.');
+  if (kept.length === 0) throw conflict('Another request with this idempotency key took over.');
 };
 
-/** Of hot tables: tokens, their values and log rows. */
+/** A transaction on hot tables: tokens, their values and log rows. */
 export type Transaction = {
   readonly tenant_id: string;
   readonly query: Query;
-  /** Rows that are written before the commit. */
+  /** Adds log rows, which are written before the commit. */
   log(...rows: NewLog[]): void;
-  /** What caches must forget: announced in this process, and to the others by a notice that comes with the commit. */
+  /** Adds a change that caches must forget: announced in this process, and to the others by a notice with the commit. */
   changed(change: Change): void;
 };
 
-/** Of every other table. `query` is for what Prisma has no words for, such as locks. */
+/** A transaction on all other tables. `query` is for SQL that Prisma cannot express, such as locks. */
 export type PrismaTransaction = Transaction & { readonly prisma: Prisma.TransactionClient };
 
-/** Collects what is written at the end of a transaction. */
+/** Collects what a transaction writes before its commit. */
 const createEnding = () => {
   const logs: NewLog[] = [];
   const changes: Change[] = [];
@@ -54,7 +54,7 @@ const createEnding = () => {
 
 type Ending = ReturnType<typeof createEnding>;
 
-/** Announces what has changed whatever came of the transaction: one whose answer got lost may have committed. */
+/** Announces changes even if the transaction failed: it may have committed before its connection was lost. */
 const announcing = async <T>(changes: Changes, run: (ending: Ending) => Promise<T>): Promise<T> => {
   const ending = createEnding();
   try {
@@ -65,9 +65,9 @@ const announcing = async <T>(changes: Changes, run: (ending: Ending) => Promise<
 };
 
 /**
- * Runs work in one transaction: all of it or none.
- * @param keep makes the answer to be kept from what the work returns; undefined where no answer is kept.
- * @throws what the work throws; conflict where another request took over the idempotency key; unavailable.
+ * Runs work in one transaction.
+ * @param keep makes the kept response from the result of the work; undefined for a request without an idempotency key.
+ * @throws what the work throws; conflict if another request took over the idempotency key; unavailable.
  */
 export const runTransaction = <T>(
   db: TenantDatabase,

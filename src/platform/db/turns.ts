@@ -1,21 +1,23 @@
-// Queues per tenant with one batch of a tenant under way at a time: items that arrive meanwhile go together in the next batch.
-// A statement costs several times what a row costs, so two half batches side by side are more work than one whole batch.
+// Batches work in lanes, one lane for each tenant. A lane runs one batch at a time; items that arrive meanwhile form the next.
+// A statement costs several times as much as a row, so one full batch is cheaper than two half batches.
 
-/** A slower batch lets the next one of its lane go beside it: a query that hangs must not hold up its tenant. */
+/** After this time the next batch of the lane starts beside a slow one, so that a hanging query does not block its tenant. */
 const SLOW_BATCH_MS = 100;
 
 export type Turns<T> = {
-  /** Queues an item. It goes with what else waits in its lane when this tick of the event loop ends, or later. */
+  /** Queues an item. Its batch starts at the end of this tick of the event loop at the earliest. */
   add(lane: unknown, item: T): void;
-  /** Whether nothing waits and nothing is under way. */
+  /** Whether no item waits and no batch runs. */
   isIdle(): boolean;
+  /** The first item of each batch under way and of each queue: none is older. */
+  oldest(): Iterable<T>;
 };
 
 /**
- * @param batchesMax batches under way at once, of all lanes.
+ * @param batchesMax batches of all lanes that may run at once.
  * @param take removes the next batch, at least one item, from a lane's queue.
- * @param run does the work of a batch. Resolves with a function that answers its items, which is called after the next batch
- * has started: the database works while answers are written. Does not throw.
+ * @param run does the work of a batch, and must not throw. Resolves with a function that resolves its items. That function is
+ * called after the next batch has started, so that the database works while responses are written.
  */
 export const createTurns = <T>(
   batchesMax: number,
@@ -25,15 +27,15 @@ export const createTurns = <T>(
   const waiting = new Map<unknown, T[]>();
   /** The batch that the next one of its lane waits for. */
   const awaited = new Map<unknown, T[]>();
-  let underWay = 0;
+  const underWay = new Set<T[]>();
   let isScheduled = false;
 
   const flush = (): void => {
     for (const [lane, queue] of waiting) {
-      if (underWay === batchesMax) return;
+      if (underWay.size === batchesMax) return;
       if (awaited.has(lane)) continue;
       const batch = take(queue);
-      // Lanes take turns: to the end of the line, however much waits in this one.
+      // Lanes take turns: this one goes to the end of the queue.
       waiting.delete(lane);
       if (queue.length > 0) waiting.set(lane, queue);
       void start(lane, batch);
@@ -46,12 +48,12 @@ export const createTurns = <T>(
   };
 
   const start = async (lane: unknown, batch: T[]): Promise<void> => {
-    underWay += 1;
+    underWay.add(batch);
     awaited.set(lane, batch);
     const slow = setTimeout(free, SLOW_BATCH_MS, lane, batch);
     const answer = await run(batch);
     clearTimeout(slow);
-    underWay -= 1;
+    underWay.delete(batch);
     free(lane, batch);
     answer();
   };
@@ -68,6 +70,7 @@ export const createTurns = <T>(
         flush();
       });
     },
-    isIdle: () => waiting.size === 0 && underWay === 0,
+    isIdle: () => waiting.size === 0 && underWay.size === 0,
+    oldest: () => [...underWay, ...waiting.values()].flatMap((items) => items.slice(0, 1)),
   };
 };

@@ -1,4 +1,4 @@
-// Addresses against their vectors, and what depends on the machine that we run on.
+// Classification of addresses against vectors, and addresses of this machine.
 import { readFileSync } from 'node:fs';
 import type { networkInterfaces } from 'node:os';
 import { describe, expect, test } from 'vitest';

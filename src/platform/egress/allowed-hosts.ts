@@ -1,8 +1,8 @@
-// Hosts that an application or a proxy may send to: what a list of them may say, and whether one list is within another.
-// Pure; whether a host may be reached at all, and which one a request names, egress knows.
+// Validates the host allowlist of an application or a proxy, and compares two lists: does one cover the other?
+// `destination.ts` applies the lists to requests.
 import { z } from 'zod';
 
-/** As many as a person still reads over; the operator's own list has no such bound. */
+/** A person can still review so many. The operator's own list has no limit. */
 export const ALLOWED_HOSTS_MAX = 50;
 /** RFC 1035 section 2.3.4, with the two characters of a wildcard. */
 const PATTERN_LENGTH_MAX = 255;
@@ -10,13 +10,13 @@ const PATTERN_LENGTH_MAX = 255;
 /** The form of a host name or wildcard, as the OpenAPI document shows it. */
 const form = /^(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$/;
 
-/** The labels of a host name as egress takes them. A last one of digits would make an address of it. */
+/** The labels of a host name. A last label of digits is refused: URL parsers read it as an IP address. */
 const label = '[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?';
 const pattern = new RegExp(`^(?:\\*\\.)?(?:${label}\\.)*(?!\\d+$)${label}$`);
 
 const error =
   'must be a host name such as api.example.com, or *.example.com for those below it, without scheme, port and path';
-/** Told once, whatever of it is wrong. */
+/** One message for every error; `abort` stops further checks. */
 const hostError = { error, abort: true };
 const listError = `must be a list of 1 to ${ALLOWED_HOSTS_MAX} host names`;
 
@@ -24,7 +24,7 @@ const listError = `must be a list of 1 to ${ALLOWED_HOSTS_MAX} host names`;
 export const HOSTS_IN_DOCUMENTS =
   'Names of hosts without scheme, port and path; `*.example.com` means all hosts below example.com. A name has labels of at most 63 characters and is not an IP address.';
 
-/** A list as it comes from outside; null and absent: not narrowed. An empty one would be read as both. */
+/** A list in a request. Null or absent: every host is allowed. An empty list is refused: it could mean all or none. */
 export const allowedHostsSchema = z
   .array(
     z
@@ -40,15 +40,15 @@ export const allowedHostsSchema = z
   .nullish()
   .transform((hosts) => (hosts ? [...new Set(hosts)] : undefined));
 
-/** A list as its column has it; undefined for one that does not narrow. */
+/** A list from its database column; undefined if it allows every host. */
 export const hostsOf = (column: string[] | null): string[] | undefined =>
   column !== null && column.length > 0 ? column : undefined;
 
-/** `*.example.com` covers what lies below example.com, and not example.com. */
+/** `*.example.com` covers the subdomains of example.com, not example.com itself. */
 const coversPattern = (outer: string, inner: string): boolean =>
   outer === inner || (outer.startsWith('*.') && inner.replace(/^\*\./, '').endsWith(outer.slice(1)));
 
-/** Whether whoever is held to the one list may hand on the other. Undefined is held to nothing. */
+/** Whether a caller limited to the outer list may grant the inner one. Undefined allows every host. */
 export const coversHosts = (outer: readonly string[] | undefined, inner: readonly string[] | undefined): boolean =>
   outer === undefined ||
   (inner !== undefined && inner.every((host) => outer.some((covering) => coversPattern(covering, host))));

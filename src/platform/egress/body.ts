@@ -1,4 +1,4 @@
-// The body of an answer in memory: bounded as it was sent, and bounded again as it is decoded.
+// Reads and decompresses response bodies in memory. Limits the size of the body both as sent and as decoded.
 import type { Transform } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate, createInflateRaw } from 'node:zlib';
 import { FREE_BYTES } from '../accounts.ts';
@@ -6,13 +6,13 @@ import type { EgressResponse } from './client.ts';
 import { EgressFault } from './fault.ts';
 import type { Headers } from './headers.ts';
 
-/** One by the application, one by a server in front of it. More is an attack on the decoder. */
+/** Content codings of a response: one by the application, one by a server in front. More is an attack on the decoder. */
 export const LAYERS_MAX = 2;
 
 /**
- * Into one buffer that is never copied but for its first FREE_BYTES.
- * @param beforeLarge is awaited once, before more than FREE_BYTES are held, with all that the body may need.
- * @throws EgressFault BODY_TOO_LARGE as soon as it is known; what breaks while it is read; what `beforeLarge` throws.
+ * Reads a body into one buffer. At most its first FREE_BYTES are copied.
+ * @param beforeLarge awaited once, before more than FREE_BYTES are held; gets the bytes that the body may need.
+ * @throws EgressFault BODY_TOO_LARGE as early as possible; the error of the connection; what `beforeLarge` throws.
  */
 export const readBody = async (
   { body, bodyBytes }: Pick<EgressResponse, 'body' | 'bodyBytes'>,
@@ -28,7 +28,7 @@ export const readBody = async (
       if (bytes + piece.byteLength > most) throw new EgressFault('BODY_TOO_LARGE');
       if (bytes + piece.byteLength > buffer.byteLength) {
         await beforeLarge(most);
-        // What is not written to takes no memory, however much it is.
+        // Pages that are not written to take no memory, so the maximum size costs nothing.
         const larger = Buffer.allocUnsafeSlow(most);
         larger.set(buffer.subarray(0, bytes));
         buffer = larger;
@@ -49,24 +49,24 @@ const decoderOf = new Map<string, Decoder>([
   ['gzip', () => createGunzip()],
   ['x-gzip', () => createGunzip()],
   ['br', () => createBrotliDecompress()],
-  // RFC 9110 section 8.4.1.2 means zlib's format, and some servers send the bare one: the first byte tells.
+  // RFC 9110 section 8.4.1.2 defines `deflate` as zlib's format, but some servers send raw deflate. The first byte tells.
   ['deflate', (body) => ((body[0] as number) % 16 === 8 ? createInflate() : createInflateRaw())],
 ]);
 
-/** What a destination may be asked for whose answer is to be decoded. */
+/** The `accept-encoding` of a request whose response is to be decoded. */
 export const DECODABLE_CODINGS = 'gzip, deflate, br';
 
-/** In the order in which they were applied. */
+/** The content codings of a response, in the order in which they were applied. */
 export const codingsOf = (headers: Headers): string[] =>
   headers
     .filter(([name]) => name.toLowerCase() === 'content-encoding')
     .flatMap(([, value]) => value.split(',').map((each) => each.trim().toLowerCase()))
     .filter((coding) => coding !== '' && coding !== 'identity');
 
-/** Whether `decodeBody` gives the body as it was meant, and not as it came. */
+/** Whether `decodeBody` can decode the body. If not, it returns the body as sent. */
 export const isDecodable = (headers: Headers): boolean => codingsOf(headers).every((coding) => decoderOf.has(coding));
 
-/** Innermost first. None where one of them is not known. @throws EgressFault DECODE when they are too many. */
+/** Decoders, innermost first; none if one coding is unknown. @throws EgressFault DECODE for too many codings. */
 const decodersOf = (headers: Headers): Decoder[] => {
   const codings = codingsOf(headers);
   if (codings.length > LAYERS_MAX) throw new EgressFault('DECODE');
@@ -74,14 +74,14 @@ const decodersOf = (headers: Headers): Decoder[] => {
   return decoders.length === codings.length ? decoders : [];
 };
 
-/** How often a body is in memory anew when it is decoded. @throws EgressFault DECODE when it is too often. */
+/** How many further copies of a body decoding makes in memory. @throws EgressFault DECODE for too many codings. */
 export const countLayers = (headers: Headers): number => decodersOf(headers).length;
 
 /**
- * Undoes `content-encoding`: gzip, deflate and br. A body in any other coding is returned as it is, as fetch does.
- * @param beforePiece gets the bytes of each piece before it is kept; what it throws ends the work.
- * @throws EgressFault BODY_TOO_LARGE when it grows beyond `bytesMax`; DECODE for broken data or too many layers; what
- * `beforePiece` throws.
+ * Decodes `content-encoding`: gzip, deflate and br. Returns a body in any other coding as it is, as `fetch` does.
+ * @param beforePiece called with the bytes of each piece before it is kept; it may throw to stop.
+ * @throws EgressFault BODY_TOO_LARGE above `bytesMax`; DECODE for broken data or too many codings; what `beforePiece`
+ * throws.
  */
 export const decodeBody = async (
   headers: Headers,

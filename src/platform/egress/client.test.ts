@@ -1,4 +1,4 @@
-// How long a destination may take, where nobody says otherwise.
+// The default timeouts of a request to a destination.
 import { expect, test } from 'vitest';
 import { createAccounts } from '../accounts.ts';
 import { createEgress, type EgressOptions, egressTimeouts } from './client.ts';

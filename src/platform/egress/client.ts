@@ -1,5 +1,5 @@
-// The one way out: a request to a destination that a tenant names, checked, pinned to one address and bounded in time.
-// Follows nothing, tries nothing twice, and knows nothing of what the body means.
+// Sends every outgoing request whose URL a tenant chose: checks the URL, pins one address, and enforces deadlines.
+// Does not follow redirects, retry, or interpret bodies.
 import type { Account, Accounts } from '../accounts.ts';
 import { type Bag, createBag } from '../bag.ts';
 import { type Connection, createConnections, type OpenSocket, type Use } from './connections.ts';
@@ -30,20 +30,20 @@ export type EgressRequest = {
   tenant_id: string;
   /** Whose share of the connections is used; the tenant's if absent. */
   account?: Account | undefined;
-  /** As text, or parsed already. What is asked for is what it is now, whatever becomes of the object. */
+  /** A text or a parsed URL. Read when the request is made: later changes of the object have no effect. */
   url: string | URL;
   method: string;
   headers: Headers;
-  /** Read as fast as the destination takes it. Where it has a `destroy`, that is called when nobody will read on. */
+  /** Read as fast as the destination accepts it. Its `destroy`, if any, is called when reading stops. */
   body?: RequestBody | undefined;
-  /** The length of a body that comes in pieces, where it is known. */
+  /** The length of a streamed body, if known. */
   bodyBytes?: number | undefined;
   signal?: AbortSignal | undefined;
-  /** Each narrows the policy's own. */
+  /** Each list narrows the allowlist of the policy. */
   allowLists?: AllowLists | undefined;
-  /** To show to a destination that asks for one. */
+  /** Presented to a destination that requests a client certificate. */
   clientCertificate?: ClientCertificate | undefined;
-  /** In place of the way's own. */
+  /** Override the default timeouts. */
   timeouts?: Partial<EgressTimeouts> | undefined;
 };
 
@@ -51,42 +51,44 @@ export type EgressResponse = {
   status: number;
   statusText: string;
   headers: Headers;
-  /** As announced. */
+  /** The announced content length. */
   bodyBytes: number | undefined;
-  /** Read to its end or destroyed, or its connection stays taken until the deadline. */
+  /** The reader must read it to its end or destroy it. Otherwise the connection stays in use until the deadline. */
   body: AnswerBody;
 };
 
 export type Egress = {
   /** @throws EgressFault. */
   request(asked: EgressRequest): Promise<EgressResponse>;
-  /** The URL as it would be asked for. @throws EgressFault DESTINATION_REFUSED. */
+  /** Returns the URL that a request would use. @throws EgressFault DESTINATION_REFUSED. */
   check(url: string, allowLists?: AllowLists): URL;
-  /** What holds for a request that names none. */
+  /** Timeouts of requests that set none. */
   timeouts: EgressTimeouts;
-  /** Ends what is under way. Resolves when every socket is closed. */
+  /** Connections in use and at rest, and requests that wait for one. */
+  connections(): { used: number; idle: number; waiting: number };
+  /** Aborts requests in flight. Resolves when every socket is closed. */
   close(): Promise<void>;
 };
 
 export type EgressOptions = {
   accounts: Accounts;
   resolve?: Resolver | undefined;
-  /** For the policy's private hosts; `resolve` where that is given, else the operating system. */
+  /** Resolves the policy's private hosts. Default: `resolve` if given, else the operating system. */
   resolvePrivate?: Resolver | undefined;
-  /** In place of the system's trusted authorities. */
+  /** Replaces the trusted certificate authorities of the system. */
   ca?: string[] | undefined;
   log?: { warn(fields: { tenant_id: string; code: string }, message: string): void } | undefined;
   limits?: { resolutionMs?: number } | undefined;
-  /** `egressTimeouts` where it names none. */
+  /** Default: `egressTimeouts`. */
   timeouts?: Partial<EgressTimeouts> | undefined;
 };
 
-/** Of a destination that was checked: what its connection is opened by. */
+/** A checked destination: what is needed to open its connection. */
 type CheckedHost = { host: string; port: number; mayBePrivate: boolean };
 
-/** All that can end a request early: its deadlines, its caller, our own closing. The first of them counts. */
+/** Ends a request early: by a deadline, by its caller, or by `close`. The first one counts. */
 type Life = {
-  /** What is under way now, and how it is ended. */
+  /** Registers how to stop the current step of the request. */
   onCut(stop: (fault: EgressFault) => void): void;
   cut(code: 'TIMEOUT' | 'ABORTED'): void;
   startPhase(timeoutMs: number): void;
@@ -113,15 +115,15 @@ export const createEgress = (policy: EgressPolicy, options: EgressOptions): Egre
     const isUsableUntilMs = performance.now() + resolutionMs;
     const ask = mayBePrivate ? resolvePrivate : resolve;
     const address = await resolveAddress(ask, host, mayBePrivate, signal).catch((error: unknown) => {
-      // A valid name that leads inside is more than a slip: somebody set it up.
+      // A public name that resolves to an internal address is no typing error: an attacker may have set it up.
       const code = faultOf(error).code;
-      if (code === 'DESTINATION_REFUSED') log?.warn({ tenant_id, code }, 'a name leads to a refused address');
+      if (code === 'DESTINATION_REFUSED') log?.warn({ tenant_id, code }, 'a host name resolves to a refused address');
       throw error;
     });
     return { socket: await openSocket({ address, port, host }, trust(clientCertificate), signal), isUsableUntilMs };
   };
 
-  /** Waits for its turn, too. */
+  /** Takes a connection. The timeout includes the wait for a free one. */
   const openInTime = (host: CheckedHost, use: Use, life: Life, connectMs: number): Promise<Connection> => {
     const controller = new AbortController();
     const { signal } = controller;
@@ -133,6 +135,7 @@ export const createEgress = (policy: EgressPolicy, options: EgressOptions): Egre
   return {
     check,
     timeouts,
+    connections: connections.count,
     request: async (asked) => {
       const { tenant_id, account = tenant_id, clientCertificate, body, bodyBytes } = asked;
       const { connectMs, firstByteMs, wholeMs } = { ...timeouts, ...asked.timeouts };
@@ -145,13 +148,13 @@ export const createEgress = (policy: EgressPolicy, options: EgressOptions): Egre
         if (!method.test(asked.method) || forbiddenMethod.test(asked.method)) throw new EgressFault('REQUEST_REFUSED');
         const headers = requestHeaders(asked.headers);
         if (isClosed || asked.signal?.aborted) throw new EgressFault('ABORTED');
-        // One that rests is there at once, which spares most requests what another costs.
+        // The fast path of most requests: an idle connection costs no await and no connect timer.
         const connection = connections.takeIdle(use) ?? (await openInTime(host, use, life, connectMs));
         life.startPhase(firstByteMs);
         const question = { path, method: asked.method, headers, body, bodyBytes };
         const exchange = startExchange(connection.client, question, (isWhole) => {
           life.end();
-          // An answer may come before all of the question was sent: the rest is not wanted any more.
+          // A response may arrive before the whole request was sent. The rest of the body is not needed.
           stopBody(body);
           if (isWhole) connections.giveBack(connection);
           else connections.discard(connection);
@@ -174,7 +177,7 @@ export const createEgress = (policy: EgressPolicy, options: EgressOptions): Egre
   };
 };
 
-/** @param lives has it for as long as it lasts. */
+/** @param lives contains the request while it is in flight. */
 const startLife = (wholeMs: number, outer: AbortSignal | undefined, lives: Bag<Life>): Life => {
   let stop: ((fault: EgressFault) => void) | undefined;
   let fault: EgressFault | undefined;
@@ -194,7 +197,7 @@ const startLife = (wholeMs: number, outer: AbortSignal | undefined, lives: Bag<L
     },
     startPhase: (timeoutMs) => {
       clearTimeout(phase);
-      // It began after the whole did: one that is as long ends nothing.
+      // The phase began after the request: a timeout as long as the remaining time would never fire first.
       phase = timeoutMs < wholeMs ? setTimeout(cut, timeoutMs, 'TIMEOUT') : undefined;
     },
     endPhase: () => clearTimeout(phase),
@@ -209,13 +212,13 @@ const startLife = (wholeMs: number, outer: AbortSignal | undefined, lives: Bag<L
   return life;
 };
 
-/** A stream that nobody will read any more must not wait for its next piece. */
+/** Ends a body stream that will not be read further, so that it does not wait for its next piece. */
 const stopBody = (body: EgressRequest['body']): void => {
   const destroy = (body as { destroy?: unknown } | undefined)?.destroy;
   if (typeof destroy === 'function') destroy.call(body);
 };
 
-/** RFC 9112 section 6.3: these announce the length of a body that they do not have. */
+/** RFC 9112 section 6.3: these responses have no body, whatever content length they announce. */
 const hasNoBody = (asked: string, status: number): boolean => asked === 'HEAD' || status === 204 || status === 304;
 
 const receive = ({ status, statusText, headers }: AnswerHead, asked: string, body: AnswerBody): EgressResponse => {

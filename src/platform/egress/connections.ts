@@ -1,18 +1,18 @@
-// The open connections: each is one tenant's to one origin, under one client certificate or none, for its whole life. The
-// account that uses one holds it. Knows nothing of what is sent over them.
+// Pools keep-alive connections to destinations. A connection belongs to one tenant, origin and client certificate for
+// its whole life, and counts for the account that uses it.
 import type { TLSSocket } from 'node:tls';
 import { type buildConnector, Client } from 'undici';
 import { type Account, type Accounts, isCrowded, type Reservation } from '../accounts.ts';
 import { EgressFault } from './fault.ts';
 import type { ClientCertificate } from './socket.ts';
 
-/** How long a connection rests before it is closed. */
+/** How long a connection may be idle before it is closed. */
 const IDLE_MS = 4_000;
 
-/** Twice what servers commonly send at most. */
+/** Twice the common limit of servers. */
 const RESPONSE_HEADERS_BYTES_MAX = 32_768;
 
-/** Whose connection it is, and to whom. */
+/** Owner and destination of a connection. */
 export type Place = { tenant_id: string; origin: string; clientCertificate: ClientCertificate | undefined };
 
 /** A place, and the account that the connection counts for. */
@@ -20,7 +20,7 @@ export type Use = Place & { account: Account };
 
 export type OpenSocket = {
   socket: TLSSocket;
-  /** By `performance.now()`; from then on it is not taken again. */
+  /** By `performance.now()`. Later requests do not use the connection. */
   isUsableUntilMs: number;
 };
 
@@ -28,36 +28,38 @@ export type Connection = Use &
   OpenSocket & {
     client: Client;
     reservation: Reservation;
-    /** Those of its place, itself among them. */
+    /** All connections of its place, including this one. */
     peers: Peers;
-    /** When it came to rest, counted; undefined while it is in use. */
+    /** A counter value: when it became idle. Undefined while it is in use. */
     restedAt: number | undefined;
   };
 
-/** The connections of a place: how many there are, and those that rest, the last to rest last. */
+/** The connections of a place: their number, and the idle ones, the most recently used last. */
 type Peers = { count: number; idle: Connection[] };
 
 export type Ask = Use & { signal: AbortSignal; open(): Promise<OpenSocket> };
 
 export type Connections = {
-  /** Undefined where none rests. */
+  /** Undefined if no connection is idle. */
   takeIdle(use: Use): Connection | undefined;
-  /** @throws EgressFault BUSY when the account gets none in time, with the refusal as its cause; whatever `open` throws; the signal's reason. */
+  /** @throws EgressFault BUSY if the account gets no connection in time, with the refusal as cause; what `open` throws; the signal's reason. */
   take(ask: Ask): Promise<Connection>;
-  /** For the next request: nothing of the last one is left in it. */
+  /** Returns a connection for the next request. Its last response must have been read to the end. */
   giveBack(connection: Connection): void;
   discard(connection: Connection): void;
+  /** Connections in use and at rest, and requests that wait for one. */
+  count(): { used: number; idle: number; waiting: number };
   /** Resolves when every socket is closed. */
   close(): Promise<void>;
 };
 
-/** A connection that rested, or the reservation for a new one. */
+/** An idle connection, or the reservation for a new one. */
 type Grant = { connection: Connection } | { reservation: Reservation };
 type Waiting = { ask: Ask; grant(got: Grant): void };
 
 export const createConnections = (accounts: Accounts): Connections => {
   const live = new Set<Connection>();
-  /** By `keyOf`, where there are any. */
+  /** By `keyOf`; only places with connections. */
   const peersAt = new Map<string, Peers>();
   const waiting = new Set<Waiting>();
   let rests = 0;
@@ -89,7 +91,7 @@ export const createConnections = (accounts: Accounts): Connections => {
     void connection.client.destroy();
   };
 
-  /** One that rested for another account counts for this one from now on. @returns whether this account has its share. */
+  /** Moves an idle connection to another account of the tenant. @returns false if that account has reached its limit. */
   const moveTo = (connection: Connection, account: Account): boolean => {
     if (connection.account === account) return true;
     if (accounts.findRefusal(account, 'connections', 1)) return false;
@@ -101,7 +103,7 @@ export const createConnections = (accounts: Accounts): Connections => {
 
   const takeIdle = (use: Use): Connection | undefined => {
     const there = peersAt.get(keyOf(use))?.idle ?? [];
-    // The one that rested last is the least likely to be closed by the other side meanwhile.
+    // The destination is least likely to have closed the most recently used one.
     for (let at = there.length - 1; at >= 0; at -= 1) {
       const connection = there[at] as Connection;
       if (!isSameCertificate(connection.clientCertificate, use.clientCertificate)) continue;
@@ -116,7 +118,7 @@ export const createConnections = (accounts: Accounts): Connections => {
     return undefined;
   };
 
-  /** The one that has rested longest, of an account or of all. Looks at each: it is asked for only when a limit is reached. */
+  /** Finds the connection that has been idle longest, of an account or of all. Linear: called only when a limit is reached. */
   const findLongestIdle = (account?: Account): Connection | undefined => {
     let longest: Connection | undefined;
     if (idleCount === 0) return undefined;
@@ -128,7 +130,7 @@ export const createConnections = (accounts: Accounts): Connections => {
     return longest;
   };
 
-  /** Reserves one more, if need be by closing the connection that has rested longest. */
+  /** Reserves one more connection. Closes the one that has been idle longest if a limit is reached. */
   const tryReserve = ({ account }: Use): Reservation | undefined => {
     for (;;) {
       const refusal = accounts.findRefusal(account, 'connections', 1);
@@ -152,7 +154,7 @@ export const createConnections = (accounts: Accounts): Connections => {
       const { account } = each.ask;
       const got = full.has(account) ? undefined : tryTake(each.ask);
       if (got === undefined) {
-        // Nothing of the account's rests, wherever to: its others get none either.
+        // The account has no idle connection to close, so its other waiting requests get none either.
         full.add(account);
         continue;
       }
@@ -170,7 +172,7 @@ export const createConnections = (accounts: Accounts): Connections => {
     const { promise, resolve, reject } = Promise.withResolvers<Grant>();
     const place: Waiting = { ask, grant: resolve };
     const abort = () => {
-      // At once: what another request gives back in this tick must not be granted to one that has left.
+      // Immediately: a connection that is returned in this tick must not go to a request that has given up.
       waiting.delete(place);
       const isTimeout = ask.signal.reason instanceof EgressFault && ask.signal.reason.code === 'TIMEOUT';
       reject(isTimeout ? busy(ask) : ask.signal.reason);
@@ -190,11 +192,11 @@ export const createConnections = (accounts: Accounts): Connections => {
     const { socket } = opened;
     const client = new Client(origin, {
       connect: handOver(socket),
-      // What the destination says may make it shorter, not longer.
+      // A `keep-alive` header of the destination can shorten this, not extend it.
       keepAliveTimeout: IDLE_MS,
       keepAliveMaxTimeout: IDLE_MS,
       maxHeaderSize: RESPONSE_HEADERS_BYTES_MAX,
-      // The deadlines are the request's own; these are kept by coarse timers.
+      // The request enforces its deadlines. undici's own timers are too coarse.
       headersTimeout: 0,
       bodyTimeout: 0,
     });
@@ -236,6 +238,7 @@ export const createConnections = (accounts: Accounts): Connections => {
       remove(connection);
       admit();
     },
+    count: () => ({ used: live.size - idleCount, idle: idleCount, waiting: waiting.size }),
     close: async () => {
       isClosed = true;
       const closing = [...live].map(
@@ -247,20 +250,20 @@ export const createConnections = (accounts: Accounts): Connections => {
   };
 };
 
-/** The certificate is compared where the rest is the same: its texts are long. */
+/** Without the certificate, whose texts are long: `isSameCertificate` compares it. */
 const keyOf = ({ tenant_id, origin }: Place): string => `${tenant_id} ${origin}`;
 
 const isSameCertificate = (one: ClientCertificate | undefined, other: ClientCertificate | undefined): boolean =>
   one === other ||
   (one !== undefined && one.certificate === other?.certificate && one.private_key === other.private_key);
 
-/** Gives undici the socket once. It would connect again when the socket breaks; a broken one is the end of it here. */
+/** Gives undici the socket once. undici would reconnect when the socket breaks; here that is an error. */
 const handOver = (socket: TLSSocket): buildConnector.connector => {
   let isGiven = false;
   return (_, done) => {
     const isFirst = !isGiven;
     isGiven = true;
-    // undici does not expect an answer within the call.
+    // undici does not expect the callback before this function returns.
     queueMicrotask(() => (isFirst ? done(null, socket) : done(new EgressFault('RESET'), null)));
   };
 };

@@ -1,4 +1,4 @@
-// Destinations against their vectors: who may be named, and that the host that was judged is the one that is connected to.
+// Destinations against vectors, and that the checked host is the one that is connected to.
 import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { array, assert, constantFrom, property } from 'fast-check';
@@ -54,7 +54,7 @@ describe('a destination is an https URL with a full host name', () => {
   });
 });
 
-test('the host that was judged is the one that is connected to, whatever is written', () => {
+test('the checked host is the one that is connected to, for every spelling', () => {
   const words =
     'https: http: / // \\ @ : . .. ? # % %2e %2f %40 %00 [ ] good.test evil.test 127.0.0.1 2130706433 ::1 0x7f 1 443 22 a xn-- - _ *';
   const odd = ['\t', '\n', ' ', '\u200d', '\u3002', '\uff11', '\u2460', '\u00df', '\u0130', '\ud800'];

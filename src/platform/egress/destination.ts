@@ -4,20 +4,20 @@ import { canonicalHost, coversHost, hasHostLabels } from '../host-names.ts';
 import { EgressFault } from './fault.ts';
 
 export type EgressPolicy = {
-  /** What may be named; undefined leaves it open. `*.example.com` stands for what lies below. */
+  /** Allowed hosts; undefined allows all. `*.example.com` covers the subdomains of example.com. */
   allowedHosts: string[] | undefined;
-  /** Hosts of the operator's own network, each with its port. */
+  /** Hosts in the operator's network, each with its port. */
   privateHosts: { host: string; port: number }[];
   /** Undefined allows every port that is not blocked. */
   ports: number[] | undefined;
-  /** This service's own names. */
+  /** Names of this server, which it must not call. */
   ownHosts: string[];
 };
 
-/** Of host names like the policy's own. A host must be on every list; on an empty one there is none. */
+/** Lists of host patterns. A host must match every list; an empty list matches no host. */
 export type AllowLists = readonly (readonly string[])[];
 
-/** Room for a path of 16 KB and its query; what is longer is no address but data. */
+/** Enough for a path of 16 KB and a query. A longer URL carries data rather than an address. */
 export const URL_CHARACTERS_MAX = 32_768;
 
 /** https://fetch.spec.whatwg.org/#port-blocking, and port 0. */
@@ -34,9 +34,9 @@ const refused = (sentence: string, cause?: unknown): EgressFault =>
 export const portOf = (url: URL): number => (url.port === '' ? 443 : Number(url.port));
 
 /**
- * @param given as text, or parsed already: then it is the same URL that is returned.
- * @param allowLists each narrows further: what a proxy allows, what an application does.
- * @returns the URL to use from here on; its host name is what is resolved, connected to and named in the certificate.
+ * @param given a text, or a parsed URL, which is then changed and returned.
+ * @param allowLists each narrows further: the list of the proxy, the list of the application.
+ * @returns the URL to use from here on. Its host name is the one to resolve, to connect to and to expect in the certificate.
  * @throws EgressFault DESTINATION_REFUSED.
  */
 export const checkDestination = (policy: EgressPolicy, given: string | URL, allowLists: AllowLists = []): URL => {
@@ -70,7 +70,7 @@ const parseUrl = (given: string | URL): URL => {
   return url;
 };
 
-/** A host name without its trailing dot. The URL parser has already made an IP of whatever spells one. */
+/** A host name without its trailing dot. The URL parser has already normalised every spelling of an IP address. */
 const parseHost = (hostname: string): string => {
   const host = hostname.endsWith('.') ? hostname.slice(0, -1) : hostname;
   if (isIP(host.replace(/^\[|\]$/g, '')) !== 0 || host.startsWith('[')) {
@@ -80,6 +80,6 @@ const parseHost = (hostname: string): string => {
   return host;
 };
 
-/** Has the operator said that this host and port may lie in a private network? */
+/** Whether the operator listed this host and port as private. */
 export const isPrivateHost = (policy: EgressPolicy, url: URL): boolean =>
   policy.privateHosts.some(({ host, port }) => port === portOf(url) && canonicalHost(host) === url.hostname);

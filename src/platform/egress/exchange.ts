@@ -1,5 +1,5 @@
-// One request over a connection that is its own meanwhile, and the answer piece by piece as it comes: whoever reads slowly
-// makes the destination wait. Knows no deadline and no other request.
+// Sends one request over one connection and streams the response. A slow reader applies backpressure to the destination.
+// Deadlines are the caller's.
 import type { Readable } from 'node:stream';
 import type { Client, Dispatcher } from 'undici';
 import { createPieceQueue } from '../piece-queue.ts';
@@ -18,9 +18,9 @@ export type Question = {
 
 export type AnswerHead = { status: number; statusText: string; headers: Headers };
 
-/** Read by one reader, to its end or destroyed. */
+/** Has one reader, which reads it to its end or destroys it. */
 export type AnswerBody = AsyncIterable<Uint8Array> & {
-  /** The pieces, where all of them have come: that is reading to the end. Else undefined, and nothing is read. */
+  /** Returns the whole rest of the body if it has arrived, and counts as reading to the end. Otherwise undefined. */
   takeAll(): Uint8Array[] | undefined;
   destroy(): void;
 };
@@ -29,13 +29,13 @@ export type Exchange = {
   /** @throws EgressFault. */
   head: Promise<AnswerHead>;
   body: AnswerBody;
-  /** Ends it now; later it does nothing. */
+  /** Aborts the exchange. Does nothing after its end. */
   fail(error: unknown): void;
 };
 
 /**
- * @param onEnd once: `isWhole` when the answer was read to its end, and the connection may serve another; else it was given
- * up or broke off.
+ * @param onEnd called once. `isWhole`: the response was read to its end, so the connection can be reused. Otherwise it was
+ * aborted or broke off.
  */
 export const startExchange = (client: Client, question: Question, onEnd: (isWhole: boolean) => void): Exchange => {
   const head = Promise.withResolvers<AnswerHead>();
@@ -57,7 +57,7 @@ export const startExchange = (client: Client, question: Question, onEnd: (isWhol
     end(false);
   };
 
-  /** Pieces that came before a fault are read before it. */
+  /** The reader gets pieces that arrived before a fault before the fault. */
   const next = async (): Promise<IteratorResult<Uint8Array, undefined>> => {
     const read = await queue.next();
     if (read.done) end(true);
@@ -85,7 +85,7 @@ export const startExchange = (client: Client, question: Question, onEnd: (isWhol
       controller = given;
     },
     onResponseStart: (given, status, _, statusText = '') => {
-      // What comes before the answer is not for whoever asked.
+      // Informational responses (1xx) are dropped.
       if (status >= 200) head.resolve({ status, statusText, headers: pairsOf(given.rawHeaders as Buffer[]) });
     },
     onResponseData: (_, piece) => queue.push(piece),
@@ -98,7 +98,7 @@ export const startExchange = (client: Client, question: Question, onEnd: (isWhol
       path: question.path,
       method: question.method as Dispatcher.HttpMethod,
       headers: flatHeaders(question),
-      // undici takes any async iterable; its types say less.
+      // undici accepts any async iterable, but its types do not.
       body: (isStreamed(question.body) ? guarded(question.body, () => isEnded) : question.body) as
         | Uint8Array
         | Readable
@@ -117,7 +117,7 @@ export const startExchange = (client: Client, question: Question, onEnd: (isWhol
 const isStreamed = (body: RequestBody | undefined): body is AsyncIterable<Uint8Array> =>
   body !== undefined && !(body instanceof Uint8Array);
 
-/** A body that breaks off is its sender's doing, and no fault of the destination. Nothing is asked for in vain. */
+/** Marks an error of the request body as ABORTED: its sender failed, not the destination. Stops when the exchange is over. */
 async function* guarded(body: AsyncIterable<Uint8Array>, isOver: () => boolean): AsyncGenerator<Uint8Array> {
   try {
     for await (const piece of body) {
@@ -129,7 +129,7 @@ async function* guarded(body: AsyncIterable<Uint8Array>, isOver: () => boolean):
   }
 }
 
-/** undici takes names and values in turn. */
+/** undici takes a flat list: name, value, name, value. */
 const flatHeaders = ({ headers, body, bodyBytes }: Question): string[] => {
   const flat: string[] = [];
   for (const [name, value] of headers) flat.push(name, value);
@@ -137,7 +137,7 @@ const flatHeaders = ({ headers, body, bodyBytes }: Question): string[] => {
   return flat;
 };
 
-/** A header is bytes: each is a character here. */
+/** Header bytes as Latin-1 text: one character for each byte. */
 const pairsOf = (raw: Buffer[]): Headers => {
   const pairs: Headers = [];
   for (let at = 0; at + 1 < raw.length; at += 2) {

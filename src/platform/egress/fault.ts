@@ -1,14 +1,13 @@
-// Everything that can go wrong on the way to a destination: a closed list of codes, each with a public sentence that
-// holds no data. What a driver said stays in the cause, for our log's code and class only.
+// The closed list of egress errors. Each code has a public sentence without data; the driver's error is the private cause.
 
 const sentenceOf = {
-  /** Not a valid destination, or not one that we may reach. Nothing was sent. */
+  /** The destination is not valid or not allowed. Nothing was sent. */
   DESTINATION_REFUSED: 'The destination is not valid or not allowed.',
   /** The method, a header or the framing cannot be sent. Nothing was sent. */
   REQUEST_REFUSED: 'The request cannot be sent as it is.',
   DNS: 'The name of the destination could not be resolved.',
   CONNECT: 'The destination could not be reached.',
-  /** Version, certificate, name or handshake. Nobody has read the request: who refuses our certificate does so unread. */
+  /** TLS version, certificate, name or handshake. The destination has not read the request, even if it refused our certificate. */
   TLS: 'No secure connection to the destination could be made.',
   TIMEOUT: 'The destination did not answer in time.',
   RESET: 'The destination closed the connection.',
@@ -17,7 +16,7 @@ const sentenceOf = {
   DECODE: 'The answer of the destination could not be decoded.',
   REDIRECT_REFUSED: 'The destination redirected the request, and redirects are not allowed.',
   TOO_MANY_REDIRECTS: 'The destination redirected the request too often.',
-  /** Too many connections are open already, and nothing was sent; or too many bytes are under way. */
+  /** Too many open connections (nothing was sent), or no memory for the body. */
   BUSY: 'Too many requests are under way.',
   ABORTED: 'The request was cancelled.',
 } as const;
@@ -28,7 +27,7 @@ export class EgressFault extends Error {
   override name = 'EgressFault';
   readonly code: EgressFaultCode;
 
-  /** @param more.sentence says more than the code's own; public, so without data. */
+  /** @param more.sentence a more precise public sentence, without data. */
   constructor(code: EgressFaultCode, more: { sentence?: string; cause?: unknown } = {}) {
     super(more.sentence ?? sentenceOf[code], { cause: more.cause });
     this.code = code;
@@ -46,13 +45,13 @@ const codeOf = {
   UND_ERR_CLOSED: 'ABORTED',
 } as const satisfies Record<string, EgressFaultCode>;
 
-/** Gives any error of the way there or back a code. What is not known otherwise is a connection that broke. */
+/** Maps any error of a request to a code. An unknown error counts as RESET. */
 export const faultOf = (error: unknown): EgressFault => {
   if (error instanceof EgressFault) return error;
   const { name, code } = (error ?? {}) as { name?: unknown; code?: unknown };
   if (name === 'HTTPParserError') return new EgressFault('PROTOCOL', { cause: error });
   if (typeof code !== 'string') return new EgressFault('RESET', { cause: error });
-  // With TLS 1.3 the destination refuses our certificate, or that there is none, after our side of the handshake is done.
+  // In TLS 1.3 the destination can refuse a client certificate, or ask for a missing one, after our side of the handshake.
   if (code.startsWith('ERR_SSL_')) return new EgressFault('TLS', { cause: error });
   return new EgressFault(Object.hasOwn(codeOf, code) ? codeOf[code as keyof typeof codeOf] : 'RESET', { cause: error });
 };

@@ -1,5 +1,5 @@
-// What `fetch` in a tenant's code needs above one request: redirects by the fetch standard, each destination checked from
-// the start, and a body decoded in memory. Knows nothing of the sandbox.
+// Implements `fetch` of tenants' code on top of egress requests: follows redirects, checks each destination again, and
+// decodes the body in memory.
 import { type Account, type Accounts, FREE_BYTES, type Reservation } from '../accounts.ts';
 import { AppError } from '../errors.ts';
 import { countLayers, DECODABLE_CODINGS, decodeBody, readBody } from './body.ts';
@@ -8,7 +8,7 @@ import type { Egress, EgressResponse, EgressTimeouts } from './client.ts';
 import { EgressFault } from './fault.ts';
 import type { Headers } from './headers.ts';
 
-/** The standard allows 20; each may cost a look-up and a connection to somewhere else. */
+/** The fetch standard allows 20. Each redirect may need another DNS look-up and connection. */
 const REDIRECTS_MAX = 5;
 
 const redirectStatuses = new Set([301, 302, 303, 307, 308]);
@@ -17,24 +17,24 @@ const redirectStatuses = new Set([301, 302, 303, 307, 308]);
 const bodyHeaders = new Set(['content-encoding', 'content-language', 'content-location', 'content-type']);
 
 /**
- * All that another origin gets of the headers. Credentials have many names, such as `x-api-key`: the code trusted the first
- * destination with them, and not those that it points to. `cdn-loop` is the server's own mark against loops (RFC 8586).
+ * Headers that a redirect may carry to another origin. All others may be credentials under any name, such as `x-api-key`,
+ * which the code sent to the first destination only. `cdn-loop` is the server's mark against loops (RFC 8586).
  */
 const crossesOrigins = (name: string): boolean =>
   name.startsWith('accept') || ['content-type', 'user-agent', 'cdn-loop'].includes(name);
 
-/** A card in a body is meant for the destination that the code named. */
+/** The body may hold card data, which the code sent to the first destination only. */
 const BODY_STAYS =
   'The destination redirected the request to another origin, and its body is not sent there: use `redirect: "manual"`, or ask that origin itself.';
 
 const defaultHeaders: Headers = [
   ['accept', '*/*'],
   ['accept-encoding', DECODABLE_CODINGS],
-  // Some interfaces refuse requests without one.
+  // Some APIs refuse requests without a user agent.
   ['user-agent', 'strongroom'],
 ];
 
-/** How long a large answer waits for memory. Leaves most of a request's 25 s for the answer itself. */
+/** How long a large response waits for memory. Leaves most of a request's 25 s for the transfer. */
 const MEMORY_WAIT_MS = 10_000;
 
 export type EgressFetch = {
@@ -46,14 +46,14 @@ export type EgressFetch = {
   headers: Headers;
   body?: Uint8Array | undefined;
   redirect: 'follow' | 'manual' | 'error';
-  /** As sent and as decoded. */
+  /** Limits the body both as sent and as decoded. */
   bodyBytesMax: number;
   signal?: AbortSignal | undefined;
   allowLists?: AllowLists | undefined;
   timeouts?: Partial<EgressTimeouts> | undefined;
-  /** How long a large answer waits for memory; MEMORY_WAIT_MS if absent. */
+  /** How long a large response waits for memory; MEMORY_WAIT_MS if absent. */
   memoryWaitMs?: number | undefined;
-  /** Awaited before a request leaves for a host, for each redirect anew. */
+  /** Awaited before each request to a host, also for each redirect. */
   beforeSend?: ((host: string) => Promise<void>) | undefined;
 };
 
@@ -64,13 +64,13 @@ export type EgressAnswer = {
   body: Buffer;
   url: string;
   redirected: boolean;
-  /** To be called when the body is not in memory any more; until then others may have to wait. Again it does nothing. */
+  /** Frees the reserved memory. Call it when the body is no longer needed. A second call does nothing. */
   release(): void;
 };
 
 type FetchContext = { egress: Egress; accounts: Accounts };
 
-/** What an account refuses is BUSY, with the refusal as its cause. */
+/** Maps a refusal by an account to BUSY, with the refusal as cause. */
 const busyOf = (error: unknown): unknown =>
   error instanceof AppError ? new EgressFault('BUSY', { cause: error }) : error;
 
@@ -142,8 +142,8 @@ const fetchAlong = async (ctx: FetchContext, asked: EgressFetch): Promise<Egress
 };
 
 /**
- * The body as it was meant. Its memory is reserved once, for all it may need, and not at all while it is small.
- * @throws EgressFault BODY_TOO_LARGE, DECODE, BUSY; what breaks while it is read. Nothing is left under way then.
+ * Reads and decodes a body. Reserves memory once, for the most it may need; a small body needs no reservation.
+ * @throws EgressFault BODY_TOO_LARGE, DECODE, BUSY; the error of the connection. The body is destroyed then.
  */
 export const takeWhole = async (
   { accounts }: Pick<FetchContext, 'accounts'>,
@@ -181,7 +181,7 @@ export const takeWhole = async (
   }
 };
 
-/** Undefined when it becomes more than needs no reservation. */
+/** Decodes without a reservation. Returns undefined if the result exceeds FREE_BYTES. */
 const decodeIfSmall = async (headers: Headers, sent: Buffer, bytesMax: number): Promise<Buffer | undefined> => {
   const isBounded = bytesMax <= FREE_BYTES;
   try {
@@ -200,13 +200,13 @@ const withDefaults = (headers: Headers): Headers => [
 const findHeader = (headers: Headers, name: string): string | undefined =>
   headers.find(([each]) => each.toLowerCase() === name)?.[1];
 
-/** By https://fetch.spec.whatwg.org/#http-redirect-fetch: what a form's answer points to is fetched, not posted again. */
+/** By https://fetch.spec.whatwg.org/#http-redirect-fetch: some redirects change the method to GET. */
 const changesToGet = (status: number, method: string): boolean =>
   status === 303 ? method !== 'GET' && method !== 'HEAD' : (status === 301 || status === 302) && method === 'POST';
 
-/** Where to; whether it may be reached is found out by asking. @throws EgressFault DESTINATION_REFUSED. */
+/** The target of a redirect. The next request checks whether it is allowed. @throws EgressFault DESTINATION_REFUSED. */
 const parseLocation = (location: string, from: URL): URL => {
-  // A header is bytes; destinations write UTF-8.
+  // Headers are Latin-1 text here, but destinations send UTF-8.
   const url = URL.parse(Buffer.from(location, 'latin1').toString('utf8'), from.href);
   if (url === null) throw new EgressFault('DESTINATION_REFUSED');
   return url;

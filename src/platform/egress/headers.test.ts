@@ -1,4 +1,4 @@
-// Which headers cross: ours and those of one connection never do, and none can end a line.
+// Which headers the proxy forwards, and that none can end a line.
 import { describe, expect, test } from 'vitest';
 import { EgressFault } from './fault.ts';
 import { type Headers, requestHeaders, responseHeaders } from './headers.ts';

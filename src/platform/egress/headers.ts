@@ -1,15 +1,15 @@
-// Selects the headers that the proxy forwards in each direction: no own ones, no hop-by-hop ones, none that could end a line.
-// The sender always writes the framing (length, transfer coding).
+// Filters the headers that the proxy forwards in each direction: drops its own and hop-by-hop headers, refuses control
+// characters. The sender writes the framing (length, transfer coding).
 import { EgressFault, type EgressFaultCode } from './fault.ts';
 import { badRequest } from '../errors.ts';
 
 /** RFC 8586: marks requests that this vault has forwarded. */
 const LOOP_HEADER = 'cdn-loop';
 
-/** All processes of a vault have one mark; other vaults have others, and may follow one another. */
+/** All processes of a vault share one mark. Another vault has another one, so one vault may call another. */
 const markOf = ({ loop_id }: { readonly loop_id: string }): string => `strongroom; id=${loop_id}`;
 
-/** @throws badRequest. */
+/** Refuses a request that this vault has already forwarded. @throws badRequest. */
 export const refuseLoop = (ctx: { readonly loop_id: string }, headers: Headers): void => {
   const mark = markOf(ctx);
   for (const [name, value] of headers)
@@ -17,12 +17,12 @@ export const refuseLoop = (ctx: { readonly loop_id: string }, headers: Headers):
       throw badRequest('The request came back to where it was sent from.');
 };
 
-/** The header of every request that leaves this vault for a tenant. */
+/** The header that this vault adds to every request it sends for a tenant. */
 export const loopMark = (ctx: { readonly loop_id: string }): [name: string, value: string] => ['CDN-Loop', markOf(ctx)];
 
 export type Headers = [name: string, value: string][];
 
-/** RFC 9110 section 7.6.1 and what stood for it before; `host` and framing are set by the sender. */
+/** Hop-by-hop headers (RFC 9110 section 7.6.1 and its predecessors); the sender sets `host` and framing. */
 const dropped = new Set([
   'connection',
   'keep-alive',
@@ -39,8 +39,8 @@ const dropped = new Set([
 const isDropped = (name: string): boolean => dropped.has(name) || name.startsWith('svc-') || name.startsWith('proxy-');
 
 /**
- * What a client, a reverse proxy or Cloudflare in front of this server says of the caller's address, country and connection,
- * and of names inside the operator's network (RFC 7239, RFC 9110 section 7.6.3). No destination learns it from us.
+ * Headers by which a client, a reverse proxy or Cloudflare reports the caller's address, country and connection, and names
+ * inside the operator's network (RFC 7239, RFC 9110 section 7.6.3). They are not sent to destinations.
  */
 const ofCallers: ReadonlySet<string> = new Set([
   'forwarded',
@@ -53,7 +53,7 @@ const ofCallers: ReadonlySet<string> = new Set([
   'cf-visitor',
 ]);
 
-/** The headers of a caller but those that reverse proxies add. What code sets by itself is not one of a caller. */
+/** Removes the headers that reverse proxies add. For headers of a caller; headers that code sets are kept. */
 export const withoutCallerTrace = (headers: Headers): Headers =>
   headers.filter(([name]) => {
     const lower = name.toLowerCase();

@@ -1,5 +1,5 @@
-// From a host name to the one address we connect to: every address that the name has must be allowed, then one is taken.
-// Asks DNS itself, and the operating system only for names that the operator vouches for.
+// Resolves a host name to the one address to connect to. All addresses of the name must be allowed.
+// Queries DNS directly; uses the operating system's resolver only for the operator's private hosts.
 import { lookup, Resolver as DnsResolver } from 'node:dns/promises';
 import { isIPv4 } from 'node:net';
 import { isReachable } from './address.ts';
@@ -11,13 +11,13 @@ export type Resolver = (host: string, signal: AbortSignal) => Promise<string[]>;
 /** A name server that takes longer counts as unavailable. */
 const RESOLVE_TIMEOUT_MS = 2_000;
 
-/** How long each family is waited for. Some servers never answer for AAAA, and the other answer must still be in time. */
+/** Timeout for each address family. Some name servers never answer AAAA queries, and the A answer must still be in time. */
 const FAMILY_TIMEOUT_MS = 1_500;
 
-/** Of one packet; the next try waits longer. */
+/** Timeout of the first packet; the next try waits longer. */
 const PACKET_TIMEOUT_MS = 500;
 
-/** @param servers in place of the machine's name servers. The machine's hosts file is not read. */
+/** @param servers replace the machine's name servers. The hosts file is not read. */
 export const createResolver = (servers?: string[]): Resolver => {
   const dns = new DnsResolver({ timeout: PACKET_TIMEOUT_MS, tries: 2 });
   if (servers !== undefined) dns.setServers(servers);
@@ -28,15 +28,15 @@ export const createResolver = (servers?: string[]): Resolver => {
     const answers = await Promise.allSettled(queries.map((query) => Promise.race([query, late])));
     clearTimeout(timer);
     const addresses = answers.flatMap((answer) => (answer.status === 'fulfilled' ? answer.value : []));
-    // One family without an answer is common. None at all is a failure.
+    // Many names have addresses of one family only.
     if (addresses.length === 0) throw new EgressFault('DNS', { cause: (answers[0] as PromiseRejectedResult).reason });
     return addresses;
   };
 };
 
 /**
- * By the operating system, its hosts file included: for names that the operator vouches for, which may stand nowhere else.
- * What it finds is checked like any other address.
+ * Resolves by the operating system, including its hosts file: private hosts may be listed only there.
+ * The result is checked like any other address.
  */
 export const lookUpHost: Resolver = async (host) => {
   const found = await lookup(host, { all: true }).catch((cause: unknown) => {
@@ -46,9 +46,9 @@ export const lookUpHost: Resolver = async (host) => {
 };
 
 /**
- * @param mayBePrivate the operator named this host and port as one of his own network.
- * @returns one address that may be connected to.
- * @throws EgressFault DNS; DESTINATION_REFUSED when one of the addresses, whichever, may not be reached.
+ * @param mayBePrivate the operator listed this host and port as private.
+ * @returns one address that the server may connect to.
+ * @throws EgressFault DNS; DESTINATION_REFUSED if any of the addresses is not allowed.
  */
 export const resolveAddress = async (
   resolve: Resolver,
@@ -57,11 +57,11 @@ export const resolveAddress = async (
   signal: AbortSignal,
 ): Promise<string> => {
   const addresses = await within(resolve(host, signal), signal);
-  // A name with one good address and one bad is somebody's trick: which of them is used must not matter.
+  // A name with an allowed and a forbidden address may be an attack (DNS rebinding), so one forbidden address is enough.
   if (!addresses.every((each) => isReachable(each, mayBePrivate))) {
     throw new EgressFault('DESTINATION_REFUSED', { sentence: 'The destination must be on the public internet.' });
   }
-  // Servers without a way to IPv6 are many, without one to IPv4 few.
+  // Prefer IPv4: more servers lack a route for IPv6 than for IPv4.
   const address = addresses.find((each) => isIPv4(each)) ?? addresses[0];
   if (address === undefined) throw new EgressFault('DNS');
   return address;

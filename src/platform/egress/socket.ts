@@ -1,5 +1,5 @@
-// One TLS connection to one checked address: the address is asserted before a byte is sent, certificate and name before
-// the caller has the socket. Looks nothing up.
+// Opens a TLS connection to one checked address. Verifies the peer address before sending a byte, then certificate and
+// name. Does not resolve names.
 import { connect as connectTcp, type Socket } from 'node:net';
 import {
   connect as connectTls,
@@ -15,25 +15,25 @@ import { EgressFault, type EgressFaultCode } from './fault.ts';
 
 export type Target = { address: string; port: number; host: string };
 
-/** What we show a destination that asks who we are: PEM, the chain and its key. */
+/** A client certificate chain and its private key, in PEM. */
 export type ClientCertificate = { certificate: string; private_key: string };
 
 /** @throws EgressFault TLS for a certificate that cannot be used. */
 export type Trust = (clientCertificate: ClientCertificate | undefined) => SecureContext;
 
-/** Without Diffie-Hellman over a prime of the destination's own choosing: one of 10,000 bits stops this process for a second. */
+/** No DHE: the destination chooses the prime, and one of 10,000 bits blocks the event loop for a second. */
 const CIPHERS = `${DEFAULT_CIPHERS}:!DHE`;
 
-/** Some 30 KB each. Beyond, the one that has not been used for longest is made again when it is needed. */
+/** About 30 KB each. The least recently used one is evicted and created again when needed. */
 const CONTEXTS_MAX = 128;
 
-/** How long a key stays in memory for its next connection. */
+/** How long a client key stays in memory for its next connection. */
 const CONTEXT_MS = 60_000;
 
 /**
- * Whom we trust, and as whom. One context serves all connections that show no certificate; those that show one share
- * theirs for a while. With one for each connection, 12,000 connections hold 240 MB before they are collected.
- * @param ca in place of the system's trusted certificates.
+ * Creates TLS contexts. All connections without a client certificate share one; those with one share one for each
+ * certificate. With a context for each connection, 12,000 connections hold 240 MB before they are collected.
+ * @param ca replaces the system's trusted certificates.
  */
 export const createTrust = (ca?: string[]): Trust => {
   const options: SecureContextOptions = { ca, minVersion: 'TLSv1.2', ciphers: CIPHERS };
@@ -41,7 +41,7 @@ export const createTrust = (ca?: string[]): Trust => {
   const known = new LRUCache<string, SecureContext>({ max: CONTEXTS_MAX, ttl: CONTEXT_MS, ttlAutopurge: true });
   return (clientCertificate) => {
     if (clientCertificate === undefined) return anonymous;
-    // By its texts: whoever has them may have what is made of them.
+    // The key is part of the cache key, so only a caller that has it gets its context.
     const key = JSON.stringify([clientCertificate.certificate, clientCertificate.private_key]);
     const context = known.get(key) ?? createContext(options, clientCertificate);
     known.set(key, context);
@@ -52,12 +52,12 @@ export const createTrust = (ca?: string[]): Trust => {
 const createContext = (options: SecureContextOptions, clientCertificate: ClientCertificate): SecureContext => {
   const { certificate, private_key } = clientCertificate;
   try {
-    // Of an empty text Node makes a context without a certificate.
+    // For an empty text Node creates a context without a certificate.
     if (certificate !== '' && private_key !== '') {
       return createSecureContext({ ...options, cert: certificate, key: private_key });
     }
   } catch {
-    // What is wrong with a key is nobody's to read, not even in our log.
+    // The cause is dropped: an error about a private key must not reach the log.
   }
   throw new EgressFault('TLS', { sentence: 'The client certificate or its key cannot be used.' });
 };
@@ -66,7 +66,7 @@ const createContext = (options: SecureContextOptions, clientCertificate: ClientC
 export const openSocket = async (target: Target, trust: SecureContext, signal: AbortSignal): Promise<TLSSocket> => {
   const plain = connectTcp({ host: target.address, port: target.port, noDelay: true, keepAlive: true });
   await settled(plain, 'connect', 'CONNECT', signal);
-  // An address is connected to as it stands, and yet: what a socket says of itself is the last word.
+  // Defence in depth: check the address that the socket is connected to, not the one that was asked for.
   if (!isSameAddress(plain.remoteAddress, target.address)) {
     plain.destroy();
     throw new EgressFault('CONNECT');
@@ -75,7 +75,7 @@ export const openSocket = async (target: Target, trust: SecureContext, signal: A
     socket: plain,
     servername: target.host,
     secureContext: trust,
-    // Said outright: the default can be switched off by the environment.
+    // Explicit, because NODE_TLS_REJECT_UNAUTHORIZED could change the default.
     rejectUnauthorized: true,
     ALPNProtocols: ['http/1.1'],
   });
@@ -93,7 +93,7 @@ const settled = async (
   const abort = () => reject(signal.reason);
   const fail = (cause?: unknown) => reject(new EgressFault(code, { cause }));
   socket.once(event, resolve);
-  // Stays on for the life of the socket: between two owners an error must not be without a listener.
+  // Stays for the life of the socket: an error between two users of it must have a listener.
   socket.on('error', fail);
   socket.once('close', () => fail());
   signal.addEventListener('abort', abort);

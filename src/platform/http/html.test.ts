@@ -15,7 +15,7 @@ describe('html', () => {
     expect(String(list)).toBe('<ul><li>a</li><li>&lt;b&gt;</li></ul>');
   });
 
-  test('takes no object for markup, whatever it calls itself', () => {
+  test('treats no foreign object as markup', () => {
     const forged = { toString: () => '<b>' } as unknown as string;
     expect(String(html`${forged}`)).toBe('&lt;b&gt;');
   });

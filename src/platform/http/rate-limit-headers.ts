@@ -7,7 +7,7 @@ export type Quota = { name: string; quota: number; windowSeconds: number };
 /** What is left of a quota, and when there is more. */
 export type QuotaState = { name: string; left: number; resetSeconds: number };
 
-/** @returns sets RateLimit anew with each state that becomes known. Responses that the proxy forwards have the destination's. */
+/** @returns a function that sets RateLimit again for each new state. Responses that the proxy forwards keep the destination's. */
 export const addRateLimitHeaders = (reply: FastifyReply, quotas: readonly Quota[]): ((state: QuotaState) => void) => {
   const policy = quotas.map(({ name, quota, windowSeconds }) => `"${name}";q=${quota};w=${windowSeconds}`);
   reply.header('ratelimit-policy', policy.join(', '));

@@ -1,6 +1,8 @@
 // Trace ids: from the client where valid, generated otherwise. On every response, in problem documents and in the log.
 import type { IncomingMessage } from 'node:http';
+import type { Metrics } from '../metrics/metrics.ts';
 import type { App } from './app-type.ts';
+import { createRequestFigures } from './request-figures.ts';
 
 export const TRACE_ID_LENGTH_MAX = 128;
 
@@ -31,16 +33,21 @@ export const addTrace = (app: App): void => {
   });
 };
 
-/** Logs one line for each request: with the pattern of the route, without its URL, headers and body. */
-export const addRequestLog = (app: App): void => {
+/** Logs and counts each request: with the pattern of the route, without its URL, headers and body. */
+export const addRequestLog = (app: App, metrics: Metrics): void => {
+  const countRequest = createRequestFigures(metrics);
   app.addHook('onResponse', (request, reply, done) => {
+    const { method } = request;
+    const route = request.routeOptions.url ?? 'none';
+    const ms = reply.elapsedTime;
+    countRequest(method, route, reply.statusCode, ms / 1000);
     request.log.info(
       {
         trace_id: request.id,
-        method: request.method,
-        route: request.routeOptions.url ?? 'none',
+        method,
+        route,
         status: reply.statusCode,
-        ms: Math.round(reply.elapsedTime * 10) / 10,
+        ms: Math.round(ms * 10) / 10,
         tenant_id: request.work?.tenant_id,
         actor_id: request.work?.actor_id,
         ip: request.ip,

@@ -53,6 +53,14 @@ UPDATE mail_outbox m SET attempts = m.attempts + 1, due_at = $2 FROM due d
 WHERE m.tenant_id = d.tenant_id AND m.id = d.id
 RETURNING m.tenant_id, d.name AS tenant_name, m.id, m.sealed, m.attempts, m.expires_at`;
 
+/** Beyond it a count tells an operator nothing more. */
+const WAITING_COUNTED_MAX = 10_000;
+
+const COUNT_WAITING = `
+SELECT count(*)::int AS count FROM (
+  SELECT FROM mail_outbox WHERE sealed IS NOT NULL AND expires_at > $1 LIMIT ${WAITING_COUNTED_MAX}
+) AS waiting`;
+
 /**
  * Adds a mail to the queue. Concurrent transactions do not pass the limits.
  * @throws too_many_requests where the tenant has sent too many, to this address or in all.
@@ -106,6 +114,12 @@ export const claimMails = async (
   limit: number,
 ): Promise<ClaimedMail[]> =>
   (await statements.query('claim-mails', CLAIM, [now, new Date(now.getTime() + leaseMs), limit])) as ClaimedMail[];
+
+/** Counts mails of all tenants that wait to be sent, to WAITING_COUNTED_MAX. */
+export const countWaitingMails = async ({ statements }: Pick<Database, 'statements'>, now: Date): Promise<number> => {
+  const [row] = (await statements.query('count-mails', COUNT_WAITING, [now])) as { count: number }[];
+  return row?.count ?? 0;
+};
 
 /** Clears a mail that was sent. */
 export const finishMail = async (

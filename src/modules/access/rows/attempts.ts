@@ -3,7 +3,7 @@ import type { Database } from '../../../platform/db/database.ts';
 
 type Rows = Pick<Database, 'prisma' | 'statements'>;
 
-/** An expired count begins anew. Bounded, so that it cannot overflow. */
+/** An expired count restarts. Bounded, so that it cannot overflow. */
 const COUNT = `
 INSERT INTO attempts (digest, failures, ends_at) VALUES ($1, $4, $3)
 ON CONFLICT (digest) DO UPDATE SET

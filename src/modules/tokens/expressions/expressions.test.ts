@@ -210,7 +210,7 @@ describe('what holds for every text', () => {
     );
   });
 
-  test('a value is put in once, whatever it contains', () => {
+  test('a value is inserted once, even if it contains an expression', () => {
     fc.assert(
       fc.property(nearly, (value) => {
         expect(expandJson(['{{ t }}', 'a {{ t }}'], expansionOf({ t: { data: value } }))).toEqual([

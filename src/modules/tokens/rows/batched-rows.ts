@@ -40,14 +40,17 @@ export const createTokenRows = ({
   statements: { query },
   batchesMax,
   accounts,
+  metrics,
   beforeClose,
-}: Pick<Database, 'statements' | 'batchesMax' | 'accounts' | 'beforeClose'>) => {
+}: Pick<Database, 'statements' | 'batchesMax' | 'accounts' | 'metrics' | 'beforeClose'>) => {
   const tokens = createBatcher(
     async (tenant_id, rows) => {
       await query('insert-tokens', INSERT_TOKENS, [tenant_id, rows]);
     },
     batchesMax,
     accounts,
+    metrics,
+    'tokens',
   );
   const uniqueTokens = createBatcher(
     async (tenant_id, rows) => {
@@ -58,6 +61,8 @@ export const createTokenRows = ({
     },
     batchesMax,
     accounts,
+    metrics,
+    'unique_tokens',
   );
   beforeClose(() => Promise.all([tokens.drain(), uniqueTokens.drain()]));
 
@@ -69,6 +74,7 @@ export const createTokenRows = ({
       async (tenant_id, ids) => byId(await find(tenant_id, ids)),
       batchesMax,
       accounts,
+      metrics,
     );
     const findFew = async (tenant_id: string, ids: string[]): Promise<Row[]> => {
       const rows = (await Promise.all(ids.map((id) => findOne(tenant_id, id)))).filter((row) => row !== undefined);

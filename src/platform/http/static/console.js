@@ -41,7 +41,7 @@ addEventListener('keydown', (event) => {
   if (form && button) form.requestSubmit(button);
 });
 
-/** Deeds that cannot be undone are asked about. */
+/** Asks for confirmation before operations that cannot be undone. */
 addEventListener('submit', (event) => {
   const question = event.submitter?.dataset.confirm ?? event.target.dataset.confirm;
   if (question && !confirm(question)) return event.preventDefault();

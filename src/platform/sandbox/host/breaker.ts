@@ -1,18 +1,18 @@
-// Code that ends its executor again and again must wait before it is run once more, longer each time. What is remembered is a
-// courtesy to the machine, not a wall: another process remembers for itself.
+// A circuit breaker: code that kills its executor repeatedly must wait before its next run, longer each time.
+// Saves resources and is no security boundary: each process counts separately.
 
-/** So many deaths in a row are nothing. */
+/** So many crashes in a row have no effect. */
 const DEATHS_FREE = 2;
 const WAIT_MS = 500;
 const WAIT_MS_MAX = 30_000;
-/** Names remembered, the longest forgotten first. */
+/** Names kept in memory; the oldest are evicted. */
 const NAMES_MAX = 1000;
 
 export type Breaker = {
   countDeath(name: string): void;
-  /** A good end: what was before is forgotten. */
+  /** Resets the count after a run that ended well. */
   forget(name: string): void;
-  /** How long code of this name must wait; 0 for not at all. */
+  /** How long code of this name must wait; 0 if it may run. */
   waitMs(name: string): number;
 };
 

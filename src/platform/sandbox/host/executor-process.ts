@@ -1,5 +1,4 @@
-// One executor as the server sees it: a child process behind a wall, frames to and from it, what it weighs, and its end.
-// Knows nothing of tenants or of what is run.
+// Starts one executor process in isolation, exchanges frames with it, measures its memory and CPU time, and ends it.
 import { randomInt } from 'node:crypto';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -11,17 +10,17 @@ import { type Frame, frameKinds, readFrames } from '../protocol/frames.ts';
 import type { WallKind } from '../protocol/sandbox.ts';
 import { packageDirectory, type Program, wallCommand, WRAPPER_ENVIRONMENT } from './wall.ts';
 
-/** A start takes a tenth of a second; a machine that needs more than this for one has other troubles. */
+/** Timeout of a start, which usually takes a tenth of a second. */
 const START_MS_MAX = 20_000;
-/** What is kept of the words of a start that fails. */
+/** Characters of standard error that are kept for the message of a failed start. */
 const STDERR_CHARACTERS_MAX = 2000;
-/** Bytes on their way to an executor that does not read: more is not waited for. */
+/** Unread bytes at which an executor that does not read is killed. */
 const UNREAD_BYTES_MAX = 64 * 1024 * 1024;
-/** And so many are enough for now: what else there is to send waits until they are read. */
+/** Unread bytes at which further frames wait until the executor has read. */
 const UNREAD_BYTES_ENOUGH = 8 * 1024 * 1024;
-/** A wrapper whose program has ended goes by itself; its own end is the end of all that it started. */
+/** A wrapper ends by itself after its program. After this time it is killed, which ends all its children. */
 const WRAPPER_MS_MAX = 100;
-/** Where the machine runs out of memory, executors go before the server and the database. From -1000 to 1000. */
+/** When memory runs out, the kernel kills executors before the server and the database. From -1000 to 1000. */
 const OOM_SCORE = '500';
 /** stat counts ticks of 10 ms. */
 const TICK_MS = 10;
@@ -29,24 +28,24 @@ const TICK_MS = 10;
 export type ExecutorSize = {
   /** Resident, swapped, and in page tables. */
   memoryMb: number;
-  /** Of this, what it does not share with others, as it shares the program's text. */
+  /** The private part, without pages shared with other processes such as the program's code. */
   privateMb: number;
   threads: number;
-  /** Its first thread has ended and others have not: the system then tells no memory. So it is for a moment at its end. */
+  /** The main thread has ended and others have not: the system then reports no memory. Normal for a moment at the end. */
   isHidden: boolean;
 };
 
 export type Executor = {
-  /** How it ended, once it has. */
+  /** Resolves when the process has ended. */
   readonly ended: Promise<Ending>;
   readonly pid: number;
   send(frame: Buffer): void;
-  /** Resolved when it has read most of what was sent, or has ended. */
+  /** Resolves when the executor has read most of what was sent, or has ended. */
   hasRoom(): Promise<void>;
   kill(): void;
-  /** Undefined where the system does not tell. */
+  /** Undefined if the system does not report it. */
   size(): ExecutorSize | undefined;
-  /** Whether it has started a process, which an honest one never does. */
+  /** Whether it has started a process, which only a compromised executor does. */
   hasChildren(): boolean;
   /** CPU time of all its threads since it started. */
   cpuMs(): number | undefined;
@@ -56,23 +55,23 @@ export type Ending = { code: number | null; signal: NodeJS.Signals | null };
 
 export type ExecutorOptions = {
   wallKind: WallKind;
-  /** As `findLandlock` found it. */
+  /** The result of `findLandlock`. */
   landlock: number | string;
-  /** The program in place of our own executor's: a test's, that plays one that was taken over. */
+  /** Replaces the executor's program: tests run one that acts as a compromised executor. */
   executorPath?: string | undefined;
   memoryMb: number;
-  /** A frame that came in, its words not looked at yet. */
+  /** Called with each frame. Its head is not validated yet. */
   received: (frame: Frame) => void;
-  /** What came in is no frame. */
+  /** Called for input that is not a frame. */
   broken: (error: Error) => void;
 };
 
-/** Without Node's snapshot, which isolated-vm cannot live with; without a debugger; quiet about what Node means to drop. */
+/** No startup snapshot (isolated-vm does not work with it), no debugger, no deprecation warnings. */
 const nodeOptions = [
   '--no-node-snapshot',
   '--disable-sigusr1',
   '--no-deprecation',
-  // The machine's own cannot be read behind the wall, which OpenSSL takes for an error.
+  // The machine's OpenSSL configuration cannot be read in isolation, which OpenSSL treats as an error.
   '--openssl-config=/dev/null',
 ];
 const here = fileURLToPath(import.meta.url);
@@ -82,19 +81,19 @@ const executorDirectory = `${sandboxDirectory}/executor`;
 const ownPath = `${executorDirectory}/executor${extname(here)}`;
 
 /**
- * Numbers of users that no system gives away: where the server is root, each executor is one of its own, so that none can signal another and
- * the count of its processes is its own. As good as any numbers that no system gives to people or services.
+ * User ids for executors of a server that runs as root: each executor gets its own, so that none can signal another, and
+ * process limits count separately. Systems do not assign ids in this range.
  */
 const USER_FIRST = 0x7ffe_0000;
 const USERS = 0x1_0000;
-/** From anywhere: several servers of a machine, in containers too, would count their executors' processes together. */
+/** A random start: several servers of a machine, also in containers, must not share ids, whose processes count together. */
 let users = randomInt(USERS);
 const nextUser = (): number => {
   users += 1;
   return USER_FIRST + (users % USERS);
 };
 
-/** A file that every executor could read if there were no wall, and none may. */
+/** A file that an executor can read only if its isolation does not hold. */
 const forbiddenPath = `${sourceDirectory}/platform/config${extname(here)}`;
 
 const programOf = (memoryMb: number, isWalled: boolean, executorPath = ownPath): Program => ({
@@ -111,7 +110,7 @@ const programOf = (memoryMb: number, isWalled: boolean, executorPath = ownPath):
   ],
 });
 
-/** The program behind its wrappers: the last of the line of only children. */
+/** The process id of the program inside its wrappers: the last in a chain of only children. */
 const innermost = (pid: number): number => {
   for (let at = pid; ;) {
     let children: string;
@@ -126,7 +125,7 @@ const innermost = (pid: number): number => {
   }
 };
 
-/** An executor did not come up. The message says what it printed, which is before anything foreign ran in it. */
+/** An executor did not start. The message contains its output, which is from before any tenant's code ran. */
 export class ExecutorStartError extends Error {
   override readonly name = 'ExecutorStartError';
 }
@@ -184,7 +183,7 @@ export const startExecutor = async ({
       if (frame.kind !== frameKinds.READY) return void child.kill('SIGKILL');
       isReady = true;
       clearTimeout(timer);
-      // What foreign code would make it say is not read.
+      // Output after the start could come from tenants' code: it is not read.
       child.stderr?.destroy();
       resolve();
     };
@@ -195,7 +194,7 @@ export const startExecutor = async ({
   try {
     writeFileSync(`/proc/${pid}/oom_score_adj`, OOM_SCORE);
   } catch {
-    // Where the system does not let us, the kernel chooses by size alone.
+    // Without the right to set it, the kernel chooses by size alone.
   }
   const readProc = (file: string): string | undefined => {
     try {
@@ -218,7 +217,7 @@ export const startExecutor = async ({
     },
     kill: () => {
       if (isEnded) return;
-      // Behind a wrapper the program goes first, so that the wrapper sees its end and reaps it.
+      // In a wrapper the program is killed first, so that the wrapper reaps it.
       if (pid === child.pid || !killQuietly(pid)) return void child.kill('SIGKILL');
       const late = setTimeout(() => child.kill('SIGKILL'), WRAPPER_MS_MAX);
       void ended.then(() => clearTimeout(late));
@@ -240,7 +239,7 @@ export const startExecutor = async ({
       }
     },
     cpuMs: () => {
-      // The name in brackets may hold anything; the numbers follow it.
+      // The name in parentheses may contain any character; the numbers follow it.
       const fields = readProc('stat')?.split(') ').at(-1)?.split(' ');
       return fields === undefined ? undefined : (Number(fields[11]) + Number(fields[12])) * TICK_MS;
     },

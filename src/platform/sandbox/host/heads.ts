@@ -58,7 +58,7 @@ export type FaultHead = z.infer<typeof faultHead>;
 export const doneHead = z.object({
   ok: z.boolean(),
   cpu_ms: milliseconds,
-  /** The code's thread ignores its termination: the executor must be killed. */
+  /** The thread of the code does not terminate: the executor must be killed. */
   is_stuck: z.boolean(),
   logs: z
     .array(z.object({ level: z.enum(['debug', 'log', 'info', 'warn', 'error']), text: clipped(LOG_CHARACTERS_MAX) }))
@@ -67,19 +67,19 @@ export const doneHead = z.object({
 
 export const callHead = z.object({ call: count, kind: z.string().max(40) });
 
-/** So many values are parsed and walked in some 20 ms of the event loop. */
+/** Values of one text. Parsing and walking so many takes some 20 ms of the event loop. */
 const VALUES_MAX = 100_000;
 
-/** Characters that are searched in a slice: a fraction of a millisecond. */
+/** Characters searched in one slice, which takes a fraction of a millisecond. */
 const SEARCHED_CHARACTERS = 131_072;
 
 /** Texts up to this size are parsed at once, in about a millisecond. Larger ones are parsed in slices. */
 export const PARSED_AT_ONCE = 131_072;
 
-/** A large text with so few values has long strings, which JSON.parse copies: a megabyte of them takes about a millisecond. */
+/** A large text with so few values has long strings. JSON.parse copies a megabyte of them in about a millisecond. */
 const VALUES_AT_ONCE = 5000;
 
-/** How many values a JSON text has, as its brackets, braces and commas outside of strings tell. Stops above the limit. */
+/** Counts the values of a JSON text by its brackets, braces and commas outside strings. Stops above the limit. */
 function* countValues(text: string, valuesMax: number): Slices<number> {
   let values = 0;
   let pauseAt = SEARCHED_CHARACTERS;
@@ -97,7 +97,7 @@ function* countValues(text: string, valuesMax: number): Slices<number> {
   return values;
 }
 
-/** Where a string that begins at `from` ends; the end of the text where it does not. */
+/** The end of a string that begins at `from`, or the end of the text. */
 const endOfString = (text: string, from: number): number => {
   for (let end = text.indexOf('"', from + 1); end !== -1; end = text.indexOf('"', end + 1)) {
     let backslashes = 0;
@@ -116,7 +116,7 @@ export function* parseBodyInSlices(text: string, valuesMax = VALUES_MAX): Slices
   // A text that is short enough cannot have too many.
   const values = isSmall && text.length < 2 * valuesMax ? 0 : yield* countValues(text, valuesMax);
   if (values > valuesMax) return { problem: `must not hold more than ${valuesMax} values` };
-  // Large texts that come at once take turns.
+  // Large texts of several runs are parsed in turn.
   if (!isSmall) yield;
   let value: unknown;
   let problem: string | undefined;
@@ -127,21 +127,21 @@ export function* parseBodyInSlices(text: string, valuesMax = VALUES_MAX): Slices
     } else {
       const { value: parsed, findings } = yield* parseInSlices(text);
       value = parsed;
-      // Code may nest deeper than clients: the exact limit is looked at where the lower one is exceeded.
+      // Code may nest deeper than clients. The exact check runs only if the lower limit is exceeded.
       problem = findings.prototype?.sentence ?? (findings.depth && shapeProblem(parsed));
     }
   } catch (error) {
-    if (error instanceof SyntaxError || error instanceof JsonSyntaxError) throw new ProtocolError('a text is no JSON');
+    if (error instanceof SyntaxError || error instanceof JsonSyntaxError) throw new ProtocolError('a text is not JSON');
     throw error;
   }
   return problem === undefined ? { value } : { problem };
 }
 
-/** @throws ProtocolError for a head that has not the shape it must have. */
+/** Validates a head. @throws ProtocolError if it does not match the schema. */
 export const parseHead = <T>(schema: z.ZodType<T>, text: string): T => {
   const body = runAtOnce(parseBodyInSlices(text));
   const parsed = 'value' in body ? schema.safeParse(body.value) : undefined;
-  if (!parsed?.success) throw new ProtocolError('a head has not its shape');
+  if (!parsed?.success) throw new ProtocolError('a head is not valid');
   return parsed.data;
 };
 

@@ -1,5 +1,5 @@
-// The launcher: a Perl program that limits itself, shuts itself in with Landlock and seccomp, and becomes the executor.
-// It needs no right, no namespace and no compiler; perl-base is part of every Debian and Ubuntu. It loads no Perl module.
+// The launcher: a Perl program that sets its limits, applies Landlock and seccomp to itself, and then executes the executor.
+// It needs no privilege, namespace or compiler; perl-base is part of every Debian and Ubuntu. It loads no Perl module.
 // man 7 landlock; docs/decisions/0043-wall.md says why Perl.
 import { type Architecture, makeFilter } from './seccomp.ts';
 import { launcherCalls } from './system-calls.ts';
@@ -7,12 +7,12 @@ import { launcherCalls } from './system-calls.ts';
 export const architecture: Architecture | undefined =
   process.arch === 'x64' || process.arch === 'arm64' ? process.arch : undefined;
 
-/** Beyond the server's. Where it has work, executors get a third of what it gets; at 10 they would miss their deadlines. */
+/** Added to the server's niceness: under load executors get a third of its CPU time. At 10 they would miss their deadlines. */
 const NICENESS_MORE = 5;
 
 const PR_SET_PDEATHSIG = 1;
 const SIGKILL = 9;
-/** Node's own, the modules that it reads, and the socket. */
+/** Open files: Node's own, the modules that it reads, and the socket. */
 export const FILES_MAX = 64;
 
 const RLIMIT_FSIZE = 1;
@@ -86,7 +86,7 @@ call('seccomp', syscall(${number.seccomp}, 1, 0, $pointer));
 exec { $words[0] } @words or die "$words[0]: $!\\n";
 `;
 
-/** Prints which version of Landlock the kernel has. */
+/** Prints the kernel's version of Landlock. */
 const VERSION_SCRIPT = `my $version = syscall(${number.landlock_create_ruleset}, 0, 0, 1); print $version < 0 ? -$! : $version`;
 
 export const landlockVersionCommand = ['perl', '-e', VERSION_SCRIPT];
@@ -94,16 +94,16 @@ export const landlockVersionCommand = ['perl', '-e', VERSION_SCRIPT];
 export type Launch = {
   /** The version of Landlock to use; 0 for none. */
   landlock: number;
-  /** Threads and processes that its user may have; 0 where others have the same user. */
+  /** Limit of threads and processes of its user; 0 if other processes have the same user. */
   processesMax: number;
   mayChangeUser: boolean;
-  /** What is read, and what is run: absolute paths. */
+  /** Absolute paths that the program may read, and that it executes. */
   reads: readonly string[];
   runs: readonly string[];
   command: readonly string[];
 };
 
-/** The words of a command line that starts a program behind Landlock and seccomp. Where a step fails it ends, and says so. */
+/** The command line that starts a program behind Landlock and seccomp. If a step fails, it exits with a message. */
 export const launcherCommand = (by: Architecture, launch: Launch): string[] => [
   'perl',
   '-e',

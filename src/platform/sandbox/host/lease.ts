@@ -1,4 +1,4 @@
-// An executor and what the pool knows of it: its owner, the runs in it, and what it costs.
+// The state that the pool keeps for an executor: its owner, its runs, and its use of memory and CPU time.
 import type { Executor } from './executor-process.ts';
 
 /** Whose code an executor runs: one application of a tenant, or the tenant's code without an application. */
@@ -21,23 +21,23 @@ export type Lease<Run> = {
   readonly loaded: Set<string>;
   /** Runs of its life so far. */
   runsSoFar: number;
-  /** Private memory, as it was measured last. */
+  /** Private memory at the last measurement. */
   memoryMb: number;
-  /** CPU time, as it was read last; and when it last grew. */
+  /** CPU time at the last reading, and when it last grew. */
   cpuMs: number;
   activeAt: number;
-  /** Its CPU time a moment ago, and whether it has used much since. */
+  /** CPU time at an earlier inspection, and whether it has used much since. */
   cpuBeforeMs: number;
   isBurning: boolean;
-  /** CPU time of the process when it was last without runs, and what its runs may take since then. */
+  /** CPU time of the process when it last had no run, and the CPU time that its runs since then may use. */
   cpuAtRestMs: number;
   cpuAllowedMs: number;
-  /** Since when the system does not tell its memory. */
+  /** Since when the system reports no memory for it. */
   hiddenSince: number | undefined;
   /** Resident memory at its start. */
   readonly baselineMb: number;
   idleSince: number;
-  /** `rest` has scheduled a look at its CPU time. */
+  /** `rest` has scheduled a reading of its CPU time. */
   isLookComing: boolean;
   /** Takes no more runs, and ends with its last one. */
   isRetired: boolean;

@@ -1,5 +1,5 @@
-// The pool of executors: starts them behind the best wall, keeps spares ready, gives each to one owner for life, and replaces
-// idle ones where memory is needed. Knows nothing of what runs in them.
+// The pool of executors: starts them with the best isolation, keeps spares ready, gives each to one owner for life, and ends
+// idle ones when memory is needed.
 import { availableParallelism } from 'node:os';
 import { type Ending, ExecutorStartError, startExecutor } from './executor-process.ts';
 import { type DeathReason, isSameOwner, type Lease, newLease, type Owner } from './lease.ts';
@@ -10,7 +10,7 @@ import { causeOf, findLandlock, nameOfWall, wallKinds, WallMissing } from './wal
 import { createWatch } from './watch.ts';
 
 export type PoolEvent =
-  /** No wall stands, and why. */
+  /** No isolation is available, with the reasons. */
   { event: 'no_wall'; wall: Wall } | { event: 'started'; wall: Wall } | { event: 'start_failed'; reason: string };
 
 export type PoolOptions<Run> = {
@@ -24,34 +24,34 @@ export type PoolOptions<Run> = {
   received(lease: Lease<Run>, frame: Frame): void;
   broken(lease: Lease<Run>, error: Error): void;
   ended(lease: Lease<Run>, ending: Ending): void;
-  /** There may be an executor for a run that waits. */
+  /** An executor may be free for a waiting run. */
   changed(): void;
 };
 
-/** Runs in one executor before a further one is asked for, and at most. A run that waits costs next to nothing. */
+/** Runs in one executor before the pool starts a further one, and the most runs. A waiting run costs almost nothing. */
 const RUNS_TO_SPREAD = 8;
 const RUNS_AT_ONCE_MAX = 32;
-/** Code makes objects of its input: up to ten times its bytes. The inputs of one executor together must fit in an isolate. */
+/** Parsed input takes up to ten times its bytes. The inputs of all runs of an executor must fit in one isolate. */
 const BYTES_OF_INPUT = 10;
-/** Executors that are ready for an owner without one. One is enough until code runs. */
+/** Executors ready for new owners. One is enough until the first code has run. */
 const SPARES = 2;
-/** A start uses an eighth of a second of CPU time: more at once are not ready sooner. */
+/** A start uses an eighth of a second of CPU time, so more at once would not be ready sooner. */
 const STARTS_AT_ONCE = Math.max(2, availableParallelism());
-/** Pause before an executor is started again after one that did not come up. */
+/** Pause after a failed start. */
 const START_PAUSE_MS = 500;
 
 export type Pool<Run> = {
   readonly wall: Wall | undefined;
   readonly leases: ReadonlySet<Lease<Run>>;
-  /** Finds the wall that stands, and starts the first executor behind it. @throws ExecutorStartError. */
+  /** Finds the best isolation that works, and starts the first executor. @throws ExecutorStartError. */
   start(): Promise<void>;
-  /** An executor of the owner, for a run of the code with this key; undefined where the run must wait. */
+  /** Finds an executor of the owner for a run of the code with this key; undefined if the run must wait. */
   find(owner: Owner, key: string, inputBytes: number): Lease<Run> | undefined;
-  /** A run begins that may take so much CPU time. Before it joins the lease. */
+  /** Call before a run joins the lease. @param cpuMs CPU time that the run may use. */
   begin(lease: Lease<Run>, cpuMs: number, hasNewIsolate: boolean): void;
-  /** A lease has no run any more. */
+  /** Call when a lease has no runs left. */
   rest(lease: Lease<Run>): void;
-  /** After executors were looked for: starts those that were missing, and ends idle ones in their place. */
+  /** Call after `find`: starts missing executors, and ends idle ones to make space. */
   tend(): void;
   end(lease: Lease<Run>, death: DeathReason | undefined): void;
   close(): Promise<void>;
@@ -153,7 +153,7 @@ export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
     inspected: () => {
       const largest = room.largestBeyond();
       if (largest) end(largest, largest.runs.size > 0 ? 'pressure' : undefined);
-      // Executors whose runs came to wait need less memory.
+      // Executors whose runs now wait need less memory.
       options.changed();
     },
   });
@@ -190,7 +190,7 @@ export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
     if (spare) return spare;
     const least = fitting[0];
     if (least && room.mayRun(least)) return least;
-    // There is an executor, and no memory to run in: others that are idle must end, and not this one.
+    // There is an executor but no memory for a run: other idle executors must end.
     if (least) {
       least.idleSince = performance.now();
       needFirst.add(owner.tenant_id);

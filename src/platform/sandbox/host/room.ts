@@ -6,14 +6,14 @@ import type { Lease, Owner } from './lease.ts';
 const START_MB = 30;
 /**
  * An executor whose runs used no CPU time for so long waits for a fetch or a timer. Only its measured memory counts, so that
- * runs that wait keep nobody out.
+ * waiting runs do not block other tenants.
  */
 const WAITING_AFTER_MS = 200;
 /** A tenant has this share of the memory at most. */
 const TENANT_SHARE = 0.5;
 /** Further executors of tenants leave the rest free: a tenant without one finds memory for its first. */
 const FURTHER_SHARE = 0.75;
-/** Executors that use a core each, before a tenant with one of them must do without a further one. */
+/** While so many executors use a core each, a tenant with one of them gets no further one. */
 const BURNING_MAX = availableParallelism() + 1;
 
 export type RoomOptions<Run> = {

@@ -1,4 +1,4 @@
-// Answers the calls of running code: checks sizes and counts, parses what is sent, and sends the answer back in turn.
+// Handles calls of running code: checks size and number, parses the arguments, and sends the result back.
 import { type Accounts } from '../../accounts.ts';
 import { callHead, PARSED_AT_ONCE, type ParsedBody, parseBodyInSlices, parseHead } from './heads.ts';
 import { runAtOnce } from '../../json/slices.ts';
@@ -7,14 +7,14 @@ import { encodeFrame, type Frame, FRAME_BODY_BYTES_MAX, frameKinds, ProtocolErro
 import { CallFault, FETCHES_MAX, type RunFault, SERVICE_CALLS_MAX } from '../protocol/sandbox.ts';
 import { accountOf, charged, CpuSpent, type Run } from './run.ts';
 
-/** Calls of one run that an honest executor lets through. */
+/** Calls of one run. A correct executor enforces the same limit. */
 const CALLS_MAX = FETCHES_MAX + SERVICE_CALLS_MAX;
-/** Of what a call sends: headers of a request, or a body to be tokenized. */
+/** JSON values in the arguments of a call: headers of a request, or a body to tokenize. */
 const CALL_VALUES_MAX = 25_000;
-/** Around the body of a service call: names, an id. */
+/** Bytes beside the body of a service call: names, an id. */
 const BESIDE_BODY_BYTES = 1024;
 
-/** The answer to a call whose real answer fits into no frame. */
+/** The result of a call whose real result does not fit into a frame. */
 const TOO_LARGE = JSON.stringify({ code: 'BODY_TOO_LARGE', message: 'The answer is larger than code may get.' });
 
 const textOfFault = (error: unknown): string =>
@@ -71,11 +71,11 @@ export const createCalls = ({ accounts, callBytesMax, violate, stop }: CallOptio
     };
     void answer()
       .then(async ([ok, text]) => {
-        // Answers become text one after another, when the executor has read enough of those before.
+        // Results are serialised one after another, when the executor has read enough of the earlier ones.
         await lease.executor.hasRoom();
         if (lease.runs.get(run.id) === run) settle(ok, text());
       })
-      // A value that cannot be written out, such as one nested 100,000 deep, is a call that failed.
+      // A value that cannot be serialised, such as one nested 100,000 deep, fails the call.
       .catch((error: unknown) => settle(false, textOfFault(error)))
       .finally(markSent);
   };

@@ -1,4 +1,4 @@
-// Runs that wait for an executor: a line for each owner. Tenants with the fewest executors are served first.
+// Queues runs that wait for an executor, one queue for each owner. Tenants with the fewest executors are served first.
 import type { Pool } from './pool.ts';
 import { busy, finish, type Run } from './run.ts';
 import type { Lease, Owner } from './lease.ts';
@@ -13,6 +13,8 @@ export type RunQueue = {
   remove(run: Run): void;
   place(assign: (lease: Lease<Run>, run: Run) => void): void;
   refuseAll(): void;
+  /** How many runs wait. */
+  length(): number;
 };
 
 const keyOf = ({ tenant_id, application_id = '' }: Owner): string => `${tenant_id} ${application_id}`;
@@ -52,6 +54,11 @@ export const createQueue = (pool: Pick<Pool<Run>, 'find' | 'leases'>): RunQueue 
       }, WAIT_MS_MAX);
     },
     remove,
+    length: () => {
+      let count = 0;
+      for (const { runs } of lines.values()) count += runs.length;
+      return count;
+    },
     place: (assign) => {
       if (lines.size === 0) return;
       const counts = executorsOf();

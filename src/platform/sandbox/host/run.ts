@@ -1,4 +1,4 @@
-// A run of code in the server, from its admission to its outcome.
+// The state of a run in the server, from admission to outcome.
 import { type FaultHead, maskLines } from './heads.ts';
 import type { Slices } from '../../json/slices.ts';
 import type { Job, Outcome, RunFault } from '../protocol/sandbox.ts';
@@ -12,18 +12,18 @@ export type Run = {
   readonly isCheck: boolean;
   readonly cpuMsMax: number;
   readonly inputBytes: number;
-  /** Times that it was begun in an executor that then died. */
+  /** How often its executor has died. */
   deaths: number;
-  /** Numbers of its calls so far, answered or not. */
+  /** Numbers of its calls so far, finished or not. */
   readonly calls: Set<number>;
-  /** Aborts calls under way when the run is over; made with the first of them, for most runs make none. */
+  /** Aborts running calls when the run is over. Created with the first call, because most runs make none. */
   aborter: AbortController | undefined;
   /** CPU time that the server used to parse its frames. */
   serverMs: number;
   startedAt: number;
-  /** Of its place in the queue, then of its run. */
+  /** The timeout in the queue, then the time limit of the run. */
   timer: NodeJS.Timeout | undefined;
-  /** Its outcome is known. A run that was cancelled may still be in its executor. */
+  /** The outcome is known. A cancelled run may still be in its executor. */
   isOver: boolean;
   settle(outcome: Outcome): void;
 };
@@ -41,7 +41,7 @@ export const busy = (over: 'tenant' | 'all', retryAfterSeconds = RETRY_AFTER_SEC
 /** Names the code of a run, for the breaker. */
 export const nameOf = ({ tenant_id, key }: Job): string => `${tenant_id} ${key}`;
 
-/** Whose shares a run uses. */
+/** The account whose limits a run counts for. */
 export const accountOf = ({ tenant_id, account = tenant_id }: Job): string => account;
 
 /** Does nothing for a run that is over. */
@@ -61,7 +61,7 @@ export const finish = (run: Run, made: Result, logs: Outcome['logs'] = [], cpuMs
   run.settle('code' in result ? { ok: false, fault: result, ...report } : { ok: true, ...result, ...report });
 };
 
-/** The run has used up its CPU time, in its executor or by what the server parses for it. */
+/** The run has used up its CPU time, including the time that the server parses for it. */
 export class CpuSpent extends Error {
   override readonly name = 'CpuSpent';
 }

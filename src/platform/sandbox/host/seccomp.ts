@@ -4,7 +4,7 @@ import { allowedCalls, type Condition, type SystemCall, UNKNOWN_CALLS, userCalls
 
 export type Architecture = 'x64' | 'arm64';
 
-/** AUDIT_ARCH_X86_64 and AUDIT_ARCH_AARCH64: what the kernel says of a call's architecture. */
+/** AUDIT_ARCH_X86_64 and AUDIT_ARCH_AARCH64: the architecture that the kernel reports for a call. */
 const auditArchitectures: Record<Architecture, number> = { x64: 0xc000_003e, arm64: 0xc000_00b7 };
 
 const LOAD = 0x20;
@@ -34,7 +34,7 @@ export const OWN_PROCESS_MARK = 'OWN_PROC';
 
 const give = (result: number): Instruction => [RETURN, 0, 0, result];
 
-/** Instructions that allow or refuse by an argument. Each ends in a return. */
+/** Instructions that allow or refuse a call by its argument. */
 const judge = (condition: Condition): Instruction[] => {
   const load: Instruction = [LOAD, 0, 0, argumentAt(condition.argument)];
   if ('isOneOf' in condition) {

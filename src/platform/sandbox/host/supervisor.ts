@@ -25,9 +25,9 @@ export type SandboxOptions = {
   limits: RunLimits;
   /** `isolate`: a fresh isolate for each run, about five times the CPU time. */
   isolation: 'context' | 'isolate';
-  /** `auto`: the best wall that this machine can build. */
+  /** `auto`: the best isolation that works on this machine. */
   wallKind: WallKind | 'auto';
-  /** Whether code runs where no wall stands. */
+  /** Whether code may run without isolation by the system. */
   allowWeak: boolean;
   /** Of all executors together. */
   memoryTotalMb: number;
@@ -45,9 +45,9 @@ export type SandboxEvent =
   /** The executor broke the protocol: it may have been taken over. */
   | { event: 'violation'; tenant_id: string; reason: string };
 
-/** The sandbox as its owner has it: others run code in it. */
+/** The sandbox with the functions of its owner, who starts and closes it. */
 export type SandboxOwner = Sandbox & {
-  /** Finds the wall that stands, and starts the first executor behind it. @throws ExecutorStartError. */
+  /** Finds the best isolation that works, and starts the first executor. @throws ExecutorStartError. */
   start(): Promise<void>;
   /** The executors there are. */
   executors(): {
@@ -55,7 +55,11 @@ export type SandboxOwner = Sandbox & {
     tenant_id: string | undefined;
     application_id: string | undefined;
     runs: number;
+    /** Private memory, as it was measured last. */
+    memoryMb: number;
   }[];
+  /** Runs that wait for an executor. */
+  waiting(): number;
 };
 
 /** The wall timer of the executor fires first. This one is for an executor that ignores its own. */
@@ -66,7 +70,7 @@ const CODES_MAX = 8;
 const CHECK_WALL_MS = 5000;
 const CHECK_CPU_MS = 1000;
 
-/** The exit code by which an executor says that V8 could not go on; and the signals by which V8 ends a process itself. */
+/** The exit code of an executor after a fatal error of V8, and the signals by which V8 ends a process. */
 const CATASTROPHE = 70;
 const memorySignals = new Set<Ending['signal']>(['SIGTRAP', 'SIGABRT', 'SIGILL', 'SIGSEGV']);
 /** A wrapper passes a signal on as 128 plus its number. */
@@ -188,7 +192,7 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
     pool.end(lease, 'deadline');
   };
 
-  /** Ends a run that nobody waits for, or that has used up its CPU time. It keeps its place in the executor until it has ended there. */
+  /** Ends a run whose client has gone or whose CPU time is used up. It stays in the executor until it has ended there. */
   const stop = (run: Run, fault: RunFault): void => {
     if (run.isOver) return;
     queue.remove(run);
@@ -204,10 +208,10 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
     if (lease.death) return;
     try {
       const run = lease.runs.get(frame.id);
-      if (!run) throw new ProtocolError('a frame is about no run of this executor');
+      if (!run) throw new ProtocolError('a frame names no run of this executor');
       if (frame.kind === frameKinds.DONE) done(lease, run, frame);
       else if (frame.kind === frameKinds.CALL) call(lease, run, frame);
-      else throw new ProtocolError('a frame is of no kind that an executor sends');
+      else throw new ProtocolError('a frame has a kind that executors do not send');
     } catch (error) {
       violate(lease, error instanceof ProtocolError ? error.message : 'a frame could not be read');
     }
@@ -220,7 +224,7 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
     leave(lease, run);
     const fault = result && 'code' in result ? result.code : undefined;
     const isTimeout = fault?.startsWith('TIMEOUT') ?? false;
-    // What a run leaves of its limit goes to no other run. After a timeout its last slice may still be running.
+    // A run's unused CPU time is not left to other runs. After a timeout its last slice may still be running.
     if (!isTimeout) lease.cpuAllowedMs -= Math.max(0, run.cpuMsMax - cpu_ms);
     // After these the isolate may be damaged: the executor gets no new runs.
     if (isTimeout || fault === 'OUT_OF_MEMORY' || fault === 'ISOLATE_GONE') lease.isRetired = true;
@@ -312,12 +316,14 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
       pool.tend();
     },
     executors: () =>
-      [...pool.leases].map(({ executor, owner, runs }) => ({
+      [...pool.leases].map(({ executor, owner, runs, memoryMb }) => ({
         pid: executor.pid,
         tenant_id: owner?.tenant_id,
         application_id: owner?.application_id,
         runs: runs.size,
+        memoryMb,
       })),
+    waiting: queue.length,
     run: (job) => submit(job, false),
     check: async (tenant_id, code) => {
       const answerCall = () => Promise.reject(new CallFault('NOT_ALLOWED', 'Code that is checked calls nothing.'));

@@ -1,7 +1,7 @@
 // The system calls that an executor may make, with the reason for each. All others fail. Numbers are the kernel's, for x64
 // and arm64; null where the architecture has no such call.
 
-/** What a call's arguments must be. Compared as the kernel reads them: their lower 32 bits. */
+/** A condition on an argument of a call. Compares the lower 32 bits, as the kernel reads them. */
 export type Condition =
   /** `OWN_PROCESS`: the id of the process that puts the filter on. */
   | { argument: number; isOneOf: readonly (number | 'OWN_PROCESS')[] }
@@ -15,9 +15,9 @@ export type SystemCall = {
   when?: Condition;
 };
 
-/** A call that fails as one that this kernel does not know, so that libraries fall back to another. */
+/** Calls that fail with ENOSYS, so that libraries fall back to another. */
 export const UNKNOWN_CALLS = [
-  // Its arguments lie in memory, where no filter can look; glibc falls back to clone.
+  // A filter cannot inspect its arguments, which are in memory. glibc falls back to clone.
   { name: 'clone3', x64: 435, arm64: 435 },
 ] as const;
 

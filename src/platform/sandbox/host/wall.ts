@@ -1,5 +1,5 @@
-// The wall around an executor: the command line that starts a program behind Landlock and seccomp, in bubblewrap where that
-// works. Knows nothing of what the program does.
+// Isolates an executor by the system: builds the command line that starts it behind Landlock and seccomp, inside bubblewrap
+// where that works.
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { availableParallelism, constants } from 'node:os';
@@ -7,23 +7,23 @@ import { dirname, join, resolve } from 'node:path';
 import { architecture, FILES_MAX, landlockVersionCommand, launcherCommand } from './launcher.ts';
 import type { WallKind } from '../protocol/sandbox.ts';
 
-/** In the order in which they are tried. */
+/** Kinds of isolation, in the order in which they are tried. */
 export const wallKinds: readonly WallKind[] = ['bwrap', 'landlock', 'none'];
 
 export type Program = {
-  /** Absolute path, and what it is given. */
+  /** Absolute path of the program, and its arguments. */
   path: string;
   args: string[];
-  /** What the program reads: absolute paths of files and directories; nothing else of the disk is there. */
+  /** Absolute paths that the program may read. The rest of the disk is not visible. */
   reads: string[];
 };
 
-/** The environment of the wrappers; what is behind the wall has none. */
+/** The environment of the wrappers. The executor has none. */
 export const WRAPPER_ENVIRONMENT = { PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' };
 
 export type CommandLine = { command: string; args: string[] };
 
-/** A wall cannot be built here. The message says why, and what to do. */
+/** A kind of isolation does not work here. The message says why, and what to do. */
 export class WallMissing extends Error {
   override readonly name = 'WallMissing';
 }
@@ -33,12 +33,12 @@ const isRoot = process.getuid?.() === 0;
 const existing = (paths: string[]): string[] => paths.filter((path) => existsSync(path));
 
 const triplet = { x64: 'x86_64-linux-gnu', arm64: 'aarch64-linux-gnu' }[architecture ?? 'x64'];
-/** Debian's libraries have a directory of their own; elsewhere they lie among other things, where the server must not lie too. */
+/** Debian has a directory for libraries only. Elsewhere the directory has other files too, and must not contain the server. */
 const libraries = existsSync(`/usr/lib/${triplet}`)
   ? existing([`/usr/lib/${triplet}`, `/lib/${triplet}`, '/lib64', '/etc/ld.so.cache'])
   : existing(['/usr/lib', '/usr/lib64', '/lib', '/lib64', '/etc/ld.so.cache']);
 const devices = ['/dev/null', '/dev/urandom'];
-/** What the kernel runs to start a program that has libraries: glibc's loader and musl's. */
+/** Dynamic loaders of glibc and musl, which the kernel runs to start a program. */
 const loaders = existing([
   '/lib64/ld-linux-x86-64.so.2',
   '/lib/ld-linux-aarch64.so.1',
@@ -48,10 +48,10 @@ const loaders = existing([
 /** Bubblewrap's tree has the system's programs, of which the launcher is one. */
 const bubblewrapTree = existing(['/usr/lib', '/usr/lib64', '/lib', '/lib64', '/usr/bin', '/bin', '/etc/ld.so.cache']);
 
-/** As root the executor gives up its user by itself, once it has read what only root may read. Nothing else is kept. */
+/** Capabilities of an executor that starts as root: it reads files that only root can read, and then changes its user. */
 const keptCapabilities = ['CAP_SETUID', 'CAP_SETGID', 'CAP_DAC_READ_SEARCH'];
 
-/** Node's threads, one of isolated-vm's for each core, and some to spare. They count by user, and threads count. */
+/** Node's threads, one of isolated-vm for each core, and some to spare. The kernel counts threads by user. */
 export const THREADS_MAX = 48 + 2 * availableParallelism();
 
 const { ENOSYS, EOPNOTSUPP } = constants.errno;
@@ -88,11 +88,11 @@ const bubblewrap = (program: Program, landlock: number): CommandLine => {
   const reads = [program.path, ...program.reads];
   const places = [
     ...bubblewrapTree,
-    // What lies in a directory of the system is there with it.
+    // Paths within directories of the system are already visible.
     ...reads.filter((path) => !bubblewrapTree.some((directory) => path.startsWith(`${directory}/`))),
   ];
   const args = [
-    // As root without a user namespace: within one, the executor could not take another user's number.
+    // As root without a user namespace: within one, the executor could not change to another user id.
     ...(isRoot
       ? ['--unshare-net', '--unshare-pid', '--unshare-ipc', '--unshare-uts', '--unshare-cgroup-try']
       : ['--unshare-all']),
@@ -106,7 +106,7 @@ const bubblewrap = (program: Program, landlock: number): CommandLine => {
     'ALL',
     ...(isRoot ? keptCapabilities.flatMap((name) => ['--cap-add', name]) : []),
     ...places.flatMap((path) => ['--ro-bind', path, path]),
-    // No --dev: it mounts a file system of its own, which could be written to.
+    // No --dev: it mounts a writable file system.
     ...devices.flatMap((path) => ['--dev-bind', path, path]),
     '--remount-ro',
     '/',
@@ -128,14 +128,14 @@ const LIMITS = `ulimit -c 0; ulimit -f 0; ulimit -n ${FILES_MAX}; exec env -i "$
 
 const none = ({ path, args }: Program): CommandLine => {
   const limited = ['/bin/sh', '-c', LIMITS, 'sh', path, ...args];
-  // As root its user is its own, and so is the count.
+  // As root the executor has a user of its own, so the limit counts its threads only.
   const [command = '', ...rest] = isRoot ? ['prlimit', `--nproc=${THREADS_MAX}`, ...limited] : limited;
   return { command, args: rest };
 };
 
 /**
- * @param landlock as `findLandlock` found it.
- * @throws WallMissing where that wall cannot stand here.
+ * @param landlock the result of `findLandlock`.
+ * @throws WallMissing if this isolation does not work here.
  */
 export const wallCommand = (kind: WallKind, landlock: number | string, program: Program): CommandLine => {
   if (kind === 'none') return none(program);
@@ -145,14 +145,14 @@ export const wallCommand = (kind: WallKind, landlock: number | string, program: 
   return landlocked(program, landlock);
 };
 
-/** The layers of a wall that stands, as an operator reads them. */
+/** The layers of an isolation, for operators. */
 export const nameOfWall = (kind: WallKind, landlock: number | string): string => {
   if (kind === 'none') return 'none';
   const layers = [...(kind === 'bwrap' ? ['bubblewrap'] : []), ...(typeof landlock === 'number' ? ['Landlock'] : [])];
   return `${layers.join(', ')} and seccomp`;
 };
 
-/** Why a wall does not stand, from what its command line printed. */
+/** Why an isolation does not work, from the output of its command line. */
 export const causeOf = (kind: WallKind, words: string): string => {
   if (kind !== 'bwrap') return words;
   if (words.includes('spawn bwrap ENOENT')) return 'bubblewrap is not installed (apt-get install bubblewrap)';

@@ -8,38 +8,38 @@ import { THREADS_MAX } from './wall.ts';
 const RUNS_OF_A_LIFE = 5000;
 const GROWTH_MB_MAX = 100;
 /**
- * An executor that takes so much CPU time beyond what its runs may take, as the system counts it, is killed. The executor
- * itself ends a run at its limit. This is for what the executor does not see: threads of V8, and code that broke out.
+ * An executor is killed when its process uses so much more CPU time than its runs may use. The executor itself ends a run at
+ * its limit. This is for work that it does not measure: threads of V8, and code that escaped the isolate.
  */
 const CPU_BEYOND_MS = 250;
-/** What a run costs beside what it is charged for: contexts made ahead, collectors, compilers. Measured: 1 to 3 ms. */
+/** Overhead of a run that is not charged to it: contexts created ahead, garbage collection, compilers. Measured: 1 to 3 ms. */
 const RUN_OVERHEAD_MS = 10;
-/** The same with an isolate of its own, or code that is new there. */
+/** The same for a run with a new isolate or newly loaded code. */
 const ISOLATE_OVERHEAD_MS = 50;
-/** The end of a process takes a few milliseconds. */
+/** How long memory may be unreadable. A process needs a few milliseconds to end. */
 const HIDDEN_MS_MAX = 1000;
-/** What an executor may use between runs. */
+/** CPU time that an executor may use between runs. */
 const REST_CPU_MS_MAX = 300;
-/** How often CPU time, and the memory of executors that use CPU time, are read while something runs. */
+/** Interval of readings during runs: of CPU time, and of the memory of executors that use CPU time. */
 const LOOK_MS = 25;
-/** The same between runs, when an honest executor does not grow. */
+/** Interval between runs, when a correct executor does not grow. */
 const INSPECT_MS = 100;
-/** An executor that used so much of the CPU since the last inspections is burning: a tenth of a core. */
+/** Inspections over which an executor is measured. It counts as using a core above a tenth of one. */
 const BURN_INSPECTIONS = 2;
 const BURN_MS = 20;
 /** An executor whose owner does not use it ends after this time. */
 const IDLE_MS_MAX = 5 * 60_000;
-/** CPU time that an executor without a run may use between two looks, for what it makes ahead. */
+/** CPU time that an executor without a run may use between two readings, to create contexts ahead. */
 const IDLE_CPU_MS = 60;
 const IDLE_LOOK_MS = 100;
-/** CPU time between runs is looked at this long after the last run, when its response is on its way. */
+/** Delay of the reading after the last run, so that its response is sent first. */
 const REST_LOOK_MS = 10;
 
 export type WatchOptions<Run> = {
   leases: ReadonlySet<Lease<Run>>;
   /** Memory of an isolate. */
   memoryMb: number;
-  /** Whether executors could start processes: no wall keeps them from it. */
+  /** Whether executors could start processes because the isolation does not prevent it. */
   mayHaveChildren: () => boolean;
   end(lease: Lease<Run>, death: DeathReason | undefined): void;
   broken(lease: Lease<Run>, error: Error): void;
@@ -52,7 +52,7 @@ export type Watch<Run> = {
   begin(lease: Lease<Run>, cpuMs: number, hasNewIsolate: boolean): void;
   /** The last run of a lease is over. */
   rest(lease: Lease<Run>): void;
-  /** Looks often while something runs, and not otherwise. */
+  /** Sets the interval of readings: short during runs. */
   adjust(): void;
   stop(): void;
 };
@@ -62,7 +62,7 @@ export const createWatch = <Run>({ leases, memoryMb, end, broken, ...options }: 
   let inspections = 0;
   const memoryMbMax = executorMbMax(memoryMb);
 
-  /** Reads CPU time. @returns whether it grew, or cannot be read: an executor that does nothing does not grow either. */
+  /** Reads CPU time. @returns whether it grew or cannot be read. An executor without CPU time cannot have grown in memory. */
   const hasWorked = (lease: Lease<Run>): boolean => {
     const cpuMs = lease.executor.cpuMs();
     if (cpuMs === lease.cpuMs) return false;
@@ -146,10 +146,10 @@ export const createWatch = <Run>({ leases, memoryMb, end, broken, ...options }: 
     rest: (lease) => {
       lease.idleSince = performance.now();
       if (lease.isRetired || lease.runsSoFar >= RUNS_OF_A_LIFE) return end(lease, undefined);
-      // At once: its next run may come at once, and be the one that is too much.
+      // Immediately: the next run may start immediately and exceed the memory.
       const residentMb = measure(lease)?.memoryMb ?? 0;
       if (residentMb > lease.baselineMb + GROWTH_MB_MAX) return end(lease, undefined);
-      // Later, and once for all rests until then: a response waits to be sent while this runs.
+      // Later, and once for all calls until then: a response waits to be sent while this runs.
       if (lease.isLookComing) return;
       lease.isLookComing = true;
       setTimeout(lookAtRest, REST_LOOK_MS, lease).unref();

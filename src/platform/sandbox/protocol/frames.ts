@@ -1,10 +1,10 @@
-// The frames between the server and its executors: their layout, and how they are written and read. Sizes are checked before
-// anything is allocated; what a frame says is parsed by heads.ts.
+// Encodes and decodes the frames between the server and its executors. Checks sizes before it allocates; heads.ts parses
+// the content.
 import type { Socket } from 'node:net';
 
-/** Largest frame: 5 MB of JSON, or of a fetched body in base64, with room for what is around it. */
+/** Largest frame: 5 MB of JSON or of a fetched body in base64, and what surrounds it. */
 const FRAME_BYTES_MAX = 8 * 1024 * 1024;
-/** Largest body of a frame: room for a prefix and the largest head beside it. */
+/** Largest body of a frame: leaves space for the prefix and the largest head. */
 export const FRAME_BODY_BYTES_MAX = FRAME_BYTES_MAX - 1024 * 1024;
 /** Largest head: 64 KB of console output and an error of 4 KB, each character escaped. */
 const HEAD_BYTES_MAX = 512 * 1024;
@@ -12,7 +12,7 @@ const HEAD_BYTES_MAX = 512 * 1024;
 /** After the length: id (u32), kind (u8), length of the head (u32). All little-endian. */
 const PREFIX_BYTES = 9;
 
-/** The numbers are the wire's. */
+/** Kinds of frames and their numbers in the protocol. */
 export const frameKinds = {
   /** To the executor: code under a key. */
   LOAD: 1,
@@ -23,7 +23,7 @@ export const frameKinds = {
   CHECK: 4,
   /** To the executor: the answer to a call. */
   SETTLE: 5,
-  /** To the executor: nobody waits for the run any more. */
+  /** To the executor: the client has gone, cancel the run. */
   CANCEL: 6,
   /** From the executor: it is ready for its tenant. */
   READY: 16,
@@ -35,7 +35,7 @@ export const frameKinds = {
 
 export type FrameKind = (typeof frameKinds)[keyof typeof frameKinds];
 
-/** A frame: what it is about, a small JSON head, and a text that is passed on as it is. */
+/** A frame: kind, id of the run, a small JSON head, and a body that is passed on unchanged. */
 export type Frame = { kind: number; id: number; head: string; body: string };
 
 export const encodeFrame = (kind: FrameKind, id: number, head: object, body = ''): Buffer => {
@@ -60,7 +60,7 @@ export class ProtocolError extends Error {
 const parse = (bytes: Buffer): Frame => {
   const headBytes = bytes.readUInt32LE(9);
   if (headBytes > HEAD_BYTES_MAX || headBytes > bytes.length - 4 - PREFIX_BYTES)
-    throw new ProtocolError('a head is larger than its frame may have');
+    throw new ProtocolError('a head is too large');
   const bodyAt = 4 + PREFIX_BYTES + headBytes;
   return {
     id: bytes.readUInt32LE(4),
@@ -98,7 +98,7 @@ export const readFrames = (socket: Socket, frame: (frame: Frame) => void, failed
     buffered += chunk.length;
     try {
       for (let length = peekLength(); length !== undefined; length = peekLength()) {
-        if (length > FRAME_BYTES_MAX || length < PREFIX_BYTES) throw new ProtocolError('a frame has no lawful size');
+        if (length > FRAME_BYTES_MAX || length < PREFIX_BYTES) throw new ProtocolError('a frame has an invalid size');
         if (buffered < length + 4) return;
         frame(parse(take(length + 4)));
       }
@@ -110,7 +110,7 @@ export const readFrames = (socket: Socket, frame: (frame: Frame) => void, failed
   });
 };
 
-/** What an author may see of what their code threw: 4 KB. */
+/** Length of the error message of code that its author may see: 4 KB. */
 export const MESSAGE_CHARACTERS_MAX = 4096;
 
 /** Console output of a run, in characters, over all its lines; then it is clipped. */

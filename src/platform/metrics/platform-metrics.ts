@@ -1,0 +1,45 @@
+// Reads what the services of the platform hold: shares of tenants, and keys in memory.
+import type { Accounts, AccountFigures } from '../accounts.ts';
+import type { Keyring } from '../crypto/keyring.ts';
+import { version } from '../version.ts';
+import { keepBusiest } from './busiest-tenants.ts';
+import type { Metrics } from './metrics.ts';
+
+const readAccounts = (metrics: Metrics, accounts: Pick<Accounts, 'figures'>): void => {
+  const each = <Value>(figure: (limit: AccountFigures['limits'][number]) => Value): Value[] =>
+    accounts.figures().limits.map(figure);
+  metrics.read('strongroom_limit_held', () => each(({ name, held }) => [{ limit: name }, held] as const));
+  metrics.read('strongroom_limit_max', () => each(({ name, limit }) => [{ limit: name }, limit.ofAll] as const));
+  metrics.read('strongroom_tenant_max', () => each(({ name, limit }) => [{ limit: name }, limit.ofTenantMax] as const));
+  metrics.read('strongroom_limit_refusals_total', () =>
+    each(({ name, refused }) => [
+      [{ limit: name, full: 'tenant' }, refused.tenant] as const,
+      [{ limit: name, full: 'server' }, refused.server] as const,
+    ]).flat(),
+  );
+  metrics.read('strongroom_tenant_held', () => {
+    const { limits } = accounts.figures();
+    const mostOf = new Map<string, number>(limits.map(({ name, limit }) => [name, limit.ofTenantMax]));
+    const holdings = limits.flatMap(({ name, holders }) =>
+      [...holders()].map(([tenant_id, held]) => ({ limit: name, tenant_id, held })),
+    );
+    const kept = keepBusiest(holdings, (limit) => mostOf.get(limit) ?? 1);
+    return kept.map(({ held, ...labels }) => [labels, held] as const);
+  });
+  metrics.read('strongroom_queue_length', () => [[{ queue: 'turns' }, accounts.figures().turns]]);
+};
+
+export const readPlatform = (
+  metrics: Metrics,
+  { accounts, keyring }: { accounts: Pick<Accounts, 'figures'>; keyring: Pick<Keyring, 'count'> },
+): void => {
+  metrics.read('strongroom_build_info', () => [[{ version }, 1]]);
+  metrics.read('strongroom_keys_in_memory', () => {
+    const { tenant, ephemeral } = keyring.count();
+    return [
+      [{ kind: 'tenant' }, tenant],
+      [{ kind: 'ephemeral' }, ephemeral],
+    ];
+  });
+  readAccounts(metrics, accounts);
+};

@@ -8,9 +8,12 @@ COPY prisma ./prisma
 COPY bin ./bin
 COPY src ./src
 COPY formulas ./formulas
+COPY packages ./packages
 # The image has Node 24 and is given a database: what runs needs neither optional package; the compiler needs its own.
-# Of isolated-vm, its archive of itself and the binaries for other systems stay behind.
-RUN npm ci && npm prune --omit=dev --omit=optional --ignore-scripts && cd node_modules/isolated-vm && \
+# Of isolated-vm, its archive of itself and the binaries for other systems stay behind; so do the links to our own packages,
+# whose scripts are in dist/.
+RUN npm ci && npm prune --omit=dev --omit=optional --ignore-scripts && \
+    rm -rf node_modules/@strongroom && cd node_modules/isolated-vm && \
     rm -rf *.tgz prebuilds/darwin-* prebuilds/win32-*
 
 FROM node:24-bookworm-slim

@@ -24,7 +24,11 @@ export default defineConfig({
       {
         extends: true,
         // The 5 s of the default are few where others are busy on the same cores.
-        test: { name: 'pure', include: ['src/**/*.test.ts', ...pureTests], testTimeout: 20_000 },
+        test: {
+          name: 'pure',
+          include: ['src/**/*.test.ts', 'packages/*/test/*.test.ts', ...pureTests],
+          testTimeout: 20_000,
+        },
       },
       {
         extends: true,

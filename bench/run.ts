@@ -2,6 +2,7 @@
 import { consolePages, signIn } from './console.ts';
 import { cpu } from './cpu.ts';
 import { fairness } from './fairness.ts';
+import { fields } from './fields.ts';
 import { lists } from './lists.ts';
 import { sandboxNeighbour } from './neighbour.ts';
 import { memory, start } from './process.ts';
@@ -35,6 +36,7 @@ const benches: Record<string, () => Promise<Record<string, unknown>>> = {
   'sign-in': signIn,
   cpu,
   fairness,
+  fields,
   lists,
   start,
   memory,

@@ -12,7 +12,7 @@ import { collectMethods } from './platform/http/methods.ts';
 import { addOpenapi } from './platform/http/openapi/openapi.ts';
 import { addPages } from './platform/http/pages.ts';
 import { addErrorHandler, rawProblem, sendFrameworkProblem } from './platform/http/problems.ts';
-import { isForConsoleHost, separateHosts } from './platform/http/route-hosts.ts';
+import { isForPagesHost, separateHosts } from './platform/http/route-hosts.ts';
 import { cutSlowBodies, REQUEST_MS_MAX } from './platform/http/slow-bodies.ts';
 import { countUnsent, cutSlowReaders } from './platform/http/slow-readers.ts';
 import { refuseUnknownNames } from './platform/http/strict.ts';
@@ -32,6 +32,7 @@ import { tokenizeRoutes } from './modules/tokens/tokenize.routes.ts';
 import { tokensRoutes } from './modules/tokens/tokens.routes.ts';
 import { collectRoutes } from './modules/sessions/collect.routes.ts';
 import { sessionsRoutes } from './modules/sessions/sessions.routes.ts';
+import { fieldsRoutes } from './modules/fields/fields.routes.ts';
 import { formulasRoutes } from './modules/code/formulas.routes.ts';
 import { reactorsRoutes } from './modules/reactors/reactors.routes.ts';
 import { proxiesRoutes } from './modules/proxy/proxies.routes.ts';
@@ -74,7 +75,7 @@ const createServer = (ctx: Context) => {
     genReqId: (request) => traceIdOf(request, ctx.newUuid),
     routerOptions: { ignoreTrailingSlash: true, maxParamLength: PARAM_LENGTH_MAX },
     frameworkErrors: (error, request, reply) =>
-      sendFrameworkProblem(reply, error, ctx.config.bodyBytesMax, !isForConsoleHost(ctx.config, request)),
+      sendFrameworkProblem(reply, error, ctx.config.bodyBytesMax, !isForPagesHost(ctx.config, request)),
     clientErrorHandler: (error: NodeJS.ErrnoException, socket: Socket) => {
       if (error.code === 'ECONNRESET' || socket.destroyed) return;
       // After the response has begun, a problem would become part of its body.
@@ -143,6 +144,7 @@ export const buildApp = async (ctx: Context): Promise<App> => {
 
   await addApiRoutes(app, ctx);
   await proxyRoutes(app, ctx, authentication);
+  await fieldsRoutes(app, ctx);
   metricsRoutes(app, ctx);
   if (ctx.config.docs) await docsRoutes(app);
   await addPages(app, ctx.config.bodyBytesMax, (scope: App) => {

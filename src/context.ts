@@ -80,7 +80,7 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
   const now = overrides.now ?? (() => new Date());
   const randomBytes = randomBytesFromKernel;
 
-  const accounts = createAccounts({ ...limitsOfWorker(config.workers), ...overrides.limits });
+  const accounts = createAccounts({ ...limitsOfWorker(config.workers, config.bodyBytesMax), ...overrides.limits });
   const metrics = createMetrics();
   if (role === 'server' && isServed(config)) metrics.watchProcess();
   const database = { ...overrides, log, accounts, metrics };

@@ -5,6 +5,7 @@ import { type Overrides, createPlatform } from './context.ts';
 import type { Config } from './platform/config.ts';
 import type { Role } from './platform/open-database.ts';
 import type { AccessContext } from './modules/access/context.ts';
+import { createKeyUses } from './modules/access/key-uses.ts';
 import type { Platform } from './platform/platform.ts';
 import { createRequestRates } from './modules/access/request-rates.ts';
 import { createRefusalLog } from './modules/access/refusals.ts';
@@ -27,9 +28,11 @@ import { createSessionFinder } from './modules/people/sessions.ts';
 const createAccess = (platform: Platform): AccessContext => {
   const refusals = createRefusalLog(platform);
   platform.onClose(() => refusals.close());
+  const keyUses = createKeyUses(platform);
   return {
     ...platform,
-    callers: createCallerFinder(platform),
+    keyUses,
+    callers: createCallerFinder({ ...platform, keyUses }),
     refusals,
     requestRates: createRequestRates(platform),
     replayChecks: undefined,

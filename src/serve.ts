@@ -1,6 +1,7 @@
 // Serves the API in this process: listens, sweeps and sends mails; drains and stops.
 import { setTimeout as pause } from 'node:timers/promises';
 import { buildApp } from './app.ts';
+import { startWritingKeyUses } from './modules/access/key-uses.ts';
 import { startMailing } from './modules/people/send-mails.ts';
 import { startSweeping } from './modules/tokens/sweep.ts';
 import type { Context } from './modules.ts';
@@ -64,13 +65,14 @@ export const serve = async (ctx: Context): Promise<Serving> => {
   const base_url = await listen(ctx, app);
   const stopSweeping = startSweeping(ctx);
   const stopMailing = startMailing(ctx, consoleUrlOf(ctx.config, base_url));
+  const stopWritingKeyUses = startWritingKeyUses(ctx);
   return {
     base_url,
     metricsText: ctx.metricsText,
     async stop({ drains }) {
       if (drains) await drain(ctx);
       await closeApp(ctx, app);
-      await Promise.all([stopSweeping(), stopMailing()]);
+      await Promise.all([stopSweeping(), stopMailing(), stopWritingKeyUses()]);
     },
   };
 };

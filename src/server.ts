@@ -9,9 +9,11 @@ import {
   type Config,
   configOfWorker,
   CONSOLE_SHARES_HOST,
+  FIELDS_SHARE_HOST,
   findMisspelledVariables,
   loadConfig,
   sharesConsoleHost,
+  sharesFieldsHost,
 } from './platform/config.ts';
 import { StartError, unavailable } from './platform/errors.ts';
 import { failureText } from './platform/failure-text.ts';
@@ -56,6 +58,7 @@ const announce = (ctx: Context, { base_url }: Serving, made: Awaited<ReturnType<
   const onTerminal = process.stderr.isTTY === true && config.logFormat === 'auto' && config.mode === 'development';
   if (onTerminal) process.stderr.write(startBlock(ctx, base_url, made?.api_key));
   if (sharesConsoleHost(config)) ctx.log.warn(CONSOLE_SHARES_HOST);
+  if (sharesFieldsHost(config)) ctx.log.warn(FIELDS_SHARE_HOST);
   // The address that clients use. The address listened on may be unreachable from outside a container.
   const known_url = config.publicUrl ?? base_url;
   const docs = config.docs ? { docs: `${known_url}/docs`, openapi: `${known_url}/openapi.json` } : {};

@@ -128,6 +128,13 @@ describe('doctor, in production', () => {
     expect((await linesOf(directory, { ...nowhere, CONSOLE: 'off' }))['console']).toBe('✔ console: off');
   });
 
+  test('warns where the frames of the fields library share a host', async ({ directory }) => {
+    const nowhere = { DATABASE_URL: 'postgresql://u:p@127.0.0.1:9/d' };
+    expect((await linesOf(directory, nowhere))['fields']).toMatch(/^⚠ .*set FIELDS_ORIGIN$/);
+    const apart = await linesOf(directory, { ...nowhere, FIELDS_ORIGIN: 'https://fields.example.com/' });
+    expect(apart['fields']).toBe('✔ fields: on https://fields.example.com alone');
+  });
+
   test('warns where every client would have the address of the TLS terminator', async ({ directory }) => {
     const nowhere = { DATABASE_URL: 'postgresql://u:p@127.0.0.1:9/d' };
     expect((await linesOf(directory, nowhere))['client addresses']).toMatch(/^⚠ .*TRUSTED_PROXIES is not set/);

@@ -190,7 +190,10 @@ describe('a session key', () => {
     const { session_key } = await newSession({ expires_in: '5m' });
     expect((await create(session_key, CARD)).status).toBe(201);
     server.clock.offsetMs += 300_000;
-    expect((await create(session_key, CARD)).status).toBe(401);
+    const ended = await create(session_key, CARD);
+    expect([ended.status, ended.headers.get('access-control-allow-origin')]).toEqual([401, SHOP]);
+    const elsewhere = await create(session_key, CARD, { origin: 'https://other.example.com' });
+    expect([elsewhere.status, elsewhere.headers.get('access-control-allow-origin')]).toEqual([401, null]);
     server.clock.offsetMs = 0;
 
     const maker = await server.newKey(server.tenant, { permissions: ['session:create', 'token:create'] });

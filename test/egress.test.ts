@@ -526,6 +526,22 @@ describe('connections', () => {
     expect((await waiting).status).toBe(200);
   });
 
+  test('are not kept for a request that has left in the moment when one became free', async () => {
+    const { up, exchange } = await open(
+      { answer: (request, response) => void (request.url === '/silent' || response.end()) },
+      { tenantLimits: { connections: { ofTenantMax: 1, ofTenantLeast: 1 } } },
+    );
+    const [first, second] = [new AbortController(), new AbortController()];
+    const holding = exchange({ url: `https://upstream.test:${up.port}/silent`, signal: first.signal });
+    await until(() => up.received.length === 1);
+    const waiting = exchange({ signal: second.signal });
+    await delay(20);
+    second.abort();
+    first.abort();
+    expect(await Promise.all([faultCode(holding), faultCode(waiting)])).toEqual(['ABORTED', 'ABORTED']);
+    expect((await exchange({ timeouts: { connectMs: 500 } })).status).toBe(200);
+  });
+
   test('have a bound for all, and one that rests makes room', async () => {
     const { up, exchange, request } = await open({}, { tenantLimits: { connections: { ofAll: 1 } } });
     await exchange();

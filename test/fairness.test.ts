@@ -148,6 +148,25 @@ test('large bodies have a share of their tenant, and are refused before they are
   expect((await server.tokenize('x'.repeat(900_000), other.api_key)).status).toBe(200);
 });
 
+test('large bodies of those who have a public key leave the share of the tenant alone', async () => {
+  const json = { name: 'Shop', type: 'public', permissions: ['token:create'] };
+  const { key } = (await server.request('POST', '/applications', { json })).body;
+  const refused = await Promise.all(
+    [1, 2].map(
+      () =>
+        send([
+          'POST /tokenize HTTP/1.1',
+          `SVC-API-KEY: ${key}`,
+          'Content-Type: application/json',
+          'Content-Length: 1000000',
+        ]).start,
+    ),
+  );
+  expect(refused.map(statusOf)).toEqual([429, 429]);
+  expect(refused[0]).toContain('Clients without a secret key');
+  expect((await server.tokenize('x'.repeat(900_000))).status).toBe(200);
+});
+
 describe('connections to destinations', () => {
   const forward = (path: string, key?: string): Promise<Answer> =>
     server.request('GET', `/proxy${path}`, {

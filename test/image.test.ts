@@ -56,12 +56,25 @@ test('.dockerignore keeps secrets and what is made here out', () => {
   for (const path of paths) expect(isSent(path), path).toBe(false);
 });
 
+test('npm pack takes the built files of the packages for pages', async () => {
+  const { stdout } = await promisify(execFile)('npm', ['pack', '--dry-run', '--json', '--workspaces'], { cwd: root });
+  const packs = Object.values(JSON.parse(stdout)) as { name: string; files: { path: string }[] }[];
+  const built = packs.map(({ name, files }) => [
+    name,
+    files.map(({ path }) => path).filter((path) => path.endsWith('.js')),
+  ]);
+  expect(built.toSorted()).toEqual([
+    ['@strongroom/fields', ['dist/fields.js']],
+    ['@strongroom/fields-react', ['dist/fields-react.js']],
+  ]);
+});
+
 /** What `npm prune --omit=dev --omit=optional` leaves. */
 const copyPackages = (to: string): void => {
-  type Package = { dev?: true; optional?: true; devOptional?: true };
+  type Package = { dev?: true; optional?: true; devOptional?: true; link?: true };
   const { packages } = JSON.parse(read('package-lock.json')) as { packages: Record<string, Package> };
-  for (const [path, { dev, optional, devOptional }] of Object.entries(packages))
-    if (path !== '' && !dev && !optional && !devOptional)
+  for (const [path, { dev, optional, devOptional, link }] of Object.entries(packages))
+    if (path.startsWith('node_modules/') && !link && !dev && !optional && !devOptional)
       cpSync(join(root, path), join(to, path), { recursive: true, filter: (file) => !file.endsWith('/node_modules') });
 };
 
@@ -163,6 +176,12 @@ describe('what the last stage copies', () => {
       for (const [, path = ''] of text.matchAll(/(?:href|src)="(\/[^"]+\.(?:css|js|svg|png)[^"]*)"/g))
         expect((await fetch(server.base_url + path)).status, path).toBe(200);
     }
+  });
+
+  test('the fields library is served, as its digests say', async () => {
+    const { current, versions } = (await (await fetch(`${server.base_url}/fields/integrity.json`)).json()) as any;
+    for (const name of Object.keys(versions[current]))
+      expect((await fetch(`${server.base_url}/fields/${current}/${name}`)).status, name).toBe(200);
   });
 
   test('commands find their files', async () => {

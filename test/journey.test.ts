@@ -1,5 +1,6 @@
 // The whole way of people through the pages, in a real browser: the owner's first link, an invitation by mail, acceptance by
-// keyboard, sign-in, a masked card, a reactor's run, the log, and removal. PICTURES=docs/console takes the pictures of the docs.
+// keyboard, sign-in, a masked card, a reactor's run, an application, the log, and removal.
+// PICTURES=docs/console takes the pictures of the docs.
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createTenant } from '../src/modules/people/bootstrap.ts';
@@ -170,6 +171,50 @@ describe.skipIf(chromiumPath === undefined)('the way of people through the pages
     await page.getByRole('button', { name: /reveal/i }).click();
     await page.getByRole('heading', { name: 'Value' }).waitFor();
     expect(JSON.parse(await copied())).toMatchObject({ number: CARD.number });
+  });
+
+  test('an application is made in the console, its key is copied once, and its name is changed', async () => {
+    const { page } = grace;
+    await page.goto('/console/applications');
+    await page.getByRole('link', { name: 'New application' }).click();
+    await page.getByLabel('token:create').check();
+    await page.getByLabel('Requests per second').fill('many');
+    await page.getByRole('button', { name: 'Create application' }).click();
+    await page.getByText('It must be a whole number').waitFor();
+    await grace.picture('application-new');
+    expect(await page.getByLabel('token:create').isChecked()).toBe(true);
+    await page.getByLabel('Name').fill('Checkout');
+    await page.getByLabel('Requests per second').fill('50');
+    await page.getByRole('button', { name: 'Create application' }).click();
+    await page.getByText('Copy the key now.').waitFor();
+    await page.getByRole('button', { name: 'Copy' }).click();
+    await page.getByRole('button', { name: 'Copied' }).waitFor();
+    const key: string = await page.evaluate('navigator.clipboard.readText()');
+    expect((await server.tokenize('4711', key)).status).toBe(200);
+    await page.getByRole('link', { name: 'Done' }).click();
+    await page.getByRole('heading', { name: 'Checkout' }).waitFor();
+    expect(await page.content()).not.toContain(key);
+
+    await server.ctx.keyUses.write();
+    await page.goto('/console/applications');
+    await grace.picture('applications');
+    await page.getByRole('link', { name: 'Checkout' }).click();
+    await page.getByLabel('Name').fill('Shop checkout');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByText('The application was saved.').waitFor();
+    await grace.picture('application');
+
+    const other = await page.context().newPage();
+    await other.goto(page.url());
+    await other.getByText('Make a new key').click();
+    await other.getByRole('button', { name: /make a new one/ }).click();
+    await other.getByText('Copy the key now.').waitFor();
+    expect((await server.tokenize('4711', key)).status).toBe(401);
+    await other.getByRole('link', { name: 'Done' }).click();
+    await other.getByRole('heading', { name: 'Shop checkout' }).waitFor();
+    // The browser has not stored the page with the key.
+    await expect(other.goBack()).rejects.toThrow('ERR_CACHE_MISS');
+    await other.close();
   });
 
   test('the log tells who did it', async () => {

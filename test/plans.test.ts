@@ -6,6 +6,7 @@ import { countLogEntries, type LogEntry, type LogFilter, listLogEntries } from '
 import { countFormulas, findFormulas, listFormulas } from '../src/modules/code/rows/formulas.ts';
 import type { Query } from '../src/platform/db/statements.ts';
 import type { TokenCondition } from '../src/modules/access/token-condition.ts';
+import { FIND_LAST_USES, WRITE_KEY_USES } from '../src/modules/access/rows/key-uses.ts';
 import { COUNT_DAILY_TOKENS, FIND_ARRIVAL, TAKE_REQUEST } from '../src/modules/access/rows/limits.ts';
 import { FIND_API_KEY } from '../src/modules/access/rows/find-api-key.ts';
 import { FIND_SESSION } from '../src/modules/access/rows/find-session.ts';
@@ -187,10 +188,12 @@ const texts = {
   FIND_API_KEY,
   FIND_ARRIVAL,
   FIND_EPHEMERAL_KEYS,
+  FIND_LAST_USES,
   FIND_SESSION,
   INSERT_LOGS,
   INSERT_REFUSAL,
   TAKE_REQUEST,
+  WRITE_KEY_USES,
 };
 
 /** Parameters for each statement. */
@@ -203,6 +206,12 @@ const statements: Record<keyof typeof texts, (() => unknown[]) | undefined> = {
   INSERT_UNIQUE_TOKENS: undefined,
   COUNT_DAILY_TOKENS: undefined,
   FIND_ARRIVAL: () => [TENANT, ACTOR],
+  FIND_LAST_USES: () => [TENANT, [ACTOR, RARE_ACTOR]],
+  WRITE_KEY_USES: () => [
+    [TENANT, TENANT],
+    ['key-17', 'key-18'],
+    [now, now],
+  ],
   TAKE_REQUEST: () => [TENANT, ACTOR, 5000, 10, 100],
   INSERT_LOGS: () => [TENANT, JSON.stringify([logRow({ entity_type: 'card', entity_ids: [ids[0]] })])],
   INSERT_REFUSAL: () => [

@@ -118,6 +118,28 @@ describe('its key', () => {
   });
 });
 
+test('a refusal can be read by the pages of listed origins, and by no other', async () => {
+  const key = await newKey({ allowed_origins: [SHOP], rate_limit: { requests_per_second: 1, burst: 1 } });
+  server.clock.stoppedAtMs = Date.now();
+  try {
+    expect((await create(key)).status).toBe(201);
+    for (const [origin, allowed] of [
+      [SHOP, SHOP],
+      ['https://other.example.com', null],
+      [`${SHOP}.`, null],
+      [`${SHOP}:8443`, null],
+    ] as const) {
+      const refused = await create(key, CARD, { origin });
+      expect([refused.status, refused.headers.get('access-control-allow-origin')]).toEqual([429, allowed]);
+      expect(refused.headers.get('vary')).toContain('origin');
+    }
+  } finally {
+    server.clock.stoppedAtMs = undefined;
+  }
+  const large = await create(await newKey(), 'x'.repeat(1_100_000), { origin: SHOP }, '/tokenize');
+  expect([large.status, large.headers.get('access-control-allow-origin')]).toEqual([413, SHOP]);
+});
+
 describe('tokens in a minute', () => {
   test('are limited for each key and address, in one count of all processes', async () => {
     const key = await newKey({ allowed_origins: [SHOP], creates_per_minute: 4 });

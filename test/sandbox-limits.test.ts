@@ -246,6 +246,20 @@ describe('an executor that was taken over', () => {
   });
 });
 
+test('an executor that does not end a cancelled run is ended at the time limit of the run', async () => {
+  const sandbox = await openTestSandbox({ executorPath: rogue });
+  try {
+    const leaving = new AbortController();
+    const run = sandbox.runCode('silent', 'code', { args: { part: 'silent' }, signal: leaving.signal });
+    await expect.poll(() => executorOf(sandbox, 'silent')).toBeDefined();
+    leaving.abort();
+    expect(endOf(await run)).toBe('CANCELLED');
+    await expect.poll(() => executorOf(sandbox, 'silent'), { timeout: 10_000 }).toBeUndefined();
+  } finally {
+    await sandbox.close();
+  }
+});
+
 test('executors have less priority than the server, and go before it where memory runs out', async () => {
   const sandbox = await openTestSandbox();
   try {

@@ -540,6 +540,7 @@ describe.concurrent('a server with a database of its own', () => {
       expect(server.output()).toMatch(/"warn".*no tenant: every API route answers 503.*bootstrap --tenant-name NAME/);
       expect(server.output()).toMatch(/"warn".*SANDBOX_JAILL is no variable .* did you mean SANDBOX_JAIL\?/);
       expect(server.output()).toContain('the console and the proxy share one host');
+      expect(server.output()).toMatch(/"warn".*the frames that collect cards share a host .* set FIELDS_ORIGIN/);
       expect(await (await fetch(`${server.base_url}/readyz`)).json()).toEqual({
         status: 'ok',
         initialized: false,

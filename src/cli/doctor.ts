@@ -2,9 +2,11 @@
 import {
   type Config,
   CONSOLE_SHARES_HOST,
+  FIELDS_SHARE_HOST,
   findMisspelledVariables,
   loadConfig,
   sharesConsoleHost,
+  sharesFieldsHost,
 } from '../platform/config.ts';
 import { failureText } from '../platform/failure-text.ts';
 import { isWithoutDatabase } from '../platform/open-database.ts';
@@ -91,6 +93,11 @@ const describeConsole = (config: Config): string | Warning => {
   return config.consoleHost === undefined ? 'on every host' : `on ${config.consoleHost} alone`;
 };
 
+const describeFields = (config: Config): string | Warning => {
+  if (sharesFieldsHost(config)) return { warning: FIELDS_SHARE_HOST };
+  return config.fieldsOrigin === undefined ? 'on every host' : `on ${config.fieldsOrigin} alone`;
+};
+
 /** @returns whether no check failed; warnings do not count. Stops everything that it starts. */
 export const doctor = async (out: Output, isJson = false): Promise<boolean> => {
   const checks: Found[] = [];
@@ -138,6 +145,11 @@ const runChecks = async (report: (found: Found) => void): Promise<void> => {
     'console',
     () => config,
     (loaded) => describeConsole(loaded),
+  );
+  await check(
+    'fields',
+    () => config,
+    (loaded) => describeFields(loaded),
   );
   await check(
     'sandbox',

@@ -1,6 +1,14 @@
 // What each tenant may hold: who gets it, in which order, what is kept for others, and that no reservation is stuck.
-import { expect, test } from 'vitest';
-import { type Account, accountLimits, createAccounts, type Limit, openAccount } from './accounts.ts';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import {
+  type Account,
+  accountLimits,
+  createAccounts,
+  type Limit,
+  type LimitName,
+  limitsOfWorker,
+  openAccount,
+} from './accounts.ts';
 import { AppError } from './errors.ts';
 import type { Slices } from './json/slices.ts';
 
@@ -201,11 +209,71 @@ test('closing ends the wait, and nothing is granted after it', async () => {
   held.release();
 });
 
-/** Work whose slices take a while each. */
+test('closing grants nothing to one that waits behind another', async () => {
+  const { accounts, granted, reserve, ask } = open();
+  reserve('a', 50);
+  const waiting = [ask('b', 60), ask('c', 25)];
+  await turn();
+  accounts.close();
+  expect(await Promise.all(waiting)).toEqual(['unavailable', 'unavailable']);
+  expect(granted).toEqual([]);
+});
+
+test('anonymous clients of a tenant wait as one tenant does, and one address as half of it', async () => {
+  const { accounts, reserve, ask } = open({ ofRequestMax: 1 });
+  const held = [reserve('a', 60), reserve('b', 15)];
+  const clientOf = (each: number): Account => openAccount('a', `192.0.2.${each}`);
+  const refused: unknown[] = [];
+  const askRepeatedly = (times: number, account: (each: number) => Account): void => {
+    for (let each = 0; each < times; each += 1) void ask(account(each), 1).then((end) => refused.push(end));
+  };
+  askRepeatedly(65, () => clientOf(1));
+  await turn();
+  expect(refused).toEqual(['unavailable']);
+  askRepeatedly(65, (each) => clientOf(2 + each));
+  await turn();
+  expect(refused).toEqual(['unavailable', 'unavailable']);
+  // The line of the others is as long as ever.
+  const other = ask('c', 1);
+  for (const each of held) each.release();
+  expect(await other).toHaveProperty('release');
+  accounts.close();
+});
+
+test('each worker has a part of the limits, and room for one of the largest requests', () => {
+  const BODY_BYTES_MAX = 64 * 1024 * 1024;
+  for (const workers of [1, 2, 3, 4, 7, 64]) {
+    const accounts = createAccounts(limitsOfWorker(workers, BODY_BYTES_MAX));
+    const largest = { ...accountLimits, body_bytes: { ofTenantLeast: 0, ofRequestMax: BODY_BYTES_MAX } };
+    for (const [name, limit] of Object.entries(largest) as [LimitName, Limit][])
+      for (const account of ['a', openAccount('a', '192.0.2.1')]) {
+        const most = limit.ofRequestMax ?? (account === 'a' ? limit.ofTenantLeast : 0);
+        expect([workers, name, account, accounts.findRefusal(account, name, most)?.code]).toEqual([
+          workers,
+          name,
+          account,
+          undefined,
+        ]);
+      }
+  }
+  const runs = createAccounts(limitsOfWorker(4, BODY_BYTES_MAX));
+  runs.hold('a', 'runs', 32);
+  expect(runs.findRefusal('a', 'runs', 1)?.code).toBe('too_many_requests');
+});
+
+/** The time of `performance.now` in these tests: only slices take time. */
+let clockMs = 0;
+beforeEach(() => {
+  vi.spyOn(performance, 'now').mockImplementation(() => clockMs);
+});
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
+/** Work whose slices take two milliseconds each. */
 function* slices(name: string, count: number, log: string[]): Slices<string> {
   for (let slice = 0; slice < count; slice += 1) {
-    const endMs = performance.now() + 2;
-    while (performance.now() < endMs);
+    clockMs += 2;
     log.push(name);
     yield;
   }
@@ -222,9 +290,14 @@ test('long work of several tenants takes turns, and other work goes on between t
   const log: string[] = [];
   const works = ['a', 'a', 'a', 'b'].map((name) => accounts.runInTurns(name, slices(name, 5, log)));
   let looks = 0;
-  const looking = setInterval(() => (looks += 1), 1);
+  let isDone = false;
+  const look = (): void => {
+    looks += 1;
+    if (!isDone) setImmediate(look);
+  };
+  setImmediate(look);
   expect(await Promise.all(works)).toEqual(['a', 'a', 'a', 'b']);
-  clearInterval(looking);
+  isDone = true;
   expect(looks).toBeGreaterThan(5);
   // After the first turns of all: b is done when it and a have had as much each.
   expect(log.slice(4).lastIndexOf('b')).toBeLessThan(10);

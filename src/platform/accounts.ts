@@ -64,7 +64,7 @@ export const FREE_BYTES = 65_536;
 /** This share of each limit is kept for accounts that hold less than `ofTenantLeast`: tenants that come late find something. */
 const KEPT_SHARE = 0.25;
 
-/** Anonymous clients of a tenant's open proxies have this share of the tenant's limits, for themselves. */
+/** Clients of a tenant's open proxies and public keys have this share of the tenant's limits, for themselves. */
 const OPEN_SHARE = 0.25;
 
 /** One address has this share of theirs: the others keep half, however many requests it sends. */
@@ -73,7 +73,7 @@ const ADDRESS_SHARE = 0.5;
 /** What is held is given back within moments. */
 const RETRY_AFTER_SECONDS = 1;
 
-/** Reservations that wait, of all tenants and of one. More are refused at once. */
+/** What waits for a limit, of all tenants and of one. More is refused at once. */
 const WAITING_MAX = 1_000;
 const WAITING_OF_TENANT_MAX = 128;
 
@@ -86,10 +86,10 @@ const TURN_MS = 1;
 /** The same while other long work waits: enough for a few cards, which must not wait behind it. */
 const SMALL_TURN_MS = 0.25;
 
-/** Who holds something: a tenant by its id, or the anonymous clients of its open proxies, see `openAccount`. */
+/** Who holds something: a tenant by its id, or clients of its open proxies and public keys, see `openAccount`. */
 export type Account = string;
 
-/** The account of an anonymous client of a tenant's open proxy: it holds nothing of the tenant's own share. */
+/** The account of a client of a tenant's open proxy or public key: it holds nothing of the tenant's own share. */
 export const openAccount = (tenant_id: string, ip: string | undefined): Account =>
   `${tenant_id} open ${placeOfIp(ip ?? '')}`;
 
@@ -111,6 +111,18 @@ const sharesOf = (account: Account): Share[] => {
     { of: account, factor: OPEN_SHARE * ADDRESS_SHARE, requests: 1 },
   ];
 };
+
+/**
+ * Whether too many wait, the account itself among them. All anonymous clients of a tenant may have as many there as a tenant,
+ * and one address half of them: otherwise clients that change their address would fill the line of all tenants.
+ * @param waiting an account for each that waits.
+ */
+export const isCrowded = (waiting: readonly Account[], account: Account): boolean =>
+  waiting.length > WAITING_MAX ||
+  sharesOf(account).some(({ of }, depth) => {
+    const isOf = (other: Account): boolean => other === of || (of.endsWith(' open') && other.startsWith(`${of} `));
+    return waiting.filter(isOf).length > WAITING_OF_TENANT_MAX / (depth + 1);
+  });
 
 export type Reservation = {
   /** Gives back what is held beyond this amount. */
@@ -181,7 +193,7 @@ const words = (name: string): string => name.replaceAll('_', ' ');
 const tenantIsFull = (name: LimitName, account: Account): AppError =>
   new AppError(
     'too_many_requests',
-    `${isAddress(account) ? 'Clients without an API key have' : 'The tenant has'} reached the limit of ${words(name)}. Try again.`,
+    `${isAddress(account) ? 'Clients without a secret key have' : 'The tenant has'} reached the limit of ${words(name)}. Try again.`,
     { retryAfterSeconds: RETRY_AFTER_SECONDS },
   );
 
@@ -204,17 +216,27 @@ const holdersOf = (heldBy: ReadonlyMap<string, number>): Map<string, number> => 
 /** Limits in place of the usual ones. */
 export type Limits = Partial<Record<LimitName, Partial<Limit>>>;
 
-/** The limits of one of several workers, which have those of one server together. What one request needs stays. */
-export const limitsOfWorker = (workers: number): Limits =>
-  Object.fromEntries(
-    Object.entries(accountLimits).map(([name, { ofAll, ofTenantMax, ofTenantLeast }]) => [
-      name,
-      {
-        ofAll: Math.max(ofAll / workers, 2 * ofTenantLeast),
-        ofTenantMax: Math.max(ofTenantMax / workers, ofTenantLeast),
-      },
-    ]),
+/**
+ * The limits of one of several workers, which have those of one server together. One of the largest requests fits each worker:
+ * otherwise it would be refused for ever.
+ * @param bodyBytesMax of a request to this server.
+ */
+export const limitsOfWorker = (workers: number, bodyBytesMax: number): Limits => {
+  const limits: [string, Limit][] = Object.entries({
+    ...accountLimits,
+    body_bytes: { ...accountLimits.body_bytes, ofRequestMax: bodyBytesMax },
+  });
+  return Object.fromEntries(
+    limits.map(([name, { ofAll, ofTenantMax, ofTenantLeast, ofRequestMax = 0 }]) => {
+      const least = Math.max(ofTenantLeast, ofRequestMax);
+      const ofWorker = {
+        ofAll: Math.max(ofAll / workers, 2 * least),
+        ofTenantMax: Math.max(ofTenantMax / workers, least),
+      };
+      return [name, { ...ofWorker, ofRequestMax }];
+    }),
   );
+};
 
 export const createAccounts = (changed: Limits = {}): Accounts => {
   const ledgers = Object.fromEntries(
@@ -274,6 +296,7 @@ export const createAccounts = (changed: Limits = {}): Accounts => {
   };
 
   const admit = (ledger: Ledger): void => {
+    if (isClosed) return;
     const passedOver = new Set<Account>();
     let isAnyPassedOver = false;
     for (const place of ledger.waiting) {
@@ -309,10 +332,6 @@ export const createAccounts = (changed: Limits = {}): Accounts => {
     return hold(ledgers[name], account, amount);
   };
 
-  const isCrowded = ({ waiting }: Ledger, account: Account): boolean =>
-    waiting.size > WAITING_MAX ||
-    [...waiting].filter((place) => place.account === account).length > WAITING_OF_TENANT_MAX;
-
   const reserveInTime: Accounts['reserveInTime'] = async (account, name, amount, { waitMs, signal }) => {
     const ledger = ledgers[name];
     const end = (): AppError => counted(name, findRefusal(account, name, amount) ?? allIsFull(name));
@@ -336,7 +355,15 @@ export const createAccounts = (changed: Limits = {}): Accounts => {
     const abort = (): void => place.refuse(signal?.reason);
     ledger.waiting.add(place);
     admit(ledger);
-    if (ledger.waiting.has(place) && isCrowded(ledger, account)) isOver();
+    const isWaiting = ledger.waiting.has(place);
+    if (
+      isWaiting &&
+      isCrowded(
+        Array.from(ledger.waiting, (each) => each.account),
+        account,
+      )
+    )
+      isOver();
     const timer = setTimeout(isOver, waitMs);
     signal?.addEventListener('abort', abort);
     try {

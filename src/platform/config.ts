@@ -308,6 +308,13 @@ export const environmentSchema = z.object({
     .describe(
       'A host of its own for the pages of people: only they are served there, and only there. Not set: they share a host with the API and the proxy.',
     ),
+  FIELDS_ORIGIN: z
+    .string()
+    .refine(isOrigin, 'must be an origin, such as https://fields.example.com')
+    .optional()
+    .describe(
+      'An origin of its own for the frames of the fields library and the pages of sessions: only they, and the two routes that create tokens, are served on its host. Not set: they share a host with the API.',
+    ),
   CONSOLE: flag(true).describe('`off` leaves out sign-in and `/console`.'),
   DOCS: flag(true).describe('`off` leaves out the start page `/`, `/docs` and `/openapi.json`.'),
   SESSION_IDLE: duration
@@ -445,6 +452,8 @@ export type Config = {
   publicUrl: string | undefined;
   /** Serves the pages of people and nothing else; in the form of a URL's hostname. Undefined: every host serves all. */
   consoleHost: string | undefined;
+  /** Serves frames and pages that collect data, and nothing else. Undefined: every host but that of the console does. */
+  fieldsOrigin: string | undefined;
   /** Whether members can sign in. */
   console: boolean;
   /** Whether the start page, the reference and the OpenAPI document are served. */
@@ -503,6 +512,24 @@ const mailOf = (values: z.infer<typeof environmentSchema>, mode: Config['mode'])
     password: password === '' ? undefined : percentDecoded(password),
     from,
   };
+};
+
+const hostOfUrl = (url: string): string => canonicalHost(new URL(url).hostname);
+
+/** People type cards there: TLS, and no page or answer of another part on the same host. */
+const fieldsOriginProblems = (
+  { FIELDS_ORIGIN, PUBLIC_URL }: z.infer<typeof environmentSchema>,
+  consoleHost: string | undefined,
+): string[] => {
+  if (FIELDS_ORIGIN === undefined) return [];
+  const problems: string[] = [];
+  if (!isPrivateOnTheWay(FIELDS_ORIGIN))
+    problems.push('FIELDS_ORIGIN: must begin with https:// in production, since people type cards there.');
+  if (hostOfUrl(FIELDS_ORIGIN) === consoleHost)
+    problems.push('FIELDS_ORIGIN: must not have the host of CONSOLE_HOST: no page of the console is served there.');
+  if (PUBLIC_URL !== undefined && hostOfUrl(FIELDS_ORIGIN) === hostOfUrl(PUBLIC_URL))
+    problems.push('FIELDS_ORIGIN: must not have the host of PUBLIC_URL: the API and the proxy are not served there.');
+  return problems;
 };
 
 /**
@@ -565,6 +592,7 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
     problems.push(
       `METRICS_PORT: must not be PORT. Take another, such as METRICS_PORT=9464, or serve both on PORT with METRICS_TOKEN alone.`,
     );
+  if (mode === 'production') problems.push(...fieldsOriginProblems(values, consoleHost));
   if (problems.length > 0) throw new ConfigError(problems);
   return {
     mode,
@@ -606,10 +634,12 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
         ...(values.PUBLIC_HOSTS ?? []),
         ...(values.PUBLIC_URL === undefined ? [] : [new URL(values.PUBLIC_URL).hostname]),
         ...(consoleHost === undefined ? [] : [consoleHost]),
+        ...(values.FIELDS_ORIGIN === undefined ? [] : [new URL(values.FIELDS_ORIGIN).hostname]),
       ],
     },
     publicUrl: values.PUBLIC_URL && new URL(values.PUBLIC_URL).origin,
     consoleHost,
+    fieldsOrigin: values.FIELDS_ORIGIN && new URL(values.FIELDS_ORIGIN).origin,
     console: values.CONSOLE,
     docs: values.DOCS,
     sessionIdleMs: values.SESSION_IDLE,
@@ -670,3 +700,13 @@ export const CONSOLE_SHARES_HOST =
 
 export const sharesConsoleHost = ({ mode, console, consoleHost }: Config): boolean =>
   mode === 'production' && console && consoleHost === undefined;
+
+/** What another part of the vault serves on the host of the frames could read what people type. */
+export const FIELDS_SHARE_HOST =
+  'the frames that collect cards share a host with the console or the proxy. Give them an origin of their own: set FIELDS_ORIGIN';
+
+export const sharesFieldsHost = ({ mode, fieldsOrigin, publicUrl, consoleHost }: Config): boolean => {
+  if (fieldsOrigin === undefined) return mode === 'production';
+  const host = hostOfUrl(fieldsOrigin);
+  return host === consoleHost || (publicUrl !== undefined && host === hostOfUrl(publicUrl));
+};

@@ -13,6 +13,7 @@ const MODULES = [
   'logs',
   'tokens',
   'sessions',
+  'fields',
   'code',
   'reactors',
   'proxy',

@@ -54,6 +54,7 @@ const resources: Record<string, Resource> = {
     title: 'Application',
     filter: 'id',
     isNamed: true,
+    isSearched: true,
     optional: ['rules', 'allowed_hosts'],
     drawn: ['key'],
     shownOnce: ['key'],

@@ -316,7 +316,7 @@ const table: Record<string, Row> = {
 const isAsset = (url: string) => /^\/docs\/[\w.-]+$/.test(url);
 
 /** Pages for people know nobody by a key: pages.test.ts has a table of its own. */
-const isPage = (url: string) => /^\/(?:console|join|collect|assets)(?:\/|$)/.test(url);
+const isPage = (url: string) => /^\/(?:console|join|collect|assets|fields)(?:\/|$)/.test(url);
 
 const UNKNOWN_ID = '7d6f1f5e-0000-4000-8000-000000000000';
 

@@ -17,6 +17,13 @@ const sizes = { 390: { width: 390, height: 844 }, 1280: { width: 1280, height: 8
 /** Pictures of the pages go here, for the documentation; undefined: none are taken. */
 const picturesDir = process.env['PICTURES'];
 
+/** Takes a picture of a page as it is, where pictures are wanted. */
+export const takePicture = async (page: Page, name: string): Promise<void> => {
+  if (picturesDir === undefined) return;
+  mkdirSync(picturesDir, { recursive: true });
+  await page.screenshot({ path: join(picturesDir, `${name}.png`) });
+};
+
 /** @param args more of the command line. */
 export const launchChromium = (args: string[] = []): Promise<Browser> =>
   chromium.launch({

@@ -90,6 +90,8 @@ const kept: Buffer[] = [];
 const threads: Worker[] = [];
 
 const parts: Record<string, (id: number, input: never) => void> = {
+  /** Never ends its run, not even when it is told to. */
+  silent: () => undefined,
   honest: (id) => send(frame(DONE, id, done, '{"raw":1}')),
   grow: (id) => {
     kept.push(Buffer.alloc(GROWN_BYTES, 1));

@@ -49,7 +49,7 @@ export const applicationsRoutes = (app: App, ctx: AccessContext): void => {
   routes.list({
     description: 'Lists the applications of the tenant, newest first.',
     query: applicationQuery,
-    filter: ({ id, type }) => ({ ids: id, types: type }),
+    filter: ({ id, name, type }) => ({ ids: id, name, types: type }),
     page: applicationPage,
     examples: applicationPageExamples,
     run: listApplications,

@@ -18,7 +18,7 @@ import { BURST_MAX, DAILY_TOKENS_MAX, REQUESTS_PER_SECOND_MAX } from '../../plat
 import { allowedHostsSchema, HOSTS_IN_DOCUMENTS } from '../../platform/egress/allowed-hosts.ts';
 import { applicationTypes, type Permission, permissions } from './permissions.ts';
 import { nameSchema } from './tenants.ts';
-import { onlyPage, pageQuery, pageSchema, repeated } from '../../platform/http/list-parameters.ts';
+import { nameQuery, onlyPage, pageQuery, pageSchema, repeated } from '../../platform/http/list-parameters.ts';
 import {
   date,
   type Examples,
@@ -296,6 +296,9 @@ export const applicationRecord = z
       format: 'password',
       example: EXAMPLE_API_KEY,
     }),
+    last_used_at: date(
+      'When the API key of the application was used last, to the minute. Left out: not yet.',
+    ).optional(),
     ...history,
     modified_at: date('When the application or its key was changed last.').optional(),
   })
@@ -310,6 +313,7 @@ export const applicationParams = z.object({
 export const applicationQuery = z.object({
   ...pageQuery(),
   id: repeated(givenUuid, 'Only these applications.', EXAMPLE_ID),
+  name: nameQuery('Only applications of this name.', 'Check*'),
   type: repeated(
     z.enum(applicationTypes, 'must be private, public or management'),
     'Only applications of these types.',

@@ -12,6 +12,7 @@ import { checkOrigins } from './origins.ts';
 import { CREATES_PER_MINUTE } from './public-access.ts';
 import { resourceOf } from './resource.ts';
 import { deleteApiKeysOf, insertApiKey } from './rows/find-api-key.ts';
+import { findLastUses } from './rows/key-uses.ts';
 import { deleteCountsOf } from './rows/limits.ts';
 import {
   type ApplicationFilter,
@@ -44,6 +45,8 @@ export type ApplicationRecord = {
   creates_per_minute?: number;
   /** Only in the answer to the request that created it. */
   key?: string;
+  /** To the minute. Undefined where no key was used. */
+  last_used_at: string | undefined;
   created_by: string | undefined;
   created_at: string;
   modified_by: string | undefined;
@@ -119,7 +122,7 @@ const checkPublic = (ctx: AccessContext, type: string, input: ApplicationInput):
   checkOrigins(ctx.config, allowed_origins, 'allowed_origins');
 };
 
-const recordOf = (tenant_id: string, row: StoredApplication): ApplicationRecord => {
+const recordOf = (tenant_id: string, row: StoredApplication, last_used_at?: Date): ApplicationRecord => {
   const { permissions, rules, allowed_hosts } = rightsOf(row);
   const { rate_limit, daily_reveals, daily_uses } = namedLimits(row);
   return {
@@ -134,6 +137,7 @@ const recordOf = (tenant_id: string, row: StoredApplication): ApplicationRecord 
     daily_reveals,
     daily_uses,
     ...(row.type === 'public' && publicSettingsOf(row)),
+    last_used_at: last_used_at?.toISOString(),
     created_by: row.created_by ?? undefined,
     created_at: row.created_at.toISOString(),
     modified_by: row.modified_by ?? undefined,
@@ -189,14 +193,20 @@ const applications = resourceOf<AccessContext, StoredApplication, ApplicationFil
     await deleteApplicationRow(tx, id);
     await deleteCountsOf(tx, id);
   },
-  show: async (_ctx, { tenant_id }, rows) => rows.map((row) => recordOf(tenant_id, row)),
+  show: async (_ctx, { db, tenant_id }, rows) => {
+    const uses = await findLastUses(
+      db,
+      rows.map(({ id }) => id),
+    );
+    return rows.map((row) => recordOf(tenant_id, row, uses.get(row.id)));
+  },
   changeOf: (_work, id) => ({ subject: 'application', id }),
 });
 
 /** Reads one. @throws notFound, the same for an unknown id and one of another tenant. */
 export const getApplication = applications.read;
 
-/** A page, newest first. `ids`: only these; `types`: only of these; undefined for all. */
+/** A page, newest first. `ids`: only these; `types`: only of these; `name`: only of this name; undefined for all. */
 export const listApplications = applications.list;
 
 /** Removes an application with its keys. @throws notFound. */
@@ -245,7 +255,8 @@ export const changeApplication = (
     checkPublic(ctx, row.type, given);
     checkGrants(work, grantsOfInput(ctx, given), grantsOf(ctx, row));
     await updateApplication(tx, id, fields);
-    return recordOf(work.tenant_id, { ...row, ...fields });
+    const uses = await findLastUses(tx, [id]);
+    return recordOf(work.tenant_id, { ...row, ...fields }, uses.get(id));
   });
 };
 

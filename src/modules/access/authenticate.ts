@@ -1,4 +1,5 @@
 // Authenticates requests by SVC-API-KEY and checks the permission of the route before the body is read.
+import { openAccount } from '../../platform/accounts.ts';
 import { type RequestOrigin } from '../../platform/audit/record.ts';
 import { addRateLimitHeaders } from '../../platform/http/rate-limit-headers.ts';
 import { type CountFailure, createFailureCount } from './failures.ts';
@@ -11,7 +12,7 @@ import type { App } from '../../platform/http/app-type.ts';
 import type { Caller } from './caller.ts';
 import { Work } from './work.ts';
 import type { Permission } from './permissions.ts';
-import { checkPublicAccess } from './public-access.ts';
+import { checkPublicAccess, letPageRead } from './public-access.ts';
 import { mayAnywhere } from './rules.ts';
 import type { AccessContext } from './context.ts';
 import { AppError, forbidden, unauthorized } from '../../platform/errors.ts';
@@ -95,15 +96,10 @@ export const addAuthentication = (app: App, ctx: AccessContext): Authentication 
 
   app.decorateRequest('work', undefined);
 
-  const admit = (
-    request: FastifyRequest,
-    reply: FastifyReply,
-    caller: Caller,
-    permission: Permission | 'authenticated',
-  ): void => {
+  const admit = (request: FastifyRequest, caller: Caller, permission: Permission | 'authenticated'): void => {
     // Set before the request is refused: the log names the caller.
     const work = (request.work ??= new Work(ctx, caller, { origin: originOf(request) }));
-    checkPublicAccess(ctx, request, reply, caller);
+    checkPublicAccess(ctx, request, caller);
     if (permission !== 'authenticated' && !mayAnywhere(work, permission)) throw forbidden(permission);
   };
 
@@ -116,9 +112,12 @@ export const addAuthentication = (app: App, ctx: AccessContext): Authentication 
   ): Promise<void> => {
     const rate_limit = caller.limits?.rate_limit;
     const reportLimit = addRateLimitHeaders(reply, quotasOf(caller));
+    letPageRead(ctx, request, reply, caller);
+    // Everybody can read the key: who has it takes nothing of what the tenant's own servers need.
+    if (caller.publicAccess) request.account = openAccount(caller.tenant_id, request.ip);
     request.work = new Work(ctx, caller, { origin: originOf(request), reportLimit });
     if (rate_limit) await ctx.requestRates.take(caller, rate_limit, reportLimit);
-    admit(request, reply, caller, permission);
+    admit(request, caller, permission);
   };
 
   const authenticate = async (
@@ -130,9 +129,7 @@ export const addAuthentication = (app: App, ctx: AccessContext): Authentication 
     await refuseUninitialized();
     const caller = key === undefined ? undefined : await ctx.callers.findCallerBeforeCaller(key);
     if (!caller) return failed(request);
-    return hasLimits(caller)
-      ? admitLimited(request, reply, caller, permission)
-      : admit(request, reply, caller, permission);
+    return hasLimits(caller) ? admitLimited(request, reply, caller, permission) : admit(request, caller, permission);
   };
 
   const actors = new AsyncLocalStorage<Caller>();
@@ -152,7 +149,7 @@ export const addAuthentication = (app: App, ctx: AccessContext): Authentication 
     if (!known) return void authenticate(request, reply, key, permission).then(() => done(), done);
     if (hasLimits(known)) return void admitLimited(request, reply, known, permission).then(() => done(), done);
     try {
-      admit(request, reply, known, permission);
+      admit(request, known, permission);
       return done();
     } catch (error) {
       return done(error as Error);

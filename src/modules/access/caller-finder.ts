@@ -1,6 +1,7 @@
 // Finds the caller of an API key, of a session's key or of an application, with a cache that changes invalidate.
 import { type KeyParts, parseApiKey } from './api-keys.ts';
 import { accessRuleSchema } from './access-rule.ts';
+import type { KeyUses } from './key-uses.ts';
 import { effectiveLimits, namedLimits } from './limits.ts';
 import { findTenant } from './rows/tenants.ts';
 import { findApplication } from './rows/applications.ts';
@@ -69,10 +70,11 @@ export const deduplicates = (settings: Record<string, string>): boolean =>
 
 /**
  * Finds callers by key. Each is cached for CALLER_CACHE_MS under a digest of the whole key, so that only valid keys are cached.
- * The digest of the secret is compared in constant time.
+ * The digest of the secret is compared in constant time. Each load counts as a use of the key: within the time of the cache the
+ * last use is exact enough, and cached requests pay nothing.
  */
 export const createCallerFinder = (
-  ctx: Pick<Platform, 'config' | 'environment' | 'pepper' | 'db' | 'changes' | 'monotonicMs'>,
+  ctx: Pick<Platform, 'config' | 'environment' | 'pepper' | 'db' | 'changes' | 'monotonicMs'> & { keyUses: KeyUses },
 ): CallerFinder => {
   const cache = createCache<Caller>({
     max: CALLER_CACHE_MAX,
@@ -107,6 +109,7 @@ export const createCallerFinder = (
     if (parts?.isOfSession) return loadBySessionKey(parts);
     const row = parts && (await findApiKeyBeforeCaller(ctx.db.statements.query, parts.publicId));
     if (!row || !equalDigests(apiKeyDigest(ctx.pepper, parts.publicId, parts.secret), row.digest)) return undefined;
+    ctx.keyUses.note({ tenant_id: row.tenant_id, public_id: parts.publicId });
     return callerOf(row);
   };
 

@@ -1,5 +1,6 @@
 // The context of the access module: the platform, the finder of callers and the log of refusals.
 import { type CallerFinder } from './caller-finder.ts';
+import type { KeyUses } from './key-uses.ts';
 import type { Platform } from '../../platform/platform.ts';
 import type { RequestRates } from './request-rates.ts';
 import type { RefusalLog } from './refusals.ts';
@@ -17,6 +18,7 @@ export type ReplayChecks = {
 
 export type AccessContext = Platform & {
   readonly callers: CallerFinder;
+  readonly keyUses: KeyUses;
   readonly refusals: RefusalLog;
   readonly requestRates: RequestRates;
   /** The tokens module sets it. */

@@ -2,9 +2,10 @@
 // Answers to them have the headers of CORS (https://fetch.spec.whatwg.org/#http-cors-protocol).
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { AppError, forbidden, unauthorized } from '../../platform/errors.ts';
+import type { Config } from '../../platform/config.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import type { Platform } from '../../platform/platform.ts';
-import type { Caller } from './caller.ts';
+import type { Caller, PublicAccess } from './caller.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -28,13 +29,28 @@ const RESPONSE_HEADERS = 'retry-after, ratelimit, ratelimit-policy, svc-trace-id
 const unlisted = () => new AppError('forbidden', 'The origin of the page is not among the allowed origins of the key.');
 
 /** The frames of the vault call from the origin that serves them, for the pages that they are in. */
-const isOwnOrigin = ({ headers }: FastifyRequest, origin: string): boolean => URL.parse(origin)?.host === headers.host;
+const isOwnOrigin = ({ fieldsOrigin }: Config, { headers }: FastifyRequest, origin: string): boolean =>
+  fieldsOrigin === undefined ? URL.parse(origin)?.host === headers.host : origin === fieldsOrigin;
 
 /** A request without Origin is not of a page: only keys that list no origins take it. */
-const mayCallFrom = (request: FastifyRequest, { origins, session }: NonNullable<Caller['publicAccess']>): boolean => {
+const mayCallFrom = (config: Config, request: FastifyRequest, { origins, session }: PublicAccess): boolean => {
   const { origin } = request.headers;
   if (origin === undefined) return origins.length === 0;
-  return origins.includes(origin) || (session !== undefined && isOwnOrigin(request, origin));
+  return origins.includes(origin) || (session !== undefined && isOwnOrigin(config, request, origin));
+};
+
+/** Lets a page that may use the key read the answer, that of a refusal too. Other pages get no header. */
+export const letPageRead = (
+  { config }: Pick<Platform, 'config'>,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { publicAccess }: Caller,
+): void => {
+  const { origin } = request.headers;
+  const { servesBrowsers } = request.routeOptions.config;
+  if (!publicAccess || !servesBrowsers || origin === undefined || !mayCallFrom(config, request, publicAccess)) return;
+  reply.header('access-control-allow-origin', origin);
+  reply.header('access-control-expose-headers', RESPONSE_HEADERS);
 };
 
 /**
@@ -42,9 +58,8 @@ const mayCallFrom = (request: FastifyRequest, { origins, session }: NonNullable<
  * @throws unauthorized for a session that has expired; forbidden for another route and for a page of another origin.
  */
 export const checkPublicAccess = (
-  ctx: Pick<Platform, 'now'>,
+  ctx: Pick<Platform, 'now' | 'config'>,
   request: FastifyRequest,
-  reply: FastifyReply,
   { publicAccess }: Caller,
 ): void => {
   if (!publicAccess) return;
@@ -52,11 +67,7 @@ export const checkPublicAccess = (
   if (session && session.expires_at <= ctx.now()) throw unauthorized();
   const { servesBrowsers, permission } = request.routeOptions.config;
   if (!servesBrowsers) throw permission && permission !== 'authenticated' ? forbidden(permission) : unlistedRoute();
-  if (!mayCallFrom(request, publicAccess)) throw unlisted();
-  const { origin } = request.headers;
-  if (origin === undefined) return;
-  reply.header('access-control-allow-origin', origin);
-  reply.header('access-control-expose-headers', RESPONSE_HEADERS);
+  if (!mayCallFrom(ctx.config, request, publicAccess)) throw unlisted();
 };
 
 const unlistedRoute = () => new AppError('forbidden', 'A public key may create tokens, and do nothing else.');

@@ -1,8 +1,9 @@
-// Parts of console forms: error texts, ids in paths, and text areas.
+// Parts of console forms: error texts, ids in paths, text areas, and a check of typed JSON.
 import { notFound } from '../../platform/errors.ts';
 import { html, type Html, type HtmlValue } from '../../platform/http/html.ts';
 import { comeAgainIn } from '../../platform/http/pages.ts';
-import { notice } from './shell.ts';
+import type { Session } from '../people/sessions.ts';
+import { csrfField, notice } from './shell.ts';
 import type { ApiAnswer, Visit } from './visit.ts';
 
 const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
@@ -31,6 +32,13 @@ export const fieldProblem = (id: string, sentences: readonly string[]): Html | u
 export const invalidAttributes = (id: string, sentences: readonly string[]): Html | undefined =>
   sentences.length === 0 ? undefined : html` aria-invalid="true" aria-describedby="${id}"`;
 
+/** Asks for a confirmation before it submits. Works without JavaScript. @param ask.fields more of the form. */
+export const confirmed = (
+  session: Session,
+  ask: { action: string; summary: string; question: string; button: string; fields?: Html },
+): Html => html`<details class="confirm"><summary>${ask.summary}</summary><form method="post" action="${ask.action}">
+${csrfField(session)}${ask.fields}<p>${ask.question}</p><button class="danger small">${ask.button}</button></form></details>`;
+
 /** The errors above a form. */
 export const problemsNotice = (heading: string, lines: readonly string[], more?: HtmlValue): Html =>
   notice(
@@ -50,4 +58,32 @@ export const tryAgain = ({ headers }: Pick<ApiAnswer, 'headers'>): string | unde
 export const problemsByPlace = ({ body }: Pick<ApiAnswer, 'body'>): Map<string, string[]> => {
   const { errors } = (body ?? {}) as { errors?: Record<string, string[]> };
   return new Map(Object.entries(errors ?? {}));
+};
+
+/** A text area with line numbers. @param options.line is marked as the one with an error. */
+export const codeArea = (options: {
+  name: string;
+  text: string;
+  line: number | undefined;
+  problems: readonly string[];
+  isReadOnly?: boolean;
+  isShort?: boolean;
+}): Html => {
+  const { name, text, line, problems, isReadOnly, isShort } = options;
+  const problem = `${name}-problem`;
+  return html`<div class="editor${isShort && ' short'}"><textarea class="code" id="${name}" name="${name}" data-lines${line !== undefined && html` data-error-line="${line}"`} rows="${isShort ? 8 : 24}" spellcheck="false" autocapitalize="off" autocomplete="off" wrap="off"${isReadOnly && html` readonly`}${invalidAttributes(problem, problems)}>${typedText(text)}</textarea></div>
+${fieldProblem(problem, problems)}`;
+};
+
+/** Checks typed JSON before the API is called. */
+export const jsonRefusal = (text: string): { sentence: string; line: number | undefined } | undefined => {
+  try {
+    JSON.parse(text);
+    return undefined;
+  } catch (error) {
+    // The parser's message may quote what was typed, so only the position is used.
+    const [, position] = / position (\d+)/.exec((error as Error).message) ?? [];
+    const line = position === undefined ? undefined : text.slice(0, Number(position)).split('\n').length;
+    return { sentence: `must be JSON${line === undefined ? '' : `: look at line ${line}`}`, line };
+  }
 };

@@ -1,7 +1,15 @@
 // The people page: lists members and invitations, invites, resends, and removes.
 import { html, type Html } from '../../platform/http/html.ts';
 import { INVITATION_HOURS } from '../people/invitations.ts';
-import { tryAgain, invalidAttributes, fieldProblem, idOf, problemsByPlace, problemsNotice } from './forms.ts';
+import {
+  confirmed,
+  tryAgain,
+  invalidAttributes,
+  fieldProblem,
+  idOf,
+  problemsByPlace,
+  problemsNotice,
+} from './forms.ts';
 import { isolated, fullName } from './list-parts.ts';
 import { type NumberedPage, pageNumber, pagerOf } from './pager.ts';
 import { addressOf, badge, consolePage, csrfField, empty, notice, recordsTable, time } from './shell.ts';
@@ -42,19 +50,12 @@ type Refusal = { heading: string; answer: ApiAnswer; email?: string };
 
 const nameOf = ({ user }: Member): string => fullName(user);
 
-/** Asks for a confirmation before it submits. Works without JavaScript. */
-const confirmed = (
-  { session }: Visit,
-  ask: { action: string; summary: string; question: string; button: string },
-): Html => html`<details class="confirm"><summary>${ask.summary}</summary><form method="post" action="${ask.action}">
-${csrfField(session)}<p>${ask.question}</p><button class="danger small">${ask.button}</button></form></details>`;
-
 const changePassword = html`<a href="/console/password">Change password</a>`;
 
 const removal = (visit: Visit, member: Member): Html => {
   const isSelf = member.user.id === visit.session.user_id;
   if (member.role === 'OWNER') return html`<span class="quiet">The owner cannot be removed</span>`;
-  return confirmed(visit, {
+  return confirmed(visit.session, {
     action: `${PATH}/members/${member.id}/remove`,
     summary: isSelf ? 'Leave' : 'Remove',
     question: isSelf
@@ -94,7 +95,7 @@ const invitationsTable = (visit: Visit, invitations: readonly Invitation[]): Htm
         id,
         email,
       }) => html`<div class="deeds"><form method="post" action="${PATH}/invitations/${id}/resend">${csrfField(visit.session)}<button class="second small" aria-label="Resend to ${email}">Resend</button></form>
-${confirmed(visit, { action: `${PATH}/invitations/${id}/delete`, summary: 'Delete', question: 'Its links will no longer work.', button: `Delete the invitation` })}</div>`,
+${confirmed(visit.session, { action: `${PATH}/invitations/${id}/delete`, summary: 'Delete', question: 'Its links will no longer work.', button: `Delete the invitation` })}</div>`,
     },
   ]);
 

@@ -1,23 +1,9 @@
 // The page of a reactor: code editor, configuration, args and the result of a run. Fields always show what was typed.
 import { attribute, html, type Html } from '../../platform/http/html.ts';
 import type { Session } from '../people/sessions.ts';
-import { invalidAttributes, fieldProblem, typedText } from './forms.ts';
+import { codeArea, invalidAttributes, fieldProblem, typedText } from './forms.ts';
 import type { Editor, Formula } from './reactor-record.ts';
 import { badge, consolePage, csrfField } from './shell.ts';
-
-const codeArea = (options: {
-  name: string;
-  text: string;
-  line: number | undefined;
-  problems: readonly string[];
-  isReadOnly?: boolean;
-  isShort?: boolean;
-}): Html => {
-  const { name, text, line, problems, isReadOnly, isShort } = options;
-  const problem = `${name}-problem`;
-  return html`<div class="editor${isShort && ' short'}"><textarea class="code" id="${name}" name="${name}" data-lines${line !== undefined && html` data-error-line="${line}"`} rows="${isShort ? 8 : 24}" spellcheck="false" autocapitalize="off" autocomplete="off" wrap="off"${isReadOnly && html` readonly`}${invalidAttributes(problem, problems)}>${typedText(text)}</textarea></div>
-${fieldProblem(problem, problems)}`;
-};
 
 const codeCard = ({ reactor, code, codeLine, problems }: Editor): Html => {
   const { formula } = reactor;

@@ -1,6 +1,7 @@
 // Runs a reactor once by the API as the member, and shows a bounded result with card numbers masked.
 import { STATUS_CODES } from 'node:http';
 import { html, type Html, type HtmlValue } from '../../platform/http/html.ts';
+import { jsonRefusal } from './forms.ts';
 import { maskedText, shownText, shownValue } from '../code/shown.ts';
 import { isCodeChanged, type Editor } from './reactor-record.ts';
 import { badge, shownBlock } from './shell.ts';
@@ -82,19 +83,6 @@ const configurationProblems = (body: unknown): Editor['problems'] => {
   return new Map(Object.entries(isObject(errors) ? errors : {}).filter(([place]) => place.startsWith('configuration')));
 };
 
-/** Checks the args before the API is called. */
-const refusalOf = (args: string): { sentence: string; line: number | undefined } | undefined => {
-  try {
-    JSON.parse(args);
-    return undefined;
-  } catch (error) {
-    // The parser's message may quote what was typed, so only the position is used.
-    const [, position] = / position (\d+)/.exec((error as Error).message) ?? [];
-    const line = position === undefined ? undefined : args.slice(0, Number(position)).split('\n').length;
-    return { sentence: `must be JSON${line === undefined ? '' : `: look at line ${line}`}`, line };
-  }
-};
-
 const invoke = async ({ session, request }: Visit, { authentication }: Console, editor: Editor): Promise<Answer> => {
   const began = performance.now();
   // As typed, because to parse it would round long numbers.
@@ -117,7 +105,7 @@ const invoke = async ({ session, request }: Visit, { authentication }: Console, 
 
 /** Runs the stored reactor with the typed args. */
 export const runReactor = async (visit: Visit, console: Console, editor: Editor): Promise<Editor> => {
-  const refusal = editor.args.trim() === '' ? undefined : refusalOf(editor.args);
+  const refusal = editor.args.trim() === '' ? undefined : jsonRefusal(editor.args);
   if (refusal)
     return {
       ...editor,

@@ -4,6 +4,7 @@ import { notFound } from '../../platform/errors.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import type { Authentication } from '../access/authenticate.ts';
 import { createActorNames } from './actor-names.ts';
+import { applicationsPages } from './applications.ts';
 import { logsPages } from './logs.ts';
 import { passwordPages } from './password.ts';
 import { peoplePages } from './people.ts';
@@ -22,6 +23,7 @@ export const consoleRoutes = (scope: App, ctx: PeopleContext, authentication: Au
   tokensPages(console, namesOf);
   reactorsPages(console);
   proxiesPages(console, namesOf);
+  applicationsPages(console, namesOf);
   logsPages(console, namesOf);
   peoplePages(console);
   passwordPages(console);

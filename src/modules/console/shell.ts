@@ -8,6 +8,7 @@ const sections = [
   ['/console/tokens', 'Tokens'],
   ['/console/reactors', 'Reactors'],
   ['/console/proxies', 'Proxies'],
+  ['/console/applications', 'Applications'],
   ['/console/logs', 'Logs'],
   ['/console/people', 'People'],
 ] as const;

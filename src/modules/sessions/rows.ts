@@ -58,7 +58,7 @@ export const findSession = async (
   undefined;
 
 /** By the id in the address of a frame, before a caller is known. The id is public. */
-export const findFrameSession = async (
+export const findFrameSessionBeforeCaller = async (
   db: Pick<Database, 'statements'>,
   id: string,
 ): Promise<FrameSession | undefined> =>

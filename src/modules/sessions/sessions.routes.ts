@@ -10,7 +10,8 @@ import { newSession, newSessionExamples, sessionExamples, sessionParams, session
 
 export const sessionsRoutes = (app: App, ctx: SessionsContext): void => {
   /** Where the vault's pages are, as the client reaches them. */
-  const pagesUrlOf = ({ protocol, host }: FastifyRequest): string => ctx.config.publicUrl ?? `${protocol}://${host}`;
+  const pagesUrlOf = ({ protocol, host }: FastifyRequest): string =>
+    ctx.config.fieldsOrigin ?? ctx.config.publicUrl ?? `${protocol}://${host}`;
 
   app.post(
     '/sessions',

@@ -61,6 +61,14 @@ const cvc = z.preprocess(
   z.string('must be 3 or 4 digits').regex(/^[0-9]{3,4}$/, 'must be 3 or 4 digits'),
 );
 
+/** ISO/IEC 7813 has 26 characters on a card; in forms people write longer names. */
+const CARDHOLDER_NAME_LENGTH_MAX = 200;
+
+const cardholderName = z
+  .string('must be a string')
+  .min(1, 'must not be empty')
+  .max(CARDHOLDER_NAME_LENGTH_MAX, `must be at most ${CARDHOLDER_NAME_LENGTH_MAX} characters`);
+
 /** Card data as it is sent; unknown attributes are not kept. */
 export const cardData = z
   .object(
@@ -74,6 +82,10 @@ export const cardData = z
       cvc: cvc.optional().meta({
         description: 'The card security code. The vault stores it for a short time. No response to a create has it.',
         example: '123',
+      }),
+      cardholder_name: cardholderName.optional().meta({
+        description: 'The name on the card. It is encrypted with the number, and no part of the default mask.',
+        example: 'Ada Lovelace',
       }),
     },
     'must be an object with a number',

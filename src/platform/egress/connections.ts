@@ -2,16 +2,12 @@
 // account that uses one holds it. Knows nothing of what is sent over them.
 import type { TLSSocket } from 'node:tls';
 import { type buildConnector, Client } from 'undici';
-import type { Account, Accounts, Reservation } from '../accounts.ts';
+import { type Account, type Accounts, isCrowded, type Reservation } from '../accounts.ts';
 import { EgressFault } from './fault.ts';
 import type { ClientCertificate } from './socket.ts';
 
 /** How long a connection rests before it is closed. */
 const IDLE_MS = 4_000;
-
-/** Requests that wait for a connection, of all tenants and of one account. More are turned away at once. */
-const WAITING_MAX = 1_000;
-const WAITING_OF_ACCOUNT_MAX = 128;
 
 /** Twice what servers commonly send at most. */
 const RESPONSE_HEADERS_BYTES_MAX = 32_768;
@@ -171,11 +167,13 @@ export const createConnections = (accounts: Accounts): Connections => {
     new EgressFault('BUSY', { cause: accounts.findRefusal(account, 'connections', 1) });
 
   const wait = async (ask: Ask): Promise<Grant> => {
-    const own = [...waiting].filter((each) => each.ask.account === ask.account).length;
-    if (waiting.size >= WAITING_MAX || own >= WAITING_OF_ACCOUNT_MAX) throw busy(ask);
+    const accountsThere = Array.from(waiting, (each) => each.ask.account);
+    if (isCrowded([...accountsThere, ask.account], ask.account)) throw busy(ask);
     const { promise, resolve, reject } = Promise.withResolvers<Grant>();
     const place: Waiting = { ask, grant: resolve };
     const abort = () => {
+      // At once: what another request gives back in this tick must not be granted to one that has left.
+      waiting.delete(place);
       const isTimeout = ask.signal.reason instanceof EgressFault && ask.signal.reason.code === 'TIMEOUT';
       reject(isTimeout ? busy(ask) : ask.signal.reason);
     };

@@ -1,5 +1,5 @@
-// Serves pages only on the host of the console, if one is configured, and the API and the proxy only on other hosts. A route on
-// the wrong host is a 404.
+// Serves the console, and the frames and pages that collect data, each on a host of its own where one is configured, and the API
+// and the proxy only on other hosts. A route on the wrong host is a 404.
 import { Socket } from 'node:net';
 import type { FastifyRequest } from 'fastify';
 import type { Config } from '../config.ts';
@@ -8,36 +8,50 @@ import { hostOf } from '../host-names.ts';
 import type { App } from './app-type.ts';
 import { sendProblem } from './problems.ts';
 
-type Host = 'console' | 'other';
+type Host = 'console' | 'fields' | 'other';
 
-/** Whether a host serves a route. The pattern is undefined for a path without a route. */
-const serves: Record<Host, (route: string | undefined) => boolean> = {
-  console: (route) => route !== undefined && /^\/(?:console|join|assets)(?:\/|$)/.test(route),
-  other: (route) => route !== undefined && !serves.console(route),
+type Hosts = Pick<Config, 'consoleHost' | 'fieldsOrigin'>;
+
+const ofConsole = /^\/(?:console|join)(?:\/|$)/;
+const ofFields = /^\/(?:fields|collect)(?:\/|$)/;
+/** Styles, scripts and pictures of pages on all hosts. */
+const ofPages = /^\/assets\//;
+/** What frames ask for beside their files. */
+const isCreate = (route: string, method: string): boolean =>
+  (route === '/tokens' || route === '/tokenize') && (method === 'POST' || method === 'OPTIONS');
+
+/** Whether a host serves a route. */
+const serves: Record<Host, (route: string, method: string, hosts: Hosts) => boolean> = {
+  console: (route) => ofConsole.test(route),
+  fields: (route, method) => ofFields.test(route) || isCreate(route, method),
+  other: (route, _method, { consoleHost, fieldsOrigin }) =>
+    !(consoleHost !== undefined && ofConsole.test(route)) && !(fieldsOrigin !== undefined && ofFields.test(route)),
 };
 
 /** The proxy has its own 404 for paths below /proxy. */
 const isUnderProxy = (url: string | undefined): boolean => /^\/proxy(?:[/?]|$)/.test(url ?? '');
 
 /** By the Host header alone, not by headers such as X-Forwarded-Host. */
-const servedTo = (consoleHost: string, { headers }: Pick<FastifyRequest, 'headers'>): Host =>
-  hostOf(headers.host ?? '') === consoleHost ? 'console' : 'other';
+const servedTo = ({ consoleHost, fieldsOrigin }: Hosts, { headers }: Pick<FastifyRequest, 'headers'>): Host => {
+  const host = hostOf(headers.host ?? '');
+  if (consoleHost !== undefined && host === consoleHost) return 'console';
+  return fieldsOrigin !== undefined && host === hostOf(new URL(fieldsOrigin).host) ? 'fields' : 'other';
+};
 
-/** Whether the request is for the host of the console, which has no proxy. */
-export const isForConsoleHost = (
-  { consoleHost }: Pick<Config, 'consoleHost'>,
-  request: Pick<FastifyRequest, 'headers'>,
-): boolean => consoleHost !== undefined && servedTo(consoleHost, request) === 'console';
+/** Whether the request is for a host that has no proxy. */
+export const isForPagesHost = (hosts: Hosts, request: Pick<FastifyRequest, 'headers'>): boolean =>
+  servedTo(hosts, request) !== 'other';
 
 /** Call before hooks that check the permission of a route. */
-export const separateHosts = (app: App, { consoleHost }: Pick<Config, 'consoleHost'>): void => {
-  if (consoleHost === undefined) return;
+export const separateHosts = (app: App, hosts: Hosts): void => {
+  if (hosts.consoleHost === undefined && hosts.fieldsOrigin === undefined) return;
   app.addHook('onRequest', async (request, reply) => {
     // Requests of the console to the API come without a socket, by `app.inject`.
     if (!(request.raw.socket instanceof Socket)) return;
-    const host = servedTo(consoleHost, request);
+    const host = servedTo(hosts, request);
     const route = request.is404 ? undefined : request.routeOptions.url;
-    if (serves[host](route) || (host === 'other' && isUnderProxy(request.raw.url))) return;
+    if (route !== undefined && (ofPages.test(route) || serves[host](route, request.method, hosts))) return;
+    if (host === 'other' && isUnderProxy(request.raw.url)) return;
     await sendProblem(reply, notFound('resource'));
   });
 };

@@ -11,7 +11,7 @@ import type { App } from './app-type.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Set where the request belongs to a tenant without a caller: a member's page. */
+    /** Set where it is not that of the caller's tenant: on a member's page, and for a public key. */
     account: Account | undefined;
   }
   interface FastifyContextConfig {
@@ -47,10 +47,14 @@ export const cutSlowReaders = (app: App, ctx: Pick<Platform, 'now'>): void => {
     else if (now - before.at >= READ_MS_MAX) socket.destroy();
   };
 
-  const looking = setInterval(() => {
-    const now = ctx.now().getTime();
-    for (const socket of sockets) check(socket, now);
-  }, LOOK_MS).unref();
+  let looking: NodeJS.Timeout | undefined;
+  app.addHook('onListen', (done) => {
+    looking = setInterval(() => {
+      const now = ctx.now().getTime();
+      for (const socket of sockets) check(socket, now);
+    }, LOOK_MS).unref();
+    done();
+  });
   app.server.on('connection', (socket: Socket) => {
     sockets.add(socket);
     socket.once('close', () => {

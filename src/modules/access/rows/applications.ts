@@ -1,10 +1,11 @@
 // Rows of applications.
 import { Prisma } from '../../../generated/prisma/client.ts';
 import type { RateLimit } from '../../../platform/application-limits.ts';
-import type { TenantDatabase } from '../../../platform/db/database.ts';
+import type { TenantDatabase, TenantQuery } from '../../../platform/db/database.ts';
 import type { PrismaTransaction } from '../../../platform/db/transaction.ts';
-import type { Counted } from '../../../platform/pagination.ts';
+import { COUNTED_MAX, type Counted } from '../../../platform/pagination.ts';
 import { type ApiKeyRow, deleteApiKeysOf, insertApiKey } from './find-api-key.ts';
+import { nameCondition, searchNameOf } from './names.ts';
 
 export type StoredApplication = {
   id: string;
@@ -43,7 +44,11 @@ type ApplicationColumns = {
 export type NewApplication = ApplicationColumns & { id: string; type: string; created_at?: Date; created_by?: string };
 
 /** What a list is narrowed to: undefined for all. */
-export type ApplicationFilter = { ids: string[] | undefined; types: string[] | undefined };
+export type ApplicationFilter = {
+  ids: string[] | undefined;
+  name: string | undefined;
+  types: string[] | undefined;
+};
 
 const LOCK = 'SELECT id FROM applications WHERE tenant_id = $1::uuid AND id = $2::uuid FOR UPDATE';
 
@@ -51,35 +56,55 @@ const LOCK_FOR_USE = 'SELECT id FROM applications WHERE tenant_id = $1::uuid AND
 
 const keyOf = ({ tenant_id }: { tenant_id: string }, id: string) => ({ tenant_id_id: { tenant_id, id } });
 
-const whereOf = ({ tenant_id }: { tenant_id: string }, { ids, types }: ApplicationFilter) => ({
-  tenant_id,
-  ...(ids && { id: { in: ids } }),
-  ...(types && { type: { in: types } }),
-});
+/** Rows of earlier versions have no `search_name`. */
+const SEARCH_NAME = 'coalesce(search_name, lower(name))';
+
+/** The newest applications of a name, as many as lists count. */
+const findIdsByName = async ({ query, tenant_id }: TenantQuery, name: string): Promise<string[]> => {
+  const values: unknown[] = [tenant_id];
+  const condition = nameCondition(name, (value) => `$${values.push(value)}`, SEARCH_NAME);
+  const text = `SELECT id FROM applications WHERE tenant_id = $1 AND ${condition}
+    ORDER BY created_at DESC, id LIMIT ${COUNTED_MAX}`;
+  const rows = (await query(undefined, text, values)) as { id: string }[];
+  return rows.map(({ id }) => id);
+};
+
+const whereOf = async (db: TenantQuery, { ids, name, types }: ApplicationFilter) => {
+  const named = name === undefined ? undefined : await findIdsByName(db, name);
+  const wanted = named && ids ? named.filter((id) => ids.includes(id)) : (named ?? ids);
+  return {
+    tenant_id: db.tenant_id,
+    ...(wanted && { id: { in: wanted } }),
+    ...(types && { type: { in: types } }),
+  };
+};
 
 export const findApplication = async (db: TenantDatabase, id: string): Promise<StoredApplication | undefined> =>
   (await db.prisma((client) => client.applications.findUnique({ where: keyOf(db, id) }))) ?? undefined;
 
-export const countApplications = async (db: TenantDatabase, filter: ApplicationFilter): Promise<Counted> => ({
-  total: await db.prisma((client) => client.applications.count({ where: whereOf(db, filter) })),
-  capped: false,
-});
+export const countApplications = async (db: TenantDatabase, filter: ApplicationFilter): Promise<Counted> => {
+  const where = await whereOf(db, filter);
+  const total = await db.prisma((client) => client.applications.count({ where }));
+  return { total, capped: filter.name !== undefined && total >= COUNTED_MAX };
+};
 
 /** Newest first, then by id. */
-export const listApplications = (
+export const listApplications = async (
   db: TenantDatabase,
   filter: ApplicationFilter,
   offset: number,
   limit: number,
-): Promise<StoredApplication[]> =>
-  db.prisma((client) =>
+): Promise<StoredApplication[]> => {
+  const where = await whereOf(db, filter);
+  return db.prisma((client) =>
     client.applications.findMany({
-      where: whereOf(db, filter),
+      where,
       orderBy: [{ created_at: 'desc' }, { id: 'asc' }],
       skip: offset,
       take: limit,
     }),
   );
+};
 
 const findLocked = async (tx: PrismaTransaction, id: string): Promise<StoredApplication | undefined> =>
   (await tx.prisma.applications.findUnique({ where: keyOf(tx, id) })) ?? undefined;
@@ -108,7 +133,8 @@ export const insertApplication = async (
 ): Promise<void> => {
   const rules = row.rules as Prisma.InputJsonValue;
   const rate_limit = row.rate_limit ?? Prisma.DbNull;
-  await tx.prisma.applications.create({ data: { ...row, tenant_id: tx.tenant_id, rules, rate_limit } });
+  const search_name = searchNameOf(row.name);
+  await tx.prisma.applications.create({ data: { ...row, tenant_id: tx.tenant_id, search_name, rules, rate_limit } });
   await insertApiKey(tx, row.id, apiKey);
 };
 
@@ -120,6 +146,7 @@ export const updateApplication = async (
 ): Promise<void> => {
   const data = {
     ...columns,
+    ...(columns.name !== undefined && { search_name: searchNameOf(columns.name) }),
     ...(rules && { rules: rules as Prisma.InputJsonValue }),
     ...(rate_limit !== undefined && { rate_limit: rate_limit ?? Prisma.DbNull }),
   };

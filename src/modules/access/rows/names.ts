@@ -7,12 +7,12 @@ import { COUNTED_MAX, type Counted } from '../../../platform/pagination.ts';
 /** A name as searches compare it, in a column of its own: comparisons of the database depend on its locale. */
 export const searchNameOf = (name: string): string => name.normalize('NFC').toLowerCase();
 
-/** @param add adds a parameter and returns its placeholder. */
-const nameCondition = (name: string, add: (value: string) => string): string => {
+/** @param add adds a parameter and returns its placeholder. @param column with names as `searchNameOf` returns them. */
+export const nameCondition = (name: string, add: (value: string) => string, column = 'search_name'): string => {
   const wanted = searchNameOf(name);
-  if (!wanted.includes('*')) return `search_name = ${add(wanted)}`;
+  if (!wanted.includes('*')) return `${column} = ${add(wanted)}`;
   const pattern = wanted.replace(/[\\%_]/g, '\\$&').replace(/\*+/g, '%');
-  return `search_name LIKE ${add(pattern)}`;
+  return `${column} LIKE ${add(pattern)}`;
 };
 
 export type NamedFilter = { ids?: string[] | undefined; name?: string | undefined };

@@ -29,11 +29,12 @@ export const createQueue = (pool: Pick<Pool<Run>, 'find' | 'leases'>): RunQueue 
   };
 
   const remove = (run: Run): void => {
-    clearTimeout(run.timer);
     const key = keyOf(run.job);
     const runs = lines.get(key)?.runs;
     const index = runs?.indexOf(run) ?? -1;
+    // The timer of a run in an executor is its time limit: it holds for a run that is cancelled too.
     if (!runs || index < 0) return;
+    clearTimeout(run.timer);
     runs.splice(index, 1);
     if (runs.length === 0) lines.delete(key);
   };

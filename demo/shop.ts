@@ -1,0 +1,112 @@
+// The demo's shop: a backend that creates sessions, and charges a token through the vault's proxy. It never holds a card.
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { text } from 'node:stream/consumers';
+import { checkoutPage } from './pages.ts';
+
+export type ShopOptions = {
+  port: number;
+  vaultUrl: string;
+  /** May create and read sessions, create tokens, and use them. */
+  apiKey: string;
+  chargeUrl: string;
+  processorPageUrl: string;
+};
+
+/** Cents. A shop keeps it with the order. */
+const AMOUNT = 1999;
+
+/** @returns the address of the shop. */
+export const startShop = async ({ port, vaultUrl, apiKey, chargeUrl, processorPageUrl }: ShopOptions) => {
+  let origin = '';
+
+  const askVault = async (
+    method: string,
+    path: string,
+    body?: unknown,
+    headers: Record<string, string> = {},
+  ): Promise<any> => {
+    const response = await fetch(`${vaultUrl}${path}`, {
+      method,
+      headers: { 'svc-api-key': apiKey, 'content-type': 'application/json', ...headers },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    });
+    if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`);
+    return response.json();
+  };
+
+  const { current, versions } = await askVault('GET', '/fields/integrity.json');
+
+  const showPage = (): { page: string; policy: string } => {
+    const nonce = randomBytes(16).toString('base64');
+    const policy = [
+      "default-src 'none'",
+      `script-src 'nonce-${nonce}'`,
+      `style-src 'nonce-${nonce}'`,
+      "connect-src 'self'",
+      `frame-src ${vaultUrl} ${new URL(processorPageUrl).origin}`,
+      "base-uri 'none'",
+      "form-action 'self'",
+      "frame-ancestors 'none'",
+    ].join('; ');
+    const integrity = versions[current]['fields.js'];
+    return { page: checkoutPage({ nonce, vaultUrl, version: current, integrity, processorPageUrl }), policy };
+  };
+
+  const pay = async ({ session, token }: { session: string; token: string }) => {
+    const { tokens } = await askVault('GET', `/sessions/${encodeURIComponent(session)}`);
+    if (!tokens.includes(token)) throw new Error('the token is not of this session');
+    const charge = {
+      amount: AMOUNT,
+      currency: 'eur',
+      card: {
+        number: `{{ ${token} | json: '$.number' }}`,
+        exp_month: `{{ ${token} | json: '$.expiration_month' }}`,
+        exp_year: `{{ ${token} | json: '$.expiration_year' }}`,
+        cvc: `{{ ${token} | json: '$.cvc' }}`,
+      },
+    };
+    const answer = await askVault('POST', '/proxy', charge, { 'svc-proxy-url': chargeUrl });
+    const merchant = [
+      `received ${JSON.stringify({ token })}`,
+      `sent to ${vaultUrl}/proxy ${JSON.stringify(charge, null, 2)}`,
+      `received ${JSON.stringify(answer)}`,
+    ].join('\n');
+    return { status: answer.status, merchant };
+  };
+
+  const server = createServer(async (request, response) => {
+    try {
+      const body = await text(request);
+      response.setHeader('content-type', 'application/json');
+      switch (`${request.method} ${request.url}`) {
+        case 'GET /': {
+          const { page, policy } = showPage();
+          response.setHeader('content-security-policy', policy);
+          response.setHeader('content-type', 'text/html; charset=utf-8');
+          response.end(page);
+          return;
+        }
+        case 'POST /session': {
+          const made = await askVault('POST', '/sessions', { allowed_origins: [origin], types: ['card'] });
+          response.end(JSON.stringify({ id: made.id, session_key: made.session_key }));
+          return;
+        }
+        case 'POST /pay':
+          response.end(JSON.stringify(await pay(JSON.parse(body))));
+          return;
+        default:
+          response.writeHead(404).end('{}');
+      }
+    } catch (error) {
+      console.error(`shop: ${(error as Error).message}`);
+      response.writeHead(502).end('{}');
+    }
+  });
+  server.listen(port, '127.0.0.1');
+  await once(server, 'listening');
+  origin = `http://localhost:${(server.address() as AddressInfo).port}`;
+  return { url: `${origin}/`, close: () => server.close() };
+};

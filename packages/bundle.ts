@@ -1,0 +1,62 @@
+// Bundles this version of the fields library: the npm package, and the scripts that the server serves. Runs when the project is built.
+import { createHash } from 'node:crypto';
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { build, type BuildOptions } from 'esbuild';
+
+const packages = dirname(fileURLToPath(import.meta.url));
+const here = join(packages, 'fields');
+const { version } = JSON.parse(readFileSync(join(here, 'package.json'), 'utf8')) as { version: string };
+/** Files of earlier versions, which pages may have pinned: they are served for good, byte for byte. */
+const releases = join(here, 'releases');
+const served = join(packages, '../src/generated/fields');
+
+const common: BuildOptions = {
+  absWorkingDir: here,
+  bundle: true,
+  minify: true,
+  charset: 'utf8',
+  // The browsers of the last four years or so: constructed style sheets are the newest thing that the frames need.
+  target: ['chrome110', 'firefox115', 'safari16.4'],
+  define: { FIELDS_VERSION: JSON.stringify(version) },
+  legalComments: 'none',
+};
+
+rmSync(served, { recursive: true, force: true });
+mkdirSync(served, { recursive: true });
+const to = (name: string): string => join(served, version, name);
+await Promise.all([
+  build({ ...common, entryPoints: ['src/fields.ts'], format: 'esm', outfile: 'dist/fields.js' }),
+  build({
+    ...common,
+    entryPoints: ['src/fields.ts'],
+    format: 'iife',
+    globalName: 'StrongroomFields',
+    outfile: to('fields.js'),
+  }),
+  build({ ...common, entryPoints: ['frame/frame.ts'], format: 'iife', outfile: to('frame.js') }),
+  build({ ...common, entryPoints: ['frame/frame.css'], outfile: to('frame.css') }),
+]);
+
+const digestsOf = (directory: string): Record<string, string> =>
+  Object.fromEntries(
+    readdirSync(directory)
+      .toSorted()
+      .map((name) => {
+        const digest = createHash('sha384')
+          .update(readFileSync(join(directory, name)))
+          .digest('base64');
+        return [name, `sha384-${digest}`];
+      }),
+  );
+
+const versions: Record<string, Record<string, string>> = { [version]: digestsOf(join(served, version)) };
+for (const released of existsSync(releases) ? readdirSync(releases) : []) {
+  const digests = digestsOf(join(releases, released));
+  if (released === version && JSON.stringify(digests) !== JSON.stringify(versions[version]))
+    throw new Error(`Version ${version} is released, and its sources have changed since: raise the version.`);
+  versions[released] = digests;
+  cpSync(join(releases, released), join(served, released), { recursive: true });
+}
+writeFileSync(join(served, 'integrity.json'), `${JSON.stringify({ current: version, versions }, null, 2)}\n`);

@@ -1,0 +1,35 @@
+// The entry point of @strongroom/fields: forms for a card, a bank account or one value, in frames of a vault.
+import { createForm, type Form } from './form.ts';
+
+export { FieldsError, type Form, type FormEvents, type FormState, type MountOptions } from './form.ts';
+export type * from './protocol.ts';
+
+/** The version of this library, and of the frames that it loads. The build sets it. */
+declare const FIELDS_VERSION: string;
+
+export type CardField = 'number' | 'expiry' | 'cvc' | 'name';
+export type BankField = 'account_number' | 'routing_number';
+
+/** @property session the answer of the vault to `POST /sessions`, which a backend passes on. */
+export type FieldsOptions = { origin: string; session: { id: string; session_key: string } };
+
+export type Fields = {
+  /** `number` must be mounted, the others may. */
+  card(): Form<CardField>;
+  /** `account_number` must be mounted. */
+  bank(): Form<BankField>;
+  /** One `value` of a token type of the session, such as `social_security_number`. */
+  text(type: string): Form<'value'>;
+};
+
+/** @param options `origin` is where the vault serves its frames, such as `https://vault.example.com`. */
+export const createFields = (options: FieldsOptions): Fields => {
+  const { id, session_key } = options.session;
+  // A copy with the two names, and an origin without a path: the answer of the vault has more.
+  const place = { origin: new URL(options.origin).origin, version: FIELDS_VERSION, session: { id, session_key } };
+  return {
+    card: () => createForm(place, 'card', ['number', 'expiry', 'cvc', 'name']),
+    bank: () => createForm(place, 'bank', ['account_number', 'routing_number']),
+    text: (type) => createForm(place, type, ['value']),
+  };
+};

@@ -1,0 +1,33 @@
+// The texts of the frames in English. A page replaces them by `labels`.
+import type { FieldsLabels } from './protocol.ts';
+
+export const english: FieldsLabels = {
+  number: 'Card number',
+  'number.required': 'Enter the card number.',
+  'number.incomplete': 'The card number is too short.',
+  'number.invalid': 'Check the card number.',
+  expiry: 'Expiry date',
+  'expiry.placeholder': 'MM/YY',
+  'expiry.required': 'Enter the expiry date.',
+  'expiry.incomplete': 'Enter month and year.',
+  'expiry.invalid': 'Check the expiry date.',
+  'expiry.past': 'The card has expired.',
+  cvc: 'Security code',
+  'cvc.required': 'Enter the security code.',
+  'cvc.incomplete': 'The security code is too short.',
+  'cvc.invalid': 'Check the security code.',
+  name: 'Name on card',
+  'name.required': 'Enter the name on the card.',
+  'name.invalid': 'Check the name.',
+  routing_number: 'Routing number',
+  'routing_number.required': 'Enter the routing number.',
+  'routing_number.incomplete': 'The routing number has 9 digits.',
+  'routing_number.invalid': 'Check the routing number.',
+  account_number: 'Account number',
+  'account_number.required': 'Enter the account number.',
+  'account_number.invalid': 'Check the account number.',
+  value: 'Value',
+  'value.required': 'Enter the value.',
+  'value.incomplete': 'The value is too short.',
+  'value.invalid': 'Check the value.',
+};

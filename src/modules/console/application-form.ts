@@ -1,0 +1,135 @@
+// The form of an application: name, type, permissions, access rules, hosts, limits, and what public applications have.
+import { attribute, html, type Html, type HtmlValue } from '../../platform/http/html.ts';
+import { CREATES_PER_MINUTE } from '../access/public-access.ts';
+import { type Permission, listPermissions, permissions, publicPermissions } from '../access/permissions.ts';
+import type { Session } from '../people/sessions.ts';
+import { type FieldProblems, permissionField, type TextField, type TypedApplication } from './application-record.ts';
+import { codeArea, fieldProblem, invalidAttributes, typedText } from './forms.ts';
+import { csrfField } from './shell.ts';
+
+export type ApplicationForm = {
+  /** Undefined for a new one. */
+  id: string | undefined;
+  typed: TypedApplication;
+  problems: FieldProblems;
+  /** The line of an error in the rules. */
+  rulesLine?: number | undefined;
+};
+
+const types = [
+  ['private', 'Private', 'A server of yours that keeps the key secret.'],
+  ['public', 'Public', 'Browsers and apps, where anyone can read the key. It may create tokens, and nothing else.'],
+  ['management', 'Management', 'A script that manages applications, reactors, proxies or people.'],
+] as const;
+
+export const typeLabel = (type: string): string => types.find(([name]) => name === type)?.[1] ?? type;
+
+/** The permissions that the form of a type has. A new application may become any type. */
+export const offeredPermissions = (id: string | undefined, type: string): readonly Permission[] =>
+  id !== undefined && type === 'public' ? publicPermissions : permissions;
+
+const of = ({ problems }: ApplicationForm, name: string): readonly string[] => problems.get(name) ?? [];
+
+const input = (
+  form: ApplicationForm,
+  field: { name: TextField; label: string; hint?: HtmlValue; more?: Html },
+): Html => {
+  const { name, label, hint, more } = field;
+  const problem = `${name}-problem`;
+  return html`<label>${label}${hint && html`<small>${hint}</small>`}<input name="${name}" value="${form.typed[name]}" autocomplete="off" autocapitalize="off" spellcheck="false"${more}${invalidAttributes(problem, of(form, name))}>${fieldProblem(problem, of(form, name))}</label>`;
+};
+
+const number = (form: ApplicationForm, field: { name: TextField; label: string; hint?: HtmlValue }): Html =>
+  input(form, { ...field, more: html` inputmode="numeric"` });
+
+const area = (form: ApplicationForm, field: { name: TextField; label: string; hint: HtmlValue }): Html => {
+  const { name, label, hint } = field;
+  const problem = `${name}-problem`;
+  return html`<label>${label}<small>${hint}</small><textarea class="code line" name="${name}" rows="2" spellcheck="false" autocapitalize="off" autocomplete="off"${invalidAttributes(problem, of(form, name))}>${typedText(form.typed[name])}</textarea>${fieldProblem(problem, of(form, name))}</label>`;
+};
+
+const typeChoice = (form: ApplicationForm): Html => {
+  const sentences = of(form, 'type');
+  return html`<fieldset><legend>Type</legend>${types.map(
+    ([name, label, hint]) =>
+      html`<label class="check"><input type="radio" name="type" value="${name}"${attribute('checked', form.typed.type === name)}>${label}<small>${hint}</small></label>`,
+  )}${fieldProblem('type-problem', sentences)}<p class="hint">The type cannot be changed later.</p></fieldset>`;
+};
+
+const checkbox = ({ typed }: ApplicationForm, type: Permission, description: string): Html =>
+  html`<label class="check"><input type="checkbox" name="${permissionField(type)}" value="yes"${attribute('checked', typed.permissions.has(type))}><span class="mono">${type}</span><small>${description}</small></label>`;
+
+const permissionChoice = (form: ApplicationForm): Html => {
+  const offered = new Set(offeredPermissions(form.id, form.typed.type));
+  const each = listPermissions().filter(({ type }) => offered.has(type));
+  const ofTokens = each.filter(({ type }) => type.startsWith('token:'));
+  const others = each.filter(({ type }) => !type.startsWith('token:'));
+  const boxes = (listed: typeof each): Html =>
+    html`<div class="checks">${listed.map(({ type, description }) => checkbox(form, type, description))}</div>`;
+  const isOpen = others.some(({ type }) => form.typed.permissions.has(type));
+  return html`<fieldset${invalidAttributes('permissions-problem', of(form, 'permissions'))}><legend>Permissions</legend>
+${fieldProblem('permissions-problem', of(form, 'permissions'))}
+<p class="hint">On all tokens of the tenant. An application needs one permission or one access rule.</p>
+${boxes(ofTokens)}
+${others.length > 0 && html`<details${attribute('open', isOpen)}><summary>Permissions to manage the vault</summary>${boxes(others)}</details>`}
+</fieldset>`;
+};
+
+const RULE_EXAMPLE = `[{ "priority": 1, "container": "/pci/", "transform": "mask", "permissions": ["token:read"] }]`;
+
+const rulesField = (form: ApplicationForm): Html => {
+  const problems = of(form, 'rules');
+  const { rules } = form.typed;
+  return html`<details${attribute('open', rules.trim() !== '' || problems.length > 0)}><summary>Access rules</summary>
+<p class="hint">JSON: a list of permissions on some tokens, each with how much it shows: <code>reveal</code>, <code>mask</code> or <code>redact</code>. For example <code>${RULE_EXAMPLE}</code></p>
+<label for="rules">Rules</label>
+${codeArea({ name: 'rules', text: rules, line: form.rulesLine, problems, isShort: true })}</details>`;
+};
+
+const DEFAULT_LIMIT = "Empty: the operator's default, or no limit.";
+
+const limitsCard = (form: ApplicationForm): Html => html`<section class="card"><h2>Limits</h2>
+<p class="hint">${DEFAULT_LIMIT}</p>
+<div class="pairs">${number(form, { name: 'requests_per_second', label: 'Requests per second', hint: 'In the long run' })}
+${number(form, { name: 'burst', label: 'Burst', hint: 'Requests at once after a pause' })}
+${number(form, { name: 'daily_reveals', label: 'Reveals a day', hint: 'Tokens whose value it may get' })}
+${number(form, { name: 'daily_uses', label: 'Uses a day', hint: 'Tokens it may use in code and by the proxy' })}</div>
+${area(form, { name: 'allowed_hosts', label: 'Allowed hosts', hint: html`Where it may send to through the proxy, one host on each line. Empty: any host.` })}
+</section>`;
+
+const publicNames: readonly TextField[] = ['allowed_origins', 'container', 'creates_per_minute'];
+
+const publicFields = (form: ApplicationForm): Html =>
+  html`${area(form, { name: 'allowed_origins', label: 'Allowed origins', hint: html`Of the pages that may use the key, one on each line: <code>https://shop.example.com</code>. Empty: no page, only clients that send no Origin.` })}
+<div class="pairs">${input(form, { name: 'container', label: 'Container', hint: html`Of its tokens, such as <code>/pci/high/</code>. Empty: by type` })}
+${number(form, { name: 'creates_per_minute', label: 'Creates a minute', hint: `Tokens of one client address. Empty: ${CREATES_PER_MINUTE}` })}</div>`;
+
+/** Only public applications have these; a new one may become public. */
+const publicCard = (form: ApplicationForm): Html | undefined => {
+  const { id, typed } = form;
+  const isPublic = typed.type === 'public';
+  if (id !== undefined)
+    return isPublic ? html`<section class="card"><h2>Public use</h2>${publicFields(form)}</section>` : undefined;
+  const isOpen = isPublic || publicNames.some((name) => typed[name] !== '' || of(form, name).length > 0);
+  return html`<details class="card"${attribute('open', isOpen)}><summary>Public applications: origins, container</summary>
+<p class="hint">For the type public only.</p>${publicFields(form)}</details>`;
+};
+
+/** The whole form, with the button that sends it. */
+export const applicationForm = (session: Session, form: ApplicationForm): Html => {
+  const { id, typed } = form;
+  return html`<form method="post" action="/console/applications/${id ?? 'new'}" autocomplete="off" novalidate>
+${csrfField(session)}${
+    id === undefined
+      ? html`<input type="hidden" name="form_id" value="${typed.form_id}">`
+      : html`<input type="hidden" name="seen" value="${typed.seen}">`
+  }
+<section class="card">${input(form, { name: 'name', label: 'Name', more: html` required maxlength="400"` })}
+${id === undefined && typeChoice(form)}
+${permissionChoice(form)}
+${!(id !== undefined && typed.type === 'public') && rulesField(form)}</section>
+${publicCard(form)}
+${limitsCard(form)}
+<div class="actions"><button>${id === undefined ? 'Create application' : 'Save'}</button><a href="/console/applications">Cancel</a></div>
+</form>`;
+};

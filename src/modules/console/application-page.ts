@@ -1,0 +1,104 @@
+// The pages of an application: its form with its key and deletion beside it, and the page that shows a new key once.
+import { html, type Html, type HtmlValue } from '../../platform/http/html.ts';
+import type { Session } from '../people/sessions.ts';
+import { type ApplicationForm, applicationForm, typeLabel } from './application-form.ts';
+import type { Application } from './application-record.ts';
+import { confirmed } from './forms.ts';
+import { isolated, shortened } from './list-parts.ts';
+import { badge, consolePage, notice, time } from './shell.ts';
+
+const PATH = '/console/applications';
+
+const back = html`<p class="quiet"><a href="${PATH}">Applications</a></p>`;
+
+/** When a key of the application was used last. */
+export const lastUse = ({ last_used_at }: Application): Html =>
+  time(last_used_at) ?? html`<span class="quiet">not yet</span>`;
+
+const actor = (id: string | undefined, names: ReadonlyMap<string, string>): Html | undefined =>
+  id === undefined ? undefined : html` by ${isolated(names.get(id) ?? id)}`;
+
+const keyCard = (session: Session, application: Application, form_id: string): Html => {
+  const newKey = {
+    action: `${PATH}/${application.id}/key`,
+    summary: 'Make a new key',
+    question:
+      'The current key stops working at once, everywhere, and so do sessions that were made with it. Clients fail until they have the new key.',
+    button: 'Stop the old key and make a new one',
+    fields: html`<input type="hidden" name="form_id" value="${form_id}">`,
+  };
+  return html`<section class="card"><h2>API key</h2>
+<dl><dt>Last use</dt><dd>${lastUse(application)}</dd></dl>
+<p class="hint">The key was shown when it was made. It cannot be shown again.</p>
+${confirmed(session, newKey)}</section>`;
+};
+
+const recordCard = (session: Session, application: Application, names: ReadonlyMap<string, string>): Html => {
+  const { id, name, created_at, created_by, modified_at, modified_by } = application;
+  return html`<section class="card"><h2>Record</h2><dl>
+<dt>Id</dt><dd>${shortened(id)}</dd>
+<dt>Type</dt><dd>${badge(typeLabel(application.type))}</dd>
+<dt>Created</dt><dd>${time(created_at)}${actor(created_by, names)}</dd>
+${modified_at !== undefined && html`<dt>Changed</dt><dd>${time(modified_at)}${actor(modified_by, names)}</dd>`}</dl>
+<p><a href="/console/logs?actor_id=${id}">What it did, in the log</a></p>
+${confirmed(session, {
+  action: `${PATH}/${id}/delete`,
+  summary: 'Delete this application',
+  question: 'Its key and its sessions stop working at once, everywhere. What it created stays.',
+  button: `Delete ${name}`,
+})}</section>`;
+};
+
+export const newApplicationPage = (session: Session, form: ApplicationForm, above?: HtmlValue): string =>
+  consolePage(session, {
+    title: 'New application',
+    section: 'Applications',
+    main: html`${back}
+<h1>New application</h1>
+${above}
+<p class="quiet">A client of the API. It gets an API key, which is shown once.</p>
+${applicationForm(session, form)}`,
+  });
+
+/** The page of a stored application. @param shown.names of actors, by id. */
+export const applicationPage = (
+  session: Session,
+  shown: {
+    application: Application;
+    form: ApplicationForm;
+    names: ReadonlyMap<string, string>;
+    /** For the form that makes a new key. */
+    form_id: string;
+    above?: HtmlValue;
+  },
+): string => {
+  const { application, form, names, form_id, above } = shown;
+  return consolePage(session, {
+    title: application.name,
+    section: 'Applications',
+    main: html`${back}
+<h1>${isolated(application.name)}</h1>
+${above}
+<div class="columns"><div>${applicationForm(session, form)}</div>
+<div>${keyCard(session, application, form_id)}${recordCard(session, application, names)}</div></div>`,
+  });
+};
+
+/** Shows a key once. The page is not stored (Cache-Control: no-store, as on every page). */
+export const newKeyPage = (session: Session, { id, name, type, key }: Application): string =>
+  consolePage(session, {
+    title: 'API key',
+    section: 'Applications',
+    main: html`${back}
+<h1>The API key of ${isolated(name)}</h1>
+<section class="card revealed">
+${notice('warn', html`<strong>Copy the key now.</strong> This page shows it once, and it cannot be shown again.`)}
+<p><code data-copy>${key}</code></p>
+<p class="hint">Clients send it as the header <code>SVC-API-KEY</code>. ${
+      type === 'public'
+        ? 'It may be in a page or an app.'
+        : 'Keep it in a secret store: not in code, and not in a page or an app.'
+    }</p>
+</section>
+<p><a class="button second" href="${PATH}/${id}">Done</a></p>`,
+  });

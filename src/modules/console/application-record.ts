@@ -1,0 +1,186 @@
+// The state of an application's form: what was typed into its fields, as a body of the API, and the API's errors by field.
+import type { RateLimit } from '../../platform/application-limits.ts';
+import { isPermission, type Permission } from '../access/permissions.ts';
+import { jsonRefusal, linesOf, problemsByPlace } from './forms.ts';
+import type { ApiAnswer } from './visit.ts';
+
+/** An application as the API shows it. */
+export type Application = {
+  id: string;
+  name: string;
+  type: string;
+  permissions: string[];
+  rules: unknown[];
+  allowed_hosts?: string[];
+  rate_limit?: RateLimit;
+  daily_reveals?: number;
+  daily_uses?: number;
+  allowed_origins?: string[];
+  containers?: string[];
+  creates_per_minute?: number;
+  /** Only where the key was created. */
+  key?: string;
+  last_used_at?: string;
+  created_at: string;
+  created_by?: string;
+  modified_at?: string;
+  modified_by?: string;
+};
+
+/** Fields of the form that are text, by name. */
+const textFields = [
+  'name',
+  'type',
+  'rules',
+  'allowed_hosts',
+  'requests_per_second',
+  'burst',
+  'daily_reveals',
+  'daily_uses',
+  'allowed_origins',
+  'container',
+  'creates_per_minute',
+] as const;
+
+export type TextField = (typeof textFields)[number];
+
+export type TypedApplication = Record<TextField, string> & {
+  permissions: ReadonlySet<Permission>;
+  /** A random id of the form: a form that is sent twice makes one application or key. */
+  form_id: string;
+  /** The version that the form began with, so that changes of others are not overwritten. Empty for a new application. */
+  seen: string;
+};
+
+/** Error sentences by field. The empty name has those that belong to no field. */
+export type FieldProblems = ReadonlyMap<string, readonly string[]>;
+
+/** Long texts of the form, which are shown again if the session has ended. */
+export const keptFields: readonly TextField[] = ['name', 'rules', 'allowed_hosts', 'allowed_origins'];
+
+/** The field of a permission's checkbox. */
+export const permissionField = (permission: Permission): string => `permission.${permission}`;
+
+export const emptyForm = (form_id: string): TypedApplication => ({
+  ...(Object.fromEntries(textFields.map((name) => [name, ''])) as Record<TextField, string>),
+  type: 'private',
+  permissions: new Set(),
+  form_id,
+  seen: '',
+});
+
+/** The version of an application: the time of its last change. */
+const seenOf = ({ modified_at, created_at }: Application): string => modified_at ?? created_at;
+
+export const isOutdated = ({ seen }: TypedApplication, application: Application): boolean =>
+  seen !== seenOf(application);
+
+const textOf = (value: number | undefined): string => (value === undefined ? '' : String(value));
+
+/** The form of a stored application. */
+export const formOf = (application: Application, form_id: string): TypedApplication => {
+  const { rate_limit, rules } = application;
+  return {
+    name: application.name,
+    type: application.type,
+    rules: rules.length === 0 ? '' : JSON.stringify(rules, null, 2),
+    allowed_hosts: (application.allowed_hosts ?? []).join('\n'),
+    requests_per_second: textOf(rate_limit?.requests_per_second),
+    burst: textOf(rate_limit?.burst),
+    daily_reveals: textOf(application.daily_reveals),
+    daily_uses: textOf(application.daily_uses),
+    allowed_origins: (application.allowed_origins ?? []).join('\n'),
+    container: application.containers?.[0] ?? '',
+    creates_per_minute: textOf(application.creates_per_minute),
+    permissions: new Set(application.permissions.filter(isPermission)),
+    form_id,
+    seen: seenOf(application),
+  };
+};
+
+/** @param field reads a typed field by its name. */
+export const readForm = (
+  field: (name: string) => string,
+  offered: readonly Permission[],
+  form_id: string,
+): TypedApplication => ({
+  ...(Object.fromEntries(textFields.map((name) => [name, linesOf(field(name))])) as Record<TextField, string>),
+  name: field('name').trim(),
+  container: field('container').trim(),
+  permissions: new Set(offered.filter((permission) => field(permissionField(permission)) !== '')),
+  form_id,
+  seen: field('seen'),
+});
+
+/** The lines that are not blank, each with its number from 1. */
+const numberedLines = (text: string): { line: number; text: string }[] =>
+  text
+    .split('\n')
+    .map((line, index) => ({ line: index + 1, text: line.trim() }))
+    .filter((each) => each.text !== '');
+
+const listOf = (text: string): string[] | undefined => {
+  const lines = numberedLines(text).map((each) => each.text);
+  return lines.length === 0 ? undefined : lines;
+};
+
+/** Invalid text is sent as it is, so that the API reports the error. */
+const numberOf = (text: string): number | string | undefined => {
+  const typed = text.trim();
+  if (typed === '') return undefined;
+  return /^\d+$/.test(typed) ? Number(typed) : typed;
+};
+
+/** The error of rules that are no JSON, with its line. */
+export const rulesRefusal = ({
+  rules,
+}: TypedApplication): { sentence: string; line: number | undefined } | undefined =>
+  rules.trim() === '' ? undefined : jsonRefusal(rules);
+
+/** The body for the API. @throws SyntaxError for rules that `rulesRefusal` refuses. */
+export const bodyOfForm = (typed: TypedApplication): Record<string, unknown> => {
+  const requests_per_second = numberOf(typed.requests_per_second);
+  const burst = numberOf(typed.burst);
+  return {
+    name: typed.name,
+    type: typed.type,
+    permissions: [...typed.permissions],
+    rules: typed.rules.trim() === '' ? [] : (JSON.parse(typed.rules) as unknown),
+    allowed_hosts: listOf(typed.allowed_hosts),
+    rate_limit: requests_per_second === undefined && burst === undefined ? undefined : { requests_per_second, burst },
+    daily_reveals: numberOf(typed.daily_reveals),
+    daily_uses: numberOf(typed.daily_uses),
+    allowed_origins: listOf(typed.allowed_origins),
+    containers: typed.container === '' ? undefined : [typed.container],
+    creates_per_minute: numberOf(typed.creates_per_minute),
+  };
+};
+
+const fieldNames: ReadonlySet<string> = new Set([...textFields, 'permissions']);
+
+/** The field of a place of the API's body. */
+const fieldOfPlace = (place: string): string => {
+  if (place === 'rate_limit') return 'requests_per_second';
+  const name = place.replace(/^rate_limit\./, '').replace(/[.[].*$/, '');
+  const field = name === 'containers' ? 'container' : name;
+  return fieldNames.has(field) ? field : '';
+};
+
+/** Says where in a field of several lines or rules an error is. */
+const sentenceOf = (typed: TypedApplication, place: string, sentence: string): string => {
+  const [, name = '', index = '', rest = ''] = /^(\w+)\[(\d+)\]\.?(.*)$/.exec(place) ?? [];
+  if (name === 'rules') return `Rule ${Number(index) + 1}${rest && `, ${rest}`}: ${sentence}.`;
+  if (name !== 'allowed_hosts' && name !== 'allowed_origins') return sentence;
+  return `Line ${numberedLines(typed[name])[Number(index)]?.line ?? ''} ${sentence}.`;
+};
+
+/** The API's errors by field of the form. */
+export const problemsOfForm = (typed: TypedApplication, answer: ApiAnswer): FieldProblems => {
+  const problems = new Map<string, string[]>();
+  for (const [place, sentences] of problemsByPlace(answer)) {
+    const field = fieldOfPlace(place);
+    const lines = sentences.map((each) => (field === '' ? `${place} ${each}` : sentenceOf(typed, place, each)));
+    problems.set(field, [...(problems.get(field) ?? []), ...lines]);
+  }
+  return problems;
+};

@@ -1,0 +1,226 @@
+// The application pages: lists applications, creates, changes and deletes them, and makes new keys, all by the API.
+import { html, type Html, type HtmlValue } from '../../platform/http/html.ts';
+import { permissions } from '../access/permissions.ts';
+import type { ActorNames } from './actor-names.ts';
+import { type ApplicationForm, offeredPermissions, typeLabel } from './application-form.ts';
+import { applicationPage, lastUse, newApplicationPage, newKeyPage } from './application-page.ts';
+import {
+  type Application,
+  bodyOfForm,
+  emptyForm,
+  formOf,
+  isOutdated,
+  keptFields,
+  problemsOfForm,
+  readForm,
+  rulesRefusal,
+} from './application-record.ts';
+import { idOf, problemsNotice, tryAgain } from './forms.ts';
+import { isolated } from './list-parts.ts';
+import { nameSearch, pagerOf, readNamedPage } from './pager.ts';
+import { addressOf, badge, consolePage, empty, notice, recordsTable } from './shell.ts';
+import {
+  type ApiAnswer,
+  bodyOf,
+  type Console,
+  isSuccess,
+  type Outcome,
+  problemLines,
+  type Submission,
+  type Visit,
+} from './visit.ts';
+
+const PATH = '/console/applications';
+
+/** Permissions that a row of the list names. */
+const NAMED_MAX = 3;
+
+/** Results that a URL may name. A closed list, because anyone can make a URL. */
+const doneSentences: ReadonlyMap<string, string> = new Map([
+  ['saved', 'The application was saved. Its new rights hold at once.'],
+  ['deleted', 'The application was deleted. Its key no longer works.'],
+  ['shown', 'This form was sent before. The key was shown then: if it was not copied, make a new key.'],
+]);
+
+const doneNotice = (visit: Visit): Html | undefined => {
+  const code = visit.query('done');
+  const sentence = doneSentences.get(code);
+  return sentence === undefined ? undefined : notice(code === 'shown' ? 'warn' : 'good', sentence);
+};
+
+const rightsIn = ({ permissions: held, rules }: Application): HtmlValue => {
+  if (held.length === permissions.length) return 'all permissions';
+  const rest = held.length - NAMED_MAX;
+  return [
+    held.slice(0, NAMED_MAX).map((permission) => html`<code>${permission}</code> `),
+    rest > 0 && html`<span class="quiet">and ${rest} more</span> `,
+    rules.length > 0 &&
+      html`<span class="quiet">${rules.length} access ${rules.length === 1 ? 'rule' : 'rules'}</span>`,
+  ];
+};
+
+const limitsIn = (application: Application): HtmlValue => {
+  const { rate_limit, daily_reveals, daily_uses, creates_per_minute } = application;
+  const limits = [
+    rate_limit && `${rate_limit.requests_per_second.toLocaleString('en')} requests/s`,
+    daily_reveals !== undefined && `${daily_reveals.toLocaleString('en')} reveals/day`,
+    daily_uses !== undefined && `${daily_uses.toLocaleString('en')} uses/day`,
+    creates_per_minute !== undefined && `${creates_per_minute.toLocaleString('en')} creates/min`,
+  ].filter((limit) => typeof limit === 'string');
+  return limits.length === 0 ? html`<span class="quiet">none named</span>` : limits.join(', ');
+};
+
+const listTable = (applications: readonly Application[]): Html =>
+  recordsTable('Applications', applications, [
+    { label: 'Name', cell: ({ id, name }) => html`<a href="${PATH}/${id}">${isolated(name)}</a>` },
+    { label: 'Type', cell: ({ type }) => badge(typeLabel(type)) },
+    { label: 'May', cell: rightsIn },
+    { label: 'Limits', cell: limitsIn },
+    { label: 'Last use', cell: lastUse },
+  ]);
+
+const listPage = async (visit: Visit): Promise<string> => {
+  const { name, data, pagination } = await readNamedPage<Application>(visit, '/applications');
+  const nothing = name === '' ? 'There is no application yet.' : 'No application has a matching name.';
+  return consolePage(visit.session, {
+    title: 'Applications',
+    section: 'Applications',
+    main: html`<div class="heading"><h1>Applications</h1><a class="button" href="${PATH}/new">New application</a></div>
+${doneNotice(visit)}
+${nameSearch(PATH, name, 'Checkout*')}
+${data.length === 0 ? empty(nothing) : listTable(data)}
+${pagerOf(pagination, { path: PATH, parameters: { name }, label: 'Pages of applications' })}`,
+  });
+};
+
+const uuid = /^[0-9a-f-]{36}$/;
+
+/** A form that is sent twice is one request for the API: its id is the idempotency key. */
+const onceOf = (submission: Submission): Record<string, string> => {
+  const form_id = submission.field('form_id');
+  return uuid.test(form_id) ? { 'svc-idempotency-key': form_id } : {};
+};
+
+const isReplayed = ({ headers }: ApiAnswer): boolean => headers['svc-idempotent-replayed'] === 'true';
+
+/** The page with the key. A repeated form gets none: a key is shown once. */
+const shownOnce = ({ session }: Visit, answer: ApiAnswer): Outcome => {
+  const application = answer.body as Application;
+  if (isReplayed(answer)) return { seeOther: addressOf(`${PATH}/${application.id}`, { done: 'shown' }) };
+  return newKeyPage(session, application);
+};
+
+type Refused = { status: number; form: ApplicationForm; above: Html };
+
+const readTyped = (submission: Submission, id: string | undefined, type: string): ApplicationForm => {
+  const offered = offeredPermissions(id, type);
+  const typed = readForm((name) => submission.field(name), offered, submission.ctx.newUuid());
+  return { id, typed: { ...typed, type }, problems: new Map() };
+};
+
+const LOOK = 'The fields below say what is wrong.';
+
+/** Sends the form to the API. @returns the response, or the form with its errors. */
+const send = async (
+  submission: Submission,
+  form: ApplicationForm,
+  { heading, method, url }: { heading: string; method: 'POST' | 'PUT'; url: string },
+): Promise<{ answer: ApiAnswer } | Refused> => {
+  const { typed } = form;
+  const unreadable = rulesRefusal(typed);
+  if (unreadable) {
+    const problems = new Map([['rules', [`The rules ${unreadable.sentence}.`]]]);
+    const above = problemsNotice(heading, [LOOK]);
+    return { status: 422, form: { ...form, problems, rulesLine: unreadable.line }, above };
+  }
+  const { type, ...json } = bodyOfForm(typed);
+  const answer = await submission.api({
+    method,
+    url,
+    headers: method === 'POST' ? onceOf(submission) : {},
+    json: method === 'POST' ? { ...json, type } : json,
+    // The member gives the application rights, and holds all of them.
+    withAllGrants: true,
+  });
+  if (isSuccess(answer)) return { answer };
+  const problems = problemsOfForm(typed, answer);
+  const lines = problems.size === 0 ? [...problemLines(answer), tryAgain(answer)] : (problems.get('') ?? [LOOK]);
+  const above = problemsNotice(
+    heading,
+    lines.filter((line) => line !== undefined),
+  );
+  return { status: answer.status, form: { ...form, problems }, above };
+};
+
+const create = async (submission: Submission): Promise<Outcome> => {
+  const heading = 'The application was not created.';
+  const form = readTyped(submission, undefined, submission.field('type'));
+  const sent = await send(submission, form, { heading, method: 'POST', url: '/applications' });
+  if ('answer' in sent) return shownOnce(submission, sent.answer);
+  return { status: sent.status, page: newApplicationPage(submission.session, sent.form, sent.above) };
+};
+
+export const applicationsPages = (console: Console, findNames: ActorNames): void => {
+  const find = async (visit: Visit): Promise<Application> =>
+    bodyOf<Application>(await visit.api({ method: 'GET', url: `/applications/${idOf(visit, 'application')}` }));
+
+  const page = async (visit: Visit, application: Application, form: ApplicationForm, above?: HtmlValue) => {
+    const names = await findNames(visit, [application.created_by, application.modified_by]);
+    return applicationPage(visit.session, { application, form, names, form_id: visit.ctx.newUuid(), above });
+  };
+
+  const storedForm = ({ ctx }: Visit, application: Application): ApplicationForm => ({
+    id: application.id,
+    typed: formOf(application, ctx.newUuid()),
+    problems: new Map(),
+  });
+
+  const change = async (submission: Submission): Promise<Outcome> => {
+    const application = await find(submission);
+    const { id, type } = application;
+    const form = readTyped(submission, id, type);
+    if (isOutdated(form.typed, application)) {
+      const { seen } = formOf(application, '');
+      const sentence =
+        'This application was changed since the page was opened. Your changes are below and are not saved. Save again to overwrite the other changes.';
+      const current = { ...form, typed: { ...form.typed, seen } };
+      return { status: 409, page: await page(submission, application, current, notice('warn', sentence)) };
+    }
+    const heading = 'The application was not saved.';
+    const sent = await send(submission, form, { heading, method: 'PUT', url: `/applications/${id}` });
+    if ('answer' in sent) return { seeOther: addressOf(`${PATH}/${id}`, { done: 'saved' }) };
+    return { status: sent.status, page: await page(submission, application, sent.form, sent.above) };
+  };
+
+  const makeKey = async (submission: Submission): Promise<Outcome> => {
+    const id = idOf(submission, 'application');
+    const answer = await submission.api({
+      method: 'POST',
+      url: `/applications/${id}/regenerate`,
+      headers: onceOf(submission),
+      // The member gets all that the application holds.
+      withAllGrants: true,
+    });
+    bodyOf(answer);
+    return shownOnce(submission, answer);
+  };
+
+  console.get(PATH, listPage);
+  console.get(`${PATH}/new`, async ({ session, ctx }) =>
+    newApplicationPage(session, { id: undefined, typed: emptyForm(ctx.newUuid()), problems: new Map() }),
+  );
+  console.post(`${PATH}/new`, create, keptFields);
+  console.get(`${PATH}/:id`, async (visit) => {
+    const application = await find(visit);
+    return page(visit, application, storedForm(visit, application), doneNotice(visit));
+  });
+  console.post(`${PATH}/:id`, change, keptFields);
+  console.post(`${PATH}/:id/key`, makeKey);
+  console.post(`${PATH}/:id/delete`, async (submission) => {
+    bodyOf(await submission.api({ method: 'DELETE', url: `/applications/${idOf(submission, 'application')}` }));
+    return { seeOther: addressOf(PATH, { done: 'deleted' }) };
+  });
+  // A GET of a form's URL leads to the page.
+  for (const action of ['key', 'delete'])
+    console.get(`${PATH}/:id/${action}`, async (visit) => ({ seeOther: `${PATH}/${idOf(visit, 'application')}` }));
+};

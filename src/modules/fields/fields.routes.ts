@@ -1,0 +1,65 @@
+// Routes of /fields: the scripts of each version, the documents of the frames, and the digests of all scripts.
+import { notFound } from '../../platform/errors.ts';
+import type { App } from '../../platform/http/app-type.ts';
+import { asset, serveAsset } from '../../platform/http/assets.ts';
+import type { SessionsContext } from '../sessions/context.ts';
+import { findFrameSessionBeforeCaller } from '../sessions/rows.ts';
+import { FILE_NAMES, type Integrity, readFile, readIntegrity } from './built-files.ts';
+import { framePage, framePolicy } from './frame.page.ts';
+
+const open = { config: { permission: null }, schema: { hide: true } } as const;
+
+/** What a frame may be. The library has the same list. */
+const fieldNames: ReadonlySet<string> = new Set([
+  'number',
+  'expiry',
+  'cvc',
+  'name',
+  'routing_number',
+  'account_number',
+  'value',
+]);
+
+const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+/** Any page may load these, and compare them with a digest of its own. */
+const forAllPages = {
+  'access-control-allow-origin': '*',
+  'cross-origin-resource-policy': 'cross-origin',
+};
+
+const serveFiles = (app: App, integrity: Integrity): void => {
+  app.addHook('onRequest', async (_request, reply) => void reply.headers(forAllPages));
+  for (const version of Object.keys(integrity.versions))
+    for (const name of FILE_NAMES)
+      serveAsset(app, { ...asset('', name, readFile(version, name)), path: `/fields/${version}/${name}` });
+  app.get('/fields/integrity.json', open, async (_request, reply) => {
+    reply.header('cache-control', 'no-cache');
+    return integrity;
+  });
+};
+
+export const fieldsRoutes = async (app: App, ctx: SessionsContext): Promise<void> => {
+  const integrity = readIntegrity();
+  await app.register(async (scope: App) => serveFiles(scope, integrity));
+
+  app.get<{ Params: { version: string; session: string; field: string } }>(
+    '/fields/:version/frame/:session/:field',
+    open,
+    async ({ params: { version, session: id, field } }, reply) => {
+      const isKnown = Object.hasOwn(integrity.versions, version) && fieldNames.has(field) && uuid.test(id);
+      const session = isKnown && (await findFrameSessionBeforeCaller(ctx.db, id));
+      // The same as for any unknown path.
+      if (!session) throw notFound('resource');
+      reply.headers({
+        'content-type': 'text/html; charset=utf-8',
+        'content-security-policy': framePolicy(session),
+        // For pages that isolate themselves: each of their frames must then do so too.
+        'cross-origin-embedder-policy': 'require-corp',
+        'cross-origin-resource-policy': 'cross-origin',
+        'referrer-policy': 'no-referrer',
+      });
+      return framePage(session, version, session.expires_at <= ctx.now());
+    },
+  );
+};

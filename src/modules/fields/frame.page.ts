@@ -1,0 +1,39 @@
+// The document of one field, which a page of a merchant frames: it has no content of its own, and its script makes the input.
+import { html } from '../../platform/http/html.ts';
+import type { FrameSession } from '../sessions/rows.ts';
+
+/** No other origin may be loaded, no form sent, and only pages of the session may frame it. */
+export const framePolicy = ({ allowed_origins }: Pick<FrameSession, 'allowed_origins'>): string =>
+  [
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "connect-src 'self'",
+    "form-action 'none'",
+    "base-uri 'none'",
+    `frame-ancestors ${allowed_origins.join(' ')}`,
+    "require-trusted-types-for 'script'",
+    "trusted-types 'none'",
+  ].join('; ');
+
+/**
+ * Scripts of released versions read the two attributes: they must stay.
+ * @param isExpired the script then tells the page so.
+ */
+export const framePage = (
+  { allowed_origins }: Pick<FrameSession, 'allowed_origins'>,
+  version: string,
+  isExpired: boolean,
+): string =>
+  String(html`<!doctype html>
+<html lang="en" data-origins="${allowed_origins.join(' ')}"${isExpired && html` data-expired=""`}>
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Strongroom</title>
+<link rel="stylesheet" href="/fields/${version}/frame.css">
+<script src="/fields/${version}/frame.js" defer></script>
+</head>
+<body></body>
+</html>
+`);

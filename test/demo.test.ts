@@ -1,0 +1,109 @@
+// The demo, as `npm run demo` starts it: a card that a person types arrives at the processor, and the shop's page never holds it.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Browser } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { chromiumPath, launchChromium, takePicture } from './support/chromium.ts';
+import { root } from './support/process.ts';
+
+const NUMBER = '4916338506082832';
+const CVC = '739';
+const EXPIRY = '12/30';
+
+/** Digits of the number that stand beside each other, also as they are shown in groups. The mask shows the last four. */
+const RUN_LENGTH = 6;
+const runs = Array.from({ length: NUMBER.length - RUN_LENGTH + 1 }, (_, at) => NUMBER.slice(at, at + RUN_LENGTH));
+const grouped = ['4916 3', '6 3385', '3385 0', '5 0608', '0608 2', '8 2832'];
+
+const findRuns = (text: string): string[] => [...runs, ...grouped].filter((run) => text.includes(run));
+
+describe.skipIf(chromiumPath === undefined)('the demo, in Chromium', () => {
+  let dataDir: string;
+  let demo: ChildProcess;
+  let url: string;
+  let chromium: Browser;
+  let printed = '';
+
+  beforeAll(async () => {
+    dataDir = mkdtempSync(join(tmpdir(), 'strongroom-demo-'));
+    const { DEMO_PORT: _, ...environment } = process.env;
+    demo = spawn(process.execPath, ['demo/start.ts'], {
+      cwd: root,
+      env: { ...environment, DATA_DIR: dataDir, DEMO_PORT: '0' },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    for (const stream of [demo.stdout, demo.stderr]) stream?.on('data', (text: Buffer) => (printed += String(text)));
+    while (!printed.includes('The shop:')) {
+      if (demo.exitCode !== null) throw new Error(`the demo ended: ${printed}`);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+    url = /http:\/\/localhost:\d+\//.exec(printed)?.[0] ?? '';
+    chromium = await launchChromium();
+  });
+  afterAll(async () => {
+    await chromium?.close();
+    if (demo?.exitCode === null) {
+      demo.kill('SIGTERM');
+      await once(demo, 'exit');
+    }
+    rmSync(dataDir, { recursive: true, force: true });
+  });
+
+  test('a card arrives at the processor, and nothing of it is in the page of the shop', async () => {
+    const context = await chromium.newContext({ viewport: { width: 1280, height: 800 } });
+    const page = await context.newPage();
+    const lines: string[] = [];
+    const requests: { url: string; frame: string; body: string }[] = [];
+    page.on('console', (message) => lines.push(message.text()));
+    page.on('pageerror', (error) => lines.push(error.message));
+    page.on('request', (request) =>
+      requests.push({ url: request.url(), frame: request.frame().url(), body: request.postData() ?? '' }),
+    );
+    await page.goto(url);
+    const fill = (field: string, text: string) =>
+      page.frameLocator(`iframe[data-strongroom-field=${field}]`).locator('input').pressSequentially(text);
+    await fill('number', NUMBER);
+    await fill('expiry', EXPIRY);
+    await fill('cvc', CVC);
+    const devtools = await context.newCDPSession(page);
+    const takeHeap = async (): Promise<string> => {
+      const chunks: string[] = [];
+      const keep = ({ chunk }: { chunk: string }): void => void chunks.push(chunk);
+      devtools.on('HeapProfiler.addHeapSnapshotChunk', keep);
+      await devtools.send('HeapProfiler.takeHeapSnapshot', { reportProgress: false });
+      devtools.off('HeapProfiler.addHeapSnapshotChunk', keep);
+      const { strings } = JSON.parse(chunks.join('')) as { strings: string[] };
+      return strings.join('\n');
+    };
+    const typed = await takeHeap();
+    await page.getByRole('button', { name: 'Pay' }).click();
+    await page.getByText('Payment succeeded').waitFor();
+
+    const processor = page.frameLocator('#processor').locator('pre');
+    await processor.getByText(`"number":"${NUMBER}"`).waitFor();
+    expect(await processor.textContent()).toContain(`"cvc":"${CVC}"`);
+    await takePicture(page, 'demo');
+
+    const paid = await takeHeap();
+    // The snapshots are of this page: they hold what it shows.
+    expect(paid).toContain('XXXXXXXXXXXX2832');
+    const stored = await page.evaluate(
+      `JSON.stringify([document.documentElement.outerHTML, { ...localStorage }, { ...sessionStorage }, document.cookie,
+        performance.getEntries()])`,
+    );
+    const ofPage = requests.filter(({ frame }) => frame === url);
+    for (const text of [typed, paid, String(stored), lines.join('\n'), JSON.stringify(ofPage), printed])
+      expect(findRuns(text)).toEqual([]);
+    const holding = requests.filter(({ url: to, body }) => findRuns(to + body).length > 0);
+    expect(holding.map(({ url: to }) => new URL(to).pathname)).toEqual(['/tokens']);
+    expect(lines.filter((line) => !/autofill|favicon/i.test(line))).toEqual([]);
+    await context.close();
+  });
+});
+
+test.runIf(chromiumPath === undefined)('no Chromium is here: the demo is skipped', ({ skip }) => {
+  skip('install chromium, or name one in CHROMIUM');
+});

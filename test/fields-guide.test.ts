@@ -1,0 +1,66 @@
+// The guide of the fields library, as a merchant follows it: its backend and its page, as they are printed, sell something.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { chromiumPath, launchChromium } from './support/chromium.ts';
+import { freePort, root } from './support/process.ts';
+import { startServer, type TestServer } from './support/server.ts';
+
+const guide = readFileSync(join(root, 'docs/guides/collect-cards.md'), 'utf8');
+
+const blockOf = (language: string): string => new RegExp(`\`\`\`${language}\n([^]*?)\`\`\``).exec(guide)?.[1] ?? '';
+
+describe.skipIf(chromiumPath === undefined)('the backend and the page of the guide, in Chromium', () => {
+  let server: TestServer;
+  let directory: string;
+  let backend: ChildProcess;
+  let origin: string;
+
+  beforeAll(async () => {
+    server = await startServer();
+    const { body } = await server.request('GET', '/fields/integrity.json', { key: null });
+    const page = blockOf('html').replace('sha384-DIGEST', body.versions[body.current]['fields.js']);
+    expect(page).toContain(`/fields/${body.current}/fields.js`);
+    directory = mkdtempSync(join(tmpdir(), 'strongroom-guide-'));
+    writeFileSync(join(directory, 'server.mjs'), blockOf('js'));
+    writeFileSync(join(directory, 'page.html'), page);
+    const port = await freePort();
+    origin = `http://localhost:${port}`;
+    const permissions = ['session:create', 'session:read', 'token:create'] as const;
+    const { api_key } = await server.newKey(server.tenant, { permissions: [...permissions] });
+    backend = spawn(process.execPath, ['server.mjs'], {
+      cwd: directory,
+      env: { SVC_API_KEY: api_key, VAULT_URL: server.base_url, PORT: String(port) },
+      stdio: 'inherit',
+    });
+    while (!(await fetch(origin).catch(() => undefined))) await new Promise((resolve) => setTimeout(resolve, 20));
+  });
+  afterAll(async () => {
+    backend?.kill();
+    rmSync(directory, { recursive: true, force: true });
+    await server?.close();
+  });
+
+  test('sell something, without an error in the console', async () => {
+    const chromium = await launchChromium();
+    const page = await chromium.newPage();
+    const lines: string[] = [];
+    page.on('console', (message) => lines.push(message.text()));
+    await page.goto(origin);
+    const fill = (field: string, text: string) =>
+      page.frameLocator(`iframe[data-strongroom-field=${field}]`).locator('input').fill(text);
+    await fill('number', '4242424242424242');
+    await fill('expiry', '12/30');
+    await fill('cvc', '123');
+    await page.getByRole('button', { name: 'Pay' }).click();
+    await page.getByText('Paid with XXXXXXXXXXXX4242').waitFor();
+    expect(lines.filter((line) => !/favicon|404|autofill/.test(line))).toEqual([]);
+    await chromium.close();
+  });
+});
+
+test.runIf(chromiumPath === undefined)('no Chromium is here: the guide of the fields is skipped', ({ skip }) => {
+  skip('install chromium, or name one in CHROMIUM');
+});

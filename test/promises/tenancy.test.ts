@@ -486,7 +486,7 @@ test("another tenant's records are what they were before all of these requests",
   expect(await readStranger()).toEqual(strangerBefore);
 });
 
-test("another tenant's tokens are in no list, no search and no count, and no expression reaches them", async () => {
+test("another tenant's tokens are in no list, search or count, and no expression reaches them", async () => {
   const own = await makeWorld();
   const key = own.tenant.api_key;
   const own_ids = [own.token_id, own.parent_id, own.child_id].toSorted();

@@ -513,15 +513,15 @@ describe('removing a member', () => {
     const email = newAddress();
     const second = await server.newTenant();
     const first = await join(email);
-    const again = await join(email, second);
+    const other = await join(email, second);
     await send('DELETE', `${PATH}/${first.member_id}`);
     expect(await usersOf(first.user_id)).toBe(1);
     expect(await members(second)).toHaveLength(1);
-    await send('DELETE', `${PATH}/${again.member_id}`, second.api_key);
+    await send('DELETE', `${PATH}/${other.member_id}`, second.api_key);
     expect(await usersOf(first.user_id)).toBe(0);
     // A person who is invited again chooses a new password, and is another user.
-    const renewed = await join(email, tenant, { password: 'a password of today' });
-    expect(renewed.user_id).not.toBe(first.user_id);
+    const again = await join(email, tenant, { password: 'a password of today' });
+    expect(again.user_id).not.toBe(first.user_id);
   });
 
   test('in two tenants at once deletes the user', async () => {

@@ -411,8 +411,8 @@ describe('the command that resets a password', () => {
     for (const each of [browser, there])
       await expect.poll(() => each.isSignedIn(), { timeout: 10_000, interval: 10 }).toBe(false);
     expect(await statusOfSignIn(email, PASSWORD)).toBe(422);
-    const renewed = await signIn(server, email, password);
-    expect((await change(renewed, { current: password })).status).toBe(303);
+    const again = await signIn(server, email, password);
+    expect((await change(again, { current: password })).status).toBe(303);
     expect(await statusOfSignIn(email, NEW)).toBe(303);
     const logged = await changesLogged(user_id);
     expect(logged.filter(({ actor_type, actor_id }) => actor_type === 'operator' && actor_id === null)).toHaveLength(2);

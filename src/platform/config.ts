@@ -405,9 +405,9 @@ export type MailConfig = { from: { name: string; address: string } } & (
       kind: 'smtp';
       host: string;
       port: number;
-      /** TLS from the first byte; otherwise STARTTLS. */
+      /** TLS from the first byte. */
       secure: boolean;
-      /** Send only over TLS. */
+      /** Requires STARTTLS. If neither is set, mails are sent without TLS. */
       requireTls: boolean;
       user: string | undefined;
       password: string | undefined;

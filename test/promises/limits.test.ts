@@ -41,7 +41,7 @@ test('a tenant has one batch under way, and others go beside it', async () => {
   expect(under).toEqual(['a [1]', 'b [3]']);
   ends.shift()?.();
   await tick();
-  // What waited goes together, and whoever came first first.
+  // Waiting items run together, in their order of arrival.
   expect(under).toEqual(['a [1]', 'b [3]', 'a [2,4]']);
   ends.shift()?.();
   await tick();

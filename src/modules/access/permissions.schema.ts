@@ -10,7 +10,7 @@ export const permissionQuery = z.object({
     .meta({ description: 'Only permissions that applications of this type usually have.', example: 'public' }),
 });
 
-export const permissionRecord = z
+const permissionRecord = z
   .object({
     type: z.string().meta({
       description: 'The name of the permission.',

@@ -116,8 +116,7 @@ export const answerOfFault = (fault: RunFault, limits: RunLimits): AppError | Co
 };
 
 /** The client disconnected, which ended the run. No client receives this error; the log has it. */
-export const clientGone = (): AppError =>
-  new AppError('request_timeout', 'The client disconnected before the response.');
+const clientGone = (): AppError => new AppError('request_timeout', 'The client disconnected before the response.');
 
 /** The sandbox had no capacity for the run. */
 export const busy = ({ over, retryAfterSeconds }: Extract<RunFault, { code: 'BUSY' }>): AppError =>

@@ -38,7 +38,7 @@ const readOne = async (folder: string): Promise<OfficialFormula> => {
 };
 
 /** Reads all formulas of a folder, by name. @throws StartError naming one that is incomplete or not valid. */
-export const readOfficialFormulas = async (directory = OFFICIAL_DIR): Promise<OfficialFormula[]> => {
+const readOfficialFormulas = async (directory = OFFICIAL_DIR): Promise<OfficialFormula[]> => {
   const entries = await readdir(directory, { withFileTypes: true }).catch(() => {
     throw new StartError(
       `The official formulas are not at ${directory}, so this installation is incomplete. Restore the release: git checkout -- formulas, or build the image again.`,

@@ -68,7 +68,7 @@ export const logQuery = z.object({
 
 const kinds = entityTypes.map(({ value }) => value);
 
-export const logRecord = z
+const logRecord = z
   .object({
     tenant_id: uuid('The id of the tenant that owns the entity.', TENANT_ID),
     actor_id: uuid(

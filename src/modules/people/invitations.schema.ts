@@ -15,7 +15,7 @@ import { ADDRESS_LENGTH_MAX } from './address.ts';
 import { INVITATION_HOURS, invitationStatuses } from './invitations.ts';
 
 /** What the examples of the OpenAPI document show. */
-export const exampleInvitation = {
+const exampleInvitation = {
   id: '6c2e9a51-7b04-4d3f-9e18-0a5d7c4b2f86',
   tenant_id: TENANT_ID,
   email: 'ada@example.com',

@@ -6,7 +6,7 @@ import { MEMBERS_PAGE_SIZE_MAX } from './members.ts';
 
 const USER_ID = 'a94d3c07-5e61-4b8a-8f2d-1c7b9e0d6a35';
 
-export const exampleMember = {
+const exampleMember = {
   id: 'e7b05f2c-3d98-4a61-b4c7-9f1e6d2a8053',
   tenant_id: TENANT_ID,
   role: 'ADMIN',

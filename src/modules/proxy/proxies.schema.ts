@@ -20,7 +20,7 @@ import { configurationKeywords, ELEMENTS_MAX, formulaFields } from '../code/form
 import { CONFIGURATION_TEXT_LENGTH_MAX } from '../reactors/reactors.ts';
 
 /** What the examples of the OpenAPI document show. */
-export const exampleProxy = {
+const exampleProxy = {
   id: 'd3f60b7c-94a1-4e28-8b5d-7a2c9e1f4063',
   tenant_id: TENANT_ID,
   key: 'ExampleExampleExampleExample0000',

@@ -67,8 +67,6 @@ WHERE (SELECT count(*) FROM (
 ) AS recent) < $4::int
 RETURNING id`;
 
-export type LogWriter = ReturnType<typeof createLogWriter>;
-
 /** Appends rows in batches: rows of one tenant that arrive during a write form the next batch. */
 export const createLogWriter = (query: Query, batchesMax: number, accounts: Accounts, metrics: Metrics) => {
   const batches = createBatcher(

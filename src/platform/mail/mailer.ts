@@ -2,24 +2,9 @@
 import { access, constants, mkdir, readdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { SendMailOptions } from 'nodemailer';
+import type { MailConfig } from '../config.ts';
 import type { Log } from '../log.ts';
 import { faultOf } from './fault.ts';
-
-/** How mails are sent, and their sender. */
-export type MailTransport = { from: { name: string; address: string } } & (
-  | {
-      kind: 'smtp';
-      host: string;
-      port: number;
-      /** TLS from the first byte. */
-      secure: boolean;
-      /** Requires STARTTLS. Where neither is set, there is no TLS. */
-      requireTls: boolean;
-      user: string | undefined;
-      password: string | undefined;
-    }
-  | { kind: 'files'; directory: string }
-);
 
 export type Mail = {
   /** Of each attempt to send the same mail, so that mail programs can show it once. */
@@ -53,7 +38,7 @@ const FILES_MAX = 500;
 const FILE_NAME = /^\d{8}T\d{9}Z-[0-9a-f-]{36}\.eml(?:\.new)?$/;
 
 /** Addresses are objects, so that nodemailer does not parse one as a list or a display name. */
-const messageOf = (from: MailTransport['from'], { id, to, subject, text, html }: Mail): SendMailOptions => {
+const messageOf = (from: MailConfig['from'], { id, to, subject, text, html }: Mail): SendMailOptions => {
   const recipient = { name: '', address: to };
   return {
     from,
@@ -76,7 +61,7 @@ const loadNodemailer = () => import('nodemailer');
 /** `ca` are authorities in place of the system's, in PEM; `now` names the files of mails. */
 type Surroundings = { ca?: string[] | undefined; log: Log; now: () => Date };
 
-const createSmtpMailer = (config: MailTransport & { kind: 'smtp' }, ca: string[] | undefined): Mailer => {
+const createSmtpMailer = (config: MailConfig & { kind: 'smtp' }, ca: string[] | undefined): Mailer => {
   const { host, port, secure, requireTls, user, password } = config;
   const options = {
     host,
@@ -128,10 +113,7 @@ const removeOldFiles = async (directory: string): Promise<void> => {
   for (const name of ours.slice(0, -FILES_MAX)) await rm(join(directory, name), { force: true });
 };
 
-const createFileMailer = (
-  { directory, from }: MailTransport & { kind: 'files' },
-  { log, now }: Surroundings,
-): Mailer => {
+const createFileMailer = ({ directory, from }: MailConfig & { kind: 'files' }, { log, now }: Surroundings): Mailer => {
   return {
     async send(mail) {
       const path = join(directory, `${now().toISOString().replace(/[-:.]/g, '')}-${mail.id}.eml`);
@@ -161,5 +143,5 @@ const createFileMailer = (
 };
 
 /** Connects with each mail only. */
-export const createMailer = (config: MailTransport, surroundings: Surroundings): Mailer =>
+export const createMailer = (config: MailConfig, surroundings: Surroundings): Mailer =>
   config.kind === 'smtp' ? createSmtpMailer(config, surroundings.ca) : createFileMailer(config, surroundings);

@@ -22,7 +22,7 @@ export type TextParts = (string | Slot)[];
 export type Encode = (value: string) => string;
 
 /** Adds the place in the request to an error of an expression. */
-export const atPlace = <T>(place: string, work: () => T): T => {
+const atPlace = <T>(place: string, work: () => T): T => {
   try {
     return work();
   } catch (error) {

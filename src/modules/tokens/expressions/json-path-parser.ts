@@ -208,7 +208,7 @@ const takeQuery = (scanner: Scanner): Query | undefined => {
 };
 
 /** Whether a query can find at most one node. */
-export const isSingular = ({ segments }: Pick<Query, 'segments'>): boolean =>
+const isSingular = ({ segments }: Pick<Query, 'segments'>): boolean =>
   segments.every(
     ({ descends, selectors: [first, ...others] }) =>
       !descends && others.length === 0 && (first?.kind === 'name' || first?.kind === 'index'),

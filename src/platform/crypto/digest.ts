@@ -1,5 +1,5 @@
 // Keyed digests and the alphabets they are written in. Equal values meet by digest; without the key a digest says nothing.
-import { createHmac, createSecretKey, hash, type KeyObject, timingSafeEqual } from 'node:crypto';
+import { createHash, createHmac, createSecretKey, type Hash, hash, type KeyObject, timingSafeEqual } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import type { RandomBytes } from './random.ts';
 import { encodeParts } from './seal.ts';
@@ -130,6 +130,9 @@ export const memoryDigest = (text: string): string => hash('sha256', text, 'base
 
 /** The checksum of a text that is no secret. */
 export const sha256Hex = (text: string): string => hash('sha256', text, 'hex');
+
+/** A SHA-256 that is fed in parts, for the checksum of a stream. */
+export const createSha256 = (): Hash => createHash('sha256');
 
 /** Constant in time for digests of one length; false for others. */
 export const equalDigests = (one: Uint8Array, other: Uint8Array): boolean =>

@@ -5,7 +5,8 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { Decrypter } from 'age-encryption';
 import { expect, test } from 'vitest';
-import { asCards, createMove } from './support/move.ts';
+import { asCards } from './support/card-numbers.ts';
+import { createMove } from './support/move.ts';
 import { root } from './support/process.ts';
 
 const { cards, command, get, makeKey, newNumber, path, smallFiles, tenantId } = createMove();
@@ -73,15 +74,13 @@ test('has every token but no security code, writes a log row, and imports into a
 
 test('is decrypted and checked by the program of the guide', async (context) => {
   if (spawnSync('python3', ['-c', 'import cryptography']).status !== 0) {
-    console.warn(
-      'SKIPPED: python3 with the package cryptography is missing, so docs/guides/decrypt-export.py is not tested.',
-    );
+    console.warn('SKIPPED: python3 with the package cryptography is missing, so decrypt-export.py is not tested.');
     return context.skip();
   }
   const { identity, recipient } = await makeKey('key');
   const tenant_id = tenantId();
   const run = (file: string) =>
-    promisify(execFile)('python3', [join(root, 'docs/guides/decrypt-export.py'), path('key'), path(file)], {
+    promisify(execFile)('python3', [join(root, 'docs', 'operations', 'decrypt-export.py'), path('key'), path(file)], {
       maxBuffer: 1 << 28,
     });
   const ended = await command('export', path('out.age'), '--to', recipient, '--tenant', tenant_id);

@@ -4,7 +4,8 @@ import { existsSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Encrypter } from 'age-encryption';
 import { expect, test } from 'vitest';
-import { asCards, cardNumber, createMove } from './support/move.ts';
+import { asCards, cardNumber } from './support/card-numbers.ts';
+import { createMove } from './support/move.ts';
 import { root } from './support/process.ts';
 
 const { cards, command, environment, faultsOf, get, linesOf, makeKey, newNumber, path, read, smallFiles } =
@@ -16,7 +17,7 @@ const encrypted = async (text: string, recipient: string): Promise<Uint8Array> =
   return encrypter.encrypt(text);
 };
 
-test('creates the tokens a create would make, under the ids of the source, with log rows of the operator', async () => {
+test('creates tokens as a create does, under the ids of the source, logged as the operator's', async () => {
   const { rows, csv } = cards(3);
   writeFileSync(path('in.csv'), csv);
   const { code, stdout, stderr } = await command('import', path('in.csv'), ...asCards);
@@ -85,7 +86,7 @@ test('broken lines and doubled ids are refused by row, with reasons that have no
   expect(read('in.csv.result.faults')).not.toContain(second.number);
 });
 
-test('broken quotes end it with the line: the rows before are imported, and no later line is taken for a row', async () => {
+test('broken quotes end it with the line, and no later line is taken for a row', async () => {
   const { rows, csv } = cards(2);
   writeFileSync(
     path('in.csv'),
@@ -138,7 +139,7 @@ test('a dry run says the same and creates nothing', async () => {
   expect((await get(`/tokens/${rows[0]?.id}`)).status).toBe(404);
 });
 
-test('a file encrypted with age is decrypted as it is read; a wrong key and a changed file are said so', async () => {
+test('a file encrypted with age is decrypted as it is read, not with a wrong key or when cut off', async () => {
   const { recipient } = await makeKey('key');
   await makeKey('wrong');
   const { csv } = cards(2_000);

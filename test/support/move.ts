@@ -4,29 +4,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { generateX25519Identity, identityToRecipient } from 'age-encryption';
 import { afterAll, beforeAll, beforeEach } from 'vitest';
+import { cardNumber } from './card-numbers.ts';
 import { runCommand, type ServerProcess, sourceEnvironment, spawnServer, untilReady } from './process.ts';
 
 type Ended = { code: number; stdout: string; stderr: string };
-
-/** A number that passes the check, different for each n. */
-export const cardNumber = (n: number): string => {
-  const digits = `4${String(n).padStart(14, '0')}`;
-  const check = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9].find((last) => {
-    const all = [...`${digits}${last}`].map(Number).toReversed();
-    const sum = all.reduce((total, digit, at) => total + (at % 2 ? (digit > 4 ? digit * 2 - 9 : digit * 2) : digit), 0);
-    return sum % 10 === 0;
-  });
-  return `${digits}${check}`;
-};
-
-export const asCards = [
-  '--format',
-  'csv',
-  '--id',
-  'card_id',
-  '--map',
-  'number=pan,expiration_month=month,expiration_year=year',
-];
 
 /** Starts a server for the tests of a file, and makes a directory for each test. */
 export const createMove = () => {

@@ -17,7 +17,7 @@ const encrypted = async (text: string, recipient: string): Promise<Uint8Array> =
   return encrypter.encrypt(text);
 };
 
-test('creates tokens as a create does, under the ids of the source, logged as the operator's', async () => {
+test('creates tokens as a create does, under the ids of the source, logged for the operator', async () => {
   const { rows, csv } = cards(3);
   writeFileSync(path('in.csv'), csv);
   const { code, stdout, stderr } = await command('import', path('in.csv'), ...asCards);

@@ -25,8 +25,11 @@ import { replayErasureList, restore } from './restore.ts';
 import type { CommandName, Values } from './command-table.ts';
 import { generatedPages, withGenerated } from './configuration.ts';
 import { doctor } from './doctor.ts';
+import { exportFile } from './export.ts';
+import { importFile, parseImportOptions } from './import.ts';
 import { runReactorFile } from './reactor-run.ts';
 import { COMPOSE_COMMANDS, setup } from './setup.ts';
+import { UsageError } from './usage-error.ts';
 
 const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
@@ -54,7 +57,7 @@ const withContext = async <T>(
 
 /** The value of an option or operand that the table requires. */
 const required = (value: string | undefined): string => {
-  if (value === undefined || value === '') throw new StartError('An option or argument is empty.');
+  if (value === undefined || value === '') throw new UsageError('An option or argument is empty.');
   return value;
 };
 
@@ -96,12 +99,12 @@ const printMade = ({ tenant_id, application_id, api_key, owner }: MadeTenant, js
 /** The tenant of --tenant, or the only one. */
 const tenantOf = async (ctx: Context, tenant: string | undefined): Promise<string> => {
   if (tenant !== undefined) {
-    if (!uuid.test(tenant)) throw new StartError('The option --tenant must be a UUID.');
+    if (!uuid.test(tenant)) throw new UsageError('The option --tenant must be a UUID.');
     return tenant;
   }
   const tenants = await findTenants(ctx.db);
   if (tenants.length > 1)
-    throw new StartError(
+    throw new UsageError(
       'There are several tenants. Name one by --tenant ID. List them: npm run -s strongroom -- tenants list',
     );
   const [only] = tenants;
@@ -185,6 +188,26 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
       json: values.json,
     });
     if (!isWell) process.exitCode = 1;
+  },
+  import: async (values, operand) => {
+    const options = parseImportOptions(required(operand), values);
+    const counts = await withContext(async (ctx) => importFile(ctx, await tenantOf(ctx, values.tenant), options));
+    const { rows, created, existing, faults } = counts;
+    const faultsPath = `${options.result}.${options.isDryRun ? 'dry-run.' : ''}faults`;
+    console.log(
+      values.json
+        ? JSON.stringify({ ...counts, dry_run: options.isDryRun })
+        : `${options.isDryRun ? 'Nothing was written. ' : ''}Rows: ${rows}. Created: ${created}. Already stored: ${existing}. Refused: ${faults}.${faults > 0 ? ` Reasons: ${faultsPath}` : ''}`,
+    );
+    if (faults > 0) process.exitCode = 1;
+  },
+  export: async (values, operand) => {
+    const to = required(values.to);
+    const file = required(operand);
+    const counts = await withContext(async (ctx) => exportFile(ctx, await tenantOf(ctx, values.tenant), { file, to }));
+    console.log(
+      values.json ? JSON.stringify(counts) : `Exported: ${counts.tokens} tokens. Security codes are left out.`,
+    );
   },
   migrate: async () => {
     const { applied, total } = await migrateDatabase(quietConfig());

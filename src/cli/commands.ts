@@ -2,6 +2,7 @@
 import { parseArgs } from 'node:util';
 import { StartError } from '../platform/errors.ts';
 import { version } from '../platform/version.ts';
+import { UsageError } from './usage-error.ts';
 import { findCommand, groupHelp, helpOf, misuseOf, parseOptions, usage } from './command-table.ts';
 
 const run = async (): Promise<void> => {
@@ -19,16 +20,20 @@ const run = async (): Promise<void> => {
   const { name, operands } = found;
   if (help) return void console.log(helpOf(name));
   const misuse = misuseOf(name, Object.keys(options), operands);
-  if (misuse !== undefined) throw new StartError(`${misuse}\n\n${helpOf(name)}`);
+  if (misuse !== undefined) throw new UsageError(`${misuse}\n\n${helpOf(name)}`);
   // Imported here: to load what commands need takes most of a second, and help does not need it.
   const { runs } = await import('./command-runs.ts');
   await runs[name](values, operands[0]);
 };
+
+/** Commands of scripts, which tell refused rows from a command line that never works. The others exit with 1. */
+const exitsWith2 = ['import', 'export'];
 
 run().catch(async (error: unknown) => {
   // Errors of parseArgs are about the command line only.
   const isUsage = (error as NodeJS.ErrnoException)?.code?.startsWith('ERR_PARSE_ARGS');
   const isSaid = isUsage || error instanceof StartError;
   console.error(isSaid ? (error as Error).message : (await import('../platform/failure-text.ts')).failureText(error));
-  process.exitCode = 1;
+  const isMisuse = isUsage || error instanceof UsageError;
+  process.exitCode = isMisuse && exitsWith2.includes(process.argv[2] ?? '') ? 2 : 1;
 });

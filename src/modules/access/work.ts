@@ -135,3 +135,17 @@ export const operatorTransaction = <T>(
   tenant_id: string,
   work: (tx: PrismaTransaction) => Promise<T>,
 ): Promise<T> => runPrismaTransaction(db.for({ tenant_id }), changes, undefined, work);
+
+/**
+ * The work of the operator's import: it may create tokens in every container. `createTokens` writes the operator as the
+ * actor; the id of this caller is no UUID, so that no row can be written with it by mistake.
+ */
+export const operatorCreates = (services: Services, tenant_id: string): Work =>
+  new Work(services, {
+    tenant_id,
+    actor_id: 'operator',
+    actor_type: 'user',
+    permissions: new Set(['token:create']),
+    rules: [],
+    deduplicate_tokens: false,
+  });

@@ -18,6 +18,7 @@ import {
   linkLogRow,
   type LoggedToken,
   messageOf,
+  type operator,
   TOKEN_ASSOCIATED,
   tokenLogRows,
 } from '../../platform/audit/record.ts';
@@ -63,6 +64,8 @@ export type CreateOptions<T> = {
   parent?: { id: string; type: string } | undefined;
   /** Makes the result from the records, in the order of the drafts. An idempotent request keeps the result with the tokens. */
   answer: (records: TokenRecord[]) => T;
+  /** Who creates them on record, in place of the caller: for the operator, who has no id. */
+  by?: typeof operator;
 };
 
 /**
@@ -110,7 +113,7 @@ export const createTokens = async <T>(
         expires_at: draft.expires_at?.toISOString(),
         masked: isMasked(draft),
         created_at,
-        created_by: work.actor_id,
+        created_by: (options.by ?? work).actor_id,
         log_id,
       };
       if (draft.search_indexes.length > 0) row.search_indexes = [...draft.search_indexes];
@@ -159,7 +162,7 @@ const insert = async <T>(ctx: TokensContext, work: Work, sealed: Sealed, options
     if (wanted.size === 0) {
       const recordOf = (_: NewToken, index: number): TokenRecord => recordOfNew(work, sealed, index);
       const records = await ctx.accounts.runInTurns(work.tenant_id, mapInSlices(rows, recordOf));
-      await ctx.tokenRows.insertTokens(work, rows, createdBy(work));
+      await ctx.tokenRows.insertTokens(work, rows, createdBy(work, options));
       noteCreated(work, rows);
       return options.answer(records);
     }
@@ -175,7 +178,7 @@ const insert = async <T>(ctx: TokensContext, work: Work, sealed: Sealed, options
     const equal = await lockFingerprints(tx, unique, ctx.now());
     const chosen = choose(ctx, work, sealed, (of) => equal.get(nameOfFingerprint(of)) ?? []);
     const { records, fresh, logs } = await ctx.accounts.runInTurns(work.tenant_id, chosen);
-    await insertTokens(tx, fresh, createdBy(work));
+    await insertTokens(tx, fresh, createdBy(work, options));
     tx.log(...logs);
     if (options.parent !== undefined) await linkTo(ctx, work, tx, options.parent, records);
     return options.answer(records);
@@ -203,7 +206,7 @@ const recordOfNew = (work: Work, { drafts, rows, transforms }: Sealed, index: nu
     isPrintShown: seesFingerprint(work, draft, row.id),
   };
   const { id, created_by, created_at } = row;
-  return recordOfDraft(work.tenant_id, draft, shown, row, { id, created_by, created_at });
+  return recordOfDraft(work.tenant_id, draft, shown, row, { id, created_by: created_by ?? undefined, created_at });
 };
 
 /** Looks for equal tokens and writes the others, in one statement that requests share. */
@@ -216,7 +219,7 @@ const insertUnique = async <T>(
 ): Promise<T> => {
   const { drafts, rows, keys } = sealed;
   const uniqueRows = rows.map((row, index) => (deduplicates(work, drafts[index] as Draft) ? { ...row, seen } : row));
-  const existing = await ctx.tokenRows.insertUniqueTokens(work, uniqueRows, createdBy(work));
+  const existing = await ctx.tokenRows.insertUniqueTokens(work, uniqueRows, createdBy(work, options));
   noteCreated(
     work,
     rows.filter((_, index) => existing[index] === undefined),
@@ -269,7 +272,11 @@ const linkTo = async (
 };
 
 /** The log columns of the tokens that a caller creates. */
-const createdBy = ({ actor_type, origin }: Work): NewTokenLog => ({ actor_type, message: TOKEN_CREATED, ...origin });
+const createdBy = (work: Work, { by }: Pick<CreateOptions<unknown>, 'by'>): NewTokenLog => ({
+  actor_type: (by ?? work).actor_type,
+  message: TOKEN_CREATED,
+  ...work.origin,
+});
 
 const deduplicates = (work: Work, draft: Draft): boolean => draft.deduplicate ?? work.caller.deduplicate_tokens;
 

@@ -46,7 +46,7 @@ const storable = (maxLength: number) =>
 const expression = storable(STORED_EXPRESSION_LENGTH_MAX).min(1, 'must not be empty');
 
 /** An id that a client chooses: 3 to 400 characters that are safe in a URL path. */
-const chosenTokenId = storable(TOKEN_ID_LENGTH_MAX)
+export const chosenTokenId = storable(TOKEN_ID_LENGTH_MAX)
   .min(TOKEN_ID_LENGTH_MIN, `must be at least ${TOKEN_ID_LENGTH_MIN} characters`)
   .refine((text) => text !== 'search', 'must not be search, which is a path of its own')
   .refine((text) => !notInTokenId.test(text), `must not contain ${TOKEN_ID_EXCLUDED}`)

@@ -47,6 +47,8 @@ export const TOKEN_REVEALED = 'Token revealed';
 /** One page of tokens in the console. */
 export const TOKENS_LISTED = 'Tokens listed';
 export const INVITATION_ACCEPTED = 'Tenant invitation accepted';
+/** The operator wrote all tokens of a tenant to an encrypted file. */
+export const TOKENS_EXPORTED = 'Tokens exported';
 /** The operator ended one of an application's API keys. */
 export const KEY_REVOKED = 'API key revoked';
 /** Code sent a request with `fetch`. */

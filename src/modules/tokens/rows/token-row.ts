@@ -18,7 +18,8 @@ export type NewToken = {
   cvc_sealed?: string | undefined;
   cvc_expires_at?: string | undefined;
   created_at: string;
-  created_by: string;
+  /** Null for the operator. */
+  created_by: string | null;
   log_id: string;
 };
 

@@ -1,0 +1,80 @@
+// `strongroom export`: writes all tokens of a tenant to a file that is encrypted with age, as lines of JSON.
+import { createWriteStream, existsSync } from 'node:fs';
+import { unlink } from 'node:fs/promises';
+import { once } from 'node:events';
+import { PassThrough } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { type ExportedToken, exportTokens } from '../modules/tokens/export-tokens.ts';
+import type { TokensContext } from '../modules/tokens/context.ts';
+import { createSha256 } from '../platform/crypto/digest.ts';
+import { AppError, StartError } from '../platform/errors.ts';
+import { version } from '../platform/version.ts';
+import { checkTenant } from './import.ts';
+import { parseRecipient } from './transfer-age.ts';
+import { UsageError } from './usage-error.ts';
+
+export type ExportCounts = { tokens: number; by_type: Record<string, number>; sha256: string };
+
+/**
+ * Exports a tenant. The first line is a manifest; the last one has counts, and the SHA-256 of all lines before it. Security
+ * codes are left out. A file that is not complete is removed.
+ * @throws UsageError before anything is written; StartError for a file that cannot be written.
+ */
+export const exportFile = async (
+  ctx: TokensContext,
+  tenant_id: string,
+  { file, to }: { file: string; to: string },
+): Promise<ExportCounts> => {
+  const encrypt = parseRecipient(to);
+  if (existsSync(file)) throw new UsageError(`${file} exists, and is not overwritten. Name another file.`);
+  await checkTenant(ctx, tenant_id);
+  const sha256 = createSha256();
+  const counts: ExportCounts = { tokens: 0, by_type: {}, sha256: '' };
+  const plain = new PassThrough();
+  // The database waits for the disk: a page is read when the last one is encrypted.
+  const put = async (text: string): Promise<void> => {
+    if (plain.destroyed) throw plain.errored;
+    if (!plain.write(text)) await once(plain, 'drain');
+  };
+  const digested = (value: unknown): string => {
+    const line = `${JSON.stringify(value)}\n`;
+    sha256.update(Buffer.from(line));
+    return line;
+  };
+  const lineOf = (token: ExportedToken): string => {
+    counts.tokens += 1;
+    counts.by_type[token.type] = (counts.by_type[token.type] ?? 0) + 1;
+    return digested(token);
+  };
+  let isMade = false;
+  const output = createWriteStream(file, { flags: 'wx', mode: 0o600 });
+  output.once('open', () => (isMade = true));
+  // A failure of either side ends the other.
+  const stop = (error: unknown): never => {
+    plain.destroy(error as Error);
+    throw error;
+  };
+  plain.on('error', () => undefined);
+  const writing = encrypt(plain)
+    .then((sealed) => pipeline(sealed, output))
+    .catch(stop);
+  try {
+    const manifest = { format: 'strongroom-export', format_version: 1, version, tenant_id };
+    const left_out = ['security codes', 'expired tokens'];
+    const reading = (async () => {
+      await put(digested({ manifest: { ...manifest, exported_at: ctx.now().toISOString(), left_out } }));
+      await exportTokens(ctx, tenant_id, (page) => put(page.map(lineOf).join('')));
+      counts.sha256 = sha256.hex();
+      await put(`${JSON.stringify({ end: counts })}\n`);
+      plain.end();
+    })().catch(stop);
+    await Promise.all([reading, writing]);
+    return counts;
+  } catch (error) {
+    output.destroy();
+    if (isMade) await unlink(file).catch(() => undefined);
+    if (error instanceof AppError || error instanceof StartError) throw error;
+    const { code } = error as NodeJS.ErrnoException;
+    throw code === undefined ? error : new StartError(`${file} cannot be written (${code}). Nothing was exported.`);
+  }
+};

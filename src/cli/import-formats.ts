@@ -1,0 +1,203 @@
+// The formats of an import: how a row of each becomes a token request, and a row of the result file.
+import type { Json } from '../platform/json/json.ts';
+import { UsageError } from './usage-error.ts';
+
+/** The values of a row by column. In JSON, `card.number` also names `number` within `card`. */
+export type Columns = Record<string, Json>;
+
+/** Where the value of a column goes: `data`, `data.NAME`, `metadata.KEY`, `container` or `expires_at`. */
+export type Mapping = {
+  type: string;
+  targets: readonly { target: string; column: string; isOptional?: boolean }[];
+};
+
+export type ImportFormat = {
+  /** `document`: CSV, or one JSON document with an array of objects. */
+  layout: 'csv' | 'lines' | 'document';
+  /** The column with the id of the source. */
+  id: string;
+  /** Undefined: each row is a token record with `type` and `data`. */
+  mapping: Mapping | undefined;
+  /** The attributes that a token request takes of a record; undefined for all. */
+  attributes?: readonly string[];
+  /** Whether the first and the last line are no rows, as in an export of Strongroom. */
+  hasFrame?: boolean;
+};
+
+export const formatNames = ['csv', 'jsonl', 'stripe', 'basis-theory', 'spreedly', 'strongroom'] as const;
+
+export type FormatName = (typeof formatNames)[number];
+
+/** What a create accepts of a record that another vault returned. The rest, such as its fingerprint, is made here. */
+const recordAttributes = [
+  'type',
+  'data',
+  'mask',
+  'metadata',
+  'containers',
+  'search_indexes',
+  'fingerprint_expression',
+  'expires_at',
+];
+
+const optional = (target: string, column: string) => ({ target, column, isOptional: true });
+
+const records: ImportFormat = { layout: 'lines', id: 'id', mapping: undefined, attributes: recordAttributes };
+
+/** https://docs.stripe.com/get-started/data-migrations/export-file-formats */
+const stripe: ImportFormat = {
+  layout: 'document',
+  id: 'card.id',
+  mapping: {
+    type: 'card',
+    targets: [
+      { target: 'data.number', column: 'card.number' },
+      { target: 'data.expiration_month', column: 'card.exp_month' },
+      { target: 'data.expiration_year', column: 'card.exp_year' },
+      optional('data.cardholder_name', 'card.name'),
+      optional('metadata.stripe_customer', 'id'),
+    ],
+  },
+};
+
+/** The names of the payment method in https://docs.spreedly.com/reference/api/v1/payment_methods/ */
+const spreedly: ImportFormat = {
+  layout: 'document',
+  id: 'token',
+  mapping: {
+    type: 'card',
+    targets: [
+      { target: 'data.number', column: 'number' },
+      { target: 'data.expiration_month', column: 'month' },
+      { target: 'data.expiration_year', column: 'year' },
+      optional('data.cvc', 'verification_value'),
+      optional('data.cardholder_name', 'full_name'),
+    ],
+  },
+};
+
+const metadataTarget = /^metadata\..+$/;
+
+/** @throws UsageError for a text other than `TARGET=COLUMN,...`. */
+const parseMap = (text: string, type: string): Mapping => ({
+  type,
+  targets: text.split(',').map((pair) => {
+    const at = pair.indexOf('=');
+    const name = pair.slice(0, at).trim();
+    const column = pair.slice(at + 1).trim();
+    if (at < 1 || name === '' || column === '')
+      throw new UsageError('The option --map must be a list such as number=card_number,expiration_month=month');
+    const isPlain = ['data', 'container', 'expires_at'].includes(name) || metadataTarget.test(name);
+    return { target: isPlain || name.startsWith('data.') ? name : `data.${name}`, column };
+  }),
+});
+
+/** @throws UsageError for options that do not fit together. */
+export const formatOf = (name: string, options: { id?: string; map?: string; type?: string }): ImportFormat => {
+  const mapping = options.map === undefined ? undefined : parseMap(options.map, options.type ?? 'card');
+  if (options.type !== undefined && mapping === undefined) throw new UsageError('The option --type needs --map.');
+  const own = { ...(options.id !== undefined && { id: options.id }), ...(mapping && { mapping }) };
+  const formats: Record<FormatName, () => ImportFormat> = {
+    csv: () => {
+      if (options.id === undefined) throw new UsageError('The format csv needs the option --id.');
+      if (!mapping) throw new UsageError('The format csv needs the option --map.');
+      return { layout: 'csv', id: options.id, mapping };
+    },
+    jsonl: () => ({ layout: 'lines', id: 'id', mapping: undefined, ...own }),
+    stripe: () => ({ ...stripe, ...own }),
+    spreedly: () => ({ ...spreedly, ...own }),
+    'basis-theory': () => ({ ...records, ...own }),
+    strongroom: () => ({ ...records, ...own, hasFrame: true }),
+  };
+  const isFormat = (text: string): text is FormatName => Object.hasOwn(formats, text);
+  if (!isFormat(name)) throw new UsageError(`The option --format must be one of ${formatNames.join(', ')}.`);
+  const format = formats[name]();
+  if (format.mapping?.targets.some(({ target, column }) => target.startsWith('data') && column === format.id))
+    throw new UsageError(
+      'The column of --id must not be a value too: ids of tokens are stored and logged in plain text.',
+    );
+  if (format.mapping && !format.mapping.targets.some(({ target }) => target.startsWith('data')))
+    throw new UsageError('The option --map must name a column for data.');
+  return format;
+};
+
+/**
+ * The format with the columns as the header of a file writes them: presets match in any case.
+ * @throws UsageError for a column that the header does not have.
+ */
+export const withHeader = (format: ImportFormat, header: readonly string[]): ImportFormat => {
+  const find = (column: string): string | undefined =>
+    header.includes(column) ? column : header.find((each) => each.toLowerCase() === column.toLowerCase());
+  const get = (column: string): string => {
+    const found = find(column);
+    if (found === undefined) throw new UsageError(`The file has no column ${column}. It has: ${header.join(', ')}`);
+    return found;
+  };
+  const { mapping } = format;
+  if (!mapping) return format;
+  const targets = mapping.targets.flatMap(({ column, ...rest }) =>
+    rest.isOptional && find(column) === undefined ? [] : [{ ...rest, column: get(column) }],
+  );
+  return { ...format, id: get(format.id), mapping: { ...mapping, targets } };
+};
+
+/** The object that holds a column, and its name there. */
+const placeOf = (columns: Columns, column: string): { holder: Columns; name: string } | undefined => {
+  if (Object.hasOwn(columns, column)) return { holder: columns, name: column };
+  const [first = '', ...rest] = column.split('.');
+  const inner = Object.hasOwn(columns, first) ? columns[first] : undefined;
+  if (rest.length === 0 || typeof inner !== 'object' || inner === null || Array.isArray(inner)) return undefined;
+  return placeOf(inner, rest.join('.'));
+};
+
+/** The value of a column; undefined where it is absent, null or empty. */
+const valueOf = (columns: Columns, column: string): Json | undefined => {
+  const place = placeOf(columns, column);
+  const value = place && place.holder[place.name];
+  return value === null || value === '' ? undefined : value;
+};
+
+/** @returns undefined for a row without an id. */
+export const idOf = ({ id }: ImportFormat, columns: Columns): string | undefined => {
+  const value = valueOf(columns, id);
+  return typeof value === 'string' || typeof value === 'number' ? String(value) : undefined;
+};
+
+/** Files of text have digits where a card has integers. */
+const integers = ['data.expiration_month', 'data.expiration_year'];
+
+const converted = (target: string, value: Json): Json =>
+  integers.includes(target) && typeof value === 'string' && /^[0-9]{1,4}$/.test(value) ? Number(value) : value;
+
+/** The token request of a row, without its id. */
+export const requestOf = ({ mapping, attributes, id }: ImportFormat, columns: Columns): Record<string, Json> => {
+  if (!mapping) {
+    const names = attributes ?? Object.keys(columns).filter((name) => name !== id);
+    return Object.fromEntries(
+      names.flatMap((name) => (columns[name] === undefined ? [] : [[name, columns[name] as Json]])),
+    );
+  }
+  const request: Record<string, Json> = { type: mapping.type };
+  for (const { target, column } of mapping.targets) {
+    const value = valueOf(columns, column);
+    if (value === undefined) continue;
+    const [top = '', ...rest] = target.split('.');
+    const key = rest.join('.');
+    if (target === 'container') request['containers'] = [value];
+    else if (key === '') request[top] = value;
+    else request[top] = { ...(request[top] as Columns | undefined), [key]: converted(target, value) };
+  }
+  return request;
+};
+
+/** The row for the result file: the id of the token stands for the first value, and the other values are removed. */
+export const resultOf = ({ mapping, layout }: ImportFormat, columns: Columns, token_id: string): Columns => {
+  if (!mapping) return { ...columns, data: token_id };
+  const result = structuredClone(columns);
+  const values = mapping.targets.filter(({ target }) => target.startsWith('data'));
+  for (const [index, { column }] of values.entries()) {
+    const place = placeOf(result, column);
+    if (place) place.holder[place.name] = index === 0 ? token_id : layout === 'csv' ? '' : null;
+  }
+  return result;
+};

@@ -1,0 +1,258 @@
+// Importing tokens by the command line, beside a running server: what is stored, what the files say, and bad input.
+import { spawn, spawnSync } from 'node:child_process';
+import { existsSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Encrypter } from 'age-encryption';
+import { expect, test } from 'vitest';
+import { asCards, cardNumber } from './support/card-numbers.ts';
+import { createMove } from './support/move.ts';
+import { root } from './support/process.ts';
+
+const { cards, command, environment, faultsOf, get, linesOf, makeKey, newNumber, path, read, smallFiles } =
+  createMove();
+
+const encrypted = async (text: string, recipient: string): Promise<Uint8Array> => {
+  const encrypter = new Encrypter();
+  encrypter.addRecipient(recipient);
+  return encrypter.encrypt(text);
+};
+
+test('creates tokens as a create does, under the ids of the source, logged for the operator', async () => {
+  const { rows, csv } = cards(3);
+  writeFileSync(path('in.csv'), csv);
+  const { code, stdout, stderr } = await command('import', path('in.csv'), ...asCards);
+  expect([code, stderr, stdout]).toEqual([0, '', 'Rows: 3. Created: 3. Already stored: 0. Refused: 0.\n']);
+  const [{ id, number }] = rows as [{ id: string; number: string }];
+  const { body } = await get(`/tokens/${id}`);
+  expect(body).toMatchObject({
+    id,
+    type: 'card',
+    data: { number: `XXXXXXXXXXXX${number.slice(-4)}`, expiration_month: 9, expiration_year: 2031 },
+    containers: ['/pci/high/'],
+    fingerprint: expect.stringMatching(/./),
+  });
+  expect(body).not.toHaveProperty('created_by');
+  const logs = await get(`/logs?entity_id=${id}&operation=create`);
+  expect(logs.body.data).toEqual([expect.objectContaining({ actor_type: 'operator', message: 'Token created' })]);
+  expect(linesOf('in.csv.result')).toEqual([
+    'card_id,pan,month,year,note',
+    ...rows.map((row) => `${row.id},${row.id},,,"a, b"`),
+  ]);
+  expect(statSync(path('in.csv.result')).mode & 0o777).toBe(0o600);
+  expect(read('in.csv.result.faults')).toBe('');
+  expect(existsSync(path('in.csv.result.state'))).toBe(false);
+});
+
+test('a second run writes nothing twice, and a file that exists is not overwritten', async () => {
+  const { csv } = cards(2);
+  writeFileSync(path('in.csv'), csv);
+  expect((await command('import', path('in.csv'), ...asCards)).code).toBe(0);
+  const again = await command('import', path('in.csv'), ...asCards);
+  expect([again.code, again.stdout]).toEqual([2, '']);
+  expect(again.stderr).toContain('in.csv.result exists, and is not overwritten.');
+  const other = await command('import', path('in.csv'), ...asCards, '--result', path('other'), '--json');
+  expect(JSON.parse(other.stdout)).toEqual({ rows: 2, created: 0, existing: 2, faults: 0, dry_run: false });
+  expect(read('other')).toBe(read('in.csv.result'));
+});
+
+test('broken lines and doubled ids are refused by row, with reasons that have no value', async () => {
+  const { rows, csv } = cards(2);
+  const [first, second] = rows as [{ id: string; number: string }, { id: string; number: string }];
+  const extra = [
+    `${first.id},${first.number},9,2031,equal`, // 4: the same again
+    `${first.id},${cardNumber(900_001)},9,2031,other`, // 5: the id with another value
+    `short,${second.number}`, // 6
+    `badcheck,4242424242424241,9,2031,x`, // 7
+    `badmonth,${second.number},13,2031,x`, // 8
+    `${second.number},${second.number},9,2031,x`, // 9: a card number as id
+    `,${second.number},9,2031,x`, // 10
+    `odd/id,${cardNumber(900_002)},9,2031,x`, // 11
+  ];
+  writeFileSync(path('in.csv'), `${csv}${extra.join('\n')}\n`);
+  const { code, stdout } = await command('import', path('in.csv'), ...asCards, '--json');
+  expect(faultsOf('in.csv.result.faults')).toEqual([
+    { row: 5, reason: 'its id belongs to another token' },
+    { row: 6, reason: 'it has 2 columns, the header has 5' },
+    { row: 7, reason: 'data.number: must have a valid check digit' },
+    { row: 8, reason: 'data.expiration_month: must be from 1 to 12' },
+    { row: 9, reason: 'its id has the form of a card number' },
+    { row: 10, reason: 'it has no id in card_id' },
+  ]);
+  expect([code, JSON.parse(stdout)]).toEqual([1, { rows: 10, created: 3, existing: 1, faults: 6, dry_run: false }]);
+  // A token cannot have the id odd/id: it gets a UUID, the same in each run.
+  const derived = linesOf('in.csv.result').at(-1)?.split(',')[1] as string;
+  expect(derived).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-a[0-9a-f]{3}-[0-9a-f]{12}$/);
+  expect((await get(`/tokens/${derived}`)).status).toBe(200);
+  expect(read('in.csv.result.faults')).not.toContain(second.number);
+});
+
+test('broken quotes end it with the line, and no later line is taken for a row', async () => {
+  const { rows, csv } = cards(2);
+  writeFileSync(
+    path('in.csv'),
+    `${csv}a "b" c,${cardNumber(900_003)},9,2031,x\nlater,${cardNumber(900_004)},9,2031,x\n`,
+  );
+  const { code, stderr } = await command('import', path('in.csv'), ...asCards);
+  expect([code, stderr]).toEqual([1, expect.stringMatching(/^Line 4 is no CSV \(INVALID_OPENING_QUOTE\)/)]);
+  expect(linesOf('in.csv.result')).toHaveLength(3);
+  expect((await get(`/tokens/${rows[1]?.id}`)).status).toBe(200);
+  expect((await get('/tokens/later')).status).toBe(404);
+});
+
+test('wrong options and files end with 2 before anything is written', async () => {
+  const { csv } = cards(1);
+  writeFileSync(path('in.csv'), csv);
+  writeFileSync(path('empty.csv'), '');
+  const nowhere = '00000000-0000-4000-8000-000000000000';
+  const wrong: [string[], string][] = [
+    [['import', path('in.csv')], 'The option --format is needed.'],
+    [['import', path('in.csv'), '--format', 'xml'], 'The option --format must be one of'],
+    [['import', path('in.csv'), '--colour', 'red'], '--colour'],
+    [['import', path('in.csv'), '--format', 'csv', '--map', 'number=pan'], 'needs the option --id'],
+    [['import', path('in.csv'), '--format', 'csv', '--id', 'pan', '--map', 'number=pan'], 'must not be a value too'],
+    [
+      ['import', path('in.csv'), '--format', 'csv', '--id', 'card_id', '--map', 'number=nope'],
+      'The file has no column nope.',
+    ],
+    [['import', path('none.csv'), ...asCards], 'none.csv cannot be read (ENOENT)'],
+    [['import', path('empty.csv'), ...asCards], 'must begin with a line of column names'],
+    [['import', path('in.csv'), ...asCards, '--tenant', nowhere], `There is no tenant ${nowhere}.`],
+    [['import', path('in.csv'), ...asCards, '--decrypt', path('none')], 'cannot be read (ENOENT)'],
+    [['export', path('out.age'), '--to', 'age1nonsense'], 'must be a public key of age'],
+    [['export', path('in.csv'), '--to', (await makeKey('key')).recipient], 'in.csv exists'],
+  ];
+  for (const [args, sentence] of wrong) {
+    const { code, stdout, stderr } = await command(...args);
+    expect([args.slice(2), code, stdout]).toEqual([args.slice(2), 2, '']);
+    expect(stderr).toContain(sentence);
+    expect(existsSync(path('in.csv.result'))).toBe(false);
+  }
+});
+
+test('a dry run says the same and creates nothing', async () => {
+  const { rows, csv } = cards(2);
+  writeFileSync(path('in.csv'), `${csv}bad,1,9,2031,x\n`);
+  const { code, stdout } = await command('import', path('in.csv'), ...asCards, '--dry-run');
+  expect([code, stdout]).toEqual([1, expect.stringMatching(/^Nothing was written\. Rows: 3\. Created: 2\./)]);
+  expect(faultsOf('in.csv.result.dry-run.faults')).toHaveLength(1);
+  expect(existsSync(path('in.csv.result'))).toBe(false);
+  expect((await get(`/tokens/${rows[0]?.id}`)).status).toBe(404);
+});
+
+test('a file encrypted with age is decrypted as it is read, not with a wrong key or when cut off', async () => {
+  const { recipient } = await makeKey('key');
+  await makeKey('wrong');
+  const { csv } = cards(2_000);
+  const sealed = await encrypted(csv, recipient);
+  writeFileSync(path('in.age'), sealed);
+  const wrong = await command('import', path('in.age'), ...asCards, '--decrypt', path('wrong'));
+  expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining('does not decrypt the file')]);
+  expect(existsSync(path('in.age.result'))).toBe(false);
+  writeFileSync(path('cut.age'), sealed.subarray(0, -100));
+  const cut = await command('import', path('cut.age'), ...asCards, '--decrypt', path('key'));
+  expect([cut.code, cut.stderr]).toEqual([1, expect.stringContaining('cut.age cannot be read to its end')]);
+  const whole = await command('import', path('in.age'), ...asCards, '--decrypt', path('key'), '--json');
+  expect(JSON.parse(whole.stdout)).toMatchObject({ rows: 2_000, faults: 0 });
+});
+
+test('a run that was killed continues: every row is in the result once', async () => {
+  const { rows, csv } = cards(6_000);
+  writeFileSync(path('in.csv'), `${csv}bad,1,9,2031,x\n`);
+  const child = spawn(process.execPath, [join(root, 'src/cli/main.ts'), 'import', path('in.csv'), ...asCards], {
+    env: environment(),
+    stdio: 'ignore',
+    detached: true,
+  });
+  const state = (): number => {
+    try {
+      return JSON.parse(read('in.csv.result.state')).at as number;
+    } catch {
+      return 0;
+    }
+  };
+  while (state() < 1_000 && child.exitCode === null) await new Promise((resolve) => setTimeout(resolve, 5));
+  const exited = new Promise((resolve) => child.once('exit', resolve));
+  process.kill(-(child.pid as number), 'SIGKILL');
+  await exited;
+  expect(state()).toBeLessThan(6_000);
+  const other = await command('import', path('in.csv'), '--format', 'csv', '--id', 'card_id', '--map', 'number=pan');
+  expect([other.code, other.stderr]).toEqual([2, expect.stringContaining('belongs to another file or other options')]);
+  const { code, stdout, stderr } = await command('import', path('in.csv'), ...asCards, '--json');
+  expect(stderr).toContain('Continues after row ');
+  expect([code, JSON.parse(stdout)]).toMatchObject([1, { rows: 6_001, faults: 1 }]);
+  expect(
+    linesOf('in.csv.result')
+      .slice(1)
+      .map((line) => line.split(',')[0]),
+  ).toEqual(rows.map(({ id }) => id));
+  expect(faultsOf('in.csv.result.faults')).toHaveLength(1);
+  expect(existsSync(path('in.csv.result.state'))).toBe(false);
+});
+
+test('a full disk ends it with what to do, and the same command continues', async () => {
+  const { rows, csv } = cards(3_000);
+  writeFileSync(path('in.csv'), csv);
+  const words = [process.execPath, join(root, 'src/cli/main.ts'), 'import', path('in.csv'), ...asCards];
+  // 32 KiB for each file.
+  const full = spawnSync('bash', ['-c', 'ulimit -f 32; exec "$@"', 'bash', ...words], {
+    env: smallFiles(),
+    encoding: 'utf8',
+  });
+  expect([full.status, full.stderr]).toEqual([1, expect.stringContaining('cannot be written (EFBIG). Make room')]);
+  const { code } = await command('import', path('in.csv'), ...asCards);
+  expect(code).toBe(0);
+  expect(linesOf('in.csv.result')).toHaveLength(rows.length + 1);
+});
+
+test.for([
+  {
+    format: 'jsonl',
+    input: (n: string) =>
+      `{"id":"jsonl_1","type":"card_number","data":"${n}"}\n{"id":"jsonl_2","data":1,"data":2}\nnot json\n{"id":"jsonl_3","type":"token","data":5,"colour":"red"}\n`,
+    id: 'jsonl_1',
+    result: { id: 'jsonl_1', type: 'card_number', data: 'jsonl_1' },
+    faults: [2, 3, 4],
+  },
+  {
+    format: 'stripe',
+    input: (n: string) =>
+      `{"customers":[{"id":"cus_1","email":"a@example.com","cards":[{"id":"card_json1","number":"${n}","exp_month":9,"exp_year":2031,"name":"Ada [}"},{"id":"card_json2","exp_month":9}]}]}`,
+    id: 'card_json1',
+    result: { id: 'cus_1', card: { id: 'card_json1', number: 'card_json1', exp_month: null } },
+    faults: [2],
+  },
+  {
+    format: 'spreedly',
+    input: (n: string) =>
+      `{"payment_methods":[{"token":"SpReEdLy","number":"${n}","month":9,"year":2031,"full_name":"Ada"}]}`,
+    id: 'SpReEdLy',
+    result: { token: 'SpReEdLy', number: 'SpReEdLy', full_name: null },
+    faults: [],
+  },
+  {
+    format: 'basis-theory',
+    input: (n: string) =>
+      `{"id":"c06d0789-0a38-40be-b7cc-c28a718f76f1","tenant_id":"x","type":"card","data":{"number":"${n}"},"fingerprint":"AAA","created_at":"2024-01-01T00:00:00Z"}\n`,
+    id: 'c06d0789-0a38-40be-b7cc-c28a718f76f1',
+    result: { data: 'c06d0789-0a38-40be-b7cc-c28a718f76f1', type: 'card' },
+    faults: [],
+  },
+])('reads $format', async ({ format, input, id, result, faults }) => {
+  const number = newNumber();
+  writeFileSync(path('in'), input(number));
+  const { stdout } = await command('import', path('in'), '--format', format, '--json');
+  expect(JSON.parse(stdout)).toMatchObject({ created: 1, faults: faults.length });
+  expect(JSON.parse(linesOf('in.result')[0] as string)).toMatchObject(result);
+  expect(read('in.result')).not.toContain(number);
+  expect(faultsOf('in.result.faults')).toEqual(faults.map((row) => expect.objectContaining({ row })));
+  expect((await get(`/tokens/${id}`)).status).toBe(200);
+});
+
+test("reads Stripe's CSV, whose columns are in upper case", async () => {
+  const number = newNumber();
+  const header = 'DESCRIPTION,ID,CARD.EXP_MONTH,CARD.EXP_YEAR,CARD.ID,CARD.NAME,CARD.NUMBER';
+  writeFileSync(path('in'), `\uFEFF${header}\r\nx,cus_9,9,2031,card_csv9,Ada,${number}\r\n`);
+  expect((await command('import', path('in'), '--format', 'stripe')).code).toBe(0);
+  expect(linesOf('in.result')).toEqual([header, 'x,cus_9,,,card_csv9,,card_csv9']);
+  expect((await get('/tokens/card_csv9')).body).toMatchObject({ metadata: { stripe_customer: 'cus_9' } });
+});

@@ -10,10 +10,18 @@ import { createSha256 } from '../platform/crypto/digest.ts';
 import { AppError, StartError } from '../platform/errors.ts';
 import { version } from '../platform/version.ts';
 import { checkTenant } from './import.ts';
-import { parseRecipient } from './transfer-age.ts';
-import { UsageError } from './usage-error.ts';
+import { createAgeEncryption } from '../platform/crypto/age-file.ts';
+import { throwUsage, UsageError } from './usage-error.ts';
 
 export type ExportCounts = { tokens: number; by_type: Record<string, number>; sha256: string };
+
+const encryptionTo = (recipient: string) => {
+  try {
+    return createAgeEncryption(recipient);
+  } catch (error) {
+    return throwUsage(error);
+  }
+};
 
 /**
  * Exports a tenant. The first line is a manifest; the last one has counts, and the SHA-256 of all lines before it. Security
@@ -25,7 +33,7 @@ export const exportFile = async (
   tenant_id: string,
   { file, to }: { file: string; to: string },
 ): Promise<ExportCounts> => {
-  const encrypt = parseRecipient(to);
+  const encrypt = encryptionTo(to);
   if (existsSync(file)) throw new UsageError(`${file} exists, and is not overwritten. Name another file.`);
   await checkTenant(ctx, tenant_id);
   const sha256 = createSha256();

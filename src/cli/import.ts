@@ -1,6 +1,5 @@
 // `strongroom import`: creates tokens from a file of another system, and writes that file again with their ids.
 import { createReadStream, openSync, readSync, closeSync, statSync, writeFileSync } from 'node:fs';
-import type { Readable } from 'node:stream';
 import { findTenants } from '../modules/access/rows/tenants.ts';
 import { operatorCreates } from '../modules/access/work.ts';
 import { type ImportOutcome, importTokens } from '../modules/tokens/import-tokens.ts';
@@ -10,8 +9,8 @@ import { AppError, StartError } from '../platform/errors.ts';
 import { headerLine, openImportFiles, resultLine } from './import-files.ts';
 import { formatOf, idOf, type ImportFormat, requestOf, resultOf, withHeader } from './import-formats.ts';
 import { openSource, type Source, type SourceRow } from './import-source.ts';
-import { readIdentity } from './transfer-age.ts';
-import { UsageError } from './usage-error.ts';
+import { createAgeDecryption } from '../platform/crypto/age-file.ts';
+import { throwUsage, UsageError } from './usage-error.ts';
 
 /** Rows of one statement. Larger batches are hardly faster, and a stopped import repeats one batch. */
 const BATCH_ROWS = 500;
@@ -28,7 +27,7 @@ export type ImportOptions = {
   given: string;
   result: string;
   isDryRun: boolean;
-  decrypt: ((sealed: Readable) => Promise<Readable>) | undefined;
+  decrypt: ReturnType<typeof createAgeDecryption> | undefined;
 };
 
 export type ImportCounts = { rows: number; created: number; existing: number; faults: number };
@@ -43,6 +42,14 @@ type Values = {
   'dry-run'?: boolean | undefined;
 };
 
+const decryptionOf = (keyFile: string) => {
+  try {
+    return createAgeDecryption(keyFile);
+  } catch (error) {
+    return throwUsage(error);
+  }
+};
+
 /** @throws UsageError. */
 export const parseImportOptions = (file: string, values: Values): ImportOptions => {
   const { id, map, type } = values;
@@ -54,7 +61,7 @@ export const parseImportOptions = (file: string, values: Values): ImportOptions 
     given: JSON.stringify([values.format, id, map, type]),
     result: values.result ?? `${file}.result`,
     isDryRun: values['dry-run'] ?? false,
-    decrypt: values.decrypt === undefined ? undefined : readIdentity(values.decrypt),
+    decrypt: values.decrypt === undefined ? undefined : decryptionOf(values.decrypt),
   };
 };
 
@@ -161,7 +168,7 @@ export const importFile = async (
   const raw = createReadStream(file);
   try {
     // Each part waits for the file, so that a wrong key leaves no result file.
-    const plain = options.decrypt ? await options.decrypt(raw) : raw;
+    const plain = options.decrypt ? await options.decrypt(raw, options.file).catch(throwUsage) : raw;
     const source: Source = await openSource(options.format, plain);
     const format = source.header ? withHeader(options.format, source.header) : options.format;
     const of = sha256Hex(JSON.stringify([tenant_id, options.given, size, head]));

@@ -91,7 +91,10 @@ export const restore = async (config: Config, options: RestoreOptions): Promise<
   const decrypt = createAgeDecryption(options.identity);
   await answering(async (start) => {
     const provider = await openRootKey(config);
-    const plain = pipeline(await decrypt(await openFile(file), file), createGunzip(), () => undefined);
+    const sealed = await decrypt(await openFile(file), file).catch((error: Error) => {
+      throw new StartError(`${error.message} Nothing was restored.`, { cause: error });
+    });
+    const plain = pipeline(sealed, createGunzip(), () => undefined);
     const dump = await openDump(plain, file, 'backup');
     start.closers.push(() => dump.close());
     await checkDump(config, provider, dump, file);

@@ -4,3 +4,8 @@ import { StartError } from '../platform/errors.ts';
 export class UsageError extends StartError {
   override readonly name = 'UsageError';
 }
+
+/** Rethrows a StartError of something that the command line names as a UsageError. */
+export const throwUsage = (error: unknown): never => {
+  throw error instanceof StartError ? new UsageError(error.message) : error;
+};

@@ -64,8 +64,8 @@ export const createAgeDecryption = (keyFile: string): ((sealed: Readable, name: 
       const isOther = /no identity matched/.test((error as Error).message);
       throw new StartError(
         isOther
-          ? `No identity in ${keyFile} opens ${name}: it was encrypted to another recipient, or its first lines were changed. Nothing was restored.`
-          : `${name} is no file that was encrypted with age, or its first lines are damaged. Nothing was restored.`,
+          ? `No identity in ${keyFile} opens ${name}: it was encrypted to another recipient, or its first lines were changed.`
+          : `${name} is not a file that was encrypted with age, or its first lines are damaged.`,
       );
     }
   };

@@ -126,7 +126,7 @@ const rows: [manner: string, others: 'read' | 'run' | 'forward'][] = [
   ['inputs', 'read'],
   ['turns', 'run'],
   ['sleeping', 'run'],
-  ['strangers', 'forward'],
+  ['anonymous', 'forward'],
   ['connections', 'forward'],
   ['leavers', 'run'],
   ['expressions', 'read'],

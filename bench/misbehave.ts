@@ -105,7 +105,7 @@ const manners: Record<string, () => Promise<unknown>> = {
   },
   sleeping: () =>
     inLoops(128, (client) => post(setup.sleeping[client % 2] as string, setup.keys[client % 2] as string, small)),
-  strangers: () =>
+  anonymous: () =>
     Promise.all(
       Array.from({ length: 140 }, () => {
         const head = `POST /proxy HTTP/1.1\r\nhost: localhost\r\nsvc-proxy-key: ${setup.open_proxy_key}\r\ncontent-type: application/json\r\ncontent-length: 1000000\r\n\r\n`;

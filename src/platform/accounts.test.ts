@@ -148,7 +148,7 @@ test('a tenant that has its share keeps no other waiting, and none passes one th
   expect(granted).toEqual(['b10', 'e5', 'a20', 'c30', 'd6']);
 });
 
-test('one that gives up lets those behind it in', async () => {
+test('a reservation that gives up lets the next ones in', async () => {
   const { granted, reserve, ask } = open();
   reserve('a', 50);
   const leaving = new AbortController();

@@ -83,7 +83,7 @@ const WAITING_OF_TENANT_MAX = 128;
  */
 const TURN_MS = 1;
 
-/** The same while other long work waits: enough for a few cards, which must not wait behind it. */
+/** The same while other long work waits: enough for a few cards, which must not wait for large bodies. */
 const SMALL_TURN_MS = 0.25;
 
 /** Who holds something: a tenant by its id, or clients of its open proxies and public keys, see `openAccount`. */

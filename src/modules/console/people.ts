@@ -79,7 +79,7 @@ const membersTable = (visit: Visit, members: readonly Member[]): Html =>
       label: '',
       cell: (member) =>
         member.user.id === visit.session.user_id
-          ? html`<div class="deeds">${changePassword} ${removal(visit, member)}</div>`
+          ? html`<div class="row-actions">${changePassword} ${removal(visit, member)}</div>`
           : removal(visit, member),
     },
   ]);
@@ -94,7 +94,7 @@ const invitationsTable = (visit: Visit, invitations: readonly Invitation[]): Htm
       cell: ({
         id,
         email,
-      }) => html`<div class="deeds"><form method="post" action="${PATH}/invitations/${id}/resend">${csrfField(visit.session)}<button class="second small" aria-label="Resend to ${email}">Resend</button></form>
+      }) => html`<div class="row-actions"><form method="post" action="${PATH}/invitations/${id}/resend">${csrfField(visit.session)}<button class="second small" aria-label="Resend to ${email}">Resend</button></form>
 ${confirmed(visit.session, { action: `${PATH}/invitations/${id}/delete`, summary: 'Delete', question: 'Its links will no longer work.', button: `Delete the invitation` })}</div>`,
     },
   ]);

@@ -118,6 +118,36 @@ test('a caller makes and changes no key of an application that may do more than 
   expect((await ask('DELETE', keysPath(id), undefined, api_key)).status).toBe(204);
 });
 
+test('in the console a member adds, changes and revokes keys; a key is shown once', async () => {
+  const member = await server.signIn({ tenant });
+  const path = `/console/applications/${application.id}`;
+  const form = (await member.get(`${path}/keys/new`)).text;
+  const form_id = /name="form_id" value="([^"]*)"/.exec(form)?.[1] ?? '';
+  const typed = { form_id, name: 'Typed', expires_at: 'never', allowed_addresses: '10.0.0.0/8\r\n\r\n' };
+  const refused = await member.post(`${path}/keys`, typed);
+  expect([refused.status, fieldIn(refused.text, 'name')]).toEqual([400, 'Typed']);
+  expect(textOf(refused.text)).toContain('It must be a time');
+  const made = await member.post(`${path}/keys`, { ...typed, expires_at: '2099-01-02' });
+  const [key = ''] = /svc_test_\w+/.exec(made.text) ?? [];
+  const id = key.split('_')[2] ?? '';
+  expect((await ask('GET', keysPath(id))).body).toMatchObject({
+    name: 'Typed',
+    expires_at: '2099-01-02T00:00:00.000Z',
+    allowed_addresses: ['10.0.0.0/8'],
+  });
+  const again = await member.post(`${path}/keys`, { ...typed, expires_at: '2099-01-02' });
+  expect(again.headers.get('location')).toBe(`${path}?done=shown`);
+  const page = (await member.get(path)).text;
+  expect(page).toContain(`${path}/keys/${id}`);
+  expect(page).not.toContain(key);
+  const stored = (await member.get(`${path}/keys/${id}`)).text;
+  expect(fieldIn(stored, 'expires_at')).toBe('2099-01-02T00:00:00.000Z');
+  await member.post(`${path}/keys/${id}`, { name: '', expires_at: '', allowed_addresses: '' });
+  expect(await statusOf(key)).toBe(200);
+  const revoked = await member.post(`${path}/keys/${id}/revoke`, {});
+  expect([revoked.headers.get('location'), await statusOf(key)]).toEqual([`${path}?done=key-revoked`, 401]);
+});
+
 describe('bad input', () => {
   test.each([
     [{ expires_at: 'tomorrow' }, 'expires_at'],

@@ -82,17 +82,21 @@ const changeKeys = <T>(
     return result;
   });
 
-const readKeys = async (ctx: AccessContext, work: Work, application_id: string): Promise<KeyRecord[]> => {
-  if (!(await findApplication(work.db, application_id))) throw notFound('application');
-  const rows = await listKeysOf(work.db, application_id);
-  await work.log([logRow(ctx, work, { operation: 'read', entity_type: 'application', entity_ids: [application_id] })]);
-  return rows.map((row) => recordOf(work.tenant_id, application_id, row));
+const findKeys = async ({ db, tenant_id }: Work, application_id: string): Promise<KeyRecord[]> => {
+  if (!(await findApplication(db, application_id))) throw notFound('application');
+  const rows = await listKeysOf(db, application_id);
+  return rows.map((row) => recordOf(tenant_id, application_id, row));
 };
 
+const logRead = (ctx: AccessContext, work: Work, application_id: string): Promise<void> =>
+  work.log([logRow(ctx, work, { operation: 'read', entity_type: 'application', entity_ids: [application_id] })]);
+
 /** All keys of an application, newest first. @throws notFound. */
-export const listKeys = async (ctx: AccessContext, work: Work, id: string): Promise<{ data: KeyRecord[] }> => ({
-  data: await readKeys(ctx, work, id),
-});
+export const listKeys = async (ctx: AccessContext, work: Work, id: string): Promise<{ data: KeyRecord[] }> => {
+  const data = await findKeys(work, id);
+  await logRead(ctx, work, id);
+  return { data };
+};
 
 /** @throws notFound for an unknown application and for a key that it does not have. */
 export const getKey = async (

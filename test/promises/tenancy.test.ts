@@ -304,6 +304,13 @@ const table: Record<string, Row> = {
     status: 200,
   },
   'GET /tenants/self/members': { path: () => '/tenants/self/members', permission: 'tenant:member:read', status: 200 },
+  'PUT /tenants/self/members/:id': {
+    path: ({ member_id }) => `/tenants/self/members/${member_id}`,
+    json: { role: 'SUPPORT' },
+    permission: 'tenant:member:update',
+    status: 200,
+    names: ['member_id'],
+  },
   'DELETE /tenants/self/members/:id': {
     path: ({ member_id }) => `/tenants/self/members/${member_id}`,
     permission: 'tenant:member:delete',

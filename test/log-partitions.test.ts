@@ -86,7 +86,7 @@ test('a filled log becomes partitions while a server of the release before write
   }
 }, 60_000);
 
-test('a row of a month without a partition is written, and moves when the sweep has its partition made', async () => {
+test('a row of a month without a partition is written, and moves once the sweep has made it', async () => {
   const message = 'a row of the month after next';
   const sweeper = server.ctx.newUuid();
   // As if the months had come without a sweep: the last partition takes all that comes.

@@ -55,6 +55,9 @@ export const KEY_CREATED = 'API key created';
 export const KEY_CHANGED = 'API key changed';
 /** The operator or a caller ended one of an application's API keys. */
 export const KEY_REVOKED = 'API key revoked';
+
+/** The operator has made a new data key of a tenant. */
+export const DATA_KEY_MADE = 'Data key rotated';
 /** Code sent a request with `fetch`. */
 export const SENT_BY_CODE = 'Request sent by code';
 /** A wrong password at sign-in, when joining another tenant, or when changing the password. */
@@ -73,6 +76,8 @@ export const vaultItself = { actor_id: null, actor_type: 'system' } as const;
 /** The origin of a request, named as the log's columns. Part of every row that the request writes. */
 export type RequestOrigin = {
   readonly trace_id?: string | undefined;
+  /** The trace id of OpenTelemetry, where traces are on. */
+  readonly otel_trace_id?: string | undefined;
   readonly ip?: string | undefined;
   /** The reactor whose code makes the request, or for which tokens are opened. */
   readonly reactor_id?: string | undefined;

@@ -27,7 +27,9 @@ import { generatedPages, withGenerated } from './configuration.ts';
 import { doctor } from './doctor.ts';
 import { exportFile } from './export.ts';
 import { importFile, parseImportOptions } from './import.ts';
+import { becomeServer } from './become-server.ts';
 import { runReactorFile } from './reactor-run.ts';
+import { versionReport, versionText } from './version-report.ts';
 import { COMPOSE_COMMANDS, setup } from './setup.ts';
 import { UsageError } from './usage-error.ts';
 
@@ -114,6 +116,11 @@ const tenantOf = async (ctx: Context, tenant: string | undefined): Promise<strin
 };
 
 export const runs: Record<CommandName, (values: Values, operand: string | undefined) => Promise<void>> = {
+  start: async () => becomeServer(),
+  version: async (values) => {
+    const report = versionReport();
+    console.log(values.json ? JSON.stringify(report) : versionText(report));
+  },
   bootstrap: async (values) => {
     const name = required(values['tenant-name']);
     const made = await withContext(

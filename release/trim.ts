@@ -7,21 +7,11 @@ const UNUSED_FILE = /\.(?:map|[cm]?ts|flow|md|markdown|tgz|c|cc|cpp|h|hpp|gyp|gy
 /** Licences stay with what they are about, whatever their suffix. */
 const LICENCE = /^(?:licen[cs]e|notice|copying)/i;
 /** In the directory of a package, beside its package.json. */
-const UNUSED_DIRECTORIES = new Set([
-  ...[
-    'test',
-    'tests',
-    '__tests__',
-    'docs',
-    'example',
-    'examples',
-    'native-example',
-    'benchmark',
-    'benchmarks',
-    'bench',
-  ],
-  ...['coverage', '.github', '.vscode', 'man'],
-]);
+const UNUSED_DIRECTORIES = new Set(
+  'test tests __tests__ docs example examples native-example benchmark benchmarks bench coverage .github .vscode man'.split(
+    ' ',
+  ),
+);
 /** Binaries for this system: the image has glibc. */
 const PREBUILD = `linux-${process.arch}`;
 

@@ -59,7 +59,7 @@ test('.dockerignore keeps secrets and what is made here out', () => {
   for (const path of paths) expect(isSent(path), path).toBe(false);
 });
 
-test('the image starts from images that a release can pin, and runs as a user who is not root', () => {
+test('base images can be pinned by a release, and the user is not root', () => {
   const dockerfile = read('Dockerfile');
   const names = [...dockerfile.matchAll(/^FROM (\S+)/gm)].map(([, name]) => name);
   expect(names).toEqual(['${NODE_IMAGE}', '${BASE_IMAGE}']);
@@ -68,7 +68,7 @@ test('the image starts from images that a release can pin, and runs as a user wh
   expect(/^USER (.*)$/m.exec(stages.at(-1) as string)?.[1]).toBe('1000:1000');
 });
 
-test('the server has the same flags of Node in the image, by npm start and by `strongroom start`', () => {
+test('Node has the same flags in the image, by npm start and by `strongroom start`', () => {
   const [, entrypoint = ''] = /^ENTRYPOINT (.*)$/m.exec(read('Dockerfile')) ?? [];
   expect((JSON.parse(entrypoint) as string[]).slice(3, -1)).toEqual(SERVER_FLAGS);
   expect(read('bin/start.sh')).toContain(`node ${SERVER_FLAGS.join(' ')} `);

@@ -57,7 +57,7 @@ afterAll(() => rmSync(directory, { recursive: true, force: true }));
 const strongroom = (...args: string[]) =>
   promisify(execFile)(join(bin, 'strongroom'), args, { cwd: directory, env: { PATH: `${bin}:${systemPath}` } });
 
-test('the package has what runs and what an operator reads, and no tests, sources, secrets or data', () => {
+test('the package has what runs, and no tests, sources, secrets or data', () => {
   const folders = new Set(files.map((file) => file.split('/')[0]));
   expect([...folders].toSorted()).toEqual(
     [
@@ -79,7 +79,6 @@ test('the package has what runs and what an operator reads, and no tests, source
     files.filter((file) => file.startsWith('prisma/')).every((file) => file.startsWith('prisma/migrations/')),
   ).toBe(true);
   const unwanted = /\.test\.|\.ts$|\.env|secrets?\/|(?:^|\/)data\/|\.(?:key|pem|log|age|tgz)$/;
-  // The log of the audit has a module of this name.
   expect(files.filter((file) => unwanted.test(file))).toEqual([]);
 });
 

@@ -18,7 +18,7 @@ const valuesOf = (text: string, name: string): string[] =>
   [...text.matchAll(new RegExp(`^${name}=(.*)$`, 'gm'))].map(([, value]) => value as string);
 const server = read('strongroom.service');
 
-test('the units run programs of the package, with the flags of npm start, and name real variables', () => {
+test('the units run programs of the package, with flags and variables that exist', () => {
   const commands = UNITS.map((unit) => valuesOf(read(unit), 'ExecStart')[0]?.split(' ') ?? []);
   for (const words of commands) {
     const program = words

@@ -77,7 +77,10 @@ try {
   const [start = '', ...parameters] = [
     ...asUser,
     join(programs, 'postgres'),
-    ...['-D', cluster, '-p', String(port)],
+    '-D',
+    cluster,
+    '-p',
+    String(port),
     ...settings.flatMap((setting) => ['-c', setting]),
   ];
   const log = openSync(logFile, 'w');

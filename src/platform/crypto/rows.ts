@@ -1,6 +1,9 @@
 // Rows of wrapped keys for the keyring, and the instance row, which identifies the vault of a database.
 import type { Database } from '../db/database.ts';
 import { createCoalescer } from '../db/coalescer.ts';
+import { traced } from '../db/traced.ts';
+
+const FIND = 'find-ephemeral-keys';
 
 /** Keys of security codes, each with a look-up of its own, as for tokens. */
 export const FIND_EPHEMERAL_KEYS = `
@@ -13,10 +16,11 @@ type EphemeralKeyRow = { id: string; wrapped: Uint8Array; destroy_at: Date };
 const NO_TENANT = '';
 
 /** @param batchesMax look-ups of ephemeral keys in flight at once. */
-export const createKeyRows = ({ prisma: guarded, statements: { query }, batchesMax, accounts, metrics }: Database) => {
+export const createKeyRows = (db: Database) => {
+  const { prisma: guarded, statements, batchesMax, accounts, metrics, tracing } = db;
   const findEphemeralKey = createCoalescer<EphemeralKeyRow>(
     async (_, ids) => {
-      const rows = (await query('find-ephemeral-keys', FIND_EPHEMERAL_KEYS, [ids])) as EphemeralKeyRow[];
+      const rows = (await statements.queryForBatch(FIND, FIND_EPHEMERAL_KEYS, [ids])) as EphemeralKeyRow[];
       return new Map(rows.map((row) => [row.id, row]));
     },
     batchesMax,
@@ -30,7 +34,7 @@ export const createKeyRows = ({ prisma: guarded, statements: { query }, batchesM
           const rows = await client.tenant_keys.findMany({ where: { tenant_id: tenantId } });
           return rows.map((row) => ({ ...row, purpose: row.purpose as 'data' | 'digest' }));
         }),
-      findEphemeralKey: (id: string) => findEphemeralKey(NO_TENANT, id),
+      findEphemeralKey: (id: string) => traced(tracing, FIND, () => findEphemeralKey(NO_TENANT, id)),
       addEphemeralKey: (row: { id: string; wrapped: Uint8Array; destroy_at: Date }) =>
         guarded(async (client) => {
           await client.ephemeral_keys.createMany({

@@ -1,13 +1,15 @@
 // Traces: one tree of spans for a request, from the client's `traceparent` to the destination, exported by OTLP over HTTP, without
 // values, keys and ids of tokens. An endpoint that hangs costs spans, not requests.
+import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { loadConfig } from '../src/platform/config.ts';
 import { type CollectedSpan, type Collector, startCollector } from './support/collector.ts';
 import { createDatabase } from './support/database.ts';
-import { spawnServer, untilReady, workersOf } from './support/process.ts';
+import { root, sourceEnvironment, spawnServer, untilReady, workersOf } from './support/process.ts';
 import { codeOf, makeReactor, rawOf, react, type ReactorServer, startReactorServer } from './support/reactors.ts';
 import { type Answer, TEST_ROOT_KEY, type TestServer } from './support/server.ts';
 import { makeProxy } from './support/stored-proxies.ts';
@@ -413,7 +415,29 @@ test('each worker exports its own spans, and a stop sends those that wait', asyn
   rmSync(directory, { recursive: true, force: true });
 });
 
-test('without an endpoint nothing of OpenTelemetry is loaded, and nothing has an id of it', async () => {
+test('the packages that trace are loaded only for an endpoint', async () => {
+  const loadedWith = async (environment: Record<string, string>): Promise<string[]> => {
+    const script = `import { registerHooks } from 'node:module';
+      const loaded = new Set();
+      registerHooks({ resolve: (name, context, next) => { const found = next(name, context); loaded.add(found.url); return found; } });
+      await import('./src/app.ts');
+      const { openTracing } = await import('./src/platform/tracing/open-tracing.ts');
+      const { loadConfig } = await import('./src/platform/config.ts');
+      const { createMetrics } = await import('./src/platform/metrics/metrics.ts');
+      await openTracing(loadConfig(), { metrics: createMetrics(), log: console, monotonicMs: () => 0 });
+      console.log(JSON.stringify([...loaded]));`;
+    const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', script], {
+      cwd: root,
+      env: { ...sourceEnvironment, ...environment },
+      maxBuffer: 16 * 1024 * 1024,
+    });
+    return (JSON.parse(stdout) as string[]).filter((url) => /@opentelemetry\/(?!api\/)/.test(url));
+  };
+  expect(await loadedWith({})).toEqual([]);
+  expect(await loadedWith({ OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:4318' })).not.toEqual([]);
+});
+
+test('without an endpoint nothing is traced, and nothing has an id of a trace', async () => {
   const house = await startReactorServer();
   const { server } = house;
   expect(server.ctx.tracing).toBeUndefined();

@@ -69,6 +69,8 @@ export const vaultItself = { actor_id: null, actor_type: 'system' } as const;
 /** The origin of a request, named as the log's columns. Part of every row that the request writes. */
 export type RequestOrigin = {
   readonly trace_id?: string | undefined;
+  /** The trace id of OpenTelemetry, where traces are on. */
+  readonly otel_trace_id?: string | undefined;
   readonly ip?: string | undefined;
   /** The reactor whose code makes the request, or for which tokens are opened. */
   readonly reactor_id?: string | undefined;

@@ -19,6 +19,7 @@ export type NewLog = {
   disclosure: string;
   outcome: string;
   trace_id?: string | undefined;
+  otel_trace_id?: string | undefined;
   ip?: string | undefined;
   reactor_id?: string | undefined;
   proxy_id?: string | undefined;
@@ -39,6 +40,7 @@ const LOG_COLUMNS = [
   'disclosure text',
   'outcome text',
   'trace_id text',
+  'otel_trace_id text',
   'ip text',
   'reactor_id uuid',
   'proxy_id uuid',

@@ -28,7 +28,7 @@ export class MigrationError extends Error {
 const CONNECT_TIMEOUT_MS = 10_000;
 
 /** The key of Prisma's schema engine, so that it and earlier releases exclude each other with this one. */
-const LOCK_KEY = 72707369;
+export const LOCK_KEY = 72707369;
 const LOCK_RETRY_MS = 200;
 /** Migrations that build an index on a large table take minutes. */
 const LOCK_TIMEOUT_MS = 600_000;

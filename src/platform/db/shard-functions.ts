@@ -35,19 +35,20 @@ export const signatureOf = (shardFunction: ShardFunction): string =>
   `${functionName(shardFunction)}(${shardFunction.parameters.join(', ')})`;
 
 /** In FROM: Citus runs such a call on a worker within a transaction and within PL/pgSQL too. */
-const callOf = (shardFunction: ShardFunction): string =>
+export const callOf = (shardFunction: ShardFunction): string =>
   `SELECT * FROM ${functionName(shardFunction)}(${shardFunction.parameters.map((_, index) => `$${index + 1}`).join(', ')})`;
 
-/** A call within the block of another function. */
-export const callWithin = callOf;
+/** A named statement that calls a function. */
+export type ShardCall = { name: string; text: string };
 
-const FIND = `SELECT p.proname::text AS name FROM pg_proc p WHERE p.pronamespace = current_schema()::regnamespace AND p.proname = ANY ($1::text[])`;
+const FIND = `SELECT proname::text AS name FROM pg_proc
+WHERE pronamespace = current_schema()::regnamespace AND proname = ANY ($1::text[])`;
 
 /** The calls to make in place of statements, by the names of these. None where nothing was distributed. @throws unavailable. */
 export const findShardCalls = async (
   query: Query,
   functions: readonly ShardFunction[],
-): Promise<Map<string, { name: string; text: string }>> => {
+): Promise<Map<string, ShardCall>> => {
   const rows = (await query(undefined, FIND, [functions.map(functionName)])) as { name: string }[];
   const there = new Set(rows.map(({ name }) => name));
   return new Map(

@@ -3,6 +3,7 @@ import type { Pool, PoolClient } from 'pg';
 import type { Accounts } from '../accounts.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import { faultOf } from './faults.ts';
+import { findShardCalls, type ShardCall, type ShardFunction } from './shard-functions.ts';
 import { createTenantQueue } from './tenant-queue.ts';
 
 /**
@@ -44,10 +45,13 @@ const POOL_SHARE = 0.4;
 const SERVER = 'server';
 
 export const createStatements = (pool: Pool, poolMax: number, accounts: Accounts, metrics: Metrics) => {
+  let shardCalls: ReadonlyMap<string, ShardCall> = new Map();
   const queryOn =
     (client: Pool | PoolClient): Query =>
     async (name, text, values) => {
+      const call = name === undefined ? undefined : shardCalls.get(name);
       try {
+        if (call) return (await client.query({ ...call, values })).rows;
         return (await client.query(name === undefined ? { text, values } : { name, text, values })).rows;
       } catch (error) {
         throw faultOf(error);
@@ -94,5 +98,9 @@ export const createStatements = (pool: Pool, poolMax: number, accounts: Accounts
     query,
     transaction: statementsOf(SERVER).transaction,
     for: statementsOf,
+    /** Calls functions in place of statements from now on, where the database has them. @throws unavailable. */
+    useShardFunctions: async (functions: readonly ShardFunction[]): Promise<void> => {
+      shardCalls = await findShardCalls(query, functions);
+    },
   };
 };

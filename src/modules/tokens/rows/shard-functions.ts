@@ -1,7 +1,7 @@
 // Hot statements on tokens as functions for Citus, made of the same parts as the statements.
 // A statement whose parts share a WITH clause would send rows to every worker there.
 import { insertLogsFrom, LOG_RECORD } from '../../../platform/audit/rows.ts';
-import { callWithin, type ShardFunction } from '../../../platform/db/shard-functions.ts';
+import { callOf, type ShardFunction } from '../../../platform/db/shard-functions.ts';
 import { countTokensFrom, insertCvcsFrom, insertTokensFrom, logTokensFrom, NEW_TOKENS } from './new-tokens-sql.ts';
 import { FIND_BY_FINGERPRINTS, LOCK_FINGERPRINTS, TOKEN_TYPES } from './token-sql.ts';
 
@@ -17,7 +17,7 @@ END`,
 };
 
 /**
- * As insert_unique_tokens in prisma/migrations/20261123140000_unique_tokens, after its locks. The tenant is compared by `=`,
+ * As insert_unique_tokens in prisma/migrations/20261124060000_otel_trace_id, after its locks. The tenant is compared by `=`,
  * since Citus finds the shard by that.
  */
 const writeUniqueTokens: ShardFunction = {
@@ -70,7 +70,7 @@ const insertUniqueTokens: ShardFunction = {
   );
 BEGIN
   ${LOCK_FINGERPRINTS.replace('SELECT', 'PERFORM').replace('$1', '$1::text').replace('$2::text[]', 'prints')};
-  RETURN QUERY ${callWithin(writeUniqueTokens)};
+  RETURN QUERY ${callOf(writeUniqueTokens)};
 END`,
 };
 

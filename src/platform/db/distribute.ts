@@ -76,12 +76,12 @@ const distributeTables = async (session: Client, report: Report): Promise<void> 
     }
     if (table === 'tokens')
       for (const name of TRIGGERS) await session.query(`DROP TRIGGER IF EXISTS ${name} ON tokens`);
-    report(`${table}: copying its rows to the workers`);
+    const { rows } = await session.query(`SELECT count(*) AS count FROM ${table}`);
+    report(`${table}: copying ${rows[0].count} rows to the workers`);
     const beganMs = performance.now();
     const colocation = table === 'tokens' ? 'none' : 'tokens';
     await session.query(`SELECT create_distributed_table($1, 'tenant_id', colocate_with => $2)`, [table, colocation]);
-    const { rows } = await session.query(`SELECT count(*) AS count FROM ${table}`);
-    report(`${table}: ${rows[0].count} rows, ${((performance.now() - beganMs) / 1000).toFixed(1)} s`);
+    report(`${table}: done in ${((performance.now() - beganMs) / 1000).toFixed(1)} s`);
   }
 };
 
@@ -117,10 +117,17 @@ const revokeOnShards = async (session: Client): Promise<void> => {
 
 /** Rows that were copied to the workers stay in files of the coordinator, where nothing reads them, until this. */
 const dropLocalRows = async (session: Client, report: Report): Promise<void> => {
-  for (const table of DISTRIBUTED_TABLES) {
-    const { rows } = await session.query('SELECT pg_relation_size($1::regclass) > 0 AS has_rows', [table]);
+  const { rows: logs } = await session.query<{ name: string }>(AUDIT_LOG_TABLES);
+  for (const table of new Set([...DISTRIBUTED_TABLES, ...logs.map(({ name }) => name)])) {
+    const { rows } = await session.query('SELECT pg_relation_size($1::regclass) > 0 AS has_rows', [quoted(table)]);
     if (!rows[0].has_rows) continue;
-    await session.query('SELECT truncate_local_data_after_distributing_table($1::regclass)', [table]);
+    await session.query("BEGIN; SET LOCAL citus.multi_shard_modify_mode = 'sequential'");
+    // Nobody may empty the audit log, its owner neither: for its copy, within this transaction.
+    await session.query(`GRANT TRUNCATE ON ${quoted(table)} TO CURRENT_USER`);
+    await session.query('SELECT truncate_local_data_after_distributing_table($1::regclass)', [quoted(table)]);
+    if (logs.some(({ name }) => name === table))
+      await session.query(`REVOKE TRUNCATE ON ${quoted(table)} FROM CURRENT_USER`);
+    await session.query('COMMIT');
     report(`${table}: the copy on the coordinator is removed`);
   }
 };
@@ -145,6 +152,8 @@ export const distribute = (
       );
     try {
       await session.query(`BEGIN; SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`);
+      // Citus makes functions in the transaction of tables only over one connection to each worker.
+      await session.query("SET LOCAL citus.multi_shard_modify_mode = 'sequential'");
       await distributeTables(session, report);
       const made = await createFunctions(session, functions);
       report(made === 0 ? 'functions: are there already' : `functions: ${made} made`);

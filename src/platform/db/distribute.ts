@@ -23,7 +23,7 @@ const LOCK_TIMEOUT_MS = 10_000;
 const LOCK_NOT_AVAILABLE = '55P03';
 
 /** The audit log and its partitions, where it has any. */
-export const AUDIT_LOG_TABLES = `
+const AUDIT_LOG_TABLES = `
 SELECT c.relname::text AS name FROM pg_class c
 WHERE c.oid = 'audit_log'::regclass OR c.oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = 'audit_log'::regclass)`;
 

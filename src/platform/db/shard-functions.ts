@@ -1,7 +1,6 @@
 // Hot statements as functions. Citus runs a function as a whole on the worker that has the rows of its tenant.
 // The command `db distribute` makes them. Where they are, the server calls them in place of the statements.
 import { sha256Hex } from '../crypto/digest.ts';
-import type { Query } from './statements.ts';
 
 export type ShardFunction = {
   /** The name of the statement that it replaces. Its text is the same, or has the same effect. */
@@ -44,12 +43,12 @@ export type ShardCall = { name: string; text: string };
 const FIND = `SELECT proname::text AS name FROM pg_proc
 WHERE pronamespace = current_schema()::regnamespace AND proname = ANY ($1::text[])`;
 
-/** The calls to make in place of statements, by the names of these. None where nothing was distributed. @throws unavailable. */
+/** The calls to make in place of statements, by the names of these. None where nothing was distributed. @throws what `ask` throws. */
 export const findShardCalls = async (
-  query: Query,
+  ask: (text: string, values: unknown[]) => Promise<unknown[]>,
   functions: readonly ShardFunction[],
 ): Promise<Map<string, ShardCall>> => {
-  const rows = (await query(undefined, FIND, [functions.map(functionName)])) as { name: string }[];
+  const rows = (await ask(FIND, [functions.map(functionName)])) as { name: string }[];
   const there = new Set(rows.map(({ name }) => name));
   return new Map(
     functions

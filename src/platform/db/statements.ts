@@ -115,7 +115,7 @@ export const createStatements = (
     for: statementsOf,
     /** Calls functions in place of statements from now on, where the database has them. @throws unavailable. */
     useShardFunctions: async (functions: readonly ShardFunction[]): Promise<void> => {
-      shardCalls = await findShardCalls(query, functions);
+      shardCalls = await findShardCalls((text, values) => query(undefined, text, values), functions);
     },
   };
 };

@@ -6,6 +6,7 @@ import { type Announced, changeOf, createChanges } from './platform/changes.ts';
 import type { Config } from './platform/config.ts';
 import { loopDigest } from './platform/crypto/digest.ts';
 import { newTimeOrderedId, newUuid } from './platform/crypto/ids.ts';
+import { isSameRootKey, parseWrapped } from './platform/crypto/key-provider.ts';
 import { createKeyring } from './platform/crypto/keyring.ts';
 import { randomBytesFromKernel } from './platform/crypto/random.ts';
 import { createKeyRows } from './platform/crypto/rows.ts';
@@ -98,6 +99,10 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
     before ??
     (await keyRows.addInstance({ environment, wrapped_pepper: await newWrappedPepper(provider, environment) }));
   const pepper = await openPepper(provider, instance, environment);
+  if (!isSameRootKey(parseWrapped(instance.wrapped_pepper), provider.describe()))
+    log.warn(
+      'the vault is under an earlier root key: npm run -s strongroom -- keys rotate-root wraps it under the first one',
+    );
 
   const keyring = createKeyring({
     provider,

@@ -68,6 +68,13 @@ const rootKey = z.string().transform((text, problems) => {
   return z.NEVER;
 });
 
+const rootKeys = z.string().transform((text, problems) => {
+  const keys = text.split(',').map(parseRootKey);
+  if (keys.every((key) => key !== undefined)) return keys;
+  problems.addIssue('must be root keys of 32 bytes in base64, comma-separated');
+  return z.NEVER;
+});
+
 const words = z.string().transform((text) =>
   text
     .split(',')
@@ -222,6 +229,11 @@ export const environmentSchema = z.object({
   MASTER_KEY: rootKey
     .optional()
     .describe('Root key: 32 random bytes in base64. Needed in production; a development server makes its own.'),
+  MASTER_KEY_PREVIOUS: rootKeys
+    .optional()
+    .describe(
+      'Earlier root keys, comma-separated. They open what they wrapped, until `strongroom keys rotate-root` has wrapped all of it under MASTER_KEY.',
+    ),
   DRAIN_SECONDS: z.coerce
     .number(`must be a whole number from 0 to ${DRAIN_SECONDS_MAX}`)
     .int()
@@ -368,7 +380,7 @@ export const environmentSchema = z.object({
 });
 
 /** Variables that may come from a file instead, named with `_FILE`: secrets that a deployment mounts. */
-const fileVariables = ['MASTER_KEY', 'DATABASE_URL', 'SMTP_URL', 'METRICS_TOKEN'] as const;
+const fileVariables = ['MASTER_KEY', 'MASTER_KEY_PREVIOUS', 'DATABASE_URL', 'SMTP_URL', 'METRICS_TOKEN'] as const;
 
 /** Variables of earlier versions: a start with one of them fails, since its limit would no longer hold. */
 const removedVariables: Record<string, string> = {
@@ -428,6 +440,8 @@ export type Config = {
   drainMs: number;
   /** Undefined in development: the context generates one in `dataDir`. */
   rootKey: Buffer | undefined;
+  /** They unwrap, and wrap until a rotation begins. */
+  previousRootKeys: Buffer[];
   cvcTtlMs: number;
   erasuresKeptMs: number;
   bodyBytesMax: number;
@@ -613,6 +627,7 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
     migrateOnStart: values.MIGRATE_ON_START,
     drainMs: (values.DRAIN_SECONDS ?? (mode === 'production' ? DRAIN_SECONDS_PRODUCTION : 0)) * 1000,
     rootKey: values.MASTER_KEY,
+    previousRootKeys: values.MASTER_KEY_PREVIOUS ?? [],
     cvcTtlMs: values.CVC_TTL,
     erasuresKeptMs: values.ERASURES_KEPT_DAYS * DAY_MS,
     bodyBytesMax: values.BODY_BYTES_MAX,

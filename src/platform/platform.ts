@@ -3,7 +3,7 @@ import type { Accounts } from './accounts.ts';
 import type { Changes } from './changes.ts';
 import type { Config } from './config.ts';
 import type { DigestKey } from './crypto/digest.ts';
-import type { KeyProvider } from './crypto/key-provider.ts';
+import type { RootKeys } from './crypto/key-provider.ts';
 import type { Keyring } from './crypto/keyring.ts';
 import type { RandomBytes } from './crypto/random.ts';
 import type { Database } from './db/database.ts';
@@ -36,7 +36,7 @@ export type Platform = {
   readonly metrics: Metrics;
   /** The metrics of the whole server, of all its workers, in the Prometheus text format. */
   readonly metricsText: () => Promise<string>;
-  readonly provider: KeyProvider;
+  readonly provider: RootKeys;
   readonly keyring: Keyring;
   /** The key under which API keys and proxy keys are digested. */
   readonly pepper: DigestKey;

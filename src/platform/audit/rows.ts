@@ -18,6 +18,7 @@ export type NewLog = {
   disclosure: string;
   outcome: string;
   trace_id?: string | undefined;
+  otel_trace_id?: string | undefined;
   ip?: string | undefined;
   reactor_id?: string | undefined;
   proxy_id?: string | undefined;
@@ -38,6 +39,7 @@ const LOG_COLUMNS = [
   'disclosure text',
   'outcome text',
   'trace_id text',
+  'otel_trace_id text',
   'ip text',
   'reactor_id uuid',
   'proxy_id uuid',

@@ -1,10 +1,11 @@
 // Unwraps and caches the keys of tenants, and manages the ephemeral keys of security codes.
-// The newest key seals; older ones still open.
+// The newest key seals, from some minutes after it was made; older ones still open.
 import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import { type DigestKey, prepareDigestKey } from './digest.ts';
+import { unavailable } from '../errors.ts';
 import { newUuid } from './ids.ts';
-import type { KeyProvider } from './key-provider.ts';
+import type { RootKeys } from './key-provider.ts';
 import type { RandomBytes } from './random.ts';
 import { createSealingKey, type SealingKey } from './seal.ts';
 import { XAES_KEY_BYTES } from './xaes.ts';
@@ -13,6 +14,14 @@ import { XAES_KEY_BYTES } from './xaes.ts';
 const TENANTS_MAX = 10_000;
 /** How long unwrapped keys are cached. They stay usable while the key provider is unavailable. */
 const TENANT_KEYS_TTL_MS = 5 * 60_000;
+
+/**
+ * A new data key of a tenant that has one already seals only after this time. By then every process that caches keys has loaded
+ * it, so that none meets a value whose key it does not know. Twice the time of the cache, for clocks that differ.
+ */
+export const KEY_ACTIVE_AFTER_MS = 2 * TENANT_KEYS_TTL_MS;
+/** After this time no process seals under an older data key: caches have expired, and the longest requests have ended. */
+export const KEY_SETTLED_AFTER_MS = KEY_ACTIVE_AFTER_MS + 20 * 60_000;
 
 /** A key seals the codes of half a minute. With a sweep every 15 seconds, a code is unrecoverable before CVC_TTL plus a minute. */
 export const EPHEMERAL_SLOT_MS = 30_000;
@@ -27,11 +36,22 @@ export type TenantKeyRow = {
 
 export type EphemeralKeyRow = { id: string; wrapped: Uint8Array; destroy_at: Date };
 
+/** Wrapped keys of a new tenant, or a new key of one. */
+export type NewTenantKeys = {
+  rows: TenantKeyRow[];
+  /** The wrapped pepper: the keys are wrapped under its root key. The transaction that stores them verifies that it is unchanged. */
+  wrapped_pepper: Uint8Array;
+};
+
 export interface KeyStore {
+  findWrappedPepper(): Promise<Uint8Array>;
   findTenantKeys(tenantId: string): Promise<TenantKeyRow[]>;
   findEphemeralKey(id: string): Promise<EphemeralKeyRow | undefined>;
-  /** Adds a row, or returns the existing one, so that all processes use the same key in a slot. */
-  addEphemeralKey(row: EphemeralKeyRow): Promise<EphemeralKeyRow>;
+  /**
+   * Adds a row, or returns the existing one, so that all processes use the same key in a slot.
+   * @returns undefined where the pepper is wrapped anew: so must this key be.
+   */
+  addEphemeralKey(row: EphemeralKeyRow, wrapped_pepper: Uint8Array): Promise<EphemeralKeyRow | undefined>;
 }
 
 export type TenantKeys = {
@@ -50,8 +70,8 @@ export class TenantKeysGone extends Error {
 }
 
 export type Keyring = {
-  /** Generates the wrapped data and digest key of a new tenant. The caller stores the rows. */
-  newTenantKeys(tenantId: string): Promise<TenantKeyRow[]>;
+  /** Generates wrapped keys of a tenant, one for each purpose. The caller stores the rows. */
+  newTenantKeys(tenantId: string, purposes: readonly TenantKeyRow['purpose'][]): Promise<NewTenantKeys>;
   /** @throws TenantKeysGone; what the provider and the store throw. */
   tenantKeys(tenantId: string): Promise<TenantKeys>;
   /** The key of the current slot, for sealing. */
@@ -82,8 +102,19 @@ const slotId = (startMs: number): string => {
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20, 32)}`;
 };
 
+/** What a wrapped key of a tenant is bound to. */
+export const tenantKeyContext = (
+  environment: string,
+  { tenant_id, purpose, id }: Pick<TenantKeyRow, 'tenant_id' | 'purpose' | 'id'>,
+): string[] => ['tenant key', environment, tenant_id, purpose, id];
+
+export const ephemeralKeyContext = (environment: string, id: string): string[] => ['ephemeral key', environment, id];
+
+/** Two rotations of the root key do not follow each other so closely that each attempt meets one. */
+const WRAPS_MAX = 3;
+
 export const createKeyring = (parts: {
-  provider: KeyProvider;
+  provider: RootKeys;
   store: KeyStore;
   environment: string;
   now: () => Date;
@@ -91,14 +122,6 @@ export const createKeyring = (parts: {
   cvcTtlMs: number;
 }): Keyring => {
   const { provider, store, environment, now, randomBytes } = parts;
-  const tenantContext = (row: { tenant_id: string; purpose: string; id: string }): string[] => [
-    'tenant key',
-    environment,
-    row.tenant_id,
-    row.purpose,
-    row.id,
-  ];
-  const ephemeralContext = (id: string): string[] => ['ephemeral key', environment, id];
 
   const load = async (tenantId: string): Promise<TenantKeys> => {
     const rows = (await store.findTenantKeys(tenantId)).toSorted(byAge);
@@ -106,11 +129,12 @@ export const createKeyring = (parts: {
     let data: SealingKey | undefined;
     let digest: DigestKey | undefined;
     for (const row of rows) {
-      const key = await provider.unwrap(row.wrapped, tenantContext(row));
+      const key = await provider.unwrap(row.wrapped, tenantKeyContext(environment, row));
       if (row.purpose === 'digest') digest = prepareDigestKey(row.id, key);
       else {
-        data = createSealingKey(row.id, key);
-        dataKeys.set(row.id, data);
+        const sealing = createSealingKey(row.id, key);
+        dataKeys.set(row.id, sealing);
+        if (!data || row.created_at.getTime() + KEY_ACTIVE_AFTER_MS <= now().getTime()) data = sealing;
       }
     }
     if (!data || !digest) throw new TenantKeysGone();
@@ -127,15 +151,25 @@ export const createKeyring = (parts: {
 
   const isCurrent = ({ startMs }: Slot): boolean => now().getTime() < startMs + EPHEMERAL_SLOT_MS;
 
-  /** @param offered the wrapped key to store. If another process has stored one for the slot, that one is used. */
-  const openSlot = (startMs: number, offered: Promise<Uint8Array>): Slot => {
+  /** Stores the key of a slot, or returns the one that another process has stored. */
+  const storeEphemeralKey = async (startMs: number, key: Uint8Array): Promise<Uint8Array> => {
     const id = slotId(startMs);
     const destroy_at = new Date(startMs + EPHEMERAL_SLOT_MS + parts.cvcTtlMs);
-    const wrapped = offered.then(
-      async (mine) => (await store.addEphemeralKey({ id, wrapped: mine, destroy_at })).wrapped,
-    );
+    for (let wrapsLeft = WRAPS_MAX; wrapsLeft > 0; wrapsLeft -= 1) {
+      const wrapped_pepper = await store.findWrappedPepper();
+      const wrapped = await provider.wrapAs(wrapped_pepper, key, ephemeralKeyContext(environment, id));
+      const stored = await store.addEphemeralKey({ id, wrapped, destroy_at }, wrapped_pepper);
+      if (stored) return stored.wrapped;
+    }
+    throw unavailable();
+  };
+
+  /** @param offered the key to store, where no other process has stored one for the slot. */
+  const openSlot = (startMs: number, offered: Promise<Uint8Array>): Slot => {
+    const id = slotId(startMs);
+    const wrapped = offered.then((key) => storeEphemeralKey(startMs, key));
     const key = wrapped.then(async (stored) =>
-      createSealingKey(id, await provider.unwrap(stored, ephemeralContext(id))),
+      createSealingKey(id, await provider.unwrap(stored, ephemeralKeyContext(environment, id))),
     );
     const opened: Slot = { startMs, wrapped, key };
     slot = opened;
@@ -146,13 +180,15 @@ export const createKeyring = (parts: {
   };
 
   return {
-    async newTenantKeys(tenantId) {
+    async newTenantKeys(tenantId, purposes) {
+      const wrapped_pepper = await store.findWrappedPepper();
       const rows: TenantKeyRow[] = [];
-      for (const purpose of ['data', 'digest'] as const) {
+      for (const purpose of purposes) {
         const row = { tenant_id: tenantId, id: newUuid(), purpose, created_at: now() };
-        rows.push({ ...row, wrapped: await provider.wrap(randomBytes(XAES_KEY_BYTES), tenantContext(row)) });
+        const key = randomBytes(XAES_KEY_BYTES);
+        rows.push({ ...row, wrapped: await provider.wrapAs(wrapped_pepper, key, tenantKeyContext(environment, row)) });
       }
-      return rows;
+      return { rows, wrapped_pepper };
     },
 
     tenantKeys(tenantId) {
@@ -170,8 +206,7 @@ export const createKeyring = (parts: {
     ephemeralKey() {
       const startMs = Math.floor(now().getTime() / EPHEMERAL_SLOT_MS) * EPHEMERAL_SLOT_MS;
       if (slot?.startMs === startMs) return slot.key;
-      const drawn = provider.wrap(randomBytes(XAES_KEY_BYTES), ephemeralContext(slotId(startMs)));
-      const { key } = openSlot(startMs, drawn);
+      const { key } = openSlot(startMs, Promise.resolve(randomBytes(XAES_KEY_BYTES)));
       // Without further codes no new key would replace this one, so a timer removes it from memory.
       clearTimeout(dropSlot);
       dropSlot = setTimeout(() => (slot = undefined), startMs + EPHEMERAL_SLOT_MS - now().getTime()).unref();
@@ -180,13 +215,18 @@ export const createKeyring = (parts: {
 
     async restoreEphemeralKey() {
       if (!slot || !isCurrent(slot)) return;
-      await openSlot(slot.startMs, slot.wrapped).key;
+      const { startMs, wrapped } = slot;
+      const context = ephemeralKeyContext(environment, slotId(startMs));
+      await openSlot(
+        startMs,
+        wrapped.then((stored) => provider.unwrap(stored, context)),
+      ).key;
     },
 
     async findEphemeralKey(keyId) {
       const row = await store.findEphemeralKey(keyId);
       if (!row || now() >= row.destroy_at) return undefined;
-      const key = await provider.unwrap(row.wrapped, ephemeralContext(row.id));
+      const key = await provider.unwrap(row.wrapped, ephemeralKeyContext(environment, row.id));
       // Unwrapping may be slow: the key may have expired meanwhile.
       return now() >= row.destroy_at ? undefined : createSealingKey(row.id, key);
     },

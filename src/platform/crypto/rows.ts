@@ -1,11 +1,22 @@
 // Rows of wrapped keys for the keyring, and the instance row, which identifies the vault of a database.
 import type { Database } from '../db/database.ts';
 import { createCoalescer } from '../db/coalescer.ts';
+import { unavailable } from '../errors.ts';
 
 /** Keys of security codes, each with a look-up of its own, as for tokens. */
 export const FIND_EPHEMERAL_KEYS = `
 SELECT found.* FROM unnest((SELECT $1::text[])) AS wanted(id)
 CROSS JOIN LATERAL (SELECT id, wrapped, destroy_at FROM ephemeral_keys WHERE id = wanted.id LIMIT 1) AS found`;
+
+const FIND_WRAPPED_PEPPER = 'SELECT wrapped_pepper FROM instance WHERE id = 1';
+
+/**
+ * The lock waits for a rotation that wraps the pepper anew, and such a rotation waits for it. So a key under an earlier root key is
+ * committed before the rotation looks for keys, or not at all.
+ */
+const ADD_EPHEMERAL_KEY = `
+WITH vault AS (SELECT id FROM instance WHERE id = 1 AND wrapped_pepper = $4 FOR SHARE)
+INSERT INTO ephemeral_keys (id, wrapped, destroy_at) SELECT $1, $2::bytea, $3::timestamptz FROM vault ON CONFLICT DO NOTHING`;
 
 type EphemeralKeyRow = { id: string; wrapped: Uint8Array; destroy_at: Date };
 
@@ -31,14 +42,16 @@ export const createKeyRows = ({ prisma: guarded, statements: { query }, batchesM
           return rows.map((row) => ({ ...row, purpose: row.purpose as 'data' | 'digest' }));
         }),
       findEphemeralKey: (id: string) => findEphemeralKey(NO_TENANT, id),
-      addEphemeralKey: (row: { id: string; wrapped: Uint8Array; destroy_at: Date }) =>
-        guarded(async (client) => {
-          await client.ephemeral_keys.createMany({
-            data: [{ ...row, wrapped: Uint8Array.from(row.wrapped) }],
-            skipDuplicates: true,
-          });
-          return client.ephemeral_keys.findUniqueOrThrow({ where: { id: row.id } });
-        }),
+      findWrappedPepper: async (): Promise<Uint8Array> => {
+        const [row] = await query('find-wrapped-pepper', FIND_WRAPPED_PEPPER, []);
+        if (!row) throw unavailable(new Error('the database has no instance row'));
+        return (row as { wrapped_pepper: Buffer }).wrapped_pepper;
+      },
+      addEphemeralKey: async (row: EphemeralKeyRow, wrapped_pepper: Uint8Array) => {
+        await query('add-ephemeral-key', ADD_EPHEMERAL_KEY, [row.id, row.wrapped, row.destroy_at, wrapped_pepper]);
+        const [stored] = await query('find-ephemeral-keys', FIND_EPHEMERAL_KEYS, [[row.id]]);
+        return stored as EphemeralKeyRow | undefined;
+      },
     },
 
     /** The instance row, or undefined in a database that is new, or not migrated yet. */

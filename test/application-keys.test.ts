@@ -73,7 +73,7 @@ test('regenerate ends all keys and makes one', async () => {
   expect((await ask('GET', keysPath())).body.data).toHaveLength(1);
 });
 
-test('a key ends at its time, in a process that has cached its caller too, and looks unknown then', async () => {
+test('a key ends at its time, also for a process that has cached its caller', async () => {
   const made = await addKey();
   expect(await statusOf(made.key)).toBe(200);
   const soon = new Date(server.ctx.now().getTime() + 300).toISOString();

@@ -35,10 +35,11 @@ const restart = async (environment: Record<string, string>): Promise<ServerProce
 
 type Target = { key: string; id: string };
 
-const read = async ({ base_url }: ServerProcess, { key, id }: Target): Promise<boolean> => {
+/** @returns the status; 0 without a response. */
+const read = async ({ base_url }: ServerProcess, { key, id }: Target): Promise<number> => {
   const response = await fetch(`${base_url}/tokens/${id}`, { headers: { 'svc-api-key': key } }).catch(() => undefined);
   await response?.arrayBuffer();
-  return response?.status === 200;
+  return response?.status ?? 0;
 };
 
 const create = async ({ base_url }: ServerProcess, key: string, body: unknown): Promise<any> => {
@@ -55,15 +56,15 @@ const create = async ({ base_url }: ServerProcess, key: string, body: unknown): 
 const startLoad = (at: ServerProcess, targets: readonly Target[]) => {
   const times: number[] = [];
   let sent = 0;
-  let failed = 0;
+  const failed: Record<string, number> = {};
   const running = new Set<Promise<void>>();
   const began = performance.now();
   const timer = setInterval(() => {
     for (const due = ((performance.now() - began) / 1000) * REQUESTS_PER_SECOND; sent < due; sent += 1) {
       const target = targets[sent % targets.length] as Target;
       const beganMs = performance.now();
-      const one = read(at, target).then((isWell) => {
-        if (!isWell) failed += 1;
+      const one = read(at, target).then((status) => {
+        if (status !== 200) failed[status] = (failed[status] ?? 0) + 1;
         times.push(performance.now() - beganMs);
         running.delete(one);
       });
@@ -104,6 +105,9 @@ try {
   await ctx.close();
 
   serving = await restart(bothKeys);
+  const stopWarm = startLoad(serving, targets);
+  await new Promise((resolve) => setTimeout(resolve, QUIET_MS));
+  print({ figure: 'before', ...(await stopWarm()) });
   const stopLoad = startLoad(serving, targets);
   // Killed at its first line.
   const env = { PATH: process.env['PATH'], DATA_DIR: dataDir, ...bothKeys };
@@ -119,7 +123,7 @@ try {
 
   serving = await restart(newKey);
   let unread = 0;
-  for (const target of targets) if (!(await read(serving, target))) unread += 1;
+  for (const target of targets) if ((await read(serving, target)) !== 200) unread += 1;
   print({ figure: 'new key alone', tenants: TENANTS, unread });
 
   const [{ key }] = targets as [Target];

@@ -143,6 +143,7 @@ test('each outside package has one home', () => {
     [/^age-encryption$/, ['platform/crypto']],
     [/^@aws-sdk\//, ['platform/crypto']],
     [/^prom-client$/, ['platform/metrics']],
+    [/^@opentelemetry\//, ['platform/tracing']],
     [/^pino$/, ['platform/log.ts']],
     // The executor's bridge lives with the executor: another process, without the server's keys.
     [/^node:crypto$/, ['platform/crypto', 'platform/sandbox']],

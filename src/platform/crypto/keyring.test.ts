@@ -318,7 +318,7 @@ test('keys are cached for four minutes, and overwritten after five: then they se
   expect(open(again.data, binding, sealed).toString()).toBe('value');
 });
 
-test('held keys, and those of a tenant that was forgotten, are overwritten when their users are done', async () => {
+test('held keys and those of a forgotten tenant are overwritten when their users are done', async () => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
   const world = await createWorld();
   await addTenant(world);

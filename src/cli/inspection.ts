@@ -5,6 +5,7 @@ import { environmentOf, openVault } from '../platform/crypto/vault-keys.ts';
 import { createKeyRows } from '../platform/crypto/rows.ts';
 import { isOnThisMachine } from '../platform/db/connection-errors.ts';
 import { findPendingMigrations, migrate, type MigrationResult } from '../platform/db/migrate.ts';
+import { findLogState, type LogState } from '../platform/db/log-partitions.ts';
 import type { ServerRole } from '../platform/db/server-role.ts';
 import { createEgress } from '../platform/egress/client.ts';
 import { StartError } from '../platform/errors.ts';
@@ -26,6 +27,8 @@ export type Inspection = {
   hasTenants(): Promise<boolean>;
   /** The rights and the connection of the server's role; undefined for an embedded database. */
   findServerRole(): Promise<(ServerRole & { isOnThisMachine: boolean }) | undefined>;
+  /** Undefined if the log has no partitions yet. */
+  findLogState(now: Date): Promise<LogState | undefined>;
   close(): Promise<void>;
 };
 
@@ -55,6 +58,7 @@ export const createInspection = async (config: Config): Promise<Inspection> => {
         const role = await db.findServerRole();
         return { ...role, isOnThisMachine: isOnThisMachine(poolConfig) };
       },
+      findLogState: (now) => findLogState(db.statements.query, now, config.logRetentionMonths),
       close: () => closeAll(start),
     };
   } catch (error) {

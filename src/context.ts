@@ -25,10 +25,13 @@ import { createMetrics } from './platform/metrics/metrics.ts';
 import { readPlatform } from './platform/metrics/platform-metrics.ts';
 import { renderMetrics } from './platform/metrics/render.ts';
 import { measuredEgress } from './platform/egress/measured.ts';
+import { tracedEgress } from './platform/egress/traced.ts';
 import { createMailer } from './platform/mail/mailer.ts';
 import { bringUpToDate, closeAll, noVault, openDatabase, type Role, type Start } from './platform/open-database.ts';
 import type { Platform } from './platform/platform.ts';
 import { openSandbox, startSandbox } from './platform/sandbox/host/open-sandbox.ts';
+import { tracedSandbox } from './platform/sandbox/host/traced.ts';
+import { openTracing } from './platform/tracing/open-tracing.ts';
 
 export type Overrides = {
   now?: () => Date;
@@ -79,12 +82,16 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
   const environment = environmentOf(config);
   const log = createLog(config.logLevel, overrides.logDestination, overrides.logFields);
   const now = overrides.now ?? (() => new Date());
+  const monotonicMs = () => performance.now();
   const randomBytes = randomBytesFromKernel;
 
   const accounts = createAccounts({ ...limitsOfWorker(config.workers, config.bodyBytesMax), ...overrides.limits });
   const metrics = createMetrics();
   if (role === 'server' && isServed(config)) metrics.watchProcess();
-  const database = { ...overrides, log, accounts, metrics };
+  // Closed last: its spans are of what happened until then.
+  const tracing = role === 'server' ? await openTracing(config, { log, metrics, monotonicMs }) : undefined;
+  start.closers.push(async () => tracing?.close());
+  const database = { ...overrides, log, accounts, metrics, tracing };
   const { db, poolConfig, embedded } = await openDatabase(config, role, database, start);
   start.closers.push(async () => accounts.close());
   const keyRows = createKeyRows(db);
@@ -92,7 +99,7 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
   const before = await keyRows.findInstance();
   if (!before && role === 'command') throw noVault(config);
   const existing = before && (await openVault(config, before, environment));
-  const migrations = await bringUpToDate(config, poolConfig, before !== undefined);
+  const migrations = await bringUpToDate(config, poolConfig);
   // The key is written before the vault that needs it: a crash in between leaves an unused key, never a vault without one.
   const provider = existing ?? (await newVaultProvider(config));
   const instance =
@@ -148,11 +155,11 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
     timeouts: overrides.egressTimeouts,
     log,
   });
-  const egress = measuredEgress(plainEgress, metrics);
+  const egress = tracedEgress(measuredEgress(plainEgress, metrics), tracing);
   start.closers.push(() => egress.close());
   const mailer = config.mail && createMailer(config.mail, { ca: overrides.ca, log, now });
   start.closers.push(async () => mailer?.close());
-  const sandbox = openSandbox(config, log, accounts, metrics);
+  const sandbox = tracedSandbox(openSandbox(config, log, accounts, metrics), tracing);
   start.closers.push(() => sandbox.close());
   if (role === 'server') await startSandbox(sandbox);
 
@@ -161,7 +168,7 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
     environment,
     log,
     now,
-    monotonicMs: () => performance.now(),
+    monotonicMs,
     randomBytes,
     newUuid,
     newLogId: (at) => newTimeOrderedId(at.getTime(), randomBytes),
@@ -169,6 +176,7 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
     accounts,
     changes,
     metrics,
+    tracing,
     metricsText: overrides.metricsText ?? (async () => renderMetrics([await metrics.report()])),
     provider,
     keyring,

@@ -14,6 +14,7 @@ import type { Log } from './log.ts';
 import type { Metrics } from './metrics/metrics.ts';
 import type { Mailer } from './mail/mailer.ts';
 import type { Sandbox } from './sandbox/protocol/sandbox.ts';
+import type { Tracing } from './tracing/tracing.ts';
 
 export type Platform = {
   readonly config: Config;
@@ -34,6 +35,8 @@ export type Platform = {
   readonly changes: Changes;
   /** What this process counts and measures. */
   readonly metrics: Metrics;
+  /** Makes spans of requests and their hops; undefined where traces are off. */
+  readonly tracing: Tracing | undefined;
   /** The metrics of the whole server, of all its workers, in the Prometheus text format. */
   readonly metricsText: () => Promise<string>;
   readonly provider: RootKeys;

@@ -1,7 +1,10 @@
 // Rows of wrapped keys for the keyring, and the instance row, which identifies the vault of a database.
 import type { Database } from '../db/database.ts';
 import { createCoalescer } from '../db/coalescer.ts';
+import { traced } from '../db/traced.ts';
 import { unavailable } from '../errors.ts';
+
+const FIND = 'find-ephemeral-keys';
 
 /** Keys of security codes, each with a look-up of its own, as for tokens. */
 export const FIND_EPHEMERAL_KEYS = `
@@ -24,10 +27,12 @@ type EphemeralKeyRow = { id: string; wrapped: Uint8Array; destroy_at: Date };
 const NO_TENANT = '';
 
 /** @param batchesMax look-ups of ephemeral keys in flight at once. */
-export const createKeyRows = ({ prisma: guarded, statements: { query }, batchesMax, accounts, metrics }: Database) => {
+export const createKeyRows = (db: Database) => {
+  const { prisma: guarded, batchesMax, accounts, metrics, tracing } = db;
+  const { query, queryForBatch } = db.statements;
   const findEphemeralKey = createCoalescer<EphemeralKeyRow>(
     async (_, ids) => {
-      const rows = (await query('find-ephemeral-keys', FIND_EPHEMERAL_KEYS, [ids])) as EphemeralKeyRow[];
+      const rows = (await queryForBatch(FIND, FIND_EPHEMERAL_KEYS, [ids])) as EphemeralKeyRow[];
       return new Map(rows.map((row) => [row.id, row]));
     },
     batchesMax,
@@ -41,7 +46,7 @@ export const createKeyRows = ({ prisma: guarded, statements: { query }, batchesM
           const rows = await client.tenant_keys.findMany({ where: { tenant_id: tenantId } });
           return rows.map((row) => ({ ...row, purpose: row.purpose as 'data' | 'digest' }));
         }),
-      findEphemeralKey: (id: string) => findEphemeralKey(NO_TENANT, id),
+      findEphemeralKey: (id: string) => traced(tracing, FIND, () => findEphemeralKey(NO_TENANT, id)),
       findWrappedPepper: async (): Promise<Uint8Array> => {
         const [row] = await query('find-wrapped-pepper', FIND_WRAPPED_PEPPER, []);
         if (!row) throw unavailable(new Error('the database has no instance row'));
@@ -49,7 +54,7 @@ export const createKeyRows = ({ prisma: guarded, statements: { query }, batchesM
       },
       addEphemeralKey: async (row: EphemeralKeyRow, wrapped_pepper: Uint8Array) => {
         await query('add-ephemeral-key', ADD_EPHEMERAL_KEY, [row.id, row.wrapped, row.destroy_at, wrapped_pepper]);
-        const [stored] = await query('find-ephemeral-keys', FIND_EPHEMERAL_KEYS, [[row.id]]);
+        const [stored] = await query(FIND, FIND_EPHEMERAL_KEYS, [[row.id]]);
         return stored as EphemeralKeyRow | undefined;
       },
     },

@@ -109,6 +109,11 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
   });
   start.closers.push(async () => keyring.close());
   readPlatform(metrics, { accounts, keyring });
+  db.onConnect((on) =>
+    keyring
+      .restoreEphemeralKeys(async (rows) => void (await keyRows.addMissingKeys(on, rows)))
+      .catch((error: unknown) => log.warn({ error }, 'the keys of security codes could not be stored again')),
+  );
 
   const changes = createChanges();
   changes.on((change) => {
@@ -119,17 +124,7 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
     const announce = (change: Announced | undefined): void => change && changes.announce(change);
     const notices = listenForNotices(poolConfig, {
       changed: (notice) => announce(changeOf(notice)),
-      missed: () => {
-        changes.announce('anything');
-        keyring
-          .restoreEphemeralKey()
-          .catch((error: unknown) =>
-            log.warn(
-              { error },
-              'the key of security codes could not be put back; new codes may be lost for half a minute',
-            ),
-          );
-      },
+      missed: () => changes.announce('anything'),
       failed: (error) =>
         log.warn({ error }, 'the connection for notices was lost; changes are noticed within a second'),
     });

@@ -37,7 +37,10 @@ const createRows = () => {
       return there;
     },
   };
-  return { tenantRows, ephemeralRows, counts, store };
+  const addMissing = async (rows: readonly EphemeralKeyRow[]): Promise<void> => {
+    for (const row of rows) await store.addEphemeralKey(row);
+  };
+  return { tenantRows, ephemeralRows, counts, store, addMissing };
 };
 
 const localProvider = (byte: number): KeyProvider =>
@@ -205,34 +208,40 @@ test('a key whose row is gone opens nothing, though its slot still runs', async 
   expect(await keyring.findEphemeralKey(id)).toBeUndefined();
 });
 
-test('a slot whose row is gone is put back, and opens what was sealed before and since', async () => {
-  const { keyring, ephemeralRows, clock } = createWorld();
-  const key = await keyring.ephemeralKey();
-  const before = seal(key, binding, '123', randomBytesFromKernel);
+test('keys whose rows are gone are stored again until they are to be destroyed, and open codes', async () => {
+  const { keyring, ephemeralRows, addMissing, clock } = createWorld();
+  const earlier = seal(await keyring.ephemeralKey(), binding, '123', randomBytesFromKernel);
+  clock.ms += EPHEMERAL_SLOT_MS;
+  const before = seal(await keyring.ephemeralKey(), binding, '456', randomBytesFromKernel);
   ephemeralRows.clear();
-  const since = seal(await keyring.ephemeralKey(), binding, '456', randomBytesFromKernel);
-  await keyring.restoreEphemeralKey();
+  const since = seal(await keyring.ephemeralKey(), binding, '789', randomBytesFromKernel);
+  await keyring.restoreEphemeralKeys(addMissing);
   for (const [sealed, code] of [
-    [before, '123'],
-    [since, '456'],
+    [earlier, '123'],
+    [before, '456'],
+    [since, '789'],
   ] as const) {
     const found = await keyring.findEphemeralKey(keyIdOf(sealed));
     expect(found && open(found, binding, sealed).toString()).toBe(code);
   }
-  // A slot that is over is not put back: its key is to cease to exist.
+  // The first is to be destroyed now, the second half a minute later.
   ephemeralRows.clear();
-  clock.ms += 30_000;
-  await keyring.restoreEphemeralKey();
+  clock.ms += CVC_TTL_MS;
+  await keyring.restoreEphemeralKeys(addMissing);
+  expect([...ephemeralRows.keys()]).toEqual([keyIdOf(before)]);
+  ephemeralRows.clear();
+  clock.ms += EPHEMERAL_SLOT_MS;
+  await keyring.restoreEphemeralKeys(addMissing);
   expect(ephemeralRows.size).toBe(0);
 });
 
-test('of two processes that put a slot back both seal under the key of the first', async () => {
+test('of two processes that store a slot again both seal under the key of the first', async () => {
   const world = createWorld();
   const other = world.another();
   await world.keyring.ephemeralKey();
   world.ephemeralRows.clear();
   await other.ephemeralKey();
-  await world.keyring.restoreEphemeralKey();
+  await world.keyring.restoreEphemeralKeys(world.addMissing);
   const sealed = seal(await world.keyring.ephemeralKey(), binding, '123', randomBytesFromKernel);
   const found = await other.findEphemeralKey(keyIdOf(sealed));
   expect(found && open(found, binding, sealed).toString()).toBe('123');

@@ -57,10 +57,11 @@ export type Keyring = {
   /** The key of the current slot, for sealing. */
   ephemeralKey(): Promise<SealingKey>;
   /**
-   * Stores the key of the current slot again if the database lost it, so that the codes sealed in this slot can be opened: a
-   * crash and a failover empty the unlogged table. @throws what the store throws.
+   * Stores the living keys with which this process sealed again, so that codes can still be opened: a crash and a failover empty
+   * the unlogged table, and end all connections. Called on each new connection, before its first query.
+   * @param addMissing adds the rows that are missing. @throws what it throws.
    */
-  restoreEphemeralKey(): Promise<void>;
+  restoreEphemeralKeys(addMissing: (rows: readonly EphemeralKeyRow[]) => Promise<void>): Promise<void>;
   /** The key of a slot, for opening; undefined if it is destroyed or expired. */
   findEphemeralKey(keyId: string): Promise<SealingKey | undefined>;
   forgetTenant(tenantId: string): void;
@@ -119,30 +120,29 @@ export const createKeyring = (parts: {
 
   const tenants = new LRUCache<string, Promise<TenantKeys>>({ max: TENANTS_MAX, ttl: TENANT_KEYS_TTL_MS });
 
-  /** The current slot with its key, and the key as it is stored. */
-  type Slot = { startMs: number; wrapped: Promise<Uint8Array>; key: Promise<SealingKey> };
-  let slot: Slot | undefined;
+  let slot: { startMs: number; key: Promise<SealingKey> } | undefined;
 
   let dropSlot: NodeJS.Timeout | undefined;
 
-  const isCurrent = ({ startMs }: Slot): boolean => now().getTime() < startMs + EPHEMERAL_SLOT_MS;
+  /** Rows of the keys with which this process sealed, wrapped as the database has them, until they are to be destroyed. */
+  const storedRows = new Map<string, EphemeralKeyRow>();
 
-  /** @param offered the wrapped key to store. If another process has stored one for the slot, that one is used. */
-  const openSlot = (startMs: number, offered: Promise<Uint8Array>): Slot => {
+  const keepRow = (row: EphemeralKeyRow): void => {
+    const { id, wrapped, destroy_at } = row;
+    storedRows.set(id, { id, wrapped, destroy_at });
+    setTimeout(() => storedRows.delete(id), destroy_at.getTime() - now().getTime()).unref();
+  };
+
+  /** Generates a key for the slot and stores it. If another process has stored one, that one is used. */
+  const openSlot = async (startMs: number): Promise<SealingKey> => {
     const id = slotId(startMs);
-    const destroy_at = new Date(startMs + EPHEMERAL_SLOT_MS + parts.cvcTtlMs);
-    const wrapped = offered.then(
-      async (mine) => (await store.addEphemeralKey({ id, wrapped: mine, destroy_at })).wrapped,
-    );
-    const key = wrapped.then(async (stored) =>
-      createSealingKey(id, await provider.unwrap(stored, ephemeralContext(id))),
-    );
-    const opened: Slot = { startMs, wrapped, key };
-    slot = opened;
-    key.catch(() => {
-      if (slot === opened) slot = undefined;
+    const row = await store.addEphemeralKey({
+      id,
+      wrapped: await provider.wrap(randomBytes(XAES_KEY_BYTES), ephemeralContext(id)),
+      destroy_at: new Date(startMs + EPHEMERAL_SLOT_MS + parts.cvcTtlMs),
     });
-    return opened;
+    keepRow(row);
+    return createSealingKey(id, await provider.unwrap(row.wrapped, ephemeralContext(id)));
   };
 
   return {
@@ -170,17 +170,24 @@ export const createKeyring = (parts: {
     ephemeralKey() {
       const startMs = Math.floor(now().getTime() / EPHEMERAL_SLOT_MS) * EPHEMERAL_SLOT_MS;
       if (slot?.startMs === startMs) return slot.key;
-      const drawn = provider.wrap(randomBytes(XAES_KEY_BYTES), ephemeralContext(slotId(startMs)));
-      const { key } = openSlot(startMs, drawn);
+      const key = openSlot(startMs);
+      const opened = { startMs, key };
+      slot = opened;
+      key.catch(() => {
+        if (slot === opened) slot = undefined;
+      });
       // Without further codes no new key would replace this one, so a timer removes it from memory.
       clearTimeout(dropSlot);
       dropSlot = setTimeout(() => (slot = undefined), startMs + EPHEMERAL_SLOT_MS - now().getTime()).unref();
       return key;
     },
 
-    async restoreEphemeralKey() {
-      if (!slot || !isCurrent(slot)) return;
-      await openSlot(slot.startMs, slot.wrapped).key;
+    async restoreEphemeralKeys(addMissing) {
+      const living = [...storedRows.values()].filter(({ destroy_at }) => now() < destroy_at);
+      if (living.length === 0) return;
+      await addMissing(living);
+      // Another process may have stored another key for the current slot first: the next code is sealed under that one.
+      slot = undefined;
     },
 
     async findEphemeralKey(keyId) {
@@ -202,6 +209,7 @@ export const createKeyring = (parts: {
       tenants.clear();
       clearTimeout(dropSlot);
       slot = undefined;
+      storedRows.clear();
     },
   };
 };

@@ -1,11 +1,17 @@
 // Rows of wrapped keys for the keyring, and the instance row, which identifies the vault of a database.
 import type { Database } from '../db/database.ts';
 import { createCoalescer } from '../db/coalescer.ts';
+import type { Query } from '../db/statements.ts';
 
 /** Keys of security codes, each with a look-up of its own, as for tokens. */
 export const FIND_EPHEMERAL_KEYS = `
 SELECT found.* FROM unnest((SELECT $1::text[])) AS wanted(id)
 CROSS JOIN LATERAL (SELECT id, wrapped, destroy_at FROM ephemeral_keys WHERE id = wanted.id LIMIT 1) AS found`;
+
+export const ADD_MISSING_KEYS = `
+INSERT INTO ephemeral_keys (id, wrapped, destroy_at)
+SELECT * FROM unnest($1::text[], $2::bytea[], $3::timestamptz[]) AS kept(id, wrapped, destroy_at) ORDER BY id
+ON CONFLICT DO NOTHING`;
 
 type EphemeralKeyRow = { id: string; wrapped: Uint8Array; destroy_at: Date };
 
@@ -31,7 +37,7 @@ export const createKeyRows = ({ prisma: guarded, statements: { query }, batchesM
           return rows.map((row) => ({ ...row, purpose: row.purpose as 'data' | 'digest' }));
         }),
       findEphemeralKey: (id: string) => findEphemeralKey(NO_TENANT, id),
-      addEphemeralKey: (row: { id: string; wrapped: Uint8Array; destroy_at: Date }) =>
+      addEphemeralKey: (row: EphemeralKeyRow) =>
         guarded(async (client) => {
           await client.ephemeral_keys.createMany({
             data: [{ ...row, wrapped: Uint8Array.from(row.wrapped) }],
@@ -40,6 +46,14 @@ export const createKeyRows = ({ prisma: guarded, statements: { query }, batchesM
           return client.ephemeral_keys.findUniqueOrThrow({ where: { id: row.id } });
         }),
     },
+
+    /** Adds the keys that are missing, on a connection. In one order, so that processes do not deadlock. */
+    addMissingKeys: (on: Query, rows: readonly EphemeralKeyRow[]): Promise<unknown> =>
+      on(undefined, ADD_MISSING_KEYS, [
+        rows.map(({ id }) => id),
+        rows.map(({ wrapped }) => Buffer.from(wrapped)),
+        rows.map(({ destroy_at }) => destroy_at),
+      ]),
 
     /** The instance row, or undefined in a database that is new, or not migrated yet. */
     findInstance: () =>

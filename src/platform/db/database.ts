@@ -5,7 +5,7 @@ import { createLogWriter, type NewLog } from '../audit/rows.ts';
 import type { Prisma } from '../../generated/prisma/client.ts';
 import { createPrisma, type Guarded, prismaTransaction } from './prisma.ts';
 import { findServerRole } from './server-role.ts';
-import { createStatements, type Query, type Statements } from './statements.ts';
+import { createStatements, type Query, queryOn, type Statements } from './statements.ts';
 import type { Accounts } from '../accounts.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import { createTimedClient } from './timed-client.ts';
@@ -43,6 +43,7 @@ export const createDatabase = (
     onPoolError: (error: Error) => void;
   },
 ) => {
+  let prepareConnection: (on: Query) => Promise<unknown> = async () => undefined;
   const pool = new Pool({
     ...poolConfig,
     max: options.poolMax,
@@ -58,6 +59,7 @@ export const createDatabase = (
     // before the first query of the connection: pg warns of a query that is sent while another is under way.
     onConnect: async (client) => {
       await client.query("SET TimeZone = 'UTC'; SET enable_seqscan = off");
+      await prepareConnection(queryOn(client));
     },
   });
   // The pool replaces an idle connection that breaks. Without a listener the error would end the process.
@@ -106,6 +108,9 @@ export const createDatabase = (
     ping: async (): Promise<void> => {
       await statements.query(undefined, 'SELECT 1', []);
     },
+
+    /** Sets work for each new connection, before its first query: the database may have crashed or failed over before. */
+    onConnect: (prepare: (on: Query) => Promise<unknown>): void => void (prepareConnection = prepare),
 
     /** Registers work that must finish before connections close. */
     beforeClose: (drain: () => Promise<unknown>): void => void drains.push(drain as () => Promise<void>),

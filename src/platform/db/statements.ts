@@ -1,5 +1,5 @@
 // Runs raw SQL over the pool: named statements and transactions. Maps database errors to AppErrors.
-import type { Pool, PoolClient } from 'pg';
+import type { ClientBase, Pool } from 'pg';
 import type { Accounts } from '../accounts.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import { faultOf } from './faults.ts';
@@ -43,17 +43,17 @@ const POOL_SHARE = 0.4;
 /** The queue of the server's own work. */
 const SERVER = 'server';
 
-export const createStatements = (pool: Pool, poolMax: number, accounts: Accounts, metrics: Metrics) => {
-  const queryOn =
-    (client: Pool | PoolClient): Query =>
-    async (name, text, values) => {
-      try {
-        return (await client.query(name === undefined ? { text, values } : { name, text, values })).rows;
-      } catch (error) {
-        throw faultOf(error);
-      }
-    };
+export const queryOn =
+  (client: Pool | ClientBase): Query =>
+  async (name, text, values) => {
+    try {
+      return (await client.query(name === undefined ? { text, values } : { name, text, values })).rows;
+    } catch (error) {
+      throw faultOf(error);
+    }
+  };
 
+export const createStatements = (pool: Pool, poolMax: number, accounts: Accounts, metrics: Metrics) => {
   const query = queryOn(pool);
   const most = Math.max(1, Math.floor(poolMax * POOL_SHARE));
   const transactions = createTenantQueue(accounts, 'transactions', most);

@@ -195,6 +195,7 @@ try {
         (load.longestErrorMs() / 1000).toFixed(1),
       ].join(' | '),
     );
+    say(rows.at(-1) ?? '');
   }
   console.log(
     '| Failure | Outages (s) | Acknowledged | Lost | Not logged | Codes lost, of those read | Codes missing at once | Errors | Longest wait for an error (s) |\n|---|---|---|---|---|---|---|---|---|',

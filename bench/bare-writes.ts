@@ -20,6 +20,7 @@ const metrics = createMetrics();
 const { insertTokens } = createTokenRows({
   accounts,
   metrics,
+  tracing: undefined,
   statements: createStatements(pool, max, accounts, metrics),
   batchesMax: writeBatches,
   beforeClose: () => undefined,

@@ -12,6 +12,7 @@ import { collectMethods } from './platform/http/methods.ts';
 import { addOpenapi } from './platform/http/openapi/openapi.ts';
 import { addPages } from './platform/http/pages.ts';
 import { addErrorHandler, rawProblem, sendFrameworkProblem } from './platform/http/problems.ts';
+import { addRequestSpans } from './platform/http/request-spans.ts';
 import { isForPagesHost, separateHosts } from './platform/http/route-hosts.ts';
 import { cutSlowBodies, REQUEST_MS_MAX } from './platform/http/slow-bodies.ts';
 import { countUnsent, cutSlowReaders } from './platform/http/slow-readers.ts';
@@ -92,6 +93,7 @@ const createServer = (ctx: Context) => {
 const addHooks = (app: App, ctx: Context): Authentication => {
   addErrorHandler(app, ctx.config.bodyBytesMax, (request, error) => logRefusal(ctx, request, error));
   addBodyParsers(app, ctx);
+  addRequestSpans(app, ctx.tracing);
   deferRequests(app);
   addTrace(app);
   requireOneHost(app);

@@ -6,9 +6,10 @@ import { type Announced, changeOf, createChanges } from './platform/changes.ts';
 import type { Config } from './platform/config.ts';
 import { loopDigest } from './platform/crypto/digest.ts';
 import { newTimeOrderedId, newUuid } from './platform/crypto/ids.ts';
+import { isSameRootKey, parseWrapped } from './platform/crypto/key-provider.ts';
 import { createKeyring } from './platform/crypto/keyring.ts';
 import { randomBytesFromKernel } from './platform/crypto/random.ts';
-import { createKeyRows } from './platform/crypto/rows.ts';
+import { createKeyRows, ephemeralRowsOn } from './platform/crypto/rows.ts';
 import {
   environmentOf,
   newVaultProvider,
@@ -24,10 +25,13 @@ import { createMetrics } from './platform/metrics/metrics.ts';
 import { readPlatform } from './platform/metrics/platform-metrics.ts';
 import { renderMetrics } from './platform/metrics/render.ts';
 import { measuredEgress } from './platform/egress/measured.ts';
+import { tracedEgress } from './platform/egress/traced.ts';
 import { createMailer } from './platform/mail/mailer.ts';
 import { bringUpToDate, closeAll, noVault, openDatabase, type Role, type Start } from './platform/open-database.ts';
 import type { Platform } from './platform/platform.ts';
 import { openSandbox, startSandbox } from './platform/sandbox/host/open-sandbox.ts';
+import { tracedSandbox } from './platform/sandbox/host/traced.ts';
+import { openTracing } from './platform/tracing/open-tracing.ts';
 
 export type Overrides = {
   now?: () => Date;
@@ -78,12 +82,16 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
   const environment = environmentOf(config);
   const log = createLog(config.logLevel, overrides.logDestination, overrides.logFields);
   const now = overrides.now ?? (() => new Date());
+  const monotonicMs = () => performance.now();
   const randomBytes = randomBytesFromKernel;
 
   const accounts = createAccounts({ ...limitsOfWorker(config.workers, config.bodyBytesMax), ...overrides.limits });
   const metrics = createMetrics();
   if (role === 'server' && isServed(config)) metrics.watchProcess();
-  const database = { ...overrides, log, accounts, metrics };
+  // Closed last: its spans are of what happened until then.
+  const tracing = role === 'server' ? await openTracing(config, { log, metrics, monotonicMs }) : undefined;
+  start.closers.push(async () => tracing?.close());
+  const database = { ...overrides, log, accounts, metrics, tracing };
   const { db, poolConfig, embedded } = await openDatabase(config, role, database, start);
   start.closers.push(async () => accounts.close());
   const keyRows = createKeyRows(db);
@@ -98,6 +106,10 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
     before ??
     (await keyRows.addInstance({ environment, wrapped_pepper: await newWrappedPepper(provider, environment) }));
   const pepper = await openPepper(provider, instance, environment);
+  if (!isSameRootKey(parseWrapped(instance.wrapped_pepper), provider.describe()))
+    log.warn(
+      'the vault is under an earlier root key: npm run -s strongroom -- keys rotate-root wraps it under the first one',
+    );
 
   const keyring = createKeyring({
     provider,
@@ -111,7 +123,7 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
   readPlatform(metrics, { accounts, keyring });
   db.onConnect((on) =>
     keyring
-      .restoreEphemeralKeys(async (rows) => void (await keyRows.addMissingKeys(on, rows)))
+      .restoreEphemeralKeys(ephemeralRowsOn(on))
       .catch((error: unknown) => log.warn({ error }, 'the keys of security codes could not be stored again')),
   );
 
@@ -138,11 +150,11 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
     timeouts: overrides.egressTimeouts,
     log,
   });
-  const egress = measuredEgress(plainEgress, metrics);
+  const egress = tracedEgress(measuredEgress(plainEgress, metrics), tracing);
   start.closers.push(() => egress.close());
   const mailer = config.mail && createMailer(config.mail, { ca: overrides.ca, log, now });
   start.closers.push(async () => mailer?.close());
-  const sandbox = openSandbox(config, log, accounts, metrics);
+  const sandbox = tracedSandbox(openSandbox(config, log, accounts, metrics), tracing);
   start.closers.push(() => sandbox.close());
   if (role === 'server') await startSandbox(sandbox);
 
@@ -151,7 +163,7 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
     environment,
     log,
     now,
-    monotonicMs: () => performance.now(),
+    monotonicMs,
     randomBytes,
     newUuid,
     newLogId: (at) => newTimeOrderedId(at.getTime(), randomBytes),
@@ -159,6 +171,7 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
     accounts,
     changes,
     metrics,
+    tracing,
     metricsText: overrides.metricsText ?? (async () => renderMetrics([await metrics.report()])),
     provider,
     keyring,

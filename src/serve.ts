@@ -6,6 +6,7 @@ import { startMailing } from './modules/people/send-mails.ts';
 import { startSweeping } from './modules/tokens/sweep.ts';
 import type { Context } from './modules.ts';
 import { consoleUrlOf } from './platform/config.ts';
+import { startResealing } from './platform/crypto/reseal.ts';
 import { StartError } from './platform/errors.ts';
 import type { App } from './platform/http/app-type.ts';
 
@@ -64,6 +65,7 @@ export const serve = async (ctx: Context): Promise<Serving> => {
   const app = await buildApp(ctx);
   const base_url = await listen(ctx, app);
   const stopSweeping = startSweeping(ctx);
+  const stopResealing = startResealing(ctx);
   const stopMailing = startMailing(ctx, consoleUrlOf(ctx.config, base_url));
   const stopWritingKeyUses = startWritingKeyUses(ctx);
   return {
@@ -72,7 +74,7 @@ export const serve = async (ctx: Context): Promise<Serving> => {
     async stop({ drains }) {
       if (drains) await drain(ctx);
       await closeApp(ctx, app);
-      await Promise.all([stopSweeping(), stopMailing(), stopWritingKeyUses()]);
+      await Promise.all([stopSweeping(), stopResealing(), stopMailing(), stopWritingKeyUses()]);
     },
   };
 };

@@ -107,9 +107,35 @@ const expectLogClosed = async (database: string): Promise<void> => {
   for (const [user, password] of roles)
     for (const sql of ["UPDATE audit_log SET message = ''", 'DELETE FROM audit_log', 'TRUNCATE audit_log'])
       await expect(query(database, sql, user, password)).rejects.toThrow('permission denied');
-  await expect(query(database, 'CREATE TABLE probe ()', 'strongroom_server', SERVER_PASSWORD)).rejects.toThrow(
-    'permission denied',
+  for (const sql of ['CREATE TABLE probe ()', "SELECT make_log_partition('probe', NULL, NULL)"])
+    await expect(query(database, sql, 'strongroom_server', SERVER_PASSWORD)).rejects.toThrow('permission denied');
+};
+
+/** The same holds for each partition, of which the server may not even read one alone; but it may have the next ones made. */
+const expectPartitionsClosed = async (database: string): Promise<void> => {
+  const asServer = (sql: string) => query(database, sql, 'strongroom_server', SERVER_PASSWORD);
+  const partitions = () => asServer('SELECT name FROM log_partitions()');
+  // As if the next month had come: the last partition becomes one of all times to come again.
+  await query(
+    database,
+    `SET ROLE strongroom_owner; DO $$ DECLARE p record; BEGIN
+       FOR p IN SELECT name FROM log_partitions() WHERE from_id IS NOT NULL LOOP EXECUTE 'DROP TABLE ' || p.name; END LOOP;
+       PERFORM make_log_partition('audit_log_from_now', to_id, NULL) FROM log_partitions();
+     END $$`,
   );
+  expect(await asServer('SELECT add_log_partitions() AS made')).toEqual([{ made: expect.any(Number) }]);
+  expect(await asServer('SELECT add_log_partitions() AS made')).toEqual([{ made: 0 }]);
+  expect((await partitions()).length).toBeGreaterThan(2);
+  for (const { name } of await partitions()) {
+    for (const sql of [`UPDATE ${name} SET message = ''`, `DELETE FROM ${name}`, `TRUNCATE ${name}`])
+      for (const [user, password] of [
+        ['strongroom_owner', OWNER_PASSWORD],
+        ['strongroom_server', SERVER_PASSWORD],
+      ] as const)
+        await expect(query(database, sql, user, password), sql).rejects.toThrow('permission denied');
+    for (const sql of [`SELECT FROM ${name}`, `INSERT INTO ${name} DEFAULT VALUES`])
+      await expect(asServer(sql), sql).rejects.toThrow('permission denied');
+  }
 };
 
 test.skipIf(psql === undefined)('a role whose password is not set, or empty, is not made', async () => {
@@ -127,6 +153,7 @@ test.skipIf(psql === undefined)(
     await cli(['migrate'], environmentOf('strongroom_owner', OWNER_PASSWORD, 'fresh'));
     await serve('fresh');
     await expectLogClosed('fresh');
+    await expectPartitionsClosed('fresh');
   },
 );
 
@@ -139,6 +166,7 @@ test.skipIf(psql === undefined)('a database that one role made is handed over, t
   expect(await cli(['migrate'], environmentOf('strongroom_owner', OWNER_PASSWORD, 'handed'))).toContain('Up to date');
   await serve('handed');
   await expectLogClosed('handed');
+  await expectPartitionsClosed('handed');
 });
 
 test('the command prints the file that compose mounts', async () => {

@@ -119,6 +119,9 @@ describe('headers on their way to the destination', () => {
       'CF-Ray: the-secret',
       'CF-Visitor: the-secret',
       'True-Client-IP: the-secret',
+      'Traceparent: the-secret',
+      'tracestate: the-secret',
+      'BAGGAGE: the-secret',
     ];
     const direct = await arriving(house.head('GET /proxy', ...lines, 'X-Stays: 1'));
     expect(namesOf(direct).toSorted()).toEqual([...ofRequests, 'x-stays'].toSorted());

@@ -44,6 +44,10 @@ SELECT 'ALTER DEFAULT PRIVILEGES FOR ROLE strongroom_owner IN SCHEMA public
 SELECT format('REVOKE UPDATE, DELETE, TRUNCATE ON audit_log FROM %I', name)
   FROM (VALUES ('strongroom_owner'), ('strongroom_server')) AS wanted (name)
   WHERE to_regclass('audit_log') IS NOT NULL AND to_regrole(name) IS NOT NULL \gexec
+-- The rights on audit_log are for all of its partitions. The server has none on a single one.
+SELECT format('SELECT close_log_partition(%s)', inhrelid) FROM pg_inherits WHERE inhparent = to_regclass('audit_log') \gexec
+SELECT 'GRANT EXECUTE ON FUNCTION add_log_partitions() TO strongroom_server'
+  WHERE to_regprocedure('add_log_partitions()') IS NOT NULL AND to_regrole('strongroom_server') IS NOT NULL \gexec
 
 -- Support reads these tables and no other, also none that a later release adds: all others hold sealed values, keys, digests or
 -- what belongs to values. A table must exist to be granted, so this runs again after the first migration.

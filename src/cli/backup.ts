@@ -6,7 +6,7 @@ import { createMetrics } from '../platform/metrics/metrics.ts';
 import type { Config } from '../platform/config.ts';
 import { createAgeEncryption } from '../platform/crypto/age-file.ts';
 import { memoryDigest } from '../platform/crypto/digest.ts';
-import type { KeyProvider } from '../platform/crypto/key-provider.ts';
+import { type KeyProvider, parseWrapped } from '../platform/crypto/key-provider.ts';
 import { createKeyRows } from '../platform/crypto/rows.ts';
 import { environmentOf, openVault } from '../platform/crypto/vault-keys.ts';
 import { dumpTables, type Manifest } from '../platform/db/backup/dump.ts';
@@ -27,8 +27,8 @@ const sealContext = (manifest: DumpKind): string[] => ['dump', manifest.environm
 const digestOf = (head: string): Buffer => Buffer.from(memoryDigest(head));
 
 /** Proves that a holder of the root key wrote the manifest, and with it the digests of all rows. @param head the line of the manifest. */
-const sealHead = async (provider: KeyProvider, manifest: DumpKind, head: string): Promise<string> =>
-  (await provider.wrap(digestOf(head), sealContext(manifest))).toString('base64');
+const sealHead = async (wrap: KeyProvider['wrap'], manifest: DumpKind, head: string): Promise<string> =>
+  (await wrap(digestOf(head), sealContext(manifest))).toString('base64');
 
 /** Whether the root key at hand sealed this manifest. */
 export const isSealedHead = async (
@@ -58,13 +58,16 @@ const writeDump = async (
     const instance = await createKeyRows(db).findInstance();
     if (!instance) throw noVault(config);
     const provider = await openVault(config, instance, environment);
-    const label = { strongroom: kind, product: version, environment, root_key_id: provider.describe().root_key_id };
+    // The root key of the vault, also where a rotation to the first configured one has not begun.
+    const { root_key_id } = parseWrapped(instance.wrapped_pepper);
+    const wrap: KeyProvider['wrap'] = (key, context) => provider.wrapAs(instance.wrapped_pepper, key, context);
+    const label = { strongroom: kind, product: version, environment, root_key_id };
     return await inSession(poolConfig, (session) =>
       dumpTables(
         session,
         tables,
         label,
-        (head) => sealHead(provider, label, head),
+        (head) => sealHead(wrap, label, head),
         async (content) => writeNewFile(file, await pack(Readable.from(content, { objectMode: false }))),
         createProgress((line) => console.error(line)),
       ),

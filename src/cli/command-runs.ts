@@ -30,6 +30,7 @@ import { importFile, parseImportOptions } from './import.ts';
 import { runReactorFile } from './reactor-run.ts';
 import { COMPOSE_COMMANDS, setup } from './setup.ts';
 import { UsageError } from './usage-error.ts';
+import { listVaultKeys, rotateRootKey, rotateTenantKeys } from './vault-keys.ts';
 
 const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
@@ -113,6 +114,24 @@ const tenantOf = async (ctx: Context, tenant: string | undefined): Promise<strin
   return only.id;
 };
 
+const printVaultKeys = (values: Values): Promise<void> =>
+  withContext(async (ctx) => {
+    if (values.tenant !== undefined) await tenantOf(ctx, values.tenant);
+    const roots = await listVaultKeys(ctx, values.tenant, (key) =>
+      console.log(
+        values.json
+          ? JSON.stringify({ kind: 'tenant', ...key })
+          : `tenant ${key.tenant_id}  ${key.purpose.padEnd(6)}  ${key.id}  ${key.created_at.toISOString()}  under ${key.root_key}${key.rows === undefined ? '' : `  rows ${key.rows}`}`,
+      ),
+    );
+    for (const { root_key, isFirst, keys } of roots)
+      console.log(
+        values.json
+          ? JSON.stringify({ kind: 'root', root_key, current: isFirst, keys })
+          : `root   ${root_key}  keys ${keys}${isFirst ? '  (MASTER_KEY)' : ''}`,
+      );
+  });
+
 export const runs: Record<CommandName, (values: Values, operand: string | undefined) => Promise<void>> = {
   bootstrap: async (values) => {
     const name = required(values['tenant-name']);
@@ -145,6 +164,7 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
     printMade(made, values.json);
   },
   'keys list': async (values) => {
+    if (values.encryption) return printVaultKeys(values);
     const keys = await withContext(async (ctx) => listKeys(ctx, await tenantOf(ctx, values.tenant)));
     for (const key of keys)
       console.log(
@@ -157,6 +177,31 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
     const key = required(operand);
     await withContext(async (ctx) => revokeKey(ctx, await tenantOf(ctx, values.tenant), key));
     console.log(values.json ? JSON.stringify({ revoked: true }) : 'Revoked.');
+  },
+  'keys rotate-root': async (values) => {
+    const { rotated, broken, root_key } = await withContext((ctx) => rotateRootKey(ctx, (line) => console.error(line)));
+    const failed = broken.map(({ tenant_id, id }) => `key ${id} of ${tenant_id ?? 'security codes'}`);
+    console.log(
+      values.json
+        ? JSON.stringify({ root_key, rotated, broken })
+        : `Wrapped under ${root_key}: ${rotated} keys by this run.${failed.length > 0 ? ` These do not open and stay as they are:\n${failed.join('\n')}` : ' No key is left under another root key.'}`,
+    );
+    if (broken.length > 0) process.exitCode = 1;
+  },
+  'keys rotate-tenant': async (values) => {
+    if (values.all && values.tenant !== undefined) throw new UsageError('Give either --tenant or --all.');
+    const { made, early } = await withContext(async (ctx) =>
+      rotateTenantKeys(ctx, values.all ? undefined : await tenantOf(ctx, values.tenant)),
+    );
+    console.log(
+      values.json
+        ? JSON.stringify({ made, early })
+        : [
+            `New data keys: ${made}. They seal after ten minutes; then servers re-seal what older keys have sealed.`,
+            ...early.map((id) => `Tenant ${id} has a key that is newer than half an hour: no other was made.`),
+          ].join('\n'),
+    );
+    if (early.length > 0) process.exitCode = 1;
   },
   'owner invite': async (values) => {
     const email = required(values.email);

@@ -32,6 +32,8 @@ const options = {
   decrypt: { value: 'KEYFILE', text: 'FILE is encrypted with age, and this file has the secret key' },
   result: { value: 'FILE', text: 'file to write with the ids of the tokens; FILE.result if not given' },
   'dry-run': { text: 'checks every row and creates no token' },
+  all: { text: 'all tenants' },
+  encryption: { text: 'lists root keys and the keys of tenants, with how many values are sealed under each' },
   json: { text: 'prints JSON, one object a line' },
   'print-sql': { text: 'prints it on standard output; nothing is connected to' },
   check: { text: 'compares the file and writes nothing' },
@@ -79,9 +81,10 @@ const table = {
     ],
   },
   'keys list': {
-    summary: 'lists the API keys of a tenant by their public part, with their applications',
-    optional: ['tenant', 'json'],
-    examples: ['keys list'],
+    summary: 'lists the API keys of a tenant by their public part, with their applications; or encryption keys',
+    more: 'With --encryption it lists the root keys and the keys of one tenant or all, with their ages and the number of values under each.',
+    optional: ['tenant', 'encryption', 'json'],
+    examples: ['keys list', 'keys list --encryption'],
   },
   'keys revoke': {
     summary: 'ends an API key',
@@ -89,6 +92,18 @@ const table = {
     operand: 'KEY',
     optional: ['tenant', 'json'],
     examples: ['keys revoke svc_live_4fQz81LmN0bVxT2c'],
+  },
+  'keys rotate-root': {
+    summary: 'wraps every key of the vault under the root key MASTER_KEY, while servers run',
+    more: 'All servers must have the new key as MASTER_KEY and the old one as MASTER_KEY_PREVIOUS before. A run that was stopped continues when it is repeated. Afterwards the old key opens nothing of this database; backups from before still need it.',
+    optional: ['json'],
+    examples: ['keys rotate-root'],
+  },
+  'keys rotate-tenant': {
+    summary: 'makes a new data key for a tenant, or for all',
+    more: 'The key seals after ten minutes. Then the servers re-seal in the background what is sealed under older keys, and delete these.',
+    optional: ['tenant', 'all', 'json'],
+    examples: ['keys rotate-tenant --tenant 0b7d8f0c-6f0e-4a55-8d1c-3f5f1f0e7c11', 'keys rotate-tenant --all'],
   },
   'owner invite': {
     summary: 'prints a link for the owner of a tenant that has none yet',

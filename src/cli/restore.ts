@@ -9,7 +9,7 @@ import { createMetrics } from '../platform/metrics/metrics.ts';
 import type { Config } from '../platform/config.ts';
 import { createAgeDecryption } from '../platform/crypto/age-file.ts';
 import { newUuid } from '../platform/crypto/ids.ts';
-import type { KeyProvider } from '../platform/crypto/key-provider.ts';
+import type { RootKeys } from '../platform/crypto/key-provider.ts';
 import { createKeyRows } from '../platform/crypto/rows.ts';
 import { environmentOf, openRootKey, openVault } from '../platform/crypto/vault-keys.ts';
 import type { Manifest } from '../platform/db/backup/dump.ts';
@@ -36,11 +36,11 @@ const openFile = async (path: string): Promise<Readable> => {
 };
 
 /** @throws StartError where this release, environment or root key cannot restore it. */
-const checkDump = async (config: Config, provider: KeyProvider, { manifest, head, seal }: Dump, file: string) => {
-  const { root_key_id } = provider.describe();
-  if (manifest.root_key_id !== root_key_id)
+const checkDump = async (config: Config, provider: RootKeys, { manifest, head, seal }: Dump, file: string) => {
+  const root_key_ids = provider.list().map(({ root_key_id }) => root_key_id);
+  if (!root_key_ids.includes(manifest.root_key_id))
     throw new StartError(
-      `${file} was made with another root key, and this one would open none of its values. Nothing was restored.\nroot key of the file   ${manifest.root_key_id}\nroot key at hand       ${root_key_id}\nSet MASTER_KEY to the root key of the vault that was backed up.`,
+      `${file} was made with another root key, and this one would open none of its values. Nothing was restored.\nroot key of the file   ${manifest.root_key_id}\nroot key at hand       ${root_key_ids.join(', ')}\nSet MASTER_KEY to the root key of the vault that was backed up.`,
     );
   if (manifest.environment !== environmentOf(config))
     throw new StartError(

@@ -68,6 +68,13 @@ const rootKey = z.string().transform((text, problems) => {
   return z.NEVER;
 });
 
+const rootKeys = z.string().transform((text, problems) => {
+  const keys = text.split(',').map(parseRootKey);
+  if (keys.every((key) => key !== undefined)) return keys;
+  problems.addIssue('must be root keys of 32 bytes in base64, comma-separated');
+  return z.NEVER;
+});
+
 const words = z.string().transform((text) =>
   text
     .split(',')
@@ -193,6 +200,28 @@ const ERASURES_KEPT_DAYS_MAX = 3_660;
 /** A token that can be guessed protects nothing: 16 random characters have 95 bits. The characters are those of RFC 6750. */
 const METRICS_TOKEN_FORM = /^[A-Za-z0-9._~+/-]{16,200}=*$/;
 
+/** A proportion of requests. */
+const RATIO_FORM = /^(?:0|1|0?\.\d{1,6}|1\.0{1,6})$/;
+
+const isHttpUrl = (text: string): boolean => {
+  if (!URL.canParse(text)) return false;
+  const { protocol, username, password, search, hash } = new URL(text);
+  return /^https?:$/.test(protocol) && username + password + search + hash === '';
+};
+
+/** `name=value` pairs with percent-encoded values, comma-separated, as the variables of OpenTelemetry have them. */
+const pairs = (nameForm: RegExp, valueForm: RegExp) =>
+  words.transform((entries, problems) => {
+    const found = entries.map((entry) => {
+      const [name = '', ...rest] = entry.split('=');
+      return [name.trim(), percentDecoded(rest.join('=').trim())] as const;
+    });
+    const isValid = found.every(([name, value]) => nameForm.test(name) && value !== undefined && valueForm.test(value));
+    if (isValid) return Object.fromEntries(found) as Record<string, string>;
+    problems.addIssue('must be like name=value,name=value with percent-encoded values');
+    return z.NEVER;
+  });
+
 const isPostgresUrl = (text: string) => URL.canParse(text) && /^postgres(ql)?:$/.test(new URL(text).protocol);
 
 /** libpq takes several addresses, `host1,host2` or `host=host1,host2`. The driver takes one. */
@@ -235,6 +264,11 @@ export const environmentSchema = z.object({
   MASTER_KEY: rootKey
     .optional()
     .describe('Root key: 32 random bytes in base64. Needed in production; a development server makes its own.'),
+  MASTER_KEY_PREVIOUS: rootKeys
+    .optional()
+    .describe(
+      'Earlier root keys, comma-separated. They open what they wrapped, until `strongroom keys rotate-root` has wrapped all of it under MASTER_KEY.',
+    ),
   DRAIN_SECONDS: z.coerce
     .number(`must be a whole number from 0 to ${DRAIN_SECONDS_MAX}`)
     .int()
@@ -377,11 +411,62 @@ export const environmentSchema = z.object({
     .describe(
       'Bearer token that `GET /metrics` asks for. Without METRICS_PORT it opens `/metrics` on PORT. Not set: no `/metrics` there.',
     ),
+  OTEL_EXPORTER_OTLP_ENDPOINT: z
+    .string()
+    .refine(isHttpUrl, 'must be like http://127.0.0.1:4318, without user, password and query')
+    .optional()
+    .describe(
+      'Collector that gets traces by OTLP over HTTP; `/v1/traces` is appended. Not set: requests are not traced.',
+    ),
+  OTEL_EXPORTER_OTLP_HEADERS: pairs(/^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}$/, /^[\x20-\x7e]{1,4096}$/)
+    .optional()
+    .describe('Headers for the collector, such as `authorization=Bearer%20TOKEN`, comma-separated.'),
+  OTEL_EXPORTER_OTLP_PROTOCOL: z
+    .literal(
+      'http/json',
+      'must be http/json or not set: collectors take it where they take http/protobuf, on port 4318',
+    )
+    .optional()
+    .describe('Only `http/json`.'),
+  OTEL_SERVICE_NAME: z.string().min(1).max(255).default('strongroom').describe('Name of this service in traces.'),
+  OTEL_RESOURCE_ATTRIBUTES: pairs(/^[\x21-\x7e]{1,255}$/, /^[^\p{Cc}]{1,255}$/u)
+    .optional()
+    .describe('Attributes of this server in traces, such as `deployment.environment.name=live`, comma-separated.'),
+  OTEL_TRACES_SAMPLER: z
+    .enum([
+      'always_on',
+      'always_off',
+      'traceidratio',
+      'parentbased_always_on',
+      'parentbased_always_off',
+      'parentbased_traceidratio',
+    ])
+    .default('always_on')
+    .describe(
+      'Which requests are traced: all, none, or the share OTEL_TRACES_SAMPLER_ARG. With `parentbased_` the `traceparent` of a client decides first: only behind a gateway of yours that sets it.',
+    ),
+  OTEL_TRACES_SAMPLER_ARG: z
+    .string()
+    .regex(RATIO_FORM, 'must be a number from 0 to 1, such as 0.01')
+    .default('1')
+    .describe('Share of requests that are traced, from 0 to 1, with a sampler `traceidratio`.'),
+  TRACEPARENT_HOSTS: hosts
+    .optional()
+    .describe(
+      'Destinations that get a `traceparent`, such as `api.example.com` or `*.example.com`, comma-separated. Not set: none.',
+    ),
   LOG_FORMAT: z.enum(['auto', 'json']).default('auto').describe('`json` never prints the start block of a terminal.'),
 });
 
 /** Variables that may come from a file instead, named with `_FILE`: secrets that a deployment mounts. */
-const fileVariables = ['MASTER_KEY', 'DATABASE_URL', 'SMTP_URL', 'METRICS_TOKEN'] as const;
+const fileVariables = [
+  'MASTER_KEY',
+  'MASTER_KEY_PREVIOUS',
+  'DATABASE_URL',
+  'SMTP_URL',
+  'METRICS_TOKEN',
+  'OTEL_EXPORTER_OTLP_HEADERS',
+] as const;
 
 /** Variables of earlier versions: a start with one of them fails, since its limit would no longer hold. */
 const removedVariables: Record<string, string> = {
@@ -428,6 +513,21 @@ export type MailConfig = { from: { name: string; address: string } } & (
   | { kind: 'files'; directory: string }
 );
 
+/** How requests are traced. */
+export type TracingConfig = {
+  /** Where spans are sent. */
+  url: string;
+  headers: Record<string, string>;
+  serviceName: string;
+  resourceAttributes: Record<string, string>;
+  /** The share of requests that are traced. */
+  ratio: number;
+  /** Whether the `traceparent` of a client decides, if there is one. */
+  followsParent: boolean;
+  /** Destinations that get a `traceparent`. */
+  traceparentHosts: readonly string[];
+};
+
 export type Config = {
   mode: 'development' | 'production';
   host: string;
@@ -441,6 +541,8 @@ export type Config = {
   drainMs: number;
   /** Undefined in development: the context generates one in `dataDir`. */
   rootKey: Buffer | undefined;
+  /** They unwrap, and wrap until a rotation begins. */
+  previousRootKeys: Buffer[];
   cvcTtlMs: number;
   erasuresKeptMs: number;
   bodyBytesMax: number;
@@ -485,6 +587,8 @@ export type Config = {
   mail: MailConfig | undefined;
   /** Metrics are served on `port`, or on that of the API where there is a token alone, or not at all. */
   metrics: { host: string; port: number | undefined; token: string | undefined };
+  /** Undefined: requests are not traced. */
+  tracing: TracingConfig | undefined;
   logLevel: string;
   logFormat: 'auto' | 'json';
   /** All variables that are set, with file contents resolved. Workers build their configuration from them. */
@@ -534,6 +638,25 @@ const mailOf = (values: z.infer<typeof environmentSchema>, mode: Config['mode'])
     from,
   };
 };
+
+const ratioOf = ({
+  OTEL_TRACES_SAMPLER: sampler,
+  OTEL_TRACES_SAMPLER_ARG: share,
+}: z.infer<typeof environmentSchema>) =>
+  sampler.endsWith('traceidratio') ? Number(share) : Number(sampler.endsWith('always_on'));
+
+const tracingOf = (values: z.infer<typeof environmentSchema>): TracingConfig | undefined =>
+  values.OTEL_EXPORTER_OTLP_ENDPOINT === undefined
+    ? undefined
+    : {
+        url: `${values.OTEL_EXPORTER_OTLP_ENDPOINT.replace(/\/+$/, '')}/v1/traces`,
+        headers: values.OTEL_EXPORTER_OTLP_HEADERS ?? {},
+        serviceName: values.OTEL_SERVICE_NAME,
+        resourceAttributes: values.OTEL_RESOURCE_ATTRIBUTES ?? {},
+        ratio: ratioOf(values),
+        followsParent: values.OTEL_TRACES_SAMPLER.startsWith('parentbased_'),
+        traceparentHosts: values.TRACEPARENT_HOSTS ?? [],
+      };
 
 const hostOfUrl = (url: string): string => canonicalHost(new URL(url).hostname);
 
@@ -626,6 +749,7 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
     migrateOnStart: values.MIGRATE_ON_START,
     drainMs: (values.DRAIN_SECONDS ?? (mode === 'production' ? DRAIN_SECONDS_PRODUCTION : 0)) * 1000,
     rootKey: values.MASTER_KEY,
+    previousRootKeys: values.MASTER_KEY_PREVIOUS ?? [],
     cvcTtlMs: values.CVC_TTL,
     erasuresKeptMs: values.ERASURES_KEPT_DAYS * DAY_MS,
     bodyBytesMax: values.BODY_BYTES_MAX,
@@ -668,6 +792,7 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
     signInLockoutMs: values.SIGN_IN_LOCKOUT,
     mail: mailOf(values, mode),
     metrics: { host: values.METRICS_HOST, port: values.METRICS_PORT, token: values.METRICS_TOKEN },
+    tracing: tracingOf(values),
     logLevel: values.LOG_LEVEL,
     logFormat: values.LOG_FORMAT,
     variables,

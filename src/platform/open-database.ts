@@ -12,6 +12,7 @@ import { type EmbeddedPostgres, hasCluster, takeDataDirectory } from './dev-post
 import { StartError } from './errors.ts';
 import type { Metrics } from './metrics/metrics.ts';
 import type { Log } from './log.ts';
+import type { Tracing } from './tracing/tracing.ts';
 
 export const migrationsDir = fileURLToPath(new URL('../../prisma/migrations', import.meta.url));
 
@@ -51,17 +52,19 @@ type DatabaseServices = {
   log: Log;
   accounts: Accounts;
   metrics: Metrics;
+  tracing?: Tracing | undefined;
   /** Called when another server may have the data directory: this one must stop. */
   onDirectoryLost?: () => void;
 };
 
 /** Opens the database without migrating it. */
 export const openDatabase = async (config: Config, role: Role, services: DatabaseServices, start: Start) => {
-  const { log, accounts, metrics } = services;
+  const { log, accounts, metrics, tracing } = services;
   const { poolConfig, embedded } = await findDatabase(config, role, services, start);
   const db = createDatabase(poolConfig, {
     accounts,
     metrics,
+    tracing,
     poolMax: config.databasePoolMax,
     writeBatches: config.writeBatches,
     nameStatement: memoryDigest,

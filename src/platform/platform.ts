@@ -3,7 +3,7 @@ import type { Accounts } from './accounts.ts';
 import type { Changes } from './changes.ts';
 import type { Config } from './config.ts';
 import type { DigestKey } from './crypto/digest.ts';
-import type { KeyProvider } from './crypto/key-provider.ts';
+import type { RootKeys } from './crypto/key-provider.ts';
 import type { Keyring } from './crypto/keyring.ts';
 import type { RandomBytes } from './crypto/random.ts';
 import type { Database } from './db/database.ts';
@@ -14,6 +14,7 @@ import type { Log } from './log.ts';
 import type { Metrics } from './metrics/metrics.ts';
 import type { Mailer } from './mail/mailer.ts';
 import type { Sandbox } from './sandbox/protocol/sandbox.ts';
+import type { Tracing } from './tracing/tracing.ts';
 
 export type Platform = {
   readonly config: Config;
@@ -34,9 +35,11 @@ export type Platform = {
   readonly changes: Changes;
   /** What this process counts and measures. */
   readonly metrics: Metrics;
+  /** Makes spans of requests and their hops; undefined where traces are off. */
+  readonly tracing: Tracing | undefined;
   /** The metrics of the whole server, of all its workers, in the Prometheus text format. */
   readonly metricsText: () => Promise<string>;
-  readonly provider: KeyProvider;
+  readonly provider: RootKeys;
   readonly keyring: Keyring;
   /** The key under which API keys and proxy keys are digested. */
   readonly pepper: DigestKey;

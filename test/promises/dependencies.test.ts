@@ -142,6 +142,7 @@ test('each outside package has one home', () => {
     [/^pg-copy-streams$/, ['platform/db/backup']],
     [/^age-encryption$/, ['platform/crypto']],
     [/^prom-client$/, ['platform/metrics']],
+    [/^@opentelemetry\//, ['platform/tracing']],
     [/^pino$/, ['platform/log.ts']],
     // The executor's bridge lives with the executor: another process, without the server's keys.
     [/^node:crypto$/, ['platform/crypto', 'platform/sandbox']],

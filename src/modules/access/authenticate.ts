@@ -2,6 +2,7 @@
 import { openAccount } from '../../platform/accounts.ts';
 import { type RequestOrigin } from '../../platform/audit/record.ts';
 import { addRateLimitHeaders } from '../../platform/http/rate-limit-headers.ts';
+import { traceIdsOf } from '../../platform/http/request-spans.ts';
 import { type CountFailure, createFailureCount } from './failures.ts';
 import { quotasOf } from './limits.ts';
 import { hasTenants } from './rows/tenants.ts';
@@ -56,7 +57,10 @@ const refuse = (request: FastifyRequest): AppError => {
 };
 
 /** The origin of a request for the audit log. */
-export const originOf = ({ id, ip }: Pick<FastifyRequest, 'id' | 'ip'>): RequestOrigin => ({ trace_id: id, ip });
+export const originOf = (request: Pick<FastifyRequest, 'id' | 'ip' | 'otel_trace_id'>): RequestOrigin => ({
+  ...traceIdsOf(request),
+  ip: request.ip,
+});
 
 /** For routes that authenticate by themselves. */
 export type Authentication = {

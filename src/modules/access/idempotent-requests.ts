@@ -5,6 +5,7 @@ import type { AccessContext } from './context.ts';
 import { invalidField } from '../../platform/errors.ts';
 import { type Answer, answerOf, sendAnswer } from '../../platform/http/answers.ts';
 import type { App } from '../../platform/http/app-type.ts';
+import { traceIdsOf } from '../../platform/http/request-spans.ts';
 import { IDEMPOTENCY_KEY_LENGTH_MAX, idempotencyKeyPattern } from '../../platform/http/schemas.ts';
 
 declare module 'fastify' {
@@ -80,7 +81,7 @@ export const addIdempotency = (app: App, ctx: AccessContext): void => {
     const answer: Answer = { status: reply.statusCode, location, headers: reply.answered?.headers, body };
     // The operation is committed: the client gets its answer, even where the answer could not be kept.
     const failed = (error: unknown): void =>
-      request.log.error({ trace_id: request.id, error }, 'an idempotency key was not settled');
+      request.log.error({ ...traceIdsOf(request), error }, 'an idempotency key was not settled');
     return void claimed
       .settle(answer)
       .catch(failed)

@@ -24,6 +24,7 @@ const columns = [
   'destination_host',
   'trace_id',
   'ip',
+  'otel_trace_id',
 ] as const satisfies readonly (keyof LogRecord)[];
 
 /** The format that an Accept header prefers (RFC 9110 section 12.5.1): a page in JSON unless it names another one. */

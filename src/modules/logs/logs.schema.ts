@@ -6,6 +6,7 @@ import { actorTypes, disclosures, operations, outcomes } from '../../platform/au
 import { cursorQuery, onlyPage, pageSchema } from '../../platform/http/list-parameters.ts';
 import {
   date,
+  otelTraceId,
   type Examples,
   uuid,
   APPLICATION_ID,
@@ -127,6 +128,7 @@ const logRecord = z
       example: 'api.example.com',
     }),
     trace_id: z.string().optional().meta({ description: 'The `SVC-TRACE-ID` of the request.', example: TRACE_ID }),
+    otel_trace_id: otelTraceId.optional(),
     ip: z
       .string()
       .optional()

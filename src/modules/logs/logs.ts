@@ -23,6 +23,7 @@ export type LogRecord = {
   proxy_id?: string | undefined;
   destination_host?: string | undefined;
   trace_id?: string | undefined;
+  otel_trace_id?: string | undefined;
   ip?: string | undefined;
   created_at: string;
 };
@@ -140,6 +141,7 @@ const recordOf = (work: Work, row: LogEntry): LogRecord => ({
   proxy_id: row.proxy_id ?? undefined,
   destination_host: row.destination_host ?? undefined,
   trace_id: row.trace_id ?? undefined,
+  otel_trace_id: row.otel_trace_id ?? undefined,
   ip: row.ip ?? undefined,
   created_at: row.created_at.toISOString(),
 });

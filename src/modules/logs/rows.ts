@@ -19,6 +19,7 @@ export type LogEntry = {
   disclosure: string | null;
   outcome: string;
   trace_id: string | null;
+  otel_trace_id: string | null;
   ip: string | null;
   reactor_id: string | null;
   proxy_id: string | null;
@@ -91,7 +92,7 @@ export const listLogEntries = async (
 WITH matched AS ${matched}
 SELECT l.id, l.actor_id, l.actor_type, l.entity_type, e.entity_id, CASE WHEN l.is_list THEN l.entity_ids END AS entity_ids,
   e.place, l.operation, l.message, l.created_at, l.disclosure, l.outcome, l.trace_id, l.ip, l.reactor_id, l.proxy_id,
-  l.destination_host
+  l.destination_host, l.otel_trace_id
 FROM (SELECT * FROM matched ORDER BY id DESC LIMIT ${most}) l
 CROSS JOIN LATERAL unnest(
   CASE WHEN l.is_list THEN ARRAY[coalesce(${entity ?? 'NULL'}, l.entity_ids[1])] ELSE l.entity_ids END

@@ -3,6 +3,7 @@ import { limitsSchema } from '../access/applications.schema.ts';
 import type { z } from 'zod';
 import { accessRuleSchema } from '../access/access-rule.ts';
 import { operatorTransaction } from '../access/work.ts';
+import { withNewKeys } from '../access/data-keys.ts';
 import { insertApplication } from '../access/rows/applications.ts';
 import { findTenants, insertTenant } from '../access/rows/tenants.ts';
 import { describeApiKey, newApiKey, type NewApiKey } from '../access/api-keys.ts';
@@ -110,13 +111,14 @@ export const createTenant = async (ctx: PeopleContext, options: NewTenantOptions
   const tenant = { id: ctx.newUuid(), name: checkName(options.name) };
   const application = applicationRow(ctx, options);
   const apiKey = apiKeyOf(ctx, options);
-  const keys = await ctx.keyring.newTenantKeys(tenant.id);
-  const added = await operatorTransaction(ctx, tenant.id, async (tx) => {
-    if (!(await insertTenant(tx, { name: tenant.name, keys }, options.onlyFirst ?? false))) return false;
-    await insertApplication(tx, application, apiKey);
-    tx.log(operatorLog(ctx, 'tenant', tenant.id), operatorLog(ctx, 'application', application.id));
-    return true;
-  });
+  const added = await withNewKeys(ctx, tenant.id, ['data', 'digest'], (keys) =>
+    operatorTransaction(ctx, tenant.id, async (tx) => {
+      if (!(await insertTenant(tx, { name: tenant.name, keys }, options.onlyFirst ?? false))) return false;
+      await insertApplication(tx, application, apiKey);
+      tx.log(operatorLog(ctx, 'tenant', tenant.id), operatorLog(ctx, 'application', application.id));
+      return true;
+    }),
+  );
   if (!added) return undefined;
   const made = { tenant_id: tenant.id, application_id: application.id, api_key: apiKey.key };
   return ownerEmail === undefined ? made : { ...made, owner: await inviteOwner(ctx, tenant.id, ownerEmail) };

@@ -23,8 +23,8 @@ export const recordFailedSignIn = (ctx: SigningIn, address: string | undefined, 
   ctx.refusals.inBackground(async () => {
     const user = await findUser(ctx, address);
     if (!user) {
-      const { trace_id, ip } = origin;
-      ctx.log.info({ trace_id, ip }, 'a sign-in failed: no account has the address');
+      const { trace_id, otel_trace_id, ip } = origin;
+      ctx.log.info({ trace_id, otel_trace_id, ip }, 'a sign-in failed: no account has the address');
       return;
     }
     for (const { tenant_id, member_id } of await listMembershipsBeforeCaller(ctx.db, user.id)) {

@@ -12,6 +12,7 @@ import type { App } from '../../platform/http/app-type.ts';
 import { type Authentication, originOf } from '../access/authenticate.ts';
 import { logRefusal } from '../access/refusals.ts';
 import { sendProxyProblem, toAppError } from '../../platform/http/problems.ts';
+import { traceIdsOf } from '../../platform/http/request-spans.ts';
 import { proxyAnswerHeaders } from '../../platform/http/proxy-answer-headers.ts';
 import { discardBody, chunksOf } from '../../platform/http/unparsed-body.ts';
 import { withoutSessionCookie } from '../../platform/http/session-cookie.ts';
@@ -170,7 +171,7 @@ export const proxyRoutes = async (app: App, ctx: ProxyContext, { countFailure }:
         const problem = toAppError(error, ctx.config.proxyBodyBytesMax);
         await logRefusal(ctx, request, problem);
         if (serverErrors.has(problem.code) && !reply.raw.destroyed)
-          request.log.error({ trace_id: request.id, error: problem, code: problem.code }, 'a request failed');
+          request.log.error({ ...traceIdsOf(request), error: problem, code: problem.code }, 'a request failed');
         if (problem.code === 'unsupported_content_coding') reply.header('accept-encoding', READABLE_CODINGS);
         return sendProxyProblem(reply, problem);
       });

@@ -1,7 +1,8 @@
 // Deletes expired security codes and their keys, expired tokens, expired kept responses and rows of deleted tenants.
-// Reads refuse expired records already; the sweep makes them unrecoverable.
+// Reads refuse expired records already; the sweep makes them unrecoverable. Also has the log's next partitions made.
 import type { TokensContext } from './context.ts';
 import { takeLease } from '../../platform/db/leases.ts';
+import { addLogPartitions } from '../../platform/db/log-partitions.ts';
 import { sweepOnce } from '../../platform/db/sweep.ts';
 import { noteUnknownMasks } from './unknown-masks.ts';
 
@@ -36,6 +37,7 @@ export const sweepInTurn = async (ctx: Sweeping, holder: string): Promise<boolea
   const take = (): Promise<boolean> => takeLease(ctx.db, 'sweep', holder, LEASE_MS);
   if (!(await take())) return false;
   await sweep(ctx, take);
+  await addLogPartitions(ctx.db.statements.query);
   return true;
 };
 

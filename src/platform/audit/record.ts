@@ -51,6 +51,9 @@ export const INVITATION_ACCEPTED = 'Tenant invitation accepted';
 export const TOKENS_EXPORTED = 'Tokens exported';
 /** The operator ended one of an application's API keys. */
 export const KEY_REVOKED = 'API key revoked';
+
+/** The operator has made a new data key of a tenant. */
+export const DATA_KEY_MADE = 'Data key rotated';
 /** Code sent a request with `fetch`. */
 export const SENT_BY_CODE = 'Request sent by code';
 /** A wrong password at sign-in, when joining another tenant, or when changing the password. */
@@ -69,6 +72,8 @@ export const vaultItself = { actor_id: null, actor_type: 'system' } as const;
 /** The origin of a request, named as the log's columns. Part of every row that the request writes. */
 export type RequestOrigin = {
   readonly trace_id?: string | undefined;
+  /** The trace id of OpenTelemetry, where traces are on. */
+  readonly otel_trace_id?: string | undefined;
   readonly ip?: string | undefined;
   /** The reactor whose code makes the request, or for which tokens are opened. */
   readonly reactor_id?: string | undefined;

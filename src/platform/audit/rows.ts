@@ -3,7 +3,9 @@ import type { Accounts } from '../accounts.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import { createBatcher } from '../db/batcher.ts';
 import type { Query } from '../db/statements.ts';
+import { tracedBatcher } from '../db/traced.ts';
 import { unavailable } from '../errors.ts';
+import type { Tracing } from '../tracing/tracing.ts';
 
 /** A log row: one operation on one or more entities of one type. Undefined is NULL. */
 export type NewLog = {
@@ -18,6 +20,7 @@ export type NewLog = {
   disclosure: string;
   outcome: string;
   trace_id?: string | undefined;
+  otel_trace_id?: string | undefined;
   ip?: string | undefined;
   reactor_id?: string | undefined;
   proxy_id?: string | undefined;
@@ -38,6 +41,7 @@ const LOG_COLUMNS = [
   'disclosure text',
   'outcome text',
   'trace_id text',
+  'otel_trace_id text',
   'ip text',
   'reactor_id uuid',
   'proxy_id uuid',
@@ -68,8 +72,14 @@ WHERE (SELECT count(*) FROM (
 RETURNING id`;
 
 /** Appends rows in batches: rows of one tenant that arrive during a write form the next batch. */
-export const createLogWriter = (query: Query, batchesMax: number, accounts: Accounts, metrics: Metrics) => {
-  const batches = createBatcher(
+export const createLogWriter = (
+  query: Query,
+  batchesMax: number,
+  accounts: Accounts,
+  metrics: Metrics,
+  tracing: Tracing | undefined,
+) => {
+  const written = createBatcher(
     async (tenant_id, rows) => {
       // No response without its log row, so every failure of this write is a 503.
       await query('insert-logs', INSERT_LOGS, [tenant_id, rows]).catch((error: unknown) => {
@@ -81,6 +91,7 @@ export const createLogWriter = (query: Query, batchesMax: number, accounts: Acco
     metrics,
     'logs',
   );
+  const batches = tracedBatcher(written, tracing, 'insert-logs');
   return {
     /** Resolves after commit. @throws unavailable. */
     async insert(tenant_id: string, rows: readonly NewLog[]): Promise<void> {

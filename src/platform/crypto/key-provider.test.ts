@@ -1,13 +1,16 @@
 // The local key provider unwraps only keys that it wrapped, under the same root key and context.
 import { inspect } from 'node:util';
 import { expect, test } from 'vitest';
-import { localKeyProvider, RootKeyUnknown } from './key-provider.ts';
+import { combineProviders, RootKeyUnknown } from './key-provider.ts';
+import { localKeyProvider } from './local-key-provider.ts';
 import { randomBytesFromKernel } from './random.ts';
 import { SealBroken } from './seal.ts';
 import { Sensitive } from './sensitive.ts';
 
 const rootKey = (byte: number) => new Sensitive<Uint8Array>(Buffer.alloc(32, byte));
-const provider = localKeyProvider([rootKey(1)], randomBytesFromKernel);
+const providerOf = (...bytes: number[]) =>
+  combineProviders(bytes.map((byte) => localKeyProvider(rootKey(byte), randomBytesFromKernel)));
+const provider = providerOf(1);
 const key = Buffer.alloc(32, 0xaa);
 const context = ['tenant key', 'test', 'tenant', 'data', 'id'];
 
@@ -50,15 +53,23 @@ test('a wrapped key serves only what it was wrapped for', async () => {
 
 test('the first root key wraps; the others still unwrap', async () => {
   const old = await provider.wrap(key, context);
-  const rotated = localKeyProvider([rootKey(2), rootKey(1)], randomBytesFromKernel);
+  const rotated = providerOf(2, 1);
   expect(await rotated.unwrap(old, context)).toEqual(key);
   const fresh = await rotated.wrap(key, context);
-  expect(await localKeyProvider([rootKey(2)], randomBytesFromKernel).unwrap(fresh, context)).toEqual(key);
+  expect(await providerOf(2).unwrap(fresh, context)).toEqual(key);
   await expect(provider.unwrap(fresh, context)).rejects.toThrow(RootKeyUnknown);
 });
 
+test('a key is wrapped as another is, until that one is wrapped anew', async () => {
+  const old = await provider.wrap(key, context);
+  const rotating = providerOf(2, 1);
+  const like = await rotating.wrapAs(old, key, context);
+  expect(await provider.unwrap(like, context)).toEqual(key);
+  await expect(providerOf(2).wrapAs(old, key, context)).rejects.toThrow(RootKeyUnknown);
+});
+
 test('a missing root key is named by its id', async () => {
-  const needed = localKeyProvider([rootKey(9)], randomBytesFromKernel);
+  const needed = providerOf(9);
   const wrapped = await needed.wrap(key, context);
   const refusal = await provider.unwrap(wrapped, context).catch((error: unknown) => error);
   expect(refusal).toBeInstanceOf(RootKeyUnknown);
@@ -69,23 +80,21 @@ test('a provider describes itself by a name and an id, and shows no root key', (
   const description = provider.describe();
   expect(description.name).toBe('local');
   expect(description.root_key_id).toMatch(/^[0-9a-f]{32}$/);
-  expect(description.root_key_id).not.toBe(
-    localKeyProvider([rootKey(2)], randomBytesFromKernel).describe().root_key_id,
-  );
+  expect(description.root_key_id).not.toBe(providerOf(2).describe().root_key_id);
   expect(inspect([provider, rootKey(1)], { showHidden: true, depth: 9 })).not.toMatch(/(01 ){4}|1, 1, 1, 1/);
 });
 
 test('a provider without a root key cannot be made', () => {
-  expect(() => localKeyProvider([], randomBytesFromKernel)).toThrow();
+  expect(() => combineProviders([])).toThrow();
 });
 
 test('a missing root key is reported with the ids of those at hand', async () => {
-  const wrapped = await localKeyProvider([rootKey(9)], randomBytesFromKernel).wrap(key, context);
+  const wrapped = await providerOf(9).wrap(key, context);
   await expect(provider.unwrap(wrapped, context)).rejects.toMatchObject({ atHand: [provider.describe().root_key_id] });
 });
 
 test.each([0, 16, 31, 33])('a root key of %i bytes is refused', (size) => {
-  expect(() => localKeyProvider([new Sensitive<Uint8Array>(Buffer.alloc(size))], randomBytesFromKernel)).toThrow(
+  expect(() => localKeyProvider(new Sensitive<Uint8Array>(Buffer.alloc(size)), randomBytesFromKernel)).toThrow(
     '32 bytes',
   );
 });

@@ -1,11 +1,13 @@
 // The keyring seals with the newest key, opens with all, and forgets keys of security codes in time.
 import { expect, test } from 'vitest';
 import { fingerprint } from './digest.ts';
-import { type KeyProvider, localKeyProvider, RootKeyUnknown } from './key-provider.ts';
+import { combineProviders, RootKeyUnknown, type RootKeys } from './key-provider.ts';
+import { localKeyProvider } from './local-key-provider.ts';
 import {
   createKeyring,
   EPHEMERAL_SLOT_MS,
   type EphemeralKeyRow,
+  KEY_ACTIVE_AFTER_MS,
   type Keyring,
   type KeyStore,
   type TenantKeyRow,
@@ -25,31 +27,37 @@ const createRows = () => {
   const tenantRows: TenantKeyRow[] = [];
   const ephemeralRows = new Map<string, EphemeralKeyRow>();
   const counts = { tenantReads: 0 };
+  const vault: { wrapped_pepper: Uint8Array } = { wrapped_pepper: Buffer.alloc(0) };
   const store: KeyStore = {
+    findWrappedPepper: async () => vault.wrapped_pepper,
     async findTenantKeys(tenantId) {
       counts.tenantReads += 1;
       return tenantRows.filter((row) => row.tenant_id === tenantId);
     },
     findEphemeralKey: async (id) => ephemeralRows.get(id),
-    async addEphemeralKey(row) {
-      const there = ephemeralRows.get(row.id) ?? row;
-      ephemeralRows.set(row.id, there);
-      return there;
+    findEphemeralKeys: async (ids) =>
+      ids.flatMap((id) => {
+        const row = ephemeralRows.get(id);
+        return row ? [row] : [];
+      }),
+    async addEphemeralKeys(rows, wrapped_pepper) {
+      if (!Buffer.from(wrapped_pepper).equals(vault.wrapped_pepper)) return;
+      for (const row of rows) ephemeralRows.set(row.id, ephemeralRows.get(row.id) ?? row);
     },
   };
-  const addMissing = async (rows: readonly EphemeralKeyRow[]): Promise<void> => {
-    for (const row of rows) await store.addEphemeralKey(row);
-  };
-  return { tenantRows, ephemeralRows, counts, store, addMissing };
+  return { tenantRows, ephemeralRows, counts, vault, store };
 };
 
-const localProvider = (byte: number): KeyProvider =>
-  localKeyProvider([new Sensitive<Uint8Array>(Buffer.alloc(32, byte))], randomBytesFromKernel);
+const localProvider = (...bytes: number[]): RootKeys =>
+  combineProviders(
+    bytes.map((byte) => localKeyProvider(new Sensitive<Uint8Array>(Buffer.alloc(32, byte)), randomBytesFromKernel)),
+  );
 
 type World = ReturnType<typeof createRows> & { clock: { ms: number }; keyring: Keyring; another(): Keyring };
 
-const createWorld = (provider = localProvider(1), environment = 'test'): World => {
+const createWorld = async (provider = localProvider(1), environment = 'test'): Promise<World> => {
   const rows = createRows();
+  rows.vault.wrapped_pepper = await provider.wrap(Buffer.alloc(32), ['pepper', environment]);
   const clock = { ms: START_MS };
   const another = (): Keyring =>
     createKeyring({
@@ -64,12 +72,12 @@ const createWorld = (provider = localProvider(1), environment = 'test'): World =
 };
 
 const addTenant = async ({ keyring, tenantRows }: World, tenantId = TENANT): Promise<void> => {
-  tenantRows.push(...(await keyring.newTenantKeys(tenantId)));
+  tenantRows.push(...(await keyring.newTenantKeys(tenantId, ['data', 'digest'])).rows);
 };
 
 test('a new tenant gets a data key and a digest key, with ids of their own', async () => {
-  const { keyring } = createWorld();
-  const rows = await keyring.newTenantKeys(TENANT);
+  const { keyring } = await createWorld();
+  const { rows } = await keyring.newTenantKeys(TENANT, ['data', 'digest']);
   expect(rows.map((row) => row.purpose).toSorted()).toEqual(['data', 'digest']);
   expect(new Set(rows.map((row) => row.id)).size).toBe(2);
   for (const row of rows) {
@@ -80,13 +88,20 @@ test('a new tenant gets a data key and a digest key, with ids of their own', asy
 });
 
 test('the newest keys seal and digest, older ones still open, in any order of rows', async () => {
-  const world = createWorld();
+  const world = await createWorld();
   await addTenant(world);
   const before = await world.keyring.tenantKeys(TENANT);
   const sealed = seal(before.data, binding, 'value', randomBytesFromKernel);
   world.clock.ms += 1_000;
-  world.tenantRows.unshift(...(await world.keyring.newTenantKeys(TENANT)));
+  world.tenantRows.unshift(...(await world.keyring.newTenantKeys(TENANT, ['data', 'digest'])).rows);
   world.keyring.forgetTenant(TENANT);
+  // Other processes may not have loaded the new key yet.
+  world.clock.ms += KEY_ACTIVE_AFTER_MS - 1;
+  const early = await world.keyring.tenantKeys(TENANT);
+  expect(early.data.id).toBe(before.data.id);
+  expect(early.find(world.tenantRows.find((row) => row.purpose === 'data')?.id ?? '')).toBeDefined();
+  world.keyring.forgetTenant(TENANT);
+  world.clock.ms += 1;
 
   const after = await world.keyring.tenantKeys(TENANT);
   expect(after.data.id).toBe(world.tenantRows.find((row) => row.purpose === 'data')?.id);
@@ -100,7 +115,7 @@ test('the newest keys seal and digest, older ones still open, in any order of ro
 });
 
 test('loads of one tenant that overlap share one read, and later ones need none', async () => {
-  const world = createWorld();
+  const world = await createWorld();
   await addTenant(world);
   const loaded = await Promise.all(Array.from({ length: 20 }, () => world.keyring.tenantKeys(TENANT)));
   expect(new Set(loaded).size).toBe(1);
@@ -109,14 +124,14 @@ test('loads of one tenant that overlap share one read, and later ones need none'
 });
 
 test('a load that failed is tried again', async () => {
-  const world = createWorld();
+  const world = await createWorld();
   await expect(world.keyring.tenantKeys(TENANT)).rejects.toThrow(TenantKeysGone);
   await addTenant(world);
   await expect(world.keyring.tenantKeys(TENANT)).resolves.toBeDefined();
 });
 
 test('a forgotten tenant is read again, even when its keys were just being read', async () => {
-  const world = createWorld();
+  const world = await createWorld();
   await addTenant(world);
   const loading = world.keyring.tenantKeys(TENANT);
   world.keyring.forgetTenant(TENANT);
@@ -127,7 +142,7 @@ test('a forgotten tenant is read again, even when its keys were just being read'
 
 test('a tenant without keys, or without one of the two, is gone', async () => {
   for (const purpose of ['data', 'digest'] as const) {
-    const world = createWorld();
+    const world = await createWorld();
     await addTenant(world);
     world.tenantRows.splice(0, 2, ...world.tenantRows.filter((row) => row.purpose === purpose));
     await expect(world.keyring.tenantKeys(TENANT)).rejects.toThrow(TenantKeysGone);
@@ -136,7 +151,7 @@ test('a tenant without keys, or without one of the two, is gone', async () => {
 
 test("tenants share no keys: neither opens the other's values, nor has its fingerprints", async () => {
   const other = '0b7d8f0c-6f0e-4a55-8d1c-3f5f1f0e7c12';
-  const world = createWorld();
+  const world = await createWorld();
   await addTenant(world);
   await addTenant(world, other);
   const one = await world.keyring.tenantKeys(TENANT);
@@ -154,7 +169,7 @@ test('a key row moved to another tenant, id, purpose or environment is refused',
     { id: '5f0c954e-38f5-4c1b-9d64-7a3a7e0f6a01' },
     { purpose: 'digest' as const },
   ]) {
-    const world = createWorld();
+    const world = await createWorld();
     await addTenant(world);
     await addTenant(world, other);
     const index = world.tenantRows.findIndex((row) => row.purpose === 'data');
@@ -162,23 +177,23 @@ test('a key row moved to another tenant, id, purpose or environment is refused',
     world.tenantRows[index] = { ...row, ...moved };
     await expect(world.keyring.tenantKeys(moved.tenant_id ?? TENANT)).rejects.toThrow(SealBroken);
   }
-  const world = createWorld();
+  const world = await createWorld();
   await addTenant(world);
-  const live = createWorld(localProvider(1), 'live');
+  const live = await createWorld(localProvider(1), 'live');
   live.tenantRows.push(...world.tenantRows);
   await expect(live.keyring.tenantKeys(TENANT)).rejects.toThrow(SealBroken);
 });
 
 test('keys under a root key that is not at hand are refused by name', async () => {
-  const world = createWorld();
+  const world = await createWorld();
   await addTenant(world);
-  const elsewhere = createWorld(localProvider(2));
+  const elsewhere = await createWorld(localProvider(2));
   elsewhere.tenantRows.push(...world.tenantRows);
   await expect(elsewhere.keyring.tenantKeys(TENANT)).rejects.toThrow(RootKeyUnknown);
 });
 
 test('an ephemeral key serves the values of one slot, and the next slot has another', async () => {
-  const { keyring, clock } = createWorld();
+  const { keyring, clock } = await createWorld();
   const first = await keyring.ephemeralKey();
   clock.ms = START_MS + EPHEMERAL_SLOT_MS - 1;
   expect((await keyring.ephemeralKey()).id).toBe(first.id);
@@ -187,7 +202,7 @@ test('an ephemeral key serves the values of one slot, and the next slot has anot
 });
 
 test('a security code opens until its key is destroyed, a TTL after the end of its slot', async () => {
-  const { keyring, clock, ephemeralRows } = createWorld();
+  const { keyring, clock, ephemeralRows } = await createWorld();
   const key = await keyring.ephemeralKey();
   const sealed = seal(key, binding, '123', randomBytesFromKernel);
   const destroyMs = START_MS + EPHEMERAL_SLOT_MS + CVC_TTL_MS;
@@ -201,7 +216,7 @@ test('a security code opens until its key is destroyed, a TTL after the end of i
 });
 
 test('a key whose row is gone opens nothing, though its slot still runs', async () => {
-  const { keyring, ephemeralRows } = createWorld();
+  const { keyring, ephemeralRows } = await createWorld();
   const { id } = await keyring.ephemeralKey();
   expect(await keyring.findEphemeralKey(id)).toBeDefined();
   ephemeralRows.clear();
@@ -209,13 +224,13 @@ test('a key whose row is gone opens nothing, though its slot still runs', async 
 });
 
 test('keys whose rows are gone are stored again until they are to be destroyed, and open codes', async () => {
-  const { keyring, ephemeralRows, addMissing, clock } = createWorld();
+  const { keyring, ephemeralRows, store, clock } = await createWorld();
   const earlier = seal(await keyring.ephemeralKey(), binding, '123', randomBytesFromKernel);
   clock.ms += EPHEMERAL_SLOT_MS;
   const before = seal(await keyring.ephemeralKey(), binding, '456', randomBytesFromKernel);
   ephemeralRows.clear();
   const since = seal(await keyring.ephemeralKey(), binding, '789', randomBytesFromKernel);
-  await keyring.restoreEphemeralKeys(addMissing);
+  await keyring.restoreEphemeralKeys(store);
   for (const [sealed, code] of [
     [earlier, '123'],
     [before, '456'],
@@ -227,28 +242,46 @@ test('keys whose rows are gone are stored again until they are to be destroyed, 
   // The first is to be destroyed now, the second half a minute later.
   ephemeralRows.clear();
   clock.ms += CVC_TTL_MS;
-  await keyring.restoreEphemeralKeys(addMissing);
+  await keyring.restoreEphemeralKeys(store);
   expect([...ephemeralRows.keys()]).toEqual([keyIdOf(before)]);
   ephemeralRows.clear();
   clock.ms += EPHEMERAL_SLOT_MS;
-  await keyring.restoreEphemeralKeys(addMissing);
+  await keyring.restoreEphemeralKeys(store);
   expect(ephemeralRows.size).toBe(0);
 });
 
+test('keys that are stored again are wrapped by the root key of today', async () => {
+  const world = await createWorld(localProvider(1, 2));
+  const sealed = seal(await world.keyring.ephemeralKey(), binding, '123', randomBytesFromKernel);
+  world.vault.wrapped_pepper = await localProvider(2).wrap(Buffer.alloc(32), ['pepper', 'test']);
+  world.ephemeralRows.clear();
+  await world.keyring.restoreEphemeralKeys(world.store);
+  const later = createKeyring({
+    provider: localProvider(2),
+    store: world.store,
+    environment: 'test',
+    now: () => new Date(world.clock.ms),
+    randomBytes: randomBytesFromKernel,
+    cvcTtlMs: CVC_TTL_MS,
+  });
+  const found = await later.findEphemeralKey(keyIdOf(sealed));
+  expect(found && open(found, binding, sealed).toString()).toBe('123');
+});
+
 test('of two processes that store a slot again both seal under the key of the first', async () => {
-  const world = createWorld();
+  const world = await createWorld();
   const other = world.another();
   await world.keyring.ephemeralKey();
   world.ephemeralRows.clear();
   await other.ephemeralKey();
-  await world.keyring.restoreEphemeralKeys(world.addMissing);
+  await world.keyring.restoreEphemeralKeys(world.store);
   const sealed = seal(await world.keyring.ephemeralKey(), binding, '123', randomBytesFromKernel);
   const found = await other.findEphemeralKey(keyIdOf(sealed));
   expect(found && open(found, binding, sealed).toString()).toBe('123');
 });
 
 test('two processes on one store agree on the key of a slot, also when they begin it at once', async () => {
-  const world = createWorld();
+  const world = await createWorld();
   const other = world.another();
   const [one, two] = await Promise.all([world.keyring.ephemeralKey(), other.ephemeralKey()]);
   expect(two.id).toBe(one.id);
@@ -260,7 +293,7 @@ test('two processes on one store agree on the key of a slot, also when they begi
 });
 
 test("an ephemeral key's row put under another id is refused", async () => {
-  const { keyring, clock, ephemeralRows } = createWorld();
+  const { keyring, clock, ephemeralRows } = await createWorld();
   const first = await keyring.ephemeralKey();
   clock.ms += EPHEMERAL_SLOT_MS;
   const second = await keyring.ephemeralKey();
@@ -270,16 +303,16 @@ test("an ephemeral key's row put under another id is refused", async () => {
 });
 
 test('a slot that could not be begun is tried again', async () => {
-  const world = createWorld();
-  const add = world.store.addEphemeralKey;
-  world.store.addEphemeralKey = () => Promise.reject(new Error('the database is away'));
+  const world = await createWorld();
+  const add = world.store.addEphemeralKeys;
+  world.store.addEphemeralKeys = () => Promise.reject(new Error('the database is away'));
   await expect(world.keyring.ephemeralKey()).rejects.toThrow('away');
-  world.store.addEphemeralKey = add;
+  world.store.addEphemeralKeys = add;
   await expect(world.keyring.ephemeralKey()).resolves.toBeDefined();
 });
 
 test('a closed keyring has forgotten its keys', async () => {
-  const world = createWorld();
+  const world = await createWorld();
   await addTenant(world);
   await world.keyring.tenantKeys(TENANT);
   world.keyring.close();

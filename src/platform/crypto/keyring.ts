@@ -1,10 +1,11 @@
 // Unwraps and caches the keys of tenants, and manages the ephemeral keys of security codes.
-// The newest key seals; older ones still open.
+// The newest key seals, from some minutes after it was made; older ones still open.
 import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import { type DigestKey, prepareDigestKey } from './digest.ts';
+import { unavailable } from '../errors.ts';
 import { newUuid } from './ids.ts';
-import type { KeyProvider } from './key-provider.ts';
+import type { RootKeys } from './key-provider.ts';
 import type { RandomBytes } from './random.ts';
 import { createSealingKey, type SealingKey } from './seal.ts';
 import { XAES_KEY_BYTES } from './xaes.ts';
@@ -13,6 +14,14 @@ import { XAES_KEY_BYTES } from './xaes.ts';
 const TENANTS_MAX = 10_000;
 /** How long unwrapped keys are cached. They stay usable while the key provider is unavailable. */
 const TENANT_KEYS_TTL_MS = 5 * 60_000;
+
+/**
+ * A new data key of a tenant that has one already seals only after this time. By then every process that caches keys has loaded
+ * it, so that none meets a value whose key it does not know. Twice the time of the cache, for clocks that differ.
+ */
+export const KEY_ACTIVE_AFTER_MS = 2 * TENANT_KEYS_TTL_MS;
+/** After this time no process seals under an older data key: caches have expired, and the longest requests have ended. */
+export const KEY_SETTLED_AFTER_MS = KEY_ACTIVE_AFTER_MS + 20 * 60_000;
 
 /** A key seals the codes of half a minute. With a sweep every 15 seconds, a code is unrecoverable before CVC_TTL plus a minute. */
 export const EPHEMERAL_SLOT_MS = 30_000;
@@ -27,11 +36,24 @@ export type TenantKeyRow = {
 
 export type EphemeralKeyRow = { id: string; wrapped: Uint8Array; destroy_at: Date };
 
-export interface KeyStore {
+/** Wrapped keys of a new tenant, or a new key of one. */
+export type NewTenantKeys = {
+  rows: TenantKeyRow[];
+  /** The wrapped pepper: the keys are wrapped under its root key. The transaction that stores them verifies that it is unchanged. */
+  wrapped_pepper: Uint8Array;
+};
+
+/** What stores ephemeral keys: the pool, or one connection. */
+export interface EphemeralRows {
+  findWrappedPepper(): Promise<Uint8Array>;
+  findEphemeralKeys(ids: readonly string[]): Promise<EphemeralKeyRow[]>;
+  /** Adds the rows that are missing; none where the pepper is wrapped anew: so must these keys be. */
+  addEphemeralKeys(rows: readonly EphemeralKeyRow[], wrapped_pepper: Uint8Array): Promise<void>;
+}
+
+export interface KeyStore extends EphemeralRows {
   findTenantKeys(tenantId: string): Promise<TenantKeyRow[]>;
   findEphemeralKey(id: string): Promise<EphemeralKeyRow | undefined>;
-  /** Adds a row, or returns the existing one, so that all processes use the same key in a slot. */
-  addEphemeralKey(row: EphemeralKeyRow): Promise<EphemeralKeyRow>;
 }
 
 export type TenantKeys = {
@@ -50,18 +72,18 @@ export class TenantKeysGone extends Error {
 }
 
 export type Keyring = {
-  /** Generates the wrapped data and digest key of a new tenant. The caller stores the rows. */
-  newTenantKeys(tenantId: string): Promise<TenantKeyRow[]>;
+  /** Generates wrapped keys of a tenant, one for each purpose. The caller stores the rows. */
+  newTenantKeys(tenantId: string, purposes: readonly TenantKeyRow['purpose'][]): Promise<NewTenantKeys>;
   /** @throws TenantKeysGone; what the provider and the store throw. */
   tenantKeys(tenantId: string): Promise<TenantKeys>;
   /** The key of the current slot, for sealing. */
   ephemeralKey(): Promise<SealingKey>;
   /**
-   * Stores the living keys with which this process sealed again, so that codes can still be opened: a crash and a failover empty
-   * the unlogged table, and end all connections. Called on each new connection, before its first query.
-   * @param addMissing adds the rows that are missing. @throws what it throws.
+   * Stores the living keys with which this process sealed again where they are missing, so that codes can still be opened: a
+   * crash and a failover empty the unlogged table, and end all connections. Called on each new connection, before its first query.
+   * @throws what `rows` and the provider throw.
    */
-  restoreEphemeralKeys(addMissing: (rows: readonly EphemeralKeyRow[]) => Promise<void>): Promise<void>;
+  restoreEphemeralKeys(rows: EphemeralRows): Promise<void>;
   /** The key of a slot, for opening; undefined if it is destroyed or expired. */
   findEphemeralKey(keyId: string): Promise<SealingKey | undefined>;
   forgetTenant(tenantId: string): void;
@@ -83,8 +105,19 @@ const slotId = (startMs: number): string => {
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20, 32)}`;
 };
 
+/** What a wrapped key of a tenant is bound to. */
+export const tenantKeyContext = (
+  environment: string,
+  { tenant_id, purpose, id }: Pick<TenantKeyRow, 'tenant_id' | 'purpose' | 'id'>,
+): string[] => ['tenant key', environment, tenant_id, purpose, id];
+
+export const ephemeralKeyContext = (environment: string, id: string): string[] => ['ephemeral key', environment, id];
+
+/** Two rotations of the root key do not follow each other so closely that each attempt meets one. */
+const WRAPS_MAX = 3;
+
 export const createKeyring = (parts: {
-  provider: KeyProvider;
+  provider: RootKeys;
   store: KeyStore;
   environment: string;
   now: () => Date;
@@ -92,14 +125,6 @@ export const createKeyring = (parts: {
   cvcTtlMs: number;
 }): Keyring => {
   const { provider, store, environment, now, randomBytes } = parts;
-  const tenantContext = (row: { tenant_id: string; purpose: string; id: string }): string[] => [
-    'tenant key',
-    environment,
-    row.tenant_id,
-    row.purpose,
-    row.id,
-  ];
-  const ephemeralContext = (id: string): string[] => ['ephemeral key', environment, id];
 
   const load = async (tenantId: string): Promise<TenantKeys> => {
     const rows = (await store.findTenantKeys(tenantId)).toSorted(byAge);
@@ -107,11 +132,12 @@ export const createKeyring = (parts: {
     let data: SealingKey | undefined;
     let digest: DigestKey | undefined;
     for (const row of rows) {
-      const key = await provider.unwrap(row.wrapped, tenantContext(row));
+      const key = await provider.unwrap(row.wrapped, tenantKeyContext(environment, row));
       if (row.purpose === 'digest') digest = prepareDigestKey(row.id, key);
       else {
-        data = createSealingKey(row.id, key);
-        dataKeys.set(row.id, data);
+        const sealing = createSealingKey(row.id, key);
+        dataKeys.set(row.id, sealing);
+        if (!data || row.created_at.getTime() + KEY_ACTIVE_AFTER_MS <= now().getTime()) data = sealing;
       }
     }
     if (!data || !digest) throw new TenantKeysGone();
@@ -133,26 +159,48 @@ export const createKeyring = (parts: {
     setTimeout(() => storedRows.delete(id), destroy_at.getTime() - now().getTime()).unref();
   };
 
+  /** Stores keys where they are missing, wrapped by the root key that wraps the pepper. @returns the stored rows. */
+  const storeEphemeralKeys = async (
+    rows: EphemeralRows,
+    keys: readonly { id: string; key: Uint8Array; destroy_at: Date }[],
+  ): Promise<EphemeralKeyRow[]> => {
+    const ids = keys.map(({ id }) => id);
+    for (let wrapsLeft = WRAPS_MAX; wrapsLeft > 0; wrapsLeft -= 1) {
+      const wrapped_pepper = await rows.findWrappedPepper();
+      const wrapped = await Promise.all(
+        keys.map(async ({ id, key, destroy_at }) => ({
+          id,
+          wrapped: await provider.wrapAs(wrapped_pepper, key, ephemeralKeyContext(environment, id)),
+          destroy_at,
+        })),
+      );
+      await rows.addEphemeralKeys(wrapped, wrapped_pepper);
+      const stored = await rows.findEphemeralKeys(ids);
+      if (stored.length === ids.length) return stored;
+    }
+    throw unavailable();
+  };
+
   /** Generates a key for the slot and stores it. If another process has stored one, that one is used. */
   const openSlot = async (startMs: number): Promise<SealingKey> => {
     const id = slotId(startMs);
-    const row = await store.addEphemeralKey({
-      id,
-      wrapped: await provider.wrap(randomBytes(XAES_KEY_BYTES), ephemeralContext(id)),
-      destroy_at: new Date(startMs + EPHEMERAL_SLOT_MS + parts.cvcTtlMs),
-    });
+    const destroy_at = new Date(startMs + EPHEMERAL_SLOT_MS + parts.cvcTtlMs);
+    const [row] = await storeEphemeralKeys(store, [{ id, key: randomBytes(XAES_KEY_BYTES), destroy_at }]);
+    if (!row) throw unavailable();
     keepRow(row);
-    return createSealingKey(id, await provider.unwrap(row.wrapped, ephemeralContext(id)));
+    return createSealingKey(id, await provider.unwrap(row.wrapped, ephemeralKeyContext(environment, id)));
   };
 
   return {
-    async newTenantKeys(tenantId) {
+    async newTenantKeys(tenantId, purposes) {
+      const wrapped_pepper = await store.findWrappedPepper();
       const rows: TenantKeyRow[] = [];
-      for (const purpose of ['data', 'digest'] as const) {
+      for (const purpose of purposes) {
         const row = { tenant_id: tenantId, id: newUuid(), purpose, created_at: now() };
-        rows.push({ ...row, wrapped: await provider.wrap(randomBytes(XAES_KEY_BYTES), tenantContext(row)) });
+        const key = randomBytes(XAES_KEY_BYTES);
+        rows.push({ ...row, wrapped: await provider.wrapAs(wrapped_pepper, key, tenantKeyContext(environment, row)) });
       }
-      return rows;
+      return { rows, wrapped_pepper };
     },
 
     tenantKeys(tenantId) {
@@ -182,10 +230,20 @@ export const createKeyring = (parts: {
       return key;
     },
 
-    async restoreEphemeralKeys(addMissing) {
+    async restoreEphemeralKeys(rows) {
       const living = [...storedRows.values()].filter(({ destroy_at }) => now() < destroy_at);
       if (living.length === 0) return;
-      await addMissing(living);
+      const found = new Set((await rows.findEphemeralKeys(living.map(({ id }) => id))).map(({ id }) => id));
+      const missing = living.filter(({ id }) => !found.has(id));
+      if (missing.length > 0) {
+        const unwrapped = missing.map(async ({ id, wrapped, destroy_at }) => ({
+          id,
+          key: await provider.unwrap(wrapped, ephemeralKeyContext(environment, id)),
+          destroy_at,
+        }));
+        // The root key may have been rotated since.
+        for (const row of await storeEphemeralKeys(rows, await Promise.all(unwrapped))) keepRow(row);
+      }
       // Another process may have stored another key for the current slot first: the next code is sealed under that one.
       slot = undefined;
     },
@@ -193,7 +251,7 @@ export const createKeyring = (parts: {
     async findEphemeralKey(keyId) {
       const row = await store.findEphemeralKey(keyId);
       if (!row || now() >= row.destroy_at) return undefined;
-      const key = await provider.unwrap(row.wrapped, ephemeralContext(row.id));
+      const key = await provider.unwrap(row.wrapped, ephemeralKeyContext(environment, row.id));
       // Unwrapping may be slow: the key may have expired meanwhile.
       return now() >= row.destroy_at ? undefined : createSealingKey(row.id, key);
     },

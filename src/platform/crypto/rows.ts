@@ -2,27 +2,60 @@
 import type { Database } from '../db/database.ts';
 import { createCoalescer } from '../db/coalescer.ts';
 import type { Query } from '../db/statements.ts';
+import { traced } from '../db/traced.ts';
+import { unavailable } from '../errors.ts';
+
+const FIND = 'find-ephemeral-keys';
 
 /** Keys of security codes, each with a look-up of its own, as for tokens. */
 export const FIND_EPHEMERAL_KEYS = `
 SELECT found.* FROM unnest((SELECT $1::text[])) AS wanted(id)
 CROSS JOIN LATERAL (SELECT id, wrapped, destroy_at FROM ephemeral_keys WHERE id = wanted.id LIMIT 1) AS found`;
 
-export const ADD_MISSING_KEYS = `
+const FIND_WRAPPED_PEPPER = 'SELECT wrapped_pepper FROM instance WHERE id = 1';
+
+/**
+ * The lock waits for a rotation that wraps the pepper anew, and such a rotation waits for it. So keys under an earlier root key are
+ * committed before the rotation looks for keys, or not at all. In one order, so that processes do not deadlock.
+ */
+const ADD_EPHEMERAL_KEYS = `
+WITH vault AS (SELECT id FROM instance WHERE id = 1 AND wrapped_pepper = $4 FOR SHARE)
 INSERT INTO ephemeral_keys (id, wrapped, destroy_at)
-SELECT * FROM unnest($1::text[], $2::bytea[], $3::timestamptz[]) AS kept(id, wrapped, destroy_at) ORDER BY id
+SELECT new.id, new.wrapped, new.destroy_at
+FROM vault, unnest($1::text[], $2::bytea[], $3::timestamptz[]) AS new(id, wrapped, destroy_at) ORDER BY new.id
 ON CONFLICT DO NOTHING`;
 
 type EphemeralKeyRow = { id: string; wrapped: Uint8Array; destroy_at: Date };
+
+/** What stores ephemeral keys, on the pool or on one connection. */
+export const ephemeralRowsOn = (query: Query) => ({
+  findWrappedPepper: async (): Promise<Uint8Array> => {
+    const [row] = await query('find-wrapped-pepper', FIND_WRAPPED_PEPPER, []);
+    if (!row) throw unavailable(new Error('the database has no instance row'));
+    return (row as { wrapped_pepper: Buffer }).wrapped_pepper;
+  },
+  addEphemeralKeys: async (rows: readonly EphemeralKeyRow[], wrapped_pepper: Uint8Array): Promise<void> => {
+    await query('add-ephemeral-keys', ADD_EPHEMERAL_KEYS, [
+      rows.map(({ id }) => id),
+      rows.map(({ wrapped }) => Buffer.from(wrapped)),
+      rows.map(({ destroy_at }) => destroy_at),
+      wrapped_pepper,
+    ]);
+  },
+  findEphemeralKeys: async (ids: readonly string[]): Promise<EphemeralKeyRow[]> =>
+    query(FIND, FIND_EPHEMERAL_KEYS, [ids]),
+});
 
 /** Ephemeral keys belong to no tenant, so look-ups of all tenants share statements. */
 const NO_TENANT = '';
 
 /** @param batchesMax look-ups of ephemeral keys in flight at once. */
-export const createKeyRows = ({ prisma: guarded, statements: { query }, batchesMax, accounts, metrics }: Database) => {
+export const createKeyRows = (db: Database) => {
+  const { prisma: guarded, batchesMax, accounts, metrics, tracing } = db;
+  const { query, queryForBatch } = db.statements;
   const findEphemeralKey = createCoalescer<EphemeralKeyRow>(
     async (_, ids) => {
-      const rows = (await query('find-ephemeral-keys', FIND_EPHEMERAL_KEYS, [ids])) as EphemeralKeyRow[];
+      const rows = (await queryForBatch(FIND, FIND_EPHEMERAL_KEYS, [ids])) as EphemeralKeyRow[];
       return new Map(rows.map((row) => [row.id, row]));
     },
     batchesMax,
@@ -36,24 +69,9 @@ export const createKeyRows = ({ prisma: guarded, statements: { query }, batchesM
           const rows = await client.tenant_keys.findMany({ where: { tenant_id: tenantId } });
           return rows.map((row) => ({ ...row, purpose: row.purpose as 'data' | 'digest' }));
         }),
-      findEphemeralKey: (id: string) => findEphemeralKey(NO_TENANT, id),
-      addEphemeralKey: (row: EphemeralKeyRow) =>
-        guarded(async (client) => {
-          await client.ephemeral_keys.createMany({
-            data: [{ ...row, wrapped: Uint8Array.from(row.wrapped) }],
-            skipDuplicates: true,
-          });
-          return client.ephemeral_keys.findUniqueOrThrow({ where: { id: row.id } });
-        }),
+      findEphemeralKey: (id: string) => traced(tracing, FIND, () => findEphemeralKey(NO_TENANT, id)),
+      ...ephemeralRowsOn(query),
     },
-
-    /** Adds the keys that are missing, on a connection. In one order, so that processes do not deadlock. */
-    addMissingKeys: (on: Query, rows: readonly EphemeralKeyRow[]): Promise<unknown> =>
-      on(undefined, ADD_MISSING_KEYS, [
-        rows.map(({ id }) => id),
-        rows.map(({ wrapped }) => Buffer.from(wrapped)),
-        rows.map(({ destroy_at }) => destroy_at),
-      ]),
 
     /** The instance row, or undefined in a database that is new, or not migrated yet. */
     findInstance: () =>

@@ -13,6 +13,9 @@ const NONCE_AT = KEY_ID_AT + KEY_ID_BYTES;
 const BODY_AT = NONCE_AT + XAES_NONCE_BYTES;
 const FORMAT_LABEL = 'strongroom/1';
 
+/** What the values of a key begin with. */
+export const SEALED_HEADER_BYTES = NONCE_AT;
+
 const keyIdPattern = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 export type SealingKey = {
@@ -23,15 +26,21 @@ export type SealingKey = {
   readonly header: Buffer;
 };
 
+/** The header of the values of a key. @throws RangeError for an id that is not a lowercase UUID. */
+export const keyHeaderOf = (id: string): Buffer => {
+  if (!keyIdPattern.test(id)) throw new RangeError('a sealing key has a lowercase UUID as its id');
+  return Buffer.concat([Buffer.of(FORMAT_VERSION), Buffer.from(id.replaceAll('-', ''), 'hex')]);
+};
+
 /**
  * @param key 32 bytes.
  * @throws RangeError for another length, or for an id that is not a lowercase UUID.
  */
-export const createSealingKey = (id: string, key: Uint8Array): SealingKey => {
-  if (!keyIdPattern.test(id)) throw new RangeError('a sealing key has a lowercase UUID as its id');
-  const header = Buffer.concat([Buffer.of(FORMAT_VERSION), Buffer.from(id.replaceAll('-', ''), 'hex')]);
-  return { id, key: prepareXaesKey(key), header };
-};
+export const createSealingKey = (id: string, key: Uint8Array): SealingKey => ({
+  id,
+  key: prepareXaesKey(key),
+  header: keyHeaderOf(id),
+});
 
 /** The place of a value, used as associated data: not secret, and each part must match to open the value. */
 export type Binding = {

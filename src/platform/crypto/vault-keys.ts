@@ -6,7 +6,8 @@ import { StartError } from '../errors.ts';
 import { makeDirectory, syncDirectory, writePrivate } from '../files.ts';
 import { type DigestKey, prepareDigestKey } from './digest.ts';
 import { newUuid } from './ids.ts';
-import { type KeyProvider, localKeyProvider, RootKeyUnknown } from './key-provider.ts';
+import { combineProviders, RootKeyUnknown, type RootKeys } from './key-provider.ts';
+import { localKeyProvider } from './local-key-provider.ts';
 import { randomBytesFromKernel } from './random.ts';
 import { SealBroken } from './seal.ts';
 import { Sensitive } from './sensitive.ts';
@@ -35,15 +36,21 @@ export const readRootKey = async (config: Config): Promise<Sensitive<Uint8Array>
   throw new StartError(`The root key ${path} is not 32 bytes in base64. Restore it from your backup.`);
 };
 
+/** The root keys of a configuration: the current one, which wraps after the next rotation, and earlier ones. */
+const localRootKeys = ({ previousRootKeys }: Config, current: Sensitive<Uint8Array>): RootKeys => {
+  const keys = [current, ...previousRootKeys.map((key) => new Sensitive<Uint8Array>(key))];
+  return combineProviders(keys.map((key) => localKeyProvider(key, randomBytesFromKernel)));
+};
+
 /** The key provider of an existing vault. Never generates a key. @throws StartError if the root key is missing or wrong. */
-export const openVault = async (config: Config, instance: Instance, environment: Environment): Promise<KeyProvider> => {
+export const openVault = async (config: Config, instance: Instance, environment: Environment): Promise<RootKeys> => {
   checkEnvironment(instance, environment);
   const key = await readRootKey(config);
   if (!key)
     throw new StartError(
       `The root key is missing: this vault's data was sealed under the key that was in ${rootKeyPath(config)}. Nothing was written. Restore that file from your backup, or set MASTER_KEY to the key.`,
     );
-  const provider = localKeyProvider([key], randomBytesFromKernel);
+  const provider = localRootKeys(config, key);
   await openPepper(provider, instance, environment);
   return provider;
 };
@@ -70,7 +77,7 @@ const makeRootKey = async (config: Config): Promise<Sensitive<Uint8Array>> => {
   }
 };
 
-const pepperContext = (environment: string): string[] => ['pepper', environment];
+export const pepperContext = (environment: string): string[] => ['pepper', environment];
 
 type Instance = { environment: string; wrapped_pepper: Uint8Array };
 
@@ -83,7 +90,7 @@ const checkEnvironment = (instance: Instance, environment: Environment): void =>
 
 /** Unwraps the pepper. This also verifies the configuration: it succeeds only with the root key and environment that wrapped it. */
 export const openPepper = async (
-  provider: KeyProvider,
+  provider: RootKeys,
   instance: Instance,
   environment: Environment,
 ): Promise<DigestKey> => {
@@ -93,23 +100,23 @@ export const openPepper = async (
   } catch (error) {
     if (!(error instanceof RootKeyUnknown) && !(error instanceof SealBroken)) throw error;
     throw new StartError(
-      'The root key does not open this vault: MASTER_KEY is not the one its data was sealed under. Nothing was written. Set MASTER_KEY to the key from your secret manager (a development server keeps its own in DATA_DIR/master.key).',
+      'The root key does not open this vault: MASTER_KEY is not the one its data was sealed under. Nothing was written. Set MASTER_KEY to the key from your secret manager (a development server keeps its own in DATA_DIR/master.key). Before a rotation, set MASTER_KEY_PREVIOUS to the key of today too.',
     );
   }
 };
 
 /** The key provider of a vault that is to be restored: a new key would open none of it. @throws StartError without a root key. */
-export const openRootKey = async (config: Config): Promise<KeyProvider> => {
+export const openRootKey = async (config: Config): Promise<RootKeys> => {
   const key = await readRootKey(config);
-  if (key) return localKeyProvider([key], randomBytesFromKernel);
+  if (key) return localRootKeys(config, key);
   throw new StartError(
     `There is no root key: a backup is restored with the root key of its vault. Set MASTER_KEY to the key from your secret manager, or put the file back: ${rootKeyPath(config)}`,
   );
 };
 
 /** The key provider of a new vault. The root key is on disk before any row needs it. */
-export const newVaultProvider = async (config: Config): Promise<KeyProvider> =>
-  localKeyProvider([(await readRootKey(config)) ?? (await makeRootKey(config))], randomBytesFromKernel);
+export const newVaultProvider = async (config: Config): Promise<RootKeys> =>
+  localRootKeys(config, (await readRootKey(config)) ?? (await makeRootKey(config)));
 
-export const newWrappedPepper = (provider: KeyProvider, environment: Environment): Promise<Uint8Array> =>
+export const newWrappedPepper = (provider: RootKeys, environment: Environment): Promise<Uint8Array> =>
   provider.wrap(randomBytesFromKernel(PEPPER_BYTES), pepperContext(environment));

@@ -8,6 +8,7 @@ import { findServerRole } from './server-role.ts';
 import { createStatements, type Query, queryOn, type Statements } from './statements.ts';
 import type { Accounts } from '../accounts.ts';
 import type { Metrics } from '../metrics/metrics.ts';
+import type { Tracing } from '../tracing/tracing.ts';
 import { createTimedClient } from './timed-client.ts';
 
 /** A database that does not answer in this time counts as unavailable: the client gets a 503. */
@@ -37,6 +38,7 @@ export const createDatabase = (
   options: {
     accounts: Accounts;
     metrics: Metrics;
+    tracing?: Tracing | undefined;
     poolMax: number;
     writeBatches: number;
     nameStatement: (sql: string) => string;
@@ -64,16 +66,16 @@ export const createDatabase = (
   });
   // The pool replaces an idle connection that breaks. Without a listener the error would end the process.
   pool.on('error', options.onPoolError);
-  const { metrics } = options;
+  const { metrics, tracing } = options;
   metrics.read('strongroom_database_connections', () => [
     [{ state: 'used' }, pool.totalCount - pool.idleCount],
     [{ state: 'idle' }, pool.idleCount],
   ]);
   metrics.read('strongroom_database_connections_max', () => [[{}, options.poolMax]]);
   metrics.read('strongroom_database_waiting', () => [[{}, pool.waitingCount]]);
-  const { guarded: prisma, close: closePrisma } = createPrisma(pool, options.nameStatement);
-  const statements = createStatements(pool, options.poolMax, options.accounts, metrics);
-  const logs = createLogWriter(statements.query, options.writeBatches, options.accounts, metrics);
+  const { guarded: prisma, close: closePrisma } = createPrisma(pool, options.nameStatement, tracing);
+  const statements = createStatements(pool, options.poolMax, options.accounts, metrics, tracing);
+  const logs = createLogWriter(statements.queryForBatch, options.writeBatches, options.accounts, metrics, tracing);
   const drains = [() => logs.drain()];
   const forTenant = (tenant_id: string): TenantDatabase => {
     const { query, transaction, inTurn, inTransactionTurn } = statements.for(tenant_id);
@@ -82,7 +84,7 @@ export const createDatabase = (
       query,
       transaction,
       prisma: (work) => inTurn(() => prisma(work)),
-      prismaTransaction: (work) => inTransactionTurn(() => prismaTransaction(prisma, work)),
+      prismaTransaction: (work) => inTransactionTurn(() => prismaTransaction(prisma, tracing, work)),
       insertLogs: (rows) => logs.insert(tenant_id, rows),
     };
   };
@@ -95,6 +97,8 @@ export const createDatabase = (
     prismaTransaction: forTenant('server').prismaTransaction,
     accounts: options.accounts,
     metrics,
+    /** Undefined where traces are off. */
+    tracing,
     /** Batches of one kind of statement that may run at once. */
     batchesMax: options.writeBatches,
 

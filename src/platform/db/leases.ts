@@ -11,6 +11,17 @@ ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, ends_at = excluded.en
 WHERE leases.holder = excluded.holder OR leases.ends_at <= now()
 RETURNING name`;
 
+const RELEASE = 'DELETE FROM leases WHERE name = $1 AND holder = $2 RETURNING name';
+
+/** Gives the lease back, where it is still held. */
+export const releaseLease = async (
+  { statements }: Pick<Database, 'statements'>,
+  name: string,
+  holder: string,
+): Promise<void> => {
+  await statements.query(undefined, RELEASE, [name, holder]);
+};
+
 /** Takes the lease, or takes it for longer. @param holder an id of the process. @returns false while another process has it. */
 export const takeLease = async (
   { statements }: Pick<Database, 'statements'>,

@@ -5,8 +5,10 @@ import { LRUCache } from 'lru-cache';
 import type { Pool } from 'pg';
 import { z } from 'zod';
 import { Prisma, PrismaClient } from '../../generated/prisma/client.ts';
+import type { Tracing } from '../tracing/tracing.ts';
 import { faultOf } from './faults.ts';
-import type { Query } from './statements.ts';
+import { type Query, tracedQuery } from './statements.ts';
+import { traced } from './traced.ts';
 
 /** Cached statement names for each process. The text of Prisma's statements varies (IN lists). */
 const STATEMENT_NAMES_MAX = 500;
@@ -18,6 +20,7 @@ export type Guarded = <T>(work: (client: PrismaClient) => Promise<T>) => Promise
 export const createPrisma = (
   pool: Pool,
   nameStatement: (sql: string) => string,
+  tracing: Tracing | undefined,
 ): { guarded: Guarded; close(): Promise<void> } => {
   const statementNames = new LRUCache<string, string>({ max: STATEMENT_NAMES_MAX });
   const statementNameGenerator = ({ sql }: { sql: string }): string => {
@@ -25,7 +28,8 @@ export const createPrisma = (
     if (name === undefined) statementNames.set(sql, (name = nameStatement(sql)));
     return name;
   };
-  const prisma = new PrismaClient({ adapter: new PrismaPg(pool, { statementNameGenerator }), log: [] });
+  const plain = new PrismaClient({ adapter: new PrismaPg(pool, { statementNameGenerator }), log: [] });
+  const prisma = tracing ? tracedPrisma(plain, tracing) : plain;
   return {
     guarded: async (work) => {
       try {
@@ -34,9 +38,21 @@ export const createPrisma = (
         throw prismaFault(error);
       }
     },
-    close: () => prisma.$disconnect(),
+    close: () => plain.$disconnect(),
   };
 };
+
+/** The same client, with a span for each operation, such as `proxies.findFirst`. */
+const tracedPrisma = (client: PrismaClient, tracing: Tracing): PrismaClient =>
+  client.$extends({
+    query: {
+      $allModels: {
+        $allOperations: ({ model, operation, args, query }) =>
+          traced(tracing, `${model}.${operation}`, () => query(args)),
+      },
+    },
+    // Its type is another, though it does all that is used here.
+  }) as unknown as PrismaClient;
 
 /** Maps Prisma's errors. P2002 is a unique violation. */
 const prismaFault = (error: unknown) => {
@@ -79,14 +95,20 @@ const asBug = (error: unknown): never => {
 /** Runs work in a Prisma transaction. `query` runs statements in the same transaction. */
 export const prismaTransaction = <T>(
   guarded: Guarded,
+  tracing: Tracing | undefined,
   work: (tx: Prisma.TransactionClient, query: Query) => Promise<T>,
 ): Promise<T> =>
-  guarded((client) =>
-    client.$transaction(
-      (tx) => work(tx, (_, text, values) => tx.$queryRawUnsafe<unknown[]>(text, ...values)).catch(asBug),
-      {
-        timeout: TRANSACTION_TIMEOUT_MS,
-        maxWait: CONNECTION_TIMEOUT_MS,
-      },
+  traced(tracing, 'transaction', () =>
+    guarded((client) =>
+      client.$transaction(
+        (tx) => {
+          const query: Query = (_, text, values) => tx.$queryRawUnsafe<unknown[]>(text, ...values);
+          return work(tx, tracedQuery(query, tracing)).catch(asBug);
+        },
+        {
+          timeout: TRANSACTION_TIMEOUT_MS,
+          maxWait: CONNECTION_TIMEOUT_MS,
+        },
+      ),
     ),
   );

@@ -2,8 +2,10 @@
 import type { ClientBase, Pool } from 'pg';
 import type { Accounts } from '../accounts.ts';
 import type { Metrics } from '../metrics/metrics.ts';
+import type { Tracing } from '../tracing/tracing.ts';
 import { faultOf } from './faults.ts';
 import { createTenantQueue } from './tenant-queue.ts';
+import { traced } from './traced.ts';
 
 /**
  * Sealed bytes that one request may read, since all of them are in memory at once. Rows beyond it come without `sealed`. A
@@ -19,6 +21,10 @@ FROM (SELECT *, sum(octet_length(sealed)) OVER (ROWS UNBOUNDED PRECEDING) AS so_
 /** A named statement is prepared once for each connection. Pass undefined as name for a text that varies. */
 // oxlint-disable-next-line typescript/no-explicit-any -- the statement decides the shape of rows; the caller names the type
 export type Query = (name: string | undefined, text: string, values: unknown[]) => Promise<any[]>;
+
+/** The same query, with a span for each statement. */
+export const tracedQuery = (query: Query, tracing: Tracing | undefined): Query =>
+  tracing ? (name, text, values) => traced(tracing, name ?? 'statement', () => query(name, text, values)) : query;
 
 export type Statements = {
   query: Query;
@@ -43,7 +49,7 @@ const POOL_SHARE = 0.4;
 /** The queue of the server's own work. */
 const SERVER = 'server';
 
-export const queryOn =
+const untracedOn =
   (client: Pool | ClientBase): Query =>
   async (name, text, values) => {
     try {
@@ -53,8 +59,18 @@ export const queryOn =
     }
   };
 
-export const createStatements = (pool: Pool, poolMax: number, accounts: Accounts, metrics: Metrics) => {
-  const query = queryOn(pool);
+/** @param tracing makes a span of each query. */
+export const queryOn = (client: Pool | ClientBase, tracing?: Tracing): Query =>
+  tracedQuery(untracedOn(client), tracing);
+
+export const createStatements = (
+  pool: Pool,
+  poolMax: number,
+  accounts: Accounts,
+  metrics: Metrics,
+  tracing?: Tracing,
+) => {
+  const query = queryOn(pool, tracing);
   const most = Math.max(1, Math.floor(poolMax * POOL_SHARE));
   const transactions = createTenantQueue(accounts, 'transactions', most);
   const singles = createTenantQueue(accounts, 'statements', most);
@@ -84,14 +100,16 @@ export const createStatements = (pool: Pool, poolMax: number, accounts: Accounts
 
   const statementsOf = (tenant_id: string): TenantStatements => ({
     query: (...asked) => singles.run(tenant_id, () => query(...asked)),
-    transaction: (work) => transactions.run(tenant_id, () => transact(work)),
+    transaction: (work) => transactions.run(tenant_id, () => traced(tracing, 'transaction', () => transact(work))),
     inTurn: (work) => singles.run(tenant_id, work),
     inTransactionTurn: (work) => transactions.run(tenant_id, work),
   });
 
   return {
-    /** Does not wait for a turn: for batches, and for look-ups before the tenant is known. */
+    /** Does not wait for a turn: for look-ups before the tenant is known. */
     query,
+    /** For batches, each of several requests: the span of a request is that of its wait for the batch. */
+    queryForBatch: untracedOn(pool),
     transaction: statementsOf(SERVER).transaction,
     for: statementsOf,
   };

@@ -51,6 +51,10 @@ const ofCallers: ReadonlySet<string> = new Set([
   'cf-ipcountry',
   'cf-ray',
   'cf-visitor',
+  // W3C Trace Context and Baggage: clients add them to every request. A destination must not learn how requests belong together.
+  'traceparent',
+  'tracestate',
+  'baggage',
 ]);
 
 /** Removes the headers that reverse proxies add. For headers of a caller; headers that code sets are kept. */

@@ -1,4 +1,5 @@
 // The base of all pages: their HTML frame, their security headers, the parsing of forms, and errors as pages.
+import { traceIdsOf } from './request-spans.ts';
 import { readFileSync } from 'node:fs';
 import { fastifyHelmet } from '@fastify/helmet';
 import type { FastifyReply, FastifyRequest } from 'fastify';
@@ -179,7 +180,7 @@ export const addPages = async (
     scope.setErrorHandler((error, request, reply) => {
       const failure = toAppError(error, bodyBytesMax);
       if (failure.status >= 500)
-        request.log.error({ trace_id: request.id, error: failure, code: failure.code }, 'a page failed');
+        request.log.error({ ...traceIdsOf(request), error: failure, code: failure.code }, 'a page failed');
       if (failure.retryAfterSeconds !== undefined) reply.header('retry-after', String(failure.retryAfterSeconds));
       return sendPage(reply, failure.status, failurePage(failure, request));
     });

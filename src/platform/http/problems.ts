@@ -17,6 +17,7 @@ import {
 import { formatPath } from '../json/json.ts';
 import { sendAnswer } from './answers.ts';
 import { ownProxyHeaders } from './proxy-answer-headers.ts';
+import { traceIdsOf } from './request-spans.ts';
 import { headersOf } from './trace.ts';
 
 export type Problem = {
@@ -26,6 +27,7 @@ export type Problem = {
   instance?: string;
   errors?: Record<string, string[]>;
   trace_id: string;
+  otel_trace_id?: string;
 };
 
 /** A PATCH is a merge patch (RFC 7396) by either name: many clients send all JSON as `application/json`. */
@@ -42,13 +44,14 @@ const VALIDATION_TITLE = 'One or more validation errors occurred.';
  * The title is the phrase of the status, except for validation errors. Errors that a tenant's code throws have the title of
  * validation errors too, with their class as `detail`: clients of the earlier API expect it.
  */
-export const problemOf = (error: AppError, trace_id: string): Problem => {
+export const problemOf = (error: AppError, trace_id: string, otel_trace_id?: string): Problem => {
   const invalid = error.code === 'invalid_input';
   const problem: Problem = {
     title: invalid || error.code === 'code_failed' ? VALIDATION_TITLE : (STATUS_CODES[error.status] ?? 'Error'),
     status: error.status,
     trace_id,
   };
+  if (otel_trace_id !== undefined) problem.otel_trace_id = otel_trace_id;
   if (!invalid) problem.detail = error.message;
   if (error.errors) problem.errors = { ...error.errors };
   return problem;
@@ -86,6 +89,9 @@ export const toAppError = (error: unknown, bodyBytesMax: number): AppError => {
   return internal(error);
 };
 
+const problemFor = ({ request }: FastifyReply, error: AppError): Problem =>
+  problemOf(error, request.id, request.otel_trace_id);
+
 export const sendProblem = (reply: FastifyReply, error: AppError): FastifyReply => {
   const headers: Record<string, string> = { 'content-type': 'application/problem+json' };
   if (error.status === 401) headers['www-authenticate'] = CHALLENGE;
@@ -98,7 +104,7 @@ export const sendProblem = (reply: FastifyReply, error: AppError): FastifyReply 
   return sendAnswer(reply, {
     status: error.status,
     headers,
-    body: JSON.stringify(problemOf(error, reply.request.id)),
+    body: JSON.stringify(problemFor(reply, error)),
   });
 };
 
@@ -107,7 +113,7 @@ export const sendProxyProblem = (reply: FastifyReply, error: AppError): FastifyR
   if (error.status === 401) reply.header('www-authenticate', CHALLENGE);
   if (error.retryAfterSeconds !== undefined) reply.header('retry-after', String(error.retryAfterSeconds));
   if (error.codeLine !== undefined) reply.header(CODE_LINE, String(error.codeLine));
-  const problem = problemOf(error, reply.request.id);
+  const problem = problemFor(reply, error);
   if (error.code === 'bad_request') problem.title = 'Invalid proxy request';
   problem.errors ??= {};
   return reply
@@ -131,7 +137,7 @@ export const addErrorHandler = (
     await refused(request, problem);
     // An error of a tenant's code is no error of the server.
     if (problem.status >= 500 && problem.code !== 'code_failed')
-      request.log.error({ trace_id: request.id, error: problem, code: problem.code }, 'a request failed');
+      request.log.error({ ...traceIdsOf(request), error: problem, code: problem.code }, 'a request failed');
     return sendProblem(reply, problem);
   });
   app.setNotFoundHandler((_request, reply) => sendProblem(reply, notFound('resource')));

@@ -8,6 +8,7 @@ export const REACTOR_ID = '3b9d5f02-7c1e-4a86-b0f4-8e2d6a91c7b3';
 export const PROXY_ID = '91e4c6a8-0d2b-4f57-a3c9-5b7f1d8e2046';
 export const CARD_TOKEN_ID = '0f6ad6a4-5b1c-4f0e-9a35-0f3d2b1c4e5f';
 export const TRACE_ID = '5e8f2a90-1c3d-4b7e-9a64-0f2d7c5b8e13';
+export const OTEL_TRACE_ID = '4bf92f3577b34da6a3ce929d0e0e4736';
 
 /** In the form of an API key, with a checksum that no key has: no secret, and no finding of a secret scanner. */
 export const EXAMPLE_API_KEY = 'svc_test_ExampleExample00_ExampleExampleExampleExample00000000000';
@@ -16,6 +17,12 @@ export const CREATED_AT = '2026-11-20T18:04:05.123Z';
 
 export const created = { created_by: APPLICATION_ID, created_at: CREATED_AT };
 export const modified = { modified_by: APPLICATION_ID, modified_at: '2026-11-21T09:30:00.000Z' };
+
+/** In problems and in the log. */
+export const otelTraceId = z.string().meta({
+  description: 'The trace id of OpenTelemetry (W3C Trace Context). Left out if the server does not trace requests.',
+  example: OTEL_TRACE_ID,
+});
 
 export const problem = z
   .object({
@@ -45,6 +52,7 @@ export const problem = z
       description: 'The trace id of the request, as in the header `SVC-TRACE-ID` and in the log.',
       example: TRACE_ID,
     }),
+    otel_trace_id: otelTraceId.optional(),
   })
   .meta({ id: 'Problem', description: 'RFC 9457 problem details.' });
 

@@ -3,6 +3,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Metrics } from '../metrics/metrics.ts';
 import type { App } from './app-type.ts';
 import { createRequestFigures } from './request-figures.ts';
+import { traceIdsOf } from './request-spans.ts';
 
 export const TRACE_ID_LENGTH_MAX = 128;
 
@@ -43,7 +44,7 @@ export const addRequestLog = (app: App, metrics: Metrics): void => {
     countRequest(method, route, reply.statusCode, ms / 1000);
     request.log.info(
       {
-        trace_id: request.id,
+        ...traceIdsOf(request),
         method,
         route,
         status: reply.statusCode,

@@ -190,6 +190,11 @@ export const metricDefinitions = {
     help: 'When the last sweep of this server succeeded; 0 if none has.',
     ofWorkers: 'max',
   },
+  strongroom_spans_total: {
+    type: 'counter',
+    labels: ['result'],
+    help: 'Spans of traces: `exported`, or `dropped` as the endpoint did not take them in time. Absent where traces are off.',
+  },
   strongroom_mails_total: {
     type: 'counter',
     labels: ['result'],

@@ -1,6 +1,8 @@
 // Rows of tenants: created by the operator, changed and deleted by the tenant.
 import type { Prisma } from '../../../generated/prisma/client.ts';
 import type { Database, TenantDatabase } from '../../../platform/db/database.ts';
+import type { NewTenantKeys } from '../../../platform/crypto/keyring.ts';
+import { conflict } from '../../../platform/errors.ts';
 import type { Query } from '../../../platform/db/statements.ts';
 import type { PrismaTransaction } from '../../../platform/db/transaction.ts';
 
@@ -20,17 +22,28 @@ export type StoredTenant = {
 
 export type NewTenant = {
   name: string;
-  keys: { id: string; purpose: string; wrapped: Uint8Array; created_at: Date }[];
+  keys: NewTenantKeys;
 };
 
 const LOCK = 'SELECT id FROM tenants WHERE id = $1::uuid FOR UPDATE';
 
-const LOCK_INSTANCE = 'SELECT id FROM instance WHERE id = 1 FOR UPDATE';
+const LOCK_INSTANCE = 'SELECT wrapped_pepper FROM instance WHERE id = 1 FOR UPDATE';
 
 /** Takes the one lock that all processes of the vault share, until the transaction ends. */
-export const lockInstance = async (query: Query): Promise<void> => {
-  await query('lock-instance', LOCK_INSTANCE, []);
+export const lockInstance = async (query: Query): Promise<{ wrapped_pepper: Uint8Array } | undefined> =>
+  (await query('lock-instance', LOCK_INSTANCE, []))[0] as { wrapped_pepper: Uint8Array } | undefined;
+
+/**
+ * Takes the lock, so that a rotation of the root key finds these keys, or they are not stored.
+ * @throws conflict where a rotation began after the keys were wrapped: they must be wrapped again.
+ */
+const lockRootKey = async (query: Query, { wrapped_pepper }: NewTenantKeys): Promise<void> => {
+  const instance = await lockInstance(query);
+  if (!instance || !Buffer.from(instance.wrapped_pepper).equals(wrapped_pepper))
+    throw conflict('The root key of the vault was changed meanwhile. Try again.');
 };
+
+const keyRows = (keys: NewTenantKeys) => keys.rows.map((row) => ({ ...row, wrapped: Uint8Array.from(row.wrapped) }));
 
 /** Whether the vault has any tenant. */
 export const hasTenants = ({ prisma }: Pick<Database, 'prisma'>): Promise<boolean> =>
@@ -55,12 +68,21 @@ export const insertTenant = async (
   { name, keys }: NewTenant,
   onlyFirst: boolean,
 ): Promise<boolean> => {
-  await lockInstance(query);
+  await lockRootKey(query, keys);
   if (onlyFirst && (await prisma.tenants.findFirst({ select: { id: true } }))) return false;
   await prisma.tenants.create({ data: { id: tenant_id, name } });
-  await prisma.tenant_keys.createMany({
-    data: keys.map((key) => ({ ...key, tenant_id, wrapped: Uint8Array.from(key.wrapped) })),
-  });
+  await prisma.tenant_keys.createMany({ data: keyRows(keys) });
+  return true;
+};
+
+/** Adds a key of the tenant of the transaction. @returns false where the tenant is gone. @throws conflict. */
+export const insertTenantKeys = async (
+  { prisma, query, tenant_id }: PrismaTransaction,
+  keys: NewTenantKeys,
+): Promise<boolean> => {
+  await lockRootKey(query, keys);
+  if ((await query('lock-tenant', LOCK, [tenant_id])).length === 0) return false;
+  await prisma.tenant_keys.createMany({ data: keyRows(keys) });
   return true;
 };
 

@@ -3,6 +3,8 @@ import { createBatcher } from '../../../platform/db/batcher.ts';
 import { createCoalescer } from '../../../platform/db/coalescer.ts';
 import { mapInSlices, type Slices } from '../../../platform/json/slices.ts';
 import type { Database } from '../../../platform/db/database.ts';
+import type { Query } from '../../../platform/db/statements.ts';
+import { traced, tracedBatcher } from '../../../platform/db/traced.ts';
 import type { FoundCvc, NewToken, NewTokenLog, StoredToken, StoredValue, TokenPlace } from './token-row.ts';
 import {
   FIND_PLACES,
@@ -37,24 +39,25 @@ const lives = ({ expires_at }: Pick<StoredToken, 'expires_at'>, now: Date): bool
   expires_at === null || expires_at > now;
 
 export const createTokenRows = ({
-  statements: { query },
+  statements: { query, queryForBatch },
   batchesMax,
   accounts,
   metrics,
+  tracing,
   beforeClose,
-}: Pick<Database, 'statements' | 'batchesMax' | 'accounts' | 'metrics' | 'beforeClose'>) => {
-  const tokens = createBatcher(
+}: Pick<Database, 'statements' | 'batchesMax' | 'accounts' | 'metrics' | 'tracing' | 'beforeClose'>) => {
+  const plainTokens = createBatcher(
     async (tenant_id, rows) => {
-      await query('insert-tokens', INSERT_TOKENS, [tenant_id, rows]);
+      await queryForBatch('insert-tokens', INSERT_TOKENS, [tenant_id, rows]);
     },
     batchesMax,
     accounts,
     metrics,
     'tokens',
   );
-  const uniqueTokens = createBatcher(
+  const plainUniqueTokens = createBatcher(
     async (tenant_id, rows) => {
-      const found = await query('insert-unique-tokens', INSERT_UNIQUE_TOKENS, [tenant_id, rows]);
+      const found = await queryForBatch('insert-unique-tokens', INSERT_UNIQUE_TOKENS, [tenant_id, rows]);
       const existing: (string | undefined)[] = [];
       for (const { place, existing: id } of found as { place: number; existing: string }[]) existing[place - 1] = id;
       return existing;
@@ -64,20 +67,27 @@ export const createTokenRows = ({
     metrics,
     'unique_tokens',
   );
+  const tokens = tracedBatcher(plainTokens, tracing, 'insert-tokens');
+  const uniqueTokens = tracedBatcher(plainUniqueTokens, tracing, 'insert-unique-tokens');
   beforeClose(() => Promise.all([tokens.drain(), uniqueTokens.drain()]));
 
   /** Looks up tokens by id, in one statement for several requests. */
   const createLookUp = <Row extends StoredValue>(name: string, text: string) => {
-    const find = async (tenant_id: string, ids: string[]): Promise<Row[]> =>
-      (await query(name, text, [tenant_id, ids])) as Row[];
+    const findBy =
+      (run: Query) =>
+      async (tenant_id: string, ids: string[]): Promise<Row[]> =>
+        (await run(name, text, [tenant_id, ids])) as Row[];
+    const find = findBy(query);
+    const findInBatch = findBy(queryForBatch);
     const findOne = createCoalescer<Row>(
-      async (tenant_id, ids) => byId(await find(tenant_id, ids)),
+      async (tenant_id, ids) => byId(await findInBatch(tenant_id, ids)),
       batchesMax,
       accounts,
       metrics,
     );
     const findFew = async (tenant_id: string, ids: string[]): Promise<Row[]> => {
-      const rows = (await Promise.all(ids.map((id) => findOne(tenant_id, id)))).filter((row) => row !== undefined);
+      const found = await traced(tracing, name, () => Promise.all(ids.map((id) => findOne(tenant_id, id))));
+      const rows = found.filter((row) => row !== undefined);
       // The size limit of a batch can leave a value out. Read alone, the request has the whole limit.
       return rows.some(({ sealed }) => sealed === null) ? find(tenant_id, ids) : rows;
     };

@@ -24,7 +24,10 @@ export type NewToken = {
 };
 
 /** The columns of the log rows of created tokens that the tokens do not have. */
-export type NewTokenLog = Pick<NewLog, 'actor_type' | 'message' | 'trace_id' | 'ip' | 'reactor_id' | 'proxy_id'>;
+export type NewTokenLog = Pick<
+  NewLog,
+  'actor_type' | 'message' | 'trace_id' | 'otel_trace_id' | 'ip' | 'reactor_id' | 'proxy_id'
+>;
 
 /** A stored token. Absent values are null. */
 export type StoredToken = {

@@ -9,7 +9,7 @@ WITH i AS (
     id text, type text, sealed text, fingerprint text, fingerprint_expression text, container text, metadata jsonb,
     search_indexes text[], search_digests text[], expires_at timestamptz, masked boolean, cvc_sealed text,
     cvc_expires_at timestamptz, created_at timestamptz, created_by uuid, log_id uuid, actor_type text, message text, trace_id text, ip text,
-    reactor_id uuid, proxy_id uuid)
+    reactor_id uuid, proxy_id uuid, otel_trace_id text)
 ), t AS (
   INSERT INTO tokens (tenant_id, id, type, sealed, fingerprint, fingerprint_expression, container, metadata,
     search_indexes, search_digests, expires_at, masked, created_at, created_by)
@@ -23,9 +23,9 @@ WITH i AS (
   SELECT $1::uuid, gen_random_uuid(), type, count(*), max(created_at) FROM i GROUP BY type
 )
 INSERT INTO audit_log (tenant_id, id, actor_id, actor_type, entity_type, entity_ids, operation, message, created_at,
-  disclosure, trace_id, ip, reactor_id, proxy_id)
+  disclosure, trace_id, ip, reactor_id, proxy_id, otel_trace_id)
 SELECT $1::uuid, i.log_id, i.created_by, i.actor_type, i.type, of.ids, 'create', i.message, i.created_at, 'none',
-  i.trace_id, i.ip, i.reactor_id, i.proxy_id
+  i.trace_id, i.ip, i.reactor_id, i.proxy_id, i.otel_trace_id
 FROM (SELECT log_id, array_agg(id) AS ids FROM i GROUP BY log_id) AS of
 JOIN i ON i.log_id = of.log_id AND i.message IS NOT NULL`;
 
@@ -95,7 +95,7 @@ CROSS JOIN LATERAL (
 ) AS found`,
 );
 
-/** Writes tokens, except those with `seen` that have an equal one. The function is in prisma/migrations/20261123140000_unique_tokens. */
+/** Writes tokens, except those with `seen` that have an equal one. The function is in prisma/migrations/20261124060000_otel_trace_id. */
 export const INSERT_UNIQUE_TOKENS = 'SELECT place, existing FROM insert_unique_tokens($1::uuid, $2::json)';
 
 /** All tenants share the memory of locks. One request takes at most this many, for any number of fingerprints. */

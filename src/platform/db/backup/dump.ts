@@ -45,7 +45,8 @@ const readTable = async function* (
 ): AsyncGenerator<Buffer, Read> {
   const digest = createSha256();
   let bytes = 0;
-  const rows = session.query(copyTo(`COPY ${quoted(table)} (${columns.map(quoted).join(', ')}) TO STDOUT`));
+  // A partitioned table can be copied by a query only.
+  const rows = session.query(copyTo(`COPY (SELECT ${columns.map(quoted).join(', ')} FROM ${quoted(table)}) TO STDOUT`));
   for await (const chunk of rows as AsyncIterable<Buffer>) {
     digest.update(chunk);
     bytes += chunk.length;

@@ -5,10 +5,14 @@ import { connectionErrorText } from '../connection-errors.ts';
 
 const CONNECT_TIMEOUT_MS = 10_000;
 
-/** One row has one text, whatever the server, the database or the role is set to, and a table is read in one order. */
+/**
+ * One row has one text, whatever the server, the database or the role is set to. A table is read in one order: that of its pages,
+ * and not of parallel workers or of an index.
+ */
 const SETTINGS = `
 SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0; SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD';
-SET IntervalStyle = 'iso_8601'; SET bytea_output = 'hex'; SET extra_float_digits = 1; SET synchronize_seqscans = off`;
+SET IntervalStyle = 'iso_8601'; SET bytea_output = 'hex'; SET extra_float_digits = 1; SET synchronize_seqscans = off;
+SET max_parallel_workers_per_gather = 0; SET enable_indexonlyscan = off`;
 
 /** Runs work on a connection, and closes it. @throws StartError if the database cannot be used; what the work throws. */
 export const inSession = async <T>(poolConfig: PoolConfig, work: (session: Client) => Promise<T>): Promise<T> => {

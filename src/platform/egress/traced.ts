@@ -1,0 +1,42 @@
+// Gives requests to destinations a span, and the header `traceparent` where the operator allows it.
+import type { Tracing } from '../tracing/tracing.ts';
+import type { Egress, EgressRequest } from './client.ts';
+
+/** Code chooses the method, so others could be text of a tenant. https://opentelemetry.io/docs/specs/semconv/http/http-spans/ */
+const knownMethods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
+
+/** Long numbers in a host that code made up. */
+const manyDigits = /\d(?:[-.]?\d){7,}/g;
+
+const TRACEPARENT = 'traceparent';
+
+const attributesOf = (url: URL | null, method: string): Record<string, string | number> => ({
+  'http.request.method': knownMethods.has(method.toUpperCase()) ? method.toUpperCase() : '_OTHER',
+  ...(url && { 'server.address': url.hostname.replace(manyDigits, '*'), 'server.port': Number(url.port || 443) }),
+});
+
+const withTraceparent = (asked: EgressRequest, traceparent: string | undefined): EgressRequest =>
+  traceparent === undefined
+    ? asked
+    : {
+        ...asked,
+        headers: [...asked.headers.filter(([name]) => name.toLowerCase() !== TRACEPARENT), [TRACEPARENT, traceparent]],
+      };
+
+/** The same egress, with a span for each request until its response begins. */
+export const tracedEgress = (egress: Egress, tracing: Tracing | undefined): Egress =>
+  tracing
+    ? {
+        ...egress,
+        request: (asked) => {
+          const url = URL.parse(String(asked.url));
+          const attributes = attributesOf(url, asked.method);
+          return tracing.hop(`${attributes['http.request.method']}`, 'client', attributes, async (span) => {
+            const traceparent = url ? tracing.traceparentFor(url.hostname) : undefined;
+            const response = await egress.request(withTraceparent(asked, traceparent));
+            span?.set({ 'http.response.status_code': response.status });
+            return response;
+          });
+        },
+      }
+    : egress;

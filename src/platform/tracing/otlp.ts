@@ -1,0 +1,171 @@
+// Makes spans with OpenTelemetry and exports them by OTLP over HTTP. The only file that imports its packages; loaded only where
+// traces are on. Registers nothing globally, and instruments nothing by itself.
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { Agent as HttpAgent } from 'node:http';
+import { Agent as HttpsAgent } from 'node:https';
+import { type Context, ROOT_CONTEXT, SpanKind, SpanStatusCode, trace, TraceFlags } from '@opentelemetry/api';
+import type { Span as OtelSpan } from '@opentelemetry/api';
+import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http';
+import { resourceFromAttributes } from '@opentelemetry/resources';
+import { type ReadableSpan, type Sampler, SamplingDecision, TracerProvider } from '@opentelemetry/sdk-trace';
+import type { TracingConfig } from '../config.ts';
+import { newUuid } from '../crypto/ids.ts';
+import { randomBytesFromKernel, randomIntBelow } from '../crypto/random.ts';
+import { EgressFault } from '../egress/fault.ts';
+import { AppError } from '../errors.ts';
+import { coversHost } from '../host-names.ts';
+import type { Log } from '../log.ts';
+import type { Metrics } from '../metrics/metrics.ts';
+import { version } from '../version.ts';
+import { createSpanQueue } from './span-queue.ts';
+import { parseTraceparent, type RemoteParent, type Span, type Tracing } from './tracing.ts';
+
+/** With its retries. A batch that takes longer is dropped. */
+const EXPORT_MS_MAX = 10_000;
+
+/** The code of an error, of a closed list. A message could hold a value. */
+const errorTypeOf = (error: unknown): string =>
+  error instanceof AppError || error instanceof EgressFault ? error.code.toLowerCase() : 'internal';
+
+/** A millionth is the least share of requests. */
+const SHARES = 1_000_000;
+
+/**
+ * Whether a request is traced. By chance and not by its trace id: the client chooses that, and with it could have every request
+ * traced. For the same reason the flag of the client counts only where the operator says so.
+ */
+const createSampler = ({ ratio, followsParent }: TracingConfig): Sampler => {
+  const share = Math.round(ratio * SHARES);
+  const isChosen = (): boolean =>
+    share === SHARES || (share > 0 && randomIntBelow(SHARES, randomBytesFromKernel) < share);
+  return {
+    shouldSample: (context) => {
+      const parent = trace.getSpanContext(context);
+      const isDecided = parent !== undefined && (followsParent || parent.isRemote !== true);
+      const isSampled = isDecided ? (parent.traceFlags & TraceFlags.SAMPLED) !== 0 : isChosen();
+      return { decision: isSampled ? SamplingDecision.RECORD_AND_SAMPLED : SamplingDecision.NOT_RECORD };
+    },
+    toString: () => 'strongroom',
+  };
+};
+
+const createExporter = ({ url, headers }: TracingConfig) => {
+  const agent = url.startsWith('https:') ? new HttpsAgent({ keepAlive: true }) : new HttpAgent({ keepAlive: true });
+  const exporter = new OTLPTraceExporter({
+    url,
+    headers,
+    timeoutMillis: EXPORT_MS_MAX,
+    httpAgentOptions: () => agent,
+  });
+  return {
+    send: (spans: ReadableSpan[]): Promise<void> =>
+      new Promise((resolve, reject) => {
+        exporter.export(spans, ({ code, error }) => (code === 0 ? resolve() : reject(error ?? new Error('export'))));
+      }),
+    /** Cuts an export that is under way. */
+    close: (): void => agent.destroy(),
+  };
+};
+
+const contextOf = (remote: RemoteParent | undefined): Context =>
+  remote === undefined
+    ? ROOT_CONTEXT
+    : trace.setSpanContext(ROOT_CONTEXT, {
+        traceId: remote.trace_id,
+        spanId: remote.span_id,
+        traceFlags: remote.isSampled ? TraceFlags.SAMPLED : TraceFlags.NONE,
+        isRemote: true,
+      });
+
+class TracedSpan implements Span {
+  readonly otel: OtelSpan;
+  constructor(otel: OtelSpan) {
+    this.otel = otel;
+  }
+  get trace_id(): string {
+    return this.otel.spanContext().traceId;
+  }
+  set(attributes: Parameters<Span['set']>[0]): void {
+    if (this.otel.isRecording()) this.otel.setAttributes(attributes);
+  }
+  end(error_type?: string): void {
+    if (!this.otel.isRecording()) return;
+    if (error_type !== undefined) {
+      this.otel.setAttribute('error.type', error_type);
+      this.otel.setStatus({ code: SpanStatusCode.ERROR });
+    }
+    this.otel.end();
+  }
+}
+
+const kinds = { internal: SpanKind.INTERNAL, client: SpanKind.CLIENT };
+
+export const createOtlpTracing = (
+  config: TracingConfig,
+  services: { log: Log; metrics: Metrics; monotonicMs: () => number },
+): Tracing => {
+  const exporter = createExporter(config);
+  const queue = createSpanQueue(exporter.send, services);
+  const provider = new TracerProvider({
+    sampler: createSampler(config),
+    resource: resourceFromAttributes({
+      'service.version': version,
+      'service.instance.id': newUuid(),
+      'process.pid': process.pid,
+      ...config.resourceAttributes,
+      'service.name': config.serviceName,
+    }),
+    spanProcessors: [
+      {
+        onStart: () => undefined,
+        onEnd: (span) => queue.add(span),
+        forceFlush: async () => undefined,
+        shutdown: async () => undefined,
+      },
+    ],
+  });
+  const tracer = provider.getTracer('strongroom', version);
+  const spans = new AsyncLocalStorage<TracedSpan>();
+
+  return {
+    startRequest: (name, parent) => {
+      const current = parent === 'current' ? spans.getStore() : undefined;
+      const context =
+        parent === 'current'
+          ? ((current && trace.setSpan(ROOT_CONTEXT, current.otel)) ?? ROOT_CONTEXT)
+          : contextOf(parseTraceparent(parent.header));
+      const kind = parent === 'current' ? SpanKind.INTERNAL : SpanKind.SERVER;
+      return new TracedSpan(tracer.startSpan(name, { kind }, context));
+    },
+    within: (span, work) => spans.run(span as TracedSpan, work),
+    hop: async (name, kind, attributes, work) => {
+      const parent = spans.getStore();
+      // Also of a request that has ended: what it left behind is not part of it.
+      if (!parent?.otel.isRecording()) return work(undefined);
+      const context = trace.setSpan(ROOT_CONTEXT, parent.otel);
+      const span = new TracedSpan(tracer.startSpan(name, { kind: kinds[kind], attributes }, context));
+      try {
+        const result = await spans.run(span, work, span);
+        span.end();
+        return result;
+      } catch (error) {
+        span.end(errorTypeOf(error));
+        throw error;
+      }
+    },
+    bind: (work) => {
+      const span = spans.getStore();
+      return span ? (...parameters) => spans.run(span, work, ...parameters) : work;
+    },
+    traceparentFor: (host) => {
+      const span = spans.getStore();
+      if (!span || !config.traceparentHosts.some((pattern) => coversHost(pattern, host))) return undefined;
+      const { traceId, spanId, traceFlags } = span.otel.spanContext();
+      return `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, '0')}`;
+    },
+    close: async () => {
+      await queue.close();
+      exporter.close();
+    },
+  };
+};

@@ -1,0 +1,250 @@
+// Rotation of the root key and of data keys: nothing is lost, servers serve throughout, and old keys open nothing afterwards.
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { rotateRootKey } from '../src/cli/vault-keys.ts';
+import { KEY_ACTIVE_AFTER_MS, KEY_SETTLED_AFTER_MS } from '../src/platform/crypto/keyring.ts';
+import { haveOneRootKey } from '../src/platform/crypto/key-provider.ts';
+import { type CleanTenants, resealAll } from '../src/platform/crypto/reseal.ts';
+import { rotateRoot } from '../src/platform/crypto/rotate-root.ts';
+import { createRotationRows } from '../src/platform/crypto/rotation-rows.ts';
+import { keyHeaderOf } from '../src/platform/crypto/seal.ts';
+import { EXPIRING_TABLES, OTHER_SEALED_TABLES, SEALED_TABLES } from '../src/platform/crypto/sealed-tables.ts';
+import { sweep } from '../src/modules/tokens/sweep.ts';
+import { runToEnd } from './support/backups.ts';
+import { createDatabase, type TestDatabase } from './support/database.ts';
+import { invite, join } from './support/people.ts';
+import { codeOf, makeReactor, react } from './support/reactors.ts';
+import { startServer, TEST_ROOT_KEY, type TestServer } from './support/server.ts';
+import { makeProxy } from './support/stored-proxies.ts';
+
+const NEW_KEY = Buffer.alloc(32, 8).toString('base64');
+const both = { MASTER_KEY: NEW_KEY, MASTER_KEY_PREVIOUS: TEST_ROOT_KEY };
+const card = { number: '4242424242424242', expiration_month: 12, expiration_year: 2030, cvc: '737' };
+const reveals = [
+  { description: 'All', priority: 1, container: '/', transform: 'reveal', permissions: ['token:read', 'token:create'] },
+];
+
+let database: TestDatabase;
+/** A server that knows the old root key only, and one that knows both. */
+let old: TestServer;
+let server: TestServer;
+
+beforeAll(async () => {
+  database = await createDatabase();
+  old = await startServer({}, {}, { database: { ...database, drop: async () => undefined } });
+  server = await startServer(both, {}, { database: { ...database, drop: async () => undefined } });
+});
+afterAll(async () => {
+  await server.close();
+  await old.close();
+  await database.drop();
+});
+
+const cli = (args: string[], environment: Record<string, string> = both) =>
+  runToEnd(args, { NODE_ENV: 'test', DATABASE_URL: database.url, ...environment }, '/tmp');
+
+const newCard = async (of = server): Promise<{ id: string; key: string }> => {
+  const { api_key: key } = await of.newKey(of.tenant, { rules: reveals });
+  const answer = await of.request('POST', '/tokens', { json: { type: 'card', data: card }, key });
+  expect(answer.status, answer.text).toBe(201);
+  return { id: answer.body.id, key };
+};
+
+const cardAt = async (at: TestServer, { id, key }: { id: string; key: string }) =>
+  (await at.request('GET', `/tokens/${id}`, { key })).body?.data;
+
+describe('the root key', () => {
+  test('stays until it is rotated: a server with the old key opens what one with both wraps', async () => {
+    const made = await newCard();
+    expect(await cardAt(old, made)).toEqual(card);
+    expect(server.logLines.join('')).toContain('keys rotate-root');
+  });
+
+  test('is rotated under load, also after a kill, and then the old key opens nothing', async () => {
+    const cards = [await newCard(), await newCard(old)];
+    // As many keys as several slices have.
+    for (let count = 0; count < 120; count += 1) {
+      const tenant_id = randomUUID();
+      const made = (await server.ctx.keyring.newTenantKeys(tenant_id, ['data', 'digest'])).rows;
+      for (const { id, purpose, wrapped, created_at } of made)
+        await server.sql('INSERT INTO tenant_keys VALUES ($1, $2, $3, $4, $5)', [
+          tenant_id,
+          id,
+          purpose,
+          wrapped,
+          created_at,
+        ]);
+    }
+
+    let isOver = false;
+    const failures: unknown[] = [];
+    const load = (async () => {
+      for (let count = 0; !isOver; count += 1) {
+        // Each time without cached keys.
+        server.ctx.keyring.forgetTenants();
+        const shown = await cardAt(server, cards[count % 2] as (typeof cards)[number]);
+        if (shown?.number !== card.number || shown?.cvc !== card.cvc) failures.push(shown);
+        if (count % 5 === 0) await server.newTenant();
+      }
+    })();
+    // A run that ends after the first slice.
+    const stopped = rotateRoot({
+      provider: server.ctx.provider,
+      environment: 'test',
+      rows: createRotationRows(server.ctx.db),
+      goOn: async (done) => {
+        if (done > 0) throw new Error('killed');
+      },
+    });
+    await expect(stopped).rejects.toThrow('killed');
+
+    // Two at once: one waits for the other.
+    const [one, two] = await Promise.all([
+      cli(['keys', 'rotate-root', '--json']),
+      cli(['keys', 'rotate-root', '--json']),
+    ]);
+    isOver = true;
+    await load;
+    expect([one.code, two.code], one.stderr + two.stderr).toEqual([0, 0]);
+    expect(one.stderr + two.stderr).toContain('Another rotation of the root key is running');
+    const rotated = [one, two].map(({ stdout }) => JSON.parse(stdout).rotated);
+    expect(Math.min(...rotated)).toBe(0);
+    expect(Math.max(...rotated)).toBeGreaterThan(100);
+    expect(failures).toEqual([]);
+
+    const [{ wrapped_pepper }] = await server.sql('SELECT wrapped_pepper FROM instance');
+    const wrapped = await server.sql('SELECT wrapped FROM tenant_keys UNION ALL SELECT wrapped FROM ephemeral_keys');
+    expect(wrapped.every((row) => haveOneRootKey(row.wrapped, wrapped_pepper))).toBe(true);
+
+    // The old key opens nothing: the running server has no cache to fall back on, and no other starts.
+    old.ctx.keyring.forgetTenants();
+    expect((await old.request('GET', `/tokens/${cards[0]?.id}`, { key: cards[0]?.key as string })).status).toBe(500);
+    const refused = await cli(['tenants', 'list'], { MASTER_KEY: TEST_ROOT_KEY });
+    expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining('MASTER_KEY is not the one')]);
+    // The new key alone opens everything, security codes too.
+    const alone = await startServer(
+      { MASTER_KEY: NEW_KEY },
+      {},
+      { database: { ...database, drop: async () => undefined } },
+    );
+    for (const made of cards) expect(await cardAt(alone, made)).toEqual(card);
+    expect(await cardAt(alone, await newCard(alone))).toEqual(card);
+    await alone.close();
+  });
+
+  test('is rotated although a key does not open: it is named and left alone', async () => {
+    const tenant_id = randomUUID();
+    const id = randomUUID();
+    const { rows } = await server.ctx.keyring.newTenantKeys(tenant_id, ['data']);
+    const damaged = Buffer.from(rows[0]?.wrapped as Uint8Array);
+    // The id of another root key.
+    damaged[1] = (damaged[1] as number) ^ 1;
+    await server.sql(`INSERT INTO tenant_keys VALUES ($1, $2, 'data', $3, now())`, [tenant_id, id, damaged]);
+    const result = await rotateRootKey(server.ctx, () => undefined);
+    expect(result).toMatchObject({ rotated: 0, broken: [{ tenant_id, id }] });
+    expect(await server.sql(`SELECT name FROM leases WHERE name = 'rotate-root'`)).toEqual([]);
+    await server.sql('DELETE FROM tenant_keys WHERE id = $1', [id]);
+  });
+});
+
+describe('a data key', () => {
+  const clean: CleanTenants = new Map();
+  const reseal = async () => {
+    // What a process has cached ends in time; the clock of this test does not move that of the cache.
+    server.ctx.keyring.forgetTenants();
+    await resealAll(server.ctx, clean, { goOn: async () => true });
+    server.ctx.keyring.forgetTenants();
+  };
+  const keysOf = () =>
+    server.sql(`SELECT id FROM tenant_keys WHERE tenant_id = $1 AND purpose = 'data' ORDER BY created_at`, [
+      server.tenant.tenant_id,
+    ]) as Promise<{ id: string }[]>;
+  /** The tables with a value under another key than this one. */
+  const tablesWithout = async (id: string): Promise<string[]> => {
+    const found: string[] = [];
+    for (const { name } of SEALED_TABLES) {
+      const text = `SELECT count(*)::int AS count, count(*) FILTER (WHERE substring(sealed for 17) <> $2)::int AS other
+        FROM ${name} WHERE tenant_id = $1 AND sealed IS NOT NULL`;
+      const [{ count, other }] = await server.sql(text, [server.tenant.tenant_id, keyHeaderOf(id)]);
+      expect(count, name).toBeGreaterThan(0);
+      if (other > 0) found.push(name);
+    }
+    return found;
+  };
+
+  test('is replaced: rows are sealed again, a concurrent change wins, the old key is deleted', async () => {
+    const { api_key: key } = await server.newKey(server.tenant, { rules: reveals });
+    const made: string[] = [];
+    for (let count = 0; count < 5; count += 1)
+      made.push((await server.tokenize({ data: `value ${count}`, type: 'token' })).body.id);
+    const reactor = await makeReactor(server, {
+      code: codeOf('return { raw: 7 };'),
+      configuration: { a: 1 },
+      contract: [{ name: 'a', type: 'number' }],
+    });
+    const proxy = await makeProxy(server, { destination_url: 'https://example.com/in' });
+    const person = await join(server);
+    await invite(server, 'invited@example.com');
+    await server.request('POST', '/tokens', { json: { data: 'x' }, headers: { 'svc-idempotency-key': 'once' } });
+    const [{ id: first }] = (await keysOf()) as [{ id: string }];
+
+    const { tenant_id } = server.tenant;
+    const rotated = await cli(['keys', 'rotate-tenant', '--tenant', tenant_id]);
+    expect([rotated.code, rotated.stdout], rotated.stderr).toEqual([0, expect.stringContaining('New data keys: 1')]);
+    const again = await cli(['keys', 'rotate-tenant', '--tenant', tenant_id]);
+    expect([again.code, again.stdout]).toEqual([1, expect.stringContaining('newer than half an hour')]);
+    const [, second] = (await keysOf()) as [unknown, { id: string }];
+    await reseal();
+    expect(await tablesWithout(first)).toEqual([]);
+
+    server.clock.offsetMs += KEY_ACTIVE_AFTER_MS + 60_000;
+    const patched = made.map((id, index) =>
+      server.request('PATCH', `/tokens/${id}`, {
+        json: { data: `changed ${index}` },
+        headers: { 'content-type': 'application/merge-patch+json' },
+      }),
+    );
+    const [answers] = await Promise.all([Promise.all(patched), reseal()]);
+    expect(answers.map(({ status }) => status)).toEqual(made.map(() => 200));
+    await reseal();
+    expect(await tablesWithout(second.id)).toEqual([]);
+    for (const [index, id] of made.entries())
+      expect((await server.request('GET', `/tokens/${id}`, { key })).body.data).toBe(`changed ${index}`);
+    expect((await react(server, reactor.id)).body).toMatchObject({ raw: 7 });
+    expect((await server.request('GET', `/proxies/${proxy.id}`)).body.destination_url).toBe('https://example.com/in');
+    const { text } = await server.request('GET', '/tenants/self/members');
+    expect(text).toContain(person.email);
+    expect((await server.request('GET', '/tenants/self/invitations')).text).toContain('invited@example.com');
+    expect(await keysOf()).toHaveLength(2);
+
+    const listed = await cli(['keys', 'list', '--encryption', '--tenant', tenant_id, '--json']);
+    const lines = listed.stdout
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    expect(lines.find(({ id }) => id === first)).toMatchObject({ purpose: 'data', rows: 0 });
+    expect(lines.find(({ id }) => id === second.id).rows).toBeGreaterThan(8);
+    expect(lines.filter(({ kind }) => kind === 'root')).toEqual([
+      expect.objectContaining({ current: true, keys: expect.any(Number) }),
+      expect.objectContaining({ current: false, keys: 0 }),
+    ]);
+
+    // A kept answer is under the old key for a day: the key stays until it has expired.
+    server.clock.offsetMs += KEY_SETTLED_AFTER_MS;
+    await reseal();
+    expect(await keysOf()).toHaveLength(2);
+    server.clock.offsetMs += 24 * 3_600_000;
+    await sweep(server.ctx);
+    await reseal();
+    expect(await keysOf()).toEqual([second]);
+    expect((await server.request('GET', `/tokens/${made[0]}`, { key })).body.data).toBe('changed 0');
+  });
+
+  test('is known to re-sealing by every table that has sealed values', async () => {
+    const rows = await server.sql(
+      `SELECT table_name FROM information_schema.columns WHERE table_schema = 'public' AND column_name = 'sealed'`,
+    );
+    const known = [...SEALED_TABLES.map(({ name }) => name), ...EXPIRING_TABLES, ...Object.keys(OTHER_SEALED_TABLES)];
+    expect(rows.map(({ table_name }) => table_name).toSorted()).toEqual(known.toSorted());
+  });
+});

@@ -1,0 +1,117 @@
+// A filled audit log becomes partitions in place while old statements go on, and the sweep has the next months made.
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { Client } from 'pg';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { sweepInTurn } from '../src/modules/tokens/sweep.ts';
+import { INSERT_LOGS } from '../src/platform/audit/rows.ts';
+import { newTimeOrderedId } from '../src/platform/crypto/ids.ts';
+import { randomBytesFromKernel } from '../src/platform/crypto/random.ts';
+import { migrate } from '../src/platform/db/migrate.ts';
+import { createEmptyDatabase } from './support/database.ts';
+import { startServer, type TestServer } from './support/server.ts';
+
+const migrationsDir = join(import.meta.dirname, '../prisma/migrations');
+const before = readdirSync(migrationsDir).filter((name) => /^\d/.test(name) && name < '20261124065000');
+const TENANT = '00000000-0000-4000-8000-000000000001';
+
+const rowAt = (at: Date, message = 'm') => ({
+  id: newTimeOrderedId(at.getTime(), randomBytesFromKernel),
+  entity_type: 'card',
+  entity_ids: ['the card'],
+  operation: 'read',
+  message,
+  created_at: at.toISOString(),
+  disclosure: 'none',
+  outcome: 'success',
+});
+
+const inMonths = (months: number): Date => {
+  const now = new Date();
+  return new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() + months, 5));
+};
+
+let server: TestServer;
+beforeAll(async () => (server = await startServer()));
+afterAll(() => server.close());
+
+test('a filled log becomes partitions while a server of the release before writes and reads', async () => {
+  const database = await createEmptyDatabase();
+  const [old, other] = [new Client(database.address), new Client(database.address)];
+  await Promise.all([old.connect(), other.connect()]);
+  try {
+    await migrate(database.address, migrationsDir, before);
+    const insert = (at: Date) =>
+      old.query({ name: 'insert', text: INSERT_LOGS, values: [TENANT, JSON.stringify([rowAt(at)])] });
+    const count = async (): Promise<number> => {
+      const text = 'SELECT count(*)::int AS count FROM audit_log WHERE tenant_id = $1';
+      return (await old.query({ name: 'count', text, values: [TENANT] })).rows[0].count;
+    };
+    for (const months of [-20, -3, 0]) await insert(inMonths(months));
+    await old.query('REVOKE INSERT ON audit_log FROM CURRENT_USER; GRANT INSERT ON audit_log TO CURRENT_USER');
+    await other.query('GRANT SELECT ON audit_log TO PUBLIC');
+    let isGoingOn = true;
+    let written = 3;
+    const writing = (async () => {
+      while (isGoingOn) {
+        await insert(new Date());
+        expect(await count()).toBe((written += 1));
+      }
+    })();
+    await migrate(database.address, migrationsDir);
+    const during = written;
+    await expect.poll(() => written).toBeGreaterThan(during + 3);
+    isGoingOn = false;
+    await writing;
+
+    const { rows: of } = await other.query(
+      'SELECT tableoid::regclass::text AS name, count(*)::int AS count FROM audit_log GROUP BY 1',
+    );
+    expect(of).toEqual([{ name: expect.stringMatching(/^audit_log_before_\d{4}_\d{2}$/), count: written }]);
+    const { rows: parts } = await other.query('SELECT from_id, to_id FROM log_partitions()');
+    // Without a gap, from the lowest id to the highest.
+    expect(parts.map(({ to_id }) => to_id)).toEqual([...parts.slice(1).map(({ from_id }) => from_id), null]);
+    expect(parts[0].from_id).toBeNull();
+    const { rows: rights } = await other.query(
+      `SELECT relname, has_table_privilege('public', oid, 'SELECT') AS public, has_table_privilege(oid, 'INSERT') AS inserts,
+         has_table_privilege(oid, 'UPDATE') OR has_table_privilege(oid, 'DELETE') OR has_table_privilege(oid, 'TRUNCATE') AS changes
+       FROM pg_class WHERE relname LIKE 'audit\\_log%' AND relkind IN ('r', 'p')`,
+    );
+    expect(rights).toHaveLength(parts.length + 1);
+    for (const right of rights)
+      expect(right).toMatchObject({ public: right.relname === 'audit_log', inserts: true, changes: false });
+  } finally {
+    await Promise.all([old.end(), other.end()]);
+    await database.drop();
+  }
+}, 60_000);
+
+test('a row of a month without a partition is written, and moves once the sweep has made it', async () => {
+  const message = 'a row of the month after next';
+  const sweeper = server.ctx.newUuid();
+  // As if the months had come without a sweep: the last partition takes all that comes.
+  await server.sql(`DO $$ DECLARE p record; BEGIN
+    FOR p IN SELECT name FROM log_partitions() WHERE from_id IS NOT NULL LOOP EXECUTE 'DROP TABLE ' || p.name; END LOOP;
+    PERFORM make_log_partition('audit_log_from_here', to_id, NULL) FROM log_partitions();
+  END $$`);
+  const place = async () =>
+    (await server.sql('SELECT tableoid::regclass::text AS name FROM audit_log WHERE message = $1', [message]))[0]?.name;
+  await server.sql(INSERT_LOGS, [TENANT, JSON.stringify([rowAt(inMonths(2), message)])]);
+  expect(await place()).toBe('audit_log_from_here');
+  const reader = new Client({ connectionString: server.databaseUrl });
+  await reader.connect();
+  try {
+    // A reader that stays keeps the sweep from making them, but no writer waits longer than for that second.
+    await reader.query('BEGIN; SELECT FROM audit_log LIMIT 1');
+    expect(await sweepInTurn(server.ctx, sweeper)).toBe(true);
+    expect(await place()).toBe('audit_log_from_here');
+    await reader.query('COMMIT');
+  } finally {
+    await reader.end();
+  }
+  expect(await sweepInTurn(server.ctx, sweeper)).toBe(true);
+  expect(await place()).toBe(`audit_log_${inMonths(2).toISOString().slice(0, 7).replace('-', '_')}`);
+  const count = (await server.sql('SELECT count(*)::int AS count FROM log_partitions()'))[0].count;
+  await sweepInTurn(server.ctx, sweeper);
+  expect((await server.sql('SELECT count(*)::int AS count FROM log_partitions()'))[0].count).toBe(count);
+});

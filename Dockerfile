@@ -1,5 +1,9 @@
 # Build with everything, run with what is needed. glibc: the native packages are built for it.
-FROM node:24-bookworm-slim AS build
+# A release names both images by their digests: docs/operations/docker.md says how.
+ARG NODE_IMAGE=node:24-bookworm-slim
+ARG BASE_IMAGE=debian:bookworm-slim
+
+FROM ${NODE_IMAGE} AS build
 WORKDIR /app
 # Prisma looks for the version of OpenSSL, and warns where there is none.
 RUN apt-get update && apt-get install -y --no-install-recommends openssl && rm -rf /var/lib/apt/lists/*
@@ -9,20 +13,26 @@ COPY bin ./bin
 COPY src ./src
 COPY formulas ./formulas
 COPY packages ./packages
+COPY release ./release
+# The commit that is built, for `strongroom version`: the build is not sent .git.
+ARG COMMIT
 # The image has Node 24 and is given a database: what runs needs neither optional package; the compiler needs its own.
-# Of isolated-vm, its archive of itself and the binaries for other systems stay behind; so do the links to our own packages,
-# whose scripts are in dist/.
-RUN npm ci && npm prune --omit=dev --omit=optional --ignore-scripts && \
-    rm -rf node_modules/@strongroom && cd node_modules/isolated-vm && \
-    rm -rf *.tgz prebuilds/darwin-* prebuilds/win32-*
+# The links to our own packages go: their scripts are in dist/.
+RUN npm ci && npm run sbom && npm prune --omit=dev --omit=optional --ignore-scripts && \
+    rm -rf node_modules/@strongroom && node release/trim.ts node_modules
 
-FROM node:24-bookworm-slim
+# Of the image of Node only the program is needed: its headers, npm and yarn are 90 MB.
+FROM ${BASE_IMAGE}
 LABEL org.opencontainers.image.title="Strongroom" \
       org.opencontainers.image.description="A self-hostable vault for card, bank and personal data" \
       org.opencontainers.image.licenses="Apache-2.0"
 # bubblewrap adds to the wall around tenants' code where the container may make namespaces; perl-base, which starts executors,
-# is part of the base image.
-RUN apt-get update && apt-get install -y --no-install-recommends bubblewrap tini && rm -rf /var/lib/apt/lists/*
+# is part of the base image. libatomic1 and libstdc++6 are what Node is linked with.
+RUN apt-get update && \
+    apt-get install -y --no-install-recommends bubblewrap tini libatomic1 libstdc++6 && \
+    rm -rf /var/lib/apt/lists/* && \
+    groupadd --gid 1000 node && useradd --uid 1000 --gid node --no-create-home --home-dir /nonexistent node
+COPY --from=build /usr/local/bin/node /usr/local/bin/node
 WORKDIR /app
 ENV NODE_ENV=production HOST=0.0.0.0 PORT=8080
 COPY --from=build /app/node_modules ./node_modules
@@ -31,10 +41,14 @@ COPY --from=build /app/bin ./bin
 COPY --from=build /app/prisma/migrations ./prisma/migrations
 COPY --from=build /app/formulas ./formulas
 COPY --from=build /app/package.json ./
+# What is in the image of npm's packages, for scanners.
+COPY --from=build /app/sbom.cdx.json ./
 # For `db roles --print-sql`.
 COPY deploy/postgres/roles.sql ./deploy/postgres/roles.sql
 COPY LICENSE ./
-USER node
+# By number, so that Kubernetes sees that it is not root. Nothing in the image belongs to this user, and nothing is written
+# outside /tmp: run it with a read-only root.
+USER 1000:1000
 EXPOSE 8080
 STOPSIGNAL SIGTERM
 # The first check runs after one interval, and `docker compose up --wait` waits for it. The classic builder refuses

@@ -10,6 +10,8 @@ const pureTests = [
   'test/promises/dependencies.test.ts',
   'test/promises/documents.test.ts',
   'test/promises/style.test.ts',
+  'test/kubernetes.test.ts',
+  'test/systemd.test.ts',
 ];
 
 // Two projects: `pure` needs nothing and is part of `npm run check`; `door` has the real database, server and processes.

@@ -3,12 +3,20 @@ import { readFileSync } from 'node:fs';
 
 const TICKS_PER_SECOND = 100;
 
+/** Empty for a process that has ended: its CPU time is then its parent's. */
+const readProc = (path: string): string => {
+  try {
+    return readFileSync(`/proc/${path}`, 'utf8');
+  } catch {
+    return '';
+  }
+};
+
 /** The fields of /proc/PID/stat behind the name of the program, which may hold spaces. */
-const statOf = (pid: number): string[] =>
-  readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').at(-1)?.split(' ') ?? [];
+const statOf = (pid: number): string[] => readProc(`${pid}/stat`).split(') ').at(-1)?.split(' ') ?? [];
 
 export const childrenOf = (pid: number): number[] =>
-  readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').filter(Boolean).map(Number);
+  readProc(`${pid}/task/${pid}/children`).trim().split(' ').filter(Boolean).map(Number);
 
 /**
  * Seconds of CPU that a process, its children and those of them that have ended have used.

@@ -19,9 +19,15 @@ const run = promisify(execFile);
 const scriptPath = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
 
 const ROUNDS = Number(process.env['BENCH_ROUNDS'] ?? 5);
-const SECONDS = 8;
+/** Of one measurement. Where requests are few it takes longer: a p99 needs some samples above it. */
+const SECONDS_LEAST = 8;
+const SAMPLES_LEAST = 2_000;
 /** Until the bad tenant does what it does. */
 const SETTLE_MS = 2_000;
+/** Until the server's memory is read again after the bad tenant has gone. */
+const REST_MS = 5_000;
+/** Less than this cannot be told from what the database does of itself. */
+const CORES_LEAST = 0.02;
 const CAPACITY_SHARE = 0.2;
 const TENANTS = 12;
 /** Of the usual 100,000 cards. */
@@ -40,7 +46,7 @@ const ECHO = 'module.exports = async (req) => ({ raw: req.args.length });';
 
 /** What the others do meanwhile. */
 type Asked = { method: 'GET' | 'POST'; path: string; headers: Record<string, string>; body?: string };
-type Paced = { p50_ms: number; p99_ms: number; errors: number };
+type Paced = { p50_ms: number; p99_ms: number; max_ms: number; samples: number; errors: number };
 
 const post = async (url: string, key: string, body: unknown): Promise<any> => {
   const response = await fetch(url, { method: 'POST', headers: headersOf(key), body: JSON.stringify(body) });
@@ -56,7 +62,7 @@ const paced = async (server: RunningServer, { method, path, headers, body }: Ask
     JSON.stringify(headers),
     body ?? '',
     String(rate),
-    String(SECONDS),
+    String(Math.max(SECONDS_LEAST, SAMPLES_LEAST / rate)),
     method,
   ];
   return JSON.parse((await run(process.execPath, args)).stdout) as Paced;
@@ -134,6 +140,36 @@ const rows: [manner: string, others: 'read' | 'run' | 'forward'][] = [
   ['burning', 'run'],
 ];
 
+type Measured = Paced & { cores: number };
+
+/** `megabytes`: resident memory of the server before, beside and after the bad tenant. */
+type Round = { alone: Measured; bad: Measured; burnt: Measured; megabytes: [number, number, number] };
+
+const figuresOf = (rounds: Round[]) => {
+  const ratios = rounds.map(({ bad, burnt }) => bad.p99_ms / burnt.p99_ms);
+  const medianOf = (figure: (of: Round) => number): number => round(median(rounds.map(figure)));
+  const errorsOf = (...kinds: ('alone' | 'bad' | 'burnt')[]): number =>
+    rounds.reduce((sum, of) => sum + kinds.reduce((errors, kind) => errors + of[kind].errors, 0), 0);
+  return {
+    ratio: round(median(ratios)),
+    at_most: 2,
+    ratios: ratios.map(round),
+    p99_ms: medianOf(({ bad }) => bad.p99_ms),
+    burner_p99_ms: medianOf(({ burnt }) => burnt.p99_ms),
+    alone_p99_ms: medianOf(({ alone }) => alone.p99_ms),
+    p50_ms: medianOf(({ bad }) => bad.p50_ms),
+    burner_p50_ms: medianOf(({ burnt }) => burnt.p50_ms),
+    max_ms: medianOf(({ bad }) => bad.max_ms),
+    burner_max_ms: medianOf(({ burnt }) => burnt.max_ms),
+    samples: medianOf(({ bad }) => bad.samples),
+    bad_cores: medianOf(({ alone, bad }) => bad.cores - alone.cores),
+    burner_cores: medianOf(({ alone, burnt }) => burnt.cores - alone.cores),
+    errors: errorsOf('bad'),
+    other_errors: errorsOf('alone', 'burnt'),
+    server_mb: [0, 1, 2].map((at) => Math.round(median(rounds.map(({ megabytes }) => megabytes[at] as number)))),
+  };
+};
+
 /** BENCH_ROWS names those to measure: `frames,results`. */
 const chosen = process.env['BENCH_ROWS']?.split(',');
 
@@ -177,10 +213,11 @@ export const fairness = async () => {
       rates[kind] = Math.floor((await runLoad(load)).requestsPerSecond * CAPACITY_SHARE);
     }
 
-    /** Beside a child. @returns also the cores that the server and the child used meanwhile. */
-    const beside = async (kind: string, child: ChildProcess | undefined) => {
-      if (child) await pause(SETTLE_MS);
-      const used = (): number => cpuSeconds(pid) + (child ? cpuSeconds(child.pid as number) : 0);
+    /** Beside children. @returns also the cores that the server, with all that it started, and the children used meanwhile. */
+    const beside = async (kind: string, children: ChildProcess[]) => {
+      if (children.length > 0) await pause(SETTLE_MS);
+      const pids = [pid, ...children.map((child) => child.pid as number)];
+      const used = (): number => pids.reduce((sum, each) => sum + cpuSeconds(each), 0);
       const [from, began] = [used(), performance.now()];
       const measured = await paced(server, others[kind] as Asked, rates[kind] as number);
       return { ...measured, cores: (used() - from) / ((performance.now() - began) / 1000) };
@@ -189,34 +226,32 @@ export const fairness = async () => {
     const results: Record<string, unknown> = { requests_per_second: rates };
     for (const [manner, kind] of rows) {
       if (chosen && !chosen.includes(manner)) continue;
-      const rounds: { ratio: number; bad: Paced; burnt: Paced; cores: number; residentMb: number }[] = [];
+      const rounds: Round[] = [];
       let answers = '';
       for (let turn = 0; turn < ROUNDS; turn += 1) {
-        const alone = await beside(kind, undefined);
+        const beforeMb = server.residentMb();
+        const alone = await beside(kind, []);
         const args = [scriptPath('misbehave.ts'), manner, JSON.stringify(setup)];
-        const bad = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
-        const besideBad = await beside(kind, bad);
-        const residentMb = Math.round(server.residentMb());
-        answers = await endOf(bad);
-        await pause(SETTLE_MS);
-        const cores = Math.max(0.05, besideBad.cores - alone.cores);
-        const burners = Array.from({ length: Math.ceil(cores) }, () =>
-          spawn(process.execPath, [scriptPath('burn.ts'), String(cores / Math.ceil(cores))], { stdio: 'inherit' }),
-        );
-        const burnt = await beside(kind, undefined);
+        const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
+        const bad = await beside(kind, [child]);
+        const besideMb = server.residentMb();
+        answers = await endOf(child);
+        await pause(REST_MS);
+        const afterMb = server.residentMb();
+        const cores = bad.cores - alone.cores;
+        const burners =
+          cores < CORES_LEAST
+            ? []
+            : Array.from({ length: Math.ceil(cores) }, () =>
+                spawn(process.execPath, [scriptPath('burn.ts'), String(cores / Math.ceil(cores))], {
+                  stdio: 'inherit',
+                }),
+              );
+        const burnt = await beside(kind, burners);
         await Promise.all(burners.map(stopChild));
-        rounds.push({ ratio: besideBad.p99_ms / burnt.p99_ms, bad: besideBad, burnt, cores, residentMb });
+        rounds.push({ alone, bad, burnt, megabytes: [beforeMb, besideMb, afterMb] });
       }
-      results[`${manner} (${kind})`] = {
-        ratio: round(median(rounds.map(({ ratio }) => ratio))),
-        at_most: 2,
-        p99_ms: round(median(rounds.map(({ bad }) => bad.p99_ms))),
-        burner_p99_ms: round(median(rounds.map(({ burnt }) => burnt.p99_ms))),
-        cores: round(median(rounds.map(({ cores }) => cores))),
-        errors: rounds.reduce((sum, { bad }) => sum + bad.errors, 0),
-        server_mb: Math.max(...rounds.map(({ residentMb }) => residentMb)),
-        answers_to_bad: answers,
-      };
+      results[`${manner} (${kind})`] = { ...figuresOf(rounds), answers_to_bad: answers };
       // So that a long run shows how far it is.
       console.error(manner, JSON.stringify(results[`${manner} (${kind})`]));
     }

@@ -7,6 +7,7 @@ import { createAccounts } from '../src/platform/accounts.ts';
 import { createSandbox, type SandboxOwner } from '../src/platform/sandbox/host/supervisor.ts';
 import { startExecutor } from '../src/platform/sandbox/host/executor-process.ts';
 import { CallFault, type WallKind } from '../src/platform/sandbox/protocol/sandbox.ts';
+import { createSpawner } from '../src/platform/sandbox/host/spawner.ts';
 import { findLandlock, wallKinds } from '../src/platform/sandbox/host/wall.ts';
 import { median, round } from './turns.ts';
 
@@ -192,11 +193,12 @@ const STARTS = 15;
 /** From the start of an executor until it is ready, behind each wall that can stand here, in turn; and without one. */
 export const sandboxStart = async () => {
   const landlock = await findLandlock();
+  const spawner = createSpawner();
   const times: Partial<Record<WallKind, number[]>> = {};
   const measure = async (wallKind: WallKind): Promise<number> => {
     const began = performance.now();
     const handlers = { received: () => undefined, broken: () => undefined };
-    const executor = await startExecutor({ wallKind, landlock, memoryMb: LIMITS.memoryMb, ...handlers });
+    const executor = await startExecutor({ spawner, wallKind, landlock, memoryMb: LIMITS.memoryMb, ...handlers });
     const ms = performance.now() - began;
     executor.kill();
     await executor.ended;
@@ -207,6 +209,7 @@ export const sandboxStart = async () => {
       const ms = await measure(kind).catch(() => undefined);
       if (ms !== undefined) (times[kind] ??= []).push(ms);
     }
+  await spawner.close();
   const medians = Object.entries(times).map(([kind, of]) => [`${kind}_ms`, round(median(of))]);
   return { ...Object.fromEntries(medians), beyond_none_at_most_ms: 10 };
 };

@@ -21,7 +21,10 @@ const read = (file: string): string => readFileSync(join(root, file), 'utf8');
 
 /** What the Dockerfile and compose begin with. */
 const baseImages = new Set(
-  [...read('Dockerfile').matchAll(/^FROM (\S+)/gm), ...read('docker-compose.yml').matchAll(/^ {4}image: (\S+)$/gm)]
+  [
+    ...read('Dockerfile').matchAll(/^ARG \w+_IMAGE=(\S+)/gm),
+    ...read('docker-compose.yml').matchAll(/^ {4}image: (\S+)$/gm),
+  ]
     .map(([, image]) => image as string)
     .filter((image) => !image.startsWith('strongroom:')),
 );

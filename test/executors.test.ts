@@ -46,6 +46,21 @@ describe('tenants that take turns', () => {
   });
 });
 
+test('runs with inputs of megabytes stay in their executor, which gives their memory back', async () => {
+  const sandbox = await openTestSandbox({ limits: { ...SMALL_LIMITS, cpuMs: 5000, wallMs: 20_000 } });
+  try {
+    const args = Array.from({ length: 5 }, () => 'x'.repeat(900_000));
+    const pids = new Set<number | undefined>();
+    for (let each = 0; each < 24; each += 1) {
+      expect(endOf(await sandbox.runCode('a', codeOf('return { raw: args.length };'), { args }))).toBe('ok{"raw":5}');
+      pids.add(sandbox.executors().find(({ tenant_id }) => tenant_id === 'a')?.pid);
+    }
+    expect(pids.size).toBe(1);
+  } finally {
+    await sandbox.close();
+  }
+});
+
 test('two tenants with 64 waiting runs each do not block other tenants', async () => {
   const limits = { ...SMALL_LIMITS, wallMs: 3 * SLEEP_MS };
   const sandbox = await openTestSandbox({ ...SMALL, limits });

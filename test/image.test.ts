@@ -1,11 +1,14 @@
 // The image, as far as it can be tried without Docker: the build is sent what it copies, and a directory with what the last
 // stage copies, and nothing else, serves. `npm run drill:docker` builds and runs the real one.
 import { execFile } from 'node:child_process';
-import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { makeSbom } from '../release/sbom.ts';
+import { trim } from '../release/trim.ts';
+import { SERVER_FLAGS } from '../src/cli/become-server.ts';
 import { createDatabase, type TestDatabase } from './support/database.ts';
 import { root, type ServerProcess, spawnServer, untilReady } from './support/process.ts';
 
@@ -56,6 +59,34 @@ test('.dockerignore keeps secrets and what is made here out', () => {
   for (const path of paths) expect(isSent(path), path).toBe(false);
 });
 
+test('base images can be pinned by a release, and the user is not root', () => {
+  const dockerfile = read('Dockerfile');
+  const names = [...dockerfile.matchAll(/^FROM (\S+)/gm)].map(([, name]) => name);
+  expect(names).toEqual(['${NODE_IMAGE}', '${BASE_IMAGE}']);
+  for (const name of ['NODE_IMAGE', 'BASE_IMAGE']) expect(dockerfile).toMatch(new RegExp(`^ARG ${name}=\\S+$`, 'm'));
+  // Kubernetes' runAsNonRoot believes numbers only.
+  expect(/^USER (.*)$/m.exec(stages.at(-1) as string)?.[1]).toBe('1000:1000');
+});
+
+test('Node has the same flags in the image, by npm start and by `strongroom start`', () => {
+  const [, entrypoint = ''] = /^ENTRYPOINT (.*)$/m.exec(read('Dockerfile')) ?? [];
+  expect((JSON.parse(entrypoint) as string[]).slice(3, -1)).toEqual(SERVER_FLAGS);
+  expect(read('bin/start.sh')).toContain(`node ${SERVER_FLAGS.join(' ')} `);
+});
+
+test('the bill of materials names what is installed and what is bundled, with licences', () => {
+  const { components } = makeSbom();
+  const named = new Map(components.map((component) => [component['bom-ref'], component]));
+  for (const path of productionPackages()) {
+    const { name, version } = JSON.parse(read(`${path}/package.json`)) as { name: string; version: string };
+    expect(named.has(`${name}@${version}`), `${name}@${version}`).toBe(true);
+  }
+  const bundled = components.filter(({ properties }) => JSON.stringify(properties).includes('strongroom:bundled'));
+  expect(bundled.map(({ name }) => name)).toEqual(expect.arrayContaining(['axios', '@prisma/client', 'yup']));
+  expect(components.filter(({ name }) => ['vitest', 'typescript', 'prisma'].includes(name))).toEqual([]);
+  for (const { purl } of components) expect(purl).toMatch(/^pkg:npm\//);
+});
+
 test('npm pack takes the built files of the packages for pages', async () => {
   const { stdout } = await promisify(execFile)('npm', ['pack', '--dry-run', '--json', '--workspaces'], { cwd: root });
   const packs = Object.values(JSON.parse(stdout)) as { name: string; files: { path: string }[] }[];
@@ -70,15 +101,32 @@ test('npm pack takes the built files of the packages for pages', async () => {
 });
 
 /** What `npm prune --omit=dev --omit=optional` leaves. */
-const copyPackages = (to: string): void => {
+const productionPackages = (): string[] => {
   type Package = { dev?: true; optional?: true; devOptional?: true; link?: true };
   const { packages } = JSON.parse(read('package-lock.json')) as { packages: Record<string, Package> };
-  for (const [path, { dev, optional, devOptional, link }] of Object.entries(packages))
-    if (path.startsWith('node_modules/') && !link && !dev && !optional && !devOptional)
-      cpSync(join(root, path), join(to, path), { recursive: true, filter: (file) => !file.endsWith('/node_modules') });
+  return Object.entries(packages)
+    .filter(([, { dev, optional, devOptional, link }]) => !link && !dev && !optional && !devOptional)
+    .map(([path]) => path)
+    .filter((path) => path.startsWith('node_modules/'));
 };
 
-/** To copy 139 MB of packages, and to start from them for the first time. */
+const copyPackages = (to: string): void => {
+  for (const path of productionPackages())
+    cpSync(join(root, path), join(to, path), { recursive: true, filter: (file) => !file.endsWith('/node_modules') });
+  trim(join(to, 'node_modules'));
+};
+
+/** Every file below a directory, with its size and the time of its last change. */
+const filesBelow = (directory: string): string[] =>
+  readdirSync(directory, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => {
+      const { size, mtimeMs } = statSync(join(entry.parentPath, entry.name));
+      return `${join(entry.parentPath, entry.name)} ${size} ${mtimeMs}`;
+    })
+    .toSorted();
+
+/** To copy 60 MB of packages, and to start from them for the first time. */
 const COPY_TIMEOUT_MS = 180_000;
 
 describe('what the last stage copies', () => {
@@ -86,6 +134,7 @@ describe('what the last stage copies', () => {
   let database: TestDatabase;
   let server: ServerProcess;
   let api_key: string;
+  let installed: string[];
 
   const MASTER_KEY = Buffer.alloc(32, 5).toString('base64');
   const environment = (): Record<string, string> => ({
@@ -107,10 +156,13 @@ describe('what the last stage copies', () => {
     const last = stages.at(-1) as string;
     for (const { sources, to } of copiesOf(last))
       for (const source of sources) {
+        // The program of Node is this one's, and the bill of materials has a test of its own.
+        if (source === '/usr/local/bin/node' || source === '/app/sbom.cdx.json') continue;
         const path = source.replace(/^\/app\//, '');
         if (path === 'node_modules') copyPackages(app);
         else cpSync(join(root, path), join(app, to, to.endsWith('/') ? path : ''), { recursive: true });
       }
+    installed = filesBelow(app);
     database = await createDatabase();
     const entrypoint = JSON.parse(/^ENTRYPOINT (.*)$/m.exec(last)?.[1] as string) as string[];
     const [, program, ...args] = entrypoint.slice(entrypoint.indexOf('--'));
@@ -194,5 +246,10 @@ describe('what the last stage copies', () => {
     expect(formulas.trim().split('\n')).toHaveLength(readdirSync(join(root, 'formulas/official')).length);
     expect(migrations).toMatch(/^Up to date: \d+ migrations/);
     expect(roles).toBe(read('deploy/postgres/roles.sql'));
+  });
+
+  // Last, after all of the above.
+  test('nothing was written beside the program: its root can be read-only', () => {
+    expect(filesBelow(app)).toEqual(installed);
   });
 });

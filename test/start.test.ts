@@ -515,6 +515,9 @@ describe.concurrent('a server with a database of its own', () => {
       );
       const behind = await failing(dataDir, ['doctor'], { ...environment, MIGRATE_ON_START: 'false' });
       expect(behind.stdout).toMatch(/✔ root key: opens[^]*✘ migrations: 1 of \d+ pending/);
+      const early = await start({ ...environment, MIGRATE_ON_START: 'false' });
+      expect(await early.exited).toBe(1);
+      expect(early.output()).toMatch(/1 of \d+ migrations are pending \(\w+\).*npm run migrate/);
       await database.drop();
     });
   });

@@ -1,5 +1,5 @@
 // The current server upgrades the vault of an earlier version in place, and gives the same responses.
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -26,24 +26,44 @@ const restore = async (name: string) => {
   const database = await createEmptyDatabase();
   const client = new Client(database.address);
   await client.connect();
-  await client.query(fixture(`${name}.sql`));
+  await client.query(fixture(`vault-${name}.sql`));
   await client.end();
   return database;
 };
 
-/** What an earlier version answered, as the current one does: what has changed since is in CHANGELOG.md. */
-const asToday = (vault: Vault, { key, json, body }: Pick<Recorded, 'key' | 'json' | 'body'>) => {
-  const { trace_id: _, ...rest } = body;
-  // Who sees nothing of the value sees no fingerprint.
-  if (key === vault.keys.redacted) delete rest.fingerprint;
-  // Terms about values find what their caller sees: of a token with a mask, nothing.
-  const { query } = (json ?? {}) as { query?: string };
-  if (query?.startsWith('data:6789')) return { pagination: { total_items: 0 }, data: [] };
-  return rest;
+type Version = {
+  /** Whether its server records which tokens have masks. What an earlier one left out, the sweep finds out. */
+  recordsMasks: boolean;
+  /** What it answered, as the current version does: what has changed since is in CHANGELOG.md. */
+  asToday(vault: Vault, recorded: Pick<Recorded, 'key' | 'json' | 'body'>): any;
 };
 
-describe.each(['vault-60669a8'])('the dump %s', (name) => {
-  const vault = JSON.parse(fixture(`${name}.json`)) as Vault;
+/** Every version with a dump. A release adds its own: test/fixtures/README.md. */
+const versions: Record<string, Version> = {
+  '60669a8': {
+    recordsMasks: false,
+    asToday: (vault, { key, json, body }) => {
+      const { trace_id: _, ...rest } = body;
+      // Who sees nothing of the value sees no fingerprint.
+      if (key === vault.keys.redacted) delete rest.fingerprint;
+      // Terms about values find what their caller sees: of a token with a mask, nothing.
+      const { query } = (json ?? {}) as { query?: string };
+      if (query?.startsWith('data:6789')) return { pagination: { total_items: 0 }, data: [] };
+      return rest;
+    },
+  },
+};
+
+it('every dump is in the table', () => {
+  const dumps = readdirSync(join(import.meta.dirname, 'fixtures')).flatMap(
+    (file) => /^vault-(.+)\.sql$/.exec(file)?.[1] ?? [],
+  );
+  expect(Object.keys(versions).toSorted()).toEqual(dumps.toSorted());
+});
+
+describe.each(Object.entries(versions))('the dump of %s', (name, { recordsMasks, asToday }) => {
+  const vault = JSON.parse(fixture(`vault-${name}.json`)) as Vault;
+  const statements = JSON.parse(fixture(`statements-${name}.json`)) as Record<string, string>;
   let server: TestServer;
   let database: Awaited<ReturnType<typeof restore>>;
 
@@ -55,17 +75,22 @@ describe.each(['vault-60669a8'])('the dump %s', (name) => {
   });
   afterAll(() => server.close());
 
-  it('looks into its tokens once and finds values by search only where no mask hides them', async () => {
-    const unknown = () => server.sql("SELECT id FROM tokens WHERE masked IS NULL AND type = 'token'");
-    expect((await unknown()).length).toBeGreaterThan(0);
-    await sweep(server.ctx);
-    expect(await unknown()).toEqual([]);
-    const [{ masked }] = await server.sql("SELECT count(*)::int AS masked FROM tokens WHERE masked AND type = 'token'");
-    expect(masked).toBe(1);
-    const json = { query: 'data:"a plain text"' };
-    const answer = await server.request('POST', '/tokens/search', { key: vault.keys.first, json });
-    expect(answer.body.data).toHaveLength(1);
-  });
+  it.skipIf(recordsMasks)(
+    'looks into its tokens once and finds values by search only where no mask hides them',
+    async () => {
+      const unknown = () => server.sql("SELECT id FROM tokens WHERE masked IS NULL AND type = 'token'");
+      expect((await unknown()).length).toBeGreaterThan(0);
+      await sweep(server.ctx);
+      expect(await unknown()).toEqual([]);
+      const [{ masked }] = await server.sql(
+        "SELECT count(*)::int AS masked FROM tokens WHERE masked AND type = 'token'",
+      );
+      expect(masked).toBe(1);
+      const json = { query: 'data:"a plain text"' };
+      const answer = await server.request('POST', '/tokens/search', { key: vault.keys.first, json });
+      expect(answer.body.data).toHaveLength(1);
+    },
+  );
 
   it.each(vault.recorded.map((recorded, index) => [`${index} ${recorded.method} ${recorded.path}`, recorded] as const))(
     'answers as before: %s',
@@ -100,11 +125,8 @@ describe.each(['vault-60669a8'])('the dump %s', (name) => {
     expect(made.body).toMatchObject({ id, _extras: { deduplicated: true } });
   });
 
-  it('does not find by its value what the earlier version gives a mask', async () => {
-    const { UPDATE_TOKEN } = JSON.parse(fixture(name.replace('vault', 'statements') + '.json')) as Record<
-      string,
-      string
-    >;
+  it.skipIf(recordsMasks)('does not find by its value what the earlier version gives a mask', async () => {
+    const { UPDATE_TOKEN } = statements;
     const { api_key: key } = await server.newTenant({
       permissions: ['token:create', 'token:update', 'token:search', 'token:read'],
       rules: [{ priority: 1, container: '/', transform: 'reveal', permissions: ['token:read'] }],
@@ -144,8 +166,20 @@ describe.each(['vault-60669a8'])('the dump %s', (name) => {
   });
 
   // Processes of two versions serve beside each other while an operator replaces them.
-  it('takes every statement of the earlier version, and shows what it wrote', async () => {
-    const statements = JSON.parse(fixture(name.replace('vault', 'statements') + '.json')) as Record<string, string>;
+  it('takes every statement of the earlier version', async () => {
+    const client = new Client(database.address);
+    await client.connect();
+    try {
+      expect(Object.keys(statements).length).toBeGreaterThan(20);
+      for (const [index, text] of Object.values(statements).entries())
+        await client.query(`PREPARE "statement ${index}" AS ${text}`);
+    } finally {
+      await client.end();
+    }
+  });
+
+  // By the names that the fixture of the first version gives them; `npm run drill:upgrade` does it with processes of any.
+  it.runIf('READ_TOKENS.one' in statements)('shows what the earlier version writes', async () => {
     const { body: known } = await server.request('GET', `/tokens/${vault.ids[0]}`, { key: vault.keys.first });
     const { tenant_id, created_by: application_id } = known;
     const created_at = '2026-01-01T00:00:00.000Z';
@@ -174,8 +208,6 @@ describe.each(['vault-60669a8'])('the dump %s', (name) => {
     const run = async (statement: string, values: unknown[]) =>
       (await client.query(statements[statement] ?? '', values)).rows;
     try {
-      for (const [statement, text] of Object.entries(statements))
-        await client.query(`PREPARE "${statement}" AS ${text}`);
       await run('INSERT_TOKENS', [tenant_id, JSON.stringify([insert])]);
       await run('PUT_CVC', [tenant_id, id, 'AAAA', created_at]);
       await run('UPDATE_TOKEN', [tenant_id, id, JSON.stringify({ ...token, sealed: 'AAAB' })]);

@@ -27,7 +27,9 @@ import { generatedPages, withGenerated } from './configuration.ts';
 import { doctor } from './doctor.ts';
 import { exportFile } from './export.ts';
 import { importFile, parseImportOptions } from './import.ts';
+import { becomeServer } from './become-server.ts';
 import { runReactorFile } from './reactor-run.ts';
+import { versionReport, versionText } from './version-report.ts';
 import { COMPOSE_COMMANDS, setup } from './setup.ts';
 import { UsageError } from './usage-error.ts';
 import { listVaultKeys, rotateRootKey, rotateTenantKeys } from './vault-keys.ts';
@@ -133,6 +135,11 @@ const printVaultKeys = (values: Values): Promise<void> =>
   });
 
 export const runs: Record<CommandName, (values: Values, operand: string | undefined) => Promise<void>> = {
+  start: async () => becomeServer(),
+  version: async (values) => {
+    const report = versionReport();
+    console.log(values.json ? JSON.stringify(report) : versionText(report));
+  },
   bootstrap: async (values) => {
     const name = required(values['tenant-name']);
     const made = await withContext(

@@ -52,6 +52,17 @@ type CommandText = {
 };
 
 const table = {
+  start: {
+    summary: 'starts the server',
+    more: 'What npm start does in a checkout. The options are environment variables (docs/operations/configuration.md).',
+    examples: ['start'],
+  },
+  version: {
+    summary: 'prints the version, and what a report of a problem should name',
+    more: 'The commit if it is known, Node and its libraries, the PostgreSQL client, and the system. It connects to nothing.',
+    optional: ['json'],
+    examples: ['version', 'version --json'],
+  },
   bootstrap: {
     summary: 'makes the first tenant of an empty vault, and its API key',
     more: 'The key is printed once. A vault that has a tenant already is not changed.',
@@ -211,7 +222,8 @@ export type CommandName = keyof typeof table;
 const texts: Record<CommandName, CommandText> = table;
 const names = Object.keys(table) as CommandName[];
 
-const PROGRAM = 'npm run -s strongroom --';
+/** How this copy is run: as an installed package, or in a checkout. */
+const PROGRAM = import.meta.url.includes('/node_modules/strongroom/') ? 'npx strongroom' : 'npm run -s strongroom --';
 
 /** The options of all commands, for parseArgs. */
 export const parseOptions = {

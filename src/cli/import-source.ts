@@ -37,7 +37,7 @@ const parseObject = (bytes: Uint8Array): { columns: Columns } | { reason: string
     return { reason: NOT_UTF8 };
   }
   try {
-    const { value, findings } = runAtOnce(parseInSlices(text, true));
+    const { value, findings } = runAtOnce(parseInSlices(text, { stopsAtDepth: true }));
     const [finding] = Object.values(findings);
     if (finding) return { reason: finding.sentence };
     return isObject(value) ? { columns: value } : { reason: 'it is no JSON object' };

@@ -303,6 +303,30 @@ test('long work of several tenants takes turns, and other work goes on between t
   expect(log.slice(4).lastIndexOf('b')).toBeLessThan(10);
 });
 
+test('after a long slice its tenant rests: other work goes on, small and long', async () => {
+  const accounts = createAccounts();
+  const log: string[] = [];
+  const indivisible = function* (name: string): Slices<string> {
+    clockMs += 40;
+    log.push(name);
+    yield;
+    log.push(`${name} again`);
+    return name;
+  };
+  const long = accounts.runInTurns('a', indivisible('a'));
+  // It rests by the clock, which stands: turns of the loop do not end the rest.
+  const others = await Promise.all(['b', 'c'].map((name) => accounts.runInTurns(name, slices(name, 5, log))));
+  expect(others).toEqual(['b', 'c']);
+  const next = accounts.runInTurns('a', slices('a next', 1, log));
+  expect(next).toBeInstanceOf(Promise);
+  expect(log).not.toContain('a again');
+  expect(log).not.toContain('a next');
+  expect(accounts.figures().turns).toBe(2);
+  clockMs += 40;
+  expect(await Promise.all([long, next])).toEqual(['a', 'a next']);
+  expect(accounts.figures().turns).toBe(0);
+});
+
 test('a tenant has so much long work and no more, and a failure of the work ends it', async () => {
   const accounts = createAccounts({ long_work: { ofTenantMax: 2, ofTenantLeast: 2 } });
   const works = [1, 2].map(() => accounts.runInTurns('a', slices('a', 3, [])));

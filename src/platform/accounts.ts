@@ -86,6 +86,15 @@ const TURN_MS = 1;
 /** The same while other long work waits: enough for a few cards, which must not wait for large bodies. */
 const SMALL_TURN_MS = 0.25;
 
+/**
+ * A slice of more than a turn, such as the decryption of a megabyte, is followed by a rest of the same length, in which its
+ * account does no long work: a request of another tenant would wait for such a slice at each of its looks.
+ */
+const REST_MS_MAX = 100;
+
+/** While it rests, so much work of an account waits. More, which is small, is done: it must not use up the limit of long work. */
+const RESTING_MAX = 16;
+
 /** Who holds something: a tenant by its id, or clients of its open proxies and public keys, see `openAccount`. */
 export type Account = string;
 
@@ -405,44 +414,75 @@ export const createAccounts = (changed: Limits = {}): Accounts => {
 /** Work that waits for its next turn. `step` does one slice. @returns whether it was the last. */
 type LongWork = { step(): boolean };
 
-type Line = { usedMs: number; works: LongWork[] };
+/** `restUntilMs`: by `performance.now()`. */
+type Line = { usedMs: number; restUntilMs: number; works: LongWork[] };
 
 /** `runTurns` runs slices in turns; its `admit` counts those that need more than one. */
 const createTurns = () => {
-  /** Accounts with work that waits. */
+  /** Accounts with work that waits, and those that rest. */
   const lines = new Map<Account, Line>();
+  let isNext = false;
+  let timer: NodeJS.Timeout | undefined;
 
-  const findLeastUsed = (): [Account, Line] | undefined => {
+  const findLeastUsed = (isReady: (line: Line) => boolean): [Account, Line] | undefined => {
     let least: [Account, Line] | undefined;
-    for (const each of lines) if (each[1].usedMs < (least?.[1].usedMs ?? Infinity)) least = each;
+    for (const each of lines) if (isReady(each[1]) && each[1].usedMs < (least?.[1].usedMs ?? Infinity)) least = each;
     return least;
   };
 
+  /** A line of an account that has none. One that comes later owes nothing for the past, and is owed nothing. */
+  const newLine = (): Line => ({ usedMs: findLeastUsed(() => true)?.[1].usedMs ?? 0, restUntilMs: 0, works: [] });
+
+  /** Charges an account for its turn. */
+  const charge = (account: Account, usedMs: number): void => {
+    const isLong = usedMs > 2 * TURN_MS;
+    const line = lines.get(account) ?? (isLong ? newLine() : undefined);
+    if (!line) return;
+    line.usedMs += usedMs;
+    if (!isLong) return;
+    line.restUntilMs = performance.now() + Math.min(usedMs, REST_MS_MAX);
+    lines.set(account, line);
+    schedule();
+  };
+
+  /** The next turn, or the end of the first rest. */
+  const schedule = (): void => {
+    if (isNext) return;
+    const now = performance.now();
+    let waitMs = Infinity;
+    for (const [account, { works, restUntilMs }] of lines)
+      if (works.length === 0 && restUntilMs <= now) lines.delete(account);
+      else waitMs = Math.min(waitMs, restUntilMs - now);
+    clearTimeout(timer);
+    isNext = waitMs <= 0;
+    if (isNext) setImmediate(turn);
+    else if (waitMs < Infinity) timer = setTimeout(turn, waitMs);
+  };
+
   const turn = (): void => {
-    const found = findLeastUsed();
-    if (!found) return;
-    const [account, line] = found;
+    isNext = false;
     const began = performance.now();
-    let used = 0;
-    while (used < TURN_MS) {
-      const work = line.works.shift();
-      if (!work) break;
-      // To the end of its line: a small one does not wait for a large one.
-      if (!work.step()) line.works.push(work);
-      used = performance.now() - began;
+    const found = findLeastUsed(({ works, restUntilMs }) => works.length > 0 && restUntilMs <= began);
+    if (found) {
+      const [account, line] = found;
+      let used = 0;
+      while (used < TURN_MS) {
+        const work = line.works.shift();
+        if (!work) break;
+        // To the end of its line: a small one does not wait for a large one.
+        if (!work.step()) line.works.push(work);
+        used = performance.now() - began;
+      }
+      charge(account, used);
     }
-    line.usedMs += used;
-    if (line.works.length === 0) lines.delete(account);
-    if (lines.size > 0) setImmediate(turn);
+    schedule();
   };
 
   const enqueue = (account: Account, work: LongWork): void => {
-    const isFirst = lines.size === 0;
-    const line = lines.get(account);
-    if (line) line.works.push(work);
-    // One that comes later owes nothing for the past, and is owed nothing.
-    else lines.set(account, { usedMs: findLeastUsed()?.[1].usedMs ?? 0, works: [work] });
-    if (isFirst) setImmediate(turn);
+    const line = lines.get(account) ?? newLine();
+    line.works.push(work);
+    lines.set(account, line);
+    schedule();
   };
 
   const wait = async <T>(account: Account, slices: Slices<T>, admit: Accounts['reserve']): Promise<T> => {
@@ -467,12 +507,17 @@ const createTurns = () => {
   };
 
   const runTurns = <T>(account: Account, slices: Slices<T>, admit: Accounts['reserve']): T | Promise<T> => {
-    const endMs = performance.now() + (lines.size > 0 ? SMALL_TURN_MS : TURN_MS);
-    do {
+    const began = performance.now();
+    const line = lines.get(account);
+    if (line && line.restUntilMs > began && line.works.length < RESTING_MAX) return wait(account, slices, admit);
+    const endMs = began + (lines.size > 0 ? SMALL_TURN_MS : TURN_MS);
+    for (;;) {
       const next = slices.next();
-      if (next.done) return next.value;
-    } while (performance.now() < endMs);
-    return wait(account, slices, admit);
+      const now = performance.now();
+      if (!next.done && now < endMs) continue;
+      charge(account, now - began);
+      return next.done ? next.value : wait(account, slices, admit);
+    }
   };
 
   const countWaiting = (): number => {

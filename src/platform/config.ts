@@ -260,7 +260,9 @@ export const environmentSchema = z.object({
     .prefault('1')
     .describe('Processes that serve, on one port; `auto` takes as many as there are cores for this server.'),
   DATABASE_POOL_MAX: wholeNumber(DATABASE_POOL_MIN, 200, 10).describe('Connections to the database, of all workers.'),
-  MIGRATE_ON_START: flag(true).describe('Applies pending migrations before listening.'),
+  MIGRATE_ON_START: flag(true).describe(
+    'Applies pending migrations before listening. `false`: a start with pending ones fails.',
+  ),
   MASTER_KEY: rootKey
     .optional()
     .describe('Root key: 32 random bytes in base64. Needed in production; a development server makes its own.'),

@@ -127,18 +127,14 @@ export const noVault = ({ mode, databaseUrl, dataDir }: Config): StartError =>
     `There is no vault in ${databaseUrl === undefined ? dataDir : 'the database that DATABASE_URL names'}, and this command makes none. If the vault is elsewhere, run the command in the directory of its server, or name its data directory (DATA_DIR=/path/to/data) or its database (DATABASE_URL). To make a vault: ${mode === 'production' ? 'npm run -s strongroom -- bootstrap --tenant-name NAME' : 'npm start'}`,
   );
 
-/** Applies migrations unless MIGRATE_ON_START=false. @throws StartError if they are not applied and the database has no vault. */
-export const bringUpToDate = async (
-  config: Config,
-  poolConfig: PoolConfig,
-  isVault: boolean,
-): Promise<MigrationResult> => {
+/** Applies migrations unless MIGRATE_ON_START=false. @throws StartError if they are not applied then: the code needs them. */
+export const bringUpToDate = async (config: Config, poolConfig: PoolConfig): Promise<MigrationResult> => {
   if (config.migrateOnStart) return migrate(poolConfig, migrationsDir);
-  if (isVault) return { applied: [], total: 0 };
   const { pending, total } = await findPendingMigrations(poolConfig, migrationsDir);
-  if (pending.length > 0)
-    throw new StartError(
-      'The database has no tables yet, and MIGRATE_ON_START=false keeps this start from making them. Make them: npm run migrate',
-    );
-  return { applied: [], total };
+  if (pending.length === 0) return { applied: [], total: 0 };
+  throw new StartError(
+    pending.length === total
+      ? 'The database has no tables yet, and MIGRATE_ON_START=false keeps this start from making them. Make them: npm run migrate'
+      : `${pending.length} of ${total} migrations are pending (${pending.join(', ')}), and MIGRATE_ON_START=false keeps this start from applying them. Apply them first: npm run migrate`,
+  );
 };

@@ -121,7 +121,8 @@ if (task === 'probe') {
   const { stdout, stderr, status, signal } = spawnSync(command, args, {
     env: WRAPPER_ENVIRONMENT,
     encoding: 'utf8',
-    stdio: ['ignore', 'pipe', 'pipe', ...Array.from({ length: 6 }, () => 'ignore' as const), forgotten],
+    input: '\n',
+    stdio: ['pipe', 'pipe', 'pipe', ...Array.from({ length: 6 }, () => 'ignore' as const), forgotten],
   });
   console.log(JSON.stringify({ stdout, stderr, status, signal }));
 } else {

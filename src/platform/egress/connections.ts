@@ -118,24 +118,39 @@ export const createConnections = (accounts: Accounts): Connections => {
     return undefined;
   };
 
-  /** Finds the connection that has been idle longest, of an account or of all. Linear: called only when a limit is reached. */
-  const findLongestIdle = (account?: Account): Connection | undefined => {
+  /** Finds the connection that has been idle longest. Linear: called only when a limit is reached. */
+  const findLongestIdle = (isOpenTo: (connection: Connection) => boolean): Connection | undefined => {
     let longest: Connection | undefined;
     if (idleCount === 0) return undefined;
     for (const connection of live) {
-      if (connection.restedAt === undefined) continue;
-      if (account !== undefined && connection.account !== account) continue;
+      if (connection.restedAt === undefined || !isOpenTo(connection)) continue;
       if (connection.restedAt < (longest?.restedAt ?? Infinity)) longest = connection;
     }
     return longest;
   };
 
-  /** Reserves one more connection. Closes the one that has been idle longest if a limit is reached. */
+  const countByAccount = (): Map<Account, number> => {
+    const counts = new Map<Account, number>();
+    for (const { account } of live) counts.set(account, (counts.get(account) ?? 0) + 1);
+    return counts;
+  };
+
+  /** The idle connection to close for a further one of the account. Those with fewer keep theirs: they would open it again for each request. */
+  const findIdleToClose = (account: Account, isOwnLimit: boolean): Connection | undefined => {
+    if (isOwnLimit) return findLongestIdle((connection) => connection.account === account);
+    const counts = countByAccount();
+    const own = counts.get(account) ?? 0;
+    return findLongestIdle(
+      (connection) => connection.account === account || (counts.get(connection.account) ?? 0) > own,
+    );
+  };
+
+  /** Reserves one more connection. Closes one that is idle if a limit is reached. */
   const tryReserve = ({ account }: Use): Reservation | undefined => {
     for (;;) {
       const refusal = accounts.findRefusal(account, 'connections', 1);
       if (!refusal) return accounts.hold(account, 'connections', 1);
-      const idle = findLongestIdle(refusal.code === 'too_many_requests' ? account : undefined);
+      const idle = idleCount > 0 ? findIdleToClose(account, refusal.code === 'too_many_requests') : undefined;
       if (idle === undefined) return undefined;
       remove(idle);
     }

@@ -133,6 +133,8 @@ describe('a text is parsed in slices', () => {
     ['many members', `[${`{${member}"a":[true,null,1.5]},`.repeat(20_000)}0]`],
     ['deep nesting', '['.repeat(400_000) + ']'.repeat(400_000)],
     ['blanks', `[${' \n'.repeat(10)}${`1,${' '.repeat(20)}`.repeat(30_000)}1]`],
+    ['one long string', `["${'x'.repeat(500_000)}"]`],
+    ['one long string with escapes', String.raw`{"a":"${String.raw`\"\u00e9\ud83d\udd11\\\n`.repeat(30_000)}"}`],
     ['strings with escapes', `[${String.raw`"a\n\u00e9",`.repeat(60_000)}""]`],
   ])('%s', (_, text) => {
     const parsing = parseInSlices(text);
@@ -141,6 +143,18 @@ describe('a text is parsed in slices', () => {
     // A slice ends behind the token in which its characters end, and these tokens are short.
     expect(pauses).toBeGreaterThanOrEqual(Math.floor(text.length / (JSON_SLICE_CHARACTERS + 100)));
     expect(pauses).toBeGreaterThan(5);
+  });
+
+  test('a long string is the same, and one that is no JSON is refused', () => {
+    const long = '"\\\n\u{1f511}\ud83dé';
+    // Pieces end at different places.
+    for (let shift = 0; shift < 8; shift += 1) {
+      const value = { a: 'x'.repeat(shift) + long.repeat(20_000), b: [1] };
+      expect(parseAtOnce(JSON.stringify(value)).value).toEqual(value);
+    }
+    const start = `["${'x'.repeat(100_000)}`;
+    for (const end of ['', '\\', '\\"', '\\u12"]', '\\x"]', '\n"]', '\u0000"]', '"', '"]]'])
+      expect(() => parseAtOnce(start + end)).toThrow(JsonSyntaxError);
   });
 
   test('the value is the same', () => {

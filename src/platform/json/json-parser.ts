@@ -35,8 +35,8 @@ export const takeText = (scanner: Scanner, text: string): boolean => {
 };
 
 /**
- * Characters of a slice: about a millisecond. A slice ends after a token. One string, number or run of white space is never
- * split: a megabyte of it takes about two milliseconds.
+ * Characters of a slice, also of one long string: less than a millisecond. A slice ends after a token. A name, a number or a run
+ * of white space is never split: a megabyte of it takes about two milliseconds.
  */
 export const JSON_SLICE_CHARACTERS = 32_768;
 
@@ -44,7 +44,7 @@ export const JSON_SLICE_CHARACTERS = 32_768;
 export type JsonFinding = { path: string; sentence: string };
 
 /** The first finding of each kind. */
-export type JsonFindings = Partial<Record<'depth' | 'prototype' | 'duplicate' | 'number', JsonFinding>>;
+export type JsonFindings = Partial<Record<'depth' | 'values' | 'prototype' | 'duplicate' | 'number', JsonFinding>>;
 
 export type ParsedJson = { value: Json; findings: JsonFindings };
 
@@ -58,7 +58,16 @@ type Members = Record<string, Json>;
 /** An array or object that is not closed yet. `name` is the key of the next value. */
 type Level = { items: Json[]; members?: undefined } | { items?: undefined; members: Members; name: string };
 
-type Reader = { readonly text: string; at: number; readonly levels: Level[]; readonly findings: JsonFindings };
+type Reader = {
+  readonly text: string;
+  at: number;
+  /** Commas and containers so far. */
+  values: number;
+  /** It stands before a string that is taken in slices. */
+  isBeforeLong: boolean;
+  readonly levels: Level[];
+  readonly findings: JsonFindings;
+};
 
 const QUOTE = 0x22;
 const COMMA = 0x2c;
@@ -67,6 +76,7 @@ const COLON = 0x3a;
 const OPEN_LIST = 0x5b;
 const BACKSLASH = 0x5c;
 const CLOSE_LIST = 0x5d;
+const SMALL_U = 0x75;
 const OPEN_OBJECT = 0x7b;
 const CLOSE_OBJECT = 0x7d;
 const SPACE = 0x20;
@@ -85,6 +95,40 @@ const nextCode = (reader: Reader): number => {
 };
 
 // --- Texts, numbers and words ---
+
+/** A value. @returns undefined before a string of more than one slice. */
+const takeShortString = (reader: Reader): string | undefined => {
+  const { text, at: from } = reader;
+  const end = from + JSON_SLICE_CHARACTERS;
+  if (end < text.length) {
+    const quote = text.indexOf('"', from + 1);
+    if (quote === -1) refuse();
+    reader.isBeforeLong = quote >= end || text.charCodeAt(quote - 1) === BACKSLASH;
+    if (reader.isBeforeLong) return undefined;
+  }
+  return takeString(reader);
+};
+
+/** The same string as JSON.parse reads, in pieces that divide no escape. */
+function* takeLongString(reader: Reader): Slices<string> {
+  const { text } = reader;
+  const pieces: string[] = [];
+  let at = reader.at + 1;
+  for (;;) {
+    const from = at;
+    const pauseAt = Math.min(from + JSON_SLICE_CHARACTERS, text.length);
+    let code = NaN;
+    while (at < pauseAt && (code = text.charCodeAt(at)) !== QUOTE)
+      if (code !== BACKSLASH) at += 1;
+      else at += text.charCodeAt(at + 1) === SMALL_U ? 6 : 2;
+    if (at >= text.length) refuse();
+    pieces.push(parseLiteral(`"${text.slice(from, at)}"`));
+    if (code === QUOTE && at < pauseAt) break;
+    yield;
+  }
+  reader.at = at + 1;
+  return pieces.join('');
+}
 
 const takeString = (reader: Reader): string => {
   const { text, at: from } = reader;
@@ -192,16 +236,15 @@ const attach = (level: Level, value: Json): void => {
 
 const isContainerStart = (code: number): boolean => code === OPEN_LIST || code === OPEN_OBJECT;
 
-/**
- * Begins a value. @returns the value if it is complete; undefined for a container with content.
- */
+/** Begins a value. @returns the value if it is complete; undefined for a container with content, and before a long string. */
 const takeValue = (reader: Reader): Json | undefined => {
   const code = nextCode(reader);
   if (!isContainerStart(code)) {
-    if (code === QUOTE) return takeString(reader);
+    if (code === QUOTE) return takeShortString(reader);
     return code === MINUS || (code >= 0x30 && code <= 0x39) ? takeNumber(reader) : takeWord(reader);
   }
   reader.at += 1;
+  reader.values += 1;
   const isList = code === OPEN_LIST;
   const level: Level = isList ? { items: [] } : { members: {}, name: '' };
   open(reader, level);
@@ -220,6 +263,7 @@ const takeEnd = (reader: Reader, level: Level, value: Json): Json | undefined =>
   const code = nextCode(reader);
   reader.at += 1;
   if (code === COMMA) {
+    reader.values += 1;
     if (!level.items) takeName(reader);
     return undefined;
   }
@@ -230,24 +274,33 @@ const takeEnd = (reader: Reader, level: Level, value: Json): Json | undefined =>
 
 /**
  * Parses like JSON.parse, except that it drops keys named `__proto__`. Pauses after each slice. Does not recurse.
- * @param stopsAtDepth whether to stop at deep nesting, with null and the findings so far: the rest may take a hundred times as
- * much memory.
+ * @param stops what ends it early, with null and the findings so far: deep nesting, whose rest may take a hundred times as much
+ * memory; more than so many values.
  * @throws JsonSyntaxError.
  */
-export function* parseInSlices(text: string, stopsAtDepth = false): Slices<ParsedJson> {
-  const reader: Reader = { text, at: 0, levels: [], findings: {} };
+export function* parseInSlices(
+  text: string,
+  { stopsAtDepth = false, valuesMax = Infinity }: { stopsAtDepth?: boolean; valuesMax?: number } = {},
+): Slices<ParsedJson> {
+  const findings: JsonFindings = {};
+  const reader: Reader = { text, at: 0, values: 0, isBeforeLong: false, levels: [], findings };
   let pauseAt = JSON_SLICE_CHARACTERS;
   let value: Json | undefined;
   for (;;) {
     const level = reader.levels.at(-1);
-    if (value === undefined) value = takeValue(reader);
+    if (reader.isBeforeLong) {
+      value = yield* takeLongString(reader);
+      reader.isBeforeLong = false;
+    } else if (value === undefined) value = takeValue(reader);
     else if (level) value = takeEnd(reader, level, value);
     else break;
-    if (stopsAtDepth && reader.findings.depth) return { value: null, findings: reader.findings };
+    if (reader.values > valuesMax)
+      findings.values ??= { path: '', sentence: `must not hold more than ${valuesMax} values` };
+    if (findings.values || (stopsAtDepth && findings.depth)) return { value: null, findings };
     if (reader.at < pauseAt) continue;
     yield;
     pauseAt = reader.at + JSON_SLICE_CHARACTERS;
   }
   nextCode(reader);
-  return reader.at === text.length ? { value, findings: reader.findings } : refuse();
+  return reader.at === text.length ? { value, findings } : refuse();
 }

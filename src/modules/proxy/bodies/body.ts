@@ -124,7 +124,7 @@ function* isJsonText(text: string): Slices<boolean> {
   const ends = { '"': '"', '[': ']', '{': '}' }[/^[\t\n\r ]*(["[{])/.exec(bare)?.[1] ?? ''];
   if (ends === undefined || bare.trimEnd().at(-1) !== ends) return false;
   try {
-    yield* parseInSlices(bare, true);
+    yield* parseInSlices(bare, { stopsAtDepth: true });
     return true;
   } catch (error) {
     if (error instanceof JsonSyntaxError) return false;

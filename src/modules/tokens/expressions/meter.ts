@@ -53,12 +53,8 @@ export const spend = (meter: Meter, work: number): void => {
   if (meter.work > WORK_MAX) throw new ExpressionError('too_complex', 'must take less work to evaluate');
 };
 
-/** Characters that JSON writes with more bytes than UTF-8, and a few controls that it does not. */
-const escaped = /["\\\p{Cc}\p{Cs}]/u;
-
-/** The bytes of a text with its quotation marks. */
-const stringBytes = (text: string): number =>
-  escaped.test(text) ? Buffer.byteLength(JSON.stringify(text)) : Buffer.byteLength(text) + 2;
+/** The bytes of a text with its quotation marks. Written out: a search for what JSON escapes takes ten times as long. */
+const stringBytes = (text: string): number => Buffer.byteLength(JSON.stringify(text));
 
 /**
  * The size of a value as compact JSON in UTF-8, within a few bytes, and the work to read and write it. Stops when the size

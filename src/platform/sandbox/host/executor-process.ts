@@ -1,19 +1,16 @@
 // Starts one executor process in isolation, exchanges frames with it, measures its memory and CPU time, and ends it.
 import { randomInt } from 'node:crypto';
-import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
-import type { Socket } from 'node:net';
 import { dirname, extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type Frame, frameKinds, readFrames } from '../protocol/frames.ts';
 import type { WallKind } from '../protocol/sandbox.ts';
-import { packageDirectory, type Program, wallCommand, WRAPPER_ENVIRONMENT } from './wall.ts';
+import type { Ending, Spawner } from './spawner.ts';
+import { packageDirectory, type Program, wallCommand } from './wall.ts';
 
 /** Timeout of a start, which usually takes a tenth of a second. */
 const START_MS_MAX = 20_000;
-/** Characters of standard error that are kept for the message of a failed start. */
-const STDERR_CHARACTERS_MAX = 2000;
 /** Unread bytes at which an executor that does not read is killed. */
 const UNREAD_BYTES_MAX = 64 * 1024 * 1024;
 /** Unread bytes at which further frames wait until the executor has read. */
@@ -51,9 +48,8 @@ export type Executor = {
   cpuMs(): number | undefined;
 };
 
-export type Ending = { code: number | null; signal: NodeJS.Signals | null };
-
 export type ExecutorOptions = {
+  spawner: Spawner;
   wallKind: WallKind;
   /** The result of `findLandlock`. */
   landlock: number | string;
@@ -132,6 +128,7 @@ export class ExecutorStartError extends Error {
 
 /** Starts an executor and waits until it is ready. @throws ExecutorStartError; WallMissing. */
 export const startExecutor = async ({
+  spawner,
   wallKind,
   landlock,
   executorPath,
@@ -140,57 +137,39 @@ export const startExecutor = async ({
   broken,
 }: ExecutorOptions): Promise<Executor> => {
   const program = programOf(memoryMb, wallKind !== 'none', executorPath);
-  const { command, args } = wallCommand(wallKind, landlock, program);
-  const child = spawn(command, args, {
-    env: WRAPPER_ENVIRONMENT,
-    cwd: '/',
-    stdio: ['ignore', 'ignore', 'pipe', 'pipe'],
-  });
-  const socket = child.stdio[3] as Socket;
-  let words = '';
-  let isReady = false;
-  child.stderr?.on('data', (chunk: Buffer) => {
-    if (words.length < STDERR_CHARACTERS_MAX) words += chunk.toString('latin1');
-  });
+  const child = await spawner.start(wallCommand(wallKind, landlock, program));
+  if (!('socket' in child)) throw new ExecutorStartError(child.words);
+  const { socket } = child;
   let isEnded = false;
-  const ended = new Promise<Ending>((resolve) => {
-    child.once('error', (error) => {
-      words ||= error.message;
-      isEnded = true;
-      resolve({ code: null, signal: null });
-    });
-    child.once('exit', (code, signal) => {
-      isEnded = true;
-      socket.destroy();
-      resolve({ code, signal });
-    });
+  const ended = child.ended.then((ending) => {
+    isEnded = true;
+    socket.destroy();
+    return ending;
   });
-  socket.on('error', () => child.kill('SIGKILL'));
+  socket.on('error', () => child.kill());
 
   await new Promise<void>((resolve, reject) => {
-    const fail = (): void => reject(new ExecutorStartError(words.trim().slice(0, STDERR_CHARACTERS_MAX)));
     const timer = setTimeout(() => {
-      child.kill('SIGKILL');
-      fail();
+      child.kill();
+      reject(new ExecutorStartError(`it is not ready after ${START_MS_MAX} ms`));
     }, START_MS_MAX);
-    void ended.then(({ code, signal }) => {
+    void ended.then(({ code, signal, words }) => {
       clearTimeout(timer);
-      words ||= `it ended with ${signal ?? code}`;
-      fail();
+      reject(new ExecutorStartError(words || `it ended with ${signal ?? code}`));
     });
+    let isReady = false;
     const onFrame = (frame: Frame): void => {
       if (isReady) return received(frame);
-      if (frame.kind !== frameKinds.READY) return void child.kill('SIGKILL');
+      if (frame.kind !== frameKinds.READY) return child.kill();
       isReady = true;
       clearTimeout(timer);
-      // Output after the start could come from tenants' code: it is not read.
-      child.stderr?.destroy();
+      child.ready();
       resolve();
     };
     readFrames(socket, onFrame, broken);
   });
 
-  const pid = innermost(child.pid as number);
+  const pid = innermost(child.pid);
   try {
     writeFileSync(`/proc/${pid}/oom_score_adj`, OOM_SCORE);
   } catch {
@@ -209,7 +188,7 @@ export const startExecutor = async ({
     send: (frame) => {
       if (isEnded || socket.destroyed) return;
       socket.write(frame);
-      if (socket.writableLength > UNREAD_BYTES_MAX) child.kill('SIGKILL');
+      if (socket.writableLength > UNREAD_BYTES_MAX) child.kill();
     },
     hasRoom: async () => {
       while (!isEnded && !socket.destroyed && socket.writableLength > UNREAD_BYTES_ENOUGH)
@@ -218,8 +197,8 @@ export const startExecutor = async ({
     kill: () => {
       if (isEnded) return;
       // In a wrapper the program is killed first, so that the wrapper reaps it.
-      if (pid === child.pid || !killQuietly(pid)) return void child.kill('SIGKILL');
-      const late = setTimeout(() => child.kill('SIGKILL'), WRAPPER_MS_MAX);
+      if (pid === child.pid || !killQuietly(pid)) return child.kill();
+      const late = setTimeout(() => child.kill(), WRAPPER_MS_MAX);
       void ended.then(() => clearTimeout(late));
     },
     size: () => {

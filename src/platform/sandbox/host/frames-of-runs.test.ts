@@ -20,6 +20,7 @@ describe('a large text of an executor', () => {
     const { slices, value } = slicesOf(parseBodyInSlices(`[${filler(300_000)}1]`));
     expect(slices).toBeGreaterThan(5);
     expect((value as { value: unknown[] }).value).toHaveLength(75_001);
+    expect(slicesOf(parseBodyInSlices(`["${String.raw`\"`.repeat(1_200_000)}"]`)).slices).toBeGreaterThan(50);
   });
 
   test.for([

@@ -70,32 +70,19 @@ export const callHead = z.object({ call: count, kind: z.string().max(40) });
 /** Values of one text. Parsing and walking so many takes some 20 ms of the event loop. */
 const VALUES_MAX = 100_000;
 
-/** Characters searched in one slice, which takes a fraction of a millisecond. */
-const SEARCHED_CHARACTERS = 131_072;
-
 /** Texts up to this size are parsed at once, in about a millisecond. Larger ones are parsed in slices. */
 export const PARSED_AT_ONCE = 131_072;
 
-/** A large text with so few values has long strings. JSON.parse copies a megabyte of them in about a millisecond. */
-const VALUES_AT_ONCE = 5000;
-
-/** Counts the values of a JSON text by its brackets, braces and commas outside strings. Stops above the limit. */
-function* countValues(text: string, valuesMax: number): Slices<number> {
+/** Counts the values of a small JSON text by its brackets, braces and commas outside strings. */
+const countValues = (text: string): number => {
   let values = 0;
-  let pauseAt = SEARCHED_CHARACTERS;
   for (let index = 0; index < text.length; index += 1) {
     const code = text.charCodeAt(index);
     if (code === 0x22) index = endOfString(text, index);
-    else if (code === 0x2c || code === 0x5b || code === 0x7b) {
-      values += 1;
-      if (values > valuesMax) return values;
-    }
-    if (index < pauseAt) continue;
-    yield;
-    pauseAt = index + SEARCHED_CHARACTERS;
+    else if (code === 0x2c || code === 0x5b || code === 0x7b) values += 1;
   }
   return values;
-}
+};
 
 /** The end of a string that begins at `from`, or the end of the text. */
 const endOfString = (text: string, from: number): number => {
@@ -110,31 +97,29 @@ const endOfString = (text: string, from: number): number => {
 /** The value of a text, or the end of a sentence on why it is refused ("must not ..."). */
 export type ParsedBody = { value: unknown } | { problem: string };
 
+const tooMany = (valuesMax: number): ParsedBody => ({ problem: `must not hold more than ${valuesMax} values` });
+
 /** Parses a text of the executor. @throws ProtocolError for a text that is not JSON. */
 export function* parseBodyInSlices(text: string, valuesMax = VALUES_MAX): Slices<ParsedBody> {
-  const isSmall = text.length <= PARSED_AT_ONCE;
-  // A text that is short enough cannot have too many.
-  const values = isSmall && text.length < 2 * valuesMax ? 0 : yield* countValues(text, valuesMax);
-  if (values > valuesMax) return { problem: `must not hold more than ${valuesMax} values` };
-  // Large texts of several runs are parsed in turn.
-  if (!isSmall) yield;
-  let value: unknown;
-  let problem: string | undefined;
   try {
-    if (isSmall || values <= VALUES_AT_ONCE) {
-      value = JSON.parse(text);
-      problem = shapeProblem(value);
-    } else {
-      const { value: parsed, findings } = yield* parseInSlices(text);
-      value = parsed;
-      // Code may nest deeper than clients. The exact check runs only if the lower limit is exceeded.
-      problem = findings.prototype?.sentence ?? (findings.depth && shapeProblem(parsed));
+    if (text.length <= PARSED_AT_ONCE) {
+      // A text that is short enough cannot have too many.
+      if (text.length >= 2 * valuesMax && countValues(text) > valuesMax) return tooMany(valuesMax);
+      const value: unknown = JSON.parse(text);
+      const problem = shapeProblem(value);
+      return problem === undefined ? { value } : { problem };
     }
+    // Large texts of several runs are parsed in turn.
+    yield;
+    const { value, findings } = yield* parseInSlices(text, { valuesMax });
+    if (findings.values) return tooMany(valuesMax);
+    // Code may nest deeper than clients. The exact check runs only if the lower limit is exceeded.
+    const problem = findings.prototype?.sentence ?? (findings.depth && shapeProblem(value));
+    return problem === undefined ? { value } : { problem };
   } catch (error) {
     if (error instanceof SyntaxError || error instanceof JsonSyntaxError) throw new ProtocolError('a text is not JSON');
     throw error;
   }
-  return problem === undefined ? { value } : { problem };
 }
 
 /** Validates a head. @throws ProtocolError if it does not match the schema. */

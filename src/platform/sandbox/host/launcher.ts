@@ -34,6 +34,9 @@ const SCRIPT = `
 my ($filter, $landlock, $processes, @words) = @ARGV;
 sub call { my ($name, $result) = @_; $result >= 0 or die "$name: $!\\n"; return $result }
 
+# The server has the other end of the socket: the spawner's copy is closed.
+sysread STDIN, my $go, 1 or die "the server has gone\\n";
+open STDIN, '<', '/dev/null' or die "/dev/null: $!\\n";
 # A session of its own: what a terminal sends to the server's does not reach it. In bubblewrap it has one already.
 syscall(${number.setsid});
 # The program ends with the process that started it. A change of the user lifts this.

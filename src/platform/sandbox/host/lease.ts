@@ -39,6 +39,8 @@ export type Lease<Run> = {
   idleSince: number;
   /** `rest` has scheduled a reading of its CPU time. */
   isLookComing: boolean;
+  /** It has grown, and was told to give up its isolates. */
+  isUnloaded: boolean;
   /** Takes no more runs, and ends with its last one. */
   isRetired: boolean;
   /** Why the pool ended it; undefined where it ended by itself, or was replaced. */
@@ -66,6 +68,7 @@ export const newLease = <Run>(executor: Executor): Lease<Run> => {
     baselineMb: size?.memoryMb ?? 0,
     idleSince: now,
     isLookComing: false,
+    isUnloaded: false,
     isRetired: false,
     death: undefined,
   };

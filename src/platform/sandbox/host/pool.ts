@@ -1,10 +1,11 @@
 // The pool of executors: starts them with the best isolation, keeps spares ready, gives each to one owner for life, and ends
 // idle ones when memory is needed.
 import { availableParallelism } from 'node:os';
-import { type Ending, ExecutorStartError, startExecutor } from './executor-process.ts';
+import { ExecutorStartError, startExecutor } from './executor-process.ts';
 import { type DeathReason, isSameOwner, type Lease, newLease, type Owner } from './lease.ts';
 import { createRoom } from './room.ts';
-import type { Frame } from '../protocol/frames.ts';
+import { createSpawner, type Ending } from './spawner.ts';
+import { encodeFrame, type Frame, frameKinds } from '../protocol/frames.ts';
 import type { Wall, WallKind } from '../protocol/sandbox.ts';
 import { causeOf, findLandlock, nameOfWall, wallKinds, WallMissing } from './wall.ts';
 import { createWatch } from './watch.ts';
@@ -60,6 +61,7 @@ export type Pool<Run> = {
 export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
   const { report, memoryMb } = options;
   const leases = new Set<Lease<Run>>();
+  const spawner = createSpawner();
   const starts = new Set<Promise<void>>();
   const inputBytesMax = (memoryMb * 1024 * 1024) / BYTES_OF_INPUT;
   let pauseUntil = 0;
@@ -74,6 +76,7 @@ export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
   const open = async (kind: WallKind): Promise<Lease<Run>> => {
     let lease: Lease<Run> | undefined;
     const executor = await startExecutor({
+      spawner,
       wallKind: kind,
       landlock,
       executorPath: options.executorPath,
@@ -149,6 +152,10 @@ export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
     memoryMb,
     mayHaveChildren: () => wall?.kind === 'none',
     end,
+    unload: (lease) => {
+      for (const key of lease.loaded) lease.executor.send(encodeFrame(frameKinds.UNLOAD, 0, { key }));
+      lease.loaded.clear();
+    },
     broken: options.broken,
     inspected: () => {
       const largest = room.largestBeyond();
@@ -233,6 +240,7 @@ export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
       const open = [...leases];
       for (const lease of open) end(lease, undefined);
       await Promise.all(open.map(({ executor }) => executor.ended));
+      await spawner.close();
     },
   };
 };

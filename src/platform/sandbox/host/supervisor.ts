@@ -2,7 +2,6 @@
 // Validates messages of executors as untrusted input; the owner of a run is never read from them.
 import { type Accounts } from '../../accounts.ts';
 import { createBreaker } from './breaker.ts';
-import type { Ending } from './executor-process.ts';
 import { encodeFrame, type Frame, frameKinds, ProtocolError } from '../protocol/frames.ts';
 import { doneHead, PARSED_AT_ONCE, parseHead } from './heads.ts';
 import type { DeathReason, Lease } from './lease.ts';
@@ -10,6 +9,7 @@ import { createPool, type PoolEvent } from './pool.ts';
 import { accountOf, busy, finish, nameOf, noReport, type Result, type Run } from './run.ts';
 import { createCalls } from './run-calls.ts';
 import { createQueue } from './run-queue.ts';
+import type { Ending } from './spawner.ts';
 import { createResults } from './run-results.ts';
 import {
   CallFault,

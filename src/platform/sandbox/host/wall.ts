@@ -123,8 +123,8 @@ const landlocked = (program: Program, landlock: number): CommandLine => {
   return { command, args };
 };
 
-/** No core dumps, few files, none of them writable. */
-const LIMITS = `ulimit -c 0; ulimit -f 0; ulimit -n ${FILES_MAX}; exec env -i "$@"`;
+/** Waits until the server has the socket. No core dumps, few files, none of them writable. */
+const LIMITS = `read -r go; ulimit -c 0; ulimit -f 0; ulimit -n ${FILES_MAX}; exec env -i "$@" < /dev/null`;
 
 const none = ({ path, args }: Program): CommandLine => {
   const limited = ['/bin/sh', '-c', LIMITS, 'sh', path, ...args];

@@ -4,8 +4,12 @@ import type { DeathReason, Lease } from './lease.ts';
 import { executorMbMax } from '../protocol/sandbox.ts';
 import { THREADS_MAX } from './wall.ts';
 
-/** An executor is replaced after so many runs, or when it has grown by so much since its start, between runs. */
+/** An executor is replaced after so many runs. */
 const RUNS_OF_A_LIFE = 5000;
+/**
+ * Growth since its start, between runs. Beyond it the executor gives up its isolates, with what is left of large inputs: a new
+ * isolate costs 15 ms of CPU time, a new executor 125 ms. If that does not help, it is replaced.
+ */
 const GROWTH_MB_MAX = 100;
 /**
  * An executor is killed when its process uses so much more CPU time than its runs may use. The executor itself ends a run at
@@ -42,6 +46,8 @@ export type WatchOptions<Run> = {
   /** Whether executors could start processes because the isolation does not prevent it. */
   mayHaveChildren: () => boolean;
   end(lease: Lease<Run>, death: DeathReason | undefined): void;
+  /** Makes the executor give up its isolates. */
+  unload(lease: Lease<Run>): void;
   broken(lease: Lease<Run>, error: Error): void;
   /** After each inspection. */
   inspected(): void;
@@ -76,6 +82,8 @@ export const createWatch = <Run>({ leases, memoryMb, end, broken, ...options }: 
     if (size) lease.memoryMb = size.privateMb;
     return size;
   };
+
+  const hasGrown = (lease: Lease<Run>): boolean => (measure(lease)?.memoryMb ?? 0) > lease.baselineMb + GROWTH_MB_MAX;
 
   const weigh = (lease: Lease<Run>): void => {
     const size = measure(lease);
@@ -130,6 +138,7 @@ export const createWatch = <Run>({ leases, memoryMb, end, broken, ...options }: 
       const after = lease.executor.cpuMs();
       if (before === undefined || after === undefined) return;
       if (after - before > IDLE_CPU_MS) end(lease, 'busy_after_reply');
+      else if (lease.isUnloaded && hasGrown(lease)) end(lease, undefined);
     }, IDLE_LOOK_MS).unref();
   };
 
@@ -147,8 +156,12 @@ export const createWatch = <Run>({ leases, memoryMb, end, broken, ...options }: 
       lease.idleSince = performance.now();
       if (lease.isRetired || lease.runsSoFar >= RUNS_OF_A_LIFE) return end(lease, undefined);
       // Immediately: the next run may start immediately and exceed the memory.
-      const residentMb = measure(lease)?.memoryMb ?? 0;
-      if (residentMb > lease.baselineMb + GROWTH_MB_MAX) return end(lease, undefined);
+      if (!hasGrown(lease)) lease.isUnloaded = false;
+      else if (lease.isUnloaded) return end(lease, undefined);
+      else {
+        options.unload(lease);
+        lease.isUnloaded = true;
+      }
       // Later, and once for all calls until then: a response waits to be sent while this runs.
       if (lease.isLookComing) return;
       lease.isLookComing = true;

@@ -1,0 +1,81 @@
+// Writes sbom.cdx.json, a CycloneDX bill of materials of what runs: installed packages, and those that are bundled in dist/.
+// Usage: npm run sbom   after a build. Debian's packages and Node itself in the image are the image scanner's to list.
+import { execFileSync } from 'node:child_process';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+
+type Component = {
+  name: string;
+  version: string;
+  purl: string;
+  'bom-ref': string;
+  scope?: string;
+  properties: unknown[];
+};
+type Sbom = {
+  serialNumber?: string;
+  metadata: { component: Component };
+  components: Component[];
+  dependencies: { ref: string; dependsOn: string[] }[];
+};
+type Entry = { version: string; dev?: boolean; link?: boolean; optional?: boolean; devOptional?: boolean };
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+const read = (file: string): string => readFileSync(root + file, 'utf8');
+
+/** The package `pg` at `node_modules/pg`, or below another package. */
+const nameAt = (path: string): string => path.slice(path.lastIndexOf('node_modules/') + 'node_modules/'.length);
+
+/** The build bundles Prisma's client, the page of the API reference, and what code in the sandbox may use. */
+const findBundled = (): string[] => {
+  const sandbox = [...read('dist/generated/sandbox/LICENSES.txt').matchAll(/^(\S+) (\d+\.\d+\.\d+\S*) \(/gm)];
+  const packages = ['@prisma/client', '@fastify/swagger-ui'].map((name) => {
+    const { version } = JSON.parse(read(`node_modules/${name}/package.json`)) as Entry;
+    return `${name}@${version}`;
+  });
+  return [...sandbox.map(([, name, version]) => `${name}@${version}`), ...packages];
+};
+
+export const makeSbom = (): Sbom => {
+  const { packages } = JSON.parse(read('package-lock.json')) as { packages: Record<string, Entry> };
+  const installed = new Set(
+    Object.entries(packages)
+      .filter(
+        ([path, { dev, link, optional, devOptional }]) =>
+          path.startsWith('node_modules/') && !dev && !link && !optional && !devOptional,
+      )
+      .map(([path, { version }]) => `${nameAt(path)}@${version}`),
+  );
+  const bundled = new Set(findBundled());
+  // With --omit, npm also leaves out packages that development needs as well.
+  const text = execFileSync('npm', ['sbom', '--sbom-format', 'cyclonedx', '--package-lock-only'], {
+    cwd: root,
+    encoding: 'utf8',
+    maxBuffer: 1 << 26,
+  });
+  const all = JSON.parse(text) as Sbom;
+  const main = all.metadata.component;
+  main.name = 'strongroom';
+  const refs = new Set<string>();
+  const components = all.components.filter((component) => {
+    const id = component['bom-ref'];
+    const isUsed = !refs.has(id) && (installed.has(id) || bundled.has(id));
+    if (!isUsed) return false;
+    refs.add(id);
+    component.scope = 'required';
+    if (!installed.has(id)) component.properties.push({ name: 'strongroom:bundled', value: 'dist' });
+    return true;
+  });
+  const missing = [...installed, ...bundled].filter((id) => !refs.has(id));
+  if (missing.length > 0) throw new Error(`npm sbom does not name ${missing.join(', ')}`);
+  const dependencies = all.dependencies
+    .filter(({ ref }) => refs.has(ref) || ref === main['bom-ref'])
+    .map(({ ref, dependsOn }) => ({ ref, dependsOn: dependsOn.filter((each) => refs.has(each)) }));
+  return { ...all, components, dependencies };
+};
+
+if (import.meta.main) {
+  const sbom = makeSbom();
+  writeFileSync(`${root}sbom.cdx.json`, `${JSON.stringify(sbom, null, 2)}\n`);
+  console.log(`sbom.cdx.json: ${sbom.components.length} packages`);
+}

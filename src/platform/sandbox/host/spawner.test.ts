@@ -1,0 +1,62 @@
+// Executors are started by another process: the server forks once, loses nothing that they send, and learns how they end.
+import { readFileSync } from 'node:fs';
+import { afterEach, describe, expect, test } from 'vitest';
+import { createSpawner, type Ending, type Spawned } from './spawner.ts';
+
+const spawner = createSpawner();
+afterEach(() => spawner.close());
+
+/** As a launcher does: it waits until the server has the socket. */
+const shell = (script: string) => ({ command: '/bin/sh', args: ['-c', `read -r go; ${script}`] });
+
+const start = async (script: string): Promise<Spawned> => {
+  const spawned = await spawner.start(shell(script));
+  if (!('socket' in spawned)) throw new Error(spawned.words);
+  return spawned;
+};
+
+const readAll = async ({ socket }: Spawned): Promise<string> => {
+  let text = '';
+  for await (const chunk of socket) text += String(chunk);
+  return text;
+};
+
+const childrenOf = (pid: number): string[] =>
+  readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').filter(Boolean);
+
+test('the server has one more child process, however many executors it starts', async () => {
+  const before = childrenOf(process.pid).length;
+  const spawned = await Promise.all(Array.from({ length: 6 }, () => start('exec sleep 60')));
+  expect(childrenOf(process.pid)).toHaveLength(before + 1);
+  for (const { kill } of spawned) kill();
+  const endings = await Promise.all(spawned.map(({ ended }) => ended));
+  expect(endings.map(({ signal }) => signal)).toEqual(Array(6).fill('SIGKILL'));
+});
+
+test('all that a command sends arrives, and all that is sent to it', async () => {
+  const spawned = await Promise.all(Array.from({ length: 10 }, () => start('echo first >&3; head -n 1 <&3 >&3')));
+  for (const { socket } of spawned) socket.write('second\n');
+  expect(await Promise.all(spawned.map(readAll))).toEqual(Array(10).fill('first\nsecond\n'));
+});
+
+describe('the end of a command is told', () => {
+  const endOf = async (spawned: Spawned | Ending): Promise<Ending> => ('ended' in spawned ? spawned.ended : spawned);
+
+  test('with what it wrote about an error', async () => {
+    expect(await endOf(await start('echo why >&2; exit 3'))).toMatchObject({ code: 3, signal: null, words: 'why' });
+  });
+
+  test('where there is no such command', async () => {
+    const ending = await endOf(await spawner.start({ command: '/no/such', args: [] }));
+    expect(ending).toMatchObject({ code: null, words: 'spawn /no/such ENOENT' });
+  });
+
+  test('where the process that starts them has ended; the next start starts another', async () => {
+    const spawned = await start('exec sleep 60');
+    const status = readFileSync(`/proc/${spawned.pid}/status`, 'utf8');
+    process.kill(Number(/^PPid:\s+(\d+)/m.exec(status)?.[1]), 'SIGKILL');
+    expect((await spawned.ended).words).toBe('the spawner has ended');
+    process.kill(spawned.pid, 'SIGKILL');
+    expect(await readAll(await start('echo again >&3'))).toBe('again\n');
+  });
+});

@@ -242,7 +242,7 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
     if (!isWell) process.exitCode = 1;
   },
   import: async (values, operand) => {
-    const options = parseImportOptions(required(operand), values);
+    const options = await parseImportOptions(required(operand), values);
     const counts = await withContext(async (ctx) => importFile(ctx, await tenantOf(ctx, values.tenant), options));
     const { rows, created, existing, faults } = counts;
     const faultsPath = `${options.result}.${options.isDryRun ? 'dry-run.' : ''}faults`;

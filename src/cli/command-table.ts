@@ -29,7 +29,8 @@ const options = {
     text: 'where columns go: number=card_number,expiration_month=month,metadata.customer=customer',
   },
   type: { value: 'TYPE', text: 'type of the tokens of --map; card if not given' },
-  decrypt: { value: 'KEYFILE', text: 'FILE is encrypted with age, and this file has the secret key' },
+  decrypt: { value: 'KEYFILE', text: 'FILE is encrypted with age or OpenPGP, and this file has the secret key' },
+  'passphrase-file': { value: 'FILE', text: 'passphrase of a key of OpenPGP; asked in the terminal if not given' },
   result: { value: 'FILE', text: 'file to write with the ids of the tokens; FILE.result if not given' },
   'dry-run': { text: 'checks every row and creates no token' },
   all: { text: 'all tenants' },
@@ -138,7 +139,7 @@ const table = {
     more: 'Rows that are stored already are not written again, and a run that was stopped continues. RESULT.faults has the numbers of refused rows, with reasons. Exits with 1 when rows were refused or the import could not end, and with 2 for wrong options or files.',
     operand: 'FILE',
     required: ['format'],
-    optional: ['tenant', 'id', 'map', 'type', 'decrypt', 'result', 'dry-run', 'json'],
+    optional: ['tenant', 'id', 'map', 'type', 'decrypt', 'passphrase-file', 'result', 'dry-run', 'json'],
     examples: [
       'import cards.csv --format csv --id card_id --map number=card_number,expiration_month=month,expiration_year=year --dry-run',
       'import stripe.csv.age --format stripe --decrypt key.txt --result stripe-tokens.csv',

@@ -201,6 +201,11 @@ const table = {
     required: ['print-sql'],
     examples: ['db roles --print-sql | OWNER_PASSWORD=... SERVER_PASSWORD=... psql -d strongroom'],
   },
+  'db distribute': {
+    summary: 'spreads the tables that grow over the workers of a Citus cluster, by tenant',
+    more: 'Needs the role that owns the tables, the extension citus and a worker. Stop the servers first. What is done already is left, so it can be run again: after an upgrade, and after each rebalance, which gives rights on the audit log back.',
+    examples: ['db distribute'],
+  },
   'reactor run': {
     summary: 'runs a JavaScript file in the sandbox, without a vault',
     operand: 'FILE',

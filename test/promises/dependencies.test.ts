@@ -141,6 +141,7 @@ test('each outside package has one home', () => {
     [/^pg$/, ['platform/db', 'platform/dev-postgres']],
     [/^pg-copy-streams$/, ['platform/db/backup']],
     [/^age-encryption$/, ['platform/crypto']],
+    [/^@aws-sdk\//, ['platform/crypto']],
     [/^prom-client$/, ['platform/metrics']],
     [/^@opentelemetry\//, ['platform/tracing']],
     [/^pino$/, ['platform/log.ts']],

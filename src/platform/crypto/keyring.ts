@@ -5,15 +5,19 @@ import { LRUCache } from 'lru-cache';
 import { type DigestKey, prepareDigestKey } from './digest.ts';
 import { unavailable } from '../errors.ts';
 import { newUuid } from './ids.ts';
-import type { RootKeys } from './key-provider.ts';
+import { haveOneRootKey, type RootKeys } from './key-provider.ts';
 import type { RandomBytes } from './random.ts';
 import { createSealingKey, type SealingKey } from './seal.ts';
-import { XAES_KEY_BYTES } from './xaes.ts';
+import { destroyXaesKey, XAES_KEY_BYTES } from './xaes.ts';
 
-/** Tenants whose keys are in memory at once: about 20 MB. */
+/** Tenants whose keys are cached at once: about 20 MB. */
 const TENANTS_MAX = 10_000;
-/** How long unwrapped keys are cached. They stay usable while the key provider is unavailable. */
-const TENANT_KEYS_TTL_MS = 5 * 60_000;
+/** How long unwrapped keys are given to requests. They stay usable while the key provider is unavailable. */
+const KEYS_CACHED_MS = 4 * 60_000;
+/** Requests that were given keys have this time to use them: then the keys are overwritten. What takes longer holds them. */
+const KEYS_GRACE_MS = 60_000;
+/** Keys of tenants are in memory so long at most, beside those that a longer request holds. */
+const TENANT_KEYS_TTL_MS = KEYS_CACHED_MS + KEYS_GRACE_MS;
 
 /**
  * A new data key of a tenant that has one already seals only after this time. By then every process that caches keys has loaded
@@ -76,6 +80,11 @@ export type Keyring = {
   newTenantKeys(tenantId: string, purposes: readonly TenantKeyRow['purpose'][]): Promise<NewTenantKeys>;
   /** @throws TenantKeysGone; what the provider and the store throw. */
   tenantKeys(tenantId: string): Promise<TenantKeys>;
+  /**
+   * As tenantKeys, for work of more than a minute: the keys are not overwritten before `release` was called. It may be called
+   * several times.
+   */
+  holdTenantKeys(tenantId: string): Promise<{ keys: TenantKeys; release: () => void }>;
   /** The key of the current slot, for sealing. */
   ephemeralKey(): Promise<SealingKey>;
   /**
@@ -126,7 +135,9 @@ export const createKeyring = (parts: {
 }): Keyring => {
   const { provider, store, environment, now, randomBytes } = parts;
 
-  const load = async (tenantId: string): Promise<TenantKeys> => {
+  type Loaded = { keys: TenantKeys; destroy: () => void };
+
+  const load = async (tenantId: string): Promise<Loaded> => {
     const rows = (await store.findTenantKeys(tenantId)).toSorted(byAge);
     const dataKeys = new Map<string, SealingKey>();
     let data: SealingKey | undefined;
@@ -139,12 +150,60 @@ export const createKeyring = (parts: {
         dataKeys.set(row.id, sealing);
         if (!data || row.created_at.getTime() + KEY_ACTIVE_AFTER_MS <= now().getTime()) data = sealing;
       }
+      // The prepared keys are copies.
+      key.fill(0);
     }
-    if (!data || !digest) throw new TenantKeysGone();
-    return { data, digest, find: (keyId) => dataKeys.get(keyId) };
+    const destroy = (): void => {
+      for (const { key } of dataKeys.values()) destroyXaesKey(key);
+      dataKeys.clear();
+    };
+    if (!data || !digest) {
+      destroy();
+      throw new TenantKeysGone();
+    }
+    return { keys: { data, digest, find: (keyId) => dataKeys.get(keyId) }, destroy };
   };
 
-  const tenants = new LRUCache<string, Promise<TenantKeys>>({ max: TENANTS_MAX, ttl: TENANT_KEYS_TTL_MS });
+  /** The keys of a tenant from their load until they are overwritten. */
+  type Entry = { loading: Promise<Loaded>; timer: NodeJS.Timeout | undefined; holds: number; isOver: boolean };
+
+  /** Overwrites keys that are no longer given out, unless a request holds them. Node clears a digest key when it is collected. */
+  const overwrite = (entry: Entry): void => {
+    entry.isOver = true;
+    if (entry.holds > 0) return;
+    entry.loading.then(
+      ({ destroy }) => destroy(),
+      () => undefined,
+    );
+    // A second call must not end a cipher twice.
+    entry.loading = Promise.reject(new TenantKeysGone());
+    entry.loading.catch(() => undefined);
+  };
+
+  let isClosed = false;
+  const tenants = new LRUCache<string, Entry>({
+    max: TENANTS_MAX,
+    // For whatever reason an entry leaves the cache.
+    dispose: (entry) => {
+      clearTimeout(entry.timer);
+      if (isClosed) overwrite(entry);
+      else entry.timer = setTimeout(() => overwrite(entry), KEYS_GRACE_MS).unref();
+    },
+  });
+
+  const entryOf = (tenantId: string): Entry => {
+    const known = tenants.get(tenantId);
+    if (known) return known;
+    const entry: Entry = { loading: load(tenantId), timer: undefined, holds: 0, isOver: false };
+    const drop = (): void => {
+      if (tenants.peek(tenantId) === entry) tenants.delete(tenantId);
+    };
+    tenants.set(tenantId, entry);
+    entry.timer = setTimeout(drop, KEYS_CACHED_MS).unref();
+    // Do not cache a failed load.
+    entry.loading.catch(drop);
+    return entry;
+  };
 
   let slot: { startMs: number; key: Promise<SealingKey> } | undefined;
 
@@ -162,17 +221,13 @@ export const createKeyring = (parts: {
   /** Stores keys where they are missing, wrapped by the root key that wraps the pepper. @returns the stored rows. */
   const storeEphemeralKeys = async (
     rows: EphemeralRows,
-    keys: readonly { id: string; key: Uint8Array; destroy_at: Date }[],
+    keys: readonly { id: string; destroy_at: Date; wrapAs(wrapped_pepper: Uint8Array): Promise<Uint8Array> }[],
   ): Promise<EphemeralKeyRow[]> => {
     const ids = keys.map(({ id }) => id);
     for (let wrapsLeft = WRAPS_MAX; wrapsLeft > 0; wrapsLeft -= 1) {
       const wrapped_pepper = await rows.findWrappedPepper();
       const wrapped = await Promise.all(
-        keys.map(async ({ id, key, destroy_at }) => ({
-          id,
-          wrapped: await provider.wrapAs(wrapped_pepper, key, ephemeralKeyContext(environment, id)),
-          destroy_at,
-        })),
+        keys.map(async ({ id, destroy_at, wrapAs }) => ({ id, destroy_at, wrapped: await wrapAs(wrapped_pepper) })),
       );
       await rows.addEphemeralKeys(wrapped, wrapped_pepper);
       const stored = await rows.findEphemeralKeys(ids);
@@ -184,11 +239,21 @@ export const createKeyring = (parts: {
   /** Generates a key for the slot and stores it. If another process has stored one, that one is used. */
   const openSlot = async (startMs: number): Promise<SealingKey> => {
     const id = slotId(startMs);
+    const context = ephemeralKeyContext(environment, id);
     const destroy_at = new Date(startMs + EPHEMERAL_SLOT_MS + parts.cvcTtlMs);
-    const [row] = await storeEphemeralKeys(store, [{ id, key: randomBytes(XAES_KEY_BYTES), destroy_at }]);
+    const key = randomBytes(XAES_KEY_BYTES);
+    const wrapAs = (wrapped_pepper: Uint8Array): Promise<Buffer> => provider.wrapAs(wrapped_pepper, key, context);
+    const [row] = await storeEphemeralKeys(store, [{ id, destroy_at, wrapAs }]);
     if (!row) throw unavailable();
     keepRow(row);
-    return createSealingKey(id, await provider.unwrap(row.wrapped, ephemeralKeyContext(environment, id)));
+    return createSealingKey(id, await provider.unwrap(row.wrapped, context));
+  };
+
+  /** @returns the key as it was wrapped, unless the root key was rotated since. */
+  const wrapAgain = async ({ id, wrapped }: EphemeralKeyRow, wrapped_pepper: Uint8Array): Promise<Uint8Array> => {
+    if (haveOneRootKey(wrapped, wrapped_pepper)) return wrapped;
+    const context = ephemeralKeyContext(environment, id);
+    return provider.wrapAs(wrapped_pepper, await provider.unwrap(wrapped, context), context);
   };
 
   return {
@@ -203,16 +268,24 @@ export const createKeyring = (parts: {
       return { rows, wrapped_pepper };
     },
 
-    tenantKeys(tenantId) {
-      const known = tenants.get(tenantId);
-      if (known) return known;
-      const loading = load(tenantId);
-      tenants.set(tenantId, loading);
-      // Do not cache a failed load.
-      loading.catch(() => {
-        if (tenants.peek(tenantId) === loading) tenants.delete(tenantId);
-      });
-      return loading;
+    tenantKeys: async (tenantId) => (await entryOf(tenantId).loading).keys,
+
+    async holdTenantKeys(tenantId) {
+      const entry = entryOf(tenantId);
+      entry.holds += 1;
+      let isHeld = true;
+      const release = (): void => {
+        if (!isHeld) return;
+        isHeld = false;
+        entry.holds -= 1;
+        if (entry.isOver && entry.holds === 0) overwrite(entry);
+      };
+      try {
+        return { keys: (await entry.loading).keys, release };
+      } catch (error) {
+        release();
+        throw error;
+      }
     },
 
     ephemeralKey() {
@@ -236,13 +309,8 @@ export const createKeyring = (parts: {
       const found = new Set((await rows.findEphemeralKeys(living.map(({ id }) => id))).map(({ id }) => id));
       const missing = living.filter(({ id }) => !found.has(id));
       if (missing.length > 0) {
-        const unwrapped = missing.map(async ({ id, wrapped, destroy_at }) => ({
-          id,
-          key: await provider.unwrap(wrapped, ephemeralKeyContext(environment, id)),
-          destroy_at,
-        }));
-        // The root key may have been rotated since.
-        for (const row of await storeEphemeralKeys(rows, await Promise.all(unwrapped))) keepRow(row);
+        const keys = missing.map((row) => ({ ...row, wrapAs: (pepper: Uint8Array) => wrapAgain(row, pepper) }));
+        for (const row of await storeEphemeralKeys(rows, keys)) keepRow(row);
       }
       // Another process may have stored another key for the current slot first: the next code is sealed under that one.
       slot = undefined;
@@ -258,12 +326,10 @@ export const createKeyring = (parts: {
 
     forgetTenant: (tenantId) => void tenants.delete(tenantId),
     forgetTenants: () => tenants.clear(),
-    count: () => {
-      tenants.purgeStale();
-      return { tenant: tenants.size, ephemeral: slot ? 1 : 0 };
-    },
+    count: () => ({ tenant: tenants.size, ephemeral: slot ? 1 : 0 }),
 
     close() {
+      isClosed = true;
       tenants.clear();
       clearTimeout(dropSlot);
       slot = undefined;

@@ -5,7 +5,7 @@ import { createLogWriter, type NewLog } from '../audit/rows.ts';
 import type { Prisma } from '../../generated/prisma/client.ts';
 import { createPrisma, type Guarded, prismaTransaction } from './prisma.ts';
 import { findServerRole } from './server-role.ts';
-import { createStatements, type Query, queryOn, type Statements } from './statements.ts';
+import { createStatements, type Query, type Statements } from './statements.ts';
 import type { Accounts } from '../accounts.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import type { Tracing } from '../tracing/tracing.ts';
@@ -61,7 +61,7 @@ export const createDatabase = (
     // before the first query of the connection: pg warns of a query that is sent while another is under way.
     onConnect: async (client) => {
       await client.query("SET TimeZone = 'UTC'; SET enable_seqscan = off");
-      await prepareConnection(queryOn(client));
+      await prepareConnection(statements.queryOn(client));
     },
   });
   // The pool replaces an idle connection that breaks. Without a listener the error would end the process.

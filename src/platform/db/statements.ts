@@ -4,6 +4,7 @@ import type { Accounts } from '../accounts.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import type { Tracing } from '../tracing/tracing.ts';
 import { faultOf } from './faults.ts';
+import { findShardCalls, type ShardCall, type ShardFunction } from './shard-functions.ts';
 import { createTenantQueue } from './tenant-queue.ts';
 import { traced } from './traced.ts';
 
@@ -49,20 +50,6 @@ const POOL_SHARE = 0.4;
 /** The queue of the server's own work. */
 const SERVER = 'server';
 
-const untracedOn =
-  (client: Pool | ClientBase): Query =>
-  async (name, text, values) => {
-    try {
-      return (await client.query(name === undefined ? { text, values } : { name, text, values })).rows;
-    } catch (error) {
-      throw faultOf(error);
-    }
-  };
-
-/** @param tracing makes a span of each query. */
-export const queryOn = (client: Pool | ClientBase, tracing?: Tracing): Query =>
-  tracedQuery(untracedOn(client), tracing);
-
 export const createStatements = (
   pool: Pool,
   poolMax: number,
@@ -70,7 +57,21 @@ export const createStatements = (
   metrics: Metrics,
   tracing?: Tracing,
 ) => {
-  const query = queryOn(pool, tracing);
+  let shardCalls: ReadonlyMap<string, ShardCall> = new Map();
+  const untracedOn =
+    (client: Pool | ClientBase): Query =>
+    async (name, text, values) => {
+      const call = name === undefined ? undefined : shardCalls.get(name);
+      try {
+        if (call) return (await client.query({ ...call, values })).rows;
+        return (await client.query(name === undefined ? { text, values } : { name, text, values })).rows;
+      } catch (error) {
+        throw faultOf(error);
+      }
+    };
+
+  const queryOn = (client: Pool | ClientBase): Query => tracedQuery(untracedOn(client), tracing);
+  const query = queryOn(pool);
   const most = Math.max(1, Math.floor(poolMax * POOL_SHARE));
   const transactions = createTenantQueue(accounts, 'transactions', most);
   const singles = createTenantQueue(accounts, 'statements', most);
@@ -110,7 +111,13 @@ export const createStatements = (
     query,
     /** For batches, each of several requests: the span of a request is that of its wait for the batch. */
     queryForBatch: untracedOn(pool),
+    /** For a connection that the pool has not given out yet. */
+    queryOn: untracedOn,
     transaction: statementsOf(SERVER).transaction,
     for: statementsOf,
+    /** Calls functions in place of statements from now on, where the database has them. @throws unavailable. */
+    useShardFunctions: async (functions: readonly ShardFunction[]): Promise<void> => {
+      shardCalls = await findShardCalls((text, values) => query(undefined, text, values), functions);
+    },
   };
 };

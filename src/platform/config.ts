@@ -247,6 +247,14 @@ const pairs = (nameForm: RegExp, valueForm: RegExp) =>
 
 const isPostgresUrl = (text: string) => URL.canParse(text) && /^postgres(ql)?:$/.test(new URL(text).protocol);
 
+/** libpq takes several addresses, `host1,host2` or `host=host1,host2`. The driver takes one. */
+const hasSeveralHosts = (text: string): boolean => {
+  const [, authority = '', query = ''] = /^postgres(?:ql)?:\/\/([^/?#]*)[^?#]*\??([^#]*)/.exec(text) ?? [];
+  const hosts = authority.slice(authority.lastIndexOf('@') + 1);
+  const parameters = new URLSearchParams(query);
+  return [hosts, parameters.get('host') ?? '', parameters.get('port') ?? ''].some((part) => /,|%2c/i.test(part));
+};
+
 /** Every variable the server knows, with the sentence that the README prints about it. */
 export const environmentSchema = z.object({
   NODE_ENV: z
@@ -263,9 +271,14 @@ export const environmentSchema = z.object({
     .describe('Where a development server keeps its database, its keys and its first API key.'),
   DATABASE_URL: z
     .string()
+    .refine((text) => !hasSeveralHosts(text), {
+      abort: true,
+      message:
+        'must name one host. For a cluster name a proxy or a moving address that leads to its primary, such as HAProxy: see docs/operations/high-availability.md',
+    })
     .refine(isPostgresUrl, 'must be a postgresql:// address')
     .optional()
-    .describe('PostgreSQL 15 or newer. Not set: an embedded PostgreSQL 18 in DATA_DIR.'),
+    .describe('PostgreSQL 15 or newer, one host. Not set: an embedded PostgreSQL 18 in DATA_DIR.'),
   WORKERS: workerCount
     .prefault('1')
     .describe('Processes that serve, on one port; `auto` takes as many as there are cores for this server.'),

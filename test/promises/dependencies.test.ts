@@ -150,7 +150,7 @@ test('each outside package has one home', () => {
     [/^isolated-vm$/, ['platform/sandbox/executor']],
     [/^close-with-grace$/, ['server.ts']],
     [/^undici$/, ['platform/egress']],
-    [/^ipaddr\.js$/, ['platform/egress', 'platform/ip-place.ts']],
+    [/^ipaddr\.js$/, ['platform/egress', 'platform/ip-networks.ts', 'platform/ip-place.ts']],
     [/^argon2$/, ['platform/crypto']],
     [/^nodemailer/, ['platform/mail']],
     [/^cookie$/, ['platform/http']],

@@ -13,7 +13,7 @@ import {
 import { listKeys, revokeKey } from '../modules/access/operator-keys.ts';
 import { type Config, loadConfig } from '../platform/config.ts';
 import { type Context, createContext } from '../modules.ts';
-import { migrateDatabase } from './inspection.ts';
+import { distributeDatabase, migrateDatabase } from './inspection.ts';
 import type { Sensitive } from '../platform/crypto/sensitive.ts';
 import { readCredentials } from '../modules/access/dev-credentials.ts';
 import { StartError } from '../platform/errors.ts';
@@ -27,6 +27,7 @@ import { generatedPages, withGenerated } from './configuration.ts';
 import { doctor } from './doctor.ts';
 import { exportFile } from './export.ts';
 import { importFile, parseImportOptions } from './import.ts';
+import { archiveLogs, readArchive } from './logs.ts';
 import { becomeServer } from './become-server.ts';
 import { runReactorFile } from './reactor-run.ts';
 import { versionReport, versionText } from './version-report.ts';
@@ -232,6 +233,7 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
   'db roles': async () => {
     process.stdout.write(readFileSync(new URL('../../deploy/postgres/roles.sql', import.meta.url), 'utf8'));
   },
+  'db distribute': () => distributeDatabase(quietConfig(), (line) => console.log(line)),
   'reactor run': async (values, operand) => {
     const isWell = await runReactorFile({
       path: required(operand),
@@ -275,6 +277,18 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
     }),
   'erasures export': (_, operand) => exportErasures(quietConfig(), required(operand)),
   'erasures replay': (_, operand) => replayErasureList(quietConfig(), required(operand)),
+  'logs archive': (values, operand) =>
+    archiveLogs(quietConfig(), {
+      directory: required(operand),
+      month: values.month,
+      isKept: values.keep ?? false,
+      isJson: values.json ?? false,
+    }),
+  'logs read': async (values, operand) => {
+    if (values.tenant !== undefined && !uuid.test(values.tenant))
+      throw new UsageError('The option --tenant must be a UUID.');
+    await readArchive(required(operand), values.tenant?.toLowerCase());
+  },
   doctor: async (values) => {
     if (!(await doctor(process.stdout, values.json ?? false))) process.exitCode = 1;
   },

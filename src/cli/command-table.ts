@@ -35,6 +35,8 @@ const options = {
   'dry-run': { text: 'checks every row and creates no token' },
   all: { text: 'all tenants' },
   encryption: { text: 'lists root keys and the keys of tenants, with how many values are sealed under each' },
+  month: { value: 'MONTH', text: 'archives this month only, such as 2026-08' },
+  keep: { text: 'writes the files and drops nothing' },
   json: { text: 'prints JSON, one object a line' },
   'print-sql': { text: 'prints it on standard output; nothing is connected to' },
   check: { text: 'compares the file and writes nothing' },
@@ -184,6 +186,20 @@ const table = {
     operand: 'FILE',
     examples: ['erasures replay erasures-2026-11-25'],
   },
+  'logs archive': {
+    summary: 'writes old months of the audit log into files, and drops them from the database',
+    more: 'DIRECTORY gets a compressed file and a manifest for each month that is older than LOG_RETENTION_MONTHS. A file is verified on disk before its month is dropped. It needs the role that owns the tables.',
+    operand: 'DIRECTORY',
+    optional: ['month', 'keep', 'json'],
+    examples: ['logs archive /srv/archive', 'logs archive /srv/archive --month 2026-08 --keep'],
+  },
+  'logs read': {
+    summary: 'prints the rows of an archive as lines of JSON, once its hashes are verified',
+    more: 'It needs no database. The manifest must be beside the file.',
+    operand: 'FILE',
+    optional: ['tenant'],
+    examples: ['logs read /srv/archive/audit-log-2026-08.jsonl.gz --tenant 0193a5f0-0000-4000-8000-000000000000'],
+  },
   doctor: {
     summary: 'checks what a start needs, and says how to fix it',
     more: 'Exits with 1 when a check fails. A warning is no failure.',
@@ -200,6 +216,11 @@ const table = {
     more: 'psql runs it as a superuser, with a password in its environment for each role that is wanted: OWNER_PASSWORD (owns the tables and migrates), SERVER_PASSWORD (serves), SUPPORT_PASSWORD (reads tenants, applications and the audit log).',
     required: ['print-sql'],
     examples: ['db roles --print-sql | OWNER_PASSWORD=... SERVER_PASSWORD=... psql -d strongroom'],
+  },
+  'db distribute': {
+    summary: 'spreads the tables that grow over the workers of a Citus cluster, by tenant',
+    more: 'Needs the role that owns the tables, the extension citus and a worker. Stop the servers first. What is done already is left, so it can be run again: after an upgrade, and after each rebalance, which gives rights on the audit log back.',
+    examples: ['db distribute'],
   },
   'reactor run': {
     summary: 'runs a JavaScript file in the sandbox, without a vault',

@@ -1,9 +1,15 @@
 // Reads and validates the environment variables: the only file that does so. Reports all problems at once, with their fixes.
 import { readFileSync } from 'node:fs';
 import { availableParallelism, totalmem } from 'node:os';
-import { join, resolve } from 'node:path';
+import { isAbsolute, join, resolve } from 'node:path';
 import { z } from 'zod';
 import { type ApplicationLimits, BURST_MAX, DAILY_TOKENS_MAX, REQUESTS_PER_SECOND_MAX } from './application-limits.ts';
+import {
+  type KeyProvidersConfig,
+  keyProvidersOf,
+  PROVIDER_NAMES,
+  type ProviderName,
+} from './crypto/provider-config.ts';
 import { canonicalHost, isHostName } from './host-names.ts';
 import { memoryTotalMbLeast } from './sandbox/protocol/sandbox.ts';
 import { editDistance } from './unknown-names.ts';
@@ -81,6 +87,19 @@ const words = z.string().transform((text) =>
     .map((word) => word.trim())
     .filter(Boolean),
 );
+
+const providerNames = words.transform((names, problems) => {
+  const known = PROVIDER_NAMES.filter((name) => names.includes(name));
+  if (names.length > 0 && known.length === names.length) return names as ProviderName[];
+  problems.addIssue(`must be one of ${PROVIDER_NAMES.join(', ')}, or several, comma-separated`);
+  return z.NEVER;
+});
+
+/** Part of a path: names of the transit engine have no other characters. */
+const transitName = /^[A-Za-z0-9._-]{1,128}$/;
+const transitMount = /^[A-Za-z0-9._-]{1,128}(?:\/[A-Za-z0-9._-]{1,128}){0,4}$/;
+/** An alias is refused: it could later lead to a key that opens nothing. */
+const kmsKeyArn = /^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key\/[A-Za-z0-9-]{1,128}$/;
 
 const privateHosts = words.transform((entries, problems) =>
   entries.flatMap((entry) => {
@@ -200,6 +219,10 @@ const ERASURES_KEPT_DAYS_MAX = 3_660;
 /** A token that can be guessed protects nothing: 16 random characters have 95 bits. The characters are those of RFC 6750. */
 const METRICS_TOKEN_FORM = /^[A-Za-z0-9._~+/-]{16,200}=*$/;
 
+/** PCI DSS 10.5.1 asks for twelve months, three of them at hand: thirteen whole ones leave a month to archive them. */
+const LOG_RETENTION_MONTHS = 13;
+/** Ten years: each month is a partition, which every list of the log plans for. */
+const LOG_RETENTION_MONTHS_MAX = 120;
 /** A proportion of requests. */
 const RATIO_FORM = /^(?:0|1|0?\.\d{1,6}|1\.0{1,6})$/;
 
@@ -224,6 +247,14 @@ const pairs = (nameForm: RegExp, valueForm: RegExp) =>
 
 const isPostgresUrl = (text: string) => URL.canParse(text) && /^postgres(ql)?:$/.test(new URL(text).protocol);
 
+/** libpq takes several addresses, `host1,host2` or `host=host1,host2`. The driver takes one. */
+const hasSeveralHosts = (text: string): boolean => {
+  const [, authority = '', query = ''] = /^postgres(?:ql)?:\/\/([^/?#]*)[^?#]*\??([^#]*)/.exec(text) ?? [];
+  const hosts = authority.slice(authority.lastIndexOf('@') + 1);
+  const parameters = new URLSearchParams(query);
+  return [hosts, parameters.get('host') ?? '', parameters.get('port') ?? ''].some((part) => /,|%2c/i.test(part));
+};
+
 /** Every variable the server knows, with the sentence that the README prints about it. */
 export const environmentSchema = z.object({
   NODE_ENV: z
@@ -240,9 +271,14 @@ export const environmentSchema = z.object({
     .describe('Where a development server keeps its database, its keys and its first API key.'),
   DATABASE_URL: z
     .string()
+    .refine((text) => !hasSeveralHosts(text), {
+      abort: true,
+      message:
+        'must name one host. For a cluster name a proxy or a moving address that leads to its primary, such as HAProxy: see docs/operations/high-availability.md',
+    })
     .refine(isPostgresUrl, 'must be a postgresql:// address')
     .optional()
-    .describe('PostgreSQL 15 or newer. Not set: an embedded PostgreSQL 18 in DATA_DIR.'),
+    .describe('PostgreSQL 15 or newer, one host. Not set: an embedded PostgreSQL 18 in DATA_DIR.'),
   WORKERS: workerCount
     .prefault('1')
     .describe('Processes that serve, on one port; `auto` takes as many as there are cores for this server.'),
@@ -253,11 +289,56 @@ export const environmentSchema = z.object({
   MASTER_KEY: rootKey
     .optional()
     .describe('Root key: 32 random bytes in base64. Needed in production; a development server makes its own.'),
+  MASTER_KEY_PROVIDER: providerNames
+    .prefault('local')
+    .describe(
+      'What holds the root key: `local` (MASTER_KEY), `vault-transit` or `aws-kms`. Further ones after a comma open what they wrapped.',
+    ),
   MASTER_KEY_PREVIOUS: rootKeys
     .optional()
     .describe(
       'Earlier root keys, comma-separated. They open what they wrapped, until `strongroom keys rotate-root` has wrapped all of it under MASTER_KEY.',
     ),
+  VAULT_ADDR: z
+    .string()
+    .refine((url) => URL.canParse(url) && /^https?:$/.test(new URL(url).protocol), 'must be an https:// address')
+    .optional()
+    .describe('Address of HashiCorp Vault or OpenBao, for `vault-transit`.'),
+  VAULT_NAMESPACE: z.string().min(1).optional().describe('Its namespace. Not set: the root namespace.'),
+  VAULT_CACERT: z
+    .string()
+    .min(1)
+    .optional()
+    .describe("File with its certificate authorities in PEM, in place of the system's."),
+  VAULT_TOKEN: z.string().min(1).optional().describe('A token that may encrypt and decrypt with the key.'),
+  VAULT_TOKEN_FILE: z
+    .string()
+    .min(1)
+    .optional()
+    .describe('File with such a token, read for each call: an agent of Vault can renew it.'),
+  VAULT_ROLE_ID: z.string().min(1).optional().describe('Role of AppRole, in place of a token.'),
+  VAULT_SECRET_ID: z.string().min(1).optional().describe('Secret of the role.'),
+  VAULT_TRANSIT_MOUNT: z
+    .string()
+    .regex(transitMount, 'must be a path without slashes at its ends')
+    .default('transit')
+    .describe('Where the transit engine is mounted.'),
+  VAULT_TRANSIT_KEY: words
+    .refine((names) => names.length > 0 && names.every((name) => transitName.test(name)), 'must be names of keys')
+    .optional()
+    .describe('Name of the transit key. Earlier ones after a comma open what they wrapped.'),
+  AWS_KMS_KEY: words
+    .refine(
+      (names) => names.length > 0 && names.every((name) => kmsKeyArn.test(name)),
+      'must be ARNs of keys, not aliases',
+    )
+    .optional()
+    .describe('ARN of the symmetric key of AWS KMS, for `aws-kms`. Earlier ones after a comma open what they wrapped.'),
+  AWS_KMS_ENDPOINT: z
+    .string()
+    .refine((url) => URL.canParse(url) && /^https?:$/.test(new URL(url).protocol), 'must be an https:// address')
+    .optional()
+    .describe('Endpoint of AWS KMS. Not set: that of the region in the ARN.'),
   DRAIN_SECONDS: z.coerce
     .number(`must be a whole number from 0 to ${DRAIN_SECONDS_MAX}`)
     .int()
@@ -389,6 +470,16 @@ export const environmentSchema = z.object({
     .enum(['fatal', 'error', 'warn', 'info', 'debug', 'silent'])
     .default('info')
     .describe('Least level logged.'),
+  LOG_RETENTION_MONTHS: wholeNumber(1, LOG_RETENTION_MONTHS_MAX, LOG_RETENTION_MONTHS).describe(
+    'Whole months that the audit log stays in the database. `strongroom logs archive` moves older ones into files.',
+  ),
+  LOG_STREAM: z
+    .string()
+    .refine(isAbsolute, 'must be the absolute path of a file')
+    .optional()
+    .describe(
+      'A file to which the rows of the audit log are streamed as lines of JSON, such as `/var/log/strongroom/audit.jsonl`. Not set: none.',
+    ),
   METRICS_PORT: wholeNumberFrom(0, 65_535)
     .optional()
     .describe('Port of its own for `GET /metrics`; 0 takes a free one. Not set: none.'),
@@ -454,6 +545,7 @@ const fileVariables = [
   'DATABASE_URL',
   'SMTP_URL',
   'METRICS_TOKEN',
+  'VAULT_SECRET_ID',
   'OTEL_EXPORTER_OTLP_HEADERS',
 ] as const;
 
@@ -528,10 +620,11 @@ export type Config = {
   databasePoolMax: number;
   migrateOnStart: boolean;
   drainMs: number;
-  /** Undefined in development: the context generates one in `dataDir`. */
+  /** Of the provider `local`. Undefined in development: the context generates one in `dataDir`. */
   rootKey: Buffer | undefined;
   /** They unwrap, and wrap until a rotation begins. */
   previousRootKeys: Buffer[];
+  keyProviders: KeyProvidersConfig;
   cvcTtlMs: number;
   erasuresKeptMs: number;
   bodyBytesMax: number;
@@ -576,6 +669,10 @@ export type Config = {
   mail: MailConfig | undefined;
   /** Metrics are served on `port`, or on that of the API where there is a token alone, or not at all. */
   metrics: { host: string; port: number | undefined; token: string | undefined };
+  /** Whole months of the audit log in the database. */
+  logRetentionMonths: number;
+  /** The file that the audit log is streamed to. */
+  logStream: string | undefined;
   /** Undefined: requests are not traced. */
   tracing: TracingConfig | undefined;
   logLevel: string;
@@ -693,7 +790,8 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
   }
   const values = parsed.data;
   const mode = values.NODE_ENV === 'production' ? 'production' : 'development';
-  if (mode === 'production' && !values.MASTER_KEY)
+  const keyProviders = keyProvidersOf(values, problems);
+  if (mode === 'production' && keyProviders.names.includes('local') && !values.MASTER_KEY)
     problems.push(
       'MASTER_KEY: needed in production. Make one, store it in your secret manager first, then set it: export MASTER_KEY=$(head -c 32 /dev/urandom | base64)',
     );
@@ -739,6 +837,7 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
     drainMs: (values.DRAIN_SECONDS ?? (mode === 'production' ? DRAIN_SECONDS_PRODUCTION : 0)) * 1000,
     rootKey: values.MASTER_KEY,
     previousRootKeys: values.MASTER_KEY_PREVIOUS ?? [],
+    keyProviders,
     cvcTtlMs: values.CVC_TTL,
     erasuresKeptMs: values.ERASURES_KEPT_DAYS * DAY_MS,
     bodyBytesMax: values.BODY_BYTES_MAX,
@@ -781,6 +880,8 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
     signInLockoutMs: values.SIGN_IN_LOCKOUT,
     mail: mailOf(values, mode),
     metrics: { host: values.METRICS_HOST, port: values.METRICS_PORT, token: values.METRICS_TOKEN },
+    logRetentionMonths: values.LOG_RETENTION_MONTHS,
+    logStream: values.LOG_STREAM,
     tracing: tracingOf(values),
     logLevel: values.LOG_LEVEL,
     logFormat: values.LOG_FORMAT,

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Client } from 'pg';
 import { inject } from 'vitest';
-import { type DatabaseAddress, urlOf } from '../../src/platform/dev-postgres/connection.ts';
+import { type DatabaseAddress, superuser, urlOf } from '../../src/platform/dev-postgres/connection.ts';
 import { templateName } from './global-setup.ts';
 
 export type TestDatabase = { url: string; address: DatabaseAddress; drop(): Promise<void> };
@@ -19,7 +19,9 @@ export const createDatabase = (): Promise<TestDatabase> => makeDatabase(template
  */
 export const createDataDir = (name: string): string => {
   const path = mkdtempSync(join(tmpdir(), `strongroom-${name}-`));
-  cpSync(inject('preparedDataDir'), path, { recursive: true });
+  const prepared = inject('preparedDataDir');
+  if (prepared === undefined) return path;
+  cpSync(prepared, path, { recursive: true });
   // PostgreSQL refuses a directory that others may read; a copy has the mode of new ones.
   chmodSync(join(path, 'pg'), 0o700);
   return path;
@@ -36,7 +38,8 @@ const makeDatabase = async (template: string): Promise<TestDatabase> => {
   return {
     url: urlOf(address),
     address,
-    drop: () => runOn(server, `DROP DATABASE IF EXISTS ${database} WITH (FORCE)`),
+    // On Citus a process of the superuser is in every database.
+    drop: () => runOn({ ...server, user: superuser }, `DROP DATABASE IF EXISTS ${database} WITH (FORCE)`),
   };
 };
 

@@ -14,15 +14,26 @@ declare module 'vitest' {
   interface ProvidedContext {
     /** The maintenance database of the run's server: where others are made and dropped. */
     databaseServer: DatabaseAddress;
-    /** A data directory whose database is migrated and has no rows, to be copied. */
-    preparedDataDir: string;
+    /** A data directory whose database is migrated and has no rows, to be copied; undefined with another server. */
+    preparedDataDir: string | undefined;
   }
 }
 
 export const templateName = 'template_strongroom';
 
+/**
+ * Names another server as a URL, whose template the caller has made: drills/citus.ts runs the tests on distributed tables.
+ * Its superuser has the same password.
+ */
+const EXTERNAL_SERVER = process.env['TEST_DATABASE_SERVER'];
+
 /** Starts the server and provides its address; the function it returns stops and removes it. */
 export const setup = async (project: TestProject): Promise<() => Promise<void>> => {
+  if (EXTERNAL_SERVER !== undefined) {
+    const { hostname: host, port, username: user, password, pathname } = new URL(EXTERNAL_SERVER);
+    project.provide('databaseServer', { host, port: Number(port), user, password, database: pathname.slice(1) });
+    return async () => undefined;
+  }
   const directory = await mkdtemp(join(tmpdir(), 'strongroom-test-'));
   const dataDir = join(directory, 'data');
   const preparedDataDir = join(directory, 'prepared');

@@ -1,9 +1,10 @@
 // Runs raw SQL over the pool: named statements and transactions. Maps database errors to AppErrors.
-import type { Pool, PoolClient } from 'pg';
+import type { ClientBase, Pool } from 'pg';
 import type { Accounts } from '../accounts.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import type { Tracing } from '../tracing/tracing.ts';
 import { faultOf } from './faults.ts';
+import { findShardCalls, type ShardCall, type ShardFunction } from './shard-functions.ts';
 import { createTenantQueue } from './tenant-queue.ts';
 import { traced } from './traced.ts';
 
@@ -56,17 +57,20 @@ export const createStatements = (
   metrics: Metrics,
   tracing?: Tracing,
 ) => {
+  let shardCalls: ReadonlyMap<string, ShardCall> = new Map();
   const untracedOn =
-    (client: Pool | PoolClient): Query =>
+    (client: Pool | ClientBase): Query =>
     async (name, text, values) => {
+      const call = name === undefined ? undefined : shardCalls.get(name);
       try {
+        if (call) return (await client.query({ ...call, values })).rows;
         return (await client.query(name === undefined ? { text, values } : { name, text, values })).rows;
       } catch (error) {
         throw faultOf(error);
       }
     };
 
-  const queryOn = (client: Pool | PoolClient): Query => tracedQuery(untracedOn(client), tracing);
+  const queryOn = (client: Pool | ClientBase): Query => tracedQuery(untracedOn(client), tracing);
   const query = queryOn(pool);
   const most = Math.max(1, Math.floor(poolMax * POOL_SHARE));
   const transactions = createTenantQueue(accounts, 'transactions', most);
@@ -107,7 +111,13 @@ export const createStatements = (
     query,
     /** For batches, each of several requests: the span of a request is that of its wait for the batch. */
     queryForBatch: untracedOn(pool),
+    /** For a connection that the pool has not given out yet. */
+    queryOn: untracedOn,
     transaction: statementsOf(SERVER).transaction,
     for: statementsOf,
+    /** Calls functions in place of statements from now on, where the database has them. @throws unavailable. */
+    useShardFunctions: async (functions: readonly ShardFunction[]): Promise<void> => {
+      shardCalls = await findShardCalls((text, values) => query(undefined, text, values), functions);
+    },
   };
 };

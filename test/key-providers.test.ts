@@ -18,6 +18,7 @@ import {
   type Failure,
   type KeyServiceServer,
   kmsArn,
+  OTHER_REGION,
   startKms,
   startTransit,
   TRANSIT_TOKEN,
@@ -103,12 +104,13 @@ describe.each(Object.keys(services))('the service of %s', (name) => {
   const service = () => (services[name] as () => KeyServiceServer)();
   const make = async () => (await (makers[name] as () => Promise<KeyProvider[]>)())[0] as KeyProvider;
 
-  test.each<[Failure, number]>([
-    ['down', 3],
-    ['rubbish', 3],
-    ['slow', 3],
-    ['forbidden', 1],
-  ])('that is %s makes a call fail after %i attempts, and then at once', async (failure, attempts) => {
+  test.each<[Failure, number, number]>([
+    ['down', 3, 0],
+    ['rubbish', 3, 0],
+    ['slow', 3, 0],
+    // It may concern one key only.
+    ['forbidden', 1, 1],
+  ])('that is %s makes a call fail after %i attempts, and the next after %i', async (failure, attempts, further) => {
     const provider = await make();
     service().failure = failure;
     service().calls = 0;
@@ -117,7 +119,7 @@ describe.each(Object.keys(services))('the service of %s', (name) => {
     expect(service().calls).toBe(attempts);
     expect(provider.isAvailable?.()).toBe(false);
     await expect(provider.wrap(key, context)).rejects.toMatchObject({ code: 'unavailable' });
-    expect(service().calls).toBe(attempts);
+    expect(service().calls).toBe(attempts + further);
     service().failure = 'none';
   });
 
@@ -153,6 +155,24 @@ describe('vault-transit', () => {
     expect(String((failed as Error).cause)).not.toContain('hvs.wrong');
     expect(String((failed as Error).cause)).toContain('refused the credentials');
   });
+});
+
+test('vault-transit tells a refusal of the key from a ciphertext that was changed, and other keys serve on', async () => {
+  const config = { ...transitConfig({ kind: 'token', token: TRANSIT_TOKEN }), keys: ['one', 'gone'] };
+  const [one, gone] = vaultTransitProviders(config) as [KeyProvider, KeyProvider];
+  const wrapped = await one.wrap(key, context);
+  const causeOf = (failing: Promise<unknown>) => failing.catch((error: Error) => String(error.cause));
+  transit.minVersion = 2;
+  expect(await causeOf(one.unwrap(wrapped, context))).toContain('lower min_decryption_version');
+  transit.minVersion = 1;
+  expect(await causeOf(gone.unwrap(wrapped, context))).toContain('no such key');
+  expect(await one.unwrap(wrapped, context)).toEqual(key);
+});
+
+test('aws-kms asks the region of each key', async () => {
+  const keys = [kmsArn('one'), kmsArn('far', OTHER_REGION)];
+  for (const provider of await awsKmsProviders({ keys, endpoint: kms.url }))
+    expect(await provider.unwrap(await provider.wrap(key, context), context)).toEqual(key);
 });
 
 test('a rotation moves a vault from a local root key to Vault, a next version, and KMS', async () => {

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { rotateRootKey } from '../src/cli/vault-keys.ts';
 import { KEY_ACTIVE_AFTER_MS, KEY_SETTLED_AFTER_MS } from '../src/platform/crypto/keyring.ts';
 import { haveOneRootKey } from '../src/platform/crypto/key-provider.ts';
-import { type CleanTenants, resealAll } from '../src/platform/crypto/reseal.ts';
+import { type Passes, resealAll } from '../src/platform/crypto/reseal.ts';
 import { createResealRows } from '../src/platform/crypto/reseal-rows.ts';
 import { rotateRoot } from '../src/platform/crypto/rotate-root.ts';
 import { createRotationRows } from '../src/platform/crypto/rotation-rows.ts';
@@ -143,11 +143,11 @@ describe('the root key', () => {
 });
 
 describe('a data key', () => {
-  const clean: CleanTenants = new Map();
+  const passes: Passes = new Map();
   const reseal = async () => {
     // What a process has cached ends in time, which this test does not wait for.
     server.ctx.keyring.forgetTenants();
-    await resealAll(server.ctx, clean, { goOn: async () => true });
+    await resealAll(server.ctx, passes, { goOn: async () => true });
     server.ctx.keyring.forgetTenants();
   };
   const keysOf = () =>
@@ -155,9 +155,9 @@ describe('a data key', () => {
       server.tenant.tenant_id,
     ]) as Promise<{ id: string }[]>;
   /** Ages are by the clock of the database, which a test cannot change. */
-  const makeOlder = (ms: number) =>
+  const makeOlder = (ms: number, tenant_id = server.tenant.tenant_id) =>
     server.sql(`UPDATE tenant_keys SET created_at = created_at - $2::float8 * interval '1 ms' WHERE tenant_id = $1`, [
-      server.tenant.tenant_id,
+      tenant_id,
       ms,
     ]);
   const masks = (): Promise<unknown> =>
@@ -253,6 +253,35 @@ describe('a data key', () => {
     await reseal();
     expect(await keysOf()).toEqual([second]);
     expect((await server.request('GET', `/tokens/${made[0]}`, { key })).body.data).toBe('changed 0');
+  });
+
+  test('stays where a value does not open: one alarm for a pass, and the next pass is hours later', async () => {
+    // The first tenant of all has damaged keys: it does not keep the others from being re-sealed.
+    const damaged = '00000000-0000-4000-8000-000000000001';
+    for (const id of [randomUUID(), randomUUID()])
+      await server.sql(`INSERT INTO tenant_keys VALUES ($1, $2, 'data', '\\x01', now() - interval '1 hour')`, [damaged, id]);
+    const { tenant_id, api_key } = await server.newTenant();
+    const tokens = [await server.tokenize({ data: 1 }, api_key), await server.tokenize({ data: 2 }, api_key)];
+    await server.sql(`UPDATE tokens SET sealed = set_byte(sealed, 40, 255 - get_byte(sealed, 40)) WHERE id = $1`, [
+      tokens[0]?.body.id,
+    ]);
+    await cli(['keys', 'rotate-tenant', '--tenant', tenant_id]);
+    await makeOlder(KEY_SETTLED_AFTER_MS, tenant_id);
+    const alarms = () => server.logLines.filter((line) => line.includes('seal_broken') && line.includes(tenant_id));
+    for (let count = 0; count < 2; count += 1) await reseal();
+    expect(alarms().map((line) => JSON.parse(line))).toMatchObject([
+      { record: 'token', record_id: tokens[0]?.body.id, values: 1 },
+    ]);
+    expect(server.logLines.filter((line) => line.includes(damaged))).toHaveLength(1);
+    const left = await server.sql(
+      `SELECT count(DISTINCT substring(sealed for 17))::int AS keys,
+        (SELECT count(*)::int FROM tenant_keys WHERE tenant_id = $1 AND purpose = 'data') AS data_keys
+        FROM tokens WHERE tenant_id = $1`,
+      [tenant_id],
+    );
+    expect(left).toEqual([{ keys: 2, data_keys: 2 }]);
+    expect(passes.get(tenant_id)?.outcome).toBe('broken');
+    await server.sql('DELETE FROM tenant_keys WHERE tenant_id = $1', [damaged]);
   });
 
   test('is known to re-sealing by every table that has sealed values', async () => {

@@ -142,6 +142,19 @@ describe('PUBLIC_URL', () => {
   );
 });
 
+describe.each(['VAULT_ADDR', 'AWS_KMS_ENDPOINT'])('%s', (name) => {
+  test.for(['https://keys.example.com:8200', 'http://127.0.0.1:8200', 'http://[::1]:8200'])('may be %s', (url) => {
+    expect(() => loadConfig({ [name]: url })).not.toThrow();
+  });
+
+  test.for(['http://keys.example.com:8200', 'http://127.example.com', 'ftp://localhost', 'localhost:8200'])(
+    'is not %s: others read along',
+    (url) => {
+      expect(() => loadConfig({ [name]: url })).toThrow(`${name}: must be an https:// address`);
+    },
+  );
+});
+
 describe('SESSION_IDLE and SIGN_IN_LOCKOUT', () => {
   test('are 15 and 30 minutes where nothing is set, and any time within their bounds', () => {
     expect(loadConfig({})).toMatchObject({ sessionIdleMs: 15 * 60_000, signInLockoutMs: 30 * 60_000 });

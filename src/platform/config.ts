@@ -174,6 +174,14 @@ const isPrivateOnTheWay = (origin: string): boolean => {
   return protocol === 'https:' || ['localhost', '127.0.0.1', '[::1]'].includes(hostname);
 };
 
+/** Of a key service: keys and credentials pass on the way to it. */
+const keyServiceUrl = z
+  .string()
+  .refine(
+    (url) => URL.canParse(url) && /^https?:$/.test(new URL(url).protocol) && isPrivateOnTheWay(url),
+    'must be an https:// address, or http:// of localhost, 127.0.0.1 or [::1] only: keys and credentials pass there',
+  );
+
 /** `50`, or `50:200` with the burst. */
 const rateLimit = z.string().transform((text, problems) => {
   const [, rate = '', burst = rate] = /^(\d{1,6})(?::(\d{1,6}))?$/.exec(text) ?? [];
@@ -299,9 +307,7 @@ export const environmentSchema = z.object({
     .describe(
       'Earlier root keys, comma-separated. They open what they wrapped, until `strongroom keys rotate-root` has wrapped all of it under MASTER_KEY.',
     ),
-  VAULT_ADDR: z
-    .string()
-    .refine((url) => URL.canParse(url) && /^https?:$/.test(new URL(url).protocol), 'must be an https:// address')
+  VAULT_ADDR: keyServiceUrl
     .optional()
     .describe('Address of HashiCorp Vault or OpenBao, for `vault-transit`.'),
   VAULT_NAMESPACE: z.string().min(1).optional().describe('Its namespace. Not set: the root namespace.'),
@@ -334,9 +340,7 @@ export const environmentSchema = z.object({
     )
     .optional()
     .describe('ARN of the symmetric key of AWS KMS, for `aws-kms`. Earlier ones after a comma open what they wrapped.'),
-  AWS_KMS_ENDPOINT: z
-    .string()
-    .refine((url) => URL.canParse(url) && /^https?:$/.test(new URL(url).protocol), 'must be an https:// address')
+  AWS_KMS_ENDPOINT: keyServiceUrl
     .optional()
     .describe('Endpoint of AWS KMS. Not set: that of the region in the ARN.'),
   DRAIN_SECONDS: z.coerce

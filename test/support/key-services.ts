@@ -70,13 +70,13 @@ const start = async (
 export const TRANSIT_TOKEN = 'hvs.test';
 export const APPROLE = { role_id: 'role-of-strongroom', secret_id: 'secret-of-strongroom' };
 
-/** `keys` holds the versions of each key; `rotate` adds one. */
-export type TransitServer = KeyServiceServer & { rotate(key: string): void; revokeTokens(): void; logins: number };
+/** `rotate` adds a version of a key. Versions before `minVersion` are not decrypted. */
+export type TransitServer = KeyServiceServer & { rotate(key: string): void; revokeTokens(): void; logins: number; minVersion: number };
 
 export const startTransit = async (names: readonly string[]): Promise<TransitServer> => {
   const keys = new Map(names.map((name) => [name, [randomBytes(32)]]));
   const tokens = new Set([TRANSIT_TOKEN]);
-  const refused = (status: number): Reply => ({ status, body: { errors: ['refused'] } });
+  const refused = (status: number, text = 'refused'): Reply => ({ status, body: { errors: [text] } });
   const service = await start((request, body) => {
     const path = request.url?.replace('/v1/', '') ?? '';
     if (path === 'auth/approle/login') {
@@ -89,40 +89,50 @@ export const startTransit = async (names: readonly string[]): Promise<TransitSer
     if (!tokens.has(String(request.headers['x-vault-token']))) return refused(403);
     const [, mount, action, name = ''] = /^([^/]+)\/(encrypt|decrypt)\/([^/]+)$/.exec(path) ?? [];
     const versions = keys.get(name);
-    if (mount !== 'transit' || !versions) return refused(404);
+    if (mount !== 'transit') return refused(404);
+    if (!versions) return refused(400, 'encryption key not found');
     const aad = body.associated_data ?? '';
     if (action === 'encrypt') {
       const bytes = sealed(versions.at(-1) as Buffer, Buffer.from(body.plaintext, 'base64'), aad);
       return { status: 200, body: { data: { ciphertext: `vault:v${versions.length}:${bytes.toString('base64')}` } } };
     }
     const [, version = '', text = ''] = /^vault:v(\d+):(.*)$/.exec(body.ciphertext) ?? [];
+    if (Number(version) < (service as TransitServer).minVersion)
+      return refused(400, 'ciphertext or signature version is disallowed by policy (too old)');
     const key = versions[Number(version) - 1];
-    const plain = key && opened(key, Buffer.from(text, 'base64'), aad);
-    return plain ? { status: 200, body: { data: { plaintext: plain.toString('base64') } } } : refused(400);
+    if (!key) return refused(400, 'invalid ciphertext: version is too new');
+    const plain = opened(key, Buffer.from(text, 'base64'), aad);
+    if (!plain) return refused(400, 'cipher: message authentication failed');
+    return { status: 200, body: { data: { plaintext: plain.toString('base64') } } };
   }, refused(403));
   return Object.assign(service, {
     logins: 0,
+    minVersion: 1,
     rotate: (key: string) => void keys.get(key)?.push(randomBytes(32)),
     revokeTokens: () => tokens.clear(),
   });
 };
 
-export const kmsArn = (id: string): string => `arn:aws:kms:eu-central-1:111122223333:key/${id}`;
+/** The region of the key `far`. */
+export const OTHER_REGION = 'us-east-1';
+
+export const kmsArn = (id: string, region = 'eu-central-1'): string => `arn:aws:kms:${region}:111122223333:key/${id}`;
 
 /** What the SDK takes as credentials. */
 export const AWS_CREDENTIALS = { AWS_ACCESS_KEY_ID: 'AKIDEXAMPLE', AWS_SECRET_ACCESS_KEY: 'secret' };
 
 export const startKms = (ids: readonly string[]): Promise<KeyServiceServer> => {
-  const keys = new Map(ids.map((id) => [kmsArn(id), randomBytes(32)]));
+  const arns = [...ids.map((id) => kmsArn(id)), kmsArn('far', OTHER_REGION)];
+  const keys = new Map(arns.map((arn) => [arn, randomBytes(32)]));
   const refused = (name: string): Reply => ({ status: 400, body: { __type: name, message: 'refused' } });
   const contextOf = (context: Record<string, string> = {}): string =>
     JSON.stringify(Object.entries(context).toSorted());
   return start((request, body) => {
-    if (
-      !/^AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE\/\d{8}\/eu-central-1\/kms\//.test(request.headers.authorization ?? '')
-    )
-      return refused('UnrecognizedClientException');
-    const key = keys.get(body.KeyId);
+    const signed = /^AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE\/\d{8}\/([^/]+)\/kms\//;
+    const [, region] = signed.exec(request.headers.authorization ?? '') ?? [];
+    if (region === undefined) return refused('UnrecognizedClientException');
+    // A region does not know the keys of others.
+    const key = String(body.KeyId).split(':')[3] === region ? keys.get(body.KeyId) : undefined;
     if (!key) return refused('NotFoundException');
     const aad = contextOf(body.EncryptionContext);
     if (request.headers['x-amz-target'] === 'TrentService.Encrypt') {

@@ -59,13 +59,21 @@ const encryptionContext = ([purpose = '', environment = '', tenant = '', ...rest
 /** @returns a provider for each key, the one that wraps first. */
 export const awsKmsProviders = async ({ keys, endpoint }: AwsKmsConfig): Promise<KeyProvider[]> => {
   const { KMSClient, EncryptCommand, DecryptCommand } = await import('@aws-sdk/client-kms');
-  // arn:aws:kms:REGION:ACCOUNT:key/ID
-  const region = keys[0]?.split(':')[3];
-  if (region === undefined) throw new StartError('AWS_KMS_KEY must be the ARN of a key.');
-  // One attempt: key-service.ts repeats. Credentials come from where the SDK finds them: variables, files, or the instance.
-  const client = new KMSClient({ region, maxAttempts: 1, ...(endpoint !== undefined && { endpoint }) });
-  const service = createKeyService();
-  return keys.map((root_key_id) => ({
+  const makeRegion = (region: string) => ({
+    // One attempt: key-service.ts repeats. Credentials come from where the SDK finds them: variables, files, or the instance.
+    client: new KMSClient({ region, maxAttempts: 1, ...(endpoint !== undefined && { endpoint }) }),
+    service: createKeyService(),
+  });
+  const regions = new Map<string, ReturnType<typeof makeRegion>>();
+  const regionOf = (arn: string) => {
+    // arn:aws:kms:REGION:ACCOUNT:key/ID
+    const name = arn.split(':')[3];
+    if (name === undefined) throw new StartError('AWS_KMS_KEY must be the ARN of a key.');
+    const region = regions.get(name) ?? makeRegion(name);
+    regions.set(name, region);
+    return region;
+  };
+  const providerOf = (root_key_id: string, { client, service }: ReturnType<typeof makeRegion>): KeyProvider => ({
     describe: () => ({ name: NAME, root_key_id }),
     isAvailable: () => service.isAvailable(),
     wrap: (key, context) =>
@@ -95,5 +103,6 @@ export const awsKmsProviders = async ({ keys, endpoint }: AwsKmsConfig): Promise
         }
       });
     },
-  }));
+  });
+  return keys.map((arn) => providerOf(arn, regionOf(arn)));
 };

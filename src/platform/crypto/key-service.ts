@@ -13,7 +13,7 @@ const CALLS_WAITING_MAX = 500;
 const ATTEMPT_MS = 2_500;
 const ATTEMPTS_MAX = 3;
 const PAUSES_MS = [100, 400];
-/** After a call whose attempts all failed, callers are refused for this time: they must not wait for timeouts one by one. */
+/** After a call that got no answer, callers are refused for this time: they must not wait for timeouts one by one. */
 const DOWN_MS = 1_000;
 
 /** Why a key service gave no key. The reason is for the operator: from a closed list, without what the service said. */
@@ -36,7 +36,7 @@ export const notAllowed = (cause?: unknown) =>
 export type KeyService = {
   /** @throws unavailable, with the fault as its cause; SealBroken as `work` throws it. */
   call<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T>;
-  /** Whether the last call got an answer. */
+  /** Whether the last call was done, or would have been but for what it was asked to open. For operators. */
   isAvailable(): boolean;
 };
 
@@ -69,8 +69,9 @@ export const createKeyService = (): KeyService => {
           throw error;
         }
         lastFault = error;
-        const isFinal = error instanceof KeyServiceFault && !error.isTransient;
-        if (isFinal || attemptsMade === ATTEMPTS_MAX) {
+        // It may concern one key or one tenant: calls for others go on.
+        if (error instanceof KeyServiceFault && !error.isTransient) throw unavailable(error);
+        if (attemptsMade === ATTEMPTS_MAX) {
           downUntilMs = performance.now() + DOWN_MS;
           throw unavailable(error);
         }
@@ -83,14 +84,16 @@ export const createKeyService = (): KeyService => {
     isAvailable: () => lastFault === undefined,
     async call(work) {
       if (performance.now() < downUntilMs || waiting.length >= CALLS_WAITING_MAX) throw unavailable(lastFault);
-      if (running >= CALLS_AT_ONCE) await new Promise<void>((resolve) => waiting.push(resolve));
-      running += 1;
+      if (running < CALLS_AT_ONCE) running += 1;
+      else await new Promise<void>((resolve) => waiting.push(resolve));
       try {
         if (performance.now() < downUntilMs) throw unavailable(lastFault);
         return await attempts(work);
       } finally {
-        running -= 1;
-        waiting.shift()?.();
+        // A waiting call takes over the place, so that no new one comes between.
+        const next = waiting.shift();
+        if (next) next();
+        else running -= 1;
       }
     },
   };

@@ -1,6 +1,7 @@
 // Seals rows again under the newest data key of their tenant, in slices in the background, and then deletes the older keys.
 import { setTimeout as pause } from 'node:timers/promises';
 import { takeLease } from '../db/leases.ts';
+import { AppError } from '../errors.ts';
 import type { Platform } from '../platform.ts';
 import { KEY_ACTIVE_AFTER_MS, KEY_SETTLED_AFTER_MS, TenantKeysGone } from './keyring.ts';
 import { createResealRows, FIRST_ID, type SealedRow } from './reseal-rows.ts';
@@ -13,6 +14,8 @@ const SLICE_ROWS = 200;
 const PAUSE_FOR_WORK = 3;
 const PAUSE_MS_MAX = 2_000;
 const EVERY_MS = 60_000;
+/** What does not open or unwrap today rarely does in a minute. After this time, an operator may have restored it. */
+const RETRY_BROKEN_MS = 6 * 3_600_000;
 /** Longer than a slice and its pause. */
 const LEASE_MS = 30_000;
 
@@ -23,8 +26,8 @@ type Pacing = {
   goOn(workedMs: number): Promise<boolean>;
 };
 
-/** What a pass over a tenant has found. */
-type Pass = { resealed: number; broken: number; isComplete: boolean };
+/** What a pass over a tenant has found. `broken`: the places of values that do not open. */
+type Pass = { resealed: number; broken: { record: string; record_id: string }[]; isComplete: boolean };
 
 const resealRow = (
   ctx: Resealing,
@@ -45,7 +48,6 @@ const resealRow = (
     return { id, old, sealed };
   } catch (error) {
     if (!(error instanceof SealBroken)) throw error;
-    ctx.log.error({ alarm: 'seal_broken', tenant_id, record, record_id: id }, 'a value does not open to be re-sealed');
     return undefined;
   }
 };
@@ -53,7 +55,7 @@ const resealRow = (
 /** Re-seals what is not under the newest key of a tenant. @throws TenantKeysGone; unavailable. */
 const passOver = async (ctx: Resealing, tenant_id: string, newestId: string, pacing: Pacing): Promise<Pass> => {
   const rows = createResealRows(ctx.db);
-  const pass: Pass = { resealed: 0, broken: 0, isComplete: false };
+  const pass: Pass = { resealed: 0, broken: [], isComplete: false };
   for (const table of SEALED_TABLES) {
     let after = table.id === 'uuid' ? FIRST_ID : '';
     for (;;) {
@@ -67,10 +69,14 @@ const passOver = async (ctx: Resealing, tenant_id: string, newestId: string, pac
       const end = slice.findIndex(({ is_old, sealed }) => is_old && sealed === null);
       const whole = end === -1 ? slice : slice.slice(0, end);
       const old = whole.filter((row): row is SealedRow & { sealed: Buffer } => row.sealed !== null);
-      const resealed = old.map((row) => resealRow(ctx, keys, table, tenant_id, row)).filter((row) => row !== undefined);
+      const resealed: { id: string; old: Buffer; sealed: Buffer }[] = [];
+      for (const row of old) {
+        const again = resealRow(ctx, keys, table, tenant_id, row);
+        if (again) resealed.push(again);
+        else pass.broken.push({ record: table.record, record_id: row.id });
+      }
       if (resealed.length > 0) await rows.replace(table, tenant_id, resealed);
       pass.resealed += resealed.length;
-      pass.broken += old.length - resealed.length;
       after = whole.at(-1)?.id ?? after;
       if (!(await pacing.goOn(ctx.monotonicMs() - beganMs))) return pass;
     }
@@ -78,8 +84,16 @@ const passOver = async (ctx: Resealing, tenant_id: string, newestId: string, pac
   return { ...pass, isComplete: true };
 };
 
-/** The tenants that were found to have nothing under older keys, with the newest key, and whether it had settled by then. */
-export type CleanTenants = Map<string, { newestId: string; isSettled: boolean }>;
+/** What the last whole pass over each tenant has found. */
+export type Passes = Map<
+  string,
+  | { outcome: 'clean'; newestId: string; isSettled: boolean }
+  /** A value or a key does not open: no further pass before this time. */
+  | { outcome: 'broken'; retryAtMs: number }
+>;
+
+const noteBroken = (ctx: Resealing, passes: Passes, tenant_id: string): void =>
+  void passes.set(tenant_id, { outcome: 'broken', retryAtMs: ctx.monotonicMs() + RETRY_BROKEN_MS });
 
 /**
  * Re-seals what one tenant has under older keys. Deletes these keys when no process can seal under them any more and nothing is
@@ -88,22 +102,29 @@ export type CleanTenants = Map<string, { newestId: string; isSettled: boolean }>
 export const resealTenant = async (
   ctx: Resealing,
   tenant_id: string,
-  clean: CleanTenants,
+  passes: Passes,
   pacing: Pacing,
 ): Promise<boolean> => {
+  const known = passes.get(tenant_id);
+  if (known?.outcome === 'broken' && ctx.monotonicMs() < known.retryAtMs) return false;
   const rows = createResealRows(ctx.db);
   const [newest, ...older] = await rows.findDataKeys(tenant_id);
   if (!newest || older.length === 0) return true;
   if (newest.age_ms < KEY_ACTIVE_AFTER_MS) return false;
   // At the beginning of the pass.
   const isSettled = newest.age_ms >= KEY_SETTLED_AFTER_MS;
-  const known = clean.get(tenant_id);
-  const isKnown = known?.newestId === newest.id && known.isSettled === isSettled;
+  const isKnown = known?.outcome === 'clean' && known.newestId === newest.id && known.isSettled === isSettled;
   if (!isKnown) {
     const pass = await passOver(ctx, tenant_id, newest.id, pacing);
     if (pass.resealed > 0) ctx.log.info({ tenant_id, rows: pass.resealed }, 'rows are sealed under the new data key');
-    if (!pass.isComplete || pass.broken > 0) return false;
-    clean.set(tenant_id, { newestId: newest.id, isSettled });
+    const [first] = pass.broken;
+    if (first) {
+      noteBroken(ctx, passes, tenant_id);
+      const found = { ...first, values: pass.broken.length };
+      ctx.log.error({ alarm: 'seal_broken', tenant_id, ...found }, 'values do not open to be re-sealed');
+    }
+    if (!pass.isComplete || first) return false;
+    passes.set(tenant_id, { outcome: 'clean', newestId: newest.id, isSettled });
   }
   if (!isSettled) return false;
   let areGone = true;
@@ -115,16 +136,19 @@ export const resealTenant = async (
   return areGone;
 };
 
-/** Re-seals for all tenants once. @throws unavailable. */
-export const resealAll = async (ctx: Resealing, clean: CleanTenants, pacing: Pacing): Promise<void> => {
+/** Re-seals for all tenants once. What fails for one tenant is logged, and the others go on. @throws unavailable. */
+export const resealAll = async (ctx: Resealing, passes: Passes, pacing: Pacing): Promise<void> => {
   const rows = createResealRows(ctx.db);
   for (let after: string | undefined = FIRST_ID; after !== undefined;) {
     const tenants = await rows.findTenantsWithOldKeys(after);
     for (const tenant_id of tenants) {
       if (!(await pacing.goOn(0))) return;
-      await resealTenant(ctx, tenant_id, clean, pacing).catch((error: unknown) => {
+      await resealTenant(ctx, tenant_id, passes, pacing).catch((error: unknown) => {
         // Deleted meanwhile.
-        if (!(error instanceof TenantKeysGone)) throw error;
+        if (error instanceof TenantKeysGone) return;
+        // A wrapped key that was damaged, or whose root key is not at hand.
+        if (!(error instanceof AppError)) noteBroken(ctx, passes, tenant_id);
+        ctx.log.error({ error, tenant_id }, 're-sealing of a tenant was interrupted; it goes on later');
       });
     }
     after = tenants.at(-1);
@@ -134,7 +158,7 @@ export const resealAll = async (ctx: Resealing, clean: CleanTenants, pacing: Pac
 /** Re-seals periodically, in turn with other processes. @returns stop, which waits for the running slice. */
 export const startResealing = (ctx: Resealing & Pick<Platform, 'newUuid'>): (() => Promise<void>) => {
   const holder = ctx.newUuid();
-  const clean: CleanTenants = new Map();
+  const passes: Passes = new Map();
   const stopping = new AbortController();
   const take = (): Promise<boolean> => takeLease(ctx.db, 'reseal', holder, LEASE_MS);
   const pacing: Pacing = {
@@ -145,7 +169,7 @@ export const startResealing = (ctx: Resealing & Pick<Platform, 'newUuid'>): (() 
     },
   };
   const resealInTurn = async (): Promise<void> => {
-    if (await take()) await resealAll(ctx, clean, pacing);
+    if (await take()) await resealAll(ctx, passes, pacing);
   };
   let running: Promise<void> | undefined;
   const timer = setInterval(() => {

@@ -33,7 +33,8 @@ type Stale = {
   id: string;
   wrapped: Uint8Array;
   context: string[];
-  replace(wrapped: Uint8Array): Promise<unknown>;
+  /** @returns false where the key was changed or deleted meanwhile: the next pass looks again. */
+  replace(wrapped: Uint8Array): Promise<boolean>;
 };
 
 /** Runs work for each item, a limited number at a time. @throws what the first failing work throws. */
@@ -75,8 +76,7 @@ export const rotateRoot = async ({ provider, environment, rows, goOn }: Rotation
       const key = await provider.unwrap(wrapped, context);
       const again = await provider.wrap(key, context);
       key.fill(0);
-      await replace(again);
-      rotated += 1;
+      if (await replace(again)) rotated += 1;
     } catch (error) {
       if (!(error instanceof RootKeyUnknown) && !(error instanceof SealBroken)) throw error;
       broken.set(id, { tenant_id, id });

@@ -38,14 +38,12 @@ export const createRotationRows = ({ statements: { query } }: Pick<Database, 'st
       after?.id ?? FIRST_ID,
       limit,
     ])) as TenantKeyRow[],
-  replaceTenantKey: async ({ tenant_id, id, wrapped: old }: TenantKeyRow, wrapped: Uint8Array): Promise<void> => {
-    await query('replace-tenant-key', REPLACE_TENANT_KEY, [tenant_id, id, old, wrapped]);
-  },
+  replaceTenantKey: async ({ tenant_id, id, wrapped: old }: TenantKeyRow, wrapped: Uint8Array): Promise<boolean> =>
+    (await query('replace-tenant-key', REPLACE_TENANT_KEY, [tenant_id, id, old, wrapped])).length > 0,
 
   /** One for each half minute of CVC_TTL: some thousands at most. */
   findEphemeralKeys: async (): Promise<EphemeralKeyRow[]> =>
     (await query(undefined, FIND_EPHEMERAL_KEYS, [])) as EphemeralKeyRow[],
-  replaceEphemeralKey: async ({ id, wrapped: old }: EphemeralKeyRow, wrapped: Uint8Array): Promise<void> => {
-    await query(undefined, REPLACE_EPHEMERAL_KEY, [id, old, wrapped]);
-  },
+  replaceEphemeralKey: async ({ id, wrapped: old }: EphemeralKeyRow, wrapped: Uint8Array): Promise<boolean> =>
+    (await query(undefined, REPLACE_EPHEMERAL_KEY, [id, old, wrapped])).length > 0,
 });

@@ -40,7 +40,9 @@ const ANSWER_BYTES_MAX = 64 * 1024;
 /** A token of AppRole is replaced when this share of its life is over. */
 const RENEW_SHARE = 0.7;
 
-const encrypted = z.object({ data: z.object({ ciphertext: z.string().regex(/^vault:v\d{1,9}:[A-Za-z0-9+/=]+$/) }) });
+const CIPHERTEXT = /^vault:v\d{1,9}:[A-Za-z0-9+/=]+$/;
+
+const encrypted = z.object({ data: z.object({ ciphertext: z.string().regex(CIPHERTEXT) }) });
 const decrypted = z.object({ data: z.object({ plaintext: z.base64() }) });
 const loggedIn = z.object({ auth: z.object({ client_token: z.string().min(1), lease_duration: z.number() }) });
 
@@ -50,6 +52,27 @@ const readCa = (path: string): string => {
   } catch {
     throw new StartError(`VAULT_CACERT: the file ${path} cannot be read.`);
   }
+};
+
+const failed = z.object({ errors: z.array(z.string()) });
+
+/** Texts of a 400, of Vault and OpenBao, that say that the ciphertext was changed, or is for another context. */
+const BROKEN_TEXTS = ['message authentication failed', 'unable to decrypt', 'ciphertext length', 'could not decode'];
+
+/** Of a 400 to a decryption. Other texts say nothing of the ciphertext: it must not count as damaged. */
+const faultOfDecryption = (body: unknown): Error => {
+  const texts = failed.safeParse(body).data?.errors ?? [];
+  const says = (text: string): boolean => texts.some((each) => each.includes(text));
+  if (BROKEN_TEXTS.some(says)) return new SealBroken();
+  if (says('too old'))
+    return new KeyServiceFault(
+      'does not decrypt with this version of the key any more: lower min_decryption_version, run keys rotate-root, and raise it again',
+      false,
+    );
+  if (says('version is too new'))
+    return new KeyServiceFault('has no such version of the key: it was restored from before, or made anew', false);
+  if (says('key not found')) return new KeyServiceFault('has no such key', false);
+  return new KeyServiceFault('refused to decrypt for a reason that is not known (status 400)', false);
 };
 
 type Answer = { status: number; body: unknown };
@@ -160,11 +183,11 @@ export const vaultTransitProviders = (config: VaultTransitConfig): KeyProvider[]
       unwrap: async (wrapped, context) => {
         const { body } = parseWrapped(wrapped);
         const ciphertext = Buffer.from(body).toString();
+        if (!CIPHERTEXT.test(ciphertext)) throw new SealBroken();
         return service.call(async (signal) => {
           const associated_data = contextBytes(context).toString('base64');
           const answer = await ask(`${mount}/decrypt/${key}`, { ciphertext, associated_data }, signal);
-          // Of a ciphertext that was changed or is for another context.
-          if (answer.status === 400) throw new SealBroken();
+          if (answer.status === 400) throw faultOfDecryption(answer.body);
           return unbind(Buffer.from(parse(decrypted, answer).data.plaintext, 'base64'), context);
         });
       },

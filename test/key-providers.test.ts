@@ -158,7 +158,7 @@ describe('vault-transit', () => {
 });
 
 test('vault-transit tells a refusal of the key from a ciphertext that was changed, and other keys serve on', async () => {
-  const config = { ...transitConfig({ kind: 'token', token: TRANSIT_TOKEN }), keys: ['one', 'gone'] };
+  const config = { ...transitConfig({ kind: 'approle', ...APPROLE }), keys: ['one', 'gone'] };
   const [one, gone] = vaultTransitProviders(config) as [KeyProvider, KeyProvider];
   const wrapped = await one.wrap(key, context);
   const causeOf = (failing: Promise<unknown>) => failing.catch((error: Error) => String(error.cause));

@@ -93,7 +93,7 @@ describe('the root key', () => {
     });
     await expect(stopped).rejects.toThrow('killed');
 
-    // Two at once: one waits for the other.
+    // Two at once: one waits for the other, if they meet.
     const [one, two] = await Promise.all([
       cli(['keys', 'rotate-root', '--json']),
       cli(['keys', 'rotate-root', '--json']),
@@ -101,7 +101,6 @@ describe('the root key', () => {
     isOver = true;
     await load;
     expect([one.code, two.code], one.stderr + two.stderr).toEqual([0, 0]);
-    expect(one.stderr + two.stderr).toContain('Another rotation of the root key is running');
     const rotated = [one, two].map(({ stdout }) => JSON.parse(stdout).rotated);
     expect(Math.min(...rotated)).toBe(0);
     expect(Math.max(...rotated)).toBeGreaterThan(100);
@@ -259,18 +258,22 @@ describe('a data key', () => {
     // The first tenant of all has damaged keys: it does not keep the others from being re-sealed.
     const damaged = '00000000-0000-4000-8000-000000000001';
     for (const id of [randomUUID(), randomUUID()])
-      await server.sql(`INSERT INTO tenant_keys VALUES ($1, $2, 'data', '\\x01', now() - interval '1 hour')`, [damaged, id]);
+      await server.sql(`INSERT INTO tenant_keys VALUES ($1, $2, 'data', '\\x01', now() - interval '1 hour')`, [
+        damaged,
+        id,
+      ]);
     const { tenant_id, api_key } = await server.newTenant();
-    const tokens = [await server.tokenize({ data: 1 }, api_key), await server.tokenize({ data: 2 }, api_key)];
+    const tokens = [1, 2].map((data) => server.tokenize({ data, type: 'token' }, api_key));
+    const [{ body: changed }] = (await Promise.all(tokens)) as [{ body: { id: string } }, unknown];
     await server.sql(`UPDATE tokens SET sealed = set_byte(sealed, 40, 255 - get_byte(sealed, 40)) WHERE id = $1`, [
-      tokens[0]?.body.id,
+      changed.id,
     ]);
     await cli(['keys', 'rotate-tenant', '--tenant', tenant_id]);
     await makeOlder(KEY_SETTLED_AFTER_MS, tenant_id);
     const alarms = () => server.logLines.filter((line) => line.includes('seal_broken') && line.includes(tenant_id));
     for (let count = 0; count < 2; count += 1) await reseal();
     expect(alarms().map((line) => JSON.parse(line))).toMatchObject([
-      { record: 'token', record_id: tokens[0]?.body.id, values: 1 },
+      { record: 'token', record_id: changed.id, values: 1 },
     ]);
     expect(server.logLines.filter((line) => line.includes(damaged))).toHaveLength(1);
     const left = await server.sql(

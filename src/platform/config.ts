@@ -307,9 +307,7 @@ export const environmentSchema = z.object({
     .describe(
       'Earlier root keys, comma-separated. They open what they wrapped, until `strongroom keys rotate-root` has wrapped all of it under MASTER_KEY.',
     ),
-  VAULT_ADDR: keyServiceUrl
-    .optional()
-    .describe('Address of HashiCorp Vault or OpenBao, for `vault-transit`.'),
+  VAULT_ADDR: keyServiceUrl.optional().describe('Address of HashiCorp Vault or OpenBao, for `vault-transit`.'),
   VAULT_NAMESPACE: z.string().min(1).optional().describe('Its namespace. Not set: the root namespace.'),
   VAULT_CACERT: z
     .string()
@@ -340,9 +338,7 @@ export const environmentSchema = z.object({
     )
     .optional()
     .describe('ARN of the symmetric key of AWS KMS, for `aws-kms`. Earlier ones after a comma open what they wrapped.'),
-  AWS_KMS_ENDPOINT: keyServiceUrl
-    .optional()
-    .describe('Endpoint of AWS KMS. Not set: that of the region in the ARN.'),
+  AWS_KMS_ENDPOINT: keyServiceUrl.optional().describe('Endpoint of AWS KMS. Not set: that of the region in the ARN.'),
   DRAIN_SECONDS: z.coerce
     .number(`must be a whole number from 0 to ${DRAIN_SECONDS_MAX}`)
     .int()

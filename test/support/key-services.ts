@@ -71,7 +71,12 @@ export const TRANSIT_TOKEN = 'hvs.test';
 export const APPROLE = { role_id: 'role-of-strongroom', secret_id: 'secret-of-strongroom' };
 
 /** `rotate` adds a version of a key. Versions before `minVersion` are not decrypted. */
-export type TransitServer = KeyServiceServer & { rotate(key: string): void; revokeTokens(): void; logins: number; minVersion: number };
+export type TransitServer = KeyServiceServer & {
+  rotate(key: string): void;
+  revokeTokens(): void;
+  logins: number;
+  minVersion: number;
+};
 
 export const startTransit = async (names: readonly string[]): Promise<TransitServer> => {
   const keys = new Map(names.map((name) => [name, [randomBytes(32)]]));

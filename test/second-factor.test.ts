@@ -158,7 +158,7 @@ describe('a device', () => {
     expect(await messagesOf(member.member_id)).toContain('Recovery code used');
   });
 
-  test('counts wrong codes of an account in all browsers, and a right one after the limit is refused', async () => {
+  test('counts wrong codes of an account in all browsers, and refuses more than ten', async () => {
     const member = await enrol(await newMember());
     pass(5 * MINUTE_MS);
     const browser = await passwordGiven(member);

@@ -35,11 +35,14 @@ const createRows = () => {
       return tenantRows.filter((row) => row.tenant_id === tenantId);
     },
     findEphemeralKey: async (id) => ephemeralRows.get(id),
-    async addEphemeralKey(row, wrapped_pepper) {
-      if (!Buffer.from(wrapped_pepper).equals(vault.wrapped_pepper)) return ephemeralRows.get(row.id);
-      const there = ephemeralRows.get(row.id) ?? row;
-      ephemeralRows.set(row.id, there);
-      return there;
+    findEphemeralKeys: async (ids) =>
+      ids.flatMap((id) => {
+        const row = ephemeralRows.get(id);
+        return row ? [row] : [];
+      }),
+    async addEphemeralKeys(rows, wrapped_pepper) {
+      if (!Buffer.from(wrapped_pepper).equals(vault.wrapped_pepper)) return;
+      for (const row of rows) ephemeralRows.set(row.id, ephemeralRows.get(row.id) ?? row);
     },
   };
   return { tenantRows, ephemeralRows, counts, vault, store };
@@ -220,34 +223,58 @@ test('a key whose row is gone opens nothing, though its slot still runs', async 
   expect(await keyring.findEphemeralKey(id)).toBeUndefined();
 });
 
-test('a slot whose row is gone is put back, and opens what was sealed before and since', async () => {
-  const { keyring, ephemeralRows, clock } = await createWorld();
-  const key = await keyring.ephemeralKey();
-  const before = seal(key, binding, '123', randomBytesFromKernel);
+test('keys whose rows are gone are stored again until they are to be destroyed, and open codes', async () => {
+  const { keyring, ephemeralRows, store, clock } = await createWorld();
+  const earlier = seal(await keyring.ephemeralKey(), binding, '123', randomBytesFromKernel);
+  clock.ms += EPHEMERAL_SLOT_MS;
+  const before = seal(await keyring.ephemeralKey(), binding, '456', randomBytesFromKernel);
   ephemeralRows.clear();
-  const since = seal(await keyring.ephemeralKey(), binding, '456', randomBytesFromKernel);
-  await keyring.restoreEphemeralKey();
+  const since = seal(await keyring.ephemeralKey(), binding, '789', randomBytesFromKernel);
+  await keyring.restoreEphemeralKeys(store);
   for (const [sealed, code] of [
-    [before, '123'],
-    [since, '456'],
+    [earlier, '123'],
+    [before, '456'],
+    [since, '789'],
   ] as const) {
     const found = await keyring.findEphemeralKey(keyIdOf(sealed));
     expect(found && open(found, binding, sealed).toString()).toBe(code);
   }
-  // A slot that is over is not put back: its key is to cease to exist.
+  // The first is to be destroyed now, the second half a minute later.
   ephemeralRows.clear();
-  clock.ms += 30_000;
-  await keyring.restoreEphemeralKey();
+  clock.ms += CVC_TTL_MS;
+  await keyring.restoreEphemeralKeys(store);
+  expect([...ephemeralRows.keys()]).toEqual([keyIdOf(before)]);
+  ephemeralRows.clear();
+  clock.ms += EPHEMERAL_SLOT_MS;
+  await keyring.restoreEphemeralKeys(store);
   expect(ephemeralRows.size).toBe(0);
 });
 
-test('of two processes that put a slot back both seal under the key of the first', async () => {
+test('keys that are stored again are wrapped by the root key of today', async () => {
+  const world = await createWorld(localProvider(1, 2));
+  const sealed = seal(await world.keyring.ephemeralKey(), binding, '123', randomBytesFromKernel);
+  world.vault.wrapped_pepper = await localProvider(2).wrap(Buffer.alloc(32), ['pepper', 'test']);
+  world.ephemeralRows.clear();
+  await world.keyring.restoreEphemeralKeys(world.store);
+  const later = createKeyring({
+    provider: localProvider(2),
+    store: world.store,
+    environment: 'test',
+    now: () => new Date(world.clock.ms),
+    randomBytes: randomBytesFromKernel,
+    cvcTtlMs: CVC_TTL_MS,
+  });
+  const found = await later.findEphemeralKey(keyIdOf(sealed));
+  expect(found && open(found, binding, sealed).toString()).toBe('123');
+});
+
+test('of two processes that store a slot again both seal under the key of the first', async () => {
   const world = await createWorld();
   const other = world.another();
   await world.keyring.ephemeralKey();
   world.ephemeralRows.clear();
   await other.ephemeralKey();
-  await world.keyring.restoreEphemeralKey();
+  await world.keyring.restoreEphemeralKeys(world.store);
   const sealed = seal(await world.keyring.ephemeralKey(), binding, '123', randomBytesFromKernel);
   const found = await other.findEphemeralKey(keyIdOf(sealed));
   expect(found && open(found, binding, sealed).toString()).toBe('123');
@@ -277,10 +304,10 @@ test("an ephemeral key's row put under another id is refused", async () => {
 
 test('a slot that could not be begun is tried again', async () => {
   const world = await createWorld();
-  const add = world.store.addEphemeralKey;
-  world.store.addEphemeralKey = () => Promise.reject(new Error('the database is away'));
+  const add = world.store.addEphemeralKeys;
+  world.store.addEphemeralKeys = () => Promise.reject(new Error('the database is away'));
   await expect(world.keyring.ephemeralKey()).rejects.toThrow('away');
-  world.store.addEphemeralKey = add;
+  world.store.addEphemeralKeys = add;
   await expect(world.keyring.ephemeralKey()).resolves.toBeDefined();
 });
 

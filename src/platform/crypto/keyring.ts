@@ -5,7 +5,7 @@ import { LRUCache } from 'lru-cache';
 import { type DigestKey, prepareDigestKey } from './digest.ts';
 import { unavailable } from '../errors.ts';
 import { newUuid } from './ids.ts';
-import type { RootKeys } from './key-provider.ts';
+import { haveOneRootKey, type RootKeys } from './key-provider.ts';
 import type { RandomBytes } from './random.ts';
 import { createSealingKey, type SealingKey } from './seal.ts';
 import { destroyXaesKey, XAES_KEY_BYTES } from './xaes.ts';
@@ -47,15 +47,17 @@ export type NewTenantKeys = {
   wrapped_pepper: Uint8Array;
 };
 
-export interface KeyStore {
+/** What stores ephemeral keys: the pool, or one connection. */
+export interface EphemeralRows {
   findWrappedPepper(): Promise<Uint8Array>;
+  findEphemeralKeys(ids: readonly string[]): Promise<EphemeralKeyRow[]>;
+  /** Adds the rows that are missing; none where the pepper is wrapped anew: so must these keys be. */
+  addEphemeralKeys(rows: readonly EphemeralKeyRow[], wrapped_pepper: Uint8Array): Promise<void>;
+}
+
+export interface KeyStore extends EphemeralRows {
   findTenantKeys(tenantId: string): Promise<TenantKeyRow[]>;
   findEphemeralKey(id: string): Promise<EphemeralKeyRow | undefined>;
-  /**
-   * Adds a row, or returns the existing one, so that all processes use the same key in a slot.
-   * @returns undefined where the pepper is wrapped anew: so must this key be.
-   */
-  addEphemeralKey(row: EphemeralKeyRow, wrapped_pepper: Uint8Array): Promise<EphemeralKeyRow | undefined>;
 }
 
 export type TenantKeys = {
@@ -86,10 +88,11 @@ export type Keyring = {
   /** The key of the current slot, for sealing. */
   ephemeralKey(): Promise<SealingKey>;
   /**
-   * Stores the key of the current slot again if the database lost it, so that the codes sealed in this slot can be opened: a
-   * crash and a failover empty the unlogged table. @throws what the store throws.
+   * Stores the living keys with which this process sealed again where they are missing, so that codes can still be opened: a
+   * crash and a failover empty the unlogged table, and end all connections. Called on each new connection, before its first query.
+   * @throws what `rows` and the provider throw.
    */
-  restoreEphemeralKey(): Promise<void>;
+  restoreEphemeralKeys(rows: EphemeralRows): Promise<void>;
   /** The key of a slot, for opening; undefined if it is destroyed or expired. */
   findEphemeralKey(keyId: string): Promise<SealingKey | undefined>;
   forgetTenant(tenantId: string): void;
@@ -202,40 +205,55 @@ export const createKeyring = (parts: {
     return entry;
   };
 
-  /** The current slot with its key, and the key as it is stored. */
-  type Slot = { startMs: number; wrapped: Promise<Uint8Array>; key: Promise<SealingKey> };
-  let slot: Slot | undefined;
+  let slot: { startMs: number; key: Promise<SealingKey> } | undefined;
 
   let dropSlot: NodeJS.Timeout | undefined;
 
-  const isCurrent = ({ startMs }: Slot): boolean => now().getTime() < startMs + EPHEMERAL_SLOT_MS;
+  /** Rows of the keys with which this process sealed, wrapped as the database has them, until they are to be destroyed. */
+  const storedRows = new Map<string, EphemeralKeyRow>();
 
-  /** Stores the key of a slot, or returns the one that another process has stored. */
-  const storeEphemeralKey = async (startMs: number, key: Uint8Array): Promise<Uint8Array> => {
-    const id = slotId(startMs);
-    const destroy_at = new Date(startMs + EPHEMERAL_SLOT_MS + parts.cvcTtlMs);
+  const keepRow = (row: EphemeralKeyRow): void => {
+    const { id, wrapped, destroy_at } = row;
+    storedRows.set(id, { id, wrapped, destroy_at });
+    setTimeout(() => storedRows.delete(id), destroy_at.getTime() - now().getTime()).unref();
+  };
+
+  /** Stores keys where they are missing, wrapped by the root key that wraps the pepper. @returns the stored rows. */
+  const storeEphemeralKeys = async (
+    rows: EphemeralRows,
+    keys: readonly { id: string; destroy_at: Date; wrapAs(wrapped_pepper: Uint8Array): Promise<Uint8Array> }[],
+  ): Promise<EphemeralKeyRow[]> => {
+    const ids = keys.map(({ id }) => id);
     for (let wrapsLeft = WRAPS_MAX; wrapsLeft > 0; wrapsLeft -= 1) {
-      const wrapped_pepper = await store.findWrappedPepper();
-      const wrapped = await provider.wrapAs(wrapped_pepper, key, ephemeralKeyContext(environment, id));
-      const stored = await store.addEphemeralKey({ id, wrapped, destroy_at }, wrapped_pepper);
-      if (stored) return stored.wrapped;
+      const wrapped_pepper = await rows.findWrappedPepper();
+      const wrapped = await Promise.all(
+        keys.map(async ({ id, destroy_at, wrapAs }) => ({ id, destroy_at, wrapped: await wrapAs(wrapped_pepper) })),
+      );
+      await rows.addEphemeralKeys(wrapped, wrapped_pepper);
+      const stored = await rows.findEphemeralKeys(ids);
+      if (stored.length === ids.length) return stored;
     }
     throw unavailable();
   };
 
-  /** @param offered the key to store, where no other process has stored one for the slot. */
-  const openSlot = (startMs: number, offered: Promise<Uint8Array>): Slot => {
+  /** Generates a key for the slot and stores it. If another process has stored one, that one is used. */
+  const openSlot = async (startMs: number): Promise<SealingKey> => {
     const id = slotId(startMs);
-    const wrapped = offered.then((key) => storeEphemeralKey(startMs, key));
-    const key = wrapped.then(async (stored) =>
-      createSealingKey(id, await provider.unwrap(stored, ephemeralKeyContext(environment, id))),
-    );
-    const opened: Slot = { startMs, wrapped, key };
-    slot = opened;
-    key.catch(() => {
-      if (slot === opened) slot = undefined;
-    });
-    return opened;
+    const context = ephemeralKeyContext(environment, id);
+    const destroy_at = new Date(startMs + EPHEMERAL_SLOT_MS + parts.cvcTtlMs);
+    const key = randomBytes(XAES_KEY_BYTES);
+    const wrapAs = (wrapped_pepper: Uint8Array): Promise<Buffer> => provider.wrapAs(wrapped_pepper, key, context);
+    const [row] = await storeEphemeralKeys(store, [{ id, destroy_at, wrapAs }]);
+    if (!row) throw unavailable();
+    keepRow(row);
+    return createSealingKey(id, await provider.unwrap(row.wrapped, context));
+  };
+
+  /** @returns the key as it was wrapped, unless the root key was rotated since. */
+  const wrapAgain = async ({ id, wrapped }: EphemeralKeyRow, wrapped_pepper: Uint8Array): Promise<Uint8Array> => {
+    if (haveOneRootKey(wrapped, wrapped_pepper)) return wrapped;
+    const context = ephemeralKeyContext(environment, id);
+    return provider.wrapAs(wrapped_pepper, await provider.unwrap(wrapped, context), context);
   };
 
   return {
@@ -273,21 +291,29 @@ export const createKeyring = (parts: {
     ephemeralKey() {
       const startMs = Math.floor(now().getTime() / EPHEMERAL_SLOT_MS) * EPHEMERAL_SLOT_MS;
       if (slot?.startMs === startMs) return slot.key;
-      const { key } = openSlot(startMs, Promise.resolve(randomBytes(XAES_KEY_BYTES)));
+      const key = openSlot(startMs);
+      const opened = { startMs, key };
+      slot = opened;
+      key.catch(() => {
+        if (slot === opened) slot = undefined;
+      });
       // Without further codes no new key would replace this one, so a timer removes it from memory.
       clearTimeout(dropSlot);
       dropSlot = setTimeout(() => (slot = undefined), startMs + EPHEMERAL_SLOT_MS - now().getTime()).unref();
       return key;
     },
 
-    async restoreEphemeralKey() {
-      if (!slot || !isCurrent(slot)) return;
-      const { startMs, wrapped } = slot;
-      const context = ephemeralKeyContext(environment, slotId(startMs));
-      await openSlot(
-        startMs,
-        wrapped.then((stored) => provider.unwrap(stored, context)),
-      ).key;
+    async restoreEphemeralKeys(rows) {
+      const living = [...storedRows.values()].filter(({ destroy_at }) => now() < destroy_at);
+      if (living.length === 0) return;
+      const found = new Set((await rows.findEphemeralKeys(living.map(({ id }) => id))).map(({ id }) => id));
+      const missing = living.filter(({ id }) => !found.has(id));
+      if (missing.length > 0) {
+        const keys = missing.map((row) => ({ ...row, wrapAs: (pepper: Uint8Array) => wrapAgain(row, pepper) }));
+        for (const row of await storeEphemeralKeys(rows, keys)) keepRow(row);
+      }
+      // Another process may have stored another key for the current slot first: the next code is sealed under that one.
+      slot = undefined;
     },
 
     async findEphemeralKey(keyId) {
@@ -307,6 +333,7 @@ export const createKeyring = (parts: {
       tenants.clear();
       clearTimeout(dropSlot);
       slot = undefined;
+      storedRows.clear();
     },
   };
 };

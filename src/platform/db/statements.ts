@@ -1,5 +1,5 @@
 // Runs raw SQL over the pool: named statements and transactions. Maps database errors to AppErrors.
-import type { Pool, PoolClient } from 'pg';
+import type { ClientBase, Pool } from 'pg';
 import type { Accounts } from '../accounts.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import type { Tracing } from '../tracing/tracing.ts';
@@ -59,7 +59,7 @@ export const createStatements = (
 ) => {
   let shardCalls: ReadonlyMap<string, ShardCall> = new Map();
   const untracedOn =
-    (client: Pool | PoolClient): Query =>
+    (client: Pool | ClientBase): Query =>
     async (name, text, values) => {
       const call = name === undefined ? undefined : shardCalls.get(name);
       try {
@@ -70,7 +70,7 @@ export const createStatements = (
       }
     };
 
-  const queryOn = (client: Pool | PoolClient): Query => tracedQuery(untracedOn(client), tracing);
+  const queryOn = (client: Pool | ClientBase): Query => tracedQuery(untracedOn(client), tracing);
   const query = queryOn(pool);
   const most = Math.max(1, Math.floor(poolMax * POOL_SHARE));
   const transactions = createTenantQueue(accounts, 'transactions', most);
@@ -111,6 +111,8 @@ export const createStatements = (
     query,
     /** For batches, each of several requests: the span of a request is that of its wait for the batch. */
     queryForBatch: untracedOn(pool),
+    /** For a connection that the pool has not given out yet. */
+    queryOn: untracedOn,
     transaction: statementsOf(SERVER).transaction,
     for: statementsOf,
     /** Calls functions in place of statements from now on, where the database has them. @throws unavailable. */

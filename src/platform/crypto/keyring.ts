@@ -13,15 +13,19 @@ import { destroyXaesKey, XAES_KEY_BYTES } from './xaes.ts';
 /** Tenants whose keys are cached at once: about 20 MB. */
 const TENANTS_MAX = 10_000;
 /** How long unwrapped keys are given to requests. They stay usable while the key provider is unavailable. */
-const KEYS_CACHED_MS = 4 * 60_000;
-/** Requests that were given keys have this time to use them: then the keys are overwritten. What takes longer holds them. */
-const KEYS_GRACE_MS = 60_000;
+const KEYS_CACHED_MS = 3 * 60_000;
+/**
+ * Requests that were given keys have this time to use them: then the keys are overwritten. Longer than a request may wait for its
+ * turn at the database and for the statement. What takes longer holds the keys.
+ */
+const KEYS_GRACE_MS = 2 * 60_000;
 /** Keys of tenants are in memory so long at most, beside those that a longer request holds. */
 const TENANT_KEYS_TTL_MS = KEYS_CACHED_MS + KEYS_GRACE_MS;
 
 /**
  * A new data key of a tenant that has one already seals only after this time. By then every process that caches keys has loaded
- * it, so that none meets a value whose key it does not know. Twice the time of the cache, for clocks that differ.
+ * it, so that none meets a value whose key it does not know. By the clock of the database. Twice the time of the cache, since a
+ * transaction may commit late, and another database server may have another clock after a failover.
  */
 export const KEY_ACTIVE_AFTER_MS = 2 * TENANT_KEYS_TTL_MS;
 /** After this time no process seals under an older data key: caches have expired, and the longest requests have ended. */
@@ -30,19 +34,19 @@ export const KEY_SETTLED_AFTER_MS = KEY_ACTIVE_AFTER_MS + 20 * 60_000;
 /** A key seals the codes of half a minute. With a sweep every 15 seconds, a code is unrecoverable before CVC_TTL plus a minute. */
 export const EPHEMERAL_SLOT_MS = 30_000;
 
-export type TenantKeyRow = {
-  tenant_id: string;
-  id: string;
-  purpose: 'data' | 'digest';
-  wrapped: Uint8Array;
-  created_at: Date;
-};
+/** The database adds the time. */
+export type NewTenantKeyRow = { tenant_id: string; id: string; purpose: 'data' | 'digest'; wrapped: Uint8Array };
+
+export type TenantKeyRow = NewTenantKeyRow & { created_at: Date };
+
+/** `age_ms`: at the time of reading. */
+export type StoredTenantKey = TenantKeyRow & { age_ms: number };
 
 export type EphemeralKeyRow = { id: string; wrapped: Uint8Array; destroy_at: Date };
 
 /** Wrapped keys of a new tenant, or a new key of one. */
 export type NewTenantKeys = {
-  rows: TenantKeyRow[];
+  rows: NewTenantKeyRow[];
   /** The wrapped pepper: the keys are wrapped under its root key. The transaction that stores them verifies that it is unchanged. */
   wrapped_pepper: Uint8Array;
 };
@@ -56,7 +60,7 @@ export interface EphemeralRows {
 }
 
 export interface KeyStore extends EphemeralRows {
-  findTenantKeys(tenantId: string): Promise<TenantKeyRow[]>;
+  findTenantKeys(tenantId: string): Promise<StoredTenantKey[]>;
   findEphemeralKey(id: string): Promise<EphemeralKeyRow | undefined>;
 }
 
@@ -148,7 +152,7 @@ export const createKeyring = (parts: {
       else {
         const sealing = createSealingKey(row.id, key);
         dataKeys.set(row.id, sealing);
-        if (!data || row.created_at.getTime() + KEY_ACTIVE_AFTER_MS <= now().getTime()) data = sealing;
+        if (!data || row.age_ms >= KEY_ACTIVE_AFTER_MS) data = sealing;
       }
       // The prepared keys are copies.
       key.fill(0);
@@ -259,9 +263,9 @@ export const createKeyring = (parts: {
   return {
     async newTenantKeys(tenantId, purposes) {
       const wrapped_pepper = await store.findWrappedPepper();
-      const rows: TenantKeyRow[] = [];
+      const rows: NewTenantKeyRow[] = [];
       for (const purpose of purposes) {
-        const row = { tenant_id: tenantId, id: newUuid(), purpose, created_at: now() };
+        const row = { tenant_id: tenantId, id: newUuid(), purpose };
         const key = randomBytes(XAES_KEY_BYTES);
         rows.push({ ...row, wrapped: await provider.wrapAs(wrapped_pepper, key, tenantKeyContext(environment, row)) });
       }

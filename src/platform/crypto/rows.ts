@@ -4,8 +4,15 @@ import { createCoalescer } from '../db/coalescer.ts';
 import type { Query } from '../db/statements.ts';
 import { traced } from '../db/traced.ts';
 import { unavailable } from '../errors.ts';
+import type { StoredTenantKey } from './keyring.ts';
 
 const FIND = 'find-ephemeral-keys';
+
+/** How old a key is. By the clock of the database, on which all processes agree. */
+export const AGE_MS = '(extract(epoch FROM now() - created_at) * 1000)::float8 AS age_ms';
+
+const FIND_TENANT_KEYS = `
+SELECT tenant_id, id, purpose, wrapped, created_at, ${AGE_MS} FROM tenant_keys WHERE tenant_id = $1`;
 
 /** Keys of security codes, each with a look-up of its own, as for tokens. */
 export const FIND_EPHEMERAL_KEYS = `
@@ -64,11 +71,8 @@ export const createKeyRows = (db: Database) => {
   );
   return {
     keyStore: {
-      findTenantKeys: (tenantId: string) =>
-        guarded(async (client) => {
-          const rows = await client.tenant_keys.findMany({ where: { tenant_id: tenantId } });
-          return rows.map((row) => ({ ...row, purpose: row.purpose as 'data' | 'digest' }));
-        }),
+      findTenantKeys: async (tenantId: string) =>
+        (await query('find-tenant-keys', FIND_TENANT_KEYS, [tenantId])) as StoredTenantKey[],
       findEphemeralKey: (id: string) => traced(tracing, FIND, () => findEphemeralKey(NO_TENANT, id)),
       ...ephemeralRowsOn(query),
     },

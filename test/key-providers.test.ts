@@ -157,7 +157,7 @@ describe('vault-transit', () => {
   });
 });
 
-test('vault-transit tells a refusal of the key from a ciphertext that was changed, and other keys serve on', async () => {
+test('vault-transit tells a refusal of a key from a changed ciphertext; other keys serve on', async () => {
   const config = { ...transitConfig({ kind: 'approle', ...APPROLE }), keys: ['one', 'gone'] };
   const [one, gone] = vaultTransitProviders(config) as [KeyProvider, KeyProvider];
   const wrapped = await one.wrap(key, context);

@@ -14,13 +14,19 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 const ROWS = Number(process.env['ROWS'] ?? 100_000);
 const POLL_MS = 100;
 
+/** What `npm run strongroom` passes to Node. */
+const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
+  scripts: { strongroom: string };
+};
+const nodeFlags = scripts.strongroom.match(/--[\w=-]+/g) ?? [];
+
 const directory = mkdtempSync(join(tmpdir(), 'strongroom-import-'));
 const server = await startServer(join(directory, 'data'));
 
 /** Runs a command. @returns its exit code, the seconds it took, and the peak of its resident memory. */
 const measure = async (args: string[]) => {
   const began = performance.now();
-  const child = spawn(process.execPath, ['--disable-sigusr1', 'bin/strongroom.cjs', ...args], {
+  const child = spawn(process.execPath, [...nodeFlags, 'bin/strongroom.cjs', ...args], {
     cwd: root,
     env: { PATH: process.env['PATH'], DATA_DIR: server.dataDir },
     stdio: ['ignore', 'ignore', 'inherit'],

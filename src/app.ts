@@ -18,6 +18,7 @@ import { cutSlowBodies, REQUEST_MS_MAX } from './platform/http/slow-bodies.ts';
 import { countUnsent, cutSlowReaders } from './platform/http/slow-readers.ts';
 import { refuseUnknownNames } from './platform/http/strict.ts';
 import { addRequestLog, addTrace, traceIdOf } from './platform/http/trace.ts';
+import { applicationKeysRoutes } from './modules/access/application-keys.routes.ts';
 import { applicationsRoutes } from './modules/access/applications.routes.ts';
 import { addAuthentication, type Authentication } from './modules/access/authenticate.ts';
 import { addIdempotency } from './modules/access/idempotent-requests.ts';
@@ -124,6 +125,7 @@ const addApiRoutes = async (app: App, ctx: Context): Promise<void> => {
     reactorsRoutes(scope, ctx);
     proxiesRoutes(scope, ctx);
     applicationsRoutes(scope, ctx);
+    applicationKeysRoutes(scope, ctx);
     permissionsRoutes(scope, ctx);
     tenantsRoutes(scope, ctx);
     membersRoutes(scope, ctx);

@@ -4,6 +4,8 @@ import type { PeopleContext } from './modules/people/context.ts';
 import { type Overrides, createPlatform } from './context.ts';
 import type { Config } from './platform/config.ts';
 import type { Role } from './platform/open-database.ts';
+import { logFunctions } from './platform/audit/rows.ts';
+import { tokenFunctions } from './modules/tokens/rows/shard-functions.ts';
 import type { AccessContext } from './modules/access/context.ts';
 import { createKeyUses } from './modules/access/key-uses.ts';
 import type { Platform } from './platform/platform.ts';
@@ -87,8 +89,17 @@ const createPeople = (proxy: ProxyContext): PeopleContext => ({
 /** The platform with every module, for servers and commands. */
 export type Context = PeopleContext;
 
+/** Statements that become functions where the database is distributed. In the order in which they are made. */
+export const shardFunctions = [...logFunctions, ...tokenFunctions];
+
 /** @throws as createPlatform. */
-export const createContext = async (config: Config, role: Role, overrides: Overrides = {}): Promise<Context> =>
-  createPeople(
-    createProxy(createReactors(createCode(createTokens(createAccess(await createPlatform(config, role, overrides)))))),
-  );
+export const createContext = async (config: Config, role: Role, overrides: Overrides = {}): Promise<Context> => {
+  const platform = await createPlatform(config, role, overrides);
+  try {
+    await platform.db.statements.useShardFunctions(shardFunctions);
+    return createPeople(createProxy(createReactors(createCode(createTokens(createAccess(platform))))));
+  } catch (error) {
+    await platform.close().catch(() => undefined);
+    throw error;
+  }
+};

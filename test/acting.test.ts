@@ -97,7 +97,7 @@ describe('the member who acts', () => {
     const path = `/tokens/${encodeURIComponent(body.id)}`;
     const masked = await act(path);
     expect([masked.statusCode, masked.payload.includes('plain canary')]).toEqual([200, false]);
-    const shown = await act(path, {}, revealing(caller));
+    const shown = await act(path, {}, revealing({ role: 'ADMIN', caller }));
     expect(shown.json().data).toBe('plain canary');
     const rows = await server.sql(
       'SELECT actor_type, actor_id, operation FROM audit_log WHERE entity_ids @> ARRAY[$1] AND operation = $2',

@@ -407,9 +407,9 @@ describe('a new key', () => {
     const made = await make({ permissions: ['token:create', 'token:read'] });
     const { text } = await member.get(pathOf(made));
     expect(text).toMatch(
-      new RegExp(`<summary>Make a new key</summary><form method="post" action="${pathOf(made)}/key"`),
+      new RegExp(`<summary>Replace all keys</summary><form method="post" action="${pathOf(made)}/key"`),
     );
-    expect(textOf(text)).toContain('The current key stops working at once');
+    expect(textOf(text)).toContain('All keys stop working at once');
     const form_id = hiddenIn(text, 'form_id');
     const shown = await member.post(`${pathOf(made)}/key`, { form_id });
     expect([shown.status, shown.headers.get('cache-control')]).toEqual([200, 'no-store']);

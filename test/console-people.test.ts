@@ -108,7 +108,7 @@ describe('Inviting', () => {
     expect([answer.status, answer.headers.get('location')]).toEqual([303, `${PATH}?done=invited`]);
     const page = await member.follow(answer);
     expect(wordsOf(page.text)).toContain('The invitation was sent.');
-    expect(wordsOf(page.text)).toMatch(new RegExp(`${email} PENDING`));
+    expect(wordsOf(page.text)).toMatch(new RegExp(`${email} ADMIN PENDING`));
     await member.get(`${PATH}?done=invited`);
     expect((await listed('invitations')).map((each) => each.email)).toEqual([email]);
   });
@@ -173,10 +173,10 @@ describe('An invitation', () => {
     const { id, email } = await invited();
     const { path } = await takeLink(server, id);
     await server.sql(`UPDATE invitations SET expires_at = now() - interval '1 hour' WHERE id = $1`, [id]);
-    expect(wordsOf((await member.get(PATH)).text)).toContain(`${email} EXPIRED`);
+    expect(wordsOf((await member.get(PATH)).text)).toContain(`${email} ADMIN EXPIRED`);
     const page = await member.follow(await press(member, `/invitations/${id}/resend`));
     expect(wordsOf(page.text)).toContain('A new link was sent.');
-    expect(wordsOf(page.text)).toContain(`${email} PENDING`);
+    expect(wordsOf(page.text)).toContain(`${email} ADMIN PENDING`);
     expect((await openBrowser(server).get(path)).status).toBe(410);
   });
 

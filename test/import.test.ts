@@ -3,6 +3,7 @@ import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Encrypter } from 'age-encryption';
+import { createMessage, encrypt, generateKey } from 'openpgp';
 import { expect, test } from 'vitest';
 import { asCards, cardNumber } from './support/card-numbers.ts';
 import { createMove } from './support/move.ts';
@@ -153,6 +154,54 @@ test('a file encrypted with age is decrypted as it is read, not with a wrong key
   expect([cut.code, cut.stderr]).toEqual([1, expect.stringContaining('cut.age cannot be read to its end')]);
   const whole = await command('import', path('in.age'), ...asCards, '--decrypt', path('key'), '--json');
   expect(JSON.parse(whole.stdout)).toMatchObject({ rows: 2_000, faults: 0 });
+});
+
+test('a file of GnuPG is decrypted with a locked key and its passphrase', async () => {
+  // GnuPG 2.2.40 made the key and the file: three cards, compressed, with a checksum at the end.
+  const made = (name: string): string => join(root, 'test/fixtures/openpgp', name);
+  writeFileSync(path('right'), 'secret\n');
+  writeFileSync(path('wrong'), 'Secret\n');
+  const run = (...args: string[]) =>
+    command('import', made('cards.csv.asc'), ...asCards, '--result', path('out'), '--decrypt', ...args);
+  const unlocked = await run(made('key.asc'), '--passphrase-file', path('wrong'));
+  expect([unlocked.code, unlocked.stderr]).toEqual([2, expect.stringMatching(/passphrase does not unlock .*key\.asc/)]);
+  const silent = await run(made('key.asc'));
+  expect([silent.code, silent.stderr]).toEqual([2, expect.stringContaining('by --passphrase-file FILE')]);
+  expect(existsSync(path('out'))).toBe(false);
+  const { code, stdout } = await run(made('key.asc'), '--passphrase-file', path('right'), '--json');
+  expect([code, JSON.parse(stdout)]).toMatchObject([0, { rows: 3, created: 3 }]);
+  expect((await get('/tokens/gpg_2')).body).toMatchObject({ data: { number: 'XXXXXXXXXXXX1027' } });
+});
+
+test('a file of OpenPGP that was changed or cut off is refused before its first row', async () => {
+  const keyOf = async (name: string) => {
+    const { privateKey } = await generateKey({ userIDs: [{ name }], format: 'object' });
+    writeFileSync(path(name), privateKey.armor());
+    return privateKey.toPublic();
+  };
+  const encryptionKeys = await keyOf('key');
+  await keyOf('other');
+  const { rows, csv } = cards(2_000);
+  const sealed = await encrypt({ message: await createMessage({ text: csv }), encryptionKeys, format: 'binary' });
+  // A change in the middle changes a few bytes of plaintext there: without the checksum, the row would be taken.
+  const changed = Uint8Array.from(sealed);
+  changed[sealed.length >> 1] = (sealed[sealed.length >> 1] as number) ^ 1;
+  const bad: [string, Uint8Array, string, string][] = [
+    ['changed', changed, 'key', 'was changed or cut off'],
+    ['cut', sealed.subarray(0, -100), 'key', 'was changed or cut off'],
+    ['foreign', sealed, 'other', 'No key in'],
+    ['none', Buffer.from(csv), 'key', 'is not a file that was encrypted with OpenPGP'],
+  ];
+  for (const [name, bytes, key, sentence] of bad) {
+    writeFileSync(path(name), bytes);
+    const { code, stderr } = await command('import', path(name), ...asCards, '--decrypt', path(key));
+    expect([name, code, stderr]).toEqual([name, 2, expect.stringContaining(sentence)]);
+    expect(existsSync(path(`${name}.result`))).toBe(false);
+  }
+  expect((await get(`/tokens/${rows[0]?.id}`)).status).toBe(404);
+  writeFileSync(path('whole'), sealed);
+  const whole = await command('import', path('whole'), ...asCards, '--decrypt', path('key'), '--json');
+  expect(JSON.parse(whole.stdout)).toMatchObject({ rows: 2_000, created: 2_000 });
 });
 
 test('a run that was killed continues: every row is in the result once', async () => {

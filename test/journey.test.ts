@@ -206,7 +206,7 @@ describe.skipIf(chromiumPath === undefined)('the way of people through the pages
 
     const other = await page.context().newPage();
     await other.goto(page.url());
-    await other.getByText('Make a new key').click();
+    await other.getByText('Replace all keys').click();
     await other.getByRole('button', { name: /make a new one/ }).click();
     await other.getByText('Copy the key now.').waitFor();
     expect((await server.tokenize('4711', key)).status).toBe(401);

@@ -476,7 +476,7 @@ describe('removing a member', () => {
     const session = await ctx.sessions.find(await startSession(ctx, member));
     if (!session) throw new Error('no session');
     const work = new Work(ctx, session.caller);
-    const made = await createInvitation(ctx, work, { email: newAddress() });
+    const made = await createInvitation(ctx, work, { email: newAddress(), role: 'ADMIN' });
     const { secret } = await takeLink(server, made.id);
     const application = await createApplication(ctx, work, {
       name: 'Theirs',

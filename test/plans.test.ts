@@ -234,7 +234,7 @@ const statements: Record<keyof typeof texts, (() => unknown[]) | undefined> = {
   LINK_TOKEN: () => [TENANT, ids[0], ids[1], now, ACTOR],
   DELETE_ASSOCIATION: () => [TENANT, ids[0], ids[1]],
   LOCK_TOKEN: () => [TENANT, ids[0], now],
-  UPDATE_TOKEN: () => [TENANT, ids[0], JSON.stringify({ ...tokenRow('x'), modified_at: now, modified_by: ACTOR })],
+  UPDATE_TOKEN: () => [TENANT, ids[0], 'AAAA', 'print-x', '{{ data }}', '/x/', '{}', [], [], now, false, now, ACTOR],
   PUT_CVC: () => [TENANT, ids[0], 'AAAA', now],
   DELETE_CVC: () => [TENANT, ids[0]],
   LOCK_FOR_DELETE: () => [TENANT, ids[0]],
@@ -246,6 +246,7 @@ const statements: Record<keyof typeof texts, (() => unknown[]) | undefined> = {
   ],
   FIND_API_KEY: () => ['key-17'],
   TOKEN_COLUMNS: undefined,
+  TOKEN_TYPES: undefined,
 };
 
 const textOf = new Map<string, string>(Object.entries(texts).map(([name, text]) => [name, String(text)]));

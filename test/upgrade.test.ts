@@ -216,6 +216,10 @@ describe.each(Object.entries(versions))('the dump of %s', (name, { recordsMasks,
       expect(await run('READ_TOKENS.one', [tenant_id, JSON.stringify([read]), id])).toMatchObject([{ id }]);
       const deleted = { ...log, id: '019b0000-0000-7000-8000-000000000003', operation: 'delete' };
       expect(await run('DELETE_TOKEN', [tenant_id, id, '/general/high/', JSON.stringify(deleted)])).toHaveLength(1);
+      // The earlier version knows nothing of erasures: a restore must not bring back what it deletes.
+      expect(await server.sql('SELECT kind FROM erasures WHERE tenant_id = $1 AND id = $2', [tenant_id, id])).toEqual([
+        { kind: 'token' },
+      ]);
     } finally {
       await client.end();
     }

@@ -13,7 +13,7 @@ import {
 import { listKeys, revokeKey } from '../modules/access/operator-keys.ts';
 import { type Config, loadConfig } from '../platform/config.ts';
 import { type Context, createContext } from '../modules.ts';
-import { migrateDatabase } from './inspection.ts';
+import { distributeDatabase, migrateDatabase } from './inspection.ts';
 import type { Sensitive } from '../platform/crypto/sensitive.ts';
 import { readCredentials } from '../modules/access/dev-credentials.ts';
 import { StartError } from '../platform/errors.ts';
@@ -232,6 +232,7 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
   'db roles': async () => {
     process.stdout.write(readFileSync(new URL('../../deploy/postgres/roles.sql', import.meta.url), 'utf8'));
   },
+  'db distribute': () => distributeDatabase(quietConfig(), (line) => console.log(line)),
   'reactor run': async (values, operand) => {
     const isWell = await runReactorFile({
       path: required(operand),
@@ -242,7 +243,7 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
     if (!isWell) process.exitCode = 1;
   },
   import: async (values, operand) => {
-    const options = parseImportOptions(required(operand), values);
+    const options = await parseImportOptions(required(operand), values);
     const counts = await withContext(async (ctx) => importFile(ctx, await tenantOf(ctx, values.tenant), options));
     const { rows, created, existing, faults } = counts;
     const faultsPath = `${options.result}.${options.isDryRun ? 'dry-run.' : ''}faults`;

@@ -29,7 +29,8 @@ const options = {
     text: 'where columns go: number=card_number,expiration_month=month,metadata.customer=customer',
   },
   type: { value: 'TYPE', text: 'type of the tokens of --map; card if not given' },
-  decrypt: { value: 'KEYFILE', text: 'FILE is encrypted with age, and this file has the secret key' },
+  decrypt: { value: 'KEYFILE', text: 'FILE is encrypted with age or OpenPGP, and this file has the secret key' },
+  'passphrase-file': { value: 'FILE', text: 'passphrase of a key of OpenPGP; asked in the terminal if not given' },
   result: { value: 'FILE', text: 'file to write with the ids of the tokens; FILE.result if not given' },
   'dry-run': { text: 'checks every row and creates no token' },
   all: { text: 'all tenants' },
@@ -138,7 +139,7 @@ const table = {
     more: 'Rows that are stored already are not written again, and a run that was stopped continues. RESULT.faults has the numbers of refused rows, with reasons. Exits with 1 when rows were refused or the import could not end, and with 2 for wrong options or files.',
     operand: 'FILE',
     required: ['format'],
-    optional: ['tenant', 'id', 'map', 'type', 'decrypt', 'result', 'dry-run', 'json'],
+    optional: ['tenant', 'id', 'map', 'type', 'decrypt', 'passphrase-file', 'result', 'dry-run', 'json'],
     examples: [
       'import cards.csv --format csv --id card_id --map number=card_number,expiration_month=month,expiration_year=year --dry-run',
       'import stripe.csv.age --format stripe --decrypt key.txt --result stripe-tokens.csv',
@@ -199,6 +200,11 @@ const table = {
     more: 'psql runs it as a superuser, with a password in its environment for each role that is wanted: OWNER_PASSWORD (owns the tables and migrates), SERVER_PASSWORD (serves), SUPPORT_PASSWORD (reads tenants, applications and the audit log).',
     required: ['print-sql'],
     examples: ['db roles --print-sql | OWNER_PASSWORD=... SERVER_PASSWORD=... psql -d strongroom'],
+  },
+  'db distribute': {
+    summary: 'spreads the tables that grow over the workers of a Citus cluster, by tenant',
+    more: 'Needs the role that owns the tables, the extension citus and a worker. Stop the servers first. What is done already is left, so it can be run again: after an upgrade, and after each rebalance, which gives rights on the audit log back.',
+    examples: ['db distribute'],
   },
   'reactor run': {
     summary: 'runs a JavaScript file in the sandbox, without a vault',

@@ -81,6 +81,13 @@ const describeTenants = (there: boolean, { mode }: Config): string | Warning => 
   return mode === 'production' ? { warning: `${none}. Until then every API route answers 503` } : none;
 };
 
+const describePlacement = (placement: Awaited<ReturnType<Inspection['findPlacement']>>): string | Warning => {
+  if (!placement) return 'none: one PostgreSQL has all tables';
+  const { workers, shards, version, warnings } = placement;
+  if (warnings.length > 0) return { warning: warnings.join('. ') };
+  return `${workers} workers, ${shards} shards, citus ${version}; the audit log is append-only on all of them`;
+};
+
 type Found = { check: string; status: 'ok' | 'warning' | 'failed'; detail: string };
 
 const MARKS: Record<Found['status'], string> = { ok: '✔', warning: '⚠', failed: '✘' };
@@ -211,6 +218,15 @@ const runChecks = async (report: (found: Found) => void): Promise<void> => {
         () => role,
         (is) => describeEncryption(is),
       );
+    await check(
+      'distribution',
+      async () => {
+        const placement = await found.findPlacement();
+        if (placement && placement.faults.length > 0) throw new StartError(placement.faults.join('. '));
+        return placement;
+      },
+      describePlacement,
+    );
   } finally {
     await found.close();
   }

@@ -9,7 +9,7 @@ import { AppError, StartError } from '../platform/errors.ts';
 import { headerLine, openImportFiles, resultLine } from './import-files.ts';
 import { formatOf, idOf, type ImportFormat, requestOf, resultOf, withHeader } from './import-formats.ts';
 import { openSource, type Source, type SourceRow } from './import-source.ts';
-import { createAgeDecryption } from '../platform/crypto/age-file.ts';
+import { createDecryption, type Decryption } from './import-decryption.ts';
 import { throwUsage, UsageError } from './usage-error.ts';
 
 /** Rows of one statement. Larger batches are hardly faster, and a stopped import repeats one batch. */
@@ -27,7 +27,7 @@ export type ImportOptions = {
   given: string;
   result: string;
   isDryRun: boolean;
-  decrypt: ReturnType<typeof createAgeDecryption> | undefined;
+  decryption: Decryption | undefined;
 };
 
 export type ImportCounts = { rows: number; created: number; existing: number; faults: number };
@@ -38,21 +38,14 @@ type Values = {
   map?: string | undefined;
   type?: string | undefined;
   decrypt?: string | undefined;
+  'passphrase-file'?: string | undefined;
   result?: string | undefined;
   'dry-run'?: boolean | undefined;
 };
 
-const decryptionOf = (keyFile: string) => {
-  try {
-    return createAgeDecryption(keyFile);
-  } catch (error) {
-    return throwUsage(error);
-  }
-};
-
 /** @throws UsageError. */
-export const parseImportOptions = (file: string, values: Values): ImportOptions => {
-  const { id, map, type } = values;
+export const parseImportOptions = async (file: string, values: Values): Promise<ImportOptions> => {
+  const { id, map, type, decrypt, 'passphrase-file': passphraseFile } = values;
   const given = { ...(id !== undefined && { id }), ...(map !== undefined && { map }), ...(type && { type }) };
   const format = formatOf(values.format ?? '', given);
   return {
@@ -61,7 +54,7 @@ export const parseImportOptions = (file: string, values: Values): ImportOptions 
     given: JSON.stringify([values.format, id, map, type]),
     result: values.result ?? `${file}.result`,
     isDryRun: values['dry-run'] ?? false,
-    decrypt: values.decrypt === undefined ? undefined : decryptionOf(values.decrypt),
+    decryption: decrypt === undefined ? undefined : await createDecryption(decrypt, passphraseFile),
   };
 };
 
@@ -162,13 +155,17 @@ export const importFile = async (
   tenant_id: string,
   options: ImportOptions,
 ): Promise<ImportCounts> => {
-  const { file, isDryRun, result } = options;
+  const { file, isDryRun, result, decryption } = options;
   const { size, head } = inspectFile(file);
   await checkTenant(ctx, tenant_id);
+  if (decryption?.verify) {
+    say(`Checks that ${file} is whole, before its first row is read.`);
+    await decryption.verify(file).catch(throwUsage);
+  }
   const raw = createReadStream(file);
   try {
     // Each part waits for the file, so that a wrong key leaves no result file.
-    const plain = options.decrypt ? await options.decrypt(raw, options.file).catch(throwUsage) : raw;
+    const plain = decryption ? await decryption.open(raw, file).catch(throwUsage) : raw;
     const source: Source = await openSource(options.format, plain);
     const format = source.header ? withHeader(options.format, source.header) : options.format;
     const of = sha256Hex(JSON.stringify([tenant_id, options.given, size, head]));

@@ -4,6 +4,9 @@ import type { Config, MailConfig } from '../platform/config.ts';
 import { environmentOf, openVault } from '../platform/crypto/vault-keys.ts';
 import { createKeyRows } from '../platform/crypto/rows.ts';
 import { isOnThisMachine } from '../platform/db/connection-errors.ts';
+import { distribute } from '../platform/db/distribute.ts';
+import { findPlacement, type Placement } from '../platform/db/placement.ts';
+import { shardFunctions } from '../modules.ts';
 import { findPendingMigrations, migrate, type MigrationResult } from '../platform/db/migrate.ts';
 import type { ServerRole } from '../platform/db/server-role.ts';
 import { createEgress } from '../platform/egress/client.ts';
@@ -26,6 +29,8 @@ export type Inspection = {
   hasTenants(): Promise<boolean>;
   /** The rights and the connection of the server's role; undefined for an embedded database. */
   findServerRole(): Promise<(ServerRole & { isOnThisMachine: boolean }) | undefined>;
+  /** How a distributed database is placed; undefined for one PostgreSQL. */
+  findPlacement(): Promise<Placement | undefined>;
   close(): Promise<void>;
 };
 
@@ -55,6 +60,7 @@ export const createInspection = async (config: Config): Promise<Inspection> => {
         const role = await db.findServerRole();
         return { ...role, isOnThisMachine: isOnThisMachine(poolConfig) };
       },
+      findPlacement: async () => (embedded ? undefined : findPlacement(db.statements.query, shardFunctions)),
       close: () => closeAll(start),
     };
   } catch (error) {
@@ -77,6 +83,25 @@ export const migrateDatabase = async (config: Config): Promise<MigrationResult> 
     // Checked first, so that a wrong root key changes nothing.
     if (found) await openVault(config, found, environmentOf(config));
     return await migrate(poolConfig, migrationsDir);
+  } finally {
+    await closeAll(start);
+  }
+};
+
+/** Spreads the tables that grow over the workers of a Citus cluster. @throws StartError with what to do. */
+export const distributeDatabase = async (config: Config, report: (line: string) => void): Promise<void> => {
+  const start: Start = { closers: [], isLockLost: false };
+  try {
+    const { poolConfig } = await openDatabase(
+      config,
+      'command',
+      { log: createLog(config.logLevel), accounts: createAccounts(), metrics: createMetrics() },
+      start,
+    );
+    const { pending } = await findPendingMigrations(poolConfig, migrationsDir);
+    if (pending.length > 0)
+      throw new StartError(`${pending.length} migrations are pending, so nothing was changed. Run: npm run migrate`);
+    await distribute(poolConfig, shardFunctions, report);
   } finally {
     await closeAll(start);
   }

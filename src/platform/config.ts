@@ -4,6 +4,12 @@ import { availableParallelism, totalmem } from 'node:os';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
 import { type ApplicationLimits, BURST_MAX, DAILY_TOKENS_MAX, REQUESTS_PER_SECOND_MAX } from './application-limits.ts';
+import {
+  type KeyProvidersConfig,
+  keyProvidersOf,
+  PROVIDER_NAMES,
+  type ProviderName,
+} from './crypto/provider-config.ts';
 import { canonicalHost, isHostName } from './host-names.ts';
 import { memoryTotalMbLeast } from './sandbox/protocol/sandbox.ts';
 import { editDistance } from './unknown-names.ts';
@@ -81,6 +87,19 @@ const words = z.string().transform((text) =>
     .map((word) => word.trim())
     .filter(Boolean),
 );
+
+const providerNames = words.transform((names, problems) => {
+  const known = PROVIDER_NAMES.filter((name) => names.includes(name));
+  if (names.length > 0 && known.length === names.length) return names as ProviderName[];
+  problems.addIssue(`must be one of ${PROVIDER_NAMES.join(', ')}, or several, comma-separated`);
+  return z.NEVER;
+});
+
+/** Part of a path: names of the transit engine have no other characters. */
+const transitName = /^[A-Za-z0-9._-]{1,128}$/;
+const transitMount = /^[A-Za-z0-9._-]{1,128}(?:\/[A-Za-z0-9._-]{1,128}){0,4}$/;
+/** An alias is refused: it could later lead to a key that opens nothing. */
+const kmsKeyArn = /^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key\/[A-Za-z0-9-]{1,128}$/;
 
 const privateHosts = words.transform((entries, problems) =>
   entries.flatMap((entry) => {
@@ -253,11 +272,56 @@ export const environmentSchema = z.object({
   MASTER_KEY: rootKey
     .optional()
     .describe('Root key: 32 random bytes in base64. Needed in production; a development server makes its own.'),
+  MASTER_KEY_PROVIDER: providerNames
+    .prefault('local')
+    .describe(
+      'What holds the root key: `local` (MASTER_KEY), `vault-transit` or `aws-kms`. Further ones after a comma open what they wrapped.',
+    ),
   MASTER_KEY_PREVIOUS: rootKeys
     .optional()
     .describe(
       'Earlier root keys, comma-separated. They open what they wrapped, until `strongroom keys rotate-root` has wrapped all of it under MASTER_KEY.',
     ),
+  VAULT_ADDR: z
+    .string()
+    .refine((url) => URL.canParse(url) && /^https?:$/.test(new URL(url).protocol), 'must be an https:// address')
+    .optional()
+    .describe('Address of HashiCorp Vault or OpenBao, for `vault-transit`.'),
+  VAULT_NAMESPACE: z.string().min(1).optional().describe('Its namespace. Not set: the root namespace.'),
+  VAULT_CACERT: z
+    .string()
+    .min(1)
+    .optional()
+    .describe("File with its certificate authorities in PEM, in place of the system's."),
+  VAULT_TOKEN: z.string().min(1).optional().describe('A token that may encrypt and decrypt with the key.'),
+  VAULT_TOKEN_FILE: z
+    .string()
+    .min(1)
+    .optional()
+    .describe('File with such a token, read for each call: an agent of Vault can renew it.'),
+  VAULT_ROLE_ID: z.string().min(1).optional().describe('Role of AppRole, in place of a token.'),
+  VAULT_SECRET_ID: z.string().min(1).optional().describe('Secret of the role.'),
+  VAULT_TRANSIT_MOUNT: z
+    .string()
+    .regex(transitMount, 'must be a path without slashes at its ends')
+    .default('transit')
+    .describe('Where the transit engine is mounted.'),
+  VAULT_TRANSIT_KEY: words
+    .refine((names) => names.length > 0 && names.every((name) => transitName.test(name)), 'must be names of keys')
+    .optional()
+    .describe('Name of the transit key. Earlier ones after a comma open what they wrapped.'),
+  AWS_KMS_KEY: words
+    .refine(
+      (names) => names.length > 0 && names.every((name) => kmsKeyArn.test(name)),
+      'must be ARNs of keys, not aliases',
+    )
+    .optional()
+    .describe('ARN of the symmetric key of AWS KMS, for `aws-kms`. Earlier ones after a comma open what they wrapped.'),
+  AWS_KMS_ENDPOINT: z
+    .string()
+    .refine((url) => URL.canParse(url) && /^https?:$/.test(new URL(url).protocol), 'must be an https:// address')
+    .optional()
+    .describe('Endpoint of AWS KMS. Not set: that of the region in the ARN.'),
   DRAIN_SECONDS: z.coerce
     .number(`must be a whole number from 0 to ${DRAIN_SECONDS_MAX}`)
     .int()
@@ -454,6 +518,7 @@ const fileVariables = [
   'DATABASE_URL',
   'SMTP_URL',
   'METRICS_TOKEN',
+  'VAULT_SECRET_ID',
   'OTEL_EXPORTER_OTLP_HEADERS',
 ] as const;
 
@@ -528,10 +593,11 @@ export type Config = {
   databasePoolMax: number;
   migrateOnStart: boolean;
   drainMs: number;
-  /** Undefined in development: the context generates one in `dataDir`. */
+  /** Of the provider `local`. Undefined in development: the context generates one in `dataDir`. */
   rootKey: Buffer | undefined;
   /** They unwrap, and wrap until a rotation begins. */
   previousRootKeys: Buffer[];
+  keyProviders: KeyProvidersConfig;
   cvcTtlMs: number;
   erasuresKeptMs: number;
   bodyBytesMax: number;
@@ -693,7 +759,8 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
   }
   const values = parsed.data;
   const mode = values.NODE_ENV === 'production' ? 'production' : 'development';
-  if (mode === 'production' && !values.MASTER_KEY)
+  const keyProviders = keyProvidersOf(values, problems);
+  if (mode === 'production' && keyProviders.names.includes('local') && !values.MASTER_KEY)
     problems.push(
       'MASTER_KEY: needed in production. Make one, store it in your secret manager first, then set it: export MASTER_KEY=$(head -c 32 /dev/urandom | base64)',
     );
@@ -739,6 +806,7 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
     drainMs: (values.DRAIN_SECONDS ?? (mode === 'production' ? DRAIN_SECONDS_PRODUCTION : 0)) * 1000,
     rootKey: values.MASTER_KEY,
     previousRootKeys: values.MASTER_KEY_PREVIOUS ?? [],
+    keyProviders,
     cvcTtlMs: values.CVC_TTL,
     erasuresKeptMs: values.ERASURES_KEPT_DAYS * DAY_MS,
     bodyBytesMax: values.BODY_BYTES_MAX,

@@ -18,6 +18,8 @@ type World = {
   child_id: string;
   session_id: string;
   application_id: string;
+  /** Of that application. */
+  key_id: string;
   formula_id: string;
   unused_formula_id: string;
   reactor_id: string;
@@ -164,6 +166,38 @@ const table: Record<string, Row> = {
     status: 200,
     names: ['application_id'],
   },
+  'POST /applications/:id/keys': {
+    path: ({ application_id }) => `/applications/${application_id}/keys`,
+    json: {},
+    permission: 'application:update',
+    status: 201,
+    names: ['application_id'],
+  },
+  'GET /applications/:id/keys': {
+    path: ({ application_id }) => `/applications/${application_id}/keys`,
+    permission: 'application:read',
+    status: 200,
+    names: ['application_id'],
+  },
+  'GET /applications/:id/keys/:key_id': {
+    path: ({ application_id, key_id }) => `/applications/${application_id}/keys/${key_id}`,
+    permission: 'application:read',
+    status: 200,
+    names: ['application_id', 'key_id'],
+  },
+  'PUT /applications/:id/keys/:key_id': {
+    path: ({ application_id, key_id }) => `/applications/${application_id}/keys/${key_id}`,
+    json: {},
+    permission: 'application:update',
+    status: 200,
+    names: ['application_id', 'key_id'],
+  },
+  'DELETE /applications/:id/keys/:key_id': {
+    path: ({ application_id, key_id }) => `/applications/${application_id}/keys/${key_id}`,
+    permission: 'application:update',
+    status: 204,
+    names: ['application_id', 'key_id'],
+  },
   'POST /reactor-formulas': {
     path: () => '/reactor-formulas',
     json: formula,
@@ -270,6 +304,13 @@ const table: Record<string, Row> = {
     status: 200,
   },
   'GET /tenants/self/members': { path: () => '/tenants/self/members', permission: 'tenant:member:read', status: 200 },
+  'PUT /tenants/self/members/:id': {
+    path: ({ member_id }) => `/tenants/self/members/${member_id}`,
+    json: { role: 'SUPPORT' },
+    permission: 'tenant:member:update',
+    status: 200,
+    names: ['member_id'],
+  },
   'DELETE /tenants/self/members/:id': {
     path: ({ member_id }) => `/tenants/self/members/${member_id}`,
     permission: 'tenant:member:delete',
@@ -337,6 +378,7 @@ const makeWorld = async (): Promise<World> => {
     expect(made.status, made.text).toBe(201);
     return made.body.id;
   };
+  const key_id = await make(`/applications/${application_id}/keys`, {});
   const session_id = await make('/sessions', session);
   const formula_id = await make('/reactor-formulas', formula);
   const unused_formula_id = await make('/reactor-formulas', formula);
@@ -349,7 +391,7 @@ const makeWorld = async (): Promise<World> => {
   const { id: invitation_id } = await invite(server, newAddress(), tenant);
   const people = { member_id, user_id, invitation_id };
   const code_ids = { formula_id, unused_formula_id, reactor_id, proxy_id };
-  return { tenant, token_id, parent_id, child_id, session_id, application_id, ...code_ids, ...people };
+  return { tenant, token_id, parent_id, child_id, session_id, application_id, key_id, ...code_ids, ...people };
 };
 
 beforeAll(async () => {

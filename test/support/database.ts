@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { Client } from 'pg';
 import { inject } from 'vitest';
-import { type DatabaseAddress, urlOf } from '../../src/platform/dev-postgres/connection.ts';
+import { type DatabaseAddress, superuser, urlOf } from '../../src/platform/dev-postgres/connection.ts';
 import { templateName } from './global-setup.ts';
 
 export type TestDatabase = { url: string; address: DatabaseAddress; drop(): Promise<void> };
@@ -21,7 +21,8 @@ const makeDatabase = async (template: string): Promise<TestDatabase> => {
   return {
     url: urlOf(address),
     address,
-    drop: () => runOn(server, `DROP DATABASE IF EXISTS ${database} WITH (FORCE)`),
+    // On Citus a process of the superuser is in every database.
+    drop: () => runOn({ ...server, user: superuser }, `DROP DATABASE IF EXISTS ${database} WITH (FORCE)`),
   };
 };
 

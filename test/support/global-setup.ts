@@ -19,8 +19,19 @@ declare module 'vitest' {
 
 export const templateName = 'template_strongroom';
 
+/**
+ * Names another server as a URL, whose template the caller has made: drills/citus.ts runs the tests on distributed tables.
+ * Its superuser has the same password.
+ */
+const EXTERNAL_SERVER = process.env['TEST_DATABASE_SERVER'];
+
 /** Starts the server and provides its address; the function it returns stops and removes it. */
 export const setup = async (project: TestProject): Promise<() => Promise<void>> => {
+  if (EXTERNAL_SERVER !== undefined) {
+    const { hostname: host, port, username: user, password, pathname } = new URL(EXTERNAL_SERVER);
+    project.provide('databaseServer', { host, port: Number(port), user, password, database: pathname.slice(1) });
+    return async () => undefined;
+  }
   const dataDir = await mkdtemp(join(tmpdir(), 'strongroom-test-'));
   const newPassword = () => randomBase62(32, randomBytesFromKernel);
   const postgres = await startEmbeddedPostgres({ dataDir, newPassword, log: () => undefined });

@@ -10,6 +10,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { Socket } from 'node:net';
 import type { FastifyReply, FastifyRequest, InjectOptions, LightMyRequestResponse } from 'fastify';
 import type { App } from '../../platform/http/app-type.ts';
+import { isInNetworks } from '../../platform/ip-networks.ts';
 import type { Caller } from './caller.ts';
 import { Work } from './work.ts';
 import type { Permission } from './permissions.ts';
@@ -54,6 +55,12 @@ const notInitialized = () =>
 const refuse = (request: FastifyRequest): AppError => {
   const bearer = request.headers.authorization?.startsWith('Bearer svc_') ?? false;
   return unauthorized(bearer ? 'The API key belongs into the header SVC-API-KEY, not Authorization.' : undefined);
+};
+
+/** Refuses a key that is used from an address which is not on its list. @throws forbidden, which is logged as refused. */
+const checkAddress = ({ ip }: FastifyRequest, { key }: Caller): void => {
+  if (key === undefined || key.allowed_addresses.length === 0 || isInNetworks(ip, key.allowed_addresses)) return;
+  throw new AppError('forbidden', 'The API key does not work from this address.');
 };
 
 /** The origin of a request for the audit log. */
@@ -103,6 +110,7 @@ export const addAuthentication = (app: App, ctx: AccessContext): Authentication 
   const admit = (request: FastifyRequest, caller: Caller, permission: Permission | 'authenticated'): void => {
     // Set before the request is refused: the log names the caller.
     const work = (request.work ??= new Work(ctx, caller, { origin: originOf(request) }));
+    checkAddress(request, caller);
     checkPublicAccess(ctx, request, caller);
     if (permission !== 'authenticated' && !mayAnywhere(work, permission)) throw forbidden(permission);
   };

@@ -23,7 +23,7 @@ const CALLER_CACHE_MAX = 10_000;
 export type CallerFinder = {
   /** The cached caller of a key; saves the hot path a promise. */
   recallCaller(key: string): Caller | undefined;
-  /** The caller of a key. Undefined for a malformed, an unknown and a wrong key, so that they look the same. */
+  /** The caller of a key. Undefined for a malformed, an unknown, a wrong and an expired key, so that they look the same. */
   findCallerBeforeCaller(key: string): Promise<Caller | undefined>;
   /** An application of the caller's tenant as a caller; undefined where it is gone. */
   findCallerOfApplication(caller: Pick<Caller, 'tenant_id'>, application_id: string): Promise<Caller | undefined>;
@@ -74,7 +74,9 @@ export const deduplicates = (settings: Record<string, string>): boolean =>
  * last use is exact enough, and cached requests pay nothing.
  */
 export const createCallerFinder = (
-  ctx: Pick<Platform, 'config' | 'environment' | 'pepper' | 'db' | 'changes' | 'monotonicMs'> & { keyUses: KeyUses },
+  ctx: Pick<Platform, 'config' | 'environment' | 'pepper' | 'db' | 'changes' | 'monotonicMs' | 'now'> & {
+    keyUses: KeyUses;
+  },
 ): CallerFinder => {
   const cache = createCache<Caller>({
     max: CALLER_CACHE_MAX,
@@ -87,10 +89,12 @@ export const createCallerFinder = (
       (subject === 'tenant' && tenant_id === id),
   });
 
-  const callerOf = (row: Omit<FoundApiKey, 'digest'>): Caller =>
+  type FoundApplication = Omit<FoundApiKey, 'digest' | 'expires_at' | 'allowed_addresses'>;
+
+  const callerOf = (row: FoundApplication): Caller =>
     row.type === 'public' ? asPublic(privateCallerOf(row), row) : privateCallerOf(row);
 
-  const privateCallerOf = (row: Omit<FoundApiKey, 'digest'>): Caller => ({
+  const privateCallerOf = (row: FoundApplication): Caller => ({
     tenant_id: row.tenant_id,
     actor_id: row.application_id,
     actor_type: 'application',
@@ -104,13 +108,22 @@ export const createCallerFinder = (
     limits: effectiveLimits(ctx, namedLimits(row)),
   });
 
+  const isExpired = ({ key }: Caller): boolean => key?.expires_at != null && key.expires_at <= ctx.now();
+
+  const unlessExpired = (caller: Caller | undefined): Caller | undefined =>
+    caller === undefined || isExpired(caller) ? undefined : caller;
+
   const loadByKey = async (key: string): Promise<Caller | undefined> => {
     const parts = parseApiKey(key, ctx.environment);
     if (parts?.isOfSession) return loadBySessionKey(parts);
     const row = parts && (await findApiKeyBeforeCaller(ctx.db.statements.query, parts.publicId));
     if (!row || !equalDigests(apiKeyDigest(ctx.pepper, parts.publicId, parts.secret), row.digest)) return undefined;
+    const { expires_at, allowed_addresses } = row;
+    const isLimited = expires_at !== null || allowed_addresses.length > 0;
+    const caller = { ...callerOf(row), key: isLimited ? { expires_at, allowed_addresses } : undefined };
+    if (isExpired(caller)) return undefined;
     ctx.keyUses.note({ tenant_id: row.tenant_id, public_id: parts.publicId });
-    return callerOf(row);
+    return caller;
   };
 
   const loadBySessionKey = async ({ publicId, secret }: KeyParts): Promise<Caller | undefined> => {
@@ -132,9 +145,9 @@ export const createCallerFinder = (
   };
 
   return {
-    recallCaller: (key) => cache.recall(memoryDigest(key)),
+    recallCaller: (key) => unlessExpired(cache.recall(memoryDigest(key))),
 
-    findCallerBeforeCaller: (key) => cache.find(memoryDigest(key), () => loadByKey(key)),
+    findCallerBeforeCaller: async (key) => unlessExpired(await cache.find(memoryDigest(key), () => loadByKey(key))),
 
     // No digest of a key has a blank.
     findCallerOfApplication: ({ tenant_id }, application_id) =>

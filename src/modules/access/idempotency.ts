@@ -2,6 +2,7 @@
 import type { Work } from './work.ts';
 import { logRow } from '../../platform/audit/record.ts';
 import type { AccessContext, TokenPlace } from './context.ts';
+import type { TenantKeys } from '../../platform/crypto/keyring.ts';
 import { idempotencyDigest, memoryDigest } from '../../platform/crypto/digest.ts';
 import { type Binding, keyIdOf, open, seal, SealBroken } from '../../platform/crypto/seal.ts';
 import { keepAnswer, type KeptAnswer } from '../../platform/db/transaction.ts';
@@ -72,18 +73,34 @@ export const claimIdempotencyKey = async (
   work: Work,
   request: IdempotentRequest,
 ): Promise<{ claimed: Claimed } | { answer: unknown }> => {
+  // A run of code may take longer than keys are cached, and its answer is sealed at its end.
+  const { keys, release } = await ctx.keyring.holdTenantKeys(work.tenant_id);
+  const claimed = await claim(ctx, work, request, keys, release).catch((error: unknown) => {
+    release();
+    throw error;
+  });
+  if ('answer' in claimed) release();
+  return claimed;
+};
+
+const claim = async (
+  ctx: AccessContext,
+  work: Work,
+  request: IdempotentRequest,
+  keys: TenantKeys,
+  release: () => void,
+): Promise<{ claimed: Claimed } | { answer: unknown }> => {
   const db = work.db;
-  const keys = await ctx.keyring.tenantKeys(work.tenant_id);
   const id = idempotencyDigest(keys.digest, work.actor_id, request.key);
   const route = memoryDigest(request.route);
   const body = idempotencyDigest(keys.digest, work.actor_id, JSON.stringify(request.body) ?? '');
   const sealingKey = request.isBrief ? await ctx.keyring.ephemeralKey() : keys.data;
   const now = ctx.now();
-  const claim = ctx.newUuid();
+  const claimId = ctx.newUuid();
   const expires_at = new Date(now.getTime() + KEPT_MS);
   const readable_until = request.isBrief ? now.getTime() + ctx.config.cvcTtlMs : expires_at.getTime();
   const claimed_until = new Date(now.getTime() + 2 * ctx.config.sandbox.wallMs + CLAIM_MS);
-  const found = await takeIdempotencyKey(db, { id, claim, route, claimed_until, expires_at }, now);
+  const found = await takeIdempotencyKey(db, { id, claim: claimId, route, claimed_until, expires_at }, now);
   if (found) return { answer: await openAnswer(ctx, work, { id, route, body, isBrief: request.isBrief }, found) };
 
   const record = createAnswerRecord();
@@ -94,7 +111,7 @@ export const claimIdempotencyKey = async (
     const until = Math.min(readable_until, basis.readable_until ?? Infinity);
     const kept: Kept = { answer, readable_until: until, body, basis };
     const bytes = seal(sealingKey, bindingOf(ctx, work, id), JSON.stringify(kept), ctx.randomBytes);
-    return { id, claim, status: answer.status, sealed: bytes.toString('base64'), expires_at };
+    return { id, claim: claimId, status: answer.status, sealed: bytes.toString('base64'), expires_at };
   };
   const keep = (result: unknown): KeptAnswer => {
     isMade = true;
@@ -104,10 +121,14 @@ export const claimIdempotencyKey = async (
     claimed: {
       work: work.with({ record, keeping: { keep, keepAnyAnswer: () => void (mustBeKept = true) } }),
       settle: async (answer) => {
-        const isDone = answer.status < 300;
-        if (!isDone && !mustBeKept) return releaseIdempotencyKey(db, { id, claim });
-        // The transaction of the operation wrote the answer, or rolled it back.
-        if (!isDone || !isMade) await keepAnswer(db.query, db.tenant_id, sealed(answer));
+        try {
+          const isDone = answer.status < 300;
+          if (!isDone && !mustBeKept) return await releaseIdempotencyKey(db, { id, claim: claimId });
+          // The transaction of the operation wrote the answer, or rolled it back.
+          if (!isDone || !isMade) await keepAnswer(db.query, db.tenant_id, sealed(answer));
+        } finally {
+          release();
+        }
       },
     },
   };

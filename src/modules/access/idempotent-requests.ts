@@ -3,7 +3,7 @@ import type { FastifyReply, FastifyRequest, onSendHookHandler, preValidationHook
 import { type Claimed, claimIdempotencyKey } from './idempotency.ts';
 import type { AccessContext } from './context.ts';
 import { invalidField } from '../../platform/errors.ts';
-import { type Answer, answerOf, sendAnswer } from '../../platform/http/answers.ts';
+import { type Answer, answerOf, createdPathOf, sendAnswer } from '../../platform/http/answers.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import { traceIdsOf } from '../../platform/http/request-spans.ts';
 import { IDEMPOTENCY_KEY_LENGTH_MAX, idempotencyKeyPattern } from '../../platform/http/schemas.ts';
@@ -45,7 +45,8 @@ export const addIdempotency = (app: App, ctx: AccessContext): void => {
     const key = keyOf(request);
     const { work } = request;
     if (key === undefined || work === undefined) return false;
-    const { creates, idempotency } = request.routeOptions.config;
+    const { idempotency } = request.routeOptions.config;
+    const creates = createdPathOf(request);
     const found = await claimIdempotencyKey(ctx, work, {
       key,
       route: routeOf(request),

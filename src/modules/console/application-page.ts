@@ -18,18 +18,19 @@ export const lastUse = ({ last_used_at }: Application): Html =>
 const actor = (id: string | undefined, names: ReadonlyMap<string, string>): Html | undefined =>
   id === undefined ? undefined : html` by ${isolated(names.get(id) ?? id)}`;
 
-const keyCard = (session: Session, application: Application, form_id: string): Html => {
+const keyCard = (session: Session, { id }: Application, keys: Html, form_id: string): Html => {
   const newKey = {
-    action: `${PATH}/${application.id}/key`,
-    summary: 'Make a new key',
+    action: `${PATH}/${id}/key`,
+    summary: 'Replace all keys',
     question:
-      'The current key stops working at once, everywhere, and so do sessions that were made with it. Clients fail until they have the new key.',
-    button: 'Stop the old key and make a new one',
+      'All keys stop working at once, everywhere, and so do sessions that were made with them. Clients fail until they have the new key.',
+    button: 'Stop all keys and make a new one',
     fields: html`<input type="hidden" name="form_id" value="${form_id}">`,
   };
-  return html`<section class="card"><h2>API key</h2>
-<dl><dt>Last use</dt><dd>${lastUse(application)}</dd></dl>
-<p class="hint">The key was shown when it was made. It cannot be shown again.</p>
+  return html`<section class="card"><h2>API keys</h2>
+${keys}
+<p class="hint">A key is shown when it is made. It cannot be shown again.</p>
+<p><a class="button second small" href="${PATH}/${id}/keys/new">Add a key</a></p>
 ${confirmed(session, newKey)}</section>`;
 };
 
@@ -67,12 +68,14 @@ export const applicationPage = (
     application: Application;
     form: ApplicationForm;
     names: ReadonlyMap<string, string>;
+    /** The list of its keys. */
+    keys: Html;
     /** For the form that makes a new key. */
     form_id: string;
     above?: HtmlValue;
   },
 ): string => {
-  const { application, form, names, form_id, above } = shown;
+  const { application, form, names, keys, form_id, above } = shown;
   return consolePage(session, {
     title: application.name,
     section: 'Applications',
@@ -80,7 +83,7 @@ export const applicationPage = (
 <h1>${isolated(application.name)}</h1>
 ${above}
 <div class="columns"><div>${applicationForm(session, form)}</div>
-<div>${keyCard(session, application, form_id)}${recordCard(session, application, names)}</div></div>`,
+<div>${keyCard(session, application, keys, form_id)}${recordCard(session, application, names)}</div></div>`,
   });
 };
 

@@ -3,6 +3,7 @@ import { html, type Html, type HtmlValue } from '../../platform/http/html.ts';
 import { permissions } from '../access/permissions.ts';
 import type { ActorNames } from './actor-names.ts';
 import { type ApplicationForm, offeredPermissions, typeLabel } from './application-form.ts';
+import { type ApplicationKey, applicationKeysPages, keysList } from './application-keys.ts';
 import { applicationPage, lastUse, newApplicationPage, newKeyPage } from './application-page.ts';
 import {
   type Application,
@@ -38,7 +39,9 @@ const NAMED_MAX = 3;
 /** Results that a URL may name. A closed list, because anyone can make a URL. */
 const doneSentences: ReadonlyMap<string, string> = new Map([
   ['saved', 'The application was saved. Its new rights hold at once.'],
-  ['deleted', 'The application was deleted. Its key no longer works.'],
+  ['deleted', 'The application was deleted. Its keys no longer work.'],
+  ['key-saved', 'The key was saved.'],
+  ['key-revoked', 'The key was revoked. It no longer works.'],
   ['shown', 'This form was sent before. The key was shown then: if it was not copied, make a new key.'],
 ]);
 
@@ -165,8 +168,15 @@ export const applicationsPages = (console: Console, findNames: ActorNames): void
     bodyOf<Application>(await visit.api({ method: 'GET', url: `/applications/${idOf(visit, 'application')}` }));
 
   const page = async (visit: Visit, application: Application, form: ApplicationForm, above?: HtmlValue) => {
-    const names = await findNames(visit, [application.created_by, application.modified_by]);
-    return applicationPage(visit.session, { application, form, names, form_id: visit.ctx.newUuid(), above });
+    const [names, keys] = await Promise.all([
+      findNames(visit, [application.created_by, application.modified_by]),
+      visit
+        .api({ method: 'GET', url: `/applications/${application.id}/keys` })
+        .then(bodyOf<{ data: ApplicationKey[] }>),
+    ]);
+    const { ctx, session } = visit;
+    const shown = { application, form, names, keys: keysList(application.id, keys.data, ctx.now()) };
+    return applicationPage(session, { ...shown, form_id: ctx.newUuid(), above });
   };
 
   const storedForm = ({ ctx }: Visit, application: Application): ApplicationForm => ({
@@ -220,6 +230,7 @@ export const applicationsPages = (console: Console, findNames: ActorNames): void
     bodyOf(await submission.api({ method: 'DELETE', url: `/applications/${idOf(submission, 'application')}` }));
     return { seeOther: addressOf(PATH, { done: 'deleted' }) };
   });
+  applicationKeysPages(console, find);
   // A GET of a form's URL leads to the page.
   for (const action of ['key', 'delete'])
     console.get(`${PATH}/:id/${action}`, async (visit) => ({ seeOther: `${PATH}/${idOf(visit, 'application')}` }));

@@ -1,6 +1,7 @@
 // The people page: lists members and invitations, invites, resends, and removes.
-import { html, type Html } from '../../platform/http/html.ts';
+import { attribute, html, type Html } from '../../platform/http/html.ts';
 import { INVITATION_HOURS } from '../people/invitations.ts';
+import { DEFAULT_ROLE, describeRole, givenRoles } from '../people/roles.ts';
 import {
   confirmed,
   tryAgain,
@@ -34,7 +35,7 @@ type Member = {
   user: { id: string; email?: string; first_name?: string; last_name?: string };
   created_at: string;
 };
-type Invitation = { id: string; email: string; status: string; expires_at: string };
+type Invitation = { id: string; email: string; role: string; status: string; expires_at: string };
 
 /** Results that a URL may name. A closed list, because anyone can make a URL. */
 const done: ReadonlyMap<string, string> = new Map([
@@ -42,11 +43,12 @@ const done: ReadonlyMap<string, string> = new Map([
   ['resent', 'A new link was sent. Earlier links of this invitation no longer work.'],
   ['deleted', 'The invitation was deleted. Its links no longer work.'],
   ['removed', 'The member was removed.'],
+  ['role', 'The role was changed. It holds at once.'],
   ['password', 'Your password was changed. Your other sessions were signed out.'],
 ]);
 
 /** A refusal, shown next to the form or above the lists. */
-type Refusal = { heading: string; answer: ApiAnswer; email?: string };
+type Refusal = { heading: string; answer: ApiAnswer; email?: string; role?: string };
 
 const nameOf = ({ user }: Member): string => fullName(user);
 
@@ -65,6 +67,14 @@ const removal = (visit: Visit, member: Member): Html => {
   });
 };
 
+const roleOptions = (chosen: string): Html =>
+  html`${givenRoles.map((role) => html`<option value="${role}"${attribute('selected', role === chosen)}>${role}</option>`)}`;
+
+const roleOf = ({ session }: Visit, { id, role }: Member): Html =>
+  role === 'OWNER'
+    ? badge(role)
+    : html`${badge(role)}<details class="confirm"><summary>Change</summary><form method="post" action="${PATH}/members/${id}/role">${csrfField(session)}<select name="role" aria-label="Role">${roleOptions(role)}</select> <button class="small">Change the role</button></form></details>`;
+
 const membersTable = (visit: Visit, members: readonly Member[]): Html =>
   recordsTable('Members', members, [
     {
@@ -73,7 +83,7 @@ const membersTable = (visit: Visit, members: readonly Member[]): Html =>
         html`${isolated(nameOf(member))}${member.user.id === visit.session.user_id && html` ${badge('you')}`}`,
     },
     { label: 'E-mail', cell: ({ user }) => isolated(user.email ?? '') },
-    { label: 'Role', cell: ({ role }) => badge(role) },
+    { label: 'Role', cell: (member) => roleOf(visit, member) },
     { label: 'Since', cell: ({ created_at }) => time(created_at) },
     {
       label: '',
@@ -87,6 +97,7 @@ const membersTable = (visit: Visit, members: readonly Member[]): Html =>
 const invitationsTable = (visit: Visit, invitations: readonly Invitation[]): Html =>
   recordsTable('Invitations', invitations, [
     { label: 'E-mail', cell: ({ email }) => isolated(email) },
+    { label: 'Role', cell: ({ role }) => badge(role) },
     { label: 'Status', cell: ({ status }) => badge(status, status === 'PENDING' ? 'good' : 'warn') },
     { label: 'Expires', cell: ({ expires_at }) => time(expires_at) },
     {
@@ -109,7 +120,9 @@ const inviteForm = ({ session }: Visit, refusal: Refusal | undefined): Html => {
   return html`<form method="post" action="${PATH}/invitations" class="card" novalidate>
 <h2>Invite a member</h2>${csrfField(session)}
 <label>E-mail address<input type="email" name="email" value="${refusal?.email}" required autocomplete="off" autocapitalize="off" spellcheck="false"${invalidAttributes('email-problem', emailProblems)}>${fieldProblem('email-problem', emailProblems)}</label>
-<p class="hint">They get a link by mail, which works once, within ${INVITATION_HOURS} hours. As a member they can do everything that you can.</p>
+<label>Role<select name="role">${roleOptions(refusal?.role ?? DEFAULT_ROLE)}</select></label>
+<p class="hint">${givenRoles.map((role) => html`<strong>${role}</strong>: ${describeRole(role)}. `)}</p>
+<p class="hint">They get a link by mail, which works once, within ${INVITATION_HOURS} hours.</p>
 <button>Invite</button></form>`;
 };
 
@@ -158,10 +171,11 @@ export const peoplePages = (console: Console): void => {
 
   console.post(`${PATH}/invitations`, async (submission) => {
     const email = submission.field('email').trim();
-    const answer = await submission.api({ method: 'POST', url: INVITATIONS, json: { email } });
+    const role = submission.field('role') || DEFAULT_ROLE;
+    const answer = await submission.api({ method: 'POST', url: INVITATIONS, json: { email, role } });
     return isSuccess(answer)
       ? to('invited')
-      : refused(submission, { heading: 'The invitation was not sent.', answer, email });
+      : refused(submission, { heading: 'The invitation was not sent.', answer, email, role });
   });
 
   console.post(`${PATH}/invitations/:id/resend`, async (submission) => {
@@ -177,6 +191,14 @@ export const peoplePages = (console: Console): void => {
       : refused(submission, { heading: 'The invitation was not deleted.', answer });
   });
 
+  console.post(`${PATH}/members/:id/role`, async (submission) => {
+    const url = `${MEMBERS}/${idOf(submission, 'member')}`;
+    const answer = await submission.api({ method: 'PUT', url, json: { role: submission.field('role') } });
+    if (!isSuccess(answer)) return refused(submission, { heading: 'The role was not changed.', answer });
+    // A member who has given up a role may not open this page any more.
+    return url.endsWith(submission.session.member_id) ? { seeOther: '/console' } : to('role');
+  });
+
   console.post(`${PATH}/members/:id/remove`, async (submission) => {
     const id = idOf(submission, 'member');
     const answer = await submission.api({ method: 'DELETE', url: `${MEMBERS}/${id}` });
@@ -186,6 +208,12 @@ export const peoplePages = (console: Console): void => {
   });
 
   // A GET of a form's URL leads to the page.
-  for (const action of ['invitations', 'invitations/:id/resend', 'invitations/:id/delete', 'members/:id/remove'])
+  for (const action of [
+    'invitations',
+    'invitations/:id/resend',
+    'invitations/:id/delete',
+    'members/:id/role',
+    'members/:id/remove',
+  ])
     console.get(`${PATH}/${action}`, async () => ({ seeOther: PATH }));
 };

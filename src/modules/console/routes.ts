@@ -10,6 +10,7 @@ import { passwordPages } from './password.ts';
 import { peoplePages } from './people.ts';
 import { proxiesPages } from './proxies.ts';
 import { reactorsPages } from './reactors.ts';
+import { homeOf } from './shell.ts';
 import { signInPages } from './sign-in.ts';
 import { tokensPages } from './tokens.ts';
 import { openConsole } from './visit.ts';
@@ -18,7 +19,7 @@ import { openConsole } from './visit.ts';
 export const consoleRoutes = (scope: App, ctx: PeopleContext, authentication: Authentication): void => {
   const console = openConsole(scope, ctx, authentication);
   signInPages(scope, console);
-  console.get('/console', async () => ({ seeOther: '/console/tokens' }));
+  console.get('/console', async ({ session }) => ({ seeOther: homeOf(session) }));
   const namesOf = createActorNames();
   tokensPages(console, namesOf);
   reactorsPages(console);

@@ -1,19 +1,29 @@
 // The frame of every console page, and parts that several pages use.
 import { attribute, html, type Html, type HtmlValue } from '../../platform/http/html.ts';
 import { brandMark, pageOf } from '../../platform/http/pages.ts';
+import type { Permission } from '../access/permissions.ts';
 import type { Session } from '../people/sessions.ts';
 import type { Shown } from '../code/shown.ts';
 
 const sections = [
-  ['/console/tokens', 'Tokens'],
-  ['/console/reactors', 'Reactors'],
-  ['/console/proxies', 'Proxies'],
-  ['/console/applications', 'Applications'],
-  ['/console/logs', 'Logs'],
-  ['/console/people', 'People'],
-] as const;
+  ['/console/tokens', 'Tokens', 'token:read'],
+  ['/console/reactors', 'Reactors', 'reactor:read'],
+  ['/console/proxies', 'Proxies', 'proxy:read'],
+  ['/console/applications', 'Applications', 'application:read'],
+  ['/console/logs', 'Logs', 'log:read'],
+  ['/console/people', 'People', 'tenant:invitation:read'],
+] as const satisfies readonly (readonly [path: string, name: string, permission: Permission])[];
 
-export type Section = (typeof sections)[number][1];
+export type Section = (typeof sections)[number][1] | 'Account';
+
+export const may = ({ caller }: Pick<Session, 'caller'>, permission: Permission): boolean =>
+  caller.permissions.has(permission);
+
+/** The sections that the role of a member opens. */
+const sectionsOf = (session: Session) => sections.filter(([, , permission]) => may(session, permission));
+
+/** The first page of a member. */
+export const homeOf = (session: Session): string => sectionsOf(session)[0]?.[0] ?? '/console/password';
 
 /** Required in every form that changes something. */
 export const csrfField = ({ csrf }: Pick<Session, 'csrf'>): Html =>
@@ -30,10 +40,10 @@ const tenantOf = (session: Session): Html =>
 const headerOf = (session: Session, current: Section): Html => html`<a class="skip" href="#main">Skip to the content</a>
 <header class="top"><div class="bar">
 <a href="/console" class="brand">${brandMark} Strongroom</a>
-<nav aria-label="Console">${sections.map(
+<nav aria-label="Console">${sectionsOf(session).map(
   ([path, name]) => html`<a href="${path}"${name === current && html` aria-current="page"`}>${name}</a>`,
 )}</nav>
-<div class="who">${tenantOf(session)}<form method="post" action="/console/sign-out">${csrfField(session)}<button>Sign out</button></form></div>
+<div class="who">${tenantOf(session)}${!may(session, 'tenant:invitation:read') && html`<a href="/console/password">Password</a>`}<form method="post" action="/console/sign-out">${csrfField(session)}<button>Sign out</button></form></div>
 </div></header>`;
 
 /** A page of the console, in its section. */

@@ -1,6 +1,8 @@
 // The page of a token: its record, children and last log entries, with forms to reveal, link and delete.
 // Only the reveal form shows the value, and the log says so.
 import { html, type Html } from '../../platform/http/html.ts';
+import { AppError } from '../../platform/errors.ts';
+import { mayReveal } from '../people/roles.ts';
 import { revealing } from '../people/sessions.ts';
 import type { ActorNames } from './actor-names.ts';
 import { fieldProblem, invalidAttributes } from './forms.ts';
@@ -15,7 +17,18 @@ import {
   totalOf,
 } from './list-parts.ts';
 import { type LogEntry, logTable } from './log-table.ts';
-import { addressOf, badge, consolePage, csrfField, empty, notice, recordsTable, shownJson, time } from './shell.ts';
+import {
+  addressOf,
+  badge,
+  consolePage,
+  csrfField,
+  empty,
+  may,
+  notice,
+  recordsTable,
+  shownJson,
+  time,
+} from './shell.ts';
 import { ownMask, maskBlock, maskLine, type ShownToken, tokenLink, tokenPath, tokenUrl } from './token-parts.ts';
 import {
   type ApiAnswer,
@@ -130,9 +143,10 @@ const showToken = async (
     fetchPage<ShownToken>((size) =>
       visit.api({ method: 'GET', url: addressOf(`${url}/children`, { start, size: String(size) }) }),
     ),
-    visit.api({ method: 'GET', url: addressOf('/logs', { entity_id: id, size: String(LOG_ENTRIES) }) }),
+    may(visit.session, 'log:read') &&
+      visit.api({ method: 'GET', url: addressOf('/logs', { entity_id: id, size: String(LOG_ENTRIES) }) }),
   ]);
-  const entries = bodyOf<{ data: LogEntry[] }>(log).data;
+  const entries = log ? bodyOf<{ data: LogEntry[] }>(log).data : [];
   const names = await namesOf(visit, [token.created_by, token.modified_by, ...entries.map(({ actor_id }) => actor_id)]);
   const done = doneSentences.get(visit.query('done'));
   const main = html`<p class="quiet"><a href="${PATH}">Tokens</a></p>
@@ -142,13 +156,16 @@ ${done !== undefined && notice('good', done)}
 <section class="card"><h2>Masked value</h2>${maskBlock(token)}</section>
 ${recordCard(token, names)}
 </div><div>
-${revealCard(visit, id)}
+${mayReveal(visit.session.role) && revealCard(visit, id)}
 ${metadataCard(token)}
-${deleteCard(visit, id)}
+${may(visit.session, 'token:delete') && deleteCard(visit, id)}
 </div></div>
 ${childrenCard(visit, id, { listed, start, problem })}
-<section><div class="heading"><h2>Last in the log</h2><a href="${addressOf('/console/logs', { entity_id: id })}">All entries</a></div>
-${logTable(entries, names)}</section>`;
+${
+  log &&
+  html`<section><div class="heading"><h2>Last in the log</h2><a href="${addressOf('/console/logs', { entity_id: id })}">All entries</a></div>
+${logTable(entries, names)}</section>`
+}`;
   return {
     status: problem?.status ?? statusOf(listed),
     page: consolePage(visit.session, { title: `Token ${id}`, section: 'Tokens', main }),
@@ -157,7 +174,7 @@ ${logTable(entries, names)}</section>`;
 
 /** Reads the token as the member, for this request with a rule that reveals. */
 const fetchValue = async (console: Console, { session, request }: Visit, id: string): Promise<ShownToken> => {
-  const { statusCode, headers, payload } = await console.authentication.actAs(revealing(session.caller), request, {
+  const { statusCode, headers, payload } = await console.authentication.actAs(revealing(session), request, {
     method: 'GET',
     url: tokenUrl(id),
   });
@@ -165,6 +182,7 @@ const fetchValue = async (console: Console, { session, request }: Visit, id: str
 };
 
 const reveal = async (console: Console, submission: Submission): Promise<Outcome> => {
+  if (!mayReveal(submission.session.role)) throw new AppError('forbidden', 'Your role does not see values.');
   const { id, type, data } = await fetchValue(console, submission, submission.param('id'));
   const main = html`<p class="quiet"><a href="${PATH}">Tokens</a></p>
 <div class="heading"><h1 class="id"><bdi>${id}</bdi></h1>${badge(type)}</div>

@@ -18,8 +18,8 @@ export type ApiRequest = {
   headers?: Record<string, string>;
   json?: unknown;
   /**
-   * Without the masks of console pages. For requests whose permission check compares rights, such as to set code: a member may
-   * pass on all its rights. Never for requests that show tokens.
+   * Without the masks of console pages, for a role that may see values. For requests whose permission check compares rights, such
+   * as to set code: a member may pass on all its rights. Never for requests that show tokens.
    */
   withAllGrants?: true;
 };
@@ -117,7 +117,7 @@ export const openConsole = (scope: App, ctx: PeopleContext, authentication: Auth
     param: (name) => (request.params as Record<string, string>)[name] ?? '',
     api: async ({ method, url, headers, json, withAllGrants }) => {
       const began = performance.now();
-      const answer = await authentication.actAs(withAllGrants ? revealing(session.caller) : session.caller, request, {
+      const answer = await authentication.actAs(withAllGrants ? revealing(session) : session.caller, request, {
         method,
         url,
         headers: { ...(json !== undefined && { 'content-type': 'application/json' }), ...headers },

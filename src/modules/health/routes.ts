@@ -13,6 +13,11 @@ const readiness = z
   .object({
     status: z.literal('ok').meta({ description: 'The status, which is always `ok`.', example: 'ok' }),
     initialized: z.boolean().meta({ description: 'Whether the vault has a tenant.', example: true }),
+    key_provider: z.literal('unavailable').optional().meta({
+      description:
+        'Present while the key provider does not answer. Tenants whose keys are cached are served; others get a 503.',
+      example: 'unavailable',
+    }),
   })
   .meta({ id: 'Readiness', description: 'The state of the vault.' });
 
@@ -55,7 +60,8 @@ export const healthRoutes = (app: App, ctx: AccessContext): void => {
       if (ctx.draining.isOn) throw unavailable();
       // A query that needs a reachable, migrated database.
       const initialized = await hasTenants(ctx.db);
-      return { status: 'ok' as const, initialized };
+      const isProviderWell = ctx.provider.isAvailable();
+      return { status: 'ok' as const, initialized, ...(!isProviderWell && { key_provider: 'unavailable' as const }) };
     },
   );
 };

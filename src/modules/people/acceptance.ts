@@ -14,8 +14,9 @@ import {
   removeInvitationsOf,
   takeLink,
 } from './rows/invitations.ts';
-import { findMemberOfUser, insertMember, makeMemberOwner, setTenantOwner } from './rows/members.ts';
-import { hasOwner, lockTenant, type Role } from './rows/people.ts';
+import { findMemberOfUser, insertMember, setTenantOwner, updateMember } from './rows/members.ts';
+import { hasOwner, lockTenant } from './rows/people.ts';
+import type { Role } from './roles.ts';
 import { insertUser, lockUser, type StoredUser } from './rows/users.ts';
 import { findTenantKeys, type ProvenMember } from './sessions.ts';
 
@@ -101,19 +102,20 @@ type Joining = { row: LinkedInvitation; user: AcceptingUser; id: string; sealed:
 /** @param isOwner whether the user becomes the owner. @returns undefined for an operation where nothing changed. */
 const putMember = async (
   tx: PrismaTransaction,
-  { row: { address_digest }, user, id, sealed, now }: Joining,
+  { row: { address_digest, role: invitedAs }, user, id, sealed, now }: Joining,
   isOwner: boolean,
 ): Promise<{ member_id: string; operation: Operation | undefined }> => {
   const user_id = user.id;
   if (isOwner) await setTenantOwner(tx, user_id);
   const member_id = (await findMemberOfUser(tx, user_id))?.id;
   if (member_id === undefined) {
-    const role: Role = isOwner ? 'OWNER' : 'ADMIN';
+    // An invitation for an owner where there is one already makes an administrator.
+    const role: Role = isOwner ? 'OWNER' : invitedAs === 'OWNER' ? 'ADMIN' : invitedAs;
     await insertMember(tx, { id, user_id, role, address_digest, sealed, created_at: now, created_by: user_id });
     return { member_id: id, operation: 'create' };
   }
   if (!isOwner) return { member_id, operation: undefined };
-  await makeMemberOwner(tx, member_id, { modified_at: now, modified_by: user_id });
+  await updateMember(tx, member_id, { role: 'OWNER', modified_at: now, modified_by: user_id });
   tx.changed({ subject: 'member', id: member_id });
   return { member_id, operation: 'update' };
 };

@@ -13,12 +13,15 @@ import {
 } from '../../platform/http/schemas.ts';
 import { ADDRESS_LENGTH_MAX } from './address.ts';
 import { INVITATION_HOURS, invitationStatuses } from './invitations.ts';
+import { givenRoleSchema, ROLES_IN_DOCUMENTS } from './roles.schema.ts';
+import { DEFAULT_ROLE, roles } from './roles.ts';
 
 /** What the examples of the OpenAPI document show. */
 const exampleInvitation = {
   id: '6c2e9a51-7b04-4d3f-9e18-0a5d7c4b2f86',
   tenant_id: TENANT_ID,
   email: 'ada@example.com',
+  role: 'ADMIN',
   status: 'PENDING',
   expires_at: '2026-11-23T18:04:05.123Z',
   ...created,
@@ -35,6 +38,10 @@ export const newInvitation = z
         maxLength: ADDRESS_LENGTH_MAX,
         example: exampleInvitation.email,
       }),
+      role: givenRoleSchema.default(DEFAULT_ROLE).meta({
+        description: `The role of the person as a member. ${ROLES_IN_DOCUMENTS} Left out: \`${DEFAULT_ROLE}\`.`,
+        example: exampleInvitation.role,
+      }),
     },
     'the body must be an object',
   )
@@ -47,6 +54,11 @@ export const invitationRecord = z
     email: z
       .string()
       .meta({ description: 'The address that is invited.', format: 'email', example: exampleInvitation.email }),
+    role: z.enum(roles).meta({
+      'x-extensible-enum': [...roles],
+      description: 'The role that the person gets.',
+      example: exampleInvitation.role,
+    }),
     status: z.enum(invitationStatuses).meta({
       'x-extensible-enum': [...invitationStatuses],
       description: '`PENDING`, or `EXPIRED` once it cannot be accepted any more. An accepted invitation is deleted.',
@@ -78,7 +90,7 @@ export const invitationQuery = z.object({
 const summary = 'An invitation by mail';
 
 export const newInvitationExamples: { request: Examples; response: Examples } = {
-  request: { mail: { summary, value: { email: exampleInvitation.email } } },
+  request: { mail: { summary, value: { email: exampleInvitation.email, role: exampleInvitation.role } } },
   response: { mail: { summary, value: exampleInvitation } },
 };
 

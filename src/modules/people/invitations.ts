@@ -26,7 +26,8 @@ import {
   type StoredInvitation,
 } from './rows/invitations.ts';
 import { isMember } from './rows/members.ts';
-import { countPeople, hasOwner, lockTenant, type Role } from './rows/people.ts';
+import { countPeople, hasOwner, lockTenant } from './rows/people.ts';
+import type { GivenRole, Role } from './roles.ts';
 
 export const INVITATION_HOURS = 72;
 export const INVITATION_TTL_MS = INVITATION_HOURS * 3_600_000;
@@ -48,6 +49,7 @@ export type InvitationRecord = {
   id: string;
   tenant_id: string;
   email: string;
+  role: Role;
   status: InvitationStatus;
   expires_at: string;
   created_by: string | undefined;
@@ -79,12 +81,13 @@ const newSecret = (ctx: PeopleContext): { secret: string; digest: Buffer } => {
 const recordOf = (
   ctx: PeopleContext,
   tenant_id: string,
-  row: Omit<StoredInvitation, 'role' | 'sealed'>,
+  row: Omit<StoredInvitation, 'sealed'>,
   email: string,
 ): InvitationRecord => ({
   id: row.id,
   tenant_id,
   email,
+  role: row.role,
   // A link that was ended stays ended, also where the clock of a process is behind.
   status: row.has_link && row.expires_at > ctx.now() ? 'PENDING' : 'EXPIRED',
   expires_at: row.expires_at.toISOString(),
@@ -205,13 +208,13 @@ export const writeInvitation = async (
 export const createInvitation = async (
   ctx: PeopleContext,
   work: Work,
-  input: { email: string },
+  input: { email: string; role: GivenRole },
 ): Promise<InvitationRecord> => {
   const { tenant_id, actor_id } = work;
   // Members have no limits: the caller would see any number of tokens by a member that it invites.
   if (hasDailyLimit(work.caller)) throw new AppError('forbidden', 'A caller with a daily limit cannot invite people.');
   checkMail(ctx);
-  const draft = await draftInvitation(ctx, { ...input, tenant_id, role: 'ADMIN', created_by: actor_id });
+  const draft = await draftInvitation(ctx, { ...input, tenant_id, created_by: actor_id });
   const { row, email, mail } = draft;
   return invitations.create(ctx, work, row.id, async (tx) => {
     await writeInvitation(tx, draft, work.actor_type === 'user' ? actor_id : undefined);

@@ -2,8 +2,16 @@
 import type { App } from '../../platform/http/app-type.ts';
 import { resourceRoutes } from '../access/resource.routes.ts';
 import type { PeopleContext } from './context.ts';
-import { deleteMember, listMembers } from './members.ts';
-import { memberPage, memberPageExamples, memberParams, memberQuery, memberRecord } from './members.schema.ts';
+import { changeMember, deleteMember, listMembers } from './members.ts';
+import {
+  memberChange,
+  memberChangeExamples,
+  memberPage,
+  memberPageExamples,
+  memberParams,
+  memberQuery,
+  memberRecord,
+} from './members.schema.ts';
 
 export const membersRoutes = (app: App, ctx: PeopleContext): void => {
   const routes = resourceRoutes(app, ctx, {
@@ -21,6 +29,13 @@ export const membersRoutes = (app: App, ctx: PeopleContext): void => {
     page: memberPage,
     examples: memberPageExamples,
     run: listMembers,
+  });
+  routes.change({
+    description:
+      'Gives a member another role, at once and in all processes of the vault. The role of the owner cannot be changed: 422.',
+    body: memberChange,
+    examples: memberChangeExamples,
+    run: changeMember,
   });
   routes.delete({
     description:

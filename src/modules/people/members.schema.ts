@@ -1,8 +1,19 @@
 // Schemas of /tenants/self/members.
 import { z } from 'zod';
 import { onlyPage, pageQuery, pageSchema, repeated } from '../../platform/http/list-parameters.ts';
-import { date, type Examples, givenUuid, history, uuid, CREATED_AT, TENANT_ID } from '../../platform/http/schemas.ts';
+import {
+  date,
+  type Examples,
+  givenUuid,
+  history,
+  uuid,
+  CREATED_AT,
+  modified,
+  TENANT_ID,
+} from '../../platform/http/schemas.ts';
 import { MEMBERS_PAGE_SIZE_MAX } from './members.ts';
+import { givenRoleSchema, ROLES_IN_DOCUMENTS } from './roles.schema.ts';
+import { roles } from './roles.ts';
 
 const USER_ID = 'a94d3c07-5e61-4b8a-8f2d-1c7b9e0d6a35';
 
@@ -21,9 +32,9 @@ export const memberRecord = z
   .object({
     id: uuid('The id of the member.', EXAMPLE_ID),
     tenant_id: uuid('The id of the tenant.', TENANT_ID),
-    role: z.enum(['OWNER', 'ADMIN']).meta({
-      'x-extensible-enum': ['OWNER', 'ADMIN'],
-      description: 'The role of the member. `OWNER` and `ADMIN` both have full access; an `OWNER` cannot be deleted.',
+    role: z.enum(roles).meta({
+      'x-extensible-enum': [...roles],
+      description: `The role of the member. ${ROLES_IN_DOCUMENTS}`,
       example: exampleMember.role,
     }),
     user: z
@@ -45,7 +56,19 @@ export const memberRecord = z
     created_by: uuid('The id of the user who accepted the invitation.', user.id).optional(),
     created_at: date('When the invitation was accepted.'),
   })
-  .meta({ id: 'Member', description: 'A person with full access to the tenant.' });
+  .meta({ id: 'Member', description: 'A person with access to the tenant.' });
+
+export const memberChange = z
+  .object(
+    {
+      role: givenRoleSchema.meta({
+        description: `The new role. ${ROLES_IN_DOCUMENTS}`,
+        example: 'SUPPORT',
+      }),
+    },
+    'the body must be an object',
+  )
+  .meta({ id: 'UpdateMemberRequest', description: 'The new state of the member.' });
 
 export const memberPage = pageSchema(memberRecord, 'MemberPage');
 
@@ -57,6 +80,13 @@ export const memberQuery = z.object({
   ...pageQuery(MEMBERS_PAGE_SIZE_MAX),
   user_id: repeated(givenUuid, 'Only these users.', user.id),
 });
+
+const summary = 'Ada sees masks from now on';
+
+export const memberChangeExamples: { request: Examples; response: Examples } = {
+  request: { support: { summary, value: { role: 'SUPPORT' } } },
+  response: { support: { summary, value: { ...exampleMember, role: 'SUPPORT', ...modified } } },
+};
 
 export const memberPageExamples: { response: Examples } = {
   response: { one: { summary: 'One member', value: { pagination: onlyPage(1), data: [exampleMember] } } },

@@ -1,4 +1,4 @@
-// Members: people with full access to their tenant. Lists and removes them; acceptance.ts adds them.
+// Members: people with access to a tenant. Lists and removes them, and changes roles; acceptance.ts adds them.
 import type { AccessContext } from '../access/context.ts';
 import { resourceOf } from '../access/resource.ts';
 import type { Work } from '../access/work.ts';
@@ -15,8 +15,9 @@ import {
   type MemberFilter,
   removeMember,
   type StoredMember,
+  updateMember,
 } from './rows/members.ts';
-import type { Role } from './rows/people.ts';
+import type { GivenRole, Role } from './roles.ts';
 
 export const MEMBERS_PAGE_SIZE_MAX = 50;
 
@@ -94,6 +95,22 @@ const members = resourceOf<AccessContext, StoredMember, MemberFilter, MemberReco
 
 /** A page, newest first. `user_ids`: only these users; undefined for all. */
 export const listMembers = members.list;
+
+/** Gives a member another role, at once and in all processes. @throws notFound; unprocessable for the owner. */
+export const changeMember = async (
+  ctx: AccessContext,
+  work: Work,
+  id: string,
+  { role }: { role: GivenRole },
+): Promise<MemberRecord> => {
+  const keys = await ctx.keyring.tenantKeys(work.tenant_id);
+  return members.change(ctx, work, id, async (tx, row) => {
+    if (row.role === 'OWNER') throw unprocessable('The role of the owner cannot be changed.');
+    const changed = { role, modified_at: ctx.now(), modified_by: work.actor_id };
+    await updateMember(tx, id, changed);
+    return recordOf(ctx, keys, work.tenant_id, { ...row, ...changed });
+  });
+};
 
 /**
  * Removes a member, with all that could give access back: their sessions in this tenant, invitations to their address, and

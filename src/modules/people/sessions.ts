@@ -1,9 +1,7 @@
 // Sessions of members: found by the secret in a browser's cookie, cached, and ended in every process at once.
 import { deduplicates } from '../access/caller-finder.ts';
-import type { AccessRule } from '../access/access-rule.ts';
 import type { Caller } from '../access/caller.ts';
 import type { AccessContext } from '../access/context.ts';
-import { type Permission, permissions } from '../access/permissions.ts';
 import { logRow, type RequestOrigin } from '../../platform/audit/record.ts';
 import { createCache } from '../../platform/cache.ts';
 import { csrfToken, equalDigests, memoryDigest, randomBase62, sessionDigest } from '../../platform/crypto/digest.ts';
@@ -13,7 +11,7 @@ import { runPrismaTransaction } from '../../platform/db/transaction.ts';
 import { notFound } from '../../platform/errors.ts';
 import type { Platform } from '../../platform/platform.ts';
 import { openPerson } from './members.ts';
-import type { Role } from './rows/people.ts';
+import { mayReveal, permissionsOfRole, revealingRules, type Role, rulesOfRole } from './roles.ts';
 import {
   deleteOldestSessions,
   deleteSession,
@@ -44,19 +42,6 @@ const CACHE_MAX = 1_000;
 /** Of one member, on all devices; one more ends the oldest. */
 const SESSIONS_MAX = 20;
 
-/** Without a rule, a permission alone would show the value of a token that has no mask. */
-const ruleOf = (transform: 'mask' | 'reveal'): AccessRule => ({
-  description: '',
-  priority: 1,
-  container: '/',
-  transform,
-  permissions: ['token:read', 'token:search'],
-});
-
-const allPermissions: ReadonlySet<Permission> = new Set(permissions);
-const masking = [ruleOf('mask')];
-const unmasking = [ruleOf('reveal')];
-
 /** The member of a session. */
 export type MemberIdentity = { tenant_id: string; member_id: string; user_id: string };
 
@@ -81,8 +66,9 @@ export type Session = MemberIdentity & {
 export const isCsrfToken = ({ csrf }: Pick<Session, 'csrf'>, text: string): boolean =>
   equalDigests(Buffer.from(text), Buffer.from(csrf));
 
-/** The same caller, who reads the value of a token after asking for it. */
-export const revealing = (caller: Caller): Caller => ({ ...caller, rules: unmasking });
+/** The same caller, who reads the value of a token after asking for it. A role without values sees no more than before. */
+export const revealing = ({ role, caller }: Pick<Session, 'role' | 'caller'>): Caller =>
+  mayReveal(role) ? { ...caller, rules: revealingRules } : caller;
 
 export type SessionFinder = {
   /** The session of a secret; undefined for one that is unknown, ended or expired. Each call counts as use of the session. */
@@ -156,14 +142,14 @@ const loadSession = async (ctx: Finding, secret: string): Promise<Cached | undef
   return { session, digest, seenMs: row.seen_at.getTime(), expiresMs: row.expires_at.getTime() };
 };
 
-/** Each role has full access. An OWNER differs from an ADMIN only in that they cannot be removed. */
-const callerOf = ({ tenant_id, user_id, settings }: StoredSession): Caller => ({
+const callerOf = ({ tenant_id, user_id, role, settings }: StoredSession): Caller => ({
   tenant_id,
   actor_id: user_id,
   actor_type: 'user',
-  permissions: allPermissions,
-  rules: masking,
-  findsAnyValue: true,
+  permissions: permissionsOfRole(role),
+  rules: rulesOfRole(role),
+  // A search finds the values that the member may reveal one by one.
+  findsAnyValue: mayReveal(role),
   deduplicate_tokens: deduplicates(settings as Record<string, string>),
 });
 

@@ -36,7 +36,8 @@ export const exportTokens = async (
   // Before a value leaves. One row for all tokens: it names the tenant.
   const entity = { entity_type: 'tenant', entity_ids: [tenant_id], message: TOKENS_EXPORTED };
   await db.insertLogs([logRow(ctx, operator, { operation: 'read', disclosure: 'revealed', is_list: true, ...entity })]);
-  const keys = await ctx.keyring.tenantKeys(tenant_id);
+  // The export may take longer than keys are cached.
+  const { keys, release } = await ctx.keyring.holdTenantKeys(tenant_id);
   await runTransaction(db, ctx.changes, undefined, async (tx) => {
     await takeSnapshot(tx);
     const now = ctx.now();
@@ -64,5 +65,5 @@ export const exportTokens = async (
         }),
       );
     }
-  });
+  }).finally(release);
 };

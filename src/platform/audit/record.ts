@@ -49,7 +49,11 @@ export const TOKENS_LISTED = 'Tokens listed';
 export const INVITATION_ACCEPTED = 'Tenant invitation accepted';
 /** The operator wrote all tokens of a tenant to an encrypted file. */
 export const TOKENS_EXPORTED = 'Tokens exported';
-/** The operator ended one of an application's API keys. */
+/** One more API key of an application. */
+export const KEY_CREATED = 'API key created';
+/** Another name, end or list of addresses. */
+export const KEY_CHANGED = 'API key changed';
+/** The operator or a caller ended one of an application's API keys. */
 export const KEY_REVOKED = 'API key revoked';
 
 /** The operator has made a new data key of a tenant. */

@@ -2,6 +2,7 @@
 import type { Accounts } from '../accounts.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import { createBatcher } from '../db/batcher.ts';
+import type { ShardFunction } from '../db/shard-functions.ts';
 import type { Query } from '../db/statements.ts';
 import { tracedBatcher } from '../db/traced.ts';
 import { unavailable } from '../errors.ts';
@@ -70,6 +71,16 @@ WHERE (SELECT count(*) FROM (
   SELECT FROM audit_log WHERE tenant_id = $1 AND outcome = 'refused' AND id >= $3::uuid AND (message = $5) = (r.message = $5) LIMIT $4::int
 ) AS recent) < $4::int
 RETURNING id`;
+
+export const logFunctions: readonly ShardFunction[] = [
+  { statement: 'insert-logs', parameters: ['uuid', 'json'], block: `BEGIN${INSERT_LOGS};\nEND` },
+  {
+    statement: 'insert-refusal',
+    parameters: ['uuid', 'json', 'uuid', 'int', 'text'],
+    columns: 'id uuid',
+    block: `BEGIN RETURN QUERY ${INSERT_REFUSAL};\nEND`,
+  },
+];
 
 /** Appends rows in batches: rows of one tenant that arrive during a write form the next batch. */
 export const createLogWriter = (

@@ -8,6 +8,8 @@ export interface KeyProvider {
   wrap(key: Uint8Array, context: readonly string[]): Promise<Buffer>;
   /** @throws RootKeyUnknown; SealBroken; unavailable. */
   unwrap(wrapped: Uint8Array, context: readonly string[]): Promise<Buffer>;
+  /** Whether its last call got an answer; absent where it needs no other process. */
+  isAvailable?(): boolean;
 }
 
 /** Ids of root keys are not secret. */
@@ -19,6 +21,7 @@ export type RootKeys = KeyProvider & {
   wrapAs(other: Uint8Array, key: Uint8Array, context: readonly string[]): Promise<Buffer>;
   /** Every root key, the one that wraps first. */
   list(): RootKeyName[];
+  isAvailable(): boolean;
 };
 
 /** A key was wrapped under a root key that is not configured. */
@@ -109,6 +112,7 @@ export const combineProviders = (providers: readonly KeyProvider[]): RootKeys =>
   };
   return {
     list,
+    isAvailable: () => providers.every((provider) => provider.isAvailable?.() ?? true),
     describe: () => first.describe(),
     wrap: (key, context) => first.wrap(key, context),
     wrapAs: async (other, key, context) => find(other).wrap(key, context),

@@ -1,5 +1,5 @@
 // The keyring seals with the newest key, opens with all, and forgets keys of security codes in time.
-import { expect, test } from 'vitest';
+import { afterEach, expect, test, vi } from 'vitest';
 import { fingerprint } from './digest.ts';
 import { combineProviders, RootKeyUnknown, type RootKeys } from './key-provider.ts';
 import { localKeyProvider } from './local-key-provider.ts';
@@ -291,4 +291,48 @@ test('a closed keyring has forgotten its keys', async () => {
   world.keyring.close();
   await world.keyring.tenantKeys(TENANT);
   expect(world.counts.tenantReads).toBe(2);
+});
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+test('keys are cached for four minutes, and overwritten after five: then they seal nothing', async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  const world = await createWorld();
+  await addTenant(world);
+  const { keyring, counts } = world;
+  const keys = await keyring.tenantKeys(TENANT);
+  const sealed = seal(keys.data, binding, 'value', randomBytesFromKernel);
+  await vi.advanceTimersByTimeAsync(4 * 60_000 - 1);
+  expect(await keyring.tenantKeys(TENANT)).toBe(keys);
+  await vi.advanceTimersByTimeAsync(60_000);
+  // A request that was given the keys at the last moment still uses them.
+  expect(open(keys.data, binding, sealed).toString()).toBe('value');
+  await vi.advanceTimersByTimeAsync(1);
+  expect(() => seal(keys.data, binding, 'value', randomBytesFromKernel)).toThrow();
+  expect(keys.data.key.derivation).toEqual(Buffer.alloc(32));
+  expect(keys.find(keys.data.id)).toBeUndefined();
+  const again = await keyring.tenantKeys(TENANT);
+  expect(counts.tenantReads).toBe(2);
+  expect(open(again.data, binding, sealed).toString()).toBe('value');
+});
+
+test('held keys and those of a forgotten tenant are overwritten when their users are done', async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  const world = await createWorld();
+  await addTenant(world);
+  const { keys, release } = await world.keyring.holdTenantKeys(TENANT);
+  world.keyring.forgetTenant(TENANT);
+  await vi.advanceTimersByTimeAsync(30 * 60_000);
+  seal(keys.data, binding, 'value', randomBytesFromKernel);
+  release();
+  release();
+  await vi.advanceTimersByTimeAsync(0);
+  expect(() => seal(keys.data, binding, 'value', randomBytesFromKernel)).toThrow();
+  const forgotten = await world.keyring.tenantKeys(TENANT);
+  world.keyring.forgetTenants();
+  seal(forgotten.data, binding, 'value', randomBytesFromKernel);
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(() => seal(forgotten.data, binding, 'value', randomBytesFromKernel)).toThrow();
 });

@@ -8,12 +8,16 @@ import { newUuid } from './ids.ts';
 import type { RootKeys } from './key-provider.ts';
 import type { RandomBytes } from './random.ts';
 import { createSealingKey, type SealingKey } from './seal.ts';
-import { XAES_KEY_BYTES } from './xaes.ts';
+import { destroyXaesKey, XAES_KEY_BYTES } from './xaes.ts';
 
-/** Tenants whose keys are in memory at once: about 20 MB. */
+/** Tenants whose keys are cached at once: about 20 MB. */
 const TENANTS_MAX = 10_000;
-/** How long unwrapped keys are cached. They stay usable while the key provider is unavailable. */
-const TENANT_KEYS_TTL_MS = 5 * 60_000;
+/** How long unwrapped keys are given to requests. They stay usable while the key provider is unavailable. */
+const KEYS_CACHED_MS = 4 * 60_000;
+/** Requests that were given keys have this time to use them: then the keys are overwritten. What takes longer holds them. */
+const KEYS_GRACE_MS = 60_000;
+/** Keys of tenants are in memory so long at most, beside those that a longer request holds. */
+const TENANT_KEYS_TTL_MS = KEYS_CACHED_MS + KEYS_GRACE_MS;
 
 /**
  * A new data key of a tenant that has one already seals only after this time. By then every process that caches keys has loaded
@@ -74,6 +78,11 @@ export type Keyring = {
   newTenantKeys(tenantId: string, purposes: readonly TenantKeyRow['purpose'][]): Promise<NewTenantKeys>;
   /** @throws TenantKeysGone; what the provider and the store throw. */
   tenantKeys(tenantId: string): Promise<TenantKeys>;
+  /**
+   * As tenantKeys, for work of more than a minute: the keys are not overwritten before `release` was called. It may be called
+   * several times.
+   */
+  holdTenantKeys(tenantId: string): Promise<{ keys: TenantKeys; release: () => void }>;
   /** The key of the current slot, for sealing. */
   ephemeralKey(): Promise<SealingKey>;
   /**
@@ -123,7 +132,9 @@ export const createKeyring = (parts: {
 }): Keyring => {
   const { provider, store, environment, now, randomBytes } = parts;
 
-  const load = async (tenantId: string): Promise<TenantKeys> => {
+  type Loaded = { keys: TenantKeys; destroy: () => void };
+
+  const load = async (tenantId: string): Promise<Loaded> => {
     const rows = (await store.findTenantKeys(tenantId)).toSorted(byAge);
     const dataKeys = new Map<string, SealingKey>();
     let data: SealingKey | undefined;
@@ -136,12 +147,60 @@ export const createKeyring = (parts: {
         dataKeys.set(row.id, sealing);
         if (!data || row.created_at.getTime() + KEY_ACTIVE_AFTER_MS <= now().getTime()) data = sealing;
       }
+      // The prepared keys are copies.
+      key.fill(0);
     }
-    if (!data || !digest) throw new TenantKeysGone();
-    return { data, digest, find: (keyId) => dataKeys.get(keyId) };
+    const destroy = (): void => {
+      for (const { key } of dataKeys.values()) destroyXaesKey(key);
+      dataKeys.clear();
+    };
+    if (!data || !digest) {
+      destroy();
+      throw new TenantKeysGone();
+    }
+    return { keys: { data, digest, find: (keyId) => dataKeys.get(keyId) }, destroy };
   };
 
-  const tenants = new LRUCache<string, Promise<TenantKeys>>({ max: TENANTS_MAX, ttl: TENANT_KEYS_TTL_MS });
+  /** The keys of a tenant from their load until they are overwritten. */
+  type Entry = { loading: Promise<Loaded>; timer: NodeJS.Timeout | undefined; holds: number; isOver: boolean };
+
+  /** Overwrites keys that are no longer given out, unless a request holds them. Node clears a digest key when it is collected. */
+  const overwrite = (entry: Entry): void => {
+    entry.isOver = true;
+    if (entry.holds > 0) return;
+    entry.loading.then(
+      ({ destroy }) => destroy(),
+      () => undefined,
+    );
+    // A second call must not end a cipher twice.
+    entry.loading = Promise.reject(new TenantKeysGone());
+    entry.loading.catch(() => undefined);
+  };
+
+  let isClosed = false;
+  const tenants = new LRUCache<string, Entry>({
+    max: TENANTS_MAX,
+    // For whatever reason an entry leaves the cache.
+    dispose: (entry) => {
+      clearTimeout(entry.timer);
+      if (isClosed) overwrite(entry);
+      else entry.timer = setTimeout(() => overwrite(entry), KEYS_GRACE_MS).unref();
+    },
+  });
+
+  const entryOf = (tenantId: string): Entry => {
+    const known = tenants.get(tenantId);
+    if (known) return known;
+    const entry: Entry = { loading: load(tenantId), timer: undefined, holds: 0, isOver: false };
+    const drop = (): void => {
+      if (tenants.peek(tenantId) === entry) tenants.delete(tenantId);
+    };
+    tenants.set(tenantId, entry);
+    entry.timer = setTimeout(drop, KEYS_CACHED_MS).unref();
+    // Do not cache a failed load.
+    entry.loading.catch(drop);
+    return entry;
+  };
 
   /** The current slot with its key, and the key as it is stored. */
   type Slot = { startMs: number; wrapped: Promise<Uint8Array>; key: Promise<SealingKey> };
@@ -191,16 +250,24 @@ export const createKeyring = (parts: {
       return { rows, wrapped_pepper };
     },
 
-    tenantKeys(tenantId) {
-      const known = tenants.get(tenantId);
-      if (known) return known;
-      const loading = load(tenantId);
-      tenants.set(tenantId, loading);
-      // Do not cache a failed load.
-      loading.catch(() => {
-        if (tenants.peek(tenantId) === loading) tenants.delete(tenantId);
-      });
-      return loading;
+    tenantKeys: async (tenantId) => (await entryOf(tenantId).loading).keys,
+
+    async holdTenantKeys(tenantId) {
+      const entry = entryOf(tenantId);
+      entry.holds += 1;
+      let isHeld = true;
+      const release = (): void => {
+        if (!isHeld) return;
+        isHeld = false;
+        entry.holds -= 1;
+        if (entry.isOver && entry.holds === 0) overwrite(entry);
+      };
+      try {
+        return { keys: (await entry.loading).keys, release };
+      } catch (error) {
+        release();
+        throw error;
+      }
     },
 
     ephemeralKey() {
@@ -233,12 +300,10 @@ export const createKeyring = (parts: {
 
     forgetTenant: (tenantId) => void tenants.delete(tenantId),
     forgetTenants: () => tenants.clear(),
-    count: () => {
-      tenants.purgeStale();
-      return { tenant: tenants.size, ephemeral: slot ? 1 : 0 };
-    },
+    count: () => ({ tenant: tenants.size, ephemeral: slot ? 1 : 0 }),
 
     close() {
+      isClosed = true;
       tenants.clear();
       clearTimeout(dropSlot);
       slot = undefined;

@@ -2,15 +2,18 @@
 import { link, readFile, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { type Config, parseRootKey } from '../config.ts';
-import { StartError } from '../errors.ts';
+import { AppError, StartError } from '../errors.ts';
 import { makeDirectory, syncDirectory, writePrivate } from '../files.ts';
 import { type DigestKey, prepareDigestKey } from './digest.ts';
 import { newUuid } from './ids.ts';
-import { combineProviders, RootKeyUnknown, type RootKeys } from './key-provider.ts';
+import { awsKmsProviders } from './aws-kms.ts';
+import { combineProviders, type KeyProvider, parseWrapped, RootKeyUnknown, type RootKeys } from './key-provider.ts';
+import { KeyServiceFault } from './key-service.ts';
 import { localKeyProvider } from './local-key-provider.ts';
 import { randomBytesFromKernel } from './random.ts';
 import { SealBroken } from './seal.ts';
 import { Sensitive } from './sensitive.ts';
+import { vaultTransitProviders } from './vault-transit.ts';
 
 const ROOT_KEY_BYTES = 32;
 /** Bytes of the pepper: as many as a digest under it has. */
@@ -36,21 +39,32 @@ export const readRootKey = async (config: Config): Promise<Sensitive<Uint8Array>
   throw new StartError(`The root key ${path} is not 32 bytes in base64. Restore it from your backup.`);
 };
 
-/** The root keys of a configuration: the current one, which wraps after the next rotation, and earlier ones. */
-const localRootKeys = ({ previousRootKeys }: Config, current: Sensitive<Uint8Array>): RootKeys => {
-  const keys = [current, ...previousRootKeys.map((key) => new Sensitive<Uint8Array>(key))];
-  return combineProviders(keys.map((key) => localKeyProvider(key, randomBytesFromKernel)));
+/** The root keys of a configuration: the first wraps after the next rotation. @param local that of the provider `local`. */
+const rootKeysOf = async (config: Config, local: Sensitive<Uint8Array> | undefined): Promise<RootKeys> => {
+  const { names, vaultTransit, awsKms } = config.keyProviders;
+  const localProvider = (key: Sensitive<Uint8Array>) => localKeyProvider(key, randomBytesFromKernel);
+  const providers: KeyProvider[] = [];
+  for (const name of names) {
+    if (name === 'local' && local) providers.push(localProvider(local));
+    if (name === 'vault-transit' && vaultTransit) providers.push(...vaultTransitProviders(vaultTransit));
+    if (name === 'aws-kms' && awsKms) providers.push(...(await awsKmsProviders(awsKms)));
+  }
+  providers.push(...config.previousRootKeys.map((key) => localProvider(new Sensitive<Uint8Array>(key))));
+  return combineProviders(providers);
 };
+
+/** Whether the configuration is complete without a local root key. */
+const isElsewhere = ({ keyProviders: { names } }: Config): boolean => !names.includes('local');
 
 /** The key provider of an existing vault. Never generates a key. @throws StartError if the root key is missing or wrong. */
 export const openVault = async (config: Config, instance: Instance, environment: Environment): Promise<RootKeys> => {
   checkEnvironment(instance, environment);
   const key = await readRootKey(config);
-  if (!key)
+  if (!key && !isElsewhere(config))
     throw new StartError(
       `The root key is missing: this vault's data was sealed under the key that was in ${rootKeyPath(config)}. Nothing was written. Restore that file from your backup, or set MASTER_KEY to the key.`,
     );
-  const provider = localRootKeys(config, key);
+  const provider = await rootKeysOf(config, key);
   await openPepper(provider, instance, environment);
   return provider;
 };
@@ -88,6 +102,14 @@ const checkEnvironment = (instance: Instance, environment: Environment): void =>
   );
 };
 
+/** @throws StartError for the failure of a key service. */
+const throwProviderFault = (name: string, error: unknown): void => {
+  if (!(error instanceof AppError && error.cause instanceof KeyServiceFault)) return;
+  throw new StartError(
+    `The key provider ${name} ${error.cause.message}. Nothing was written. Check its address, its key and the credentials: docs/operations/keys.md`,
+  );
+};
+
 /** Unwraps the pepper. This also verifies the configuration: it succeeds only with the root key and environment that wrapped it. */
 export const openPepper = async (
   provider: RootKeys,
@@ -98,9 +120,10 @@ export const openPepper = async (
   try {
     return prepareDigestKey('pepper', await provider.unwrap(instance.wrapped_pepper, pepperContext(environment)));
   } catch (error) {
+    throwProviderFault(parseWrapped(instance.wrapped_pepper).name, error);
     if (!(error instanceof RootKeyUnknown) && !(error instanceof SealBroken)) throw error;
     throw new StartError(
-      'The root key does not open this vault: MASTER_KEY is not the one its data was sealed under. Nothing was written. Set MASTER_KEY to the key from your secret manager (a development server keeps its own in DATA_DIR/master.key). Before a rotation, set MASTER_KEY_PREVIOUS to the key of today too.',
+      'The root key does not open this vault: MASTER_KEY is not the one its data was sealed under. Nothing was written. Set MASTER_KEY to the key from your secret manager (a development server keeps its own in DATA_DIR/master.key). Before a rotation, set MASTER_KEY_PREVIOUS to the key of today too. Where another key provider has the root key, name it in MASTER_KEY_PROVIDER.',
     );
   }
 };
@@ -108,7 +131,7 @@ export const openPepper = async (
 /** The key provider of a vault that is to be restored: a new key would open none of it. @throws StartError without a root key. */
 export const openRootKey = async (config: Config): Promise<RootKeys> => {
   const key = await readRootKey(config);
-  if (key) return localRootKeys(config, key);
+  if (key || isElsewhere(config)) return rootKeysOf(config, key);
   throw new StartError(
     `There is no root key: a backup is restored with the root key of its vault. Set MASTER_KEY to the key from your secret manager, or put the file back: ${rootKeyPath(config)}`,
   );
@@ -116,7 +139,14 @@ export const openRootKey = async (config: Config): Promise<RootKeys> => {
 
 /** The key provider of a new vault. The root key is on disk before any row needs it. */
 export const newVaultProvider = async (config: Config): Promise<RootKeys> =>
-  localRootKeys(config, (await readRootKey(config)) ?? (await makeRootKey(config)));
+  rootKeysOf(config, isElsewhere(config) ? undefined : ((await readRootKey(config)) ?? (await makeRootKey(config))));
 
-export const newWrappedPepper = (provider: RootKeys, environment: Environment): Promise<Uint8Array> =>
-  provider.wrap(randomBytesFromKernel(PEPPER_BYTES), pepperContext(environment));
+/** @throws StartError where the key service gives none. */
+export const newWrappedPepper = async (provider: RootKeys, environment: Environment): Promise<Uint8Array> => {
+  try {
+    return await provider.wrap(randomBytesFromKernel(PEPPER_BYTES), pepperContext(environment));
+  } catch (error) {
+    throwProviderFault(provider.describe().name, error);
+    throw error;
+  }
+};

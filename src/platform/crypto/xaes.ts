@@ -30,6 +30,15 @@ export const prepareXaesKey = (key: Uint8Array): XaesKey => {
   return { block, derivation: derivationOf(cmacSubkey(block)) };
 };
 
+/**
+ * Overwrites a prepared key. OpenSSL clears the key schedule when the cipher ends. A later use throws: it must not encrypt under
+ * zeros.
+ */
+export const destroyXaesKey = ({ block, derivation }: XaesKey): void => {
+  block.final();
+  derivation.fill(0);
+};
+
 /** K1 of CMAC (RFC 4493 section 2.3). */
 const cmacSubkey = (block: Cipheriv): Buffer => {
   const subkey = block.update(Buffer.alloc(BLOCK_BYTES));
@@ -61,7 +70,10 @@ const messageKeyOf = ({ block, derivation }: XaesKey, nonce: Uint8Array): KeyObj
     input[second] = (input[second] as number) ^ byte;
   }
   // With raw bytes in place of a KeyObject, `createCipheriv` takes 18 us longer (Node 24).
-  return createSecretKey(block.update(input));
+  const bytes = block.update(input);
+  const messageKey = createSecretKey(bytes);
+  bytes.fill(0);
+  return messageKey;
 };
 
 const checkNonce = (nonce: Uint8Array): void => {

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, type PoolConfig } from 'pg';
 import { sha256Hex } from '../crypto/digest.ts';
+import { splitStatements } from './split-statements.ts';
 
 /** `applied`: what this call applied, oldest first. `total`: how many migrations this release has. */
 export type MigrationResult = { applied: string[]; total: number };
@@ -27,7 +28,7 @@ export class MigrationError extends Error {
 const CONNECT_TIMEOUT_MS = 10_000;
 
 /** The key of Prisma's schema engine, so that it and earlier releases exclude each other with this one. */
-const LOCK_KEY = 72707369;
+export const LOCK_KEY = 72707369;
 const LOCK_RETRY_MS = 200;
 /** Migrations that build an index on a large table take minutes. */
 const LOCK_TIMEOUT_MS = 600_000;
@@ -178,12 +179,15 @@ const apply = async (session: Client, { name, sql, checksum }: Migration): Promi
   );
   const id = rows[0]?.id;
   const record = `UPDATE _prisma_migrations SET finished_at = clock_timestamp(), applied_steps_count = 1 WHERE id = '${id}'`;
-  // PostgreSQL runs the statements of one query string in one transaction. CREATE INDEX CONCURRENTLY refuses to run in one, so it
-  // needs a migration of its own and a query of its own.
-  const queries = /\bCONCURRENTLY\b/i.test(sql) ? [sql, record] : [`${sql}\n;${record}`];
+  // Statement by statement: Citus refuses a query of several statements on distributed tables. CREATE INDEX CONCURRENTLY
+  // refuses to run in a transaction, so it needs a migration of its own.
+  const isTransaction = !/\bCONCURRENTLY\b/i.test(sql);
   try {
-    for (const query of queries) await session.query(query);
+    if (isTransaction) await session.query('BEGIN');
+    for (const statement of [...splitStatements(sql), record]) await session.query(statement);
+    if (isTransaction) await session.query('COMMIT');
   } catch (error) {
+    if (isTransaction) await session.query('ROLLBACK').catch(() => undefined);
     const { message } = error as Error;
     await session.query('UPDATE _prisma_migrations SET logs = $2 WHERE id = $1', [id, message]).catch(() => undefined);
     throw failed(name, `It failed just now: ${sentence(message)}`, 'P3018', error);

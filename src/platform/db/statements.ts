@@ -4,6 +4,7 @@ import type { Accounts } from '../accounts.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import type { Tracing } from '../tracing/tracing.ts';
 import { faultOf } from './faults.ts';
+import { findShardCalls, type ShardCall, type ShardFunction } from './shard-functions.ts';
 import { createTenantQueue } from './tenant-queue.ts';
 import { traced } from './traced.ts';
 
@@ -56,10 +57,13 @@ export const createStatements = (
   metrics: Metrics,
   tracing?: Tracing,
 ) => {
+  let shardCalls: ReadonlyMap<string, ShardCall> = new Map();
   const untracedOn =
     (client: Pool | PoolClient): Query =>
     async (name, text, values) => {
+      const call = name === undefined ? undefined : shardCalls.get(name);
       try {
+        if (call) return (await client.query({ ...call, values })).rows;
         return (await client.query(name === undefined ? { text, values } : { name, text, values })).rows;
       } catch (error) {
         throw faultOf(error);
@@ -109,5 +113,9 @@ export const createStatements = (
     queryForBatch: untracedOn(pool),
     transaction: statementsOf(SERVER).transaction,
     for: statementsOf,
+    /** Calls functions in place of statements from now on, where the database has them. @throws unavailable. */
+    useShardFunctions: async (functions: readonly ShardFunction[]): Promise<void> => {
+      shardCalls = await findShardCalls((text, values) => query(undefined, text, values), functions);
+    },
   };
 };

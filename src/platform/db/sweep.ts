@@ -2,7 +2,9 @@
 import type { Pool } from 'pg';
 import { faultOf } from './faults.ts';
 import { MAILS_COUNTED_MS } from '../mail/mail-outbox.ts';
+import { INSERT_LOGS, type NewLog } from '../audit/rows.ts';
 import type { Database } from './database.ts';
+import { type ErasedToken, recordErasures } from './erasures.ts';
 
 /** Rows that one statement deletes at most, so that it does not hold locks for long. */
 export const SWEEP_ROWS_MAX = 1_000;
@@ -23,25 +25,22 @@ const DELETE_CVCS = `
 DELETE FROM token_cvcs USING (SELECT tenant_id, id FROM token_cvcs WHERE expires_at <= $1 LIMIT $2) AS old
 WHERE token_cvcs.tenant_id = old.tenant_id AND token_cvcs.id = old.id AND token_cvcs.expires_at <= $1`;
 
-/** Skips rows that another transaction is changing, until the next sweep: the change may move their expiry. */
-const LOCK_EXPIRED = `SELECT tenant_id, id FROM tokens WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2
+const FIND_EXPIRED = 'SELECT tenant_id, id FROM tokens WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2';
+
+/**
+ * Skips rows that another transaction is changing, until the next sweep: the change may move their expiry. Of one tenant, as
+ * all statements that lock or write tokens: on Citus they reach one worker.
+ */
+const LOCK_EXPIRED = `SELECT id, type, created_at FROM tokens WHERE tenant_id = $1 AND id = ANY ($2::text[]) AND expires_at <= $3
 FOR UPDATE SKIP LOCKED`;
 
-/** Deletes the rows that no other process has deleted meanwhile, each with its log row. */
-const DELETE_EXPIRED = `
-WITH expired AS (
-  SELECT * FROM json_to_recordset($2::json) AS r(tenant_id uuid, id text, log_id uuid)
-), gone AS (
-  DELETE FROM tokens t USING expired e WHERE t.tenant_id = e.tenant_id AND t.id = e.id AND t.expires_at <= $1
-  RETURNING t.tenant_id, t.id, t.type, e.log_id
-), cvcs AS (
-  DELETE FROM token_cvcs c USING gone g WHERE c.tenant_id = g.tenant_id AND c.id = g.id
-), counts AS (
-  INSERT INTO token_counts (tenant_id, id, type, change)
-  SELECT tenant_id, gen_random_uuid(), type, -count(*) FROM gone GROUP BY tenant_id, type
-)
-INSERT INTO audit_log (tenant_id, id, actor_type, entity_type, entity_ids, operation, message, created_at)
-SELECT tenant_id, log_id, 'system', type, ARRAY[id], 'delete', 'Token expired', $1 FROM gone`;
+const DELETE_LOCKED = ['tokens', 'token_cvcs'].map(
+  (table) => `DELETE FROM ${table} WHERE tenant_id = $1 AND id = ANY ($2::text[])`,
+);
+
+const COUNT_DELETED = `
+INSERT INTO token_counts (tenant_id, id, type, change)
+SELECT $1::uuid, gen_random_uuid(), type, -count(*) FROM unnest($2::text[]) AS gone(type) GROUP BY type`;
 
 const DELETE_ANSWERS = `
 DELETE FROM idempotency_keys USING (SELECT tenant_id, id FROM idempotency_keys WHERE expires_at <= $1 LIMIT $2) AS old
@@ -116,10 +115,15 @@ WITH many AS (
 INSERT INTO token_counts (tenant_id, id, type, change, last_created_at)
 SELECT tenant_id, gen_random_uuid(), type, sum(change), max(last_created_at) FROM gone GROUP BY tenant_id, type`;
 
-const DELETE_OF_DELETED_TENANTS = `
-DELETE FROM tokens USING (
-  SELECT t.tenant_id, t.id FROM deleted_tenants d JOIN tokens t ON t.tenant_id = d.id LIMIT $1
-) AS old WHERE tokens.tenant_id = old.tenant_id AND tokens.id = old.id`;
+/** Deleted tenants that one step looks after. */
+const DELETED_TENANTS_MAX = 1_000;
+
+const FIND_DELETED_TENANTS = `SELECT id FROM deleted_tenants ORDER BY deleted_at LIMIT ${DELETED_TENANTS_MAX}`;
+
+/** Statements on rows of deleted tenants take their ids: where Citus distributes a table, it cannot join one that it does not. */
+const DELETE_OF_TENANTS = (table: string): string => `
+DELETE FROM ${table} USING (SELECT tenant_id, id FROM ${table} WHERE tenant_id = ANY ($1::uuid[]) LIMIT $2) AS old
+WHERE ${table}.tenant_id = old.tenant_id AND ${table}.id = old.id`;
 
 /** Links are deleted before their tokens, in steps: deleting a token would delete all its links in one statement. */
 const LINKS_MAX = 5_000;
@@ -138,12 +142,14 @@ const DELETE_LINKS_OF_EXPIRED = DELETE_LINKS(
   '$3',
 );
 
-const DELETE_LINKS_OF_DELETED_TENANTS = DELETE_LINKS(
-  `SELECT a.tenant_id, a.parent_id, a.child_id FROM deleted_tenants d JOIN token_associations a ON a.tenant_id = d.id`,
-  '$1',
+const DELETE_LINKS_OF_TENANTS = DELETE_LINKS(
+  'SELECT tenant_id, parent_id, child_id FROM token_associations WHERE tenant_id = ANY ($1::uuid[])',
+  '$2',
 );
 
-const LEFT_OF_DELETED_TENANTS = [
+/** Tokens come first. */
+const TABLES_OF_TENANTS = [
+  'tokens',
   'token_cvcs',
   'idempotency_keys',
   'token_counts',
@@ -155,20 +161,13 @@ const LEFT_OF_DELETED_TENANTS = [
   'proxies',
   'invitations',
   'members',
-].map(
-  (table) => `
-DELETE FROM ${table} USING (
-  SELECT t.tenant_id, t.id FROM deleted_tenants d JOIN ${table} t ON t.tenant_id = d.id LIMIT $1
-) AS old WHERE ${table}.tenant_id = old.tenant_id AND ${table}.id = old.id`,
+];
+
+const DELETE_KEYS_OF_TENANTS = ['api_keys', 'proxy_keys', 'invitation_secrets', 'memberships', 'sessions'].map(
+  (table) => `DELETE FROM ${table} WHERE tenant_id = ANY ($1::uuid[])`,
 );
 
-const DELETE_KEYS_OF_DELETED_TENANTS = ['api_keys', 'proxy_keys', 'invitation_secrets', 'memberships', 'sessions'].map(
-  (table) => `DELETE FROM ${table} USING deleted_tenants d WHERE ${table}.tenant_id = d.id`,
-);
-
-const FORGET_DELETED_TENANTS = `
-DELETE FROM deleted_tenants d WHERE d.deleted_at <= $1
-AND NOT EXISTS (SELECT FROM tokens t WHERE t.tenant_id = d.id)`;
+const FORGET_DELETED_TENANTS = 'DELETE FROM deleted_tenants WHERE id = ANY ($1::uuid[]) AND deleted_at <= $2';
 
 /**
  * Destroys expired keys together with the file that held them. The bytes of a deleted row stay in its page: VACUUM leaves
@@ -194,6 +193,66 @@ const destroyKeys = async (pool: Pool, now: Date): Promise<void> => {
   }
 };
 
+const expiryLog = (id: string, entity_type: string, token_id: string, at: Date): Partial<NewLog> => ({
+  id,
+  actor_type: 'system',
+  entity_type,
+  entity_ids: [token_id],
+  operation: 'delete',
+  message: 'Token expired',
+  created_at: at.toISOString(),
+  outcome: 'success',
+});
+
+/**
+ * Deletes expired tokens, each with a log row that tells so, in one transaction for each tenant.
+ * @returns how many expired tokens were found; 0 where all of them are being changed.
+ */
+const deleteExpired = async (
+  statements: Database['statements'],
+  now: Date,
+  newLogId: (at: Date) => string,
+): Promise<number> => {
+  const found = (await statements.query(undefined, FIND_EXPIRED, [now, SWEEP_ROWS_MAX])) as {
+    tenant_id: string;
+    id: string;
+  }[];
+  let deleted = 0;
+  for (const [tenant_id, rows] of Map.groupBy(found, (row) => row.tenant_id))
+    await statements.transaction(async (query) => {
+      const wanted = rows.map(({ id }) => id);
+      const locked = (await query(undefined, LOCK_EXPIRED, [tenant_id, wanted, now])) as ErasedToken[];
+      if (locked.length === 0) return;
+      const ids = locked.map(({ id }) => id);
+      for (const text of DELETE_LOCKED) await query(undefined, text, [tenant_id, ids]);
+      await query(undefined, COUNT_DELETED, [tenant_id, locked.map(({ type }) => type)]);
+      const logs = locked.map(({ id, type }) => expiryLog(newLogId(now), type, id, now));
+      await query('insert-logs', INSERT_LOGS, [tenant_id, JSON.stringify(logs)]);
+      await recordErasures(query, tenant_id, locked);
+      deleted += locked.length;
+    });
+  return deleted === 0 ? 0 : found.length;
+};
+
+/** Deletes what is left of deleted tenants, a part at a time. @returns the most rows that one statement deleted. */
+const deleteOfTenants = async (
+  run: (text: string, values: unknown[]) => Promise<number>,
+  pool: Pool,
+  now: Date,
+): Promise<number> => {
+  const { rows } = await pool.query<{ id: string }>(FIND_DELETED_TENANTS);
+  if (rows.length === 0) return 0;
+  const ids = rows.map(({ id }) => id);
+  let left = await run(DELETE_LINKS_OF_TENANTS, [ids, LINKS_MAX]);
+  for (const table of TABLES_OF_TENANTS)
+    if (table !== 'tokens' || left < LINKS_MAX)
+      left = Math.max(left, await run(DELETE_OF_TENANTS(table), [ids, SWEEP_ROWS_MAX]));
+  for (const text of DELETE_KEYS_OF_TENANTS) await run(text, [ids]);
+  if (left < SWEEP_ROWS_MAX)
+    await run(FORGET_DELETED_TENANTS, [ids, new Date(now.getTime() - DELETED_TENANT_GRACE_MS)]);
+  return left;
+};
+
 /**
  * One step of the sweep over every table. The keys of security codes come first, so that a later failure does not delay their
  * destruction. If destroying them fails, the other tables are still swept, and the error is thrown when they are done.
@@ -214,13 +273,7 @@ export const sweepOnce = async (
     );
     const cvcs = await run(DELETE_CVCS, [now, SWEEP_ROWS_MAX]);
     const links = await run(DELETE_LINKS_OF_EXPIRED, [now, SWEEP_ROWS_MAX, LINKS_MAX]);
-    const expired = await statements.transaction(async (query) => {
-      if (links === LINKS_MAX) return 0;
-      const rows = (await query(undefined, LOCK_EXPIRED, [now, SWEEP_ROWS_MAX])) as { tenant_id: string; id: string }[];
-      const logged = rows.map((row) => ({ ...row, log_id: newLogId(now) }));
-      if (rows.length > 0) await query(undefined, DELETE_EXPIRED, [now, JSON.stringify(logged)]);
-      return rows.length;
-    });
+    const expired = links === LINKS_MAX ? 0 : await deleteExpired(statements, now, newLogId);
     const answers = await run(DELETE_ANSWERS, [now, SWEEP_ROWS_MAX]);
     const mails = await run(DELETE_MAILS, [now, new Date(now.getTime() - MAILS_COUNTED_MS), SWEEP_ROWS_MAX]);
     const sessions = await run(DELETE_SESSIONS, [now, SWEEP_ROWS_MAX]);
@@ -233,11 +286,7 @@ export const sweepOnce = async (
     const budgets = await run(DELETE_DAILY_BUDGETS, [now, SWEEP_ROWS_MAX]);
     const erasures = await run(DELETE_ERASURES, [new Date(now.getTime() - erasuresKeptMs), SWEEP_ROWS_MAX]);
     await run(ADD_UP_COUNTS);
-    let left = await run(DELETE_LINKS_OF_DELETED_TENANTS, [LINKS_MAX]);
-    if (left < LINKS_MAX) left = await run(DELETE_OF_DELETED_TENANTS, [SWEEP_ROWS_MAX]);
-    for (const text of LEFT_OF_DELETED_TENANTS) left = Math.max(left, await run(text, [SWEEP_ROWS_MAX]));
-    for (const text of DELETE_KEYS_OF_DELETED_TENANTS) await run(text);
-    await run(FORGET_DELETED_TENANTS, [new Date(now.getTime() - DELETED_TENANT_GRACE_MS)]);
+    const left = await deleteOfTenants(run, pool, now);
     const counts = [
       cvcs,
       links,

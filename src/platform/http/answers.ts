@@ -1,6 +1,6 @@
 // Builds and sends successful responses. All are sent from one place, so that the response kept for an idempotency key is the
 // one that was sent.
-import type { FastifyReply } from 'fastify';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import { stringifyInSlices } from '../json/slices.ts';
 import type { Platform } from '../platform.ts';
 import { accountOf, findUnsentRefusal } from './slow-readers.ts';
@@ -11,7 +11,10 @@ declare module 'fastify' {
     answered: Answer | undefined;
   }
   interface FastifyContextConfig {
-    /** The path of the records that the route creates, such as `/applications`: for the status 201 and its Location. */
+    /**
+     * The path of the records that the route creates, such as `/applications`: for the status 201 and its Location. It may name
+     * parameters of the route, such as `/applications/:id/keys`.
+     */
     creates?: string;
   }
 }
@@ -24,7 +27,13 @@ export type Answer = {
   body?: string | undefined;
 };
 
-/** @param result what the operation returned; undefined for a 204. */
+/** The path of the records that a request creates, with its parameters; undefined where it creates none. */
+export const createdPathOf = ({ routeOptions, params }: FastifyRequest): string | undefined =>
+  routeOptions.config.creates?.replace(/:(\w+)/g, (_, name: string) =>
+    encodeURIComponent((params as Record<string, string>)[name] ?? ''),
+  );
+
+/** @param creates as `createdPathOf`. @param result what the operation returned; undefined for a 204. */
 export const answerOf = (creates: string | undefined, result: unknown): Answer => {
   if (result === undefined) return { status: 204 };
   const body = JSON.stringify(result);
@@ -58,4 +67,4 @@ export const answerInSlices = async (
 
 /** Sends the result of an operation, with a 201 where its route creates a record. */
 export const answer = (reply: FastifyReply, result: unknown): FastifyReply =>
-  sendAnswer(reply, answerOf(reply.request.routeOptions.config.creates, result));
+  sendAnswer(reply, answerOf(createdPathOf(reply.request), result));

@@ -48,7 +48,6 @@ export const earlierBodies: Readonly<Record<string, Earlier>> = {
   'POST /reactors/:id/react': { notSupported: ['callback_url'] },
   'POST /proxies': proxy,
   'PUT /proxies/:id': proxy,
-  'POST /tenants/self/invitations': { notSupported: ['role'] },
 };
 
 export const earlierQueries: Readonly<Record<string, Earlier>> = {

@@ -3,7 +3,22 @@ import type { TenantDatabase } from '../../../platform/db/database.ts';
 import type { Query } from '../../../platform/db/statements.ts';
 import type { PrismaTransaction } from '../../../platform/db/transaction.ts';
 
-export type ApiKeyRow = { public_id: string; digest: Uint8Array };
+/** What a key is called and limited by. */
+export type KeySettings = {
+  name: string | null;
+  /** Null: no end. */
+  expires_at: Date | null;
+  /** Networks; empty: all. */
+  allowed_addresses: string[];
+};
+
+/** Without settings: the first key of an application. */
+export type ApiKeyRow = {
+  public_id: string;
+  digest: Uint8Array;
+  created_at?: Date;
+  created_by?: string;
+} & Partial<KeySettings>;
 
 export type FoundApiKey = {
   tenant_id: string;
@@ -20,7 +35,7 @@ export type FoundApiKey = {
   container: string | null;
   creates_per_minute: number | null;
   settings: Record<string, string>;
-};
+} & Pick<KeySettings, 'expires_at' | 'allowed_addresses'>;
 
 export type ListedApiKey = { public_id: string; application_id: string; application_name: string; created_at: Date };
 
@@ -28,8 +43,8 @@ export type ListedApiKey = { public_id: string; application_id: string; applicat
 const KEYS_LISTED_MAX = 10_000;
 
 /** All that the caller of a key needs. Hot: each request that the cache does not answer. */
-export const FIND_API_KEY = `SELECT k.tenant_id, k.application_id, k.digest, a.permissions, a.rules,
-  a.allowed_hosts, a.rate_limit, a.daily_reveals, a.daily_uses, a.type, a.allowed_origins, a.container,
+export const FIND_API_KEY = `SELECT k.tenant_id, k.application_id, k.digest, k.expires_at, k.allowed_addresses, a.permissions,
+  a.rules, a.allowed_hosts, a.rate_limit, a.daily_reveals, a.daily_uses, a.type, a.allowed_origins, a.container,
   a.creates_per_minute, t.settings
 FROM api_keys k JOIN applications a ON a.tenant_id = k.tenant_id AND a.id = k.application_id
 JOIN tenants t ON t.id = k.tenant_id
@@ -57,9 +72,11 @@ export const listApiKeys = ({ prisma, tenant_id }: TenantDatabase): Promise<List
 export const insertApiKey = async (
   { prisma, tenant_id }: PrismaTransaction,
   application_id: string,
-  { public_id, digest }: ApiKeyRow,
+  { public_id, digest, name, expires_at, allowed_addresses = [], created_at, created_by }: ApiKeyRow,
 ): Promise<void> => {
-  await prisma.api_keys.create({ data: { public_id, tenant_id, application_id, digest: Uint8Array.from(digest) } });
+  const settings = { name, expires_at, allowed_addresses, created_at, created_by };
+  const data = { public_id, tenant_id, application_id, digest: Uint8Array.from(digest), ...settings };
+  await prisma.api_keys.create({ data });
 };
 
 /** Removes all keys of an application, with the sessions that it has created. */

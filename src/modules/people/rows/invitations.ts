@@ -2,7 +2,8 @@
 import type { Database, TenantDatabase } from '../../../platform/db/database.ts';
 import type { PrismaTransaction } from '../../../platform/db/transaction.ts';
 import type { Counted } from '../../../platform/pagination.ts';
-import { endLinks, lockTenant, type Role } from './people.ts';
+import { endLinks, lockTenant } from './people.ts';
+import type { Role } from '../roles.ts';
 
 export type StoredInvitation = {
   id: string;

@@ -2,7 +2,8 @@
 import type { Counted } from '../../../platform/pagination.ts';
 import type { TenantDatabase } from '../../../platform/db/database.ts';
 import type { PrismaTransaction } from '../../../platform/db/transaction.ts';
-import { lockTenant, type Role } from './people.ts';
+import { lockTenant } from './people.ts';
+import type { Role } from '../roles.ts';
 
 export type StoredMember = {
   id: string;
@@ -84,13 +85,12 @@ export const insertMember = async (
   await prisma.memberships.create({ data: { user_id, tenant_id, member_id } });
 };
 
-/** By accepting an invitation that says so: the user changes their own role. */
-export const makeMemberOwner = async (
+export const updateMember = async (
   tx: PrismaTransaction,
   id: string,
-  changed: { modified_at: Date; modified_by: string },
+  data: { role: Role; modified_at: Date; modified_by: string },
 ): Promise<void> => {
-  await tx.prisma.members.update({ where: keyOf(tx, id), data: { ...changed, role: 'OWNER' } });
+  await tx.prisma.members.update({ where: keyOf(tx, id), data });
 };
 
 export const setTenantOwner = async ({ prisma, tenant_id }: PrismaTransaction, owner_id: string): Promise<void> => {

@@ -2,8 +2,6 @@
 import type { PrismaTransaction } from '../../../platform/db/transaction.ts';
 import { dropMails } from '../../../platform/mail/mail-outbox.ts';
 
-export type Role = 'OWNER' | 'ADMIN';
-
 const LOCK_TENANT = 'SELECT id FROM tenants WHERE id = $1::uuid FOR UPDATE';
 
 /**

@@ -1,7 +1,7 @@
 // Rows of sessions, found by the digest of their secret before a caller is known.
 import type { Database } from '../../../platform/db/database.ts';
 import type { PrismaTransaction } from '../../../platform/db/transaction.ts';
-import type { Role } from './people.ts';
+import type { Role } from '../roles.ts';
 
 /** A session with its member and tenant. */
 export type StoredSession = {

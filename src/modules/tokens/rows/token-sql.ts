@@ -2,35 +2,23 @@
 // batched-rows.ts and token-transactions.ts run these statements. Lists are in token-list.ts.
 import { insertLogsFrom, LOG_RECORD } from '../../../platform/audit/rows.ts';
 import { boundSealed } from '../../../platform/db/statements.ts';
+import { countTokensFrom, insertCvcsFrom, insertTokensFrom, logTokensFrom, NEW_TOKENS } from './new-tokens-sql.ts';
 
 export const INSERT_TOKENS = `
-WITH i AS (
-  SELECT * FROM json_to_recordset($2::json) AS r(
-    id text, type text, sealed text, fingerprint text, fingerprint_expression text, container text, metadata jsonb,
-    search_indexes text[], search_digests text[], expires_at timestamptz, masked boolean, cvc_sealed text,
-    cvc_expires_at timestamptz, created_at timestamptz, created_by uuid, log_id uuid, actor_type text, message text, trace_id text, ip text,
-    reactor_id uuid, proxy_id uuid, otel_trace_id text)
-), t AS (
-  INSERT INTO tokens (tenant_id, id, type, sealed, fingerprint, fingerprint_expression, container, metadata,
-    search_indexes, search_digests, expires_at, masked, created_at, created_by)
-  SELECT $1::uuid, id, type, decode(sealed, 'base64'), fingerprint, fingerprint_expression, container, metadata,
-    search_indexes, search_digests, expires_at, masked, created_at, created_by FROM i ORDER BY id
-), c AS (
-  INSERT INTO token_cvcs (tenant_id, id, sealed, expires_at)
-  SELECT $1::uuid, id, decode(cvc_sealed, 'base64'), cvc_expires_at FROM i WHERE cvc_sealed IS NOT NULL
-), n AS (
-  INSERT INTO token_counts (tenant_id, id, type, change, last_created_at)
-  SELECT $1::uuid, gen_random_uuid(), type, count(*), max(created_at) FROM i GROUP BY type
+WITH new AS (SELECT * FROM ${NEW_TOKENS}
+), t AS (${insertTokensFrom('new')}
+), c AS (${insertCvcsFrom('new')}
+), n AS (${countTokensFrom('new')}
 )
-INSERT INTO audit_log (tenant_id, id, actor_id, actor_type, entity_type, entity_ids, operation, message, created_at,
-  disclosure, trace_id, ip, reactor_id, proxy_id, otel_trace_id)
-SELECT $1::uuid, i.log_id, i.created_by, i.actor_type, i.type, of.ids, 'create', i.message, i.created_at, 'none',
-  i.trace_id, i.ip, i.reactor_id, i.proxy_id, i.otel_trace_id
-FROM (SELECT log_id, array_agg(id) AS ids FROM i GROUP BY log_id) AS of
-JOIN i ON i.log_id = of.log_id AND i.message IS NOT NULL`;
+${logTokensFrom('new')}`;
 
 export const TOKEN_COLUMNS = `id, type, sealed, fingerprint, fingerprint_expression, container, metadata, search_indexes,
   expires_at, created_at, created_by, modified_at, modified_by`;
+
+/** TOKEN_COLUMNS with their SQL types. */
+export const TOKEN_TYPES = `id text, type text, sealed bytea, fingerprint text, fingerprint_expression text, container text,
+  metadata jsonb, search_indexes text[], expires_at timestamptz, created_at timestamptz, created_by uuid,
+  modified_at timestamptz, modified_by uuid`;
 
 /**
  * Looks up each id of a list separately. The alternatives are slower:
@@ -115,21 +103,18 @@ export const LINK_TOKEN = INSERT_ASSOCIATION.replace('RETURNING child_id', 'ON C
 export const DELETE_ASSOCIATION = `
 DELETE FROM token_associations WHERE tenant_id = $1 AND parent_id = $2 AND child_id = $3 RETURNING child_id`;
 
-export const LOCK_TOKEN = `SELECT ${TOKEN_COLUMNS} FROM tokens
-WHERE tenant_id = $1 AND id = $2 AND (expires_at IS NULL OR expires_at > $3) FOR NO KEY UPDATE`;
-
 /**
- * Sets every column that a change may touch. The setting lasts until the end of the transaction. Without it, the trigger
+ * Locks a token for UPDATE_TOKEN. The setting lasts until the end of the transaction. Without it, the trigger
  * tokens_forget_mask assumes an earlier version that does not know the column `masked`.
  */
+export const LOCK_TOKEN = `SELECT ${TOKEN_COLUMNS}, set_config('strongroom.sets_masked', 'on', true) FROM tokens
+WHERE tenant_id = $1 AND id = $2 AND (expires_at IS NULL OR expires_at > $3) FOR NO KEY UPDATE`;
+
+/** Sets every column that a change may touch, after LOCK_TOKEN. Plain parameters: Citus refuses an UPDATE from JSON. */
 export const UPDATE_TOKEN = `
-UPDATE tokens SET sealed = decode(r.sealed, 'base64'), fingerprint = r.fingerprint,
-  fingerprint_expression = r.fingerprint_expression, container = r.container, metadata = r.metadata,
-  search_indexes = r.search_indexes, search_digests = r.search_digests, expires_at = r.expires_at,
-  masked = r.masked, modified_at = r.modified_at, modified_by = r.modified_by
-FROM json_to_record($3::json) AS r(sealed text, fingerprint text, fingerprint_expression text, container text,
-  metadata jsonb, search_indexes text[], search_digests text[], expires_at timestamptz, masked boolean,
-  modified_at timestamptz, modified_by uuid), set_config('strongroom.sets_masked', 'on', true)
+UPDATE tokens SET sealed = decode($3, 'base64'), fingerprint = $4, fingerprint_expression = $5, container = $6,
+  metadata = $7::jsonb, search_indexes = $8::text[], search_digests = $9::text[], expires_at = $10, masked = $11,
+  modified_at = $12, modified_by = $13
 WHERE tenant_id = $1 AND id = $2`;
 
 export const PUT_CVC = `
@@ -138,7 +123,7 @@ ON CONFLICT (tenant_id, id) DO UPDATE SET sealed = excluded.sealed, expires_at =
 
 export const DELETE_CVC = 'DELETE FROM token_cvcs WHERE tenant_id = $1 AND id = $2';
 
-export const LOCK_FOR_DELETE = 'SELECT FROM tokens WHERE tenant_id = $1 AND id = $2 FOR UPDATE';
+export const LOCK_FOR_DELETE = 'SELECT id, created_at FROM tokens WHERE tenant_id = $1 AND id = $2 FOR UPDATE';
 
 /**
  * Deletes a token and its security code; foreign keys delete its links. A token whose container has changed is not deleted,

@@ -1,6 +1,7 @@
 // Statements on tokens and links that run within a transaction.
 import { notFound } from '../../../platform/errors.ts';
 import type { NewLog } from '../../../platform/audit/rows.ts';
+import { recordErasures } from '../../../platform/db/erasures.ts';
 import type { Transaction } from '../../../platform/db/transaction.ts';
 import { runAtOnce } from '../../../platform/json/slices.ts';
 import { jsonOf } from './batched-rows.ts';
@@ -76,14 +77,29 @@ export const lockToken = async (
 ): Promise<StoredToken | undefined> =>
   ((await query('lock-token', LOCK_TOKEN, [tenant_id, id, now])) as StoredToken[])[0];
 
-/** @param cvc `replace` writes the security code of the columns. */
+/** Changes a token that `lockToken` returned. @param cvc `replace` writes the security code of the columns. */
 export const updateToken = async (
   { query, tenant_id }: Transaction,
   id: string,
-  { cvc_sealed, cvc_expires_at, ...columns }: ChangedColumns,
+  columns: ChangedColumns,
   cvc: 'keep' | 'remove' | 'replace',
 ): Promise<void> => {
-  await query('update-token', UPDATE_TOKEN, [tenant_id, id, JSON.stringify(columns)]);
+  const { cvc_sealed, cvc_expires_at } = columns;
+  await query('update-token', UPDATE_TOKEN, [
+    tenant_id,
+    id,
+    columns.sealed,
+    columns.fingerprint,
+    columns.fingerprint_expression,
+    columns.container,
+    columns.metadata && JSON.stringify(columns.metadata),
+    columns.search_indexes,
+    columns.search_digests,
+    columns.expires_at,
+    columns.masked,
+    columns.modified_at,
+    columns.modified_by,
+  ]);
   if (cvc === 'replace') await query('put-cvc', PUT_CVC, [tenant_id, id, cvc_sealed, cvc_expires_at]);
   else if (cvc === 'remove') await query('delete-cvc', DELETE_CVC, [tenant_id, id]);
 };
@@ -96,8 +112,14 @@ export const removeToken = async (
   log: NewLog,
 ): Promise<boolean> => {
   // Waits for a concurrent change, so that the next statement also sees a security code that the change writes.
-  await query('lock-for-delete', LOCK_FOR_DELETE, [tenant_id, id]);
-  return (await query('delete-token', DELETE_TOKEN, [tenant_id, id, container, JSON.stringify(log)])).length > 0;
+  const locked = (await query('lock-for-delete', LOCK_FOR_DELETE, [tenant_id, id])) as {
+    id: string;
+    created_at: Date;
+  }[];
+  const values = [tenant_id, id, container, JSON.stringify(log)];
+  if ((await query('delete-token', DELETE_TOKEN, values)).length === 0) return false;
+  await recordErasures(query, tenant_id, locked);
+  return true;
 };
 
 /** Links two tokens. @throws conflict if the link exists; notFound if a token was deleted. */

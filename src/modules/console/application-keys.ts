@@ -1,0 +1,204 @@
+// The API keys of an application in the console: the list beside its form, and the pages that add, change and revoke one.
+import { html, type Html, type HtmlValue } from '../../platform/http/html.ts';
+import type { Session } from '../people/sessions.ts';
+import { newKeyPage } from './application-page.ts';
+import type { Application } from './application-record.ts';
+import {
+  confirmed,
+  fieldProblem,
+  idOf,
+  invalidAttributes,
+  linesOf,
+  problemsByPlace,
+  problemsNotice,
+  typedText,
+} from './forms.ts';
+import { isolated } from './list-parts.ts';
+import { addressOf, badge, consolePage, csrfField, time } from './shell.ts';
+import { type ApiAnswer, bodyOf, type Console, isSuccess, type Outcome, problemLines, type Visit } from './visit.ts';
+import { notFound } from '../../platform/errors.ts';
+
+const PATH = '/console/applications';
+
+/** A key as the API shows it. */
+export type ApplicationKey = {
+  id: string;
+  name?: string;
+  expires_at?: string;
+  allowed_addresses?: string[];
+  last_used_at?: string;
+  created_at: string;
+  /** Only where it was created. */
+  key?: string;
+};
+
+type TypedKey = { name: string; expires_at: string; allowed_addresses: string };
+
+type KeyForm = { typed: TypedKey; problems: ReadonlyMap<string, readonly string[]> };
+
+const nameOf = ({ id, name }: ApplicationKey): Html =>
+  name === undefined ? html`<code>${id}</code>` : html`${isolated(name)} <code class="quiet">${id}</code>`;
+
+const endOf = ({ expires_at }: ApplicationKey, now: Date): HtmlValue => {
+  if (expires_at === undefined) return html`<span class="quiet">no end</span>`;
+  return new Date(expires_at) <= now ? badge('ended', 'warn') : html`until ${time(expires_at)}`;
+};
+
+/** The keys beside an application's form. */
+export const keysList = (id: string, keys: readonly ApplicationKey[], now: Date): Html =>
+  keys.length === 0
+    ? html`<p class="quiet">It has no key.</p>`
+    : html`<ul>${keys.map(
+        (key) =>
+          html`<li><a href="${PATH}/${id}/keys/${key.id}">${nameOf(key)}</a><br><small>${endOf(key, now)}, last use: ${time(key.last_used_at) ?? 'not yet'}${key.allowed_addresses && `, from ${key.allowed_addresses.join(', ')}`}</small></li>`,
+      )}</ul>`;
+
+const input = (form: KeyForm, name: 'name' | 'expires_at', label: string, hint: string): Html => {
+  const problem = `${name}-problem`;
+  const sentences = form.problems.get(name) ?? [];
+  return html`<label>${label}<small>${hint}</small><input name="${name}" value="${form.typed[name]}" autocomplete="off" spellcheck="false"${invalidAttributes(problem, sentences)}>${fieldProblem(problem, sentences)}</label>`;
+};
+
+const keyForm = (session: Session, action: string, form: KeyForm, hidden: HtmlValue, button: string): Html => {
+  const problem = 'allowed_addresses-problem';
+  const sentences = form.problems.get('allowed_addresses') ?? [];
+  return html`<form method="post" action="${action}" class="card" autocomplete="off" novalidate>${csrfField(session)}${hidden}
+${input(form, 'name', 'Name', 'What the key is for, such as the place that uses it')}
+${input(form, 'expires_at', 'End', 'A day or a time in UTC, such as 2027-03-01. Empty: no end')}
+<label>Allowed addresses<small>IP addresses or networks that may use the key, one on each line: 192.0.2.0/24. Empty: all.</small><textarea class="code line" name="allowed_addresses" rows="2" spellcheck="false" autocomplete="off"${invalidAttributes(problem, sentences)}>${typedText(form.typed.allowed_addresses)}</textarea>${fieldProblem(problem, sentences)}</label>
+<div class="actions"><button>${button}</button></div></form>`;
+};
+
+const back = (application: Application): Html =>
+  html`<p class="quiet"><a href="${PATH}/${application.id}">${isolated(application.name)}</a></p>`;
+
+const newPage = (
+  { session, ctx }: Visit,
+  application: Application,
+  form: KeyForm = { typed: { name: '', expires_at: '', allowed_addresses: '' }, problems: new Map() },
+  above?: HtmlValue,
+): string => {
+  const hidden = html`<input type="hidden" name="form_id" value="${ctx.newUuid()}">`;
+  return consolePage(session, {
+    title: 'New API key',
+    section: 'Applications',
+    main: html`${back(application)}<h1>New API key</h1>${above}
+<p class="quiet">The other keys go on to work. The new key is shown once.</p>
+${keyForm(session, `${PATH}/${application.id}/keys`, form, hidden, 'Make the key')}`,
+  });
+};
+
+const keyPage = (
+  { session }: Visit,
+  application: Application,
+  key: ApplicationKey,
+  form: KeyForm,
+  above?: HtmlValue,
+): string => {
+  const action = `${PATH}/${application.id}/keys/${key.id}`;
+  return consolePage(session, {
+    title: 'API key',
+    section: 'Applications',
+    main: html`${back(application)}<h1>API key <code>${key.id}</code></h1>${above}
+${keyForm(session, action, form, undefined, 'Save')}
+<section class="card"><dl><dt>Created</dt><dd>${time(key.created_at)}</dd><dt>Last use</dt><dd>${time(key.last_used_at) ?? html`<span class="quiet">not yet</span>`}</dd></dl>
+${confirmed(session, { action: `${action}/revoke`, summary: 'Revoke this key', question: 'It stops working at once, everywhere. The other keys go on to work.', button: 'Revoke the key' })}</section>`,
+  });
+};
+
+const formOf = ({ name = '', expires_at = '', allowed_addresses = [] }: ApplicationKey): KeyForm => ({
+  typed: { name, expires_at, allowed_addresses: allowed_addresses.join('\n') },
+  problems: new Map(),
+});
+
+const readForm = (field: (name: string) => string): TypedKey => ({
+  name: field('name').trim(),
+  expires_at: field('expires_at').trim(),
+  allowed_addresses: linesOf(field('allowed_addresses')),
+});
+
+const bodyOfForm = ({ name, expires_at, allowed_addresses }: TypedKey) => {
+  const networks = allowed_addresses
+    .split('\n')
+    .map((line) => line.trim())
+    .filter((line) => line !== '');
+  return {
+    ...(name !== '' && { name }),
+    ...(expires_at !== '' && { expires_at }),
+    ...(networks.length > 0 && { allowed_addresses: networks }),
+  };
+};
+
+/** The API's errors beside their fields, and above the form where they belong to none. */
+const refusalOf = (heading: string, typed: TypedKey, answer: ApiAnswer) => {
+  const problems = new Map<string, string[]>();
+  for (const [place, sentences] of problemsByPlace(answer)) {
+    const field = place.replace(/\[.*$/, '');
+    problems.set(field, [...(problems.get(field) ?? []), ...sentences]);
+  }
+  const lines = problems.size > 0 ? ['The fields below say what is wrong.'] : problemLines(answer);
+  return { form: { typed, problems }, above: problemsNotice(heading, lines) };
+};
+
+const keyIdOf = ({ param }: Visit): string => {
+  const id = param('key_id');
+  if (!/^[0-9A-Za-z]{16}$/.test(id)) throw notFound('API key');
+  return id;
+};
+
+/** @param find the application of the visit's path. */
+export const applicationKeysPages = (console: Console, find: (visit: Visit) => Promise<Application>): void => {
+  const findKey = async (visit: Visit): Promise<ApplicationKey> =>
+    bodyOf(
+      await visit.api({ method: 'GET', url: `/applications/${idOf(visit, 'application')}/keys/${keyIdOf(visit)}` }),
+    );
+  const pageOf = (visit: Visit): string => `${PATH}/${idOf(visit, 'application')}`;
+
+  console.get(`${PATH}/:id/keys/new`, async (visit) => newPage(visit, await find(visit)));
+  console.get(`${PATH}/:id/keys`, async (visit) => ({ seeOther: pageOf(visit) }));
+  console.post(`${PATH}/:id/keys`, async (submission): Promise<Outcome> => {
+    const application = await find(submission);
+    const typed = readForm(submission.field);
+    const form_id = submission.field('form_id');
+    const answer = await submission.api({
+      method: 'POST',
+      url: `/applications/${application.id}/keys`,
+      // A form that is sent twice makes one key.
+      headers: /^[0-9a-f-]{36}$/.test(form_id) ? { 'svc-idempotency-key': form_id } : {},
+      json: bodyOfForm(typed),
+      // The member gets all that the application holds.
+      withAllGrants: true,
+    });
+    if (!isSuccess(answer)) {
+      const { form, above } = refusalOf('The key was not made.', typed, answer);
+      return { status: answer.status, page: newPage(submission, application, form, above) };
+    }
+    if (answer.headers['svc-idempotent-replayed'] === 'true')
+      return { seeOther: addressOf(pageOf(submission), { done: 'shown' }) };
+    return newKeyPage(submission.session, { ...application, key: (answer.body as { key: string }).key });
+  });
+
+  console.get(`${PATH}/:id/keys/:key_id`, async (visit) => {
+    const [application, key] = await Promise.all([find(visit), findKey(visit)]);
+    return keyPage(visit, application, key, formOf(key));
+  });
+  console.post(`${PATH}/:id/keys/:key_id`, async (submission): Promise<Outcome> => {
+    const [application, key] = await Promise.all([find(submission), findKey(submission)]);
+    const typed = readForm(submission.field);
+    const answer = await submission.api({
+      method: 'PUT',
+      url: `/applications/${application.id}/keys/${key.id}`,
+      json: bodyOfForm(typed),
+      withAllGrants: true,
+    });
+    if (isSuccess(answer)) return { seeOther: addressOf(pageOf(submission), { done: 'key-saved' }) };
+    const { form, above } = refusalOf('The key was not saved.', typed, answer);
+    return { status: answer.status, page: keyPage(submission, application, key, form, above) };
+  });
+  console.get(`${PATH}/:id/keys/:key_id/revoke`, async (visit) => ({ seeOther: pageOf(visit) }));
+  console.post(`${PATH}/:id/keys/:key_id/revoke`, async (submission): Promise<Outcome> => {
+    const url = `/applications/${idOf(submission, 'application')}/keys/${keyIdOf(submission)}`;
+    bodyOf(await submission.api({ method: 'DELETE', url }));
+    return { seeOther: addressOf(pageOf(submission), { done: 'key-revoked' }) };
+  });
+};

@@ -1,0 +1,75 @@
+// The roles of members: the permissions of each, and how much of a token's value it sees.
+import type { AccessRule } from '../access/access-rule.ts';
+import { type Permission, permissions } from '../access/permissions.ts';
+
+export const roles = ['OWNER', 'ADMIN', 'DEVELOPER', 'SUPPORT', 'AUDITOR'] as const;
+
+export type Role = (typeof roles)[number];
+
+/** The roles that an invitation and a change of a member may give. The operator names the owner. */
+export const givenRoles = ['ADMIN', 'DEVELOPER', 'SUPPORT', 'AUDITOR'] as const satisfies readonly Role[];
+
+export type GivenRole = (typeof givenRoles)[number];
+
+/** Of an invitation that names no role. */
+export const DEFAULT_ROLE: GivenRole = 'ADMIN';
+
+type Rights = {
+  /** In the document and the console. */
+  description: string;
+  permissions: readonly Permission[];
+  /** How reading and searching show tokens. Undefined: they are refused, as a rule gives the permission too. */
+  shows?: AccessRule['transform'];
+};
+
+const under = (...areas: string[]): Permission[] =>
+  permissions.filter((permission) => areas.some((area) => permission.startsWith(`${area}:`)));
+
+const full = { permissions, shows: 'reveal' } as const;
+
+const rights: Record<Role, Rights> = {
+  OWNER: { ...full, description: 'full access; cannot be removed' },
+  ADMIN: { ...full, description: 'full access' },
+  // Without `token:use` and `token:update`: code and a moved token could show values.
+  DEVELOPER: {
+    permissions: [
+      ...(['token:create', 'token:read', 'token:search', 'log:read', 'tenant:read', 'report:read'] as const),
+      ...under('session', 'application', 'reactor', 'proxy'),
+      'tenant:member:read',
+    ],
+    shows: 'redact',
+    description: 'applications, reactors, proxies and the log, within its own permissions; sees no value of a token',
+  },
+  SUPPORT: {
+    permissions: ['token:read', 'token:search', 'tenant:read'],
+    shows: 'mask',
+    description: 'reads and searches tokens, and sees their masks',
+  },
+  AUDITOR: { permissions: ['log:read'], description: 'reads the log' },
+};
+
+export const describeRole = (role: Role): string => rights[role].description;
+
+/** The permissions of a role. A role of a later version has none. */
+export const permissionsOfRole = (role: Role): ReadonlySet<Permission> => new Set(rights[role]?.permissions);
+
+/** Whether a member of the role may see values: masked until they ask for one. */
+export const mayReveal = (role: Role): boolean => rights[role]?.shows === 'reveal';
+
+/** Without a rule, a permission alone would show the value of a token that has no mask. */
+const ruleOf = (transform: AccessRule['transform']): AccessRule => ({
+  description: '',
+  priority: 1,
+  container: '/',
+  transform,
+  permissions: ['token:read', 'token:search'],
+});
+
+/** The rules of a member's pages: they show masks until the member asks for a value. */
+export const rulesOfRole = (role: Role): readonly AccessRule[] => {
+  const shows = rights[role]?.shows;
+  return shows === undefined ? [] : [ruleOf(shows === 'reveal' ? 'mask' : shows)];
+};
+
+/** The rule under which a member who may see values asks for one. */
+export const revealingRules: readonly AccessRule[] = [ruleOf('reveal')];

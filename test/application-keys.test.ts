@@ -1,0 +1,174 @@
+// Several API keys of an application: they overlap, end, are limited to addresses, and are revoked one by one.
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { API_KEYS_MAX } from '../src/modules/access/application-keys.ts';
+import { type ConsoleServer, fieldIn, startConsole, textOf } from './support/console.ts';
+import type { Answer, TestTenant } from './support/server.ts';
+
+let server: ConsoleServer;
+let tenant: TestTenant;
+let application: { id: string; key: string };
+
+beforeAll(async () => {
+  server = await startConsole();
+});
+afterAll(() => server.close());
+beforeEach(async () => {
+  tenant = await server.newTenant();
+  application = (await ask('POST', '/applications', { name: 'Made', permissions: ['token:create'] })).body;
+});
+
+const ask = (method: string, path: string, json?: unknown, key = tenant.api_key): Promise<Answer> =>
+  server.request(method, path, { key, ...(json !== undefined && { json }) });
+
+const keysPath = (key_id?: string) => `/applications/${application.id}/keys${key_id ? `/${key_id}` : ''}`;
+
+const addKey = async (json: object = {}): Promise<{ id: string; key: string }> => {
+  const { status, body, text } = await ask('POST', keysPath(), json);
+  expect(status, text).toBe(201);
+  return body;
+};
+
+const statusOf = async (key: string): Promise<number> => (await server.tokenize('x', key)).status;
+
+const inAnHour = () => new Date(server.ctx.now().getTime() + 3_600_000).toISOString();
+
+const messages = async (): Promise<string[]> =>
+  (
+    await server.sql(
+      `SELECT message FROM audit_log WHERE tenant_id = $1 AND entity_ids = ARRAY[$2] AND operation = 'update' ORDER BY id`,
+      [tenant.tenant_id, application.id],
+    )
+  ).map(({ message }) => message);
+
+test('keys overlap: a new key and the old one both work until one is revoked', async () => {
+  const made = await addKey({ name: 'Second', expires_at: inAnHour() });
+  expect(made.key).toContain(made.id);
+  expect([await statusOf(application.key), await statusOf(made.key)]).toEqual([200, 200]);
+  const { body } = await ask('GET', keysPath());
+  expect(body.data).toHaveLength(2);
+  expect(JSON.stringify(body)).not.toContain(made.key);
+  const [, old] = body.data;
+  const revoked = await ask('DELETE', keysPath(old.id));
+  expect([revoked.status, await statusOf(application.key), await statusOf(made.key)]).toEqual([204, 401, 200]);
+  expect(await messages()).toEqual(['API key created', 'API key revoked']);
+});
+
+test('a create answers 201 with the place of the key, once more for the same idempotency key', async () => {
+  const once = { key: tenant.api_key, json: { name: 'Once' }, headers: { 'svc-idempotency-key': crypto.randomUUID() } };
+  const first = await server.request('POST', keysPath(), once);
+  const again = await server.request('POST', keysPath(), once);
+  expect(first.headers.get('location')).toBe(keysPath(first.body.id));
+  expect([again.text, again.headers.get('location')]).toEqual([first.text, keysPath(first.body.id)]);
+  const { key, ...shown } = first.body;
+  expect(key).toMatch(/^svc_test_/);
+  expect((await ask('GET', keysPath(first.body.id))).body).toEqual(shown);
+});
+
+test('regenerate ends all keys and makes one', async () => {
+  const made = await addKey();
+  const { body } = await ask('POST', `/applications/${application.id}/regenerate`);
+  expect([await statusOf(application.key), await statusOf(made.key), await statusOf(body.key)]).toEqual([
+    401, 401, 200,
+  ]);
+  expect((await ask('GET', keysPath())).body.data).toHaveLength(1);
+});
+
+test('a key ends at its time, also for a process that has cached its caller', async () => {
+  const made = await addKey();
+  expect(await statusOf(made.key)).toBe(200);
+  const soon = new Date(server.ctx.now().getTime() + 300).toISOString();
+  expect((await ask('PUT', keysPath(made.id), { expires_at: soon })).body.expires_at).toBe(soon);
+  expect(await statusOf(made.key)).toBe(200);
+  await expect.poll(() => statusOf(made.key), { timeout: 10_000, interval: 50 }).toBe(401);
+  const [ended, unknown] = await Promise.all(
+    [made.key, made.key.replace(/.$/, '0')].map((key) => server.tokenize('x', key)),
+  );
+  expect(ended?.body.detail).toBe(unknown?.body.detail);
+  await ask('PUT', keysPath(made.id), {});
+  expect(await statusOf(made.key)).toBe(200);
+});
+
+test('a key works from its addresses only, and a refusal is logged', async () => {
+  const made = await addKey({ allowed_addresses: ['192.0.2.7/24', '2001:db8::1'] });
+  expect((await ask('GET', keysPath(made.id))).body.allowed_addresses).toEqual(['192.0.2.0/24', '2001:db8::1']);
+  const refused = await server.tokenize('x', made.key);
+  expect([refused.status, refused.body.detail]).toEqual([403, 'The API key does not work from this address.']);
+  const [{ count }] = await server.sql(
+    `SELECT count(*) FROM audit_log WHERE tenant_id = $1 AND outcome = 'refused' AND actor_id = $2`,
+    [tenant.tenant_id, application.id],
+  );
+  expect(Number(count)).toBe(1);
+  await ask('PUT', keysPath(made.id), { allowed_addresses: ['127.0.0.0/8', '::1'] });
+  expect(await statusOf(made.key)).toBe(200);
+});
+
+test('the last use is of each key', async () => {
+  const made = await addKey();
+  await statusOf(made.key);
+  await server.ctx.keyUses.write();
+  const [newer, older] = (await ask('GET', keysPath())).body.data;
+  expect([newer.id, typeof newer.last_used_at, older.last_used_at]).toEqual([made.id, 'string', undefined]);
+});
+
+test('a caller makes and changes no key of an application that may do more than itself', async () => {
+  const { api_key } = await server.newKey(tenant, { permissions: ['application:read', 'application:update'] });
+  expect((await ask('POST', keysPath(), {}, api_key)).status).toBe(403);
+  const [{ id }] = (await ask('GET', keysPath(), undefined, api_key)).body.data;
+  expect((await ask('PUT', keysPath(id), {}, api_key)).status).toBe(403);
+  expect((await ask('DELETE', keysPath(id), undefined, api_key)).status).toBe(204);
+});
+
+test('in the console a member adds, changes and revokes keys; a key is shown once', async () => {
+  const member = await server.signIn({ tenant });
+  const path = `/console/applications/${application.id}`;
+  const form = (await member.get(`${path}/keys/new`)).text;
+  const form_id = /name="form_id" value="([^"]*)"/.exec(form)?.[1] ?? '';
+  const typed = { form_id, name: 'Typed', expires_at: 'never', allowed_addresses: '10.0.0.0/8\r\n\r\n' };
+  const refused = await member.post(`${path}/keys`, typed);
+  expect([refused.status, fieldIn(refused.text, 'name')]).toEqual([400, 'Typed']);
+  expect(textOf(refused.text)).toContain('It must be a time');
+  const made = await member.post(`${path}/keys`, { ...typed, expires_at: '2099-01-02' });
+  const [key = ''] = /svc_test_\w+/.exec(made.text) ?? [];
+  const id = key.split('_')[2] ?? '';
+  expect((await ask('GET', keysPath(id))).body).toMatchObject({
+    name: 'Typed',
+    expires_at: '2099-01-02T00:00:00.000Z',
+    allowed_addresses: ['10.0.0.0/8'],
+  });
+  const again = await member.post(`${path}/keys`, { ...typed, expires_at: '2099-01-02' });
+  expect(again.headers.get('location')).toBe(`${path}?done=shown`);
+  const page = (await member.get(path)).text;
+  expect(page).toContain(`${path}/keys/${id}`);
+  expect(page).not.toContain(key);
+  const stored = (await member.get(`${path}/keys/${id}`)).text;
+  expect(fieldIn(stored, 'expires_at')).toBe('2099-01-02T00:00:00.000Z');
+  await member.post(`${path}/keys/${id}`, { name: '', expires_at: '', allowed_addresses: '' });
+  expect(await statusOf(key)).toBe(200);
+  const revoked = await member.post(`${path}/keys/${id}/revoke`, {});
+  expect([revoked.headers.get('location'), await statusOf(key)]).toEqual([`${path}?done=key-revoked`, 401]);
+});
+
+describe('bad input', () => {
+  test.each([
+    [{ expires_at: 'tomorrow' }, 'expires_at'],
+    [{ expires_at: '2020-01-01T00:00:00Z' }, 'expires_at'],
+    [{ allowed_addresses: [] }, 'allowed_addresses'],
+    [{ allowed_addresses: ['10.0.0.0/8', 'example.com'] }, 'allowed_addresses[1]'],
+    [{ name: '' }, 'name'],
+    [{ permissions: ['token:read'] }, 'permissions'],
+  ])('%j is a 400 that names %s', async (json, place) => {
+    const { status, body } = await ask('POST', keysPath(), json);
+    expect([status, Object.keys(body.errors)]).toEqual([400, [place]]);
+    expect((await ask('GET', keysPath())).body.data).toHaveLength(1);
+  });
+
+  test(`more than ${API_KEYS_MAX} keys are a 409, also where they come at once`, async () => {
+    const answers = await Promise.all(Array.from({ length: API_KEYS_MAX + 2 }, () => ask('POST', keysPath(), {})));
+    expect(answers.map(({ status }) => status).toSorted()).toEqual([
+      ...Array(API_KEYS_MAX - 1).fill(201),
+      409,
+      409,
+      409,
+    ]);
+  });
+});

@@ -4,6 +4,7 @@ import { cpu } from './cpu.ts';
 import { fairness } from './fairness.ts';
 import { fields } from './fields.ts';
 import { lists } from './lists.ts';
+import { logs } from './logs.ts';
 import { sandboxNeighbour } from './neighbour.ts';
 import { memory, start } from './process.ts';
 import { proxyCard, proxyLatency, proxyMemory, proxyPass } from './proxy.ts';
@@ -38,6 +39,7 @@ const benches: Record<string, () => Promise<Record<string, unknown>>> = {
   fairness,
   fields,
   lists,
+  logs,
   start,
   memory,
   workers,

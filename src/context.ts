@@ -9,7 +9,7 @@ import { newTimeOrderedId, newUuid } from './platform/crypto/ids.ts';
 import { isSameRootKey, parseWrapped } from './platform/crypto/key-provider.ts';
 import { createKeyring } from './platform/crypto/keyring.ts';
 import { randomBytesFromKernel } from './platform/crypto/random.ts';
-import { createKeyRows } from './platform/crypto/rows.ts';
+import { createKeyRows, ephemeralRowsOn } from './platform/crypto/rows.ts';
 import {
   environmentOf,
   newVaultProvider,
@@ -121,6 +121,11 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
   });
   start.closers.push(async () => keyring.close());
   readPlatform(metrics, { accounts, keyring });
+  db.onConnect((on) =>
+    keyring
+      .restoreEphemeralKeys(ephemeralRowsOn(on))
+      .catch((error: unknown) => log.warn({ error }, 'the keys of security codes could not be stored again')),
+  );
 
   const changes = createChanges();
   changes.on((change) => {
@@ -131,17 +136,7 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
     const announce = (change: Announced | undefined): void => change && changes.announce(change);
     const notices = listenForNotices(poolConfig, {
       changed: (notice) => announce(changeOf(notice)),
-      missed: () => {
-        changes.announce('anything');
-        keyring
-          .restoreEphemeralKey()
-          .catch((error: unknown) =>
-            log.warn(
-              { error },
-              'the key of security codes could not be put back; new codes may be lost for half a minute',
-            ),
-          );
-      },
+      missed: () => changes.announce('anything'),
       failed: (error) =>
         log.warn({ error }, 'the connection for notices was lost; changes are noticed within a second'),
     });

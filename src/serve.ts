@@ -7,6 +7,7 @@ import { startSweeping } from './modules/tokens/sweep.ts';
 import type { Context } from './modules.ts';
 import { consoleUrlOf } from './platform/config.ts';
 import { startResealing } from './platform/crypto/reseal.ts';
+import { startStreaming } from './platform/audit/stream.ts';
 import { StartError } from './platform/errors.ts';
 import type { App } from './platform/http/app-type.ts';
 
@@ -68,13 +69,14 @@ export const serve = async (ctx: Context): Promise<Serving> => {
   const stopResealing = startResealing(ctx);
   const stopMailing = startMailing(ctx, consoleUrlOf(ctx.config, base_url));
   const stopWritingKeyUses = startWritingKeyUses(ctx);
+  const stopStreaming = startStreaming(ctx);
   return {
     base_url,
     metricsText: ctx.metricsText,
     async stop({ drains }) {
       if (drains) await drain(ctx);
       await closeApp(ctx, app);
-      await Promise.all([stopSweeping(), stopResealing(), stopMailing(), stopWritingKeyUses()]);
+      await Promise.all([stopSweeping(), stopResealing(), stopMailing(), stopWritingKeyUses(), stopStreaming()]);
     },
   };
 };

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test as base } from 'vitest';
-import { createDatabase, createEmptyDatabase, type TestDatabase } from './support/database.ts';
+import { createDatabase, createDataDir, createEmptyDatabase, type TestDatabase } from './support/database.ts';
 import { root, runCommand, type ServerProcess, spawnServer, untilReady } from './support/process.ts';
 
 type Ended = { code: number; stdout: string; stderr: string };
@@ -241,7 +241,7 @@ describe('beside a running server', { concurrent: false }, () => {
   let dataDir: string;
   let server: ServerProcess;
   beforeAll(async () => {
-    dataDir = mkdtempSync(join(tmpdir(), 'strongroom-cli-server-'));
+    dataDir = createDataDir('cli-server');
     server = await spawnServer(dataDir);
     await untilReady(server);
   });

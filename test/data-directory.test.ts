@@ -1,7 +1,5 @@
 // One server per data directory: real processes, whose connections to the embedded database are closed.
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { rmSync } from 'node:fs';
 import { Client } from 'pg';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { findRunningPostgres } from '../src/platform/dev-postgres/dev-postgres.ts';
@@ -13,6 +11,7 @@ import {
   spawnServer,
   untilReady,
 } from './support/process.ts';
+import { createDataDir } from './support/database.ts';
 
 /** As in src/platform/dev-postgres/lock.ts: it never changes. */
 const LOCK_KEY = '91616979177031';
@@ -24,7 +23,7 @@ let postgres: number[];
 
 beforeEach(async () => {
   others = [];
-  dataDir = mkdtempSync(join(tmpdir(), 'strongroom-directory-'));
+  dataDir = createDataDir('directory');
   server = await spawnServer(dataDir);
   await untilReady(server);
   postgres = postgresProcesses(dataDir);

@@ -1,12 +1,11 @@
 // No acknowledged token is lost: kill -9 of the server, and of the whole Postgres, under load. The journal of
 // acknowledgements is kept in this process, and tokens are read back through the public API.
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { rmSync } from 'node:fs';
 import { Pool } from 'pg';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { findRunningPostgres } from '../src/platform/dev-postgres/dev-postgres.ts';
 import { killIfAlive, postgresProcesses, type ServerProcess, spawnServer, untilReady } from './support/process.ts';
+import { createDataDir } from './support/database.ts';
 
 /** A short form; `npm run drill` runs more of them. */
 const CYCLES = Number(process.env['DRILL_CYCLES'] ?? 2);
@@ -18,7 +17,7 @@ const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 let dataDir: string;
 let server: ServerProcess | undefined;
 beforeEach(() => {
-  dataDir = mkdtempSync(join(tmpdir(), 'strongroom-durability-'));
+  dataDir = createDataDir('durability');
 });
 afterEach(async () => {
   server?.child.kill('SIGTERM');

@@ -1,21 +1,26 @@
-// Failover to a database without its unlogged rows: security codes stay readable, and the notice listener reconnects.
-import { once } from 'node:events';
-import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+// Failover to a database without its unlogged rows: security codes stay readable, and a dead connection for notices is noticed.
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { listenForNotices } from '../src/platform/db/notices.ts';
-import { createDatabase, type TestDatabase } from './support/database.ts';
-import { deafen } from './support/notices.ts';
+import { DEAD_PEER_NOTICED_MS } from '../src/platform/db/notices.ts';
+import { createDatabase } from './support/database.ts';
+import { hearChanges } from './support/notices.ts';
+import { type Relay, startRelay } from './support/relay.ts';
 import { startServer, type TestServer, type TestTenant } from './support/server.ts';
 
+let relay: Relay;
 let server: TestServer;
 let reader: TestTenant;
 
 beforeAll(async () => {
-  server = await startServer();
+  const database = await createDatabase();
+  relay = await startRelay(database.address);
+  server = await startServer({ DATABASE_URL: relay.url }, {}, { database });
   const rule = { priority: 1, container: '/', transform: 'reveal', permissions: ['token:read'] };
   reader = await server.newKey(server.tenant, { rules: [rule] });
 });
-afterAll(() => server.close());
+afterAll(async () => {
+  await server.close();
+  await relay.close();
+});
 
 const card = { type: 'card', data: { number: '4242424242424242', cvc: '737' } };
 
@@ -31,19 +36,41 @@ const codeOfCard = async (id: string): Promise<string | undefined> => {
   return body.data.cvc;
 };
 
-test('security codes stored around the promotion of a standby can be read afterwards', async () => {
-  // The beginning of a slot, so that all of this is in one.
-  server.clock.stoppedAtMs = Math.ceil(Date.now() / 30_000) * 30_000;
-  const before = await newCard();
-  expect(await codeOfCard(before)).toBe('737');
-  // What a promotion and a crash leave of an unlogged table.
+/** A promotion and a crash empty an unlogged table, and end all connections. */
+const failOver = async (): Promise<void> => {
   await server.sql('TRUNCATE ephemeral_keys');
-  const since = await newCard();
-  expect(await codeOfCard(since)).toBeUndefined();
-  await deafen(server);
-  await expect.poll(() => codeOfCard(since), { timeout: 10_000 }).toBe('737');
-  expect(await codeOfCard(before)).toBe('737');
+  await server.sql(
+    `SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+     WHERE application_name LIKE 'strongroom%' AND datname = current_database()`,
+  );
+  await expect.poll(async () => (await server.request('GET', '/readyz')).status).toBe(200);
+};
+
+test('security codes of before a promotion can be read after it, and new ones at once', async () => {
+  // Keys serve half a minute: these cards have different ones.
+  server.clock.stoppedAtMs = Date.now();
+  const earlier = await newCard();
+  server.clock.stoppedAtMs += 60_000;
+  const before = await newCard();
+  await failOver();
   expect(await codeOfCard(await newCard())).toBe('737');
+  expect(await codeOfCard(before)).toBe('737');
+  expect(await codeOfCard(earlier)).toBe('737');
+  server.clock.stoppedAtMs = undefined;
+});
+
+test('a dead connection for notices is noticed: caches are dropped, and notices are heard again', async () => {
+  const changes = hearChanges(server);
+  const losses = (): number =>
+    server.logLines.filter((line) => line.includes('connection for notices was lost')).length;
+  const lossesBefore = losses();
+  relay.goSilent(true);
+  // The next database does not respond at first either.
+  await expect.poll(losses, { timeout: 3 * DEAD_PEER_NOTICED_MS }).toBe(lossesBefore + 2);
+  relay.goSilent(false);
+  await changes.of('anything');
+  await server.sql("SELECT pg_notify('strongroom_changed', 'member 1')");
+  await changes.of({ subject: 'member', id: '1' });
 });
 
 test('a code that does not open is gone, with an alarm, and its card can be read', async () => {
@@ -51,54 +78,4 @@ test('a code that does not open is gone, with an alarm, and its card can be read
   await server.sql('UPDATE token_cvcs SET sealed = set_byte(sealed, 40, get_byte(sealed, 40) # 1) WHERE id = $1', [id]);
   expect(await codeOfCard(id)).toBeUndefined();
   expect(server.logLines.join('')).toContain('a cvc does not open');
-});
-
-/** Passes bytes on to a database, until it is told to go silent: no connection is closed then. */
-const startRelay = async ({ address }: TestDatabase) => {
-  let isSilent = false;
-  const sockets: Socket[] = [];
-  const relay = createServer((client) => {
-    const upstream = connect(address.port, address.host);
-    sockets.push(client, upstream);
-    const pass = (from: Socket, to: Socket): void => {
-      from.on('data', (bytes) => void (isSilent || to.write(bytes)));
-      from.on('error', () => undefined);
-      from.on('close', () => to.destroy());
-    };
-    pass(client, upstream);
-    pass(upstream, client);
-  });
-  relay.listen(0, '127.0.0.1');
-  await once(relay, 'listening');
-  return {
-    port: (relay.address() as AddressInfo).port,
-    goSilent: (silent: boolean) => void (isSilent = silent),
-    close: async () => {
-      for (const socket of sockets) socket.destroy();
-      relay.close();
-      await once(relay, 'close');
-    },
-  };
-};
-
-test('a listener whose database has gone silent finds out, and hears the next one', async () => {
-  const database = await createDatabase();
-  const relay = await startRelay(database);
-  const heard: string[] = [];
-  const notices = listenForNotices(
-    { ...database.address, host: '127.0.0.1', port: relay.port },
-    { changed: (notice) => heard.push(notice), missed: () => heard.push('missed'), failed: () => heard.push('failed') },
-    100,
-  );
-  try {
-    await expect.poll(() => heard).toEqual(['missed']);
-    relay.goSilent(true);
-    await expect.poll(() => heard.slice(0, 2), { timeout: 10_000 }).toEqual(['missed', 'failed']);
-    relay.goSilent(false);
-    await expect.poll(() => heard.at(-1), { timeout: 10_000 }).toBe('missed');
-  } finally {
-    await notices.close();
-    await relay.close();
-    await database.drop();
-  }
 });

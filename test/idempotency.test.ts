@@ -1,12 +1,11 @@
 // Idempotency keys over HTTP: an operation is done once for repeated requests, concurrent or after a crash.
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { rmSync } from 'node:fs';
 import { Pool } from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { findRunningPostgres } from '../src/platform/dev-postgres/dev-postgres.ts';
 import { type ServerProcess, spawnServer, untilReady } from './support/process.ts';
 import { type Answer, type RequestOptions, startServer, type TestServer, type TestTenant } from './support/server.ts';
+import { createDataDir } from './support/database.ts';
 
 let server: TestServer;
 beforeAll(async () => {
@@ -403,7 +402,7 @@ describe('a server that is killed', () => {
   let dataDir: string;
   let running: ServerProcess | undefined;
   beforeAll(() => {
-    dataDir = mkdtempSync(join(tmpdir(), 'strongroom-idempotency-'));
+    dataDir = createDataDir('idempotency');
   });
   afterAll(async () => {
     running?.child.kill('SIGTERM');

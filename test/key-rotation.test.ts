@@ -5,6 +5,7 @@ import { rotateRootKey } from '../src/cli/vault-keys.ts';
 import { KEY_ACTIVE_AFTER_MS, KEY_SETTLED_AFTER_MS } from '../src/platform/crypto/keyring.ts';
 import { haveOneRootKey } from '../src/platform/crypto/key-provider.ts';
 import { type CleanTenants, resealAll } from '../src/platform/crypto/reseal.ts';
+import { createResealRows } from '../src/platform/crypto/reseal-rows.ts';
 import { rotateRoot } from '../src/platform/crypto/rotate-root.ts';
 import { createRotationRows } from '../src/platform/crypto/rotation-rows.ts';
 import { keyHeaderOf } from '../src/platform/crypto/seal.ts';
@@ -66,14 +67,8 @@ describe('the root key', () => {
     for (let count = 0; count < 120; count += 1) {
       const tenant_id = randomUUID();
       const made = (await server.ctx.keyring.newTenantKeys(tenant_id, ['data', 'digest'])).rows;
-      for (const { id, purpose, wrapped, created_at } of made)
-        await server.sql('INSERT INTO tenant_keys VALUES ($1, $2, $3, $4, $5)', [
-          tenant_id,
-          id,
-          purpose,
-          wrapped,
-          created_at,
-        ]);
+      for (const { id, purpose, wrapped } of made)
+        await server.sql('INSERT INTO tenant_keys VALUES ($1, $2, $3, $4, now())', [tenant_id, id, purpose, wrapped]);
     }
 
     let isOver = false;
@@ -150,7 +145,7 @@ describe('the root key', () => {
 describe('a data key', () => {
   const clean: CleanTenants = new Map();
   const reseal = async () => {
-    // What a process has cached ends in time; the clock of this test does not move that of the cache.
+    // What a process has cached ends in time, which this test does not wait for.
     server.ctx.keyring.forgetTenants();
     await resealAll(server.ctx, clean, { goOn: async () => true });
     server.ctx.keyring.forgetTenants();
@@ -159,6 +154,16 @@ describe('a data key', () => {
     server.sql(`SELECT id FROM tenant_keys WHERE tenant_id = $1 AND purpose = 'data' ORDER BY created_at`, [
       server.tenant.tenant_id,
     ]) as Promise<{ id: string }[]>;
+  /** Ages are by the clock of the database, which a test cannot change. */
+  const makeOlder = (ms: number) =>
+    server.sql(`UPDATE tenant_keys SET created_at = created_at - $2::float8 * interval '1 ms' WHERE tenant_id = $1`, [
+      server.tenant.tenant_id,
+      ms,
+    ]);
+  const masks = (): Promise<unknown> =>
+    server.sql(`SELECT id, masked FROM tokens WHERE tenant_id = $1 AND type = 'token' ORDER BY id`, [
+      server.tenant.tenant_id,
+    ]);
   /** The tables with a value under another key than this one. */
   const tablesWithout = async (id: string): Promise<string[]> => {
     const found: string[] = [];
@@ -174,6 +179,8 @@ describe('a data key', () => {
 
   test('is replaced: rows are sealed again, a concurrent change wins, the old key is deleted', async () => {
     const { api_key: key } = await server.newKey(server.tenant, { rules: reveals });
+    for (const mask of [null, '{{ data | reveal_last: 4 }}'])
+      expect((await server.tokenize({ data: 'masked or not', type: 'token', mask })).status).toBe(200);
     const made: string[] = [];
     for (let count = 0; count < 5; count += 1)
       made.push((await server.tokenize({ data: `value ${count}`, type: 'token' })).body.id);
@@ -194,10 +201,16 @@ describe('a data key', () => {
     const again = await cli(['keys', 'rotate-tenant', '--tenant', tenant_id]);
     expect([again.code, again.stdout]).toEqual([1, expect.stringContaining('newer than half an hour')]);
     const [, second] = (await keysOf()) as [unknown, { id: string }];
+    // The clock of a host says nothing about the age of a key.
+    server.clock.offsetMs += 3_600_000;
     await reseal();
+    server.clock.offsetMs -= 3_600_000;
     expect(await tablesWithout(first)).toEqual([]);
+    const before = await masks();
+    expect(before).toContainEqual({ id: expect.anything(), masked: true });
+    expect(before).toContainEqual({ id: expect.anything(), masked: false });
 
-    server.clock.offsetMs += KEY_ACTIVE_AFTER_MS + 60_000;
+    await makeOlder(KEY_ACTIVE_AFTER_MS + 60_000);
     const patched = made.map((id, index) =>
       server.request('PATCH', `/tokens/${id}`, {
         json: { data: `changed ${index}` },
@@ -208,6 +221,8 @@ describe('a data key', () => {
     expect(answers.map(({ status }) => status)).toEqual(made.map(() => 200));
     await reseal();
     expect(await tablesWithout(second.id)).toEqual([]);
+    expect(await masks()).toEqual(before);
+    expect(await createResealRows(server.ctx.db).deleteKey(tenant_id, first, second.id)).toBe(false);
     for (const [index, id] of made.entries())
       expect((await server.request('GET', `/tokens/${id}`, { key })).body.data).toBe(`changed ${index}`);
     expect((await react(server, reactor.id)).body).toMatchObject({ raw: 7 });
@@ -230,7 +245,7 @@ describe('a data key', () => {
     ]);
 
     // A kept answer is under the old key for a day: the key stays until it has expired.
-    server.clock.offsetMs += KEY_SETTLED_AFTER_MS;
+    await makeOlder(KEY_SETTLED_AFTER_MS);
     await reseal();
     expect(await keysOf()).toHaveLength(2);
     server.clock.offsetMs += 24 * 3_600_000;

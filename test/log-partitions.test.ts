@@ -84,7 +84,7 @@ test('a filled log becomes partitions while a server of the release before write
     await Promise.all([old.end(), other.end()]);
     await database.drop();
   }
-}, 60_000);
+}, 120_000);
 
 test('a row of a month without a partition is written, and moves once the sweep has made it', async () => {
   const message = 'a row of the month after next';

@@ -1,10 +1,8 @@
 // GET /metrics: who may read it and where, what the figures say, and that no label holds what a tenant stored or chose.
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { rmSync } from 'node:fs';
 import { METHODS } from 'node:http';
 import { createServer } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { Client } from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { startMailing } from '../src/modules/people/send-mails.ts';
@@ -13,6 +11,7 @@ import { loadConfig } from '../src/platform/config.ts';
 import { freePort, killIfAlive, type ServerProcess, spawnServer, untilReady, workersOf } from './support/process.ts';
 import { makeReactor, react, type ReactorServer, startReactorServer } from './support/reactors.ts';
 import { startServer, type TestServer } from './support/server.ts';
+import { createDataDir } from './support/database.ts';
 
 const TOKEN = 'metrics-token-0123456789abcdef';
 const WAIT = { timeout: 30_000 };
@@ -213,7 +212,7 @@ describe('a server as a process', () => {
   const directories: string[] = [];
   const servers: ServerProcess[] = [];
   const start = async (environment: Record<string, string>): Promise<ServerProcess> => {
-    const directory = mkdtempSync(join(tmpdir(), 'strongroom-metrics-'));
+    const directory = createDataDir('metrics');
     directories.push(directory);
     const server = await spawnServer(directory, environment);
     servers.push(server);

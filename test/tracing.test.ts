@@ -1,14 +1,12 @@
 // Traces: one tree of spans for a request, from the client's `traceparent` to the destination, exported by OTLP over HTTP, without
 // values, keys and ids of tokens. An endpoint that hangs costs spans, not requests.
 import { execFile } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { rmSync } from 'node:fs';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { loadConfig } from '../src/platform/config.ts';
 import { type CollectedSpan, type Collector, startCollector } from './support/collector.ts';
-import { createDatabase } from './support/database.ts';
+import { createDatabase, createDataDir } from './support/database.ts';
 import { root, sourceEnvironment, spawnServer, untilReady, workersOf } from './support/process.ts';
 import { codeOf, makeReactor, rawOf, react, type ReactorServer, startReactorServer } from './support/reactors.ts';
 import { type Answer, TEST_ROOT_KEY, type TestServer } from './support/server.ts';
@@ -388,7 +386,7 @@ test('a sampler that follows the client traces what its flag says', async () => 
 
 test('each worker exports its own spans, and a stop sends those that wait', async () => {
   const collector = await startCollector();
-  const directory = mkdtempSync(join(tmpdir(), 'strongroom-tracing-'));
+  const directory = createDataDir('tracing');
   const database = await createDatabase();
   const server = await spawnServer(directory, {
     OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,

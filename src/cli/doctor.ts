@@ -11,6 +11,7 @@ import {
 import { failureText } from '../platform/failure-text.ts';
 import { isWithoutDatabase } from '../platform/open-database.ts';
 import { checkMail, createInspection, createWorkbench, type Inspection, type Workbench } from './inspection.ts';
+import type { LogState } from '../platform/db/log-partitions.ts';
 import { StartError } from '../platform/errors.ts';
 import { whyNoWall } from '../platform/sandbox/protocol/sandbox.ts';
 
@@ -79,6 +80,24 @@ const describeTenants = (there: boolean, { mode }: Config): string | Warning => 
   if (there) return 'initialized';
   const none = 'none yet: npm run -s strongroom -- bootstrap --tenant-name NAME';
   return mode === 'production' ? { warning: `${none}. Until then every API route answers 503` } : none;
+};
+
+const describeLog = (state: LogState | undefined, { logRetentionMonths: months }: Config): string | Warning => {
+  if (!state) return 'it has no partitions yet';
+  if (state.isOverdue)
+    return {
+      warning: `rows are older than ${months} months (LOG_RETENTION_MONTHS). Archive them: npm run -s strongroom -- logs archive DIRECTORY`,
+    };
+  if (!state.hasNextMonth)
+    return {
+      warning:
+        'the next month has no partition: its rows would go into the last one. A running server makes it within a minute',
+    };
+  if (state.hasRowsAhead)
+    return {
+      warning: `${state.last} has rows: the clock of a server is months ahead. They stay there until their months come`,
+    };
+  return `${state.partitions} partitions; rows are kept for ${months} months`;
 };
 
 const describePlacement = (placement: Awaited<ReturnType<Inspection['findPlacement']>>): string | Warning => {
@@ -210,6 +229,11 @@ const runChecks = async (report: (found: Found) => void): Promise<void> => {
       'tenants',
       () => found.hasTenants(),
       (there) => describeTenants(there, config),
+    );
+    await check(
+      'audit log',
+      () => found.findLogState(new Date()),
+      (state) => describeLog(state, config),
     );
     const role = await check('database role', () => found.findServerRole(), describeRole);
     if (role)

@@ -8,6 +8,7 @@ import { distribute } from '../platform/db/distribute.ts';
 import { findPlacement, type Placement } from '../platform/db/placement.ts';
 import { shardFunctions } from '../modules.ts';
 import { findPendingMigrations, migrate, type MigrationResult } from '../platform/db/migrate.ts';
+import { findLogState, type LogState } from '../platform/db/log-partitions.ts';
 import type { ServerRole } from '../platform/db/server-role.ts';
 import { createEgress } from '../platform/egress/client.ts';
 import { StartError } from '../platform/errors.ts';
@@ -29,6 +30,8 @@ export type Inspection = {
   hasTenants(): Promise<boolean>;
   /** The rights and the connection of the server's role; undefined for an embedded database. */
   findServerRole(): Promise<(ServerRole & { isOnThisMachine: boolean }) | undefined>;
+  /** Undefined if the log has no partitions yet. */
+  findLogState(now: Date): Promise<LogState | undefined>;
   /** How a distributed database is placed; undefined for one PostgreSQL. */
   findPlacement(): Promise<Placement | undefined>;
   close(): Promise<void>;
@@ -60,6 +63,7 @@ export const createInspection = async (config: Config): Promise<Inspection> => {
         const role = await db.findServerRole();
         return { ...role, isOnThisMachine: isOnThisMachine(poolConfig) };
       },
+      findLogState: (now) => findLogState(db.statements.query, now, config.logRetentionMonths),
       findPlacement: async () => (embedded ? undefined : findPlacement(db.statements.query, shardFunctions)),
       close: () => closeAll(start),
     };

@@ -68,6 +68,26 @@ describe('DRAIN_SECONDS', () => {
   });
 });
 
+describe('DATABASE_URL', () => {
+  test.for([
+    'postgresql://vault:secret@one:5432,two:5432/vault',
+    'postgres://vault:secret@one,two/vault?target_session_attrs=primary',
+    'postgresql://vault:secret@/vault?host=one,two',
+    'postgresql://vault:secret@one/vault?port=5432%2C5433',
+  ])('with several hosts is refused, without the password: %s', (DATABASE_URL) => {
+    const load = () => loadConfig({ ...production, DATABASE_URL });
+    expect(load).toThrow('DATABASE_URL: must name one host');
+    expect(load).not.toThrow('secret');
+  });
+
+  test.for(['postgresql://vault:a,b@one/vault', 'postgresql://one/va,ult?options=-c%20search_path=a,b'])(
+    'may have commas elsewhere: %s',
+    (DATABASE_URL) => {
+      expect(loadConfig({ ...production, DATABASE_URL }).databaseUrl).toBe(DATABASE_URL);
+    },
+  );
+});
+
 describe('MAIL_FROM', () => {
   test.for([
     ['vault@example.com', '', 'vault@example.com'],

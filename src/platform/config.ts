@@ -1,7 +1,7 @@
 // Reads and validates the environment variables: the only file that does so. Reports all problems at once, with their fixes.
 import { readFileSync } from 'node:fs';
 import { availableParallelism, totalmem } from 'node:os';
-import { join, resolve } from 'node:path';
+import { isAbsolute, join, resolve } from 'node:path';
 import { z } from 'zod';
 import { type ApplicationLimits, BURST_MAX, DAILY_TOKENS_MAX, REQUESTS_PER_SECOND_MAX } from './application-limits.ts';
 import {
@@ -219,6 +219,10 @@ const ERASURES_KEPT_DAYS_MAX = 3_660;
 /** A token that can be guessed protects nothing: 16 random characters have 95 bits. The characters are those of RFC 6750. */
 const METRICS_TOKEN_FORM = /^[A-Za-z0-9._~+/-]{16,200}=*$/;
 
+/** PCI DSS 10.5.1 asks for twelve months, three of them at hand: thirteen whole ones leave a month to archive them. */
+const LOG_RETENTION_MONTHS = 13;
+/** Ten years: each month is a partition, which every list of the log plans for. */
+const LOG_RETENTION_MONTHS_MAX = 120;
 /** A proportion of requests. */
 const RATIO_FORM = /^(?:0|1|0?\.\d{1,6}|1\.0{1,6})$/;
 
@@ -243,6 +247,14 @@ const pairs = (nameForm: RegExp, valueForm: RegExp) =>
 
 const isPostgresUrl = (text: string) => URL.canParse(text) && /^postgres(ql)?:$/.test(new URL(text).protocol);
 
+/** libpq takes several addresses, `host1,host2` or `host=host1,host2`. The driver takes one. */
+const hasSeveralHosts = (text: string): boolean => {
+  const [, authority = '', query = ''] = /^postgres(?:ql)?:\/\/([^/?#]*)[^?#]*\??([^#]*)/.exec(text) ?? [];
+  const hosts = authority.slice(authority.lastIndexOf('@') + 1);
+  const parameters = new URLSearchParams(query);
+  return [hosts, parameters.get('host') ?? '', parameters.get('port') ?? ''].some((part) => /,|%2c/i.test(part));
+};
+
 /** Every variable the server knows, with the sentence that the README prints about it. */
 export const environmentSchema = z.object({
   NODE_ENV: z
@@ -259,9 +271,14 @@ export const environmentSchema = z.object({
     .describe('Where a development server keeps its database, its keys and its first API key.'),
   DATABASE_URL: z
     .string()
+    .refine((text) => !hasSeveralHosts(text), {
+      abort: true,
+      message:
+        'must name one host. For a cluster name a proxy or a moving address that leads to its primary, such as HAProxy: see docs/operations/high-availability.md',
+    })
     .refine(isPostgresUrl, 'must be a postgresql:// address')
     .optional()
-    .describe('PostgreSQL 15 or newer. Not set: an embedded PostgreSQL 18 in DATA_DIR.'),
+    .describe('PostgreSQL 15 or newer, one host. Not set: an embedded PostgreSQL 18 in DATA_DIR.'),
   WORKERS: workerCount
     .prefault('1')
     .describe('Processes that serve, on one port; `auto` takes as many as there are cores for this server.'),
@@ -453,6 +470,16 @@ export const environmentSchema = z.object({
     .enum(['fatal', 'error', 'warn', 'info', 'debug', 'silent'])
     .default('info')
     .describe('Least level logged.'),
+  LOG_RETENTION_MONTHS: wholeNumber(1, LOG_RETENTION_MONTHS_MAX, LOG_RETENTION_MONTHS).describe(
+    'Whole months that the audit log stays in the database. `strongroom logs archive` moves older ones into files.',
+  ),
+  LOG_STREAM: z
+    .string()
+    .refine(isAbsolute, 'must be the absolute path of a file')
+    .optional()
+    .describe(
+      'A file to which the rows of the audit log are streamed as lines of JSON, such as `/var/log/strongroom/audit.jsonl`. Not set: none.',
+    ),
   METRICS_PORT: wholeNumberFrom(0, 65_535)
     .optional()
     .describe('Port of its own for `GET /metrics`; 0 takes a free one. Not set: none.'),
@@ -642,6 +669,10 @@ export type Config = {
   mail: MailConfig | undefined;
   /** Metrics are served on `port`, or on that of the API where there is a token alone, or not at all. */
   metrics: { host: string; port: number | undefined; token: string | undefined };
+  /** Whole months of the audit log in the database. */
+  logRetentionMonths: number;
+  /** The file that the audit log is streamed to. */
+  logStream: string | undefined;
   /** Undefined: requests are not traced. */
   tracing: TracingConfig | undefined;
   logLevel: string;
@@ -849,6 +880,8 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
     signInLockoutMs: values.SIGN_IN_LOCKOUT,
     mail: mailOf(values, mode),
     metrics: { host: values.METRICS_HOST, port: values.METRICS_PORT, token: values.METRICS_TOKEN },
+    logRetentionMonths: values.LOG_RETENTION_MONTHS,
+    logStream: values.LOG_STREAM,
     tracing: tracingOf(values),
     logLevel: values.LOG_LEVEL,
     logFormat: values.LOG_FORMAT,

@@ -1,5 +1,8 @@
 // A migrated database for one test file, cloned from the template of the run.
 import { randomBytes } from 'node:crypto';
+import { chmodSync, cpSync, mkdtempSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { Client } from 'pg';
 import { inject } from 'vitest';
 import { type DatabaseAddress, superuser, urlOf } from '../../src/platform/dev-postgres/connection.ts';
@@ -9,6 +12,20 @@ export type TestDatabase = { url: string; address: DatabaseAddress; drop(): Prom
 
 /** Clones the migrated template under a random name. drop() closes remaining connections. */
 export const createDatabase = (): Promise<TestDatabase> => makeDatabase(templateName);
+
+/**
+ * A data directory for a server of its own, whose database is made and migrated already: a first start takes three times as long.
+ * @param name distinguishes it in the system's directory of temporary files.
+ */
+export const createDataDir = (name: string): string => {
+  const path = mkdtempSync(join(tmpdir(), `strongroom-${name}-`));
+  const prepared = inject('preparedDataDir');
+  if (prepared === undefined) return path;
+  cpSync(prepared, path, { recursive: true });
+  // PostgreSQL refuses a directory that others may read; a copy has the mode of new ones.
+  chmodSync(join(path, 'pg'), 0o700);
+  return path;
+};
 
 /** A database without any table. */
 export const createEmptyDatabase = (): Promise<TestDatabase> => makeDatabase('template0');

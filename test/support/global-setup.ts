@@ -1,5 +1,5 @@
 // Starts one real PostgreSQL for a test run, with a migrated template that test/support/database.ts clones; removes it at the end.
-import { mkdtemp, rm } from 'node:fs/promises';
+import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Client } from 'pg';
@@ -14,6 +14,8 @@ declare module 'vitest' {
   interface ProvidedContext {
     /** The maintenance database of the run's server: where others are made and dropped. */
     databaseServer: DatabaseAddress;
+    /** A data directory whose database is migrated and has no rows, to be copied; undefined with another server. */
+    preparedDataDir: string | undefined;
   }
 }
 
@@ -32,18 +34,26 @@ export const setup = async (project: TestProject): Promise<() => Promise<void>> 
     project.provide('databaseServer', { host, port: Number(port), user, password, database: pathname.slice(1) });
     return async () => undefined;
   }
-  const dataDir = await mkdtemp(join(tmpdir(), 'strongroom-test-'));
+  const directory = await mkdtemp(join(tmpdir(), 'strongroom-test-'));
+  const dataDir = join(directory, 'data');
+  const preparedDataDir = join(directory, 'prepared');
   const newPassword = () => randomBase62(32, randomBytesFromKernel);
-  const postgres = await startEmbeddedPostgres({ dataDir, newPassword, log: () => undefined });
+  const start = () => startEmbeddedPostgres({ dataDir, newPassword, log: () => undefined });
+  let postgres = await start();
   const teardown = async () => {
     await postgres.stop();
-    await rm(dataDir, { recursive: true, force: true });
+    await rm(directory, { recursive: true, force: true });
   };
   try {
+    await migrate(postgres.address, join(import.meta.dirname, '../../prisma/migrations'));
+    await postgres.stop();
+    await cp(dataDir, preparedDataDir, { recursive: true });
+    postgres = await start();
     const server = { ...postgres.address, database: 'postgres' };
     await waitForNoDisk(server);
-    await makeTemplate(server);
+    await makeTemplate(server, postgres.address.database);
     project.provide('databaseServer', server);
+    project.provide('preparedDataDir', preparedDataDir);
     return teardown;
   } catch (error) {
     await teardown();
@@ -68,10 +78,9 @@ const waitForNoDisk = (server: DatabaseAddress): Promise<void> =>
     await client.query('SELECT pg_reload_conf()');
   });
 
-const makeTemplate = (server: DatabaseAddress): Promise<void> =>
+const makeTemplate = (server: DatabaseAddress, migrated: string): Promise<void> =>
   runIn(server, async (client) => {
-    await client.query(`CREATE DATABASE ${templateName}`);
-    await migrate({ ...server, database: templateName }, join(import.meta.dirname, '../../prisma/migrations'));
+    await client.query(`CREATE DATABASE ${templateName} TEMPLATE ${migrated}`);
     // A database with connections cannot be cloned.
     await client.query(`ALTER DATABASE ${templateName} ALLOW_CONNECTIONS false IS_TEMPLATE true`);
   });

@@ -6,6 +6,7 @@ import { generateX25519Identity, identityToRecipient } from 'age-encryption';
 import { afterAll, beforeAll, beforeEach } from 'vitest';
 import { cardNumber } from './card-numbers.ts';
 import { runCommand, type ServerProcess, sourceEnvironment, spawnServer, untilReady } from './process.ts';
+import { createDataDir } from './database.ts';
 
 type Ended = { code: number; stdout: string; stderr: string };
 
@@ -16,7 +17,7 @@ export const createMove = () => {
   let server: ServerProcess;
   let made = 0;
   beforeAll(async () => {
-    dataDir = mkdtempSync(join(tmpdir(), 'strongroom-move-'));
+    dataDir = createDataDir('move');
     server = await spawnServer(dataDir);
     await untilReady(server);
   });

@@ -1,7 +1,7 @@
 // Observes or blocks the notices between the processes of a vault.
 import { Client } from 'pg';
 import { expect } from 'vitest';
-import type { Announced, Change } from '../../src/platform/changes.ts';
+import type { Announced } from '../../src/platform/changes.ts';
 import type { TestServer } from './server.ts';
 
 /** Listens beside the server. `times` waits until a notice was heard so often; a test that waits in vain times out. */
@@ -33,6 +33,6 @@ export const hearChanges = (server: Pick<TestServer, 'ctx'>) => {
   const heard: Announced[] = [];
   server.ctx.changes.on((change) => void heard.push(change));
   return {
-    of: (change: Change): Promise<void> => expect.poll(() => heard, { timeout: 10_000 }).toContainEqual(change),
+    of: (change: Announced): Promise<void> => expect.poll(() => heard, { timeout: 10_000 }).toContainEqual(change),
   };
 };

@@ -35,7 +35,7 @@ export const rotateDataKey = async (ctx: AccessContext, tenant_id: string): Prom
   const [newest, ...older] = await createResealRows(ctx.db).findDataKeys(tenant_id);
   if (!newest) return 'gone';
   // Each rotation re-seals all rows: a further one waits until the last one is over, or nearly.
-  if (older.length > 0 && ctx.now().getTime() < newest.created_at.getTime() + KEY_SETTLED_AFTER_MS) return 'early';
+  if (older.length > 0 && newest.age_ms < KEY_SETTLED_AFTER_MS) return 'early';
   return withNewKeys(ctx, tenant_id, ['data'], (keys) =>
     operatorTransaction(ctx, tenant_id, async (tx) => {
       if (!(await insertTenantKeys(tx, keys))) return 'gone';

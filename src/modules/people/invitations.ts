@@ -25,9 +25,9 @@ import {
   replaceLink,
   type StoredInvitation,
 } from './rows/invitations.ts';
-import { isMember } from './rows/members.ts';
+import { findMemberOfUser, isMember } from './rows/members.ts';
 import { countPeople, hasOwner, lockTenant } from './rows/people.ts';
-import type { GivenRole, Role } from './roles.ts';
+import { type GivenRole, mayInvite, type Role } from './roles.ts';
 
 export const INVITATION_HOURS = 72;
 export const INVITATION_TTL_MS = INVITATION_HOURS * 3_600_000;
@@ -187,9 +187,12 @@ export const writeInvitation = async (
 ): Promise<void> => {
   const { role, address_digest } = row;
   if (!(await lockTenant(tx))) throw notFound('tenant');
-  // A member who is removed at the same time must not leave a way back behind.
-  if (by_user_id !== undefined && !(await isMember(tx, { user_id: by_user_id })))
-    throw unauthorized('The member who invites was removed from the tenant.');
+  // A member who is removed or loses the role at the same time must not leave a way back behind.
+  if (by_user_id !== undefined) {
+    const member = await findMemberOfUser(tx, by_user_id);
+    if (!member) throw unauthorized('The member who invites was removed from the tenant.');
+    if (!mayInvite(member.role)) throw forbidden('tenant:invitation:create');
+  }
   if (role === 'OWNER') {
     if (await hasOwner(tx)) throw conflict('The tenant has an owner already.');
     // A member may become the owner by an invitation.

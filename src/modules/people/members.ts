@@ -1,11 +1,13 @@
 // Members: people with access to a tenant. Lists and removes them, and changes roles; acceptance.ts adds them.
 import type { AccessContext } from '../access/context.ts';
+import { hasDailyLimit } from '../access/limits.ts';
 import { resourceOf } from '../access/resource.ts';
 import type { Work } from '../access/work.ts';
 import { logRow } from '../../platform/audit/record.ts';
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
 import { openText, sealText, type SealedPlace, type Sealing } from '../../platform/crypto/sealed-text.ts';
-import { unprocessable } from '../../platform/errors.ts';
+import type { PrismaTransaction } from '../../platform/db/transaction.ts';
+import { AppError, unprocessable } from '../../platform/errors.ts';
 import { removeInvitationsOf } from './rows/invitations.ts';
 import {
   countMembers,
@@ -17,7 +19,7 @@ import {
   type StoredMember,
   updateMember,
 } from './rows/members.ts';
-import type { GivenRole, Role } from './roles.ts';
+import { type GivenRole, mayInvite, type Role } from './roles.ts';
 
 export const MEMBERS_PAGE_SIZE_MAX = 50;
 
@@ -93,21 +95,40 @@ const members = resourceOf<AccessContext, StoredMember, MemberFilter, MemberReco
   changeOf: (_, id) => ({ subject: 'member', id }),
 });
 
+/** Removes the invitations to a member's address and those that the member created, with their log row. */
+const removeInvitations = async (
+  ctx: AccessContext,
+  work: Work,
+  tx: PrismaTransaction,
+  { address_digest, user_id }: Pick<StoredMember, 'address_digest' | 'user_id'>,
+): Promise<void> => {
+  const entity_ids = (await removeInvitationsOf(tx, { address_digest, user_id })).map((invitation) => invitation.id);
+  if (entity_ids.length > 0)
+    tx.log(logRow(ctx, work, { operation: 'delete', entity_type: 'tenant_invitation', entity_ids }));
+};
+
 /** A page, newest first. `user_ids`: only these users; undefined for all. */
 export const listMembers = members.list;
 
-/** Gives a member another role, at once and in all processes. @throws notFound; unprocessable for the owner. */
+/**
+ * Gives a member another role, at once and in all processes. A member who may invite no longer loses the invitations that they
+ * created: one of them could give the role back.
+ * @throws notFound; unprocessable for the owner; forbidden for a caller with a daily limit.
+ */
 export const changeMember = async (
   ctx: AccessContext,
   work: Work,
   id: string,
   { role }: { role: GivenRole },
 ): Promise<MemberRecord> => {
+  // Members have no limits: the caller would see any number of tokens by a member whose role it changes.
+  if (hasDailyLimit(work.caller)) throw new AppError('forbidden', 'A caller with a daily limit cannot change roles.');
   const keys = await ctx.keyring.tenantKeys(work.tenant_id);
   return members.change(ctx, work, id, async (tx, row) => {
     if (row.role === 'OWNER') throw unprocessable('The role of the owner cannot be changed.');
     const changed = { role, modified_at: ctx.now(), modified_by: work.actor_id };
     await updateMember(tx, id, changed);
+    if (!mayInvite(role)) await removeInvitations(ctx, work, tx, row);
     return recordOf(ctx, keys, work.tenant_id, { ...row, ...changed });
   });
 };
@@ -120,7 +141,5 @@ export const changeMember = async (
 export const deleteMember = (ctx: AccessContext, work: Work, id: string): Promise<void> =>
   members.delete(ctx, work, id, async (tx, { role, address_digest, user_id }) => {
     if (role === 'OWNER') throw unprocessable('The owner of the tenant cannot be deleted.');
-    const entity_ids = (await removeInvitationsOf(tx, { address_digest, user_id })).map((invitation) => invitation.id);
-    if (entity_ids.length > 0)
-      tx.log(logRow(ctx, work, { operation: 'delete', entity_type: 'tenant_invitation', entity_ids }));
+    await removeInvitations(ctx, work, tx, { address_digest, user_id });
   });

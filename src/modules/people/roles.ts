@@ -30,15 +30,17 @@ const full = { permissions, shows: 'reveal' } as const;
 const rights: Record<Role, Rights> = {
   OWNER: { ...full, description: 'full access; cannot be removed' },
   ADMIN: { ...full, description: 'full access' },
-  // Without `token:use` and `token:update`: code and a moved token could show values.
+  // Without `token:use` and `token:update`: code and a moved token could show values. Without the change of reactors and proxies:
+  // they may be in use, and what they send elsewhere are the values of their callers.
   DEVELOPER: {
     permissions: [
       ...(['token:create', 'token:read', 'token:search', 'log:read', 'tenant:read', 'report:read'] as const),
-      ...under('session', 'application', 'reactor', 'proxy'),
-      'tenant:member:read',
+      ...(['reactor:create', 'reactor:read', 'proxy:create', 'proxy:read', 'tenant:member:read'] as const),
+      ...under('session', 'application'),
     ],
     shows: 'redact',
-    description: 'applications, reactors, proxies and the log, within its own permissions; sees no value of a token',
+    description:
+      'applications within its own permissions, new reactors and proxies, and the log; sees no value of a token',
   },
   SUPPORT: {
     permissions: ['token:read', 'token:search', 'tenant:read'],
@@ -52,6 +54,9 @@ export const describeRole = (role: Role): string => rights[role].description;
 
 /** The permissions of a role. A role of a later version has none. */
 export const permissionsOfRole = (role: Role): ReadonlySet<Permission> => new Set(rights[role]?.permissions);
+
+/** Whether a member of the role may invite others. */
+export const mayInvite = (role: Role): boolean => permissionsOfRole(role).has('tenant:invitation:create');
 
 /** Whether a member of the role may see values: masked until they ask for one. */
 export const mayReveal = (role: Role): boolean => rights[role]?.shows === 'reveal';

@@ -23,7 +23,7 @@ const START_MS = Date.UTC(2026, 0, 1, 12);
 const binding: Binding = { environment: 'test', tenant_id: TENANT, record: 'token', id: '1', field: 'cvc' };
 
 /** Rows in memory, as a database would hold them, and how often tenants' keys were read. */
-const createRows = () => {
+const createRows = (clock: { ms: number }) => {
   const tenantRows: TenantKeyRow[] = [];
   const ephemeralRows = new Map<string, EphemeralKeyRow>();
   const counts = { tenantReads: 0 };
@@ -32,14 +32,19 @@ const createRows = () => {
     findWrappedPepper: async () => vault.wrapped_pepper,
     async findTenantKeys(tenantId) {
       counts.tenantReads += 1;
-      return tenantRows.filter((row) => row.tenant_id === tenantId);
+      return tenantRows
+        .filter((row) => row.tenant_id === tenantId)
+        .map((row) => ({ ...row, age_ms: clock.ms - row.created_at.getTime() }));
     },
     findEphemeralKey: async (id) => ephemeralRows.get(id),
-    async addEphemeralKey(row, wrapped_pepper) {
-      if (!Buffer.from(wrapped_pepper).equals(vault.wrapped_pepper)) return ephemeralRows.get(row.id);
-      const there = ephemeralRows.get(row.id) ?? row;
-      ephemeralRows.set(row.id, there);
-      return there;
+    findEphemeralKeys: async (ids) =>
+      ids.flatMap((id) => {
+        const row = ephemeralRows.get(id);
+        return row ? [row] : [];
+      }),
+    async addEphemeralKeys(rows, wrapped_pepper) {
+      if (!Buffer.from(wrapped_pepper).equals(vault.wrapped_pepper)) return;
+      for (const row of rows) ephemeralRows.set(row.id, ephemeralRows.get(row.id) ?? row);
     },
   };
   return { tenantRows, ephemeralRows, counts, vault, store };
@@ -53,9 +58,9 @@ const localProvider = (...bytes: number[]): RootKeys =>
 type World = ReturnType<typeof createRows> & { clock: { ms: number }; keyring: Keyring; another(): Keyring };
 
 const createWorld = async (provider = localProvider(1), environment = 'test'): Promise<World> => {
-  const rows = createRows();
-  rows.vault.wrapped_pepper = await provider.wrap(Buffer.alloc(32), ['pepper', environment]);
   const clock = { ms: START_MS };
+  const rows = createRows(clock);
+  rows.vault.wrapped_pepper = await provider.wrap(Buffer.alloc(32), ['pepper', environment]);
   const another = (): Keyring =>
     createKeyring({
       provider,
@@ -68,8 +73,13 @@ const createWorld = async (provider = localProvider(1), environment = 'test'): P
   return { ...rows, clock, keyring: another(), another };
 };
 
-const addTenant = async ({ keyring, tenantRows }: World, tenantId = TENANT): Promise<void> => {
-  tenantRows.push(...(await keyring.newTenantKeys(tenantId, ['data', 'digest'])).rows);
+const newRows = async ({ keyring, clock }: World, tenantId: string): Promise<TenantKeyRow[]> => {
+  const { rows } = await keyring.newTenantKeys(tenantId, ['data', 'digest']);
+  return rows.map((row) => ({ ...row, created_at: new Date(clock.ms) }));
+};
+
+const addTenant = async (world: World, tenantId = TENANT): Promise<void> => {
+  world.tenantRows.push(...(await newRows(world, tenantId)));
 };
 
 test('a new tenant gets a data key and a digest key, with ids of their own', async () => {
@@ -80,7 +90,6 @@ test('a new tenant gets a data key and a digest key, with ids of their own', asy
   for (const row of rows) {
     expect(row.tenant_id).toBe(TENANT);
     expect(row.id).toMatch(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/);
-    expect(row.created_at).toEqual(new Date(START_MS));
   }
 });
 
@@ -90,7 +99,7 @@ test('the newest keys seal and digest, older ones still open, in any order of ro
   const before = await world.keyring.tenantKeys(TENANT);
   const sealed = seal(before.data, binding, 'value', randomBytesFromKernel);
   world.clock.ms += 1_000;
-  world.tenantRows.unshift(...(await world.keyring.newTenantKeys(TENANT, ['data', 'digest'])).rows);
+  world.tenantRows.unshift(...(await newRows(world, TENANT)));
   world.keyring.forgetTenant(TENANT);
   // Other processes may not have loaded the new key yet.
   world.clock.ms += KEY_ACTIVE_AFTER_MS - 1;
@@ -220,34 +229,58 @@ test('a key whose row is gone opens nothing, though its slot still runs', async 
   expect(await keyring.findEphemeralKey(id)).toBeUndefined();
 });
 
-test('a slot whose row is gone is put back, and opens what was sealed before and since', async () => {
-  const { keyring, ephemeralRows, clock } = await createWorld();
-  const key = await keyring.ephemeralKey();
-  const before = seal(key, binding, '123', randomBytesFromKernel);
+test('keys whose rows are gone are stored again until they are to be destroyed, and open codes', async () => {
+  const { keyring, ephemeralRows, store, clock } = await createWorld();
+  const earlier = seal(await keyring.ephemeralKey(), binding, '123', randomBytesFromKernel);
+  clock.ms += EPHEMERAL_SLOT_MS;
+  const before = seal(await keyring.ephemeralKey(), binding, '456', randomBytesFromKernel);
   ephemeralRows.clear();
-  const since = seal(await keyring.ephemeralKey(), binding, '456', randomBytesFromKernel);
-  await keyring.restoreEphemeralKey();
+  const since = seal(await keyring.ephemeralKey(), binding, '789', randomBytesFromKernel);
+  await keyring.restoreEphemeralKeys(store);
   for (const [sealed, code] of [
-    [before, '123'],
-    [since, '456'],
+    [earlier, '123'],
+    [before, '456'],
+    [since, '789'],
   ] as const) {
     const found = await keyring.findEphemeralKey(keyIdOf(sealed));
     expect(found && open(found, binding, sealed).toString()).toBe(code);
   }
-  // A slot that is over is not put back: its key is to cease to exist.
+  // The first is to be destroyed now, the second half a minute later.
   ephemeralRows.clear();
-  clock.ms += 30_000;
-  await keyring.restoreEphemeralKey();
+  clock.ms += CVC_TTL_MS;
+  await keyring.restoreEphemeralKeys(store);
+  expect([...ephemeralRows.keys()]).toEqual([keyIdOf(before)]);
+  ephemeralRows.clear();
+  clock.ms += EPHEMERAL_SLOT_MS;
+  await keyring.restoreEphemeralKeys(store);
   expect(ephemeralRows.size).toBe(0);
 });
 
-test('of two processes that put a slot back both seal under the key of the first', async () => {
+test('keys that are stored again are wrapped by the root key of today', async () => {
+  const world = await createWorld(localProvider(1, 2));
+  const sealed = seal(await world.keyring.ephemeralKey(), binding, '123', randomBytesFromKernel);
+  world.vault.wrapped_pepper = await localProvider(2).wrap(Buffer.alloc(32), ['pepper', 'test']);
+  world.ephemeralRows.clear();
+  await world.keyring.restoreEphemeralKeys(world.store);
+  const later = createKeyring({
+    provider: localProvider(2),
+    store: world.store,
+    environment: 'test',
+    now: () => new Date(world.clock.ms),
+    randomBytes: randomBytesFromKernel,
+    cvcTtlMs: CVC_TTL_MS,
+  });
+  const found = await later.findEphemeralKey(keyIdOf(sealed));
+  expect(found && open(found, binding, sealed).toString()).toBe('123');
+});
+
+test('of two processes that store a slot again both seal under the key of the first', async () => {
   const world = await createWorld();
   const other = world.another();
   await world.keyring.ephemeralKey();
   world.ephemeralRows.clear();
   await other.ephemeralKey();
-  await world.keyring.restoreEphemeralKey();
+  await world.keyring.restoreEphemeralKeys(world.store);
   const sealed = seal(await world.keyring.ephemeralKey(), binding, '123', randomBytesFromKernel);
   const found = await other.findEphemeralKey(keyIdOf(sealed));
   expect(found && open(found, binding, sealed).toString()).toBe('123');
@@ -277,10 +310,10 @@ test("an ephemeral key's row put under another id is refused", async () => {
 
 test('a slot that could not be begun is tried again', async () => {
   const world = await createWorld();
-  const add = world.store.addEphemeralKey;
-  world.store.addEphemeralKey = () => Promise.reject(new Error('the database is away'));
+  const add = world.store.addEphemeralKeys;
+  world.store.addEphemeralKeys = () => Promise.reject(new Error('the database is away'));
   await expect(world.keyring.ephemeralKey()).rejects.toThrow('away');
-  world.store.addEphemeralKey = add;
+  world.store.addEphemeralKeys = add;
   await expect(world.keyring.ephemeralKey()).resolves.toBeDefined();
 });
 
@@ -297,16 +330,16 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-test('keys are cached for four minutes, and overwritten after five: then they seal nothing', async () => {
+test('keys are cached for three minutes, and overwritten after five: then they seal nothing', async () => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
   const world = await createWorld();
   await addTenant(world);
   const { keyring, counts } = world;
   const keys = await keyring.tenantKeys(TENANT);
   const sealed = seal(keys.data, binding, 'value', randomBytesFromKernel);
-  await vi.advanceTimersByTimeAsync(4 * 60_000 - 1);
+  await vi.advanceTimersByTimeAsync(3 * 60_000 - 1);
   expect(await keyring.tenantKeys(TENANT)).toBe(keys);
-  await vi.advanceTimersByTimeAsync(60_000);
+  await vi.advanceTimersByTimeAsync(2 * 60_000);
   // A request that was given the keys at the last moment still uses them.
   expect(open(keys.data, binding, sealed).toString()).toBe('value');
   await vi.advanceTimersByTimeAsync(1);
@@ -333,6 +366,6 @@ test('held keys and those of a forgotten tenant are overwritten when their users
   const forgotten = await world.keyring.tenantKeys(TENANT);
   world.keyring.forgetTenants();
   seal(forgotten.data, binding, 'value', randomBytesFromKernel);
-  await vi.advanceTimersByTimeAsync(60_000);
+  await vi.advanceTimersByTimeAsync(2 * 60_000);
   expect(() => seal(forgotten.data, binding, 'value', randomBytesFromKernel)).toThrow();
 });

@@ -5,7 +5,7 @@ import { LRUCache } from 'lru-cache';
 import { type DigestKey, prepareDigestKey } from './digest.ts';
 import { unavailable } from '../errors.ts';
 import { newUuid } from './ids.ts';
-import type { RootKeys } from './key-provider.ts';
+import { haveOneRootKey, type RootKeys } from './key-provider.ts';
 import type { RandomBytes } from './random.ts';
 import { createSealingKey, type SealingKey } from './seal.ts';
 import { destroyXaesKey, XAES_KEY_BYTES } from './xaes.ts';
@@ -13,15 +13,19 @@ import { destroyXaesKey, XAES_KEY_BYTES } from './xaes.ts';
 /** Tenants whose keys are cached at once: about 20 MB. */
 const TENANTS_MAX = 10_000;
 /** How long unwrapped keys are given to requests. They stay usable while the key provider is unavailable. */
-const KEYS_CACHED_MS = 4 * 60_000;
-/** Requests that were given keys have this time to use them: then the keys are overwritten. What takes longer holds them. */
-const KEYS_GRACE_MS = 60_000;
+const KEYS_CACHED_MS = 3 * 60_000;
+/**
+ * Requests that were given keys have this time to use them: then the keys are overwritten. Longer than a request may wait for its
+ * turn at the database and for the statement. What takes longer holds the keys.
+ */
+const KEYS_GRACE_MS = 2 * 60_000;
 /** Keys of tenants are in memory so long at most, beside those that a longer request holds. */
 const TENANT_KEYS_TTL_MS = KEYS_CACHED_MS + KEYS_GRACE_MS;
 
 /**
  * A new data key of a tenant that has one already seals only after this time. By then every process that caches keys has loaded
- * it, so that none meets a value whose key it does not know. Twice the time of the cache, for clocks that differ.
+ * it, so that none meets a value whose key it does not know. By the clock of the database. Twice the time of the cache, since a
+ * transaction may commit late, and another database server may have another clock after a failover.
  */
 export const KEY_ACTIVE_AFTER_MS = 2 * TENANT_KEYS_TTL_MS;
 /** After this time no process seals under an older data key: caches have expired, and the longest requests have ended. */
@@ -30,32 +34,34 @@ export const KEY_SETTLED_AFTER_MS = KEY_ACTIVE_AFTER_MS + 20 * 60_000;
 /** A key seals the codes of half a minute. With a sweep every 15 seconds, a code is unrecoverable before CVC_TTL plus a minute. */
 export const EPHEMERAL_SLOT_MS = 30_000;
 
-export type TenantKeyRow = {
-  tenant_id: string;
-  id: string;
-  purpose: 'data' | 'digest';
-  wrapped: Uint8Array;
-  created_at: Date;
-};
+/** The database adds the time. */
+export type NewTenantKeyRow = { tenant_id: string; id: string; purpose: 'data' | 'digest'; wrapped: Uint8Array };
+
+export type TenantKeyRow = NewTenantKeyRow & { created_at: Date };
+
+/** `age_ms`: at the time of reading. */
+export type StoredTenantKey = TenantKeyRow & { age_ms: number };
 
 export type EphemeralKeyRow = { id: string; wrapped: Uint8Array; destroy_at: Date };
 
 /** Wrapped keys of a new tenant, or a new key of one. */
 export type NewTenantKeys = {
-  rows: TenantKeyRow[];
+  rows: NewTenantKeyRow[];
   /** The wrapped pepper: the keys are wrapped under its root key. The transaction that stores them verifies that it is unchanged. */
   wrapped_pepper: Uint8Array;
 };
 
-export interface KeyStore {
+/** What stores ephemeral keys: the pool, or one connection. */
+export interface EphemeralRows {
   findWrappedPepper(): Promise<Uint8Array>;
-  findTenantKeys(tenantId: string): Promise<TenantKeyRow[]>;
+  findEphemeralKeys(ids: readonly string[]): Promise<EphemeralKeyRow[]>;
+  /** Adds the rows that are missing; none where the pepper is wrapped anew: so must these keys be. */
+  addEphemeralKeys(rows: readonly EphemeralKeyRow[], wrapped_pepper: Uint8Array): Promise<void>;
+}
+
+export interface KeyStore extends EphemeralRows {
+  findTenantKeys(tenantId: string): Promise<StoredTenantKey[]>;
   findEphemeralKey(id: string): Promise<EphemeralKeyRow | undefined>;
-  /**
-   * Adds a row, or returns the existing one, so that all processes use the same key in a slot.
-   * @returns undefined where the pepper is wrapped anew: so must this key be.
-   */
-  addEphemeralKey(row: EphemeralKeyRow, wrapped_pepper: Uint8Array): Promise<EphemeralKeyRow | undefined>;
 }
 
 export type TenantKeys = {
@@ -86,10 +92,11 @@ export type Keyring = {
   /** The key of the current slot, for sealing. */
   ephemeralKey(): Promise<SealingKey>;
   /**
-   * Stores the key of the current slot again if the database lost it, so that the codes sealed in this slot can be opened: a
-   * crash and a failover empty the unlogged table. @throws what the store throws.
+   * Stores the living keys with which this process sealed again where they are missing, so that codes can still be opened: a
+   * crash and a failover empty the unlogged table, and end all connections. Called on each new connection, before its first query.
+   * @throws what `rows` and the provider throw.
    */
-  restoreEphemeralKey(): Promise<void>;
+  restoreEphemeralKeys(rows: EphemeralRows): Promise<void>;
   /** The key of a slot, for opening; undefined if it is destroyed or expired. */
   findEphemeralKey(keyId: string): Promise<SealingKey | undefined>;
   forgetTenant(tenantId: string): void;
@@ -145,7 +152,7 @@ export const createKeyring = (parts: {
       else {
         const sealing = createSealingKey(row.id, key);
         dataKeys.set(row.id, sealing);
-        if (!data || row.created_at.getTime() + KEY_ACTIVE_AFTER_MS <= now().getTime()) data = sealing;
+        if (!data || row.age_ms >= KEY_ACTIVE_AFTER_MS) data = sealing;
       }
       // The prepared keys are copies.
       key.fill(0);
@@ -202,48 +209,63 @@ export const createKeyring = (parts: {
     return entry;
   };
 
-  /** The current slot with its key, and the key as it is stored. */
-  type Slot = { startMs: number; wrapped: Promise<Uint8Array>; key: Promise<SealingKey> };
-  let slot: Slot | undefined;
+  let slot: { startMs: number; key: Promise<SealingKey> } | undefined;
 
   let dropSlot: NodeJS.Timeout | undefined;
 
-  const isCurrent = ({ startMs }: Slot): boolean => now().getTime() < startMs + EPHEMERAL_SLOT_MS;
+  /** Rows of the keys with which this process sealed, wrapped as the database has them, until they are to be destroyed. */
+  const storedRows = new Map<string, EphemeralKeyRow>();
 
-  /** Stores the key of a slot, or returns the one that another process has stored. */
-  const storeEphemeralKey = async (startMs: number, key: Uint8Array): Promise<Uint8Array> => {
-    const id = slotId(startMs);
-    const destroy_at = new Date(startMs + EPHEMERAL_SLOT_MS + parts.cvcTtlMs);
+  const keepRow = (row: EphemeralKeyRow): void => {
+    const { id, wrapped, destroy_at } = row;
+    storedRows.set(id, { id, wrapped, destroy_at });
+    setTimeout(() => storedRows.delete(id), destroy_at.getTime() - now().getTime()).unref();
+  };
+
+  /** Stores keys where they are missing, wrapped by the root key that wraps the pepper. @returns the stored rows. */
+  const storeEphemeralKeys = async (
+    rows: EphemeralRows,
+    keys: readonly { id: string; destroy_at: Date; wrapAs(wrapped_pepper: Uint8Array): Promise<Uint8Array> }[],
+  ): Promise<EphemeralKeyRow[]> => {
+    const ids = keys.map(({ id }) => id);
     for (let wrapsLeft = WRAPS_MAX; wrapsLeft > 0; wrapsLeft -= 1) {
-      const wrapped_pepper = await store.findWrappedPepper();
-      const wrapped = await provider.wrapAs(wrapped_pepper, key, ephemeralKeyContext(environment, id));
-      const stored = await store.addEphemeralKey({ id, wrapped, destroy_at }, wrapped_pepper);
-      if (stored) return stored.wrapped;
+      const wrapped_pepper = await rows.findWrappedPepper();
+      const wrapped = await Promise.all(
+        keys.map(async ({ id, destroy_at, wrapAs }) => ({ id, destroy_at, wrapped: await wrapAs(wrapped_pepper) })),
+      );
+      await rows.addEphemeralKeys(wrapped, wrapped_pepper);
+      const stored = await rows.findEphemeralKeys(ids);
+      if (stored.length === ids.length) return stored;
     }
     throw unavailable();
   };
 
-  /** @param offered the key to store, where no other process has stored one for the slot. */
-  const openSlot = (startMs: number, offered: Promise<Uint8Array>): Slot => {
+  /** Generates a key for the slot and stores it. If another process has stored one, that one is used. */
+  const openSlot = async (startMs: number): Promise<SealingKey> => {
     const id = slotId(startMs);
-    const wrapped = offered.then((key) => storeEphemeralKey(startMs, key));
-    const key = wrapped.then(async (stored) =>
-      createSealingKey(id, await provider.unwrap(stored, ephemeralKeyContext(environment, id))),
-    );
-    const opened: Slot = { startMs, wrapped, key };
-    slot = opened;
-    key.catch(() => {
-      if (slot === opened) slot = undefined;
-    });
-    return opened;
+    const context = ephemeralKeyContext(environment, id);
+    const destroy_at = new Date(startMs + EPHEMERAL_SLOT_MS + parts.cvcTtlMs);
+    const key = randomBytes(XAES_KEY_BYTES);
+    const wrapAs = (wrapped_pepper: Uint8Array): Promise<Buffer> => provider.wrapAs(wrapped_pepper, key, context);
+    const [row] = await storeEphemeralKeys(store, [{ id, destroy_at, wrapAs }]);
+    if (!row) throw unavailable();
+    keepRow(row);
+    return createSealingKey(id, await provider.unwrap(row.wrapped, context));
+  };
+
+  /** @returns the key as it was wrapped, unless the root key was rotated since. */
+  const wrapAgain = async ({ id, wrapped }: EphemeralKeyRow, wrapped_pepper: Uint8Array): Promise<Uint8Array> => {
+    if (haveOneRootKey(wrapped, wrapped_pepper)) return wrapped;
+    const context = ephemeralKeyContext(environment, id);
+    return provider.wrapAs(wrapped_pepper, await provider.unwrap(wrapped, context), context);
   };
 
   return {
     async newTenantKeys(tenantId, purposes) {
       const wrapped_pepper = await store.findWrappedPepper();
-      const rows: TenantKeyRow[] = [];
+      const rows: NewTenantKeyRow[] = [];
       for (const purpose of purposes) {
-        const row = { tenant_id: tenantId, id: newUuid(), purpose, created_at: now() };
+        const row = { tenant_id: tenantId, id: newUuid(), purpose };
         const key = randomBytes(XAES_KEY_BYTES);
         rows.push({ ...row, wrapped: await provider.wrapAs(wrapped_pepper, key, tenantKeyContext(environment, row)) });
       }
@@ -273,21 +295,29 @@ export const createKeyring = (parts: {
     ephemeralKey() {
       const startMs = Math.floor(now().getTime() / EPHEMERAL_SLOT_MS) * EPHEMERAL_SLOT_MS;
       if (slot?.startMs === startMs) return slot.key;
-      const { key } = openSlot(startMs, Promise.resolve(randomBytes(XAES_KEY_BYTES)));
+      const key = openSlot(startMs);
+      const opened = { startMs, key };
+      slot = opened;
+      key.catch(() => {
+        if (slot === opened) slot = undefined;
+      });
       // Without further codes no new key would replace this one, so a timer removes it from memory.
       clearTimeout(dropSlot);
       dropSlot = setTimeout(() => (slot = undefined), startMs + EPHEMERAL_SLOT_MS - now().getTime()).unref();
       return key;
     },
 
-    async restoreEphemeralKey() {
-      if (!slot || !isCurrent(slot)) return;
-      const { startMs, wrapped } = slot;
-      const context = ephemeralKeyContext(environment, slotId(startMs));
-      await openSlot(
-        startMs,
-        wrapped.then((stored) => provider.unwrap(stored, context)),
-      ).key;
+    async restoreEphemeralKeys(rows) {
+      const living = [...storedRows.values()].filter(({ destroy_at }) => now() < destroy_at);
+      if (living.length === 0) return;
+      const found = new Set((await rows.findEphemeralKeys(living.map(({ id }) => id))).map(({ id }) => id));
+      const missing = living.filter(({ id }) => !found.has(id));
+      if (missing.length > 0) {
+        const keys = missing.map((row) => ({ ...row, wrapAs: (pepper: Uint8Array) => wrapAgain(row, pepper) }));
+        for (const row of await storeEphemeralKeys(rows, keys)) keepRow(row);
+      }
+      // Another process may have stored another key for the current slot first: the next code is sealed under that one.
+      slot = undefined;
     },
 
     async findEphemeralKey(keyId) {
@@ -307,6 +337,7 @@ export const createKeyring = (parts: {
       tenants.clear();
       clearTimeout(dropSlot);
       slot = undefined;
+      storedRows.clear();
     },
   };
 };

@@ -1,6 +1,8 @@
 // Rows of sealed values by the key in their header, and the data keys of tenants, for re-sealing after a rotation.
 import type { Database } from '../db/database.ts';
 import { boundSealed } from '../db/statements.ts';
+import { KEY_SETTLED_AFTER_MS } from './keyring.ts';
+import { AGE_MS } from './rows.ts';
 import { SEALED_HEADER_BYTES } from './seal.ts';
 import { EXPIRING_TABLES, type SealedTable } from './sealed-tables.ts';
 
@@ -23,6 +25,14 @@ const findSlice = ({ name, id, isTyped }: SealedTable): string => {
   return `${boundSealed(columns, rows)} ORDER BY id`;
 };
 
+/**
+ * Locks rows before `replace`. Without the setting, which lasts until the end of the transaction, the trigger tokens_forget_mask
+ * assumes an earlier version that does not know the column `masked`. Beside a row, so that a distributed database makes it there.
+ */
+const lock = ({ name, id }: SealedTable): string => `
+SELECT id, set_config('strongroom.sets_masked', 'on', true) FROM ${name}
+WHERE tenant_id = $1 AND id = ANY($2::${id}[]) ORDER BY id FOR NO KEY UPDATE`;
+
 /** A row that was changed in the meantime keeps its new value. */
 const replace = ({ name, id }: SealedTable): string => `
 UPDATE ${name} t SET sealed = r.sealed
@@ -40,16 +50,21 @@ const COUNT_EXPIRING = EXPIRING_TABLES.map(
 );
 
 const FIND_DATA_KEYS = `
-SELECT id, created_at FROM tenant_keys WHERE tenant_id = $1 AND purpose = 'data' ORDER BY created_at DESC, id DESC`;
+SELECT id, ${AGE_MS} FROM tenant_keys WHERE tenant_id = $1 AND purpose = 'data' ORDER BY created_at DESC, id DESC`;
 const FIND_TENANTS_WITH_OLD_KEYS = `
 SELECT tenant_id FROM tenant_keys WHERE purpose = 'data' AND tenant_id > $1::uuid
 GROUP BY tenant_id HAVING count(*) > 1 ORDER BY tenant_id LIMIT ${TENANTS_MAX}`;
 const FIND_TENANTS = `SELECT id FROM tenants WHERE id > $1::uuid ORDER BY id LIMIT ${TENANTS_MAX}`;
-const DELETE_KEY = `DELETE FROM tenant_keys WHERE tenant_id = $1 AND id = $2 AND purpose = 'data' RETURNING id`;
+/** By the clock of the database alone: a host whose clock is wrong must not delete a key that others still seal under. */
+const DELETE_KEY = `
+DELETE FROM tenant_keys WHERE tenant_id = $1 AND id = $2 AND purpose = 'data' AND EXISTS (
+  SELECT FROM tenant_keys AS newest WHERE newest.tenant_id = $1 AND newest.id = $3 AND newest.purpose = 'data'
+  AND newest.id <> $2 AND newest.created_at <= now() - interval '${KEY_SETTLED_AFTER_MS} milliseconds'
+) RETURNING id`;
 
 export type ResealRows = ReturnType<typeof createResealRows>;
 
-export const createResealRows = ({ statements: { query } }: Pick<Database, 'statements'>) => ({
+export const createResealRows = ({ statements: { query, transaction } }: Pick<Database, 'statements'>) => ({
   /** In the order of ids. @param keyHeader of the key that seals: its values come without `sealed`. */
   findSlice: async (table: SealedTable, tenant_id: string, after: string, keyHeader: Buffer, limit: number) =>
     (await query(`find-sealed-${table.name}`, findSlice(table), [tenant_id, after, keyHeader, limit])) as SealedRow[],
@@ -58,8 +73,12 @@ export const createResealRows = ({ statements: { query } }: Pick<Database, 'stat
     tenant_id: string,
     rows: readonly { id: string; old: Buffer; sealed: Buffer }[],
   ): Promise<void> => {
-    const columns = [rows.map(({ id }) => id), rows.map(({ old }) => old), rows.map(({ sealed }) => sealed)];
-    await query(`reseal-${table.name}`, replace(table), [tenant_id, ...columns]);
+    const ids = rows.map(({ id }) => id);
+    const columns = [ids, rows.map(({ old }) => old), rows.map(({ sealed }) => sealed)];
+    await transaction(async (within) => {
+      await within(`lock-sealed-${table.name}`, lock(table), [tenant_id, ids]);
+      await within(`reseal-${table.name}`, replace(table), [tenant_id, ...columns]);
+    });
   },
   /** How many values of a table are under each key, by slices. `key` is null for rows without a value. */
   countSlice: async (table: SealedTable, tenant_id: string, after: string, limit: number) =>
@@ -79,14 +98,14 @@ export const createResealRows = ({ statements: { query } }: Pick<Database, 'stat
 
   /** The data keys of a tenant, the newest first. */
   findDataKeys: async (tenant_id: string) =>
-    (await query(undefined, FIND_DATA_KEYS, [tenant_id])) as { id: string; created_at: Date }[],
+    (await query(undefined, FIND_DATA_KEYS, [tenant_id])) as { id: string; age_ms: number }[],
   findTenantsWithOldKeys: async (after: string): Promise<string[]> =>
     ((await query(undefined, FIND_TENANTS_WITH_OLD_KEYS, [after])) as { tenant_id: string }[]).map(
       ({ tenant_id }) => tenant_id,
     ),
   findTenantIdsAfter: async (after: string): Promise<string[]> =>
     ((await query(undefined, FIND_TENANTS, [after])) as { id: string }[]).map(({ id }) => id),
-  deleteKey: async (tenant_id: string, id: string): Promise<void> => {
-    await query(undefined, DELETE_KEY, [tenant_id, id]);
-  },
+  /** @param newestId the key that seals. @returns whether it has sealed for so long that the older key is deleted. */
+  deleteKey: async (tenant_id: string, id: string, newestId: string): Promise<boolean> =>
+    (await query(undefined, DELETE_KEY, [tenant_id, id, newestId])).length > 0,
 });

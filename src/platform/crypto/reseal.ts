@@ -78,8 +78,8 @@ const passOver = async (ctx: Resealing, tenant_id: string, newestId: string, pac
   return { ...pass, isComplete: true };
 };
 
-/** The tenants that were found to have nothing under older keys, with the time and the newest key. */
-export type CleanTenants = Map<string, { newestId: string; atMs: number }>;
+/** The tenants that were found to have nothing under older keys, with the newest key, and whether it had settled by then. */
+export type CleanTenants = Map<string, { newestId: string; isSettled: boolean }>;
 
 /**
  * Re-seals what one tenant has under older keys. Deletes these keys when no process can seal under them any more and nothing is
@@ -94,25 +94,23 @@ export const resealTenant = async (
   const rows = createResealRows(ctx.db);
   const [newest, ...older] = await rows.findDataKeys(tenant_id);
   if (!newest || older.length === 0) return true;
-  const startedMs = ctx.now().getTime();
-  if (startedMs < newest.created_at.getTime() + KEY_ACTIVE_AFTER_MS) return false;
-  const settledMs = newest.created_at.getTime() + KEY_SETTLED_AFTER_MS;
+  if (newest.age_ms < KEY_ACTIVE_AFTER_MS) return false;
+  // At the beginning of the pass.
+  const isSettled = newest.age_ms >= KEY_SETTLED_AFTER_MS;
   const known = clean.get(tenant_id);
-  const isKnown = known?.newestId === newest.id && (known.atMs >= settledMs || startedMs < settledMs);
+  const isKnown = known?.newestId === newest.id && known.isSettled === isSettled;
   if (!isKnown) {
     const pass = await passOver(ctx, tenant_id, newest.id, pacing);
     if (pass.resealed > 0) ctx.log.info({ tenant_id, rows: pass.resealed }, 'rows are sealed under the new data key');
     if (!pass.isComplete || pass.broken > 0) return false;
-    clean.set(tenant_id, { newestId: newest.id, atMs: startedMs });
+    clean.set(tenant_id, { newestId: newest.id, isSettled });
   }
-  if ((clean.get(tenant_id)?.atMs ?? 0) < settledMs) return false;
+  if (!isSettled) return false;
   let areGone = true;
   for (const { id } of older) {
-    if ((await rows.countExpiring(tenant_id, keyHeaderOf(id))) > 0) areGone = false;
-    else {
-      await rows.deleteKey(tenant_id, id);
-      ctx.log.info({ tenant_id, key_id: id }, 'a data key that seals nothing any more was deleted');
-    }
+    const isUsed = (await rows.countExpiring(tenant_id, keyHeaderOf(id))) > 0;
+    if (isUsed || !(await rows.deleteKey(tenant_id, id, newest.id))) areGone = false;
+    else ctx.log.info({ tenant_id, key_id: id }, 'a data key that seals nothing any more was deleted');
   }
   return areGone;
 };

@@ -1,10 +1,18 @@
 // Rows of wrapped keys for the keyring, and the instance row, which identifies the vault of a database.
 import type { Database } from '../db/database.ts';
 import { createCoalescer } from '../db/coalescer.ts';
+import type { Query } from '../db/statements.ts';
 import { traced } from '../db/traced.ts';
 import { unavailable } from '../errors.ts';
+import type { StoredTenantKey } from './keyring.ts';
 
 const FIND = 'find-ephemeral-keys';
+
+/** How old a key is. By the clock of the database, on which all processes agree. */
+export const AGE_MS = '(extract(epoch FROM now() - created_at) * 1000)::float8 AS age_ms';
+
+const FIND_TENANT_KEYS = `
+SELECT tenant_id, id, purpose, wrapped, created_at, ${AGE_MS} FROM tenant_keys WHERE tenant_id = $1`;
 
 /** Keys of security codes, each with a look-up of its own, as for tokens. */
 export const FIND_EPHEMERAL_KEYS = `
@@ -14,14 +22,36 @@ CROSS JOIN LATERAL (SELECT id, wrapped, destroy_at FROM ephemeral_keys WHERE id 
 const FIND_WRAPPED_PEPPER = 'SELECT wrapped_pepper FROM instance WHERE id = 1';
 
 /**
- * The lock waits for a rotation that wraps the pepper anew, and such a rotation waits for it. So a key under an earlier root key is
- * committed before the rotation looks for keys, or not at all.
+ * The lock waits for a rotation that wraps the pepper anew, and such a rotation waits for it. So keys under an earlier root key are
+ * committed before the rotation looks for keys, or not at all. In one order, so that processes do not deadlock.
  */
-const ADD_EPHEMERAL_KEY = `
+const ADD_EPHEMERAL_KEYS = `
 WITH vault AS (SELECT id FROM instance WHERE id = 1 AND wrapped_pepper = $4 FOR SHARE)
-INSERT INTO ephemeral_keys (id, wrapped, destroy_at) SELECT $1, $2::bytea, $3::timestamptz FROM vault ON CONFLICT DO NOTHING`;
+INSERT INTO ephemeral_keys (id, wrapped, destroy_at)
+SELECT new.id, new.wrapped, new.destroy_at
+FROM vault, unnest($1::text[], $2::bytea[], $3::timestamptz[]) AS new(id, wrapped, destroy_at) ORDER BY new.id
+ON CONFLICT DO NOTHING`;
 
 type EphemeralKeyRow = { id: string; wrapped: Uint8Array; destroy_at: Date };
+
+/** What stores ephemeral keys, on the pool or on one connection. */
+export const ephemeralRowsOn = (query: Query) => ({
+  findWrappedPepper: async (): Promise<Uint8Array> => {
+    const [row] = await query('find-wrapped-pepper', FIND_WRAPPED_PEPPER, []);
+    if (!row) throw unavailable(new Error('the database has no instance row'));
+    return (row as { wrapped_pepper: Buffer }).wrapped_pepper;
+  },
+  addEphemeralKeys: async (rows: readonly EphemeralKeyRow[], wrapped_pepper: Uint8Array): Promise<void> => {
+    await query('add-ephemeral-keys', ADD_EPHEMERAL_KEYS, [
+      rows.map(({ id }) => id),
+      rows.map(({ wrapped }) => Buffer.from(wrapped)),
+      rows.map(({ destroy_at }) => destroy_at),
+      wrapped_pepper,
+    ]);
+  },
+  findEphemeralKeys: async (ids: readonly string[]): Promise<EphemeralKeyRow[]> =>
+    query(FIND, FIND_EPHEMERAL_KEYS, [ids]),
+});
 
 /** Ephemeral keys belong to no tenant, so look-ups of all tenants share statements. */
 const NO_TENANT = '';
@@ -41,22 +71,10 @@ export const createKeyRows = (db: Database) => {
   );
   return {
     keyStore: {
-      findTenantKeys: (tenantId: string) =>
-        guarded(async (client) => {
-          const rows = await client.tenant_keys.findMany({ where: { tenant_id: tenantId } });
-          return rows.map((row) => ({ ...row, purpose: row.purpose as 'data' | 'digest' }));
-        }),
+      findTenantKeys: async (tenantId: string) =>
+        (await query('find-tenant-keys', FIND_TENANT_KEYS, [tenantId])) as StoredTenantKey[],
       findEphemeralKey: (id: string) => traced(tracing, FIND, () => findEphemeralKey(NO_TENANT, id)),
-      findWrappedPepper: async (): Promise<Uint8Array> => {
-        const [row] = await query('find-wrapped-pepper', FIND_WRAPPED_PEPPER, []);
-        if (!row) throw unavailable(new Error('the database has no instance row'));
-        return (row as { wrapped_pepper: Buffer }).wrapped_pepper;
-      },
-      addEphemeralKey: async (row: EphemeralKeyRow, wrapped_pepper: Uint8Array) => {
-        await query('add-ephemeral-key', ADD_EPHEMERAL_KEY, [row.id, row.wrapped, row.destroy_at, wrapped_pepper]);
-        const [stored] = await query(FIND, FIND_EPHEMERAL_KEYS, [[row.id]]);
-        return stored as EphemeralKeyRow | undefined;
-      },
+      ...ephemeralRowsOn(query),
     },
 
     /** The instance row, or undefined in a database that is new, or not migrated yet. */

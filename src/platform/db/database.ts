@@ -45,6 +45,7 @@ export const createDatabase = (
     onPoolError: (error: Error) => void;
   },
 ) => {
+  let prepareConnection: (on: Query) => Promise<unknown> = async () => undefined;
   const pool = new Pool({
     ...poolConfig,
     max: options.poolMax,
@@ -60,6 +61,7 @@ export const createDatabase = (
     // before the first query of the connection: pg warns of a query that is sent while another is under way.
     onConnect: async (client) => {
       await client.query("SET TimeZone = 'UTC'; SET enable_seqscan = off");
+      await prepareConnection(statements.queryOn(client));
     },
   });
   // The pool replaces an idle connection that breaks. Without a listener the error would end the process.
@@ -110,6 +112,9 @@ export const createDatabase = (
     ping: async (): Promise<void> => {
       await statements.query(undefined, 'SELECT 1', []);
     },
+
+    /** Sets work for each new connection, before its first query: the database may have crashed or failed over before. */
+    onConnect: (prepare: (on: Query) => Promise<unknown>): void => void (prepareConnection = prepare),
 
     /** Registers work that must finish before connections close. */
     beforeClose: (drain: () => Promise<unknown>): void => void drains.push(drain as () => Promise<void>),

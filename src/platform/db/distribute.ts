@@ -36,7 +36,7 @@ SELECT current_user::text AS role,
 
 const FIND_NODES = `
 SELECT (SELECT groupid FROM pg_dist_local_group) AS local_group,
-  (SELECT count(*)::int FROM pg_dist_node WHERE groupid <> 0 AND noderole = 'primary' AND isactive AND shouldhaveshards) AS workers`;
+  (SELECT count(*)::int FROM pg_dist_node WHERE noderole = 'primary' AND isactive AND shouldhaveshards) AS workers`;
 
 /** What it does, for the operator who watches. */
 type Report = (line: string) => void;

@@ -6,9 +6,12 @@ const CHANNEL = 'strongroom_changed';
 /** A listener that lost its connection reconnects after this time, without a limit of attempts. */
 const RECONNECT_MS = 1_000;
 
-/** How often the listener queries the database. Nothing else detects a database that failed over to another address. */
+/** How often the listener queries the database. Nothing else detects a peer that vanished without closing the connection. */
 const HEARTBEAT_MS = 5_000;
-const HEARTBEAT_TIMEOUT_MS = 3_000;
+/** A database that neither connects nor answers in this time counts as lost. */
+const SILENCE_MS = 3_000;
+/** A dead peer is noticed at the latest after this time. */
+export const DEAD_PEER_NOTICED_MS = HEARTBEAT_MS + SILENCE_MS;
 
 /** Run in a transaction: PostgreSQL delivers it to every process when the transaction commits. */
 export const NOTIFY = `SELECT pg_notify('${CHANNEL}', $1)::text`;
@@ -21,15 +24,18 @@ export const NOTIFY = `SELECT pg_notify('${CHANNEL}', $1)::text`;
 export const listenForNotices = (
   poolConfig: PoolConfig,
   listener: { changed(notice: string): void; missed(): void; failed(error: unknown): void },
-  heartbeatMs = HEARTBEAT_MS,
 ): { close(): Promise<void> } => {
-  const TimedClient = createTimedClient(Math.min(heartbeatMs, HEARTBEAT_TIMEOUT_MS));
+  const TimedClient = createTimedClient(SILENCE_MS);
   let client: Client | undefined;
   let timer: NodeJS.Timeout | undefined;
   let closed = false;
 
   const connect = async (): Promise<void> => {
-    const connecting = new TimedClient({ ...poolConfig, keepAlive: true, application_name: 'strongroom notices' });
+    const connecting = new TimedClient({
+      ...poolConfig,
+      connectionTimeoutMillis: SILENCE_MS,
+      application_name: 'strongroom notices',
+    });
     client = connecting;
     const lost = (error: unknown): void => {
       if (closed || client !== connecting) return;
@@ -62,7 +68,7 @@ export const listenForNotices = (
         },
         () => undefined,
       );
-    }, heartbeatMs);
+    }, HEARTBEAT_MS);
     timer.unref();
   };
   const connected = connect();

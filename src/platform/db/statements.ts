@@ -1,5 +1,5 @@
 // Runs raw SQL over the pool: named statements and transactions. Maps database errors to AppErrors.
-import type { Pool, PoolClient } from 'pg';
+import type { ClientBase, Pool } from 'pg';
 import type { Accounts } from '../accounts.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import type { Tracing } from '../tracing/tracing.ts';
@@ -60,7 +60,7 @@ export const createStatements = (
   let shardCalls: ReadonlyMap<string, ShardCall> = new Map();
   const leftOut = new Set<string>();
   const untracedOn =
-    (client: Pool | PoolClient): Query =>
+    (client: Pool | ClientBase): Query =>
     async (name, text, values) => {
       const call = name === undefined ? undefined : shardCalls.get(name);
       try {
@@ -71,7 +71,7 @@ export const createStatements = (
       }
     };
 
-  const queryOn = (client: Pool | PoolClient): Query => {
+  const queryOn = (client: Pool | ClientBase): Query => {
     const run = tracedQuery(untracedOn(client), tracing);
     return async (name, ...rest) => (name !== undefined && leftOut.has(name) ? [] : run(name, ...rest));
   };
@@ -115,6 +115,8 @@ export const createStatements = (
     query,
     /** For batches, each of several requests: the span of a request is that of its wait for the batch. */
     queryForBatch: untracedOn(pool),
+    /** For a connection that the pool has not given out yet. */
+    queryOn: untracedOn,
     transaction: statementsOf(SERVER).transaction,
     for: statementsOf,
     /** Does not run statements of this name from now on: the database has triggers that do the same. */

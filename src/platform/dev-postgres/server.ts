@@ -98,6 +98,10 @@ export const spawnServer = async (binaries: Binaries, directory: Directory, laun
       max_connections: 100,
       fsync: 'on',
       full_page_writes: 'on',
+      // The first change of a page after a checkpoint writes the whole page. This PostgreSQL is built without lz4.
+      wal_compression: 'pglz',
+      max_wal_size: '2GB',
+      checkpoint_timeout: '15min',
       // PostgreSQL keeps a plan that it made for a small table until the table is analysed. After an import that must be soon.
       autovacuum_naptime: '10s',
       // Rows and statements of a vault must not be in a log: no DETAIL, no text of the failing statement.

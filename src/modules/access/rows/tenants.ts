@@ -43,7 +43,14 @@ const lockRootKey = async (query: Query, { wrapped_pepper }: NewTenantKeys): Pro
     throw conflict('The root key of the vault was changed meanwhile. Try again.');
 };
 
-const keyRows = (keys: NewTenantKeys) => keys.rows.map((row) => ({ ...row, wrapped: Uint8Array.from(row.wrapped) }));
+/** The time is that of the database: by it, processes agree on which key seals and when an older one is deleted. */
+const INSERT_KEY = `
+INSERT INTO tenant_keys (tenant_id, id, purpose, wrapped, created_at) VALUES ($1::uuid, $2::uuid, $3, $4, now())`;
+
+const insertKeys = async (query: Query, { rows }: NewTenantKeys): Promise<void> => {
+  for (const { tenant_id, id, purpose, wrapped } of rows)
+    await query('insert-tenant-key', INSERT_KEY, [tenant_id, id, purpose, wrapped]);
+};
 
 /** Whether the vault has any tenant. */
 export const hasTenants = ({ prisma }: Pick<Database, 'prisma'>): Promise<boolean> =>
@@ -71,18 +78,18 @@ export const insertTenant = async (
   await lockRootKey(query, keys);
   if (onlyFirst && (await prisma.tenants.findFirst({ select: { id: true } }))) return false;
   await prisma.tenants.create({ data: { id: tenant_id, name } });
-  await prisma.tenant_keys.createMany({ data: keyRows(keys) });
+  await insertKeys(query, keys);
   return true;
 };
 
 /** Adds a key of the tenant of the transaction. @returns false where the tenant is gone. @throws conflict. */
 export const insertTenantKeys = async (
-  { prisma, query, tenant_id }: PrismaTransaction,
+  { query, tenant_id }: PrismaTransaction,
   keys: NewTenantKeys,
 ): Promise<boolean> => {
   await lockRootKey(query, keys);
   if ((await query('lock-tenant', LOCK, [tenant_id])).length === 0) return false;
-  await prisma.tenant_keys.createMany({ data: keyRows(keys) });
+  await insertKeys(query, keys);
   return true;
 };
 

@@ -72,8 +72,14 @@ export const isMember = async (
   return (await prisma.members.count({ where: { tenant_id, ...sought } })) > 0;
 };
 
-export const findMemberOfUser = ({ prisma, tenant_id }: PrismaTransaction, user_id: string) =>
-  prisma.members.findUnique({ where: { tenant_id_user_id: { tenant_id, user_id } }, select: { id: true } });
+export const findMemberOfUser = async (
+  { prisma, tenant_id }: PrismaTransaction,
+  user_id: string,
+): Promise<Pick<StoredMember, 'id' | 'role'> | undefined> => {
+  const where = { tenant_id_user_id: { tenant_id, user_id } };
+  const row = await prisma.members.findUnique({ where, select: { id: true, role: true } });
+  return (row as Pick<StoredMember, 'id' | 'role'> | null) ?? undefined;
+};
 
 export const insertMember = async (
   { prisma, tenant_id }: PrismaTransaction,

@@ -5,6 +5,7 @@ import type { Client } from 'pg';
 import { from as copyFrom } from 'pg-copy-streams';
 import { StartError } from '../../errors.ts';
 import type { DumpedTable, Manifest, Progress } from './dump.ts';
+import { makeEarlierMonths } from '../log-partitions.ts';
 import type { Dump } from './read-dump.ts';
 import { replayErasures, type Replayed } from './replay.ts';
 import { codeOf, findColumns, findMigrations, quoted } from './session.ts';
@@ -108,8 +109,10 @@ export const loadDump = async (
   await session.query(`LOCK TABLE ${locked.map(({ name }) => quoted(name)).join(', ')}`);
   await checkEmpty(session, dump.manifest);
   for (const table of REPLACED_TABLES) await session.query(`DELETE FROM ${quoted(table)}`);
-  for (const table of tables)
+  for (const table of tables) {
+    if (table.name === 'audit_log') await makeEarlierMonths(session);
     await loadTable(session, dump, table, table.name, (bytes) => progress('restoring', (loaded += bytes), total));
+  }
   await dump.readEnd();
   const replayed = erasures && (await replayList(session, erasures));
   await session.query('COMMIT');

@@ -25,6 +25,7 @@ export const KEPT_TABLES = [
   'daily_budgets',
   'daily_tokens',
   'idempotency_keys',
+  'log_streams',
   'audit_log',
 ] as const;
 
@@ -42,4 +43,4 @@ export const LEFT_TABLES: Readonly<Record<string, string>> = {
 };
 
 /** What a vault without tenants may have: a restore replaces it. */
-export const REPLACED_TABLES: readonly string[] = ['instance', 'official_formulas'];
+export const REPLACED_TABLES: readonly string[] = ['instance', 'official_formulas', 'log_streams'];

@@ -1,0 +1,151 @@
+// `strongroom logs archive` and `logs read`: moves old months of the audit log into files, and prints their rows.
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import type { Client } from 'pg';
+import { createAccounts } from '../platform/accounts.ts';
+import type { Config } from '../platform/config.ts';
+import { firstIdAt } from '../platform/crypto/ids.ts';
+import { codeOf, inSession } from '../platform/db/backup/session.ts';
+import {
+  dropPartition,
+  isEmptyPartition,
+  listLogPartitions,
+  type LogPartition,
+  mergeEmptyMonths,
+  oldestKept,
+  putBackDetached,
+  readLogPartition,
+} from '../platform/db/log-partitions.ts';
+import { StartError } from '../platform/errors.ts';
+import { exists } from '../platform/files.ts';
+import { createLog } from '../platform/log.ts';
+import {
+  archivePath,
+  type LogManifest,
+  readLogArchive,
+  tallyOf,
+  verifyLogArchive,
+  writeLogArchive,
+} from '../platform/log-archive-file.ts';
+import { createMetrics } from '../platform/metrics/metrics.ts';
+import { closeAll, openDatabase, type Start } from '../platform/open-database.ts';
+import { mebibytes } from './backup-progress.ts';
+import { UsageError } from './usage-error.ts';
+
+export type ArchiveOptions = { directory: string; month: string | undefined; isKept: boolean; isJson: boolean };
+
+const MONTH_FORM = /^\d{4}-(?:0[1-9]|1[0-2])$/;
+
+/** The partitions to archive, oldest first. @throws StartError for a month that has no partition or has not ended. */
+const chosen = async (
+  session: Client,
+  month: string | undefined,
+  months: number,
+  now: Date,
+): Promise<LogPartition[]> => {
+  const partitions = await listLogPartitions(session);
+  if (month === undefined) {
+    const oldest = oldestKept(now, months);
+    return partitions.filter(({ to_id }) => to_id !== null && to_id <= oldest);
+  }
+  const found = partitions.find(({ name }) => name === `audit_log_${month.replace('-', '_')}`);
+  const known = partitions.map(({ name }) => name).join(', ');
+  if (!found?.to_id) throw new StartError(`The month ${month} has no partition of its own. Partitions: ${known}.`);
+  if (found.to_id > firstIdAt(now.getTime())) throw new StartError(`The month ${month} has not ended.`);
+  return [found];
+};
+
+/** Writes and verifies the archive of a partition, unless it is written already. @throws StartError. */
+const writeOnce = async (session: Client, path: string, partition: LogPartition, now: Date): Promise<LogManifest> => {
+  if (!(await exists(path))) {
+    await writeLogArchive(path, partition, readLogPartition(session, partition.name), now);
+    return verifyLogArchive(path);
+  }
+  // Of a run that was stopped, or that kept the partition.
+  const archived = await verifyLogArchive(path);
+  const { lines } = await tallyOf(readLogPartition(session, partition.name));
+  if (lines.sha256 === archived.lines.sha256) return archived;
+  throw new StartError(
+    `${path} exists, and has other rows than ${partition.name}. Nothing was dropped. Choose another directory.`,
+  );
+};
+
+const archiveOne = async (
+  session: Client,
+  partition: LogPartition,
+  { directory, isKept, isJson }: ArchiveOptions,
+  now: Date,
+): Promise<void> => {
+  const { name } = partition;
+  const path = archivePath(directory, partition);
+  const { rows, file } = await writeOnce(session, path, partition, now);
+  const isDropped = !isKept && (await dropPartition(session, partition, rows));
+  if (!isKept && !isDropped)
+    throw new StartError(
+      `Rows came into ${name} after ${path} was written. Nothing was dropped. Run the command again with another directory.`,
+    );
+  console.log(
+    isJson
+      ? JSON.stringify({
+          partition: name,
+          file: path,
+          rows,
+          bytes: file.bytes,
+          sha256: file.sha256,
+          dropped: isDropped,
+        })
+      : `${path}  ${rows} rows, ${mebibytes(file.bytes)}${isDropped ? `; ${name} was dropped` : `; ${name} was kept`}`,
+  );
+};
+
+const NOT_OWNER =
+  'This role may not drop partitions of the audit log. Run the command as the role that migrates (docs/operations/database-roles.md).';
+
+/** @throws UsageError, StartError. Nothing is dropped that is not in a verified archive. */
+export const archiveLogs = async (config: Config, options: ArchiveOptions): Promise<void> => {
+  const { month, isKept } = options;
+  if (month !== undefined && !MONTH_FORM.test(month)) throw new UsageError('The option --month must be like 2026-08.');
+  if (!(await exists(options.directory)))
+    throw new StartError(`The directory ${options.directory} does not exist. Make it, on a disk that is backed up.`);
+  const start: Start = { closers: [], isLockLost: false };
+  const now = new Date();
+  try {
+    const services = { log: createLog(config.logLevel), accounts: createAccounts(), metrics: createMetrics() };
+    const { db, poolConfig } = await openDatabase(config, 'command', services, start);
+    const role = await db.findServerRole();
+    if (role.owns_log === null)
+      throw new StartError('The database has no audit log yet. Apply the migrations: npm run migrate');
+    if (!role.owns_log) throw new StartError(NOT_OWNER);
+    await inSession(poolConfig, async (session) => {
+      for (const name of await putBackDetached(session))
+        console.error(`${name} was left by a run that was stopped. It is back in the log.`);
+      let archived = 0;
+      for (const partition of await chosen(session, month, config.logRetentionMonths, now)) {
+        // The first one is empty once its rows are archived: it waits for late rows.
+        if (partition.from_id === null && (await isEmptyPartition(session, partition.name))) continue;
+        await archiveOne(session, partition, options, now);
+        archived += 1;
+      }
+      if (!isKept) await mergeEmptyMonths(session, oldestKept(now, config.logRetentionMonths));
+      if (archived === 0 && !options.isJson)
+        console.log(`No month is older than ${config.logRetentionMonths} months (LOG_RETENTION_MONTHS).`);
+    });
+  } catch (error) {
+    const code = codeOf(error);
+    if (error instanceof StartError || code === undefined) throw error;
+    throw new StartError(`The database refused a statement (${code}). Nothing was dropped that is not in an archive.`, {
+      cause: error,
+    });
+  } finally {
+    await closeAll(start);
+  }
+};
+
+/** Prints the rows of an archive once it is verified. @throws StartError. */
+export const readArchive = async (path: string, tenant_id: string | undefined): Promise<void> => {
+  const lines = Readable.from(readLogArchive(path, tenant_id), { objectMode: false });
+  await pipeline(lines, process.stdout, { end: false }).catch((error: unknown) => {
+    // The reader, such as `head`, has enough.
+    if (codeOf(error) !== 'EPIPE') throw error;
+  });
+};

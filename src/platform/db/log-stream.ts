@@ -1,0 +1,28 @@
+// Rows of the audit log for a stream, and how far a stream has come. Rows of `log_streams`.
+import type { Query } from './statements.ts';
+
+const START = 'INSERT INTO log_streams (name, position) VALUES ($1, $2) ON CONFLICT DO NOTHING';
+const FIND = 'SELECT position FROM log_streams WHERE name = $1';
+const MOVE = 'UPDATE log_streams SET position = $3 WHERE name = $1 AND position = $2 RETURNING name';
+
+/** By the index on ids alone, which finds the pages of an interval. Absent is NULL. */
+const READ = `
+SELECT id, json_strip_nulls(row_to_json(l))::text AS line FROM audit_log AS l
+WHERE id > $1::uuid AND id <= $2::uuid ORDER BY id LIMIT $3`;
+
+export type StreamedRow = { id: string; line: string };
+
+/** @param start of a stream that has no position yet. @returns the highest id that was streamed. @throws unavailable. */
+export const findStreamPosition = async (query: Query, name: string, start: string): Promise<string> => {
+  await query('start-log-stream', START, [name, start]);
+  const [found] = (await query('find-log-stream', FIND, [name])) as [{ position: string }];
+  return found.position;
+};
+
+/** @returns false if another process has moved it meanwhile. @throws unavailable. */
+export const moveStreamPosition = async (query: Query, name: string, from: string, to: string): Promise<boolean> =>
+  (await query('move-log-stream', MOVE, [name, from, to])).length > 0;
+
+/** Rows of all tenants above an id, up to another. Without a name: PostgreSQL plans for the partitions of the interval. @throws unavailable. */
+export const readStreamedRows = async (query: Query, from: string, to: string, most: number): Promise<StreamedRow[]> =>
+  (await query(undefined, READ, [from, to, most])) as StreamedRow[];

@@ -1,0 +1,234 @@
+// An archive of audit log rows: lines of JSON in a gzip file, and a manifest beside it with counts and SHA-256 hashes.
+import { createReadStream } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import { pipeline, Readable } from 'node:stream';
+import { createGunzip, createGzip } from 'node:zlib';
+import { z } from 'zod';
+import { createSha256 } from './crypto/digest.ts';
+import type { LogLine, LogPartition } from './db/log-partitions.ts';
+import { timeOfBound } from './db/log-partitions.ts';
+import { StartError } from './errors.ts';
+import { checkNewFile, writeNewFile } from './new-file.ts';
+import { version } from './version.ts';
+
+/** Raised when an earlier release could not read an archive. */
+const ARCHIVE_FORMAT = 1;
+
+const whole = z.number().int().nonnegative();
+const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
+
+/** A later release may add keys. */
+const manifestSchema = z.looseObject({
+  strongroom: z.literal('log-archive'),
+  format: z.number().int(),
+  /** The version of the release that wrote it. */
+  product: z.string(),
+  made_at: z.iso.datetime(),
+  partition: z.string(),
+  /** Ids of rows are from `from_id` on and below `to_id`; their times likewise. Null: no bound. */
+  from_id: z.string().nullable(),
+  to_id: z.string().nullable(),
+  from: z.iso.datetime().nullable(),
+  to: z.iso.datetime().nullable(),
+  rows: whole,
+  /** Rows of each tenant. */
+  tenants: z.record(z.string(), whole),
+  file: z.object({ name: z.string(), bytes: whole, sha256 }),
+  /** Of the lines before compression. */
+  lines: z.object({ bytes: whole, sha256 }),
+  /** Signatures over the log that others can check. This release writes none. */
+  signed_roots: z.array(z.unknown()),
+});
+
+export type LogManifest = z.infer<typeof manifestSchema>;
+
+const SUFFIX = '.jsonl.gz';
+
+/** Where the archive of a partition is: audit-log-2026-08.jsonl.gz. */
+export const archivePath = (directory: string, partition: LogPartition): string =>
+  join(directory, `${partition.name.replaceAll('_', '-')}${SUFFIX}`);
+
+const manifestPath = (path: string): string => join(dirname(path), `${basename(path, SUFFIX)}.manifest.json`);
+
+const timeText = (id: string | null): string | null => (id === null ? null : timeOfBound(id).toISOString());
+
+/** Counts and digests of lines on their way. */
+const createTally = () => {
+  const digest = createSha256();
+  const tenants: Record<string, number> = {};
+  const tally = { rows: 0, bytes: 0 };
+  return {
+    add(tenant_id: string, line: Buffer): void {
+      digest.update(line);
+      tally.rows += 1;
+      tally.bytes += line.length;
+      tenants[tenant_id] = (tenants[tenant_id] ?? 0) + 1;
+    },
+    end: () => ({ rows: tally.rows, tenants, lines: { bytes: tally.bytes, sha256: digest.hex() } }),
+  };
+};
+
+export type LogTally = ReturnType<ReturnType<typeof createTally>['end']>;
+
+const tallied = async function* (
+  batches: AsyncIterable<LogLine[]>,
+  tally: ReturnType<typeof createTally>,
+): AsyncGenerator<Buffer> {
+  for await (const batch of batches) {
+    const lines = batch.map(({ tenant_id, line }) => {
+      const bytes = Buffer.from(`${line}\n`);
+      tally.add(tenant_id, bytes);
+      return bytes;
+    });
+    yield Buffer.concat(lines);
+  }
+};
+
+/** Counts and digests rows without writing them. */
+export const tallyOf = async (batches: AsyncIterable<LogLine[]>): Promise<LogTally> => {
+  const tally = createTally();
+  for await (const _ of tallied(batches, tally));
+  return tally.end();
+};
+
+/**
+ * Writes an archive and its manifest, both whole and on disk.
+ * @throws StartError if a file exists or cannot be written. Nothing is left then.
+ */
+export const writeLogArchive = async (
+  path: string,
+  partition: LogPartition,
+  batches: AsyncIterable<LogLine[]>,
+  now: Date,
+): Promise<LogManifest> => {
+  await checkNewFile(path);
+  await checkNewFile(manifestPath(path));
+  const tally = createTally();
+  const digest = createSha256();
+  let bytes = 0;
+  const packed = async function* (): AsyncGenerator<Buffer> {
+    const gzip = createGzip();
+    pipeline(Readable.from(tallied(batches, tally), { objectMode: false }), gzip, () => undefined);
+    for await (const piece of gzip as AsyncIterable<Buffer>) {
+      digest.update(piece);
+      bytes += piece.length;
+      yield piece;
+    }
+  };
+  await writeNewFile(path, Readable.from(packed(), { objectMode: false }));
+  const { name, from_id, to_id } = partition;
+  const manifest: LogManifest = {
+    strongroom: 'log-archive',
+    format: ARCHIVE_FORMAT,
+    product: version,
+    made_at: now.toISOString(),
+    partition: name,
+    from_id,
+    to_id,
+    from: timeText(from_id),
+    to: timeText(to_id),
+    ...tally.end(),
+    file: { name: basename(path), bytes, sha256: digest.hex() },
+    signed_roots: [],
+  };
+  await writeNewFile(manifestPath(path), Readable.from([Buffer.from(`${JSON.stringify(manifest, null, 2)}\n`)]));
+  return manifest;
+};
+
+const readManifest = async (path: string): Promise<LogManifest> => {
+  const beside = manifestPath(path);
+  const text = await readFile(beside, 'utf8').catch((error: NodeJS.ErrnoException) => {
+    throw new StartError(
+      error.code === 'ENOENT'
+        ? `${path} has no manifest: ${beside} does not exist.`
+        : `${beside} cannot be read (${error.code}).`,
+    );
+  });
+  const parsed = manifestSchema.safeParse(parseJson(text));
+  if (!parsed.success) throw new StartError(`${beside} is no manifest of an archive, or it was changed.`);
+  if (parsed.data.format > ARCHIVE_FORMAT)
+    throw new StartError(
+      `${path} was written by a newer version of Strongroom (${parsed.data.product}). Read it with that version.`,
+    );
+  return parsed.data;
+};
+
+const parseJson = (text: string): unknown => {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+};
+
+/** Longer than any line: the entities of one operation have a limit. */
+const LINE_BYTES_MAX = 16 * 1024 * 1024;
+
+/** The lines of an archive, each with its line end. */
+const readLines = async function* (pieces: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  let rest: Buffer = Buffer.alloc(0);
+  for await (const piece of pieces) {
+    let buffer = rest.length === 0 ? piece : Buffer.concat([rest, piece]);
+    for (let end = buffer.indexOf(0x0a); end !== -1; end = buffer.indexOf(0x0a)) {
+      yield buffer.subarray(0, end + 1);
+      buffer = buffer.subarray(end + 1);
+    }
+    if (buffer.length > LINE_BYTES_MAX) throw new Error('a line is too long');
+    rest = buffer;
+  }
+  if (rest.length > 0) yield rest;
+};
+
+const readPacked = async function* (path: string, note: (piece: Buffer) => void): AsyncGenerator<Buffer> {
+  const gunzip = createGunzip();
+  const noted = async function* (): AsyncGenerator<Buffer> {
+    for await (const piece of createReadStream(path) as AsyncIterable<Buffer>) {
+      note(piece);
+      yield piece;
+    }
+  };
+  pipeline(Readable.from(noted(), { objectMode: false }), gunzip, () => undefined);
+  yield* gunzip as AsyncIterable<Buffer>;
+};
+
+const tenantOf = (line: Buffer): string =>
+  String((JSON.parse(line.toString('utf8')) as { tenant_id: unknown }).tenant_id);
+
+/** Compares an archive with the hashes and counts of its manifest. @throws StartError. */
+export const verifyLogArchive = async (path: string): Promise<LogManifest> => {
+  const manifest = await readManifest(path);
+  const digest = createSha256();
+  const tally = createTally();
+  let bytes = 0;
+  try {
+    const unpacked = readPacked(path, (piece) => {
+      digest.update(piece);
+      bytes += piece.length;
+    });
+    for await (const line of readLines(unpacked)) tally.add(tenantOf(line), line);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT' || code === 'EACCES') throw new StartError(`${path} cannot be read (${code}).`);
+    throw altered(path, error);
+  }
+  const { rows, tenants, lines } = tally.end();
+  const isWhole = bytes === manifest.file.bytes && digest.hex() === manifest.file.sha256;
+  const isSame =
+    rows === manifest.rows &&
+    lines.sha256 === manifest.lines.sha256 &&
+    Object.keys(tenants).length === Object.keys(manifest.tenants).length &&
+    Object.entries(tenants).every(([tenant_id, count]) => manifest.tenants[tenant_id] === count);
+  if (!isWhole || !isSame) throw altered(path);
+  return manifest;
+};
+
+const altered = (path: string, cause?: unknown): StartError =>
+  new StartError(`${path} was cut off or changed: it is not what its manifest says.`, { cause });
+
+/** The lines of an archive, after it was verified, of one tenant or of all. @throws StartError. */
+export const readLogArchive = async function* (path: string, tenant_id: string | undefined): AsyncGenerator<Buffer> {
+  await verifyLogArchive(path);
+  for await (const line of readLines(readPacked(path, () => undefined)))
+    if (tenant_id === undefined || tenantOf(line) === tenant_id) yield line;
+};

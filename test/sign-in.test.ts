@@ -52,6 +52,7 @@ describe('the right password', () => {
         SMTP_URL: 'smtp://mail.example.com',
         MAIL_FROM: 'Vault <vault@example.com>',
         PUBLIC_URL: 'https://vault.example.com',
+        REQUIRE_SECOND_FACTOR: 'off',
       },
     ],
   ])('with %s the cookie goes to this very host by TLS alone', async (_what, environment) => {

@@ -1,15 +1,16 @@
 // Several workers behind one port act as one server, and end with their supervisor.
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
-import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { findRunningPostgres } from '../src/platform/dev-postgres/dev-postgres.ts';
 import { balance } from './support/balancer.ts';
-import { createDatabase, createDataDir, createEmptyDatabase, type TestDatabase } from './support/database.ts';
+import { createDatabase, createEmptyDatabase, type TestDatabase } from './support/database.ts';
 import {
   childrenOf,
   freePort,
@@ -71,7 +72,7 @@ const query = async (url: string, sql: string, values: unknown[] = []): Promise<
 
 /** A directory and a server with two workers on it; ended with everything of it afterwards. */
 const place = () => {
-  const dataDir = createDataDir('workers');
+  const dataDir = mkdtempSync(join(tmpdir(), 'strongroom-workers-'));
   const servers: ServerProcess[] = [];
   return {
     dataDir,

@@ -18,6 +18,7 @@ import type { Sensitive } from '../platform/crypto/sensitive.ts';
 import { readCredentials } from '../modules/access/dev-credentials.ts';
 import { StartError } from '../platform/errors.ts';
 import { INVITATION_HOURS } from '../modules/people/invitations.ts';
+import { resetSecondFactor } from '../modules/people/lost-devices.ts';
 import { resetPassword } from '../modules/people/passwords.ts';
 import { installOfficialFormulas } from '../modules/code/official.ts';
 import { backUp, exportErasures } from './backup.ts';
@@ -223,6 +224,15 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
       values.json
         ? JSON.stringify({ password })
         : `password        ${password}\n\nIt is temporary: change it in the console under People. It is shown once, and all sessions of the account have\nended.`,
+    );
+  },
+  'second-factor reset': async (values) => {
+    const email = required(values.email);
+    await withContext((ctx) => resetSecondFactor(ctx, email));
+    console.log(
+      values.json
+        ? JSON.stringify({ reset: true })
+        : 'The second factor was removed. All sessions of the account have ended.',
     );
   },
   'formulas install': async (values) => {

@@ -131,6 +131,13 @@ const table = {
     optional: ['json'],
     examples: ['password reset --email ada@example.com'],
   },
+  'second-factor reset': {
+    summary: 'removes the second factor of a person who lost the device, and ends their sessions',
+    more: 'The person signs in with the password alone, and adds a device at once where their tenant requires one.',
+    required: ['email'],
+    optional: ['json'],
+    examples: ['second-factor reset --email ada@example.com'],
+  },
   'formulas install': {
     summary: 'installs or updates the official formulas',
     optional: ['json'],

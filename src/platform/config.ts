@@ -20,11 +20,11 @@ const HOUR_MS = 3_600_000;
 const CVC_TTL_DEFAULT = '1h';
 const CVC_TTL_MAX_MS = 24 * HOUR_MS;
 
-const flag = (value: boolean) =>
-  z
-    .enum(['true', 'false', '1', '0', 'on', 'off'])
-    .transform((text) => text === 'true' || text === '1' || text === 'on')
-    .default(value);
+const onOrOff = z
+  .enum(['true', 'false', '1', '0', 'on', 'off'])
+  .transform((text) => text === 'true' || text === '1' || text === 'on');
+
+const flag = (value: boolean) => onOrOff.default(value);
 
 const wholeNumberFrom = (least: number, most: number) =>
   z.coerce.number(`must be a whole number from ${least} to ${most}`).int().min(least).max(most);
@@ -445,6 +445,11 @@ export const environmentSchema = z.object({
     .refine((ms) => ms >= SESSION_IDLE_MIN_MS && ms <= SESSION_IDLE_MAX_MS, 'must be from 2m to 12h')
     .prefault(SESSION_IDLE_DEFAULT)
     .describe('A console session that is not used for this long ends, from 2m to 12h.'),
+  REQUIRE_SECOND_FACTOR: onOrOff
+    .optional()
+    .describe(
+      'Whether members sign in with a second factor, where the setting `require_second_factor` of their tenant does not say it. Not set: `on` in production, `off` in development.',
+    ),
   SIGN_IN_LOCKOUT: duration
     .refine((ms) => ms >= MINUTE_MS && ms <= SIGN_IN_LOCKOUT_MAX_MS, 'must be from 1m to 24h')
     .prefault(SIGN_IN_LOCKOUT_DEFAULT)
@@ -665,6 +670,8 @@ export type Config = {
   docs: boolean;
   sessionIdleMs: number;
   signInLockoutMs: number;
+  /** Of tenants whose settings do not say it. */
+  requireSecondFactor: boolean;
   /** Undefined: no mail is sent. */
   mail: MailConfig | undefined;
   /** Metrics are served on `port`, or on that of the API where there is a token alone, or not at all. */
@@ -878,6 +885,7 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
     docs: values.DOCS,
     sessionIdleMs: values.SESSION_IDLE,
     signInLockoutMs: values.SIGN_IN_LOCKOUT,
+    requireSecondFactor: values.REQUIRE_SECOND_FACTOR ?? mode === 'production',
     mail: mailOf(values, mode),
     metrics: { host: values.METRICS_HOST, port: values.METRICS_PORT, token: values.METRICS_TOKEN },
     logRetentionMonths: values.LOG_RETENTION_MONTHS,

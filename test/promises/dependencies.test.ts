@@ -152,6 +152,8 @@ test('each outside package has one home', () => {
     [/^undici$/, ['platform/egress']],
     [/^ipaddr\.js$/, ['platform/egress', 'platform/ip-networks.ts', 'platform/ip-place.ts']],
     [/^argon2$/, ['platform/crypto']],
+    [/^otpauth$/, ['platform/crypto']],
+    [/^uqr$/, ['platform/http']],
     [/^nodemailer/, ['platform/mail']],
     [/^cookie$/, ['platform/http']],
     [/^@zxcvbn-ts\//, ['modules/people']],

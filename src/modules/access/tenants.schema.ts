@@ -33,6 +33,11 @@ const settings = z
         description: 'The same setting under the name that clients of the earlier API use.',
         example: 'true',
       }),
+      require_second_factor: flag.meta({
+        description:
+          'Whether members need a second factor in the console. Left out: the server says it. API keys are not affected.',
+        example: 'true',
+      }),
     },
     'must be an object of texts',
   )

@@ -156,7 +156,7 @@ export const applicationKeysPages = (console: Console, find: (visit: Visit) => P
 
   console.get(`${PATH}/:id/keys/new`, async (visit) => newPage(visit, await find(visit)));
   console.get(`${PATH}/:id/keys`, async (visit) => ({ seeOther: pageOf(visit) }));
-  console.post(`${PATH}/:id/keys`, async (submission): Promise<Outcome> => {
+  console.postAfterCode(`${PATH}/:id/keys`, async (submission): Promise<Outcome> => {
     const application = await find(submission);
     const typed = readForm(submission.field);
     const form_id = submission.field('form_id');
@@ -182,7 +182,7 @@ export const applicationKeysPages = (console: Console, find: (visit: Visit) => P
     const [application, key] = await Promise.all([find(visit), findKey(visit)]);
     return keyPage(visit, application, key, formOf(key));
   });
-  console.post(`${PATH}/:id/keys/:key_id`, async (submission): Promise<Outcome> => {
+  console.postAfterCode(`${PATH}/:id/keys/:key_id`, async (submission): Promise<Outcome> => {
     const [application, key] = await Promise.all([find(submission), findKey(submission)]);
     const typed = readForm(submission.field);
     const answer = await submission.api({
@@ -196,7 +196,7 @@ export const applicationKeysPages = (console: Console, find: (visit: Visit) => P
     return { status: answer.status, page: keyPage(submission, application, key, form, above) };
   });
   console.get(`${PATH}/:id/keys/:key_id/revoke`, async (visit) => ({ seeOther: pageOf(visit) }));
-  console.post(`${PATH}/:id/keys/:key_id/revoke`, async (submission): Promise<Outcome> => {
+  console.postAfterCode(`${PATH}/:id/keys/:key_id/revoke`, async (submission): Promise<Outcome> => {
     const url = `/applications/${idOf(submission, 'application')}/keys/${keyIdOf(submission)}`;
     bodyOf(await submission.api({ method: 'DELETE', url }));
     return { seeOther: addressOf(pageOf(submission), { done: 'key-revoked' }) };

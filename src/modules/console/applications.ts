@@ -219,14 +219,14 @@ export const applicationsPages = (console: Console, findNames: ActorNames): void
   console.get(`${PATH}/new`, async ({ session, ctx }) =>
     newApplicationPage(session, { id: undefined, typed: emptyForm(ctx.newUuid()), problems: new Map() }),
   );
-  console.post(`${PATH}/new`, create, keptFields);
+  console.postAfterCode(`${PATH}/new`, create, keptFields);
   console.get(`${PATH}/:id`, async (visit) => {
     const application = await find(visit);
     return page(visit, application, storedForm(visit, application), doneNotice(visit));
   });
-  console.post(`${PATH}/:id`, change, keptFields);
-  console.post(`${PATH}/:id/key`, makeKey);
-  console.post(`${PATH}/:id/delete`, async (submission) => {
+  console.postAfterCode(`${PATH}/:id`, change, keptFields);
+  console.postAfterCode(`${PATH}/:id/key`, makeKey);
+  console.postAfterCode(`${PATH}/:id/delete`, async (submission) => {
     bodyOf(await submission.api({ method: 'DELETE', url: `/applications/${idOf(submission, 'application')}` }));
     return { seeOther: addressOf(PATH, { done: 'deleted' }) };
   });

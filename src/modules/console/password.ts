@@ -21,7 +21,7 @@ const passwordPage = ({ session }: Visit, problems: Problems): string => {
   const [current, next] = [listed(problems.current), listed(problems.next)];
   return consolePage(session, {
     title: 'Change your password',
-    section: 'People',
+    section: 'Account',
     main: html`<h1>Change your password</h1>
 <form method="post" action="${PATH}" class="card">${csrfField(session)}
 <label>E-mail address<input value="${session.email}" readonly autocomplete="username"></label>

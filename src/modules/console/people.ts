@@ -1,5 +1,7 @@
 // The people page: lists members and invitations, invites, resends, and removes.
 import { attribute, html, type Html } from '../../platform/http/html.ts';
+import { AppError } from '../../platform/errors.ts';
+import { resetMemberSecondFactor } from '../people/lost-devices.ts';
 import { INVITATION_HOURS } from '../people/invitations.ts';
 import { DEFAULT_ROLE, describeRole, givenRoles } from '../people/roles.ts';
 import {
@@ -12,8 +14,9 @@ import {
   problemsNotice,
 } from './forms.ts';
 import { isolated, fullName } from './list-parts.ts';
+import { visitorOf } from './second-factor.ts';
 import { type NumberedPage, pageNumber, pagerOf } from './pager.ts';
-import { addressOf, badge, consolePage, csrfField, empty, notice, recordsTable, time } from './shell.ts';
+import { addressOf, badge, consolePage, csrfField, empty, may, notice, recordsTable, time } from './shell.ts';
 import {
   type ApiAnswer,
   bodyOf,
@@ -44,6 +47,10 @@ const done: ReadonlyMap<string, string> = new Map([
   ['deleted', 'The invitation was deleted. Its links no longer work.'],
   ['removed', 'The member was removed.'],
   ['role', 'The role was changed. It holds at once.'],
+  [
+    'second-factor',
+    'The second factor was reset. The member signs in with the password alone, until they add a device.',
+  ],
   ['password', 'Your password was changed. Your other sessions were signed out.'],
 ]);
 
@@ -66,6 +73,17 @@ const removal = (visit: Visit, member: Member): Html => {
     button: isSelf ? `Leave ${visit.session.tenant_name}` : `Remove ${nameOf(member) || 'this member'}`,
   });
 };
+
+const secondFactorReset = (visit: Visit, { id, role, user }: Member): Html | undefined =>
+  role === 'OWNER' || user.id === visit.session.user_id || !may(visit.session, 'tenant:member:update')
+    ? undefined
+    : confirmed(visit.session, {
+        action: `${PATH}/members/${id}/second-factor/reset`,
+        summary: 'Reset second factor',
+        question:
+          'For a lost device. Their authenticator app and recovery codes no longer work, and their sessions end.',
+        button: 'Reset the second factor',
+      });
 
 const roleOptions = (chosen: string): Html =>
   html`${givenRoles.map((role) => html`<option value="${role}"${attribute('selected', role === chosen)}>${role}</option>`)}`;
@@ -90,7 +108,7 @@ const membersTable = (visit: Visit, members: readonly Member[]): Html =>
       cell: (member) =>
         member.user.id === visit.session.user_id
           ? html`<div class="row-actions">${changePassword} ${removal(visit, member)}</div>`
-          : removal(visit, member),
+          : html`<div class="row-actions">${secondFactorReset(visit, member)} ${removal(visit, member)}</div>`,
     },
   ]);
 
@@ -169,7 +187,7 @@ const refused = async (submission: Submission, refusal: Refusal): Promise<Outcom
 export const peoplePages = (console: Console): void => {
   console.get(PATH, (visit) => peoplePage(visit));
 
-  console.post(`${PATH}/invitations`, async (submission) => {
+  console.postAfterCode(`${PATH}/invitations`, async (submission) => {
     const email = submission.field('email').trim();
     const role = submission.field('role') || DEFAULT_ROLE;
     const answer = await submission.api({ method: 'POST', url: INVITATIONS, json: { email, role } });
@@ -178,20 +196,20 @@ export const peoplePages = (console: Console): void => {
       : refused(submission, { heading: 'The invitation was not sent.', answer, email, role });
   });
 
-  console.post(`${PATH}/invitations/:id/resend`, async (submission) => {
+  console.postAfterCode(`${PATH}/invitations/:id/resend`, async (submission) => {
     const url = `${INVITATIONS}/${idOf(submission, 'invitation')}/resend`;
     const answer = await submission.api({ method: 'POST', url });
     return isSuccess(answer) ? to('resent') : refused(submission, { heading: 'No link was sent.', answer });
   });
 
-  console.post(`${PATH}/invitations/:id/delete`, async (submission) => {
+  console.postAfterCode(`${PATH}/invitations/:id/delete`, async (submission) => {
     const answer = await submission.api({ method: 'DELETE', url: `${INVITATIONS}/${idOf(submission, 'invitation')}` });
     return isSuccess(answer)
       ? to('deleted')
       : refused(submission, { heading: 'The invitation was not deleted.', answer });
   });
 
-  console.post(`${PATH}/members/:id/role`, async (submission) => {
+  console.postAfterCode(`${PATH}/members/:id/role`, async (submission) => {
     const url = `${MEMBERS}/${idOf(submission, 'member')}`;
     const answer = await submission.api({ method: 'PUT', url, json: { role: submission.field('role') } });
     if (!isSuccess(answer)) return refused(submission, { heading: 'The role was not changed.', answer });
@@ -199,12 +217,19 @@ export const peoplePages = (console: Console): void => {
     return url.endsWith(submission.session.member_id) ? { seeOther: '/console' } : to('role');
   });
 
-  console.post(`${PATH}/members/:id/remove`, async (submission) => {
+  console.postAfterCode(`${PATH}/members/:id/remove`, async (submission) => {
     const id = idOf(submission, 'member');
     const answer = await submission.api({ method: 'DELETE', url: `${MEMBERS}/${id}` });
     if (!isSuccess(answer)) return refused(submission, { heading: 'The member was not removed.', answer });
     // Members who removed themselves have no session any more.
     return id === submission.session.member_id ? { seeOther: '/console/sign-in' } : to('removed');
+  });
+
+  console.postAfterCode(`${PATH}/members/:id/second-factor/reset`, async (submission) => {
+    if (!may(submission.session, 'tenant:member:update'))
+      throw new AppError('forbidden', 'Your role does not change members.');
+    await resetMemberSecondFactor(console.ctx, visitorOf(submission), idOf(submission, 'member'));
+    return to('second-factor');
   });
 
   // A GET of a form's URL leads to the page.
@@ -214,6 +239,7 @@ export const peoplePages = (console: Console): void => {
     'invitations/:id/delete',
     'members/:id/role',
     'members/:id/remove',
+    'members/:id/second-factor/reset',
   ])
     console.get(`${PATH}/${action}`, async () => ({ seeOther: PATH }));
 };

@@ -3,6 +3,7 @@ import type { PeopleContext } from '../people/context.ts';
 import { notFound } from '../../platform/errors.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import type { Authentication } from '../access/authenticate.ts';
+import { accountPages } from './account.ts';
 import { createActorNames } from './actor-names.ts';
 import { applicationsPages } from './applications.ts';
 import { logsPages } from './logs.ts';
@@ -10,6 +11,7 @@ import { passwordPages } from './password.ts';
 import { peoplePages } from './people.ts';
 import { proxiesPages } from './proxies.ts';
 import { reactorsPages } from './reactors.ts';
+import { secondFactorPages } from './second-factor.ts';
 import { homeOf } from './shell.ts';
 import { signInPages } from './sign-in.ts';
 import { tokensPages } from './tokens.ts';
@@ -19,6 +21,7 @@ import { openConsole } from './visit.ts';
 export const consoleRoutes = (scope: App, ctx: PeopleContext, authentication: Authentication): void => {
   const console = openConsole(scope, ctx, authentication);
   signInPages(scope, console);
+  secondFactorPages(console);
   console.get('/console', async ({ session }) => ({ seeOther: homeOf(session) }));
   const namesOf = createActorNames();
   tokensPages(console, namesOf);
@@ -28,6 +31,7 @@ export const consoleRoutes = (scope: App, ctx: PeopleContext, authentication: Au
   logsPages(console, namesOf);
   peoplePages(console);
   passwordPages(console);
+  accountPages(console);
   // An unknown URL gets an error page too.
   console.get('/console/*', async () => {
     throw notFound('page');

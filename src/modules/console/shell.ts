@@ -23,7 +23,7 @@ export const may = ({ caller }: Pick<Session, 'caller'>, permission: Permission)
 const sectionsOf = (session: Session) => sections.filter(([, , permission]) => may(session, permission));
 
 /** The first page of a member. */
-export const homeOf = (session: Session): string => sectionsOf(session)[0]?.[0] ?? '/console/password';
+export const homeOf = (session: Session): string => sectionsOf(session)[0]?.[0] ?? '/console/account';
 
 /** Required in every form that changes something. */
 export const csrfField = ({ csrf }: Pick<Session, 'csrf'>): Html =>
@@ -43,7 +43,7 @@ const headerOf = (session: Session, current: Section): Html => html`<a class="sk
 <nav aria-label="Console">${sectionsOf(session).map(
   ([path, name]) => html`<a href="${path}"${name === current && html` aria-current="page"`}>${name}</a>`,
 )}</nav>
-<div class="who">${tenantOf(session)}${!may(session, 'tenant:invitation:read') && html`<a href="/console/password">Password</a>`}<form method="post" action="/console/sign-out">${csrfField(session)}<button>Sign out</button></form></div>
+<div class="who">${tenantOf(session)}<a href="/console/account"${current === 'Account' && html` aria-current="page"`}>Account</a><form method="post" action="/console/sign-out">${csrfField(session)}<button>Sign out</button></form></div>
 </div></header>`;
 
 /** A page of the console, in its section. */

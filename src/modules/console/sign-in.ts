@@ -8,26 +8,13 @@ import { noSessionCookie, readSessionSecret, sessionCookie } from '../../platfor
 import { endSession, startSession, switchTenant } from '../people/sessions.ts';
 import { signIn } from '../people/sign-in.ts';
 import type { App } from '../../platform/http/app-type.ts';
+import { HOME, parseNext } from './next.ts';
 import type { Console } from './visit.ts';
 
 const open = { config: { permission: null }, schema: { hide: true } } as const;
 
-const HOME = '/console';
-
 /** Without `"cookies"`, which would delete those of every host of the site. */
 const CLEARED_AT_SIGN_OUT = '"cache", "storage"';
-
-const NEXT_LENGTH_MAX = 2_000;
-
-/** The page to continue with: only a page of the console, in any spelling of the URL. */
-const parseNext = (text: unknown): string => {
-  const isValid = typeof text === 'string' && text.length <= NEXT_LENGTH_MAX && /^\/[\x21-\x5b\x5d-\x7e]*$/.test(text);
-  // Parsed like a browser does, relative to a host that does not exist.
-  const url = isValid ? URL.parse(text, 'https://vault.invalid') : null;
-  if (url?.host !== 'vault.invalid') return HOME;
-  const isPage = url.pathname === HOME || url.pathname.startsWith(`${HOME}/`);
-  return isPage && !url.pathname.startsWith(`${HOME}/sign-`) ? url.pathname + url.search : HOME;
-};
 
 /** The address is a text input: HTML's e-mail input refuses some addresses of RFC 5322. */
 const signInPage = (shown: { email: string; next: string; isRefused: boolean }): string =>

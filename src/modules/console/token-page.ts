@@ -207,11 +207,11 @@ const linkProblem = (answer: ApiAnswer, child_id: string): LinkProblem => {
 };
 
 export const tokenPages = (console: Console, namesOf: ActorNames): void => {
-  const { get, post } = console;
+  const { get, post, postAfterCode } = console;
 
   get(`${PATH}/:id`, (visit) => showToken(visit, namesOf, { id: visit.param('id') }));
 
-  post(`${PATH}/:id/reveal`, (submission) => reveal(console, submission));
+  postAfterCode(`${PATH}/:id/reveal`, (submission) => reveal(console, submission));
 
   post(`${PATH}/:id/link`, async (submission) => {
     const id = submission.param('id');

@@ -7,6 +7,7 @@ import type { Authentication } from '../access/authenticate.ts';
 import { fieldOf, formOf, sendPage } from '../../platform/http/pages.ts';
 import { readSessionSecret } from '../../platform/http/session-cookie.ts';
 import { isCsrfToken, revealing, type Session } from '../people/sessions.ts';
+import { needsStepUp } from '../people/second-factor.ts';
 import { keptPage } from './kept-page.ts';
 
 /** A response of the API. `body` is parsed JSON, undefined without JSON. */
@@ -44,6 +45,8 @@ export type Submission = Visit & { field(name: string): string };
 /** A page or a redirect. After a change the browser is redirected, so that a reload does not repeat it. */
 export type Outcome = string | { seeOther: string } | { status: number; page: string };
 
+type FormAction = (submission: Submission) => Promise<Outcome>;
+
 export type Console = {
   ctx: PeopleContext;
   authentication: Authentication;
@@ -52,7 +55,9 @@ export type Console = {
    * Handles a form. Its CSRF token is checked before.
    * @param keeps the fields whose text is shown again if the session has ended.
    */
-  post(path: string, act: (submission: Submission) => Promise<Outcome>, keeps?: readonly string[]): void;
+  post(path: string, act: FormAction, keeps?: readonly string[]): void;
+  /** As `post`, for what a member with a second factor may do only a few minutes after giving it. */
+  postAfterCode(path: string, act: FormAction, keeps?: readonly string[]): void;
 };
 
 /** Error sentences, each after its place. */
@@ -93,6 +98,27 @@ const open = { config: { permission: null }, schema: { hide: true } } as const;
 
 const parseBody = (headers: Record<string, unknown>, text: string): unknown =>
   /json/.test(String(headers['content-type'])) && text !== '' ? (JSON.parse(text) as unknown) : undefined;
+
+export const CODE_PATH = '/console/second-factor';
+export const ACCOUNT_PATH = '/console/account';
+
+/** What members can open before they have given, or set up, the second factor. */
+const openWhile: Record<'code' | 'device', (path: string) => boolean> = {
+  code: (path) => path === CODE_PATH || path === '/console/sign-out',
+  device: (path) =>
+    path === ACCOUNT_PATH ||
+    path.startsWith(`${ACCOUNT_PATH}/`) ||
+    ['/console/password', '/console/tenant', '/console/sign-out'].includes(path),
+};
+
+const toCode = (request: FastifyRequest): string =>
+  `${CODE_PATH}?${new URLSearchParams({ next: request.url }).toString()}`;
+
+/** Where a member must go first; undefined for nowhere. */
+const detourOf = (request: FastifyRequest, { pending }: Session): string | undefined => {
+  if (pending === undefined || openWhile[pending](request.routeOptions.url ?? '')) return undefined;
+  return pending === 'code' ? toCode(request) : ACCOUNT_PATH;
+};
 
 const signedOut = { heading: 'You are signed out', again: { path: '/console/sign-in', label: 'Sign in' } };
 
@@ -150,30 +176,47 @@ export const openConsole = (scope: App, ctx: PeopleContext, authentication: Auth
     return { seeOther: `/console/sign-in${next}` };
   };
 
+  const handleForm = (
+    path: string,
+    { act, keeps = [], isSensitive }: { act: FormAction; keeps: readonly string[] | undefined; isSensitive: boolean },
+  ): void => {
+    scope.post(path, open, async (request, reply) => {
+      const session = await sessionOf(request);
+      const form = formOf(request);
+      if (!session) {
+        const page = keptPage(form, keeps, signedOut);
+        return send(reply, page === undefined ? toSignIn(request) : { status: 401, page });
+      }
+      if (!isCsrfToken(session, fieldOf(form, 'csrf'))) {
+        const page = keptPage(form, keeps, noLongerValid(request));
+        if (page !== undefined) return send(reply, { status: 403, page });
+        throw new AppError('forbidden', 'This form is no longer valid. Open the page again and send it from there.');
+      }
+      const first =
+        detourOf(request, session) ?? (isSensitive && needsStepUp(ctx, session) ? toCode(request) : undefined);
+      if (first !== undefined) {
+        const page = keptPage(form, keeps, {
+          heading: 'Your second factor is needed',
+          again: { path: first, label: 'Continue' },
+        });
+        return send(reply, page === undefined ? { seeOther: first } : { status: 403, page });
+      }
+      return send(reply, await act({ ...visitOf(request, reply, session), field: (name) => fieldOf(form, name) }));
+    });
+  };
+
   return {
     ctx,
     authentication,
     get: (path, show) => {
       scope.get(path, open, async (request, reply) => {
         const session = await sessionOf(request);
-        return send(reply, session ? await show(visitOf(request, reply, session)) : toSignIn(request));
+        if (!session) return send(reply, toSignIn(request));
+        const first = detourOf(request, session);
+        return send(reply, first === undefined ? await show(visitOf(request, reply, session)) : { seeOther: first });
       });
     },
-    post: (path, act, keeps = []) => {
-      scope.post(path, open, async (request, reply) => {
-        const session = await sessionOf(request);
-        const form = formOf(request);
-        if (!session) {
-          const page = keptPage(form, keeps, signedOut);
-          return send(reply, page === undefined ? toSignIn(request) : { status: 401, page });
-        }
-        if (!isCsrfToken(session, fieldOf(form, 'csrf'))) {
-          const page = keptPage(form, keeps, noLongerValid(request));
-          if (page !== undefined) return send(reply, { status: 403, page });
-          throw new AppError('forbidden', 'This form is no longer valid. Open the page again and send it from there.');
-        }
-        return send(reply, await act({ ...visitOf(request, reply, session), field: (name) => fieldOf(form, name) }));
-      });
-    },
+    post: (path, act, keeps) => handleForm(path, { act, keeps, isSensitive: false }),
+    postAfterCode: (path, act, keeps) => handleForm(path, { act, keeps, isSensitive: true }),
   };
 };

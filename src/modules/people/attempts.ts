@@ -22,6 +22,9 @@ const limits = {
   sign_in_of_account: { most: 100, windowMs: 'lockout' },
   /** From one place, over all accounts: several people of an office share an address. */
   sign_in_from: { most: 50, windowMs: 'lockout' },
+  /** Codes of a second factor of one account, after its password. Three of a million codes are right at a time. */
+  code_of_account: { most: 10, windowMs: 'lockout' },
+  code_of_account_in_day: { most: 50, windowMs: DAY_MS },
   /** Links that do not work: people open an old one a few times, and a secret has 190 bits. */
   dead_link_from: { most: 30, windowMs: 10 * MINUTE_MS },
 } as const;

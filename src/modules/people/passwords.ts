@@ -83,7 +83,7 @@ const change = async (
   const before = user.password_hash;
   if (!(await isPasswordOf(ctx, current, before))) return { kind: 'wrong_password' };
   if (current.normalize('NFKC') === next.normalize('NFKC')) return { kind: 'refused', reason: UNCHANGED_PASSWORD };
-  const { secret, session: replacing } = createSession(ctx, session);
+  const { secret, session: replacing } = createSession(ctx, session, session.second_factor_at);
   const password_hash = await hashPassword(ctx.pepper, next);
   const actor = { actor_id: user_id, actor_type: 'user', origin } as const;
   const kind = await writePassword(ctx, tenant_id, actor, { user_id, before, password_hash, session: replacing });

@@ -13,9 +13,9 @@ import type { Platform } from '../../platform/platform.ts';
 import { openPerson } from './members.ts';
 import { mayReveal, permissionsOfRole, revealingRules, type Role, rulesOfRole } from './roles.ts';
 import {
+  carriedOver,
   deleteOldestSessions,
   deleteSession,
-  expiryOf,
   findSessionBeforeCaller,
   findSessionMemberBeforeCaller,
   insertSession,
@@ -56,6 +56,11 @@ export type Session = MemberIdentity & {
   last_name: string;
   /** The tenants of the user, by name; this one among them. */
   tenants: { tenant_id: string; name: string }[];
+  /** When the second factor was given last. */
+  second_factor_at: Date | null;
+  hasDevice: boolean;
+  /** What the member must do before anything else: give a code, or add a device, which the tenant requires. */
+  pending: 'code' | 'device' | undefined;
   /** A token against request forgery, in each form of the session. */
   csrf: string;
   /** Reads tokens masked. See `revealing`. */
@@ -125,7 +130,8 @@ const loadSession = async (ctx: Finding, secret: string): Promise<Cached | undef
   ]);
   if (!keys) return undefined;
   const { email, first_name, last_name } = openPerson(ctx, keys, row.tenant_id, row.member_id, row.sealed);
-  const { tenant_id, tenant_name, member_id, user_id, role } = row;
+  const { tenant_id, tenant_name, member_id, user_id, role, second_factor_at } = row;
+  const hasDevice = row.second_factor_since !== null;
   const session: Session = {
     tenant_id,
     tenant_name,
@@ -136,10 +142,25 @@ const loadSession = async (ctx: Finding, secret: string): Promise<Cached | undef
     first_name,
     last_name,
     tenants,
+    second_factor_at,
+    hasDevice,
+    pending: pendingOf(ctx, row, hasDevice),
     csrf: csrfToken(ctx.pepper, secret),
     caller: callerOf(row),
   };
   return { session, digest, seenMs: row.seen_at.getTime(), expiresMs: row.expires_at.getTime() };
+};
+
+const pendingOf = (
+  { config }: Pick<Finding, 'config'>,
+  { second_factor_at, settings }: StoredSession,
+  hasDevice: boolean,
+): Session['pending'] => {
+  if (hasDevice) return second_factor_at ? undefined : 'code';
+  const { require_second_factor } = settings as Record<string, string>;
+  const isRequired =
+    require_second_factor === undefined ? config.requireSecondFactor : require_second_factor === 'true';
+  return isRequired ? 'device' : undefined;
 };
 
 const callerOf = ({ tenant_id, user_id, role, settings }: StoredSession): Caller => ({
@@ -171,6 +192,7 @@ const memberLog = (
 export const createSession = (
   ctx: Pick<AccessContext, 'pepper' | 'now' | 'randomBytes'>,
   { tenant_id, member_id, user_id }: MemberIdentity,
+  second_factor_at: Date | null = null,
 ): { secret: string; session: NewSession } => {
   const secret = randomBase62(SECRET_LENGTH, ctx.randomBytes);
   const created_at = ctx.now();
@@ -181,6 +203,7 @@ export const createSession = (
     user_id,
     created_at,
     expires_at: new Date(created_at.getTime() + ABSOLUTE_MS),
+    second_factor_at,
   };
   return { secret, session };
 };
@@ -194,9 +217,9 @@ const begin = async (
   const { secret, session } = createSession(ctx, member);
   await runPrismaTransaction(ctx.db.for(member), ctx.changes, undefined, async (tx) => {
     const isMember = await lockMemberForSession(tx, session);
-    const expires_at = isMember ? await expiryOf(tx, session, basis) : undefined;
-    if (!expires_at) throw notFound('member');
-    await insertSession(tx, { ...session, expires_at });
+    const carried = isMember ? await carriedOver(tx, session, basis) : undefined;
+    if (!carried) throw notFound('member');
+    await insertSession(tx, { ...session, ...carried });
     await deleteOldestSessions(tx, member.member_id, SESSIONS_MAX);
     tx.log(memberLog(ctx, member, 'Tenant member signed in', origin));
   });

@@ -63,6 +63,12 @@ export const SENT_BY_CODE = 'Request sent by code';
 /** A wrong password at sign-in, when joining another tenant, or when changing the password. */
 export const SIGN_IN_FAILED = 'Sign-in failed';
 export const PASSWORD_CHANGED = 'Tenant member password changed';
+export const SECOND_FACTOR_ADDED = 'Second factor added';
+export const SECOND_FACTOR_GIVEN = 'Second factor given';
+/** In place of a code of the device. */
+export const RECOVERY_CODE_USED = 'Recovery code used';
+/** By the member, an administrator, or the operator. */
+export const SECOND_FACTOR_REMOVED = 'Second factor removed';
 
 /** The time and ids of rows. The id of a row contains its time, so that ids are in the order of time. */
 export type LogClock = { now: () => Date; newLogId: (at: Date) => string };

@@ -122,6 +122,13 @@ export const addressDigest = (pepper: DigestKey, address: string): Buffer =>
 export const invitationSecretDigest = (pepper: DigestKey, secret: string): Buffer =>
   hmac(pepper.key, ['invitation', secret]);
 
+/** The stored form of a recovery code of a user. */
+export const recoveryCodeDigest = (pepper: DigestKey, user_id: string, code: string): Buffer =>
+  hmac(pepper.key, ['recovery code', user_id, code]);
+
+/** The key that secrets of users are sealed under: users belong to no tenant, so no key of a tenant can seal them. */
+export const userKeyBytes = (pepper: DigestKey): Buffer => hmac(pepper.key, ['key of users']);
+
 /** The mark of forwarded requests: the same in all processes of a vault. Does not reveal the pepper. */
 export const loopDigest = (pepper: DigestKey): string => hmac(pepper.key, ['loop']).toString('base64url').slice(0, 16);
 

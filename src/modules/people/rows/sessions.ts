@@ -15,6 +15,9 @@ export type StoredSession = {
   sealed: Uint8Array;
   seen_at: Date;
   expires_at: Date;
+  second_factor_at: Date | null;
+  /** Since when the user has a device; null without one. */
+  second_factor_since: Date | null;
 };
 
 export type NewSession = {
@@ -24,6 +27,7 @@ export type NewSession = {
   user_id: string;
   created_at: Date;
   expires_at: Date;
+  second_factor_at: Date | null;
 };
 
 /** What a session begins with: a password, by its hash, or an earlier session, by its digest. */
@@ -31,10 +35,12 @@ export type SessionBasis = { password_hash: string } | { instead_of: Uint8Array 
 
 /** Hot: each page. A session counts only while its member and its tenant exist. */
 const FIND = `
-SELECT s.tenant_id, t.name AS tenant_name, t.settings, s.member_id, s.user_id, m.role, m.sealed, s.seen_at, s.expires_at
+SELECT s.tenant_id, t.name AS tenant_name, t.settings, s.member_id, s.user_id, m.role, m.sealed, s.seen_at, s.expires_at,
+  s.second_factor_at, u.second_factor_since
 FROM sessions s
 JOIN members m ON m.tenant_id = s.tenant_id AND m.id = s.member_id AND m.user_id = s.user_id
 JOIN tenants t ON t.id = s.tenant_id
+JOIN users u ON u.id = s.user_id
 WHERE s.digest = $1`;
 
 /** Shared: a removal of the member and a change of their password wait for sessions that begin, or the other way round. */
@@ -65,19 +71,31 @@ export const lockMemberForSession = async (
 ): Promise<boolean> =>
   (await query('lock-member-for-session', LOCK_MEMBER, [tenant_id, member_id, user_id])).length > 0;
 
-/** @returns when the session expires, which is no later than an earlier one did; undefined where its basis is gone. */
-export const expiryOf = async (
+type Carried = Pick<NewSession, 'expires_at' | 'second_factor_at'>;
+
+/** @returns what an earlier session passes on: its end and its second factor. Undefined where the basis is gone. */
+export const carriedOver = async (
   { prisma }: PrismaTransaction,
-  { user_id, expires_at }: NewSession,
+  { user_id, expires_at, second_factor_at }: NewSession,
   basis: SessionBasis,
-): Promise<Date | undefined> => {
+): Promise<Carried | undefined> => {
   if ('password_hash' in basis) {
     const where = { id: user_id, password_hash: basis.password_hash };
-    return (await prisma.users.count({ where })) > 0 ? expires_at : undefined;
+    return (await prisma.users.count({ where })) > 0 ? { expires_at, second_factor_at } : undefined;
   }
-  const earlier = await prisma.sessions.findFirst({ where: { user_id, digest: Uint8Array.from(basis.instead_of) } });
-  return earlier?.expires_at;
+  const where = { user_id, digest: Uint8Array.from(basis.instead_of) };
+  const select = { expires_at: true, second_factor_at: true };
+  return (await prisma.sessions.findFirst({ where, select })) ?? undefined;
 };
+
+/** @returns whether the session exists. */
+export const markSecondFactor = async (
+  { prisma }: PrismaTransaction,
+  digest: Uint8Array,
+  second_factor_at: Date,
+): Promise<boolean> =>
+  (await prisma.sessions.updateMany({ where: { digest: Uint8Array.from(digest) }, data: { second_factor_at } })).count >
+  0;
 
 /** The transaction must hold the member. */
 export const insertSession = async ({ prisma }: PrismaTransaction, row: NewSession): Promise<void> => {

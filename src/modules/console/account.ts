@@ -1,0 +1,96 @@
+// The account page: the member's second factor, and the way to the password.
+import { html, type Html } from '../../platform/http/html.ts';
+import { qrCode } from '../../platform/http/qr-code.ts';
+import { confirmDevice, countRecoveryCodes, findOffer, offerDevice, removeDevice } from '../people/second-factor.ts';
+import { confirmed, fieldProblem, invalidAttributes } from './forms.ts';
+import { visitorOf } from './second-factor.ts';
+import { consolePage, csrfField, notice } from './shell.ts';
+import { ACCOUNT_PATH, type Console, type Outcome, type Visit } from './visit.ts';
+
+const DEVICE_PATH = `${ACCOUNT_PATH}/second-factor`;
+
+const WRONG_PASSWORD = 'This is not your password.';
+const WRONG_CODE = 'This code is wrong. Take the one that the app shows now, and check the clock of the device.';
+
+const page = (visit: Visit, main: Html): string =>
+  consolePage(visit.session, { title: 'Account', section: 'Account', main: html`<h1>Account</h1>\n${main}` });
+
+const startForm = (visit: Visit, problem: string | undefined): Html => {
+  const problems = problem === undefined ? [] : [problem];
+  return html`<form method="post" action="${DEVICE_PATH}" class="card"><h2>Second factor</h2>${csrfField(visit.session)}
+<p>With an authenticator app, your password alone is not enough to sign in. The second factor belongs to your account in this vault, in every tenant that you are a member of.</p>
+<input value="${visit.session.email}" readonly hidden autocomplete="username">
+<label>Your password<input type="password" name="current_password" required maxlength="4096" autocomplete="current-password"${invalidAttributes('password-problem', problems)}>${fieldProblem('password-problem', problems)}</label>
+<button>Set up an authenticator app</button></form>`;
+};
+
+const offerForm = (visit: Visit, offer: { uri: string; text: string }, problem: string | undefined): Html => {
+  const problems = problem === undefined ? [] : [problem];
+  return html`<form method="post" action="${DEVICE_PATH}/confirm" class="card"><h2>Set up an authenticator app</h2>${csrfField(visit.session)}
+<p>Scan this code with the app, or type the key into it. Then enter the code that the app shows.</p>
+<p>${qrCode(offer.uri, 'QR code of the key below')}</p>
+<p>Key: <code data-key>${offer.text}</code></p>
+<label>Code<input name="code" required maxlength="40" inputmode="numeric" autocomplete="one-time-code" spellcheck="false"${invalidAttributes('code-problem', problems)}>${fieldProblem('code-problem', problems)}</label>
+<button>Turn on</button></form>`;
+};
+
+const deviceCard = async (visit: Visit): Promise<Html> => {
+  const left = await countRecoveryCodes(visit.ctx, visit.session);
+  return html`<section class="card"><h2>Second factor</h2>
+<p>An authenticator app is set up. ${left} recovery codes are left.</p>
+${confirmed(visit.session, {
+  action: `${DEVICE_PATH}/remove`,
+  summary: 'Remove',
+  question: 'The app and the recovery codes no longer work. Then you can set up another app.',
+  button: 'Remove the second factor',
+})}</section>`;
+};
+
+const accountPage = async (visit: Visit, problem?: { password?: string; code?: string }): Promise<string> => {
+  const { session, ctx } = visit;
+  const offer = session.hasDevice ? undefined : await findOffer(ctx, session);
+  const factor = session.hasDevice
+    ? await deviceCard(visit)
+    : html`${offer && offerForm(visit, offer, problem?.code)}${(!offer || problem?.password) && startForm(visit, problem?.password)}`;
+  return page(
+    visit,
+    html`${session.pending === 'device' && notice('warn', `${session.tenant_name} requires a second factor. Set it up to continue.`)}
+${factor}
+<section class="card"><h2>Password</h2><p><a href="/console/password">Change password</a></p></section>`,
+  );
+};
+
+const codesPage = (visit: Visit, codes: readonly string[]): string =>
+  page(
+    visit,
+    html`${notice('good', 'The second factor is on. Your other sessions ask for a code too.')}
+<section class="card revealed"><h2>Recovery codes</h2>
+<p>Each works once in place of a code, such as when you have lost the device. Keep them where the device is not. They are shown this once.</p>
+<pre data-copy>${codes.join('\n')}</pre></section>
+<p><a class="button" href="/console">Continue</a></p>`,
+  );
+
+export const accountPages = ({ ctx, get, post, postAfterCode }: Console): void => {
+  get(ACCOUNT_PATH, (visit) => accountPage(visit));
+
+  post(DEVICE_PATH, async (submission): Promise<Outcome> => {
+    const isRight = await offerDevice(ctx, visitorOf(submission), submission.field('current_password'));
+    if (isRight) return { seeOther: ACCOUNT_PATH };
+    return { status: 422, page: await accountPage(submission, { password: WRONG_PASSWORD }) };
+  });
+
+  post(`${DEVICE_PATH}/confirm`, async (submission): Promise<Outcome> => {
+    const codes = await confirmDevice(ctx, visitorOf(submission), submission.field('code'));
+    if (codes) return codesPage(submission, codes);
+    return { status: 422, page: await accountPage(submission, { code: WRONG_CODE }) };
+  });
+
+  postAfterCode(`${DEVICE_PATH}/remove`, async (submission) => {
+    await removeDevice(ctx, visitorOf(submission));
+    return { seeOther: ACCOUNT_PATH };
+  });
+
+  // A GET of a form's URL leads to the page.
+  for (const action of ['', '/confirm', '/remove'])
+    get(`${DEVICE_PATH}${action}`, async () => ({ seeOther: ACCOUNT_PATH }));
+};

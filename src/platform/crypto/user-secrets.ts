@@ -1,0 +1,33 @@
+// Seals secrets of users, who belong to no tenant, under a key that is derived from the pepper.
+import type { Platform } from '../platform.ts';
+import { internal } from '../errors.ts';
+import { type DigestKey, userKeyBytes } from './digest.ts';
+import { type Binding, createSealingKey, open, seal, type SealingKey } from './seal.ts';
+
+/** In the header of each value. The pepper never changes, so there is one key. */
+const KEY_ID = '00000000-0000-8000-8000-000000000001';
+
+const keyOf = (pepper: DigestKey): SealingKey => createSealingKey(KEY_ID, userKeyBytes(pepper));
+
+const placeOf = (environment: string, id: string): Binding => ({
+  environment,
+  tenant_id: '',
+  record: 'user',
+  id,
+  field: 'second_factor',
+});
+
+type Sealing = Pick<Platform, 'environment' | 'log' | 'pepper' | 'randomBytes'>;
+
+export const sealUserSecret = ({ environment, pepper, randomBytes }: Sealing, id: string, secret: Uint8Array): Buffer =>
+  seal(keyOf(pepper), placeOf(environment, id), secret, randomBytes);
+
+/** @throws internal after an alarm where it does not open: it was changed, or belongs to another user. */
+export const openUserSecret = (ctx: Sealing, id: string, sealed: Uint8Array): Buffer => {
+  try {
+    return open(keyOf(ctx.pepper), placeOf(ctx.environment, id), sealed);
+  } catch (error) {
+    ctx.log.error({ alarm: 'seal_broken', record: 'user', record_id: id }, 'the second factor of a user does not open');
+    throw internal(error);
+  }
+};

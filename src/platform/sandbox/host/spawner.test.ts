@@ -59,9 +59,8 @@ describe('a process that starts them and is stopped', () => {
     limits.startMs = 100;
     const lost = await hasty.start(shell('exec sleep 60'));
     limits.startMs = 20_000;
-    expect([lost, await spawned.ended]).toEqual(
-      Array(2).fill({ code: null, signal: null, words: 'the spawner does not answer' }),
-    );
+    const ending = { code: null, signal: null, words: 'the spawner does not answer' };
+    expect([lost, await spawned.ended]).toEqual([ending, ending]);
     process.kill(spawned.pid, 'SIGKILL');
     expect(await readAll((await hasty.start(shell('echo again >&3'))) as Spawned)).toBe('again\n');
   });

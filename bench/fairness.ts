@@ -232,7 +232,7 @@ export const fairness = async () => {
         const beforeMb = server.residentMb();
         const alone = await beside(kind, []);
         const args = [scriptPath('misbehave.ts'), manner, JSON.stringify(setup)];
-        const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
+        const child = spawn(process.execPath, args, { stdio: ['pipe', 'pipe', 'inherit'] });
         const bad = await beside(kind, [child]);
         const besideMb = server.residentMb();
         answers = await endOf(child);

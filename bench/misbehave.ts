@@ -140,6 +140,8 @@ process.on('SIGTERM', () => {
   console.log(JSON.stringify(statuses));
   process.exit(0);
 });
+// The bench holds the other end: this process ends with it, also where it was killed.
+process.stdin.resume().once('close', () => process.exit(0));
 // Sockets that are not read do not keep a process alive.
 setInterval(() => undefined, 1000);
 await manner();

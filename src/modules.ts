@@ -4,6 +4,7 @@ import type { PeopleContext } from './modules/people/context.ts';
 import { type Overrides, createPlatform } from './context.ts';
 import type { Config } from './platform/config.ts';
 import type { Role } from './platform/open-database.ts';
+import { leaveErasuresToTrigger } from './platform/db/erasures.ts';
 import { logFunctions } from './platform/audit/rows.ts';
 import { tokenFunctions } from './modules/tokens/rows/shard-functions.ts';
 import type { AccessContext } from './modules/access/context.ts';
@@ -97,6 +98,7 @@ export const createContext = async (config: Config, role: Role, overrides: Overr
   const platform = await createPlatform(config, role, overrides);
   try {
     await platform.db.statements.useShardFunctions(shardFunctions);
+    await leaveErasuresToTrigger(platform.db.statements);
     return createPeople(createProxy(createReactors(createCode(createTokens(createAccess(platform))))));
   } catch (error) {
     await platform.close().catch(() => undefined);

@@ -121,6 +121,14 @@ describe('erasures', () => {
     await source.close();
   });
 
+  test('are written by the trigger alone, where tokens have it', async () => {
+    const id = await tokenize('left to the trigger');
+    await server.sql('ALTER TABLE tokens DISABLE TRIGGER tokens_record_erasures');
+    await server.request('DELETE', `/tokens/${id}`);
+    await server.sql('ALTER TABLE tokens ENABLE TRIGGER tokens_record_erasures');
+    expect(await server.sql('SELECT FROM erasures WHERE id = $1', [id])).toEqual([]);
+  });
+
   test('are forgotten after ERASURES_KEPT_DAYS', async () => {
     const source = await startServer({ ERASURES_KEPT_DAYS: '2' });
     const id = await tokenize('old', source);

@@ -101,8 +101,9 @@ test('a row of a month without a partition is written, and moves once the sweep 
   const reader = new Client({ connectionString: server.databaseUrl });
   await reader.connect();
   try {
-    // A reader that stays keeps the sweep from making them, but no writer waits longer than for that second.
+    // A reader that stays keeps the sweep from making them, and writers wait for a moment only, once an hour.
     await reader.query('BEGIN; SELECT FROM audit_log LIMIT 1');
+    await server.sql("DELETE FROM leases WHERE name = 'log-partitions'");
     expect(await sweepInTurn(server.ctx, sweeper)).toBe(true);
     expect(await place()).toBe('audit_log_from_here');
     await reader.query('COMMIT');
@@ -110,8 +111,12 @@ test('a row of a month without a partition is written, and moves once the sweep 
     await reader.end();
   }
   expect(await sweepInTurn(server.ctx, sweeper)).toBe(true);
+  expect(await place()).toBe('audit_log_from_here');
+  await server.sql("UPDATE leases SET ends_at = now() WHERE name = 'log-partitions'");
+  expect(await sweepInTurn(server.ctx, sweeper)).toBe(true);
   expect(await place()).toBe(`audit_log_${inMonths(2).toISOString().slice(0, 7).replace('-', '_')}`);
   const count = (await server.sql('SELECT count(*)::int AS count FROM log_partitions()'))[0].count;
+  await server.sql("UPDATE leases SET ends_at = now() WHERE name = 'log-partitions'");
   await sweepInTurn(server.ctx, sweeper);
   expect((await server.sql('SELECT count(*)::int AS count FROM log_partitions()'))[0].count).toBe(count);
 });

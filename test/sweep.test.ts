@@ -342,6 +342,17 @@ describe('several processes', () => {
     await sweep(server.ctx, async () => false);
     expect(await countOf('tokens', tenant)).toBe(1500);
     await sweep(server.ctx);
+
+    // Also between tenants.
+    const others = [await server.newTenant(), await server.newTenant()];
+    const token = { type: 'token', data: 'x', expires_at: inMs(HOUR_MS) };
+    for (const { api_key } of others) expect((await server.tokenize(token, api_key)).status).toBe(200);
+    pass(HOUR_MS + 1000);
+    const left = async () => (await Promise.all(others.map((other) => countOf('tokens', other)))).toSorted();
+    await sweep(server.ctx, async () => false);
+    expect(await left()).toEqual([0, 1]);
+    await sweep(server.ctx);
+    expect(await left()).toEqual([0, 0]);
   });
 });
 

@@ -10,21 +10,26 @@ import { noteUnknownMasks } from './unknown-masks.ts';
 const SWEEP_EVERY_MS = 15_000;
 /** The lease of the process that sweeps: less than the interval, so that another process goes on at its next interval. */
 const LEASE_MS = 10_000;
+/**
+ * Months of the log are made four ahead, so there is no hurry. Each try locks the log, and fails while a long transaction reads it,
+ * such as a backup. The lease is of no process: it ends with the hour.
+ */
+const LOG_PARTITIONS_EVERY_MS = 60 * 60_000;
 /** Each round deletes a limited number of rows. The next sweep deletes the rest. */
 const SWEEP_ROUNDS_MAX = 100;
 
 type Sweeping = Pick<
   TokensContext,
-  'config' | 'db' | 'now' | 'newLogId' | 'keyring' | 'environment' | 'randomBytes' | 'log'
+  'config' | 'db' | 'now' | 'newLogId' | 'newUuid' | 'keyring' | 'environment' | 'randomBytes' | 'log'
 >;
 
 /**
  * Sweeps once, until nothing is left or the limit of rounds is reached. Several processes may sweep at once.
- * @param mayGoOn called before each further round. @throws unavailable.
+ * @param mayGoOn called before each further round, and before each further tenant of a round. @throws unavailable.
  */
 export const sweep = async (ctx: Sweeping, mayGoOn: () => Promise<boolean> = async () => true): Promise<void> => {
   for (let round = 0; round < SWEEP_ROUNDS_MAX; round += 1) {
-    const isMoreLeft = await sweepOnce(ctx.db, ctx.now(), ctx.newLogId, ctx.config.erasuresKeptMs);
+    const isMoreLeft = await sweepOnce(ctx.db, ctx.now(), ctx.newLogId, ctx.config.erasuresKeptMs, mayGoOn);
     if (!isMoreLeft) break;
     if (!(await mayGoOn())) return;
   }
@@ -37,13 +42,14 @@ export const sweepInTurn = async (ctx: Sweeping, holder: string): Promise<boolea
   const take = (): Promise<boolean> => takeLease(ctx.db, 'sweep', holder, LEASE_MS);
   if (!(await take())) return false;
   await sweep(ctx, take);
-  await addLogPartitions(ctx.db.statements.query);
+  if (await takeLease(ctx.db, 'log-partitions', ctx.newUuid(), LOG_PARTITIONS_EVERY_MS))
+    await addLogPartitions(ctx.db.statements.query);
   return true;
 };
 
 /** Sweeps periodically, in turn with other processes. A failed sweep is logged, and the next interval retries. @returns stop, which waits for a running sweep. */
 export const startSweeping = (
-  ctx: Sweeping & Pick<TokensContext, 'newUuid' | 'metrics' | 'monotonicMs'>,
+  ctx: Sweeping & Pick<TokensContext, 'metrics' | 'monotonicMs'>,
 ): (() => Promise<void>) => {
   const { metrics } = ctx;
   const holder = ctx.newUuid();

@@ -68,14 +68,31 @@ const check = async (session: Client): Promise<void> => {
 const isDistributed = async (session: Client, table: string): Promise<boolean> =>
   (await session.query('SELECT FROM pg_dist_partition WHERE logicalrelid = $1::regclass', [table])).rowCount !== 0;
 
-const distributeTables = async (session: Client, report: Report): Promise<void> => {
+/**
+ * A server looks for the triggers when it starts: one that still runs would record no erasures afterwards. The list of sessions is
+ * kept for a transaction unless it is cleared.
+ */
+const checkNoServer = async (session: Client): Promise<void> => {
+  await session.query('SELECT pg_stat_clear_snapshot()');
+  const { rowCount } = await session.query(
+    `SELECT FROM pg_stat_activity
+     WHERE datname = current_database() AND application_name IN ('strongroom', 'strongroom notices')`,
+  );
+  if (rowCount !== 0) throw new StartError('A server or a command is connected to it.');
+};
+
+/** @returns whether tokens were not distributed before. */
+const distributeTables = async (session: Client, report: Report): Promise<boolean> => {
+  const isNew = !(await isDistributed(session, 'tokens'));
   for (const table of DISTRIBUTED_TABLES) {
     if (await isDistributed(session, table)) {
       report(`${table}: is distributed already`);
       continue;
     }
-    if (table === 'tokens')
+    if (table === 'tokens') {
+      await checkNoServer(session);
       for (const name of TRIGGERS) await session.query(`DROP TRIGGER IF EXISTS ${name} ON tokens`);
+    }
     const { rows } = await session.query(`SELECT count(*) AS count FROM ${table}`);
     report(`${table}: copying ${rows[0].count} rows to the workers`);
     const beganMs = performance.now();
@@ -83,6 +100,7 @@ const distributeTables = async (session: Client, report: Report): Promise<void> 
     await session.query(`SELECT create_distributed_table($1, 'tenant_id', colocate_with => $2)`, [table, colocation]);
     report(`${table}: done in ${((performance.now() - beganMs) / 1000).toFixed(1)} s`);
   }
+  return isNew;
 };
 
 const createFunctions = async (session: Client, functions: readonly ShardFunction[]): Promise<number> => {
@@ -122,7 +140,7 @@ const dropLocalRows = async (session: Client, report: Report): Promise<void> => 
     const { rows } = await session.query('SELECT pg_relation_size($1::regclass) > 0 AS has_rows', [quoted(table)]);
     if (!rows[0].has_rows) continue;
     await session.query("BEGIN; SET LOCAL citus.multi_shard_modify_mode = 'sequential'");
-    // Nobody may empty the audit log, its owner neither: for its copy, within this transaction.
+    // No role may empty the audit log, not even its owner. The owner gets the right for the copy, within this transaction.
     await session.query(`GRANT TRUNCATE ON ${quoted(table)} TO CURRENT_USER`);
     await session.query('SELECT truncate_local_data_after_distributing_table($1::regclass)', [quoted(table)]);
     if (logs.some(({ name }) => name === table))
@@ -154,10 +172,12 @@ export const distribute = (
       await session.query(`BEGIN; SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`);
       // Citus makes functions in the transaction of tables only over one connection to each worker.
       await session.query("SET LOCAL citus.multi_shard_modify_mode = 'sequential'");
-      await distributeTables(session, report);
+      const isNew = await distributeTables(session, report);
       const made = await createFunctions(session, functions);
       report(made === 0 ? 'functions: are there already' : `functions: ${made} made`);
       await revokeOnShards(session);
+      // One may have started meanwhile.
+      if (isNew) await checkNoServer(session);
       await session.query('COMMIT');
       report('audit_log: no role may change or delete its rows, on any shard');
       await dropLocalRows(session, report);

@@ -58,6 +58,7 @@ export const createStatements = (
   tracing?: Tracing,
 ) => {
   let shardCalls: ReadonlyMap<string, ShardCall> = new Map();
+  const leftOut = new Set<string>();
   const untracedOn =
     (client: Pool | ClientBase): Query =>
     async (name, text, values) => {
@@ -70,7 +71,10 @@ export const createStatements = (
       }
     };
 
-  const queryOn = (client: Pool | ClientBase): Query => tracedQuery(untracedOn(client), tracing);
+  const queryOn = (client: Pool | ClientBase): Query => {
+    const run = tracedQuery(untracedOn(client), tracing);
+    return async (name, ...rest) => (name !== undefined && leftOut.has(name) ? [] : run(name, ...rest));
+  };
   const query = queryOn(pool);
   const most = Math.max(1, Math.floor(poolMax * POOL_SHARE));
   const transactions = createTenantQueue(accounts, 'transactions', most);
@@ -115,6 +119,8 @@ export const createStatements = (
     queryOn: untracedOn,
     transaction: statementsOf(SERVER).transaction,
     for: statementsOf,
+    /** Does not run statements of this name from now on: the database has triggers that do the same. */
+    leaveOut: (name: string): void => void leftOut.add(name),
     /** Calls functions in place of statements from now on, where the database has them. @throws unavailable. */
     useShardFunctions: async (functions: readonly ShardFunction[]): Promise<void> => {
       shardCalls = await findShardCalls((text, values) => query(undefined, text, values), functions);

@@ -206,19 +206,24 @@ const expiryLog = (id: string, entity_type: string, token_id: string, at: Date):
 
 /**
  * Deletes expired tokens, each with a log row that tells so, in one transaction for each tenant.
+ * @param mayGoOn called before each further tenant: a thousand transactions may outlast the lease.
  * @returns how many expired tokens were found; 0 where all of them are being changed.
  */
 const deleteExpired = async (
   statements: Database['statements'],
   now: Date,
   newLogId: (at: Date) => string,
+  mayGoOn: () => Promise<boolean>,
 ): Promise<number> => {
   const found = (await statements.query(undefined, FIND_EXPIRED, [now, SWEEP_ROWS_MAX])) as {
     tenant_id: string;
     id: string;
   }[];
   let deleted = 0;
-  for (const [tenant_id, rows] of Map.groupBy(found, (row) => row.tenant_id))
+  let isFirst = true;
+  for (const [tenant_id, rows] of Map.groupBy(found, (row) => row.tenant_id)) {
+    if (!isFirst && !(await mayGoOn())) break;
+    isFirst = false;
     await statements.transaction(async (query) => {
       const wanted = rows.map(({ id }) => id);
       const locked = (await query(undefined, LOCK_EXPIRED, [tenant_id, wanted, now])) as ErasedToken[];
@@ -231,6 +236,7 @@ const deleteExpired = async (
       await recordErasures(query, tenant_id, locked);
       deleted += locked.length;
     });
+  }
   return deleted === 0 ? 0 : found.length;
 };
 
@@ -263,6 +269,7 @@ export const sweepOnce = async (
   now: Date,
   newLogId: (at: Date) => string,
   erasuresKeptMs: number,
+  mayGoOn: () => Promise<boolean> = async () => true,
 ): Promise<boolean> => {
   const run = async (text: string, values: unknown[] = []): Promise<number> =>
     (await pool.query(text, values)).rowCount ?? 0;
@@ -273,7 +280,7 @@ export const sweepOnce = async (
     );
     const cvcs = await run(DELETE_CVCS, [now, SWEEP_ROWS_MAX]);
     const links = await run(DELETE_LINKS_OF_EXPIRED, [now, SWEEP_ROWS_MAX, LINKS_MAX]);
-    const expired = links === LINKS_MAX ? 0 : await deleteExpired(statements, now, newLogId);
+    const expired = links === LINKS_MAX ? 0 : await deleteExpired(statements, now, newLogId, mayGoOn);
     const answers = await run(DELETE_ANSWERS, [now, SWEEP_ROWS_MAX]);
     const mails = await run(DELETE_MAILS, [now, new Date(now.getTime() - MAILS_COUNTED_MS), SWEEP_ROWS_MAX]);
     const sessions = await run(DELETE_SESSIONS, [now, SWEEP_ROWS_MAX]);

@@ -9,8 +9,6 @@ import type { WallKind } from '../protocol/sandbox.ts';
 import type { Ending, Spawner } from './spawner.ts';
 import { packageDirectory, type Program, wallCommand } from './wall.ts';
 
-/** Timeout of a start, which usually takes a tenth of a second. */
-const START_MS_MAX = 20_000;
 /** Unread bytes at which an executor that does not read is killed. */
 const UNREAD_BYTES_MAX = 64 * 1024 * 1024;
 /** Unread bytes at which further frames wait until the executor has read. */
@@ -149,20 +147,15 @@ export const startExecutor = async ({
   socket.on('error', () => child.kill());
 
   await new Promise<void>((resolve, reject) => {
-    const timer = setTimeout(() => {
-      child.kill();
-      reject(new ExecutorStartError(`it is not ready after ${START_MS_MAX} ms`));
-    }, START_MS_MAX);
-    void ended.then(({ code, signal, words }) => {
-      clearTimeout(timer);
-      reject(new ExecutorStartError(words || `it ended with ${signal ?? code}`));
-    });
+    // The spawner kills it if it is not ready in time.
+    void ended.then(({ code, signal, words }) =>
+      reject(new ExecutorStartError(words || `it ended with ${signal ?? code}`)),
+    );
     let isReady = false;
     const onFrame = (frame: Frame): void => {
       if (isReady) return received(frame);
       if (frame.kind !== frameKinds.READY) return child.kill();
       isReady = true;
-      clearTimeout(timer);
       child.ready();
       resolve();
     };

@@ -9,8 +9,9 @@ const STDERR_CHARACTERS_MAX = 2000;
 
 const children = new Map<number, ChildProcess>();
 
-/** The server may have gone meanwhile, which ends this process. */
-const send = (report: Report, socket?: Socket): void => void process.send?.(report, socket, {}, () => undefined);
+/** @param failed called if it was not sent, as when the server has gone meanwhile, which ends this process. */
+const send = (report: Report, socket?: Socket, failed: () => void = () => undefined): void =>
+  void process.send?.(report, socket, {}, (error: Error | null) => error && failed());
 
 const start = (id: number, command: string, args: string[]): void => {
   const child = spawn(command, args, { cwd: '/', stdio: ['pipe', 'ignore', 'pipe', 'pipe'] });
@@ -35,7 +36,9 @@ const start = (id: number, command: string, args: string[]): void => {
   });
   // It may end before it has read.
   child.stdin?.on('error', () => undefined);
-  if (child.pid !== undefined) send({ kind: 'started', id, pid: child.pid }, child.stdio[3] as Socket);
+  // Without the report the server cannot use it: its end is reported instead.
+  if (child.pid !== undefined)
+    send({ kind: 'started', id, pid: child.pid }, child.stdio[3] as Socket, () => child.kill('SIGKILL'));
 };
 
 process.on('message', (order: Order) => {

@@ -39,6 +39,55 @@ test('all that a command sends arrives, and all that is sent to it', async () =>
   expect(await Promise.all(spawned.map(readAll))).toEqual(Array(10).fill('first\nsecond\n'));
 });
 
+const parentOf = (pid: number): number =>
+  Number(/^PPid:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]);
+
+describe('a process that starts them and is stopped', () => {
+  const limits = { startMs: 20_000, killMs: 100 };
+  const hasty = createSpawner(limits);
+  afterEach(() => hasty.close());
+
+  const startStopped = async (): Promise<Spawned> => {
+    const spawned = (await hasty.start(shell('exec sleep 60'))) as Spawned;
+    process.kill(parentOf(spawned.pid), 'SIGSTOP');
+    return spawned;
+  };
+
+  test('is replaced when a start gets no answer', async () => {
+    const spawned = await startStopped();
+    spawned.ready();
+    limits.startMs = 100;
+    const lost = await hasty.start(shell('exec sleep 60'));
+    limits.startMs = 20_000;
+    const ending = { code: null, signal: null, words: 'the spawner does not answer' };
+    expect([lost, await spawned.ended]).toEqual([ending, ending]);
+    process.kill(spawned.pid, 'SIGKILL');
+    expect(await readAll((await hasty.start(shell('echo again >&3'))) as Spawned)).toBe('again\n');
+  });
+
+  test('is replaced when it does not kill, and does not hold up the end', async () => {
+    const killed = await startStopped();
+    killed.ready();
+    killed.kill();
+    expect((await killed.ended).words).toBe('the spawner does not answer');
+    process.kill(killed.pid, 'SIGKILL');
+    const left = await startStopped();
+    await hasty.close();
+    expect((await left.ended).code).toBeNull();
+    process.kill(left.pid, 'SIGKILL');
+  });
+});
+
+test('a command that is not ready in time is killed', async () => {
+  const limits = { startMs: 20_000, killMs: 20_000 };
+  const slow = createSpawner(limits);
+  await slow.start(shell('true'));
+  limits.startMs = 2_000;
+  const spawned = (await slow.start(shell('exec sleep 60'))) as Spawned;
+  expect(await spawned.ended).toMatchObject({ signal: 'SIGKILL', words: 'it is not ready after 2000 ms' });
+  await slow.close();
+});
+
 describe('the end of a command is told', () => {
   const endOf = async (spawned: Spawned | Ending): Promise<Ending> => ('ended' in spawned ? spawned.ended : spawned);
 
@@ -53,8 +102,7 @@ describe('the end of a command is told', () => {
 
   test('where the process that starts them has ended; the next start starts another', async () => {
     const spawned = await start('exec sleep 60');
-    const status = readFileSync(`/proc/${spawned.pid}/status`, 'utf8');
-    process.kill(Number(/^PPid:\s+(\d+)/m.exec(status)?.[1]), 'SIGKILL');
+    process.kill(parentOf(spawned.pid), 'SIGKILL');
     expect((await spawned.ended).words).toBe('the spawner has ended');
     process.kill(spawned.pid, 'SIGKILL');
     expect(await readAll(await start('echo again >&3'))).toBe('again\n');

@@ -35,7 +35,17 @@ export type Spawner = {
   close(): Promise<void>;
 };
 
-type Place = { begun(spawned: { pid: number; socket: Socket }): void; end(ending: Ending): void };
+/** Time from the order until the executor is ready, which usually takes a tenth of a second. */
+const START_MS_MAX = 20_000;
+/** A killed process ends within milliseconds. After this time without a report the spawner counts as stuck. */
+const KILL_MS_MAX = 10_000;
+
+type Place = {
+  begun(spawned: { pid: number; socket: Socket }): void;
+  end(ending: Ending): void;
+  /** Kills what was started. @param reason for the message of a failed start. */
+  kill(reason?: string): void;
+};
 
 const here = fileURLToPath(import.meta.url);
 const processPath = `${dirname(here)}/spawner-process${extname(here)}`;
@@ -43,7 +53,8 @@ const processPath = `${dirname(here)}/spawner-process${extname(here)}`;
 /** It holds a few small objects. */
 const nodeOptions = ['--max-semi-space-size=1', '--v8-pool-size=1'];
 
-export const createSpawner = (): Spawner => {
+/** @param limits tests set shorter ones. */
+export const createSpawner = (limits = { startMs: START_MS_MAX, killMs: KILL_MS_MAX }): Spawner => {
   const places = new Map<number, Place>();
   let nextId = 1;
   let child: ChildProcess | undefined;
@@ -61,10 +72,21 @@ export const createSpawner = (): Spawner => {
     } else if (socket) {
       place?.begun({ pid: report.pid, socket });
       send({ kind: 'go', id: report.id });
+    } else {
+      place?.kill('its socket was lost');
     }
   };
 
-  const open = (): void => {
+  /** Ends all places: the process has ended, or is stuck and is killed. The next start starts another one. */
+  const end = (ended: ChildProcess, words: string): void => {
+    if (child !== ended) return;
+    child = undefined;
+    ended.kill('SIGKILL');
+    for (const place of places.values()) place.end({ code: null, signal: null, words });
+    places.clear();
+  };
+
+  const open = (): ChildProcess => {
     const opened = spawn(process.execPath, [...nodeOptions, processPath], {
       cwd: '/',
       env: WRAPPER_ENVIRONMENT,
@@ -74,35 +96,54 @@ export const createSpawner = (): Spawner => {
     });
     child = opened;
     opened.on('message', (report, socket) => receive(report as Report, socket as Socket | undefined));
-    const end = (): void => {
-      if (child !== opened) return;
-      child = undefined;
-      for (const place of places.values()) place.end({ code: null, signal: null, words: 'the spawner has ended' });
-      places.clear();
-    };
-    opened.once('error', end);
-    opened.once('exit', end);
+    const ended = (): void => end(opened, 'the spawner has ended');
+    opened.once('error', ended);
+    opened.once('exit', ended);
+    return opened;
   };
 
   return {
     start: ({ command, args }) =>
       new Promise((resolve) => {
-        if (!child) open();
+        const opened = child ?? open();
         const id = nextId;
         nextId += 1;
-        const { promise: ended, resolve: end } = Promise.withResolvers<Ending>();
+        const { promise: ended, resolve: resolveEnded } = Promise.withResolvers<Ending>();
+        const stuck = (): void => end(opened, 'the spawner does not answer');
+        const { startMs, killMs } = limits;
+        const late = `it is not ready after ${startMs} ms`;
+        let hasBegun = false;
+        let reason = '';
+        let timer = setTimeout(() => (hasBegun ? kill(late) : stuck()), startMs);
+        let isKilled = false;
+        const kill = (why = ''): void => {
+          if (isKilled || !places.has(id)) return;
+          isKilled = true;
+          reason = why;
+          clearTimeout(timer);
+          timer = setTimeout(stuck, killMs);
+          send({ kind: 'kill', id });
+        };
         places.set(id, {
-          begun: (spawned) =>
+          begun: (spawned) => {
+            hasBegun = true;
             resolve({
               ...spawned,
               ended,
-              ready: () => send({ kind: 'ready', id }),
-              kill: () => send({ kind: 'kill', id }),
-            }),
-          end: (ending) => {
-            end(ending);
-            resolve(ending);
+              ready: () => {
+                if (!isKilled) clearTimeout(timer);
+                send({ kind: 'ready', id });
+              },
+              kill: () => kill(),
+            });
           },
+          end: (ending) => {
+            clearTimeout(timer);
+            const told = { ...ending, words: reason || ending.words };
+            resolveEnded(told);
+            resolve(told);
+          },
+          kill,
         });
         send({ kind: 'start', id, command, args });
       }),
@@ -111,7 +152,9 @@ export const createSpawner = (): Spawner => {
       if (!closing) return;
       const exited = once(closing, 'exit');
       if (closing.connected) closing.disconnect();
+      const timer = setTimeout(() => closing.kill('SIGKILL'), limits.killMs);
       await exited;
+      clearTimeout(timer);
     },
   };
 };

@@ -42,7 +42,7 @@ const invitation = (tenant_id: string) => {
   const email = newAddress();
   return {
     body: { email },
-    shown: { tenant_id, email, status: 'PENDING' },
+    shown: { tenant_id, email, role: 'ADMIN', status: 'PENDING' },
   };
 };
 

@@ -60,7 +60,7 @@ test('the first root key wraps; the others still unwrap', async () => {
   await expect(provider.unwrap(fresh, context)).rejects.toThrow(RootKeyUnknown);
 });
 
-test('a key is wrapped as another is, until that one is wrapped anew', async () => {
+test('a key is wrapped as another is, until that one is wrapped again', async () => {
   const old = await provider.wrap(key, context);
   const rotating = providerOf(2, 1);
   const like = await rotating.wrapAs(old, key, context);

@@ -55,7 +55,7 @@ export type NewTenantKeys = {
 export interface EphemeralRows {
   findWrappedPepper(): Promise<Uint8Array>;
   findEphemeralKeys(ids: readonly string[]): Promise<EphemeralKeyRow[]>;
-  /** Adds the rows that are missing; none where the pepper is wrapped anew: so must these keys be. */
+  /** Adds the rows that are missing; none where the pepper is wrapped again: so must these keys be. */
   addEphemeralKeys(rows: readonly EphemeralKeyRow[], wrapped_pepper: Uint8Array): Promise<void>;
 }
 

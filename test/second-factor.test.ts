@@ -211,15 +211,7 @@ describe('a lost device', () => {
 
     const second = await server.newTenant();
     const shared = await enrol(await newMember());
-    await server.sql(
-      `INSERT INTO members (tenant_id, id, user_id, role, address_digest, sealed, created_at)
-       SELECT $1::uuid, gen_random_uuid(), user_id, role, address_digest, sealed, created_at FROM members WHERE id = $2`,
-      [second.tenant_id, shared.member_id],
-    );
-    await server.sql(
-      'INSERT INTO memberships (user_id, tenant_id, member_id) SELECT user_id, tenant_id, id FROM members WHERE user_id = $1 AND tenant_id = $2',
-      [shared.user_id, second.tenant_id],
-    );
+    await server.signIn({ email: shared.email, tenant: second });
     const refused = await reset(shared.member_id);
     expect([refused.status, refused.text]).toEqual([422, expect.stringContaining('Only the operator')]);
     expect((await passwordGiven(shared)).location).toBe(toCode('/console/tokens'));

@@ -224,7 +224,6 @@ const statements: Record<keyof typeof texts, (() => unknown[]) | undefined> = {
   FIND_TOKENS: () => [TENANT, ids],
   FIND_VALUES: () => [TENANT, ids],
   FIND_RECORDS: () => [TENANT, ids],
-  FIND_PLACES: () => [TENANT, ids],
   FIND_EPHEMERAL_KEYS: () => [ids],
   FIND_BY_FINGERPRINTS: () => [TENANT, prints, prints.map(() => '{{ data }}'), now, ['/pci/%']],
   LOCK_FINGERPRINTS: () => [TENANT, prints],

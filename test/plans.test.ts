@@ -246,6 +246,7 @@ const statements: Record<keyof typeof texts, (() => unknown[]) | undefined> = {
   FIND_API_KEY: () => ['key-17'],
   TOKEN_COLUMNS: undefined,
   TOKEN_TYPES: undefined,
+  VALUE_COLUMNS: undefined,
 };
 
 const textOf = new Map<string, string>(Object.entries(texts).map(([name, text]) => [name, String(text)]));

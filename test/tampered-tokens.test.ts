@@ -45,7 +45,16 @@ const change = async (id: string, set: string, values: unknown[] = []): Promise<
   await server.sql(`UPDATE tokens SET ${set} WHERE id = $1`, [id, ...values]);
 };
 afterEach(async () => {
-  for (const { tenant_id, id, container, expires_at, type, fingerprint, fingerprint_expression, masked } of saved.toReversed())
+  for (const {
+    tenant_id,
+    id,
+    container,
+    expires_at,
+    type,
+    fingerprint,
+    fingerprint_expression,
+    masked,
+  } of saved.toReversed())
     await server.sql(
       `UPDATE tokens SET container = $3, expires_at = $4, type = $5, fingerprint = $6, fingerprint_expression = $7, masked = $8
        WHERE tenant_id = $1 AND id = $2`,
@@ -67,8 +76,10 @@ const refused = async (id: string, request: () => Promise<Answer>, secret: strin
   expect(await counted(table)).toBeGreaterThan(count);
 };
 
-const ask = (method: string, path: string, json?: unknown, headers = {}) => () =>
-  server.request(method, path, { key: attacker.api_key, ...(json === undefined ? {} : { json }), headers });
+const ask =
+  (method: string, path: string, json?: unknown, headers = {}) =>
+  () =>
+    server.request(method, path, { key: attacker.api_key, ...(json === undefined ? {} : { json }), headers });
 
 const merge = { 'content-type': 'application/merge-patch+json' };
 
@@ -76,7 +87,12 @@ describe('a token', () => {
   const SECRET = 'a-secret-of-another-container';
 
   test('that was moved to a readable container is not shown, used, changed, found or listed', async () => {
-    const id = await newToken({ data: SECRET, type: 'token', containers: ['/secret/'], search_indexes: ['{{ data }}'] });
+    const id = await newToken({
+      data: SECRET,
+      type: 'token',
+      containers: ['/secret/'],
+      search_indexes: ['{{ data }}'],
+    });
     expect((await ask('GET', `/tokens/${id}`)()).body.data).toBeUndefined();
     await change(id, "container = '/open/'");
     await refused(id, ask('GET', `/tokens/${id}`), SECRET);
@@ -113,35 +129,36 @@ describe('a token', () => {
   });
 
   test('whose fingerprint or expression was swapped is not handed out by deduplication', async () => {
-    const wanted = { data: 'the value of a client', type: 'token', containers: ['/open/'], deduplicate_token: true };
+    const part = { type: 'token', containers: ['/open/'], fingerprint_expression: '{{ data.number }}' };
+    const wanted = { ...part, data: { number: '4711' }, deduplicate_token: true };
     const of = async (id: string) =>
       (await server.sql('SELECT fingerprint, fingerprint_expression FROM tokens WHERE id = $1', [id]))[0];
-    const honest = await newToken({ ...wanted, data: 'another value of it' });
+    const honest = await newToken(wanted);
     const prints = await of(honest);
-    const evil = await newToken({ data: 'of the attacker', type: 'token', containers: ['/open/'] });
     await server.request('DELETE', `/tokens/${honest}`);
-    const request = { ...wanted, data: 'another value of it' };
-    await change(evil, 'fingerprint = $2, fingerprint_expression = $3', [
-      prints.fingerprint,
-      prints.fingerprint_expression,
-    ]);
-    await refused(evil, ask('POST', '/tokens', request), 'of the attacker');
-    await refused(evil, ask('POST', '/tokenize', { a: request, b: { ...request, data: 'c' } }), 'of the attacker');
-    const parent = await newToken({ data: 'parent', type: 'token', containers: ['/open/'] });
-    await refused(evil, ask('POST', `/tokens/${parent}/children`, request), 'of the attacker');
-    await refused(evil, ask('PATCH', `/tokens/${parent}`, request, merge), 'of the attacker');
+    const evil = await newToken({ ...part, data: { number: '1', note: 'of the attacker' } });
+    await change(evil, 'fingerprint = $2', [prints.fingerprint]);
+    await refused(evil, ask('POST', '/tokens', wanted), 'of the attacker');
+    const two = { a: wanted, b: { ...wanted, data: { number: '2' } } };
+    await refused(evil, ask('POST', '/tokenize', two), 'of the attacker');
+    const parent = await newToken({ data: { number: 'parent' }, ...part });
+    await refused(evil, ask('POST', `/tokens/${parent}/children`, wanted), 'of the attacker');
+    await refused(
+      evil,
+      ask('PATCH', `/tokens/${parent}`, { data: { number: '4711' }, deduplicate_token: true }, merge),
+      'of the attacker',
+    );
 
-    // The fingerprint of a constant expression, which its creator chose, passed off as one of the data.
+    // The fingerprint of another part, which its creator chose, passed off as that of the number.
     const chosen = await newToken({
-      data: 'of the attacker',
-      type: 'token',
-      containers: ['/open/'],
-      fingerprint_expression: 'another value of it',
+      ...part,
+      data: { number: '1', note: '4711', more: 'of the attacker' },
+      fingerprint_expression: '{{ data.note }}',
     });
     expect((await of(chosen)).fingerprint).toBe(prints.fingerprint);
     await server.request('DELETE', `/tokens/${evil}`);
     await change(chosen, 'fingerprint_expression = $2', [prints.fingerprint_expression]);
-    await refused(chosen, ask('POST', '/tokens', request), 'of the attacker');
+    await refused(chosen, ask('POST', '/tokens', wanted), 'of the attacker');
   });
 
   test('whose mask was denied is not found by its value', async () => {

@@ -73,7 +73,15 @@ const bindingOf = (
   token: { id: string; type: string },
   field: 'sealed' | 'cvc',
   row: readonly string[],
-): Binding => ({ environment: ctx.environment, tenant_id, record: 'token', id: token.id, type: token.type, field, row });
+): Binding => ({
+  environment: ctx.environment,
+  tenant_id,
+  record: 'token',
+  id: token.id,
+  type: token.type,
+  field,
+  row,
+});
 
 /** A draft's data and mask under the tenant's key, bound to the columns of its row, in base64. */
 export const sealDraft = (

@@ -31,7 +31,9 @@ export const createReplayChecks = (ctx: Verifying): ReplayChecks => ({
   findPlaces: async (tenant_id, ids) => findVerified(ctx, tenant_id, ids, await ctx.keyring.tenantKeys(tenant_id)),
   digestMasks: async (tenant_id, ids) => {
     const keys = await ctx.keyring.tenantKeys(tenant_id);
-    const rows = (await ctx.tokenRows.findValues({ tenant_id }, ids, ctx.now())).filter(({ sealed }) => sealed !== null);
+    const rows = (await ctx.tokenRows.findValues({ tenant_id }, ids, ctx.now())).filter(
+      ({ sealed }) => sealed !== null,
+    );
     return new Map(rows.map((row) => [row.id, digestOfMask(openToken(ctx, tenant_id, row, keys))]));
   },
 });

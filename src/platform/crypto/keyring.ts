@@ -7,7 +7,14 @@ import { newUuid } from './ids.ts';
 import { haveOneRootKey, type RootKeys } from './key-provider.ts';
 import type { RandomBytes } from './random.ts';
 import { createSealingKey, SealBroken, type SealingForm, type SealingKey } from './seal.ts';
-import { EPHEMERAL_SLOT_MS, ephemeralKeyContext, type EphemeralKeyRow, formOfSlot, isTimeOfSlot, slotIdOf } from './slots.ts';
+import {
+  EPHEMERAL_SLOT_MS,
+  ephemeralKeyContext,
+  type EphemeralKeyRow,
+  formOfSlot,
+  isTimeOfSlot,
+  slotIdOf,
+} from './slots.ts';
 import { destroyXaesKey, XAES_KEY_BYTES } from './xaes.ts';
 
 /** Tenants whose keys are cached at once: about 20 MB. */
@@ -116,8 +123,7 @@ const formOf = ({ purpose }: TenantKeyRow): SealingForm => (purpose === 'data-2'
 
 /** By form first: beside a key of form 2, an older or newer one of form 1 does not seal. */
 const byFormAndAge = (one: TenantKeyRow, other: TenantKeyRow): number =>
-  formOf(one) - formOf(other) ||
-  one.created_at.getTime() - other.created_at.getTime() || (one.id < other.id ? -1 : 1);
+  formOf(one) - formOf(other) || one.created_at.getTime() - other.created_at.getTime() || (one.id < other.id ? -1 : 1);
 
 /** What a wrapped key of a tenant is bound to. */
 export const tenantKeyContext = (

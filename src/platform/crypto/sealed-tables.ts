@@ -22,7 +22,9 @@ const TOKEN_COLUMNS = ['container', 'expires_at', 'fingerprint', 'fingerprint_ex
 type BoundColumn = (typeof TOKEN_COLUMNS)[number];
 
 /** As the database has them, or as they are to be written. */
-export type BoundRow = { readonly [Column in BoundColumn]?: string | Date | null | undefined };
+type BoundToken = { readonly [Column in BoundColumn]: string | Date | null | undefined };
+
+export type BoundRow = Partial<BoundToken>;
 
 /** For `Binding.row`. */
 export const textsOf = (row: BoundRow, columns: readonly BoundColumn[]): string[] =>
@@ -31,7 +33,7 @@ export const textsOf = (row: BoundRow, columns: readonly BoundColumn[]): string[
     return String(value instanceof Date ? value.getTime() : value);
   });
 
-export const textsOfToken = (row: Required<BoundRow>): string[] => textsOf(row, TOKEN_COLUMNS);
+export const textsOfToken = (row: BoundToken): string[] => textsOf(row, TOKEN_COLUMNS);
 
 /** Re-sealed after a rotation. A test compares this list with the columns of the database, and with what the modules seal. */
 export const SEALED_TABLES: readonly SealedTable[] = [

@@ -6,13 +6,7 @@ import type { Database } from '../../../platform/db/database.ts';
 import type { Query } from '../../../platform/db/statements.ts';
 import { traced, tracedBatcher } from '../../../platform/db/traced.ts';
 import type { FoundCvc, NewToken, NewTokenLog, StoredToken, StoredValue } from './token-row.ts';
-import {
-  FIND_RECORDS,
-  FIND_TOKENS,
-  FIND_VALUES,
-  INSERT_TOKENS,
-  INSERT_UNIQUE_TOKENS,
-} from './token-sql.ts';
+import { FIND_RECORDS, FIND_TOKENS, FIND_VALUES, INSERT_TOKENS, INSERT_UNIQUE_TOKENS } from './token-sql.ts';
 
 /** Look-ups of at most this many tokens are batched with other requests. Larger ones fill a statement by themselves. */
 const TOGETHER_IDS_MAX = 10;

@@ -55,6 +55,8 @@ ORDER BY purpose DESC, created_at DESC, id DESC`;
 const FIND_TENANTS_WITH_OLD_KEYS = `
 SELECT tenant_id FROM tenant_keys WHERE ${IS_DATA_KEY} AND tenant_id > $1::uuid
 GROUP BY tenant_id HAVING count(*) > 1 ORDER BY tenant_id LIMIT ${TENANTS_MAX}`;
+const COUNT_TENANTS_OF_FORM_1 =
+  "SELECT count(DISTINCT tenant_id)::int AS count FROM tenant_keys WHERE purpose = 'data'";
 const FIND_TENANTS = `SELECT id FROM tenants WHERE id > $1::uuid ORDER BY id LIMIT ${TENANTS_MAX}`;
 /** By the clock of the database alone: a host whose clock is wrong must not delete a key that others still seal under. */
 const DELETE_KEY = `
@@ -104,6 +106,9 @@ export const createResealRows = ({ statements: { query, transaction } }: Pick<Da
     ((await query(undefined, FIND_TENANTS_WITH_OLD_KEYS, [after])) as { tenant_id: string }[]).map(
       ({ tenant_id }) => tenant_id,
     ),
+  /** How many tenants have a data key under which tokens are not bound to their rows. */
+  countTenantsOfForm1: async (): Promise<number> =>
+    ((await query(undefined, COUNT_TENANTS_OF_FORM_1, [])) as [{ count: number }])[0].count,
   findTenantIdsAfter: async (after: string): Promise<string[]> =>
     ((await query(undefined, FIND_TENANTS, [after])) as { id: string }[]).map(({ id }) => id),
   /** @param newestId the key that seals. @returns whether it has sealed for so long that the older key is deleted. */

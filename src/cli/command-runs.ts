@@ -255,7 +255,9 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
       console.log(values.json ? JSON.stringify({ domain, tenant_id }) : `${tenant_id}  ${domain}`);
   },
   'sso remove': async (values) => {
-    const isRemoved = await withContext(async (ctx) => removeProvider(ctx, await tenantOf(ctx, values.tenant), operator));
+    const isRemoved = await withContext(async (ctx) =>
+      removeProvider(ctx, await tenantOf(ctx, values.tenant), operator),
+    );
     if (!isRemoved) throw new StartError('The tenant has no provider: nothing was changed.');
     console.log(values.json ? JSON.stringify({ removed: true }) : 'Removed. Members sign in by their passwords.');
   },

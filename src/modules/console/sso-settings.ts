@@ -50,14 +50,15 @@ const checkField = (
 
 const settingsForm = (visit: Visit, shown: Shown, hasProvider: boolean, problems: Problems): Html => {
   const secretProblems = problems['client_secret'] ?? [];
+  const roleProblems = problems['default_role'] ?? [];
   return html`<form method="post" action="${PATH}" class="card"><h2>Provider</h2>${csrfField(visit.session)}
 ${textField({ name: 'issuer', label: 'Issuer', hint: 'The URL that the provider names as its issuer, such as https://login.example.com', value: shown.issuer }, problems)}
 ${textField({ name: 'client_id', label: 'Client id', hint: 'Of the application that you registered at the provider.', value: shown.client_id }, problems)}
-<label>Client secret<small>${hasProvider ? 'Leave it empty to keep the one that is stored.' : 'It is stored encrypted, and not shown again.'}</small><input type="password" name="client_secret" maxlength="${SETTING_LENGTH_MAX}" autocomplete="off"${attribute('required', !hasProvider)}${invalidAttributes('client_secret-problem', secretProblems)}>${fieldProblem('client_secret-problem', secretProblems)}</label>
-<label>Role of new members<select name="default_role"><option value="">None: only members and invited people sign in</option>${givenRoles.map(
+<label>Client secret<small>${hasProvider ? 'Leave it empty to keep the one that is stored.' : 'It is stored encrypted, and not shown again.'}</small><input type="password" name="client_secret" maxlength="${SETTING_LENGTH_MAX}" autocomplete="off"${!hasProvider && html` required`}${invalidAttributes('client_secret-problem', secretProblems)}>${fieldProblem('client_secret-problem', secretProblems)}</label>
+<label>Role of new members<select name="default_role"${invalidAttributes('default_role-problem', roleProblems)}><option value="">None: only members and invited people sign in</option>${givenRoles.map(
     (role) =>
       html`<option value="${role}"${attribute('selected', role === shown.default_role)}>${role}: ${describeRole(role)}</option>`,
-  )}</select></label>
+  )}</select>${fieldProblem('default_role-problem', roleProblems)}</label>
 ${checkField({ name: 'trusts_second_factor', label: 'The provider asks for a second factor, so the vault does not.', isOn: shown.trusts_second_factor }, problems)}
 ${checkField({ name: 'allows_passwords', label: 'Members of the domains may also sign in by their passwords.', isOn: shown.allows_passwords }, problems)}
 <button>Save</button></form>`;

@@ -5,12 +5,7 @@ import { notFound } from '../../platform/errors.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import { html } from '../../platform/http/html.ts';
 import { brand, pageOf, sendPage } from '../../platform/http/pages.ts';
-import {
-  flowCookie,
-  readFlowSecret,
-  readSessionSecret,
-  sessionCookie,
-} from '../../platform/http/session-cookie.ts';
+import { flowCookie, readFlowSecret, readSessionSecret, sessionCookie } from '../../platform/http/session-cookie.ts';
 import { originOf } from '../access/authenticate.ts';
 import type { PeopleContext } from '../people/context.ts';
 import { beginAgain, beginSignIn, finishFlow, type Begun, type FlowRefusal } from '../people/sso/flow.ts';
@@ -26,8 +21,10 @@ const open = { config: { permission: null }, schema: { hide: true } } as const;
 const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** How browsers reach the console. */
-export const consoleOriginOf = ({ config }: Pick<PeopleContext, 'config'>, { protocol, host }: FastifyRequest): string =>
-  consoleUrlOf(config, `${protocol}://${host}`);
+export const consoleOriginOf = (
+  { config }: Pick<PeopleContext, 'config'>,
+  { protocol, host }: FastifyRequest,
+): string => consoleUrlOf(config, `${protocol}://${host}`);
 
 /** What an administrator registers at the provider. */
 export const redirectUriOf = (ctx: Pick<PeopleContext, 'config'>, request: FastifyRequest, tenant_id: string): string =>
@@ -51,12 +48,15 @@ export const leavingPage = (reply: FastifyReply, url: string, sentence: string):
 
 const sentences: Record<FlowRefusal, string> = {
   refused: 'Your provider did not sign you in, or you cancelled it there.',
-  unavailable: 'The provider of your tenant does not respond as it should. Try again in a while. If it stays so, tell your administrator.',
+  unavailable:
+    'The provider of your tenant does not respond as it should. Try again in a while. If it stays so, tell your administrator.',
   not_verified: 'What the provider of your tenant sent could not be verified. Tell your administrator.',
   email: 'Your provider sent no verified e-mail address of yours. Tell your administrator.',
   domain: 'The domain of your e-mail address does not belong to this tenant. Tell your administrator.',
-  other_person: 'The member with your e-mail address signs in by another account of the provider. Tell your administrator.',
-  known_address: 'Your e-mail address has an account in this vault already. Ask an administrator of the tenant for an invitation, and accept it with your password.',
+  other_person:
+    'The member with your e-mail address signs in by another account of the provider. Tell your administrator.',
+  known_address:
+    'Your e-mail address has an account in this vault already. Ask an administrator of the tenant for an invitation, and accept it with your password.',
   not_invited: 'You are not a member of this tenant. Ask an administrator for an invitation.',
   full: 'The tenant has as many members as it may have. Tell your administrator.',
   tampered: 'Your account cannot sign in. Tell the operator of this vault.',

@@ -201,7 +201,8 @@ export const openConsole = (scope: App, ctx: PeopleContext, authentication: Auth
         throw new AppError('forbidden', 'This form is no longer valid. Open the page again and send it from there.');
       }
       const first =
-        detourOf(request, session) ?? (isSensitive && needsStepUp(ctx, session) ? toStepUp(request, session) : undefined);
+        detourOf(request, session) ??
+        (isSensitive && needsStepUp(ctx, session) ? toStepUp(request, session) : undefined);
       if (first !== undefined) {
         const page = keptPage(form, keeps, {
           heading: session.hasDevice ? 'Your second factor is needed' : 'Sign in again first',

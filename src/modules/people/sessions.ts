@@ -286,7 +286,8 @@ export const endSession = async (
   });
 };
 
-const ONLY_SSO = 'This tenant asks its members to sign in by single sign-on: sign out, and choose it on the page to sign in.';
+const ONLY_SSO =
+  'This tenant asks its members to sign in by single sign-on: sign out, and choose it on the page to sign in.';
 
 /**
  * Ends a session, and begins one of the same user in another tenant.

@@ -115,7 +115,8 @@ export const signIn = async (
       if (!isRight || !user) return undefined;
       const { id: user_id, password_hash } = user;
       const memberships = await listMembershipsBeforeCaller(ctx.db, user_id);
-      const without = memberships.length > 0 && address !== undefined && (await findTenantWithoutPasswords(ctx, address));
+      const without =
+        memberships.length > 0 && address !== undefined && (await findTenantWithoutPasswords(ctx, address));
       const first = memberships.find(({ tenant_id }) => tenant_id !== without);
       if (!first && memberships.length > 0) return 'sso_only' as const;
       return first && { tenant_id: first.tenant_id, member_id: first.member_id, user_id, password_hash };

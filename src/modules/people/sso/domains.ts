@@ -26,7 +26,10 @@ const macOf = ({ pepper }: Pick<Finding, 'pepper'>, domain: string, tenant_id: s
 /** Whether the operator has bound it, and not a writer of the database. */
 const isGenuine = (ctx: Finding, { domain, tenant_id, mac }: StoredDomain): boolean => {
   if (equalDigests(mac, macOf(ctx, domain, tenant_id))) return true;
-  ctx.log.error({ alarm: 'tampered', tenant_id, record: 'sso_domain' }, 'the domain of a tenant was changed in the database');
+  ctx.log.error(
+    { alarm: 'tampered', tenant_id, record: 'sso_domain' },
+    'the domain of a tenant was changed in the database',
+  );
   return false;
 };
 

@@ -10,7 +10,13 @@ import { findSessionMemberBeforeCaller } from '../rows/sessions.ts';
 import { type Session, startSsoSession } from '../sessions.ts';
 import { findTenantOfAddress } from './domains.ts';
 import { digestOfSubject, findMemberOfAccount, type IdentityRefusal } from './identity.ts';
-import { type Claims, CLOCK_TOLERANCE_SECONDS, type FlowSecrets, ProviderFault, type ProviderFaultKind } from './provider-client.ts';
+import {
+  type Claims,
+  CLOCK_TOLERANCE_SECONDS,
+  type FlowSecrets,
+  ProviderFault,
+  type ProviderFaultKind,
+} from './provider-client.ts';
 import { findProviderOf, type Provider } from './provider.ts';
 import { findState, sealState } from './session-state.ts';
 
@@ -187,7 +193,12 @@ const take = async (
 
 const signInWith = async (
   ctx: PeopleContext,
-  { tenant_id, settings, claims, origin }: { tenant_id: string; settings: Provider['settings']; claims: Claims; origin: RequestOrigin },
+  {
+    tenant_id,
+    settings,
+    claims,
+    origin,
+  }: { tenant_id: string; settings: Provider['settings']; claims: Claims; origin: RequestOrigin },
   next: string,
 ): Promise<Ended> => {
   const found = await findMemberOfAccount(ctx, { tenant_id, settings, claims, origin });
@@ -205,7 +216,17 @@ const signInWith = async (
 /** The member has signed in at the provider again: their session counts as new for sensitive operations. */
 const proveAgain = async (
   ctx: PeopleContext,
-  { row, settings, claims, origin }: { row: StoredFlow & { session: Uint8Array }; settings: Provider['settings']; claims: Claims; origin: RequestOrigin },
+  {
+    row,
+    settings,
+    claims,
+    origin,
+  }: {
+    row: StoredFlow & { session: Uint8Array };
+    settings: Provider['settings'];
+    claims: Claims;
+    origin: RequestOrigin;
+  },
 ): Promise<Ended> => {
   const { tenant_id, session: digest, created_at, next } = row;
   const keys = await ctx.keyring.tenantKeys(tenant_id);

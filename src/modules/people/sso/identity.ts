@@ -31,7 +31,9 @@ export type IdentityRefusal =
   | 'full'
   | 'tampered';
 
-export type Found = { kind: 'member'; member: MemberIdentity; subject: Buffer } | { kind: IdentityRefusal; member_id?: string };
+export type Found =
+  | { kind: 'member'; member: MemberIdentity; subject: Buffer }
+  | { kind: IdentityRefusal; member_id?: string };
 
 /** As in the page of an invitation. */
 const NAME_LENGTH_MAX = 100;
@@ -55,7 +57,9 @@ const macOf = (
 
 /** A name as members have it. */
 const nameOf = (text: string | undefined): string =>
-  Array.from((text ?? '').replaceAll(/\p{C}/gu, '').trim()).slice(0, NAME_LENGTH_MAX).join('');
+  Array.from((text ?? '').replaceAll(/\p{C}/gu, '').trim())
+    .slice(0, NAME_LENGTH_MAX)
+    .join('');
 
 const personOf = (email: string, { first_name, last_name, name }: Claims): Person => ({
   email,
@@ -114,7 +118,10 @@ const findOrAdd = (
       const { member_id, user_id, mac } = known;
       if (equalDigests(mac, macOf(ctx, tenant_id, { subject, member_id })))
         return { kind: 'member', member: { tenant_id, member_id, user_id }, subject };
-      ctx.log.error({ alarm: 'tampered', tenant_id, record: 'sso_identity', record_id: member_id }, 'the account of a member was changed in the database');
+      ctx.log.error(
+        { alarm: 'tampered', tenant_id, record: 'sso_identity', record_id: member_id },
+        'the account of a member was changed in the database',
+      );
       return { kind: 'tampered', member_id };
     }
     const existing = await findMemberOfAddress(tx, address_digest);
@@ -122,7 +129,7 @@ const findOrAdd = (
     if (!existing && !made) return 'new';
     const refusal = existing || !made ? undefined : await addMember(ctx, tx, { settings, address_digest, made });
     if (refusal) return { kind: refusal };
-    const { member_id, user_id } = (existing ?? made) as MemberIdentity;
+    const { member_id, user_id } = existing ?? (made as New);
     const mac = macOf(ctx, tenant_id, { subject, member_id });
     await putIdentity(tx, { digest: subject, member_id, mac, created_at: ctx.now() });
     const actor: Actor = { actor_id: user_id, actor_type: 'user', origin };

@@ -55,7 +55,9 @@ export type FlowSecrets = { state: string; nonce: string; verifier: string };
 
 export type ProviderClient = {
   /** The URL that the browser is led to. @param isAgain a user who is signed in there must sign in again. @throws ProviderFault. */
-  authorizationUrl(asked: FlowSecrets & { redirect_uri: string; isAgain: boolean; login_hint?: string | undefined }): Promise<string>;
+  authorizationUrl(
+    asked: FlowSecrets & { redirect_uri: string; isAgain: boolean; login_hint?: string | undefined },
+  ): Promise<string>;
   /** Exchanges the code of a callback, and verifies what comes for it. @throws ProviderFault. */
   exchange(callback: URL, secrets: FlowSecrets, isAgain: boolean): Promise<Claims>;
   /** Where the browser signs out of the provider; undefined where it does not offer that. @throws ProviderFault. */
@@ -65,7 +67,13 @@ export type ProviderClient = {
 /** Between the request of a code and its exchange: as long as a flow lives. The flow itself checks the time exactly. */
 const MAX_AGE_SECONDS = 900;
 
-const refusals = new Set(['access_denied', 'login_required', 'interaction_required', 'consent_required', 'account_selection_required']);
+const refusals = new Set([
+  'access_denied',
+  'login_required',
+  'interaction_required',
+  'consent_required',
+  'account_selection_required',
+]);
 
 /** Codes of openid-client for what was no valid answer at all. */
 const noAnswer = new Set([
@@ -133,13 +141,16 @@ const fetchFor =
         redirect: 'manual',
         bodyBytesMax: ANSWER_BYTES_MAX,
         signal,
-        timeouts: { wholeMs: TIMEOUT_SECONDS * 1000 },
+        timeouts: { wholeMs: Math.min(TIMEOUT_SECONDS * 1000, egress.timeouts.wholeMs) },
       },
     );
     // Decoded already.
     const kept = answer.headers.filter(([name]) => !/^content-(?:encoding|length)$/i.test(name));
     const isEmpty = answer.status === 204 || answer.status === 304;
-    const response = new Response(isEmpty ? null : Uint8Array.from(answer.body), { status: answer.status, headers: kept });
+    const response = new Response(isEmpty ? null : Uint8Array.from(answer.body), {
+      status: answer.status,
+      headers: kept,
+    });
     answer.release();
     return response;
   };

@@ -106,7 +106,10 @@ const parseSettings = (
     ['client_id', textProblem(client_id)],
     // Otherwise an administrator could have a secret that they do not know sent to a server of their own.
     ['client_secret', textProblem(client_secret) && 'must be given with another issuer or client id'],
-    ['default_role', default_role === '' || isGivenRole(default_role) ? undefined : 'must be a role that members are given'],
+    [
+      'default_role',
+      default_role === '' || isGivenRole(default_role) ? undefined : 'must be a role that members are given',
+    ],
     // Otherwise a wrong setting would lock everyone out.
     [
       'allows_passwords',
@@ -145,14 +148,14 @@ export const saveSettings = async (
   await runPrismaTransaction(ctx.db.for({ tenant_id }), ctx.changes, undefined, async (tx) => {
     if (!(await lockTenant(tx))) throw notFound('tenant');
     const sealed = await lockProvider(tx);
-    const before =
-      sealed && (JSON.parse(openText(ctx, keys, placeOf(tenant_id), sealed)) as SsoSettings);
+    const before = sealed && (JSON.parse(openText(ctx, keys, placeOf(tenant_id), sealed)) as SsoSettings);
     const settings = parseSettings(ctx, input, { before, hasSignedInBySso });
     await putProvider(tx, {
       sealed: sealText(ctx, keys, placeOf(tenant_id), JSON.stringify(settings)),
       modified_at: ctx.now(),
     });
-    if (before && (before.issuer !== settings.issuer || before.client_id !== settings.client_id)) await forgetAccounts(tx);
+    if (before && (before.issuer !== settings.issuer || before.client_id !== settings.client_id))
+      await forgetAccounts(tx);
     tx.log(
       logRow(ctx, actor, {
         operation: 'update',

@@ -249,7 +249,7 @@ describe('a callback', () => {
     expect(text).not.toContain('the person');
   });
 
-  test('is refused where the database was changed: the tenant or browser of the flow, the member of an account', async () => {
+  test('is refused where the database was changed: a flow, an account, a domain', async () => {
     const browsers = open();
     const path = await visitProvider(browsers, await begin(browsers, `x@${DOMAIN}`), person());
     await server.sql("UPDATE sso_flows SET next = '/console/people'");

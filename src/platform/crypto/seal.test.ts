@@ -37,7 +37,7 @@ test('a sealed value is version, key id, nonce, ciphertext and tag', () => {
   expect(keyIdOf(sealed)).toBe(key.id);
 });
 
-test('a value under a key of form 2 opens only with the columns of its row, one of form 1 with any', () => {
+test('a value of form 2 opens only with the columns of its row, one of form 1 with any', () => {
   const rows = [undefined, [], ['/a/'], ['/a/', ''], ['/a/', '', 'x'], ['/a', '/'], ['/b/', '']];
   const row = ['/a/', ''];
   const two = { ...key, form: 2 as const };

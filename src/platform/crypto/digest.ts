@@ -135,6 +135,16 @@ export const challengeDigest = (pepper: DigestKey, session: Uint8Array, purpose:
     Buffer.from(content).toString('base64'),
   ]);
 
+/**
+ * Digests of single sign-on: what a state, its browser and an account at a provider are stored as, what a flow derives its nonce and
+ * verifier from, and the MACs of rows that decide who signs in where.
+ */
+export const ssoDigest = (
+  pepper: DigestKey,
+  kind: 'state' | 'flow' | 'nonce' | 'verifier' | 'subject' | 'identity' | 'domain',
+  ...parts: readonly (string | number | null)[]
+): Buffer => hmac(pepper.key, ['single sign-on', kind, JSON.stringify(parts)]);
+
 /** The key that secrets of users are sealed under: users belong to no tenant, so no key of a tenant can seal them. */
 export const userKeyBytes = (pepper: DigestKey): Buffer => hmac(pepper.key, ['key of users']);
 

@@ -116,7 +116,7 @@ const addApp = async (browser: Pages): Promise<string> => {
 const codeOf = (key: string): string => new TOTP({ secret: Secret.fromBase32(key) }).generate({ timestamp: atMs });
 
 describe('a passkey', () => {
-  test('is added after the password, and the first one brings recovery codes; other sessions then ask for it', async () => {
+  test('is added after the password, with recovery codes; other sessions then ask for it', async () => {
     const browser = await newMember();
     const other = await passwordGiven(browser);
     await browser.get(ACCOUNT);
@@ -153,7 +153,7 @@ describe('a passkey', () => {
     expect(await messagesOf(member.member_id)).toContain('Passkey used');
   });
 
-  test('is asked for again before people are changed, when it was given more than ten minutes ago', async () => {
+  test('is asked for again before people are changed, after ten minutes', async () => {
     const member = await enrol();
     pass(11 * MINUTE_MS);
     await member.get('/console/people');
@@ -216,7 +216,7 @@ describe('a passkey', () => {
 });
 
 describe('an answer that is refused', () => {
-  test('names another origin, host, challenge or type, is of another user or session, or is no answer at all', async () => {
+  test('has another origin, host, challenge, type, user or session, or is no answer at all', async () => {
     const [member, stranger] = [await enrol(), await enrol()];
     const browser = await passwordGiven(member);
     const another = await passwordGiven(member);
@@ -305,7 +305,7 @@ describe('an answer that is refused', () => {
     for (let count = 0; count < 3; count += 1) expect(await giveKey(other, without.key)).toBe(303);
   });
 
-  test('adds nothing: other origin, other challenge, certificates whose addresses the server would ask, or too late', async () => {
+  test('adds no passkey: another origin, host or challenge, certificates, or too late', async () => {
     const browser = await newMember();
     const key = newAuthenticator(ORIGIN);
     const lies: Lies[] = [
@@ -371,7 +371,7 @@ describe('a writer of the database', () => {
 });
 
 describe('devices end', () => {
-  test('with the last one: where the tenant requires one, the member sets one up at the next page', async () => {
+  test('with the last one: a tenant that requires one has another set up at the next page', async () => {
     const tenant = await server.newTenant();
     const member = await enrol({ tenant });
     const json = { name: 'Strict', settings: { require_second_factor: 'true' } };
@@ -388,7 +388,7 @@ describe('devices end', () => {
     expect(body.data.map(({ message }: { message: string }) => message)).toContain('Passkey removed');
   });
 
-  test('with a reset, and with a reset by a server of an earlier version, which leaves the rows', async () => {
+  test('with a reset, also by a server of an earlier version, which leaves the rows', async () => {
     const member = await enrol();
     await resetSecondFactor(server.ctx, member.email);
     expect(await passkeyRows(member.user_id)).toEqual([]);

@@ -8,7 +8,7 @@ const production = { NODE_ENV: 'production', MASTER_KEY: '0'.repeat(64), DATABAS
 const placeOf = (environment: Record<string, string>, host = 'evil.example') =>
   passkeyPlaceOf(loadConfig(environment), host);
 
-test('a production server takes its public address, or the host of its console, and never that of a request', () => {
+test('a production server takes its public address or console host, never that of a request', () => {
   expect(placeOf({ ...production, PUBLIC_URL: 'https://vault.example.com/' })).toEqual({
     origin: 'https://vault.example.com',
     rp_id: 'vault.example.com',

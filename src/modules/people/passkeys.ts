@@ -5,6 +5,7 @@ import { newUuid } from '../../platform/crypto/ids.ts';
 import {
   creationOptions,
   isCounterBack,
+  loadPackage,
   parseCreatedAnswer,
   parseUsedAnswer,
   type PasskeyPlace,
@@ -190,6 +191,7 @@ export const givePasskey = (
       const answer = parseUsedAnswer(text);
       if (!answer) return 'refused';
       if (!(await useChallenge(ctx, visitor, 'use', answer.challenge))) return 'late';
+      await loadPackage();
       const { user_id } = visitor.session;
       const given = await changingUser(ctx, userOf(visitor), async (tx, { factor, passkeys, log }) => {
         const passkey = usable(passkeys, place).find(({ credential_id }) => credential_id === answer.id);

@@ -82,8 +82,8 @@ const parseAnswer = <T extends { response: { clientDataJSON: string } }>(
 export const parseCreatedAnswer = (text: string): CreatedAnswer | undefined => parseAnswer(createdSchema, text);
 export const parseUsedAnswer = (text: string): UsedAnswer | undefined => parseAnswer(usedSchema, text);
 
-/** The package takes a while to load, and most processes never need it. */
-const loadPackage = () => import('@simplewebauthn/server');
+/** It takes half a second and 30 MB, and many processes never need it. Load it before a transaction that verifies. */
+export const loadPackage = () => import('@simplewebauthn/server');
 
 const listed = (passkeys: readonly PasskeyCredential[]) =>
   passkeys.map(({ credential_id: id, transports }) => ({ id, transports: transports as never[] }));

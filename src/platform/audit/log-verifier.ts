@@ -14,7 +14,7 @@ export type ProofEvent =
   | { kind: 'row'; tenant_id: string; id: string | undefined; line: string }
   | { kind: 'checkpoint'; note: string }
   /** What is none of these. */
-  | { kind: 'damage'; place: string };
+  | { kind: 'damage'; text: string };
 
 export type FindingKind =
   | 'changed'
@@ -119,7 +119,10 @@ export const createLogVerifier = (keys: readonly LogPublicKey[], held: HeldCheck
         { position: of.gap.from },
       );
     const heldHere = [...(held.get(of.tenant_id)?.values() ?? [])];
-    const largest = [of.newest, ...heldHere].reduce((one, other) => ((other?.size ?? 0) > (one?.size ?? 0) ? other : one), undefined);
+    const largest = [of.newest, ...heldHere].reduce(
+      (one, other) => ((other?.size ?? 0) > (one?.size ?? 0) ? other : one),
+      undefined,
+    );
     if (largest && largest.size > size)
       return find(
         'cut_off',
@@ -181,11 +184,17 @@ export const createLogVerifier = (keys: readonly LogPublicKey[], held: HeldCheck
     };
     if (of.gap) {
       if (position >= of.gap.from && position < of.gap.to)
-        find('reordered', `The row ${id} of position ${position} stands behind others that follow it.`, { position, id });
+        find('reordered', `The row ${id} of position ${position} stands behind others that follow it.`, {
+          position,
+          id,
+        });
       return;
     }
     if (position < of.leaves.size)
-      return find('reordered', `The row ${id} of position ${position} stands in another place, or twice.`, { position, id });
+      return find('reordered', `The row ${id} of position ${position} stands in another place, or twice.`, {
+        position,
+        id,
+      });
     if (position > of.leaves.size) {
       of.gap = { from: of.leaves.size, to: position };
       of.lastId = id;
@@ -224,9 +233,13 @@ export const createLogVerifier = (keys: readonly LogPublicKey[], held: HeldCheck
     const signed = openCheckpoint(note, keys);
     const { size } = part.leaves;
     if (!signed || signed.tenant_id !== part.tenant_id)
-      return find('checkpoint', `The checkpoint after position ${size - 1} is not signed by the key: it was changed, or is of another log.`, {
-        position: size - 1,
-      });
+      return find(
+        'checkpoint',
+        `The checkpoint after position ${size - 1} is not signed by the key: it was changed, or is of another log.`,
+        {
+          position: size - 1,
+        },
+      );
     if (signed.size !== size)
       return find(
         'interval',
@@ -243,12 +256,15 @@ export const createLogVerifier = (keys: readonly LogPublicKey[], held: HeldCheck
       if (event.kind === 'tree') beginPart(event);
       else if (event.kind === 'leaf') takeLeaf(event);
       else if (event.kind === 'checkpoint') takeCheckpoint(event.note);
-      else if (event.kind === 'damage') find('damaged', `${event.place} is not what an export has: it was changed or cut off.`);
+      else if (event.kind === 'damage') find('damaged', event.text);
       else {
         const text = `${rowText(event.id)} was added: the tree does not have it.`;
         if (!part || event.tenant_id !== part.tenant_id)
           finding = { kind: 'added', tenant_id: event.tenant_id, id: event.id, text };
-        else part.pending ??= { kind: 'added', tenant_id: part.tenant_id, position: part.leaves.size, id: event.id, text };
+        else if (part.pending?.kind === 'removed' && part.pending.id === event.id)
+          part.pending = { ...part.pending, kind: 'reordered', text: `${rowText(event.id)} stands in another place.` };
+        else
+          part.pending ??= { kind: 'added', tenant_id: part.tenant_id, position: part.leaves.size, id: event.id, text };
       }
     },
     /** Whether more events would change nothing. */

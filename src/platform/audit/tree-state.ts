@@ -57,7 +57,8 @@ export const idsOf = ({ ids }: LeafBlock): string[] =>
     bytes.toString('hex').replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5'),
   );
 
-const isKnown = (tree: Frontier, known: KnownTree): boolean => tree.size !== known.size || rootOf(tree).equals(known.root);
+const isKnown = (tree: Frontier, known: KnownTree): boolean =>
+  tree.size !== known.size || rootOf(tree).equals(known.root);
 
 /**
  * Checks that a larger tree begins with a known one: from the leaves between them follow both roots.

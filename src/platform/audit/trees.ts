@@ -6,7 +6,7 @@ import { append, rootOf } from '../crypto/merkle.ts';
 import { signCheckpoint } from '../crypto/signed-note.ts';
 import { takeLease } from '../db/leases.ts';
 import { timeOfBound } from '../db/log-partitions.ts';
-import { findStreamPosition, moveStreamPosition } from '../db/log-stream.ts';
+import { findStreamPosition, moveStreamPosition, NO_ROW, TREE_STREAM } from '../db/log-stream.ts';
 import {
   BLOCK_LEAVES,
   countAhead,
@@ -25,8 +25,6 @@ import { leafOfLine } from './leaf.ts';
 import { STREAM_DELAY_MS } from './stream.ts';
 import { idBytes, type KnownTree, openTree, type OpenTree, TreeTampered } from './tree-state.ts';
 
-/** The position of `log_streams` up to which all rows are in trees. */
-export const TREE_STREAM = 'trees';
 const LEASE = 'log-trees';
 /** Each tenant whose log grew gets a checkpoint this often. */
 const BUILD_EVERY_MS = 60_000;
@@ -47,7 +45,6 @@ const DAY_MS = 24 * HOUR_MS;
 /** For this long all checkpoints are kept, then one an hour, then one a day. */
 const ALL_KEPT_MS = DAY_MS;
 const HOURLY_KEPT_MS = 31 * DAY_MS;
-const FIRST_ID = '00000000-0000-0000-0000-000000000000';
 
 type Building = Pick<Platform, 'db' | 'now' | 'newLogId' | 'log' | 'metrics'> & { readonly logSigning: LogSigning };
 
@@ -72,7 +69,7 @@ const createStep = (ctx: Building, tenant_id: string, tree: OpenTree) => {
   };
   const sign = (ends_month: boolean): void => {
     const { size } = tree.frontier;
-    if (size === tree.signed_size) return;
+    if (size === tree.signed_size && !ends_month) return;
     const at = ctx.now();
     const note = signCheckpoint(ctx.logSigning.key, { tenant_id, size, root: rootOf(tree.frontier), at });
     checkpoints.push({ size, id: ctx.newLogId(at), note, created_at: at, ends_month });
@@ -126,7 +123,7 @@ export const createTreeBuilder = (ctx: Building) => {
     const found = await findTree(query, tenant_id);
     const tree = await openTree(query, tenant_id, found, remembered.get(tenant_id), ctx.logSigning);
     for (;;) {
-      const rows = await readRowsOf(query, tenant_id, tree.last_id ?? FIRST_ID, end, STEP_ROWS);
+      const rows = await readRowsOf(query, tenant_id, tree.last_id ?? NO_ROW, end, STEP_ROWS);
       const step = createStep(ctx, tenant_id, tree);
       for (const [at, row] of rows.entries()) {
         if (at % LEAVES_AT_ONCE === LEAVES_AT_ONCE - 1) await turn();
@@ -142,7 +139,11 @@ export const createTreeBuilder = (ctx: Building) => {
   };
 
   /** @returns false where another process has the lease. @throws unavailable. */
-  const extendAll = async (tenants: readonly string[], end: string, mayGoOn: () => Promise<boolean>): Promise<boolean> => {
+  const extendAll = async (
+    tenants: readonly string[],
+    end: string,
+    mayGoOn: () => Promise<boolean>,
+  ): Promise<boolean> => {
     for (const tenant_id of tenants) {
       try {
         if (!(await extend(tenant_id, end, mayGoOn))) return false;
@@ -192,10 +193,10 @@ export const createTreeBuilder = (ctx: Building) => {
       }
       const nowMs = ctx.now().getTime();
       const end = firstIdAt(nowMs - STREAM_DELAY_MS);
-      let position = await findStreamPosition(query, TREE_STREAM, FIRST_ID);
-      if (position === FIRST_ID) {
+      let position = await findStreamPosition(query, TREE_STREAM, NO_ROW);
+      if (position === NO_ROW) {
         // The first run of a vault: all rows that are there.
-        let tenant_id = await findLogTenantAfter(query, FIRST_ID);
+        let tenant_id = await findLogTenantAfter(query, NO_ROW);
         for (; tenant_id !== undefined; tenant_id = await findLogTenantAfter(query, tenant_id))
           if (!(await extendAll([tenant_id], end, mayGoOn))) return;
         if (!(await moveStreamPosition(query, TREE_STREAM, position, end))) return;
@@ -229,7 +230,9 @@ export const createTreeBuilder = (ctx: Building) => {
 export const startBuildingTrees = (ctx: Building & Pick<Platform, 'newUuid'>): (() => Promise<void>) => {
   const builder = createTreeBuilder(ctx);
   const holder = ctx.newUuid();
-  ctx.metrics.read('strongroom_log_signed_until_timestamp_seconds', () => [[{}, builder.figures().signedUntilMs / 1000]]);
+  ctx.metrics.read('strongroom_log_signed_until_timestamp_seconds', () => [
+    [{}, builder.figures().signedUntilMs / 1000],
+  ]);
   ctx.metrics.read('strongroom_log_rows_unhashed', () => {
     const { unhashed } = builder.figures();
     return unhashed === undefined ? [] : [[{}, unhashed]];

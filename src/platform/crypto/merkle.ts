@@ -78,7 +78,8 @@ export const collectProof = (index: number, size: number) => {
     },
     /** @throws RangeError where subtrees were missing. */
     end(): Buffer[] {
-      if (parts.some(({ from, to, frontier }) => frontier.size !== to - from)) throw new RangeError('leaves are missing');
+      if (parts.some(({ from, to, frontier }) => frontier.size !== to - from))
+        throw new RangeError('leaves are missing');
       return parts.map(({ frontier }) => rootOf(frontier));
     },
   };
@@ -95,8 +96,7 @@ export const rootOfProof = (
   const ranges = proofRanges(index, size);
   if (ranges.length !== proof.length) return undefined;
   return proof.reduce(
-    (root, sibling, at) =>
-      (ranges[at] as Range).from > index ? nodeHash(root, sibling) : nodeHash(sibling, root),
+    (root, sibling, at) => ((ranges[at] as Range).from > index ? nodeHash(root, sibling) : nodeHash(sibling, root)),
     leaf,
   );
 };

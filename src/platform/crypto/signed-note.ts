@@ -1,5 +1,13 @@
 // Signed checkpoints of a log: notes of C2SP tlog-checkpoint, signed with Ed25519.
-import { createHash, createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject, sign, verify } from 'node:crypto';
+import {
+  createHash,
+  createPrivateKey,
+  createPublicKey,
+  generateKeyPairSync,
+  type KeyObject,
+  sign,
+  verify,
+} from 'node:crypto';
 import { HASH_BYTES } from './merkle.ts';
 
 /** c2sp.org/signed-note: the type of a signature is part of its key id. */
@@ -57,7 +65,9 @@ export const parsePublicKey = (text: string): LogPublicKey | undefined => {
   const verifier = /^[^+\s]+\+[0-9a-f]{8}\+(?<bytes>[A-Za-z0-9+/]+=*)$/.exec(text.trim())?.groups?.['bytes'];
   const bytes = Buffer.from(verifier ?? parts.join('+'), 'base64');
   if (verifier !== undefined)
-    return bytes.length === 1 + PUBLIC_KEY_BYTES && bytes[0] === ED25519[0] ? publicKeyOf(bytes.subarray(1)) : undefined;
+    return bytes.length === 1 + PUBLIC_KEY_BYTES && bytes[0] === ED25519[0]
+      ? publicKeyOf(bytes.subarray(1))
+      : undefined;
   return BASE64.test(text.trim()) && bytes.length === PUBLIC_KEY_BYTES ? publicKeyOf(bytes) : undefined;
 };
 

@@ -35,11 +35,12 @@ SELECT id, json_strip_nulls(row_to_json(l))::text AS line FROM audit_log AS l
 WHERE tenant_id = $1 AND id > $2::uuid AND id <= $3::uuid ORDER BY id LIMIT $4`;
 
 /** By the index on ids alone. */
-const FIND_WRITERS = 'SELECT DISTINCT tenant_id FROM audit_log WHERE id > $1::uuid AND id <= $2::uuid ORDER BY tenant_id';
+const FIND_WRITERS =
+  'SELECT DISTINCT tenant_id FROM audit_log WHERE id > $1::uuid AND id <= $2::uuid ORDER BY tenant_id';
 /** By the primary key: one look into each partition, also for tenants that are deleted by now. */
 const FIND_NEXT_TENANT = 'SELECT tenant_id FROM audit_log WHERE tenant_id > $1::uuid ORDER BY tenant_id LIMIT 1';
 
-/** Nothing is written where another process has moved the tree since it was read. */
+/** The last checkpoint of a month may be there already. Nothing is written where another process has moved the tree since it was read. */
 const WRITE = `
 WITH moved AS (
   INSERT INTO log_trees AS t (tenant_id, size, root, last_id, signed_size) VALUES ($1, $2, $3, $4, $5)
@@ -54,6 +55,7 @@ WITH moved AS (
 ), signed AS (
   INSERT INTO log_checkpoints (tenant_id, size, id, note, created_at, ends_month)
   SELECT m.tenant_id, c.* FROM moved m, unnest($13::bigint[], $14::uuid[], $15::text[], $16::timestamptz[], $17::boolean[]) AS c
+  ON CONFLICT (tenant_id, size) DO UPDATE SET ends_month = log_checkpoints.ends_month OR excluded.ends_month
 )
 SELECT tenant_id FROM moved`;
 
@@ -65,7 +67,8 @@ SELECT size::float8 AS size, note FROM log_checkpoints WHERE tenant_id = $1 AND 
 const FIND_EXPORTED = `
 SELECT tenant_id, id, note FROM log_checkpoints WHERE id > $1::uuid ORDER BY id LIMIT $2`;
 
-const COUNT_AHEAD = 'SELECT count(*)::float8 AS count FROM (SELECT 1 FROM audit_log WHERE id > $1::uuid LIMIT $2) AS ahead';
+const COUNT_AHEAD =
+  'SELECT count(*)::float8 AS count FROM (SELECT 1 FROM audit_log WHERE id > $1::uuid LIMIT $2) AS ahead';
 
 /** All but the last of each hour or day. Checkpoints that end a month stay until its archive is written. */
 const THIN = (unit: 'hour' | 'day') => `
@@ -74,6 +77,32 @@ DELETE FROM log_checkpoints USING (
   FROM log_checkpoints WHERE created_at >= $1 AND created_at < $2 AND NOT ends_month
 ) AS old
 WHERE log_checkpoints.tenant_id = old.tenant_id AND log_checkpoints.size = old.size AND old.place > 1`;
+
+const FIND_FIRST_BLOCK = `
+SELECT number::float8 AS number FROM log_leaves WHERE tenant_id = $1 AND last_id >= $2::uuid ORDER BY number LIMIT 1`;
+
+const FIND_NEXT_TREE = 'SELECT tenant_id FROM log_trees WHERE tenant_id > $1::uuid ORDER BY tenant_id LIMIT 1';
+
+const FIND_ARCHIVES = 'SELECT name, from_id, to_id FROM log_archives ORDER BY to_id';
+
+const ADD_ARCHIVE = `
+INSERT INTO log_archives (name, from_id, to_id, archived_at) VALUES ($1, $2, $3, $4)
+ON CONFLICT (name) DO UPDATE SET from_id = excluded.from_id, to_id = excluded.to_id, archived_at = excluded.archived_at`;
+
+/** What the tree needs no more once all rows below an id are archived: it goes on from its last block. */
+const DROP_BLOCKS = `
+DELETE FROM log_leaves USING log_trees t
+WHERE log_leaves.tenant_id = t.tenant_id AND log_leaves.last_id < $1::uuid AND log_leaves.number < (t.size - 1) / ${BLOCK_LEAVES}`;
+const DROP_CHECKPOINTS = `
+DELETE FROM log_checkpoints USING log_trees t
+WHERE log_checkpoints.tenant_id = t.tenant_id AND log_checkpoints.created_at < $1 AND log_checkpoints.size < t.signed_size
+  AND log_checkpoints.size <= coalesce((SELECT min(l.number) FROM log_leaves l WHERE l.tenant_id = t.tenant_id), 0) * ${BLOCK_LEAVES}`;
+/** The trees of deleted tenants end with their last rows. */
+const DROP_TREES = ['log_leaves', 'log_checkpoints', 'log_trees'].map(
+  (table) => `
+DELETE FROM ${table} WHERE tenant_id IN (
+  SELECT tenant_id FROM log_trees WHERE last_id < $1::uuid AND NOT EXISTS (SELECT FROM tenants WHERE id = log_trees.tenant_id))`,
+);
 
 export type LogRowLine = { id: string; line: string };
 
@@ -158,7 +187,8 @@ export const findCheckpoints = async (
   tenant_id: string,
   above: number,
   most: number,
-): Promise<{ size: number; note: string }[]> => query('find-log-checkpoints', FIND_CHECKPOINTS, [tenant_id, above, most]);
+): Promise<{ size: number; note: string }[]> =>
+  query('find-log-checkpoints', FIND_CHECKPOINTS, [tenant_id, above, most]);
 
 /** Checkpoints of all tenants above an id, in the order of time. @throws unavailable. */
 export const findNewCheckpoints = async (
@@ -171,4 +201,34 @@ export const findNewCheckpoints = async (
 /** Keeps one checkpoint of each hour, or day, of a tenant between two times. @throws unavailable. */
 export const thinCheckpoints = async (query: Query, unit: 'hour' | 'day', from: Date, to: Date): Promise<void> => {
   await query(undefined, THIN(unit), [from, to]);
+};
+
+/** The first block of a tenant with leaves from an id on. @throws unavailable. */
+export const findFirstBlock = async (query: Query, tenant_id: string, from_id: string): Promise<number | undefined> =>
+  (await query('find-first-log-leaves', FIND_FIRST_BLOCK, [tenant_id, from_id]))[0]?.number;
+
+/** The next tenant that has a tree, in the order of ids. @throws unavailable. */
+export const findTreeAfter = async (query: Query, tenant_id: string): Promise<string | undefined> =>
+  (await query('find-log-tree-after', FIND_NEXT_TREE, [tenant_id]))[0]?.tenant_id;
+
+/** Months whose rows were moved into archives. Null is no bound. */
+export type ArchivedMonth = { name: string; from_id: string | null; to_id: string };
+
+/** @throws unavailable. */
+export const findArchivedMonths = async (query: Query): Promise<ArchivedMonth[]> =>
+  (await query(undefined, FIND_ARCHIVES, [])) as ArchivedMonth[];
+
+export const addArchivedMonth = async (
+  query: Query,
+  { name, from_id, to_id }: ArchivedMonth,
+  now: Date,
+): Promise<void> => {
+  await query(undefined, ADD_ARCHIVE, [name, from_id, to_id, now]);
+};
+
+/** Deletes what trees need no more when all rows below an id are in archives. @param before the time of the id. */
+export const dropArchivedLeaves = async (query: Query, below_id: string, before: Date): Promise<void> => {
+  await query(undefined, DROP_BLOCKS, [below_id]);
+  await query(undefined, DROP_CHECKPOINTS, [before]);
+  for (const text of DROP_TREES) await query(undefined, text, [below_id]);
 };

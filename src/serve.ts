@@ -11,6 +11,7 @@ import { startExportingCheckpoints } from './platform/audit/checkpoint-export.ts
 import { startStreaming } from './platform/audit/stream.ts';
 import { startBuildingTrees } from './platform/audit/trees.ts';
 import { StartError } from './platform/errors.ts';
+import { collectWhenIdle } from './platform/idle-collection.ts';
 import type { App } from './platform/http/app-type.ts';
 
 /** When remaining connections are cut. Enough time must be left to stop the database. */
@@ -74,11 +75,13 @@ export const serve = async (ctx: Context): Promise<Serving> => {
   const stopStreaming = startStreaming(ctx);
   const stopBuildingTrees = startBuildingTrees(ctx);
   const stopExportingCheckpoints = startExportingCheckpoints(ctx);
+  const stopCollecting = collectWhenIdle();
   return {
     base_url,
     metricsText: ctx.metricsText,
     async stop({ drains }) {
       if (drains) await drain(ctx);
+      stopCollecting();
       await closeApp(ctx, app);
       await Promise.all([
         stopSweeping(),

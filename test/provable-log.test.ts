@@ -91,7 +91,7 @@ afterAll(async () => {
   backups.close();
 });
 
-test('rows are in a signed tree once they are final, and an export is verified without a database', async () => {
+test('final rows are in a signed tree, and an export is verified without a database', async () => {
   const ids = await idsOf();
   expect(await treeOf()).toMatchObject({
     size: String(ids.length),
@@ -128,7 +128,7 @@ test('rows are in a signed tree once they are final, and an export is verified w
   expect((await cli('logs', 'verify', '--proof', proofFile, '--key', key)).code).toBe(1);
 }, 120_000);
 
-test('whoever writes the database cannot change, remove, add or move a row unnoticed', async () => {
+test('a writer of the database cannot change, remove, add or move a row unnoticed', async () => {
   const ids = await idsOf();
   const at = (position: number): string => ids[position] as string;
   const named = (kind: string, position: number, id = at(position)) => ({ kind, tenant_id, position, id });
@@ -296,7 +296,7 @@ test('an export that was changed names the row', async () => {
   expect([code, JSON.parse(stdout)]).toEqual([1, expect.objectContaining({ ok: false })]);
 }, 60_000);
 
-test('the tree goes on exactly after a stop in the middle, with two processes, and with a process that starts', async () => {
+test('the tree goes on exactly after a stop in the middle, and with several processes', async () => {
   const before = await idsOf();
   await insert(5_000);
   pass();
@@ -316,7 +316,7 @@ test('the tree goes on exactly after a stop in the middle, with two processes, a
   expect(await verify(server.ctx.db.statements.query)).toBeUndefined();
 }, 60_000);
 
-test('checkpoints go to a file and an address, each at least once, and nothing is lost while these are away', async () => {
+test('checkpoints go to a file and an address, and none is lost while these are away', async () => {
   const received: string[] = [];
   let isAway = true;
   const receiver = createServer((request, response) => {

@@ -1,6 +1,7 @@
 // Single sign-on in the console against a real OpenID Connect provider: the whole flow, its bounds, and what attackers try.
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { bindDomain, unbindDomain } from '../src/modules/people/sso/domains.ts';
+import { inviteOwner } from '../src/modules/people/bootstrap.ts';
 import { ssoDigest } from '../src/platform/crypto/digest.ts';
 import { testCa } from './support/certificates.ts';
 import { type Browser, type ConsoleServer, startConsole, textOf } from './support/console.ts';
@@ -187,6 +188,26 @@ describe('a sign-in', () => {
     const answer = await browsers.vault.get(await visitProvider(browsers, url, person({ sub: 'ada', email })));
     expect(refreshOf(answer)).toBe('/console/logs?page=2');
     expect((await memberOf('ada'))?.id).toBe(member_id);
+  });
+
+  test('takes the role of an invitation, which is then accepted, but never makes an owner', async () => {
+    await save({ default_role: '' });
+    const stranger = person();
+    const browsers = open();
+    const path = await visitProvider(browsers, await begin(browsers, stranger.email ?? ''), stranger);
+    await expectRefused(browsers, path, 'not a member of this tenant');
+    const invited = await server.request('POST', '/tenants/self/invitations', {
+      json: { email: stranger.email, role: 'SUPPORT' },
+    });
+    await signIn(stranger);
+    expect((await memberOf(stranger.sub))?.role).toBe('SUPPORT');
+    expect(await logsOf(invited.body.id)).toContain('Tenant invitation accepted');
+    const owner = person();
+    await inviteOwner(server.ctx, server.tenant.tenant_id, owner.email ?? '');
+    const ofOwner = open();
+    const ownerPath = await visitProvider(ofOwner, await begin(ofOwner, owner.email ?? ''), owner);
+    await expectRefused(ofOwner, ownerPath, 'not a member of this tenant');
+    await save();
   });
 
   test('opens a session of this tenant alone', async () => {

@@ -9,6 +9,7 @@ import {
 import { equalDigests, randomBase62, ssoDigest } from '../../../platform/crypto/digest.ts';
 import { hashPassword } from '../../../platform/crypto/password.ts';
 import { type PrismaTransaction, runPrismaTransaction } from '../../../platform/db/transaction.ts';
+import { AppError } from '../../../platform/errors.ts';
 import { digestOfAddress, parseNewAddress } from '../address.ts';
 import type { PeopleContext } from '../context.ts';
 import { PEOPLE_MAX } from '../invitations.ts';
@@ -79,12 +80,12 @@ type Signing = { tenant_id: string; settings: SsoSettings; claims: Claims; origi
 
 type New = { member_id: string; user_id: string; password_hash: string; sealed: Buffer };
 
-/** Rolls the transaction back: a member was not added. */
-class NotAdded extends Error {
+/** Rolls the transaction back: a member was not added. An AppError, since the database turns others into failures of its own. */
+class NotAdded extends AppError {
   readonly kind: IdentityRefusal;
 
   constructor(kind: IdentityRefusal) {
-    super(kind);
+    super('forbidden', 'The member was not added.');
     this.kind = kind;
   }
 }

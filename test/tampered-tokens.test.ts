@@ -161,6 +161,21 @@ describe('a token', () => {
     await refused(chosen, ask('POST', '/tokens', wanted), 'of the attacker');
   });
 
+  test('that is gone just after deduplication found it is not handed out: a new one is written', async () => {
+    const json = { data: 'found and gone', type: 'token', containers: ['/open/'], deduplicate_token: true };
+    const gone = await newToken(json);
+    await server.sql(`CREATE FUNCTION delete_found() RETURNS trigger LANGUAGE plpgsql AS
+      $$ BEGIN DELETE FROM tokens WHERE id = '${gone}'; RETURN NULL; END $$`);
+    await server.sql(
+      'CREATE TRIGGER delete_found AFTER INSERT ON token_counts FOR EACH STATEMENT EXECUTE FUNCTION delete_found()',
+    );
+    const answer = await ask('POST', '/tokens', json)();
+    await server.sql('DROP FUNCTION delete_found CASCADE');
+    expect(answer.body).toMatchObject({ data: 'found and gone', _extras: { deduplicated: false } });
+    expect(answer.body.id).not.toBe(gone);
+    expect((await ask('GET', `/tokens/${answer.body.id}`)()).status).toBe(200);
+  });
+
   test('whose mask was denied is not found by its value', async () => {
     const { api_key: key } = await server.newKey(server.tenant, { permissions: ['token:search'] });
     const id = await newToken({

@@ -23,8 +23,8 @@ export type Serving = {
   base_url: string;
   /** The metrics of all that serves. */
   metricsText(): Promise<string>;
-  /** @param how with `drains` clients get time to leave first. */
-  stop(how: { drains: boolean }): Promise<void>;
+  /** @param how with `drains` clients get time to leave first; workers are killed after `killAfterMs`. */
+  stop(how: { drains: boolean; killAfterMs?: number }): Promise<void>;
 };
 
 /** Serves on, and tells load balancers and clients to leave: a request that is sent meanwhile must not fail. */

@@ -15,7 +15,7 @@ import { SealBroken } from './seal.ts';
 import { Sensitive } from './sensitive.ts';
 import { vaultTransitProviders } from './vault-transit.ts';
 
-const ROOT_KEY_BYTES = 32;
+export const ROOT_KEY_BYTES = 32;
 /** Bytes of the pepper: as many as a digest under it has. */
 const PEPPER_BYTES = 32;
 

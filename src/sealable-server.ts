@@ -189,7 +189,10 @@ export const startSealed = async (
     await responder?.stop();
     throw error;
   });
-  log.warn({ sets: collection.given(), socket: config.unsealSocket }, 'the vault is sealed: strongroom unseal takes a share');
+  log.warn(
+    { sets: collection.given(), socket: config.unsealSocket },
+    'the vault is sealed: strongroom unseal takes a share',
+  );
 
   return {
     log,

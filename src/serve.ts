@@ -48,15 +48,18 @@ const closeApp = async (ctx: Context, app: App): Promise<void> => {
   clearInterval(closingIdle);
 };
 
+/** The error of listening, with what to do where the port is taken. */
+export const listenFault = (error: unknown, { host, port }: { host: string; port: number }): unknown =>
+  (error as NodeJS.ErrnoException).code === 'EADDRINUSE'
+    ? new StartError(`Port ${port} on ${host} is taken. Stop what uses it, or take another: PORT=${port + 1} npm start`)
+    : error;
+
 const listen = async ({ config }: Context, app: App): Promise<string> => {
   const { host, port } = config;
   try {
     await app.listen({ host, port });
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error;
-    throw new StartError(
-      `Port ${port} on ${host} is taken. Stop what uses it, or take another: PORT=${port + 1} npm start`,
-    );
+    throw listenFault(error, { host, port });
   }
   const address = app.server.address();
   return `http://${host.includes(':') ? `[${host}]` : host}:${typeof address === 'object' && address ? address.port : port}`;

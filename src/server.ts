@@ -2,6 +2,8 @@
 import cluster from 'node:cluster';
 import closeWithGrace from 'close-with-grace';
 import type { DestinationStream } from 'pino';
+import { contract, UPGRADE_NOT_OVER } from './contract.ts';
+import { findContract } from './platform/db/contract.ts';
 import { createFirstTenant } from './first-tenant.ts';
 import { refreshBaseUrl } from './modules/access/dev-credentials.ts';
 import { type Context, createContext } from './modules.ts';
@@ -25,7 +27,7 @@ import { ENDING_SIGNALS } from './platform/node-24.ts';
 import { startBlock } from './platform/start-block.ts';
 import { startWatchdog } from './platform/watchdog.ts';
 import { type Running, startSealed } from './sealable-server.ts';
-import { serve, type Serving } from './serve.ts';
+import { listenFault, serve, type Serving } from './serve.ts';
 import { supervise } from './supervise.ts';
 import { createWorkerMetrics, type WorkerMetrics } from './worker-metrics.ts';
 import { type FromWorker, parseToWorker } from './worker-messages.ts';
@@ -97,6 +99,9 @@ const startOpen = async (config: Config, output: DestinationStream, onDirectoryL
   const overrides = { onDirectoryLost, logDestination: output };
   const ctx = await createContext(config, isAlone ? 'server' : 'supervisor', overrides);
   try {
+    // The lock on the data directory keeps other processes out.
+    if (ctx.embedded) await contract(ctx, (line) => ctx.log.info(line), { isAlone: true });
+    else if (!(await findContract(ctx.db)).has_new_forms) ctx.log.warn(UPGRADE_NOT_OVER);
     const made = await createFirstTenant(ctx);
     let serving: Serving | undefined;
     // Before anything is served, so that a port that is taken ends the start.
@@ -226,13 +231,16 @@ const runWorker = (): void => {
   };
   let stopSealed: (() => void) | undefined;
   const beginSealed = (at: { host: string; port: number }): void => {
-    listenSealed(at.host, at.port).then((server) => {
-      stopSealed = () => {
-        server.close(() => process.exit(0));
-        setTimeout(() => server.closeAllConnections(), SEALED_STOP_MS).unref();
-      };
-      tellSupervisor({ kind: 'ready', base_url: '' });
-    }, exitWith);
+    listenSealed(at.host, at.port).then(
+      (server) => {
+        stopSealed = () => {
+          server.close(() => process.exit(0));
+          setTimeout(() => server.closeAllConnections(), SEALED_STOP_MS).unref();
+        };
+        tellSupervisor({ kind: 'ready', base_url: '' });
+      },
+      (error: unknown) => exitWith(listenFault(error, at)),
+    );
   };
   process.on('message', (message) => {
     try {

@@ -119,7 +119,11 @@ export const askUnsealSocket = async (
           : `No server with MASTER_KEY_SHARES listens on ${path} (${error.code}). Run the command on the host, or in the container, of the server, with its DATA_DIR or UNSEAL_SOCKET.`,
       );
     });
-    const line = Buffer.concat([Buffer.from(share ? `${request} ` : request), share ?? Buffer.alloc(0), Buffer.of(0x0a)]);
+    const line = Buffer.concat([
+      Buffer.from(share ? `${request} ` : request),
+      share ?? Buffer.alloc(0),
+      Buffer.of(0x0a),
+    ]);
     await new Promise((resolve) => socket.write(line, resolve));
     line.fill(0);
     let text = '';

@@ -79,7 +79,9 @@ const hasInMemory = async (pid: number, wanted: Buffer): Promise<boolean> => {
       const [, from = '', to = '', rights = ''] = /^([0-9a-f]+)-([0-9a-f]+) (\S+)/.exec(line) ?? [];
       if (!rights.startsWith('rw')) continue;
       const bytes = Buffer.alloc(parseInt(to, 16) - parseInt(from, 16));
-      const { bytesRead } = await memory.read(bytes, 0, bytes.length, parseInt(from, 16)).catch(() => ({ bytesRead: 0 }));
+      const { bytesRead } = await memory
+        .read(bytes, 0, bytes.length, parseInt(from, 16))
+        .catch(() => ({ bytesRead: 0 }));
       if (bytes.subarray(0, bytesRead).includes(wanted)) return true;
     }
     return false;
@@ -92,7 +94,11 @@ beforeAll(async () => {
   database = await createDatabase();
   environment = { DATA_DIR: dataDir, DATABASE_URL: database.url };
   const split = async (args: string[], extra: Record<string, string>) => {
-    const { code, out } = await run(['keys', 'split', '--shares', '3', '--threshold', '2', '--json', ...args], '', extra);
+    const { code, out } = await run(
+      ['keys', 'split', '--shares', '3', '--threshold', '2', '--json', ...args],
+      '',
+      extra,
+    );
     expect(code, out).toBe(0);
     return JSON.parse(out).shares as string[];
   };
@@ -143,7 +149,9 @@ test('the socket is for the user of the server alone', async () => {
 
 test('shares that are changed, repeated or of another set are named; enough of them unseal', async () => {
   const [first = '', second = ''] = shares;
-  const changed = first.replace(/.$/, (last) => (last === 'a' ? 'b' : 'a')).replace(/-(.)/, (_, it) => `-${it === 'q' ? 'r' : 'q'}`);
+  const changed = first
+    .replace(/.$/, (last) => (last === 'a' ? 'b' : 'a'))
+    .replace(/-(.)/, (_, it) => `-${it === 'q' ? 'r' : 'q'}`);
   expect((await run(['unseal'], changed)).out).toMatch(/checksum of the share is wrong/);
   expect((await run(['unseal'], first.slice(0, -3))).out).toMatch(/no share of a root key/);
   expect((await run(['unseal'])).code).toBe(1);
@@ -153,7 +161,9 @@ test('shares that are changed, repeated or of another set are named; enough of t
     out: expect.stringContaining('1 of 2 shares'),
   });
   expect((await run(['unseal'], first)).out).toMatch(/Share 1 of set [0-9a-f]{8} was given already/);
-  expect((await run(['unseal'], foreign[1])).out).toMatch(/Share 2 is of set [0-9a-f]{8}, and set [0-9a-f]{8} is collected/);
+  expect((await run(['unseal'], foreign[1])).out).toMatch(
+    /Share 2 is of set [0-9a-f]{8}, and set [0-9a-f]{8} is collected/,
+  );
   expect(await statusOfVault()).toEqual({ status: 'sealed' });
   expect((await run(['unseal', '--drop'])).out).toContain('0 of 2 shares');
   await run(['unseal'], second);

@@ -1,8 +1,9 @@
 // The commands for shares of the root key: split, combine, unseal, seal; and the shares that other commands ask for.
 import type { Config } from '../platform/config.ts';
-import { SHARES_MAX, splitRootKey, THRESHOLD_LEAST } from '../platform/crypto/key-shares.ts';
+import { splitRootKey } from '../platform/crypto/key-shares.ts';
 import { randomBytesFromKernel } from '../platform/crypto/random.ts';
 import { collectShares, type SharesGiven } from '../platform/crypto/share-collection.ts';
+import { SHARES_MAX, THRESHOLD_LEAST } from '../platform/crypto/share-sets.ts';
 import { readRootKey, ROOT_KEY_BYTES } from '../platform/crypto/vault-keys.ts';
 import { StartError } from '../platform/errors.ts';
 import { askUnsealSocket } from '../unseal-socket.ts';

@@ -4,11 +4,7 @@ import { combine, split } from 'shamir-secret-sharing';
 import { StartError } from '../errors.ts';
 import { localRootKeyId } from './local-key-provider.ts';
 import type { RandomBytes } from './random.ts';
-
-/** More custodians than a ceremony has. The arithmetic is for 255 at most. */
-export const SHARES_MAX = 20;
-/** One share alone would be the key. */
-export const THRESHOLD_LEAST = 2;
+import { SHARES_MAX, THRESHOLD_LEAST } from './share-sets.ts';
 
 /** A share that is refused, with why: for the person who gives it. The sentence has no part of the share but its number and set. */
 export class ShareFault extends StartError {

@@ -11,7 +11,15 @@ import {
 import type { RandomBytes } from './random.ts';
 import { SealBroken } from './seal.ts';
 import type { Sensitive } from './sensitive.ts';
-import { destroyXaesKey, prepareXaesKey, XAES_KEY_BYTES, XAES_NONCE_BYTES, XAES_TAG_BYTES, xaesDecrypt, xaesEncrypt } from './xaes.ts';
+import {
+  destroyXaesKey,
+  prepareXaesKey,
+  XAES_KEY_BYTES,
+  XAES_NONCE_BYTES,
+  XAES_TAG_BYTES,
+  xaesDecrypt,
+  xaesEncrypt,
+} from './xaes.ts';
 
 const NAME = 'local';
 const FORMAT_LABEL = 'strongroom wrapped key/1';

@@ -1,19 +1,6 @@
 // Collects the shares of one or several root keys until enough are there, and drops them.
-import { combineShares, type KeyShare, parseShare, ShareFault, SHARES_MAX, THRESHOLD_LEAST } from './key-shares.ts';
-
-/** A set of shares that the configuration asks for: `2/3`, or `2/3:5f2a9c01` with the set. */
-export type WantedSet = { threshold: number; shares: number; set: string | undefined };
-
-const WANTED_FORM = /^(\d{1,2})\/(\d{1,2})(?::([0-9a-f]{8}))?$/;
-
-/** @returns undefined for a text of another form. */
-export const parseWantedSet = (text: string): WantedSet | undefined => {
-  const [, threshold = '', shares = '', set] = WANTED_FORM.exec(text) ?? [];
-  const wanted = { threshold: Number(threshold), shares: Number(shares), set };
-  const isWell =
-    wanted.threshold >= THRESHOLD_LEAST && wanted.threshold <= wanted.shares && wanted.shares <= SHARES_MAX;
-  return isWell ? wanted : undefined;
-};
+import { combineShares, type KeyShare, parseShare, ShareFault } from './key-shares.ts';
+import type { WantedSet } from './share-sets.ts';
 
 export type SharesGiven = { set: string | undefined; given: number; needed: number };
 
@@ -69,8 +56,7 @@ export const collectShares = (wanted: readonly WantedSet[]): ShareCollection => 
         text.fill(0);
       }
     },
-    given: () =>
-      slots.map((slot) => ({ set: setOf(slot), given: slot.shares.length, needed: slot.wanted.threshold })),
+    given: () => slots.map((slot) => ({ set: setOf(slot), given: slot.shares.length, needed: slot.wanted.threshold })),
     isComplete: () => slots.every(({ wanted: { threshold }, shares }) => shares.length >= threshold),
     async combine() {
       const keys: Buffer[] = [];

@@ -22,6 +22,9 @@ const SEAL_MS = 10_000;
 /** Before the process that answers for the sealed vault is replaced. */
 const RESPONDER_PAUSE_MS = 1_000;
 
+/** Responses that are under way when the vault is unsealed have this time. */
+const RESPONDER_STOP_MS = 5_000;
+
 /** A server that runs: it is stopped, and closes what it has opened. */
 export type Running = { log: Log; stop: Serving['stop'] };
 
@@ -65,9 +68,13 @@ const startResponder = async ({ host, port }: Config, log: Log): Promise<Respond
   return {
     async stop() {
       isStopping = true;
-      const message: ToWorker = { kind: 'stop', drains: false };
-      if (current.worker.isConnected()) current.worker.send(message, () => undefined);
+      // From here, and not by a message: the supervisor hands over no connection afterwards, and one that is on its way is
+      // answered first. A process that exits while one is on its way would leave the client waiting.
+      const { worker } = current;
+      if (worker.isConnected()) worker.disconnect();
+      const timer = setTimeout(() => worker.process.kill('SIGKILL'), RESPONDER_STOP_MS);
       await kept;
+      clearTimeout(timer);
     },
   };
 };

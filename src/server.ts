@@ -39,9 +39,6 @@ const STOP_MS_BEYOND_RUNS = 10_000;
 /** A supervisor waits so much longer than its workers. */
 const STOP_MS_BEYOND_WORKERS = 2_000;
 
-/** Responses for a sealed vault that are under way have this time. */
-const SEALED_STOP_MS = 1_000;
-
 /** npm passes the terminal's Ctrl-C on, so it arrives twice. Signals within this time count as one. */
 const SAME_SIGNAL_MS = 1000;
 
@@ -229,16 +226,9 @@ const runWorker = (): void => {
     adoptVariables(variables);
     stop = run(config, () => startWorker(config, metrics));
   };
-  let stopSealed: (() => void) | undefined;
   const beginSealed = (at: { host: string; port: number }): void => {
     listenSealed(at.host, at.port).then(
-      (server) => {
-        stopSealed = () => {
-          server.close(() => process.exit(0));
-          setTimeout(() => server.closeAllConnections(), SEALED_STOP_MS).unref();
-        };
-        tellSupervisor({ kind: 'ready', base_url: '' });
-      },
+      () => tellSupervisor({ kind: 'ready', base_url: '' }),
       (error: unknown) => exitWith(listenFault(error, at)),
     );
   };
@@ -247,7 +237,7 @@ const runWorker = (): void => {
       const asked = parseToWorker(message);
       if (asked.kind === 'start') begin(asked.variables);
       else if (asked.kind === 'start_sealed') beginSealed(asked);
-      else if (asked.kind === 'stop') (stopSealed ?? (() => stop?.({}, asked)))();
+      else if (asked.kind === 'stop') stop?.({}, asked);
       else metrics.receive(asked);
     } catch (error) {
       void exitWith(error);

@@ -21,6 +21,9 @@ import { StartError } from '../platform/errors.ts';
 import { INVITATION_HOURS } from '../modules/people/invitations.ts';
 import { resetSecondFactor } from '../modules/people/lost-devices.ts';
 import { resetPassword } from '../modules/people/passwords.ts';
+import { bindDomain, listBoundDomains, unbindDomain } from '../modules/people/sso/domains.ts';
+import { removeProvider } from '../modules/people/sso/provider.ts';
+import { operator } from '../platform/audit/record.ts';
 import { installOfficialFormulas } from '../modules/code/official.ts';
 import { backUp, exportErasures } from './backup.ts';
 import { replayErasureList, restore } from './restore.ts';
@@ -30,6 +33,15 @@ import { doctor } from './doctor.ts';
 import { exportFile } from './export.ts';
 import { importFile, parseImportOptions } from './import.ts';
 import { combineKey, seal, splitKey, stateText, unseal, withRootKey } from './key-shares.ts';
+import {
+  exportLog,
+  logKeyText,
+  makeSigningKey,
+  proveLogRow,
+  verifyDatabase,
+  verifyLogFile,
+  verifyRowProof,
+} from './log-proofs.ts';
 import { archiveLogs, readArchive } from './logs.ts';
 import { becomeServer } from './become-server.ts';
 import { runReactorFile } from './reactor-run.ts';
@@ -258,6 +270,28 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
         : 'The second factor was removed. All sessions of the account have ended.',
     );
   },
+  'sso bind': async (values, operand) => {
+    const text = required(operand);
+    const domain = await withContext(async (ctx) => bindDomain(ctx, await tenantOf(ctx, values.tenant), text));
+    console.log(values.json ? JSON.stringify({ domain }) : `Bound: ${domain}.`);
+  },
+  'sso unbind': async (values, operand) => {
+    const text = required(operand);
+    const domain = await withContext((ctx) => unbindDomain(ctx, text));
+    console.log(values.json ? JSON.stringify({ domain }) : `Bound to no tenant any more: ${domain}.`);
+  },
+  'sso list': async (values) => {
+    const domains = await withContext((ctx) => listBoundDomains(ctx));
+    for (const { domain, tenant_id } of domains)
+      console.log(values.json ? JSON.stringify({ domain, tenant_id }) : `${tenant_id}  ${domain}`);
+  },
+  'sso remove': async (values) => {
+    const isRemoved = await withContext(async (ctx) =>
+      removeProvider(ctx, await tenantOf(ctx, values.tenant), operator),
+    );
+    if (!isRemoved) throw new StartError('The tenant has no provider: nothing was changed.');
+    console.log(values.json ? JSON.stringify({ removed: true }) : 'Removed. Members sign in by their passwords.');
+  },
   'formulas install': async (values) => {
     const installed = await withContext((ctx) => installOfficialFormulas(ctx));
     for (const { id, name, outcome } of installed)
@@ -325,6 +359,41 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
       throw new UsageError('The option --tenant must be a UUID.');
     await readArchive(required(operand), values.tenant?.toLowerCase());
   },
+  'logs export': async (values, operand) => {
+    const file = required(operand);
+    const { rows } = await withContext(async (ctx) =>
+      exportLog(ctx, (await tenantOf(ctx, values.tenant)).toLowerCase(), file),
+    );
+    console.log(values.json ? JSON.stringify({ rows }) : `Exported: ${rows} rows.`);
+  },
+  'logs verify': async (values, operand) => {
+    const given = [operand, values.proof, values.database].filter((each) => each !== undefined);
+    if (given.length !== 1) throw new UsageError('Give one of FILE, --proof FILE and --database.');
+    if (values.tenant !== undefined && !values.database)
+      throw new UsageError('The option --tenant goes with --database.');
+    const options = { key: values.key, checkpoints: values.checkpoints, isJson: values.json ?? false };
+    if (values.proof !== undefined) return verifyRowProof(required(values.proof), options);
+    if (!values.database) return verifyLogFile(required(operand), options);
+    await withContext(async (ctx) =>
+      verifyDatabase(ctx, values.tenant && (await tenantOf(ctx, values.tenant)).toLowerCase(), options),
+    );
+  },
+  'logs prove': async (values, operand) => {
+    const id = required(operand).toLowerCase();
+    if (!uuid.test(id)) throw new UsageError('ROW must be the id of a row, a UUID.');
+    const proof = await withContext(async (ctx) =>
+      proveLogRow(ctx, (await tenantOf(ctx, values.tenant)).toLowerCase(), id),
+    );
+    process.stdout.write(proof);
+  },
+  'logs key': async (values) => {
+    console.log(
+      await withContext(async (ctx) =>
+        logKeyText(ctx, values.tenant && (await tenantOf(ctx, values.tenant)).toLowerCase()),
+      ),
+    );
+  },
+  'logs keygen': async (_, operand) => console.log(await makeSigningKey(required(operand))),
   doctor: async (values) => {
     if (!(await doctor(process.stdout, values.json ?? false))) process.exitCode = 1;
   },

@@ -42,6 +42,10 @@ const options = {
   status: { text: 'prints how many shares were given' },
   month: { value: 'MONTH', text: 'archives this month only, such as 2026-08' },
   keep: { text: 'writes the files and drops nothing' },
+  key: { value: 'PUBLIC', text: 'public keys of the log as logs key prints them, comma-separated' },
+  checkpoints: { value: 'FILE', text: 'checkpoints that you hold, as LOG_CHECKPOINT_FILE has them' },
+  proof: { value: 'FILE', text: 'verifies the proof of one row, as logs prove prints it' },
+  database: { text: 'verifies the rows in the database' },
   json: { text: 'prints JSON, one object a line' },
   'print-sql': { text: 'prints it on standard output; nothing is connected to' },
   contract: { text: 'ends an upgrade, when no process of the earlier version runs' },
@@ -55,6 +59,8 @@ type CommandText = {
   /** Further sentences for its own help. */
   more?: string;
   operand?: string;
+  /** Whether the command also runs without its operand. */
+  isOperandOptional?: boolean;
   required?: readonly OptionName[];
   optional?: readonly OptionName[];
   examples: readonly string[];
@@ -168,6 +174,31 @@ const table = {
     optional: ['json'],
     examples: ['second-factor reset --email ada@example.com'],
   },
+  'sso bind': {
+    summary: "binds an e-mail domain to a tenant, whose provider then signs in that domain's people",
+    more: 'Check first that the domain belongs to the tenant: its administrators decide from then on who signs in with such an address. A domain is bound to one tenant at most.',
+    operand: 'DOMAIN',
+    optional: ['tenant', 'json'],
+    examples: ['sso bind example.com --tenant 3f6c1f0e-7a4b-4d2c-9b1e-5d8a2c4e6f70'],
+  },
+  'sso unbind': {
+    summary: 'ends the binding of an e-mail domain',
+    more: 'No one signs in by single sign-on with such an address any more. Sessions that have begun go on until they end.',
+    operand: 'DOMAIN',
+    optional: ['json'],
+    examples: ['sso unbind example.com'],
+  },
+  'sso list': {
+    summary: 'lists the e-mail domains that are bound to tenants',
+    optional: ['json'],
+    examples: ['sso list'],
+  },
+  'sso remove': {
+    summary: 'removes the provider of a tenant, so that its members sign in by passwords again',
+    more: 'For a provider that does not work any more, where the tenant accepts no passwords. It ends the sessions that began by single sign-on.',
+    optional: ['tenant', 'json'],
+    examples: ['sso remove --tenant 3f6c1f0e-7a4b-4d2c-9b1e-5d8a2c4e6f70'],
+  },
   'formulas install': {
     summary: 'installs or updates the official formulas',
     optional: ['json'],
@@ -241,6 +272,44 @@ const table = {
     operand: 'FILE',
     optional: ['tenant'],
     examples: ['logs read /srv/archive/audit-log-2026-08.jsonl.gz --tenant 0193a5f0-0000-4000-8000-000000000000'],
+  },
+  'logs export': {
+    summary: 'writes the audit log of a tenant with what proves it, to be verified elsewhere',
+    more: 'The file has the signed rows that are in the database as lines of JSON, with leaf hashes and checkpoints. A file that exists is not overwritten.',
+    operand: 'FILE',
+    optional: ['tenant', 'json'],
+    examples: ['logs export audit-log.jsonl --tenant 0193a5f0-0000-4000-8000-000000000000'],
+  },
+  'logs verify': {
+    summary: 'verifies an export or an archive of the audit log against its signed checkpoints',
+    more: 'It names the first row that was changed, removed, added, moved or cut off, and exits with 1. FILE is of logs export, or FILE.jsonl.gz of logs archive, and needs no database. With --database it verifies the rows of one tenant or all in the database; with --proof a proof of logs prove.',
+    operand: 'FILE',
+    isOperandOptional: true,
+    optional: ['key', 'checkpoints', 'proof', 'database', 'tenant', 'json'],
+    examples: [
+      'logs verify audit-log.jsonl --key "$PUBLIC_KEY" --checkpoints checkpoints.jsonl',
+      'logs verify --database',
+      'logs verify --proof row.tlog-proof --key "$PUBLIC_KEY"',
+    ],
+  },
+  'logs prove': {
+    summary: 'prints a proof that a row is in the signed audit log',
+    more: 'ROW is the id of the row. The proof has the row, and is verified by logs verify --proof, and by tools for C2SP tlog-proof.',
+    operand: 'ROW',
+    optional: ['tenant'],
+    examples: ['logs prove 0193a5f0-aaaa-7000-8000-000000000000 > row.tlog-proof'],
+  },
+  'logs key': {
+    summary: 'prints the public key that verifies the audit log',
+    more: 'With --tenant in the form that tools for C2SP logs read.',
+    optional: ['tenant'],
+    examples: ['logs key'],
+  },
+  'logs keygen': {
+    summary: 'makes a key that signs the audit log, and prints its public key',
+    more: 'Name FILE in LOG_SIGNING_KEY_FILE, and the public key of before (logs key) in LOG_SIGNING_KEYS_PREVIOUS. It needs no database.',
+    operand: 'FILE',
+    examples: ['logs keygen /etc/strongroom/log-signing-key.pem'],
   },
   doctor: {
     summary: 'checks what a start needs, and says how to fix it',
@@ -338,8 +407,13 @@ ${summaries(names)}
 `;
 
 export const helpOf = (name: CommandName): string => {
-  const { summary, more, operand, required = [], optional = [], examples } = texts[name];
-  const synopsis = [name, operand, ...required.map(optionWords), ...optional.map((each) => `[${optionWords(each)}]`)];
+  const { summary, more, operand, isOperandOptional, required = [], optional = [], examples } = texts[name];
+  const synopsis = [
+    name,
+    isOperandOptional ? `[${operand}]` : operand,
+    ...required.map(optionWords),
+    ...optional.map((each) => `[${optionWords(each)}]`),
+  ];
   const rows = [...required, ...optional].map((each) => [optionWords(each), options[each].text] as const);
   return [
     `${PROGRAM} ${synopsis.filter(Boolean).join(' ')}\n`,
@@ -371,13 +445,13 @@ export const misuseOf = (
   used: readonly string[],
   operands: readonly string[],
 ): string | undefined => {
-  const { operand, required = [], optional = [] } = texts[name];
+  const { operand, isOperandOptional, required = [], optional = [] } = texts[name];
   const known: readonly string[] = [...required, ...optional];
   const unknown = used.find((each) => !known.includes(each));
   if (unknown !== undefined) return `${name} has no option --${unknown}.`;
   const missing = required.find((each) => !used.includes(each));
   if (missing !== undefined) return `The option --${missing} is needed.`;
-  if (operand !== undefined && operands.length === 0) return `${name} needs ${operand}.`;
+  if (operand !== undefined && !isOperandOptional && operands.length === 0) return `${name} needs ${operand}.`;
   const surplus = operands[operand === undefined ? 0 : 1];
   return surplus === undefined ? undefined : `${name} takes no "${surplus}".`;
 };

@@ -108,6 +108,7 @@ export const removeMember = async ({ prisma, tenant_id }: PrismaTransaction, mem
   const member = await prisma.members.delete({ where: keyOf({ tenant_id }, member_id), select: { user_id: true } });
   const { user_id } = member;
   await prisma.sessions.deleteMany({ where: { tenant_id, member_id } });
+  await prisma.sso_identities.deleteMany({ where: { tenant_id, member_id } });
   await prisma.memberships.deleteMany({ where: { tenant_id, user_id } });
   if ((await prisma.memberships.count({ where: { user_id } })) === 0)
     await prisma.users.deleteMany({ where: { id: user_id } });

@@ -2,6 +2,8 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { rotateRootKey } from '../src/cli/vault-keys.ts';
+import { findProviderOf, saveSettings } from '../src/modules/people/sso/provider.ts';
+import { operator } from '../src/platform/audit/record.ts';
 import { KEY_ACTIVE_AFTER_MS, KEY_SETTLED_AFTER_MS } from '../src/platform/crypto/keyring.ts';
 import { haveOneRootKey } from '../src/platform/crypto/key-provider.ts';
 import { type Passes, resealAll } from '../src/platform/crypto/reseal.ts';
@@ -191,6 +193,15 @@ describe('a data key', () => {
     const proxy = await makeProxy(server, { destination_url: 'https://example.com/in' });
     const person = await join(server);
     await invite(server, 'invited@example.com');
+    const settings = {
+      issuer: 'https://login.example.com',
+      client_id: 'vault',
+      client_secret: 'secret',
+      default_role: '',
+      trusts_second_factor: false,
+      allows_passwords: true,
+    };
+    await saveSettings(server.ctx, { ...server.tenant, actor: operator, hasSignedInBySso: false }, settings);
     await server.request('POST', '/tokens', { json: { data: 'x' }, headers: { 'svc-idempotency-key': 'once' } });
     const [{ id: first }] = (await keysOf()) as [{ id: string }];
 
@@ -229,6 +240,8 @@ describe('a data key', () => {
     const { text } = await server.request('GET', '/tenants/self/members');
     expect(text).toContain(person.email);
     expect((await server.request('GET', '/tenants/self/invitations')).text).toContain('invited@example.com');
+    const provider = await findProviderOf(server.ctx, tenant_id);
+    expect(provider?.settings).toEqual({ ...settings, default_role: null });
     expect(await keysOf()).toHaveLength(2);
 
     const listed = await cli(['keys', 'list', '--encryption', '--tenant', tenant_id, '--json']);

@@ -5,7 +5,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { DestinationStream } from 'pino';
 import type { Context } from './modules.ts';
 import { withheldVariables } from './platform/config.ts';
-import { readRootKey } from './platform/crypto/vault-keys.ts';
+import { findRootKeyBytes } from './platform/crypto/vault-keys.ts';
 import { urlOf } from './platform/dev-postgres/connection.ts';
 import { StartError } from './platform/errors.ts';
 import type { Serving } from './serve.ts';
@@ -29,21 +29,21 @@ const passLines = (from: Readable, to: DestinationStream): void => {
   });
 };
 
-const textOf = (key: Uint8Array): string => Buffer.from(key.buffer, key.byteOffset, key.length).toString('base64');
+const textOf = (key: Buffer): string => key.toString('base64');
 
 /**
  * What a worker's configuration is made of. It connects to an embedded database as to any other, and does not migrate. The text
  * of keys is made for each worker, so that none stays here.
  */
 const variablesOf = async (ctx: Context): Promise<Record<string, string>> => {
-  const key = await readRootKey(ctx.config);
+  const key = await findRootKeyBytes(ctx.config);
   // Operators gave the shares to this process: a worker gets the keys.
   const { MASTER_KEY_SHARES: shares, ...variables } = ctx.config.variables;
   const previous = ctx.config.previousRootKeys;
   return {
     ...variables,
     ...(ctx.embedded && { DATABASE_URL: urlOf(ctx.embedded.address) }),
-    ...(key && { MASTER_KEY: textOf(key.reveal()) }),
+    ...(key && { MASTER_KEY: textOf(key) }),
     ...(shares !== undefined && previous.length > 0 && { MASTER_KEY_PREVIOUS: previous.map(textOf).join(',') }),
     MIGRATE_ON_START: 'false',
     WORKERS: String(ctx.config.workers),

@@ -4,7 +4,7 @@ import { splitRootKey } from '../platform/crypto/key-shares.ts';
 import { randomBytesFromKernel } from '../platform/crypto/random.ts';
 import { collectShares, type SharesGiven } from '../platform/crypto/share-collection.ts';
 import { SHARES_MAX, THRESHOLD_LEAST } from '../platform/crypto/share-sets.ts';
-import { readRootKey, ROOT_KEY_BYTES } from '../platform/crypto/vault-keys.ts';
+import { findRootKeyBytes, ROOT_KEY_BYTES } from '../platform/crypto/vault-keys.ts';
 import { StartError } from '../platform/errors.ts';
 import { askUnsealSocket } from '../unseal-socket.ts';
 import { askHidden } from './passphrase.ts';
@@ -81,10 +81,10 @@ export const splitKey = async (options: {
 }): Promise<{ set: string; threshold: number; texts: string[] }> => {
   const threshold = wholeOption(options.threshold, 'threshold', THRESHOLD_LEAST);
   const shares = wholeOption(options.shares, 'shares', threshold);
-  const existing = options.config && (await readRootKey(await withRootKey(options.config)));
+  const existing = options.config && (await findRootKeyBytes(await withRootKey(options.config)));
   if (options.config && !existing)
     throw new StartError('There is no root key to split: set MASTER_KEY, or make a new key with --new.');
-  const key = existing?.reveal() ?? randomBytesFromKernel(ROOT_KEY_BYTES);
+  const key = existing ?? randomBytesFromKernel(ROOT_KEY_BYTES);
   const { set, texts } = await splitRootKey(key, { shares, threshold }, randomBytesFromKernel);
   key.fill(0);
   return { set, threshold, texts };

@@ -152,7 +152,7 @@ describe('a data key', () => {
     server.ctx.keyring.forgetTenants();
   };
   const keysOf = () =>
-    server.sql(`SELECT id FROM tenant_keys WHERE tenant_id = $1 AND purpose = 'data' ORDER BY created_at`, [
+    server.sql(`SELECT id FROM tenant_keys WHERE tenant_id = $1 AND purpose <> 'digest' ORDER BY created_at`, [
       server.tenant.tenant_id,
     ]) as Promise<{ id: string }[]>;
   /** Ages are by the clock of the database, which a test cannot change. */
@@ -249,7 +249,7 @@ describe('a data key', () => {
       .trim()
       .split('\n')
       .map((line) => JSON.parse(line));
-    expect(lines.find(({ id }) => id === first)).toMatchObject({ purpose: 'data', rows: 0 });
+    expect(lines.find(({ id }) => id === first)).toMatchObject({ purpose: 'data-2', rows: 0 });
     expect(lines.find(({ id }) => id === second.id).rows).toBeGreaterThan(8);
     expect(lines.filter(({ kind }) => kind === 'root')).toEqual([
       expect.objectContaining({ current: true, keys: expect.any(Number) }),
@@ -291,7 +291,7 @@ describe('a data key', () => {
     expect(server.logLines.filter((line) => line.includes(damaged))).toHaveLength(1);
     const left = await server.sql(
       `SELECT count(DISTINCT substring(sealed for 17))::int AS keys,
-        (SELECT count(*)::int FROM tenant_keys WHERE tenant_id = $1 AND purpose = 'data') AS data_keys
+        (SELECT count(*)::int FROM tenant_keys WHERE tenant_id = $1 AND purpose <> 'digest') AS data_keys
         FROM tokens WHERE tenant_id = $1`,
       [tenant_id],
     );

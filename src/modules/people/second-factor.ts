@@ -80,7 +80,7 @@ export const changingUser = <T>(
     user: { members: Members; factor: StoredSecondFactor; log(message: Message): Promise<void> },
   ) => Promise<T>,
 ): Promise<T | undefined> =>
-  runPrismaTransaction(ctx.db.for({ tenant_id }), ctx.changes, undefined, async (tx) => {
+  runPrismaTransaction(ctx.db.forPerson({ tenant_id }), ctx.changes, undefined, async (tx) => {
     if (!(await lockUser(tx, user_id))) return undefined;
     const members = await lockMembersOfUser(tx, user_id);
     const factor = await readSecondFactor(tx, user_id);

@@ -59,10 +59,10 @@ const NO_TENANT = '';
 /** @param batchesMax look-ups of ephemeral keys in flight at once. */
 export const createKeyRows = (db: Database) => {
   const { prisma: guarded, batchesMax, accounts, metrics, tracing } = db;
-  const { query, queryForBatch } = db.statements;
+  const { query, queryOf, queryForBatch } = db.statements;
   const findEphemeralKey = createCoalescer<EphemeralKeyRow>(
     async (_, ids) => {
-      const rows = (await queryForBatch(FIND, FIND_EPHEMERAL_KEYS, [ids])) as EphemeralKeyRow[];
+      const rows = (await queryForBatch(undefined)(FIND, FIND_EPHEMERAL_KEYS, [ids])) as EphemeralKeyRow[];
       return new Map(rows.map((row) => [row.id, row]));
     },
     batchesMax,
@@ -72,7 +72,7 @@ export const createKeyRows = (db: Database) => {
   return {
     keyStore: {
       findTenantKeys: async (tenantId: string) =>
-        (await query('find-tenant-keys', FIND_TENANT_KEYS, [tenantId])) as StoredTenantKey[],
+        (await queryOf(tenantId)('find-tenant-keys', FIND_TENANT_KEYS, [tenantId])) as StoredTenantKey[],
       findEphemeralKey: (id: string) => traced(tracing, FIND, () => findEphemeralKey(NO_TENANT, id)),
       ...ephemeralRowsOn(query),
     },
@@ -82,7 +82,7 @@ export const createKeyRows = (db: Database) => {
       guarded(async (client) => {
         const [{ there } = { there: false }] = await client.$queryRaw<{ there: boolean }[]>`
         SELECT to_regclass('instance') IS NOT NULL AS there`;
-        return there ? ((await client.instance.findUnique({ where: { id: 1 } })) ?? undefined) : undefined;
+        return there ? ((await client.instance.findFirst({ where: { id: 1 } })) ?? undefined) : undefined;
       }),
 
     /** Marks this database as a vault of an environment. Returns the existing row if another process was first. */
@@ -90,7 +90,7 @@ export const createKeyRows = (db: Database) => {
       guarded(async (client) => {
         const wrapped_pepper = Uint8Array.from(row.wrapped_pepper);
         await client.instance.createMany({ data: [{ id: 1, ...row, wrapped_pepper }], skipDuplicates: true });
-        return client.instance.findUniqueOrThrow({ where: { id: 1 } });
+        return client.instance.findFirstOrThrow({ where: { id: 1 } });
       }),
   };
 };

@@ -5,7 +5,9 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, type PoolConfig } from 'pg';
 import { sha256Hex } from '../crypto/digest.ts';
+import { SEE_ALL_TENANTS } from './named-tenants.ts';
 import { splitStatements } from './split-statements.ts';
+import { raiseWalls } from './tenant-walls.ts';
 
 /** `applied`: what this call applied, oldest first. `total`: how many migrations this release has. */
 export type MigrationResult = { applied: string[]; total: number };
@@ -69,6 +71,8 @@ export const migrate = (
     if (unfinished) throw failed(unfinished.name, 'It failed at an earlier start', 'P3009');
     if (!history) await createHistory(session);
     for (const migration of released) if (pending.includes(migration.name)) await apply(session, migration);
+    if (only === undefined && (await hasWalls(session)))
+      await raiseWalls(async (text, values) => (await session.query(text, values)).rows);
     return { applied: pending, total };
   });
 
@@ -92,6 +96,7 @@ const inSession = async <Result>(connection: PoolConfig, work: (session: Client)
   session.on('error', () => undefined);
   try {
     await session.connect();
+    await session.query(SEE_ALL_TENANTS);
     return await work(session);
   } catch (error) {
     throw error instanceof MigrationError ? error : unusable(error as Error & { code?: string });
@@ -99,6 +104,15 @@ const inSession = async <Result>(connection: PoolConfig, work: (session: Client)
     // Frees the lock too.
     await session.end().catch(() => undefined);
   }
+};
+
+/** A new vault, and one that has walls already: no process of a version that does not know them uses it. */
+const hasWalls = async (session: Client): Promise<boolean> => {
+  const { rows } = await session.query<{ has_walls: boolean }>(
+    `SELECT relforcerowsecurity OR NOT EXISTS (SELECT FROM instance) AS has_walls
+     FROM pg_class WHERE oid = 'tenants'::regclass`,
+  );
+  return rows[0]?.has_walls === true;
 };
 
 const readReleased = async (migrationsDir: string): Promise<Migration[]> => {

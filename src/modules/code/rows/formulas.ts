@@ -72,12 +72,12 @@ const findOwn = async (
   tenant_id: string,
   id: string,
 ): Promise<StoredFormula | undefined> => {
-  const row = await prisma.reactor_formulas.findUnique({ where: keyOf({ tenant_id }, id) });
+  const row = await prisma.reactor_formulas.findFirst({ where: { tenant_id, id } });
   return row ? { ...row, type: 'private', status: 'verified', code: null, ...contractColumnsOf(row) } : undefined;
 };
 
 const findOfficial = async (prisma: Prisma.TransactionClient, id: string): Promise<StoredFormula | undefined> => {
-  const row = await prisma.official_formulas.findUnique({ where: { id } });
+  const row = await prisma.official_formulas.findFirst({ where: { id } });
   return row
     ? { ...row, type: 'official', sealed: null, created_by: null, modified_by: null, ...contractColumnsOf(row) }
     : undefined;

@@ -120,6 +120,8 @@ export const createStatements = (
   return {
     /** Sees rows of every tenant, and does not wait for a turn: for look-ups before the tenant is known, and the server's own work. */
     query,
+    /** The same, without a name. */
+    ask: (text: string, values: unknown[]): Promise<Record<string, unknown>[]> => query(undefined, text, values),
     /** Sees rows of these tenants, and does not wait for a turn. */
     queryOf: (...tenant_ids: string[]): Query => queryOn(pool, namesOf(tenant_ids)),
     /**

@@ -27,6 +27,10 @@ class Parameters {
   }
 }
 
+/** Ordered by bytes (COLLATE "C"). */
+const bytewiseColumns = new Set(['container', 'id']);
+/** No text has a byte that follows its bytes. */
+const LAST_CHARACTER = '\u{10ffff}';
 const uuidColumns = new Set(['created_by', 'modified_by']);
 
 const compile = (condition: TokenCondition, parameters: Parameters): string => {
@@ -45,12 +49,12 @@ const compile = (condition: TokenCondition, parameters: Parameters): string => {
       return `t.${column} = ANY(${parameters.add(values, `::${type}[]`)})`;
     }
     case 'starts_with': {
-      // With bounds, since behind row-level security PostgreSQL makes none of a pattern. The column is ordered by bytes, and no
-      // text has a byte that follows this character.
       const column = `t.${condition.column}`;
-      const pattern = `${condition.prefix.replace(/[\\%_]/g, '\\$&')}%`;
-      const bounds = [condition.prefix, `${condition.prefix}\u{10ffff}`];
-      return `(${column} LIKE ${parameters.add(pattern)} AND ${column} BETWEEN ${parameters.add(bounds[0])} AND ${parameters.add(bounds[1])})`;
+      const like = `${column} LIKE ${parameters.add(`${condition.prefix.replace(/[\\%_]/g, '\\$&')}%`)}`;
+      if (!bytewiseColumns.has(condition.column)) return like;
+      // Behind row-level security PostgreSQL makes no bounds of a pattern, so that its index would not be used.
+      const from = parameters.add(condition.prefix);
+      return `(${like} AND ${column} BETWEEN ${from} AND ${parameters.add(`${condition.prefix}${LAST_CHARACTER}`)})`;
     }
     case 'unmasked':
       // NULL until the sweep has opened a token of an earlier version: it may have a mask.

@@ -129,4 +129,8 @@ export const startBareWrites = async (
 };
 
 export const databaseOf = (dataDir: string) =>
-  import('../src/platform/dev-postgres/dev-postgres.ts').then((db) => db.findRunningPostgres(dataDir));
+  import('../src/platform/dev-postgres/dev-postgres.ts').then(async (db) => ({
+    ...(await db.findRunningPostgres(dataDir)),
+    // Sees the rows of all tenants.
+    options: '-c strongroom.tenants=*',
+  }));

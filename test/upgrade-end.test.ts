@@ -3,6 +3,7 @@ import { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { contract } from '../src/contract.ts';
 import { startServer, type TestServer } from './support/server.ts';
+import { seeingAllTenants } from './support/database.ts';
 
 let server: TestServer;
 
@@ -23,7 +24,11 @@ test('is refused while a process of the earlier version is connected, and change
   const other = await startServer({ DATABASE_URL: server.databaseUrl });
   try {
     expect(other.ctx.contract.isDone()).toBe(false);
-    const old = new Client({ connectionString: server.databaseUrl, application_name: 'strongroom notices' });
+    const old = new Client({
+      connectionString: server.databaseUrl,
+      ...seeingAllTenants,
+      application_name: 'strongroom notices',
+    });
     await old.connect();
     await expect(contract(server.ctx, () => undefined, { isAlone: false })).rejects.toThrow('1 connections');
     expect(await ended()).toEqual([{ contracted_at: null, new_forms_at: null }]);

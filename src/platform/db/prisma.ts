@@ -19,7 +19,7 @@ const STATEMENT_NAMES_MAX = 500;
  * Prisma combines look-ups by `findUnique` of different callers into one statement, which could name the tenant of one of them
  * only. `findFirst` does the same for one caller. Within a transaction both are safe.
  */
-type Separate<Client> = {
+export type Separate<Client> = {
   [Name in keyof Client]: Client[Name] extends { findUnique: unknown }
     ? Omit<Client[Name], 'findUnique' | 'findUniqueOrThrow'>
     : Client[Name];

@@ -67,7 +67,10 @@ export const createStatements = (
       const call = name === undefined ? undefined : shardCalls.get(name);
       const asked = call ?? (name === undefined ? { text } : { name, text });
       try {
-        const run = tenants === undefined ? client.query({ ...asked, values }) : queryNaming(client, tenants, { ...asked, values });
+        const run =
+          tenants === undefined
+            ? client.query({ ...asked, values })
+            : queryNaming(client, tenants, { ...asked, values });
         return (await run).rows;
       } catch (error) {
         throw faultOf(error);

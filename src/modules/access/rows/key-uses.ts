@@ -25,11 +25,7 @@ export const writeKeyUses = async (
   uses: readonly KeyUse[],
 ): Promise<void> => {
   const tenant_ids = uses.map(({ tenant_id }) => tenant_id);
-  const columns = [
-    tenant_ids,
-    uses.map(({ public_id }) => public_id),
-    uses.map(({ used_at }) => used_at),
-  ];
+  const columns = [tenant_ids, uses.map(({ public_id }) => public_id), uses.map(({ used_at }) => used_at)];
   await statements.queryOf(...tenant_ids)('write-key-uses', WRITE_KEY_USES, columns);
 };
 

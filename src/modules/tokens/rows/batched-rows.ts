@@ -133,6 +133,8 @@ export const createTokenRows = ({
 
     /** The containers of tokens, and whether a mask hides their values. */
     findPlaces: async ({ tenant_id }: Scope, ids: string[], now: Date): Promise<TokenPlace[]> =>
-      ((await queryOf(tenant_id)('find-places', FIND_PLACES, [tenant_id, ids])) as TokenPlace[]).filter((row) => lives(row, now)),
+      ((await queryOf(tenant_id)('find-places', FIND_PLACES, [tenant_id, ids])) as TokenPlace[]).filter((row) =>
+        lives(row, now),
+      ),
   };
 };

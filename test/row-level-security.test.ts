@@ -150,11 +150,11 @@ test('every table that has tenants has a forced policy, also one that a later re
 
   const ask = async (text: string, values: unknown[]) => server.sql(text, values);
   await server.sql('CREATE TABLE later (tenant_id uuid NOT NULL)');
-  expect(await findWalls(ask)).toEqual({ missing: ['later'], open: [] });
+  expect(await findWalls(ask)).toEqual({ missing: ['later'], open: [], isSlow: false });
   await raiseWalls(ask);
   await server.sql('INSERT INTO later VALUES ($1)', [one.tenant_id]);
   expect((await bare.query('SELECT 1 FROM later')).rowCount).toBe(0);
-  expect(await findWalls(ask)).toEqual({ missing: [], open: [] });
+  expect(await findWalls(ask)).toEqual({ missing: [], open: [], isSlow: false });
   await server.sql('DROP TABLE later');
 });
 
@@ -169,13 +169,13 @@ test('where no superuser has marked @> as leakproof, the tables that are searche
     await mark('NOT LEAKPROOF');
     await lowerWalls(ask);
     await raiseWalls(ask);
-    expect(await findWalls(ask)).toEqual({ missing: [], open: ['audit_log', 'tokens'] });
+    expect(await findWalls(ask)).toEqual({ missing: [], open: ['audit_log', 'tokens'], isSlow: false });
     expect((await bare.query('SELECT 1 FROM tokens')).rowCount).toBe(4);
     expect((await bare.query('DELETE FROM tokens')).rowCount).toBe(0);
     expect((await bare.query('SELECT 1 FROM api_keys')).rowCount).toBe(0);
     await mark('LEAKPROOF');
     await raiseWalls(ask);
-    expect(await findWalls(ask)).toEqual({ missing: [], open: [] });
+    expect(await findWalls(ask)).toEqual({ missing: [], open: [], isSlow: false });
     expect((await bare.query('SELECT 1 FROM tokens')).rowCount).toBe(0);
   } finally {
     await Promise.all([asOwner.end(), asSuperuser.end()]);

@@ -62,7 +62,10 @@ export const migrate = (
   inSession(connection, async (session) => {
     const released = (await readReleased(migrationsDir)).filter(({ name }) => only?.includes(name) ?? true);
     const total = released.length;
-    if (pendingNames(released, await readHistory(session)).length === 0) return { applied: [], total };
+    if (pendingNames(released, await readHistory(session)).length === 0) {
+      await raiseMissingWalls(session, only);
+      return { applied: [], total };
+    }
     await lock(session);
     // Another process may have applied them while this one waited.
     const history = await readHistory(session);
@@ -71,8 +74,7 @@ export const migrate = (
     if (unfinished) throw failed(unfinished.name, 'It failed at an earlier start', 'P3009');
     if (!history) await createHistory(session);
     for (const migration of released) if (pending.includes(migration.name)) await apply(session, migration);
-    if (only === undefined && (await hasWalls(session)))
-      await raiseWalls(async (text, values) => (await session.query(text, values)).rows);
+    await raiseMissingWalls(session, only);
     return { applied: pending, total };
   });
 
@@ -106,13 +108,16 @@ const inSession = async <Result>(connection: PoolConfig, work: (session: Client)
   }
 };
 
-/** A new vault, and one that has walls already: no process of a version that does not know them uses it. */
-const hasWalls = async (session: Client): Promise<boolean> => {
+/**
+ * In a new vault, and where the last upgrade is over: no process of a version that does not know walls uses these. A restore, which
+ * applies some migrations only, raises them when it has loaded the rows.
+ */
+const raiseMissingWalls = async (session: Client, only: readonly string[] | undefined): Promise<void> => {
+  if (only !== undefined) return;
   const { rows } = await session.query<{ has_walls: boolean }>(
-    `SELECT relforcerowsecurity OR NOT EXISTS (SELECT FROM instance) AS has_walls
-     FROM pg_class WHERE oid = 'tenants'::regclass`,
+    'SELECT NOT EXISTS (SELECT FROM instance WHERE contracted_at IS NULL) AS has_walls',
   );
-  return rows[0]?.has_walls === true;
+  if (rows[0]?.has_walls) await raiseWalls(async (text, values) => (await session.query(text, values)).rows);
 };
 
 const readReleased = async (migrationsDir: string): Promise<Migration[]> => {

@@ -72,7 +72,8 @@ export const createPrisma = (
   return {
     guarded: async (tenants, work) => {
       try {
-        return await caller.run(tenants, () => work(prisma));
+        // Prisma starts when it is awaited, so it is awaited within.
+        return await caller.run(tenants, async () => await work(prisma));
       } catch (error) {
         throw prismaFault(error);
       }

@@ -20,6 +20,16 @@ export const boundSealed = (columns: string, rows: string): string => `
 SELECT ${columns.replace('sealed', `CASE WHEN so_far <= ${SEALED_BYTES_MAX} OR so_far = octet_length(sealed) THEN sealed END AS sealed`)}
 FROM (SELECT *, sum(octet_length(sealed)) OVER (ROWS UNBOUNDED PRECEDING) AS so_far FROM (${rows}) AS unbounded) AS bounded`;
 
+/** No text has a byte that follows its bytes. */
+const LAST_CHARACTER = '\u{10ffff}';
+
+/**
+ * SQL for texts that begin with a prefix, in a column that is ordered by bytes (COLLATE "C"). Beside LIKE: behind row-level security
+ * PostgreSQL makes no bounds of a pattern, and would not use the index of the column.
+ */
+export const beginsBytewise = (column: string, prefix: string, add: (value: string) => string): string =>
+  `${column} BETWEEN ${add(prefix)} AND ${add(`${prefix}${LAST_CHARACTER}`)}`;
+
 /** A named statement is prepared once for each connection. Pass undefined as name for a text that varies. */
 // oxlint-disable-next-line typescript/no-explicit-any -- the statement decides the shape of rows; the caller names the type
 export type Query = (name: string | undefined, text: string, values: unknown[]) => Promise<any[]>;

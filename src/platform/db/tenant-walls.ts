@@ -24,7 +24,7 @@ const HAS_OPEN_READS = `EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = c.oid
 /** As a superuser only. Of arrays of texts, which is what the vault has, @> tells nothing of its operands but its result. */
 const MARK_LEAKPROOF = 'ALTER FUNCTION pg_catalog.arraycontains(anyarray, anyarray) LEAKPROOF';
 
-/** As SQL for an operator. */
+/** For a superuser. */
 export const MARK_LEAKPROOF_COMMAND = `psql -d DATABASE -c "${MARK_LEAKPROOF}"`;
 
 const FIND_RIGHTS = `SELECT rolsuper AND NOT ${IS_LEAKPROOF} AS may_mark FROM pg_roles WHERE rolname = current_user`;
@@ -34,6 +34,8 @@ export type Walls = {
   missing: string[];
   /** Tables whose rows every statement may read, since their searches would be slow otherwise. */
   open: string[];
+  /** Whether searches behind a whole wall are slow, as after pg_upgrade: an own mark of a function of PostgreSQL is not kept. */
+  isSlow: boolean;
 };
 
 /** @throws what `ask` throws. */
@@ -44,10 +46,13 @@ export const findWalls = async (ask: Ask): Promise<Walls> => {
     : '';
   const rows = (await ask(
     `SELECT c.relname::text AS name, NOT c.relforcerowsecurity OR (${HAS_OPEN_READS} AND ${IS_LEAKPROOF}) AS is_missing,
-     ${HAS_OPEN_READS} AS is_open ${TENANT_TABLES} ${isHere} ORDER BY c.relname`,
+     ${HAS_OPEN_READS} AS is_open,
+     c.relname = 'tokens' AND c.relforcerowsecurity AND NOT ${HAS_OPEN_READS} AND NOT ${IS_LEAKPROOF} AS is_slow
+     ${TENANT_TABLES} ${isHere} ORDER BY c.relname`,
     [],
-  )) as { name: string; is_missing: boolean; is_open: boolean }[];
+  )) as { name: string; is_missing: boolean; is_open: boolean; is_slow: boolean }[];
   return {
+    isSlow: rows.some((row) => row.is_slow),
     missing: rows.filter((row) => row.is_missing).map(({ name }) => name),
     open: rows.filter((row) => row.is_open && !row.is_missing).map(({ name }) => name),
   };

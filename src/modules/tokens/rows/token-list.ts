@@ -4,7 +4,7 @@ import { type StoredToken } from './token-row.ts';
 import type { TenantQuery } from '../../../platform/db/database.ts';
 import type { TokenCondition } from '../../access/token-condition.ts';
 import { COUNTED_MAX } from '../../../platform/pagination.ts';
-import { boundSealed } from '../../../platform/db/statements.ts';
+import { beginsBytewise, boundSealed } from '../../../platform/db/statements.ts';
 import { TOKEN_COLUMNS } from './token-sql.ts';
 
 /** Where a page begins: after a number of records, or after the record that a cursor names. */
@@ -29,8 +29,6 @@ class Parameters {
 
 /** Ordered by bytes (COLLATE "C"). */
 const bytewiseColumns = new Set(['container', 'id']);
-/** No text has a byte that follows its bytes. */
-const LAST_CHARACTER = '\u{10ffff}';
 const uuidColumns = new Set(['created_by', 'modified_by']);
 
 const compile = (condition: TokenCondition, parameters: Parameters): string => {
@@ -52,9 +50,7 @@ const compile = (condition: TokenCondition, parameters: Parameters): string => {
       const column = `t.${condition.column}`;
       const like = `${column} LIKE ${parameters.add(`${condition.prefix.replace(/[\\%_]/g, '\\$&')}%`)}`;
       if (!bytewiseColumns.has(condition.column)) return like;
-      // Behind row-level security PostgreSQL makes no bounds of a pattern, so that its index would not be used.
-      const from = parameters.add(condition.prefix);
-      return `(${like} AND ${column} BETWEEN ${from} AND ${parameters.add(`${condition.prefix}${LAST_CHARACTER}`)})`;
+      return `(${like} AND ${beginsBytewise(column, condition.prefix, (value) => parameters.add(value))})`;
     }
     case 'unmasked':
       // NULL until the sweep has opened a token of an earlier version: it may have a mask.

@@ -126,6 +126,10 @@ const deletePeople = async (tx: PrismaTransaction): Promise<void> => {
   await prisma.$executeRaw`SELECT id FROM users WHERE id IN (SELECT user_id FROM memberships WHERE tenant_id = ${tenant_id}::uuid)
     ORDER BY id FOR UPDATE`;
   await prisma.sessions.deleteMany({ where });
+  await prisma.sso_sessions.deleteMany({ where });
+  await prisma.sso_domains.deleteMany({ where });
+  await prisma.sso_providers.deleteMany({ where });
+  await prisma.sso_identities.deleteMany({ where });
   await prisma.invitation_secrets.deleteMany({ where });
   await prisma.mail_outbox.updateMany({ where, data: { sealed: null } });
   await amongAllTenants(

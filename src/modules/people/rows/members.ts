@@ -109,6 +109,7 @@ export const removeMember = async (tx: PrismaTransaction, member_id: string): Pr
   const member = await prisma.members.delete({ where: keyOf({ tenant_id }, member_id), select: { user_id: true } });
   const { user_id } = member;
   await prisma.sessions.deleteMany({ where: { tenant_id, member_id } });
+  await prisma.sso_identities.deleteMany({ where: { tenant_id, member_id } });
   await prisma.memberships.deleteMany({ where: { tenant_id, user_id } });
   const left = await amongAllTenants(tx, () => prisma.memberships.count({ where: { user_id } }));
   if (left === 0) await prisma.users.deleteMany({ where: { id: user_id } });

@@ -1,6 +1,9 @@
 // The second wall between tenants: what a statement that forgets its tenant, or that an attacker has written into, sees of others.
 import { Client, Pool } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { createContext } from '../src/modules.ts';
+import { urlOf } from '../src/platform/dev-postgres/connection.ts';
+import { queryNaming } from '../src/platform/db/named-tenants.ts';
 import { runPrismaTransaction } from '../src/platform/db/transaction.ts';
 import { findWalls, lowerWalls, raiseWalls } from '../src/platform/db/tenant-walls.ts';
 import { createDatabase, type TestDatabase } from './support/database.ts';
@@ -122,7 +125,6 @@ test('the tenant of a statement is forgotten after it, also after one that faile
   try {
     const named = async () =>
       (await client.query("SELECT current_setting('strongroom.tenants', true) AS named")).rows[0].named || undefined;
-    const { queryNaming } = await import('../src/platform/db/named-tenants.ts');
     await queryNaming(client, one.tenant_id, { text: TENANTS_OF_TOKENS });
     expect(await named()).toBeUndefined();
     await expect(queryNaming(client, one.tenant_id, { text: 'SELECT 1/0' })).rejects.toThrow('division');
@@ -179,5 +181,29 @@ test('where no superuser has marked @> as leakproof, the tables that are searche
     expect((await bare.query('SELECT 1 FROM tokens')).rowCount).toBe(0);
   } finally {
     await Promise.all([asOwner.end(), asSuperuser.end()]);
+  }
+});
+
+test('in production no server starts as a superuser, or with BYPASSRLS', async () => {
+  const role = `bypass_${crypto.randomUUID().slice(0, 8)}`;
+  const asSuperuser = new Client({ ...database.address, user: 'postgres' });
+  await asSuperuser.connect();
+  await asSuperuser.query(`CREATE ROLE ${role} LOGIN BYPASSRLS PASSWORD '${database.address.password}'`);
+  const startAs = (user: string) => {
+    const config = {
+      ...server.ctx.config,
+      mode: 'production' as const,
+      databaseUrl: urlOf({ ...database.address, user }),
+    };
+    return createContext(config, 'server', { logDestination: { write: () => undefined } });
+  };
+  try {
+    await expect(startAs('postgres')).rejects.toThrow(/"postgres", a superuser.*db roles --print-sql/);
+    await expect(startAs(role)).rejects.toThrow(
+      new RegExp(`"${role}", a role with BYPASSRLS.*ALTER ROLE "${role}" NOBYPASSRLS`),
+    );
+  } finally {
+    await asSuperuser.query(`DROP ROLE ${role}`);
+    await asSuperuser.end();
   }
 });

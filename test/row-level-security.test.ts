@@ -160,7 +160,7 @@ test('every table that has tenants has a forced policy, also one that a later re
   await server.sql('DROP TABLE later');
 });
 
-test('where no superuser has marked @> as leakproof, the tables that are searched by it can be read, and not written', async () => {
+test('without the mark of a superuser, tables that are searched by @> are open to reads alone', async () => {
   const asOwner = new Client({ ...database.address });
   const asSuperuser = new Client({ ...database.address, user: 'postgres' });
   await Promise.all([asOwner.connect(), asSuperuser.connect()]);

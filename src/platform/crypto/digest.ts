@@ -148,6 +148,9 @@ export const ssoDigest = (
 /** The key that secrets of users are sealed under: users belong to no tenant, so no key of a tenant can seal them. */
 export const userKeyBytes = (pepper: DigestKey): Buffer => hmac(pepper.key, ['key of users']);
 
+/** The seed of the key that signs checkpoints of the audit log, where none is configured. */
+export const logSigningSeed = (pepper: DigestKey): Buffer => hmac(pepper.key, ['log signing key']);
+
 /** The mark of forwarded requests: the same in all processes of a vault. Does not reveal the pepper. */
 export const loopDigest = (pepper: DigestKey): string => hmac(pepper.key, ['loop']).toString('base64url').slice(0, 16);
 

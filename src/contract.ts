@@ -1,5 +1,6 @@
 // Ends an upgrade: brings what earlier versions wrote into the new forms, once no process of them runs.
 import { setTimeout as pause } from 'node:timers/promises';
+import { makeBindingKeys } from './modules/access/data-keys.ts';
 import type { Context } from './modules.ts';
 import {
   CONTRACT_NOTICED_MS,
@@ -16,6 +17,7 @@ export type ContractStep = { name: string; run(ctx: Context, report: (line: stri
 
 const steps: readonly ContractStep[] = [
   { name: 'Row-level security for every table of tenants', run: ({ db }) => raiseWalls(db.statements.ask) },
+  { name: 'New data keys, so that servers bind tokens to their rows', run: makeBindingKeys },
 ];
 
 /** A start warning. */

@@ -99,7 +99,7 @@ export const changingUser = <T>(
   { tenant_id, user_id, actor }: { tenant_id: string; user_id: string; actor: Actor },
   change: (tx: PrismaTransaction, user: HeldUser) => Promise<T>,
 ): Promise<T | undefined> =>
-  runPrismaTransaction(ctx.db.for({ tenant_id }), ctx.changes, undefined, async (tx) => {
+  runPrismaTransaction(ctx.db.forPerson({ tenant_id }), ctx.changes, undefined, async (tx) => {
     if (!(await lockUser(tx, user_id))) return undefined;
     const members = await lockMembersOfUser(tx, user_id);
     const factor = await readSecondFactor(tx, user_id);

@@ -12,6 +12,7 @@ import { shardFunctions } from '../modules.ts';
 import { findContract } from '../platform/db/contract.ts';
 import { findPendingMigrations, migrate, type MigrationResult } from '../platform/db/migrate.ts';
 import { findLogState, type LogState } from '../platform/db/log-partitions.ts';
+import { findWalls, type Walls } from '../platform/db/tenant-walls.ts';
 import type { ServerRole } from '../platform/db/server-role.ts';
 import { createEgress } from '../platform/egress/client.ts';
 import { StartError } from '../platform/errors.ts';
@@ -24,11 +25,14 @@ import type { Platform } from '../platform/platform.ts';
 import { openSandbox, startSandbox } from '../platform/sandbox/host/open-sandbox.ts';
 import { hasTenants } from '../modules/access/rows/tenants.ts';
 
+/** Whether only shares make the root key, and none were given. */
+const isSplit = ({ keyShares, rootKey }: Config): boolean => keyShares.length > 0 && !rootKey;
+
 /** Questions about what a start would find. A method throws an error for the operator if a start would fail. */
 export type Inspection = {
   readonly isEmbedded: boolean;
-  /** `none` if there is no vault yet. */
-  checkRootKey(): Promise<'opens' | 'none'>;
+  /** `none` if there is no vault yet; `split` where only its shares open the vault. */
+  checkRootKey(): Promise<'opens' | 'none' | 'split'>;
   findPendingMigrations(): Promise<{ pending: string[]; total: number }>;
   hasTenants(): Promise<boolean>;
   /** The rights and the connection of the server's role; undefined for an embedded database. */
@@ -39,6 +43,8 @@ export type Inspection = {
   countOldDataKeys(): Promise<number>;
   /** Undefined if the log has no partitions yet. */
   findLogState(now: Date): Promise<LogState | undefined>;
+  /** Row-level security. `isRaised`: whether it should be everywhere by now. */
+  findWalls(): Promise<Walls & { isRaised: boolean }>;
   /** How a distributed database is placed; undefined for one PostgreSQL. */
   findPlacement(): Promise<Placement | undefined>;
   close(): Promise<void>;
@@ -60,6 +66,7 @@ export const createInspection = async (config: Config): Promise<Inspection> => {
       isEmbedded: embedded !== undefined,
       checkRootKey: async () => {
         if (!found) return 'none';
+        if (isSplit(config)) return 'split';
         await openVault(config, found, environment);
         return 'opens';
       },
@@ -73,6 +80,10 @@ export const createInspection = async (config: Config): Promise<Inspection> => {
       hasNewForms: async () => found === undefined || (await findContract(db)).has_new_forms,
       countOldDataKeys: async () => (found === undefined ? 0 : createResealRows(db).countTenantsOfForm1()),
       findLogState: (now) => findLogState(db.statements.query, now, config.logRetentionMonths),
+      findWalls: async () => ({
+        ...(await findWalls(db.statements.ask)),
+        isRaised: found === undefined || (await findContract(db)).is_done,
+      }),
       findPlacement: async () => (embedded ? undefined : findPlacement(db.statements.query, shardFunctions)),
       close: () => closeAll(start),
     };
@@ -94,7 +105,7 @@ export const migrateDatabase = async (config: Config): Promise<MigrationResult> 
     );
     const found = await createKeyRows(db).findInstance();
     // Checked first, so that a wrong root key changes nothing.
-    if (found) await openVault(config, found, environmentOf(config));
+    if (found && !isSplit(config)) await openVault(config, found, environmentOf(config));
     return await migrate(poolConfig, migrationsDir);
   } finally {
     await closeAll(start);

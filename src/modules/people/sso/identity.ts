@@ -16,7 +16,7 @@ import { PEOPLE_MAX } from '../invitations.ts';
 import { type Person, sealPerson } from '../members.ts';
 import type { Role } from '../roles.ts';
 import { removeInvitationsOf } from '../rows/invitations.ts';
-import { insertMember } from '../rows/members.ts';
+import { findMemberOfUser, insertMember } from '../rows/members.ts';
 import { countPeople, lockTenant } from '../rows/people.ts';
 import { findIdentity, findMemberOfAddress, putIdentity } from '../rows/sso.ts';
 import { insertUser } from '../rows/users.ts';
@@ -170,6 +170,9 @@ const findOrAdd = (
       return { kind: 'tampered', member_id };
     }
     const existing = await findMemberOfAddress(tx, address_digest);
+    // A writer of the database could give the address of their account to another member.
+    if (existing && (await findMemberOfUser(tx, existing.user_id))?.id !== existing.member_id)
+      return { kind: 'tampered', member_id: existing.member_id };
     if (existing?.is_bound) return { kind: 'other_person', member_id: existing.member_id };
     const who = existing ?? made;
     if (!who) return 'new';

@@ -139,6 +139,8 @@ describe('a token', () => {
     const evil = await newToken({ ...part, data: { number: '1', note: 'of the attacker' } });
     await change(evil, 'fingerprint = $2', [prints.fingerprint]);
     await refused(evil, ask('POST', '/tokens', wanted), 'of the attacker');
+    // Rules without a hidden container: one statement for several requests looks for equal tokens and writes.
+    await refused(evil, () => server.request('POST', '/tokens', { json: wanted }), 'of the attacker');
     const two = { a: wanted, b: { ...wanted, data: { number: '2' } } };
     await refused(evil, ask('POST', '/tokenize', two), 'of the attacker');
     const parent = await newToken({ data: { number: 'parent' }, ...part });
@@ -169,9 +171,9 @@ describe('a token', () => {
     await server.sql(
       'CREATE TRIGGER delete_found AFTER INSERT ON token_counts FOR EACH STATEMENT EXECUTE FUNCTION delete_found()',
     );
-    const answer = await ask('POST', '/tokens', json)();
+    const answer = await server.request('POST', '/tokens', { json });
     await server.sql('DROP FUNCTION delete_found CASCADE');
-    expect(answer.body).toMatchObject({ data: 'found and gone', _extras: { deduplicated: false } });
+    expect(answer.body).toMatchObject({ _extras: { deduplicated: false } });
     expect(answer.body.id).not.toBe(gone);
     expect((await ask('GET', `/tokens/${answer.body.id}`)()).status).toBe(200);
   });

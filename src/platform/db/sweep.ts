@@ -298,8 +298,7 @@ export const sweepOnce = async (
   erasuresKeptMs: number,
   mayGoOn: () => Promise<boolean> = async () => true,
 ): Promise<boolean> => {
-  const run = async (text: string, values: unknown[] = []): Promise<number> =>
-    (await pool.query(text, values)).rowCount ?? 0;
+  const run = (text: string, values: unknown[] = []): Promise<number> => statements.change(text, values);
   try {
     const keys = await destroyKeys(pool, now).then(
       () => undefined,

@@ -64,7 +64,7 @@ export const findCertificate = async (
   tenant_id: string,
 ): Promise<ListedCertificate | undefined> =>
   (await prisma((client) =>
-    client.erasure_certificates.findUnique({
+    client.erasure_certificates.findFirst({
       where: { tenant_id },
       select: { tenant_id: true, deleted_at: true, certificate: true },
     }),

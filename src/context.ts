@@ -101,6 +101,7 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
   const before = await keyRows.findInstance();
   if (!before && role === 'command') throw noVault(config);
   const existing = before && (await openVault(config, before, environment));
+  start.closers.push(async () => provider.close());
   const migrations = await bringUpToDate(config, poolConfig);
   // The key is written before the vault that needs it: a crash in between leaves an unused key, never a vault without one.
   const provider = existing ?? (await newVaultProvider(config));
@@ -113,6 +114,9 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
       'the vault is under an earlier root key: npm run -s strongroom -- keys rotate-root wraps it under the first one',
     );
 
+  const changes = createChanges();
+  const contract = await openContract(db, changes);
+  start.closers.push(async () => contract.close());
   const keyring = createKeyring({
     provider,
     store: keyRows.keyStore,
@@ -120,6 +124,7 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
     now,
     randomBytes,
     cvcTtlMs: config.cvcTtlMs,
+    isContracted: contract.isDone,
   });
   start.closers.push(async () => keyring.close());
   readPlatform(metrics, { accounts, keyring });
@@ -129,13 +134,10 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
       .catch((error: unknown) => log.warn({ error }, 'the keys of security codes could not be stored again')),
   );
 
-  const changes = createChanges();
   changes.on((change) => {
     if (change === 'anything') keyring.forgetTenants();
     else if (change.subject === 'tenant') keyring.forgetTenant(change.id);
   });
-  const contract = await openContract(db, changes);
-  start.closers.push(async () => contract.close());
   if (role === 'server') {
     const announce = (change: Announced | undefined): void => change && changes.announce(change);
     const notices = listenForNotices(poolConfig, {

@@ -1,5 +1,6 @@
 // Ends an upgrade: brings what earlier versions wrote into the new forms, once no process of them runs.
 import { setTimeout as pause } from 'node:timers/promises';
+import { makeBindingKeys } from './modules/access/data-keys.ts';
 import type { Context } from './modules.ts';
 import {
   CONTRACT_NOTICED_MS,
@@ -13,7 +14,9 @@ import { StartError } from './platform/errors.ts';
 /** Each can be stopped and run again. It runs beside servers of this version, which write the new forms already. */
 export type ContractStep = { name: string; run(ctx: Context, report: (line: string) => void): Promise<void> };
 
-const steps: readonly ContractStep[] = [];
+const steps: readonly ContractStep[] = [
+  { name: 'New data keys, so that servers bind tokens to their rows', run: makeBindingKeys },
+];
 
 /** A start warning. */
 export const UPGRADE_NOT_OVER =

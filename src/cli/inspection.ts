@@ -3,6 +3,7 @@ import { createAccounts } from '../platform/accounts.ts';
 import type { Config } from '../platform/config.ts';
 import type { MailConfig } from '../platform/config/mail.ts';
 import { environmentOf, openVault } from '../platform/crypto/vault-keys.ts';
+import { createResealRows } from '../platform/crypto/reseal-rows.ts';
 import { createKeyRows } from '../platform/crypto/rows.ts';
 import { isOnThisMachine } from '../platform/db/connection-errors.ts';
 import { distribute } from '../platform/db/distribute.ts';
@@ -23,17 +24,22 @@ import type { Platform } from '../platform/platform.ts';
 import { openSandbox, startSandbox } from '../platform/sandbox/host/open-sandbox.ts';
 import { hasTenants } from '../modules/access/rows/tenants.ts';
 
+/** Whether only shares make the root key, and none were given. */
+const isSplit = ({ keyShares, rootKey }: Config): boolean => keyShares.length > 0 && !rootKey;
+
 /** Questions about what a start would find. A method throws an error for the operator if a start would fail. */
 export type Inspection = {
   readonly isEmbedded: boolean;
-  /** `none` if there is no vault yet. */
-  checkRootKey(): Promise<'opens' | 'none'>;
+  /** `none` if there is no vault yet; `split` where only its shares open the vault. */
+  checkRootKey(): Promise<'opens' | 'none' | 'split'>;
   findPendingMigrations(): Promise<{ pending: string[]; total: number }>;
   hasTenants(): Promise<boolean>;
   /** The rights and the connection of the server's role; undefined for an embedded database. */
   findServerRole(): Promise<(ServerRole & { isOnThisMachine: boolean }) | undefined>;
   /** Whether the last upgrade is over, and all rows have the forms of this version. */
   hasNewForms(): Promise<boolean>;
+  /** How many tenants have a data key of the earlier form. */
+  countOldDataKeys(): Promise<number>;
   /** Undefined if the log has no partitions yet. */
   findLogState(now: Date): Promise<LogState | undefined>;
   /** How a distributed database is placed; undefined for one PostgreSQL. */
@@ -57,6 +63,7 @@ export const createInspection = async (config: Config): Promise<Inspection> => {
       isEmbedded: embedded !== undefined,
       checkRootKey: async () => {
         if (!found) return 'none';
+        if (isSplit(config)) return 'split';
         await openVault(config, found, environment);
         return 'opens';
       },
@@ -68,6 +75,7 @@ export const createInspection = async (config: Config): Promise<Inspection> => {
         return { ...role, isOnThisMachine: isOnThisMachine(poolConfig) };
       },
       hasNewForms: async () => found === undefined || (await findContract(db)).has_new_forms,
+      countOldDataKeys: async () => (found === undefined ? 0 : createResealRows(db).countTenantsOfForm1()),
       findLogState: (now) => findLogState(db.statements.query, now, config.logRetentionMonths),
       findPlacement: async () => (embedded ? undefined : findPlacement(db.statements.query, shardFunctions)),
       close: () => closeAll(start),
@@ -90,7 +98,7 @@ export const migrateDatabase = async (config: Config): Promise<MigrationResult> 
     );
     const found = await createKeyRows(db).findInstance();
     // Checked first, so that a wrong root key changes nothing.
-    if (found) await openVault(config, found, environmentOf(config));
+    if (found && !isSplit(config)) await openVault(config, found, environmentOf(config));
     return await migrate(poolConfig, migrationsDir);
   } finally {
     await closeAll(start);

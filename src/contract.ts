@@ -9,12 +9,14 @@ import {
   findContract,
   recordNewForms,
 } from './platform/db/contract.ts';
+import { raiseWalls } from './platform/db/tenant-walls.ts';
 import { StartError } from './platform/errors.ts';
 
 /** Each can be stopped and run again. It runs beside servers of this version, which write the new forms already. */
 export type ContractStep = { name: string; run(ctx: Context, report: (line: string) => void): Promise<void> };
 
 const steps: readonly ContractStep[] = [
+  { name: 'Row-level security for every table of tenants', run: ({ db }) => raiseWalls(db.statements.ask) },
   { name: 'New data keys, so that servers bind tokens to their rows', run: makeBindingKeys },
 ];
 

@@ -20,6 +20,7 @@ import { openCheckpoint, signCheckpoint, signingKeyOfSeed } from '../src/platfor
 import { findArchivedMonths } from '../src/platform/db/log-trees.ts';
 import type { Query } from '../src/platform/db/statements.ts';
 import { type Backups, type Ended, openBackups } from './support/backups.ts';
+import { seeingAllTenants } from './support/database.ts';
 import { root, sourceEnvironment } from './support/process.ts';
 import { startServer, type TestServer } from './support/server.ts';
 
@@ -69,10 +70,10 @@ const attacked = async (
   attack: (sql: (text: string, values?: unknown[]) => Promise<any[]>) => Promise<unknown>,
   held?: HeldCheckpoints,
 ): Promise<Finding | undefined> => {
-  const client = new Client({ connectionString: server.databaseUrl });
+  const client = new Client({ connectionString: server.databaseUrl, ...seeingAllTenants });
   await client.connect();
   try {
-    await client.query("BEGIN; GRANT UPDATE, DELETE ON audit_log TO CURRENT_USER; SET LOCAL strongroom.tenants = '*'");
+    await client.query('BEGIN; GRANT UPDATE, DELETE ON audit_log TO CURRENT_USER');
     await attack(async (text, values = []) => (await client.query(text, values)).rows);
     return await verify(async (_, text, values) => (await client.query(text, values)).rows, held);
   } finally {

@@ -10,6 +10,7 @@ import { certificateFor, testCa } from './support/certificates.ts';
 import { deafen, hearChanges } from './support/notices.ts';
 import { type BadBody, describeBadBodies, UNKNOWN_ID } from './support/resource.ts';
 import { type Answer, startServer, type TestServer, type TestTenant } from './support/server.ts';
+import { seeingAllTenants } from './support/database.ts';
 
 let server: TestServer;
 let tenant: TestTenant;
@@ -426,7 +427,7 @@ describe('the application of a proxy', () => {
 
   test('is checked as it is when a change is written, also after waiting for another change', async () => {
     const { id } = await create();
-    const other = new Client(server.databaseUrl);
+    const other = new Client({ connectionString: server.databaseUrl, ...seeingAllTenants });
     await other.connect();
     try {
       await other.query('BEGIN');

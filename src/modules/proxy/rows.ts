@@ -52,7 +52,7 @@ export const findProxyBeforeCaller = async (query: Query, digest: Uint8Array): P
   ((await query('find-proxy-by-digest', FIND_BY_DIGEST, [digest])) as UsableRow[])[0];
 
 export const findProxy = async (db: TenantDatabase, id: string): Promise<StoredProxy | undefined> =>
-  (await db.prisma((client) => client.proxies.findUnique({ where: keyOf(db, id) }))) ?? undefined;
+  (await db.prisma((client) => client.proxies.findFirst({ where: { tenant_id: db.tenant_id, id } }))) ?? undefined;
 
 /** Newest first, then by id. */
 export const listProxies = (db: TenantDatabase, filter: NamedFilter, offset: number, limit: number) =>

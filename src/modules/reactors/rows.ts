@@ -52,7 +52,7 @@ const LOCK = 'SELECT id FROM reactors WHERE tenant_id = $1::uuid AND id = $2::uu
 const keyOf = ({ tenant_id }: { tenant_id: string }, id: string) => ({ tenant_id_id: { tenant_id, id } });
 
 export const findReactor = async (db: TenantDatabase, id: string): Promise<StoredReactor | undefined> =>
-  (await db.prisma((client) => client.reactors.findUnique({ where: keyOf(db, id) }))) ?? undefined;
+  (await db.prisma((client) => client.reactors.findFirst({ where: { tenant_id: db.tenant_id, id } }))) ?? undefined;
 
 export const findReactorForRun = async (db: TenantDatabase, id: string): Promise<RunnableRow | undefined> =>
   ((await db.query('find-reactor-for-run', FIND_FOR_RUN, [db.tenant_id, id])) as RunnableRow[])[0];

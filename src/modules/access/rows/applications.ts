@@ -80,7 +80,7 @@ const whereOf = async (db: TenantQuery, { ids, name, types }: ApplicationFilter)
 };
 
 export const findApplication = async (db: TenantDatabase, id: string): Promise<StoredApplication | undefined> =>
-  (await db.prisma((client) => client.applications.findUnique({ where: keyOf(db, id) }))) ?? undefined;
+  (await db.prisma((client) => client.applications.findFirst({ where: { tenant_id: db.tenant_id, id } }))) ?? undefined;
 
 export const countApplications = async (db: TenantDatabase, filter: ApplicationFilter): Promise<Counted> => {
   const where = await whereOf(db, filter);

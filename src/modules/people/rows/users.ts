@@ -32,7 +32,7 @@ export const findUserBeforeCaller = async (
 ): Promise<StoredUser | undefined> => {
   const where = { address_digest: Uint8Array.from(address_digest) };
   const select = { id: true, password_hash: true };
-  return (await prisma((client) => client.users.findUnique({ where, select }))) ?? undefined;
+  return (await prisma((client) => client.users.findFirst({ where, select }))) ?? undefined;
 };
 
 /** The tenants that a user is a member of, by name. */

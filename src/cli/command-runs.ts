@@ -283,8 +283,12 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
   },
   'sso list': async (values) => {
     const domains = await withContext((ctx) => listBoundDomains(ctx));
-    for (const { domain, tenant_id } of domains)
-      console.log(values.json ? JSON.stringify({ domain, tenant_id }) : `${tenant_id}  ${domain}`);
+    for (const { domain, tenant_id, isGenuine } of domains)
+      console.log(
+        values.json
+          ? JSON.stringify({ domain, tenant_id, ...(!isGenuine && { tampered: true }) })
+          : `${tenant_id}  ${domain}${isGenuine ? '' : '  (changed in the database: it does not count)'}`,
+      );
   },
   'sso remove': async (values) => {
     const isRemoved = await withContext(async (ctx) =>

@@ -215,8 +215,9 @@ export const countingCode = async <T>(
   attempt: () => Promise<T>,
   isRight: (result: T) => boolean = Boolean,
 ): Promise<T> => {
-  const { email } = visitor.session;
-  const account = comparedAddress(email);
+  const { email, sso, tenant_id } = visitor.session;
+  // Counted apart: whoever controls the provider of a tenant must not lock its members out of other tenants.
+  const account = sso ? `${tenant_id} ${comparedAddress(email)}` : comparedAddress(email);
   await countAttempt(ctx, 'code_of_account', { account });
   await countAttempt(ctx, 'code_of_account_in_day', { account });
   const result = await attempt();

@@ -30,6 +30,7 @@ import { replayErasureList, restore } from './restore.ts';
 import type { CommandName, Values } from './command-table.ts';
 import { generatedPages, withGenerated } from './configuration.ts';
 import { doctor } from './doctor.ts';
+import { certificateOf, certificatePublicKey, listCertificates, verifyCertificate } from './erasure-certificates.ts';
 import { exportFile } from './export.ts';
 import { importFile, parseImportOptions } from './import.ts';
 import { combineKey, seal, splitKey, stateText, unseal, withRootKey } from './key-shares.ts';
@@ -350,6 +351,30 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
       isVerify: values.verify ?? false,
     }),
   'erasures export': async (_, operand) => exportErasures(await withRootKey(quietConfig()), required(operand)),
+  'erasures list': (values) =>
+    withContext((ctx) =>
+      listCertificates(ctx, ({ tenant_id, deleted_at, certificate }) =>
+        console.log(
+          values.json
+            ? JSON.stringify({ tenant_id, deleted_at, issued: certificate !== null })
+            : `${tenant_id}  ${deleted_at.toISOString()}  ${certificate === null ? 'rows are being deleted' : 'certificate issued'}`,
+        ),
+      ),
+    ),
+  'erasures certificate': async (_, operand) => {
+    const id = required(operand).toLowerCase();
+    if (!uuid.test(id)) throw new UsageError('TENANT must be a UUID.');
+    console.log(await withContext((ctx) => certificateOf(ctx, id)));
+  },
+  'erasures verify': async (values, operand) => {
+    const found = verifyCertificate(required(operand), required(values['public-key']));
+    console.log(
+      values.json
+        ? JSON.stringify({ valid: true, ...found })
+        : `The vault signed it. Tenant ${found.tenant_id}, deleted at ${found.deleted_at}.`,
+    );
+  },
+  'erasures key': () => withContext(async (ctx) => console.log(certificatePublicKey(ctx))),
   'erasures replay': async (_, operand) => replayErasureList(await withRootKey(quietConfig()), required(operand)),
   'logs archive': (values, operand) =>
     archiveLogs(quietConfig(), {

@@ -2,7 +2,7 @@
 import type { Platform } from './platform.ts';
 
 /** Tables whose rows are verified. They are counted from 0, so that an alert sees the first. */
-export const VERIFIED_TABLES = ['tokens', 'token_cvcs'] as const;
+export const VERIFIED_TABLES = ['tokens', 'token_cvcs', 'erasure_certificates'] as const;
 
 type TamperedRow = { table: (typeof VERIFIED_TABLES)[number]; tenant_id: string | undefined; row_id: string };
 

@@ -110,6 +110,7 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
     log.warn(
       'the vault is under an earlier root key: npm run -s strongroom -- keys rotate-root wraps it under the first one',
     );
+  db.signedRows.open({ pepper, log, isSignedNow: () => true });
 
   const keyring = createKeyring({
     provider,

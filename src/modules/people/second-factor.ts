@@ -188,8 +188,9 @@ const countingCode = async <T>(ctx: Changing, visitor: Visitor, attempt: () => P
   return result;
 };
 
-const markSession = async (ctx: Changing, tx: PrismaTransaction, { secret }: Visitor): Promise<void> => {
-  if (!(await markSecondFactor(tx, sessionDigest(ctx.pepper, secret), ctx.now()))) throw notFound('session');
+const markSession = async (ctx: Changing, tx: PrismaTransaction, { secret, session }: Visitor): Promise<void> => {
+  const digest = sessionDigest(ctx.pepper, secret);
+  if (!(await markSecondFactor(tx, session.user_id, digest, ctx.now()))) throw notFound('session');
 };
 
 /**

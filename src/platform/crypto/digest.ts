@@ -129,6 +129,9 @@ export const recoveryCodeDigest = (pepper: DigestKey, user_id: string, code: str
 /** The key that secrets of users are sealed under: users belong to no tenant, so no key of a tenant can seal them. */
 export const userKeyBytes = (pepper: DigestKey): Buffer => hmac(pepper.key, ['key of users']);
 
+/** The key of the MACs of rows that authorise. */
+export const rowMacKeyBytes = (pepper: DigestKey): Buffer => hmac(pepper.key, ['key of row macs']);
+
 /** The mark of forwarded requests: the same in all processes of a vault. Does not reveal the pepper. */
 export const loopDigest = (pepper: DigestKey): string => hmac(pepper.key, ['loop']).toString('base64url').slice(0, 16);
 

@@ -5,6 +5,7 @@ import { createLogWriter, type NewLog } from '../audit/rows.ts';
 import type { Prisma } from '../../generated/prisma/client.ts';
 import { createPrisma, type Guarded, prismaTransaction } from './prisma.ts';
 import { findServerRole } from './server-role.ts';
+import { createSignedRows, type SignedRows } from './signed-rows.ts';
 import { createStatements, type Query, type Statements } from './statements.ts';
 import type { Accounts } from '../accounts.ts';
 import type { Metrics } from '../metrics/metrics.ts';
@@ -21,6 +22,7 @@ const SILENCE_MS = QUERY_TIMEOUT_MS + 1_000;
 export type TenantDatabase = Statements & {
   readonly tenant_id: string;
   readonly prisma: Guarded;
+  readonly signedRows: SignedRows;
   /** Runs work in a Prisma transaction; `query` runs in the same transaction. */
   prismaTransaction<T>(work: (prisma: Prisma.TransactionClient, query: Query) => Promise<T>): Promise<T>;
   /** Appends rows of the log. Resolves after commit. @throws unavailable. */
@@ -77,12 +79,14 @@ export const createDatabase = (
   const statements = createStatements(pool, options.poolMax, options.accounts, metrics, tracing);
   const logs = createLogWriter(statements.queryForBatch, options.writeBatches, options.accounts, metrics, tracing);
   const drains = [() => logs.drain()];
+  const signedRows = createSignedRows(metrics);
   const forTenant = (tenant_id: string): TenantDatabase => {
     const { query, transaction, inTurn, inTransactionTurn } = statements.for(tenant_id);
     return {
       tenant_id,
       query,
       transaction,
+      signedRows,
       prisma: (work) => inTurn(() => prisma(work)),
       prismaTransaction: (work) => inTransactionTurn(() => prismaTransaction(prisma, tracing, work)),
       insertLogs: (rows) => logs.insert(tenant_id, rows),
@@ -93,6 +97,8 @@ export const createDatabase = (
     pool,
     statements,
     prisma,
+    /** Verifies rows that authorise. */
+    signedRows,
     /** For rows that belong to no tenant. */
     prismaTransaction: forTenant('server').prismaTransaction,
     accounts: options.accounts,

@@ -5,6 +5,8 @@ import { type Change, type Changes, noticeOf } from '../changes.ts';
 import type { Prisma } from '../../generated/prisma/client.ts';
 import type { TenantDatabase } from './database.ts';
 import { NOTIFY } from './notices.ts';
+import { createSigning, type Signing } from './signing.ts';
+import type { SignedRows } from './signed-rows.ts';
 import type { Query } from './statements.ts';
 import { conflict } from '../errors.ts';
 
@@ -34,7 +36,12 @@ export type Transaction = {
 };
 
 /** A transaction on all other tables. `query` is for SQL that Prisma cannot express, such as locks. */
-export type PrismaTransaction = Transaction & { readonly prisma: Prisma.TransactionClient };
+export type PrismaTransaction = Transaction & {
+  readonly prisma: Prisma.TransactionClient;
+  /** Must be told of each row that authorises before the row is written. */
+  readonly signing: Signing;
+  readonly signedRows: SignedRows;
+};
 
 /** Collects what a transaction writes before its commit. */
 const createEnding = () => {
@@ -92,13 +99,11 @@ export const runPrismaTransaction = <T>(
 ): Promise<T> =>
   announcing(changes, (ending) =>
     db.prismaTransaction(async (prisma, query) => {
-      const result = await work({
-        tenant_id: db.tenant_id,
-        query,
-        prisma,
-        log: ending.log,
-        changed: ending.changed,
-      });
+      const { tenant_id, signedRows } = db;
+      const signing = createSigning(signedRows, tenant_id, query);
+      const { log, changed } = ending;
+      const result = await work({ tenant_id, query, prisma, signing, signedRows, log, changed });
+      await signing.write();
       await ending.write(db.tenant_id, query, keep?.(result));
       return result;
     }),

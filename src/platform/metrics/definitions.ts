@@ -173,6 +173,11 @@ export const metricDefinitions = {
     labels: ['kind'],
     help: 'Unwrapped keys: of `tenant`s, counted by tenant, and `ephemeral` ones of security codes.',
   },
+  strongroom_tampered_rows_total: {
+    type: 'counter',
+    labels: ['table'],
+    help: 'Rows that authorise and were refused, as another writer of the database changed them or put them back.',
+  },
   strongroom_sweeps_total: {
     type: 'counter',
     labels: ['result'],

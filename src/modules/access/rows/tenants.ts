@@ -71,13 +71,14 @@ export const findTenants = ({ prisma }: Pick<Database, 'prisma'>, id?: string): 
  * @param onlyFirst when true, adds nothing and returns false where a tenant already exists. Two processes agree on it.
  */
 export const insertTenant = async (
-  { prisma, query, tenant_id }: PrismaTransaction,
+  { prisma, query, signing, tenant_id }: PrismaTransaction,
   { name, keys }: NewTenant,
   onlyFirst: boolean,
 ): Promise<boolean> => {
   await lockRootKey(query, keys);
   if (onlyFirst && (await prisma.tenants.findFirst({ select: { id: true } }))) return false;
   await prisma.tenants.create({ data: { id: tenant_id, name } });
+  signing.addHead('tenants', tenant_id);
   await insertKeys(query, keys);
   return true;
 };
@@ -99,17 +100,18 @@ export const findTenant = async ({ prisma, tenant_id }: TenantDatabase): Promise
 /** The tenant as no other transaction changes it until this one ends. */
 export const lockTenant = async ({
   prisma,
-  query,
+  signing,
   tenant_id,
 }: PrismaTransaction): Promise<StoredTenant | undefined> => {
-  await query('lock-tenant', LOCK, [tenant_id]);
+  if (!(await signing.holds('tenants'))) return undefined;
   return (await prisma.tenants.findUnique({ where: { id: tenant_id } })) ?? undefined;
 };
 
 export const updateTenant = async (
-  { prisma, tenant_id }: PrismaTransaction,
+  { prisma, signing, tenant_id }: PrismaTransaction,
   row: { name: string; settings: Record<string, string>; modified_at: Date; modified_by: string },
 ): Promise<void> => {
+  await signing.change('tenants', tenant_id);
   await prisma.tenants.update({ where: { id: tenant_id }, data: row });
 };
 

@@ -17,6 +17,7 @@ import {
   openPepper,
   openVault,
 } from './platform/crypto/vault-keys.ts';
+import { openContract } from './platform/db/contract.ts';
 import { listenForNotices } from './platform/db/notices.ts';
 import { createEgress, type EgressTimeouts, type Resolver } from './platform/egress/client.ts';
 import { StartError } from './platform/errors.ts';
@@ -133,6 +134,8 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
     if (change === 'anything') keyring.forgetTenants();
     else if (change.subject === 'tenant') keyring.forgetTenant(change.id);
   });
+  const contract = await openContract(db, changes);
+  start.closers.push(async () => contract.close());
   if (role === 'server') {
     const announce = (change: Announced | undefined): void => change && changes.announce(change);
     const notices = listenForNotices(poolConfig, {
@@ -174,6 +177,7 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
     metrics,
     tracing,
     metricsText: overrides.metricsText ?? (async () => renderMetrics([await metrics.report()])),
+    contract,
     provider,
     keyring,
     pepper,

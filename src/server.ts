@@ -1,6 +1,8 @@
 // Starts a server: alone, as the supervisor of workers, or as one of its workers. Stops it gracefully on a signal.
 import cluster from 'node:cluster';
 import closeWithGrace from 'close-with-grace';
+import { contract, UPGRADE_NOT_OVER } from './contract.ts';
+import { findContract } from './platform/db/contract.ts';
 import { createFirstTenant } from './first-tenant.ts';
 import { refreshBaseUrl } from './modules/access/dev-credentials.ts';
 import { type Context, createContext } from './modules.ts';
@@ -82,6 +84,9 @@ const start = async (config: Config, onDirectoryLost: () => void): Promise<Runni
   const ctx = await createContext(config, isAlone ? 'server' : 'supervisor', overrides);
   for (const sentence of findMisspelledVariables()) ctx.log.warn(sentence);
   try {
+    // The lock on the data directory keeps other processes out.
+    if (ctx.embedded) await contract(ctx, (line) => ctx.log.info(line), { isAlone: true });
+    else if (!(await findContract(ctx.db)).has_new_forms) ctx.log.warn(UPGRADE_NOT_OVER);
     const made = await createFirstTenant(ctx);
     let serving: Serving | undefined;
     // Before anything is served, so that a port that is taken ends the start.

@@ -1,4 +1,5 @@
 // A database that closes a connection during work, or stops answering: waiting requests get a 503, and the next one is served.
+import { POOL_NAME } from '../src/platform/db/application-names.ts';
 import { Pool } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createAccounts } from '../src/platform/accounts.ts';
@@ -29,7 +30,7 @@ afterAll(async () => {
 
 const CUT_WAITING = `
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-WHERE datname = current_database() AND application_name = 'strongroom' AND wait_event_type = 'Lock'`;
+WHERE datname = current_database() AND application_name = '${POOL_NAME}' AND wait_event_type = 'Lock'`;
 
 const backend = async (): Promise<number> =>
   (await statements.query('pid', 'SELECT pg_backend_pid() AS pid', []))[0].pid;

@@ -5,7 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import PostalMime from 'postal-mime';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { loadConfig, type MailConfig } from '../src/platform/config.ts';
+import { loadConfig } from '../src/platform/config.ts';
+import type { MailConfig } from '../src/platform/config/mail.ts';
 import { type Context, createContext } from '../src/modules.ts';
 import {
   MAILS_PER_ADDRESS_MAX,

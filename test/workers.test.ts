@@ -1,4 +1,5 @@
 // Several workers behind one port act as one server, and end with their supervisor.
+import { POOL_NAME } from '../src/platform/db/application-names.ts';
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -202,7 +203,7 @@ describe('two workers', () => {
     await Promise.all(Array.from({ length: 300 }, () => ask(server, api_key, '/tokenize', 'x')));
     const [{ count }] = await query(
       database.url,
-      `SELECT count(*)::int AS count FROM pg_stat_activity WHERE datname = $1 AND application_name = 'strongroom'`,
+      `SELECT count(*)::int AS count FROM pg_stat_activity WHERE datname = $1 AND application_name = '${POOL_NAME}'`,
       [name],
     );
     // Those of the pools; each process has one more for notices.

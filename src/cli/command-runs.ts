@@ -12,6 +12,7 @@ import {
 } from '../modules/people/bootstrap.ts';
 import { listKeys, revokeKey } from '../modules/access/operator-keys.ts';
 import { type Config, loadConfig } from '../platform/config.ts';
+import { contract } from '../contract.ts';
 import { type Context, createContext } from '../modules.ts';
 import { distributeDatabase, migrateDatabase } from './inspection.ts';
 import type { Sensitive } from '../platform/crypto/sensitive.ts';
@@ -273,9 +274,12 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
       values.json ? JSON.stringify(counts) : `Exported: ${counts.tokens} tokens. Security codes are left out.`,
     );
   },
-  migrate: async () => {
+  migrate: async ({ contract: isContract }) => {
     const { applied, total } = await migrateDatabase(quietConfig());
     console.log(applied.length > 0 ? `Applied: ${applied.join(', ')}` : `Up to date: ${total} migrations.`);
+    if (!isContract) return;
+    await withContext((ctx) => contract(ctx, (line) => console.log(line), { isAlone: false }));
+    console.log('The upgrade is over.');
   },
   backup: (values, operand) => backUp(quietConfig(), required(operand), required(values.to)),
   restore: (values, operand) =>

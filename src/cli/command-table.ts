@@ -39,6 +39,7 @@ const options = {
   keep: { text: 'writes the files and drops nothing' },
   json: { text: 'prints JSON, one object a line' },
   'print-sql': { text: 'prints it on standard output; nothing is connected to' },
+  contract: { text: 'ends an upgrade, when no process of the earlier version runs' },
   check: { text: 'compares the file and writes nothing' },
 } as const satisfies Record<string, OptionText>;
 
@@ -162,7 +163,12 @@ const table = {
     optional: ['tenant', 'json'],
     examples: ['export tokens.jsonl.age --to age1...'],
   },
-  migrate: { summary: 'applies pending migrations to the database', examples: ['migrate'] },
+  migrate: {
+    summary: 'applies pending migrations to the database',
+    more: '--contract ends an upgrade when no process of the earlier version runs any more: it brings rows into the forms of this version, and can be run again.',
+    optional: ['contract'],
+    examples: ['migrate', 'migrate --contract'],
+  },
   backup: {
     summary: 'writes the vault into an encrypted file, while servers run',
     more: 'The file has every table as of one moment, without security codes and without the root key. A file that exists is not overwritten.',

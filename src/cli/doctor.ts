@@ -11,6 +11,7 @@ import {
 import { failureText } from '../platform/failure-text.ts';
 import { isWithoutDatabase } from '../platform/open-database.ts';
 import { checkMail, createInspection, createWorkbench, type Inspection, type Workbench } from './inspection.ts';
+import { UPGRADE_NOT_OVER } from '../contract.ts';
 import type { LogState } from '../platform/db/log-partitions.ts';
 import { StartError } from '../platform/errors.ts';
 import { whyNoWall } from '../platform/sandbox/protocol/sandbox.ts';
@@ -216,7 +217,7 @@ const runChecks = async (report: (found: Found) => void): Promise<void> => {
       () => found.checkRootKey(),
       (state) => (state === 'opens' ? 'opens the vault' : 'there is no vault yet that could need another'),
     );
-    await check(
+    const migrations = await check(
       'migrations',
       async () => {
         const { pending, total } = await found.findPendingMigrations();
@@ -225,6 +226,12 @@ const runChecks = async (report: (found: Found) => void): Promise<void> => {
       },
       (total) => `${total}, up to date`,
     );
+    if (migrations !== undefined)
+      await check(
+        'upgrade',
+        () => found.hasNewForms(),
+        (isOver) => (isOver ? 'over' : { warning: UPGRADE_NOT_OVER }),
+      );
     await check(
       'tenants',
       () => found.hasTenants(),

@@ -1,12 +1,14 @@
 // What commands open without serving: the database, the sandbox without a vault, and the mail server.
 import { createAccounts } from '../platform/accounts.ts';
-import type { Config, MailConfig } from '../platform/config.ts';
+import type { Config } from '../platform/config.ts';
+import type { MailConfig } from '../platform/config/mail.ts';
 import { environmentOf, openVault } from '../platform/crypto/vault-keys.ts';
 import { createKeyRows } from '../platform/crypto/rows.ts';
 import { isOnThisMachine } from '../platform/db/connection-errors.ts';
 import { distribute } from '../platform/db/distribute.ts';
 import { findPlacement, type Placement } from '../platform/db/placement.ts';
 import { shardFunctions } from '../modules.ts';
+import { findContract } from '../platform/db/contract.ts';
 import { findPendingMigrations, migrate, type MigrationResult } from '../platform/db/migrate.ts';
 import { findLogState, type LogState } from '../platform/db/log-partitions.ts';
 import type { ServerRole } from '../platform/db/server-role.ts';
@@ -30,6 +32,8 @@ export type Inspection = {
   hasTenants(): Promise<boolean>;
   /** The rights and the connection of the server's role; undefined for an embedded database. */
   findServerRole(): Promise<(ServerRole & { isOnThisMachine: boolean }) | undefined>;
+  /** Whether the last upgrade is over, and all rows have the forms of this version. */
+  hasNewForms(): Promise<boolean>;
   /** Undefined if the log has no partitions yet. */
   findLogState(now: Date): Promise<LogState | undefined>;
   /** How a distributed database is placed; undefined for one PostgreSQL. */
@@ -63,6 +67,7 @@ export const createInspection = async (config: Config): Promise<Inspection> => {
         const role = await db.findServerRole();
         return { ...role, isOnThisMachine: isOnThisMachine(poolConfig) };
       },
+      hasNewForms: async () => found === undefined || (await findContract(db)).has_new_forms,
       findLogState: (now) => findLogState(db.statements.query, now, config.logRetentionMonths),
       findPlacement: async () => (embedded ? undefined : findPlacement(db.statements.query, shardFunctions)),
       close: () => closeAll(start),

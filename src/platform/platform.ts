@@ -6,6 +6,7 @@ import type { DigestKey } from './crypto/digest.ts';
 import type { RootKeys } from './crypto/key-provider.ts';
 import type { Keyring } from './crypto/keyring.ts';
 import type { RandomBytes } from './crypto/random.ts';
+import type { Contract } from './db/contract.ts';
 import type { Database } from './db/database.ts';
 import type { MigrationResult } from './db/migrate.ts';
 import type { EmbeddedPostgres } from './dev-postgres/dev-postgres.ts';
@@ -39,6 +40,8 @@ export type Platform = {
   readonly tracing: Tracing | undefined;
   /** The metrics of the whole server, of all its workers, in the Prometheus text format. */
   readonly metricsText: () => Promise<string>;
+  /** Whether the last upgrade is over. */
+  readonly contract: Contract;
   readonly provider: RootKeys;
   readonly keyring: Keyring;
   /** The key under which API keys and proxy keys are digested. */

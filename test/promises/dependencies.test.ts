@@ -27,6 +27,7 @@ const MODULES = [
 const COMPOSITION = [
   'main.ts',
   'server.ts',
+  'contract.ts',
   'first-tenant.ts',
   'serve.ts',
   'supervise.ts',

@@ -1,4 +1,5 @@
 // Observes or blocks the notices between the processes of a vault.
+import { NOTICES_NAME } from '../../src/platform/db/application-names.ts';
 import { Client } from 'pg';
 import { expect } from 'vitest';
 import type { Announced } from '../../src/platform/changes.ts';
@@ -24,7 +25,7 @@ export const hearNotices = async (server: Pick<TestServer, 'databaseUrl'>) => {
 export const deafen = async (server: Pick<TestServer, 'sql'>): Promise<void> => {
   await server.sql(
     `SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
-     WHERE application_name = 'strongroom notices' AND datname = current_database()`,
+     WHERE application_name = '${NOTICES_NAME}' AND datname = current_database()`,
   );
 };
 

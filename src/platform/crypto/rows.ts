@@ -53,6 +53,12 @@ export const ephemeralRowsOn = (query: Query) => ({
     query(FIND, FIND_EPHEMERAL_KEYS, [ids]),
 });
 
+/** Read before migrations: columns that every version has. */
+const INSTANCE = { environment: true, wrapped_pepper: true };
+
+/** Of a new vault: no process of an earlier version has written to it. */
+const contracted = () => ({ contracted_at: new Date(), new_forms_at: new Date() });
+
 /** Ephemeral keys belong to no tenant, so look-ups of all tenants share statements. */
 const NO_TENANT = '';
 
@@ -82,15 +88,20 @@ export const createKeyRows = (db: Database) => {
       guarded(async (client) => {
         const [{ there } = { there: false }] = await client.$queryRaw<{ there: boolean }[]>`
         SELECT to_regclass('instance') IS NOT NULL AS there`;
-        return there ? ((await client.instance.findUnique({ where: { id: 1 } })) ?? undefined) : undefined;
+        return there
+          ? ((await client.instance.findUnique({ where: { id: 1 }, select: INSTANCE })) ?? undefined)
+          : undefined;
       }),
 
     /** Marks this database as a vault of an environment. Returns the existing row if another process was first. */
     addInstance: (row: { environment: string; wrapped_pepper: Uint8Array }) =>
       guarded(async (client) => {
         const wrapped_pepper = Uint8Array.from(row.wrapped_pepper);
-        await client.instance.createMany({ data: [{ id: 1, ...row, wrapped_pepper }], skipDuplicates: true });
-        return client.instance.findUniqueOrThrow({ where: { id: 1 } });
+        await client.instance.createMany({
+          data: [{ id: 1, ...row, wrapped_pepper, ...contracted() }],
+          skipDuplicates: true,
+        });
+        return client.instance.findUniqueOrThrow({ where: { id: 1 }, select: INSTANCE });
       }),
   };
 };

@@ -1,7 +1,8 @@
 // Loads the root key of a vault and verifies it: a start with a wrong root key or environment fails before any write.
 import { link, readFile, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { type Config, parseRootKey } from '../config.ts';
+import type { Config } from '../config.ts';
+import { parseRootKey } from '../config/keys.ts';
 import { AppError, StartError } from '../errors.ts';
 import { makeDirectory, syncDirectory, writePrivate } from '../files.ts';
 import { type DigestKey, prepareDigestKey } from './digest.ts';

@@ -1,6 +1,7 @@
 // The connection pool, and a handle for each tenant through which all statements on the tenant's rows go.
 // Look-ups before a caller is known use `statements`, in functions named `...BeforeCaller`.
 import { Pool, type PoolConfig } from 'pg';
+import { POOL_NAME } from './application-names.ts';
 import { createLogWriter, type NewLog } from '../audit/rows.ts';
 import type { Prisma } from '../../generated/prisma/client.ts';
 import { createPrisma, type Guarded, prismaTransaction } from './prisma.ts';
@@ -56,7 +57,7 @@ export const createDatabase = (
     // A statement whose client has given up must not go on in the database.
     statement_timeout: QUERY_TIMEOUT_MS,
     idle_in_transaction_session_timeout: QUERY_TIMEOUT_MS,
-    application_name: 'strongroom',
+    application_name: POOL_NAME,
     // Prisma sends and reads times without an offset, as if the time zone of the connection were UTC.
     // Every statement is written for an index. Where PostgreSQL misjudges how many rows a condition finds, it reads a whole
     // table in the hope of finding enough of them soon: 2.5 s at ten million tokens where the index takes 17 ms. Awaited

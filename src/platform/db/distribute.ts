@@ -1,6 +1,7 @@
 // Spreads the tables that grow over the workers of a Citus cluster, by tenant. Everything else stays on the coordinator.
 import type { Client, PoolConfig } from 'pg';
 import { StartError } from '../errors.ts';
+import { ANY_PROCESS } from './application-names.ts';
 import { inSession, quoted } from './backup/session.ts';
 import { LOCK_KEY } from './migrate.ts';
 import { createFunctionText, functionName, type ShardFunction, signatureOf } from './shard-functions.ts';
@@ -76,7 +77,7 @@ const checkNoServer = async (session: Client): Promise<void> => {
   await session.query('SELECT pg_stat_clear_snapshot()');
   const { rowCount } = await session.query(
     `SELECT FROM pg_stat_activity
-     WHERE datname = current_database() AND application_name IN ('strongroom', 'strongroom notices')`,
+     WHERE datname = current_database() AND application_name ~ '${ANY_PROCESS}'`,
   );
   if (rowCount !== 0) throw new StartError('A server or a command is connected to it.');
 };

@@ -1,5 +1,6 @@
 // Notices between the processes of a vault by PostgreSQL's LISTEN and NOTIFY: a process that changes a row invalidates the caches of all.
 import type { Client, PoolConfig } from 'pg';
+import { NOTICES_NAME } from './application-names.ts';
 import { createTimedClient } from './timed-client.ts';
 
 const CHANNEL = 'strongroom_changed';
@@ -34,7 +35,7 @@ export const listenForNotices = (
     const connecting = new TimedClient({
       ...poolConfig,
       connectionTimeoutMillis: SILENCE_MS,
-      application_name: 'strongroom notices',
+      application_name: NOTICES_NAME,
     });
     client = connecting;
     const lost = (error: unknown): void => {

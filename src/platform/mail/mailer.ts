@@ -2,7 +2,7 @@
 import { access, constants, mkdir, readdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { SendMailOptions } from 'nodemailer';
-import type { MailConfig } from '../config.ts';
+import type { MailConfig } from '../config/mail.ts';
 import type { Log } from '../log.ts';
 import { faultOf } from './fault.ts';
 

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { loadConfig, type TracingConfig } from '../config.ts';
+import { loadConfig } from '../config.ts';
+import type { TracingConfig } from '../config/tracing.ts';
 import { createLog } from '../log.ts';
 import { createMetrics } from '../metrics/metrics.ts';
 import { createOtlpTracing } from './otlp.ts';

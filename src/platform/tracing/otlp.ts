@@ -8,7 +8,7 @@ import type { Span as OtelSpan } from '@opentelemetry/api';
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http';
 import { resourceFromAttributes } from '@opentelemetry/resources';
 import { type ReadableSpan, type Sampler, SamplingDecision, TracerProvider } from '@opentelemetry/sdk-trace';
-import type { TracingConfig } from '../config.ts';
+import type { TracingConfig } from '../config/tracing.ts';
 import { newUuid } from '../crypto/ids.ts';
 import { randomBytesFromKernel, randomIntBelow } from '../crypto/random.ts';
 import { EgressFault } from '../egress/fault.ts';

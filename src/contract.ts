@@ -1,0 +1,52 @@
+// Ends an upgrade: brings what earlier versions wrote into the new forms, once no process of them runs.
+import { setTimeout as pause } from 'node:timers/promises';
+import type { Context } from './modules.ts';
+import {
+  CONTRACT_NOTICED_MS,
+  countOlderConnections,
+  endUpgrade,
+  findContract,
+  recordNewForms,
+} from './platform/db/contract.ts';
+import { StartError } from './platform/errors.ts';
+
+/** Each can be stopped and run again. It runs beside servers of this version, which write the new forms already. */
+export type ContractStep = { name: string; run(ctx: Context, report: (line: string) => void): Promise<void> };
+
+const steps: readonly ContractStep[] = [];
+
+/** A start warning. */
+export const UPGRADE_NOT_OVER =
+  'the upgrade is not over. When no process of the earlier version runs any more: npm run -s strongroom -- migrate --contract';
+
+/**
+ * Ends an upgrade, or does nothing where it is over.
+ * @param isAlone whether this is the only process that can reach the database.
+ * @throws StartError where a process of an earlier version is connected. Nothing is changed then.
+ */
+export const contract = async (
+  ctx: Context,
+  report: (line: string) => void,
+  { isAlone }: { isAlone: boolean },
+): Promise<void> => {
+  const { is_done, has_new_forms } = await findContract(ctx.db);
+  if (has_new_forms) return;
+  if (!is_done) {
+    const older = await countOlderConnections(ctx.db);
+    if (older > 0)
+      throw new StartError(
+        `Processes of an earlier version are connected (${older} connections), so nothing was changed. Stop them, then run it again: npm run -s strongroom -- migrate --contract`,
+      );
+    await endUpgrade(ctx.db);
+    if (!isAlone) {
+      report('Waiting until every server knows that the upgrade is over.');
+      await pause(CONTRACT_NOTICED_MS);
+    }
+  }
+  await ctx.contract.refresh();
+  for (const { name, run } of steps) {
+    report(name);
+    await run(ctx, report);
+  }
+  await recordNewForms(ctx.db);
+};

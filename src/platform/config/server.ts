@@ -1,0 +1,71 @@
+// Variables of the server itself: where it listens, how it is reached, how many processes it has.
+import { availableParallelism } from 'node:os';
+import { z } from 'zod';
+import { flag, isOrigin, hosts, wholeNumber, words } from './forms.ts';
+
+/** More than a machine has cores that a vault could use; each worker takes memory and connections. */
+const WORKERS_MAX = 64;
+
+const workerCount = z.string().transform((text, problems) => {
+  if (text === 'auto') return Math.min(availableParallelism(), WORKERS_MAX);
+  const count = /^\d{1,3}$/.test(text) ? Number(text) : 0;
+  if (count >= 1 && count <= WORKERS_MAX) return count;
+  problems.addIssue(`must be a whole number from 1 to ${WORKERS_MAX}, or auto`);
+  return z.NEVER;
+});
+
+/** Load balancers that check every second or two leave a server out after two failed checks. */
+export const DRAIN_SECONDS_PRODUCTION = 5;
+/** Five minutes: process supervisors kill a process that takes longer to stop. */
+const DRAIN_SECONDS_MAX = 300;
+
+/** Of the server itself. */
+export const serverVariables = {
+  NODE_ENV: z
+    .enum(['development', 'production', 'test'])
+    .default('development')
+    .describe('`production` switches every development convenience off. The image sets it.'),
+  HOST: z.string().min(1).default('127.0.0.1').describe('Address to listen on.'),
+  PORT: wholeNumber(0, 65_535, 8080).describe('Port to listen on; 0 takes a free one.'),
+  ALLOW_DEV_ON_NETWORK: flag(false).describe('Lets a development server listen beyond loopback.'),
+  DATA_DIR: z
+    .string()
+    .min(1)
+    .default('./data')
+    .describe('Where a development server keeps its database, its keys and its first API key.'),
+  WORKERS: workerCount
+    .prefault('1')
+    .describe('Processes that serve, on one port; `auto` takes as many as there are cores for this server.'),
+  DRAIN_SECONDS: z.coerce
+    .number(`must be a whole number from 0 to ${DRAIN_SECONDS_MAX}`)
+    .int()
+    .min(0)
+    .max(DRAIN_SECONDS_MAX)
+    .optional()
+    .describe(
+      'How long a server serves on after SIGTERM while `/readyz` answers 503, in seconds. Not set: 5 in production, 0 in development.',
+    ),
+  BODY_BYTES_MAX: wholeNumber(1024, 64 * 1024 * 1024, 1024 * 1024).describe('Largest request body, in bytes.'),
+  PROXY_BODY_MAX: wholeNumber(1024, 1024 * 1024 * 1024, 32 * 1024 * 1024).describe(
+    'Largest body of a request to the proxy, in bytes.',
+  ),
+  TRUSTED_PROXIES: words
+    .optional()
+    .describe('Networks whose X-Forwarded-For is believed, such as `10.0.0.0/8`, comma-separated.'),
+  PUBLIC_URL: z
+    .string()
+    .refine(isOrigin, 'must be an origin, such as https://vault.example.com')
+    .optional()
+    .describe(
+      'Where people reach this server: links in mails begin with it. In development: the address it listens on.',
+    ),
+  PUBLIC_HOSTS: hosts
+    .optional()
+    .describe('The public names of this server, which it never calls itself, comma-separated.'),
+  DOCS: flag(true).describe('`off` leaves out the start page `/`, `/docs` and `/openapi.json`.'),
+  BOOTSTRAP_API_KEY_FILE: z
+    .string()
+    .min(1)
+    .optional()
+    .describe('A file with a ready-made API key: an empty vault bootstraps itself with it at start.'),
+};

@@ -111,8 +111,6 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
     log.warn(
       'the vault is under an earlier root key: npm run -s strongroom -- keys rotate-root wraps it under the first one',
     );
-  db.signedRows.open({ pepper, log, isSignedNow: () => true });
-
   const keyring = createKeyring({
     provider,
     store: keyRows.keyStore,
@@ -136,6 +134,12 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
   });
   const contract = await openContract(db, changes);
   start.closers.push(async () => contract.close());
+  db.signedRows.open({
+    pepper,
+    log,
+    isSigning: () => contract.isDone(),
+    isRequired: () => config.requireSignedRows || contract.hasNewForms(),
+  });
   if (role === 'server') {
     const announce = (change: Announced | undefined): void => change && changes.announce(change);
     const notices = listenForNotices(poolConfig, {

@@ -16,6 +16,12 @@ const SEPARATOR = '__';
 
 export const tableOf = (name: SignedTableName): SignedTable => SIGNED_TABLES[name];
 
+/** The table of the version that rows of a table are signed again with. */
+export const headOf = (name: SignedTableName): HeadTable => {
+  const { versionOf } = tableOf(name);
+  return name === 'users' || versionOf === 'users' ? 'users' : 'tenants';
+};
+
 export const columnsOf = (name: SignedTableName): readonly string[] => [...tableOf(name).bound, 'mac'];
 
 /** The bound columns of a table with its MAC, for a query that `splitRow` takes apart. */
@@ -48,8 +54,8 @@ type Fault = { name: SignedTableName; row: Row };
 export const createSignedRows = (metrics: Metrics) => {
   let macs: RowMacs | undefined;
   let log: Log | undefined;
-  let isSigned = (): boolean => false;
-  let isRequired = false;
+  let isSigning = (): boolean => false;
+  let isRequired = (): boolean => false;
   const seen = new Map<string, number>();
 
   const key = (name: SignedTableName, id: string): string => `${name} ${id}`;
@@ -58,9 +64,6 @@ export const createSignedRows = (metrics: Metrics) => {
     if (!macs) throw new TypeError('the key of the row MACs is not open yet');
     return macs;
   };
-
-  /** Whether rows without a valid MAC are refused. Once they are, this process goes on with it. */
-  const required = (): boolean => (isRequired ||= isSigned());
 
   const remember = (name: SignedTableName, row: Row): void => {
     const at = key(name, row['id'] as string);
@@ -80,18 +83,25 @@ export const createSignedRows = (metrics: Metrics) => {
     return (isHead(name) ? row['auth_version'] : row['sessions_version']) as number;
   };
 
+  /** Before the contract step, rows of a tenant or user that was never signed are taken as they are. */
+  const isUnsigned = (name: HeadTable, row: Row): boolean =>
+    !isRequired() && row['mac'] == null && !seen.has(key(name, row['id'] as string));
+
   /** The first row that does not verify. */
   const findFault = (parts: Parts): Fault | undefined => {
-    const versions = new Map<SignedTableName, number | null>();
+    const rows = new Map<SignedTableName, Row | undefined>(parts);
+    const isTaken = (name: SignedTableName): boolean => {
+      const head = headOf(name);
+      const row = rows.get(head);
+      return row !== undefined && isUnsigned(head, row);
+    };
     for (const [name, row] of parts) {
+      if (!row || isTaken(name)) continue;
       const { versionOf: from } = tableOf(name);
-      if (row) {
-        const version = from === null ? null : (versions.get(from) ?? null);
-        if (!getMacs().isIntact(name, row, version) || (isHead(name) && isBehind(name, row))) return { name, row };
-      }
-      versions.set(name, versionOf(name, row));
+      const version = from === null ? null : versionOf(from, rows.get(from));
+      if (!getMacs().isIntact(name, row, version) || (isHead(name) && isBehind(name, row))) return { name, row };
     }
-    for (const [name, row] of parts) if (row && isHead(name)) remember(name, row);
+    for (const [name, row] of parts) if (row && isHead(name) && !isTaken(name)) remember(name, row);
     return undefined;
   };
 
@@ -107,21 +117,24 @@ export const createSignedRows = (metrics: Metrics) => {
 
   /** Whether all rows verify. Those that do not are counted and logged. */
   const areIntact = (parts: Parts): boolean => {
-    if (!required()) return true;
     const fault = findFault(parts);
     if (fault) alarm(fault);
     return fault === undefined;
   };
 
   return {
-    /** @param isSignedNow whether all rows of the vault have been signed. */
-    open: (services: { pepper: DigestKey; log: Log; isSignedNow: () => boolean }): void => {
+    /**
+     * @param isSigning whether this process signs what it writes: no process of an earlier version runs.
+     * @param isRequired whether each row must be signed: all rows of earlier versions have been.
+     */
+    open: (services: { pepper: DigestKey; log: Log; isSigning: () => boolean; isRequired: () => boolean }): void => {
+      ({ log, isSigning, isRequired } = services);
       macs = createRowMacs(services.pepper);
-      log = services.log;
-      isSigned = services.isSignedNow;
     },
 
-    isRequired: required,
+    isSigning: (): boolean => isSigning(),
+
+    isUnsigned,
 
     macOf: (name: SignedTableName, row: Row, version: number | null): Buffer => getMacs().macOf(name, row, version),
 
@@ -129,7 +142,7 @@ export const createSignedRows = (metrics: Metrics) => {
 
     /** As `areIntact`, for a row whose version is known. */
     isIntactUnder: (name: SignedTableName, row: Row, version: number): boolean => {
-      if (!required() || getMacs().isIntact(name, row, version)) return true;
+      if (getMacs().isIntact(name, row, version)) return true;
       alarm({ name, row });
       return false;
     },
@@ -147,7 +160,7 @@ export const createSignedRows = (metrics: Metrics) => {
       const run = async () => (await query()).map((joined) => splitRow(joined, names));
       const partsOf = (found: Found<Name>): Parts => names.map((name) => [name, found[name]]);
       const found = await run();
-      if (!required() || found.every((each) => findFault(partsOf(each)) === undefined)) return found;
+      if (found.every((each) => findFault(partsOf(each)) === undefined)) return found;
       return (await run()).filter((each) => areIntact(partsOf(each)));
     },
   };

@@ -2,7 +2,7 @@
 import type { Row } from '../crypto/row-mac.ts';
 import { SIGNED_TABLES, type SignedTableName } from '../crypto/signed-tables.ts';
 import { notFound } from '../errors.ts';
-import { columnsOf, type HeadTable, type SignedRows, tableOf } from './signed-rows.ts';
+import { columnsOf, headOf, type HeadTable, type SignedRows, tableOf } from './signed-rows.ts';
 import type { Query } from './statements.ts';
 
 /** Rows that are signed with one statement. */
@@ -13,6 +13,8 @@ type Held = {
   table: HeadTable;
   id: string;
   version: number;
+  /** Its rows are taken as they are. */
+  isUnsigned: boolean;
   isRevoking: boolean;
   /** Ids of rows that this transaction has written, by table. */
   written: Map<SignedTableName, Set<string>>;
@@ -80,12 +82,12 @@ export const createSigning = (signedRows: SignedRows, tenant_id: string, query: 
     if (known) return known;
     const [row] = (await query(`hold-${table}`, holdHead(table), [id])) as Row[];
     if (!row || !signedRows.areIntact([[table, row]])) return undefined;
-    return keep(table, id, row['auth_version'] as number);
+    return keep(table, id, row['auth_version'] as number, signedRows.isUnsigned(table, row));
   };
 
-  const keep = (table: HeadTable, id: string, version: number): Held => {
+  const keep = (table: HeadTable, id: string, version: number, isUnsigned: boolean): Held => {
     // What was never signed is signed as a whole.
-    const held = { table, id, version, isRevoking: version === 0, written: new Map() };
+    const held = { table, id, version, isUnsigned, isRevoking: isUnsigned, written: new Map() };
     heads.set(headKey(table, id), held);
     return held;
   };
@@ -96,20 +98,18 @@ export const createSigning = (signedRows: SignedRows, tenant_id: string, query: 
     return held;
   };
 
-  const holdOf = (name: SignedTableName, owner: string | undefined): Promise<Held> => {
-    const { versionOf } = tableOf(name);
-    return versionOf === 'users' || name === 'users'
-      ? getHeld('users', owner as string)
-      : getHeld('tenants', owner ?? tenant_id);
-  };
+  const holdOf = (name: SignedTableName, owner: string = tenant_id): Promise<Held> => getHeld(headOf(name), owner);
 
   const note = ({ written }: Held, name: SignedTableName, id: RowId): void => {
     const ids = written.get(name) ?? new Set();
     written.set(name, ids.add(textOf(id)));
   };
 
-  const isIntactIn = ({ version }: Held, name: SignedTableName, row: Row): boolean =>
-    signedRows.isIntactUnder(name, row, version);
+  const isIntactIn = ({ isUnsigned, version }: Held, name: SignedTableName, row: Row): boolean =>
+    isUnsigned || signedRows.isIntactUnder(name, row, version);
+
+  const findWritten = async ({ id }: Held, name: SignedTableName, ids: readonly string[]): Promise<Row[]> =>
+    query(`find-written-${name}`, findRows(name), [id, JSON.stringify(ids.map((each) => ({ id: each })))]);
 
   const signSlice = async (
     { id }: Held,
@@ -149,15 +149,8 @@ export const createSigning = (signedRows: SignedRows, tenant_id: string, query: 
     // It was deleted, and with it all that it authorises.
     if (!row) return;
     if (!held.isRevoking) {
-      for (const [name, ids] of written) {
-        const wanted = JSON.stringify([...ids].map((each) => ({ id: each })));
-        await signSlice(
-          held,
-          name,
-          (await query(`find-written-${name}`, findRows(name), [id, wanted])) as Row[],
-          held.version,
-        );
-      }
+      for (const [name, ids] of written)
+        await signSlice(held, name, await findWritten(held, name, [...ids]), held.version);
       return;
     }
     const version = held.version + 1;
@@ -180,7 +173,7 @@ export const createSigning = (signedRows: SignedRows, tenant_id: string, query: 
       note(await holdOf(name, owner), name, id),
 
     /** Call after a tenant or user was added. */
-    addHead: (table: HeadTable, id: string): void => void keep(table, id, 0),
+    addHead: (table: HeadTable, id: string): void => void keep(table, id, 0, true),
 
     /** Call before the row is changed: what it was does not verify any more. @throws notFound where it does not verify now. */
     change: async (name: SignedTableName, id: RowId, owner?: string): Promise<void> => {
@@ -195,6 +188,24 @@ export const createSigning = (signedRows: SignedRows, tenant_id: string, query: 
       note(held, name, id);
     },
 
+    /**
+     * Call before rows are written in another form, such as under another key, with what they authorise unchanged. Rows that do
+     * not verify are not signed. Nothing where the tenant is gone.
+     */
+    rewrite: async (name: SignedTableName, ids: readonly RowId[]): Promise<void> => {
+      const held = await findHeld('tenants', tenant_id);
+      if (!held) return;
+      for (const row of await findWritten(held, name, ids.map(textOf)))
+        if (isIntactIn(held, name, row)) note(held, name, row[tableOf(name).id] as RowId);
+    },
+
+    /** Locks a tenant or user, to sign it and its rows as they are. @throws notFound. */
+    takeAsItIs: async (table: HeadTable, id: string): Promise<void> => {
+      const [row] = (await query(`hold-${table}`, holdHead(table), [id])) as Row[];
+      if (!row) throw notFound(table === 'tenants' ? 'tenant' : 'user');
+      keep(table, id, row['auth_version'] as number, true);
+    },
+
     /** Rows of a tenant or user are deleted: put back, they do not verify. @param id of a user. */
     revoke: async (table: HeadTable, id: string = tenant_id): Promise<void> => {
       (await getHeld(table, id)).isRevoking = true;
@@ -202,6 +213,7 @@ export const createSigning = (signedRows: SignedRows, tenant_id: string, query: 
 
     /** Signs what was written. Before the commit. The tenant first. */
     write: async (): Promise<void> => {
+      if (!signedRows.isSigning()) return;
       for (const held of heads.values()) await signHeld(held);
     },
   };

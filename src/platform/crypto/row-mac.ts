@@ -36,6 +36,8 @@ const digestOf = (value: unknown): unknown =>
 export const encodeRow = (table: SignedTableName, row: Row, version: number | null): string => {
   const { bound, digested } = SIGNED_TABLES[table];
   const columns = bound.map((column) => {
+    // Prisma returns an empty list for a null one. To every reader they are the same.
+    if (Array.isArray(row[column]) && row[column].length === 0) return null;
     if (!digested.includes(column)) return plain(row[column]);
     return plain(row[`${column}_digest`]) ?? digestOf(row[column]);
   });

@@ -65,7 +65,7 @@ export const createSignedRows = (metrics: Metrics) => {
     return macs;
   };
 
-  const remember = (name: SignedTableName, row: Row): void => {
+  const remember = (name: HeadTable, row: Row): void => {
     const at = key(name, row['id'] as string);
     const highest = Math.max(seen.get(at) ?? 0, row['auth_version'] as number);
     seen.delete(at);
@@ -135,6 +135,8 @@ export const createSignedRows = (metrics: Metrics) => {
     isSigning: (): boolean => isSigning(),
 
     isUnsigned,
+
+    remember,
 
     macOf: (name: SignedTableName, row: Row, version: number | null): Buffer => getMacs().macOf(name, row, version),
 

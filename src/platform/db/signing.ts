@@ -16,6 +16,8 @@ type Held = {
   /** Its rows are taken as they are. */
   isUnsigned: boolean;
   isRevoking: boolean;
+  /** The version that this transaction has raised it to. */
+  signed?: number;
   /** Ids of rows that this transaction has written, by table. */
   written: Map<SignedTableName, Set<string>>;
 };
@@ -154,6 +156,7 @@ export const createSigning = (signedRows: SignedRows, tenant_id: string, query: 
       return;
     }
     const version = held.version + 1;
+    held.signed = version;
     for (const name of tablesOf(table)) await signTable(held, name, version);
     const mac = signedRows.macOf(table, { ...row, auth_version: version }, null).toString('hex');
     await query(`sign-${table}`, signHead(table), [id, version, mac]);
@@ -209,6 +212,12 @@ export const createSigning = (signedRows: SignedRows, tenant_id: string, query: 
     /** Rows of a tenant or user are deleted: put back, they do not verify. @param id of a user. */
     revoke: async (table: HeadTable, id: string = tenant_id): Promise<void> => {
       (await getHeld(table, id)).isRevoking = true;
+    },
+
+    /** Call after the commit: this process refuses what was revoked from then on, whatever the database says. */
+    committed: (): void => {
+      for (const { table, id, signed } of heads.values())
+        if (signed !== undefined) signedRows.remember(table, { id, auth_version: signed });
     },
 
     /** Signs what was written. Before the commit. The tenant first. */

@@ -97,14 +97,18 @@ export const runPrismaTransaction = <T>(
   keep: ((result: T) => KeptAnswer) | undefined,
   work: (tx: PrismaTransaction) => Promise<T>,
 ): Promise<T> =>
-  announcing(changes, (ending) =>
-    db.prismaTransaction(async (prisma, query) => {
-      const { tenant_id, signedRows } = db;
+  announcing(changes, async (ending) => {
+    const { tenant_id, signedRows } = db;
+    const { log, changed } = ending;
+    let commit = (): void => undefined;
+    const done = await db.prismaTransaction(async (prisma, query) => {
       const signing = createSigning(signedRows, tenant_id, query);
-      const { log, changed } = ending;
       const result = await work({ tenant_id, query, prisma, signing, signedRows, log, changed });
       await signing.write();
-      await ending.write(db.tenant_id, query, keep?.(result));
+      await ending.write(tenant_id, query, keep?.(result));
+      commit = signing.committed;
       return result;
-    }),
-  );
+    });
+    commit();
+    return done;
+  });

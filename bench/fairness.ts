@@ -25,7 +25,7 @@ const SAMPLES_LEAST = 2_000;
 /** Until the bad tenant does what it does. */
 const SETTLE_MS = 2_000;
 /** Until the server's memory is read again after the bad tenant has gone. */
-const REST_MS = 5_000;
+const REST_MS = 20_000;
 /** Less than this cannot be told from what the database does of itself. */
 const CORES_LEAST = 0.02;
 const CAPACITY_SHARE = 0.2;

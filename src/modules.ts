@@ -27,6 +27,7 @@ import type { ProxyContext } from './modules/proxy/context.ts';
 import { forwardForCode } from './modules/proxy/forward.ts';
 import { createProxyFinder } from './modules/proxy/proxy-finder.ts';
 import { createSessionFinder } from './modules/people/sessions.ts';
+import { createProviderClients } from './modules/people/sso/provider-client.ts';
 
 const createAccess = (platform: Platform): AccessContext => {
   const refusals = createRefusalLog(platform);
@@ -85,6 +86,7 @@ const createProxy = (reactors: ReactorsContext): ProxyContext => {
 const createPeople = (proxy: ProxyContext): PeopleContext => ({
   ...proxy,
   sessions: createSessionFinder(proxy),
+  providers: createProviderClients(proxy),
 });
 
 /** The platform with every module, for servers and commands. */

@@ -9,6 +9,7 @@ import { consoleUrlOf } from './platform/config.ts';
 import { startResealing } from './platform/crypto/reseal.ts';
 import { startStreaming } from './platform/audit/stream.ts';
 import { StartError } from './platform/errors.ts';
+import { collectWhenIdle } from './platform/idle-collection.ts';
 import type { App } from './platform/http/app-type.ts';
 
 /** When remaining connections are cut. Enough time must be left to stop the database. */
@@ -70,11 +71,13 @@ export const serve = async (ctx: Context): Promise<Serving> => {
   const stopMailing = startMailing(ctx, consoleUrlOf(ctx.config, base_url));
   const stopWritingKeyUses = startWritingKeyUses(ctx);
   const stopStreaming = startStreaming(ctx);
+  const stopCollecting = collectWhenIdle();
   return {
     base_url,
     metricsText: ctx.metricsText,
     async stop({ drains }) {
       if (drains) await drain(ctx);
+      stopCollecting();
       await closeApp(ctx, app);
       await Promise.all([stopSweeping(), stopResealing(), stopMailing(), stopWritingKeyUses(), stopStreaming()]);
     },

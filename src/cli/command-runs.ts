@@ -21,6 +21,9 @@ import { StartError } from '../platform/errors.ts';
 import { INVITATION_HOURS } from '../modules/people/invitations.ts';
 import { resetSecondFactor } from '../modules/people/lost-devices.ts';
 import { resetPassword } from '../modules/people/passwords.ts';
+import { bindDomain, listBoundDomains, unbindDomain } from '../modules/people/sso/domains.ts';
+import { removeProvider } from '../modules/people/sso/provider.ts';
+import { operator } from '../platform/audit/record.ts';
 import { installOfficialFormulas } from '../modules/code/official.ts';
 import { backUp, exportErasures } from './backup.ts';
 import { replayErasureList, restore } from './restore.ts';
@@ -235,6 +238,28 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
         ? JSON.stringify({ reset: true })
         : 'The second factor was removed. All sessions of the account have ended.',
     );
+  },
+  'sso bind': async (values, operand) => {
+    const text = required(operand);
+    const domain = await withContext(async (ctx) => bindDomain(ctx, await tenantOf(ctx, values.tenant), text));
+    console.log(values.json ? JSON.stringify({ domain }) : `Bound: ${domain}.`);
+  },
+  'sso unbind': async (values, operand) => {
+    const text = required(operand);
+    const domain = await withContext((ctx) => unbindDomain(ctx, text));
+    console.log(values.json ? JSON.stringify({ domain }) : `Bound to no tenant any more: ${domain}.`);
+  },
+  'sso list': async (values) => {
+    const domains = await withContext((ctx) => listBoundDomains(ctx));
+    for (const { domain, tenant_id } of domains)
+      console.log(values.json ? JSON.stringify({ domain, tenant_id }) : `${tenant_id}  ${domain}`);
+  },
+  'sso remove': async (values) => {
+    const isRemoved = await withContext(async (ctx) =>
+      removeProvider(ctx, await tenantOf(ctx, values.tenant), operator),
+    );
+    if (!isRemoved) throw new StartError('The tenant has no provider: nothing was changed.');
+    console.log(values.json ? JSON.stringify({ removed: true }) : 'Removed. Members sign in by their passwords.');
   },
   'formulas install': async (values) => {
     const installed = await withContext((ctx) => installOfficialFormulas(ctx));

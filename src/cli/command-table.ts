@@ -139,6 +139,31 @@ const table = {
     optional: ['json'],
     examples: ['second-factor reset --email ada@example.com'],
   },
+  'sso bind': {
+    summary: "binds an e-mail domain to a tenant, whose provider then signs in that domain's people",
+    more: 'Check first that the domain belongs to the tenant: its administrators decide from then on who signs in with such an address. A domain is bound to one tenant at most.',
+    operand: 'DOMAIN',
+    optional: ['tenant', 'json'],
+    examples: ['sso bind example.com --tenant 3f6c1f0e-7a4b-4d2c-9b1e-5d8a2c4e6f70'],
+  },
+  'sso unbind': {
+    summary: 'ends the binding of an e-mail domain',
+    more: 'No one signs in by single sign-on with such an address any more. Sessions that have begun go on until they end.',
+    operand: 'DOMAIN',
+    optional: ['json'],
+    examples: ['sso unbind example.com'],
+  },
+  'sso list': {
+    summary: 'lists the e-mail domains that are bound to tenants',
+    optional: ['json'],
+    examples: ['sso list'],
+  },
+  'sso remove': {
+    summary: 'removes the provider of a tenant, so that its members sign in by passwords again',
+    more: 'For a provider that does not work any more, where the tenant accepts no passwords. It ends the sessions that began by single sign-on.',
+    optional: ['tenant', 'json'],
+    examples: ['sso remove --tenant 3f6c1f0e-7a4b-4d2c-9b1e-5d8a2c4e6f70'],
+  },
   'formulas install': {
     summary: 'installs or updates the official formulas',
     optional: ['json'],

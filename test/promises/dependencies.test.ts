@@ -157,6 +157,7 @@ test('each outside package has one home', () => {
     [/^uqr$/, ['platform/http']],
     [/^nodemailer/, ['platform/mail']],
     [/^cookie$/, ['platform/http']],
+    [/^openid-client$/, ['modules/people/sso']],
     [/^@zxcvbn-ts\//, ['modules/people']],
   ];
   const offences = imports.filter(

@@ -11,5 +11,5 @@ export const parseNext = (text: unknown): string => {
   const url = isValid ? URL.parse(text, 'https://vault.invalid') : null;
   if (url?.host !== 'vault.invalid') return HOME;
   const isPage = url.pathname === HOME || url.pathname.startsWith(`${HOME}/`);
-  return isPage && !/^\/console\/(?:sign-|second-factor)/.test(url.pathname) ? url.pathname + url.search : HOME;
+  return isPage && !/^\/console\/(?:sign-|second-factor|sso\/)/.test(url.pathname) ? url.pathname + url.search : HOME;
 };

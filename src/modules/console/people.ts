@@ -167,6 +167,7 @@ const peoplePage = async (visit: Visit, refusal?: Refusal): Promise<string> => {
 ${refusal === undefined && isDone !== undefined && notice('good', isDone)}
 ${refusal !== undefined && refusal.email === undefined && problemsNotice(refusal.heading, linesOfRefusal(refusal))}
 ${inviteForm(visit, refusal)}
+${may(visit.session, 'tenant:update') && html`<p><a href="/console/single-sign-on">Single sign-on</a></p>`}
 <h2>Members</h2>
 ${members.data.length === 0 ? empty('There are no members on this page.') : membersTable(visit, members.data)}
 ${!members.data.some(({ user }) => user.id === visit.session.user_id) && html`<p>${changePassword}</p>`}

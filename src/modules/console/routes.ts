@@ -14,6 +14,8 @@ import { reactorsPages } from './reactors.ts';
 import { secondFactorPages } from './second-factor.ts';
 import { homeOf } from './shell.ts';
 import { signInPages } from './sign-in.ts';
+import { ssoPages } from './sso.ts';
+import { ssoSettingsPages } from './sso-settings.ts';
 import { tokensPages } from './tokens.ts';
 import { openConsole } from './visit.ts';
 
@@ -22,6 +24,7 @@ export const consoleRoutes = (scope: App, ctx: PeopleContext, authentication: Au
   const console = openConsole(scope, ctx, authentication);
   signInPages(scope, console);
   secondFactorPages(console);
+  ssoPages(scope, console);
   console.get('/console', async ({ session }) => ({ seeOther: homeOf(session) }));
   const namesOf = createActorNames();
   tokensPages(console, namesOf);
@@ -32,6 +35,7 @@ export const consoleRoutes = (scope: App, ctx: PeopleContext, authentication: Au
   peoplePages(console);
   passwordPages(console);
   accountPages(console);
+  ssoSettingsPages(console);
   // An unknown URL gets an error page too.
   console.get('/console/*', async () => {
     throw notFound('page');

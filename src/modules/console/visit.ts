@@ -101,6 +101,8 @@ const parseBody = (headers: Record<string, unknown>, text: string): unknown =>
 
 export const CODE_PATH = '/console/second-factor';
 export const ACCOUNT_PATH = '/console/account';
+/** Where a member proves again, at the provider, who they are. */
+export const SSO_AGAIN_PATH = '/console/sso/again';
 
 /** What members can open before they have given, or set up, the second factor. */
 const openWhile: Record<'code' | 'device', (path: string) => boolean> = {
@@ -108,11 +110,17 @@ const openWhile: Record<'code' | 'device', (path: string) => boolean> = {
   device: (path) =>
     path === ACCOUNT_PATH ||
     path.startsWith(`${ACCOUNT_PATH}/`) ||
-    ['/console/password', '/console/tenant', '/console/sign-out'].includes(path),
+    ['/console/password', '/console/tenant', '/console/sign-out', SSO_AGAIN_PATH].includes(path),
 };
 
-const toCode = (request: FastifyRequest): string =>
-  `${CODE_PATH}?${new URLSearchParams({ next: request.url }).toString()}`;
+const toPage = (path: string, { url }: FastifyRequest): string =>
+  `${path}?${new URLSearchParams({ next: url }).toString()}`;
+
+const toCode = (request: FastifyRequest): string => toPage(CODE_PATH, request);
+
+/** Where a member proves again who they are, before a sensitive operation. */
+const toStepUp = (request: FastifyRequest, { sso, hasDevice }: Session): string =>
+  toPage(sso && !hasDevice ? SSO_AGAIN_PATH : CODE_PATH, request);
 
 /** Where a member must go first; undefined for nowhere. */
 const detourOf = (request: FastifyRequest, { pending }: Session): string | undefined => {
@@ -193,10 +201,11 @@ export const openConsole = (scope: App, ctx: PeopleContext, authentication: Auth
         throw new AppError('forbidden', 'This form is no longer valid. Open the page again and send it from there.');
       }
       const first =
-        detourOf(request, session) ?? (isSensitive && needsStepUp(ctx, session) ? toCode(request) : undefined);
+        detourOf(request, session) ??
+        (isSensitive && needsStepUp(ctx, session) ? toStepUp(request, session) : undefined);
       if (first !== undefined) {
         const page = keptPage(form, keeps, {
-          heading: 'Your second factor is needed',
+          heading: session.hasDevice ? 'Your second factor is needed' : 'Sign in again first',
           again: { path: first, label: 'Continue' },
         });
         return send(reply, page === undefined ? { seeOther: first } : { status: 403, page });

@@ -25,6 +25,8 @@ const limits = {
   /** Codes of a second factor of one account, after its password. Three of a million codes are right at a time. */
   code_of_account: { most: 10, windowMs: 'lockout' },
   code_of_account_in_day: { most: 50, windowMs: DAY_MS },
+  /** Single sign-ons that did not end with a session: an office of several hundred people may begin to work at one time. */
+  sso_from: { most: 600, windowMs: 10 * MINUTE_MS },
   /** Links that do not work: people open an old one a few times, and a secret has 190 bits. */
   dead_link_from: { most: 30, windowMs: 10 * MINUTE_MS },
 } as const;

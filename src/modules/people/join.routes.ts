@@ -10,6 +10,7 @@ import { countAttempt, refuseTooMany } from './attempts.ts';
 import { placeOfIp } from '../../platform/ip-place.ts';
 import { endSession, type ProvenMember, startSession } from './sessions.ts';
 import { countingPassword, recordFailedSignIn } from './sign-in.ts';
+import { findTenantWithoutPasswords } from './sso/provider.ts';
 import { deadLinkPage, joinedPage, joinPage, type JoinProblems, NAME_LENGTH_MAX } from './join.page.ts';
 
 const open = { config: { permission: null }, schema: { hide: true } } as const;
@@ -63,9 +64,11 @@ export const joinRoutes = (scope: App, ctx: PeopleContext): void => {
     request: FastifyRequest,
     reply: FastifyReply,
     member: ProvenMember,
-    { tenant_name }: OpenInvitation,
+    { tenant_name, tenant_id, email }: OpenInvitation,
   ): Promise<FastifyReply> => {
     if (!ctx.config.console) return sendPage(reply, 200, joinedPage(tenant_name));
+    // The tenant accepts no passwords of the domain: the member signs in by its provider.
+    if ((await findTenantWithoutPasswords(ctx, email)) === tenant_id) return reply.redirect('/console/sign-in', 303);
     reply.header('set-cookie', sessionCookie(ctx, await startSession(ctx, member, originOf(request))));
     // An earlier session of the browser ends: it may be another person's.
     await endSession(ctx, readSessionSecret(ctx, request) ?? '', originOf(request));

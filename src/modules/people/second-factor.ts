@@ -34,10 +34,17 @@ const RECOVERY_CODES = 10;
 /** Revealing a value and changing people or keys need a code that is no older. */
 export const STEP_UP_MS = 10 * 60_000;
 
+/**
+ * A member who has a device gives it, also where a provider signed them in: the device counts in all tenants of the user, and no provider
+ * stands in for it. A member without one who is signed in by single sign-on proves it again at the provider.
+ */
 export const needsStepUp = (
   { now }: Pick<PeopleContext, 'now'>,
-  { hasDevice, second_factor_at }: Pick<Session, 'hasDevice' | 'second_factor_at'>,
-): boolean => hasDevice && (second_factor_at?.getTime() ?? 0) + STEP_UP_MS < now().getTime();
+  { hasDevice, second_factor_at, sso }: Pick<Session, 'hasDevice' | 'second_factor_at' | 'sso'>,
+): boolean => {
+  const givenMs = hasDevice ? (second_factor_at?.getTime() ?? 0) : sso?.atMs;
+  return givenMs !== undefined && givenMs + STEP_UP_MS < now().getTime();
+};
 
 export type Changing = Pick<
   PeopleContext,

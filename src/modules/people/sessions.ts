@@ -8,7 +8,7 @@ import { csrfToken, equalDigests, memoryDigest, randomBase62, sessionDigest } fr
 import { type TenantKeys, TenantKeysGone } from '../../platform/crypto/keyring.ts';
 import type { Sealing } from '../../platform/crypto/sealed-text.ts';
 import { runPrismaTransaction } from '../../platform/db/transaction.ts';
-import { notFound } from '../../platform/errors.ts';
+import { AppError, notFound } from '../../platform/errors.ts';
 import type { Platform } from '../../platform/platform.ts';
 import { openPerson } from './members.ts';
 import { mayReveal, permissionsOfRole, revealingRules, type Role, rulesOfRole } from './roles.ts';
@@ -25,11 +25,14 @@ import {
   type SessionBasis,
   type StoredSession,
 } from './rows/sessions.ts';
+import { deleteSessionState, insertSessionState } from './rows/sso.ts';
 import { listMembershipsBeforeCaller } from './rows/users.ts';
+import { findTenantWithoutPasswords } from './sso/provider.ts';
+import { findState, sealState, SSO_SECRET_PREFIX, type SsoState } from './sso/session-state.ts';
 
 /** 43 base62 characters: 256 bits. */
 const SECRET_LENGTH = 43;
-const secretPattern = new RegExp(`^[0-9A-Za-z]{${SECRET_LENGTH}}$`);
+const secretPattern = new RegExp(`^(?:${SSO_SECRET_PREFIX.replace('.', '[.]')})?[0-9A-Za-z]{${SECRET_LENGTH}}$`);
 
 /** A session ends after this time, however much it is used: a working day (OWASP ASVS 7.3.2). */
 const ABSOLUTE_MS = 12 * 60 * 60_000;
@@ -59,6 +62,8 @@ export type Session = MemberIdentity & {
   /** When the second factor was given last. */
   second_factor_at: Date | null;
   hasDevice: boolean;
+  /** Of a session that began by single sign-on: it is of this tenant alone. Undefined where a password began it. */
+  sso: SsoState | undefined;
   /** What the member must do before anything else: give a code, or add a device, which the tenant requires. */
   pending: 'code' | 'device' | undefined;
   /** A token against request forgery, in each form of the session. */
@@ -129,6 +134,9 @@ const loadSession = async (ctx: Finding, secret: string): Promise<Cached | undef
     listMembershipsBeforeCaller(ctx.db, row.user_id),
   ]);
   if (!keys) return undefined;
+  const isSso = secret.startsWith(SSO_SECRET_PREFIX);
+  const sso = isSso ? await findState(ctx, keys, { tenant_id: row.tenant_id, digest }) : undefined;
+  if (isSso && !sso) return undefined;
   const { email, first_name, last_name } = openPerson(ctx, keys, row.tenant_id, row.member_id, row.sealed);
   const { tenant_id, tenant_name, member_id, user_id, role, second_factor_at } = row;
   const hasDevice = row.second_factor_since !== null;
@@ -141,10 +149,12 @@ const loadSession = async (ctx: Finding, secret: string): Promise<Cached | undef
     email,
     first_name,
     last_name,
-    tenants,
+    // The provider of one tenant says nothing to others, not even which they are.
+    tenants: sso ? tenants.filter((each) => each.tenant_id === tenant_id) : tenants,
     second_factor_at,
     hasDevice,
-    pending: pendingOf(ctx, row, hasDevice),
+    sso,
+    pending: sso?.isFactor ? undefined : pendingOf(ctx, row, hasDevice),
     csrf: csrfToken(ctx.pepper, secret),
     caller: callerOf(row),
   };
@@ -193,8 +203,9 @@ export const createSession = (
   ctx: Pick<AccessContext, 'pepper' | 'now' | 'randomBytes'>,
   { tenant_id, member_id, user_id }: MemberIdentity,
   second_factor_at: Date | null = null,
+  prefix = '',
 ): { secret: string; session: NewSession } => {
-  const secret = randomBase62(SECRET_LENGTH, ctx.randomBytes);
+  const secret = prefix + randomBase62(SECRET_LENGTH, ctx.randomBytes);
   const created_at = ctx.now();
   const session = {
     digest: sessionDigest(ctx.pepper, secret),
@@ -235,6 +246,30 @@ const begin = async (
 export const startSession = (ctx: Starting, member: ProvenMember, origin: RequestOrigin = {}): Promise<string> =>
   begin(ctx, member, { password_hash: member.password_hash }, origin);
 
+/**
+ * Begins a session of a member whom the provider of the tenant has proven.
+ * @returns its secret, for the cookie only. @throws notFound where the member was removed.
+ */
+export const startSsoSession = async (
+  ctx: Starting & Sealing & Pick<AccessContext, 'keyring'>,
+  member: MemberIdentity,
+  state: SsoState,
+  origin: RequestOrigin,
+): Promise<string> => {
+  const { tenant_id } = member;
+  const { secret, session } = createSession(ctx, member, null, SSO_SECRET_PREFIX);
+  const { digest, expires_at } = session;
+  const sealed = sealState(ctx, await ctx.keyring.tenantKeys(tenant_id), { tenant_id, digest }, state);
+  await runPrismaTransaction(ctx.db.for(member), ctx.changes, undefined, async (tx) => {
+    if (!(await lockMemberForSession(tx, session))) throw notFound('member');
+    await insertSession(tx, session);
+    await insertSessionState(tx, { digest, sealed, expires_at });
+    await deleteOldestSessions(tx, member, SESSIONS_MAX);
+    tx.log(memberLog(ctx, member, 'Tenant member signed in', origin));
+  });
+  return secret;
+};
+
 /** Ends a session in every process. An unknown secret changes nothing. */
 export const endSession = async (
   ctx: Pick<AccessContext, 'db' | 'pepper' | 'now' | 'newLogId' | 'changes'>,
@@ -247,21 +282,29 @@ export const endSession = async (
   if (!member) return;
   await runPrismaTransaction(ctx.db.for(member), ctx.changes, undefined, async (tx) => {
     tx.changed({ subject: 'member', id: member.member_id });
+    if (secret.startsWith(SSO_SECRET_PREFIX)) await deleteSessionState(tx, digest);
     if (await deleteSession(tx, { user_id: member.user_id, digest }))
       tx.log(memberLog(ctx, member, 'Tenant member signed out', origin));
   });
 };
 
+const ONLY_SSO =
+  'This tenant asks its members to sign in by single sign-on: sign out, and choose it on the page to sign in.';
+
 /**
  * Ends a session, and begins one of the same user in another tenant.
- * @returns the new secret. @throws notFound where the user is not a member of it, or the session has ended.
+ * @returns the new secret. @throws notFound where the user is not a member of it, the session has ended, or began by single
+ * sign-on; forbidden where the tenant accepts no passwords.
  */
 export const switchTenant = async (
-  ctx: Starting,
-  { session: { user_id }, secret }: { session: Session; secret: string },
+  ctx: Starting & Sealing & Pick<AccessContext, 'keyring'>,
+  { session: { user_id, email, sso }, secret }: { session: Session; secret: string },
   tenant_id: string,
   origin: RequestOrigin,
 ): Promise<string> => {
+  // The provider of one tenant must not open another one.
+  if (sso) throw notFound('tenant');
+  if ((await findTenantWithoutPasswords(ctx, email)) === tenant_id) throw new AppError('forbidden', ONLY_SSO);
   const memberships = await listMembershipsBeforeCaller(ctx.db, user_id);
   const target = memberships.find((membership) => membership.tenant_id === tenant_id);
   if (!target) throw notFound('tenant');

@@ -7,8 +7,12 @@ import { placeOfIp } from '../../platform/ip-place.ts';
 import type { PeopleContext } from './context.ts';
 import { findUserBeforeCaller, listMembershipsBeforeCaller } from './rows/users.ts';
 import type { ProvenMember } from './sessions.ts';
+import { findTenantWithoutPasswords } from './sso/provider.ts';
 
 type SigningIn = Pick<PeopleContext, 'config' | 'db' | 'log' | 'newLogId' | 'now' | 'pepper' | 'refusals'>;
+
+/** To read whether the tenant of an address accepts passwords. */
+type Opening = Pick<PeopleContext, 'environment' | 'keyring' | 'randomBytes'>;
 
 /** Looks an address up also where it is none, so that the work is the same. */
 const findUser = (ctx: SigningIn, address: string | undefined) =>
@@ -91,14 +95,15 @@ export const countingPassword = async <T>(
 };
 
 /**
- * @returns the user's first membership by the tenant's name; undefined for a wrong password, an unknown address and a text that
+ * @returns the user's first membership by the tenant's name, among the tenants that accept passwords; `sso_only` where the password is
+ * right and none does; undefined for a wrong password, an unknown address and a text that
  * is not an address, all alike.
  * @throws too_many_requests; unavailable.
  */
 export const signIn = async (
-  ctx: SigningIn,
+  ctx: SigningIn & Opening,
   input: { email: string; password: string; origin: RequestOrigin },
-): Promise<ProvenMember | undefined> => {
+): Promise<ProvenMember | 'sso_only' | undefined> => {
   const address = parseAddress(input.email.trim());
   const { origin } = input;
   const signedIn = await countingPassword(
@@ -109,7 +114,11 @@ export const signIn = async (
       const isRight = await isPasswordOf(ctx, input.password, user?.password_hash);
       if (!isRight || !user) return undefined;
       const { id: user_id, password_hash } = user;
-      const [first] = await listMembershipsBeforeCaller(ctx.db, user_id);
+      const memberships = await listMembershipsBeforeCaller(ctx.db, user_id);
+      const without =
+        memberships.length > 0 && address !== undefined && (await findTenantWithoutPasswords(ctx, address));
+      const first = memberships.find(({ tenant_id }) => tenant_id !== without);
+      if (!first && memberships.length > 0) return 'sso_only' as const;
       return first && { tenant_id: first.tenant_id, member_id: first.member_id, user_id, password_hash };
     },
     (member) => member !== undefined,

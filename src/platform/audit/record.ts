@@ -69,6 +69,16 @@ export const SECOND_FACTOR_GIVEN = 'Second factor given';
 export const RECOVERY_CODE_USED = 'Recovery code used';
 /** By the member, an administrator, or the operator. */
 export const SECOND_FACTOR_REMOVED = 'Second factor removed';
+/** The operator: whose people a tenant signs in by its own provider. */
+export const SSO_DOMAIN_BOUND = 'Single sign-on domain bound';
+export const SSO_DOMAIN_UNBOUND = 'Single sign-on domain unbound';
+/** Settings of the provider. */
+export const SSO_CHANGED = 'Single sign-on changed';
+export const SSO_REMOVED = 'Single sign-on removed';
+/** The first single sign-on of a member. */
+export const SSO_ACCOUNT_BOUND = 'Single sign-on account bound';
+/** At the provider, before a sensitive operation. */
+export const SSO_GIVEN_AGAIN = 'Single sign-on given again';
 
 /** The time and ids of rows. The id of a row contains its time, so that ids are in the order of time. */
 export type LogClock = { now: () => Date; newLogId: (at: Date) => string };

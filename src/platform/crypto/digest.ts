@@ -126,6 +126,16 @@ export const invitationSecretDigest = (pepper: DigestKey, secret: string): Buffe
 export const recoveryCodeDigest = (pepper: DigestKey, user_id: string, code: string): Buffer =>
   hmac(pepper.key, ['recovery code', user_id, code]);
 
+/**
+ * Digests of single sign-on: what a state, its browser and an account at a provider are stored as, what a flow derives its nonce and
+ * verifier from, and the MACs of rows that decide who signs in where.
+ */
+export const ssoDigest = (
+  pepper: DigestKey,
+  kind: 'state' | 'flow' | 'nonce' | 'verifier' | 'subject' | 'identity' | 'domain',
+  ...parts: readonly (string | number | null)[]
+): Buffer => hmac(pepper.key, ['single sign-on', kind, JSON.stringify(parts)]);
+
 /** The key that secrets of users are sealed under: users belong to no tenant, so no key of a tenant can seal them. */
 export const userKeyBytes = (pepper: DigestKey): Buffer => hmac(pepper.key, ['key of users']);
 

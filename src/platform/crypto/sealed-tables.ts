@@ -18,12 +18,13 @@ export const SEALED_TABLES: readonly SealedTable[] = [
   { name: 'reactors', record: 'reactor', field: 'configuration', id: 'uuid' },
   { name: 'proxies', record: 'proxy', field: 'route', id: 'uuid' },
   { name: 'members', record: 'tenant_member', field: 'person', id: 'uuid' },
+  { name: 'sso_providers', record: 'sso_provider', field: 'settings', id: 'uuid' },
   { name: 'invitations', record: 'tenant_invitation', field: 'email', id: 'uuid' },
   { name: 'mail_outbox', record: 'mail', field: 'invitation', id: 'uuid' },
 ];
 
 /** Sealed values that are not re-sealed, because they expire within a day. An old key is kept until they have. */
-export const EXPIRING_TABLES: readonly string[] = ['idempotency_keys'];
+export const EXPIRING_TABLES: readonly string[] = ['idempotency_keys', 'sso_sessions'];
 
 /** With the reason: not under a data key. */
 export const OTHER_SEALED_TABLES: Readonly<Record<string, string>> = {

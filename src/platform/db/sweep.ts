@@ -59,6 +59,12 @@ DELETE FROM sessions WHERE digest IN (
   SELECT digest FROM sessions WHERE expires_at <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED
 )`;
 
+/** Single sign-ons that were not finished, and what is left of sessions that began so. */
+const DELETE_EXPIRED = (table: 'sso_flows' | 'sso_sessions'): string => `
+DELETE FROM ${table} WHERE digest IN (
+  SELECT digest FROM ${table} WHERE expires_at <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED
+)`;
+
 /** How long a backend can look up the tokens of an ended session. */
 const SESSIONS_KEPT_MS = 24 * 3_600_000;
 
@@ -161,11 +167,19 @@ const TABLES_OF_TENANTS = [
   'proxies',
   'invitations',
   'members',
+  'sso_providers',
 ];
 
-const DELETE_KEYS_OF_TENANTS = ['api_keys', 'proxy_keys', 'invitation_secrets', 'memberships', 'sessions'].map(
-  (table) => `DELETE FROM ${table} WHERE tenant_id = ANY ($1::uuid[])`,
-);
+const DELETE_KEYS_OF_TENANTS = [
+  'api_keys',
+  'proxy_keys',
+  'invitation_secrets',
+  'memberships',
+  'sessions',
+  'sso_domains',
+  'sso_identities',
+  'sso_sessions',
+].map((table) => `DELETE FROM ${table} WHERE tenant_id = ANY ($1::uuid[])`);
 
 const FORGET_DELETED_TENANTS = 'DELETE FROM deleted_tenants WHERE id = ANY ($1::uuid[]) AND deleted_at <= $2';
 
@@ -284,6 +298,8 @@ export const sweepOnce = async (
     const answers = await run(DELETE_ANSWERS, [now, SWEEP_ROWS_MAX]);
     const mails = await run(DELETE_MAILS, [now, new Date(now.getTime() - MAILS_COUNTED_MS), SWEEP_ROWS_MAX]);
     const sessions = await run(DELETE_SESSIONS, [now, SWEEP_ROWS_MAX]);
+    const flows = await run(DELETE_EXPIRED('sso_flows'), [now, SWEEP_ROWS_MAX]);
+    const ssoSessions = await run(DELETE_EXPIRED('sso_sessions'), [now, SWEEP_ROWS_MAX]);
     const endedBefore = new Date(now.getTime() - SESSIONS_KEPT_MS);
     const collecting = await run(DELETE_COLLECT_SESSIONS, [endedBefore, SWEEP_ROWS_MAX]);
     const attempts = await run(DELETE_ATTEMPTS, [now, SWEEP_ROWS_MAX]);
@@ -301,6 +317,8 @@ export const sweepOnce = async (
       answers,
       mails,
       sessions,
+      flows,
+      ssoSessions,
       collecting,
       attempts,
       ended,

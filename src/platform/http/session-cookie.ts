@@ -1,4 +1,4 @@
-// The cookie with the secret of a session. It is for this origin only, not readable by scripts, and never forwarded.
+// The cookies with the secrets of a session and of a single sign-on under way: not readable by scripts, and never forwarded.
 import { parseCookie, stringifySetCookie } from 'cookie';
 import type { FastifyRequest } from 'fastify';
 import type { Platform } from '../platform.ts';
@@ -23,19 +23,38 @@ export const sessionCookie = (ctx: Configured, secret: string): string =>
 export const noSessionCookie = (ctx: Configured): string =>
   stringifySetCookie({ name: nameOf(ctx), value: '', maxAge: 0, ...attributesOf(ctx) });
 
+const readCookie = (name: string, { headers }: Pick<FastifyRequest, 'headers'>): string | undefined =>
+  headers.cookie === undefined ? undefined : parseCookie(headers.cookie, { decode: (text) => text })[name];
+
 /** The secret that the browser sent, if any. */
-export const readSessionSecret = (ctx: Configured, { headers }: Pick<FastifyRequest, 'headers'>): string | undefined =>
-  headers.cookie === undefined ? undefined : parseCookie(headers.cookie, { decode: (text) => text })[nameOf(ctx)];
+export const readSessionSecret = (ctx: Configured, request: Pick<FastifyRequest, 'headers'>): string | undefined =>
+  readCookie(nameOf(ctx), request);
+
+const flowNameOf = (ctx: Configured): string => `${nameOf(ctx)}-sso`;
+
+/**
+ * The value of Set-Cookie that binds a single sign-on to this browser. `Lax`: the provider leads back from another site, and browsers
+ * do not send a `Strict` cookie then.
+ */
+export const flowCookie = (ctx: Configured, secret: string): string =>
+  stringifySetCookie({ name: flowNameOf(ctx), value: secret, ...attributesOf(ctx), sameSite: 'lax' });
+
+/** The secret of the browser's single sign-on, if any. */
+export const readFlowSecret = (ctx: Configured, request: Pick<FastifyRequest, 'headers'>): string | undefined =>
+  readCookie(flowNameOf(ctx), request);
 
 type Headers = [name: string, value: string][];
 
 const COOKIE_HEADER = /^(?:set-)?cookie$/i;
 
-/** Headers without the session cookie, in Cookie and in Set-Cookie. All others stay, byte for byte. */
+/** Headers without the cookies of the console, in Cookie and in Set-Cookie. All others stay, byte for byte. */
 export const withoutSessionCookie = (ctx: Configured, headers: Headers): Headers => {
   // The fast path: most forwarded requests have no cookie.
   if (!headers.some(([header]) => COOKIE_HEADER.test(header))) return headers;
-  const name = nameOf(ctx);
+  return withoutCookie(nameOf(ctx), withoutCookie(flowNameOf(ctx), headers));
+};
+
+const withoutCookie = (name: string, headers: Headers): Headers => {
   const ours = new RegExp(`(^|;)[ \\t]*${name}[ \\t]*(?:=[^;]*)?(?=;|$)`, 'g');
   return headers.flatMap(([header, value]): Headers => {
     const lower = header.toLowerCase();

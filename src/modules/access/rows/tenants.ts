@@ -126,6 +126,10 @@ const deletePeople = async (prisma: Prisma.TransactionClient, tenant_id: string)
   await prisma.$executeRaw`SELECT id FROM users WHERE id IN (SELECT user_id FROM memberships WHERE tenant_id = ${tenant_id}::uuid)
     ORDER BY id FOR UPDATE`;
   await prisma.sessions.deleteMany({ where });
+  await prisma.sso_sessions.deleteMany({ where });
+  await prisma.sso_domains.deleteMany({ where });
+  await prisma.sso_providers.deleteMany({ where });
+  await prisma.sso_identities.deleteMany({ where });
   await prisma.invitation_secrets.deleteMany({ where });
   await prisma.mail_outbox.updateMany({ where, data: { sealed: null } });
   await prisma.$executeRaw`WITH gone AS (DELETE FROM memberships WHERE tenant_id = ${tenant_id}::uuid RETURNING user_id)

@@ -114,6 +114,7 @@ export const removeMember = async (tx: PrismaTransaction, member_id: string): Pr
   // A user that does not verify has no session that works.
   if (await signing.holds('users', user_id)) await signing.revoke('users', user_id);
   await prisma.sessions.deleteMany({ where: { tenant_id, member_id } });
+  await prisma.sso_identities.deleteMany({ where: { tenant_id, member_id } });
   await prisma.memberships.deleteMany({ where: { tenant_id, user_id } });
   if ((await prisma.memberships.count({ where: { user_id } })) === 0)
     await prisma.users.deleteMany({ where: { id: user_id } });

@@ -1,0 +1,105 @@
+// The e-mail domains whose people a tenant signs in by its own provider. Only the operator binds them.
+import { domainToASCII } from 'node:url';
+import { operatorTransaction } from '../../access/work.ts';
+import { findTenants } from '../../access/rows/tenants.ts';
+import { logRow, operator, SSO_DOMAIN_BOUND, SSO_DOMAIN_UNBOUND } from '../../../platform/audit/record.ts';
+import { equalDigests, ssoDigest } from '../../../platform/crypto/digest.ts';
+import type { Platform } from '../../../platform/platform.ts';
+import { StartError } from '../../../platform/errors.ts';
+import { comparedAddress, parseAddress } from '../address.ts';
+import type { AccessContext } from '../../access/context.ts';
+import { lockTenant } from '../rows/people.ts';
+import {
+  deleteDomain,
+  findDomainBeforeCaller,
+  insertDomain,
+  listAllDomains,
+  listDomainsOfTenant,
+  type StoredDomain,
+} from '../rows/sso.ts';
+
+type Finding = Pick<Platform, 'db' | 'log' | 'pepper'>;
+
+const macOf = ({ pepper }: Pick<Finding, 'pepper'>, domain: string, tenant_id: string): Buffer =>
+  ssoDigest(pepper, 'domain', domain, tenant_id);
+
+/** Whether the operator has bound it, and not a writer of the database. */
+const isGenuine = (ctx: Finding, { domain, tenant_id, mac }: StoredDomain): boolean => {
+  if (equalDigests(mac, macOf(ctx, domain, tenant_id))) return true;
+  ctx.log.error(
+    { alarm: 'tampered', tenant_id, record: 'sso_domain' },
+    'the domain of a tenant was changed in the database',
+  );
+  return false;
+};
+
+/** @param address a result of parseAddress. */
+export const domainOfAddress = (address: string): string => {
+  const compared = comparedAddress(address);
+  return compared.slice(compared.lastIndexOf('@') + 1);
+};
+
+/** The tenant whose provider signs in the people of an address; undefined for none. */
+export const findTenantOfAddress = async (ctx: Finding, address: string): Promise<string | undefined> => {
+  const row = await findDomainBeforeCaller(ctx.db, domainOfAddress(address));
+  return row && isGenuine(ctx, row) ? row.tenant_id : undefined;
+};
+
+/** Whether the operator has bound the domain of an address to a tenant. */
+export const isDomainOf = async (ctx: Finding, tenant_id: string, address: string): Promise<boolean> =>
+  (await findTenantOfAddress(ctx, address)) === tenant_id;
+
+export const listDomains = async (ctx: Finding, tenant_id: string): Promise<string[]> =>
+  (await listDomainsOfTenant(ctx.db.for({ tenant_id })))
+    .filter((row) => isGenuine(ctx, row))
+    .map(({ domain }) => domain);
+
+/** @throws StartError for a text that is not a domain. */
+const parseDomain = (text: string): string => {
+  const domain = domainToASCII(text.trim()).toLowerCase();
+  if (domain === '' || parseAddress(`a@${domain}`) === undefined || domain.startsWith('['))
+    throw new StartError('The domain is not valid. Give what follows the @ in addresses, such as example.com');
+  return domain;
+};
+
+const logOf = (ctx: AccessContext, tenant_id: string, message: typeof SSO_DOMAIN_BOUND | typeof SSO_DOMAIN_UNBOUND) =>
+  logRow(ctx, operator, { operation: 'update', entity_type: 'tenant', entity_ids: [tenant_id], message });
+
+/** Binds a domain to a tenant, for the operator, who has checked whose it is. @throws StartError. */
+export const bindDomain = async (ctx: AccessContext, tenant: string, text: string): Promise<string> => {
+  const domain = parseDomain(text);
+  const [found] = await findTenants(ctx.db, tenant);
+  if (!found) throw new StartError(`There is no such tenant: ${tenant}.`);
+  const tenant_id = found.id;
+  const bound = await operatorTransaction(ctx, tenant_id, async (tx) => {
+    if (!(await lockTenant(tx))) throw new StartError(`There is no such tenant: ${tenant}.`);
+    const row = { domain, mac: macOf(ctx, domain, tenant_id), created_at: ctx.now() };
+    if (!(await insertDomain(tx, row))) return false;
+    tx.log(logOf(ctx, tenant_id, SSO_DOMAIN_BOUND));
+    return true;
+  });
+  if (bound) return domain;
+  const other = await findDomainBeforeCaller(ctx.db, domain);
+  if (other?.tenant_id === tenant_id && isGenuine(ctx, other)) return domain;
+  throw new StartError(
+    `The domain is bound to tenant ${other?.tenant_id ?? ''} already. Remove that first: npm run -s strongroom -- sso unbind ${domain}`,
+  );
+};
+
+/** @throws StartError where the domain is bound to no tenant. */
+export const unbindDomain = async (ctx: AccessContext, text: string): Promise<string> => {
+  const domain = parseDomain(text);
+  const row = await findDomainBeforeCaller(ctx.db, domain);
+  const isGone =
+    row &&
+    (await operatorTransaction(ctx, row.tenant_id, async (tx) => {
+      if (!(await deleteDomain(tx, domain))) return false;
+      tx.log(logOf(ctx, row.tenant_id, SSO_DOMAIN_UNBOUND));
+      return true;
+    }));
+  if (!isGone) throw new StartError('The domain is bound to no tenant: nothing was changed.');
+  return domain;
+};
+
+export const listBoundDomains = async (ctx: Finding): Promise<{ domain: string; tenant_id: string }[]> =>
+  (await listAllDomains(ctx.db)).map(({ domain, tenant_id }) => ({ domain, tenant_id }));

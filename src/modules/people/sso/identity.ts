@@ -1,0 +1,153 @@
+// Finds the member whose account at the provider signs in: by its subject, at first by the address, or as a new member.
+import { logRow, type Actor, type RequestOrigin, SSO_ACCOUNT_BOUND } from '../../../platform/audit/record.ts';
+import { equalDigests, randomBase62, ssoDigest } from '../../../platform/crypto/digest.ts';
+import { hashPassword } from '../../../platform/crypto/password.ts';
+import { type PrismaTransaction, runPrismaTransaction } from '../../../platform/db/transaction.ts';
+import { digestOfAddress, parseNewAddress } from '../address.ts';
+import type { PeopleContext } from '../context.ts';
+import { PEOPLE_MAX } from '../invitations.ts';
+import { type Person, sealPerson } from '../members.ts';
+import { insertMember } from '../rows/members.ts';
+import { countPeople, lockTenant } from '../rows/people.ts';
+import { findIdentity, findMemberOfAddress, putIdentity } from '../rows/sso.ts';
+import { insertUser } from '../rows/users.ts';
+import type { MemberIdentity } from '../sessions.ts';
+import { isDomainOf } from './domains.ts';
+import type { Claims } from './provider-client.ts';
+import type { SsoSettings } from './provider.ts';
+
+/** Why an account at a provider is not let in. */
+export type IdentityRefusal =
+  /** No address, or one that the provider has not verified. */
+  | 'email'
+  /** The operator has not bound the domain of the address to this tenant. */
+  | 'domain'
+  /** The member of the address has another account at the provider. */
+  | 'other_person'
+  /** The address has a password, and is a member of other tenants alone. */
+  | 'known_address'
+  /** The tenant has no role for new members. */
+  | 'not_invited'
+  | 'full'
+  | 'tampered';
+
+export type Found =
+  | { kind: 'member'; member: MemberIdentity; subject: Buffer }
+  | { kind: IdentityRefusal; member_id?: string };
+
+/** As in the page of an invitation. */
+const NAME_LENGTH_MAX = 100;
+
+/** Nothing signs in with it: it makes a user whose password no one knows. */
+const UNKNOWN_PASSWORD_LENGTH = 43;
+
+/** Of an account: issuer and subject together never mean another one. Of the tenant: equal accounts in two tenants look unrelated. */
+export const digestOfSubject = (
+  { pepper }: Pick<PeopleContext, 'pepper'>,
+  tenant_id: string,
+  issuer: string,
+  sub: string,
+): Buffer => ssoDigest(pepper, 'subject', tenant_id, issuer, sub);
+
+const macOf = (
+  { pepper }: Pick<PeopleContext, 'pepper'>,
+  tenant_id: string,
+  { subject, member_id }: { subject: Uint8Array; member_id: string },
+): Buffer => ssoDigest(pepper, 'identity', tenant_id, Buffer.from(subject).toString('hex'), member_id);
+
+/** A name as members have it. */
+const nameOf = (text: string | undefined): string =>
+  Array.from((text ?? '').replaceAll(/\p{C}/gu, '').trim())
+    .slice(0, NAME_LENGTH_MAX)
+    .join('');
+
+const personOf = (email: string, { first_name, last_name, name }: Claims): Person => ({
+  email,
+  first_name: nameOf(first_name) || nameOf(name) || nameOf(email.slice(0, email.lastIndexOf('@'))),
+  last_name: nameOf(first_name) === '' ? '' : nameOf(last_name),
+});
+
+type Signing = { tenant_id: string; settings: SsoSettings; claims: Claims; origin: RequestOrigin };
+
+type New = { member_id: string; user_id: string; password_hash: string; sealed: Buffer };
+
+/** Adds a member whom the provider has sent. */
+const addMember = async (
+  ctx: PeopleContext,
+  tx: PrismaTransaction,
+  { settings, address_digest, made }: { settings: SsoSettings; address_digest: Buffer; made: New },
+): Promise<IdentityRefusal | undefined> => {
+  const { default_role: role } = settings;
+  const { member_id, user_id, password_hash, sealed } = made;
+  const created_at = ctx.now();
+  if (role === null) return 'not_invited';
+  if ((await countPeople(tx)) >= PEOPLE_MAX) return 'full';
+  if (!(await insertUser(tx, { id: user_id, password_hash, address_digest, created_at }))) return 'known_address';
+  await insertMember(tx, { id: member_id, user_id, role, address_digest, sealed, created_at, created_by: user_id });
+  return undefined;
+};
+
+/** What becomes a new member; computed before the transaction, since hashing takes a while. */
+const makeNew = async (ctx: PeopleContext, tenant_id: string, person: Person): Promise<New> => {
+  const [member_id, user_id] = [ctx.newUuid(), ctx.newUuid()];
+  const keys = await ctx.keyring.tenantKeys(tenant_id);
+  return {
+    member_id,
+    user_id,
+    password_hash: await hashPassword(ctx.pepper, randomBase62(UNKNOWN_PASSWORD_LENGTH, ctx.randomBytes)),
+    sealed: sealPerson(ctx, keys, tenant_id, member_id, person),
+  };
+};
+
+/**
+ * The member of an account. A subject that is known counts, whatever its address is today; an address counts the first time only. Every
+ * time the address must be verified, and of a domain of the tenant.
+ * @returns `new` where a member must be added, and none was prepared.
+ */
+const findOrAdd = (
+  ctx: PeopleContext,
+  { tenant_id, settings, claims, origin }: Signing,
+  { email, made }: { email: string; made: New | undefined },
+): Promise<Found | 'new'> => {
+  const subject = digestOfSubject(ctx, tenant_id, settings.issuer, claims.sub);
+  const address_digest = digestOfAddress(ctx, email);
+  return runPrismaTransaction(ctx.db.for({ tenant_id }), ctx.changes, undefined, async (tx) => {
+    if (!(await lockTenant(tx))) return { kind: 'not_invited' };
+    const known = await findIdentity(tx, subject);
+    if (known) {
+      const { member_id, user_id, mac } = known;
+      if (equalDigests(mac, macOf(ctx, tenant_id, { subject, member_id })))
+        return { kind: 'member', member: { tenant_id, member_id, user_id }, subject };
+      ctx.log.error(
+        { alarm: 'tampered', tenant_id, record: 'sso_identity', record_id: member_id },
+        'the account of a member was changed in the database',
+      );
+      return { kind: 'tampered', member_id };
+    }
+    const existing = await findMemberOfAddress(tx, address_digest);
+    if (existing?.is_bound) return { kind: 'other_person', member_id: existing.member_id };
+    if (!existing && !made) return 'new';
+    const refusal = existing || !made ? undefined : await addMember(ctx, tx, { settings, address_digest, made });
+    if (refusal) return { kind: refusal };
+    const { member_id, user_id } = existing ?? (made as New);
+    const mac = macOf(ctx, tenant_id, { subject, member_id });
+    await putIdentity(tx, { digest: subject, member_id, mac, created_at: ctx.now() });
+    const actor: Actor = { actor_id: user_id, actor_type: 'user', origin };
+    const about = { entity_type: 'tenant_member', entity_ids: [member_id] };
+    if (!existing) tx.log(logRow(ctx, actor, { operation: 'create', ...about }));
+    tx.log(logRow(ctx, actor, { operation: 'update', ...about, message: SSO_ACCOUNT_BOUND }));
+    return { kind: 'member', member: { tenant_id, member_id, user_id }, subject };
+  });
+};
+
+/** @throws unavailable where too many passwords are being hashed. */
+export const findMemberOfAccount = async (ctx: PeopleContext, signing: Signing): Promise<Found> => {
+  const { tenant_id, claims } = signing;
+  const email = claims.isEmailVerified && claims.email !== undefined ? parseNewAddress(claims.email) : undefined;
+  if (email === undefined) return { kind: 'email' };
+  if (!(await isDomainOf(ctx, tenant_id, email))) return { kind: 'domain' };
+  const found = await findOrAdd(ctx, signing, { email, made: undefined });
+  if (found !== 'new') return found;
+  const made = await makeNew(ctx, tenant_id, personOf(email, claims));
+  return (await findOrAdd(ctx, signing, { email, made })) as Found;
+};

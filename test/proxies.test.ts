@@ -149,7 +149,7 @@ describe('the key of a proxy', () => {
       two.id,
     ]);
     // As if its row were signed: the seal alone refuses it.
-    await server.sign(server.tenant.tenant_id);
+    await server.sign(tenant.tenant_id);
     server.ctx.changes.announce('anything');
     const before = server.logLines.length;
     const moved = await send('GET', `/proxies/${one.id}`);

@@ -96,9 +96,7 @@ test('only the database has passwords in its environment, and each service has l
     expect(
       Object.keys(serviceOf(service).set).filter((name) => /PASSWORD|^MASTER_KEY$|^DATABASE_URL$/.test(name)),
     ).toEqual([]);
-  expect(compose.match(/\$\{/g)?.length).toBe(
-    compose.match(/(?:_PASSWORD|REQUIRE_SIGNED_ROWS): '\$\{/g)?.length,
-  );
+  expect(compose.match(/\$\{/g)?.length).toBe(compose.match(/(?:_PASSWORD|REQUIRE_SIGNED_ROWS): '\$\{/g)?.length);
   for (const limit of ['mem_limit', 'pids_limit'])
     expect(compose.match(new RegExp(`^    ${limit}: \\d`, 'gm'))?.length, limit).toBe(4);
 });

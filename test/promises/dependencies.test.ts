@@ -154,6 +154,7 @@ test('each outside package has one home', () => {
     [/^ipaddr\.js$/, ['platform/egress', 'platform/ip-networks.ts', 'platform/ip-place.ts']],
     [/^argon2$/, ['platform/crypto']],
     [/^otpauth$/, ['platform/crypto']],
+    [/^@simplewebauthn\//, ['platform/crypto']],
     [/^uqr$/, ['platform/http']],
     [/^nodemailer/, ['platform/mail']],
     [/^cookie$/, ['platform/http']],

@@ -90,7 +90,7 @@ const transfer = (url: string, headers: Record<string, string>): Promise<Transfe
 
 const entities: Record<string, string> = { amp: '&', lt: '<', gt: '>', quot: '"', '#39': "'" };
 
-const unescaped = (text: string): string =>
+export const unescaped = (text: string): string =>
   text.replace(/&(amp|lt|gt|quot|#39);/g, (_, name: string) => entities[name] as string);
 
 const tag = /<[^>]*>/g;

@@ -1,8 +1,10 @@
-// The account page: the member's second factor, and the way to the password.
+// The account page: the member's devices of the second factor, and the way to the password.
 import { html, type Html } from '../../platform/http/html.ts';
 import { qrCode } from '../../platform/http/qr-code.ts';
-import { confirmDevice, countRecoveryCodes, findOffer, offerDevice, removeDevice } from '../people/second-factor.ts';
+import { type Devices, readDevices, removeDevice } from '../people/devices.ts';
+import { confirmDevice, offerDevice } from '../people/second-factor.ts';
 import { confirmed, fieldProblem, invalidAttributes } from './forms.ts';
+import { type PasskeyProblems, passkeyPages, passkeysTable, passkeyStart } from './passkeys.ts';
 import { visitorOf } from './second-factor.ts';
 import { consolePage, csrfField, notice } from './shell.ts';
 import { ACCOUNT_PATH, type Console, type Outcome, type Visit } from './visit.ts';
@@ -13,12 +15,17 @@ const WRONG_PASSWORD = 'This is not your password.';
 const WRONG_CODE = 'This code is wrong. Take the one that the app shows now, and check the clock of the device.';
 
 const page = (visit: Visit, main: Html): string =>
-  consolePage(visit.session, { title: 'Account', section: 'Account', main: html`<h1>Account</h1>\n${main}` });
+  consolePage(visit.session, {
+    title: 'Account',
+    section: 'Account',
+    main: html`<h1>Account</h1>\n${main}`,
+    hasPasskeys: true,
+  });
 
 const startForm = (visit: Visit, problem: string | undefined): Html => {
   const problems = problem === undefined ? [] : [problem];
-  return html`<form method="post" action="${DEVICE_PATH}" class="card"><h2>Second factor</h2>${csrfField(visit.session)}
-<p>With an authenticator app, your password alone is not enough to sign in. The second factor belongs to your account in this vault, in every tenant that you are a member of.</p>
+  return html`<form method="post" action="${DEVICE_PATH}" class="card"><h2>Add an authenticator app</h2>${csrfField(visit.session)}
+<p>An app on your phone shows six digits, which you enter after the password.</p>
 <input value="${visit.session.email}" readonly hidden autocomplete="username">
 <label>Your password<input type="password" name="current_password" required maxlength="4096" autocomplete="current-password"${invalidAttributes('password-problem', problems)}>${fieldProblem('password-problem', problems)}</label>
 <button>Set up an authenticator app</button></form>`;
@@ -34,28 +41,40 @@ const offerForm = (visit: Visit, offer: { uri: string; text: string }, problem: 
 <button>Turn on</button></form>`;
 };
 
-const deviceCard = async (visit: Visit): Promise<Html> => {
-  const left = await countRecoveryCodes(visit.ctx, visit.session);
-  return html`<section class="card"><h2>Second factor</h2>
-<p>An authenticator app is set up. ${left} recovery codes are left.</p>
-${confirmed(visit.session, {
-  action: `${DEVICE_PATH}/remove`,
-  summary: 'Remove',
-  question: 'The app and the recovery codes no longer work. Then you can set up another app.',
-  button: 'Remove the second factor',
-})}</section>`;
-};
+const removal = (visit: Visit, isLast: boolean): Html =>
+  confirmed(visit.session, {
+    action: `${DEVICE_PATH}/remove`,
+    summary: 'Remove the app',
+    question: isLast
+      ? 'It is your last device: the recovery codes no longer work either. Then you can set up another app.'
+      : 'The app no longer works. Then you can set up another one.',
+    button: 'Remove the authenticator app',
+  });
 
-const accountPage = async (visit: Visit, problem?: { password?: string; code?: string }): Promise<string> => {
+const devicesCard = (visit: Visit, { hasApp, passkeys, recoveryCodesLeft }: Devices): Html =>
+  html`<section class="card"><h2>Second factor</h2>
+${
+  visit.session.hasDevice
+    ? html`<p>Your password alone is not enough to sign in. ${recoveryCodesLeft} recovery codes are left.</p>`
+    : html`<p>With a passkey or an authenticator app, your password alone is not enough to sign in. They belong to your account in this vault, in every tenant that you are a member of.</p>`
+}
+${hasApp && html`<p>An authenticator app is set up.</p>${removal(visit, passkeys.length === 0)}`}
+${passkeys.length > 0 && passkeysTable(visit, passkeys, !hasApp && passkeys.length === 1)}</section>`;
+
+type Problems = { password?: string; code?: string; passkey?: PasskeyProblems; notice?: string };
+
+const accountPage = async (visit: Visit, problems: Problems = {}): Promise<string> => {
   const { session, ctx } = visit;
-  const offer = session.hasDevice ? undefined : await findOffer(ctx, session);
-  const factor = session.hasDevice
-    ? await deviceCard(visit)
-    : html`${offer && offerForm(visit, offer, problem?.code)}${(!offer || problem?.password) && startForm(visit, problem?.password)}`;
+  const devices = await readDevices(ctx, session);
+  const { hasApp, offer, passkeys } = devices;
   return page(
     visit,
     html`${session.pending === 'device' && notice('warn', `${session.tenant_name} requires a second factor. Set it up to continue.`)}
-${factor}
+${problems.notice !== undefined && notice('bad', problems.notice)}
+${devicesCard(visit, devices)}
+${offer && offerForm(visit, offer, problems.code)}
+${passkeyStart(visit, problems.passkey ?? {}, passkeys.length)}
+${!hasApp && (!offer || problems.password !== undefined) && startForm(visit, problems.password)}
 <section class="card"><h2>Password</h2><p><a href="/console/password">Change password</a></p></section>`,
   );
 };
@@ -63,17 +82,19 @@ ${factor}
 const codesPage = (visit: Visit, codes: readonly string[]): string =>
   page(
     visit,
-    html`${notice('good', 'The second factor is on. Your other sessions ask for a code too.')}
+    html`${notice('good', 'The second factor is on. Your other sessions ask for it too.')}
 <section class="card revealed"><h2>Recovery codes</h2>
-<p>Each works once in place of a code, such as when you have lost the device. Keep them where the device is not. They are shown this once.</p>
+<p>Each works once in place of a device, such as when you have lost it. Keep them where the devices are not. They are shown this once.</p>
 <pre data-copy>${codes.join('\n')}</pre></section>
 <p><a class="button" href="/console">Continue</a></p>`,
   );
 
-export const accountPages = ({ ctx, get, post, postAfterCode }: Console): void => {
+export const accountPages = (console: Console): void => {
+  const { ctx, get, post, postAfterCode } = console;
+  passkeyPages(console, { page, accountPage, codesPage });
   get(ACCOUNT_PATH, (visit) => accountPage(visit));
 
-  post(DEVICE_PATH, async (submission): Promise<Outcome> => {
+  postAfterCode(DEVICE_PATH, async (submission): Promise<Outcome> => {
     const isRight = await offerDevice(ctx, visitorOf(submission), submission.field('current_password'));
     if (isRight) return { seeOther: ACCOUNT_PATH };
     return { status: 422, page: await accountPage(submission, { password: WRONG_PASSWORD }) };
@@ -81,7 +102,7 @@ export const accountPages = ({ ctx, get, post, postAfterCode }: Console): void =
 
   post(`${DEVICE_PATH}/confirm`, async (submission): Promise<Outcome> => {
     const codes = await confirmDevice(ctx, visitorOf(submission), submission.field('code'));
-    if (codes) return codesPage(submission, codes);
+    if (codes) return codes.length === 0 ? { seeOther: ACCOUNT_PATH } : codesPage(submission, codes);
     return { status: 422, page: await accountPage(submission, { code: WRONG_CODE }) };
   });
 

@@ -1,13 +1,17 @@
-// The page that asks for the code of a second factor: after the password, and again before sensitive operations.
-import { html } from '../../platform/http/html.ts';
+// The page that asks for a passkey or a code: after the password, and again before sensitive operations.
+import { attribute, html } from '../../platform/http/html.ts';
 import { originOf } from '../access/authenticate.ts';
 import { brand, pageOf } from '../../platform/http/pages.ts';
 import { readSessionSecret } from '../../platform/http/session-cookie.ts';
+import { readDevices } from '../people/devices.ts';
+import { passkeyPlaceOf } from '../people/passkey-place.ts';
+import { askForPasskey, givePasskey } from '../people/passkeys.ts';
 import { giveCode, type Visitor } from '../people/second-factor.ts';
 import { notFound } from '../../platform/errors.ts';
 import { parseNext } from './next.ts';
+import { passkeyForm, passkeyRefusals } from './passkey-forms.ts';
 import { csrfField } from './shell.ts';
-import { CODE_PATH, type Console, type Visit } from './visit.ts';
+import { CODE_PATH, type Console, PASSKEY_CODE_PATH, type Visit } from './visit.ts';
 
 /** @throws notFound without a cookie, which a session cannot be without. */
 export const visitorOf = ({ ctx, session, request }: Visit): Visitor => {
@@ -16,33 +20,65 @@ export const visitorOf = ({ ctx, session, request }: Visit): Visitor => {
   return { session, secret, origin: originOf(request) };
 };
 
-const codePage = ({ session }: Visit, { next, isRefused }: { next: string; isRefused: boolean }): string =>
-  pageOf({
-    title: 'Enter your code',
+const WRONG_CODE = 'This code is wrong, or was used before.';
+
+const codePage = async (visit: Visit, next: string, refusal?: { code?: string; passkey?: string }): Promise<string> => {
+  const { ctx, session, request } = visit;
+  const { hasApp, passkeys } = await readDevices(ctx, session);
+  const options = await askForPasskey(ctx, visitorOf(visit), passkeyPlaceOf(ctx.config, request.host), passkeys);
+  const problem = refusal?.code ?? refusal?.passkey;
+  const title = options === undefined ? 'Enter your code' : 'Use your second factor';
+  return pageOf({
+    title,
     width: 'narrow',
+    hasPasskeys: options !== undefined,
     main: html`${brand}
-<h1>Enter your code</h1>
-${isRefused && html`<div class="notice bad" role="alert" id="refused">This code is wrong, or was used before.</div>`}
-${session.pending === undefined && html`<p>What you asked for needs a code that you gave in the last ten minutes. Then do it again: nothing was changed yet.</p>`}
-<form method="post" action="${CODE_PATH}" class="card">${csrfField(session)}
+<h1>${title}</h1>
+${problem !== undefined && html`<div class="notice bad" role="alert" id="refused">${problem}</div>`}
+${session.pending === undefined && html`<p>What you asked for needs a second factor that you gave in the last ten minutes. Then do it again: nothing was changed yet.</p>`}
+${
+  options !== undefined &&
+  passkeyForm(session, {
+    kind: 'use',
+    action: PASSKEY_CODE_PATH,
+    options,
+    heading: 'Passkey',
+    text: 'Your browser asks for one of your passkeys.',
+    button: 'Use a passkey',
+    fields: html`<input type="hidden" name="next" value="${next}">`,
+  })
+}
+<form method="post" action="${CODE_PATH}" class="card">${options !== undefined && html`<h2>Code</h2>`}${csrfField(session)}
 <input type="hidden" name="next" value="${next}">
-<label>Code<small>Six digits from your authenticator app, or one of your recovery codes.</small>
-<input name="code" required maxlength="40" autofocus autocomplete="one-time-code" autocapitalize="characters" spellcheck="false"${isRefused && html` aria-invalid="true" aria-describedby="refused"`}></label>
+<label>Code<small>${hasApp ? 'Six digits from your authenticator app, or one of your recovery codes.' : 'One of your recovery codes.'}</small>
+<input name="code" required maxlength="40"${attribute('autofocus', options === undefined)} autocomplete="one-time-code" autocapitalize="characters" spellcheck="false"${refusal?.code !== undefined && html` aria-invalid="true" aria-describedby="refused"`}></label>
 <button>Continue</button>
 </form>
 <form method="post" action="/console/sign-out">${csrfField(session)}<button class="second">Sign out</button></form>
-<p class="quiet">If you lost the device and the recovery codes, an administrator of your tenant or the operator of this vault can reset your second factor.</p>`,
+<p class="quiet">If you lost your devices and the recovery codes, an administrator of your tenant or the operator of this vault can reset your second factor.</p>`,
   });
+};
 
 export const secondFactorPages = ({ ctx, get, post }: Console): void => {
   get(CODE_PATH, async (visit) => {
     const next = parseNext(visit.query('next'));
-    return visit.session.hasDevice ? codePage(visit, { next, isRefused: false }) : { seeOther: next };
+    return visit.session.hasDevice ? codePage(visit, next) : { seeOther: next };
   });
 
   post(CODE_PATH, async (submission) => {
     const next = parseNext(submission.field('next'));
     const isRight = await giveCode(ctx, visitorOf(submission), submission.field('code'));
-    return isRight ? { seeOther: next } : { status: 422, page: codePage(submission, { next, isRefused: true }) };
+    return isRight ? { seeOther: next } : { status: 422, page: await codePage(submission, next, { code: WRONG_CODE }) };
   });
+
+  post(PASSKEY_CODE_PATH, async (submission) => {
+    const next = parseNext(submission.field('next'));
+    const place = passkeyPlaceOf(ctx.config, submission.request.host);
+    const given = place ? await givePasskey(ctx, visitorOf(submission), place, submission.field('answer')) : 'refused';
+    if (given === 'given') return { seeOther: next };
+    return { status: 422, page: await codePage(submission, next, { passkey: passkeyRefusals[given] }) };
+  });
+
+  // A GET of the form's URL leads to the page.
+  get(PASSKEY_CODE_PATH, async () => ({ seeOther: CODE_PATH }));
 };

@@ -47,8 +47,16 @@ const headerOf = (session: Session, current: Section): Html => html`<a class="sk
 </div></header>`;
 
 /** A page of the console, in its section. */
-export const consolePage = (session: Session, page: { title: string; section: Section; main: HtmlValue }): string =>
-  pageOf({ title: page.title, header: headerOf(session, page.section), main: html`${page.main}` });
+export const consolePage = (
+  session: Session,
+  page: { title: string; section: Section; main: HtmlValue; hasPasskeys?: boolean },
+): string =>
+  pageOf({
+    title: page.title,
+    header: headerOf(session, page.section),
+    main: html`${page.main}`,
+    hasPasskeys: page.hasPasskeys ?? false,
+  });
 
 /** The result of an action, above the page. */
 export const notice = (kind: 'good' | 'bad' | 'warn', content: HtmlValue): Html =>

@@ -100,13 +100,14 @@ const parseBody = (headers: Record<string, unknown>, text: string): unknown =>
   /json/.test(String(headers['content-type'])) && text !== '' ? (JSON.parse(text) as unknown) : undefined;
 
 export const CODE_PATH = '/console/second-factor';
+export const PASSKEY_CODE_PATH = `${CODE_PATH}/passkey`;
 export const ACCOUNT_PATH = '/console/account';
 /** Where a member proves again, at the provider, who they are. */
 export const SSO_AGAIN_PATH = '/console/sso/again';
 
 /** What members can open before they have given, or set up, the second factor. */
 const openWhile: Record<'code' | 'device', (path: string) => boolean> = {
-  code: (path) => path === CODE_PATH || path === '/console/sign-out',
+  code: (path) => [CODE_PATH, PASSKEY_CODE_PATH, '/console/sign-out'].includes(path),
   device: (path) =>
     path === ACCOUNT_PATH ||
     path.startsWith(`${ACCOUNT_PATH}/`) ||

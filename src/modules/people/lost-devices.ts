@@ -3,9 +3,10 @@ import { operator } from '../../platform/audit/record.ts';
 import { notFound, StartError, unprocessable } from '../../platform/errors.ts';
 import { comparedAddress, digestOfAddress, parseAddress } from './address.ts';
 import { clearAttempts } from './attempts.ts';
+import { forgetDevice } from './devices.ts';
 import { findMember } from './rows/members.ts';
 import { findUserBeforeCaller, listMembershipsBeforeCaller } from './rows/users.ts';
-import { type Changing, changingUser, forgetDevice, type Visitor } from './second-factor.ts';
+import { type Changing, changingUser, type Visitor } from './second-factor.ts';
 
 /** For the operator. All sessions of the person end. @throws StartError where no user with a device has the address. */
 export const resetSecondFactor = async (ctx: Changing, email: string): Promise<void> => {
@@ -16,7 +17,7 @@ export const resetSecondFactor = async (ctx: Changing, email: string): Promise<v
     user &&
     membership &&
     (await changingUser(ctx, { tenant_id: membership.tenant_id, user_id: user.id, actor: operator }, (tx, found) =>
-      forgetDevice(tx, user.id, found),
+      forgetDevice(ctx, tx, user.id, found),
     ));
   if (address === undefined || !isReset)
     throw new StartError('No account with a second factor has this address: nothing was changed.');
@@ -42,7 +43,7 @@ export const resetMemberSecondFactor = async (ctx: Changing, visitor: Visitor, m
   const isReset = await changingUser(ctx, { tenant_id, user_id: member.user_id, actor }, async (tx, found) => {
     const [first, ...others] = found.members;
     if (first?.tenant_id !== tenant_id || others.length > 0) throw onlyOperator();
-    return forgetDevice(tx, member.user_id, found);
+    return forgetDevice(ctx, tx, member.user_id, found);
   });
   if (!isReset) throw unprocessable('This member has no second factor.');
 };

@@ -1,34 +1,34 @@
-// The second factor of users: codes of an authenticator app, and recovery codes. Adds, checks and removes it.
+// The second factor of users: sets up an authenticator app, and takes its codes and recovery codes.
 import {
   type Actor,
   logRow,
+  type PASSKEY_ADDED,
+  PASSKEY_CLONED,
+  type PASSKEY_REMOVED,
+  PASSKEY_USED,
   RECOVERY_CODE_USED,
   type RequestOrigin,
   SECOND_FACTOR_ADDED,
   SECOND_FACTOR_GIVEN,
-  SECOND_FACTOR_REMOVED,
+  type SECOND_FACTOR_REMOVED,
 } from '../../platform/audit/record.ts';
 import { equalDigests, recoveryCodeDigest, sessionDigest } from '../../platform/crypto/digest.ts';
-import { describeTotp, newRecoveryCode, newTotpSecret, stepOfCode } from '../../platform/crypto/totp.ts';
+import { newRecoveryCode, newTotpSecret, stepOfCode } from '../../platform/crypto/totp.ts';
 import { openUserSecret, sealUserSecret } from '../../platform/crypto/user-secrets.ts';
 import { type PrismaTransaction, runPrismaTransaction } from '../../platform/db/transaction.ts';
 import { notFound } from '../../platform/errors.ts';
 import { comparedAddress, digestOfAddress } from './address.ts';
 import { clearAttempts, countAttempt } from './attempts.ts';
 import type { PeopleContext } from './context.ts';
-import {
-  deleteSessionsOfUser,
-  findSecondFactor,
-  readSecondFactor,
-  type StoredSecondFactor,
-  updateSecondFactor,
-} from './rows/second-factors.ts';
+import { type ListedPasskey, openPasskeys } from './passkey-records.ts';
+import { readPasskeyRows } from './rows/passkeys.ts';
+import { readSecondFactor, type StoredSecondFactor, updateSecondFactor } from './rows/second-factors.ts';
 import { markSecondFactor } from './rows/sessions.ts';
 import { findUserBeforeCaller, lockMembersOfUser, lockUser } from './rows/users.ts';
 import type { Session } from './sessions.ts';
 import { countingPassword, isPasswordOf, recordFailedSignIn } from './sign-in.ts';
 
-/** Shown once, when a device is added. Each works once. */
+/** Shown once, when the first device is added. Each works once. */
 const RECOVERY_CODES = 10;
 
 /** Revealing a value and changing people or keys need a code that is no older. */
@@ -65,10 +65,17 @@ export type Changing = Pick<
 export type Visitor = { session: Session; secret: string; origin: RequestOrigin };
 
 type Message =
+  | typeof PASSKEY_ADDED
+  | typeof PASSKEY_CLONED
+  | typeof PASSKEY_REMOVED
+  | typeof PASSKEY_USED
   | typeof RECOVERY_CODE_USED
   | typeof SECOND_FACTOR_ADDED
   | typeof SECOND_FACTOR_GIVEN
   | typeof SECOND_FACTOR_REMOVED;
+
+/** Of these a device is used, and the others change the devices. */
+const uses: readonly Message[] = [SECOND_FACTOR_GIVEN, RECOVERY_CODE_USED, PASSKEY_USED, PASSKEY_CLONED];
 
 const actorOf = ({ session, origin }: Visitor): Actor => ({
   actor_id: session.user_id,
@@ -78,14 +85,19 @@ const actorOf = ({ session, origin }: Visitor): Actor => ({
 
 type Members = Awaited<ReturnType<typeof lockMembersOfUser>>;
 
+/** A user whom a transaction holds. */
+export type HeldUser = {
+  members: Members;
+  factor: StoredSecondFactor;
+  passkeys: ListedPasskey[];
+  log(message: Message): Promise<void>;
+};
+
 /** Changes a user whom the transaction holds: a log row in each tenant, and caches of sessions end. @returns undefined for no user. */
 export const changingUser = <T>(
   ctx: Changing,
   { tenant_id, user_id, actor }: { tenant_id: string; user_id: string; actor: Actor },
-  change: (
-    tx: PrismaTransaction,
-    user: { members: Members; factor: StoredSecondFactor; log(message: Message): Promise<void> },
-  ) => Promise<T>,
+  change: (tx: PrismaTransaction, user: HeldUser) => Promise<T>,
 ): Promise<T | undefined> =>
   runPrismaTransaction(ctx.db.for({ tenant_id }), ctx.changes, undefined, async (tx) => {
     if (!(await lockUser(tx, user_id))) return undefined;
@@ -93,43 +105,43 @@ export const changingUser = <T>(
     const factor = await readSecondFactor(tx, user_id);
     if (!factor) return undefined;
     const log = async (message: Message): Promise<void> => {
-      const operation = message === SECOND_FACTOR_GIVEN || message === RECOVERY_CODE_USED ? 'use' : 'update';
+      const operation = uses.includes(message) ? 'use' : 'update';
+      const outcome = message === PASSKEY_CLONED ? 'refused' : 'success';
       const data = members.map(({ tenant_id: of, member_id }) => ({
-        ...logRow(ctx, actor, { operation, entity_type: 'tenant_member', entity_ids: [member_id], message }),
+        ...logRow(ctx, actor, { operation, entity_type: 'tenant_member', entity_ids: [member_id], message, outcome }),
         tenant_id: of,
       }));
       await tx.prisma.audit_log.createMany({ data });
       for (const { member_id } of members) tx.changed({ subject: 'member', id: member_id });
     };
-    return change(tx, { members, factor, log });
+    const passkeys = openPasskeys(
+      ctx,
+      { user_id, since: factor.second_factor_since },
+      await readPasskeyRows(tx, user_id),
+    );
+    return change(tx, { members, factor, passkeys, log });
   });
 
-const of = (visitor: Visitor) => ({
+/** The user of a session, as `changingUser` takes it. */
+export const userOf = (visitor: Visitor) => ({
   tenant_id: visitor.session.tenant_id,
   user_id: visitor.session.user_id,
   actor: actorOf(visitor),
 });
 
-/** The secret that an authenticator app is being given; undefined where none is. */
-export const findOffer = async (
-  ctx: Changing,
-  { user_id, email }: Session,
-): Promise<{ uri: string; text: string } | undefined> => {
-  const factor = await findSecondFactor(ctx.db, user_id);
-  if (!factor?.second_factor || factor.second_factor_since) return undefined;
-  return describeTotp(openUserSecret(ctx, user_id, factor.second_factor), email);
-};
-
-export const countRecoveryCodes = async (ctx: Changing, { user_id }: Session): Promise<number> =>
-  (await findSecondFactor(ctx.db, user_id))?.recovery_digests.length ?? 0;
+/** Whether an app is set up: a first code has given it a step. */
+export const hasApp = ({ second_factor, second_factor_since, second_factor_step }: StoredSecondFactor): boolean =>
+  second_factor !== null && second_factor_since !== null && second_factor_step !== null;
 
 /**
- * Draws the secret of a new device, which counts from its first code on. Asks for the password: an open browser alone must not be
- * enough to lock its owner out.
- * @returns false for a wrong password. @throws too_many_requests.
+ * Whether a typed password is that of the session's user. Comes before a device is added: an open browser alone must not be enough
+ * to lock its owner out. @throws too_many_requests.
  */
-export const offerDevice = async (ctx: Changing, visitor: Visitor, password: string): Promise<boolean> => {
-  const { session, origin } = visitor;
+export const isOwnPassword = async (
+  ctx: Changing,
+  { session, origin }: Visitor,
+  password: string,
+): Promise<boolean> => {
   const { user_id, email: address } = session;
   const isRight = await countingPassword(
     ctx,
@@ -140,12 +152,16 @@ export const offerDevice = async (ctx: Changing, visitor: Visitor, password: str
     },
     (result) => result,
   );
-  if (!isRight) {
-    recordFailedSignIn(ctx, address, origin);
-    return false;
-  }
-  await changingUser(ctx, of(visitor), async (tx, { factor }) => {
-    if (factor.second_factor_since) return;
+  if (!isRight) recordFailedSignIn(ctx, address, origin);
+  return isRight;
+};
+
+/** Draws the secret of an app, which counts from its first code on. @returns false for a wrong password. @throws too_many_requests. */
+export const offerDevice = async (ctx: Changing, visitor: Visitor, password: string): Promise<boolean> => {
+  const { user_id } = visitor.session;
+  if (!(await isOwnPassword(ctx, visitor, password))) return false;
+  await changingUser(ctx, userOf(visitor), async (tx, { factor }) => {
+    if (hasApp(factor)) return;
     const second_factor = sealUserSecret(ctx, user_id, newTotpSecret(ctx.randomBytes));
     await updateSecondFactor(tx, user_id, { second_factor, second_factor_step: null });
   });
@@ -181,53 +197,75 @@ const useRecoveryCode = async (
   return true;
 };
 
-/** Counts an attempt, then makes it. A right code forgets the failures. @throws too_many_requests. */
-const countingCode = async <T>(ctx: Changing, visitor: Visitor, attempt: () => Promise<T>): Promise<T> => {
+/** Counts an attempt, then makes it. A right one forgets the failures. @throws too_many_requests. */
+export const countingCode = async <T>(
+  ctx: Changing,
+  visitor: Visitor,
+  attempt: () => Promise<T>,
+  isRight: (result: T) => boolean = Boolean,
+): Promise<T> => {
   const { email } = visitor.session;
   const account = comparedAddress(email);
   await countAttempt(ctx, 'code_of_account', { account });
   await countAttempt(ctx, 'code_of_account_in_day', { account });
   const result = await attempt();
-  if (result) {
+  if (isRight(result)) {
     await clearAttempts(ctx, 'code_of_account', { account });
     await clearAttempts(ctx, 'code_of_account_in_day', { account });
   } else recordFailedSignIn(ctx, email, visitor.origin);
   return result;
 };
 
-const markSession = async (ctx: Changing, tx: PrismaTransaction, { secret, session }: Visitor): Promise<void> => {
+export const markSession = async (
+  ctx: Changing,
+  tx: PrismaTransaction,
+  { secret, session }: Visitor,
+): Promise<void> => {
   const digest = sessionDigest(ctx.pepper, secret);
   if (!(await markSecondFactor(tx, session.user_id, digest, ctx.now()))) throw notFound('session');
 };
 
+/** @returns what the user gets with the first device: its time, and the recovery codes as they are shown and as they are kept. */
+export const beginDevices = (ctx: Changing, user_id: string) => {
+  const codes = Array.from({ length: RECOVERY_CODES }, () => newRecoveryCode(ctx.randomBytes));
+  return {
+    since: ctx.now(),
+    recoveryCodes: codes.map((code) => code.replaceAll(/(.{4})(?=.)/g, '$1-')),
+    recovery_digests: codes.map((code) => recoveryCodeDigest(ctx.pepper, user_id, code)),
+  };
+};
+
 /**
- * The first code of a new device: from now on sessions need one. Other sessions of the user ask for it too.
- * @returns the recovery codes, to be shown once; undefined for a wrong code. @throws too_many_requests.
+ * The first code of a new app: from now on sessions need the second factor. Other sessions of the user ask for it too.
+ * @returns the recovery codes, to be shown once, none where there is another device; undefined for a wrong code.
+ * @throws too_many_requests.
  */
 export const confirmDevice = (ctx: Changing, visitor: Visitor, typed: string): Promise<string[] | undefined> =>
   countingCode(ctx, visitor, () =>
-    changingUser(ctx, of(visitor), async (tx, { factor, log }) => {
+    changingUser(ctx, userOf(visitor), async (tx, { factor, log }) => {
       const { user_id } = visitor.session;
-      if (factor.second_factor_since) return undefined;
+      if (hasApp(factor)) return undefined;
       if (!(await useCode(ctx, tx, { user_id, factor, code: plainCode(typed) }))) return undefined;
-      const codes = Array.from({ length: RECOVERY_CODES }, () => newRecoveryCode(ctx.randomBytes));
-      const recovery_digests = codes.map((code) => recoveryCodeDigest(ctx.pepper, user_id, code));
-      await updateSecondFactor(tx, user_id, { second_factor_since: ctx.now(), recovery_digests });
+      const first = factor.second_factor_since ? undefined : beginDevices(ctx, user_id);
+      if (first) {
+        const { since: second_factor_since, recovery_digests } = first;
+        await updateSecondFactor(tx, user_id, { second_factor_since, recovery_digests });
+      }
       await markSession(ctx, tx, visitor);
       await log(SECOND_FACTOR_ADDED);
-      return codes.map((code) => code.replaceAll(/(.{4})(?=.)/g, '$1-'));
+      return first?.recoveryCodes ?? [];
     }),
   );
 
-/** Takes a code of the device, or a recovery code, for a session. @returns whether it was right. @throws too_many_requests. */
+/** Takes a code of the app, or a recovery code, for a session. @returns whether it was right. @throws too_many_requests. */
 export const giveCode = async (ctx: Changing, visitor: Visitor, typed: string): Promise<boolean> => {
   const code = plainCode(typed);
   const { user_id } = visitor.session;
   const given = await countingCode(ctx, visitor, () =>
-    changingUser(ctx, of(visitor), async (tx, { factor, log }) => {
+    changingUser(ctx, userOf(visitor), async (tx, { factor, log }) => {
       if (!factor.second_factor_since) return false;
       const use = { user_id, factor, code };
-      const isCode = await useCode(ctx, tx, use);
+      const isCode = hasApp(factor) && (await useCode(ctx, tx, use));
       if (!isCode && !(await useRecoveryCode(ctx, tx, use))) return false;
       await markSession(ctx, tx, visitor);
       await log(isCode ? SECOND_FACTOR_GIVEN : RECOVERY_CODE_USED);
@@ -235,28 +273,4 @@ export const giveCode = async (ctx: Changing, visitor: Visitor, typed: string): 
     }),
   );
   return given === true;
-};
-
-const NO_FACTOR = { second_factor: null, second_factor_since: null, second_factor_step: null, recovery_digests: [] };
-
-/** Removes the device of a session's user, such as to add another. */
-export const removeDevice = async (ctx: Changing, visitor: Visitor): Promise<void> => {
-  await changingUser(ctx, of(visitor), async (tx, { factor, log }) => {
-    if (!factor.second_factor_since) return;
-    await updateSecondFactor(tx, visitor.session.user_id, NO_FACTOR);
-    await log(SECOND_FACTOR_REMOVED);
-  });
-};
-
-/** Removes a lost device, and ends all sessions of the user. @returns whether there was one. */
-export const forgetDevice = async (
-  tx: PrismaTransaction,
-  user_id: string,
-  { factor, log }: { factor: StoredSecondFactor; log(message: Message): Promise<void> },
-): Promise<boolean> => {
-  if (!factor.second_factor_since) return false;
-  await updateSecondFactor(tx, user_id, NO_FACTOR);
-  await deleteSessionsOfUser(tx, user_id);
-  await log(SECOND_FACTOR_REMOVED);
-  return true;
 };

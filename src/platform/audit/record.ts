@@ -69,6 +69,11 @@ export const SECOND_FACTOR_GIVEN = 'Second factor given';
 export const RECOVERY_CODE_USED = 'Recovery code used';
 /** By the member, an administrator, or the operator. */
 export const SECOND_FACTOR_REMOVED = 'Second factor removed';
+export const PASSKEY_ADDED = 'Passkey added';
+export const PASSKEY_USED = 'Passkey used';
+export const PASSKEY_REMOVED = 'Passkey removed';
+/** A copy of it was used meanwhile. */
+export const PASSKEY_CLONED = 'Passkey refused: its counter went back';
 /** The operator: whose people a tenant signs in by its own provider. */
 export const SSO_DOMAIN_BOUND = 'Single sign-on domain bound';
 export const SSO_DOMAIN_UNBOUND = 'Single sign-on domain unbound';

@@ -126,6 +126,15 @@ export const invitationSecretDigest = (pepper: DigestKey, secret: string): Buffe
 export const recoveryCodeDigest = (pepper: DigestKey, user_id: string, code: string): Buffer =>
   hmac(pepper.key, ['recovery code', user_id, code]);
 
+/** Proves that the server made a challenge for a session, which it does not store. */
+export const challengeDigest = (pepper: DigestKey, session: Uint8Array, purpose: string, content: Uint8Array): Buffer =>
+  hmac(pepper.key, [
+    'passkey challenge',
+    Buffer.from(session).toString('base64'),
+    purpose,
+    Buffer.from(content).toString('base64'),
+  ]);
+
 /**
  * Digests of single sign-on: what a state, its browser and an account at a provider are stored as, what a flow derives its nonce and
  * verifier from, and the MACs of rows that decide who signs in where.

@@ -29,4 +29,5 @@ export const EXPIRING_TABLES: readonly string[] = ['idempotency_keys', 'sso_sess
 /** With the reason: not under a data key. */
 export const OTHER_SEALED_TABLES: Readonly<Record<string, string>> = {
   token_cvcs: 'under keys of half a minute',
+  passkeys: 'under a key that is derived from the pepper: users belong to no tenant',
 };

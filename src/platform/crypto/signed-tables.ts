@@ -136,6 +136,7 @@ export const CHECKED_OTHERWISE: Readonly<Record<string, string>> = {
   official_formulas: 'each is compared with the formula of the release',
   tenant_keys: 'a key is wrapped for its tenant and purpose',
   tokens: 'sealed values are bound to their token',
+  passkeys: 'sealed under a key of the pepper, and bound to the devices of the signed user',
   sso_providers: 'sealed values are bound to their tenant',
   sso_domains: 'has a MAC of its own',
   sso_identities: 'has a MAC of its own, and leads to a signed member',

@@ -9,23 +9,36 @@ const KEY_ID = '00000000-0000-8000-8000-000000000001';
 
 const keyOf = (pepper: DigestKey): SealingKey => createSealingKey(KEY_ID, userKeyBytes(pepper));
 
-const placeOf = (environment: string, id: string): Binding => ({
+/** Of the authenticator app, or of a passkey by its id. */
+type Field = 'second_factor' | `passkey ${string}`;
+
+const placeOf = (environment: string, id: string, field: Field): Binding => ({
   environment,
   tenant_id: '',
   record: 'user',
   id,
-  field: 'second_factor',
+  field,
 });
 
 type Sealing = Pick<Platform, 'environment' | 'log' | 'pepper' | 'randomBytes'>;
 
-export const sealUserSecret = ({ environment, pepper, randomBytes }: Sealing, id: string, secret: Uint8Array): Buffer =>
-  seal(keyOf(pepper), placeOf(environment, id), secret, randomBytes);
+/** @param id of the user. */
+export const sealUserSecret = (
+  { environment, pepper, randomBytes }: Sealing,
+  id: string,
+  secret: Uint8Array,
+  field: Field = 'second_factor',
+): Buffer => seal(keyOf(pepper), placeOf(environment, id, field), secret, randomBytes);
 
 /** @throws internal after an alarm where it does not open: it was changed, or belongs to another user. */
-export const openUserSecret = (ctx: Sealing, id: string, sealed: Uint8Array): Buffer => {
+export const openUserSecret = (
+  ctx: Sealing,
+  id: string,
+  sealed: Uint8Array,
+  field: Field = 'second_factor',
+): Buffer => {
   try {
-    return open(keyOf(ctx.pepper), placeOf(ctx.environment, id), sealed);
+    return open(keyOf(ctx.pepper), placeOf(ctx.environment, id, field), sealed);
   } catch (error) {
     ctx.log.error({ alarm: 'seal_broken', record: 'user', record_id: id }, 'the second factor of a user does not open');
     throw internal(error);

@@ -17,6 +17,7 @@ const readStatic = (name: string) => asset(ASSETS, name, readFileSync(new URL(`.
 const assets = {
   style: readStatic('strongroom.css'),
   script: readStatic('console.js'),
+  passkeys: readStatic('passkeys.js'),
   icon: readStatic('icon.svg'),
 };
 
@@ -57,13 +58,14 @@ export const fieldOf = (form: URLSearchParams, name: string): string => {
   return value;
 };
 
-/** A complete page. @param page.width `narrow` for a single form in the middle. @param page.hasNoScript where no script may run. */
+/** A complete page. @param page.width `narrow` for a single form in the middle. @param page.hasNoScript where no script may run. @param page.hasPasskeys where a form takes one. */
 export const pageOf = (page: {
   title: string;
   header?: Html;
   main: Html;
   width?: 'narrow';
   hasNoScript?: true;
+  hasPasskeys?: boolean;
 }): string =>
   String(html`<!doctype html>
 <html lang="en">
@@ -75,6 +77,7 @@ export const pageOf = (page: {
 <link rel="icon" type="image/svg+xml" href="${assets.icon.path}">
 <link rel="stylesheet" href="${assets.style.path}">
 ${page.hasNoScript ? undefined : html`<script type="module" src="${assets.script.path}"></script>`}
+${page.hasPasskeys === true && html`<script type="module" src="${assets.passkeys.path}"></script>`}
 </head>
 <body>
 ${page.header}

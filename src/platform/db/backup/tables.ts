@@ -15,6 +15,7 @@ export const KEPT_TABLES = [
   'proxies',
   'proxy_keys',
   'users',
+  'passkeys',
   'memberships',
   'members',
   'sso_providers',

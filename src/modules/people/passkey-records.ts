@@ -1,0 +1,60 @@
+// What the vault keeps of a passkey: sealed, bound to its user, and valid while the user has the devices that it was added to.
+import type { PasskeyCredential } from '../../platform/crypto/passkey.ts';
+import { openUserSecret, sealUserSecret } from '../../platform/crypto/user-secrets.ts';
+import type { PeopleContext } from './context.ts';
+import type { StoredPasskey } from './rows/passkeys.ts';
+
+export type Passkey = PasskeyCredential & {
+  id: string;
+  name: string;
+  /** The host that it works for. */
+  rp_id: string;
+};
+
+export type ListedPasskey = Passkey & Pick<StoredPasskey, 'created_at' | 'used_at'>;
+
+type Sealing = Pick<PeopleContext, 'environment' | 'log' | 'pepper' | 'randomBytes'>;
+
+/** Whose passkeys, and the time of their devices, `second_factor_since`. */
+type DevicesOf = { user_id: string; since: Date };
+
+type Sealed = Omit<Passkey, 'id'> & { since: number };
+
+export const sealPasskey = (ctx: Sealing, { user_id, since }: DevicesOf, passkey: Passkey): Buffer => {
+  const { id, name, rp_id, credential_id, public_key, counter, transports } = passkey;
+  const content: Sealed = {
+    name,
+    rp_id,
+    credential_id,
+    public_key,
+    counter,
+    transports,
+    since: since.getTime(),
+  };
+  return sealUserSecret(ctx, user_id, Buffer.from(JSON.stringify(content)), `passkey ${id}`);
+};
+
+/** Undefined after an alarm: the row was changed, or belongs to another user. The others still work. */
+const openRow = (ctx: Sealing, user_id: string, { id, sealed }: StoredPasskey): Sealed | undefined => {
+  try {
+    return JSON.parse(openUserSecret(ctx, user_id, sealed, `passkey ${id}`).toString('utf8')) as Sealed;
+  } catch {
+    return undefined;
+  }
+};
+
+/**
+ * The passkeys that count. One of another time was removed with its devices: by a server of an earlier version, which knows no
+ * passkeys and left the row, or a writer of the database has put the row back.
+ */
+export const openPasskeys = (
+  ctx: Sealing,
+  { user_id, since }: { user_id: string; since: Date | null },
+  rows: readonly StoredPasskey[],
+): ListedPasskey[] =>
+  rows.flatMap((row) => {
+    const opened = openRow(ctx, user_id, row);
+    if (opened === undefined || opened.since !== since?.getTime()) return [];
+    const { since: _, ...kept } = opened;
+    return [{ ...kept, id: row.id, created_at: row.created_at, used_at: row.used_at }];
+  });

@@ -7,13 +7,16 @@ import { CHECKED_OTHERWISE, SIGNED_TABLES, type SignedTable } from '../../src/pl
 
 const schema = readFileSync(new URL('../../prisma/schema.prisma', import.meta.url), 'utf8');
 
-/** The columns of each table, without relations. */
+const models = [...schema.matchAll(/^model (\w+) \{\n(.*?)^\}/gms)].map(([, name = '', body = '']) => ({ name, body }));
+const isRelation = (type: string): boolean => models.some(({ name }) => name === type);
+
+/** The columns of each table. */
 const columns = new Map(
-  [...schema.matchAll(/^model (\w+) \{\n(.*?)^\}/gms)].map(([, name = '', body = '']) => [
+  models.map(({ name, body }) => [
     name,
-    [...body.matchAll(/^ {2}(\w+) +\w+(?!.*@relation)/gm)]
-      .map(([, column = '']) => column)
-      .filter((column) => !['children', 'parents'].includes(column)),
+    [...body.matchAll(/^ {2}(\w+) +(\w+)/gm)].flatMap(([, column = '', type = '']) =>
+      isRelation(type) ? [] : [column],
+    ),
   ]),
 );
 

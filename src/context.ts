@@ -8,6 +8,7 @@ import { loopDigest } from './platform/crypto/digest.ts';
 import { newTimeOrderedId, newUuid } from './platform/crypto/ids.ts';
 import { isSameRootKey, parseWrapped } from './platform/crypto/key-provider.ts';
 import { createKeyring } from './platform/crypto/keyring.ts';
+import { openLogSigning } from './platform/crypto/log-signing.ts';
 import { randomBytesFromKernel } from './platform/crypto/random.ts';
 import { createKeyRows, ephemeralRowsOn } from './platform/crypto/rows.ts';
 import {
@@ -185,6 +186,7 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
     provider,
     keyring,
     pepper,
+    logSigning: openLogSigning(config, pepper),
     loop_id: loopDigest(pepper),
     sandbox,
     egress,

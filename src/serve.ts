@@ -7,7 +7,9 @@ import { startSweeping } from './modules/tokens/sweep.ts';
 import type { Context } from './modules.ts';
 import { consoleUrlOf } from './platform/config.ts';
 import { startResealing } from './platform/crypto/reseal.ts';
+import { startExportingCheckpoints } from './platform/audit/checkpoint-export.ts';
 import { startStreaming } from './platform/audit/stream.ts';
+import { startBuildingTrees } from './platform/audit/trees.ts';
 import { StartError } from './platform/errors.ts';
 import { collectWhenIdle } from './platform/idle-collection.ts';
 import type { App } from './platform/http/app-type.ts';
@@ -71,6 +73,8 @@ export const serve = async (ctx: Context): Promise<Serving> => {
   const stopMailing = startMailing(ctx, consoleUrlOf(ctx.config, base_url));
   const stopWritingKeyUses = startWritingKeyUses(ctx);
   const stopStreaming = startStreaming(ctx);
+  const stopBuildingTrees = startBuildingTrees(ctx);
+  const stopExportingCheckpoints = startExportingCheckpoints(ctx);
   const stopCollecting = collectWhenIdle();
   return {
     base_url,
@@ -79,7 +83,15 @@ export const serve = async (ctx: Context): Promise<Serving> => {
       if (drains) await drain(ctx);
       stopCollecting();
       await closeApp(ctx, app);
-      await Promise.all([stopSweeping(), stopResealing(), stopMailing(), stopWritingKeyUses(), stopStreaming()]);
+      await Promise.all([
+        stopSweeping(),
+        stopResealing(),
+        stopMailing(),
+        stopWritingKeyUses(),
+        stopStreaming(),
+        stopBuildingTrees(),
+        stopExportingCheckpoints(),
+      ]);
     },
   };
 };

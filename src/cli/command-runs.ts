@@ -32,6 +32,15 @@ import { generatedPages, withGenerated } from './configuration.ts';
 import { doctor } from './doctor.ts';
 import { exportFile } from './export.ts';
 import { importFile, parseImportOptions } from './import.ts';
+import {
+  exportLog,
+  logKeyText,
+  makeSigningKey,
+  proveLogRow,
+  verifyDatabase,
+  verifyLogFile,
+  verifyRowProof,
+} from './log-proofs.ts';
 import { archiveLogs, readArchive } from './logs.ts';
 import { becomeServer } from './become-server.ts';
 import { runReactorFile } from './reactor-run.ts';
@@ -328,6 +337,41 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
       throw new UsageError('The option --tenant must be a UUID.');
     await readArchive(required(operand), values.tenant?.toLowerCase());
   },
+  'logs export': async (values, operand) => {
+    const file = required(operand);
+    const { rows } = await withContext(async (ctx) =>
+      exportLog(ctx, (await tenantOf(ctx, values.tenant)).toLowerCase(), file),
+    );
+    console.log(values.json ? JSON.stringify({ rows }) : `Exported: ${rows} rows.`);
+  },
+  'logs verify': async (values, operand) => {
+    const given = [operand, values.proof, values.database].filter((each) => each !== undefined);
+    if (given.length !== 1) throw new UsageError('Give one of FILE, --proof FILE and --database.');
+    if (values.tenant !== undefined && !values.database)
+      throw new UsageError('The option --tenant goes with --database.');
+    const options = { key: values.key, checkpoints: values.checkpoints, isJson: values.json ?? false };
+    if (values.proof !== undefined) return verifyRowProof(required(values.proof), options);
+    if (!values.database) return verifyLogFile(required(operand), options);
+    await withContext(async (ctx) =>
+      verifyDatabase(ctx, values.tenant && (await tenantOf(ctx, values.tenant)).toLowerCase(), options),
+    );
+  },
+  'logs prove': async (values, operand) => {
+    const id = required(operand).toLowerCase();
+    if (!uuid.test(id)) throw new UsageError('ROW must be the id of a row, a UUID.');
+    const proof = await withContext(async (ctx) =>
+      proveLogRow(ctx, (await tenantOf(ctx, values.tenant)).toLowerCase(), id),
+    );
+    process.stdout.write(proof);
+  },
+  'logs key': async (values) => {
+    console.log(
+      await withContext(async (ctx) =>
+        logKeyText(ctx, values.tenant && (await tenantOf(ctx, values.tenant)).toLowerCase()),
+      ),
+    );
+  },
+  'logs keygen': async (_, operand) => console.log(await makeSigningKey(required(operand))),
   doctor: async (values) => {
     if (!(await doctor(process.stdout, values.json ?? false))) process.exitCode = 1;
   },

@@ -37,6 +37,10 @@ const options = {
   encryption: { text: 'lists root keys and the keys of tenants, with how many values are sealed under each' },
   month: { value: 'MONTH', text: 'archives this month only, such as 2026-08' },
   keep: { text: 'writes the files and drops nothing' },
+  key: { value: 'PUBLIC', text: 'public keys of the log as logs key prints them, comma-separated' },
+  checkpoints: { value: 'FILE', text: 'checkpoints that you hold, as LOG_CHECKPOINT_FILE has them' },
+  proof: { value: 'FILE', text: 'verifies the proof of one row, as logs prove prints it' },
+  database: { text: 'verifies the rows in the database' },
   json: { text: 'prints JSON, one object a line' },
   'print-sql': { text: 'prints it on standard output; nothing is connected to' },
   contract: { text: 'ends an upgrade, when no process of the earlier version runs' },
@@ -50,6 +54,8 @@ type CommandText = {
   /** Further sentences for its own help. */
   more?: string;
   operand?: string;
+  /** Whether the command also runs without its operand. */
+  isOperandOptional?: boolean;
   required?: readonly OptionName[];
   optional?: readonly OptionName[];
   examples: readonly string[];
@@ -238,6 +244,44 @@ const table = {
     optional: ['tenant'],
     examples: ['logs read /srv/archive/audit-log-2026-08.jsonl.gz --tenant 0193a5f0-0000-4000-8000-000000000000'],
   },
+  'logs export': {
+    summary: 'writes the audit log of a tenant with what proves it, to be verified elsewhere',
+    more: 'The file has the signed rows that are in the database as lines of JSON, with leaf hashes and checkpoints. A file that exists is not overwritten.',
+    operand: 'FILE',
+    optional: ['tenant', 'json'],
+    examples: ['logs export audit-log.jsonl --tenant 0193a5f0-0000-4000-8000-000000000000'],
+  },
+  'logs verify': {
+    summary: 'verifies an export or an archive of the audit log against its signed checkpoints',
+    more: 'It names the first row that was changed, removed, added, moved or cut off, and exits with 1. FILE is of logs export, or FILE.jsonl.gz of logs archive, and needs no database. With --database it verifies the rows of one tenant or all in the database; with --proof a proof of logs prove.',
+    operand: 'FILE',
+    isOperandOptional: true,
+    optional: ['key', 'checkpoints', 'proof', 'database', 'tenant', 'json'],
+    examples: [
+      'logs verify audit-log.jsonl --key "$PUBLIC_KEY" --checkpoints checkpoints.jsonl',
+      'logs verify --database',
+      'logs verify --proof row.tlog-proof --key "$PUBLIC_KEY"',
+    ],
+  },
+  'logs prove': {
+    summary: 'prints a proof that a row is in the signed audit log',
+    more: 'ROW is the id of the row. The proof has the row, and is verified by logs verify --proof, and by tools for C2SP tlog-proof.',
+    operand: 'ROW',
+    optional: ['tenant'],
+    examples: ['logs prove 0193a5f0-aaaa-7000-8000-000000000000 > row.tlog-proof'],
+  },
+  'logs key': {
+    summary: 'prints the public key that verifies the audit log',
+    more: 'With --tenant in the form that tools for C2SP logs read.',
+    optional: ['tenant'],
+    examples: ['logs key'],
+  },
+  'logs keygen': {
+    summary: 'makes a key that signs the audit log, and prints its public key',
+    more: 'Name FILE in LOG_SIGNING_KEY_FILE, and the public key of before (logs key) in LOG_SIGNING_KEYS_PREVIOUS. It needs no database.',
+    operand: 'FILE',
+    examples: ['logs keygen /etc/strongroom/log-signing-key.pem'],
+  },
   doctor: {
     summary: 'checks what a start needs, and says how to fix it',
     more: 'Exits with 1 when a check fails. A warning is no failure.',
@@ -334,8 +378,13 @@ ${summaries(names)}
 `;
 
 export const helpOf = (name: CommandName): string => {
-  const { summary, more, operand, required = [], optional = [], examples } = texts[name];
-  const synopsis = [name, operand, ...required.map(optionWords), ...optional.map((each) => `[${optionWords(each)}]`)];
+  const { summary, more, operand, isOperandOptional, required = [], optional = [], examples } = texts[name];
+  const synopsis = [
+    name,
+    isOperandOptional ? `[${operand}]` : operand,
+    ...required.map(optionWords),
+    ...optional.map((each) => `[${optionWords(each)}]`),
+  ];
   const rows = [...required, ...optional].map((each) => [optionWords(each), options[each].text] as const);
   return [
     `${PROGRAM} ${synopsis.filter(Boolean).join(' ')}\n`,
@@ -367,13 +416,13 @@ export const misuseOf = (
   used: readonly string[],
   operands: readonly string[],
 ): string | undefined => {
-  const { operand, required = [], optional = [] } = texts[name];
+  const { operand, isOperandOptional, required = [], optional = [] } = texts[name];
   const known: readonly string[] = [...required, ...optional];
   const unknown = used.find((each) => !known.includes(each));
   if (unknown !== undefined) return `${name} has no option --${unknown}.`;
   const missing = required.find((each) => !used.includes(each));
   if (missing !== undefined) return `The option --${missing} is needed.`;
-  if (operand !== undefined && operands.length === 0) return `${name} needs ${operand}.`;
+  if (operand !== undefined && !isOperandOptional && operands.length === 0) return `${name} needs ${operand}.`;
   const surplus = operands[operand === undefined ? 0 : 1];
   return surplus === undefined ? undefined : `${name} takes no "${surplus}".`;
 };

@@ -3,6 +3,7 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { Client } from 'pg';
 import { createAccounts } from '../platform/accounts.ts';
+import { TreeTampered } from '../platform/audit/tree-state.ts';
 import type { Config } from '../platform/config.ts';
 import { firstIdAt } from '../platform/crypto/ids.ts';
 import { codeOf, inSession } from '../platform/db/backup/session.ts';
@@ -15,11 +16,17 @@ import {
   oldestKept,
   putBackDetached,
   readLogPartition,
+  timeOfBound,
 } from '../platform/db/log-partitions.ts';
+import { findTreePosition } from '../platform/db/log-stream.ts';
+import { addArchivedMonth, dropArchivedLeaves, findArchivedMonths } from '../platform/db/log-trees.ts';
+import type { Query } from '../platform/db/statements.ts';
 import { StartError } from '../platform/errors.ts';
 import { exists } from '../platform/files.ts';
 import { createLog } from '../platform/log.ts';
+import { proofOfPartition } from '../platform/log-archive-proof.ts';
 import {
+  type ArchiveProof,
   archivePath,
   type LogManifest,
   readLogArchive,
@@ -55,15 +62,48 @@ const chosen = async (
   return [found];
 };
 
+/** Statements of the session, as rows files of trees take them. */
+const queryOn =
+  (session: Client): Query =>
+  async (_name, text, values) =>
+    (await session.query(text, values)).rows;
+
+/**
+ * The proof of a month; undefined where no server has signed the log yet, or for the partition above all months.
+ * @throws StartError where rows of the month are not signed yet.
+ */
+const findProof = async (session: Client, partition: LogPartition, now: Date): Promise<ArchiveProof | undefined> => {
+  const { name, to_id } = partition;
+  const signed = await findTreePosition(queryOn(session));
+  if (signed === undefined || to_id === null) return undefined;
+  if (signed < to_id)
+    throw new StartError(
+      `Rows of ${name} are not signed yet, so nothing was dropped. A running server does it within minutes: run the command again then.`,
+    );
+  return proofOfPartition(queryOn(session), partition, to_id, now);
+};
+
 /** Writes and verifies the archive of a partition, unless it is written already. @throws StartError. */
 const writeOnce = async (session: Client, path: string, partition: LogPartition, now: Date): Promise<LogManifest> => {
+  const proof = await findProof(session, partition, now);
   if (!(await exists(path))) {
-    await writeLogArchive(path, partition, readLogPartition(session, partition.name), now);
+    try {
+      await writeLogArchive(path, partition, readLogPartition(session, partition.name), proof, now);
+    } catch (error) {
+      if (!(error instanceof TreeTampered)) throw error;
+      throw new StartError(
+        `The leaf hashes of ${partition.name} cannot be read: ${error.message}. Nothing was dropped. What is wrong: npm run -s strongroom -- logs verify --database`,
+      );
+    }
     return verifyLogArchive(path);
   }
   // Of a run that was stopped, or that kept the partition.
   const archived = await verifyLogArchive(path);
   const { lines } = await tallyOf(readLogPartition(session, partition.name));
+  if (proof && !archived.proof)
+    throw new StartError(
+      `${path} was written before the log was signed, and has no proof. Nothing was dropped. Choose another directory.`,
+    );
   if (lines.sha256 === archived.lines.sha256) return archived;
   throw new StartError(
     `${path} exists, and has other rows than ${partition.name}. Nothing was dropped. Choose another directory.`,
@@ -84,6 +124,8 @@ const archiveOne = async (
     throw new StartError(
       `Rows came into ${name} after ${path} was written. Nothing was dropped. Run the command again with another directory.`,
     );
+  if (isDropped && partition.to_id !== null)
+    await addArchivedMonth(queryOn(session), { name, from_id: partition.from_id, to_id: partition.to_id }, now);
   console.log(
     isJson
       ? JSON.stringify({
@@ -96,6 +138,19 @@ const archiveOne = async (
         })
       : `${path}  ${rows} rows, ${mebibytes(file.bytes)}${isDropped ? `; ${name} was dropped` : `; ${name} was kept`}`,
   );
+};
+
+/** Leaf hashes below the oldest row, where everything below it was archived. */
+const dropLeaves = async (session: Client): Promise<void> => {
+  const query = queryOn(session);
+  const archivedTo = (await findArchivedMonths(query)).at(-1)?.to_id;
+  let below: string | undefined;
+  for (const { name, to_id } of await listLogPartitions(session)) {
+    if (archivedTo === undefined || to_id === null || to_id > archivedTo || !(await isEmptyPartition(session, name)))
+      break;
+    below = to_id;
+  }
+  if (below !== undefined) await dropArchivedLeaves(query, below, timeOfBound(below));
 };
 
 const NOT_OWNER =
@@ -126,7 +181,10 @@ export const archiveLogs = async (config: Config, options: ArchiveOptions): Prom
         await archiveOne(session, partition, options, now);
         archived += 1;
       }
-      if (!isKept) await mergeEmptyMonths(session, oldestKept(now, config.logRetentionMonths));
+      if (!isKept) {
+        await mergeEmptyMonths(session, oldestKept(now, config.logRetentionMonths));
+        await dropLeaves(session);
+      }
       if (archived === 0 && !options.isJson)
         console.log(`No month is older than ${config.logRetentionMonths} months (LOG_RETENTION_MONTHS).`);
     });

@@ -15,6 +15,7 @@ import { peopleVariables } from './config/people.ts';
 import { DRAIN_SECONDS_PRODUCTION, serverVariables } from './config/server.ts';
 import { type TracingConfig, tracingOf, tracingVariables } from './config/tracing.ts';
 import { type KeyProvidersConfig, keyProvidersOf } from './crypto/provider-config.ts';
+import type { LogPublicKey, LogSigningKey } from './crypto/signed-note.ts';
 import { canonicalHost } from './host-names.ts';
 import { memoryTotalMbLeast } from './sandbox/protocol/sandbox.ts';
 import { editDistance } from './unknown-names.ts';
@@ -39,6 +40,7 @@ const fileVariables = [
   'MASTER_KEY_PREVIOUS',
   'DATABASE_URL',
   'SMTP_URL',
+  'LOG_SIGNING_KEY',
   'METRICS_TOKEN',
   'VAULT_SECRET_ID',
   'OTEL_EXPORTER_OTLP_HEADERS',
@@ -140,6 +142,10 @@ export type Config = {
   logRetentionMonths: number;
   /** The file that the audit log is streamed to. */
   logStream: string | undefined;
+  logSigningKey: LogSigningKey | undefined;
+  logPreviousKeys: LogPublicKey[];
+  logCheckpointFile: string | undefined;
+  logCheckpointUrl: string | undefined;
   /** Undefined: requests are not traced. */
   tracing: TracingConfig | undefined;
   logLevel: string;
@@ -300,6 +306,10 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
     metrics: { host: values.METRICS_HOST, port: values.METRICS_PORT, token: values.METRICS_TOKEN },
     logRetentionMonths: values.LOG_RETENTION_MONTHS,
     logStream: values.LOG_STREAM,
+    logSigningKey: values.LOG_SIGNING_KEY,
+    logPreviousKeys: values.LOG_SIGNING_KEYS_PREVIOUS ?? [],
+    logCheckpointFile: values.LOG_CHECKPOINT_FILE,
+    logCheckpointUrl: values.LOG_CHECKPOINT_URL,
     tracing: tracingOf(values),
     logLevel: values.LOG_LEVEL,
     logFormat: values.LOG_FORMAT,

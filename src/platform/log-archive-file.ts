@@ -1,6 +1,6 @@
 // An archive of audit log rows: lines of JSON in a gzip file, and a manifest beside it with counts and SHA-256 hashes.
 import { createReadStream } from 'node:fs';
-import { readFile } from 'node:fs/promises';
+import { readFile, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { pipeline, Readable } from 'node:stream';
 import { createGunzip, createGzip } from 'node:zlib';
@@ -37,8 +37,10 @@ const manifestSchema = z.looseObject({
   file: z.object({ name: z.string(), bytes: whole, sha256 }),
   /** Of the lines before compression. */
   lines: z.object({ bytes: whole, sha256 }),
-  /** Signatures over the log that others can check. This release writes none. */
+  /** The newest checkpoint of each tenant over rows of the month. Empty where the log was not signed yet. */
   signed_roots: z.array(z.unknown()),
+  /** The leaf hashes and checkpoints of the month. */
+  proof: z.object({ name: z.string(), bytes: whole, sha256 }).optional(),
 });
 
 export type LogManifest = z.infer<typeof manifestSchema>;
@@ -48,6 +50,11 @@ const SUFFIX = '.jsonl.gz';
 /** Where the archive of a partition is: audit-log-2026-08.jsonl.gz. */
 export const archivePath = (directory: string, partition: LogPartition): string =>
   join(directory, `${partition.name.replaceAll('_', '-')}${SUFFIX}`);
+
+/** audit-log-2026-08.proof.jsonl.gz, beside the archive. */
+const proofPath = (path: string): string => join(dirname(path), `${basename(path, SUFFIX)}.proof${SUFFIX}`);
+
+export const isArchivePath = (path: string): boolean => path.endsWith(SUFFIX);
 
 const manifestPath = (path: string): string => join(dirname(path), `${basename(path, SUFFIX)}.manifest.json`);
 
@@ -92,24 +99,13 @@ export const tallyOf = async (batches: AsyncIterable<LogLine[]>): Promise<LogTal
   return tally.end();
 };
 
-/**
- * Writes an archive and its manifest, both whole and on disk.
- * @throws StartError if a file exists or cannot be written. Nothing is left then.
- */
-export const writeLogArchive = async (
-  path: string,
-  partition: LogPartition,
-  batches: AsyncIterable<LogLine[]>,
-  now: Date,
-): Promise<LogManifest> => {
-  await checkNewFile(path);
-  await checkNewFile(manifestPath(path));
-  const tally = createTally();
+/** Writes pieces to a new file, compressed. @throws StartError; what the pieces throw. */
+const writePacked = async (path: string, pieces: AsyncIterable<Buffer>): Promise<LogManifest['file']> => {
   const digest = createSha256();
   let bytes = 0;
   const packed = async function* (): AsyncGenerator<Buffer> {
     const gzip = createGzip();
-    pipeline(Readable.from(tallied(batches, tally), { objectMode: false }), gzip, () => undefined);
+    pipeline(Readable.from(pieces, { objectMode: false }), gzip, () => undefined);
     for await (const piece of gzip as AsyncIterable<Buffer>) {
       digest.update(piece);
       bytes += piece.length;
@@ -117,6 +113,34 @@ export const writeLogArchive = async (
     }
   };
   await writeNewFile(path, Readable.from(packed(), { objectMode: false }));
+  return { name: basename(path), bytes, sha256: digest.hex() };
+};
+
+/** What proves the rows of an archive. The roots are known once the lines are read. */
+export type ArchiveProof = { lines: AsyncIterable<string>; roots(): string[] };
+
+const proofBytes = async function* (lines: AsyncIterable<string>): AsyncGenerator<Buffer> {
+  for await (const line of lines) yield Buffer.from(`${line}\n`);
+};
+
+/**
+ * Writes an archive, its proof and its manifest, all whole and on disk.
+ * @throws StartError if a file exists or cannot be written.
+ */
+export const writeLogArchive = async (
+  path: string,
+  partition: LogPartition,
+  batches: AsyncIterable<LogLine[]>,
+  proof: ArchiveProof | undefined,
+  now: Date,
+): Promise<LogManifest> => {
+  await checkNewFile(path);
+  await checkNewFile(manifestPath(path));
+  // Of a run that was stopped before it wrote the rows.
+  await rm(proofPath(path), { force: true });
+  const proofFile = proof && (await writePacked(proofPath(path), proofBytes(proof.lines)));
+  const tally = createTally();
+  const file = await writePacked(path, tallied(batches, tally));
   const { name, from_id, to_id } = partition;
   const manifest: LogManifest = {
     strongroom: 'log-archive',
@@ -129,8 +153,9 @@ export const writeLogArchive = async (
     from: timeText(from_id),
     to: timeText(to_id),
     ...tally.end(),
-    file: { name: basename(path), bytes, sha256: digest.hex() },
-    signed_roots: [],
+    file,
+    signed_roots: proof?.roots() ?? [],
+    ...(proofFile ? { proof: proofFile } : {}),
   };
   await writeNewFile(manifestPath(path), Readable.from([Buffer.from(`${JSON.stringify(manifest, null, 2)}\n`)]));
   return manifest;
@@ -165,8 +190,8 @@ const parseJson = (text: string): unknown => {
 /** Longer than any line: the entities of one operation have a limit. */
 const LINE_BYTES_MAX = 16 * 1024 * 1024;
 
-/** The lines of an archive, each with its line end. */
-const readLines = async function* (pieces: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+/** The lines of a file, each with its line end. */
+export const readLines = async function* (pieces: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   let rest: Buffer = Buffer.alloc(0);
   for await (const piece of pieces) {
     let buffer = rest.length === 0 ? piece : Buffer.concat([rest, piece]);
@@ -190,6 +215,33 @@ const readPacked = async function* (path: string, note: (piece: Buffer) => void)
   };
   pipeline(Readable.from(noted(), { objectMode: false }), gunzip, () => undefined);
   yield* gunzip as AsyncIterable<Buffer>;
+};
+
+/** The lines of a packed file, without their line ends. @throws StartError. */
+const readPackedLines = async function* (path: string): AsyncGenerator<string> {
+  try {
+    for await (const line of readLines(readPacked(path, () => undefined)))
+      yield line.toString('utf8').replace(/\n$/, '');
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    throw code === 'ENOENT' || code === 'EACCES'
+      ? new StartError(`${path} cannot be read (${code}).`)
+      : altered(path, error);
+  }
+};
+
+/**
+ * An archive with its proof, as it is on disk: nothing is compared with the manifest.
+ * @returns the newest checkpoints, the lines of the proof, and the rows. @throws StartError without a manifest or a proof.
+ */
+export const openProvenArchive = async (
+  path: string,
+): Promise<{ roots: string[]; proof: AsyncGenerator<string>; rows: AsyncGenerator<string> }> => {
+  const { signed_roots, proof } = await readManifest(path);
+  const roots = signed_roots.filter((root) => typeof root === 'string');
+  if (proof === undefined || roots.length === 0)
+    throw new StartError(`${path} has no signed checkpoints: nothing proves its rows.`);
+  return { roots, proof: readPackedLines(proofPath(path)), rows: readPackedLines(path) };
 };
 
 const tenantOf = (line: Buffer): string =>

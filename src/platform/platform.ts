@@ -4,6 +4,7 @@ import type { Changes } from './changes.ts';
 import type { Config } from './config.ts';
 import type { DigestKey } from './crypto/digest.ts';
 import type { RootKeys } from './crypto/key-provider.ts';
+import type { LogSigning } from './crypto/log-signing.ts';
 import type { Keyring } from './crypto/keyring.ts';
 import type { RandomBytes } from './crypto/random.ts';
 import type { Contract } from './db/contract.ts';
@@ -46,6 +47,8 @@ export type Platform = {
   readonly keyring: Keyring;
   /** The key under which API keys and proxy keys are digested. */
   readonly pepper: DigestKey;
+  /** The keys that sign and verify checkpoints of the audit log. */
+  readonly logSigning: LogSigning;
   /** Marks the requests that this vault forwards. */
   readonly loop_id: string;
   /** Runs the code of tenants. A server starts it; in a command it starts with its first use. */

@@ -1,12 +1,34 @@
 // Variables of the log lines and of the audit log.
 import { isAbsolute } from 'node:path';
 import { z } from 'zod';
-import { wholeNumber } from './forms.ts';
+import { parsePublicKey, parseSigningKey } from '../crypto/signed-note.ts';
+import { isPrivateOnTheWay, wholeNumber } from './forms.ts';
 
 /** PCI DSS 10.5.1 asks for twelve months, three of them at hand: thirteen whole ones leave a month to archive them. */
 const LOG_RETENTION_MONTHS = 13;
 /** Ten years: each month is a partition, which every list of the log plans for. */
 const LOG_RETENTION_MONTHS_MAX = 120;
+
+const signingKey = z.string().transform((text, problems) => {
+  const key = parseSigningKey(text);
+  if (key) return key;
+  problems.addIssue('must be a private Ed25519 key as PKCS#8, in PEM or base64. Make one: strongroom logs keygen FILE');
+  return z.NEVER;
+});
+
+const publicKeys = z.string().transform((text, problems) => {
+  const keys = text.split(',').map(parsePublicKey);
+  if (keys.every((key) => key !== undefined)) return keys;
+  problems.addIssue('must be public keys as strongroom logs key prints them, comma-separated');
+  return z.NEVER;
+});
+
+const checkpointUrl = z
+  .string()
+  .refine(
+    (url) => URL.canParse(url) && /^https?:$/.test(new URL(url).protocol) && isPrivateOnTheWay(url),
+    'must be an https:// address, or http:// of localhost, 127.0.0.1 or [::1] only',
+  );
 
 /** Of log lines and the audit log. */
 export const logVariables = {
@@ -25,4 +47,20 @@ export const logVariables = {
     .describe(
       'A file to which the rows of the audit log are streamed as lines of JSON, such as `/var/log/strongroom/audit.jsonl`. Not set: none.',
     ),
+  LOG_SIGNING_KEY: signingKey
+    .optional()
+    .describe(
+      'Private Ed25519 key that signs checkpoints of the audit log (`strongroom logs keygen`). Not set: a key that follows from the root key.',
+    ),
+  LOG_SIGNING_KEYS_PREVIOUS: publicKeys
+    .optional()
+    .describe('Public keys of earlier signing keys, comma-separated: what they signed stays valid.'),
+  LOG_CHECKPOINT_FILE: z
+    .string()
+    .refine(isAbsolute, 'must be the absolute path of a file')
+    .optional()
+    .describe('A file to which checkpoints of the audit log are appended. Not set: none.'),
+  LOG_CHECKPOINT_URL: checkpointUrl
+    .optional()
+    .describe('An address to which checkpoints of the audit log are sent by POST. Not set: none.'),
 };

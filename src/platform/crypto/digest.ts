@@ -151,6 +151,9 @@ export const userKeyBytes = (pepper: DigestKey): Buffer => hmac(pepper.key, ['ke
 /** The key of the MACs of rows that authorise. */
 export const rowMacKeyBytes = (pepper: DigestKey): Buffer => hmac(pepper.key, ['key of row macs']);
 
+/** The seed of the key that signs checkpoints of the audit log, where none is configured. */
+export const logSigningSeed = (pepper: DigestKey): Buffer => hmac(pepper.key, ['log signing key']);
+
 /** The mark of forwarded requests: the same in all processes of a vault. Does not reveal the pepper. */
 export const loopDigest = (pepper: DigestKey): string => hmac(pepper.key, ['loop']).toString('base64url').slice(0, 16);
 

@@ -210,13 +210,17 @@ const LINES_AT_ONCE = 1_000;
 
 export type LogLine = { tenant_id: string; line: string };
 
-/** The rows of a partition, as of one moment, as JSON with the names of the columns. Absent is NULL. */
+/**
+ * The rows of a partition, as of one moment, as JSON with the names of the columns. Absent is NULL. In the order of tenants and ids,
+ * which is that of the leaves of their trees.
+ */
 export const readLogPartition = async function* (session: Client, name: string): AsyncGenerator<LogLine[]> {
   await session.query('BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY');
   try {
     await session.query(
       `DECLARE log_lines NO SCROLL CURSOR FOR
-       SELECT tenant_id, json_strip_nulls(row_to_json(l))::text AS line FROM ${quoted(name)} AS l`,
+       SELECT tenant_id, json_strip_nulls(row_to_json(l))::text AS line FROM ${quoted(name)} AS l
+       ORDER BY tenant_id, id`,
     );
     for (;;) {
       const { rows } = await session.query<LogLine>(`FETCH ${LINES_AT_ONCE} FROM log_lines`);

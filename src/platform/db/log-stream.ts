@@ -19,6 +19,17 @@ export const findStreamPosition = async (query: Query, name: string, start: stri
   return found.position;
 };
 
+/** Below every id. */
+export const NO_ROW = '00000000-0000-0000-0000-000000000000';
+/** The position up to which all rows are in signed trees. */
+export const TREE_STREAM = 'trees';
+
+/** @returns the id up to which all rows are in signed trees; undefined before the first run. @throws unavailable. */
+export const findTreePosition = async (query: Query): Promise<string | undefined> => {
+  const [found] = (await query('find-log-stream', FIND, [TREE_STREAM])) as { position: string }[];
+  return found?.position === NO_ROW ? undefined : found?.position;
+};
+
 /** @returns false if another process has moved it meanwhile. @throws unavailable. */
 export const moveStreamPosition = async (query: Query, name: string, from: string, to: string): Promise<boolean> =>
   (await query('move-log-stream', MOVE, [name, from, to])).length > 0;

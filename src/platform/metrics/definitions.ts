@@ -195,6 +195,24 @@ export const metricDefinitions = {
     help: 'When the last sweep of this server succeeded; 0 if none has.',
     ofWorkers: 'max',
   },
+  strongroom_log_signed_until_timestamp_seconds: {
+    type: 'gauge',
+    labels: [],
+    help: 'All rows of the audit log up to this time are in signed trees; 0 if this server has not built them yet. Of several servers one builds at a time.',
+    ofWorkers: 'max',
+  },
+  strongroom_log_rows_unhashed: {
+    type: 'gauge',
+    labels: [],
+    help: 'Rows of the audit log that were in no tree after the last run, counted to 100,000. Absent where another server builds.',
+    ofWorkers: 'max',
+  },
+  strongroom_log_trees_tampered: {
+    type: 'gauge',
+    labels: [],
+    help: 'Tenants whose stored tree is not the one that was signed: nothing of them is signed any more.',
+    ofWorkers: 'max',
+  },
   strongroom_spans_total: {
     type: 'counter',
     labels: ['result'],

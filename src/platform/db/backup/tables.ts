@@ -30,6 +30,10 @@ export const KEPT_TABLES = [
   'daily_tokens',
   'idempotency_keys',
   'log_streams',
+  'log_trees',
+  'log_leaves',
+  'log_checkpoints',
+  'log_archives',
   'audit_log',
 ] as const;
 

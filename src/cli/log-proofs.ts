@@ -1,0 +1,319 @@
+// `strongroom logs export`, `verify`, `prove`, `key` and `keygen`: proves the audit log, and verifies proofs without a database.
+import { createReadStream } from 'node:fs';
+import { readFile, stat } from 'node:fs/promises';
+import { Readable } from 'node:stream';
+import { proveRow, readTreeWithRows } from '../platform/audit/log-proof.ts';
+import {
+  createLogVerifier,
+  type Finding,
+  type HeldCheckpoints,
+  type ProofEvent,
+  type VerifiedLog,
+} from '../platform/audit/log-verifier.ts';
+import { TreeTampered } from '../platform/audit/tree-state.ts';
+import {
+  type LogPublicKey,
+  newSigningKeyPem,
+  openCheckpoint,
+  parsePublicKey,
+  parseSigningKey,
+  publicKeyText,
+  verifierKeyText,
+} from '../platform/crypto/signed-note.ts';
+import { NO_ROW } from '../platform/db/log-stream.ts';
+import { findArchivedMonths, findLogTenantAfter, findTreeAfter } from '../platform/db/log-trees.ts';
+import type { Query } from '../platform/db/statements.ts';
+import { StartError } from '../platform/errors.ts';
+import { writePrivate } from '../platform/files.ts';
+import { isArchivePath, readLines } from '../platform/log-archive-file.ts';
+import { readArchiveEvents } from '../platform/log-archive-proof.ts';
+import { eventOf, headerText, lineOf, parseHeader, proofText, verifyProof } from '../platform/log-proof-file.ts';
+import { writeNewFile } from '../platform/new-file.ts';
+import type { Platform } from '../platform/platform.ts';
+import { UsageError } from './usage-error.ts';
+
+/** The text of a proof is some kilobytes; its row has as many entities as an operation may have. */
+const PROOF_BYTES_MAX = 32 * 1024 * 1024;
+
+type Vault = Pick<Platform, 'db' | 'logSigning' | 'now'>;
+
+const parseKeys = (text: string): LogPublicKey[] => {
+  const keys = text.split(',').map(parsePublicKey);
+  if (keys.every((key) => key !== undefined)) return keys;
+  throw new UsageError('The option --key must be public keys as logs key prints them, comma-separated.');
+};
+
+const unreadable = (path: string, error: unknown): StartError =>
+  new StartError(`${path} cannot be read (${(error as NodeJS.ErrnoException).code ?? 'no file'}).`);
+
+/** The lines of a text file, without their ends. @throws StartError. */
+const linesOf = async function* (path: string): AsyncGenerator<string> {
+  try {
+    for await (const line of readLines(createReadStream(path) as AsyncIterable<Buffer>))
+      yield line.toString('utf8').replace(/\n$/, '');
+  } catch (error) {
+    throw unreadable(path, error);
+  }
+};
+
+/** Checkpoints that were exported, by tenant and size: about 200 bytes each. @throws StartError. */
+const readHeld = async (path: string, keys: readonly LogPublicKey[]): Promise<HeldCheckpoints> => {
+  const held = new Map<string, Map<number, ReturnType<typeof openCheckpoint> & object>>();
+  let number = 0;
+  for await (const line of linesOf(path)) {
+    number += 1;
+    if (line === '') continue;
+    let note: unknown;
+    try {
+      note = (JSON.parse(line) as { checkpoint?: unknown }).checkpoint;
+    } catch {
+      note = undefined;
+    }
+    const checkpoint = typeof note === 'string' ? openCheckpoint(note, keys) : undefined;
+    // A process that was killed may leave a part of a line.
+    if (!checkpoint) {
+      console.error(`Line ${number} of ${path} has no checkpoint that the key signed. It is left out.`);
+      continue;
+    }
+    const ofTenant = held.get(checkpoint.tenant_id) ?? new Map();
+    held.set(checkpoint.tenant_id, ofTenant.set(checkpoint.size, checkpoint));
+  }
+  if (held.size === 0) throw new StartError(`${path} has no checkpoint that the key signed.`);
+  return held;
+};
+
+/** The events of an export, and the key that it names. @throws StartError. */
+const openExport = async (path: string) => {
+  const lines = linesOf(path);
+  const first = await lines.next();
+  const header = first.done ? undefined : parseHeader(first.value);
+  if (typeof header === 'number')
+    throw new StartError(`${path} was written by a newer version of Strongroom. Verify it with that version.`);
+  if (header?.kind !== 'log-export')
+    throw new StartError(
+      `${path} is no export of a log (logs export), and no archive (FILE.jsonl.gz of logs archive).`,
+    );
+  const events = async function* (): AsyncGenerator<ProofEvent> {
+    let tenant_id: string | undefined;
+    let number = 1;
+    for await (const line of lines) {
+      number += 1;
+      const event = eventOf(line, tenant_id, `Line ${number}`);
+      if (event.kind === 'tree') tenant_id = event.tenant_id;
+      yield event;
+    }
+  };
+  return { public_key: header.public_key, events: events() };
+};
+
+type Verdict = { finding: Finding | undefined; verified: readonly VerifiedLog[] };
+
+const verifyEvents = async (
+  events: AsyncIterable<ProofEvent>,
+  keys: readonly LogPublicKey[],
+  held: HeldCheckpoints | undefined,
+): Promise<Verdict> => {
+  const verifier = createLogVerifier(keys, held);
+  for await (const event of events) {
+    verifier.take(event);
+    if (verifier.hasFinding()) break;
+  }
+  return verifier.end();
+};
+
+const partText = ({ tenant_id, from, size, archived, checkpoints, signed_at }: VerifiedLog): string =>
+  [
+    `tenant ${tenant_id}  rows ${from} to ${size - 1}, ${checkpoints} checkpoints, signed until ${signed_at.toISOString()}`,
+    ...(from > 0 ? [`  rows 0 to ${from - 1} are not here: verify the archives before`] : []),
+    ...(archived > 0 ? [`  ${archived} rows are said to be in archives: verify these`] : []),
+  ].join('\n');
+
+/** Prints a verdict, and sets the exit code. */
+const printVerdict = ({ finding, verified }: Verdict, isJson: boolean): void => {
+  if (isJson) console.log(JSON.stringify({ ok: finding === undefined, finding, verified }));
+  else {
+    for (const part of verified) console.log(partText(part));
+    if (finding)
+      console.log(
+        `NOT AS SIGNED${finding.tenant_id === undefined ? '' : `, tenant ${finding.tenant_id}`}: ${finding.text}`,
+      );
+    else if (verified.length === 0) console.log('There are no rows.');
+    else console.log('All rows are as they were signed.');
+  }
+  if (finding) process.exitCode = 1;
+};
+
+export type VerifyOptions = { key: string | undefined; checkpoints: string | undefined; isJson: boolean };
+
+/** What an export or an archive proves. Needs no database and no configuration. @throws UsageError, StartError. */
+export const judgeLogFile = async (path: string, options: Omit<VerifyOptions, 'isJson'>): Promise<Verdict> => {
+  const given = options.key === undefined ? undefined : parseKeys(options.key);
+  const judge = async (events: AsyncIterable<ProofEvent>, keys: readonly LogPublicKey[]): Promise<Verdict> => {
+    const held = options.checkpoints === undefined ? undefined : await readHeld(options.checkpoints, keys);
+    const { finding, verified } = await verifyEvents(events, keys, held);
+    // It may have been cut off at its beginning.
+    const empty: Finding = { kind: 'cut_off', tenant_id: undefined, text: 'The file has no signed rows.' };
+    return { finding: finding ?? (verified.length === 0 ? empty : undefined), verified };
+  };
+  if (isArchivePath(path)) {
+    if (!given) throw new UsageError('An archive does not name its key. Give it: --key "$(strongroom logs key)"');
+    return judge(readArchiveEvents(path), given);
+  }
+  const { public_key, events } = await openExport(path);
+  if (given) return judge(events, given);
+  const named = public_key === undefined ? undefined : parsePublicKey(public_key);
+  if (!named) throw new UsageError(`${path} names no key. Give it: --key "$(strongroom logs key)"`);
+  console.error(`Verified with the key that ${path} names. Compare it with strongroom logs key: ${public_key}`);
+  return judge(events, [named]);
+};
+
+/** Verifies an export or an archive. @throws UsageError, StartError. */
+export const verifyLogFile = async (path: string, options: VerifyOptions): Promise<void> =>
+  printVerdict(await judgeLogFile(path, options), options.isJson);
+
+/** Verifies the proof of a row. @throws UsageError, StartError. */
+export const verifyRowProof = async (path: string, options: VerifyOptions): Promise<void> => {
+  if (options.key === undefined)
+    throw new UsageError('A proof does not name its key. Give it: --key "$(strongroom logs key)"');
+  const keys = parseKeys(options.key);
+  const found = await stat(path).catch((error: unknown) => {
+    throw unreadable(path, error);
+  });
+  if (found.size > PROOF_BYTES_MAX) throw new StartError(`${path} is no proof of a row: it is too large.`);
+  const proof = verifyProof(await readFile(path, 'utf8'), keys);
+  if (!proof) {
+    console.log(
+      options.isJson
+        ? JSON.stringify({ ok: false })
+        : `${path} proves nothing: it was changed, or another key signed it.`,
+    );
+    process.exitCode = 1;
+    return;
+  }
+  const { checkpoint, index, line } = proof;
+  const { tenant_id, size, at } = checkpoint;
+  console.log(
+    options.isJson
+      ? JSON.stringify({ ok: true, tenant_id, index, size, signed_at: at, row: JSON.parse(line) })
+      : `${line}\n\nThis row is number ${index} of ${size} in the log of tenant ${tenant_id}, as signed on ${at.toISOString()}.`,
+  );
+};
+
+/** The tenants that have rows or a tree, in the order of ids. */
+const tenantsOf = async function* (query: Query): AsyncGenerator<string> {
+  let last = NO_ROW;
+  for (;;) {
+    const next = [await findLogTenantAfter(query, last), await findTreeAfter(query, last)].filter(
+      (id) => id !== undefined,
+    );
+    const [first] = next.toSorted();
+    if (first === undefined) return;
+    yield first;
+    last = first;
+  }
+};
+
+/** A tree that cannot be read is a finding. */
+const readingTree = async function* (events: AsyncIterable<ProofEvent>): AsyncGenerator<ProofEvent> {
+  try {
+    yield* events;
+  } catch (error) {
+    if (!(error instanceof TreeTampered)) throw error;
+    yield { kind: 'damage', text: `The leaf hashes in the database are damaged: ${error.message}.` };
+  }
+};
+
+/** Verifies the rows in the database of one tenant, or of all, against the stored checkpoints and those of a file. */
+export const verifyDatabase = async (
+  { db, logSigning }: Vault,
+  tenant: string | undefined,
+  options: VerifyOptions,
+): Promise<void> => {
+  const { query } = db.statements;
+  const keys = options.key === undefined ? logSigning.publicKeys : parseKeys(options.key);
+  const held = options.checkpoints === undefined ? undefined : await readHeld(options.checkpoints, keys);
+  const archives = await findArchivedMonths(query);
+  const verified: VerifiedLog[] = [];
+  const wanted = tenant === undefined ? tenantsOf(query) : [tenant];
+  const seen = new Set<string>();
+  for await (const tenant_id of wanted) {
+    seen.add(tenant_id);
+    const found = await verifyEvents(readingTree(readTreeWithRows(query, tenant_id, archives)), keys, held);
+    verified.push(...found.verified);
+    if (found.finding) return printVerdict({ finding: { ...found.finding, tenant_id }, verified }, options.isJson);
+  }
+  const gone = [...(held?.keys() ?? [])].find((id) => !seen.has(id) && (tenant === undefined || id === tenant));
+  const finding: Finding | undefined =
+    gone === undefined
+      ? undefined
+      : {
+          kind: 'cut_off',
+          tenant_id: gone,
+          text: 'Your checkpoints have a log of this tenant, and the database has none.',
+        };
+  printVerdict({ finding, verified }, options.isJson);
+};
+
+/** Writes the log of a tenant with its leaf hashes and checkpoints. @throws StartError. */
+export const exportLog = async (
+  { db, logSigning, now }: Vault,
+  tenant_id: string,
+  path: string,
+): Promise<{ rows: number }> => {
+  const { query } = db.statements;
+  const archives = await findArchivedMonths(query);
+  let rows = 0;
+  const bytes = async function* (): AsyncGenerator<Buffer> {
+    yield Buffer.from(`${headerText('log-export', logSigning.key.publicKey, now())}\n`);
+    for await (const event of readTreeWithRows(query, tenant_id, archives)) {
+      if (event.kind === 'leaf' || event.kind === 'row') rows += event.line === undefined ? 0 : 1;
+      if (event.kind !== 'damage') yield Buffer.from(`${lineOf(event)}\n`);
+    }
+  };
+  try {
+    await writeNewFile(path, Readable.from(bytes(), { objectMode: false }));
+  } catch (error) {
+    if (!(error instanceof TreeTampered)) throw error;
+    throw new StartError(
+      `The leaf hashes of tenant ${tenant_id} cannot be read: ${error.message}. There is no ${path}.`,
+    );
+  }
+  return { rows };
+};
+
+/** @returns the proof of a row as text. @throws StartError where there is none. */
+export const proveLogRow = async ({ db, logSigning }: Vault, tenant_id: string, id: string): Promise<string> => {
+  try {
+    const proof = await proveRow(db.statements.query, tenant_id, id, logSigning.publicKeys);
+    if (proof) return proofText(proof);
+  } catch (error) {
+    if (!(error instanceof TreeTampered)) throw error;
+    throw new StartError(
+      `The row ${id} cannot be proven: ${error.message}. What is wrong: npm run -s strongroom -- logs verify --database`,
+    );
+  }
+  throw new StartError(
+    `The row ${id} is not in a signed log of tenant ${tenant_id}. A new row is signed within four minutes, and an archived one is in its archive.`,
+  );
+};
+
+/** The public key as text, or in the form of C2SP for the log of a tenant. */
+export const logKeyText = ({ logSigning }: Vault, tenant_id: string | undefined): string =>
+  tenant_id === undefined
+    ? publicKeyText(logSigning.key.publicKey)
+    : verifierKeyText(tenant_id, logSigning.key.publicKey);
+
+/** Makes a signing key in a file for LOG_SIGNING_KEY_FILE. @returns its public key. @throws StartError. */
+export const makeSigningKey = async (path: string): Promise<string> => {
+  const pem = newSigningKeyPem();
+  await writePrivate(path, pem).catch((error: NodeJS.ErrnoException) => {
+    throw new StartError(
+      error.code === 'EEXIST'
+        ? `${path} exists, and is not overwritten. Choose another name.`
+        : `${path} cannot be written (${error.code}).`,
+    );
+  });
+  const key = parseSigningKey(pem);
+  if (!key) throw new StartError('The key could not be made.');
+  return publicKeyText(key.publicKey);
+};

@@ -112,6 +112,16 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
     log.warn(
       'the vault is under an earlier root key: npm run -s strongroom -- keys rotate-root wraps it under the first one',
     );
+
+  const changes = createChanges();
+  const contract = await openContract(db, changes);
+  start.closers.push(async () => contract.close());
+  db.signedRows.open({
+    pepper,
+    log,
+    isSigning: () => contract.isDone(),
+    isRequired: () => config.requireSignedRows || contract.hasNewForms(),
+  });
   const keyring = createKeyring({
     provider,
     store: keyRows.keyStore,
@@ -119,6 +129,7 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
     now,
     randomBytes,
     cvcTtlMs: config.cvcTtlMs,
+    isContracted: contract.isDone,
   });
   start.closers.push(async () => keyring.close());
   readPlatform(metrics, { accounts, keyring });
@@ -128,18 +139,9 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
       .catch((error: unknown) => log.warn({ error }, 'the keys of security codes could not be stored again')),
   );
 
-  const changes = createChanges();
   changes.on((change) => {
     if (change === 'anything') keyring.forgetTenants();
     else if (change.subject === 'tenant') keyring.forgetTenant(change.id);
-  });
-  const contract = await openContract(db, changes);
-  start.closers.push(async () => contract.close());
-  db.signedRows.open({
-    pepper,
-    log,
-    isSigning: () => contract.isDone(),
-    isRequired: () => config.requireSignedRows || contract.hasNewForms(),
   });
   if (role === 'server') {
     const announce = (change: Announced | undefined): void => change && changes.announce(change);

@@ -1,5 +1,6 @@
 // Ends an upgrade: brings what earlier versions wrote into the new forms, once no process of them runs.
 import { setTimeout as pause } from 'node:timers/promises';
+import { makeBindingKeys } from './modules/access/data-keys.ts';
 import type { Context } from './modules.ts';
 import {
   CONTRACT_NOTICED_MS,
@@ -26,7 +27,10 @@ const signRows: ContractStep = {
   },
 };
 
-const steps: readonly ContractStep[] = [signRows];
+const steps: readonly ContractStep[] = [
+  { name: 'New data keys, so that servers bind tokens to their rows', run: makeBindingKeys },
+  signRows,
+];
 
 /** A start warning. */
 export const UPGRADE_NOT_OVER =

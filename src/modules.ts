@@ -16,8 +16,7 @@ import { createTokenRows } from './modules/tokens/rows/batched-rows.ts';
 import type { TokensContext } from './modules/tokens/context.ts';
 import { hmacText } from './platform/crypto/digest.ts';
 import { randomIntBelow } from './platform/crypto/random.ts';
-import { digestOfMask } from './modules/access/answer-record.ts';
-import { openToken } from './modules/tokens/tokens.ts';
+import { createReplayChecks } from './modules/tokens/verified-rows.ts';
 import type { CodeContext } from './modules/code/context.ts';
 import { internal } from './platform/errors.ts';
 import type { ReactorsContext } from './modules/reactors/context.ts';
@@ -45,16 +44,7 @@ const createAccess = (platform: Platform): AccessContext => {
 
 const createTokens = (access: AccessContext): TokensContext => {
   const tokenRows = createTokenRows(access.db);
-  access.replayChecks = {
-    findPlaces: (tenant_id, ids) => tokenRows.findPlaces({ tenant_id }, ids, access.now()),
-    digestMasks: async (tenant_id, ids) => {
-      const keys = await access.keyring.tenantKeys(tenant_id);
-      const rows = (await tokenRows.findValues({ tenant_id }, ids, access.now())).filter(
-        ({ sealed }) => sealed !== null,
-      );
-      return new Map(rows.map((row) => [row.id, digestOfMask(openToken(access, tenant_id, row, keys))]));
-    },
-  };
+  access.replayChecks = createReplayChecks({ ...access, tokenRows });
   return {
     ...access,
     tokenRows,

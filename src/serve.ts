@@ -2,6 +2,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { buildApp } from './app.ts';
 import { startWritingKeyUses } from './modules/access/key-uses.ts';
+import { preparePasskeys } from './modules/people/passkeys.ts';
 import { startMailing } from './modules/people/send-mails.ts';
 import { startSweeping } from './modules/tokens/sweep.ts';
 import type { Context } from './modules.ts';
@@ -67,6 +68,7 @@ const listen = async ({ config }: Context, app: App): Promise<string> => {
 
 export const serve = async (ctx: Context): Promise<Serving> => {
   const app = await buildApp(ctx);
+  await preparePasskeys(ctx);
   const base_url = await listen(ctx, app);
   const stopSweeping = startSweeping(ctx);
   const stopResealing = startResealing(ctx);

@@ -2,6 +2,8 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { rotateRootKey } from '../src/cli/vault-keys.ts';
+import { findProviderOf, saveSettings } from '../src/modules/people/sso/provider.ts';
+import { operator } from '../src/platform/audit/record.ts';
 import { KEY_ACTIVE_AFTER_MS, KEY_SETTLED_AFTER_MS } from '../src/platform/crypto/keyring.ts';
 import { haveOneRootKey } from '../src/platform/crypto/key-provider.ts';
 import { type Passes, resealAll } from '../src/platform/crypto/reseal.ts';
@@ -150,7 +152,7 @@ describe('a data key', () => {
     server.ctx.keyring.forgetTenants();
   };
   const keysOf = () =>
-    server.sql(`SELECT id FROM tenant_keys WHERE tenant_id = $1 AND purpose = 'data' ORDER BY created_at`, [
+    server.sql(`SELECT id FROM tenant_keys WHERE tenant_id = $1 AND purpose <> 'digest' ORDER BY created_at`, [
       server.tenant.tenant_id,
     ]) as Promise<{ id: string }[]>;
   /** Ages are by the clock of the database, which a test cannot change. */
@@ -191,6 +193,15 @@ describe('a data key', () => {
     const proxy = await makeProxy(server, { destination_url: 'https://example.com/in' });
     const person = await join(server);
     await invite(server, 'invited@example.com');
+    const settings = {
+      issuer: 'https://login.example.com',
+      client_id: 'vault',
+      client_secret: 'secret',
+      default_role: '',
+      trusts_second_factor: false,
+      allows_passwords: true,
+    };
+    await saveSettings(server.ctx, { ...server.tenant, actor: operator, hasSignedInBySso: false }, settings);
     await server.request('POST', '/tokens', { json: { data: 'x' }, headers: { 'svc-idempotency-key': 'once' } });
     const [{ id: first }] = (await keysOf()) as [{ id: string }];
 
@@ -229,6 +240,8 @@ describe('a data key', () => {
     const { text } = await server.request('GET', '/tenants/self/members');
     expect(text).toContain(person.email);
     expect((await server.request('GET', '/tenants/self/invitations')).text).toContain('invited@example.com');
+    const provider = await findProviderOf(server.ctx, tenant_id);
+    expect(provider?.settings).toEqual({ ...settings, default_role: null });
     expect(await keysOf()).toHaveLength(2);
 
     const listed = await cli(['keys', 'list', '--encryption', '--tenant', tenant_id, '--json']);
@@ -236,7 +249,7 @@ describe('a data key', () => {
       .trim()
       .split('\n')
       .map((line) => JSON.parse(line));
-    expect(lines.find(({ id }) => id === first)).toMatchObject({ purpose: 'data', rows: 0 });
+    expect(lines.find(({ id }) => id === first)).toMatchObject({ purpose: 'data-2', rows: 0 });
     expect(lines.find(({ id }) => id === second.id).rows).toBeGreaterThan(8);
     expect(lines.filter(({ kind }) => kind === 'root')).toEqual([
       expect.objectContaining({ current: true, keys: expect.any(Number) }),
@@ -278,7 +291,7 @@ describe('a data key', () => {
     expect(server.logLines.filter((line) => line.includes(damaged))).toHaveLength(1);
     const left = await server.sql(
       `SELECT count(DISTINCT substring(sealed for 17))::int AS keys,
-        (SELECT count(*)::int FROM tenant_keys WHERE tenant_id = $1 AND purpose = 'data') AS data_keys
+        (SELECT count(*)::int FROM tenant_keys WHERE tenant_id = $1 AND purpose <> 'digest') AS data_keys
         FROM tokens WHERE tenant_id = $1`,
       [tenant_id],
     );

@@ -7,7 +7,8 @@ import { resetSecondFactor } from '../src/modules/people/lost-devices.ts';
 import { type Authenticator, type Lies, newAuthenticator } from './support/authenticator.ts';
 import { chromiumPath, launchChromium, openPerson } from './support/chromium.ts';
 import { type Browser, type ConsoleServer, startConsole, textOf, unescaped } from './support/console.ts';
-import { PASSWORD } from './support/people.ts';
+import { createDatabase, type TestDatabase } from './support/database.ts';
+import { openBrowser, PASSWORD } from './support/people.ts';
 import type { Answer } from './support/server.ts';
 
 const MINUTE_MS = 60_000;
@@ -18,13 +19,26 @@ const ACCOUNT = '/console/account';
 const PASSKEYS = `${ACCOUNT}/passkeys`;
 
 let server: ConsoleServer;
+let database: TestDatabase;
 let atMs = Date.now();
 const pass = (ms: number): void => void (atMs += ms);
 
 beforeAll(async () => {
-  server = await startConsole({ RATE_LIMIT: 'on', PUBLIC_URL: ORIGIN }, { now: () => new Date(atMs) });
+  database = await createDatabase();
+  server = await startProcess();
 });
-afterAll(() => server.close());
+afterAll(async () => {
+  await server.close();
+  await database.drop();
+});
+
+/** A process of the vault. */
+const startProcess = (): Promise<ConsoleServer> =>
+  startConsole(
+    { RATE_LIMIT: 'on', PUBLIC_URL: ORIGIN },
+    { now: () => new Date(atMs) },
+    { database: { ...database, drop: async () => undefined } },
+  );
 
 type Pages = Pick<Browser, 'get' | 'post'>;
 
@@ -270,6 +284,25 @@ describe('an answer that is refused', () => {
     expect((await give(after, before)).status).toBe(422);
   });
 
+  test('is repeated at another process, which would take a new one', async () => {
+    const member = await enrol();
+    const other = await startProcess();
+    try {
+      const [here, there] = [openBrowser(server), openBrowser(other)];
+      await here.post('/console/sign-in', { email: member.email, password: PASSWORD });
+      for (const [name, value] of here.cookies) there.cookies.set(name, value);
+      const csrf = await here.csrf(CODE_PATH);
+      const send = async (browser: typeof here, answer: string) =>
+        (await browser.post(PASSKEY_PATH, { csrf, answer })).status;
+      const answer = member.key.use(optionsIn(await here.get(CODE_PATH)));
+      expect(await send(there, answer)).toBe(303);
+      expect([await send(here, answer), await send(there, answer)]).toEqual([422, 422]);
+      expect(await send(there, member.key.use(optionsIn(await here.get(CODE_PATH))))).toBe(303);
+    } finally {
+      await other.close();
+    }
+  });
+
   test('counts like a wrong code: after ten, the right one is refused too', async () => {
     const member = await enrol();
     const browser = await passwordGiven(member);
@@ -459,7 +492,6 @@ describe.skipIf(chromiumPath === undefined)('in Chromium, at http://localhost', 
       await page.getByRole('button', { name: 'Create the passkey' }).click();
     };
     await signIn();
-    await person.picture('account');
     await start();
     await page.getByRole('heading', { name: 'Recovery codes' }).waitFor();
     await page.goto('/console/account');

@@ -224,7 +224,6 @@ const statements: Record<keyof typeof texts, (() => unknown[]) | undefined> = {
   FIND_TOKENS: () => [TENANT, ids],
   FIND_VALUES: () => [TENANT, ids],
   FIND_RECORDS: () => [TENANT, ids],
-  FIND_PLACES: () => [TENANT, ids],
   FIND_EPHEMERAL_KEYS: () => [ids],
   FIND_BY_FINGERPRINTS: () => [TENANT, prints, prints.map(() => '{{ data }}'), now, ['/pci/%']],
   LOCK_FINGERPRINTS: () => [TENANT, prints],
@@ -247,6 +246,7 @@ const statements: Record<keyof typeof texts, (() => unknown[]) | undefined> = {
   FIND_API_KEY: () => ['key-17'],
   TOKEN_COLUMNS: undefined,
   TOKEN_TYPES: undefined,
+  VALUE_COLUMNS: undefined,
 };
 
 const textOf = new Map<string, string>(Object.entries(texts).map(([name, text]) => [name, String(text)]));

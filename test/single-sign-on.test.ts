@@ -1,6 +1,8 @@
 // Single sign-on in the console against a real OpenID Connect provider: the whole flow, its bounds, and what attackers try.
+import { Secret, TOTP } from 'otpauth';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { bindDomain, unbindDomain } from '../src/modules/people/sso/domains.ts';
+import { inviteOwner } from '../src/modules/people/bootstrap.ts';
 import { ssoDigest } from '../src/platform/crypto/digest.ts';
 import { testCa } from './support/certificates.ts';
 import { type Browser, type ConsoleServer, startConsole, textOf } from './support/console.ts';
@@ -90,6 +92,12 @@ const signIn = async (who: Account, browsers: Browsers = open()): Promise<Browse
   expect(refreshOf(answer)).toBe('/console');
   expect(await browsers.vault.isSignedIn()).toBe(true);
   return { ...browsers, email: who.email ?? '' };
+};
+
+/** Signs in once more. @returns where the vault leads to instead of the page of tokens. */
+const signInPending = async (who: Account, browsers: Browsers): Promise<string | null> => {
+  await attempt(who, browsers);
+  return (await browsers.vault.get('/console/tokens')).headers.get('location');
 };
 
 const memberOf = async (sub: string): Promise<{ id: string; user_id: string; role: string } | undefined> => {
@@ -189,6 +197,26 @@ describe('a sign-in', () => {
     expect((await memberOf('ada'))?.id).toBe(member_id);
   });
 
+  test('takes the role of an invitation, which is then accepted, but never makes an owner', async () => {
+    await save({ default_role: '' });
+    const stranger = person();
+    const browsers = open();
+    const path = await visitProvider(browsers, await begin(browsers, stranger.email ?? ''), stranger);
+    await expectRefused(browsers, path, 'not a member of this tenant');
+    const invited = await server.request('POST', '/tenants/self/invitations', {
+      json: { email: stranger.email, role: 'SUPPORT' },
+    });
+    await signIn(stranger);
+    expect((await memberOf(stranger.sub))?.role).toBe('SUPPORT');
+    expect(await logsOf(invited.body.id)).toContain('Tenant invitation accepted');
+    const owner = person();
+    await inviteOwner(server.ctx, server.tenant.tenant_id, owner.email ?? '');
+    const ofOwner = open();
+    const ownerPath = await visitProvider(ofOwner, await begin(ofOwner, owner.email ?? ''), owner);
+    await expectRefused(ofOwner, ownerPath, 'not a member of this tenant');
+    await save();
+  });
+
   test('opens a session of this tenant alone', async () => {
     const email = `both@${DOMAIN}`;
     await newMember({ email });
@@ -202,7 +230,8 @@ describe('a sign-in', () => {
     const switched = await vault.post('/console/tenant', { csrf, tenant_id: other.tenant_id });
     expect(switched.status).toBe(404);
     // Neither may it change what the other tenant relies on.
-    await vault.post('/console/account/second-factor', { csrf, current_password: 'not my password' });
+    const device = await vault.post('/console/account/second-factor', { csrf, current_password: PASSWORD });
+    expect([device.status, textOf(device.text)]).toEqual([422, expect.stringContaining('Sign in with your password')]);
     const [user] = await server.sql(
       'SELECT second_factor FROM users u JOIN members m ON m.user_id = u.id WHERE m.id = $1',
       [(await memberOf('both'))?.id],
@@ -407,12 +436,24 @@ describe('a sensitive operation', () => {
     const settingsOfTenant = { name: 'Test', settings: { require_second_factor: 'true' } };
     await server.request('PUT', '/tenants/self', { json: settingsOfTenant });
     const browsers = open();
-    await attempt(person(), browsers);
+    const who = person();
+    await attempt(who, browsers);
     const page = await browsers.vault.get('/console/tokens');
     expect([page.status, page.headers.get('location')]).toEqual([303, '/console/account']);
+    // The provider proves the member, who has no password.
+    const csrf = await browsers.vault.csrf('/console/account');
+    expect((await browsers.vault.post('/console/account/second-factor', { csrf })).status).toBe(303);
+    const offered = /data-key>([A-Z2-7]{32})</.exec((await browsers.vault.get('/console/account')).text)?.[1] ?? '';
+    const code = new TOTP({ secret: Secret.fromBase32(offered) }).generate();
+    expect((await browsers.vault.post('/console/account/second-factor/confirm', { csrf, code })).status).toBe(200);
+    expect((await browsers.vault.get('/console/tokens')).status).toBe(200);
+    const next = await signInPending(who, browsers);
+    expect(next).toBe('/console/second-factor?next=%2Fconsole%2Ftokens');
     await server.request('PUT', '/tenants/self', { json: { name: 'Test', settings: {} } });
     await save();
-    expect((await browsers.vault.get('/console/tokens')).status).toBe(200);
+    // A session that began meanwhile goes on asking; one that begins now does not.
+    expect((await browsers.vault.get('/console/tokens')).status).toBe(303);
+    await signIn(who);
   });
 });
 

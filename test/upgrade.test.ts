@@ -3,7 +3,10 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { contract } from '../src/contract.ts';
+import { makeBindingKeys } from '../src/modules/access/data-keys.ts';
 import { sweep } from '../src/modules/tokens/sweep.ts';
+import { resealAll } from '../src/platform/crypto/reseal.ts';
 import { createEmptyDatabase } from './support/database.ts';
 import { openBrowser } from './support/people.ts';
 import { startServer, type TestServer } from './support/server.ts';
@@ -229,5 +232,44 @@ describe.each(Object.entries(versions))('the dump of %s', (name, { recordsMasks,
       'create success',
       'read success',
     ]);
+  });
+
+  it('binds tokens to their rows after the contract step, and then refuses what is not bound', async () => {
+    const [id] = vault.ids;
+    const read = () => server.request('GET', `/tokens/${id}`, { key: vault.keys.reveal });
+    const before = (await read()).body;
+    const [{ sealed, container, tenant_id }] = await server.sql('SELECT * FROM tokens WHERE id = $1', [id]);
+    const set = (column: 'sealed' | 'container', value: unknown) =>
+      server.sql(`UPDATE tokens SET ${column} = $2 WHERE id = $1`, [id, value]);
+    const moved = container.replace(/[^/]+\/$/, 'moved/');
+    await set('container', moved);
+    expect((await read()).body.containers).toEqual([moved]);
+    await set('container', container);
+    const card = { type: 'card', data: { ...before.data, cvc: '111' } };
+    const during = (await server.request('POST', '/tokens', { key: vault.keys.first, json: card })).body.id;
+
+    await contract(server.ctx, () => undefined, { isAlone: true });
+    const again: string[] = [];
+    await makeBindingKeys(server.ctx, (line) => again.push(line));
+    expect(again.at(-1)).toBe('New data keys: 0');
+    // New keys seal after some minutes, and the old ones go after some more, without kept answers under them.
+    await server.sql("UPDATE tenant_keys SET created_at = created_at - interval '1 day'");
+    await server.sql('DELETE FROM idempotency_keys');
+    server.ctx.keyring.forgetTenants();
+    await resealAll(server.ctx, new Map(), { goOn: async () => true });
+    server.ctx.keyring.forgetTenants();
+    const purposes = await server.sql('SELECT purpose FROM tenant_keys WHERE tenant_id = $1 ORDER BY 1', [tenant_id]);
+    expect(purposes).toEqual([{ purpose: 'data-2' }, { purpose: 'digest' }]);
+
+    expect((await read()).body).toEqual(before);
+    // A code of before the contract step lives on.
+    const { body } = await server.request('GET', `/tokens/${during}`, { key: vault.keys.reveal });
+    expect(body.data.cvc).toBe('111');
+    await set('container', moved);
+    expect((await read()).status).toBe(500);
+    await set('container', container);
+    expect((await read()).status).toBe(200);
+    await set('sealed', sealed);
+    expect((await read()).status).toBe(500);
   });
 });

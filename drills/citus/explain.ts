@@ -13,7 +13,6 @@ const statements: Partial<Record<keyof typeof tokens, unknown[]>> = {
   FIND_TOKENS: [TENANT, ['a', 'b']],
   FIND_VALUES: [TENANT, ['a', 'b']],
   FIND_RECORDS: [TENANT, ['a', 'b']],
-  FIND_PLACES: [TENANT, ['a', 'b']],
   INSERT_ASSOCIATION: [TENANT, 'a', 'b', now, TENANT],
   LINK_TOKEN: [TENANT, 'a', 'b', now, TENANT],
   DELETE_ASSOCIATION: [TENANT, 'a', 'b'],

@@ -108,6 +108,13 @@ const describePlacement = (placement: Awaited<ReturnType<Inspection['findPlaceme
   return `${workers} workers, ${shards} shards, citus ${version}; the audit log is append-only on all of them`;
 };
 
+const describeDataKeys = (tenants: number): string | Warning =>
+  tenants === 0
+    ? 'bind tokens to their rows'
+    : {
+        warning: `${tenants} tenants have a data key of the earlier version too, so their tokens need not be bound to their rows. After the end of the upgrade servers re-seal them and delete it: within an hour, or a day where idempotency keys are in use. If it stays, the log has the alarm seal_broken (docs/operations/keys.md)`,
+      };
+
 type Found = { check: string; status: 'ok' | 'warning' | 'failed'; detail: string };
 
 const MARKS: Record<Found['status'], string> = { ok: '✔', warning: '⚠', failed: '✘' };
@@ -232,6 +239,7 @@ const runChecks = async (report: (found: Found) => void): Promise<void> => {
         () => found.hasNewForms(),
         (isOver) => (isOver ? 'over' : { warning: UPGRADE_NOT_OVER }),
       );
+    await check('data keys', () => found.countOldDataKeys(), describeDataKeys);
     await check(
       'tenants',
       () => found.hasTenants(),

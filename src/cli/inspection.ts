@@ -3,6 +3,7 @@ import { createAccounts } from '../platform/accounts.ts';
 import type { Config } from '../platform/config.ts';
 import type { MailConfig } from '../platform/config/mail.ts';
 import { environmentOf, openVault } from '../platform/crypto/vault-keys.ts';
+import { createResealRows } from '../platform/crypto/reseal-rows.ts';
 import { createKeyRows } from '../platform/crypto/rows.ts';
 import { isOnThisMachine } from '../platform/db/connection-errors.ts';
 import { distribute } from '../platform/db/distribute.ts';
@@ -34,6 +35,8 @@ export type Inspection = {
   findServerRole(): Promise<(ServerRole & { isOnThisMachine: boolean }) | undefined>;
   /** Whether the last upgrade is over, and all rows have the forms of this version. */
   hasNewForms(): Promise<boolean>;
+  /** How many tenants have a data key of the earlier form. */
+  countOldDataKeys(): Promise<number>;
   /** Undefined if the log has no partitions yet. */
   findLogState(now: Date): Promise<LogState | undefined>;
   /** How a distributed database is placed; undefined for one PostgreSQL. */
@@ -68,6 +71,7 @@ export const createInspection = async (config: Config): Promise<Inspection> => {
         return { ...role, isOnThisMachine: isOnThisMachine(poolConfig) };
       },
       hasNewForms: async () => found === undefined || (await findContract(db)).has_new_forms,
+      countOldDataKeys: async () => (found === undefined ? 0 : createResealRows(db).countTenantsOfForm1()),
       findLogState: (now) => findLogState(db.statements.query, now, config.logRetentionMonths),
       findPlacement: async () => (embedded ? undefined : findPlacement(db.statements.query, shardFunctions)),
       close: () => closeAll(start),

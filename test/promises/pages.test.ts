@@ -19,7 +19,9 @@ afterAll(() => server.close());
 const pathOf = (url: string): string =>
   url.replace(':secret', 'x'.repeat(32)).replaceAll(/:\w+/g, '00000000-0000-4000-8000-000000000000');
 
-const isConsole = ({ url }: { url: string }): boolean => url.startsWith('/console') && url !== '/console/sign-in';
+/** Where sessions begin: by a password, and by the way back from a provider. */
+const isOpen = (url: string): boolean => ['/console/sign-in', '/console/sso/:tenant_id/callback'].includes(url);
+const isConsole = ({ url }: { url: string }): boolean => url.startsWith('/console') && !isOpen(url);
 
 const countOperations = async (): Promise<number> =>
   (await server.sql("SELECT FROM audit_log WHERE outcome = 'success'")).length;

@@ -371,7 +371,7 @@ test('a moved or changed ciphertext does not open: a 500 without a word of it, a
   }
   await server.sql(`UPDATE tokens SET sealed = $2, type = 'card_number' WHERE id = $1`, [one, sealed]);
   await read(one);
-  expect(server.logLines.filter((line) => line.includes('"alarm":"seal_broken"')).length).toBeGreaterThanOrEqual(8);
+  expect(server.logLines.filter((line) => line.includes('"alarm":"tampered"')).length).toBeGreaterThanOrEqual(8);
   await server.sql(`UPDATE tokens SET type = 'token' WHERE id = $1`, [one]);
   expect((await server.request('GET', `/tokens/${one}`)).body.data).toBe('first secret');
 });

@@ -27,8 +27,9 @@ export type ConsoleServer = TestServer & {
 export const startConsole = async (
   environment: Record<string, string> = {},
   overrides: Overrides = {},
+  options: Parameters<typeof startServer>[2] = {},
 ): Promise<ConsoleServer> => {
-  const server = await startServer(environment, overrides);
+  const server = await startServer(environment, overrides, options);
 
   const browserOf = (within: ReturnType<typeof openBrowser>): Pick<Browser, 'get' | 'post' | 'follow' | 'weigh'> => {
     let csrf: string | undefined;

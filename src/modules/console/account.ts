@@ -3,7 +3,7 @@ import { html, type Html } from '../../platform/http/html.ts';
 import { qrCode } from '../../platform/http/qr-code.ts';
 import { type Devices, readDevices, removeDevice } from '../people/devices.ts';
 import { confirmDevice, offerDevice } from '../people/second-factor.ts';
-import { confirmed, fieldProblem, invalidAttributes } from './forms.ts';
+import { confirmed, fieldProblem, invalidAttributes, passwordField } from './forms.ts';
 import { type PasskeyProblems, passkeyPages, passkeysTable, passkeyStart } from './passkeys.ts';
 import { visitorOf } from './second-factor.ts';
 import { consolePage, csrfField, notice } from './shell.ts';
@@ -26,8 +26,7 @@ const startForm = (visit: Visit, problem: string | undefined): Html => {
   const problems = problem === undefined ? [] : [problem];
   return html`<form method="post" action="${DEVICE_PATH}" class="card"><h2>Add an authenticator app</h2>${csrfField(visit.session)}
 <p>An app on your phone shows six digits, which you enter after the password.</p>
-<input value="${visit.session.email}" readonly hidden autocomplete="username">
-<label>Your password<input type="password" name="current_password" required maxlength="4096" autocomplete="current-password"${invalidAttributes('password-problem', problems)}>${fieldProblem('password-problem', problems)}</label>
+${passwordField(visit, 'password-problem', problems)}
 <button>Set up an authenticator app</button></form>`;
 };
 
@@ -73,8 +72,13 @@ const accountPage = async (visit: Visit, problems: Problems = {}): Promise<strin
 ${problems.notice !== undefined && notice('bad', problems.notice)}
 ${devicesCard(visit, devices)}
 ${offer && offerForm(visit, offer, problems.code)}
-${passkeyStart(visit, problems.passkey ?? {}, passkeys.length)}
-${!hasApp && (!offer || problems.password !== undefined) && startForm(visit, problems.password)}
+${
+  session.mayAddDevices
+    ? html`${passkeyStart(visit, problems.passkey ?? {}, passkeys.length)}
+${!hasApp && (!offer || problems.password !== undefined) && startForm(visit, problems.password)}`
+    : html`<p>To add a device, sign in with your password: you are a member of several tenants, and the provider of one has signed you in.</p>`
+}
+${session.sso && html`<section class="card"><h2>Single sign-on</h2><p>The provider of ${session.tenant_name} has signed you in. This session is of ${session.tenant_name} alone.</p></section>`}
 <section class="card"><h2>Password</h2><p><a href="/console/password">Change password</a></p></section>`,
   );
 };

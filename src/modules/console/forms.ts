@@ -32,6 +32,17 @@ export const fieldProblem = (id: string, sentences: readonly string[]): Html | u
 export const invalidAttributes = (id: string, sentences: readonly string[]): Html | undefined =>
   sentences.length === 0 ? undefined : html` aria-invalid="true" aria-describedby="${id}"`;
 
+/** The password of the session's member, where a device is added. Single sign-on proves the member otherwise. */
+export const passwordField = (
+  { session }: Pick<Visit, 'session'>,
+  id: string,
+  problems: readonly string[],
+): Html | undefined =>
+  session.sso
+    ? undefined
+    : html`<input value="${session.email}" readonly hidden autocomplete="username">
+<label>Your password<input type="password" name="current_password" required maxlength="4096" autocomplete="current-password"${invalidAttributes(id, problems)}>${fieldProblem(id, problems)}</label>`;
+
 /** Asks for a confirmation before it submits. Works without JavaScript. @param ask.fields more of the form. */
 export const confirmed = (
   session: Session,

@@ -10,7 +10,7 @@ import {
   passkeyNameProblem,
   PASSKEYS_MAX,
 } from '../people/passkeys.ts';
-import { confirmed, fieldProblem, idOf, invalidAttributes } from './forms.ts';
+import { confirmed, fieldProblem, idOf, invalidAttributes, passwordField } from './forms.ts';
 import { isolated } from './list-parts.ts';
 import { passkeyForm, passkeyRefusals } from './passkey-forms.ts';
 import { visitorOf } from './second-factor.ts';
@@ -61,8 +61,7 @@ export const passkeyStart = (visit: Visit, problems: PasskeyProblems, count: num
 <p>A passkey is kept by this device, a phone, a password manager or a security key. It works on the true pages of this vault only, so a false page cannot use it.</p>
 <label>Name of the passkey<small>Such as the device that keeps it.</small>
 <input name="name" value="${problems.name}" required maxlength="${PASSKEY_NAME_LENGTH_MAX}" autocomplete="off"${invalidAttributes('passkey-name-problem', name)}>${fieldProblem('passkey-name-problem', name)}</label>
-<input value="${visit.session.email}" readonly hidden autocomplete="username">
-<label>Your password<input type="password" name="current_password" required maxlength="4096" autocomplete="current-password"${invalidAttributes('passkey-password-problem', password)}>${fieldProblem('passkey-password-problem', password)}</label>
+${passwordField(visit, 'passkey-password-problem', password)}
 <button>Continue</button></form>`;
 };
 

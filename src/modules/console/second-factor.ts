@@ -48,7 +48,7 @@ ${
     fields: html`<input type="hidden" name="next" value="${next}">`,
   })
 }
-<form method="post" action="${CODE_PATH}" class="card">${options !== undefined && html`<h2>Code</h2>`}${csrfField(session)}
+<form method="post" action="${CODE_PATH}" class="card">${options !== undefined && html`<h2>Or a code</h2>`}${csrfField(session)}
 <input type="hidden" name="next" value="${next}">
 <label>Code<small>${hasApp ? 'Six digits from your authenticator app, or one of your recovery codes.' : 'One of your recovery codes.'}</small>
 <input name="code" required maxlength="40"${attribute('autofocus', options === undefined)} autocomplete="one-time-code" autocapitalize="characters" spellcheck="false"${refusal?.code !== undefined && html` aria-invalid="true" aria-describedby="refused"`}></label>

@@ -19,10 +19,10 @@ export type Devices = {
 };
 
 /** What the user of a session has as second factor. */
-export const readDevices = async (ctx: Changing, { user_id, email }: Session): Promise<Devices> => {
+export const readDevices = async (ctx: Changing, { user_id, email, mayAddDevices }: Session): Promise<Devices> => {
   const [factor, rows] = await Promise.all([findSecondFactor(ctx.db, user_id), listPasskeyRows(ctx.db, user_id)]);
   if (!factor) throw notFound('member');
-  const isOffered = factor.second_factor !== null && factor.second_factor_step === null;
+  const isOffered = mayAddDevices && factor.second_factor !== null && factor.second_factor_step === null;
   return {
     hasApp: hasApp(factor),
     offer:

@@ -23,7 +23,7 @@ import { unprocessable } from '../../platform/errors.ts';
 import { addAttempt } from '../access/rows/attempts.ts';
 import { readDevices } from './devices.ts';
 import { type ListedPasskey, sealPasskey } from './passkey-records.ts';
-import { deletePasskeysExcept, insertPasskey, updatePasskey } from './rows/passkeys.ts';
+import { deletePasskeysExcept, hasPasskeys, insertPasskey, updatePasskey } from './rows/passkeys.ts';
 import { updateSecondFactor } from './rows/second-factors.ts';
 import {
   beginDevices,
@@ -52,6 +52,11 @@ export const passkeyNameProblem = (name: string): string | undefined => {
   return Array.from(name).length > PASSKEY_NAME_LENGTH_MAX
     ? `Use ${PASSKEY_NAME_LENGTH_MAX} characters at most.`
     : undefined;
+};
+
+/** Before a server listens: the package of passkeys holds the event loop for half a second while it loads. */
+export const preparePasskeys = async ({ config, db }: Pick<Changing, 'config' | 'db'>): Promise<void> => {
+  if (config.console && (await hasPasskeys(db))) await loadPackage();
 };
 
 const challengeOf = (ctx: Changing, { secret }: Visitor, purpose: ChallengeOf['purpose']): ChallengeOf => ({

@@ -16,7 +16,7 @@ import { equalDigests, recoveryCodeDigest, sessionDigest } from '../../platform/
 import { newRecoveryCode, newTotpSecret, stepOfCode } from '../../platform/crypto/totp.ts';
 import { openUserSecret, sealUserSecret } from '../../platform/crypto/user-secrets.ts';
 import { type PrismaTransaction, runPrismaTransaction } from '../../platform/db/transaction.ts';
-import { notFound } from '../../platform/errors.ts';
+import { notFound, unprocessable } from '../../platform/errors.ts';
 import { comparedAddress, digestOfAddress } from './address.ts';
 import { clearAttempts, countAttempt } from './attempts.ts';
 import type { PeopleContext } from './context.ts';
@@ -133,15 +133,26 @@ export const userOf = (visitor: Visitor) => ({
 export const hasApp = ({ second_factor, second_factor_since, second_factor_step }: StoredSecondFactor): boolean =>
   second_factor !== null && second_factor_since !== null && second_factor_step !== null;
 
+/** @throws unprocessable. */
+const checkMayAddDevices = ({ mayAddDevices }: Session): void => {
+  if (!mayAddDevices)
+    throw unprocessable(
+      'You are a member of several tenants, and the provider of one has signed you in. Sign in with your password to change your second factor.',
+    );
+};
+
 /**
  * Whether a typed password is that of the session's user. Comes before a device is added: an open browser alone must not be enough
- * to lock its owner out. @throws too_many_requests.
+ * to lock its owner out. In place of a password, a session that began by single sign-on needs a sign-in of the last minutes.
+ * @throws too_many_requests; unprocessable for a session that may not add devices.
  */
 export const isOwnPassword = async (
   ctx: Changing,
   { session, origin }: Visitor,
   password: string,
 ): Promise<boolean> => {
+  checkMayAddDevices(session);
+  if (session.sso) return !needsStepUp(ctx, session);
   const { user_id, email: address } = session;
   const isRight = await countingPassword(
     ctx,
@@ -240,8 +251,9 @@ export const beginDevices = (ctx: Changing, user_id: string) => {
  * @returns the recovery codes, to be shown once, none where there is another device; undefined for a wrong code.
  * @throws too_many_requests.
  */
-export const confirmDevice = (ctx: Changing, visitor: Visitor, typed: string): Promise<string[] | undefined> =>
-  countingCode(ctx, visitor, () =>
+export const confirmDevice = async (ctx: Changing, visitor: Visitor, typed: string): Promise<string[] | undefined> => {
+  checkMayAddDevices(visitor.session);
+  return countingCode(ctx, visitor, () =>
     changingUser(ctx, userOf(visitor), async (tx, { factor, log }) => {
       const { user_id } = visitor.session;
       if (hasApp(factor)) return undefined;
@@ -256,6 +268,7 @@ export const confirmDevice = (ctx: Changing, visitor: Visitor, typed: string): P
       return first?.recoveryCodes ?? [];
     }),
   );
+};
 
 /** Takes a code of the app, or a recovery code, for a session. @returns whether it was right. @throws too_many_requests. */
 export const giveCode = async (ctx: Changing, visitor: Visitor, typed: string): Promise<boolean> => {

@@ -64,6 +64,11 @@ export type Session = MemberIdentity & {
   hasDevice: boolean;
   /** Of a session that began by single sign-on: it is of this tenant alone. Undefined where a password began it. */
   sso: SsoState | undefined;
+  /**
+   * Whether it may add devices. They count in all tenants of the user: a session that the provider of one tenant began may only where
+   * there is no other.
+   */
+  mayAddDevices: boolean;
   /** What the member must do before anything else: give a code, or add a device, which the tenant requires. */
   pending: 'code' | 'device' | undefined;
   /** A token against request forgery, in each form of the session. */
@@ -154,6 +159,7 @@ const loadSession = async (ctx: Finding, secret: string): Promise<Cached | undef
     second_factor_at,
     hasDevice,
     sso,
+    mayAddDevices: !sso || tenants.length === 1,
     pending: sso?.isFactor ? undefined : pendingOf(ctx, row, hasDevice),
     csrf: csrfToken(ctx.pepper, secret),
     caller: callerOf(row),

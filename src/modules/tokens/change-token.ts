@@ -98,7 +98,7 @@ export const changeToken = async (ctx: TokensContext, work: Work, id: string, bo
     }
     const at = ctx.now();
     const columns: ChangedColumns = {
-      sealed: sealDraft(ctx, work.tenant_id, keys.data, id, draft),
+      sealed: sealDraft(ctx, work.tenant_id, keys.data, draft, { id, fingerprint: print }),
       fingerprint: print,
       fingerprint_expression: draft.fingerprint_expression,
       container: draft.container,
@@ -110,10 +110,8 @@ export const changeToken = async (ctx: TokensContext, work: Work, id: string, bo
       modified_at: at.toISOString(),
       modified_by: work.actor_id,
     };
-    if (draft.cvc !== undefined && cvcKey) {
-      columns.cvc_sealed = sealCvc(ctx, work.tenant_id, cvcKey, id, draft.cvc);
-      columns.cvc_expires_at = new Date(at.getTime() + ctx.config.cvcTtlMs).toISOString();
-    }
+    if (draft.cvc !== undefined && cvcKey)
+      Object.assign(columns, sealCvc(ctx, work.tenant_id, cvcKey, { id, cvc: draft.cvc, at }));
     const { result, disclosure } = answerOf(work, draft, columns, transform, {
       id,
       created_by: row.created_by ?? undefined,

@@ -101,11 +101,12 @@ export const createTokens = async <T>(
       const type = draft.type.name;
       let log_id = logIds.get(type);
       if (log_id === undefined) logIds.set(type, (log_id = ctx.newLogId(at)));
+      const print = fingerprint(keys.digest, draft.type.name, draft.fingerprintValue);
       const row: NewToken = {
         id,
         type,
-        sealed: sealDraft(ctx, work.tenant_id, keys.data, id, draft),
-        fingerprint: fingerprint(keys.digest, draft.type.name, draft.fingerprintValue),
+        sealed: sealDraft(ctx, work.tenant_id, keys.data, draft, { id, fingerprint: print }),
+        fingerprint: print,
         fingerprint_expression: draft.fingerprint_expression,
         container: draft.container,
         metadata: draft.metadata,
@@ -117,10 +118,8 @@ export const createTokens = async <T>(
         log_id,
       };
       if (draft.search_indexes.length > 0) row.search_indexes = [...draft.search_indexes];
-      if (draft.cvc !== undefined && cvcKey) {
-        row.cvc_sealed = sealCvc(ctx, work.tenant_id, cvcKey, id, draft.cvc);
-        row.cvc_expires_at = new Date(at.getTime() + ctx.config.cvcTtlMs).toISOString();
-      }
+      if (draft.cvc !== undefined && cvcKey)
+        Object.assign(row, sealCvc(ctx, work.tenant_id, cvcKey, { id, cvc: draft.cvc, at }));
       return row;
     };
     const rows = await ctx.accounts.runInTurns(work.tenant_id, mapInSlices(drafts, rowOf));
@@ -209,13 +208,17 @@ const recordOfNew = (work: Work, { drafts, rows, transforms }: Sealed, index: nu
   return recordOfDraft(work.tenant_id, draft, shown, row, { id, created_by: created_by ?? undefined, created_at });
 };
 
-/** Looks for equal tokens and writes the others, in one statement that requests share. */
+/** Attempts to find equal tokens or to write, while others delete or move the equal ones. */
+const UNIQUE_TRIES_MAX = 3;
+
+/** Looks for equal tokens and writes the others, in one statement that requests share. @throws conflict. */
 const insertUnique = async <T>(
   ctx: TokensContext,
   work: Work,
   sealed: Sealed,
   seen: string[],
   options: CreateOptions<T>,
+  triesLeft = UNIQUE_TRIES_MAX,
 ): Promise<T> => {
   const { drafts, rows, keys } = sealed;
   const uniqueRows = rows.map((row, index) => (deduplicates(work, drafts[index] as Draft) ? { ...row, seen } : row));
@@ -241,19 +244,38 @@ const insertUnique = async <T>(
         [...found.values()].map(({ logged }) => logged),
       ),
     );
+  // Tokens that were deleted or moved since: what they equalled is looked for again, and written otherwise.
+  const left = [...rows.keys()].filter((index) => {
+    const id = existing[index];
+    return id !== undefined && !written.has(id) && !found.has(id);
+  });
+  const again = left.length === 0 ? [] : await insertLeft(ctx, work, sealed, { left, seen, triesLeft }, options);
   return options.answer(
     rows.map((_, index) => {
+      if (left.includes(index)) return again[left.indexOf(index)] as TokenRecord;
       const id = existing[index];
       const isDeduplicating = deduplicates(work, drafts[index] as Draft);
       if (id === undefined)
         return { ...recordOfNew(work, sealed, index), ...(isDeduplicating && { _extras: { deduplicated: false } }) };
       const twin = written.get(id);
       if (twin !== undefined) return { ...recordOfNew(work, sealed, twin), _extras: { deduplicated: true } };
-      // The existing token was deleted in the meantime: only its id is known.
-      const gone = { id, tenant_id: work.tenant_id, type: (drafts[index] as Draft).type.name, containers: [] };
-      return { ...(found.get(id)?.record ?? gone), _extras: { deduplicated: true } };
+      return { ...(found.get(id) as SeenToken).record, _extras: { deduplicated: true } };
     }),
   );
+};
+
+/** Tries those drafts again whose equal tokens are gone. */
+const insertLeft = async (
+  ctx: TokensContext,
+  work: Work,
+  { drafts, rows, transforms, keys }: Sealed,
+  { left, seen, triesLeft }: { left: number[]; seen: string[]; triesLeft: number },
+  options: Omit<CreateOptions<unknown>, 'answer'>,
+): Promise<TokenRecord[]> => {
+  if (triesLeft === 1) throw conflict('Tokens with this value are being changed. Try again.');
+  const of = <Item>(list: Item[]): Item[] => left.map((index) => list[index] as Item);
+  const sealed = { drafts: of(drafts), rows: of(rows), transforms: of(transforms), keys };
+  return insertUnique(ctx, work, sealed, seen, { ...options, answer: (records) => records }, triesLeft - 1);
 };
 
 /** Links the tokens to their parent, and logs it as an update of the parent. */
@@ -361,6 +383,7 @@ const recordOfEqual = (
   const transform = wouldDecide(work.caller, 'token:read', row);
   if (transform === undefined || transform === 'redact') return undefined;
   if (row.sealed === null) throw tooLarge();
+  // This verifies the fingerprint too, by which the row was found.
   const kept = openToken(ctx, work.tenant_id, row, keys);
   if (visibilityOfToken(transform, row, kept) === 'nothing') return undefined;
   noteDecision(work, 'token:read', row, 'masked', kept);

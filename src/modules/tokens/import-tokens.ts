@@ -9,6 +9,7 @@ import { createTokens } from './create-tokens.ts';
 import { chosenTokenId, type Draft, parseTokenRequest } from './token-request.ts';
 import { findTokenType, passesLuhn } from './token-types.ts';
 import { draftTools } from './tokens.ts';
+import { findVerified } from './verified-rows.ts';
 
 /** A token request without its id, which the row of the source gives. */
 export type ImportRow = { id: string; request: Record<string, Json> };
@@ -99,7 +100,7 @@ export const importTokens = async (
   const known = new Map<string, Print>();
   const note = async (wanted: string[]): Promise<void> => {
     if (wanted.length > 0)
-      for (const row of await ctx.tokenRows.findRecords(work, wanted, ctx.now())) known.set(row.id, row);
+      for (const row of await findVerified(ctx, work.tenant_id, wanted, keys)) known.set(row.id, row);
   };
   await note(ids);
   const againstKnown = ({ token_id, draft }: Parsed): ImportOutcome | undefined => {

@@ -20,7 +20,7 @@ const SWEEP_ROUNDS_MAX = 100;
 
 type Sweeping = Pick<
   TokensContext,
-  'config' | 'db' | 'now' | 'newLogId' | 'newUuid' | 'keyring' | 'environment' | 'randomBytes' | 'log'
+  'config' | 'db' | 'now' | 'newLogId' | 'newUuid' | 'keyring' | 'environment' | 'log' | 'metrics'
 >;
 
 /**
@@ -48,9 +48,7 @@ export const sweepInTurn = async (ctx: Sweeping, holder: string): Promise<boolea
 };
 
 /** Sweeps periodically, in turn with other processes. A failed sweep is logged, and the next interval retries. @returns stop, which waits for a running sweep. */
-export const startSweeping = (
-  ctx: Sweeping & Pick<TokensContext, 'metrics' | 'monotonicMs'>,
-): (() => Promise<void>) => {
+export const startSweeping = (ctx: Sweeping & Pick<TokensContext, 'monotonicMs'>): (() => Promise<void>) => {
   const { metrics } = ctx;
   const holder = ctx.newUuid();
   let succeededMs = 0;

@@ -1,7 +1,7 @@
 // The barrier: the only place where plaintext and rows meet. Seals on the way in, opens on the way out, and shows as much
 // of a token as a decision allows. Knows no request and writes nothing.
 import { type FoundCvc } from './rows/token-row.ts';
-import { type StoredToken } from './rows/token-row.ts';
+import { type SealedToken, type StoredToken } from './rows/token-row.ts';
 import { type NewToken } from './rows/token-row.ts';
 import type { Work } from '../access/work.ts';
 import { noteDecisionOverNew } from '../access/decisions.ts';
@@ -19,7 +19,9 @@ import {
   SealBroken,
   type SealingKey,
 } from '../../platform/crypto/seal.ts';
+import { textsOfToken } from '../../platform/crypto/sealed-tables.ts';
 import { internal } from '../../platform/errors.ts';
+import { noteTampered } from '../../platform/tampered.ts';
 import { evaluateShape } from './expressions/expressions.ts';
 import type { Json } from '../../platform/json/json.ts';
 import { createMeter, type Meter } from './expressions/meter.ts';
@@ -61,25 +63,55 @@ export const draftTools = (
   publicAccess: work?.caller.publicAccess,
 });
 
-type SealContext = Pick<TokensContext, 'environment' | 'randomBytes' | 'log'>;
+type SealContext = Pick<TokensContext, 'environment' | 'randomBytes'>;
+
+export type OpenContext = Pick<TokensContext, 'environment' | 'log' | 'metrics'>;
 
 const bindingOf = (
   ctx: Pick<TokensContext, 'environment'>,
   tenant_id: string,
   token: { id: string; type: string },
   field: 'sealed' | 'cvc',
-): Binding => ({ environment: ctx.environment, tenant_id, record: 'token', id: token.id, type: token.type, field });
+  row: readonly string[],
+): Binding => ({
+  environment: ctx.environment,
+  tenant_id,
+  record: 'token',
+  id: token.id,
+  type: token.type,
+  field,
+  row,
+});
 
-/** A draft's data and mask under the tenant's key, in base64. */
-export const sealDraft = (ctx: SealContext, tenant_id: string, key: SealingKey, id: string, draft: Draft): string => {
+/** A draft's data and mask under the tenant's key, bound to the columns of its row, in base64. */
+export const sealDraft = (
+  ctx: SealContext,
+  tenant_id: string,
+  key: SealingKey,
+  draft: Draft,
+  { id, fingerprint }: { id: string; fingerprint: string },
+): string => {
   const kept: Kept = draft.mask === undefined ? { data: draft.data } : { data: draft.data, mask: draft.mask };
-  const binding = bindingOf(ctx, tenant_id, { id, type: draft.type.name }, 'sealed');
+  const { container, expires_at, fingerprint_expression } = draft;
+  const row = textsOfToken({ container, expires_at, fingerprint, fingerprint_expression });
+  const binding = bindingOf(ctx, tenant_id, { id, type: draft.type.name }, 'sealed', row);
   return seal(key, binding, JSON.stringify(kept), ctx.randomBytes).toString('base64');
 };
 
-/** A security code under a short-lived key, in base64. */
-export const sealCvc = (ctx: SealContext, tenant_id: string, key: SealingKey, id: string, cvc: string): string =>
-  seal(key, bindingOf(ctx, tenant_id, { id, type: 'card' }, 'cvc'), cvc, ctx.randomBytes).toString('base64');
+const cvcBindingOf = (ctx: Pick<TokensContext, 'environment'>, tenant_id: string, id: string, expires_at: Date) =>
+  bindingOf(ctx, tenant_id, { id, type: 'card' }, 'cvc', [String(expires_at.getTime())]);
+
+/** The columns of a security code that was sent now, sealed under a short-lived key. */
+export const sealCvc = (
+  ctx: SealContext & Pick<TokensContext, 'config'>,
+  tenant_id: string,
+  key: SealingKey,
+  { id, cvc, at }: { id: string; cvc: string; at: Date },
+): Pick<NewToken, 'cvc_sealed' | 'cvc_expires_at'> => {
+  const expires_at = new Date(at.getTime() + ctx.config.cvcTtlMs);
+  const sealed = seal(key, cvcBindingOf(ctx, tenant_id, id, expires_at), cvc, ctx.randomBytes);
+  return { cvc_sealed: sealed.toString('base64'), cvc_expires_at: expires_at.toISOString() };
+};
 
 /** Everything a search can find a draft by, as keyed digests; undefined where that is nothing. */
 export const searchDigestsOf = (keys: TenantKeys, draft: Draft): string[] | undefined => {
@@ -89,26 +121,23 @@ export const searchDigestsOf = (keys: TenantKeys, draft: Draft): string[] | unde
   return digests.length === 0 ? undefined : [...new Set(digests)];
 };
 
-/** A value that does not open was changed or moved, or its key is missing: the operator must investigate. */
-const broken = (ctx: SealContext, tenant_id: string, token_id: string, error: unknown, what: string) => {
-  ctx.log.error({ alarm: 'seal_broken', tenant_id, token_id }, `${what} does not open`);
-  return internal(error);
-};
-
-/** @throws internal, after an alarm, for a value that does not open. */
-export const openToken = (
-  ctx: SealContext,
-  tenant_id: string,
-  row: Pick<StoredToken, 'id' | 'type' | 'sealed'>,
-  keys: TenantKeys,
-): Kept => {
+/**
+ * Opens a value, which verifies its row too: id, type, and the columns that decide who reads it.
+ * @param row with `masked`, verifies that column too: searches trust it.
+ * @throws internal, after an alarm, where the value or a column was changed or moved, or the key is missing.
+ */
+export const openToken = (ctx: OpenContext, tenant_id: string, row: SealedToken, keys: TenantKeys): Kept => {
   try {
     // Nearly all are under the newest key: it is asked first.
     const key = isSealedUnder(keys.data, row.sealed) ? keys.data : keys.find(keyIdOf(row.sealed));
     if (!key) throw new SealBroken();
-    return JSON.parse(open(key, bindingOf(ctx, tenant_id, row, 'sealed'), row.sealed).toString('utf8')) as Kept;
+    const binding = bindingOf(ctx, tenant_id, row, 'sealed', textsOfToken(row));
+    const kept = JSON.parse(open(key, binding, row.sealed).toString('utf8')) as Kept;
+    if (row.masked === false && hasMask(row, kept)) throw new SealBroken();
+    return kept;
   } catch (error) {
-    throw broken(ctx, tenant_id, row.id, error, 'a token');
+    noteTampered(ctx, { table: 'tokens', tenant_id, row_id: row.id });
+    throw internal(error);
   }
 };
 
@@ -117,7 +146,7 @@ export const openToken = (
  * after an alarm: a process that has not heard of a promoted database yet seals under a key that another one has replaced.
  */
 export const openCvcs = async (
-  ctx: SealContext & Pick<TokensContext, 'keyring' | 'now'>,
+  ctx: OpenContext & Pick<TokensContext, 'keyring' | 'now'>,
   { tenant_id, record }: Pick<Work, 'tenant_id' | 'record'>,
   rows: readonly ({ id: string } & Partial<FoundCvc>)[],
 ): Promise<Map<string, string>> => {
@@ -135,11 +164,12 @@ export const openCvcs = async (
     try {
       const key = await keyOf(cvc_sealed);
       if (!key) continue;
-      cvcs.set(id, open(key, bindingOf(ctx, tenant_id, { id, type: 'card' }, 'cvc'), cvc_sealed).toString('utf8'));
+      const binding = cvcBindingOf(ctx, tenant_id, id, cvc_expires_at);
+      cvcs.set(id, open(key, binding, cvc_sealed).toString('utf8'));
       record?.readableUntil(cvc_expires_at);
     } catch (error) {
       if (!(error instanceof SealBroken)) throw error;
-      broken(ctx, tenant_id, id, error, 'a cvc');
+      noteTampered(ctx, { table: 'token_cvcs', tenant_id, row_id: id });
     }
   }
   return cvcs;

@@ -1,6 +1,6 @@
 // Opens tokens that an earlier version wrote and stores whether they have a mask, once for each token.
 // Searches without a rule match values of tokens without a mask only. Several processes may run this at once.
-import { maskRows } from './rows/masks.ts';
+import { maskRows, type TokenOfUnknownMask } from './rows/masks.ts';
 import type { TokensContext } from './context.ts';
 import { TenantKeysGone } from '../../platform/crypto/keyring.ts';
 import { AppError } from '../../platform/errors.ts';
@@ -9,7 +9,7 @@ import { openToken } from './tokens.ts';
 /** Tokens in one batch: some milliseconds of work. */
 const TOKENS_MAX = 200;
 
-type MaskContext = Pick<TokensContext, 'db' | 'keyring' | 'environment' | 'randomBytes' | 'log'>;
+type MaskContext = Pick<TokensContext, 'db' | 'keyring' | 'environment' | 'log' | 'metrics'>;
 
 /** Processes one batch. @returns whether there may be more. @throws unavailable. */
 export const noteUnknownMasks = async (ctx: MaskContext): Promise<boolean> => {
@@ -24,7 +24,7 @@ export const noteUnknownMasks = async (ctx: MaskContext): Promise<boolean> => {
   return known.length > 0;
 };
 
-const hasMask = async (ctx: MaskContext, row: { tenant_id: string; id: string; type: string; sealed: Buffer }) => {
+const hasMask = async (ctx: MaskContext, row: TokenOfUnknownMask) => {
   try {
     const keys = await ctx.keyring.tenantKeys(row.tenant_id);
     return openToken(ctx, row.tenant_id, row, keys).mask !== undefined;

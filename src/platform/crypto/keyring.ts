@@ -1,13 +1,20 @@
 // Unwraps and caches the keys of tenants, and manages the ephemeral keys of security codes.
 // The newest key seals, from some minutes after it was made; older ones still open.
-import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import { type DigestKey, prepareDigestKey } from './digest.ts';
 import { unavailable } from '../errors.ts';
 import { newUuid } from './ids.ts';
 import { haveOneRootKey, type RootKeys } from './key-provider.ts';
 import type { RandomBytes } from './random.ts';
-import { createSealingKey, type SealingKey } from './seal.ts';
+import { createSealingKey, SealBroken, type SealingForm, type SealingKey } from './seal.ts';
+import {
+  EPHEMERAL_SLOT_MS,
+  ephemeralKeyContext,
+  type EphemeralKeyRow,
+  formOfSlot,
+  isTimeOfSlot,
+  slotIdOf,
+} from './slots.ts';
 import { destroyXaesKey, XAES_KEY_BYTES } from './xaes.ts';
 
 /** Tenants whose keys are cached at once: about 20 MB. */
@@ -31,18 +38,24 @@ export const KEY_ACTIVE_AFTER_MS = 2 * TENANT_KEYS_TTL_MS;
 /** After this time no process seals under an older data key: caches have expired, and the longest requests have ended. */
 export const KEY_SETTLED_AFTER_MS = KEY_ACTIVE_AFTER_MS + 20 * 60_000;
 
-/** A key seals the codes of half a minute. With a sweep every 15 seconds, a code is unrecoverable before CVC_TTL plus a minute. */
-export const EPHEMERAL_SLOT_MS = 30_000;
+/**
+ * `data-2`: a data key under which values of tokens are bound to the columns of their rows. The wrapped key is bound to its purpose,
+ * so a writer of the database cannot make a `data-2` of it or the other way round. `data`: of earlier versions.
+ */
+export type KeyPurpose = 'data' | 'data-2' | 'digest';
+
+/** A condition of SQL on tenant_keys. */
+export const IS_DATA_KEY = "purpose IN ('data', 'data-2')";
+
+export const isDataKey = ({ purpose }: { purpose: string }): boolean => purpose === 'data' || purpose === 'data-2';
 
 /** The database adds the time. */
-export type NewTenantKeyRow = { tenant_id: string; id: string; purpose: 'data' | 'digest'; wrapped: Uint8Array };
+export type NewTenantKeyRow = { tenant_id: string; id: string; purpose: KeyPurpose; wrapped: Uint8Array };
 
 export type TenantKeyRow = NewTenantKeyRow & { created_at: Date };
 
 /** `age_ms`: at the time of reading. */
 export type StoredTenantKey = TenantKeyRow & { age_ms: number };
-
-export type EphemeralKeyRow = { id: string; wrapped: Uint8Array; destroy_at: Date };
 
 /** Wrapped keys of a new tenant, or a new key of one. */
 export type NewTenantKeys = {
@@ -80,8 +93,8 @@ export class TenantKeysGone extends Error {
 }
 
 export type Keyring = {
-  /** Generates wrapped keys of a tenant, one for each purpose. The caller stores the rows. */
-  newTenantKeys(tenantId: string, purposes: readonly TenantKeyRow['purpose'][]): Promise<NewTenantKeys>;
+  /** Generates wrapped keys of a tenant. `data` becomes `data-2` where the upgrade is over. The caller stores the rows. */
+  newTenantKeys(tenantId: string, purposes: readonly KeyPurpose[]): Promise<NewTenantKeys>;
   /** @throws TenantKeysGone; what the provider and the store throw. */
   tenantKeys(tenantId: string): Promise<TenantKeys>;
   /**
@@ -97,7 +110,7 @@ export type Keyring = {
    * @throws what `rows` and the provider throw.
    */
   restoreEphemeralKeys(rows: EphemeralRows): Promise<void>;
-  /** The key of a slot, for opening; undefined if it is destroyed or expired. */
+  /** The key of a slot, for opening; undefined if it is destroyed or expired. @throws SealBroken where its row was changed. */
   findEphemeralKey(keyId: string): Promise<SealingKey | undefined>;
   forgetTenant(tenantId: string): void;
   forgetTenants(): void;
@@ -106,25 +119,17 @@ export type Keyring = {
   close(): void;
 };
 
-const byAge = (one: TenantKeyRow, other: TenantKeyRow): number =>
-  one.created_at.getTime() - other.created_at.getTime() || (one.id < other.id ? -1 : 1);
+const formOf = ({ purpose }: TenantKeyRow): SealingForm => (purpose === 'data-2' ? 2 : 1);
 
-/** The id of a slot is its time as a UUID of version 8 (RFC 9562 section 5.8). */
-const slotId = (startMs: number): string => {
-  const bytes = createHash('sha256').update(`ephemeral slot ${startMs}`).digest();
-  bytes[6] = ((bytes[6] as number) & 0x0f) | 0x80;
-  bytes[8] = ((bytes[8] as number) & 0x3f) | 0x80;
-  const hex = bytes.toString('hex');
-  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20, 32)}`;
-};
+/** By form first: beside a key of form 2, an older or newer one of form 1 does not seal. */
+const byFormAndAge = (one: TenantKeyRow, other: TenantKeyRow): number =>
+  formOf(one) - formOf(other) || one.created_at.getTime() - other.created_at.getTime() || (one.id < other.id ? -1 : 1);
 
 /** What a wrapped key of a tenant is bound to. */
 export const tenantKeyContext = (
   environment: string,
   { tenant_id, purpose, id }: Pick<TenantKeyRow, 'tenant_id' | 'purpose' | 'id'>,
 ): string[] => ['tenant key', environment, tenant_id, purpose, id];
-
-export const ephemeralKeyContext = (environment: string, id: string): string[] => ['ephemeral key', environment, id];
 
 /** Two rotations of the root key do not follow each other so closely that each attempt meets one. */
 const WRAPS_MAX = 3;
@@ -136,13 +141,16 @@ export const createKeyring = (parts: {
   now: () => Date;
   randomBytes: RandomBytes;
   cvcTtlMs: number;
+  /** Whether new keys may be of form 2: an earlier version, which may still run beside this one, opens form 1 only. */
+  isContracted: () => boolean;
 }): Keyring => {
   const { provider, store, environment, now, randomBytes } = parts;
+  const newForm = (): SealingForm => (parts.isContracted() ? 2 : 1);
 
   type Loaded = { keys: TenantKeys; destroy: () => void };
 
   const load = async (tenantId: string): Promise<Loaded> => {
-    const rows = (await store.findTenantKeys(tenantId)).toSorted(byAge);
+    const rows = (await store.findTenantKeys(tenantId)).toSorted(byFormAndAge);
     const dataKeys = new Map<string, SealingKey>();
     let data: SealingKey | undefined;
     let digest: DigestKey | undefined;
@@ -150,7 +158,7 @@ export const createKeyring = (parts: {
       const key = await provider.unwrap(row.wrapped, tenantKeyContext(environment, row));
       if (row.purpose === 'digest') digest = prepareDigestKey(row.id, key);
       else {
-        const sealing = createSealingKey(row.id, key);
+        const sealing = createSealingKey(row.id, key, formOf(row));
         dataKeys.set(row.id, sealing);
         if (!data || row.age_ms >= KEY_ACTIVE_AFTER_MS) data = sealing;
       }
@@ -240,23 +248,30 @@ export const createKeyring = (parts: {
     throw unavailable();
   };
 
+  const unwrapSlot = async (row: EphemeralKeyRow): Promise<SealingKey> => {
+    const key = await provider.unwrap(row.wrapped, ephemeralKeyContext(environment, row));
+    return createSealingKey(row.id, key, formOfSlot(row.id));
+  };
+
   /** Generates a key for the slot and stores it. If another process has stored one, that one is used. */
   const openSlot = async (startMs: number): Promise<SealingKey> => {
-    const id = slotId(startMs);
-    const context = ephemeralKeyContext(environment, id);
+    const form = newForm();
+    const id = slotIdOf(startMs, form);
     const destroy_at = new Date(startMs + EPHEMERAL_SLOT_MS + parts.cvcTtlMs);
+    const context = ephemeralKeyContext(environment, { id, destroy_at });
     const key = randomBytes(XAES_KEY_BYTES);
     const wrapAs = (wrapped_pepper: Uint8Array): Promise<Buffer> => provider.wrapAs(wrapped_pepper, key, context);
     const [row] = await storeEphemeralKeys(store, [{ id, destroy_at, wrapAs }]);
     if (!row) throw unavailable();
     keepRow(row);
-    return createSealingKey(id, await provider.unwrap(row.wrapped, context));
+    return unwrapSlot(row);
   };
 
   /** @returns the key as it was wrapped, unless the root key was rotated since. */
-  const wrapAgain = async ({ id, wrapped }: EphemeralKeyRow, wrapped_pepper: Uint8Array): Promise<Uint8Array> => {
+  const wrapAgain = async (row: EphemeralKeyRow, wrapped_pepper: Uint8Array): Promise<Uint8Array> => {
+    const { wrapped } = row;
     if (haveOneRootKey(wrapped, wrapped_pepper)) return wrapped;
-    const context = ephemeralKeyContext(environment, id);
+    const context = ephemeralKeyContext(environment, row);
     return provider.wrapAs(wrapped_pepper, await provider.unwrap(wrapped, context), context);
   };
 
@@ -264,7 +279,8 @@ export const createKeyring = (parts: {
     async newTenantKeys(tenantId, purposes) {
       const wrapped_pepper = await store.findWrappedPepper();
       const rows: NewTenantKeyRow[] = [];
-      for (const purpose of purposes) {
+      for (const asked of purposes) {
+        const purpose = asked === 'data' && newForm() === 2 ? 'data-2' : asked;
         const row = { tenant_id: tenantId, id: newUuid(), purpose };
         const key = randomBytes(XAES_KEY_BYTES);
         rows.push({ ...row, wrapped: await provider.wrapAs(wrapped_pepper, key, tenantKeyContext(environment, row)) });
@@ -323,9 +339,10 @@ export const createKeyring = (parts: {
     async findEphemeralKey(keyId) {
       const row = await store.findEphemeralKey(keyId);
       if (!row || now() >= row.destroy_at) return undefined;
-      const key = await provider.unwrap(row.wrapped, ephemeralKeyContext(environment, row.id));
+      if (!isTimeOfSlot(row, parts.cvcTtlMs)) throw new SealBroken();
+      const key = await unwrapSlot(row);
       // Unwrapping may be slow: the key may have expired meanwhile.
-      return now() >= row.destroy_at ? undefined : createSealingKey(row.id, key);
+      return now() >= row.destroy_at ? undefined : key;
     },
 
     forgetTenant: (tenantId) => void tenants.delete(tenantId),

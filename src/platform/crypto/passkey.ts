@@ -82,7 +82,7 @@ const parseAnswer = <T extends { response: { clientDataJSON: string } }>(
 export const parseCreatedAnswer = (text: string): CreatedAnswer | undefined => parseAnswer(createdSchema, text);
 export const parseUsedAnswer = (text: string): UsedAnswer | undefined => parseAnswer(usedSchema, text);
 
-/** It takes half a second and 30 MB, and many processes never need it. Load it before a transaction that verifies. */
+/** Half a second of CPU time and 30 MB, which a vault without passkeys does not need. Load it before a transaction that verifies. */
 export const loadPackage = () => import('@simplewebauthn/server');
 
 const listed = (passkeys: readonly PasskeyCredential[]) =>

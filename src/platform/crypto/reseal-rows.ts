@@ -2,10 +2,10 @@
 import type { Database } from '../db/database.ts';
 import { createSigning } from '../db/signing.ts';
 import { boundSealed } from '../db/statements.ts';
-import { KEY_SETTLED_AFTER_MS } from './keyring.ts';
+import { IS_DATA_KEY, type KeyPurpose, KEY_SETTLED_AFTER_MS } from './keyring.ts';
 import { AGE_MS } from './rows.ts';
 import { SEALED_HEADER_BYTES } from './seal.ts';
-import { EXPIRING_TABLES, type SealedTable } from './sealed-tables.ts';
+import { type BoundRow, EXPIRING_TABLES, type SealedTable } from './sealed-tables.ts';
 import { SIGNED_TABLES, type SignedTable, type SignedTableName } from './signed-tables.ts';
 
 /** The table, where a MAC binds its sealed values: they are signed again with the new ones. */
@@ -20,13 +20,13 @@ export const FIRST_ID = '00000000-0000-0000-0000-000000000000';
 /** Tenants of one statement. */
 const TENANTS_MAX = 1_000;
 
-export type SealedRow = { id: string; type?: string; is_old: boolean; sealed: Buffer | null };
+export type SealedRow = BoundRow & { id: string; type?: string; is_old: boolean; sealed: Buffer | null };
 
 const header = `substring(sealed for ${SEALED_HEADER_BYTES})`;
 
 /** A value that is sealed under the key of $3 comes without it. */
-const findSlice = ({ name, id, isTyped }: SealedTable): string => {
-  const columns = `id, ${isTyped ? 'type, ' : ''}is_old, sealed`;
+const findSlice = ({ name, id, isTyped, bound = [] }: SealedTable): string => {
+  const columns = ['id', ...(isTyped ? ['type'] : []), ...bound, 'is_old', 'sealed'].join(', ');
   const rows = `SELECT ${columns.replace('sealed', 'CASE WHEN is_old THEN sealed END AS sealed')} FROM (
       SELECT *, coalesce(${header} <> $3, false) AS is_old FROM ${name}
       WHERE tenant_id = $1 AND id > $2::${id} ORDER BY id LIMIT $4) AS slice ORDER BY id`;
@@ -58,15 +58,18 @@ const COUNT_EXPIRING = EXPIRING_TABLES.map(
 );
 
 const FIND_DATA_KEYS = `
-SELECT id, ${AGE_MS} FROM tenant_keys WHERE tenant_id = $1 AND purpose = 'data' ORDER BY created_at DESC, id DESC`;
+SELECT id, purpose, ${AGE_MS} FROM tenant_keys WHERE tenant_id = $1 AND ${IS_DATA_KEY}
+ORDER BY purpose DESC, created_at DESC, id DESC`;
 const FIND_TENANTS_WITH_OLD_KEYS = `
-SELECT tenant_id FROM tenant_keys WHERE purpose = 'data' AND tenant_id > $1::uuid
+SELECT tenant_id FROM tenant_keys WHERE ${IS_DATA_KEY} AND tenant_id > $1::uuid
 GROUP BY tenant_id HAVING count(*) > 1 ORDER BY tenant_id LIMIT ${TENANTS_MAX}`;
+const COUNT_TENANTS_OF_FORM_1 =
+  "SELECT count(DISTINCT tenant_id)::int AS count FROM tenant_keys WHERE purpose = 'data'";
 const FIND_TENANTS = `SELECT id FROM tenants WHERE id > $1::uuid ORDER BY id LIMIT ${TENANTS_MAX}`;
 /** By the clock of the database alone: a host whose clock is wrong must not delete a key that others still seal under. */
 const DELETE_KEY = `
-DELETE FROM tenant_keys WHERE tenant_id = $1 AND id = $2 AND purpose = 'data' AND EXISTS (
-  SELECT FROM tenant_keys AS newest WHERE newest.tenant_id = $1 AND newest.id = $3 AND newest.purpose = 'data'
+DELETE FROM tenant_keys WHERE tenant_id = $1 AND id = $2 AND ${IS_DATA_KEY} AND EXISTS (
+  SELECT FROM tenant_keys AS newest WHERE newest.tenant_id = $1 AND newest.id = $3 AND newest.${IS_DATA_KEY}
   AND newest.id <> $2 AND newest.created_at <= now() - interval '${KEY_SETTLED_AFTER_MS} milliseconds'
 ) RETURNING id`;
 
@@ -111,13 +114,16 @@ export const createResealRows = ({
     return count;
   },
 
-  /** The data keys of a tenant, the newest first. */
+  /** The data keys of a tenant, the one that seals first, or will: those of form 2 before others, the newest before older ones. */
   findDataKeys: async (tenant_id: string) =>
-    (await query(undefined, FIND_DATA_KEYS, [tenant_id])) as { id: string; age_ms: number }[],
+    (await query(undefined, FIND_DATA_KEYS, [tenant_id])) as { id: string; purpose: KeyPurpose; age_ms: number }[],
   findTenantsWithOldKeys: async (after: string): Promise<string[]> =>
     ((await query(undefined, FIND_TENANTS_WITH_OLD_KEYS, [after])) as { tenant_id: string }[]).map(
       ({ tenant_id }) => tenant_id,
     ),
+  /** How many tenants have a data key under which tokens are not bound to their rows. */
+  countTenantsOfForm1: async (): Promise<number> =>
+    ((await query(undefined, COUNT_TENANTS_OF_FORM_1, [])) as [{ count: number }])[0].count,
   findTenantIdsAfter: async (after: string): Promise<string[]> =>
     ((await query(undefined, FIND_TENANTS, [after])) as { id: string }[]).map(({ id }) => id),
   /** @param newestId the key that seals. @returns whether it has sealed for so long that the older key is deleted. */

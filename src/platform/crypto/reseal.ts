@@ -6,7 +6,7 @@ import type { Platform } from '../platform.ts';
 import { KEY_ACTIVE_AFTER_MS, KEY_SETTLED_AFTER_MS, TenantKeysGone } from './keyring.ts';
 import { createResealRows, FIRST_ID, type SealedRow } from './reseal-rows.ts';
 import { keyHeaderOf, keyIdOf, open, seal, SealBroken } from './seal.ts';
-import { SEALED_TABLES, type SealedTable } from './sealed-tables.ts';
+import { SEALED_TABLES, type SealedTable, textsOf } from './sealed-tables.ts';
 
 /** Sealing them takes five milliseconds, in which this process does nothing else. */
 const SLICE_ROWS = 200;
@@ -37,9 +37,10 @@ const resealRow = (
   row: SealedRow & { sealed: Buffer },
 ): { id: string; old: Buffer; sealed: Buffer } | undefined => {
   const { id, type, sealed: old } = row;
-  const { record, field } = table;
-  const binding = { environment: ctx.environment, tenant_id, record, id, field, ...(type !== undefined && { type }) };
+  const { record, field, bound = [] } = table;
   try {
+    const place = { environment: ctx.environment, tenant_id, record, id, field, ...(type !== undefined && { type }) };
+    const binding = { ...place, row: textsOf(row, bound) };
     const key = keys.find(keyIdOf(old));
     if (!key) throw new SealBroken();
     const plain = open(key, binding, old);

@@ -1,9 +1,10 @@
 // Wraps every key of a vault under the first configured root key, while servers run. Repeated after a failure, it continues.
 import { unavailable } from '../errors.ts';
 import { haveOneRootKey, RootKeyUnknown, type RootKeys } from './key-provider.ts';
-import { ephemeralKeyContext, tenantKeyContext } from './keyring.ts';
+import { tenantKeyContext } from './keyring.ts';
 import type { RotationRows } from './rotation-rows.ts';
 import { SealBroken } from './seal.ts';
+import { ephemeralKeyContext } from './slots.ts';
 import { pepperContext } from './vault-keys.ts';
 
 /** Keys that are read at once. */
@@ -97,7 +98,7 @@ export const rotateRoot = async ({ provider, environment, rows, goOn }: Rotation
         tenant_id: undefined,
         id: row.id,
         wrapped: row.wrapped,
-        context: ephemeralKeyContext(environment, row.id),
+        context: ephemeralKeyContext(environment, row),
         replace: (wrapped) => rows.replaceEphemeralKey(row, wrapped),
       })),
     );

@@ -1,7 +1,8 @@
 // Rows that hold wrapped keys, as a rotation of the root key reads and replaces them.
 import type { Database } from '../db/database.ts';
 import { FIRST_ID } from './reseal-rows.ts';
-import type { EphemeralKeyRow, TenantKeyRow } from './keyring.ts';
+import type { TenantKeyRow } from './keyring.ts';
+import type { EphemeralKeyRow } from './slots.ts';
 
 const FIND_PEPPER = 'SELECT wrapped_pepper FROM instance WHERE id = 1';
 const COUNT_TENANT_KEYS = 'SELECT count(*)::int AS count FROM tenant_keys';

@@ -5,6 +5,7 @@ import type { Query } from '../db/statements.ts';
 import { traced } from '../db/traced.ts';
 import { unavailable } from '../errors.ts';
 import type { StoredTenantKey } from './keyring.ts';
+import type { EphemeralKeyRow } from './slots.ts';
 
 const FIND = 'find-ephemeral-keys';
 
@@ -31,8 +32,6 @@ INSERT INTO ephemeral_keys (id, wrapped, destroy_at)
 SELECT new.id, new.wrapped, new.destroy_at
 FROM vault, unnest($1::text[], $2::bytea[], $3::timestamptz[]) AS new(id, wrapped, destroy_at) ORDER BY new.id
 ON CONFLICT DO NOTHING`;
-
-type EphemeralKeyRow = { id: string; wrapped: Uint8Array; destroy_at: Date };
 
 /** What stores ephemeral keys, on the pool or on one connection. */
 export const ephemeralRowsOn = (query: Query) => ({

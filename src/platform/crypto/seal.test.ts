@@ -5,7 +5,7 @@ import { randomBytesFromKernel } from './random.ts';
 import { type Binding, createSealingKey, keyIdOf, open, seal, SealBroken } from './seal.ts';
 import { xaesDecrypt } from './xaes.ts';
 
-const key = createSealingKey('5f0c954e-38f5-4c1b-9d64-7a3a7e0f6a01', Buffer.alloc(32, 1));
+const key = createSealingKey('5f0c954e-38f5-4c1b-9d64-7a3a7e0f6a01', Buffer.alloc(32, 1), 1);
 const CANARY = 'canary-4111111111111111';
 const binding: Binding = {
   environment: 'test',
@@ -35,6 +35,22 @@ test('a sealed value is version, key id, nonce, ciphertext and tag', () => {
   expect(sealed.subarray(1, 17).toString('hex')).toBe(key.id.replaceAll('-', ''));
   expect(sealed.subarray(17, 41)).toEqual(Buffer.alloc(24, 0xee));
   expect(keyIdOf(sealed)).toBe(key.id);
+});
+
+test('a value of form 2 opens only with the columns of its row, one of form 1 with any', () => {
+  const rows = [undefined, [], ['/a/'], ['/a/', ''], ['/a/', '', 'x'], ['/a', '/'], ['/b/', '']];
+  const row = ['/a/', ''];
+  const two = { ...key, form: 2 as const };
+  const bound = seal(two, { ...binding, row }, CANARY, randomBytesFromKernel);
+  expect(open(two, { ...binding, row }, bound).toString()).toBe(CANARY);
+  const unbound = seal(key, { ...binding, row }, CANARY, randomBytesFromKernel);
+  for (const [index, other] of rows.entries()) {
+    const place = { ...binding, ...(other && { row: other }) };
+    expect(open(key, place, unbound).toString()).toBe(CANARY);
+    if (index !== 3) expect(() => open(two, place, bound), String(other)).toThrow(SealBroken);
+  }
+  // The same key in the other form: neither form passes for the other.
+  expect(() => open(key, { ...binding, row }, bound)).toThrow(SealBroken);
 });
 
 test('bytes from a plain Uint8Array open like those from a Buffer', () => {
@@ -121,9 +137,9 @@ test('parts of a place do not run into each other', () => {
 });
 
 test('another key does not open, under its own id or under the right one', () => {
-  const sameId = createSealingKey(key.id, Buffer.alloc(32, 2));
+  const sameId = createSealingKey(key.id, Buffer.alloc(32, 2), 1);
   expect(() => open(sameId, binding, sealCanary())).toThrow(SealBroken);
-  const sameKey = createSealingKey('5f0c954e-38f5-4c1b-9d64-7a3a7e0f6a02', Buffer.alloc(32, 1));
+  const sameKey = createSealingKey('5f0c954e-38f5-4c1b-9d64-7a3a7e0f6a02', Buffer.alloc(32, 1), 1);
   expect(() => open(sameKey, binding, sealCanary())).toThrow(SealBroken);
 });
 
@@ -145,6 +161,6 @@ test('a refusal is the same for every cause, and contains neither value nor plac
 test.each(['', 'abc', key.id.toUpperCase(), key.id.replaceAll('-', '')])(
   'the id %j is refused as that of a sealing key',
   (id) => {
-    expect(() => createSealingKey(id, Buffer.alloc(32, 1))).toThrow(RangeError);
+    expect(() => createSealingKey(id, Buffer.alloc(32, 1), 1)).toThrow(RangeError);
   },
 );

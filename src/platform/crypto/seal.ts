@@ -18,9 +18,13 @@ export const SEALED_HEADER_BYTES = NONCE_AT;
 
 const keyIdPattern = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
+/** What the values of a key are bound to. 1: their place. 2: their place, and the columns of their row in `Binding.row`. */
+export type SealingForm = 1 | 2;
+
 export type SealingKey = {
   /** A lowercase UUID. */
   readonly id: string;
+  readonly form: SealingForm;
   readonly key: XaesKey;
   /** What every value sealed under this key begins with: the version and the key's id. */
   readonly header: Buffer;
@@ -36,8 +40,9 @@ export const keyHeaderOf = (id: string): Buffer => {
  * @param key 32 bytes.
  * @throws RangeError for another length, or for an id that is not a lowercase UUID.
  */
-export const createSealingKey = (id: string, key: Uint8Array): SealingKey => ({
+export const createSealingKey = (id: string, key: Uint8Array, form: SealingForm): SealingKey => ({
   id,
+  form,
   key: prepareXaesKey(key),
   header: keyHeaderOf(id),
 });
@@ -50,6 +55,8 @@ export type Binding = {
   id: string;
   field: string;
   type?: string;
+  /** Columns of the row that decide who reads the value, and how long, as texts. Keys of form 1 leave them out. */
+  row?: readonly string[];
 };
 
 /** A sealed value does not open: it was changed, moved or truncated, or has another key. The message reveals nothing. */
@@ -67,8 +74,13 @@ export const encodeParts = (parts: readonly string[]): string => {
   return text;
 };
 
-const associatedData = (key: SealingKey, { environment, tenant_id, record, id, type = '', field }: Binding): Buffer =>
-  Buffer.from(encodeParts([FORMAT_LABEL, environment, tenant_id, record, id, type, field, key.id]), 'utf8');
+const associatedData = (
+  key: SealingKey,
+  { environment, tenant_id, record, id, type = '', field, row = [] }: Binding,
+): Buffer => {
+  const place = [FORMAT_LABEL, environment, tenant_id, record, id, type, field, key.id];
+  return Buffer.from(encodeParts(key.form === 2 ? [...place, ...row] : place), 'utf8');
+};
 
 /** Seals one value under a random nonce. */
 export const seal = (

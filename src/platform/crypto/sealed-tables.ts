@@ -9,11 +9,35 @@ export type SealedTable = {
   id: 'uuid' | 'text';
   /** Whether the column `type` is part of the place. */
   isTyped?: true;
+  /** Columns to which values under keys of form 2 are bound. */
+  bound?: readonly BoundColumn[];
 };
+
+/**
+ * The columns of a token that decide who reads it, how long, and which value equals it. Whether it has a mask is in the sealed value.
+ * A changed column makes the value unreadable, see docs/decisions/0074-tokens-and-their-rows.md.
+ */
+const TOKEN_COLUMNS = ['container', 'expires_at', 'fingerprint', 'fingerprint_expression'] as const;
+
+type BoundColumn = (typeof TOKEN_COLUMNS)[number];
+
+/** As the database has them, or as they are to be written. */
+type BoundToken = { readonly [Column in BoundColumn]: string | Date | null | undefined };
+
+export type BoundRow = Partial<BoundToken>;
+
+/** For `Binding.row`. */
+export const textsOf = (row: BoundRow, columns: readonly BoundColumn[]): string[] =>
+  columns.map((column) => {
+    const value = row[column] ?? '';
+    return String(value instanceof Date ? value.getTime() : value);
+  });
+
+export const textsOfToken = (row: BoundToken): string[] => textsOf(row, TOKEN_COLUMNS);
 
 /** Re-sealed after a rotation. A test compares this list with the columns of the database, and with what the modules seal. */
 export const SEALED_TABLES: readonly SealedTable[] = [
-  { name: 'tokens', record: 'token', field: 'sealed', id: 'text', isTyped: true },
+  { name: 'tokens', record: 'token', field: 'sealed', id: 'text', isTyped: true, bound: TOKEN_COLUMNS },
   { name: 'reactor_formulas', record: 'reactor_formula', field: 'code', id: 'uuid' },
   { name: 'reactors', record: 'reactor', field: 'configuration', id: 'uuid' },
   { name: 'proxies', record: 'proxy', field: 'route', id: 'uuid' },

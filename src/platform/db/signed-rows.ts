@@ -4,6 +4,7 @@ import { SIGNED_TABLES, type SignedTable, type SignedTableName } from '../crypto
 import type { DigestKey } from '../crypto/digest.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics/metrics.ts';
+import { noteTampered } from '../tampered.ts';
 
 /** A table whose row has the version of others. */
 export type HeadTable = 'tenants' | 'users';
@@ -106,13 +107,9 @@ export const createSignedRows = (metrics: Metrics) => {
   };
 
   const alarm = ({ name, row }: Fault): void => {
-    metrics.count('strongroom_tampered_rows_total', { table: name });
     const id = row[tableOf(name).id];
     const row_id = id instanceof Uint8Array ? Buffer.from(id).toString('hex') : String(id);
-    log?.error(
-      { alarm: 'tampered', tenant_id: row['tenant_id'], table: name, row_id },
-      'a row that authorises was changed in the database, or put back after it was revoked: it is refused',
-    );
+    if (log) noteTampered({ log, metrics }, { tenant_id: row['tenant_id'] as string | undefined, table: name, row_id });
   };
 
   /** Whether all rows verify. Those that do not are counted and logged. */

@@ -176,7 +176,7 @@ export const metricDefinitions = {
   strongroom_tampered_rows_total: {
     type: 'counter',
     labels: ['table'],
-    help: 'Rows that authorise and were refused, as another writer of the database changed them or put them back.',
+    help: 'Rows that were refused because they were changed in the database, by table: see the alarm `tampered`.',
   },
   strongroom_sweeps_total: {
     type: 'counter',

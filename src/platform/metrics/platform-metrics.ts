@@ -1,6 +1,7 @@
 // Reads what the services of the platform hold: shares of tenants, and keys in memory.
 import type { Accounts, AccountFigures } from '../accounts.ts';
 import type { Keyring } from '../crypto/keyring.ts';
+import { VERIFIED_TABLES } from '../tampered.ts';
 import { version } from '../version.ts';
 import { keepBusiest } from './busiest-tenants.ts';
 import type { Metrics } from './metrics.ts';
@@ -33,6 +34,7 @@ export const readPlatform = (
   metrics: Metrics,
   { accounts, keyring }: { accounts: Pick<Accounts, 'figures'>; keyring: Pick<Keyring, 'count'> },
 ): void => {
+  for (const table of VERIFIED_TABLES) metrics.count('strongroom_tampered_rows_total', { table }, 0);
   metrics.read('strongroom_build_info', () => [[{ version }, 1]]);
   metrics.read('strongroom_keys_in_memory', () => {
     const { tenant, ephemeral } = keyring.count();

@@ -138,13 +138,17 @@ export const removeInvitation = async (tx: PrismaTransaction, id: string): Promi
   await endLinks(tx, [id]);
 };
 
-/** Removes all invitations to an address and, with `user_id`, those that the user created. @returns those that verify. */
+/**
+ * Removes all invitations to an address and, with `user_id`, those that the user created.
+ * @param of.hasOwnersKept not those for an owner. @returns those that verify.
+ */
 export const removeInvitationsOf = async (
   tx: PrismaTransaction,
-  { address_digest, user_id }: { address_digest: Uint8Array; user_id?: string },
+  { address_digest, user_id, hasOwnersKept }: { address_digest: Uint8Array; user_id?: string; hasOwnersKept?: true },
 ): Promise<{ id: string; role: string; expires_at: Date }[]> => {
   const { prisma, tenant_id } = tx;
-  const toAddress = { tenant_id, address_digest: Uint8Array.from(address_digest) };
+  const role = hasOwnersKept && { role: { not: 'OWNER' } };
+  const toAddress = { tenant_id, address_digest: Uint8Array.from(address_digest), ...role };
   const where = user_id === undefined ? toAddress : { OR: [toAddress, { tenant_id, created_by: user_id }] };
   const rows = await prisma.invitations.findMany({ where });
   const ids = rows.map(({ id }) => id);

@@ -11,6 +11,10 @@ const query = (user_id: string) => ({ where: { user_id }, select, orderBy: { cre
 export const listPasskeyRows = ({ prisma }: Pick<Database, 'prisma'>, user_id: string): Promise<StoredPasskey[]> =>
   prisma((client) => client.passkeys.findMany(query(user_id)));
 
+/** Whether any user has one. */
+export const hasPasskeys = async ({ prisma }: Pick<Database, 'prisma'>): Promise<boolean> =>
+  (await prisma((client) => client.passkeys.findFirst({ select: { id: true } }))) !== null;
+
 /** The transaction must hold the user. */
 export const readPasskeyRows = ({ prisma }: PrismaTransaction, user_id: string): Promise<StoredPasskey[]> =>
   prisma.passkeys.findMany(query(user_id));

@@ -1,13 +1,22 @@
 // Finds the member whose account at the provider signs in: by its subject, at first by the address, or as a new member.
-import { logRow, type Actor, type RequestOrigin, SSO_ACCOUNT_BOUND } from '../../../platform/audit/record.ts';
+import {
+  type Actor,
+  INVITATION_ACCEPTED,
+  logRow,
+  type RequestOrigin,
+  SSO_ACCOUNT_BOUND,
+} from '../../../platform/audit/record.ts';
 import { equalDigests, randomBase62, ssoDigest } from '../../../platform/crypto/digest.ts';
 import { hashPassword } from '../../../platform/crypto/password.ts';
 import { type PrismaTransaction, runPrismaTransaction } from '../../../platform/db/transaction.ts';
+import { AppError } from '../../../platform/errors.ts';
 import { digestOfAddress, parseNewAddress } from '../address.ts';
 import type { PeopleContext } from '../context.ts';
 import { PEOPLE_MAX } from '../invitations.ts';
 import { type Person, sealPerson } from '../members.ts';
-import { insertMember } from '../rows/members.ts';
+import type { Role } from '../roles.ts';
+import { removeInvitationsOf } from '../rows/invitations.ts';
+import { findMemberOfUser, insertMember } from '../rows/members.ts';
 import { countPeople, lockTenant } from '../rows/people.ts';
 import { findIdentity, findMemberOfAddress, putIdentity } from '../rows/sso.ts';
 import { insertUser } from '../rows/users.ts';
@@ -71,20 +80,56 @@ type Signing = { tenant_id: string; settings: SsoSettings; claims: Claims; origi
 
 type New = { member_id: string; user_id: string; password_hash: string; sealed: Buffer };
 
-/** Adds a member whom the provider has sent. */
+/** Rolls the transaction back: a member was not added. An AppError, since the database turns others into failures of its own. */
+class NotAdded extends AppError {
+  readonly kind: IdentityRefusal;
+
+  constructor(kind: IdentityRefusal) {
+    super('forbidden', 'The member was not added.');
+    this.kind = kind;
+  }
+}
+
+/**
+ * Ends the invitations to an address, except those for an owner: whoever controls the provider must not become one.
+ * @returns the role of the newest one that has not expired.
+ */
+const acceptInvitations = async (
+  ctx: PeopleContext,
+  tx: PrismaTransaction,
+  { address_digest, actor }: { address_digest: Buffer; actor: Actor },
+): Promise<Role | undefined> => {
+  const found = await removeInvitationsOf(tx, { address_digest, hasOwnersKept: true });
+  const now = ctx.now();
+  const open = found.filter(({ expires_at }) => expires_at > now);
+  const [newest] = open.toSorted((one, next) => next.expires_at.getTime() - one.expires_at.getTime());
+  for (const { id } of found)
+    tx.log(
+      logRow(ctx, actor, {
+        operation: 'delete',
+        entity_type: 'tenant_invitation',
+        entity_ids: [id],
+        ...(id === newest?.id && { message: INVITATION_ACCEPTED }),
+      }),
+    );
+  return newest?.role as Role | undefined;
+};
+
+/** Adds a member whom the provider has sent, with the role of an invitation or of the settings. @throws NotAdded. */
 const addMember = async (
   ctx: PeopleContext,
   tx: PrismaTransaction,
-  { settings, address_digest, made }: { settings: SsoSettings; address_digest: Buffer; made: New },
-): Promise<IdentityRefusal | undefined> => {
-  const { default_role: role } = settings;
+  { settings, address_digest, made, actor }: { settings: SsoSettings; address_digest: Buffer; made: New; actor: Actor },
+): Promise<void> => {
   const { member_id, user_id, password_hash, sealed } = made;
   const created_at = ctx.now();
-  if (role === null) return 'not_invited';
-  if ((await countPeople(tx)) >= PEOPLE_MAX) return 'full';
-  if (!(await insertUser(tx, { id: user_id, password_hash, address_digest, created_at }))) return 'known_address';
+  if (!(await insertUser(tx, { id: user_id, password_hash, address_digest, created_at })))
+    throw new NotAdded('known_address');
+  const role = (await acceptInvitations(ctx, tx, { address_digest, actor })) ?? settings.default_role;
+  if (role === null) throw new NotAdded('not_invited');
+  if ((await countPeople(tx)) >= PEOPLE_MAX) throw new NotAdded('full');
   await insertMember(tx, { id: member_id, user_id, role, address_digest, sealed, created_at, created_by: user_id });
-  return undefined;
+  tx.log(logRow(ctx, actor, { operation: 'create', entity_type: 'tenant_member', entity_ids: [member_id] }));
 };
 
 /** What becomes a new member; computed before the transaction, since hashing takes a while. */
@@ -125,17 +170,19 @@ const findOrAdd = (
       return { kind: 'tampered', member_id };
     }
     const existing = await findMemberOfAddress(tx, address_digest);
+    // A writer of the database could give the address of their account to another member.
+    if (existing && (await findMemberOfUser(tx, existing.user_id))?.id !== existing.member_id)
+      return { kind: 'tampered', member_id: existing.member_id };
     if (existing?.is_bound) return { kind: 'other_person', member_id: existing.member_id };
-    if (!existing && !made) return 'new';
-    const refusal = existing || !made ? undefined : await addMember(ctx, tx, { settings, address_digest, made });
-    if (refusal) return { kind: refusal };
-    const { member_id, user_id } = existing ?? (made as New);
+    const who = existing ?? made;
+    if (!who) return 'new';
+    const { member_id, user_id } = who;
+    const actor: Actor = { actor_id: user_id, actor_type: 'user', origin };
+    if (!existing && made) await addMember(ctx, tx, { settings, address_digest, made, actor });
     const mac = macOf(ctx, tenant_id, { subject, member_id });
     await putIdentity(tx, { digest: subject, member_id, mac, created_at: ctx.now() });
-    const actor: Actor = { actor_id: user_id, actor_type: 'user', origin };
-    const about = { entity_type: 'tenant_member', entity_ids: [member_id] };
-    if (!existing) tx.log(logRow(ctx, actor, { operation: 'create', ...about }));
-    tx.log(logRow(ctx, actor, { operation: 'update', ...about, message: SSO_ACCOUNT_BOUND }));
+    const about = { entity_type: 'tenant_member', entity_ids: [member_id], message: SSO_ACCOUNT_BOUND };
+    tx.log(logRow(ctx, actor, { operation: 'update', ...about }));
     return { kind: 'member', member: { tenant_id, member_id, user_id }, subject };
   });
 };
@@ -149,5 +196,10 @@ export const findMemberOfAccount = async (ctx: PeopleContext, signing: Signing):
   const found = await findOrAdd(ctx, signing, { email, made: undefined });
   if (found !== 'new') return found;
   const made = await makeNew(ctx, tenant_id, personOf(email, claims));
-  return (await findOrAdd(ctx, signing, { email, made })) as Found;
+  try {
+    return (await findOrAdd(ctx, signing, { email, made })) as Found;
+  } catch (error) {
+    if (error instanceof NotAdded) return { kind: error.kind };
+    throw error;
+  }
 };

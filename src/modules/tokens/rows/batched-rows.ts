@@ -5,15 +5,8 @@ import { mapInSlices, type Slices } from '../../../platform/json/slices.ts';
 import type { Database } from '../../../platform/db/database.ts';
 import type { Query } from '../../../platform/db/statements.ts';
 import { traced, tracedBatcher } from '../../../platform/db/traced.ts';
-import type { FoundCvc, NewToken, NewTokenLog, StoredToken, StoredValue, TokenPlace } from './token-row.ts';
-import {
-  FIND_PLACES,
-  FIND_RECORDS,
-  FIND_TOKENS,
-  FIND_VALUES,
-  INSERT_TOKENS,
-  INSERT_UNIQUE_TOKENS,
-} from './token-sql.ts';
+import type { FoundCvc, NewToken, NewTokenLog, StoredToken, StoredValue } from './token-row.ts';
+import { FIND_RECORDS, FIND_TOKENS, FIND_VALUES, INSERT_TOKENS, INSERT_UNIQUE_TOKENS } from './token-sql.ts';
 
 /** Look-ups of at most this many tokens are batched with other requests. Larger ones fill a statement by themselves. */
 const TOGETHER_IDS_MAX = 10;
@@ -129,9 +122,5 @@ export const createTokenRows = ({
     /** Several tokens of one request: all columns, or only those needed to open them. */
     findRecords,
     findValues,
-
-    /** The containers of tokens, and whether a mask hides their values. */
-    findPlaces: async ({ tenant_id }: Scope, ids: string[], now: Date): Promise<TokenPlace[]> =>
-      ((await query('find-places', FIND_PLACES, [tenant_id, ids])) as TokenPlace[]).filter((row) => lives(row, now)),
   };
 };

@@ -1,11 +1,12 @@
 // Finds tokens of all tenants whose column `masked` is unknown because an earlier version wrote them.
-import { type StoredToken } from './token-row.ts';
+import { type StoredValue } from './token-row.ts';
+import { VALUE_COLUMNS } from './token-sql.ts';
 import type { Database } from '../../../platform/db/database.ts';
 import { boundSealed } from '../../../platform/db/statements.ts';
 
-export type TokenOfUnknownMask = Pick<StoredToken, 'id' | 'type' | 'sealed'> & { tenant_id: string };
+export type TokenOfUnknownMask = StoredValue & { tenant_id: string };
 
-const COLUMNS = 'tenant_id, id, type, sealed';
+const COLUMNS = `tenant_id, ${VALUE_COLUMNS}`;
 
 const FIND = boundSealed(
   COLUMNS,

@@ -41,17 +41,22 @@ export type StoredToken = {
   metadata: Record<string, string> | null;
   search_indexes: string[] | null;
   expires_at: Date | null;
+  /** Whether a mask hides the value from callers without a rule that reveals; null where it is unknown. */
+  masked: boolean | null;
   created_at: Date;
   created_by: string | null;
   modified_at: Date | null;
   modified_by: string | null;
 };
 
-/** The columns needed to open a token and to decide about access. */
-export type StoredValue = Pick<StoredToken, 'id' | 'type' | 'sealed' | 'container' | 'expires_at'>;
+/** The columns needed to open a token, which verifies them, and to decide about access. */
+export type StoredValue = Pick<
+  StoredToken,
+  'id' | 'type' | 'sealed' | 'container' | 'expires_at' | 'fingerprint' | 'fingerprint_expression'
+>;
 
-/** `masked`: whether a mask hides the value from callers without a rule that reveals; null where it is unknown. */
-export type TokenPlace = Pick<StoredToken, 'id' | 'container' | 'expires_at'> & { masked: boolean | null };
+/** What opens a token. `masked` is verified where it was read. */
+export type SealedToken = StoredValue & Partial<Pick<StoredToken, 'masked'>>;
 
 /** The stored security code of a card. It may have expired. */
 export type FoundCvc = { cvc_sealed: Buffer | null; cvc_expires_at: Date | null };

@@ -13,11 +13,11 @@ WITH new AS (SELECT * FROM ${NEW_TOKENS}
 ${logTokensFrom('new')}`;
 
 export const TOKEN_COLUMNS = `id, type, sealed, fingerprint, fingerprint_expression, container, metadata, search_indexes,
-  expires_at, created_at, created_by, modified_at, modified_by`;
+  expires_at, masked, created_at, created_by, modified_at, modified_by`;
 
 /** TOKEN_COLUMNS with their SQL types. */
 export const TOKEN_TYPES = `id text, type text, sealed bytea, fingerprint text, fingerprint_expression text, container text,
-  metadata jsonb, search_indexes text[], expires_at timestamptz, created_at timestamptz, created_by uuid,
+  metadata jsonb, search_indexes text[], expires_at timestamptz, masked boolean, created_at timestamptz, created_by uuid,
   modified_at timestamptz, modified_by uuid`;
 
 /**
@@ -38,7 +38,7 @@ CROSS JOIN LATERAL (SELECT ${columns} FROM ${table} WHERE tenant_id = $1 AND id 
 /** With expired tokens: requests share the statement, and each compares with its own time. */
 export const FIND_TOKENS = byIds(TOKEN_COLUMNS, 'tokens', '$2');
 
-const VALUE_COLUMNS = 'id, type, sealed, container, expires_at';
+export const VALUE_COLUMNS = 'id, type, sealed, container, expires_at, fingerprint, fingerprint_expression';
 
 /** Adds the security codes of cards, expired ones too. One statement, because a second one would cost as much again. */
 const withCvcs = (columns: string, tokens = byIds(columns, 'tokens', '$2')): string =>
@@ -55,8 +55,6 @@ export const FIND_VALUES = withCvcs(VALUE_COLUMNS);
 
 /** Whole tokens, with the security codes of cards. */
 export const FIND_RECORDS = withCvcs(TOKEN_COLUMNS);
-
-export const FIND_PLACES = byIds('id, container, masked, expires_at', 'tokens', '$2');
 
 /** How many equal tokens are read for each fingerprint. The caller may be allowed to see only a later one. */
 const EQUAL_TOKENS_MAX = 10;

@@ -58,12 +58,23 @@ export const listTenantIds = async (session: Client, after: string, most: number
   return rows.map(({ id }) => id);
 };
 
-export type SampledToken = { id: string; type: string; sealed: Buffer };
+/** What opens a token. */
+export type SampledToken = {
+  id: string;
+  type: string;
+  sealed: Buffer;
+  container: string;
+  expires_at: Date | null;
+  fingerprint: string | null;
+  fingerprint_expression: string | null;
+};
+
+const SAMPLED_COLUMNS = 'id, type, sealed, container, expires_at, fingerprint, fingerprint_expression';
 
 /** The oldest and the newest tokens of a tenant. */
 export const sampleTokens = async (session: Client, tenant_id: string, ofEach: number): Promise<SampledToken[]> => {
   const ordered = (direction: 'ASC' | 'DESC') =>
-    `(SELECT id, type, sealed FROM tokens WHERE tenant_id = $1 ORDER BY created_at ${direction}, id LIMIT $2)`;
+    `(SELECT ${SAMPLED_COLUMNS} FROM tokens WHERE tenant_id = $1 ORDER BY created_at ${direction}, id LIMIT $2)`;
   const { rows } = await session.query<SampledToken>(`${ordered('ASC')} UNION ${ordered('DESC')}`, [tenant_id, ofEach]);
   return rows;
 };

@@ -27,8 +27,8 @@ export type Serving = {
   base_url: string;
   /** The metrics of all that serves. */
   metricsText(): Promise<string>;
-  /** @param how with `drains` clients get time to leave first. */
-  stop(how: { drains: boolean }): Promise<void>;
+  /** @param how with `drains` clients get time to leave first; workers are killed after `killAfterMs`. */
+  stop(how: { drains: boolean; killAfterMs?: number }): Promise<void>;
 };
 
 /** Serves on, and tells load balancers and clients to leave: a request that is sent meanwhile must not fail. */
@@ -52,15 +52,18 @@ const closeApp = async (ctx: Context, app: App): Promise<void> => {
   clearInterval(closingIdle);
 };
 
+/** The error of listening, with what to do where the port is taken. */
+export const listenFault = (error: unknown, { host, port }: { host: string; port: number }): unknown =>
+  (error as NodeJS.ErrnoException).code === 'EADDRINUSE'
+    ? new StartError(`Port ${port} on ${host} is taken. Stop what uses it, or take another: PORT=${port + 1} npm start`)
+    : error;
+
 const listen = async ({ config }: Context, app: App): Promise<string> => {
   const { host, port } = config;
   try {
     await app.listen({ host, port });
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error;
-    throw new StartError(
-      `Port ${port} on ${host} is taken. Stop what uses it, or take another: PORT=${port + 1} npm start`,
-    );
+    throw listenFault(error, { host, port });
   }
   const address = app.server.address();
   return `http://${host.includes(':') ? `[${host}]` : host}:${typeof address === 'object' && address ? address.port : port}`;

@@ -1,6 +1,7 @@
 // Starts a server: alone, as the supervisor of workers, or as one of its workers. Stops it gracefully on a signal.
 import cluster from 'node:cluster';
 import closeWithGrace from 'close-with-grace';
+import type { DestinationStream } from 'pino';
 import { contract, UPGRADE_NOT_OVER } from './contract.ts';
 import { findContract } from './platform/db/contract.ts';
 import { createFirstTenant } from './first-tenant.ts';
@@ -19,12 +20,14 @@ import {
 } from './platform/config.ts';
 import { StartError, unavailable } from './platform/errors.ts';
 import { failureText } from './platform/failure-text.ts';
-import { createStandardOutput, type Log } from './platform/log.ts';
+import { createLog, createStandardOutput } from './platform/log.ts';
+import { listenSealed } from './platform/http/sealed-responder.ts';
 import { openMetricsServer } from './platform/metrics/metrics-server.ts';
 import { ENDING_SIGNALS } from './platform/node-24.ts';
 import { startBlock } from './platform/start-block.ts';
 import { startWatchdog } from './platform/watchdog.ts';
-import { serve, type Serving } from './serve.ts';
+import { type Running, startSealed } from './sealable-server.ts';
+import { listenFault, serve, type Serving } from './serve.ts';
 import { supervise } from './supervise.ts';
 import { createWorkerMetrics, type WorkerMetrics } from './worker-metrics.ts';
 import { type FromWorker, parseToWorker } from './worker-messages.ts';
@@ -38,8 +41,6 @@ const STOP_MS_BEYOND_WORKERS = 2_000;
 
 /** npm passes the terminal's Ctrl-C on, so it arrives twice. Signals within this time count as one. */
 const SAME_SIGNAL_MS = 1000;
-
-type Running = { log: Log; stop: Serving['stop'] };
 
 const runningOf = (ctx: Context, serving: Serving): Running => ({
   log: ctx.log,
@@ -77,12 +78,23 @@ const openMetrics = async (ctx: Context, text: () => Promise<string>): Promise<s
   return server.url;
 };
 
+const isSealable = ({ keyShares }: Config): boolean => keyShares.length > 0;
+
+/** Where the vault can be sealed, only workers have the keys of tenants: all that is in their memory goes with them. */
+const hasWorkers = (config: Config): boolean => config.workers > 1 || isSealable(config);
+
 const start = async (config: Config, onDirectoryLost: () => void): Promise<Running> => {
   const output = createStandardOutput();
-  const isAlone = config.workers === 1;
+  for (const sentence of findMisspelledVariables()) createLog(config.logLevel, output).warn(sentence);
+  const open = (opened: Config): Promise<Running> => startOpen(opened, output, onDirectoryLost);
+  return isSealable(config) ? startSealed(config, output, open) : open(config);
+};
+
+/** @param config with the root key. */
+const startOpen = async (config: Config, output: DestinationStream, onDirectoryLost: () => void): Promise<Running> => {
+  const isAlone = !hasWorkers(config);
   const overrides = { onDirectoryLost, logDestination: output };
   const ctx = await createContext(config, isAlone ? 'server' : 'supervisor', overrides);
-  for (const sentence of findMisspelledVariables()) ctx.log.warn(sentence);
   try {
     // The lock on the data directory keeps other processes out.
     if (ctx.embedded) await contract(ctx, (line) => ctx.log.info(line), { isAlone: true });
@@ -168,7 +180,7 @@ const run = (
   let failure: StartError | undefined;
   let drains = false;
   const longest = Math.max(STOP_MS_LEAST, config.sandbox.wallMs + STOP_MS_BEYOND_RUNS);
-  const isSupervisor = !cluster.isWorker && config.workers > 1;
+  const isSupervisor = !cluster.isWorker && hasWorkers(config);
   const delay = config.drainMs + longest + (isSupervisor ? STOP_MS_BEYOND_WORKERS : 0);
   const onSecondError = (error: unknown): void => console.error(failureText(error));
   const options = { delay, logger: false as const, skip: [...ENDING_SIGNALS], onSecondError };
@@ -214,10 +226,17 @@ const runWorker = (): void => {
     adoptVariables(variables);
     stop = run(config, () => startWorker(config, metrics));
   };
+  const beginSealed = (at: { host: string; port: number }): void => {
+    listenSealed(at.host, at.port).then(
+      () => tellSupervisor({ kind: 'ready', base_url: '' }),
+      (error: unknown) => exitWith(listenFault(error, at)),
+    );
+  };
   process.on('message', (message) => {
     try {
       const asked = parseToWorker(message);
       if (asked.kind === 'start') begin(asked.variables);
+      else if (asked.kind === 'start_sealed') beginSealed(asked);
       else if (asked.kind === 'stop') stop?.({}, asked);
       else metrics.receive(asked);
     } catch (error) {

@@ -5,7 +5,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { DestinationStream } from 'pino';
 import type { Context } from './modules.ts';
 import { withheldVariables } from './platform/config.ts';
-import { readRootKey } from './platform/crypto/vault-keys.ts';
+import { findRootKeyBytes } from './platform/crypto/vault-keys.ts';
 import { urlOf } from './platform/dev-postgres/connection.ts';
 import { StartError } from './platform/errors.ts';
 import type { Serving } from './serve.ts';
@@ -29,13 +29,22 @@ const passLines = (from: Readable, to: DestinationStream): void => {
   });
 };
 
-/** What a worker's configuration is made of. It connects to an embedded database as to any other, and does not migrate. */
+const textOf = (key: Buffer): string => key.toString('base64');
+
+/**
+ * What a worker's configuration is made of. It connects to an embedded database as to any other, and does not migrate. The text
+ * of keys is made for each worker, so that none stays here.
+ */
 const variablesOf = async (ctx: Context): Promise<Record<string, string>> => {
-  const key = await readRootKey(ctx.config);
+  const key = await findRootKeyBytes(ctx.config);
+  // Operators gave the shares to this process: a worker gets the keys.
+  const { MASTER_KEY_SHARES: shares, ...variables } = ctx.config.variables;
+  const previous = ctx.config.previousRootKeys;
   return {
-    ...ctx.config.variables,
+    ...variables,
     ...(ctx.embedded && { DATABASE_URL: urlOf(ctx.embedded.address) }),
-    ...(key && { MASTER_KEY: Buffer.from(key.reveal()).toString('base64') }),
+    ...(key && { MASTER_KEY: textOf(key) }),
+    ...(shares !== undefined && previous.length > 0 && { MASTER_KEY_PREVIOUS: previous.map(textOf).join(',') }),
     MIGRATE_ON_START: 'false',
     WORKERS: String(ctx.config.workers),
   };
@@ -53,7 +62,6 @@ type Running = {
  * @param output where the lines of their logs go. @throws StartError where one of them does not start the first time.
  */
 export const supervise = async (ctx: Context, output: DestinationStream): Promise<Serving> => {
-  const variables = await variablesOf(ctx);
   const stopping = new AbortController();
   const running = new Set<Running>();
   let hasFailed = false;
@@ -93,7 +101,13 @@ export const supervise = async (ctx: Context, output: DestinationStream): Promis
       running.delete(launched);
       if (!stopping.signal.aborted) figures.ended(worker);
     });
-    send(worker, { kind: 'start', variables });
+    variablesOf(ctx).then(
+      (variables) => send(worker, { kind: 'start', variables }),
+      (error: unknown) => {
+        ctx.log.error({ error }, 'a worker has a failure');
+        worker.process.kill('SIGKILL');
+      },
+    );
     return launched;
   };
 
@@ -122,9 +136,10 @@ export const supervise = async (ctx: Context, output: DestinationStream): Promis
   };
 
   // Also where this process exits at once. A worker whose loop is stuck hears no message.
-  process.once('exit', () => {
+  const killAll = (): void => {
     for (const { worker } of running) worker.process.kill('SIGKILL');
-  });
+  };
+  process.once('exit', killAll);
 
   const launchAll = async (): Promise<{ base_url: string; launched: Running[] }> => {
     // One by one at first: a cause that keeps all from starting is told once.
@@ -136,7 +151,7 @@ export const supervise = async (ctx: Context, output: DestinationStream): Promis
   };
   const { base_url, launched } = await launchAll().catch(async (error: unknown) => {
     // They must be gone before their database is.
-    for (const { worker } of running) worker.process.kill('SIGKILL');
+    killAll();
     await Promise.all([...running].map(({ ended }) => ended));
     throw error;
   });
@@ -145,10 +160,13 @@ export const supervise = async (ctx: Context, output: DestinationStream): Promis
   return {
     base_url,
     metricsText: figures.text,
-    async stop({ drains }) {
+    async stop({ drains, killAfterMs }) {
       stopping.abort();
       for (const { worker } of running) send(worker, { kind: 'stop', drains });
+      const timer = killAfterMs === undefined ? undefined : setTimeout(killAll, killAfterMs);
       await Promise.all(kept);
+      clearTimeout(timer);
+      process.off('exit', killAll);
       if (hasFailed) throw new Error('a worker did not stop as it should');
     },
   };

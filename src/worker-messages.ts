@@ -4,6 +4,8 @@ import { z } from 'zod';
 /** Secrets go to a worker by message: its environment and command line are in /proc for every process of the user. */
 const toWorker = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('start'), variables: z.record(z.string(), z.string()) }),
+  /** Answers for a sealed vault. The port must be the one of `start`: the supervisor shares it between both. */
+  z.object({ kind: z.literal('start_sealed'), host: z.string(), port: z.number() }),
   z.object({ kind: z.literal('stop'), drains: z.boolean() }),
   /** Asks for the figures of the worker. */
   z.object({ kind: z.literal('send_metrics'), id: z.number() }),

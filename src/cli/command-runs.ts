@@ -32,6 +32,7 @@ import { generatedPages, withGenerated } from './configuration.ts';
 import { doctor } from './doctor.ts';
 import { exportFile } from './export.ts';
 import { importFile, parseImportOptions } from './import.ts';
+import { combineKey, seal, splitKey, stateText, unseal, withRootKey } from './key-shares.ts';
 import {
   exportLog,
   logKeyText,
@@ -65,7 +66,7 @@ const withContext = async <T>(
   work: (ctx: Context) => Promise<T>,
   role: 'command' | 'bootstrap' = 'command',
 ): Promise<T> => {
-  const ctx = await createContext(withDevAddress(quietConfig()), role);
+  const ctx = await createContext(withDevAddress(await withRootKey(quietConfig())), role);
   try {
     return await work(ctx);
   } finally {
@@ -225,6 +226,27 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
     );
     if (early.length > 0) process.exitCode = 1;
   },
+  'keys split': async (values) => {
+    const config = values.new ? undefined : quietConfig();
+    const { shares, threshold: needed } = values;
+    const { set, threshold, texts } = await splitKey({ shares, threshold: needed, config });
+    const count = texts.length;
+    console.log(
+      values.json
+        ? JSON.stringify({ set, threshold, shares: texts })
+        : `Set ${set}: any ${threshold} of these ${count} shares make the root key. Give each to another person. They are shown once.\n\n${texts.map((text, at) => `share ${at + 1} of ${count}\n${text}\n`).join('\n')}\nThen set on all servers: MASTER_KEY_SHARES=${threshold}/${count}`,
+    );
+  },
+  'keys combine': async () => console.log(await combineKey(quietConfig())),
+  unseal: async (values) => {
+    if (values.drop && values.status) throw new UsageError('Give either --drop or --status.');
+    const found = await unseal(quietConfig(), { isDrop: values.drop ?? false, isStatus: values.status ?? false });
+    console.log(values.json ? JSON.stringify(found) : stateText(found));
+  },
+  seal: async (values) => {
+    const found = await seal(quietConfig());
+    console.log(values.json ? JSON.stringify(found) : stateText(found));
+  },
   'owner invite': async (values) => {
     const email = required(values.email);
     const owner = await withContext(async (ctx) => inviteOwner(ctx, await tenantOf(ctx, values.tenant), email));
@@ -315,16 +337,16 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
     await withContext((ctx) => contract(ctx, (line) => console.log(line), { isAlone: false }));
     console.log('The upgrade is over.');
   },
-  backup: (values, operand) => backUp(quietConfig(), required(operand), required(values.to)),
-  restore: (values, operand) =>
-    restore(quietConfig(), {
+  backup: async (values, operand) => backUp(await withRootKey(quietConfig()), required(operand), required(values.to)),
+  restore: async (values, operand) =>
+    restore(await withRootKey(quietConfig()), {
       file: required(operand),
       identity: required(values.identity),
       erasures: values.erasures,
       isVerify: values.verify ?? false,
     }),
-  'erasures export': (_, operand) => exportErasures(quietConfig(), required(operand)),
-  'erasures replay': (_, operand) => replayErasureList(quietConfig(), required(operand)),
+  'erasures export': async (_, operand) => exportErasures(await withRootKey(quietConfig()), required(operand)),
+  'erasures replay': async (_, operand) => replayErasureList(await withRootKey(quietConfig()), required(operand)),
   'logs archive': (values, operand) =>
     archiveLogs(quietConfig(), {
       directory: required(operand),

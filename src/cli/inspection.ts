@@ -24,11 +24,14 @@ import type { Platform } from '../platform/platform.ts';
 import { openSandbox, startSandbox } from '../platform/sandbox/host/open-sandbox.ts';
 import { hasTenants } from '../modules/access/rows/tenants.ts';
 
+/** Whether only shares make the root key, and none were given. */
+const isSplit = ({ keyShares, rootKey }: Config): boolean => keyShares.length > 0 && !rootKey;
+
 /** Questions about what a start would find. A method throws an error for the operator if a start would fail. */
 export type Inspection = {
   readonly isEmbedded: boolean;
-  /** `none` if there is no vault yet. */
-  checkRootKey(): Promise<'opens' | 'none'>;
+  /** `none` if there is no vault yet; `split` where only its shares open the vault. */
+  checkRootKey(): Promise<'opens' | 'none' | 'split'>;
   findPendingMigrations(): Promise<{ pending: string[]; total: number }>;
   hasTenants(): Promise<boolean>;
   /** The rights and the connection of the server's role; undefined for an embedded database. */
@@ -60,6 +63,7 @@ export const createInspection = async (config: Config): Promise<Inspection> => {
       isEmbedded: embedded !== undefined,
       checkRootKey: async () => {
         if (!found) return 'none';
+        if (isSplit(config)) return 'split';
         await openVault(config, found, environment);
         return 'opens';
       },
@@ -94,7 +98,7 @@ export const migrateDatabase = async (config: Config): Promise<MigrationResult> 
     );
     const found = await createKeyRows(db).findInstance();
     // Checked first, so that a wrong root key changes nothing.
-    if (found) await openVault(config, found, environmentOf(config));
+    if (found && !isSplit(config)) await openVault(config, found, environmentOf(config));
     return await migrate(poolConfig, migrationsDir);
   } finally {
     await closeAll(start);

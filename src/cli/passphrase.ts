@@ -1,8 +1,23 @@
-// Reads the passphrase of a key: from a file, or from the terminal without showing it.
+// Asks for a secret in the terminal without showing it; reads the passphrase of a key, also from a file.
 import { readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline/promises';
 import { Writable } from 'node:stream';
 import { UsageError } from './usage-error.ts';
+
+/** Asks in the terminal, which does not show what is typed. @throws UsageError where nothing is given. */
+export const askHidden = async (question: string): Promise<string> => {
+  process.stderr.write(question);
+  const silent = new Writable({ write: (_chunk, _encoding, done) => done() });
+  const terminal = createInterface({ input: process.stdin, output: silent, terminal: true });
+  try {
+    return await terminal.question('');
+  } catch {
+    throw new UsageError('Nothing was given.');
+  } finally {
+    terminal.close();
+    process.stderr.write('\n');
+  }
+};
 
 /** @throws UsageError for a file that cannot be read, or a process without a terminal. */
 export const readPassphrase = async (file: string | undefined, keyFile: string): Promise<string> => {
@@ -17,16 +32,5 @@ export const readPassphrase = async (file: string | undefined, keyFile: string):
     throw new UsageError(
       `The key in ${keyFile} has a passphrase. Name a file that has it, by --passphrase-file FILE, or run the command in a terminal.`,
     );
-  process.stderr.write(`Passphrase of ${keyFile}: `);
-  // The terminal must not echo what is typed.
-  const silent = new Writable({ write: (_chunk, _encoding, done) => done() });
-  const terminal = createInterface({ input: process.stdin, output: silent, terminal: true });
-  try {
-    return await terminal.question('');
-  } catch {
-    throw new UsageError('No passphrase was given.');
-  } finally {
-    terminal.close();
-    process.stderr.write('\n');
-  }
+  return askHidden(`Passphrase of ${keyFile}: `);
 };

@@ -1,6 +1,6 @@
 // Reads and validates the environment variables: the only file that does so. Reports all problems at once, with their fixes.
 import { readFileSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 import { z } from 'zod';
 import type { ApplicationLimits } from './application-limits.ts';
 import { codeVariables, defaultMemoryTotalMb } from './config/code.ts';
@@ -14,6 +14,7 @@ import { metricVariables } from './config/metrics.ts';
 import { peopleVariables } from './config/people.ts';
 import { DRAIN_SECONDS_PRODUCTION, serverVariables } from './config/server.ts';
 import { type TracingConfig, tracingOf, tracingVariables } from './config/tracing.ts';
+import type { WantedSet } from './crypto/share-sets.ts';
 import { type KeyProvidersConfig, keyProvidersOf } from './crypto/provider-config.ts';
 import type { LogPublicKey, LogSigningKey } from './crypto/signed-note.ts';
 import { canonicalHost } from './host-names.ts';
@@ -90,6 +91,9 @@ export type Config = {
   rootKey: Buffer | undefined;
   /** They unwrap, and wrap until a rotation begins. */
   previousRootKeys: Buffer[];
+  /** Sets of shares of root keys, the one that wraps first. Empty: the root key is not split. */
+  keyShares: WantedSet[];
+  unsealSocket: string;
   keyProviders: KeyProvidersConfig;
   cvcTtlMs: number;
   erasuresKeptMs: number;
@@ -213,7 +217,14 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
   const values = parsed.data;
   const mode = values.NODE_ENV === 'production' ? 'production' : 'development';
   const keyProviders = keyProvidersOf(values, problems);
-  if (mode === 'production' && keyProviders.names.includes('local') && !values.MASTER_KEY)
+  const keyShares = values.MASTER_KEY_SHARES;
+  if (keyShares && (values.MASTER_KEY ?? values.MASTER_KEY_PREVIOUS))
+    problems.push(
+      'MASTER_KEY_SHARES: must not be beside MASTER_KEY or MASTER_KEY_PREVIOUS: operators give the key as shares.',
+    );
+  if (keyShares && !keyProviders.names.includes('local'))
+    problems.push('MASTER_KEY_SHARES: needs the key provider local (MASTER_KEY_PROVIDER).');
+  if (mode === 'production' && keyProviders.names.includes('local') && !values.MASTER_KEY && !keyShares)
     problems.push(
       'MASTER_KEY: needed in production. Make one, store it in your secret manager first, then set it: export MASTER_KEY=$(head -c 32 /dev/urandom | base64)',
     );
@@ -259,6 +270,8 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
     drainMs: (values.DRAIN_SECONDS ?? (mode === 'production' ? DRAIN_SECONDS_PRODUCTION : 0)) * 1000,
     rootKey: values.MASTER_KEY,
     previousRootKeys: values.MASTER_KEY_PREVIOUS ?? [],
+    keyShares: keyShares ?? [],
+    unsealSocket: resolve(values.UNSEAL_SOCKET ?? join(values.DATA_DIR, 'unseal.sock')),
     keyProviders,
     cvcTtlMs: values.CVC_TTL,
     erasuresKeptMs: values.ERASURES_KEPT_DAYS * DAY_MS,

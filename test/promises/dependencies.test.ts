@@ -31,6 +31,8 @@ const COMPOSITION = [
   'first-tenant.ts',
   'serve.ts',
   'supervise.ts',
+  'sealable-server.ts',
+  'unseal-socket.ts',
   'worker-messages.ts',
   'worker-metrics.ts',
   'app.ts',

@@ -1,5 +1,6 @@
 // Variables of root keys and of the services that hold them.
 import { z } from 'zod';
+import { parseWantedSet } from '../crypto/share-sets.ts';
 import { PROVIDER_NAMES, type ProviderName } from '../crypto/provider-config.ts';
 import { duration, HOUR_MS, isPrivateOnTheWay, words } from './forms.ts';
 
@@ -33,6 +34,16 @@ const rootKeys = z.string().transform((text, problems) => {
   const keys = text.split(',').map(parseRootKey);
   if (keys.every((key) => key !== undefined)) return keys;
   problems.addIssue('must be root keys of 32 bytes in base64, comma-separated');
+  return z.NEVER;
+});
+
+const shareSets = words.transform((entries, problems) => {
+  const sets = entries.map(parseWantedSet);
+  const isWell = sets.every((set) => set !== undefined) && (sets.length === 1 || sets.every(({ set }) => set));
+  if (isWell) return sets;
+  problems.addIssue(
+    'must be like 2/3: two of three shares. Several sets name themselves, comma-separated, such as 2/3:5f2a9c01,2/3:77aa01bc',
+  );
   return z.NEVER;
 });
 
@@ -71,6 +82,18 @@ export const keyVariables = {
     .optional()
     .describe(
       'Earlier root keys, comma-separated. They open what they wrapped, until `strongroom keys rotate-root` has wrapped all of it under MASTER_KEY.',
+    ),
+  MASTER_KEY_SHARES: shareSets
+    .optional()
+    .describe(
+      'The root key is split into shares, such as `2/3`: the server starts sealed, and `strongroom unseal` gives it shares. In place of MASTER_KEY.',
+    ),
+  UNSEAL_SOCKET: z
+    .string()
+    .min(1)
+    .optional()
+    .describe(
+      'Path of the socket by which a server with MASTER_KEY_SHARES is unsealed. Not set: `unseal.sock` in DATA_DIR.',
     ),
   VAULT_ADDR: keyServiceUrl.optional().describe('Address of HashiCorp Vault or OpenBao, for `vault-transit`.'),
   VAULT_NAMESPACE: z.string().min(1).optional().describe('Its namespace. Not set: the root namespace.'),

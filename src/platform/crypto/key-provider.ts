@@ -10,6 +10,8 @@ export interface KeyProvider {
   unwrap(wrapped: Uint8Array, context: readonly string[]): Promise<Buffer>;
   /** Whether its last call got an answer; absent where it needs no other process. */
   isAvailable?(): boolean;
+  /** Overwrites what it holds of the root key. */
+  close?(): void;
 }
 
 /** Ids of root keys are not secret. */
@@ -22,6 +24,7 @@ export type RootKeys = KeyProvider & {
   /** Every root key, the one that wraps first. */
   list(): RootKeyName[];
   isAvailable(): boolean;
+  close(): void;
 };
 
 /** A key was wrapped under a root key that is not configured. */
@@ -113,6 +116,7 @@ export const combineProviders = (providers: readonly KeyProvider[]): RootKeys =>
   return {
     list,
     isAvailable: () => providers.every((provider) => provider.isAvailable?.() ?? true),
+    close: () => providers.forEach((provider) => provider.close?.()),
     describe: () => first.describe(),
     wrap: (key, context) => first.wrap(key, context),
     wrapAs: async (other, key, context) => find(other).wrap(key, context),

@@ -11,7 +11,15 @@ import {
 import type { RandomBytes } from './random.ts';
 import { SealBroken } from './seal.ts';
 import type { Sensitive } from './sensitive.ts';
-import { prepareXaesKey, XAES_KEY_BYTES, XAES_NONCE_BYTES, XAES_TAG_BYTES, xaesDecrypt, xaesEncrypt } from './xaes.ts';
+import {
+  destroyXaesKey,
+  prepareXaesKey,
+  XAES_KEY_BYTES,
+  XAES_NONCE_BYTES,
+  XAES_TAG_BYTES,
+  xaesDecrypt,
+  xaesEncrypt,
+} from './xaes.ts';
 
 const NAME = 'local';
 const FORMAT_LABEL = 'strongroom wrapped key/1';
@@ -20,12 +28,19 @@ const FORMAT_LABEL = 'strongroom wrapped key/1';
 const derive = (rootKey: Uint8Array, purpose: string, bytes: number): Buffer =>
   Buffer.from(hkdfSync('sha256', rootKey, '', purpose, bytes));
 
-/** @param rootKey 32 bytes. */
+/** The public id of a local root key. */
+export const localRootKeyId = (rootKey: Uint8Array): string =>
+  derive(rootKey, 'strongroom root key id', LOCAL_ID_BYTES).toString('hex');
+
+/** @param rootKey 32 bytes. The provider keeps no copy: what is derived from it is overwritten when the provider is closed. */
 export const localKeyProvider = (rootKey: Sensitive<Uint8Array>, randomBytes: RandomBytes): KeyProvider => {
   const bytes = rootKey.reveal();
   if (bytes.length !== XAES_KEY_BYTES) throw new RangeError('a root key has 32 bytes');
-  const root_key_id = derive(bytes, 'strongroom root key id', LOCAL_ID_BYTES).toString('hex');
-  const wrappingKey = prepareXaesKey(derive(bytes, 'strongroom wrap', XAES_KEY_BYTES));
+  const root_key_id = localRootKeyId(bytes);
+  const wrappingBytes = derive(bytes, 'strongroom wrap', XAES_KEY_BYTES);
+  const wrappingKey = prepareXaesKey(wrappingBytes);
+  wrappingBytes.fill(0);
+  let isClosed = false;
   const associatedData = (context: readonly string[]) =>
     Buffer.from(contextText(FORMAT_LABEL, [root_key_id, ...context]));
 
@@ -48,6 +63,11 @@ export const localKeyProvider = (rootKey: Sensitive<Uint8Array>, randomBytes: Ra
       } catch (error) {
         throw new SealBroken(error);
       }
+    },
+    close() {
+      if (isClosed) return;
+      isClosed = true;
+      destroyXaesKey(wrappingKey);
     },
   };
 };

@@ -16,7 +16,7 @@ import { SealBroken } from './seal.ts';
 import { Sensitive } from './sensitive.ts';
 import { vaultTransitProviders } from './vault-transit.ts';
 
-const ROOT_KEY_BYTES = 32;
+export const ROOT_KEY_BYTES = 32;
 /** Bytes of the pepper: as many as a digest under it has. */
 const PEPPER_BYTES = 32;
 
@@ -26,9 +26,9 @@ export const environmentOf = (config: Config): Environment => (config.mode === '
 
 const rootKeyPath = (config: Config) => join(config.dataDir, 'master.key');
 
-/** The configured root key, or the one that a development server generated; undefined if there is neither. */
-export const readRootKey = async (config: Config): Promise<Sensitive<Uint8Array> | undefined> => {
-  if (config.rootKey) return new Sensitive(config.rootKey);
+/** The bytes of `readRootKey`. The caller overwrites them, unless they are those of the configuration. */
+export const findRootKeyBytes = async (config: Config): Promise<Buffer | undefined> => {
+  if (config.rootKey) return config.rootKey;
   const path = rootKeyPath(config);
   const text = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return undefined;
@@ -36,8 +36,14 @@ export const readRootKey = async (config: Config): Promise<Sensitive<Uint8Array>
   });
   if (text === undefined) return undefined;
   const key = parseRootKey(text);
-  if (key) return new Sensitive(key);
+  if (key) return key;
   throw new StartError(`The root key ${path} is not 32 bytes in base64. Restore it from your backup.`);
+};
+
+/** The configured root key, or the one that a development server generated; undefined if there is neither. */
+export const readRootKey = async (config: Config): Promise<Sensitive<Uint8Array> | undefined> => {
+  const key = await findRootKeyBytes(config);
+  return key && new Sensitive<Uint8Array>(key);
 };
 
 /** The root keys of a configuration: the first wraps after the next rotation. @param local that of the provider `local`. */

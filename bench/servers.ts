@@ -1,4 +1,5 @@
 // The server under measure, as `npm start` runs it, and its neighbours: each in a process of its own.
+import type { DatabaseAddress } from '../src/platform/dev-postgres/connection.ts';
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -128,5 +129,9 @@ export const startBareWrites = async (
   return { url, stop: () => stopChild(child) };
 };
 
+/** Of connections that see the rows of all tenants. */
 export const databaseOf = (dataDir: string) =>
-  import('../src/platform/dev-postgres/dev-postgres.ts').then((db) => db.findRunningPostgres(dataDir));
+  import('../src/platform/dev-postgres/dev-postgres.ts').then(async (db) => ({
+    ...((await db.findRunningPostgres(dataDir)) as DatabaseAddress),
+    options: '-c strongroom.tenants=*',
+  }));

@@ -10,6 +10,7 @@ import {
   recordNewForms,
 } from './platform/db/contract.ts';
 import { signUnsigned } from './platform/db/sign-everything.ts';
+import { raiseWalls } from './platform/db/tenant-walls.ts';
 import { StartError } from './platform/errors.ts';
 
 /** Each can be stopped and run again. It runs beside servers of this version, which write the new forms already. */
@@ -28,6 +29,7 @@ const signRows: ContractStep = {
 };
 
 const steps: readonly ContractStep[] = [
+  { name: 'Row-level security for every table of tenants', run: ({ db }) => raiseWalls(db.statements.ask) },
   { name: 'New data keys, so that servers bind tokens to their rows', run: makeBindingKeys },
   signRows,
 ];

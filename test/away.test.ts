@@ -8,6 +8,7 @@ import { createStatements, type Statements } from '../src/platform/db/statements
 import { createTimedClient } from '../src/platform/db/timed-client.ts';
 import { holdRow } from './support/held-rows.ts';
 import { startServer, type TestServer } from './support/server.ts';
+import { seeingAllTenants } from './support/database.ts';
 
 /** As long as queries of `statements` may take. */
 const QUERY_MAX_MS = 1_000;
@@ -18,7 +19,12 @@ let statements: Statements;
 
 beforeAll(async () => {
   server = await startServer();
-  pool = new Pool({ connectionString: server.databaseUrl, max: 1, Client: createTimedClient(QUERY_MAX_MS) });
+  pool = new Pool({
+    connectionString: server.databaseUrl,
+    ...seeingAllTenants,
+    max: 1,
+    Client: createTimedClient(QUERY_MAX_MS),
+  });
   pool.on('error', () => undefined);
   statements = createStatements(pool, 4, createAccounts(), createMetrics());
 });

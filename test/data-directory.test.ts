@@ -11,7 +11,7 @@ import {
   spawnServer,
   untilReady,
 } from './support/process.ts';
-import { createDataDir } from './support/database.ts';
+import { createDataDir, seeingAllTenants } from './support/database.ts';
 
 /** As in src/platform/dev-postgres/lock.ts: it never changes. */
 const LOCK_KEY = '91616979177031';
@@ -40,7 +40,7 @@ afterEach(async () => {
 
 /** A session in the embedded database, beside the server's. */
 const openSession = async (): Promise<Client> => {
-  const client = new Client({ ...(await findRunningPostgres(dataDir)) });
+  const client = new Client({ ...(await findRunningPostgres(dataDir)), ...seeingAllTenants });
   client.on('error', () => undefined);
   await client.connect();
   return client;

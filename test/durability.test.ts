@@ -5,7 +5,7 @@ import { Pool } from 'pg';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { findRunningPostgres } from '../src/platform/dev-postgres/dev-postgres.ts';
 import { killIfAlive, postgresProcesses, type ServerProcess, spawnServer, untilReady } from './support/process.ts';
-import { createDataDir } from './support/database.ts';
+import { createDataDir, seeingAllTenants } from './support/database.ts';
 
 /** A short form; `npm run drill` runs more of them. */
 const CYCLES = Number(process.env['DRILL_CYCLES'] ?? 2);
@@ -84,7 +84,7 @@ const expectAllThere = async (of: ServerProcess, journal: Map<string, string>): 
     const response = await fetch(`${of.base_url}/tokens/${id}`, { headers: { 'svc-api-key': api_key } });
     expect(((await response.json()) as { data: unknown }).data).toBe(value);
   }
-  const pool = new Pool({ ...(await findRunningPostgres(dataDir)), max: 1 });
+  const pool = new Pool({ ...(await findRunningPostgres(dataDir)), ...seeingAllTenants, max: 1 });
   await pool.query('ANALYZE');
   const { rows } = await pool.query<{ id: string; logs: number }>(
     `SELECT t.id, count(l.id)::int AS logs FROM tokens t LEFT JOIN

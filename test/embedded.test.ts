@@ -32,6 +32,7 @@ import { type DatabaseAddress, superuser } from '../src/platform/dev-postgres/co
 import { lockDataDirectory } from '../src/platform/dev-postgres/lock.ts';
 import { StartError } from '../src/platform/errors.ts';
 import { killIfAlive } from './support/process.ts';
+import { seeingAllTenants } from './support/database.ts';
 
 const root = join(import.meta.dirname, '..');
 const run = promisify(execFile);
@@ -470,7 +471,7 @@ const canConnect = async (host: string, port: number): Promise<boolean> => {
 };
 
 const query = async (address: DatabaseAddress, sql: string): Promise<unknown[]> => {
-  const client = new Client(address);
+  const client = new Client({ ...address, ...seeingAllTenants });
   client.on('error', () => undefined);
   await client.connect();
   try {

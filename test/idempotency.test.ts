@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { findRunningPostgres } from '../src/platform/dev-postgres/dev-postgres.ts';
 import { type ServerProcess, spawnServer, untilReady } from './support/process.ts';
 import { type Answer, type RequestOptions, startServer, type TestServer, type TestTenant } from './support/server.ts';
-import { createDataDir } from './support/database.ts';
+import { createDataDir, seeingAllTenants } from './support/database.ts';
 
 let server: TestServer;
 beforeAll(async () => {
@@ -461,7 +461,7 @@ describe('a server that is killed', () => {
         interrupted += unknown.length;
 
         server = await start();
-        const pool = new Pool({ ...(await findRunningPostgres(dataDir)), max: 1 });
+        const pool = new Pool({ ...(await findRunningPostgres(dataDir)), ...seeingAllTenants, max: 1 });
         // Interrupted clients repeat their request; so does one that had its response.
         for (const key of [...unknown, ...[...answered.keys()].slice(-10)]) {
           let id: string | number | undefined;

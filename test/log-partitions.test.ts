@@ -8,7 +8,7 @@ import { INSERT_LOGS } from '../src/platform/audit/rows.ts';
 import { newTimeOrderedId } from '../src/platform/crypto/ids.ts';
 import { randomBytesFromKernel } from '../src/platform/crypto/random.ts';
 import { migrate } from '../src/platform/db/migrate.ts';
-import { createEmptyDatabase } from './support/database.ts';
+import { createEmptyDatabase, seeingAllTenants } from './support/database.ts';
 import { startServer, type TestServer } from './support/server.ts';
 
 const migrationsDir = join(import.meta.dirname, '../prisma/migrations');
@@ -98,7 +98,7 @@ test('a row of a month without a partition is written, and moves once the sweep 
     (await server.sql('SELECT tableoid::regclass::text AS name FROM audit_log WHERE message = $1', [message]))[0]?.name;
   await server.sql(INSERT_LOGS, [TENANT, JSON.stringify([rowAt(inMonths(2), message)])]);
   expect(await place()).toBe('audit_log_from_here');
-  const reader = new Client({ connectionString: server.databaseUrl });
+  const reader = new Client({ connectionString: server.databaseUrl, ...seeingAllTenants });
   await reader.connect();
   try {
     // A reader that stays keeps the sweep from making them, and writers wait for a moment only, once an hour.

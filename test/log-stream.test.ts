@@ -7,6 +7,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { INSERT_LOGS } from '../src/platform/audit/rows.ts';
 import { STREAM_DELAY_MS, streamLogs } from '../src/platform/audit/stream.ts';
 import { startServer, type TestServer } from './support/server.ts';
+import { seeingAllTenants } from './support/database.ts';
 
 let server: TestServer;
 let directory: string;
@@ -43,7 +44,7 @@ test('a row is a line of JSON, once, when its transaction has surely ended', asy
   await stream().catch(() => undefined);
   expect(() => streamed(id)).toThrow('ENOENT');
   // This one commits after later rows, and is not left out.
-  const late = new Client({ connectionString: server.databaseUrl });
+  const late = new Client({ connectionString: server.databaseUrl, ...seeingAllTenants });
   await late.connect();
   const row = {
     id: server.ctx.newLogId(server.ctx.now()),

@@ -11,7 +11,7 @@ import { loadConfig } from '../src/platform/config.ts';
 import { freePort, killIfAlive, type ServerProcess, spawnServer, untilReady, workersOf } from './support/process.ts';
 import { makeReactor, react, type ReactorServer, startReactorServer } from './support/reactors.ts';
 import { startServer, type TestServer } from './support/server.ts';
-import { createDataDir } from './support/database.ts';
+import { createDataDir, seeingAllTenants } from './support/database.ts';
 
 const TOKEN = 'metrics-token-0123456789abcdef';
 const WAIT = { timeout: 30_000 };
@@ -127,7 +127,7 @@ describe('with METRICS_TOKEN', () => {
   test('the age of a row that waits to be written is told until its commit', async () => {
     const ageOf = (text: string) => sumOf(text, 'strongroom_oldest_unwritten_row_seconds', { kind: 'tokens' });
     expect(ageOf(await scrape())).toBe(0);
-    const client = new Client({ connectionString: server.databaseUrl });
+    const client = new Client({ connectionString: server.databaseUrl, ...seeingAllTenants });
     await client.connect();
     await client.query('BEGIN; LOCK TABLE tokens IN EXCLUSIVE MODE');
     const writing = server.tokenize({ note: 'waits' });
@@ -196,7 +196,7 @@ describe('with METRICS_TOKEN', () => {
     const stopMailing = startMailing(server.ctx, server.base_url);
     try {
       expect(samplesOf(await scrape()).filter(({ name }) => name === 'strongroom_mails_waiting')).toHaveLength(1);
-      const client = new Client({ connectionString: server.databaseUrl });
+      const client = new Client({ connectionString: server.databaseUrl, ...seeingAllTenants });
       await client.connect();
       await client.query('BEGIN; LOCK TABLE mail_outbox');
       expect(samplesOf(await scrape()).filter(({ name }) => name === 'strongroom_mails_waiting')).toEqual([]);

@@ -6,6 +6,7 @@ import { invite, join, openBrowser } from './support/people.ts';
 import { type ProxyHouse, receiving, startProxyHouse, valuesOf } from './support/proxy.ts';
 import { makeReactor } from './support/reactors.ts';
 import type { Answer } from './support/server.ts';
+import { seeingAllTenants } from './support/database.ts';
 
 let server: ConsoleServer;
 let house: ProxyHouse;
@@ -93,7 +94,7 @@ const holding = async (
   requests: (() => Promise<Answer>)[],
   meanwhile: () => Promise<unknown> = async () => undefined,
 ): Promise<Answer[]> => {
-  const pool = new Pool({ connectionString: server.databaseUrl, max: 2 });
+  const pool = new Pool({ connectionString: server.databaseUrl, ...seeingAllTenants, max: 2 });
   const holder = await pool.connect();
   const waiting = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`;
   try {

@@ -15,6 +15,7 @@ import { openCheckpoint, signCheckpoint, signingKeyOfSeed } from '../src/platfor
 import { findArchivedMonths } from '../src/platform/db/log-trees.ts';
 import type { Query } from '../src/platform/db/statements.ts';
 import { type Backups, type Ended, openBackups } from './support/backups.ts';
+import { seeingAllTenants } from './support/database.ts';
 import { startServer, type TestServer } from './support/server.ts';
 
 let server: TestServer;
@@ -63,7 +64,7 @@ const attacked = async (
   attack: (sql: (text: string, values?: unknown[]) => Promise<any[]>) => Promise<unknown>,
   held?: HeldCheckpoints,
 ): Promise<Finding | undefined> => {
-  const client = new Client({ connectionString: server.databaseUrl });
+  const client = new Client({ connectionString: server.databaseUrl, ...seeingAllTenants });
   await client.connect();
   try {
     await client.query('BEGIN; GRANT UPDATE, DELETE ON audit_log TO CURRENT_USER');

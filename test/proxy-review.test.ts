@@ -35,6 +35,7 @@ import {
 import type { TestServer, TestTenant } from './support/server.ts';
 import { askOnWire, askProxy, makeApplication, makeProxy, startServerBefore } from './support/stored-proxies.ts';
 import { startUpstream, type Upstream } from './support/upstream.ts';
+import { seeingAllTenants } from './support/database.ts';
 
 const MEGABYTE = 1024 * 1024;
 
@@ -311,7 +312,7 @@ describe('a caller', () => {
     test(`who leaves while its API key is looked up has nothing sent: ${name}`, async () => {
       const { api_key } = await house.server.newTenant();
       const bytes = house.head(start, `SVC-API-KEY: ${api_key}`, ...lines) + body;
-      const sql = new Client({ connectionString: house.server.databaseUrl });
+      const sql = new Client({ connectionString: house.server.databaseUrl, ...seeingAllTenants });
       await sql.connect();
       closers.push(() => sql.end());
       const isWaiting = async (): Promise<boolean> => {

@@ -1,14 +1,15 @@
 // Single sign-on in the console against a real OpenID Connect provider: the whole flow, its bounds, and what attackers try.
 import { Secret, TOTP } from 'otpauth';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
-import { bindDomain, unbindDomain } from '../src/modules/people/sso/domains.ts';
+import { bindDomain } from '../src/modules/people/sso/domains.ts';
 import { inviteOwner } from '../src/modules/people/bootstrap.ts';
 import { ssoDigest } from '../src/platform/crypto/digest.ts';
+import { runToEnd } from './support/backups.ts';
 import { testCa } from './support/certificates.ts';
 import { type Browser, type ConsoleServer, startConsole, textOf } from './support/console.ts';
 import { type Account, foreignKey, type OidcProvider, openProviderBrowser, startOidcProvider } from './support/oidc.ts';
 import { COOKIE, invite, openBrowser, PASSWORD, signIn as signInByPassword, takeLink } from './support/people.ts';
-import type { Answer, TestTenant } from './support/server.ts';
+import { type Answer, TEST_ROOT_KEY, type TestTenant } from './support/server.ts';
 
 const MINUTE_MS = 60_000;
 const DOMAIN = 'corp.example';
@@ -135,6 +136,14 @@ const expectRefused = async (
   await expect.poll(failures).toBe(before + 1);
   return answer;
 };
+
+/** The operator's command. */
+const cli = (...args: string[]) =>
+  runToEnd(
+    ['sso', ...args],
+    { NODE_ENV: 'test', DATABASE_URL: server.databaseUrl, MASTER_KEY: TEST_ROOT_KEY, DATA_DIR: '/tmp/none' },
+    '/tmp',
+  );
 
 beforeAll(async () => {
   vi.useFakeTimers({ toFake: ['Date'], now: Date.now() });
@@ -554,10 +563,33 @@ describe('the settings', () => {
   test("of a domain are the operator's: one tenant at most, and not any more after it is unbound", async () => {
     await expect(bindDomain(server.ctx, other.tenant_id, DOMAIN.toUpperCase())).rejects.toThrow('is bound to tenant');
     await expect(bindDomain(server.ctx, other.tenant_id, 'a@b')).rejects.toThrow('not valid');
-    await unbindDomain(server.ctx, DOMAIN);
+    const { tenant_id } = server.tenant;
+    const listed = await cli('list', '--json');
+    expect([listed.code, listed.stdout], listed.stderr).toEqual([
+      0,
+      `${JSON.stringify({ domain: DOMAIN, tenant_id })}\n`,
+    ]);
+    expect(await cli('unbind', DOMAIN)).toMatchObject({ code: 0, stdout: expect.stringContaining(DOMAIN) });
+    expect(await cli('unbind', DOMAIN)).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('bound to no tenant'),
+    });
     const begun = await open().vault.post('/console/sign-in', { email: `x@${DOMAIN}`, sso: '1' });
     expect([begun.status, begun.text]).toEqual([422, expect.stringContaining('No tenant of this vault')]);
-    await bindDomain(server.ctx, server.tenant.tenant_id, DOMAIN);
-    await signIn(person());
+    expect(await cli('bind', DOMAIN, '--tenant', tenant_id)).toMatchObject({ code: 0 });
+    const { vault } = await signIn(person());
+    // The way back where a provider does not work any more.
+    expect(await cli('remove', '--tenant', tenant_id)).toMatchObject({ code: 0 });
+    await expect.poll(() => vault.isSignedIn()).toBe(false);
+    const gone = await open().vault.post('/console/sign-in', { email: `x@${DOMAIN}`, sso: '1' });
+    expect(gone.text).toContain('No tenant of this vault');
+    expect(await logsOf(tenant_id)).toEqual(
+      expect.arrayContaining([
+        'Single sign-on domain bound',
+        'Single sign-on domain unbound',
+        'Single sign-on removed',
+      ]),
+    );
+    await save();
   });
 });

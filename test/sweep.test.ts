@@ -5,6 +5,7 @@ import { Client } from 'pg';
 import { superuser } from '../src/platform/dev-postgres/connection.ts';
 import { sweep, sweepInTurn } from '../src/modules/tokens/sweep.ts';
 import { startServer, type TestServer, type TestTenant } from './support/server.ts';
+import { seeingAllTenants } from './support/database.ts';
 
 let server: TestServer;
 let admin: Client;
@@ -174,7 +175,7 @@ describe('the key of security codes', () => {
   test('is destroyed in the file also while another transaction still sees the time before', async () => {
     const { wrapped, path } = await cardWithKey();
     expect(await holds(path, wrapped)).toBe(true);
-    const other = new Client(server.databaseUrl);
+    const other = new Client({ connectionString: server.databaseUrl, ...seeingAllTenants });
     await other.connect();
     try {
       await other.query('BEGIN ISOLATION LEVEL REPEATABLE READ');
@@ -207,7 +208,7 @@ describe('the key of security codes', () => {
     const { wrapped, path } = await cardWithKey();
     const expiring = await newToken(server.tenant, { data: 'x', expires_at: inMs(HOUR_MS) });
     pass(2 * HOUR_MS);
-    const other = new Client(server.databaseUrl);
+    const other = new Client({ connectionString: server.databaseUrl, ...seeingAllTenants });
     await other.connect();
     try {
       // As a backup does that reads the table.

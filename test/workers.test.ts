@@ -11,7 +11,7 @@ import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { findRunningPostgres } from '../src/platform/dev-postgres/dev-postgres.ts';
 import { balance } from './support/balancer.ts';
-import { createDatabase, createEmptyDatabase, type TestDatabase } from './support/database.ts';
+import { createDatabase, createEmptyDatabase, type TestDatabase, seeingAllTenants } from './support/database.ts';
 import {
   childrenOf,
   freePort,
@@ -62,7 +62,7 @@ const ask = (server: ServerProcess, api_key: string, path: string, json?: unknow
 const jsonOf = (answer: Response): Promise<any> => answer.json();
 
 const query = async (url: string, sql: string, values: unknown[] = []): Promise<any[]> => {
-  const client = new Client(url);
+  const client = new Client({ connectionString: url, ...seeingAllTenants });
   await client.connect();
   try {
     return (await client.query(sql, values)).rows;
@@ -269,11 +269,11 @@ describe('a supervisor', () => {
       await untilListening(server);
       const workers = workersOf(server);
       const postgres = postgresProcesses(here.dataDir);
-      const other = new Client({ ...(await findRunningPostgres(here.dataDir)) });
+      const other = new Client({ ...(await findRunningPostgres(here.dataDir)), ...seeingAllTenants });
       await other.connect();
       // Waits in the queue of the lock, and so has it the moment the session of the supervisor ends.
       const taken = other.query('SELECT pg_advisory_lock($1)', [LOCK_KEY]);
-      const cutter = new Client({ ...(await findRunningPostgres(here.dataDir)) });
+      const cutter = new Client({ ...(await findRunningPostgres(here.dataDir)), ...seeingAllTenants });
       await cutter.connect();
       await cutter.query(END_LOCK_SESSION);
       await cutter.end();

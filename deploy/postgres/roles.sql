@@ -49,11 +49,19 @@ SELECT format('SELECT close_log_partition(%s)', inhrelid) FROM pg_inherits WHERE
 SELECT 'GRANT EXECUTE ON FUNCTION add_log_partitions() TO strongroom_server'
   WHERE to_regprocedure('add_log_partitions()') IS NOT NULL AND to_regrole('strongroom_server') IS NOT NULL \gexec
 
+-- Row-level security: a search uses the index of its table only where the operator is marked so. The database may be older than this.
+ALTER FUNCTION pg_catalog.arraycontains(anyarray, anyarray) LEAKPROOF;
+SELECT format('SELECT raise_tenant_wall(%L)', polrelid::regclass) FROM pg_policy WHERE polname = 'open_reads' \gexec
+SELECT 'GRANT EXECUTE ON FUNCTION raise_tenant_wall(regclass) TO strongroom_server'
+  WHERE to_regprocedure('raise_tenant_wall(regclass)') IS NOT NULL AND to_regrole('strongroom_server') IS NOT NULL \gexec
+
 -- Support reads these tables and no other, also none that a later release adds: all others hold sealed values, keys, digests or
 -- what belongs to values. A table must exist to be granted, so this runs again after the first migration.
 \if :has_support
 ALTER ROLE strongroom_support PASSWORD :'support_password';
 GRANT USAGE ON SCHEMA public TO strongroom_support;
+-- It sees the rows of all tenants.
+ALTER ROLE strongroom_support SET strongroom.tenants = '*';
 SELECT format('GRANT SELECT ON %I TO strongroom_support', name)
   FROM (VALUES ('tenants'), ('deleted_tenants'), ('applications'), ('official_formulas'), ('audit_log'), ('_prisma_migrations'))
     AS readable (name)

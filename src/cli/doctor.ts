@@ -13,6 +13,7 @@ import { isWithoutDatabase } from '../platform/open-database.ts';
 import { checkMail, createInspection, createWorkbench, type Inspection, type Workbench } from './inspection.ts';
 import { UPGRADE_NOT_OVER } from '../contract.ts';
 import type { LogState } from '../platform/db/log-partitions.ts';
+import { MARK_LEAKPROOF_COMMAND } from '../platform/db/tenant-walls.ts';
 import { StartError } from '../platform/errors.ts';
 import { whyNoWall } from '../platform/sandbox/protocol/sandbox.ts';
 
@@ -58,7 +59,11 @@ const describeRole = (role: Role): string | Warning => {
   if (!role) return 'of the embedded database';
   if (role.is_superuser)
     return {
-      warning: `"${role.name}" is a superuser, for whom the audit log is not append-only. Give the server a role of its own (docs/operations/database-roles.md)`,
+      warning: `"${role.name}" is a superuser: the audit log is not append-only, and row-level security does not hold. In production no server starts as it. Give the server a role of its own (docs/operations/database-roles.md)`,
+    };
+  if (role.bypasses_rls)
+    return {
+      warning: `"${role.name}" has BYPASSRLS, so that row-level security does not hold. In production no server starts as it. Take the right away: ALTER ROLE "${role.name}" NOBYPASSRLS`,
     };
   if (role.owns_log === null) return `"${role.name}" is no superuser; the tables are not made yet`;
   if (role.owns_log)
@@ -66,6 +71,20 @@ const describeRole = (role: Role): string | Warning => {
       warning: `"${role.name}" owns the tables, and so can give itself back the right to change the audit log. Let another role own them and run npm run migrate (docs/operations/database-roles.md)`,
     };
   return `"${role.name}" can append to the audit log, and not change it`;
+};
+
+const describeWalls = ({ missing, open, isSlow, isRaised }: Awaited<ReturnType<Inspection['findWalls']>>) => {
+  if (missing.length > 0)
+    return isRaised
+      ? { warning: `is missing for ${missing.join(', ')}. Run: npm run migrate` }
+      : 'comes with the end of the upgrade';
+  if (open.length > 0)
+    return {
+      warning: `holds for writes to ${open.join(', ')}, and not for reads: without a superuser's mark, searches would read all tokens of a tenant. Run as a superuser: ${MARK_LEAKPROOF_COMMAND}, then: npm run migrate`,
+    };
+  return isSlow
+    ? { warning: `makes searches slow without a superuser's mark. Run as a superuser: ${MARK_LEAKPROOF_COMMAND}` }
+    : 'holds for every table of tenants';
 };
 
 const describeEncryption = (role: NonNullable<Role>): string | Warning => {
@@ -245,6 +264,7 @@ const runChecks = async (report: (found: Found) => void): Promise<void> => {
         () => found.hasNewForms(),
         (isOver) => (isOver ? 'over' : { warning: UPGRADE_NOT_OVER }),
       );
+    if (migrations !== undefined) await check('row-level security', () => found.findWalls(), describeWalls);
     await check('data keys', () => found.countOldDataKeys(), describeDataKeys);
     await check(
       'tenants',

@@ -12,6 +12,7 @@ import { shardFunctions } from '../modules.ts';
 import { findContract } from '../platform/db/contract.ts';
 import { findPendingMigrations, migrate, type MigrationResult } from '../platform/db/migrate.ts';
 import { findLogState, type LogState } from '../platform/db/log-partitions.ts';
+import { findWalls, type Walls } from '../platform/db/tenant-walls.ts';
 import type { ServerRole } from '../platform/db/server-role.ts';
 import { createEgress } from '../platform/egress/client.ts';
 import { StartError } from '../platform/errors.ts';
@@ -42,6 +43,8 @@ export type Inspection = {
   countOldDataKeys(): Promise<number>;
   /** Undefined if the log has no partitions yet. */
   findLogState(now: Date): Promise<LogState | undefined>;
+  /** Row-level security. `isRaised`: whether it should be everywhere by now. */
+  findWalls(): Promise<Walls & { isRaised: boolean }>;
   /** How a distributed database is placed; undefined for one PostgreSQL. */
   findPlacement(): Promise<Placement | undefined>;
   close(): Promise<void>;
@@ -77,6 +80,10 @@ export const createInspection = async (config: Config): Promise<Inspection> => {
       hasNewForms: async () => found === undefined || (await findContract(db)).has_new_forms,
       countOldDataKeys: async () => (found === undefined ? 0 : createResealRows(db).countTenantsOfForm1()),
       findLogState: (now) => findLogState(db.statements.query, now, config.logRetentionMonths),
+      findWalls: async () => ({
+        ...(await findWalls(db.statements.ask)),
+        isRaised: found === undefined || (await findContract(db)).is_done,
+      }),
       findPlacement: async () => (embedded ? undefined : findPlacement(db.statements.query, shardFunctions)),
       close: () => closeAll(start),
     };

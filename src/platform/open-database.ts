@@ -6,7 +6,7 @@ import type { Config } from './config.ts';
 import { memoryDigest, randomBase62 } from './crypto/digest.ts';
 import { randomBytesFromKernel } from './crypto/random.ts';
 import { connectionErrorText, withFullVerification } from './db/connection-errors.ts';
-import { createDatabase } from './db/database.ts';
+import { createDatabase, type Database } from './db/database.ts';
 import { findPendingMigrations, migrate, type MigrationResult } from './db/migrate.ts';
 import { type EmbeddedPostgres, hasCluster, takeDataDirectory } from './dev-postgres/dev-postgres.ts';
 import { StartError } from './errors.ts';
@@ -78,7 +78,20 @@ export const openDatabase = async (config: Config, role: Role, services: Databas
   await db.ping().catch((error: unknown) => {
     throw new StartError(connectionErrorText(poolConfig, (error as Error).cause ?? error));
   });
+  if (config.mode === 'production' && (role === 'server' || role === 'supervisor')) await refuseUnwalledRole(db);
   return { db, poolConfig, embedded };
+};
+
+/** @throws StartError. */
+const refuseUnwalledRole = async (db: Database): Promise<void> => {
+  const { name, is_superuser, bypasses_rls } = await db.findServerRole();
+  if (!is_superuser && !bypasses_rls) return;
+  const reason = `The server would connect to the database as "${name}", ${is_superuser ? 'a superuser' : 'a role with BYPASSRLS'}. Row-level security, the second wall between tenants, does not hold for such a role${is_superuser ? ', and it can change the audit log' : ''}.`;
+  throw new StartError(
+    is_superuser
+      ? `${reason} Make roles for the vault, and name them in DATABASE_URL (docs/operations/database-roles.md): npm run -s strongroom -- db roles --print-sql > roles.sql; OWNER_PASSWORD=... SERVER_PASSWORD=... psql -d DATABASE -f roles.sql; DATABASE_URL=postgresql://strongroom_owner:...@HOST/DATABASE npm run migrate; DATABASE_URL=postgresql://strongroom_server:...@HOST/DATABASE MIGRATE_ON_START=false npm start`
+      : `${reason} Take the right away, as a superuser: psql -d DATABASE -c 'ALTER ROLE "${name}" NOBYPASSRLS'`,
+  );
 };
 
 const findDatabase = async (

@@ -8,6 +8,10 @@ import { inject } from 'vitest';
 import { type DatabaseAddress, superuser, urlOf } from '../../src/platform/dev-postgres/connection.ts';
 import { templateName } from './global-setup.ts';
 
+/** Of a connection that sees the rows of all tenants. */
+export const seeingAllTenants = { options: '-c strongroom.tenants=*' };
+
+/** The connections of `address` see the rows of all tenants. */
 export type TestDatabase = { url: string; address: DatabaseAddress; drop(): Promise<void> };
 
 /** Clones the migrated template under a random name. drop() closes remaining connections. */
@@ -37,7 +41,7 @@ const makeDatabase = async (template: string): Promise<TestDatabase> => {
   const address = { ...server, database };
   return {
     url: urlOf(address),
-    address,
+    address: { ...address, ...seeingAllTenants },
     // On Citus a process of the superuser is in every database.
     drop: () => runOn({ ...server, user: superuser }, `DROP DATABASE IF EXISTS ${database} WITH (FORCE)`),
   };

@@ -2,12 +2,13 @@
 import { Client } from 'pg';
 import { expect } from 'vitest';
 import type { TestServer } from './server.ts';
+import { seeingAllTenants } from './database.ts';
 
 const WAITING = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`;
 
 /** Keeps everybody else from the row or table that a statement locks, until let go. `waiting` resolves when so many wait for such a row. */
 export const holdRow = async (server: Pick<TestServer, 'databaseUrl' | 'sql'>, lock: string, values: unknown[]) => {
-  const client = new Client({ connectionString: server.databaseUrl });
+  const client = new Client({ connectionString: server.databaseUrl, ...seeingAllTenants });
   await client.connect();
   await client.query('BEGIN');
   expect((await client.query(lock, values)).rowCount).not.toBe(0);

@@ -4,10 +4,11 @@ import { Client } from 'pg';
 import { expect } from 'vitest';
 import type { Announced } from '../../src/platform/changes.ts';
 import type { TestServer } from './server.ts';
+import { seeingAllTenants } from './database.ts';
 
 /** Listens beside the server. `times` waits until a notice was heard so often; a test that waits in vain times out. */
 export const hearNotices = async (server: Pick<TestServer, 'databaseUrl'>) => {
-  const client = new Client({ connectionString: server.databaseUrl });
+  const client = new Client({ connectionString: server.databaseUrl, ...seeingAllTenants });
   const heard: string[] = [];
   client.on('notification', ({ payload }) => void heard.push(payload ?? ''));
   await client.connect();

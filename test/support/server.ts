@@ -10,7 +10,7 @@ import { signHead } from '../../src/platform/db/sign-everything.ts';
 import type { Overrides } from '../../src/context.ts';
 import { type Context, createContext } from '../../src/modules.ts';
 import type { App } from '../../src/platform/http/app-type.ts';
-import { createDatabase, type TestDatabase } from './database.ts';
+import { createDatabase, seeingAllTenants, type TestDatabase } from './database.ts';
 import { collectRoutes } from './routes.ts';
 import type { RouteOptions } from 'fastify';
 
@@ -76,7 +76,7 @@ export const startServer = async (
   const address = app.server.address() as { port: number };
   const base_url = `http://127.0.0.1:${address.port}`;
   const { Pool } = await import('pg');
-  const pool = new Pool({ connectionString: database.url, max: 2 });
+  const pool = new Pool({ connectionString: database.url, ...seeingAllTenants, max: 2 });
   pool.on('error', () => undefined);
 
   const newTenant = async (options: Partial<NewTenantOptions> = {}): Promise<TestTenant> => {

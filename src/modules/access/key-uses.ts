@@ -29,7 +29,7 @@ export const createKeyUses = (ctx: Pick<Platform, 'db' | 'now' | 'monotonicMs'>)
   const writeBatch = async (uses: readonly KeyUse[]): Promise<void> => {
     for (const { public_id } of uses) writtenMs.set(public_id, ctx.monotonicMs());
     try {
-      await writeKeyUses(ctx.db.statements.query, uses);
+      await writeKeyUses(ctx.db, uses);
     } catch (error) {
       for (const use of uses) {
         writtenMs.delete(use.public_id);

@@ -53,7 +53,7 @@ const writePassword = (
   actor: Actor,
   { user_id, before, password_hash, session }: PasswordChange,
 ): Promise<Exclude<PasswordResult['kind'], 'refused'>> =>
-  runPrismaTransaction(ctx.db.for({ tenant_id }), ctx.changes, undefined, async (tx) => {
+  runPrismaTransaction(ctx.db.forPerson({ tenant_id }), ctx.changes, undefined, async (tx) => {
     const user = await lockUser(tx, user_id);
     if (!user) return 'gone';
     const members = await lockMembersOfUser(tx, user_id);

@@ -99,7 +99,7 @@ export const changingUser = <T>(
   { tenant_id, user_id, actor }: { tenant_id: string; user_id: string; actor: Actor },
   change: (tx: PrismaTransaction, user: HeldUser) => Promise<T>,
 ): Promise<T | undefined> =>
-  runPrismaTransaction(ctx.db.for({ tenant_id }), ctx.changes, undefined, async (tx) => {
+  runPrismaTransaction(ctx.db.forPerson({ tenant_id }), ctx.changes, undefined, async (tx) => {
     if (!(await lockUser(tx, user_id))) return undefined;
     const members = await lockMembersOfUser(tx, user_id);
     const factor = await readSecondFactor(tx, user_id);
@@ -215,8 +215,9 @@ export const countingCode = async <T>(
   attempt: () => Promise<T>,
   isRight: (result: T) => boolean = Boolean,
 ): Promise<T> => {
-  const { email } = visitor.session;
-  const account = comparedAddress(email);
+  const { email, sso, tenant_id } = visitor.session;
+  // Counted apart: whoever controls the provider of a tenant must not lock its members out of other tenants.
+  const account = sso ? `${tenant_id} ${comparedAddress(email)}` : comparedAddress(email);
   await countAttempt(ctx, 'code_of_account', { account });
   await countAttempt(ctx, 'code_of_account_in_day', { account });
   const result = await attempt();

@@ -59,7 +59,7 @@ export const findProxyBeforeCaller = async (
 };
 
 export const findProxy = async (db: TenantDatabase, id: string): Promise<StoredProxy | undefined> =>
-  (await db.prisma((client) => client.proxies.findUnique({ where: keyOf(db, id) }))) ?? undefined;
+  (await db.prisma((client) => client.proxies.findFirst({ where: { tenant_id: db.tenant_id, id } }))) ?? undefined;
 
 /** Newest first, then by id. */
 export const listProxies = (db: TenantDatabase, filter: NamedFilter, offset: number, limit: number) =>

@@ -51,7 +51,7 @@ const LOCK = 'SELECT id FROM reactors WHERE tenant_id = $1::uuid AND id = $2::uu
 const keyOf = ({ tenant_id }: { tenant_id: string }, id: string) => ({ tenant_id_id: { tenant_id, id } });
 
 export const findReactor = async (db: TenantDatabase, id: string): Promise<StoredReactor | undefined> =>
-  (await db.prisma((client) => client.reactors.findUnique({ where: keyOf(db, id) }))) ?? undefined;
+  (await db.prisma((client) => client.reactors.findFirst({ where: { tenant_id: db.tenant_id, id } }))) ?? undefined;
 
 const forRun = ['tenants', 'reactors', 'reactor_formulas'] as const;
 

@@ -74,8 +74,7 @@ export const findSession = async (
   { prisma, tenant_id }: TenantDatabase,
   id: string,
 ): Promise<StoredSession | undefined> =>
-  (await prisma((client) => client.collect_sessions.findUnique({ where: { tenant_id_id: { tenant_id, id } } }))) ??
-  undefined;
+  (await prisma((client) => client.collect_sessions.findFirst({ where: { tenant_id, id } }))) ?? undefined;
 
 /** By the id in the address of a frame, before a caller is known. The id is public. */
 export const findFrameSessionBeforeCaller = (

@@ -84,7 +84,7 @@ export const logFunctions: readonly ShardFunction[] = [
 
 /** Appends rows in batches: rows of one tenant that arrive during a write form the next batch. */
 export const createLogWriter = (
-  query: Query,
+  queryForBatch: (tenant_id: string) => Query,
   batchesMax: number,
   accounts: Accounts,
   metrics: Metrics,
@@ -93,7 +93,7 @@ export const createLogWriter = (
   const written = createBatcher(
     async (tenant_id, rows) => {
       // No response without its log row, so every failure of this write is a 503.
-      await query('insert-logs', INSERT_LOGS, [tenant_id, rows]).catch((error: unknown) => {
+      await queryForBatch(tenant_id)('insert-logs', INSERT_LOGS, [tenant_id, rows]).catch((error: unknown) => {
         throw unavailable(error);
       });
     },

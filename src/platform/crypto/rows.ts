@@ -64,10 +64,10 @@ const NO_TENANT = '';
 /** @param batchesMax look-ups of ephemeral keys in flight at once. */
 export const createKeyRows = (db: Database) => {
   const { prisma: guarded, batchesMax, accounts, metrics, tracing } = db;
-  const { query, queryForBatch } = db.statements;
+  const { query, queryOf, queryForBatch } = db.statements;
   const findEphemeralKey = createCoalescer<EphemeralKeyRow>(
     async (_, ids) => {
-      const rows = (await queryForBatch(FIND, FIND_EPHEMERAL_KEYS, [ids])) as EphemeralKeyRow[];
+      const rows = (await queryForBatch(undefined)(FIND, FIND_EPHEMERAL_KEYS, [ids])) as EphemeralKeyRow[];
       return new Map(rows.map((row) => [row.id, row]));
     },
     batchesMax,
@@ -77,7 +77,7 @@ export const createKeyRows = (db: Database) => {
   return {
     keyStore: {
       findTenantKeys: async (tenantId: string) =>
-        (await query('find-tenant-keys', FIND_TENANT_KEYS, [tenantId])) as StoredTenantKey[],
+        (await queryOf(tenantId)('find-tenant-keys', FIND_TENANT_KEYS, [tenantId])) as StoredTenantKey[],
       findEphemeralKey: (id: string) => traced(tracing, FIND, () => findEphemeralKey(NO_TENANT, id)),
       ...ephemeralRowsOn(query),
     },
@@ -88,7 +88,7 @@ export const createKeyRows = (db: Database) => {
         const [{ there } = { there: false }] = await client.$queryRaw<{ there: boolean }[]>`
         SELECT to_regclass('instance') IS NOT NULL AS there`;
         return there
-          ? ((await client.instance.findUnique({ where: { id: 1 }, select: INSTANCE })) ?? undefined)
+          ? ((await client.instance.findFirst({ where: { id: 1 }, select: INSTANCE })) ?? undefined)
           : undefined;
       }),
 
@@ -100,7 +100,7 @@ export const createKeyRows = (db: Database) => {
           data: [{ id: 1, ...row, wrapped_pepper, ...contracted() }],
           skipDuplicates: true,
         });
-        return client.instance.findUniqueOrThrow({ where: { id: 1 }, select: INSTANCE });
+        return client.instance.findFirstOrThrow({ where: { id: 1 }, select: INSTANCE });
       }),
   };
 };

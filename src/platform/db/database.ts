@@ -4,7 +4,8 @@ import { Pool, type PoolConfig } from 'pg';
 import { POOL_NAME } from './application-names.ts';
 import { createLogWriter, type NewLog } from '../audit/rows.ts';
 import type { Prisma } from '../../generated/prisma/client.ts';
-import { createPrisma, type Guarded, prismaTransaction } from './prisma.ts';
+import { createPrisma, type PrismaRun, prismaTransaction } from './prisma.ts';
+import { ALL_TENANTS, NAME_TENANTS } from './named-tenants.ts';
 import { findServerRole } from './server-role.ts';
 import { createSignedRows, type SignedRows } from './signed-rows.ts';
 import { createStatements, type Query, type Statements } from './statements.ts';
@@ -22,8 +23,8 @@ const SILENCE_MS = QUERY_TIMEOUT_MS + 1_000;
 /** The handle for one tenant's rows. */
 export type TenantDatabase = Statements & {
   readonly tenant_id: string;
-  readonly prisma: Guarded;
   readonly signedRows: SignedRows;
+  readonly prisma: PrismaRun;
   /** Runs work in a Prisma transaction; `query` runs in the same transaction. */
   prismaTransaction<T>(work: (prisma: Prisma.TransactionClient, query: Query) => Promise<T>): Promise<T>;
   /** Appends rows of the log. Resolves after commit. @throws unavailable. */
@@ -64,6 +65,7 @@ export const createDatabase = (
     // before the first query of the connection: pg warns of a query that is sent while another is under way.
     onConnect: async (client) => {
       await client.query("SET TimeZone = 'UTC'; SET enable_seqscan = off");
+      await client.query({ ...NAME_TENANTS, values: [''] });
       await prepareConnection(statements.queryOn(client));
     },
   });
@@ -76,20 +78,20 @@ export const createDatabase = (
   ]);
   metrics.read('strongroom_database_connections_max', () => [[{}, options.poolMax]]);
   metrics.read('strongroom_database_waiting', () => [[{}, pool.waitingCount]]);
-  const { guarded: prisma, close: closePrisma } = createPrisma(pool, options.nameStatement, tracing);
+  const { guarded, close: closePrisma } = createPrisma(pool, options.nameStatement, tracing);
   const statements = createStatements(pool, options.poolMax, options.accounts, metrics, tracing);
   const logs = createLogWriter(statements.queryForBatch, options.writeBatches, options.accounts, metrics, tracing);
   const drains = [() => logs.drain()];
   const signedRows = createSignedRows(metrics);
-  const forTenant = (tenant_id: string): TenantDatabase => {
-    const { query, transaction, inTurn, inTransactionTurn } = statements.for(tenant_id);
+  const forTenant = (tenant_id: string, tenants: string): TenantDatabase => {
+    const { query, transaction, inTurn, inTransactionTurn } = statements.for(tenant_id, tenants);
     return {
       tenant_id,
       query,
       transaction,
       signedRows,
-      prisma: (work) => inTurn(() => prisma(work)),
-      prismaTransaction: (work) => inTransactionTurn(() => prismaTransaction(prisma, tracing, work)),
+      prisma: (work) => inTurn(() => guarded(tenants, work)),
+      prismaTransaction: (work) => inTransactionTurn(() => prismaTransaction(guarded, tenants, tracing, work)),
       insertLogs: (rows) => logs.insert(tenant_id, rows),
     };
   };
@@ -97,11 +99,12 @@ export const createDatabase = (
   return {
     pool,
     statements,
-    prisma,
     /** Verifies rows that authorise. */
     signedRows,
+    /** Sees rows of every tenant, as `statements` does. */
+    prisma: ((work) => guarded(ALL_TENANTS, work)) as PrismaRun,
     /** For rows that belong to no tenant. */
-    prismaTransaction: forTenant('server').prismaTransaction,
+    prismaTransaction: forTenant('server', ALL_TENANTS).prismaTransaction,
     accounts: options.accounts,
     metrics,
     /** Undefined where traces are off. */
@@ -109,8 +112,11 @@ export const createDatabase = (
     /** Batches of one kind of statement that may run at once. */
     batchesMax: options.writeBatches,
 
-    /** The handle for one tenant. */
-    for: ({ tenant_id }: { tenant_id: string }): TenantDatabase => forTenant(tenant_id),
+    /** The handle for one tenant. Row-level security hides the rows of all others from it. */
+    for: ({ tenant_id }: { tenant_id: string }): TenantDatabase => forTenant(tenant_id, tenant_id),
+
+    /** The same for what a person has in several tenants: their sessions, and a log row in each tenant. */
+    forPerson: ({ tenant_id }: { tenant_id: string }): TenantDatabase => forTenant(tenant_id, ALL_TENANTS),
 
     /** The rights of this process's database role. @throws unavailable. */
     findServerRole: () => findServerRole(statements.query),

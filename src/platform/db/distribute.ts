@@ -4,6 +4,7 @@ import { StartError } from '../errors.ts';
 import { ANY_PROCESS } from './application-names.ts';
 import { inSession, quoted } from './backup/session.ts';
 import { LOCK_KEY } from './migrate.ts';
+import { lowerWalls } from './tenant-walls.ts';
 import { createFunctionText, functionName, type ShardFunction, signatureOf } from './shard-functions.ts';
 
 /** `tokens` comes first: its shards decide where those of the others are. */
@@ -94,6 +95,8 @@ const distributeTables = async (session: Client, report: Report): Promise<boolea
       await checkNoServer(session);
       for (const name of TRIGGERS) await session.query(`DROP TRIGGER IF EXISTS ${name} ON tokens`);
     }
+    // Citus does not tell its workers the setting that names tenants: behind a wall they would see no rows.
+    await lowerWalls(async (text, values) => (await session.query(text, values)).rows, table);
     const { rows } = await session.query(`SELECT count(*) AS count FROM ${table}`);
     report(`${table}: copying ${rows[0].count} rows to the workers`);
     const beganMs = performance.now();

@@ -5,7 +5,9 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, type PoolConfig } from 'pg';
 import { sha256Hex } from '../crypto/digest.ts';
+import { SEE_ALL_TENANTS } from './named-tenants.ts';
 import { splitStatements } from './split-statements.ts';
+import { raiseWalls } from './tenant-walls.ts';
 
 /** `applied`: what this call applied, oldest first. `total`: how many migrations this release has. */
 export type MigrationResult = { applied: string[]; total: number };
@@ -60,7 +62,10 @@ export const migrate = (
   inSession(connection, async (session) => {
     const released = (await readReleased(migrationsDir)).filter(({ name }) => only?.includes(name) ?? true);
     const total = released.length;
-    if (pendingNames(released, await readHistory(session)).length === 0) return { applied: [], total };
+    if (pendingNames(released, await readHistory(session)).length === 0) {
+      await raiseMissingWalls(session, only);
+      return { applied: [], total };
+    }
     await lock(session);
     // Another process may have applied them while this one waited.
     const history = await readHistory(session);
@@ -69,6 +74,7 @@ export const migrate = (
     if (unfinished) throw failed(unfinished.name, 'It failed at an earlier start', 'P3009');
     if (!history) await createHistory(session);
     for (const migration of released) if (pending.includes(migration.name)) await apply(session, migration);
+    await raiseMissingWalls(session, only);
     return { applied: pending, total };
   });
 
@@ -92,6 +98,7 @@ const inSession = async <Result>(connection: PoolConfig, work: (session: Client)
   session.on('error', () => undefined);
   try {
     await session.connect();
+    await session.query(SEE_ALL_TENANTS);
     return await work(session);
   } catch (error) {
     throw error instanceof MigrationError ? error : unusable(error as Error & { code?: string });
@@ -99,6 +106,23 @@ const inSession = async <Result>(connection: PoolConfig, work: (session: Client)
     // Frees the lock too.
     await session.end().catch(() => undefined);
   }
+};
+
+/**
+ * In a new vault, and where the last upgrade is over: no process of a version that does not know walls uses these. A restore, which
+ * applies some migrations only, raises them when it has loaded the rows.
+ */
+const raiseMissingWalls = async (session: Client, only: readonly string[] | undefined): Promise<void> => {
+  if (only !== undefined) return;
+  // A release in a test may be without.
+  const { rows: found } = await session.query(
+    `SELECT to_regprocedure('raise_tenant_wall(regclass)') IS NOT NULL AS there`,
+  );
+  if (!found[0].there) return;
+  const { rows } = await session.query<{ has_walls: boolean }>(
+    'SELECT NOT EXISTS (SELECT FROM instance WHERE contracted_at IS NULL) AS has_walls',
+  );
+  if (rows[0]?.has_walls) await raiseWalls(async (text, values) => (await session.query(text, values)).rows);
 };
 
 const readReleased = async (migrationsDir: string): Promise<Migration[]> => {

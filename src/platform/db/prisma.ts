@@ -1,20 +1,57 @@
 // Runs Prisma over the connection pool, for tables off the hot path. Maps its errors to AppErrors.
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { internal } from '../errors.ts';
 import { PrismaPg } from '@prisma/adapter-pg';
 import { LRUCache } from 'lru-cache';
-import type { Pool } from 'pg';
+import type { ClientBase, Pool, PoolClient, QueryConfig } from 'pg';
 import { z } from 'zod';
 import { Prisma, PrismaClient } from '../../generated/prisma/client.ts';
 import type { Tracing } from '../tracing/tracing.ts';
 import { faultOf } from './faults.ts';
+import { queryNaming } from './named-tenants.ts';
 import { type Query, tracedQuery } from './statements.ts';
 import { traced } from './traced.ts';
 
 /** Cached statement names for each process. The text of Prisma's statements varies (IN lists). */
 const STATEMENT_NAMES_MAX = 500;
 
+/**
+ * Prisma combines look-ups by `findUnique` of different callers into one statement, which could name the tenant of one of them
+ * only. `findFirst` does the same for one caller. Within a transaction both are safe.
+ */
+export type Separate<Client> = {
+  [Name in keyof Client]: Client[Name] extends { findUnique: unknown }
+    ? Omit<Client[Name], 'findUnique' | 'findUniqueOrThrow'>
+    : Client[Name];
+};
+
 /** Runs statements of Prisma. Its error messages are dropped: they hold the arguments. */
-export type Guarded = <T>(work: (client: PrismaClient) => Promise<T>) => Promise<T>;
+export type PrismaRun = <T>(work: (client: Separate<PrismaClient>) => Promise<T>) => Promise<T>;
+
+/** @param tenants whose rows the statements see. */
+type Guarded = <T>(tenants: string, work: (client: PrismaClient) => Promise<T>) => Promise<T>;
+
+/** An object with other functions in place of some of its own. */
+const withFunctions = <T extends object>(target: T, functions: Record<string, unknown>): T =>
+  new Proxy(target, {
+    get: (_, key) => {
+      const value: unknown = (typeof key === 'string' && functions[key]) || Reflect.get(target, key);
+      return typeof value === 'function' ? (value.bind(target) as unknown) : value;
+    },
+  });
+
+/** The pool as Prisma sees it: its single statements, and BEGIN of a transaction, name the tenants of their caller. */
+const namingPool = (pool: Pool, caller: AsyncLocalStorage<string>): Pool =>
+  withFunctions(pool, {
+    query: (config: QueryConfig) => queryNaming(pool, caller.getStore() ?? '', config),
+    connect: async (): Promise<PoolClient> => {
+      const tenants = caller.getStore() ?? '';
+      const client = await pool.connect();
+      const query = (config: QueryConfig) =>
+        config.text === 'BEGIN' ? queryNaming(client as ClientBase, tenants, config) : client.query(config);
+      return withFunctions(client, { query });
+    },
+  });
 
 /** @param nameStatement derives a name from the text of a statement, so that a name always means the same statement. */
 export const createPrisma = (
@@ -28,12 +65,15 @@ export const createPrisma = (
     if (name === undefined) statementNames.set(sql, (name = nameStatement(sql)));
     return name;
   };
-  const plain = new PrismaClient({ adapter: new PrismaPg(pool, { statementNameGenerator }), log: [] });
+  const caller = new AsyncLocalStorage<string>();
+  const adapter = new PrismaPg(namingPool(pool, caller), { statementNameGenerator });
+  const plain = new PrismaClient({ adapter, log: [] });
   const prisma = tracing ? tracedPrisma(plain, tracing) : plain;
   return {
-    guarded: async (work) => {
+    guarded: async (tenants, work) => {
       try {
-        return await work(prisma);
+        // Prisma starts when it is awaited, so it is awaited within.
+        return await caller.run(tenants, async () => await work(prisma));
       } catch (error) {
         throw prismaFault(error);
       }
@@ -95,11 +135,12 @@ const asBug = (error: unknown): never => {
 /** Runs work in a Prisma transaction. `query` runs statements in the same transaction. */
 export const prismaTransaction = <T>(
   guarded: Guarded,
+  tenants: string,
   tracing: Tracing | undefined,
   work: (tx: Prisma.TransactionClient, query: Query) => Promise<T>,
 ): Promise<T> =>
   traced(tracing, 'transaction', () =>
-    guarded((client) =>
+    guarded(tenants, (client) =>
       client.$transaction(
         (tx) => {
           const query: Query = (_, text, values) => tx.$queryRawUnsafe<unknown[]>(text, ...values);

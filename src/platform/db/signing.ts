@@ -3,6 +3,7 @@ import type { Row } from '../crypto/row-mac.ts';
 import { SIGNED_TABLES, type SignedTableName } from '../crypto/signed-tables.ts';
 import { notFound } from '../errors.ts';
 import { columnsOf, headOf, type HeadTable, type SignedRows, tableOf } from './signed-rows.ts';
+import { ALL_TENANTS, RENAME_TENANTS } from './named-tenants.ts';
 import type { Query } from './statements.ts';
 
 /** Rows that are signed with one statement. */
@@ -76,6 +77,16 @@ export type Signing = ReturnType<typeof createSigning>;
  */
 export const createSigning = (signedRows: SignedRows, tenant_id: string, query: Query) => {
   const heads = new Map<string, Held>();
+
+  /** Sessions of a user may be in any tenant, and row-level security shows those of the tenant of the transaction. */
+  const everywhere = async <T>(head: HeadTable, work: () => Promise<T>): Promise<T> => {
+    if (head === 'tenants') return work();
+    const [{ before }] = await query('rename-tenants', RENAME_TENANTS, [ALL_TENANTS]);
+    const result = await work();
+    await query('rename-tenants', RENAME_TENANTS, [before]);
+    return result;
+  };
+
   const headKey = (table: HeadTable, id: string): string => `${table} ${id}`;
 
   /** Locks a head. @returns undefined where it is gone, or does not verify. */
@@ -184,7 +195,8 @@ export const createSigning = (signedRows: SignedRows, tenant_id: string, query: 
       held.isRevoking = true;
       const isHead = name === 'tenants' || name === 'users';
       if (isHead || held.written.get(name)?.has(textOf(id))) return;
-      const [row] = (await query(`find-signed-${name}`, findRow(name), [held.id, textOf(id)])) as Row[];
+      const find = () => query(`find-signed-${name}`, findRow(name), [held.id, textOf(id)]);
+      const [row] = (await everywhere(held.table, find)) as Row[];
       // The change finds no row either.
       if (!row) return;
       if (!isIntactIn(held, name, row)) throw notFound('record');
@@ -223,7 +235,7 @@ export const createSigning = (signedRows: SignedRows, tenant_id: string, query: 
     /** Signs what was written. Before the commit. The tenant first. */
     write: async (): Promise<void> => {
       if (!signedRows.isSigning()) return;
-      for (const held of heads.values()) await signHeld(held);
+      for (const held of heads.values()) await everywhere(held.table, () => signHeld(held));
     },
   };
 };

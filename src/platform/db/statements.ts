@@ -4,6 +4,7 @@ import type { Accounts } from '../accounts.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import type { Tracing } from '../tracing/tracing.ts';
 import { faultOf } from './faults.ts';
+import { ALL_TENANTS, namesOf, queryNaming } from './named-tenants.ts';
 import { findShardCalls, type ShardCall, type ShardFunction } from './shard-functions.ts';
 import { createTenantQueue } from './tenant-queue.ts';
 import { traced } from './traced.ts';
@@ -18,6 +19,16 @@ const SEALED_BYTES_MAX = 16 * 1024 * 1024;
 export const boundSealed = (columns: string, rows: string): string => `
 SELECT ${columns.replace('sealed', `CASE WHEN so_far <= ${SEALED_BYTES_MAX} OR so_far = octet_length(sealed) THEN sealed END AS sealed`)}
 FROM (SELECT *, sum(octet_length(sealed)) OVER (ROWS UNBOUNDED PRECEDING) AS so_far FROM (${rows}) AS unbounded) AS bounded`;
+
+/** No text has a byte that follows its bytes. */
+const LAST_CHARACTER = '\u{10ffff}';
+
+/**
+ * SQL for texts that begin with a prefix, in a column that is ordered by bytes (COLLATE "C"). Beside LIKE: behind row-level security
+ * PostgreSQL makes no bounds of a pattern, and would not use the index of the column.
+ */
+export const beginsBytewise = (column: string, prefix: string, add: (value: string) => string): string =>
+  `${column} BETWEEN ${add(prefix)} AND ${add(`${prefix}${LAST_CHARACTER}`)}`;
 
 /** A named statement is prepared once for each connection. Pass undefined as name for a text that varies. */
 // oxlint-disable-next-line typescript/no-explicit-any -- the statement decides the shape of rows; the caller names the type
@@ -59,23 +70,28 @@ export const createStatements = (
 ) => {
   let shardCalls: ReadonlyMap<string, ShardCall> = new Map();
   const leftOut = new Set<string>();
+  /** @param tenants whose rows the statements see; undefined for rows of no tenant. */
   const untracedOn =
-    (client: Pool | ClientBase): Query =>
+    (client: Pool | ClientBase, tenants?: string): Query =>
     async (name, text, values) => {
       const call = name === undefined ? undefined : shardCalls.get(name);
+      const asked = call ?? (name === undefined ? { text } : { name, text });
       try {
-        if (call) return (await client.query({ ...call, values })).rows;
-        return (await client.query(name === undefined ? { text, values } : { name, text, values })).rows;
+        const run =
+          tenants === undefined
+            ? client.query({ ...asked, values })
+            : queryNaming(client, tenants, { ...asked, values });
+        return (await run).rows;
       } catch (error) {
         throw faultOf(error);
       }
     };
 
-  const queryOn = (client: Pool | ClientBase): Query => {
-    const run = tracedQuery(untracedOn(client), tracing);
+  const queryOn = (client: Pool | ClientBase, tenants?: string): Query => {
+    const run = tracedQuery(untracedOn(client, tenants), tracing);
     return async (name, ...rest) => (name !== undefined && leftOut.has(name) ? [] : run(name, ...rest));
   };
-  const query = queryOn(pool);
+  const query = queryOn(pool, ALL_TENANTS);
   const most = Math.max(1, Math.floor(poolMax * POOL_SHARE));
   const transactions = createTenantQueue(accounts, 'transactions', most);
   const singles = createTenantQueue(accounts, 'statements', most);
@@ -84,14 +100,14 @@ export const createStatements = (
     [{ queue: 'statements' }, singles.length()],
   ]);
 
-  const transact = async <T>(work: (query: Query) => Promise<T>): Promise<T> => {
+  const transact = async <T>(tenants: string, work: (query: Query) => Promise<T>): Promise<T> => {
     const client = await pool.connect().catch((error: unknown) => {
       throw faultOf(error);
     });
     const within = queryOn(client);
     let broken = false;
     try {
-      await within('begin', 'BEGIN', []);
+      await queryOn(client, tenants)('begin', 'BEGIN', []);
       const result = await work(within);
       await within('commit', 'COMMIT', []);
       return result;
@@ -103,21 +119,42 @@ export const createStatements = (
     }
   };
 
-  const statementsOf = (tenant_id: string): TenantStatements => ({
-    query: (...asked) => singles.run(tenant_id, () => query(...asked)),
-    transaction: (work) => transactions.run(tenant_id, () => traced(tracing, 'transaction', () => transact(work))),
-    inTurn: (work) => singles.run(tenant_id, work),
-    inTransactionTurn: (work) => transactions.run(tenant_id, work),
-  });
+  const statementsOf = (tenant_id: string, tenants: string): TenantStatements => {
+    const run = queryOn(pool, tenants);
+    return {
+      query: (...asked) => singles.run(tenant_id, () => run(...asked)),
+      transaction: (work) =>
+        transactions.run(tenant_id, () => traced(tracing, 'transaction', () => transact(tenants, work))),
+      inTurn: (work) => singles.run(tenant_id, work),
+      inTransactionTurn: (work) => transactions.run(tenant_id, work),
+    };
+  };
 
   return {
-    /** Does not wait for a turn: for look-ups before the tenant is known. */
+    /** Sees rows of every tenant, and does not wait for a turn: for look-ups before the tenant is known, and the server's own work. */
     query,
-    /** For batches, each of several requests: the span of a request is that of its wait for the batch. */
-    queryForBatch: untracedOn(pool),
-    /** For a connection that the pool has not given out yet. */
-    queryOn: untracedOn,
-    transaction: statementsOf(SERVER).transaction,
+    /** The same, without a name. */
+    ask: (text: string, values: unknown[]): Promise<Record<string, unknown>[]> => query(undefined, text, values),
+    /** Sees rows of these tenants, and does not wait for a turn. */
+    queryOf: (...tenant_ids: string[]): Query => queryOn(pool, namesOf(tenant_ids)),
+    /**
+     * For batches, each of several requests: the span of a request is that of its wait for the batch.
+     * @param tenant_id undefined for rows that belong to no tenant.
+     */
+    queryForBatch: (tenant_id: string | undefined): Query => untracedOn(pool, tenant_id),
+    /** Changes rows of every tenant. @returns how many. @throws unavailable. */
+    change: async (text: string, values: unknown[]): Promise<number> => {
+      try {
+        return (await queryNaming(pool, ALL_TENANTS, { text, values })).rowCount ?? 0;
+      } catch (error) {
+        throw faultOf(error);
+      }
+    },
+    /** Rows of no tenant, on a connection that the pool has not given out yet. */
+    queryOn: (client: ClientBase): Query => untracedOn(client),
+    /** Sees rows of every tenant. */
+    transaction: statementsOf(SERVER, ALL_TENANTS).transaction,
+    /** @param tenants whose rows they see. */
     for: statementsOf,
     /** Does not run statements of this name from now on: the database has triggers that do the same. */
     leaveOut: (name: string): void => void leftOut.add(name),

@@ -257,10 +257,10 @@ const deleteExpired = async (
 /** Deletes what is left of deleted tenants, a part at a time. @returns the most rows that one statement deleted. */
 const deleteOfTenants = async (
   run: (text: string, values: unknown[]) => Promise<number>,
-  pool: Pool,
+  { query }: Database['statements'],
   now: Date,
 ): Promise<number> => {
-  const { rows } = await pool.query<{ id: string }>(FIND_DELETED_TENANTS);
+  const rows = (await query(undefined, FIND_DELETED_TENANTS, [])) as { id: string }[];
   if (rows.length === 0) return 0;
   const ids = rows.map(({ id }) => id);
   let left = await run(DELETE_LINKS_OF_TENANTS, [ids, LINKS_MAX]);
@@ -285,8 +285,7 @@ export const sweepOnce = async (
   erasuresKeptMs: number,
   mayGoOn: () => Promise<boolean> = async () => true,
 ): Promise<boolean> => {
-  const run = async (text: string, values: unknown[] = []): Promise<number> =>
-    (await pool.query(text, values)).rowCount ?? 0;
+  const run = (text: string, values: unknown[] = []): Promise<number> => statements.change(text, values);
   try {
     const keys = await destroyKeys(pool, now).then(
       () => undefined,
@@ -309,7 +308,7 @@ export const sweepOnce = async (
     const budgets = await run(DELETE_DAILY_BUDGETS, [now, SWEEP_ROWS_MAX]);
     const erasures = await run(DELETE_ERASURES, [new Date(now.getTime() - erasuresKeptMs), SWEEP_ROWS_MAX]);
     await run(ADD_UP_COUNTS);
-    const left = await deleteOfTenants(run, pool, now);
+    const left = await deleteOfTenants(run, statements, now);
     const counts = [
       cvcs,
       links,

@@ -1,6 +1,6 @@
 // The queue of mails to send: limits per address and tenant, claims with a lease, and retries. Rows of `mail_outbox`.
 import type { Database } from '../db/database.ts';
-import type { PrismaTransaction } from '../db/transaction.ts';
+import { amongAllTenants, type PrismaTransaction } from '../db/transaction.ts';
 import { AppError } from '../errors.ts';
 
 /** From one tenant to one address: more of them are not invitations any more, and are refused. */
@@ -89,12 +89,14 @@ export const enqueueMail = async (tx: PrismaTransaction, mail: NewMail, now: Dat
     throw new AppError('too_many_requests', sentence, { retryAfterSeconds });
   }
   // Over all tenants by when a mail is or was due: the next one is due an hour later.
-  const lastToMailbox = await prisma.mail_outbox.findFirst({
-    where: { address_digest, due_at: { gt: since } },
-    orderBy: { due_at: 'desc' },
-    skip: MAILS_PER_MAILBOX_MAX - 1,
-    select: { due_at: true },
-  });
+  const lastToMailbox = await amongAllTenants(tx, () =>
+    prisma.mail_outbox.findFirst({
+      where: { address_digest, due_at: { gt: since } },
+      orderBy: { due_at: 'desc' },
+      skip: MAILS_PER_MAILBOX_MAX - 1,
+      select: { due_at: true },
+    }),
+  );
   const due_at = lastToMailbox ? new Date(lastToMailbox.due_at.getTime() + MAILS_COUNTED_MS) : now;
   const sealed = Uint8Array.from(mail.sealed);
   await prisma.mail_outbox.create({ data: { ...mail, tenant_id, address_digest, sealed, due_at } });

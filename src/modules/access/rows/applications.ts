@@ -86,7 +86,7 @@ const whereOf = async (db: TenantQuery, { ids, name, types }: ApplicationFilter)
 };
 
 export const findApplication = async (db: TenantDatabase, id: string): Promise<StoredApplication | undefined> =>
-  (await db.prisma((client) => client.applications.findUnique({ where: keyOf(db, id) }))) ?? undefined;
+  (await db.prisma((client) => client.applications.findFirst({ where: { tenant_id: db.tenant_id, id } }))) ?? undefined;
 
 /** The application with the settings of its tenant, as the look-up of its key finds it. */
 export const findApplicationAsCaller = async (

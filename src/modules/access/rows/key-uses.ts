@@ -1,6 +1,5 @@
 // Rows of API keys: when each was used last.
-import type { TenantQuery } from '../../../platform/db/database.ts';
-import type { Query } from '../../../platform/db/statements.ts';
+import type { Database, TenantQuery } from '../../../platform/db/database.ts';
 
 /** A use of an API key, named by its public id. */
 export type KeyUse = { tenant_id: string; public_id: string; used_at: Date };
@@ -21,13 +20,13 @@ SELECT application_id, max(last_used_at) AS last_used_at FROM api_keys
 WHERE tenant_id = $1 AND application_id = ANY($2::uuid[]) AND last_used_at IS NOT NULL GROUP BY application_id`;
 
 /** Writes uses of several tenants in one statement; a key of another tenant than its use says stays as it is. */
-export const writeKeyUses = async (query: Query, uses: readonly KeyUse[]): Promise<void> => {
-  const columns = [
-    uses.map(({ tenant_id }) => tenant_id),
-    uses.map(({ public_id }) => public_id),
-    uses.map(({ used_at }) => used_at),
-  ];
-  await query('write-key-uses', WRITE_KEY_USES, columns);
+export const writeKeyUses = async (
+  { statements }: Pick<Database, 'statements'>,
+  uses: readonly KeyUse[],
+): Promise<void> => {
+  const tenant_ids = uses.map(({ tenant_id }) => tenant_id);
+  const columns = [tenant_ids, uses.map(({ public_id }) => public_id), uses.map(({ used_at }) => used_at)];
+  await statements.queryOf(...tenant_ids)('write-key-uses', WRITE_KEY_USES, columns);
 };
 
 /** When a key of each application was used last. Applications whose keys were not used are left out. */

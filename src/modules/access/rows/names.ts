@@ -1,18 +1,23 @@
 // Counts and lists records by id and by name: `*` is any run of characters, and case does not count.
 // SQL, since Prisma has neither such patterns nor a bound on the bytes of a page.
-import { boundSealed } from '../../../platform/db/statements.ts';
+import { beginsBytewise, boundSealed } from '../../../platform/db/statements.ts';
 import type { TenantQuery } from '../../../platform/db/database.ts';
 import { COUNTED_MAX, type Counted } from '../../../platform/pagination.ts';
 
 /** A name as searches compare it, in a column of its own: comparisons of the database depend on its locale. */
 export const searchNameOf = (name: string): string => name.normalize('NFC').toLowerCase();
 
+/** Ordered by bytes. */
+const SEARCH_NAME = 'search_name';
+
 /** @param add adds a parameter and returns its placeholder. @param column with names as `searchNameOf` returns them. */
-export const nameCondition = (name: string, add: (value: string) => string, column = 'search_name'): string => {
+export const nameCondition = (name: string, add: (value: string) => string, column = SEARCH_NAME): string => {
   const wanted = searchNameOf(name);
   if (!wanted.includes('*')) return `${column} = ${add(wanted)}`;
   const pattern = wanted.replace(/[\\%_]/g, '\\$&').replace(/\*+/g, '%');
-  return `${column} LIKE ${add(pattern)}`;
+  const like = `${column} LIKE ${add(pattern)}`;
+  const [prefix] = wanted.split('*', 1) as [string];
+  return prefix === '' || column !== SEARCH_NAME ? like : `(${like} AND ${beginsBytewise(column, prefix, add)})`;
 };
 
 export type NamedFilter = { ids?: string[] | undefined; name?: string | undefined };

@@ -1,10 +1,9 @@
 // Rows of tenants: created by the operator, changed and deleted by the tenant.
-import type { Prisma } from '../../../generated/prisma/client.ts';
 import type { Database, TenantDatabase } from '../../../platform/db/database.ts';
 import type { NewTenantKeys } from '../../../platform/crypto/keyring.ts';
 import { conflict } from '../../../platform/errors.ts';
 import type { Query } from '../../../platform/db/statements.ts';
-import type { PrismaTransaction } from '../../../platform/db/transaction.ts';
+import { amongAllTenants, type PrismaTransaction } from '../../../platform/db/transaction.ts';
 
 /** The command line prints no more. */
 const TENANTS_LISTED_MAX = 1_000;
@@ -71,14 +70,16 @@ export const findTenants = ({ prisma }: Pick<Database, 'prisma'>, id?: string): 
  * @param onlyFirst when true, adds nothing and returns false where a tenant already exists. Two processes agree on it.
  */
 export const insertTenant = async (
-  { prisma, query, signing, tenant_id }: PrismaTransaction,
+  tx: PrismaTransaction,
   { name, keys }: NewTenant,
   onlyFirst: boolean,
 ): Promise<boolean> => {
+  const { prisma, query, tenant_id } = tx;
   await lockRootKey(query, keys);
-  if (onlyFirst && (await prisma.tenants.findFirst({ select: { id: true } }))) return false;
+  const findAny = () => prisma.tenants.findFirst({ select: { id: true } });
+  if (onlyFirst && (await amongAllTenants(tx, findAny))) return false;
   await prisma.tenants.create({ data: { id: tenant_id, name } });
-  signing.addHead('tenants', tenant_id);
+  tx.signing.addHead('tenants', tenant_id);
   await insertKeys(query, keys);
   return true;
 };
@@ -95,7 +96,7 @@ export const insertTenantKeys = async (
 };
 
 export const findTenant = async ({ prisma, tenant_id }: TenantDatabase): Promise<StoredTenant | undefined> =>
-  (await prisma((client) => client.tenants.findUnique({ where: { id: tenant_id } }))) ?? undefined;
+  (await prisma((client) => client.tenants.findFirst({ where: { id: tenant_id } }))) ?? undefined;
 
 /** The tenant as no other transaction changes it until this one ends. */
 export const lockTenant = async ({
@@ -119,7 +120,8 @@ export const updateTenant = async (
  * Ends sessions, memberships, links and mails of a tenant whose row this transaction holds, and users that are members of no
  * other tenant. Mails stay as rows without content, since those sent to an address are counted.
  */
-const deletePeople = async (prisma: Prisma.TransactionClient, tenant_id: string): Promise<void> => {
+const deletePeople = async (tx: PrismaTransaction): Promise<void> => {
+  const { prisma, tenant_id } = tx;
   const where = { tenant_id };
   // By id, since another tenant of the same users may be deleted at the same time: the later transaction sees that it was the
   // last. Before their sessions, as a change of a password does.
@@ -132,16 +134,21 @@ const deletePeople = async (prisma: Prisma.TransactionClient, tenant_id: string)
   await prisma.sso_identities.deleteMany({ where });
   await prisma.invitation_secrets.deleteMany({ where });
   await prisma.mail_outbox.updateMany({ where, data: { sealed: null } });
-  await prisma.$executeRaw`WITH gone AS (DELETE FROM memberships WHERE tenant_id = ${tenant_id}::uuid RETURNING user_id)
+  await amongAllTenants(
+    tx,
+    () =>
+      prisma.$executeRaw`WITH gone AS (DELETE FROM memberships WHERE tenant_id = ${tenant_id}::uuid RETURNING user_id)
     DELETE FROM users u USING gone WHERE u.id = gone.user_id
-    AND NOT EXISTS (SELECT FROM memberships m WHERE m.user_id = u.id AND m.tenant_id <> ${tenant_id}::uuid)`;
+    AND NOT EXISTS (SELECT FROM memberships m WHERE m.user_id = u.id AND m.tenant_id <> ${tenant_id}::uuid)`,
+  );
 };
 
 /**
  * Removes the tenant of the transaction, its keys and every access to it. The sweep removes the rest, which nothing can decrypt.
  * @returns whether it was there.
  */
-export const deleteTenantRow = async ({ prisma, tenant_id }: PrismaTransaction, deleted_at: Date): Promise<boolean> => {
+export const deleteTenantRow = async (tx: PrismaTransaction, deleted_at: Date): Promise<boolean> => {
+  const { prisma, tenant_id } = tx;
   const where = { tenant_id };
   const { count } = await prisma.tenants.deleteMany({ where: { id: tenant_id } });
   if (count === 0) return false;
@@ -151,7 +158,7 @@ export const deleteTenantRow = async ({ prisma, tenant_id }: PrismaTransaction, 
   await prisma.api_keys.deleteMany({ where });
   await prisma.proxy_keys.deleteMany({ where });
   await prisma.collect_sessions.deleteMany({ where });
-  await deletePeople(prisma, tenant_id);
+  await deletePeople(tx);
   await prisma.deleted_tenants.create({ data: { id: tenant_id, deleted_at } });
   return true;
 };

@@ -4,6 +4,7 @@ import type { Prisma } from '../../../generated/prisma/client.ts';
 import { EVERY_TENANT, noticeOf } from '../../../platform/changes.ts';
 import type { Database, TenantDatabase, TenantQuery } from '../../../platform/db/database.ts';
 import { NOTIFY } from '../../../platform/db/notices.ts';
+import type { Separate } from '../../../platform/db/prisma.ts';
 import type { PrismaTransaction } from '../../../platform/db/transaction.ts';
 import type { StoredApplication } from '../../access/rows/applications.ts';
 import { countNamed, listNamed, type NamedFilter, type NamedRecords, searchNameOf } from '../../access/rows/names.ts';
@@ -68,23 +69,26 @@ const contractColumnsOf = (row: { configuration: unknown; request_parameters: un
 });
 
 const findOwn = async (
-  prisma: Prisma.TransactionClient,
+  prisma: Separate<Prisma.TransactionClient>,
   tenant_id: string,
   id: string,
 ): Promise<StoredFormula | undefined> => {
-  const row = await prisma.reactor_formulas.findUnique({ where: keyOf({ tenant_id }, id) });
+  const row = await prisma.reactor_formulas.findFirst({ where: { tenant_id, id } });
   return row ? { ...row, type: 'private', status: 'verified', code: null, ...contractColumnsOf(row) } : undefined;
 };
 
-const findOfficial = async (prisma: Prisma.TransactionClient, id: string): Promise<StoredFormula | undefined> => {
-  const row = await prisma.official_formulas.findUnique({ where: { id } });
+const findOfficial = async (
+  prisma: Separate<Prisma.TransactionClient>,
+  id: string,
+): Promise<StoredFormula | undefined> => {
+  const row = await prisma.official_formulas.findFirst({ where: { id } });
   return row
     ? { ...row, type: 'official', sealed: null, created_by: null, modified_by: null, ...contractColumnsOf(row) }
     : undefined;
 };
 
 const findOwnOrOfficial = async (
-  prisma: Prisma.TransactionClient,
+  prisma: Separate<Prisma.TransactionClient>,
   tenant_id: string,
   id: string,
 ): Promise<StoredFormula | undefined> => {

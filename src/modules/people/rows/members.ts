@@ -1,7 +1,7 @@
 // Rows of members and of their memberships. Names and addresses are sealed.
 import type { Counted } from '../../../platform/pagination.ts';
 import type { TenantDatabase } from '../../../platform/db/database.ts';
-import type { PrismaTransaction } from '../../../platform/db/transaction.ts';
+import { amongAllTenants, type PrismaTransaction } from '../../../platform/db/transaction.ts';
 import { lockTenant } from './people.ts';
 import type { Role } from '../roles.ts';
 
@@ -35,7 +35,7 @@ const whereOf = ({ tenant_id }: TenantDatabase, { user_ids }: MemberFilter) => (
 });
 
 export const findMember = async (db: TenantDatabase, id: string): Promise<StoredMember | undefined> => {
-  const row = await db.prisma((client) => client.members.findUnique({ where: keyOf(db, id) }));
+  const row = await db.prisma((client) => client.members.findFirst({ where: { tenant_id: db.tenant_id, id } }));
   return (row as StoredMember | null) ?? undefined;
 };
 
@@ -116,6 +116,6 @@ export const removeMember = async (tx: PrismaTransaction, member_id: string): Pr
   await prisma.sessions.deleteMany({ where: { tenant_id, member_id } });
   await prisma.sso_identities.deleteMany({ where: { tenant_id, member_id } });
   await prisma.memberships.deleteMany({ where: { tenant_id, user_id } });
-  if ((await prisma.memberships.count({ where: { user_id } })) === 0)
-    await prisma.users.deleteMany({ where: { id: user_id } });
+  const left = await amongAllTenants(tx, () => prisma.memberships.count({ where: { user_id } }));
+  if (left === 0) await prisma.users.deleteMany({ where: { id: user_id } });
 };

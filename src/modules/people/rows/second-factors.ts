@@ -22,7 +22,7 @@ export const findSecondFactor = async (
   { prisma }: Pick<Database, 'prisma'>,
   id: string,
 ): Promise<StoredSecondFactor | undefined> =>
-  (await prisma((client) => client.users.findUnique({ where: { id }, select }))) ?? undefined;
+  (await prisma((client) => client.users.findFirst({ where: { id }, select }))) ?? undefined;
 
 /** The transaction must hold the user. */
 export const readSecondFactor = async (

@@ -1,7 +1,7 @@
 // Rows of sessions, found by the digest of their secret before a caller is known.
 import type { Database } from '../../../platform/db/database.ts';
 import { signedColumns } from '../../../platform/db/signed-rows.ts';
-import type { PrismaTransaction } from '../../../platform/db/transaction.ts';
+import { amongAllTenants, type PrismaTransaction } from '../../../platform/db/transaction.ts';
 import type { Role } from '../roles.ts';
 
 /** A session with its member and tenant. */
@@ -87,17 +87,19 @@ type Carried = Pick<NewSession, 'expires_at' | 'second_factor_at'>;
 
 /** @returns what an earlier session passes on: its end and its second factor. Undefined where the basis is gone. */
 export const carriedOver = async (
-  { prisma, signing }: PrismaTransaction,
+  tx: PrismaTransaction,
   { user_id, expires_at, second_factor_at }: NewSession,
   basis: SessionBasis,
 ): Promise<Carried | undefined> => {
+  const { prisma } = tx;
   if ('password_hash' in basis) {
     const where = { id: user_id, password_hash: basis.password_hash };
     return (await prisma.users.count({ where })) > 0 ? { expires_at, second_factor_at } : undefined;
   }
   const where = { user_id, digest: Uint8Array.from(basis.instead_of) };
-  const earlier = await prisma.sessions.findFirst({ where });
-  return earlier && (await signing.isIntact('sessions', earlier, user_id)) ? earlier : undefined;
+  // It may be one in another tenant.
+  const earlier = await amongAllTenants(tx, () => prisma.sessions.findFirst({ where }));
+  return earlier && (await tx.signing.isIntact('sessions', earlier, user_id)) ? earlier : undefined;
 };
 
 /** @returns whether the user has the session. */
@@ -141,7 +143,7 @@ export const findSessionMemberBeforeCaller = (
   digest: Uint8Array,
 ): Promise<{ tenant_id: string; member_id: string; user_id: string } | null> =>
   prisma((client) =>
-    client.sessions.findUnique({
+    client.sessions.findFirst({
       where: { digest: Uint8Array.from(digest) },
       select: { tenant_id: true, member_id: true, user_id: true },
     }),

@@ -32,7 +32,7 @@ const lives = ({ expires_at }: Pick<StoredToken, 'expires_at'>, now: Date): bool
   expires_at === null || expires_at > now;
 
 export const createTokenRows = ({
-  statements: { query, queryForBatch },
+  statements: { queryOf, queryForBatch },
   batchesMax,
   accounts,
   metrics,
@@ -41,7 +41,7 @@ export const createTokenRows = ({
 }: Pick<Database, 'statements' | 'batchesMax' | 'accounts' | 'metrics' | 'tracing' | 'beforeClose'>) => {
   const plainTokens = createBatcher(
     async (tenant_id, rows) => {
-      await queryForBatch('insert-tokens', INSERT_TOKENS, [tenant_id, rows]);
+      await queryForBatch(tenant_id)('insert-tokens', INSERT_TOKENS, [tenant_id, rows]);
     },
     batchesMax,
     accounts,
@@ -50,7 +50,8 @@ export const createTokenRows = ({
   );
   const plainUniqueTokens = createBatcher(
     async (tenant_id, rows) => {
-      const found = await queryForBatch('insert-unique-tokens', INSERT_UNIQUE_TOKENS, [tenant_id, rows]);
+      const text = INSERT_UNIQUE_TOKENS;
+      const found = await queryForBatch(tenant_id)('insert-unique-tokens', text, [tenant_id, rows]);
       const existing: (string | undefined)[] = [];
       for (const { place, existing: id } of found as { place: number; existing: string }[]) existing[place - 1] = id;
       return existing;
@@ -67,10 +68,10 @@ export const createTokenRows = ({
   /** Looks up tokens by id, in one statement for several requests. */
   const createLookUp = <Row extends StoredValue>(name: string, text: string) => {
     const findBy =
-      (run: Query) =>
+      (queryFor: (tenant_id: string) => Query) =>
       async (tenant_id: string, ids: string[]): Promise<Row[]> =>
-        (await run(name, text, [tenant_id, ids])) as Row[];
-    const find = findBy(query);
+        (await queryFor(tenant_id)(name, text, [tenant_id, ids])) as Row[];
+    const find = findBy(queryOf);
     const findInBatch = findBy(queryForBatch);
     const findOne = createCoalescer<Row>(
       async (tenant_id, ids) => byId(await findInBatch(tenant_id, ids)),

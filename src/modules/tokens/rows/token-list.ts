@@ -4,7 +4,7 @@ import { type StoredToken } from './token-row.ts';
 import type { TenantQuery } from '../../../platform/db/database.ts';
 import type { TokenCondition } from '../../access/token-condition.ts';
 import { COUNTED_MAX } from '../../../platform/pagination.ts';
-import { boundSealed } from '../../../platform/db/statements.ts';
+import { beginsBytewise, boundSealed } from '../../../platform/db/statements.ts';
 import { TOKEN_COLUMNS } from './token-sql.ts';
 
 /** Where a page begins: after a number of records, or after the record that a cursor names. */
@@ -27,6 +27,8 @@ class Parameters {
   }
 }
 
+/** Ordered by bytes (COLLATE "C"). */
+const bytewiseColumns = new Set(['container', 'id']);
 const uuidColumns = new Set(['created_by', 'modified_by']);
 
 const compile = (condition: TokenCondition, parameters: Parameters): string => {
@@ -44,8 +46,12 @@ const compile = (condition: TokenCondition, parameters: Parameters): string => {
       if (values.length === 1) return `t.${column} = ${parameters.add(values[0], `::${type}`)}`;
       return `t.${column} = ANY(${parameters.add(values, `::${type}[]`)})`;
     }
-    case 'starts_with':
-      return `t.${condition.column} LIKE ${parameters.add(`${condition.prefix.replace(/[\\%_]/g, '\\$&')}%`)}`;
+    case 'starts_with': {
+      const column = `t.${condition.column}`;
+      const like = `${column} LIKE ${parameters.add(`${condition.prefix.replace(/[\\%_]/g, '\\$&')}%`)}`;
+      if (!bytewiseColumns.has(condition.column)) return like;
+      return `(${like} AND ${beginsBytewise(column, condition.prefix, (value) => parameters.add(value))})`;
+    }
     case 'unmasked':
       // NULL until the sweep has opened a token of an earlier version: it may have a mask.
       return "(t.type = 'token' AND t.masked IS FALSE)";

@@ -6,6 +6,7 @@ import { from as copyFrom } from 'pg-copy-streams';
 import { StartError } from '../../errors.ts';
 import type { DumpedTable, Manifest, Progress } from './dump.ts';
 import { makeEarlierMonths } from '../log-partitions.ts';
+import { lowerWalls, raiseWalls } from '../tenant-walls.ts';
 import type { Dump } from './read-dump.ts';
 import { replayErasures, type Replayed } from './replay.ts';
 import { codeOf, findColumns, findMigrations, quoted } from './session.ts';
@@ -90,6 +91,15 @@ export const replayInVault = async (session: Client, erasures: Dump): Promise<Re
   return replayed;
 };
 
+/** Whether no process of a version that does not know walls may use the vault: a column of a later migration. */
+const isContracted = async (session: Client): Promise<boolean> => {
+  const { rows } = await session.query(
+    `SELECT EXISTS (SELECT FROM instance AS i WHERE to_jsonb(i) ->> 'contracted_at' IS NOT NULL)
+     AND to_regprocedure('raise_tenant_wall(regclass)') IS NOT NULL AS is_contracted`,
+  );
+  return rows[0].is_contracted;
+};
+
 /**
  * Loads a dump, and then deletes again what the erasure list says, before anything of it is visible.
  * @throws StartError. Nothing is loaded then.
@@ -108,6 +118,9 @@ export const loadDump = async (
   const locked = tables.filter(({ name }) => name !== 'audit_log');
   await session.query(`LOCK TABLE ${locked.map(({ name }) => quoted(name)).join(', ')}`);
   await checkEmpty(session, dump.manifest);
+  const ask = async (text: string, values: unknown[]) => (await session.query(text, values)).rows;
+  // COPY does not write into a table with row-level security.
+  await lowerWalls(ask);
   for (const table of REPLACED_TABLES) await session.query(`DELETE FROM ${quoted(table)}`);
   for (const table of tables) {
     if (table.name === 'audit_log') await makeEarlierMonths(session);
@@ -115,6 +128,7 @@ export const loadDump = async (
   }
   await dump.readEnd();
   const replayed = erasures && (await replayList(session, erasures));
+  if (await isContracted(session)) await raiseWalls(ask);
   await session.query('COMMIT');
   // Without statistics, PostgreSQL plans for small tables, until it makes them by itself.
   await session.query('ANALYZE').catch(() => undefined);

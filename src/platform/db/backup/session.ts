@@ -2,6 +2,7 @@
 import { Client, type PoolConfig } from 'pg';
 import { StartError } from '../../errors.ts';
 import { connectionErrorText } from '../connection-errors.ts';
+import { SEE_ALL_TENANTS } from '../named-tenants.ts';
 
 const CONNECT_TIMEOUT_MS = 10_000;
 
@@ -12,7 +13,7 @@ const CONNECT_TIMEOUT_MS = 10_000;
 const SETTINGS = `
 SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0; SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD';
 SET IntervalStyle = 'iso_8601'; SET bytea_output = 'hex'; SET extra_float_digits = 1; SET synchronize_seqscans = off;
-SET max_parallel_workers_per_gather = 0; SET enable_indexonlyscan = off`;
+SET max_parallel_workers_per_gather = 0; SET enable_indexonlyscan = off; ${SEE_ALL_TENANTS}`;
 
 /** Runs work on a connection, and closes it. @throws StartError if the database cannot be used; what the work throws. */
 export const inSession = async <T>(poolConfig: PoolConfig, work: (session: Client) => Promise<T>): Promise<T> => {

@@ -1,12 +1,17 @@
 // The provable log: an attacker who may write the database changes, removes, moves or cuts off rows, and is found out.
-import { readFileSync, writeFileSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+import { gunzipSync, gzipSync } from 'node:zlib';
 import { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { judgeLogFile } from '../src/cli/log-proofs.ts';
 import { exportCheckpoints } from '../src/platform/audit/checkpoint-export.ts';
-import { readTreeWithRows } from '../src/platform/audit/log-proof.ts';
+import { proveRow, readTreeWithRows } from '../src/platform/audit/log-proof.ts';
 import { createLogVerifier, type Finding, type HeldCheckpoints } from '../src/platform/audit/log-verifier.ts';
 import { INSERT_LOGS } from '../src/platform/audit/rows.ts';
 import { STREAM_DELAY_MS } from '../src/platform/audit/stream.ts';
@@ -16,6 +21,7 @@ import { findArchivedMonths } from '../src/platform/db/log-trees.ts';
 import type { Query } from '../src/platform/db/statements.ts';
 import { type Backups, type Ended, openBackups } from './support/backups.ts';
 import { seeingAllTenants } from './support/database.ts';
+import { root, sourceEnvironment } from './support/process.ts';
 import { startServer, type TestServer } from './support/server.ts';
 
 let server: TestServer;
@@ -308,6 +314,8 @@ test('the tree goes on exactly after a stop in the middle, and with several proc
   const [one, two] = [createTreeBuilder(server.ctx), createTreeBuilder(server.ctx)];
   await Promise.all([one.build(holder), two.build(holder), one.build(server.ctx.newUuid())]);
   await insert(700);
+  // A position that an attacker has moved leaves no row out.
+  await server.sql(`UPDATE log_streams SET position = log_id_at(now() + interval '1 year') WHERE name = 'trees'`);
   await build(two);
   await insert(700);
   await build(one);
@@ -346,4 +354,111 @@ test('checkpoints go to a file and an address, and none is lost while these are 
   expect(received).toHaveLength(count);
   expect(readFileSync(file, 'utf8').trim().split('\n')).toEqual(received);
   expect((await cli('logs', 'verify', '--database', '--checkpoints', file)).code).toBe(0);
+}, 60_000);
+
+/** The rows of an archive, changed as an attacker would, with a manifest that fits again. */
+const rewrite = (path: string, change: (lines: string[]) => string[]): void => {
+  const lines = gunzipSync(readFileSync(path)).toString().trim().split('\n');
+  writeFileSync(path, gzipSync(`${change(lines).join('\n')}\n`));
+};
+
+test('archived months have a proof, and the tree goes on without their leaf hashes', async () => {
+  const other = server.ctx.newUuid();
+  const monthsAgo = (months: number, ms = 0): Date => {
+    const now = new Date();
+    return new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - months, 5) + ms);
+  };
+  await server.sql(`DO $$ DECLARE first record; month timestamptz := date_trunc('month', now(), 'UTC') - interval '16 months'; BEGIN
+    PERFORM set_config('TimeZone', 'UTC', true);
+    SELECT * INTO first FROM log_partitions() LIMIT 1;
+    EXECUTE 'CREATE TEMP TABLE moved ON COMMIT DROP AS TABLE ' || first.name;
+    EXECUTE 'DROP TABLE ' || first.name;
+    PERFORM make_log_partition('audit_log_before_' || to_char(month, 'YYYY_MM'), NULL, log_id_at(month));
+    WHILE log_id_at(month) < first.to_id LOOP
+      PERFORM make_log_partition('audit_log_' || to_char(month, 'YYYY_MM'), log_id_at(month), log_id_at(month + interval '1 month'));
+      month := month + interval '1 month';
+    END LOOP;
+    INSERT INTO audit_log SELECT * FROM moved;
+  END $$`);
+  const old = [...Array(3).keys()].map((at) => rowAt(monthsAgo(15, at), `old ${at}`));
+  const later = [...Array(300).keys()].map((at) => rowAt(monthsAgo(14, at), `later ${at}`));
+  await server.sql(INSERT_LOGS, [other, JSON.stringify([...old, ...later])]);
+  await insert(2, other);
+  await build();
+  const sizes = await server.sql(
+    'SELECT size::int AS size, ends_month FROM log_checkpoints WHERE tenant_id = $1 ORDER BY size',
+    [other],
+  );
+  expect(sizes).toEqual([
+    { size: 3, ends_month: true },
+    { size: 303, ends_month: true },
+    { size: 305, ends_month: false },
+  ]);
+
+  const directory = backups.fileNamed('archive');
+  mkdirSync(directory);
+  expect(await cli('logs', 'archive', directory)).toMatchObject({ code: 0, stderr: '' });
+  const fileOf = (months: number): string =>
+    join(directory, `audit-log-${monthsAgo(months).toISOString().slice(0, 7)}.jsonl.gz`);
+  const key = server.ctx.logSigning.key.publicKey.bytes.toString('base64');
+  const judge = async (path: string) => (await judgeLogFile(path, { key, checkpoints: undefined })).finding;
+  expect(await judge(fileOf(15))).toBeUndefined();
+  const verified = await cli('logs', 'verify', fileOf(14), '--key', key);
+  expect([verified.code, verified.stdout]).toEqual([0, expect.stringContaining(`tenant ${other}  rows 3 to 302`)]);
+
+  // What is left is verified from the first block that was kept.
+  const blocks = await server.sql('SELECT number::int AS number FROM log_leaves WHERE tenant_id = $1', [other]);
+  expect(blocks).toEqual([{ number: 1 }]);
+  await insert(2, other);
+  await build();
+  const rest = await cli('logs', 'verify', '--database', '--tenant', other);
+  expect([rest.code, rest.stdout]).toEqual([0, expect.stringContaining('rows 256 to 306')]);
+  expect(rest.stdout).toContain('47 rows are said to be in archives');
+  const [{ id }] = await server.sql('SELECT id FROM audit_log WHERE tenant_id = $1 ORDER BY id DESC LIMIT 1', [other]);
+  const proof = await proveRow(server.ctx.db.statements.query, other, id, server.ctx.logSigning.publicKeys);
+  expect(proof?.index).toBe(306);
+
+  const whole = readFileSync(fileOf(14));
+  const idAt = (at: number): string => later[at]?.id ?? '';
+  const attacks: [(lines: string[]) => string[], object][] = [
+    [
+      (lines) => lines.with(7, (lines[7] ?? '').replace('success', 'failed')),
+      { kind: 'changed', position: 10, id: idAt(7) },
+    ],
+    [(lines) => lines.toSpliced(7, 1), { kind: 'removed', position: 10, id: idAt(7) }],
+    [(lines) => lines.slice(0, -1), { kind: 'removed', position: 302, id: idAt(299) }],
+    [(lines) => lines.with(7, lines[8] ?? '').with(8, lines[7] ?? ''), { kind: 'reordered', id: idAt(7) }],
+    [(lines) => [...lines, (lines[7] ?? '').replace(idAt(7), `${idAt(299).slice(0, -4)}ffff`)], { kind: 'added' }],
+  ];
+  for (const [change, finding] of attacks) {
+    rewrite(fileOf(14), change);
+    expect(await judge(fileOf(14))).toMatchObject(finding);
+    writeFileSync(fileOf(14), whole);
+  }
+  rewrite(fileOf(14), (lines) => lines.slice(0, -1));
+  rewrite(fileOf(14).replace('.jsonl.gz', '.proof.jsonl.gz'), (lines) => lines.slice(0, -2));
+  expect(await judge(fileOf(14))).toMatchObject({ kind: 'cut_off', position: 302 });
+}, 120_000);
+
+test('a process that is killed while it builds leaves a tree that goes on', async () => {
+  await insert(9_000);
+  pass();
+  await server.sql(`DELETE FROM leases WHERE name = 'log-trees'`);
+  const before = Number((await treeOf()).size);
+  const environment = {
+    ...backups.environmentOf(server.databaseUrl),
+    TREES_HOLDER: holder,
+    TREES_OFFSET_MS: String(server.clock.offsetMs),
+  };
+  const child = spawn(process.execPath, [join(root, 'test/support/build-trees.ts')], {
+    env: { ...sourceEnvironment, ...environment },
+    stdio: 'ignore',
+  });
+  while (child.exitCode === null && Number((await treeOf()).size) === before) await pause(1);
+  child.kill('SIGKILL');
+  await once(child, 'exit');
+  expect(child.signalCode).toBe('SIGKILL');
+  await build();
+  expect(Number((await treeOf()).size)).toBe(before + 9_000);
+  expect(await verify(server.ctx.db.statements.query)).toBeUndefined();
 }, 60_000);

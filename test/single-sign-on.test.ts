@@ -313,6 +313,8 @@ describe('a callback', () => {
     );
     const unbound = await open().vault.post('/console/sign-in', { email: 'a@victim.example', sso: '1' });
     expect([unbound.status, unbound.text]).toEqual([422, expect.stringContaining('No tenant of this vault')]);
+    expect((await cli('list')).stdout).toContain('victim.example  (changed in the database: it does not count)');
+    expect(await cli('unbind', 'victim.example')).toMatchObject({ code: 0 });
   });
 });
 

@@ -30,6 +30,7 @@ import { replayErasureList, restore } from './restore.ts';
 import type { CommandName, Values } from './command-table.ts';
 import { generatedPages, withGenerated } from './configuration.ts';
 import { doctor } from './doctor.ts';
+import { certificateOf, certificatePublicKey, listCertificates, verifyCertificate } from './erasure-certificates.ts';
 import { exportFile } from './export.ts';
 import { importFile, parseImportOptions } from './import.ts';
 import { combineKey, seal, splitKey, stateText, unseal, withRootKey } from './key-shares.ts';
@@ -282,8 +283,12 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
   },
   'sso list': async (values) => {
     const domains = await withContext((ctx) => listBoundDomains(ctx));
-    for (const { domain, tenant_id } of domains)
-      console.log(values.json ? JSON.stringify({ domain, tenant_id }) : `${tenant_id}  ${domain}`);
+    for (const { domain, tenant_id, isGenuine } of domains)
+      console.log(
+        values.json
+          ? JSON.stringify({ domain, tenant_id, ...(!isGenuine && { tampered: true }) })
+          : `${tenant_id}  ${domain}${isGenuine ? '' : '  (changed in the database: it does not count)'}`,
+      );
   },
   'sso remove': async (values) => {
     const isRemoved = await withContext(async (ctx) =>
@@ -346,6 +351,30 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
       isVerify: values.verify ?? false,
     }),
   'erasures export': async (_, operand) => exportErasures(await withRootKey(quietConfig()), required(operand)),
+  'erasures list': (values) =>
+    withContext((ctx) =>
+      listCertificates(ctx, ({ tenant_id, deleted_at, certificate }) =>
+        console.log(
+          values.json
+            ? JSON.stringify({ tenant_id, deleted_at, issued: certificate !== null })
+            : `${tenant_id}  ${deleted_at.toISOString()}  ${certificate === null ? 'rows are being deleted' : 'certificate issued'}`,
+        ),
+      ),
+    ),
+  'erasures certificate': async (_, operand) => {
+    const id = required(operand).toLowerCase();
+    if (!uuid.test(id)) throw new UsageError('TENANT must be a UUID.');
+    console.log(await withContext((ctx) => certificateOf(ctx, id)));
+  },
+  'erasures verify': async (values, operand) => {
+    const found = verifyCertificate(required(operand), required(values['public-key']));
+    console.log(
+      values.json
+        ? JSON.stringify({ valid: true, ...found })
+        : `The vault signed it. Tenant ${found.tenant_id}, deleted at ${found.deleted_at}.`,
+    );
+  },
+  'erasures key': () => withContext(async (ctx) => console.log(certificatePublicKey(ctx))),
   'erasures replay': async (_, operand) => replayErasureList(await withRootKey(quietConfig()), required(operand)),
   'logs archive': (values, operand) =>
     archiveLogs(quietConfig(), {

@@ -40,6 +40,7 @@ const options = {
   new: { text: 'splits a new key, for a vault that is to be made' },
   drop: { text: 'drops the shares that were given' },
   status: { text: 'prints how many shares were given' },
+  'public-key': { value: 'KEY', text: 'what erasures key has printed' },
   month: { value: 'MONTH', text: 'archives this month only, such as 2026-08' },
   keep: { text: 'writes the files and drops nothing' },
   key: { value: 'PUBLIC', text: 'public keys of the log as logs key prints them, comma-separated' },
@@ -252,6 +253,28 @@ const table = {
     more: 'The list has kinds, ids and times, and no values. Export it often, and keep it elsewhere.',
     operand: 'FILE',
     examples: ['erasures export erasures-2026-11-25'],
+  },
+  'erasures list': {
+    summary: 'lists deleted tenants, with whether their erasure certificate was issued',
+    optional: ['json'],
+    examples: ['erasures list'],
+  },
+  'erasures certificate': {
+    summary: 'prints the signed certificate of what was destroyed with a tenant',
+    more: 'TENANT is the id of the deleted tenant. The certificate is issued when no row of it is left, ten minutes after the deletion at the earliest.',
+    operand: 'TENANT',
+    examples: ['erasures certificate 0b7d8f0c-6f0e-4a55-8d1c-3f5f1f0e7c11 > certificate.json'],
+  },
+  'erasures verify': {
+    summary: 'verifies an erasure certificate without a vault',
+    operand: 'FILE',
+    required: ['public-key'],
+    optional: ['json'],
+    examples: ['erasures verify certificate.json --public-key 9xRm...='],
+  },
+  'erasures key': {
+    summary: 'prints the public key that erasure certificates are verified with',
+    examples: ['erasures key'],
   },
   'erasures replay': {
     summary: 'deletes again what a list names, after a recovery that was no restore of a backup',

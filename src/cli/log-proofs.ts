@@ -2,7 +2,7 @@
 import { createReadStream } from 'node:fs';
 import { readFile, stat } from 'node:fs/promises';
 import { Readable } from 'node:stream';
-import { proveRow, readTreeWithRows } from '../platform/audit/log-proof.ts';
+import { findUnhashedRow, proveRow, readTreeWithRows } from '../platform/audit/log-proof.ts';
 import {
   createLogVerifier,
   type Finding,
@@ -11,6 +11,7 @@ import {
   type VerifiedLog,
 } from '../platform/audit/log-verifier.ts';
 import { TreeTampered } from '../platform/audit/tree-state.ts';
+import { firstIdAt } from '../platform/crypto/ids.ts';
 import {
   type LogPublicKey,
   newSigningKeyPem,
@@ -34,6 +35,9 @@ import { UsageError } from './usage-error.ts';
 
 /** The text of a proof is some kilobytes; its row has as many entities as an operation may have. */
 const PROOF_BYTES_MAX = 32 * 1024 * 1024;
+
+/** Older rows that are not signed are a finding: of servers that run, one signs them long before. */
+const UNSIGNED_MS = 15 * 60_000;
 
 type Vault = Pick<Platform, 'db' | 'logSigning' | 'now'>;
 
@@ -225,7 +229,7 @@ const readingTree = async function* (events: AsyncIterable<ProofEvent>): AsyncGe
 
 /** Verifies the rows in the database of one tenant, or of all, against the stored checkpoints and those of a file. */
 export const verifyDatabase = async (
-  { db, logSigning }: Vault,
+  { db, logSigning, now }: Vault,
   tenant: string | undefined,
   options: VerifyOptions,
 ): Promise<void> => {
@@ -234,12 +238,21 @@ export const verifyDatabase = async (
   const held = options.checkpoints === undefined ? undefined : await readHeld(options.checkpoints, keys);
   const archives = await findArchivedMonths(query);
   const verified: VerifiedLog[] = [];
+  const signedBefore = firstIdAt(now().getTime() - UNSIGNED_MS);
   const wanted = tenant === undefined ? tenantsOf(query) : [tenant];
   const seen = new Set<string>();
   for await (const tenant_id of wanted) {
     seen.add(tenant_id);
     const found = await verifyEvents(readingTree(readTreeWithRows(query, tenant_id, archives)), keys, held);
     verified.push(...found.verified);
+    const unsigned = found.finding ? undefined : await findUnhashedRow(query, tenant_id, signedBefore);
+    if (unsigned !== undefined)
+      found.finding = {
+        kind: 'unsigned',
+        tenant_id,
+        id: unsigned,
+        text: `The row ${unsigned} and those after it are not signed. A running server signs a row within four minutes.`,
+      };
     if (found.finding) return printVerdict({ finding: { ...found.finding, tenant_id }, verified }, options.isJson);
   }
   const gone = [...(held?.keys() ?? [])].find((id) => !seen.has(id) && (tenant === undefined || id === tenant));

@@ -3,7 +3,12 @@ import { SIGNED_TABLES, type SignedTableName } from './crypto/signed-tables.ts';
 import type { Platform } from './platform.ts';
 
 /** Tables whose rows are verified. They are counted from 0, so that an alert sees the first. */
-export const VERIFIED_TABLES = ['tokens', 'token_cvcs', ...(Object.keys(SIGNED_TABLES) as SignedTableName[])] as const;
+export const VERIFIED_TABLES = [
+  'tokens',
+  'token_cvcs',
+  'erasure_certificates',
+  ...(Object.keys(SIGNED_TABLES) as SignedTableName[]),
+] as const;
 
 type TamperedRow = { table: (typeof VERIFIED_TABLES)[number]; tenant_id: string | undefined; row_id: string };
 

@@ -4,6 +4,8 @@ import { logRow, type Operation } from '../../platform/audit/record.ts';
 import { notFound } from '../../platform/errors.ts';
 import { isStorableText, NOT_STORABLE } from '../../platform/json/json.ts';
 import type { AccessContext } from './context.ts';
+import { signDeletion } from './erasure-certificates.ts';
+import { insertDeletion } from './rows/erasure-certificates.ts';
 import { deleteTenantRow, findTenant, lockTenant, type StoredTenant, updateTenant } from './rows/tenants.ts';
 import { countTokensByType } from './rows/usage.ts';
 import type { Work } from './work.ts';
@@ -73,7 +75,14 @@ export const changeTenant = (ctx: AccessContext, work: Work, input: TenantInput)
 /** Deletes the tenant with its keys: nothing can decrypt what it stored from then on. @throws notFound. */
 export const deleteTenant = (ctx: AccessContext, work: Work): Promise<void> =>
   work.prismaTransaction(async (tx) => {
-    if (!(await deleteTenantRow(tx, ctx.now()))) throw notFound('tenant');
+    const deleted_at = ctx.now();
+    const gone = await deleteTenantRow(tx, deleted_at);
+    if (!gone) throw notFound('tenant');
+    // A server of an earlier version deletes rows without counting them.
+    if (ctx.contract.isDone()) {
+      const deletion = signDeletion(ctx, work, gone, deleted_at);
+      await insertDeletion(tx, { deleted_at, deletion, rows_deleted: gone.rows_deleted });
+    }
     tx.log(logOf(ctx, work, 'delete'));
     tx.changed({ subject: 'tenant', id: work.tenant_id });
   });

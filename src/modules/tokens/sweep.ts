@@ -1,5 +1,6 @@
 // Deletes expired security codes and their keys, expired tokens, expired kept responses and rows of deleted tenants.
 // Reads refuse expired records already; the sweep makes them unrecoverable. Also has the log's next partitions made.
+import { issueCertificates } from '../access/erasure-certificates.ts';
 import type { TokensContext } from './context.ts';
 import { takeLease } from '../../platform/db/leases.ts';
 import { addLogPartitions } from '../../platform/db/log-partitions.ts';
@@ -20,7 +21,7 @@ const SWEEP_ROUNDS_MAX = 100;
 
 type Sweeping = Pick<
   TokensContext,
-  'config' | 'db' | 'now' | 'newLogId' | 'newUuid' | 'keyring' | 'environment' | 'log' | 'metrics'
+  'config' | 'db' | 'now' | 'newLogId' | 'newUuid' | 'keyring' | 'environment' | 'pepper' | 'log' | 'metrics'
 >;
 
 /**
@@ -33,6 +34,7 @@ export const sweep = async (ctx: Sweeping, mayGoOn: () => Promise<boolean> = asy
     if (!isMoreLeft) break;
     if (!(await mayGoOn())) return;
   }
+  await issueCertificates(ctx);
   for (let round = 0; round < SWEEP_ROUNDS_MAX && (await mayGoOn()); round += 1)
     if (!(await noteUnknownMasks(ctx))) return;
 };

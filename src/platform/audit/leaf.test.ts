@@ -16,7 +16,7 @@ test('names are in order, and the time is in one form', () => {
     '{"created_at":"2026-11-24T12:00:00.100Z","entity_ids":["b","a"],"id":"0193a5f0-aaaa-7000-8000-000000000000","is_list":false,"message":"quoted \\"x\\" \\\\ ü\u2028","tenant_id":"0193a5f0-0000-4000-8000-000000000000"}',
   );
   const same = JSON.stringify(
-    Object.fromEntries(Object.entries({ ...row, created_at: '2026-11-24T13:00:00.100+01:00' }).toReversed()),
+    Object.fromEntries(Object.entries({ ...row, created_at: '2026-11-24T12:00:00.100+00:00' }).toReversed()),
   );
   expect(leafOfLine(same)).toEqual(leafOfLine(JSON.stringify(row)));
   // Pinned: a release that hashes in another way would refuse every log of before.
@@ -33,6 +33,9 @@ test('rows that differ, and lines that others may read in another way, have anot
     { ...row, created_at: '2026-11-24T12:00:00.101+00:00' },
     { ...row, created_at: '2026-11-24T12:00:00.1001+00:00' },
     { ...row, created_at: 'infinity' },
+    { ...row, created_at: '2026-11-24T13:00:00.1+01:00' },
+    { ...row, created_at: '2026-02-30T12:00:00+00:00' },
+    { ...row, created_at: '2026-03-02T12:00:00+00:00' },
     { ...row, ip: '' },
   ].map((each) => JSON.stringify(each));
   const spelled = [

@@ -1,55 +1,74 @@
 // The canonical form of a log row, which its leaf in the Merkle tree hashes.
 import { leafHash } from '../crypto/merkle.ts';
 
-/** The values that the columns of the log have in JSON. A column without a value is left out. */
-type Fields = Record<string, unknown>;
+/** As PostgreSQL writes a time in UTC: with three digits of a second at most, and without zeros at their end. */
+const TIME = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,3}))?\+00:00$/;
+/** Of columns. No object has a property of its own with a meaning under such a name. */
+const NAME = /^[a-z][a-z0-9_]*$/;
 
-/** PostgreSQL writes three digits of a second at most: more would be a time that the canonical form does not tell from another. */
-const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,3})?(?:Z|[+-]\d\d:\d\d)$/;
+type Row = Record<string, unknown>;
 
 const isText = (value: unknown): boolean => typeof value === 'string';
 
 const isValue = (value: unknown): boolean =>
   isText(value) || typeof value === 'boolean' || (Array.isArray(value) && value.every(isText));
 
-const parseJson = (text: string): unknown => {
+const parseObject = (text: string): Row | undefined => {
   try {
-    return JSON.parse(text);
+    const parsed: unknown = JSON.parse(text);
+    return typeof parsed === 'object' && parsed !== null && !Array.isArray(parsed) ? (parsed as Row) : undefined;
   } catch {
     return undefined;
   }
 };
 
-/** The fields of a row as PostgreSQL writes them: no name twice, no spaces, and one spelling of each value. */
-const parseFields = (line: string): Fields | undefined => {
-  const parsed = parseJson(line);
-  if (typeof parsed !== 'object' || parsed === null || Array.isArray(parsed)) return undefined;
-  if (JSON.stringify(parsed) !== line || !Object.values(parsed).every(isValue)) return undefined;
-  const at = (parsed as Fields)['created_at'];
-  return typeof at === 'string' && TIME.test(at) && !Number.isNaN(Date.parse(at)) ? (parsed as Fields) : undefined;
+/** Rows have few different sets of columns. */
+const ORDERS_MAX = 1_000;
+const orders = new Map<string, readonly string[] | undefined>();
+
+/** @returns undefined for names that no column has. */
+const sortedNames = (names: readonly string[]): readonly string[] | undefined => {
+  const key = names.join();
+  if (orders.has(key)) return orders.get(key);
+  const sorted = names.every((name) => NAME.test(name)) ? names.toSorted() : undefined;
+  if (orders.size < ORDERS_MAX) orders.set(key, sorted);
+  return sorted;
+};
+
+/** The row as it is hashed; undefined where the line is not as PostgreSQL writes a row. */
+const canonicalRow = (line: string): Row | undefined => {
+  const row = parseObject(line);
+  // Refuses repeated names, spaces and other spellings, which other readers may take in another way.
+  if (!row || JSON.stringify(row) !== line) return undefined;
+  const { created_at } = row;
+  const time = typeof created_at === 'string' ? TIME.exec(created_at) : null;
+  const names = time && sortedNames(Object.keys(row));
+  if (!names) return undefined;
+  const sorted: Row = {};
+  for (const name of names) {
+    const value = row[name];
+    if (!isValue(value)) return undefined;
+    sorted[name] = name === 'created_at' ? `${time[1]}.${(time[2] ?? '').padEnd(3, '0')}Z` : value;
+  }
+  return sorted;
 };
 
 /**
- * RFC 8785 (JCS) of the row: names in the order of their code units, no spaces, `created_at` in UTC with three digits of a second.
+ * RFC 8785 (JCS) of the row: names in the order of their code units, no spaces, `created_at` with three digits of a second and Z.
  * Columns without a value are left out, so that a column that a later release adds changes no leaf of today. Any other line is
  * taken as it is: it is the canonical form of no row, so that two lines have one form only if they say the same.
  *
- * @param line a row as row_to_json writes it without nulls, as in streams, archives and exports.
+ * @param line a row as row_to_json writes it in UTC and without nulls, as in streams, archives and exports.
  */
 export const canonicalText = (line: string): string => {
-  const row = parseFields(line);
-  if (!row) return line;
-  // Without a prototype, no name has a meaning of its own.
-  const fields = Object.create(null) as Fields;
-  for (const name of Object.keys(row).toSorted()) fields[name] = row[name];
-  fields['created_at'] = new Date(row['created_at'] as string).toISOString();
-  return JSON.stringify(fields);
+  const row = canonicalRow(line);
+  return row ? JSON.stringify(row) : line;
 };
 
-export const leafOfLine = (line: string): Buffer => leafHash(Buffer.from(canonicalText(line)));
+export const leafOfLine = (line: string): Buffer => leafHash(canonicalText(line));
 
 /** @returns undefined where the line does not say it. */
 export const idsOfLine = (line: string): { id: string; tenant_id: string } | undefined => {
-  const { id, tenant_id } = (parseJson(line) ?? {}) as Fields;
+  const { id, tenant_id } = parseObject(line) ?? {};
   return typeof id === 'string' && typeof tenant_id === 'string' ? { id, tenant_id } : undefined;
 };

@@ -1,6 +1,6 @@
 // Reads the tree of a tenant from the database, with its rows and checkpoints, in the order of leaves.
 import { uuidOf } from '../crypto/ids.ts';
-import { append, collectProof, type Frontier, rootOfProof } from '../crypto/merkle.ts';
+import { append, collectProof, copyOf, type Frontier, rootOfProof } from '../crypto/merkle.ts';
 import { type LogPublicKey, openCheckpoint } from '../crypto/signed-note.ts';
 import { NO_ROW } from '../db/log-stream.ts';
 import {
@@ -61,6 +61,12 @@ const readCheckpoints = async function* (query: Query, tenant_id: string, above:
     if (found.length < CHECKPOINTS_AT_ONCE) return;
     above = found.at(-1)?.size ?? above;
   }
+};
+
+/** The first row after the last leaf of a tenant, up to an id: it is in no tree. @throws unavailable. */
+export const findUnhashedRow = async (query: Query, tenant_id: string, to: string): Promise<string | undefined> => {
+  const tree = await findTree(query, tenant_id);
+  return (await readRowsOf(query, tenant_id, tree?.last_id ?? NO_ROW, to, 1))[0]?.id;
 };
 
 /** The next of a generator, which waits until it is taken. */
@@ -137,7 +143,7 @@ export const readMonthOfTree = async function* (
   let checkpoints: Awaited<ReturnType<typeof createPeek<{ size: number; note: string }>>> | undefined;
   for await (const { position, id, leaf, before } of readLeaves(query, tenant_id, number)) {
     if (id >= to_id) return;
-    tree ??= before;
+    tree ??= copyOf(before);
     if (id >= from && !checkpoints) {
       yield { kind: 'tree', tenant_id, from: position, frontier: [...tree.hashes], newest: undefined };
       checkpoints = await createPeek(readCheckpoints(query, tenant_id, position));

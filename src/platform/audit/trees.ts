@@ -108,6 +108,7 @@ export const createTreeBuilder = (ctx: Building) => {
   const { query } = ctx.db.statements;
   const remembered = new Map<string, KnownTree>();
   const tampered = new Map<string, string>();
+  let builtTo: string | undefined;
   let signedUntilMs = 0;
   let unhashed: number | undefined;
 
@@ -194,8 +195,8 @@ export const createTreeBuilder = (ctx: Building) => {
       const nowMs = ctx.now().getTime();
       const end = firstIdAt(nowMs - STREAM_DELAY_MS);
       let position = await findStreamPosition(query, TREE_STREAM, NO_ROW);
-      if (position === NO_ROW) {
-        // The first run of a vault: all rows that are there.
+      if (position === NO_ROW || position > firstIdAt(nowMs)) {
+        // The first run of a vault, or a position that no server has written: all rows that are there.
         let tenant_id = await findLogTenantAfter(query, NO_ROW);
         for (; tenant_id !== undefined; tenant_id = await findLogTenantAfter(query, tenant_id))
           if (!(await extendAll([tenant_id], end, mayGoOn))) return;
@@ -203,14 +204,19 @@ export const createTreeBuilder = (ctx: Building) => {
         position = end;
       }
       if (!(await extendAll([...tampered.keys()], end, mayGoOn))) return;
-      while (position < end) {
-        const spanEnd = firstIdAt(timeOfBound(position).getTime() + SPAN_MS);
+      // From where this process was, too: the position in the database is not to be trusted.
+      const isRecent = builtTo !== undefined && builtTo > firstIdAt(nowMs - SPAN_MS);
+      let from = isRecent && builtTo !== undefined && builtTo < position ? builtTo : position;
+      while (from < end) {
+        const spanEnd = firstIdAt(timeOfBound(from).getTime() + SPAN_MS);
         const to = spanEnd < end ? spanEnd : end;
         // Rows are read up to the end: a tenant of several spans is done once.
-        if (!(await extendAll(await findWriters(query, position, to), end, mayGoOn))) return;
-        if (!(await moveStreamPosition(query, TREE_STREAM, position, to))) return;
-        position = to;
+        if (!(await extendAll(await findWriters(query, from, to), end, mayGoOn))) return;
+        if (to > position && !(await moveStreamPosition(query, TREE_STREAM, position, to))) return;
+        position = to > position ? to : position;
+        from = to;
       }
+      builtTo = end;
       signedUntilMs = timeOfBound(end).getTime();
       unhashed = await countAhead(query, end, UNHASHED_COUNTED_MAX);
       await thin(nowMs);

@@ -154,6 +154,12 @@ export const rowMacKeyBytes = (pepper: DigestKey): Buffer => hmac(pepper.key, ['
 /** The seed of the key that signs checkpoints of the audit log, where none is configured. */
 export const logSigningSeed = (pepper: DigestKey): Buffer => hmac(pepper.key, ['log signing key']);
 
+/** The seed of the key that signs erasure certificates. */
+export const certificateSeed = (pepper: DigestKey): Buffer => hmac(pepper.key, ['certificate signing key']);
+
+/** The public name of a vault: the same in all its processes, backups and copies. */
+export const vaultIdOf = (pepper: DigestKey): string => hmac(pepper.key, ['vault id']).toString('hex').slice(0, 32);
+
 /** The mark of forwarded requests: the same in all processes of a vault. Does not reveal the pepper. */
 export const loopDigest = (pepper: DigestKey): string => hmac(pepper.key, ['loop']).toString('base64url').slice(0, 16);
 

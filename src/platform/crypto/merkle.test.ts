@@ -14,7 +14,7 @@ import {
 } from './signed-note.ts';
 
 const entries = ['', '00', '10', '2021', '3031', '40414243', '5051525354555657', '606162636465666768696a6b6c6d6e6f'];
-const leaves = entries.map((hex) => leafHash(Buffer.from(hex, 'hex')));
+const leaves = entries.map((hex) => leafHash(Buffer.from(hex, 'hex').toString('latin1')));
 const roots = [
   'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855',
   '6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d',
@@ -58,13 +58,13 @@ test('inclusion proofs: the vectors, every leaf of every size, and none that was
     'bc1a0643b12e4d2d7c77918f44e0f4f79a838b6cf9ec5b5c283e1f4d88599e6b',
   ]);
   const tree = emptyFrontier();
-  const many = Array.from({ length: 70 }, (_, at) => leafHash(Buffer.from(`entry ${at}`)));
+  const many = Array.from({ length: 20 }, (_, at) => leafHash(`entry ${at}`));
   for (let size = 1; size <= many.length; size += 1) {
     append(tree, many[size - 1] as Buffer);
     for (let index = 0; index < size; index += 1) {
       const proof = proofOf(many.slice(0, size), index);
       expect(rootOfProof(index, size, many[index] as Buffer, proof)).toEqual(rootOf(tree));
-      expect(rootOfProof(index, size, many[(index + 1) % 70] as Buffer, proof)).not.toEqual(rootOf(tree));
+      expect(rootOfProof(index, size, many[(index + 1) % 20] as Buffer, proof)).not.toEqual(rootOf(tree));
       if (proof.length > 0) expect(rootOfProof(index, size, many[index] as Buffer, proof.slice(1))).toBeUndefined();
     }
   }

@@ -129,7 +129,14 @@ const FIND_DELETED_TENANTS = `SELECT id FROM deleted_tenants ORDER BY deleted_at
 /** Statements on rows of deleted tenants take their ids: where Citus distributes a table, it cannot join one that it does not. */
 const DELETE_OF_TENANTS = (table: string): string => `
 DELETE FROM ${table} USING (SELECT tenant_id, id FROM ${table} WHERE tenant_id = ANY ($1::uuid[]) LIMIT $2) AS old
-WHERE ${table}.tenant_id = old.tenant_id AND ${table}.id = old.id`;
+WHERE ${table}.tenant_id = old.tenant_id AND ${table}.id = old.id RETURNING ${table}.tenant_id`;
+
+/** For the erasure certificates of deleted tenants, in the transaction that deletes the rows: so each row is counted once. */
+const COUNT_OF_TENANTS = `
+UPDATE erasure_certificates c
+SET rows_deleted = jsonb_set(rows_deleted, ARRAY[$1], to_jsonb(coalesce((rows_deleted->>$1)::bigint, 0) + gone.rows))
+FROM (SELECT tenant_id, count(*) AS rows FROM unnest($2::uuid[]) AS gone(tenant_id) GROUP BY tenant_id) AS gone
+WHERE c.tenant_id = gone.tenant_id AND certificate IS NULL`;
 
 /** Links are deleted before their tokens, in steps: deleting a token would delete all its links in one statement. */
 const LINKS_MAX = 5_000;
@@ -137,7 +144,7 @@ const LINKS_MAX = 5_000;
 const DELETE_LINKS = (linked: string, most: string): string => `
 DELETE FROM token_associations USING (${linked} LIMIT ${most}) AS old
 WHERE token_associations.tenant_id = old.tenant_id AND token_associations.parent_id = old.parent_id
-  AND token_associations.child_id = old.child_id`;
+  AND token_associations.child_id = old.child_id RETURNING token_associations.tenant_id`;
 
 const DELETE_LINKS_OF_EXPIRED = DELETE_LINKS(
   `WITH expired AS (SELECT tenant_id, id FROM tokens WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)
@@ -170,7 +177,8 @@ const TABLES_OF_TENANTS = [
   'sso_providers',
 ];
 
-const DELETE_KEYS_OF_TENANTS = [
+/** What a request that was running has written after the deletion. */
+const LATE_TABLES = [
   'api_keys',
   'proxy_keys',
   'invitation_secrets',
@@ -179,7 +187,10 @@ const DELETE_KEYS_OF_TENANTS = [
   'sso_domains',
   'sso_identities',
   'sso_sessions',
-].map((table) => `DELETE FROM ${table} WHERE tenant_id = ANY ($1::uuid[])`);
+];
+
+const DELETE_LATE = (table: string): string =>
+  `DELETE FROM ${table} WHERE tenant_id = ANY ($1::uuid[]) RETURNING tenant_id`;
 
 const FORGET_DELETED_TENANTS = 'DELETE FROM deleted_tenants WHERE id = ANY ($1::uuid[]) AND deleted_at <= $2';
 
@@ -255,21 +266,23 @@ const deleteExpired = async (
 };
 
 /** Deletes what is left of deleted tenants, a part at a time. @returns the most rows that one statement deleted. */
-const deleteOfTenants = async (
-  run: (text: string, values: unknown[]) => Promise<number>,
-  { query }: Database['statements'],
-  now: Date,
-): Promise<number> => {
+const deleteOfTenants = async ({ query, transaction }: Database['statements'], now: Date): Promise<number> => {
   const rows = (await query(undefined, FIND_DELETED_TENANTS, [])) as { id: string }[];
   if (rows.length === 0) return 0;
   const ids = rows.map(({ id }) => id);
-  let left = await run(DELETE_LINKS_OF_TENANTS, [ids, LINKS_MAX]);
+  const remove = (table: string, text: string, limit: number[]): Promise<number> =>
+    transaction(async (within) => {
+      const gone = (await within(undefined, text, [ids, ...limit])) as { tenant_id: string }[];
+      if (gone.length > 0) await within(undefined, COUNT_OF_TENANTS, [table, gone.map(({ tenant_id }) => tenant_id)]);
+      return gone.length;
+    });
+  let left = await remove('token_associations', DELETE_LINKS_OF_TENANTS, [LINKS_MAX]);
   for (const table of TABLES_OF_TENANTS)
     if (table !== 'tokens' || left < LINKS_MAX)
-      left = Math.max(left, await run(DELETE_OF_TENANTS(table), [ids, SWEEP_ROWS_MAX]));
-  for (const text of DELETE_KEYS_OF_TENANTS) await run(text, [ids]);
+      left = Math.max(left, await remove(table, DELETE_OF_TENANTS(table), [SWEEP_ROWS_MAX]));
+  for (const table of LATE_TABLES) await remove(table, DELETE_LATE(table), []);
   if (left < SWEEP_ROWS_MAX)
-    await run(FORGET_DELETED_TENANTS, [ids, new Date(now.getTime() - DELETED_TENANT_GRACE_MS)]);
+    await query(undefined, FORGET_DELETED_TENANTS, [ids, new Date(now.getTime() - DELETED_TENANT_GRACE_MS)]);
   return left;
 };
 
@@ -308,7 +321,7 @@ export const sweepOnce = async (
     const budgets = await run(DELETE_DAILY_BUDGETS, [now, SWEEP_ROWS_MAX]);
     const erasures = await run(DELETE_ERASURES, [new Date(now.getTime() - erasuresKeptMs), SWEEP_ROWS_MAX]);
     await run(ADD_UP_COUNTS);
-    const left = await deleteOfTenants(run, statements, now);
+    const left = await deleteOfTenants(statements, now);
     const counts = [
       cvcs,
       links,

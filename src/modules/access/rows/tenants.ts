@@ -118,47 +118,68 @@ export const updateTenant = async (
 
 /**
  * Ends sessions, memberships, links and mails of a tenant whose row this transaction holds, and users that are members of no
- * other tenant. Mails stay as rows without content, since those sent to an address are counted.
+ * other tenant. Mails stay as rows without content, since those sent to an address are counted. @returns how many rows it deleted.
  */
-const deletePeople = async (tx: PrismaTransaction): Promise<void> => {
+const deletePeople = async (tx: PrismaTransaction): Promise<Record<string, number>> => {
   const { prisma, tenant_id } = tx;
   const where = { tenant_id };
   // By id, since another tenant of the same users may be deleted at the same time: the later transaction sees that it was the
   // last. Before their sessions, as a change of a password does.
   await prisma.$executeRaw`SELECT id FROM users WHERE id IN (SELECT user_id FROM memberships WHERE tenant_id = ${tenant_id}::uuid)
     ORDER BY id FOR UPDATE`;
-  await prisma.sessions.deleteMany({ where });
-  await prisma.sso_sessions.deleteMany({ where });
-  await prisma.sso_domains.deleteMany({ where });
-  await prisma.sso_providers.deleteMany({ where });
-  await prisma.sso_identities.deleteMany({ where });
-  await prisma.invitation_secrets.deleteMany({ where });
+  const sessions = await prisma.sessions.deleteMany({ where });
+  const sso_sessions = await prisma.sso_sessions.deleteMany({ where });
+  const sso_domains = await prisma.sso_domains.deleteMany({ where });
+  const sso_providers = await prisma.sso_providers.deleteMany({ where });
+  const sso_identities = await prisma.sso_identities.deleteMany({ where });
+  const invitation_secrets = await prisma.invitation_secrets.deleteMany({ where });
   await prisma.mail_outbox.updateMany({ where, data: { sealed: null } });
-  await amongAllTenants(
+  const [people] = await amongAllTenants(
     tx,
-    () =>
-      prisma.$executeRaw`WITH gone AS (DELETE FROM memberships WHERE tenant_id = ${tenant_id}::uuid RETURNING user_id)
-    DELETE FROM users u USING gone WHERE u.id = gone.user_id
-    AND NOT EXISTS (SELECT FROM memberships m WHERE m.user_id = u.id AND m.tenant_id <> ${tenant_id}::uuid)`,
+    () => prisma.$queryRaw<{ memberships: number; users: number }[]>`
+    WITH gone AS (DELETE FROM memberships WHERE tenant_id = ${tenant_id}::uuid RETURNING user_id),
+    nowhere AS (DELETE FROM users u USING gone WHERE u.id = gone.user_id
+      AND NOT EXISTS (SELECT FROM memberships m WHERE m.user_id = u.id AND m.tenant_id <> ${tenant_id}::uuid) RETURNING u.id)
+    SELECT (SELECT count(*)::int FROM gone) AS memberships, (SELECT count(*)::int FROM nowhere) AS users`,
   );
+  const deleted = { sessions, sso_sessions, sso_domains, sso_providers, sso_identities, invitation_secrets };
+  return { ...Object.fromEntries(Object.entries(deleted).map(([table, { count }]) => [table, count])), ...people };
+};
+
+/** A tenant that was deleted: its keys, and how many rows of each table went with it. */
+export type DeletedTenant = {
+  created_at: Date;
+  keys: { id: string; purpose: string; created_at: Date }[];
+  rows_deleted: Record<string, number>;
 };
 
 /**
  * Removes the tenant of the transaction, its keys and every access to it. The sweep removes the rest, which nothing can decrypt.
- * @returns whether it was there.
+ * @returns undefined where it was not there.
  */
-export const deleteTenantRow = async (tx: PrismaTransaction, deleted_at: Date): Promise<boolean> => {
+export const deleteTenantRow = async (tx: PrismaTransaction, deleted_at: Date): Promise<DeletedTenant | undefined> => {
   const { prisma, tenant_id } = tx;
   const where = { tenant_id };
-  const { count } = await prisma.tenants.deleteMany({ where: { id: tenant_id } });
-  if (count === 0) return false;
-  await prisma.tenant_keys.deleteMany({ where });
+  const [tenant] = await prisma.$queryRaw<{ created_at: Date }[]>`
+    DELETE FROM tenants WHERE id = ${tenant_id}::uuid RETURNING created_at`;
+  if (!tenant) return undefined;
+  const keys = await prisma.$queryRaw<DeletedTenant['keys']>`
+    DELETE FROM tenant_keys WHERE tenant_id = ${tenant_id}::uuid RETURNING id, purpose, created_at`;
   // Before its keys, as other transactions lock them: in another order two of them would wait for each other.
-  await prisma.applications.deleteMany({ where });
-  await prisma.api_keys.deleteMany({ where });
-  await prisma.proxy_keys.deleteMany({ where });
-  await prisma.collect_sessions.deleteMany({ where });
-  await deletePeople(tx);
+  const applications = await prisma.applications.deleteMany({ where });
+  const api_keys = await prisma.api_keys.deleteMany({ where });
+  const proxy_keys = await prisma.proxy_keys.deleteMany({ where });
+  const collect_sessions = await prisma.collect_sessions.deleteMany({ where });
+  const people = await deletePeople(tx);
   await prisma.deleted_tenants.create({ data: { id: tenant_id, deleted_at } });
-  return true;
+  const rows_deleted = {
+    tenants: 1,
+    tenant_keys: keys.length,
+    applications: applications.count,
+    api_keys: api_keys.count,
+    proxy_keys: proxy_keys.count,
+    collect_sessions: collect_sessions.count,
+    ...people,
+  };
+  return { ...tenant, keys, rows_deleted };
 };

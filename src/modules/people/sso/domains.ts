@@ -101,5 +101,11 @@ export const unbindDomain = async (ctx: AccessContext, text: string): Promise<st
   return domain;
 };
 
-export const listBoundDomains = async (ctx: Finding): Promise<{ domain: string; tenant_id: string }[]> =>
-  (await listAllDomains(ctx.db)).map(({ domain, tenant_id }) => ({ domain, tenant_id }));
+/** For the operator. `isGenuine`: false for a row that a writer of the database has made, which does not count. */
+export const listBoundDomains = async (
+  ctx: Finding,
+): Promise<{ domain: string; tenant_id: string; isGenuine: boolean }[]> =>
+  (await listAllDomains(ctx.db)).map((row) => {
+    const { domain, tenant_id } = row;
+    return { domain, tenant_id, isGenuine: isGenuine(ctx, row) };
+  });

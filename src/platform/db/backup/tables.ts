@@ -7,6 +7,7 @@ export const KEPT_TABLES = [
   'tenant_keys',
   'deleted_tenants',
   'erasures',
+  'erasure_certificates',
   'applications',
   'api_keys',
   'official_formulas',

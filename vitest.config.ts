@@ -10,6 +10,7 @@ const pureTests = [
   'test/promises/dependencies.test.ts',
   'test/promises/documents.test.ts',
   'test/promises/signed-tables.test.ts',
+  'test/promises/named-tenants.test.ts',
   'test/promises/style.test.ts',
   'test/kubernetes.test.ts',
   'test/systemd.test.ts',

@@ -1,5 +1,4 @@
 // The server under measure, as `npm start` runs it, and its neighbours: each in a process of its own.
-import type { DatabaseAddress } from '../src/platform/dev-postgres/connection.ts';
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -130,8 +129,9 @@ export const startBareWrites = async (
 };
 
 /** Of connections that see the rows of all tenants. */
-export const databaseOf = (dataDir: string) =>
-  import('../src/platform/dev-postgres/dev-postgres.ts').then(async (db) => ({
-    ...((await db.findRunningPostgres(dataDir)) as DatabaseAddress),
-    options: '-c strongroom.tenants=*',
-  }));
+export const databaseOf = async (dataDir: string) => {
+  const { findRunningPostgres } = await import('../src/platform/dev-postgres/dev-postgres.ts');
+  const address = await findRunningPostgres(dataDir);
+  if (!address) throw new Error('there is no database');
+  return { ...address, options: '-c strongroom.tenants=*' };
+};

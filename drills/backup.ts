@@ -24,7 +24,7 @@ const postgres = await startEmbeddedPostgres({
 });
 
 const onServer = async (sql: string, database = 'postgres'): Promise<unknown[]> => {
-  const client = new Client({ ...postgres.address, database });
+  const client = new Client({ ...postgres.address, database, options: '-c strongroom.tenants=*' });
   await client.connect();
   try {
     return (await client.query(sql)).rows;

@@ -20,7 +20,7 @@ const postgres = await startEmbeddedPostgres({
   log: () => undefined,
 });
 await migrate(postgres.address, migrationsDir);
-const client = new Client(postgres.address);
+const client = new Client({ ...postgres.address, options: '-c strongroom.tenants=*' });
 await client.connect();
 
 /** Makes a tenant with tokens as long as those of cards. @returns its id. */

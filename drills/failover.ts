@@ -78,7 +78,7 @@ const startHaproxy = (name: string, text: string): void => {
 };
 
 const check = async (load: Load, tokens: readonly Token[], afterRecovery: readonly Token[], databaseUrl: string) => {
-  const client = new Client({ connectionString: databaseUrl });
+  const client = new Client({ connectionString: databaseUrl, options: '-c strongroom.tenants=*' });
   await client.connect();
   const idsOf = async (sql: string): Promise<Set<string>> =>
     new Set((await client.query<{ id: string }>(sql)).rows.map(({ id }) => id));

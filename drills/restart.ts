@@ -50,7 +50,6 @@ try {
   stops.unshift(owner.stop);
   const { api_key }: Credentials = owner.credentials;
   const address = await databaseOf(owner.dataDir);
-  if (!address) throw new Error('there is no database');
   const { host, port, user, password, database } = address;
   const MASTER_KEY = readFileSync(join(owner.dataDir, 'master.key'), 'utf8').trim();
   const start = async (at: number): Promise<ChildProcess> => {

@@ -84,7 +84,6 @@ try {
     Array.from({ length: 1_000 }, (_, index) => cardOf(index)),
   );
   const address = await databaseOf(dataDir);
-  if (!address) throw new Error('the earlier version has no database');
   const { host, port, user, password, database } = address;
   say('starts the current version on the same database');
   const now = await start(root, {

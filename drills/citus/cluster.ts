@@ -27,7 +27,7 @@ const unprivileged = (): { uid?: number; gid?: number } => {
 };
 
 export const runOn = async (url: string, ...texts: string[]): Promise<Record<string, unknown>[]> => {
-  const client = new Client({ connectionString: url });
+  const client = new Client({ connectionString: url, options: '-c strongroom.tenants=*' });
   await client.connect();
   try {
     let rows: Record<string, unknown>[] = [];

@@ -1,6 +1,7 @@
 // Reports a row that a writer of the database has changed: counts it, and logs an alarm without a value.
 import { SIGNED_TABLES, type SignedTableName } from './crypto/signed-tables.ts';
-import type { Platform } from './platform.ts';
+import type { Log } from './log.ts';
+import type { Metrics } from './metrics/metrics.ts';
 
 /** Tables whose rows are verified. They are counted from 0, so that an alert sees the first. */
 export const VERIFIED_TABLES = [
@@ -13,7 +14,7 @@ export const VERIFIED_TABLES = [
 type TamperedRow = { table: (typeof VERIFIED_TABLES)[number]; tenant_id: string | undefined; row_id: string };
 
 /** Called where a row that fails its check is refused. */
-export const noteTampered = (ctx: Pick<Platform, 'log' | 'metrics'>, row: TamperedRow): void => {
+export const noteTampered = (ctx: { log: Log; metrics: Metrics }, row: TamperedRow): void => {
   ctx.metrics.count('strongroom_tampered_rows_total', { table: row.table });
   ctx.log.error({ alarm: 'tampered', ...row }, 'a row was changed in the database, and is refused');
 };

@@ -117,6 +117,12 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
   const changes = createChanges();
   const contract = await openContract(db, changes);
   start.closers.push(async () => contract.close());
+  db.signedRows.open({
+    pepper,
+    log,
+    isSigning: () => contract.isDone(),
+    isRequired: () => config.requireSignedRows || contract.hasNewForms(),
+  });
   const keyring = createKeyring({
     provider,
     store: keyRows.keyStore,

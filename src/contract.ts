@@ -9,15 +9,29 @@ import {
   findContract,
   recordNewForms,
 } from './platform/db/contract.ts';
+import { signUnsigned } from './platform/db/sign-everything.ts';
 import { raiseWalls } from './platform/db/tenant-walls.ts';
 import { StartError } from './platform/errors.ts';
 
 /** Each can be stopped and run again. It runs beside servers of this version, which write the new forms already. */
 export type ContractStep = { name: string; run(ctx: Context, report: (line: string) => void): Promise<void> };
 
+const signRows: ContractStep = {
+  name: 'Signing rows that authorise',
+  run: async ({ config, db }, report) => {
+    // What is not signed is an attacker's then: the step must not make it valid.
+    if (config.requireSignedRows) return report('Skipped: REQUIRE_SIGNED_ROWS says that all rows are signed.');
+    // Users first: members of a signed tenant must find their user signed.
+    const users = await signUnsigned(db, 'users');
+    const tenants = await signUnsigned(db, 'tenants');
+    report(`Signed ${tenants} tenants and ${users} users.`);
+  },
+};
+
 const steps: readonly ContractStep[] = [
   { name: 'Row-level security for every table of tenants', run: ({ db }) => raiseWalls(db.statements.ask) },
   { name: 'New data keys, so that servers bind tokens to their rows', run: makeBindingKeys },
+  signRows,
 ];
 
 /** A start warning. */

@@ -1,5 +1,6 @@
 // Starts a server: alone, as the supervisor of workers, or as one of its workers. Stops it gracefully on a signal.
 import cluster from 'node:cluster';
+import { closeSync, readFileSync } from 'node:fs';
 import closeWithGrace from 'close-with-grace';
 import type { DestinationStream } from 'pino';
 import { contract, UPGRADE_NOT_OVER } from './contract.ts';
@@ -18,6 +19,7 @@ import {
   sharesConsoleHost,
   sharesFieldsHost,
 } from './platform/config.ts';
+import { ROOT_KEY_BYTES } from './platform/crypto/vault-keys.ts';
 import { StartError, unavailable } from './platform/errors.ts';
 import { failureText } from './platform/failure-text.ts';
 import { createLog, createStandardOutput } from './platform/log.ts';
@@ -30,7 +32,7 @@ import { type Running, startSealed } from './sealable-server.ts';
 import { listenFault, serve, type Serving } from './serve.ts';
 import { supervise } from './supervise.ts';
 import { createWorkerMetrics, type WorkerMetrics } from './worker-metrics.ts';
-import { type FromWorker, parseToWorker } from './worker-messages.ts';
+import { type FromWorker, KEYS_FD, parseToWorker } from './worker-messages.ts';
 
 /** Requests that run at a signal have at least this time. Then the process exits. */
 const STOP_MS_LEAST = 25_000;
@@ -215,6 +217,18 @@ const runServer = (): void => {
   onSignal((signal) => stop({ signal }, { drains: true }));
 };
 
+/** The root keys that the supervisor sends as bytes, as variables of this worker. */
+const readKeys = (): Record<string, string> => {
+  const bytes = readFileSync(KEYS_FD);
+  // Else processes that this one starts would inherit it.
+  closeSync(KEYS_FD);
+  const keys: string[] = [];
+  for (let at = 0; at < bytes.length; at += ROOT_KEY_BYTES)
+    keys.push(bytes.toString('base64', at, at + ROOT_KEY_BYTES));
+  const [MASTER_KEY = '', ...previous] = keys;
+  return { MASTER_KEY, ...(previous.length > 0 && { MASTER_KEY_PREVIOUS: previous.join(',') }) };
+};
+
 /** Serves for a supervisor: as it says, with the configuration that it sends, and no longer than it lives. */
 const runWorker = (): void => {
   // Before Node's own listener, whose exit would wait for a reader of the log: that was the supervisor.
@@ -235,7 +249,7 @@ const runWorker = (): void => {
   process.on('message', (message) => {
     try {
       const asked = parseToWorker(message);
-      if (asked.kind === 'start') begin(asked.variables);
+      if (asked.kind === 'start') begin(asked.has_keys ? { ...asked.variables, ...readKeys() } : asked.variables);
       else if (asked.kind === 'start_sealed') beginSealed(asked);
       else if (asked.kind === 'stop') stop?.({}, asked);
       else metrics.receive(asked);

@@ -1,6 +1,6 @@
 // Serves by several workers: processes that share the port, each with the modules of a whole server. Replaces those that end.
 import cluster, { type Worker } from 'node:cluster';
-import type { Readable } from 'node:stream';
+import type { Readable, Writable } from 'node:stream';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { DestinationStream } from 'pino';
 import type { Context } from './modules.ts';
@@ -10,7 +10,7 @@ import { urlOf } from './platform/dev-postgres/connection.ts';
 import { StartError } from './platform/errors.ts';
 import type { Serving } from './serve.ts';
 import { createWorkerFigures } from './worker-metrics.ts';
-import { type FromWorker, parseFromWorker, type ToWorker } from './worker-messages.ts';
+import { type FromWorker, KEYS_FD, parseFromWorker, type ToWorker } from './worker-messages.ts';
 
 /** The pause before a worker is replaced: it doubles while workers end soon, so that a cause that stays does not take all CPU. */
 const PAUSE_MS_MIN = 100;
@@ -29,25 +29,28 @@ const passLines = (from: Readable, to: DestinationStream): void => {
   });
 };
 
-const textOf = (key: Buffer): string => key.toString('base64');
-
 /**
- * What a worker's configuration is made of. It connects to an embedded database as to any other, and does not migrate. The text
- * of keys is made for each worker, so that none stays here.
+ * What a worker's configuration is made of. It connects to an embedded database as to any other, and does not migrate. Keys of
+ * shares are not among it: see `giveKeys`.
  */
 const variablesOf = async (ctx: Context): Promise<Record<string, string>> => {
-  const key = await findRootKeyBytes(ctx.config);
-  // Operators gave the shares to this process: a worker gets the keys.
   const { MASTER_KEY_SHARES: shares, ...variables } = ctx.config.variables;
-  const previous = ctx.config.previousRootKeys;
+  const key = shares === undefined ? await findRootKeyBytes(ctx.config) : undefined;
   return {
     ...variables,
     ...(ctx.embedded && { DATABASE_URL: urlOf(ctx.embedded.address) }),
-    ...(key && { MASTER_KEY: textOf(key) }),
-    ...(shares !== undefined && previous.length > 0 && { MASTER_KEY_PREVIOUS: previous.map(textOf).join(',') }),
+    ...(key && { MASTER_KEY: key.toString('base64') }),
     MIGRATE_ON_START: 'false',
     WORKERS: String(ctx.config.workers),
   };
+};
+
+/** Sends keys as bytes, which can be overwritten. A text would stay in the memory of this process after it was sealed. */
+const giveKeys = (worker: Worker, keys: readonly Uint8Array[]): void => {
+  const bytes = Buffer.concat(keys);
+  const pipe = worker.process.stdio[KEYS_FD] as Writable;
+  pipe.on('error', () => undefined);
+  pipe.end(bytes, () => bytes.fill(0));
 };
 
 type Running = {
@@ -64,11 +67,13 @@ type Running = {
 export const supervise = async (ctx: Context, output: DestinationStream): Promise<Serving> => {
   const stopping = new AbortController();
   const running = new Set<Running>();
+  const { rootKey, previousRootKeys, keyShares } = ctx.config;
+  const isSplit = keyShares.length > 0;
+  const keys = rootKey ? [rootKey, ...previousRootKeys] : [];
   let hasFailed = false;
 
   // The supervisor accepts connections and gives them to workers in turn: see docs/decisions/0048-workers.md.
   cluster.schedulingPolicy = cluster.SCHED_RR;
-  cluster.setupPrimary({ stdio: ['ignore', 'pipe', 'inherit', 'ipc'] });
 
   const send = (worker: Worker, message: ToWorker): void => {
     if (worker.isConnected()) worker.send(message, () => undefined);
@@ -77,7 +82,10 @@ export const supervise = async (ctx: Context, output: DestinationStream): Promis
   const figures = createWorkerFigures(() => [...running].map(({ worker }) => worker), send);
 
   const launch = (): Running => {
+    // Each time: the process that answers for a sealed vault is launched with others. Index 4 is KEYS_FD.
+    cluster.setupPrimary({ stdio: ['ignore', 'pipe', 'inherit', 'ipc', ...(isSplit ? (['pipe'] as const) : [])] });
     const worker = cluster.fork(withheldVariables());
+    if (isSplit) giveKeys(worker, keys);
     passLines(worker.process.stdout as Readable, output);
     // Where no process can be made now; `close` follows.
     worker.on('error', (error) => ctx.log.error({ error }, 'a worker has a failure'));
@@ -102,7 +110,7 @@ export const supervise = async (ctx: Context, output: DestinationStream): Promis
       if (!stopping.signal.aborted) figures.ended(worker);
     });
     variablesOf(ctx).then(
-      (variables) => send(worker, { kind: 'start', variables }),
+      (variables) => send(worker, { kind: 'start', variables, has_keys: isSplit }),
       (error: unknown) => {
         ctx.log.error({ error }, 'a worker has a failure');
         worker.process.kill('SIGKILL');

@@ -1,9 +1,17 @@
 // The messages between the supervisor and its workers, over the channel that Node opens for a child process.
 import { z } from 'zod';
 
+/** Where a worker reads root keys that operators gave as shares. */
+export const KEYS_FD = 4;
+
 /** Secrets go to a worker by message: its environment and command line are in /proc for every process of the user. */
 const toWorker = z.discriminatedUnion('kind', [
-  z.object({ kind: z.literal('start'), variables: z.record(z.string(), z.string()) }),
+  z.object({
+    kind: z.literal('start'),
+    variables: z.record(z.string(), z.string()),
+    /** Whether root keys come through KEYS_FD. */
+    has_keys: z.boolean(),
+  }),
   /** Answers for a sealed vault. The port must be the one of `start`: the supervisor shares it between both. */
   z.object({ kind: z.literal('start_sealed'), host: z.string(), port: z.number() }),
   z.object({ kind: z.literal('stop'), drains: z.boolean() }),

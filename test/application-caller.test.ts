@@ -92,7 +92,10 @@ describe('what a process remembers of an application', () => {
     clockMs += ms;
     await new Promise((resolve) => setTimeout(resolve, 5));
   };
-  const takePermissions = (id: string) => server.sql(`UPDATE applications SET permissions = '{}' WHERE id = $1`, [id]);
+  const takePermissions = async (id: string): Promise<void> => {
+    const take = `UPDATE applications SET permissions = '{}' WHERE id = $1 RETURNING tenant_id`;
+    await server.sign((await server.sql(take, [id]))[0].tenant_id);
+  };
 
   test('is what it was, for a moment and no longer', async () => {
     const { application_id } = await server.newKey(tenant, { permissions: ['log:read'] });

@@ -3,6 +3,8 @@ import { CALLER_CACHE_MS, createCallerFinder } from '../src/modules/access/calle
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Announced, createChanges } from '../src/platform/changes.ts';
 import { type Permission, permissions } from '../src/modules/access/permissions.ts';
+import { updateApplication } from '../src/modules/access/rows/applications.ts';
+import { operatorTransaction } from '../src/modules/access/work.ts';
 import { deafen, hearChanges, hearNotices } from './support/notices.ts';
 import { type BadBody, describeBadBodies, UNKNOWN_ID } from './support/resource.ts';
 import { type Answer, startServer, type TestServer, type TestTenant } from './support/server.ts';
@@ -210,9 +212,11 @@ describe('a new key', () => {
   test('waits for a change under way: what the application gets by it counts', async () => {
     const weak = await keyWith('application:update', 'log:read');
     const { id } = await create({ permissions: ['log:read'] });
-    const change =
-      server.sql(`BEGIN; UPDATE applications SET permissions = '{log:read,proxy:delete}' WHERE id = '${id}';
-      SELECT pg_sleep(0.5); COMMIT`);
+    const change = operatorTransaction(server.ctx, tenant.tenant_id, async (tx) => {
+      const permissions = ['log:read', 'proxy:delete'];
+      await updateApplication(tx, id, { permissions, modified_at: new Date(), modified_by: id });
+      await tx.query(undefined, 'SELECT pg_sleep(0.5)::text', []);
+    });
     const asleep = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`;
     await expect.poll(() => server.sql(asleep), { timeout: 10_000, interval: 10 }).toHaveLength(1);
     const answer = await send('POST', `/applications/${id}/regenerate`, undefined, weak);

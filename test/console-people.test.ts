@@ -173,6 +173,7 @@ describe('An invitation', () => {
     const { id, email } = await invited();
     const { path } = await takeLink(server, id);
     await server.sql(`UPDATE invitations SET expires_at = now() - interval '1 hour' WHERE id = $1`, [id]);
+    await server.sign(tenant.tenant_id);
     expect(wordsOf((await member.get(PATH)).text)).toContain(`${email} ADMIN EXPIRED`);
     const page = await member.follow(await press(member, `/invitations/${id}/resend`));
     expect(wordsOf(page.text)).toContain('A new link was sent.');
@@ -226,6 +227,7 @@ describe('A member', () => {
   test('who owns the tenant has no button, and cannot be removed', async () => {
     const owner = await server.signIn({ tenant });
     await server.sql(`UPDATE members SET role = 'OWNER' WHERE id = $1`, [owner.member_id]);
+    await server.sign(tenant.tenant_id);
     const page = await member.get(PATH);
     expect(textOf(page.text)).toContain('OWNER');
     expect(page.text).not.toContain(`/members/${owner.member_id}/remove`);

@@ -177,6 +177,7 @@ describe('a dead link', () => {
       async () => {
         const { path, id } = await invite(server, newEmail());
         await server.sql("UPDATE invitations SET expires_at = now() - interval '1 second' WHERE id = $1", [id]);
+        await server.sign(server.tenant.tenant_id);
         return path;
       },
     ],

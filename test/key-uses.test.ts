@@ -50,6 +50,7 @@ test('the last use is not moved by a wrong key', async () => {
     `UPDATE api_keys SET digest = (SELECT digest FROM api_keys WHERE application_id = $2) WHERE application_id = $1`,
     [made.id, other.id],
   );
+  await server.sign(tenant.tenant_id);
   expect((await server.tokenize('x', made.key)).status).toBe(401);
   await server.ctx.keyUses.write();
   expect(await read(made.id)).not.toHaveProperty('last_used_at');

@@ -432,6 +432,7 @@ describe('the owner', () => {
       tenant.tenant_id,
       server.ctx.now(),
     ]);
+    await server.sign(tenant.tenant_id);
     await join(email);
     expect((await members())[0].role).toBe('ADMIN');
   });

@@ -433,6 +433,7 @@ describe('devices end', () => {
       `UPDATE users SET second_factor = NULL, second_factor_since = NULL, second_factor_step = NULL, recovery_digests = '{}' WHERE id = $1`,
       [other.user_id],
     );
+    await server.sign(other.user_id, 'users');
     await server.sql('DELETE FROM sessions WHERE user_id = $1', [other.user_id]);
     const browser = await passwordGiven(other);
     expect((await browser.get('/console/tokens')).status).toBe(200);

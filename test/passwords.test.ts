@@ -423,6 +423,7 @@ describe('the command that resets a password', () => {
   test('lets an owner back in, who can neither be removed nor invited again', async () => {
     const { email, member_id } = await join(server);
     await server.sql(`UPDATE members SET role = 'OWNER' WHERE id = $1`, [member_id]);
+    await server.sign(server.tenant.tenant_id);
     const password = await reset(email);
     expect(password).toMatch(/^[0-9A-Za-z]{24}$/);
     expect(await statusOfSignIn(email, password)).toBe(303);

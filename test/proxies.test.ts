@@ -1,16 +1,15 @@
 // Stored proxies over HTTP: destination, transforms, and the key, which is looked up before a caller is known.
 // Requests through a proxy are in proxy.test.ts.
 import { generateKeyPairSync, X509Certificate } from 'node:crypto';
-import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { sweepOnce } from '../src/platform/db/sweep.ts';
 import type { Permission } from '../src/modules/access/permissions.ts';
 import { createProxyFinder, type ProxyForUse } from '../src/modules/proxy/proxy-finder.ts';
+import { operatorTransaction } from '../src/modules/access/work.ts';
 import { certificateFor, testCa } from './support/certificates.ts';
 import { deafen, hearChanges } from './support/notices.ts';
 import { type BadBody, describeBadBodies, UNKNOWN_ID } from './support/resource.ts';
 import { type Answer, startServer, type TestServer, type TestTenant } from './support/server.ts';
-import { seeingAllTenants } from './support/database.ts';
 
 let server: TestServer;
 let tenant: TestTenant;
@@ -149,6 +148,8 @@ describe('the key of a proxy', () => {
       one.id,
       two.id,
     ]);
+    // As if its row were signed: the seal alone refuses it.
+    await server.sign(tenant.tenant_id);
     server.ctx.changes.announce('anything');
     const before = server.logLines.length;
     const moved = await send('GET', `/proxies/${one.id}`);
@@ -427,21 +428,18 @@ describe('the application of a proxy', () => {
 
   test('is checked as it is when a change is written, also after waiting for another change', async () => {
     const { id } = await create();
-    const other = new Client({ connectionString: server.databaseUrl, ...seeingAllTenants });
-    await other.connect();
-    try {
-      await other.query('BEGIN');
-      await other.query('UPDATE proxies SET application_id = $2 WHERE id = $1', [id, strong.application_id]);
-      const changing = send('PUT', `/proxies/${id}`, base, weak);
-      const waiting = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`;
+    const { tenant_id, application_id } = strong;
+    const waiting = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`;
+    let changing: ReturnType<typeof send> | undefined;
+    await operatorTransaction(server.ctx, tenant_id, async (tx) => {
+      await tx.signing.change('proxies', id);
+      await tx.prisma.proxies.update({ where: { tenant_id_id: { tenant_id, id } }, data: { application_id } });
+      changing = send('PUT', `/proxies/${id}`, base, weak);
       await expect.poll(() => server.sql(waiting), { timeout: 10_000 }).toHaveLength(1);
-      await other.query('COMMIT');
-      const refused = await changing;
-      expect(refused.status, refused.text).toBe(403);
-      expect(refused.body.detail).toContain('log:read');
-    } finally {
-      await other.end();
-    }
+    });
+    const refused = await changing;
+    expect(refused?.status, refused?.text).toBe(403);
+    expect(refused?.body.detail).toContain('log:read');
   });
 });
 

@@ -693,6 +693,8 @@ describe('a row that was changed by another hand', () => {
       one.id,
       other.id,
     ]);
+    // As if its row were signed: the seal alone refuses it.
+    await server.sign(server.tenant.tenant_id);
     server.ctx.changes.announce('anything');
     const before = alarms();
     const reached = await reaching(async () => {

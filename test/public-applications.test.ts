@@ -69,6 +69,7 @@ describe('a public application', () => {
     const id = (await make(PUBLIC)).body.id;
     const { key } = (await server.request('POST', `/applications/${id}/regenerate`)).body;
     await server.sql(`UPDATE applications SET permissions = ARRAY['token:create', 'token:read'] WHERE id = $1`, [id]);
+    await server.sign(server.tenant.tenant_id);
     const token = (await create(key, CARD, {})).body.id;
     expect((await server.request('GET', `/tokens/${token}`, { key })).status).toBe(403);
   });

@@ -62,7 +62,8 @@ test('what compose needs and setup writes are the same, and the server takes it'
   expect(Object.keys(files).toSorted()).toEqual(['.env', ...named].toSorted());
   expect(named.every((path) => modeOf(directory, path as string) === '444')).toBe(true);
   expect([modeOf(directory, 'secrets'), modeOf(directory, '.env')]).toEqual(['700', '600']);
-  const passwords = parseEnv(files['.env'] as string);
+  const { REQUIRE_SIGNED_ROWS, ...passwords } = parseEnv(files['.env'] as string);
+  expect(REQUIRE_SIGNED_ROWS).toBe('true');
   expect(new Set(Object.keys(passwords))).toEqual(
     new Set([...compose.matchAll(/\$\{(\w+):\?/g)].map(([, name]) => name)),
   );
@@ -71,7 +72,8 @@ test('what compose needs and setup writes are the same, and the server takes it'
     ['api', 'strongroom_server', passwords['SERVER_PASSWORD']],
   ] as const) {
     const { set, secrets } = serviceOf(service);
-    const mounted = Object.entries(set).map(([name, value]) => {
+    const mounted = Object.entries(set).map(([name, given]) => {
+      const value = given.replace(/^\$\{\w+:-(.*)\}$/, '$1');
       const secret = value.replace(/^\/run\/secrets\//, '');
       if (secret === value) return [name, value];
       expect(secrets, `${service} ${name}`).toContain(secret);
@@ -94,7 +96,7 @@ test('only the database has passwords in its environment, and each service has l
     expect(
       Object.keys(serviceOf(service).set).filter((name) => /PASSWORD|^MASTER_KEY$|^DATABASE_URL$/.test(name)),
     ).toEqual([]);
-  expect(compose.match(/\$\{/g)?.length).toBe(compose.match(/_PASSWORD: '\$\{/g)?.length);
+  expect(compose.match(/\$\{/g)?.length).toBe(compose.match(/(?:_PASSWORD|REQUIRE_SIGNED_ROWS): '\$\{/g)?.length);
   for (const limit of ['mem_limit', 'pids_limit'])
     expect(compose.match(new RegExp(`^    ${limit}: \\d`, 'gm'))?.length, limit).toBe(4);
 });

@@ -641,6 +641,7 @@ describe('PATCH /tokens/{id} changes a token by a merge patch', () => {
     await create(tenant, { type: 'card_number', data: otherNumber });
     const { id } = await create(tenant, { type: 'card_number', data: card.number });
     await server.sql(`UPDATE tenants SET settings = '{"deduplicate_tokens":"true"}' WHERE id = $1`, [tenant.tenant_id]);
+    await server.sign(tenant.tenant_id);
     // A caller of the last second is recalled with the settings of then.
     const fresh = await server.newKey(tenant, { permissions: ['token:update', 'token:read'] });
     expect((await patch(fresh, id, { data: otherNumber })).status).toBe(409);

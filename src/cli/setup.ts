@@ -90,7 +90,7 @@ export const setup = (directory: string): string[] => {
   const written = missing.map(([name]) => join('secrets', name));
   if (!isNew) return written;
   const lines = passwordNames.map((name) => `${name}=${secrets[name]}\n`);
-  const text = `# Passwords of the database, written by npm run setup for docker compose.\n${lines.join('')}`;
+  const text = `# Passwords of the database, written by npm run setup for docker compose.\n${lines.join('')}# A new vault has no unsigned rows.\nREQUIRE_SIGNED_ROWS=true\n`;
   attempt(env, () => writeFileSync(env, text, { mode: 0o600, flag: 'wx' }));
   return ['.env', ...written];
 };

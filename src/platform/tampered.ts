@@ -1,13 +1,20 @@
 // Reports a row that a writer of the database has changed: counts it, and logs an alarm without a value.
-import type { Platform } from './platform.ts';
+import { SIGNED_TABLES, type SignedTableName } from './crypto/signed-tables.ts';
+import type { Log } from './log.ts';
+import type { Metrics } from './metrics/metrics.ts';
 
 /** Tables whose rows are verified. They are counted from 0, so that an alert sees the first. */
-export const VERIFIED_TABLES = ['tokens', 'token_cvcs', 'erasure_certificates'] as const;
+export const VERIFIED_TABLES = [
+  'tokens',
+  'token_cvcs',
+  'erasure_certificates',
+  ...(Object.keys(SIGNED_TABLES) as SignedTableName[]),
+] as const;
 
 type TamperedRow = { table: (typeof VERIFIED_TABLES)[number]; tenant_id: string | undefined; row_id: string };
 
 /** Called where a row that fails its check is refused. */
-export const noteTampered = (ctx: Pick<Platform, 'log' | 'metrics'>, row: TamperedRow): void => {
+export const noteTampered = (ctx: { log: Log; metrics: Metrics }, row: TamperedRow): void => {
   ctx.metrics.count('strongroom_tampered_rows_total', { table: row.table });
   ctx.log.error({ alarm: 'tampered', ...row }, 'a row was changed in the database, and is refused');
 };

@@ -18,6 +18,8 @@ test('all tenants are named by few files', () => {
     'platform/db/database.ts',
     'platform/db/migrate.ts',
     'platform/db/named-tenants.ts',
+    // Sessions of a user are signed again in all tenants.
+    'platform/db/signing.ts',
     'platform/db/statements.ts',
     'platform/db/transaction.ts',
   ]);

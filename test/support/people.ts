@@ -72,10 +72,11 @@ export const takeLink = async (
   const secret = base58(randomBytes(40)).slice(0, 32);
   const digest = invitationSecretDigest(server.ctx.pepper, secret);
   const changed = await server.sql(
-    'UPDATE invitation_secrets SET digest = $2 WHERE invitation_id = $1 RETURNING invitation_id',
+    'UPDATE invitation_secrets SET digest = $2 WHERE invitation_id = $1 RETURNING tenant_id',
     [invitation_id, digest],
   );
   expect(changed).toHaveLength(1);
+  await server.sign(changed[0].tenant_id);
   return { secret, path: `/join/${secret}` };
 };
 

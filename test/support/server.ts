@@ -6,6 +6,7 @@ import { createTenant, type NewTenantOptions, createApplication } from '../../sr
 import type { Permission } from '../../src/modules/access/permissions.ts';
 import { buildApp } from '../../src/app.ts';
 import { loadConfig } from '../../src/platform/config.ts';
+import { signHead } from '../../src/platform/db/sign-everything.ts';
 import type { Overrides } from '../../src/context.ts';
 import { type Context, createContext } from '../../src/modules.ts';
 import type { App } from '../../src/platform/http/app-type.ts';
@@ -36,6 +37,8 @@ export type TestServer = {
   request(method: string, path: string, options?: RequestOptions): Promise<Answer>;
   tokenize(body: unknown, key?: string): Promise<Answer>;
   sql(text: string, values?: unknown[]): Promise<any[]>;
+  /** Signs a tenant or a user as it is: for tests that change rows by SQL and mean a change of the vault. */
+  sign(id: string, table?: 'tenants' | 'users'): Promise<void>;
   close(): Promise<void>;
 };
 
@@ -121,6 +124,7 @@ export const startServer = async (
     },
     request,
     tokenize: (body, key) => request('POST', '/tokenize', { json: body, ...(key === undefined ? {} : { key }) }),
+    sign: (id, table = 'tenants') => signHead(ctx.db, table, id),
     sql: async (text, values = []) => (await pool.query(text, values)).rows,
     close: async () => {
       await app.close();

@@ -11,13 +11,14 @@ import { type ApplicationType, isPermission, type Permission, publicPermissions 
 import { checkOrigins } from './origins.ts';
 import { CREATES_PER_MINUTE } from './public-access.ts';
 import { resourceOf } from './resource.ts';
-import { deleteApiKeysOf, insertApiKey } from './rows/find-api-key.ts';
+import { insertApiKey } from './rows/find-api-key.ts';
 import { findLastUses } from './rows/key-uses.ts';
 import { deleteCountsOf } from './rows/limits.ts';
 import {
   type ApplicationFilter,
   countApplications,
   deleteApplicationRow,
+  endKeysOf,
   findApplication,
   insertApplication,
   listApplications as listApplicationRows,
@@ -274,7 +275,7 @@ export const regenerateKey = (ctx: AccessContext, work: Work, id: string): Promi
     async (tx, row) => {
       checkGrants(work, grantsOf(ctx, row));
       await updateApplication(tx, id, fields);
-      await deleteApiKeysOf(tx, id);
+      await endKeysOf(tx, id);
       await insertApiKey(tx, id, apiKey);
       return { ...recordOf(work.tenant_id, { ...row, ...fields }), key: apiKey.key.reveal() };
     },

@@ -3,8 +3,7 @@ import { type KeyParts, parseApiKey } from './api-keys.ts';
 import { accessRuleSchema } from './access-rule.ts';
 import type { KeyUses } from './key-uses.ts';
 import { effectiveLimits, namedLimits } from './limits.ts';
-import { findTenant } from './rows/tenants.ts';
-import { findApplication } from './rows/applications.ts';
+import { findApplicationAsCaller } from './rows/applications.ts';
 import { createCache } from '../../platform/cache.ts';
 import type { Platform } from '../../platform/platform.ts';
 import { apiKeyDigest, equalDigests, memoryDigest } from '../../platform/crypto/digest.ts';
@@ -116,7 +115,7 @@ export const createCallerFinder = (
   const loadByKey = async (key: string): Promise<Caller | undefined> => {
     const parts = parseApiKey(key, ctx.environment);
     if (parts?.isOfSession) return loadBySessionKey(parts);
-    const row = parts && (await findApiKeyBeforeCaller(ctx.db.statements.query, parts.publicId));
+    const row = parts && (await findApiKeyBeforeCaller(ctx.db, parts.publicId));
     if (!row || !equalDigests(apiKeyDigest(ctx.pepper, parts.publicId, parts.secret), row.digest)) return undefined;
     const { expires_at, allowed_addresses } = row;
     const isLimited = expires_at !== null || allowed_addresses.length > 0;
@@ -127,21 +126,14 @@ export const createCallerFinder = (
   };
 
   const loadBySessionKey = async ({ publicId, secret }: KeyParts): Promise<Caller | undefined> => {
-    const row = await findSessionBeforeCaller(ctx.db.statements.query, publicId);
+    const row = await findSessionBeforeCaller(ctx.db, publicId);
     if (!row || !equalDigests(apiKeyDigest(ctx.pepper, publicId, secret), row.digest)) return undefined;
     return callerOfSession(row);
   };
 
   const loadApplication = async (tenant_id: string, application_id: string): Promise<Caller | undefined> => {
-    const db = ctx.db.for({ tenant_id });
-    const [application, tenant] = await Promise.all([findApplication(db, application_id), findTenant(db)]);
-    if (!application || !tenant) return undefined;
-    return callerOf({
-      ...application,
-      tenant_id,
-      application_id,
-      settings: tenant.settings as Record<string, string>,
-    });
+    const found = await findApplicationAsCaller(ctx.db.for({ tenant_id }), application_id);
+    return found && callerOf({ ...found, application_id });
   };
 
   return {

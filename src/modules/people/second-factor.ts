@@ -228,8 +228,13 @@ export const countingCode = async <T>(
   return result;
 };
 
-export const markSession = async (ctx: Changing, tx: PrismaTransaction, { secret }: Visitor): Promise<void> => {
-  if (!(await markSecondFactor(tx, sessionDigest(ctx.pepper, secret), ctx.now()))) throw notFound('session');
+export const markSession = async (
+  ctx: Changing,
+  tx: PrismaTransaction,
+  { secret, session }: Visitor,
+): Promise<void> => {
+  const digest = sessionDigest(ctx.pepper, secret);
+  if (!(await markSecondFactor(tx, session.user_id, digest, ctx.now()))) throw notFound('session');
 };
 
 /** @returns what the user gets with the first device: its time, and the recovery codes as they are shown and as they are kept. */

@@ -236,8 +236,9 @@ const begin = async (
     const isMember = await lockMemberForSession(tx, session);
     const carried = isMember ? await carriedOver(tx, session, basis) : undefined;
     if (!carried) throw notFound('member');
-    await insertSession(tx, { ...session, ...carried });
-    await deleteOldestSessions(tx, member.member_id, SESSIONS_MAX);
+    const { expires_at, second_factor_at } = carried;
+    await insertSession(tx, { ...session, expires_at, second_factor_at });
+    await deleteOldestSessions(tx, member, SESSIONS_MAX);
     tx.log(memberLog(ctx, member, 'Tenant member signed in', origin));
   });
   return secret;
@@ -269,7 +270,7 @@ export const startSsoSession = async (
     if (!(await lockMemberForSession(tx, session))) throw notFound('member');
     await insertSession(tx, session);
     await insertSessionState(tx, { digest, sealed, expires_at });
-    await deleteOldestSessions(tx, member.member_id, SESSIONS_MAX);
+    await deleteOldestSessions(tx, member, SESSIONS_MAX);
     tx.log(memberLog(ctx, member, 'Tenant member signed in', origin));
   });
   return secret;
@@ -288,7 +289,8 @@ export const endSession = async (
   await runPrismaTransaction(ctx.db.for(member), ctx.changes, undefined, async (tx) => {
     tx.changed({ subject: 'member', id: member.member_id });
     if (secret.startsWith(SSO_SECRET_PREFIX)) await deleteSessionState(tx, digest);
-    if (await deleteSession(tx, digest)) tx.log(memberLog(ctx, member, 'Tenant member signed out', origin));
+    if (await deleteSession(tx, { user_id: member.user_id, digest }))
+      tx.log(memberLog(ctx, member, 'Tenant member signed out', origin));
   });
 };
 

@@ -58,7 +58,7 @@ export const createProxyFinder = (ctx: LoadContext & Pick<Platform, 'changes' | 
 
 const loadProxy = async (ctx: LoadContext, key: string): Promise<ProxyForUse | undefined> => {
   const digest = digestOfProxyKey(ctx, key);
-  const row = digest && (await findProxyBeforeCaller(ctx.db.statements.query, digest));
+  const row = digest && (await findProxyBeforeCaller(ctx.db, digest));
   if (!row) return undefined;
   const { tenant_id, id, version, require_auth } = row;
   const keys = await ctx.keyring.tenantKeys(tenant_id);

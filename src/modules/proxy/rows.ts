@@ -1,6 +1,6 @@
 // Rows of proxies and of the keyed digests that find them. Routes are sealed here.
-import type { TenantDatabase } from '../../platform/db/database.ts';
-import type { Query } from '../../platform/db/statements.ts';
+import type { Database, TenantDatabase } from '../../platform/db/database.ts';
+import { signedColumns } from '../../platform/db/signed-rows.ts';
 import type { PrismaTransaction } from '../../platform/db/transaction.ts';
 import { listNamed, type NamedFilter, type NamedRecords, searchNameOf } from '../access/rows/names.ts';
 
@@ -37,7 +37,7 @@ export const PROXIES: NamedRecords = {
 
 /** The join with tenants hides proxies of a deleted tenant that the sweep has not deleted yet. */
 const FIND_BY_DIGEST = `
-SELECT r.tenant_id, r.id, r.version, r.require_auth, r.allowed_hosts, r.sealed, a.id AS application_id
+SELECT ${signedColumns('tenants', 't')}, ${signedColumns('proxies', 'r')}, a.id AS application_id
 FROM proxies r LEFT JOIN applications a ON a.tenant_id = r.tenant_id AND a.id = r.application_id
 JOIN proxy_keys k ON k.tenant_id = r.tenant_id AND k.proxy_id = r.id
 JOIN tenants t ON t.id = r.tenant_id
@@ -48,8 +48,15 @@ const LOCK = 'SELECT id FROM proxies WHERE tenant_id = $1::uuid AND id = $2::uui
 const keyOf = ({ tenant_id }: { tenant_id: string }, id: string) => ({ tenant_id_id: { tenant_id, id } });
 
 /** The proxy of a key, of any tenant. Hot: runs for each request that the cache cannot serve. */
-export const findProxyBeforeCaller = async (query: Query, digest: Uint8Array): Promise<UsableRow | undefined> =>
-  ((await query('find-proxy-by-digest', FIND_BY_DIGEST, [digest])) as UsableRow[])[0];
+export const findProxyBeforeCaller = async (
+  { statements, signedRows }: Pick<Database, 'statements' | 'signedRows'>,
+  digest: Uint8Array,
+): Promise<UsableRow | undefined> => {
+  const [found] = await signedRows.find(['tenants', 'proxies'], () =>
+    statements.query('find-proxy-by-digest', FIND_BY_DIGEST, [digest]),
+  );
+  return found && { ...found.proxies, application_id: found.joined.application_id };
+};
 
 export const findProxy = async (db: TenantDatabase, id: string): Promise<StoredProxy | undefined> =>
   (await db.prisma((client) => client.proxies.findFirst({ where: { tenant_id: db.tenant_id, id } }))) ?? undefined;
@@ -59,9 +66,11 @@ export const listProxies = (db: TenantDatabase, filter: NamedFilter, offset: num
   listNamed<StoredProxy>(db, PROXIES, filter, offset, limit);
 
 export const lockProxy = async (tx: PrismaTransaction, id: string): Promise<StoredProxy | undefined> => {
+  if (!(await tx.signing.holds('tenants'))) return undefined;
   await tx.query('lock-proxy', LOCK, [tx.tenant_id, id]);
   // Read after the lock: a change that held the lock may have set another application.
-  return (await tx.prisma.proxies.findUnique({ where: keyOf(tx, id) })) ?? undefined;
+  const row = await tx.prisma.proxies.findUnique({ where: keyOf(tx, id) });
+  return row && (await tx.signing.isIntact('proxies', row)) ? row : undefined;
 };
 
 /** Adds a proxy with the digest of its key. */
@@ -72,6 +81,7 @@ export const insertProxy = async (
   digest: Uint8Array,
 ): Promise<void> => {
   const { tenant_id } = tx;
+  await tx.signing.add('proxies', row.id);
   const data = { ...row, tenant_id, search_name: searchNameOf(row.name), sealed: Uint8Array.from(sealed) };
   await tx.prisma.proxies.create({ data });
   await tx.prisma.proxy_keys.create({ data: { digest: Uint8Array.from(digest), tenant_id, proxy_id: row.id } });
@@ -84,6 +94,7 @@ export const updateProxy = async (
   row: ProxyColumns & Pick<StoredProxy, 'modified_at' | 'modified_by'>,
   sealed: Uint8Array,
 ): Promise<void> => {
+  await tx.signing.change('proxies', id);
   const changed = { ...row, search_name: searchNameOf(row.name), sealed: Uint8Array.from(sealed) };
   await tx.prisma.proxies.update({ where: keyOf(tx, id), data: { ...changed, version: { increment: 1 } } });
 };
@@ -91,6 +102,7 @@ export const updateProxy = async (
 /** Deletes a proxy and its key. */
 export const deleteProxyRow = async (tx: PrismaTransaction, id: string): Promise<void> => {
   const { tenant_id } = tx;
+  await tx.signing.revoke('tenants');
   await tx.prisma.proxies.deleteMany({ where: { tenant_id, id } });
   await tx.prisma.proxy_keys.deleteMany({ where: { tenant_id, proxy_id: id } });
 };

@@ -1,5 +1,6 @@
 // Rows of reactors.
 import type { TenantDatabase } from '../../platform/db/database.ts';
+import { signedColumns } from '../../platform/db/signed-rows.ts';
 import type { PrismaTransaction } from '../../platform/db/transaction.ts';
 import { listNamed, type NamedFilter, type NamedRecords, searchNameOf } from '../access/rows/names.ts';
 import type { StoredElement, StoredParameter } from '../code/rows/formulas.ts';
@@ -38,11 +39,9 @@ export const REACTORS: NamedRecords = {
 
 /** Hot: each invocation that the cache does not answer. */
 const FIND_FOR_RUN = `
-SELECT r.id, r.sealed, r.version, a.id AS application_id, r.formula_id,
-  coalesce(f.version, o.version) AS formula_version, f.sealed AS formula_sealed, o.code,
-  coalesce(f.configuration, o.configuration) AS configuration,
-  coalesce(f.request_parameters, o.request_parameters) AS request_parameters
-FROM reactors r LEFT JOIN applications a ON a.tenant_id = r.tenant_id AND a.id = r.application_id
+SELECT ${signedColumns('tenants', 't')}, ${signedColumns('reactors', 'r')}, ${signedColumns('reactor_formulas', 'f')},
+  a.id AS application_id, o.version AS formula_version, o.code, o.configuration, o.request_parameters
+FROM reactors r JOIN tenants t ON t.id = r.tenant_id LEFT JOIN applications a ON a.tenant_id = r.tenant_id AND a.id = r.application_id
 LEFT JOIN reactor_formulas f ON f.tenant_id = r.tenant_id AND f.id = r.formula_id
 LEFT JOIN official_formulas o ON o.id = r.formula_id
 WHERE r.tenant_id = $1 AND r.id = $2 AND (f.id IS NOT NULL OR o.id IS NOT NULL)`;
@@ -54,17 +53,33 @@ const keyOf = ({ tenant_id }: { tenant_id: string }, id: string) => ({ tenant_id
 export const findReactor = async (db: TenantDatabase, id: string): Promise<StoredReactor | undefined> =>
   (await db.prisma((client) => client.reactors.findFirst({ where: { tenant_id: db.tenant_id, id } }))) ?? undefined;
 
-export const findReactorForRun = async (db: TenantDatabase, id: string): Promise<RunnableRow | undefined> =>
-  ((await db.query('find-reactor-for-run', FIND_FOR_RUN, [db.tenant_id, id])) as RunnableRow[])[0];
+const forRun = ['tenants', 'reactors', 'reactor_formulas'] as const;
+
+export const findReactorForRun = async (
+  { query, signedRows, tenant_id }: TenantDatabase,
+  id: string,
+): Promise<RunnableRow | undefined> => {
+  const [found] = await signedRows.find(forRun, () => query('find-reactor-for-run', FIND_FOR_RUN, [tenant_id, id]));
+  if (!found) return undefined;
+  const { reactors, reactor_formulas: own, joined } = found;
+  const formula = own
+    ? { ...own, formula_version: own.version, formula_sealed: own.sealed, code: null }
+    : { ...joined, formula_sealed: null };
+  const { formula_version, formula_sealed, code, configuration, request_parameters } = formula;
+  const ofFormula = { formula_version, formula_sealed, code, configuration, request_parameters };
+  return { ...reactors, ...ofFormula, application_id: joined.application_id };
+};
 
 /** Newest first, then by id. */
 export const listReactors = (db: TenantDatabase, filter: NamedFilter, offset: number, limit: number) =>
   listNamed<StoredReactor>(db, REACTORS, filter, offset, limit);
 
 export const lockReactor = async (tx: PrismaTransaction, id: string): Promise<StoredReactor | undefined> => {
+  if (!(await tx.signing.holds('tenants'))) return undefined;
   await tx.query('lock-reactor', LOCK, [tx.tenant_id, id]);
   // Read once it is locked: a change that held the lock may have given it another application.
-  return (await tx.prisma.reactors.findUnique({ where: keyOf(tx, id) })) ?? undefined;
+  const row = await tx.prisma.reactors.findUnique({ where: keyOf(tx, id) });
+  return row && (await tx.signing.isIntact('reactors', row)) ? row : undefined;
 };
 
 export const insertReactor = async (
@@ -73,6 +88,7 @@ export const insertReactor = async (
   sealed: Uint8Array,
 ): Promise<void> => {
   const { tenant_id } = tx;
+  await tx.signing.add('reactors', row.id);
   const data = { ...row, tenant_id, search_name: searchNameOf(row.name), sealed: Uint8Array.from(sealed) };
   await tx.prisma.reactors.create({ data });
 };
@@ -84,9 +100,12 @@ export const updateReactor = async (
   row: Pick<StoredReactor, 'name' | 'application_id' | 'modified_at' | 'modified_by'>,
   sealed: Uint8Array,
 ): Promise<void> => {
+  await tx.signing.change('reactors', id);
   const changed = { ...row, search_name: searchNameOf(row.name), sealed: Uint8Array.from(sealed) };
   await tx.prisma.reactors.update({ where: keyOf(tx, id), data: { ...changed, version: { increment: 1 } } });
 };
 
-export const deleteReactorRow = (tx: PrismaTransaction, id: string): Promise<unknown> =>
-  tx.prisma.reactors.deleteMany({ where: { tenant_id: tx.tenant_id, id } });
+export const deleteReactorRow = async (tx: PrismaTransaction, id: string): Promise<void> => {
+  await tx.signing.revoke('tenants');
+  await tx.prisma.reactors.deleteMany({ where: { tenant_id: tx.tenant_id, id } });
+};

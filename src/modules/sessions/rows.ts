@@ -1,7 +1,9 @@
 // Rows of sessions.
 import type { Database, TenantDatabase } from '../../platform/db/database.ts';
 import type { PrismaTransaction } from '../../platform/db/transaction.ts';
-import type { FoundSession } from '../access/rows/find-session.ts';
+import { signedColumns } from '../../platform/db/signed-rows.ts';
+import { notFound } from '../../platform/errors.ts';
+import { FIND_FRAME_SESSION, FIND_PAGE_SESSION, type FoundSession, loadSession } from '../access/rows/find-session.ts';
 
 export type StoredSession = {
   id: string;
@@ -36,18 +38,36 @@ export type FrameSession = {
 /** A session that acts through a page of the vault. */
 export type PageSession = Omit<FoundSession, 'digest'> & { return_url: string; tenant_name: string };
 
-export const insertSession = async ({ prisma, tenant_id }: PrismaTransaction, row: NewSession): Promise<void> => {
+/** Shared: sessions do not wait for each other, and a change of the application waits for those that begin. */
+const HOLD_TENANT = 'SELECT id FROM tenants WHERE id = $1::uuid FOR SHARE';
+
+/** $2 may be a member. */
+const FIND_CREATOR = `SELECT ${signedColumns('tenants', 't')}, ${signedColumns('applications', 'a')}
+FROM tenants t LEFT JOIN applications a ON a.tenant_id = t.id AND a.id = $2::uuid WHERE t.id = $1::uuid`;
+
+const ofCreator = ['tenants', 'applications'] as const;
+
+/** A session ends with the application that creates it, and with the keys of the application. @throws notFound. */
+export const insertSession = async (
+  { prisma, query, signedRows, tenant_id }: PrismaTransaction,
+  row: NewSession,
+): Promise<void> => {
   const { metadata, digest, page_digest, ...columns } = row;
-  await prisma.collect_sessions.create({
-    data: {
-      ...columns,
-      tenant_id,
-      token_ids: [],
-      digest: Uint8Array.from(digest),
-      page_digest: page_digest && Uint8Array.from(page_digest),
-      ...(metadata && { metadata }),
-    },
-  });
+  await query('hold-tenant-for-session', HOLD_TENANT, [tenant_id]);
+  const [creator] = await signedRows.find(ofCreator, () =>
+    query('find-creator-of-session', FIND_CREATOR, [tenant_id, row.created_by]),
+  );
+  if (!creator) throw notFound('tenant');
+  const data = {
+    ...columns,
+    tenant_id,
+    token_ids: [],
+    digest: Uint8Array.from(digest),
+    page_digest: page_digest && Uint8Array.from(page_digest),
+    ...(metadata && { metadata }),
+  };
+  const mac = signedRows.macOf('collect_sessions', data, creator.applications?.sessions_version ?? null);
+  await prisma.collect_sessions.create({ data: { ...data, mac: Uint8Array.from(mac) } });
 };
 
 export const findSession = async (
@@ -57,24 +77,13 @@ export const findSession = async (
   (await prisma((client) => client.collect_sessions.findFirst({ where: { tenant_id, id } }))) ?? undefined;
 
 /** By the id in the address of a frame, before a caller is known. The id is public. */
-export const findFrameSessionBeforeCaller = async (
-  db: Pick<Database, 'statements'>,
+export const findFrameSessionBeforeCaller = (
+  db: Pick<Database, 'statements' | 'signedRows'>,
   id: string,
-): Promise<FrameSession | undefined> =>
-  (await db.statements.query('find-frame-session', FIND_FRAME_SESSION, [id]))[0] as FrameSession | undefined;
+): Promise<FrameSession | undefined> => loadSession(db, 'find-frame-session', FIND_FRAME_SESSION, id);
 
 /** By the digest of the secret in the address of a page, before a caller is known. */
-export const findPageSessionBeforeCaller = async (
-  db: Pick<Database, 'statements'>,
+export const findPageSessionBeforeCaller = (
+  db: Pick<Database, 'statements' | 'signedRows'>,
   page_digest: Buffer,
-): Promise<PageSession | undefined> =>
-  (await db.statements.query('find-page-session', FIND_PAGE_SESSION, [page_digest]))[0] as PageSession | undefined;
-
-const FIND_PAGE_SESSION = `
-SELECT s.tenant_id, s.id, s.allowed_origins, s.types, s.container, s.metadata, s.expires_at, s.created_by, s.return_url,
-  t.name AS tenant_name
-FROM collect_sessions s JOIN tenants t ON t.id = s.tenant_id
-WHERE s.page_digest = $1`;
-
-const FIND_FRAME_SESSION =
-  'SELECT id, tenant_id, allowed_origins, types, expires_at FROM collect_sessions WHERE id = $1::uuid';
+): Promise<PageSession | undefined> => loadSession(db, 'find-page-session', FIND_PAGE_SESSION, page_digest);

@@ -148,6 +148,9 @@ export const ssoDigest = (
 /** The key that secrets of users are sealed under: users belong to no tenant, so no key of a tenant can seal them. */
 export const userKeyBytes = (pepper: DigestKey): Buffer => hmac(pepper.key, ['key of users']);
 
+/** The key of the MACs of rows that authorise. */
+export const rowMacKeyBytes = (pepper: DigestKey): Buffer => hmac(pepper.key, ['key of row macs']);
+
 /** The seed of the key that signs checkpoints of the audit log, where none is configured. */
 export const logSigningSeed = (pepper: DigestKey): Buffer => hmac(pepper.key, ['log signing key']);
 

@@ -1,10 +1,18 @@
 // Rows of sealed values by the key in their header, and the data keys of tenants, for re-sealing after a rotation.
 import type { Database } from '../db/database.ts';
+import { createSigning } from '../db/signing.ts';
 import { boundSealed } from '../db/statements.ts';
 import { IS_DATA_KEY, type KeyPurpose, KEY_SETTLED_AFTER_MS } from './keyring.ts';
 import { AGE_MS } from './rows.ts';
 import { SEALED_HEADER_BYTES } from './seal.ts';
 import { type BoundRow, EXPIRING_TABLES, type SealedTable } from './sealed-tables.ts';
+import { SIGNED_TABLES, type SignedTable, type SignedTableName } from './signed-tables.ts';
+
+/** The table, where a MAC binds its sealed values: they are signed again with the new ones. */
+const signedTableOf = (name: string): SignedTableName | undefined => {
+  const table: SignedTable | undefined = (SIGNED_TABLES as Readonly<Record<string, SignedTable>>)[name];
+  return table?.bound.includes('sealed') ? (name as SignedTableName) : undefined;
+};
 
 /** Before every UUID. */
 export const FIRST_ID = '00000000-0000-0000-0000-000000000000';
@@ -67,7 +75,10 @@ DELETE FROM tenant_keys WHERE tenant_id = $1 AND id = $2 AND ${IS_DATA_KEY} AND 
 
 export type ResealRows = ReturnType<typeof createResealRows>;
 
-export const createResealRows = ({ statements: { query, transaction } }: Pick<Database, 'statements'>) => ({
+export const createResealRows = ({
+  signedRows,
+  statements: { query, transaction },
+}: Pick<Database, 'signedRows' | 'statements'>) => ({
   /** In the order of ids. @param keyHeader of the key that seals: its values come without `sealed`. */
   findSlice: async (table: SealedTable, tenant_id: string, after: string, keyHeader: Buffer, limit: number) =>
     (await query(`find-sealed-${table.name}`, findSlice(table), [tenant_id, after, keyHeader, limit])) as SealedRow[],
@@ -78,9 +89,13 @@ export const createResealRows = ({ statements: { query, transaction } }: Pick<Da
   ): Promise<void> => {
     const ids = rows.map(({ id }) => id);
     const columns = [ids, rows.map(({ old }) => old), rows.map(({ sealed }) => sealed)];
+    const signed = signedTableOf(table.name);
     await transaction(async (within) => {
+      const signing = createSigning(signedRows, tenant_id, within);
+      if (signed) await signing.rewrite(signed, ids);
       await within(`lock-sealed-${table.name}`, lock(table), [tenant_id, ids]);
       await within(`reseal-${table.name}`, replace(table), [tenant_id, ...columns]);
+      await signing.write();
     });
   },
   /** How many values of a table are under each key, by slices. `key` is null for rows without a value. */

@@ -24,6 +24,8 @@ export type Contract = {
    * read the old forms only. Once true, always true.
    */
   isDone(): boolean;
+  /** Whether all rows have the new forms: rows that should have one and do not are refused. Once true, always true. */
+  hasNewForms(): boolean;
   /** Reads it from the database. @throws unavailable. */
   refresh(): Promise<void>;
   close(): void;
@@ -43,10 +45,13 @@ export const openContract = async (
   changes: Pick<Changes, 'on'>,
 ): Promise<Contract> => {
   let isDone = false;
+  let hasNewForms = false;
   const refresh = async (): Promise<void> => {
-    if (isDone) return;
-    isDone = (await findContract({ statements })).is_done;
-    if (isDone) clearInterval(timer);
+    if (hasNewForms) return;
+    const found = await findContract({ statements });
+    isDone ||= found.is_done;
+    hasNewForms ||= found.has_new_forms;
+    if (hasNewForms) clearInterval(timer);
   };
   // A database that is away is noticed elsewhere; this asks again.
   const refreshLater = (): void => void refresh().catch(() => undefined);
@@ -54,7 +59,7 @@ export const openContract = async (
   timer.unref();
   changes.on((change) => change === 'anything' && refreshLater());
   await refresh();
-  return { isDone: () => isDone, refresh, close: () => clearInterval(timer) };
+  return { isDone: () => isDone, hasNewForms: () => hasNewForms, refresh, close: () => clearInterval(timer) };
 };
 
 /** Declares the upgrade over. @throws unavailable. */

@@ -7,6 +7,7 @@ import type { Prisma } from '../../generated/prisma/client.ts';
 import { createPrisma, type PrismaRun, prismaTransaction } from './prisma.ts';
 import { ALL_TENANTS, NAME_TENANTS } from './named-tenants.ts';
 import { findServerRole } from './server-role.ts';
+import { createSignedRows, type SignedRows } from './signed-rows.ts';
 import { createStatements, type Query, type Statements } from './statements.ts';
 import type { Accounts } from '../accounts.ts';
 import type { Metrics } from '../metrics/metrics.ts';
@@ -22,6 +23,7 @@ const SILENCE_MS = QUERY_TIMEOUT_MS + 1_000;
 /** The handle for one tenant's rows. */
 export type TenantDatabase = Statements & {
   readonly tenant_id: string;
+  readonly signedRows: SignedRows;
   readonly prisma: PrismaRun;
   /** Runs work in a Prisma transaction; `query` runs in the same transaction. */
   prismaTransaction<T>(work: (prisma: Prisma.TransactionClient, query: Query) => Promise<T>): Promise<T>;
@@ -80,12 +82,14 @@ export const createDatabase = (
   const statements = createStatements(pool, options.poolMax, options.accounts, metrics, tracing);
   const logs = createLogWriter(statements.queryForBatch, options.writeBatches, options.accounts, metrics, tracing);
   const drains = [() => logs.drain()];
+  const signedRows = createSignedRows(metrics);
   const forTenant = (tenant_id: string, tenants: string): TenantDatabase => {
     const { query, transaction, inTurn, inTransactionTurn } = statements.for(tenant_id, tenants);
     return {
       tenant_id,
       query,
       transaction,
+      signedRows,
       prisma: (work) => inTurn(() => guarded(tenants, work)),
       prismaTransaction: (work) => inTransactionTurn(() => prismaTransaction(guarded, tenants, tracing, work)),
       insertLogs: (rows) => logs.insert(tenant_id, rows),
@@ -95,6 +99,8 @@ export const createDatabase = (
   return {
     pool,
     statements,
+    /** Verifies rows that authorise. */
+    signedRows,
     /** Sees rows of every tenant, as `statements` does. */
     prisma: ((work) => guarded(ALL_TENANTS, work)) as PrismaRun,
     /** For rows that belong to no tenant. */

@@ -246,6 +246,7 @@ const deleteExpired = async (
   }[];
   let deleted = 0;
   let isFirst = true;
+  const beganMs = performance.now();
   for (const [tenant_id, rows] of Map.groupBy(found, (row) => row.tenant_id)) {
     if (!isFirst && !(await mayGoOn())) break;
     isFirst = false;
@@ -256,7 +257,9 @@ const deleteExpired = async (
       const ids = locked.map(({ id }) => id);
       for (const text of DELETE_LOCKED) await query(undefined, text, [tenant_id, ids]);
       await query(undefined, COUNT_DELETED, [tenant_id, locked.map(({ type }) => type)]);
-      const logs = locked.map(({ id, type }) => expiryLog(newLogId(now), type, id, now));
+      // Not the time at which the sweep began: streams and trees of the log take no row whose id is minutes old.
+      const at = new Date(now.getTime() + performance.now() - beganMs);
+      const logs = locked.map(({ id, type }) => expiryLog(newLogId(at), type, id, at));
       await query('insert-logs', INSERT_LOGS, [tenant_id, JSON.stringify(logs)]);
       await recordErasures(query, tenant_id, locked);
       deleted += locked.length;

@@ -6,6 +6,8 @@ import type { Prisma } from '../../generated/prisma/client.ts';
 import type { TenantDatabase } from './database.ts';
 import { ALL_TENANTS, RENAME_TENANTS } from './named-tenants.ts';
 import { NOTIFY } from './notices.ts';
+import { createSigning, type Signing } from './signing.ts';
+import type { SignedRows } from './signed-rows.ts';
 import type { Query } from './statements.ts';
 import { conflict } from '../errors.ts';
 
@@ -35,7 +37,12 @@ export type Transaction = {
 };
 
 /** A transaction on all other tables. `query` is for SQL that Prisma cannot express, such as locks. */
-export type PrismaTransaction = Transaction & { readonly prisma: Prisma.TransactionClient };
+export type PrismaTransaction = Transaction & {
+  readonly prisma: Prisma.TransactionClient;
+  /** Must be told of each row that authorises before the row is written. */
+  readonly signing: Signing;
+  readonly signedRows: SignedRows;
+};
 
 /** Runs work that sees rows of all tenants, within a transaction of one. For what a person or an address has in other tenants. */
 export const amongAllTenants = async <T>({ query }: Pick<Transaction, 'query'>, work: () => Promise<T>): Promise<T> => {
@@ -99,16 +106,18 @@ export const runPrismaTransaction = <T>(
   keep: ((result: T) => KeptAnswer) | undefined,
   work: (tx: PrismaTransaction) => Promise<T>,
 ): Promise<T> =>
-  announcing(changes, (ending) =>
-    db.prismaTransaction(async (prisma, query) => {
-      const result = await work({
-        tenant_id: db.tenant_id,
-        query,
-        prisma,
-        log: ending.log,
-        changed: ending.changed,
-      });
-      await ending.write(db.tenant_id, query, keep?.(result));
+  announcing(changes, async (ending) => {
+    const { tenant_id, signedRows } = db;
+    const { log, changed } = ending;
+    let commit = (): void => undefined;
+    const done = await db.prismaTransaction(async (prisma, query) => {
+      const signing = createSigning(signedRows, tenant_id, query);
+      const result = await work({ tenant_id, query, prisma, signing, signedRows, log, changed });
+      await signing.write();
+      await ending.write(tenant_id, query, keep?.(result));
+      commit = signing.committed;
       return result;
-    }),
-  );
+    });
+    commit();
+    return done;
+  });

@@ -39,20 +39,23 @@ export const countKeysOf = ({ prisma, tenant_id }: PrismaTransaction, applicatio
 
 /** @returns the changed key; undefined where the application has no such key. */
 export const updateKey = async (
-  { prisma, tenant_id }: PrismaTransaction,
+  { prisma, tenant_id, signing }: PrismaTransaction,
   application_id: string,
   public_id: string,
   data: KeySettings & { modified_at: Date; modified_by: string },
 ): Promise<StoredKey | undefined> => {
   const where = { tenant_id, application_id, public_id };
+  await signing.change('api_keys', public_id);
   if ((await prisma.api_keys.updateMany({ where, data })).count === 0) return undefined;
   return (await prisma.api_keys.findFirst({ where, select: columns })) ?? undefined;
 };
 
 /** @returns whether the application had such a key. */
 export const deleteKey = async (
-  { prisma, tenant_id }: PrismaTransaction,
+  { prisma, tenant_id, signing }: PrismaTransaction,
   application_id: string,
   public_id: string,
-): Promise<boolean> =>
-  (await prisma.api_keys.deleteMany({ where: { tenant_id, application_id, public_id } })).count > 0;
+): Promise<boolean> => {
+  await signing.revoke('tenants');
+  return (await prisma.api_keys.deleteMany({ where: { tenant_id, application_id, public_id } })).count > 0;
+};

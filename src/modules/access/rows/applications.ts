@@ -2,9 +2,10 @@
 import { Prisma } from '../../../generated/prisma/client.ts';
 import type { RateLimit } from '../../../platform/application-limits.ts';
 import type { TenantDatabase, TenantQuery } from '../../../platform/db/database.ts';
+import { signedColumns } from '../../../platform/db/signed-rows.ts';
 import type { PrismaTransaction } from '../../../platform/db/transaction.ts';
 import { COUNTED_MAX, type Counted } from '../../../platform/pagination.ts';
-import { type ApiKeyRow, deleteApiKeysOf, insertApiKey } from './find-api-key.ts';
+import { type ApiKeyRow, deleteApiKeysOf, type FoundApiKey, insertApiKey } from './find-api-key.ts';
 import { nameCondition, searchNameOf } from './names.ts';
 
 export type StoredApplication = {
@@ -52,6 +53,11 @@ export type ApplicationFilter = {
 
 const LOCK = 'SELECT id FROM applications WHERE tenant_id = $1::uuid AND id = $2::uuid FOR UPDATE';
 
+const FIND_AS_CALLER = `SELECT ${signedColumns('tenants', 't')}, ${signedColumns('applications', 'a')}
+FROM applications a JOIN tenants t ON t.id = a.tenant_id WHERE a.tenant_id = $1::uuid AND a.id = $2::uuid`;
+
+const asCaller = ['tenants', 'applications'] as const;
+
 const LOCK_FOR_USE = 'SELECT id FROM applications WHERE tenant_id = $1::uuid AND id = $2::uuid FOR SHARE';
 
 const keyOf = ({ tenant_id }: { tenant_id: string }, id: string) => ({ tenant_id_id: { tenant_id, id } });
@@ -82,6 +88,17 @@ const whereOf = async (db: TenantQuery, { ids, name, types }: ApplicationFilter)
 export const findApplication = async (db: TenantDatabase, id: string): Promise<StoredApplication | undefined> =>
   (await db.prisma((client) => client.applications.findFirst({ where: { tenant_id: db.tenant_id, id } }))) ?? undefined;
 
+/** The application with the settings of its tenant, as the look-up of its key finds it. */
+export const findApplicationAsCaller = async (
+  { query, signedRows, tenant_id }: TenantDatabase,
+  id: string,
+): Promise<Omit<FoundApiKey, 'application_id' | 'digest' | 'expires_at' | 'allowed_addresses'> | undefined> => {
+  const [found] = await signedRows.find(asCaller, () =>
+    query('find-application-as-caller', FIND_AS_CALLER, [tenant_id, id]),
+  );
+  return found && { ...found.applications, settings: found.tenants.settings };
+};
+
 export const countApplications = async (db: TenantDatabase, filter: ApplicationFilter): Promise<Counted> => {
   const where = await whereOf(db, filter);
   const total = await db.prisma((client) => client.applications.count({ where }));
@@ -106,11 +123,15 @@ export const listApplications = async (
   );
 };
 
-const findLocked = async (tx: PrismaTransaction, id: string): Promise<StoredApplication | undefined> =>
-  (await tx.prisma.applications.findUnique({ where: keyOf(tx, id) })) ?? undefined;
+/** Undefined too where it does not verify: nothing may be decided by what it holds. */
+const findLocked = async (tx: PrismaTransaction, id: string): Promise<StoredApplication | undefined> => {
+  const row = await tx.prisma.applications.findUnique({ where: keyOf(tx, id) });
+  return row && (await tx.signing.isIntact('applications', row)) ? row : undefined;
+};
 
 /** The application as no other transaction changes it until this one ends. */
 export const lockApplication = async (tx: PrismaTransaction, id: string): Promise<StoredApplication | undefined> => {
+  if (!(await tx.signing.holds('tenants'))) return undefined;
   await tx.query('lock-application', LOCK, [tx.tenant_id, id]);
   return findLocked(tx, id);
 };
@@ -120,7 +141,7 @@ export const lockApplicationForUse = async (
   tx: PrismaTransaction,
   id: string | null | undefined,
 ): Promise<StoredApplication | undefined> => {
-  if (id === undefined || id === null) return undefined;
+  if (id === undefined || id === null || !(await tx.signing.holds('tenants'))) return undefined;
   await tx.query('lock-application-for-use', LOCK_FOR_USE, [tx.tenant_id, id]);
   return findLocked(tx, id);
 };
@@ -134,6 +155,7 @@ export const insertApplication = async (
   const rules = row.rules as Prisma.InputJsonValue;
   const rate_limit = row.rate_limit ?? Prisma.DbNull;
   const search_name = searchNameOf(row.name);
+  await tx.signing.add('applications', row.id);
   await tx.prisma.applications.create({ data: { ...row, tenant_id: tx.tenant_id, search_name, rules, rate_limit } });
   await insertApiKey(tx, row.id, apiKey);
 };
@@ -144,6 +166,7 @@ export const updateApplication = async (
   id: string,
   { rules, rate_limit, ...columns }: Partial<ApplicationColumns> & { modified_at: Date; modified_by: string },
 ): Promise<void> => {
+  await tx.signing.change('applications', id);
   const data = {
     ...columns,
     ...(columns.name !== undefined && { search_name: searchNameOf(columns.name) }),
@@ -151,6 +174,13 @@ export const updateApplication = async (
     ...(rate_limit !== undefined && { rate_limit: rate_limit ?? Prisma.DbNull }),
   };
   await tx.prisma.applications.update({ where: keyOf(tx, id), data });
+};
+
+/** Ends all keys of an application, and the sessions that it has created. */
+export const endKeysOf = async (tx: PrismaTransaction, id: string): Promise<void> => {
+  await tx.signing.change('applications', id);
+  await tx.prisma.applications.update({ where: keyOf(tx, id), data: { sessions_version: { increment: 1 } } });
+  await deleteApiKeysOf(tx, id);
 };
 
 /** Removes an application with its API keys. */

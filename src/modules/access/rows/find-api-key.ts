@@ -1,6 +1,6 @@
 // Rows of API keys: a keyed digest under the public id of the key.
-import type { TenantDatabase } from '../../../platform/db/database.ts';
-import type { Query } from '../../../platform/db/statements.ts';
+import type { Database, TenantDatabase } from '../../../platform/db/database.ts';
+import { signedColumns } from '../../../platform/db/signed-rows.ts';
 import type { PrismaTransaction } from '../../../platform/db/transaction.ts';
 
 /** What a key is called and limited by. */
@@ -43,15 +43,21 @@ export type ListedApiKey = { public_id: string; application_id: string; applicat
 const KEYS_LISTED_MAX = 10_000;
 
 /** All that the caller of a key needs. Hot: each request that the cache does not answer. */
-export const FIND_API_KEY = `SELECT k.tenant_id, k.application_id, k.digest, k.expires_at, k.allowed_addresses, a.permissions,
-  a.rules, a.allowed_hosts, a.rate_limit, a.daily_reveals, a.daily_uses, a.type, a.allowed_origins, a.container,
-  a.creates_per_minute, t.settings
+export const FIND_API_KEY = `SELECT ${signedColumns('tenants', 't')}, ${signedColumns('applications', 'a')},
+  ${signedColumns('api_keys', 'k')}
 FROM api_keys k JOIN applications a ON a.tenant_id = k.tenant_id AND a.id = k.application_id
 JOIN tenants t ON t.id = k.tenant_id
 WHERE k.public_id = $1`;
 
-export const findApiKeyBeforeCaller = async (query: Query, publicId: string): Promise<FoundApiKey | undefined> =>
-  (await query('find-api-key', FIND_API_KEY, [publicId]))[0] as FoundApiKey | undefined;
+const ofKey = ['tenants', 'applications', 'api_keys'] as const;
+
+export const findApiKeyBeforeCaller = async (
+  { statements, signedRows }: Pick<Database, 'statements' | 'signedRows'>,
+  publicId: string,
+): Promise<FoundApiKey | undefined> => {
+  const [found] = await signedRows.find(ofKey, () => statements.query('find-api-key', FIND_API_KEY, [publicId]));
+  return found && { ...found.applications, ...found.api_keys, settings: found.tenants.settings };
+};
 
 /** Oldest first. */
 export const listApiKeys = ({ prisma, tenant_id }: TenantDatabase): Promise<ListedApiKey[]> =>
@@ -70,29 +76,32 @@ export const listApiKeys = ({ prisma, tenant_id }: TenantDatabase): Promise<List
   });
 
 export const insertApiKey = async (
-  { prisma, tenant_id }: PrismaTransaction,
+  { prisma, tenant_id, signing }: PrismaTransaction,
   application_id: string,
   { public_id, digest, name, expires_at, allowed_addresses = [], created_at, created_by }: ApiKeyRow,
 ): Promise<void> => {
+  await signing.add('api_keys', public_id);
   const settings = { name, expires_at, allowed_addresses, created_at, created_by };
   const data = { public_id, tenant_id, application_id, digest: Uint8Array.from(digest), ...settings };
   await prisma.api_keys.create({ data });
 };
 
-/** Removes all keys of an application, with the sessions that it has created. */
+/** Removes all keys of an application, with the sessions that it has created. The caller raises its `sessions_version`. */
 export const deleteApiKeysOf = async (
-  { prisma, tenant_id }: PrismaTransaction,
+  { prisma, tenant_id, signing }: PrismaTransaction,
   application_id: string,
 ): Promise<void> => {
+  await signing.revoke('tenants');
   await prisma.api_keys.deleteMany({ where: { tenant_id, application_id } });
   await prisma.collect_sessions.deleteMany({ where: { tenant_id, created_by: application_id } });
 };
 
 /** Removes one key; its application stays. @returns the id of the application; undefined for a key that the tenant does not have. */
 export const deleteApiKey = async (
-  { prisma, tenant_id }: PrismaTransaction,
+  { prisma, tenant_id, signing }: PrismaTransaction,
   public_id: string,
 ): Promise<string | undefined> => {
+  await signing.revoke('tenants');
   const key = await prisma.api_keys.findUnique({ where: { public_id } });
   if (key?.tenant_id !== tenant_id) return undefined;
   const { count } = await prisma.api_keys.deleteMany({ where: { public_id, tenant_id } });

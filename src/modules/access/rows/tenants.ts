@@ -79,6 +79,7 @@ export const insertTenant = async (
   const findAny = () => prisma.tenants.findFirst({ select: { id: true } });
   if (onlyFirst && (await amongAllTenants(tx, findAny))) return false;
   await prisma.tenants.create({ data: { id: tenant_id, name } });
+  tx.signing.addHead('tenants', tenant_id);
   await insertKeys(query, keys);
   return true;
 };
@@ -100,17 +101,18 @@ export const findTenant = async ({ prisma, tenant_id }: TenantDatabase): Promise
 /** The tenant as no other transaction changes it until this one ends. */
 export const lockTenant = async ({
   prisma,
-  query,
+  signing,
   tenant_id,
 }: PrismaTransaction): Promise<StoredTenant | undefined> => {
-  await query('lock-tenant', LOCK, [tenant_id]);
+  if (!(await signing.holds('tenants'))) return undefined;
   return (await prisma.tenants.findUnique({ where: { id: tenant_id } })) ?? undefined;
 };
 
 export const updateTenant = async (
-  { prisma, tenant_id }: PrismaTransaction,
+  { prisma, signing, tenant_id }: PrismaTransaction,
   row: { name: string; settings: Record<string, string>; modified_at: Date; modified_by: string },
 ): Promise<void> => {
+  await signing.change('tenants', tenant_id);
   await prisma.tenants.update({ where: { id: tenant_id }, data: row });
 };
 

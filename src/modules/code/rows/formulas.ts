@@ -112,13 +112,16 @@ export const listFormulas = (db: TenantQuery, filter: NamedFilter, offset: numbe
 
 /** One of the tenant's own, which no other transaction changes or uses for a reactor until this one ends. */
 export const lockFormula = async (tx: PrismaTransaction, id: string): Promise<StoredFormula | undefined> => {
+  if (!(await tx.signing.holds('tenants'))) return undefined;
   const locked = await tx.query('lock-formula', LOCK, [tx.tenant_id, id]);
   if (locked.length === 0) return undefined;
-  return findOwn(tx.prisma, tx.tenant_id, id);
+  const row = await findOwn(tx.prisma, tx.tenant_id, id);
+  return row && (await tx.signing.isIntact('reactor_formulas', row)) ? row : undefined;
 };
 
 /** A formula that a reactor is about to be created from: it stays as it is until the transaction ends. */
 export const lockFormulaForUse = async (tx: PrismaTransaction, id: string): Promise<StoredFormula | undefined> => {
+  if (!(await tx.signing.holds('tenants'))) return undefined;
   const locked = await tx.query('lock-formula-for-use', LOCK_FOR_USE, [tx.tenant_id, id]);
   return locked.length > 0 ? findOwn(tx.prisma, tx.tenant_id, id) : findOfficial(tx.prisma, id);
 };
@@ -146,6 +149,7 @@ export const insertFormula = async (
   row: FormulaContent & { id: string; created_at: Date; created_by: string },
   sealed: Uint8Array,
 ): Promise<void> => {
+  await tx.signing.add('reactor_formulas', row.id);
   await tx.prisma.reactor_formulas.create({
     data: { ...row, tenant_id: tx.tenant_id, ...derivedColumns(row, sealed) },
   });
@@ -157,12 +161,15 @@ export const updateFormula = async (
   row: FormulaContent & { modified_at: Date; modified_by: string },
   sealed: Uint8Array,
 ): Promise<void> => {
+  await tx.signing.change('reactor_formulas', id);
   const data = { ...row, ...derivedColumns(row, sealed), version: { increment: 1 } };
   await tx.prisma.reactor_formulas.update({ where: keyOf(tx, id), data });
 };
 
-export const deleteFormulaRow = (tx: PrismaTransaction, id: string): Promise<unknown> =>
-  tx.prisma.reactor_formulas.deleteMany({ where: { tenant_id: tx.tenant_id, id } });
+export const deleteFormulaRow = async (tx: PrismaTransaction, id: string): Promise<void> => {
+  await tx.signing.revoke('tenants');
+  await tx.prisma.reactor_formulas.deleteMany({ where: { tenant_id: tx.tenant_id, id } });
+};
 
 const installFormula = async (
   prisma: Prisma.TransactionClient,

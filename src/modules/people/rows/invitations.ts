@@ -1,5 +1,6 @@
 // Rows of invitations, and of the secrets that their links end in. Addresses are sealed, secrets are digests.
 import type { Database, TenantDatabase } from '../../../platform/db/database.ts';
+import { signedColumns } from '../../../platform/db/signed-rows.ts';
 import type { PrismaTransaction } from '../../../platform/db/transaction.ts';
 import type { Counted } from '../../../platform/pagination.ts';
 import { endLinks, lockTenant } from './people.ts';
@@ -60,8 +61,8 @@ const COUNT = `SELECT count(*)::int AS total ${FROM} WHERE ${OF_STATUS}`;
 const LIST = `${SELECT} WHERE ${OF_STATUS} ORDER BY i.created_at DESC, i.id LIMIT $4 OFFSET $5`;
 
 const FIND_BY_LINK = `
-SELECT i.tenant_id, t.name AS tenant_name, i.id, i.role, i.address_digest, i.sealed, i.expires_at, u.id AS user_id,
-  u.password_hash
+SELECT t.name AS tenant_name, i.sealed, ${signedColumns('tenants', 't')}, ${signedColumns('invitations', 'i')},
+  ${signedColumns('invitation_secrets', 's')}, ${signedColumns('users', 'u')}
 FROM invitation_secrets s
 JOIN invitations i ON i.tenant_id = s.tenant_id AND i.id = s.invitation_id
 JOIN tenants t ON t.id = i.tenant_id
@@ -104,11 +105,17 @@ export const insertInvitation = async (
   digest: Uint8Array,
 ): Promise<void> => {
   const bytes = { address_digest: Uint8Array.from(row.address_digest), sealed: Uint8Array.from(row.sealed) };
+  await tx.signing.add('invitations', row.id);
   await tx.prisma.invitations.create({ data: { ...row, ...bytes, tenant_id: tx.tenant_id } });
   await insertLink(tx, row.id, digest);
 };
 
-const insertLink = async ({ prisma, tenant_id }: PrismaTransaction, invitation_id: string, digest: Uint8Array) => {
+const insertLink = async (
+  { prisma, signing, tenant_id }: PrismaTransaction,
+  invitation_id: string,
+  digest: Uint8Array,
+): Promise<void> => {
+  await signing.add('invitation_secrets', digest);
   await prisma.invitation_secrets.create({ data: { digest: Uint8Array.from(digest), tenant_id, invitation_id } });
 };
 
@@ -119,6 +126,7 @@ export const replaceLink = async (
   row: Pick<StoredInvitation, 'expires_at' | 'modified_at' | 'modified_by'>,
   digest: Uint8Array,
 ): Promise<void> => {
+  await tx.signing.change('invitations', id);
   await endLinks(tx, [id]);
   await tx.prisma.invitations.update({ where: keyOf(tx, id), data: row });
   await insertLink(tx, id, digest);
@@ -132,7 +140,7 @@ export const removeInvitation = async (tx: PrismaTransaction, id: string): Promi
 
 /**
  * Removes all invitations to an address and, with `user_id`, those that the user created.
- * @param of.hasOwnersKept not those for an owner. @returns them.
+ * @param of.hasOwnersKept not those for an owner. @returns those that verify.
  */
 export const removeInvitationsOf = async (
   tx: PrismaTransaction,
@@ -142,19 +150,35 @@ export const removeInvitationsOf = async (
   const role = hasOwnersKept && { role: { not: 'OWNER' } };
   const toAddress = { tenant_id, address_digest: Uint8Array.from(address_digest), ...role };
   const where = user_id === undefined ? toAddress : { OR: [toAddress, { tenant_id, created_by: user_id }] };
-  const rows = await prisma.invitations.findMany({ where, select: { id: true, role: true, expires_at: true } });
+  const rows = await prisma.invitations.findMany({ where });
   const ids = rows.map(({ id }) => id);
   await prisma.invitations.deleteMany({ where: { tenant_id, id: { in: ids } } });
   await endLinks(tx, ids);
-  return rows;
+  const intact = await Promise.all(rows.map((row) => tx.signing.isIntact('invitations', row)));
+  return rows.filter((_, at) => intact[at]);
 };
+
+const ofLink = ['tenants', 'invitations', 'invitation_secrets', 'users'] as const;
 
 /** The invitation of a link, of any tenant. */
 export const findInvitationBeforeCaller = async (
-  { statements }: Pick<Database, 'statements'>,
+  { statements, signedRows }: Pick<Database, 'statements' | 'signedRows'>,
   digest: Uint8Array,
-): Promise<LinkedInvitation | undefined> =>
-  ((await statements.query('find-invitation-by-digest', FIND_BY_LINK, [digest])) as LinkedInvitation[])[0];
+): Promise<LinkedInvitation | undefined> => {
+  const [found] = await signedRows.find(ofLink, () =>
+    statements.query('find-invitation-by-digest', FIND_BY_LINK, [digest]),
+  );
+  if (!found) return undefined;
+  const { invitations, users, joined } = found;
+  const { tenant_name, sealed } = joined;
+  return {
+    ...invitations,
+    tenant_name,
+    sealed,
+    user_id: users?.id ?? null,
+    password_hash: users?.password_hash ?? null,
+  };
+};
 
 /** Ends an expired link, so that a clock that is set back does not revive it. */
 export const endLinkBeforeCaller = async ({ prisma }: Pick<Database, 'prisma'>, digest: Uint8Array): Promise<void> => {

@@ -61,7 +61,7 @@ export const lockMember = async (tx: PrismaTransaction, id: string): Promise<Sto
   await tx.query('lock-user-of-member', LOCK_USER, [tx.tenant_id, id]);
   await tx.query('lock-member', LOCK, [tx.tenant_id, id]);
   const row = await tx.prisma.members.findUnique({ where: keyOf(tx, id) });
-  return (row as StoredMember | null) ?? undefined;
+  return row && (await tx.signing.isIntact('members', row)) ? (row as StoredMember) : undefined;
 };
 
 export const isMember = async (
@@ -72,20 +72,21 @@ export const isMember = async (
   return (await prisma.members.count({ where: { tenant_id, ...sought } })) > 0;
 };
 
+/** @returns undefined too for a member that does not verify. */
 export const findMemberOfUser = async (
-  { prisma, tenant_id }: PrismaTransaction,
+  { prisma, signing, tenant_id }: PrismaTransaction,
   user_id: string,
 ): Promise<Pick<StoredMember, 'id' | 'role'> | undefined> => {
-  const where = { tenant_id_user_id: { tenant_id, user_id } };
-  const row = await prisma.members.findUnique({ where, select: { id: true, role: true } });
-  return (row as Pick<StoredMember, 'id' | 'role'> | null) ?? undefined;
+  const row = await prisma.members.findUnique({ where: { tenant_id_user_id: { tenant_id, user_id } } });
+  return row && (await signing.isIntact('members', row)) ? (row as StoredMember) : undefined;
 };
 
 export const insertMember = async (
-  { prisma, tenant_id }: PrismaTransaction,
+  { prisma, signing, tenant_id }: PrismaTransaction,
   row: Pick<StoredMember, 'id' | 'user_id' | 'role' | 'address_digest' | 'sealed' | 'created_at' | 'created_by'>,
 ): Promise<void> => {
   const { id: member_id, user_id } = row;
+  await signing.add('members', member_id);
   const bytes = { address_digest: Uint8Array.from(row.address_digest), sealed: Uint8Array.from(row.sealed) };
   await prisma.members.create({ data: { ...row, ...bytes, tenant_id } });
   await prisma.memberships.create({ data: { user_id, tenant_id, member_id } });
@@ -96,6 +97,7 @@ export const updateMember = async (
   id: string,
   data: { role: Role; modified_at: Date; modified_by: string },
 ): Promise<void> => {
+  await tx.signing.change('members', id);
   await tx.prisma.members.update({ where: keyOf(tx, id), data });
 };
 
@@ -105,9 +107,12 @@ export const setTenantOwner = async ({ prisma, tenant_id }: PrismaTransaction, o
 
 /** Removes a member with their sessions in the tenant, and the user with their last membership. */
 export const removeMember = async (tx: PrismaTransaction, member_id: string): Promise<void> => {
-  const { prisma, tenant_id } = tx;
+  const { prisma, signing, tenant_id } = tx;
+  await signing.revoke('tenants');
   const member = await prisma.members.delete({ where: keyOf({ tenant_id }, member_id), select: { user_id: true } });
   const { user_id } = member;
+  // A user that does not verify has no session that works.
+  if (await signing.holds('users', user_id)) await signing.revoke('users', user_id);
   await prisma.sessions.deleteMany({ where: { tenant_id, member_id } });
   await prisma.sso_identities.deleteMany({ where: { tenant_id, member_id } });
   await prisma.memberships.deleteMany({ where: { tenant_id, user_id } });

@@ -2,15 +2,12 @@
 import type { PrismaTransaction } from '../../../platform/db/transaction.ts';
 import { dropMails } from '../../../platform/mail/mail-outbox.ts';
 
-const LOCK_TENANT = 'SELECT id FROM tenants WHERE id = $1::uuid FOR UPDATE';
-
 /**
  * Serialises changes of a tenant's members and invitations until the transaction ends. Each such transaction begins with it and
  * takes other locks afterwards, so that none deadlock.
  * @returns whether the tenant exists.
  */
-export const lockTenant = async ({ query, tenant_id }: PrismaTransaction): Promise<boolean> =>
-  (await query('lock-tenant-for-people', LOCK_TENANT, [tenant_id])).length > 0;
+export const lockTenant = ({ signing }: PrismaTransaction): Promise<boolean> => signing.holds('tenants');
 
 /** Members and invitations together: accepting an invitation does not change the sum. */
 export const countPeople = async ({ prisma, tenant_id }: PrismaTransaction): Promise<number> => {
@@ -25,6 +22,7 @@ export const hasOwner = async ({ prisma, tenant_id }: PrismaTransaction): Promis
 export const endLinks = async (tx: PrismaTransaction, invitation_ids: string[]): Promise<void> => {
   if (invitation_ids.length === 0) return;
   const where = { tenant_id: tx.tenant_id, invitation_id: { in: invitation_ids } };
+  await tx.signing.revoke('tenants');
   await tx.prisma.invitation_secrets.deleteMany({ where });
   await dropMails(tx, invitation_ids);
 };

@@ -31,7 +31,7 @@ export const readSecondFactor = async (
 ): Promise<StoredSecondFactor | undefined> => (await prisma.users.findUnique({ where: { id }, select })) ?? undefined;
 
 export const updateSecondFactor = async (
-  { prisma }: PrismaTransaction,
+  { prisma, signing }: PrismaTransaction,
   id: string,
   { second_factor, recovery_digests, ...change }: Partial<StoredSecondFactor>,
 ): Promise<void> => {
@@ -40,10 +40,12 @@ export const updateSecondFactor = async (
     ...(second_factor !== undefined && { second_factor: second_factor && Uint8Array.from(second_factor) }),
     ...(recovery_digests && { recovery_digests: recovery_digests.map((digest) => Uint8Array.from(digest)) }),
   };
+  await signing.change('users', id, id);
   await prisma.users.update({ where: { id }, data });
 };
 
 /** Ends all sessions of a user. */
-export const deleteSessionsOfUser = async ({ prisma }: PrismaTransaction, user_id: string): Promise<void> => {
+export const deleteSessionsOfUser = async ({ prisma, signing }: PrismaTransaction, user_id: string): Promise<void> => {
+  await signing.revoke('users', user_id);
   await prisma.sessions.deleteMany({ where: { user_id } });
 };

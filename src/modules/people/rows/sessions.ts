@@ -1,5 +1,6 @@
 // Rows of sessions, found by the digest of their secret before a caller is known.
 import type { Database } from '../../../platform/db/database.ts';
+import { signedColumns } from '../../../platform/db/signed-rows.ts';
 import { amongAllTenants, type PrismaTransaction } from '../../../platform/db/transaction.ts';
 import type { Role } from '../roles.ts';
 
@@ -35,8 +36,8 @@ export type SessionBasis = { password_hash: string } | { instead_of: Uint8Array 
 
 /** Hot: each page. A session counts only while its member and its tenant exist. */
 const FIND = `
-SELECT s.tenant_id, t.name AS tenant_name, t.settings, s.member_id, s.user_id, m.role, m.sealed, s.seen_at, s.expires_at,
-  s.second_factor_at, u.second_factor_since
+SELECT t.name AS tenant_name, m.sealed, s.seen_at, ${signedColumns('tenants', 't')}, ${signedColumns('members', 'm')},
+  ${signedColumns('users', 'u')}, ${signedColumns('sessions', 's')}
 FROM sessions s
 JOIN members m ON m.tenant_id = s.tenant_id AND m.id = s.member_id AND m.user_id = s.user_id
 JOIN tenants t ON t.id = s.tenant_id
@@ -49,10 +50,20 @@ SELECT m.id FROM members m JOIN tenants t ON t.id = m.tenant_id
 WHERE m.tenant_id = $1::uuid AND m.id = $2::uuid AND m.user_id = $3::uuid FOR SHARE OF m`;
 
 export const findSessionBeforeCaller = async (
-  { statements }: Pick<Database, 'statements'>,
+  { statements, signedRows }: Pick<Database, 'statements' | 'signedRows'>,
   digest: Uint8Array,
-): Promise<StoredSession | undefined> =>
-  ((await statements.query('find-session', FIND, [digest])) as StoredSession[])[0];
+): Promise<StoredSession | undefined> => {
+  const [found] = await signedRows.find(ofSession, () => statements.query('find-session-of-member', FIND, [digest]));
+  if (!found) return undefined;
+  const { tenants, members, users, sessions, joined } = found;
+  const { tenant_name, sealed, seen_at } = joined;
+  const { tenant_id, member_id, user_id, expires_at, second_factor_at } = sessions;
+  const { second_factor_since } = users;
+  const ofMember = { role: members.role, settings: tenants.settings, second_factor_since };
+  return { tenant_name, sealed, seen_at, ...ofMember, tenant_id, member_id, user_id, expires_at, second_factor_at };
+};
+
+const ofSession = ['tenants', 'members', 'users', 'sessions'] as const;
 
 /** Never moves backwards: the clock of another process may be ahead. */
 export const markSessionSeen = async (
@@ -66,9 +77,10 @@ export const markSessionSeen = async (
 
 /** @returns whether the member exists. */
 export const lockMemberForSession = async (
-  { query, tenant_id }: PrismaTransaction,
+  { query, signing, tenant_id }: PrismaTransaction,
   { member_id, user_id }: NewSession,
 ): Promise<boolean> =>
+  (await signing.holds('users', user_id)) &&
   (await query('lock-member-for-session', LOCK_MEMBER, [tenant_id, member_id, user_id])).length > 0;
 
 type Carried = Pick<NewSession, 'expires_at' | 'second_factor_at'>;
@@ -85,29 +97,33 @@ export const carriedOver = async (
     return (await prisma.users.count({ where })) > 0 ? { expires_at, second_factor_at } : undefined;
   }
   const where = { user_id, digest: Uint8Array.from(basis.instead_of) };
-  const select = { expires_at: true, second_factor_at: true };
   // It may be one in another tenant.
-  return (await amongAllTenants(tx, () => prisma.sessions.findFirst({ where, select }))) ?? undefined;
+  const earlier = await amongAllTenants(tx, () => prisma.sessions.findFirst({ where }));
+  return earlier && (await tx.signing.isIntact('sessions', earlier, user_id)) ? earlier : undefined;
 };
 
-/** @returns whether the session exists. */
+/** @returns whether the user has the session. */
 export const markSecondFactor = async (
-  { prisma }: PrismaTransaction,
+  { prisma, signing }: PrismaTransaction,
+  user_id: string,
   digest: Uint8Array,
   second_factor_at: Date,
-): Promise<boolean> =>
-  (await prisma.sessions.updateMany({ where: { digest: Uint8Array.from(digest) }, data: { second_factor_at } })).count >
-  0;
+): Promise<boolean> => {
+  await signing.change('sessions', digest, user_id);
+  const where = { user_id, digest: Uint8Array.from(digest) };
+  return (await prisma.sessions.updateMany({ where, data: { second_factor_at } })).count > 0;
+};
 
 /** The transaction must hold the member. */
-export const insertSession = async ({ prisma }: PrismaTransaction, row: NewSession): Promise<void> => {
+export const insertSession = async ({ prisma, signing }: PrismaTransaction, row: NewSession): Promise<void> => {
+  await signing.add('sessions', row.digest, row.user_id);
   await prisma.sessions.create({ data: { ...row, digest: Uint8Array.from(row.digest), seen_at: row.created_at } });
 };
 
 /** Ends the oldest sessions of a member beyond so many. */
 export const deleteOldestSessions = async (
-  { prisma, tenant_id }: PrismaTransaction,
-  member_id: string,
+  { prisma, signing, tenant_id }: PrismaTransaction,
+  { member_id, user_id }: { member_id: string; user_id: string },
   most: number,
 ): Promise<void> => {
   const oldest = await prisma.sessions.findMany({
@@ -116,8 +132,9 @@ export const deleteOldestSessions = async (
     skip: most,
     select: { digest: true },
   });
-  if (oldest.length > 0)
-    await prisma.sessions.deleteMany({ where: { digest: { in: oldest.map(({ digest }) => digest) } } });
+  if (oldest.length === 0) return;
+  await signing.revoke('users', user_id);
+  await prisma.sessions.deleteMany({ where: { digest: { in: oldest.map(({ digest }) => digest) } } });
 };
 
 /** The member of a session, of any tenant, whether or not they are still there. */
@@ -133,5 +150,10 @@ export const findSessionMemberBeforeCaller = (
   );
 
 /** @returns whether it existed. */
-export const deleteSession = async ({ prisma }: PrismaTransaction, digest: Uint8Array): Promise<boolean> =>
-  (await prisma.sessions.deleteMany({ where: { digest: Uint8Array.from(digest) } })).count > 0;
+export const deleteSession = async (
+  { prisma, signing }: PrismaTransaction,
+  { user_id, digest }: { user_id: string; digest: Uint8Array },
+): Promise<boolean> => {
+  if (await signing.holds('users', user_id)) await signing.revoke('users', user_id);
+  return (await prisma.sessions.deleteMany({ where: { user_id, digest: Uint8Array.from(digest) } })).count > 0;
+};

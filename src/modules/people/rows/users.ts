@@ -1,5 +1,6 @@
 // Rows of users, who may be members of several tenants: address digests, password hashes and memberships.
 import type { Database } from '../../../platform/db/database.ts';
+import { signedColumns } from '../../../platform/db/signed-rows.ts';
 import type { PrismaTransaction } from '../../../platform/db/transaction.ts';
 
 export type StoredUser = { id: string; password_hash: string };
@@ -9,14 +10,16 @@ export type StoredMembership = { tenant_id: string; name: string; member_id: str
 /** More than one user belongs to. */
 const MEMBERSHIPS_LISTED_MAX = 200;
 
+const FIND_USER = `SELECT ${signedColumns('users', 'u')} FROM users u WHERE u.address_digest = $1`;
+
 const LIST_MEMBERSHIPS = `
-SELECT ms.tenant_id, t.name, ms.member_id
+SELECT ms.tenant_id, t.name, ms.member_id, ${signedColumns('tenants', 't')}, ${signedColumns('members', 'm')}
 FROM memberships ms
 JOIN tenants t ON t.id = ms.tenant_id
-JOIN members m ON m.tenant_id = ms.tenant_id AND m.id = ms.member_id
+JOIN members m ON m.tenant_id = ms.tenant_id AND m.id = ms.member_id AND m.user_id = ms.user_id
 WHERE ms.user_id = $1 ORDER BY t.name, t.id LIMIT ${MEMBERSHIPS_LISTED_MAX}`;
 
-const LOCK = 'SELECT id, password_hash FROM users WHERE id = $1::uuid FOR UPDATE';
+const FIND_LOCKED = 'SELECT id, password_hash FROM users WHERE id = $1::uuid';
 
 /** A session that begins at the same time waits for this: it is then deleted, or sees the new password. */
 const LOCK_MEMBERS = `
@@ -27,31 +30,38 @@ JOIN members m ON m.tenant_id = ms.tenant_id AND m.id = ms.member_id
 WHERE ms.user_id = $1::uuid ORDER BY m.tenant_id FOR UPDATE OF m`;
 
 export const findUserBeforeCaller = async (
-  { prisma }: Pick<Database, 'prisma'>,
+  { statements, signedRows }: Pick<Database, 'statements' | 'signedRows'>,
   address_digest: Uint8Array,
 ): Promise<StoredUser | undefined> => {
-  const where = { address_digest: Uint8Array.from(address_digest) };
-  const select = { id: true, password_hash: true };
-  return (await prisma((client) => client.users.findFirst({ where, select }))) ?? undefined;
+  const [found] = await signedRows.find(['users'], () => statements.query('find-user', FIND_USER, [address_digest]));
+  return found && { id: found.users.id, password_hash: found.users.password_hash };
 };
 
 /** The tenants that a user is a member of, by name. */
 export const listMembershipsBeforeCaller = async (
-  { statements }: Pick<Database, 'statements'>,
+  { statements, signedRows }: Pick<Database, 'statements' | 'signedRows'>,
   user_id: string,
-): Promise<StoredMembership[]> => statements.query('list-memberships', LIST_MEMBERSHIPS, [user_id]);
+): Promise<StoredMembership[]> => {
+  const rows = await signedRows.find(['tenants', 'members'], () =>
+    statements.query('list-memberships', LIST_MEMBERSHIPS, [user_id]),
+  );
+  return rows.map(({ joined: { tenant_id, name, member_id } }) => ({ tenant_id, name, member_id }));
+};
 
 /** @returns false where the address has a user already. */
 export const insertUser = async (
-  { prisma }: PrismaTransaction,
+  { prisma, signing }: PrismaTransaction,
   row: StoredUser & { address_digest: Uint8Array; created_at: Date },
 ): Promise<boolean> => {
   const data = { ...row, address_digest: Uint8Array.from(row.address_digest) };
-  return (await prisma.users.createMany({ data, skipDuplicates: true })).count > 0;
+  const isNew = (await prisma.users.createMany({ data, skipDuplicates: true })).count > 0;
+  if (isNew) signing.addHead('users', row.id);
+  return isNew;
 };
 
-export const lockUser = async ({ query }: PrismaTransaction, id: string): Promise<StoredUser | undefined> =>
-  ((await query('lock-user', LOCK, [id])) as StoredUser[])[0];
+/** @returns undefined too for a user that does not verify. */
+export const lockUser = async ({ query, signing }: PrismaTransaction, id: string): Promise<StoredUser | undefined> =>
+  (await signing.holds('users', id)) ? ((await query('find-user', FIND_LOCKED, [id])) as StoredUser[])[0] : undefined;
 
 /** The memberships of a user in all tenants, locked. */
 export const lockMembersOfUser = async (
@@ -61,10 +71,11 @@ export const lockMembersOfUser = async (
 
 /** Sets the hash of a user's password, and ends all of their sessions. */
 export const replacePassword = async (
-  { prisma }: PrismaTransaction,
+  { prisma, signing }: PrismaTransaction,
   user_id: string,
   password_hash: string,
 ): Promise<void> => {
+  await signing.change('users', user_id, user_id);
   await prisma.users.update({ where: { id: user_id }, data: { password_hash } });
   await prisma.sessions.deleteMany({ where: { user_id } });
 };

@@ -1,0 +1,56 @@
+// Signs the rows of earlier versions: every tenant and user as they are. A tenant that is signed already stays as it is.
+import { notFound } from '../errors.ts';
+import type { Database } from './database.ts';
+import { type HeadTable, signedColumns } from './signed-rows.ts';
+import { createSigning } from './signing.ts';
+
+/** Ids that are read at once. */
+const SLICE = 1_000;
+/** Before every UUID. */
+const FIRST_ID = '00000000-0000-0000-0000-000000000000';
+
+const findUnsigned = (table: HeadTable): string =>
+  `SELECT id FROM ${table} WHERE mac IS NULL AND id > $1::uuid ORDER BY id LIMIT ${SLICE}`;
+
+/** Live for an hour at most, and are bound to their application, so they are signed beside the tenant. */
+const COLLECT_SESSIONS = `
+SELECT ${signedColumns('collect_sessions', 's')}, a.sessions_version FROM collect_sessions s
+LEFT JOIN applications a ON a.tenant_id = s.tenant_id AND a.id = s.created_by
+WHERE s.tenant_id = $1::uuid AND s.mac IS NULL`;
+const SIGN_COLLECT_SESSION = 'UPDATE collect_sessions SET mac = $3 WHERE tenant_id = $1::uuid AND id = $2::uuid';
+
+/** Signs one tenant or user with all that belongs to it, as it is. @throws notFound where it is gone. */
+export const signHead = ({ signedRows, statements }: Database, table: HeadTable, id: string): Promise<void> =>
+  statements.transaction(async (query) => {
+    const signing = createSigning(signedRows, id, query);
+    await signing.takeAsItIs(table, id);
+    if (table === 'tenants')
+      for (const { sessions_version, ...joined } of await query('find-collect-sessions', COLLECT_SESSIONS, [id])) {
+        const row = Object.fromEntries(
+          Object.entries(joined).map(([column, value]) => [column.replace('collect_sessions__', ''), value]),
+        );
+        const mac = signedRows.macOf('collect_sessions', row, sessions_version);
+        await query('sign-collect-session', SIGN_COLLECT_SESSION, [id, row['id'], mac]);
+      }
+    await signing.write();
+  });
+
+/** @returns how many were signed. Can be stopped, and run again. */
+export const signUnsigned = async (db: Database, table: HeadTable): Promise<number> => {
+  let signed = 0;
+  for (let after = FIRST_ID; ;) {
+    const found = (await db.statements.query(`find-unsigned-${table}`, findUnsigned(table), [after])) as {
+      id: string;
+    }[];
+    for (const { id } of found) {
+      await signHead(db, table, id).catch((error: unknown) => {
+        // Deleted meanwhile.
+        if ((error as { code?: string }).code !== notFound('').code) throw error;
+      });
+      signed += 1;
+    }
+    const last = found.at(-1);
+    if (!last) return signed;
+    after = last.id;
+  }
+};

@@ -1,0 +1,166 @@
+// Verifies rows that authorise when they are loaded: a row that another writer of the database made or changed is refused.
+import { createRowMacs, type Row, type RowMacs } from '../crypto/row-mac.ts';
+import { SIGNED_TABLES, type SignedTable, type SignedTableName } from '../crypto/signed-tables.ts';
+import type { DigestKey } from '../crypto/digest.ts';
+import type { Log } from '../log.ts';
+import type { Metrics } from '../metrics/metrics.ts';
+import { noteTampered } from '../tampered.ts';
+
+/** A table whose row has the version of others. */
+export type HeadTable = 'tenants' | 'users';
+
+/** Heads whose highest version a process remembers. An entry takes about 100 bytes. */
+const SEEN_MAX = 100_000;
+
+/** Between the table and the column in the name of a result column. */
+const SEPARATOR = '__';
+
+export const tableOf = (name: SignedTableName): SignedTable => SIGNED_TABLES[name];
+
+/** The table of the version that rows of a table are signed again with. */
+export const headOf = (name: SignedTableName): HeadTable => {
+  const { versionOf } = tableOf(name);
+  return name === 'users' || versionOf === 'users' ? 'users' : 'tenants';
+};
+
+export const columnsOf = (name: SignedTableName): readonly string[] => [...tableOf(name).bound, 'mac'];
+
+/** The bound columns of a table with its MAC, for a query that `splitRow` takes apart. */
+export const signedColumns = (name: SignedTableName, alias: string): string =>
+  columnsOf(name)
+    .map((column) => `${alias}.${column} AS ${name}${SEPARATOR}${column}`)
+    .join(', ');
+
+/** The rows of a join by their tables, and the joined row itself. The caller names the types of the columns, as with a query. */
+// oxlint-disable-next-line typescript/no-explicit-any -- see above
+export type Found<Name extends SignedTableName> = { [Each in Name]: any } & { joined: any };
+
+/** A table of an outer join without a row is left out. */
+const splitRow = <Name extends SignedTableName>(joined: Row, names: readonly Name[]): Found<Name> => {
+  const found: Record<string, unknown> = { joined };
+  for (const name of names) {
+    if (joined[`${name}${SEPARATOR}${tableOf(name).id}`] == null) continue;
+    found[name] = Object.fromEntries(columnsOf(name).map((column) => [column, joined[`${name}${SEPARATOR}${column}`]]));
+  }
+  return found as Found<Name>;
+};
+
+/** Rows of one snapshot of the database, each after the row that has its version. */
+export type Parts = readonly (readonly [SignedTableName, Row | undefined])[];
+
+export type SignedRows = ReturnType<typeof createSignedRows>;
+
+type Fault = { name: SignedTableName; row: Row };
+
+export const createSignedRows = (metrics: Metrics) => {
+  let macs: RowMacs | undefined;
+  let log: Log | undefined;
+  let isSigning = (): boolean => false;
+  let isRequired = (): boolean => false;
+  const seen = new Map<string, number>();
+
+  const key = (name: SignedTableName, id: string): string => `${name} ${id}`;
+
+  const getMacs = (): RowMacs => {
+    if (!macs) throw new TypeError('the key of the row MACs is not open yet');
+    return macs;
+  };
+
+  const remember = (name: HeadTable, row: Row): void => {
+    const at = key(name, row['id'] as string);
+    const highest = Math.max(seen.get(at) ?? 0, row['auth_version'] as number);
+    seen.delete(at);
+    seen.set(at, highest);
+    if (seen.size > SEEN_MAX) seen.delete(seen.keys().next().value as string);
+  };
+
+  const isBehind = (name: SignedTableName, row: Row): boolean =>
+    (row['auth_version'] as number) < (seen.get(key(name, row['id'] as string)) ?? 0);
+
+  const isHead = (name: SignedTableName): name is HeadTable => name === 'tenants' || name === 'users';
+
+  const versionOf = (name: SignedTableName, row: Row | undefined): number | null => {
+    if (!row) return null;
+    return (isHead(name) ? row['auth_version'] : row['sessions_version']) as number;
+  };
+
+  /** Before the contract step, rows of a tenant or user that was never signed are taken as they are. */
+  const isUnsigned = (name: HeadTable, row: Row): boolean =>
+    !isRequired() && row['mac'] == null && !seen.has(key(name, row['id'] as string));
+
+  /** The first row that does not verify. */
+  const findFault = (parts: Parts): Fault | undefined => {
+    const rows = new Map<SignedTableName, Row | undefined>(parts);
+    const isTaken = (name: SignedTableName): boolean => {
+      const head = headOf(name);
+      const row = rows.get(head);
+      return row !== undefined && isUnsigned(head, row);
+    };
+    for (const [name, row] of parts) {
+      if (!row || isTaken(name)) continue;
+      const { versionOf: from } = tableOf(name);
+      const version = from === null ? null : versionOf(from, rows.get(from));
+      if (!getMacs().isIntact(name, row, version) || (isHead(name) && isBehind(name, row))) return { name, row };
+    }
+    for (const [name, row] of parts) if (row && isHead(name) && !isTaken(name)) remember(name, row);
+    return undefined;
+  };
+
+  const alarm = ({ name, row }: Fault): void => {
+    const id = row[tableOf(name).id];
+    const row_id = id instanceof Uint8Array ? Buffer.from(id).toString('hex') : String(id);
+    if (log) noteTampered({ log, metrics }, { tenant_id: row['tenant_id'] as string | undefined, table: name, row_id });
+  };
+
+  /** Whether all rows verify. Those that do not are counted and logged. */
+  const areIntact = (parts: Parts): boolean => {
+    const fault = findFault(parts);
+    if (fault) alarm(fault);
+    return fault === undefined;
+  };
+
+  return {
+    /**
+     * @param isSigning whether this process signs what it writes: no process of an earlier version runs.
+     * @param isRequired whether each row must be signed: all rows of earlier versions have been.
+     */
+    open: (services: { pepper: DigestKey; log: Log; isSigning: () => boolean; isRequired: () => boolean }): void => {
+      ({ log, isSigning, isRequired } = services);
+      macs = createRowMacs(services.pepper);
+    },
+
+    isSigning: (): boolean => isSigning(),
+
+    isUnsigned,
+
+    remember,
+
+    macOf: (name: SignedTableName, row: Row, version: number | null): Buffer => getMacs().macOf(name, row, version),
+
+    areIntact,
+
+    /** As `areIntact`, for a row whose version is known. */
+    isIntactUnder: (name: SignedTableName, row: Row, version: number): boolean => {
+      if (getMacs().isIntact(name, row, version)) return true;
+      alarm({ name, row });
+      return false;
+    },
+
+    /**
+     * Runs a query that has the columns of `signedColumns` for each of the tables, and verifies what it finds. Of two look-ups
+     * under way, the later one may have seen a higher version first: the query runs once more where a row does not verify.
+     * @param names in an order in which each table comes after the one that has its version.
+     * @returns the rows that verify.
+     */
+    find: async <Name extends SignedTableName>(
+      names: readonly Name[],
+      query: () => Promise<Row[]>,
+    ): Promise<Found<Name>[]> => {
+      const run = async () => (await query()).map((joined) => splitRow(joined, names));
+      const partsOf = (found: Found<Name>): Parts => names.map((name) => [name, found[name]]);
+      const found = await run();
+      if (found.every((each) => findFault(partsOf(each)) === undefined)) return found;
+      return (await run()).filter((each) => areIntact(partsOf(each)));
+    },
+  };
+};

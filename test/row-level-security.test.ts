@@ -3,7 +3,7 @@ import { Client, Pool } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createContext } from '../src/modules.ts';
 import { urlOf } from '../src/platform/dev-postgres/connection.ts';
-import { queryNaming } from '../src/platform/db/named-tenants.ts';
+import { beginNaming, queryNaming } from '../src/platform/db/named-tenants.ts';
 import { runPrismaTransaction } from '../src/platform/db/transaction.ts';
 import { findWalls, lowerWalls, raiseWalls } from '../src/platform/db/tenant-walls.ts';
 import { createDatabase, type TestDatabase } from './support/database.ts';
@@ -131,7 +131,7 @@ test('the tenant of a statement is forgotten after it, also after one that faile
     expect(await named()).toBeUndefined();
     await expect(queryNaming(client, 'not an id', { text: TENANTS_OF_TOKENS })).rejects.toThrow('uuid');
     expect((await client.query(TENANTS_OF_TOKENS)).rows).toEqual([]);
-    await queryNaming(client, one.tenant_id, { name: 'begin', text: 'BEGIN' });
+    await beginNaming(client, one.tenant_id);
     expect(await named()).toBe(one.tenant_id);
     await client.query('ROLLBACK');
     expect(await named()).toBeUndefined();

@@ -1,5 +1,5 @@
 // Names the tenants whose rows a statement may see, in the same round trip. Row-level security hides all other rows.
-import { Pool, Query, type ClientBase, type QueryConfig, type QueryResult, type Submittable } from 'pg';
+import { escapeLiteral, Pool, Query, type ClientBase, type QueryConfig, type QueryResult, type Submittable } from 'pg';
 
 /** What the policies of the tables read (migration tenant_walls). It holds until the end of the transaction. */
 const SETTING = 'strongroom.tenants';
@@ -34,7 +34,7 @@ const PreparedQuery = Query as unknown as new (config: QueryConfig) => PreparedQ
 
 /**
  * A statement with NAME_TENANTS before it. Both are sent at once, with one Sync at the end, so that PostgreSQL runs them in one
- * transaction. BEGIN as the statement makes that transaction a longer one, in which the tenants stay named.
+ * transaction.
  */
 class NamingQuery extends PreparedQuery {
   readonly #tenants: string;
@@ -67,3 +67,10 @@ export const queryNaming = (client: Pool | ClientBase, tenants: string, config: 
     (client.query as (query: Submittable, done: unknown) => void).call(client, query, done);
   });
 };
+
+/**
+ * Begins a transaction whose statements see rows of the named tenants only. By SET, which takes no snapshot: the transaction may
+ * still choose its isolation.
+ */
+export const beginNaming = (client: ClientBase, tenants: string): Promise<QueryResult> =>
+  client.query(`BEGIN; SET LOCAL ${SETTING} = ${escapeLiteral(tenants)}`);

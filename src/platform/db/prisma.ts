@@ -3,12 +3,12 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { internal } from '../errors.ts';
 import { PrismaPg } from '@prisma/adapter-pg';
 import { LRUCache } from 'lru-cache';
-import type { ClientBase, Pool, PoolClient, QueryConfig } from 'pg';
+import type { Pool, PoolClient, QueryConfig } from 'pg';
 import { z } from 'zod';
 import { Prisma, PrismaClient } from '../../generated/prisma/client.ts';
 import type { Tracing } from '../tracing/tracing.ts';
 import { faultOf } from './faults.ts';
-import { queryNaming } from './named-tenants.ts';
+import { beginNaming, queryNaming } from './named-tenants.ts';
 import { type Query, tracedQuery } from './statements.ts';
 import { traced } from './traced.ts';
 
@@ -48,7 +48,7 @@ const namingPool = (pool: Pool, caller: AsyncLocalStorage<string>): Pool =>
       const tenants = caller.getStore() ?? '';
       const client = await pool.connect();
       const query = (config: QueryConfig) =>
-        config.text === 'BEGIN' ? queryNaming(client as ClientBase, tenants, config) : client.query(config);
+        config.text === 'BEGIN' ? beginNaming(client, tenants) : client.query(config);
       return withFunctions(client, { query });
     },
   });

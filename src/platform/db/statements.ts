@@ -4,7 +4,7 @@ import type { Accounts } from '../accounts.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import type { Tracing } from '../tracing/tracing.ts';
 import { faultOf } from './faults.ts';
-import { ALL_TENANTS, namesOf, queryNaming } from './named-tenants.ts';
+import { ALL_TENANTS, beginNaming, namesOf, queryNaming } from './named-tenants.ts';
 import { findShardCalls, type ShardCall, type ShardFunction } from './shard-functions.ts';
 import { createTenantQueue } from './tenant-queue.ts';
 import { traced } from './traced.ts';
@@ -107,7 +107,9 @@ export const createStatements = (
     const within = queryOn(client);
     let broken = false;
     try {
-      await queryOn(client, tenants)('begin', 'BEGIN', []);
+      await traced(tracing, 'begin', () => beginNaming(client, tenants)).catch((error: unknown) => {
+        throw faultOf(error);
+      });
       const result = await work(within);
       await within('commit', 'COMMIT', []);
       return result;

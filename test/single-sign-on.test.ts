@@ -1,6 +1,7 @@
 // Single sign-on in the console against a real OpenID Connect provider: the whole flow, its bounds, and what attackers try.
 import { Secret, TOTP } from 'otpauth';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
+import { digestOfAddress } from '../src/modules/people/address.ts';
 import { bindDomain } from '../src/modules/people/sso/domains.ts';
 import { inviteOwner } from '../src/modules/people/bootstrap.ts';
 import { ssoDigest } from '../src/platform/crypto/digest.ts';
@@ -307,6 +308,13 @@ describe('a callback', () => {
       'cannot sign in',
     );
     expect(server.logLines.join('')).toContain('"alarm":"tampered"');
+    // The address of the attacker at another member, whom no account is bound to yet.
+    const { member_id } = await newMember({ email: 'no-account@elsewhere.example' });
+    const late = person();
+    const address_digest = digestOfAddress(server.ctx, late.email ?? '');
+    await server.sql('UPDATE members SET address_digest = $2 WHERE id = $1', [member_id, address_digest]);
+    const third = open();
+    await expectRefused(third, await visitProvider(third, await begin(third, `x@${DOMAIN}`), late), 'cannot sign in');
     // A domain that the operator has not bound.
     await server.sql(
       "INSERT INTO sso_domains SELECT 'victim.example', tenant_id, mac, created_at FROM sso_domains LIMIT 1",

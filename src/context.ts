@@ -101,10 +101,11 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
   const before = await keyRows.findInstance();
   if (!before && role === 'command') throw noVault(config);
   const existing = before && (await openVault(config, before, environment));
-  start.closers.push(async () => provider.close());
+  start.closers.push(async () => existing?.close());
   const migrations = await bringUpToDate(config, poolConfig);
   // The key is written before the vault that needs it: a crash in between leaves an unused key, never a vault without one.
   const provider = existing ?? (await newVaultProvider(config));
+  if (!existing) start.closers.push(async () => provider.close());
   const instance =
     before ??
     (await keyRows.addInstance({ environment, wrapped_pepper: await newWrappedPepper(provider, environment) }));

@@ -72,7 +72,12 @@ export const openVault = async (config: Config, instance: Instance, environment:
       `The root key is missing: this vault's data was sealed under the key that was in ${rootKeyPath(config)}. Nothing was written. Restore that file from your backup, or set MASTER_KEY to the key.`,
     );
   const provider = await rootKeysOf(config, key);
-  await openPepper(provider, instance, environment);
+  try {
+    await openPepper(provider, instance, environment);
+  } catch (error) {
+    provider.close();
+    throw error;
+  }
   return provider;
 };
 
@@ -125,7 +130,11 @@ export const openPepper = async (
 ): Promise<DigestKey> => {
   checkEnvironment(instance, environment);
   try {
-    return prepareDigestKey('pepper', await provider.unwrap(instance.wrapped_pepper, pepperContext(environment)));
+    const bytes = await provider.unwrap(instance.wrapped_pepper, pepperContext(environment));
+    const pepper = prepareDigestKey('pepper', bytes);
+    // The prepared key has a copy.
+    bytes.fill(0);
+    return pepper;
   } catch (error) {
     throwProviderFault(parseWrapped(instance.wrapped_pepper).name, error);
     if (!(error instanceof RootKeyUnknown) && !(error instanceof SealBroken)) throw error;

@@ -235,7 +235,7 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
     console.log(
       values.json
         ? JSON.stringify({ set, threshold, shares: texts })
-        : `Set ${set}: any ${threshold} of these ${count} shares make the root key. Give each to another person. They are shown once.\n\n${texts.map((text, at) => `share ${at + 1} of ${count}\n${text}\n`).join('\n')}\nThen set on all servers: MASTER_KEY_SHARES=${threshold}/${count}`,
+        : `Set ${set}: any ${threshold} of these ${count} shares make the root key. Give each to another person. They are shown once.\n\n${texts.map((text, at) => `share ${at + 1} of ${count}\n${text}\n`).join('\n')}\nThen set on all servers: MASTER_KEY_SHARES=${threshold}/${count}:${set}`,
     );
   },
   'keys combine': async () => console.log(await combineKey(quietConfig())),

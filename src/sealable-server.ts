@@ -1,5 +1,5 @@
 // Runs a server whose root key operators give as shares: sealed, unsealed by enough shares, and sealed again on request.
-import cluster from 'node:cluster';
+import cluster, { type Worker } from 'node:cluster';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { DestinationStream } from 'pino';
 import { type Config, withheldVariables } from './platform/config.ts';
@@ -19,24 +19,39 @@ import { parseFromWorker, type ToWorker } from './worker-messages.ts';
 const COLLECTION_MS = 15 * 60_000;
 /** Requests that run when the vault is sealed have this time. Sealing is for emergencies. */
 const SEAL_MS = 10_000;
-/** Before the process that answers for the sealed vault is replaced. */
+/** Sealing waits so long for the process that answers for the sealed vault. */
+const RESPONDER_START_MS = 10_000;
+/** Before that process is replaced. */
 const RESPONDER_PAUSE_MS = 1_000;
-
 /** Responses that are under way when the vault is unsealed have this time. */
 const RESPONDER_STOP_MS = 5_000;
 
 /** A server that runs: it is stopped, and closes what it has opened. */
-export type Running = { log: Log; stop: Serving['stop'] };
+export type Running = {
+  log: Log;
+  /** @param how.afterServing called when nothing serves any more, before what was opened is closed. */
+  stop(how: Parameters<Serving['stop']>[0] & { afterServing?(): void }): Promise<void>;
+};
 
-type Responder = { stop(): Promise<void> };
+type Responder = {
+  /** Rejects where its first process does not listen. */
+  ready: Promise<void>;
+  stop(): Promise<void>;
+};
 
-/** Starts the process that answers while the vault is sealed. It has no secret. @throws StartError. */
-const startResponder = async ({ host, port }: Config, log: Log): Promise<Responder> => {
+type Launched = { worker: Worker | undefined; ended: Promise<void>; ready: Promise<void> };
+
+/** Starts the process that answers while the vault is sealed, and replaces it whenever it ends. It has no secret. */
+const startResponder = ({ host, port }: Config, log: Log): Responder => {
   let isStopping = false;
-  const launch = () => {
+  const fork = (): Launched => {
     cluster.setupPrimary({ stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
     const worker = cluster.fork(withheldVariables());
-    const ended = new Promise<void>((resolve) => worker.process.once('close', () => resolve()));
+    const ended = new Promise<void>((resolve) => {
+      worker.process.once('close', () => resolve());
+      // Where no process could be made.
+      worker.process.once('error', () => worker.process.pid === undefined && resolve());
+    });
     const ready = new Promise<void>((resolve, reject) => {
       worker.on('error', (error) => reject(error));
       worker.on('message', (message: unknown) => {
@@ -46,19 +61,29 @@ const startResponder = async ({ host, port }: Config, log: Log): Promise<Respond
       });
       void ended.then(() => reject(new StartError('The process that answers for the sealed vault has ended.')));
     });
-    ready.catch(() => undefined);
     const message: ToWorker = { kind: 'start_sealed', host, port };
     worker.send(message, () => undefined);
     return { worker, ended, ready };
   };
+  const launch = (): Launched => {
+    let launched: Launched;
+    try {
+      launched = fork();
+    } catch (error) {
+      launched = { worker: undefined, ended: Promise.resolve(), ready: Promise.reject(error) };
+    }
+    launched.ready.catch(() => undefined);
+    return launched;
+  };
   let current = launch();
-  process.once('exit', () => current.worker.process.kill('SIGKILL'));
-  await current.ready;
+  const { ready } = current;
+  const kill = (): void => void current.worker?.process.kill('SIGKILL');
+  process.once('exit', kill);
   const keep = async (): Promise<void> => {
     for (;;) {
       await current.ended;
       if (isStopping) return;
-      log.error({ alarm: 'worker_ended', pid: current.worker.process.pid }, 'a worker ended');
+      log.error({ alarm: 'worker_ended', pid: current.worker?.process.pid }, 'a worker ended');
       await pause(RESPONDER_PAUSE_MS, undefined, { ref: false });
       if (isStopping) return;
       current = launch();
@@ -66,15 +91,16 @@ const startResponder = async ({ host, port }: Config, log: Log): Promise<Respond
   };
   const kept = keep();
   return {
+    ready,
     async stop() {
       isStopping = true;
       // From here, and not by a message: the supervisor hands over no connection afterwards, and one that is on its way is
       // answered first. A process that exits while one is on its way would leave the client waiting.
-      const { worker } = current;
-      if (worker.isConnected()) worker.disconnect();
-      const timer = setTimeout(() => worker.process.kill('SIGKILL'), RESPONDER_STOP_MS);
+      if (current.worker?.isConnected()) current.worker.disconnect();
+      const timer = setTimeout(kill, RESPONDER_STOP_MS);
       await kept;
       clearTimeout(timer);
+      process.off('exit', kill);
     },
   };
 };
@@ -86,7 +112,18 @@ const withKeys = (config: Config, [rootKey, ...previousRootKeys]: Buffer[]): Con
   previousRootKeys,
 });
 
+/** @throws where the process does not listen in time. */
+const inTime = async ({ ready }: Responder): Promise<void> => {
+  const isReady = ready.then(() => true);
+  if (await Promise.race([isReady, pause(RESPONDER_START_MS, false, { ref: false })])) return;
+  throw new StartError('The process that answers for the sealed vault does not listen in time.');
+};
+
 type Opened = { running: Running; keys: Buffer[] };
+
+const overwrite = (keys: readonly Buffer[]): void => {
+  for (const key of keys) key.fill(0);
+};
 
 /**
  * Starts sealed. @param open starts the server with a configuration that has the root keys.
@@ -99,11 +136,22 @@ export const startSealed = async (
 ): Promise<Running> => {
   const log = createLog(config.logLevel, output);
   let state: 'sealed' | 'unsealing' | 'unsealed' | 'sealing' | 'stopping' = 'sealed';
-  let responder: Responder | undefined = await startResponder(config, log);
+  const firstResponder = startResponder(config, log);
+  let responder: Responder | undefined = firstResponder;
+  await firstResponder.ready.catch(async (error: unknown) => {
+    await firstResponder.stop();
+    throw error;
+  });
   let opened: Opened | undefined;
   const collection: ShareCollection = collectShares(config.keyShares);
   let dropTimer: NodeJS.Timeout | undefined;
+  /** The unsealing or sealing that runs. */
+  let transition: Promise<void> = Promise.resolve();
 
+  /** A server that stops does nothing else any more. */
+  const become = (next: typeof state): void => {
+    if (state !== 'stopping') state = next;
+  };
   const drop = (why: string): void => {
     clearTimeout(dropTimer);
     if (collection.given().every(({ given }) => given === 0)) return;
@@ -115,18 +163,18 @@ export const startSealed = async (
   /** @throws what starting the server throws; the vault stays sealed. */
   const unseal = async (): Promise<void> => {
     clearTimeout(dropTimer);
-    state = 'unsealing';
+    become('unsealing');
     let keys: Buffer[] = [];
     try {
       keys = await collection.combine();
       opened = { running: await open(withKeys(config, keys)), keys };
-      state = 'unsealed';
+      become('unsealed');
       log.warn('the vault is unsealed');
       void responder?.stop();
       responder = undefined;
     } catch (error) {
-      for (const key of keys) key.fill(0);
-      state = 'sealed';
+      overwrite(keys);
+      become('sealed');
       log.error({ error }, 'the vault was not unsealed, and all shares are dropped');
       throw error;
     }
@@ -143,7 +191,9 @@ export const startSealed = async (
     clearTimeout(dropTimer);
     dropTimer = setTimeout(() => drop('not all shares were given in time'), COLLECTION_MS).unref();
     if (!collection.isComplete()) return progress();
-    await unseal();
+    const unsealing = unseal();
+    transition = unsealing.catch(() => undefined);
+    await unsealing;
     return { state: 'unsealed' };
   };
 
@@ -151,19 +201,22 @@ export const startSealed = async (
   const seal = async (): Promise<void> => {
     if (!opened) return;
     const { running, keys } = opened;
-    state = 'sealing';
-    log.warn('the vault is being sealed');
-    // First: new connections go to it while the workers end.
-    responder = await startResponder(config, log);
     opened = undefined;
+    become('sealing');
+    log.warn('the vault is being sealed');
+    // First: new connections go to it while the workers end. They end also where it does not listen: it is tried again.
+    responder = startResponder(config, log);
+    await inTime(responder).catch((error: unknown) =>
+      log.error({ error }, 'the vault is sealed before anything answers for it'),
+    );
     try {
-      await running.stop({ drains: false, killAfterMs: SEAL_MS });
+      await running.stop({ drains: false, killAfterMs: SEAL_MS, afterServing: () => overwrite(keys) });
     } catch (error) {
       // Its processes have ended nevertheless.
       log.error({ error }, 'a part of the server did not stop as it should');
     } finally {
-      for (const key of keys) key.fill(0);
-      state = 'sealed';
+      overwrite(keys);
+      become('sealed');
       log.warn('the vault is sealed');
     }
   };
@@ -175,12 +228,14 @@ export const startSealed = async (
       return takeShare(text);
     },
     drop: async () => {
+      if (state !== 'sealed') throw new StartError(`The vault is ${state}: no share waits.`);
       drop('an operator asked for it');
       return progress();
     },
     seal: async () => {
       if (state !== 'unsealed') throw new StartError(`The vault is ${state}.`);
-      await seal();
+      transition = seal();
+      await transition;
       return progress();
     },
   };
@@ -206,9 +261,14 @@ export const startSealed = async (
     async stop(how) {
       state = 'stopping';
       await closeSocket();
+      // What it opens must be closed too.
+      await transition.catch(() => undefined);
       drop('the server stops');
-      await Promise.all([responder?.stop(), opened?.running.stop(how)]);
-      for (const key of opened?.keys ?? []) key.fill(0);
+      const keys = opened?.keys ?? [];
+      await Promise.all([
+        responder?.stop(),
+        opened?.running.stop({ ...how, afterServing: () => overwrite(keys) }),
+      ]).finally(() => overwrite(keys));
     },
   };
 };

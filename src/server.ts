@@ -50,6 +50,7 @@ const runningOf = (ctx: Context, serving: Serving): Running => ({
     try {
       await serving.stop(how);
     } finally {
+      how.afterServing?.();
       await ctx.close();
     }
     ctx.log.info('stopped');

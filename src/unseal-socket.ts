@@ -1,6 +1,6 @@
 // The channel by which operators seal and unseal a running server: a Unix socket that only its user can open.
 import { once } from 'node:events';
-import { chmod, rm } from 'node:fs/promises';
+import { chmod, lstat, rm, stat } from 'node:fs/promises';
 import { connect, createServer, type Socket } from 'node:net';
 import { dirname } from 'node:path';
 import { StartError } from './platform/errors.ts';
@@ -31,6 +31,21 @@ const pathProblem = (path: string): string | undefined =>
   Buffer.byteLength(path) < PATH_BYTES_MAX
     ? undefined
     : `The path of the socket ${path} is too long: ${PATH_BYTES_MAX - 1} bytes at most. Set UNSEAL_SOCKET to a shorter one.`;
+
+const unlessAbsent = (error: NodeJS.ErrnoException): undefined => {
+  if (error.code !== 'ENOENT') throw error;
+};
+
+const isOwnOrRoots = (uid: number): boolean => uid === 0 || uid === process.getuid?.();
+
+/** Who may write the directory of the socket can put a socket of their own in its place, and would be given the shares. */
+const directoryProblem = async (path: string): Promise<string | undefined> => {
+  const directory = dirname(path);
+  const { mode, uid } = await stat(directory);
+  // Also with the sticky bit: while no server runs, the name is free.
+  if ((mode & 0o022) === 0 && isOwnOrRoots(uid)) return undefined;
+  return `Other users may write the directory ${directory}, so they could put a socket of their own at ${path}. Take that right away (chmod go-w), or set UNSEAL_SOCKET to a path in a new directory, which the server makes for itself.`;
+};
 
 /** Reads until the end of the line. A share is never a string here, so that it can be overwritten. */
 const readRequest = async (socket: Socket): Promise<Buffer | undefined> => {
@@ -72,11 +87,19 @@ const isListening = (path: string): Promise<boolean> =>
     socket.once('error', () => resolve(false));
   });
 
-/** Listens on a socket. @returns what closes it. @throws StartError where another server has it. */
+/**
+ * Listens on a socket. @returns what closes it, and removes its file.
+ * @throws StartError where another server has it, or where something else is or could be put at its path.
+ */
 export const openUnsealSocket = async (path: string, handle: UnsealHandler): Promise<() => Promise<void>> => {
   const problem = pathProblem(path);
   if (problem !== undefined) throw new StartError(problem);
   await makeDirectory(dirname(path));
+  const unsafe = await directoryProblem(path);
+  if (unsafe !== undefined) throw new StartError(unsafe);
+  const found = await lstat(path).catch(unlessAbsent);
+  if (found && !found.isSocket())
+    throw new StartError(`There is a file at ${path} that is no socket. Set UNSEAL_SOCKET to another path.`);
   if (await isListening(path))
     throw new StartError(`Another server has the socket ${path}. Stop it first, or set UNSEAL_SOCKET to another path.`);
   await rm(path, { force: true });
@@ -95,30 +118,41 @@ export const openUnsealSocket = async (path: string, handle: UnsealHandler): Pro
     throw new StartError(`The socket ${path} cannot be made (${error.code}). Set UNSEAL_SOCKET to another path.`);
   });
   await chmod(path, 0o600);
-  return async () => {
-    server.close();
-    await rm(path, { force: true });
-  };
+  return async () => void server.close();
+};
+
+const belongsToAnother = (path: string): string =>
+  `The socket ${path} belongs to another user. Run the command as the user of the server.`;
+
+/** @throws StartError for a socket that another user may have made. */
+const checkOwner = async (path: string): Promise<void> => {
+  const { uid } = await lstat(path);
+  if (!isOwnOrRoots(uid)) throw new StartError(belongsToAnother(path));
+  const unsafe = await directoryProblem(path);
+  if (unsafe !== undefined) throw new StartError(unsafe);
 };
 
 const isAnswer = (value: unknown): value is UnsealAnswer =>
   typeof value === 'object' && value !== null && ('state' in value || 'fault' in value);
 
-/** Sends a request to a running server. @throws StartError where none listens, or for a fault. */
+/** Sends a request to a running server. @throws StartError where none listens, where another user may, or for a fault. */
 export const askUnsealSocket = async (
   path: string,
   request: UnsealRequest,
   share?: Buffer,
 ): Promise<Exclude<UnsealAnswer, { fault: string }>> => {
+  const throwUnreachable = (error: NodeJS.ErrnoException): never => {
+    if (error instanceof StartError) throw error;
+    throw new StartError(
+      error.code === 'EACCES'
+        ? belongsToAnother(path)
+        : `No server with MASTER_KEY_SHARES listens on ${path} (${error.code}). Run the command on the host, or in the container, of the server, with its DATA_DIR or UNSEAL_SOCKET.`,
+    );
+  };
+  await checkOwner(path).catch(throwUnreachable);
   const socket = connect(path);
   try {
-    await once(socket, 'connect').catch((error: NodeJS.ErrnoException) => {
-      throw new StartError(
-        error.code === 'EACCES'
-          ? `The socket ${path} belongs to another user. Run the command as the user of the server.`
-          : `No server with MASTER_KEY_SHARES listens on ${path} (${error.code}). Run the command on the host, or in the container, of the server, with its DATA_DIR or UNSEAL_SOCKET.`,
-      );
-    });
+    await once(socket, 'connect').catch(throwUnreachable);
     const line = Buffer.concat([
       Buffer.from(share ? `${request} ` : request),
       share ?? Buffer.alloc(0),

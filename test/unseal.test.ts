@@ -1,13 +1,13 @@
 // A server whose root key is split: sealed until enough operators gave their shares, and sealed again on request.
 import { spawn } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { chmodSync, chownSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { askUnsealSocket, type UnsealRequest } from '../src/unseal-socket.ts';
+import { askUnsealSocket, openUnsealSocket, type UnsealRequest } from '../src/unseal-socket.ts';
 import { createDatabase, type TestDatabase } from './support/database.ts';
 import {
   killIfAlive,
@@ -157,6 +157,32 @@ test('the socket is for the user of the server alone', async () => {
   expect(await ask('status')).toEqual(given(0));
 });
 
+test('a socket that another user could have made is refused, and no other file is removed', async () => {
+  const directory = join(dataDir, 'sockets');
+  mkdirSync(directory);
+  const path = join(directory, 'unseal.sock');
+  const listen = () => openUnsealSocket(path, async () => ({ state: 'unsealed' }));
+  for (const mode of [0o770, 0o707, 0o1777]) {
+    chmodSync(directory, mode);
+    await expect(listen(), mode.toString(8)).rejects.toThrow('Other users may write the directory');
+  }
+  chmodSync(directory, 0o755);
+  const close = await listen();
+  expect(await askUnsealSocket(path, 'status')).toEqual({ state: 'unsealed' });
+  chmodSync(directory, 0o1777);
+  await expect(askUnsealSocket(path, 'status')).rejects.toThrow('Other users may write the directory');
+  chmodSync(directory, 0o755);
+  if (process.getuid?.() === 0) {
+    chownSync(path, 65_534, 65_534);
+    await expect(askUnsealSocket(path, 'status')).rejects.toThrow('belongs to another user');
+  }
+  await close();
+  await expect(askUnsealSocket(path, 'status')).rejects.toThrow('ENOENT');
+  writeFileSync(path, 'kept');
+  await expect(listen()).rejects.toThrow('is no socket');
+  expect(readFileSync(path, 'utf8')).toBe('kept');
+});
+
 test('shares that are changed, repeated or of another set are named; enough of them unseal', async () => {
   const [first = '', second = ''] = shares;
   const changed = first.replace(/-(.)/, (_, it) => `-${it === 'q' ? 'r' : 'q'}`);
@@ -176,6 +202,7 @@ test('shares that are changed, repeated or of another set are named; enough of t
   expect(await give(first)).toEqual({ state: 'unsealed' });
   await untilReady(server);
   expect(await give(shares[2])).toContain('needs no share');
+  expect(await ask('drop')).toContain('no share waits');
 });
 
 test('a worker that ends is replaced without another ceremony', async () => {
@@ -212,6 +239,20 @@ test('sealed again, no process has the root key, and shares of another key are d
   expect(await readToken(made.id)).toMatchObject({ data: '4711' });
 });
 
+test('the vault is sealed also where the process that answers for it does not start', async () => {
+  await expect.poll(() => workersOf(server).length, { timeout: 30_000 }).toBe(2);
+  const serving = workersOf(server);
+  const sealing = ask('seal');
+  const newOnes = () => workersOf(server).filter((pid) => !serving.includes(pid));
+  await expect.poll(newOnes, { timeout: 30_000, interval: 2 }).toHaveLength(1);
+  killIfAlive(newOnes()[0] as number);
+  expect(await sealing).toEqual(given(0));
+  expect(server.output()).toContain('the vault is sealed before anything answers for it');
+  expect(workersOf(server).filter((pid) => serving.includes(pid))).toEqual([]);
+  expect(await hasInMemory(server.child.pid as number, ROOT_KEY)).toBe(false);
+  await untilSealed();
+});
+
 test('commands ask for the shares, and the log has none of them', async () => {
   const refused = await run(['tenants', 'list']);
   expect(refused).toMatchObject({ code: 1, out: expect.stringContaining('0 of 2 shares') });
@@ -224,4 +265,14 @@ test('commands ask for the shares, and the log has none of them', async () => {
   for (const share of shares)
     for (const group of share.split('-').slice(1, -1)) expect(server.output()).not.toContain(group);
   expect(server.output()).not.toContain(ROOT_KEY.toString('base64'));
+});
+
+test('a server that is stopped while it is being unsealed closes what it has opened', async () => {
+  await give(shares[0]);
+  const unsealing = give(shares[1]);
+  await expect.poll(() => ask('status'), { timeout: 30_000, interval: 5 }).toEqual({ state: 'unsealing' });
+  server.child.kill();
+  expect(await server.exited, server.output()).toBe(0);
+  await unsealing;
+  expect(server.output()).toMatch(/the vault is unsealed[^]*"stopped"/);
 });

@@ -121,7 +121,7 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
   db.signedRows.open({
     pepper,
     log,
-    isSigning: () => contract.isDone(),
+    isSigning: () => config.requireSignedRows || contract.isDone(),
     isRequired: () => config.requireSignedRows || contract.hasNewForms(),
   });
   const keyring = createKeyring({

@@ -9,7 +9,7 @@ import {
   findContract,
   recordNewForms,
 } from './platform/db/contract.ts';
-import { signUnsigned } from './platform/db/sign-everything.ts';
+import { hasUnsigned, signUnsigned } from './platform/db/sign-everything.ts';
 import { raiseWalls } from './platform/db/tenant-walls.ts';
 import { StartError } from './platform/errors.ts';
 
@@ -18,12 +18,15 @@ export type ContractStep = { name: string; run(ctx: Context, report: (line: stri
 
 const signRows: ContractStep = {
   name: 'Signing rows that authorise',
-  run: async ({ config, db }, report) => {
-    // What is not signed is an attacker's then: the step must not make it valid.
-    if (config.requireSignedRows) return report('Skipped: REQUIRE_SIGNED_ROWS says that all rows are signed.');
+  run: async ({ db }, report) => {
     // Users first: members of a signed tenant must find their user signed.
-    const users = await signUnsigned(db, 'users');
-    const tenants = await signUnsigned(db, 'tenants');
+    let users = 0;
+    let tenants = 0;
+    // A server that noticed late may have added some meanwhile.
+    do {
+      users += await signUnsigned(db, 'users');
+      tenants += await signUnsigned(db, 'tenants');
+    } while (await hasUnsigned(db));
     report(`Signed ${tenants} tenants and ${users} users.`);
   },
 };
@@ -48,19 +51,21 @@ export const contract = async (
   report: (line: string) => void,
   { isAlone }: { isAlone: boolean },
 ): Promise<void> => {
-  const { is_done, has_new_forms } = await findContract(ctx.db);
-  if (has_new_forms) return;
-  if (!is_done) {
-    const older = await countOlderConnections(ctx.db);
-    if (older > 0)
-      throw new StartError(
-        `Processes of an earlier version are connected (${older} connections), so nothing was changed. Stop them, then run it again: npm run -s strongroom -- migrate --contract`,
-      );
-    await endUpgrade(ctx.db);
-    if (!isAlone) {
-      report('Waiting until every server knows that the upgrade is over.');
-      await pause(CONTRACT_NOTICED_MS);
-    }
+  if ((await findContract(ctx.db)).has_new_forms) return;
+  const older = await countOlderConnections(ctx.db);
+  if (older > 0)
+    throw new StartError(
+      `Processes of an earlier version are connected (${older} connections), so nothing was changed. Stop them, then run it again: npm run -s strongroom -- migrate --contract`,
+    );
+  if (ctx.config.requireSignedRows && (await hasUnsigned(ctx.db)))
+    throw new StartError(
+      'REQUIRE_SIGNED_ROWS is true, and this vault has tenants or people without a MAC, so nothing was changed. After an upgrade or a restore of an earlier version, remove the variable, end the upgrade, and set it again. Otherwise somebody has written to the database: docs/operations/upgrade.md',
+    );
+  await endUpgrade(ctx.db);
+  // Also in a second run: the first may have been stopped here.
+  if (!isAlone) {
+    report('Waiting until every server knows that the upgrade is over.');
+    await pause(CONTRACT_NOTICED_MS);
   }
   await ctx.contract.refresh();
   for (const { name, run } of steps) {

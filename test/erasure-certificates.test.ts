@@ -80,10 +80,10 @@ test('says who destroyed which keys and how many rows, once no row is left', asy
   );
   expect(text).not.toContain('plain');
   expect(verify(text)).toMatchObject({ tenant_id: gone.tenant_id });
-  const listed: string[] = [];
-  await listCertificates(server.ctx, ({ tenant_id }) => listed.push(tenant_id));
-  expect(listed).toContain(gone.tenant_id);
-  expect(listed).not.toContain(stays.tenant_id);
+  const listed = new Map<string, string>();
+  await listCertificates(server.ctx, ({ tenant_id, state }) => listed.set(tenant_id, state));
+  expect(listed.get(gone.tenant_id)).toBe('issued');
+  expect(listed.has(stays.tenant_id)).toBe(false);
 });
 
 test('is refused when a part of it was changed, or when another key signed it', async () => {
@@ -128,6 +128,9 @@ test('is not issued for a deletion that was changed or copied in the database', 
   );
   server.clock.offsetMs += GRACE_MS;
   await sweep(server.ctx);
+  const states = new Map<string, string>();
+  await listCertificates(server.ctx, ({ tenant_id, state }) => states.set(tenant_id, state));
+  expect([one, other].map(({ tenant_id }) => states.get(tenant_id))).toEqual(['refused', 'refused']);
   for (const { tenant_id } of [one, other])
     await expect(certificateOf(server.ctx, tenant_id)).rejects.toThrow('this vault did not sign it');
 });

@@ -8,8 +8,8 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import { Client } from 'pg';
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { judgeLogFile } from '../src/cli/log-proofs.ts';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
+import { judgeLogFile, verifyDatabase } from '../src/cli/log-proofs.ts';
 import { exportCheckpoints } from '../src/platform/audit/checkpoint-export.ts';
 import { proveRow, readTreeWithRows } from '../src/platform/audit/log-proof.ts';
 import { createLogVerifier, type Finding, type HeldCheckpoints } from '../src/platform/audit/log-verifier.ts';
@@ -294,6 +294,25 @@ test('an export that was changed names the row', async () => {
     expect([what, verdict.finding]).toEqual([what, expect.objectContaining(finding)]);
     expect(JSON.stringify(verdict)).not.toContain('of row');
   }
+  const tree = JSON.parse(lines[1] ?? '');
+  const other = backups.fileNamed('frontier.jsonl');
+  writeFileSync(other, `${lines.with(1, JSON.stringify({ ...tree, from: 256 })).join('\n')}\n`);
+  expect((await judgeLogFile(other, { key, checkpoints: undefined })).finding).toMatchObject({ kind: 'damaged' });
+  // The key signed two logs of one size: a holder of both checkpoints sees it, in any order.
+  const [{ size, note }] = (await checkpointsOf()) as [{ size: number; note: string }];
+  const root = Buffer.alloc(32);
+  const second = signCheckpoint(server.ctx.logSigning.key, { tenant_id, size, root, at: new Date() });
+  for (const notes of [
+    [note, second],
+    [second, note],
+  ]) {
+    const forked = backups.fileNamed('forked.jsonl');
+    writeFileSync(forked, notes.map((checkpoint) => `${JSON.stringify({ tenant_id, checkpoint })}\n`).join(''));
+    expect((await judgeLogFile(file, { key, checkpoints: forked })).finding).toMatchObject({
+      kind: 'forked',
+      tenant_id,
+    });
+  }
   const otherKey = signingKeyOfSeed(Buffer.alloc(32, 3)).publicKey.bytes.toString('base64');
   expect((await judgeLogFile(file, { key: otherKey, checkpoints: undefined })).finding).toMatchObject({
     kind: 'checkpoint',
@@ -325,6 +344,39 @@ test('the tree goes on exactly after a stop in the middle, and with several proc
   expect(await verify(server.ctx.db.statements.query)).toBeUndefined();
 }, 60_000);
 
+test('moving the end of a tree into the future does not switch signing off', async () => {
+  const own = await server.newTenant();
+  await insert(2, own.tenant_id);
+  await build();
+  const end = 'ffffffff-ffff-7fff-bfff-ffffffffffff';
+  const { last_id } = await treeOf(own.tenant_id);
+  const move = async (id: string): Promise<void> => {
+    await server.sql('UPDATE log_trees SET last_id = $2 WHERE tenant_id = $1', [own.tenant_id, id]);
+    await server.sql(
+      'UPDATE log_leaves SET last_id = $2, ids = substr(ids, 1, length(ids) - 16) || uuid_send($2) WHERE tenant_id = $1',
+      [own.tenant_id, id],
+    );
+  };
+  await move(end);
+  await insert(1, own.tenant_id);
+  await build();
+  expect(builder.figures().tampered).toBe(1);
+  await move(last_id);
+  // Nor are rows left out of a verification whose end was moved.
+  await server.sql('UPDATE log_trees SET last_id = $2 WHERE tenant_id = $1', [own.tenant_id, end]);
+  const key = server.ctx.logSigning.key.publicKey.bytes.toString('base64');
+  const printed: string[] = [];
+  const print = vi.spyOn(console, 'log').mockImplementation((text: string) => void printed.push(text));
+  const later = { ...server.ctx, now: () => new Date(server.ctx.now().getTime() + 3_600_000) };
+  await verifyDatabase(later, own.tenant_id, { key, checkpoints: undefined, isJson: true });
+  print.mockRestore();
+  process.exitCode = 0;
+  expect(JSON.parse(printed[0] ?? '')).toMatchObject({ ok: false, finding: { kind: 'unsigned' } });
+  await move(last_id);
+  await build();
+  expect(builder.figures().tampered).toBe(0);
+}, 60_000);
+
 test('checkpoints go to a file and an address, and none is lost while these are away', async () => {
   const received: string[] = [];
   let isAway = true;
@@ -349,6 +401,15 @@ test('checkpoints go to a file and an address, and none is lost while these are 
   await build();
   await exportCheckpoints({ ...server.ctx, config }, holder);
   await exportCheckpoints({ ...server.ctx, config }, holder);
+  // A position that an attacker has moved stops no export, and is told.
+  received.length = 0;
+  writeFileSync(file, '');
+  await server.sql(
+    `UPDATE log_streams SET position = log_id_at(now() + interval '1 year') WHERE name LIKE 'checkpoints-%'`,
+  );
+  await exportCheckpoints({ ...server.ctx, config }, holder);
+  await exportCheckpoints({ ...server.ctx, config }, holder);
+  expect(server.logLines.filter((text) => text.includes('"sink":"checkpoints-'))).toHaveLength(2);
   receiver.close();
   const [{ count }] = await server.sql('SELECT count(*)::int AS count FROM log_checkpoints');
   expect(received).toHaveLength(count);
@@ -382,7 +443,12 @@ test('archived months have a proof, and the tree goes on without their leaf hash
   END $$`);
   const old = [...Array(3).keys()].map((at) => rowAt(monthsAgo(15, at), `old ${at}`));
   const later = [...Array(300).keys()].map((at) => rowAt(monthsAgo(14, at), `later ${at}`));
-  await server.sql(INSERT_LOGS, [other, JSON.stringify([...old, ...later])]);
+  await server.sql(INSERT_LOGS, [other, JSON.stringify(old)]);
+  // A process that builds the first leaves, and comes back when these are archived.
+  const early = createTreeBuilder(server.ctx);
+  await server.sql(`UPDATE log_streams SET position = log_id_at(now() + interval '1 year') WHERE name = 'trees'`);
+  await build(early);
+  await server.sql(INSERT_LOGS, [other, JSON.stringify(later)]);
   await insert(2, other);
   await build();
   const sizes = await server.sql(
@@ -403,14 +469,18 @@ test('archived months have a proof, and the tree goes on without their leaf hash
   const key = server.ctx.logSigning.key.publicKey.bytes.toString('base64');
   const judge = async (path: string) => (await judgeLogFile(path, { key, checkpoints: undefined })).finding;
   expect(await judge(fileOf(15))).toBeUndefined();
-  const verified = await cli('logs', 'verify', fileOf(14), '--key', key);
+  const held = backups.fileNamed('held-of-all.jsonl');
+  const notes = (await checkpointsOf(other)).map(({ note }) => `${JSON.stringify({ checkpoint: note })}\n`);
+  writeFileSync(held, notes.join(''));
+  const verified = await cli('logs', 'verify', fileOf(14), '--key', key, '--checkpoints', held);
   expect([verified.code, verified.stdout]).toEqual([0, expect.stringContaining(`tenant ${other}  rows 3 to 302`)]);
 
   // What is left is verified from the first block that was kept.
   const blocks = await server.sql('SELECT number::int AS number FROM log_leaves WHERE tenant_id = $1', [other]);
   expect(blocks).toEqual([{ number: 1 }]);
   await insert(2, other);
-  await build();
+  await build(early);
+  expect(early.figures().tampered).toBe(0);
   const rest = await cli('logs', 'verify', '--database', '--tenant', other);
   expect([rest.code, rest.stdout]).toEqual([0, expect.stringContaining('rows 256 to 306')]);
   expect(rest.stdout).toContain('47 rows are said to be in archives');

@@ -46,6 +46,16 @@ test('a statement without the condition of its tenant sees no row of others', as
   }
 });
 
+test('for all tenants, a statement that waited for a changed row sees it', async () => {
+  const change = () =>
+    server.ctx.db.statements.transaction(async (query) => {
+      await query(undefined, 'SELECT id FROM tenants WHERE id = $1 FOR UPDATE', [one.tenant_id]);
+      await query(undefined, 'UPDATE tenants SET modified_at = now() WHERE id = $1', [one.tenant_id]);
+      await query(undefined, 'SELECT pg_sleep(0.1)', []);
+    });
+  await Promise.all([change(), change(), change()]);
+});
+
 test('nor in a batch, in a transaction, or through Prisma', async () => {
   const { db, changes } = server.ctx;
   for (const tenant of [one, other]) {

@@ -441,6 +441,25 @@ describe('people', () => {
   });
 });
 
+test('a process that is told that the upgrade is not over revokes as well', async () => {
+  const tenant = await server.newTenant();
+  const revoked = await server.newKey(tenant, { permissions: ['application:read'] });
+  const row = await copy('api_keys', 'application_id = $1', [revoked.application_id]);
+  await server.sql('UPDATE instance SET contracted_at = NULL, new_forms_at = NULL');
+  const other = await startServer({}, {}, { database: shared() });
+  try {
+    const path = `/applications/${revoked.application_id}/regenerate`;
+    expect((await other.request('POST', path, { key: tenant.api_key })).status).toBe(200);
+    await putBack('api_keys', row);
+    forget(server, other);
+    for (const each of [server, other]) expect(await statusOf(revoked.api_key, each)).toBe(401);
+    expect(await statusOf(tenant.api_key, other)).toBe(200);
+  } finally {
+    await server.sql('UPDATE instance SET contracted_at = now(), new_forms_at = now()');
+    await other.close();
+  }
+});
+
 describe('a vault of an earlier version', () => {
   const tables = ['tenants', 'users', 'applications', 'api_keys', 'members', 'invitations', 'invitation_secrets'];
   const unsign = async (): Promise<void> => {
@@ -491,10 +510,11 @@ describe('a vault of an earlier version', () => {
     const strict = await startServer({ REQUIRE_SIGNED_ROWS: 'true' }, {}, { database: shared() });
     try {
       expect(await statusOf(tenant.api_key, strict)).toBe(401);
-      const lines: string[] = [];
-      await contract(strict.ctx, (line) => lines.push(line), { isAlone: true });
-      expect(lines.join('\n')).toContain('REQUIRE_SIGNED_ROWS');
+      await expect(contract(strict.ctx, () => undefined, { isAlone: true })).rejects.toThrow('REQUIRE_SIGNED_ROWS');
       expect(await statusOf(tenant.api_key, strict)).toBe(401);
+      expect(await server.sql('SELECT contracted_at, new_forms_at FROM instance')).toEqual([
+        { contracted_at: null, new_forms_at: null },
+      ]);
     } finally {
       await strict.close();
     }

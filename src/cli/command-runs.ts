@@ -30,7 +30,13 @@ import { replayErasureList, restore } from './restore.ts';
 import type { CommandName, Values } from './command-table.ts';
 import { generatedPages, withGenerated } from './configuration.ts';
 import { doctor } from './doctor.ts';
-import { certificateOf, certificatePublicKey, listCertificates, verifyCertificate } from './erasure-certificates.ts';
+import {
+  certificateOf,
+  certificatePublicKey,
+  type DeletionState,
+  listCertificates,
+  verifyCertificate,
+} from './erasure-certificates.ts';
 import { exportFile } from './export.ts';
 import { importFile, parseImportOptions } from './import.ts';
 import { combineKey, seal, splitKey, stateText, unseal, withRootKey } from './key-shares.ts';
@@ -54,6 +60,12 @@ import { listVaultKeys, rotateRootKey, rotateTenantKeys } from './vault-keys.ts'
 const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** Links lead to the running development server, on whatever port it listens. */
+const DELETION_STATES: Record<DeletionState, string> = {
+  deleting: 'rows are being deleted',
+  issued: 'certificate issued',
+  refused: 'refused: changed in the database',
+};
+
 const withDevAddress = (config: Config): Config => {
   const base_url = config.mode === 'development' ? readCredentials(config)?.['base_url'] : undefined;
   return typeof base_url === 'string' ? { ...config, publicUrl: config.publicUrl ?? base_url } : config;
@@ -353,11 +365,11 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
   'erasures export': async (_, operand) => exportErasures(await withRootKey(quietConfig()), required(operand)),
   'erasures list': (values) =>
     withContext((ctx) =>
-      listCertificates(ctx, ({ tenant_id, deleted_at, certificate }) =>
+      listCertificates(ctx, ({ tenant_id, deleted_at, state }) =>
         console.log(
           values.json
-            ? JSON.stringify({ tenant_id, deleted_at, issued: certificate !== null })
-            : `${tenant_id}  ${deleted_at.toISOString()}  ${certificate === null ? 'rows are being deleted' : 'certificate issued'}`,
+            ? JSON.stringify({ tenant_id, deleted_at, issued: state === 'issued', tampered: state === 'refused' })
+            : `${tenant_id}  ${deleted_at.toISOString()}  ${DELETION_STATES[state]}`,
         ),
       ),
     ),

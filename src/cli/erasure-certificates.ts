@@ -15,12 +15,25 @@ import { UsageError } from './usage-error.ts';
 /** A certificate has some hundred bytes, and a line for each key. */
 const FILE_BYTES_MAX = 16 * 1024 * 1024;
 
+const isSigned = (ctx: Context, { tenant_id, certificate }: ListedCertificate): boolean => {
+  const document = openDocument(certificateKeyOf(ctx).publicKey, certificate);
+  return document?.['type'] === CERTIFICATE && document['tenant_id'] === tenant_id;
+};
+
+/** Where the deletion of a tenant stands. Refused: its row was changed in the database. */
+export type DeletionState = 'deleting' | 'issued' | 'refused';
+type ListedDeletion = { tenant_id: string; deleted_at: Date; state: DeletionState };
+
 /** @param found called for each deleted tenant, the oldest first. */
-export const listCertificates = async (ctx: Context, found: (one: ListedCertificate) => void): Promise<void> => {
+export const listCertificates = async (ctx: Context, found: (one: ListedDeletion) => void): Promise<void> => {
   for (let after: ListedCertificate | undefined; ;) {
     const slice = await findCertificatesAfter(ctx.db, after);
     if (slice.length === 0) return;
-    slice.forEach(found);
+    for (const row of slice) {
+      const { tenant_id, deleted_at, certificate } = row;
+      const ended = isSigned(ctx, row) ? 'issued' : 'refused';
+      found({ tenant_id, deleted_at, state: certificate === null ? 'deleting' : ended });
+    }
     after = slice.at(-1);
   }
 };
@@ -36,7 +49,7 @@ export const certificateOf = async (ctx: Context, tenant_id: string): Promise<st
     throw new StartError(
       'The rows of this tenant are still being deleted. Its certificate follows, ten minutes after the deletion at the earliest.',
     );
-  if (openDocument(certificateKeyOf(ctx).publicKey, row.certificate)?.['tenant_id'] !== tenant_id)
+  if (!isSigned(ctx, row))
     throw new StartError('The certificate in the database was changed: this vault did not sign it.');
   return JSON.stringify(row.certificate, undefined, 2);
 };

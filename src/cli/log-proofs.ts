@@ -2,7 +2,7 @@
 import { createReadStream } from 'node:fs';
 import { readFile, stat } from 'node:fs/promises';
 import { Readable } from 'node:stream';
-import { findUnhashedRow, proveRow, readTreeWithRows } from '../platform/audit/log-proof.ts';
+import { findRowAfter, proveRow, readTreeWithRows } from '../platform/audit/log-proof.ts';
 import {
   createLogVerifier,
   type Finding,
@@ -13,6 +13,7 @@ import {
 import { TreeTampered } from '../platform/audit/tree-state.ts';
 import { firstIdAt } from '../platform/crypto/ids.ts';
 import {
+  type Checkpoint,
   type LogPublicKey,
   newSigningKeyPem,
   openCheckpoint,
@@ -60,9 +61,13 @@ const linesOf = async function* (path: string): AsyncGenerator<string> {
   }
 };
 
-/** Checkpoints that were exported, by tenant and size: about 200 bytes each. @throws StartError. */
-const readHeld = async (path: string, keys: readonly LogPublicKey[]): Promise<HeldCheckpoints> => {
-  const held = new Map<string, Map<number, ReturnType<typeof openCheckpoint> & object>>();
+type Held = { held: HeldCheckpoints | undefined; fork: Finding | undefined };
+
+/** Checkpoints that were exported, by tenant and size: about 200 bytes each. Two of one size must be of one tree. @throws StartError. */
+const readHeld = async (path: string | undefined, keys: readonly LogPublicKey[]): Promise<Held> => {
+  if (path === undefined) return { held: undefined, fork: undefined };
+  const held = new Map<string, Map<number, Checkpoint>>();
+  let fork: Finding | undefined;
   let number = 0;
   for await (const line of linesOf(path)) {
     number += 1;
@@ -79,11 +84,20 @@ const readHeld = async (path: string, keys: readonly LogPublicKey[]): Promise<He
       console.error(`Line ${number} of ${path} has no checkpoint that the key signed. It is left out.`);
       continue;
     }
-    const ofTenant = held.get(checkpoint.tenant_id) ?? new Map();
-    held.set(checkpoint.tenant_id, ofTenant.set(checkpoint.size, checkpoint));
+    const { tenant_id, size, root } = checkpoint;
+    const ofTenant = held.get(tenant_id) ?? new Map<number, Checkpoint>();
+    held.set(tenant_id, ofTenant);
+    const known = ofTenant.get(size);
+    if (!known) ofTenant.set(size, checkpoint);
+    else if (!known.root.equals(root))
+      fork ??= {
+        kind: 'forked',
+        tenant_id,
+        text: `Two logs of ${size} rows were signed, on ${known.at.toISOString()} and ${checkpoint.at.toISOString()}: line ${number} of your checkpoints contradicts one before it.`,
+      };
   }
   if (held.size === 0) throw new StartError(`${path} has no checkpoint that the key signed.`);
-  return held;
+  return { held, fork };
 };
 
 /** The events of an export, and the key that it names. @throws StartError. */
@@ -116,8 +130,9 @@ const verifyEvents = async (
   events: AsyncIterable<ProofEvent>,
   keys: readonly LogPublicKey[],
   held: HeldCheckpoints | undefined,
+  isArchive: boolean,
 ): Promise<Verdict> => {
-  const verifier = createLogVerifier(keys, held);
+  const verifier = createLogVerifier(keys, held, isArchive);
   for await (const event of events) {
     verifier.take(event);
     if (verifier.hasFinding()) break;
@@ -153,8 +168,9 @@ export type VerifyOptions = { key: string | undefined; checkpoints: string | und
 export const judgeLogFile = async (path: string, options: Omit<VerifyOptions, 'isJson'>): Promise<Verdict> => {
   const given = options.key === undefined ? undefined : parseKeys(options.key);
   const judge = async (events: AsyncIterable<ProofEvent>, keys: readonly LogPublicKey[]): Promise<Verdict> => {
-    const held = options.checkpoints === undefined ? undefined : await readHeld(options.checkpoints, keys);
-    const { finding, verified } = await verifyEvents(events, keys, held);
+    const { held, fork } = await readHeld(options.checkpoints, keys);
+    if (fork) return { finding: fork, verified: [] };
+    const { finding, verified } = await verifyEvents(events, keys, held, isArchivePath(path));
     // It may have been cut off at its beginning.
     const empty: Finding = { kind: 'cut_off', tenant_id: undefined, text: 'The file has no signed rows.' };
     return { finding: finding ?? (verified.length === 0 ? empty : undefined), verified };
@@ -227,6 +243,17 @@ const readingTree = async function* (events: AsyncIterable<ProofEvent>): AsyncGe
   }
 };
 
+/** @param note called with the id of each row that has a leaf. The ids in the state of a tree and of archived leaves are not signed. */
+const notingRows = async function* (
+  events: AsyncIterable<ProofEvent>,
+  note: (id: string) => void,
+): AsyncGenerator<ProofEvent> {
+  for await (const event of events) {
+    if (event.kind === 'leaf' && event.line !== undefined) note(event.id);
+    yield event;
+  }
+};
+
 /** Verifies the rows in the database of one tenant, or of all, against the stored checkpoints and those of a file. */
 export const verifyDatabase = async (
   { db, logSigning, now }: Vault,
@@ -235,7 +262,8 @@ export const verifyDatabase = async (
 ): Promise<void> => {
   const { query } = db.statements;
   const keys = options.key === undefined ? logSigning.publicKeys : parseKeys(options.key);
-  const held = options.checkpoints === undefined ? undefined : await readHeld(options.checkpoints, keys);
+  const { held, fork } = await readHeld(options.checkpoints, keys);
+  if (fork) return printVerdict({ finding: fork, verified: [] }, options.isJson);
   const archives = await findArchivedMonths(query);
   const verified: VerifiedLog[] = [];
   const signedBefore = firstIdAt(now().getTime() - UNSIGNED_MS);
@@ -243,9 +271,11 @@ export const verifyDatabase = async (
   const seen = new Set<string>();
   for await (const tenant_id of wanted) {
     seen.add(tenant_id);
-    const found = await verifyEvents(readingTree(readTreeWithRows(query, tenant_id, archives)), keys, held);
+    let lastRow = NO_ROW;
+    const events = notingRows(readTreeWithRows(query, tenant_id, archives), (id) => (lastRow = id));
+    const found = await verifyEvents(readingTree(events), keys, held, false);
     verified.push(...found.verified);
-    const unsigned = found.finding ? undefined : await findUnhashedRow(query, tenant_id, signedBefore);
+    const unsigned = found.finding ? undefined : await findRowAfter(query, tenant_id, lastRow, signedBefore);
     if (unsigned !== undefined)
       found.finding = {
         kind: 'unsigned',

@@ -155,6 +155,17 @@ describe.each(['VAULT_ADDR', 'AWS_KMS_ENDPOINT'])('%s', (name) => {
   );
 });
 
+test('LOG_CHECKPOINT_URL has no credentials, with which no request is sent', () => {
+  expect(() => loadConfig({ LOG_CHECKPOINT_URL: 'https://logs.example.com/in?key=x' })).not.toThrow();
+  for (const url of [
+    'https://user@logs.example.com',
+    'https://user:x@logs.example.com/',
+    'https://:x@logs.example.com',
+  ])
+    expect(() => loadConfig({ LOG_CHECKPOINT_URL: url })).toThrow('LOG_CHECKPOINT_URL: must have no user name');
+  expect(() => loadConfig({ LOG_CHECKPOINT_URL: 'logs' })).toThrow('LOG_CHECKPOINT_URL: must be an https:// address');
+});
+
 describe('SESSION_IDLE and SIGN_IN_LOCKOUT', () => {
   test('are 15 and 30 minutes where nothing is set, and any time within their bounds', () => {
     expect(loadConfig({})).toMatchObject({ sessionIdleMs: 15 * 60_000, signInLockoutMs: 30 * 60_000 });

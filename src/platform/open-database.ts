@@ -5,7 +5,7 @@ import type { Accounts } from './accounts.ts';
 import type { Config } from './config.ts';
 import { memoryDigest, randomBase62 } from './crypto/digest.ts';
 import { randomBytesFromKernel } from './crypto/random.ts';
-import { connectionErrorText, withFullVerification } from './db/connection-errors.ts';
+import { connectionErrorText, withFullVerification, withoutName } from './db/connection-errors.ts';
 import { createDatabase, type Database } from './db/database.ts';
 import { findPendingMigrations, migrate, type MigrationResult } from './db/migrate.ts';
 import { type EmbeddedPostgres, hasCluster, takeDataDirectory } from './dev-postgres/dev-postgres.ts';
@@ -101,7 +101,10 @@ const findDatabase = async (
   start: Start,
 ): Promise<{ poolConfig: PoolConfig; embedded: EmbeddedPostgres | undefined }> => {
   if (config.databaseUrl !== undefined)
-    return { poolConfig: { connectionString: withFullVerification(config.databaseUrl) }, embedded: undefined };
+    return {
+      poolConfig: { connectionString: withFullVerification(withoutName(config.databaseUrl)) },
+      embedded: undefined,
+    };
   const isOwner = role === 'server' || role === 'supervisor';
   if (!isOwner && (await isWithoutDatabase(config))) throw noVault(config);
   const { postgres, lock } = await takeDataDirectory({

@@ -124,7 +124,7 @@ export const startServer = async (
     },
     request,
     tokenize: (body, key) => request('POST', '/tokenize', { json: body, ...(key === undefined ? {} : { key }) }),
-    sign: (id, table = 'tenants') => signHead(ctx.db, table, id),
+    sign: (id, table = 'tenants') => signHead(ctx.db, table, id, { isSignedKept: false }),
     sql: async (text, values = []) => (await pool.query(text, values)).rows,
     close: async () => {
       await app.close();

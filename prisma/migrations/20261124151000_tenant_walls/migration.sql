@@ -4,13 +4,14 @@
 
 -- Raises the wall of a table that has tenants, with the rights of its owner: the server may call it, whose role may change no table.
 -- PostgreSQL reads the setting once for a statement. CASE, so that the condition says nothing about the number of rows: that is what
--- the conditions of the statement itself say.
+-- the conditions of the statement itself say. A statement that waited for a lock computes both branches when it looks at the new
+-- version of the row, so the list of ids must be one for * too.
 CREATE FUNCTION raise_tenant_wall(walled regclass) RETURNS void LANGUAGE plpgsql SECURITY DEFINER
 SET lock_timeout = '2s' AS $$
 DECLARE
   named constant text := format(
     $condition$CASE (SELECT current_setting('strongroom.tenants', true)) WHEN '*' THEN true
-      ELSE %I = ANY ((SELECT string_to_array(current_setting('strongroom.tenants', true), ',')::uuid[])::uuid[]) END$condition$,
+      ELSE %I = ANY ((SELECT string_to_array(nullif(current_setting('strongroom.tenants', true), '*'), ',')::uuid[])::uuid[]) END$condition$,
     (SELECT CASE WHEN relname IN ('tenants', 'deleted_tenants') THEN 'id' ELSE 'tenant_id' END FROM pg_class WHERE oid = walled));
   own text;
   command text;

@@ -38,7 +38,9 @@ export const resetMemberSecondFactor = async (ctx: Changing, visitor: Visitor, m
   if (member.user_id === user_id) throw unprocessable('Remove your own second factor under Account.');
   const onlyOperator = () =>
     unprocessable('Only the operator of this vault can reset the second factor of this member.');
-  if (member.role === 'OWNER') throw onlyOperator();
+  // Verified, so that a row that was changed to another user resets nothing.
+  const memberships = await listMembershipsBeforeCaller(ctx.db, member.user_id);
+  if (member.role === 'OWNER' || !memberships.some((each) => each.member_id === member_id)) throw onlyOperator();
   const actor = { actor_id: user_id, actor_type: 'user', origin: visitor.origin } as const;
   const isReset = await changingUser(ctx, { tenant_id, user_id: member.user_id, actor }, async (tx, found) => {
     const [first, ...others] = found.members;

@@ -51,6 +51,7 @@ const ofCreator = ['tenants', 'applications'] as const;
 export const insertSession = async (
   { prisma, query, signedRows, tenant_id }: PrismaTransaction,
   row: NewSession,
+  { isOfApplication }: { isOfApplication: boolean },
 ): Promise<void> => {
   const { metadata, digest, page_digest, ...columns } = row;
   await query('hold-tenant-for-session', HOLD_TENANT, [tenant_id]);
@@ -58,6 +59,7 @@ export const insertSession = async (
     query('find-creator-of-session', FIND_CREATOR, [tenant_id, row.created_by]),
   );
   if (!creator) throw notFound('tenant');
+  if (isOfApplication && !creator.applications) throw notFound('application');
   const data = {
     ...columns,
     tenant_id,

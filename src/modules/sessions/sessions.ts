@@ -104,7 +104,8 @@ export const createSession = async (
   };
   return work.prismaTransaction(async (tx) => {
     const page_digest = secret === undefined ? null : sessionPageDigest(ctx.pepper, secret);
-    await insertSession(tx, { ...row, metadata: input.metadata, public_id, digest, page_digest });
+    const isOfApplication = work.actor_type === 'application';
+    await insertSession(tx, { ...row, metadata: input.metadata, public_id, digest, page_digest }, { isOfApplication });
     tx.log(logRow(ctx, work, { operation: 'create', entity_type: 'session', entity_ids: [row.id] }));
     return {
       ...recordOf({ ...row, metadata: input.metadata ?? null, token_ids: [] }),

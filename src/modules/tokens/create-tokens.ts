@@ -32,6 +32,7 @@ import {
   invalidField,
   invalidInput,
   payloadTooLarge,
+  unavailable,
 } from '../../platform/errors.ts';
 import { ExpressionError } from './expressions/expression-error.ts';
 import type { Json } from '../../platform/json/json.ts';
@@ -211,7 +212,7 @@ const recordOfNew = (work: Work, { drafts, rows, transforms }: Sealed, index: nu
 /** Attempts to find equal tokens or to write, while others delete or move the equal ones. */
 const UNIQUE_TRIES_MAX = 3;
 
-/** Looks for equal tokens and writes the others, in one statement that requests share. @throws conflict. */
+/** Looks for equal tokens and writes the others, in one statement that requests share. @throws unavailable. */
 const insertUnique = async <T>(
   ctx: TokensContext,
   work: Work,
@@ -272,9 +273,17 @@ const insertLeft = async (
   { left, seen, triesLeft }: { left: number[]; seen: string[]; triesLeft: number },
   options: Omit<CreateOptions<unknown>, 'answer'>,
 ): Promise<TokenRecord[]> => {
-  if (triesLeft === 1) throw conflict('Tokens with this value are being changed. Try again.');
+  // No conflict: that stands for an alias that is taken, after which all drafts would be written again.
+  if (triesLeft === 1) throw unavailable(new Error('tokens with this value are deleted again and again'));
   const of = <Item>(list: Item[]): Item[] => left.map((index) => list[index] as Item);
-  const sealed = { drafts: of(drafts), rows: of(rows), transforms: of(transforms), keys };
+  // The log row of the first attempt is written where that attempt wrote tokens.
+  const log_ids = new Map<string, string>();
+  const withOwnLog = (row: NewToken): NewToken => {
+    const log_id = log_ids.get(row.log_id) ?? ctx.newLogId(ctx.now());
+    log_ids.set(row.log_id, log_id);
+    return { ...row, log_id };
+  };
+  const sealed = { drafts: of(drafts), rows: of(rows).map(withOwnLog), transforms: of(transforms), keys };
   return insertUnique(ctx, work, sealed, seen, { ...options, answer: (records) => records }, triesLeft - 1);
 };
 

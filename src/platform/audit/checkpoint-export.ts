@@ -1,5 +1,6 @@
 // Sends checkpoints of the audit log to a file or an address, where a writer of the database cannot take them back.
 import { appendLines } from '../append-lines.ts';
+import { firstIdAt } from '../crypto/ids.ts';
 import { takeLease } from '../db/leases.ts';
 import { findStreamPosition, moveStreamPosition, NO_ROW } from '../db/log-stream.ts';
 import { findNewCheckpoints } from '../db/log-trees.ts';
@@ -14,7 +15,7 @@ const REQUEST_MS = 10_000;
 /** A receiver that is down is tried again after 20 s, then after twice as long each time, up to this. */
 const PAUSE_MAX_MS = 10 * 60_000;
 
-type Exporting = Pick<Platform, 'config' | 'db' | 'log' | 'newUuid'>;
+type Exporting = Pick<Platform, 'config' | 'db' | 'log' | 'newUuid' | 'now'>;
 type Sink = { name: 'checkpoints-file' | 'checkpoints-url'; send(lines: string[]): Promise<void> };
 
 const post = async (url: string, lines: string[]): Promise<void> => {
@@ -30,13 +31,27 @@ const post = async (url: string, lines: string[]): Promise<void> => {
 };
 
 /** Sends all checkpoints that were not sent yet. A crash repeats a batch, and loses none. @throws unavailable; what `send` throws. */
-const sendAll = async ({ db }: Pick<Exporting, 'db'>, { name, send }: Sink, holder: string): Promise<void> => {
+const sendAll = async (
+  { db, log, now }: Pick<Exporting, 'db' | 'log' | 'now'>,
+  { name, send }: Sink,
+  holder: string,
+): Promise<void> => {
   const { query } = db.statements;
   const lease = `log-${name}`;
   if (!(await takeLease(db, lease, holder, LEASE_MS))) return;
+  // Above all ids that exist by now.
+  const end = firstIdAt(now().getTime() + 1);
   let position = await findStreamPosition(query, name, NO_ROW);
+  if (position > end) {
+    log.error(
+      { alarm: 'tampered', table: 'log_streams', sink: name },
+      'the position of the export of checkpoints was moved into the future; all checkpoints are exported again',
+    );
+    if (!(await moveStreamPosition(query, name, position, NO_ROW))) return;
+    position = NO_ROW;
+  }
   for (;;) {
-    const found = await findNewCheckpoints(query, position, BATCH);
+    const found = await findNewCheckpoints(query, position, end, BATCH);
     const last = found.at(-1);
     if (!last) return;
     await send(found.map(({ tenant_id, note }) => JSON.stringify({ tenant_id, checkpoint: note })));
@@ -83,7 +98,7 @@ const sinksOf = ({ logCheckpointFile: path, logCheckpointUrl: url }: Platform['c
 ];
 
 /** Sends what is new once to every configured place. For tests and commands. @throws unavailable; the error of the place. */
-export const exportCheckpoints = async (ctx: Pick<Exporting, 'config' | 'db'>, holder: string): Promise<void> => {
+export const exportCheckpoints = async (ctx: Omit<Exporting, 'newUuid'>, holder: string): Promise<void> => {
   for (const sink of sinksOf(ctx.config)) await sendAll(ctx, sink, holder);
 };
 

@@ -63,11 +63,13 @@ const readCheckpoints = async function* (query: Query, tenant_id: string, above:
   }
 };
 
-/** The first row after the last leaf of a tenant, up to an id: it is in no tree. @throws unavailable. */
-export const findUnhashedRow = async (query: Query, tenant_id: string, to: string): Promise<string | undefined> => {
-  const tree = await findTree(query, tenant_id);
-  return (await readRowsOf(query, tenant_id, tree?.last_id ?? NO_ROW, to, 1))[0]?.id;
-};
+/** The first row of a tenant above an id, up to another. @throws unavailable. */
+export const findRowAfter = async (
+  query: Query,
+  tenant_id: string,
+  from: string,
+  to: string,
+): Promise<string | undefined> => (await readRowsOf(query, tenant_id, from, to, 1))[0]?.id;
 
 /** The next of a generator, which waits until it is taken. */
 const createPeek = async <T>(generator: AsyncGenerator<T>) => {

@@ -1,5 +1,5 @@
 // Verifies a log against its signed checkpoints, in one pass, and names the first row that was changed, removed, moved or cut off.
-import { append, copyOf, type Frontier, rootOf } from '../crypto/merkle.ts';
+import { append, copyOf, type Frontier, frontierLength, rootOf } from '../crypto/merkle.ts';
 import { type Checkpoint, type LogPublicKey, openCheckpoint } from '../crypto/signed-note.ts';
 import { idsOfLine, leafOfLine } from './leaf.ts';
 import { monthEndOf } from './trees.ts';
@@ -25,6 +25,7 @@ export type FindingKind =
   | 'interval'
   | 'leaf_hash'
   | 'checkpoint'
+  | 'forked'
   | 'unsigned'
   | 'damaged';
 
@@ -76,8 +77,15 @@ type Part = {
 
 const rowText = (id: string | undefined): string => (id === undefined ? 'A row' : `The row ${id}`);
 
-/** Takes events until there is a finding. Its memory does not grow with the log. */
-export const createLogVerifier = (keys: readonly LogPublicKey[], held: HeldCheckpoints = new Map()) => {
+/**
+ * Takes events until there is a finding. Its memory does not grow with the log.
+ * @param isArchive the log goes on after its end, so that larger checkpoints are held of it.
+ */
+export const createLogVerifier = (
+  keys: readonly LogPublicKey[],
+  held: HeldCheckpoints = new Map(),
+  isArchive = false,
+) => {
   let part: Part | undefined;
   let finding: Finding | undefined;
   const verified: VerifiedLog[] = [];
@@ -118,7 +126,7 @@ export const createLogVerifier = (keys: readonly LogPublicKey[], held: HeldCheck
         `The rows from position ${of.gap.from} to ${of.gap.to - 1} were removed${of.lastId === undefined ? '' : `, before the row ${of.lastId}`}.`,
         { position: of.gap.from },
       );
-    const heldHere = [...(held.get(of.tenant_id)?.values() ?? [])];
+    const heldHere = isArchive ? [] : [...(held.get(of.tenant_id)?.values() ?? [])];
     const largest = [of.newest, ...heldHere].reduce(
       (one, other) => ((other?.size ?? 0) > (one?.size ?? 0) ? other : one),
       undefined,
@@ -156,6 +164,8 @@ export const createLogVerifier = (keys: readonly LogPublicKey[], held: HeldCheck
       archived: 0,
       checkpoints: 0,
     };
+    if (frontier.length !== frontierLength(from))
+      return find('damaged', `The hashes of what comes before position ${from} are not as many as they should be.`);
     if (newest === undefined) return;
     part.newest = openCheckpoint(newest, keys);
     if (part.newest?.tenant_id !== tenant_id) find('checkpoint', 'The newest checkpoint is not signed by the key.');

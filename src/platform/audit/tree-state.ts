@@ -2,7 +2,8 @@
 import type { LogSigning } from '../crypto/log-signing.ts';
 import { append, copyOf, emptyFrontier, type Frontier, frontierLength, HASH_BYTES, rootOf } from '../crypto/merkle.ts';
 import { openCheckpoint } from '../crypto/signed-note.ts';
-import { BLOCK_LEAVES, findBlocks, type FoundTree, type LeafBlock } from '../db/log-trees.ts';
+import { NO_ROW } from '../db/log-stream.ts';
+import { BLOCK_LEAVES, findBlocks, findFirstBlock, type FoundTree, type LeafBlock } from '../db/log-trees.ts';
 import type { Query } from '../db/statements.ts';
 
 export const ID_BYTES = 16;
@@ -86,6 +87,12 @@ const checkPrefix = async (query: Query, tenant_id: string, known: KnownTree, st
     throw new TreeTampered('the tree does not begin with the one that was signed');
 };
 
+/** Whether the leaves that follow a known tree are gone, as those of archived months are. @throws unavailable. */
+const isDropped = async (query: Query, tenant_id: string, known: KnownTree): Promise<boolean> => {
+  const first = await findFirstBlock(query, tenant_id, NO_ROW);
+  return first !== undefined && first > Math.floor(known.size / BLOCK_LEAVES);
+};
+
 /** The newest checkpoint of a stored tree. @throws TreeTampered where it is missing or not signed by a known key. */
 const signedTree = (tenant_id: string, found: FoundTree, { publicKeys }: LogSigning): KnownTree => {
   if (found.signed_size === 0 && !found.checkpoint) return EMPTY_TREE;
@@ -98,6 +105,7 @@ const signedTree = (tenant_id: string, found: FoundTree, { publicKeys }: LogSign
 
 /**
  * @param known what this process last knew of the tree; undefined after a start: then its newest checkpoint counts.
+ * @param latest an id that no row is above yet.
  * @throws TreeTampered where the stored tree is smaller, another one, or damaged; unavailable.
  */
 export const openTree = async (
@@ -106,6 +114,7 @@ export const openTree = async (
   found: FoundTree | undefined,
   remembered: KnownTree | undefined,
   signing: LogSigning,
+  latest: string,
 ): Promise<OpenTree> => {
   if (!found) {
     if (remembered) throw new TreeTampered('the tree is gone');
@@ -123,9 +132,14 @@ export const openTree = async (
     throw new TreeTampered('the root does not follow from the leaf hashes');
   if (idsOf(block).at(-1) !== last_id || block.last_id !== last_id)
     throw new TreeTampered('the last row is not that of the last leaf');
+  // No row would follow it: the log would grow, and nothing more would be signed.
+  if (last_id > latest) throw new TreeTampered('the last row is one of the future');
   for (const each of known) {
     if (!isKnown(frontier, each)) throw new TreeTampered('the tree is not the one that was signed');
-    if (size > each.size && each.size > 0) await checkPrefix(query, tenant_id, each, { size, root });
+    if (size === each.size || each.size === 0) continue;
+    // A process that comes back after months remembers leaves that were archived since. The newest checkpoint counts then.
+    if (each.size < signed.size && (await isDropped(query, tenant_id, each))) continue;
+    await checkPrefix(query, tenant_id, each, { size, root });
   }
   const isFull = block.ids.length === BLOCK_LEAVES * ID_BYTES;
   return {

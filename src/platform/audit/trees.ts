@@ -122,7 +122,8 @@ export const createTreeBuilder = (ctx: Building) => {
   /** @returns false where another process builds too. @throws TreeTampered; unavailable. */
   const extend = async (tenant_id: string, end: string, mayGoOn: () => Promise<boolean>): Promise<boolean> => {
     const found = await findTree(query, tenant_id);
-    const tree = await openTree(query, tenant_id, found, remembered.get(tenant_id), ctx.logSigning);
+    const latest = firstIdAt(ctx.now().getTime());
+    const tree = await openTree(query, tenant_id, found, remembered.get(tenant_id), ctx.logSigning, latest);
     for (;;) {
       const rows = await readRowsOf(query, tenant_id, tree.last_id ?? NO_ROW, end, STEP_ROWS);
       const step = createStep(ctx, tenant_id, tree);

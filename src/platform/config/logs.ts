@@ -28,7 +28,11 @@ const checkpointUrl = z
   .refine(
     (url) => URL.canParse(url) && /^https?:$/.test(new URL(url).protocol) && isPrivateOnTheWay(url),
     'must be an https:// address, or http:// of localhost, 127.0.0.1 or [::1] only',
-  );
+  )
+  .refine((text) => {
+    const url = URL.parse(text);
+    return !url || (url.username === '' && url.password === '');
+  }, 'must have no user name and no password: requests to such an address are refused');
 
 /** Of log lines and the audit log. */
 export const logVariables = {

@@ -99,6 +99,10 @@ export const isOnThisMachine = (poolConfig: PoolConfig): boolean => {
   return host.startsWith('/') || host === 'localhost' || host === '::1' || host.startsWith('127.');
 };
 
+/** Without a name for connections: the names that this server gives them tell its version to others. */
+export const withoutName = (databaseUrl: string): string =>
+  databaseUrl.replace(/([?&])application_name=[^&#]*&?/g, '$1').replace(/[?&](?=#|$)/, '');
+
 /**
  * Replaces `sslmode=prefer`, `require` and `verify-ca` by `verify-full`. pg treats them alike today, and warns that a later version
  * will check less.

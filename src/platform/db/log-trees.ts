@@ -65,7 +65,7 @@ const FIND_CHECKPOINTS = `
 SELECT size::float8 AS size, note FROM log_checkpoints WHERE tenant_id = $1 AND size > $2 ORDER BY size LIMIT $3`;
 
 const FIND_EXPORTED = `
-SELECT tenant_id, id, note FROM log_checkpoints WHERE id > $1::uuid ORDER BY id LIMIT $2`;
+SELECT tenant_id, id, note FROM log_checkpoints WHERE id > $1::uuid AND id <= $2::uuid ORDER BY id LIMIT $3`;
 
 const COUNT_AHEAD =
   'SELECT count(*)::float8 AS count FROM (SELECT 1 FROM audit_log WHERE id > $1::uuid LIMIT $2) AS ahead';
@@ -190,13 +190,14 @@ export const findCheckpoints = async (
 ): Promise<{ size: number; note: string }[]> =>
   query('find-log-checkpoints', FIND_CHECKPOINTS, [tenant_id, above, most]);
 
-/** Checkpoints of all tenants above an id, in the order of time. @throws unavailable. */
+/** Checkpoints of all tenants above an id, up to another, in the order of time. @throws unavailable. */
 export const findNewCheckpoints = async (
   query: Query,
   above: string,
+  to: string,
   most: number,
 ): Promise<{ tenant_id: string; id: string; note: string }[]> =>
-  query('find-new-log-checkpoints', FIND_EXPORTED, [above, most]);
+  query('find-new-log-checkpoints', FIND_EXPORTED, [above, to, most]);
 
 /** Keeps one checkpoint of each hour, or day, of a tenant between two times. @throws unavailable. */
 export const thinCheckpoints = async (query: Query, unit: 'hour' | 'day', from: Date, to: Date): Promise<void> => {

@@ -12,6 +12,9 @@ const FIRST_ID = '00000000-0000-0000-0000-000000000000';
 const findUnsigned = (table: HeadTable): string =>
   `SELECT id FROM ${table} WHERE mac IS NULL AND id > $1::uuid ORDER BY id LIMIT ${SLICE}`;
 
+const HAS_UNSIGNED = `
+(SELECT id FROM users WHERE mac IS NULL LIMIT 1) UNION ALL (SELECT id FROM tenants WHERE mac IS NULL LIMIT 1)`;
+
 /** Live for an hour at most, and are bound to their application, so they are signed beside the tenant. */
 const COLLECT_SESSIONS = `
 SELECT ${signedColumns('collect_sessions', 's')}, a.sessions_version FROM collect_sessions s
@@ -19,11 +22,20 @@ LEFT JOIN applications a ON a.tenant_id = s.tenant_id AND a.id = s.created_by
 WHERE s.tenant_id = $1::uuid AND s.mac IS NULL`;
 const SIGN_COLLECT_SESSION = 'UPDATE collect_sessions SET mac = $3 WHERE tenant_id = $1::uuid AND id = $2::uuid';
 
-/** Signs one tenant or user with all that belongs to it, as it is. @throws notFound where it is gone. */
-export const signHead = ({ signedRows, statements }: Database, table: HeadTable, id: string): Promise<void> =>
+/**
+ * Signs one tenant or user with all that belongs to it, as it is.
+ * @param isSignedKept whether one that is signed already stays as it is. @throws notFound where it is gone.
+ */
+export const signHead = (
+  { signedRows, statements }: Database,
+  table: HeadTable,
+  id: string,
+  { isSignedKept }: { isSignedKept: boolean },
+): Promise<void> =>
   statements.transaction(async (query) => {
     const signing = createSigning(signedRows, id, query);
-    await signing.takeAsItIs(table, id);
+    const isSigned = await signing.takeAsItIs(table, id);
+    if (isSigned && isSignedKept) return;
     if (table === 'tenants')
       for (const { sessions_version, ...joined } of await query('find-collect-sessions', COLLECT_SESSIONS, [id])) {
         const row = Object.fromEntries(
@@ -35,6 +47,10 @@ export const signHead = ({ signedRows, statements }: Database, table: HeadTable,
     await signing.write();
   });
 
+/** Whether a tenant or user has no MAC. */
+export const hasUnsigned = async ({ statements }: Pick<Database, 'statements'>): Promise<boolean> =>
+  (await statements.query('has-unsigned', HAS_UNSIGNED, [])).length > 0;
+
 /** @returns how many were signed. Can be stopped, and run again. */
 export const signUnsigned = async (db: Database, table: HeadTable): Promise<number> => {
   let signed = 0;
@@ -43,7 +59,7 @@ export const signUnsigned = async (db: Database, table: HeadTable): Promise<numb
       id: string;
     }[];
     for (const { id } of found) {
-      await signHead(db, table, id).catch((error: unknown) => {
+      await signHead(db, table, id, { isSignedKept: true }).catch((error: unknown) => {
         // Deleted meanwhile.
         if ((error as { code?: string }).code !== notFound('').code) throw error;
       });

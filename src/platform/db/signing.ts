@@ -46,11 +46,13 @@ const holdHead = (table: HeadTable): string =>
   `SELECT ${columnList(table)} FROM ${table} WHERE id = $1::uuid FOR UPDATE`;
 
 const findRow = (name: SignedTableName): string =>
-  `SELECT ${columnList(name)} FROM ${name} WHERE ${ownerColumn(name)} = $1::uuid AND ${tableOf(name).id} = ${cast(name, '$2')}`;
+  `SELECT ${columnList(name)} FROM ${name} WHERE ${ownerColumn(name)} = $1::uuid AND ${tableOf(name).id} = ${cast(name, '$2')} FOR UPDATE`;
 
+/** Locked, so that what is signed is what was verified. */
 const findRows = (name: SignedTableName): string => `SELECT ${columnList(name)} FROM ${name}
 WHERE ${ownerColumn(name)} = $1::uuid AND ${tableOf(name).id} IN (
-  SELECT ${cast(name, 'w.id')} FROM json_to_recordset($2::json) AS w(id text))`;
+  SELECT ${cast(name, 'w.id')} FROM json_to_recordset($2::json) AS w(id text))
+ORDER BY ${tableOf(name).id} FOR NO KEY UPDATE`;
 
 /** In the order of ids. @param isFirst without an id that the slice begins after. */
 const findSlice = (name: SignedTableName, isFirst: boolean): string => {
@@ -159,8 +161,11 @@ export const createSigning = (signedRows: SignedRows, tenant_id: string, query: 
     const { table, id, written } = held;
     if (!held.isRevoking && written.size === 0) return;
     const [row] = (await query(`find-head-${table}`, holdHead(table), [id])) as Row[];
-    // It was deleted, and with it all that it authorises.
-    if (!row) return;
+    // It was deleted, and with it all that it authorises: put back as it was, it is refused.
+    if (!row) {
+      held.signed = held.version + 1;
+      return;
+    }
     if (!held.isRevoking) {
       for (const [name, ids] of written)
         await signSlice(held, name, await findWritten(held, name, [...ids]), held.version);
@@ -214,11 +219,12 @@ export const createSigning = (signedRows: SignedRows, tenant_id: string, query: 
         if (isIntactIn(held, name, row)) note(held, name, row[tableOf(name).id] as RowId);
     },
 
-    /** Locks a tenant or user, to sign it and its rows as they are. @throws notFound. */
-    takeAsItIs: async (table: HeadTable, id: string): Promise<void> => {
+    /** Locks a tenant or user, to sign it and its rows as they are. @returns whether it was signed. @throws notFound. */
+    takeAsItIs: async (table: HeadTable, id: string): Promise<boolean> => {
       const [row] = (await query(`hold-${table}`, holdHead(table), [id])) as Row[];
       if (!row) throw notFound(table === 'tenants' ? 'tenant' : 'user');
       keep(table, id, row['auth_version'] as number, true);
+      return row['mac'] !== null;
     },
 
     /** Rows of a tenant or user are deleted: put back, they do not verify. @param id of a user. */
@@ -234,8 +240,9 @@ export const createSigning = (signedRows: SignedRows, tenant_id: string, query: 
 
     /** Signs what was written. Before the commit. The tenant first. */
     write: async (): Promise<void> => {
-      if (!signedRows.isSigning()) return;
-      for (const held of heads.values()) await everywhere(held.table, () => signHeld(held));
+      for (const held of heads.values())
+        // What is signed stays so, also in a process that does not know yet that the upgrade is over.
+        if (signedRows.isSigning() || !held.isUnsigned) await everywhere(held.table, () => signHeld(held));
     },
   };
 };

@@ -26,7 +26,7 @@ const LOCK_MEMBERS = `
 SELECT m.tenant_id, m.id AS member_id
 FROM memberships ms
 JOIN tenants t ON t.id = ms.tenant_id
-JOIN members m ON m.tenant_id = ms.tenant_id AND m.id = ms.member_id
+JOIN members m ON m.tenant_id = ms.tenant_id AND m.id = ms.member_id AND m.user_id = ms.user_id
 WHERE ms.user_id = $1::uuid ORDER BY m.tenant_id FOR UPDATE OF m`;
 
 export const findUserBeforeCaller = async (

@@ -144,15 +144,14 @@ const fetchFor =
         timeouts: { wholeMs: Math.min(TIMEOUT_SECONDS * 1000, egress.timeouts.wholeMs) },
       },
     );
-    // Decoded already.
-    const kept = answer.headers.filter(([name]) => !/^content-(?:encoding|length)$/i.test(name));
-    const isEmpty = answer.status === 204 || answer.status === 304;
-    const response = new Response(isEmpty ? null : Uint8Array.from(answer.body), {
-      status: answer.status,
-      headers: kept,
-    });
-    answer.release();
-    return response;
+    try {
+      // Decoded already.
+      const kept = answer.headers.filter(([name]) => !/^content-(?:encoding|length)$/i.test(name));
+      const isEmpty = [204, 205, 304].includes(answer.status);
+      return new Response(isEmpty ? null : Uint8Array.from(answer.body), { status: answer.status, headers: kept });
+    } finally {
+      answer.release();
+    }
   };
 
 type Known = { tenant_id: string; metadata: oidc.ServerMetadata; jwks: oidc.ExportedJWKSCache | undefined };

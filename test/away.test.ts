@@ -4,6 +4,7 @@ import { Pool } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createAccounts } from '../src/platform/accounts.ts';
 import { createMetrics } from '../src/platform/metrics/metrics.ts';
+import { NAME_TENANTS } from '../src/platform/db/named-tenants.ts';
 import { createStatements, type Statements } from '../src/platform/db/statements.ts';
 import { createTimedClient } from '../src/platform/db/timed-client.ts';
 import { holdRow } from './support/held-rows.ts';
@@ -24,6 +25,8 @@ beforeAll(async () => {
     ...seeingAllTenants,
     max: 1,
     Client: createTimedClient(QUERY_MAX_MS),
+    // As of the server: statements name tenants by a statement that is prepared.
+    onConnect: async (client) => void (await client.query({ ...NAME_TENANTS, values: [''] })),
   });
   pool.on('error', () => undefined);
   statements = createStatements(pool, 4, createAccounts(), createMetrics());

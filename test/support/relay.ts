@@ -1,10 +1,11 @@
 // A TCP relay in front of a database that can let the connection for notices go silent, as when a machine vanishes.
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import { NOTICES_NAME } from '../../src/platform/db/application-names.ts';
 import { type DatabaseAddress, urlOf } from '../../src/platform/dev-postgres/connection.ts';
 
 /** In the first packet of the connection, which is not encrypted here. */
-const OF_NOTICES = 'strongroom notices';
+const OF_NOTICES = NOTICES_NAME;
 
 export type Relay = {
   /** The database behind the relay. */

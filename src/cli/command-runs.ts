@@ -1,6 +1,6 @@
 // Runs each command of the command line and prints its result. With --json, stdout has JSON only, for scripts.
 import { findTenants } from '../modules/access/rows/tenants.ts';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import {
   createApplication,
   createTenant,
@@ -28,18 +28,18 @@ import { installOfficialFormulas } from '../modules/code/official.ts';
 import { backUp, exportErasures } from './backup.ts';
 import { replayErasureList, restore } from './restore.ts';
 import type { CommandName, Values } from './command-table.ts';
-import { generatedPages, withGenerated } from './configuration.ts';
+import { writeGeneratedPages } from './configuration.ts';
 import { doctor } from './doctor.ts';
 import {
   certificateOf,
   certificatePublicKey,
-  type DeletionState,
+  deletionText,
   listCertificates,
   verifyCertificate,
 } from './erasure-certificates.ts';
 import { exportFile } from './export.ts';
 import { importFile, parseImportOptions } from './import.ts';
-import { combineKey, seal, splitKey, stateText, unseal, withRootKey } from './key-shares.ts';
+import { combineKey, seal, sharesText, splitKey, stateText, unseal, withRootKey } from './key-shares.ts';
 import {
   exportLog,
   logKeyText,
@@ -60,12 +60,6 @@ import { listVaultKeys, rotateRootKey, rotateTenantKeys } from './vault-keys.ts'
 const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** Links lead to the running development server, on whatever port it listens. */
-const DELETION_STATES: Record<DeletionState, string> = {
-  deleting: 'rows are being deleted',
-  issued: 'certificate issued',
-  refused: 'refused: changed in the database',
-};
-
 const withDevAddress = (config: Config): Config => {
   const base_url = config.mode === 'development' ? readCredentials(config)?.['base_url'] : undefined;
   return typeof base_url === 'string' ? { ...config, publicUrl: config.publicUrl ?? base_url } : config;
@@ -128,12 +122,15 @@ const printMade = ({ tenant_id, application_id, api_key, owner }: MadeTenant, js
     );
 };
 
+/** @param text of --tenant. */
+const tenantId = (text: string): string => {
+  if (!uuid.test(text)) throw new UsageError('The option --tenant must be a UUID.');
+  return text.toLowerCase();
+};
+
 /** The tenant of --tenant, or the only one. */
 const tenantOf = async (ctx: Context, tenant: string | undefined): Promise<string> => {
-  if (tenant !== undefined) {
-    if (!uuid.test(tenant)) throw new UsageError('The option --tenant must be a UUID.');
-    return tenant;
-  }
+  if (tenant !== undefined) return tenantId(tenant);
   const tenants = await findTenants(ctx.db);
   if (tenants.length > 1)
     throw new UsageError(
@@ -147,8 +144,7 @@ const tenantOf = async (ctx: Context, tenant: string | undefined): Promise<strin
 
 const printVaultKeys = (values: Values): Promise<void> =>
   withContext(async (ctx) => {
-    if (values.tenant !== undefined) await tenantOf(ctx, values.tenant);
-    const roots = await listVaultKeys(ctx, values.tenant, (key) =>
+    const roots = await listVaultKeys(ctx, values.tenant && tenantId(values.tenant), (key) =>
       console.log(
         values.json
           ? JSON.stringify({ kind: 'tenant', ...key })
@@ -243,11 +239,8 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
     const config = values.new ? undefined : quietConfig();
     const { shares, threshold: needed } = values;
     const { set, threshold, texts } = await splitKey({ shares, threshold: needed, config });
-    const count = texts.length;
     console.log(
-      values.json
-        ? JSON.stringify({ set, threshold, shares: texts })
-        : `Set ${set}: any ${threshold} of these ${count} shares make the root key. Give each to another person. They are shown once.\n\n${texts.map((text, at) => `share ${at + 1} of ${count}\n${text}\n`).join('\n')}\nThen set on all servers: MASTER_KEY_SHARES=${threshold}/${count}:${set}`,
+      values.json ? JSON.stringify({ set, threshold, shares: texts }) : sharesText({ set, threshold, texts }),
     );
   },
   'keys combine': async () => console.log(await combineKey(quietConfig())),
@@ -369,7 +362,7 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
         console.log(
           values.json
             ? JSON.stringify({ tenant_id, deleted_at, issued: state === 'issued', tampered: state === 'refused' })
-            : `${tenant_id}  ${deleted_at.toISOString()}  ${DELETION_STATES[state]}`,
+            : `${tenant_id}  ${deleted_at.toISOString()}  ${deletionText(state)}`,
         ),
       ),
     ),
@@ -395,16 +388,10 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
       isKept: values.keep ?? false,
       isJson: values.json ?? false,
     }),
-  'logs read': async (values, operand) => {
-    if (values.tenant !== undefined && !uuid.test(values.tenant))
-      throw new UsageError('The option --tenant must be a UUID.');
-    await readArchive(required(operand), values.tenant?.toLowerCase());
-  },
+  'logs read': async (values, operand) => readArchive(required(operand), values.tenant && tenantId(values.tenant)),
   'logs export': async (values, operand) => {
     const file = required(operand);
-    const { rows } = await withContext(async (ctx) =>
-      exportLog(ctx, (await tenantOf(ctx, values.tenant)).toLowerCase(), file),
-    );
+    const { rows } = await withContext(async (ctx) => exportLog(ctx, await tenantOf(ctx, values.tenant), file));
     console.log(values.json ? JSON.stringify({ rows }) : `Exported: ${rows} rows.`);
   },
   'logs verify': async (values, operand) => {
@@ -415,24 +402,16 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
     const options = { key: values.key, checkpoints: values.checkpoints, isJson: values.json ?? false };
     if (values.proof !== undefined) return verifyRowProof(required(values.proof), options);
     if (!values.database) return verifyLogFile(required(operand), options);
-    await withContext(async (ctx) =>
-      verifyDatabase(ctx, values.tenant && (await tenantOf(ctx, values.tenant)).toLowerCase(), options),
-    );
+    await withContext((ctx) => verifyDatabase(ctx, values.tenant && tenantId(values.tenant), options));
   },
   'logs prove': async (values, operand) => {
     const id = required(operand).toLowerCase();
     if (!uuid.test(id)) throw new UsageError('ROW must be the id of a row, a UUID.');
-    const proof = await withContext(async (ctx) =>
-      proveLogRow(ctx, (await tenantOf(ctx, values.tenant)).toLowerCase(), id),
-    );
+    const proof = await withContext(async (ctx) => proveLogRow(ctx, await tenantOf(ctx, values.tenant), id));
     process.stdout.write(proof);
   },
   'logs key': async (values) => {
-    console.log(
-      await withContext(async (ctx) =>
-        logKeyText(ctx, values.tenant && (await tenantOf(ctx, values.tenant)).toLowerCase()),
-      ),
-    );
+    console.log(await withContext(async (ctx) => logKeyText(ctx, values.tenant && tenantId(values.tenant))));
   },
   'logs keygen': async (_, operand) => console.log(await makeSigningKey(required(operand))),
   doctor: async (values) => {
@@ -444,24 +423,10 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
       `Written: ${written.join(', ')}\nKeep a copy of secrets/master_key in your secret manager: without it nothing in the vault opens again.\nNext:\n\n${COMPOSE_COMMANDS.join('\n')}`,
     );
   },
-  readme: async () => {
-    for (const generated of generatedPages) {
-      const path = new URL(`../../${generated.page}`, import.meta.url);
-      writeFileSync(path, withGenerated(readFileSync(path, 'utf8'), generated));
-    }
-  },
+  readme: async () => writeGeneratedPages(),
   openapi: async (values) => {
     // Imported here, because no other command needs the routes.
-    const { openapiDocument } = await import('./openapi.ts');
-    const text = await openapiDocument();
-    const path = new URL('../../openapi/openapi.json', import.meta.url);
-    if (values.check) {
-      if (readFileSync(path, 'utf8') !== text)
-        throw new StartError('openapi/openapi.json is out of date. Run: npm run openapi');
-      return;
-    }
-    mkdirSync(new URL('.', path), { recursive: true });
-    writeFileSync(path, text);
-    console.log('openapi/openapi.json written.');
+    const { writeOpenapi } = await import('./openapi.ts');
+    await writeOpenapi({ isCheck: values.check ?? false });
   },
 };

@@ -305,7 +305,7 @@ const table = {
   },
   'logs verify': {
     summary: 'verifies an export or an archive of the audit log against its signed checkpoints',
-    more: 'It names the first row that was changed, removed, added, moved or cut off, and exits with 1. FILE is of logs export, or FILE.jsonl.gz of logs archive, and needs no database. With --database it verifies the rows of one tenant or all in the database; with --proof a proof of logs prove.',
+    more: 'It names the first row that was changed, removed, added, moved or cut off, and exits with 1. FILE comes from logs export, or is the FILE.jsonl.gz of logs archive, and needs no database. --database verifies the rows in the database, of one tenant or all. --proof verifies a proof that logs prove printed.',
     operand: 'FILE',
     isOperandOptional: true,
     optional: ['key', 'checkpoints', 'proof', 'database', 'tenant', 'json'],
@@ -330,7 +330,7 @@ const table = {
   },
   'logs keygen': {
     summary: 'makes a key that signs the audit log, and prints its public key',
-    more: 'Name FILE in LOG_SIGNING_KEY_FILE, and the public key of before (logs key) in LOG_SIGNING_KEYS_PREVIOUS. It needs no database.',
+    more: 'Name FILE in LOG_SIGNING_KEY_FILE, and the earlier public key (see logs key) in LOG_SIGNING_KEYS_PREVIOUS. It needs no database.',
     operand: 'FILE',
     examples: ['logs keygen /etc/strongroom/log-signing-key.pem'],
   },
@@ -405,15 +405,18 @@ const optionWords = (name: OptionName): string => {
 
 const sentence = (summary: string): string => `${summary[0]?.toUpperCase()}${summary.slice(1)}`;
 
+const operandOf = ({ operand, isOperandOptional }: CommandText): string | undefined =>
+  isOperandOptional ? `[${operand}]` : operand;
+
 const summaries = (of: readonly CommandName[]): string =>
-  aligned(of.map((name) => [[name, texts[name].operand].filter(Boolean).join(' '), texts[name].summary]));
+  aligned(of.map((name) => [[name, operandOf(texts[name])].filter(Boolean).join(' '), texts[name].summary]));
 
 /** Every command with its operand and description. */
 export const commandTexts = (): { synopsis: string; text: string }[] =>
   names.map((name) => {
-    const { summary, more, operand } = texts[name];
+    const { summary, more } = texts[name];
     return {
-      synopsis: [name, operand].filter(Boolean).join(' '),
+      synopsis: [name, operandOf(texts[name])].filter(Boolean).join(' '),
       text: [`${sentence(summary)}.`, more].filter(Boolean).join(' '),
     };
   });
@@ -430,10 +433,10 @@ ${summaries(names)}
 `;
 
 export const helpOf = (name: CommandName): string => {
-  const { summary, more, operand, isOperandOptional, required = [], optional = [], examples } = texts[name];
+  const { summary, more, required = [], optional = [], examples } = texts[name];
   const synopsis = [
     name,
-    isOperandOptional ? `[${operand}]` : operand,
+    operandOf(texts[name]),
     ...required.map(optionWords),
     ...optional.map((each) => `[${optionWords(each)}]`),
   ];

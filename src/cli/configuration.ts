@@ -1,4 +1,5 @@
 // Generates the tables of variables, commands and limits in docs/operations.
+import { readFileSync, writeFileSync } from 'node:fs';
 import { accountLimits, type LimitName } from '../platform/accounts.ts';
 import { environmentSchema } from '../platform/config.ts';
 import { createMetrics } from '../platform/metrics/metrics.ts';
@@ -78,3 +79,10 @@ export const withGenerated = (text: string, { mark, table }: (typeof generatedPa
     new RegExp(`(<!-- ${mark} -->\n)[\\s\\S]*?(<!-- /${mark} -->)`),
     (_, open: string, close: string) => `${open}${table()}\n${close}`,
   );
+
+export const writeGeneratedPages = (): void => {
+  for (const generated of generatedPages) {
+    const path = new URL(`../../${generated.page}`, import.meta.url);
+    writeFileSync(path, withGenerated(readFileSync(path, 'utf8'), generated));
+  }
+};

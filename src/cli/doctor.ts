@@ -80,7 +80,7 @@ const describeWalls = ({ missing, open, isSlow, isRaised }: Awaited<ReturnType<I
       : 'comes with the end of the upgrade';
   if (open.length > 0)
     return {
-      warning: `holds for writes to ${open.join(', ')}, and not for reads: without a superuser's mark, searches would read all tokens of a tenant. Run as a superuser: ${MARK_LEAKPROOF_COMMAND}, then: npm run migrate`,
+      warning: `holds for writes to ${open.join(', ')}, but not for reads: behind a policy, PostgreSQL searches by an index only with a superuser's mark. Run as a superuser: ${MARK_LEAKPROOF_COMMAND}, then: npm run migrate`,
     };
   return isSlow
     ? { warning: `makes searches slow without a superuser's mark. Run as a superuser: ${MARK_LEAKPROOF_COMMAND}` }

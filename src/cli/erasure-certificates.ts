@@ -21,7 +21,15 @@ const isSigned = (ctx: Context, { tenant_id, certificate }: ListedCertificate): 
 };
 
 /** Where the deletion of a tenant stands. Refused: its row was changed in the database. */
-export type DeletionState = 'deleting' | 'issued' | 'refused';
+type DeletionState = 'deleting' | 'issued' | 'refused';
+const deletionTexts: Record<DeletionState, string> = {
+  deleting: 'rows are being deleted',
+  issued: 'certificate issued',
+  refused: 'refused: changed in the database',
+};
+
+export const deletionText = (state: DeletionState): string => deletionTexts[state];
+
 type ListedDeletion = { tenant_id: string; deleted_at: Date; state: DeletionState };
 
 /** @param found called for each deleted tenant, the oldest first. */

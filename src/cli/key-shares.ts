@@ -73,12 +73,14 @@ const wholeOption = (text: string | undefined, name: string, least: number): num
   throw new UsageError(`The option --${name} must be a whole number from ${least} to ${SHARES_MAX}.`);
 };
 
+type Split = { set: string; threshold: number; texts: string[] };
+
 /** @param options.config undefined for a new key. @returns the shares, which are printed once. */
 export const splitKey = async (options: {
   shares: string | undefined;
   threshold: string | undefined;
   config: Config | undefined;
-}): Promise<{ set: string; threshold: number; texts: string[] }> => {
+}): Promise<Split> => {
   const threshold = wholeOption(options.threshold, 'threshold', THRESHOLD_LEAST);
   const shares = wholeOption(options.shares, 'shares', threshold);
   const existing = options.config && (await findRootKeyBytes(await withRootKey(options.config)));
@@ -88,6 +90,12 @@ export const splitKey = async (options: {
   const { set, texts } = await splitRootKey(key, { shares, threshold }, randomBytesFromKernel);
   key.fill(0);
   return { set, threshold, texts };
+};
+
+export const sharesText = ({ set, threshold, texts }: Split): string => {
+  const count = texts.length;
+  const shares = texts.map((text, at) => `share ${at + 1} of ${count}\n${text}\n`).join('\n');
+  return `Set ${set}: any ${threshold} of these ${count} shares make the root key. Give each to another person. They are shown once.\n\n${shares}\nThen set on all servers: MASTER_KEY_SHARES=${threshold}/${count}:${set}`;
 };
 
 /** @returns the root key in base64. */

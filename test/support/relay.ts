@@ -4,9 +4,6 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { NOTICES_NAME } from '../../src/platform/db/application-names.ts';
 import { type DatabaseAddress, urlOf } from '../../src/platform/dev-postgres/connection.ts';
 
-/** In the first packet of the connection, which is not encrypted here. */
-const OF_NOTICES = NOTICES_NAME;
-
 export type Relay = {
   /** The database behind the relay. */
   url: string;
@@ -24,7 +21,8 @@ export const startRelay = async (address: DatabaseAddress): Promise<Relay> => {
     const upstream = connect(address.port, address.host);
     sockets.push(client, upstream);
     client.on('data', (bytes) => {
-      if (bytes.includes(OF_NOTICES)) {
+      // In the first packet of the connection, which is not encrypted here.
+      if (bytes.includes(NOTICES_NAME)) {
         ofNotices.add(client);
         if (isSilent) silenced.add(client);
       }

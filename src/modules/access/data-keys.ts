@@ -10,7 +10,7 @@ import { operatorTransaction } from './work.ts';
 /** Two rotations of the root key do not follow each other so closely that each attempt meets one. */
 const ATTEMPTS_MAX = 3;
 
-/** Makes keys and stores them. Makes them anew where a rotation of the root key began in between. @throws what `store` throws. */
+/** Makes keys and stores them. Makes them again where a rotation of the root key began in between. @throws what `store` throws. */
 export const withNewKeys = async <T>(
   { keyring }: Pick<AccessContext, 'keyring'>,
   tenant_id: string,

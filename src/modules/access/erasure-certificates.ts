@@ -48,7 +48,7 @@ export const issueCertificates = async (
     const document = openDocument(key.publicKey, deletion);
     if (document?.['type'] !== DELETION || document['tenant_id'] !== tenant_id) {
       noteTampered(ctx, { table: 'erasure_certificates', tenant_id, row_id: tenant_id });
-      // So that it is told once. What stands there is no certificate.
+      // So that the alarm is raised once. `{}` does not verify as a certificate.
       await keepCertificate(ctx.db, tenant_id, {});
       continue;
     }

@@ -3,7 +3,7 @@ import { html, type Html } from '../../platform/http/html.ts';
 import { qrCode } from '../../platform/http/qr-code.ts';
 import { type Devices, readDevices, removeDevice } from '../people/devices.ts';
 import { confirmDevice, offerDevice } from '../people/second-factor.ts';
-import { confirmed, fieldProblem, invalidAttributes, passwordField } from './forms.ts';
+import { confirmed, fieldProblem, invalidAttributes, passwordField, WRONG_PASSWORD } from './forms.ts';
 import { type PasskeyProblems, passkeyPages, passkeysTable, passkeyStart } from './passkeys.ts';
 import { visitorOf } from './second-factor.ts';
 import { consolePage, csrfField, notice } from './shell.ts';
@@ -11,7 +11,6 @@ import { ACCOUNT_PATH, type Console, type Outcome, type Visit } from './visit.ts
 
 const DEVICE_PATH = `${ACCOUNT_PATH}/second-factor`;
 
-const WRONG_PASSWORD = 'This is not your password.';
 const WRONG_CODE = 'This code is wrong. Take the one that the app shows now, and check the clock of the device.';
 
 const page = (visit: Visit, main: Html): string =>

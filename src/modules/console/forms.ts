@@ -6,7 +6,7 @@ import type { Session } from '../people/sessions.ts';
 import { csrfField, notice } from './shell.ts';
 import type { ApiAnswer, Visit } from './visit.ts';
 
-const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+export const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** The id in the path of a page. Anything but a UUID, such as a dot segment, could change the path of the API request. @throws notFound. */
 export const idOf = ({ param }: Pick<Visit, 'param'>, what: string): string => {
@@ -31,6 +31,8 @@ export const fieldProblem = (id: string, sentences: readonly string[]): Html | u
 /** The attributes of a field with an error. */
 export const invalidAttributes = (id: string, sentences: readonly string[]): Html | undefined =>
   sentences.length === 0 ? undefined : html` aria-invalid="true" aria-describedby="${id}"`;
+
+export const WRONG_PASSWORD = 'This is not your password.';
 
 /** The password of the session's member, where a device is added. Single sign-on proves the member otherwise. */
 export const passwordField = (

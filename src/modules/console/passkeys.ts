@@ -10,7 +10,7 @@ import {
   passkeyNameProblem,
   PASSKEYS_MAX,
 } from '../people/passkeys.ts';
-import { confirmed, fieldProblem, idOf, invalidAttributes, passwordField } from './forms.ts';
+import { confirmed, fieldProblem, idOf, invalidAttributes, passwordField, WRONG_PASSWORD } from './forms.ts';
 import { isolated } from './list-parts.ts';
 import { passkeyForm, passkeyRefusals } from './passkey-forms.ts';
 import { visitorOf } from './second-factor.ts';
@@ -90,8 +90,7 @@ export const passkeyPages = (
     const nameProblem = passkeyNameProblem(name);
     if (nameProblem !== undefined) return refused(submission, { passkey: { name, nameProblem } });
     const options = await offerPasskey(ctx, visitorOf(submission), place, submission.field('current_password'));
-    if (options === undefined)
-      return refused(submission, { passkey: { name, passwordProblem: 'This is not your password.' } });
+    if (options === undefined) return refused(submission, { passkey: { name, passwordProblem: WRONG_PASSWORD } });
     return page(
       submission,
       html`${passkeyForm(submission.session, {

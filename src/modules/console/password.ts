@@ -3,16 +3,14 @@ import { originOf } from '../access/authenticate.ts';
 import { html } from '../../platform/http/html.ts';
 import { sessionCookie } from '../../platform/http/session-cookie.ts';
 import { changePassword } from '../people/passwords.ts';
-import { invalidAttributes, fieldProblem } from './forms.ts';
+import { invalidAttributes, fieldProblem, WRONG_PASSWORD } from './forms.ts';
 import { consolePage, csrfField } from './shell.ts';
-import type { Console, Outcome, Visit } from './visit.ts';
+import { type Console, type Outcome, SIGN_IN_PATH, type Visit } from './visit.ts';
 
 const PATH = '/console/password';
 
 /** The errors of the fields. */
 type Problems = { current?: string; next?: string };
-
-const WRONG = 'This is not your password.';
 
 const listed = (problem: string | undefined): string[] => (problem === undefined ? [] : [problem]);
 
@@ -43,8 +41,8 @@ export const passwordPages = ({ ctx, get, post }: Console): void => {
     const refused = (problems: Problems): Outcome => ({ status: 422, page: passwordPage(submission, problems) });
     const changed = await changePassword(ctx, session, { current, next, origin: originOf(request) });
     if (changed.kind === 'refused') return refused({ next: changed.reason });
-    if (changed.kind === 'wrong_password') return refused({ current: WRONG });
-    if (changed.kind === 'gone') return { seeOther: '/console/sign-in' };
+    if (changed.kind === 'wrong_password') return refused({ current: WRONG_PASSWORD });
+    if (changed.kind === 'gone') return { seeOther: SIGN_IN_PATH };
     reply.header('set-cookie', sessionCookie(ctx, changed.secret));
     return { seeOther: '/console/people?done=password' };
   });

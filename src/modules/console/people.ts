@@ -26,6 +26,7 @@ import {
   type Outcome,
   problemLines,
   type Visit,
+  SIGN_IN_PATH,
 } from './visit.ts';
 
 const PATH = '/console/people';
@@ -223,7 +224,7 @@ export const peoplePages = (console: Console): void => {
     const answer = await submission.api({ method: 'DELETE', url: `${MEMBERS}/${id}` });
     if (!isSuccess(answer)) return refused(submission, { heading: 'The member was not removed.', answer });
     // Members who removed themselves have no session any more.
-    return id === submission.session.member_id ? { seeOther: '/console/sign-in' } : to('removed');
+    return id === submission.session.member_id ? { seeOther: SIGN_IN_PATH } : to('removed');
   });
 
   console.postAfterCode(`${PATH}/members/:id/second-factor/reset`, async (submission) => {

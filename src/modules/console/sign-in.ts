@@ -11,8 +11,8 @@ import type { App } from '../../platform/http/app-type.ts';
 import { parseAddress } from '../people/address.ts';
 import { beginSignIn, findSignOutUrl } from '../people/sso/flow.ts';
 import { HOME, parseNext } from './next.ts';
-import { consoleOriginOf, leadToProvider, leavingPage, SIGN_IN_PATH } from './sso.ts';
-import type { Console } from './visit.ts';
+import { consoleOriginOf, leadToProvider, leavingPage } from './sso.ts';
+import { type Console, SIGN_IN_PATH } from './visit.ts';
 
 const open = { config: { permission: null }, schema: { hide: true } } as const;
 
@@ -51,14 +51,14 @@ export const signInPages = (scope: App, { ctx, get, post }: Console): void => {
   const endOld = (request: FastifyRequest): Promise<void> =>
     endSession(ctx, readSessionSecret(ctx, request) ?? '', originOf(request));
 
-  scope.get('/console/sign-in', open, async (request, reply) => {
+  scope.get(SIGN_IN_PATH, open, async (request, reply) => {
     const next = parseNext((request.query as { next?: unknown }).next);
     const secret = readSessionSecret(ctx, request);
     if (secret !== undefined && (await ctx.sessions.find(secret))) return reply.redirect(next, 303);
     return sendPage(reply, 200, signInPage({ email: '', next }));
   });
 
-  scope.post('/console/sign-in', open, async (request, reply) => {
+  scope.post(SIGN_IN_PATH, open, async (request, reply) => {
     const form = formOf(request);
     const email = fieldOf(form, 'email');
     const next = parseNext(fieldOf(form, 'next'));

@@ -14,8 +14,8 @@ import {
 } from '../people/sso/provider.ts';
 import { confirmed, fieldProblem, invalidAttributes } from './forms.ts';
 import { addressOf, consolePage, csrfField, may, notice } from './shell.ts';
-import { consoleOriginOf, redirectUriOf, SIGN_IN_PATH } from './sso.ts';
-import type { Console, Outcome, Visit } from './visit.ts';
+import { consoleOriginOf, redirectUriOf } from './sso.ts';
+import { type Console, type Outcome, SIGN_IN_PATH, type Visit } from './visit.ts';
 
 const PATH = '/console/single-sign-on';
 

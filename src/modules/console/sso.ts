@@ -10,15 +10,12 @@ import { originOf } from '../access/authenticate.ts';
 import type { PeopleContext } from '../people/context.ts';
 import { beginAgain, beginSignIn, finishFlow, type Begun, type FlowRefusal } from '../people/sso/flow.ts';
 import { ProviderFault } from '../people/sso/provider-client.ts';
+import { uuid } from './forms.ts';
 import { parseNext } from './next.ts';
 import { csrfField } from './shell.ts';
-import { type Console, type Outcome, SSO_AGAIN_PATH, type Visit } from './visit.ts';
-
-export const SIGN_IN_PATH = '/console/sign-in';
+import { type Console, type Outcome, SIGN_IN_PATH, SSO_AGAIN_PATH, type Visit } from './visit.ts';
 
 const open = { config: { permission: null }, schema: { hide: true } } as const;
-
-const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** How browsers reach the console. */
 export const consoleOriginOf = (

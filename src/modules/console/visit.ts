@@ -129,7 +129,9 @@ const detourOf = (request: FastifyRequest, { pending }: Session): string | undef
   return pending === 'code' ? toCode(request) : ACCOUNT_PATH;
 };
 
-const signedOut = { heading: 'You are signed out', again: { path: '/console/sign-in', label: 'Sign in' } };
+export const SIGN_IN_PATH = '/console/sign-in';
+
+const signedOut = { heading: 'You are signed out', again: { path: SIGN_IN_PATH, label: 'Sign in' } };
 
 const noLongerValid = ({ url }: FastifyRequest) => ({
   heading: 'This form is no longer valid',
@@ -182,7 +184,7 @@ export const openConsole = (scope: App, ctx: PeopleContext, authentication: Auth
 
   const toSignIn = (request: FastifyRequest): Outcome => {
     const next = request.method === 'GET' ? `?${new URLSearchParams({ next: request.url }).toString()}` : '';
-    return { seeOther: `/console/sign-in${next}` };
+    return { seeOther: `${SIGN_IN_PATH}${next}` };
   };
 
   const handleForm = (

@@ -6,7 +6,8 @@ import type { PrismaTransaction } from '../../platform/db/transaction.ts';
 import { notFound } from '../../platform/errors.ts';
 import { type ListedPasskey, openPasskeys, type Passkey, sealPasskey } from './passkey-records.ts';
 import { deletePasskeysExcept, listPasskeyRows, updatePasskey } from './rows/passkeys.ts';
-import { deleteSessionsOfUser, findSecondFactor, updateSecondFactor } from './rows/second-factors.ts';
+import { findSecondFactor, updateSecondFactor } from './rows/second-factors.ts';
+import { deleteSessionsOfUser } from './rows/sessions.ts';
 import { type Changing, changingUser, hasApp, type HeldUser, userOf, type Visitor } from './second-factor.ts';
 import type { Session } from './sessions.ts';
 
@@ -34,14 +35,15 @@ export const readDevices = async (ctx: Changing, { user_id, email, mayAddDevices
   };
 };
 
-const NO_APP = { second_factor: null, second_factor_step: null };
+/** Of a user without an authenticator app. */
+export const NO_APP = { second_factor: null, second_factor_step: null };
 const NO_FACTOR = { ...NO_APP, second_factor_since: null, recovery_digests: [] };
 
 /**
  * Removes all devices but these. They go on under a new time, so that the row of a removed passkey does not count if it is put
  * back. Without any device, the recovery codes end too.
  */
-export const keepDevices = async (
+const keepDevices = async (
   ctx: Changing,
   tx: PrismaTransaction,
   user_id: string,

@@ -2,8 +2,8 @@
 import { operator } from '../../platform/audit/record.ts';
 import { notFound, StartError, unprocessable } from '../../platform/errors.ts';
 import { comparedAddress, digestOfAddress, parseAddress } from './address.ts';
-import { clearAttempts } from './attempts.ts';
 import { forgetDevice } from './devices.ts';
+import { clearCodeAttempts } from './second-factor.ts';
 import { findMember } from './rows/members.ts';
 import { findUserBeforeCaller, listMembershipsBeforeCaller } from './rows/users.ts';
 import { type Changing, changingUser, type Visitor } from './second-factor.ts';
@@ -21,9 +21,7 @@ export const resetSecondFactor = async (ctx: Changing, email: string): Promise<v
     ));
   if (address === undefined || !isReset)
     throw new StartError('No account with a second factor has this address: nothing was changed.');
-  const account = comparedAddress(address);
-  await clearAttempts(ctx, 'code_of_account', { account });
-  await clearAttempts(ctx, 'code_of_account_in_day', { account });
+  await clearCodeAttempts(ctx, comparedAddress(address));
 };
 
 /**

@@ -21,7 +21,7 @@ import {
 } from '../../platform/crypto/passkey-challenge.ts';
 import { unprocessable } from '../../platform/errors.ts';
 import { addAttempt } from '../access/rows/attempts.ts';
-import { readDevices } from './devices.ts';
+import { NO_APP, readDevices } from './devices.ts';
 import { type ListedPasskey, sealPasskey } from './passkey-records.ts';
 import { deletePasskeysExcept, hasPasskeys, insertPasskey, updatePasskey } from './rows/passkeys.ts';
 import { updateSecondFactor } from './rows/second-factors.ts';
@@ -149,8 +149,7 @@ export const addPasskey = (
         // An app that is being set up, with a server of an earlier version, is none yet.
         if (first)
           await updateSecondFactor(tx, user_id, {
-            second_factor: null,
-            second_factor_step: null,
+            ...NO_APP,
             second_factor_since: since,
             recovery_digests: first.recovery_digests,
           });

@@ -25,7 +25,17 @@ const RESET_PASSWORD_LENGTH = 24;
 
 type Changing = Pick<
   PeopleContext,
-  'changes' | 'config' | 'db' | 'log' | 'newLogId' | 'now' | 'pepper' | 'randomBytes' | 'refusals' | 'sessions'
+  | 'changes'
+  | 'config'
+  | 'db'
+  | 'log'
+  | 'metrics'
+  | 'newLogId'
+  | 'now'
+  | 'pepper'
+  | 'randomBytes'
+  | 'refusals'
+  | 'sessions'
 >;
 
 export type PasswordResult =

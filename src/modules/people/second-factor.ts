@@ -53,6 +53,7 @@ export type Changing = Pick<
   | 'db'
   | 'environment'
   | 'log'
+  | 'metrics'
   | 'newLogId'
   | 'now'
   | 'pepper'
@@ -208,6 +209,13 @@ const useRecoveryCode = async (
   return true;
 };
 
+const CODE_COUNTS = ['code_of_account', 'code_of_account_in_day'] as const;
+
+/** Forgets the wrong codes of an account. */
+export const clearCodeAttempts = async (ctx: Parameters<typeof clearAttempts>[0], account: string): Promise<void> => {
+  for (const name of CODE_COUNTS) await clearAttempts(ctx, name, { account });
+};
+
 /** Counts an attempt, then makes it. A right one forgets the failures. @throws too_many_requests. */
 export const countingCode = async <T>(
   ctx: Changing,
@@ -216,15 +224,12 @@ export const countingCode = async <T>(
   isRight: (result: T) => boolean = Boolean,
 ): Promise<T> => {
   const { email, sso, tenant_id } = visitor.session;
-  // Counted apart: whoever controls the provider of a tenant must not lock its members out of other tenants.
+  // Counted apart: an attacker who controls the provider of a tenant must not lock its members out of other tenants.
   const account = sso ? `${tenant_id} ${comparedAddress(email)}` : comparedAddress(email);
-  await countAttempt(ctx, 'code_of_account', { account });
-  await countAttempt(ctx, 'code_of_account_in_day', { account });
+  for (const name of CODE_COUNTS) await countAttempt(ctx, name, { account });
   const result = await attempt();
-  if (isRight(result)) {
-    await clearAttempts(ctx, 'code_of_account', { account });
-    await clearAttempts(ctx, 'code_of_account_in_day', { account });
-  } else recordFailedSignIn(ctx, email, visitor.origin);
+  if (isRight(result)) await clearCodeAttempts(ctx, account);
+  else recordFailedSignIn(ctx, email, visitor.origin);
   return result;
 };
 

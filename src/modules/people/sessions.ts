@@ -190,7 +190,7 @@ const callerOf = ({ tenant_id, user_id, role, settings }: StoredSession): Caller
   deduplicate_tokens: deduplicates(settings as Record<string, string>),
 });
 
-type Starting = Pick<AccessContext, 'changes' | 'db' | 'pepper' | 'now' | 'newLogId' | 'randomBytes'>;
+type Starting = Pick<AccessContext, 'changes' | 'db' | 'metrics' | 'pepper' | 'now' | 'newLogId' | 'randomBytes'>;
 
 const memberLog = (
   ctx: Pick<AccessContext, 'now' | 'newLogId'>,

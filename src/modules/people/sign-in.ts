@@ -9,7 +9,7 @@ import { findUserBeforeCaller, listMembershipsBeforeCaller } from './rows/users.
 import type { ProvenMember } from './sessions.ts';
 import { findTenantWithoutPasswords } from './sso/provider.ts';
 
-type SigningIn = Pick<PeopleContext, 'config' | 'db' | 'log' | 'newLogId' | 'now' | 'pepper' | 'refusals'>;
+type SigningIn = Pick<PeopleContext, 'config' | 'db' | 'log' | 'metrics' | 'newLogId' | 'now' | 'pepper' | 'refusals'>;
 
 /** To read whether the tenant of an address accepts passwords. */
 type Opening = Pick<PeopleContext, 'environment' | 'keyring' | 'randomBytes'>;

@@ -23,7 +23,7 @@ CROSS JOIN LATERAL (SELECT id, wrapped, destroy_at FROM ephemeral_keys WHERE id 
 const FIND_WRAPPED_PEPPER = 'SELECT wrapped_pepper FROM instance WHERE id = 1';
 
 /**
- * The lock waits for a rotation that wraps the pepper anew, and such a rotation waits for it. So keys under an earlier root key are
+ * The lock waits for a rotation that wraps the pepper again, and such a rotation waits for it. So keys under an earlier root key are
  * committed before the rotation looks for keys, or not at all. In one order, so that processes do not deadlock.
  */
 const ADD_EPHEMERAL_KEYS = `

@@ -1,4 +1,4 @@
-// Signs rows that authorise in the transaction that writes them. A revocation raises the version and signs all other rows anew.
+// Signs rows that authorise in the transaction that writes them. A revocation raises the version and signs all other rows again.
 import type { Row } from '../crypto/row-mac.ts';
 import { SIGNED_TABLES, type SignedTableName } from '../crypto/signed-tables.ts';
 import { notFound } from '../errors.ts';

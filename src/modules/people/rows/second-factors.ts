@@ -43,9 +43,3 @@ export const updateSecondFactor = async (
   await signing.change('users', id, id);
   await prisma.users.update({ where: { id }, data });
 };
-
-/** Ends all sessions of a user. */
-export const deleteSessionsOfUser = async ({ prisma, signing }: PrismaTransaction, user_id: string): Promise<void> => {
-  await signing.revoke('users', user_id);
-  await prisma.sessions.deleteMany({ where: { user_id } });
-};

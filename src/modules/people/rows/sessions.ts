@@ -157,3 +157,9 @@ export const deleteSession = async (
   if (await signing.holds('users', user_id)) await signing.revoke('users', user_id);
   return (await prisma.sessions.deleteMany({ where: { user_id, digest: Uint8Array.from(digest) } })).count > 0;
 };
+
+/** Ends all sessions of a user. */
+export const deleteSessionsOfUser = async ({ prisma, signing }: PrismaTransaction, user_id: string): Promise<void> => {
+  await signing.revoke('users', user_id);
+  await prisma.sessions.deleteMany({ where: { user_id } });
+};

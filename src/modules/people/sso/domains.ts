@@ -2,10 +2,18 @@
 import { domainToASCII } from 'node:url';
 import { operatorTransaction } from '../../access/work.ts';
 import { findTenants } from '../../access/rows/tenants.ts';
-import { logRow, operator, SSO_DOMAIN_BOUND, SSO_DOMAIN_UNBOUND } from '../../../platform/audit/record.ts';
+import {
+  type Actor,
+  type LogRow,
+  logRow,
+  operator,
+  SSO_DOMAIN_BOUND,
+  SSO_DOMAIN_UNBOUND,
+} from '../../../platform/audit/record.ts';
 import { equalDigests, ssoDigest } from '../../../platform/crypto/digest.ts';
 import type { Platform } from '../../../platform/platform.ts';
 import { StartError } from '../../../platform/errors.ts';
+import { noteTampered } from '../../../platform/tampered.ts';
 import { comparedAddress, parseAddress } from '../address.ts';
 import type { AccessContext } from '../../access/context.ts';
 import { lockTenant } from '../rows/people.ts';
@@ -18,7 +26,7 @@ import {
   type StoredDomain,
 } from '../rows/sso.ts';
 
-type Finding = Pick<Platform, 'db' | 'log' | 'pepper'>;
+type Finding = Pick<Platform, 'db' | 'log' | 'metrics' | 'pepper'>;
 
 const macOf = ({ pepper }: Pick<Finding, 'pepper'>, domain: string, tenant_id: string): Buffer =>
   ssoDigest(pepper, 'domain', domain, tenant_id);
@@ -26,15 +34,12 @@ const macOf = ({ pepper }: Pick<Finding, 'pepper'>, domain: string, tenant_id: s
 /** Whether the operator has bound it, and not a writer of the database. */
 const isGenuine = (ctx: Finding, { domain, tenant_id, mac }: StoredDomain): boolean => {
   if (equalDigests(mac, macOf(ctx, domain, tenant_id))) return true;
-  ctx.log.error(
-    { alarm: 'tampered', tenant_id, record: 'sso_domain' },
-    'the domain of a tenant was changed in the database',
-  );
+  noteTampered(ctx, { table: 'sso_domains', tenant_id, row_id: domain });
   return false;
 };
 
 /** @param address a result of parseAddress. */
-export const domainOfAddress = (address: string): string => {
+const domainOfAddress = (address: string): string => {
   const compared = comparedAddress(address);
   return compared.slice(compared.lastIndexOf('@') + 1);
 };
@@ -62,8 +67,13 @@ const parseDomain = (text: string): string => {
   return domain;
 };
 
-const logOf = (ctx: AccessContext, tenant_id: string, message: typeof SSO_DOMAIN_BOUND | typeof SSO_DOMAIN_UNBOUND) =>
-  logRow(ctx, operator, { operation: 'update', entity_type: 'tenant', entity_ids: [tenant_id], message });
+/** The log row of a change to the single sign-on of a tenant. */
+export const tenantLog = (
+  ctx: Pick<Platform, 'newLogId' | 'now'>,
+  actor: Actor,
+  tenant_id: string,
+  message: string,
+): LogRow => logRow(ctx, actor, { operation: 'update', entity_type: 'tenant', entity_ids: [tenant_id], message });
 
 /** Binds a domain to a tenant, for the operator, who has checked whose it is. @throws StartError. */
 export const bindDomain = async (ctx: AccessContext, tenant: string, text: string): Promise<string> => {
@@ -75,7 +85,7 @@ export const bindDomain = async (ctx: AccessContext, tenant: string, text: strin
     if (!(await lockTenant(tx))) throw new StartError(`There is no such tenant: ${tenant}.`);
     const row = { domain, mac: macOf(ctx, domain, tenant_id), created_at: ctx.now() };
     if (!(await insertDomain(tx, row))) return false;
-    tx.log(logOf(ctx, tenant_id, SSO_DOMAIN_BOUND));
+    tx.log(tenantLog(ctx, operator, tenant_id, SSO_DOMAIN_BOUND));
     return true;
   });
   if (bound) return domain;
@@ -94,7 +104,7 @@ export const unbindDomain = async (ctx: AccessContext, text: string): Promise<st
     row &&
     (await operatorTransaction(ctx, row.tenant_id, async (tx) => {
       if (!(await deleteDomain(tx, domain))) return false;
-      tx.log(logOf(ctx, row.tenant_id, SSO_DOMAIN_UNBOUND));
+      tx.log(tenantLog(ctx, operator, row.tenant_id, SSO_DOMAIN_UNBOUND));
       return true;
     }));
   if (!isGone) throw new StartError('The domain is bound to no tenant: nothing was changed.');

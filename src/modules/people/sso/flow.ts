@@ -8,7 +8,6 @@ import type { PeopleContext } from '../context.ts';
 import { findFlowBeforeCaller, insertFlow, replaceSessionState, type StoredFlow, takeFlow } from '../rows/sso.ts';
 import { findSessionMemberBeforeCaller } from '../rows/sessions.ts';
 import { type Session, startSsoSession } from '../sessions.ts';
-import { findTenantOfAddress } from './domains.ts';
 import { digestOfSubject, findMemberOfAccount, type IdentityRefusal } from './identity.ts';
 import {
   type Claims,
@@ -17,7 +16,7 @@ import {
   ProviderFault,
   type ProviderFaultKind,
 } from './provider-client.ts';
-import { findProviderOf, type Provider } from './provider.ts';
+import { findProviderOf, findProviderOfAddress, type Provider } from './provider.ts';
 import { findState, sealState } from './session-state.ts';
 
 /** A person finds the second factor of the provider in this time. */
@@ -118,10 +117,8 @@ export const beginSignIn = async (
   address: string,
   beginning: Beginning,
 ): Promise<Begun | undefined> => {
-  const tenant_id = await findTenantOfAddress(ctx, address);
-  const provider = tenant_id === undefined ? undefined : await findProviderOf(ctx, tenant_id);
-  if (tenant_id === undefined || !provider) return undefined;
-  return begin(ctx, { tenant_id, provider }, beginning, { login_hint: address });
+  const found = await findProviderOfAddress(ctx, address);
+  return found && begin(ctx, found, beginning, { login_hint: address });
 };
 
 /** Begins to prove the member of a session again. @throws too_many_requests; ProviderFault. */
@@ -186,7 +183,7 @@ const take = async (
   if (!secretPattern.test(state) || browser === undefined || !secretPattern.test(browser)) return undefined;
   const row = await findFlowBeforeCaller(ctx.db, ssoDigest(ctx.pepper, 'state', state));
   if (row?.tenant_id !== tenant_id || !equalDigests(row.mac, macOf(ctx, row, browser))) return undefined;
-  // A flow of another browser stays: a stranger who learnt the state cannot end it.
+  // A flow of another browser stays: an attacker who learnt the state cannot end it.
   if (!(await takeFlow(ctx.db, row.digest)) || row.expires_at <= ctx.now()) return undefined;
   return { row, secrets: secretsOf(ctx, state, browser) };
 };
@@ -266,7 +263,7 @@ export const finishFlow = async (ctx: PeopleContext, finishing: Finishing): Prom
   await countAttempt(ctx, 'sso_from', { place });
   const provider = await findProviderOf(ctx, tenant_id);
   const taken = provider && (await take(ctx, finishing));
-  const isAgain = taken?.row.session !== null && taken !== undefined;
+  const isAgain = Boolean(taken?.row.session);
   const next = taken?.row.next ?? '/console';
   const end = async (): Promise<Ended> => {
     if (!provider) return refused('off');

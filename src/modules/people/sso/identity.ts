@@ -10,6 +10,7 @@ import { equalDigests, randomBase62, ssoDigest } from '../../../platform/crypto/
 import { hashPassword } from '../../../platform/crypto/password.ts';
 import { type PrismaTransaction, runPrismaTransaction } from '../../../platform/db/transaction.ts';
 import { AppError } from '../../../platform/errors.ts';
+import { noteTampered } from '../../../platform/tampered.ts';
 import { digestOfAddress, parseNewAddress } from '../address.ts';
 import type { PeopleContext } from '../context.ts';
 import { PEOPLE_MAX } from '../invitations.ts';
@@ -91,7 +92,7 @@ class NotAdded extends AppError {
 }
 
 /**
- * Ends the invitations to an address, except those for an owner: whoever controls the provider must not become one.
+ * Ends the invitations to an address, except those for an owner: an attacker who controls the provider must not become one.
  * @returns the role of the newest one that has not expired.
  */
 const acceptInvitations = async (
@@ -163,10 +164,7 @@ const findOrAdd = (
       const { member_id, user_id, mac } = known;
       if (equalDigests(mac, macOf(ctx, tenant_id, { subject, member_id })))
         return { kind: 'member', member: { tenant_id, member_id, user_id }, subject };
-      ctx.log.error(
-        { alarm: 'tampered', tenant_id, record: 'sso_identity', record_id: member_id },
-        'the account of a member was changed in the database',
-      );
+      noteTampered(ctx, { table: 'sso_identities', tenant_id, row_id: member_id });
       return { kind: 'tampered', member_id };
     }
     const existing = await findMemberOfAddress(tx, address_digest);

@@ -1,5 +1,5 @@
 // The OpenID Connect provider of a tenant: its settings, sealed as a whole. An administrator changes them in the console.
-import { type Actor, logRow, SSO_CHANGED, SSO_REMOVED } from '../../../platform/audit/record.ts';
+import { type Actor, SSO_CHANGED, SSO_REMOVED } from '../../../platform/audit/record.ts';
 import { memoryDigest } from '../../../platform/crypto/digest.ts';
 import { openText, sealText, type SealedPlace, type Sealing } from '../../../platform/crypto/sealed-text.ts';
 import { type PrismaTransaction, runPrismaTransaction } from '../../../platform/db/transaction.ts';
@@ -17,7 +17,7 @@ import {
   lockProvider,
   putProvider,
 } from '../rows/sso.ts';
-import { findTenantOfAddress } from './domains.ts';
+import { findTenantOfAddress, tenantLog } from './domains.ts';
 
 /** Of an issuer, a client id and a client secret. Providers use less than half of it. */
 export const SETTING_LENGTH_MAX = 500;
@@ -55,17 +55,25 @@ export const findProviderOf = async (ctx: Opening, tenant_id: string): Promise<P
   return { settings: JSON.parse(text) as SsoSettings, version: memoryDigest(`${tenant_id} ${text}`) };
 };
 
+type Finding = Opening & Pick<Platform, 'metrics' | 'pepper'>;
+
+/** The provider that signs in the people of an address, and its tenant. @param address a result of parseAddress. */
+export const findProviderOfAddress = async (
+  ctx: Finding,
+  address: string,
+): Promise<{ tenant_id: string; provider: Provider } | undefined> => {
+  const tenant_id = await findTenantOfAddress(ctx, address);
+  const provider = tenant_id === undefined ? undefined : await findProviderOf(ctx, tenant_id);
+  return tenant_id !== undefined && provider ? { tenant_id, provider } : undefined;
+};
+
 /**
  * The tenant that does not let a person in by a password: the one that their domain is bound to, if its settings say so. Undefined for
  * none. No tenant decides for another one.
  */
-export const findTenantWithoutPasswords = async (
-  ctx: Opening & Pick<Platform, 'pepper'>,
-  address: string,
-): Promise<string | undefined> => {
-  const tenant_id = await findTenantOfAddress(ctx, address);
-  const provider = tenant_id === undefined ? undefined : await findProviderOf(ctx, tenant_id);
-  return provider?.settings.allows_passwords === false ? tenant_id : undefined;
+export const findTenantWithoutPasswords = async (ctx: Finding, address: string): Promise<string | undefined> => {
+  const found = await findProviderOfAddress(ctx, address);
+  return found?.provider.settings.allows_passwords === false ? found.tenant_id : undefined;
 };
 
 /** As the form of the console sends it. An empty secret keeps the one that is stored. */
@@ -156,14 +164,7 @@ export const saveSettings = async (
     });
     if (before && (before.issuer !== settings.issuer || before.client_id !== settings.client_id))
       await forgetAccounts(tx);
-    tx.log(
-      logRow(ctx, actor, {
-        operation: 'update',
-        entity_type: 'tenant',
-        entity_ids: [tenant_id],
-        message: SSO_CHANGED,
-      }),
-    );
+    tx.log(tenantLog(ctx, actor, tenant_id, SSO_CHANGED));
     tx.changed({ subject: 'tenant', id: tenant_id });
   });
 };
@@ -177,14 +178,7 @@ export const removeProvider = async (
   runPrismaTransaction(ctx.db.for({ tenant_id }), ctx.changes, undefined, async (tx) => {
     if (!(await lockTenant(tx)) || !(await deleteProvider(tx))) return false;
     await forgetAccounts(tx);
-    tx.log(
-      logRow(ctx, actor, {
-        operation: 'update',
-        entity_type: 'tenant',
-        entity_ids: [tenant_id],
-        message: SSO_REMOVED,
-      }),
-    );
+    tx.log(tenantLog(ctx, actor, tenant_id, SSO_REMOVED));
     tx.changed({ subject: 'tenant', id: tenant_id });
     return true;
   });

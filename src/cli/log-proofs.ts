@@ -11,7 +11,7 @@ import {
   type VerifiedLog,
 } from '../platform/audit/log-verifier.ts';
 import { TreeTampered } from '../platform/audit/tree-state.ts';
-import { firstIdAt } from '../platform/crypto/ids.ts';
+import { firstIdAt, LEAST_ID } from '../platform/crypto/ids.ts';
 import {
   type Checkpoint,
   type LogPublicKey,
@@ -22,7 +22,6 @@ import {
   publicKeyText,
   verifierKeyText,
 } from '../platform/crypto/signed-note.ts';
-import { NO_ROW } from '../platform/db/log-stream.ts';
 import { findArchivedMonths, findLogTenantAfter, findTreeAfter } from '../platform/db/log-trees.ts';
 import type { Query } from '../platform/db/statements.ts';
 import { StartError } from '../platform/errors.ts';
@@ -221,7 +220,7 @@ export const verifyRowProof = async (path: string, options: VerifyOptions): Prom
 
 /** The tenants that have rows or a tree, in the order of ids. */
 const tenantsOf = async function* (query: Query): AsyncGenerator<string> {
-  let last = NO_ROW;
+  let last = LEAST_ID;
   for (;;) {
     const next = [await findLogTenantAfter(query, last), await findTreeAfter(query, last)].filter(
       (id) => id !== undefined,
@@ -271,7 +270,7 @@ export const verifyDatabase = async (
   const seen = new Set<string>();
   for await (const tenant_id of wanted) {
     seen.add(tenant_id);
-    let lastRow = NO_ROW;
+    let lastRow = LEAST_ID;
     const events = notingRows(readTreeWithRows(query, tenant_id, archives), (id) => (lastRow = id));
     const found = await verifyEvents(readingTree(events), keys, held, false);
     verified.push(...found.verified);

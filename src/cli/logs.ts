@@ -5,7 +5,7 @@ import type { Client } from 'pg';
 import { createAccounts } from '../platform/accounts.ts';
 import { TreeTampered } from '../platform/audit/tree-state.ts';
 import type { Config } from '../platform/config.ts';
-import { firstIdAt } from '../platform/crypto/ids.ts';
+import { firstIdAt, timeOfId } from '../platform/crypto/ids.ts';
 import { codeOf, inSession } from '../platform/db/backup/session.ts';
 import {
   dropPartition,
@@ -16,7 +16,6 @@ import {
   oldestKept,
   putBackDetached,
   readLogPartition,
-  timeOfBound,
 } from '../platform/db/log-partitions.ts';
 import { findTreePosition } from '../platform/db/log-stream.ts';
 import { addArchivedMonth, dropArchivedLeaves, findArchivedMonths } from '../platform/db/log-trees.ts';
@@ -150,7 +149,7 @@ const dropLeaves = async (session: Client): Promise<void> => {
       break;
     below = to_id;
   }
-  if (below !== undefined) await dropArchivedLeaves(query, below, timeOfBound(below));
+  if (below !== undefined) await dropArchivedLeaves(query, below, timeOfId(below));
 };
 
 const NOT_OWNER =

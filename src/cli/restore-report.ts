@@ -1,4 +1,5 @@
 // Checks a restored scratch database: its counts, and whether the root key opens tokens of every tenant.
+import { LEAST_ID } from '../platform/crypto/ids.ts';
 import { openToken } from '../modules/tokens/tokens.ts';
 import { createContext } from '../modules.ts';
 import type { Config } from '../platform/config.ts';
@@ -9,8 +10,7 @@ import { inSession } from '../platform/db/backup/session.ts';
 /** The oldest and the newest tokens that are opened of each tenant. */
 const SAMPLE_OF_EACH_END = 25;
 const TENANTS_AT_A_TIME = 1_000;
-/** Before every UUID. */
-const FIRST_ID = '00000000-0000-0000-0000-000000000000';
+
 /** Prints the report. @param isChanged whether an erasure list or migrations may have changed the counts since they were checked. @returns whether all counts are right and every sampled token opens. */
 export const verifyRestored = async (config: Config, manifest: Manifest, isChanged: boolean): Promise<boolean> => {
   const ctx = await createContext(config, 'command');
@@ -25,7 +25,7 @@ export const verifyRestored = async (config: Config, manifest: Manifest, isChang
       }
       let tenants = 0;
       let sampled = 0;
-      for (let ids: string[], after = FIRST_ID; ; after = ids.at(-1) as string) {
+      for (let ids: string[], after = LEAST_ID; ; after = ids.at(-1) as string) {
         ids = await listTenantIds(session, after, TENANTS_AT_A_TIME);
         if (ids.length === 0) break;
         tenants += ids.length;

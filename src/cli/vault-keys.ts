@@ -1,10 +1,11 @@
 // The commands that change the keys of a vault and list them: the root key, and the data keys of tenants.
 import { setTimeout as pause } from 'node:timers/promises';
+import { LEAST_ID } from '../platform/crypto/ids.ts';
 import { rotateDataKey } from '../modules/access/data-keys.ts';
 import type { Context } from '../modules.ts';
 import { parseWrapped, type RootKeyName } from '../platform/crypto/key-provider.ts';
 import { isDataKey } from '../platform/crypto/keyring.ts';
-import { createResealRows, FIRST_ID } from '../platform/crypto/reseal-rows.ts';
+import { createResealRows } from '../platform/crypto/reseal-rows.ts';
 import { rotateRoot } from '../platform/crypto/rotate-root.ts';
 import { createRotationRows } from '../platform/crypto/rotation-rows.ts';
 import { SealBroken } from '../platform/crypto/seal.ts';
@@ -74,7 +75,7 @@ export const rotateTenantKeys = async (
   };
   if (tenant_id !== undefined) await rotate(tenant_id.toLowerCase());
   else
-    for (let after: string | undefined = FIRST_ID; after !== undefined;) {
+    for (let after: string | undefined = LEAST_ID; after !== undefined;) {
       const ids = await createResealRows(ctx.db).findTenantIdsAfter(after);
       for (const id of ids) await rotate(id);
       after = ids.at(-1);
@@ -101,7 +102,7 @@ const countRows = async (ctx: Context, tenant_id: string): Promise<Map<string, n
   const rows = createResealRows(ctx.db);
   const counts = new Map<string, number>();
   for (const table of SEALED_TABLES) {
-    for (let after = table.id === 'uuid' ? FIRST_ID : ''; ;) {
+    for (let after = table.id === 'uuid' ? LEAST_ID : ''; ;) {
       const slice = await rows.countSlice(table, tenant_id, after, COUNT_ROWS);
       if (slice.length === 0) break;
       for (const { key, count, last } of slice) {

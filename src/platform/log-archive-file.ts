@@ -4,10 +4,11 @@ import { readFile, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { pipeline, Readable } from 'node:stream';
 import { createGunzip, createGzip } from 'node:zlib';
+import { parseJson } from './json/json.ts';
+import { timeOfId } from './crypto/ids.ts';
 import { z } from 'zod';
 import { createSha256 } from './crypto/digest.ts';
 import type { LogLine, LogPartition } from './db/log-partitions.ts';
-import { timeOfBound } from './db/log-partitions.ts';
 import { StartError } from './errors.ts';
 import { checkNewFile, writeNewFile } from './new-file.ts';
 import { version } from './version.ts';
@@ -58,7 +59,7 @@ export const isArchivePath = (path: string): boolean => path.endsWith(SUFFIX);
 
 const manifestPath = (path: string): string => join(dirname(path), `${basename(path, SUFFIX)}.manifest.json`);
 
-const timeText = (id: string | null): string | null => (id === null ? null : timeOfBound(id).toISOString());
+const timeText = (id: string | null): string | null => (id === null ? null : timeOfId(id).toISOString());
 
 /** Counts and digests of lines on their way. */
 const createTally = () => {
@@ -177,14 +178,6 @@ const readManifest = async (path: string): Promise<LogManifest> => {
       `${path} was written by a newer version of Strongroom (${parsed.data.product}). Read it with that version.`,
     );
   return parsed.data;
-};
-
-const parseJson = (text: string): unknown => {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 };
 
 /** Longer than any line: the entities of one operation have a limit. */

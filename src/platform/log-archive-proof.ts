@@ -1,10 +1,10 @@
 // The proof of an archive: written from the trees of the tenants, and read together with the rows.
+import { LEAST_ID } from './crypto/ids.ts';
 import { idsOfLine } from './audit/leaf.ts';
 import { readMonthOfTree } from './audit/log-proof.ts';
 import type { ProofEvent } from './audit/log-verifier.ts';
 import { parseCheckpoint } from './crypto/signed-note.ts';
 import type { LogPartition } from './db/log-partitions.ts';
-import { NO_ROW } from './db/log-stream.ts';
 import { findTreeAfter } from './db/log-trees.ts';
 import type { Query } from './db/statements.ts';
 import { type ArchiveProof, openProvenArchive } from './log-archive-file.ts';
@@ -15,7 +15,7 @@ export const proofOfPartition = (query: Query, { from_id }: LogPartition, to_id:
   const roots: string[] = [];
   const lines = async function* (): AsyncGenerator<string> {
     yield headerText('log-proof', undefined, now);
-    let tenant_id = await findTreeAfter(query, NO_ROW);
+    let tenant_id = await findTreeAfter(query, LEAST_ID);
     for (; tenant_id !== undefined; tenant_id = await findTreeAfter(query, tenant_id)) {
       let newest: string | undefined;
       for await (const event of readMonthOfTree(query, tenant_id, { from_id, to_id })) {

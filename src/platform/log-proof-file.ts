@@ -1,4 +1,5 @@
 // Files that prove a log: exports with rows, proofs of archives without them, and proofs of single rows. Lines of JSON, or text.
+import { parseJson } from './json/json.ts';
 import { z } from 'zod';
 import type { ProofEvent } from './audit/log-verifier.ts';
 import { leafOfLine, idsOfLine } from './audit/leaf.ts';
@@ -66,14 +67,6 @@ export const lineOf = (event: Exclude<ProofEvent, { kind: 'damage' }>): string =
   const start = `{"position":${at},"id":"${id}","leaf":"${base64(leaf)}"`;
   if (line !== undefined) return `${start},"row":${line}}`;
   return isArchived ? `${start},"archived":true}` : `${start}}`;
-};
-
-const parseJson = (text: string): unknown => {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 };
 
 /** @returns undefined for a line that is no header; a number for a format that only a later release reads. */

@@ -18,10 +18,7 @@ test('all tenants are named by few files', () => {
     'platform/db/database.ts',
     'platform/db/migrate.ts',
     'platform/db/named-tenants.ts',
-    // Sessions of a user are signed again in all tenants.
-    'platform/db/signing.ts',
     'platform/db/statements.ts',
-    'platform/db/transaction.ts',
   ]);
   // What a person, an address or the first tenant has to do with other tenants.
   expect(using(/\bforPerson\(|\bamongAllTenants\(/)).toEqual([
@@ -30,6 +27,8 @@ test('all tenants are named by few files', () => {
     'modules/people/rows/members.ts',
     'modules/people/rows/sessions.ts',
     'modules/people/second-factor.ts',
+    // Sessions of a user are signed again in all tenants.
+    'platform/db/signing.ts',
     'platform/mail/mail-outbox.ts',
   ]);
 });

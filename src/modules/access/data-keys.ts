@@ -1,7 +1,8 @@
 // Makes keys of tenants: of a new one, and a new data key of an existing one.
+import { LEAST_ID } from '../../platform/crypto/ids.ts';
 import { DATA_KEY_MADE, logRow, operator } from '../../platform/audit/record.ts';
 import { KEY_SETTLED_AFTER_MS, type KeyPurpose, type NewTenantKeys } from '../../platform/crypto/keyring.ts';
-import { createResealRows, FIRST_ID } from '../../platform/crypto/reseal-rows.ts';
+import { createResealRows } from '../../platform/crypto/reseal-rows.ts';
 import { AppError, unavailable } from '../../platform/errors.ts';
 import type { AccessContext } from './context.ts';
 import { insertTenantKeys } from './rows/tenants.ts';
@@ -63,7 +64,7 @@ const makeDataKey = (ctx: AccessContext, tenant_id: string, purpose: KeyPurpose)
 export const makeBindingKeys = async (ctx: AccessContext, report: (line: string) => void): Promise<void> => {
   const rows = createResealRows(ctx.db);
   let made = 0;
-  for (let after: string | undefined = FIRST_ID; after !== undefined;) {
+  for (let after: string | undefined = LEAST_ID; after !== undefined;) {
     const ids = await rows.findTenantIdsAfter(after);
     for (const id of ids) {
       const [newest] = await rows.findDataKeys(id);

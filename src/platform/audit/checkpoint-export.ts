@@ -1,9 +1,10 @@
 // Sends checkpoints of the audit log to a file or an address, where a writer of the database cannot take them back.
 import { appendLines } from '../append-lines.ts';
-import { firstIdAt } from '../crypto/ids.ts';
+import { firstIdAt, LEAST_ID } from '../crypto/ids.ts';
 import { takeLease } from '../db/leases.ts';
-import { findStreamPosition, moveStreamPosition, NO_ROW } from '../db/log-stream.ts';
+import { findStreamPosition, moveStreamPosition } from '../db/log-stream.ts';
 import { findNewCheckpoints } from '../db/log-trees.ts';
+import { runPeriodically } from '../periodic.ts';
 import type { Platform } from '../platform.ts';
 
 const EXPORT_EVERY_MS = 10_000;
@@ -41,14 +42,14 @@ const sendAll = async (
   if (!(await takeLease(db, lease, holder, LEASE_MS))) return;
   // Above all ids that exist by now.
   const end = firstIdAt(now().getTime() + 1);
-  let position = await findStreamPosition(query, name, NO_ROW);
+  let position = await findStreamPosition(query, name, LEAST_ID);
   if (position > end) {
     log.error(
       { alarm: 'tampered', table: 'log_streams', sink: name },
       'the position of the export of checkpoints was moved into the future; all checkpoints are exported again',
     );
-    if (!(await moveStreamPosition(query, name, position, NO_ROW))) return;
-    position = NO_ROW;
+    if (!(await moveStreamPosition(query, name, position, LEAST_ID))) return;
+    position = LEAST_ID;
   }
   for (;;) {
     const found = await findNewCheckpoints(query, position, end, BATCH);
@@ -81,15 +82,7 @@ const startSending = (ctx: Exporting, sink: Sink): (() => Promise<void>) => {
       waitsUntilMs = performance.now() + pauseMs;
     }
   };
-  let running: Promise<void> | undefined;
-  const timer = setInterval(() => {
-    running ??= send().finally(() => (running = undefined));
-  }, EXPORT_EVERY_MS);
-  timer.unref();
-  return async () => {
-    clearInterval(timer);
-    await running;
-  };
+  return runPeriodically(EXPORT_EVERY_MS, send).stop;
 };
 
 const sinksOf = ({ logCheckpointFile: path, logCheckpointUrl: url }: Platform['config']): Sink[] => [
@@ -97,7 +90,7 @@ const sinksOf = ({ logCheckpointFile: path, logCheckpointUrl: url }: Platform['c
   ...(url === undefined ? [] : [{ name: 'checkpoints-url', send: (lines) => post(url, lines) } as Sink]),
 ];
 
-/** Sends what is new once to every configured place. For tests and commands. @throws unavailable; the error of the place. */
+/** Sends what is new once to every configured place. For tests. @throws unavailable; the error of the place. */
 export const exportCheckpoints = async (ctx: Omit<Exporting, 'newUuid'>, holder: string): Promise<void> => {
   for (const sink of sinksOf(ctx.config)) await sendAll(ctx, sink, holder);
 };

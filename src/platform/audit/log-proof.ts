@@ -1,8 +1,8 @@
 // Reads the tree of a tenant from the database, with its rows and checkpoints, in the order of leaves.
-import { uuidOf } from '../crypto/ids.ts';
+import type { LogRowLine } from '../db/log-stream.ts';
+import { LEAST_ID, uuidOf } from '../crypto/ids.ts';
 import { append, collectProof, copyOf, type Frontier, rootOfProof } from '../crypto/merkle.ts';
 import { type LogPublicKey, openCheckpoint } from '../crypto/signed-note.ts';
-import { NO_ROW } from '../db/log-stream.ts';
 import {
   type ArchivedMonth,
   BLOCK_LEAVES,
@@ -10,7 +10,6 @@ import {
   findCheckpoints,
   findFirstBlock,
   findTree,
-  type LogRowLine,
   readRowsOf,
 } from '../db/log-trees.ts';
 import type { Query } from '../db/statements.ts';
@@ -94,16 +93,16 @@ export const readTreeWithRows = async function* (
 ): AsyncGenerator<ProofEvent> {
   const tree = await findTree(query, tenant_id);
   if (!tree?.checkpoint) {
-    for await (const { id, line } of readRows(query, tenant_id, NO_ROW, tree?.last_id ?? NO_ROW))
+    for await (const { id, line } of readRows(query, tenant_id, LEAST_ID, tree?.last_id ?? LEAST_ID))
       yield { kind: 'row', tenant_id, id, line };
     return;
   }
-  const number = (await findFirstBlock(query, tenant_id, NO_ROW)) ?? 0;
+  const number = (await findFirstBlock(query, tenant_id, LEAST_ID)) ?? 0;
   const [first] = await findBlocks(query, tenant_id, number, 1);
   const before: Frontier = first ? frontierOf(first) : { size: 0, hashes: [] };
   yield { kind: 'tree', tenant_id, from: before.size, frontier: before.hashes, newest: tree.checkpoint.note };
   const checkpoints = await createPeek(readCheckpoints(query, tenant_id, before.size));
-  const rows = await createPeek(readRows(query, tenant_id, NO_ROW, tree.last_id));
+  const rows = await createPeek(readRows(query, tenant_id, LEAST_ID, tree.last_id));
   for await (const { position, id, leaf } of readLeaves(query, tenant_id, number)) {
     if (position >= tree.checkpoint.size) break;
     for (let row = rows.value(); row && row.id < id; row = rows.value()) {
@@ -138,7 +137,7 @@ export const readMonthOfTree = async function* (
   tenant_id: string,
   { from_id, to_id }: { from_id: string | null; to_id: string },
 ): AsyncGenerator<ProofEvent> {
-  const from = from_id ?? NO_ROW;
+  const from = from_id ?? LEAST_ID;
   const number = await findFirstBlock(query, tenant_id, from);
   if (number === undefined) return;
   let tree: Frontier | undefined;

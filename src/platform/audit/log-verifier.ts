@@ -1,8 +1,8 @@
 // Verifies a log against its signed checkpoints, in one pass, and names the first row that was changed, removed, moved or cut off.
+import { monthEndOf } from '../crypto/ids.ts';
 import { append, copyOf, type Frontier, frontierLength, rootOf } from '../crypto/merkle.ts';
 import { type Checkpoint, type LogPublicKey, openCheckpoint } from '../crypto/signed-note.ts';
 import { idsOfLine, leafOfLine } from './leaf.ts';
-import { monthEndOf } from './trees.ts';
 
 /** What a log, an export or an archive has, in the order of leaves. */
 export type ProofEvent =

@@ -1,9 +1,9 @@
 // Streams the rows of the audit log to a file, one line of JSON each, for a SIEM. One process at a time streams.
 import { appendLines } from '../append-lines.ts';
-import { firstIdAt } from '../crypto/ids.ts';
+import { firstIdAt, timeOfId } from '../crypto/ids.ts';
 import { takeLease } from '../db/leases.ts';
-import { timeOfBound } from '../db/log-partitions.ts';
 import { findStreamPosition, moveStreamPosition, readStreamedRows } from '../db/log-stream.ts';
+import { runPeriodically } from '../periodic.ts';
 import type { Platform } from '../platform.ts';
 
 const STREAM = 'file';
@@ -37,8 +37,8 @@ export const streamLogs = async ({ db, now }: Streaming, path: string, holder: s
   if (!(await mayGoOn())) return;
   const end = firstIdAt(now().getTime() - STREAM_DELAY_MS);
   let position = await findStreamPosition(query, STREAM, end);
-  for (let spanMs = SPAN_FIRST_MS; position < end && (await mayGoOn());) {
-    const spanEnd = firstIdAt(timeOfBound(position).getTime() + spanMs);
+  for (let spanMs = SPAN_FIRST_MS; position < end;) {
+    const spanEnd = firstIdAt(timeOfId(position).getTime() + spanMs);
     const to = spanEnd < end ? spanEnd : end;
     const rows = await readStreamedRows(query, position, to, BATCH_ROWS);
     const isFull = rows.length === BATCH_ROWS;
@@ -51,6 +51,7 @@ export const streamLogs = async ({ db, now }: Streaming, path: string, holder: s
     if (!(await moveStreamPosition(query, STREAM, position, next))) return;
     position = next;
     spanMs = isFull ? Math.max(SPAN_MIN_MS, spanMs / 2) : Math.min(SPAN_MAX_MS, spanMs * 2);
+    if (position < end && !(await mayGoOn())) return;
   }
 };
 
@@ -76,13 +77,5 @@ export const startStreaming = (
       isFailing = true;
     }
   };
-  let running: Promise<void> | undefined;
-  const timer = setInterval(() => {
-    running ??= stream().finally(() => (running = undefined));
-  }, STREAM_EVERY_MS);
-  timer.unref();
-  return async () => {
-    clearInterval(timer);
-    await running;
-  };
+  return runPeriodically(STREAM_EVERY_MS, stream).stop;
 };

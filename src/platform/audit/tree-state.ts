@@ -1,12 +1,12 @@
 // Opens the stored Merkle tree of a tenant for appending, once it is clear that it continues what was signed before.
+import { LEAST_ID, uuidOf } from '../crypto/ids.ts';
 import type { LogSigning } from '../crypto/log-signing.ts';
 import { append, copyOf, emptyFrontier, type Frontier, frontierLength, HASH_BYTES, rootOf } from '../crypto/merkle.ts';
 import { openCheckpoint } from '../crypto/signed-note.ts';
-import { NO_ROW } from '../db/log-stream.ts';
 import { BLOCK_LEAVES, findBlocks, findFirstBlock, type FoundTree, type LeafBlock } from '../db/log-trees.ts';
 import type { Query } from '../db/statements.ts';
 
-export const ID_BYTES = 16;
+const ID_BYTES = 16;
 /** Blocks that are read at once: about 50 KB. */
 const BLOCKS_AT_ONCE = 4;
 
@@ -18,7 +18,7 @@ export class TreeTampered extends Error {
   override readonly name = 'TreeTampered';
 }
 
-export const EMPTY_TREE: KnownTree = { size: 0, root: rootOf(emptyFrontier()) };
+const EMPTY_TREE: KnownTree = { size: 0, root: rootOf(emptyFrontier()) };
 
 export const idBytes = (id: string): Buffer => Buffer.from(id.replaceAll('-', ''), 'hex');
 
@@ -54,11 +54,10 @@ export const hashesOf = ({ hashes }: LeafBlock): Buffer[] => splitHashes(hashes,
 
 /** The ids of a block as text. */
 export const idsOf = ({ ids }: LeafBlock): string[] =>
-  splitHashes(ids, ID_BYTES).map((bytes) =>
-    bytes.toString('hex').replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5'),
-  );
+  splitHashes(ids, ID_BYTES).map((bytes) => uuidOf(bytes.toString('hex')));
 
-const isKnown = (tree: Frontier, known: KnownTree): boolean =>
+/** Only a tree of the same size can contradict a known one. */
+const isConsistent = (tree: Frontier, known: KnownTree): boolean =>
   tree.size !== known.size || rootOf(tree).equals(known.root);
 
 /**
@@ -76,20 +75,20 @@ const checkPrefix = async (query: Query, tenant_id: string, known: KnownTree, st
       if (before.size !== tree.size || !rootOf(before).equals(rootOf(tree)))
         throw new TreeTampered('leaf hashes do not follow each other');
       for (const hash of hashesOf(block)) {
-        if (!isKnown(tree, known)) throw new TreeTampered('the tree does not begin with the one that was signed');
+        if (!isConsistent(tree, known)) throw new TreeTampered('the tree does not begin with the one that was signed');
         if (tree.size === stored.size) break;
         append(tree, hash);
       }
     }
     number += blocks.length;
   }
-  if (!tree || !isKnown(tree, known) || !rootOf(tree).equals(stored.root))
+  if (!tree || !isConsistent(tree, known) || !rootOf(tree).equals(stored.root))
     throw new TreeTampered('the tree does not begin with the one that was signed');
 };
 
 /** Whether the leaves that follow a known tree are gone, as those of archived months are. @throws unavailable. */
 const isDropped = async (query: Query, tenant_id: string, known: KnownTree): Promise<boolean> => {
-  const first = await findFirstBlock(query, tenant_id, NO_ROW);
+  const first = await findFirstBlock(query, tenant_id, LEAST_ID);
   return first !== undefined && first > Math.floor(known.size / BLOCK_LEAVES);
 };
 
@@ -135,7 +134,7 @@ export const openTree = async (
   // No row would follow it: the log would grow, and nothing more would be signed.
   if (last_id > latest) throw new TreeTampered('the last row is one of the future');
   for (const each of known) {
-    if (!isKnown(frontier, each)) throw new TreeTampered('the tree is not the one that was signed');
+    if (!isConsistent(frontier, each)) throw new TreeTampered('the tree is not the one that was signed');
     if (size === each.size || each.size === 0) continue;
     // A process that comes back after months remembers leaves that were archived since. The newest checkpoint counts then.
     if (each.size < signed.size && (await isDropped(query, tenant_id, each))) continue;

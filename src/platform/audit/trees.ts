@@ -1,12 +1,11 @@
 // Builds a Merkle tree over the audit log of each tenant and signs checkpoints of it. One process at a time does.
 import { setImmediate as turn } from 'node:timers/promises';
-import { firstIdAt } from '../crypto/ids.ts';
+import { firstIdAt, LEAST_ID, monthEndOf, timeOfId } from '../crypto/ids.ts';
 import type { LogSigning } from '../crypto/log-signing.ts';
 import { append, rootOf } from '../crypto/merkle.ts';
 import { signCheckpoint } from '../crypto/signed-note.ts';
 import { takeLease } from '../db/leases.ts';
-import { timeOfBound } from '../db/log-partitions.ts';
-import { findStreamPosition, moveStreamPosition, NO_ROW, TREE_STREAM } from '../db/log-stream.ts';
+import { findStreamPosition, type LogRowLine, moveStreamPosition, TREE_STREAM } from '../db/log-stream.ts';
 import {
   BLOCK_LEAVES,
   countAhead,
@@ -14,12 +13,12 @@ import {
   findLogTenantAfter,
   findWriters,
   type LeafBlock,
-  type LogRowLine,
   type NewCheckpoint,
   readRowsOf,
   thinCheckpoints,
   writeTree,
 } from '../db/log-trees.ts';
+import { runPeriodically } from '../periodic.ts';
 import type { Platform } from '../platform.ts';
 import { leafOfLine } from './leaf.ts';
 import { STREAM_DELAY_MS } from './stream.ts';
@@ -47,12 +46,6 @@ const ALL_KEPT_MS = DAY_MS;
 const HOURLY_KEPT_MS = 31 * DAY_MS;
 
 type Building = Pick<Platform, 'db' | 'now' | 'newLogId' | 'log' | 'metrics'> & { readonly logSigning: LogSigning };
-
-/** The first id of the month after that of an id. */
-export const monthEndOf = (id: string): string => {
-  const at = timeOfBound(id);
-  return firstIdAt(Date.UTC(at.getUTCFullYear(), at.getUTCMonth() + 1, 1));
-};
 
 /** Appends leaves to a tree, and collects the blocks and checkpoints that are to be written. */
 const createStep = (ctx: Building, tenant_id: string, tree: OpenTree) => {
@@ -91,9 +84,9 @@ const createStep = (ctx: Building, tenant_id: string, tree: OpenTree) => {
     },
     /** @returns false where another process has moved the tree. @throws unavailable. */
     async write(): Promise<boolean> {
-      closeBlock();
       const { last_id, signed_size, stored } = tree;
-      if (last_id === undefined || (blocks.size === 0 && checkpoints.length === 0)) return true;
+      if (last_id === undefined || (tree.frontier.size === stored.size && checkpoints.length === 0)) return true;
+      closeBlock();
       const to = { size: tree.frontier.size, root: rootOf(tree.frontier), last_id, signed_size };
       const changed = [...blocks].map(([number, block]) => ({ number, ...block }));
       const isWritten = await writeTree(ctx.db.statements.query, tenant_id, stored, to, changed, checkpoints);
@@ -107,9 +100,8 @@ const createStep = (ctx: Building, tenant_id: string, tree: OpenTree) => {
 export const createTreeBuilder = (ctx: Building) => {
   const { query } = ctx.db.statements;
   const remembered = new Map<string, KnownTree>();
-  const tampered = new Map<string, string>();
+  const tampered = new Set<string>();
   let builtTo: string | undefined;
-  let signedUntilMs = 0;
   let unhashed: number | undefined;
 
   const remember = (tenant_id: string, known: KnownTree): void => {
@@ -125,7 +117,7 @@ export const createTreeBuilder = (ctx: Building) => {
     const latest = firstIdAt(ctx.now().getTime());
     const tree = await openTree(query, tenant_id, found, remembered.get(tenant_id), ctx.logSigning, latest);
     for (;;) {
-      const rows = await readRowsOf(query, tenant_id, tree.last_id ?? NO_ROW, end, STEP_ROWS);
+      const rows = await readRowsOf(query, tenant_id, tree.last_id ?? LEAST_ID, end, STEP_ROWS);
       const step = createStep(ctx, tenant_id, tree);
       for (const [at, row] of rows.entries()) {
         if (at % LEAVES_AT_ONCE === LEAVES_AT_ONCE - 1) await turn();
@@ -158,7 +150,7 @@ export const createTreeBuilder = (ctx: Building) => {
             { alarm: 'tampered', tenant_id, reason: error.message },
             'the Merkle tree of the audit log is not the one that was signed; nothing is signed until it is',
           );
-        tampered.set(tenant_id, error.message);
+        tampered.add(tenant_id);
       }
       if (!(await mayGoOn())) return false;
     }
@@ -195,21 +187,21 @@ export const createTreeBuilder = (ctx: Building) => {
       }
       const nowMs = ctx.now().getTime();
       const end = firstIdAt(nowMs - STREAM_DELAY_MS);
-      let position = await findStreamPosition(query, TREE_STREAM, NO_ROW);
-      if (position === NO_ROW || position > firstIdAt(nowMs)) {
+      let position = await findStreamPosition(query, TREE_STREAM, LEAST_ID);
+      if (position === LEAST_ID || position > firstIdAt(nowMs)) {
         // The first run of a vault, or a position that no server has written: all rows that are there.
-        let tenant_id = await findLogTenantAfter(query, NO_ROW);
+        let tenant_id = await findLogTenantAfter(query, LEAST_ID);
         for (; tenant_id !== undefined; tenant_id = await findLogTenantAfter(query, tenant_id))
           if (!(await extendAll([tenant_id], end, mayGoOn))) return;
         if (!(await moveStreamPosition(query, TREE_STREAM, position, end))) return;
         position = end;
       }
-      if (!(await extendAll([...tampered.keys()], end, mayGoOn))) return;
+      if (!(await extendAll([...tampered], end, mayGoOn))) return;
       // From where this process was, too: the position in the database is not to be trusted.
       const isRecent = builtTo !== undefined && builtTo > firstIdAt(nowMs - SPAN_MS);
       let from = isRecent && builtTo !== undefined && builtTo < position ? builtTo : position;
       while (from < end) {
-        const spanEnd = firstIdAt(timeOfBound(from).getTime() + SPAN_MS);
+        const spanEnd = firstIdAt(timeOfId(from).getTime() + SPAN_MS);
         const to = spanEnd < end ? spanEnd : end;
         // Rows are read up to the end: a tenant of several spans is done once.
         if (!(await extendAll(await findWriters(query, from, to), end, mayGoOn))) return;
@@ -218,13 +210,12 @@ export const createTreeBuilder = (ctx: Building) => {
         from = to;
       }
       builtTo = end;
-      signedUntilMs = timeOfBound(end).getTime();
       unhashed = await countAhead(query, end, UNHASHED_COUNTED_MAX);
       await thin(nowMs);
     },
     figures: () => ({
       /** The time up to which all rows are in signed trees; 0 before the first run. */
-      signedUntilMs,
+      signedUntilMs: builtTo === undefined ? 0 : timeOfId(builtTo).getTime(),
       /** Undefined where another process builds. */
       unhashed,
       /** Tenants whose stored tree is not continued. */
@@ -261,16 +252,10 @@ export const startBuildingTrees = (ctx: Building & Pick<Platform, 'newUuid'>): (
       isFailing = true;
     }
   };
-  let running: Promise<void> | undefined;
-  const run = (): void => {
-    running ??= build().finally(() => (running = undefined));
-  };
+  const { run, stop } = runPeriodically(BUILD_EVERY_MS, build);
   run();
-  const timer = setInterval(run, BUILD_EVERY_MS);
-  timer.unref();
-  return async () => {
-    clearInterval(timer);
+  return () => {
     isStopping = true;
-    await running;
+    return stop();
   };
 };

@@ -57,3 +57,7 @@ export const isPrivateOnTheWay = (origin: string): boolean => {
   const { protocol, hostname } = new URL(origin);
   return protocol === 'https:' || ['localhost', '127.0.0.1', '[::1]'].includes(hostname);
 };
+
+/** Whether requests to an address cannot be read on the way. */
+export const isPrivateUrl = (url: string): boolean =>
+  URL.canParse(url) && /^https?:$/.test(new URL(url).protocol) && isPrivateOnTheWay(url);

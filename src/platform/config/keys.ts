@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { parseWantedSet } from '../crypto/share-sets.ts';
 import { PROVIDER_NAMES, type ProviderName } from '../crypto/provider-config.ts';
-import { duration, HOUR_MS, isPrivateOnTheWay, words } from './forms.ts';
+import { duration, HOUR_MS, isPrivateUrl, words } from './forms.ts';
 
 /** Security codes are sensitive authentication data (PCI DSS): stored for an hour by default, and never for more than a day. */
 const CVC_TTL_DEFAULT = '1h';
@@ -64,7 +64,7 @@ const kmsKeyArn = /^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key\/[A-Za-z0-9-]{1,128
 const keyServiceUrl = z
   .string()
   .refine(
-    (url) => URL.canParse(url) && /^https?:$/.test(new URL(url).protocol) && isPrivateOnTheWay(url),
+    isPrivateUrl,
     'must be an https:// address, or http:// of localhost, 127.0.0.1 or [::1] only: keys and credentials pass there',
   );
 

@@ -2,7 +2,7 @@
 import { isAbsolute } from 'node:path';
 import { z } from 'zod';
 import { parsePublicKey, parseSigningKey } from '../crypto/signed-note.ts';
-import { isPrivateOnTheWay, wholeNumber } from './forms.ts';
+import { isPrivateUrl, wholeNumber } from './forms.ts';
 
 /** PCI DSS 10.5.1 asks for twelve months, three of them at hand: thirteen whole ones leave a month to archive them. */
 const LOG_RETENTION_MONTHS = 13;
@@ -25,10 +25,7 @@ const publicKeys = z.string().transform((text, problems) => {
 
 const checkpointUrl = z
   .string()
-  .refine(
-    (url) => URL.canParse(url) && /^https?:$/.test(new URL(url).protocol) && isPrivateOnTheWay(url),
-    'must be an https:// address, or http:// of localhost, 127.0.0.1 or [::1] only',
-  )
+  .refine(isPrivateUrl, 'must be an https:// address, or http:// of localhost, 127.0.0.1 or [::1] only')
   .refine((text) => {
     const url = URL.parse(text);
     return !url || (url.username === '' && url.password === '');

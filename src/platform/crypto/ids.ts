@@ -7,6 +7,9 @@ import type { RandomBytes } from './random.ts';
 export const uuidOf = (hex: string): string =>
   `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
 
+/** Below every id. */
+export const LEAST_ID = '00000000-0000-0000-0000-000000000000';
+
 export const newUuid = (): string => randomUUID();
 
 /** @param nowMs milliseconds since 1970. */
@@ -26,3 +29,13 @@ export const firstIdAt = (atMs: number): string => {
   const time = Math.min(TIME_MAX_MS, Math.max(0, atMs)).toString(16).padStart(12, '0');
   return uuidOf(`${time}70008000000000000000`);
 };
+
+/** @param id time-ordered. */
+export const timeOfId = (id: string): Date => new Date(Number.parseInt(id.replaceAll('-', '').slice(0, 12), 16));
+
+/** The first id of a month in UTC. @param months from the month of `at`; negative before it. */
+export const firstIdOfMonth = (at: Date, months: number): string =>
+  firstIdAt(Date.UTC(at.getUTCFullYear(), at.getUTCMonth() + months, 1));
+
+/** The first id of the month after that of an id. */
+export const monthEndOf = (id: string): string => firstIdOfMonth(timeOfId(id), 1);

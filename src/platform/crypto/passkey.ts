@@ -1,4 +1,5 @@
 // Passkeys (WebAuthn): options for browsers, and the verification of what authenticators answer.
+import { parseJson } from '../json/json.ts';
 import { z } from 'zod';
 
 /** Where passkeys belong: browsers use one only for this host, and name the origin in each answer. */
@@ -59,14 +60,6 @@ const clientDataSchema = z.object({ challenge: part, crossOrigin: z.literal(fals
 /** An answer of an authenticator, with the challenge that it names. */
 export type CreatedAnswer = z.infer<typeof createdSchema> & { challenge: string };
 export type UsedAnswer = z.infer<typeof usedSchema> & { challenge: string };
-
-const parseJson = (text: string): unknown => {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
-};
 
 const parseAnswer = <T extends { response: { clientDataJSON: string } }>(
   schema: z.ZodType<T>,

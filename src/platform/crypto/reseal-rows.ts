@@ -14,9 +14,6 @@ const signedTableOf = (name: string): SignedTableName | undefined => {
   return table?.bound.includes('sealed') ? (name as SignedTableName) : undefined;
 };
 
-/** Before every UUID. */
-export const FIRST_ID = '00000000-0000-0000-0000-000000000000';
-
 /** Tenants of one statement. */
 const TENANTS_MAX = 1_000;
 

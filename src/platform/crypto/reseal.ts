@@ -1,10 +1,11 @@
 // Seals rows again under the newest data key of their tenant, in slices in the background, and then deletes the older keys.
 import { setTimeout as pause } from 'node:timers/promises';
+import { LEAST_ID } from './ids.ts';
 import { takeLease } from '../db/leases.ts';
 import { AppError } from '../errors.ts';
 import type { Platform } from '../platform.ts';
 import { KEY_ACTIVE_AFTER_MS, KEY_SETTLED_AFTER_MS, TenantKeysGone } from './keyring.ts';
-import { createResealRows, FIRST_ID, type SealedRow } from './reseal-rows.ts';
+import { createResealRows, type SealedRow } from './reseal-rows.ts';
 import { keyHeaderOf, keyIdOf, open, seal, SealBroken } from './seal.ts';
 import { SEALED_TABLES, type SealedTable, textsOf } from './sealed-tables.ts';
 
@@ -58,7 +59,7 @@ const passOver = async (ctx: Resealing, tenant_id: string, newestId: string, pac
   const rows = createResealRows(ctx.db);
   const pass: Pass = { resealed: 0, broken: [], isComplete: false };
   for (const table of SEALED_TABLES) {
-    let after = table.id === 'uuid' ? FIRST_ID : '';
+    let after = table.id === 'uuid' ? LEAST_ID : '';
     for (;;) {
       const beganMs = ctx.monotonicMs();
       // For each slice: keys live for some minutes only, and a pass may take longer.
@@ -140,7 +141,7 @@ export const resealTenant = async (
 /** Re-seals for all tenants once. What fails for one tenant is logged, and the others go on. @throws unavailable. */
 export const resealAll = async (ctx: Resealing, passes: Passes, pacing: Pacing): Promise<void> => {
   const rows = createResealRows(ctx.db);
-  for (let after: string | undefined = FIRST_ID; after !== undefined;) {
+  for (let after: string | undefined = LEAST_ID; after !== undefined;) {
     const tenants = await rows.findTenantsWithOldKeys(after);
     for (const tenant_id of tenants) {
       if (!(await pacing.goOn(0))) return;

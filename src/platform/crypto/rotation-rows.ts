@@ -1,6 +1,6 @@
 // Rows that hold wrapped keys, as a rotation of the root key reads and replaces them.
+import { LEAST_ID } from './ids.ts';
 import type { Database } from '../db/database.ts';
-import { FIRST_ID } from './reseal-rows.ts';
 import type { TenantKeyRow } from './keyring.ts';
 import type { EphemeralKeyRow } from './slots.ts';
 
@@ -35,8 +35,8 @@ export const createRotationRows = ({ statements: { query } }: Pick<Database, 'st
     limit: number,
   ): Promise<TenantKeyRow[]> =>
     (await query('find-tenant-keys-after', FIND_TENANT_KEYS, [
-      after?.tenant_id ?? FIRST_ID,
-      after?.id ?? FIRST_ID,
+      after?.tenant_id ?? LEAST_ID,
+      after?.id ?? LEAST_ID,
       limit,
     ])) as TenantKeyRow[],
   replaceTenantKey: async ({ tenant_id, id, wrapped: old }: TenantKeyRow, wrapped: Uint8Array): Promise<boolean> =>

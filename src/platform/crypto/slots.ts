@@ -1,5 +1,6 @@
 // Slots of half a minute, whose keys seal security codes: their ids, and what their wrapped keys are bound to.
 import { createHash } from 'node:crypto';
+import { uuidOf } from './ids.ts';
 import type { SealingForm } from './seal.ts';
 
 /** A key seals the codes of half a minute. With a sweep every 15 seconds, a code is unrecoverable before CVC_TTL plus a minute. */
@@ -11,12 +12,12 @@ export type EphemeralKeyRow = { id: string; wrapped: Uint8Array; destroy_at: Dat
 const TIME_DIGITS = 12;
 
 /** A UUID of version 8 (RFC 9562 section 5.8). @param time the first hexadecimal digits. */
-const uuidOf = (text: string, time = ''): string => {
+const slotUuid = (text: string, time = ''): string => {
   const bytes = createHash('sha256').update(text).digest();
   bytes[6] = ((bytes[6] as number) & 0x0f) | 0x80;
   bytes[8] = ((bytes[8] as number) & 0x3f) | 0x80;
   const hex = time + bytes.toString('hex').slice(time.length);
-  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20, 32)}`;
+  return uuidOf(hex.slice(0, 32));
 };
 
 /**
@@ -25,8 +26,8 @@ const uuidOf = (text: string, time = ''): string => {
  */
 export const slotIdOf = (startMs: number, form: SealingForm): string =>
   form === 1
-    ? uuidOf(`ephemeral slot ${startMs}`)
-    : uuidOf(`timed ephemeral slot ${startMs}`, startMs.toString(16).padStart(TIME_DIGITS, '0'));
+    ? slotUuid(`ephemeral slot ${startMs}`)
+    : slotUuid(`timed ephemeral slot ${startMs}`, startMs.toString(16).padStart(TIME_DIGITS, '0'));
 
 /** The form of a slot, and of the codes that are sealed under its key. */
 export const formOfSlot = (id: string): SealingForm =>

@@ -26,7 +26,7 @@ export const environmentOf = (config: Config): Environment => (config.mode === '
 
 const rootKeyPath = (config: Config) => join(config.dataDir, 'master.key');
 
-/** The bytes of `readRootKey`. The caller overwrites them, unless they are those of the configuration. */
+/** The configured root key, or the one that a development server generated; undefined if there is neither. */
 export const findRootKeyBytes = async (config: Config): Promise<Buffer | undefined> => {
   if (config.rootKey) return config.rootKey;
   const path = rootKeyPath(config);
@@ -40,7 +40,6 @@ export const findRootKeyBytes = async (config: Config): Promise<Buffer | undefin
   throw new StartError(`The root key ${path} is not 32 bytes in base64. Restore it from your backup.`);
 };
 
-/** The configured root key, or the one that a development server generated; undefined if there is neither. */
 export const readRootKey = async (config: Config): Promise<Sensitive<Uint8Array> | undefined> => {
   const key = await findRootKeyBytes(config);
   return key && new Sensitive<Uint8Array>(key);

@@ -66,7 +66,7 @@ export const createDatabase = (
     onConnect: async (client) => {
       await client.query("SET TimeZone = 'UTC'; SET enable_seqscan = off");
       await client.query({ ...NAME_TENANTS, values: [''] });
-      await prepareConnection(statements.queryOn(client));
+      await prepareConnection(statements.untracedOn(client));
     },
   });
   // The pool replaces an idle connection that breaks. Without a listener the error would end the process.

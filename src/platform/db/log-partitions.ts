@@ -1,7 +1,8 @@
 // The partitions of the audit log, by month: lists them, has the next ones made, and takes old ones out.
 import { setTimeout as pause } from 'node:timers/promises';
+import { LOG_LINE } from './log-stream.ts';
 import type { Client } from 'pg';
-import { firstIdAt } from '../crypto/ids.ts';
+import { firstIdOfMonth, timeOfId } from '../crypto/ids.ts';
 import { StartError } from '../errors.ts';
 import { codeOf, quoted } from './backup/session.ts';
 import type { Query } from './statements.ts';
@@ -23,18 +24,14 @@ const LIST = 'SELECT name, from_id, to_id FROM log_partitions()';
 export const listLogPartitions = async (session: Client): Promise<LogPartition[]> =>
   (await session.query<LogPartition>(LIST)).rows;
 
-const monthText = (id: string): string => timeOfBound(id).toISOString().slice(0, 7).replace('-', '_');
+const monthText = (id: string): string => timeOfId(id).toISOString().slice(0, 7).replace('-', '_');
 
 /** audit_log_2026_08, or audit_log_before_2026_08 without a lower bound. */
 const partitionName = (from_id: string | null, to_id: string): string =>
   from_id === null ? `audit_log_before_${monthText(to_id)}` : `audit_log_${monthText(from_id)}`;
 
-/** The time of a bound. */
-export const timeOfBound = (id: string): Date => new Date(Number.parseInt(id.replaceAll('-', '').slice(0, 12), 16));
-
 /** The id before which everything is older than so many whole months. */
-export const oldestKept = (now: Date, months: number): string =>
-  firstIdAt(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - months, 1));
+export const oldestKept = (now: Date, months: number): string => firstIdOfMonth(now, -months);
 
 /** What an operator should know of the partitions. */
 export type LogState = {
@@ -58,7 +55,7 @@ export const findLogState = async (query: Query, now: Date, months: number): Pro
   const last = partitions.at(-1);
   if (!last?.from_id) return undefined;
   const [has] = await query(undefined, HAS_ROWS, [last.from_id, oldestKept(now, months)]);
-  const afterNext = firstIdAt(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() + 2, 1));
+  const afterNext = firstIdOfMonth(now, 2);
   return {
     partitions: partitions.length,
     last: last.name,
@@ -195,7 +192,7 @@ export const makeEarlierMonths = async (session: Client): Promise<void> => {
   const [first] = await listLogPartitions(session);
   const at = oldest[0]?.at;
   if (!at || !first?.to_id || first.from_id !== null || !(await isEmptyPartition(session, first.name))) return;
-  const monthsSince = (month: number): string => firstIdAt(Date.UTC(at.getUTCFullYear(), at.getUTCMonth() + month, 1));
+  const monthsSince = (month: number): string => firstIdOfMonth(at, month);
   await session.query(`DROP TABLE ${quoted(first.name)}`);
   let from_id: string | null = null;
   for (let month = 0; from_id === null || from_id < first.to_id; month += 1) {
@@ -219,7 +216,7 @@ export const readLogPartition = async function* (session: Client, name: string):
   try {
     await session.query(
       `DECLARE log_lines NO SCROLL CURSOR FOR
-       SELECT tenant_id, json_strip_nulls(row_to_json(l))::text AS line FROM ${quoted(name)} AS l
+       SELECT tenant_id, ${LOG_LINE} FROM ${quoted(name)} AS l
        ORDER BY tenant_id, id`,
     );
     for (;;) {

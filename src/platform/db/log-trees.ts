@@ -1,4 +1,5 @@
 // Rows of the Merkle trees over the audit log: their state, blocks of leaf hashes, and checkpoints.
+import { LOG_LINE, type LogRowLine } from './log-stream.ts';
 import type { Query } from './statements.ts';
 
 /** Leaves of a block: a write of a few rows replaces 12 KB at most. */
@@ -29,9 +30,9 @@ WHERE t.tenant_id = $1`;
 
 const FIND_BLOCKS = `SELECT ${BLOCK} FROM log_leaves b WHERE tenant_id = $1 AND number >= $2 ORDER BY number LIMIT $3`;
 
-/** By the primary key of the log. Absent is NULL. */
+/** By the primary key of the log. */
 const READ_ROWS = `
-SELECT id, json_strip_nulls(row_to_json(l))::text AS line FROM audit_log AS l
+SELECT id, ${LOG_LINE} FROM audit_log AS l
 WHERE tenant_id = $1 AND id > $2::uuid AND id <= $3::uuid ORDER BY id LIMIT $4`;
 
 /** By the index on ids alone. */
@@ -103,8 +104,6 @@ const DROP_TREES = ['log_leaves', 'log_checkpoints', 'log_trees'].map(
 DELETE FROM ${table} WHERE tenant_id IN (
   SELECT tenant_id FROM log_trees WHERE last_id < $1::uuid AND NOT EXISTS (SELECT FROM tenants WHERE id = log_trees.tenant_id))`,
 );
-
-export type LogRowLine = { id: string; line: string };
 
 /** @throws unavailable. */
 export const findTree = async (query: Query, tenant_id: string): Promise<FoundTree | undefined> => {

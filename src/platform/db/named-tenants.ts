@@ -17,7 +17,19 @@ export const NAME_TENANTS = {
 };
 
 /** Names other tenants within a transaction. @returns those that were named before. */
-export const RENAME_TENANTS = `SELECT current_setting('${SETTING}') AS before, set_config('${SETTING}', $1::text, true)`;
+const RENAME_TENANTS = `SELECT current_setting('${SETTING}') AS before, set_config('${SETTING}', $1::text, true)`;
+
+/** Runs work that sees rows of all tenants, within a transaction of one. For what a person or an address has in other tenants. */
+export const amongAllTenants = async <T>(
+  // oxlint-disable-next-line typescript/no-explicit-any -- as Query in statements.ts, which imports this file
+  { query }: { query(name: string, text: string, values: unknown[]): Promise<any[]> },
+  work: () => Promise<T>,
+): Promise<T> => {
+  const [{ before }] = await query('rename-tenants', RENAME_TENANTS, [ALL_TENANTS]);
+  const result = await work();
+  await query('rename-tenants', RENAME_TENANTS, [before]);
+  return result;
+};
 
 /** For a whole session of a command: migrations, backups and restores. */
 export const SEE_ALL_TENANTS = `SET ${SETTING} = '${ALL_TENANTS}'`;

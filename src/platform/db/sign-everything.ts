@@ -1,4 +1,5 @@
 // Signs the rows of earlier versions: every tenant and user as they are. A tenant that is signed already stays as it is.
+import { LEAST_ID } from '../crypto/ids.ts';
 import { notFound } from '../errors.ts';
 import type { Database } from './database.ts';
 import { type HeadTable, signedColumns } from './signed-rows.ts';
@@ -6,9 +7,6 @@ import { createSigning } from './signing.ts';
 
 /** Ids that are read at once. */
 const SLICE = 1_000;
-/** Before every UUID. */
-const FIRST_ID = '00000000-0000-0000-0000-000000000000';
-
 const findUnsigned = (table: HeadTable): string =>
   `SELECT id FROM ${table} WHERE mac IS NULL AND id > $1::uuid ORDER BY id LIMIT ${SLICE}`;
 
@@ -54,7 +52,7 @@ export const hasUnsigned = async ({ statements }: Pick<Database, 'statements'>):
 /** @returns how many were signed. Can be stopped, and run again. */
 export const signUnsigned = async (db: Database, table: HeadTable): Promise<number> => {
   let signed = 0;
-  for (let after = FIRST_ID; ;) {
+  for (let after = LEAST_ID; ;) {
     const found = (await db.statements.query(`find-unsigned-${table}`, findUnsigned(table), [after])) as {
       id: string;
     }[];

@@ -3,7 +3,7 @@ import type { Row } from '../crypto/row-mac.ts';
 import { SIGNED_TABLES, type SignedTableName } from '../crypto/signed-tables.ts';
 import { notFound } from '../errors.ts';
 import { columnsOf, headOf, type HeadTable, type SignedRows, tableOf } from './signed-rows.ts';
-import { ALL_TENANTS, RENAME_TENANTS } from './named-tenants.ts';
+import { amongAllTenants } from './named-tenants.ts';
 import type { Query } from './statements.ts';
 
 /** Rows that are signed with one statement. */
@@ -81,13 +81,8 @@ export const createSigning = (signedRows: SignedRows, tenant_id: string, query: 
   const heads = new Map<string, Held>();
 
   /** Sessions of a user may be in any tenant, and row-level security shows those of the tenant of the transaction. */
-  const everywhere = async <T>(head: HeadTable, work: () => Promise<T>): Promise<T> => {
-    if (head === 'tenants') return work();
-    const [{ before }] = await query('rename-tenants', RENAME_TENANTS, [ALL_TENANTS]);
-    const result = await work();
-    await query('rename-tenants', RENAME_TENANTS, [before]);
-    return result;
-  };
+  const everywhere = <T>(head: HeadTable, work: () => Promise<T>): Promise<T> =>
+    head === 'tenants' ? work() : amongAllTenants({ query }, work);
 
   const headKey = (table: HeadTable, id: string): string => `${table} ${id}`;
 

@@ -153,7 +153,7 @@ export const createStatements = (
       }
     },
     /** Rows of no tenant, on a connection that the pool has not given out yet. */
-    queryOn: (client: ClientBase): Query => untracedOn(client),
+    untracedOn: (client: ClientBase): Query => untracedOn(client),
     /** Sees rows of every tenant. */
     transaction: statementsOf(SERVER, ALL_TENANTS).transaction,
     /** @param tenants whose rows they see. */

@@ -53,14 +53,11 @@ DELETE FROM mail_outbox USING (
 ) AS old
 WHERE mail_outbox.tenant_id = old.tenant_id AND mail_outbox.id = old.id`;
 
-/** Sessions past their absolute end. A session that ended by idling stays until then, and opens nothing. */
-const DELETE_SESSIONS = `
-DELETE FROM sessions WHERE digest IN (
-  SELECT digest FROM sessions WHERE expires_at <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED
-)`;
-
-/** Single sign-ons that were not finished, and what is left of sessions that began so. */
-const DELETE_EXPIRED = (table: 'sso_flows' | 'sso_sessions'): string => `
+/**
+ * Sessions past their absolute end: one that ended by idling stays until then, and opens nothing. Single sign-ons that were not
+ * finished, and what is left of sessions that began so.
+ */
+const DELETE_EXPIRED = (table: 'sessions' | 'sso_flows' | 'sso_sessions'): string => `
 DELETE FROM ${table} WHERE digest IN (
   SELECT digest FROM ${table} WHERE expires_at <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED
 )`;
@@ -312,7 +309,7 @@ export const sweepOnce = async (
     const expired = links === LINKS_MAX ? 0 : await deleteExpired(statements, now, newLogId, mayGoOn);
     const answers = await run(DELETE_ANSWERS, [now, SWEEP_ROWS_MAX]);
     const mails = await run(DELETE_MAILS, [now, new Date(now.getTime() - MAILS_COUNTED_MS), SWEEP_ROWS_MAX]);
-    const sessions = await run(DELETE_SESSIONS, [now, SWEEP_ROWS_MAX]);
+    const sessions = await run(DELETE_EXPIRED('sessions'), [now, SWEEP_ROWS_MAX]);
     const flows = await run(DELETE_EXPIRED('sso_flows'), [now, SWEEP_ROWS_MAX]);
     const ssoSessions = await run(DELETE_EXPIRED('sso_sessions'), [now, SWEEP_ROWS_MAX]);
     const endedBefore = new Date(now.getTime() - SESSIONS_KEPT_MS);

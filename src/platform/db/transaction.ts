@@ -4,7 +4,6 @@ import { INSERT_LOGS, type NewLog } from '../audit/rows.ts';
 import { type Change, type Changes, noticeOf } from '../changes.ts';
 import type { Prisma } from '../../generated/prisma/client.ts';
 import type { TenantDatabase } from './database.ts';
-import { ALL_TENANTS, RENAME_TENANTS } from './named-tenants.ts';
 import { NOTIFY } from './notices.ts';
 import { createSigning, type Signing } from './signing.ts';
 import type { SignedRows } from './signed-rows.ts';
@@ -42,14 +41,6 @@ export type PrismaTransaction = Transaction & {
   /** Must be told of each row that authorises before the row is written. */
   readonly signing: Signing;
   readonly signedRows: SignedRows;
-};
-
-/** Runs work that sees rows of all tenants, within a transaction of one. For what a person or an address has in other tenants. */
-export const amongAllTenants = async <T>({ query }: Pick<Transaction, 'query'>, work: () => Promise<T>): Promise<T> => {
-  const [{ before }] = await query('rename-tenants', RENAME_TENANTS, [ALL_TENANTS]);
-  const result = await work();
-  await query('rename-tenants', RENAME_TENANTS, [before]);
-  return result;
 };
 
 /** Collects what a transaction writes before its commit. */

@@ -11,10 +11,7 @@ const RETRY_AFTER_SECONDS = 10;
 /** A request has no body that is read here, and headers arrive at once. */
 const REQUEST_MS_MAX = 10_000;
 
-const sealed = (): AppError =>
-  new AppError('unavailable', 'The vault is sealed. Its operators must unseal it.', {
-    retryAfterSeconds: RETRY_AFTER_SECONDS,
-  });
+const sealed = (): AppError => new AppError('unavailable', 'The vault is sealed. Its operators must unseal it.');
 
 const respond = (request: IncomingMessage, response: ServerResponse): void => {
   const trace_id = traceIdOf(request, newUuid);

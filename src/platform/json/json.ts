@@ -76,3 +76,12 @@ export const isStorableText = (text: string): boolean => !text.includes('\0') &&
 
 /** The error for text that is not storable. */
 export const NOT_STORABLE = 'must not contain NUL or unpaired surrogates';
+
+/** @returns undefined for a text that is no JSON. */
+export const parseJson = (text: string): unknown => {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+};

@@ -1,6 +1,7 @@
 // The queue of mails to send: limits per address and tenant, claims with a lease, and retries. Rows of `mail_outbox`.
 import type { Database } from '../db/database.ts';
-import { amongAllTenants, type PrismaTransaction } from '../db/transaction.ts';
+import { amongAllTenants } from '../db/named-tenants.ts';
+import type { PrismaTransaction } from '../db/transaction.ts';
 import { AppError } from '../errors.ts';
 
 /** From one tenant to one address: more of them are not invitations any more, and are refused. */

@@ -3,7 +3,8 @@ import type { Database, TenantDatabase } from '../../../platform/db/database.ts'
 import type { NewTenantKeys } from '../../../platform/crypto/keyring.ts';
 import { conflict } from '../../../platform/errors.ts';
 import type { Query } from '../../../platform/db/statements.ts';
-import { amongAllTenants, type PrismaTransaction } from '../../../platform/db/transaction.ts';
+import { amongAllTenants } from '../../../platform/db/named-tenants.ts';
+import type { PrismaTransaction } from '../../../platform/db/transaction.ts';
 
 /** The command line prints no more. */
 const TENANTS_LISTED_MAX = 1_000;

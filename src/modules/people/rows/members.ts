@@ -1,7 +1,8 @@
 // Rows of members and of their memberships. Names and addresses are sealed.
 import type { Counted } from '../../../platform/pagination.ts';
 import type { TenantDatabase } from '../../../platform/db/database.ts';
-import { amongAllTenants, type PrismaTransaction } from '../../../platform/db/transaction.ts';
+import { amongAllTenants } from '../../../platform/db/named-tenants.ts';
+import type { PrismaTransaction } from '../../../platform/db/transaction.ts';
 import { lockTenant } from './people.ts';
 import type { Role } from '../roles.ts';
 

@@ -1,7 +1,8 @@
 // Rows of sessions, found by the digest of their secret before a caller is known.
 import type { Database } from '../../../platform/db/database.ts';
 import { signedColumns } from '../../../platform/db/signed-rows.ts';
-import { amongAllTenants, type PrismaTransaction } from '../../../platform/db/transaction.ts';
+import { amongAllTenants } from '../../../platform/db/named-tenants.ts';
+import type { PrismaTransaction } from '../../../platform/db/transaction.ts';
 import type { Role } from '../roles.ts';
 
 /** A session with its member and tenant. */

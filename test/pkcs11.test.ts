@@ -137,7 +137,7 @@ describe.skipIf(!hasSoftHsm)('pkcs11', () => {
     expect(await causeOf(first.unwrap(wrapped, context))).toContain('has another key with the label replaced');
   });
 
-  test('rotations by the command line move a vault from a local root key to an HSM, and to its next key', async () => {
+  test('rotations by commands move a vault from a local key to an HSM, and to its next key', async () => {
     const local = await startServer();
     const made = await local.tokenize({ type: 'token', data: 'kept' });
     const { databaseUrl: url } = local;

@@ -81,9 +81,5 @@ export const operate = async (
   mkdirSync(archive);
   must(url, ['logs', 'archive', archive]);
   must(url, ['logs', 'verify', '--database']);
-  const source = join(directory, 'cards.csv');
-  const rows = Array.from({ length: 200 }, (_, index) => `moved-${index},value ${index}`);
-  writeFileSync(source, `id,data\n${rows.join('\n')}\n`);
-  must(url, ['import', source, '--format', 'csv', '--id', 'id', '--tenant', tenant_id]);
-  say('erasures, keys, archives, proofs and imports work by their commands');
+  say('erasures, keys, archives and proofs work by their commands');
 };

@@ -16,9 +16,10 @@ COPY packages ./packages
 COPY release ./release
 # The commit that is built, for `strongroom version`: the build is not sent .git.
 ARG COMMIT
-# The image has Node 24 and is given a database: what runs needs neither optional package; the compiler needs its own.
-# The links to our own packages go: their scripts are in dist/.
-RUN npm ci && npm run sbom && npm prune --omit=dev --omit=optional --ignore-scripts && \
+# The image has Node 24 and is given a database: of the optional packages, what runs needs only koffi, for the key provider
+# pkcs11; the compiler needs its own. The links to our own packages go: their scripts are in dist/.
+RUN npm ci && npm run sbom && mkdir /kept && mv node_modules/koffi node_modules/@koromix /kept/ && \
+    npm prune --omit=dev --omit=optional --ignore-scripts && mv /kept/* node_modules/ && \
     rm -rf node_modules/@strongroom && node release/trim.ts node_modules
 
 # Of the image of Node only the program is needed: its headers, npm and yarn are 90 MB.

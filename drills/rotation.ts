@@ -136,10 +136,11 @@ try {
   await command(['keys', 'rotate-tenant', '--tenant', tenantIds[0] as string], newKey);
   const late = await createContext(loadConfig({ DATA_DIR: dataDir, LOG_LEVEL: 'silent', ...newKey }), 'command');
   // In place of the time until the new key seals. The server loads it at its start.
-  await late.db.pool.query(
+  const moved = await late.db.statements.change(
     `UPDATE tenant_keys SET created_at = created_at - $2 * interval '1 millisecond' WHERE tenant_id = $1`,
     [tenantIds[0], KEY_ACTIVE_AFTER_MS],
   );
+  if (moved === 0) throw new Error('the new key was not found');
   await late.close();
   serving = await restart(newKey);
   const stopQuiet = startLoad(serving, targets);
@@ -147,8 +148,11 @@ try {
   const quiet = await stopQuiet();
   const quietUntilMs = performance.now();
   const stopBusy = startLoad(serving, targets);
-  while (!serving.output().includes('rows are sealed under the new data key'))
+  while (!serving.output().includes('rows are sealed under the new data key')) {
+    if (serving.output().includes('re-sealing of a tenant was interrupted'))
+      throw new Error('re-sealing was interrupted');
     await new Promise((resolve) => setTimeout(resolve, 200));
+  }
   const busy = await stopBusy();
   print({
     figure: 're-seal',

@@ -23,6 +23,9 @@ type Entry = { version: string; dev?: boolean; link?: boolean; optional?: boolea
 const root = fileURLToPath(new URL('..', import.meta.url));
 const read = (file: string): string => readFileSync(root + file, 'utf8');
 
+/** Optional packages that the image has: the key provider pkcs11 needs them. */
+export const OPTIONAL_IN_IMAGE = ['node_modules/koffi', `node_modules/@koromix/koffi-linux-${process.arch}`];
+
 /** The package `pg` at `node_modules/pg`, or below another package. */
 const nameAt = (path: string): string => path.slice(path.lastIndexOf('node_modules/') + 'node_modules/'.length);
 
@@ -42,7 +45,8 @@ export const makeSbom = (): Sbom => {
     Object.entries(packages)
       .filter(
         ([path, { dev, link, optional, devOptional }]) =>
-          path.startsWith('node_modules/') && !dev && !link && !optional && !devOptional,
+          OPTIONAL_IN_IMAGE.includes(path) ||
+          (path.startsWith('node_modules/') && !dev && !link && !optional && !devOptional),
       )
       .map(([path, { version }]) => `${nameAt(path)}@${version}`),
   );

@@ -23,7 +23,8 @@ export const trim = (directory: string): void => {
   for (const entry of entries) {
     const path = join(directory, entry.name);
     if (entry.isDirectory()) {
-      const isOther = basename(directory) === 'prebuilds' && entry.name !== PREBUILD;
+      const isOther =
+        (basename(directory) === 'prebuilds' && entry.name !== PREBUILD) || entry.name.startsWith('musl_');
       if (isOther || (isPackage && UNUSED_DIRECTORIES.has(entry.name)) || entry.name === '.bin') remove(path);
       else trim(path);
     } else if ((UNUSED_FILE.test(entry.name) && !LICENCE.test(entry.name)) || /\bmusl\.node$/.test(entry.name))

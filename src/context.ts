@@ -95,7 +95,9 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
   // Closed last: its spans are of what happened until then.
   const tracing = role === 'server' ? await openTracing(config, { log, metrics, monotonicMs }) : undefined;
   start.closers.push(async () => tracing?.close());
-  const database = { ...overrides, log, accounts, metrics, tracing };
+  const changes = createChanges();
+  const onAnotherHistory = (): void => changes.announce('anything');
+  const database = { ...overrides, log, accounts, metrics, tracing, onAnotherHistory };
   const { db, poolConfig, embedded } = await openDatabase(config, role, database, start);
   start.closers.push(async () => accounts.close());
   const keyRows = createKeyRows(db);
@@ -117,7 +119,6 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
       'the vault is under an earlier root key: npm run -s strongroom -- keys rotate-root wraps it under the first one',
     );
 
-  const changes = createChanges();
   const contract = await openContract(db, changes);
   start.closers.push(async () => contract.close());
   db.signedRows.open({

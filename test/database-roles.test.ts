@@ -91,6 +91,7 @@ const serve = async (database: string): Promise<void> => {
     const doctor = await cli(['doctor'], environment);
     expect(doctor).toContain('✔ database role: "strongroom_server" can append to the audit log, and not change it');
     expect(server.output()).not.toContain('"level":"error"');
+    expect(server.output()).not.toContain('the database does not tell its timeline');
   } finally {
     server.child.kill('SIGTERM');
     await server.exited;

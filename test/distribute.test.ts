@@ -1,25 +1,32 @@
 // What a distributed database needs, on plain PostgreSQL: the command refuses without Citus and the owner role, and a server
-// whose hot statements are functions, and whose tokens have no triggers, does what it does otherwise.
+// whose hot statements are functions, and whose tables have no triggers and no policies, does what it does otherwise.
 import { randomUUID } from 'node:crypto';
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { shardFunctions } from '../src/modules.ts';
 import { sweep } from '../src/modules/tokens/sweep.ts';
 import { superuser, urlOf } from '../src/platform/dev-postgres/connection.ts';
+import { DISTRIBUTED_TABLES } from '../src/platform/db/distribute.ts';
 import { createFunctionText, functionName } from '../src/platform/db/shard-functions.ts';
+import { lowerWalls } from '../src/platform/db/tenant-walls.ts';
 import { createDatabase, type TestDatabase } from './support/database.ts';
 import { runCommand } from './support/process.ts';
 import { startServer, TEST_ROOT_KEY, type TestServer } from './support/server.ts';
 
-const as = async (database: TestDatabase, user: string, texts: string[]): Promise<void> => {
+const connected = async (database: TestDatabase, user: string, work: (client: Client) => Promise<void>) => {
   const client = new Client({ ...database.address, user });
   await client.connect();
   try {
-    for (const text of texts) await client.query(text);
+    await work(client);
   } finally {
     await client.end();
   }
 };
+
+const as = (database: TestDatabase, user: string, texts: string[]): Promise<void> =>
+  connected(database, user, async (client) => {
+    for (const text of texts) await client.query(text);
+  });
 
 describe('db distribute', () => {
   const distribute = (DATABASE_URL: string) =>
@@ -52,12 +59,14 @@ describe('a server whose hot statements are functions', () => {
   let server: TestServer;
   beforeAll(async () => {
     const database = await createDatabase();
-    await as(database, inject('databaseServer').user, [
-      ...shardFunctions.map(createFunctionText),
-      'DROP TRIGGER tokens_forget_mask ON tokens',
-      'DROP TRIGGER tokens_record_erasures ON tokens',
-    ]);
+    await connected(database, inject('databaseServer').user, async (client) => {
+      for (const each of shardFunctions) await client.query(createFunctionText(each));
+      for (const name of ['tokens_forget_mask', 'tokens_record_erasures'])
+        await client.query(`DROP TRIGGER ${name} ON tokens`);
+    });
     server = await startServer({}, {}, { database });
+    // After its start, which raises the policies that a table lacks and Citus has no part in.
+    for (const table of DISTRIBUTED_TABLES) await lowerWalls(server.sql, table);
   });
   afterAll(() => server.close());
 
@@ -123,6 +132,20 @@ describe('a server whose hot statements are functions', () => {
     expect(await server.sql('SELECT FROM tokens WHERE id = $1', [body.id])).toEqual([]);
     expect((await logOf(body.id)).map(({ operation }) => operation)).toEqual(['create', 'delete']);
     expect(await erasuresOf(body.id)).toHaveLength(1);
+  });
+
+  test('has no policy on these tables and their partitions, and one on every other', async () => {
+    const rows = await server.sql(`
+      SELECT c.relname AS name, c.relrowsecurity OR c.relforcerowsecurity AS is_walled,
+        (SELECT count(*)::int FROM pg_policy p WHERE p.polrelid = c.oid) AS policies
+      FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'
+      WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p')`);
+    const known: readonly string[] = DISTRIBUTED_TABLES;
+    const isDistributed = (name: string) => known.includes(name) || name.startsWith('audit_log_');
+    expect(rows.filter(({ name }) => isDistributed(name)).length).toBeGreaterThan(known.length);
+    expect(rows).toEqual(
+      rows.map(({ name }) => ({ name, is_walled: !isDistributed(name), policies: isDistributed(name) ? 0 : 1 })),
+    );
   });
 
   test('calls the functions: without them it writes nothing', async () => {

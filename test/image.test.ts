@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { makeSbom } from '../release/sbom.ts';
+import { makeSbom, OPTIONAL_IN_IMAGE } from '../release/sbom.ts';
 import { trim } from '../release/trim.ts';
 import { SERVER_FLAGS } from '../src/cli/become-server.ts';
 import { createDatabase, type TestDatabase } from './support/database.ts';
@@ -100,12 +100,15 @@ test('npm pack takes the built files of the packages for pages', async () => {
   ]);
 });
 
-/** What `npm prune --omit=dev --omit=optional` leaves. */
+/** What `npm prune --omit=dev --omit=optional` leaves, and the optional packages that the build keeps. */
 const productionPackages = (): string[] => {
   type Package = { dev?: true; optional?: true; devOptional?: true; link?: true };
   const { packages } = JSON.parse(read('package-lock.json')) as { packages: Record<string, Package> };
   return Object.entries(packages)
-    .filter(([, { dev, optional, devOptional, link }]) => !link && !dev && !optional && !devOptional)
+    .filter(
+      ([path, { dev, optional, devOptional, link }]) =>
+        OPTIONAL_IN_IMAGE.includes(path) || (!link && !dev && !optional && !devOptional),
+    )
     .map(([path]) => path)
     .filter((path) => path.startsWith('node_modules/'));
 };

@@ -7,6 +7,7 @@ import { rotateRootKey } from '../src/cli/vault-keys.ts';
 import { awsKmsProviders } from '../src/platform/crypto/aws-kms.ts';
 import { haveOneRootKey, type KeyProvider, parseWrapped } from '../src/platform/crypto/key-provider.ts';
 import { localKeyProvider } from '../src/platform/crypto/local-key-provider.ts';
+import { pkcs11Providers } from '../src/platform/crypto/pkcs11.ts';
 import { randomBytesFromKernel } from '../src/platform/crypto/random.ts';
 import { SealBroken } from '../src/platform/crypto/seal.ts';
 import { Sensitive } from '../src/platform/crypto/sensitive.ts';
@@ -25,7 +26,9 @@ import {
   type TransitServer,
 } from './support/key-services.ts';
 import { startServer, TEST_ROOT_KEY } from './support/server.ts';
+import { createToken, hasSoftHsm, type SoftHsm } from './support/softhsm.ts';
 
+let hsm: SoftHsm | undefined;
 let transit: TransitServer;
 let kms: KeyServiceServer;
 
@@ -34,10 +37,12 @@ beforeAll(async () => {
   Object.assign(process.env, AWS_CREDENTIALS);
   transit = await startTransit(['one', 'two']);
   kms = await startKms(['one', 'two']);
+  if (hasSoftHsm) hsm = createToken(['one', 'two']);
 });
 afterAll(async () => {
   await transit.close();
   await kms.close();
+  hsm?.close();
 });
 
 const transitConfig = (credentials: VaultTransitConfig['credentials']): VaultTransitConfig => ({
@@ -55,6 +60,7 @@ const makers: Record<string, () => Promise<KeyProvider[]>> = {
   local: async () => [1, 2].map((byte) => localKeyProvider(rootKey(byte), randomBytesFromKernel)),
   'vault-transit': async () => vaultTransitProviders(transitConfig({ kind: 'token', token: TRANSIT_TOKEN })),
   'aws-kms': () => awsKmsProviders({ keys: [kmsArn('one'), kmsArn('two')], endpoint: kms.url }),
+  ...(hasSoftHsm && { pkcs11: () => pkcs11Providers((hsm as SoftHsm).config(), randomBytesFromKernel) }),
 };
 const services: Record<string, () => KeyServiceServer> = { 'vault-transit': () => transit, 'aws-kms': () => kms };
 
@@ -62,7 +68,13 @@ const key = Buffer.alloc(32, 0xaa);
 const context = ['tenant key', 'test', '0b7d8f0c-6f0e-4a55-8d1c-3f5f1f0e7c11', 'data', 'id'];
 
 describe.each(Object.keys(makers))('the provider %s', (name) => {
-  const make = async () => (await (makers[name] as () => Promise<KeyProvider[]>)()) as [KeyProvider, KeyProvider];
+  const opened: KeyProvider[] = [];
+  const make = async () => {
+    const providers = await (makers[name] as () => Promise<KeyProvider[]>)();
+    opened.push(...providers);
+    return providers as [KeyProvider, KeyProvider];
+  };
+  afterAll(() => opened.forEach((provider) => provider.close?.()));
 
   test('unwraps what it wrapped, which names the root key and shows nothing of the key', async () => {
     const [one] = await make();

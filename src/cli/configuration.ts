@@ -1,5 +1,11 @@
-// Generates the tables of variables, commands and limits in docs/operations.
+// Generates the tables of variables, commands, metrics and limits in docs/operations.
 import { readFileSync, writeFileSync } from 'node:fs';
+import { API_KEYS_MAX, API_KEYS_OF_TENANT_MAX } from '../modules/access/application-keys.ts';
+import { APPLICATIONS_MAX } from '../modules/access/applications.ts';
+import { FORMULAS_MAX } from '../modules/code/formulas.ts';
+import { PEOPLE_MAX } from '../modules/people/invitations.ts';
+import { PROXIES_MAX } from '../modules/proxy/proxies.ts';
+import { REACTORS_MAX } from '../modules/reactors/reactors.ts';
 import { accountLimits, type LimitName } from '../platform/accounts.ts';
 import { environmentSchema } from '../platform/config.ts';
 import { createMetrics } from '../platform/metrics/metrics.ts';
@@ -54,6 +60,22 @@ const limitTable = (): string => {
   return [...head, ...rows].join('\n');
 };
 
+const recordLimits: readonly [what: string, max: number][] = [
+  ['Applications', APPLICATIONS_MAX],
+  ['API keys of one application', API_KEYS_MAX],
+  ['API keys of all applications, above which none gets a further one', API_KEYS_OF_TENANT_MAX],
+  ['Formulas', FORMULAS_MAX],
+  ['Reactors', REACTORS_MAX],
+  ['Proxies', PROXIES_MAX],
+  ['Members and invitations', PEOPLE_MAX],
+];
+
+/** @returns a Markdown table: records, how many a tenant may have. */
+const recordTable = (): string => {
+  const rows = recordLimits.map(([what, max]) => `| ${what} | ${max.toLocaleString('en')} |`);
+  return ['| Records | A tenant at most |', '|---|---|', ...rows].join('\n');
+};
+
 /** @returns a Markdown table: metric, type, labels, meaning. */
 const metricTable = (): string => {
   const metrics = createMetrics();
@@ -70,6 +92,7 @@ export const generatedPages = [
   { page: 'docs/operations/configuration.md', mark: 'configuration', table: configurationTable },
   { page: 'docs/operations/commands.md', mark: 'commands', table: commandTable },
   { page: 'docs/operations/limits.md', mark: 'limits', table: limitTable },
+  { page: 'docs/operations/limits.md', mark: 'records', table: recordTable },
   { page: 'docs/operations/metrics.md', mark: 'metrics', table: metricTable },
 ] as const;
 

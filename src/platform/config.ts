@@ -44,6 +44,7 @@ const fileVariables = [
   'LOG_SIGNING_KEY',
   'METRICS_TOKEN',
   'VAULT_SECRET_ID',
+  'PKCS11_PIN',
   'OTEL_EXPORTER_OTLP_HEADERS',
 ] as const;
 
@@ -188,6 +189,10 @@ const fieldsOriginProblems = (
   return problems;
 };
 
+/** Variables that packages and libraries read, such as PGSSLMODE: all but Strongroom's own. */
+const foreignOf = (variables: Record<string, string>): Record<string, string> =>
+  Object.fromEntries(Object.entries(variables).filter(([name]) => !Object.hasOwn(environmentSchema.shape, name)));
+
 /**
  * Parses an environment into a Config.
  * @param environment variables by name, such as `process.env`; empty strings count as not set.
@@ -216,7 +221,7 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
   }
   const values = parsed.data;
   const mode = values.NODE_ENV === 'production' ? 'production' : 'development';
-  const keyProviders = keyProvidersOf(values, problems);
+  const keyProviders = keyProvidersOf(values, foreignOf(variables), problems);
   const keyShares = values.MASTER_KEY_SHARES;
   if (keyShares && (values.MASTER_KEY ?? values.MASTER_KEY_PREVIOUS))
     problems.push(
@@ -342,10 +347,9 @@ export const withheldVariables = (): Record<string, undefined> =>
       .map((name) => [name, undefined]),
   );
 
-/** Sets variables that packages read, such as PGSSLMODE. Strongroom's own variables are in the configuration only. */
+/** Sets variables that packages read. Strongroom's own variables are in the configuration only. */
 export const adoptVariables = (variables: Record<string, string>): void => {
-  for (const [name, value] of Object.entries(variables))
-    if (!Object.hasOwn(environmentSchema.shape, name)) process.env[name] = value;
+  Object.assign(process.env, foreignOf(variables));
 };
 
 /** A worker's share of a limit that is for the whole server. */

@@ -55,6 +55,8 @@ type DatabaseServices = {
   tracing?: Tracing | undefined;
   /** Called when another server may have the data directory: this one must stop. */
   onDirectoryLost?: () => void;
+  /** Called before the first query to a database with another history: caches have rows of the one before. */
+  onAnotherHistory?: () => void;
 };
 
 /** Opens the database without migrating it. */
@@ -72,6 +74,20 @@ export const openDatabase = async (config: Config, role: Role, services: Databas
       // Ended by an operator, or by a migration of this start.
       if ((error as { code?: string }).code === ADMIN_SHUTDOWN) log.info('the database ended an idle connection');
       else log.warn({ error }, 'a database connection was lost');
+    },
+    onHistory: {
+      changed: (before, after) => {
+        log.warn(
+          { before, after },
+          'the database has another history, as after a failover or a recovery: versions of rows that this process has seen are forgotten',
+        );
+        services.onAnotherHistory?.();
+      },
+      unreadable: (error) =>
+        log.warn(
+          { error },
+          'the database does not tell its timeline: after a failover that lost transactions, or a recovery, restart the servers',
+        ),
     },
   });
   start.closers.push(() => db.close());

@@ -1,4 +1,4 @@
-// A TCP relay in front of a database that can let the connection for notices go silent, as when a machine vanishes.
+// A TCP relay in front of a database: the connection for notices can go silent, and another database can take its place.
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { NOTICES_NAME } from '../../src/platform/db/application-names.ts';
@@ -9,16 +9,19 @@ export type Relay = {
   url: string;
   /** While true, connections for notices are kept open, new ones are accepted, and no byte passes. */
   goSilent(silent: boolean): void;
+  /** New connections reach another database, and the others end. */
+  pointTo(address: DatabaseAddress): void;
   close(): Promise<void>;
 };
 
 export const startRelay = async (address: DatabaseAddress): Promise<Relay> => {
+  let { host, port: databasePort } = address;
   let isSilent = false;
   const silenced = new Set<Socket>();
   const ofNotices = new Set<Socket>();
   const sockets: Socket[] = [];
   const relay = createServer((client) => {
-    const upstream = connect(address.port, address.host);
+    const upstream = connect(databasePort, host);
     sockets.push(client, upstream);
     client.on('data', (bytes) => {
       // In the first packet of the connection, which is not encrypted here.
@@ -44,6 +47,10 @@ export const startRelay = async (address: DatabaseAddress): Promise<Relay> => {
       isSilent = silent;
       // A connection that has gone silent stays so.
       if (silent) for (const client of ofNotices) silenced.add(client);
+    },
+    pointTo: (next) => {
+      ({ host, port: databasePort } = next);
+      for (const socket of sockets) socket.destroy();
     },
     close: async () => {
       for (const socket of sockets) socket.destroy();

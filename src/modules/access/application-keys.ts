@@ -6,13 +6,23 @@ import { newApiKey } from './api-keys.ts';
 import { grantsOf } from './applications.ts';
 import type { AccessContext } from './context.ts';
 import { checkGrants } from './grants.ts';
-import { countKeysOf, deleteKey, listKeysOf, type StoredKey, updateKey } from './rows/application-keys.ts';
+import {
+  countKeysOf,
+  countKeysOfTenant,
+  deleteKey,
+  listKeysOf,
+  type StoredKey,
+  updateKey,
+} from './rows/application-keys.ts';
 import { findApplication, lockApplication, type StoredApplication } from './rows/applications.ts';
 import { insertApiKey } from './rows/find-api-key.ts';
 import type { Work } from './work.ts';
 
 /** Keys of one application, expired ones too: a key for each place that runs it, and room to change them. */
 export const API_KEYS_MAX = 20;
+
+/** API keys of a tenant, above which no application gets a further one: two for each of APPLICATIONS_MAX. A revocation signs all again. */
+export const API_KEYS_OF_TENANT_MAX = 20_000;
 
 /** A key on the wire. Undefined properties are left out. */
 export type KeyRecord = {
@@ -123,6 +133,8 @@ export const createKey = (ctx: AccessContext, work: Work, id: string, input: Key
     checkGrants(work, grantsOf(ctx, application));
     if ((await countKeysOf(tx, id)) >= API_KEYS_MAX)
       throw conflict(`The application has ${API_KEYS_MAX} API keys: delete one first.`);
+    if ((await countKeysOfTenant(tx)) >= API_KEYS_OF_TENANT_MAX)
+      throw conflict(`The tenant has ${API_KEYS_OF_TENANT_MAX} API keys: delete some first.`);
     const row = { public_id: apiKey.public_id, ...settings, ...created };
     await insertApiKey(tx, id, { ...row, digest: apiKey.digest });
     const shown = recordOf(work.tenant_id, id, { ...row, last_used_at: null, modified_at: null, modified_by: null });

@@ -10,12 +10,13 @@ import { effectiveLimits, namedLimits } from './limits.ts';
 import { type ApplicationType, isPermission, type Permission, publicPermissions } from './permissions.ts';
 import { checkOrigins } from './origins.ts';
 import { CREATES_PER_MINUTE } from './public-access.ts';
-import { resourceOf } from './resource.ts';
+import { type RecordLimit, resourceOf } from './resource.ts';
 import { insertApiKey } from './rows/find-api-key.ts';
 import { findLastUses } from './rows/key-uses.ts';
 import { deleteCountsOf } from './rows/limits.ts';
 import {
   type ApplicationFilter,
+  countApplicationRows,
   countApplications,
   deleteApplicationRow,
   endKeysOf,
@@ -70,6 +71,18 @@ export type PublicSettings = {
   allowed_origins?: string[];
   containers?: string | undefined;
   creates_per_minute?: number | undefined;
+};
+
+/**
+ * Applications of a tenant. A platform that has one for each of its customers fits in. A revocation signs all of them again, with
+ * their keys: docs/operations/limits.md has the time.
+ */
+export const APPLICATIONS_MAX = 10_000;
+
+export const applicationLimit: RecordLimit = {
+  plural: 'applications',
+  max: APPLICATIONS_MAX,
+  count: countApplicationRows,
 };
 
 /** The message of the log row, which an auditor can search for. */
@@ -202,6 +215,7 @@ const applications = resourceOf<AccessContext, StoredApplication, ApplicationFil
     return rows.map((row) => recordOf(tenant_id, row, uses.get(row.id)));
   },
   changeOf: (_work, id) => ({ subject: 'application', id }),
+  limit: applicationLimit,
 });
 
 /** Reads one. @throws notFound, the same for an unknown id and one of another tenant. */

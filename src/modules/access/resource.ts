@@ -4,7 +4,7 @@ import type { NewLog } from '../../platform/audit/rows.ts';
 import type { Change } from '../../platform/changes.ts';
 import type { TenantDatabase } from '../../platform/db/database.ts';
 import type { PrismaTransaction } from '../../platform/db/transaction.ts';
-import { notFound } from '../../platform/errors.ts';
+import { conflict, notFound } from '../../platform/errors.ts';
 import { type Counted, countThenList, type Page, type PageRequest, readPage } from '../../platform/pagination.ts';
 import type { Platform } from '../../platform/platform.ts';
 import type { Work } from './work.ts';
@@ -28,6 +28,25 @@ export type Kind<Ctx, Row extends { id: string }, Filter, Shown> = {
   show(ctx: Ctx, work: Work, rows: readonly Row[]): Promise<Shown[]>;
   /** Left out where no cache has such records. */
   changeOf?(work: Work, id: string): Change;
+  /** How many a tenant may have. Left out where `create` itself counts. */
+  limit?: RecordLimit;
+};
+
+export type RecordLimit = {
+  /** For the sentence of the 409. */
+  plural: string;
+  max: number;
+  count(tx: PrismaTransaction): Promise<number>;
+};
+
+/**
+ * Refuses one record more than a tenant may have. Call before a record is added. The row of the tenant is locked first, so two
+ * requests at once do not both take the last place. A tenant that has more, from before there was a limit, keeps them.
+ * @throws conflict.
+ */
+export const checkRoom = async (tx: PrismaTransaction, { plural, max, count }: RecordLimit): Promise<void> => {
+  await tx.signing.holds('tenants');
+  if ((await count(tx)) >= max) throw conflict(`The tenant has ${max} ${plural}: delete some first.`);
 };
 
 export const resourceOf = <Ctx extends Pick<Platform, 'now' | 'newLogId'>, Row extends { id: string }, Filter, Shown>(
@@ -74,9 +93,13 @@ export const resourceOf = <Ctx extends Pick<Platform, 'now' | 'newLogId'>, Row e
       return { pagination, data };
     },
 
-    /** @param insert writes the record and returns it as the answer shows it. What it throws rolls back. */
+    /**
+     * @param insert writes the record and returns it as the answer shows it. What it throws rolls back.
+     * @throws conflict where the tenant has as many as it may; as `insert`.
+     */
     create: (ctx: Ctx, work: Work, id: string, insert: (tx: PrismaTransaction) => Promise<Shown>): Promise<Shown> =>
       work.prismaTransaction(async (tx) => {
+        if (kind.limit) await checkRoom(tx, kind.limit);
         const shown = await insert(tx);
         tx.log(logOf(ctx, work, 'create', [id]));
         return shown;

@@ -27,7 +27,7 @@ export const formulasRoutes = (app: App, ctx: CodeContext): void => {
   });
   routes.create({
     description:
-      'Creates a formula. Code that does not compile, or exports no function, is a 422 with line and column. The code is encrypted at rest.',
+      'Creates a formula. Code that does not compile, or exports no function, is a 422 with line and column. The code is encrypted at rest. One more than a tenant may have is a 409.',
     body: newFormula,
     examples: newFormulaExamples,
     run: createFormula,

@@ -10,6 +10,7 @@ import { checkCode } from './code.ts';
 import type { CodeContext } from './context.ts';
 import type { ConfigurationElement, RequestParameter } from './formula-fields.ts';
 import {
+  countFormulaRows,
   countFormulas,
   deleteFormulaRow,
   findApplicationsOfFormula,
@@ -26,6 +27,9 @@ import {
 
 export const formulaTypes = ['private', 'official'] as const;
 export const formulaStatuses = ['verified', 'coming_soon'] as const;
+
+/** Formulas of a tenant's own. A revocation hashes the code of each, which is up to CODE_LENGTH_MAX characters, and signs it again. */
+export const FORMULAS_MAX = 1_000;
 
 /** What code can rely on: the configuration of its reactors, and the args of an invocation. */
 export type Contracts = { configuration: StoredElement[]; request_parameters: StoredParameter[] };
@@ -145,6 +149,7 @@ const formulas = resourceOf<CodeContext, StoredFormula, { name: string | undefin
   remove: deleteFormulaRow,
   show: showFormulas,
   changeOf: ({ tenant_id }) => ({ subject: 'runnable', id: tenant_id }),
+  limit: { plural: 'formulas', max: FORMULAS_MAX, count: countFormulaRows },
 });
 
 /** Reads one, official ones too. @throws notFound, the same for an unknown id and one of another tenant. */

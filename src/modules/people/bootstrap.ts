@@ -1,7 +1,9 @@
 // Creates tenants, their first applications and owners, for the operator's command line and a development server.
+import { applicationLimit } from '../access/applications.ts';
 import { limitsSchema } from '../access/applications.schema.ts';
 import type { z } from 'zod';
 import { accessRuleSchema } from '../access/access-rule.ts';
+import { checkRoom } from '../access/resource.ts';
 import { operatorTransaction } from '../access/work.ts';
 import { withNewKeys } from '../access/data-keys.ts';
 import { insertApplication } from '../access/rows/applications.ts';
@@ -124,6 +126,12 @@ export const createTenant = async (ctx: PeopleContext, options: NewTenantOptions
   return ownerEmail === undefined ? made : { ...made, owner: await inviteOwner(ctx, tenant.id, ownerEmail) };
 };
 
+/** The operator reads the sentence of a refusal. */
+const asStartError = (error: unknown): unknown =>
+  error instanceof AppError && (error.code === 'conflict' || error.code === 'not_found')
+    ? new StartError(error.message)
+    : error;
+
 /** @throws StartError. */
 const findTenant = async (ctx: PeopleContext, id: string) => {
   const [tenant] = await findTenants(ctx.db, id);
@@ -156,8 +164,7 @@ export const inviteOwner = async (ctx: PeopleContext, tenant: string, email: str
       throw error;
     })
     .catch((error: unknown) => {
-      const isRefusal = error instanceof AppError && (error.code === 'conflict' || error.code === 'not_found');
-      throw isRefusal ? new StartError(error.message) : error;
+      throw asStartError(error);
     });
   const host = config.host.includes(':') ? `[${config.host}]` : config.host;
   const base_url = consoleUrlOf(config, `http://${host}:${config.port}`);
@@ -174,8 +181,11 @@ export const createApplication = async (
   const application = applicationRow(ctx, options);
   const apiKey = apiKeyOf(ctx, options);
   await operatorTransaction(ctx, tenant_id, async (tx) => {
+    await checkRoom(tx, applicationLimit);
     await insertApplication(tx, application, apiKey);
     tx.log(operatorLog(ctx, 'application', application.id));
+  }).catch((error: unknown) => {
+    throw asStartError(error);
   });
   return { tenant_id, application_id: application.id, api_key: apiKey.key };
 };

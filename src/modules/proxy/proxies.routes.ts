@@ -27,7 +27,7 @@ export const proxiesRoutes = (app: App, ctx: ProxyContext): void => {
   });
   routes.create({
     description:
-      'Creates a proxy with its own key, which clients send as `SVC-PROXY-KEY`. Destination, transforms, configuration, client certificate and key are encrypted at rest. Code that does not compile is a 422. The transforms have the permissions of the application. With `require_auth: false`, so has each client with the key of the proxy. The caller must have all permissions of the application.',
+      'Creates a proxy with its own key, which clients send as `SVC-PROXY-KEY`. Destination, transforms, configuration, client certificate and key are encrypted at rest. Code that does not compile is a 422. The transforms have the permissions of the application. With `require_auth: false`, so has each client with the key of the proxy. The caller must have all permissions of the application. One more than a tenant may have is a 409.',
     body: newProxy,
     answer: 'The proxy, with its key for callers with `proxy:read`.',
     examples: newProxyExamples,

@@ -4,6 +4,7 @@ import { findApplicationReferences, lockApplicationForUse } from '../access/rows
 import { resourceOf } from '../access/resource.ts';
 import { countNamed, type NamedFilter } from '../access/rows/names.ts';
 import {
+  countProxyRows,
   deleteProxyRow,
   findProxy,
   insertProxy,
@@ -39,6 +40,9 @@ import { namesKey, NO_KEY } from './target.ts';
 export const PEM_LENGTH_MAX = 20_000;
 
 export const DESTINATION_URL_LENGTH_MAX = 400;
+
+/** Proxies of a tenant. A revocation hashes the route of each, with its transforms and certificate, and signs it again. */
+export const PROXIES_MAX = 1_000;
 
 type Transform = { code: string };
 
@@ -212,6 +216,7 @@ const proxies = resourceOf<ReactorsContext, StoredProxy, NamedFilter, ProxyRecor
   remove: deleteProxyRow,
   show: showProxies,
   changeOf: ({ tenant_id }) => ({ subject: 'runnable', id: tenant_id }),
+  limit: { plural: 'proxies', max: PROXIES_MAX, count: countProxyRows },
 });
 
 /** Reads a proxy. @throws notFound, the same for an unknown and another tenant's id. */

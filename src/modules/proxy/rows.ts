@@ -61,6 +61,10 @@ export const findProxyBeforeCaller = async (
 export const findProxy = async (db: TenantDatabase, id: string): Promise<StoredProxy | undefined> =>
   (await db.prisma((client) => client.proxies.findFirst({ where: { tenant_id: db.tenant_id, id } }))) ?? undefined;
 
+/** All of the tenant. */
+export const countProxyRows = ({ prisma, tenant_id }: PrismaTransaction): Promise<number> =>
+  prisma.proxies.count({ where: { tenant_id } });
+
 /** Newest first, then by id. */
 export const listProxies = (db: TenantDatabase, filter: NamedFilter, offset: number, limit: number) =>
   listNamed<StoredProxy>(db, PROXIES, filter, offset, limit);

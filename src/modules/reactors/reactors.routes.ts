@@ -34,7 +34,7 @@ export const reactorsRoutes = (app: App, ctx: ReactorsContext): void => {
   });
   routes.create({
     description:
-      'Creates a reactor from a formula: an official one, or one of the tenant. The configuration must fit the contract of the formula, and is encrypted at rest. The code has the permissions of the application. The caller must have all of them.',
+      'Creates a reactor from a formula: an official one, or one of the tenant. The configuration must fit the contract of the formula, and is encrypted at rest. The code has the permissions of the application. The caller must have all of them. One more than a tenant may have is a 409.',
     body: newReactor,
     examples: newReactorExamples,
     failures: [404],

@@ -9,6 +9,7 @@ import {
 import { resourceOf } from '../access/resource.ts';
 import { countNamed, type NamedFilter } from '../access/rows/names.ts';
 import {
+  countReactorRows,
   deleteReactorRow,
   findReactor,
   insertReactor,
@@ -58,6 +59,9 @@ export type ReactorInput = {
 
 /** Of a value that is text: room for a certificate or a private key, and a bound on what every invocation carries. */
 export const CONFIGURATION_TEXT_LENGTH_MAX = 4_000;
+
+/** Reactors of a tenant. A revocation hashes the configuration of each, and signs it again. */
+export const REACTORS_MAX = 1_000;
 
 export const reactorNotFound = () => notFound('reactor');
 
@@ -171,6 +175,7 @@ const reactors = resourceOf<CodeContext, StoredReactor, NamedFilter, ReactorReco
   remove: deleteReactorRow,
   show: showReactors,
   changeOf: ({ tenant_id }) => ({ subject: 'runnable', id: tenant_id }),
+  limit: { plural: 'reactors', max: REACTORS_MAX, count: countReactorRows },
 });
 
 /** Reads one. @throws notFound, the same for an unknown id and one of another tenant. */

@@ -70,6 +70,10 @@ export const findReactorForRun = async (
   return { ...reactors, ...ofFormula, application_id: joined.application_id };
 };
 
+/** All of the tenant. */
+export const countReactorRows = ({ prisma, tenant_id }: PrismaTransaction): Promise<number> =>
+  prisma.reactors.count({ where: { tenant_id } });
+
 /** Newest first, then by id. */
 export const listReactors = (db: TenantDatabase, filter: NamedFilter, offset: number, limit: number) =>
   listNamed<StoredReactor>(db, REACTORS, filter, offset, limit);

@@ -60,6 +60,9 @@ const transitMount = /^[A-Za-z0-9._-]{1,128}(?:\/[A-Za-z0-9._-]{1,128}){0,4}$/;
 /** An alias is refused: it could later lead to a key that opens nothing. */
 const kmsKeyArn = /^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key\/[A-Za-z0-9-]{1,128}$/;
 
+/** A label of PKCS #11 has at most 32 bytes, filled up with blanks. */
+const TOKEN_LABEL = /^(?! ).{1,32}(?<! )$/;
+
 /** Of a key service: keys and credentials pass on the way to it. */
 const keyServiceUrl = z
   .string()
@@ -76,7 +79,7 @@ export const keyVariables = {
   MASTER_KEY_PROVIDER: providerNames
     .prefault('local')
     .describe(
-      'What holds the root key: `local` (MASTER_KEY), `vault-transit` or `aws-kms`. Further ones after a comma open what they wrapped.',
+      'What holds the root key: `local` (MASTER_KEY), `vault-transit`, `aws-kms` or `pkcs11` (an HSM). Further ones after a comma open what they wrapped.',
     ),
   MASTER_KEY_PREVIOUS: rootKeys
     .optional()
@@ -127,6 +130,21 @@ export const keyVariables = {
     .optional()
     .describe('ARN of the symmetric key of AWS KMS, for `aws-kms`. Earlier ones after a comma open what they wrapped.'),
   AWS_KMS_ENDPOINT: keyServiceUrl.optional().describe('Endpoint of AWS KMS. Not set: that of the region in the ARN.'),
+  PKCS11_MODULE: z
+    .string()
+    .regex(/^\//, 'must be a path from the root, such as /usr/lib/softhsm/libsofthsm2.so')
+    .optional()
+    .describe("Path of the PKCS #11 library of the HSM's vendor, for `pkcs11`."),
+  PKCS11_TOKEN: z
+    .string()
+    .regex(TOKEN_LABEL, 'must be the label of a token')
+    .optional()
+    .describe('Label of the token.'),
+  PKCS11_KEY: words
+    .refine((labels) => labels.length > 0, 'must be labels of keys')
+    .optional()
+    .describe('Label of the AES key. Earlier ones after a comma open what they wrapped.'),
+  PKCS11_PIN: z.string().min(1).optional().describe('PIN of the user of the token.'),
   CVC_TTL: duration
     .refine((ttlMs) => ttlMs <= CVC_TTL_MAX_MS, 'must be at most 24h')
     .prefault(CVC_TTL_DEFAULT)

@@ -1,8 +1,9 @@
 // Which key providers a configuration names, and what each needs.
 import type { AwsKmsConfig } from './aws-kms.ts';
+import type { Pkcs11Config } from './pkcs11.ts';
 import type { VaultTransitConfig } from './vault-transit.ts';
 
-export const PROVIDER_NAMES = ['local', 'vault-transit', 'aws-kms'] as const;
+export const PROVIDER_NAMES = ['local', 'vault-transit', 'aws-kms', 'pkcs11'] as const;
 
 export type ProviderName = (typeof PROVIDER_NAMES)[number];
 
@@ -11,6 +12,7 @@ export type KeyProvidersConfig = {
   names: ProviderName[];
   vaultTransit: VaultTransitConfig | undefined;
   awsKms: AwsKmsConfig | undefined;
+  pkcs11: Pkcs11Config | undefined;
 };
 
 /** The variables, parsed one by one. */
@@ -27,6 +29,10 @@ export type ProviderVariables = {
   VAULT_TRANSIT_KEY?: string[] | undefined;
   AWS_KMS_KEY?: string[] | undefined;
   AWS_KMS_ENDPOINT?: string | undefined;
+  PKCS11_MODULE?: string | undefined;
+  PKCS11_TOKEN?: string | undefined;
+  PKCS11_KEY?: string[] | undefined;
+  PKCS11_PIN?: string | undefined;
 };
 
 const credentialsOf = (values: ProviderVariables): VaultTransitConfig['credentials'] | undefined => {
@@ -36,10 +42,31 @@ const credentialsOf = (values: ProviderVariables): VaultTransitConfig['credentia
   return role_id !== undefined && secret_id !== undefined ? { kind: 'approle', role_id, secret_id } : undefined;
 };
 
-/** @param problems gets a sentence for each variable that is missing. */
-export const keyProvidersOf = (values: ProviderVariables, problems: string[]): KeyProvidersConfig => {
+const pkcs11Of = (
+  { PKCS11_MODULE: module, PKCS11_TOKEN: token, PKCS11_KEY: keys, PKCS11_PIN: pin }: ProviderVariables,
+  environment: Record<string, string>,
+  problems: string[],
+): Pkcs11Config | undefined => {
+  if (module === undefined)
+    problems.push("PKCS11_MODULE: needed with pkcs11: the path of the library of the HSM's vendor");
+  if (token === undefined) problems.push('PKCS11_TOKEN: needed with pkcs11: the label of the token');
+  if (keys === undefined) problems.push('PKCS11_KEY: needed with pkcs11: the label of the AES key');
+  if (pin === undefined) problems.push('PKCS11_PIN_FILE: needed with pkcs11, or PKCS11_PIN: the PIN of the user');
+  if (module === undefined || token === undefined || keys === undefined || pin === undefined) return undefined;
+  return { module, token, keys, pin, environment };
+};
+
+/**
+ * @param foreign variables that are none of Strongroom's: a library of an HSM may need some.
+ * @param problems gets a sentence for each variable that is missing.
+ */
+export const keyProvidersOf = (
+  values: ProviderVariables,
+  foreign: Record<string, string>,
+  problems: string[],
+): KeyProvidersConfig => {
   const names = values.MASTER_KEY_PROVIDER;
-  const config: KeyProvidersConfig = { names, vaultTransit: undefined, awsKms: undefined };
+  const config: KeyProvidersConfig = { names, vaultTransit: undefined, awsKms: undefined, pkcs11: undefined };
   if (names.includes('vault-transit')) {
     const { VAULT_ADDR: address, VAULT_TRANSIT_KEY: keys } = values;
     const credentials = credentialsOf(values);
@@ -64,5 +91,6 @@ export const keyProvidersOf = (values: ProviderVariables, problems: string[]): K
     if (values.AWS_KMS_KEY === undefined) problems.push('AWS_KMS_KEY: needed with aws-kms: the ARN of the key');
     else config.awsKms = { keys: values.AWS_KMS_KEY, endpoint: values.AWS_KMS_ENDPOINT };
   }
+  if (names.includes('pkcs11')) config.pkcs11 = pkcs11Of(values, foreign, problems);
   return config;
 };

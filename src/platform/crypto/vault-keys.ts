@@ -11,6 +11,7 @@ import { awsKmsProviders } from './aws-kms.ts';
 import { combineProviders, type KeyProvider, parseWrapped, RootKeyUnknown, type RootKeys } from './key-provider.ts';
 import { KeyServiceFault } from './key-service.ts';
 import { localKeyProvider } from './local-key-provider.ts';
+import { pkcs11Providers } from './pkcs11.ts';
 import { randomBytesFromKernel } from './random.ts';
 import { SealBroken } from './seal.ts';
 import { Sensitive } from './sensitive.ts';
@@ -47,13 +48,14 @@ export const readRootKey = async (config: Config): Promise<Sensitive<Uint8Array>
 
 /** The root keys of a configuration: the first wraps after the next rotation. @param local that of the provider `local`. */
 const rootKeysOf = async (config: Config, local: Sensitive<Uint8Array> | undefined): Promise<RootKeys> => {
-  const { names, vaultTransit, awsKms } = config.keyProviders;
+  const { names, vaultTransit, awsKms, pkcs11 } = config.keyProviders;
   const localProvider = (key: Sensitive<Uint8Array>) => localKeyProvider(key, randomBytesFromKernel);
   const providers: KeyProvider[] = [];
   for (const name of names) {
     if (name === 'local' && local) providers.push(localProvider(local));
     if (name === 'vault-transit' && vaultTransit) providers.push(...vaultTransitProviders(vaultTransit));
     if (name === 'aws-kms' && awsKms) providers.push(...(await awsKmsProviders(awsKms)));
+    if (name === 'pkcs11' && pkcs11) providers.push(...(await pkcs11Providers(pkcs11, randomBytesFromKernel)));
   }
   providers.push(...config.previousRootKeys.map((key) => localProvider(new Sensitive<Uint8Array>(key))));
   return combineProviders(providers);
@@ -135,7 +137,12 @@ export const openPepper = async (
     bytes.fill(0);
     return pepper;
   } catch (error) {
-    throwProviderFault(parseWrapped(instance.wrapped_pepper).name, error);
+    const { name, root_key_id } = parseWrapped(instance.wrapped_pepper);
+    throwProviderFault(name, error);
+    if (error instanceof RootKeyUnknown && name !== 'local')
+      throw new StartError(
+        `The root key does not open this vault: its keys were wrapped under ${name} ${root_key_id}, which is not at hand. Nothing was written. Name ${name} in MASTER_KEY_PROVIDER, and that key in the variable of the provider: docs/operations/keys.md`,
+      );
     if (!(error instanceof RootKeyUnknown) && !(error instanceof SealBroken)) throw error;
     throw new StartError(
       'The root key does not open this vault: MASTER_KEY is not the one its data was sealed under. Nothing was written. Set MASTER_KEY to the key from your secret manager (a development server keeps its own in DATA_DIR/master.key). Before a rotation, set MASTER_KEY_PREVIOUS to the key of today too. Where another key provider has the root key, name it in MASTER_KEY_PROVIDER.',

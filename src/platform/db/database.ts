@@ -6,6 +6,7 @@ import { createLogWriter, type NewLog } from '../audit/rows.ts';
 import type { Prisma } from '../../generated/prisma/client.ts';
 import { createPrisma, type PrismaRun, prismaTransaction } from './prisma.ts';
 import { ALL_TENANTS, NAME_TENANTS } from './named-tenants.ts';
+import { createHistoryWatch, type HistoryListener } from './history.ts';
 import { findServerRole } from './server-role.ts';
 import { createSignedRows, type SignedRows } from './signed-rows.ts';
 import { createStatements, type Query, type Statements } from './statements.ts';
@@ -47,6 +48,7 @@ export const createDatabase = (
     writeBatches: number;
     nameStatement: (sql: string) => string;
     onPoolError: (error: Error) => void;
+    onHistory: HistoryListener;
   },
 ) => {
   let prepareConnection: (on: Query) => Promise<unknown> = async () => undefined;
@@ -66,6 +68,7 @@ export const createDatabase = (
     onConnect: async (client) => {
       await client.query("SET TimeZone = 'UTC'; SET enable_seqscan = off");
       await client.query({ ...NAME_TENANTS, values: [''] });
+      await history.meet(client);
       await prepareConnection(statements.untracedOn(client));
     },
   });
@@ -83,6 +86,13 @@ export const createDatabase = (
   const logs = createLogWriter(statements.queryForBatch, options.writeBatches, options.accounts, metrics, tracing);
   const drains = [() => logs.drain()];
   const signedRows = createSignedRows(metrics);
+  const history = createHistoryWatch({
+    ...options.onHistory,
+    changed: (before, after) => {
+      signedRows.forget();
+      options.onHistory.changed(before, after);
+    },
+  });
   const forTenant = (tenant_id: string, tenants: string): TenantDatabase => {
     const { query, transaction, inTurn, inTransactionTurn } = statements.for(tenant_id, tenants);
     return {

@@ -135,6 +135,9 @@ export const createSignedRows = (metrics: Metrics) => {
 
     remember,
 
+    /** Takes any version that it finds from now on: the database has another history, in which versions may be lower. */
+    forget: (): void => seen.clear(),
+
     macOf: (name: SignedTableName, row: Row, version: number | null): Buffer => getMacs().macOf(name, row, version),
 
     areIntact,

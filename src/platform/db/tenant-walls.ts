@@ -77,13 +77,24 @@ export const raiseWalls = async (ask: Ask): Promise<void> => {
 
 const LOWER = (name: string) => `ALTER TABLE ${name} NO FORCE ROW LEVEL SECURITY, DISABLE ROW LEVEL SECURITY`;
 
-/** Takes walls down, as the owner of the tables: all, or those of a table and its partitions. @throws what `ask` throws. */
+/** Those of raise_tenant_wall (migration tenant_walls). */
+const POLICIES = `SELECT quote_ident(p.polname) FROM pg_policy p WHERE p.polrelid = c.oid
+AND p.polname IN ('named_tenants', 'named_tenants_insert', 'named_tenants_update', 'named_tenants_delete', 'open_reads')`;
+
+/**
+ * Takes walls down, as the owner of the tables: all, or those of a table and its partitions. Their policies go too, since Citus
+ * refuses to distribute a table that has one with a sub-select. @throws what `ask` throws.
+ */
 export const lowerWalls = async (ask: Ask, table?: string): Promise<void> => {
   const rows = (await ask(
-    `SELECT quote_ident(c.relname) AS name ${TENANT_TABLES} AND c.relforcerowsecurity
+    `SELECT quote_ident(c.relname) AS name, ARRAY(${POLICIES}) AS policies ${TENANT_TABLES}
+     AND (c.relforcerowsecurity OR EXISTS (${POLICIES}))
      AND ($1::text IS NULL OR c.oid = to_regclass($1)
        OR EXISTS (SELECT FROM pg_inherits i WHERE i.inhrelid = c.oid AND i.inhparent = to_regclass($1)))`,
     [table ?? null],
-  )) as { name: string }[];
-  for (const { name } of rows) await ask(LOWER(name), []);
+  )) as { name: string; policies: string[] }[];
+  for (const { name, policies } of rows) {
+    await ask(LOWER(name), []);
+    for (const policy of policies) await ask(`DROP POLICY ${policy} ON ${name}`, []);
+  }
 };

@@ -37,6 +37,9 @@ export const listKeysOf = ({ prisma, tenant_id }: TenantDatabase, application_id
 export const countKeysOf = ({ prisma, tenant_id }: PrismaTransaction, application_id: string): Promise<number> =>
   prisma.api_keys.count({ where: { tenant_id, application_id } });
 
+export const countKeysOfTenant = ({ prisma, tenant_id }: PrismaTransaction): Promise<number> =>
+  prisma.api_keys.count({ where: { tenant_id } });
+
 /** @returns the changed key; undefined where the application has no such key. */
 export const updateKey = async (
   { prisma, tenant_id, signing }: PrismaTransaction,

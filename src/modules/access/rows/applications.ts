@@ -105,6 +105,10 @@ export const countApplications = async (db: TenantDatabase, filter: ApplicationF
   return { total, capped: filter.name !== undefined && total >= COUNTED_MAX };
 };
 
+/** All of the tenant. */
+export const countApplicationRows = ({ prisma, tenant_id }: PrismaTransaction): Promise<number> =>
+  prisma.applications.count({ where: { tenant_id } });
+
 /** Newest first, then by id. */
 export const listApplications = async (
   db: TenantDatabase,

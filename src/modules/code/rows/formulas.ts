@@ -106,6 +106,10 @@ export const findFormulas = (db: TenantQuery, ids: string[]): Promise<StoredForm
 
 export const countFormulas = (db: TenantQuery, filter: NamedFilter) => countNamed(db, FORMULAS, filter);
 
+/** The tenant's own. */
+export const countFormulaRows = ({ prisma, tenant_id }: PrismaTransaction): Promise<number> =>
+  prisma.reactor_formulas.count({ where: { tenant_id } });
+
 /** Both kinds together, newest first, then by id. */
 export const listFormulas = (db: TenantQuery, filter: NamedFilter, offset: number, limit: number) =>
   listNamed<StoredFormula>(db, FORMULAS, filter, offset, limit);

@@ -71,7 +71,7 @@ describe('a server that drains', () => {
     return { socket, text: () => text };
   };
 
-  test('closes after each answer, also of a refusal and of a request from before, and ends at once by a second signal', async () => {
+  test('closes after each answer, also of an earlier request, and ends at once by a second signal', async () => {
     const server = await start({ DRAIN_SECONDS: '60' });
     const { api_key } = server.credentials();
     const begun = await raw(server.base_url);

@@ -324,7 +324,7 @@ describe('a supervisor', () => {
     }
   });
 
-  test('drains all its workers: a restart behind a balancer fails no request; one worker is no process', async () => {
+  test('drains all its workers: a restart fails no request; one worker is no process of its own', async () => {
     const [here, database] = [place(), await createEmptyDatabase()];
     const environment = { DATABASE_URL: database.url, MASTER_KEY, DRAIN_SECONDS: '2' };
     try {

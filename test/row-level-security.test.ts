@@ -162,11 +162,11 @@ test('every table that has tenants has a forced policy, also one that a later re
 
   const ask = async (text: string, values: unknown[]) => server.sql(text, values);
   await server.sql('CREATE TABLE later (tenant_id uuid NOT NULL)');
-  expect(await findWalls(ask)).toEqual({ missing: ['later'], open: [], isSlow: false });
+  expect(await findWalls(ask)).toEqual({ missing: ['later'], open: [], isSlow: false, isDistributed: false });
   await raiseWalls(ask);
   await server.sql('INSERT INTO later VALUES ($1)', [one.tenant_id]);
   expect((await bare.query('SELECT 1 FROM later')).rowCount).toBe(0);
-  expect(await findWalls(ask)).toEqual({ missing: [], open: [], isSlow: false });
+  expect(await findWalls(ask)).toEqual({ missing: [], open: [], isSlow: false, isDistributed: false });
   await server.sql('DROP TABLE later');
 });
 
@@ -181,13 +181,18 @@ test('without the mark of a superuser, tables that are searched by @> are open t
     await mark('NOT LEAKPROOF');
     await lowerWalls(ask);
     await raiseWalls(ask);
-    expect(await findWalls(ask)).toEqual({ missing: [], open: ['audit_log', 'tokens'], isSlow: false });
+    expect(await findWalls(ask)).toEqual({
+      missing: [],
+      open: ['audit_log', 'tokens'],
+      isSlow: false,
+      isDistributed: false,
+    });
     expect((await bare.query('SELECT 1 FROM tokens')).rowCount).toBe(4);
     expect((await bare.query('DELETE FROM tokens')).rowCount).toBe(0);
     expect((await bare.query('SELECT 1 FROM api_keys')).rowCount).toBe(0);
     await mark('LEAKPROOF');
     await raiseWalls(ask);
-    expect(await findWalls(ask)).toEqual({ missing: [], open: [], isSlow: false });
+    expect(await findWalls(ask)).toEqual({ missing: [], open: [], isSlow: false, isDistributed: false });
     expect((await bare.query('SELECT 1 FROM tokens')).rowCount).toBe(0);
   } finally {
     await Promise.all([asOwner.end(), asSuperuser.end()]);

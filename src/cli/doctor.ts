@@ -73,7 +73,13 @@ const describeRole = (role: Role): string | Warning => {
   return `"${role.name}" can append to the audit log, and not change it`;
 };
 
-const describeWalls = ({ missing, open, isSlow, isRaised }: Awaited<ReturnType<Inspection['findWalls']>>) => {
+const describeWalls = ({
+  missing,
+  open,
+  isSlow,
+  isDistributed,
+  isRaised,
+}: Awaited<ReturnType<Inspection['findWalls']>>) => {
   if (missing.length > 0)
     return isRaised
       ? { warning: `is missing for ${missing.join(', ')}. Run: npm run migrate` }
@@ -82,8 +88,10 @@ const describeWalls = ({ missing, open, isSlow, isRaised }: Awaited<ReturnType<I
     return {
       warning: `holds for writes to ${open.join(', ')}, but not for reads: behind a policy, PostgreSQL searches by an index only with a superuser's mark. Run as a superuser: ${MARK_LEAKPROOF_COMMAND}, then: npm run migrate`,
     };
-  return isSlow
-    ? { warning: `makes searches slow without a superuser's mark. Run as a superuser: ${MARK_LEAKPROOF_COMMAND}` }
+  if (isSlow)
+    return { warning: `makes searches slow without a superuser's mark. Run as a superuser: ${MARK_LEAKPROOF_COMMAND}` };
+  return isDistributed
+    ? 'holds for every table of tenants on the coordinator; the distributed ones have none'
     : 'holds for every table of tenants';
 };
 

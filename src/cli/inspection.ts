@@ -125,6 +125,8 @@ export const distributeDatabase = async (config: Config, report: (line: string) 
     const { pending } = await findPendingMigrations(poolConfig, migrationsDir);
     if (pending.length > 0)
       throw new StartError(`${pending.length} migrations are pending, so nothing was changed. Run: npm run migrate`);
+    // The connection of this command would be one of a server for it.
+    await start.closers.pop()?.();
     await distribute(poolConfig, shardFunctions, report);
   } finally {
     await closeAll(start);

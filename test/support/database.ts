@@ -8,6 +8,9 @@ import { inject } from 'vitest';
 import { type DatabaseAddress, superuser, urlOf } from '../../src/platform/dev-postgres/connection.ts';
 import { templateName } from './global-setup.ts';
 
+/** Whether Citus distributes the tables of the run (drills/citus.ts): it refuses triggers on them. */
+export const isDistributed = process.env['TEST_DATABASE_SERVER'] !== undefined;
+
 /** Of a connection that sees the rows of all tenants. */
 export const seeingAllTenants = { options: '-c strongroom.tenants=*' };
 

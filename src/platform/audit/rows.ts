@@ -68,7 +68,7 @@ export const INSERT_LOGS = insertLogsFrom(`json_to_recordset($2::json) AS r(${LO
  */
 export const INSERT_REFUSAL = `${insertLogsFrom(`json_to_record($2::json) AS r(${LOG_RECORD})`)}
 WHERE (SELECT count(*) FROM (
-  SELECT FROM audit_log WHERE tenant_id = $1 AND outcome = 'refused' AND id >= $3::uuid AND (message = $5) = (r.message = $5) LIMIT $4::int
+  SELECT 1 FROM audit_log WHERE tenant_id = $1 AND outcome = 'refused' AND id >= $3::uuid AND (message = $5) = (r.message = $5) LIMIT $4::int
 ) AS recent) < $4::int
 RETURNING id`;
 

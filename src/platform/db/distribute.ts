@@ -1,4 +1,5 @@
 // Spreads the tables that grow over the workers of a Citus cluster, by tenant. Everything else stays on the coordinator.
+import { setTimeout as pause } from 'node:timers/promises';
 import type { Client, PoolConfig } from 'pg';
 import { StartError } from '../errors.ts';
 import { ANY_PROCESS } from './application-names.ts';
@@ -23,6 +24,10 @@ const TRIGGERS = ['tokens_forget_mask', 'tokens_record_erasures'];
 /** Statements of servers wait behind this one, so it gives up instead. */
 const LOCK_TIMEOUT_MS = 10_000;
 const LOCK_NOT_AVAILABLE = '55P03';
+
+/** The sessions of a command that has just ended, such as `migrate`, are there for a moment longer. */
+const SESSIONS_END_MS = 5_000;
+const SESSIONS_POLL_MS = 100;
 
 /** The audit log and its partitions, where it has any. */
 const AUDIT_LOG_TABLES = `
@@ -75,12 +80,16 @@ const isDistributed = async (session: Client, table: string): Promise<boolean> =
  * kept for a transaction unless it is cleared.
  */
 const checkNoServer = async (session: Client): Promise<void> => {
-  await session.query('SELECT pg_stat_clear_snapshot()');
-  const { rowCount } = await session.query(
-    `SELECT FROM pg_stat_activity
-     WHERE datname = current_database() AND application_name ~ '${ANY_PROCESS}'`,
-  );
-  if (rowCount !== 0) throw new StartError('A server or a command is connected to it.');
+  for (let waitedMs = 0; ; waitedMs += SESSIONS_POLL_MS) {
+    await session.query('SELECT pg_stat_clear_snapshot()');
+    const { rowCount } = await session.query(
+      `SELECT FROM pg_stat_activity
+       WHERE datname = current_database() AND application_name ~ '${ANY_PROCESS}'`,
+    );
+    if (rowCount === 0) return;
+    if (waitedMs >= SESSIONS_END_MS) throw new StartError('A server or a command is connected to it.');
+    await pause(SESSIONS_POLL_MS);
+  }
 };
 
 /** @returns whether tokens were not distributed before. */

@@ -44,8 +44,9 @@ export type LogState = {
   isOverdue: boolean;
 };
 
-const HAS_ROWS = `SELECT EXISTS (SELECT FROM audit_log WHERE id >= $1::uuid) AS ahead,
-  EXISTS (SELECT FROM audit_log WHERE id < $2::uuid) AS old`;
+/** With columns: Citus refuses a sub-select without. */
+const HAS_ROWS = `SELECT EXISTS (SELECT 1 FROM audit_log WHERE id >= $1::uuid) AS ahead,
+  EXISTS (SELECT 1 FROM audit_log WHERE id < $2::uuid) AS old`;
 
 /** @param months that rows are kept. @returns undefined if the log has no partitions yet. @throws unavailable. */
 export const findLogState = async (query: Query, now: Date, months: number): Promise<LogState | undefined> => {
@@ -95,7 +96,7 @@ const make = (session: Client, { name, from_id, to_id }: LogPartition): Promise<
   session.query('SELECT make_log_partition($1, $2, $3)', [name, from_id, to_id]);
 
 export const isEmptyPartition = async (session: Client, name: string): Promise<boolean> =>
-  (await session.query(`SELECT FROM ${quoted(name)} LIMIT 1`)).rowCount === 0;
+  (await session.query(`SELECT 1 FROM ${quoted(name)} LIMIT 1`)).rowCount === 0;
 
 const DETACHED = 'audit_log_detached_';
 const detachedName = (name: string): string => name.replace('audit_log_', DETACHED);

@@ -36,25 +36,29 @@ export type Walls = {
   open: string[];
   /** Whether searches behind a whole wall are slow, as after pg_upgrade: an own mark of a function of PostgreSQL is not kept. */
   isSlow: boolean;
+  /** Whether Citus has distributed some of the tables: those have no wall. */
+  isDistributed: boolean;
 };
 
 /** @throws what `ask` throws. */
 export const findWalls = async (ask: Ask): Promise<Walls> => {
   const [citus] = await ask(FIND_DISTRIBUTED, []);
-  const isHere = citus?.['there']
-    ? 'AND NOT EXISTS (SELECT FROM pg_dist_partition d WHERE d.logicalrelid = c.oid)'
-    : '';
-  const rows = (await ask(
+  const isDistributed = citus?.['there']
+    ? 'EXISTS (SELECT FROM pg_dist_partition d WHERE d.logicalrelid = c.oid)'
+    : 'false';
+  const all = (await ask(
     `SELECT c.relname::text AS name, NOT c.relforcerowsecurity OR (${HAS_OPEN_READS} AND ${IS_LEAKPROOF}) AS is_missing,
-     ${HAS_OPEN_READS} AS is_open,
+     ${HAS_OPEN_READS} AS is_open, ${isDistributed} AS is_distributed,
      c.relname = 'tokens' AND c.relforcerowsecurity AND NOT ${HAS_OPEN_READS} AND NOT ${IS_LEAKPROOF} AS is_slow
-     ${TENANT_TABLES} ${isHere} ORDER BY c.relname`,
+     ${TENANT_TABLES} ORDER BY c.relname`,
     [],
-  )) as { name: string; is_missing: boolean; is_open: boolean; is_slow: boolean }[];
+  )) as { name: string; is_missing: boolean; is_open: boolean; is_distributed: boolean; is_slow: boolean }[];
+  const rows = all.filter((row) => !row.is_distributed);
   return {
     isSlow: rows.some((row) => row.is_slow),
     missing: rows.filter((row) => row.is_missing).map(({ name }) => name),
     open: rows.filter((row) => row.is_open && !row.is_missing).map(({ name }) => name),
+    isDistributed: rows.length < all.length,
   };
 };
 

@@ -5,7 +5,7 @@ import { to as copyTo } from 'pg-copy-streams';
 import { z } from 'zod';
 import { createSha256 } from '../../crypto/digest.ts';
 import { StartError } from '../../errors.ts';
-import { findColumns, findMigrations, quoted } from './session.ts';
+import { findColumns, findMigrations, findOrders, quoted } from './session.ts';
 
 /** Raised when an earlier release could not read a dump. */
 export const DUMP_FORMAT = 1;
@@ -37,16 +37,23 @@ export type Progress = (phase: 'counting' | 'writing' | 'restoring', bytes: numb
 /** What a dump says of itself beside its rows. */
 export type DumpLabel = Pick<Manifest, 'strongroom' | 'product' | 'environment' | 'root_key_id'>;
 
+/** The order of tables that are read in none: by name. */
+type Orders = ReadonlyMap<string, string>;
+
 type Read = { rows: number; bytes: number; sha256: string };
 
 const readTable = async function* (
   session: Client,
   { name: table, columns }: Pick<DumpedTable, 'name' | 'columns'>,
+  orders: Orders,
 ): AsyncGenerator<Buffer, Read> {
   const digest = createSha256();
   let bytes = 0;
   // A partitioned table can be copied by a query only.
-  const rows = session.query(copyTo(`COPY (SELECT ${columns.map(quoted).join(', ')} FROM ${quoted(table)}) TO STDOUT`));
+  const order = orders.has(table) ? ` ORDER BY ${orders.get(table)}` : '';
+  const rows = session.query(
+    copyTo(`COPY (SELECT ${columns.map(quoted).join(', ')} FROM ${quoted(table)}${order}) TO STDOUT`),
+  );
   for await (const chunk of rows as AsyncIterable<Buffer>) {
     digest.update(chunk);
     bytes += chunk.length;
@@ -58,9 +65,10 @@ const readTable = async function* (
 const measure = async (
   session: Client,
   table: Pick<DumpedTable, 'name' | 'columns'>,
+  orders: Orders,
   note: (bytes: number) => void,
 ): Promise<Read> => {
-  const reading = readTable(session, table);
+  const reading = readTable(session, table, orders);
   for (;;) {
     const { done, value } = await reading.next();
     if (done) return value;
@@ -85,6 +93,7 @@ export const dumpTables = async (
   await session.query('BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY');
   const { rows: clock } = await session.query<{ now: Date }>('SELECT now() AS now');
   const columns = await findColumns(session, tables);
+  const orders = await findOrders(session);
   const missing = tables.filter((table) => !columns.has(table));
   if (missing.length > 0)
     throw new StartError(
@@ -100,10 +109,10 @@ export const dumpTables = async (
   let measured = 0;
   for (const table of tables) {
     const plan = { name: table, columns: columns.get(table) ?? [] };
-    const read = await measure(session, plan, (bytes) => progress('counting', (measured += bytes)));
+    const read = await measure(session, plan, orders, (bytes) => progress('counting', (measured += bytes)));
     manifest.tables.push({ ...plan, ...read });
   }
-  await write(contentOf(session, manifest, seal, progress));
+  await write(contentOf(session, manifest, orders, seal, progress));
   await session.query('COMMIT');
   return manifest;
 };
@@ -111,6 +120,7 @@ export const dumpTables = async (
 const contentOf = async function* (
   session: Client,
   manifest: Manifest,
+  orders: Orders,
   seal: (manifest: string) => Promise<string>,
   progress: Progress,
 ): AsyncGenerator<Buffer> {
@@ -119,7 +129,7 @@ const contentOf = async function* (
   const total = manifest.tables.reduce((sum, { bytes }) => sum + bytes, 0);
   let written = 0;
   for (const table of manifest.tables) {
-    const reading = readTable(session, table);
+    const reading = readTable(session, table, orders);
     for (;;) {
       const { done, value } = await reading.next();
       if (!done) {

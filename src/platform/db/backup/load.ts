@@ -30,7 +30,7 @@ export const checkEmpty = async (session: Client, manifest: Manifest): Promise<v
   const existing = [...(await findColumns(session, names)).keys()];
   for (const table of existing) {
     if (REPLACED_TABLES.includes(table)) continue;
-    const { rowCount } = await session.query(`SELECT FROM ${quoted(table)} LIMIT 1`);
+    const { rowCount } = await session.query(`SELECT 1 FROM ${quoted(table)} LIMIT 1`);
     if (rowCount !== 0)
       throw new StartError(
         `The database is not empty: its table ${table} has rows, and a restore adds to nothing. Nothing was changed. ${ANOTHER_DATABASE}`,

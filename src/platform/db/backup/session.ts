@@ -41,6 +41,23 @@ export const codeOf = (error: unknown): string | undefined => {
   return typeof code === 'string' ? code : undefined;
 };
 
+const HAS_CITUS = "SELECT to_regclass('pg_dist_partition') IS NOT NULL AS there";
+
+const FIND_ORDERS = `
+SELECT c.relname::text AS name, string_agg(quote_ident(a.attname), ', ' ORDER BY k.place) AS columns
+FROM pg_dist_partition d JOIN pg_class c ON c.oid = d.logicalrelid
+JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary
+CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, place)
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum GROUP BY c.relname`;
+
+/** Citus returns the rows of its workers as they come, so these tables are read by their primary keys. */
+export const findOrders = async (session: Client): Promise<Map<string, string>> => {
+  const { rows: found } = await session.query<{ there: boolean }>(HAS_CITUS);
+  if (!found[0]?.there) return new Map();
+  const { rows } = await session.query<{ name: string; columns: string }>(FIND_ORDERS);
+  return new Map(rows.map(({ name, columns }) => [name, columns]));
+};
+
 /** The columns of tables, in their order, by table. Tables that do not exist are left out. */
 export const findColumns = async (session: Client, tables: readonly string[]): Promise<Map<string, string[]>> => {
   const { rows } = await session.query<{ name: string; columns: string[] }>(

@@ -9,9 +9,16 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { loadConfig } from '../src/platform/config.ts';
 import { findRunningPostgres } from '../src/platform/dev-postgres/dev-postgres.ts';
 import { balance } from './support/balancer.ts';
-import { createDatabase, createEmptyDatabase, type TestDatabase, seeingAllTenants } from './support/database.ts';
+import {
+  createDatabase,
+  createEmptyDatabase,
+  prepareDataDir,
+  seeingAllTenants,
+  type TestDatabase,
+} from './support/database.ts';
 import {
   childrenOf,
   freePort,
@@ -230,6 +237,15 @@ describe('two workers', () => {
       );
     await expect.poll(() => serving().size, WAIT).toBe(2);
   });
+
+  // The last of these: no server is left.
+  test('end with their supervisor when it is killed, and so do their executors', async () => {
+    const workers = workersOf(server);
+    const processes = [...workers, ...workers.flatMap(childrenOf)];
+    expect(processes.length).toBeGreaterThan(workers.length);
+    server.child.kill('SIGKILL');
+    await expect.poll(() => processes.filter(isAlive), WAIT).toEqual([]);
+  });
 });
 
 describe('a supervisor', () => {
@@ -254,9 +270,9 @@ describe('a supervisor', () => {
       expect(processes.filter(isAlive)).toEqual([]);
       expect(server.output()).toContain('postgres_stopped');
       // The next start finds all in order.
-      const next = await here.start();
+      const next = await here.start({ WORKERS: '1' });
       await untilListening(next);
-      for (const _ of EACH) expect((await ask(next, api_key, '/tokenize', 'x')).status).toBe(200);
+      expect((await ask(next, api_key, '/tokenize', 'x')).status).toBe(200);
     } finally {
       await here.clear();
     }
@@ -264,6 +280,7 @@ describe('a supervisor', () => {
 
   test('whose data directory is lost stops its workers, and exits with 1', async () => {
     const here = place();
+    prepareDataDir(here.dataDir);
     try {
       const server = await here.start();
       await untilListening(server);
@@ -289,22 +306,6 @@ describe('a supervisor', () => {
     }
   });
 
-  test('that is killed takes its workers and their executors along', async () => {
-    const [here, database] = [place(), await createDatabase()];
-    try {
-      const server = await here.start({ DATABASE_URL: database.url, MASTER_KEY });
-      await untilListening(server);
-      const workers = workersOf(server);
-      const processes = [...workers, ...workers.flatMap(childrenOf)];
-      expect(processes.length).toBeGreaterThan(workers.length);
-      server.child.kill('SIGKILL');
-      await expect.poll(() => processes.filter(isAlive), WAIT).toEqual([]);
-    } finally {
-      await here.clear();
-      await database.drop();
-    }
-  });
-
   test('is ended at once by a second signal, with its workers', async () => {
     const [here, database] = [place(), await createDatabase()];
     try {
@@ -323,13 +324,14 @@ describe('a supervisor', () => {
     }
   });
 
-  test('drains all its workers: a restart behind a balancer fails no request', async () => {
-    const [here, database] = [place(), await createDatabase()];
+  test('drains all its workers: a restart fails no request; one worker is no process of its own', async () => {
+    const [here, database] = [place(), await createEmptyDatabase()];
     const environment = { DATABASE_URL: database.url, MASTER_KEY, DRAIN_SECONDS: '2' };
     try {
       const servers = [await here.start({ ...environment, WORKERS: '1' }), await here.start(environment)];
       await Promise.all(servers.map(untilListening));
       const [alone, several] = servers as [ServerProcess, ServerProcess];
+      expect([alone, several].map((server) => workersOf(server).length)).toEqual([0, 2]);
       const balancer = balance([alone.base_url, several.base_url], several.credentials().api_key);
       await expect.poll(() => balancer.inUse.size, WAIT).toBe(2);
       await expect.poll(() => balancer.answers.length, WAIT).toBeGreaterThan(200);
@@ -383,24 +385,28 @@ describe('a supervisor', () => {
 });
 
 describe('a start', () => {
-  test.for(['0', '-1', 'abc', '1.5', '1000', '65', 'AUTO'])(
-    'with WORKERS=%s is refused, and says why',
-    async (WORKERS) => {
-      const here = place();
-      try {
-        const refused = await here.start({ WORKERS });
-        expect(await refused.exited).toBe(1);
-        expect(refused.output()).toContain('WORKERS: must be a whole number from 1 to 64, or auto');
-        expect(refused.output()).not.toMatch(/\n\s+at /);
-        expect(readdirSync(here.dataDir)).toEqual([]);
-      } finally {
-        await here.clear();
-      }
-    },
-  );
+  const refusal = 'WORKERS: must be a whole number from 1 to 64, or auto';
+
+  test('with WORKERS=65 is refused, and says why', async () => {
+    const here = place();
+    try {
+      const refused = await here.start({ WORKERS: '65' });
+      expect(await refused.exited).toBe(1);
+      expect(refused.output()).toContain(refusal);
+      expect(refused.output()).not.toMatch(/\n\s+at /);
+      expect(readdirSync(here.dataDir)).toEqual([]);
+    } finally {
+      await here.clear();
+    }
+  });
+
+  test.for(['0', '-1', 'abc', '1.5', '1000', 'AUTO'])('with WORKERS=%s is refused', (WORKERS) => {
+    expect(() => loadConfig({ WORKERS })).toThrow(refusal);
+  });
 
   test('of workers that cannot listen says so once, and leaves nothing behind', async () => {
     const here = place();
+    prepareDataDir(here.dataDir);
     const port = await freePort();
     const holder = createServer().listen(port, '127.0.0.1');
     await once(holder, 'listening');
@@ -415,20 +421,8 @@ describe('a start', () => {
     }
   });
 
-  test('with one worker is one process, and migrates a database that is empty', async () => {
-    const [here, database] = [place(), await createEmptyDatabase()];
-    try {
-      const server = await here.start({ WORKERS: '1', DATABASE_URL: database.url, MASTER_KEY });
-      await untilListening(server);
-      expect(workersOf(server)).toEqual([]);
-    } finally {
-      await here.clear();
-      await database.drop();
-    }
-  });
-
   test('of workers takes its secrets from files too', async () => {
-    const [here, database] = [place(), await createEmptyDatabase()];
+    const [here, database] = [place(), await createDatabase()];
     try {
       const files = { MASTER_KEY_FILE: join(here.dataDir, 'key'), DATABASE_URL_FILE: join(here.dataDir, 'url') };
       writeFileSync(files.MASTER_KEY_FILE, MASTER_KEY);

@@ -25,8 +25,6 @@ import { bindDomain, listBoundDomains, unbindDomain } from '../modules/people/ss
 import { removeProvider } from '../modules/people/sso/provider.ts';
 import { operator } from '../platform/audit/record.ts';
 import { installOfficialFormulas } from '../modules/code/official.ts';
-import { backUp, exportErasures } from './backup.ts';
-import { replayErasureList, restore } from './restore.ts';
 import type { CommandName, Values } from './command-table.ts';
 import { writeGeneratedPages } from './configuration.ts';
 import { doctor } from './doctor.ts';
@@ -37,8 +35,6 @@ import {
   listCertificates,
   verifyCertificate,
 } from './erasure-certificates.ts';
-import { exportFile } from './export.ts';
-import { importFile, parseImportOptions } from './import.ts';
 import { combineKey, seal, sharesText, splitKey, stateText, unseal, withRootKey } from './key-shares.ts';
 import {
   exportLog,
@@ -56,6 +52,12 @@ import { versionReport, versionText } from './version-report.ts';
 import { COMPOSE_COMMANDS, setup } from './setup.ts';
 import { UsageError } from './usage-error.ts';
 import { listVaultKeys, rotateRootKey, rotateTenantKeys } from './vault-keys.ts';
+
+/** Loaded by the commands that encrypt, decrypt or parse files: the packages for that are a tenth of what others would load. */
+const loadBackup = () => import('./backup.ts');
+const loadRestore = () => import('./restore.ts');
+const loadExport = () => import('./export.ts');
+const loadImport = () => import('./import.ts');
 
 const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
@@ -321,6 +323,7 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
     if (!isWell) process.exitCode = 1;
   },
   import: async (values, operand) => {
+    const { importFile, parseImportOptions } = await loadImport();
     const options = await parseImportOptions(required(operand), values);
     const counts = await withContext(async (ctx) => importFile(ctx, await tenantOf(ctx, values.tenant), options));
     const { rows, created, existing, faults } = counts;
@@ -335,6 +338,7 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
   export: async (values, operand) => {
     const to = required(values.to);
     const file = required(operand);
+    const { exportFile } = await loadExport();
     const counts = await withContext(async (ctx) => exportFile(ctx, await tenantOf(ctx, values.tenant), { file, to }));
     console.log(
       values.json ? JSON.stringify(counts) : `Exported: ${counts.tokens} tokens. Security codes are left out.`,
@@ -347,15 +351,23 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
     await withContext((ctx) => contract(ctx, (line) => console.log(line), { isAlone: false }));
     console.log('The upgrade is over.');
   },
-  backup: async (values, operand) => backUp(await withRootKey(quietConfig()), required(operand), required(values.to)),
-  restore: async (values, operand) =>
-    restore(await withRootKey(quietConfig()), {
+  backup: async (values, operand) => {
+    const { backUp } = await loadBackup();
+    await backUp(await withRootKey(quietConfig()), required(operand), required(values.to));
+  },
+  restore: async (values, operand) => {
+    const { restore } = await loadRestore();
+    await restore(await withRootKey(quietConfig()), {
       file: required(operand),
       identity: required(values.identity),
       erasures: values.erasures,
       isVerify: values.verify ?? false,
-    }),
-  'erasures export': async (_, operand) => exportErasures(await withRootKey(quietConfig()), required(operand)),
+    });
+  },
+  'erasures export': async (_, operand) => {
+    const { exportErasures } = await loadBackup();
+    await exportErasures(await withRootKey(quietConfig()), required(operand));
+  },
   'erasures list': (values) =>
     withContext((ctx) =>
       listCertificates(ctx, ({ tenant_id, deleted_at, state }) =>
@@ -380,7 +392,10 @@ export const runs: Record<CommandName, (values: Values, operand: string | undefi
     );
   },
   'erasures key': () => withContext(async (ctx) => console.log(certificatePublicKey(ctx))),
-  'erasures replay': async (_, operand) => replayErasureList(await withRootKey(quietConfig()), required(operand)),
+  'erasures replay': async (_, operand) => {
+    const { replayErasureList } = await loadRestore();
+    await replayErasureList(await withRootKey(quietConfig()), required(operand));
+  },
   'logs archive': (values, operand) =>
     archiveLogs(quietConfig(), {
       directory: required(operand),

@@ -26,12 +26,17 @@ export const createDatabase = (): Promise<TestDatabase> => makeDatabase(template
  */
 export const createDataDir = (name: string): string => {
   const path = mkdtempSync(join(tmpdir(), `strongroom-${name}-`));
+  prepareDataDir(path);
+  return path;
+};
+
+/** Puts a migrated database without rows into an empty data directory. */
+export const prepareDataDir = (path: string): void => {
   const prepared = inject('preparedDataDir');
-  if (prepared === undefined) return path;
+  if (prepared === undefined) return;
   cpSync(prepared, path, { recursive: true });
   // PostgreSQL refuses a directory that others may read; a copy has the mode of new ones.
   chmodSync(join(path, 'pg'), 0o700);
-  return path;
 };
 
 /** A database without any table. */

@@ -71,10 +71,11 @@ const runIn = async (server: DatabaseAddress, work: (client: Client) => Promise<
   }
 };
 
-/** This server is never asked what outlived a crash, so that no commit has to wait for the disk: others are, in durability.test.ts. */
+/** This server is never asked what outlived a crash, so that nothing has to wait for the disk: others are, in durability.test.ts. */
 const waitForNoDisk = (server: DatabaseAddress): Promise<void> =>
   runIn({ ...server, user: superuser }, async (client) => {
-    await client.query('ALTER SYSTEM SET synchronous_commit = off');
+    for (const setting of ['synchronous_commit', 'fsync', 'full_page_writes'])
+      await client.query(`ALTER SYSTEM SET ${setting} = off`);
     await client.query('SELECT pg_reload_conf()');
   });
 

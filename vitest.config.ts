@@ -22,9 +22,6 @@ export default defineConfig({
     pool: 'forks',
     // Most of a test's time is waiting for processes of ours: on two cores two files at once take two thirds of the time.
     maxWorkers: 2,
-    // Files one after another in one process: to load the server again for each takes a third of all CPU time. A drill of memory
-    // looks at one file alone.
-    isolate: process.env['DRILL_MEMORY'] !== undefined,
     // Modules are loaded by Node itself, as they are when the server runs, and not rewritten by Vite, which takes longer.
     experimental: { viteModuleRunner: false },
     projects: [

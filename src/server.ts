@@ -143,7 +143,8 @@ const tellSupervisor = (message: FromWorker, then: () => void = () => undefined)
 /** Tells the operator why, in a worker by its supervisor, and exits. */
 const exitWith = (error: unknown): Promise<never> => {
   const text = failureText(error);
-  if (cluster.isWorker) tellSupervisor({ kind: 'failed', text }, () => process.exit(1));
+  const is_final = error instanceof StartError && error.isFinal;
+  if (cluster.isWorker) tellSupervisor({ kind: 'failed', text, is_final }, () => process.exit(1));
   else {
     console.error(text);
     process.exit(1);

@@ -96,7 +96,7 @@ export const supervise = async (ctx: Context, output: DestinationStream): Promis
       worker.on('message', (message: unknown) => {
         const parsed: FromWorker = parseFromWorker(message);
         if (parsed.kind === 'ready') resolve(parsed.base_url);
-        else if (parsed.kind === 'failed') reject(new StartError(parsed.text));
+        else if (parsed.kind === 'failed') reject(new StartError(parsed.text, { isFinal: parsed.is_final }));
         else figures.receive(worker, parsed);
       });
       void ended.then(({ code, signal }) =>
@@ -119,9 +119,10 @@ export const supervise = async (ctx: Context, output: DestinationStream): Promis
     return launched;
   };
 
-  /** Replaces a worker when it ends, and each that replaces it. */
+  /** Replaces a worker when it ends, and each that replaces it, unless another start would do harm. */
   const keep = async (first: Running): Promise<void> => {
     let pauseMs = PAUSE_MS_MIN;
+    let isFinal = false;
     for (let current = first; ;) {
       const beganMs = ctx.monotonicMs();
       const { code, signal } = await current.ended;
@@ -130,6 +131,10 @@ export const supervise = async (ctx: Context, output: DestinationStream): Promis
         return;
       }
       ctx.log.error({ alarm: 'worker_ended', pid: current.worker.process.pid, code, signal }, 'a worker ended');
+      if (isFinal) {
+        ctx.log.error({ alarm: 'worker_missing' }, 'no worker takes its place until this server is restarted');
+        return;
+      }
       if (ctx.monotonicMs() - beganMs > STEADY_MS) pauseMs = PAUSE_MS_MIN;
       await pause(pauseMs, undefined, { signal: stopping.signal }).catch(() => undefined);
       if (stopping.signal.aborted) return;
@@ -138,7 +143,10 @@ export const supervise = async (ctx: Context, output: DestinationStream): Promis
       const { pid } = current.worker.process;
       current.ready.then(
         () => ctx.log.info({ pid }, 'a worker took its place'),
-        (error: StartError) => console.error(error.message),
+        (error: StartError) => {
+          console.error(error.message);
+          isFinal = error.isFinal;
+        },
       );
     }
   };

@@ -42,7 +42,7 @@ const metricReport = z.object({
 const fromWorker = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('ready'), base_url: z.string() }),
   /** With what the operator is told. */
-  z.object({ kind: z.literal('failed'), text: z.string() }),
+  z.object({ kind: z.literal('failed'), text: z.string(), is_final: z.boolean() }),
   /** Answers `send_metrics`. */
   z.object({ kind: z.literal('metrics'), id: z.number(), report: z.array(metricReport) }),
   /** Asks for the figures of all workers, for a client of this one. */

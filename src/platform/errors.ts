@@ -158,4 +158,10 @@ export class FieldErrorCollector {
 /** Ends a start or a command. The message is for the operator: what is wrong, why, and the command that fixes it. */
 export class StartError extends Error {
   override readonly name: string = 'StartError';
+  /** Whether a supervisor must not start again by itself, as where tokens lock after some wrong PINs. */
+  readonly isFinal: boolean;
+  constructor(message: string, options: ErrorOptions & { isFinal?: boolean } = {}) {
+    super(message, options);
+    this.isFinal = options.isFinal ?? false;
+  }
 }

@@ -69,7 +69,6 @@ export const startServer = async (
   const ctx = await createContext(config, 'server', {
     logDestination: { write: (line: string) => void logLines.push(line) },
     now: () => new Date(clock.stoppedAtMs ?? Date.now() + clock.offsetMs),
-    startsSandboxLate: true,
     ...overrides,
   });
   const { built: app, routes } = await collectRoutes(() => buildApp(ctx));

@@ -30,7 +30,7 @@ export const applicationKeysRoutes = (app: App, ctx: AccessContext): void => {
       schema: {
         operationId: 'createApiKey',
         summary: 'Create one more API key',
-        description: `Creates an API key of an application. Its other keys go on to work, so that clients can change to the new key one by one. Only this response has the key. An application has ${API_KEYS_MAX} keys at most. ${NEEDS_ALL}\n\nPermission: \`application:update\`.`,
+        description: `Creates an API key of an application. Its other keys go on to work, so that clients can change to the new key one by one. Only this response has the key. An application has ${API_KEYS_MAX} keys at most, and none gets a further one where its tenant has too many. ${NEEDS_ALL}\n\nPermission: \`application:update\`.`,
         tags,
         params: applicationKeysParams,
         body: applicationKeyBody,

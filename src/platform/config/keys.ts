@@ -61,7 +61,9 @@ const transitMount = /^[A-Za-z0-9._-]{1,128}(?:\/[A-Za-z0-9._-]{1,128}){0,4}$/;
 const kmsKeyArn = /^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key\/[A-Za-z0-9-]{1,128}$/;
 
 /** A label of PKCS #11 has at most 32 bytes, filled up with blanks. */
-const TOKEN_LABEL = /^(?! ).{1,32}(?<! )$/;
+const TOKEN_LABEL_BYTES_MAX = 32;
+const isTokenLabel = (text: string): boolean =>
+  text === text.trim() && text !== '' && Buffer.byteLength(text) <= TOKEN_LABEL_BYTES_MAX;
 
 /** Of a key service: keys and credentials pass on the way to it. */
 const keyServiceUrl = z
@@ -137,7 +139,10 @@ export const keyVariables = {
     .describe("Path of the PKCS #11 library of the HSM's vendor, for `pkcs11`."),
   PKCS11_TOKEN: z
     .string()
-    .regex(TOKEN_LABEL, 'must be the label of a token')
+    .refine(
+      isTokenLabel,
+      `must be the label of a token: at most ${TOKEN_LABEL_BYTES_MAX} bytes, without spaces at its ends`,
+    )
     .optional()
     .describe('Label of the token.'),
   PKCS11_KEY: words

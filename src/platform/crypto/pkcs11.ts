@@ -2,7 +2,7 @@
 import { StartError } from '../errors.ts';
 import { formatNamed, type KeyProvider, parseWrapped, RootKeyUnknown } from './key-provider.ts';
 import { bindToContext, contextBytes, createKeyService, KeyServiceFault, unbind } from './key-service.ts';
-import { createPkcs11Client, type Pkcs11Client, TokenUnusable } from './pkcs11/client.ts';
+import { createPkcs11Client, type Pkcs11Client, PinRefused, TokenUnusable } from './pkcs11/client.ts';
 import type { Opening } from './pkcs11/messages.ts';
 import { GCM_IV_BYTES, GCM_TAG_BYTES } from './pkcs11/library.ts';
 import type { RandomBytes } from './random.ts';
@@ -22,7 +22,9 @@ const openKeys = async (client: Pkcs11Client): Promise<string[]> => {
   } catch (error) {
     client.close();
     if (error instanceof TokenUnusable)
-      throw new StartError(`${error.message} Nothing was written. See docs/operations/keys.md`);
+      throw new StartError(`${error.message} Nothing was written. See docs/operations/keys.md`, {
+        isFinal: error instanceof PinRefused,
+      });
     if (!(error instanceof KeyServiceFault)) throw error;
     throw new StartError(
       `The key provider ${NAME} ${error.message}. Nothing was written. Check PKCS11_MODULE and the HSM: docs/operations/keys.md`,

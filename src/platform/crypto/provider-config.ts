@@ -42,6 +42,9 @@ const credentialsOf = (values: ProviderVariables): VaultTransitConfig['credentia
   return role_id !== undefined && secret_id !== undefined ? { kind: 'approle', role_id, secret_id } : undefined;
 };
 
+/** Credentials of other systems, and options of Node: the library of a vendor needs none. */
+const WITHHELD_FROM_LIBRARIES = /^(?:PG|AWS_|NODE_OPTIONS$)/;
+
 const pkcs11Of = (
   { PKCS11_MODULE: module, PKCS11_TOKEN: token, PKCS11_KEY: keys, PKCS11_PIN: pin }: ProviderVariables,
   environment: Record<string, string>,
@@ -53,7 +56,8 @@ const pkcs11Of = (
   if (keys === undefined) problems.push('PKCS11_KEY: needed with pkcs11: the label of the AES key');
   if (pin === undefined) problems.push('PKCS11_PIN_FILE: needed with pkcs11, or PKCS11_PIN: the PIN of the user');
   if (module === undefined || token === undefined || keys === undefined || pin === undefined) return undefined;
-  return { module, token, keys, pin, environment };
+  const kept = Object.entries(environment).filter(([name]) => !WITHHELD_FROM_LIBRARIES.test(name));
+  return { module, token, keys, pin, environment: Object.fromEntries(kept) };
 };
 
 /**

@@ -51,12 +51,16 @@ export const createDatabase = (
     onHistory: HistoryListener;
   },
 ) => {
+  const TimedClient = createTimedClient(SILENCE_MS);
+  type TimedClient = InstanceType<typeof TimedClient>;
+  /** Connections that lead to the known history of the database. */
+  const met = new Set<TimedClient>();
   let prepareConnection: (on: Query) => Promise<unknown> = async () => undefined;
   const pool = new Pool({
     ...poolConfig,
     max: options.poolMax,
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
-    Client: createTimedClient(SILENCE_MS),
+    Client: TimedClient,
     // A statement whose client has given up must not go on in the database.
     statement_timeout: QUERY_TIMEOUT_MS,
     idle_in_transaction_session_timeout: QUERY_TIMEOUT_MS,
@@ -69,9 +73,11 @@ export const createDatabase = (
       await client.query("SET TimeZone = 'UTC'; SET enable_seqscan = off");
       await client.query({ ...NAME_TENANTS, values: [''] });
       await history.meet(client);
+      met.add(client as TimedClient);
       await prepareConnection(statements.untracedOn(client));
     },
   });
+  pool.on('remove', (client) => met.delete(client as unknown as TimedClient));
   // The pool replaces an idle connection that breaks. Without a listener the error would end the process.
   pool.on('error', options.onPoolError);
   const { metrics, tracing } = options;
@@ -89,6 +95,9 @@ export const createDatabase = (
   const history = createHistoryWatch({
     ...options.onHistory,
     changed: (before, after) => {
+      // What the former leader still answers must not be remembered, nor cached.
+      for (const client of met) client.drop();
+      met.clear();
       signedRows.forget();
       options.onHistory.changed(before, after);
     },

@@ -33,6 +33,11 @@ export const createTimedClient = (queryTimeoutMs: number) =>
       return super.query(config, values, callback);
     }
 
+    /** Ends the connection at once: what waits for an answer fails. */
+    drop(): void {
+      this.connection.stream.destroy(new Error('the connection leads to another history of the database'));
+    }
+
     #closeConnection(): void {
       if (this.#pending > 0) this.connection.stream.destroy(new Error('PostgreSQL does not answer'));
     }

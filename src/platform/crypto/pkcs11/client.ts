@@ -22,7 +22,7 @@ export class TokenUnusable extends Error {
 }
 
 /** The PIN is not tried again: tokens lock after some wrong PINs. */
-class PinRefused extends TokenUnusable {}
+export class PinRefused extends TokenUnusable {}
 
 export type Pkcs11Client = {
   /** The ids of the keys. @throws TokenUnusable; KeyServiceFault. */
@@ -124,6 +124,8 @@ const startProcess = async ({ opening, env, closing }: Start, lost: () => void):
     root_key_ids: opened.root_key_ids,
     end,
     async send(request, signal) {
+      // The token took longer to open than the attempt lasts.
+      if (signal.aborted) throw noAnswer();
       const id = nextId;
       nextId += 1;
       const answersBefore = answers;
@@ -133,7 +135,11 @@ const startProcess = async ({ opening, env, closing }: Start, lost: () => void):
       };
       signal.addEventListener('abort', giveUp, { once: true });
       const reply = await ask({ ...request, id }).finally(() => signal.removeEventListener('abort', giveUp));
-      if ('result' in reply) return Buffer.from(reply.result);
+      if ('result' in reply) {
+        // Not a copy: the caller overwrites it.
+        const { buffer, byteOffset, byteLength } = reply.result;
+        return Buffer.from(buffer, byteOffset, byteLength);
+      }
       if (!('fault' in reply)) throw noAnswer();
       // The session, the login, or the device is gone: the next call opens them anew.
       if (reply.fault.kind === 'failed') end();

@@ -39,9 +39,11 @@ const ATTRIBUTE_TYPE_INVALID = 0x12;
 
 export class Pkcs11Error extends Error {
   override readonly name = 'Pkcs11Error';
+  readonly called: string;
   readonly code: number;
   constructor(called: string, code: number) {
     super(`${ERROR_NAMES[code] ?? `CKR 0x${code.toString(16)}`} of ${called}`);
+    this.called = called;
     this.code = code;
   }
 }

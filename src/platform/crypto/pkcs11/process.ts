@@ -7,7 +7,13 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal
 
 let token: Promise<Token> | undefined;
 
-process.on('message', (message: Opening | WrapRequest) => void answer(message).then((reply) => process.send?.(reply)));
+process.on('message', (message: Opening | WrapRequest) => {
+  void answer(message).then((reply) => {
+    process.send?.(reply);
+    // The message is written by now: it is a copy.
+    if ('result' in reply) reply.result.fill(0);
+  });
+});
 
 // The server closed the connection, or ended. A session that is closed is not counted by the HSM any more.
 process.on('disconnect', () => {
@@ -25,9 +31,11 @@ const answer = async (message: Opening | WrapRequest): Promise<Reply> => {
     }
     if (!token) throw new Error('no token was opened');
     const { action, key, iv, aad, data } = message;
-    const result = (await token)[action](key, { iv, aad, data });
-    data.fill(0);
-    return { id, result };
+    try {
+      return { id, result: (await token)[action](key, { iv, aad, data }) };
+    } finally {
+      data.fill(0);
+    }
   } catch (error) {
     return { id, fault: faultOf(error) };
   }

@@ -20,10 +20,15 @@ export const KOFFI_VERSION = '3.3.4';
 const PIN_FINAL_TRY = 0x2_0000n;
 const PIN_LOCKED = 0x4_0000n;
 
-/** Codes (CKR_) that say something of the PIN: incorrect, invalid, length, expired, locked, not initialized. */
-const PIN_CODES = [0xa0, 0xa1, 0xa2, 0xa3, 0xa4, 0x102];
+/**
+ * Codes (CKR_) of C_Login that say nothing of the PIN: host memory, device error, memory, removed; session closed, count, handle;
+ * token not present, not recognized. All others may: vendors have codes of their own for a wrong PIN.
+ */
+const LOGIN_CODES_WITHOUT_PIN = [0x02, 0x30, 0x31, 0x32, 0xb0, 0xb1, 0xb3, 0xe0, 0xe1];
 /** Encrypted data invalid, or of a wrong length; AEAD decryption failed. */
 const BROKEN_CODES = [0x40, 0x41, 0x42];
+/** General error, function failed; data invalid, or of a wrong length. Some tokens say so of encrypted data that is broken. */
+const MAYBE_BROKEN_CODES = [0x05, 0x06, 0x20, 0x21];
 /** Function not supported; key size, type, function not permitted; mechanism or its parameter invalid. */
 const REFUSED_CODES = [0x54, 0x62, 0x63, 0x68, 0x70, 0x71];
 
@@ -83,7 +88,7 @@ const logIn = (library: Library, session: bigint, pin: string): void => {
   try {
     library.login(session, pin);
   } catch (error) {
-    if (!(error instanceof Pkcs11Error) || !PIN_CODES.includes(error.code)) throw error;
+    if (!(error instanceof Pkcs11Error) || LOGIN_CODES_WITHOUT_PIN.includes(error.code)) throw error;
     throw new TokenFault(
       'pin',
       `PKCS11_PIN: the token refused the PIN (${error.message}). It was tried once: tokens lock after a few wrong PINs. Correct it before the next start.`,
@@ -107,6 +112,9 @@ const findKey = (library: Library, session: bigint, label: string): bigint => {
     throw setup(`PKCS11_KEY: the key ${label} must be for encryption and decryption (CKA_ENCRYPT, CKA_DECRYPT).`);
   return key;
 };
+
+const isMaybeBroken = (error: unknown): boolean =>
+  error instanceof Pkcs11Error && error.called === 'C_Decrypt' && MAYBE_BROKEN_CODES.includes(error.code);
 
 const codeOf = (error: unknown): string => (error instanceof Pkcs11Error ? error.message : 'for an unknown reason');
 
@@ -156,13 +164,14 @@ export const openToken = async ({ module, token: label, keys: labels, pin }: Ope
       } catch (error) {
         if (error instanceof Pkcs11Error && BROKEN_CODES.includes(error.code))
           throw new TokenFault('broken', '', error);
-        // Some tokens, such as SoftHSM, say CKR_GENERAL_ERROR to a ciphertext that was changed, as to a failure of theirs. If the
-        // token decrypts what it encrypted itself, and this not at a second attempt, the ciphertext is broken.
+        if (!isMaybeBroken(error)) throw error;
+        // SoftHSM says CKR_GENERAL_ERROR to a ciphertext that was changed, as to a failure of its own. If the token decrypts what it
+        // encrypted itself, and this not at a second attempt, the ciphertext is broken.
         decrypt({ ...IDENTITY, data: identity });
         try {
           return decrypt(input);
         } catch (second) {
-          throw new TokenFault('broken', '', second);
+          throw isMaybeBroken(second) ? new TokenFault('broken', '', second) : second;
         }
       }
     },

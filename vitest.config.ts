@@ -43,8 +43,6 @@ export default defineConfig({
           globalSetup: ['test/support/global-setup.ts'],
           testTimeout: 120_000,
           hookTimeout: 120_000,
-          // A process that starts too late on a busy machine fails a test once. The summary tells which were repeated.
-          retry: process.env['CI'] === undefined ? 0 : 1,
         },
       },
     ],

@@ -48,8 +48,6 @@ export type Overrides = {
   egressTimeouts?: Partial<EgressTimeouts>;
   /** Smaller limits of tenants, for tests. */
   limits?: Limits;
-  /** The sandbox starts with the first code, not with the server: most tests run none, and it takes most of a second. */
-  startsSandboxLate?: boolean;
   /** In a worker: asks the supervisor for the metrics of all workers. */
   metricsText?: () => Promise<string>;
   /** Called when another server has taken over the data directory: this server must stop. */
@@ -172,7 +170,7 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
   start.closers.push(async () => mailer?.close());
   const sandbox = tracedSandbox(openSandbox(config, log, accounts, metrics), tracing);
   start.closers.push(() => sandbox.close());
-  if (role === 'server' && !overrides.startsSandboxLate) await startSandbox(sandbox);
+  if (role === 'server') await startSandbox(sandbox);
 
   return {
     config,

@@ -39,7 +39,6 @@ beforeAll(async () => {
   server = await startServer();
   const logDestination = { write: (line: string) => void server.logLines.push(line) };
   other = await createContext(server.ctx.config, 'server', {
-    startsSandboxLate: true,
     now: server.ctx.now,
     logDestination,
   });

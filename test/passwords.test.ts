@@ -145,7 +145,6 @@ describe('a changed password', () => {
     const elsewhere = [await signIn(server, email), await joinToo(email, second)];
     const bystander = await join(server);
     const neighbour = await createContext(server.ctx.config, 'server', {
-      startsSandboxLate: true,
       logDestination: { write: () => true },
     });
     const app = await buildApp(neighbour);

@@ -210,7 +210,7 @@ test('in production no server starts as a superuser, or with BYPASSRLS', async (
       mode: 'production' as const,
       databaseUrl: urlOf({ ...database.address, user }),
     };
-    return createContext(config, 'server', { startsSandboxLate: true, logDestination: { write: () => undefined } });
+    return createContext(config, 'server', { logDestination: { write: () => undefined } });
   };
   try {
     await expect(startAs('postgres')).rejects.toThrow(/"postgres", a superuser.*db roles --print-sql/);

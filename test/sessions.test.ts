@@ -55,7 +55,6 @@ const openNeighbour = async (): Promise<{
   close(): Promise<void>;
 }> => {
   const ctx = await createContext(server.ctx.config, 'server', {
-    startsSandboxLate: true,
     logDestination: { write: () => true },
   });
   const app = await buildApp(ctx);

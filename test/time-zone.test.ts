@@ -15,7 +15,6 @@ test('a database in New York stores and returns the times that were written', as
   await server.sql(`ALTER DATABASE ${pathname.slice(1)} SET TimeZone = 'America/New_York'`);
   // New connections have the time zone of the database.
   const ctx = await createContext(server.ctx.config, 'server', {
-    startsSandboxLate: true,
     logDestination: { write: () => undefined },
   });
   try {

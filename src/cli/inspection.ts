@@ -116,7 +116,7 @@ export const migrateDatabase = async (config: Config): Promise<MigrationResult> 
 export const distributeDatabase = async (config: Config, report: (line: string) => void): Promise<void> => {
   const start: Start = { closers: [], isLockLost: false };
   try {
-    const { poolConfig } = await openDatabase(
+    const { db, poolConfig } = await openDatabase(
       config,
       'command',
       { log: createLog(config.logLevel), accounts: createAccounts(), metrics: createMetrics() },
@@ -125,8 +125,8 @@ export const distributeDatabase = async (config: Config, report: (line: string) 
     const { pending } = await findPendingMigrations(poolConfig, migrationsDir);
     if (pending.length > 0)
       throw new StartError(`${pending.length} migrations are pending, so nothing was changed. Run: npm run migrate`);
-    // The connection of this command would be one of a server for it.
-    await start.closers.pop()?.();
+    // It refuses while a server or a command is connected, and would count the connection of this one.
+    await db.close();
     await distribute(poolConfig, shardFunctions, report);
   } finally {
     await closeAll(start);

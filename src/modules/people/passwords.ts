@@ -8,7 +8,6 @@ import { StartError } from '../../platform/errors.ts';
 import { comparedAddress, digestOfAddress, parseAddress } from './address.ts';
 import { clearAttemptsOfAccount } from './attempts.ts';
 import { chosenPasswordProblem, UNCHANGED_PASSWORD } from './chosen-password.ts';
-import type { PeopleContext } from './context.ts';
 import { insertSession, type NewSession } from './rows/sessions.ts';
 import {
   findUserBeforeCaller,
@@ -17,26 +16,12 @@ import {
   lockUser,
   replacePassword,
 } from './rows/users.ts';
+import type { Changing } from './second-factor.ts';
 import { createSession, type Session } from './sessions.ts';
 import { countingPassword, isPasswordOf, recordFailedSignIn } from './sign-in.ts';
 
 /** 142 bits: cannot be guessed before the user changes it, and can be read out on the telephone. */
 const RESET_PASSWORD_LENGTH = 24;
-
-type Changing = Pick<
-  PeopleContext,
-  | 'changes'
-  | 'config'
-  | 'db'
-  | 'log'
-  | 'metrics'
-  | 'newLogId'
-  | 'now'
-  | 'pepper'
-  | 'randomBytes'
-  | 'refusals'
-  | 'sessions'
->;
 
 export type PasswordResult =
   /** With the secret of the session that replaces this one. */

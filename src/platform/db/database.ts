@@ -53,8 +53,8 @@ export const createDatabase = (
 ) => {
   const TimedClient = createTimedClient(SILENCE_MS);
   type TimedClient = InstanceType<typeof TimedClient>;
-  /** Connections that lead to the known history of the database. */
-  const met = new Set<TimedClient>();
+  /** All of the pool, which does not list them. */
+  const connections = new Set<TimedClient>();
   let prepareConnection: (on: Query) => Promise<unknown> = async () => undefined;
   const pool = new Pool({
     ...poolConfig,
@@ -73,11 +73,11 @@ export const createDatabase = (
       await client.query("SET TimeZone = 'UTC'; SET enable_seqscan = off");
       await client.query({ ...NAME_TENANTS, values: [''] });
       await history.meet(client);
-      met.add(client as TimedClient);
+      connections.add(client as TimedClient);
       await prepareConnection(statements.untracedOn(client));
     },
   });
-  pool.on('remove', (client) => met.delete(client as unknown as TimedClient));
+  pool.on('remove', (client) => connections.delete(client as unknown as TimedClient));
   // The pool replaces an idle connection that breaks. Without a listener the error would end the process.
   pool.on('error', options.onPoolError);
   const { metrics, tracing } = options;
@@ -96,8 +96,9 @@ export const createDatabase = (
     ...options.onHistory,
     changed: (before, after) => {
       // What the former leader still answers must not be remembered, nor cached.
-      for (const client of met) client.drop();
-      met.clear();
+      for (const connection of connections)
+        connection.closeNow('the connection leads to a former history of the database');
+      connections.clear();
       signedRows.forget();
       options.onHistory.changed(before, after);
     },
@@ -153,6 +154,7 @@ export const createDatabase = (
 
     /** Waits for pending writes, then closes every connection. */
     close: async (): Promise<void> => {
+      if (pool.ending) return;
       await Promise.all(drains.map((drain) => drain()));
       await closePrisma();
       await pool.end();

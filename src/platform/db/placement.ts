@@ -1,12 +1,11 @@
 // Reads how a distributed database is placed, for the `doctor` command: tables, rights on shards, functions and versions.
+import { HAS_CITUS } from './backup/session.ts';
 import { DISTRIBUTED_TABLES } from './distribute.ts';
 import { functionName, type ShardFunction } from './shard-functions.ts';
 import type { Query } from './statements.ts';
 
 /** `faults`: what is wrong, in sentences. `warnings`: what is only slow. */
 export type Placement = { workers: number; shards: number; version: string; faults: string[]; warnings: string[] };
-
-const HAS_CITUS = `SELECT to_regclass('pg_dist_node') IS NOT NULL AS has_citus`;
 
 /** Partitions are named by their parent. */
 const FIND_TABLES = `

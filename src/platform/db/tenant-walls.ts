@@ -1,5 +1,6 @@
 // Raises row-level security on every table that has tenants, and finds the tables that lack it.
 import { setTimeout as pause } from 'node:timers/promises';
+import { HAS_CITUS } from './backup/session.ts';
 
 /** Runs a statement. @returns its rows. */
 type Ask = (text: string, values: unknown[]) => Promise<Record<string, unknown>[]>;
@@ -7,9 +8,6 @@ type Ask = (text: string, values: unknown[]) => Promise<Record<string, unknown>[
 /** While a table is in use by a long transaction, others go first, and it is tried again. */
 const ATTEMPTS = 30;
 const PAUSE_MS = 1_000;
-
-/** Citus does not tell its workers the setting, so what it distributes has no wall. */
-const FIND_DISTRIBUTED = `SELECT to_regclass('pg_dist_partition') IS NOT NULL AS there`;
 
 const IS_LEAKPROOF = `(SELECT proleakproof FROM pg_proc WHERE oid = 'pg_catalog.arraycontains(anyarray, anyarray)'::regprocedure)`;
 
@@ -42,8 +40,9 @@ export type Walls = {
 
 /** @throws what `ask` throws. */
 export const findWalls = async (ask: Ask): Promise<Walls> => {
-  const [citus] = await ask(FIND_DISTRIBUTED, []);
-  const isDistributed = citus?.['there']
+  // Citus does not tell its workers the setting, so what it distributes has no wall.
+  const [found] = await ask(HAS_CITUS, []);
+  const isDistributed = found?.['has_citus']
     ? 'EXISTS (SELECT FROM pg_dist_partition d WHERE d.logicalrelid = c.oid)'
     : 'false';
   const all = (await ask(

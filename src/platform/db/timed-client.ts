@@ -33,12 +33,12 @@ export const createTimedClient = (queryTimeoutMs: number) =>
       return super.query(config, values, callback);
     }
 
-    /** Ends the connection at once: what waits for an answer fails. */
-    drop(): void {
-      this.connection.stream.destroy(new Error('the connection leads to another history of the database'));
+    /** Closes the connection at once: what waits for an answer fails. */
+    closeNow(reason: string): void {
+      this.connection.stream.destroy(new Error(reason));
     }
 
     #closeConnection(): void {
-      if (this.#pending > 0) this.connection.stream.destroy(new Error('PostgreSQL does not answer'));
+      if (this.#pending > 0) this.closeNow('PostgreSQL does not answer');
     }
   };

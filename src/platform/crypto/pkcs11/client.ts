@@ -141,7 +141,7 @@ const startProcess = async ({ opening, env, closing }: Start, lost: () => void):
         return Buffer.from(buffer, byteOffset, byteLength);
       }
       if (!('fault' in reply)) throw noAnswer();
-      // The session, the login, or the device is gone: the next call opens them anew.
+      // The session, the login, or the device is gone. The next call starts another process, which logs in again.
       if (reply.fault.kind === 'failed') end();
       throw errorOf(reply.fault);
     },

@@ -41,7 +41,8 @@ export const codeOf = (error: unknown): string | undefined => {
   return typeof code === 'string' ? code : undefined;
 };
 
-const HAS_CITUS = "SELECT to_regclass('pg_dist_partition') IS NOT NULL AS there";
+/** Whether the database has the extension Citus. */
+export const HAS_CITUS = "SELECT to_regclass('pg_dist_partition') IS NOT NULL AS has_citus";
 
 const FIND_ORDERS = `
 SELECT c.relname::text AS name, string_agg(quote_ident(a.attname), ', ' ORDER BY k.place) AS columns
@@ -52,8 +53,8 @@ JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum GROUP BY c.rel
 
 /** Citus returns the rows of its workers as they come, so these tables are read by their primary keys. */
 export const findOrders = async (session: Client): Promise<Map<string, string>> => {
-  const { rows: found } = await session.query<{ there: boolean }>(HAS_CITUS);
-  if (!found[0]?.there) return new Map();
+  const { rows: found } = await session.query<{ has_citus: boolean }>(HAS_CITUS);
+  if (!found[0]?.has_citus) return new Map();
   const { rows } = await session.query<{ name: string; columns: string }>(FIND_ORDERS);
   return new Map(rows.map(({ name, columns }) => [name, columns]));
 };

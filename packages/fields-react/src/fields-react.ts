@@ -13,19 +13,24 @@ export type UsedForm<Field extends FieldName> = Pick<Form<Field>, 'tokenize' | '
   error: FieldsError | undefined;
 };
 
+/** What a form has told its page. */
+type Heard<Field extends FieldName> = Pick<UsedForm<Field>, 'isReady' | 'state' | 'error'>;
+
+const NOTHING = { isReady: false, state: undefined, error: undefined };
+
 const useForm = <Field extends FieldName>(form: Form<Field>, options: MountOptions): UsedForm<Field> => {
   const targets = useRef<Partial<Record<Field, Element>>>({});
-  const [isReady, setReady] = useState(false);
-  const [state, setState] = useState<FormState<Field>>();
-  const [error, setError] = useState<FieldsError>();
+  const [heard, setHeard] = useState<Heard<Field> & { of?: Form<Field> }>(NOTHING);
   const key = JSON.stringify(options);
 
   useEffect(() => {
-    setReady(false);
-    // What the form of another session said is over.
-    setState(undefined);
-    setError(undefined);
-    const ends = [form.on('ready', () => setReady(true)), form.on('change', setState), form.on('error', setError)];
+    setHeard({ of: form, ...NOTHING });
+    const hear = (news: Partial<Heard<Field>>): void => setHeard((before) => ({ ...before, ...news }));
+    const ends = [
+      form.on('ready', () => hear({ isReady: true })),
+      form.on('change', (state) => hear({ state })),
+      form.on('error', (error) => hear({ error })),
+    ];
     form.mount(targets.current, options);
     return () => {
       for (const end of ends) end();
@@ -35,6 +40,8 @@ const useForm = <Field extends FieldName>(form: Form<Field>, options: MountOptio
   }, [form]);
   useEffect(() => form.update(options), [form, key]);
 
+  // What the form of another session said is over, also while this one is not mounted yet.
+  const { isReady, state, error } = heard.of === form ? heard : NOTHING;
   return {
     isReady,
     state,

@@ -11,7 +11,7 @@ import { distribute } from '../src/platform/db/distribute.ts';
 import { migrate } from '../src/platform/db/migrate.ts';
 import { makeCluster, makeDatabase, type Node, runOn, startNode, SUPERUSER } from './citus/cluster.ts';
 import { createCommands, migrations, say } from './citus/commands.ts';
-import { backUpAndRestore, operate } from './citus/copies.ts';
+import { backUpAndRestore, backUpUnderLoad, operate } from './citus/copies.ts';
 import { runDoorTests } from './citus/door-tests.ts';
 import { explainAll } from './citus/explain.ts';
 import { checkRights, moveUnderLoad } from './citus/moves.ts';
@@ -100,7 +100,7 @@ CREATE TABLE "later" ("tenant_id" UUID NOT NULL);`,
 };
 
 try {
-  await runDoorTests(() => start('tests', true));
+  const areTestsPassed = await runDoorTests(() => start('tests', true));
   const nodes = [await start('coordinator', true), await start('worker-1', true), await start('worker-2', true)];
   const [coordinator, ...workers] = nodes as [Node, Node, Node];
   await checkRefusal(coordinator);
@@ -120,6 +120,7 @@ try {
 
   const server = await serve(url, 'vault');
   await operate(commands, directory, url, server);
+  await backUpUnderLoad(commands, directory, url, coordinator, server);
   await moveUnderLoad(url, admin, server);
   checkRights(commands, url);
 
@@ -127,6 +128,7 @@ try {
   await makeDatabase(single, VAULT, false);
   must(single.url(VAULT), ['migrate']);
   await compareRates({ server: await serve(single.url(VAULT), 'plain'), nodes: [single] }, { server, nodes });
+  if (!areTestsPassed) throw new Error('front-door tests failed: see above');
   isDone = true;
 } finally {
   for (const stop of stops) await stop();

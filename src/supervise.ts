@@ -71,6 +71,8 @@ export const supervise = async (ctx: Context, output: DestinationStream): Promis
   const isSplit = keyShares.length > 0;
   const keys = rootKey ? [rootKey, ...previousRootKeys] : [];
   let hasFailed = false;
+  /** Whether one more start of any worker would do harm, as a wrong PIN does that is tried again. */
+  let isFinal = false;
 
   // The supervisor accepts connections and gives them to workers in turn: see docs/decisions/0048-workers.md.
   cluster.schedulingPolicy = cluster.SCHED_RR;
@@ -122,7 +124,6 @@ export const supervise = async (ctx: Context, output: DestinationStream): Promis
   /** Replaces a worker when it ends, and each that replaces it, unless another start would do harm. */
   const keep = async (first: Running): Promise<void> => {
     let pauseMs = PAUSE_MS_MIN;
-    let isFinal = false;
     for (let current = first; ;) {
       const beganMs = ctx.monotonicMs();
       const { code, signal } = await current.ended;
@@ -131,13 +132,13 @@ export const supervise = async (ctx: Context, output: DestinationStream): Promis
         return;
       }
       ctx.log.error({ alarm: 'worker_ended', pid: current.worker.process.pid, code, signal }, 'a worker ended');
+      if (ctx.monotonicMs() - beganMs > STEADY_MS) pauseMs = PAUSE_MS_MIN;
+      await pause(pauseMs, undefined, { signal: stopping.signal }).catch(() => undefined);
+      if (stopping.signal.aborted) return;
       if (isFinal) {
         ctx.log.error({ alarm: 'worker_missing' }, 'no worker takes its place until this server is restarted');
         return;
       }
-      if (ctx.monotonicMs() - beganMs > STEADY_MS) pauseMs = PAUSE_MS_MIN;
-      await pause(pauseMs, undefined, { signal: stopping.signal }).catch(() => undefined);
-      if (stopping.signal.aborted) return;
       pauseMs = Math.min(pauseMs * 2, PAUSE_MS_MAX);
       current = launch();
       const { pid } = current.worker.process;
@@ -145,7 +146,7 @@ export const supervise = async (ctx: Context, output: DestinationStream): Promis
         () => ctx.log.info({ pid }, 'a worker took its place'),
         (error: StartError) => {
           console.error(error.message);
-          isFinal = error.isFinal;
+          isFinal ||= error.isFinal;
         },
       );
     }

@@ -450,7 +450,7 @@ describe('the log', () => {
     },
   );
 
-  test.each([
+  test.skipIf(isDistributed).each([
     ['at once', AT_ONCE],
     ['at the commit', AT_COMMIT],
   ])('is part of every operation: if it cannot be written, nothing is done, %s', async (_, trigger) => {

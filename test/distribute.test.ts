@@ -65,7 +65,7 @@ describe('a server whose hot statements are functions', () => {
         await client.query(`DROP TRIGGER ${name} ON tokens`);
     });
     server = await startServer({}, {}, { database });
-    // After its start, which raises the policies that a table lacks and Citus has no part in.
+    // The start of the server makes missing policies, so they are removed after it.
     for (const table of DISTRIBUTED_TABLES) await lowerWalls(server.sql, table);
   });
   afterAll(() => server.close());

@@ -38,10 +38,7 @@ let tenant: TestTenant;
 beforeAll(async () => {
   server = await startServer();
   const logDestination = { write: (line: string) => void server.logLines.push(line) };
-  other = await createContext(server.ctx.config, 'server', {
-    now: server.ctx.now,
-    logDestination,
-  });
+  other = await createContext(server.ctx.config, 'server', { now: server.ctx.now, logDestination });
 });
 afterAll(async () => {
   await other.close();

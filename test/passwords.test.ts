@@ -144,9 +144,7 @@ describe('a changed password', () => {
     const { browser, email, user_id } = await join(server);
     const elsewhere = [await signIn(server, email), await joinToo(email, second)];
     const bystander = await join(server);
-    const neighbour = await createContext(server.ctx.config, 'server', {
-      logDestination: { write: () => true },
-    });
+    const neighbour = await createContext(server.ctx.config, 'server', { logDestination: { write: () => true } });
     const app = await buildApp(neighbour);
     try {
       const isSignedInThere = async (of: Browser): Promise<boolean> => {

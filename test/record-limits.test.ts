@@ -1,4 +1,5 @@
 // How many applications, API keys, formulas, reactors and proxies a tenant may have.
+import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { API_KEYS_OF_TENANT_MAX } from '../src/modules/access/application-keys.ts';
 import { APPLICATIONS_MAX } from '../src/modules/access/applications.ts';
@@ -44,10 +45,10 @@ test('applications: of three requests at once for the last place one is served',
   await fill('applications', columns, values, tenant, APPLICATIONS_MAX - 2);
   expect(await statusesOf(path, tenant, json)).toEqual([201, 409, 409]);
   expect(await refusalOf(path, tenant, json)).toBe(
-    `The tenant has ${APPLICATIONS_MAX} applications: delete some first.`,
+    `A tenant may have ${APPLICATIONS_MAX} applications: delete some first.`,
   );
   // The command line has the same limit.
-  await expect(server.newKey(tenant, {})).rejects.toThrow(`The tenant has ${APPLICATIONS_MAX} applications`);
+  await expect(server.newKey(tenant, {})).rejects.toThrow(`A tenant may have ${APPLICATIONS_MAX} applications`);
   // Those of another tenant do not count.
   expect(await statusesOf(path, server.tenant, json)).toEqual([201, 201, 201]);
   await server.sql(`DELETE FROM applications WHERE tenant_id = $1 AND name = 'Old 1'`, [tenant.tenant_id]);
@@ -56,11 +57,11 @@ test('applications: of three requests at once for the last place one is served',
 
 test('API keys of all applications of a tenant', async () => {
   const tenant = await server.newTenant();
-  const values = `'limit' || n, '${tenant.application_id.replace(/^./, '0')}', decode(md5(n::text), 'hex')`;
+  const values = `'limit' || n, '${randomUUID()}', decode(md5(n::text), 'hex')`;
   await fill('api_keys', 'public_id, application_id, digest', values, tenant, API_KEYS_OF_TENANT_MAX - 2);
   const path = `/applications/${tenant.application_id}/keys`;
   expect(await statusesOf(path, tenant, {})).toEqual([201, 409, 409]);
-  expect(await refusalOf(path, tenant, {})).toContain(`The tenant has ${API_KEYS_OF_TENANT_MAX} API keys`);
+  expect(await refusalOf(path, tenant, {})).toContain(`A tenant may have ${API_KEYS_OF_TENANT_MAX} API keys`);
 });
 
 test('formulas and reactors', async () => {
@@ -73,14 +74,14 @@ test('formulas and reactors', async () => {
   await fill('reactors', `formula_id, ${columns}`, `'${formula_id}', ${values}`, tenant, REACTORS_MAX - 2);
   const reactor = { name: 'Last', formula: { id: formula_id }, configuration: {} };
   expect(await statusesOf('/reactors', tenant, reactor)).toEqual([201, 409, 409]);
-  expect(await refusalOf('/reactors', tenant, reactor)).toContain(`The tenant has ${REACTORS_MAX} reactors`);
+  expect(await refusalOf('/reactors', tenant, reactor)).toContain(`A tenant may have ${REACTORS_MAX} reactors`);
   expect((await server.request('POST', `/reactors/${reactor_id}/react`, { key, json: { args: {} } })).status).toBe(200);
 
   const contracts = 'configuration, request_parameters';
   await fill('reactor_formulas', `${columns}, ${contracts}`, `${values}, '[]', '[]'`, tenant, FORMULAS_MAX - 2);
   const formula = { name: 'Last', type: 'private', code: codeOf('return { raw: {} }') };
   expect(await statusesOf('/reactor-formulas', tenant, formula)).toEqual([201, 409, 409]);
-  expect(await refusalOf('/reactor-formulas', tenant, formula)).toContain(`The tenant has ${FORMULAS_MAX} formulas`);
+  expect(await refusalOf('/reactor-formulas', tenant, formula)).toContain(`A tenant may have ${FORMULAS_MAX} formulas`);
 });
 
 test('a tenant with more proxies, from before there was a limit, keeps and changes them', async () => {
@@ -90,7 +91,7 @@ test('a tenant with more proxies, from before there was a limit, keeps and chang
   const columns = 'id, name, search_name, require_auth, allowed_hosts, sealed';
   await fill('proxies', columns, "gen_random_uuid(), 'Old', 'old', true, '{}', 'x'", tenant, PROXIES_MAX);
   const json = { name: 'One more', destination_url: 'https://example.com' };
-  expect(await refusalOf('/proxies', tenant, json)).toContain(`The tenant has ${PROXIES_MAX} proxies`);
+  expect(await refusalOf('/proxies', tenant, json)).toContain(`A tenant may have ${PROXIES_MAX} proxies`);
   await changeProxy(server, proxy, { name: 'Renamed', destination_url: 'https://example.com' }, key);
   const { body } = await server.request('GET', `/proxies/${proxy.id}`, { key });
   expect(body.name).toBe('Renamed');

@@ -54,9 +54,7 @@ const openNeighbour = async (): Promise<{
   isSignedIn(secret: string): Promise<boolean>;
   close(): Promise<void>;
 }> => {
-  const ctx = await createContext(server.ctx.config, 'server', {
-    logDestination: { write: () => true },
-  });
+  const ctx = await createContext(server.ctx.config, 'server', { logDestination: { write: () => true } });
   const app = await buildApp(ctx);
   return {
     ctx,

@@ -14,9 +14,7 @@ test('a database in New York stores and returns the times that were written', as
   const { pathname } = new URL(server.databaseUrl);
   await server.sql(`ALTER DATABASE ${pathname.slice(1)} SET TimeZone = 'America/New_York'`);
   // New connections have the time zone of the database.
-  const ctx = await createContext(server.ctx.config, 'server', {
-    logDestination: { write: () => undefined },
-  });
+  const ctx = await createContext(server.ctx.config, 'server', { logDestination: { write: () => undefined } });
   try {
     const { tenant_id } = server.tenant;
     const startMs = Date.now() - 60_000;

@@ -324,13 +324,15 @@ describe('a supervisor', () => {
     }
   });
 
-  test('drains all its workers: a restart fails no request; one worker is no process of its own', async () => {
+  test('a restart fails no request: all workers drain. A server with one worker starts no process for it', async () => {
     const [here, database] = [place(), await createEmptyDatabase()];
     const environment = { DATABASE_URL: database.url, MASTER_KEY, DRAIN_SECONDS: '2' };
     try {
-      const servers = [await here.start({ ...environment, WORKERS: '1' }), await here.start(environment)];
-      await Promise.all(servers.map(untilListening));
-      const [alone, several] = servers as [ServerProcess, ServerProcess];
+      const alone = await here.start({ ...environment, WORKERS: '1' });
+      // It migrates the empty database.
+      await untilListening(alone);
+      const several = await here.start(environment);
+      await untilListening(several);
       expect([alone, several].map((server) => workersOf(server).length)).toEqual([0, 2]);
       const balancer = balance([alone.base_url, several.base_url], several.credentials().api_key);
       await expect.poll(() => balancer.inUse.size, WAIT).toBe(2);

@@ -1,12 +1,19 @@
 // Backup, restore, erasures, keys and proofs of a distributed vault on several workers, by the commands of the operator.
+import { once } from 'node:events';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { Readable } from 'node:stream';
+import { text } from 'node:stream/consumers';
+import { setTimeout as pause } from 'node:timers/promises';
 import { generateX25519Identity, identityToRecipient } from 'age-encryption';
 import type { RunningServer } from '../../bench/servers.ts';
 import { headersOf } from '../../bench/turns.ts';
 import { DISTRIBUTED_TABLES } from '../../src/platform/db/distribute.ts';
 import { makeCluster, makeDatabase, type Node, runOn } from './cluster.ts';
 import { type Commands, say } from './commands.ts';
+import { startWriters } from './writers.ts';
+
+const LOAD_BEFORE_MS = 1000;
 
 /** Security codes are in no backup. */
 const COPIED = DISTRIBUTED_TABLES.filter((table) => table !== 'token_cvcs');
@@ -56,6 +63,39 @@ export const backUpAndRestore = async (
   must(into, restore);
   await expectCopy(into, 'a vault that was distributed before the restore');
   say(`a backup was restored three times: ${counts}`);
+};
+
+/** A backup while clients write: it verifies, and has each token that was acknowledged before it began. */
+export const backUpUnderLoad = async (
+  { must, start }: Commands,
+  directory: string,
+  url: string,
+  coordinator: Node,
+  server: RunningServer,
+): Promise<void> => {
+  const identity = await generateX25519Identity();
+  const keyFile = join(directory, 'backup-under-load.key');
+  writeFileSync(keyFile, `${identity}\n`, { mode: 0o600 });
+  const file = join(directory, 'under-load.age');
+  const writers = startWriters(server);
+  await pause(LOAD_BEFORE_MS);
+  const before = [...writers.acknowledged];
+  const child = start(url, ['backup', file, '--to', await identityToRecipient(identity)]);
+  const [stderr] = await Promise.all([text(child.stderr as Readable), once(child, 'close')]);
+  const after = writers.acknowledged.length;
+  await writers.stop();
+  if (child.exitCode !== 0) throw new Error(`a backup under load failed: ${stderr}`);
+  if (after === before.length) throw new Error('nothing was written during the backup');
+  const restore = ['restore', file, '--identity', keyFile];
+  must(url, [...restore, '--verify']);
+  await makeDatabase(coordinator, 'copy_under_load', false);
+  const copy = coordinator.url('copy_under_load');
+  must(copy, restore);
+  must(copy, ['doctor']);
+  const [found] = await runOn(copy, `SELECT count(*)::int AS count FROM tokens WHERE id IN ('${before.join("','")}')`);
+  if (found?.['count'] !== before.length)
+    throw new Error(`the backup has ${found?.['count']} of ${before.length} tokens that were acknowledged before it`);
+  say(`a backup beside ${after - before.length} writes has all ${before.length} tokens of before, and was restored`);
 };
 
 /** Erasures since a backup, new data keys, and the proofs of the log, beside a server. */

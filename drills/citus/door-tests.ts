@@ -1,5 +1,5 @@
 // The front-door tests on a distributed vault: all files but those that are listed here, each with its reason.
-import { execFileSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { shardFunctions } from '../../src/modules.ts';
@@ -41,10 +41,13 @@ const chosen = (): string[] => {
   return all.filter((name) => !Object.values(EXCLUDED).some((names) => names.test(name)));
 };
 
-/** On one node, whose databases can be cloned with their shards: test files clone a template. */
-export const runDoorTests = async (start: () => Promise<Node>): Promise<void> => {
+/**
+ * On one node, whose databases can be cloned with their shards: test files clone a template.
+ * @returns whether all passed; what follows in the drill does not depend on them.
+ */
+export const runDoorTests = async (start: () => Promise<Node>): Promise<boolean> => {
   const names = chosen();
-  if (names.length === 0) return;
+  if (names.length === 0) return true;
   const node = await start();
   const admin = node.url('postgres', SUPERUSER);
   // Nothing here is asked what outlived a crash.
@@ -63,10 +66,11 @@ export const runDoorTests = async (start: () => Promise<Node>): Promise<void> =>
   say(`runs ${names.length} files of front-door tests on distributed tables. Left out are those that`);
   for (const [reason, pattern] of Object.entries(EXCLUDED)) say(`- ${reason}: ${pattern.source}`);
   const files = names.map((name) => `test/${name}.test.ts`);
-  execFileSync(join(root, 'node_modules/.bin/vitest'), ['run', '--project', 'door', ...files], {
+  const { status } = spawnSync(join(root, 'node_modules/.bin/vitest'), ['run', '--project', 'door', ...files], {
     cwd: root,
-    env: { ...process.env, TEST_DATABASE_SERVER: node.url('postgres') },
+    env: { ...process.env, TEST_DATABASE_SERVER: node.url('postgres'), TEST_IS_DISTRIBUTED: 'yes' },
     stdio: 'inherit',
   });
   await node.stop();
+  return status === 0;
 };

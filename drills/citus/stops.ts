@@ -14,7 +14,7 @@ const ROLLBACK_TIMEOUT_MS = 60_000;
 
 const STATE = `
 SELECT ${DISTRIBUTED_TABLES.map((table) => `(SELECT count(*)::int FROM ${table}) AS ${table}`).join(', ')},
-  (SELECT count(*)::int FROM pg_dist_partition) AS distributed,
+  (SELECT count(*)::int FROM pg_catalog.pg_dist_partition) AS distributed,
   (SELECT count(*)::int FROM pg_trigger WHERE tgrelid = 'tokens'::regclass AND NOT tgisinternal) AS triggers,
   (SELECT count(*)::int FROM pg_policy) AS policies,
   (SELECT count(*)::int FROM pg_class WHERE relkind = 'r' AND relforcerowsecurity) AS walled,

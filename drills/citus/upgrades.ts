@@ -1,6 +1,7 @@
 // The vault of an earlier version on Citus: distributed before its migrations and its contract step, and after them.
 import { mkdtempSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import { shardFunctions } from '../../src/modules.ts';
 import { distribute } from '../../src/platform/db/distribute.ts';
 import { listMigrations, migrate } from '../../src/platform/db/migrate.ts';
@@ -15,11 +16,16 @@ const TEST_MODE = { NODE_ENV: 'test' };
 /** The last migration of the release that first distributed tables. */
 const FIRST_DISTRIBUTED = '20261124130000_keys_of_applications';
 
-type Recorded = { key: string; method: string; path: string; status: number; body: { expires_at?: string } };
+type Body = { expires_at?: string; data?: unknown };
+type Recorded = { key: string; method: string; path: string; status: number; body: Body };
 type Vault = { keys: Record<string, string>; recorded: Recorded[] };
 
 const fixture = (name: string): string => readFileSync(join(root, 'test/fixtures', name), 'utf8');
 const { keys, recorded } = JSON.parse(fixture(`vault-${VERSION}.json`)) as Vault;
+
+/** The value of a token, without the security code: its time is over. */
+const valueOf = ({ data }: Body): unknown =>
+  typeof data === 'object' && data !== null ? { ...data, cvc: undefined } : data;
 
 /** Reads what the earlier server was asked for, and writes a token. @throws for another status. */
 const use = async (url: string, directory: string): Promise<number> => {
@@ -37,9 +43,14 @@ const use = async (url: string, directory: string): Promise<number> => {
         ...(body === undefined ? {} : { body }),
       });
     const reads = recorded.filter(({ method, body }) => method === 'GET' && body.expires_at === undefined);
-    for (const { path, key, status } of reads) {
+    if (reads.length === 0) throw new Error('the earlier server was asked for nothing');
+    for (const { path, key, status, body } of reads) {
       const response = await ask('GET', path, key);
       if (response.status !== status) throw new Error(`${path} answered ${response.status}, and before ${status}`);
+      const found = (await response.json()) as Body;
+      // Lists have one more token by then.
+      if (!Array.isArray(body.data) && !isDeepStrictEqual(valueOf(found), valueOf(body)))
+        throw new Error(`${path} has another value than before`);
     }
     const made = await ask('POST', '/tokens', keys['first'] as string, JSON.stringify({ data: 'after the upgrade' }));
     if (made.status !== 201) throw new Error(`POST /tokens answered ${made.status}: ${await made.text()}`);

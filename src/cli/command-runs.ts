@@ -53,7 +53,7 @@ import { COMPOSE_COMMANDS, setup } from './setup.ts';
 import { UsageError } from './usage-error.ts';
 import { listVaultKeys, rotateRootKey, rotateTenantKeys } from './vault-keys.ts';
 
-/** Loaded by the commands that encrypt, decrypt or parse files: the packages for that are a tenth of what others would load. */
+/** Loaded by the commands that encrypt, decrypt or parse files: their packages would be a tenth of the start of the others. */
 const loadBackup = () => import('./backup.ts');
 const loadRestore = () => import('./restore.ts');
 const loadExport = () => import('./export.ts');

@@ -9,7 +9,7 @@ import { type DatabaseAddress, superuser, urlOf } from '../../src/platform/dev-p
 import { templateName } from './global-setup.ts';
 
 /** Whether Citus distributes the tables of the run (drills/citus.ts): it refuses triggers on them. */
-export const isDistributed = process.env['TEST_DATABASE_SERVER'] !== undefined;
+export const isDistributed = process.env['TEST_IS_DISTRIBUTED'] !== undefined;
 
 /** Of a connection that sees the rows of all tenants. */
 export const seeingAllTenants = { options: '-c strongroom.tenants=*' };

@@ -134,7 +134,7 @@ export const createKey = (ctx: AccessContext, work: Work, id: string, input: Key
     if ((await countKeysOf(tx, id)) >= API_KEYS_MAX)
       throw conflict(`The application has ${API_KEYS_MAX} API keys: delete one first.`);
     if ((await countKeysOfTenant(tx)) >= API_KEYS_OF_TENANT_MAX)
-      throw conflict(`The tenant has ${API_KEYS_OF_TENANT_MAX} API keys: delete some first.`);
+      throw conflict(`A tenant may have ${API_KEYS_OF_TENANT_MAX} API keys: delete some first.`);
     const row = { public_id: apiKey.public_id, ...settings, ...created };
     await insertApiKey(tx, id, { ...row, digest: apiKey.digest });
     const shown = recordOf(work.tenant_id, id, { ...row, last_used_at: null, modified_at: null, modified_by: null });

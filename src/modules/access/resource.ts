@@ -46,7 +46,7 @@ export type RecordLimit = {
  */
 export const checkRoom = async (tx: PrismaTransaction, { plural, max, count }: RecordLimit): Promise<void> => {
   await tx.signing.holds('tenants');
-  if ((await count(tx)) >= max) throw conflict(`The tenant has ${max} ${plural}: delete some first.`);
+  if ((await count(tx)) >= max) throw conflict(`A tenant may have ${max} ${plural}: delete some first.`);
 };
 
 export const resourceOf = <Ctx extends Pick<Platform, 'now' | 'newLogId'>, Row extends { id: string }, Filter, Shown>(

@@ -42,8 +42,8 @@ SELECT current_user::text AS role,
   EXISTS (SELECT FROM pg_extension WHERE extname = 'citus') AS has_citus`;
 
 const FIND_NODES = `
-SELECT (SELECT groupid FROM pg_dist_local_group) AS local_group,
-  (SELECT count(*)::int FROM pg_dist_node WHERE noderole = 'primary' AND isactive AND shouldhaveshards) AS workers`;
+SELECT (SELECT groupid FROM pg_catalog.pg_dist_local_group) AS local_group,
+  (SELECT count(*)::int FROM pg_catalog.pg_dist_node WHERE noderole = 'primary' AND isactive AND shouldhaveshards) AS workers`;
 
 /** What it does, for the operator who watches. */
 type Report = (line: string) => void;
@@ -73,13 +73,14 @@ const check = async (session: Client): Promise<void> => {
 };
 
 const isDistributed = async (session: Client, table: string): Promise<boolean> =>
-  (await session.query('SELECT FROM pg_dist_partition WHERE logicalrelid = $1::regclass', [table])).rowCount !== 0;
+  (await session.query('SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid = $1::regclass', [table]))
+    .rowCount !== 0;
 
 /**
  * A server looks for the triggers when it starts: one that still runs would record no erasures afterwards. The list of sessions is
  * kept for a transaction unless it is cleared.
  */
-const checkNoServer = async (session: Client): Promise<void> => {
+const checkNoServer = async (session: Client, waitMs = 0): Promise<void> => {
   for (let waitedMs = 0; ; waitedMs += SESSIONS_POLL_MS) {
     await session.query('SELECT pg_stat_clear_snapshot()');
     const { rowCount } = await session.query(
@@ -87,7 +88,7 @@ const checkNoServer = async (session: Client): Promise<void> => {
        WHERE datname = current_database() AND application_name ~ '${ANY_PROCESS}'`,
     );
     if (rowCount === 0) return;
-    if (waitedMs >= SESSIONS_END_MS) throw new StartError('A server or a command is connected to it.');
+    if (waitedMs >= waitMs) throw new StartError('A server or a command is connected to it.');
     await pause(SESSIONS_POLL_MS);
   }
 };
@@ -101,7 +102,7 @@ const distributeTables = async (session: Client, report: Report): Promise<boolea
       continue;
     }
     if (table === 'tokens') {
-      await checkNoServer(session);
+      await checkNoServer(session, SESSIONS_END_MS);
       for (const name of TRIGGERS) await session.query(`DROP TRIGGER IF EXISTS ${name} ON tokens`);
     }
     // Citus does not tell its workers the setting that names tenants: behind a wall they would see no rows.

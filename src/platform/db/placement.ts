@@ -1,5 +1,5 @@
 // Reads how a distributed database is placed, for the `doctor` command: tables, rights on shards, functions and versions.
-import { HAS_CITUS } from './backup/session.ts';
+import { HAS_CITUS } from './citus.ts';
 import { DISTRIBUTED_TABLES } from './distribute.ts';
 import { functionName, type ShardFunction } from './shard-functions.ts';
 import type { Query } from './statements.ts';
@@ -12,15 +12,15 @@ const FIND_TABLES = `
 SELECT coalesce(i.inhparent, p.logicalrelid)::regclass::text AS name, p.colocationid AS colocation,
   (SELECT a.attname::text FROM pg_attribute a
    WHERE a.attrelid = p.logicalrelid AND a.attname = column_to_column_name(p.logicalrelid, p.partkey)) AS by_column
-FROM pg_dist_partition p LEFT JOIN pg_inherits i ON i.inhrelid = p.logicalrelid`;
+FROM pg_catalog.pg_dist_partition p LEFT JOIN pg_inherits i ON i.inhrelid = p.logicalrelid`;
 
 const FIND_VERSIONS = `SELECT r.success, r.result, n.nodename || ':' || n.nodeport AS node
 FROM run_command_on_all_nodes($cmd$SELECT extversion FROM pg_extension WHERE extname = 'citus'$cmd$) r
-JOIN pg_dist_node n USING (nodeid)`;
+JOIN pg_catalog.pg_dist_node n USING (nodeid)`;
 
 const FIND_COUNTS = `
-SELECT (SELECT count(*)::int FROM pg_dist_node WHERE groupid <> 0 AND noderole = 'primary' AND isactive) AS workers,
-  (SELECT count(*)::int FROM pg_dist_shard WHERE logicalrelid = 'tokens'::regclass) AS shards`;
+SELECT (SELECT count(*)::int FROM pg_catalog.pg_dist_node WHERE groupid <> 0 AND noderole = 'primary' AND isactive) AS workers,
+  (SELECT count(*)::int FROM pg_catalog.pg_dist_shard WHERE logicalrelid = 'tokens'::regclass) AS shards`;
 
 /** How many grants let a role change or delete rows of the log: on its shards, on those of its partitions, and on their tables. */
 const FIND_GRANTS = `

@@ -1,6 +1,6 @@
 // Raises row-level security on every table that has tenants, and finds the tables that lack it.
 import { setTimeout as pause } from 'node:timers/promises';
-import { HAS_CITUS } from './backup/session.ts';
+import { HAS_CITUS } from './citus.ts';
 
 /** Runs a statement. @returns its rows. */
 type Ask = (text: string, values: unknown[]) => Promise<Record<string, unknown>[]>;
@@ -43,7 +43,7 @@ export const findWalls = async (ask: Ask): Promise<Walls> => {
   // Citus does not tell its workers the setting, so what it distributes has no wall.
   const [found] = await ask(HAS_CITUS, []);
   const isDistributed = found?.['has_citus']
-    ? 'EXISTS (SELECT FROM pg_dist_partition d WHERE d.logicalrelid = c.oid)'
+    ? 'EXISTS (SELECT FROM pg_catalog.pg_dist_partition d WHERE d.logicalrelid = c.oid)'
     : 'false';
   const all = (await ask(
     `SELECT c.relname::text AS name, NOT c.relforcerowsecurity OR (${HAS_OPEN_READS} AND ${IS_LEAKPROOF}) AS is_missing,

@@ -1,6 +1,7 @@
 // A database connection of its own for backups and restores: without time limits, and with settings that fix how rows are written.
 import { Client, type PoolConfig } from 'pg';
 import { StartError } from '../../errors.ts';
+import { HAS_CITUS } from '../citus.ts';
 import { connectionErrorText } from '../connection-errors.ts';
 import { SEE_ALL_TENANTS } from '../named-tenants.ts';
 
@@ -41,15 +42,13 @@ export const codeOf = (error: unknown): string | undefined => {
   return typeof code === 'string' ? code : undefined;
 };
 
-/** Whether the database has the extension Citus. */
-export const HAS_CITUS = "SELECT to_regclass('pg_dist_partition') IS NOT NULL AS has_citus";
-
 const FIND_ORDERS = `
 SELECT c.relname::text AS name, string_agg(quote_ident(a.attname), ', ' ORDER BY k.place) AS columns
-FROM pg_dist_partition d JOIN pg_class c ON c.oid = d.logicalrelid
+FROM pg_catalog.pg_dist_partition d JOIN pg_class c ON c.oid = d.logicalrelid
 JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary
 CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, place)
-JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum GROUP BY c.relname`;
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum
+WHERE c.relnamespace = current_schema()::regnamespace GROUP BY c.relname`;
 
 /** Citus returns the rows of its workers as they come, so these tables are read by their primary keys. */
 export const findOrders = async (session: Client): Promise<Map<string, string>> => {

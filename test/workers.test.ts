@@ -324,7 +324,7 @@ describe('a supervisor', () => {
     }
   });
 
-  test('a restart fails no request: all workers drain. A server with one worker starts no process for it', async () => {
+  test('a restart fails no request: all workers drain; one worker needs no process of its own', async () => {
     const [here, database] = [place(), await createEmptyDatabase()];
     const environment = { DATABASE_URL: database.url, MASTER_KEY, DRAIN_SECONDS: '2' };
     try {

@@ -38,7 +38,7 @@ const ownedBy = (sandbox: TestSandbox, tenant: string) =>
 const violations = ({ events }: TestSandbox) => events.filter(({ event }) => event === 'violation');
 
 /** Long enough that what uses up its CPU time does so first, on a machine that has more to do. */
-const HOSTILE_LIMITS = { ...SMALL_LIMITS, cpuMs: 150, wallMs: 3000 };
+const HOSTILE_LIMITS = { ...SMALL_LIMITS, cpuMs: 150, wallMs: 6000 };
 
 describe('hostile programs, with a fresh context for each run and with a fresh isolate', () => {
   /** A sandbox with a second tenant, who calls all the while and is to notice nothing. */

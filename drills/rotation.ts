@@ -15,7 +15,7 @@ const [TENANTS = 1_000, ROWS = 100_000, REQUESTS_PER_SECOND = 200] = ['TENANTS',
   process.env[name] === undefined ? undefined : Number(process.env[name]),
 );
 const BATCH_TOKENS = 500;
-/** The median of their p99 counts: one stall of the disk slows as many requests as 1 % of some minutes has. */
+/** The p99 that is compared is the median of windows: one stall of the disk can slow more than 1 % of all requests. */
 const WINDOW_MS = 5_000;
 /** Until each tenant was read several times: first reads load keys and code. */
 const WARM_MS = 20_000;
@@ -66,7 +66,7 @@ const quantile = (values: readonly number[], share: number): number => {
 
 /** Reads at a fixed rate, whatever the responses take, until it is stopped. */
 const startLoad = (at: ServerProcess, targets: readonly Target[]) => {
-  /** By window. */
+  /** Milliseconds, by window. */
   const times: number[][] = [];
   let sent = 0;
   const failed: Record<string, number> = {};

@@ -71,8 +71,8 @@ export const supervise = async (ctx: Context, output: DestinationStream): Promis
   const isSplit = keyShares.length > 0;
   const keys = rootKey ? [rootKey, ...previousRootKeys] : [];
   let hasFailed = false;
-  /** Whether one more start of any worker would do harm, as a wrong PIN does that is tried again. */
-  let isFinal = false;
+  /** False once another start of any worker would do harm, as a wrong PIN does that is tried again. */
+  let mayLaunch = true;
 
   // The supervisor accepts connections and gives them to workers in turn: see docs/decisions/0048-workers.md.
   cluster.schedulingPolicy = cluster.SCHED_RR;
@@ -135,7 +135,7 @@ export const supervise = async (ctx: Context, output: DestinationStream): Promis
       if (ctx.monotonicMs() - beganMs > STEADY_MS) pauseMs = PAUSE_MS_MIN;
       await pause(pauseMs, undefined, { signal: stopping.signal }).catch(() => undefined);
       if (stopping.signal.aborted) return;
-      if (isFinal) {
+      if (!mayLaunch) {
         ctx.log.error({ alarm: 'worker_missing' }, 'no worker takes its place until this server is restarted');
         return;
       }
@@ -146,7 +146,7 @@ export const supervise = async (ctx: Context, output: DestinationStream): Promis
         () => ctx.log.info({ pid }, 'a worker took its place'),
         (error: StartError) => {
           console.error(error.message);
-          isFinal ||= error.isFinal;
+          if (error.isFinal) mayLaunch = false;
         },
       );
     }

@@ -188,6 +188,10 @@ describe.skipIf(!hasSoftHsm)('pkcs11', () => {
     expect(workersOf(server)).toHaveLength(1);
     hsm.changePin('444555', TOKEN_PIN);
     expect((await fetch(`${server.base_url}/readyz`)).status).toBe(200);
+    // What one worker found holds for all.
+    process.kill(workersOf(server)[0] as number, 'SIGKILL');
+    await expect.poll(() => server.output().match(/"worker_missing"/g), { timeout: 60_000 }).toHaveLength(2);
+    expect(workersOf(server)).toEqual([]);
     server.child.kill('SIGTERM');
     await server.exited;
     await expect.poll(() => libraries.filter(isAlive), { timeout: 20_000 }).toEqual([]);

@@ -11,9 +11,7 @@ import { headersOf } from '../../bench/turns.ts';
 import { DISTRIBUTED_TABLES } from '../../src/platform/db/distribute.ts';
 import { makeCluster, makeDatabase, type Node, runOn } from './cluster.ts';
 import { type Commands, say } from './commands.ts';
-import { startWriters } from './writers.ts';
-
-const LOAD_BEFORE_MS = 1000;
+import { startWriters, WRITERS_START_MS } from './writers.ts';
 
 /** Security codes are in no backup. */
 const COPIED = DISTRIBUTED_TABLES.filter((table) => table !== 'token_cvcs');
@@ -21,6 +19,14 @@ const COPIED = DISTRIBUTED_TABLES.filter((table) => table !== 'token_cvcs');
 const countsOf = async (url: string): Promise<string> => {
   const columns = COPIED.map((table) => `(SELECT count(*)::int FROM ${table}) AS ${table}`);
   return JSON.stringify((await runOn(url, `SELECT ${columns.join(', ')}`))[0]);
+};
+
+/** A new key pair of age, whose secret key is in a file. */
+const makeKey = async (directory: string, name: string): Promise<{ keyFile: string; recipient: string }> => {
+  const identity = await generateX25519Identity();
+  const keyFile = join(directory, name);
+  writeFileSync(keyFile, `${identity}\n`, { mode: 0o600 });
+  return { keyFile, recipient: await identityToRecipient(identity) };
 };
 
 /** The vault comes back to one PostgreSQL, to Citus before it is distributed, and after. The server is stopped. */
@@ -31,11 +37,9 @@ export const backUpAndRestore = async (
   coordinator: Node,
   workers: Node[],
 ): Promise<void> => {
-  const identity = await generateX25519Identity();
-  const keyFile = join(directory, 'backup.key');
-  writeFileSync(keyFile, `${identity}\n`, { mode: 0o600 });
+  const { keyFile, recipient } = await makeKey(directory, 'backup.key');
   const file = join(directory, 'vault.age');
-  must(url, ['backup', file, '--to', await identityToRecipient(identity)]);
+  must(url, ['backup', file, '--to', recipient]);
   const restore = ['restore', file, '--identity', keyFile];
   must(url, [...restore, '--verify']);
   const counts = await countsOf(url);
@@ -73,14 +77,12 @@ export const backUpUnderLoad = async (
   coordinator: Node,
   server: RunningServer,
 ): Promise<void> => {
-  const identity = await generateX25519Identity();
-  const keyFile = join(directory, 'backup-under-load.key');
-  writeFileSync(keyFile, `${identity}\n`, { mode: 0o600 });
+  const { keyFile, recipient } = await makeKey(directory, 'backup-under-load.key');
   const file = join(directory, 'under-load.age');
   const writers = startWriters(server);
-  await pause(LOAD_BEFORE_MS);
+  await pause(WRITERS_START_MS);
   const before = [...writers.acknowledged];
-  const child = start(url, ['backup', file, '--to', await identityToRecipient(identity)]);
+  const child = start(url, ['backup', file, '--to', recipient]);
   const [stderr] = await Promise.all([text(child.stderr as Readable), once(child, 'close')]);
   const after = writers.acknowledged.length;
   await writers.stop();

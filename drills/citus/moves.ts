@@ -3,7 +3,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { RunningServer } from '../../bench/servers.ts';
 import { runOn } from './cluster.ts';
 import { type Commands, say } from './commands.ts';
-import { startWriters } from './writers.ts';
+import { startWriters, WRITERS_START_MS } from './writers.ts';
 
 /** @param admin the database of the coordinator, as a superuser. */
 export const moveUnderLoad = async (url: string, admin: string, server: RunningServer): Promise<void> => {
@@ -15,7 +15,7 @@ export const moveUnderLoad = async (url: string, admin: string, server: RunningS
   );
   const { shardid, source, target } = place as { shardid: string; source: number; target: number };
   const writers = startWriters(server);
-  await pause(1000);
+  await pause(WRITERS_START_MS);
   const began = performance.now();
   await runOn(
     admin,

@@ -3,6 +3,8 @@ import type { RunningServer } from '../../bench/servers.ts';
 import { headersOf } from '../../bench/turns.ts';
 
 const WRITERS = 8;
+/** Until all of them write. */
+export const WRITERS_START_MS = 1000;
 
 export type Writers = {
   /** Ids of the tokens that were acknowledged so far. */

@@ -53,7 +53,7 @@ import { COMPOSE_COMMANDS, setup } from './setup.ts';
 import { UsageError } from './usage-error.ts';
 import { listVaultKeys, rotateRootKey, rotateTenantKeys } from './vault-keys.ts';
 
-/** Loaded by the commands that encrypt, decrypt or parse files: their packages would be a tenth of the start of the others. */
+/** Loaded by the commands that need them: their packages would add a tenth to the start of every other command. */
 const loadBackup = () => import('./backup.ts');
 const loadRestore = () => import('./restore.ts');
 const loadExport = () => import('./export.ts');

@@ -37,7 +37,7 @@ export type Progress = (phase: 'counting' | 'writing' | 'restoring', bytes: numb
 /** What a dump says of itself beside its rows. */
 export type DumpLabel = Pick<Manifest, 'strongroom' | 'product' | 'environment' | 'root_key_id'>;
 
-/** The columns that a distributed table is read in the order of, by table. */
+/** The ORDER BY columns of distributed tables, by table. */
 type Orders = ReadonlyMap<string, string>;
 
 type Read = { rows: number; bytes: number; sha256: string };

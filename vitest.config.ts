@@ -1,8 +1,8 @@
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
+import { SlowestFirst } from './test/support/sequencer.ts';
 
-// Node keeps there what it made of each file, by its content: to strip types and to compile is most of a start, and every worker
-// and every process of ours does the same.
+// Node's compile cache. Every worker and every process of ours strips the types of the same files and compiles them: most of a start.
 process.env['NODE_COMPILE_CACHE'] ??= fileURLToPath(new URL('./node_modules/.cache/strongroom', import.meta.url));
 
 /** Tests of files alone, which are part of `npm run check`. */
@@ -16,14 +16,18 @@ const pureTests = [
   'test/systemd.test.ts',
 ];
 
-// Two projects: `pure` needs nothing and is part of `npm run check`; `door` has the real database, server and processes.
+// docs/decisions/0082-tests-and-drills.md says what belongs to which project, and why.
 export default defineConfig({
   test: {
     pool: 'forks',
-    // Most of a test's time is waiting for processes of ours: on two cores two files at once take two thirds of the time.
+    // On two cores two files at once are fastest: most of a test's time is waiting for the database and for processes of ours.
     maxWorkers: 2,
+    // Files of one worker share its modules, so that a file costs neither a process nor an import of the server.
+    isolate: false,
     // Modules are loaded by Node itself, as they are when the server runs, and not rewritten by Vite, which takes longer.
     experimental: { viteModuleRunner: false },
+    reporters: ['default', './test/support/reporter.ts'],
+    sequence: { sequencer: SlowestFirst },
     projects: [
       {
         extends: true,
@@ -38,9 +42,21 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'door',
-          include: ['test/**/*.test.ts'],
+          include: ['test/*.test.ts', 'test/promises/*.test.ts'],
           exclude: pureTests,
           globalSetup: ['test/support/global-setup.ts'],
+          setupFiles: ['test/support/setup.ts'],
+          testTimeout: 120_000,
+          hookTimeout: 120_000,
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'process',
+          include: ['test/process/*.test.ts'],
+          globalSetup: ['test/support/global-setup.ts'],
+          setupFiles: ['test/support/setup.ts'],
           testTimeout: 120_000,
           hookTimeout: 120_000,
         },

@@ -1,9 +1,9 @@
 // The SQL that gives a vault's database its roles: printed by the command line, run by psql on a PostgreSQL of its own, then
 // migrated by the owner, served by the server and read by support.
 import { execFile } from 'node:child_process';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { delimiter, join } from 'node:path';
+import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -11,16 +11,11 @@ import { randomBase62 } from '../src/platform/crypto/digest.ts';
 import { randomBytesFromKernel } from '../src/platform/crypto/random.ts';
 import { type EmbeddedPostgres, startEmbeddedPostgres } from '../src/platform/dev-postgres/dev-postgres.ts';
 import { root, runCommand, spawnServer, untilReady } from './support/process.ts';
+import { findProgram } from './support/programs.ts';
 
 const run = promisify(execFile);
 
-const DEBIAN = '/usr/lib/postgresql';
-const psql = [
-  ...(process.env['PATH'] ?? '').split(delimiter),
-  ...(existsSync(DEBIAN) ? readdirSync(DEBIAN).map((version) => join(DEBIAN, version, 'bin')) : []),
-]
-  .map((directory) => join(directory, 'psql'))
-  .find((path) => existsSync(path));
+const psql = findProgram('psql');
 
 const OWNER_PASSWORD = 'owner-password';
 const SERVER_PASSWORD = 'server-password';

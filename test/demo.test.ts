@@ -6,7 +6,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { chromiumPath, launchChromium, takePicture } from './support/chromium.ts';
+import { launchChromium, takePicture } from './support/chromium.ts';
+import { isInstalled } from './support/programs.ts';
 import { root } from './support/process.ts';
 
 const NUMBER = '4916338506082832';
@@ -20,7 +21,7 @@ const grouped = ['4916 3', '6 3385', '3385 0', '5 0608', '0608 2', '8 2832'];
 
 const findRuns = (text: string): string[] => [...runs, ...grouped].filter((run) => text.includes(run));
 
-describe.skipIf(chromiumPath === undefined)('the demo, in Chromium', () => {
+describe.skipIf(!isInstalled('chromium'))('the demo, in Chromium', () => {
   let dataDir: string;
   let demo: ChildProcess;
   let url: string;
@@ -120,8 +121,4 @@ describe.skipIf(chromiumPath === undefined)('the demo, in Chromium', () => {
     const body = JSON.stringify({ session: session.id, token: id });
     expect((await fetch(`${url}pay`, { method: 'POST', body })).status).toBe(502);
   });
-});
-
-test.runIf(chromiumPath === undefined)('no Chromium is here: the demo is skipped', ({ skip }) => {
-  skip('install chromium, or name one in CHROMIUM');
 });

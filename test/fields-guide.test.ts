@@ -4,7 +4,8 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { chromiumPath, launchChromium } from './support/chromium.ts';
+import { launchChromium } from './support/chromium.ts';
+import { isInstalled } from './support/programs.ts';
 import { freePort, root } from './support/process.ts';
 import { startServer, type TestServer } from './support/server.ts';
 
@@ -12,7 +13,7 @@ const guide = readFileSync(join(root, 'docs/guides/collect-cards.md'), 'utf8');
 
 const blockOf = (language: string): string => new RegExp(`\`\`\`${language}\n([^]*?)\`\`\``).exec(guide)?.[1] ?? '';
 
-describe.skipIf(chromiumPath === undefined)('the backend and the page of the guide, in Chromium', () => {
+describe.skipIf(!isInstalled('chromium'))('the backend and the page of the guide, in Chromium', () => {
   let server: TestServer;
   let directory: string;
   let backend: ChildProcess;
@@ -70,8 +71,4 @@ describe.skipIf(chromiumPath === undefined)('the backend and the page of the gui
     expect(log).toContain('"route":"/sessions/:id"');
     expect(log).not.toContain('"route":"/tokens/:id"');
   });
-});
-
-test.runIf(chromiumPath === undefined)('no Chromium is here: the guide of the fields is skipped', ({ skip }) => {
-  skip('install chromium, or name one in CHROMIUM');
 });

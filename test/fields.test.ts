@@ -2,7 +2,8 @@
 import { build } from 'esbuild';
 import type { Browser } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { chromiumPath, launchChromium } from './support/chromium.ts';
+import { launchChromium } from './support/chromium.ts';
+import { isInstalled } from './support/programs.ts';
 import { startServer, type TestServer } from './support/server.ts';
 import { type PageOptions, type Shop, startShop, type Visit } from './support/shop.ts';
 
@@ -10,7 +11,7 @@ const NUMBER = '4916338506082832';
 const CVC = '739';
 const NAME = 'Grace Hopper Canary';
 
-describe.skipIf(chromiumPath === undefined)('the fields library, in Chromium', () => {
+describe.skipIf(!isInstalled('chromium'))('the fields library, in Chromium', () => {
   let server: TestServer;
   let shop: Shop;
   let chromium: Browser;
@@ -503,8 +504,4 @@ describe.skipIf(chromiumPath === undefined)('the fields library, in Chromium', (
     await context.close();
     expect((await server.request('GET', `/sessions/${id}`)).body.tokens).toHaveLength(1);
   });
-});
-
-test.runIf(chromiumPath === undefined)('no Chromium is here: the fields library is skipped', ({ skip }) => {
-  skip('install chromium, or name one in CHROMIUM');
 });

@@ -5,7 +5,8 @@ import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createTenant } from '../src/modules/people/bootstrap.ts';
 import { sendDueMails } from '../src/modules/people/send-mails.ts';
-import { chromiumPath, launchChromium, openPerson, type Person } from './support/chromium.ts';
+import { launchChromium, openPerson, type Person } from './support/chromium.ts';
+import { isInstalled } from './support/programs.ts';
 import { startServer, type TestServer } from './support/server.ts';
 import { startSmtp, type TestSmtp } from './support/smtp.ts';
 
@@ -29,7 +30,7 @@ const typeThrough = async (page: Page, first: string, texts: string[]): Promise<
   await page.keyboard.press('Enter');
 };
 
-describe.skipIf(chromiumPath === undefined)('the way of people through the pages, in Chromium', () => {
+describe.skipIf(!isInstalled('chromium'))('the way of people through the pages, in Chromium', () => {
   let server: TestServer;
   let smtp: TestSmtp;
   let chromium: Browser;
@@ -239,8 +240,4 @@ describe.skipIf(chromiumPath === undefined)('the way of people through the pages
   test('no page made an error, broke its policy or asked another origin for anything', () => {
     expect(people.flatMap(({ faults }) => faults)).toEqual([]);
   });
-});
-
-test.runIf(chromiumPath === undefined)('no Chromium is here: the way through the pages is skipped', ({ skip }) => {
-  skip('install chromium, or name one in CHROMIUM');
 });

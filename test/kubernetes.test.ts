@@ -1,5 +1,5 @@
 // The Kubernetes manifests follow Kubernetes' schemas and the restricted profile, as they are and as kustomize renders them.
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
@@ -8,6 +8,7 @@ import { z } from 'zod';
 import { isPublicAddress } from '../src/platform/egress/address.ts';
 import { version } from '../src/platform/version.ts';
 import { root } from './support/process.ts';
+import { isInstalled } from './support/programs.ts';
 
 const KUBERNETES = join(root, 'deploy/kubernetes');
 const OVERLAY = join(KUBERNETES, 'overlays/example');
@@ -124,11 +125,7 @@ test('the base names this version, and every file of it', () => {
   expect(base.resources.toSorted()).toEqual(beside.toSorted());
 });
 
-const hasKustomize = spawnSync('kustomize', ['version']).status === 0;
-if (!hasKustomize)
-  console.warn('kustomize is not in PATH: the rendered manifests are not checked (deploy/kubernetes/README.md)');
-
-describe.skipIf(!hasKustomize)('as kustomize renders the example', () => {
+describe.skipIf(!isInstalled('kustomize'))('as kustomize renders the example', () => {
   test('it has namespace, image and configuration, and the checks hold', () => {
     const objects = parse(execFileSync('kustomize', ['build', OVERLAY], { encoding: 'utf8' }));
     checkAll(objects);

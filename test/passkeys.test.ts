@@ -5,7 +5,8 @@ import type { Browser as Chromium } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { resetSecondFactor } from '../src/modules/people/lost-devices.ts';
 import { type Authenticator, type Lies, newAuthenticator } from './support/authenticator.ts';
-import { chromiumPath, launchChromium, openPerson } from './support/chromium.ts';
+import { launchChromium, openPerson } from './support/chromium.ts';
+import { isInstalled } from './support/programs.ts';
 import { type Browser, type ConsoleServer, startConsole, textOf, unescaped } from './support/console.ts';
 import { createDatabase, type TestDatabase } from './support/database.ts';
 import { openBrowser, PASSWORD } from './support/people.ts';
@@ -452,7 +453,7 @@ describe('devices end', () => {
   });
 });
 
-describe.skipIf(chromiumPath === undefined)('in Chromium, at http://localhost', () => {
+describe.skipIf(!isInstalled('chromium'))('in Chromium, at http://localhost', () => {
   let local: ConsoleServer;
   let chromium: Chromium;
   beforeAll(async () => {
@@ -526,8 +527,4 @@ describe.skipIf(chromiumPath === undefined)('in Chromium, at http://localhost', 
     expect(person.faults).toEqual([]);
     await person.close();
   });
-});
-
-test.runIf(chromiumPath === undefined)('no Chromium is here: a real passkey is skipped', ({ skip }) => {
-  skip('install chromium, or name one in CHROMIUM');
 });

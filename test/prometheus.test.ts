@@ -2,13 +2,14 @@
 // every one of their queries.
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createMetrics } from '../src/platform/metrics/metrics.ts';
 import { freePort, root, type ServerProcess, spawnServer, untilReady } from './support/process.ts';
+import { isInstalled } from './support/programs.ts';
 
 const RULES = 'deploy/prometheus/strongroom.rules.yml';
 const rules = readFileSync(join(root, RULES), 'utf8');
@@ -60,13 +61,7 @@ test('the page of metrics says what to do for each alert', () => {
   expect(headings.toSorted()).toEqual(alerts.map(({ name }) => name).toSorted());
 });
 
-const isInstalled = ['prometheus', 'promtool'].every((name) => existsSync(`/usr/bin/${name}`));
-if (!isInstalled)
-  console.warn(
-    'PROMETHEUS IS NOT INSTALLED: its tests are left out. Install it: apt-get install --no-install-recommends prometheus',
-  );
-
-describe.skipIf(!isInstalled)('Prometheus', () => {
+describe.skipIf(!isInstalled('prometheus'))('Prometheus', () => {
   /** Nothing of these happens here: no request failed, and none was sent to a destination. */
   const WITHOUT_DATA = ['StrongroomErrors', 'StrongroomDestinationsFail'];
   const WAIT = { timeout: 60_000, interval: 250 };

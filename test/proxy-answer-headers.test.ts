@@ -3,7 +3,8 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Browser } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { chromiumPath, launchChromium } from './support/chromium.ts';
+import { launchChromium } from './support/chromium.ts';
+import { isInstalled } from './support/programs.ts';
 import {
   makeProxy,
   type Message,
@@ -163,7 +164,7 @@ describe('an answer under /proxy', () => {
   });
 });
 
-describe.skipIf(chromiumPath === undefined)('the HTML of a destination, in Chromium,', () => {
+describe.skipIf(!isInstalled('chromium'))('the HTML of a destination, in Chromium,', () => {
   let chromium: Browser;
   let attacker: Server;
   let attacker_url: string;

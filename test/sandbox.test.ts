@@ -11,6 +11,7 @@ import type { AppError } from '../src/platform/errors.ts';
 import type { WallKind } from '../src/platform/sandbox/protocol/sandbox.ts';
 import { findLandlock } from '../src/platform/sandbox/host/wall.ts';
 import { hostilePrograms } from './hostile/programs.ts';
+import { isInstalled } from './support/programs.ts';
 import { endOf, openTestSandbox, SMALL_LIMITS, type TestSandbox } from './support/sandbox.ts';
 
 const GOOD = 'module.exports = async (req) => ({ raw: { n: req.args.n + 1, clean: ({}).polluted === undefined } });';
@@ -26,7 +27,7 @@ const canStart = (command: string, args: string[]): boolean => {
 };
 
 const isRoot = process.getuid?.() === 0;
-const hasBubblewrap = canStart('bwrap', ['--unshare-net', '--ro-bind', '/', '/', 'true']);
+const hasBubblewrap = isInstalled('bubblewrap') && canStart('bwrap', ['--unshare-net', '--ro-bind', '/', '/', 'true']);
 const hasLandlock = typeof (await findLandlock()) === 'number';
 const walls: WallKind[] = [
   ...(hasBubblewrap ? (['bwrap'] as const) : []),

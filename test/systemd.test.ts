@@ -8,6 +8,7 @@ import { SERVER_FLAGS } from '../src/cli/become-server.ts';
 import { environmentSchema } from '../src/platform/config.ts';
 import { allowedCalls } from '../src/platform/sandbox/host/system-calls.ts';
 import { root } from './support/process.ts';
+import { isInstalled } from './support/programs.ts';
 
 const UNITS = ['strongroom.service', 'strongroom-migrate.service'] as const;
 /** Of ten; a service without any setting has 9.6. Node needs writable code and the network, which count. */
@@ -46,10 +47,7 @@ test('secrets are credentials, and the server has the longest stop to end in', (
   expect(Number(valuesOf(server, 'TimeoutStopSec')[0])).toBeGreaterThanOrEqual(5 + 30 + 10);
 });
 
-const hasSystemd = spawnSync('systemd-analyze', ['--version']).status === 0;
-if (!hasSystemd) console.warn('systemd-analyze is not in PATH: the systemd units are not checked by systemd');
-
-describe.skipIf(!hasSystemd)('by systemd-analyze', () => {
+describe.skipIf(!isInstalled('systemd'))('by systemd-analyze', () => {
   const directory = mkdtempSync(join(tmpdir(), 'strongroom-units-'));
   afterAll(() => rmSync(directory, { recursive: true, force: true }));
 

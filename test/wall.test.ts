@@ -9,6 +9,7 @@ import type { Wall, WallKind } from '../src/platform/sandbox/protocol/sandbox.ts
 import { allowedCalls, launcherCalls, UNKNOWN_CALLS, userCalls } from '../src/platform/sandbox/host/system-calls.ts';
 import { findLandlock, WRAPPER_ENVIRONMENT } from '../src/platform/sandbox/host/wall.ts';
 import { root } from './support/process.ts';
+import { isInstalled } from './support/programs.ts';
 
 const { EACCES, EBADF, ENOENT, ENOSYS, EPERM } = constants.errno;
 const script = join(root, 'test/support/wall-probe.ts');
@@ -71,7 +72,7 @@ const hasLandlock = typeof (await findLandlock()) === 'number';
 /** Bubblewrap by itself, with nothing of ours in it. */
 const hasBubblewrapAs = (user: User = {}): boolean =>
   spawnSync('bwrap', ['--unshare-all', '--ro-bind', '/', '/', 'true'], { ...user }).status === 0;
-const hasBubblewrap = hasBubblewrapAs();
+const hasBubblewrap = isInstalled('bubblewrap') && hasBubblewrapAs();
 
 /** What the files say that refuse: other than the filter, they may not be there at all. */
 const files = new Set([

@@ -1,13 +1,12 @@
 // A real browser, where the machine has one, which reports whatever a page does wrong: errors, what its policy forbids, and
 // every request that leaves the server's own origin.
-import { existsSync, mkdirSync } from 'node:fs';
+import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Browser, chromium, type Page } from 'playwright-core';
+import { findProgram } from './programs.ts';
 
-const paths = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'];
-
-/** Where a browser is; undefined where there is none, and CHROMIUM may name another. */
-export const chromiumPath = [process.env['CHROMIUM'] ?? '', ...paths].find((path) => path !== '' && existsSync(path));
+/** Where a browser is; undefined where there is none. */
+export const chromiumPath = findProgram('chromium');
 
 /** A phone and a desk. */
 export const widths = [390, 1280] as const;

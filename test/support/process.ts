@@ -16,6 +16,8 @@ export const READY_TIMEOUT_MS = 45_000;
 export const sourceEnvironment = {
   PATH: process.env['PATH'],
   NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
+  // The directory of the run: processes that a broken-off run leaves behind are found by it.
+  TMPDIR: process.env['TMPDIR'],
 };
 
 /** Runs a command of the operator's. @param environment all it gets beside PATH. @throws what it said, with its exit code. */
@@ -56,6 +58,9 @@ export type ServerProcess = {
   exited: Promise<number | string>;
 };
 
+/** The servers of this process that have not ended: a test that fails prints what they wrote. */
+export const runningServers = new Set<ServerProcess>();
+
 /**
  * Spawns a server. @param environment all it gets beside PATH and HOME. @param command in place of the source under this Node; it
  * starts as an operator's does, with nothing kept from an earlier start.
@@ -67,7 +72,7 @@ export const spawnServer = async (
 ): Promise<ServerProcess> => {
   const port = environment['PORT'] ?? String(await freePort());
   const [program, ...args] = command ?? [process.execPath, '--disable-sigusr1', join(root, 'src/main.ts')];
-  const inherited = command ? { PATH: process.env['PATH'] } : sourceEnvironment;
+  const inherited = command ? { PATH: process.env['PATH'], TMPDIR: process.env['TMPDIR'] } : sourceEnvironment;
   const child = spawn(program, args, {
     cwd: root,
     env: { ...inherited, HOME: process.env['HOME'], DATA_DIR: dataDir, PORT: port, ...environment },
@@ -76,7 +81,7 @@ export const spawnServer = async (
   let output = '';
   child.stdout?.on('data', (chunk) => (output += chunk));
   child.stderr?.on('data', (chunk) => (output += chunk));
-  return {
+  const server: ServerProcess = {
     child,
     base_url: `http://127.0.0.1:${port}`,
     dataDir,
@@ -91,6 +96,9 @@ export const spawnServer = async (
       });
     }),
   };
+  runningServers.add(server);
+  void server.exited.then(() => runningServers.delete(server));
+  return server;
 };
 
 export const untilReady = async (server: ServerProcess): Promise<void> => {

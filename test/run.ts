@@ -1,0 +1,38 @@
+// Runs Vitest with a temporary directory of its own, and leaves neither that directory nor a process behind.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { cleanUp } from './support/left-behind.ts';
+
+/** The exit code of a program that a signal ended is this and the signal's number, as in a shell. */
+const SIGNAL_EXIT_CODE = 128;
+
+const directory = mkdtempSync(join(tmpdir(), 'strongroom-test-'));
+const fromHere = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
+
+// Detached, so that no signal of the terminal reaches it. It hears the end of this process as the end of its input.
+const guard = spawn(process.execPath, [fromHere('support/left-behind.ts'), directory], {
+  detached: true,
+  stdio: ['pipe', 'ignore', 'inherit'],
+});
+
+const vitest = spawn(
+  process.execPath,
+  [fromHere('../node_modules/vitest/vitest.mjs'), 'run', ...process.argv.slice(2)],
+  {
+    stdio: 'inherit',
+    env: { ...process.env, TMPDIR: directory },
+  },
+);
+// A terminal sends its signals to both; a supervisor of jobs to this one alone.
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => vitest.kill(signal));
+
+const [code] = (await once(vitest, 'exit')) as [number | null, NodeJS.Signals | null];
+const left = await cleanUp(directory);
+for (const { pid, command } of left) console.error(`Left behind and killed: process ${pid}: ${command}`);
+console.log(`Processes left behind: ${left.length}`);
+guard.stdin.end();
+process.exitCode = code === 0 && left.length > 0 ? 1 : (code ?? SIGNAL_EXIT_CODE);

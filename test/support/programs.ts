@@ -1,0 +1,60 @@
+// Which optional programs the machine has, and which tests need them.
+import { existsSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+
+type OptionalProgram = {
+  /** Names of its executable files; all are needed. */
+  files: string[];
+  /** Other names under which one of them may be installed. */
+  otherFiles?: string[];
+  /** What a run leaves out without it. */
+  tests: string;
+};
+
+/** Programs that no npm package brings. Each test that needs one asks `isInstalled`, so that this list is whole. */
+const programs = {
+  bubblewrap: { files: ['bwrap'], tests: 'isolation of executors by bubblewrap' },
+  chromium: {
+    files: ['chromium'],
+    otherFiles: ['chromium-browser', 'google-chrome'],
+    tests: 'the console, the fields library, passkeys and the demo in a browser',
+  },
+  prometheus: { files: ['prometheus', 'promtool'], tests: 'a scrape by Prometheus, and the alert rules' },
+  softhsm2: { files: ['softhsm2-util', 'pkcs11-tool'], tests: 'root keys in a PKCS #11 token' },
+  kustomize: { files: ['kustomize'], tests: 'the Kubernetes example as kustomize renders it' },
+  systemd: { files: ['systemd-analyze'], tests: 'the systemd units as systemd-analyze reads them' },
+  psql: { files: ['psql'], tests: 'the database roles, by their SQL file' },
+} satisfies Record<string, OptionalProgram>;
+
+export type ProgramName = keyof typeof programs;
+
+/** Debian keeps the programs of PostgreSQL outside PATH, in a directory for each version. */
+const POSTGRESQL_OF_DEBIAN = '/usr/lib/postgresql';
+
+const directories = [
+  ...(process.env['PATH'] ?? '').split(':'),
+  ...(existsSync(POSTGRESQL_OF_DEBIAN) ? readdirSync(POSTGRESQL_OF_DEBIAN) : []).map((version) =>
+    join(POSTGRESQL_OF_DEBIAN, version, 'bin'),
+  ),
+];
+
+const findFile = (name: string): string | undefined =>
+  directories.map((directory) => join(directory, name)).find((path) => existsSync(path));
+
+/** Where a program is; undefined where the machine lacks it. `CHROMIUM` may name a browser. */
+export const findProgram = (name: ProgramName): string | undefined => {
+  const { files, otherFiles = [] }: OptionalProgram = programs[name];
+  const named = name === 'chromium' ? process.env['CHROMIUM'] : undefined;
+  if (named !== undefined && existsSync(named)) return named;
+  const found = files.map(findFile);
+  if (found.every((path) => path !== undefined)) return found[0];
+  return otherFiles.map(findFile).find((path) => path !== undefined);
+};
+
+export const isInstalled = (name: ProgramName): boolean => findProgram(name) !== undefined;
+
+/** The programs that the machine lacks, with the tests that need them. */
+export const findMissingPrograms = (): { program: string; tests: string }[] =>
+  Object.entries(programs)
+    .filter(([name]) => !isInstalled(name as ProgramName))
+    .map(([program, { tests }]) => ({ program, tests }));

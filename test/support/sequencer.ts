@@ -1,0 +1,21 @@
+// Runs the slowest test files first, so that no long file is left for the end, when other workers have nothing to do.
+import { basename } from 'node:path';
+import { BaseSequencer, type TestSpecification } from 'vitest/node';
+
+/** Files of more than ten seconds on two cores, the slowest first: the end of a run prints them. */
+const SLOWEST: string[] = [];
+
+const rankOf = ({ moduleId }: TestSpecification): number => {
+  const at = SLOWEST.indexOf(basename(moduleId, '.test.ts'));
+  return at === -1 ? SLOWEST.length : at;
+};
+
+export class SlowestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    // Files of one project stay together: a worker is reused within a project only.
+    return files.toSorted((a, b) => {
+      const byProject = a.project.name.localeCompare(b.project.name);
+      return byProject !== 0 ? byProject : rankOf(a) - rankOf(b) || a.moduleId.localeCompare(b.moduleId);
+    });
+  }
+}

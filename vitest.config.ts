@@ -26,7 +26,16 @@ export default defineConfig({
     isolate: false,
     // Modules are loaded by Node itself, as they are when the server runs, and not rewritten by Vite, which takes longer.
     experimental: { viteModuleRunner: false },
-    reporters: ['default', './test/support/reporter.ts'],
+    // `TEST_RESULTS` names a file for the results as JSON: .ci/run adds up those of its parts.
+    reporters: [
+      'default',
+      './test/support/reporter.ts',
+      ...(process.env['TEST_RESULTS']
+        ? [['json', { outputFile: process.env['TEST_RESULTS'] }] as ['json', { outputFile: string }]]
+        : []),
+    ],
+    // One of thousands of tests fails by the load of a machine now and then. The end of a run names those that passed at the second try.
+    retry: process.env['CI'] ? 1 : 0,
     sequence: { sequencer: SlowestFirst },
     projects: [
       {

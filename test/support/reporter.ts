@@ -1,4 +1,4 @@
-// Prints, after a run: the slowest files, and what was left out for want of which program.
+// Prints, after a run: the slowest files, unstable tests, and what was left out for want of which program.
 import { relative } from 'node:path';
 import type { Reporter, TestModule } from 'vitest/node';
 import { findMissingPrograms } from './programs.ts';
@@ -16,6 +16,10 @@ export default class Summary implements Reporter {
     console.log('Slowest files, with their imports:');
     for (const { name, seconds } of files.slice(0, FILES_SHOWN))
       console.log(`${seconds.toFixed(1).padStart(8)} s  ${name}`);
+    for (const module of modules)
+      for (const test of module.children.allTests('passed'))
+        if (test.diagnostic()?.flaky === true)
+          console.log(`Passed at the second try: ${relative(process.cwd(), module.moduleId)}: ${test.fullName}`);
     for (const { program, tests } of findMissingPrograms())
       console.log(`Left out, because ${program} is not installed: ${tests}`);
   }

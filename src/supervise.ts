@@ -53,6 +53,22 @@ const giveKeys = (worker: Worker, keys: readonly Uint8Array[]): void => {
   pipe.end(bytes, () => bytes.fill(0));
 };
 
+/**
+ * Closes the connection that a worker was given just before it ended. Node's cluster closes its own copy of a connection when
+ * the worker answers, so that the client of a worker that was killed would wait for ever.
+ */
+const closeLastConnection = (worker: Worker): void => {
+  const child = worker.process;
+  const send = child.send.bind(child) as (...args: unknown[]) => boolean;
+  let last: { close?(): void } | undefined;
+  child.send = (message: unknown, handle?: unknown, ...rest: unknown[]): boolean => {
+    if (typeof handle === 'object' && handle !== null) last = handle;
+    return send(message, handle, ...rest);
+  };
+  // A handle that is closed already stays so.
+  child.once('exit', () => last?.close?.());
+};
+
 type Running = {
   worker: Worker;
   /** Where it listens. @throws StartError where it ends before. */
@@ -89,6 +105,7 @@ export const supervise = async (ctx: Context, output: DestinationStream): Promis
     const worker = cluster.fork(withheldVariables());
     if (isSplit) giveKeys(worker, keys);
     passLines(worker.process.stdout as Readable, output);
+    closeLastConnection(worker);
     // Where no process can be made now; `close` follows.
     worker.on('error', (error) => ctx.log.error({ error }, 'a worker has a failure'));
     const ended: Running['ended'] = new Promise((resolve) => {

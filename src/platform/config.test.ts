@@ -1,5 +1,6 @@
 import { totalmem } from 'node:os';
 import { describe, expect, test } from 'vitest';
+import { countWorkers } from './config/server.ts';
 import { findMisspelledVariables, loadConfig } from './config.ts';
 
 const mailOf = (environment: Record<string, string>) => loadConfig(environment).mail;
@@ -268,5 +269,25 @@ describe('SANDBOX_MEMORY_TOTAL_MB', () => {
     expect(() => loadConfig({ SANDBOX_EXECUTORS_MAX: '8' })).toThrow(
       /SANDBOX_EXECUTORS_MAX: is gone: .* Set SANDBOX_MEMORY_TOTAL_MB/,
     );
+  });
+});
+
+describe('WORKERS', () => {
+  test('auto is two workers where two cores and their memory are, else one', () => {
+    expect(countWorkers(2, 1_600 + 600, 600)).toBe(2);
+    expect(countWorkers(16, 64_000, 600)).toBe(2);
+    expect(countWorkers(1, 64_000, 600)).toBe(1);
+    expect(countWorkers(2, 1_599 + 600, 600)).toBe(1);
+  });
+
+  test('is auto in production, and one process in development', () => {
+    const production = {
+      NODE_ENV: 'production',
+      DATABASE_URL: 'postgresql://user:password@db.test/vault',
+      MASTER_KEY: Buffer.alloc(32, 1).toString('base64'),
+    };
+    expect(loadConfig(production).workers).toBe(loadConfig({ WORKERS: 'auto' }).workers);
+    expect(loadConfig({ ...production, WORKERS: '3' }).workers).toBe(3);
+    expect(loadConfig({}).workers).toBe(1);
   });
 });

@@ -1,5 +1,6 @@
 // Reads and validates the environment variables: the only file that does so. Reports all problems at once, with their fixes.
 import { readFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
 import type { ApplicationLimits } from './application-limits.ts';
@@ -12,7 +13,7 @@ import { logVariables } from './config/logs.ts';
 import { type MailConfig, mailOf, mailVariables } from './config/mail.ts';
 import { metricVariables } from './config/metrics.ts';
 import { peopleVariables } from './config/people.ts';
-import { DRAIN_SECONDS_PRODUCTION, serverVariables } from './config/server.ts';
+import { countWorkers, DRAIN_SECONDS_PRODUCTION, findMemoryMb, serverVariables } from './config/server.ts';
 import { type TracingConfig, tracingOf, tracingVariables } from './config/tracing.ts';
 import type { WantedSet } from './crypto/share-sets.ts';
 import { type KeyProvidersConfig, keyProvidersOf } from './crypto/provider-config.ts';
@@ -263,13 +264,15 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
       `METRICS_PORT: must not be PORT. Take another, such as METRICS_PORT=9464, or serve both on PORT with METRICS_TOKEN alone.`,
     );
   if (problems.length > 0) throw new ConfigError(problems);
+  const executorsMb = values.SANDBOX_MEMORY_TOTAL_MB ?? defaultMemoryTotalMb(values.SANDBOX_MEMORY_MB);
+  const workers = values.WORKERS ?? (mode === 'production' ? 'auto' : 1);
   return {
     mode,
     host: values.HOST,
     port: values.PORT,
     dataDir: resolve(values.DATA_DIR),
     databaseUrl: values.DATABASE_URL,
-    workers: values.WORKERS,
+    workers: workers === 'auto' ? countWorkers(availableParallelism(), findMemoryMb(), executorsMb) : workers,
     databasePoolMax: values.DATABASE_POOL_MAX,
     migrateOnStart: values.MIGRATE_ON_START,
     drainMs: (values.DRAIN_SECONDS ?? (mode === 'production' ? DRAIN_SECONDS_PRODUCTION : 0)) * 1000,
@@ -296,7 +299,7 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
       wallKind: values.SANDBOX_JAIL,
       allowWeak: mode === 'development' || values.SANDBOX_ALLOW_WEAK === '1',
       isolation: values.SANDBOX_ISOLATION,
-      memoryTotalMb: values.SANDBOX_MEMORY_TOTAL_MB ?? defaultMemoryTotalMb(values.SANDBOX_MEMORY_MB),
+      memoryTotalMb: executorsMb,
       wallMs: values.SANDBOX_WALL_MS,
       cpuMs: values.SANDBOX_CPU_MS,
       memoryMb: values.SANDBOX_MEMORY_MB,

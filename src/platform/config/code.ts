@@ -1,8 +1,8 @@
 // Variables of tenants' code and of outgoing requests.
-import { totalmem } from 'node:os';
 import { z } from 'zod';
 import { memoryTotalMbLeast } from '../sandbox/protocol/sandbox.ts';
 import { hosts, wholeNumber, wholeNumberFrom, words } from './forms.ts';
+import { findMemoryMb } from './server.ts';
 
 const privateHosts = words.transform((entries, problems) =>
   entries.flatMap((entry) => {
@@ -25,9 +25,7 @@ const ports = words.transform((entries, problems) => {
 export const SANDBOX_MEMORY_SHARE = 0.25;
 
 export const defaultMemoryTotalMb = (memoryMb: number): number => {
-  // constrainedMemory() is 0 or huge if there is no limit.
-  const bytes = Math.min(totalmem(), process.constrainedMemory() || Infinity);
-  const share = Math.floor((bytes / 1024 / 1024) * SANDBOX_MEMORY_SHARE);
+  const share = Math.floor(findMemoryMb() * SANDBOX_MEMORY_SHARE);
   return Math.max(share, memoryTotalMbLeast(memoryMb));
 };
 

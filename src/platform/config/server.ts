@@ -1,13 +1,29 @@
 // Variables of the server itself: where it listens, how it is reached, how many processes it has.
-import { availableParallelism } from 'node:os';
+import { totalmem } from 'node:os';
 import { z } from 'zod';
 import { flag, isOrigin, hosts, wholeNumber, words } from './forms.ts';
 
 /** More than a machine has cores that a vault could use; each worker takes memory and connections. */
 const WORKERS_MAX = 64;
 
+/** Memory of two workers, 700 MB each, and of their supervisor, 150 MB. The executors of tenants' code need theirs besides. */
+const TWO_WORKERS_MB = 1_600;
+const CORES_OF_TWO_WORKERS = 2;
+
+const MEBIBYTE = 1024 * 1024;
+
+/** The memory of the machine, or of the container if it has less. constrainedMemory() is 0 or huge if there is no limit. */
+export const findMemoryMb = (): number => Math.floor(Math.min(totalmem(), process.constrainedMemory() || Infinity) / MEBIBYTE);
+
+/**
+ * How many workers `auto` starts: two where the machine has the cores and the memory, so that one tenant's long work on one of
+ * them leaves the other to the rest. More workers write smaller batches, so more are started by number only.
+ */
+export const countWorkers = (cores: number, memoryMb: number, executorsMb: number): number =>
+  cores >= CORES_OF_TWO_WORKERS && memoryMb - executorsMb >= TWO_WORKERS_MB ? 2 : 1;
+
 const workerCount = z.string().transform((text, problems) => {
-  if (text === 'auto') return Math.min(availableParallelism(), WORKERS_MAX);
+  if (text === 'auto') return text;
   const count = /^\d{1,3}$/.test(text) ? Number(text) : 0;
   if (count >= 1 && count <= WORKERS_MAX) return count;
   problems.addIssue(`must be a whole number from 1 to ${WORKERS_MAX}, or auto`);
@@ -34,8 +50,10 @@ export const serverVariables = {
     .default('./data')
     .describe('Where a development server keeps its database, its keys and its first API key.'),
   WORKERS: workerCount
-    .prefault('1')
-    .describe('Processes that serve, on one port; `auto` takes as many as there are cores for this server.'),
+    .optional()
+    .describe(
+      'Processes that serve, on one port. `auto` takes two where this server has two cores and 1.6 GB beside `SANDBOX_MEMORY_TOTAL_MB`, else one. Not set: `auto` in production, 1 in development.',
+    ),
   DRAIN_SECONDS: z.coerce
     .number(`must be a whole number from 0 to ${DRAIN_SECONDS_MAX}`)
     .int()

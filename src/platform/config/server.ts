@@ -13,7 +13,8 @@ const CORES_OF_TWO_WORKERS = 2;
 const MEBIBYTE = 1024 * 1024;
 
 /** The memory of the machine, or of the container if it has less. constrainedMemory() is 0 or huge if there is no limit. */
-export const findMemoryMb = (): number => Math.floor(Math.min(totalmem(), process.constrainedMemory() || Infinity) / MEBIBYTE);
+export const findMemoryMb = (): number =>
+  Math.floor(Math.min(totalmem(), process.constrainedMemory() || Infinity) / MEBIBYTE);
 
 /**
  * How many workers `auto` starts: two where the machine has the cores and the memory, so that one tenant's long work on one of

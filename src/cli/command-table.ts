@@ -421,6 +421,9 @@ export const commandTexts = (): { synopsis: string; text: string }[] =>
     };
   });
 
+/** The first example of every command, as it is typed after the name of the program. */
+export const commandExamples = Object.fromEntries(names.map((name) => [name, texts[name].examples[0] ?? name]));
+
 /** The help for all commands. */
 export const usage = `${PROGRAM} COMMAND [OPTIONS]
 

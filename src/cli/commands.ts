@@ -29,11 +29,26 @@ const run = async (): Promise<void> => {
 /** Commands of scripts, which tell refused rows from a command line that never works. The others exit with 1. */
 const exitsWith2 = ['import', 'export'];
 
-run().catch(async (error: unknown) => {
+/** Resolves when a stream has passed on what was written to it, or its reader is gone. */
+const flush = (stream: NodeJS.WriteStream): Promise<void> =>
+  new Promise((resolve) => stream.write('', () => resolve()));
+
+/** A connection, a timer or a process that a failed command left open must not keep the command from ending. */
+const end = async (): Promise<void> => {
+  await Promise.all([flush(process.stdout), flush(process.stderr)]);
+  process.exit();
+};
+
+const report = async (error: unknown): Promise<void> => {
   // Errors of parseArgs are about the command line only.
   const isUsage = (error as NodeJS.ErrnoException)?.code?.startsWith('ERR_PARSE_ARGS');
   const isSaid = isUsage || error instanceof StartError;
   console.error(isSaid ? (error as Error).message : (await import('../platform/failure-text.ts')).failureText(error));
   const isMisuse = isUsage || error instanceof UsageError;
   process.exitCode = isMisuse && exitsWith2.includes(process.argv[2] ?? '') ? 2 : 1;
-});
+};
+
+// The reader of the output is gone, as after `| head`: the command ends in its own way, and says by its exit code that something was lost.
+for (const stream of [process.stdout, process.stderr]) stream.on('error', () => (process.exitCode = 1));
+
+await run().catch(report).then(end);

@@ -142,16 +142,17 @@ export const createWorkbench = async (config: Config): Promise<Workbench> => {
   const accounts = createAccounts();
   const egress = createEgress(config.egress, { accounts, log });
   const sandbox = openSandbox(config, log, accounts, createMetrics());
-  await startSandbox(sandbox);
-  return {
-    sandbox,
-    egress,
-    accounts,
-    close: async () => {
-      await sandbox.close();
-      await egress.close();
-    },
+  const close = async (): Promise<void> => {
+    await sandbox.close();
+    await egress.close();
   };
+  try {
+    await startSandbox(sandbox);
+  } catch (error) {
+    await close();
+    throw error;
+  }
+  return { sandbox, egress, accounts, close };
 };
 
 /** Connects to the mail server without sending a mail. @throws StartError with what to do. */

@@ -230,9 +230,10 @@ describe('a session key', () => {
 
 describe('pages of other origins', () => {
   test('may use the key if the session lists them, and the vault its own frames', async () => {
-    const { session_key } = await newSession({ allowed_origins: [SHOP, 'http://localhost:3000'] });
+    const { session_key, id } = await newSession({ allowed_origins: [SHOP, 'http://localhost:3000'] });
     for (const origin of [SHOP, 'http://localhost:3000', server.base_url]) {
-      const made = await create(session_key, CARD, { origin });
+      const ofFrame = origin === server.base_url && { 'svc-fields-session': id };
+      const made = await create(session_key, CARD, { origin, ...ofFrame });
       expect([made.status, made.headers.get('access-control-allow-origin')]).toEqual([201, origin]);
       expect(made.headers.get('vary')).toContain('origin');
       expect(made.headers.get('access-control-allow-credentials')).toBeNull();

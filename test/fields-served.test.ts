@@ -190,10 +190,14 @@ describe('with FIELDS_ORIGIN', () => {
   });
 
   test('a key of a session is taken from it, and from no other origin of the vault', async () => {
-    const { session_key } = await sessionOf(house.server);
+    const { session_key, id } = await sessionOf(house.server);
     const json = { type: 'card', data: { number: '4242424242424242' } };
     const create = (origin: string) =>
-      house.server.request('POST', '/tokens', { key: session_key, json, headers: { origin } });
+      house.server.request('POST', '/tokens', {
+        key: session_key,
+        json,
+        headers: { origin, 'svc-fields-session': id },
+      });
     expect((await create(FIELDS)).status).toBe(201);
     expect((await create(house.server.base_url)).status).toBe(403);
   });

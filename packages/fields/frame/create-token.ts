@@ -1,4 +1,5 @@
 // Creates the token from what the frames hold, with one request to the vault that served them.
+import { fieldsOfForm } from '../src/protocol.ts';
 import type { Brand, FieldName, FieldProblems, FieldsErrorCode, FromFrame } from '../src/protocol.ts';
 import { type Sibling, siblingsOf } from './siblings.ts';
 
@@ -23,19 +24,29 @@ const dataOf = (type: string, values: Partial<Record<FieldName, unknown>>): unkn
 
 const failed = (code: FieldsErrorCode, errors?: FieldProblems): FromFrame => ({ kind: 'failed', code, errors });
 
-/** @param asked the fields of the mount. @returns what the page is told. */
+/** `public_id` is that of the key of the session that the frame belongs to, as the vault has written it into the document. */
+export type FrameSession = { id: string; public_id: string };
+
+/**
+ * A script of the page may add frames and give each of them any key. So values leave only under the key of the session that the
+ * frame belongs to. The vault checks the key against the header again.
+ * @param asked the fields of the mount. @returns what the page is told.
+ */
 export const createToken = async (
   own: Sibling,
+  session: FrameSession,
   asked: readonly FieldName[],
-  {
-    type,
-    session_key,
-    metadata,
-    brand,
-  }: { type: string; session_key: string; metadata: unknown; brand: Brand | undefined },
+  { session_key, metadata, brand }: { session_key: string; metadata: unknown; brand: Brand | undefined },
 ): Promise<FromFrame> => {
-  const siblings = siblingsOf(own).filter(({ field }) => asked.includes(field));
-  if (siblings.length < asked.length) return failed('frame_missing');
+  const { type } = own;
+  if (!session_key.startsWith(`svc_sess_${session.public_id}_`)) return failed('session_refused');
+  // The first field of a form creates the token, from one frame for each field.
+  const [leader] = fieldsOfForm(type);
+  const fields = fieldsOfForm(type).filter((field) => asked.includes(field));
+  const siblings = siblingsOf(own).filter(({ field }) => fields.includes(field));
+  const isOneOfEach = new Set(siblings.map(({ field }) => field)).size === siblings.length;
+  if (own.field !== leader || fields.length < asked.length || siblings.length < fields.length || !isOneOfEach)
+    return failed('frame_missing');
   const problems = siblings.flatMap((each) => {
     const problem = each.check();
     return problem ? [[each.field, problem] as const] : [];
@@ -46,7 +57,7 @@ export const createToken = async (
   try {
     const response = await fetch('/tokens', {
       method: 'POST',
-      headers: { 'content-type': 'application/json', 'svc-api-key': session_key },
+      headers: { 'content-type': 'application/json', 'svc-api-key': session_key, 'svc-fields-session': session.id },
       body: JSON.stringify({ type, data, metadata }),
       credentials: 'omit',
       redirect: 'error',

@@ -1,4 +1,5 @@
 // The page of one frame: a label, an input and a message. It accepts one message of the page, which brings a port.
+import { fieldsOfForm } from '../src/protocol.ts';
 import type { FieldName, FieldProblem, FieldState, FromFrame, Hello, Look, ToFrame } from '../src/protocol.ts';
 import { brandOf } from './brands.ts';
 import { createToken } from './create-token.ts';
@@ -10,11 +11,15 @@ import { rewrite, skipSeparators } from './typing.ts';
 /** `/fields/<version>/frame/<session>/<field>` */
 const [, , , , session = '', name = ''] = location.pathname.split('/');
 const field = name as FieldName;
-/** The server writes the origins of the session, and whether it has ended. */
-const { origins = '', expired } = document.documentElement.dataset;
+/** The server writes the origins of the session, the public id of its key, and whether it has ended. */
+const { origins = '', key: public_id = '', expired } = document.documentElement.dataset;
 
 const isHello = (data: Partial<Hello> | null): data is Hello =>
-  data?.strongroom === 'fields' && typeof data.mount === 'string' && typeof data.type === 'string' && !!data.look;
+  data?.strongroom === 'fields' &&
+  typeof data.mount === 'string' &&
+  typeof data.type === 'string' &&
+  fieldsOfForm(data.type).includes(field) &&
+  !!data.look;
 
 const listen = ({ source, origin, data, ports }: MessageEvent<Hello>): void => {
   const [port] = ports;
@@ -89,6 +94,7 @@ const start = ({ mount, type, session_key, look: firstLook }: Hello, port: Messa
   const own: Sibling = {
     session,
     mount,
+    type,
     field,
     check: () => {
       isTouched = true;
@@ -156,7 +162,9 @@ const start = ({ mount, type, session_key, look: firstLook }: Hello, port: Messa
     } else if (asked.kind === 'clear') own.clear();
     else if (asked.kind === 'tokenize' && session_key !== undefined) {
       const { fields, metadata } = asked;
-      tell(await createToken(own, fields, { type, session_key, metadata, brand: own.brand?.name }));
+      tell(
+        await createToken(own, { id: session, public_id }, fields, { session_key, metadata, brand: own.brand?.name }),
+      );
     }
   };
   port.addEventListener('message', ({ data }: MessageEvent<ToFrame>) => void hear(data));

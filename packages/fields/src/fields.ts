@@ -1,5 +1,6 @@
 // The entry point of @strongroom/fields: forms for a card, a bank account or one value, in frames of a vault.
 import { createForm, type Form } from './form.ts';
+import { BANK_FIELDS, CARD_FIELDS, TEXT_FIELDS } from './protocol.ts';
 
 export { FieldsError, type Form, type FormEvents, type FormState, type MountOptions } from './form.ts';
 export type * from './protocol.ts';
@@ -7,8 +8,8 @@ export type * from './protocol.ts';
 /** The version of this library, and of the frames that it loads. The build sets it. */
 declare const FIELDS_VERSION: string;
 
-export type CardField = 'number' | 'expiry' | 'cvc' | 'name';
-export type BankField = 'account_number' | 'routing_number';
+export type CardField = (typeof CARD_FIELDS)[number];
+export type BankField = (typeof BANK_FIELDS)[number];
 
 /** @property session the answer of the vault to `POST /sessions`, which a backend passes on. */
 export type FieldsOptions = { origin: string; session: { id: string; session_key: string } };
@@ -28,8 +29,8 @@ export const createFields = (options: FieldsOptions): Fields => {
   // A copy with the two names, and an origin without a path: the answer of the vault has more.
   const place = { origin: new URL(options.origin).origin, version: FIELDS_VERSION, session: { id, session_key } };
   return {
-    card: () => createForm(place, 'card', ['number', 'expiry', 'cvc', 'name']),
-    bank: () => createForm(place, 'bank', ['account_number', 'routing_number']),
-    text: (type) => createForm(place, type, ['value']),
+    card: () => createForm(place, 'card', CARD_FIELDS),
+    bank: () => createForm(place, 'bank', BANK_FIELDS),
+    text: (type) => createForm(place, type, TEXT_FIELDS),
   };
 };

@@ -4,6 +4,17 @@
 /** One input each. */
 export type FieldName = 'number' | 'expiry' | 'cvc' | 'name' | 'routing_number' | 'account_number' | 'value';
 
+/** The fields that a form may have. The first one must be mounted, and creates the token. */
+export const CARD_FIELDS = ['number', 'expiry', 'cvc', 'name'] as const;
+export const BANK_FIELDS = ['account_number', 'routing_number'] as const;
+export const TEXT_FIELDS = ['value'] as const;
+
+/** The fields of the form that makes tokens of a type. */
+export const fieldsOfForm = (type: string): readonly FieldName[] => {
+  if (type === 'card') return CARD_FIELDS;
+  return type === 'bank' ? BANK_FIELDS : TEXT_FIELDS;
+};
+
 /** What is wrong with a field. `past`: a card that has expired. */
 export type FieldProblem = 'required' | 'incomplete' | 'invalid' | 'past';
 
@@ -15,7 +26,7 @@ export type FieldsErrorCode =
   | 'frame_missing'
   /** The session has ended. Create another one and mount again. */
   | 'session_expired'
-  /** The session has created all its tokens, or may not be used from here (403). */
+  /** The session has created all its tokens, may not be used from here (403), or is not the one that the key is of. */
   | 'session_refused'
   /** Too many tokens from this address (429). Try again in a minute. */
   | 'rate_limited'
@@ -111,7 +122,7 @@ export type Hello = {
   /** Of the token. */
   type: string;
   look: Look;
-  /** For the frame that creates the token only. */
+  /** For the frame that creates the token only, and of the session in the address of that frame. */
   session_key?: string | undefined;
 };
 

@@ -26,17 +26,35 @@ const PREFLIGHT_SECONDS = 600;
 const REQUEST_HEADERS = 'content-type, svc-api-key, svc-idempotency-key, svc-trace-id';
 const RESPONSE_HEADERS = 'retry-after, ratelimit, ratelimit-policy, svc-trace-id';
 
+/** A frame of the vault names the session of its own address in it. Pages of other origins cannot send it: it is not in REQUEST_HEADERS. */
+const FRAME_SESSION = 'svc-fields-session';
+
+const otherSession = () =>
+  new AppError(
+    'forbidden',
+    'A frame of the vault takes the key of its own session only. Mount it with the session of this key.',
+  );
+
 const unlisted = () => new AppError('forbidden', 'The origin of the page is not among the allowed origins of the key.');
 
 /** The frames of the vault call from the origin that serves them, for the pages that they are in. */
 const isOwnOrigin = ({ fieldsOrigin }: Config, { headers }: FastifyRequest, origin: string): boolean =>
   fieldsOrigin === undefined ? URL.parse(origin)?.host === headers.host : origin === fieldsOrigin;
 
+/**
+ * The key that a frame uses comes from the page. Without this, a script of the page could have a frame send what a person typed under
+ * a key of the attacker's own: any key, also a private one.
+ */
+const isOfFrame = ({ headers }: FastifyRequest, publicAccess: PublicAccess | undefined): boolean =>
+  headers[FRAME_SESSION] !== undefined && headers[FRAME_SESSION] === publicAccess?.session?.id;
+
 /** A request without Origin is not of a page: only keys that list no origins take it. */
-const mayCallFrom = (config: Config, request: FastifyRequest, { origins, session }: PublicAccess): boolean => {
+const mayCallFrom = (config: Config, request: FastifyRequest, publicAccess: PublicAccess): boolean => {
   const { origin } = request.headers;
+  const { origins } = publicAccess;
   if (origin === undefined) return origins.length === 0;
-  return origins.includes(origin) || (session !== undefined && isOwnOrigin(config, request, origin));
+  // Before the list: an attacker may list the origin of the vault with a key of their own.
+  return isOwnOrigin(config, request, origin) ? isOfFrame(request, publicAccess) : origins.includes(origin);
 };
 
 /** Lets a page that may use the key read the answer, that of a refusal too. Other pages get no header. */
@@ -55,13 +73,15 @@ export const letPageRead = (
 
 /**
  * Refuses what a public caller may not do. Called before the body is read.
- * @throws unauthorized for a session that has expired; forbidden for another route and for a page of another origin.
+ * @throws unauthorized for a session that has expired; forbidden for another route, for a page of another origin, and for a frame of
+ * another session.
  */
 export const checkPublicAccess = (
   ctx: Pick<Platform, 'now' | 'config'>,
   request: FastifyRequest,
   { publicAccess }: Caller,
 ): void => {
+  if (request.headers[FRAME_SESSION] !== undefined && !isOfFrame(request, publicAccess)) throw otherSession();
   if (!publicAccess) return;
   const { session } = publicAccess;
   if (session && session.expires_at <= ctx.now()) throw unauthorized();

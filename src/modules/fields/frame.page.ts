@@ -17,16 +17,16 @@ export const framePolicy = ({ allowed_origins }: Pick<FrameSession, 'allowed_ori
   ].join('; ');
 
 /**
- * Scripts of released versions read the two attributes: they must stay.
+ * Scripts of released versions read the three attributes: they must stay. The public id lets a frame refuse the key of another session.
  * @param isExpired the script then tells the page so.
  */
 export const framePage = (
-  { allowed_origins }: Pick<FrameSession, 'allowed_origins'>,
+  { allowed_origins, public_id }: Pick<FrameSession, 'allowed_origins' | 'public_id'>,
   version: string,
   isExpired: boolean,
 ): string =>
   String(html`<!doctype html>
-<html lang="en" data-origins="${allowed_origins.join(' ')}"${isExpired && html` data-expired=""`}>
+<html lang="en" data-origins="${allowed_origins.join(' ')}" data-key="${public_id}"${isExpired && html` data-expired=""`}>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">

@@ -29,6 +29,8 @@ export type NewSession = Omit<StoredSession, 'metadata' | 'token_ids'> & {
 /** What a frame's page needs. */
 export type FrameSession = {
   id: string;
+  /** Of its key. */
+  public_id: string;
   tenant_id: string;
   allowed_origins: string[];
   types: string[];

@@ -1,6 +1,6 @@
 // An IP address counts as the network of one client: neither one of its many addresses, nor the network of several clients.
 import { expect, test } from 'vitest';
-import { placeOfIp } from './ip-place.ts';
+import { addressOfIp, placeOfIp } from './ip-place.ts';
 
 test.each([
   ['192.0.2.1', '192.0.2.1'],
@@ -24,4 +24,15 @@ test.each([
   ['', ''],
 ])('%s is counted as %s', (ip, place) => {
   expect(placeOfIp(ip)).toBe(place);
+});
+
+test.each([
+  ['192.0.2.1:54321', '192.0.2.1'],
+  ['::ffff:192.0.2.1', '192.0.2.1'],
+  ['[2001:0DB8:0001:0002::1]:54321', '2001:db8:1:2::1'],
+  ['2001:db8:1:2:0:0:0:1', '2001:db8:1:2::1'],
+  ['fe80::1%eth0', 'fe80::1'],
+  ['no address', 'no address'],
+])('%s is the address %s', (ip, address) => {
+  expect(addressOfIp(ip)).toBe(address);
 });

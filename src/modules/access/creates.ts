@@ -8,7 +8,7 @@ import { addAttempt } from './rows/attempts.ts';
 import type { Work } from './work.ts';
 
 /**
- * Counts tokens that a public caller is about to create. Does nothing for other callers.
+ * Counts tokens that a public caller is about to create, or a request that an earlier one answers. Does nothing for other callers.
  * @throws too_many_requests, with nothing created.
  */
 export const countCreates = async (

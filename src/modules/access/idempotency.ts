@@ -7,9 +7,11 @@ import { idempotencyDigest, memoryDigest } from '../../platform/crypto/digest.ts
 import { type Binding, keyIdOf, open, seal, SealBroken } from '../../platform/crypto/seal.ts';
 import { keepAnswer, type KeptAnswer } from '../../platform/db/transaction.ts';
 import { type FoundClaim, releaseIdempotencyKey, takeIdempotencyKey } from './rows/idempotency.ts';
+import { addressOfIp } from '../../platform/ip-place.ts';
 import { type AppError, conflict, forbidden, internal, unprocessable } from '../../platform/errors.ts';
 import { type AnswerBasis, createAnswerRecord, type Decision, showsLess } from './answer-record.ts';
 import type { Caller } from './caller.ts';
+import { countCreates } from './creates.ts';
 import { checkGrants } from './grants.ts';
 import { countTokens } from './daily-counts.ts';
 import { holdsAnywhere, visibilityUnder, wouldDecide } from './rules.ts';
@@ -64,9 +66,19 @@ const bindingOf = (ctx: AccessContext, work: Work, id: string): Binding => ({
 });
 
 /**
+ * Whose claim it is. Everybody has the key of a public caller: a claim of all would tell others by a 422 whether they have guessed the
+ * value that a page has sent. So a retry from another address makes a claim of its own.
+ */
+const holderOf = ({ actor_id, caller, origin }: Work) => ({
+  actor_id,
+  address: caller.publicAccess && addressOfIp(origin?.ip ?? ''),
+});
+
+/**
  * Claims a key of the caller for a request. Claims are in the database, so that two processes never do the same operation.
  * @returns the claim; or the answer that was kept under the key.
- * @throws conflict while another request with the key is under way; unprocessable where the key stands for another request.
+ * @throws conflict while another request with the key is under way; unprocessable where the key stands for another request;
+ * too_many_requests.
  */
 export const claimIdempotencyKey = async (
   ctx: AccessContext,
@@ -91,9 +103,10 @@ const claim = async (
   release: () => void,
 ): Promise<{ claimed: Claimed } | { answer: unknown }> => {
   const db = work.db;
-  const id = idempotencyDigest(keys.digest, work.actor_id, request.key);
+  const holder = holderOf(work);
+  const id = idempotencyDigest(keys.digest, holder, request.key);
   const route = memoryDigest(request.route);
-  const body = idempotencyDigest(keys.digest, work.actor_id, JSON.stringify(request.body) ?? '');
+  const body = idempotencyDigest(keys.digest, holder, JSON.stringify(request.body) ?? '');
   const sealingKey = request.isBrief ? await ctx.keyring.ephemeralKey() : keys.data;
   const now = ctx.now();
   const claimId = ctx.newUuid();
@@ -101,7 +114,11 @@ const claim = async (
   const readable_until = request.isBrief ? now.getTime() + ctx.config.cvcTtlMs : expires_at.getTime();
   const claimed_until = new Date(now.getTime() + 2 * ctx.config.sandbox.wallMs + CLAIM_MS);
   const found = await takeIdempotencyKey(db, { id, claim: claimId, route, claimed_until, expires_at }, now);
-  if (found) return { answer: await openAnswer(ctx, work, { id, route, body, isBrief: request.isBrief }, found) };
+  if (found) {
+    // Several people may share an address: whatever the answer is, it says something about the first request.
+    await countCreates(ctx, work, 1);
+    return { answer: await openAnswer(ctx, work, { id, route, body, isBrief: request.isBrief }, found) };
+  }
 
   const record = createAnswerRecord();
   let isMade = false;

@@ -65,9 +65,13 @@ export const searchDigest = (key: DigestKey, value: string): string =>
 export const metadataDigest = (key: DigestKey, name: string, value: string): string =>
   hmac(key.key, ['metadata', name, ...exactly(value.toLowerCase())]).toString('base64url');
 
-/** The name of an idempotency key: the same for one actor, unrelated between actors and tenants. */
-export const idempotencyDigest = (key: DigestKey, actorId: string, name: string): string =>
-  hmac(key.key, ['idempotency', actorId, name]).toString('base64url');
+/** The name of an idempotency key: the same for one actor, unrelated between actors and tenants. @param address of a public caller. */
+export const idempotencyDigest = (
+  key: DigestKey,
+  { actor_id, address }: { actor_id: string; address: string | undefined },
+  name: string,
+): string =>
+  hmac(key.key, ['idempotency', actor_id, name, ...(address === undefined ? [] : [address])]).toString('base64url');
 
 /** The stored form of an API key's secret. */
 export const apiKeyDigest = (pepper: DigestKey, publicId: string, secret: string): Buffer =>

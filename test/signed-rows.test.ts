@@ -293,14 +293,17 @@ describe('a session of a public page', () => {
       await putBack('collect_sessions', row);
       expect(await collect(session_key)).toBe(201);
     }
-    const row = await copy('collect_sessions', 'id = $1', [id]);
+    const row = await copy('api_keys', 'application_id = $1', [victim.application_id]);
     const path = `/applications/${victim.application_id}/regenerate`;
     const regenerated = await server.request('POST', path, { key: strong.api_key });
     expect(regenerated.status, regenerated.text).toBe(200);
     victim = { ...victim, api_key: regenerated.body.key };
-    await putBack('collect_sessions', row);
     expect(await collect(session_key)).toBe(401);
-    expect(tamperedIn('collect_sessions')).toBe(4);
+    expect(tamperedIn('collect_sessions')).toBe(3);
+    const before = tamperedIn('api_keys');
+    await putBack('api_keys', row);
+    expect(await collect(session_key)).toBe(401);
+    expect(tamperedIn('api_keys')).toBe(before + 1);
   });
 });
 

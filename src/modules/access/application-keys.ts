@@ -160,7 +160,7 @@ export const changeKey = (
     return recordOf(work.tenant_id, id, row);
   });
 
-/** Ends one key, at once and in all processes. The other keys and the sessions of the application stay. @throws notFound. */
+/** Ends one key and the sessions that it created, at once and in all processes. The other keys stay. @throws notFound. */
 export const revokeKey = (
   ctx: AccessContext,
   work: Work,

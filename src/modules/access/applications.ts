@@ -11,7 +11,7 @@ import { type ApplicationType, isPermission, type Permission, publicPermissions 
 import { checkOrigins } from './origins.ts';
 import { CREATES_PER_MINUTE } from './public-access.ts';
 import { type RecordLimit, resourceOf } from './resource.ts';
-import { insertApiKey } from './rows/find-api-key.ts';
+import { deleteApiKeysOf, insertApiKey } from './rows/find-api-key.ts';
 import { findLastUses } from './rows/key-uses.ts';
 import { deleteCountsOf } from './rows/limits.ts';
 import {
@@ -19,7 +19,6 @@ import {
   countApplicationRows,
   countApplications,
   deleteApplicationRow,
-  endKeysOf,
   findApplication,
   insertApplication,
   listApplications as listApplicationRows,
@@ -289,7 +288,7 @@ export const regenerateKey = (ctx: AccessContext, work: Work, id: string): Promi
     async (tx, row) => {
       checkGrants(work, grantsOf(ctx, row));
       await updateApplication(tx, id, fields);
-      await endKeysOf(tx, id);
+      await deleteApiKeysOf(tx, id);
       await insertApiKey(tx, id, apiKey);
       return { ...recordOf(work.tenant_id, { ...row, ...fields }), key: apiKey.key.reveal() };
     },

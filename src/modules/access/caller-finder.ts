@@ -7,12 +7,13 @@ import { findApplicationAsCaller } from './rows/applications.ts';
 import { createCache } from '../../platform/cache.ts';
 import type { Platform } from '../../platform/platform.ts';
 import { apiKeyDigest, equalDigests, memoryDigest } from '../../platform/crypto/digest.ts';
-import { findApiKeyBeforeCaller, type FoundApiKey } from './rows/find-api-key.ts';
+import { findApiKeyBeforeCaller, type FoundApiKey, type FoundApplication } from './rows/find-api-key.ts';
 import { findSessionBeforeCaller, type FoundSession } from './rows/find-session.ts';
 import { hostsOf } from '../../platform/egress/allowed-hosts.ts';
 import type { Caller } from './caller.ts';
 import { CREATES_PER_MINUTE } from './public-access.ts';
-import { isPermission, publicPermissions } from './permissions.ts';
+import { isPermission, type Permission, publicPermissions } from './permissions.ts';
+import { holdsAnywhere } from './rules.ts';
 
 /** How long a process accepts a key without asking the database again: a revoked key ends everywhere within it. */
 export const CALLER_CACHE_MS = 1_000;
@@ -24,17 +25,30 @@ export type CallerFinder = {
   recallCaller(key: string): Caller | undefined;
   /** The caller of a key. Undefined for a malformed, an unknown, a wrong and an expired key, so that they look the same. */
   findCallerBeforeCaller(key: string): Promise<Caller | undefined>;
+  /** A session that was found, with the rights that its creator has now. @param page through which it acts, if by one. */
+  callerOfSession(row: Omit<FoundSession, 'digest'>, page?: { page_digest: Buffer }): Caller;
   /** An application of the caller's tenant as a caller; undefined where it is gone. */
   findCallerOfApplication(caller: Pick<Caller, 'tenant_id'>, application_id: string): Promise<Caller | undefined>;
 };
 
-/** A session as a caller: it creates tokens and does nothing else. */
-export const callerOfSession = (row: Omit<FoundSession, 'digest'>): Caller => ({
+/** Of the rights of an application: what lets a session create tokens, as long as the application may create sessions. */
+const rightsOfSession = (creator: Caller): Pick<Caller, 'permissions' | 'rules'> => {
+  if (!holdsAnywhere(creator, 'session:create')) return { permissions: new Set(), rules: [] };
+  const permissions: Permission[] = ['token:create'];
+  return {
+    permissions: new Set(permissions.filter((permission) => creator.permissions.has(permission))),
+    rules: creator.rules
+      .filter((rule) => rule.permissions.includes('token:create'))
+      .map((rule) => ({ ...rule, permissions })),
+  };
+};
+
+/** A session as a caller: it creates tokens and does nothing else. @param creator as it is now. */
+const sessionOf = (row: Omit<FoundSession, 'digest'>, creator: Caller, page?: { page_digest: Buffer }): Caller => ({
   tenant_id: row.tenant_id,
   actor_id: row.id,
   actor_type: 'session',
-  permissions: new Set(['token:create']),
-  rules: [],
+  ...rightsOfSession(creator),
   // The answer to a public caller must not depend on what is stored.
   deduplicate_tokens: false,
   publicAccess: {
@@ -43,7 +57,7 @@ export const callerOfSession = (row: Omit<FoundSession, 'digest'>): Caller => ({
     container: row.container ?? undefined,
     metadata: row.metadata ?? undefined,
     creates_per_minute: CREATES_PER_MINUTE,
-    session: { id: row.id, expires_at: row.expires_at, created_by: row.created_by },
+    session: { id: row.id, expires_at: row.expires_at, created_by: creator.actor_id, ...page },
   },
 });
 
@@ -82,13 +96,11 @@ export const createCallerFinder = (
     ttlMs: CALLER_CACHE_MS,
     monotonicMs: ctx.monotonicMs,
     changes: ctx.changes,
-    // A session ends with the application that created it.
+    // A session has the rights of the application that created it, and ends with its key.
     isStale: ({ actor_id, tenant_id, publicAccess }, { subject, id }) =>
       (subject === 'application' && (actor_id === id || publicAccess?.session?.created_by === id)) ||
       (subject === 'tenant' && tenant_id === id),
   });
-
-  type FoundApplication = Omit<FoundApiKey, 'digest' | 'expires_at' | 'allowed_addresses'>;
 
   const callerOf = (row: FoundApplication): Caller =>
     row.type === 'public' ? asPublic(privateCallerOf(row), row) : privateCallerOf(row);
@@ -118,12 +130,13 @@ export const createCallerFinder = (
     const row = parts && (await findApiKeyBeforeCaller(ctx.db, parts.publicId));
     if (!row || !equalDigests(apiKeyDigest(ctx.pepper, parts.publicId, parts.secret), row.digest)) return undefined;
     const { expires_at, allowed_addresses } = row;
-    const isLimited = expires_at !== null || allowed_addresses.length > 0;
-    const caller = { ...callerOf(row), key: isLimited ? { expires_at, allowed_addresses } : undefined };
+    const caller = { ...callerOf(row), key: { public_id: parts.publicId, expires_at, allowed_addresses } };
     if (isExpired(caller)) return undefined;
     ctx.keyUses.note({ tenant_id: row.tenant_id, public_id: parts.publicId });
     return caller;
   };
+
+  const callerOfSession: CallerFinder['callerOfSession'] = (row, page) => sessionOf(row, callerOf(row.creator), page);
 
   const loadBySessionKey = async ({ publicId, secret }: KeyParts): Promise<Caller | undefined> => {
     const row = await findSessionBeforeCaller(ctx.db, publicId);
@@ -133,13 +146,15 @@ export const createCallerFinder = (
 
   const loadApplication = async (tenant_id: string, application_id: string): Promise<Caller | undefined> => {
     const found = await findApplicationAsCaller(ctx.db.for({ tenant_id }), application_id);
-    return found && callerOf({ ...found, application_id });
+    return found && callerOf(found);
   };
 
   return {
     recallCaller: (key) => unlessExpired(cache.recall(memoryDigest(key))),
 
     findCallerBeforeCaller: async (key) => unlessExpired(await cache.find(memoryDigest(key), () => loadByKey(key))),
+
+    callerOfSession,
 
     // No digest of a key has a blank.
     findCallerOfApplication: ({ tenant_id }, application_id) =>

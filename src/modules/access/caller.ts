@@ -44,6 +44,12 @@ export type Caller = {
   readonly publicAccess?: PublicAccess | undefined;
   /** Undefined for a caller without any, such as a member. */
   readonly limits?: ApplicationLimits | undefined;
-  /** What the API key is limited by; undefined for a key without limits, and for a caller without a key. */
-  readonly key?: { readonly expires_at: Date | null; readonly allowed_addresses: readonly string[] } | undefined;
+  /** The API key that the request came with; undefined for a caller without one, such as a member. */
+  readonly key?:
+    | {
+        readonly public_id: string;
+        readonly expires_at: Date | null;
+        readonly allowed_addresses: readonly string[];
+      }
+    | undefined;
 };

@@ -6,7 +6,6 @@ import type { App } from '../../platform/http/app-type.ts';
 import { fieldOf, formOf, sendPage } from '../../platform/http/pages.ts';
 import type { Json } from '../../platform/json/json.ts';
 import { originOf } from '../access/authenticate.ts';
-import { callerOfSession } from '../access/caller-finder.ts';
 import { Work } from '../access/work.ts';
 import { createToken } from '../tokens/create-tokens.ts';
 import { findTokenType } from '../tokens/token-types.ts';
@@ -61,12 +60,8 @@ export const collectRoutes = (scope: App, ctx: SessionsContext): void => {
         .error?.issues.map(({ path }) => String(path[0] ?? '')) ?? [];
     const read = readForm(type, typed, ctx.now(), check);
     if ('problems' in read) return show(reply, 422, session, read.problems);
-    const caller = callerOfSession(session);
-    const acting = {
-      ...caller,
-      publicAccess: { ...caller.publicAccess, session: { ...session, page_digest: digestOf(request) } },
-    } as typeof caller;
-    const work = new Work(ctx, acting, { origin: originOf(request) });
+    const caller = ctx.callers.callerOfSession(session, { page_digest: digestOf(request) });
+    const work = new Work(ctx, caller, { origin: originOf(request) });
     try {
       await createToken(ctx, work, { request: { type, data: read.data } });
     } catch (error) {

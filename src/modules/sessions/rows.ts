@@ -1,7 +1,6 @@
 // Rows of sessions.
 import type { Database, TenantDatabase } from '../../platform/db/database.ts';
 import type { PrismaTransaction } from '../../platform/db/transaction.ts';
-import { signedColumns } from '../../platform/db/signed-rows.ts';
 import { notFound } from '../../platform/errors.ts';
 import { FIND_FRAME_SESSION, FIND_PAGE_SESSION, type FoundSession, loadSession } from '../access/rows/find-session.ts';
 
@@ -20,6 +19,8 @@ export type StoredSession = {
 };
 
 export type NewSession = Omit<StoredSession, 'metadata' | 'token_ids'> & {
+  /** The public id of the API key that creates it. */
+  key_id: string;
   metadata: Record<string, string> | undefined;
   public_id: string;
   digest: Uint8Array;
@@ -40,28 +41,16 @@ export type FrameSession = {
 /** A session that acts through a page of the vault. */
 export type PageSession = Omit<FoundSession, 'digest'> & { return_url: string; tenant_name: string };
 
-/** Shared: sessions do not wait for each other, and a change of the application waits for those that begin. */
+/** Shared: sessions do not wait for each other, and the deletion of the tenant waits for those that begin. */
 const HOLD_TENANT = 'SELECT id FROM tenants WHERE id = $1::uuid FOR SHARE';
 
-/** $2 may be a member. */
-const FIND_CREATOR = `SELECT ${signedColumns('tenants', 't')}, ${signedColumns('applications', 'a')}
-FROM tenants t LEFT JOIN applications a ON a.tenant_id = t.id AND a.id = $2::uuid WHERE t.id = $1::uuid`;
-
-const ofCreator = ['tenants', 'applications'] as const;
-
-/** A session ends with the application that creates it, and with the keys of the application. @throws notFound. */
+/** Each look-up finds the key and the application that create the session, so that it ends with them. @throws notFound. */
 export const insertSession = async (
   { prisma, query, signedRows, tenant_id }: PrismaTransaction,
   row: NewSession,
-  { isOfApplication }: { isOfApplication: boolean },
 ): Promise<void> => {
   const { metadata, digest, page_digest, ...columns } = row;
-  await query('hold-tenant-for-session', HOLD_TENANT, [tenant_id]);
-  const [creator] = await signedRows.find(ofCreator, () =>
-    query('find-creator-of-session', FIND_CREATOR, [tenant_id, row.created_by]),
-  );
-  if (!creator) throw notFound('tenant');
-  if (isOfApplication && !creator.applications) throw notFound('application');
+  if ((await query('hold-tenant-for-session', HOLD_TENANT, [tenant_id])).length === 0) throw notFound('tenant');
   const data = {
     ...columns,
     tenant_id,
@@ -70,7 +59,7 @@ export const insertSession = async (
     page_digest: page_digest && Uint8Array.from(page_digest),
     ...(metadata && { metadata }),
   };
-  const mac = signedRows.macOf('collect_sessions', data, creator.applications?.sessions_version ?? null);
+  const mac = signedRows.macOf('collect_sessions', data, null);
   await prisma.collect_sessions.create({ data: { ...data, mac: Uint8Array.from(mac) } });
 };
 

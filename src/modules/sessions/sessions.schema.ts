@@ -127,7 +127,7 @@ export const sessionRecord = z
     }),
     expires_at: date('When the session ends.'),
     created_at: date('When it was created.'),
-    created_by: uuid('The id of the application or user that created it.', APPLICATION_ID),
+    created_by: uuid('The id of the application that created it.', APPLICATION_ID),
   })
   .meta({ id: 'Session', description: 'The right of a page to create a few tokens, for some minutes.' });
 

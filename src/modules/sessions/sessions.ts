@@ -1,10 +1,10 @@
 // Sessions: a backend lets one page create a few tokens, with a key that ends after some minutes.
 import { logRow } from '../../platform/audit/record.ts';
-import { forbidden, invalidField, notFound } from '../../platform/errors.ts';
+import { AppError, invalidField, notFound } from '../../platform/errors.ts';
 import { randomBase62, sessionPageDigest } from '../../platform/crypto/digest.ts';
 import { newSessionKey } from '../access/api-keys.ts';
 import { checkOrigins } from '../access/origins.ts';
-import { wouldDecide } from '../access/rules.ts';
+import { getTransformOfNew } from '../access/rules.ts';
 import type { Work } from '../access/work.ts';
 import { findTokenType } from '../tokens/token-types.ts';
 import type { SessionsContext } from './context.ts';
@@ -64,9 +64,14 @@ const recordOf = (row: StoredSession): SessionRecord => ({
 
 /** The caller can give a session no more than it may do itself. @throws forbidden. */
 const checkContainers = (work: Work, { types, containers }: SessionInput): void => {
-  const places = containers ?? types.map((type) => findTokenType(type)?.container ?? '/');
-  if (!places.every((container) => wouldDecide(work.caller, 'token:create', { container }) !== undefined))
-    throw forbidden('token:create');
+  for (const container of containers ?? types.map((type) => findTokenType(type)?.container ?? '/'))
+    getTransformOfNew(work, 'token:create', { container, hasMask: false });
+};
+
+/** The session ends with this key. @throws forbidden for a caller without one, such as a member. */
+const keyOf = ({ caller }: Work): string => {
+  if (!caller.key) throw new AppError('forbidden', 'Only an application creates sessions, with its API key.');
+  return caller.key.public_id;
 };
 
 const checkReturnUrl = ({ return_url, allowed_origins }: SessionInput): void => {
@@ -88,6 +93,7 @@ export const createSession = async (
   checkOrigins(ctx.config, input.allowed_origins, 'allowed_origins');
   checkReturnUrl(input);
   checkContainers(work, input);
+  const key_id = keyOf(work);
   const { public_id, digest, key } = newSessionKey(ctx);
   const secret = input.return_url === undefined ? undefined : randomBase62(SECRET_LENGTH, ctx.randomBytes);
   const created_at = ctx.now();
@@ -104,8 +110,7 @@ export const createSession = async (
   };
   return work.prismaTransaction(async (tx) => {
     const page_digest = secret === undefined ? null : sessionPageDigest(ctx.pepper, secret);
-    const isOfApplication = work.actor_type === 'application';
-    await insertSession(tx, { ...row, metadata: input.metadata, public_id, digest, page_digest }, { isOfApplication });
+    await insertSession(tx, { ...row, metadata: input.metadata, key_id, public_id, digest, page_digest });
     tx.log(logRow(ctx, work, { operation: 'create', entity_type: 'session', entity_ids: [row.id] }));
     return {
       ...recordOf({ ...row, metadata: input.metadata ?? null, token_ids: [] }),

@@ -2,10 +2,10 @@
 
 export type SignedTable = {
   /**
-   * The table whose row has the version that rows of this one are bound to. Null for a table that has the version itself.
-   * Rows are signed again when the version is raised, except those that live for minutes (of `applications`).
+   * The table whose row has the version that rows of this one are bound to, and signed again with when it is raised. Null for a table
+   * that has the version itself, and for one whose rows are found with a signed row that they end with.
    */
-  versionOf: 'tenants' | 'users' | 'applications' | null;
+  versionOf: 'tenants' | 'users' | null;
   /** What a row is named by within its tenant or user. */
   id: string;
   idType: 'uuid' | 'text' | 'bytea';
@@ -63,7 +63,6 @@ export const SIGNED_TABLES = {
       'allowed_origins',
       'container',
       'creates_per_minute',
-      'sessions_version',
     ],
     { ...HISTORY, ...NAMES },
   ),
@@ -107,7 +106,7 @@ export const SIGNED_TABLES = {
     { id: 'digest', idType: 'bytea' },
   ),
   collect_sessions: table(
-    'applications',
+    null,
     [
       'tenant_id',
       'id',
@@ -122,6 +121,7 @@ export const SIGNED_TABLES = {
       'page_digest',
       'expires_at',
       'created_by',
+      'key_id',
     ],
     { created_at: 'shown only', token_ids: 'written with each token; the session ends at expires_at, which is bound' },
   ),

@@ -2,7 +2,7 @@
 import { LEAST_ID } from '../crypto/ids.ts';
 import { notFound } from '../errors.ts';
 import type { Database } from './database.ts';
-import { type HeadTable, signedColumns } from './signed-rows.ts';
+import type { HeadTable } from './signed-rows.ts';
 import { createSigning } from './signing.ts';
 
 /** Ids that are read at once. */
@@ -12,13 +12,6 @@ const findUnsigned = (table: HeadTable): string =>
 
 const HAS_UNSIGNED = `
 (SELECT id FROM users WHERE mac IS NULL LIMIT 1) UNION ALL (SELECT id FROM tenants WHERE mac IS NULL LIMIT 1)`;
-
-/** Live for an hour at most, and are bound to their application, so they are signed beside the tenant. */
-const COLLECT_SESSIONS = `
-SELECT ${signedColumns('collect_sessions', 's')}, a.sessions_version FROM collect_sessions s
-LEFT JOIN applications a ON a.tenant_id = s.tenant_id AND a.id = s.created_by
-WHERE s.tenant_id = $1::uuid AND s.mac IS NULL`;
-const SIGN_COLLECT_SESSION = 'UPDATE collect_sessions SET mac = $3 WHERE tenant_id = $1::uuid AND id = $2::uuid';
 
 /**
  * Signs one tenant or user with all that belongs to it, as it is.
@@ -34,14 +27,6 @@ export const signHead = (
     const signing = createSigning(signedRows, id, query);
     const isSigned = await signing.takeAsItIs(table, id);
     if (isSigned && isSignedKept) return;
-    if (table === 'tenants')
-      for (const { sessions_version, ...joined } of await query('find-collect-sessions', COLLECT_SESSIONS, [id])) {
-        const row = Object.fromEntries(
-          Object.entries(joined).map(([column, value]) => [column.replace('collect_sessions__', ''), value]),
-        );
-        const mac = signedRows.macOf('collect_sessions', row, sessions_version);
-        await query('sign-collect-session', SIGN_COLLECT_SESSION, [id, row['id'], mac]);
-      }
     await signing.write();
   });
 

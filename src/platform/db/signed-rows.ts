@@ -79,11 +79,6 @@ export const createSignedRows = (metrics: Metrics) => {
 
   const isHead = (name: SignedTableName): name is HeadTable => name === 'tenants' || name === 'users';
 
-  const versionOf = (name: SignedTableName, row: Row | undefined): number | null => {
-    if (!row) return null;
-    return (isHead(name) ? row['auth_version'] : row['sessions_version']) as number;
-  };
-
   /** Before the contract step, rows of a tenant or user that was never signed are taken as they are. */
   const isUnsigned = (name: HeadTable, row: Row): boolean =>
     !isRequired() && row['mac'] == null && !seen.has(key(name, row['id'] as string));
@@ -99,7 +94,7 @@ export const createSignedRows = (metrics: Metrics) => {
     for (const [name, row] of parts) {
       if (!row || isTaken(name)) continue;
       const { versionOf: from } = tableOf(name);
-      const version = from === null ? null : versionOf(from, rows.get(from));
+      const version = from === null ? null : (rows.get(from)?.['auth_version'] as number);
       if (!getMacs().isIntact(name, row, version) || (isHead(name) && isBehind(name, row))) return { name, row };
     }
     for (const [name, row] of parts) if (row && isHead(name) && !isTaken(name)) remember(name, row);

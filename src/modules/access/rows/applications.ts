@@ -5,7 +5,7 @@ import type { TenantDatabase, TenantQuery } from '../../../platform/db/database.
 import { signedColumns } from '../../../platform/db/signed-rows.ts';
 import type { PrismaTransaction } from '../../../platform/db/transaction.ts';
 import { COUNTED_MAX, type Counted } from '../../../platform/pagination.ts';
-import { type ApiKeyRow, deleteApiKeysOf, type FoundApiKey, insertApiKey } from './find-api-key.ts';
+import { type ApiKeyRow, deleteApiKeysOf, type FoundApplication, insertApiKey } from './find-api-key.ts';
 import { nameCondition, searchNameOf } from './names.ts';
 
 export type StoredApplication = {
@@ -92,11 +92,11 @@ export const findApplication = async (db: TenantDatabase, id: string): Promise<S
 export const findApplicationAsCaller = async (
   { query, signedRows, tenant_id }: TenantDatabase,
   id: string,
-): Promise<Omit<FoundApiKey, 'application_id' | 'digest' | 'expires_at' | 'allowed_addresses'> | undefined> => {
+): Promise<FoundApplication | undefined> => {
   const [found] = await signedRows.find(asCaller, () =>
     query('find-application-as-caller', FIND_AS_CALLER, [tenant_id, id]),
   );
-  return found && { ...found.applications, settings: found.tenants.settings };
+  return found && { ...found.applications, application_id: id, settings: found.tenants.settings };
 };
 
 export const countApplications = async (db: TenantDatabase, filter: ApplicationFilter): Promise<Counted> => {
@@ -178,13 +178,6 @@ export const updateApplication = async (
     ...(rate_limit !== undefined && { rate_limit: rate_limit ?? Prisma.DbNull }),
   };
   await tx.prisma.applications.update({ where: keyOf(tx, id), data });
-};
-
-/** Ends all keys of an application, and the sessions that it has created. */
-export const endKeysOf = async (tx: PrismaTransaction, id: string): Promise<void> => {
-  await tx.signing.change('applications', id);
-  await tx.prisma.applications.update({ where: keyOf(tx, id), data: { sessions_version: { increment: 1 } } });
-  await deleteApiKeysOf(tx, id);
 };
 
 /** Removes an application with its API keys. */

@@ -12,6 +12,8 @@ export type KeySettings = {
   allowed_addresses: string[];
 };
 
+type KeyLimits = Pick<KeySettings, 'expires_at' | 'allowed_addresses'>;
+
 /** Without settings: the first key of an application. */
 export type ApiKeyRow = {
   public_id: string;
@@ -35,7 +37,10 @@ export type FoundApiKey = {
   container: string | null;
   creates_per_minute: number | null;
   settings: Record<string, string>;
-} & Pick<KeySettings, 'expires_at' | 'allowed_addresses'>;
+} & KeyLimits;
+
+/** An application with the settings of its tenant. */
+export type FoundApplication = Omit<FoundApiKey, 'digest' | keyof KeyLimits>;
 
 export type ListedApiKey = { public_id: string; application_id: string; application_name: string; created_at: Date };
 
@@ -86,14 +91,13 @@ export const insertApiKey = async (
   await prisma.api_keys.create({ data });
 };
 
-/** Removes all keys of an application, with the sessions that it has created. The caller raises its `sessions_version`. */
+/** Removes all keys of an application. The sessions that they created end with them. */
 export const deleteApiKeysOf = async (
   { prisma, tenant_id, signing }: PrismaTransaction,
   application_id: string,
 ): Promise<void> => {
   await signing.revoke('tenants');
   await prisma.api_keys.deleteMany({ where: { tenant_id, application_id } });
-  await prisma.collect_sessions.deleteMany({ where: { tenant_id, created_by: application_id } });
 };
 
 /** Removes one key; its application stays. @returns the id of the application; undefined for a key that the tenant does not have. */

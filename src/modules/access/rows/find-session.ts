@@ -1,5 +1,6 @@
 // The look-up of a session by the public id of its key, before a caller is known.
 import type { Database } from '../../../platform/db/database.ts';
+import type { FoundApplication } from './find-api-key.ts';
 import { signedColumns } from '../../../platform/db/signed-rows.ts';
 
 export type FoundSession = {
@@ -10,23 +11,34 @@ export type FoundSession = {
   types: string[];
   container: string | null;
   metadata: Record<string, string> | null;
+  /** When it ends, or the key that created it. */
   expires_at: Date;
-  created_by: string;
+  /** The application as it is now. */
+  creator: FoundApplication;
 };
 
-/** A session with its tenant and the application that created it: `creator` is null for a member. */
+/** A session with its tenant, and with the application and the API key that created it. */
 const SESSIONS = `SELECT ${signedColumns('tenants', 't')}, ${signedColumns('applications', 'a')},
-  ${signedColumns('collect_sessions', 's')}, t.name AS tenant_name
+  ${signedColumns('api_keys', 'k')}, ${signedColumns('collect_sessions', 's')}, t.name AS tenant_name
 FROM collect_sessions s JOIN tenants t ON t.id = s.tenant_id
-LEFT JOIN applications a ON a.tenant_id = s.tenant_id AND a.id = s.created_by`;
+JOIN applications a ON a.tenant_id = s.tenant_id AND a.id = s.created_by
+LEFT JOIN api_keys k ON k.public_id = s.key_id AND k.tenant_id = s.tenant_id AND k.application_id = s.created_by`;
 
 export const FIND_SESSION = `${SESSIONS} WHERE s.public_id = $1`;
 export const FIND_PAGE_SESSION = `${SESSIONS} WHERE s.page_digest = $1`;
 export const FIND_FRAME_SESSION = `${SESSIONS} WHERE s.id = $1::uuid`;
 
-const ofSession = ['tenants', 'applications', 'collect_sessions'] as const;
+const ofSession = ['tenants', 'applications', 'api_keys', 'collect_sessions'] as const;
 
-/** @param text finds one session by `value`. */
+type Found = { tenants: { mac: Buffer | null }; api_keys?: { expires_at: Date | null } };
+
+/** @returns undefined where the key is gone. A session of an earlier version has no key; it counts until the contract step. */
+const endOf = ({ tenants, api_keys }: Found, { key_id, expires_at }: { key_id: string | null; expires_at: Date }) => {
+  if (!api_keys) return key_id === null && tenants.mac === null ? expires_at : undefined;
+  return api_keys.expires_at && api_keys.expires_at < expires_at ? api_keys.expires_at : expires_at;
+};
+
+/** @param text finds one session by `value`. @returns undefined too where the key that created it has ended. */
 export const loadSession = async <Session>(
   { statements, signedRows }: Pick<Database, 'statements' | 'signedRows'>,
   name: string,
@@ -34,7 +46,11 @@ export const loadSession = async <Session>(
   value: unknown,
 ): Promise<Session | undefined> => {
   const [found] = await signedRows.find(ofSession, () => statements.query(name, text, [value]));
-  return found && { ...found.collect_sessions, tenant_name: found.joined.tenant_name };
+  const expires_at = found && endOf(found, found.collect_sessions);
+  if (!found || !expires_at) return undefined;
+  const { tenants, applications, collect_sessions, joined } = found;
+  const creator = { ...applications, application_id: applications.id, settings: tenants.settings };
+  return { ...collect_sessions, expires_at, creator, tenant_name: joined.tenant_name };
 };
 
 export const findSessionBeforeCaller = (

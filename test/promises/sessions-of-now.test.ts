@@ -118,6 +118,15 @@ describe('a session ends with its key', () => {
   });
 });
 
+test('a page ends with the first token of its session, and the session goes on without an alarm', async () => {
+  const maker = await newMaker();
+  const { used, paged } = await newSessions(maker.key);
+  expect(await sendPage(paged)).toBe(303);
+  expect([(await showPage(paged)).status, await sendPage(paged), await create(paged)]).toEqual([410, 410, 201]);
+  expect([await create(used), (await showPage(used)).status, await sendPage(used)]).toEqual([201, 410, 410]);
+  expect(server.logLines.filter((line) => line.includes(paged.id) && line.includes('alarm'))).toEqual([]);
+});
+
 const rule = (container: string) => ({ priority: 1, container, transform: 'mask', permissions: ['token:create'] });
 
 test.each([

@@ -25,7 +25,8 @@ JOIN applications a ON a.tenant_id = s.tenant_id AND a.id = s.created_by
 LEFT JOIN api_keys k ON k.public_id = s.key_id AND k.tenant_id = s.tenant_id AND k.application_id = s.created_by`;
 
 export const FIND_SESSION = `${SESSIONS} WHERE s.public_id = $1`;
-export const FIND_PAGE_SESSION = `${SESSIONS} WHERE s.page_digest = $1`;
+/** A page ends with the first token of its session. */
+export const FIND_PAGE_SESSION = `${SESSIONS} WHERE s.page_digest = $1 AND cardinality(s.token_ids) = 0`;
 export const FIND_FRAME_SESSION = `${SESSIONS} WHERE s.id = $1::uuid`;
 
 const ofSession = ['tenants', 'applications', 'api_keys', 'collect_sessions'] as const;

@@ -138,10 +138,12 @@ WITH gone AS (
 ${insertLogsFrom(`gone, json_to_record($4::json) AS r(${LOG_RECORD})`)}
 RETURNING id`;
 
-/** $1 the tenant, $2 the session, $3 ids of new tokens, $4 the time, $5 the digest of a page that this uses up, or null. */
+/**
+ * A page ends with the first token of its session. Columns that the MAC of the row binds stay as they are.
+ * $1 the tenant, $2 the session, $3 ids of new tokens, $4 the time, $5 the digest of a page that this uses up, or null.
+ */
 export const ADD_TO_SESSION = `
-UPDATE collect_sessions
-SET token_ids = token_ids || $3::text[], page_digest = CASE WHEN $5::bytea IS NULL THEN page_digest END
+UPDATE collect_sessions SET token_ids = token_ids || $3::text[]
 WHERE tenant_id = $1 AND id = $2 AND expires_at > $4 AND cardinality(token_ids) + cardinality($3::text[]) <= max_tokens
-  AND ($5::bytea IS NULL OR page_digest = $5::bytea)
+  AND ($5::bytea IS NULL OR (page_digest = $5::bytea AND cardinality(token_ids) = 0))
 RETURNING id`;

@@ -9,6 +9,7 @@ export const FRAME_BODY_BYTES_MAX = FRAME_BYTES_MAX - 1024 * 1024;
 /** Largest head: 64 KB of console output and an error of 4 KB, each character escaped. */
 const HEAD_BYTES_MAX = 512 * 1024;
 
+const LENGTH_BYTES = 4;
 /** After the length: id (u32), kind (u8), length of the head (u32). All little-endian. */
 const PREFIX_BYTES = 9;
 
@@ -42,13 +43,13 @@ export const encodeFrame = (kind: FrameKind, id: number, head: object, body = ''
   const headText = JSON.stringify(head);
   const headBytes = Buffer.byteLength(headText);
   const bodyBytes = Buffer.byteLength(body);
-  const frame = Buffer.allocUnsafe(4 + PREFIX_BYTES + headBytes + bodyBytes);
+  const frame = Buffer.allocUnsafe(LENGTH_BYTES + PREFIX_BYTES + headBytes + bodyBytes);
   frame.writeUInt32LE(PREFIX_BYTES + headBytes + bodyBytes, 0);
   frame.writeUInt32LE(id, 4);
   frame.writeUInt8(kind, 8);
   frame.writeUInt32LE(headBytes, 9);
-  frame.write(headText, 4 + PREFIX_BYTES);
-  frame.write(body, 4 + PREFIX_BYTES + headBytes);
+  frame.write(headText, LENGTH_BYTES + PREFIX_BYTES);
+  frame.write(body, LENGTH_BYTES + PREFIX_BYTES + headBytes);
   return frame;
 };
 
@@ -59,52 +60,52 @@ export class ProtocolError extends Error {
 
 const parse = (bytes: Buffer): Frame => {
   const headBytes = bytes.readUInt32LE(9);
-  if (headBytes > HEAD_BYTES_MAX || headBytes > bytes.length - 4 - PREFIX_BYTES)
+  if (headBytes > HEAD_BYTES_MAX || headBytes > bytes.length - LENGTH_BYTES - PREFIX_BYTES)
     throw new ProtocolError('a head is too large');
-  const bodyAt = 4 + PREFIX_BYTES + headBytes;
+  const bodyAt = LENGTH_BYTES + PREFIX_BYTES + headBytes;
   return {
     id: bytes.readUInt32LE(4),
     kind: bytes.readUInt8(8),
-    head: bytes.toString('utf8', 4 + PREFIX_BYTES, bodyAt),
+    head: bytes.toString('utf8', LENGTH_BYTES + PREFIX_BYTES, bodyAt),
     body: bytes.toString('utf8', bodyAt),
   };
 };
 
 /**
- * Reads frames from a socket until it ends.
+ * Reads frames from a socket until it ends. Copies what arrives into the frame: a list of chunks would take 100 bytes for each,
+ * and an executor may send single bytes.
  * @param failed called with the first broken frame; nothing is read after it.
  */
-export const readFrames = (socket: Socket, frame: (frame: Frame) => void, failed: (error: Error) => void): void => {
-  let chunks: Buffer[] = [];
-  let buffered = 0;
+export const readFrames = (socket: Socket, received: (frame: Frame) => void, failed: (error: Error) => void): void => {
+  /** The length of the next frame, then the whole frame. */
+  let wanted = Buffer.alloc(LENGTH_BYTES);
+  let filled = 0;
   let isBroken = false;
 
-  const peekLength = (): number | undefined => {
-    if (buffered < 4) return undefined;
-    if ((chunks[0] as Buffer).length < 4) chunks = [Buffer.concat(chunks)];
-    return (chunks[0] as Buffer).readUInt32LE(0);
-  };
-
-  const take = (bytes: number): Buffer => {
-    const all = chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks);
-    chunks = all.length > bytes ? [all.subarray(bytes)] : [];
-    buffered -= bytes;
-    return all.subarray(0, bytes);
+  const complete = (): void => {
+    if (wanted.length > LENGTH_BYTES) {
+      received(parse(wanted));
+      wanted = Buffer.alloc(LENGTH_BYTES);
+      filled = 0;
+      return;
+    }
+    const length = wanted.readUInt32LE(0);
+    if (length > FRAME_BYTES_MAX || length < PREFIX_BYTES) throw new ProtocolError('a frame has an invalid size');
+    const frame = Buffer.allocUnsafe(LENGTH_BYTES + length);
+    wanted.copy(frame);
+    wanted = frame;
   };
 
   socket.on('data', (chunk: Buffer) => {
-    if (isBroken) return;
-    chunks.push(chunk);
-    buffered += chunk.length;
     try {
-      for (let length = peekLength(); length !== undefined; length = peekLength()) {
-        if (length > FRAME_BYTES_MAX || length < PREFIX_BYTES) throw new ProtocolError('a frame has an invalid size');
-        if (buffered < length + 4) return;
-        frame(parse(take(length + 4)));
+      for (let at = 0; at < chunk.length && !isBroken;) {
+        const copied = chunk.copy(wanted, filled, at);
+        at += copied;
+        filled += copied;
+        if (filled === wanted.length) complete();
       }
     } catch (error) {
       isBroken = true;
-      chunks = [];
       failed(error as Error);
     }
   });

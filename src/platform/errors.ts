@@ -12,6 +12,7 @@ const statusOf = {
   request_timeout: 408,
   conflict: 409,
   gone: 410,
+  length_required: 411,
   payload_too_large: 413,
   uri_too_long: 414,
   unsupported_media_type: 415,

@@ -128,6 +128,14 @@ const refuseOtherSites = (request: FastifyRequest): void => {
   if (!isOurs) throw new AppError('forbidden', 'This form was sent from another site. Open the page and try again.');
 };
 
+/** Refuses a body in chunks: a browser knows the length of its form, and this is before any key or session is checked. */
+const refuseChunks = ({ headers }: FastifyRequest, reply: FastifyReply): void => {
+  if (headers['transfer-encoding'] === undefined) return;
+  // Its body is not read.
+  reply.header('connection', 'close');
+  throw new AppError('length_required', 'A form must have a Content-Length, and no Transfer-Encoding.');
+};
+
 /** Refuses a page that is loaded as an image, frame or script of another page. */
 const refuseOtherUses = ({ headers, routeOptions }: FastifyRequest): void => {
   const destination = headers['sec-fetch-dest'];
@@ -176,7 +184,8 @@ export const addPages = async (
       }
     });
     scope.addContentTypeParser('*', (_request, _body, done) => done(noForm(), undefined));
-    scope.addHook('onRequest', async (request) => {
+    scope.addHook('onRequest', async (request, reply) => {
+      refuseChunks(request, reply);
       refuseOtherSites(request);
       refuseOtherUses(request);
     });

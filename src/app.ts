@@ -1,4 +1,5 @@
 // Builds the server: first the hooks that apply to every request, in order, then the routes of each module.
+import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
 import { fastify, type FastifyBaseLogger, LogController } from 'fastify';
 import { validatorCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod';
@@ -8,6 +9,7 @@ import { addBodyParsers } from './platform/http/body.ts';
 import { deferRequests } from './platform/http/defer-requests.ts';
 import { closingResponse } from './platform/http/draining.ts';
 import { refuseExpectations, requireOneHost, serveAbsoluteTargets } from './platform/http/host.ts';
+import { chargeBodies, meterBodies, parseInParts } from './platform/http/metered-bodies.ts';
 import { collectMethods } from './platform/http/methods.ts';
 import { addOpenapi } from './platform/http/openapi/openapi.ts';
 import { addPages } from './platform/http/pages.ts';
@@ -70,7 +72,7 @@ const createServer = (ctx: Context) => {
       connectionsCheckingInterval: TIMEOUT_CHECK_INTERVAL_MS,
       // requireOneHost refuses such requests with a problem document.
       requireHostHeader: false,
-      ServerResponse: closingResponse(ctx.draining),
+      ...meterBodies(ctx.accounts, (): Server => app.server, closingResponse(ctx.draining)),
     },
     forceCloseConnections: 'idle',
     trustProxy: ctx.config.trustedProxies ?? false,
@@ -96,6 +98,7 @@ const addHooks = (app: App, ctx: Context): Authentication => {
   addBodyParsers(app, ctx);
   addRequestSpans(app, ctx.tracing);
   deferRequests(app);
+  chargeBodies(app);
   addTrace(app);
   requireOneHost(app);
   serveAbsoluteTargets(app, ctx);
@@ -136,6 +139,7 @@ const addApiRoutes = async (app: App, ctx: Context): Promise<void> => {
 
 export const buildApp = async (ctx: Context): Promise<App> => {
   const app: App = createServer(ctx);
+  parseInParts(app.server, ctx.accounts);
   // Node answers other expectations itself; refuseExpectations does so with a problem document.
   app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response));
   app.setValidatorCompiler(validatorCompiler);

@@ -327,6 +327,27 @@ test('after a long slice its tenant rests: other work goes on, small and long', 
   expect(accounts.figures().turns).toBe(0);
 });
 
+test('an account rests as long as it was charged, at most 100 ms, and its long work with it', async () => {
+  const accounts = createAccounts();
+  expect(accounts.whenPaid('a')).toBeUndefined();
+  accounts.charge('a', 3);
+  accounts.charge('a', 4);
+  let isPaid = false;
+  const paid = accounts.whenPaid('a')?.then(() => (isPaid = true));
+  expect(accounts.whenPaid('b')).toBeUndefined();
+  const log: string[] = [];
+  const work = accounts.runInTurns('a', slices('a', 1, log));
+  clockMs += 6;
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  // The clock of the test stands.
+  expect([isPaid, log]).toEqual([false, []]);
+  clockMs += 1;
+  expect([await paid, await work]).toEqual([true, 'a']);
+  accounts.charge('a', 1_000);
+  clockMs += 100;
+  expect(accounts.whenPaid('a')).toBeUndefined();
+});
+
 test('a tenant has so much long work and no more, and a failure of the work ends it', async () => {
   const accounts = createAccounts({ long_work: { ofTenantMax: 2, ofTenantLeast: 2 } });
   const works = [1, 2].map(() => accounts.runInTurns('a', slices('a', 3, [])));

@@ -1,5 +1,6 @@
 // Counts what each tenant holds of this process, and refuses more than its share. Runs long work in turns between tenants.
 // Everything that a request can make grow is reserved here first: no tenant can take what the others need.
+import { setTimeout as pause } from 'node:timers/promises';
 import { AppError } from './errors.ts';
 import type { Slices } from './json/slices.ts';
 import { placeOfIp } from './ip-place.ts';
@@ -166,6 +167,10 @@ export type Accounts = {
   runInTurns<T>(account: Account, slices: Slices<T>): T | Promise<T>;
   /** As `runInTurns`, for the end of an operation that has stored something: it is never refused. */
   finishInTurns<T>(account: Account, slices: Slices<T>): T | Promise<T>;
+  /** Counts time of the event loop that was used for the account. It rests as long: see `whenPaid`. */
+  charge(account: Account, usedMs: number): void;
+  /** Resolves when the account has rested for what it was charged; undefined where it owes nothing. */
+  whenPaid(account: Account): Promise<void> | undefined;
   /** What is held and was refused so far. */
   figures(): AccountFigures;
   /** Ends the wait of all reservations, with unavailable. */
@@ -383,7 +388,7 @@ export const createAccounts = (changed: Limits = {}): Accounts => {
     }
   };
 
-  const { runTurns, countWaiting } = createTurns();
+  const { runTurns, countWaiting, charge, whenPaid } = createTurns();
 
   return {
     reserve,
@@ -393,6 +398,8 @@ export const createAccounts = (changed: Limits = {}): Accounts => {
     runInTurns: (account, slices) => runTurns(account, slices, reserve),
     finishInTurns: (account, slices) =>
       runTurns(account, slices, (...asked) => hold(ledgers['long_work'], asked[0], 1)),
+    charge,
+    whenPaid,
     figures: () => ({
       limits: Object.entries(ledgers).map(([name, { limit, held, heldBy, refused }]) => ({
         name: name as LimitName,
@@ -433,16 +440,26 @@ const createTurns = () => {
   /** A line of an account that has none. One that comes later owes nothing for the past, and is owed nothing. */
   const newLine = (): Line => ({ usedMs: findLeastUsed(() => true)?.[1].usedMs ?? 0, restUntilMs: 0, works: [] });
 
-  /** Charges an account for its turn. */
+  /** Charges an account for its turn. A short one needs no rest. */
+  const chargeTurn = (account: Account, usedMs: number): void => {
+    const line = lines.get(account);
+    if (usedMs > 2 * TURN_MS) charge(account, usedMs);
+    else if (line) line.usedMs += usedMs;
+  };
+
   const charge = (account: Account, usedMs: number): void => {
-    const isLong = usedMs > 2 * TURN_MS;
-    const line = lines.get(account) ?? (isLong ? newLine() : undefined);
-    if (!line) return;
+    const line = lines.get(account) ?? newLine();
+    const now = performance.now();
     line.usedMs += usedMs;
-    if (!isLong) return;
-    line.restUntilMs = performance.now() + Math.min(usedMs, REST_MS_MAX);
+    line.restUntilMs = Math.min(Math.max(line.restUntilMs, now) + usedMs, now + REST_MS_MAX);
     lines.set(account, line);
     schedule();
+  };
+
+  const whenPaid = (account: Account): Promise<void> | undefined => {
+    const restMs = (lines.get(account)?.restUntilMs ?? 0) - performance.now();
+    // Again after the rest: the account may have been charged meanwhile.
+    return restMs > 0 ? pause(restMs).then(() => whenPaid(account)) : undefined;
   };
 
   /** The next turn, or the end of the first rest. */
@@ -473,7 +490,7 @@ const createTurns = () => {
         if (!work.step()) line.works.push(work);
         used = performance.now() - began;
       }
-      charge(account, used);
+      chargeTurn(account, used);
     }
     schedule();
   };
@@ -515,7 +532,7 @@ const createTurns = () => {
       const next = slices.next();
       const now = performance.now();
       if (!next.done && now < endMs) continue;
-      charge(account, now - began);
+      chargeTurn(account, now - began);
       return next.done ? next.value : wait(account, slices, admit);
     }
   };
@@ -526,5 +543,5 @@ const createTurns = () => {
     return count;
   };
 
-  return { runTurns, countWaiting };
+  return { runTurns, countWaiting, charge, whenPaid };
 };

@@ -152,7 +152,8 @@ export const createEgress = (policy: EgressPolicy, options: EgressOptions): Egre
         const connection = connections.takeIdle(use) ?? (await openInTime(host, use, life, connectMs));
         life.startPhase(firstByteMs);
         const question = { path, method: asked.method, headers, body, bodyBytes };
-        const exchange = startExchange(connection.client, question, (isWhole) => {
+        const payer = { accounts: options.accounts, account };
+        const exchange = startExchange(connection.client, question, payer, (isWhole) => {
           life.end();
           // A response may arrive before the whole request was sent. The rest of the body is not needed.
           stopBody(body);

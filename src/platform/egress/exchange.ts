@@ -2,7 +2,9 @@
 // Deadlines are the caller's.
 import type { Readable } from 'node:stream';
 import type { Client, Dispatcher } from 'undici';
+import type { Account, Accounts } from '../accounts.ts';
 import { createPieceQueue } from '../piece-queue.ts';
+import { ChunkJoiner } from '../small-chunks.ts';
 import { EgressFault, faultOf } from './fault.ts';
 import type { Headers } from './headers.ts';
 
@@ -33,15 +35,48 @@ export type Exchange = {
   fail(error: unknown): void;
 };
 
+/** Who pays for the chunks of the response. */
+type Payer = { accounts: Accounts; account: Account };
+
 /**
  * @param onEnd called once. `isWhole`: the response was read to its end, so the connection can be reused. Otherwise it was
  * aborted or broke off.
  */
-export const startExchange = (client: Client, question: Question, onEnd: (isWhole: boolean) => void): Exchange => {
+export const startExchange = (
+  client: Client,
+  question: Question,
+  { accounts, account }: Payer,
+  onEnd: (isWhole: boolean) => void,
+): Exchange => {
   const head = Promise.withResolvers<AnswerHead>();
   let controller: Dispatcher.DispatchController | undefined;
-  const queue = createPieceQueue({ pause: () => controller?.pause(), resume: () => controller?.resume() });
+  let isFull = false;
+  let isInDebt = false;
   let isEnded = false;
+
+  /** The destination sends while the queue has space and the account owes nothing. */
+  const flow = (): void => {
+    if (isFull || isInDebt) controller?.pause();
+    else controller?.resume();
+  };
+  const setFull = (value: boolean): void => {
+    isFull = value;
+    flow();
+  };
+  const setInDebt = (value: boolean): void => {
+    isInDebt = value;
+    flow();
+  };
+  const queue = createPieceQueue({ pause: () => setFull(true), resume: () => setFull(false) });
+  const joiner = new ChunkJoiner(accounts, {
+    account: () => account,
+    take: (piece) => {
+      if (!isEnded) queue.push(piece);
+    },
+    pause: () => setInDebt(true),
+    resume: () => setInDebt(false),
+    refuse: () => fail(new EgressFault('TOO_MANY_CHUNKS')),
+  });
 
   const end = (isWhole: boolean): void => {
     if (isEnded) return;
@@ -51,6 +86,7 @@ export const startExchange = (client: Client, question: Question, onEnd: (isWhol
 
   const fail = (error: unknown): void => {
     if (isEnded) return;
+    joiner.flush();
     const fault = faultOf(error);
     head.reject(fault);
     queue.fail(fault);
@@ -71,8 +107,8 @@ export const startExchange = (client: Client, question: Question, onEnd: (isWhol
   };
 
   const destroy = (): void => {
-    queue.clear();
     fail(new EgressFault('ABORTED'));
+    queue.clear();
   };
 
   const leave = async (): Promise<IteratorResult<Uint8Array, undefined>> => {
@@ -88,8 +124,11 @@ export const startExchange = (client: Client, question: Question, onEnd: (isWhol
       // Informational responses (1xx) are dropped.
       if (status >= 200) head.resolve({ status, statusText, headers: pairsOf(given.rawHeaders as Buffer[]) });
     },
-    onResponseData: (_, piece) => queue.push(piece),
-    onResponseEnd: queue.end,
+    onResponseData: (_, piece) => joiner.push(piece),
+    onResponseEnd: () => {
+      joiner.flush();
+      queue.end();
+    },
     onResponseError: (_, error) => fail(error),
   };
 

@@ -1,4 +1,5 @@
 // The closed list of egress errors. Each code has a public sentence without data; the driver's error is the private cause.
+import { CHUNKS_RULE } from '../small-chunks.ts';
 
 const sentenceOf = {
   /** The destination is not valid or not allowed. Nothing was sent. */
@@ -13,6 +14,7 @@ const sentenceOf = {
   RESET: 'The destination closed the connection.',
   PROTOCOL: 'The destination did not answer in valid HTTP.',
   BODY_TOO_LARGE: 'The answer of the destination is too large.',
+  TOO_MANY_CHUNKS: `The answer of the destination has ${CHUNKS_RULE}.`,
   DECODE: 'The answer of the destination could not be decoded.',
   REDIRECT_REFUSED: 'The destination redirected the request, and redirects are not allowed.',
   TOO_MANY_REDIRECTS: 'The destination redirected the request too often.',

@@ -6,6 +6,7 @@ import type { App } from './app-type.ts';
 import { hasZodFastifySchemaValidationErrors } from 'fastify-type-provider-zod';
 import {
   AppError,
+  badRequest,
   fieldErrors,
   internal,
   invalidInput,
@@ -15,7 +16,9 @@ import {
   unsupportedMediaType,
 } from '../errors.ts';
 import { formatPath } from '../json/json.ts';
+import { CHUNKS_RULE } from '../small-chunks.ts';
 import { sendAnswer } from './answers.ts';
+import { TOO_MANY_CHUNKS } from './metered-bodies.ts';
 import { ownProxyHeaders } from './proxy-answer-headers.ts';
 import { traceIdsOf } from './request-spans.ts';
 import { headersOf } from './trace.ts';
@@ -155,11 +158,12 @@ export const sendFrameworkProblem = (
   (isForwarded ? sendProxyProblem : sendProblem)(reply, toAppError(error, bodyBytesMax));
 };
 
-/** Errors of Node's HTTP parser, before there is a request: a whole response for the socket. */
+/** Errors of Node's HTTP parser and of the meter, beside the framework: a whole response for the socket. */
 export const rawProblem = (code: string | undefined, trace_id: string): string => {
   const known: Record<string, AppError> = {
     HPE_HEADER_OVERFLOW: new AppError('headers_too_large', 'The headers are too large.'),
     ERR_HTTP_REQUEST_TIMEOUT: new AppError('request_timeout', 'The request did not arrive in time.'),
+    [TOO_MANY_CHUNKS]: badRequest(`The body has ${CHUNKS_RULE}. Send it in larger chunks.`),
   };
   const error = known[code ?? ''] ?? invalidInput(fieldErrors([['', 'the request is not valid HTTP']]));
   const body = JSON.stringify(problemOf(error, trace_id));

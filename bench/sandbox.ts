@@ -198,7 +198,14 @@ export const sandboxStart = async () => {
   const measure = async (wallKind: WallKind): Promise<number> => {
     const began = performance.now();
     const handlers = { received: () => undefined, broken: () => undefined };
-    const executor = await startExecutor({ spawner, wallKind, landlock, memoryMb: LIMITS.memoryMb, ...handlers });
+    const executor = await startExecutor({
+      spawner,
+      wallKind,
+      landlock,
+      memoryMb: LIMITS.memoryMb,
+      isSpare: false,
+      ...handlers,
+    });
     const ms = performance.now() - began;
     executor.kill();
     await executor.ended;

@@ -93,6 +93,36 @@ describe('one run', () => {
     }
   });
 
+  test('is told the limit that it broke, not the one that the runs beside it broke', async () => {
+    const sandbox = await openTestSandbox({ limits: { ...SMALL_LIMITS, wallMs: 30_000, cpuMs: 2000 } });
+    try {
+      const bomb = (name: string) => body(`const a = []; for (;;) a.push(new Array(1e5).fill(1.5));`) + `// ${name}`;
+      const bombs = ['b', 'c', 'd'].map((name) => sandbox.runCode('a', bomb(name)));
+      const loop = sandbox.runCode('a', body('for (;;) {}'));
+      expect(endOf(await loop)).toBe('TIMEOUT_CPU');
+      expect(new Set((await Promise.all(bombs)).map(endOf))).toContain('OUT_OF_MEMORY');
+    } finally {
+      await sandbox.close();
+    }
+  });
+
+  test('that fills the memory counts for its code, which must wait after a few of them', async () => {
+    const sandbox = await openTestSandbox({ limits: { ...SMALL_LIMITS, wallMs: 30_000, cpuMs: 5000 } });
+    try {
+      const code = body('const a = []; for (;;) a.push(new Array(1e5).fill(1.5));');
+      for (let run = 0; run < 3; run += 1) expect(endOf(await sandbox.runCode('a', code))).toBe('OUT_OF_MEMORY');
+      const refused = await sandbox.runCode('a', code);
+      expect(!refused.ok && refused.fault).toMatchObject({ code: 'BUSY', over: 'tenant' });
+      for (const tenant of ['a', 'b']) expect(endOf(await sandbox.runCode(tenant, GOOD))).toBe('ok{"raw":1}');
+      // Of many at once, those that still wait for an executor are refused as well.
+      const ends = (await Promise.all(Array.from({ length: 40 }, () => sandbox.runCode('c', code)))).map(endOf);
+      expect(new Set(ends)).toEqual(new Set(['OUT_OF_MEMORY', 'BUSY']));
+      expect(ends.filter((end) => end === 'OUT_OF_MEMORY').length).toBeLessThan(20);
+    } finally {
+      await sandbox.close();
+    }
+  });
+
   test('pays for the work that is done for it outside the isolate', async () => {
     const sandbox = await openTestSandbox({ limits: { ...SMALL_LIMITS, wallMs: 10_000, cpuMs: 400 } });
     try {

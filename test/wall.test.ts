@@ -226,7 +226,15 @@ describe('where no wall can stand, the cause is named', () => {
 });
 
 test('a filter for another architecture ends what is started behind it', () => {
-  const launch = { landlock: 0, processesMax: 0, mayChangeUser: false, reads: [], runs: [], command: ['/bin/true'] };
+  const launch = {
+    landlock: 0,
+    processesMax: 0,
+    mayChangeUser: false,
+    nicenessMore: 0,
+    reads: [],
+    runs: [],
+    command: ['/bin/true'],
+  };
   const [program = '', ...args] = launcherCommand(isX64 ? 'arm64' : 'x64', launch);
   expect(spawnSync(program, args, { env: WRAPPER_ENVIRONMENT, input: '\n' }).signal).toBe('SIGSYS');
 });

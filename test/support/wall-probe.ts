@@ -114,7 +114,7 @@ attempt('execve of another program', 59, $program, pack('pQ', $program, 0), 0);
 const [task, kind, ...words] = process.argv.slice(2) as [string, WallKind | 'auto', ...string[]];
 
 if (task === 'probe') {
-  const program: Program = { path: '/usr/bin/perl', args: ['-e', PROBE, ...words], reads: [] };
+  const program: Program = { path: '/usr/bin/perl', args: ['-e', PROBE, ...words], reads: [], nicenessMore: 0 };
   const { command, args } = wallCommand(kind as WallKind, await findLandlock(), program);
   // A file that the server forgot to close, as descriptor 9.
   const forgotten = openSync('/etc/passwd', 'r');

@@ -2,10 +2,13 @@
 import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { getPriority } from 'node:os';
 import { dirname, extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { mayRaisePriority, NICENESS_MAX, setNiceness } from '../../priority.ts';
 import { type Frame, frameKinds, readFrames } from '../protocol/frames.ts';
 import type { WallKind } from '../protocol/sandbox.ts';
+import { NICENESS_MORE } from './launcher.ts';
 import type { Ending, Spawner } from './spawner.ts';
 import { packageDirectory, type Program, wallCommand } from './wall.ts';
 
@@ -17,6 +20,8 @@ const UNREAD_BYTES_ENOUGH = 8 * 1024 * 1024;
 const WRAPPER_MS_MAX = 100;
 /** When memory runs out, the kernel kills executors before the server and the database. From -1000 to 1000. */
 const OOM_SCORE = '500';
+/** Added for each executor that a tenant uses already: four together weigh as much as two of the first. */
+const FURTHER_NICENESS = 2;
 /** stat counts ticks of 10 ms. */
 const TICK_MS = 10;
 
@@ -38,6 +43,8 @@ export type Executor = {
   /** Resolves when the executor has read most of what was sent, or has ended. */
   hasRoom(): Promise<void>;
   kill(): void;
+  /** Sets its priority. @param rank how many executors of its tenant have a higher one. */
+  setRank(rank: number): void;
   /** Undefined if the system does not report it. */
   size(): ExecutorSize | undefined;
   /** Whether it has started a process, which only a compromised executor does. */
@@ -54,6 +61,10 @@ export type ExecutorOptions = {
   /** Replaces the executor's program: tests run one that acts as a compromised executor. */
   executorPath?: string | undefined;
   memoryMb: number;
+  /** No run waits for it: it starts at the lowest priority, if the server may raise that later. */
+  isSpare: boolean;
+  /** Called when the process exists. @param hurry gives it its usual priority before it is ready: a run waits for it. */
+  spawned?: ((hurry: () => void) => void) | undefined;
   /** Called with each frame. Its head is not validated yet. */
   received: (frame: Frame) => void;
   /** Called for input that is not a frame. */
@@ -90,7 +101,8 @@ const nextUser = (): number => {
 /** A file that an executor can read only if its isolation does not hold. */
 const forbiddenPath = `${sourceDirectory}/platform/config${extname(here)}`;
 
-const programOf = (memoryMb: number, isWalled: boolean, executorPath = ownPath): Program => ({
+const programOf = (memoryMb: number, isWalled: boolean, nicenessMore: number, executorPath = ownPath): Program => ({
+  nicenessMore,
   path: process.execPath,
   args: [...nodeOptions, executorPath, String(memoryMb), String(nextUser()), ...(isWalled ? [forbiddenPath] : [])],
   reads: [
@@ -131,10 +143,13 @@ export const startExecutor = async ({
   landlock,
   executorPath,
   memoryMb,
+  isSpare,
+  spawned,
   received,
   broken,
 }: ExecutorOptions): Promise<Executor> => {
-  const program = programOf(memoryMb, wallKind !== 'none', executorPath);
+  const isLowest = isSpare && mayRaisePriority();
+  const program = programOf(memoryMb, wallKind !== 'none', isLowest ? NICENESS_MAX : NICENESS_MORE, executorPath);
   const child = await spawner.start(wallCommand(wallKind, landlock, program));
   if (!('socket' in child)) throw new ExecutorStartError(child.words);
   const { socket } = child;
@@ -145,6 +160,9 @@ export const startExecutor = async ({
     return ending;
   });
   socket.on('error', () => child.kill());
+  const setRank = (rank: number): void =>
+    setNiceness(innermost(child.pid), getPriority() + NICENESS_MORE + rank * FURTHER_NICENESS);
+  spawned?.(() => isLowest && setRank(0));
 
   await new Promise<void>((resolve, reject) => {
     // The spawner kills it if it is not ready in time.
@@ -163,6 +181,7 @@ export const startExecutor = async ({
   });
 
   const pid = innermost(child.pid);
+  if (isLowest) setRank(0);
   try {
     writeFileSync(`/proc/${pid}/oom_score_adj`, OOM_SCORE);
   } catch {
@@ -194,6 +213,7 @@ export const startExecutor = async ({
       const late = setTimeout(() => child.kill(), WRAPPER_MS_MAX);
       void ended.then(() => clearTimeout(late));
     },
+    setRank,
     size: () => {
       const status = readProc('status');
       if (status === undefined) return undefined;

@@ -1,6 +1,7 @@
 // The launcher: a Perl program that sets its limits, applies Landlock and seccomp to itself, and then executes the executor.
 // It needs no privilege, namespace or compiler; perl-base is part of every Debian and Ubuntu. It loads no Perl module.
 // man 7 landlock; docs/decisions/0043-wall.md says why Perl.
+import { NICENESS_MAX } from '../../priority.ts';
 import { type Architecture, makeFilter } from './seccomp.ts';
 import { launcherCalls } from './system-calls.ts';
 
@@ -8,7 +9,7 @@ export const architecture: Architecture | undefined =
   process.arch === 'x64' || process.arch === 'arm64' ? process.arch : undefined;
 
 /** Added to the server's niceness: under load executors get a third of its CPU time. At 10 they would miss their deadlines. */
-const NICENESS_MORE = 5;
+export const NICENESS_MORE = 5;
 
 const PR_SET_PDEATHSIG = 1;
 const SIGKILL = 9;
@@ -31,7 +32,7 @@ const number = Object.fromEntries(
  * and these given back for the paths.
  */
 const SCRIPT = `
-my ($filter, $landlock, $processes, @words) = @ARGV;
+my ($filter, $landlock, $processes, $nicer, @words) = @ARGV;
 sub call { my ($name, $result) = @_; $result >= 0 or die "$name: $!\\n"; return $result }
 
 # The server has the other end of the socket: the spawner's copy is closed.
@@ -45,8 +46,8 @@ call('prctl', syscall(${number.prctl}, ${PR_SET_PDEATHSIG}, ${SIGKILL}, 0, 0, 0)
 call('close_range', syscall(${number.close_range}, 4, 0xffffffff, 0));
 
 # The kernel tells 20 less the niceness.
-my $nice = 20 - call('getpriority', syscall(${number.getpriority}, 0, 0)) + ${NICENESS_MORE};
-call('setpriority', syscall(${number.setpriority}, 0, 0, $nice > 19 ? 19 : $nice));
+my $nice = 20 - call('getpriority', syscall(${number.getpriority}, 0, 0)) + $nicer;
+call('setpriority', syscall(${number.setpriority}, 0, 0, $nice > ${NICENESS_MAX} ? ${NICENESS_MAX} : $nice));
 my %limits = (${RLIMIT_CORE} => 0, ${RLIMIT_FSIZE} => 0, ${RLIMIT_NOFILE} => ${FILES_MAX});
 $limits{${RLIMIT_NPROC}} = $processes if $processes > 0;
 for my $limit (sort keys %limits) {
@@ -100,6 +101,8 @@ export type Launch = {
   /** Limit of threads and processes of its user; 0 if other processes have the same user. */
   processesMax: number;
   mayChangeUser: boolean;
+  /** Added to the niceness of the server. */
+  nicenessMore: number;
   /** Absolute paths that the program may read, and that it executes. */
   reads: readonly string[];
   runs: readonly string[];
@@ -114,6 +117,7 @@ export const launcherCommand = (by: Architecture, launch: Launch): string[] => [
   makeFilter(by, launch.mayChangeUser),
   String(launch.landlock),
   String(launch.processesMax),
+  String(launch.nicenessMore),
   ...launch.runs.flatMap((path) => ['run', path]),
   ...launch.reads.flatMap((path) => ['read', path]),
   '--',

@@ -26,9 +26,13 @@ export type Lease<Run> = {
   /** CPU time at the last reading, and when it last grew. */
   cpuMs: number;
   activeAt: number;
-  /** CPU time at an earlier inspection, and whether it has used much since. */
+  /** CPU time at an earlier inspection, and the share of a core that it had used since the one before. */
   cpuBeforeMs: number;
-  isBurning: boolean;
+  coreShare: number;
+  /** Its place among the busy executors of its tenant: the lowest free one when it got its owner. Decides its priority. */
+  rank: number;
+  /** It has a run that no other run joins. */
+  isForOne: boolean;
   /** CPU time of the process when it last had no run, and the CPU time that its runs since then may use. */
   cpuAtRestMs: number;
   cpuAllowedMs: number;
@@ -49,6 +53,7 @@ export type Lease<Run> = {
 
 export const newLease = <Run>(executor: Executor): Lease<Run> => {
   const size = executor.size();
+  const cpuMs = executor.cpuMs() ?? 0;
   const now = performance.now();
   return {
     executor,
@@ -58,10 +63,12 @@ export const newLease = <Run>(executor: Executor): Lease<Run> => {
     loaded: new Set(),
     runsSoFar: 0,
     memoryMb: size?.privateMb ?? 0,
-    cpuMs: executor.cpuMs() ?? 0,
+    cpuMs,
     activeAt: now,
-    cpuBeforeMs: 0,
-    isBurning: false,
+    cpuBeforeMs: cpuMs,
+    coreShare: 0,
+    rank: 0,
+    isForOne: false,
     cpuAtRestMs: 0,
     cpuAllowedMs: 0,
     hiddenSince: undefined,

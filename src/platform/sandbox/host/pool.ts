@@ -29,8 +29,13 @@ export type PoolOptions<Run> = {
   changed(): void;
 };
 
-/** Runs in one executor before the pool starts a further one, and the most runs. A waiting run costs almost nothing. */
+/**
+ * An owner gets a further executor where each that it has got so many runs and used this share of a core in the last 200 ms.
+ * Runs that wait use none. Executors that get less than this share have no core free for a further one.
+ */
 const RUNS_TO_SPREAD = 8;
+const BUSY_SHARE = 0.5;
+/** The most runs of an executor: they share the memory of an isolate, and end with their process. A waiting run takes 0.3 MB. */
 const RUNS_AT_ONCE_MAX = 32;
 /** Parsed input takes up to ten times its bytes. The inputs of all runs of an executor must fit in one isolate. */
 const BYTES_OF_INPUT = 10;
@@ -41,13 +46,16 @@ const STARTS_AT_ONCE = Math.max(2, availableParallelism());
 /** Pause after a failed start. */
 const START_PAUSE_MS = 500;
 
+/** `key`: of the code. `isAlone`: without other runs in the executor. */
+export type Need = { key: string; inputBytes: number; isAlone: boolean };
+
 export type Pool<Run> = {
   readonly wall: Wall | undefined;
   readonly leases: ReadonlySet<Lease<Run>>;
   /** Finds the best isolation that works, and starts the first executor. @throws ExecutorStartError. */
   start(): Promise<void>;
-  /** Finds an executor of the owner for a run of the code with this key; undefined if the run must wait. */
-  find(owner: Owner, key: string, inputBytes: number): Lease<Run> | undefined;
+  /** Finds an executor of the owner for a run; undefined if the run must wait. */
+  find(owner: Owner, need: Need): Lease<Run> | undefined;
   /** Call before a run joins the lease. @param cpuMs CPU time that the run may use. */
   begin(lease: Lease<Run>, cpuMs: number, hasNewIsolate: boolean): void;
   /** Call when a lease has no runs left. */
@@ -62,7 +70,8 @@ export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
   const { report, memoryMb } = options;
   const leases = new Set<Lease<Run>>();
   const spawner = createSpawner();
-  const starts = new Set<Promise<void>>();
+  /** Starts under way. `hurry`: a run waits for it. */
+  const starts = new Map<Promise<void>, { hurry(): void }>();
   const inputBytesMax = (memoryMb * 1024 * 1024) / BYTES_OF_INPUT;
   let pauseUntil = 0;
   let isClosed = false;
@@ -72,8 +81,10 @@ export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
   /** Since the last `tend`: tenants without an executor that need one, and owners that need a further one. */
   const needFirst = new Set<string>();
   let needsFurther = false;
+  /** Since the last `tend`: a run found no executor at all. */
+  let isWaiting = false;
 
-  const open = async (kind: WallKind): Promise<Lease<Run>> => {
+  const open = async (kind: WallKind, isSpare = false, spawned?: (hurry: () => void) => void): Promise<Lease<Run>> => {
     let lease: Lease<Run> | undefined;
     const executor = await startExecutor({
       spawner,
@@ -81,6 +92,8 @@ export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
       landlock,
       executorPath: options.executorPath,
       memoryMb,
+      isSpare,
+      spawned,
       received: (frame) => lease && options.received(lease, frame),
       broken: (error) => lease && options.broken(lease, error),
     });
@@ -114,9 +127,10 @@ export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
     throw new ExecutorStartError(isClosed ? 'closed' : causes.join('\n'));
   };
 
-  const startAnother = (): void => {
+  const startAnother = (isSpare: boolean): void => {
     if (!wall) return;
-    const start = open(wall.kind).then(
+    const start = { hurry: (): void => undefined };
+    const opening = open(wall.kind, isSpare, (hurry) => (start.hurry = hurry)).then(
       (lease) => {
         leases.add(lease);
         if (isClosed) lease.executor.kill();
@@ -127,9 +141,9 @@ export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
         report({ event: 'start_failed', reason: error.message });
       },
     );
-    starts.add(start);
-    void start.finally(() => {
-      starts.delete(start);
+    starts.set(opening, start);
+    void opening.finally(() => {
+      starts.delete(opening);
       options.changed();
     });
   };
@@ -175,28 +189,34 @@ export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
       return undefined;
     }
     const [spare] = spares();
+    const own = [...leases].filter((lease) => lease.owner?.tenant_id === owner.tenant_id);
     if (spare && room.mayRun(spare)) {
+      const taken = new Set(own.filter(({ runs }) => runs.size > 0).map(({ rank }) => rank));
+      while (taken.has(spare.rank)) spare.rank += 1;
+      spare.executor.setRank(spare.rank);
       spare.owner = owner;
       return spare;
     }
-    if ([...leases].some((lease) => lease.owner?.tenant_id === owner.tenant_id)) needsFurther = true;
+    if (own.length > 0) needsFurther = true;
     else needFirst.add(owner.tenant_id);
     return undefined;
   };
 
-  const find = (owner: Owner, key: string, inputBytes: number): Lease<Run> | undefined => {
+  const find = (owner: Owner, { key, inputBytes, isAlone }: Need): Lease<Run> | undefined => {
     const all = [...leases].filter((lease) => lease.owner && isSameOwner(lease.owner, owner));
+    const mayJoin = ({ runs, isForOne, inputBytes: bytes }: Lease<Run>): boolean =>
+      !isAlone && !isForOne && runs.size < RUNS_AT_ONCE_MAX && bytes + inputBytes <= inputBytesMax;
     const fitting = all
-      .filter(({ isRetired, runs }) => !isRetired && runs.size < RUNS_AT_ONCE_MAX)
-      .filter((lease) => lease.runs.size === 0 || lease.inputBytes + inputBytes <= inputBytesMax)
+      .filter((lease) => !lease.isRetired && (lease.runs.size === 0 || mayJoin(lease)))
       .toSorted((a, b) => a.runs.size - b.runs.size);
-    const easy = fitting.filter(({ runs }) => runs.size < RUNS_TO_SPREAD);
+    const easy = fitting.filter(({ runs, coreShare }) => runs.size < RUNS_TO_SPREAD || coreShare < BUSY_SHARE);
     const easiest = easy.find(({ loaded }) => loaded.has(key)) ?? easy[0];
     if (easiest && room.mayRun(easiest)) return easiest;
     const spare = easiest ? undefined : takeSpare(owner, all.length === 0);
     if (spare) return spare;
     const least = fitting[0];
     if (least && room.mayRun(least)) return least;
+    isWaiting = true;
     // There is an executor but no memory for a run: other idle executors must end.
     if (least) {
       least.idleSince = performance.now();
@@ -209,17 +229,21 @@ export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
     watch.adjust();
     if (isClosed || !wall) return;
     const firsts = needFirst.size;
+    // Each time: the process may have set its lowest priority meanwhile.
+    if (isWaiting) for (const start of starts.values()) start.hurry();
     const isUsed = [...leases].some(({ owner }) => owner);
     const wanted = firsts + (needsFurther ? 1 : 0) + (isUsed ? SPARES : 1) - spares().length - starts.size;
     needFirst.clear();
     needsFurther = false;
+    const isSpare = !isWaiting;
+    isWaiting = false;
     if (firsts > 0 && !room.fits(firsts)) {
       for (const lease of room.toEnd(firsts)) end(lease, undefined);
       if (!room.fits(firsts)) for (const lease of room.toRetire(firsts)) lease.isRetired = true;
     }
     if (performance.now() < pauseUntil) return;
     const most = Math.min(wanted, STARTS_AT_ONCE - starts.size);
-    for (let count = 0; count < most && room.fits(1); count += 1) startAnother();
+    for (let count = 0; count < most && room.fits(1); count += 1) startAnother(isSpare);
   };
 
   return {
@@ -236,7 +260,8 @@ export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
     close: async () => {
       isClosed = true;
       watch.stop();
-      await Promise.all([...starts, firstStart?.catch(() => undefined)]);
+      for (const start of starts.values()) start.hurry();
+      await Promise.all([...starts.keys(), firstStart?.catch(() => undefined)]);
       const open = [...leases];
       for (const lease of open) end(lease, undefined);
       await Promise.all(open.map(({ executor }) => executor.ended));

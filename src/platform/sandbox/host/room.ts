@@ -13,7 +13,9 @@ const WAITING_AFTER_MS = 200;
 const TENANT_SHARE = 0.5;
 /** Further executors of tenants leave the rest free: a tenant without one finds memory for its first. */
 const FURTHER_SHARE = 0.75;
-/** While so many executors use a core each, a tenant with one of them gets no further one. */
+/** An executor counts as burning above this share of a core. Many that burn leave each other little of one. */
+const BURNING_SHARE = 0.1;
+/** While so many executors burn, a tenant with one of them gets no further one. */
 const BURNING_MAX = availableParallelism() + 1;
 
 export type RoomOptions<Run> = {
@@ -56,6 +58,7 @@ export const createRoom = <Run>({ leases, starting, totalMb, runMb }: RoomOption
   const startMb = START_MB + runMb;
   const tenantMb = Math.max(totalMb * TENANT_SHARE, 2 * startMb);
   const of = (tenant_id: string): Lease<Run>[] => [...leases].filter(({ owner }) => owner?.tenant_id === tenant_id);
+  const isBurning = ({ coreShare }: Lease<Run>): boolean => coreShare >= BURNING_SHARE;
   const isEnding = ({ isRetired, death, runs }: Lease<Run>): boolean =>
     isRetired && (death !== undefined || runs.size === 0);
   const isIdle = ({ owner, runs, isRetired }: Lease<Run>): boolean =>
@@ -75,8 +78,8 @@ export const createRoom = <Run>({ leases, starting, totalMb, runMb }: RoomOption
       const own = of(tenant_id);
       // Executors that are ending count until they are gone.
       if (own.length === 0) return true;
-      const isBurning = own.some((lease) => lease.isBurning);
-      if (!hasNone && isBurning && [...leases].filter((lease) => lease.isBurning).length >= BURNING_MAX) return false;
+      const hasBurning = own.some(isBurning);
+      if (!hasNone && hasBurning && [...leases].filter(isBurning).length >= BURNING_MAX) return false;
       return sumOf(own) + startMb <= tenantMb && usedMb() + runMb <= totalMb * FURTHER_SHARE;
     },
     fits: (starts) => leases.size + starting() < 2 || usedMb() + starts * startMb <= totalMb,

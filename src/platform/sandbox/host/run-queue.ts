@@ -2,22 +2,26 @@
 import type { Pool } from './pool.ts';
 import { busy, finish, type Run } from './run.ts';
 import type { Lease, Owner } from './lease.ts';
+import type { RunFault } from '../protocol/sandbox.ts';
 
 /** A run that waits this long for an executor gets a response that asks the client to retry. */
 const WAIT_MS_MAX = 10_000;
 
+/** Runs that must be alone have a line of their own: the others do not wait behind them. */
 type Line = { owner: Owner; runs: Run[] };
 
 export type RunQueue = {
   add(run: Run): void;
   remove(run: Run): void;
   place(assign: (lease: Lease<Run>, run: Run) => void): void;
-  refuseAll(): void;
+  /** Refuses waiting runs. @param isMeant all if absent. */
+  refuse(fault: RunFault, isMeant?: (run: Run) => boolean): void;
   /** How many runs wait. */
   length(): number;
 };
 
-const keyOf = ({ tenant_id, application_id = '' }: Owner): string => `${tenant_id} ${application_id}`;
+const keyOf = ({ job: { tenant_id, application_id = '' }, isAlone }: Run): string =>
+  `${tenant_id} ${application_id} ${isAlone}`;
 
 export const createQueue = (pool: Pick<Pool<Run>, 'find' | 'leases'>): RunQueue => {
   const lines = new Map<string, Line>();
@@ -29,7 +33,7 @@ export const createQueue = (pool: Pick<Pool<Run>, 'find' | 'leases'>): RunQueue 
   };
 
   const remove = (run: Run): void => {
-    const key = keyOf(run.job);
+    const key = keyOf(run);
     const runs = lines.get(key)?.runs;
     const index = runs?.indexOf(run) ?? -1;
     // The timer of a run in an executor is its time limit: it holds for a run that is cancelled too.
@@ -43,7 +47,7 @@ export const createQueue = (pool: Pick<Pool<Run>, 'find' | 'leases'>): RunQueue 
     add: (run) => {
       clearTimeout(run.timer);
       const { tenant_id, application_id } = run.job;
-      const key = keyOf(run.job);
+      const key = keyOf(run);
       const line = lines.get(key) ?? { owner: { tenant_id, application_id }, runs: [] };
       lines.set(key, line);
       line.runs.push(run);
@@ -65,18 +69,18 @@ export const createQueue = (pool: Pick<Pool<Run>, 'find' | 'leases'>): RunQueue 
       const countOf = ({ owner }: Line): number => counts.get(owner.tenant_id) ?? 0;
       for (const line of [...lines.values()].toSorted((a, b) => countOf(a) - countOf(b)))
         for (let run = line.runs[0]; run; run = line.runs[0]) {
-          const lease = pool.find(line.owner, run.job.key, run.inputBytes);
+          const { job, inputBytes, isAlone } = run;
+          const lease = pool.find(line.owner, { key: job.key, inputBytes, isAlone });
           if (!lease) break;
           remove(run);
           assign(lease, run);
         }
     },
-    refuseAll: () => {
-      for (const { runs } of lines.values())
-        for (let run = runs[0]; run; run = runs[0]) {
-          remove(run);
-          finish(run, busy('all'));
-        }
+    refuse: (fault, isMeant = () => true) => {
+      for (const run of [...lines.values()].flatMap(({ runs }) => runs.filter(isMeant))) {
+        remove(run);
+        finish(run, fault);
+      }
     },
   };
 };

@@ -12,8 +12,10 @@ export type Run = {
   readonly isCheck: boolean;
   readonly cpuMsMax: number;
   readonly inputBytes: number;
-  /** How often its executor has died. */
+  /** How often its executor or isolate has ended under it. */
   deaths: number;
+  /** It may have ended one: no other run is beside it. */
+  isAlone: boolean;
   /** Numbers of its calls so far, finished or not. */
   readonly calls: Set<number>;
   /** Aborts running calls when the run is over. Created with the first call, because most runs make none. */

@@ -79,6 +79,9 @@ const memoryCodes = new Set<Ending['code']>([CATASTROPHE, 128 + 4, 128 + 5, 128 
 const isMemoryEnding = (lease: Lease<Run>, { code, signal }: Ending): boolean =>
   lease.death === 'memory' || (!lease.death && (memorySignals.has(signal) || memoryCodes.has(code)));
 
+/** The breaker is open for the code. */
+const tooManyDeaths = (waitMs: number): RunFault => busy('tenant', Math.ceil(waitMs / 1000));
+
 export const createSandbox = (options: SandboxOptions): SandboxOwner => {
   const { limits, accounts, report } = options;
   const breaker = createBreaker();
@@ -108,6 +111,9 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
   const onExecutorExit = (lease: Lease<Run>, ending: Ending): void => {
     const isMemory = isMemoryEnding(lease, ending);
     const isCpu = lease.death === 'cpu';
+    // Of several runs, the one to blame is unknown: each is tried again alone.
+    const isToBlame = lease.runs.size === 1;
+    const isSuspect = isMemory || isCpu || lease.death === undefined;
     for (const { timer } of lease.runs.values()) clearTimeout(timer);
     const runs = [...lease.runs.values()].filter(({ isOver }) => !isOver);
     lease.runs.clear();
@@ -118,20 +124,31 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
         reason: lease.death ?? (isMemory ? 'memory' : 'died'),
       });
     for (const run of runs) {
-      // A single run ended its executor or filled its memory. Of several runs, the one to blame is unknown.
-      if (runs.length === 1) breaker.countDeath(nameOf(run.job));
-      const isToBlame = runs.length === 1 || run.deaths > 0;
+      if (isToBlame) countDeath(run);
       if (isMemory && isToBlame) finish(run, { code: 'OUT_OF_MEMORY' });
       else if (isCpu && isToBlame) finish(run, { code: 'TIMEOUT_CPU' });
       else if (lease.death === 'violation') finish(run, { code: 'EXECUTOR_DIED' });
-      else retry(run);
+      else retry(run, isSuspect);
     }
   };
 
-  /** Tries a run once more, unless it made a call: a destination may know of it then. */
-  const retry = (run: Run): void => {
-    if (run.deaths > 0 || run.calls.size > 0) return finish(run, { code: 'EXECUTOR_DIED' });
+  /** The run ended its executor or isolate. Too many such runs of a code open the breaker, also for those that wait. */
+  const countDeath = ({ job }: Run): void => {
+    const name = nameOf(job);
+    breaker.countDeath(name);
+    const waitMs = breaker.waitMs(name);
+    if (waitMs > 0) queue.refuse(tooManyDeaths(waitMs), (run) => nameOf(run.job) === name);
+  };
+
+  /**
+   * Tries a run again, unless it made a call: a destination may know of it then. The last try is alone: what ends that one
+   * is the run itself.
+   * @param isSuspect whether it may have ended its executor. Otherwise another run is known to have done so.
+   */
+  const retry = (run: Run, isSuspect: boolean): void => {
+    if (run.isAlone || run.calls.size > 0) return finish(run, { code: 'EXECUTOR_DIED' });
     if (isDraining) return finish(run, busy('all'));
+    run.isAlone = isSuspect || run.deaths > 0;
     run.deaths += 1;
     run.startedAt = 0;
     queue.add(run);
@@ -149,6 +166,7 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
     const hasNewIsolate = run.isCheck || options.isolation === 'isolate' || !lease.loaded.has(job.key);
     pool.begin(lease, cpuMsMax, hasNewIsolate);
     lease.runs.set(id, run);
+    lease.isForOne = run.isAlone;
     lease.inputBytes += run.inputBytes;
     run.startedAt = performance.now();
     run.timer = setTimeout(() => overdue(lease, run), wallMs + KILL_AFTER_MS);
@@ -187,7 +205,7 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
 
   const overdue = (lease: Lease<Run>, run: Run): void => {
     leave(lease, run);
-    breaker.countDeath(nameOf(run.job));
+    countDeath(run);
     finish(run, { code: 'TIMEOUT_WALL' });
     pool.end(lease, 'deadline');
   };
@@ -228,20 +246,21 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
     if (!isTimeout) lease.cpuAllowedMs -= Math.max(0, run.cpuMsMax - cpu_ms);
     // After these the isolate may be damaged: the executor gets no new runs.
     if (isTimeout || fault === 'OUT_OF_MEMORY' || fault === 'ISOLATE_GONE') lease.isRetired = true;
+    if (fault === 'OUT_OF_MEMORY') countDeath(run);
     if (ok) breaker.forget(nameOf(run.job));
     const conclude = (made: Result): void => {
-      if ('code' in made && made.code === 'ISOLATE_GONE' && !run.isOver) retry(run);
+      if ('code' in made && made.code === 'ISOLATE_GONE' && !run.isOver) retry(run, false);
       else finish(run, made, logs, cpu_ms);
     };
     if (result) conclude(result);
     else if (!run.isOver)
       void results.parseInTurns(run, ok, body).then(conclude, (error: Error) => {
-        breaker.countDeath(nameOf(run.job));
+        countDeath(run);
         violate(lease, error.message);
         finish(run, { code: 'EXECUTOR_DIED' });
       });
     if (is_stuck) {
-      breaker.countDeath(nameOf(run.job));
+      countDeath(run);
       pool.end(lease, 'stuck');
     } else if (lease.runs.size === 0) pool.rest(lease);
     place();
@@ -251,7 +270,7 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
     if (isDraining) return busy('all');
     if (job.signal?.aborted) return { code: 'CANCELLED' };
     const waitMs = breaker.waitMs(nameOf(job));
-    return waitMs > 0 ? busy('tenant', Math.ceil(waitMs / 1000)) : undefined;
+    return waitMs > 0 ? tooManyDeaths(waitMs) : undefined;
   };
 
   const newRun = (job: Job, isCheck: boolean, settle: Run['settle']): Run => {
@@ -265,6 +284,7 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
       cpuMsMax: isCheck ? Math.min(limits.cpuMs, CHECK_CPU_MS) : limits.cpuMs,
       inputBytes: job.input.length,
       deaths: 0,
+      isAlone: false,
       calls: new Set(),
       aborter: undefined,
       serverMs: 0,
@@ -303,7 +323,7 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
   /** Refuses waiting runs, with a time to retry after; runs under way go on. */
   const drain = (): Promise<void> => {
     isDraining = true;
-    queue.refuseAll();
+    queue.refuse(busy('all'));
     return runsOfAll === 0 ? Promise.resolve() : new Promise((resolve) => drained.push(resolve));
   };
 

@@ -16,6 +16,8 @@ export type Program = {
   args: string[];
   /** Absolute paths that the program may read. The rest of the disk is not visible. */
   reads: string[];
+  /** Added to the niceness of the server; without isolation it has no effect. */
+  nicenessMore: number;
 };
 
 /** The environment of the wrappers. The executor has none. */
@@ -78,6 +80,7 @@ const launch = (program: Program, landlock: number, isAlone: boolean): string[] 
     landlock,
     processesMax: isAlone ? THREADS_MAX : 0,
     mayChangeUser: isRoot,
+    nicenessMore: program.nicenessMore,
     runs: [program.path, ...loaders],
     reads: [...libraries, ...devices, ...program.reads],
     command: [program.path, ...program.args],

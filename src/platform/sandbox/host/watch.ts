@@ -28,9 +28,8 @@ const REST_CPU_MS_MAX = 300;
 const LOOK_MS = 25;
 /** Interval between runs, when a correct executor does not grow. */
 const INSPECT_MS = 100;
-/** Inspections over which an executor is measured. It counts as using a core above a tenth of one. */
-const BURN_INSPECTIONS = 2;
-const BURN_MS = 20;
+/** Inspections over which the use of a core is measured. */
+const SHARE_INSPECTIONS = 2;
 /** An executor whose owner does not use it ends after this time. */
 const IDLE_MS_MAX = 5 * 60_000;
 /** CPU time that an executor without a run may use between two readings, to create contexts ahead. */
@@ -66,6 +65,7 @@ export type Watch<Run> = {
 export const createWatch = <Run>({ leases, memoryMb, end, broken, ...options }: WatchOptions<Run>): Watch<Run> => {
   let looks: NodeJS.Timeout | undefined;
   let inspections = 0;
+  let sharesAt = performance.now();
   const memoryMbMax = executorMbMax(memoryMb);
 
   /** Reads CPU time. @returns whether it grew or cannot be read. An executor without CPU time cannot have grown in memory. */
@@ -110,6 +110,7 @@ export const createWatch = <Run>({ leases, memoryMb, end, broken, ...options }: 
   const inspect = (): void => {
     const now = performance.now();
     inspections += 1;
+    const hasShares = inspections % SHARE_INSPECTIONS === 0;
     for (const lease of leases) {
       if (!lease.owner) continue;
       const isIdle = lease.runs.size === 0;
@@ -117,10 +118,11 @@ export const createWatch = <Run>({ leases, memoryMb, end, broken, ...options }: 
       if (isIdle && !lease.isLookComing) checkCpu(lease, 'busy_after_reply');
       if (options.mayHaveChildren() && lease.executor.hasChildren()) broken(lease, new Error('it started a process'));
       if (isIdle && now - lease.idleSince > IDLE_MS_MAX) end(lease, undefined);
-      if (inspections % BURN_INSPECTIONS !== 0) continue;
-      lease.isBurning = lease.cpuMs - lease.cpuBeforeMs >= BURN_MS;
+      if (!hasShares) continue;
+      lease.coreShare = (lease.cpuMs - lease.cpuBeforeMs) / (now - sharesAt);
       lease.cpuBeforeMs = lease.cpuMs;
     }
+    if (hasShares) sharesAt = now;
     options.inspected();
   };
   const timer = setInterval(inspect, INSPECT_MS);

@@ -786,6 +786,42 @@ describe('a body beyond what code may be given', () => {
   });
 });
 
+describe('a query beyond what a request may have', () => {
+  const TOO_MANY = ['must have at most 1000 parameters'];
+  /** Code that runs sends a request of its own. */
+  const CALLS = `await fetch(configuration.URL); ${PASS}`;
+  const makeCalling = () => make({ request: CALLS, configuration: { URL: house.url }, require_auth: false });
+
+  test('is a 400 that names the limit, with and without an API key, and no code runs', async () => {
+    const proxy = await makeCalling();
+    const reached = await reaching(async () => {
+      for (const key of [server.tenant.api_key, null]) {
+        const told = await askOnWire(server, 'GET', `/proxy?${'a&'.repeat(1_000)}a`, {
+          key,
+          headers: { 'svc-proxy-key': proxy.key },
+        });
+        expect([told.status, problemIn(told).errors]).toEqual([400, { query: TOO_MANY }]);
+      }
+    });
+    expect(reached).toEqual([]);
+  });
+
+  test('at the limit is given to code, each parameter of it', async () => {
+    const { args } = await givenOfRequest({ path: `/proxy?${'a=b&'.repeat(998)}c&d` });
+    expect(args.query).toEqual({ a: Array.from({ length: 998 }, () => 'b'), c: '', d: '' });
+  });
+
+  test('in a URL that becomes too long is a 400 before code runs', async () => {
+    const proxy = await makeCalling();
+    const id = await tokenOf(server, 'x'.repeat(33_000));
+    const reached = await reaching(async () => {
+      const told = await onWire(proxy, { path: `/proxy?a=%7B%7B%20${id}%20%7D%7D` });
+      expect([told.status, Object.keys(problemIn(told).errors)]).toEqual([400, ['query']]);
+    });
+    expect(reached).toEqual([]);
+  });
+});
+
 describe('a caller that leaves', () => {
   test('while code works on its request has nothing sent', async () => {
     const { destination_url, path } = answering('sent');
@@ -1218,6 +1254,33 @@ describe('svc.proxy', () => {
       'PATCH',
       'DELETE',
     ]);
+  });
+
+  test('refuses a query of too many parameters or characters', async () => {
+    const ask = (query: string) =>
+      run(
+        `return { raw: await attempt(() => svc.proxy.get({ headers: { 'svc-proxy-url': args.url }, query: ${query} })) };`,
+        {
+          url: house.url,
+        },
+      );
+    const reached = await reaching(async () => {
+      for (const query of [
+        `{ a: Array(1001).fill('') }`,
+        `Object.fromEntries(Array.from({ length: 1001 }, (_, n) => ['n' + n, 1]))`,
+      ])
+        expect((await ask(query)).raw).toMatchObject({
+          code: 'INVALID_INPUT',
+          status: 400,
+          message: expect.stringContaining('query must have at most 1000 parameters'),
+        });
+      expect((await ask(`{ a: Array(1000).fill('x'.repeat(4000)) }`)).raw).toMatchObject({
+        code: 'INVALID_INPUT',
+        message: expect.stringContaining('query must leave the URL of the destination at most 32768 characters'),
+      });
+    });
+    expect(reached).toEqual([]);
+    expect((await ask(`{ a: Array(1000).fill('') }`)).raw.status).toBe(200);
   });
 
   test('says what is wrong as the proxy does', async () => {

@@ -9,33 +9,46 @@ import { fieldErrors, invalidInput } from '../../platform/errors.ts';
 import { shapeProblem } from '../../platform/json/json-shape.ts';
 import { type Call, CallFault, RUN_BYTES_MAX } from '../../platform/sandbox/protocol/sandbox.ts';
 import { CODED_MARK, type CodedText, createCodedTexts } from '../tokens/expressions/coded-texts.ts';
+import { EXPRESSION_PLACEHOLDERS_MAX } from '../tokens/expressions/template.ts';
+import { boundedRecord } from '../../platform/json/bounded-record.ts';
 import { formatPath } from '../../platform/json/json.ts';
 import { readAnswer } from './bodies/answer-text.ts';
 import { forwardingFault } from './faults.ts';
 import { namedHeaders, valueOf } from './message.ts';
+import { QUERY_PARAMETERS_MAX, refuseLongTarget, TOO_MANY_PARAMETERS } from './target.ts';
 
 const HEADERS_MAX = 100;
 const TEXT_LENGTH_MAX = 16_384;
 
+type Scalar = string | number | boolean;
+
 const scalar = z.union([z.string().max(TEXT_LENGTH_MAX), z.number(), z.boolean()], 'must be a text or a number');
+
+const countParameters = (query: object): number =>
+  Object.values(query).reduce((sum: number, values: unknown) => sum + (Array.isArray(values) ? values.length : 1), 0);
 
 const proxyCall = z.object(
   {
     method: z.enum(['GET', 'POST', 'PUT', 'PATCH', 'DELETE'], 'must be GET, POST, PUT, PATCH or DELETE'),
-    headers: z
-      .record(z.string(), scalar, 'must be an object of texts')
-      .refine((headers) => Object.keys(headers).length <= HEADERS_MAX, `must be at most ${HEADERS_MAX}`)
-      .nullish(),
+    headers: boundedRecord(z.string(), scalar, HEADERS_MAX, {
+      error: 'must be an object of texts',
+      tooMany: `must be at most ${HEADERS_MAX}`,
+    }).nullish(),
     path: z.string('must be a path').max(TEXT_LENGTH_MAX, `must have at most ${TEXT_LENGTH_MAX} characters`).nullish(),
-    query: z.record(z.string(), z.union([scalar, z.array(scalar)]), 'must be an object of texts').nullish(),
+    query: boundedRecord(
+      z.string(),
+      z.union([scalar, z.array(scalar)], 'must be a text or a number, or a list of them'),
+      QUERY_PARAMETERS_MAX,
+      { error: 'must be an object of texts', tooMany: TOO_MANY_PARAMETERS, count: countParameters },
+    ).nullish(),
     body: z.unknown().optional(),
     /** Added by the sandbox: what `svc.expression` and `svc.literal` returned, if the request contains it. */
-    marks: z
-      .record(
-        z.string().regex(new RegExp(`^${CODED_MARK.source}$`)),
-        z.union([z.object({ literal: z.string() }), z.object({ id: z.string(), filter: z.string().nullish() })]),
-      )
-      .nullish(),
+    marks: boundedRecord(
+      z.string().regex(new RegExp(`^${CODED_MARK.source}$`)),
+      z.union([z.object({ literal: z.string() }), z.object({ id: z.string(), filter: z.string().nullish() })]),
+      EXPRESSION_PLACEHOLDERS_MAX,
+      { tooMany: `must have at most ${EXPRESSION_PLACEHOLDERS_MAX} expressions` },
+    ).nullish(),
   },
   'must be an object',
 );
@@ -49,6 +62,20 @@ const bodyOf = (value: unknown, marked: Map<string, CodedText>): { body: unknown
   return { body: coded.literal, isLiteral: true };
 };
 
+/** @throws invalidInput for more than a URL may have, before more of it is encoded. */
+const searchOf = (query: Record<string, Scalar | Scalar[]>): URLSearchParams => {
+  const search = new URLSearchParams();
+  let characters = 0;
+  for (const [name, values] of Object.entries(query))
+    for (const value of [values].flat()) {
+      const text = String(value);
+      characters += name.length + text.length;
+      refuseLongTarget(characters);
+      search.append(name, text);
+    }
+  return search;
+};
+
 export const parseProxyCall = (input: unknown): Omit<ProxyRequest, 'work' | 'origin' | 'signal'> => {
   const parsed = proxyCall.safeParse(input);
   if (!parsed.success)
@@ -60,9 +87,7 @@ export const parseProxyCall = (input: unknown): Omit<ProxyRequest, 'work' | 'ori
   const { method, headers, path, query } = parsed.data;
   const marked = new Map<string, CodedText>(Object.entries(parsed.data.marks ?? {}));
   const { body, isLiteral } = bodyOf(parsed.data.body, marked);
-  const search = new URLSearchParams();
-  for (const [name, values] of Object.entries(query ?? {}))
-    for (const value of [values].flat()) search.append(name, String(value));
+  const search = searchOf(query ?? {});
   const pairs = Object.entries(headers ?? {}).map(([name, value]): [string, string] => [name, String(value)]);
   const hasBody = body !== undefined && body !== null;
   const isTyped = pairs.some(([name]) => name.toLowerCase() === 'content-type');

@@ -156,6 +156,10 @@ const exchange = async (
     // A destination may echo the values to the response transform, even in another encoding.
     for (const id of references.ids) nested.opened.add((tokens?.values(id, references.isWhole) ?? null) as Json);
 
+    // Before the code runs: code changes neither path nor query.
+    const isAsWritten = opened.path === target.path && opened.query === target.query;
+    const sentTo = isAsWritten ? url : destinationOf(base, opened.path, opened.query);
+    refuseLongUrl(sentTo, opened);
     const about: About = { method, path: opened.path, query: opened.query };
     const isSeen = found.isInBody || proxy?.request_transform !== undefined;
     const before: Message = { ...sentOf(decoded, isSeen, opened, whole), hasValues: hasTokens };
@@ -163,9 +167,6 @@ const exchange = async (
     if (outgoing instanceof CodeResponse) return outgoing;
     reserveGrowth(outgoing.body, opened.body);
 
-    const isAsWritten = opened.path === target.path && opened.query === target.query;
-    const sentTo = isAsWritten ? url : destinationOf(base, opened.path, opened.query);
-    refuseLongUrl(sentTo, opened);
     const answer = await ctx.egress.request({
       tenant_id,
       account,

@@ -12,13 +12,29 @@ export type Message = {
   hasValues?: boolean;
 };
 
+/** Adds to the list of a name. The list is not copied: the sender chooses how often a name is repeated. */
+const addValue = (named: Record<string, string | string[]>, name: string, value: string): void => {
+  const before = named[name];
+  if (Array.isArray(before)) before.push(value);
+  else named[name] = before === undefined ? [value] : [before, value];
+};
+
+/** A query as code reads it: a repeated name has a list of values. */
+export const queryValues = (query: string): Record<string, string | string[]> => {
+  const named = Object.create(null) as Record<string, string | string[]>;
+  for (const [name, value] of new URLSearchParams(query))
+    if (Object.hasOwn(named, name)) addValue(named, name, value);
+    else named[name] = value;
+  return named;
+};
+
 /** Joins repeated headers with commas (RFC 9110 section 5.3), except the two that contain commas (RFC 6265 sections 3, 5.4). */
 export const namedHeaders = (headers: Headers): Record<string, string | string[]> => {
   const named = Object.create(null) as Record<string, string | string[]>;
   for (const [name, value] of headers) {
     const key = name.toLowerCase();
     const before = named[key];
-    if (key === 'set-cookie') named[key] = [...((before as string[] | undefined) ?? []), value];
+    if (key === 'set-cookie') addValue(named, key, value);
     else named[key] = before === undefined ? value : `${before as string}${key === 'cookie' ? '; ' : ', '}${value}`;
   }
   return named;

@@ -16,6 +16,20 @@ export const NO_KEY = 'must not have the parameter svc-proxy-key';
 export const namesKey = ({ searchParams }: URL): boolean =>
   [...searchParams.keys()].some((name) => name.toLowerCase() === KEY_PARAMETER);
 
+/**
+ * Parameters of one query. Forms have tens of them. Each costs a transform or the search for expressions some microseconds, however
+ * short it is.
+ */
+export const QUERY_PARAMETERS_MAX = 1_000;
+
+export const TOO_MANY_PARAMETERS = `must have at most ${QUERY_PARAMETERS_MAX} parameters`;
+
+/**
+ * Path and query before values are inserted. An expression may be longer than its value: as many as a request may have, each as
+ * `svc.expression` writes it, take 46,000 characters.
+ */
+export const TARGET_CHARACTERS_MAX = 65_536;
+
 const TOO_LONG = `must leave the URL of the destination at most ${URL_CHARACTERS_MAX} characters`;
 
 /** The path and query of a request as spelled, without the proxy key. */
@@ -27,6 +41,11 @@ export type Target = {
   proxyKeys: string[];
 };
 
+/** @throws invalidInput. */
+export const refuseLongTarget = (characters: number): void => {
+  if (characters > TARGET_CHARACTERS_MAX) throw invalidField('query', TOO_LONG);
+};
+
 /** @param rawUrl the request target as received. @throws invalidInput; badRequest. */
 export const parseTarget = (rawUrl: string): Target => {
   if (rawUrl.includes('#')) throw invalidField('path', 'must not have a fragment');
@@ -36,7 +55,10 @@ export const parseTarget = (rawUrl: string): Target => {
   if (!whole.startsWith(PREFIX) || !/^(?:\/|$)/.test(path)) throw badRequest(`The path must begin with ${PREFIX}.`);
   const proxyKeys: string[] = [];
   const kept: string[] = [];
-  for (const pair of question === -1 ? [] : rawUrl.slice(question + 1).split('&')) {
+  const pairs = question === -1 ? [] : rawUrl.slice(question + 1).split('&');
+  refuseLongTarget(rawUrl.length);
+  if (pairs.length > QUERY_PARAMETERS_MAX) throw invalidField('query', TOO_MANY_PARAMETERS);
+  for (const pair of pairs) {
     const [name = '', ...rest] = pair.split('=');
     if (decodePercent(name, true).toLowerCase() !== KEY_PARAMETER) kept.push(pair);
     else proxyKeys.push(decodePercent(rest.join('='), true));

@@ -12,7 +12,7 @@ import { answerOfFault, CodeResponse, runtimeError } from '../code/code-errors.t
 import { RUN_BYTES_MAX } from '../../platform/sandbox/protocol/sandbox.ts';
 import type { Json } from '../../platform/json/json.ts';
 import { type JsonFinding, JsonSyntaxError, parseInSlices } from '../../platform/json/json-parser.ts';
-import { charsetOf, isJson, type Message, namedHeaders, textOf, valueOf } from './message.ts';
+import { charsetOf, isJson, type Message, namedHeaders, queryValues, textOf, valueOf } from './message.ts';
 import { withoutByteOrderMark } from './bodies/utf16.ts';
 import type { ProxyForUse } from './proxy-finder.ts';
 
@@ -26,16 +26,6 @@ export type TransformRights = Omit<CodeRights, 'tenant_id' | 'entity'> & {
 };
 
 export type Side = 'request' | 'response';
-
-/** A query as code reads it: a repeated name has a list of values. */
-const queryValues = (query: string): Record<string, string | string[]> => {
-  const named = Object.create(null) as Record<string, string | string[]>;
-  for (const [name, value] of new URLSearchParams(query)) {
-    const before = named[name];
-    named[name] = before === undefined ? value : [before, value].flat();
-  }
-  return named;
-};
 
 /** An error for a returned value that cannot be sent. */
 const invalidResult = (side: Side, sentence: string): AppError =>

@@ -35,4 +35,4 @@ const left = await cleanUp(directory);
 for (const { pid, command } of left) console.error(`Left behind and killed: process ${pid}: ${command}`);
 console.log(`Processes left behind: ${left.length}`);
 guard.stdin.end();
-process.exitCode = code === 0 && left.length > 0 ? 1 : (code ?? SIGNAL_EXIT_CODE);
+process.exitCode = code ?? SIGNAL_EXIT_CODE;

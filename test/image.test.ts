@@ -10,7 +10,7 @@ import { makeSbom, OPTIONAL_IN_IMAGE } from '../release/sbom.ts';
 import { trim } from '../release/trim.ts';
 import { SERVER_FLAGS } from '../src/cli/become-server.ts';
 import { createDatabase, type TestDatabase } from './support/database.ts';
-import { root, type ServerProcess, spawnServer, untilReady } from './support/process.ts';
+import { READY_TIMEOUT_MS, root, type ServerProcess, spawnServer, untilReady } from './support/process.ts';
 
 const read = (file: string): string => readFileSync(join(root, file), 'utf8');
 
@@ -200,10 +200,15 @@ describe('what the last stage copies', () => {
     await expect(promisify(execFile)(process.execPath, ['bin/healthcheck.cjs'], nowhere)).rejects.toThrow();
   });
 
-  test('the log names the public address', () => {
-    const lines = server.output().trim().split('\n');
-    const line = lines.find((each) => each.includes('"listening"'));
-    expect(JSON.parse(line as string)).toMatchObject({
+  test('the log names the public address', async () => {
+    const findLine = () =>
+      server
+        .output()
+        .split('\n')
+        .find((each) => each.includes('"listening"'));
+    // One of the workers may be ready before the line is written.
+    await expect.poll(findLine, { timeout: READY_TIMEOUT_MS }).toBeDefined();
+    expect(JSON.parse(findLine() as string)).toMatchObject({
       base_url: 'https://vault.example.com',
       docs: 'https://vault.example.com/docs',
     });

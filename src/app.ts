@@ -8,6 +8,7 @@ import { watchAnswers } from './platform/http/answers-under-way.ts';
 import { addBodyParsers } from './platform/http/body.ts';
 import { deferRequests } from './platform/http/defer-requests.ts';
 import { closingResponse } from './platform/http/draining.ts';
+import { nameOperations } from './platform/http/operations.ts';
 import { refuseExpectations, requireOneHost, serveAbsoluteTargets } from './platform/http/host.ts';
 import { chargeBodies, meterBodies, parseInParts } from './platform/http/metered-bodies.ts';
 import { collectMethods } from './platform/http/methods.ts';
@@ -109,6 +110,7 @@ const addHooks = (app: App, ctx: Context): Authentication => {
   separateHosts(app, ctx.config);
   addPreflights(app);
   const authentication = addAuthentication(app, ctx);
+  nameOperations(app, ctx);
   addIdempotency(app, ctx);
   countUnsent(app, ctx);
   return authentication;

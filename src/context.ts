@@ -20,6 +20,7 @@ import {
 } from './platform/crypto/vault-keys.ts';
 import { openContract } from './platform/db/contract.ts';
 import { listenForNotices } from './platform/db/notices.ts';
+import { createHeldOperations } from './platform/held-operations.ts';
 import { createEgress, type EgressTimeouts, type Resolver } from './platform/egress/client.ts';
 import { StartError } from './platform/errors.ts';
 import { createLog } from './platform/log.ts';
@@ -183,6 +184,7 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
     newLogId: (at) => newTimeOrderedId(at.getTime(), randomBytes),
     db,
     accounts,
+    heldOperations: createHeldOperations(now),
     changes,
     metrics,
     tracing,

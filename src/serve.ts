@@ -12,6 +12,8 @@ import { startExportingCheckpoints } from './platform/audit/checkpoint-export.ts
 import { startStreaming } from './platform/audit/stream.ts';
 import { startBuildingTrees } from './platform/audit/trees.ts';
 import { StartError } from './platform/errors.ts';
+import type { OperationName } from './platform/event-loop.ts';
+import { startCountingHeld } from './platform/held-operations.ts';
 import { collectWhenIdle } from './platform/idle-collection.ts';
 import type { App } from './platform/http/app-type.ts';
 
@@ -69,7 +71,11 @@ const listen = async ({ config }: Context, app: App): Promise<string> => {
   return `http://${host.includes(':') ? `[${host}]` : host}:${typeof address === 'object' && address ? address.port : port}`;
 };
 
-export const serve = async (ctx: Context): Promise<Serving> => {
+/** @param tellHeld called with an operation that held the event loop, for the other workers. */
+export const serve = async (
+  ctx: Context,
+  tellHeld: (name: OperationName) => void = () => undefined,
+): Promise<Serving> => {
   const app = await buildApp(ctx);
   await preparePasskeys(ctx);
   const base_url = await listen(ctx, app);
@@ -81,12 +87,14 @@ export const serve = async (ctx: Context): Promise<Serving> => {
   const stopBuildingTrees = startBuildingTrees(ctx);
   const stopExportingCheckpoints = startExportingCheckpoints(ctx);
   const stopCollecting = collectWhenIdle();
+  const stopCountingHeld = startCountingHeld(ctx, tellHeld);
   return {
     base_url,
     metricsText: ctx.metricsText,
     async stop({ drains }) {
       if (drains) await drain(ctx);
       stopCollecting();
+      stopCountingHeld();
       await closeApp(ctx, app);
       await Promise.all([
         stopSweeping(),

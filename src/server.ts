@@ -22,6 +22,7 @@ import { ROOT_KEY_BYTES } from './platform/crypto/vault-keys.ts';
 import { StartError, unavailable } from './platform/errors.ts';
 import { failureText } from './platform/failure-text.ts';
 import { createLog, createStandardOutput } from './platform/log.ts';
+import type { HeldOperations } from './platform/held-operations.ts';
 import { listenSealed } from './platform/http/sealed-responder.ts';
 import { openMetricsServer } from './platform/metrics/metrics-server.ts';
 import { ENDING_SIGNALS } from './platform/node-24.ts';
@@ -120,13 +121,18 @@ const startOpen = async (config: Config, output: DestinationStream, onDirectoryL
   }
 };
 
-/** @param config that of the supervisor. */
-const startWorker = async (config: Config, metrics: WorkerMetrics): Promise<Running> => {
+/** @param config that of the supervisor. @param begun called with what counts the events of other workers. */
+const startWorker = async (
+  config: Config,
+  metrics: WorkerMetrics,
+  begun: (heldOperations: HeldOperations) => void,
+): Promise<Running> => {
   const overrides = { logFields: { pid: process.pid }, metricsText: metrics.text };
   const ctx = await createContext(configOfWorker(config), 'server', overrides);
   metrics.setSource(ctx.metrics);
   try {
-    const serving = await serve(ctx);
+    begun(ctx.heldOperations);
+    const serving = await serve(ctx, (operation) => tellSupervisor({ kind: 'held', operation }));
     tellSupervisor({ kind: 'ready', base_url: serving.base_url });
     return runningOf(ctx, serving);
   } catch (error) {
@@ -237,10 +243,11 @@ const runWorker = (): void => {
   process.prependOnceListener('disconnect', () => process.kill(process.pid, 'SIGKILL'));
   let stop: ReturnType<typeof run> | undefined;
   const metrics = createWorkerMetrics(tellSupervisor);
+  const { promise: heldOperations, resolve: begun } = Promise.withResolvers<HeldOperations>();
   const begin = (variables: Record<string, string>): void => {
     const config = loadConfig(variables);
     adoptVariables(variables);
-    stop = run(config, () => startWorker(config, metrics));
+    stop = run(config, () => startWorker(config, metrics, begun));
   };
   const beginSealed = (at: { host: string; port: number }): void => {
     listenSealed(at.host, at.port).then(
@@ -254,6 +261,7 @@ const runWorker = (): void => {
       if (asked.kind === 'start') begin(asked.has_keys ? { ...asked.variables, ...readKeys() } : asked.variables);
       else if (asked.kind === 'start_sealed') beginSealed(asked);
       else if (asked.kind === 'stop') stop?.({}, asked);
+      else if (asked.kind === 'held') void heldOperations.then(({ count }) => count(asked.operation, asked.is_fatal));
       else metrics.receive(asked);
     } catch (error) {
       void exitWith(error);

@@ -8,6 +8,9 @@ import { withheldVariables } from './platform/config.ts';
 import { findRootKeyBytes } from './platform/crypto/vault-keys.ts';
 import { urlOf } from './platform/dev-postgres/connection.ts';
 import { StartError } from './platform/errors.ts';
+import type { OperationName } from './platform/event-loop.ts';
+import { operationNameSchema } from './platform/held-operations.ts';
+import { EVENT_LOOP_STUCK } from './platform/watchdog.ts';
 import type { Serving } from './serve.ts';
 import { createWorkerFigures } from './worker-metrics.ts';
 import { type FromWorker, KEYS_FD, parseFromWorker, type ToWorker } from './worker-messages.ts';
@@ -18,15 +21,28 @@ const PAUSE_MS_MAX = 30_000;
 /** A worker that lived this long is replaced after the shortest pause again. */
 const STEADY_MS = 60_000;
 
-/** Passes on whole lines only: workers write at the same time. */
-const passLines = (from: Readable, to: DestinationStream): void => {
+/** A worker that starts within this time of an event refuses the operation too, and so many are kept. */
+const HELD_KEPT_MS = 60_000;
+const HELD_KEPT_MAX = 100;
+
+/** Passes on whole lines only: workers write at the same time. @param seen called with them. */
+const passLines = (from: Readable, to: DestinationStream, seen: (lines: string) => void): void => {
   let rest = '';
   from.setEncoding('utf8');
   from.on('data', (chunk: string) => {
     const end = chunk.lastIndexOf('\n') + 1;
-    if (end > 0) to.write(rest + chunk.slice(0, end));
+    const lines = rest + chunk.slice(0, end);
     rest = end > 0 ? chunk.slice(end) : rest + chunk;
+    if (end === 0) return;
+    to.write(lines);
+    seen(lines);
   });
+};
+
+/** The operation that ended a worker, by the last line of its watchdog. The worker itself can send no message then. */
+const findFatalOperation = (lines: string): OperationName | undefined => {
+  const line = lines.split('\n').find((each) => each.includes(`"alarm":"${EVENT_LOOP_STUCK}"`));
+  return line === undefined ? undefined : operationNameSchema.safeParse(JSON.parse(line)).data;
 };
 
 /**
@@ -99,12 +115,23 @@ export const supervise = async (ctx: Context, output: DestinationStream): Promis
 
   const figures = createWorkerFigures(() => [...running].map(({ worker }) => worker), send);
 
+  /** A worker that starts later must refuse what ended the one before it. */
+  let heldBefore: { told: ToWorker; atMs: number }[] = [];
+  const tellHeld = (told: ToWorker, from: Worker): void => {
+    const atMs = ctx.monotonicMs();
+    heldBefore = [...heldBefore, { told, atMs }].slice(-HELD_KEPT_MAX);
+    for (const { worker } of running) if (worker !== from) send(worker, told);
+  };
+
   const launch = (): Running => {
     // Each time: the process that answers for a sealed vault is launched with others. Index 4 is KEYS_FD.
     cluster.setupPrimary({ stdio: ['ignore', 'pipe', 'inherit', 'ipc', ...(isSplit ? (['pipe'] as const) : [])] });
     const worker = cluster.fork(withheldVariables());
     if (isSplit) giveKeys(worker, keys);
-    passLines(worker.process.stdout as Readable, output);
+    passLines(worker.process.stdout as Readable, output, (lines) => {
+      const operation = findFatalOperation(lines);
+      if (operation) tellHeld({ kind: 'held', operation, is_fatal: true }, worker);
+    });
     closeLastConnection(worker);
     // Where no process can be made now; `close` follows.
     worker.on('error', (error) => ctx.log.error({ error }, 'a worker has a failure'));
@@ -116,6 +143,7 @@ export const supervise = async (ctx: Context, output: DestinationStream): Promis
         const parsed: FromWorker = parseFromWorker(message);
         if (parsed.kind === 'ready') resolve(parsed.base_url);
         else if (parsed.kind === 'failed') reject(new StartError(parsed.text, { isFinal: parsed.is_final }));
+        else if (parsed.kind === 'held') tellHeld({ ...parsed, is_fatal: false }, worker);
         else figures.receive(worker, parsed);
       });
       void ended.then(({ code, signal }) =>
@@ -129,7 +157,10 @@ export const supervise = async (ctx: Context, output: DestinationStream): Promis
       if (!stopping.signal.aborted) figures.ended(worker);
     });
     variablesOf(ctx).then(
-      (variables) => send(worker, { kind: 'start', variables, has_keys: isSplit }),
+      (variables) => {
+        send(worker, { kind: 'start', variables, has_keys: isSplit });
+        for (const { told, atMs } of heldBefore) if (ctx.monotonicMs() - atMs < HELD_KEPT_MS) send(worker, told);
+      },
       (error: unknown) => {
         ctx.log.error({ error }, 'a worker has a failure');
         worker.process.kill('SIGKILL');

@@ -1,5 +1,6 @@
 // The messages between the supervisor and its workers, over the channel that Node opens for a child process.
 import { z } from 'zod';
+import { operationNameSchema } from './platform/held-operations.ts';
 
 /** Where a worker reads root keys that operators gave as shares. */
 export const KEYS_FD = 4;
@@ -15,6 +16,8 @@ const toWorker = z.discriminatedUnion('kind', [
   /** Answers for a sealed vault. The port must be the one of `start`: the supervisor shares it between both. */
   z.object({ kind: z.literal('start_sealed'), host: z.string(), port: z.number() }),
   z.object({ kind: z.literal('stop'), drains: z.boolean() }),
+  /** An operation held the event loop of another worker, or ended it. */
+  z.object({ kind: z.literal('held'), operation: operationNameSchema, is_fatal: z.boolean() }),
   /** Asks for the figures of the worker. */
   z.object({ kind: z.literal('send_metrics'), id: z.number() }),
   /** Answers `ask_metrics_text`. */
@@ -43,6 +46,8 @@ const fromWorker = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('ready'), base_url: z.string() }),
   /** With what the operator is told. */
   z.object({ kind: z.literal('failed'), text: z.string(), is_final: z.boolean() }),
+  /** An operation held its event loop. */
+  z.object({ kind: z.literal('held'), operation: operationNameSchema }),
   /** Answers `send_metrics`. */
   z.object({ kind: z.literal('metrics'), id: z.number(), report: z.array(metricReport) }),
   /** Asks for the figures of all workers, for a client of this one. */

@@ -5,13 +5,19 @@ import { buildApp } from '../src/app.ts';
 import { loadConfig } from '../src/platform/config.ts';
 import type { Context } from '../src/modules.ts';
 import type { App } from '../src/platform/http/app-type.ts';
+import { createHeldOperations } from '../src/platform/held-operations.ts';
 import { createLog } from '../src/platform/log.ts';
 
 let app: App;
 
 beforeAll(async () => {
   // No page of these asks the database.
-  const parts: Partial<Context> = { config: loadConfig({}), log: createLog('silent'), newUuid: () => 'trace' };
+  const parts: Partial<Context> = {
+    config: loadConfig({}),
+    log: createLog('silent'),
+    newUuid: () => 'trace',
+    heldOperations: createHeldOperations(() => new Date()),
+  };
   app = await buildApp(parts as Context);
 });
 

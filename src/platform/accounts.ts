@@ -2,6 +2,7 @@
 // Everything that a request can make grow is reserved here first: no tenant can take what the others need.
 import { setTimeout as pause } from 'node:timers/promises';
 import { AppError } from './errors.ts';
+import { findOperation, mark } from './event-loop.ts';
 import type { Slices } from './json/slices.ts';
 import { placeOfIp } from './ip-place.ts';
 
@@ -504,9 +505,11 @@ const createTurns = () => {
 
   const wait = async <T>(account: Account, slices: Slices<T>, admit: Accounts['reserve']): Promise<T> => {
     const place = admit(account, 'long_work', 1);
+    const operation = findOperation();
     try {
       return await new Promise((resolve, reject) => {
         const step = (): boolean => {
+          mark(operation);
           try {
             const next = slices.next();
             if (next.done) resolve(next.value);
@@ -524,6 +527,7 @@ const createTurns = () => {
   };
 
   const runTurns = <T>(account: Account, slices: Slices<T>, admit: Accounts['reserve']): T | Promise<T> => {
+    mark();
     const began = performance.now();
     const line = lines.get(account);
     if (line && line.restUntilMs > began && line.works.length < RESTING_MAX) return wait(account, slices, admit);

@@ -12,6 +12,7 @@ import type { Database } from './db/database.ts';
 import type { MigrationResult } from './db/migrate.ts';
 import type { EmbeddedPostgres } from './dev-postgres/dev-postgres.ts';
 import type { Egress } from './egress/client.ts';
+import type { HeldOperations } from './held-operations.ts';
 import type { Log } from './log.ts';
 import type { Metrics } from './metrics/metrics.ts';
 import type { Mailer } from './mail/mailer.ts';
@@ -33,6 +34,8 @@ export type Platform = {
   readonly db: Database;
   /** What each tenant holds of this process. */
   readonly accounts: Accounts;
+  /** Requests that are refused because they held the event loop. */
+  readonly heldOperations: HeldOperations;
   /** Tells the caches of this process what has changed. */
   readonly changes: Changes;
   /** What this process counts and measures. */

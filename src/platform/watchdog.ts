@@ -1,20 +1,31 @@
 // Kills a process whose event loop is stuck: a worker thread checks whether one turn of the loop used too much CPU time.
+// Before that it names the operation of a callback that is too long, see event-loop.ts.
 // CPU time and not wall time, so that a suspended machine does not trigger it.
 import { readFileSync, readlinkSync, write } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { isMainThread, Worker, workerData } from 'node:worker_threads';
+import { loopIndex, loopMemory, type OperationName, viewLoopState } from './event-loop.ts';
 import { describeError } from './log.ts';
 
 /** Far more than the longest bounded work of one turn. A loop that is blocked longer answers no client in time. */
 export const TURN_CPU_MS_MAX = 10_000;
 
-/** Heartbeats of the loop, and checks by the thread, within one limit. */
-const LOOKS_IN_LIMIT = 20;
+/** Heartbeats of the loop, and checks by the thread, within the shorter limit. */
+const LOOKS_IN_LIMIT = 10;
+
+/** A callback may use so much. Bounded work takes a few milliseconds at most. */
+export const CALLBACK_CPU_MS_MAX = 1_000;
+
+/** The alarm of the log line that names what ended the process: the supervisor reads it. */
+export const EVENT_LOOP_STUCK = 'event_loop_stuck';
 
 /** How long to wait for the log line. The reader of the log may hang; the process is killed anyway. */
 const LOG_WRITTEN_MS = 1000;
 
-type Task = { watchdog: true; turns: SharedArrayBuffer; turnCpuMsMax: number };
+/** In ms of CPU time: a turn ends the process, a callback is named. */
+type Limits = { turnCpuMsMax: number; callbackCpuMsMax: number };
+
+type Task = Limits & { watchdog: true; memory: SharedArrayBuffer };
 
 /** Ticks of CPU time per second: `USER_HZ`, a constant of Linux. */
 const TICKS_A_SECOND = 100;
@@ -33,9 +44,11 @@ const mainThreadCpuMs = (): number => {
 /** SIGKILL: a stuck loop runs no signal handlers, and signals with a core dump would write keys to disk. */
 const end = (): void => void process.kill(process.pid, 'SIGKILL');
 
-const logAndEnd = (cpuMs: number): void => {
+/** @param operation the name of what is marked; undefined where nothing is. */
+const logAndEnd = (cpuMs: number, operation: OperationName | undefined): void => {
   const msg = 'one turn of the event loop has used too much CPU time; the process ends, for it serves no client';
-  const line = { level: 'fatal', time: new Date().toISOString(), alarm: 'event_loop_stuck', turn_cpu_ms: cpuMs, msg };
+  const time = new Date().toISOString();
+  const line = { level: 'fatal', time, alarm: EVENT_LOOP_STUCK, turn_cpu_ms: cpuMs, ...operation, msg };
   // The logger needs the stuck main loop, so this writes to standard output directly.
   write(1, `${JSON.stringify(line)}\n`, end);
   setTimeout(end, LOG_WRITTEN_MS);
@@ -48,21 +61,37 @@ const logLoss = (error: unknown): void => {
   write(1, `${JSON.stringify(line)}\n`, () => undefined);
 };
 
-const watch = ({ turns, turnCpuMsMax }: Task): void => {
-  const seen = new Int32Array(turns);
+const watch = ({ memory, turnCpuMsMax, callbackCpuMsMax }: Task): void => {
+  const { numbers, name, heldName } = viewLoopState(memory);
   let turn = -1;
-  let cpuMsBefore = 0;
-  const timer = setInterval(() => {
+  let marks = -1;
+  let turnBeganMs = 0;
+  let callbackBeganMs = 0;
+
+  /** Copies the name of what is marked, for the main thread once it goes on. */
+  const keepHeld = (cpuMs: number): void => {
+    const bytes = numbers[loopIndex.nameBytes] ?? 0;
+    name.copy(heldName, 0, 0, bytes);
+    numbers[loopIndex.heldNameBytes] = bytes;
+    Atomics.store(numbers, loopIndex.heldMs, cpuMs);
+  };
+
+  const look = (): void => {
     const cpuMs = mainThreadCpuMs();
-    const now = Atomics.load(seen, 0);
-    if (now !== turn) {
-      turn = now;
-      cpuMsBefore = cpuMs;
-    } else if (cpuMs - cpuMsBefore >= turnCpuMsMax) {
-      clearInterval(timer);
-      logAndEnd(cpuMs - cpuMsBefore);
-    }
-  }, turnCpuMsMax / LOOKS_IN_LIMIT);
+    const turnNow = Atomics.load(numbers, loopIndex.turns);
+    const marksNow = Atomics.load(numbers, loopIndex.marks);
+    if (turnNow !== turn) turnBeganMs = cpuMs;
+    if (turnNow !== turn || marksNow !== marks) callbackBeganMs = cpuMs;
+    turn = turnNow;
+    marks = marksNow;
+    if (cpuMs - callbackBeganMs >= callbackCpuMsMax) keepHeld(cpuMs - callbackBeganMs);
+    if (cpuMs - turnBeganMs < turnCpuMsMax) return;
+    clearInterval(timer);
+    const bytes = numbers[loopIndex.nameBytes] ?? 0;
+    const operation = bytes === 0 ? undefined : (JSON.parse(name.toString('utf8', 0, bytes)) as OperationName);
+    logAndEnd(cpuMs - turnBeganMs, operation);
+  };
+  const timer = setInterval(look, Math.min(turnCpuMsMax, callbackCpuMsMax) / LOOKS_IN_LIMIT);
 };
 
 /**
@@ -70,13 +99,18 @@ const watch = ({ turns, turnCpuMsMax }: Task): void => {
  * time of another.
  * @returns a function that stops it.
  */
-export const startWatchdog = (turnCpuMsMax = TURN_CPU_MS_MAX): (() => Promise<void>) => {
+export const startWatchdog = ({
+  turnCpuMsMax = TURN_CPU_MS_MAX,
+  callbackCpuMsMax = CALLBACK_CPU_MS_MAX,
+}: Partial<Limits> = {}): (() => Promise<void>) => {
   if (process.platform !== 'linux') return async () => undefined;
-  const turns = new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT);
-  const shown = new Int32Array(turns);
-  const beat = setInterval(() => Atomics.add(shown, 0, 1), turnCpuMsMax / LOOKS_IN_LIMIT);
+  const { numbers } = viewLoopState(loopMemory);
+  const beat = setInterval(
+    () => Atomics.add(numbers, loopIndex.turns, 1),
+    Math.min(turnCpuMsMax, callbackCpuMsMax) / LOOKS_IN_LIMIT,
+  );
   beat.unref();
-  const task: Task = { watchdog: true, turns, turnCpuMsMax };
+  const task: Task = { watchdog: true, memory: loopMemory, turnCpuMsMax, callbackCpuMsMax };
   // The thread gets no environment, which holds keys, and no options of the main thread.
   const worker = new Worker(fileURLToPath(import.meta.url), { workerData: task, env: {}, execArgv: [] });
   worker.on('error', logLoss);

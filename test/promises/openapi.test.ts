@@ -12,6 +12,7 @@ import { loadConfig } from '../../src/platform/config.ts';
 import type { Context } from '../../src/modules.ts';
 import type { App } from '../../src/platform/http/app-type.ts';
 import { documentOf } from '../../src/platform/http/openapi/openapi.ts';
+import { createHeldOperations } from '../../src/platform/held-operations.ts';
 import { createLog } from '../../src/platform/log.ts';
 import type { Json } from '../../src/platform/json/json.ts';
 import { committed, document, fits, type Node, resolved } from '../support/document.ts';
@@ -40,7 +41,12 @@ const routes: RouteOptions[] = [];
 let app: App;
 
 beforeAll(async () => {
-  const parts: Partial<Context> = { config: loadConfig({}), log: createLog('silent'), newUuid: () => 'trace' };
+  const parts: Partial<Context> = {
+    config: loadConfig({}),
+    log: createLog('silent'),
+    newUuid: () => 'trace',
+    heldOperations: createHeldOperations(() => new Date()),
+  };
   const collected = await collectRoutes(() => buildApp(parts as Context));
   app = collected.built;
   routes.push(...collected.routes);

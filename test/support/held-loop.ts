@@ -15,7 +15,7 @@ const spin = (ms: number): void => {
   for (const from = cpuMs(); cpuMs() - from < ms;);
 };
 
-startWatchdog(Number(limit));
+startWatchdog({ turnCpuMsMax: Number(limit) });
 // The thread is there by then.
 await pause(500);
 process.stdout.write('begins\n');

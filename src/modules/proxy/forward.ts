@@ -18,6 +18,7 @@ import {
   refuseLoop,
 } from '../../platform/egress/headers.ts';
 import { type Account, FREE_BYTES, openAccount } from '../../platform/accounts.ts';
+import { findOperation } from '../../platform/event-loop.ts';
 import { AppError, badRequest, forbidden, invalidField, notFound, unauthorized } from '../../platform/errors.ts';
 import type { CodeRights } from '../code/answer-calls.ts';
 import type { Nesting } from '../code/context.ts';
@@ -59,6 +60,7 @@ export const forward = async (ctx: ProxyContext, request: ProxyRequest, nesting 
   const { tenant_id, work } = await findActor(ctx, request, proxy);
   // Anonymous clients of an open proxy have shares of their own, also where its code sends their requests on.
   const account = nesting.account ?? (request.work ? tenant_id : openAccount(tenant_id, request.origin?.ip));
+  if (nesting === topLevel) nameOperation(ctx, account, proxy?.id);
   const own = [proxy?.allowed_hosts, work?.caller.allowed_hosts].filter((list) => list !== undefined);
   const allowLists = [...nesting.allowLists, ...own];
   const { base, place } = findBase(ctx, request.headers, proxy, allowLists);
@@ -94,6 +96,13 @@ export const forward = async (ctx: ProxyContext, request: ProxyRequest, nesting 
       await ctx.refusals.record(work, error, undefined);
     throw forwardingFault(error, place);
   }
+};
+
+/** A stored proxy is known by its key only now. @throws unavailable where its requests held the event loop too long. */
+const nameOperation = ({ heldOperations }: ProxyContext, account: Account, proxy_id = ''): void => {
+  const operation = findOperation();
+  operation?.rename(account, proxy_id);
+  if (operation) heldOperations.check(operation.name());
 };
 
 /** What is known of a request before its body is read. */

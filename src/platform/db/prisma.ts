@@ -1,6 +1,7 @@
 // Runs Prisma over the connection pool, for tables off the hot path. Maps its errors to AppErrors.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { internal } from '../errors.ts';
+import { mark } from '../event-loop.ts';
 import { PrismaPg } from '@prisma/adapter-pg';
 import { LRUCache } from 'lru-cache';
 import type { Pool, PoolClient, QueryConfig } from 'pg';
@@ -73,7 +74,9 @@ export const createPrisma = (
     guarded: async (tenants, work) => {
       try {
         // Prisma starts when it is awaited, so it is awaited within.
-        return await caller.run(tenants, async () => await work(prisma));
+        const result = await caller.run(tenants, async () => await work(prisma));
+        mark();
+        return result;
       } catch (error) {
         throw prismaFault(error);
       }

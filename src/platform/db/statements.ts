@@ -1,6 +1,7 @@
 // Runs raw SQL over the pool: named statements and transactions. Maps database errors to AppErrors.
 import type { ClientBase, Pool } from 'pg';
 import type { Accounts } from '../accounts.ts';
+import { mark } from '../event-loop.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import type { Tracing } from '../tracing/tracing.ts';
 import { faultOf } from './faults.ts';
@@ -81,7 +82,9 @@ export const createStatements = (
           tenants === undefined
             ? client.query({ ...asked, values })
             : queryNaming(client, tenants, { ...asked, values });
-        return (await run).rows;
+        const { rows } = await run;
+        mark();
+        return rows;
       } catch (error) {
         throw faultOf(error);
       }

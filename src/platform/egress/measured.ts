@@ -1,4 +1,5 @@
 // Counts the results of requests to destinations, and the connections to them.
+import { mark } from '../event-loop.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import type { Egress } from './client.ts';
 import { faultOf } from './fault.ts';
@@ -20,6 +21,7 @@ export const measuredEgress = (egress: Egress, metrics: Metrics): Egress => {
       const beganMs = performance.now();
       try {
         const response = await egress.request(asked);
+        mark();
         count(`${Math.floor(response.status / 100)}xx`);
         metrics.observe('strongroom_egress_seconds', {}, (performance.now() - beganMs) / 1000);
         return response;

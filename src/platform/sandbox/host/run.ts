@@ -1,5 +1,6 @@
 // The state of a run in the server, from admission to outcome.
 import { type FaultHead, maskLines } from './heads.ts';
+import type { Operation } from '../../event-loop.ts';
 import type { Slices } from '../../json/slices.ts';
 import type { Job, Outcome, RunFault } from '../protocol/sandbox.ts';
 
@@ -10,6 +11,8 @@ export type Run = {
   readonly id: number;
   readonly job: Job;
   readonly isCheck: boolean;
+  /** The request that started it. */
+  readonly operation: Operation | undefined;
   readonly cpuMsMax: number;
   readonly inputBytes: number;
   /** How often its executor or isolate has ended under it. */

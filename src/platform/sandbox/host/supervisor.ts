@@ -1,6 +1,7 @@
 // Runs code of tenants in executor processes: admission, placement, results, retries, and the end of executors.
 // Validates messages of executors as untrusted input; the owner of a run is never read from them.
 import { type Accounts } from '../../accounts.ts';
+import { findOperation, within } from '../../event-loop.ts';
 import { createBreaker } from './breaker.ts';
 import { encodeFrame, type Frame, frameKinds, ProtocolError } from '../protocol/frames.ts';
 import { doneHead, PARSED_AT_ONCE, parseHead } from './heads.ts';
@@ -227,8 +228,8 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
     try {
       const run = lease.runs.get(frame.id);
       if (!run) throw new ProtocolError('a frame names no run of this executor');
-      if (frame.kind === frameKinds.DONE) done(lease, run, frame);
-      else if (frame.kind === frameKinds.CALL) call(lease, run, frame);
+      if (frame.kind === frameKinds.DONE) within(run.operation, () => done(lease, run, frame));
+      else if (frame.kind === frameKinds.CALL) within(run.operation, () => call(lease, run, frame));
       else throw new ProtocolError('a frame has a kind that executors do not send');
     } catch (error) {
       violate(lease, error instanceof ProtocolError ? error.message : 'a frame could not be read');
@@ -281,6 +282,7 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
       id,
       job,
       isCheck,
+      operation: findOperation(),
       cpuMsMax: isCheck ? Math.min(limits.cpuMs, CHECK_CPU_MS) : limits.cpuMs,
       inputBytes: job.input.length,
       deaths: 0,

@@ -1,0 +1,106 @@
+// Says what the event loop works on: callbacks mark the operation that they belong to, where the watchdog's thread can read it.
+import { AsyncLocalStorage } from 'node:async_hooks';
+
+/** Names a kind of request: its account (accounts.ts), its route, and the id of the resource in its path. */
+export type OperationName = { account: string; route: string; resource: string };
+
+/** Longer ids belong to no resource, and are cut. */
+const RESOURCE_LENGTH_MAX = 100;
+/** Enough for the name as JSON, also with escapes. */
+export const NAME_BYTES_MAX = 2_048;
+
+/** A request, with the runs and calls that it makes. A class: there is one for each request. */
+export class Operation {
+  readonly route: string;
+  #account: () => string;
+  #resource: string;
+  #text: string | undefined;
+
+  /** @param account is asked when the operation is marked. */
+  constructor(route: string, account: () => string, resource = '') {
+    this.route = route;
+    this.#account = account;
+    this.#resource = resource;
+  }
+
+  /** Changes who pays and what is used, once they are known. */
+  rename(account: string, resource: string): void {
+    this.#account = () => account;
+    this.#resource = resource;
+    this.#text = undefined;
+  }
+
+  name(): OperationName {
+    return { account: this.#account(), route: this.route, resource: this.#resource.slice(0, RESOURCE_LENGTH_MAX) };
+  }
+
+  /** The name as JSON. */
+  text(): string {
+    return (this.#text ??= JSON.stringify(this.name()));
+  }
+}
+
+/**
+ * Shared with the watchdog's thread. Numbers, by index: the heartbeats of the loop, the marks so far, the CPU time in ms of a callback
+ * that was too long, and the lengths of the two names that follow: of what is marked, and of what held the loop.
+ */
+export const loopIndex = { turns: 0, marks: 1, heldMs: 2, nameBytes: 3, heldNameBytes: 4 } as const;
+const NUMBERS_BYTES = 5 * Int32Array.BYTES_PER_ELEMENT;
+
+export type LoopState = { numbers: Int32Array; name: Buffer; heldName: Buffer };
+
+/** The views of the shared memory, in the main thread and in the watchdog's. */
+export const viewLoopState = (memory: SharedArrayBuffer): LoopState => ({
+  numbers: new Int32Array(memory, 0, NUMBERS_BYTES / Int32Array.BYTES_PER_ELEMENT),
+  name: Buffer.from(memory, NUMBERS_BYTES, NAME_BYTES_MAX),
+  heldName: Buffer.from(memory, NUMBERS_BYTES + NAME_BYTES_MAX, NAME_BYTES_MAX),
+});
+
+export const loopMemory = new SharedArrayBuffer(NUMBERS_BYTES + 2 * NAME_BYTES_MAX);
+const state = viewLoopState(loopMemory);
+
+const operations = new AsyncLocalStorage<Operation | undefined>();
+let marked: Operation | undefined;
+let willClear = false;
+
+const show = (operation: Operation | undefined): void => {
+  marked = operation;
+  state.numbers[loopIndex.nameBytes] = operation === undefined ? 0 : state.name.write(operation.text());
+  // Last, and visible to the other thread with what was written before.
+  Atomics.add(state.numbers, loopIndex.marks, 1);
+};
+
+const clear = (): void => {
+  willClear = false;
+  show(undefined);
+};
+
+/** The operation of this async context. */
+export const findOperation = (): Operation | undefined => operations.getStore();
+
+/**
+ * Marks an operation as what the event loop works on, until the next mark or the end of this tick. Called where a callback begins:
+ * after an answer of the database, a destination or an executor, and before a slice of long work.
+ */
+export const mark = (operation = operations.getStore()): void => {
+  if (operation === marked) return;
+  show(operation);
+  if (operation === undefined || willClear) return;
+  willClear = true;
+  setImmediate(clear);
+};
+
+/** Runs work as part of an operation, with all that it starts and awaits. */
+export const within = <T>(operation: Operation | undefined, work: () => T): T =>
+  operations.run(operation, () => {
+    mark(operation);
+    return work();
+  });
+
+/** What held the event loop too long since the last call, by the watchdog. `name` is undefined where no operation was marked. */
+export const takeHeld = (): { cpuMs: number; name: string | undefined } | undefined => {
+  const cpuMs = Atomics.exchange(state.numbers, loopIndex.heldMs, 0);
+  if (cpuMs === 0) return undefined;
+  const bytes = state.numbers[loopIndex.heldNameBytes] ?? 0;
+  return { cpuMs, name: bytes === 0 ? undefined : state.heldName.toString('utf8', 0, bytes) };
+};

@@ -9,6 +9,7 @@ import { newTimeOrderedId, newUuid } from './platform/crypto/ids.ts';
 import { isSameRootKey, parseWrapped } from './platform/crypto/key-provider.ts';
 import { createKeyring } from './platform/crypto/keyring.ts';
 import { openLogSigning } from './platform/crypto/log-signing.ts';
+import type { PasswordCost } from './platform/crypto/password.ts';
 import { randomBytesFromKernel } from './platform/crypto/random.ts';
 import { createKeyRows, ephemeralRowsOn } from './platform/crypto/rows.ts';
 import {
@@ -47,6 +48,8 @@ export type Overrides = {
   ca?: string[];
   /** Shorter timeouts of destinations, for tests. */
   egressTimeouts?: Partial<EgressTimeouts>;
+  /** A cheaper hash of passwords, for tests: its cost is most of the time of those that sign people in. */
+  passwordCost?: PasswordCost | undefined;
   /** Smaller limits of tenants, for tests. */
   limits?: Limits;
   /** In a worker: asks the supervisor for the metrics of all workers. */

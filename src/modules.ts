@@ -15,6 +15,7 @@ import { createRefusalLog } from './modules/access/refusals.ts';
 import { createTokenRows } from './modules/tokens/rows/batched-rows.ts';
 import type { TokensContext } from './modules/tokens/context.ts';
 import { hmacText } from './platform/crypto/digest.ts';
+import { createPasswords } from './platform/crypto/password.ts';
 import { randomIntBelow } from './platform/crypto/random.ts';
 import { createReplayChecks } from './modules/tokens/verified-rows.ts';
 import type { CodeContext } from './modules/code/context.ts';
@@ -73,8 +74,9 @@ const createProxy = (reactors: ReactorsContext): ProxyContext => {
   return context;
 };
 
-const createPeople = (proxy: ProxyContext): PeopleContext => ({
+const createPeople = (proxy: ProxyContext, { passwordCost }: Overrides): PeopleContext => ({
   ...proxy,
+  passwords: createPasswords(proxy.pepper, passwordCost),
   sessions: createSessionFinder(proxy),
   providers: createProviderClients(proxy),
 });
@@ -91,7 +93,7 @@ export const createContext = async (config: Config, role: Role, overrides: Overr
   try {
     await platform.db.statements.useShardFunctions(shardFunctions);
     await leaveErasuresToTrigger(platform.db.statements);
-    return createPeople(createProxy(createReactors(createCode(createTokens(createAccess(platform))))));
+    return createPeople(createProxy(createReactors(createCode(createTokens(createAccess(platform))))), overrides);
   } catch (error) {
     await platform.close().catch(() => undefined);
     throw error;

@@ -12,9 +12,9 @@ import { addErrorHandler } from '../src/platform/http/problems.ts';
 import { addIdempotency } from '../src/modules/access/idempotent-requests.ts';
 import { revealing } from '../src/modules/people/sessions.ts';
 import { COOKIE, join, type Joined } from './support/people.ts';
-import { startServer, type TestServer } from './support/server.ts';
+import { type SharedServer, useServer } from './support/server.ts';
 
-let server: TestServer;
+let server: SharedServer;
 /** A second door on the same vault, which hands out `actAs`. */
 let app: App;
 let authentication: Authentication;
@@ -25,7 +25,7 @@ let caller: Caller;
 const person = { ip: '203.0.113.9', id: 'trace-of-the-page' };
 
 beforeAll(async () => {
-  server = await startServer();
+  server = await useServer();
   app = fastify({
     genReqId: (request) => String(request.headers['svc-trace-id'] ?? 'none'),
   }).withTypeProvider<ZodTypeProvider>() as unknown as App;
@@ -54,7 +54,6 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await app.close();
-  await server.close();
 });
 
 const act = (url: string, more: object = {}, as: Caller = caller) =>

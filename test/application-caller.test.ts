@@ -2,18 +2,17 @@
 // It has the permissions of its row, and a change counts at once.
 import type { Caller } from '../src/modules/access/caller.ts';
 import { CALLER_CACHE_MS, createCallerFinder } from '../src/modules/access/caller-finder.ts';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { createChanges } from '../src/platform/changes.ts';
-import { startServer, type TestServer, type TestTenant } from './support/server.ts';
+import { type SharedServer, type TestTenant, useServer } from './support/server.ts';
 
-let server: TestServer;
+let server: SharedServer;
 let tenant: TestTenant;
 
 beforeAll(async () => {
-  server = await startServer();
+  server = await useServer();
   tenant = await server.newTenant();
 });
-afterAll(() => server.close());
 
 const UNKNOWN_ID = '7d6f1f5e-0000-4000-8000-000000000000';
 

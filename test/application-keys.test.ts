@@ -1,17 +1,16 @@
 // Several API keys of an application: they overlap, end, are limited to addresses, and are revoked one by one.
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { API_KEYS_MAX } from '../src/modules/access/application-keys.ts';
-import { type ConsoleServer, fieldIn, startConsole, textOf } from './support/console.ts';
+import { fieldIn, type SharedConsole, textOf, useConsole } from './support/console.ts';
 import type { Answer, TestTenant } from './support/server.ts';
 
-let server: ConsoleServer;
+let server: SharedConsole;
 let tenant: TestTenant;
 let application: { id: string; key: string };
 
 beforeAll(async () => {
-  server = await startConsole();
+  server = await useConsole();
 });
-afterAll(() => server.close());
 beforeEach(async () => {
   tenant = await server.newTenant();
   application = (await ask('POST', '/applications', { name: 'Made', permissions: ['token:create'] })).body;

@@ -1,15 +1,14 @@
 // Links between tokens over HTTP: who may create them, what they show, and what removes them.
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type Answer, startServer, type TestServer, type TestTenant } from './support/server.ts';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { type Answer, type SharedServer, type TestTenant, useServer } from './support/server.ts';
 import { withoutDrawn } from './support/text.ts';
 
-let server: TestServer;
+let server: SharedServer;
 let other: TestTenant;
 beforeAll(async () => {
-  server = await startServer();
+  server = await useServer();
   other = await server.newTenant();
 });
-afterAll(() => server.close());
 
 const card = { number: '4242424242424242', expiration_month: 12, expiration_year: 2030, cvc: '737' };
 const masked = { number: 'XXXXXXXXXXXX4242', expiration_month: 12, expiration_year: 2030 };

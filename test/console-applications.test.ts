@@ -1,23 +1,22 @@
 // Applications in the console: listed, made, changed and deleted by a member with a browser that has no scripts; and their keys,
 // which are shown once.
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { type Browser, type ConsoleServer, fieldIn, startConsole, textOf } from './support/console.ts';
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { type Browser, fieldIn, type SharedConsole, textOf, useConsole } from './support/console.ts';
 import { UNKNOWN_ID } from './support/resource.ts';
 import type { Answer, TestTenant } from './support/server.ts';
 
 const PATH = '/console/applications';
 const keyPattern = /svc_test_[0-9A-Za-z_]{50,}/;
 
-let server: ConsoleServer;
+let server: SharedConsole;
 let tenant: TestTenant;
 let member: Browser;
 let stranger: Browser;
 
 beforeAll(async () => {
-  server = await startConsole();
+  server = await useConsole();
   stranger = await server.signIn({ tenant: await server.newTenant() });
 });
-afterAll(() => server.close());
 beforeEach(async () => {
   tenant = await server.newTenant();
   member = await server.signIn({ tenant });

@@ -1,17 +1,16 @@
 // The console's page of the log: who did what to what, by name, found by what GET /logs is found by.
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type Browser, type ConsoleServer, skeletonOf, startConsole, textOf } from './support/console.ts';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { type Browser, type SharedConsole, skeletonOf, textOf, useConsole } from './support/console.ts';
 import type { TestTenant } from './support/server.ts';
 
-let server: ConsoleServer;
+let server: SharedConsole;
 let tenant: TestTenant;
 let browser: Browser;
 beforeAll(async () => {
-  server = await startConsole();
+  server = await useConsole();
   tenant = await server.newTenant();
   browser = await server.signIn({ tenant });
 });
-afterAll(() => server.close());
 
 const create = async (json: object, { api_key: key }: TestTenant = tenant): Promise<string> => {
   // Entries of one millisecond have no order of time.

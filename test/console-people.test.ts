@@ -1,22 +1,21 @@
 // People in the console: members and invitations, seen and changed by a member with a browser that has no scripts.
 import { request as requestHttp } from 'node:http';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { type Browser, type ConsoleServer, fieldIn, startConsole, textOf } from './support/console.ts';
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { type Browser, fieldIn, type SharedConsole, textOf, useConsole } from './support/console.ts';
 import { openBrowser, signIn, takeLink } from './support/people.ts';
 import type { TestTenant } from './support/server.ts';
 
 const PATH = '/console/people';
 const UNKNOWN = '7d6f1f5e-0000-4000-8000-000000000000';
 
-let server: ConsoleServer;
+let server: SharedConsole;
 let tenant: TestTenant;
 let member: Browser;
 let stranger: Browser;
 beforeAll(async () => {
-  server = await startConsole();
+  server = await useConsole();
   stranger = await server.signIn();
 });
-afterAll(() => server.close());
 beforeEach(async () => {
   tenant = await server.newTenant();
   member = await server.signIn({ tenant });

@@ -1,19 +1,19 @@
 // Proxies in the console: looked at and tried, by a member with a browser that has no scripts, before a real TLS destination.
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { certificateFor, testCa } from './support/certificates.ts';
-import { type Browser, type ConsoleServer, fieldIn, startConsole, textOf } from './support/console.ts';
+import { certificateFor } from './support/certificates.ts';
+import { type Browser, fieldIn, type SharedConsole, textOf, withMembers } from './support/console.ts';
 import { COOKIE, signIn } from './support/people.ts';
 import { until } from './support/proxy.ts';
 import { makeApplication, makeProxy, type StoredProxy } from './support/stored-proxies.ts';
-import type { TestTenant } from './support/server.ts';
+import { type TestTenant, useEgressServer } from './support/server.ts';
 import { startUpstream, type Upstream } from './support/upstream.ts';
 
 const CARD = '4242424242424242';
 const MASKED_CARD = 'XXXXXXXXXXXX4242';
 const SECRET = 'a-generic-value-without-a-mask';
 
-let server: ConsoleServer;
+let server: SharedConsole;
 let upstream: Upstream;
 let url: string;
 let member: Browser;
@@ -36,11 +36,9 @@ const tokenOf = async (json: object): Promise<string> => {
 };
 
 beforeAll(async () => {
-  upstream = await startUpstream({ answer: (request, response, { body }) => serve(request, response, body) });
-  server = await startConsole(
-    { EGRESS_PRIVATE_HOSTS: `upstream.test:${upstream.port}` },
-    { ca: [testCa], resolve: () => Promise.resolve(['127.0.0.1']) },
-  );
+  const { server: shared, port } = await useEgressServer();
+  server = withMembers(shared);
+  upstream = await startUpstream({ port, answer: (request, response, { body }) => serve(request, response, body) });
   url = `https://upstream.test:${upstream.port}`;
   member = await server.signIn();
   const tenant = await server.newTenant();
@@ -48,10 +46,7 @@ beforeAll(async () => {
   card = await tokenOf({ type: 'card', data: { number: CARD, expiration_month: 12, expiration_year: 2030 } });
   generic = await tokenOf({ type: 'token', data: SECRET });
 });
-afterAll(async () => {
-  await server.close();
-  await upstream.close();
-});
+afterAll(() => upstream.close());
 beforeEach(() => {
   serve = echo;
   upstream.received.length = 0;

@@ -1,16 +1,15 @@
 // The console's pages of tokens, as a member without scripts sees them: masked unless revealed on purpose, found, linked,
 // ended, and never more than their tenant's.
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type Browser, type ConsoleServer, skeletonOf, startConsole, textOf } from './support/console.ts';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { type Browser, type SharedConsole, skeletonOf, textOf, useConsole } from './support/console.ts';
 import type { TestTenant } from './support/server.ts';
 
-let server: ConsoleServer;
+let server: SharedConsole;
 let browser: Browser;
 beforeAll(async () => {
-  server = await startConsole();
+  server = await useConsole();
   browser = await server.signIn();
 });
-afterAll(() => server.close());
 
 const PAGE_BYTES_MAX = 60 * 1024;
 

@@ -1,14 +1,13 @@
 // The OpenAPI document describes what the server accepts: null values, empty lists, and types in a patch.
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { exampleFormula } from '../src/modules/code/formula-record.ts';
 import { fits, type Node, resolved } from './support/document.ts';
-import { startServer, type TestServer } from './support/server.ts';
+import { type SharedServer, useServer } from './support/server.ts';
 
-let server: TestServer;
+let server: SharedServer;
 beforeAll(async () => {
-  server = await startServer();
+  server = await useServer();
 });
-afterAll(() => server.close());
 
 const send = (method: string, path: string, json: unknown, headers: Record<string, string> = {}) =>
   server.request(method, path, {

@@ -1,15 +1,14 @@
 // Attributes of published clients of the earlier API: mapped, ignored or refused (docs/earlier-clients.md).
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type Answer, startServer, type TestServer, type TestTenant } from './support/server.ts';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { type Answer, type SharedServer, type TestTenant, useServer } from './support/server.ts';
 
-let server: TestServer;
+let server: SharedServer;
 let tenant: TestTenant;
 
 beforeAll(async () => {
-  server = await startServer();
+  server = await useServer();
   tenant = await server.newTenant();
 });
-afterAll(() => server.close());
 
 const send = (method: string, path: string, json?: unknown, headers = {}): Promise<Answer> =>
   server.request(method, path, { key: tenant.api_key, headers, ...(json !== undefined && { json }) });

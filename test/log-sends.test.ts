@@ -6,20 +6,20 @@ import {
   makeReactor,
   rawOf,
   react,
-  type ReactorServer,
-  startReactorServer,
+  type SharedReactorServer,
   tokenOf,
+  useReactorServer,
 } from './support/reactors.ts';
 import { askProxy, makeProxy } from './support/stored-proxies.ts';
-import type { TestServer } from './support/server.ts';
+import type { SharedServer } from './support/server.ts';
 
-let house: ReactorServer;
-let server: TestServer;
+let house: SharedReactorServer;
+let server: SharedServer;
 let host: string;
 let otherHost: string;
 
 beforeAll(async () => {
-  house = await startReactorServer();
+  house = await useReactorServer();
   ({ server } = house);
   host = new URL(house.url).host;
   otherHost = new URL(house.otherUrl).host;

@@ -1,12 +1,11 @@
 // Pages of lists over HTTP, by number and by cursor, with the list of tokens.
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { startServer, type TestServer, type TestTenant } from './support/server.ts';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { type SharedServer, type TestTenant, useServer } from './support/server.ts';
 
-let server: TestServer;
+let server: SharedServer;
 beforeAll(async () => {
-  server = await startServer();
+  server = await useServer();
 });
-afterAll(() => server.close());
 
 const ask = (tenant: TestTenant, query: string) => server.request('GET', `/tokens${query}`, { key: tenant.api_key });
 

@@ -9,7 +9,16 @@ import { buildApp } from '../src/app.ts';
 import { createContext } from '../src/modules.ts';
 import { textOf } from './support/console.ts';
 import { holdRow } from './support/held-rows.ts';
-import { type Browser, COOKIE, invite, join, openBrowser, PASSWORD, signIn } from './support/people.ts';
+import {
+  type Browser,
+  COOKIE,
+  invite,
+  join,
+  openBrowser,
+  PASSWORD,
+  signIn,
+  startAtFullCost,
+} from './support/people.ts';
 import { runCommand } from './support/process.ts';
 import { type Answer, startServer, TEST_ROOT_KEY, type TestServer, type TestTenant } from './support/server.ts';
 
@@ -393,6 +402,24 @@ describe('concurrent requests', () => {
       expect(await browser.isSignedIn()).toBe(true);
     },
   );
+});
+
+test('a hash has the cost of production unless a server has another, and each verifies with its own', async () => {
+  const full = await startAtFullCost(server);
+  try {
+    const [cheap, dear] = [await join(server), await join(full)];
+    const costOf = async (user_id: string) => (await hashOf(user_id)).split('$').slice(1, 4).join(' ');
+    expect(await costOf(cheap.user_id)).toBe('argon2id v=19 m=8,t=1,p=1');
+    expect(await costOf(dear.user_id)).toBe('argon2id v=19 m=19456,t=2,p=1');
+    for (const { email } of [cheap, dear])
+      for (const at of [server, full]) {
+        expect(await (await signIn(at, email)).isSignedIn()).toBe(true);
+        const wrong = { email, password: 'not the password' };
+        expect((await openBrowser(at).post('/console/sign-in', wrong)).status).toBe(422);
+      }
+  } finally {
+    await full.close();
+  }
 });
 
 describe('the command that resets a password', () => {

@@ -3,16 +3,16 @@ import { Pool } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Browser, type ConsoleServer, startConsole, textOf } from './support/console.ts';
 import { invite, join, openBrowser } from './support/people.ts';
-import { type ProxyHouse, receiving, startProxyHouse, valuesOf } from './support/proxy.ts';
+import { receiving, type SharedProxyHouse, useProxyHouse, valuesOf } from './support/proxy.ts';
 import { makeReactor } from './support/reactors.ts';
 import type { Answer } from './support/server.ts';
 import { seeingAllTenants } from './support/database.ts';
 
 let server: ConsoleServer;
-let house: ProxyHouse;
+let house: SharedProxyHouse;
 let member: Browser;
 beforeAll(async () => {
-  [server, house] = await Promise.all([startConsole(), startProxyHouse()]);
+  [server, house] = await Promise.all([startConsole(), useProxyHouse()]);
   member = await server.signIn();
 });
 afterAll(() => Promise.all([server.close(), house.close()]));

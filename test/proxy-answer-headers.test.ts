@@ -10,16 +10,16 @@ import {
   type Message,
   OK,
   proxyErrorIn,
-  type ProxyHouse,
   receiving,
-  startProxyHouse,
+  type SharedProxyHouse,
   statusOf,
+  useProxyHouse,
   valuesOf,
 } from './support/proxy.ts';
 
-let house: ProxyHouse;
+let house: SharedProxyHouse;
 beforeAll(async () => {
-  house = await startProxyHouse({ RATE_LIMIT: 'off' });
+  house = await useProxyHouse();
 });
 afterAll(() => house.close());
 afterEach(() => {

@@ -3,12 +3,12 @@ import { generateKeyPairSync, type KeyObject } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { watchMemory } from './support/memory.ts';
 import { certificateFor } from './support/certificates.ts';
-import { codeOf, makeReactor, react, type ReactorServer, startReactorServer, tokenOf } from './support/reactors.ts';
+import { codeOf, makeReactor, react, type SharedReactorServer, tokenOf, useReactorServer } from './support/reactors.ts';
 import { askOnWire, askProxy, makeProxy, problemIn } from './support/stored-proxies.ts';
 
-let house: ReactorServer;
+let house: SharedReactorServer;
 beforeAll(async () => {
-  house = await startReactorServer();
+  house = await useReactorServer();
 });
 afterAll(() => house.close());
 

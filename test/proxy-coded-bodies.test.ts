@@ -7,16 +7,16 @@ import {
   type Message,
   nothingReaches,
   proxyErrorOf,
-  type ProxyHouse,
-  startProxyHouse,
+  type SharedProxyHouse,
+  useProxyHouse,
   valuesOf,
 } from './support/proxy.ts';
 import { codeOf, tokenOf as tokenOn } from './support/reactors.ts';
 import type { Answer } from './support/server.ts';
 
-let house: ProxyHouse;
+let house: SharedProxyHouse;
 beforeAll(async () => {
-  house = await startProxyHouse();
+  house = await useProxyHouse();
 });
 afterAll(() => house.close());
 

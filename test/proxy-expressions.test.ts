@@ -9,18 +9,18 @@ import {
   OK,
   proxyErrorIn,
   proxyErrorOf,
-  type ProxyHouse,
   receiving,
-  startProxyHouse,
+  type SharedProxyHouse,
   statusOf,
+  useProxyHouse,
   valuesOf,
 } from './support/proxy.ts';
 import { tokenOf as tokenOn, usesOf, withoutLog } from './support/reactors.ts';
 import type { Answer, RequestOptions } from './support/server.ts';
 
-let house: ProxyHouse;
+let house: SharedProxyHouse;
 beforeAll(async () => {
-  house = await startProxyHouse();
+  house = await useProxyHouse();
 });
 afterAll(() => house.close());
 afterEach(() => {

@@ -13,12 +13,12 @@ import {
   pour,
   proxyErrorIn,
   proxyErrorOf,
-  type ProxyHouse,
   receiving,
+  type SharedProxyHouse,
   soon,
-  startProxyHouse,
   statusOf,
   until,
+  useProxyHouse,
   valuesOf,
   type Wire,
 } from './support/proxy.ts';
@@ -43,11 +43,11 @@ const MEGABYTE = 1024 * 1024;
 const ASK = `const ask = (work) => work.then(({ status }) => status, (error) => error.cause?.code ?? error.status ?? error.code);`;
 
 /** A destination that is bytes on a wire. */
-let house: ProxyHouse;
+let house: SharedProxyHouse;
 /** A destination that is a server, and code that may reach it. */
 let runner: ReactorServer;
 beforeAll(async () => {
-  house = await startProxyHouse();
+  house = await useProxyHouse();
   runner = await startReactorServer({ PUBLIC_HOSTS: 'vault.test' });
 });
 afterAll(async () => {

@@ -15,10 +15,12 @@ import {
   proxyErrorIn,
   type ProxyHouse,
   receiving,
+  type SharedProxyHouse,
   soon,
   startProxyHouse,
   statusOf,
   until,
+  useProxyHouse,
   valuesOf,
   type Wire,
 } from './support/proxy.ts';
@@ -30,11 +32,11 @@ const MEGABYTE = 1024 * 1024;
 const HELD_BYTES_MAX = 80 * MEGABYTE;
 const STREAM_BYTES = 128 * MEGABYTE;
 
-let house: ProxyHouse;
+let house: SharedProxyHouse;
 /** One that takes more than the default. */
 let wide: ProxyHouse;
 beforeAll(async () => {
-  [house, wide] = await Promise.all([startProxyHouse(), startProxyHouse({ PROXY_BODY_MAX: String(256 * MEGABYTE) })]);
+  [house, wide] = await Promise.all([useProxyHouse(), startProxyHouse({ PROXY_BODY_MAX: String(256 * MEGABYTE) })]);
 });
 afterAll(async () => {
   await Promise.all([house.close(), wide.close()]);
@@ -48,7 +50,7 @@ afterEach(() => {
   }
 });
 
-const connect = async (of: ProxyHouse): Promise<Wire> => {
+const connect = async (of: SharedProxyHouse): Promise<Wire> => {
   const wire = await of.connect();
   wires.push(wire);
   return wire;
@@ -67,7 +69,7 @@ const framings = ['with a length', 'in chunks'] as const;
 type Framing = (typeof framings)[number];
 
 const headFor = (
-  of: ProxyHouse,
+  of: SharedProxyHouse,
   type: string,
   body: Pick<Uint8Array, 'byteLength'>,
   framing: Framing,
@@ -82,7 +84,7 @@ const headFor = (
 
 /** Sends a request with a body, reading meanwhile what is answered. */
 const send = (
-  of: ProxyHouse,
+  of: SharedProxyHouse,
   type: string,
   body: Uint8Array,
   framing: Framing,

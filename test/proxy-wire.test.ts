@@ -9,20 +9,21 @@ import {
   OK,
   pour,
   proxyErrorIn,
-  type ProxyHouse,
   receiving,
+  type SharedProxyHouse,
   soon,
   startProxyHouse,
   statusOf,
   until,
+  useProxyHouse,
   valuesOf,
   type Wire,
 } from './support/proxy.ts';
 import { tokenOf, usesOf } from './support/reactors.ts';
 
-let house: ProxyHouse;
+let house: SharedProxyHouse;
 beforeAll(async () => {
-  house = await startProxyHouse();
+  house = await useProxyHouse();
 });
 afterAll(() => house.close());
 const wires: Wire[] = [];

@@ -1,12 +1,12 @@
 // The proxy from the caller to a real TLS server and back: routes, callers, forwarded data, log rows.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type ReactorServer, startReactorServer, tokenOf, usesOf, withoutLog } from './support/reactors.ts';
+import { type SharedReactorServer, tokenOf, useReactorServer, usesOf, withoutLog } from './support/reactors.ts';
 import type { Answer } from './support/server.ts';
 import type { Received } from './support/upstream.ts';
 
-let house: ReactorServer;
+let house: SharedReactorServer;
 beforeAll(async () => {
-  house = await startReactorServer();
+  house = await useReactorServer();
 });
 afterAll(() => house.close());
 

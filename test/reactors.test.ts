@@ -1,14 +1,14 @@
 // Reactors over HTTP: a formula with its sealed configuration, and an application for the permissions of the code.
 // Args and results of invocations are in react.test.ts.
 import { installFormulas } from '../src/modules/code/rows/formulas.ts';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import type { Permission } from '../src/modules/access/permissions.ts';
 import { installOfficialFormulas } from '../src/modules/code/official.ts';
 import { sweep } from '../src/modules/tokens/sweep.ts';
 import { type BadBody, describeBadBodies, UNKNOWN_ID } from './support/resource.ts';
-import { type Answer, startServer, type TestServer, type TestTenant } from './support/server.ts';
+import { type Answer, type SharedServer, type TestTenant, useServer } from './support/server.ts';
 
-let server: TestServer;
+let server: SharedServer;
 let tenant: TestTenant;
 /** Of the tenant: one that wants a configuration, and one that wants none. */
 let shop: { id: string };
@@ -42,12 +42,11 @@ const keyWith = async (...held: Permission[]): Promise<string> =>
   (await server.newKey(tenant, { permissions: held })).api_key;
 
 beforeAll(async () => {
-  server = await startServer();
+  server = await useServer();
   tenant = await server.newTenant();
   shop = await createFormula({ configuration: contract });
   plain = await createFormula({ name: 'Plain' });
 });
-afterAll(() => server.close());
 
 describe('a reactor', () => {
   test('runs with its configuration, and with another one from the very next run on', async () => {

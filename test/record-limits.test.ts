@@ -1,20 +1,19 @@
 // How many applications, API keys, formulas, reactors and proxies a tenant may have.
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { API_KEYS_OF_TENANT_MAX } from '../src/modules/access/application-keys.ts';
 import { APPLICATIONS_MAX } from '../src/modules/access/applications.ts';
 import { FORMULAS_MAX } from '../src/modules/code/formulas.ts';
 import { PROXIES_MAX } from '../src/modules/proxy/proxies.ts';
 import { REACTORS_MAX } from '../src/modules/reactors/reactors.ts';
 import { codeOf, makeFormula, makeReactorOf } from './support/reactors.ts';
-import { startServer, type TestServer, type TestTenant } from './support/server.ts';
+import { type SharedServer, type TestTenant, useServer } from './support/server.ts';
 import { changeProxy, makeProxy } from './support/stored-proxies.ts';
 
-let server: TestServer;
+let server: SharedServer;
 beforeAll(async () => {
-  server = await startServer();
+  server = await useServer();
 });
-afterAll(() => server.close());
 
 /** Rows as an earlier version may have written them. */
 const fill = (table: string, columns: string, values: string, { tenant_id }: TestTenant, count: number) =>

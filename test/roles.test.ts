@@ -1,19 +1,18 @@
 // Roles of members: what each sees and does in the console and through it, and how a role is given and changed.
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { type GivenRole, givenRoles } from '../src/modules/people/roles.ts';
-import { type Browser, type ConsoleServer, startConsole } from './support/console.ts';
+import { type Browser, type SharedConsole, useConsole } from './support/console.ts';
 import type { Answer, TestTenant } from './support/server.ts';
 
 const VALUE = 'the whole canary';
 
-let server: ConsoleServer;
+let server: SharedConsole;
 let tenant: TestTenant;
 let token_id: string;
 
 beforeAll(async () => {
-  server = await startConsole();
+  server = await useConsole();
 });
-afterAll(() => server.close());
 beforeEach(async () => {
   tenant = await server.newTenant();
   const made = await ask('POST', '/tokens', { data: VALUE, mask: '{{ data | reveal_last: 6 }}' });

@@ -1,12 +1,11 @@
 // POST /tokens/search over HTTP: each field, their combinations, and what no search finds.
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { startServer, type TestServer, type TestTenant } from './support/server.ts';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { type SharedServer, type TestTenant, useServer } from './support/server.ts';
 
-let server: TestServer;
+let server: SharedServer;
 beforeAll(async () => {
-  server = await startServer();
+  server = await useServer();
 });
-afterAll(() => server.close());
 
 const create = async (tenant: TestTenant, body: unknown) => {
   const answer = await server.request('POST', '/tokens', { key: tenant.api_key, json: body });

@@ -6,19 +6,19 @@ import {
   makeProxy,
   OK,
   proxyErrorIn,
-  type ProxyHouse,
   receiving,
-  startProxyHouse,
+  type SharedProxyHouse,
   statusOf,
+  useProxyHouse,
   type Wire,
 } from './support/proxy.ts';
 import { codeOf, makeReactor, rawOf, react, runBody } from './support/reactors.ts';
 
 const RULE = 'more than 2,000 chunks within one second that have less than 128 bytes on average';
 
-let house: ProxyHouse;
+let house: SharedProxyHouse;
 beforeAll(async () => {
-  house = await startProxyHouse();
+  house = await useProxyHouse();
 });
 afterAll(() => house.close());
 

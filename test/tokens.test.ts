@@ -1,14 +1,13 @@
 // /tokens over HTTP: create, list under access rules, merge patches, delete.
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { permissions } from '../src/modules/access/permissions.ts';
-import { startServer, type TestServer, type TestTenant } from './support/server.ts';
+import { type SharedServer, type TestTenant, useServer } from './support/server.ts';
 import { withoutDrawn } from './support/text.ts';
 
-let server: TestServer;
+let server: SharedServer;
 beforeAll(async () => {
-  server = await startServer();
+  server = await useServer();
 });
-afterAll(() => server.close());
 
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 const HOUR_MS = 3_600_000;

@@ -1,19 +1,18 @@
 // Every operation refuses unknown attributes of its body, at every level, and unknown query parameters.
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import document from '../openapi/openapi.json' with { type: 'json' };
-import { type Answer, startServer, type TestServer } from './support/server.ts';
+import { type Answer, type SharedServer, useServer } from './support/server.ts';
 
-let server: TestServer;
+let server: SharedServer;
 
 const PARENT_ID = 'parent-of-others';
 const UNKNOWN_ID = '7d6f1f5e-0000-4000-8000-000000000000';
 
 beforeAll(async () => {
-  server = await startServer();
+  server = await useServer();
   const parent = await server.request('POST', '/tokens', { json: { id: PARENT_ID, data: 'x' } });
   expect(parent.status).toBe(201);
 });
-afterAll(() => server.close());
 
 type Body = { content: Record<string, { examples?: Record<string, { value: unknown }> }> };
 type Operation = { method: string; path: string; parameters: { name: string; in: string }[]; body?: Body };

@@ -1,10 +1,10 @@
 // A caller cannot infer hidden values: not by fingerprints, deduplication, searches or changes of the token.
 import * as fc from 'fast-check';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { codeOf, makeReactor } from './support/reactors.ts';
-import { startServer, type TestServer, type TestTenant } from './support/server.ts';
+import { type SharedServer, type TestTenant, useServer } from './support/server.ts';
 
-let server: TestServer;
+let server: SharedServer;
 let tenant: TestTenant;
 
 type Transform = 'redact' | 'mask' | 'reveal';
@@ -18,10 +18,9 @@ const rule = (transform: Transform, permissions: Permission[], container = '/', 
 });
 
 beforeAll(async () => {
-  server = await startServer();
+  server = await useServer();
   tenant = await server.newTenant();
 });
-afterAll(() => server.close());
 
 const NUMBER = '4242424242424242';
 const SSN = '123-45-6789';

@@ -1,7 +1,7 @@
 // A public key is in the hands of everybody: no holder learns from an idempotency key what another one has sent.
 import { request as sendRequest } from 'node:http';
-import { beforeAll, expect, test } from 'vitest';
-import { type SharedServer, type TestTenant, useServer } from '../support/server.ts';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { startServer, type TestServer, type TestTenant } from '../support/server.ts';
 
 const SHOP = 'https://shop.example.com';
 const VICTIM = '127.0.0.2';
@@ -13,12 +13,13 @@ const guesses = Array.from({ length: 30 }, (_, at) => ssn(`123-${10 + at}-6789`)
   ({ data }) => data !== SENT.data,
 );
 
-let server: SharedServer;
+let server: TestServer;
 let tenant: TestTenant;
 beforeAll(async () => {
-  server = await useServer();
+  server = await startServer();
   tenant = server.tenant;
 });
+afterAll(() => server.close());
 
 type Reply = { status: number; id: string | undefined; isReplay: boolean; left: string | undefined };
 

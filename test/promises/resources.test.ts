@@ -1,15 +1,14 @@
 // Every resource of the API is created, read, listed, replaced, deleted, logged and repeated in the same way.
-import { afterAll, beforeAll } from 'vitest';
+import { beforeAll } from 'vitest';
 import { acceptInvitation } from '../../src/modules/people/acceptance.ts';
 import { invite, PASSWORD } from '../support/people.ts';
 import { describeList, describeResource, type Resource } from '../support/resource.ts';
-import { startServer, type TestServer, type TestTenant } from '../support/server.ts';
+import { type SharedServer, type TestTenant, useServer } from '../support/server.ts';
 
-let server: TestServer;
+let server: SharedServer;
 beforeAll(async () => {
-  server = await startServer();
+  server = await useServer();
 });
-afterAll(() => server.close());
 
 const rule = {
   description: 'Support',
@@ -30,7 +29,7 @@ const configuration = { API_KEY: 'sk_live_secret', LIMIT: 12.5, LIVE: false };
 
 const newAddress = (): string => `${crypto.randomUUID()}@example.com`;
 
-const newFormula = async (at: TestServer, owner: TestTenant, given: object = {}) => {
+const newFormula = async (at: SharedServer, owner: TestTenant, given: object = {}) => {
   const { body } = await at.request('POST', '/reactor-formulas', {
     key: owner.api_key,
     json: { ...formula, ...given },

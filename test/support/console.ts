@@ -4,7 +4,7 @@ import { get as getOverHttp } from 'node:http';
 import { expect } from 'vitest';
 import type { Overrides } from '../../src/context.ts';
 import { cookieHeader, join, type Joined, openBrowser } from './people.ts';
-import { type Answer, startServer, type TestServer, type TestTenant } from './server.ts';
+import { type Answer, type SharedServer, startServer, type TestServer, type TestTenant, useServer } from './server.ts';
 
 export type Browser = Pick<Joined, 'email' | 'member_id' | 'user_id'> & {
   /** A page. What its forms bring along is remembered. */
@@ -17,20 +17,27 @@ export type Browser = Pick<Joined, 'email' | 'member_id' | 'user_id'> & {
   weigh(path: string): Promise<number>;
 };
 
-export type ConsoleServer = TestServer & {
+type Members = {
   /** Somebody new becomes a member and is signed in. */
   signIn(options?: { tenant?: TestTenant; email?: string }): Promise<Browser>;
   /** Somebody who is nobody. */
   stranger(): Pick<Browser, 'get' | 'post'>;
 };
 
+export type ConsoleServer = TestServer & Members;
+export type SharedConsole = SharedServer & Members;
+
 export const startConsole = async (
   environment: Record<string, string> = {},
   overrides: Overrides = {},
   options: Parameters<typeof startServer>[2] = {},
-): Promise<ConsoleServer> => {
-  const server = await startServer(environment, overrides, options);
+): Promise<ConsoleServer> => withMembers(await startServer(environment, overrides, options));
 
+/** As `useServer`. */
+export const useConsole = async (): Promise<SharedConsole> => withMembers(await useServer());
+
+/** A server with people and their browsers. */
+export const withMembers = <Server extends SharedServer>(server: Server): Server & Members => {
   const browserOf = (within: ReturnType<typeof openBrowser>): Pick<Browser, 'get' | 'post' | 'follow' | 'weigh'> => {
     let csrf: string | undefined;
     const read = (answer: Answer): Answer => {

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { expect } from 'vitest';
 import { base58, invitationSecretDigest } from '../../src/platform/crypto/digest.ts';
-import type { Answer, TestServer, TestTenant } from './server.ts';
+import { type Answer, type SharedServer, startServer, type TestServer, type TestTenant } from './server.ts';
 
 export const PASSWORD = 'correct horse battery';
 
@@ -66,7 +66,7 @@ export const openBrowser = (server: Pick<TestServer, 'request'>): Browser => {
 
 /** Gives an invitation a link that the test knows, in place of the one in the mail. */
 export const takeLink = async (
-  server: TestServer,
+  server: SharedServer,
   invitation_id: string,
 ): Promise<{ secret: string; path: string }> => {
   const secret = base58(randomBytes(40)).slice(0, 32);
@@ -83,7 +83,7 @@ export const takeLink = async (
 export type Invited = { id: string; secret: string; path: string };
 
 export const invite = async (
-  server: TestServer,
+  server: SharedServer,
   email: string,
   tenant: TestTenant = server.tenant,
 ): Promise<Invited> => {
@@ -97,11 +97,15 @@ export const invite = async (
 
 export type Joined = { browser: Browser; email: string; member_id: string; user_id: string; secret: string };
 
+/** Another server of the same vault, which hashes passwords at the cost of production. */
+export const startAtFullCost = ({ databaseUrl }: TestServer): Promise<TestServer> =>
+  startServer({}, { passwordCost: undefined }, { database: { url: databaseUrl, drop: async () => undefined } });
+
 let count = 0;
 
 /** Somebody new, who has accepted and is signed in. */
 export const join = async (
-  server: TestServer,
+  server: SharedServer,
   options: { email?: string; tenant?: TestTenant; password?: string } = {},
 ): Promise<Joined> => {
   const { email = `person-${(count += 1)}@example.com`, tenant = server.tenant, password = PASSWORD } = options;
@@ -117,7 +121,7 @@ export const join = async (
 };
 
 /** Somebody who is a member already signs in. */
-export const signIn = async (server: TestServer, email: string, password = PASSWORD): Promise<Browser> => {
+export const signIn = async (server: SharedServer, email: string, password = PASSWORD): Promise<Browser> => {
   const browser = openBrowser(server);
   const answer = await browser.post('/console/sign-in', { email, password });
   expect(answer.status, answer.text).toBe(303);

@@ -5,7 +5,14 @@ import { createServer } from 'node:tls';
 import { expect } from 'vitest';
 import type { Overrides } from '../../src/context.ts';
 import { certificateFor, testCa } from './certificates.ts';
-import { type Answer, type RequestOptions, startServer, type TestServer } from './server.ts';
+import {
+  type Answer,
+  type RequestOptions,
+  type SharedServer,
+  startServer,
+  type TestServer,
+  useEgressServer,
+} from './server.ts';
 
 export type Head = {
   /** The first line. */
@@ -191,7 +198,8 @@ export type Destination = {
 
 export const OK = 'HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nok';
 
-export const startDestination = async (): Promise<Destination> => {
+/** @param port any free one by default. */
+export const startDestination = async (port = 0): Promise<Destination> => {
   const wires = new Set<Wire>();
   const serve = async (wire: Wire): Promise<void> => {
     for (;;) {
@@ -213,7 +221,7 @@ export const startDestination = async (): Promise<Destination> => {
     });
     void serve(wire).catch(() => socket.destroy());
   });
-  server.listen(0, '127.0.0.1');
+  server.listen(port, '127.0.0.1');
   await once(server, 'listening');
   const destination: Destination = {
     port: (server.address() as AddressInfo).port,
@@ -241,8 +249,8 @@ export const receiving =
     wire.send(answer);
   };
 
-export type ProxyHouse = {
-  server: TestServer;
+export type ProxyHouse<Server extends SharedServer = TestServer> = {
+  server: Server;
   destination: Destination;
   /** Such as `https://upstream.test:4711`. */
   url: string;
@@ -258,6 +266,8 @@ export type ProxyHouse = {
   close(): Promise<void>;
 };
 
+export type SharedProxyHouse = ProxyHouse<SharedServer>;
+
 export const startProxyHouse = async (
   environment: Record<string, string> = {},
   overrides: Overrides = {},
@@ -268,6 +278,17 @@ export const startProxyHouse = async (
     { EGRESS_PRIVATE_HOSTS: hosts.join(), ...environment },
     { ca: [testCa], resolve: () => Promise.resolve(['127.0.0.1']), ...overrides },
   );
+  const house = openHouse(server, destination);
+  return { ...house, close: () => server.close().then(house.close) };
+};
+
+/** On the server that several files use. */
+export const useProxyHouse = async (): Promise<SharedProxyHouse> => {
+  const { server, port } = await useEgressServer();
+  return openHouse(server, await startDestination(port));
+};
+
+const openHouse = <Server extends SharedServer>(server: Server, destination: Destination): ProxyHouse<Server> => {
   const url = `https://upstream.test:${destination.port}`;
   const open = async (): Promise<Wire> => {
     const { port, hostname } = new URL(server.base_url);
@@ -298,15 +319,12 @@ export const startProxyHouse = async (
     forward: (method, path, options = {}) =>
       server.request(method, path, { ...options, headers: { 'svc-proxy-url': url, ...options.headers } }),
     last: () => destination.received.at(-1) as Message,
-    close: async () => {
-      await server.close();
-      await destination.close();
-    },
+    close: () => destination.close(),
   };
 };
 
 /** The destination gets no byte and no connection of what is done meanwhile. */
-export const nothingReaches = async <T>({ destination }: ProxyHouse, work: () => Promise<T>): Promise<T> => {
+export const nothingReaches = async <T>({ destination }: SharedProxyHouse, work: () => Promise<T>): Promise<T> => {
   const seen = () => ({ bytes: destination.bytesReceived(), connections: destination.connectionCount() });
   const before = seen();
   const done = await work();
@@ -332,7 +350,7 @@ export const proxyErrorIn = (answer: Message) => {
 };
 
 export const makeProxy = async (
-  { server, url }: ProxyHouse,
+  { server, url }: SharedProxyHouse,
   wanted: object = {},
   key?: string,
 ): Promise<{ id: string; key: string }> => {

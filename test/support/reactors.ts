@@ -4,7 +4,15 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { expect } from 'vitest';
 import type { Resolver } from '../../src/platform/egress/client.ts';
 import { testCa } from './certificates.ts';
-import { type Answer, startServer, type TestServer, type TestTenant } from './server.ts';
+import {
+  type Answer,
+  type SharedServer,
+  startServer,
+  type TestServer,
+  type TestTenant,
+  UPSTREAM_HOSTS,
+  useEgressServer,
+} from './server.ts';
 import { type Received, startUpstream, type Upstream } from './upstream.ts';
 
 export type Parameter = { name: string; type: 'string' | 'number' | 'boolean'; optional?: boolean };
@@ -27,13 +35,13 @@ export type MadeReactor = { id: string; formula_id: string };
 export const codeOf = (body: string): string =>
   `module.exports = async (req) => { const { args, configuration, svc } = req; ${body} };`;
 
-const made = async (server: TestServer, path: string, key: string | undefined, json: object): Promise<string> => {
+const made = async (server: SharedServer, path: string, key: string | undefined, json: object): Promise<string> => {
   const answer = await server.request('POST', path, { json, ...(key !== undefined && { key }) });
   expect(answer.status, answer.text).toBe(201);
   return answer.body.id;
 };
 
-export const makeFormula = (server: TestServer, wanted: ReactorToMake): Promise<string> =>
+export const makeFormula = (server: SharedServer, wanted: ReactorToMake): Promise<string> =>
   made(server, '/reactor-formulas', wanted.key, {
     name: 'Formula',
     type: 'private',
@@ -43,7 +51,7 @@ export const makeFormula = (server: TestServer, wanted: ReactorToMake): Promise<
   });
 
 export const makeReactorOf = (
-  server: TestServer,
+  server: SharedServer,
   formula_id: string,
   { configuration = {}, application, key }: Omit<ReactorToMake, 'code'> = {},
 ): Promise<string> =>
@@ -55,7 +63,7 @@ export const makeReactorOf = (
   });
 
 /** @param wanted what is to be made, or the body of its function. */
-export const makeReactor = async (server: TestServer, wanted: ReactorToMake | string): Promise<MadeReactor> => {
+export const makeReactor = async (server: SharedServer, wanted: ReactorToMake | string): Promise<MadeReactor> => {
   const whole = typeof wanted === 'string' ? { code: codeOf(wanted) } : wanted;
   const formula_id = await makeFormula(server, whole);
   return { id: await makeReactorOf(server, formula_id, whole), formula_id };
@@ -65,7 +73,7 @@ export type ReactOptions = { key?: string; headers?: Record<string, string> };
 
 /** @param args undefined for a body without any. */
 export const react = (
-  server: TestServer,
+  server: SharedServer,
   reactor: { id: string } | string,
   args?: unknown,
   options: ReactOptions = {},
@@ -83,7 +91,7 @@ export const rawOf = async (answered: Promise<Answer>): Promise<any> => {
 };
 
 /** Runs a function's body once, in a reactor of its own. */
-export const runBody = async (server: TestServer, body: string, args?: unknown): Promise<Answer> =>
+export const runBody = async (server: SharedServer, body: string, args?: unknown): Promise<Answer> =>
   react(server, await makeReactor(server, body), args);
 
 /** The error of an invocation, without random parts. */
@@ -95,13 +103,13 @@ export const problemOf = ({ status, body, headers, text }: Answer) => {
   return problem;
 };
 
-export const tokenOf = async (server: TestServer, data: unknown, more: object = {}, key?: string): Promise<string> =>
+export const tokenOf = async (server: SharedServer, data: unknown, more: object = {}, key?: string): Promise<string> =>
   made(server, '/tokens', key, { type: 'token', data, ...more });
 
 export type LoggedUse = { actor_id: string; entity_type: string; entity_ids: string[] };
 
 /** Rows of uses that name one of these entities, in their order, without those of each request that code sent. */
-export const usesOf = (server: TestServer, ...ids: string[]): Promise<LoggedUse[]> =>
+export const usesOf = (server: SharedServer, ...ids: string[]): Promise<LoggedUse[]> =>
   server.sql(
     `SELECT actor_id, entity_type, entity_ids FROM audit_log WHERE operation = 'use' AND outcome = 'success'
        AND message <> 'Request sent by code' AND entity_ids && $1::text[] ORDER BY id`,
@@ -109,7 +117,7 @@ export const usesOf = (server: TestServer, ...ids: string[]): Promise<LoggedUse[
   );
 
 /** The server whose privilege to write its log is taken away meanwhile. */
-export const withoutLog = async (server: TestServer, work: () => Promise<void>): Promise<void> => {
+export const withoutLog = async (server: SharedServer, work: () => Promise<void>): Promise<void> => {
   await server.sql('REVOKE INSERT ON audit_log FROM CURRENT_USER');
   try {
     await work();
@@ -120,8 +128,8 @@ export const withoutLog = async (server: TestServer, work: () => Promise<void>):
 
 type Route = (request: IncomingMessage, response: ServerResponse, received: Received) => void | Promise<void>;
 
-export type ReactorServer = {
-  server: TestServer;
+export type ReactorServer<Server extends SharedServer = TestServer> = {
+  server: Server;
   upstream: Upstream;
   /** Such as `https://upstream.test:4711`, and two of its subdomains that may be reached as well. */
   url: string;
@@ -135,6 +143,8 @@ export type ReactorServer = {
   close(): Promise<void>;
 };
 
+export type SharedReactorServer = ReactorServer<SharedServer>;
+
 const echo: Route = (_, response, { body, ...received }) => {
   response.setHeader('content-type', 'application/json');
   response.end(JSON.stringify({ ...received, body: body.toString('latin1') }));
@@ -147,19 +157,39 @@ export const startReactorServer = async (
   environment: Record<string, string> = {},
   resolve: Resolver = () => Promise.resolve([]),
 ): Promise<ReactorServer> => {
-  const routes = new Map<string, Route>();
+  const routed = await startRouted();
+  const hosts = UPSTREAM_HOSTS.map((host) => `${host}:${routed.upstream.port}`).join();
+  const server = await startServer(
+    { EGRESS_PRIVATE_HOSTS: hosts, ...environment },
+    { ca: [testCa], resolve: orFixed(resolve) },
+  );
+  const all = withUrls(server, routed);
+  return { ...all, close: () => server.close().then(all.close) };
+};
+
+/** On the server that several files use. */
+export const useReactorServer = async (resolve: Resolver = () => Promise.resolve([])): Promise<SharedReactorServer> => {
+  const { server, port } = await useEgressServer(orFixed(resolve));
+  return withUrls(server, await startRouted(port));
+};
+
+const orFixed =
+  (resolve: Resolver): Resolver =>
+  (host, signal) =>
+    ['upstream.test', 'other.upstream.test'].includes(host) ? Promise.resolve(['127.0.0.1']) : resolve(host, signal);
+
+type Routed = Pick<ReactorServer, 'upstream' | 'routes'>;
+
+const startRouted = async (port = 0): Promise<Routed> => {
+  const routes: Routed['routes'] = new Map();
   const upstream = await startUpstream({
+    port,
     answer: (request, response, received) => (routes.get(pathOf(request.url)) ?? echo)(request, response, received),
   });
-  const fixed = ['upstream.test', 'other.upstream.test'];
-  const hosts = [...fixed, 'moving.upstream.test'];
-  const server = await startServer(
-    { EGRESS_PRIVATE_HOSTS: hosts.map((host) => `${host}:${upstream.port}`).join(), ...environment },
-    {
-      ca: [testCa],
-      resolve: (host, signal) => (fixed.includes(host) ? Promise.resolve(['127.0.0.1']) : resolve(host, signal)),
-    },
-  );
+  return { upstream, routes };
+};
+
+const withUrls = <Server extends SharedServer>(server: Server, { upstream, routes }: Routed): ReactorServer<Server> => {
   return {
     server,
     upstream,
@@ -168,9 +198,6 @@ export const startReactorServer = async (
     movingUrl: `https://moving.upstream.test:${upstream.port}`,
     routes,
     receivedAt: (path) => upstream.received.filter(({ url }) => pathOf(url) === path),
-    close: async () => {
-      await server.close();
-      await upstream.close();
-    },
+    close: () => upstream.close(),
   };
 };

@@ -3,7 +3,7 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { sweep } from '../../src/modules/tokens/sweep.ts';
 import { hearNotices } from './notices.ts';
-import type { Answer, TestServer, TestTenant } from './server.ts';
+import type { Answer, SharedServer, TestTenant } from './server.ts';
 
 export const UNKNOWN_ID = '7d6f1f5e-0000-4000-8000-000000000000';
 
@@ -22,11 +22,11 @@ export type Resource = {
   /** First words of its log messages. */
   title: string;
   /** The shortest body that creates one. Absent where no single request creates one. */
-  least?: (server: TestServer, owner: TestTenant) => Example | Promise<Example>;
+  least?: (server: SharedServer, owner: TestTenant) => Example | Promise<Example>;
   /** A body with every attribute. */
-  most?: (server: TestServer, owner: TestTenant) => Example | Promise<Example>;
+  most?: (server: SharedServer, owner: TestTenant) => Example | Promise<Example>;
   /** Creates one where `least` is absent. */
-  make?: (server: TestServer, owner: TestTenant) => Promise<Made>;
+  make?: (server: SharedServer, owner: TestTenant) => Promise<Made>;
   /** Attributes of the body that may be absent: null says the same. */
   optional?: string[];
   /** Attributes that only the server sets, beside those of all records. */
@@ -63,7 +63,7 @@ const without = (record: Attributes, names: string[]): Attributes =>
 const nulls = (names: string[] = []): Attributes => Object.fromEntries(names.map((name) => [name, null]));
 
 /** Requests of one tenant to one resource. */
-const clientOf = (server: TestServer, resource: Resource) => {
+const clientOf = (server: SharedServer, resource: Resource) => {
   const send = (owner: TestTenant, method: string, suffix = '', json?: unknown, headers = {}): Promise<Answer> =>
     server.request(method, resource.path + suffix, {
       key: owner.api_key,
@@ -81,11 +81,11 @@ const clientOf = (server: TestServer, resource: Resource) => {
 };
 
 /** Tests what a resource does alike with every other. @param getServer is called when tests run. */
-export const describeResource = (name: string, getServer: () => TestServer, resource: Resource): void => {
+export const describeResource = (name: string, getServer: () => SharedServer, resource: Resource): void => {
   const { least, most, change, notice, optional, shownOnce = [], drawn = [] } = resource;
 
   describe(name, () => {
-    let server: TestServer;
+    let server: SharedServer;
     let tenant: TestTenant;
     let send: ReturnType<typeof clientOf>['send'];
     let create: ReturnType<typeof clientOf>['create'];
@@ -293,13 +293,13 @@ const badNames: BadBody[] = [
  * @param bodies the bodies that a bad attribute is put into, as both requests take them.
  */
 export const describeBadBodies = (
-  getServer: () => TestServer,
+  getServer: () => SharedServer,
   path: string,
   bodies: (owner: TestTenant) => Promise<{ post: Attributes; put?: Attributes }>,
   cases: BadBody[],
 ): void => {
   describe(`POST ${path} and PUT`, () => {
-    let server: TestServer;
+    let server: SharedServer;
     let tenant: TestTenant;
     let requests: [method: string, path: string, body: Attributes][];
     let id: string;
@@ -364,11 +364,11 @@ const searches: [name: string, found: string[]][] = [
 ];
 
 /** Tests the list of a resource: its order, its pages, its filters. */
-export const describeList = (name: string, getServer: () => TestServer, resource: Resource): void => {
+export const describeList = (name: string, getServer: () => SharedServer, resource: Resource): void => {
   const { path, filter, isNamed, isSearched, sizeMax = 100 } = resource;
 
   describe(`the list of ${name}`, () => {
-    let server: TestServer;
+    let server: SharedServer;
     let owner: TestTenant;
     /** Newest first. */
     let ids: string[];

@@ -9,10 +9,16 @@ import { loadConfig } from '../../src/platform/config.ts';
 import { signHead } from '../../src/platform/db/sign-everything.ts';
 import type { Overrides } from '../../src/context.ts';
 import { type Context, createContext } from '../../src/modules.ts';
+import type { Resolver } from '../../src/platform/egress/client.ts';
 import type { App } from '../../src/platform/http/app-type.ts';
 import { createDatabase, seeingAllTenants, type TestDatabase } from './database.ts';
+import { testCa } from './certificates.ts';
+import { freePort } from './process.ts';
 import { collectRoutes } from './routes.ts';
 import type { RouteOptions } from 'fastify';
+
+/** Names of TLS servers of this machine that code and proxies may reach. */
+export const UPSTREAM_HOSTS = ['upstream.test', 'other.upstream.test', 'moving.upstream.test'];
 
 /** Root key of test servers: all bytes are equal, so that it cannot be mistaken for a real one. */
 export const TEST_ROOT_KEY = Buffer.alloc(32, 7).toString('base64');
@@ -27,6 +33,7 @@ export type SharedServer = {
   app: App;
   routes: RouteOptions[];
   base_url: string;
+  databaseUrl: string;
   /** Of this file alone. */
   tenant: TestTenant;
   /** Every log line since this file began. */
@@ -37,15 +44,17 @@ export type SharedServer = {
   tokenize(body: unknown, key?: string): Promise<Answer>;
   /** Rows of all tenants: on a shared server the statement names the tenant. */
   sql(text: string, values?: unknown[]): Promise<any[]>;
-};
-
-/** A server of one file, which may change its clock, its environment and every row of its database. */
-export type TestServer = SharedServer & {
-  databaseUrl: string;
-  /** The clock of the server: what it adds to the real one, in ms; or when it stands, for what is so to the millisecond. */
+  /**
+   * The clock of the server: what it adds to the real one, in ms; or when it stands, for what is so to the millisecond. The next
+   * file has the real one.
+   */
   clock: { offsetMs: number; stoppedAtMs?: number | undefined };
   /** Signs a tenant or a user as it is: for tests that change rows by SQL and mean a change of the vault. */
   sign(id: string, table?: 'tenants' | 'users'): Promise<void>;
+};
+
+/** A server of one file, which may change its environment and every row of its database. */
+export type TestServer = SharedServer & {
   close(): Promise<void>;
 };
 
@@ -85,27 +94,57 @@ const createClient = (base_url: string, tenant: TestTenant): Pick<SharedServer, 
   };
 };
 
-let shared: TestServer | undefined;
+/** Failed authentications count by address, and the files of a process have one. */
+const SHARED = { RATE_LIMIT: 'off' };
+
+/** A server that several files of a process use, one after another: a tenant for this file, the real clock, an empty log. */
+const lend = async (server: TestServer): Promise<SharedServer> => {
+  server.logLines.length = 0;
+  Object.assign(server.clock, { offsetMs: 0, stoppedAtMs: undefined });
+  const tenant = await server.newTenant();
+  return { ...server, tenant, ...createClient(server.base_url, tenant) };
+};
+
+let plain: TestServer | undefined;
 
 /**
- * A server with the default configuration for a file that changes neither clock, environment nor rows of other tenants: a
- * process that runs several files starts it once, which takes 0.7 s of CPU time; a tenant takes 15 ms. It ends with the process.
+ * A server with the default configuration, without the limit of failed authentications, for a file that changes no environment and no
+ * rows of other tenants, and counts nothing of the whole vault: a process that runs several files starts it once, which takes 0.7 s of
+ * CPU time; a tenant takes 15 ms. It ends with the process.
  */
-export const useServer = async (): Promise<SharedServer> => {
-  shared ??= await startServer();
-  const { ctx, app, routes, base_url, logLines, newTenant, newKey, sql } = shared;
-  logLines.length = 0;
-  const tenant = await newTenant();
-  return { ctx, app, routes, base_url, tenant, logLines, newTenant, newKey, sql, ...createClient(base_url, tenant) };
+export const useServer = async (): Promise<SharedServer> => lend((plain ??= await startServer(SHARED)));
+
+/** Where every host is unless a file says otherwise. */
+const onThisMachine: Resolver = () => Promise.resolve(['127.0.0.1']);
+
+let egress: { server: TestServer; port: number } | undefined;
+let resolveForFile = onThisMachine;
+
+/**
+ * As `useServer`, for files whose code and proxies send requests to a TLS server of this machine: each file has its own, on this port,
+ * and closes it at its end.
+ */
+export const useEgressServer = async (resolve = onThisMachine): Promise<{ server: SharedServer; port: number }> => {
+  resolveForFile = resolve;
+  if (!egress) {
+    const port = await freePort();
+    const hosts = { EGRESS_PRIVATE_HOSTS: UPSTREAM_HOSTS.map((host) => `${host}:${port}`).join() };
+    const overrides: Overrides = { ca: [testCa], resolve: (...asked) => resolveForFile(...asked) };
+    egress = { server: await startServer({ ...SHARED, ...hosts }, overrides), port };
+  }
+  return { server: await lend(egress.server), port: egress.port };
 };
 
 /** The log lines of the servers that are open in this process: a test that fails prints their ends. */
 export const openLogs = new Set<string[]>();
 
+/** The least that argon2 allows: at the cost of a vault, hashing takes most of the time of tests that sign people in. */
+const PASSWORD_COST = { memoryCost: 8, timeCost: 1, parallelism: 1 };
+
 export const startServer = async (
   environment: Record<string, string> = {},
   overrides: Overrides = {},
-  options: { database?: TestDatabase } = {},
+  options: { database?: Pick<TestDatabase, 'url' | 'drop'> } = {},
 ): Promise<TestServer> => {
   const database = options.database ?? (await createDatabase());
   const dataDir = mkdtempSync(join(tmpdir(), 'strongroom-test-'));
@@ -123,6 +162,7 @@ export const startServer = async (
   const ctx = await createContext(config, 'server', {
     logDestination: { write: (line: string) => void logLines.push(line) },
     now: () => new Date(clock.stoppedAtMs ?? Date.now() + clock.offsetMs),
+    passwordCost: PASSWORD_COST,
     ...overrides,
   });
   const { built: app, routes } = await collectRoutes(() => buildApp(ctx));

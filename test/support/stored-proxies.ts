@@ -4,25 +4,25 @@ import { request as requestHttp } from 'node:http';
 import { expect } from 'vitest';
 import type { Overrides } from '../../src/context.ts';
 import { testCa } from './certificates.ts';
-import { type Answer, type RequestOptions, startServer, type TestServer } from './server.ts';
+import { type Answer, type RequestOptions, type SharedServer, startServer, type TestServer } from './server.ts';
 
 export type StoredProxy = { id: string; key: string };
 
 /** Bodies of `/proxies`; the API key is who makes it, the server's own tenant by default. */
 export type Wanted = { destination_url: string; [field: string]: unknown };
 
-const made = async (server: TestServer, path: string, json: object, key: string | undefined): Promise<any> => {
+const made = async (server: SharedServer, path: string, json: object, key: string | undefined): Promise<any> => {
   const answer = await server.request('POST', path, { json, ...(key !== undefined && { key }) });
   expect(answer.status, answer.text).toBe(201);
   return answer.body;
 };
 
-export const makeProxy = (server: TestServer, wanted: Wanted, key?: string): Promise<StoredProxy> =>
+export const makeProxy = (server: SharedServer, wanted: Wanted, key?: string): Promise<StoredProxy> =>
   made(server, '/proxies', { name: 'Proxy', ...wanted }, key);
 
 /** @param wanted all of it: what is left out is no more. */
 export const changeProxy = async (
-  server: TestServer,
+  server: SharedServer,
   { id }: Pick<StoredProxy, 'id'>,
   wanted: Wanted,
   key?: string,
@@ -33,17 +33,17 @@ export const changeProxy = async (
 };
 
 /** By the API, for what an operator's command does not say of them. @returns its id and its API key. */
-export const makeApplication = (server: TestServer, wanted: object): Promise<StoredProxy> =>
+export const makeApplication = (server: SharedServer, wanted: object): Promise<StoredProxy> =>
   made(server, '/applications', { name: 'Application', ...wanted }, undefined);
 
-export const remove = async (server: TestServer, path: string, key?: string): Promise<void> => {
+export const remove = async (server: SharedServer, path: string, key?: string): Promise<void> => {
   const answer = await server.request('DELETE', path, key === undefined ? {} : { key });
   expect(answer.status, answer.text).toBe(204);
 };
 
 /** A request through a stored proxy. `key` is the API key, null for none. */
 export const askProxy = (
-  server: TestServer,
+  server: SharedServer,
   proxy: Pick<StoredProxy, 'key'>,
   options: RequestOptions & { method?: string; path?: string } = {},
 ): Promise<Answer> => {
@@ -73,7 +73,7 @@ export type WireOptions = {
 
 /** Asks over a connection of its own, with the path as it is given. */
 export const askOnWire = (
-  server: TestServer,
+  server: SharedServer,
   method: string,
   path: string,
   { key = server.tenant.api_key, headers = {}, body, signal = AbortSignal.timeout(45_000) }: WireOptions = {},

@@ -25,6 +25,8 @@ export type Received = {
 export type UpstreamOptions = {
   hosts?: string[];
   address?: string;
+  /** Any free one by default. */
+  port?: number;
   /** Called with the whole request. By default it echoes what was received as JSON, the body as latin1. */
   answer?(request: IncomingMessage, response: ServerResponse, received: Received): void | Promise<void>;
   /** Called as soon as the head is there. The body is read nevertheless. */
@@ -54,7 +56,8 @@ const pairsOf = (raw: string[]): [string, string][] => {
 };
 
 export const startUpstream = async (options: UpstreamOptions = {}): Promise<Upstream> => {
-  const { hosts = ['upstream.test', '*.upstream.test'], address = '127.0.0.1', answer = echo, onHead, tls } = options;
+  const { hosts = ['upstream.test', '*.upstream.test'], address = '127.0.0.1', port = 0 } = options;
+  const { answer = echo, onHead, tls } = options;
   const received: Received[] = [];
   const open = new Set<Duplex>();
   const numberOf = new WeakMap<object, number>();
@@ -97,7 +100,7 @@ export const startUpstream = async (options: UpstreamOptions = {}): Promise<Upst
   });
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
-    server.listen(0, address, resolve);
+    server.listen(port, address, resolve);
   });
   return {
     port: (server.address() as AddressInfo).port,

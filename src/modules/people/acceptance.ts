@@ -1,7 +1,6 @@
 // Accepts an invitation before a caller is known: the person becomes a member, as a new or an existing user.
 import { INVITATION_ACCEPTED, logRow, type Operation, type RequestOrigin } from '../../platform/audit/record.ts';
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
-import { hashPassword, verifyPassword } from '../../platform/crypto/password.ts';
 import { type PrismaTransaction, runPrismaTransaction } from '../../platform/db/transaction.ts';
 import { chosenPasswordProblem } from './chosen-password.ts';
 import type { PeopleContext } from './context.ts';
@@ -90,9 +89,9 @@ const userOf = async (
   if (user_id === null || password_hash === null) {
     // The page has checked a password that is chosen. This one is an existing user's who was removed since.
     if ((await newPasswordProblem({ email, tenant_name }, input)) !== undefined) return undefined;
-    return { id: ctx.newUuid(), password_hash: await hashPassword(ctx.pepper, password), isNew: true };
+    return { id: ctx.newUuid(), password_hash: await ctx.passwords.hash(password), isNew: true };
   }
-  const isRight = await verifyPassword(ctx.pepper, password, password_hash);
+  const isRight = await ctx.passwords.verify(password, password_hash);
   return isRight ? { id: user_id, password_hash, isNew: false } : undefined;
 };
 

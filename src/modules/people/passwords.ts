@@ -1,7 +1,6 @@
 // Changes the password of a user: by the user, or by the operator's reset. Ends all sessions of the user.
 import { type Actor, logRow, operator, PASSWORD_CHANGED, type RequestOrigin } from '../../platform/audit/record.ts';
 import { randomBase62 } from '../../platform/crypto/digest.ts';
-import { hashPassword } from '../../platform/crypto/password.ts';
 import { Sensitive } from '../../platform/crypto/sensitive.ts';
 import { runPrismaTransaction } from '../../platform/db/transaction.ts';
 import { StartError } from '../../platform/errors.ts';
@@ -79,7 +78,7 @@ const change = async (
   if (!(await isPasswordOf(ctx, current, before))) return { kind: 'wrong_password' };
   if (current.normalize('NFKC') === next.normalize('NFKC')) return { kind: 'refused', reason: UNCHANGED_PASSWORD };
   const { secret, session: replacing } = createSession(ctx, session, session.second_factor_at);
-  const password_hash = await hashPassword(ctx.pepper, next);
+  const password_hash = await ctx.passwords.hash(next);
   const actor = { actor_id: user_id, actor_type: 'user', origin } as const;
   const kind = await writePassword(ctx, tenant_id, actor, { user_id, before, password_hash, session: replacing });
   return kind === 'changed' ? { kind, secret } : { kind };
@@ -129,7 +128,7 @@ export const resetPassword = async (ctx: Changing, email: string): Promise<Sensi
     membership &&
     (await writePassword(ctx, membership.tenant_id, operator, {
       user_id: user.id,
-      password_hash: await hashPassword(ctx.pepper, password),
+      password_hash: await ctx.passwords.hash(password),
     }));
   if (address === undefined || kind !== 'changed')
     throw new StartError(

@@ -56,6 +56,7 @@ export type Changing = Pick<
   | 'metrics'
   | 'newLogId'
   | 'now'
+  | 'passwords'
   | 'pepper'
   | 'randomBytes'
   | 'refusals'

@@ -1,6 +1,6 @@
 // Signs a person in by address and password: counts attempts, and does the same work for unknown addresses.
 import { logRow, type RequestOrigin, SIGN_IN_FAILED } from '../../platform/audit/record.ts';
-import { TYPED_LENGTH_MAX, verifyPassword } from '../../platform/crypto/password.ts';
+import { TYPED_LENGTH_MAX } from '../../platform/crypto/password.ts';
 import { comparedAddress, digestOfAddress, parseAddress } from './address.ts';
 import { clearAttempts, countAttempt, isKnownPlace, rememberPlace, takeBackAttempt } from './attempts.ts';
 import { placeOfIp } from '../../platform/ip-place.ts';
@@ -9,7 +9,10 @@ import { findUserBeforeCaller, listMembershipsBeforeCaller } from './rows/users.
 import type { ProvenMember } from './sessions.ts';
 import { findTenantWithoutPasswords } from './sso/provider.ts';
 
-type SigningIn = Pick<PeopleContext, 'config' | 'db' | 'log' | 'metrics' | 'newLogId' | 'now' | 'pepper' | 'refusals'>;
+type SigningIn = Pick<
+  PeopleContext,
+  'config' | 'db' | 'log' | 'metrics' | 'newLogId' | 'now' | 'passwords' | 'pepper' | 'refusals'
+>;
 
 /** To read whether the tenant of an address accepts passwords. */
 type Opening = Pick<PeopleContext, 'environment' | 'keyring' | 'randomBytes'>;
@@ -49,10 +52,10 @@ export const recordFailedSignIn = (ctx: SigningIn, address: string | undefined, 
 
 /** Whether a typed password has this hash. @param hash undefined where there is no such user. */
 export const isPasswordOf = (
-  { pepper }: Pick<PeopleContext, 'pepper'>,
+  { passwords }: Pick<PeopleContext, 'passwords'>,
   typed: string,
   hash: string | undefined,
-): Promise<boolean> => verifyPassword(pepper, typed.length <= TYPED_LENGTH_MAX ? typed : '', hash);
+): Promise<boolean> => passwords.verify(typed.length <= TYPED_LENGTH_MAX ? typed : '', hash);
 
 /**
  * Counts an attempt with a password, then makes it. Success takes it back, clears earlier failures of the account from this place,

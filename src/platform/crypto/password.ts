@@ -9,8 +9,11 @@ export const PASSWORD_LENGTH_MIN = 12;
 /** Far more than people choose. The input of the hash is a digest, so the length does not change its cost. */
 export const PASSWORD_LENGTH_MAX = 128;
 
+/** Of argon2id: KiB of memory, passes over it, and lanes. */
+export type PasswordCost = { memoryCost: number; timeCost: number; parallelism: number };
+
 /** OWASP Password Storage Cheat Sheet, argon2id: 19 MiB, two passes, one lane. */
-const COST = { memoryCost: 19_456, timeCost: 2, parallelism: 1 } as const;
+const COST: PasswordCost = { memoryCost: 19_456, timeCost: 2, parallelism: 1 };
 const SALT_BYTES = 16;
 const HASH_BYTES = 32;
 
@@ -22,7 +25,8 @@ const WAITING_MAX = 64;
 const zeros = (bytes: number): string => Buffer.alloc(bytes).toString('base64').replace(/=+$/, '');
 
 /** A hash that no password matches, verified for unknown accounts so that they take the same time. */
-const UNMATCHABLE_HASH = `$argon2id$v=19$m=${COST.memoryCost},t=${COST.timeCost},p=${COST.parallelism}$${zeros(SALT_BYTES)}$${zeros(HASH_BYTES)}`;
+const unmatchableHash = ({ memoryCost, timeCost, parallelism }: PasswordCost): string =>
+  `$argon2id$v=19$m=${memoryCost},t=${timeCost},p=${parallelism}$${zeros(SALT_BYTES)}$${zeros(HASH_BYTES)}`;
 
 // One queue for the process, as there is one thread pool.
 let running = 0;
@@ -54,17 +58,26 @@ export const isAllowedLength = (password: string): boolean => {
 
 const digestOf = (pepper: DigestKey, password: string): Buffer => passwordDigest(pepper, password.normalize('NFKC'));
 
-/** Hashes a password for storage. @throws unavailable. */
-export const hashPassword = (pepper: DigestKey, password: string): Promise<string> =>
-  inTurn(() => argon2.hash(digestOf(pepper, password), { ...COST, hashLength: HASH_BYTES, type: argon2.argon2id }));
+export type Passwords = {
+  /** Hashes a password for storage. @throws unavailable. */
+  hash(password: string): Promise<string>;
+  /**
+   * Whether a password matches a hash, which has its own cost in it.
+   * @param hash undefined for an unknown account: takes the same time and returns false.
+   * @throws unavailable.
+   */
+  verify(password: string, hash: string | undefined): Promise<boolean>;
+};
 
-/**
- * Whether a password matches a hash.
- * @param hash undefined for an unknown account: takes the same time and returns false.
- * @throws unavailable.
- */
-export const verifyPassword = (pepper: DigestKey, password: string, hash: string | undefined): Promise<boolean> =>
-  inTurn(async () => {
-    const isRight = await argon2.verify(hash ?? UNMATCHABLE_HASH, digestOf(pepper, password));
-    return isRight && hash !== undefined;
-  });
+export const createPasswords = (pepper: DigestKey, cost: PasswordCost = COST): Passwords => {
+  const unmatchable = unmatchableHash(cost);
+  return {
+    hash: (password) =>
+      inTurn(() => argon2.hash(digestOf(pepper, password), { ...cost, hashLength: HASH_BYTES, type: argon2.argon2id })),
+    verify: (password, hash) =>
+      inTurn(async () => {
+        const isRight = await argon2.verify(hash ?? unmatchable, digestOf(pepper, password));
+        return isRight && hash !== undefined;
+      }),
+  };
+};

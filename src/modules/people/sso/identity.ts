@@ -7,7 +7,6 @@ import {
   SSO_ACCOUNT_BOUND,
 } from '../../../platform/audit/record.ts';
 import { equalDigests, randomBase62, ssoDigest } from '../../../platform/crypto/digest.ts';
-import { hashPassword } from '../../../platform/crypto/password.ts';
 import { type PrismaTransaction, runPrismaTransaction } from '../../../platform/db/transaction.ts';
 import { AppError } from '../../../platform/errors.ts';
 import { noteTampered } from '../../../platform/tampered.ts';
@@ -140,7 +139,7 @@ const makeNew = async (ctx: PeopleContext, tenant_id: string, person: Person): P
   return {
     member_id,
     user_id,
-    password_hash: await hashPassword(ctx.pepper, randomBase62(UNKNOWN_PASSWORD_LENGTH, ctx.randomBytes)),
+    password_hash: await ctx.passwords.hash(randomBase62(UNKNOWN_PASSWORD_LENGTH, ctx.randomBytes)),
     sealed: sealPerson(ctx, keys, tenant_id, member_id, person),
   };
 };

@@ -21,8 +21,8 @@ import {
 import { ROOT_KEY_BYTES } from './platform/crypto/vault-keys.ts';
 import { StartError, unavailable } from './platform/errors.ts';
 import { failureText } from './platform/failure-text.ts';
-import { createLog, createStandardOutput } from './platform/log.ts';
 import type { HeldOperations } from './platform/held-operations.ts';
+import { createLog, useStandardOutput } from './platform/log.ts';
 import { listenSealed } from './platform/http/sealed-responder.ts';
 import { openMetricsServer } from './platform/metrics/metrics-server.ts';
 import { ENDING_SIGNALS } from './platform/node-24.ts';
@@ -87,7 +87,7 @@ const isSealable = ({ keyShares }: Config): boolean => keyShares.length > 0;
 const hasWorkers = (config: Config): boolean => config.workers > 1 || isSealable(config);
 
 const start = async (config: Config, onDirectoryLost: () => void): Promise<Running> => {
-  const output = createStandardOutput();
+  const output = useStandardOutput();
   for (const sentence of findMisspelledVariables()) createLog(config.logLevel, output).warn(sentence);
   const open = (opened: Config): Promise<Running> => startOpen(opened, output, onDirectoryLost);
   return isSealable(config) ? startSealed(config, output, open) : open(config);

@@ -1,17 +1,15 @@
-// What a distributed database needs, on plain PostgreSQL: the command refuses without Citus and the owner role, and a server
-// whose hot statements are functions, and whose tables have no triggers and no policies, does what it does otherwise.
+// What a distributed database needs, on plain PostgreSQL: a server whose hot statements are functions, and whose tables have no
+// triggers and no policies, does what it does otherwise.
 import { randomUUID } from 'node:crypto';
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { shardFunctions } from '../src/modules.ts';
 import { sweep } from '../src/modules/tokens/sweep.ts';
-import { superuser, urlOf } from '../src/platform/dev-postgres/connection.ts';
 import { DISTRIBUTED_TABLES } from '../src/platform/db/distribute.ts';
 import { createFunctionText, functionName } from '../src/platform/db/shard-functions.ts';
 import { lowerWalls } from '../src/platform/db/tenant-walls.ts';
 import { createDatabase, type TestDatabase } from './support/database.ts';
-import { runCommand } from './support/process.ts';
-import { startServer, TEST_ROOT_KEY, type TestServer } from './support/server.ts';
+import { startServer, type TestServer } from './support/server.ts';
 
 const connected = async (database: TestDatabase, user: string, work: (client: Client) => Promise<void>) => {
   const client = new Client({ ...database.address, user });
@@ -22,38 +20,6 @@ const connected = async (database: TestDatabase, user: string, work: (client: Cl
     await client.end();
   }
 };
-
-const as = (database: TestDatabase, user: string, texts: string[]): Promise<void> =>
-  connected(database, user, async (client) => {
-    for (const text of texts) await client.query(text);
-  });
-
-describe('db distribute', () => {
-  const distribute = (DATABASE_URL: string) =>
-    runCommand(['db', 'distribute'], { DATABASE_URL, MASTER_KEY: TEST_ROOT_KEY }).then(
-      () => expect.unreachable('it was distributed'),
-      (error: { code: number; stderr: string }) => error,
-    );
-
-  test('refuses another role than the owner, and a database without Citus, and changes nothing', async () => {
-    const database = await createDatabase();
-    const role = `reader_${randomUUID().slice(0, 8)}`;
-    try {
-      const grants = [
-        `CREATE ROLE ${role} LOGIN PASSWORD 'reader'`,
-        `GRANT SELECT ON ALL TABLES IN SCHEMA public TO ${role}`,
-      ];
-      await as(database, superuser, grants);
-      const reader = await distribute(urlOf({ ...database.address, user: role, password: 'reader' }));
-      expect([reader.code, reader.stderr]).toEqual([1, expect.stringContaining(`The role "${role}" does not own`)]);
-      const owner = await distribute(database.url);
-      expect([owner.code, owner.stderr]).toEqual([1, expect.stringContaining('has no extension citus')]);
-    } finally {
-      await as(database, superuser, [`DROP OWNED BY ${role}`, `DROP ROLE ${role}`]);
-      await database.drop();
-    }
-  });
-});
 
 describe('a server whose hot statements are functions', () => {
   let server: TestServer;

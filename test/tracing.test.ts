@@ -1,27 +1,14 @@
 // Traces: one tree of spans for a request, from the client's `traceparent` to the destination, exported by OTLP over HTTP, without
 // values, keys and ids of tokens. An endpoint that hangs costs spans, not requests.
-import { execFile } from 'node:child_process';
-import { rmSync } from 'node:fs';
-import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { loadConfig } from '../src/platform/config.ts';
-import { type CollectedSpan, type Collector, startCollector } from './support/collector.ts';
-import { createDatabase, createDataDir } from './support/database.ts';
-import { root, sourceEnvironment, spawnServer, untilReady, workersOf } from './support/process.ts';
+import { type CollectedSpan, type Collector, newParent, startCollector } from './support/collector.ts';
 import { codeOf, makeReactor, rawOf, react, type ReactorServer, startReactorServer } from './support/reactors.ts';
-import { type Answer, TEST_ROOT_KEY, type TestServer } from './support/server.ts';
+import { type Answer, type TestServer } from './support/server.ts';
 import { makeProxy } from './support/stored-proxies.ts';
 
 const WAIT = { timeout: 30_000 };
 const CARD = '4916338506082832';
-
-let given = 0;
-/** A `traceparent` of its own for each request. */
-const newParent = (flags = '01') => {
-  given += 1;
-  const trace_id = `4bf92f3577b34da6a3ce${String(given).padStart(12, '0')}`;
-  return { trace_id, id: '00f067aa0ba902b7', header: `00-${trace_id}-00f067aa0ba902b7-${flags}` };
-};
 
 describe('with a collector', () => {
   let collector: Collector;
@@ -382,57 +369,6 @@ test('a sampler that follows the client traces what its flag says', async () => 
   await house.close();
   expect(new Set(collector.spans().map(({ trace_id }) => trace_id))).toEqual(new Set([flagged.trace_id]));
   await collector.close();
-});
-
-test('each worker exports its own spans, and a stop sends those that wait', async () => {
-  const collector = await startCollector();
-  const directory = createDataDir('tracing');
-  const database = await createDatabase();
-  const server = await spawnServer(directory, {
-    OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
-    WORKERS: '2',
-    DATABASE_URL: database.url,
-    MASTER_KEY: TEST_ROOT_KEY,
-  });
-  await untilReady(server);
-  const pids = workersOf(server);
-  await expect
-    .poll(async () => {
-      await fetch(`${server.base_url}/healthz`, { headers: { connection: 'close' } });
-      return new Set(collector.spans().map(({ resource }) => resource['process.pid'])).size;
-    }, WAIT)
-    .toBe(2);
-  expect(new Set(collector.spans().map(({ resource }) => resource['process.pid']))).toEqual(new Set(pids));
-  const { trace_id, header } = newParent();
-  await fetch(`${server.base_url}/healthz`, { headers: { traceparent: header } });
-  server.child.kill('SIGTERM');
-  expect(await server.exited).toBe(0);
-  expect(collector.spans().map((span) => span.trace_id)).toContain(trace_id);
-  await collector.close();
-  await database.drop();
-  rmSync(directory, { recursive: true, force: true });
-});
-
-test('the packages that trace are loaded only for an endpoint', async () => {
-  const loadedWith = async (environment: Record<string, string>): Promise<string[]> => {
-    const script = `import { registerHooks } from 'node:module';
-      const loaded = new Set();
-      registerHooks({ resolve: (name, context, next) => { const found = next(name, context); loaded.add(found.url); return found; } });
-      await import('./src/app.ts');
-      const { openTracing } = await import('./src/platform/tracing/open-tracing.ts');
-      const { loadConfig } = await import('./src/platform/config.ts');
-      const { createMetrics } = await import('./src/platform/metrics/metrics.ts');
-      await openTracing(loadConfig(), { metrics: createMetrics(), log: console, monotonicMs: () => 0 });
-      console.log(JSON.stringify([...loaded]));`;
-    const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', script], {
-      cwd: root,
-      env: { ...sourceEnvironment, ...environment },
-      maxBuffer: 16 * 1024 * 1024,
-    });
-    return (JSON.parse(stdout) as string[]).filter((url) => /@opentelemetry\/(?!api\/)/.test(url));
-  };
-  expect(await loadedWith({})).toEqual([]);
-  expect(await loadedWith({ OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:4318' })).not.toEqual([]);
 });
 
 test('without an endpoint nothing is traced, and nothing has an id of a trace', async () => {

@@ -290,4 +290,24 @@ describe('WORKERS', () => {
     expect(loadConfig({ ...production, WORKERS: '3' }).workers).toBe(3);
     expect(loadConfig({}).workers).toBe(1);
   });
+
+  test.for(['0', '-1', 'abc', '1.5', '1000', 'AUTO'])('with WORKERS=%s is refused', (WORKERS) => {
+    expect(() => loadConfig({ WORKERS })).toThrow('WORKERS: must be a whole number from 1 to 64, or auto');
+  });
+});
+
+test('a root key is 32 bytes in base64, base64url or hex, written out whole', () => {
+  const key = Buffer.from(Array.from({ length: 32 }, (_, index) => (index * 37 + 251) % 256));
+  const written = key.toString('base64');
+  for (const text of [written, written.slice(0, -1), key.toString('base64url'), key.toString('hex'), `${written}\n`])
+    expect(loadConfig({ MASTER_KEY: text }).rootKey?.equals(key), text).toBe(true);
+  const mixed = `-${written.slice(1, 20)}+${written.slice(21)}`;
+  const notWhole = `${written.slice(0, 42)}B=`;
+  for (const text of [
+    `${written.slice(0, 20)} ${written.slice(20)}`,
+    `!${written}`,
+    `${written}=`,
+    `${written}AAAA`,
+  ].concat(written.slice(1), mixed, notWhole, key.toString('hex').slice(1), key.subarray(1).toString('base64')))
+    expect(() => loadConfig({ MASTER_KEY: text }), text).toThrow('MASTER_KEY: must be 32 random bytes');
 });

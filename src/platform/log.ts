@@ -54,7 +54,7 @@ const droppedLine = (dropped: number): string =>
   `${JSON.stringify({ level: 'warn', time: new Date().toISOString(), dropped, msg: 'lines of the log were dropped' })}\n`;
 
 /** Joins the lines of one event-loop tick into one text, because pino's stream copies its whole buffer with each write. */
-export const createStandardOutput = (): DestinationStream => {
+const createStandardOutput = (): DestinationStream => {
   let lines = '';
   let dropped = 0;
   let isReported = true;
@@ -88,6 +88,11 @@ export const createStandardOutput = (): DestinationStream => {
   };
 };
 
+let standardOutput: DestinationStream | undefined;
+
+/** Where all logs of this process write: each would have a buffer and a listener of its own otherwise. */
+export const useStandardOutput = (): DestinationStream => (standardOutput ??= createStandardOutput());
+
 /** @param destination where lines go; standard output when not given. @param fields of every line. */
 export const createLog = (level: string, destination?: DestinationStream, fields?: Record<string, unknown>): Log =>
   pino(
@@ -100,5 +105,5 @@ export const createLog = (level: string, destination?: DestinationStream, fields
       // Defence in depth behind the allowlist: values of these names are never logged.
       redact: { paths: ['api_key', 'key', 'data', 'headers', 'body'], censor: '[sensitive]' },
     },
-    destination ?? createStandardOutput(),
+    destination ?? useStandardOutput(),
   );

@@ -4,11 +4,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { generateX25519Identity, identityToRecipient } from 'age-encryption';
 import { Client } from 'pg';
-import { expect } from 'vitest';
+import { afterAll, beforeAll, expect } from 'vitest';
 import { KEPT_TABLES } from '../../src/platform/db/backup/tables.ts';
 import { createEmptyDatabase, type TestDatabase } from './database.ts';
 import { runCommand } from './process.ts';
-import { TEST_ROOT_KEY } from './server.ts';
+import { startServer, TEST_ROOT_KEY, type TestServer } from './server.ts';
 
 export type Ended = { code: number; stdout: string; stderr: string };
 
@@ -84,4 +84,24 @@ export const expectNothing = async (database: TestDatabase): Promise<void> => {
       table,
       [{ count: 0 }],
     ]);
+};
+
+/** Makes a token. @returns its id. */
+export const tokenize = async (at: TestServer, data: string, more: object = {}): Promise<string> => {
+  const { status, body } = await at.tokenize({ type: 'token', data, ...more });
+  expect(status).toBe(200);
+  return body.id;
+};
+
+/** A server in this process, and a directory for backups of it, for the tests of a file. */
+export const shareBackups = (): { backups: Backups; server: TestServer } => {
+  const shared = {} as { backups: Backups; server: TestServer };
+  beforeAll(async () => {
+    [shared.backups, shared.server] = await Promise.all([openBackups(), startServer()]);
+  });
+  afterAll(async () => {
+    await shared.server.close();
+    shared.backups.close();
+  });
+  return shared;
 };

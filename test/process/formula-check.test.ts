@@ -1,7 +1,7 @@
 // A formula whose check could not run: the error does not blame the code, and the author can retry.
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { SandboxOwner } from '../src/platform/sandbox/host/supervisor.ts';
-import { startServer, type TestServer } from './support/server.ts';
+import type { SandboxOwner } from '../../src/platform/sandbox/host/supervisor.ts';
+import { startServer, type TestServer } from '../support/server.ts';
 
 let server: TestServer;
 beforeAll(async () => {

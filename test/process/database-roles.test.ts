@@ -7,11 +7,11 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { randomBase62 } from '../src/platform/crypto/digest.ts';
-import { randomBytesFromKernel } from '../src/platform/crypto/random.ts';
-import { type EmbeddedPostgres, startEmbeddedPostgres } from '../src/platform/dev-postgres/dev-postgres.ts';
-import { root, runCommand, spawnServer, untilReady } from './support/process.ts';
-import { findProgram } from './support/programs.ts';
+import { randomBase62 } from '../../src/platform/crypto/digest.ts';
+import { randomBytesFromKernel } from '../../src/platform/crypto/random.ts';
+import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/platform/dev-postgres/dev-postgres.ts';
+import { root, runCommand, spawnServer, untilReady } from '../support/process.ts';
+import { findProgram } from '../support/programs.ts';
 
 const run = promisify(execFile);
 

@@ -3,14 +3,14 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { constants, getPriority } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { mayRaisePriority, NICENESS_MAX } from '../src/platform/priority.ts';
-import { startExecutor } from '../src/platform/sandbox/host/executor-process.ts';
-import type { Lease } from '../src/platform/sandbox/host/lease.ts';
-import { createPool, type Pool } from '../src/platform/sandbox/host/pool.ts';
-import { createSpawner } from '../src/platform/sandbox/host/spawner.ts';
-import { findLandlock } from '../src/platform/sandbox/host/wall.ts';
-import { codeOf } from './support/reactors.ts';
-import { endOf, openTestSandbox, SMALL_LIMITS } from './support/sandbox.ts';
+import { mayRaisePriority, NICENESS_MAX } from '../../src/platform/priority.ts';
+import { startExecutor } from '../../src/platform/sandbox/host/executor-process.ts';
+import type { Lease } from '../../src/platform/sandbox/host/lease.ts';
+import { createPool, type Pool } from '../../src/platform/sandbox/host/pool.ts';
+import { createSpawner } from '../../src/platform/sandbox/host/spawner.ts';
+import { findLandlock } from '../../src/platform/sandbox/host/wall.ts';
+import { codeOf } from '../support/reactors.ts';
+import { endOf, openTestSandbox, SMALL_LIMITS } from '../support/sandbox.ts';
 
 const GOOD = codeOf('return { raw: 1 };');
 const USUAL = Math.min(NICENESS_MAX, getPriority() + 5);
@@ -42,7 +42,7 @@ test('a spare starts at the lowest priority where the server may raise it, as fo
       spawner,
       wallKind: 'landlock',
       landlock: await findLandlock(),
-      executorPath: fileURLToPath(new URL('./support/patient-executor.ts', import.meta.url)),
+      executorPath: fileURLToPath(new URL('../support/patient-executor.ts', import.meta.url)),
       memoryMb: SMALL_LIMITS.memoryMb,
       isSpare: true,
       spawned: resolve,

@@ -6,9 +6,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { launchChromium, takePicture } from './support/chromium.ts';
-import { isInstalled } from './support/programs.ts';
-import { root } from './support/process.ts';
+import { launchChromium, takePicture } from '../support/chromium.ts';
+import { isInstalled } from '../support/programs.ts';
+import { root } from '../support/process.ts';
 
 const NUMBER = '4916338506082832';
 const CVC = '739';

@@ -7,8 +7,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { askUnsealSocket, openUnsealSocket, type UnsealRequest } from '../src/unseal-socket.ts';
-import { createDatabase, type TestDatabase } from './support/database.ts';
+import { askUnsealSocket, openUnsealSocket, type UnsealRequest } from '../../src/unseal-socket.ts';
+import { createDatabase, type TestDatabase } from '../support/database.ts';
 import {
   killIfAlive,
   READY_TIMEOUT_MS,
@@ -18,7 +18,7 @@ import {
   spawnServer,
   untilReady,
   workersOf,
-} from './support/process.ts';
+} from '../support/process.ts';
 
 const dataDir = mkdtempSync(join(tmpdir(), 'strongroom-unseal-'));
 const ROOT_KEY = Buffer.from(Array.from({ length: 32 }, (_, at) => (at * 37 + 11) % 251));

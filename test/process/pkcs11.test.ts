@@ -3,12 +3,12 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:f
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import type { KeyProvider } from '../src/platform/crypto/key-provider.ts';
-import { type Pkcs11Config, pkcs11Providers } from '../src/platform/crypto/pkcs11.ts';
-import { KOFFI_VERSION, refusalOfFlags } from '../src/platform/crypto/pkcs11/token.ts';
-import { randomBytesFromKernel } from '../src/platform/crypto/random.ts';
-import { type Ended, runToEnd } from './support/backups.ts';
-import { isAlive, root, spawnServer, untilReady, workersOf } from './support/process.ts';
+import type { KeyProvider } from '../../src/platform/crypto/key-provider.ts';
+import { type Pkcs11Config, pkcs11Providers } from '../../src/platform/crypto/pkcs11.ts';
+import { KOFFI_VERSION, refusalOfFlags } from '../../src/platform/crypto/pkcs11/token.ts';
+import { randomBytesFromKernel } from '../../src/platform/crypto/random.ts';
+import { type Ended, runToEnd } from '../support/backups.ts';
+import { isAlive, root, spawnServer, untilReady, workersOf } from '../support/process.ts';
 import {
   createToken,
   hasSoftHsm,
@@ -16,8 +16,8 @@ import {
   type SoftHsm,
   TOKEN_LABEL,
   TOKEN_PIN,
-} from './support/softhsm.ts';
-import { startServer, TEST_ROOT_KEY } from './support/server.ts';
+} from '../support/softhsm.ts';
+import { startServer, TEST_ROOT_KEY } from '../support/server.ts';
 
 const key = Buffer.alloc(32, 0xaa);
 const context = ['tenant key', 'test', 'id'];

@@ -1,10 +1,10 @@
 // Failover to a database without its unlogged rows: security codes stay readable, and a dead connection for notices is noticed.
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { DEAD_PEER_NOTICED_MS } from '../src/platform/db/notices.ts';
-import { createDatabase } from './support/database.ts';
-import { hearChanges } from './support/notices.ts';
-import { type Relay, startRelay } from './support/relay.ts';
-import { startServer, type TestServer, type TestTenant } from './support/server.ts';
+import { DEAD_PEER_NOTICED_MS } from '../../src/platform/db/notices.ts';
+import { createDatabase } from '../support/database.ts';
+import { hearChanges } from '../support/notices.ts';
+import { type Relay, startRelay } from '../support/relay.ts';
+import { startServer, type TestServer, type TestTenant } from '../support/server.ts';
 
 let relay: Relay;
 let server: TestServer;

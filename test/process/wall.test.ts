@@ -4,12 +4,12 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'no
 import { constants } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { launcherCommand } from '../src/platform/sandbox/host/launcher.ts';
-import type { Wall, WallKind } from '../src/platform/sandbox/protocol/sandbox.ts';
-import { allowedCalls, launcherCalls, UNKNOWN_CALLS, userCalls } from '../src/platform/sandbox/host/system-calls.ts';
-import { findLandlock, WRAPPER_ENVIRONMENT } from '../src/platform/sandbox/host/wall.ts';
-import { root } from './support/process.ts';
-import { isInstalled } from './support/programs.ts';
+import { launcherCommand } from '../../src/platform/sandbox/host/launcher.ts';
+import type { Wall, WallKind } from '../../src/platform/sandbox/protocol/sandbox.ts';
+import { allowedCalls, launcherCalls, UNKNOWN_CALLS, userCalls } from '../../src/platform/sandbox/host/system-calls.ts';
+import { findLandlock, WRAPPER_ENVIRONMENT } from '../../src/platform/sandbox/host/wall.ts';
+import { root } from '../support/process.ts';
+import { isInstalled } from '../support/programs.ts';
 
 const { EACCES, EBADF, ENOENT, ENOSYS, EPERM } = constants.errno;
 const script = join(root, 'test/support/wall-probe.ts');

@@ -2,7 +2,7 @@
 import { rmSync } from 'node:fs';
 import { Client } from 'pg';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { findRunningPostgres } from '../src/platform/dev-postgres/dev-postgres.ts';
+import { findRunningPostgres } from '../../src/platform/dev-postgres/dev-postgres.ts';
 import {
   isAlive,
   killIfAlive,
@@ -10,8 +10,8 @@ import {
   type ServerProcess,
   spawnServer,
   untilReady,
-} from './support/process.ts';
-import { createDataDir, seeingAllTenants } from './support/database.ts';
+} from '../support/process.ts';
+import { createDataDir, seeingAllTenants } from '../support/database.ts';
 
 /** As in src/platform/dev-postgres/lock.ts: it never changes. */
 const LOCK_KEY = '91616979177031';

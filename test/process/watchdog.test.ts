@@ -5,9 +5,9 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { createDatabase } from './support/database.ts';
-import { root, sourceEnvironment, spawnServer, untilReady } from './support/process.ts';
-import { TEST_ROOT_KEY } from './support/server.ts';
+import { createDatabase } from '../support/database.ts';
+import { root, sourceEnvironment, spawnServer, untilReady } from '../support/process.ts';
+import { TEST_ROOT_KEY } from '../support/server.ts';
 
 const LIMIT_MS = 400;
 

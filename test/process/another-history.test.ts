@@ -3,11 +3,11 @@ import { chmodSync, cpSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { type DatabaseAddress, superuser } from '../src/platform/dev-postgres/connection.ts';
-import { type EmbeddedPostgres, startEmbeddedPostgres } from '../src/platform/dev-postgres/dev-postgres.ts';
-import { createDataDir } from './support/database.ts';
-import { type Relay, startRelay } from './support/relay.ts';
-import { startServer, type TestServer, type TestTenant } from './support/server.ts';
+import { type DatabaseAddress, superuser } from '../../src/platform/dev-postgres/connection.ts';
+import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/platform/dev-postgres/dev-postgres.ts';
+import { createDataDir } from '../support/database.ts';
+import { type Relay, startRelay } from '../support/relay.ts';
+import { startServer, type TestServer, type TestTenant } from '../support/server.ts';
 
 const leaderDir = createDataDir('leader');
 const standbyDir = `${leaderDir}-standby`;

@@ -7,9 +7,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { balance, send } from './support/balancer.ts';
-import { createDatabase, type TestDatabase } from './support/database.ts';
-import { type ServerProcess, spawnServer, untilReady } from './support/process.ts';
+import { balance, send } from '../support/balancer.ts';
+import { createDatabase, type TestDatabase } from '../support/database.ts';
+import { type ServerProcess, spawnServer, untilReady } from '../support/process.ts';
 
 let dataDir: string;
 let database: TestDatabase;

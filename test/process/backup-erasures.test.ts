@@ -1,38 +1,24 @@
 // Erasure lists through the command line: what was deleted does not come back with a restore.
 import { readFileSync, writeFileSync } from 'node:fs';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { sweep } from '../src/modules/tokens/sweep.ts';
-import { type Backups, expectNothing, openBackups, withEmpty } from './support/backups.ts';
-import { createEmptyDatabase, isDistributed } from './support/database.ts';
-import { startServer, type TestServer } from './support/server.ts';
+import { describe, expect, test } from 'vitest';
+import { sweep } from '../../src/modules/tokens/sweep.ts';
+import { expectNothing, shareBackups, tokenize, withEmpty } from '../support/backups.ts';
+import { createEmptyDatabase, isDistributed } from '../support/database.ts';
+import { startServer } from '../support/server.ts';
 
-let backups: Backups;
-let server: TestServer;
-beforeAll(async () => {
-  [backups, server] = await Promise.all([openBackups(), startServer()]);
-});
-afterAll(async () => {
-  await server.close();
-  backups.close();
-});
-
-const tokenize = async (data: string, at = server, more: object = {}): Promise<string> => {
-  const { status, body } = await at.tokenize({ type: 'token', data, ...more });
-  expect(status).toBe(200);
-  return body.id;
-};
+const here = shareBackups();
 
 describe('erasures', () => {
   test('are replayed: what was deleted after the backup does not come back', async () => {
     const source = await startServer();
     const { tenant } = source;
     const again = crypto.randomUUID();
-    await tokenize('VALUE-first', source, { id: again });
+    await tokenize(source, 'VALUE-first', { id: again });
     expect((await source.request('DELETE', `/tokens/${again}`)).status).toBe(204);
-    await tokenize('VALUE-second', source, { id: again });
-    const kept = await tokenize('kept', source);
-    const erased = await tokenize('VALUE-erased', source);
-    const expired = await tokenize('expired', source);
+    await tokenize(source, 'VALUE-second', { id: again });
+    const kept = await tokenize(source, 'kept');
+    const erased = await tokenize(source, 'VALUE-erased');
+    const expired = await tokenize(source, 'expired');
     const other = await source.newTenant();
     const ofOther = await source.tokenize({ type: 'token', data: 'VALUE-gone' }, other.api_key);
     const application = await source.newKey(tenant, { permissions: ['token:create'] });
@@ -41,7 +27,7 @@ describe('erasures', () => {
     const proxy = await source.request('POST', '/proxies', {
       json: { name: 'Shop', destination_url: 'https://api.example.com' },
     });
-    const backup = await backups.backUp(source.databaseUrl, 'erasures.age');
+    const backup = await here.backups.backUp(source.databaseUrl, 'erasures.age');
 
     expect((await source.request('DELETE', `/tokens/${erased}`)).status).toBe(204);
     const soon = new Date(Date.now() + 60_000).toISOString();
@@ -56,18 +42,18 @@ describe('erasures', () => {
     expect((await source.request('DELETE', `/applications/${application.application_id}`)).status).toBe(204);
     const publicPart = revoked.api_key.slice(0, revoked.api_key.lastIndexOf('_'));
     const revoke = ['keys', 'revoke', publicPart, '--tenant', tenant.tenant_id];
-    expect((await backups.cli(source.databaseUrl, revoke)).code).toBe(0);
+    expect((await here.backups.cli(source.databaseUrl, revoke)).code).toBe(0);
     expect((await source.request('DELETE', `/proxies/${proxy.body.id}`)).status).toBe(204);
     expect((await source.request('DELETE', '/tenants/self', { key: other.api_key })).status).toBe(204);
-    const list = backups.fileNamed('erasures');
-    const exported = await backups.cli(source.databaseUrl, ['erasures', 'export', list]);
+    const list = here.backups.fileNamed('erasures');
+    const exported = await here.backups.cli(source.databaseUrl, ['erasures', 'export', list]);
     expect([exported.code, exported.stdout]).toEqual([0, expect.stringMatching(/erasures {5}8$/m)]);
-    expect((await backups.cli(source.databaseUrl, ['erasures', 'export', list])).stderr).toContain('exists');
+    expect((await here.backups.cli(source.databaseUrl, ['erasures', 'export', list])).stderr).toContain('exists');
     expect(readFileSync(list).includes('VALUE')).toBe(false);
     await source.close();
 
     const database = await createEmptyDatabase();
-    const { code, stdout, stderr } = await backups.restore(database.url, backup, '--erasures', list);
+    const { code, stdout, stderr } = await here.backups.restore(database.url, backup, '--erasures', list);
     expect([code, code === 0 ? '' : stderr]).toEqual([0, '']);
     expect(stdout).toContain(
       '(8 entries). Deleted again: 1 tenant, 1 application, 1 api_key, 1 proxy, 0 member, 0 invitation, 2 token.',
@@ -106,15 +92,15 @@ describe('erasures', () => {
 
   test('are replayed in a vault that came back by other means', async () => {
     const source = await startServer();
-    const [kept, erased] = [await tokenize('kept', source), await tokenize('erased', source)];
+    const [kept, erased] = [await tokenize(source, 'kept'), await tokenize(source, 'erased')];
     const [row] = await source.sql('SELECT to_json(t) AS row FROM tokens t WHERE id = $1', [erased]);
     await source.request('DELETE', `/tokens/${erased}`);
-    const list = backups.fileNamed('replayed');
-    expect((await backups.cli(source.databaseUrl, ['erasures', 'export', list])).code).toBe(0);
+    const list = here.backups.fileNamed('replayed');
+    expect((await here.backups.cli(source.databaseUrl, ['erasures', 'export', list])).code).toBe(0);
     // As a recovery to an earlier time would.
     await source.sql('INSERT INTO tokens SELECT * FROM json_populate_record(NULL::tokens, $1)', [row.row]);
     expect((await source.request('GET', `/tokens/${erased}`)).status).toBe(200);
-    const { code, stdout } = await backups.cli(source.databaseUrl, ['erasures', 'replay', list]);
+    const { code, stdout } = await here.backups.cli(source.databaseUrl, ['erasures', 'replay', list]);
     expect([code, stdout]).toEqual([0, expect.stringMatching(/\(1 entries\)\. Deleted again: .* 1 token\.\n$/)]);
     expect((await source.request('GET', `/tokens/${erased}`)).status).toBe(404);
     expect((await source.request('GET', `/tokens/${kept}`)).status).toBe(200);
@@ -122,16 +108,16 @@ describe('erasures', () => {
   });
 
   test.skipIf(isDistributed)('are written by the trigger alone, where tokens have it', async () => {
-    const id = await tokenize('left to the trigger');
-    await server.sql('ALTER TABLE tokens DISABLE TRIGGER tokens_record_erasures');
-    await server.request('DELETE', `/tokens/${id}`);
-    await server.sql('ALTER TABLE tokens ENABLE TRIGGER tokens_record_erasures');
-    expect(await server.sql('SELECT FROM erasures WHERE id = $1', [id])).toEqual([]);
+    const id = await tokenize(here.server, 'left to the trigger');
+    await here.server.sql('ALTER TABLE tokens DISABLE TRIGGER tokens_record_erasures');
+    await here.server.request('DELETE', `/tokens/${id}`);
+    await here.server.sql('ALTER TABLE tokens ENABLE TRIGGER tokens_record_erasures');
+    expect(await here.server.sql('SELECT FROM erasures WHERE id = $1', [id])).toEqual([]);
   });
 
   test('are forgotten after ERASURES_KEPT_DAYS', async () => {
     const source = await startServer({ ERASURES_KEPT_DAYS: '2' });
-    const id = await tokenize('old', source);
+    const id = await tokenize(source, 'old');
     await source.request('DELETE', `/tokens/${id}`);
     await sweep(source.ctx);
     expect(await source.sql('SELECT id, kind FROM erasures')).toEqual([{ id, kind: 'token' }]);
@@ -143,11 +129,11 @@ describe('erasures', () => {
 
   test('a changed list, and one of another vault, is refused before any row is written', () =>
     withEmpty(async (database) => {
-      const backup = await backups.backUp(server.databaseUrl, 'list.age');
-      const id = await tokenize('to be erased');
-      await server.request('DELETE', `/tokens/${id}`);
-      const list = backups.fileNamed('list');
-      await backups.cli(server.databaseUrl, ['erasures', 'export', list]);
+      const backup = await here.backups.backUp(here.server.databaseUrl, 'list.age');
+      const id = await tokenize(here.server, 'to be erased');
+      await here.server.request('DELETE', `/tokens/${id}`);
+      const list = here.backups.fileNamed('list');
+      await here.backups.cli(here.server.databaseUrl, ['erasures', 'export', list]);
       const text = readFileSync(list, 'utf8');
       const [head, seal, ...rows] = text.split('\n') as [string, string, ...string[]];
       const variants = {
@@ -157,17 +143,17 @@ describe('erasures', () => {
         more: `${text}x`,
       };
       for (const [name, content] of Object.entries(variants)) {
-        writeFileSync(backups.fileNamed(`list-${name}`), content);
-        const { code, stderr } = await backups.restore(
+        writeFileSync(here.backups.fileNamed(`list-${name}`), content);
+        const { code, stderr } = await here.backups.restore(
           database.url,
           backup,
           '--erasures',
-          backups.fileNamed(`list-${name}`),
+          here.backups.fileNamed(`list-${name}`),
         );
         expect([name, code, stderr]).toEqual([name, 1, expect.stringMatching(/Nothing was restored\.|root key/)]);
         await expectNothing(database);
       }
-      const swapped = await backups.restore(database.url, backup, '--erasures', backup);
+      const swapped = await here.backups.restore(database.url, backup, '--erasures', backup);
       expect([swapped.code, swapped.stderr]).toEqual([1, expect.stringContaining('was cut off or changed')]);
     }));
 });

@@ -9,8 +9,8 @@ import { superuser, urlOf } from '../src/platform/dev-postgres/connection.ts';
 import { DISTRIBUTED_TABLES } from '../src/platform/db/distribute.ts';
 import { createFunctionText, functionName } from '../src/platform/db/shard-functions.ts';
 import { lowerWalls } from '../src/platform/db/tenant-walls.ts';
+import { callToSuccess } from './support/command.ts';
 import { createDatabase, type TestDatabase } from './support/database.ts';
-import { runCommand } from './support/process.ts';
 import { startServer, TEST_ROOT_KEY, type TestServer } from './support/server.ts';
 
 const connected = async (database: TestDatabase, user: string, work: (client: Client) => Promise<void>) => {
@@ -30,7 +30,7 @@ const as = (database: TestDatabase, user: string, texts: string[]): Promise<void
 
 describe('db distribute', () => {
   const distribute = (DATABASE_URL: string) =>
-    runCommand(['db', 'distribute'], { DATABASE_URL, MASTER_KEY: TEST_ROOT_KEY }).then(
+    callToSuccess(['db', 'distribute'], { env: { DATABASE_URL, MASTER_KEY: TEST_ROOT_KEY } }).then(
       () => expect.unreachable('it was distributed'),
       (error: { code: number; stderr: string }) => error,
     );

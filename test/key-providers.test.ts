@@ -12,7 +12,7 @@ import { randomBytesFromKernel } from '../src/platform/crypto/random.ts';
 import { SealBroken } from '../src/platform/crypto/seal.ts';
 import { Sensitive } from '../src/platform/crypto/sensitive.ts';
 import { vaultTransitProviders, type VaultTransitConfig } from '../src/platform/crypto/vault-transit.ts';
-import { runToEnd } from './support/backups.ts';
+import { callCommand } from './support/command.ts';
 import {
   APPROLE,
   AWS_CREDENTIALS,
@@ -219,11 +219,9 @@ test('a rotation moves a vault from a local root key to Vault, a next version, a
   const refused = await both.tokenize({ data: 'x' }, other.api_key);
   expect([refused.status, refused.headers.get('retry-after')]).toEqual([503, '1']);
   expect((await both.request('GET', '/readyz')).body).toMatchObject({ status: 'ok', key_provider: 'unavailable' });
-  const command = await runToEnd(
-    ['tenants', 'list'],
-    { NODE_ENV: 'test', DATABASE_URL: url, ...vaultVariables },
-    '/tmp',
-  );
+  const command = await callCommand(['tenants', 'list'], {
+    env: { NODE_ENV: 'test', DATABASE_URL: url, ...vaultVariables },
+  });
   expect([command.code, command.stderr]).toEqual([1, expect.stringContaining('vault-transit does not answer')]);
   transit.failure = 'none';
   await expect

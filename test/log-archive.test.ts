@@ -8,7 +8,7 @@ import { INSERT_LOGS } from '../src/platform/audit/rows.ts';
 import { newTimeOrderedId } from '../src/platform/crypto/ids.ts';
 import { randomBytesFromKernel } from '../src/platform/crypto/random.ts';
 import { findLogState } from '../src/platform/db/log-partitions.ts';
-import { type Backups, type Ended, openBackups } from './support/backups.ts';
+import { type Backups, callToEnd, type Ended, openBackups } from './support/backups.ts';
 import { root } from './support/process.ts';
 import { startServer, type TestServer } from './support/server.ts';
 
@@ -64,7 +64,7 @@ const read = (file: string, ...more: string[]): Promise<Ended> =>
   backups.cli(server.databaseUrl, ['logs', 'read', join(directory, file), ...more]);
 
 beforeAll(async () => {
-  [server, backups] = await Promise.all([startServer(), openBackups()]);
+  [server, backups] = await Promise.all([startServer(), openBackups(callToEnd)]);
 });
 afterAll(async () => {
   await server.close();

@@ -21,9 +21,9 @@ import { startSession } from '../src/modules/people/sessions.ts';
 import { sweep } from '../src/modules/tokens/sweep.ts';
 import { createEmptyDatabase } from './support/database.ts';
 import { holdRow } from './support/held-rows.ts';
+import { callToSuccess } from './support/command.ts';
 import { hearNotices } from './support/notices.ts';
 import { invite, PASSWORD, takeLink } from './support/people.ts';
-import { runCommand } from './support/process.ts';
 import { type Answer, startServer, TEST_ROOT_KEY, type TestServer, type TestTenant } from './support/server.ts';
 
 const PATH = '/tenants/self/members';
@@ -611,7 +611,7 @@ describe('the command line', () => {
       MASTER_KEY: TEST_ROOT_KEY,
       ...environment,
     };
-    return (await runCommand(args, env)).stdout;
+    return (await callToSuccess(args, { env })).stdout;
   };
   const failing = (args: string[]): Promise<{ code: number; stderr: string }> =>
     cli(args).then(

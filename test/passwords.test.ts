@@ -8,6 +8,7 @@ import { inviteOwner } from '../src/modules/people/bootstrap.ts';
 import { buildApp } from '../src/app.ts';
 import { createContext } from '../src/modules.ts';
 import { textOf } from './support/console.ts';
+import { callToSuccess } from './support/command.ts';
 import { holdRow } from './support/held-rows.ts';
 import {
   type Browser,
@@ -19,7 +20,6 @@ import {
   signIn,
   startAtFullCost,
 } from './support/people.ts';
-import { runCommand } from './support/process.ts';
 import { type Answer, startServer, TEST_ROOT_KEY, type TestServer, type TestTenant } from './support/server.ts';
 
 const PATH = '/console/password';
@@ -83,7 +83,7 @@ const refusedWith = (answer: Answer, sentence: string): void => {
 };
 
 const cli = (args: string[]): Promise<{ stdout: string; stderr: string }> =>
-  runCommand(args, { DATA_DIR: dataDir, DATABASE_URL: server.databaseUrl, MASTER_KEY: TEST_ROOT_KEY });
+  callToSuccess(args, { env: { DATA_DIR: dataDir, DATABASE_URL: server.databaseUrl, MASTER_KEY: TEST_ROOT_KEY } });
 
 const reset = async (email: string): Promise<string> =>
   JSON.parse((await cli(['password', 'reset', '--email', email, '--json'])).stdout).password;

@@ -9,7 +9,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import { Client } from 'pg';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
-import { judgeLogFile, verifyDatabase } from '../src/cli/log-proofs.ts';
+import { judgeLogFile as judgeFile, type VerifyOptions } from '../src/cli/log-proofs.ts';
 import { exportCheckpoints } from '../src/platform/audit/checkpoint-export.ts';
 import { proveRow, readTreeWithRows } from '../src/platform/audit/log-proof.ts';
 import { createLogVerifier, type Finding, type HeldCheckpoints } from '../src/platform/audit/log-verifier.ts';
@@ -19,7 +19,8 @@ import { createTreeBuilder } from '../src/platform/audit/trees.ts';
 import { openCheckpoint, signCheckpoint, signingKeyOfSeed } from '../src/platform/crypto/signed-note.ts';
 import { findArchivedMonths } from '../src/platform/db/log-trees.ts';
 import type { Query } from '../src/platform/db/statements.ts';
-import { type Backups, type Ended, openBackups } from './support/backups.ts';
+import { type Backups, callToEnd, type Ended, openBackups } from './support/backups.ts';
+import { callCommand } from './support/command.ts';
 import { isDistributed, seeingAllTenants } from './support/database.ts';
 import { root, sourceEnvironment } from './support/process.ts';
 import { startServer, type TestServer } from './support/server.ts';
@@ -30,6 +31,8 @@ let tenant_id: string;
 let holder: string;
 let builder: ReturnType<typeof createTreeBuilder>;
 
+const judgeLogFile = (path: string, options: Omit<VerifyOptions, 'isJson'>) =>
+  judgeFile({ say: () => undefined }, path, options);
 const cli = (...args: string[]): Promise<Ended> => backups.cli(server.databaseUrl, args);
 /** What was written now becomes old enough. */
 const pass = (): void => void (server.clock.offsetMs += STREAM_DELAY_MS + 1_000);
@@ -82,7 +85,7 @@ const attacked = async (
 };
 
 beforeAll(async () => {
-  [server, backups] = await Promise.all([startServer(), openBackups()]);
+  [server, backups] = await Promise.all([startServer(), openBackups(callToEnd)]);
   ({ tenant_id } = server.tenant);
   holder = server.ctx.newUuid();
   builder = createTreeBuilder(server.ctx);
@@ -369,13 +372,11 @@ test('moving the end of a tree into the future does not switch signing off', asy
   // Nor are rows left out of a verification whose end was moved.
   await server.sql('UPDATE log_trees SET last_id = $2 WHERE tenant_id = $1', [own.tenant_id, end]);
   const key = server.ctx.logSigning.key.publicKey.bytes.toString('base64');
-  const printed: string[] = [];
-  const print = vi.spyOn(console, 'log').mockImplementation((text: string) => void printed.push(text));
-  const later = { ...server.ctx, now: () => new Date(server.ctx.now().getTime() + 3_600_000) };
-  await verifyDatabase(later, own.tenant_id, { key, checkpoints: undefined, isJson: true });
-  print.mockRestore();
-  process.exitCode = 0;
-  expect(JSON.parse(printed[0] ?? '')).toMatchObject({ ok: false, finding: { kind: 'unsigned' } });
+  const later = await callCommand(['logs', 'verify', '--database', '--tenant', own.tenant_id, '--key', key, '--json'], {
+    env: backups.environmentOf(server.databaseUrl),
+    overrides: { now: () => new Date(server.ctx.now().getTime() + 3_600_000) },
+  });
+  expect(JSON.parse(later.stdout)).toMatchObject({ ok: false, finding: { kind: 'unsigned' } });
   await move(last_id);
   await build();
   expect(builder.figures().tampered).toBe(0);

@@ -5,8 +5,8 @@ import { digestOfAddress } from '../src/modules/people/address.ts';
 import { bindDomain } from '../src/modules/people/sso/domains.ts';
 import { inviteOwner } from '../src/modules/people/bootstrap.ts';
 import { ssoDigest } from '../src/platform/crypto/digest.ts';
-import { runToEnd } from './support/backups.ts';
 import { testCa } from './support/certificates.ts';
+import { callCommand } from './support/command.ts';
 import { type Browser, type ConsoleServer, startConsole, textOf } from './support/console.ts';
 import { type Account, foreignKey, type OidcProvider, openProviderBrowser, startOidcProvider } from './support/oidc.ts';
 import { COOKIE, invite, openBrowser, PASSWORD, signIn as signInByPassword, takeLink } from './support/people.ts';
@@ -140,11 +140,9 @@ const expectRefused = async (
 
 /** The operator's command. */
 const cli = (...args: string[]) =>
-  runToEnd(
-    ['sso', ...args],
-    { NODE_ENV: 'test', DATABASE_URL: server.databaseUrl, MASTER_KEY: TEST_ROOT_KEY, DATA_DIR: '/tmp/none' },
-    '/tmp',
-  );
+  callCommand(['sso', ...args], {
+    env: { NODE_ENV: 'test', DATABASE_URL: server.databaseUrl, MASTER_KEY: TEST_ROOT_KEY, DATA_DIR: '/tmp/none' },
+  });
 
 beforeAll(async () => {
   vi.useFakeTimers({ toFake: ['Date'], now: Date.now() });

@@ -18,6 +18,7 @@ import { checkNewFile, writeNewFile } from '../platform/new-file.ts';
 import { closeAll, noVault, openDatabase, type Start } from '../platform/open-database.ts';
 import { version } from '../platform/version.ts';
 import { createProgress, mebibytes } from './backup-progress.ts';
+import type { CommandIo } from './command.ts';
 
 type DumpKind = Pick<Manifest, 'strongroom' | 'environment'>;
 
@@ -43,6 +44,7 @@ export const isSealedHead = async (
 
 /** Dumps tables of the vault into a new file. @param pack what becomes of the bytes on their way into the file. */
 const writeDump = async (
+  io: CommandIo,
   config: Config,
   file: string,
   kind: Manifest['strongroom'],
@@ -69,7 +71,7 @@ const writeDump = async (
         label,
         (head) => sealHead(wrap, label, head),
         async (content) => writeNewFile(file, await pack(Readable.from(content, { objectMode: false }))),
-        createProgress((line) => console.error(line)),
+        createProgress(io.say),
       ),
     );
   } catch (error) {
@@ -88,19 +90,19 @@ const sumOf = ({ tables }: Manifest, what: 'rows' | 'bytes'): number =>
   tables.reduce((sum, table) => sum + table[what], 0);
 
 /** Writes a backup. @param recipient a public key of age. @throws StartError; no file is left then. */
-export const backUp = async (config: Config, file: string, recipient: string): Promise<void> => {
+export const backUp = async (io: CommandIo, config: Config, file: string, recipient: string): Promise<void> => {
   const encrypt = createAgeEncryption(recipient);
-  const manifest = await writeDump(config, file, 'backup', KEPT_TABLES, (content) =>
+  const manifest = await writeDump(io, config, file, 'backup', KEPT_TABLES, (content) =>
     // Sealed values do not shrink, and hexadecimal digits do: higher levels take longer for nothing.
     encrypt(pipeline(content, createGzip({ level: constants.Z_BEST_SPEED }), () => undefined)),
   );
-  console.log(
+  io.print(
     `Written: ${file}\nmade_at      ${manifest.made_at}\nroot_key_id  ${manifest.root_key_id}\nrows         ${sumOf(manifest, 'rows')} in ${manifest.tables.length} tables, ${mebibytes(sumOf(manifest, 'bytes'))}\n\nIt opens nothing without the root key (MASTER_KEY): keep that elsewhere.`,
   );
 };
 
 /** Writes the erasure list. @throws StartError; no file is left then. */
-export const exportErasures = async (config: Config, file: string): Promise<void> => {
-  const manifest = await writeDump(config, file, 'erasures', ['erasures'], (content) => content);
-  console.log(`Written: ${file}\nmade_at      ${manifest.made_at}\nerasures     ${sumOf(manifest, 'rows')}`);
+export const exportErasures = async (io: CommandIo, config: Config, file: string): Promise<void> => {
+  const manifest = await writeDump(io, config, file, 'erasures', ['erasures'], (content) => content);
+  io.print(`Written: ${file}\nmade_at      ${manifest.made_at}\nerasures     ${sumOf(manifest, 'rows')}`);
 };

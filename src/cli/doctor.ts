@@ -10,6 +10,7 @@ import {
 } from '../platform/config.ts';
 import { failureText } from '../platform/failure-text.ts';
 import { isWithoutDatabase } from '../platform/open-database.ts';
+import type { CommandIo } from './command.ts';
 import { checkMail, createInspection, createWorkbench, type Inspection, type Workbench } from './inspection.ts';
 import { UPGRADE_NOT_OVER } from '../contract.ts';
 import type { LogState } from '../platform/db/log-partitions.ts';
@@ -146,8 +147,6 @@ type Found = { check: string; status: 'ok' | 'warning' | 'failed'; detail: strin
 
 const MARKS: Record<Found['status'], string> = { ok: '✔', warning: '⚠', failed: '✘' };
 
-type Output = { write(text: string): unknown };
-
 const describeConsole = (config: Config): string | Warning => {
   if (sharesConsoleHost(config)) return { warning: CONSOLE_SHARES_HOST };
   if (!config.console) return 'off';
@@ -166,19 +165,19 @@ const ROOT_KEY_STATES: Record<Awaited<ReturnType<Inspection['checkRootKey']>>, s
 };
 
 /** @returns whether no check failed; warnings do not count. Stops everything that it starts. */
-export const doctor = async (out: Output, isJson = false): Promise<boolean> => {
+export const doctor = async (io: CommandIo, isJson = false): Promise<boolean> => {
   const checks: Found[] = [];
   const report = (found: Found): void => {
     checks.push(found);
-    if (!isJson) out.write(`${MARKS[found.status]} ${found.check}: ${found.detail}\n`);
+    if (!isJson) io.print(`${MARKS[found.status]} ${found.check}: ${found.detail}`);
   };
-  await runChecks(report);
+  await runChecks(io.env, report);
   const ok = checks.every(({ status }) => status !== 'failed');
-  if (isJson) out.write(`${JSON.stringify({ ok, checks })}\n`);
+  if (isJson) io.print(JSON.stringify({ ok, checks }));
   return ok;
 };
 
-const runChecks = async (report: (found: Found) => void): Promise<void> => {
+const runChecks = async (env: CommandIo['env'], report: (found: Found) => void): Promise<void> => {
   const check = async <T>(
     name: string,
     run: () => Promise<T> | T,
@@ -203,11 +202,11 @@ const runChecks = async (report: (found: Found) => void): Promise<void> => {
   );
   const config = await check(
     'configuration',
-    () => loadConfig(),
+    () => loadConfig(env),
     (loaded) => loaded.mode,
   );
   if (!config) return;
-  for (const detail of findMisspelledVariables()) report({ check: 'variable', status: 'warning', detail });
+  for (const detail of findMisspelledVariables(env)) report({ check: 'variable', status: 'warning', detail });
   await check(
     'console',
     () => config,

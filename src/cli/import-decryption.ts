@@ -2,6 +2,7 @@
 import type { Readable } from 'node:stream';
 import { createAgeDecryption } from '../platform/crypto/age-file.ts';
 import { createOpenPgpDecryption, isOpenPgpKeyFile } from '../platform/crypto/openpgp-file.ts';
+import type { CommandIo } from './command.ts';
 import { readPassphrase } from './passphrase.ts';
 import { throwUsage, UsageError } from './usage-error.ts';
 
@@ -12,10 +13,14 @@ export type Decryption = {
 };
 
 /** @throws UsageError for a key file that cannot be used. */
-export const createDecryption = async (keyFile: string, passphraseFile: string | undefined): Promise<Decryption> => {
+export const createDecryption = async (
+  io: CommandIo,
+  keyFile: string,
+  passphraseFile: string | undefined,
+): Promise<Decryption> => {
   try {
     if (isOpenPgpKeyFile(keyFile))
-      return await createOpenPgpDecryption(keyFile, () => readPassphrase(passphraseFile, keyFile));
+      return await createOpenPgpDecryption(keyFile, () => readPassphrase(io, passphraseFile, keyFile));
     if (passphraseFile !== undefined) throw new UsageError('The option --passphrase-file is for keys of OpenPGP.');
     return { open: createAgeDecryption(keyFile) };
   } catch (error) {

@@ -10,6 +10,7 @@ import { headerLine, openImportFiles, resultLine } from './import-files.ts';
 import { formatOf, idOf, type ImportFormat, requestOf, resultOf, withHeader } from './import-formats.ts';
 import { openSource, type Source, type SourceRow } from './import-source.ts';
 import { createDecryption, type Decryption } from './import-decryption.ts';
+import type { CommandIo } from './command.ts';
 import { throwUsage, UsageError } from './usage-error.ts';
 
 /** Rows of one statement. Larger batches are hardly faster, and a stopped import repeats one batch. */
@@ -44,7 +45,7 @@ type Values = {
 };
 
 /** @throws UsageError. */
-export const parseImportOptions = async (file: string, values: Values): Promise<ImportOptions> => {
+export const parseImportOptions = async (io: CommandIo, file: string, values: Values): Promise<ImportOptions> => {
   const { id, map, type, decrypt, 'passphrase-file': passphraseFile } = values;
   const given = { ...(id !== undefined && { id }), ...(map !== undefined && { map }), ...(type && { type }) };
   const format = formatOf(values.format ?? '', given);
@@ -54,7 +55,7 @@ export const parseImportOptions = async (file: string, values: Values): Promise<
     given: JSON.stringify([values.format, id, map, type]),
     result: values.result ?? `${file}.result`,
     isDryRun: values['dry-run'] ?? false,
-    decryption: decrypt === undefined ? undefined : await createDecryption(decrypt, passphraseFile),
+    decryption: decrypt === undefined ? undefined : await createDecryption(io, decrypt, passphraseFile),
   };
 };
 
@@ -80,10 +81,8 @@ export const checkTenant = async (ctx: Pick<TokensContext, 'db'>, tenant_id: str
     throw new UsageError(`There is no tenant ${tenant_id}. List them: npm run -s strongroom -- tenants list`);
 };
 
-const say = (text: string): void => void process.stderr.write(`${text}\n`);
-
 /** Says on stderr how far an import is, at most once in PROGRESS_MS. */
-const createProgress = (now: () => Date, size: number, bytesRead: () => number) => {
+const createProgress = ({ say }: CommandIo, now: () => Date, size: number, bytesRead: () => number) => {
   const start = now().getTime();
   let last = start;
   return (rows: number): void => {
@@ -151,6 +150,7 @@ const readError = (error: unknown, path: string): unknown => {
  * @throws UsageError before the first row; StartError for a file that cannot be read or written; unavailable.
  */
 export const importFile = async (
+  io: CommandIo,
   ctx: TokensContext,
   tenant_id: string,
   options: ImportOptions,
@@ -159,7 +159,7 @@ export const importFile = async (
   const { size, head } = inspectFile(file);
   await checkTenant(ctx, tenant_id);
   if (decryption?.verify) {
-    say(`Checks that ${file} is whole, before its first row is read.`);
+    io.say(`Checks that ${file} is whole, before its first row is read.`);
     await decryption.verify(file).catch(throwUsage);
   }
   const raw = createReadStream(file);
@@ -172,10 +172,10 @@ export const importFile = async (
     const files = isDryRun ? undefined : await openImportFiles(result, of);
     try {
       const { at = 0, created = 0, existing = 0, faults = 0 } = files?.state ?? {};
-      if (at > 0) say(`Continues after row ${at}.`);
+      if (at > 0) io.say(`Continues after row ${at}.`);
       const counts = { created, existing, faults };
       const work = operatorCreates(ctx, tenant_id);
-      const showProgress = createProgress(ctx.now, size, () => raw.bytesRead);
+      const showProgress = createProgress(io, ctx.now, size, () => raw.bytesRead);
       if (isDryRun) writeFileSync(`${result}.dry-run.faults`, '', { mode: 0o600 });
       let done = 0;
       if (files && at === 0) await files.write(source.header ? headerLine(source.header) : '', '', { at, ...counts });

@@ -1,4 +1,5 @@
 // The commands for shares of the root key: split, combine, unseal, seal; and the shares that other commands ask for.
+import type { Readable } from 'node:stream';
 import type { Config } from '../platform/config.ts';
 import { splitRootKey } from '../platform/crypto/key-shares.ts';
 import { randomBytesFromKernel } from '../platform/crypto/random.ts';
@@ -7,6 +8,7 @@ import { SHARES_MAX, THRESHOLD_LEAST } from '../platform/crypto/share-sets.ts';
 import { findRootKeyBytes, ROOT_KEY_BYTES } from '../platform/crypto/vault-keys.ts';
 import { StartError } from '../platform/errors.ts';
 import { askUnsealSocket } from '../unseal-socket.ts';
+import type { CommandIo } from './command.ts';
 import { askHidden } from './passphrase.ts';
 import { UsageError } from './usage-error.ts';
 
@@ -14,10 +16,10 @@ import { UsageError } from './usage-error.ts';
 const INPUT_BYTES_MAX = 64 * 1_024;
 
 /** Reads standard input, as lines that can be overwritten. */
-const readLines = async (): Promise<Buffer[]> => {
+const readLines = async (stdin: Readable): Promise<Buffer[]> => {
   const chunks: Buffer[] = [];
   let length = 0;
-  for await (const chunk of process.stdin as AsyncIterable<Buffer>) {
+  for await (const chunk of stdin as AsyncIterable<Buffer>) {
     chunks.push(chunk);
     length += chunk.length;
     if (length > INPUT_BYTES_MAX) throw new UsageError('Standard input has more than shares.');
@@ -40,11 +42,14 @@ const progressText = (sets: readonly { set?: string | undefined; given: number; 
     .join(', ');
 
 /** Collects shares from the terminal, or as lines of standard input. @throws StartError. */
-const collectKeys = async (wanted: Config['keyShares']): Promise<Buffer[]> => {
+const collectKeys = async (io: CommandIo, wanted: Config['keyShares']): Promise<Buffer[]> => {
   const collection = collectShares(wanted);
-  const lines = process.stdin.isTTY ? undefined : await readLines();
+  const stdin = io.openStdin();
+  const lines = stdin.isTTY ? undefined : await readLines(stdin);
   while (!collection.isComplete()) {
-    const line = lines ? lines.shift() : Buffer.from(await askHidden(`Share (${progressText(collection.given())}): `));
+    const line = lines
+      ? lines.shift()
+      : Buffer.from(await askHidden(io, `Share (${progressText(collection.given())}): `));
     if (line === undefined)
       throw new StartError(
         `This command needs the root key, and MASTER_KEY_SHARES says that it is split. Give the shares on standard input, one a line: ${progressText(collection.given())}.`,
@@ -54,16 +59,16 @@ const collectKeys = async (wanted: Config['keyShares']): Promise<Buffer[]> => {
     } catch (error) {
       // At a terminal the share can be given again.
       if (lines || !(error instanceof StartError)) throw error;
-      console.error(error.message);
+      io.say(error.message);
     }
   }
   return collection.combine();
 };
 
 /** A configuration with the root key: where it is split, the shares are asked for. */
-export const withRootKey = async (config: Config): Promise<Config> => {
+export const withRootKey = async (io: CommandIo, config: Config): Promise<Config> => {
   if (config.keyShares.length === 0) return config;
-  const [rootKey, ...previousRootKeys] = await collectKeys(config.keyShares);
+  const [rootKey, ...previousRootKeys] = await collectKeys(io, config.keyShares);
   return { ...config, rootKey, previousRootKeys };
 };
 
@@ -76,14 +81,17 @@ const wholeOption = (text: string | undefined, name: string, least: number): num
 type Split = { set: string; threshold: number; texts: string[] };
 
 /** @param options.config undefined for a new key. @returns the shares, which are printed once. */
-export const splitKey = async (options: {
-  shares: string | undefined;
-  threshold: string | undefined;
-  config: Config | undefined;
-}): Promise<Split> => {
+export const splitKey = async (
+  io: CommandIo,
+  options: {
+    shares: string | undefined;
+    threshold: string | undefined;
+    config: Config | undefined;
+  },
+): Promise<Split> => {
   const threshold = wholeOption(options.threshold, 'threshold', THRESHOLD_LEAST);
   const shares = wholeOption(options.shares, 'shares', threshold);
-  const existing = options.config && (await findRootKeyBytes(await withRootKey(options.config)));
+  const existing = options.config && (await findRootKeyBytes(await withRootKey(io, options.config)));
   if (options.config && !existing)
     throw new StartError('There is no root key to split: set MASTER_KEY, or make a new key with --new.');
   const key = existing ?? randomBytesFromKernel(ROOT_KEY_BYTES);
@@ -99,18 +107,19 @@ export const sharesText = ({ set, threshold, texts }: Split): string => {
 };
 
 /** @returns the root key in base64. */
-export const combineKey = async (config: Config): Promise<string> => {
+export const combineKey = async (io: CommandIo, config: Config): Promise<string> => {
   if (config.keyShares.length === 0)
     throw new StartError('MASTER_KEY_SHARES is not set: it says how many shares there are, such as 2/3.');
-  const [key, ...others] = await collectKeys(config.keyShares);
+  const [key, ...others] = await collectKeys(io, config.keyShares);
   const text = (key as Buffer).toString('base64');
   for (const each of [key, ...others]) each?.fill(0);
   return text;
 };
 
-const readShare = async (): Promise<Buffer> => {
-  if (process.stdin.isTTY) return Buffer.from(await askHidden('Share: '));
-  const [share, surplus] = await readLines();
+const readShare = async (io: CommandIo): Promise<Buffer> => {
+  const stdin = io.openStdin();
+  if (stdin.isTTY) return Buffer.from(await askHidden(io, 'Share: '));
+  const [share, surplus] = await readLines(stdin);
   if (share && !surplus) return share;
   throw new UsageError('Give one share on standard input, or run the command in a terminal.');
 };
@@ -121,12 +130,16 @@ export const stateText = ({ state, sets }: State): string =>
   state === 'sealed' ? `The vault is sealed: ${progressText(sets ?? [])}.` : `The vault is ${state}.`;
 
 /** Gives a share to the running server, or asks it for its state. */
-export const unseal = async (config: Config, how: { isDrop: boolean; isStatus: boolean }): Promise<State> => {
+export const unseal = async (
+  io: CommandIo,
+  config: Config,
+  how: { isDrop: boolean; isStatus: boolean },
+): Promise<State> => {
   if (how.isDrop || how.isStatus) return askUnsealSocket(config.unsealSocket, how.isDrop ? 'drop' : 'status');
   // Before the share is asked for: no one should type it for a server that is not there.
   const { state } = await askUnsealSocket(config.unsealSocket, 'status');
   if (state !== 'sealed') throw new StartError(`The vault is ${state}: it needs no share.`);
-  const share = await readShare();
+  const share = await readShare(io);
   return askUnsealSocket(config.unsealSocket, 'share', share).finally(() => share.fill(0));
 };
 

@@ -31,6 +31,7 @@ import { readArchiveEvents } from '../platform/log-archive-proof.ts';
 import { eventOf, headerText, lineOf, parseHeader, proofText, verifyProof } from '../platform/log-proof-file.ts';
 import { writeNewFile } from '../platform/new-file.ts';
 import type { Platform } from '../platform/platform.ts';
+import type { CommandIo } from './command.ts';
 import { UsageError } from './usage-error.ts';
 
 /** The text of a proof is some kilobytes; its row has as many entities as an operation may have. */
@@ -63,7 +64,7 @@ const linesOf = async function* (path: string): AsyncGenerator<string> {
 type Held = { held: HeldCheckpoints | undefined; fork: Finding | undefined };
 
 /** Checkpoints that were exported, by tenant and size: about 200 bytes each. Two of one size must be of one tree. @throws StartError. */
-const readHeld = async (path: string | undefined, keys: readonly LogPublicKey[]): Promise<Held> => {
+const readHeld = async (io: Pick<CommandIo, 'say'>, path: string | undefined, keys: readonly LogPublicKey[]): Promise<Held> => {
   if (path === undefined) return { held: undefined, fork: undefined };
   const held = new Map<string, Map<number, Checkpoint>>();
   let fork: Finding | undefined;
@@ -80,7 +81,7 @@ const readHeld = async (path: string | undefined, keys: readonly LogPublicKey[])
     const checkpoint = typeof note === 'string' ? openCheckpoint(note, keys) : undefined;
     // A process that was killed may leave a part of a line.
     if (!checkpoint) {
-      console.error(`Line ${number} of ${path} has no checkpoint that the key signed. It is left out.`);
+      io.say(`Line ${number} of ${path} has no checkpoint that the key signed. It is left out.`);
       continue;
     }
     const { tenant_id, size, root } = checkpoint;
@@ -147,27 +148,31 @@ const partText = ({ tenant_id, from, size, archived, checkpoints, signed_at }: V
   ].join('\n');
 
 /** Prints a verdict, and sets the exit code. */
-const printVerdict = ({ finding, verified }: Verdict, isJson: boolean): void => {
-  if (isJson) console.log(JSON.stringify({ ok: finding === undefined, finding, verified }));
+const printVerdict = (io: CommandIo, { finding, verified }: Verdict, isJson: boolean): void => {
+  if (isJson) io.print(JSON.stringify({ ok: finding === undefined, finding, verified }));
   else {
-    for (const part of verified) console.log(partText(part));
+    for (const part of verified) io.print(partText(part));
     if (finding)
-      console.log(
+      io.print(
         `NOT AS SIGNED${finding.tenant_id === undefined ? '' : `, tenant ${finding.tenant_id}`}: ${finding.text}`,
       );
-    else if (verified.length === 0) console.log('There are no rows.');
-    else console.log('All rows are as they were signed.');
+    else if (verified.length === 0) io.print('There are no rows.');
+    else io.print('All rows are as they were signed.');
   }
-  if (finding) process.exitCode = 1;
+  if (finding) io.fail();
 };
 
 export type VerifyOptions = { key: string | undefined; checkpoints: string | undefined; isJson: boolean };
 
 /** What an export or an archive proves. Needs no database and no configuration. @throws UsageError, StartError. */
-export const judgeLogFile = async (path: string, options: Omit<VerifyOptions, 'isJson'>): Promise<Verdict> => {
+export const judgeLogFile = async (
+  io: Pick<CommandIo, 'say'>,
+  path: string,
+  options: Omit<VerifyOptions, 'isJson'>,
+): Promise<Verdict> => {
   const given = options.key === undefined ? undefined : parseKeys(options.key);
   const judge = async (events: AsyncIterable<ProofEvent>, keys: readonly LogPublicKey[]): Promise<Verdict> => {
-    const { held, fork } = await readHeld(options.checkpoints, keys);
+    const { held, fork } = await readHeld(io, options.checkpoints, keys);
     if (fork) return { finding: fork, verified: [] };
     const { finding, verified } = await verifyEvents(events, keys, held, isArchivePath(path));
     // It may have been cut off at its beginning.
@@ -182,16 +187,16 @@ export const judgeLogFile = async (path: string, options: Omit<VerifyOptions, 'i
   if (given) return judge(events, given);
   const named = public_key === undefined ? undefined : parsePublicKey(public_key);
   if (!named) throw new UsageError(`${path} names no key. Give it: --key "$(strongroom logs key)"`);
-  console.error(`Verified with the key that ${path} names. Compare it with strongroom logs key: ${public_key}`);
+  io.say(`Verified with the key that ${path} names. Compare it with strongroom logs key: ${public_key}`);
   return judge(events, [named]);
 };
 
 /** Verifies an export or an archive. @throws UsageError, StartError. */
-export const verifyLogFile = async (path: string, options: VerifyOptions): Promise<void> =>
-  printVerdict(await judgeLogFile(path, options), options.isJson);
+export const verifyLogFile = async (io: CommandIo, path: string, options: VerifyOptions): Promise<void> =>
+  printVerdict(io, await judgeLogFile(io, path, options), options.isJson);
 
 /** Verifies the proof of a row. @throws UsageError, StartError. */
-export const verifyRowProof = async (path: string, options: VerifyOptions): Promise<void> => {
+export const verifyRowProof = async (io: CommandIo, path: string, options: VerifyOptions): Promise<void> => {
   if (options.key === undefined)
     throw new UsageError('A proof does not name its key. Give it: --key "$(strongroom logs key)"');
   const keys = parseKeys(options.key);
@@ -201,17 +206,17 @@ export const verifyRowProof = async (path: string, options: VerifyOptions): Prom
   if (found.size > PROOF_BYTES_MAX) throw new StartError(`${path} is no proof of a row: it is too large.`);
   const proof = verifyProof(await readFile(path, 'utf8'), keys);
   if (!proof) {
-    console.log(
+    io.print(
       options.isJson
         ? JSON.stringify({ ok: false })
         : `${path} proves nothing: it was changed, or another key signed it.`,
     );
-    process.exitCode = 1;
+    io.fail();
     return;
   }
   const { checkpoint, index, line } = proof;
   const { tenant_id, size, at } = checkpoint;
-  console.log(
+  io.print(
     options.isJson
       ? JSON.stringify({ ok: true, tenant_id, index, size, signed_at: at, row: JSON.parse(line) })
       : `${line}\n\nThis row is number ${index} of ${size} in the log of tenant ${tenant_id}, as signed on ${at.toISOString()}.`,
@@ -255,14 +260,15 @@ const notingRows = async function* (
 
 /** Verifies the rows in the database of one tenant, or of all, against the stored checkpoints and those of a file. */
 export const verifyDatabase = async (
+  io: CommandIo,
   { db, logSigning, now }: Vault,
   tenant: string | undefined,
   options: VerifyOptions,
 ): Promise<void> => {
   const { query } = db.statements;
   const keys = options.key === undefined ? logSigning.publicKeys : parseKeys(options.key);
-  const { held, fork } = await readHeld(options.checkpoints, keys);
-  if (fork) return printVerdict({ finding: fork, verified: [] }, options.isJson);
+  const { held, fork } = await readHeld(io, options.checkpoints, keys);
+  if (fork) return printVerdict(io, { finding: fork, verified: [] }, options.isJson);
   const archives = await findArchivedMonths(query);
   const verified: VerifiedLog[] = [];
   const signedBefore = firstIdAt(now().getTime() - UNSIGNED_MS);
@@ -282,7 +288,7 @@ export const verifyDatabase = async (
         id: unsigned,
         text: `The row ${unsigned} and those after it are not signed. A running server signs a row within four minutes.`,
       };
-    if (found.finding) return printVerdict({ finding: { ...found.finding, tenant_id }, verified }, options.isJson);
+    if (found.finding) return printVerdict(io, { finding: { ...found.finding, tenant_id }, verified }, options.isJson);
   }
   const gone = [...(held?.keys() ?? [])].find((id) => !seen.has(id) && (tenant === undefined || id === tenant));
   const finding: Finding | undefined =
@@ -293,7 +299,7 @@ export const verifyDatabase = async (
           tenant_id: gone,
           text: 'Your checkpoints have a log of this tenant, and the database has none.',
         };
-  printVerdict({ finding, verified }, options.isJson);
+  printVerdict(io, { finding, verified }, options.isJson);
 };
 
 /** Writes the log of a tenant with its leaf hashes and checkpoints. @throws StartError. */

@@ -36,6 +36,7 @@ import {
 import { createMetrics } from '../platform/metrics/metrics.ts';
 import { closeAll, openDatabase, type Start } from '../platform/open-database.ts';
 import { mebibytes } from './backup-progress.ts';
+import type { CommandIo } from './command.ts';
 import { UsageError } from './usage-error.ts';
 
 export type ArchiveOptions = { directory: string; month: string | undefined; isKept: boolean; isJson: boolean };
@@ -110,6 +111,7 @@ const writeOnce = async (session: Client, path: string, partition: LogPartition,
 };
 
 const archiveOne = async (
+  io: CommandIo,
   session: Client,
   partition: LogPartition,
   { directory, isKept, isJson }: ArchiveOptions,
@@ -125,7 +127,7 @@ const archiveOne = async (
     );
   if (isDropped && partition.to_id !== null)
     await addArchivedMonth(queryOn(session), { name, from_id: partition.from_id, to_id: partition.to_id }, now);
-  console.log(
+  io.print(
     isJson
       ? JSON.stringify({
           partition: name,
@@ -156,7 +158,7 @@ const NOT_OWNER =
   'This role may not drop partitions of the audit log. Run the command as the role that migrates (docs/operations/database-roles.md).';
 
 /** @throws UsageError, StartError. Nothing is dropped that is not in a verified archive. */
-export const archiveLogs = async (config: Config, options: ArchiveOptions): Promise<void> => {
+export const archiveLogs = async (io: CommandIo, config: Config, options: ArchiveOptions): Promise<void> => {
   const { month, isKept } = options;
   if (month !== undefined && !MONTH_FORM.test(month)) throw new UsageError('The option --month must be like 2026-08.');
   if (!(await exists(options.directory)))
@@ -172,12 +174,12 @@ export const archiveLogs = async (config: Config, options: ArchiveOptions): Prom
     if (!role.owns_log) throw new StartError(NOT_OWNER);
     await inSession(poolConfig, async (session) => {
       for (const name of await putBackDetached(session))
-        console.error(`${name} was left by a run that was stopped. It is back in the log.`);
+        io.say(`${name} was left by a run that was stopped. It is back in the log.`);
       let archived = 0;
       for (const partition of await chosen(session, month, config.logRetentionMonths, now)) {
         // The first one is empty once its rows are archived: it waits for late rows.
         if (partition.from_id === null && (await isEmptyPartition(session, partition.name))) continue;
-        await archiveOne(session, partition, options, now);
+        await archiveOne(io, session, partition, options, now);
         archived += 1;
       }
       if (!isKept) {
@@ -185,7 +187,7 @@ export const archiveLogs = async (config: Config, options: ArchiveOptions): Prom
         await dropLeaves(session);
       }
       if (archived === 0 && !options.isJson)
-        console.log(`No month is older than ${config.logRetentionMonths} months (LOG_RETENTION_MONTHS).`);
+        io.print(`No month is older than ${config.logRetentionMonths} months (LOG_RETENTION_MONTHS).`);
     });
   } catch (error) {
     const code = codeOf(error);
@@ -199,9 +201,9 @@ export const archiveLogs = async (config: Config, options: ArchiveOptions): Prom
 };
 
 /** Prints the rows of an archive once it is verified. @throws StartError. */
-export const readArchive = async (path: string, tenant_id: string | undefined): Promise<void> => {
+export const readArchive = async (io: CommandIo, path: string, tenant_id: string | undefined): Promise<void> => {
   const lines = Readable.from(readLogArchive(path, tenant_id), { objectMode: false });
-  await pipeline(lines, process.stdout, { end: false }).catch((error: unknown) => {
+  await pipeline(lines, io.stdout, { end: false }).catch((error: unknown) => {
     // The reader, such as `head`, has enough.
     if (codeOf(error) !== 'EPIPE') throw error;
   });

@@ -6,6 +6,7 @@ import type { Context } from '../modules.ts';
 import { documentOf } from '../platform/http/openapi/openapi.ts';
 import { StartError } from '../platform/errors.ts';
 import { createLog } from '../platform/log.ts';
+import type { CommandIo } from './command.ts';
 
 /** @returns the text of openapi/openapi.json. It depends on the routes only, not on the environment. */
 const openapiDocument = async (): Promise<string> => {
@@ -18,7 +19,7 @@ const openapiDocument = async (): Promise<string> => {
 };
 
 /** @param isCheck compares, and writes nothing. @throws StartError where the file is out of date. */
-export const writeOpenapi = async ({ isCheck }: { isCheck: boolean }): Promise<void> => {
+export const writeOpenapi = async (io: CommandIo, { isCheck }: { isCheck: boolean }): Promise<void> => {
   const text = await openapiDocument();
   const path = new URL('../../openapi/openapi.json', import.meta.url);
   if (isCheck) {
@@ -28,5 +29,5 @@ export const writeOpenapi = async ({ isCheck }: { isCheck: boolean }): Promise<v
   }
   mkdirSync(new URL('.', path), { recursive: true });
   writeFileSync(path, text);
-  console.log('openapi/openapi.json written.');
+  io.print('openapi/openapi.json written.');
 };

@@ -2,25 +2,26 @@
 import { readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline/promises';
 import { Writable } from 'node:stream';
+import type { CommandIo } from './command.ts';
 import { UsageError } from './usage-error.ts';
 
 /** Asks in the terminal, which does not show what is typed. @throws UsageError where nothing is given. */
-export const askHidden = async (question: string): Promise<string> => {
-  process.stderr.write(question);
+export const askHidden = async ({ openStdin, stderr }: CommandIo, question: string): Promise<string> => {
+  stderr.write(question);
   const silent = new Writable({ write: (_chunk, _encoding, done) => done() });
-  const terminal = createInterface({ input: process.stdin, output: silent, terminal: true });
+  const terminal = createInterface({ input: openStdin(), output: silent, terminal: true });
   try {
     return await terminal.question('');
   } catch {
     throw new UsageError('Nothing was given.');
   } finally {
     terminal.close();
-    process.stderr.write('\n');
+    stderr.write('\n');
   }
 };
 
 /** @throws UsageError for a file that cannot be read, or a process without a terminal. */
-export const readPassphrase = async (file: string | undefined, keyFile: string): Promise<string> => {
+export const readPassphrase = async (io: CommandIo, file: string | undefined, keyFile: string): Promise<string> => {
   if (file !== undefined) {
     try {
       return readFileSync(file, 'utf8').replace(/\r?\n$/, '');
@@ -28,9 +29,9 @@ export const readPassphrase = async (file: string | undefined, keyFile: string):
       throw new UsageError(`${file} cannot be read (${(error as NodeJS.ErrnoException).code}).`);
     }
   }
-  if (!process.stdin.isTTY)
+  if (!io.openStdin().isTTY)
     throw new UsageError(
       `The key in ${keyFile} has a passphrase. Name a file that has it, by --passphrase-file FILE, or run the command in a terminal.`,
     );
-  return askHidden(`Passphrase of ${keyFile}: `);
+  return askHidden(io, `Passphrase of ${keyFile}: `);
 };

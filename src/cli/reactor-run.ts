@@ -1,6 +1,7 @@
 // Runs an author's file in the real sandbox, with args of the command line. Without a vault, `req.svc` is null.
 import { readFileSync } from 'node:fs';
 import { loadConfig } from '../platform/config.ts';
+import type { CommandIo } from './command.ts';
 import { createWorkbench } from './inspection.ts';
 import { StartError } from '../platform/errors.ts';
 import { answerFetch } from '../modules/code/fetch-client.ts';
@@ -59,14 +60,17 @@ const report = (path: string, code: string, outcome: Outcome): string => {
 };
 
 /** Runs a file and prints its result. @returns whether the run succeeded. */
-export const runReactorFile = async ({ path, args, configuration, json }: ReactorRunOptions): Promise<boolean> => {
+export const runReactorFile = async (
+  io: CommandIo,
+  { path, args, configuration, json }: ReactorRunOptions,
+): Promise<boolean> => {
   const code = readCode(path);
-  const config = loadConfig();
+  const config = loadConfig(io.env);
   // A weak sandbox is allowed, because authors run their own code on their own machine.
   const bench = await createWorkbench({ ...config, sandbox: { ...config.sandbox, allowWeak: true } });
   const { wall } = bench.sandbox;
   if (wall?.kind === 'none' && config.sandbox.wallKind !== 'none')
-    console.error(`No wall stands around the code: ${whyNoWall(wall)}.`);
+    io.say(`No wall stands around the code: ${whyNoWall(wall)}.`);
   try {
     const outcome = await bench.sandbox.run({
       tenant_id: NO_TENANT,
@@ -80,7 +84,7 @@ export const runReactorFile = async ({ path, args, configuration, json }: Reacto
       },
     });
     const { wallMs: wall_ms, cpuMs: cpu_ms, hasCalled: _, ...rest } = outcome;
-    console.log(json ? JSON.stringify({ ...rest, wall_ms, cpu_ms }) : report(path, code, outcome));
+    io.print(json ? JSON.stringify({ ...rest, wall_ms, cpu_ms }) : report(path, code, outcome));
     return outcome.ok;
   } finally {
     await bench.close();

@@ -1,6 +1,7 @@
 // Checks a restored scratch database: its counts, and whether the root key opens tokens of every tenant.
 import { LEAST_ID } from '../platform/crypto/ids.ts';
 import { openToken } from '../modules/tokens/tokens.ts';
+import type { CommandIo } from './command.ts';
 import { createContext } from '../modules.ts';
 import type { Config } from '../platform/config.ts';
 import type { Manifest } from '../platform/db/backup/dump.ts';
@@ -12,8 +13,13 @@ const SAMPLE_OF_EACH_END = 25;
 const TENANTS_AT_A_TIME = 1_000;
 
 /** Prints the report. @param isChanged whether an erasure list or migrations may have changed the counts since they were checked. @returns whether all counts are right and every sampled token opens. */
-export const verifyRestored = async (config: Config, manifest: Manifest, isChanged: boolean): Promise<boolean> => {
-  const ctx = await createContext(config, 'command');
+export const verifyRestored = async (
+  io: CommandIo,
+  config: Config,
+  manifest: Manifest,
+  isChanged: boolean,
+): Promise<boolean> => {
+  const ctx = await createContext(config, 'command', io.overrides);
   try {
     return await inSession({ connectionString: config.databaseUrl }, async (session) => {
       const wrong: string[] = [];
@@ -49,7 +55,7 @@ export const verifyRestored = async (config: Config, manifest: Manifest, isChang
         wrong.length === 0
           ? `${rows} rows in ${manifest.tables.length} tables, ${counted}. ${sampled} sampled tokens of ${tenants} tenants open.`
           : wrong.join('\n');
-      console.log(summary);
+      io.print(summary);
       return wrong.length === 0;
     });
   } finally {

@@ -24,6 +24,7 @@ import { createLog } from '../platform/log.ts';
 import { closeAll, migrationsDir, noVault, openDatabase, type Start } from '../platform/open-database.ts';
 import { isSealedHead } from './backup.ts';
 import { createProgress } from './backup-progress.ts';
+import type { CommandIo } from './command.ts';
 import { verifyRestored } from './restore-report.ts';
 
 export type RestoreOptions = { file: string; identity: string; erasures: string | undefined; isVerify: boolean };
@@ -58,6 +59,7 @@ const checkDump = async (config: Config, provider: RootKeys, { manifest, head, s
 
 /** Makes the tables as they were, loads the rows, and migrates both. */
 const restoreInto = async (
+  io: CommandIo,
   poolConfig: PoolConfig,
   dump: Dump,
   erasures: Dump | undefined,
@@ -65,7 +67,7 @@ const restoreInto = async (
   const { manifest } = dump;
   await inSession(poolConfig, (session) => checkEmpty(session, manifest));
   await migrate(poolConfig, migrationsDir, manifest.migrations);
-  const progress = createProgress((line) => console.error(line));
+  const progress = createProgress(io.say);
   const replayed = await inSession(poolConfig, (session) => loadDump(session, dump, erasures, progress));
   const { applied } = await migrate(poolConfig, migrationsDir);
   return { replayed, isMigrated: applied.length > 0 };
@@ -86,7 +88,7 @@ const replayText = (manifest: Manifest, erasures: Dump | undefined, replayed: Re
 };
 
 /** Restores or verifies a backup. @throws StartError; the database has no row of it then. */
-export const restore = async (config: Config, options: RestoreOptions): Promise<void> => {
+export const restore = async (io: CommandIo, config: Config, options: RestoreOptions): Promise<void> => {
   const { file, isVerify } = options;
   const decrypt = createAgeDecryption(options.identity);
   await answering(async (start) => {
@@ -111,23 +113,23 @@ export const restore = async (config: Config, options: RestoreOptions): Promise<
     const of = `Backup of ${manifest.made_at}, by strongroom ${manifest.product}`;
     if (isVerify) {
       const isWell = await withScratchDatabase(poolConfig, newUuid().slice(0, 8), async (url) => {
-        const { replayed, isMigrated } = await restoreInto({ connectionString: url }, dump, erasures);
-        console.log(`${of}.\n${replayText(manifest, erasures, replayed)}`);
+        const { replayed, isMigrated } = await restoreInto(io, { connectionString: url }, dump, erasures);
+        io.print(`${of}.\n${replayText(manifest, erasures, replayed)}`);
         const isChanged = isMigrated || (replayed?.listed ?? 0) > 0;
-        return verifyRestored({ ...config, databaseUrl: url }, manifest, isChanged);
+        return verifyRestored(io, { ...config, databaseUrl: url }, manifest, isChanged);
       });
       if (!isWell) throw new StartError('The backup is not usable as it is: see the report.');
       return;
     }
-    const { replayed } = await restoreInto(poolConfig, dump, erasures);
-    console.log(
+    const { replayed } = await restoreInto(io, poolConfig, dump, erasures);
+    io.print(
       `Restored: ${of}.\n${replayText(manifest, erasures, replayed)}\nSecurity codes are gone, and people must sign in again. Check it, then start the servers: npm run -s strongroom -- doctor`,
     );
   });
 };
 
 /** Deletes again what a list names, in a vault that came back by other means. @throws StartError; nothing is deleted then. */
-export const replayErasureList = (config: Config, file: string): Promise<void> =>
+export const replayErasureList = (io: CommandIo, config: Config, file: string): Promise<void> =>
   answering(async (start) => {
     const services = { log: createLog(config.logLevel), accounts: createAccounts(), metrics: createMetrics() };
     const { db, poolConfig } = await openDatabase(config, 'command', services, start);
@@ -138,7 +140,7 @@ export const replayErasureList = (config: Config, file: string): Promise<void> =
     start.closers.push(() => erasures.close());
     await checkDump(config, provider, erasures, file);
     const replayed = await inSession(poolConfig, (session) => replayInVault(session, erasures));
-    console.log(replayedText(erasures, replayed));
+    io.print(replayedText(erasures, replayed));
   });
 
 /** Closes what the work has opened, and says in a sentence what the database refused. */

@@ -10,7 +10,8 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { randomBase62 } from '../../src/platform/crypto/digest.ts';
 import { randomBytesFromKernel } from '../../src/platform/crypto/random.ts';
 import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/platform/dev-postgres/dev-postgres.ts';
-import { root, runCommand, spawnServer, untilReady } from '../support/process.ts';
+import { callToSuccess } from '../support/command.ts';
+import { root, spawnServer, untilReady } from '../support/process.ts';
 import { findProgram } from '../support/programs.ts';
 
 const run = promisify(execFile);
@@ -61,7 +62,7 @@ const environmentOf = (user: string, password: string, database: string) => ({
 });
 
 const cli = async (args: string[], environment: Record<string, string>) =>
-  (await runCommand(args, environment, dataDir)).stdout;
+  (await callToSuccess(args, { env: environment, cwd: dataDir })).stdout;
 
 /** Serves from the database as its server role: writes, reads and deletes a token, and reads the log. */
 const serve = async (database: string): Promise<void> => {

@@ -7,7 +7,7 @@ import type { KeyProvider } from '../../src/platform/crypto/key-provider.ts';
 import { type Pkcs11Config, pkcs11Providers } from '../../src/platform/crypto/pkcs11.ts';
 import { KOFFI_VERSION, refusalOfFlags } from '../../src/platform/crypto/pkcs11/token.ts';
 import { randomBytesFromKernel } from '../../src/platform/crypto/random.ts';
-import { type Ended, runToEnd } from '../support/backups.ts';
+import { callCommand, type CommandResult } from '../support/command.ts';
 import { isAlive, root, spawnServer, untilReady, workersOf } from '../support/process.ts';
 import {
   createToken,
@@ -141,8 +141,8 @@ describe.skipIf(!hasSoftHsm)('pkcs11', () => {
     const local = await startServer();
     const made = await local.tokenize({ type: 'token', data: 'kept' });
     const { databaseUrl: url } = local;
-    const command = (args: string[], variables: Record<string, string>): Promise<Ended> =>
-      runToEnd(args, { NODE_ENV: 'test', DATABASE_URL: url, ...variables }, tmpdir());
+    const command = (args: string[], variables: Record<string, string>): Promise<CommandResult> =>
+      callCommand(args, { env: { NODE_ENV: 'test', DATABASE_URL: url, ...variables } });
     const both = { ...hsm.variables('one'), MASTER_KEY_PROVIDER: 'pkcs11,local', MASTER_KEY: TEST_ROOT_KEY };
     const rotated = await command(['keys', 'rotate-root'], both);
     expect([rotated.code, rotated.stdout]).toEqual([0, expect.stringMatching(/^Wrapped under pkcs11 [0-9a-f]{32}: /)]);

@@ -7,10 +7,11 @@ import { Client } from 'pg';
 import { afterAll, beforeAll, expect } from 'vitest';
 import { KEPT_TABLES } from '../../src/platform/db/backup/tables.ts';
 import { createEmptyDatabase, type TestDatabase } from './database.ts';
+import { callCommand, type CommandResult } from './command.ts';
 import { runCommand } from './process.ts';
 import { startServer, TEST_ROOT_KEY, type TestServer } from './server.ts';
 
-export type Ended = { code: number; stdout: string; stderr: string };
+export type Ended = CommandResult;
 
 /** Runs a command in a directory, with nothing configured but `environment`. */
 export const runToEnd = (args: string[], environment: Record<string, string>, directory: string): Promise<Ended> =>
@@ -19,9 +20,13 @@ export const runToEnd = (args: string[], environment: Record<string, string>, di
     (error: Ended) => error,
   );
 
+/** Calls a command in this process. */
+export const callToEnd: typeof runToEnd = (argv, env, cwd) => callCommand(argv, { env, cwd });
+
 export type Backups = Awaited<ReturnType<typeof openBackups>>;
 
-export const openBackups = async () => {
+/** @param run runs a command: as a process, or in this one (callToEnd). */
+export const openBackups = async (run = runToEnd) => {
   const directory = mkdtempSync(join(tmpdir(), 'strongroom-backup-'));
   const fileNamed = (name: string): string => join(directory, name);
   const identity = await generateX25519Identity();
@@ -35,7 +40,7 @@ export const openBackups = async () => {
     DATA_DIR: fileNamed('none'),
   });
   const cli = (url: string, args: string[], more: Record<string, string> = {}): Promise<Ended> =>
-    runToEnd(args, { ...environmentOf(url), ...more }, directory);
+    run(args, { ...environmentOf(url), ...more }, directory);
   return {
     directory,
     fileNamed,

@@ -5,10 +5,9 @@ import { join } from 'node:path';
 import { generateX25519Identity, identityToRecipient } from 'age-encryption';
 import { afterAll, beforeAll, beforeEach } from 'vitest';
 import { cardNumber } from './card-numbers.ts';
-import { runCommand, type ServerProcess, sourceEnvironment, spawnServer, untilReady } from './process.ts';
+import { callCommand, type CommandResult } from './command.ts';
+import { type ServerProcess, sourceEnvironment, spawnServer, untilReady } from './process.ts';
 import { createDataDir } from './database.ts';
-
-type Ended = { code: number; stdout: string; stderr: string };
 
 /** Starts a server for the tests of a file, and makes a directory for each test. */
 export const createMove = () => {
@@ -44,11 +43,7 @@ export const createMove = () => {
     tenantId: (): string => server.credentials().tenant_id,
     faultsOf: (name: string): unknown[] => linesOf(name).map((line) => JSON.parse(line)),
 
-    command: (...args: string[]): Promise<Ended> =>
-      runCommand(args, { DATA_DIR: dataDir }).then(
-        (output) => ({ code: 0, ...output }),
-        (error: Ended) => error,
-      ),
+    command: (...args: string[]): Promise<CommandResult> => callCommand(args, { env: { DATA_DIR: dataDir } }),
 
     /** What a process of a command gets that a test spawns itself. */
     environment: () => ({ ...sourceEnvironment, DATA_DIR: dataDir }),

@@ -1,0 +1,54 @@
+// Parses a command line, prints help and usage errors, and runs the command.
+import { parseArgs } from 'node:util';
+import { StartError } from '../platform/errors.ts';
+import { version } from '../platform/version.ts';
+import type { CommandIo, Surroundings } from './command.ts';
+import { findCommand, groupHelp, helpOf, misuseOf, parseOptions, usage } from './command-table.ts';
+import { UsageError } from './usage-error.ts';
+
+const run = async (argv: string[], io: CommandIo): Promise<void> => {
+  const { values, positionals } = parseArgs({ args: argv, options: parseOptions, allowPositionals: true });
+  const { help, version: isVersion, ...options } = values;
+  if (isVersion) return io.print(`strongroom ${version}`);
+  const found = findCommand(positionals);
+  if (!found) {
+    const [word = ''] = positionals;
+    const group = positionals.length === 1 || help ? groupHelp(word) : undefined;
+    if (group !== undefined) return io.print(group);
+    if (help || positionals.length === 0) return io.print(usage);
+    throw new StartError(`There is no command "${positionals.join(' ')}".\n\n${groupHelp(word) ?? usage}`);
+  }
+  const { name, operands } = found;
+  if (help) return io.print(helpOf(name));
+  const misuse = misuseOf(name, Object.keys(options), operands);
+  if (misuse !== undefined) throw new UsageError(`${misuse}\n\n${helpOf(name)}`);
+  // Imported here: to load what commands need takes most of a second, and help does not need it.
+  const { runs } = await import('./command-runs.ts');
+  await runs[name](io, values, operands[0]);
+};
+
+/** Commands of scripts, which tell refused rows from a command line that never works. The others exit with 1. */
+const exitsWith2 = ['import', 'export'];
+
+/** Runs a command, which has closed what it opened when it ends. @param argv its words and options. @returns its exit code. */
+export const runCommand = async (argv: string[], surroundings: Surroundings): Promise<number> => {
+  const { stdout, stderr } = surroundings;
+  let exitCode = 0;
+  const io: CommandIo = {
+    ...surroundings,
+    print: (line) => void stdout.write(`${line}\n`),
+    say: (line) => void stderr.write(`${line}\n`),
+    fail: () => void (exitCode = 1),
+  };
+  try {
+    await run(argv, io);
+    return exitCode;
+  } catch (error) {
+    // Errors of parseArgs are about the command line only.
+    const isUsage = (error as NodeJS.ErrnoException)?.code?.startsWith('ERR_PARSE_ARGS');
+    const isSaid = isUsage || error instanceof StartError;
+    io.say(isSaid ? (error as Error).message : (await import('../platform/failure-text.ts')).failureText(error));
+    const isMisuse = isUsage || error instanceof UsageError;
+    return isMisuse && exitsWith2.includes(argv[0] ?? '') ? 2 : 1;
+  }
+};

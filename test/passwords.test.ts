@@ -404,7 +404,7 @@ describe('concurrent requests', () => {
   );
 });
 
-test('a hash has the cost of production unless a server has another, and each verifies with its own', async () => {
+test('hashes have the cost of production unless a server has another, and verify by their own', async () => {
   const full = await startAtFullCost(server);
   try {
     const [cheap, dear] = [await join(server), await join(full)];

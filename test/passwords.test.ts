@@ -404,7 +404,7 @@ describe('concurrent requests', () => {
   );
 });
 
-test('a hash has the cost of production unless a server has another, and each verifies with its own', async () => {
+test('a hash has the cost of production unless a server has another, and keeps it', async () => {
   const full = await startAtFullCost(server);
   try {
     const [cheap, dear] = [await join(server), await join(full)];

@@ -248,12 +248,6 @@ describe('tokens in args', () => {
     expect(refused).toMatchObject({ status: 403, detail: expect.stringContaining('token:use') });
     expect(await usesOf(server, near, far)).toEqual(before);
   });
-
-  test('or not: a key without token:use invokes nothing', async () => {
-    const { api_key: key } = await server.newKey(server.tenant, { permissions: ['token:read', 'reactor:update'] });
-    expect(problemOf(await react(server, mirror, {}, { key }))).toMatchObject({ status: 403 });
-    expect((await react(server, mirror, {}, { key: 'none' })).status).toBe(401);
-  });
 });
 
 describe('what is not declared', () => {

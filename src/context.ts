@@ -30,7 +30,7 @@ import { readPlatform } from './platform/metrics/platform-metrics.ts';
 import { renderMetrics } from './platform/metrics/render.ts';
 import { measuredEgress } from './platform/egress/measured.ts';
 import { tracedEgress } from './platform/egress/traced.ts';
-import { createMailer } from './platform/mail/mailer.ts';
+import { createMailer, type MailTimeouts } from './platform/mail/mailer.ts';
 import { bringUpToDate, closeAll, noVault, openDatabase, type Role, type Start } from './platform/open-database.ts';
 import type { Platform } from './platform/platform.ts';
 import { openSandbox, startSandbox } from './platform/sandbox/host/open-sandbox.ts';
@@ -48,6 +48,8 @@ export type Overrides = {
   ca?: string[];
   /** Shorter timeouts of destinations, for tests. */
   egressTimeouts?: Partial<EgressTimeouts>;
+  /** Shorter timeouts of the mail server, for tests. */
+  mailTimeouts?: Partial<MailTimeouts>;
   /** A cheaper hash of passwords, for tests: its cost is most of the time of those that sign people in. */
   passwordCost?: PasswordCost | undefined;
   /** Smaller limits of tenants, for tests. */
@@ -170,7 +172,8 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
   });
   const egress = tracedEgress(measuredEgress(plainEgress, metrics), tracing);
   start.closers.push(() => egress.close());
-  const mailer = config.mail && createMailer(config.mail, { ca: overrides.ca, log, now });
+  const mailer =
+    config.mail && createMailer(config.mail, { ca: overrides.ca, timeouts: overrides.mailTimeouts, log, now });
   start.closers.push(async () => mailer?.close());
   const sandbox = tracedSandbox(openSandbox(config, log, accounts, metrics), tracing);
   start.closers.push(() => sandbox.close());

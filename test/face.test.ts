@@ -3,14 +3,13 @@ import { CALLER_CACHE_MS } from '../src/modules/access/caller-finder.ts';
 import { METHODS } from 'node:http';
 import { connect } from 'node:net';
 import { Pool } from 'pg';
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { startServer, type TestServer } from './support/server.ts';
+import { beforeAll, expect, test } from 'vitest';
+import { type SharedServer, startServer, useServer } from './support/server.ts';
 
-let server: TestServer;
+let server: SharedServer;
 beforeAll(async () => {
-  server = await startServer();
+  server = await useServer();
 });
-afterAll(() => server.close());
 
 test('a problem is RFC 9457 with the trace id of its response', async () => {
   const answer = await server.request('GET', '/tokens/unknown-token');
@@ -348,7 +347,7 @@ test('a database that is away is a 503 with Retry-After, and comes back by itsel
   }
 });
 
-const raw = (of: TestServer, text: string): Promise<string> =>
+const raw = (of: SharedServer, text: string): Promise<string> =>
   new Promise((resolve, reject) => {
     const { port, hostname } = new URL(of.base_url);
     const socket = connect(Number(port), hostname, () => socket.write(text));

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { loadConfig } from '../src/platform/config.ts';
 import { type Message, type ProxyHouse, startProxyHouse, statusOf } from './support/proxy.ts';
 import { UNKNOWN_ID } from './support/resource.ts';
-import { type Answer, startServer, type TestServer } from './support/server.ts';
+import { type Answer, type SharedServer, useServer } from './support/server.ts';
 
 const SHOP = 'https://shop.example.com';
 const OTHER_SHOP = 'https://other.example.com:8443';
@@ -14,22 +14,21 @@ const OTHER_SHOP = 'https://other.example.com:8443';
 const LOADER_BYTES_MAX = 6 * 1024;
 const FRAME_BYTES_MAX = 15 * 1024;
 
-const sessionOf = async (server: TestServer, more: object = {}): Promise<{ [name: string]: any }> => {
+const sessionOf = async (server: SharedServer, more: object = {}): Promise<{ [name: string]: any }> => {
   const json = { allowed_origins: [SHOP, OTHER_SHOP], types: ['card'], ...more };
   return (await server.request('POST', '/sessions', { json })).body;
 };
 
 describe('the files', () => {
-  let server: TestServer;
+  let server: SharedServer;
   let version: string;
   let versions: Record<string, Record<string, string>>;
   const get = (path: string): Promise<Answer> => server.request('GET', path, { key: null });
 
   beforeAll(async () => {
-    server = await startServer();
+    server = await useServer();
     ({ current: version, versions } = (await get('/fields/integrity.json')).body);
   });
-  afterAll(() => server.close());
 
   test('have the digests of integrity.json, are immutable, and may be loaded by any page', async () => {
     expect(Object.keys(versions[version] ?? {})).toEqual(['fields.js', 'frame.css', 'frame.js']);

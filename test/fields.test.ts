@@ -4,7 +4,7 @@ import type { Browser } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { launchChromium } from './support/chromium.ts';
 import { isInstalled } from './support/programs.ts';
-import { startServer, type TestServer } from './support/server.ts';
+import { type SharedServer, useServer } from './support/server.ts';
 import { type PageOptions, type Shop, startShop, type Visit } from './support/shop.ts';
 
 const NUMBER = '4916338506082832';
@@ -12,13 +12,13 @@ const CVC = '739';
 const NAME = 'Grace Hopper Canary';
 
 describe.skipIf(!isInstalled('chromium'))('the fields library, in Chromium', () => {
-  let server: TestServer;
+  let server: SharedServer;
   let shop: Shop;
   let chromium: Browser;
   const visits: Visit[] = [];
 
   beforeAll(async () => {
-    server = await startServer({ RATE_LIMIT: 'off' });
+    server = await useServer();
     shop = await startShop(server);
     chromium = await launchChromium();
   });
@@ -29,7 +29,6 @@ describe.skipIf(!isInstalled('chromium'))('the fields library, in Chromium', () 
   afterAll(async () => {
     await chromium?.close();
     await shop?.close();
-    await server?.close();
   });
 
   const newSession = async (more: object = {}): Promise<PageOptions['session']> => {

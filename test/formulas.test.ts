@@ -5,16 +5,22 @@ import type { Permission } from '../src/modules/access/permissions.ts';
 import { installOfficialFormulas } from '../src/modules/code/official.ts';
 import { hearNotices } from './support/notices.ts';
 import { type BadBody, describeBadBodies } from './support/resource.ts';
-import { type Answer, startServer, type TestServer, type TestTenant } from './support/server.ts';
+import {
+  type Answer,
+  type SharedServer,
+  startServer,
+  type TestServer,
+  type TestTenant,
+  useServer,
+} from './support/server.ts';
 
-let server: TestServer;
+let server: SharedServer;
 let tenant: TestTenant;
 
 beforeAll(async () => {
-  server = await startServer();
+  server = await useServer();
   tenant = await server.newTenant();
 });
-afterAll(() => server.close());
 
 const code = 'module.exports = async (req) => ({ raw: req.args });\n';
 const formula = { name: 'Echo', type: 'private', code };

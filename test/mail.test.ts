@@ -1,6 +1,15 @@
 // Mails: sent at least once despite failures, to one address, over TLS, without markup from a tenant's name.
 import { claimMails } from '../src/platform/mail/mail-outbox.ts';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import PostalMime from 'postal-mime';
@@ -14,7 +23,7 @@ import {
   MAILS_PER_TENANT_MAX,
 } from '../src/platform/mail/mail-outbox.ts';
 import { createLog } from '../src/platform/log.ts';
-import { createMailer, type Mailer } from '../src/platform/mail/mailer.ts';
+import { createMailer, type Mailer, type MailTimeouts } from '../src/platform/mail/mailer.ts';
 import { sendDueMails, startMailing } from '../src/modules/people/send-mails.ts';
 import { sweep } from '../src/modules/tokens/sweep.ts';
 import { certificateFor, selfSignedCertificateFor, testCa } from './support/certificates.ts';
@@ -35,15 +44,15 @@ let smtp: TestSmtp;
 let server: TestServer;
 let unanswered: Awaited<ReturnType<typeof beginUnanswered>>;
 
-const startBoth = async () => {
+const startBoth = async (mailTimeouts: Partial<MailTimeouts> = {}) => {
   const own = await startSmtp();
   const MAIL_FROM = 'Strongroom <vault@example.com>';
-  return { smtp: own, server: await startServer({ SMTP_URL: own.url, MAIL_FROM }, { ca: own.ca }) };
+  return { smtp: own, server: await startServer({ SMTP_URL: own.url, MAIL_FROM }, { ca: own.ca, mailTimeouts }) };
 };
 
-/** A mail server has ten seconds to greet: they pass while other tests run. */
+/** What a mail server has to greet passes while other tests run. */
 const beginUnanswered = async () => {
-  const own = await startBoth();
+  const own = await startBoth({ greetingMs: 3_000 });
   own.smtp.behave('silent');
   await invited('ada@example.org', own.server.tenant, own.server);
   let isGivenUp = false;
@@ -53,8 +62,7 @@ const beginUnanswered = async () => {
 };
 
 beforeAll(async () => {
-  ({ smtp, server } = await startBoth());
-  unanswered = await beginUnanswered();
+  [{ smtp, server }, unanswered] = await Promise.all([startBoth(), beginUnanswered()]);
 });
 afterEach(async () => {
   smtp.behave('take');
@@ -338,7 +346,7 @@ describe('a mail does not wait for another', () => {
 
   test('a start of the server sends on its own, and a stop cuts what is under way', { timeout: 20_000 }, async () => {
     await withAnother(async (ctx) => {
-      const stop = startMailing(ctx, BASE_URL);
+      const stop = startMailing(ctx, BASE_URL, { pollMs: 50, stopMs: 500 });
       await invited('ada@example.org');
       await expect.poll(() => smtp.mails.length, { timeout: 5000 }).toBe(1);
       smtp.behave('silent');
@@ -690,8 +698,18 @@ describe('without a mail server, a development server', () => {
     );
     const id = (index: number) => `a3f1c1de-0000-4000-8000-${String(index).padStart(12, '0')}`;
     // The later ones have the lower ids: the time alone tells which is newer.
-    for (let index = 509; index >= 0; index -= 1, nowMs += 1)
+    const sendNext = async (index: number): Promise<void> => {
       await mailer.send({ id: id(index), to: 'a@b.example', subject: 'S', text: 'x', html: '' });
+      nowMs += 1;
+    };
+    await sendNext(509);
+    // Copies under the names that mails of the following milliseconds have.
+    const [first = ''] = readdirSync(directory);
+    for (let index = 508; index >= 5; index -= 1, nowMs += 1) {
+      const name = `${new Date(nowMs).toISOString().replace(/[-:.]/g, '')}-${id(index)}.eml`;
+      copyFileSync(join(directory, first), join(directory, name));
+    }
+    for (let index = 4; index >= 0; index -= 1) await sendNext(index);
     const names = readdirSync(directory);
     expect(names).toHaveLength(500);
     expect(names.some((name) => name.includes(id(0)))).toBe(true);

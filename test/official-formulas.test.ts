@@ -2,8 +2,7 @@
 import { createHash, createHmac } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { installOfficialFormulas } from '../src/modules/code/official.ts';
-import { testCa } from './support/certificates.ts';
-import { type Answer, startServer, type TestServer } from './support/server.ts';
+import { type Answer, startServerBefore, type TestServer } from './support/server.ts';
 import { startUpstream, type Upstream } from './support/upstream.ts';
 
 const HOST = 'payments.upstream.test';
@@ -20,10 +19,7 @@ beforeAll(async () => {
       response.end(next.body);
     },
   });
-  server = await startServer(
-    { EGRESS_PRIVATE_HOSTS: `${HOST}:${upstream.port}` },
-    { resolve: async () => ['127.0.0.1'], ca: [testCa] },
-  );
+  server = await startServerBefore({ [HOST]: upstream.port });
   await installOfficialFormulas(server.ctx);
 });
 afterAll(async () => {

@@ -404,7 +404,7 @@ describe('concurrent requests', () => {
   );
 });
 
-test('hashes have the cost of production unless a server has another, and verify by their own', async () => {
+test('a hash has the cost of production unless a server has another, and keeps it', async () => {
   const full = await startAtFullCost(server);
   try {
     const [cheap, dear] = [await join(server), await join(full)];

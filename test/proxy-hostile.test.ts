@@ -10,12 +10,11 @@ import { egressTimeouts } from '../src/platform/egress/client.ts';
 import { certificateFor, expiredCertificateFor, selfSignedCertificateFor } from './support/certificates.ts';
 import { until } from './support/proxy.ts';
 import { codeOf, tokenOf } from './support/reactors.ts';
-import type { TestServer, TestTenant } from './support/server.ts';
+import { startServerBefore, type TestServer, type TestTenant } from './support/server.ts';
 import {
   askOnWire,
   makeProxy,
   problemIn,
-  startServerBefore,
   type StoredProxy,
   type WireAnswer,
   type WireOptions,

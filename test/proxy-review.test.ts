@@ -32,8 +32,8 @@ import {
   startReactorServer,
   tokenOf,
 } from './support/reactors.ts';
-import type { TestServer, TestTenant } from './support/server.ts';
-import { askOnWire, askProxy, makeApplication, makeProxy, startServerBefore } from './support/stored-proxies.ts';
+import { startServerBefore, type TestServer, type TestTenant } from './support/server.ts';
+import { askOnWire, askProxy, makeApplication, makeProxy } from './support/stored-proxies.ts';
 import { startUpstream, type Upstream } from './support/upstream.ts';
 import { seeingAllTenants } from './support/database.ts';
 

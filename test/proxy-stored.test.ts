@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { certificateFor, selfSignedCertificateFor, testCa } from './support/certificates.ts';
 import { proxyErrorOf } from './support/proxy.ts';
 import { type ReactorServer, startReactorServer, tokenOf, usesOf, withoutLog } from './support/reactors.ts';
-import { type Answer, startServer, type TestServer, type TestTenant } from './support/server.ts';
+import { type Answer, startServerBefore, type TestServer, type TestTenant, upstreamOn } from './support/server.ts';
 import {
   askOnWire,
   askProxy,
@@ -14,7 +14,6 @@ import {
   makeProxy,
   problemIn,
   remove,
-  startServerBefore,
   type StoredProxy,
 } from './support/stored-proxies.ts';
 import { type Received, startUpstream, type Upstream } from './support/upstream.ts';
@@ -727,11 +726,7 @@ describe('a row that was changed by another hand', () => {
 describe('two servers of one vault', () => {
   let other: TestServer;
   beforeAll(async () => {
-    const environment = {
-      DATABASE_URL: server.databaseUrl,
-      EGRESS_PRIVATE_HOSTS: `upstream.test:${house.upstream.port}`,
-    };
-    other = await startServer(environment, { ca: [testCa], resolve: () => Promise.resolve(['127.0.0.1']) });
+    other = await startServerBefore(upstreamOn(house.upstream.port), { DATABASE_URL: server.databaseUrl });
   });
   afterAll(() => other.close());
 

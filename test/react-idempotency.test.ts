@@ -1,8 +1,7 @@
 // Idempotency keys of invocations: code that made a call is not run again for a repeated request;
 // code that made none is (docs/decisions/0014).
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { testCa } from './support/certificates.ts';
-import { type Answer, startServer, type TestServer } from './support/server.ts';
+import { type Answer, startServerBefore, type TestServer, upstreamOn } from './support/server.ts';
 import { startUpstream, type Upstream } from './support/upstream.ts';
 
 const WALL_MS = 1500;
@@ -15,10 +14,7 @@ let server: TestServer;
 const held = new Map<string, () => void>();
 
 const startWith = (wallMs: number): Promise<TestServer> =>
-  startServer(
-    { EGRESS_PRIVATE_HOSTS: `upstream.test:${upstream.port}`, SANDBOX_WALL_MS: String(wallMs), SANDBOX_CPU_MS: '500' },
-    { ca: [testCa], resolve: () => Promise.resolve(['127.0.0.1']) },
-  );
+  startServerBefore(upstreamOn(upstream.port), { SANDBOX_WALL_MS: String(wallMs), SANDBOX_CPU_MS: '500' });
 
 beforeAll(async () => {
   upstream = await startUpstream({

@@ -248,12 +248,6 @@ describe('tokens in args', () => {
     expect(refused).toMatchObject({ status: 403, detail: expect.stringContaining('token:use') });
     expect(await usesOf(server, near, far)).toEqual(before);
   });
-
-  test('or not: a key without token:use invokes nothing', async () => {
-    const { api_key: key } = await server.newKey(server.tenant, { permissions: ['token:read', 'reactor:update'] });
-    expect(problemOf(await react(server, mirror, {}, { key }))).toMatchObject({ status: 403 });
-    expect((await react(server, mirror, {}, { key: 'none' })).status).toBe(401);
-  });
 });
 
 describe('what is not declared', () => {
@@ -715,14 +709,14 @@ describe('what is too much', () => {
   });
 
   test('time and CPU time beyond the limits are a 408 that says which, and the next run is served', async () => {
-    const small = await startReactorServer({ SANDBOX_WALL_MS: '3000', SANDBOX_CPU_MS: '200' });
+    const small = await startReactorServer({ SANDBOX_WALL_MS: '1500', SANDBOX_CPU_MS: '200' });
     try {
       const reactor = await makeReactor(
         small.server,
         'if (args === "cpu") for (;;); if (args === "wall") await new Promise(() => {}); return { raw: args };',
       );
       for (const [args, words] of [
-        ['wall', 'The code must end within 3 s.'],
+        ['wall', 'The code must end within 1.5 s.'],
         ['cpu', 'The code must not take more than 0.2 s of CPU time.'],
       ]) {
         expect(problemOf(await react(small.server, reactor, args))).toEqual({

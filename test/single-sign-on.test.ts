@@ -149,7 +149,7 @@ beforeAll(async () => {
   provider = await startOidcProvider(HOST);
   server = await startConsole(
     { EGRESS_PRIVATE_HOSTS: `${HOST}:${provider.port}` },
-    { ca: [testCa], resolve: async () => ['127.0.0.1'], now: () => new Date(), egressTimeouts: { wholeMs: 3_000 } },
+    { ca: [testCa], resolve: async () => ['127.0.0.1'], now: () => new Date(), egressTimeouts: { wholeMs: 1_500 } },
   );
   other = await server.newTenant({ name: 'Other' });
   provider.register({

@@ -99,7 +99,7 @@ export type Joined = { browser: Browser; email: string; member_id: string; user_
 
 /** Another server of the same vault, which hashes passwords at the cost of production. */
 export const startAtFullCost = ({ databaseUrl }: TestServer): Promise<TestServer> =>
-  startServer({}, { passwordCost: undefined }, { database: { url: databaseUrl, drop: async () => undefined } });
+  startServer({ DATABASE_URL: databaseUrl }, { passwordCost: undefined });
 
 let count = 0;
 

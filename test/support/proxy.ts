@@ -4,13 +4,14 @@ import { type AddressInfo, connect, type Socket } from 'node:net';
 import { createServer } from 'node:tls';
 import { expect } from 'vitest';
 import type { Overrides } from '../../src/context.ts';
-import { certificateFor, testCa } from './certificates.ts';
+import { certificateFor } from './certificates.ts';
 import {
   type Answer,
   type RequestOptions,
   type SharedServer,
-  startServer,
+  startServerBefore,
   type TestServer,
+  upstreamOn,
   useEgressServer,
 } from './server.ts';
 
@@ -273,11 +274,7 @@ export const startProxyHouse = async (
   overrides: Overrides = {},
 ): Promise<ProxyHouse> => {
   const destination = await startDestination();
-  const hosts = ['upstream.test', 'other.upstream.test'].map((host) => `${host}:${destination.port}`);
-  const server = await startServer(
-    { EGRESS_PRIVATE_HOSTS: hosts.join(), ...environment },
-    { ca: [testCa], resolve: () => Promise.resolve(['127.0.0.1']), ...overrides },
-  );
+  const server = await startServerBefore(upstreamOn(destination.port), environment, overrides);
   const house = openHouse(server, destination);
   return { ...house, close: () => server.close().then(house.close) };
 };

@@ -3,14 +3,13 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { expect } from 'vitest';
 import type { Resolver } from '../../src/platform/egress/client.ts';
-import { testCa } from './certificates.ts';
 import {
   type Answer,
   type SharedServer,
-  startServer,
+  startServerBefore,
   type TestServer,
   type TestTenant,
-  UPSTREAM_HOSTS,
+  upstreamOn,
   useEgressServer,
 } from './server.ts';
 import { type Received, startUpstream, type Upstream } from './upstream.ts';
@@ -158,11 +157,7 @@ export const startReactorServer = async (
   resolve: Resolver = () => Promise.resolve([]),
 ): Promise<ReactorServer> => {
   const routed = await startRouted();
-  const hosts = UPSTREAM_HOSTS.map((host) => `${host}:${routed.upstream.port}`).join();
-  const server = await startServer(
-    { EGRESS_PRIVATE_HOSTS: hosts, ...environment },
-    { ca: [testCa], resolve: orFixed(resolve) },
-  );
+  const server = await startServerBefore(upstreamOn(routed.upstream.port), environment, { resolve: orFixed(resolve) });
   const all = withUrls(server, routed);
   return { ...all, close: () => server.close().then(all.close) };
 };

@@ -17,9 +17,6 @@ import { freePort } from './process.ts';
 import { collectRoutes } from './routes.ts';
 import type { RouteOptions } from 'fastify';
 
-/** Names of TLS servers of this machine that code and proxies may reach. */
-export const UPSTREAM_HOSTS = ['upstream.test', 'other.upstream.test', 'moving.upstream.test'];
-
 /** Root key of test servers: all bytes are equal, so that it cannot be mistaken for a real one. */
 export const TEST_ROOT_KEY = Buffer.alloc(32, 7).toString('base64');
 
@@ -117,6 +114,26 @@ export const useServer = async (): Promise<SharedServer> => lend((plain ??= awai
 /** Where every host is unless a file says otherwise. */
 const onThisMachine: Resolver = () => Promise.resolve(['127.0.0.1']);
 
+/** A server to which each of these names is a host of the operator, on its port of this machine. */
+export const startServerBefore = (
+  ports: Record<string, number>,
+  environment: Record<string, string> = {},
+  overrides: Overrides = {},
+): Promise<TestServer> => {
+  const hosts = Object.entries(ports).map(([host, port]) => `${host}:${port}`);
+  return startServer(
+    { EGRESS_PRIVATE_HOSTS: hosts.join(), ...environment },
+    { ca: [testCa], resolve: onThisMachine, ...overrides },
+  );
+};
+
+/** The names of TLS servers of this machine that code and proxies may reach, on one port. */
+export const upstreamOn = (port: number): Record<string, number> => ({
+  'upstream.test': port,
+  'other.upstream.test': port,
+  'moving.upstream.test': port,
+});
+
 let egress: { server: TestServer; port: number } | undefined;
 let resolveForFile = onThisMachine;
 
@@ -124,13 +141,14 @@ let resolveForFile = onThisMachine;
  * As `useServer`, for files whose code and proxies send requests to a TLS server of this machine: each file has its own, on this port,
  * and closes it at its end.
  */
-export const useEgressServer = async (resolve = onThisMachine): Promise<{ server: SharedServer; port: number }> => {
-  resolveForFile = resolve;
+export const useEgressServer = async (
+  resolveOfFile = onThisMachine,
+): Promise<{ server: SharedServer; port: number }> => {
+  resolveForFile = resolveOfFile;
   if (!egress) {
     const port = await freePort();
-    const hosts = { EGRESS_PRIVATE_HOSTS: UPSTREAM_HOSTS.map((host) => `${host}:${port}`).join() };
-    const overrides: Overrides = { ca: [testCa], resolve: (...asked) => resolveForFile(...asked) };
-    egress = { server: await startServer({ ...SHARED, ...hosts }, overrides), port };
+    const resolve: Resolver = (...asked) => resolveForFile(...asked);
+    egress = { server: await startServerBefore(upstreamOn(port), SHARED, { resolve }), port };
   }
   return { server: await lend(egress.server), port: egress.port };
 };
@@ -141,12 +159,17 @@ export const openLogs = new Set<string[]>();
 /** The least that argon2 allows: at the cost of a vault, hashing takes most of the time of tests that sign people in. */
 const PASSWORD_COST = { memoryCost: 8, timeCost: 1, parallelism: 1 };
 
+/** The database of another server, which drops it. */
+const borrow = (url: string): Pick<TestDatabase, 'url' | 'drop'> => ({ url, drop: async () => undefined });
+
+/** With `DATABASE_URL` it is another server of the same vault. */
 export const startServer = async (
   environment: Record<string, string> = {},
   overrides: Overrides = {},
   options: { database?: Pick<TestDatabase, 'url' | 'drop'> } = {},
 ): Promise<TestServer> => {
-  const database = options.database ?? (await createDatabase());
+  const { DATABASE_URL } = environment;
+  const database = options.database ?? (DATABASE_URL ? borrow(DATABASE_URL) : await createDatabase());
   const dataDir = mkdtempSync(join(tmpdir(), 'strongroom-test-'));
   const config = loadConfig({
     NODE_ENV: 'test',

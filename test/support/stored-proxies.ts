@@ -2,9 +2,7 @@
 // may reach several ports of this machine, and answers as they are on the wire, whole or not.
 import { request as requestHttp } from 'node:http';
 import { expect } from 'vitest';
-import type { Overrides } from '../../src/context.ts';
-import { testCa } from './certificates.ts';
-import { type Answer, type RequestOptions, type SharedServer, startServer, type TestServer } from './server.ts';
+import type { Answer, RequestOptions, SharedServer } from './server.ts';
 
 export type StoredProxy = { id: string; key: string };
 
@@ -107,19 +105,3 @@ export const problemIn = ({ status, body }: Pick<WireAnswer, 'status' | 'body'>)
   expect(told.proxy_error.status).toBe(status);
   return told.proxy_error;
 };
-
-/** A server to which each of these names is a host of the operator, on its port of this machine. */
-export const startServerBefore = (
-  ports: Record<string, number>,
-  environment: Record<string, string> = {},
-  overrides: Overrides = {},
-): Promise<TestServer> =>
-  startServer(
-    {
-      EGRESS_PRIVATE_HOSTS: Object.entries(ports)
-        .map(([host, port]) => `${host}:${port}`)
-        .join(),
-      ...environment,
-    },
-    { ca: [testCa], resolve: () => Promise.resolve(['127.0.0.1']), ...overrides },
-  );

@@ -108,8 +108,15 @@ export const sendDueMails = async (ctx: Sending, base_url: string): Promise<numb
   }
 };
 
-/** Sends until stopped. @param base_url as for sendDueMails. @returns stop, which waits a while for mails under way. */
-export const startMailing = (ctx: Sending, base_url: string): (() => Promise<void>) => {
+/**
+ * Sends until stopped. @param base_url as for sendDueMails. @param waits how often it looks for due mails, and how long it waits for
+ * those under way when it stops. @returns stop.
+ */
+export const startMailing = (
+  ctx: Sending,
+  base_url: string,
+  { pollMs, stopMs } = { pollMs: POLL_MS, stopMs: STOP_MS },
+): (() => Promise<void>) => {
   if (ctx.mailer) {
     for (const result of ['sent', 'failed']) ctx.metrics.count('strongroom_mails_total', { result }, 0);
     ctx.metrics.read('strongroom_mails_waiting', async () => {
@@ -125,11 +132,11 @@ export const startMailing = (ctx: Sending, base_url: string): (() => Promise<voi
     running ??= sendDueMails(ctx, base_url)
       .catch((error: unknown) => ctx.log.error({ error }, 'due mails could not be read'))
       .finally(() => (running = undefined));
-  }, POLL_MS);
+  }, pollMs);
   timer.unref();
   return async () => {
     clearInterval(timer);
-    const cut = setTimeout(() => ctx.mailer?.close(), STOP_MS);
+    const cut = setTimeout(() => ctx.mailer?.close(), stopMs);
     await running;
     clearTimeout(cut);
   };

@@ -25,11 +25,16 @@ export type Mailer = {
   close(): void;
 };
 
-/** For the name look-up and the connection, and for the greeting of the server. */
-const CONNECT_TIMEOUT_MS = 10_000;
-const GREETING_TIMEOUT_MS = 10_000;
-/** Between two replies. Servers that scan a mail before they accept it need some seconds. */
-const SILENCE_TIMEOUT_MS = 30_000;
+/** How long a mail server may take. */
+export type MailTimeouts = {
+  /** For the name look-up, and for the connection. */
+  connectMs: number;
+  greetingMs: number;
+  /** Between two replies. Servers that scan a mail before they accept it need some seconds. */
+  silenceMs: number;
+};
+
+const mailTimeouts: MailTimeouts = { connectMs: 10_000, greetingMs: 10_000, silenceMs: 30_000 };
 /** For a whole mail, from a server that replies but is slow. */
 export const SEND_MS_MAX = 60_000;
 
@@ -58,11 +63,17 @@ const messageOf = (from: MailConfig['from'], { id, to, subject, text, html }: Ma
 /** Loaded with the first mail: most processes send none, and loading takes 100 ms. */
 const loadNodemailer = () => import('nodemailer');
 
-/** `ca` are authorities in place of the system's, in PEM; `now` names the files of mails. */
-type Surroundings = { ca?: string[] | undefined; log: Log; now: () => Date };
+/** `ca` are authorities in place of the system's, in PEM; `timeouts` replace the usual ones; `now` names the files of mails. */
+type Surroundings = {
+  ca?: string[] | undefined;
+  timeouts?: Partial<MailTimeouts> | undefined;
+  log: Log;
+  now: () => Date;
+};
 
-const createSmtpMailer = (config: MailConfig & { kind: 'smtp' }, ca: string[] | undefined): Mailer => {
+const createSmtpMailer = (config: MailConfig & { kind: 'smtp' }, { ca, timeouts }: Surroundings): Mailer => {
   const { host, port, secure, requireTls, user, password } = config;
+  const { connectMs, greetingMs, silenceMs } = { ...mailTimeouts, ...timeouts };
   const options = {
     host,
     port,
@@ -73,10 +84,10 @@ const createSmtpMailer = (config: MailConfig & { kind: 'smtp' }, ca: string[] | 
     ...(user === undefined ? {} : { auth: { user, pass: password ?? '' } }),
     // Explicit, so that no environment variable changes it.
     tls: { minVersion: 'TLSv1.2' as const, rejectUnauthorized: true, ...(ca ? { ca } : {}) },
-    dnsTimeout: CONNECT_TIMEOUT_MS,
-    connectionTimeout: CONNECT_TIMEOUT_MS,
-    greetingTimeout: GREETING_TIMEOUT_MS,
-    socketTimeout: SILENCE_TIMEOUT_MS,
+    dnsTimeout: connectMs,
+    connectionTimeout: connectMs,
+    greetingTimeout: greetingMs,
+    socketTimeout: silenceMs,
     // The mail server may run on the same machine.
     allowInternalNetworkInterfaces: true,
   };
@@ -144,4 +155,4 @@ const createFileMailer = ({ directory, from }: MailConfig & { kind: 'files' }, {
 
 /** Connects with each mail only. */
 export const createMailer = (config: MailConfig, surroundings: Surroundings): Mailer =>
-  config.kind === 'smtp' ? createSmtpMailer(config, surroundings.ca) : createFileMailer(config, surroundings);
+  config.kind === 'smtp' ? createSmtpMailer(config, surroundings) : createFileMailer(config, surroundings);

@@ -1,4 +1,5 @@
 // Proxies in the console: looked at and tried, by a member with a browser that has no scripts, before a real TLS destination.
+import { once } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { certificateFor } from './support/certificates.ts';
@@ -362,7 +363,7 @@ describe('Sending', () => {
     let sentBytes = 0;
     let isClosed = false;
     serve = async (_request, response) => {
-      response.on('close', () => (isClosed = true));
+      const closed = once(response, 'close').then(() => (isClosed = true));
       response.writeHead(200, {
         'content-type': 'application/octet-stream',
         'content-length': String(1600 * piece.length),
@@ -370,7 +371,7 @@ describe('Sending', () => {
       for (let count = 0; count < 1600 && !response.destroyed; count += 1) {
         const isTaken = response.write(piece);
         sentBytes += piece.length;
-        if (!isTaken) await new Promise<void>((resolve) => void response.once('drain', resolve).once('close', resolve));
+        if (!isTaken) await Promise.race([once(response, 'drain'), closed]);
       }
       response.end();
     };

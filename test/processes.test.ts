@@ -4,7 +4,7 @@ import type { SandboxOwner } from '../src/platform/sandbox/host/supervisor.ts';
 import { queryOf, shareBackups, tokenize, withEmpty } from './support/backups.ts';
 import { prepareDataDir } from './support/database.ts';
 import { expectAllThere, load } from './support/journal.ts';
-import { post, test } from './support/place.ts';
+import { OWN_CONNECTION, post, test } from './support/place.ts';
 import { isAlive, killIfAlive, postgresProcesses, untilReady, workersOf } from './support/process.ts';
 import { codeOf, makeReactor, rawOf, react } from './support/reactors.ts';
 
@@ -48,7 +48,9 @@ test('two workers serve, and one that is killed is replaced', async ({ database,
   await expect.poll(() => server.output(), WAIT).toContain('"workers":2');
   const [killed = 0, other = 0] = workersOf(server);
   killIfAlive(killed);
-  for (let index = 0; index < 10; index += 1) expect((await post(server, '/tokenize', 'x')).status).toBe(200);
+  await expect.poll(() => server.output(), WAIT).toContain('"worker_ended"');
+  for (let index = 0; index < 10; index += 1)
+    expect((await post(server, '/tokenize', 'x', OWN_CONNECTION)).status).toBe(200);
   await expect.poll(() => server.output(), WAIT).toContain('a worker took its place');
   const workers = workersOf(server);
   expect([workers.length, workers.includes(other), workers.includes(killed)]).toEqual([2, true, false]);

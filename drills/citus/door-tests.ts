@@ -1,4 +1,4 @@
-// The front-door tests on a distributed vault: all files but those that are listed here, each with its reason.
+// The tests of `door` and `process` on a distributed vault: all files but those that are listed here, each with its reason.
 import { spawnSync } from 'node:child_process';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -9,14 +9,14 @@ import { makeCluster, type Node, runOn, SUPERUSER } from './cluster.ts';
 import { migrations, root, say } from './commands.ts';
 
 /**
- * By reason: names of files, or how they begin. Single tests that make triggers on distributed tables, or change rows by statements
- * that Citus refuses, skip themselves.
+ * By reason: names of files without the folder `process`, or how they begin. Single tests that make triggers on distributed tables,
+ * or change rows by statements that Citus refuses, skip themselves.
  */
 const EXCLUDED: Record<string, RegExp> = {
   'concern what runs beside the database: the sandbox, the way out, forwarding, pages in a browser, documents, packages':
-    /^(console-|demo|docs|egress|executors|fairness|fetch-memory|fields|formula-check|generated-clients|image|journey|kubernetes|node-surface|no-wall|official-formulas|package|programs|prometheus|proxy-|readme|sandbox|slow-bodies|systemd|wall|watchdog|promises\/(dependencies|documents|named-tenants|openapi|signed-tables|style))/,
+    /^(console-|demo|docs|egress|executors|fairness|fetch-memory|fields|formula-check|generated-clients|image|journey|kubernetes|metrics|node-surface|no-wall|official-formulas|package|programs|prometheus|proxy-|readme|sandbox|slow-bodies|systemd|tracing|wall|watchdog|promises\/(dependencies|documents|named-tenants|openapi|signed-tables|style))/,
   'start a PostgreSQL of their own, which has no Citus':
-    /^(cli|data-directory|database-roles|durability|embedded|export|failover|metrics|setup|start|tracing)$/,
+    /^(cli|commands-end|data-directory|database-roles|durability|embedded|embedded-hands|export|failover|killed-worker|processes|setup|start-\w+)$/,
   'make, upgrade or distribute the tables, or read their policies; this drill does so with the commands':
     /^(distribute|log-partitions|migrate|row-level-security|upgrade|upgrade-end)$/,
   'compare plans of PostgreSQL; this drill reads those of Citus': /^plans$/,
@@ -32,13 +32,14 @@ const SHARDS = 4;
 const chosen = (): string[] => {
   const named = process.env['DRILL_TESTS'];
   if (named !== undefined) return named.split(' ').filter(Boolean);
-  const all = ['', 'promises/'].flatMap((folder) =>
+  const all = ['', 'promises/', 'process/'].flatMap((folder) =>
     readdirSync(join(root, 'test', folder)).flatMap((file) => {
       const name = /^(.+)\.test\.ts$/.exec(file)?.[1];
       return name === undefined ? [] : [folder + name];
     }),
   );
-  return all.filter((name) => !Object.values(EXCLUDED).some((names) => names.test(name)));
+  const isExcluded = (name: string): boolean => Object.values(EXCLUDED).some((names) => names.test(name));
+  return all.filter((name) => !isExcluded(name.replace(/^process\//, '')));
 };
 
 /**
@@ -66,7 +67,8 @@ export const runDoorTests = async (start: () => Promise<Node>): Promise<boolean>
   say(`runs ${names.length} files of front-door tests on distributed tables. Left out are those that`);
   for (const [reason, pattern] of Object.entries(EXCLUDED)) say(`- ${reason}: ${pattern.source}`);
   const files = names.map((name) => `test/${name}.test.ts`);
-  const { status } = spawnSync(join(root, 'node_modules/.bin/vitest'), ['run', '--project', 'door', ...files], {
+  const projects = ['door', 'process'].flatMap((name) => ['--project', name]);
+  const { status } = spawnSync(join(root, 'node_modules/.bin/vitest'), ['run', ...projects, ...files], {
     cwd: root,
     env: { ...process.env, TEST_DATABASE_SERVER: node.url('postgres'), TEST_IS_DISTRIBUTED: 'yes' },
     stdio: 'inherit',

@@ -8,7 +8,7 @@ import { describe, expect, test } from 'vitest';
 import { KEPT_TABLES } from '../../src/platform/db/backup/tables.ts';
 import { migrate } from '../../src/platform/db/migrate.ts';
 import { migrationsDir } from '../../src/platform/open-database.ts';
-import { type Ended, expectNothing, queryOf, shareBackups, tokenize, withEmpty } from '../support/backups.ts';
+import { type Ended, expectNothing, fill, queryOf, shareBackups, tokenize, withEmpty } from '../support/backups.ts';
 import { createDatabase, createEmptyDatabase } from '../support/database.ts';
 import { root, sourceEnvironment } from '../support/process.ts';
 import { startServer, TEST_ROOT_KEY } from '../support/server.ts';
@@ -128,8 +128,7 @@ describe('a backup is refused', () => {
   });
 
   test('when the file cannot grow, and nothing of it is left', async () => {
-    for (let index = 0; index < 40; index += 1)
-      await here.server.tokenize(Array.from({ length: 50 }, () => ({ type: 'token', data: crypto.randomUUID() })));
+    await fill(here.server);
     const file = here.backups.fileNamed('full.age');
     // Blocks of 512 bytes or 1 KiB, as the shell counts them.
     const script = `ulimit -f 64; exec "$0" src/cli/main.ts backup "$1" --to "$2"`;

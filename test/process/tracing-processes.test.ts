@@ -43,10 +43,10 @@ test('the packages that trace are loaded only for an endpoint', async () => {
     const script = `import { registerHooks } from 'node:module';
       const loaded = new Set();
       registerHooks({ resolve: (name, context, next) => { const found = next(name, context); loaded.add(found.url); return found; } });
-      await import('../src/app.ts');
-      const { openTracing } = await import('../src/platform/tracing/open-tracing.ts');
-      const { loadConfig } = await import('../src/platform/config.ts');
-      const { createMetrics } = await import('../src/platform/metrics/metrics.ts');
+      await import('./src/app.ts');
+      const { openTracing } = await import('./src/platform/tracing/open-tracing.ts');
+      const { loadConfig } = await import('./src/platform/config.ts');
+      const { createMetrics } = await import('./src/platform/metrics/metrics.ts');
       await openTracing(loadConfig(), { metrics: createMetrics(), log: console, monotonicMs: () => 0 });
       console.log(JSON.stringify([...loaded]));`;
     const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', script], {

@@ -98,6 +98,12 @@ export const tokenize = async (at: TestServer, data: string, more: object = {}):
   return body.id;
 };
 
+/** Makes two thousand tokens, so that a backup is larger than 100 KB. */
+export const fill = async (at: TestServer): Promise<void> => {
+  for (let index = 0; index < 40; index += 1)
+    await at.tokenize(Array.from({ length: 50 }, () => ({ type: 'token', data: crypto.randomUUID() })));
+};
+
 /** A server in this process, and a directory for backups of it, for the tests of a file. */
 export const shareBackups = (): { backups: Backups; server: TestServer } => {
   const shared = {} as { backups: Backups; server: TestServer };

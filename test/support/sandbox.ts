@@ -1,4 +1,5 @@
 // The real sandbox with small limits, and words for what becomes of a program in it.
+import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { createAccounts } from '../../src/platform/accounts.ts';
 import {
@@ -7,7 +8,9 @@ import {
   type SandboxOptions,
   type SandboxOwner,
 } from '../../src/platform/sandbox/host/supervisor.ts';
-import { CallFault, type Call, type Outcome } from '../../src/platform/sandbox/protocol/sandbox.ts';
+import { findLandlock } from '../../src/platform/sandbox/host/wall.ts';
+import { CallFault, type Call, type Outcome, type WallKind } from '../../src/platform/sandbox/protocol/sandbox.ts';
+import { isInstalled } from './programs.ts';
 
 export const SMALL_LIMITS = { wallMs: 900, cpuMs: 300, memoryMb: 128, outputBytesMax: 5 * 1024 * 1024 };
 
@@ -63,4 +66,13 @@ export const endOf = (outcome: Outcome): string => {
   if (outcome.ok) return `ok${JSON.stringify(outcome.value)}`;
   const { fault } = outcome;
   return fault.code === 'THROWN' && fault.name ? `THROWN:${fault.name}` : fault.code;
+};
+
+/** The walls that can stand here. */
+export const findWalls = async (): Promise<WallKind[]> => {
+  const hasBubblewrap =
+    isInstalled('bubblewrap') &&
+    spawnSync('bwrap', ['--unshare-net', '--ro-bind', '/', '/', 'true'], { stdio: 'ignore' }).status === 0;
+  const hasLandlock = typeof (await findLandlock()) === 'number';
+  return [...(hasBubblewrap ? (['bwrap'] as const) : []), ...(hasLandlock ? (['landlock'] as const) : [])];
 };

@@ -68,10 +68,17 @@ export const cutSlowReaders = (app: App, ctx: Pick<Platform, 'now'>): void => {
   });
 };
 
+/** What is given back with each response. A listener for each reservation would be many for one response. */
+const heldBy = new WeakMap<ServerResponse, Pick<Reservation, 'release'>[]>();
+
 /** Gives a reservation back when the response was sent, or its connection is closed. */
 export const releaseAfter = (raw: ServerResponse, reservation: Pick<Reservation, 'release'>): void => {
   if (raw.destroyed) return reservation.release();
-  const release = (): void => reservation.release();
+  const held = heldBy.get(raw);
+  if (held) return void held.push(reservation);
+  const all = [reservation];
+  heldBy.set(raw, all);
+  const release = (): void => all.splice(0).forEach((each) => each.release());
   raw.once('finish', release);
   raw.once('close', release);
 };

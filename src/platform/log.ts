@@ -88,6 +88,9 @@ export const createStandardOutput = (): DestinationStream => {
   };
 };
 
+/** Commands have a silent log each: none of them needs a buffer that is flushed on exit. */
+const nowhere: DestinationStream = { write: () => undefined };
+
 /** @param destination where lines go; standard output when not given. @param fields of every line. */
 export const createLog = (level: string, destination?: DestinationStream, fields?: Record<string, unknown>): Log =>
   pino(
@@ -100,5 +103,5 @@ export const createLog = (level: string, destination?: DestinationStream, fields
       // Defence in depth behind the allowlist: values of these names are never logged.
       redact: { paths: ['api_key', 'key', 'data', 'headers', 'body'], censor: '[sensitive]' },
     },
-    destination ?? createStandardOutput(),
+    destination ?? (level === 'silent' ? nowhere : createStandardOutput()),
   );

@@ -37,7 +37,7 @@ describe.concurrent('a command', () => {
     ['--version', 0, 'strongroom 0.1.0\n', ''],
     ['tenants create', 1, '', 'The option --name is needed.'],
     ['tenants list --fly', 1, '', "Unknown option '--fly'"],
-    ['import', 2, '', 'import needs FILE.'],
+    ['import --format csv', 2, '', 'import needs FILE.'],
     ['export --fly', 2, '', "Unknown option '--fly'"],
     ['tenants list', 1, '', 'There is no vault in /nowhere'],
   ])('"%s" exits with %s', async ([words, end, stdout, stderr], { expect }) => {

@@ -96,7 +96,7 @@ test('a full disk ends it, and leaves no file', async () => {
   const { recipient } = await makeKey('key');
   const tenant_id = tenantId();
   const words = [process.execPath, join(root, 'src/cli/main.ts'), 'export', path('out.age'), '--to', recipient];
-  const full = spawnSync('bash', ['-c', 'ulimit -f 32; exec "$@"', 'bash', ...words, '--tenant', tenant_id], {
+  const full = spawnSync('bash', ['--norc', '-c', 'ulimit -f 32; exec "$@"', 'bash', ...words, '--tenant', tenant_id], {
     env: smallFiles(),
     encoding: 'utf8',
   });

@@ -243,7 +243,7 @@ test('a full disk ends it with what to do, and the same command continues', asyn
   writeFileSync(path('in.csv'), csv);
   const words = [process.execPath, join(root, 'src/cli/main.ts'), 'import', path('in.csv'), ...asCards];
   // 32 KiB for each file.
-  const full = spawnSync('bash', ['-c', 'ulimit -f 32; exec "$@"', 'bash', ...words], {
+  const full = spawnSync('bash', ['--norc', '-c', 'ulimit -f 32; exec "$@"', 'bash', ...words], {
     env: smallFiles(),
     encoding: 'utf8',
   });

@@ -139,7 +139,7 @@ test('an archive that was changed, cut off or lost its manifest is not printed',
 test('a full disk, and a file with other rows in its place, drop nothing', async () => {
   for (let at = 0; at < 300; at += 1) await insert(-15, TENANT, randomBytesFromKernel(400).toString('hex'));
   const script = 'ulimit -f 64; exec "$0" src/cli/main.ts logs archive "$1"';
-  const full = await promisify(execFile)('bash', ['-c', script, process.execPath, directory], {
+  const full = await promisify(execFile)('bash', ['--norc', '-c', script, process.execPath, directory], {
     cwd: root,
     env: { PATH: process.env['PATH'], ...backups.environmentOf(server.databaseUrl) },
   }).catch((error: Ended) => error);

@@ -1,12 +1,12 @@
 // `npm run setup` writes what docker compose needs, keeps values of an earlier .env, and changes no existing file.
-import { execFile } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { promisify, parseEnv } from 'node:util';
+import { parseEnv } from 'node:util';
 import { expect, test as base } from 'vitest';
 import { loadConfig } from '../src/platform/config.ts';
-import { root, sourceEnvironment } from './support/process.ts';
+import { callCommand, type CommandResult } from './support/command.ts';
+import { root } from './support/process.ts';
 
 const compose = readFileSync(join(root, 'docker-compose.yml'), 'utf8');
 
@@ -21,18 +21,16 @@ const test = base.extend<{ directory: string }>({
 });
 
 /** Runs the command with a mask that would keep the files from the container's user. */
-const setup = (cwd: string): Promise<{ code: number; stdout: string; stderr: string }> =>
-  promisify(execFile)(
-    'sh',
-    ['-c', 'umask 077; exec "$0" "$@"', process.execPath, join(root, 'src/cli/main.ts'), 'setup'],
-    {
-      cwd,
-      env: sourceEnvironment,
-    },
-  ).then(
-    (output) => ({ code: 0, ...output }),
-    (error) => error,
-  );
+const setup = async (directory: string): Promise<CommandResult> => {
+  const [start, mask] = [process.cwd(), process.umask(0o077)];
+  process.chdir(directory);
+  try {
+    return await callCommand(['setup']);
+  } finally {
+    process.chdir(start);
+    process.umask(mask);
+  }
+};
 
 const filesOf = (directory: string): Record<string, string> =>
   Object.fromEntries(

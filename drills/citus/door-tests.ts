@@ -16,7 +16,7 @@ const EXCLUDED: Record<string, RegExp> = {
   'concern what runs beside the database: the sandbox, the way out, forwarding, pages in a browser, documents, packages':
     /^(console-|demo|docs|egress|executors|fairness|fetch-memory|fields|formula-check|generated-clients|image|journey|kubernetes|metrics|node-surface|no-wall|official-formulas|package|programs|prometheus|proxy-|readme|sandbox|slow-bodies|systemd|tracing|wall|watchdog|promises\/(dependencies|documents|named-tenants|openapi|signed-tables|style))/,
   'start a PostgreSQL of their own, which has no Citus':
-    /^(cli|commands-end|data-directory|database-roles|durability|embedded|embedded-hands|export|failover|killed-worker|processes|setup|start-\w+)$/,
+    /^(broken-off-run|cli|commands-end|data-directory|database-roles|durability|embedded|embedded-hands|export|failover|killed-worker|processes|setup|start-\w+)$/,
   'make, upgrade or distribute the tables, or read their policies; this drill does so with the commands':
     /^(distribute|log-partitions|migrate|row-level-security|upgrade|upgrade-end)$/,
   'compare plans of PostgreSQL; this drill reads those of Citus': /^plans$/,

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import { Client } from 'pg';
-import { afterAll, beforeAll, expect, test, vi } from 'vitest';
+import { afterAll, beforeAll, expect, test } from 'vitest';
 import { judgeLogFile as judgeFile, type VerifyOptions } from '../src/cli/log-proofs.ts';
 import { exportCheckpoints } from '../src/platform/audit/checkpoint-export.ts';
 import { proveRow, readTreeWithRows } from '../src/platform/audit/log-proof.ts';

@@ -2,14 +2,14 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { sweep } from '../src/modules/tokens/sweep.ts';
-import { type Backups, expectNothing, openBackups, withEmpty } from './support/backups.ts';
+import { type Backups, callToEnd, expectNothing, openBackups, withEmpty } from './support/backups.ts';
 import { createEmptyDatabase, isDistributed } from './support/database.ts';
 import { startServer, type TestServer } from './support/server.ts';
 
 let backups: Backups;
 let server: TestServer;
 beforeAll(async () => {
-  [backups, server] = await Promise.all([openBackups(), startServer()]);
+  [backups, server] = await Promise.all([openBackups(callToEnd), startServer()]);
 });
 afterAll(async () => {
   await server.close();

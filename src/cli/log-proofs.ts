@@ -64,7 +64,11 @@ const linesOf = async function* (path: string): AsyncGenerator<string> {
 type Held = { held: HeldCheckpoints | undefined; fork: Finding | undefined };
 
 /** Checkpoints that were exported, by tenant and size: about 200 bytes each. Two of one size must be of one tree. @throws StartError. */
-const readHeld = async (io: Pick<CommandIo, 'say'>, path: string | undefined, keys: readonly LogPublicKey[]): Promise<Held> => {
+const readHeld = async (
+  io: Pick<CommandIo, 'say'>,
+  path: string | undefined,
+  keys: readonly LogPublicKey[],
+): Promise<Held> => {
   if (path === undefined) return { held: undefined, fork: undefined };
   const held = new Map<string, Map<number, Checkpoint>>();
   let fork: Finding | undefined;

@@ -27,8 +27,7 @@ import { createMailer, type Mailer, type MailTimeouts } from '../src/platform/ma
 import { sendDueMails, startMailing } from '../src/modules/people/send-mails.ts';
 import { sweep } from '../src/modules/tokens/sweep.ts';
 import { certificateFor, selfSignedCertificateFor, testCa } from './support/certificates.ts';
-import { callCommand } from './support/command.ts';
-import { freePort } from './support/process.ts';
+import { freePort, runCommand } from './support/process.ts';
 import { startServer, TEST_ROOT_KEY, type TestServer } from './support/server.ts';
 import { startSmtp, type TestSmtp } from './support/smtp.ts';
 
@@ -617,7 +616,10 @@ describe('doctor', () => {
       NODE_EXTRA_CA_CERTS: join(directory, 'ca.pem'),
       ...environment,
     };
-    const { code, stdout } = await callCommand(['doctor'], { env });
+    const { code, stdout } = await runCommand(['doctor'], env).then(
+      ({ stdout }) => ({ code: 0, stdout }),
+      (error: { code: number; stdout: string }) => error,
+    );
     return { code, line: stdout.split('\n').find((each) => each.slice(2).startsWith('mail: ')) };
   };
 

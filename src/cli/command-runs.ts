@@ -167,295 +167,294 @@ const printVaultKeys = (io: CommandIo, values: Values): Promise<void> =>
       );
   });
 
-export const runs: Record<CommandName, (io: CommandIo, values: Values, operand: string | undefined) => Promise<void>> =
-  {
-    start: async () => becomeServer(),
-    version: async (io, values) => {
-      const report = versionReport();
-      io.print(values.json ? JSON.stringify(report) : versionText(report));
-    },
-    bootstrap: async (io, values) => {
-      const name = required(values['tenant-name']);
-      const made = await withContext(
-        io,
-        (ctx) => createTenant(ctx, { ...applicationOptions(values, name), onlyFirst: true }),
-        'bootstrap',
+type Run = (io: CommandIo, values: Values, operand: string | undefined) => Promise<void>;
+
+export const runs: Record<CommandName, Run> = {
+  start: async () => becomeServer(),
+  version: async (io, values) => {
+    const report = versionReport();
+    io.print(values.json ? JSON.stringify(report) : versionText(report));
+  },
+  bootstrap: async (io, values) => {
+    const name = required(values['tenant-name']);
+    const made = await withContext(
+      io,
+      (ctx) => createTenant(ctx, { ...applicationOptions(values, name), onlyFirst: true }),
+      'bootstrap',
+    );
+    if (!made)
+      throw new StartError(
+        'The vault has a tenant already. Create a further one: npm run -s strongroom -- tenants create --name NAME',
       );
-      if (!made)
-        throw new StartError(
-          'The vault has a tenant already. Create a further one: npm run -s strongroom -- tenants create --name NAME',
-        );
-      printMade(io, made, values.json);
-    },
-    'tenants create': async (io, values) => {
-      const name = required(values.name);
-      const made = await withContext(io, (ctx) => createTenant(ctx, applicationOptions(values, name)));
-      if (made) printMade(io, made, values.json);
-    },
-    'tenants list': async (io, values) => {
-      const tenants = await withContext(io, (ctx) => findTenants(ctx.db));
-      for (const { id, name, created_at } of tenants)
-        io.print(values.json ? JSON.stringify({ id, name, created_at }) : `${id}  ${name}`);
-    },
-    'keys create': async (io, values) => {
-      const made = await withContext(io, async (ctx) => {
-        const tenantId = await tenantOf(ctx, values.tenant);
-        const name = values.name ?? 'Application';
-        return createApplication(ctx, tenantId, { ...applicationOptions(values, name), applicationName: name });
-      });
-      printMade(io, made, values.json);
-    },
-    'keys list': async (io, values) => {
-      if (values.encryption) return printVaultKeys(io, values);
-      const keys = await withContext(io, async (ctx) => listKeys(ctx, await tenantOf(ctx, values.tenant)));
-      for (const key of keys)
+    printMade(io, made, values.json);
+  },
+  'tenants create': async (io, values) => {
+    const name = required(values.name);
+    const made = await withContext(io, (ctx) => createTenant(ctx, applicationOptions(values, name)));
+    if (made) printMade(io, made, values.json);
+  },
+  'tenants list': async (io, values) => {
+    const tenants = await withContext(io, (ctx) => findTenants(ctx.db));
+    for (const { id, name, created_at } of tenants)
+      io.print(values.json ? JSON.stringify({ id, name, created_at }) : `${id}  ${name}`);
+  },
+  'keys create': async (io, values) => {
+    const made = await withContext(io, async (ctx) => {
+      const tenantId = await tenantOf(ctx, values.tenant);
+      const name = values.name ?? 'Application';
+      return createApplication(ctx, tenantId, { ...applicationOptions(values, name), applicationName: name });
+    });
+    printMade(io, made, values.json);
+  },
+  'keys list': async (io, values) => {
+    if (values.encryption) return printVaultKeys(io, values);
+    const keys = await withContext(io, async (ctx) => listKeys(ctx, await tenantOf(ctx, values.tenant)));
+    for (const key of keys)
+      io.print(
+        values.json
+          ? JSON.stringify(key)
+          : `${key.key}  ${key.created_at.toISOString()}  ${key.application_id}  ${key.application_name}`,
+      );
+  },
+  'keys revoke': async (io, values, operand) => {
+    const key = required(operand);
+    await withContext(io, async (ctx) => revokeKey(ctx, await tenantOf(ctx, values.tenant), key));
+    io.print(values.json ? JSON.stringify({ revoked: true }) : 'Revoked.');
+  },
+  'keys rotate-root': async (io, values) => {
+    const { rotated, broken, root_key } = await withContext(io, (ctx) => rotateRootKey(ctx, (line) => io.say(line)));
+    const failed = broken.map(({ tenant_id, id }) => `key ${id} of ${tenant_id ?? 'security codes'}`);
+    io.print(
+      values.json
+        ? JSON.stringify({ root_key, rotated, broken })
+        : `Wrapped under ${root_key}: ${rotated} keys by this run.${failed.length > 0 ? ` These do not open and stay as they are:\n${failed.join('\n')}` : ' No key is left under another root key.'}`,
+    );
+    if (broken.length > 0) io.fail();
+  },
+  'keys rotate-tenant': async (io, values) => {
+    if (values.all && values.tenant !== undefined) throw new UsageError('Give either --tenant or --all.');
+    const { made, early } = await withContext(io, async (ctx) =>
+      rotateTenantKeys(ctx, values.all ? undefined : await tenantOf(ctx, values.tenant)),
+    );
+    io.print(
+      values.json
+        ? JSON.stringify({ made, early })
+        : [
+            `New data keys: ${made}. They seal after ten minutes; then servers re-seal what older keys have sealed.`,
+            ...early.map((id) => `Tenant ${id} has a key that is newer than half an hour: no other was made.`),
+          ].join('\n'),
+    );
+    if (early.length > 0) io.fail();
+  },
+  'keys split': async (io, values) => {
+    const config = values.new ? undefined : quietConfig(io);
+    const { shares, threshold: needed } = values;
+    const { set, threshold, texts } = await splitKey(io, { shares, threshold: needed, config });
+    io.print(values.json ? JSON.stringify({ set, threshold, shares: texts }) : sharesText({ set, threshold, texts }));
+  },
+  'keys combine': async (io) => io.print(await combineKey(io, quietConfig(io))),
+  unseal: async (io, values) => {
+    if (values.drop && values.status) throw new UsageError('Give either --drop or --status.');
+    const found = await unseal(io, quietConfig(io), {
+      isDrop: values.drop ?? false,
+      isStatus: values.status ?? false,
+    });
+    io.print(values.json ? JSON.stringify(found) : stateText(found));
+  },
+  seal: async (io, values) => {
+    const found = await seal(quietConfig(io));
+    io.print(values.json ? JSON.stringify(found) : stateText(found));
+  },
+  'owner invite': async (io, values) => {
+    const email = required(values.email);
+    const owner = await withContext(io, async (ctx) => inviteOwner(ctx, await tenantOf(ctx, values.tenant), email));
+    io.print(values.json ? JSON.stringify({ owner_link: linkOf(owner) }) : ownerText(owner));
+  },
+  'password reset': async (io, values) => {
+    const email = required(values.email);
+    const password = revealed(await withContext(io, (ctx) => resetPassword(ctx, email)));
+    io.print(
+      values.json
+        ? JSON.stringify({ password })
+        : `password        ${password}\n\nIt is temporary: change it in the console under People. It is shown once, and all sessions of the account have\nended.`,
+    );
+  },
+  'second-factor reset': async (io, values) => {
+    const email = required(values.email);
+    await withContext(io, (ctx) => resetSecondFactor(ctx, email));
+    io.print(
+      values.json
+        ? JSON.stringify({ reset: true })
+        : 'The second factor was removed. All sessions of the account have ended.',
+    );
+  },
+  'sso bind': async (io, values, operand) => {
+    const text = required(operand);
+    const domain = await withContext(io, async (ctx) => bindDomain(ctx, await tenantOf(ctx, values.tenant), text));
+    io.print(values.json ? JSON.stringify({ domain }) : `Bound: ${domain}.`);
+  },
+  'sso unbind': async (io, values, operand) => {
+    const text = required(operand);
+    const domain = await withContext(io, (ctx) => unbindDomain(ctx, text));
+    io.print(values.json ? JSON.stringify({ domain }) : `Bound to no tenant any more: ${domain}.`);
+  },
+  'sso list': async (io, values) => {
+    const domains = await withContext(io, (ctx) => listBoundDomains(ctx));
+    for (const { domain, tenant_id, isGenuine } of domains)
+      io.print(
+        values.json
+          ? JSON.stringify({ domain, tenant_id, ...(!isGenuine && { tampered: true }) })
+          : `${tenant_id}  ${domain}${isGenuine ? '' : '  (changed in the database: it does not count)'}`,
+      );
+  },
+  'sso remove': async (io, values) => {
+    const isRemoved = await withContext(io, async (ctx) =>
+      removeProvider(ctx, await tenantOf(ctx, values.tenant), operator),
+    );
+    if (!isRemoved) throw new StartError('The tenant has no provider: nothing was changed.');
+    io.print(values.json ? JSON.stringify({ removed: true }) : 'Removed. Members sign in by their passwords.');
+  },
+  'formulas install': async (io, values) => {
+    const installed = await withContext(io, (ctx) => installOfficialFormulas(ctx));
+    for (const { id, name, outcome } of installed)
+      io.print(values.json ? JSON.stringify({ id, name, outcome }) : `${id}  ${outcome.padEnd(9)}  ${name}`);
+  },
+  'db roles': async (io) => {
+    io.stdout.write(readFileSync(new URL('../../deploy/postgres/roles.sql', import.meta.url), 'utf8'));
+  },
+  'db distribute': (io) => distributeDatabase(quietConfig(io), (line) => io.print(line)),
+  'reactor run': async (io, values, operand) => {
+    const isWell = await runReactorFile(io, {
+      path: required(operand),
+      args: parseJsonOption(values.args, 'args') ?? {},
+      configuration: parseJsonOption(values.configuration, 'configuration') ?? {},
+      json: values.json,
+    });
+    if (!isWell) io.fail();
+  },
+  import: async (io, values, operand) => {
+    const { importFile, parseImportOptions } = await loadImport();
+    const options = await parseImportOptions(io, required(operand), values);
+    const counts = await withContext(io, async (ctx) =>
+      importFile(io, ctx, await tenantOf(ctx, values.tenant), options),
+    );
+    const { rows, created, existing, faults } = counts;
+    const faultsPath = `${options.result}.${options.isDryRun ? 'dry-run.' : ''}faults`;
+    io.print(
+      values.json
+        ? JSON.stringify({ ...counts, dry_run: options.isDryRun })
+        : `${options.isDryRun ? 'Nothing was written. ' : ''}Rows: ${rows}. Created: ${created}. Already stored: ${existing}. Refused: ${faults}.${faults > 0 ? ` Reasons: ${faultsPath}` : ''}`,
+    );
+    if (faults > 0) io.fail();
+  },
+  export: async (io, values, operand) => {
+    const to = required(values.to);
+    const file = required(operand);
+    const { exportFile } = await loadExport();
+    const counts = await withContext(io, async (ctx) =>
+      exportFile(ctx, await tenantOf(ctx, values.tenant), { file, to }),
+    );
+    io.print(values.json ? JSON.stringify(counts) : `Exported: ${counts.tokens} tokens. Security codes are left out.`);
+  },
+  migrate: async (io, { contract: isContract }) => {
+    const { applied, total } = await migrateDatabase(quietConfig(io));
+    io.print(applied.length > 0 ? `Applied: ${applied.join(', ')}` : `Up to date: ${total} migrations.`);
+    if (!isContract) return;
+    await withContext(io, (ctx) => contract(ctx, (line) => io.print(line), { isAlone: false }));
+    io.print('The upgrade is over.');
+  },
+  backup: async (io, values, operand) => {
+    const { backUp } = await loadBackup();
+    await backUp(io, await withRootKey(io, quietConfig(io)), required(operand), required(values.to));
+  },
+  restore: async (io, values, operand) => {
+    const { restore } = await loadRestore();
+    await restore(io, await withRootKey(io, quietConfig(io)), {
+      file: required(operand),
+      identity: required(values.identity),
+      erasures: values.erasures,
+      isVerify: values.verify ?? false,
+    });
+  },
+  'erasures export': async (io, _values, operand) => {
+    const { exportErasures } = await loadBackup();
+    await exportErasures(io, await withRootKey(io, quietConfig(io)), required(operand));
+  },
+  'erasures list': (io, values) =>
+    withContext(io, (ctx) =>
+      listCertificates(ctx, ({ tenant_id, deleted_at, state }) =>
         io.print(
           values.json
-            ? JSON.stringify(key)
-            : `${key.key}  ${key.created_at.toISOString()}  ${key.application_id}  ${key.application_name}`,
-        );
-    },
-    'keys revoke': async (io, values, operand) => {
-      const key = required(operand);
-      await withContext(io, async (ctx) => revokeKey(ctx, await tenantOf(ctx, values.tenant), key));
-      io.print(values.json ? JSON.stringify({ revoked: true }) : 'Revoked.');
-    },
-    'keys rotate-root': async (io, values) => {
-      const { rotated, broken, root_key } = await withContext(io, (ctx) => rotateRootKey(ctx, (line) => io.say(line)));
-      const failed = broken.map(({ tenant_id, id }) => `key ${id} of ${tenant_id ?? 'security codes'}`);
-      io.print(
-        values.json
-          ? JSON.stringify({ root_key, rotated, broken })
-          : `Wrapped under ${root_key}: ${rotated} keys by this run.${failed.length > 0 ? ` These do not open and stay as they are:\n${failed.join('\n')}` : ' No key is left under another root key.'}`,
-      );
-      if (broken.length > 0) io.fail();
-    },
-    'keys rotate-tenant': async (io, values) => {
-      if (values.all && values.tenant !== undefined) throw new UsageError('Give either --tenant or --all.');
-      const { made, early } = await withContext(io, async (ctx) =>
-        rotateTenantKeys(ctx, values.all ? undefined : await tenantOf(ctx, values.tenant)),
-      );
-      io.print(
-        values.json
-          ? JSON.stringify({ made, early })
-          : [
-              `New data keys: ${made}. They seal after ten minutes; then servers re-seal what older keys have sealed.`,
-              ...early.map((id) => `Tenant ${id} has a key that is newer than half an hour: no other was made.`),
-            ].join('\n'),
-      );
-      if (early.length > 0) io.fail();
-    },
-    'keys split': async (io, values) => {
-      const config = values.new ? undefined : quietConfig(io);
-      const { shares, threshold: needed } = values;
-      const { set, threshold, texts } = await splitKey(io, { shares, threshold: needed, config });
-      io.print(values.json ? JSON.stringify({ set, threshold, shares: texts }) : sharesText({ set, threshold, texts }));
-    },
-    'keys combine': async (io) => io.print(await combineKey(io, quietConfig(io))),
-    unseal: async (io, values) => {
-      if (values.drop && values.status) throw new UsageError('Give either --drop or --status.');
-      const found = await unseal(io, quietConfig(io), {
-        isDrop: values.drop ?? false,
-        isStatus: values.status ?? false,
-      });
-      io.print(values.json ? JSON.stringify(found) : stateText(found));
-    },
-    seal: async (io, values) => {
-      const found = await seal(quietConfig(io));
-      io.print(values.json ? JSON.stringify(found) : stateText(found));
-    },
-    'owner invite': async (io, values) => {
-      const email = required(values.email);
-      const owner = await withContext(io, async (ctx) => inviteOwner(ctx, await tenantOf(ctx, values.tenant), email));
-      io.print(values.json ? JSON.stringify({ owner_link: linkOf(owner) }) : ownerText(owner));
-    },
-    'password reset': async (io, values) => {
-      const email = required(values.email);
-      const password = revealed(await withContext(io, (ctx) => resetPassword(ctx, email)));
-      io.print(
-        values.json
-          ? JSON.stringify({ password })
-          : `password        ${password}\n\nIt is temporary: change it in the console under People. It is shown once, and all sessions of the account have\nended.`,
-      );
-    },
-    'second-factor reset': async (io, values) => {
-      const email = required(values.email);
-      await withContext(io, (ctx) => resetSecondFactor(ctx, email));
-      io.print(
-        values.json
-          ? JSON.stringify({ reset: true })
-          : 'The second factor was removed. All sessions of the account have ended.',
-      );
-    },
-    'sso bind': async (io, values, operand) => {
-      const text = required(operand);
-      const domain = await withContext(io, async (ctx) => bindDomain(ctx, await tenantOf(ctx, values.tenant), text));
-      io.print(values.json ? JSON.stringify({ domain }) : `Bound: ${domain}.`);
-    },
-    'sso unbind': async (io, values, operand) => {
-      const text = required(operand);
-      const domain = await withContext(io, (ctx) => unbindDomain(ctx, text));
-      io.print(values.json ? JSON.stringify({ domain }) : `Bound to no tenant any more: ${domain}.`);
-    },
-    'sso list': async (io, values) => {
-      const domains = await withContext(io, (ctx) => listBoundDomains(ctx));
-      for (const { domain, tenant_id, isGenuine } of domains)
-        io.print(
-          values.json
-            ? JSON.stringify({ domain, tenant_id, ...(!isGenuine && { tampered: true }) })
-            : `${tenant_id}  ${domain}${isGenuine ? '' : '  (changed in the database: it does not count)'}`,
-        );
-    },
-    'sso remove': async (io, values) => {
-      const isRemoved = await withContext(io, async (ctx) =>
-        removeProvider(ctx, await tenantOf(ctx, values.tenant), operator),
-      );
-      if (!isRemoved) throw new StartError('The tenant has no provider: nothing was changed.');
-      io.print(values.json ? JSON.stringify({ removed: true }) : 'Removed. Members sign in by their passwords.');
-    },
-    'formulas install': async (io, values) => {
-      const installed = await withContext(io, (ctx) => installOfficialFormulas(ctx));
-      for (const { id, name, outcome } of installed)
-        io.print(values.json ? JSON.stringify({ id, name, outcome }) : `${id}  ${outcome.padEnd(9)}  ${name}`);
-    },
-    'db roles': async (io) => {
-      io.stdout.write(readFileSync(new URL('../../deploy/postgres/roles.sql', import.meta.url), 'utf8'));
-    },
-    'db distribute': (io) => distributeDatabase(quietConfig(io), (line) => io.print(line)),
-    'reactor run': async (io, values, operand) => {
-      const isWell = await runReactorFile(io, {
-        path: required(operand),
-        args: parseJsonOption(values.args, 'args') ?? {},
-        configuration: parseJsonOption(values.configuration, 'configuration') ?? {},
-        json: values.json,
-      });
-      if (!isWell) io.fail();
-    },
-    import: async (io, values, operand) => {
-      const { importFile, parseImportOptions } = await loadImport();
-      const options = await parseImportOptions(io, required(operand), values);
-      const counts = await withContext(io, async (ctx) =>
-        importFile(io, ctx, await tenantOf(ctx, values.tenant), options),
-      );
-      const { rows, created, existing, faults } = counts;
-      const faultsPath = `${options.result}.${options.isDryRun ? 'dry-run.' : ''}faults`;
-      io.print(
-        values.json
-          ? JSON.stringify({ ...counts, dry_run: options.isDryRun })
-          : `${options.isDryRun ? 'Nothing was written. ' : ''}Rows: ${rows}. Created: ${created}. Already stored: ${existing}. Refused: ${faults}.${faults > 0 ? ` Reasons: ${faultsPath}` : ''}`,
-      );
-      if (faults > 0) io.fail();
-    },
-    export: async (io, values, operand) => {
-      const to = required(values.to);
-      const file = required(operand);
-      const { exportFile } = await loadExport();
-      const counts = await withContext(io, async (ctx) =>
-        exportFile(ctx, await tenantOf(ctx, values.tenant), { file, to }),
-      );
-      io.print(
-        values.json ? JSON.stringify(counts) : `Exported: ${counts.tokens} tokens. Security codes are left out.`,
-      );
-    },
-    migrate: async (io, { contract: isContract }) => {
-      const { applied, total } = await migrateDatabase(quietConfig(io));
-      io.print(applied.length > 0 ? `Applied: ${applied.join(', ')}` : `Up to date: ${total} migrations.`);
-      if (!isContract) return;
-      await withContext(io, (ctx) => contract(ctx, (line) => io.print(line), { isAlone: false }));
-      io.print('The upgrade is over.');
-    },
-    backup: async (io, values, operand) => {
-      const { backUp } = await loadBackup();
-      await backUp(io, await withRootKey(io, quietConfig(io)), required(operand), required(values.to));
-    },
-    restore: async (io, values, operand) => {
-      const { restore } = await loadRestore();
-      await restore(io, await withRootKey(io, quietConfig(io)), {
-        file: required(operand),
-        identity: required(values.identity),
-        erasures: values.erasures,
-        isVerify: values.verify ?? false,
-      });
-    },
-    'erasures export': async (io, _values, operand) => {
-      const { exportErasures } = await loadBackup();
-      await exportErasures(io, await withRootKey(io, quietConfig(io)), required(operand));
-    },
-    'erasures list': (io, values) =>
-      withContext(io, (ctx) =>
-        listCertificates(ctx, ({ tenant_id, deleted_at, state }) =>
-          io.print(
-            values.json
-              ? JSON.stringify({ tenant_id, deleted_at, issued: state === 'issued', tampered: state === 'refused' })
-              : `${tenant_id}  ${deleted_at.toISOString()}  ${deletionText(state)}`,
-          ),
+            ? JSON.stringify({ tenant_id, deleted_at, issued: state === 'issued', tampered: state === 'refused' })
+            : `${tenant_id}  ${deleted_at.toISOString()}  ${deletionText(state)}`,
         ),
       ),
-    'erasures certificate': async (io, _values, operand) => {
-      const id = required(operand).toLowerCase();
-      if (!uuid.test(id)) throw new UsageError('TENANT must be a UUID.');
-      io.print(await withContext(io, (ctx) => certificateOf(ctx, id)));
-    },
-    'erasures verify': async (io, values, operand) => {
-      const found = verifyCertificate(required(operand), required(values['public-key']));
-      io.print(
-        values.json
-          ? JSON.stringify({ valid: true, ...found })
-          : `The vault signed it. Tenant ${found.tenant_id}, deleted at ${found.deleted_at}.`,
-      );
-    },
-    'erasures key': (io) => withContext(io, async (ctx) => io.print(certificatePublicKey(ctx))),
-    'erasures replay': async (io, _values, operand) => {
-      const { replayErasureList } = await loadRestore();
-      await replayErasureList(io, await withRootKey(io, quietConfig(io)), required(operand));
-    },
-    'logs archive': (io, values, operand) =>
-      archiveLogs(io, quietConfig(io), {
-        directory: required(operand),
-        month: values.month,
-        isKept: values.keep ?? false,
-        isJson: values.json ?? false,
-      }),
-    'logs read': async (io, values, operand) =>
-      readArchive(io, required(operand), values.tenant && tenantId(values.tenant)),
-    'logs export': async (io, values, operand) => {
-      const file = required(operand);
-      const { rows } = await withContext(io, async (ctx) => exportLog(ctx, await tenantOf(ctx, values.tenant), file));
-      io.print(values.json ? JSON.stringify({ rows }) : `Exported: ${rows} rows.`);
-    },
-    'logs verify': async (io, values, operand) => {
-      const given = [operand, values.proof, values.database].filter((each) => each !== undefined);
-      if (given.length !== 1) throw new UsageError('Give one of FILE, --proof FILE and --database.');
-      if (values.tenant !== undefined && !values.database)
-        throw new UsageError('The option --tenant goes with --database.');
-      const options = { key: values.key, checkpoints: values.checkpoints, isJson: values.json ?? false };
-      if (values.proof !== undefined) return verifyRowProof(io, required(values.proof), options);
-      if (!values.database) return verifyLogFile(io, required(operand), options);
-      await withContext(io, (ctx) => verifyDatabase(io, ctx, values.tenant && tenantId(values.tenant), options));
-    },
-    'logs prove': async (io, values, operand) => {
-      const id = required(operand).toLowerCase();
-      if (!uuid.test(id)) throw new UsageError('ROW must be the id of a row, a UUID.');
-      const proof = await withContext(io, async (ctx) => proveLogRow(ctx, await tenantOf(ctx, values.tenant), id));
-      io.stdout.write(proof);
-    },
-    'logs key': async (io, values) => {
-      io.print(await withContext(io, async (ctx) => logKeyText(ctx, values.tenant && tenantId(values.tenant))));
-    },
-    'logs keygen': async (io, _values, operand) => io.print(await makeSigningKey(required(operand))),
-    doctor: async (io, values) => {
-      if (!(await doctor(io, values.json ?? false))) io.fail();
-    },
-    setup: async (io) => {
-      const written = setup('.');
-      io.print(
-        `Written: ${written.join(', ')}\nKeep a copy of secrets/master_key in your secret manager: without it nothing in the vault opens again.\nNext:\n\n${COMPOSE_COMMANDS.join('\n')}`,
-      );
-    },
-    readme: async () => writeGeneratedPages(),
-    openapi: async (io, values) => {
-      // Imported here, because no other command needs the routes.
-      const { writeOpenapi } = await import('./openapi.ts');
-      await writeOpenapi(io, { isCheck: values.check ?? false });
-    },
-  };
+    ),
+  'erasures certificate': async (io, _values, operand) => {
+    const id = required(operand).toLowerCase();
+    if (!uuid.test(id)) throw new UsageError('TENANT must be a UUID.');
+    io.print(await withContext(io, (ctx) => certificateOf(ctx, id)));
+  },
+  'erasures verify': async (io, values, operand) => {
+    const found = verifyCertificate(required(operand), required(values['public-key']));
+    io.print(
+      values.json
+        ? JSON.stringify({ valid: true, ...found })
+        : `The vault signed it. Tenant ${found.tenant_id}, deleted at ${found.deleted_at}.`,
+    );
+  },
+  'erasures key': (io) => withContext(io, async (ctx) => io.print(certificatePublicKey(ctx))),
+  'erasures replay': async (io, _values, operand) => {
+    const { replayErasureList } = await loadRestore();
+    await replayErasureList(io, await withRootKey(io, quietConfig(io)), required(operand));
+  },
+  'logs archive': (io, values, operand) =>
+    archiveLogs(io, quietConfig(io), {
+      directory: required(operand),
+      month: values.month,
+      isKept: values.keep ?? false,
+      isJson: values.json ?? false,
+    }),
+  'logs read': async (io, values, operand) =>
+    readArchive(io, required(operand), values.tenant && tenantId(values.tenant)),
+  'logs export': async (io, values, operand) => {
+    const file = required(operand);
+    const { rows } = await withContext(io, async (ctx) => exportLog(ctx, await tenantOf(ctx, values.tenant), file));
+    io.print(values.json ? JSON.stringify({ rows }) : `Exported: ${rows} rows.`);
+  },
+  'logs verify': async (io, values, operand) => {
+    const given = [operand, values.proof, values.database].filter((each) => each !== undefined);
+    if (given.length !== 1) throw new UsageError('Give one of FILE, --proof FILE and --database.');
+    if (values.tenant !== undefined && !values.database)
+      throw new UsageError('The option --tenant goes with --database.');
+    const options = { key: values.key, checkpoints: values.checkpoints, isJson: values.json ?? false };
+    if (values.proof !== undefined) return verifyRowProof(io, required(values.proof), options);
+    if (!values.database) return verifyLogFile(io, required(operand), options);
+    await withContext(io, (ctx) => verifyDatabase(io, ctx, values.tenant && tenantId(values.tenant), options));
+  },
+  'logs prove': async (io, values, operand) => {
+    const id = required(operand).toLowerCase();
+    if (!uuid.test(id)) throw new UsageError('ROW must be the id of a row, a UUID.');
+    const proof = await withContext(io, async (ctx) => proveLogRow(ctx, await tenantOf(ctx, values.tenant), id));
+    io.stdout.write(proof);
+  },
+  'logs key': async (io, values) => {
+    io.print(await withContext(io, async (ctx) => logKeyText(ctx, values.tenant && tenantId(values.tenant))));
+  },
+  'logs keygen': async (io, _values, operand) => io.print(await makeSigningKey(required(operand))),
+  doctor: async (io, values) => {
+    if (!(await doctor(io, values.json ?? false))) io.fail();
+  },
+  setup: async (io) => {
+    const written = setup('.');
+    io.print(
+      `Written: ${written.join(', ')}\nKeep a copy of secrets/master_key in your secret manager: without it nothing in the vault opens again.\nNext:\n\n${COMPOSE_COMMANDS.join('\n')}`,
+    );
+  },
+  readme: async () => writeGeneratedPages(),
+  openapi: async (io, values) => {
+    // Imported here, because no other command needs the routes.
+    const { writeOpenapi } = await import('./openapi.ts');
+    await writeOpenapi(io, { isCheck: values.check ?? false });
+  },
+};

@@ -16,8 +16,8 @@ export type CallOptions = {
   cwd?: string;
 };
 
-/** Collects the bytes of one call. */
-const capture = (): { stream: Writable; read(): Buffer } => {
+/** Collects the output of one call: as bytes, because a chunk may end within a character. */
+const capture = (): { stream: Writable; read(): string } => {
   const chunks: Buffer[] = [];
   const stream = new Writable({
     write: (chunk: Buffer, _encoding, done) => {
@@ -26,14 +26,13 @@ const capture = (): { stream: Writable; read(): Buffer } => {
       done();
     },
   });
-  return { stream, read: () => Buffer.concat(chunks) };
+  return { stream, read: () => Buffer.concat(chunks).toString() };
 };
 
-/** As callCommand, with standard output as it was written, for output that is no text. */
-export const callForBytes = async (
+export const callCommand = async (
   argv: string[],
   { env = {}, input = '', overrides = {}, cwd = '.' }: CallOptions = {},
-): Promise<{ code: number; stdout: Buffer; stderr: string }> => {
+): Promise<CommandResult> => {
   const stdout = capture();
   const stderr = capture();
   const code = await runCommand(argv, {
@@ -43,12 +42,7 @@ export const callForBytes = async (
     env: { DATA_DIR: resolve(cwd, 'data'), ...env },
     overrides,
   });
-  return { code, stdout: stdout.read(), stderr: stderr.read().toString() };
-};
-
-export const callCommand = async (argv: string[], options?: CallOptions): Promise<CommandResult> => {
-  const { stdout, ...result } = await callForBytes(argv, options);
-  return { ...result, stdout: stdout.toString() };
+  return { code, stdout: stdout.read(), stderr: stderr.read() };
 };
 
 /** @throws an Error with the result where the exit code is not 0. */

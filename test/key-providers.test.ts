@@ -56,10 +56,11 @@ const transitConfig = (credentials: VaultTransitConfig['credentials']): VaultTra
 const rootKey = (byte: number) => new Sensitive<Uint8Array>(Buffer.alloc(32, byte));
 
 /** Two root keys of each provider, made anew, so that no failure of an earlier test is remembered. */
-const makers: Record<string, () => Promise<KeyProvider[]>> = {
+const makers: Record<string, (attemptMs?: number) => Promise<KeyProvider[]>> = {
   local: async () => [1, 2].map((byte) => localKeyProvider(rootKey(byte), randomBytesFromKernel)),
-  'vault-transit': async () => vaultTransitProviders(transitConfig({ kind: 'token', token: TRANSIT_TOKEN })),
-  'aws-kms': () => awsKmsProviders({ keys: [kmsArn('one'), kmsArn('two')], endpoint: kms.url }),
+  'vault-transit': async (attemptMs) =>
+    vaultTransitProviders(transitConfig({ kind: 'token', token: TRANSIT_TOKEN }), attemptMs),
+  'aws-kms': (attemptMs) => awsKmsProviders({ keys: [kmsArn('one'), kmsArn('two')], endpoint: kms.url }, attemptMs),
   ...(hasSoftHsm && { pkcs11: () => pkcs11Providers((hsm as SoftHsm).config(), randomBytesFromKernel) }),
 };
 const services: Record<string, () => KeyServiceServer> = { 'vault-transit': () => transit, 'aws-kms': () => kms };
@@ -112,9 +113,13 @@ describe.each(Object.keys(makers))('the provider %s', (name) => {
   });
 });
 
+/** A service that never answers is given up after this time. */
+const SLOW_MS = 200;
+
 describe.each(Object.keys(services))('the service of %s', (name) => {
   const service = () => (services[name] as () => KeyServiceServer)();
-  const make = async () => (await (makers[name] as () => Promise<KeyProvider[]>)())[0] as KeyProvider;
+  const make = async (attemptMs?: number): Promise<KeyProvider> =>
+    (await makers[name]?.(attemptMs))?.[0] as KeyProvider;
 
   test.each<[Failure, number, number]>([
     ['down', 3, 0],
@@ -123,7 +128,7 @@ describe.each(Object.keys(services))('the service of %s', (name) => {
     // It may concern one key only.
     ['forbidden', 1, 1],
   ])('that is %s makes a call fail after %i attempts, and the next after %i', async (failure, attempts, further) => {
-    const provider = await make();
+    const provider = await make(failure === 'slow' ? SLOW_MS : undefined);
     service().failure = failure;
     service().calls = 0;
     const failed = await provider.wrap(key, context).catch((error: unknown) => error);

@@ -56,13 +56,13 @@ const encryptionContext = ([purpose = '', environment = '', tenant = '', ...rest
   ...(rest.length > 0 && { id: rest.join('/') }),
 });
 
-/** @returns a provider for each key, the one that wraps first. */
-export const awsKmsProviders = async ({ keys, endpoint }: AwsKmsConfig): Promise<KeyProvider[]> => {
+/** @param attemptMs as of `createKeyService`. @returns a provider for each key, the one that wraps first. */
+export const awsKmsProviders = async ({ keys, endpoint }: AwsKmsConfig, attemptMs?: number): Promise<KeyProvider[]> => {
   const { KMSClient, EncryptCommand, DecryptCommand } = await import('@aws-sdk/client-kms');
   const makeRegion = (region: string) => ({
     // One attempt: key-service.ts repeats. Credentials come from where the SDK finds them: variables, files, or the instance.
     client: new KMSClient({ region, maxAttempts: 1, ...(endpoint !== undefined && { endpoint }) }),
-    service: createKeyService(),
+    service: createKeyService(attemptMs),
   });
   const regions = new Map<string, ReturnType<typeof makeRegion>>();
   const regionOf = (arn: string) => {

@@ -40,14 +40,15 @@ export type KeyService = {
   isAvailable(): boolean;
 };
 
-export const createKeyService = (): KeyService => {
+/** @param attemptMs shorter for tests. */
+export const createKeyService = (attemptMs = ATTEMPT_MS): KeyService => {
   let running = 0;
   const waiting: (() => void)[] = [];
   let downUntilMs = 0;
   let lastFault: unknown;
 
   const attempt = async <T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> => {
-    const signal = AbortSignal.timeout(ATTEMPT_MS);
+    const signal = AbortSignal.timeout(attemptMs);
     const isLate = new Promise<never>((_, reject) => {
       signal.addEventListener('abort', () => reject(noAnswer()), { once: true });
     });

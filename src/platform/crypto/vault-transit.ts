@@ -131,11 +131,14 @@ const parse = <T>(schema: z.ZodType<T>, { status, body }: Answer): T => {
   return parsed.data;
 };
 
-/** @returns a provider for each key, the one that wraps first. They share their connections and their token. */
-export const vaultTransitProviders = (config: VaultTransitConfig): KeyProvider[] => {
+/**
+ * @param attemptMs as of `createKeyService`.
+ * @returns a provider for each key, the one that wraps first. They share their connections and their token.
+ */
+export const vaultTransitProviders = (config: VaultTransitConfig, attemptMs?: number): KeyProvider[] => {
   const { mount, keys, credentials } = config;
   const send = createClient(config);
-  const service = createKeyService();
+  const service = createKeyService(attemptMs);
   let login: { token: string; untilMs: number } | undefined;
 
   const tokenOf = async (signal: AbortSignal): Promise<string> => {

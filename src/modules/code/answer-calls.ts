@@ -90,7 +90,8 @@ export const answerCalls = (ctx: CodeContext, rights: CodeRights): ((call: Call)
         if (kind === 'svc:proxy') {
           const answer = await rights.answerProxy(application, call);
           // A destination may echo token values of the request.
-          rights.opened.add(answer as Json);
+          const { tenant_id, account = tenant_id } = rights;
+          await ctx.accounts.finishInTurns(account, rights.opened.add(answer as Json));
           return answer;
         }
         return await answerService(ctx, application, { kind, input, opened: rights.opened });

@@ -4,7 +4,7 @@ import type { LogRow } from '../../platform/audit/record.ts';
 import type { CodeContext } from './context.ts';
 import { invalidField, payloadTooLarge } from '../../platform/errors.ts';
 import { stringifyInSlices } from '../../platform/json/slices.ts';
-import { shapeProblem } from '../../platform/json/json-shape.ts';
+import { findShapeProblem } from '../../platform/json/json-shape.ts';
 import { RUN_BYTES_MAX } from '../../platform/sandbox/protocol/sandbox.ts';
 import type { RunBytes } from './run-bytes.ts';
 import { megabytes } from '../../platform/size-text.ts';
@@ -30,7 +30,7 @@ export const openArgs = async (
   const { value, isLogged } = await detokenizeForUse(ctx, work, { args }, { beside, beforeOpening: held.growTo });
   const opened = (value as { args: Json }).args;
   // The parser limits the depth of a body; with the values of tokens it may be deeper.
-  const problem = isLogged ? shapeProblem(opened) : undefined;
+  const problem = isLogged ? await ctx.accounts.runInTurns(work.tenant_id, findShapeProblem(opened)) : undefined;
   if (problem !== undefined) throw invalidField('args', problem);
   return { args: opened, isLogged };
 };
@@ -48,15 +48,11 @@ type Input = { args: Json; configuration: Json; has_svc: boolean };
 /** The input of the code's function, as JSON text. @throws payloadTooLarge. */
 export const inputOf = (given: Input): string => inputText(JSON.stringify(given));
 
-/** The same without blocking the event loop, where what is held says that the input is large. */
+/** The same without blocking the event loop. */
 export const inputInTurns = async (
-  ctx: CodeContext,
+  ctx: Pick<CodeContext, 'accounts'>,
   account: string,
   given: Input,
-  held: RunBytes,
-): Promise<string> => {
-  if (held.bytes === 0) return inputOf(given);
-  const input = inputText(await ctx.accounts.runInTurns(account, stringifyInSlices(given)));
-  held.growTo(input.length);
-  return input;
-};
+  isLarge: boolean,
+): Promise<string> =>
+  isLarge ? inputText(await ctx.accounts.runInTurns(account, stringifyInSlices(given))) : inputOf(given);

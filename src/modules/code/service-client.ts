@@ -131,8 +131,8 @@ export const answerService = async (
 ): Promise<unknown> => {
   const method = methods.get(kind);
   if (!method) throw new CallFault('NOT_FOUND', 'There is no such method.', 404);
-  if (kind === 'svc:detokenize') opened.refuseIn(bodyOf(ctx, input));
+  if (kind === 'svc:detokenize') await ctx.accounts.runInTurns(work.tenant_id, opened.refuseIn(bodyOf(ctx, input)));
   const answer = await allOrNothing(work, (asking) => method(ctx, asking, input));
-  opened.add(answer as Json);
+  await ctx.accounts.finishInTurns(work.tenant_id, opened.add(answer as Json));
   return answer;
 };

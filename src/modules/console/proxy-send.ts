@@ -3,10 +3,10 @@
 import { type OutgoingHttpHeaders, STATUS_CODES } from 'node:http';
 import type { Readable } from 'node:stream';
 import { html, type Html } from '../../platform/http/html.ts';
-import { shapeProblem } from '../../platform/json/json-shape.ts';
+import { runAtOnce } from '../../platform/json/slices.ts';
 import { readAnswer } from '../proxy/bodies/answer-text.ts';
 import { bodyKindOf } from '../proxy/bodies/body-kind.ts';
-import { textOf, valueOf } from '../proxy/message.ts';
+import { textOf, readValue } from '../proxy/message.ts';
 import { maskedText, type Shown, shownText, shownValue } from '../code/shown.ts';
 import type { ReadRequest } from './proxy-request.ts';
 import { badge, shownBlock } from './shell.ts';
@@ -84,8 +84,8 @@ const bodyIn = (named: OutgoingHttpHeaders, { bytes, isCut }: Start): Body => {
   if (unread !== undefined || bodyKindOf(message.headers).kind === 'bytes' || text.includes('\0')) return 'bytes';
   // Half of a card number is not recognised as one, so trailing digits are dropped.
   if (isCut) return { text: shownText(maskedText(text).replace(/[\d -]{1,40}\ufffd?$/, '')).text, isCut };
-  const value = valueOf(message);
-  return typeof value === 'string' || shapeProblem(value) !== undefined ? shownText(text) : shownValue(value);
+  const { value, problem } = runAtOnce(readValue(message));
+  return typeof value === 'string' || problem !== undefined ? shownText(text) : shownValue(value);
 };
 
 /** The type without parameters, whose text the destination chooses. */

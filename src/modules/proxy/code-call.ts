@@ -6,7 +6,6 @@ import { isDecodable } from '../../platform/egress/body.ts';
 import { takeWhole } from '../../platform/egress/fetch.ts';
 import type { Headers } from '../../platform/egress/headers.ts';
 import { fieldErrors, invalidInput } from '../../platform/errors.ts';
-import { shapeProblem } from '../../platform/json/json-shape.ts';
 import { type Call, CallFault, RUN_BYTES_MAX } from '../../platform/sandbox/protocol/sandbox.ts';
 import { CODED_MARK, type CodedText, createCodedTexts } from '../tokens/expressions/coded-texts.ts';
 import { EXPRESSION_PLACEHOLDERS_MAX } from '../tokens/expressions/template.ts';
@@ -14,7 +13,7 @@ import { boundedRecord } from '../../platform/json/bounded-record.ts';
 import { formatPath } from '../../platform/json/json.ts';
 import { readAnswer } from './bodies/answer-text.ts';
 import { forwardingFault } from './faults.ts';
-import { namedHeaders, valueOf } from './message.ts';
+import { namedHeaders, readValue } from './message.ts';
 import { QUERY_PARAMETERS_MAX, refuseLongTarget, TOO_MANY_PARAMETERS } from './target.ts';
 
 const HEADERS_MAX = 100;
@@ -114,10 +113,9 @@ export const callAnswer = async (
   { account, status, headers, body, bodyBytes, statusText }: ProxyAnswer,
   { signal, sent }: Pick<Call, 'signal' | 'sent'>,
 ): Promise<{ status: number; headers: Record<string, string | string[]>; body: unknown }> => {
-  const convert = (received: Headers, bytes: Uint8Array | undefined) => {
+  const convert = async (received: Headers, bytes: Uint8Array | undefined) => {
     const { message } = readAnswer({ headers: received, body: bytes });
-    const value = valueOf(message);
-    const problem = shapeProblem(value);
+    const { value, problem } = await ctx.accounts.runInTurns(account, readValue(message));
     if (problem !== undefined) throw new CallFault('DECODE', `The body of the answer ${problem}.`);
     return { status, headers: namedHeaders(message.headers), body: value };
   };

@@ -68,7 +68,8 @@ export const forward = async (ctx: ProxyContext, request: ProxyRequest, nesting 
   const url = destinationOf(base, target.path, target.query);
   const headers = forwardedHeaders(request);
   const nested = { depth: nesting.depth + 1, allowLists, opened: nesting.opened ?? createOpenedTexts(), account };
-  const route: Route = { tenant_id, account, work, proxy, allowLists, base, target, url, nested };
+  const isReadByRun = nesting.opened !== undefined;
+  const route: Route = { tenant_id, account, work, proxy, allowLists, base, target, url, nested, isReadByRun };
   const declaredKind = decodedKindOf(headers);
   const kind: BodyKind = request.coded?.hasLiteralBody ? { kind: 'bytes' } : declaredKind;
   const isTransformed = proxy?.request_transform !== undefined;
@@ -118,13 +119,15 @@ type Route = {
   url: URL;
   /** For requests that code of the proxy sends. */
   nested: Required<Nesting>;
+  /** Whether code sends the request, and reads its response. */
+  isReadByRun: boolean;
 };
 
 /** Opens tokens, runs the request transform, sends the request, and runs the response transform. */
 const exchange = async (
   ctx: ProxyContext,
   { method, bodyBytes, signal, origin, coded }: ProxyRequest,
-  { tenant_id, account, work, proxy, allowLists, base, target, url, nested }: Route,
+  { tenant_id, account, work, proxy, allowLists, base, target, url, nested, isReadByRun }: Route,
   { headers, kind, whole, chunks, decoded }: { headers: Headers; kind: BodyKind } & TakenBody,
   reservations: Reservations,
 ): Promise<AnswerWithin> => {
@@ -162,8 +165,12 @@ const exchange = async (
       createExpansion(tokens?.values ?? (() => undefined), ctx.expressionEnvironment, references),
     );
     reserveGrowth(opened.body, bytes);
-    // A destination may echo the values to the response transform, even in another encoding.
-    for (const id of references.ids) nested.opened.add((tokens?.values(id, references.isWhole) ?? null) as Json);
+    // A destination may echo the values to the code, even in another encoding.
+    if (isReadByRun || isReadByCode)
+      for (const id of references.ids) {
+        const value = (tokens?.values(id, references.isWhole) ?? null) as Json;
+        await ctx.accounts.runInTurns(account, nested.opened.add(value));
+      }
 
     // Before the code runs: code changes neither path nor query.
     const isAsWritten = opened.path === target.path && opened.query === target.query;

@@ -1,6 +1,8 @@
 // A request or response as code sees it: headers by name, and the body as JSON or text.
 import type { Headers } from '../../platform/egress/headers.ts';
-import type { Json } from '../../platform/json/json.ts';
+import { JsonSyntaxError } from '../../platform/json/json-parser.ts';
+import { type OutsideJson, parseOutsideInSlices } from '../../platform/json/json-shape.ts';
+import type { Slices } from '../../platform/json/slices.ts';
 import { bodyKindOf, type Charset } from './bodies/body-kind.ts';
 import { withoutByteOrderMark } from './bodies/utf16.ts';
 
@@ -53,14 +55,14 @@ export const textOf = ({ headers, body }: Message): string | undefined =>
     ? undefined
     : Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString(charsetOf(headers));
 
-/** JSON as a value, any other body as text, no body as null. */
-export const valueOf = (message: Message): Json => {
+/** JSON as a value, any other body as text, no body as null. `problem`: why code must not get the value. */
+export function* readValue(message: Message): Slices<OutsideJson> {
   const text = textOf(message);
-  if (text === undefined) return null;
-  if (!isJson(message.headers)) return text;
+  if (text === undefined || !isJson(message.headers)) return { value: text ?? null, problem: undefined };
   try {
-    return JSON.parse(withoutByteOrderMark(text)) as Json;
-  } catch {
-    return text;
+    return yield* parseOutsideInSlices(withoutByteOrderMark(text));
+  } catch (error) {
+    if (error instanceof SyntaxError || error instanceof JsonSyntaxError) return { value: text, problem: undefined };
+    throw error;
   }
-};
+}

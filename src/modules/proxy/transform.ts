@@ -5,14 +5,15 @@ import type { ReactorsContext } from '../reactors/context.ts';
 import { EgressFault } from '../../platform/egress/fault.ts';
 import { type Headers, requestHeaders } from '../../platform/egress/headers.ts';
 import { AppError, invalidField } from '../../platform/errors.ts';
-import { shapeProblem } from '../../platform/json/json-shape.ts';
 import { answerCalls, type CodeRights } from '../code/answer-calls.ts';
-import { inputOf } from '../code/args.ts';
+import { inputInTurns } from '../code/args.ts';
 import { answerOfFault, CodeResponse, runtimeError } from '../code/code-errors.ts';
 import { RUN_BYTES_MAX } from '../../platform/sandbox/protocol/sandbox.ts';
 import type { Json } from '../../platform/json/json.ts';
 import { type JsonFinding, JsonSyntaxError, parseInSlices } from '../../platform/json/json-parser.ts';
-import { charsetOf, isJson, type Message, namedHeaders, queryValues, textOf, valueOf } from './message.ts';
+import type { OutsideJson } from '../../platform/json/json-shape.ts';
+import { stringifyInSlices } from '../../platform/json/slices.ts';
+import { charsetOf, isJson, type Message, namedHeaders, queryValues, readValue, textOf } from './message.ts';
 import { withoutByteOrderMark } from './bodies/utf16.ts';
 import type { ProxyForUse } from './proxy-finder.ts';
 
@@ -65,8 +66,8 @@ const encode = (side: Side, text: string, headers: Headers): Uint8Array => {
   return Buffer.from(text, charset);
 };
 
-const bytesOf = (side: Side, value: Json, headers: Headers): Uint8Array | undefined =>
-  value === null ? undefined : encode(side, typeof value === 'string' ? value : JSON.stringify(value), headers);
+/** Larger bodies are written as JSON in slices: at once they would block the event loop for more than a millisecond. */
+const WRITTEN_AT_ONCE = 65_536;
 
 /**
  * Refuses a body that the code would read differently than the destination, or that is nested too deep.
@@ -77,9 +78,8 @@ const checkInput = async (
   account: Account,
   side: Side,
   message: Message,
-  value: Json,
+  { value, problem }: OutsideJson,
 ): Promise<void> => {
-  const problem = shapeProblem(value);
   if (problem !== undefined && side === 'response')
     throw new AppError('bad_gateway', `The body of the destination's answer ${problem}.`);
   if (problem !== undefined) throw invalidField('body', problem);
@@ -111,15 +111,6 @@ const mayBeUtf32 = ({ headers, body }: Message, value: Json): boolean =>
   body !== undefined && isJson(headers) && body.includes(0) && value === textOf({ headers, body });
 
 /**
- * The bytes of a body that the code returned unchanged. JSON is written again if the code read it as a value: duplicate
- * names must not pass what the code has not seen.
- */
-const unchangedBody = (side: Side, message: Message, value: Json, headers: Headers): Uint8Array | undefined => {
-  const isParsed = isJson(message.headers) && value !== (textOf(message) ?? null);
-  return isParsed ? encode(side, JSON.stringify(value), headers) : message.body;
-};
-
-/**
  * Runs one of a proxy's transforms.
  * @param message the message as it would be sent; its body decoded, at most RUN_BYTES_MAX.
  * @returns the message to send; or a response of the code for the caller.
@@ -136,13 +127,15 @@ export const transform = async (
   const code = side === 'request' ? proxy.request_transform : proxy.response_transform;
   if (code === undefined) return message;
   const { tenant_id, id, version, configuration } = proxy;
-  const value = valueOf(message);
   const { account = tenant_id } = rights;
-  await checkInput(ctx, account, side, message, value);
+  const read = await ctx.accounts.runInTurns(account, readValue(message));
+  await checkInput(ctx, account, side, message, read);
+  const { value } = read;
   const { headers: pairs } = message;
   const args = { ...about, query: queryValues(about.query), body: value, headers: namedHeaders(pairs) };
-  if (message.hasValues) rights.opened.add(args as Json);
+  if (message.hasValues) await ctx.accounts.runInTurns(account, rights.opened.add(args as Json));
   const has_svc = (await rights.findApplication()) !== undefined;
+  const isLarge = (message.body?.byteLength ?? 0) > WRITTEN_AT_ONCE;
   const outcome = await ctx.sandbox.run({
     tenant_id,
     account,
@@ -150,7 +143,7 @@ export const transform = async (
     signal: rights.signal,
     code,
     key: `${id} ${version} ${side}`,
-    input: inputOf({ args, configuration, has_svc }),
+    input: await inputInTurns(ctx, account, { args, configuration, has_svc }, isLarge),
     answerCall: answerCalls(ctx, { ...rights, tenant_id, entity: { entity_type: 'proxy', entity_id: id } }),
   });
   if (!outcome.ok) {
@@ -162,10 +155,20 @@ export const transform = async (
   const headers = headersOf(side, returned.headers);
   // The same text in another charset is a change.
   const isSameCharset = charsetOf(headers) === charsetOf(message.headers);
-  if (isSameCharset && JSON.stringify(returned.body) === JSON.stringify(value))
-    return { headers, body: unchangedBody(side, message, value, headers) };
+  const writeJson = (body: Json): string | Promise<string> =>
+    isLarge || outcome.bytes > WRITTEN_AT_ONCE
+      ? ctx.accounts.finishInTurns(account, stringifyInSlices(body))
+      : JSON.stringify(body);
+  const isText = typeof returned.body === 'string';
+  const written = typeof returned.body === 'string' ? returned.body : await writeJson(returned.body);
+  const isSame = isText || typeof value === 'string' ? returned.body === value : written === (await writeJson(value));
+  if (isSameCharset && isSame) {
+    // JSON is written again if the code read it as a value: duplicate names must not pass what the code has not seen.
+    const isParsed = isJson(message.headers) && value !== (textOf(message) ?? null);
+    const json = isText ? await writeJson(value) : written;
+    return { headers, body: isParsed ? encode(side, json, headers) : message.body };
+  }
   const isTyped = headers.some(([name]) => name.toLowerCase() === 'content-type');
-  if (!isTyped && returned.body !== null && typeof returned.body !== 'string')
-    headers.push(['content-type', 'application/json']);
-  return { headers, body: bytesOf(side, returned.body, headers) };
+  if (!isTyped && returned.body !== null && !isText) headers.push(['content-type', 'application/json']);
+  return { headers, body: returned.body === null ? undefined : encode(side, written, headers) };
 };

@@ -63,7 +63,6 @@ const invoke = async (
   const use = logRow(ctx, work, { operation: 'use', entity_type: 'reactor', entity_ids: [reactor.id] });
   const { args: opened, isLogged } = await openArgs(ctx, work, body.args, { beside: [use], held });
   const openedTexts = createOpenedTexts();
-  if (isLogged) openedTexts.add(opened ?? null);
   const cast = castArgs(opened, formula.request_parameters);
   if (cast.errors) throw invalidInput(cast.errors);
   /** Called for each operation: permissions may be revoked during a run. */
@@ -73,8 +72,9 @@ const invoke = async (
       : actingHere(await ctx.callers.findCallerOfApplication(work, application_id));
   const has_svc = (await findApplication()) !== undefined;
   const given = { args: cast.args, configuration, has_svc };
-  const input = await inputInTurns(ctx, work.tenant_id, given, held);
+  const input = await inputInTurns(ctx, work.tenant_id, given, held.bytes > 0);
   held.growTo(input.length);
+  if (isLogged) await ctx.accounts.runInTurns(work.tenant_id, openedTexts.add(opened ?? null));
   // Code without token values may run while the row is written: no result or call leaves before.
   const logged = isLogged ? Promise.resolve() : work.log([use]);
   logged.catch(() => undefined);

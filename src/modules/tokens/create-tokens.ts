@@ -25,6 +25,8 @@ import {
 import type { TokensContext } from './context.ts';
 import { fingerprint } from '../../platform/crypto/digest.ts';
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
+import { readForGroup } from '../../platform/crypto/random.ts';
+import { XAES_NONCE_BYTES } from '../../platform/crypto/xaes.ts';
 import {
   AppError,
   conflict,
@@ -57,6 +59,9 @@ import {
 
 /** Attempts to find an unused alias. After them the id is a UUID. */
 const ALIAS_DRAWS_MAX = 5;
+
+/** Rows whose nonces are read from the kernel at once. */
+const GROUP_ROWS = 200;
 
 const TOKEN_CREATED = messageOf('create', 'token');
 
@@ -97,7 +102,14 @@ export const createTokens = async <T>(
     const created_at = at.toISOString();
     // One log row for all tokens of a type.
     const logIds = new Map<string, string>();
-    const rowOf = (draft: Draft): NewToken => {
+    let randomBytes = ctx.randomBytes;
+    const rowOf = (draft: Draft, index: number): NewToken => {
+      if (index % GROUP_ROWS === 0) {
+        const group = drafts.slice(index, index + GROUP_ROWS);
+        const nonces = group.length + group.filter(({ cvc }) => cvc !== undefined).length;
+        randomBytes = readForGroup(nonces * XAES_NONCE_BYTES, ctx.randomBytes);
+      }
+      const sealing = { environment: ctx.environment, config: ctx.config, randomBytes };
       const id = idOf(ctx, draft, draw);
       const type = draft.type.name;
       let log_id = logIds.get(type);
@@ -106,7 +118,7 @@ export const createTokens = async <T>(
       const row: NewToken = {
         id,
         type,
-        sealed: sealDraft(ctx, work.tenant_id, keys.data, draft, { id, fingerprint: print }),
+        sealed: sealDraft(sealing, work.tenant_id, keys.data, draft, { id, fingerprint: print }),
         fingerprint: print,
         fingerprint_expression: draft.fingerprint_expression,
         container: draft.container,
@@ -120,7 +132,7 @@ export const createTokens = async <T>(
       };
       if (draft.search_indexes.length > 0) row.search_indexes = [...draft.search_indexes];
       if (draft.cvc !== undefined && cvcKey)
-        Object.assign(row, sealCvc(ctx, work.tenant_id, cvcKey, { id, cvc: draft.cvc, at }));
+        Object.assign(row, sealCvc(sealing, work.tenant_id, cvcKey, { id, cvc: draft.cvc, at }));
       return row;
     };
     const rows = await ctx.accounts.runInTurns(work.tenant_id, mapInSlices(drafts, rowOf));

@@ -24,6 +24,7 @@ import {
 import { ExpressionError } from './expressions/expression-error.ts';
 import { formatPath, isStorableText, type Json } from '../../platform/json/json.ts';
 import { mapInSlices, runAtOnce, type Slices } from '../../platform/json/slices.ts';
+import { walkJson } from '../../platform/json/walk.ts';
 import { createMeter, type Meter, TOO_LARGE } from './expressions/meter.ts';
 import { type Kept, openCvcs, openToken, recordOfRow, shownData, visibilityOfToken } from './tokens.ts';
 
@@ -192,29 +193,25 @@ const withPlace = async <T>(
     return await accounts.runInTurns(tenant_id, slicesOf(body));
   } catch (error) {
     if (!(error instanceof ExpressionError)) throw error;
-    throw expressionFault(error, await accounts.runInTurns(tenant_id, findPlace(body, [], error.code, slicesOf)));
+    throw expressionFault(error, await accounts.runInTurns(tenant_id, findPlace(body, error.code, slicesOf)));
   }
 };
 
 function* findPlace(
-  value: Json,
-  path: (string | number)[],
+  body: Json,
   code: ExpressionError['code'],
   slicesOf: (value: Json) => Slices<unknown>,
 ): Slices<string | undefined> {
-  if (typeof value === 'string') {
+  const walk = walkJson(body);
+  while (walk.next()) {
+    const { value } = walk;
+    if (walk.isPauseDue()) yield;
+    if (typeof value !== 'string' || !value.includes('{{')) continue;
     try {
       runAtOnce(slicesOf(value));
-      return undefined;
     } catch (error) {
-      return error instanceof ExpressionError && error.code === code ? formatPath(path) : undefined;
+      if (error instanceof ExpressionError && error.code === code) return formatPath(walk.path());
     }
-  }
-  if (typeof value !== 'object' || value === null) return undefined;
-  const steps: Iterable<[string | number, Json]> = Array.isArray(value) ? value.entries() : Object.entries(value);
-  for (const [step, child] of steps) {
-    const place = yield* findPlace(child, [...path, step], code, slicesOf);
-    if (place !== undefined) return place;
     yield;
   }
   return undefined;

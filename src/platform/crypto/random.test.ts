@@ -1,7 +1,7 @@
 // Random bytes come from the kernel, are read for each call, and are uniform.
 import { execFileSync } from 'node:child_process';
 import { expect, test } from 'vitest';
-import { randomBytesFromKernel, randomIntBelow } from './random.ts';
+import { randomBytesFromKernel, randomIntBelow, readForGroup } from './random.ts';
 
 /** Prints how many bytes the process read for each of some draws of twelve, beside what the question itself reads. */
 const readingsProgram = `
@@ -44,6 +44,18 @@ test('a draw is not changed by later ones, and changing it changes no other', ()
   expect(first).toEqual(copy);
   first.fill(0);
   expect(second).toEqual(secondCopy);
+});
+
+test('a group hands each byte out once, and reads more than it has on its own', () => {
+  const sizes: number[] = [];
+  const source = readForGroup(60, (size) => {
+    sizes.push(size);
+    return Buffer.from(Array.from({ length: size }, (_, index) => index));
+  });
+  expect([...source(24)]).toEqual(Array.from({ length: 24 }, (_, index) => index));
+  expect([...source(24)]).toEqual(Array.from({ length: 24 }, (_, index) => 24 + index));
+  expect(source(24)).toHaveLength(24);
+  expect(sizes).toEqual([60, 24]);
 });
 
 test('a number below a bound is even: draws that would favour the low ones are drawn again', () => {

@@ -33,6 +33,21 @@ export const randomBytesFromKernel: RandomBytes = (size) => {
   return bytes;
 };
 
+/**
+ * Reads the random bytes of a group of values at once: a read costs as much as the encryption of a small value.
+ * @param size of the group's values together. No bytes are kept for later groups.
+ * @returns a source that hands each byte out once; what is wanted beyond the group is read on its own.
+ */
+export const readForGroup = (size: number, randomBytes: RandomBytes): RandomBytes => {
+  const block = randomBytes(size);
+  let at = 0;
+  return (wanted) => {
+    if (!Number.isSafeInteger(wanted) || wanted < 0 || at + wanted > size) return randomBytes(wanted);
+    at += wanted;
+    return block.subarray(at - wanted, at);
+  };
+};
+
 /** A uniformly random integer from 0 to `max` - 1; `max` is at most 2^32. Draws beyond a multiple of `max` are repeated. */
 export const randomIntBelow = (max: number, randomBytes: RandomBytes): number => {
   if (!Number.isInteger(max) || max < 1 || max > 2 ** 32) throw new RangeError('max must be from 1 to 2^32');

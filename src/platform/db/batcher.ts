@@ -3,6 +3,7 @@
 import type { Accounts, Reservation } from '../accounts.ts';
 import { AppError } from '../errors.ts';
 import type { Metrics } from '../metrics/metrics.ts';
+import { releaseInTicks } from './release.ts';
 import { createTurns } from './turns.ts';
 
 /** Rows and bytes merged into one batch; beyond it a statement's latency grows faster than its throughput (measured). */
@@ -82,8 +83,8 @@ export const createBatcher = <Result>(
     return requests.splice(0, count);
   };
 
-  /** @returns a function that resolves or rejects the requests of the batch. */
-  const write = async (batch: Waiting<Result>[]): Promise<() => void> => {
+  /** @returns functions that resolve or reject the requests of the batch. */
+  const write = async (batch: Waiting<Result>[]): Promise<(() => void)[]> => {
     const [{ tenantId }] = batch as [Waiting<Result>];
     const beganMs = performance.now();
     try {
@@ -92,33 +93,28 @@ export const createBatcher = <Result>(
       for (const request of batch) rows += request.rows.length;
       metrics.observe('strongroom_write_batch_rows', labels, rows);
       metrics.observe('strongroom_write_batch_seconds', labels, (performance.now() - beganMs) / 1000);
-      return () => {
-        let place = 0;
-        for (const request of batch) request.done((results ?? []).slice(place, (place += request.rows.length)));
-      };
+      let place = 0;
+      return batch.map((request) => {
+        const own = (results ?? []).slice(place, (place += request.rows.length));
+        return () => request.done(own);
+      });
     } catch (error) {
       metrics.count('strongroom_write_batches_failed_total', labels);
       const isPassing = error instanceof AppError && error.code === 'unavailable';
-      if (batch.length === 1 || isPassing)
-        return () => {
-          for (const request of batch) request.failed(error);
-        };
+      if (batch.length === 1 || isPassing) return batch.map((request) => () => request.failed(error));
       // An invalid row of one request must not fail the others: each request is written again on its own.
-      for (const request of batch) (await write([request]))();
-      return () => {};
+      for (const request of batch) releaseInTicks(await write([request]));
+      return [];
     }
   };
 
   const isIdle = (): boolean => small.isIdle() && large.isIdle();
-  const writeInTurn = async (batch: Waiting<Result>[]): Promise<() => void> => {
-    const answer = await write(batch);
-    return () => {
-      answer();
-      if (!isIdle()) return;
-      for (const resolve of drained) resolve();
-      drained = [];
-    };
+  const endDrain = (): void => {
+    if (!isIdle()) return;
+    for (const resolve of drained) resolve();
+    drained = [];
   };
+  const writeInTurn = async (batch: Waiting<Result>[]): Promise<(() => void)[]> => [...(await write(batch)), endDrain];
   const small = createTurns<Waiting<Result>>(batchesMax, take, writeInTurn);
   /** Each large request is a lane of its own. */
   const large = createTurns<Waiting<Result>>(LARGE_IN_FLIGHT_MAX, take, writeInTurn);

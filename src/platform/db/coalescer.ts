@@ -37,17 +37,21 @@ export const createCoalescer = <Row>(
     return batch;
   };
 
-  const run = async (batch: Waiting<Row>[]): Promise<() => void> => {
+  const run = async (batch: Waiting<Row>[]): Promise<(() => void)[]> => {
     const [{ tenantId }] = batch as [Waiting<Row>];
     try {
       const found = await find(tenantId, [...new Set(batch.map(({ key }) => key))]);
-      return () => {
-        for (const { key, done } of batch) done(found.get(key));
-      };
+      return batch.map(
+        ({ key, done }) =>
+          () =>
+            done(found.get(key)),
+      );
     } catch (error) {
-      return () => {
-        for (const { failed } of batch) failed(error);
-      };
+      return batch.map(
+        ({ failed }) =>
+          () =>
+            failed(error),
+      );
     }
   };
 

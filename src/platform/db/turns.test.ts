@@ -11,9 +11,9 @@ const heldTurns = (batchesMax: number) => {
     batchesMax,
     (queue) => queue.splice(0, FULL),
     (batch) => {
-      const { promise, resolve } = Promise.withResolvers<() => void>();
+      const { promise, resolve } = Promise.withResolvers<(() => void)[]>();
       const end = async (): Promise<void> => {
-        resolve(() => answered.push(batch.length));
+        resolve([() => answered.push(batch.length)]);
         await new Promise((done) => setImmediate(done));
       };
       underWay.push({ size: batch.length, end });
@@ -65,7 +65,7 @@ describe('turns', () => {
       (queue) => queue.splice(0, 1),
       async ([item]) => {
         seen.push(`start ${item}`);
-        return () => seen.push(`answer ${item}`);
+        return [() => seen.push(`answer ${item}`)];
       },
     );
     turns.add('a', 'one');

@@ -1,6 +1,8 @@
 // Batches work in lanes, one lane for each tenant. A lane runs one batch at a time; items that arrive meanwhile form the next.
 // A statement costs several times as much as a row, so one full batch is cheaper than two half batches.
 
+import { releaseInTicks } from './release.ts';
+
 /** After this time the next batch of the lane starts beside a slow one, so that a hanging query does not block its tenant. */
 const SLOW_BATCH_MS = 100;
 
@@ -16,13 +18,13 @@ export type Turns<T> = {
 /**
  * @param batchesMax batches of all lanes that may run at once.
  * @param take removes the next batch, at least one item, from a lane's queue.
- * @param run does the work of a batch, and must not throw. Resolves with a function that resolves its items. That function is
- * called after the next batch has started, so that the database works while responses are written.
+ * @param run does the work of a batch, and must not throw. Resolves with functions that resolve its items. They are called
+ * after the next batch has started, so that the database works while responses are written.
  */
 export const createTurns = <T>(
   batchesMax: number,
   take: (queue: T[]) => T[],
-  run: (batch: T[]) => Promise<() => void>,
+  run: (batch: T[]) => Promise<(() => void)[]>,
 ): Turns<T> => {
   const waiting = new Map<unknown, T[]>();
   /** The batch that the next one of its lane waits for. */
@@ -51,11 +53,11 @@ export const createTurns = <T>(
     underWay.add(batch);
     awaited.set(lane, batch);
     const slow = setTimeout(free, SLOW_BATCH_MS, lane, batch);
-    const answer = await run(batch);
+    const releases = await run(batch);
     clearTimeout(slow);
     underWay.delete(batch);
     free(lane, batch);
-    answer();
+    releaseInTicks(releases);
   };
 
   return {

@@ -1,6 +1,7 @@
 // JSON values: their limits, paths to places in them, and the checks that a value is stored and returned unchanged.
 
 import type { Slices } from './slices.ts';
+import { walkJson } from './walk.ts';
 
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 
@@ -50,23 +51,18 @@ export const numberProblem = (value: number): string | undefined => {
 
 export type JsonProblem = { path: (string | number)[]; sentence: string };
 
-/**
- * The first reason why a parsed value cannot be stored exactly, or undefined. Pauses after each value, and stops at `depthMax`,
- * so the stack never overflows.
- */
-export function* findJsonProblem(value: Json, depthMax = JSON_DEPTH_MAX): Slices<JsonProblem | undefined> {
-  if (typeof value === 'number') {
-    const sentence = numberProblem(value);
-    return sentence === undefined ? undefined : { path: [], sentence };
-  }
-  if (typeof value !== 'object' || value === null) return undefined;
-  if (depthMax === 0) return { path: [], sentence: depthProblem() };
-  const steps: Iterable<[string | number, Json]> = Array.isArray(value) ? value.entries() : Object.entries(value);
-  for (const [step, child] of steps) {
-    if (typeof child === 'string') continue;
-    yield;
-    const problem = yield* findJsonProblem(child, depthMax - 1);
-    if (problem) return { path: [step, ...problem.path], sentence: problem.sentence };
+const sentenceOn = (value: Json, depth: number): string | undefined => {
+  if (typeof value === 'number') return numberProblem(value);
+  return typeof value === 'object' && value !== null && depth === JSON_DEPTH_MAX ? depthProblem() : undefined;
+};
+
+/** The first reason why a parsed value cannot be stored exactly, or undefined. Stops at JSON_DEPTH_MAX. */
+export function* findJsonProblem(root: Json): Slices<JsonProblem | undefined> {
+  const walk = walkJson(root);
+  while (walk.next()) {
+    const sentence = sentenceOn(walk.value, walk.depth);
+    if (sentence !== undefined) return { path: walk.path(), sentence };
+    if (walk.isPauseDue()) yield;
   }
   return undefined;
 }

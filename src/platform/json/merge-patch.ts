@@ -14,20 +14,44 @@ const set = (object: JsonObject, name: string, value: Json): void => {
   else object[name] = value;
 };
 
-/** Pauses after each property. @returns the patched target, as a new value; undefined where the patch removes it. */
+/** An object of the patch, and the copy of the target that gets its properties. */
+type Level = { patch: JsonObject; names: string[]; at: number; merged: JsonObject };
+
+/** Properties between two pauses. */
+const PAUSE_PROPERTIES = 500;
+
+/**
+ * Pauses after so many properties. Does not recurse.
+ * @returns the patched target, as a new value; undefined where the patch removes it.
+ */
 export function* mergePatch(target: Json | undefined, patch: Json): Slices<Json | undefined> {
-  if (patch === null) return undefined;
-  if (!isObject(patch)) return patch;
-  const merged: JsonObject = {};
-  for (const [name, value] of isObject(target) ? Object.entries(target) : []) {
-    set(merged, name, value);
-    yield;
+  if (!isObject(patch)) return patch ?? undefined;
+  let properties = 0;
+  const begin = function* (from: Json | undefined, by: JsonObject): Slices<Level> {
+    const merged: JsonObject = {};
+    for (const name of isObject(from) ? Object.keys(from) : []) {
+      set(merged, name, (from as JsonObject)[name] as Json);
+      if ((properties += 1) % PAUSE_PROPERTIES === 0) yield;
+    }
+    return { patch: by, names: Object.keys(by), at: 0, merged };
+  };
+  const root = yield* begin(target, patch);
+  const levels = [root];
+  for (let level = levels.at(-1); level; level = levels.at(-1)) {
+    const name = level.names[level.at];
+    if (name === undefined) {
+      levels.pop();
+      continue;
+    }
+    level.at += 1;
+    if ((properties += 1) % PAUSE_PROPERTIES === 0) yield;
+    const part = level.patch[name] as Json;
+    if (part === null) delete level.merged[name];
+    else if (isObject(part)) {
+      const inner = yield* begin(Object.hasOwn(level.merged, name) ? level.merged[name] : undefined, part);
+      set(level.merged, name, inner.merged);
+      levels.push(inner);
+    } else set(level.merged, name, part);
   }
-  for (const [name, part] of Object.entries(patch)) {
-    const value = yield* mergePatch(Object.hasOwn(merged, name) ? merged[name] : undefined, part);
-    if (value === undefined) delete merged[name];
-    else set(merged, name, value);
-    yield;
-  }
-  return merged;
+  return root.merged;
 }

@@ -7,6 +7,7 @@ import { ExpressionError } from './expression-error.ts';
 import type { ExpressionEnvironment } from './filter-call.ts';
 import { JSON_DEPTH_MAX, type Json } from '../../../platform/json/json.ts';
 import { runAtOnce, type Slices } from '../../../platform/json/slices.ts';
+import { walkJson } from '../../../platform/json/walk.ts';
 import { createMeter, EXPANDED_BYTES_MAX } from './meter.ts';
 import {
   countPlaceholder,
@@ -81,12 +82,15 @@ export const collectTokenIds = (value: Json, references = createReferences()): R
 
 /** As `collectTokenIds`, with a pause after each text. */
 export function* collectInSlices(value: Json, references: References): Slices<References> {
-  const texts: string[] = [];
-  eachString(value, JSON_DEPTH_MAX, (text) => texts.push(text));
-  for (const text of texts) {
-    const template = scan(text, references);
-    for (const part of template.parts) if (typeof part === 'object') collectOne(part, references);
-    yield;
+  const walk = walkJson(value);
+  while (walk.next()) {
+    const { value: each } = walk;
+    if (typeof each === 'object' && each !== null && walk.depth === JSON_DEPTH_MAX) throw tooDeep();
+    if (isTemplate(each)) {
+      const template = scan(each, references);
+      for (const part of template.parts) if (typeof part === 'object') collectOne(part, references);
+      yield;
+    } else if (walk.isPauseDue()) yield;
   }
   return references;
 }
@@ -115,17 +119,6 @@ const scan = (text: string, references: References): Template => {
   if (template.draws) throw misplacedAlias();
   templates.set(text, template);
   return template;
-};
-
-/** Like `mapStrings`, without replacement. */
-const eachString = (value: Json, depthMax: number, visit: (text: string) => void): void => {
-  if (typeof value === 'string') {
-    if (value.includes('{{')) visit(value);
-    return;
-  }
-  if (typeof value !== 'object' || value === null) return;
-  if (depthMax === 0) throw tooDeep();
-  for (const child of Object.values(value)) eachString(child, depthMax - 1, visit);
 };
 
 const collectOne = ({ head, offset, literal }: Expression, references: References): void => {
@@ -183,26 +176,44 @@ export const createExpansion = (
  */
 export const expandJson = (value: Json, expansion: Expansion): Json => runAtOnce(expandInSlices(value, expansion));
 
-/** As `expandJson`, with a pause after each value. */
-export function* expandInSlices(value: Json, expansion: Expansion, depthMax = JSON_DEPTH_MAX): Slices<Json> {
-  if (typeof value === 'string')
-    return value.includes('{{') ? (evaluateTemplate(scan(value, expansion.references), expansion) ?? null) : value;
-  if (typeof value !== 'object' || value === null) return value;
-  if (depthMax === 0) throw tooDeep();
-  if (Array.isArray(value)) {
-    const items: Json[] = [];
-    for (const item of value) {
-      items.push(yield* expandInSlices(item, expansion, depthMax - 1));
+const isTemplate = (value: Json): value is string => typeof value === 'string' && value.includes('{{');
+
+/** Values between two pauses. */
+const PAUSE_VALUES = 500;
+
+/** A container whose children are being expanded, and the copy that gets them. */
+type Level = { values: Json[]; made: Json[]; names: string[] | undefined };
+
+/** As `expandJson`, with a pause after each text that was expanded. Does not recurse. */
+export function* expandInSlices(root: Json, expansion: Expansion): Slices<Json> {
+  const levels: Level[] = [];
+  let visited = 0;
+  let value: Json | undefined = root;
+  for (;;) {
+    visited += 1;
+    if (isTemplate(value)) {
+      value = evaluateTemplate(scan(value, expansion.references), expansion) ?? null;
       yield;
+    } else if (typeof value === 'object' && value !== null) {
+      if (levels.length === JSON_DEPTH_MAX) throw tooDeep();
+      const names = Array.isArray(value) ? undefined : Object.keys(value);
+      levels.push({ values: Object.values(value), made: [], names });
+      value = undefined;
     }
-    return items;
+    if (visited % PAUSE_VALUES === 0) yield;
+    // Closes the containers that are complete.
+    let level = levels.at(-1);
+    for (; level; level = levels.at(-1)) {
+      if (value !== undefined) level.made.push(value);
+      value = undefined;
+      if (level.made.length < level.values.length) break;
+      levels.pop();
+      const { names, made }: Level = level;
+      value = names ? Object.fromEntries(names.map((name, index) => [name, made[index] as Json])) : made;
+    }
+    if (!level) return value as Json;
+    value = level.values[level.made.length] as Json;
   }
-  const entries: [string, Json][] = [];
-  for (const [key, child] of Object.entries(value)) {
-    entries.push([key, yield* expandInSlices(child, expansion, depthMax - 1)]);
-    yield;
-  }
-  return Object.fromEntries(entries);
 }
 
 /**

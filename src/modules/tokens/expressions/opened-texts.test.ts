@@ -2,13 +2,14 @@
 import { describe, expect, test } from 'vitest';
 import { AppError } from '../../../platform/errors.ts';
 import type { Json } from '../../../platform/json/json.ts';
+import { runAtOnce } from '../../../platform/json/slices.ts';
 import { createOpenedTexts, OPENED_TEXTS_MAX } from './opened-texts.ts';
 
 const isRefused = (seen: Json[], body: Json): boolean => {
   const opened = createOpenedTexts();
-  for (const value of seen) opened.add(value);
+  for (const value of seen) runAtOnce(opened.add(value));
   try {
-    opened.refuseIn(body);
+    runAtOnce(opened.refuseIn(body));
     return false;
   } catch (error) {
     expect(error).toBeInstanceOf(AppError);
@@ -24,8 +25,25 @@ test.each<[Json[], Json]>([
   [['{', '{ pan'], '{{ pan }}'],
   [['{ pan }} and more', 'a{'], '{{ pan }}'],
   [['{', 'pan }}'], '{{ pan }}'],
+  [['{{{ pan }}}'], '{{ pan }}'],
+  [["{{ other | default: '{{ pan }}' }}"], '{{ pan }}'],
+  [['{{ pan }'], '{{ pan }}'],
+  [['{{'], '{{ pan }}'],
+  [["{{ pan['}}"], "{{ pan['}}'] }}"],
 ])('what came out of %j is refused in %j', (seen, body) => {
   expect(isRefused(seen, body)).toBe(true);
+});
+
+test.each<[Json[], Json]>([
+  [['{{ other }}'], '{{ pan }}'],
+  [['{{'.repeat(1000) + ' end'], '{{ pan }}'],
+  [['{{ pan }} '.repeat(5000)], '{{ another }}'],
+])('what came out of no text of %j is allowed in %j', (seen, body) => {
+  expect(isRefused(seen, body)).toBe(false);
+});
+
+test('a text whose quotes hide many expressions refuses every expression', () => {
+  expect(isRefused(["{{'['".repeat(10_000)], '{{ pan }}')).toBe(true);
 });
 
 describe('a value that ends in one brace', () => {

@@ -4,9 +4,12 @@ import { expressionFault } from '../detokenize.ts';
 import { cutTemplate } from './expansion.ts';
 import { ExpressionError } from './expression-error.ts';
 import { formatPath, type Json } from '../../../platform/json/json.ts';
-import { EXPRESSION_LENGTH_MAX, scanTemplate } from './template.ts';
+import type { Slices } from '../../../platform/json/slices.ts';
+import { walkJson } from '../../../platform/json/walk.ts';
+import { createPrefixSet } from './prefix-set.ts';
+import { EXPRESSION_LENGTH_MAX, findEnd, scanTemplate } from './template.ts';
 
-/** Each is compared with each text of a body. After more than this, a run may evaluate no expressions. */
+/** After more than this, a run may evaluate no expressions. */
 export const OPENED_TEXTS_MAX = 1000;
 
 const FROM_TOKEN = 'must have no expression whose text came out of a token that this run opened';
@@ -14,63 +17,77 @@ const FROM_TOKEN = 'must have no expression whose text came out of a token that 
 /** The longest expression with its braces. */
 const LENGTH_MAX = EXPRESSION_LENGTH_MAX + 4;
 
-type Path = (string | number)[];
+/** Characters between two pauses. */
+const PAUSE_CHARACTERS = 32_768;
 
-/** Visits each text of a value and each property name: code can copy either. */
-const eachText = (value: Json, visit: (text: string, path: Path) => void, path: Path = []): void => {
-  if (typeof value === 'string') visit(value, path);
-  if (typeof value !== 'object' || value === null) return;
-  const steps: Iterable<[string | number, Json]> = Array.isArray(value) ? value.entries() : Object.entries(value);
-  for (const [step, child] of steps) {
-    const below = [...path, step];
-    if (typeof step === 'string') visit(step, below);
-    eachText(child, visit, below);
-  }
-};
+/**
+ * Reads of a character, on average. A text whose quotes hide many beginnings of expressions takes a thousand: then the run may
+ * evaluate no expressions either.
+ */
+const STEPS_PER_CHARACTER = 4;
+const FREE_STEPS = 100_000;
+
+const mayHoldExpression = (text: string): boolean => text.includes('{') || text.includes('}}');
 
 /** One brace and a character that may begin an id. No JSON text begins like this. */
 const beginsInBrace = /^\{\s*[^\s{}"[\]]/;
 
-const isPrefix = (one: string, other: string): boolean => one.startsWith(other) || other.startsWith(one);
+const reversed = (text: string): string => text.split('').toReversed().join('');
 
 export type OpenedTexts = {
-  /** Adds the value of a token that the code can read. */
-  add(value: Json): void;
+  /** Adds the value of a token that the code can read. Linear in its size. */
+  add(value: Json): Slices<void>;
   /** @throws invalidInput at the place of an expression whose text came out of a token. */
-  refuseIn(body: Json): void;
+  refuseIn(body: Json): Slices<void>;
 };
 
 export const createOpenedTexts = (): OpenedTexts => {
-  /** Texts from `{{` to the longest end of an expression. */
+  /** Complete expressions. */
   const whole = new Set<string>();
   /** Unclosed expressions at the end of a text. Code or another token may append the rest. */
-  const beginnings = new Set<string>();
-  const ends = new Set<string>();
+  const beginnings = createPrefixSet();
+  /** What closes an expression that another text begins: backwards. */
+  const ends = createPrefixSet();
   /** Texts that may continue an expression whose first brace ends another text. */
-  const continuations = new Set<string>();
+  const continuations = createPrefixSet();
+  const scanned = { steps: 0, characters: 0 };
   let endsInBrace = false;
   const count = () => whole.size + beginnings.size + ends.size + continuations.size;
-  const isFull = () => count() > OPENED_TEXTS_MAX;
+  const isFull = () =>
+    count() > OPENED_TEXTS_MAX || scanned.steps > FREE_STEPS + STEPS_PER_CHARACTER * scanned.characters;
 
-  const addText = (text: string): void => {
+  /** Scans from each `{{` to the end of its expression, as a parser of that text would. */
+  function* addExpressions(text: string): Slices<void> {
+    let pauseAt = PAUSE_CHARACTERS;
     for (let at = text.indexOf('{{'); at !== -1 && !isFull(); at = text.indexOf('{{', at + 1)) {
-      const piece = text.slice(at, at + LENGTH_MAX);
-      whole.add(piece);
-      if (at + LENGTH_MAX >= text.length && !piece.includes('}}')) beginnings.add(piece);
+      const end = findEnd(text, at + 2, scanned);
+      if (typeof end === 'number') whole.add(text.slice(at, end + 2));
+      else if (end === 'unclosed' || end === 'cut') beginnings.add(text.slice(at));
+      if (at < pauseAt) continue;
+      yield;
+      pauseAt = at + PAUSE_CHARACTERS;
     }
+  }
+
+  function* addText(text: string): Slices<void> {
+    scanned.characters += text.length;
+    yield* addExpressions(text);
     endsInBrace ||= text.endsWith('{');
-    if (beginsInBrace.test(text) && !isFull()) continuations.add(text.slice(0, LENGTH_MAX));
-    const close = text.indexOf('}}');
+    const beginning = text.slice(0, LENGTH_MAX);
+    if (beginsInBrace.test(beginning) && !isFull()) continuations.add(beginning);
+    const close = text.slice(0, LENGTH_MAX + 2).indexOf('}}');
     // `}}` alone is too common to be evidence.
-    if (close > 0 && close <= LENGTH_MAX) ends.add(text.slice(0, close + 2));
-  };
+    if (close > 0 && !isFull()) ends.add(reversed(text.slice(0, close + 2)));
+  }
+
+  const continuesOne = (rest: string): boolean => continuations.hasPrefixOf(rest) || continuations.hasBeginningIn(rest);
 
   const isOpened = (expression: string): boolean =>
     isFull() ||
-    [...whole].some((text) => text.startsWith(expression)) ||
-    [...beginnings].some((text) => expression.startsWith(text)) ||
-    [...ends].some((text) => expression.endsWith(text)) ||
-    (endsInBrace && [...continuations].some((text) => isPrefix(text, expression.slice(1))));
+    whole.has(expression) ||
+    beginnings.hasPrefixOf(expression) ||
+    ends.hasPrefixOf(reversed(expression)) ||
+    (endsInBrace && continuesOne(expression.slice(1)));
 
   const expressionsOf = (text: string): string[] => {
     try {
@@ -83,13 +100,27 @@ export const createOpenedTexts = (): OpenedTexts => {
   };
 
   return {
-    add: (value) => eachText(value, addText),
-    refuseIn: (body) => {
-      if (count() === 0) return;
-      eachText(body, (text, path) => {
-        if (text.includes('{{') && expressionsOf(text).some(isOpened))
-          throw expressionFault(new ExpressionError('from_a_token', FROM_TOKEN), formatPath(path));
-      });
+    *add(value) {
+      const walk = walkJson(value);
+      while (walk.next() && !isFull()) {
+        if (walk.isPauseDue()) yield;
+        // Code can copy the names of properties too.
+        for (const text of [walk.name, walk.value])
+          if (typeof text === 'string' && mayHoldExpression(text)) yield* addText(text);
+      }
+    },
+    *refuseIn(body) {
+      if (count() === 0 && !isFull()) return;
+      const walk = walkJson(body);
+      while (walk.next()) {
+        if (walk.isPauseDue()) yield;
+        for (const text of [walk.name, walk.value]) {
+          if (typeof text !== 'string' || !text.includes('{{')) continue;
+          if (expressionsOf(text).some(isOpened))
+            throw expressionFault(new ExpressionError('from_a_token', FROM_TOKEN), formatPath(walk.path()));
+          yield;
+        }
+      }
     },
   };
 };

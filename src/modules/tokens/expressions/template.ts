@@ -29,11 +29,14 @@ const FILTERS_MAX = 20;
 /** Counts every read of a character, for a test that parsing is linear. */
 export type ScanCount = { steps: number };
 
+/** Why no `}}` ends an expression. `cut`: the text ends between the two braces. */
+type NoEnd = 'nested' | 'cut' | 'too_long' | 'unclosed';
+
 /**
  * Finds the `}}` of the expression that starts at `from`. Quotes hide braces: in filters everywhere, in the head only
  * after `[`, because a token id may contain an apostrophe but no bracket.
  */
-const findEnd = (text: string, from: number, count: ScanCount): number => {
+export const findEnd = (text: string, from: number, count: ScanCount): number | NoEnd => {
   const limit = Math.min(text.length, from + EXPRESSION_LENGTH_MAX + 1);
   let quote = '';
   let inHead = true;
@@ -46,12 +49,17 @@ const findEnd = (text: string, from: number, count: ScanCount): number => {
       if (!inHead || text[at - 1] === '[') quote = character;
     } else if (character === '|') inHead = false;
     else if (character === '}' && text[at + 1] === '}') return at;
-    else if (character === '{' || character === '}')
-      throw new ExpressionError('nested', 'must not have a brace inside an expression');
+    else if (character === '}' && at + 1 === text.length) return 'cut';
+    else if (character === '{' || character === '}') return 'nested';
   }
-  if (limit < text.length)
-    throw new ExpressionError('too_long', `must close {{ within ${EXPRESSION_LENGTH_MAX} characters`);
-  throw new ExpressionError('unclosed', 'must close every {{ with }}');
+  return limit < text.length ? 'too_long' : 'unclosed';
+};
+
+const errorOf = (reason: NoEnd): ExpressionError => {
+  if (reason === 'unclosed') return new ExpressionError(reason, 'must close every {{ with }}');
+  return reason === 'too_long'
+    ? new ExpressionError(reason, `must close {{ within ${EXPRESSION_LENGTH_MAX} characters`)
+    : new ExpressionError('nested', 'must not have a brace inside an expression');
 };
 
 /** The length of the head. It ends at a bar outside quotes. */
@@ -147,6 +155,7 @@ export const scanTemplate = (text: string, count: ScanCount = { steps: 0 }): Tem
     try {
       const start = open + 2;
       const end = findEnd(text, start, count);
+      if (typeof end !== 'number') throw errorOf(end);
       const expression = parseExpression(text.slice(start, end), open, count);
       draws ||= expression.filters.some(({ name }) => isAliasFilter(name));
       parts.push(expression);

@@ -1,7 +1,7 @@
 // Handles calls of running code: checks size and number, parses the arguments, and sends the result back.
 import { type Accounts } from '../../accounts.ts';
 import { callHead, PARSED_AT_ONCE, type ParsedBody, parseBodyInSlices, parseHead } from './heads.ts';
-import { runAtOnce } from '../../json/slices.ts';
+import { runAtOnce, stringifyInSlices } from '../../json/slices.ts';
 import type { Lease } from './lease.ts';
 import { encodeFrame, type Frame, FRAME_BODY_BYTES_MAX, frameKinds, ProtocolError } from '../protocol/frames.ts';
 import { CallFault, FETCHES_MAX, type RunFault, SERVICE_CALLS_MAX } from '../protocol/sandbox.ts';
@@ -25,7 +25,7 @@ const textOfFault = (error: unknown): string =>
   );
 
 export type CallOptions = {
-  accounts: Pick<Accounts, 'runInTurns'>;
+  accounts: Pick<Accounts, 'runInTurns' | 'finishInTurns'>;
   /** Of the body of a service call, as of a request to the API. */
   callBytesMax: number;
   violate(lease: Lease<Run>, reason: string): void;
@@ -42,6 +42,17 @@ export const createCalls = ({ accounts, callBytesMax, violate, stop }: CallOptio
     return body.length <= PARSED_AT_ONCE ? runAtOnce(slices) : accounts.runInTurns(accountOf(run.job), slices);
   };
 
+  const lastOf = new WeakMap<Lease<Run>['executor'], Promise<void>>();
+  /** Results for one executor are written one after another: each may be megabytes. */
+  const afterOthers = (lease: Lease<Run>, work: () => Promise<void>): Promise<void> => {
+    const done = (lastOf.get(lease.executor) ?? Promise.resolve()).then(work);
+    lastOf.set(
+      lease.executor,
+      done.catch(() => undefined),
+    );
+    return done;
+  };
+
   /** @throws ProtocolError. */
   return (lease: Lease<Run>, run: Run, { head, body }: Frame): void => {
     const { call: callId, kind } = parseHead(callHead, head);
@@ -56,13 +67,13 @@ export const createCalls = ({ accounts, callBytesMax, violate, stop }: CallOptio
       lease.executor.send(encodeFrame(frameKinds.SETTLE, run.id, { call: callId, ok }, json));
     };
     const { promise: sent, resolve: markSent } = Promise.withResolvers<void>();
-    const answer = async (): Promise<[boolean, () => string]> => {
+    const answer = async (): Promise<[boolean, () => string | Promise<string>]> => {
       try {
         const parsing = parse(run, kind, body);
         const parsed = parsing instanceof Promise ? await parsing : parsing;
         if ('problem' in parsed) throw new CallFault('INVALID_INPUT', `What is sent ${parsed.problem}.`);
         const value = await run.job.answerCall({ kind, input: parsed.value, signal, sent });
-        return [true, () => JSON.stringify(value) ?? 'null'];
+        return [true, () => accounts.finishInTurns(accountOf(run.job), stringifyInSlices(value))];
       } catch (error) {
         if (error instanceof ProtocolError) violate(lease, error.message);
         if (error instanceof CpuSpent) stop(run, { code: 'TIMEOUT_CPU' });
@@ -70,11 +81,13 @@ export const createCalls = ({ accounts, callBytesMax, violate, stop }: CallOptio
       }
     };
     void answer()
-      .then(async ([ok, text]) => {
-        // Results are serialised one after another, when the executor has read enough of the earlier ones.
-        await lease.executor.hasRoom();
-        if (lease.runs.get(run.id) === run) settle(ok, text());
-      })
+      .then(([ok, text]) =>
+        afterOthers(lease, async () => {
+          // When the executor has read enough of the earlier ones.
+          await lease.executor.hasRoom();
+          if (lease.runs.get(run.id) === run) settle(ok, await text());
+        }),
+      )
       // A value that cannot be serialised, such as one nested 100,000 deep, fails the call.
       .catch((error: unknown) => settle(false, textOfFault(error)))
       .finally(markSent);

@@ -34,7 +34,7 @@ export type SandboxOptions = {
   memoryTotalMb: number;
   /** Of the body of a service call. */
   callBytesMax: number;
-  accounts: Pick<Accounts, 'reserve' | 'runInTurns'>;
+  accounts: Pick<Accounts, 'reserve' | 'runInTurns' | 'finishInTurns'>;
   executorPath?: string;
   /** Receives events for the operator, which never hold a value. */
   report: (event: SandboxEvent) => void;

@@ -34,6 +34,7 @@ import { type Reservations, sentOf } from './bodies/coded-body.ts';
 import { findInSlices } from './bodies/expressions.ts';
 import { destinationRefused, forwardingFault } from './faults.ts';
 import type { Message } from './message.ts';
+import { refuseOwnKeys } from './own-keys.ts';
 import type { ProxyForUse } from './proxy-finder.ts';
 import { begun, takeBody, type TakenBody } from './bodies/take-body.ts';
 import { destinationOf, namesKey, NO_KEY, parseTarget, refuseLongUrl, type Target } from './target.ts';
@@ -65,6 +66,8 @@ export const forward = async (ctx: ProxyContext, request: ProxyRequest, nesting 
   // Checked first: a path outside the destination's path is refused before anything is read or written.
   const url = destinationOf(base, target.path, target.query);
   const headers = forwardedHeaders(request);
+  // Code may have the key of another vault from its configuration.
+  if (!request.coded) refuseOwnKeys({ ...target, headers, namedUrl: proxy ? undefined : base.href });
   const nested = { depth: nesting.depth + 1, allowLists, opened: nesting.opened ?? createOpenedTexts(), account };
   const route: Route = { tenant_id, account, work, proxy, allowLists, base, target, url, nested };
   const declaredKind = decodedKindOf(headers);

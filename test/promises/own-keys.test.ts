@@ -42,7 +42,7 @@ const waysToSend: [string, (key: string) => Sent][] = [
 test.each(waysToSend)('a key in %s is a 400 that says so, and nothing is sent', async (_, way) => {
   const { key: proxyKey } = await makeProxy(fixture.server, { destination_url: fixture.url });
   for (const key of keys())
-    for (const named of [{ 'svc-proxy-url': fixture.url }, { 'svc-proxy-key': proxyKey }]) {
+    for (const named of [{ 'svc-proxy-url': fixture.url }, { 'svc-proxy-key': proxyKey }] as Record<string, string>[]) {
       const { path = '/proxy/own', headers = {} } = way(key);
       if ('svc-proxy-url' in headers && 'svc-proxy-key' in named) continue;
       const before = fixture.upstream.received.length;

@@ -31,6 +31,7 @@ import { readAnswer } from './bodies/answer-text.ts';
 import { type BodyKind, decodedKindOf, inUtf8, saysJson } from './bodies/body-kind.ts';
 import { callAnswer, parseProxyCall } from './code-call.ts';
 import { type Reservations, sentOf } from './bodies/coded-body.ts';
+import { percentStart } from './bodies/expression-start.ts';
 import { findInSlices } from './bodies/expressions.ts';
 import { destinationRefused, forwardingFault } from './faults.ts';
 import type { Message } from './message.ts';
@@ -71,12 +72,14 @@ export const forward = async (ctx: ProxyContext, request: ProxyRequest, nesting 
   const nested = { depth: nesting.depth + 1, allowLists, opened: nesting.opened ?? createOpenedTexts(), account };
   const route: Route = { tenant_id, account, work, proxy, allowLists, base, target, url, nested };
   const declaredKind = decodedKindOf(headers);
-  const kind: BodyKind = request.coded?.hasLiteralBody ? { kind: 'bytes' } : declaredKind;
+  // A format that is not known may have a coding that is not known either.
+  const isOpaque = declaredKind.kind === 'unread' && !isDecodable(headers);
+  const kind: BodyKind = request.coded?.hasLiteralBody || isOpaque ? { kind: 'bytes' } : declaredKind;
   const isTransformed = proxy?.request_transform !== undefined;
   const reservations: Reservations = [];
   const release = () => reservations.forEach((reservation) => reservation.release());
   try {
-    const isUnsupportedJson = saysJson(headers) && declaredKind.kind === 'bytes';
+    const isUnsupportedJson = saysJson(headers) && !('charset' in declaredKind);
     const wanted = {
       kind,
       declaredKind,
@@ -227,6 +230,9 @@ const findActor = async (
   return { tenant_id, work: application && new Work(ctx, application, { origin: through }) };
 };
 
+const IN_DESTINATION =
+  'must have no {{: expressions stand in the path, the query, the headers and the body of the request';
+
 /** Finds and checks the destination. @returns also the header that names it, for errors. */
 const findBase = (
   ctx: ProxyContext,
@@ -238,6 +244,7 @@ const findBase = (
   const [url, ...others] = proxy ? [proxy.destination_url] : valuesOf(headers, 'svc-proxy-url');
   if (url === undefined || others.length > 0)
     throw invalidField('SVC-PROXY-URL', 'must be the URL of the destination, or SVC-PROXY-KEY the key of a proxy');
+  if (!proxy && percentStart.pattern.test(url)) throw invalidField('SVC-PROXY-URL', IN_DESTINATION);
   const base = checked(ctx, url, allowLists, place);
   // A fragment is never sent.
   base.hash = '';

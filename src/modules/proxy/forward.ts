@@ -18,6 +18,7 @@ import {
   refuseLoop,
 } from '../../platform/egress/headers.ts';
 import { type Account, FREE_BYTES, openAccount } from '../../platform/accounts.ts';
+import { mayCodeSend } from '../../platform/http/code-headers.ts';
 import { AppError, badRequest, forbidden, invalidField, notFound, unauthorized } from '../../platform/errors.ts';
 import type { CodeRights } from '../code/answer-calls.ts';
 import type { Nesting } from '../code/context.ts';
@@ -354,7 +355,10 @@ const transformAnswer = async (
   if (unread !== undefined) throw undecodable(unread);
   const made = await transform(ctx, proxy, 'response', came, { ...about, status }, rights);
   if (made instanceof CodeResponse) return answerOfCode(made, status);
-  return { status, statusText, ...made, bodyBytes: undefined, destination_status: status };
+  // Headers of the destination pass, as without a transform.
+  const sent = new Set(answer.headers.map(([name]) => name.toLowerCase()));
+  const allowed = made.headers.filter(([name]) => mayCodeSend(name) || sent.has(name.toLowerCase()));
+  return { status, statusText, ...made, headers: allowed, bodyBytes: undefined, destination_status: status };
 };
 
 /** Answers `svc.proxy`: forwards a request for the code's application. @throws as forward; CallFault. */

@@ -56,18 +56,21 @@ const graphql = tokensOf(/#[^\n\r]*/, /"""(?:\\"""|[^])*?"""|"(?:\\.|[^"\\\n\r])
 const json5 = tokensOf(/\/\/[^\n\r\u2028\u2029]*|\/\*[^]*?\*\//, /"(?:\\[^]|[^"\\\n\r])*"|'(?:\\[^]|[^'\\\n\r])*'/);
 const toml = tokensOf(/#[^\n\r]*/, /"(?:\\.|[^"\\\n\r])*"|'[^'\n\r]*'/);
 
+/** All that ends a line for one program or another. */
+const lineEnd = /\r\n|[^\t\P{Cc}]|[\p{Zl}\p{Zp}]/u;
+
 /** The fields of each line, for a reader that knows this separator only. */
 const csv =
   (separator: string) =>
   (text: string): string[] => {
-    const lines = text.split(/\r\n|[\n\r\v\f\x1c-\x1f\u0085\u2028\u2029]/);
+    const lines = text.split(lineEnd);
     const fields = lines.map((line) => line.split(separator));
     for (const [index, field] of fields.flat().entries())
       if (/^[\s\p{Z}\p{Cf}"]*[=+\-@\uff1d\uff0b\uff0d\uff20]/u.test(field)) return [`a formula in field ${index}`];
     return fields.map((line) => `${line.length} fields`);
   };
 
-const lines = (text: string): string[] => [String(text.split(/\r\n|[\n\r\v\f\x1c-\x1f\u0085\u2028\u2029]/).length)];
+const lines = (text: string): string[] => [String(text.split(lineEnd).length)];
 
 const markup = (text: string): string[] => text.match(/<[/a-z]*|&(?!(?:[a-z]+|#\d+);)/g) ?? [];
 
@@ -84,7 +87,7 @@ type Case = [name: string, sent: Sent, read: (made: ReturnType<typeof send>) => 
 const ofDocuments = (name: string, at: (document: string) => Sent, read: (made: ReturnType<typeof send>) => string) =>
   documents.map((document, index): Case => [`${name}, document ${index}`, at(document), (made) => graphql(read(made))]);
 
-const separators = [',', ';', '\t', '|', '^', '~', ':', ' ', '/', '!', '\u00a6', '\x1f', '::'];
+const separators = [',', ';', '\t', '|', '^', '~', ':', ' ', '/', '!', '\u00a6', '::'];
 
 const cases: Case[] = [
   ...ofDocuments(

@@ -32,7 +32,6 @@ import { readAnswer } from './bodies/answer-text.ts';
 import { type BodyKind, decodedKindOf, inUtf8, saysJson } from './bodies/body-kind.ts';
 import { callAnswer, parseProxyCall } from './code-call.ts';
 import { type Reservations, sentOf } from './bodies/coded-body.ts';
-import { percentStart } from './bodies/expression-start.ts';
 import { findInSlices } from './bodies/expressions.ts';
 import { destinationRefused, forwardingFault } from './faults.ts';
 import type { Message } from './message.ts';
@@ -245,7 +244,8 @@ const findBase = (
   const [url, ...others] = proxy ? [proxy.destination_url] : valuesOf(headers, 'svc-proxy-url');
   if (url === undefined || others.length > 0)
     throw invalidField('SVC-PROXY-URL', 'must be the URL of the destination, or SVC-PROXY-KEY the key of a proxy');
-  if (!proxy && percentStart.pattern.test(url)) throw invalidField('SVC-PROXY-URL', IN_DESTINATION);
+  // Braces in percent-encoding are the sender's own.
+  if (!proxy && url.includes('{{')) throw invalidField('SVC-PROXY-URL', IN_DESTINATION);
   const base = checked(ctx, url, allowLists, place);
   // A fragment is never sent.
   base.hash = '';

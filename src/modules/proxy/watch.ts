@@ -71,8 +71,11 @@ const createCharsetWatcher = (kind: TextBodyKind, watch: Watcher): Watcher => {
     if (utf16 === undefined) return watch;
     // A body without a type may be binary.
     const decoder = new TextDecoder(utf16, { fatal: kind.kind === 'undeclared' });
+    // Binary data may look like UTF-16.
+    const watchRaw = createUnsearchedWatcher('unread');
     let isText = true;
     return (chunk) => {
+      watchRaw(chunk);
       if (!isText) return;
       try {
         watch(Buffer.from(decoder.decode(chunk, { stream: true })));

@@ -355,8 +355,8 @@ const transformAnswer = async (
   if (unread !== undefined) throw undecodable(unread);
   const made = await transform(ctx, proxy, 'response', came, { ...about, status }, rights);
   if (made instanceof CodeResponse) return answerOfCode(made, status);
-  // Headers of the destination pass, as without a transform.
-  const sent = new Set(answer.headers.map(([name]) => name.toLowerCase()));
+  // Headers of the destination pass, as without a transform. Browsers get no cookie: the route drops it.
+  const sent = new Set(['set-cookie', ...answer.headers.map(([name]) => name.toLowerCase())]);
   const allowed = made.headers.filter(([name]) => mayCodeSend(name) || sent.has(name.toLowerCase()));
   return { status, statusText, ...made, headers: allowed, bodyBytes: undefined, destination_status: status };
 };

@@ -140,6 +140,12 @@ test('a request transform gets no such body either', async () => {
   }
 });
 
+test('a stored proxy has no expression in its destination', async () => {
+  const json = { name: 'Proxy', destination_url: `${fixture.url}/{{ ${id} }}`.replaceAll(' ', '') };
+  const answer = await fixture.server.request('POST', '/proxies', { json });
+  expect([answer.status, Object.keys(answer.body.errors)], answer.text).toEqual([400, ['destination_url']]);
+});
+
 test('a body that is too large to be held is cut off before the expression', async () => {
   const whole = Buffer.concat([
     Buffer.alloc(11 * 1024 * 1024, 'x'),

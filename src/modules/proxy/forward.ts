@@ -38,7 +38,7 @@ import type { Message } from './message.ts';
 import { refuseOwnKeys } from './own-keys.ts';
 import type { ProxyForUse } from './proxy-finder.ts';
 import { begun, takeBody, type TakenBody } from './bodies/take-body.ts';
-import { destinationOf, namesKey, NO_KEY, parseTarget, refuseLongUrl, type Target } from './target.ts';
+import { destinationOf, namesKey, NO_EXPRESSION, NO_KEY, parseTarget, refuseLongUrl, type Target } from './target.ts';
 import { type About, transform, type TransformRights } from './transform.ts';
 
 /** Code of a proxy may call proxies whose code calls proxies. Each level occupies one of the tenant's runs. */
@@ -230,9 +230,6 @@ const findActor = async (
   return { tenant_id, work: application && new Work(ctx, application, { origin: through }) };
 };
 
-const IN_DESTINATION =
-  'must have no {{: expressions stand in the path, the query, the headers and the body of the request';
-
 /** Finds and checks the destination. @returns also the header that names it, for errors. */
 const findBase = (
   ctx: ProxyContext,
@@ -244,8 +241,7 @@ const findBase = (
   const [url, ...others] = proxy ? [proxy.destination_url] : valuesOf(headers, 'svc-proxy-url');
   if (url === undefined || others.length > 0)
     throw invalidField('SVC-PROXY-URL', 'must be the URL of the destination, or SVC-PROXY-KEY the key of a proxy');
-  // Braces in percent-encoding are the sender's own.
-  if (!proxy && url.includes('{{')) throw invalidField('SVC-PROXY-URL', IN_DESTINATION);
+  if (!proxy && url.includes('{{')) throw invalidField('SVC-PROXY-URL', NO_EXPRESSION);
   const base = checked(ctx, url, allowLists, place);
   // A fragment is never sent.
   base.hash = '';

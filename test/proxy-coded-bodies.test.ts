@@ -131,8 +131,11 @@ describe('a compressed body', () => {
   });
 
   test('of a type that is not looked at passes in any coding, whatever is in it', async () => {
-    for (const type of ['image/png', 'application/octet-stream', 'application/json; charset=shift_jis'])
+    for (const type of ['image/png', 'application/octet-stream'])
       for (const coding of ['gzip', 'zstd', 'gzip, gzip, gzip']) await passes({ type, coding, body: gzipSync('{{') });
+    // A format that is not known passes without an expression, and in a coding that is not known.
+    await passes({ type: 'application/cbor', coding: 'gzip', body: gzipSync('{{') });
+    await passes({ type: 'application/cbor', coding: 'zstd', body: gzipSync('{{ an-expression }}') });
   });
 
   test('that is broken is a 400, and nothing leaves', async () => {

@@ -37,6 +37,13 @@ export const parseApiKey = (text: string, environment: string): KeyParts | undef
   return crc32Base62(body) === checksum ? { publicId, secret, isOfSession } : undefined;
 };
 
+const keyInText = new RegExp(
+  `svc_(?:test|live|sess)_[0-9A-Za-z]{${PUBLIC_ID_LENGTH}}_[0-9A-Za-z]{${SECRET_LENGTH + CHECKSUM_LENGTH}}`,
+);
+
+/** Whether a text holds a key of any environment. The checksum does not matter: a key with a typo is as telling. */
+export const holdsApiKey = (text: string): boolean => keyInText.test(text);
+
 export type NewApiKey = { public_id: string; digest: Buffer; key: Sensitive<string> };
 
 type Drawing = Pick<Platform, 'environment' | 'pepper' | 'randomBytes'>;

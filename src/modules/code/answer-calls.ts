@@ -40,10 +40,11 @@ export type CodeRights = {
 const sendLogOf = (ctx: CodeContext, { tenant_id, actor, entity: { entity_type, entity_id } }: CodeRights): SendLog => {
   const write = (rows: LogRow[]): Promise<unknown> => ctx.db.for({ tenant_id }).insertLogs(rows);
   let last: LogRow | undefined;
+  let lastHost: string | undefined;
   return {
     sending: async (host) => {
       // A redirect within a host has its row already.
-      if (last?.destination_host === host) return;
+      if (lastHost === host) return;
       const row = logRow(ctx, actor, {
         operation: 'use',
         entity_type,
@@ -53,6 +54,7 @@ const sendLogOf = (ctx: CodeContext, { tenant_id, actor, entity: { entity_type, 
       });
       await write([row]);
       last = row;
+      lastHost = host;
     },
     failed: async () => {
       if (last) await write(failedRows(ctx, [last]));

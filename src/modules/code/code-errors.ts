@@ -1,5 +1,6 @@
 // Maps a failed run to the response for its caller.
 import { fieldName, fieldValue } from '../../platform/egress/headers.ts';
+import { mayCodeSend } from '../../platform/http/code-headers.ts';
 import { AppError, codeFailure, fieldErrors } from '../../platform/errors.ts';
 import type { RunFault, RunLimits, ThrownResponse, ThrownSdkError } from '../../platform/sandbox/protocol/sandbox.ts';
 
@@ -142,41 +143,6 @@ const sdkFailure = ({ class: name, status, errors }: ThrownSdkError, codeLine: n
 const RESPONSE_HEADERS_MAX = 50;
 const RESPONSE_HEADERS_BYTES_MAX = 8192;
 
-/**
- * Headers that code cannot send: those of one connection and of framing, which are there where code passes on the headers of
- * another server; and those that are a policy for the origin of this server.
- */
-const withheld: ReadonlySet<string> = new Set([
-  'connection',
-  'keep-alive',
-  'proxy-authenticate',
-  'proxy-authorization',
-  'proxy-connection',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-  'content-length',
-  'content-encoding',
-  'date',
-  'server',
-  'alt-svc',
-  'cache-control',
-  'clear-site-data',
-  'content-security-policy',
-  'content-security-policy-report-only',
-  'origin-agent-cluster',
-  'referrer-policy',
-  'service-worker-allowed',
-  'set-cookie',
-  'set-cookie2',
-  'strict-transport-security',
-]);
-const withheldPrefixes = ['svc-', 'access-control-', 'cross-origin-', 'x-frame-', 'x-content-type-'];
-
-const isWithheld = (name: string): boolean =>
-  withheld.has(name) || withheldPrefixes.some((prefix) => name.startsWith(prefix));
-
 /** @returns the headers to send, or what is wrong with them. */
 const responseHeaders = (given: Record<string, unknown>): Record<string, string> | string => {
   const entries = Object.entries(given);
@@ -188,7 +154,7 @@ const responseHeaders = (given: Record<string, unknown>): Record<string, string>
     if (typeof value !== 'string' || !fieldValue.test(value)) return 'must have headers with valid values';
     bytes += name.length + value.length;
     if (bytes > RESPONSE_HEADERS_BYTES_MAX) return `must have at most ${RESPONSE_HEADERS_BYTES_MAX} bytes of headers`;
-    if (!isWithheld(name.toLowerCase())) headers[name.toLowerCase()] = value;
+    if (mayCodeSend(name)) headers[name.toLowerCase()] = value;
   }
   return headers;
 };

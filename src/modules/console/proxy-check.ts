@@ -96,7 +96,7 @@ export const checkRequest = async (visit: Visit, request: ReadRequest): Promise<
   const ids = new Set(found.flatMap(({ id }) => (id === undefined ? [] : [id])));
   const tokens = await lookUp(visit, ids);
   const tokenOf = ({ id }: Found) => (id === undefined ? undefined : tokens.get(id));
-  const isNotSearched = request.body !== undefined && bodyKindOf(request.headers).kind === 'bytes';
+  const kind = request.body === undefined ? undefined : bodyKindOf(request.headers).kind;
   const faults = found.filter((each) => isFaulty(each, tokens)).length;
   const verdict =
     faults > 0
@@ -112,7 +112,8 @@ export const checkRequest = async (visit: Visit, request: ReadRequest): Promise<
         );
   return html`<section class="card" aria-labelledby="check-heading"><h2 id="check-heading">Check</h2>
 ${verdict}
-${isNotSearched && notice('warn', 'A body of this type is not searched for expressions. It would be sent as it is.')}
+${kind === 'bytes' && notice('warn', 'A body of this type is not searched for expressions. It would be sent as it is.')}
+${(kind === 'unread' || kind === 'unreadable') && notice('warn', 'A body of this type or charset is not searched for expressions. With one, the proxy refuses it.')}
 ${ids.size > TOKENS_MAX && notice('bad', `A request may refer to ${TOKENS_MAX} tokens; this one refers to ${ids.size}.`)}
 ${
   found.length > 0 &&

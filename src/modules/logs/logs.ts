@@ -6,7 +6,7 @@ import type { TenantQuery } from '../../platform/db/database.ts';
 import { countLogEntries, type LogEntry, type LogFilter, listLogEntries } from './rows.ts';
 import { invalidField } from '../../platform/errors.ts';
 import { countThenList, type Page, type PageRequest, readPage } from '../../platform/pagination.ts';
-import { logRow } from '../../platform/audit/record.ts';
+import { logRow, maskHost } from '../../platform/audit/record.ts';
 
 export type LogRecord = {
   tenant_id: string;
@@ -139,7 +139,8 @@ const recordOf = (work: Work, row: LogEntry): LogRecord => ({
   disclosure: row.disclosure ?? undefined,
   reactor_id: row.reactor_id ?? undefined,
   proxy_id: row.proxy_id ?? undefined,
-  destination_host: row.destination_host ?? undefined,
+  // Rows of earlier versions hold the host as it was.
+  destination_host: row.destination_host === null ? undefined : maskHost(row.destination_host),
   trace_id: row.trace_id ?? undefined,
   otel_trace_id: row.otel_trace_id ?? undefined,
   ip: row.ip ?? undefined,

@@ -19,6 +19,7 @@ import {
 } from '../../platform/egress/headers.ts';
 import { type Account, FREE_BYTES, openAccount } from '../../platform/accounts.ts';
 import { findOperation } from '../../platform/event-loop.ts';
+import { mayCodeSend } from '../../platform/http/code-headers.ts';
 import { AppError, badRequest, forbidden, invalidField, notFound, unauthorized } from '../../platform/errors.ts';
 import type { CodeRights } from '../code/answer-calls.ts';
 import type { Nesting } from '../code/context.ts';
@@ -35,9 +36,10 @@ import { type Reservations, sentOf } from './bodies/coded-body.ts';
 import { findInSlices } from './bodies/expressions.ts';
 import { destinationRefused, forwardingFault } from './faults.ts';
 import type { Message } from './message.ts';
+import { refuseOwnKeys } from './own-keys.ts';
 import type { ProxyForUse } from './proxy-finder.ts';
 import { begun, takeBody, type TakenBody } from './bodies/take-body.ts';
-import { destinationOf, namesKey, NO_KEY, parseTarget, refuseLongUrl, type Target } from './target.ts';
+import { destinationOf, namesKey, NO_EXPRESSION, NO_KEY, parseTarget, refuseLongUrl, type Target } from './target.ts';
 import { type About, transform, type TransformRights } from './transform.ts';
 
 /** Code of a proxy may call proxies whose code calls proxies. Each level occupies one of the tenant's runs. */
@@ -67,16 +69,20 @@ export const forward = async (ctx: ProxyContext, request: ProxyRequest, nesting 
   // Checked first: a path outside the destination's path is refused before anything is read or written.
   const url = destinationOf(base, target.path, target.query);
   const headers = forwardedHeaders(request);
+  // Code may have the key of another vault from its configuration.
+  if (!request.coded) refuseOwnKeys({ ...target, headers, namedUrl: proxy ? undefined : base.href });
   const nested = { depth: nesting.depth + 1, allowLists, opened: nesting.opened ?? createOpenedTexts(), account };
   const isReadByRun = nesting.opened !== undefined;
   const route: Route = { tenant_id, account, work, proxy, allowLists, base, target, url, nested, isReadByRun };
   const declaredKind = decodedKindOf(headers);
-  const kind: BodyKind = request.coded?.hasLiteralBody ? { kind: 'bytes' } : declaredKind;
+  // A format that is not known may have a coding that is not known either.
+  const isOpaque = declaredKind.kind === 'unread' && !isDecodable(headers);
+  const kind: BodyKind = request.coded?.hasLiteralBody || isOpaque ? { kind: 'bytes' } : declaredKind;
   const isTransformed = proxy?.request_transform !== undefined;
   const reservations: Reservations = [];
   const release = () => reservations.forEach((reservation) => reservation.release());
   try {
-    const isUnsupportedJson = saysJson(headers) && declaredKind.kind === 'bytes';
+    const isUnsupportedJson = saysJson(headers) && !('charset' in declaredKind);
     const wanted = {
       kind,
       declaredKind,
@@ -251,6 +257,7 @@ const findBase = (
   const [url, ...others] = proxy ? [proxy.destination_url] : valuesOf(headers, 'svc-proxy-url');
   if (url === undefined || others.length > 0)
     throw invalidField('SVC-PROXY-URL', 'must be the URL of the destination, or SVC-PROXY-KEY the key of a proxy');
+  if (!proxy && url.includes('{{')) throw invalidField('SVC-PROXY-URL', NO_EXPRESSION);
   const base = checked(ctx, url, allowLists, place);
   // A fragment is never sent.
   base.hash = '';
@@ -360,7 +367,10 @@ const transformAnswer = async (
   if (unread !== undefined) throw undecodable(unread);
   const made = await transform(ctx, proxy, 'response', came, { ...about, status }, rights);
   if (made instanceof CodeResponse) return answerOfCode(made, status);
-  return { status, statusText, ...made, bodyBytes: undefined, destination_status: status };
+  // Headers of the destination pass, as without a transform. Browsers get no cookie: the route drops it.
+  const sent = new Set(['set-cookie', ...answer.headers.map(([name]) => name.toLowerCase())]);
+  const allowed = made.headers.filter(([name]) => mayCodeSend(name) || sent.has(name.toLowerCase()));
+  return { status, statusText, ...made, headers: allowed, bodyBytes: undefined, destination_status: status };
 };
 
 /** Answers `svc.proxy`: forwards a request for the code's application. @throws as forward; CallFault. */

@@ -34,7 +34,7 @@ import { isCutShort, pageTooLarge } from '../code/formulas.ts';
 import { checkApplication, checkApplications, type Configuration, textProblems } from '../reactors/reactors.ts';
 import { formatPath } from '../../platform/json/json.ts';
 import { openRoute, type ProxyRoute, sealRoute } from './proxy-route.ts';
-import { namesKey, NO_KEY } from './target.ts';
+import { namesKey, NO_EXPRESSION, NO_KEY } from './target.ts';
 
 /** Enough for a chain of several certificates, or for the largest key in use. */
 export const PEM_LENGTH_MAX = 20_000;
@@ -133,6 +133,7 @@ const destinationProblems = (ctx: ReactorsContext, { destination_url, allowed_ho
   if (refusal !== undefined) return [[path, refusal]];
   const problems: Problem[] = [];
   if (destination_url.includes('#')) problems.push([path, 'must not have a fragment']);
+  if (destination_url.includes('{{')) problems.push([path, NO_EXPRESSION]);
   if (namesKey(new URL(destination_url))) problems.push([path, NO_KEY]);
   if (allowed_hosts && refusalOf(ctx, destination_url, [allowed_hosts]) !== undefined)
     problems.push(['allowed_hosts', 'must cover the host of destination_url']);

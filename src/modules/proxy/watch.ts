@@ -6,7 +6,15 @@ import { EXPANDED_BYTES_MAX } from '../tokens/expressions/meter.ts';
 import { NESTED_MULTIPART_MAX, PARTS_MAX } from './bodies/body.ts';
 import { bodyKindOf, type BodyKind, type TextBodyKind } from './bodies/body-kind.ts';
 import { createMultipartReader } from './bodies/multipart.ts';
-import { anyStart, mayContain, type ExpressionStart, START_OVERLAP_BYTES, startOf } from './bodies/expression-start.ts';
+import {
+  anyStart,
+  mayContain,
+  type ExpressionStart,
+  percentStart,
+  START_OVERLAP_BYTES,
+  startOf,
+} from './bodies/expression-start.ts';
+import { mayHoldExpression, unsearchedOverlap, type UnsearchedKind } from './bodies/unread.ts';
 import { UTF16_SIGN_BYTES, utf16Of } from './bodies/utf16.ts';
 
 /** The error for a larger body that has expressions. */
@@ -28,17 +36,27 @@ const createTextWatcher = (start: ExpressionStart): Watcher => {
   };
 };
 
-/** For a body without a type: scans until it is no valid UTF-8. */
+/** For a body that is not searched, with the end of the chunk before. */
+const createUnsearchedWatcher = (kind: UnsearchedKind): Watcher => {
+  let before = Buffer.alloc(0);
+  return (chunk) => {
+    const whole = before.length === 0 ? chunk : Buffer.concat([before, chunk]);
+    if (mayHoldExpression(kind, whole)) throw payloadTooLarge(BODY_TOO_LARGE);
+    before = Buffer.from(whole.subarray(-unsearchedOverlap[kind]));
+  };
+};
+
+/** For a body without a type: scans it as text until it is no valid UTF-8, then as binary data. */
 const createGuessWatcher = (watch: Watcher): Watcher => {
   const utf8 = new TextDecoder('utf-8', { fatal: true });
-  let isText = true;
+  let watchBinary: Watcher | undefined;
   return (chunk) => {
-    if (!isText) return;
+    if (watchBinary) return watchBinary(chunk);
     try {
       utf8.decode(chunk, { stream: true });
     } catch {
-      isText = false;
-      return;
+      watchBinary = createUnsearchedWatcher('unread');
+      return watchBinary(chunk);
     }
     watch(chunk);
   };
@@ -53,8 +71,11 @@ const createCharsetWatcher = (kind: TextBodyKind, watch: Watcher): Watcher => {
     if (utf16 === undefined) return watch;
     // A body without a type may be binary.
     const decoder = new TextDecoder(utf16, { fatal: kind.kind === 'undeclared' });
+    // Binary data may look like UTF-16.
+    const watchRaw = createUnsearchedWatcher('unread');
     let isText = true;
     return (chunk) => {
+      watchRaw(chunk);
       if (!isText) return;
       try {
         watch(Buffer.from(decoder.decode(chunk, { stream: true })));
@@ -82,7 +103,7 @@ const createMultipartWatcher = (boundary: string, level: number): Watcher => {
   let watch = ignore;
   let parts = 0;
   const reader = createMultipartReader(boundary, {
-    onFrame: ignore,
+    onFrame: createTextWatcher(percentStart),
     onPart: (headers) => {
       parts += 1;
       watch = createWatcher(bodyKindOf(headers), level + 1);
@@ -98,8 +119,11 @@ const createMultipartWatcher = (boundary: string, level: number): Watcher => {
 
 const createWatcher = (kind: BodyKind, level = 0): Watcher => {
   if (kind.kind === 'bytes') return ignore;
+  if (kind.kind === 'unread' || kind.kind === 'unreadable') return createUnsearchedWatcher(kind.kind);
   if (kind.kind === 'multipart')
-    return level > NESTED_MULTIPART_MAX ? ignore : createMultipartWatcher(kind.boundary, level);
+    return level > NESTED_MULTIPART_MAX
+      ? createUnsearchedWatcher('unread')
+      : createMultipartWatcher(kind.boundary, level);
   const watch = createTextWatcher(startOf[kind.kind]);
   return createCharsetWatcher(kind, kind.kind === 'undeclared' ? createGuessWatcher(watch) : watch);
 };

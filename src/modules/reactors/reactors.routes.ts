@@ -23,6 +23,9 @@ import {
   reactorRecord,
 } from './reactors.schema.ts';
 
+/** For a response made by code, which may be HTML. */
+const NO_SCRIPTS = { 'content-security-policy': "sandbox; default-src 'none'" };
+
 export const reactorsRoutes = (app: App, ctx: ReactorsContext): void => {
   const routes = resourceRoutes(app, ctx, {
     path: '/reactors',
@@ -89,7 +92,9 @@ export const reactorsRoutes = (app: App, ctx: ReactorsContext): void => {
       // With an idempotency key the run goes on: its answer is kept for the client to ask again.
       const signal = request.idempotency ? undefined : disconnectOf(reply);
       const made = await invokeReactor(ctx, workOf(request), request.params.id, request.body ?? {}, signal);
-      return made instanceof CodeResponse ? sendAnswer(reply, made) : answer(reply, made);
+      if (!(made instanceof CodeResponse)) return answer(reply, made);
+      // A browser that opens the response runs no script of it.
+      return sendAnswer(reply, { ...made, headers: { ...made.headers, ...NO_SCRIPTS } });
     },
   );
 };

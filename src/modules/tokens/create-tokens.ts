@@ -409,11 +409,10 @@ const recordOfEqual = (
   if (visibilityOfToken(transform, row, kept) === 'nothing') return undefined;
   noteDecision(work, 'token:read', row, 'masked', kept);
   try {
-    const record = recordOfRow(ctx, work.tenant_id, row, kept, 'mask', { meter });
+    // The caller sees at least the mask, and has sent the value.
+    const record = recordOfRow(ctx, work.tenant_id, row, kept, 'mask', { meter, isPrintShown: true });
     const disclosure = disclosureOf(visibilityOfToken('mask', row, kept));
-    // The caller sent the value, so the fingerprint reveals nothing new.
-    const fingerprint = row.fingerprint ?? undefined;
-    return { record: { ...record, fingerprint }, logged: { id: row.id, type: row.type, disclosure } };
+    return { record, logged: { id: row.id, type: row.type, disclosure } };
   } catch (error) {
     if (error instanceof ExpressionError) throw tooLarge();
     throw error;

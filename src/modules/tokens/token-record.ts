@@ -32,7 +32,7 @@ export const tokenRecord = z
     }),
     fingerprint: z.string().optional().meta({
       description:
-        'A keyed digest that is the same for equal values of a type within a tenant, and never across tenants. Left out for callers who may not see the masked value.',
+        'A keyed digest that is the same for equal values of a type within a tenant, and never across tenants. Left out for callers who may not see the masked value, and where the masked value shows the first six and the last four digits of a card number.',
       example: cardToken.fingerprint,
     }),
     fingerprint_expression: z.string().optional().meta({

@@ -25,6 +25,7 @@ import { noteTampered } from '../../platform/tampered.ts';
 import { evaluateShape } from './expressions/expressions.ts';
 import type { Json } from '../../platform/json/json.ts';
 import { createMeter, type Meter } from './expressions/meter.ts';
+import { showsNumberByParts } from './number-parts.ts';
 import type { Draft, DraftTools } from './token-request.ts';
 import { findTokenType } from './token-types.ts';
 
@@ -205,6 +206,8 @@ export type ShowOptions = {
   cvc?: string | undefined;
   /** Of all masks of one answer; without it the token has a budget of its own. */
   meter?: Meter;
+  /** Whether the reader may see the fingerprint. Without it, a reader who sees at least the mask. */
+  isPrintShown?: boolean;
 };
 
 /** The data of an opened token as a decision shows it; undefined for nothing. @throws ExpressionError where a shared meter is spent. */
@@ -228,6 +231,19 @@ export const shownData = (
   return { data: masked === undefined && transform === 'default' ? kept.data : masked, mask: masked };
 };
 
+/**
+ * Adds the fingerprint to a record whose reader may see it: the only place that does. A masked value that shows first and last
+ * digits of a card number has none: together they are the number, which about 1,000 creates would find.
+ */
+const withPrint = (
+  record: TokenRecord,
+  fingerprint: string | undefined,
+  { data, isMasked: isHidden }: { data: Json; isMasked: boolean },
+): TokenRecord =>
+  isHidden && showsNumberByParts(data, [record.id, record.data, record.mask, record.metadata])
+    ? record
+    : { ...record, fingerprint };
+
 /** A stored token as its reader may see it. */
 export const recordOfRow = (
   ctx: Pick<TokensContext, 'expressionEnvironment'>,
@@ -235,23 +251,28 @@ export const recordOfRow = (
   row: StoredToken,
   kept: Kept,
   transform: Transform,
-  options?: ShowOptions,
-): TokenRecord => ({
-  id: row.id,
-  tenant_id,
-  type: row.type,
-  ...shownData(ctx, row, kept, transform, options),
-  ...(visibilityOfToken(transform, row, kept) !== 'nothing' && { fingerprint: row.fingerprint ?? undefined }),
-  fingerprint_expression: row.fingerprint_expression ?? undefined,
-  containers: [row.container],
-  metadata: row.metadata ?? undefined,
-  search_indexes: row.search_indexes ?? [],
-  expires_at: row.expires_at?.toISOString(),
-  created_by: row.created_by ?? undefined,
-  created_at: row.created_at.toISOString(),
-  modified_by: row.modified_by ?? undefined,
-  modified_at: row.modified_at?.toISOString(),
-});
+  options: ShowOptions = {},
+): TokenRecord => {
+  const visibility = visibilityOfToken(transform, row, kept);
+  const record: TokenRecord = {
+    id: row.id,
+    tenant_id,
+    type: row.type,
+    ...shownData(ctx, row, kept, transform, options),
+    fingerprint_expression: row.fingerprint_expression ?? undefined,
+    containers: [row.container],
+    metadata: row.metadata ?? undefined,
+    search_indexes: row.search_indexes ?? [],
+    expires_at: row.expires_at?.toISOString(),
+    created_by: row.created_by ?? undefined,
+    created_at: row.created_at.toISOString(),
+    modified_by: row.modified_by ?? undefined,
+    modified_at: row.modified_at?.toISOString(),
+  };
+  if (!(options.isPrintShown ?? visibility !== 'nothing')) return record;
+  const isHidden = visibility !== 'value' && hasMask(row, kept);
+  return withPrint(record, row.fingerprint ?? undefined, { data: kept.data, isMasked: isHidden });
+};
 
 /**
  * What a write answers of a draft: never more than the masked value, whatever a rule would reveal to a reader. A mask of
@@ -280,12 +301,11 @@ export const recordOfDraft = (
   made: Pick<TokenRecord, 'created_by' | 'created_at' | 'modified_by' | 'modified_at'> & { id: string },
 ): TokenRecord => {
   const { id, ...times } = made;
-  return {
+  const record: TokenRecord = {
     id,
     tenant_id,
     type: draft.type.name,
     ...shownOfDraft(draft, transform),
-    ...(isPrintShown && { fingerprint: columns.fingerprint }),
     fingerprint_expression: columns.fingerprint_expression,
     containers: [columns.container],
     metadata: columns.metadata,
@@ -293,4 +313,7 @@ export const recordOfDraft = (
     expires_at: columns.expires_at,
     ...times,
   };
+  return isPrintShown
+    ? withPrint(record, columns.fingerprint, { data: draft.data, isMasked: isMasked(draft) })
+    : record;
 };

@@ -129,6 +129,13 @@ type Details = {
   is_list?: boolean;
 };
 
+/** 13 to 19 digits, with single dots or dashes between them. Addresses of version 4 have 12 at most. */
+const cardLikeInHost = /(?<![0-9])[0-9](?:[.-]?[0-9]){12,18}(?![0-9])/g;
+
+/** A host name may hold what looks like a card number, put there by a client. All its digits but the last four become X. */
+export const maskHost = (host: string): string =>
+  host.replace(cardLikeInHost, (digits) => digits.replace(/[0-9](?=(?:[.-]?[0-9]){4})/g, 'X'));
+
 /**
  * Builds the log row of an operation, to be written with it. `entity` is the noun of the message; `entity_type` goes to the
  * column.
@@ -151,7 +158,7 @@ export const logRow = (
     created_at: at.toISOString(),
     disclosure: entry.disclosure ?? 'none',
     outcome: entry.outcome ?? 'success',
-    destination_host: entry.destination_host,
+    destination_host: entry.destination_host === undefined ? undefined : maskHost(entry.destination_host),
     is_list: entry.is_list,
     ...actor.origin,
   };

@@ -1,6 +1,8 @@
 // Sets the headers of every response under /proxy that caches and browsers obey. A destination must not decide them, as the
 // response comes from the host name of this server.
 
+import { isForServerInFront } from './code-headers.ts';
+
 type Headers = [name: string, value: string][];
 
 /** The headers that the response depends on (RFC 9110 section 12.5.5). */
@@ -64,7 +66,8 @@ export const proxyAnswerHeaders = (request: Readonly<Record<string, unknown>>, a
   const fromBrowser = isFromBrowser(request);
   const kept = answered.filter(([header]) => {
     const name = header.toLowerCase();
-    return !replaced.has(name) && !isOfOneCache(name) && !(fromBrowser && isOfOrigins(name));
+    if (replaced.has(name) || isOfOneCache(name) || isForServerInFront(name)) return false;
+    return !(fromBrowser && isOfOrigins(name));
   });
   // A second Vary header adds to the first (RFC 9110 section 5.3).
   return [...kept, ...replacing, ['Vary', VARY]];

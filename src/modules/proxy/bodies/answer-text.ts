@@ -1,6 +1,6 @@
 // Converts a response in another charset to UTF-8, for code to read.
 import type { Headers } from '../../../platform/egress/headers.ts';
-import { bodyKindOf, charsetOf, inUtf8Headers, utf16Label } from './body-kind.ts';
+import { bodyKindOf, charsetOf, inUtf8Headers, isMarkup, utf16Label } from './body-kind.ts';
 import { writeDeclaredEncoding } from './markup-text.ts';
 import type { Message } from '../message.ts';
 import { utf16Of, utf16OfMark } from './utf16.ts';
@@ -44,6 +44,6 @@ export const readAnswer = (answer: Message, isCut = false): { message: Message; 
   if (charset === undefined) return { message: answer };
   const text = decode(body, charset, isCut);
   if (text === undefined) return { message: answer, ...(kind.kind !== 'undeclared' && { unread: charset }) };
-  const written = kind.kind === 'markup' ? writeDeclaredEncoding(text) : text;
+  const written = isMarkup(kind.kind) ? writeDeclaredEncoding(text) : text;
   return { message: { ...answer, headers: utf8Headers, body: Buffer.from(written) } };
 };

@@ -24,9 +24,9 @@ describe('the kind of a body', () => {
     ['application/xml', 'markup'],
     ['text/xml; charset=us-ascii', 'markup'],
     ['application/soap+xml; action="urn:x; charset=utf-16"', 'markup'],
-    ['image/svg+xml', 'markup'],
-    ['text/html', 'markup'],
-    ['application/xhtml+xml', 'markup'],
+    ['image/svg+xml', 'html'],
+    ['text/html', 'html'],
+    ['application/xhtml+xml', 'html'],
     ['application/x-json', 'json'],
     ['text/plain', 'plain'],
     ['text/csv; header=present', 'csv'],
@@ -39,21 +39,39 @@ describe('the kind of a body', () => {
     ['application/EDI-X12', 'text'],
     ['text/anything', 'text'],
     ['text/plain; unheard-of; charset=utf-8', 'plain'],
-    ['text/plain; charset=', 'bytes'],
     ['text/plain;', 'plain'],
+    ['text/xml-external-parsed-entity', 'markup'],
+    ['application/xml-external-parsed-entity', 'markup'],
+    ['application/xml-dtd', 'markup'],
+    ['text/xsl', 'markup'],
+    ['text/x-xhtml', 'html'],
+    ['application/json5', 'quoted'],
+    ['text/json5', 'quoted'],
+    ['application/toml', 'quoted'],
+    ['text/calendar', 'text'],
+    ['text/vcard', 'text'],
   ])('%s is %s', (type, kind) => {
-    expect(kindOfType(type)).toMatchObject(kind === 'bytes' ? { kind } : { kind, charset: 'utf8' });
+    expect(kindOfType(type)).toEqual({ kind, charset: 'utf8' });
   });
 
   test.each(
-    `application/octet-stream application/pdf image/png application/jsonx application/zip application/protobuf
-     video/mp4 message/rfc822 json text */ /json application/json,text/plain {{id}}`.split(/\s+/),
-  )('%s is bytes', (type) => {
+    `application/octet-stream application/pdf image/png application/zip application/x-gzip application/x-pkcs12
+     application/vnd.openxmlformats-officedocument.wordprocessingml.document application/epub+zip video/mp4 font/woff2`.split(
+      /\s+/,
+    ),
+  )('%s is a file of any bytes', (type) => {
     expect(kindOfType(type)).toEqual({ kind: 'bytes' });
   });
 
-  test('an empty type means bytes, and no type means text if it is valid', () => {
-    expect(kindOfType('')).toEqual({ kind: 'bytes' });
+  test.each(
+    `application/jsonx application/protobuf application/cbor application/msgpack application/senml+cbor application/grpc
+     message/rfc822 json text */ /json application/json,text/plain {{id}} x/y`.split(/\s+/),
+  )('%s is not searched, and refused with an expression', (type) => {
+    expect(kindOfType(type)).toEqual({ kind: 'unread' });
+  });
+
+  test('an empty type is not searched, and no type means text if it is valid', () => {
+    expect(kindOfType('')).toEqual({ kind: 'unread' });
     expect(bodyKindOf([['accept', 'application/json']])).toEqual({ kind: 'undeclared', charset: 'utf8' });
   });
 
@@ -69,9 +87,9 @@ describe('the kind of a body', () => {
   });
 
   test.each(['utf-16x', 'utf-32', 'shift_jis', 'iso-8859-15', 'gb18030', 'utf-7', '"utf-8', ''])(
-    'text in the charset %j is bytes: a brace may be half of a character',
+    'text in the charset %j is not read: a brace may be half of a character',
     (charset) => {
-      expect(kindOfType(`application/json; charset=${charset}`)).toEqual({ kind: 'bytes' });
+      expect(kindOfType(`application/json; charset=${charset}`)).toEqual({ kind: 'unreadable' });
     },
   );
 
@@ -101,8 +119,8 @@ describe('the kind of a body', () => {
     '; boundary="a "',
     '; boundary="a\u00e9"',
     `; boundary=${'a'.repeat(71)}`,
-  ])('multipart without a boundary that can be one is bytes: %j', (parameters) => {
-    expect(kindOfType(`multipart/form-data${parameters}`)).toEqual({ kind: 'bytes' });
+  ])('multipart without a boundary that can be one is not searched: %j', (parameters) => {
+    expect(kindOfType(`multipart/form-data${parameters}`)).toEqual({ kind: 'unread' });
   });
 
   test.each([
@@ -119,14 +137,18 @@ describe('the kind of a body', () => {
     ['content-transfer-encoding', '7bit', false],
   ])('%s: %s hides the text: %s', (name, value, isHidden) => {
     const type: Headers[number] = ['content-type', 'application/json'];
-    const kind = isHidden ? 'bytes' : 'json';
+    const hidden = name.toLowerCase() === 'content-encoding' ? 'unread' : 'unreadable';
+    const kind = isHidden ? hidden : 'json';
     expect(bodyKindOf([type, [name, value]]).kind).toBe(kind);
     expect(bodyKindOf([[name, value], type]).kind).toBe(kind);
   });
 
-  test('two types are bytes, also when they agree', () => {
+  test('two types are not read, also when they agree; two types of files are files', () => {
     const type: Headers[number] = ['content-type', 'application/json'];
-    expect(bodyKindOf([type, type])).toEqual({ kind: 'bytes' });
+    expect(bodyKindOf([type, type])).toEqual({ kind: 'unreadable' });
+    const file: Headers[number] = ['content-type', 'image/png'];
+    expect(bodyKindOf([file, type])).toEqual({ kind: 'unreadable' });
+    expect(bodyKindOf([file, file])).toEqual({ kind: 'bytes' });
   });
 });
 

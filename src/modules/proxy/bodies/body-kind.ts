@@ -9,9 +9,14 @@ export type TextKind =
   | 'json_lines'
   | 'form'
   | 'markup'
+  /** Markup with elements and attributes that hold scripts. */
+  | 'html'
   | 'csv'
   | 'yaml'
   | 'graphql'
+  /** JSON5 and TOML. */
+  | 'quoted'
+  /** Other text, whose lines may have a meaning. */
   | 'text'
   /** Any text. A receiver may read it as JSON. */
   | 'plain'
@@ -23,10 +28,16 @@ export type TextBodyKind = { kind: TextKind; charset: Charset; utf16?: string };
 export type BodyKind =
   | TextBodyKind
   | { kind: 'multipart'; boundary: string }
-  /** Forwarded without a search for expressions. */
+  /** A format that the proxy does not know. Refused with an expression. */
+  | { kind: 'unread' }
+  /** Text that the proxy cannot decode, or that receivers read differently. Refused with two braces. */
+  | { kind: 'unreadable' }
+  /** Files, which hold any bytes. Forwarded without a search for expressions. */
   | { kind: 'bytes' };
 
 const bytes: BodyKind = { kind: 'bytes' };
+const unread: BodyKind = { kind: 'unread' };
+const unreadable: BodyKind = { kind: 'unreadable' };
 
 /** US-ASCII is a subset of UTF-8. */
 const utf8 = new Set(['utf-8', 'utf8', 'us-ascii', 'ascii']);
@@ -70,7 +81,11 @@ const kindOfType = new Map<string, TextKind>([
   ['application/x-www-form-urlencoded', 'form'],
   ['application/xml', 'markup'],
   ['text/xml', 'markup'],
-  ['text/html', 'markup'],
+  ['application/xml-dtd', 'markup'],
+  ['application/xml-external-parsed-entity', 'markup'],
+  ['text/html', 'html'],
+  ['application/xhtml+xml', 'html'],
+  ['image/svg+xml', 'html'],
   ['application/csv', 'csv'],
   ['application/x-csv', 'csv'],
   ['application/tsv', 'csv'],
@@ -81,6 +96,8 @@ const kindOfType = new Map<string, TextKind>([
   ['application/x-yaml', 'yaml'],
   ['application/yml', 'yaml'],
   ['application/x-yml', 'yaml'],
+  ['application/json5', 'quoted'],
+  ['application/toml', 'quoted'],
   ['application/graphql', 'graphql'],
   ['application/x-graphql', 'graphql'],
   ['text/plain', 'plain'],
@@ -88,7 +105,7 @@ const kindOfType = new Map<string, TextKind>([
 
 /** Subtypes of `application` that are text. */
 const textTypes =
-  /^application\/(?:ecmascript|edi-x12|edifact|jose|jwt|sql|toml|typescript|x-pem-file|x-sh|(?:x-)?javascript)$/;
+  /^application\/(?:ecmascript|edi-x12|edifact|jose|jwt|sql|typescript|x-pem-file|x-sh|(?:x-)?javascript)$/;
 
 /** RFC 6839, RFC 8091, RFC 9512. */
 const kindOfSuffix: [string, TextKind][] = [
@@ -100,6 +117,9 @@ const kindOfSuffix: [string, TextKind][] = [
 
 /** Unregistered types under `text/`, recognised by a word in their names. */
 const kindOfWord: [RegExp, TextKind][] = [
+  [/\b(?:json5|toml)\b/, 'quoted'],
+  [/\bx?html\b/, 'html'],
+  [/\b(?:xml|xsl|xslt|sgml|rss|atom)\b/, 'markup'],
   [/\b(?:ndjson|jsonl|jsonlines|json-seq)\b/, 'json_lines'],
   [/\bjson\b/, 'json'],
   [/\bya?ml\b/, 'yaml'],
@@ -112,6 +132,17 @@ const kindOf = (type: string): TextKind | undefined => {
   const byWord = type.startsWith('text/') ? kindOfWord.find(([word]) => word.test(type))?.[1] : undefined;
   return known ?? byWord ?? (type.startsWith('text/') || textTypes.test(type) ? 'text' : undefined);
 };
+
+/** Types of files, in which two braces mean nothing. Clients send with them what must not be searched. */
+const fileTypes = [
+  /^(?:audio|chemical|font|image|model|video)\//,
+  /^application\/(?:octet-stream|x-binary|pdf|wasm|msword|java-archive|pgp-encrypted|timestamp-query|ocsp-request|x-shockwave-flash)$/,
+  /^application\/(?:vnd\.ms-|vnd\.openxmlformats-|vnd\.oasis\.|vnd\.apple\.|x-?pkcs|pkcs|pkix-|font-|x-font-)/,
+  /^application\/(?:x-|vnd\.)?(?:zip|zip-compressed|gzip|bzip2?|tar|gtar|xz|zstd|lzip|lzma|rar|rar-compressed|7z-compressed|compress(?:ed)?)$/,
+  /\+(?:gzip|zip|zstd)$/,
+];
+
+const isFile = (type: string): boolean => fileTypes.some((each) => each.test(type));
 
 const mediaType = /^[\t ]*([!#$%&'*+.^_`|~0-9a-z-]+\/[!#$%&'*+.^_`|~0-9a-z-]+)[\t ]*(?=;|$)/i;
 
@@ -152,27 +183,37 @@ export const bodyKindOf = (headers: Headers): BodyKind => {
   const types: string[] = [];
   for (const [spelled, value] of headers) {
     const name = spelled.toLowerCase();
-    if (unencoded.get(name)?.test(value.trim()) === false) return bytes;
+    // Base64 holds no brace, quoted-printable does.
+    if (unencoded.get(name)?.test(value.trim()) === false) return name === 'content-encoding' ? unread : unreadable;
     if (name === 'content-type') types.push(value);
   }
   const [value, ...others] = types;
   if (value === undefined) return { kind: 'undeclared', charset: 'utf8' };
-  const match = mediaType.exec(value);
   // With two types, or an invalid one, the receiver may read the body differently.
-  if (others.length > 0 || !match) return bytes;
+  if (others.length > 0) return types.every((each) => kindOfValue(each).kind === 'bytes') ? bytes : unreadable;
+  return kindOfValue(value);
+};
+
+const kindOfValue = (value: string): BodyKind => {
+  const match = mediaType.exec(value);
+  if (!match) return unread;
   const type = (match[1] as string).toLowerCase();
   const parameters = parametersOf(value, match[0].length);
   if (type.startsWith('multipart/')) {
     const boundary = parameters.get('boundary') ?? '';
-    return boundaryForm.test(boundary) ? { kind: 'multipart', boundary } : bytes;
+    return boundaryForm.test(boundary) ? { kind: 'multipart', boundary } : unread;
   }
   const kind = kindOf(type);
+  if (!kind) return isFile(type) ? bytes : unread;
   const label = parameters.get('charset') ?? 'utf-8';
   const wide = utf16Label(label);
-  if (kind && wide !== undefined) return { kind, charset: 'utf8', utf16: wide };
+  if (wide !== undefined) return { kind, charset: 'utf8', utf16: wide };
   const charset = charsetOf(label);
-  return kind && charset ? { kind, charset } : bytes;
+  return charset ? { kind, charset } : unreadable;
 };
+
+/** Formats that may declare their encoding themselves. */
+export const isMarkup = (kind: TextKind): boolean => kind === 'markup' || kind === 'html';
 
 const withoutCoding = (headers: Headers): Headers =>
   headers.filter(([name]) => name.toLowerCase() !== 'content-encoding');

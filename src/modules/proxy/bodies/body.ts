@@ -10,6 +10,7 @@ import {
   type BodyKind,
   type Charset,
   charsetOf,
+  isMarkup,
   isUtf16Label,
   partName,
   type TextBodyKind,
@@ -19,10 +20,11 @@ import { splitForm } from './form-text.ts';
 import { type Path, splitJson, splitJsonLines } from './json-text.ts';
 import { declaredEncoding, splitMarkup } from './markup-text.ts';
 import { createMultipartReader } from './multipart.ts';
-import { anyStart, mayContain, startOf } from './expression-start.ts';
+import { anyStart, mayContain, percentStart, startOf } from './expression-start.ts';
 import { encodePercentAt } from './percent.ts';
 import { encodableAt, hasSlots, type TextParts, refuseValue, splitText, writeParts } from './text-parts.ts';
-import { splitRuled } from './place-rules.ts';
+import { GRAPHQL_NAME, graphqlChecks, splitChecked, splitRuled } from './place-rules.ts';
+import { mayHoldExpression, UNSEARCHED, type UnsearchedKind } from './unread.ts';
 import { encodeUtf16, readUtf16, withoutByteOrderMark } from './utf16.ts';
 
 /** Deeper nesting occurs in forwarded mail only. */
@@ -47,10 +49,20 @@ export function* prepareBody(
   level = 0,
 ): Slices<WriteBody | undefined> {
   if (kind.kind === 'bytes') return undefined;
+  if (kind.kind === 'unread' || kind.kind === 'unreadable') return refuseUnsearched(kind.kind, bytes, path, references);
   if (kind.kind !== 'multipart') return yield* prepareText(kind, bytes, path, references);
-  if (level > NESTED_MULTIPART_MAX || !mayStartInPart(bytes)) return undefined;
+  if (level > NESTED_MULTIPART_MAX) return refuseUnsearched('unread', bytes, path, references);
+  if (!mayStartInPart(bytes)) return undefined;
   return yield* prepareMultipart(kind.boundary, bytes, path, references, level);
 }
+
+/**
+ * Refuses an expression in a body that is not searched. Marks of code are counted elsewhere.
+ * @throws invalidInput.
+ */
+const refuseUnsearched = (kind: UnsearchedKind, bytes: Buffer, path: Path, { coded }: References): undefined => {
+  if (coded === undefined && mayHoldExpression(kind, bytes)) throw invalidField(formatPath(path), UNSEARCHED);
+};
 
 const wideBrace = '(?:\\{|%\\x007\\x00b|\\\\\\x00u\\x000\\x000\\x007\\x00b)';
 
@@ -84,12 +96,12 @@ function* prepareText(
     return hasSlots(parts) ? (expansion) => encodeUtf16(writeParts(parts, expansion), wide.utf16) : undefined;
   }
   if (!mayContain(startOf[kind], bytes)) return undefined;
-  const declared = kind === 'markup' ? declaredEncoding(bytes) : undefined;
+  const declared = isMarkup(kind) ? declaredEncoding(bytes) : undefined;
   const charset = declared === undefined || isUtf16Label(declared) ? said : charsetOf(declared);
-  if (charset === undefined) return undefined;
+  if (charset === undefined) return refuseUnsearched('unreadable', bytes, path, references);
   const text = decode(bytes, charset);
   if (text === undefined) {
-    if (kind === 'undeclared') return undefined;
+    if (kind === 'undeclared') return refuseUnsearched('unread', bytes, path, references);
     throw invalidField(formatPath(path), 'must be in UTF-8, or in the charset that it says');
   }
   const parts = yield* split(text, kind, charset, path, references);
@@ -106,15 +118,37 @@ function* split(text: string, kind: TextKind, charset: Charset, path: Path, refe
     case 'form':
       return yield* splitForm(text, path, encodePercentAt(charset), references);
     case 'markup':
-      return yield* splitMarkup(text, charset, place, references);
+    case 'html':
+      return yield* splitMarkup(text, charset, place, references, kind === 'html');
     case 'csv':
     case 'yaml':
     case 'graphql':
+    case 'quoted':
       return yield* splitRuled(kind, text, place, references, encodableAt(charset, place));
     default:
       if (kind !== 'text' && (yield* isJsonText(text))) return yield* splitJson(text, charset, path, references);
-      return splitText(text, place, references, encodableAt(charset, place));
+      return yield* splitOther(text, charset, path, references, kind !== 'undeclared');
   }
+}
+
+/**
+ * Text of no known format. A part of a form that is named `query` may be a GraphQL document.
+ * @param hasLines whether lines may have a meaning. A field of a form is one value.
+ */
+function* splitOther(
+  text: string,
+  charset: Charset,
+  path: Path,
+  references: References,
+  hasLines: boolean,
+): Slices<TextParts> {
+  const place = formatPath(path);
+  const encode = encodableAt(charset, place);
+  const checks = path.at(-1) === GRAPHQL_NAME ? yield* graphqlChecks(text, place, references) : undefined;
+  if (checks) return splitChecked(text, place, references, encode, checks);
+  return hasLines
+    ? yield* splitRuled('lines', text, place, references, encode)
+    : splitText(text, place, references, encode);
 }
 
 /** Also after a byte order mark. Text that is nested too deep counts as JSON, and `splitJson` refuses it. */
@@ -131,6 +165,9 @@ function* isJsonText(text: string): Slices<boolean> {
     throw error;
   }
 }
+
+const IN_FRAME =
+  'must have no {{ in headers of parts or outside of the parts: expressions stand in their contents only';
 
 /** Each part has its own kind. A part without a type is treated as text if it is valid. */
 function* prepareMultipart(
@@ -160,6 +197,9 @@ function* prepareMultipart(
   });
   reader.push(bytes);
   reader.end();
+  const frames = found.filter((each) => !('content' in each));
+  if (references.coded === undefined && frames.some((each) => mayContain(percentStart, each as Buffer)))
+    throw invalidField(place, IN_FRAME);
   const written: (Buffer | WriteBody)[] = [];
   for (const each of found) {
     if (!('content' in each)) {

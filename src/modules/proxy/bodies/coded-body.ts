@@ -7,7 +7,7 @@ import type { Headers } from '../../../platform/egress/headers.ts';
 import { type Account, FREE_BYTES, type Reservation } from '../../../platform/accounts.ts';
 import { AppError, invalidField, payloadTooLarge } from '../../../platform/errors.ts';
 import { EXPANDED_BYTES_MAX } from '../../tokens/expressions/meter.ts';
-import { type BodyKind, decodedHeaders } from './body-kind.ts';
+import { type BodyKind, decodedHeaders, isMarkup } from './body-kind.ts';
 import { writeDeclaredEncoding } from './markup-text.ts';
 import { isInUtf16, readUtf16, withoutByteOrderMark } from './utf16.ts';
 
@@ -68,13 +68,13 @@ export const decodeRequest = async (
   reservations: Reservations,
 ): Promise<DecodedBody | undefined> => {
   const bytes = isCoded(headers) ? await decodeCodings(ctx, account, headers, whole, bytesMax, reservations) : whole;
-  if (kind.kind !== 'bytes' && kind.kind !== 'multipart' && isInUtf16(kind, bytes)) {
+  if ('charset' in kind && isInUtf16(kind, bytes)) {
     const most = Math.ceil(bytes.byteLength * UTF8_GROWTH);
     if (most > FREE_BYTES) reservations.push(ctx.accounts.reserve(account, 'request_bytes', most));
     const read = readUtf16(kind, bytes, 'body');
     if (read) {
       const text = withoutByteOrderMark(read.text);
-      return { bytes: Buffer.from(kind.kind === 'markup' ? writeDeclaredEncoding(text) : text), wasUtf16: true };
+      return { bytes: Buffer.from(isMarkup(kind.kind) ? writeDeclaredEncoding(text) : text), wasUtf16: true };
     }
     // Code would read another text than the destination.
     if (isTransformed) throw invalidField('body', 'must be in UTF-8, or in the charset that it says');

@@ -53,15 +53,16 @@ describe('headers', () => {
 describe('other texts', () => {
   test('values are inserted as text, null as nothing, structure as JSON', () => {
     const body = 'a={{ t }}, {{ u }}{{ n }} %7B%7B {"a":{}}\0\r\n';
-    expect(sendBody('text/plain', body, { t: '"\n<', u: { a: [1] }, n: null })).toBe(
-      'a="\n<, {"a":[1]} %7B%7B {"a":{}}\0\r\n',
+    expect(sendBody('text/plain', body, { t: '"\t<', u: { a: [1] }, n: null })).toBe(
+      'a="\t<, {"a":[1]} %7B%7B {"a":{}}\0\r\n',
     );
   });
 
   test('a body without a type is text if it is UTF-8', () => {
     expect(sendBody(undefined, 'é{{ t }}', t)).toBe('év');
-    const bytes = Buffer.from('\xff{{ t }}', 'latin1');
+    const bytes = Buffer.from('\xff{{ t', 'latin1');
     expect(send({ body: bytes }, {}).body).toEqual(bytes);
+    expect(problemsOf(() => send({ body: Buffer.concat([bytes, Buffer.from(' }}')]) }, t))).toHaveProperty(['body']);
   });
 
   test.each(['text/plain', 'application/json', FORM, 'text/xml', 'text/plain; charset=utf-8'])(
@@ -78,7 +79,7 @@ describe('other texts', () => {
     const body = Buffer.from('\x80\xe9 {{ t }} \xff\x00', 'latin1');
     const type = 'text/plain; charset=iso-8859-1';
     expect((send({ type, body }, { t: 'é' }).body as Buffer).toString('latin1')).toBe('\x80\xe9 \xe9 \xff\x00');
-    for (const value of ['€', '\u0080', 'a😀'])
+    for (const value of ['€', 'a😀'])
       expect(problemsOf(() => send({ type, body }, { t: value }))).toEqual({
         body: ['must insert only characters that the charset of the body can hold'],
       });
@@ -95,16 +96,8 @@ describe('other texts', () => {
     expect(sendBody('application/json', '["{{ t }}"]', { t: 'a\ud800' })).toBe('["a\\ud800"]');
   });
 
-  test.each(['application/octet-stream', 'application/pdf', 'text/plain; charset=shift_jis'])(
-    '%s is not looked at',
-    (type) => {
-      for (const body of ['{{ t }}', '{{', '\xff{{ unknown }}']) expect(sendBody(type, body, {})).toBe(body);
-    },
-  );
-
-  test('a compressed body is not searched', () => {
-    const headers: Headers = [['content-encoding', 'gzip']];
-    expect(String(send({ type: 'application/json', headers, body: '{{ t }}' }, {}).body)).toBe('{{ t }}');
+  test.each(['application/octet-stream', 'application/pdf'])('%s is not looked at', (type) => {
+    for (const body of ['{{ t }}', '{{', '\xff{{ unknown }}']) expect(sendBody(type, body, {})).toBe(body);
   });
 });
 

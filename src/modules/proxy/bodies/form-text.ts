@@ -1,4 +1,4 @@
-// Finds expressions in the values of queries and forms. Names are never expanded, and text keeps its percent-encoding.
+// Finds expressions in the values of queries and forms, and refuses them in names. Text keeps its percent-encoding.
 import type { References } from '../../tokens/expressions/expansion.ts';
 import { formatPath } from '../../../platform/json/json.ts';
 import { JSON_SLICE_CHARACTERS } from '../../../platform/json/json-parser.ts';
@@ -6,7 +6,8 @@ import type { Slices } from '../../../platform/json/slices.ts';
 import type { Path } from './json-text.ts';
 import { percentStart } from './expression-start.ts';
 import { decodePercent, splitPercent } from './percent.ts';
-import type { Encode, TextParts } from './text-parts.ts';
+import { GRAPHQL_NAME, graphqlChecks } from './place-rules.ts';
+import { type Encode, refuseName, type TextParts } from './text-parts.ts';
 
 /**
  * Pauses after each slice.
@@ -35,10 +36,16 @@ export function* splitForm(
     const pair = text.slice(start, end);
     const equals = pair.indexOf('=');
     const value = pair.slice(equals + 1);
+    const rawName = equals === -1 ? '' : pair.slice(0, equals);
+    if (percentStart.pattern.test(rawName)) refuseName(path, references);
     if (!percentStart.pattern.test(value)) continue;
-    const place = formatPath(equals === -1 ? path : [...path, decodePercent(pair.slice(0, equals), true)]);
+    const name = decodePercent(rawName, true);
+    const place = formatPath(equals === -1 ? path : [...path, name]);
     parts.push(text.slice(done, start + equals + 1));
-    parts.push(...splitPercent(value, { place, plusIsSpace: true, encode: encodeAt(place) }, references));
+    const rules = { place, plusIsSpace: true, encode: encodeAt(place) };
+    const checks =
+      name === GRAPHQL_NAME ? yield* graphqlChecks(decodePercent(value, true), place, references) : undefined;
+    parts.push(...splitPercent(value, rules, references, checks));
     done = end;
   }
   parts.push(text.slice(done));

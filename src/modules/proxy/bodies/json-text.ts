@@ -1,13 +1,14 @@
 // Finds expressions in the string values of JSON, whatever their escapes, and writes values into the text.
-// Everything else stays byte for byte: order, duplicate names, large numbers. Names are never expanded.
+// Everything else stays byte for byte: order, duplicate names, large numbers. Names with braces are refused.
 import { invalidField } from '../../../platform/errors.ts';
-import { expandJson, type References } from '../../tokens/expressions/expansion.ts';
+import { type Expansion, expandJson, type References } from '../../tokens/expressions/expansion.ts';
 import { formatPath, JSON_DEPTH_MAX, depthProblem } from '../../../platform/json/json.ts';
 import { JSON_SLICE_CHARACTERS, JsonSyntaxError, parseInSlices } from '../../../platform/json/json-parser.ts';
 import type { Slices } from '../../../platform/json/slices.ts';
 import type { Charset } from './body-kind.ts';
 import { jsonStart } from './expression-start.ts';
-import { createSlot, type TextParts } from './text-parts.ts';
+import { GRAPHQL_NAME, graphqlChecks, splitChecked } from './place-rules.ts';
+import { createSlot, refuseName, type TextParts, writeParts } from './text-parts.ts';
 import { withoutByteOrderMark } from './utf16.ts';
 
 /** Property names and indexes, outermost first. */
@@ -65,12 +66,20 @@ function* split(text: string, charset: Charset, path: Path, references: Referenc
       to = endOfString(text, at);
       at = to - 1;
       if (start < from) start = findStart(text, from);
-      if (start > to || isName(text, to)) continue;
+      if (start > to) continue;
       const value = JSON.parse(text.slice(from, to)) as string;
       if (!value.includes('{{')) continue;
+      if (isName(text, to)) {
+        refuseName(path, references);
+        continue;
+      }
       const place = formatPath([...path, ...pathOf(text, levels)]);
       const write = charset === 'utf8' ? JSON.stringify : asciiJson;
-      const slot = createSlot(value, place, references, (expansion) => write(expandJson(value, expansion)));
+      const checks = isQuery(text, levels.at(-1)) ? yield* graphqlChecks(value, place, references) : undefined;
+      const document = checks && splitChecked(value, place, references, (each) => each, checks);
+      const slot = document
+        ? { place, write: (expansion: Expansion) => write(writeParts(document, expansion)) }
+        : createSlot(value, place, references, (expansion) => write(expandJson(value, expansion)));
       parts.push(text.slice(done, from), slot);
       done = to;
     } else if (code === OPEN_LIST || code === OPEN_OBJECT) {
@@ -110,6 +119,16 @@ const isName = (text: string, end: number): boolean => {
   while (text[at] === ' ' || text[at] === '\n' || text[at] === '\r' || text[at] === '\t') at += 1;
   return text.charCodeAt(at) === COLON;
 };
+
+/** The member that holds a GraphQL document, in its longest spelling with escapes. */
+const QUERY_CHARACTERS_MAX = 2 + 6 * GRAPHQL_NAME.length;
+
+/** Whether the value at this level is that of the member `query`. */
+const isQuery = (text: string, level: Level | undefined): boolean =>
+  level !== undefined &&
+  !('index' in level) &&
+  level.nameTo - level.nameFrom <= QUERY_CHARACTERS_MAX &&
+  JSON.parse(text.slice(level.nameFrom, level.nameTo)) === GRAPHQL_NAME;
 
 const pathOf = (text: string, levels: readonly Level[]): Path =>
   levels.map((level) => {

@@ -3,6 +3,7 @@
 import type { References } from '../../tokens/expressions/expansion.ts';
 import type { Charset } from './body-kind.ts';
 import { percentStart } from './expression-start.ts';
+import { type Check, encodeChecked } from './place-rules.ts';
 import { createTextSlot, cutText, encodableAt, type Encode, type TextParts } from './text-parts.ts';
 
 /** One percent-encoded character of valid UTF-8 (RFC 3629 section 4), which decodeURIComponent accepts. */
@@ -61,17 +62,22 @@ export const encodePercentAt =
       : encodable.replace(/[^0-9A-Za-z._~-]/g, encodeByte);
   };
 
+/** @param checks of the values of the expressions, in their order; none where a value may hold anything. */
 export const splitPercent = (
   raw: string,
   { place, plusIsSpace, encode }: { place: string; plusIsSpace: boolean; encode: Encode },
   references: References,
+  checks: readonly Check[] = [],
 ): TextParts => {
   if (!percentStart.pattern.test(raw)) return [raw];
   const text = decodePercent(raw, plusIsSpace);
   let at = 0;
+  let expressions = 0;
   return cutText(text, place, references).map((cut) => {
     const from = at;
     at = text.length === raw.length ? from + cut.text.length : rawEnd(raw, from, cut.text.length);
-    return cut.isExpression ? createTextSlot(cut.text, place, references, encode) : raw.slice(from, at);
+    if (!cut.isExpression) return raw.slice(from, at);
+    const check = checks[expressions++];
+    return createTextSlot(cut.text, place, references, check ? encodeChecked(check, encode) : encode);
   });
 };

@@ -1,13 +1,13 @@
-// Restricts values in headers, CSV, YAML and GraphQL, so that they cannot change the structure around them.
+// Restricts values in headers, CSV, YAML, GraphQL and other text, so that they cannot change the structure around them.
 // One pass over the text. Where it is uncertain whether a value is quoted, the stricter rule applies.
 import type { Headers } from '../../../platform/egress/headers.ts';
 import type { References } from '../../tokens/expressions/expansion.ts';
 import { JSON_SLICE_CHARACTERS } from '../../../platform/json/json-parser.ts';
 import { runAtOnce, type Slices } from '../../../platform/json/slices.ts';
-import { createTextSlot, cutText, type Encode, type TextParts, refuseValue } from './text-parts.ts';
+import { createTextSlot, cutText, type Encode, splitText, type TextParts, refuseValue } from './text-parts.ts';
 
 /** Throws to refuse a value. */
-type Check = (value: string) => void;
+export type Check = (value: string) => void;
 
 const refuseIf =
   (place: string, isUnfit: (value: string) => boolean, sentence: string): Check =>
@@ -33,38 +33,55 @@ const eachOf =
     return to;
   };
 
-function* splitBy(
-  text: string,
-  place: string,
-  references: References,
-  { follower, encode }: { follower: Follower; encode: Encode },
-): Slices<TextParts> {
-  const parts: TextParts = [];
+type CheckedCut = { text: string; check: Check | undefined };
+
+/** Literals, and expressions with the check of their values. */
+function* checkCuts(text: string, place: string, references: References, follower: Follower): Slices<CheckedCut[]> {
+  const checked: CheckedCut[] = [];
   for (const { text: cut, isExpression, lastFilter } of cutText(text, place, references)) {
     if (isExpression) {
-      const check = follower.checkHere(place, lastFilter);
-      const encodeChecked: Encode = (value) => {
-        check(value);
-        return encode(value);
-      };
-      parts.push(createTextSlot(cut, place, references, encodeChecked));
+      checked.push({ text: cut, check: follower.checkHere(place, lastFilter) });
       continue;
     }
     for (let at = 0; at < cut.length;) {
       at = follower.follow(cut, at, Math.min(cut.length, at + JSON_SLICE_CHARACTERS));
       if (at < cut.length) yield;
     }
-    parts.push(cut);
+    checked.push({ text: cut, check: undefined });
   }
-  return parts;
+  return checked;
+}
+
+/** Encodes a value that passes a check. */
+export const encodeChecked =
+  (check: Check, encode: Encode): Encode =>
+  (value) => {
+    check(value);
+    return encode(value);
+  };
+
+function* splitBy(
+  text: string,
+  place: string,
+  references: References,
+  { follower, encode }: { follower: Follower; encode: Encode },
+): Slices<TextParts> {
+  const cuts = yield* checkCuts(text, place, references, follower);
+  return cuts.map(({ text: cut, check }) =>
+    check ? createTextSlot(cut, place, references, encodeChecked(check, encode)) : cut,
+  );
 }
 
 const IN_QUOTES = 'must put no quotation mark, backslash, line end or control character into quotes';
 
 const BACKSLASH_BEFORE = 'must not have a backslash before an expression';
 
-const inQuotes = (place: string): Check =>
-  refuseIf(place, (value) => /["\\\p{Cc}\p{Zl}\p{Zp}]/u.test(value), IN_QUOTES);
+const inQuotes = (place: string, advice?: string): Check =>
+  refuseIf(
+    place,
+    (value) => /["\\\p{Cc}\p{Zl}\p{Zp}]/u.test(value),
+    advice === undefined ? IN_QUOTES : `${IN_QUOTES}; ${advice}`,
+  );
 
 /** RFC 9110 section 5.6.2. */
 const token = /^[!#$%&'*+.^_`|~0-9A-Za-z-]*$/;
@@ -145,24 +162,110 @@ export const splitHeaderValue = (
 };
 
 const CSV =
-  'must put no quotation mark, comma, semicolon, tab or line end into CSV, and nothing that begins with =, +, - or @; the filter quote_csv puts any value into a field';
+  'must put no quotation mark, separator, line end or control character into CSV, and nothing that begins with =, +, - or @; the filter quote_csv puts any value into a field';
 
-/** Some readers accept more line ends than RFC 4180 does. */
-const csvStructure = /["\t\n\v\f\r\u0085\u2028\u2029,;]|^[=+\-@]/;
+/**
+ * Some readers accept more line ends than RFC 4180 does. Comma, semicolon, tab and bar are refused in every file: a reader may be
+ * set to one that this file does not have.
+ */
+const csvStructure = /["\p{Cc}\p{Zl}\p{Zp},;|]/u;
+
+/** Spreadsheets skip blanks before a formula, and some read full-width signs (U+FF0B and others) as ASCII. */
+const csvFormula = /^[\s\p{Z}\p{Cf}]*[=+\-@\uff1d\uff0b\uff0d\uff20]/u;
+
+const commonSeparator = /[,;\t|]/;
+
+/** What may separate fields where none of the common separators stands: everything but letters, digits and their marks. */
+const mayBeSeparator = /[^\p{L}\p{N}\p{M}\r\n"]/u;
+
+/** The characters that may separate fields: those outside of quotes in the author's own text of a line. */
+type Separators = { hasCommon: boolean; others: Set<string> };
 
 const createCsvFollower = (): Follower => {
   let isQuoted = false;
   let last = '\n';
+  const newLine = (): Separators => ({ hasCommon: false, others: new Set() });
+  const first = newLine();
+  let line = first;
   return {
-    follow: eachOf((each) => {
-      if (each === '"') isQuoted = !isQuoted;
-      last = each;
-    }),
+    follow: (literal, from, to) => {
+      let at = from;
+      while (at < to) {
+        const each = String.fromCodePoint(literal.codePointAt(at) as number);
+        at += each.length;
+        last = each;
+        if (each === '"') isQuoted = !isQuoted;
+        else if (isQuoted) continue;
+        else if (each === '\n' || each === '\r') line = newLine();
+        else if (commonSeparator.test(each)) line.hasCommon = true;
+        else if (mayBeSeparator.test(each)) line.others.add(each);
+      }
+      return at;
+    },
     checkHere: (place, quote) => {
-      const isField = !isQuoted && /[,;\t\r\n]/.test(last);
+      const isField = !isQuoted && /[,;|\t\r\n]/.test(last);
       last = 'x';
       if (isField && quote === 'quote_csv') return free;
-      return refuseIf(place, (value) => csvStructure.test(value), CSV);
+      // The rest of the line is read before a value is written.
+      const here = line;
+      return refuseIf(
+        place,
+        (value) => {
+          if (csvStructure.test(value) || csvFormula.test(value)) return true;
+          if (here.hasCommon || first.hasCommon) return false;
+          return [...here.others, ...first.others].some((separator) => value.includes(separator));
+        },
+        CSV,
+      );
+    },
+  };
+};
+
+const LINES =
+  'must put no line end and no control character beside other text; a body that is one expression, or a type that the proxy knows, takes any value';
+
+/** Line ends of Unicode, and the controls that programs print, page or separate by. A tab is a blank. */
+const lineStructure = /[^\t\P{Cc}]|[\p{Zl}\p{Zp}]/u;
+
+/** Formats of lines: calendars, contacts, headers, scripts. A value must not begin a line. */
+const createLinesFollower = (): Follower => ({
+  follow: (_literal, _from, to) => to,
+  checkHere: (place) => refuseIf(place, (value) => lineStructure.test(value), LINES),
+});
+
+/** JSON5 and TOML: a string ends with its line here, and a comment begins with `#`, `//` or `/*`. */
+const createQuotedFollower = (): Follower => {
+  let state: 'outside' | 'double' | 'single' | 'comment' | 'block' = 'outside';
+  let isEscaped = false;
+  let last = '';
+  const step = (each: string): void => {
+    const before = last;
+    last = each;
+    if (state === 'block') {
+      if (before === '*' && each === '/') state = 'outside';
+    } else if (each === '\n' || each === '\r') {
+      state = 'outside';
+      isEscaped = false;
+    } else if (state === 'comment') return;
+    else if (isEscaped) isEscaped = false;
+    else if (each === '\\') isEscaped = true;
+    else if (state === 'double' || state === 'single') {
+      if (each === (state === 'double' ? '"' : "'")) state = 'outside';
+    } else if (each === '"') state = 'double';
+    else if (each === "'") state = 'single';
+    else if (each === '#' || (before === '/' && each === '/')) state = 'comment';
+    else if (before === '/' && each === '*') state = 'block';
+  };
+  return {
+    follow: eachOf(step),
+    checkHere: (place) => {
+      if (isEscaped) throw refuseValue(place, BACKSLASH_BEFORE);
+      const isQuoted = state === 'double';
+      if (!isQuoted) step('x');
+      // A string in single quotes may hold the double quote that began this one.
+      return isQuoted
+        ? refuseIf(place, (value) => /["'`\\\p{Cc}\p{Zl}\p{Zp}]/u.test(value), `${IN_QUOTES}, and no apostrophe`)
+        : wordsOnly(place);
     },
   };
 };
@@ -170,12 +273,15 @@ const createCsvFollower = (): Follower => {
 /** A leading dash or dot would begin a YAML list item or end the document. A dash is allowed before a digit only. */
 const isWord = (value: string): boolean => /^(?:(?:[A-Za-z_]|-?[0-9])[A-Za-z0-9_.-]*)?$/.test(value);
 
-const wordsOnly = (place: string, filter: string): Check =>
+/** @param advice how to put any value there. */
+const wordsOnly = (place: string, advice?: string): Check =>
   refuseIf(
     place,
     (value) => !isWord(value),
-    `must put only a number, or letters, digits, _, . and -, the first a letter, a digit or _, outside of double quotes; the filter ${filter} puts any value there`,
+    `must put only a number, or letters, digits, _, . and -, the first a letter, a digit or _, outside of double quotes${advice === undefined ? '' : `; ${advice}`}`,
   );
+
+const byFilter = (filter: string): string => `the filter ${filter} puts any value there`;
 
 type State = 'outside' | 'double' | 'single' | 'block' | 'comment';
 
@@ -230,13 +336,13 @@ const createYamlFollower = (): Follower => {
       const isQuoted = state === 'double';
       if (!isQuoted) step('x');
       if (isQuoted) return inQuotes(place);
-      return isQuotable ? free : wordsOnly(place, 'quote_yaml');
+      return isQuotable ? free : wordsOnly(place, byFilter('quote_yaml'));
     },
   };
 };
 
 /** GraphQL, October 2021, section 2.9.4: a string ends with its line, a block string with three quotation marks. */
-const createGraphqlFollower = (): Follower => {
+const createGraphqlFollower = (advice?: string): Follower => {
   let state: State = 'outside';
   let isEscaped = false;
   return {
@@ -261,15 +367,25 @@ const createGraphqlFollower = (): Follower => {
     },
     checkHere: (place, quote) => {
       if (isEscaped) throw refuseValue(place, BACKSLASH_BEFORE);
-      if (state === 'double' || state === 'block') return inQuotes(place);
-      return state === 'outside' && quote === 'quote_json' ? free : wordsOnly(place, 'quote_json');
+      if (state === 'double' || state === 'block') return inQuotes(place, advice);
+      return state === 'outside' && quote === 'quote_json' ? free : wordsOnly(place, advice ?? byFilter('quote_json'));
     },
   };
 };
 
-const followers = { csv: createCsvFollower, yaml: createYamlFollower, graphql: createGraphqlFollower };
+const followers = {
+  csv: createCsvFollower,
+  yaml: createYamlFollower,
+  graphql: () => createGraphqlFollower(),
+  quoted: createQuotedFollower,
+  lines: createLinesFollower,
+};
 
 export type RuledKind = keyof typeof followers;
+
+/** A text that is one expression has no structure. */
+const isWhole = (text: string, place: string, references: References): boolean =>
+  cutText(text, place, references).filter((cut) => cut.isExpression || cut.text.trim() !== '').length === 1;
 
 /** Pauses after each slice. @throws invalidInput at the place. */
 export function* splitRuled(
@@ -279,7 +395,41 @@ export function* splitRuled(
   references: References,
   encode: Encode,
 ): Slices<TextParts> {
-  return text.includes('{{')
-    ? yield* splitBy(text, place, references, { follower: followers[kind](), encode })
-    : [text];
+  if (!text.includes('{{')) return [text];
+  if (kind === 'lines' && isWhole(text, place, references)) return splitText(text, place, references, encode);
+  return yield* splitBy(text, place, references, { follower: followers[kind](), encode });
 }
+
+/** GraphQL over HTTP: the member of a JSON body, the parameter or the field that holds the document. */
+export const GRAPHQL_NAME = 'query';
+
+const VARIABLES = 'put the value into `variables`, which take any';
+
+/**
+ * The checks of the expressions in a document that is the value of `query`, in their order. Undefined for a text that is no
+ * document: each has braces around its fields (GraphQL, October 2021, section 2.8). Other languages of queries with braces,
+ * such as SPARQL, write their strings in the same way.
+ * @throws invalidInput at the place.
+ */
+export function* graphqlChecks(text: string, place: string, references: References): Slices<Check[] | undefined> {
+  const isDocument = cutText(text, place, references).some((cut) => !cut.isExpression && cut.text.includes('{'));
+  if (!isDocument) return undefined;
+  const cuts = yield* checkCuts(text, place, references, createGraphqlFollower(VARIABLES));
+  return cuts.flatMap(({ check }) => (check ? [check] : []));
+}
+
+/** As `splitText`, with a check for each expression. */
+export const splitChecked = (
+  text: string,
+  place: string,
+  references: References,
+  encode: Encode,
+  checks: readonly Check[],
+): TextParts => {
+  let expressions = 0;
+  return cutText(text, place, references).map((cut) =>
+    cut.isExpression
+      ? createTextSlot(cut.text, place, references, encodeChecked(checks[expressions++] ?? free, encode))
+      : cut.text,
+  );
+};

@@ -11,6 +11,7 @@ import {
   type Cut,
 } from '../../tokens/expressions/expansion.ts';
 import { ExpressionError } from '../../tokens/expressions/expression-error.ts';
+import { formatPath } from '../../../platform/json/json.ts';
 import type { Charset } from './body-kind.ts';
 
 /** The place of one expression, for errors, and how its value is written. */
@@ -33,6 +34,15 @@ const atPlace = <T>(place: string, work: () => T): T => {
 
 /** A value does not fit its place. The error does not hold the value. */
 export const refuseValue = (place: string, sentence: string): AppError => invalidField(place, sentence);
+
+/**
+ * Refuses braces in a name, which is never expanded: the destination would receive them. Marks of code are counted elsewhere.
+ * @throws invalidInput at the place that has the name.
+ */
+export const refuseName = (path: readonly (string | number)[], { coded }: Pick<References, 'coded'>): void => {
+  if (coded === undefined)
+    throw invalidField(formatPath(path), 'must have no {{ in names: expressions stand in values only');
+};
 
 /** latin1 without the controls above ASCII, which readers interpret differently. */
 const refuseUnencodable = (value: string, charset: Charset, place: string): void => {

@@ -2,6 +2,7 @@
 import { invalidField } from '../../../platform/errors.ts';
 import type { TextBodyKind } from './body-kind.ts';
 import { anyStart, mayContain } from './expression-start.ts';
+import { mayHoldExpression } from './unread.ts';
 
 export type Utf16 = 'utf-16le' | 'utf-16be';
 
@@ -66,7 +67,8 @@ export const readUtf16 = (
   const text = decode(bytes, utf16, true);
   // UTF-16 without a NUL has not even a space, so the charset is probably wrong.
   const mayBeOther = text === undefined || (kind.utf16 !== undefined && !bytes.includes(0));
-  const isOther = mayBeOther && mayContain(anyStart, bytes);
+  // Binary data may look like UTF-16, but UTF-16 holds no expression in ASCII.
+  const isOther = (mayBeOther && mayContain(anyStart, bytes)) || mayHoldExpression('unread', bytes);
   if (text !== undefined && !isOther) return { text, utf16 };
   if (kind.kind === 'undeclared') return undefined;
   if (isOther || anyStart.pattern.test(decode(bytes, utf16, false) ?? ''))

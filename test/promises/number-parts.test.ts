@@ -1,0 +1,128 @@
+// First digits, last four and a fingerprint together are the card number. No answer has all three.
+import { readFileSync } from 'node:fs';
+import { beforeAll, expect, test } from 'vitest';
+import { type Answer, type SharedServer, type TestTenant, useServer } from '../support/server.ts';
+
+const NUMBER = '4111117812343226';
+const MASKS: Record<string, unknown> = {
+  'of the filter card_mask': '{{ data.number | card_mask: true, true }}',
+  'in two members': { first: '{{ data.number | card_bin }}', ending: ['{{ data.number | last4 }}'] },
+  'in one text': 'from {{ data.number | slice: 0, 6 }} to {{ data.number | last4 }}',
+  'with separators': '{{ data.number | slice: 0, 4 }} {{ data.number | slice: 4, 4 }} XXXX {{ data.number | last4 }}',
+  'of ten other digits': 'XX{{ data.number | slice: 2, 10 }}XXXX',
+  'that is the number': '{{ data.number }}',
+};
+
+let server: SharedServer;
+beforeAll(async () => {
+  server = await useServer();
+});
+
+/** A caller of a tenant of its own, in which no other token has the number. */
+type Caller = (tenant: TestTenant) => Promise<TestTenant>;
+
+const byRule =
+  (transform: string): Caller =>
+  (tenant) =>
+    server.newKey(tenant, {
+      rules: [
+        {
+          description: transform,
+          priority: 1,
+          container: '/',
+          transform,
+          permissions: ['token:read', 'token:create', 'token:update', 'token:search'],
+        },
+      ],
+    });
+
+const owner: Caller = async (tenant) => tenant;
+const masked = byRule('mask');
+
+const printOf = async (id: string): Promise<string> => {
+  const [row] = await server.sql('SELECT fingerprint FROM tokens WHERE id = $1', [id]);
+  return row.fingerprint;
+};
+
+const card = (mask: unknown, more: object = {}) => ({
+  type: 'card',
+  data: { number: NUMBER, expiration_month: 12, expiration_year: 2030 },
+  mask,
+  ...more,
+});
+
+/** Every way to get a token, by the operation of the API or by its name. */
+const answersWith = async (caller: Caller, mask: unknown): Promise<Map<string, Answer>> => {
+  const { api_key: key } = await caller(await server.newTenant());
+  const send = (method: string, path: string, json?: unknown) => server.request(method, path, { key, json });
+  const answers = new Map<string, Answer>();
+  const body = card(mask, { metadata: { order: crypto.randomUUID() } });
+  const created = await server.request('POST', '/tokens', { key, json: body });
+  expect(created.status, created.text).toBe(201);
+  const { id } = created.body;
+  answers.set('post /tokens', created);
+  answers.set('get /tokens', await send('GET', `/tokens?id=${id}`));
+  answers.set('post /tokens/search', await send('POST', '/tokens/search', { query: `id:${id}` }));
+  answers.set('get /tokens/{id}', await send('GET', `/tokens/${id}`));
+  answers.set('post /tokens/{parent_id}/children', await send('POST', `/tokens/${id}/children`, body));
+  answers.set('get /tokens/{parent_id}/children', await send('GET', `/tokens/${id}/children`));
+  answers.set('patch /tokens/{id}', await send('PATCH', `/tokens/${id}`, { metadata: { paid: 'yes' } }));
+  answers.set('tokenize', await send('POST', '/tokenize', { one: body }));
+  answers.set('detokenize', await send('POST', '/detokenize', `{{ ${id} | json: '$' }}`));
+  answers.set('an existing token', await send('POST', '/tokens', { ...body, deduplicate_token: true }));
+  answers.set('id', created);
+  return answers;
+};
+
+test('the test tries every operation whose answer has a token', async () => {
+  const document = JSON.parse(readFileSync('openapi/openapi.json', 'utf8')) as {
+    paths: Record<string, Record<string, { responses?: unknown }>>;
+  };
+  const withTokens = Object.entries(document.paths).flatMap(([path, operations]) =>
+    Object.entries(operations)
+      .filter(([, { responses }]) => /schemas\/Token(?:Page)?"/.test(JSON.stringify(responses ?? {})))
+      .map(([method]) => `${method} ${path}`),
+  );
+  expect(withTokens.length).toBeGreaterThan(5);
+  const tried = await answersWith(owner, '{{ data.number | last4 }}');
+  expect(withTokens.filter((operation) => !tried.has(operation))).toEqual([]);
+});
+
+test.each(Object.entries(MASKS))(
+  'no answer whose mask shows the ends of the number has a fingerprint: %s',
+  async (_, mask) => {
+    for (const caller of [owner, masked]) {
+      const answers = await answersWith(caller, mask);
+      const print = await printOf(answers.get('id')?.body.id);
+      for (const [name, { status, text }] of answers) {
+        expect(status, `${name}: ${text}`).toBeLessThan(300);
+        expect(text, name).not.toContain(print);
+      }
+    }
+  },
+);
+
+test('ids and metadata count as parts of the answer', async () => {
+  const ending = '{{ data.number | last4 }}';
+  for (const more of [{ metadata: { issuer: '411111' } }, { id: `411111-${crypto.randomUUID()}` }]) {
+    const made = await server.request('POST', '/tokens', { json: card(ending, more) });
+    expect([made.status, made.body.fingerprint], made.text).toEqual([201, undefined]);
+  }
+});
+
+test('a fingerprint stays where the mask shows less, and where the value is shown', async () => {
+  for (const mask of ['{{ data.number | last4 }}', '{{ data.number | card_mask: true, false }}', undefined]) {
+    const answers = await answersWith(masked, mask);
+    const print = await printOf(answers.get('id')?.body.id);
+    for (const [name, { text }] of answers) if (name !== 'detokenize') expect(text, name).toContain(print);
+  }
+  const made = await server.request('POST', '/tokens', { json: card('{{ data.number | card_mask: true, true }}') });
+  const read = await server.request('GET', `/tokens/${made.body.id}`, {
+    key: (await byRule('reveal')(server.tenant)).api_key,
+  });
+  expect(read.body.data.number).toBe(NUMBER);
+  expect(read.body.fingerprint).toBe(await printOf(made.body.id));
+  // A generic token without a mask hides nothing.
+  const plain = await server.request('POST', '/tokens', { json: { type: 'token', data: NUMBER } });
+  expect(plain.body.fingerprint).toBe(await printOf(plain.body.id));
+});

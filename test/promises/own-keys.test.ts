@@ -1,0 +1,120 @@
+// No caller sends an API key of a vault to a destination, and no row of the log holds what looks like a card number in a host.
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { codeOf, makeReactor, react, type ReactorServer, startReactorServer } from '../support/reactors.ts';
+import { askOnWire, makeProxy } from '../support/stored-proxies.ts';
+
+const NUMBER = '4111117812343226';
+
+let fixture: ReactorServer;
+beforeAll(async () => {
+  fixture = await startReactorServer();
+});
+afterAll(() => fixture.close());
+
+/** Of every kind, and one whose checksum is wrong. */
+const keys = (): string[] => [
+  fixture.server.tenant.api_key,
+  fixture.server.tenant.api_key.replace(/^svc_[a-z]+/, 'svc_live'),
+  `svc_sess_${'a'.repeat(16)}_${'b'.repeat(39)}`,
+];
+
+type Sent = { path?: string; headers?: Record<string, string | string[]> };
+
+const encoded = (text: string): string => text.replace(/_/g, '%5f').replace('svc', '%73vc');
+
+const waysToSend: [string, (key: string) => Sent][] = [
+  ['authorization', (key) => ({ headers: { authorization: `Bearer ${key}` } })],
+  ['authorization of Basic', (key) => ({ headers: { authorization: `Basic ${btoa(`${key}:`)}` } })],
+  ['x-api-key', (key) => ({ headers: { 'x-api-key': key } })],
+  ['a repeated header', (key) => ({ headers: { 'x-own': ['first', `key=${key}`] } })],
+  ['a cookie', (key) => ({ headers: { cookie: `a=b; session=${key}; c=d` } })],
+  ['a header in percent-encoding', (key) => ({ headers: { referer: `https://shop.test/?key=${encoded(key)}` } })],
+  ['the name of a header', (key) => ({ headers: { [`x-${key}`]: 'yes' } })],
+  ['the query', (key) => ({ path: `/proxy/own?api_key=${key}` })],
+  ['the query, encoded', (key) => ({ path: `/proxy/own?api_key=${encoded(key)}` })],
+  ['the query, encoded twice', (key) => ({ path: `/proxy/own?u=${encodeURIComponent(encoded(key))}` })],
+  ['the name of a parameter', (key) => ({ path: `/proxy/own?${key}` })],
+  ['the path', (key) => ({ path: `/proxy/own/${key}/charges` })],
+  ['the path, encoded', (key) => ({ path: `/proxy/own/${encoded(key)}` })],
+  ['the destination', (key) => ({ headers: { 'svc-proxy-url': `${fixture.url}/own?key=${key}` } })],
+];
+
+test.each(waysToSend)('a key in %s is a 400 that says so, and nothing is sent', async (_, way) => {
+  const { key: proxyKey } = await makeProxy(fixture.server, { destination_url: fixture.url });
+  for (const key of keys())
+    for (const named of [{ 'svc-proxy-url': fixture.url }, { 'svc-proxy-key': proxyKey }] as Record<string, string>[]) {
+      const { path = '/proxy/own', headers = {} } = way(key);
+      if ('svc-proxy-url' in headers && 'svc-proxy-key' in named) continue;
+      const before = fixture.upstream.received.length;
+      const answer = await askOnWire(fixture.server, 'POST', path, { headers: { ...named, ...headers }, body: 'x' });
+      const text = answer.body.toString();
+      expect(answer.status, text).toBe(400);
+      expect(text).toContain('must not hold an API key');
+      expect(text).not.toContain(key.slice(-39));
+      expect(fixture.upstream.received).toHaveLength(before);
+    }
+});
+
+test('the configuration of a stored proxy, and that of a reactor, may hold the key of another vault', async () => {
+  const [, key = ''] = keys();
+  const code =
+    'module.exports = async ({ args, configuration }) => ({ body: args.body, headers: { ...args.headers, authorization: `Bearer ${configuration.KEY}` } });';
+  const proxy = await makeProxy(fixture.server, {
+    destination_url: fixture.url,
+    configuration: { KEY: key },
+    request_transform: { code },
+  });
+  const answer = await fixture.server.request('POST', '/proxy/own', {
+    headers: { 'svc-proxy-key': proxy.key },
+    json: { amount: 1 },
+  });
+  expect(answer.status, answer.text).toBe(200);
+  expect(answer.body.headers).toContainEqual(['authorization', `Bearer ${key}`]);
+  const application = await fixture.server.newKey(fixture.server.tenant, { permissions: ['token:use'] });
+  const reactor = await makeReactor(fixture.server, {
+    code: codeOf(
+      'return { raw: await svc.proxy.get({ headers: { "svc-proxy-url": args.url, "x-key": configuration.KEY } }) };',
+    ),
+    contract: [{ name: 'KEY', type: 'string' }],
+    configuration: { KEY: key },
+    application,
+  });
+  const run = await react(fixture.server, reactor, { url: fixture.url });
+  expect(run.text).toContain(key);
+});
+
+test('a card number in a host is masked in the log, whoever sends there', async () => {
+  const hosts = [
+    `${NUMBER}.upstream.test`,
+    `${NUMBER.replace(/(\d{4})(?=\d)/g, '$1-')}.upstream.test`,
+    '4111.1178.1234.3226.upstream.test',
+  ];
+  const reactor = await makeReactor(fixture.server, 'try { await fetch(args.url); } catch { } return { raw: 1 };');
+  for (const host of hosts) {
+    await fixture.server.request('GET', `/proxy/${NUMBER}?card=${NUMBER}`, {
+      headers: { 'svc-proxy-url': `https://${host}/${NUMBER}` },
+    });
+    await react(fixture.server, reactor, { url: `https://${host}/${NUMBER}` });
+  }
+  // A row as an earlier version wrote it.
+  await fixture.server.sql(
+    `INSERT INTO audit_log SELECT (jsonb_populate_record(l, jsonb_build_object('destination_host', $2::text, 'id', gen_random_uuid()))).*
+       FROM audit_log l WHERE tenant_id = $1 AND destination_host IS NOT NULL LIMIT 1`,
+    [fixture.server.tenant.tenant_id, `${NUMBER}.earlier.test`],
+  );
+  for (const accept of ['application/json', 'text/csv', 'application/x-ndjson']) {
+    const log = await fixture.server.request('GET', '/logs?size=100', { headers: { accept } });
+    expect(log.status, log.text).toBe(200);
+    expect(log.text).toContain('XXXXXXXXXXXX3226.upstream.test');
+    expect(log.text).toContain('XXXX-XXXX-XXXX-3226.upstream.test');
+    expect(log.text).toContain('XXXX.XXXX.XXXX.3226.upstream.test');
+    expect(log.text).toContain('XXXXXXXXXXXX3226.earlier.test');
+    expect(log.text.replace(/[-.]/g, '')).not.toContain(NUMBER);
+  }
+  const kept = await fixture.server.sql(
+    `SELECT destination_host FROM audit_log WHERE tenant_id = $1 AND destination_host LIKE '%upstream%'`,
+    [fixture.server.tenant.tenant_id],
+  );
+  expect(kept.length).toBeGreaterThan(5);
+  expect(JSON.stringify(kept).replace(/[-.]/g, '')).not.toContain(NUMBER);
+});

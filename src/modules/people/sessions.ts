@@ -12,6 +12,7 @@ import { AppError, notFound } from '../../platform/errors.ts';
 import type { Platform } from '../../platform/platform.ts';
 import { openPerson } from './members.ts';
 import { mayReveal, permissionsOfRole, revealingRules, type Role, rulesOfRole } from './roles.ts';
+import { lockTenant } from './rows/people.ts';
 import {
   carriedOver,
   deleteOldestSessions,
@@ -267,7 +268,8 @@ export const startSsoSession = async (
   const { digest, expires_at } = session;
   const sealed = sealState(ctx, await ctx.keyring.tenantKeys(tenant_id), { tenant_id, digest }, state);
   await runPrismaTransaction(ctx.db.for(member), ctx.changes, undefined, async (tx) => {
-    if (!(await lockMemberForSession(tx, session))) throw notFound('member');
+    // The tenant before the user, as everywhere.
+    if (!(await lockTenant(tx)) || !(await lockMemberForSession(tx, session))) throw notFound('member');
     await insertSession(tx, session);
     await insertSessionState(tx, { digest, sealed, expires_at });
     await deleteOldestSessions(tx, member, SESSIONS_MAX);

@@ -43,8 +43,6 @@ const SEEN_EVERY_MS = 60_000;
 const CACHE_TTL_MS = 1_000;
 /** Sessions cached per process. */
 const CACHE_MAX = 1_000;
-/** Of one member, on all devices; one more ends the oldest. */
-const SESSIONS_MAX = 20;
 
 /** The member of a session. */
 export type MemberIdentity = { tenant_id: string; member_id: string; user_id: string };
@@ -239,7 +237,7 @@ const begin = async (
     if (!carried) throw notFound('member');
     const { expires_at, second_factor_at } = carried;
     await insertSession(tx, { ...session, expires_at, second_factor_at });
-    await deleteOldestSessions(tx, member, SESSIONS_MAX);
+    await deleteOldestSessions(tx, member);
     tx.log(memberLog(ctx, member, 'Tenant member signed in', origin));
   });
   return secret;
@@ -272,7 +270,7 @@ export const startSsoSession = async (
     if (!(await lockTenant(tx)) || !(await lockMemberForSession(tx, session))) throw notFound('member');
     await insertSession(tx, session);
     await insertSessionState(tx, { digest, sealed, expires_at });
-    await deleteOldestSessions(tx, member, SESSIONS_MAX);
+    await deleteOldestSessions(tx, member);
     tx.log(memberLog(ctx, member, 'Tenant member signed in', origin));
   });
   return secret;

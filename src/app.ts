@@ -8,6 +8,7 @@ import { watchAnswers } from './platform/http/answers-under-way.ts';
 import { addBodyParsers } from './platform/http/body.ts';
 import { deferRequests } from './platform/http/defer-requests.ts';
 import { closingResponse } from './platform/http/draining.ts';
+import { refuseTwoMeanings } from './platform/http/framing.ts';
 import { refuseExpectations, requireOneHost, serveAbsoluteTargets } from './platform/http/host.ts';
 import { chargeBodies, meterBodies, parseInParts } from './platform/http/metered-bodies.ts';
 import { collectMethods } from './platform/http/methods.ts';
@@ -101,6 +102,7 @@ const addHooks = (app: App, ctx: Context): Authentication => {
   chargeBodies(app);
   addTrace(app);
   requireOneHost(app);
+  refuseTwoMeanings(app);
   serveAbsoluteTargets(app, ctx);
   cutSlowBodies(app, ctx);
   cutSlowReaders(app, ctx);

@@ -9,6 +9,7 @@ import { addBodyParsers } from './platform/http/body.ts';
 import { deferRequests } from './platform/http/defer-requests.ts';
 import { closingResponse } from './platform/http/draining.ts';
 import { nameOperations } from './platform/http/operations.ts';
+import { refuseTwoMeanings } from './platform/http/framing.ts';
 import { refuseExpectations, requireOneHost, serveAbsoluteTargets } from './platform/http/host.ts';
 import { chargeBodies, meterBodies, parseInParts } from './platform/http/metered-bodies.ts';
 import { collectMethods } from './platform/http/methods.ts';
@@ -102,6 +103,7 @@ const addHooks = (app: App, ctx: Context): Authentication => {
   chargeBodies(app);
   addTrace(app);
   requireOneHost(app);
+  refuseTwoMeanings(app);
   serveAbsoluteTargets(app, ctx);
   cutSlowBodies(app, ctx);
   cutSlowReaders(app, ctx);

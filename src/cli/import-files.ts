@@ -2,6 +2,7 @@
 import { constants, existsSync, readFileSync } from 'node:fs';
 import { type FileHandle, open, rename, unlink, writeFile } from 'node:fs/promises';
 import { z } from 'zod';
+import { csvCell } from '../platform/csv-cell.ts';
 import { StartError } from '../platform/errors.ts';
 import type { Json } from '../platform/json/json.ts';
 import { UsageError } from './usage-error.ts';
@@ -36,11 +37,8 @@ const attempt = async <T>(path: string, write: () => Promise<T>): Promise<T> => 
   }
 };
 
-/** RFC 4180: a field is quoted where it has a comma, a quote, a line end or a space at either end. */
-const csvField = (value: Json | undefined): string => {
-  const text = value === null || value === undefined ? '' : typeof value === 'string' ? value : JSON.stringify(value);
-  return /[",\r\n]|^\s|\s$/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
-};
+const csvField = (value: Json | undefined): string =>
+  value === null || value === undefined ? '' : csvCell(typeof value === 'string' ? value : JSON.stringify(value));
 
 /** A line of the result: CSV for a header, JSON without one. */
 export const resultLine = (header: readonly string[] | undefined, columns: Record<string, Json>): string =>
@@ -48,7 +46,7 @@ export const resultLine = (header: readonly string[] | undefined, columns: Recor
     ? `${JSON.stringify(columns)}\n`
     : `${header.map((name) => csvField(columns[name])).join(',')}\n`;
 
-export const headerLine = (header: readonly string[]): string => `${header.map(csvField).join(',')}\n`;
+export const headerLine = (header: readonly string[]): string => `${header.map(csvCell).join(',')}\n`;
 
 const readState = (path: string): ImportState | undefined => {
   if (!existsSync(path)) return undefined;

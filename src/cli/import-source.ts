@@ -94,7 +94,10 @@ const BACKSLASH = 0x5c;
 
 /** The objects of `[...]` or of arrays of `{"name":[...]}`, as bytes; undefined for one that is too large or not finished. */
 async function* elementsOf(input: AsyncIterable<Buffer>): AsyncGenerator<Buffer | undefined> {
-  const open: string[] = [];
+  /** How many brackets are open. A bracket without an end costs nothing more, however many a file has. */
+  let level = 0;
+  /** The two outermost of them. */
+  let outer = '';
   let isText = false;
   let isEscaped = false;
   let depth = -1;
@@ -115,15 +118,17 @@ async function* elementsOf(input: AsyncIterable<Buffer>): AsyncGenerator<Buffer 
         else if (byte === QUOTE) isText = false;
       } else if (byte === QUOTE) isText = true;
       else if (byte === 0x7b || byte === 0x5b) {
-        const place = open.join('');
-        if (depth === -1 && byte === 0x7b && (place === '[' || place === '{[')) {
-          depth = open.length;
+        const isElement = (level === 1 && outer === '[') || (level === 2 && outer === '{[');
+        if (depth === -1 && byte === 0x7b && isElement) {
+          depth = level;
           from = at;
         }
-        open.push(byte === 0x7b ? '{' : '[');
+        if (level < 2) outer = outer.slice(0, level) + (byte === 0x7b ? '{' : '[');
+        level += 1;
       } else if (byte === 0x7d || byte === 0x5d) {
-        open.pop();
-        if (open.length !== depth) continue;
+        level = Math.max(0, level - 1);
+        outer = outer.slice(0, level);
+        if (level !== depth) continue;
         add(chunk.subarray(from, at + 1));
         yield size > ROW_BYTES_MAX ? undefined : Buffer.concat(parts);
         depth = -1;
@@ -133,7 +138,7 @@ async function* elementsOf(input: AsyncIterable<Buffer>): AsyncGenerator<Buffer 
     }
     if (depth !== -1) add(chunk.subarray(from));
   }
-  if (open.length > 0) yield undefined;
+  if (level > 0) yield undefined;
 }
 
 /** Rows of a document: each object, or each of its `cards` with the object around it. */

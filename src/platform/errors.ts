@@ -25,6 +25,8 @@ const statusOf = {
   /** Code of a tenant failed, with a status of its own: see codeFailure. */
   code_failed: 500,
   internal: 500,
+  /** RFC 9112 section 6.1: a transfer coding that the server does not decode. */
+  not_implemented: 501,
   /** The destination of the proxy cannot be reached, or its response is not valid. */
   bad_gateway: 502,
   unavailable: 503,

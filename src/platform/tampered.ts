@@ -8,8 +8,6 @@ export const VERIFIED_TABLES = [
   'tokens',
   'token_cvcs',
   'erasure_certificates',
-  'sso_domains',
-  'sso_identities',
   ...(Object.keys(SIGNED_TABLES) as SignedTableName[]),
 ] as const;
 

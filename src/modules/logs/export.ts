@@ -1,4 +1,5 @@
 // Exports log entries as newline-delimited JSON or CSV (RFC 4180), portion by portion.
+import { csvCell } from '../../platform/csv-cell.ts';
 import type { LogRecord } from './logs.ts';
 
 /** The first one wins where a client accepts several equally. */
@@ -39,15 +40,9 @@ export const formatOf = (accept: string | undefined): LogFormat => {
   return best?.format ?? 'application/json';
 };
 
-/** Spreadsheets run such a cell as a formula; an apostrophe before it makes it text. Clients can choose ids. */
-const isFormula = /^[=+\-@\t\r]/;
-
-const csvCell = (value: string | readonly string[] | undefined): string => {
-  if (value === undefined) return '';
-  const text = typeof value === 'string' ? value : value.join(' ');
-  const safe = isFormula.test(text) ? `'${text}` : text;
-  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
-};
+/** Clients can choose ids. */
+const cellOf = (value: string | readonly string[] | undefined): string =>
+  value === undefined ? '' : csvCell(typeof value === 'string' ? value : value.join(' '));
 
 const csvLine = (cells: readonly string[]): string => `${cells.join(',')}\r\n`;
 
@@ -59,6 +54,6 @@ export async function* exportText(
   const isCsv = format === 'text/csv';
   if (isCsv) yield csvLine(columns);
   const lineOf = (record: LogRecord): string =>
-    isCsv ? csvLine(columns.map((column) => csvCell(record[column]))) : `${JSON.stringify(record)}\n`;
+    isCsv ? csvLine(columns.map((column) => cellOf(record[column]))) : `${JSON.stringify(record)}\n`;
   for await (const portion of portions) yield portion.map(lineOf).join('');
 }

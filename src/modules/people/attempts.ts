@@ -22,7 +22,13 @@ const limits = {
   sign_in_of_account: { most: 100, windowMs: 'lockout' },
   /** From one place, over all accounts: several people of an office share an address. */
   sign_in_from: { most: 50, windowMs: 'lockout' },
-  /** Codes of a second factor of one account, after its password. Three of a million codes are right at a time. */
+  /**
+   * Codes of a second factor of one account, after its password: from one place, then from all. Three of a million codes are right at a
+   * time. A place where the person has given the second factor before is exempt from the counts of all places, so that an attacker with
+   * the password alone cannot keep them out.
+   */
+  code_of_account_from: { most: 10, windowMs: 'lockout' },
+  code_of_account_from_in_day: { most: 50, windowMs: DAY_MS },
   code_of_account: { most: 10, windowMs: 'lockout' },
   code_of_account_in_day: { most: 50, windowMs: DAY_MS },
   /** Single sign-ons that did not end with a session: an office of several hundred people may begin to work at one time. */
@@ -30,6 +36,9 @@ const limits = {
   /** Links that do not work: people open an old one a few times, and a secret has 190 bits. */
   dead_link_from: { most: 30, windowMs: 10 * MINUTE_MS },
 } as const;
+
+/** What the person has given at a place. The password alone makes no place known for codes. */
+type KnownFor = 'known_place' | 'known_place_of_factor';
 
 /** A place stays known this long after the last sign-in from there. */
 const KNOWN_PLACE_MS = 90 * DAY_MS;
@@ -43,7 +52,7 @@ type Counting = Pick<PeopleContext, 'config' | 'db' | 'pepper' | 'now'>;
 
 const digestOf = (
   { pepper }: Counting,
-  kind: AttemptKind | 'known_place',
+  kind: AttemptKind | KnownFor,
   { account, place = '' }: AttemptSubject,
 ): Buffer =>
   account === undefined ? attemptDigest(pepper, kind, place) : accountAttemptDigest(pepper, kind, account, place);
@@ -98,10 +107,17 @@ export const clearAttemptsOfAccount = async (ctx: Counting, account: string): Pr
 type AccountPlace = { account: string; place: string };
 
 /** Remembers that the person of an account has signed in from a place. */
-export const rememberPlace = async (ctx: Counting, subject: AccountPlace): Promise<void> => {
+export const rememberPlace = async (
+  ctx: Counting,
+  subject: AccountPlace,
+  known: KnownFor = 'known_place',
+): Promise<void> => {
   if (!ctx.config.rateLimit) return;
-  await rememberDigest(ctx.db, digestOf(ctx, 'known_place', subject), new Date(ctx.now().getTime() + KNOWN_PLACE_MS));
+  await rememberDigest(ctx.db, digestOf(ctx, known, subject), new Date(ctx.now().getTime() + KNOWN_PLACE_MS));
 };
 
-export const isKnownPlace = async (ctx: Counting, subject: AccountPlace): Promise<boolean> =>
-  (await findAttempts(ctx.db, digestOf(ctx, 'known_place', subject), ctx.now())) !== undefined;
+export const isKnownPlace = async (
+  ctx: Counting,
+  subject: AccountPlace,
+  known: KnownFor = 'known_place',
+): Promise<boolean> => (await findAttempts(ctx.db, digestOf(ctx, known, subject), ctx.now())) !== undefined;

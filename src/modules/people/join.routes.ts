@@ -6,7 +6,8 @@ import { originOf } from '../access/authenticate.ts';
 import { fieldOf, formOf, sendPage } from '../../platform/http/pages.ts';
 import { readSessionSecret, sessionCookie } from '../../platform/http/session-cookie.ts';
 import { acceptInvitation, findInvitationBeforeCaller, newPasswordProblem, type OpenInvitation } from './acceptance.ts';
-import { countAttempt, refuseTooMany } from './attempts.ts';
+import { comparedAddress } from './address.ts';
+import { countAttempt, refuseTooMany, rememberPlace } from './attempts.ts';
 import { placeOfIp } from '../../platform/ip-place.ts';
 import { endSession, type ProvenMember, startSession } from './sessions.ts';
 import { countingPassword, recordFailedSignIn } from './sign-in.ts';
@@ -79,7 +80,15 @@ export const joinRoutes = (scope: App, ctx: PeopleContext): void => {
   const accept = async (request: FastifyRequest, { isKnownUser, email }: OpenInvitation, fields: JoinFields) => {
     const origin = originOf(request);
     const attempt = () => acceptInvitation(ctx, secretOf(request), fields, origin);
-    if (!isKnownUser) return attempt();
+    if (!isKnownUser) {
+      const joined = await attempt();
+      // Or failures of others would lock a member out who has not signed in yet.
+      if (joined.kind === 'accepted')
+        await rememberPlace(ctx, { account: comparedAddress(email), place: placeOfIp(request.ip) }).catch(
+          () => undefined,
+        );
+      return joined;
+    }
     // A link that died meanwhile proves nothing: the password may not have been checked.
     const result = await countingPassword(ctx, { address: email, origin }, attempt, ({ kind }) => kind === 'accepted');
     if (result.kind === 'wrong_password') recordFailedSignIn(ctx, email, origin);

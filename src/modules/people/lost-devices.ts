@@ -2,13 +2,13 @@
 import { operator } from '../../platform/audit/record.ts';
 import { notFound, StartError, unprocessable } from '../../platform/errors.ts';
 import { comparedAddress, digestOfAddress, parseAddress } from './address.ts';
+import { clearAttemptsOfAccount } from './attempts.ts';
 import { forgetDevice } from './devices.ts';
-import { clearCodeAttempts } from './second-factor.ts';
 import { findMember } from './rows/members.ts';
 import { findUserBeforeCaller, listMembershipsBeforeCaller } from './rows/users.ts';
 import { type Changing, changingUser, type Visitor } from './second-factor.ts';
 
-/** For the operator. All sessions of the person end. @throws StartError where no user with a device has the address. */
+/** For the operator. All sessions of the person end, and failures and known places of the account are forgotten. @throws StartError where no user with a device has the address. */
 export const resetSecondFactor = async (ctx: Changing, email: string): Promise<void> => {
   const address = parseAddress(email.trim());
   const user = address === undefined ? undefined : await findUserBeforeCaller(ctx.db, digestOfAddress(ctx, address));
@@ -21,7 +21,7 @@ export const resetSecondFactor = async (ctx: Changing, email: string): Promise<v
     ));
   if (address === undefined || !isReset)
     throw new StartError('No account with a second factor has this address: nothing was changed.');
-  await clearCodeAttempts(ctx, comparedAddress(address));
+  await clearAttemptsOfAccount(ctx, comparedAddress(address));
 };
 
 /**

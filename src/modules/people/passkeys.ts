@@ -29,12 +29,13 @@ import {
   beginDevices,
   type Changing,
   changingUser,
-  countingCode,
   isOwnPassword,
   markSession,
+  rememberFactorPlace,
   userOf,
   type Visitor,
 } from './second-factor.ts';
+import { recordFailedSignIn } from './sign-in.ts';
 
 /** Of a user: a phone, a laptop, security keys and their spares. The options of a sign-in name them all. */
 export const PASSKEYS_MAX = 10;
@@ -115,9 +116,25 @@ const refuseMore = (passkeys: readonly ListedPasskey[]): void => {
 type Refused = 'late' | 'refused';
 
 /**
+ * Logs a refusal, and counts nothing: a signature cannot be guessed, and a limit would let an attacker who has the password keep the
+ * owner of the passkey out.
+ */
+const recordingFailure = async <T>(
+  ctx: Changing,
+  visitor: Visitor,
+  attempt: () => Promise<T>,
+  isRight: (result: T) => boolean,
+): Promise<T> => {
+  const result = await attempt();
+  if (isRight(result)) await rememberFactorPlace(ctx, visitor);
+  else recordFailedSignIn(ctx, visitor.session.email, visitor.origin);
+  return result;
+};
+
+/**
  * Adds a passkey. The first device gets recovery codes, and the other sessions of the user then ask for a second factor too.
  * @returns the recovery codes, to be shown once, none where there is another device.
- * @throws too_many_requests; unprocessable where the user has as many as possible.
+ * @throws unprocessable where the user has as many as possible.
  */
 export const addPasskey = (
   ctx: Changing,
@@ -125,7 +142,7 @@ export const addPasskey = (
   place: PasskeyPlace,
   { name, answer: text }: { name: string; answer: string },
 ): Promise<string[] | Refused> =>
-  countingCode<string[] | Refused>(
+  recordingFailure<string[] | Refused>(
     ctx,
     visitor,
     async () => {
@@ -188,7 +205,7 @@ export const givePasskey = (
   place: PasskeyPlace,
   text: string,
 ): Promise<'given' | 'cloned' | Refused> =>
-  countingCode<'given' | 'cloned' | Refused>(
+  recordingFailure<'given' | 'cloned' | Refused>(
     ctx,
     visitor,
     async () => {

@@ -17,13 +17,14 @@ import { newRecoveryCode, newTotpSecret, stepOfCode } from '../../platform/crypt
 import { openUserSecret, sealUserSecret } from '../../platform/crypto/user-secrets.ts';
 import { type PrismaTransaction, runPrismaTransaction } from '../../platform/db/transaction.ts';
 import { notFound, unprocessable } from '../../platform/errors.ts';
+import { placeOfIp } from '../../platform/ip-place.ts';
 import { comparedAddress, digestOfAddress } from './address.ts';
-import { clearAttempts, countAttempt } from './attempts.ts';
+import { clearAttempts, countAttempt, isKnownPlace, rememberPlace, takeBackAttempt } from './attempts.ts';
 import type { PeopleContext } from './context.ts';
 import { type ListedPasskey, openPasskeys } from './passkey-records.ts';
 import { readPasskeyRows } from './rows/passkeys.ts';
 import { readSecondFactor, type StoredSecondFactor, updateSecondFactor } from './rows/second-factors.ts';
-import { markSecondFactor } from './rows/sessions.ts';
+import { deleteOldestSessions, markSecondFactor } from './rows/sessions.ts';
 import { findUserBeforeCaller, lockMembersOfUser, lockUser } from './rows/users.ts';
 import type { Session } from './sessions.ts';
 import { countingPassword, isPasswordOf, recordFailedSignIn } from './sign-in.ts';
@@ -210,27 +211,36 @@ const useRecoveryCode = async (
   return true;
 };
 
-const CODE_COUNTS = ['code_of_account', 'code_of_account_in_day'] as const;
+const COUNTS_OF_PLACE = ['code_of_account_from', 'code_of_account_from_in_day'] as const;
+const COUNTS_OF_ALL_PLACES = ['code_of_account', 'code_of_account_in_day'] as const;
 
-/** Forgets the wrong codes of an account. */
-export const clearCodeAttempts = async (ctx: Parameters<typeof clearAttempts>[0], account: string): Promise<void> => {
-  for (const name of CODE_COUNTS) await clearAttempts(ctx, name, { account });
-};
-
-/** Counts an attempt, then makes it. A right one forgets the failures. @throws too_many_requests. */
-export const countingCode = async <T>(
-  ctx: Changing,
-  visitor: Visitor,
-  attempt: () => Promise<T>,
-  isRight: (result: T) => boolean = Boolean,
-): Promise<T> => {
-  const { email, sso, tenant_id } = visitor.session;
+/** What codes are counted for. */
+const subjectOf = ({ session, origin }: Visitor): { account: string; place: string } => {
+  const { email, sso, tenant_id } = session;
   // Counted apart: an attacker who controls the provider of a tenant must not lock its members out of other tenants.
   const account = sso ? `${tenant_id} ${comparedAddress(email)}` : comparedAddress(email);
-  for (const name of CODE_COUNTS) await countAttempt(ctx, name, { account });
+  return { account, place: placeOfIp(origin.ip ?? '') };
+};
+
+/** The person has given the second factor at this place: wrong codes from elsewhere do not keep them out here. */
+export const rememberFactorPlace = (ctx: Changing, visitor: Visitor): Promise<void> =>
+  rememberPlace(ctx, subjectOf(visitor), 'known_place_of_factor');
+
+/** Counts an attempt, then makes it. A right one forgets the failures at its place. @throws too_many_requests. */
+const countingCode = async <T>(ctx: Changing, visitor: Visitor, attempt: () => Promise<T>): Promise<T> => {
+  const { account, place } = subjectOf(visitor);
+  const isKnown = () => isKnownPlace(ctx, { account, place }, 'known_place_of_factor');
+  // In this order: what is refused at one place adds nothing to the counts of all.
+  for (const name of COUNTS_OF_PLACE) await countAttempt(ctx, name, { account, place });
+  for (const name of COUNTS_OF_ALL_PLACES) await countAttempt(ctx, name, { account }, isKnown);
   const result = await attempt();
-  if (isRight(result)) await clearCodeAttempts(ctx, account);
-  else recordFailedSignIn(ctx, email, visitor.origin);
+  if (!result) {
+    recordFailedSignIn(ctx, visitor.session.email, visitor.origin);
+    return result;
+  }
+  for (const name of COUNTS_OF_PLACE) await clearAttempts(ctx, name, { account, place });
+  for (const name of COUNTS_OF_ALL_PLACES) await takeBackAttempt(ctx, name, { account });
+  await rememberFactorPlace(ctx, visitor);
   return result;
 };
 
@@ -241,6 +251,7 @@ export const markSession = async (
 ): Promise<void> => {
   const digest = sessionDigest(ctx.pepper, secret);
   if (!(await markSecondFactor(tx, session.user_id, digest, ctx.now()))) throw notFound('session');
+  await deleteOldestSessions(tx, session);
 };
 
 /** @returns what the user gets with the first device: its time, and the recovery codes as they are shown and as they are kept. */

@@ -12,6 +12,7 @@ import { AppError, notFound } from '../../platform/errors.ts';
 import type { Platform } from '../../platform/platform.ts';
 import { openPerson } from './members.ts';
 import { mayReveal, permissionsOfRole, revealingRules, type Role, rulesOfRole } from './roles.ts';
+import { lockTenant } from './rows/people.ts';
 import {
   carriedOver,
   deleteOldestSessions,
@@ -42,8 +43,6 @@ const SEEN_EVERY_MS = 60_000;
 const CACHE_TTL_MS = 1_000;
 /** Sessions cached per process. */
 const CACHE_MAX = 1_000;
-/** Of one member, on all devices; one more ends the oldest. */
-const SESSIONS_MAX = 20;
 
 /** The member of a session. */
 export type MemberIdentity = { tenant_id: string; member_id: string; user_id: string };
@@ -238,7 +237,7 @@ const begin = async (
     if (!carried) throw notFound('member');
     const { expires_at, second_factor_at } = carried;
     await insertSession(tx, { ...session, expires_at, second_factor_at });
-    await deleteOldestSessions(tx, member, SESSIONS_MAX);
+    await deleteOldestSessions(tx, member);
     tx.log(memberLog(ctx, member, 'Tenant member signed in', origin));
   });
   return secret;
@@ -267,10 +266,11 @@ export const startSsoSession = async (
   const { digest, expires_at } = session;
   const sealed = sealState(ctx, await ctx.keyring.tenantKeys(tenant_id), { tenant_id, digest }, state);
   await runPrismaTransaction(ctx.db.for(member), ctx.changes, undefined, async (tx) => {
-    if (!(await lockMemberForSession(tx, session))) throw notFound('member');
+    // The tenant before the user, as everywhere.
+    if (!(await lockTenant(tx)) || !(await lockMemberForSession(tx, session))) throw notFound('member');
     await insertSession(tx, session);
     await insertSessionState(tx, { digest, sealed, expires_at });
-    await deleteOldestSessions(tx, member, SESSIONS_MAX);
+    await deleteOldestSessions(tx, member);
     tx.log(memberLog(ctx, member, 'Tenant member signed in', origin));
   });
   return secret;

@@ -141,11 +141,11 @@ export const challengeDigest = (pepper: DigestKey, session: Uint8Array, purpose:
 
 /**
  * Digests of single sign-on: what a state, its browser and an account at a provider are stored as, what a flow derives its nonce and
- * verifier from, and the MACs of rows that decide who signs in where.
+ * verifier from, and the MACs of flows.
  */
 export const ssoDigest = (
   pepper: DigestKey,
-  kind: 'state' | 'flow' | 'nonce' | 'verifier' | 'subject' | 'identity' | 'domain',
+  kind: 'state' | 'flow' | 'nonce' | 'verifier' | 'subject',
   ...parts: readonly (string | number | null)[]
 ): Buffer => hmac(pepper.key, ['single sign-on', kind, JSON.stringify(parts)]);
 

@@ -105,6 +105,30 @@ export const SIGNED_TABLES = {
     { seen_at: 'written each minute; the session ends at expires_at, which is bound' },
     { id: 'digest', idType: 'bytea' },
   ),
+  sso_providers: table(
+    'tenants',
+    ['tenant_id', 'id', 'sealed'],
+    { modified_at: 'shown only' },
+    { digested: ['sealed'] },
+  ),
+  sso_domains: table(
+    'tenants',
+    ['domain', 'tenant_id'],
+    { created_at: 'shown only' },
+    { id: 'domain', idType: 'text' },
+  ),
+  sso_identities: table(
+    'tenants',
+    ['tenant_id', 'digest', 'member_id'],
+    { created_at: 'shown only' },
+    { id: 'digest', idType: 'bytea' },
+  ),
+  sso_sessions: table(
+    'tenants',
+    ['digest', 'tenant_id', 'sealed'],
+    { expires_at: 'for the sweep alone: the session ends at its own expires_at, which is bound' },
+    { id: 'digest', idType: 'bytea', digested: ['sealed'] },
+  ),
   collect_sessions: table(
     null,
     [
@@ -137,9 +161,5 @@ export const CHECKED_OTHERWISE: Readonly<Record<string, string>> = {
   tenant_keys: 'a key is wrapped for its tenant and purpose',
   tokens: 'sealed values are bound to their token',
   passkeys: 'sealed under a key of the pepper, and bound to the devices of the signed user',
-  sso_providers: 'sealed values are bound to their tenant',
-  sso_domains: 'has a MAC of its own',
-  sso_identities: 'has a MAC of its own, and leads to a signed member',
   sso_flows: 'has a MAC of its own',
-  sso_sessions: 'sealed values are bound to their session, which is signed',
 };

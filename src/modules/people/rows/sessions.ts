@@ -35,6 +35,19 @@ export type NewSession = {
 /** What a session begins with: a password, by its hash, or an earlier session, by its digest. */
 export type SessionBasis = { password_hash: string } | { instead_of: Uint8Array };
 
+/** Of one member, on all devices; one more ends the oldest. */
+const SESSIONS_MAX = 20;
+/** Of one member with a device, begun by the password and without the second factor yet. */
+const PENDING_MAX = 5;
+
+/** Newest first. */
+const LIST_OF_MEMBER = `
+SELECT s.digest, CASE WHEN s.second_factor_at IS NOT NULL THEN 'factor'
+  WHEN EXISTS (SELECT FROM sso_sessions x WHERE x.digest = s.digest) THEN 'sso'
+  WHEN u.second_factor_since IS NULL THEN 'password' ELSE 'pending' END AS kind
+FROM sessions s JOIN users u ON u.id = s.user_id
+WHERE s.tenant_id = $1::uuid AND s.member_id = $2::uuid ORDER BY s.created_at DESC, s.digest`;
+
 /** Hot: each page. A session counts only while its member and its tenant exist. */
 const FIND = `
 SELECT t.name AS tenant_name, m.sealed, s.seen_at, ${signedColumns('tenants', 't')}, ${signedColumns('members', 'm')},
@@ -121,21 +134,24 @@ export const insertSession = async ({ prisma, signing }: PrismaTransaction, row:
   await prisma.sessions.create({ data: { ...row, digest: Uint8Array.from(row.digest), seen_at: row.created_at } });
 };
 
-/** Ends the oldest sessions of a member beyond so many. */
+/**
+ * Ends the oldest sessions of a member in a tenant beyond so many. What began by the password, by a provider, and has the second factor
+ * is counted apart: an attacker with the password alone, or with the provider alone, must not end the sessions of its owner.
+ */
 export const deleteOldestSessions = async (
-  { prisma, signing, tenant_id }: PrismaTransaction,
-  { member_id, user_id }: { member_id: string; user_id: string },
-  most: number,
+  { prisma, query, signing }: PrismaTransaction,
+  { tenant_id, member_id, user_id }: { tenant_id: string; member_id: string; user_id: string },
 ): Promise<void> => {
-  const oldest = await prisma.sessions.findMany({
-    where: { tenant_id, member_id },
-    orderBy: [{ created_at: 'desc' }, { digest: 'asc' }],
-    skip: most,
-    select: { digest: true },
+  const listed = await query('list-sessions-of-member', LIST_OF_MEMBER, [tenant_id, member_id]);
+  const counts = new Map<string, number>();
+  const oldest = listed.filter(({ kind }) => {
+    const count = (counts.get(kind) ?? 0) + 1;
+    counts.set(kind, count);
+    return count > (kind === 'pending' ? PENDING_MAX : SESSIONS_MAX);
   });
   if (oldest.length === 0) return;
   await signing.revoke('users', user_id);
-  await prisma.sessions.deleteMany({ where: { digest: { in: oldest.map(({ digest }) => digest) } } });
+  await prisma.sessions.deleteMany({ where: { digest: { in: oldest.map(({ digest }) => Uint8Array.from(digest)) } } });
 };
 
 /** The member of a session, of any tenant, whether or not they are still there. */

@@ -10,10 +10,8 @@ import {
   SSO_DOMAIN_BOUND,
   SSO_DOMAIN_UNBOUND,
 } from '../../../platform/audit/record.ts';
-import { equalDigests, ssoDigest } from '../../../platform/crypto/digest.ts';
 import type { Platform } from '../../../platform/platform.ts';
 import { StartError } from '../../../platform/errors.ts';
-import { noteTampered } from '../../../platform/tampered.ts';
 import { comparedAddress, parseAddress } from '../address.ts';
 import type { AccessContext } from '../../access/context.ts';
 import { lockTenant } from '../rows/people.ts';
@@ -26,17 +24,7 @@ import {
   type StoredDomain,
 } from '../rows/sso.ts';
 
-type Finding = Pick<Platform, 'db' | 'log' | 'metrics' | 'pepper'>;
-
-const macOf = ({ pepper }: Pick<Finding, 'pepper'>, domain: string, tenant_id: string): Buffer =>
-  ssoDigest(pepper, 'domain', domain, tenant_id);
-
-/** Whether the operator has bound it, and not a writer of the database. */
-const isGenuine = (ctx: Finding, { domain, tenant_id, mac }: StoredDomain): boolean => {
-  if (equalDigests(mac, macOf(ctx, domain, tenant_id))) return true;
-  noteTampered(ctx, { table: 'sso_domains', tenant_id, row_id: domain });
-  return false;
-};
+type Finding = Pick<Platform, 'db'>;
 
 /** @param address a result of parseAddress. */
 const domainOfAddress = (address: string): string => {
@@ -47,7 +35,7 @@ const domainOfAddress = (address: string): string => {
 /** The tenant whose provider signs in the people of an address; undefined for none. */
 export const findTenantOfAddress = async (ctx: Finding, address: string): Promise<string | undefined> => {
   const row = await findDomainBeforeCaller(ctx.db, domainOfAddress(address));
-  return row && isGenuine(ctx, row) ? row.tenant_id : undefined;
+  return row?.isGenuine ? row.tenant_id : undefined;
 };
 
 /** Whether the operator has bound the domain of an address to a tenant. */
@@ -56,7 +44,7 @@ export const isDomainOf = async (ctx: Finding, tenant_id: string, address: strin
 
 export const listDomains = async (ctx: Finding, tenant_id: string): Promise<string[]> =>
   (await listDomainsOfTenant(ctx.db.for({ tenant_id })))
-    .filter((row) => isGenuine(ctx, row))
+    .filter(({ isGenuine }) => isGenuine)
     .map(({ domain }) => domain);
 
 /** @throws StartError for a text that is not a domain. */
@@ -83,14 +71,13 @@ export const bindDomain = async (ctx: AccessContext, tenant: string, text: strin
   const tenant_id = found.id;
   const bound = await operatorTransaction(ctx, tenant_id, async (tx) => {
     if (!(await lockTenant(tx))) throw new StartError(`There is no such tenant: ${tenant}.`);
-    const row = { domain, mac: macOf(ctx, domain, tenant_id), created_at: ctx.now() };
-    if (!(await insertDomain(tx, row))) return false;
+    if (!(await insertDomain(tx, { domain, created_at: ctx.now() }))) return false;
     tx.log(tenantLog(ctx, operator, tenant_id, SSO_DOMAIN_BOUND));
     return true;
   });
   if (bound) return domain;
   const other = await findDomainBeforeCaller(ctx.db, domain);
-  if (other?.tenant_id === tenant_id && isGenuine(ctx, other)) return domain;
+  if (other?.tenant_id === tenant_id && other.isGenuine) return domain;
   throw new StartError(
     `The domain is bound to tenant ${other?.tenant_id ?? ''} already. Remove that first: npm run -s strongroom -- sso unbind ${domain}`,
   );
@@ -111,11 +98,5 @@ export const unbindDomain = async (ctx: AccessContext, text: string): Promise<st
   return domain;
 };
 
-/** For the operator. `isGenuine`: false for a row that a writer of the database has made, which does not count. */
-export const listBoundDomains = async (
-  ctx: Finding,
-): Promise<{ domain: string; tenant_id: string; isGenuine: boolean }[]> =>
-  (await listAllDomains(ctx.db)).map((row) => {
-    const { domain, tenant_id } = row;
-    return { domain, tenant_id, isGenuine: isGenuine(ctx, row) };
-  });
+/** For the operator. */
+export const listBoundDomains = (ctx: Finding): Promise<StoredDomain[]> => listAllDomains(ctx.db);

@@ -6,10 +6,9 @@ import {
   type RequestOrigin,
   SSO_ACCOUNT_BOUND,
 } from '../../../platform/audit/record.ts';
-import { equalDigests, randomBase62, ssoDigest } from '../../../platform/crypto/digest.ts';
+import { randomBase62, ssoDigest } from '../../../platform/crypto/digest.ts';
 import { type PrismaTransaction, runPrismaTransaction } from '../../../platform/db/transaction.ts';
 import { AppError } from '../../../platform/errors.ts';
-import { noteTampered } from '../../../platform/tampered.ts';
 import { digestOfAddress, parseNewAddress } from '../address.ts';
 import type { PeopleContext } from '../context.ts';
 import { PEOPLE_MAX } from '../invitations.ts';
@@ -57,12 +56,6 @@ export const digestOfSubject = (
   issuer: string,
   sub: string,
 ): Buffer => ssoDigest(pepper, 'subject', tenant_id, issuer, sub);
-
-const macOf = (
-  { pepper }: Pick<PeopleContext, 'pepper'>,
-  tenant_id: string,
-  { subject, member_id }: { subject: Uint8Array; member_id: string },
-): Buffer => ssoDigest(pepper, 'identity', tenant_id, Buffer.from(subject).toString('hex'), member_id);
 
 /** A name as members have it. */
 const nameOf = (text: string | undefined): string =>
@@ -160,11 +153,9 @@ const findOrAdd = (
     if (!(await lockTenant(tx))) return { kind: 'not_invited' };
     const known = await findIdentity(tx, subject);
     if (known) {
-      const { member_id, user_id, mac } = known;
-      if (equalDigests(mac, macOf(ctx, tenant_id, { subject, member_id })))
-        return { kind: 'member', member: { tenant_id, member_id, user_id }, subject };
-      noteTampered(ctx, { table: 'sso_identities', tenant_id, row_id: member_id });
-      return { kind: 'tampered', member_id };
+      const { member_id, user_id, isGenuine } = known;
+      if (!isGenuine) return { kind: 'tampered', member_id };
+      return { kind: 'member', member: { tenant_id, member_id, user_id }, subject };
     }
     const existing = await findMemberOfAddress(tx, address_digest);
     // A writer of the database could give the address of their account to another member.
@@ -176,8 +167,7 @@ const findOrAdd = (
     const { member_id, user_id } = who;
     const actor: Actor = { actor_id: user_id, actor_type: 'user', origin };
     if (!existing && made) await addMember(ctx, tx, { settings, address_digest, made, actor });
-    const mac = macOf(ctx, tenant_id, { subject, member_id });
-    await putIdentity(tx, { digest: subject, member_id, mac, created_at: ctx.now() });
+    await putIdentity(tx, { digest: subject, member_id, created_at: ctx.now() });
     const about = { entity_type: 'tenant_member', entity_ids: [member_id], message: SSO_ACCOUNT_BOUND };
     tx.log(logRow(ctx, actor, { operation: 'update', ...about }));
     return { kind: 'member', member: { tenant_id, member_id, user_id }, subject };

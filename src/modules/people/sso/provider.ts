@@ -46,7 +46,7 @@ const placeOf = (tenant_id: string): SealedPlace => ({
   field: 'settings',
 });
 
-/** @returns undefined for a tenant without one. @throws internal where the row was changed. */
+/** @returns undefined for a tenant without one, and where the row was changed or put back. */
 export const findProviderOf = async (ctx: Opening, tenant_id: string): Promise<Provider | undefined> => {
   const sealed = await findProvider(ctx.db.for({ tenant_id }));
   if (!sealed) return undefined;
@@ -55,11 +55,9 @@ export const findProviderOf = async (ctx: Opening, tenant_id: string): Promise<P
   return { settings: JSON.parse(text) as SsoSettings, version: memoryDigest(`${tenant_id} ${text}`) };
 };
 
-type Finding = Opening & Pick<Platform, 'metrics' | 'pepper'>;
-
 /** The provider that signs in the people of an address, and its tenant. @param address a result of parseAddress. */
 export const findProviderOfAddress = async (
-  ctx: Finding,
+  ctx: Opening,
   address: string,
 ): Promise<{ tenant_id: string; provider: Provider } | undefined> => {
   const tenant_id = await findTenantOfAddress(ctx, address);
@@ -71,7 +69,7 @@ export const findProviderOfAddress = async (
  * The tenant that does not let a person in by a password: the one that their domain is bound to, if its settings say so. Undefined for
  * none. No tenant decides for another one.
  */
-export const findTenantWithoutPasswords = async (ctx: Finding, address: string): Promise<string | undefined> => {
+export const findTenantWithoutPasswords = async (ctx: Opening, address: string): Promise<string | undefined> => {
   const found = await findProviderOfAddress(ctx, address);
   return found?.provider.settings.allows_passwords === false ? found.tenant_id : undefined;
 };
@@ -162,8 +160,8 @@ export const saveSettings = async (
       sealed: sealText(ctx, keys, placeOf(tenant_id), JSON.stringify(settings)),
       modified_at: ctx.now(),
     });
-    if (before && (before.issuer !== settings.issuer || before.client_id !== settings.client_id))
-      await forgetAccounts(tx);
+    // Without settings there are no accounts, unless the settings were changed in the database.
+    if (before?.issuer !== settings.issuer || before.client_id !== settings.client_id) await forgetAccounts(tx);
     tx.log(tenantLog(ctx, actor, tenant_id, SSO_CHANGED));
     tx.changed({ subject: 'tenant', id: tenant_id });
   });

@@ -41,7 +41,7 @@ export const sealState = (
   return sealText(ctx, keys, placeOf(tenant_id, digest), JSON.stringify(kept));
 };
 
-/** @returns undefined where the session has ended. @throws internal where the row was changed. */
+/** @returns undefined where the session has ended, and where the row was changed or put back. */
 export const findState = async (
   ctx: Sealing & Pick<Platform, 'db'>,
   keys: TenantKeys,

@@ -9,6 +9,7 @@ process.env['NODE_COMPILE_CACHE'] ??= fileURLToPath(new URL('./node_modules/.cac
 const pureTests = [
   'test/promises/dependencies.test.ts',
   'test/promises/documents.test.ts',
+  'test/promises/growth.test.ts',
   'test/promises/signed-tables.test.ts',
   'test/promises/named-tenants.test.ts',
   'test/promises/style.test.ts',

@@ -534,7 +534,12 @@ const methods: Record<string, Work> = {
   ],
   'opened texts that are compared': ({ value, text }) => {
     const opened = createOpenedTexts();
-    const begin = opened.add(['{{ x', 'y }}', '{', ...list(800, (index) => `{{ x${index} }}`)]);
+    const begin = opened.add([
+      '{{ x',
+      'y }}',
+      '{',
+      ...list(Math.min(900, text.length / 20), (index) => `{{ x${index} }}`),
+    ]);
     while (!begin.next().done);
     return [() => opened.refuseIn(value), () => opened.refuseIn(text)];
   },
@@ -690,7 +695,11 @@ describe('the measurement', () => {
   test.each<[string, Work]>([
     [
       'a list that is copied for each item',
-      ({ text }) => text.split('').reduce<string[]>((all, each) => [...all, each], []),
+      ({ text }) =>
+        text
+          .slice(0, text.length / 4)
+          .split('')
+          .reduce<string[]>((all, each) => [...all, each], []),
     ],
     [
       'a search from each character',

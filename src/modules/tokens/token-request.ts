@@ -15,7 +15,8 @@ import {
   scanExpression,
   STORED_EXPRESSION_LENGTH_MAX,
 } from './expressions/expressions.ts';
-import { findJsonProblem, isStorableText, type Json, NOT_STORABLE } from '../../platform/json/json.ts';
+import { isStorableText, type Json, NOT_STORABLE } from '../../platform/json/json.ts';
+import { findJsonProblem } from '../../platform/json/json-problem.ts';
 import { runAtOnce, type Slices } from '../../platform/json/slices.ts';
 import { createMeter, type Meter } from './expressions/meter.ts';
 import {

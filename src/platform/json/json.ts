@@ -1,8 +1,5 @@
 // JSON values: their limits, paths to places in them, and the checks that a value is stored and returned unchanged.
 
-import type { Slices } from './slices.ts';
-import { walkJson } from './walk.ts';
-
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 
 /** Nesting of arrays and objects in what a client sends. Functions that walk such values may recurse. */
@@ -48,24 +45,6 @@ export const numberProblem = (value: number): string | undefined => {
   if (Object.is(value, -0)) return 'must not be negative zero';
   return undefined;
 };
-
-export type JsonProblem = { path: (string | number)[]; sentence: string };
-
-const sentenceOn = (value: Json, depth: number): string | undefined => {
-  if (typeof value === 'number') return numberProblem(value);
-  return typeof value === 'object' && value !== null && depth === JSON_DEPTH_MAX ? depthProblem() : undefined;
-};
-
-/** The first reason why a parsed value cannot be stored exactly, or undefined. Stops at JSON_DEPTH_MAX. */
-export function* findJsonProblem(root: Json): Slices<JsonProblem | undefined> {
-  const walk = walkJson(root);
-  while (walk.next()) {
-    const sentence = sentenceOn(walk.value, walk.depth);
-    if (sentence !== undefined) return { path: walk.path(), sentence };
-    if (walk.isPauseDue()) yield;
-  }
-  return undefined;
-}
 
 /** Whether PostgreSQL can store the text unchanged: it refuses NUL and unpaired surrogates. */
 export const isStorableText = (text: string): boolean => !text.includes('\0') && text.isWellFormed();

@@ -17,7 +17,7 @@ const FROM_TOKEN = 'must have no expression whose text came out of a token that 
 /** The longest expression with its braces. */
 const LENGTH_MAX = EXPRESSION_LENGTH_MAX + 4;
 
-/** Characters between two pauses. */
+/** Characters and reads of characters between two pauses. */
 const PAUSE_CHARACTERS = 32_768;
 
 /**
@@ -58,14 +58,14 @@ export const createOpenedTexts = (): OpenedTexts => {
 
   /** Scans from each `{{` to the end of its expression, as a parser of that text would. */
   function* addExpressions(text: string): Slices<void> {
-    let pauseAt = PAUSE_CHARACTERS;
+    let pauseAt = scanned.steps + PAUSE_CHARACTERS;
     for (let at = text.indexOf('{{'); at !== -1 && !isFull(); at = text.indexOf('{{', at + 1)) {
       const end = findEnd(text, at + 2, scanned);
       if (typeof end === 'number') whole.add(text.slice(at, end + 2));
       else if (end === 'unclosed' || end === 'cut') beginnings.add(text.slice(at));
-      if (at < pauseAt) continue;
+      if (at + scanned.steps < pauseAt) continue;
       yield;
-      pauseAt = at + PAUSE_CHARACTERS;
+      pauseAt = at + scanned.steps + PAUSE_CHARACTERS;
     }
   }
 

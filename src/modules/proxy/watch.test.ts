@@ -71,7 +71,7 @@ const harmless: [type: string | undefined, body: string][] = [
   [undefined, '\xff{{ t'],
   ['application/pdf', '{{ t }}'],
   ['application/cbor', '{{ {{ x \xff {{\xff}}{{}}'],
-  ['application/json; charset=utf-16le', '{{ t }}'],
+  ['application/json; charset=utf-16le', '{{ t }'],
   ['text/plain', 'x\0{\0x\0{\0'],
   [PARTS, `{\r\n${part(`${PNG}\r\nX: {`, '{{ t }}')}${part('x: y', '{ {%7b%7b')}--b--\r\n{`],
   [PARTS, `${part('x: y', '\xff{{')}${part(PNG, `\r\n-{{\r\n--\r\n{{`)}--b--`],

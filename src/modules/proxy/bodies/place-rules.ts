@@ -178,7 +178,7 @@ const commonSeparator = /[,;\t|]/;
 /** What may separate fields where none of the common separators stands: everything but letters, digits and their marks. */
 const mayBeSeparator = /[^\p{L}\p{N}\p{M}\r\n"]/u;
 
-/** The characters that may separate fields: those outside of quotes in the author's own text of a line. */
+/** The characters of the author's own text in a line that may separate fields, and whether a common separator is among them. */
 type Separators = { hasCommon: boolean; others: Set<string> };
 
 const createCsvFollower = (): Follower => {
@@ -187,6 +187,12 @@ const createCsvFollower = (): Follower => {
   const newLine = (): Separators => ({ hasCommon: false, others: new Set() });
   const first = newLine();
   let line = first;
+  /** The signs beside the last value. They count also in a line with a common separator, which may be part of its texts. */
+  let beside = new Set<string>();
+  let isAfterValue = false;
+  const noteBeside = (each: string): void => {
+    if (mayBeSeparator.test(each) && each !== ' ') beside.add(each);
+  };
   return {
     follow: (literal, from, to) => {
       let at = from;
@@ -194,26 +200,32 @@ const createCsvFollower = (): Follower => {
         const each = String.fromCodePoint(literal.codePointAt(at) as number);
         at += each.length;
         last = each;
+        if (isAfterValue) noteBeside(each);
+        isAfterValue = false;
         if (each === '"') isQuoted = !isQuoted;
-        else if (isQuoted) continue;
-        else if (each === '\n' || each === '\r') line = newLine();
-        else if (commonSeparator.test(each)) line.hasCommon = true;
+        else if (!isQuoted && (each === '\n' || each === '\r')) line = newLine();
+        else if (!isQuoted && commonSeparator.test(each)) line.hasCommon = true;
+        // Also in quotes: a quotation mark within a text looks like the begin of one.
         else if (mayBeSeparator.test(each)) line.others.add(each);
       }
       return at;
     },
     checkHere: (place, quote) => {
       const isField = !isQuoted && /[,;|\t\r\n]/.test(last);
+      beside = new Set();
+      noteBeside(last);
+      isAfterValue = true;
       last = 'x';
       if (isField && quote === 'quote_csv') return free;
       // The rest of the line is read before a value is written.
       const here = line;
+      const near = beside;
       return refuseIf(
         place,
         (value) => {
           if (csvStructure.test(value) || csvFormula.test(value)) return true;
-          if (here.hasCommon || first.hasCommon) return false;
-          return [...here.others, ...first.others].some((separator) => value.includes(separator));
+          const others = here.hasCommon || first.hasCommon ? [] : [...here.others, ...first.others];
+          return [...near, ...others].some((separator) => value.includes(separator));
         },
         CSV,
       );

@@ -128,6 +128,14 @@ const cases: Case[] = [
       (made) => csv(separator)(bodyOf(made)),
     ],
     [
+      `CSV by ${JSON.stringify(separator)}, with a comma and a quotation mark in a text`,
+      {
+        type: 'text/csv',
+        body: `Smith, J 5" x${separator}{{ t }}${separator}x\n{{ t }}${separator}Smith, J\nx, y${separator}{{ t }}`,
+      },
+      (made) => (separator === ' ' ? [] : csv(separator)(bodyOf(made))),
+    ],
+    [
       `CSV by ${JSON.stringify(separator)}, alone in its line`,
       { type: 'text/csv', body: `name${separator}code\n{{ t }}\n` },
       (made) => csv(separator)(bodyOf(made)),

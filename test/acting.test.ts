@@ -57,7 +57,7 @@ afterAll(async () => {
 });
 
 const act = (url: string, more: object = {}, as: Caller = caller) =>
-  authentication.actAs(as, person, { method: 'GET', url, ...more });
+  authentication.actAs({ caller: as, isFresh: true }, person, { method: 'GET', url, ...more });
 
 describe('the member who acts', () => {
   test('is the member, from where the person is, under the trace of the page', async () => {

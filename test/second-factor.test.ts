@@ -280,18 +280,30 @@ describe('a tenant that requires it', () => {
     expect((await server.request('GET', '/tenants/self', { key: tenant.api_key })).status).toBe(200);
     await enrol(member);
     expect((await member.get('/console/tokens')).status).toBe(200);
-    await require(tenant, 'false');
+    // A key makes it stricter alone.
+    for (const settings of [{ require_second_factor: 'false' }, {}]) {
+      const json = { name: 'Strict', settings };
+      expect((await server.request('PUT', '/tenants/self', { key: tenant.api_key, json })).status).toBe(403);
+    }
+    await member.get('/console/people/second-factor');
+    const lifted = await member.post('/console/people/second-factor', { required: 'false' });
+    expect(placeOf(lifted)).toBe('/console/people?done=required');
     expect((await passwordGiven(await newMember({ tenant }))).status).toBe(200);
   });
 
   test('is every tenant where the server says it, unless its settings say otherwise', async () => {
-    const strict = await startConsole({ REQUIRE_SECOND_FACTOR: 'on' });
+    const strict = await startConsole({ REQUIRE_SECOND_FACTOR: 'on' }, { now: () => new Date(atMs) });
     try {
       const member = await strict.signIn();
       expect(placeOf(await member.get('/console/tokens'))).toBe(ACCOUNT);
       const json = { name: 'Lenient', settings: { require_second_factor: 'false' } };
-      expect((await strict.request('PUT', '/tenants/self', { json })).status).toBe(200);
-      expect((await member.get('/console/tokens')).status).toBe(200);
+      expect((await strict.request('PUT', '/tenants/self', { json })).status).toBe(403);
+      await enrol(member);
+      await member.get('/console/people/second-factor');
+      const lifted = await member.post('/console/people/second-factor', { required: 'false' });
+      expect(placeOf(lifted)).toBe('/console/people?done=required');
+      pass(1_000);
+      expect((await (await strict.signIn()).get('/console/tokens')).status).toBe(200);
     } finally {
       await strict.close();
     }

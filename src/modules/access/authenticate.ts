@@ -13,7 +13,7 @@ import type { App } from '../../platform/http/app-type.ts';
 import { isInNetworks } from '../../platform/ip-networks.ts';
 import type { Caller } from './caller.ts';
 import { Work } from './work.ts';
-import type { Permission } from './permissions.ts';
+import { type Permission, sensitivePermissions } from './permissions.ts';
 import { checkPublicAccess, letPageRead } from './public-access.ts';
 import { mayAnywhere } from './rules.ts';
 import type { AccessContext } from './context.ts';
@@ -69,6 +69,22 @@ export const originOf = (request: Pick<FastifyRequest, 'id' | 'ip' | 'otel_trace
   ip: request.ip,
 });
 
+/** A caller that is authenticated already. `isFresh`: whether it may do what needs a second factor of the last minutes. */
+export type Actor = { caller: Caller; isFresh: boolean };
+
+/** An operation was refused, and nothing was done: the member must give the second factor again. */
+export class StepUpNeeded extends AppError {
+  constructor() {
+    super('forbidden', 'This needs a second factor that was given in the last minutes.');
+  }
+}
+
+const readsValues = (permission: Permission, { rules }: Caller): boolean =>
+  rules.some((rule) => rule.transform === 'reveal' && rule.permissions.includes(permission));
+
+const needsFreshFactor = (caller: Caller, permission: Permission | 'authenticated'): boolean =>
+  permission !== 'authenticated' && (sensitivePermissions.has(permission) || readsValues(permission, caller));
+
 /** For routes that authenticate by themselves. */
 export type Authentication = {
   countFailure: CountFailure;
@@ -76,9 +92,10 @@ export type Authentication = {
    * Sends a request to the API for a caller that is authenticated already, such as a member with a session. No header names the
    * caller, so that no request from the network can choose one.
    * @param request of the person, whose address and trace id it gets.
+   * @throws StepUpNeeded for a sensitive operation of an actor that is not fresh, whichever route does it.
    */
   actAs(
-    caller: Caller,
+    actor: Actor,
     request: Pick<FastifyRequest, 'ip' | 'id'>,
     asked: ActingRequest,
   ): Promise<LightMyRequestResponse>;
@@ -144,9 +161,9 @@ export const addAuthentication = (app: App, ctx: AccessContext): Authentication 
     return hasLimits(caller) ? admitLimited(request, reply, caller, permission) : admit(request, caller, permission);
   };
 
-  const actors = new AsyncLocalStorage<Caller>();
+  const actors = new AsyncLocalStorage<Actor & { isRefused: boolean }>();
   // A request from the network is authenticated by its key only, in whatever async context it is handled.
-  const actorOf = ({ raw }: FastifyRequest): Caller | undefined =>
+  const actorOf = ({ raw }: FastifyRequest): (Actor & { isRefused: boolean }) | undefined =>
     raw.socket instanceof Socket ? undefined : actors.getStore();
 
   // Before the body is read, so that bodies of anonymous clients are not parsed. A cached caller needs no promise.
@@ -157,7 +174,11 @@ export const addAuthentication = (app: App, ctx: AccessContext): Authentication 
     const actor = actorOf(request);
     if (!actor && header === undefined && allowsAnonymous) return void refuseUninitialized().then(() => done(), done);
     const key = typeof header === 'string' && header.length > 0 && header.length <= KEY_LENGTH_MAX ? header : undefined;
-    const known = actor ?? (key === undefined ? undefined : ctx.callers.recallCaller(key));
+    if (actor && !actor.isFresh && needsFreshFactor(actor.caller, permission)) {
+      actor.isRefused = true;
+      return done(new StepUpNeeded());
+    }
+    const known = actor?.caller ?? (key === undefined ? undefined : ctx.callers.recallCaller(key));
     if (!known) return void authenticate(request, reply, key, permission).then(() => done(), done);
     if (hasLimits(known)) return void admitLimited(request, reply, known, permission).then(() => done(), done);
     try {
@@ -176,11 +197,15 @@ export const addAuthentication = (app: App, ctx: AccessContext): Authentication 
 
   return {
     countFailure,
-    actAs: (caller, { ip, id }, { headers, ...asked }) =>
+    actAs: (given, { ip, id }, { headers, ...asked }) => {
+      const actor = { ...given, isRefused: false };
       // Awaited within the async context: `inject` begins when its promise is awaited.
-      actors.run(
-        caller,
-        async () => await app.inject({ ...asked, headers: { ...headers, 'svc-trace-id': id }, remoteAddress: ip }),
-      ),
+      return actors.run(actor, async () => {
+        const injected = { ...asked, headers: { ...headers, 'svc-trace-id': id }, remoteAddress: ip };
+        const answer = await app.inject(injected);
+        if (actor.isRefused) throw new StepUpNeeded();
+        return answer;
+      });
+    },
   };
 };

@@ -45,6 +45,32 @@ export const isPermission = (text: unknown): text is Permission =>
   typeof text === 'string' && Object.hasOwn(descriptions, text);
 
 /**
+ * What a member with a second factor does in the console only a few minutes after giving it: using values, and changing grants, people,
+ * code and settings. A reading of values that reveals them is added where its rules are known. A test lists the others.
+ */
+export const sensitivePermissions: ReadonlySet<Permission> = new Set([
+  'token:update',
+  'token:use',
+  'session:create',
+  'application:create',
+  'application:update',
+  'application:delete',
+  'reactor:create',
+  'reactor:update',
+  'reactor:delete',
+  'proxy:create',
+  'proxy:update',
+  'proxy:delete',
+  'tenant:update',
+  'tenant:delete',
+  'tenant:member:update',
+  'tenant:member:delete',
+  'tenant:invitation:create',
+  'tenant:invitation:update',
+  'tenant:invitation:delete',
+]);
+
+/**
  * What an application is meant for. `public`: its key is in browsers and apps, and it may hold `token:create` only. The others are
  * labels.
  */

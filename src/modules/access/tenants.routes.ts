@@ -42,7 +42,7 @@ export const tenantsRoutes = (app: App, ctx: AccessContext): void => {
         operationId: 'updateTenant',
         summary: 'Change the tenant',
         description:
-          'Replaces name and settings. The change is effective at once, in all processes of the vault.\n\nPermission: `tenant:update`.',
+          'Replaces name and settings. The change is effective at once, in all processes of the vault. A key that would take away that members need a second factor gets a 403: a member does so in the console.\n\nPermission: `tenant:update`.',
         tags,
         body: tenantChange,
         answer: 'The changed tenant.',

@@ -35,7 +35,7 @@ const settings = z
       }),
       require_second_factor: flag.meta({
         description:
-          'Whether members need a second factor in the console. Left out: the server says it. API keys are not affected.',
+          'Whether members need a second factor in the console. Left out: the server says it. API keys are not affected, and can only make it stricter.',
         example: 'true',
       }),
     },

@@ -1,7 +1,7 @@
 // The tenant of a caller: read, changed and deleted by itself, and its usage report.
 import { z } from 'zod';
 import { logRow, type Operation } from '../../platform/audit/record.ts';
-import { notFound } from '../../platform/errors.ts';
+import { AppError, notFound } from '../../platform/errors.ts';
 import { isStorableText, NOT_STORABLE } from '../../platform/json/json.ts';
 import type { AccessContext } from './context.ts';
 import { signDeletion } from './erasure-certificates.ts';
@@ -59,12 +59,29 @@ export const getTenant = async (ctx: AccessContext, work: Work): Promise<TenantR
   return recordOf(row);
 };
 
-/** Replaces name and settings. @throws notFound. */
+/** Whether the members of a tenant need a second factor in the console. */
+export const requiresSecondFactor = ({ config }: Pick<AccessContext, 'config'>, settings: unknown): boolean => {
+  const { require_second_factor } = settings as Record<string, string>;
+  return require_second_factor === undefined ? config.requireSecondFactor : require_second_factor === 'true';
+};
+
+/** A stolen key must not decide how people sign in. A member has given the second factor for it. */
+const checkSecondFactor = (ctx: AccessContext, work: Work, before: unknown, after: unknown): void => {
+  if (work.actor_type === 'user' || !requiresSecondFactor(ctx, before) || requiresSecondFactor(ctx, after)) return;
+  throw new AppError(
+    'forbidden',
+    'A key cannot take away that members need a second factor. A member does so in the console, under People.',
+    { permission: 'tenant:update' },
+  );
+};
+
+/** Replaces name and settings. @throws notFound; forbidden for a key that would require less of members. */
 export const changeTenant = (ctx: AccessContext, work: Work, input: TenantInput): Promise<TenantRecord> => {
   const fields = { ...input, modified_at: ctx.now(), modified_by: work.actor_id };
   return work.prismaTransaction(async (tx) => {
     const row = await lockTenant(tx);
     if (!row) throw notFound('tenant');
+    checkSecondFactor(ctx, work, row.settings, input.settings);
     await updateTenant(tx, fields);
     tx.log(logOf(ctx, work, 'update'));
     tx.changed({ subject: 'tenant', id: work.tenant_id });

@@ -93,7 +93,7 @@ const codesPage = (visit: Visit, codes: readonly string[]): string =>
   );
 
 export const accountPages = (console: Console): void => {
-  const { ctx, get, post, postAfterCode } = console;
+  const { ctx, get, postAfterCode } = console;
   passkeyPages(console, { page, accountPage, codesPage });
   get(ACCOUNT_PATH, (visit) => accountPage(visit));
 
@@ -103,7 +103,7 @@ export const accountPages = (console: Console): void => {
     return { status: 422, page: await accountPage(submission, { password: WRONG_PASSWORD }) };
   });
 
-  post(`${DEVICE_PATH}/confirm`, async (submission): Promise<Outcome> => {
+  postAfterCode(`${DEVICE_PATH}/confirm`, async (submission): Promise<Outcome> => {
     const codes = await confirmDevice(ctx, visitorOf(submission), submission.field('code'));
     if (codes) return codes.length === 0 ? { seeOther: ACCOUNT_PATH } : codesPage(submission, codes);
     return { status: 422, page: await accountPage(submission, { code: WRONG_CODE }) };

@@ -73,7 +73,7 @@ type AccountPages = {
 };
 
 export const passkeyPages = (
-  { ctx, get, post, postAfterCode }: Console,
+  { ctx, get, postAfterCode }: Console,
   { page, accountPage, codesPage }: AccountPages,
 ): void => {
   const placeOf = ({ request }: Visit) => passkeyPlaceOf(ctx.config, request.host);
@@ -106,7 +106,7 @@ export const passkeyPages = (
     );
   });
 
-  post(PASSKEYS_PATH, async (submission): Promise<Outcome> => {
+  postAfterCode(PASSKEYS_PATH, async (submission): Promise<Outcome> => {
     const place = placeOf(submission);
     if (!place) return { seeOther: ACCOUNT_PATH };
     const name = submission.field('name').trim();

@@ -52,6 +52,7 @@ const done: ReadonlyMap<string, string> = new Map([
     'second-factor',
     'The second factor was reset. The member signs in with the password alone, until they add a device.',
   ],
+  ['required', 'Whether members need a second factor was changed. It holds at once.'],
   ['password', 'Your password was changed. Your other sessions were signed out.'],
 ]);
 
@@ -168,7 +169,7 @@ const peoplePage = async (visit: Visit, refusal?: Refusal): Promise<string> => {
 ${refusal === undefined && isDone !== undefined && notice('good', isDone)}
 ${refusal !== undefined && refusal.email === undefined && problemsNotice(refusal.heading, linesOfRefusal(refusal))}
 ${inviteForm(visit, refusal)}
-${may(visit.session, 'tenant:update') && html`<p><a href="/console/single-sign-on">Single sign-on</a></p>`}
+${may(visit.session, 'tenant:update') && html`<p><a href="/console/single-sign-on">Single sign-on</a> · <a href="/console/people/second-factor">Second factor</a></p>`}
 <h2>Members</h2>
 ${members.data.length === 0 ? empty('There are no members on this page.') : membersTable(visit, members.data)}
 ${!members.data.some(({ user }) => user.id === visit.session.user_id) && html`<p>${changePassword}</p>`}

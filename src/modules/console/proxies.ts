@@ -58,25 +58,27 @@ const typedIn = ({ field }: Submission): Typed => ({
   body: linesOf(field('body')),
 });
 
+/** Shown again where the second factor is needed first. */
+const typedFields = ['destination', 'path', 'headers', 'body'];
+
 /** The header that names the proxy or the destination. */
 const routeOf = ({ proxy, typed }: Tester): Record<string, string> =>
   proxy ? { 'svc-proxy-key': proxy.key ?? '' } : { 'svc-proxy-url': URL.parse(typed.destination)?.href ?? '' };
 
-const tryRequest = async (submission: Submission, console: Console, tester: Tester): Promise<Outcome> => {
+const tryRequest = async (submission: Submission, tester: Tester): Promise<Outcome> => {
   const show = (status: number, more: Partial<Tester>): Outcome => ({
     status,
-    page: proxyPage(submission.session, { ...tester, ...more }),
+    page: proxyPage(submission, { ...tester, ...more }),
   });
   const { request, problems } = readRequest(tester.typed);
   if (!request) return show(422, { problems });
   return submission.field('do') === 'send'
-    ? send(submission, console, { tester, request, show })
+    ? send(submission, { tester, request, show })
     : show(200, { above: await checkRequest(submission, request) });
 };
 
 const send = async (
   submission: Submission,
-  console: Console,
   {
     tester,
     request,
@@ -87,7 +89,7 @@ const send = async (
     return show(422, { problems: { destination: ['The destination must be an https URL.'] } });
   if (submission.field('sure') !== 'yes')
     return show(422, { problems: { sure: ['Say that it is to be sent. Nothing was sent.'] } });
-  return show(200, { above: await sendRequest(submission, console, request, routeOf(tester)) });
+  return show(200, { above: await sendRequest(submission, request, routeOf(tester)) });
 };
 
 export const proxiesPages = (console: Console, findNames: ActorNames): void => {
@@ -101,12 +103,17 @@ export const proxiesPages = (console: Console, findNames: ActorNames): void => {
   const byHand: Tester = { proxy: undefined, application: undefined, typed: newRequest, problems: {} };
 
   console.get(PATH, (visit) => listPage(visit, findNames));
-  console.get(`${PATH}/test`, async ({ session }) => proxyPage(session, byHand));
-  console.post(`${PATH}/test`, (submission) =>
-    tryRequest(submission, console, { ...byHand, typed: typedIn(submission) }),
+  console.get(`${PATH}/test`, async (visit) => proxyPage(visit, byHand));
+  // To check a request needs no second factor, and to send it does: the API asks for it.
+  console.post(
+    `${PATH}/test`,
+    (submission) => tryRequest(submission, { ...byHand, typed: typedIn(submission) }),
+    typedFields,
   );
-  console.get(`${PATH}/:id`, async (visit) => proxyPage(visit.session, await findTester(visit)));
-  console.post(`${PATH}/:id`, async (submission) =>
-    tryRequest(submission, console, { ...(await findTester(submission)), typed: typedIn(submission) }),
+  console.get(`${PATH}/:id`, async (visit) => proxyPage(visit, await findTester(visit)));
+  console.post(
+    `${PATH}/:id`,
+    async (submission) => tryRequest(submission, { ...(await findTester(submission)), typed: typedIn(submission) }),
+    typedFields,
   );
 };

@@ -1,11 +1,11 @@
 // The page of a stored proxy, or of a typed destination, with a form that tries a request.
-// The key is hidden until the member opens it, because it may be all that a caller needs.
+// The key is hidden until the member opens it, after the second factor, because it may be all that a caller needs.
 import { attribute, html, type Html, type HtmlValue } from '../../platform/http/html.ts';
-import type { Session } from '../people/sessions.ts';
 import { invalidAttributes, fieldProblem, typedText } from './forms.ts';
 import { isolated } from './list-parts.ts';
 import { methods, type Typed, type TypedProblems } from './proxy-request.ts';
 import { badge, consolePage, csrfField, time } from './shell.ts';
+import type { Visit } from './visit.ts';
 
 export type Proxy = {
   id: string;
@@ -43,8 +43,15 @@ const list = (values: readonly string[] | undefined, otherwise: string): HtmlVal
     ? html`<span class="quiet">${otherwise}</span>`
     : values.map((value) => html`<code>${value}</code> `);
 
-const routeCard = (proxy: Proxy, application: string | undefined): Html => {
-  const { client_certificate, key } = proxy;
+const keyBlock = ({ key, require_auth }: Proxy, stepUp: string | undefined): Html | undefined => {
+  if (key === undefined) return undefined;
+  if (stepUp !== undefined)
+    return html`<p><a href="${stepUp}">Show the key</a> <span class="hint">after your second factor.</span></p>`;
+  return html`<details><summary>Show the key</summary><p><code data-copy>${key}</code></p><p class="hint">Callers send it as <code>SVC-PROXY-KEY</code>.${!require_auth && ' It is all that they need: treat it as a secret.'}</p></details>`;
+};
+
+const routeCard = (proxy: Proxy, application: string | undefined, stepUp: string | undefined): Html => {
+  const { client_certificate } = proxy;
   return html`<section class="card"><h2>Route</h2><dl>
 <dt>Destination</dt><dd><code>${proxy.destination_url}</code></dd>
 <dt>Access</dt><dd>${authBadge(proxy)}</dd>
@@ -55,7 +62,7 @@ const routeCard = (proxy: Proxy, application: string | undefined): Html => {
 <dt>Created</dt><dd>${time(proxy.created_at)}</dd></dl>
 ${transformBlock('Request transform', proxy.request_transform)}
 ${transformBlock('Response transform', proxy.response_transform)}
-${key !== undefined && html`<details><summary>Show the key</summary><p><code data-copy>${key}</code></p><p class="hint">Callers send it as <code>SVC-PROXY-KEY</code>.${!proxy.require_auth && ' It is all that they need: treat it as a secret.'}</p></details>`}
+${keyBlock(proxy, stepUp)}
 </section>`;
 };
 
@@ -76,7 +83,7 @@ const area = (
 };
 
 /** The default button checks. To send needs a tick, because it sends raw values. */
-const testerCard = (session: Session, tester: Tester): Html => {
+const testerCard = (session: Visit['session'], tester: Tester): Html => {
   const { proxy, typed, problems } = tester;
   const path = problemOf(problems, 'path');
   const method = problemOf(problems, 'method');
@@ -99,7 +106,7 @@ ${area(tester, { name: 'body', label: 'Body', hint: html`<code>{{ token id }}</c
 
 const hostOf = (url: string): string => (URL.canParse(url) ? new URL(url).host : url);
 
-export const proxyPage = (session: Session, tester: Tester): string => {
+export const proxyPage = ({ session, stepUp }: Pick<Visit, 'session' | 'stepUp'>, tester: Tester): string => {
   const { proxy, application, above } = tester;
   const title = proxy?.name ?? 'Try a destination';
   return consolePage(session, {
@@ -110,7 +117,7 @@ export const proxyPage = (session: Session, tester: Tester): string => {
 ${above}
 ${
   proxy
-    ? html`<div class="columns"><div>${testerCard(session, tester)}</div><div>${routeCard(proxy, application)}</div></div>`
+    ? html`<div class="columns"><div>${testerCard(session, tester)}</div><div>${routeCard(proxy, application, stepUp)}</div></div>`
     : html`<p class="quiet">A request to a destination without a stored proxy.</p>${testerCard(session, tester)}`
 }`,
   });

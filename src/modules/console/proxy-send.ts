@@ -10,7 +10,7 @@ import { textOf, readValue } from '../proxy/message.ts';
 import { maskedText, type Shown, shownText, shownValue } from '../code/shown.ts';
 import type { ReadRequest } from './proxy-request.ts';
 import { badge, shownBlock } from './shell.ts';
-import type { Console, Visit } from './visit.ts';
+import type { Visit } from './visit.ts';
 
 /** More than a page shows, and much more than an error response of the proxy has. */
 const ANSWER_BYTES_MAX = 65_536;
@@ -95,15 +95,14 @@ const mediaType = (value: unknown): string => {
 };
 
 const forward = async (
-  { session, request }: Visit,
-  { authentication }: Console,
+  { actAs }: Visit,
   { method, url, headers, body }: ReadRequest,
   route: Record<string, string>,
 ): Promise<Sent> => {
   const named = Object.fromEntries(headers);
   const hasAgent = headers.some(([name]) => name.toLowerCase() === 'user-agent');
   const began = performance.now();
-  const answer = await authentication.actAs(session.caller, request, {
+  const answer = await actAs({
     method,
     url,
     headers: { ...(!hasAgent && { 'user-agent': USER_AGENT }), ...named, ...route },
@@ -170,13 +169,8 @@ const bodyPart = (body: Body): Html => {
 };
 
 /** Sends the request. @param route the header that names the proxy or the destination. @returns the response as HTML. */
-export const sendRequest = async (
-  visit: Visit,
-  console: Console,
-  request: ReadRequest,
-  route: Record<string, string>,
-): Promise<Html> => {
-  const sent = await forward(visit, console, request, route);
+export const sendRequest = async (visit: Visit, request: ReadRequest, route: Record<string, string>): Promise<Html> => {
+  const sent = await forward(visit, request, route);
   const { destination_status, problem, body } = sent;
   const isFine = destination_status !== undefined && destination_status < 400;
   return html`<section class="card result" id="sent" aria-labelledby="sent-heading"><h2 id="sent-heading" role="${isFine ? 'status' : 'alert'}">${destination_status === undefined ? 'No response from the destination' : 'Sent'}</h2>

@@ -5,7 +5,7 @@ import { jsonRefusal } from './forms.ts';
 import { maskedText, shownText, shownValue } from '../code/shown.ts';
 import { isCodeChanged, type Editor } from './reactor-record.ts';
 import { badge, shownBlock } from './shell.ts';
-import { type Console, errorLines, type Visit } from './visit.ts';
+import { errorLines, type Visit } from './visit.ts';
 
 type Answer = {
   status: number;
@@ -83,11 +83,11 @@ const configurationProblems = (body: unknown): Editor['problems'] => {
   return new Map(Object.entries(isObject(errors) ? errors : {}).filter(([place]) => place.startsWith('configuration')));
 };
 
-const invoke = async ({ session, request }: Visit, { authentication }: Console, editor: Editor): Promise<Answer> => {
+const invoke = async ({ actAs }: Visit, editor: Editor): Promise<Answer> => {
   const began = performance.now();
   // As typed, because to parse it would round long numbers.
   const payload = editor.args.trim() === '' ? '{}' : `{"args":${editor.args}}`;
-  const answer = await authentication.actAs(session.caller, request, {
+  const answer = await actAs({
     method: 'POST',
     url: `/reactors/${editor.reactor.id}/react`,
     headers: { 'content-type': 'application/json' },
@@ -104,7 +104,7 @@ const invoke = async ({ session, request }: Visit, { authentication }: Console, 
 };
 
 /** Runs the stored reactor with the typed args. */
-export const runReactor = async (visit: Visit, console: Console, editor: Editor): Promise<Editor> => {
+export const runReactor = async (visit: Visit, editor: Editor): Promise<Editor> => {
   const refusal = editor.args.trim() === '' ? undefined : jsonRefusal(editor.args);
   if (refusal)
     return {
@@ -112,7 +112,7 @@ export const runReactor = async (visit: Visit, console: Console, editor: Editor)
       problems: new Map([['args', [`The args ${refusal.sentence}. Nothing was run.`]]]),
       argsLine: refusal.line,
     };
-  const answer = await invoke(visit, console, editor);
+  const answer = await invoke(visit, editor);
   const body = jsonIn(answer);
   const isOfStored = isCodeChanged(editor);
   return {

@@ -66,7 +66,7 @@ ${newForm(visit, above?.name ?? '')}`,
 export const reactorsPages = (console: Console): void => {
   console.get(PATH, (visit) => listPage(visit));
 
-  console.post(PATH, async (submission) => {
+  console.postAfterCode(PATH, async (submission) => {
     const name = submission.field('name').trim();
     const refused = async (heading: string, answer: Awaited<ReturnType<Visit['api']>>) => {
       const lines = [...problemLines(answer), tryAgain(answer)].filter((line) => line !== undefined);
@@ -109,13 +109,13 @@ export const reactorsPages = (console: Console): void => {
     const typed = readEditor(reactor, (name) => linesOf(submission.field(name)));
     const saved = wanted === 'run' ? { editor: typed, status: 200 } : await saveEditor(submission, typed);
     const isFine = saved.status < 400;
-    const editor = isFine && wanted !== 'save' ? await runReactor(submission, console, saved.editor) : saved.editor;
+    const editor = isFine && wanted !== 'save' ? await runReactor(submission, saved.editor) : saved.editor;
     const page = editorPage(submission.session, editor);
     return { status: isFine ? 200 : saved.status, page };
   };
-  console.post(`${PATH}/:id`, writeAndRun, ['code', 'args']);
+  console.postAfterCode(`${PATH}/:id`, writeAndRun, ['code', 'args']);
 
-  console.post(`${PATH}/:id/delete`, async (submission) => {
+  console.postAfterCode(`${PATH}/:id/delete`, async (submission) => {
     const answer = await submission.api({ method: 'DELETE', url: `/reactors/${idOf(submission, 'reactor')}` });
     bodyOf(answer);
     return { seeOther: `${PATH}?done=deleted` };

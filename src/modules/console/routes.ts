@@ -16,6 +16,7 @@ import { homeOf } from './shell.ts';
 import { signInPages } from './sign-in.ts';
 import { ssoPages } from './sso.ts';
 import { ssoSettingsPages } from './sso-settings.ts';
+import { tenantSettingsPages } from './tenant-settings.ts';
 import { tokensPages } from './tokens.ts';
 import { openConsole } from './visit.ts';
 
@@ -33,6 +34,7 @@ export const consoleRoutes = (scope: App, ctx: PeopleContext, authentication: Au
   applicationsPages(console, namesOf);
   logsPages(console, namesOf);
   peoplePages(console);
+  tenantSettingsPages(console);
   passwordPages(console);
   accountPages(console);
   ssoSettingsPages(console);

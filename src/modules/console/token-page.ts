@@ -3,7 +3,6 @@
 import { html, type Html } from '../../platform/http/html.ts';
 import { AppError } from '../../platform/errors.ts';
 import { mayReveal } from '../people/roles.ts';
-import { revealing } from '../people/sessions.ts';
 import type { ActorNames } from './actor-names.ts';
 import { fieldProblem, invalidAttributes } from './forms.ts';
 import {
@@ -173,17 +172,14 @@ ${logTable(entries, names)}</section>`
 };
 
 /** Reads the token as the member, for this request with a rule that reveals. */
-const fetchValue = async (console: Console, { session, request }: Visit, id: string): Promise<ShownToken> => {
-  const { statusCode, headers, payload } = await console.authentication.actAs(revealing(session), request, {
-    method: 'GET',
-    url: tokenUrl(id),
-  });
+const fetchValue = async ({ actAs }: Visit, id: string): Promise<ShownToken> => {
+  const { statusCode, headers, payload } = await actAs({ method: 'GET', url: tokenUrl(id) }, true);
   return bodyOf<ShownToken>({ status: statusCode, headers, body: JSON.parse(payload) as unknown, ms: 0 });
 };
 
-const reveal = async (console: Console, submission: Submission): Promise<Outcome> => {
+const reveal = async (submission: Submission): Promise<Outcome> => {
   if (!mayReveal(submission.session.role)) throw new AppError('forbidden', 'Your role does not see values.');
-  const { id, type, data } = await fetchValue(console, submission, submission.param('id'));
+  const { id, type, data } = await fetchValue(submission, submission.param('id'));
   const main = html`<p class="quiet"><a href="${PATH}">Tokens</a></p>
 <div class="heading"><h1 class="id"><bdi>${id}</bdi></h1>${badge(type)}</div>
 ${notice('warn', 'This is the value itself. That you saw it is in the log. It is shown this once: this page is not kept.')}
@@ -211,7 +207,7 @@ export const tokenPages = (console: Console, namesOf: ActorNames): void => {
 
   get(`${PATH}/:id`, (visit) => showToken(visit, namesOf, { id: visit.param('id') }));
 
-  postAfterCode(`${PATH}/:id/reveal`, (submission) => reveal(console, submission));
+  postAfterCode(`${PATH}/:id/reveal`, reveal);
 
   post(`${PATH}/:id/link`, async (submission) => {
     const id = submission.param('id');

@@ -3,7 +3,8 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { PeopleContext } from '../people/context.ts';
 import { AppError, badRequest } from '../../platform/errors.ts';
 import type { App } from '../../platform/http/app-type.ts';
-import type { Authentication } from '../access/authenticate.ts';
+import type { LightMyRequestResponse } from 'fastify';
+import { type ActingRequest, type Authentication, StepUpNeeded } from '../access/authenticate.ts';
 import { fieldOf, formOf, sendPage } from '../../platform/http/pages.ts';
 import { readSessionSecret } from '../../platform/http/session-cookie.ts';
 import { isCsrfToken, revealing, type Session } from '../people/sessions.ts';
@@ -31,12 +32,19 @@ export type Visit = {
   session: Session;
   request: FastifyRequest;
   reply: FastifyReply;
+  /** Where the member gives the second factor before something sensitive; undefined where it is fresh. */
+  stepUp: string | undefined;
   /** A query parameter; empty if missing. @throws badRequest if it is repeated. */
   query(name: string): string;
   /** A parameter of the page's path. */
   param(name: string): string;
-  /** Calls the public API as the member. A refusal is a normal result. */
+  /** Calls the public API as the member. A refusal is a normal result. A sensitive operation may lead to the second factor first. */
   api(request: ApiRequest): Promise<ApiAnswer>;
+  /**
+   * As `api`, for responses that are not read as JSON.
+   * @param isRevealing for one request under a rule that reveals, where the role may see values.
+   */
+  actAs(asked: ActingRequest, isRevealing?: true): Promise<LightMyRequestResponse>;
 };
 
 /** A form that a member submitted. */
@@ -49,14 +57,16 @@ type FormAction = (submission: Submission) => Promise<Outcome>;
 
 export type Console = {
   ctx: PeopleContext;
-  authentication: Authentication;
   get(path: string, show: (visit: Visit) => Promise<Outcome>): void;
   /**
    * Handles a form. Its CSRF token is checked before.
    * @param keeps the fields whose text is shown again if the session has ended.
    */
   post(path: string, act: FormAction, keeps?: readonly string[]): void;
-  /** As `post`, for what a member with a second factor may do only a few minutes after giving it. */
+  /**
+   * As `post`, for what a member with a second factor may do only a few minutes after giving it. The API asks for it in any case: this
+   * asks before anything is done, and for what is no call of the API.
+   */
   postAfterCode(path: string, act: FormAction, keeps?: readonly string[]): void;
 };
 
@@ -140,11 +150,22 @@ const noLongerValid = ({ url }: FastifyRequest) => ({
 
 /** @param scope for pages (platform/http/pages.ts). */
 export const openConsole = (scope: App, ctx: PeopleContext, authentication: Authentication): Console => {
+  const actAs = (
+    request: FastifyRequest,
+    session: Session,
+    asked: ActingRequest,
+    isRevealing?: boolean,
+  ): Promise<LightMyRequestResponse> => {
+    const caller = isRevealing ? revealing(session) : session.caller;
+    return authentication.actAs({ caller, isFresh: !needsStepUp(ctx, session) }, request, asked);
+  };
+
   const visitOf = (request: FastifyRequest, reply: FastifyReply, session: Session): Visit => ({
     ctx,
     session,
     request,
     reply,
+    stepUp: needsStepUp(ctx, session) ? toStepUp(request, session) : undefined,
     query: (name) => {
       const value = (request.query as Record<string, unknown>)[name];
       if (value === undefined) return '';
@@ -154,12 +175,13 @@ export const openConsole = (scope: App, ctx: PeopleContext, authentication: Auth
     param: (name) => (request.params as Record<string, string>)[name] ?? '',
     api: async ({ method, url, headers, json, withAllGrants }) => {
       const began = performance.now();
-      const answer = await authentication.actAs(withAllGrants ? revealing(session) : session.caller, request, {
+      const asked = {
         method,
         url,
         headers: { ...(json !== undefined && { 'content-type': 'application/json' }), ...headers },
         ...(json !== undefined && { payload: JSON.stringify(json) }),
-      });
+      };
+      const answer = await actAs(request, session, asked, withAllGrants);
       return {
         status: answer.statusCode,
         headers: answer.headers,
@@ -167,6 +189,7 @@ export const openConsole = (scope: App, ctx: PeopleContext, authentication: Auth
         ms: performance.now() - began,
       };
     },
+    actAs: (asked, isRevealing) => actAs(request, session, asked, isRevealing),
   });
 
   const send = (reply: FastifyReply, outcome: Outcome): FastifyReply => {
@@ -187,6 +210,12 @@ export const openConsole = (scope: App, ctx: PeopleContext, authentication: Auth
     return { seeOther: `${SIGN_IN_PATH}${next}` };
   };
 
+  /** Pages let the refusal pass, so that it ends here. */
+  const stepUpOr = (error: unknown): StepUpNeeded => {
+    if (error instanceof StepUpNeeded) return error;
+    throw error;
+  };
+
   const handleForm = (
     path: string,
     { act, keeps = [], isSensitive }: { act: FormAction; keeps: readonly string[] | undefined; isSensitive: boolean },
@@ -203,29 +232,32 @@ export const openConsole = (scope: App, ctx: PeopleContext, authentication: Auth
         if (page !== undefined) return send(reply, { status: 403, page });
         throw new AppError('forbidden', 'This form is no longer valid. Open the page again and send it from there.');
       }
-      const first =
-        detourOf(request, session) ??
-        (isSensitive && needsStepUp(ctx, session) ? toStepUp(request, session) : undefined);
-      if (first !== undefined) {
+      const leadTo = (first: string): FastifyReply => {
         const page = keptPage(form, keeps, {
           heading: session.hasDevice ? 'Your second factor is needed' : 'Sign in again first',
           again: { path: first, label: 'Continue' },
         });
         return send(reply, page === undefined ? { seeOther: first } : { status: 403, page });
-      }
-      return send(reply, await act({ ...visitOf(request, reply, session), field: (name) => fieldOf(form, name) }));
+      };
+      const detour = detourOf(request, session);
+      if (detour !== undefined) return leadTo(detour);
+      if (isSensitive && needsStepUp(ctx, session)) return leadTo(toStepUp(request, session));
+      const submission = { ...visitOf(request, reply, session), field: (name: string) => fieldOf(form, name) };
+      const outcome = await act(submission).catch(stepUpOr);
+      return outcome instanceof StepUpNeeded ? leadTo(toStepUp(request, session)) : send(reply, outcome);
     });
   };
 
   return {
     ctx,
-    authentication,
     get: (path, show) => {
       scope.get(path, open, async (request, reply) => {
         const session = await sessionOf(request);
         if (!session) return send(reply, toSignIn(request));
         const first = detourOf(request, session);
-        return send(reply, first === undefined ? await show(visitOf(request, reply, session)) : { seeOther: first });
+        if (first !== undefined) return send(reply, { seeOther: first });
+        const outcome = await show(visitOf(request, reply, session)).catch(stepUpOr);
+        return send(reply, outcome instanceof StepUpNeeded ? { seeOther: toStepUp(request, session) } : outcome);
       });
     },
     post: (path, act, keeps) => handleForm(path, { act, keeps, isSensitive: false }),

@@ -2,6 +2,7 @@
 import { deduplicates } from '../access/caller-finder.ts';
 import type { Caller } from '../access/caller.ts';
 import type { AccessContext } from '../access/context.ts';
+import { requiresSecondFactor } from '../access/tenants.ts';
 import { logRow, type RequestOrigin } from '../../platform/audit/record.ts';
 import { createCache } from '../../platform/cache.ts';
 import { csrfToken, equalDigests, memoryDigest, randomBase62, sessionDigest } from '../../platform/crypto/digest.ts';
@@ -172,10 +173,7 @@ const pendingOf = (
   hasDevice: boolean,
 ): Session['pending'] => {
   if (hasDevice) return second_factor_at ? undefined : 'code';
-  const { require_second_factor } = settings as Record<string, string>;
-  const isRequired =
-    require_second_factor === undefined ? config.requireSecondFactor : require_second_factor === 'true';
-  return isRequired ? 'device' : undefined;
+  return requiresSecondFactor({ config }, settings) ? 'device' : undefined;
 };
 
 const callerOf = ({ tenant_id, user_id, role, settings }: StoredSession): Caller => ({

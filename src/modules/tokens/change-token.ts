@@ -8,7 +8,9 @@ import {
 } from './rows/token-transactions.ts';
 import { type StoredToken } from './rows/token-row.ts';
 import type { Work } from '../access/work.ts';
+import { countTokens } from '../access/daily-counts.ts';
 import { noteDecision } from '../access/decisions.ts';
+import { limitOfReveal } from '../access/limits.ts';
 import { type Transform } from '../access/access-rule.ts';
 import { z } from 'zod';
 import type { Permission } from '../access/permissions.ts';
@@ -56,8 +58,9 @@ const patchSchema = z.record(
 /**
  * Changes a token. `data`, `mask` and `metadata` merge (RFC 7396), other attributes are replaced; `type` and `id` stay.
  * Mask, fingerprint, search indexes and deduplication are evaluated for the merged token.
+ * What only a caller who sees the value may change shows it in another form, such as by a mask: it counts, and is logged, as a reveal.
  * @returns the token as a read would show it, at most with its masked value; without token:read its id and times.
- * @throws notFound; forbidden, also for the new container; conflict where deduplication finds another token; invalidInput.
+ * @throws notFound; too_many_requests over a daily limit; forbidden, also for the new container; conflict where deduplication finds another token; invalidInput.
  */
 export const changeToken = async (ctx: TokensContext, work: Work, id: string, body: unknown): Promise<TokenRecord> => {
   const patch = patchSchema.safeParse(body);
@@ -70,67 +73,78 @@ export const changeToken = async (ctx: TokensContext, work: Work, id: string, bo
   const cvcKey = newCvc === undefined || newCvc === null ? undefined : await ctx.keyring.ephemeralKey();
 
   if (!isStorableText(id)) throw notFound('token');
-  return work.transaction(async (tx) => {
-    const row = await lockToken(tx, id, ctx.now());
-    if (!row) throw notFound('token');
-    getTransform(work, 'token:update', row);
-    const kept = openToken(ctx, work.tenant_id, row, keys);
-    if (showingAttributes.some((name) => Object.hasOwn(patch.data, name)) || mergesIntoValue(row, kept, patch.data))
-      checkSeesValue(work, row, kept);
-    const draft = await ctx.accounts.runInTurns(work.tenant_id, draftOf(ctx, row, kept, patch.data));
-    const after: Placed = { id, type: row.type, container: draft.container, isMasked: isMasked(draft) };
-    const transform = getTransform(work, 'token:update', after);
-    // A rule that masks uses passes the value of the new mask to code.
-    const usesMask = wouldDecide(work.caller, 'token:use', after) === 'mask';
-    if (Object.hasOwn(patch.data, 'mask') && usesMask) throw forbidden('token:use');
-    checkGain(work, { id, type: row.type, container: row.container, isMasked: hasMask(row, kept) }, after);
-    const print = fingerprint(keys.digest, row.type, draft.fingerprintValue);
-    const deduplicates = draft.deduplicate ?? work.caller.deduplicate_tokens;
+  const change = (isCounted: boolean) =>
+    work.transaction(async (tx): Promise<TokenRecord | 'reveals'> => {
+      const row = await lockToken(tx, id, ctx.now());
+      if (!row) throw notFound('token');
+      getTransform(work, 'token:update', row);
+      const kept = openToken(ctx, work.tenant_id, row, keys);
+      const isShowing =
+        showingAttributes.some((name) => Object.hasOwn(patch.data, name)) || mergesIntoValue(row, kept, patch.data);
+      if (isShowing) checkSeesValue(work, row, kept);
+      // Before the expressions are evaluated: even a refusal would tell something of the value.
+      if (isShowing && !isCounted) return 'reveals';
+      const draft = await ctx.accounts.runInTurns(work.tenant_id, draftOf(ctx, row, kept, patch.data));
+      const after: Placed = { id, type: row.type, container: draft.container, isMasked: isMasked(draft) };
+      const transform = getTransform(work, 'token:update', after);
+      // A rule that masks uses passes the value of the new mask to code.
+      const usesMask = wouldDecide(work.caller, 'token:use', after) === 'mask';
+      if (Object.hasOwn(patch.data, 'mask') && usesMask) throw forbidden('token:use');
+      const before: Placed = { id, type: row.type, container: row.container, isMasked: hasMask(row, kept) };
+      const isGaining = checkGain(work, before, after);
+      if (isGaining && !isCounted) return 'reveals';
+      const print = fingerprint(keys.digest, row.type, draft.fingerprintValue);
+      const deduplicates = draft.deduplicate ?? work.caller.deduplicate_tokens;
 
-    const isUnique = deduplicates && print !== row.fingerprint;
-    if (isUnique) {
-      const fingerprints = [{ fingerprint: print, fingerprint_expression: draft.fingerprint_expression }];
-      const { patterns: containers } = containersShown(work.caller, 'token:read');
-      const equal = [...(await lockFingerprints(tx, { fingerprints, containers }, ctx.now())).values()].flat();
-      // A token that the caller may not see is ignored: a conflict would confirm that the caller guessed its value.
-      if (equal.some((other) => other.id !== id && isSeen(ctx, work, other, keys)))
-        throw conflict('Another token has this value, and deduplication was asked for.');
-    }
-    const at = ctx.now();
-    const columns: ChangedColumns = {
-      sealed: sealDraft(ctx, work.tenant_id, keys.data, draft, { id, fingerprint: print }),
-      fingerprint: print,
-      fingerprint_expression: draft.fingerprint_expression,
-      container: draft.container,
-      metadata: draft.metadata,
-      search_indexes: draft.search_indexes.length > 0 ? [...draft.search_indexes] : undefined,
-      search_digests: searchDigestsOf(keys, draft),
-      expires_at: draft.expires_at?.toISOString(),
-      masked: isMasked(draft),
-      modified_at: at.toISOString(),
-      modified_by: work.actor_id,
-    };
-    if (draft.cvc !== undefined && cvcKey)
-      Object.assign(columns, sealCvc(ctx, work.tenant_id, cvcKey, { id, cvc: draft.cvc, at }));
-    const { result, disclosure } = answerOf(work, draft, columns, transform, {
-      id,
-      created_by: row.created_by ?? undefined,
-      created_at: row.created_at.toISOString(),
-      modified_by: columns.modified_by,
-      modified_at: columns.modified_at,
+      const isUnique = deduplicates && print !== row.fingerprint;
+      if (isUnique) {
+        const fingerprints = [{ fingerprint: print, fingerprint_expression: draft.fingerprint_expression }];
+        const { patterns: containers } = containersShown(work.caller, 'token:read');
+        const equal = [...(await lockFingerprints(tx, { fingerprints, containers }, ctx.now())).values()].flat();
+        // A token that the caller may not see is ignored: a conflict would confirm that the caller guessed its value.
+        if (equal.some((other) => other.id !== id && isSeen(ctx, work, other, keys)))
+          throw conflict('Another token has this value, and deduplication was asked for.');
+      }
+      const at = ctx.now();
+      const columns: ChangedColumns = {
+        sealed: sealDraft(ctx, work.tenant_id, keys.data, draft, { id, fingerprint: print }),
+        fingerprint: print,
+        fingerprint_expression: draft.fingerprint_expression,
+        container: draft.container,
+        metadata: draft.metadata,
+        search_indexes: draft.search_indexes.length > 0 ? [...draft.search_indexes] : undefined,
+        search_digests: searchDigestsOf(keys, draft),
+        expires_at: draft.expires_at?.toISOString(),
+        masked: isMasked(draft),
+        modified_at: at.toISOString(),
+        modified_by: work.actor_id,
+      };
+      if (draft.cvc !== undefined && cvcKey)
+        Object.assign(columns, sealCvc(ctx, work.tenant_id, cvcKey, { id, cvc: draft.cvc, at }));
+      const { result, disclosure } = answerOf(work, draft, columns, transform, {
+        id,
+        created_by: row.created_by ?? undefined,
+        created_at: row.created_at.toISOString(),
+        modified_by: columns.modified_by,
+        modified_at: columns.modified_at,
+      });
+      await updateToken(tx, id, columns, cvcChange(kept, draft, newCvc));
+      tx.log(
+        logRow(ctx, work, {
+          operation: 'update',
+          entity_type: row.type,
+          entity_ids: [id],
+          entity: 'token',
+          disclosure: isShowing || isGaining ? 'revealed' : disclosure,
+        }),
+      );
+      return result;
     });
-    await updateToken(tx, id, columns, cvcChange(kept, draft, newCvc));
-    tx.log(
-      logRow(ctx, work, {
-        operation: 'update',
-        entity_type: row.type,
-        entity_ids: [id],
-        entity: 'token',
-        disclosure,
-      }),
-    );
-    return result;
-  });
+  const changed = await change(false);
+  if (changed !== 'reveals') return changed;
+  // Outside of the transaction, so that an attempt that fails then has counted.
+  await countTokens(ctx, work, limitOfReveal(work), [id]);
+  return (await change(true)) as TokenRecord;
 };
 
 /** These attributes are expressions over the data. Even whether such an expression can be evaluated reveals something of it. */
@@ -181,15 +195,16 @@ const degreeOf = (work: Work, permission: Permission, token: Placed): number => 
 /**
  * Refuses a change after which the caller could see or use more of the token than before: a move to another container, or
  * the removal of a mask. A caller who may see the value may gain other ways to read it. To gain a use is always refused.
- * @throws forbidden.
+ * @returns whether the caller gains a way to read the value. @throws forbidden.
  */
-const checkGain = (work: Work, before: Placed, after: Placed): void => {
+const checkGain = (work: Work, before: Placed, after: Placed): boolean => {
   const gains = (permission: Permission): boolean =>
     degreeOf(work, permission, after) > degreeOf(work, permission, before);
   if (gains('token:use')) throw forbidden('token:use');
   // A caller who sees a card's value by a search does not see its security code. A read would show it.
   if (gains('token:read') && (before.type === 'card' || !seesValue(work, before))) throw wouldShowMore();
   if (gains('token:search') && !seesValue(work, before)) throw wouldShowMore();
+  return readingPermissions.some(gains);
 };
 
 /** Whether the caller may see at least the mask of a token. */

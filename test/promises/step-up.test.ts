@@ -1,0 +1,205 @@
+// What reveals or uses values, and what changes grants, people, code or settings, needs a second factor of the last ten minutes in the
+// console, whichever page does it.
+import { Secret, TOTP } from 'otpauth';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { permissions, sensitivePermissions } from '../../src/modules/access/permissions.ts';
+import { type Browser, type ConsoleServer, startConsole, textOf } from '../support/console.ts';
+import { PASSWORD } from '../support/people.ts';
+import type { Answer } from '../support/server.ts';
+
+const MINUTE_MS = 60_000;
+const NO_ID = '00000000-0000-4000-8000-000000000000';
+const CODE_PATH = '/console/second-factor';
+const SECRET = '4111111111111111';
+
+let server: ConsoleServer;
+let atMs = Date.now();
+/** A member with a device, whose second factor is twelve minutes old. */
+let stale: Browser;
+let key = '';
+
+const giveCode = async (browser: Pick<Browser, 'get' | 'post'>): Promise<void> => {
+  atMs += MINUTE_MS;
+  const code = new TOTP({ secret: Secret.fromBase32(key) }).generate({ timestamp: atMs });
+  await browser.get(CODE_PATH);
+  expect((await browser.post(CODE_PATH, { code })).status).toBe(303);
+};
+
+const becomeStale = async (): Promise<void> => {
+  await giveCode(stale);
+  atMs += 12 * MINUTE_MS;
+};
+
+beforeAll(async () => {
+  server = await startConsole({}, { now: () => new Date(atMs) });
+  stale = await server.signIn();
+  await stale.get('/console/account');
+  await stale.post('/console/account/second-factor', { current_password: PASSWORD });
+  key = /data-key>([A-Z2-7]{32})</.exec((await stale.get('/console/account')).text)?.[1] ?? '';
+  const code = new TOTP({ secret: Secret.fromBase32(key) }).generate({ timestamp: atMs });
+  expect((await stale.post('/console/account/second-factor/confirm', { code })).status).toBe(200);
+  await becomeStale();
+});
+afterAll(() => server.close());
+
+/**
+ * Each form of the console. `code`: it needs the second factor. `operation`: what it does at the API may need it. `plain`: it changes
+ * nothing of these. `session`: it begins, proves or ends a session.
+ */
+const FORMS: Record<string, 'code' | 'operation' | 'plain' | 'session'> = {
+  '/console/sign-in': 'session',
+  '/console/sign-out': 'session',
+  '/console/tenant': 'session',
+  '/console/sso/again': 'session',
+  '/console/second-factor': 'session',
+  '/console/second-factor/passkey': 'session',
+  '/console/password': 'plain',
+  '/console/account/second-factor': 'code',
+  '/console/account/second-factor/confirm': 'code',
+  '/console/account/second-factor/remove': 'code',
+  '/console/account/passkeys': 'code',
+  '/console/account/passkeys/new': 'code',
+  '/console/account/passkeys/:id/remove': 'code',
+  '/console/applications/new': 'code',
+  '/console/applications/:id': 'code',
+  '/console/applications/:id/key': 'code',
+  '/console/applications/:id/delete': 'code',
+  '/console/applications/:id/keys': 'code',
+  '/console/applications/:id/keys/:key_id': 'code',
+  '/console/applications/:id/keys/:key_id/revoke': 'code',
+  '/console/people/invitations': 'code',
+  '/console/people/invitations/:id/resend': 'code',
+  '/console/people/invitations/:id/delete': 'code',
+  '/console/people/second-factor': 'code',
+  '/console/people/members/:id/role': 'code',
+  '/console/people/members/:id/remove': 'code',
+  '/console/people/members/:id/second-factor/reset': 'code',
+  '/console/single-sign-on': 'code',
+  '/console/single-sign-on/remove': 'code',
+  '/console/reactors': 'code',
+  '/console/reactors/:id': 'code',
+  '/console/reactors/:id/delete': 'code',
+  '/console/proxies/test': 'operation',
+  '/console/proxies/:id': 'operation',
+  '/console/tokens/search': 'plain',
+  '/console/tokens/:id/reveal': 'code',
+  '/console/tokens/:id/link': 'plain',
+  '/console/tokens/:id/unlink': 'plain',
+  '/console/tokens/:id/delete': 'plain',
+};
+
+const consoleRoutes = (wanted: string): string[] =>
+  server.routes.flatMap(({ method, url, config }) =>
+    url.startsWith('/console') && !config?.methodGuard && [method].flat().includes(wanted) ? [url] : [],
+  );
+
+const filled = (url: string): string => url.replaceAll(/:\w+/g, NO_ID);
+
+/** Whether an answer leads to the second factor, at once or from a page with what was typed. */
+const leadsToCode = ({ status, headers, text }: Answer): boolean =>
+  (status === 303 && (headers.get('location') ?? '').startsWith(`${CODE_PATH}?`)) ||
+  (status === 403 && text.includes(`href="${CODE_PATH}?`));
+
+test('each form of the console has its class here', () => {
+  expect([...new Set(consoleRoutes('POST'))].toSorted()).toEqual(Object.keys(FORMS).toSorted());
+});
+
+test('each permission is sensitive, or is one of these', () => {
+  const others = permissions.filter((permission) => !sensitivePermissions.has(permission));
+  expect(others.toSorted()).toEqual(
+    [
+      'application:read',
+      'log:read',
+      'proxy:read',
+      'reactor:read',
+      'report:read',
+      'session:read',
+      'tenant:invitation:read',
+      'tenant:member:read',
+      'tenant:read',
+      'token:create',
+      'token:delete',
+      'token:read',
+      'token:search',
+    ].toSorted(),
+  );
+});
+
+describe('a session whose second factor is old', () => {
+  test('is led to it by each form that needs it, and by no other', async () => {
+    await stale.get('/console/tokens');
+    for (const [url, kind] of Object.entries(FORMS)) {
+      if (kind === 'session') continue;
+      const answer = await stale.post(filled(url), { name: 'x' });
+      expect([url, leadsToCode(answer)], textOf(answer.text)).toEqual([url, kind === 'code']);
+    }
+  });
+
+  test('opens each page, none of which shows a value or a key', async () => {
+    const { body: proxy } = await server.request('POST', '/proxies', {
+      json: { name: 'Open', destination_url: 'https://example.com', require_auth: false },
+    });
+    const { body: token } = await server.request('POST', '/tokens', { json: { type: 'token', data: SECRET } });
+    const ids = [proxy.id, token.id, NO_ID];
+    for (const url of new Set(consoleRoutes('GET'))) {
+      if (url.includes('sso') || url.includes('*')) continue;
+      for (const id of url.includes(':') ? ids : ['']) {
+        const { text } = await stale.get(url.replaceAll(/:\w+/g, id));
+        expect(text).not.toContain(SECRET);
+        expect([url, proxy.key !== undefined && text.includes(proxy.key)]).toEqual([url, false]);
+      }
+    }
+  });
+
+  test('runs no code, and sends no request', async () => {
+    const { body: token } = await server.request('POST', '/tokens', { json: { type: 'token', data: SECRET } });
+    const args = JSON.stringify({ n: `{{ ${token.id} }}` });
+    await stale.get('/console/reactors');
+    expect(leadsToCode(await stale.post('/console/reactors', { name: 'Steal' }))).toBe(true);
+    const formula = await server.request('POST', '/reactor-formulas', {
+      json: {
+        name: 'F',
+        type: 'private',
+        code: 'module.exports = async ({ args }) => ({ raw: args.n.split("").join(".") });',
+      },
+    });
+    const { body: reactor } = await server.request('POST', '/reactors', {
+      json: { name: 'R', formula: { id: formula.body.id } },
+    });
+    for (const wanted of ['run', 'save', 'save_and_run']) {
+      const answer = await stale.post(`/console/reactors/${reactor.id}`, { do: wanted, name: 'R', code: 'x', args });
+      expect(leadsToCode(answer)).toBe(true);
+      // What was typed is not lost.
+      expect(textOf(answer.text)).toContain(args);
+    }
+    const typed = {
+      destination: 'https://example.com',
+      method: 'POST',
+      path: '/',
+      headers: '',
+      body: `{{ ${token.id} }}`,
+    };
+    expect(leadsToCode(await stale.post('/console/proxies/test', { ...typed, do: 'check' }))).toBe(false);
+    const sent = await stale.post('/console/proxies/test', { ...typed, do: 'send', sure: 'yes' });
+    expect([leadsToCode(sent), textOf(sent.text).includes(typed.body)]).toEqual([true, true]);
+    const used = await server.sql("SELECT id FROM audit_log WHERE entity_ids @> $1 AND operation = 'use'", [
+      [token.id],
+    ]);
+    expect(used).toEqual([]);
+  });
+
+  test('does all of it after the second factor', async () => {
+    await giveCode(stale);
+    await stale.get('/console/reactors');
+    const made = await stale.post('/console/reactors', { name: 'Mine' });
+    expect(made.headers.get('location')).toMatch(/^\/console\/reactors\/[0-9a-f-]{36}\?done=made$/);
+    await becomeStale();
+  });
+});
+
+test('a member without a device, and without single sign-on, is asked for nothing', async () => {
+  const plain = await server.signIn();
+  atMs += 12 * MINUTE_MS;
+  await plain.get('/console/reactors');
+  expect((await plain.post('/console/reactors', { name: 'Plain' })).headers.get('location')).toContain('?done=made');
+});

@@ -71,7 +71,7 @@ test.each([
   expectAllowed(Object.keys(answer.headers));
 });
 
-test('a destination gives no commands to web servers either, and other headers of it pass through a transform', async () => {
+test('a destination gives no commands to web servers, and its other headers pass a transform', async () => {
   fixture.routes.set('/plain', (_, response) => {
     for (const name of [...COMMANDS, 'Link', 'Unheard-Of', 'WWW-Authenticate']) response.setHeader(name, '7');
     response.end('ok');

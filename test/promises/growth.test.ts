@@ -383,6 +383,17 @@ const works: Record<string, (run: Run) => Work> = {
     (run) =>
     ({ text }) =>
       run(text.split(''), expansion()),
+  'modules/proxy/bodies/markup-text splitMarkup':
+    (run) =>
+    ({ text }) =>
+      run(text, 'utf8', 'body', createReferences(), true),
+  'modules/proxy/bodies/place-rules splitChecked':
+    (run) =>
+    ({ text }) =>
+      run(text, 'body', createReferences(), (value: string) => value, []),
+  'modules/proxy/bodies/unread mayHoldExpression':
+    (run) =>
+    ({ text }) => [() => run('unread', Buffer.from(text)), () => run('unreadable', Buffer.from(text))],
   'modules/proxy/bodies/utf16 encodeUtf16':
     (run) =>
     ({ text }) =>

@@ -55,7 +55,7 @@ test.each(waysToSend)('a key in %s is a 400 that says so, and nothing is sent', 
     }
 });
 
-test('the configuration of a stored proxy, and that of a reactor, may hold the key of another vault', async () => {
+test('configurations of stored proxies and reactors may hold the key of another vault', async () => {
   const [, key = ''] = keys();
   const code =
     'module.exports = async ({ args, configuration }) => ({ body: args.body, headers: { ...args.headers, authorization: `Bearer ${configuration.KEY}` } });';

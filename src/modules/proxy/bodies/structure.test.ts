@@ -19,7 +19,7 @@ const attacks = [
   ' =1+1',
   '\t=1',
   '\u00a0=1+1',
-  '\ufeff@SUM(A1)',
+  '\ufeff@SUM(B2:B9)',
   '\u200b-1',
   '\uff1d1+1',
   "'; DROP TABLE x; --",

@@ -167,16 +167,19 @@ const loadSession = async (ctx: Finding, secret: string): Promise<Cached | undef
   return { session, digest, seenMs: row.seen_at.getTime(), expiresMs: row.expires_at.getTime() };
 };
 
+/** @param settings of the tenant. */
+export const requiresSecondFactor = (config: Platform['config'], settings: unknown): boolean => {
+  const { require_second_factor } = settings as Record<string, string>;
+  return require_second_factor === undefined ? config.requireSecondFactor : require_second_factor === 'true';
+};
+
 const pendingOf = (
   { config }: Pick<Finding, 'config'>,
   { second_factor_at, settings }: StoredSession,
   hasDevice: boolean,
 ): Session['pending'] => {
   if (hasDevice) return second_factor_at ? undefined : 'code';
-  const { require_second_factor } = settings as Record<string, string>;
-  const isRequired =
-    require_second_factor === undefined ? config.requireSecondFactor : require_second_factor === 'true';
-  return isRequired ? 'device' : undefined;
+  return requiresSecondFactor(config, settings) ? 'device' : undefined;
 };
 
 const callerOf = ({ tenant_id, user_id, role, settings }: StoredSession): Caller => ({

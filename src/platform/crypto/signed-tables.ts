@@ -105,6 +105,7 @@ export const SIGNED_TABLES = {
     { seen_at: 'written each minute; the session ends at expires_at, which is bound' },
     { id: 'digest', idType: 'bytea' },
   ),
+  password_resets: table('users', ['digest', 'user_id', 'expires_at'], {}, { id: 'digest', idType: 'bytea' }),
   collect_sessions: table(
     null,
     [

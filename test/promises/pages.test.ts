@@ -19,8 +19,14 @@ afterAll(() => server.close());
 const pathOf = (url: string): string =>
   url.replace(':secret', 'x'.repeat(32)).replaceAll(/:\w+/g, '00000000-0000-4000-8000-000000000000');
 
-/** Where sessions begin: by a password, and by the way back from a provider. */
-const isOpen = (url: string): boolean => ['/console/sign-in', '/console/sso/:tenant_id/callback'].includes(url);
+/** Where sessions begin: by a password, and by the way back from a provider. And where a forgotten password is reset. */
+const isOpen = (url: string): boolean =>
+  [
+    '/console/sign-in',
+    '/console/sign-in/forgotten',
+    '/console/sign-in/reset/:secret',
+    '/console/sso/:tenant_id/callback',
+  ].includes(url);
 const isConsole = ({ url }: { url: string }): boolean => url.startsWith('/console') && !isOpen(url);
 
 const countOperations = async (): Promise<number> =>

@@ -8,6 +8,7 @@ import { createActorNames } from './actor-names.ts';
 import { applicationsPages } from './applications.ts';
 import { logsPages } from './logs.ts';
 import { passwordPages } from './password.ts';
+import { passwordResetPages } from './password-reset.ts';
 import { peoplePages } from './people.ts';
 import { proxiesPages } from './proxies.ts';
 import { reactorsPages } from './reactors.ts';
@@ -24,6 +25,7 @@ import { openConsole } from './visit.ts';
 export const consoleRoutes = (scope: App, ctx: PeopleContext, authentication: Authentication): void => {
   const console = openConsole(scope, ctx, authentication);
   signInPages(scope, console);
+  passwordResetPages(scope, ctx);
   secondFactorPages(console);
   ssoPages(scope, console);
   console.get('/console', async ({ session }) => ({ seeOther: homeOf(session) }));

@@ -6,12 +6,15 @@ import { attribute, html } from '../../platform/http/html.ts';
 import { brand, fieldOf, formOf, pageOf, sendPage } from '../../platform/http/pages.ts';
 import { noSessionCookie, readSessionSecret, sessionCookie } from '../../platform/http/session-cookie.ts';
 import { endSession, startSession, switchTenant } from '../people/sessions.ts';
+import type { PeopleContext } from '../people/context.ts';
 import { signIn } from '../people/sign-in.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import { parseAddress } from '../people/address.ts';
 import { beginSignIn, findSignOutUrl } from '../people/sso/flow.ts';
 import { HOME, parseNext } from './next.ts';
+import { FORGOTTEN_PATH, resetsByMail } from './password-reset.ts';
 import { consoleOriginOf, leadToProvider, leavingPage } from './sso.ts';
+import { notice } from './shell.ts';
 import { type Console, SIGN_IN_PATH } from './visit.ts';
 
 const open = { config: { permission: null }, schema: { hide: true } } as const;
@@ -27,7 +30,10 @@ const NOTICES = {
 } as const;
 
 /** The address is a text input: HTML's e-mail input refuses some addresses of RFC 5322. */
-const signInPage = (shown: { email: string; next: string; notice?: keyof typeof NOTICES }): string => {
+const signInPage = (
+  ctx: Pick<PeopleContext, 'config'>,
+  shown: { email: string; next: string; notice?: keyof typeof NOTICES; isReset?: boolean },
+): string => {
   const isRefused = shown.notice !== undefined;
   return pageOf({
     title: 'Sign in',
@@ -35,6 +41,7 @@ const signInPage = (shown: { email: string; next: string; notice?: keyof typeof 
     main: html`${brand}
 <h1>Sign in</h1>
 ${shown.notice && html`<div class="notice bad" role="alert" id="refused">${NOTICES[shown.notice]}</div>`}
+${shown.isReset === true && notice('good', 'Your password was changed. Sign in with the new one.')}
 <form method="post" action="/console/sign-in" class="card">
 <input type="hidden" name="next" value="${shown.next}">
 <label>E-mail address<input name="email" value="${shown.email}" required maxlength="320" inputmode="email" autocapitalize="none" spellcheck="false" autocomplete="username"${attribute('autofocus', !isRefused)}></label>
@@ -42,7 +49,11 @@ ${shown.notice && html`<div class="notice bad" role="alert" id="refused">${NOTIC
 <button>Sign in</button>
 <button class="second" name="sso" value="1" formnovalidate>Single sign-on</button>
 </form>
-<p class="quiet">People join by the link of an invitation, which members of a tenant send. If you forgot your password, the operator of this vault can reset it.</p>`,
+<p class="quiet">People join by the link of an invitation, which members of a tenant send. ${
+      resetsByMail(ctx)
+        ? html`If you forgot your password, <a href="${FORGOTTEN_PATH}">reset it by mail</a>.`
+        : 'If you forgot your password, the operator of this vault can reset it.'
+    }</p>`,
   });
 };
 
@@ -52,10 +63,11 @@ export const signInPages = (scope: App, { ctx, get, post }: Console): void => {
     endSession(ctx, readSessionSecret(ctx, request) ?? '', originOf(request));
 
   scope.get(SIGN_IN_PATH, open, async (request, reply) => {
-    const next = parseNext((request.query as { next?: unknown }).next);
+    const { next: asked, done } = request.query as { next?: unknown; done?: unknown };
+    const next = parseNext(asked);
     const secret = readSessionSecret(ctx, request);
     if (secret !== undefined && (await ctx.sessions.find(secret))) return reply.redirect(next, 303);
-    return sendPage(reply, 200, signInPage({ email: '', next }));
+    return sendPage(reply, 200, signInPage(ctx, { email: '', next, isReset: done === 'reset' }));
   });
 
   scope.post(SIGN_IN_PATH, open, async (request, reply) => {
@@ -63,7 +75,7 @@ export const signInPages = (scope: App, { ctx, get, post }: Console): void => {
     const email = fieldOf(form, 'email');
     const next = parseNext(fieldOf(form, 'next'));
     const origin = originOf(request);
-    const again = (notice: keyof typeof NOTICES) => sendPage(reply, 422, signInPage({ email, next, notice }));
+    const again = (notice: keyof typeof NOTICES) => sendPage(reply, 422, signInPage(ctx, { email, next, notice }));
     if (fieldOf(form, 'sso') !== '') {
       const address = parseAddress(email.trim());
       if (address === undefined) return again('address');

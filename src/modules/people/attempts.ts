@@ -35,6 +35,10 @@ const limits = {
   sso_from: { most: 600, windowMs: 10 * MINUTE_MS },
   /** Links that do not work: people open an old one a few times, and a secret has 190 bits. */
   dead_link_from: { most: 30, windowMs: 10 * MINUTE_MS },
+  /** Mails that reset a password, to one account: beyond it they would only fill the mailbox. */
+  reset_of_account: { most: 3, windowMs: 60 * MINUTE_MS },
+  /** Requests for such mails from one place, over all accounts. */
+  reset_from: { most: 30, windowMs: 60 * MINUTE_MS },
 } as const;
 
 /** What the person has given at a place. The password alone makes no place known for codes. */

@@ -17,10 +17,10 @@ import { consoleUrlOf } from '../../platform/config.ts';
 import { Sensitive } from '../../platform/crypto/sensitive.ts';
 import { runPrismaTransaction } from '../../platform/db/transaction.ts';
 import { AppError, StartError } from '../../platform/errors.ts';
-import { enqueueMail } from '../../platform/mail/mail-outbox.ts';
+import { enqueueInvitation } from '../../platform/mail/mail-outbox.ts';
 import { parseNewAddress } from './address.ts';
 import type { PeopleContext } from './context.ts';
-import { invitationLink } from './invitation-mail.ts';
+import { invitationLink } from './mail-texts.ts';
 import { draftInvitation, writeInvitation } from './invitations.ts';
 
 export type NewTenantOptions = {
@@ -153,7 +153,7 @@ export const inviteOwner = async (ctx: PeopleContext, tenant: string, email: str
   const write = (isMailed: boolean): Promise<boolean> =>
     runPrismaTransaction(ctx.db.for({ tenant_id }), ctx.changes, undefined, async (tx) => {
       await writeInvitation(tx, draft);
-      if (isMailed) await enqueueMail(tx, draft.mail, draft.row.created_at);
+      if (isMailed) await enqueueInvitation(tx, draft.mail, draft.row.created_at);
       tx.log(operatorLog(ctx, 'tenant_invitation', draft.row.id));
       return isMailed;
     });

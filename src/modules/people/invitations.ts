@@ -8,11 +8,11 @@ import type { TenantKeys } from '../../platform/crypto/keyring.ts';
 import { openText, sealText, type SealedPlace, type Sealing } from '../../platform/crypto/sealed-text.ts';
 import type { PrismaTransaction } from '../../platform/db/transaction.ts';
 import { AppError, conflict, forbidden, invalidField, notFound, unauthorized } from '../../platform/errors.ts';
-import { enqueueMail, type NewMail } from '../../platform/mail/mail-outbox.ts';
+import { enqueueInvitation, type NewMail } from '../../platform/mail/mail-outbox.ts';
 import type { Page, PageRequest } from '../../platform/pagination.ts';
 import { digestOfAddress, parseNewAddress } from './address.ts';
 import type { PeopleContext } from './context.ts';
-import { newInvitationMail } from './send-mails.ts';
+import { newMail } from './send-mails.ts';
 import {
   countInvitations,
   findInvitation,
@@ -36,9 +36,9 @@ export const INVITATION_TTL_MS = INVITATION_HOURS * 3_600_000;
 export const PEOPLE_MAX = 10_000;
 
 /** 32 base62 characters: 190 bits, as of a proxy's key. */
-const SECRET_LENGTH = 32;
+export const LINK_SECRET_LENGTH = 32;
 
-const secretShape = new RegExp(`^[0-9A-Za-z]{${SECRET_LENGTH}}$`);
+export const linkSecretShape = new RegExp(`^[0-9A-Za-z]{${LINK_SECRET_LENGTH}}$`);
 
 export const invitationStatuses = ['PENDING', 'EXPIRED'] as const;
 
@@ -71,10 +71,10 @@ export const openEmail = (ctx: Sealing, keys: TenantKeys, tenant_id: string, id:
 
 /** The digest of a link's secret; undefined for a text that cannot be one. */
 export const digestOfSecret = ({ pepper }: Pick<PeopleContext, 'pepper'>, secret: string): Buffer | undefined =>
-  secretShape.test(secret) ? invitationSecretDigest(pepper, secret) : undefined;
+  linkSecretShape.test(secret) ? invitationSecretDigest(pepper, secret) : undefined;
 
 const newSecret = (ctx: PeopleContext): { secret: string; digest: Buffer } => {
-  const secret = randomBase62(SECRET_LENGTH, ctx.randomBytes);
+  const secret = randomBase62(LINK_SECRET_LENGTH, ctx.randomBytes);
   return { secret, digest: invitationSecretDigest(ctx.pepper, secret) };
 };
 
@@ -164,7 +164,8 @@ export const draftInvitation = async (
   const address_digest = digestOfAddress(ctx, email);
   const sealed = sealText(ctx, keys, placeOf(tenant_id, id), email);
   const row = { id, role, address_digest, sealed, expires_at, created_at, created_by };
-  const mail = newInvitationMail(ctx, keys, {
+  const mail = newMail(ctx, keys, {
+    kind: 'invitation',
     tenant_id,
     invitation_id: id,
     email,
@@ -221,7 +222,7 @@ export const createInvitation = async (
   const { row, email, mail } = draft;
   return invitations.create(ctx, work, row.id, async (tx) => {
     await writeInvitation(tx, draft, work.actor_type === 'user' ? actor_id : undefined);
-    await enqueueMail(tx, mail, row.created_at);
+    await enqueueInvitation(tx, mail, row.created_at);
     return recordOf(ctx, tenant_id, { ...row, has_link: true, modified_at: null, modified_by: null }, email);
   });
 };
@@ -243,8 +244,16 @@ export const resendInvitation = async (ctx: PeopleContext, work: Work, id: strin
     const email = openEmail(ctx, keys, tenant_id, id, row.sealed);
     const address_digest = digestOfAddress(ctx, email);
     await replaceLink(tx, id, changed, digest);
-    const mail = { tenant_id, invitation_id: id, email, address_digest, secret, expires_at };
-    await enqueueMail(tx, newInvitationMail(ctx, keys, mail), modified_at);
+    const mail = {
+      kind: 'invitation' as const,
+      tenant_id,
+      invitation_id: id,
+      email,
+      address_digest,
+      secret,
+      expires_at,
+    };
+    await enqueueInvitation(tx, newMail(ctx, keys, mail), modified_at);
     return recordOf(ctx, tenant_id, { ...row, ...changed, has_link: true }, email);
   });
 };

@@ -2,6 +2,7 @@
 import {
   type Actor,
   logRow,
+  type PASSWORD_RESET,
   type PASSKEY_ADDED,
   PASSKEY_CLONED,
   type PASSKEY_REMOVED,
@@ -68,6 +69,7 @@ export type Changing = Pick<
 export type Visitor = { session: Session; secret: string; origin: RequestOrigin };
 
 type Message =
+  | typeof PASSWORD_RESET
   | typeof PASSKEY_ADDED
   | typeof PASSKEY_CLONED
   | typeof PASSKEY_REMOVED

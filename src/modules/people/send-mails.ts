@@ -1,4 +1,4 @@
-// Sends the mails of invitations in the background: sealed while they wait, at least once, with retries.
+// Sends mails in the background: sealed while they wait, at least once, with retries.
 import { setTimeout as pause } from 'node:timers/promises';
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
 import { openText, type SealedPlace, sealText, type Sealing } from '../../platform/crypto/sealed-text.ts';
@@ -7,12 +7,13 @@ import {
   countWaitingMails,
   type ClaimedMail,
   finishMail,
+  type MailKind,
   type NewMail,
   postponeMail,
 } from '../../platform/mail/mail-outbox.ts';
 import type { Mailer } from '../../platform/mail/mailer.ts';
 import type { PeopleContext } from './context.ts';
-import { invitationLink, wordInvitation } from './invitation-mail.ts';
+import { type MailWords, wordInvitation, wordReset, wordWasReset } from './mail-texts.ts';
 
 /** Sent concurrently, so that one slow mail does not delay the others. */
 const MAILS_AT_ONCE = 8;
@@ -27,35 +28,33 @@ const COUNT_MS_MAX = 1_000;
 /** How long the server waits for mails under way when it stops. */
 const STOP_MS = 5_000;
 
-const placeOf = (tenant_id: string, id: string): SealedPlace => ({
+/** The kind is part of it: a writer of the database cannot send the secret of one link as that of another. */
+const placeOf = (tenant_id: string, id: string, kind: MailKind): SealedPlace => ({
   tenant_id,
   record: 'mail',
   id,
-  field: 'invitation',
+  field: kind,
 });
 
 /** The sealed part of a mail. */
-type InvitationMail = { email: string; secret: string };
+type SealedMail = { email: string; secret: string };
 
-/** The mail of an invitation, not written yet. @param keys of the tenant. */
-export const newInvitationMail = (
+/** A mail that is not written yet. @param keys of the tenant. */
+export const newMail = (
   ctx: Sealing & Pick<PeopleContext, 'newUuid' | 'now'>,
   keys: TenantKeys,
-  invitation: {
+  content: Pick<NewMail, 'kind' | 'invitation_id' | 'address_digest' | 'expires_at'> & {
     tenant_id: string;
-    invitation_id: string;
     email: string;
-    address_digest: Uint8Array;
-    /** Of its link. */
+    /** Of its link; empty for none. */
     secret: string;
-    expires_at: Date;
   },
 ): NewMail => {
-  const { tenant_id, invitation_id, email, address_digest, secret, expires_at } = invitation;
+  const { tenant_id, email, secret, ...row } = content;
   const id = ctx.newUuid();
-  const mail: InvitationMail = { email, secret };
-  const sealed = sealText(ctx, keys, placeOf(tenant_id, id), JSON.stringify(mail));
-  return { id, invitation_id, address_digest, sealed, expires_at, created_at: ctx.now() };
+  const mail: SealedMail = { email, secret };
+  const sealed = sealText(ctx, keys, placeOf(tenant_id, id, row.kind), JSON.stringify(mail));
+  return { ...row, id, sealed, created_at: ctx.now() };
 };
 
 type Sending = Sealing & Pick<PeopleContext, 'db' | 'keyring' | 'mailer' | 'now' | 'metrics'>;
@@ -63,12 +62,17 @@ type Sending = Sealing & Pick<PeopleContext, 'db' | 'keyring' | 'mailer' | 'now'
 const retryAt = (now: Date, attempts: number): Date =>
   new Date(now.getTime() + Math.min(RETRY_MS_MIN * 2 ** Math.min(attempts - 1, 20), RETRY_MS_MAX));
 
+const words: Record<MailKind, (mail: Parameters<typeof wordInvitation>[0]) => MailWords> = {
+  invitation: wordInvitation,
+  password_reset: wordReset,
+  password_was_reset: wordWasReset,
+};
+
 const sendOne = async (ctx: Sending, mailer: Mailer, base_url: string, claimed: ClaimedMail): Promise<void> => {
-  const { tenant_id, tenant_name, id, sealed, expires_at } = claimed;
+  const { tenant_id, tenant_name, id, kind, sealed, expires_at } = claimed;
   const keys = await ctx.keyring.tenantKeys(tenant_id);
-  const { email, secret } = JSON.parse(openText(ctx, keys, placeOf(tenant_id, id), sealed)) as InvitationMail;
-  const link = invitationLink(base_url, secret);
-  await mailer.send({ id, to: email, ...wordInvitation({ tenant_name, link, expires_at }) });
+  const { email, secret } = JSON.parse(openText(ctx, keys, placeOf(tenant_id, id, kind), sealed)) as SealedMail;
+  await mailer.send({ id, to: email, ...words[kind]({ tenant_name, base_url, secret, expires_at }) });
 };
 
 /** Retries after any failure until the link expires. @returns whether the mail was sent. */

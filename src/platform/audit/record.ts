@@ -63,6 +63,8 @@ export const SENT_BY_CODE = 'Request sent by code';
 /** A wrong password at sign-in, when joining another tenant, or when changing the password. */
 export const SIGN_IN_FAILED = 'Sign-in failed';
 export const PASSWORD_CHANGED = 'Tenant member password changed';
+/** By a link that was mailed to the member. */
+export const PASSWORD_RESET = 'Tenant member password reset by mail';
 export const SECOND_FACTOR_ADDED = 'Second factor added';
 export const SECOND_FACTOR_GIVEN = 'Second factor given';
 /** In place of a code of the device. */

@@ -126,6 +126,10 @@ export const addressDigest = (pepper: DigestKey, address: string): Buffer =>
 export const invitationSecretDigest = (pepper: DigestKey, secret: string): Buffer =>
   hmac(pepper.key, ['invitation', secret]);
 
+/** The stored form of the secret in a link that resets a password. */
+export const passwordResetDigest = (pepper: DigestKey, secret: string): Buffer =>
+  hmac(pepper.key, ['password reset', secret]);
+
 /** The stored form of a recovery code of a user. */
 export const recoveryCodeDigest = (pepper: DigestKey, user_id: string, code: string): Buffer =>
   hmac(pepper.key, ['recovery code', user_id, code]);

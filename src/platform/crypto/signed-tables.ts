@@ -129,6 +129,7 @@ export const SIGNED_TABLES = {
     { expires_at: 'for the sweep alone: the session ends at its own expires_at, which is bound' },
     { id: 'digest', idType: 'bytea', digested: ['sealed'] },
   ),
+  password_resets: table('users', ['digest', 'user_id', 'expires_at'], {}, { id: 'digest', idType: 'bytea' }),
   collect_sessions: table(
     null,
     [

@@ -55,9 +55,9 @@ WHERE mail_outbox.tenant_id = old.tenant_id AND mail_outbox.id = old.id`;
 
 /**
  * Sessions past their absolute end: one that ended by idling stays until then, and opens nothing. Single sign-ons that were not
- * finished, and what is left of sessions that began so.
+ * finished, and what is left of sessions that began so. Links that reset passwords.
  */
-const DELETE_EXPIRED = (table: 'sessions' | 'sso_flows' | 'sso_sessions'): string => `
+const DELETE_EXPIRED = (table: 'sessions' | 'sso_flows' | 'sso_sessions' | 'password_resets'): string => `
 DELETE FROM ${table} WHERE digest IN (
   SELECT digest FROM ${table} WHERE expires_at <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED
 )`;
@@ -312,6 +312,7 @@ export const sweepOnce = async (
     const sessions = await run(DELETE_EXPIRED('sessions'), [now, SWEEP_ROWS_MAX]);
     const flows = await run(DELETE_EXPIRED('sso_flows'), [now, SWEEP_ROWS_MAX]);
     const ssoSessions = await run(DELETE_EXPIRED('sso_sessions'), [now, SWEEP_ROWS_MAX]);
+    const resets = await run(DELETE_EXPIRED('password_resets'), [now, SWEEP_ROWS_MAX]);
     const endedBefore = new Date(now.getTime() - SESSIONS_KEPT_MS);
     const collecting = await run(DELETE_COLLECT_SESSIONS, [endedBefore, SWEEP_ROWS_MAX]);
     const attempts = await run(DELETE_ATTEMPTS, [now, SWEEP_ROWS_MAX]);
@@ -331,6 +332,7 @@ export const sweepOnce = async (
       sessions,
       flows,
       ssoSessions,
+      resets,
       collecting,
       attempts,
       ended,

@@ -16,8 +16,13 @@ export const MAILS_PER_TENANT_MAX = 200;
 /** The period that the limits count over. Afterwards the sweep deletes the row of a mail that was sent. */
 export const MAILS_COUNTED_MS = 3_600_000;
 
+/** `password_reset` brings a link, `password_was_reset` says that one was used. */
+export type MailKind = 'invitation' | 'password_reset' | 'password_was_reset';
+
 export type NewMail = {
   id: string;
+  kind: MailKind;
+  /** Of the invitation, or of the user whose password is reset. */
   invitation_id: string;
   address_digest: Uint8Array;
   /** The recipient and the secret of the link. */
@@ -33,6 +38,7 @@ export type ClaimedMail = {
   /** The current name. */
   tenant_name: string;
   id: string;
+  kind: MailKind;
   sealed: Uint8Array;
   /** Including this one. */
   attempts: number;
@@ -52,7 +58,7 @@ WITH due AS (
 )
 UPDATE mail_outbox m SET attempts = m.attempts + 1, due_at = $2 FROM due d
 WHERE m.tenant_id = d.tenant_id AND m.id = d.id
-RETURNING m.tenant_id, d.name AS tenant_name, m.id, m.sealed, m.attempts, m.expires_at`;
+RETURNING m.tenant_id, d.name AS tenant_name, m.id, m.kind, m.sealed, m.attempts, m.expires_at`;
 
 /** Beyond it a count tells an operator nothing more. */
 const WAITING_COUNTED_MAX = 10_000;
@@ -62,11 +68,17 @@ SELECT count(*)::int AS count FROM (
   SELECT FROM mail_outbox WHERE sealed IS NOT NULL AND expires_at > $1 LIMIT ${WAITING_COUNTED_MAX}
 ) AS waiting`;
 
+/** Adds a mail that has no limits here. @param due_at when it may be sent. */
+export const addMail = async ({ prisma, tenant_id }: PrismaTransaction, mail: NewMail, due_at: Date): Promise<void> => {
+  const bytes = { address_digest: Uint8Array.from(mail.address_digest), sealed: Uint8Array.from(mail.sealed) };
+  await prisma.mail_outbox.create({ data: { ...mail, ...bytes, tenant_id, due_at } });
+};
+
 /**
- * Adds a mail to the queue. Concurrent transactions do not pass the limits.
+ * Adds the mail of an invitation to the queue. Concurrent transactions do not pass the limits.
  * @throws too_many_requests where the tenant has sent too many, to this address or in all.
  */
-export const enqueueMail = async (tx: PrismaTransaction, mail: NewMail, now: Date): Promise<void> => {
+export const enqueueInvitation = async (tx: PrismaTransaction, mail: NewMail, now: Date): Promise<void> => {
   const { tenant_id, prisma } = tx;
   const since = new Date(now.getTime() - MAILS_COUNTED_MS);
   const address_digest = Uint8Array.from(mail.address_digest);
@@ -76,7 +88,7 @@ export const enqueueMail = async (tx: PrismaTransaction, mail: NewMail, now: Dat
   /** The last of the newest so many. While there is one, the limit is reached; it ends when this one is an hour old. */
   const findLast = (where: { address_digest?: Uint8Array<ArrayBuffer> }, most: number) =>
     prisma.mail_outbox.findFirst({
-      where: { tenant_id, created_at: { gt: since }, ...where },
+      where: { tenant_id, kind: 'invitation', created_at: { gt: since }, ...where },
       orderBy: { created_at: 'desc' },
       skip: most - 1,
       select: { created_at: true },
@@ -98,12 +110,10 @@ export const enqueueMail = async (tx: PrismaTransaction, mail: NewMail, now: Dat
       select: { due_at: true },
     }),
   );
-  const due_at = lastToMailbox ? new Date(lastToMailbox.due_at.getTime() + MAILS_COUNTED_MS) : now;
-  const sealed = Uint8Array.from(mail.sealed);
-  await prisma.mail_outbox.create({ data: { ...mail, tenant_id, address_digest, sealed, due_at } });
+  await addMail(tx, mail, lastToMailbox ? new Date(lastToMailbox.due_at.getTime() + MAILS_COUNTED_MS) : now);
 };
 
-/** Clears mails that were not sent, of invitations that are deleted or have a newer link. The rows stay, to be counted. */
+/** Clears mails that were not sent, of links that were ended or have a newer one. The rows stay, to be counted. */
 export const dropMails = async ({ tenant_id, prisma }: PrismaTransaction, invitation_ids: string[]): Promise<void> => {
   const where = { tenant_id, invitation_id: { in: invitation_ids }, sealed: { not: null } };
   await prisma.mail_outbox.updateMany({ where, data: { sealed: null } });

@@ -175,8 +175,9 @@ export const deleteSession = async (
   return (await prisma.sessions.deleteMany({ where: { user_id, digest: Uint8Array.from(digest) } })).count > 0;
 };
 
-/** Ends all sessions of a user. */
+/** Ends all sessions of a user, and their link that resets the password. */
 export const deleteSessionsOfUser = async ({ prisma, signing }: PrismaTransaction, user_id: string): Promise<void> => {
   await signing.revoke('users', user_id);
+  await prisma.password_resets.deleteMany({ where: { user_id } });
   await prisma.sessions.deleteMany({ where: { user_id } });
 };

@@ -5,7 +5,11 @@ import type { PrismaTransaction } from '../../../platform/db/transaction.ts';
 
 export type StoredUser = { id: string; password_hash: string };
 
-export type StoredMembership = { tenant_id: string; name: string; member_id: string };
+/** `second_factor_since`: null without a device. */
+export type FoundUser = StoredUser & { address_digest: Uint8Array; second_factor_since: Date | null };
+
+/** `settings` of the tenant. */
+export type StoredMembership = { tenant_id: string; name: string; member_id: string; settings: unknown };
 
 /** More than one user belongs to. */
 const MEMBERSHIPS_LISTED_MAX = 200;
@@ -32,9 +36,9 @@ WHERE ms.user_id = $1::uuid ORDER BY m.tenant_id FOR UPDATE OF m`;
 export const findUserBeforeCaller = async (
   { statements, signedRows }: Pick<Database, 'statements' | 'signedRows'>,
   address_digest: Uint8Array,
-): Promise<StoredUser | undefined> => {
+): Promise<FoundUser | undefined> => {
   const [found] = await signedRows.find(['users'], () => statements.query('find-user', FIND_USER, [address_digest]));
-  return found && { id: found.users.id, password_hash: found.users.password_hash };
+  return found?.users;
 };
 
 /** The tenants that a user is a member of, by name. */
@@ -45,7 +49,12 @@ export const listMembershipsBeforeCaller = async (
   const rows = await signedRows.find(['tenants', 'members'], () =>
     statements.query('list-memberships', LIST_MEMBERSHIPS, [user_id]),
   );
-  return rows.map(({ joined: { tenant_id, name, member_id } }) => ({ tenant_id, name, member_id }));
+  return rows.map(({ tenants, joined: { tenant_id, name, member_id } }) => ({
+    tenant_id,
+    name,
+    member_id,
+    settings: tenants.settings,
+  }));
 };
 
 /** @returns false where the address has a user already. */
@@ -67,9 +76,10 @@ export const lockUser = async ({ query, signing }: PrismaTransaction, id: string
 export const lockMembersOfUser = async (
   { query }: PrismaTransaction,
   user_id: string,
-): Promise<Omit<StoredMembership, 'name'>[]> => query('lock-members-of-user', LOCK_MEMBERS, [user_id]);
+): Promise<Pick<StoredMembership, 'tenant_id' | 'member_id'>[]> =>
+  query('lock-members-of-user', LOCK_MEMBERS, [user_id]);
 
-/** Sets the hash of a user's password, and ends all of their sessions. */
+/** Sets the hash of a user's password, and ends all of their sessions and links. */
 export const replacePassword = async (
   { prisma, signing }: PrismaTransaction,
   user_id: string,
@@ -77,5 +87,6 @@ export const replacePassword = async (
 ): Promise<void> => {
   await signing.change('users', user_id, user_id);
   await prisma.users.update({ where: { id: user_id }, data: { password_hash } });
+  await prisma.password_resets.deleteMany({ where: { user_id } });
   await prisma.sessions.deleteMany({ where: { user_id } });
 };

@@ -48,6 +48,7 @@ export const LEFT_TABLES: Readonly<Record<string, string>> = {
   sessions: 'people sign in again: a session that has ended since must not come back',
   sso_sessions: 'ends with its session',
   sso_flows: 'lives for minutes: a sign-in that ended since must not end again',
+  password_resets: 'lives for minutes: a link that was used since must not work again',
   collect_sessions: 'lives for minutes: a session that was used up since must not come back',
   mail_outbox: 'lives for minutes: a mail that was sent since must not be sent again',
   _prisma_migrations: 'the manifest names the migrations, and the restore applies them',

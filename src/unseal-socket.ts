@@ -10,8 +10,8 @@ import { makeDirectory } from './platform/files.ts';
 const REQUEST_BYTES_MAX = 1_024;
 /** The command sends its request at once. */
 const REQUEST_MS_MAX = 5_000;
-/** Connections at once: a few operators. */
-const CONNECTIONS_MAX = 16;
+/** Connections that have sent no request yet: a few operators. One more ends the oldest, which may never send one. */
+const SILENT_MAX = 16;
 /** Of the address of a Unix socket in Linux, with the zero at its end. */
 const PATH_BYTES_MAX = 108;
 
@@ -62,10 +62,12 @@ const readRequest = async (socket: Socket): Promise<Buffer | undefined> => {
   return end === -1 ? undefined : bytes.subarray(0, end);
 };
 
-const answerOn = async (socket: Socket, handle: UnsealHandler): Promise<void> => {
+/** @param isHeard called when the request is there. */
+const answerOn = async (socket: Socket, handle: UnsealHandler, isHeard: () => void): Promise<void> => {
   socket.setTimeout(REQUEST_MS_MAX, () => socket.destroy());
   socket.on('error', () => undefined);
   const line = await readRequest(socket);
+  isHeard();
   socket.setTimeout(0);
   if (!line) return void socket.destroy();
   const blank = line.indexOf(0x20);
@@ -103,10 +105,18 @@ export const openUnsealSocket = async (path: string, handle: UnsealHandler): Pro
   if (await isListening(path))
     throw new StartError(`Another server has the socket ${path}. Stop it first, or set UNSEAL_SOCKET to another path.`);
   await rm(path, { force: true });
+  const silent = new Set<Socket>();
   const server = createServer((socket) => {
-    answerOn(socket, handle).catch(() => socket.destroy());
+    const [oldest] = silent;
+    if (oldest && silent.size >= SILENT_MAX) {
+      silent.delete(oldest);
+      oldest.destroy();
+    }
+    silent.add(socket);
+    const isHeard = (): void => void silent.delete(socket);
+    socket.once('close', isHeard);
+    answerOn(socket, handle, isHeard).catch(() => socket.destroy());
   });
-  server.maxConnections = CONNECTIONS_MAX;
   // listen() makes the socket at once, so no other user can open it before the mode is set.
   const mask = process.umask(0o177);
   try {

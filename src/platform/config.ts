@@ -18,6 +18,7 @@ import { type TracingConfig, tracingOf, tracingVariables } from './config/tracin
 import type { WantedSet } from './crypto/share-sets.ts';
 import { type KeyProvidersConfig, keyProvidersOf } from './crypto/provider-config.ts';
 import type { LogPublicKey, LogSigningKey } from './crypto/signed-note.ts';
+import { unprocessable } from './errors.ts';
 import { canonicalHost } from './host-names.ts';
 import { memoryTotalMbLeast } from './sandbox/protocol/sandbox.ts';
 import { editDistance } from './unknown-names.ts';
@@ -377,6 +378,20 @@ export const consoleUrlOf = (
   const url = new URL(publicUrl ?? base_url);
   if (consoleHost !== undefined) url.hostname = consoleHost;
   return url.origin;
+};
+
+/**
+ * Where this server is for links and redirects: PUBLIC_URL. In production never from the request, whose Host the client or a proxy
+ * chooses. @throws unprocessable in production without PUBLIC_URL.
+ */
+export const reachedUrl = (
+  { mode, publicUrl }: Pick<Config, 'mode' | 'publicUrl'>,
+  { protocol, host }: { protocol: string; host: string },
+): string => {
+  if (publicUrl !== undefined) return publicUrl;
+  if (mode === 'production')
+    throw unprocessable('This vault does not know its own address for links. Its operator must set PUBLIC_URL.');
+  return `${protocol}://${host}`;
 };
 
 /** A start warning: other content on the same host could attack pages of the console. */

@@ -56,7 +56,7 @@ const formulas = [
   "=cmd|' /C calc'!A0",
   '+1x',
   '-1x',
-  '@SUM(B2:B9)',
+  '@SUM(B:B)',
   '\t=1',
   '\r=1',
   ' =1',

@@ -20,7 +20,11 @@ const REFUSED_MAX = 10_000;
  */
 export type CountFailure = (ip: string) => Promise<void>;
 
-export const createFailureCount = (ctx: Pick<Platform, 'config' | 'db' | 'pepper' | 'now' | 'log'>): CountFailure => {
+/** @param kind what is counted apart: keys, or links of pages. */
+export const createFailureCount = (
+  ctx: Pick<Platform, 'config' | 'db' | 'pepper' | 'now' | 'log'>,
+  kind: 'authentication_from' | 'collect_link_from' = 'authentication_from',
+): CountFailure => {
   const refused = createRefusedUntil(REFUSED_MAX);
   const tooMany = (untilMs: number, nowMs: number): AppError =>
     new AppError('too_many_requests', 'Too many failed authentications. Wait and try again.', {
@@ -33,7 +37,7 @@ export const createFailureCount = (ctx: Pick<Platform, 'config' | 'db' | 'pepper
     const place = placeOfIp(ip);
     const untilMs = refused.find(place, nowMs);
     if (untilMs !== undefined) throw tooMany(untilMs, nowMs);
-    const digest = attemptDigest(ctx.pepper, 'authentication_from', place);
+    const digest = attemptDigest(ctx.pepper, kind, place);
     // Without the database no key is found: there is nothing to guess, and the client learns that its key is missing.
     const counted = await addAttempt(ctx.db, digest, now, new Date(nowMs + FAILURES_WINDOW_MS)).catch(
       (error: unknown) => void ctx.log.warn({ error }, 'a failed authentication was not counted'),

@@ -37,9 +37,14 @@ const otherSession = () =>
 
 const unlisted = () => new AppError('forbidden', 'The origin of the page is not among the allowed origins of the key.');
 
-/** The frames of the vault call from the origin that serves them, for the pages that they are in. */
-const isOwnOrigin = ({ fieldsOrigin }: Config, { headers }: FastifyRequest, origin: string): boolean =>
-  fieldsOrigin === undefined ? URL.parse(origin)?.host === headers.host : origin === fieldsOrigin;
+/**
+ * The frames of the vault call from the origin that serves them, for the pages that they are in. A proxy in front of the server may
+ * send another Host.
+ */
+const isOwnOrigin = ({ fieldsOrigin, publicUrl }: Config, { headers }: FastifyRequest, origin: string): boolean =>
+  fieldsOrigin === undefined
+    ? URL.parse(origin)?.host === headers.host || (publicUrl !== undefined && origin === URL.parse(publicUrl)?.origin)
+    : origin === fieldsOrigin;
 
 /**
  * The key that a frame uses comes from the page. Without this, a script of the page could have a frame send what a person typed under

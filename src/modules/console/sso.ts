@@ -1,6 +1,6 @@
 // Leads the browser to the provider of a tenant, takes it back at the callback, and asks members to prove again who they are.
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { consoleUrlOf } from '../../platform/config.ts';
+import { consoleUrlOf, reachedUrl } from '../../platform/config.ts';
 import { notFound } from '../../platform/errors.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import { html } from '../../platform/http/html.ts';
@@ -8,6 +8,7 @@ import { brand, pageOf, sendPage } from '../../platform/http/pages.ts';
 import { flowCookie, readFlowSecret, readSessionSecret, sessionCookie } from '../../platform/http/session-cookie.ts';
 import { originOf } from '../access/authenticate.ts';
 import type { PeopleContext } from '../people/context.ts';
+import { endSession } from '../people/sessions.ts';
 import { beginAgain, beginSignIn, finishFlow, type Begun, type FlowRefusal } from '../people/sso/flow.ts';
 import { ProviderFault } from '../people/sso/provider-client.ts';
 import { uuid } from './forms.ts';
@@ -18,10 +19,8 @@ import { type Console, type Outcome, SIGN_IN_PATH, SSO_AGAIN_PATH, type Visit } 
 const open = { config: { permission: null }, schema: { hide: true } } as const;
 
 /** How browsers reach the console. */
-export const consoleOriginOf = (
-  { config }: Pick<PeopleContext, 'config'>,
-  { protocol, host }: FastifyRequest,
-): string => consoleUrlOf(config, `${protocol}://${host}`);
+export const consoleOriginOf = ({ config }: Pick<PeopleContext, 'config'>, request: FastifyRequest): string =>
+  consoleUrlOf(config, reachedUrl(config, request));
 
 /** What an administrator registers at the provider. */
 export const redirectUriOf = (ctx: Pick<PeopleContext, 'config'>, request: FastifyRequest, tenant_id: string): string =>
@@ -131,7 +130,11 @@ export const ssoPages = (scope: App, { ctx, get, post }: Console): void => {
         statusOf(result.reason),
         refusalPage(result.reason, result.isAgain ? next : SIGN_IN_PATH, request.id),
       );
-    if (result.kind === 'signed_in') reply.header('set-cookie', sessionCookie(ctx, result.secret));
+    if (result.kind === 'signed_in') {
+      reply.header('set-cookie', sessionCookie(ctx, result.secret));
+      // One that began meanwhile. That of the first page has ended there.
+      await endSession(ctx, readSessionSecret(ctx, request) ?? '', originOf(request));
+    }
     return sendPage(reply, 200, leavingPage(reply, next, 'You are signed in.'));
   });
 

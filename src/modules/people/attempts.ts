@@ -22,6 +22,8 @@ const limits = {
   sign_in_of_account: { most: 100, windowMs: 'lockout' },
   /** From one place, over all accounts: several people of an office share an address. */
   sign_in_from: { most: 50, windowMs: 'lockout' },
+  /** Passwords of one account from one place, right ones too: each costs the work of a hash, for which others wait. */
+  passwords_of_account_from: { most: 100, windowMs: 10 * MINUTE_MS },
   /**
    * Codes of a second factor of one account, after its password: from one place, then from all. Three of a million codes are right at a
    * time. A place where the person has given the second factor before is exempt from the counts of all places, so that an attacker with

@@ -74,6 +74,7 @@ export const countingPassword = async <T>(
   const account = address && comparedAddress(address);
   if (account) {
     // In this order: one place adds no more failures to the count of all places than its own limit.
+    await countAttempt(ctx, 'passwords_of_account_from', { account, place });
     await countAttempt(ctx, 'sign_in_of_account_from', { account, place });
     await countAttempt(ctx, 'sign_in_of_account', { account }, () => isKnownPlace(ctx, { account, place }));
   }

@@ -6,6 +6,7 @@ import type { App } from '../../platform/http/app-type.ts';
 import { fieldOf, formOf, sendPage } from '../../platform/http/pages.ts';
 import type { Json } from '../../platform/json/json.ts';
 import { originOf } from '../access/authenticate.ts';
+import { createFailureCount } from '../access/failures.ts';
 import { Work } from '../access/work.ts';
 import { createToken } from '../tokens/create-tokens.ts';
 import { findTokenType } from '../tokens/token-types.ts';
@@ -41,7 +42,12 @@ export const collectRoutes = (scope: App, ctx: SessionsContext): void => {
     return sendPage(reply, status, collectPage(session, problems));
   };
 
-  const dead = (request: FastifyRequest, reply: FastifyReply) => sendPage(reply, 410, deadCollectPage(request.id));
+  const countFailure = createFailureCount(ctx, 'collect_link_from');
+
+  const dead = async (request: FastifyRequest, reply: FastifyReply) => {
+    await countFailure(request.ip);
+    return sendPage(reply, 410, deadCollectPage(request.id));
+  };
 
   scope.get('/collect/:secret', open, async (request, reply) => {
     const session = await find(request);

@@ -5,13 +5,13 @@ import type { App } from '../../platform/http/app-type.ts';
 import { bodyFailures, commonFailures, failures } from '../../platform/http/schemas.ts';
 import { workOf } from '../access/authenticate.ts';
 import type { SessionsContext } from './context.ts';
+import { reachedUrl } from '../../platform/config.ts';
 import { createSession, getSession } from './sessions.ts';
 import { newSession, newSessionExamples, sessionExamples, sessionParams, sessionRecord } from './sessions.schema.ts';
 
 export const sessionsRoutes = (app: App, ctx: SessionsContext): void => {
   /** Where the vault's pages are, as the client reaches them. */
-  const pagesUrlOf = ({ protocol, host }: FastifyRequest): string =>
-    ctx.config.fieldsOrigin ?? ctx.config.publicUrl ?? `${protocol}://${host}`;
+  const pagesUrlOf = (request: FastifyRequest): string => ctx.config.fieldsOrigin ?? reachedUrl(ctx.config, request);
 
   app.post(
     '/sessions',
@@ -34,7 +34,9 @@ export const sessionsRoutes = (app: App, ctx: SessionsContext): void => {
     async (request, reply) => {
       const { expires_in, ...body } = request.body;
       const session = { ...body, expires_in_ms: expires_in };
-      return answer(reply, await createSession(ctx, workOf(request), session, pagesUrlOf(request)));
+      // Only a session with a page has a link.
+      const pagesUrl = body.return_url === undefined ? undefined : pagesUrlOf(request);
+      return answer(reply, await createSession(ctx, workOf(request), session, pagesUrl));
     },
   );
 

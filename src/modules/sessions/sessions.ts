@@ -88,7 +88,7 @@ export const createSession = async (
   ctx: SessionsContext,
   work: Work,
   input: SessionInput,
-  pagesUrl: string,
+  pagesUrl: string | undefined,
 ): Promise<SessionRecord> => {
   checkOrigins(ctx.config, input.allowed_origins, 'allowed_origins');
   checkReturnUrl(input);

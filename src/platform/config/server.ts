@@ -76,7 +76,7 @@ export const serverVariables = {
     .refine(isOrigin, 'must be an origin, such as https://vault.example.com')
     .optional()
     .describe(
-      'Where people reach this server: links in mails begin with it, and passkeys belong to its host. In development: the address it listens on.',
+      'Where people reach this server: links in mails, pages of sessions and single sign-on begin with it, and passkeys belong to its host. In development: the address it listens on.',
     ),
   PUBLIC_HOSTS: hosts
     .optional()

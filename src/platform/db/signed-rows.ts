@@ -101,6 +101,19 @@ export const createSignedRows = (metrics: Metrics) => {
     return undefined;
   };
 
+  /** Rows that were reported when others were signed again, which happens with each revocation. */
+  const reported = new Set<string>();
+
+  /** @returns whether a row has not been reported as it is. */
+  const isNews = ({ name, row }: Fault): boolean => {
+    const { mac } = row;
+    const at = `${key(name, String(row[tableOf(name).id]))} ${mac instanceof Uint8Array ? Buffer.from(mac).toString('hex') : ''}`;
+    if (reported.has(at)) return false;
+    if (reported.size >= SEEN_MAX) reported.clear();
+    reported.add(at);
+    return true;
+  };
+
   const alarm = ({ name, row }: Fault): void => {
     const id = row[tableOf(name).id];
     const row_id = id instanceof Uint8Array ? Buffer.from(id).toString('hex') : String(id);
@@ -137,10 +150,13 @@ export const createSignedRows = (metrics: Metrics) => {
 
     areIntact,
 
-    /** As `areIntact`, for a row whose version is known. */
-    isIntactUnder: (name: SignedTableName, row: Row, version: number): boolean => {
+    /**
+     * As `areIntact`, for a row whose version is known.
+     * @param isOnce for rows that nothing asked for: a row that does not verify is reported once by a process.
+     */
+    isIntactUnder: (name: SignedTableName, row: Row, version: number, isOnce = false): boolean => {
       if (getMacs().isIntact(name, row, version)) return true;
-      alarm({ name, row });
+      if (!isOnce || isNews({ name, row })) alarm({ name, row });
       return false;
     },
 

@@ -115,8 +115,8 @@ export const createSigning = (signedRows: SignedRows, tenant_id: string, query: 
     written.set(name, ids.add(textOf(id)));
   };
 
-  const isIntactIn = ({ isUnsigned, version }: Held, name: SignedTableName, row: Row): boolean =>
-    isUnsigned || signedRows.isIntactUnder(name, row, version);
+  const isIntactIn = ({ isUnsigned, version }: Held, name: SignedTableName, row: Row, isOnce?: boolean): boolean =>
+    isUnsigned || signedRows.isIntactUnder(name, row, version, isOnce);
 
   const findWritten = async ({ id }: Held, name: SignedTableName, ids: readonly string[]): Promise<Row[]> =>
     query(`find-written-${name}`, findRows(name), [id, JSON.stringify(ids.map((each) => ({ id: each })))]);
@@ -144,7 +144,7 @@ export const createSigning = (signedRows: SignedRows, tenant_id: string, query: 
       const first = after === undefined;
       const rows = (await query(`find-to-sign-${name}-${first}`, findSlice(name, first), bounds)) as Row[];
       const idOf = (row: Row): string => textOf(row[tableOf(name).id] as RowId);
-      const valid = rows.filter((row) => written?.has(idOf(row)) || isIntactIn(held, name, row));
+      const valid = rows.filter((row) => written?.has(idOf(row)) || isIntactIn(held, name, row, true));
       await signSlice(held, name, valid, version);
       const last = rows.at(-1);
       if (rows.length < SLICE || !last) return;

@@ -387,22 +387,22 @@ describe('paths on their way to the destination', () => {
     const answer = await nothingReaches(house, () =>
       house.ask(house.head('GET /proxy', `SVC-PROXY-URL: ${house.url}`, `svc-proxy-url: ${house.url}`)),
     );
-    expect(proxyErrorIn(answer)).toMatchObject({ status: 400, errors: { 'SVC-PROXY-URL': [expect.any(String)] } });
+    const errors = { 'headers.svc-proxy-url': ['must be there once'] };
+    expect(proxyErrorIn(answer)).toMatchObject({ status: 400, errors });
   });
 });
 
 describe('framing on its way in', () => {
-  test.each(['gzip, chunked', 'identity, chunked', 'x-own, chunked', 'deflate\r\nTransfer-Encoding: chunked'])(
-    'in another coding than chunks is refused, since it would be lost: %j',
-    async (coding) => {
-      const head = house.head('POST /proxy', `Transfer-Encoding: ${coding}`, 'Connection: close');
-      const answer = await nothingReaches(house, () => house.ask(head + chunked('hello')));
-      expect(proxyErrorIn(answer)).toMatchObject({
-        status: 400,
-        errors: { 'headers.transfer-encoding': ['must be chunked alone'] },
-      });
-    },
-  );
+  test.each([
+    ['gzip, chunked', 501],
+    ['identity, chunked', 501],
+    ['x-own, chunked', 501],
+    ['deflate\r\nTransfer-Encoding: chunked', 400],
+  ])('in another coding than chunks is refused, since it would be lost: %j', async (coding, status) => {
+    const head = house.head('POST /proxy', `Transfer-Encoding: ${coding}`, 'Connection: close');
+    const answer = await nothingReaches(house, () => house.ask(head + chunked('hello')));
+    expect(proxyErrorIn(answer)).toMatchObject({ status });
+  });
 
   test('in chunks goes on, however the coding is spelled', async () => {
     const message = await arriving(house.head('POST /proxy', 'Transfer-Encoding:  Chunked ') + chunked('hello'));

@@ -48,6 +48,8 @@ afterAll(() => server.close());
  */
 const FORMS: Record<string, 'code' | 'operation' | 'plain' | 'session'> = {
   '/console/sign-in': 'session',
+  '/console/sign-in/forgotten': 'session',
+  '/console/sign-in/reset/:secret': 'session',
   '/console/sign-out': 'session',
   '/console/tenant': 'session',
   '/console/sso/again': 'session',

@@ -6,7 +6,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { ProxyContext } from './context.ts';
 import { FREE_BYTES } from '../../platform/accounts.ts';
 import { inPieces, releaseAfter } from '../../platform/http/slow-readers.ts';
-import { AppError, invalidField } from '../../platform/errors.ts';
+import { AppError } from '../../platform/errors.ts';
 import { disconnectOf } from '../../platform/http/disconnect.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import { type Authentication, originOf } from '../access/authenticate.ts';
@@ -34,13 +34,10 @@ const headersOf = ({ raw }: FastifyRequest): [name: string, value: string][] => 
   return pairs;
 };
 
-/** @throws invalidInput for a transfer coding other than chunked: the body would be forwarded in it, without the header. */
 const bodyOf = ({ raw }: FastifyRequest): Pick<ProxyRequest, 'body' | 'bodyBytes'> => {
   const length = raw.headers['content-length'];
-  const coding = raw.headers['transfer-encoding'];
-  const isInChunks = coding !== undefined;
-  if (isInChunks && coding.trim().toLowerCase() !== 'chunked')
-    throw invalidField('headers.transfer-encoding', 'must be chunked alone');
+  // No other coding comes here: see platform/http/framing.ts.
+  const isInChunks = raw.headers['transfer-encoding'] !== undefined;
   if (!isInChunks && (length === undefined || length === '0')) return { body: undefined, bodyBytes: undefined };
   return { body: chunksOf(raw), bodyBytes: isInChunks ? undefined : Number(length) };
 };

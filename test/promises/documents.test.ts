@@ -1,5 +1,5 @@
 // The documents agree with the repository: links and named files exist, generated tables are current, examples are valid.
-// Commands of the documents run in test/readme.test.ts.
+// Commands of the documents run in test/process/readme.test.ts.
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { expect, test } from 'vitest';

@@ -2,8 +2,8 @@
 import { generateKeyPairSync } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { memoryTotalMbLeast } from '../src/platform/sandbox/protocol/sandbox.ts';
-import { endOf, openTestSandbox, SMALL_LIMITS, type TestSandbox } from './support/sandbox.ts';
+import { memoryTotalMbLeast } from '../../src/platform/sandbox/protocol/sandbox.ts';
+import { endOf, openTestSandbox, SMALL_LIMITS, type TestSandbox } from '../support/sandbox.ts';
 
 const body = (code: string): string => `module.exports = async function (req) { ${code} };`;
 const GOOD = body('return { raw: 1 };');

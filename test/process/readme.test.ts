@@ -14,7 +14,7 @@ import {
   type ServerProcess,
   spawnServer,
   untilReady,
-} from './support/process.ts';
+} from '../support/process.ts';
 
 const read = (file: string): string => readFileSync(join(root, file), 'utf8');
 const guides = readdirSync(join(root, 'docs/guides')).map((file) => join('docs/guides', file));

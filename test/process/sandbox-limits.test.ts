@@ -3,10 +3,10 @@ import { pbkdf2Sync } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { THREADS_MAX } from '../src/platform/sandbox/host/wall.ts';
-import { endOf, openTestSandbox, SMALL_LIMITS, type TestSandbox } from './support/sandbox.ts';
+import { THREADS_MAX } from '../../src/platform/sandbox/host/wall.ts';
+import { endOf, openTestSandbox, SMALL_LIMITS, type TestSandbox } from '../support/sandbox.ts';
 
-const rogue = fileURLToPath(new URL('./support/rogue-executor.ts', import.meta.url));
+const rogue = fileURLToPath(new URL('../support/rogue-executor.ts', import.meta.url));
 const LIMITS = { ...SMALL_LIMITS, cpuMs: 1000, wallMs: 20_000 };
 /** What the system may count beyond a run's limit before its process is gone. */
 const BEYOND_MS = 500;

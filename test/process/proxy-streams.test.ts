@@ -23,8 +23,8 @@ import {
   useProxyHouse,
   valuesOf,
   type Wire,
-} from './support/proxy.ts';
-import { tokenOf } from './support/reactors.ts';
+} from '../support/proxy.ts';
+import { tokenOf } from '../support/reactors.ts';
 
 const MEGABYTE = 1024 * 1024;
 

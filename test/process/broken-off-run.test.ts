@@ -58,7 +58,8 @@ test.each(['SIGKILL', 'SIGTERM', 'SIGINT'] as const)('%s', async (signal) => {
   run.kill(signal);
   await ended;
   await expect.poll(() => findProcesses(temporary), { timeout: 20_000 }).toEqual([]);
-  expect(readdirSync(temporary).toSorted()).toEqual(['started', 'tests']);
+  // The directory goes after its processes.
+  await expect.poll(() => readdirSync(temporary).toSorted(), { timeout: 20_000 }).toEqual(['started', 'tests']);
 });
 
 test('two runs at once do not disturb each other', async () => {

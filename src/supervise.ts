@@ -9,7 +9,7 @@ import { findRootKeyBytes } from './platform/crypto/vault-keys.ts';
 import { urlOf } from './platform/dev-postgres/connection.ts';
 import { StartError } from './platform/errors.ts';
 import type { OperationName } from './platform/event-loop.ts';
-import { operationNameSchema } from './platform/held-operations.ts';
+import { operationNameSchema, REFUSED_MS } from './platform/held-operations.ts';
 import { EVENT_LOOP_STUCK } from './platform/watchdog.ts';
 import type { Serving } from './serve.ts';
 import { createWorkerFigures } from './worker-metrics.ts';
@@ -21,8 +21,7 @@ const PAUSE_MS_MAX = 30_000;
 /** A worker that lived this long is replaced after the shortest pause again. */
 const STEADY_MS = 60_000;
 
-/** A worker that starts within this time of an event refuses the operation too, and so many are kept. */
-const HELD_KEPT_MS = 60_000;
+/** So many events are kept for workers that start later. */
 const HELD_KEPT_MAX = 100;
 
 /** Passes on whole lines only: workers write at the same time. @param seen called with them. */
@@ -159,7 +158,7 @@ export const supervise = async (ctx: Context, output: DestinationStream): Promis
     variablesOf(ctx).then(
       (variables) => {
         send(worker, { kind: 'start', variables, has_keys: isSplit });
-        for (const { told, atMs } of heldBefore) if (ctx.monotonicMs() - atMs < HELD_KEPT_MS) send(worker, told);
+        for (const { told, atMs } of heldBefore) if (ctx.monotonicMs() - atMs < REFUSED_MS) send(worker, told);
       },
       (error: unknown) => {
         ctx.log.error({ error }, 'a worker has a failure');

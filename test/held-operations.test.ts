@@ -2,11 +2,12 @@
 import { execFileSync } from 'node:child_process';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+import { anonymousAccount } from '../src/platform/accounts.ts';
 import { Operation, mark, takeHeld, within } from '../src/platform/event-loop.ts';
 import { createHeldOperations, startCountingHeld } from '../src/platform/held-operations.ts';
 import { createLog } from '../src/platform/log.ts';
 import { startWatchdog } from '../src/platform/watchdog.ts';
-import { type SharedServer, useServer } from './support/server.ts';
+import { startServer, type TestServer } from './support/server.ts';
 
 /** Uses CPU time of this thread, without a pause. */
 const spin = (ms: number): void => {
@@ -136,7 +137,7 @@ describe('what the watchdog found', () => {
     expect(told).toEqual([name]);
   });
 
-  test('names nobody for garbage collections', async () => {
+  test('names no operation for garbage collections', async () => {
     const script = `
       const { Operation, within } = await import(${JSON.stringify(new URL('../src/platform/event-loop.ts', import.meta.url).href)});
       const { startWatchdog } = await import(${JSON.stringify(new URL('../src/platform/watchdog.ts', import.meta.url).href)});
@@ -166,10 +167,12 @@ describe('what the watchdog found', () => {
 });
 
 describe('a request', () => {
-  let server: SharedServer;
+  let server: TestServer;
   beforeAll(async () => {
-    server = await useServer();
+    server = await startServer();
   });
+  // Refusals of clients without a key would meet other files.
+  afterAll(() => server.close());
 
   test('of a refused operation is a 503 with the time to retry after; other ids and tenants go on', async () => {
     const [created] = (await server.tokenize(['4111111111111111'])).body as string[];
@@ -184,5 +187,16 @@ describe('a request', () => {
     expect((await server.request('GET', `/tokens/${another[0]}`)).status).toBe(200);
     const other = await server.newTenant();
     expect((await server.request('GET', `/tokens/${created}`, { key: other.api_key })).status).toBe(404);
+  });
+
+  test('has no secret of a link in its name', async () => {
+    const secret = 'x'.repeat(32);
+    const name = { account: anonymousAccount('127.0.0.1'), route: 'GET /join/:secret' };
+    const statusNow = async (): Promise<number> =>
+      (await server.request('GET', `/join/${secret}`, { key: null })).status;
+    server.ctx.heldOperations.count({ ...name, resource: secret }, true);
+    expect(await statusNow()).toBe(410);
+    server.ctx.heldOperations.count({ ...name, resource: '' }, true);
+    expect(await statusNow()).toBe(503);
   });
 });

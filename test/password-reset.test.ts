@@ -174,7 +174,7 @@ describe('a link', () => {
     expect((await resetBy(server, second)).status).toBe(303);
   });
 
-  test('changes the password once, whoever sends the form at the same time', async () => {
+  test('changes the password once, also where its form is sent twice at the same time', async () => {
     const { email, user_id } = await join(server);
     const path = await server.linkFor(email);
     const held = await holdRow(server, 'SELECT FROM users WHERE id = $1 FOR UPDATE', [user_id]);

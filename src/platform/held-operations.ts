@@ -9,7 +9,7 @@ import { CALLBACK_CPU_MS_MAX } from './watchdog.ts';
 /** A second event of the account within this time refuses the operation. */
 const REMEMBERED_MS = 600_000;
 /** How long it is refused. */
-const REFUSED_MS = 60_000;
+export const REFUSED_MS = 60_000;
 /** Accounts and operations that are remembered: the earliest is forgotten. */
 const REMEMBERED_MAX = 1_000;
 /** How often the main thread looks for what the watchdog found. */
@@ -53,7 +53,7 @@ export const createHeldOperations = (now: () => Date): HeldOperations => {
       const seconds = Math.ceil(restMs / 1000);
       throw new AppError(
         'unavailable',
-        `Requests like this one have twice used more than ${CALLBACK_CPU_MS_MAX / 1000} s of CPU time in one piece. They are refused for ${seconds} s.`,
+        `Requests like this one used more than ${CALLBACK_CPU_MS_MAX / 1000} s of CPU time in one piece. They are refused for ${seconds} s.`,
         { retryAfterSeconds: seconds },
       );
     },
@@ -61,7 +61,7 @@ export const createHeldOperations = (now: () => Date): HeldOperations => {
 };
 
 /**
- * Logs and counts what the watchdog finds. Garbage collections are measured apart: nobody is named for them.
+ * Logs and counts what the watchdog finds. The time of garbage collections is subtracted first.
  * @param tell called with each name that was counted: other workers refuse the operation too. @returns what stops it.
  */
 export const startCountingHeld = (

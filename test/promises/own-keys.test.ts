@@ -83,7 +83,7 @@ test('configurations of stored proxies and reactors may hold the key of another 
   expect(run.text).toContain(key);
 });
 
-test('a card number in a host is masked in the log, whoever sends there', async () => {
+test('a card number in a host is masked in the log, for every kind of sender', async () => {
   const hosts = [
     `${NUMBER}.upstream.test`,
     `${NUMBER.replace(/(\d{4})(?=\d)/g, '$1-')}.upstream.test`,

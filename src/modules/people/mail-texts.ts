@@ -96,7 +96,7 @@ export const wordReset = (reset: { base_url: string; secret: string; expires_at:
     subject: 'Choose a new password in Strongroom',
     title: 'New password',
     before: [
-      'Somebody asked to reset the password of your account in Strongroom, a vault for card, bank and personal data.',
+      'Strongroom, a vault for card, bank and personal data, was asked to reset the password of your account.',
       'To choose a new password, open this link:',
     ],
     link: `${reset.base_url}${RESET_PATH}/${reset.secret}`,

@@ -85,6 +85,30 @@ describe('with a collector', () => {
     expect(collector.headers[0]?.['x-collector-key']).toBe('of the operator');
   });
 
+  test('up to 200 values are one statement; more are groups in a transaction, with one log row', async () => {
+    const namesOf = async (values: string[]): Promise<string[]> => {
+      const { trace_id, header } = newParent();
+      const { status, body } = await server.request('POST', '/tokenize', { json: values, headers: traced(header) });
+      expect(status).toBe(200);
+      expect(new Set(body).size).toBe(values.length);
+      const text = 'SELECT entity_ids FROM audit_log WHERE tenant_id = $1 AND $2 = ANY (entity_ids)';
+      const logs = (await server.ctx.db.statements.ask(text, [server.tenant.tenant_id, body.at(-1)])) as any[];
+      expect(logs.map(({ entity_ids }) => entity_ids.toSorted())).toEqual([body.toSorted()]);
+      const opened = await server.request('POST', '/detokenize', { json: `{{ ${body.at(-1)} }}` });
+      expect(opened.body).toBe(values.at(-1));
+      // Keys that caches have forgotten are found again.
+      return (await tree(trace_id))
+        .filter(({ kind, name }) => kind === 'client' && !/^find-|[.]find/.test(name))
+        .map(({ name }) => name);
+    };
+    const some = (count: number): string[] => Array.from({ length: count }, (_, each) => `value ${each} of ${count}`);
+    for (const count of [1, 20, 200]) expect(await namesOf(some(count))).toEqual(['insert-tokens']);
+    const groups = ['insert-tokens', 'insert-tokens', 'insert-tokens'];
+    expect((await namesOf(some(450))).toSorted()).toEqual(
+      ['begin', ...groups, 'insert-logs', 'commit', 'transaction'].toSorted(),
+    );
+  });
+
   test('a run of code is a span, with what it calls below it', async () => {
     const reactor = await makeReactor(server, {
       code: codeOf(

@@ -3,17 +3,17 @@
 import type { LogRow } from '../../platform/audit/record.ts';
 import type { Transaction } from '../../platform/db/transaction.ts';
 import { nameOfFingerprint } from './rows/token-row.ts';
-import { addToSession, insertTokens, lockFingerprints, putLinks } from './rows/token-transactions.ts';
+import { createTokenGroups, GROUP_ROWS, groupsOf, type TokenGroups } from './rows/token-groups.ts';
+import { addToSession, insertGroups, lockFingerprints, putLinks } from './rows/token-transactions.ts';
 import { type Fingerprint } from './rows/token-row.ts';
 import { type StoredToken } from './rows/token-row.ts';
 import { type NewTokenLog } from './rows/token-row.ts';
 import { type NewToken } from './rows/token-row.ts';
 import { countCreates } from '../access/creates.ts';
 import type { Work } from '../access/work.ts';
-import { allOrNothing, noteDecision } from '../access/decisions.ts';
-import { disclosureOf } from '../access/rules.ts';
+import { allOrNothing } from '../access/decisions.ts';
 import { type Transform } from '../access/access-rule.ts';
-import { containersShown, getTransform, getTransformOfNew, wouldDecide } from '../access/rules.ts';
+import { containersShown, getTransform, getTransformOfNew } from '../access/rules.ts';
 import {
   linkLogRow,
   type LoggedToken,
@@ -33,35 +33,28 @@ import {
   FieldErrorCollector,
   invalidField,
   invalidInput,
-  payloadTooLarge,
   unavailable,
 } from '../../platform/errors.ts';
-import { ExpressionError } from './expressions/expression-error.ts';
 import type { Json } from '../../platform/json/json.ts';
 import { mapInSlices, type Slices } from '../../platform/json/slices.ts';
-import { createMeter, type Meter } from './expressions/meter.ts';
+import { createMeter } from './expressions/meter.ts';
+import { firstSeen, recordOfEqual, type SeenToken } from './equal-tokens.ts';
 import { publicRecordOf } from './public-drafts.ts';
 import { getTokenRow } from './read-tokens.ts';
 import { type Draft, parseTokenRequest } from './token-request.ts';
 import {
   draftTools,
   isMasked,
-  openToken,
   recordOfDraft,
-  recordOfRow,
   sealCvc,
   sealDraft,
   searchDigestsOf,
   seesFingerprint,
   type TokenRecord,
-  visibilityOfToken,
 } from './tokens.ts';
 
 /** Attempts to find an unused alias. After them the id is a UUID. */
 const ALIAS_DRAWS_MAX = 5;
-
-/** Rows whose nonces are read from the kernel at once. */
-const GROUP_ROWS = 200;
 
 const TOKEN_CREATED = messageOf('create', 'token');
 
@@ -84,13 +77,16 @@ export const createTokens = async <T>(
   drafts: Draft[],
   options: CreateOptions<T>,
 ): Promise<T> => {
-  const transforms = drafts.map((draft) =>
+  const transformOf = (draft: Draft): Transform =>
     getTransformOfNew(work, 'token:create', {
       ...(draft.id !== undefined && { id: draft.id }),
       container: draft.container,
       hasMask: isMasked(draft),
-    }),
-  );
+    });
+  const isLarge = drafts.length > GROUP_ROWS;
+  const transforms = isLarge
+    ? await ctx.accounts.runInTurns(work.tenant_id, mapInSlices(drafts, transformOf))
+    : drafts.map(transformOf);
   if (work.caller.publicAccess) await countCreates(ctx, work, drafts.length);
   const keys = await ctx.keyring.tenantKeys(work.tenant_id);
   const cvcKey = drafts.some((draft) => draft.cvc !== undefined) ? await ctx.keyring.ephemeralKey() : undefined;
@@ -135,8 +131,10 @@ export const createTokens = async <T>(
         Object.assign(row, sealCvc(sealing, work.tenant_id, cvcKey, { id, cvc: draft.cvc, at }));
       return row;
     };
-    const rows = await ctx.accounts.runInTurns(work.tenant_id, mapInSlices(drafts, rowOf));
     try {
+      if (isLarge && isPlain(work, options) && !drafts.some((draft) => deduplicates(work, draft)))
+        return await allOrNothing(work, (writer) => insertLarge(ctx, writer, { drafts, transforms, rowOf }, shown));
+      const rows = await ctx.accounts.runInTurns(work.tenant_id, mapInSlices(drafts, rowOf));
       return await allOrNothing(work, (writer) => insert(ctx, writer, { drafts, rows, transforms, keys }, shown));
     } catch (error) {
       const taken = error instanceof AppError && error.code === 'conflict';
@@ -159,6 +157,52 @@ const UNIQUE_TOGETHER_MAX = 10;
 
 type Sealed = { drafts: Draft[]; rows: NewToken[]; transforms: Transform[]; keys: TenantKeys };
 
+/** Whether nothing but the tokens and their log rows is written. */
+const isPlain = (work: Work, options: Pick<CreateOptions<unknown>, 'parent'>): boolean =>
+  options.parent === undefined && !work.keepsAnswer && !work.caller.publicAccess?.session;
+
+type Unsealed = {
+  drafts: Draft[];
+  transforms: Transform[];
+  rowOf: (draft: Draft, index: number) => NewToken;
+};
+
+/** Seals group after group. Of each, only its record and its text are kept. */
+function* sealInGroups(
+  work: Work,
+  { drafts, transforms, rowOf }: Unsealed,
+  created: NewTokenLog,
+): Slices<{ records: TokenRecord[]; groups: TokenGroups }> {
+  const groups = createTokenGroups(created);
+  const records: TokenRecord[] = [];
+  for (let from = 0; from < drafts.length; from += GROUP_ROWS) {
+    const group = drafts.slice(from, from + GROUP_ROWS);
+    const rows = yield* mapInSlices(group, (draft, index) => rowOf(draft, from + index));
+    for (const [index, row] of rows.entries()) {
+      records.push(recordOfNew(work, group[index] as Draft, row, transforms[from + index] as Transform));
+      yield;
+    }
+    yield* groups.add(rows);
+  }
+  return { records, groups: groups.end() };
+}
+
+const insertLarge = async <T>(
+  ctx: TokensContext,
+  work: Work,
+  unsealed: Unsealed,
+  options: CreateOptions<T>,
+): Promise<T> => {
+  const sealing = sealInGroups(work, unsealed, createdBy(work, options));
+  const { records, groups } = await ctx.accounts.runInTurns(work.tenant_id, sealing);
+  await ctx.tokenRows.insertTokenGroups(work, groups);
+  noteCreated(
+    work,
+    groups.logs.map(({ entity_type, entity_ids }) => [entity_type, entity_ids]),
+  );
+  return options.answer(records);
+};
+
 const insert = async <T>(ctx: TokensContext, work: Work, sealed: Sealed, options: CreateOptions<T>): Promise<T> => {
   const { drafts, rows } = sealed;
   const wanted = new Map<string, Fingerprint>();
@@ -170,12 +214,12 @@ const insert = async <T>(ctx: TokensContext, work: Work, sealed: Sealed, options
   const shown = containersShown(work.caller, 'token:read');
 
   const session = work.caller.publicAccess?.session;
-  if (options.parent === undefined && !work.keepsAnswer && !session) {
+  if (isPlain(work, options)) {
     if (wanted.size === 0) {
-      const recordOf = (_: NewToken, index: number): TokenRecord => recordOfNew(work, sealed, index);
+      const recordOf = (_: NewToken, index: number): TokenRecord => recordAt(work, sealed, index);
       const records = await ctx.accounts.runInTurns(work.tenant_id, mapInSlices(rows, recordOf));
       await ctx.tokenRows.insertTokens(work, rows, createdBy(work, options));
-      noteCreated(work, rows);
+      noteCreated(work, idsByType(rows));
       return options.answer(records);
     }
     // The statement selects containers by pattern only. Rules that need more than that are evaluated by `choose`.
@@ -190,7 +234,7 @@ const insert = async <T>(ctx: TokensContext, work: Work, sealed: Sealed, options
     const equal = await lockFingerprints(tx, unique, ctx.now());
     const chosen = choose(ctx, work, sealed, (of) => equal.get(nameOfFingerprint(of)) ?? []);
     const { records, fresh, logs } = await ctx.accounts.runInTurns(work.tenant_id, chosen);
-    await insertTokens(tx, fresh, createdBy(work, options));
+    await insertGroups(tx, await ctx.accounts.runInTurns(work.tenant_id, groupsOf(fresh, createdBy(work, options))));
     tx.log(...logs);
     if (options.parent !== undefined) await linkTo(ctx, work, tx, options.parent, records);
     return options.answer(records);
@@ -210,16 +254,14 @@ const countInSession = async (
 };
 
 /** The record of a draft that was written as a new token. */
-const recordOfNew = (work: Work, { drafts, rows, transforms }: Sealed, index: number): TokenRecord => {
-  const draft = drafts[index] as Draft;
-  const row = rows[index] as NewToken;
-  const shown = {
-    transform: transforms[index] as Transform,
-    isPrintShown: seesFingerprint(work, draft, row.id),
-  };
+const recordOfNew = (work: Work, draft: Draft, row: NewToken, transform: Transform): TokenRecord => {
+  const shown = { transform, isPrintShown: seesFingerprint(work, draft, row.id) };
   const { id, created_by, created_at } = row;
   return recordOfDraft(work.tenant_id, draft, shown, row, { id, created_by: created_by ?? undefined, created_at });
 };
+
+const recordAt = (work: Work, { drafts, rows, transforms }: Sealed, index: number): TokenRecord =>
+  recordOfNew(work, drafts[index] as Draft, rows[index] as NewToken, transforms[index] as Transform);
 
 /** Attempts to find equal tokens or to write, while others delete or move the equal ones. */
 const UNIQUE_TRIES_MAX = 3;
@@ -236,10 +278,7 @@ const insertUnique = async <T>(
   const { drafts, rows, keys } = sealed;
   const uniqueRows = rows.map((row, index) => (deduplicates(work, drafts[index] as Draft) ? { ...row, seen } : row));
   const existing = await ctx.tokenRows.insertUniqueTokens(work, uniqueRows, createdBy(work, options));
-  noteCreated(
-    work,
-    rows.filter((_, index) => existing[index] === undefined),
-  );
+  noteCreated(work, idsByType(rows.filter((_, index) => existing[index] === undefined)));
   const written = new Map(rows.map(({ id }, index) => [id, index]));
   const others = [...new Set(existing.filter((id) => id !== undefined && !written.has(id)))] as string[];
   const found = new Map<string, SeenToken>();
@@ -269,9 +308,9 @@ const insertUnique = async <T>(
       const id = existing[index];
       const isDeduplicating = deduplicates(work, drafts[index] as Draft);
       if (id === undefined)
-        return { ...recordOfNew(work, sealed, index), ...(isDeduplicating && { _extras: { deduplicated: false } }) };
+        return { ...recordAt(work, sealed, index), ...(isDeduplicating && { _extras: { deduplicated: false } }) };
       const twin = written.get(id);
-      if (twin !== undefined) return { ...recordOfNew(work, sealed, twin), _extras: { deduplicated: true } };
+      if (twin !== undefined) return { ...recordAt(work, sealed, twin), _extras: { deduplicated: true } };
       return { ...(found.get(id) as SeenToken).record, _extras: { deduplicated: true } };
     }),
   );
@@ -339,7 +378,7 @@ function* choose(
   for (const [index, draft] of drafts.entries()) {
     yield;
     const row = rows[index] as NewToken;
-    const created = recordOfNew(work, sealed, index);
+    const created = recordAt(work, sealed, index);
     if (!deduplicates(work, draft)) {
       fresh.push(row);
       records.push(created);
@@ -359,63 +398,21 @@ function* choose(
     }
   }
   const logs = tokenLogRows(ctx, work, 'read', [...read.values()]);
-  noteCreated(work, fresh);
+  noteCreated(work, idsByType(fresh));
   return { records, fresh, logs };
 }
 
+const idsByType = (rows: readonly NewToken[]): [type: string, ids: string[]][] =>
+  Array.from(
+    Map.groupBy(rows, ({ type }) => type),
+    ([type, of]) => [type, of.map(({ id }) => id)],
+  );
+
 /** Records which log rows were written, for the log of a replayed idempotent response. */
-const noteCreated = ({ record, origin }: Work, rows: readonly NewToken[]): void => {
-  for (const [entity_type, of] of Map.groupBy(rows, ({ type }) => type)) {
-    const entity_ids = of.map(({ id }) => id);
+const noteCreated = ({ record, origin }: Work, idsByType: Iterable<[type: string, ids: string[]]>): void => {
+  for (const [entity_type, entity_ids] of idsByType) {
     const row = { entity_type, entity_ids, message: TOKEN_CREATED, disclosure: 'none' } as const;
     record?.logged({ operation: 'create', ...row, reactor_id: origin?.reactor_id, proxy_id: origin?.proxy_id });
-  }
-};
-
-const tooLarge = () => payloadTooLarge('The tokens that deduplication finds are too large for one answer.');
-
-type SeenToken = { record: TokenRecord; logged: LoggedToken };
-
-const firstSeen = (
-  ctx: TokensContext,
-  work: Work,
-  equal: StoredToken[],
-  keys: TenantKeys,
-  meter: Meter,
-): SeenToken | undefined => {
-  for (const row of equal) {
-    const seen = recordOfEqual(ctx, work, row, keys, meter);
-    if (seen) return seen;
-  }
-  return undefined;
-};
-
-/**
- * The record of an equal token, at most with its masked value. Undefined for a caller who may not see the mask: otherwise
- * the caller could find out whether a value that it guesses is stored.
- */
-const recordOfEqual = (
-  ctx: TokensContext,
-  work: Work,
-  row: StoredToken,
-  keys: TenantKeys,
-  meter: Meter,
-): SeenToken | undefined => {
-  const transform = wouldDecide(work.caller, 'token:read', row);
-  if (transform === undefined || transform === 'redact') return undefined;
-  if (row.sealed === null) throw tooLarge();
-  // This verifies the fingerprint too, by which the row was found.
-  const kept = openToken(ctx, work.tenant_id, row, keys);
-  if (visibilityOfToken(transform, row, kept) === 'nothing') return undefined;
-  noteDecision(work, 'token:read', row, 'masked', kept);
-  try {
-    // The caller sees at least the mask, and has sent the value.
-    const record = recordOfRow(ctx, work.tenant_id, row, kept, 'mask', { meter, isPrintShown: true });
-    const disclosure = disclosureOf(visibilityOfToken('mask', row, kept));
-    return { record, logged: { id: row.id, type: row.type, disclosure } };
-  } catch (error) {
-    if (error instanceof ExpressionError) throw tooLarge();
-    throw error;
   }
 };
 

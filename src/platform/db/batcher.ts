@@ -19,11 +19,14 @@ const FREE_QUEUE_BYTES = 1024 * 1024;
 
 type Waiting<Result> = {
   tenantId: string;
+  /** Its number of rows. `rows` is empty for a request that writes itself. */
+  count: number;
   rows: string[];
   bytes: number;
   /** When it was submitted, by `performance.now()`. */
   sinceMs: number;
   reservations: Reservation[] | undefined;
+  writeAlone: (() => Promise<void>) | undefined;
   done: (results: Result[]) => void;
   failed: (error: unknown) => void;
 };
@@ -34,6 +37,8 @@ export type Batcher<Result> = {
    * @throws what `run` throws; as `reserve` of accounts when too much waits.
    */
   submit(tenantId: string, rows: string[]): Promise<Result[]>;
+  /** The same for a request of so many rows and bytes that has statements of its own. `write` is called in its turn. */
+  submitAlone(tenantId: string, size: { rows: number; bytes: number }, write: () => Promise<void>): Promise<void>;
   /** Resolves when no request waits and no batch is being written. */
   drain(): Promise<void>;
 };
@@ -72,8 +77,8 @@ export const createBatcher = <Result>(
     let bytes = 0;
     let count = 0;
     for (const request of requests) {
-      if (count > 0 && (rows + request.rows.length > BATCH_ROWS_MAX || bytes + request.bytes > BATCH_BYTES_MAX)) break;
-      rows += request.rows.length;
+      if (count > 0 && (rows + request.count > BATCH_ROWS_MAX || bytes + request.bytes > BATCH_BYTES_MAX)) break;
+      rows += request.count;
       bytes += request.bytes;
       count += 1;
       for (const reservation of request.reservations ?? []) reservation.release();
@@ -85,17 +90,18 @@ export const createBatcher = <Result>(
 
   /** @returns functions that resolve or reject the requests of the batch. */
   const write = async (batch: Waiting<Result>[]): Promise<(() => void)[]> => {
-    const [{ tenantId }] = batch as [Waiting<Result>];
+    const [{ tenantId, writeAlone }] = batch as [Waiting<Result>];
     const beganMs = performance.now();
     try {
-      const results = await run(tenantId, `[${batch.map((request) => request.rows.join(',')).join(',')}]`);
+      const results = await (writeAlone?.() ??
+        run(tenantId, `[${batch.map((request) => request.rows.join(',')).join(',')}]`));
       let rows = 0;
-      for (const request of batch) rows += request.rows.length;
+      for (const request of batch) rows += request.count;
       metrics.observe('strongroom_write_batch_rows', labels, rows);
       metrics.observe('strongroom_write_batch_seconds', labels, (performance.now() - beganMs) / 1000);
       let place = 0;
       return batch.map((request) => {
-        const own = (results ?? []).slice(place, (place += request.rows.length));
+        const own = (results ?? []).slice(place, (place += request.count));
         return () => request.done(own);
       });
     } catch (error) {
@@ -125,20 +131,29 @@ export const createBatcher = <Result>(
     return [[labels, since.length === 0 ? 0 : (performance.now() - Math.min(...since)) / 1000]];
   });
 
+  const add = (
+    of: Pick<Waiting<Result>, 'tenantId' | 'count' | 'rows' | 'bytes' | 'writeAlone'>,
+  ): Promise<Result[]> => {
+    const { tenantId, count, bytes } = of;
+    return new Promise<Result[]>((done, failed) => {
+      const isLong = queuedRows >= FREE_ROWS || queuedBytes >= FREE_QUEUE_BYTES;
+      const reservations = isLong ? reserve(tenantId, count, bytes) : undefined;
+      const request = { ...of, sinceMs: performance.now(), reservations, done, failed };
+      queuedRows += count;
+      queuedBytes += bytes;
+      if (count >= REQUEST_ROWS_ALONE) large.add(request, request);
+      else small.add(tenantId, request);
+    });
+  };
+
   return {
     submit(tenantId, rows) {
       let bytes = 0;
       for (const row of rows) bytes += row.length;
-      return new Promise<Result[]>((done, failed) => {
-        const isLong = queuedRows >= FREE_ROWS || queuedBytes >= FREE_QUEUE_BYTES;
-        const reservations = isLong ? reserve(tenantId, rows.length, bytes) : undefined;
-        const sinceMs = performance.now();
-        const request = { tenantId, rows, bytes, sinceMs, reservations, done, failed };
-        queuedRows += rows.length;
-        queuedBytes += bytes;
-        if (rows.length >= REQUEST_ROWS_ALONE) large.add(request, request);
-        else small.add(tenantId, request);
-      });
+      return add({ tenantId, count: rows.length, rows, bytes, writeAlone: undefined });
+    },
+    async submitAlone(tenantId, { rows: count, bytes }, writeAlone) {
+      await add({ tenantId, count, rows: [], bytes, writeAlone });
     },
     drain() {
       if (isIdle()) return Promise.resolve();

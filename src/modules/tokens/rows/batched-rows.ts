@@ -1,28 +1,23 @@
 // Statements on tokens that requests of one tenant share: batched inserts and look-ups by id.
 import { createBatcher } from '../../../platform/db/batcher.ts';
 import { createCoalescer } from '../../../platform/db/coalescer.ts';
-import { mapInSlices, type Slices } from '../../../platform/json/slices.ts';
 import type { Database } from '../../../platform/db/database.ts';
 import type { Query } from '../../../platform/db/statements.ts';
+import type { Transaction } from '../../../platform/db/transaction.ts';
 import { traced, tracedBatcher } from '../../../platform/db/traced.ts';
+import { jsonOf, type TokenGroups } from './token-groups.ts';
 import type { FoundCvc, NewToken, NewTokenLog, StoredToken, StoredValue } from './token-row.ts';
+import { insertGroups } from './token-transactions.ts';
 import { FIND_RECORDS, FIND_TOKENS, FIND_VALUES, INSERT_TOKENS, INSERT_UNIQUE_TOKENS } from './token-sql.ts';
 
 /** Look-ups of at most this many tokens are batched with other requests. Larger ones fill a statement by themselves. */
 const TOGETHER_IDS_MAX = 10;
 
-/** Rows as JSON. Only the first row of each `log_id` carries the columns of the log row. */
-export const jsonOf = (rows: readonly NewToken[], created: NewTokenLog): Slices<string[]> => {
-  const logged = new Set<string>();
-  return mapInSlices(rows, (row) => {
-    if (logged.has(row.log_id)) return JSON.stringify(row);
-    logged.add(row.log_id);
-    return JSON.stringify({ ...row, ...created });
-  });
-};
-
 /** The tenant whose rows a statement may touch: a unit of work. */
 type Scope = { readonly tenant_id: string };
+
+/** A scope with transactions. */
+type Writer = Scope & { transaction<T>(work: (tx: Transaction) => Promise<T>): Promise<T> };
 
 export type TokenRows = ReturnType<typeof createTokenRows>;
 
@@ -98,6 +93,10 @@ export const createTokenRows = ({
     async insertTokens({ tenant_id }: Scope, rows: NewToken[], created: NewTokenLog): Promise<void> {
       await tokens.submit(tenant_id, await accounts.runInTurns(tenant_id, jsonOf(rows, created)));
     },
+
+    /** The same for the tokens of a large request, which waits among the other large ones. */
+    insertTokenGroups: (work: Writer, groups: TokenGroups): Promise<void> =>
+      tokens.submitAlone(work.tenant_id, groups, () => work.transaction((tx) => insertGroups(tx, groups))),
 
     /**
      * Writes tokens as `insertTokens` does, except rows with `seen` that have an equal token in a container which one of these

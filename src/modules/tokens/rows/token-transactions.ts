@@ -3,9 +3,8 @@ import { notFound } from '../../../platform/errors.ts';
 import type { NewLog } from '../../../platform/audit/rows.ts';
 import { recordErasures } from '../../../platform/db/erasures.ts';
 import type { Transaction } from '../../../platform/db/transaction.ts';
-import { runAtOnce } from '../../../platform/json/slices.ts';
-import { jsonOf } from './batched-rows.ts';
-import { nameOfFingerprint, type NewToken, type NewTokenLog, type StoredToken, type UniqueAmong } from './token-row.ts';
+import type { TokenGroups } from './token-groups.ts';
+import { nameOfFingerprint, type NewToken, type StoredToken, type UniqueAmong } from './token-row.ts';
 import {
   ADD_TO_SESSION,
   DELETE_ASSOCIATION,
@@ -51,13 +50,9 @@ export const lockFingerprints = async (
 };
 
 /** Writes tokens with their security codes and log rows. @throws conflict for an id in use. */
-export const insertTokens = async (
-  { query, tenant_id }: Transaction,
-  rows: NewToken[],
-  created: NewTokenLog,
-): Promise<void> => {
-  if (rows.length > 0)
-    await query('insert-tokens', INSERT_TOKENS, [tenant_id, `[${runAtOnce(jsonOf(rows, created)).join()}]`]);
+export const insertGroups = async (tx: Transaction, { texts, logs }: TokenGroups): Promise<void> => {
+  for (const text of texts) await tx.query('insert-tokens', INSERT_TOKENS, [tx.tenant_id, text]);
+  tx.log(...logs);
 };
 
 /** Counts new tokens of a session, and uses up the page that it acts through. @returns whether it may create so many more. */

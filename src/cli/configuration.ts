@@ -1,4 +1,4 @@
-// Generates the tables of variables, commands, metrics and limits in docs/operations.
+// Generates tables of the docs: variables, commands, metrics, limits, roles.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { API_KEYS_MAX, API_KEYS_OF_TENANT_MAX } from '../modules/access/application-keys.ts';
 import { APPLICATIONS_MAX } from '../modules/access/applications.ts';
@@ -7,7 +7,8 @@ import { PEOPLE_MAX } from '../modules/people/invitations.ts';
 import { PROXIES_MAX } from '../modules/proxy/proxies.ts';
 import { REACTORS_MAX } from '../modules/reactors/reactors.ts';
 import { accountLimits, type LimitName } from '../platform/accounts.ts';
-import { environmentSchema } from '../platform/config.ts';
+import { describeRole, roles } from '../modules/people/roles.ts';
+import { environmentSchema, fileVariables } from '../platform/config.ts';
 import { createMetrics } from '../platform/metrics/metrics.ts';
 import { commandTexts } from './command-table.ts';
 
@@ -87,9 +88,20 @@ const metricTable = (): string => {
   return ['| Metric | Type | Labels | Meaning |', '|---|---|---|---|', ...rows].join('\n');
 };
 
+/** @returns a Markdown table: role, what it may do. */
+const roleTable = (): string =>
+  ['| Role | What it may do |', '|---|---|', ...roles.map((role) => `| ${role} | ${cell(describeRole(role))} |`)].join(
+    '\n',
+  );
+
+/** @returns a Markdown list of the variables that may name files. */
+const fileList = (): string => fileVariables.map((name) => `- \`${name}_FILE\``).join('\n');
+
 /** The pages with a generated table between two comments. */
 export const generatedPages = [
   { page: 'docs/operations/configuration.md', mark: 'configuration', table: configurationTable },
+  { page: 'docs/operations/configuration.md', mark: 'files', table: fileList },
+  { page: 'docs/console.md', mark: 'roles', table: roleTable },
   { page: 'docs/operations/commands.md', mark: 'commands', table: commandTable },
   { page: 'docs/operations/limits.md', mark: 'limits', table: limitTable },
   { page: 'docs/operations/limits.md', mark: 'records', table: recordTable },

@@ -23,7 +23,7 @@ import { canonicalHost } from './host-names.ts';
 import { memoryTotalMbLeast } from './sandbox/protocol/sandbox.ts';
 import { editDistance } from './unknown-names.ts';
 
-/** Every variable the server knows, with the sentence that the README prints about it. */
+/** Every variable the server knows, with the sentence that docs/operations/configuration.md prints about it. */
 export const environmentSchema = z.object({
   ...serverVariables,
   ...databaseVariables,
@@ -38,7 +38,7 @@ export const environmentSchema = z.object({
 });
 
 /** Variables that may come from a file instead, named with `_FILE`: secrets that a deployment mounts. */
-const fileVariables = [
+export const fileVariables = [
   'MASTER_KEY',
   'MASTER_KEY_PREVIOUS',
   'DATABASE_URL',

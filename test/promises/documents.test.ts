@@ -4,6 +4,8 @@ import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { expect, test } from 'vitest';
 import { generatedPages, withGenerated } from '../../src/cli/configuration.ts';
+import { findCommand, unknownOptions } from '../../src/cli/command-table.ts';
+import { environmentSchema, fileVariables } from '../../src/platform/config.ts';
 import { findTokenType } from '../../src/modules/tokens/token-types.ts';
 import { root } from '../support/process.ts';
 
@@ -23,6 +25,12 @@ const checkedForReferences = [
   'deploy',
   'test',
 ];
+
+/** Scripts of other packages, by the page that names them. */
+const otherScripts = new Set<string>([]);
+
+/** Patterns of names, a file that a reader writes, and one that a decision has removed. */
+const otherFiles = new Set(['NAME.routes.ts', 'NAME.schema.ts', 'vault-VERSION.sql', 'server.mjs', 'passing.ts']);
 
 /** Folders whose paths must exist where a document names them. */
 const checkedPaths = ['bench', 'bin', 'deploy', 'docs', 'drills', 'formulas', 'openapi', 'prisma', 'src', 'test'];
@@ -91,6 +99,108 @@ test('every path in backticks of a page exists', () => {
   const missing = pages.flatMap((page) =>
     [...read(page).matchAll(path)].filter(([, to]) => !exists(to as string)).map(([, to]) => `${page}: ${to}`),
   );
+  expect(missing).toEqual([]);
+});
+
+/** Every file that a person reads to learn what to do. */
+const guidance = pages.filter(
+  (page) => !page.startsWith('docs/decisions/') && !['CHANGELOG.md'].includes(page) && !page.startsWith('test/'),
+);
+
+const ownNames = (page: string, pattern: RegExp): string[] => [
+  ...new Set([...read(page).matchAll(pattern)].map(([, name]) => name as string)),
+];
+
+/** Names of variables that belong to other programs, or that a guide sets in the reader's shell. */
+const otherVariables = new Set([
+  // Of etcd, capabilities(7) and sched(7).
+  'ETCD_CLIENT_CERT_AUTH',
+  'CAP_SYS_NICE',
+  'SCHED_BATCH',
+]);
+
+test('every environment variable that a page names exists', () => {
+  const source = [
+    'src',
+    'bin',
+    'test',
+    'bench',
+    'drills',
+    'demo',
+    'release',
+    'deploy',
+    'vitest.config.ts',
+    'docker-compose.yml',
+    'Dockerfile',
+  ]
+    .filter(exists)
+    .flatMap(filesBelow)
+    .filter((file) => !file.endsWith('.md') && !file.startsWith('src/generated/'))
+    .map(read)
+    .join('\n');
+  const used = new Set(source.match(/\b[A-Z][A-Z0-9]*_[A-Z0-9_]*[A-Z0-9]\b/g));
+  for (const name of fileVariables) used.add(`${name}_FILE`);
+  const unknown = guidance.flatMap((page) =>
+    ownNames(page, /`([A-Z][A-Z0-9]*_[A-Z0-9_]*[A-Z0-9])(?:=[^`]*)?`/g)
+      .filter((name) => !used.has(name) && !otherVariables.has(name))
+      .map((name) => `${page}: ${name}`),
+  );
+  expect(unknown).toEqual([]);
+});
+
+test('the settings that a page sets for npm start are variables of the configuration', () => {
+  const known = new Set([...Object.keys(environmentSchema.shape), ...fileVariables.map((name) => `${name}_FILE`)]);
+  const unknown = guidance.flatMap((page) =>
+    [...read(page).matchAll(/^(?:[A-Z_]+=\S+ )+npm (?:start|run)/gm)]
+      .flatMap(([line]) => line.match(/[A-Z_]+(?==)/g) ?? [])
+      .filter((name) => !known.has(name) && name !== 'NODE_EXTRA_CA_CERTS' && !otherVariables.has(name))
+      .map((name) => `${page}: ${name}`),
+  );
+  expect(unknown).toEqual([]);
+});
+
+test('every npm script that a page names exists', () => {
+  const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> };
+  const unknown = guidance.flatMap((page) =>
+    ownNames(page, /\bnpm run (?:-s )?([\w:-]+)/g)
+      .filter((name) => !Object.hasOwn(scripts, name) && !otherScripts.has(`${page}: ${name}`))
+      .map((name) => `${page}: ${name}`),
+  );
+  expect(unknown).toEqual([]);
+});
+
+test('every command of strongroom that a page gives exists, with its options', () => {
+  const problems = guidance.flatMap((page) =>
+    [
+      ...read(page)
+        .replaceAll('\\\n', ' ')
+        .matchAll(/(?:strongroom --|npx strongroom|run --rm(?: -T)? api) ([a-z][^`|\n)>]*)/g),
+    ]
+      .map(([, line = '']) => line.split(/\s+/).filter(Boolean))
+      .filter((words) => {
+        const found = findCommand(words);
+        const used = words.flatMap((word) => /^--([a-z-]+)/.exec(word)?.[1] ?? []);
+        return !found || (used.length > 0 && unknownOptions(found.name, used).length > 0);
+      })
+      .map((words) => `${page}: ${words.join(' ')}`),
+  );
+  expect(problems).toEqual([]);
+});
+
+test('every file of the source that a page names in backticks, without its folder, exists', () => {
+  const all = new Set(
+    ['src', 'test', 'bench', 'drills', 'packages', 'bin', 'prisma', 'demo', 'deploy', 'release', 'formulas']
+      .filter(exists)
+      .flatMap(filesBelow)
+      .map((file) => basename(file)),
+  );
+  const missing = pages
+    .filter((page) => page !== 'CHANGELOG.md')
+    .flatMap((page) =>
+      ownNames(page, /`(?:[\w./-]*\/)?([\w-]+(?:\.[\w-]+)*\.(?:ts|cjs|mjs|sql))`/g)
+        .filter((name) => !all.has(name) && !exists(name) && !otherFiles.has(name))
+        .map((name) => `${page}: ${name}`),
+    );
   expect(missing).toEqual([]);
 });
 

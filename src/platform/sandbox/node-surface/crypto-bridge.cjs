@@ -1,4 +1,4 @@
-// The bridge to the host's node:crypto (executor-crypto.ts): values as JSON, calls with steps, and KeyObject, which crosses it.
+// The bridge to the host's node:crypto (executor/crypto-calls.ts): values as JSON, calls with steps, and KeyObject, which crosses it.
 'use strict';
 
 const host = require('./host.cjs');

@@ -66,6 +66,8 @@ test('a create answers 201 with the place of the key, once more for the same ide
 test('regenerate ends all keys and makes one', async () => {
   const made = await addKey();
   const { body } = await ask('POST', `/applications/${application.id}/regenerate`);
+  expect(body.keys_ended).toBe(2);
+  expect((await ask('GET', `/applications/${application.id}`)).body.keys_ended).toBeUndefined();
   expect([await statusOf(application.key), await statusOf(made.key), await statusOf(body.key)]).toEqual([
     401, 401, 200,
   ]);

@@ -1,5 +1,6 @@
 // Limits of applications: requests per second, and distinct tokens revealed and used in a day, exact over all processes.
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
+import { newApiKey } from '../src/modules/access/api-keys.ts';
 import { createApplication } from '../src/modules/people/bootstrap.ts';
 import { sweep } from '../src/modules/tokens/sweep.ts';
 import { makeReactor, react, type ReactorServer, startReactorServer, tokenOf } from './support/reactors.ts';
@@ -520,6 +521,32 @@ describe('failed authentications', () => {
     expect((await server.request('GET', '/applications/key')).status).toBe(200);
     standAt((server.clock.stoppedAtMs ?? 0) + 60_000);
     expect(statusesOf([await fail(server), await fail(other)])).toEqual([401, 401]);
+  });
+
+  test('with a broken checksum count too, without a look-up of the key and a row in a log', async () => {
+    const { api_key } = await server.newTenant();
+    const broken = api_key.replace(/.$/, (last) => (last === '0' ? '1' : '0'));
+    const unknown = newApiKey(server.ctx).key.reveal();
+    const state = async () => {
+      const [{ failures }] = await server.sql('SELECT coalesce(max(failures), 0) AS failures FROM attempts');
+      const [{ rows }] = await server.sql('SELECT count(*) AS rows FROM audit_log');
+      return { failures: Number(failures), rows: Number(rows) };
+    };
+    const lookups = vi.spyOn(server.ctx.db.statements, 'query');
+    const lookupsOf = async (key: string): Promise<number> => {
+      lookups.mockClear();
+      expect((await server.request('GET', '/tokens', { key })).status).toBe(401);
+      return lookups.mock.calls.filter(([name]) => name === 'find-api-key').length;
+    };
+    try {
+      // Begins the window of this test.
+      expect(await lookupsOf(unknown)).toBe(1);
+      const before = await state();
+      expect(await lookupsOf(broken)).toBe(0);
+      expect(await state()).toEqual({ failures: before.failures + 1, rows: before.rows });
+    } finally {
+      lookups.mockRestore();
+    }
   });
 
   test('of an IPv6 network are counted together', async () => {

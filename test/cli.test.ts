@@ -126,19 +126,31 @@ describe('help', () => {
     expect((await cli(directory, ['--version'])).stdout).toBe('strongroom 0.1.0\n');
   });
 
-  test('of a command comes with its misuse, which names what is wrong', async ({ directory }) => {
-    const wrong: [string, string][] = [
-      ['tenants create', 'The option --name is needed.'],
-      ['tenants list --email x', 'tenants list has no option --email.'],
-      ['keys revoke', 'keys revoke needs KEY.'],
-      ['doctor now', 'doctor takes no "now".'],
-      ['keys fly', 'There is no command "keys fly".'],
+  test('a misuse is one line: what is wrong, the nearest name, and where the help is', async ({ directory }) => {
+    const help = (words: string) => `npm run -s strongroom -- ${words}--help\n`;
+    const wrong: [words: string, sentence: string, help: string][] = [
+      ['tenants create', 'The option --name is needed.', 'tenants create '],
+      ['tenants list --email x', 'tenants list has no option --email.', 'tenants list '],
+      ['keys revoke', 'keys revoke needs KEY.', 'keys revoke '],
+      ['doctor now', 'doctor takes no "now".', 'doctor '],
+      ['keys fly', 'There is no command "keys fly".', 'keys '],
+      ['tenat list', 'There is no command "tenat list". Did you mean "tenants list"?', ''],
+      ['tenants lst', 'There is no command "tenants lst". Did you mean "tenants list"?', 'tenants '],
+      ['docter --json', 'There is no command "docter". Did you mean "doctor"?', ''],
+      ['qqqqqqqqqqqq', 'There is no command "qqqqqqqqqqqq".', ''],
+      ['tenants create --nme X', 'There is no option --nme. Did you mean --name?', 'tenants create '],
+      [
+        'keys create --permision=token:read',
+        'There is no option --permision. Did you mean --permissions?',
+        'keys create ',
+      ],
     ];
-    for (const [words, sentence] of wrong) {
+    for (const [words, sentence, more] of wrong) {
       const { code, stderr } = await cli(directory, words.split(' '));
       expect(code, words).toBe(1);
-      expect(stderr).toContain(sentence);
-      expect(stderr).toContain(`npm run -s strongroom -- ${words.split(' ')[0]}`);
+      expect(stderr.slice(0, sentence.length)).toBe(sentence);
+      expect(stderr.endsWith(help(more)), stderr).toBe(true);
+      expect(stderr.trim().split('\n')).toHaveLength(1);
     }
   });
 });
@@ -194,6 +206,48 @@ describe('beside a running server', { concurrent: false }, () => {
     expect(((await logs.json()) as { data: object[] }).data).toContainEqual(
       expect.objectContaining({ message: 'API key revoked', actor_type: 'operator', operation: 'update' }),
     );
+  });
+
+  test('a key is added with an end, rotated at once or after a time, and revoked', async () => {
+    const json = async (...words: string[]) => JSON.parse((await command(...words, '--json')).stdout);
+    const statusOf = async (key: string) =>
+      (await fetch(`${server.base_url}/logs`, { headers: { 'svc-api-key': key } })).status;
+    const publicPart = (key: string) => key.slice(0, key.lastIndexOf('_'));
+    const { application_id, api_key } = await json('keys', 'create', '--name', 'Rotated');
+    const expires_at = '2099-03-01T00:00:00.000Z';
+    const added = await json('api-keys', 'add', application_id, '--name', 'Second', '--expires', expires_at);
+    expect(added).toMatchObject({ application_id, expires_at });
+    expect(await Promise.all([api_key, added.api_key].map(statusOf))).toEqual([200, 200]);
+
+    const later = await json('api-keys', 'rotate', publicPart(api_key), '--after', '1h');
+    const endsInMs = Date.parse(later.old_key_ends_at) - Date.now();
+    expect(endsInMs).toBeGreaterThan(3_500_000);
+    expect(endsInMs).toBeLessThan(3_600_001);
+    expect(await Promise.all([api_key, later.api_key].map(statusOf))).toEqual([200, 200]);
+
+    const atOnce = await json('api-keys', 'rotate', publicPart(added.api_key));
+    await expect.poll(() => statusOf(added.api_key), { timeout: 2_000 }).toBe(401);
+    expect(await statusOf(atOnce.api_key)).toBe(200);
+
+    const listed = (await command('api-keys', 'list')).stdout.split('\n').filter((line) => line.includes('Rotated'));
+    expect(listed).toHaveLength(3);
+    expect(listed.filter((line) => line.endsWith(`  ends ${later.old_key_ends_at}`))).toHaveLength(1);
+    expect((await command('api-keys', 'revoke', publicPart(atOnce.api_key))).stdout).toBe('Revoked.\n');
+    await expect.poll(() => statusOf(atOnce.api_key), { timeout: 2_000 }).toBe(401);
+    expect(await statusOf(later.api_key)).toBe(200);
+
+    const refused: [string[], string][] = [
+      [['add', crypto.randomUUID()], 'The application was not found.'],
+      [['add', 'Checkout'], 'APPLICATION must be a UUID.'],
+      [['add', application_id, '--expires', 'tomorrow'], 'The option --expires must be a time (RFC 3339).'],
+      [['add', application_id, '--expires', '2020-01-01T00:00:00Z'], 'The key must end in the future.'],
+      [['rotate', 'svc_test_0000000000000000'], 'The API key was not found.'],
+      [['rotate', publicPart(later.api_key), '--after', 'soon'], 'The option --after must be'],
+    ];
+    for (const [words, sentence] of refused) {
+      const { code, stderr } = await command('api-keys', ...words);
+      expect([code, stderr]).toEqual([1, expect.stringContaining(sentence)]);
+    }
   });
 
   test('doctor --json is one line with every check', async () => {

@@ -72,6 +72,19 @@ test.each<[GivenRole, boolean, boolean]>([
   expect([revealed.status === 200, revealed.text.includes(VALUE)]).toEqual([seesValue, seesValue]);
 });
 
+test('SUPPORT is offered no link of tokens, and a link that it sends is refused', async () => {
+  const support = await memberAs('SUPPORT');
+  const [parent, child] = await Promise.all(
+    ['one', 'two'].map(async (data) => (await ask('POST', '/tokens', { data })).body.id),
+  );
+  const page = (await support.get(`/console/tokens/${parent}`)).text;
+  expect(page).toContain('Masked value');
+  for (const action of ['link', 'unlink']) expect(page).not.toContain(`/console/tokens/${parent}/${action}"`);
+  expect((await support.post(`/console/tokens/${parent}/link`, { child_id: child })).status).toBe(403);
+  const admin = await memberAs('ADMIN');
+  expect((await admin.get(`/console/tokens/${parent}`)).text).toContain(`/console/tokens/${parent}/link"`);
+});
+
 test('a role without values finds no token by its value', async () => {
   const indexed = { data: '123-45-6789', type: 'social_security_number', search_indexes: ['{{ data }}'] };
   const { id } = (await ask('POST', '/tokens', indexed)).body;

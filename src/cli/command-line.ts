@@ -3,10 +3,22 @@ import { parseArgs } from 'node:util';
 import { StartError } from '../platform/errors.ts';
 import { version } from '../platform/version.ts';
 import type { CommandIo, Surroundings } from './command.ts';
-import { findCommand, groupHelp, helpOf, misuseOf, parseOptions, usage } from './command-table.ts';
+import {
+  findCommand,
+  findUnknownOption,
+  groupHelp,
+  helpOf,
+  misuseOf,
+  moreHelp,
+  parseOptions,
+  unknownCommand,
+  usage,
+} from './command-table.ts';
 import { UsageError } from './usage-error.ts';
 
 const run = async (argv: string[], io: CommandIo): Promise<void> => {
+  const unknown = findUnknownOption(argv);
+  if (unknown !== undefined) throw new UsageError(unknown);
   const { values, positionals } = parseArgs({ args: argv, options: parseOptions, allowPositionals: true });
   const { help, version: isVersion, ...options } = values;
   if (isVersion) return io.print(`strongroom ${version}`);
@@ -16,12 +28,12 @@ const run = async (argv: string[], io: CommandIo): Promise<void> => {
     const group = positionals.length === 1 || help ? groupHelp(word) : undefined;
     if (group !== undefined) return io.print(group);
     if (help || positionals.length === 0) return io.print(usage);
-    throw new StartError(`There is no command "${positionals.join(' ')}".\n\n${groupHelp(word) ?? usage}`);
+    throw new StartError(unknownCommand(positionals));
   }
   const { name, operands } = found;
   if (help) return io.print(helpOf(name));
   const misuse = misuseOf(name, Object.keys(options), operands);
-  if (misuse !== undefined) throw new UsageError(`${misuse}\n\n${helpOf(name)}`);
+  if (misuse !== undefined) throw new UsageError(`${misuse} ${moreHelp(name)}`);
   // Imported here: to load what commands need takes most of a second, and help does not need it.
   const { runs } = await import('./command-runs.ts');
   await runs[name](io, values, operands[0]);

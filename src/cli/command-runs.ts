@@ -10,14 +10,16 @@ import {
   type OwnerLink,
   parsePermissions,
 } from '../modules/people/bootstrap.ts';
-import { listKeys, revokeKey } from '../modules/access/operator-keys.ts';
+import { addApplicationKey, type AddedKey, listKeys, revokeKey, rotateKey } from '../modules/access/operator-keys.ts';
 import { type Config, loadConfig } from '../platform/config.ts';
 import { contract } from '../contract.ts';
 import { type Context, createContext } from '../modules.ts';
 import { distributeDatabase, migrateDatabase } from './inspection.ts';
 import type { Sensitive } from '../platform/crypto/sensitive.ts';
 import { readCredentials } from '../modules/access/dev-credentials.ts';
+import { duration } from '../platform/config/forms.ts';
 import { StartError } from '../platform/errors.ts';
+import { parseDate } from '../platform/json/dates.ts';
 import { INVITATION_HOURS } from '../modules/people/invitations.ts';
 import { resetSecondFactor } from '../modules/people/lost-devices.ts';
 import { resetPassword } from '../modules/people/passwords.ts';
@@ -169,6 +171,31 @@ const printVaultKeys = (io: CommandIo, values: Values): Promise<void> =>
 
 type Run = (io: CommandIo, values: Values, operand: string | undefined) => Promise<void>;
 
+const printApiKeys: Run = async (io, values) => {
+  const keys = await withContext(io, async (ctx) => listKeys(ctx, await tenantOf(ctx, values.tenant)));
+  for (const key of keys)
+    io.print(
+      values.json
+        ? JSON.stringify(key)
+        : `${key.key}  ${key.created_at.toISOString()}  ${key.application_id}  ${key.application_name}${key.expires_at ? `  ends ${key.expires_at.toISOString()}` : ''}`,
+    );
+};
+
+const revokeApiKey: Run = async (io, values, operand) => {
+  const key = required(operand);
+  await withContext(io, async (ctx) => revokeKey(ctx, await tenantOf(ctx, values.tenant), key));
+  io.print(values.json ? JSON.stringify({ revoked: true }) : 'Revoked.');
+};
+
+const printAdded = (io: CommandIo, { json }: Values, { application_id, api_key, expires_at }: AddedKey, old?: Date) => {
+  const key = revealed(api_key);
+  if (json) return io.print(JSON.stringify({ application_id, api_key: key, expires_at, old_key_ends_at: old }));
+  const lines = [`application_id  ${application_id}`, `api_key         ${key}`];
+  if (expires_at) lines.push(`expires_at      ${expires_at.toISOString()}`);
+  if (old) lines.push(`The old key ends at ${old.toISOString()}.`);
+  io.print([...lines, '', 'The key is shown once. Keep it in your secret manager.'].join('\n'));
+};
+
 export const runs: Record<CommandName, Run> = {
   start: async () => becomeServer(),
   version: async (io, values) => {
@@ -206,21 +233,30 @@ export const runs: Record<CommandName, Run> = {
     });
     printMade(io, made, values.json);
   },
-  'keys list': async (io, values) => {
-    if (values.encryption) return printVaultKeys(io, values);
-    const keys = await withContext(io, async (ctx) => listKeys(ctx, await tenantOf(ctx, values.tenant)));
-    for (const key of keys)
-      io.print(
-        values.json
-          ? JSON.stringify(key)
-          : `${key.key}  ${key.created_at.toISOString()}  ${key.application_id}  ${key.application_name}`,
-      );
+  'keys list': (io, values) => (values.encryption ? printVaultKeys(io, values) : printApiKeys(io, values, undefined)),
+  'keys revoke': revokeApiKey,
+  'api-keys list': printApiKeys,
+  'api-keys add': async (io, values, operand) => {
+    const application_id = required(operand).toLowerCase();
+    if (!uuid.test(application_id)) throw new UsageError('APPLICATION must be a UUID.');
+    const { name, expires } = values;
+    const expires_at = expires === undefined ? undefined : parseDate(expires);
+    if (expires !== undefined && !expires_at) throw new UsageError('The option --expires must be a time (RFC 3339).');
+    const added = await withContext(io, async (ctx) =>
+      addApplicationKey(ctx, await tenantOf(ctx, values.tenant), application_id, { name, expires_at }),
+    );
+    printAdded(io, values, added);
   },
-  'keys revoke': async (io, values, operand) => {
+  'api-keys rotate': async (io, values, operand) => {
     const key = required(operand);
-    await withContext(io, async (ctx) => revokeKey(ctx, await tenantOf(ctx, values.tenant), key));
-    io.print(values.json ? JSON.stringify({ revoked: true }) : 'Revoked.');
+    const after = duration.safeParse(values.after ?? '0');
+    if (!after.success) throw new UsageError('The option --after must be a number of seconds, or like 90s, 15m or 1h.');
+    const { old_ends_at, ...added } = await withContext(io, async (ctx) =>
+      rotateKey(ctx, await tenantOf(ctx, values.tenant), key, after.data),
+    );
+    printAdded(io, values, added, old_ends_at);
   },
+  'api-keys revoke': revokeApiKey,
   'keys rotate-root': async (io, values) => {
     const { rotated, broken, root_key } = await withContext(io, (ctx) => rotateRootKey(ctx, (line) => io.say(line)));
     const failed = broken.map(({ tenant_id, id }) => `key ${id} of ${tenant_id ?? 'security codes'}`);

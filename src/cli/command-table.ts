@@ -1,5 +1,6 @@
 // The table of the operator's commands, with options, help texts and examples.
 import type { parseArgs } from 'node:util';
+import { nearestName } from '../platform/unknown-names.ts';
 
 type OptionText = { value?: string; text: string };
 
@@ -15,6 +16,8 @@ const options = {
     text: 'permissions of the key, comma-separated; all if neither these nor rules are given',
   },
   rules: { value: 'JSON', text: 'access rules of the key, as an array' },
+  expires: { value: 'TIME', text: 'when the key ends, such as 2027-03-01T00:00:00Z; it does not if not given' },
+  after: { value: 'DURATION', text: 'how long the old key still works, such as 15m or 24h; not at all if not given' },
   limits: { value: 'JSON', text: 'rate_limit, daily_reveals and daily_uses of the key, as an object' },
   args: { value: 'JSON', text: 'what the code gets as args; {} if not given' },
   configuration: { value: 'JSON', text: 'what the code gets as configuration; {} if not given' },
@@ -97,6 +100,32 @@ const table = {
     optional: ['json'],
     examples: ['tenants list'],
   },
+  'api-keys list': {
+    summary: 'lists the API keys of a tenant by their public part, with their applications and ends',
+    optional: ['tenant', 'json'],
+    examples: ['api-keys list'],
+  },
+  'api-keys add': {
+    summary: 'adds an API key to an application, whose other keys go on to work',
+    more: 'APPLICATION is the id of the application, as api-keys list prints it. The key is printed once.',
+    operand: 'APPLICATION',
+    optional: ['tenant', 'name', 'expires', 'json'],
+    examples: ['api-keys add 6c0f5b0e-94a1-4c6e-8a63-1d2f7c1b9e30 --name Frankfurt --expires 2027-03-01T00:00:00Z'],
+  },
+  'api-keys rotate': {
+    summary: 'adds an API key like another one, and ends the other: at once, or after a time',
+    more: 'KEY is its public part, as api-keys list prints it. The new key has its application, name and addresses, and is printed once.',
+    operand: 'KEY',
+    optional: ['tenant', 'after', 'json'],
+    examples: ['api-keys rotate svc_live_4fQz81LmN0bVxT2c --after 24h'],
+  },
+  'api-keys revoke': {
+    summary: 'ends one API key',
+    more: 'KEY is its public part, as api-keys list prints it. Running servers refuse the key within a second. The application and its other keys stay.',
+    operand: 'KEY',
+    optional: ['tenant', 'json'],
+    examples: ['api-keys revoke svc_live_4fQz81LmN0bVxT2c'],
+  },
   'keys create': {
     summary: 'makes an application with an API key in a tenant',
     more: 'The key is printed once.',
@@ -114,7 +143,7 @@ const table = {
     examples: ['keys list', 'keys list --encryption'],
   },
   'keys revoke': {
-    summary: 'ends an API key',
+    summary: 'ends an API key: the same as api-keys revoke',
     more: 'KEY is its public part, as keys list prints it. Running servers refuse the key within a second. The application stays.',
     operand: 'KEY',
     optional: ['tenant', 'json'],
@@ -468,6 +497,44 @@ export const findCommand = (words: readonly string[]): { name: CommandName; oper
   return undefined;
 };
 
+const suggestion = (given: string, known: Iterable<string>, prefix = ''): string => {
+  const nearest = nearestName(given, known);
+  return nearest === undefined ? '' : ` Did you mean ${prefix}${nearest}?`;
+};
+
+/** Where the help is, after an error: the help itself would push the error out of the terminal. */
+export const moreHelp = (...words: string[]): string =>
+  `Options and examples: ${[PROGRAM, ...words, '--help'].join(' ')}`;
+
+/** The error for words that begin no command, with the nearest command. */
+export const unknownCommand = (words: readonly string[]): string => {
+  const [group = ''] = words;
+  const given = words.slice(0, 2).join(' ');
+  const nearest = nearestName(given, names) ?? nearestName(group, names);
+  const known = groupHelp(group) === undefined ? [] : [group];
+  return `There is no command "${words.join(' ')}".${nearest === undefined ? '' : ` Did you mean "${nearest}"?`} Commands: ${[PROGRAM, ...known, '--help'].join(' ')}`;
+};
+
+/** The error for the first option that no command has, with the nearest option of the command; undefined where there is none. */
+export const findUnknownOption = (argv: readonly string[]): string | undefined => {
+  const end = argv.indexOf('--');
+  const given = argv.slice(0, end < 0 ? undefined : end);
+  const known = Object.keys(parseOptions);
+  const unknown = given.flatMap((word) => /^--([^=]+)/.exec(word)?.[1] ?? []).find((name) => !known.includes(name));
+  if (unknown === undefined) return undefined;
+  const name = findCommand(given.filter((word) => !word.startsWith('-')))?.name;
+  const { required = [], optional = [] } = name === undefined ? {} : texts[name];
+  const candidates = name === undefined ? known : [...required, ...optional, 'help'];
+  return `There is no option --${unknown}.${suggestion(unknown, candidates, '--')} ${moreHelp(...(name === undefined ? [] : [name]))}`;
+};
+
+/** Which of the options a command does not have. */
+export const unknownOptions = (name: CommandName, used: readonly string[]): string[] => {
+  const { required = [], optional = [] } = texts[name];
+  const known: readonly string[] = [...required, ...optional, 'help'];
+  return used.filter((each) => !known.includes(each));
+};
+
 /** The error in the use of a command; undefined for valid use. */
 export const misuseOf = (
   name: CommandName,
@@ -477,7 +544,7 @@ export const misuseOf = (
   const { operand, isOperandOptional, required = [], optional = [] } = texts[name];
   const known: readonly string[] = [...required, ...optional];
   const unknown = used.find((each) => !known.includes(each));
-  if (unknown !== undefined) return `${name} has no option --${unknown}.`;
+  if (unknown !== undefined) return `${name} has no option --${unknown}.${suggestion(unknown, known, '--')}`;
   const missing = required.find((each) => !used.includes(each));
   if (missing !== undefined) return `The option --${missing} is needed.`;
   if (operand !== undefined && !isOperandOptional && operands.length === 0) return `${name} needs ${operand}.`;

@@ -2,7 +2,7 @@
 import { KEY_CHANGED, KEY_CREATED, KEY_REVOKED, logRow } from '../../platform/audit/record.ts';
 import type { PrismaTransaction } from '../../platform/db/transaction.ts';
 import { conflict, invalidField, notFound } from '../../platform/errors.ts';
-import { newApiKey } from './api-keys.ts';
+import { newApiKey, type NewApiKey } from './api-keys.ts';
 import { grantsOf } from './applications.ts';
 import type { AccessContext } from './context.ts';
 import { checkGrants } from './grants.ts';
@@ -63,6 +63,20 @@ const columnsOf = ({ name, expires_at, allowed_addresses }: KeyInput) => ({
   expires_at: expires_at ?? null,
   allowed_addresses,
 });
+
+/** Writes a further key of an application that is locked. @throws conflict for too many. */
+export const addKey = async (
+  tx: PrismaTransaction,
+  application_id: string,
+  apiKey: NewApiKey,
+  row: ReturnType<typeof columnsOf> & { created_at: Date; created_by?: string },
+): Promise<void> => {
+  if ((await countKeysOf(tx, application_id)) >= API_KEYS_MAX)
+    throw conflict(`The application has ${API_KEYS_MAX} API keys: delete one first.`);
+  if ((await countKeysOfTenant(tx)) >= API_KEYS_OF_TENANT_MAX)
+    throw conflict(`A tenant may have ${API_KEYS_OF_TENANT_MAX} API keys: delete some first.`);
+  await insertApiKey(tx, application_id, { public_id: apiKey.public_id, digest: apiKey.digest, ...row });
+};
 
 /** @throws invalidInput for an end that is not ahead. */
 const checkEnd = ({ now }: Pick<AccessContext, 'now'>, { expires_at }: KeyInput): void => {
@@ -131,12 +145,8 @@ export const createKey = (ctx: AccessContext, work: Work, id: string, input: Key
   const created = { created_at: ctx.now(), created_by: work.actor_id };
   return changeKeys(ctx, work, id, KEY_CREATED, async (tx, application) => {
     checkGrants(work, grantsOf(ctx, application));
-    if ((await countKeysOf(tx, id)) >= API_KEYS_MAX)
-      throw conflict(`The application has ${API_KEYS_MAX} API keys: delete one first.`);
-    if ((await countKeysOfTenant(tx)) >= API_KEYS_OF_TENANT_MAX)
-      throw conflict(`A tenant may have ${API_KEYS_OF_TENANT_MAX} API keys: delete some first.`);
+    await addKey(tx, id, apiKey, { ...settings, ...created });
     const row = { public_id: apiKey.public_id, ...settings, ...created };
-    await insertApiKey(tx, id, { ...row, digest: apiKey.digest });
     const shown = recordOf(work.tenant_id, id, { ...row, last_used_at: null, modified_at: null, modified_by: null });
     return { ...shown, key: apiKey.key.reveal() };
   });

@@ -85,7 +85,7 @@ export const applicationsRoutes = (app: App, ctx: AccessContext): void => {
   });
   routes.delete({
     description:
-      'Deletes an application and ends its key, at once and in all processes of the vault. Records that it created stay.',
+      'Deletes an application and ends its keys, at once and in all processes of the vault. Records that it created stay.',
     run: deleteApplication,
   });
   app.post(
@@ -94,9 +94,9 @@ export const applicationsRoutes = (app: App, ctx: AccessContext): void => {
       config: { permission: 'application:update', idempotency: 'brief' },
       schema: {
         operationId: 'regenerateApplicationKey',
-        summary: 'Regenerate the key of an application',
+        summary: 'Replace all keys of an application',
         description:
-          'Ends the API key of an application, at once and in all processes of the vault, and creates another. Only this response has the new key. The caller must have all permissions of the application.\n\nPermission: `application:update`.',
+          'Ends all API keys of an application, with the sessions that they created, at once and in all processes of the vault, and creates one. `keys_ended` says how many ended, and only this response has the new key. To replace one key without downtime, create another by `POST /applications/{id}/keys`, and revoke the old one when no client uses it any more. The caller must have all permissions of the application.\n\nPermission: `application:update`.',
         tags: ['Applications'],
         params: applicationParams,
         answer: 'The application, with its new key.',

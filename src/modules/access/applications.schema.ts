@@ -296,6 +296,10 @@ export const applicationRecord = z
       format: 'password',
       example: EXAMPLE_API_KEY,
     }),
+    keys_ended: z.int().optional().meta({
+      description: 'How many API keys the request has ended. Only the response to a regeneration has it.',
+      example: 2,
+    }),
     last_used_at: date(
       'When the API key of the application was used last, to the minute. Left out: not yet.',
     ).optional(),
@@ -355,7 +359,7 @@ export const regenerateExamples: { response: Examples } = {
   response: {
     checkout: {
       summary: 'With its new key',
-      value: { ...shown, ...asked, key: EXAMPLE_API_KEY, ...created, ...modified },
+      value: { ...shown, ...asked, key: EXAMPLE_API_KEY, keys_ended: 2, ...created, ...modified },
     },
   },
 };

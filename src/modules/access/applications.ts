@@ -46,6 +46,8 @@ export type ApplicationRecord = {
   creates_per_minute?: number;
   /** Only in the answer to the request that created it. */
   key?: string;
+  /** How many keys ended. Only in the answer to the request that ended them. */
+  keys_ended?: number;
   /** To the minute. Undefined where no key was used. */
   last_used_at: string | undefined;
   created_by: string | undefined;
@@ -275,8 +277,8 @@ export const changeApplication = (
 };
 
 /**
- * Replaces the key. The caller gets all that the application holds with the new one.
- * @returns the application with `key`. @throws notFound; forbidden for what the caller does not hold.
+ * Ends all keys and makes one. The caller gets all that the application holds with the new one.
+ * @returns the application with `key` and `keys_ended`. @throws notFound; forbidden for what the caller does not hold.
  */
 export const regenerateKey = (ctx: AccessContext, work: Work, id: string): Promise<ApplicationRecord> => {
   const apiKey = newApiKey(ctx);
@@ -288,9 +290,9 @@ export const regenerateKey = (ctx: AccessContext, work: Work, id: string): Promi
     async (tx, row) => {
       checkGrants(work, grantsOf(ctx, row));
       await updateApplication(tx, id, fields);
-      await deleteApiKeysOf(tx, id);
+      const keys_ended = await deleteApiKeysOf(tx, id);
       await insertApiKey(tx, id, apiKey);
-      return { ...recordOf(work.tenant_id, { ...row, ...fields }), key: apiKey.key.reveal() };
+      return { ...recordOf(work.tenant_id, { ...row, ...fields }), key: apiKey.key.reveal(), keys_ended };
     },
     KEY_REGENERATED,
   );

@@ -99,6 +99,12 @@ const deleteCard = (
 
 type LinkProblem = { child_id: string; lines: string[]; status: number };
 
+/**
+ * The API links with `token:read` on both tokens. The console asks for what a role that only reads does not have: it could not undo
+ * a link.
+ */
+const LINKS = 'token:create';
+
 const childrenCard = (
   visit: Visit,
   id: string,
@@ -109,6 +115,10 @@ const childrenCard = (
   const csrf = csrfField(visit.session);
   const unlink = (child: ShownToken): Html =>
     html`<form method="post" action="${tokenPath(id)}/unlink">${csrf}<input type="hidden" name="child_id" value="${child.id}"><button class="second small" aria-label="Unlink ${child.id}">Unlink</button></form>`;
+  const linkForm = html`<form class="card" method="post" action="${tokenPath(id)}/link">${csrf}
+<label for="child">Link a child by its id</label>
+<div class="search"><input id="child" name="child_id" value="${problem?.child_id}" required maxlength="400" autocomplete="off" autocapitalize="off" spellcheck="false"${invalidAttributes('child-problem', lines)}><button class="second">Link</button></div>
+${fieldProblem('child-problem', lines)}</form>`;
   const total = page && totalOf(page);
   return html`<section id="children"><h2>Children${total !== undefined && html` <span class="quiet">${total}</span>`}</h2>
 ${otherProblems(problems, [])}
@@ -119,15 +129,12 @@ ${
         { label: 'Id', cell: (child) => tokenLink(child.id) },
         { label: 'Type', cell: ({ type }) => badge(type) },
         { label: 'Masked value', cell: maskLine },
-        { label: '', cell: unlink },
+        ...(may(visit.session, 'token:delete') ? [{ label: '', cell: unlink }] : []),
       ])
     : empty('No tokens are linked to this one.'))
 }
 ${cursorPager(tokenPath(id), {}, { cursor: 'children', start, page })}
-<form class="card" method="post" action="${tokenPath(id)}/link">${csrf}
-<label for="child">Link a child by its id</label>
-<div class="search"><input id="child" name="child_id" value="${problem?.child_id}" required maxlength="400" autocomplete="off" autocapitalize="off" spellcheck="false"${invalidAttributes('child-problem', lines)}><button class="second">Link</button></div>
-${fieldProblem('child-problem', lines)}</form></section>`;
+${may(visit.session, LINKS) && linkForm}</section>`;
 };
 
 const showToken = async (
@@ -210,6 +217,7 @@ export const tokenPages = (console: Console, namesOf: ActorNames): void => {
   postAfterCode(`${PATH}/:id/reveal`, reveal);
 
   post(`${PATH}/:id/link`, async (submission) => {
+    if (!may(submission.session, LINKS)) throw new AppError('forbidden', 'Your role does not link tokens.');
     const id = submission.param('id');
     const child_id = submission.field('child_id').trim();
     const answer = await submission.api({ method: 'POST', url: childUrl(id, child_id) });

@@ -45,7 +45,8 @@ const rights: Record<Role, Rights> = {
   SUPPORT: {
     permissions: ['token:read', 'token:search', 'tenant:read'],
     shows: 'mask',
-    description: 'reads and searches tokens, and sees their masks',
+    description:
+      'reads and searches tokens, and sees their masks. An API key with its permission `token:read` may also link tokens; the console does not offer that to this role',
   },
   AUDITOR: { permissions: ['log:read'], description: 'reads the log' },
 };

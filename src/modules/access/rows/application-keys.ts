@@ -40,12 +40,22 @@ export const countKeysOf = ({ prisma, tenant_id }: PrismaTransaction, applicatio
 export const countKeysOfTenant = ({ prisma, tenant_id }: PrismaTransaction): Promise<number> =>
   prisma.api_keys.count({ where: { tenant_id } });
 
+/** A key of the tenant with its application; undefined for an unknown one, and for a row that was tampered with. */
+export const findKey = async (
+  { prisma, tenant_id, signing }: PrismaTransaction,
+  public_id: string,
+): Promise<(KeySettings & { application_id: string }) | undefined> => {
+  const row = await prisma.api_keys.findFirst({ where: { tenant_id, public_id } });
+  return row && (await signing.isIntact('api_keys', row)) ? row : undefined;
+};
+
 /** @returns the changed key; undefined where the application has no such key. */
 export const updateKey = async (
   { prisma, tenant_id, signing }: PrismaTransaction,
   application_id: string,
   public_id: string,
-  data: KeySettings & { modified_at: Date; modified_by: string },
+  /** `modified_by` is null where the operator changed it. */
+  data: KeySettings & { modified_at: Date; modified_by: string | null },
 ): Promise<StoredKey | undefined> => {
   const where = { tenant_id, application_id, public_id };
   await signing.change('api_keys', public_id);

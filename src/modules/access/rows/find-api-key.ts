@@ -42,7 +42,13 @@ export type FoundApiKey = {
 /** An application with the settings of its tenant. */
 export type FoundApplication = Omit<FoundApiKey, 'digest' | keyof KeyLimits>;
 
-export type ListedApiKey = { public_id: string; application_id: string; application_name: string; created_at: Date };
+export type ListedApiKey = {
+  public_id: string;
+  application_id: string;
+  application_name: string;
+  created_at: Date;
+  expires_at: Date | null;
+};
 
 /** The command line prints no more. */
 const KEYS_LISTED_MAX = 10_000;
@@ -72,7 +78,7 @@ export const listApiKeys = ({ prisma, tenant_id }: TenantDatabase): Promise<List
         where: { tenant_id },
         orderBy: [{ created_at: 'asc' }, { public_id: 'asc' }],
         take: KEYS_LISTED_MAX,
-        select: { public_id: true, application_id: true, created_at: true },
+        select: { public_id: true, application_id: true, created_at: true, expires_at: true },
       }),
       client.applications.findMany({ where: { tenant_id }, select: { id: true, name: true } }),
     ]);
@@ -91,13 +97,13 @@ export const insertApiKey = async (
   await prisma.api_keys.create({ data });
 };
 
-/** Removes all keys of an application. The sessions that they created end with them. */
+/** Removes all keys of an application. The sessions that they created end with them. @returns how many keys there were. */
 export const deleteApiKeysOf = async (
   { prisma, tenant_id, signing }: PrismaTransaction,
   application_id: string,
-): Promise<void> => {
+): Promise<number> => {
   await signing.revoke('tenants');
-  await prisma.api_keys.deleteMany({ where: { tenant_id, application_id } });
+  return (await prisma.api_keys.deleteMany({ where: { tenant_id, application_id } })).count;
 };
 
 /** Removes one key; its application stays. @returns the id of the application; undefined for a key that the tenant does not have. */

@@ -1,6 +1,7 @@
 // Formulas over HTTP: code with its contracts, compiled before it is stored, sealed, and a tenant's own.
 import { crc32 } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { moduleNames } from '../src/platform/sandbox/protocol/module-names.ts';
 import type { Permission } from '../src/modules/access/permissions.ts';
 import { installOfficialFormulas } from '../src/modules/code/official.ts';
 import { hearNotices } from './support/notices.ts';
@@ -126,6 +127,16 @@ describe('code', () => {
     ['a word that quotes the code', `'${secret}';\nlet secret_name; let secret_name;`, /does not compile: line 2/],
     ['no function', `module.exports = { key: '${secret}' };`, /must export a function/],
     ['nothing', '// nothing', /must export a function/],
+    [
+      'a module that is not there',
+      `const key = '${secret}';\nconst x = require('secret-module');\nmodule.exports = async () => ({});`,
+      /requires a module that does not exist here: line 2, column \d+\. Modules: assert, .*\baxios\b/,
+    ],
+    [
+      'a misspelt module',
+      `const x = require('node:crypt');\nmodule.exports = async () => '${secret}';`,
+      /does not exist here: line 1, column \d+\. Did you mean crypto\? Modules: /,
+    ],
   ];
   test.each(refused)(
     'that is %s is a 422 that says where, and not what stands there',
@@ -144,6 +155,19 @@ describe('code', () => {
       expect((await send('GET', `/reactor-formulas/${id}`)).body.code).toBe(code);
     },
   );
+
+  test.each([
+    ['guarded', `let x; try { x = require('zlib'); } catch { x = undefined; }`],
+    ['in a branch that is not taken', `if (typeof window === 'object') require('jsdom');`],
+    ['computed', `const load = (name) => require(name);`],
+    ['of a module that is there', moduleNames.map((name) => `require('${name}');`).join('')],
+  ])('with a require that is %s is accepted', async (_name, text) => {
+    const answer = await send('POST', '/reactor-formulas', {
+      ...formula,
+      code: `${text}\nmodule.exports = async () => ({});`,
+    });
+    expect(answer.status, answer.text).toBe(201);
+  });
 
   test('whose top level never ends is refused', async () => {
     const answer = await send('POST', '/reactor-formulas', { ...formula, code: 'for (;;);' });

@@ -6,6 +6,7 @@ import { expect, test } from 'vitest';
 import { generatedPages, withGenerated } from '../../src/cli/configuration.ts';
 import { findCommand, unknownOptions } from '../../src/cli/command-table.ts';
 import { environmentSchema, fileVariables } from '../../src/platform/config.ts';
+import { moduleNames } from '../../src/platform/sandbox/protocol/module-names.ts';
 import { findTokenType } from '../../src/modules/tokens/token-types.ts';
 import { root } from '../support/process.ts';
 
@@ -238,6 +239,17 @@ test('every field of a log line is in the table of log lines', () => {
     .flatMap(fieldsOf);
   expect(new Set(logged).size).toBeGreaterThan(20);
   expect(logged.filter((field) => !documented.has(field))).toEqual([]);
+});
+
+test('the modules that code may require are those of the sandbox, and on the page of reactors', () => {
+  const surface = read('src/platform/sandbox/node-surface/require.cjs');
+  const between = (from: string, to: string): string => surface.slice(surface.indexOf(from), surface.indexOf(to));
+  const built = [...between('const modules = {', 'const withoutPrefix').matchAll(/^ {2}(?:'([^']+)'|(\w+)): \(\)/gm)];
+  const listed = [...between('const packages = [', 'const notFound').matchAll(/'([^']+)'/g)];
+  const names = [...built.map(([, quoted, plain]) => quoted ?? plain), ...listed.map(([, name]) => name)];
+  expect([...moduleNames].sort()).toEqual(names.sort());
+  const page = read('docs/reactors.md');
+  expect(moduleNames.filter((name) => !name.startsWith('@basis') && !page.includes(name))).toEqual([]);
 });
 
 test('the test values of the guide pass the checks', () => {

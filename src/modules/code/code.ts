@@ -2,7 +2,9 @@
 import type { Caller } from '../access/caller.ts';
 import type { CodeContext } from './context.ts';
 import { fieldErrors, unavailable, unprocessable } from '../../platform/errors.ts';
+import { moduleNames } from '../../platform/sandbox/protocol/module-names.ts';
 import type { RunFault } from '../../platform/sandbox/protocol/sandbox.ts';
+import { nearestName } from '../../platform/unknown-names.ts';
 import { busy, noWall } from './code-errors.ts';
 
 /**
@@ -37,11 +39,25 @@ const syntaxKinds = [
   'missing ) after argument list',
 ];
 
+const placeText = ({ line, column }: { line?: number | undefined; column?: number | undefined }): string =>
+  line === undefined ? '' : `: line ${line}${column === undefined ? '' : `, column ${column}`}`;
+
 const describeSyntax = ({ message, line, column }: Extract<RunFault, { code: 'SYNTAX' }>): string => {
   const words = message.replace(/^SyntaxError: /, '');
   const kind = syntaxKinds.find((each) => words.startsWith(each));
-  const place = line === undefined ? '' : `: line ${line}${column === undefined ? '' : `, column ${column}`}`;
-  return `does not compile${place}${kind === undefined ? '' : ` (${kind})`}`;
+  return `does not compile${placeText({ line, column })}${kind === undefined ? '' : ` (${kind})`}`;
+};
+
+/**
+ * The refusal of code that requires an unknown module as it loads, outside of `try`: every invocation would fail. V8 has run the top
+ * level, so a guarded, a conditional and a computed `require` count as what they do. The name is not repeated: it is text of the code.
+ */
+const describeMissingModule = (fault: Extract<RunFault, { code: 'THROWN' }>): string | undefined => {
+  const [, wanted] = /Cannot find module '([^']*)'$/.exec(fault.message) ?? [];
+  if (wanted === undefined || fault.name !== 'Error') return undefined;
+  const nearest = nearestName(wanted.replace(/^node:/, ''), moduleNames);
+  const meant = nearest === undefined ? '' : ` Did you mean ${nearest}?`;
+  return `requires a module that does not exist here${placeText(fault)}.${meant} Modules: ${moduleNames.join(', ')}`;
 };
 
 /** What code is for, in error messages. */
@@ -53,12 +69,14 @@ export type CodePurpose = {
 };
 
 /**
- * Why code is refused, or undefined. Code that throws as it loads is accepted: in an invocation it may have what it misses here.
+ * Why code is refused, or undefined. Code that throws as it loads is accepted, unless a module is missing: in an invocation it may have
+ * what else it misses here.
  * @throws too_many_requests or unavailable where the sandbox could not run the code.
  */
 const refusalOf = (fault: RunFault, { result }: CodePurpose): string | undefined => {
   switch (fault.code) {
     case 'THROWN':
+      return describeMissingModule(fault);
     case 'SDK_ERROR':
     case 'RESPONSE':
       return undefined;

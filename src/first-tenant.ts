@@ -32,7 +32,11 @@ const readBootstrapKey = (ctx: Context): string => {
 const replaceLostKey = async (ctx: Context): Promise<MadeApplication | undefined> => {
   if (!ctx.embedded || readCredentials(ctx.config)) return undefined;
   const tenant = (await findTenants(ctx.db)).find(({ name }) => name === DEVELOPMENT);
-  return tenant && createApplication(ctx, tenant.id, { name: DEVELOPMENT, applicationName: DEVELOPMENT });
+  if (!tenant) return undefined;
+  ctx.log.warn(
+    'the data directory has no dev-credentials.json, as after a restore: this start makes a further API key with all permissions for the tenant Development. List its keys: npm run -s strongroom -- api-keys list',
+  );
+  return createApplication(ctx, tenant.id, { name: DEVELOPMENT, applicationName: DEVELOPMENT });
 };
 
 const createDevelopmentTenant = async (ctx: Context): Promise<MadeApplication | undefined> => {

@@ -26,7 +26,7 @@ import { createLog, useStandardOutput } from './platform/log.ts';
 import { listenSealed } from './platform/http/sealed-responder.ts';
 import { openMetricsServer } from './platform/metrics/metrics-server.ts';
 import { ENDING_SIGNALS } from './platform/node-24.ts';
-import { startBlock } from './platform/start-block.ts';
+import { startBlock, startFields } from './platform/start-block.ts';
 import { startWatchdog } from './platform/watchdog.ts';
 import { type Running, startSealed } from './sealable-server.ts';
 import { listenFault, serve, type Serving } from './serve.ts';
@@ -63,6 +63,7 @@ const announce = (ctx: Context, { base_url }: Serving, made: Awaited<ReturnType<
   if (config.mode === 'development') refreshBaseUrl(config, base_url);
   const onTerminal = process.stderr.isTTY === true && config.logFormat === 'auto' && config.mode === 'development';
   if (onTerminal) process.stderr.write(startBlock(ctx, base_url, made?.api_key));
+  else if (config.mode === 'development') ctx.log.info(startFields(ctx, base_url), 'development server');
   if (sharesConsoleHost(config)) ctx.log.warn(CONSOLE_SHARES_HOST);
   if (sharesFieldsHost(config)) ctx.log.warn(FIELDS_SHARE_HOST);
   // The address that clients use. The address listened on may be unreachable from outside a container.

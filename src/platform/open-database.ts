@@ -149,7 +149,7 @@ const findDatabase = async (
   if (lock) start.closers.push(() => lock.release(() => postgres.stop()));
   else if (isOwner)
     throw new StartError(
-      `Another server is running on ${config.dataDir}: one data directory serves one server. Stop that one first, or give this one a directory of its own: DATA_DIR=./data-2 PORT=8081 npm start`,
+      `Another server is running on ${config.dataDir}: one data directory serves one server. Stop that one first, or take another directory: DATA_DIR=./data-2. A second server needs a port of its own too: DATA_DIR=./data-2 PORT=8081 npm start`,
     );
   return { poolConfig: postgres.address, embedded: postgres };
 };

@@ -1,5 +1,5 @@
 // The text on the terminal when a development server starts: URLs, the first API key (once), and a curl command.
-import { relative } from 'node:path';
+import { relative, resolve } from 'node:path';
 import { type Config, consoleUrlOf } from './config.ts';
 import type { Platform } from './platform.ts';
 import type { Sensitive } from './crypto/sensitive.ts';
@@ -44,6 +44,20 @@ const mailbox = ({ mail }: Config): string => {
   return mail.kind === 'files'
     ? `${shown(mail.directory)}        (mails are written there)`
     : `${mail.host}:${mail.port}`;
+};
+
+/** What the text on a terminal says, as fields of one log line: where there is no terminal, lines must stay JSON. Without the key. */
+export const startFields = (ctx: Platform, base_url: string): Record<string, string> => {
+  const credentials = resolve(ctx.config.dataDir, 'dev-credentials.json');
+  return {
+    credentials,
+    mailbox: mailbox(ctx.config).replace(/ {2,}.*/, ''),
+    ...(ctx.config.console && {
+      console_url: `${consoleUrlOf(ctx.config, base_url)}/console`,
+      console_invite: 'npm run -s strongroom -- owner invite --email you@example.com',
+    }),
+    curl: `curl ${base_url}/tokenize -H "SVC-API-KEY: $(node -p 'require("${credentials}").api_key')" -H 'Content-Type: application/json' -d '{"note":"hello"}'`,
+  };
 };
 
 /** @param apiKey the first key, on the first start only. */

@@ -1,6 +1,8 @@
 // A first start as an operator sees it, with nothing configured: files, messages, the command line and mails.
+import { execFile } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { describe, expect } from 'vitest';
 import { cli, shareServer, test } from '../support/place.ts';
 import { spawnServer } from '../support/process.ts';
@@ -21,6 +23,14 @@ describe.concurrent('a server with nothing configured', () => {
     await expect.poll(() => here.server.output(), { timeout: 10_000 }).toContain('"listening"');
     const lines = here.server.output().trim().split('\n');
     for (const line of lines) expect(() => JSON.parse(line) as unknown, line).not.toThrow();
+    const start = lines.map((line) => JSON.parse(line)).find(({ msg }) => msg === 'development server');
+    expect(start).toMatchObject({
+      credentials: join(here.dataDir, 'dev-credentials.json'),
+      console_url: `${here.server.base_url}/console`,
+      console_invite: expect.stringContaining('owner invite'),
+    });
+    const { stdout } = await promisify(execFile)('sh', ['-c', `${start.curl} -s`]);
+    expect(JSON.parse(stdout)).toEqual({ note: expect.stringMatching(/^[0-9a-f-]{36}$/) });
     expect(here.server.output()).not.toContain(here.server.credentials().api_key.split('_')[3]);
   });
 

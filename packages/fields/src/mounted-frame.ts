@@ -28,7 +28,8 @@ export const mountFrame = (
 ): MountedFrame => {
   const iframe = document.createElement('iframe');
   iframe.title = title;
-  iframe.allow = 'autofill; shared-autofill';
+  // Chromium fills in fields of another origin with this; its older name, `autofill`, is a warning in the console.
+  iframe.allow = 'shared-autofill';
   iframe.referrerPolicy = 'no-referrer';
   iframe.dataset['strongroomField'] = field;
   // By the object model, which a strict policy of the page allows. The frame sets the height when it is ready.

@@ -57,6 +57,6 @@ export const logTable = (
     { label: 'Operation', cell: ({ operation }) => badge(operation, kinds[operation]) },
     ...(displayNames ? [{ label: 'Entity', cell: (entry: LogEntry) => entityLine(entry, displayNames) }] : []),
     { label: 'Message', cell: messageLine },
-    { label: 'Value', cell: ({ disclosure }) => (disclosure === 'none' ? '' : disclosure) },
+    { label: 'Value', cell: ({ disclosure }) => disclosure !== 'none' && badge(disclosure) },
     { label: 'Sent to', cell: ({ destination_host }) => destination_host ?? '' },
   ]);

@@ -146,6 +146,15 @@ const inviteForm = ({ session }: Visit, refusal: Refusal | undefined): Html => {
 <button>Invite</button></form>`;
 };
 
+/** A development server sends no mail: where the mail with the link is. */
+const mailedTo = (visit: Visit): string => {
+  const { mail } = visit.ctx.config;
+  const isMail = ['invited', 'resent'].includes(visit.query('done'));
+  return isMail && mail?.kind === 'files'
+    ? ` This server sends no mail: the link is in the newest file in ${mail.directory}.`
+    : '';
+};
+
 const peoplePage = async (visit: Visit, refusal?: Refusal): Promise<string> => {
   const page = pageNumber(visit.query('page'));
   const invitations_page = pageNumber(visit.query('invitations_page'));
@@ -166,7 +175,7 @@ const peoplePage = async (visit: Visit, refusal?: Refusal): Promise<string> => {
     title: 'People',
     section: 'People',
     main: html`<h1>People</h1>
-${refusal === undefined && isDone !== undefined && notice('good', isDone)}
+${refusal === undefined && isDone !== undefined && notice('good', `${isDone}${mailedTo(visit)}`)}
 ${refusal !== undefined && refusal.email === undefined && problemsNotice(refusal.heading, linesOfRefusal(refusal))}
 ${inviteForm(visit, refusal)}
 ${may(visit.session, 'tenant:update') && html`<p><a href="/console/single-sign-on">Single sign-on</a> · <a href="/console/people/second-factor">Second factor</a></p>`}

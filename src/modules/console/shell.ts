@@ -14,7 +14,8 @@ const sections = [
   ['/console/people', 'People', 'tenant:invitation:read'],
 ] as const satisfies readonly (readonly [path: string, name: string, permission: Permission])[];
 
-export type Section = (typeof sections)[number][1] | 'Account';
+/** `None`: an error page. */
+export type Section = (typeof sections)[number][1] | 'Account' | 'None';
 
 export const may = ({ caller }: Pick<Session, 'caller'>, permission: Permission): boolean =>
   caller.permissions.has(permission);

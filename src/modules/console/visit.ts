@@ -5,11 +5,12 @@ import { AppError, badRequest } from '../../platform/errors.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import type { LightMyRequestResponse } from 'fastify';
 import { type ActingRequest, type Authentication, StepUpNeeded } from '../access/authenticate.ts';
-import { fieldOf, formOf, sendPage } from '../../platform/http/pages.ts';
+import { failureText, fieldOf, formOf, sendPage } from '../../platform/http/pages.ts';
 import { readSessionSecret } from '../../platform/http/session-cookie.ts';
 import { isCsrfToken, revealing, type Session } from '../people/sessions.ts';
 import { needsStepUp } from '../people/second-factor.ts';
 import { keptPage } from './kept-page.ts';
+import { consolePage } from './shell.ts';
 
 /** A response of the API. `body` is parsed JSON, undefined without JSON. */
 export type ApiAnswer = { status: number; headers: Record<string, unknown>; body: unknown; ms: number };
@@ -216,6 +217,14 @@ export const openConsole = (scope: App, ctx: PeopleContext, authentication: Auth
     throw error;
   };
 
+  /** A refusal of a member who is signed in has the menu. Other failures go on to the page without it, and into the log. */
+  const refusalOr = (error: unknown, request: FastifyRequest, session: Session): Outcome => {
+    if (!(error instanceof AppError) || ![403, 404].includes(error.status) || session.pending !== undefined)
+      throw error;
+    const main = failureText(error, request);
+    return { status: error.status, page: consolePage(session, { title: 'Not possible', section: 'None', main }) };
+  };
+
   const handleForm = (
     path: string,
     { act, keeps = [], isSensitive }: { act: FormAction; keeps: readonly string[] | undefined; isSensitive: boolean },
@@ -243,7 +252,9 @@ export const openConsole = (scope: App, ctx: PeopleContext, authentication: Auth
       if (detour !== undefined) return leadTo(detour);
       if (isSensitive && needsStepUp(ctx, session)) return leadTo(toStepUp(request, session));
       const submission = { ...visitOf(request, reply, session), field: (name: string) => fieldOf(form, name) };
-      const outcome = await act(submission).catch(stepUpOr);
+      const outcome = await act(submission)
+        .catch(stepUpOr)
+        .catch((error: unknown) => refusalOr(error, request, session));
       return outcome instanceof StepUpNeeded ? leadTo(toStepUp(request, session)) : send(reply, outcome);
     });
   };
@@ -256,7 +267,9 @@ export const openConsole = (scope: App, ctx: PeopleContext, authentication: Auth
         if (!session) return send(reply, toSignIn(request));
         const first = detourOf(request, session);
         if (first !== undefined) return send(reply, { seeOther: first });
-        const outcome = await show(visitOf(request, reply, session)).catch(stepUpOr);
+        const outcome = await show(visitOf(request, reply, session))
+          .catch(stepUpOr)
+          .catch((error: unknown) => refusalOr(error, request, session));
         return send(reply, outcome instanceof StepUpNeeded ? { seeOther: toStepUp(request, session) } : outcome);
       });
     },

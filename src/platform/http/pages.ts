@@ -102,16 +102,19 @@ export const comeAgainIn = (seconds: number): string =>
     ? `Try again in ${Math.max(1, Math.ceil(seconds))} seconds.`
     : `Try again in ${Math.ceil(seconds / 60)} minutes.`;
 
-/** The page of an error: the message that the API would send, and a link. */
-const failurePage = ({ message, retryAfterSeconds }: AppError, { id, url }: FastifyRequest): string =>
+/** What every page of an error says: the message that the API would send, and the trace. */
+export const failureText = ({ message, retryAfterSeconds }: AppError, { id }: Pick<FastifyRequest, 'id'>): Html =>
+  html`<h1>The request failed</h1>
+<p>${message}${retryAfterSeconds !== undefined && ` ${comeAgainIn(retryAfterSeconds)}`}</p>
+<p class="quiet">Trace <code>${id}</code></p>`;
+
+const failurePage = (error: AppError, request: FastifyRequest): string =>
   pageOf({
     title: 'Not possible',
     width: 'narrow',
     main: html`${brand}
-<h1>The request failed</h1>
-<p>${message}${retryAfterSeconds !== undefined && ` ${comeAgainIn(retryAfterSeconds)}`}</p>
-${url.startsWith('/console') && html`<p><a href="/console">Back to the console</a></p>`}
-<p class="quiet">Trace <code>${id}</code></p>`,
+${failureText(error, request)}
+${request.url.startsWith('/console') && html`<p><a href="/console">Back to the console</a></p>`}`,
   });
 
 /**

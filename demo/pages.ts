@@ -62,7 +62,8 @@ export const checkoutPage = ({
   <div class="row"><div id="expiry" class="field"></div><div id="cvc" class="field"></div></div>
   <button disabled>Pay</button>
   <p id="result" role="status"></p>
-  <small>Use a test card: 4242 4242 4242 4242, any date ahead, any code.</small>
+  <small>Use a test card, any date ahead, any code: 4242 4242 4242 4242 succeeds, 4000 0000 0000 0002 is declined,
+    4000 0000 0000 0119 is not answered (25 seconds), 4000 0000 0000 0341 resets the connection.</small>
 </form>
 <div class="panels">
   <section><h2>The page in the browser saw <small>events of the fields, and a token</small></h2><pre id="browser"></pre></section>
@@ -103,6 +104,7 @@ find('#form').addEventListener('submit', async (event) => {
     find('#result').textContent = 'Payment ' + status;
     find('#merchant').textContent = merchant;
     find('#processor').src = find('#processor').src;
+    find('button').disabled = status === 'succeeded';
   } catch (error) {
     find('#result').textContent = error.message;
     find('button').disabled = false;

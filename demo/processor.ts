@@ -15,6 +15,16 @@ export type Processor = {
   close(): void;
 };
 
+/** Test cards by what the processor does with them. All other cards succeed. */
+export const testCards = {
+  '4000000000000002': 'declined',
+  '4000000000000119': 'timeout',
+  '4000000000000341': 'reset',
+} as const;
+
+const findOutcome = (body: string): 'succeeded' | (typeof testCards)[keyof typeof testCards] =>
+  Object.entries(testCards).find(([number]) => body.includes(number))?.[1] ?? 'succeeded';
+
 const listening = async (server: Server, port: number): Promise<number> => {
   server.listen(port, '127.0.0.1');
   await once(server, 'listening');
@@ -31,8 +41,11 @@ export const startProcessor = async (pagePort: number): Promise<Processor> => {
       request.headers[name] === undefined ? [] : [`${name}: ${request.headers[name]}`],
     );
     received = [`${request.method} ${request.url}`, ...headers, '', body].join('\n');
-    response.setHeader('content-type', 'application/json');
-    response.end(JSON.stringify({ id: 'ch_1', status: 'succeeded' }));
+    const outcome = findOutcome(body);
+    if (outcome === 'timeout') return;
+    if (outcome === 'reset') return void request.socket.destroy();
+    response.writeHead(outcome === 'declined' ? 402 : 200, { 'content-type': 'application/json' });
+    response.end(JSON.stringify({ id: 'ch_1', status: outcome }));
   });
   const page = createHttpServer((_request, response) => {
     response.setHeader('content-type', 'text/html; charset=utf-8');

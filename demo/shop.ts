@@ -22,17 +22,20 @@ const AMOUNT = 1999;
 export const startShop = async ({ port, vaultUrl, apiKey, chargeUrl, processorPageUrl }: ShopOptions) => {
   let origin = '';
 
-  const askVault = async (
+  const sendToVault = (
     method: string,
     path: string,
     body?: unknown,
     headers: Record<string, string> = {},
-  ): Promise<any> => {
-    const response = await fetch(`${vaultUrl}${path}`, {
+  ): Promise<Response> =>
+    fetch(`${vaultUrl}${path}`, {
       method,
       headers: { 'svc-api-key': apiKey, 'content-type': 'application/json', ...headers },
       ...(body !== undefined && { body: JSON.stringify(body) }),
     });
+
+  const askVault = async (method: string, path: string, body?: unknown): Promise<any> => {
+    const response = await sendToVault(method, path, body);
     if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`);
     return response.json();
   };
@@ -72,13 +75,17 @@ export const startShop = async ({ port, vaultUrl, apiKey, chargeUrl, processorPa
         cvc: `{{ ${token} | json: '$.cvc' }}`,
       },
     };
-    const answer = await askVault('POST', '/proxy', charge, { 'svc-proxy-url': chargeUrl });
+    const response = await sendToVault('POST', '/proxy', charge, { 'svc-proxy-url': chargeUrl });
+    const answer: any = await response.json();
+    // Without this header the processor did not answer: after a timeout or a reset it may have charged the card.
+    const hasAnswer = response.headers.has('svc-proxy-destination-status');
+    const status = hasAnswer ? answer.status : `unknown: ${answer.proxy_error?.detail ?? 'no answer'}`;
     const merchant = [
       `received ${JSON.stringify({ token })}`,
       `sent to ${vaultUrl}/proxy ${JSON.stringify(charge, null, 2)}`,
-      `received ${JSON.stringify(answer)}`,
+      `received ${response.status} ${JSON.stringify(answer)}`,
     ].join('\n');
-    return { status: answer.status, merchant };
+    return { status, merchant };
   };
 
   const server = createServer(async (request, response) => {

@@ -2,6 +2,7 @@
 // Requests through a proxy are in proxy.test.ts.
 import { generateKeyPairSync, X509Certificate } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { LOCAL_HINT } from '../src/platform/egress/dev-destination.ts';
 import { sweepOnce } from '../src/platform/db/sweep.ts';
 import type { Permission } from '../src/modules/access/permissions.ts';
 import { createProxyFinder, type ProxyForUse } from '../src/modules/proxy/proxy-finder.ts';
@@ -299,7 +300,7 @@ describe('a bad body', () => {
   test('says of a destination what egress says of it', async () => {
     for (const [destination_url, sentence] of [
       ['http://api.example.com', 'The destination must be an https URL.'],
-      ['https://10.0.0.1', 'The destination must be named by a host name, not by an address.'],
+      ['https://10.0.0.1', `The destination must be named by a host name, not by an address. ${LOCAL_HINT}`],
     ] as const) {
       const answer = await send('POST', '/proxies', { ...base, destination_url });
       expect(answer.body.errors).toEqual({ destination_url: [sentence] });

@@ -7,6 +7,7 @@ import { type AddressInfo, createServer as createTcpServer, type Server, type So
 import { createServer as createTlsServer } from 'node:tls';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { egressTimeouts } from '../src/platform/egress/client.ts';
+import { LOCAL_HINT } from '../src/platform/egress/dev-destination.ts';
 import { certificateFor, expiredCertificateFor, selfSignedCertificateFor } from './support/certificates.ts';
 import { until } from './support/proxy.ts';
 import { codeOf, tokenOf } from './support/reactors.ts';
@@ -395,7 +396,7 @@ describe('a connection that is not secure', () => {
     for (const to of [`https://${host}:${portOf(host)}`, proxy]) {
       const told = await pass(server, to, { body: `{{ ${id} }}`, path: `/proxy/${CANARY}`, headers });
       expect(told.status).toBe(502);
-      expect(problemIn(told).detail).toBe('No secure connection to the destination could be made.');
+      expect(problemIn(told).detail).toBe(`No secure connection to the destination could be made. ${LOCAL_HINT}`);
       expect(told.headers['svc-proxy-destination-status']).toBeUndefined();
     }
     const upstream = upstreams.get(host);

@@ -497,12 +497,32 @@ describe('a request of the code', () => {
     await ended.opened;
   });
 
-  test('that fails and is not caught is a 500 like any other error', async () => {
-    expect(problemOf(await runBody(server, `await fetch('https://127.0.0.1/');`))).toMatchObject({
-      status: 500,
-      detail: 'Reactor Runtime Error',
-      errors: { error: ['fetch failed'] },
-    });
+  test.each([
+    ['https://127.0.0.1/', 'DESTINATION_REFUSED: The destination must be named by a host name, not by an address.'],
+    ['https://inside.test/', 'DESTINATION_REFUSED: The destination must be on the public internet.'],
+    ['https://nowhere.example/', 'DNS: The name of the destination could not be resolved.'],
+  ])('of %s that fails and is not caught is a 500 that says why', async (url, reason) => {
+    for (const body of [
+      `await fetch('${url}');`,
+      `try { await fetch('${url}'); } catch (error) { const { ReactorRuntimeError } = require('@svc/reactor-formulas-sdk'); throw new ReactorRuntimeError(error); }`,
+    ]) {
+      const { status, detail, errors } = problemOf(await runBody(server, body));
+      expect([status, detail]).toEqual([500, 'Reactor Runtime Error']);
+      expect(errors.error[0]).toMatch(new RegExp(`^fetch failed \\(${reason.replaceAll('.', '\\.')}`));
+    }
+  });
+
+  test('whose connection the destination closes is a 500 that says so', async () => {
+    house.routes.set('/cut', (request) => void request.socket.destroy());
+    const { errors } = problemOf(await runBody(server, `await fetch('${house.url}/cut');`));
+    expect(errors.error).toEqual(['fetch failed (RESET: The destination closed the connection.)']);
+  });
+
+  test('carries the reason also where code changed the error', async () => {
+    const body = `try { await fetch('https://127.0.0.1/'); } catch (error) { error.cause.message = 'forged'; error.cause.code = 'FORGED'; throw error; }`;
+    const { errors } = problemOf(await runBody(server, body));
+    expect(errors.error[0]).toContain('(DESTINATION_REFUSED: The destination must be named by a host name');
+    expect(errors.error[0]).not.toContain('FORGED');
   });
 });
 

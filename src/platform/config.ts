@@ -18,6 +18,7 @@ import { type TracingConfig, tracingOf, tracingVariables } from './config/tracin
 import type { WantedSet } from './crypto/share-sets.ts';
 import { type KeyProvidersConfig, keyProvidersOf } from './crypto/provider-config.ts';
 import type { LogPublicKey, LogSigningKey } from './crypto/signed-note.ts';
+import { type DevelopmentEgress, echoFileIn } from './egress/dev-destination.ts';
 import { unprocessable } from './errors.ts';
 import { canonicalHost } from './host-names.ts';
 import { memoryTotalMbLeast } from './sandbox/protocol/sandbox.ts';
@@ -126,6 +127,8 @@ export type Config = {
     privateHosts: { host: string; port: number }[];
     ports: number[] | undefined;
     ownHosts: string[];
+    /** Undefined in production. */
+    development: DevelopmentEgress | undefined;
   };
   /** An origin without a slash at its end. Undefined in development: the address that the server listens on. */
   publicUrl: string | undefined;
@@ -315,6 +318,10 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
         ...(consoleHost === undefined ? [] : [consoleHost]),
         ...(values.FIELDS_ORIGIN === undefined ? [] : [new URL(values.FIELDS_ORIGIN).hostname]),
       ],
+      development:
+        mode === 'production'
+          ? undefined
+          : { echoFile: isLoopback(values.HOST) ? echoFileIn(resolve(values.DATA_DIR)) : undefined },
     },
     publicUrl: values.PUBLIC_URL && new URL(values.PUBLIC_URL).origin,
     consoleHost,

@@ -105,6 +105,23 @@ describe.skipIf(!isInstalled('chromium'))('the demo, in Chromium', () => {
     await context.close();
   });
 
+  test.each([
+    ['4000000000000002', 'Payment declined', 'received 402'],
+    ['4000000000000341', 'Payment unknown: The destination closed the connection.', 'received 502'],
+  ])('the page says what became of card %s: %s', async (number, result, merchant) => {
+    const page = await chromium.newPage();
+    await page.goto(url);
+    const fill = (field: string, text: string) =>
+      page.frameLocator(`iframe[data-strongroom-field=${field}]`).locator('input').pressSequentially(text);
+    await fill('number', number);
+    await fill('expiry', EXPIRY);
+    await fill('cvc', CVC);
+    await page.getByRole('button', { name: 'Pay' }).click();
+    await page.getByText(result).waitFor();
+    expect(await page.locator('#merchant').textContent()).toContain(merchant);
+    await page.close();
+  });
+
   test('the shop charges no token of a session that it did not create', async () => {
     const vaultUrl = /src="(http:\/\/127\.0\.0\.1:\d+)\/fields\//.exec(await (await fetch(url)).text())?.[1] ?? '';
     const { api_key } = JSON.parse(readFileSync(join(dataDir, 'dev-credentials.json'), 'utf8')) as { api_key: string };

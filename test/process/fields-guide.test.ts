@@ -7,20 +7,32 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { launchChromium } from '../support/chromium.ts';
 import { isInstalled } from '../support/programs.ts';
 import { freePort, root } from '../support/process.ts';
-import { startServer, type TestServer } from '../support/server.ts';
+import { startServerBefore, type TestServer } from '../support/server.ts';
+import { startUpstream, type Upstream } from '../support/upstream.ts';
 
 const guide = readFileSync(join(root, 'docs/guides/collect-cards.md'), 'utf8');
+
+/** A test card that the processor declines. */
+const DECLINED = '4000000000000002';
 
 const blockOf = (language: string): string => new RegExp(`\`\`\`${language}\n([^]*?)\`\`\``).exec(guide)?.[1] ?? '';
 
 describe.skipIf(!isInstalled('chromium'))('the backend and the page of the guide, in Chromium', () => {
   let server: TestServer;
+  let processor: Upstream;
   let directory: string;
   let backend: ChildProcess;
   let origin: string;
 
   beforeAll(async () => {
-    server = await startServer();
+    processor = await startUpstream({
+      answer: (_request, response, { body }) => {
+        const isDeclined = String(body).includes(DECLINED);
+        response.writeHead(isDeclined ? 402 : 200, { 'content-type': 'application/json' });
+        response.end(JSON.stringify({ status: isDeclined ? 'declined' : 'succeeded' }));
+      },
+    });
+    server = await startServerBefore({ 'processor.test': processor.port });
     const { body } = await server.request('GET', '/fields/integrity.json', { key: null });
     const page = blockOf('html').replace('sha384-DIGEST', body.versions[body.current]['fields.js']);
     expect(page).toContain(`/fields/${body.current}/fields.js`);
@@ -29,11 +41,16 @@ describe.skipIf(!isInstalled('chromium'))('the backend and the page of the guide
     writeFileSync(join(directory, 'page.html'), page);
     const port = await freePort();
     origin = `http://localhost:${port}`;
-    const permissions = ['session:create', 'session:read', 'token:create'] as const;
+    const permissions = ['session:create', 'session:read', 'token:create', 'token:use'] as const;
     const { api_key } = await server.newKey(server.tenant, { permissions: [...permissions] });
     backend = spawn(process.execPath, ['server.mjs'], {
       cwd: directory,
-      env: { SVC_API_KEY: api_key, VAULT_URL: server.base_url, PORT: String(port) },
+      env: {
+        SVC_API_KEY: api_key,
+        VAULT_URL: server.base_url,
+        PORT: String(port),
+        PROCESSOR_URL: `https://processor.test:${processor.port}`,
+      },
       stdio: 'inherit',
     });
     while (!(await fetch(origin).catch(() => undefined))) await new Promise((resolve) => setTimeout(resolve, 20));
@@ -42,6 +59,7 @@ describe.skipIf(!isInstalled('chromium'))('the backend and the page of the guide
     backend?.kill();
     rmSync(directory, { recursive: true, force: true });
     await server?.close();
+    await processor?.close();
   });
 
   test('sell something, without an error in the console', async () => {
@@ -52,12 +70,21 @@ describe.skipIf(!isInstalled('chromium'))('the backend and the page of the guide
     await page.goto(origin);
     const fill = (field: string, text: string) =>
       page.frameLocator(`iframe[data-strongroom-field=${field}]`).locator('input').fill(text);
-    await fill('number', '4242424242424242');
-    await fill('expiry', '12/30');
-    await fill('cvc', '123');
-    await page.getByRole('button', { name: 'Pay' }).click();
+    const pay = async (number: string) => {
+      await fill('number', number);
+      await fill('expiry', '12/30');
+      await fill('cvc', '123');
+      await page.getByRole('button', { name: 'Pay' }).click();
+    };
+    await pay(DECLINED);
+    await page.getByText('The card was declined. Use another one.').waitFor();
+    await pay('4242424242424242');
     await page.getByText('Paid with XXXXXXXXXXXX4242').waitFor();
-    expect(lines.filter((line) => !/favicon|404|autofill/.test(line))).toEqual([]);
+    expect(processor.received.map(({ body }) => JSON.parse(String(body)).number)).toEqual([
+      DECLINED,
+      '4242424242424242',
+    ]);
+    expect(lines.filter((line) => !/favicon|404|402|autofill/.test(line))).toEqual([]);
     await chromium.close();
   });
 

@@ -3,7 +3,15 @@
 import type { Account, Accounts } from '../accounts.ts';
 import { type Bag, createBag } from '../bag.ts';
 import { type Connection, createConnections, type OpenSocket, type Use } from './connections.ts';
-import { type AllowLists, checkDestination, type EgressPolicy, isPrivateHost, portOf } from './destination.ts';
+import {
+  type AllowLists,
+  checkDestination,
+  type EgressPolicy,
+  findDevDestination,
+  isPrivateHost,
+  portOf,
+} from './destination.ts';
+import { isLocalName, LOCAL_HINT } from './dev-destination.ts';
 import { type AnswerBody, type AnswerHead, type RequestBody, startExchange } from './exchange.ts';
 import { EgressFault, faultOf } from './fault.ts';
 import { type Headers, requestHeaders, responseHeaders } from './headers.ts';
@@ -84,7 +92,13 @@ export type EgressOptions = {
 };
 
 /** A checked destination: what is needed to open its connection. */
-type CheckedHost = { host: string; port: number; mayBePrivate: boolean };
+type CheckedHost = {
+  host: string;
+  port: number;
+  mayBePrivate: boolean;
+  /** The only certificate that is trusted, of the destination of `npm run echo`. Undefined for all other hosts. */
+  devCertificate: string | undefined;
+};
 
 /** Ends a request early: by a deadline, by its caller, or by `close`. The first one counts. */
 type Life = {
@@ -108,10 +122,11 @@ export const createEgress = (policy: EgressPolicy, options: EgressOptions): Egre
   const check = (url: string | URL, allowLists?: AllowLists): URL => checkDestination(policy, url, allowLists);
 
   const open = async (
-    { host, port, mayBePrivate }: CheckedHost,
+    { host, port, mayBePrivate, devCertificate }: CheckedHost,
     { tenant_id, clientCertificate }: Use,
     signal: AbortSignal,
   ): Promise<OpenSocket> => {
+    const trusted = devCertificate === undefined ? trust : createTrust([devCertificate]);
     const isUsableUntilMs = performance.now() + resolutionMs;
     const ask = mayBePrivate ? resolvePrivate : resolve;
     const address = await resolveAddress(ask, host, mayBePrivate, signal).catch((error: unknown) => {
@@ -120,7 +135,7 @@ export const createEgress = (policy: EgressPolicy, options: EgressOptions): Egre
       if (code === 'DESTINATION_REFUSED') log?.warn({ tenant_id, code }, 'a host name resolves to a refused address');
       throw error;
     });
-    return { socket: await openSocket({ address, port, host }, trust(clientCertificate), signal), isUsableUntilMs };
+    return { socket: await openSocket({ address, port, host }, trusted(clientCertificate), signal), isUsableUntilMs };
   };
 
   /** Takes a connection. The timeout includes the wait for a free one. */
@@ -129,7 +144,14 @@ export const createEgress = (policy: EgressPolicy, options: EgressOptions): Egre
     const { signal } = controller;
     life.onCut((fault) => controller.abort(fault));
     life.startPhase(connectMs);
-    return connections.take({ ...use, signal, open: () => open(host, use, signal) });
+    const openOrExplain = async (): Promise<OpenSocket> => {
+      try {
+        return await open(host, use, signal);
+      } catch (error) {
+        throw policy.development ? withLocalHint(host, faultOf(error)) : error;
+      }
+    };
+    return connections.take({ ...use, signal, open: openOrExplain });
   };
 
   return {
@@ -142,7 +164,12 @@ export const createEgress = (policy: EgressPolicy, options: EgressOptions): Egre
       const life = startLife(wholeMs, asked.signal, lives);
       try {
         const url = check(asked.url, asked.allowLists);
-        const host = { host: url.hostname, port: portOf(url), mayBePrivate: isPrivateHost(policy, url) };
+        const host = {
+          host: url.hostname,
+          port: portOf(url),
+          mayBePrivate: isPrivateHost(policy, url),
+          devCertificate: findDevDestination(policy, url)?.certificate,
+        };
         const path = url.pathname + url.search;
         const use = { tenant_id, account, origin: url.origin, clientCertificate };
         if (!method.test(asked.method) || forbiddenMethod.test(asked.method)) throw new EgressFault('REQUEST_REFUSED');
@@ -176,6 +203,14 @@ export const createEgress = (policy: EgressPolicy, options: EgressOptions): Egre
       await connections.close();
     },
   };
+};
+
+/** In development, says how a server of the author's own network is reached. */
+const withLocalHint = ({ host, mayBePrivate }: CheckedHost, fault: EgressFault): EgressFault => {
+  const { code, message } = fault;
+  const isLocal =
+    code === 'DESTINATION_REFUSED' || (code === 'DNS' && isLocalName(host)) || (code === 'TLS' && mayBePrivate);
+  return isLocal ? new EgressFault(code, { sentence: `${message} ${LOCAL_HINT}`, cause: fault.cause }) : fault;
 };
 
 /** @param lives contains the request while it is in flight. */

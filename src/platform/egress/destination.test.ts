@@ -1,9 +1,13 @@
 // Destinations against vectors, and that the checked host is the one that is connected to.
-import { readFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { isIP } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { array, assert, constantFrom, property } from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { type AllowLists, checkDestination, type EgressPolicy, isPrivateHost, portOf } from './destination.ts';
+import { loadConfig } from '../config.ts';
+import { echoFileIn, LOCAL_HINT } from './dev-destination.ts';
 import { EgressFault } from './fault.ts';
 
 const sentences = {
@@ -180,4 +184,51 @@ test('lengths end where they are said to: URL, host and label', () => {
 test('the port is that of https where none is written', () => {
   expect(portOf(new URL('https://a.test/'))).toBe(443);
   expect(portOf(new URL('https://a.test:8443/'))).toBe(8443);
+});
+
+describe('a server of the developer', () => {
+  const local = [
+    'https://localhost:9443/',
+    'http://localhost/',
+    'http://127.0.0.1/',
+    'https://127.0.0.1/',
+    'https://[::1]/',
+  ];
+  const elsewhere = ['http://api.example.com/', 'https://api.example.com:22/', 'https://user@api.example.com/'];
+
+  test('is refused with the variables that open it, in development only', () => {
+    const development = { echoFile: undefined };
+    for (const url of local) {
+      expect(judge(url, { development }), url).toBe(`${judge(url)} ${LOCAL_HINT}`);
+      expect(judge(url), url).not.toContain('EGRESS_PRIVATE_HOSTS');
+    }
+    for (const url of elsewhere) expect(judge(url, { development }), url).toBe(judge(url));
+  });
+
+  test('that echoes is allowed at its port, as soon as its file is there, on loopback only', () => {
+    const dataDir = mkdtempSync(join(tmpdir(), 'strongroom-echo-'));
+    const policyOf = (more: Record<string, string>): EgressPolicy =>
+      loadConfig({ NODE_ENV: 'development', DATA_DIR: dataDir, ...more }).egress;
+    const production = {
+      NODE_ENV: 'production',
+      DATABASE_URL: 'postgresql://db/x',
+      MASTER_KEY: Buffer.alloc(32).toString('base64'),
+    };
+    const policies = {
+      loopback: policyOf({}),
+      network: policyOf({ HOST: '0.0.0.0', ALLOW_DEV_ON_NETWORK: '1' }),
+      production: policyOf(production),
+      productionOnLoopback: policyOf({ ...production, HOST: '127.0.0.1' }),
+    };
+    const allowed = (url: string) =>
+      Object.entries(policies).flatMap(([name, policy]) => (judge(url, policy) === 'localhost' ? [name] : []));
+    expect(allowed('https://localhost:8443/')).toEqual([]);
+    writeFileSync(echoFileIn(dataDir), JSON.stringify({ port: 8443, certificate: 'x' }));
+    expect(allowed('https://localhost:8443/')).toEqual(['loopback']);
+    expect(allowed('https://localhost:8444/')).toEqual([]);
+    writeFileSync(echoFileIn(dataDir), 'no JSON');
+    expect(allowed('https://localhost:8443/')).toEqual([]);
+    expect(policies.production.development).toBeUndefined();
+    rmSync(dataDir, { recursive: true });
+  });
 });

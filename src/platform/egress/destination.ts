@@ -1,6 +1,13 @@
 // Checks a destination URL before any look-up or connection: scheme, host, port and allow-lists, in this order.
 import { isIP } from 'node:net';
 import { canonicalHost, coversHost, hasHostLabels } from '../host-names.ts';
+import {
+  type DevDestination,
+  type DevelopmentEgress,
+  isLocalName,
+  LOCAL_HINT,
+  readDevDestination,
+} from './dev-destination.ts';
 import { EgressFault } from './fault.ts';
 
 export type EgressPolicy = {
@@ -12,6 +19,8 @@ export type EgressPolicy = {
   ports: number[] | undefined;
   /** Names of this server, which it must not call. */
   ownHosts: string[];
+  /** Undefined in production. */
+  development?: DevelopmentEgress | undefined;
 };
 
 /** Lists of host patterns. A host must match every list; an empty list matches no host. */
@@ -31,6 +40,10 @@ const blockedPorts = new Set([
 const refused = (sentence: string, cause?: unknown): EgressFault =>
   new EgressFault('DESTINATION_REFUSED', { sentence, cause });
 
+/** @param isLocal whether the destination looks like one of the author's own machine or network. */
+const refusedLocally = ({ development }: EgressPolicy, sentence: string, isLocal = true): EgressFault =>
+  refused(development && isLocal ? `${sentence} ${LOCAL_HINT}` : sentence);
+
 export const portOf = (url: URL): number => (url.port === '' ? 443 : Number(url.port));
 
 /**
@@ -41,13 +54,16 @@ export const portOf = (url: URL): number => (url.port === '' ? 443 : Number(url.
  */
 export const checkDestination = (policy: EgressPolicy, given: string | URL, allowLists: AllowLists = []): URL => {
   const url = parseUrl(given);
-  if (url.protocol !== 'https:') throw refused('The destination must be an https URL.');
+  if (url.protocol !== 'https:') {
+    const isLocal = isAddress(url.hostname) || isLocalName(url.hostname);
+    throw refusedLocally(policy, 'The destination must be an https URL.', isLocal);
+  }
   if (url.username !== '' || url.password !== '') throw refused('The destination must not hold credentials.');
-  const host = parseHost(url.hostname);
+  const host = parseHost(policy, url.hostname);
   if (host !== url.hostname) url.hostname = host;
   const port = portOf(url);
   if (!host.includes('.') && !isPrivateHost(policy, url)) {
-    throw refused('The destination must be named by a full host name.');
+    throw refusedLocally(policy, 'The destination must be named by a full host name.');
   }
   if (blockedPorts.has(port) || policy.ports?.includes(port) === false) {
     throw refused('The port of the destination is not allowed.');
@@ -70,16 +86,28 @@ const parseUrl = (given: string | URL): URL => {
   return url;
 };
 
+const isAddress = (hostname: string): boolean =>
+  hostname.startsWith('[') || isIP(hostname.replace(/^\[|\]$/g, '')) !== 0;
+
 /** A host name without its trailing dot. The URL parser has already normalised every spelling of an IP address. */
-const parseHost = (hostname: string): string => {
+const parseHost = (policy: EgressPolicy, hostname: string): string => {
   const host = hostname.endsWith('.') ? hostname.slice(0, -1) : hostname;
-  if (isIP(host.replace(/^\[|\]$/g, '')) !== 0 || host.startsWith('[')) {
-    throw refused('The destination must be named by a host name, not by an address.');
-  }
+  if (isAddress(host)) throw refusedLocally(policy, 'The destination must be named by a host name, not by an address.');
   if (!hasHostLabels(host)) throw refused('The host name of the destination is not valid.');
   return host;
 };
 
-/** Whether the operator listed this host and port as private. */
+/** Whether the operator listed this host and port as private, or `npm run echo` serves them to a development server. */
 export const isPrivateHost = (policy: EgressPolicy, url: URL): boolean =>
-  policy.privateHosts.some(({ host, port }) => port === portOf(url) && canonicalHost(host) === url.hostname);
+  isListedHost(policy, url) || findDevDestination(policy, url) !== undefined;
+
+const isListedHost = ({ privateHosts }: EgressPolicy, url: URL): boolean =>
+  privateHosts.some(({ host, port }) => port === portOf(url) && canonicalHost(host) === url.hostname);
+
+/** The destination of `npm run echo`, if the URL names it and the operator did not list it. */
+export const findDevDestination = (policy: EgressPolicy, url: URL): DevDestination | undefined => {
+  const { development } = policy;
+  if (development === undefined || url.hostname !== 'localhost' || isListedHost(policy, url)) return undefined;
+  const destination = readDevDestination(development);
+  return destination?.port === portOf(url) ? destination : undefined;
+};

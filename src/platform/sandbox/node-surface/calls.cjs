@@ -1,7 +1,7 @@
 // Calls that somebody outside answers: a promise for each, settled by its number once. Knows no kind of call.
 'use strict';
 
-const { Error, Promise, parseJson, toJson } = require('./primordials.cjs');
+const { Error, Promise, WeakMap, parseJson, toJson, weakGet, weakSet } = require('./primordials.cjs');
 const host = require('./host.cjs');
 
 let lastId = 0;
@@ -15,8 +15,12 @@ const refusals = {
   NOT_JSON: 'What the call sends has no JSON',
 };
 
+// What the server said of a failed call, by its error: code may change the properties of an error.
+const reasons = new WeakMap();
+
 const makeFault = ({ code, message, status }) => {
   const error = new Error(message);
+  weakSet(reasons, error, code === undefined ? message : `${code}: ${message}`);
   if (code !== undefined) error.code = code;
   if (status !== undefined) error.status = status;
   return error;
@@ -39,6 +43,13 @@ exports.callWith = callWith;
 exports.call = (kind, input) => callWith(kind, () => toJson(input));
 
 exports.makeFault = makeFault;
+
+// The message of an error, and of the failed call that caused it: `fetch failed` alone says nothing.
+exports.messageWithReason = (error) => {
+  const { message } = error;
+  const reason = weakGet(reasons, error.cause);
+  return typeof message === 'string' && reason !== undefined ? `${message} (${reason})` : message;
+};
 
 exports.settle = (id, ok, json) => {
   const waiting = pending[id];

@@ -4,6 +4,7 @@
 
 const { RangeError, String, isArray, isInteger, keys, parseJson, slice, toJson } = require('./primordials.cjs');
 const { brandOf } = require('./brands.cjs');
+const { messageWithReason } = require('./calls.cjs');
 
 const MESSAGE_MAX = 4096;
 const STACK_MAX = 8192;
@@ -26,7 +27,7 @@ const describeValue = (thrown) => {
   if (typeof thrown === 'string') return clip(thrown, MESSAGE_MAX);
   if ((typeof thrown === 'object' && thrown !== null) || typeof thrown === 'function')
     return (
-      attempt(() => thrown.message, MESSAGE_MAX) ??
+      attempt(() => messageWithReason(thrown), MESSAGE_MAX) ??
       attempt(() => require('./inspect.cjs').inspect(thrown), MESSAGE_MAX) ??
       attempt(() => String(thrown), MESSAGE_MAX)
     );

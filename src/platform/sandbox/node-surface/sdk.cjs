@@ -3,10 +3,11 @@
 
 const { isArray, keys, toJson } = require('./primordials.cjs');
 const { brand } = require('./brands.cjs');
+const { messageWithReason } = require('./calls.cjs');
 
 const toText = (value) => {
   if (typeof value === 'string') return value;
-  return value instanceof Error ? `${value.message}` : (toJson(value) ?? `${String(value)}`);
+  return value instanceof Error ? `${messageWithReason(value)}` : (toJson(value) ?? `${String(value)}`);
 };
 
 const toTexts = (value) => {

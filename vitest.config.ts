@@ -21,8 +21,9 @@ const pureTests = [
 export default defineConfig({
   test: {
     pool: 'forks',
-    // On two cores two files at once are fastest: most of a test's time is waiting for the database and for processes of ours.
-    maxWorkers: 2,
+    // On two cores two files at once leave a third of the CPU time idle, and three leave 3 %. The drills of processes, which
+    // measure times, run two at once.
+    maxWorkers: 3,
     // Files of one worker share its modules, so that a file costs neither a process nor an import of the server.
     isolate: false,
     // Modules are loaded by Node itself, as they are when the server runs, and not rewritten by Vite, which takes longer.

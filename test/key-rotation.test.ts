@@ -13,7 +13,7 @@ import { createRotationRows } from '../src/platform/crypto/rotation-rows.ts';
 import { keyHeaderOf } from '../src/platform/crypto/seal.ts';
 import { EXPIRING_TABLES, OTHER_SEALED_TABLES, SEALED_TABLES } from '../src/platform/crypto/sealed-tables.ts';
 import { sweep } from '../src/modules/tokens/sweep.ts';
-import { runToEnd } from './support/backups.ts';
+import { callToEnd } from './support/backups.ts';
 import { createDatabase, type TestDatabase } from './support/database.ts';
 import { invite, join } from './support/people.ts';
 import { codeOf, makeReactor, react } from './support/reactors.ts';
@@ -44,7 +44,7 @@ afterAll(async () => {
 });
 
 const cli = (args: string[], environment: Record<string, string> = both) =>
-  runToEnd(args, { NODE_ENV: 'test', DATABASE_URL: database.url, ...environment }, '/tmp');
+  callToEnd(args, { NODE_ENV: 'test', DATABASE_URL: database.url, ...environment }, '/tmp');
 
 const newCard = async (of = server): Promise<{ id: string; key: string }> => {
   const { api_key: key } = await of.newKey(of.tenant, { rules: reveals });

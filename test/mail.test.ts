@@ -14,6 +14,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import PostalMime from 'postal-mime';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import type { Overrides } from '../src/context.ts';
 import { loadConfig } from '../src/platform/config.ts';
 import type { MailConfig } from '../src/platform/config/mail.ts';
 import { type Context, createContext } from '../src/modules.ts';
@@ -27,7 +28,8 @@ import { createMailer, type Mailer, type MailTimeouts } from '../src/platform/ma
 import { sendDueMails, startMailing } from '../src/modules/people/send-mails.ts';
 import { sweep } from '../src/modules/tokens/sweep.ts';
 import { certificateFor, selfSignedCertificateFor, testCa } from './support/certificates.ts';
-import { freePort, runCommand } from './support/process.ts';
+import { callCommand } from './support/command.ts';
+import { freePort } from './support/process.ts';
 import { startServer, TEST_ROOT_KEY, type TestServer } from './support/server.ts';
 import { startSmtp, type TestSmtp } from './support/smtp.ts';
 
@@ -604,22 +606,15 @@ describe('doctor', () => {
   let directory: string;
   beforeAll(() => {
     directory = mkdtempSync(join(tmpdir(), 'strongroom-doctor-'));
-    writeFileSync(join(directory, 'ca.pem'), testCa);
   });
   afterAll(() => rmSync(directory, { recursive: true, force: true }));
 
-  const doctor = async (environment: Record<string, string>): Promise<{ code: number; line: string | undefined }> => {
-    const env = {
-      DATA_DIR: directory,
-      DATABASE_URL: server.databaseUrl,
-      MASTER_KEY: TEST_ROOT_KEY,
-      NODE_EXTRA_CA_CERTS: join(directory, 'ca.pem'),
-      ...environment,
-    };
-    const { code, stdout } = await runCommand(['doctor'], env).then(
-      ({ stdout }) => ({ code: 0, stdout }),
-      (error: { code: number; stdout: string }) => error,
-    );
+  const doctor = async (
+    environment: Record<string, string>,
+    overrides: Overrides = { ca: [testCa] },
+  ): Promise<{ code: number; line: string | undefined }> => {
+    const env = { DATA_DIR: directory, DATABASE_URL: server.databaseUrl, MASTER_KEY: TEST_ROOT_KEY, ...environment };
+    const { code, stdout } = await callCommand(['doctor'], { env, overrides });
     return { code, line: stdout.split('\n').find((each) => each.slice(2).startsWith('mail: ')) };
   };
 
@@ -647,7 +642,7 @@ describe('doctor', () => {
       expect((await doctor({ SMTP_URL: own.url, SMTP_TLS: 'off' })).line).toMatch(/^✔ mail: /);
     });
     await withSmtp({}, async (own) => {
-      const { line } = await doctor({ SMTP_URL: own.url, NODE_EXTRA_CA_CERTS: '' });
+      const { line } = await doctor({ SMTP_URL: own.url }, {});
       expect(line).toMatch(/^✘ mail: No secure connection .*NODE_EXTRA_CA_CERTS/);
     });
   });

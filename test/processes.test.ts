@@ -1,7 +1,7 @@
 // One short test for each promise of a process. test/process has all that starts, kills and waits for processes.
 import { describe, expect } from 'vitest';
 import type { SandboxOwner } from '../src/platform/sandbox/host/supervisor.ts';
-import { queryOf, shareBackups, tokenize, withEmpty } from './support/backups.ts';
+import { callToEnd, queryOf, shareBackups, tokenize, withEmpty } from './support/backups.ts';
 import { prepareDataDir } from './support/database.ts';
 import { expectAllThere, load } from './support/journal.ts';
 import { OWN_CONNECTION, post, test } from './support/place.ts';
@@ -57,7 +57,7 @@ test('two workers serve, and one that is killed is replaced', async ({ database,
 });
 
 describe('a server in this process', () => {
-  const here = shareBackups();
+  const here = shareBackups(callToEnd);
 
   test('its backup is restored into an empty database, after a verification', async () => {
     const { backups, server } = here;

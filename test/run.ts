@@ -1,4 +1,4 @@
-// Runs Vitest with a temporary directory of its own, and leaves neither that directory nor a process behind.
+// Runs Vitest with a temporary directory of its own, which it removes. A process that is left behind is killed, and fails the run.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync } from 'node:fs';
@@ -35,4 +35,5 @@ const left = await cleanUp(directory);
 for (const { pid, command } of left) console.error(`Left behind and killed: process ${pid}: ${command}`);
 console.log(`Processes left behind: ${left.length}`);
 guard.stdin.end();
-process.exitCode = code ?? SIGNAL_EXIT_CODE;
+// A test that leaves a process behind has not ended what it started, even if all of its assertions hold.
+process.exitCode = code === 0 && left.length > 0 ? 1 : (code ?? SIGNAL_EXIT_CODE);

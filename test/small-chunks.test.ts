@@ -93,23 +93,6 @@ test('a body of fewer chunks arrives whole, with and without pauses', async () =
   expect(house.last().body.toString()).toBe(text);
 });
 
-test('more chunks arrive whole where they take longer, or have 128 bytes', { timeout: 30_000 }, async () => {
-  const text = 'x'.repeat(1_500);
-  const wire = await house.connect();
-  wires.push(wire);
-  wire.send(headOf('POST /detokenize', 'application/json'));
-  wire.send(inBytes('"'));
-  for (let count = 0; count < 4; count += 1) {
-    wire.send(inBytes(text));
-    await delay(1_000);
-  }
-  wire.send(inBytes('"') + END);
-  expect(JSON.parse((await wire.message()).body.toString())).toBe(text.repeat(4));
-  const large = `80\r\n${'x'.repeat(128)}\r\n`.repeat(10_000);
-  expect(statusOf(await send(headOf('POST /proxy', 'application/octet-stream'), large, END))).toBe(200);
-  expect(house.last().body.byteLength).toBe(1_280_000);
-});
-
 describe('a form with Transfer-Encoding', () => {
   test.each(['/console/sign-in', '/join/none', '/collect/none'])('is a 411 with the reason: %s', async (path) => {
     const answer = await send(headOf(`POST ${path}`, 'application/x-www-form-urlencoded'), `3\r\na=b\r\n${END}`);
@@ -180,34 +163,4 @@ test('a response of fewer chunks arrives whole', async () => {
   };
   const answer = await house.ask(house.head('GET /proxy'));
   expect([answer.isWhole, answer.body.toString()]).toEqual([true, text]);
-});
-
-test('an event stream of 20,000 small events over ten seconds passes, each at once', { timeout: 30_000 }, async () => {
-  const events = (from: number, count: number): string[] =>
-    Array.from({ length: count }, (_, index) => `data: event ${from + index}\n\n`);
-  const chunk = (text: string): string => `${text.length.toString(16)}\r\n${text}\r\n`;
-  house.destination.script = async (wire, head) => {
-    await wire.body(head);
-    wire.send(CHUNKED.replace('text/plain', 'text/event-stream'));
-    for (let sent = 0, from = performance.now(); sent < 20_000;) {
-      const due = Math.min(20_000, Math.floor((performance.now() - from) * 2));
-      wire.send(
-        events(sent, due - sent)
-          .map(chunk)
-          .join(''),
-      );
-      sent = due;
-      await delay(5);
-    }
-    wire.send(END);
-  };
-  const wire = await house.connect();
-  wires.push(wire);
-  wire.send(house.head('GET /proxy'));
-  const head = await wire.head();
-  // The first event comes long before the last is sent.
-  expect(await wire.upTo('data: event 0\n\n')).toContain('event 0');
-  const { body, isWhole } = await wire.body(head).catch(() => ({ body: Buffer.alloc(0), isWhole: false }));
-  expect(isWhole).toBe(true);
-  expect(body.toString().endsWith(events(0, 20_000).slice(1).join('').slice(-200))).toBe(true);
 });

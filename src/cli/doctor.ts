@@ -171,13 +171,13 @@ export const doctor = async (io: CommandIo, isJson = false): Promise<boolean> =>
     checks.push(found);
     if (!isJson) io.print(`${MARKS[found.status]} ${found.check}: ${found.detail}`);
   };
-  await runChecks(io.env, report);
+  await runChecks(io, report);
   const ok = checks.every(({ status }) => status !== 'failed');
   if (isJson) io.print(JSON.stringify({ ok, checks }));
   return ok;
 };
 
-const runChecks = async (env: CommandIo['env'], report: (found: Found) => void): Promise<void> => {
+const runChecks = async ({ env, overrides }: CommandIo, report: (found: Found) => void): Promise<void> => {
   const check = async <T>(
     name: string,
     run: () => Promise<T> | T,
@@ -231,7 +231,7 @@ const runChecks = async (env: CommandIo['env'], report: (found: Found) => void):
   const { mail } = config;
   await check(
     'mail',
-    () => mail && checkMail(mail),
+    () => mail && checkMail(mail, overrides),
     () => describeMail(mail),
   );
   if (config.mode === 'production' && config.console)

@@ -1,4 +1,5 @@
 // What commands open without serving: the database, the sandbox without a vault, and the mail server.
+import type { Overrides } from '../context.ts';
 import { createAccounts } from '../platform/accounts.ts';
 import type { Config } from '../platform/config.ts';
 import type { MailConfig } from '../platform/config/mail.ts';
@@ -156,8 +157,8 @@ export const createWorkbench = async (config: Config): Promise<Workbench> => {
 };
 
 /** Connects to the mail server without sending a mail. @throws StartError with what to do. */
-export const checkMail = async (config: MailConfig): Promise<void> => {
-  const mailer = createMailer(config, { log: createLog('silent'), now: () => new Date() });
+export const checkMail = async (config: MailConfig, { ca }: Pick<Overrides, 'ca'>): Promise<void> => {
+  const mailer = createMailer(config, { ca, log: createLog('silent'), now: () => new Date() });
   try {
     await mailer.check();
   } catch (error) {

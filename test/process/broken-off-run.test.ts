@@ -1,5 +1,5 @@
-// A test run that is killed leaves neither a process nor a directory behind.
-import { type ChildProcess, spawn } from 'node:child_process';
+// A test run that is killed leaves neither a process nor a directory behind; one that ends names what its tests left, and fails.
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -34,14 +34,28 @@ test('waits', async () => {
 }, 600_000);
 `;
 
+/** A test that passes, and does not end what it started. */
+const LEAVING = `
+import { spawn } from 'node:child_process';
+import { test } from 'vitest';
+test('passes', () => {
+  spawn('sleep', ['4711'], { detached: true, stdio: 'ignore' }).unref();
+});
+`;
+
+/** Arguments of a run whose only test file is this text, in a temporary directory. */
+const runOf = (temporary: string, text: string): string[] => {
+  mkdirSync(join(temporary, 'tests'));
+  writeFileSync(join(temporary, 'tests', 'only.test.ts'), text);
+  const options = ['--config', join(root, 'test/support/bare.config.ts'), '--root', join(temporary, 'tests')];
+  return [join(root, 'test/run.ts'), ...options];
+};
+
 /** Begins a run of a test that never ends, and waits until its process is there. */
 const begin = async (): Promise<{ run: ChildProcess; temporary: string }> => {
   const temporary = mkdtempSync(join(directory, 'run-'));
   const started = join(temporary, 'started');
-  mkdirSync(join(temporary, 'tests'));
-  writeFileSync(join(temporary, 'tests', 'endless.test.ts'), ENDLESS.replace('STARTED', started));
-  const options = ['--config', join(root, 'test/support/bare.config.ts'), '--root', join(temporary, 'tests')];
-  const run = spawn(process.execPath, [join(root, 'test/run.ts'), ...options], {
+  const run = spawn(process.execPath, runOf(temporary, ENDLESS.replace('STARTED', started)), {
     cwd: root,
     env: { PATH: process.env['PATH'], TMPDIR: temporary },
     stdio: 'ignore',
@@ -60,6 +74,17 @@ test.each(['SIGKILL', 'SIGTERM', 'SIGINT'] as const)('%s', async (signal) => {
   await expect.poll(() => findProcesses(temporary), { timeout: 20_000 }).toEqual([]);
   // The directory goes after its processes.
   await expect.poll(() => readdirSync(temporary).toSorted(), { timeout: 20_000 }).toEqual(['started', 'tests']);
+});
+
+test('a process that a passed test left behind is named and killed, and fails the run', async () => {
+  const temporary = mkdtempSync(join(directory, 'run-'));
+  const { status, stderr } = spawnSync(process.execPath, runOf(temporary, LEAVING), {
+    cwd: root,
+    env: { PATH: process.env['PATH'], TMPDIR: temporary },
+    encoding: 'utf8',
+  });
+  expect([status, stderr]).toEqual([1, expect.stringMatching(/Left behind and killed: process \d+: sleep 4711/)]);
+  expect(findProcesses(temporary)).toEqual([]);
 });
 
 test('two runs at once do not disturb each other', async () => {

@@ -81,6 +81,21 @@ test('a run that burns keeps no other tenant from starting', async () => {
   }
 });
 
+test('runs with inputs of megabytes stay in their executor, which gives their memory back', async () => {
+  const sandbox = await openTestSandbox({ limits: { ...SMALL_LIMITS, cpuMs: 5000, wallMs: 20_000 } });
+  try {
+    const args = Array.from({ length: 5 }, () => 'x'.repeat(900_000));
+    const pids = new Set<number | undefined>();
+    for (let each = 0; each < 24; each += 1) {
+      expect(endOf(await sandbox.runCode('a', codeOf('return { raw: args.length };'), { args }))).toBe('ok{"raw":5}');
+      pids.add(sandbox.executors().find(({ tenant_id }) => tenant_id === 'a')?.pid);
+    }
+    expect(pids.size).toBe(1);
+  } finally {
+    await sandbox.close();
+  }
+});
+
 describe('on a server', () => {
   let server: TestServer;
   beforeAll(async () => {
@@ -104,5 +119,20 @@ describe('on a server', () => {
     const answers = await Promise.all(Array.from({ length: 16 }, () => react(server, reactor, args, { key })));
     expect(answers.map(({ status, text: body }) => (status === 200 ? 200 : body))).toEqual(Array(16).fill(200));
     expect(answers[0]?.body.raw).toEqual({ length: 2 * text.length, args: { ...args, text: text + text } });
+  });
+
+  test("the refusal beyond a tenant's share of memory names the limit", async () => {
+    const tenant = await server.newTenant();
+    const { api_key: key } = tenant;
+    const reactor = await makeReactor(server, { code: codeOf('return { raw: args.text.length };'), key });
+    const id = await tokenOf(server, 'x'.repeat(4 * 1024 * 1024), {}, key);
+    const args = { text: `{{ ${id} }}` };
+    const answers = await Promise.all(Array.from({ length: 40 }, () => react(server, reactor, args, { key })));
+    const refused = answers.filter(({ status }) => status === 429);
+    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200, 429]));
+    expect(new Set(refused.map(({ body }) => body.detail))).toEqual(
+      new Set(['The tenant has reached the limit of run bytes. Try again.']),
+    );
+    for (const { headers } of refused) expect(headers.get('retry-after')).toBe('1');
   });
 });

@@ -104,11 +104,11 @@ export const fill = async (at: TestServer): Promise<void> => {
     await at.tokenize(Array.from({ length: 50 }, () => ({ type: 'token', data: crypto.randomUUID() })));
 };
 
-/** A server in this process, and a directory for backups of it, for the tests of a file. */
-export const shareBackups = (): { backups: Backups; server: TestServer } => {
+/** A server in this process, and a directory for backups of it, for the tests of a file. @param run as of `openBackups`. */
+export const shareBackups = (run = runToEnd): { backups: Backups; server: TestServer } => {
   const shared = {} as { backups: Backups; server: TestServer };
   beforeAll(async () => {
-    [shared.backups, shared.server] = await Promise.all([openBackups(), startServer()]);
+    [shared.backups, shared.server] = await Promise.all([openBackups(run), startServer()]);
   });
   afterAll(async () => {
     await shared.server.close();

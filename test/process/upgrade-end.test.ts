@@ -1,9 +1,9 @@
 // The end of an upgrade: refused while an old process is connected, noticed by servers, and over from the start in a new vault.
 import { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { contract } from '../src/contract.ts';
-import { lowerWalls } from '../src/platform/db/tenant-walls.ts';
-import { startServer, type TestServer } from './support/server.ts';
+import { contract } from '../../src/contract.ts';
+import { lowerWalls } from '../../src/platform/db/tenant-walls.ts';
+import { startServer, type TestServer } from '../support/server.ts';
 
 let server: TestServer;
 

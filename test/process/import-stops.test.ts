@@ -3,9 +3,9 @@ import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { asCards } from './support/card-numbers.ts';
-import { createMove } from './support/move.ts';
-import { root } from './support/process.ts';
+import { asCards } from '../support/card-numbers.ts';
+import { createMove } from '../support/move.ts';
+import { root } from '../support/process.ts';
 
 const { cards, command, environment, faultsOf, linesOf, path, read, smallFiles } = createMove();
 

@@ -1,12 +1,12 @@
 // Memory of bodies that code fetches: many at once of one tenant neither fill it nor delay another tenant.
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { type Accounts, createAccounts } from '../src/platform/accounts.ts';
-import { createEgress, type Egress } from '../src/platform/egress/client.ts';
-import { answerFetch } from '../src/modules/code/fetch-client.ts';
-import { testCa } from './support/certificates.ts';
-import { watchMemory } from './support/memory.ts';
-import { endOf, openTestSandbox, SMALL_LIMITS, type TestSandbox } from './support/sandbox.ts';
-import { startUpstream, type Upstream } from './support/upstream.ts';
+import { type Accounts, createAccounts } from '../../src/platform/accounts.ts';
+import { createEgress, type Egress } from '../../src/platform/egress/client.ts';
+import { answerFetch } from '../../src/modules/code/fetch-client.ts';
+import { testCa } from '../support/certificates.ts';
+import { watchMemory } from '../support/memory.ts';
+import { endOf, openTestSandbox, SMALL_LIMITS, type TestSandbox } from '../support/sandbox.ts';
+import { startUpstream, type Upstream } from '../support/upstream.ts';
 
 const MEGABYTE = 1024 * 1024;
 const LARGE = Buffer.alloc(4 * MEGABYTE, 'a');

@@ -1,6 +1,6 @@
 // What the proxy forwards to: an https server in a process of its own that does as little as it can. Prints its port.
 // POST / answers with 1 KB, POST /echo with what it received, POST /count with how much, GET /zeros/N with N bytes,
-// anything to /silent never.
+// anything to /silent never, GET /nested with 5 MB of lists 190 deep, GET /chunks in chunks of one byte.
 import { readFileSync } from 'node:fs';
 import type { ServerResponse } from 'node:http';
 import { createServer } from 'node:https';
@@ -11,6 +11,12 @@ const [certificatePath, keyPath] = process.argv.slice(2);
 
 const small = Buffer.from(JSON.stringify({ ok: true, text: 'x'.repeat(1000) }));
 const zeros = Buffer.alloc(65_536);
+
+const LEVELS = 190;
+const nested = Buffer.from(
+  '['.repeat(LEVELS) + Array.from({ length: 1_250_000 }, () => '{}').join() + ']'.repeat(LEVELS),
+);
+const chunks = Buffer.from('1\r\nx\r\n'.repeat(500_000) + '0\r\n\r\n');
 
 const answer = (response: ServerResponse, body: Buffer): void => {
   response.writeHead(200, { 'content-type': 'application/json', 'content-length': body.byteLength });
@@ -27,6 +33,12 @@ const server = createServer(
   (request, response) => {
     const [, place, bytesText] = (request.url ?? '').split('/');
     if (place === 'silent') return;
+    if (place === 'nested') return answer(response, nested);
+    if (place === 'chunks') {
+      // Written past Node, which would join them.
+      response.socket?.write('HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n');
+      return void response.socket?.end(chunks);
+    }
     if (place === 'zeros') {
       response.writeHead(200, { 'content-type': 'application/octet-stream', 'content-length': bytesText });
       return void Readable.from(zerosOf(Number(bytesText))).pipe(response);

@@ -3,6 +3,7 @@
 import { connect, type Socket } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import { Agent, request } from 'undici';
+import { type AttackSetup, attacksOf } from './attacks.ts';
 
 /** What the bench has made for the tenants. All lists have an element for each tenant. */
 export type Setup = {
@@ -23,6 +24,7 @@ export type Setup = {
   silent_url: string;
   /** The key of an open proxy of the first tenant. */
   open_proxy_key: string;
+  attacks: AttackSetup;
 };
 
 const [name = '', setupText = '{}'] = process.argv.slice(2);
@@ -32,10 +34,11 @@ if (hostname !== '127.0.0.1') throw new Error('loads go to loopback only');
 const agent = new Agent({ connections: 1024, pipelining: 1, headersTimeout: 0, bodyTimeout: 0 });
 const statuses: Record<string, number> = {};
 
-const post = async (url: string, key: string, body: string, more: { signal?: AbortSignal } = {}): Promise<void> => {
+type Sent = { method?: string; headers?: Record<string, string>; body?: string; signal?: AbortSignal };
+
+const send = async (url: string, { method = 'GET', ...more }: Sent): Promise<void> => {
   try {
-    const headers = { 'svc-api-key': key, 'content-type': 'application/json' };
-    const response = await request(url, { dispatcher: agent, method: 'POST', headers, body, ...more });
+    const response = await request(url, { dispatcher: agent, method: method as 'GET' | 'POST', ...more });
     await response.body.dump({ limit: 64 * 1024 * 1024 });
     statuses[response.statusCode] = (statuses[response.statusCode] ?? 0) + 1;
     // One that is refused comes again, as a client in a loop does, but does not only measure refusals.
@@ -45,6 +48,9 @@ const post = async (url: string, key: string, body: string, more: { signal?: Abo
     await pause(10);
   }
 };
+
+const post = (url: string, key: string, body: string, more: { signal?: AbortSignal } = {}): Promise<void> =>
+  send(url, { method: 'POST', headers: { 'svc-api-key': key, 'content-type': 'application/json' }, body, ...more });
 
 /** So many clients, each with its next request when the last is answered. */
 const inLoops = async (clients: number, send: (client: number) => Promise<void>): Promise<void> => {
@@ -132,6 +138,7 @@ const manners: Record<string, () => Promise<unknown>> = {
     inLoops(130, () => post(setup.sleeping[0] as string, firstKey, small, { signal: AbortSignal.timeout(2500) })),
   expressions: () => inLoops(10, () => post(`${setup.base_url}/tokenize`, firstKey, expressions)),
   burning: () => inLoops(4, () => post(setup.burning, firstKey, small)),
+  ...attacksOf(setup, { send, inLoops }),
 };
 
 const manner = manners[name];

@@ -22,9 +22,8 @@ const CONNECTIONS = 32;
 
 type Destination = { child: ChildProcess; port: number; url: string; caPath: string; stop(): Promise<void> };
 
-export const startDestination = async (): Promise<Destination> => {
+export const startDestination = async ({ cert, key } = certificateFor(HOST)): Promise<Destination> => {
   const directory = mkdtempSync(join(tmpdir(), 'strongroom-bench-destination-'));
-  const { cert, key } = certificateFor(HOST);
   const paths = ['ca.pem', 'cert.pem', 'key.pem'].map((name) => join(directory, name));
   const [caPath = '', certificatePath = '', keyPath = ''] = paths;
   writeFileSync(caPath, testCa);

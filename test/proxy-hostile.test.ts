@@ -1,5 +1,6 @@
 // Hostile destinations, through both forms of the proxy: internal addresses, insecure connections, broken or endless responses.
 // Errors are the proxy's own, and neither another tenant nor the next request is affected.
+import { accountLimits } from '../src/platform/accounts.ts';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { request as requestHttp } from 'node:http';
@@ -793,8 +794,10 @@ describe('destinations that took their time', () => {
     expect(late.length).toBeGreaterThan(0);
     for (const each of told) problemIn(each);
     for (const { headers } of busy) expect(Number(headers['retry-after'])).toBeGreaterThan(0);
-    expect(flooded.received.length).toBe(late.length);
-    expect(flooded.connectionCount()).toBe(late.length);
+    // The flood waits for its share of the loop too, since another tenant asks: the time of some is over before they connect.
+    expect(flooded.received.length).toBe(flooded.connectionCount());
+    expect(flooded.connectionCount()).toBeGreaterThan(0);
+    expect(flooded.connectionCount()).toBeLessThanOrEqual(Math.min(late.length, accountLimits.connections.ofTenantMax));
     await until(() => flooded.openCount() === 0);
     const to = `https://good.test:${good.port}`;
     expect((await pass(server, to, { key: flooder.api_key })).status).toBe(200);

@@ -37,6 +37,7 @@ const limitTexts: Record<LimitName, string> = {
   body_bytes: 'Bodies of requests to the server, until the response was sent',
   unsent_bytes: 'Responses that clients have not taken yet',
   run_bytes: 'Inputs and results of runs of code',
+  waiting_requests: 'Requests that wait because others ask too and the tenant has used its share of the event loop',
   runs: 'Runs of code, under way and waiting',
   connections: 'Connections to destinations, in use and idle',
   long_work: 'Requests with long work, under way at the same time',

@@ -2,9 +2,12 @@
 // Everything that a request can make grow is reserved here first: no tenant can take what the others need.
 import { setTimeout as pause } from 'node:timers/promises';
 import { AppError } from './errors.ts';
-import { findOperation, mark } from './event-loop.ts';
+import { type Account, findOperation, mark } from './event-loop.ts';
 import type { Slices } from './json/slices.ts';
+import { createLoopBudgets, type LoopBudgets } from './loop-budgets.ts';
 import { placeOfIp } from './ip-place.ts';
+
+export type { Account } from './event-loop.ts';
 
 const MEGABYTE = 1024 * 1024;
 
@@ -41,6 +44,8 @@ export const accountLimits = {
   unsent_bytes: { ofAll: 256 * MEGABYTE, ofTenantMax: 64 * MEGABYTE, ofTenantLeast: 16 * MEGABYTE },
   /** Inputs and results of runs, from before they are made. A tenant has sixteen of the largest at once. */
   run_bytes: { ofAll: 256 * MEGABYTE, ofTenantMax: 96 * MEGABYTE, ofTenantLeast: 12 * MEGABYTE },
+  /** Requests that wait because their tenant has used its share of the event loop: a connection and the headers of each. */
+  waiting_requests: { ofAll: 2_000, ofTenantMax: 256, ofTenantLeast: 16 },
   /** Runs of code, under way and waiting. */
   runs: { ofAll: 512, ofTenantMax: 128, ofTenantLeast: 4 },
   /** Connections to destinations: a descriptor each, and some 50 KB. Sixteen serve some hundred requests a second. */
@@ -97,9 +102,6 @@ const REST_MS_MAX = 100;
 /** While it rests, so much work of an account waits. More, which is small, is done: it must not use up the limit of long work. */
 const RESTING_MAX = 16;
 
-/** Who holds something: a tenant by its id, or clients of its open proxies and public keys, see `openAccount`. */
-export type Account = string;
-
 /** The account of a client of a tenant's open proxy or public key: it holds nothing of the tenant's own share. */
 export const openAccount = (tenant_id: string, ip: string | undefined): Account =>
   `${tenant_id} open ${placeOfIp(ip ?? '')}`;
@@ -143,6 +145,8 @@ export type Reservation = {
 };
 
 export type Accounts = {
+  /** What each account may use of the event loop. */
+  readonly budgets: LoopBudgets;
   /** At once or not at all. @throws too_many_requests where the account has its share; unavailable where nothing is left. */
   reserve(account: Account, name: LimitName, amount: number): Reservation;
   /** The error that `reserve` would throw. */
@@ -392,6 +396,7 @@ export const createAccounts = (changed: Limits = {}): Accounts => {
   const { runTurns, countWaiting, charge, whenPaid } = createTurns();
 
   return {
+    budgets: createLoopBudgets((account) => reserve(account, 'waiting_requests', 1)),
     reserve,
     findRefusal,
     hold: (account, name, amount) => hold(ledgers[name], account, amount),

@@ -1,6 +1,9 @@
 // Says what the event loop works on: callbacks mark the operation that they belong to, where the watchdog's thread can read it.
 import { AsyncLocalStorage } from 'node:async_hooks';
 
+/** Who holds or uses something: a tenant by its id, or clients of its open proxies and public keys, see `openAccount`. */
+export type Account = string;
+
 /** Names a kind of request: its account (accounts.ts), its route, and the id of the resource in its path. */
 export type OperationName = { account: string; route: string; resource: string };
 
@@ -9,29 +12,44 @@ const RESOURCE_LENGTH_MAX = 100;
 /** Enough for the name as JSON, also with escapes. */
 export const NAME_BYTES_MAX = 2_048;
 
+/** Told of the time that the event loop worked for an account. */
+export type Payments = { spend(account: Account, usedMs: number): void };
+
 /** A request, with the runs and calls that it makes. A class: there is one for each request. */
 export class Operation {
   readonly route: string;
+  readonly #payments: Payments | undefined;
   #account: () => string;
+  #payer: string | undefined;
   #resource: string;
   #text: string | undefined;
 
-  /** @param account is asked when the operation is marked. */
-  constructor(route: string, account: () => string, resource = '') {
+  /** @param account is asked when the operation is marked. @param payments what the account pays with. */
+  constructor(route: string, account: () => string, resource = '', payments?: Payments) {
     this.route = route;
     this.#account = account;
     this.#resource = resource;
+    this.#payments = payments;
+  }
+
+  get account(): string {
+    return (this.#payer ??= this.#account());
+  }
+
+  /** Its account pays for time of the event loop. */
+  pay(usedMs: number): void {
+    this.#payments?.spend(this.account, usedMs);
   }
 
   /** Changes who pays and what is used, once they are known. */
-  rename(account: string, resource: string): void {
-    this.#account = () => account;
+  rename(account: string, resource = this.#resource): void {
+    this.#payer = account;
     this.#resource = resource;
     this.#text = undefined;
   }
 
   name(): OperationName {
-    return { account: this.#account(), route: this.route, resource: this.#resource.slice(0, RESOURCE_LENGTH_MAX) };
+    return { account: this.account, route: this.route, resource: this.#resource.slice(0, RESOURCE_LENGTH_MAX) };
   }
 
   /** The name as JSON. */
@@ -61,26 +79,52 @@ const state = viewLoopState(loopMemory);
 
 const operations = new AsyncLocalStorage<Operation | undefined>();
 let marked: Operation | undefined;
+let markedAtMs = 0;
 let willClear = false;
 
 const show = (operation: Operation | undefined): void => {
+  const now = performance.now();
+  marked?.pay(now - markedAtMs);
   marked = operation;
+  markedAtMs = now;
   state.numbers[loopIndex.nameBytes] = operation === undefined ? 0 : state.name.write(operation.text());
   // Last, and visible to the other thread with what was written before.
   Atomics.add(state.numbers, loopIndex.marks, 1);
 };
 
+/** When the last mark ended, and the time for which the loop had slept by then. */
+let endedAtMs = 0;
+let endedIdleMs = 0;
+
 const clear = (): void => {
   willClear = false;
   show(undefined);
+  endedAtMs = markedAtMs;
+  endedIdleMs = performance.nodeTiming.idleTime;
+};
+
+/** Longer work is that of other callbacks without a mark. */
+const NATIVE_MS_MAX = 20;
+
+/**
+ * Called in a callback that follows work of native code, such as the handshake of a TLS connection: the operation pays for what the
+ * loop has done since the last mark.
+ */
+export const payForNative = (operation: Operation | undefined): void => {
+  if (!operation) return;
+  const now = performance.now();
+  const usedMs = marked ? now - markedAtMs : now - endedAtMs - (performance.nodeTiming.idleTime - endedIdleMs);
+  operation.pay(Math.min(Math.max(0, usedMs), NATIVE_MS_MAX));
+  markedAtMs = now;
 };
 
 /** The operation of this async context. */
 export const findOperation = (): Operation | undefined => operations.getStore();
 
 /**
- * Marks an operation as what the event loop works on, until the next mark or the end of this tick. Called where a callback begins:
- * after an answer of the database, a destination or an executor, and before a slice of long work.
+ * Marks an operation as what the event loop works on, until the next mark or the end of this tick. The account of the operation pays
+ * for that time. Called where a callback begins: with bytes of a client, an answer of the database, a destination or an executor,
+ * and before a slice of long work.
  */
 export const mark = (operation = operations.getStore()): void => {
   if (operation === marked) return;

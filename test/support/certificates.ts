@@ -1,5 +1,5 @@
 // Certificates for tests, made in memory: a certificate authority, and valid and invalid certificates.
-import { generateKeyPairSync, type KeyObject, randomBytes, sign } from 'node:crypto';
+import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject, randomBytes, sign } from 'node:crypto';
 
 export type Certificate = { cert: string; key: string };
 
@@ -81,8 +81,12 @@ export const testCa = issue(
   ],
 );
 
-const certify = (hosts: string[], days: [from: number, to: number], signedBy?: Issuer): Certificate => {
-  const pair = generatePair();
+const certify = (
+  hosts: string[],
+  days: [from: number, to: number],
+  signedBy?: Issuer,
+  pair = generatePair(),
+): Certificate => {
   const subject = 'Test server';
   const names = hosts.map((host) => der(0x82, Buffer.from(host, 'ascii')));
   const issuer = signedBy ?? { name: subject, key: pair.privateKey };
@@ -98,3 +102,31 @@ export const certificateFor = (...hosts: string[]): Certificate => certify(hosts
 export const expiredCertificateFor = (...hosts: string[]): Certificate => certify(hosts, [-3, -1], authority);
 
 export const selfSignedCertificateFor = (...hosts: string[]): Certificate => certify(hosts, [-1, 30]);
+
+const numberOf = (text = ''): bigint => BigInt(`0x${Buffer.from(text, 'base64url').toString('hex') || '0'}`);
+const textOf = (value: bigint): string => {
+  const hex = value.toString(16);
+  return Buffer.from(hex.padStart(hex.length + (hex.length % 2), '0'), 'hex').toString('base64url');
+};
+
+/** The inverse of `value` modulo `modulus`. */
+const inverse = (value: bigint, modulus: bigint): bigint => {
+  let [before, rest, one, other] = [modulus, value, 0n, 1n];
+  while (rest > 0n) [before, rest, one, other] = [rest, before % rest, other, one - (before / rest) * other];
+  return ((one % modulus) + modulus) % modulus;
+};
+
+/**
+ * A certificate that is slow to verify: an RSA key of 3,072 bits whose public exponent is as long as the modulus, since the private
+ * one is the usual public one. OpenSSL accepts long exponents up to this length of the modulus.
+ */
+export const slowCertificateFor = (...hosts: string[]): Certificate => {
+  const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 3_072 });
+  const key = privateKey.export({ format: 'jwk' });
+  const [p, q] = [numberOf(key.p), numberOf(key.q)];
+  const d = 65_537n;
+  const e = inverse(d, (p - 1n) * (q - 1n));
+  const jwk = { ...key, e: textOf(e), d: textOf(d), dp: textOf(d % (p - 1n)), dq: textOf(d % (q - 1n)) };
+  const own = createPrivateKey({ key: jwk, format: 'jwk' });
+  return certify(hosts, [-1, 30], authority, { privateKey: own, publicKey: createPublicKey(own) });
+};

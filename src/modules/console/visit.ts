@@ -1,4 +1,5 @@
 // Registers console pages: finds the session, checks CSRF tokens, and calls the public API under the member's role.
+import { findOperation } from '../../platform/event-loop.ts';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { PeopleContext } from '../people/context.ts';
 import { AppError, badRequest } from '../../platform/errors.ts';
@@ -203,6 +204,7 @@ export const openConsole = (scope: App, ctx: PeopleContext, authentication: Auth
     const session = secret === undefined ? undefined : await ctx.sessions.find(secret);
     // A page counts for the tenant of the member.
     request.account = session?.caller.tenant_id;
+    if (session) findOperation()?.rename(session.caller.tenant_id);
     return session;
   };
 

@@ -8,9 +8,13 @@ import { METRICS_TYPE } from '../../platform/metrics/render.ts';
 export const metricsRoutes = (app: App, ctx: AccessContext): void => {
   const { port, token } = ctx.config.metrics;
   if (token === undefined || port !== undefined) return;
-  app.get('/metrics', { config: { permission: null }, schema: { hide: true } }, async (request, reply) => {
-    // An API key does not open it, whatever its permissions: the figures are of all tenants.
-    if (!isBearerOf(token, request.headers.authorization)) throw unauthorized('The token is missing or not valid.');
-    return reply.type(METRICS_TYPE).send(await ctx.metricsText());
-  });
+  app.get(
+    '/metrics',
+    { config: { permission: null, isProbe: true }, schema: { hide: true } },
+    async (request, reply) => {
+      // An API key does not open it, whatever its permissions: the figures are of all tenants.
+      if (!isBearerOf(token, request.headers.authorization)) throw unauthorized('The token is missing or not valid.');
+      return reply.type(METRICS_TYPE).send(await ctx.metricsText());
+    },
+  );
 };

@@ -25,7 +25,7 @@ export const healthRoutes = (app: App, ctx: AccessContext): void => {
   app.get(
     '/healthz',
     {
-      config: { permission: null },
+      config: { permission: null, isProbe: true },
       schema: {
         operationId: 'getHealth',
         summary: 'Check that the process runs',
@@ -41,7 +41,7 @@ export const healthRoutes = (app: App, ctx: AccessContext): void => {
   app.get(
     '/readyz',
     {
-      config: { permission: null },
+      config: { permission: null, isProbe: true },
       schema: {
         operationId: 'getReadiness',
         summary: 'Check that requests are served',

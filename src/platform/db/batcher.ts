@@ -2,8 +2,9 @@
 // The rows of a request stay together, and its response waits for the commit of its batch.
 import type { Accounts, Reservation } from '../accounts.ts';
 import { AppError } from '../errors.ts';
+import { findOperation } from '../event-loop.ts';
 import type { Metrics } from '../metrics/metrics.ts';
-import { releaseInTicks } from './release.ts';
+import { type Queued, releaseInTicks, releaseOf, withinBatch } from './release.ts';
 import { createTurns } from './turns.ts';
 
 /** Rows and bytes merged into one batch; beyond it a statement's latency grows faster than its throughput (measured). */
@@ -17,7 +18,7 @@ const LARGE_IN_FLIGHT_MAX = 4;
 const FREE_ROWS = 1_000;
 const FREE_QUEUE_BYTES = 1024 * 1024;
 
-type Waiting<Result> = {
+type Waiting<Result> = Queued & {
   tenantId: string;
   /** Its number of rows. `rows` is empty for a request that writes itself. */
   count: number;
@@ -102,12 +103,13 @@ export const createBatcher = <Result>(
       let place = 0;
       return batch.map((request) => {
         const own = (results ?? []).slice(place, (place += request.count));
-        return () => request.done(own);
+        return releaseOf(request, () => request.done(own));
       });
     } catch (error) {
       metrics.count('strongroom_write_batches_failed_total', labels);
       const isPassing = error instanceof AppError && error.code === 'unavailable';
-      if (batch.length === 1 || isPassing) return batch.map((request) => () => request.failed(error));
+      if (batch.length === 1 || isPassing)
+        return batch.map((request) => releaseOf(request, () => request.failed(error)));
       // An invalid row of one request must not fail the others: each request is written again on its own.
       for (const request of batch) releaseInTicks(await write([request]));
       return [];
@@ -120,7 +122,10 @@ export const createBatcher = <Result>(
     for (const resolve of drained) resolve();
     drained = [];
   };
-  const writeInTurn = async (batch: Waiting<Result>[]): Promise<(() => void)[]> => [...(await write(batch)), endDrain];
+  const writeInTurn = async (batch: Waiting<Result>[]): Promise<(() => void)[]> => [
+    ...(await withinBatch(batch, () => write(batch))),
+    endDrain,
+  ];
   const small = createTurns<Waiting<Result>>(batchesMax, take, writeInTurn);
   /** Each large request is a lane of its own. */
   const large = createTurns<Waiting<Result>>(LARGE_IN_FLIGHT_MAX, take, writeInTurn);
@@ -138,7 +143,7 @@ export const createBatcher = <Result>(
     return new Promise<Result[]>((done, failed) => {
       const isLong = queuedRows >= FREE_ROWS || queuedBytes >= FREE_QUEUE_BYTES;
       const reservations = isLong ? reserve(tenantId, count, bytes) : undefined;
-      const request = { ...of, sinceMs: performance.now(), reservations, done, failed };
+      const request = { ...of, operation: findOperation(), sinceMs: performance.now(), reservations, done, failed };
       queuedRows += count;
       queuedBytes += bytes;
       if (count >= REQUEST_ROWS_ALONE) large.add(request, request);

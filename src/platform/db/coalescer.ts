@@ -2,6 +2,8 @@
 // The statement of a look-up is always sent after the look-up was requested.
 import type { Accounts, Reservation } from '../accounts.ts';
 import type { Metrics } from '../metrics/metrics.ts';
+import { findOperation } from '../event-loop.ts';
+import { type Queued, releaseOf, withinBatch } from './release.ts';
 import { createTurns } from './turns.ts';
 
 /** Look-ups in one statement. Measured: more gained nothing. */
@@ -9,7 +11,7 @@ const BATCH_KEYS_MAX = 200;
 /** Look-ups that may wait without a reservation. Beyond, each counts against the queue limit of its tenant. */
 const FREE_KEYS = 1_000;
 
-type Waiting<Row> = {
+type Waiting<Row> = Queued & {
   tenantId: string;
   key: string;
   reservation: Reservation | undefined;
@@ -41,27 +43,19 @@ export const createCoalescer = <Row>(
     const [{ tenantId }] = batch as [Waiting<Row>];
     try {
       const found = await find(tenantId, [...new Set(batch.map(({ key }) => key))]);
-      return batch.map(
-        ({ key, done }) =>
-          () =>
-            done(found.get(key)),
-      );
+      return batch.map((each) => releaseOf(each, () => each.done(found.get(each.key))));
     } catch (error) {
-      return batch.map(
-        ({ failed }) =>
-          () =>
-            failed(error),
-      );
+      return batch.map((each) => releaseOf(each, () => each.failed(error)));
     }
   };
 
-  const turns = createTurns(batchesMax, take, run);
+  const turns = createTurns<Waiting<Row>>(batchesMax, take, (batch) => withinBatch(batch, () => run(batch)));
   metrics.read('strongroom_queue_length', () => [[{ queue: 'lookups' }, count]]);
 
   return (tenantId, key) =>
     new Promise((done, failed) => {
       const reservation = count < FREE_KEYS ? undefined : accounts.reserve(tenantId, 'queued_lookups', 1);
       count += 1;
-      turns.add(tenantId, { tenantId, key, reservation, done, failed });
+      turns.add(tenantId, { operation: findOperation(), tenantId, key, reservation, done, failed });
     });
 };

@@ -1,6 +1,8 @@
 // Releases the requests of finished batches for at most a millisecond per tick of the event loop. Otherwise up to 200 requests
 // of one batch go on in one tick: what each of them does adds up, and every other tenant waits for the sum.
 
+import { mark, type Operation, within } from '../event-loop.ts';
+
 const RELEASE_MS = 1;
 
 /** What is left of each batch, in reverse order. Batches take turns, so that a large one does not hold up a small one. */
@@ -39,3 +41,17 @@ export const releaseInTicks = (releases: readonly (() => void)[]): void => {
   isRunning = true;
   beginTick();
 };
+
+/** What waits for a batch, and the request that it is of. */
+export type Queued = { readonly operation: Operation | undefined };
+
+/** A batch is one tenant's, so any of its requests has the account that pays. */
+export const withinBatch = <T>([first]: readonly Queued[], work: () => T): T => within(first?.operation, work);
+
+/** Goes on with a request: it pays for what follows. */
+export const releaseOf =
+  ({ operation }: Queued, release: () => void): (() => void) =>
+  () => {
+    mark(operation);
+    release();
+  };

@@ -1,5 +1,6 @@
 // A pg client that closes its connection when PostgreSQL does not answer in time, so that no query waits for ever.
 import { Client, type ClientConfig } from 'pg';
+import { findOperation, mark, type Operation } from '../event-loop.ts';
 
 /**
  * Creates a class of clients with a timeout for each query. When it ends, the connection is closed, its queries reject, and the
@@ -11,14 +12,22 @@ export const createTimedClient = (queryTimeoutMs: number) =>
   class TimedClient extends Client {
     /** Queries that PostgreSQL has not answered. */
     #pending = 0;
+    /** Whose they are, in the order of their answers. */
+    readonly #operations: (Operation | undefined)[] = [];
     readonly #timer = setTimeout(() => this.#closeConnection(), queryTimeoutMs).unref();
 
     constructor(config?: string | ClientConfig) {
       super(config);
       this.connection.on('readyForQuery', () => {
+        this.#operations.shift();
         if (this.#pending > 0) this.#pending -= 1;
         if (this.#pending > 0) this.#timer.refresh();
       });
+      // TLS replaces the stream. Its reader parses the rows of an answer, which may be megabytes.
+      for (const event of ['connect', 'sslconnect'])
+        this.connection.once(event, () =>
+          this.connection.stream.prependListener('data', () => mark(this.#operations[0])),
+        );
       // The query fails too. The pool listens to idle clients only: without a listener, a connection that is lost within a
       // transaction would end the process.
       this.on('error', () => undefined);
@@ -30,6 +39,7 @@ export const createTimedClient = (queryTimeoutMs: number) =>
       // A queued query must not extend the timeout of the one before it.
       if (this.#pending === 0) this.#timer.refresh();
       this.#pending += 1;
+      this.#operations.push(findOperation());
       return super.query(config, values, callback);
     }
 

@@ -3,6 +3,7 @@
 import type { Readable } from 'node:stream';
 import type { Client, Dispatcher } from 'undici';
 import type { Account, Accounts } from '../accounts.ts';
+import { findOperation, mark } from '../event-loop.ts';
 import { createPieceQueue } from '../piece-queue.ts';
 import { ChunkJoiner } from '../small-chunks.ts';
 import { EgressFault, faultOf } from './fault.ts';
@@ -49,6 +50,7 @@ export const startExchange = (
   onEnd: (isWhole: boolean) => void,
 ): Exchange => {
   const head = Promise.withResolvers<AnswerHead>();
+  const operation = findOperation();
   let controller: Dispatcher.DispatchController | undefined;
   let isFull = false;
   let isInDebt = false;
@@ -71,6 +73,7 @@ export const startExchange = (
   const joiner = new ChunkJoiner(accounts, {
     account: () => account,
     take: (piece) => {
+      mark(operation);
       if (!isEnded) queue.push(piece);
     },
     pause: () => setInDebt(true),
@@ -121,11 +124,16 @@ export const startExchange = (
       controller = given;
     },
     onResponseStart: (given, status, _, statusText = '') => {
+      mark(operation);
       // Informational responses (1xx) are dropped.
       if (status >= 200) head.resolve({ status, statusText, headers: pairsOf(given.rawHeaders as Buffer[]) });
     },
-    onResponseData: (_, piece) => joiner.push(piece),
+    onResponseData: (_, piece) => {
+      mark(operation);
+      joiner.push(piece);
+    },
     onResponseEnd: () => {
+      mark(operation);
       joiner.flush();
       queue.end();
     },

@@ -10,6 +10,7 @@ import {
   type TLSSocket,
 } from 'node:tls';
 import { LRUCache } from 'lru-cache';
+import { findOperation, payForNative } from '../event-loop.ts';
 import { isSameAddress } from './address.ts';
 import { EgressFault, type EgressFaultCode } from './fault.ts';
 
@@ -71,6 +72,7 @@ export const openSocket = async (target: Target, trust: SecureContext, signal: A
     plain.destroy();
     throw new EgressFault('CONNECT');
   }
+  const operation = findOperation();
   const socket = connectTls({
     socket: plain,
     servername: target.host,
@@ -79,6 +81,9 @@ export const openSocket = async (target: Target, trust: SecureContext, signal: A
     rejectUnauthorized: true,
     ALPNProtocols: ['http/1.1'],
   });
+  // A handshake takes a millisecond or two, and as many more as the certificate of the destination makes it take.
+  const pay = (): void => payForNative(operation);
+  socket.once('secureConnect', pay).once('error', pay);
   await settled(socket, 'secureConnect', 'TLS', signal);
   return socket;
 };

@@ -3,6 +3,7 @@ import { IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { FastifyRequest } from 'fastify';
 import { type Accounts, anonymousAccount } from '../accounts.ts';
+import { mark, Operation, within } from '../event-loop.ts';
 import { ChunkJoiner } from '../small-chunks.ts';
 import type { App } from './app-type.ts';
 import { accountOf } from './slow-readers.ts';
@@ -30,7 +31,7 @@ export const meterBodies = (
     override push(chunk: Uint8Array | null): boolean {
       if (chunk === null) {
         this.#joiner?.flush();
-        return super.push(null);
+        return this.#take(null);
       }
       this.#joiner ??= this.#createJoiner();
       this.#joiner.push(chunk);
@@ -44,6 +45,12 @@ export const meterBodies = (
       if (!this.#isInDebt) super._read(bytes);
     }
 
+    /** What arrives after the headers is read as part of the operation. */
+    #take(piece: Uint8Array | null): boolean {
+      const operation = operationOf.get(this);
+      return operation ? within(operation, () => super.push(piece)) : super.push(piece);
+    }
+
     #createJoiner(): ChunkJoiner {
       return new ChunkJoiner(accounts, {
         account: () => {
@@ -51,7 +58,7 @@ export const meterBodies = (
           return request ? accountOf(request) : anonymousAccount(this.socket.remoteAddress ?? '');
         },
         take: (piece) => {
-          if (!super.push(piece)) this.socket.pause();
+          if (!this.#take(piece)) this.socket.pause();
         },
         pause: () => {
           this.#isInDebt = true;
@@ -78,10 +85,23 @@ export const meterBodies = (
 
 /** By the message of Node. */
 const requestOf = new WeakMap<IncomingMessage, FastifyRequest>();
+const operationOf = new WeakMap<IncomingMessage, Operation>();
+
+/** What reads of a connection belong to: its last request, as nothing is known of the next one. Holds no request. */
+const lastOn = new WeakMap<Socket, Operation>();
+
+/** Bytes of the connection are of this operation from now on, and of its account until the next request is known. */
+export const nameReads = ({ raw }: FastifyRequest, operation: Operation, accounts: Pick<Accounts, 'budgets'>): void => {
+  if (!raw.complete) operationOf.set(raw, operation);
+  const { account } = operation;
+  if (lastOn.get(raw.socket)?.account !== account)
+    lastOn.set(raw.socket, new Operation('', () => account, '', accounts.budgets));
+};
 
 /** Adds a hook that remembers who pays for a body. A body that has arrived by then has no further chunks. */
 export const chargeBodies = (app: App): void => {
   app.addHook('onRequest', (request, _reply, done) => {
+    mark(lastOn.get(request.raw.socket));
     if (!request.raw.complete) requestOf.set(request.raw, request);
     done();
   });
@@ -96,6 +116,7 @@ export const parseInParts = (server: Server, accounts: Pick<Accounts, 'whenPaid'
     const [parse, ...others] = socket.listeners('data') as ((read: Buffer) => void)[];
     if (!parse || others.length > 0) return;
     const parseParts = (read: Buffer): void => {
+      mark(lastOn.get(socket));
       for (let at = 0; at < read.byteLength && socket.writable; at += PARSED_BYTES_MAX)
         parse(read.subarray(at, at + PARSED_BYTES_MAX));
     };

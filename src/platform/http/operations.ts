@@ -1,8 +1,11 @@
 // Adds a hook that names the operation of each request, and refuses those that held the event loop too long.
+import { Socket } from 'node:net';
 import type { FastifyRequest } from 'fastify';
 import { Operation, within } from '../event-loop.ts';
 import type { Platform } from '../platform.ts';
 import type { App } from './app-type.ts';
+import { disconnectOf } from './disconnect.ts';
+import { nameReads } from './metered-bodies.ts';
 import { accountOf } from './slow-readers.ts';
 
 /** The first id in the path. Other parameters are secrets, such as that of a link, and are in no log. */
@@ -12,16 +15,36 @@ const findResource = ({ params }: FastifyRequest): string => {
   return id;
 };
 
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** Asked by load balancers, and answered at once: a flood of others must not make the server look dead. */
+    isProbe?: true;
+  }
+}
+
 /** To be called after authentication, so that the account is known, and before bodies are read. */
-export const nameOperations = (app: App, { heldOperations }: Pick<Platform, 'heldOperations'>): void => {
-  app.addHook('onRequest', (request, _reply, done) => {
+export const nameOperations = (
+  app: App,
+  { heldOperations, accounts }: Pick<Platform, 'heldOperations' | 'accounts'>,
+): void => {
+  const { budgets } = accounts;
+  app.addHook('onRequest', (request, reply, done) => {
     const route = `${request.method} ${request.routeOptions.url ?? ''}`;
-    const operation = new Operation(route, () => accountOf(request), findResource(request));
+    const operation = new Operation(route, () => accountOf(request), findResource(request), budgets);
     try {
       heldOperations.check(operation.name());
+      // A request of the console to the API, within the process, is part of one that has waited.
+      if (!(request.raw.socket instanceof Socket) || request.routeOptions.config.isProbe)
+        return within(operation, done);
+      nameReads(request, operation, accounts);
+      const entered = budgets.enter(operation.account, () => disconnectOf(reply));
+      if (!entered) return within(operation, done);
+      return void entered.then(
+        () => within(operation, done),
+        (error: Error) => done(error),
+      );
     } catch (error) {
       return done(error as Error);
     }
-    within(operation, done);
   });
 };

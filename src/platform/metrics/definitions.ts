@@ -96,6 +96,12 @@ export const metricDefinitions = {
     labels: ['limit', 'tenant_id'],
     help: 'What a tenant and its anonymous clients hold. The 50 tenants that hold most; the rest is `other`.',
   },
+  strongroom_longest_callback_seconds: {
+    type: 'gauge',
+    ofWorkers: 'max',
+    labels: ['tenant_id'],
+    help: 'The longest callback of the event loop for a tenant since the last scrape. The 10 tenants with the longest.',
+  },
   strongroom_tenant_max: {
     type: 'gauge',
     labels: ['limit'],

@@ -6,7 +6,10 @@ import { version } from '../version.ts';
 import { keepBusiest } from './busiest-tenants.ts';
 import type { Metrics } from './metrics.ts';
 
-const readAccounts = (metrics: Metrics, accounts: Pick<Accounts, 'figures'>): void => {
+/** Tenants whose longest callback is shown. */
+const LONGEST_SHOWN = 10;
+
+const readAccounts = (metrics: Metrics, accounts: Pick<Accounts, 'figures' | 'budgets'>): void => {
   const each = <Value>(figure: (limit: AccountFigures['limits'][number]) => Value): Value[] =>
     accounts.figures().limits.map(figure);
   metrics.read('strongroom_limit_held', () => each(({ name, held }) => [{ limit: name }, held] as const));
@@ -27,12 +30,21 @@ const readAccounts = (metrics: Metrics, accounts: Pick<Accounts, 'figures'>): vo
     const kept = keepBusiest(holdings, (limit) => mostOf.get(limit) ?? 1);
     return kept.map(({ held, ...labels }) => [labels, held] as const);
   });
+  metrics.read('strongroom_longest_callback_seconds', () => {
+    const longest = new Map<string, number>();
+    for (const [account, ms] of accounts.budgets.takeLongest()) {
+      const [tenant_id = ''] = account.split(' ', 1);
+      longest.set(tenant_id, Math.max(longest.get(tenant_id) ?? 0, ms));
+    }
+    const sorted = [...longest].toSorted(([, one], [, other]) => other - one);
+    return sorted.slice(0, LONGEST_SHOWN).map(([tenant_id, ms]) => [{ tenant_id }, ms / 1000] as const);
+  });
   metrics.read('strongroom_queue_length', () => [[{ queue: 'turns' }, accounts.figures().turns]]);
 };
 
 export const readPlatform = (
   metrics: Metrics,
-  { accounts, keyring }: { accounts: Pick<Accounts, 'figures'>; keyring: Pick<Keyring, 'count'> },
+  { accounts, keyring }: { accounts: Pick<Accounts, 'figures' | 'budgets'>; keyring: Pick<Keyring, 'count'> },
 ): void => {
   for (const table of VERIFIED_TABLES) metrics.count('strongroom_tampered_rows_total', { table }, 0);
   metrics.read('strongroom_build_info', () => [[{ version }, 1]]);

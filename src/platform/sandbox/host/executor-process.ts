@@ -65,6 +65,8 @@ export type ExecutorOptions = {
   isSpare: boolean;
   /** Called when the process exists. @param hurry gives it its usual priority before it is ready: a run waits for it. */
   spawned?: ((hurry: () => void) => void) | undefined;
+  /** Called before what it has sent is read. */
+  reading?: () => void;
   /** Called with each frame. Its head is not validated yet. */
   received: (frame: Frame) => void;
   /** Called for input that is not a frame. */
@@ -145,6 +147,7 @@ export const startExecutor = async ({
   memoryMb,
   isSpare,
   spawned,
+  reading,
   received,
   broken,
 }: ExecutorOptions): Promise<Executor> => {
@@ -177,6 +180,7 @@ export const startExecutor = async ({
       child.ready();
       resolve();
     };
+    if (reading) socket.on('data', reading);
     readFrames(socket, onFrame, broken);
   });
 

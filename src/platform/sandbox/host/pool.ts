@@ -22,6 +22,8 @@ export type PoolOptions<Run> = {
   memoryTotalMb: number;
   executorPath?: string | undefined;
   report(event: PoolEvent): void;
+  /** Called before what an executor has sent is read. */
+  reading?(lease: Lease<Run>): void;
   received(lease: Lease<Run>, frame: Frame): void;
   broken(lease: Lease<Run>, error: Error): void;
   ended(lease: Lease<Run>, ending: Ending): void;
@@ -94,6 +96,7 @@ export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
       memoryMb,
       isSpare,
       spawned,
+      reading: () => lease && options.reading?.(lease),
       received: (frame) => lease && options.received(lease, frame),
       broken: (error) => lease && options.broken(lease, error),
     });

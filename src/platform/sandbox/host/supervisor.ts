@@ -1,7 +1,7 @@
 // Runs code of tenants in executor processes: admission, placement, results, retries, and the end of executors.
 // Validates messages of executors as untrusted input; the owner of a run is never read from them.
 import { type Accounts } from '../../accounts.ts';
-import { findOperation, within } from '../../event-loop.ts';
+import { findOperation, mark, within } from '../../event-loop.ts';
 import { createBreaker } from './breaker.ts';
 import { encodeFrame, type Frame, frameKinds, ProtocolError } from '../protocol/frames.ts';
 import { doneHead, PARSED_AT_ONCE, parseHead } from './heads.ts';
@@ -94,6 +94,8 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
   const pool = createPool<Run>({
     ...options,
     memoryMb: limits.memoryMb,
+    // All its runs are of one application, so any of them has the account that pays.
+    reading: ({ runs: [first] }) => mark(first?.[1].operation),
     received: (lease, frame) => receive(lease, frame),
     broken: (lease, { message }) => violate(lease, message),
     ended: (lease, ending) => onExecutorExit(lease, ending),

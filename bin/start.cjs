@@ -1,9 +1,7 @@
 'use strict';
 // Starts the server: npm start, systemd units and images all come through here. dist/node-24.js finds the right Node.
-// Two settings of the garbage collector, with their figures in docs/decisions/0045-tricks-removed.md:
-// - bin/start.sh and the Dockerfile set semi-spaces of 16 MB, so that objects that live for one request die young.
-// - The heap grows in smaller steps. By default a server keeps 20 MB more after 100,000 tokens.
-require('v8').setFlagsFromString('--heap-growing-percent=40');
+// bin/start.sh and the Dockerfile set semi-spaces of 16 MB, so that objects that live for one request die young: the figures are in
+// docs/decisions/0095-collections.md.
 
 // Variables that are set already win over .env; without such a file nothing is said.
 if (require('fs').existsSync('.env')) process.loadEnvFile();

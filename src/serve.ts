@@ -16,6 +16,7 @@ import type { OperationName } from './platform/event-loop.ts';
 import { startCountingHeld } from './platform/held-operations.ts';
 import { collectWhenIdle } from './platform/idle-collection.ts';
 import type { App } from './platform/http/app-type.ts';
+import { lowerHelpers } from './platform/priority.ts';
 
 /** When remaining connections are cut. Enough time must be left to stop the database. */
 const CUT_MS = 10_000;
@@ -86,6 +87,7 @@ export const serve = async (
   const stopStreaming = startStreaming(ctx);
   const stopBuildingTrees = startBuildingTrees(ctx);
   const stopExportingCheckpoints = startExportingCheckpoints(ctx);
+  lowerHelpers();
   const stopCollecting = collectWhenIdle();
   const stopCountingHeld = startCountingHeld(ctx, tellHeld);
   return {

@@ -1,5 +1,5 @@
 // Sets the CPU priority (niceness) of processes. Linux keeps one for each thread.
-import { readdirSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { constants, getPriority, setPriority } from 'node:os';
 
 /** The lowest priority that there is. */
@@ -36,4 +36,29 @@ export const mayRaisePriority = (): boolean => {
   const may = setThread(0, Math.max(own - 1, NICENESS_MIN));
   if (may) setThread(0, own);
   return may;
+};
+
+/** Threads of V8 that mark and compile beside the main thread. Their name is Node's. */
+const HELPER_NAME = 'V8Worker';
+
+/** So much less weight that the main thread has three quarters of a core that both want. */
+const HELPER_NICENESS = 5;
+
+/**
+ * Lets V8's helper threads yield to the main thread, where cores are few: with the same priority they took half of the core from it
+ * while strings of megabytes passed. To be called once. Only Linux has a priority for each thread.
+ */
+export const lowerHelpers = (): void => {
+  if (process.platform !== 'linux') return;
+  const niceness = getPriority() + HELPER_NICENESS;
+  for (const thread of findThreads(process.pid)) if (nameOf(thread) === HELPER_NAME) setThread(thread, niceness);
+};
+
+const nameOf = (thread: number): string => {
+  try {
+    return readFileSync(`/proc/self/task/${thread}/comm`, 'utf8').trim();
+  } catch {
+    // The thread has ended.
+    return '';
+  }
 };

@@ -356,6 +356,28 @@ describe('around an answer', () => {
     expect(up.connectionCount()).toBe(1);
   });
 
+  test('informational ones come while the request is sent, in any pieces', async () => {
+    const hints = 'HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n';
+    const { exchange } = await open({
+      onHead: (question) => {
+        question.socket.write('HTTP/1.1 100 Continue\r\n\r\n');
+        question.on('data', () => {
+          question.socket.write(hints.slice(0, 20));
+          question.socket.write(hints.slice(20));
+        });
+      },
+      answer: (_, response, { body }) => void response.end(String(body.length)),
+    });
+    const body = (async function* () {
+      for (let count = 0; count < 10; count += 1) {
+        yield PIECE;
+        await delay(1);
+      }
+    })();
+    const answer = await exchange({ method: 'POST', body });
+    expect([answer.status, answer.body.toString()]).toEqual([200, String(10 * PIECE.length)]);
+  });
+
   test('trailers are left out, and the connection serves the next request', async () => {
     const { up, exchange } = await open({
       onHead: (question) =>

@@ -510,7 +510,7 @@ describe('answers', () => {
     }
     const told = await pass(server, seen, { body: CANARY });
     expect(told.status).toBe(502);
-    expect(problemIn(told).detail).toBe('The destination closed the connection.');
+    expect(problemIn(told).detail).toBe('The destination closed the connection. It may have acted on the request.');
     expect(told.body.toString()).not.toContain('half');
     await until(() => upstream.openCount() === 0);
   });
@@ -520,7 +520,7 @@ describe('answers', () => {
     for (const to of [named, stored, seen]) {
       const told = await pass(server, to, { body: CANARY });
       expect([told.status, told.isWhole]).toEqual([502, true]);
-      expect(problemIn(told).detail).toBe('The destination closed the connection.');
+      expect(problemIn(told).detail).toBe('The destination closed the connection. It may have acted on the request.');
       expect(told.body.toString()).not.toContain('half');
     }
     await until(() => upstream.openCount() === 0);
@@ -753,7 +753,7 @@ describe('destinations that took their time', () => {
     const { begun, slow } = slowly;
     for (const { told, ms } of [await begun.silent, await begun.stored]) {
       expect(told.status).toBe(504);
-      expect(problemIn(told).detail).toBe('The destination did not answer in time.');
+      expect(problemIn(told).detail).toBe('The destination did not answer in time. It may have acted on the request.');
       expect(ms).toBeGreaterThan(WHOLE_MS_LEAST);
     }
     expect(slow.received.filter((each) => each.url === '/silent')).toHaveLength(2);

@@ -23,7 +23,7 @@ export const forwardingFault = (error: unknown, place?: string): unknown => {
       return badRequest(error.message);
     case 'BODY_TOO_LARGE':
       return payloadTooLarge(
-        `The answer of the destination must be at most ${megabytes(RUN_BYTES_MAX)} to be transformed.`,
+        `The answer of the destination must be at most ${megabytes(RUN_BYTES_MAX)} to be transformed. It may have acted on the request.`,
       );
     case 'TIMEOUT':
       return new AppError('gateway_timeout', error.message, { cause: error });

@@ -13,7 +13,7 @@ import {
 } from './destination.ts';
 import { isLocalName, LOCAL_HINT } from './dev-destination.ts';
 import { type AnswerBody, type AnswerHead, type RequestBody, startExchange } from './exchange.ts';
-import { EgressFault, faultOf } from './fault.ts';
+import { afterSending, EgressFault, faultOf } from './fault.ts';
 import { type Headers, requestHeaders, responseHeaders } from './headers.ts';
 import { createResolver, lookUpHost, resolveAddress, type Resolver } from './resolve.ts';
 import { type ClientCertificate, createTrust, openSocket } from './socket.ts';
@@ -180,7 +180,7 @@ export const createEgress = (policy: EgressPolicy, options: EgressOptions): Egre
         life.startPhase(firstByteMs);
         const question = { path, method: asked.method, headers, body, bodyBytes };
         const payer = { accounts: options.accounts, account };
-        const exchange = startExchange(connection.client, question, payer, (isWhole) => {
+        const exchange = startExchange(connection, question, payer, (isWhole) => {
           life.end();
           // A response may arrive before the whole request was sent. The rest of the body is not needed.
           stopBody(body);
@@ -270,6 +270,6 @@ const receive = ({ status, statusText, headers }: AnswerHead, asked: string, bod
     };
   } catch (error) {
     body.destroy();
-    throw error;
+    throw afterSending(faultOf(error));
   }
 };

@@ -4,6 +4,7 @@ import type { TLSSocket } from 'node:tls';
 import { type buildConnector, Client } from 'undici';
 import { type Account, type Accounts, isCrowded, type Reservation } from '../accounts.ts';
 import { EgressFault } from './fault.ts';
+import { mendHeads, type ResponseHeads } from './response-heads.ts';
 import type { ClientCertificate } from './socket.ts';
 
 /** How long a connection may be idle before it is closed. */
@@ -27,6 +28,7 @@ export type OpenSocket = {
 export type Connection = Use &
   OpenSocket & {
     client: Client;
+    heads: ResponseHeads;
     reservation: Reservation;
     /** All connections of its place, including this one. */
     peers: Peers;
@@ -220,7 +222,8 @@ export const createConnections = (accounts: Accounts): Connections => {
     peersAt.set(key, peers);
     peers.count += 1;
     const use: Use = { tenant_id, account, origin, clientCertificate };
-    const connection: Connection = { ...use, ...opened, client, reservation, peers, restedAt: undefined };
+    const heads = mendHeads(socket);
+    const connection: Connection = { ...use, ...opened, client, heads, reservation, peers, restedAt: undefined };
     live.add(connection);
     socket.once('close', () => {
       remove(connection);

@@ -1,12 +1,13 @@
 // Sends one request over one connection and streams the response. A slow reader applies backpressure to the destination.
 // Deadlines are the caller's.
 import type { Readable } from 'node:stream';
-import type { Client, Dispatcher } from 'undici';
+import type { Dispatcher } from 'undici';
 import type { Account, Accounts } from '../accounts.ts';
 import { findOperation, mark } from '../event-loop.ts';
 import { createPieceQueue } from '../piece-queue.ts';
 import { ChunkJoiner } from '../small-chunks.ts';
-import { EgressFault, faultOf } from './fault.ts';
+import type { Connection } from './connections.ts';
+import { afterSending, EgressFault, faultOf } from './fault.ts';
 import type { Headers } from './headers.ts';
 
 export type RequestBody = Uint8Array | AsyncIterable<Uint8Array>;
@@ -44,7 +45,7 @@ type Payer = { accounts: Accounts; account: Account };
  * aborted or broke off.
  */
 export const startExchange = (
-  client: Client,
+  { client, heads }: Pick<Connection, 'client' | 'heads'>,
   question: Question,
   { accounts, account }: Payer,
   onEnd: (isWhole: boolean) => void,
@@ -90,7 +91,7 @@ export const startExchange = (
   const fail = (error: unknown): void => {
     if (isEnded) return;
     joiner.flush();
-    const fault = faultOf(error);
+    const fault = afterSending(faultOf(error));
     head.reject(fault);
     queue.fail(fault);
     end(false);
@@ -125,8 +126,8 @@ export const startExchange = (
     },
     onResponseStart: (given, status, _, statusText = '') => {
       mark(operation);
-      // Informational responses (1xx) are dropped.
-      if (status >= 200) head.resolve({ status, statusText, headers: pairsOf(given.rawHeaders as Buffer[]) });
+      // Informational responses were dropped before.
+      head.resolve({ status, statusText, headers: pairsOf(given.rawHeaders as Buffer[]) });
     },
     onResponseData: (_, piece) => {
       mark(operation);
@@ -140,6 +141,7 @@ export const startExchange = (
     onResponseError: (_, error) => fail(error),
   };
 
+  heads.expect();
   client.dispatch(
     {
       path: question.path,

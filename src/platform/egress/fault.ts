@@ -1,6 +1,9 @@
 // The closed list of egress errors. Each code has a public sentence without data; the driver's error is the private cause.
 import { CHUNKS_RULE } from '../small-chunks.ts';
 
+/** Our side cannot know what the destination did with a request that has left. */
+const MAY_HAVE_ACTED = 'It may have acted on the request.';
+
 const sentenceOf = {
   /** The destination is not valid or not allowed. Nothing was sent. */
   DESTINATION_REFUSED: 'The destination is not valid or not allowed.',
@@ -12,10 +15,10 @@ const sentenceOf = {
   TLS: 'No secure connection to the destination could be made.',
   TIMEOUT: 'The destination did not answer in time.',
   RESET: 'The destination closed the connection.',
-  PROTOCOL: 'The destination did not answer in valid HTTP.',
-  BODY_TOO_LARGE: 'The answer of the destination is too large.',
-  TOO_MANY_CHUNKS: `The answer of the destination has ${CHUNKS_RULE}.`,
-  DECODE: 'The answer of the destination could not be decoded.',
+  PROTOCOL: `The destination did not answer in valid HTTP. ${MAY_HAVE_ACTED}`,
+  BODY_TOO_LARGE: `The answer of the destination is too large. ${MAY_HAVE_ACTED}`,
+  TOO_MANY_CHUNKS: `The answer of the destination has ${CHUNKS_RULE}. ${MAY_HAVE_ACTED}`,
+  DECODE: `The answer of the destination could not be decoded. ${MAY_HAVE_ACTED}`,
   REDIRECT_REFUSED: 'The destination redirected the request, and redirects are not allowed.',
   TOO_MANY_REDIRECTS: 'The destination redirected the request too often.',
   /** Too many open connections (nothing was sent), or no memory for the body. */
@@ -35,6 +38,15 @@ export class EgressFault extends Error {
     this.code = code;
   }
 }
+
+/** Codes whose sentence also ends a request that did not leave, or that have sentences of their own. */
+const ends: ReadonlySet<EgressFaultCode> = new Set(['TIMEOUT', 'RESET', 'PROTOCOL']);
+
+/** The same fault, and that the destination may have acted. For a request that began to leave. */
+export const afterSending = (fault: EgressFault): EgressFault => {
+  if (!ends.has(fault.code) || fault.message.endsWith(MAY_HAVE_ACTED)) return fault;
+  return new EgressFault(fault.code, { sentence: `${fault.message} ${MAY_HAVE_ACTED}`, cause: fault.cause ?? fault });
+};
 
 const codeOf = {
   UND_ERR_HEADERS_OVERFLOW: 'PROTOCOL',

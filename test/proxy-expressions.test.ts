@@ -209,7 +209,7 @@ describe('where expressions stand', () => {
     const coded = { headers: { 'content-type': 'image/png', 'content-encoding': 'gzip' }, body: bytes };
     expect((await arriving('/proxy', coded)).body).toEqual(bytes);
     const braces = bytes.subarray(bytes.lastIndexOf('{{'));
-    for (const type of ['multipart/form-data', 'nonsense', 'application/cbor'])
+    for (const type of ['nonsense', 'application/cbor'])
       expect((await arriving('/proxy', typed(type, braces))).body, type).toEqual(braces);
     expect((await arriving('/proxy', { body: braces })).body).toEqual(braces);
   });

@@ -656,7 +656,10 @@ describe('a coded answer', () => {
     ['broken bytes', 'br', Buffer.from(text)],
   ])('of %s is a 502 for code', async (_, coding, body) => {
     const told = await onWire(await make({ response: PASS, ...answering(body, { 'content-encoding': coding }) }));
-    expect([told.status, problemIn(told).detail]).toEqual([502, 'The answer of the destination could not be decoded. It may have acted on the request.']);
+    expect([told.status, problemIn(told).detail]).toEqual([
+      502,
+      'The answer of the destination could not be decoded. It may have acted on the request.',
+    ]);
   });
 
   test.each([

@@ -218,16 +218,28 @@ describe('headers on their way to the destination', () => {
 
   test('content types that are not well formed go on as they came, and so do their bodies', async () => {
     const body = '{"a": 1.0 }';
-    const types = ['application/json;;charset', 'json', 'a b/c', 'text/', 'application/json; charset="x', ';', ''];
+    const types = [
+      'application/json;;charset',
+      'json',
+      'a b/c',
+      'text/',
+      'application/json; charset="utf-8" x',
+      ';',
+      '',
+    ];
     for (const type of types) {
       const head = house.head('POST /proxy', `Content-Type: ${type}`, `Content-Length: ${body.length}`);
       const message = await arriving(head + body);
       expect(valuesOf(message, 'content-type'), type).toEqual([type]);
       expect(message.body.toString(), type).toBe(body);
     }
-    const twice = ['Content-Type: text/plain', 'content-type: application/json', `Content-Length: ${body.length}`];
-    const message = await arriving(house.head('POST /proxy', ...twice) + body);
-    expect(valuesOf(message, 'content-type')).toEqual(['text/plain', 'application/json']);
+    const twice = (...types: string[]) =>
+      house.head('POST /proxy', ...types.map((type) => `Content-Type: ${type}`), `Content-Length: ${body.length}`) +
+      body;
+    const message = await arriving(twice('Application/JSON', 'application/json'));
+    expect(valuesOf(message, 'content-type')).toEqual(['Application/JSON', 'application/json']);
+    for (const types of [['text/plain', 'application/json'], ['application/json; charset="x']])
+      expect([400, 415]).toContain(statusOf(await house.ask(twice(...types))));
   });
 });
 
@@ -489,7 +501,7 @@ describe('framing on its way in', () => {
   });
 
   test('a body with a length, and one in chunks, arrives whole and framed once', async () => {
-    for (const type of ['application/json', 'application/octet-stream', 'text/plain', 'multipart/form-data']) {
+    for (const type of ['application/json', 'application/octet-stream', 'text/plain', 'application/cbor']) {
       const body = '{"a":[1,2]}';
       const lines = [`Content-Type: ${type}`];
       const heads = [
@@ -729,8 +741,7 @@ describe('answers on their way to the caller', () => {
 
   test('an unrequested 100 Continue is not taken for the response', async () => {
     const answer = await answered(`${bodyless('100 Continue')}${OK}`);
-    expect([200, 502]).toContain(statusOf(answer));
-    if (statusOf(answer) === 200) expect(answer.body.toString()).toBe('ok');
+    expect([statusOf(answer), answer.body.toString()]).toEqual([200, 'ok']);
   });
 
   test('in chunks, with extensions and trailers, they arrive whole', async () => {
@@ -760,7 +771,6 @@ describe('answers on their way to the caller', () => {
     ['a length of letters', bodyless('200 OK', 'Content-Length: 0x5') + 'hello'],
     ['NUL in a header', bodyless('200 OK', 'X-A: 1\x002', 'Content-Length: 0')],
     ['a control character in a header', bodyless('200 OK', 'X-A: 1\x1b2', 'Content-Length: 0')],
-    ['a space before a colon', bodyless('200 OK', 'X-A : 1', 'Content-Length: 0')],
     ['a header without a colon', bodyless('200 OK', 'X-A', 'Content-Length: 0')],
     ['a header name that is none', bodyless('200 OK', 'X A: 1', 'Content-Length: 0')],
     ['no status', 'HTTP/1.1 OK\r\nContent-Length: 0\r\n\r\n'],

@@ -394,6 +394,22 @@ const works: Record<string, (run: Run) => Work> = {
   'modules/proxy/bodies/unread mayHoldExpression':
     (run) =>
     ({ text }) => [() => run('unread', Buffer.from(text)), () => run('unreadable', Buffer.from(text))],
+  'modules/proxy/bodies/charsets decodeLegacy':
+    (run) =>
+    ({ text }) =>
+      run(Buffer.from(text), 'gbk'),
+  'modules/proxy/bodies/charsets encodeLegacy':
+    (run) =>
+    ({ text }) =>
+      run(text, 'gbk'),
+  'modules/proxy/bodies/charsets encodeLegacyInSlices':
+    (run) =>
+    ({ text }) =>
+      run(text, 'gbk'),
+  'modules/proxy/bodies/charsets isEncodable':
+    (run) =>
+    ({ text }) =>
+      run(text, 'gbk'),
   'modules/proxy/bodies/utf16 encodeUtf16':
     (run) =>
     ({ text }) =>

@@ -80,16 +80,16 @@ const ways: [string, Way][] = [
   ['MessagePack', typed('application/msgpack', cbor)],
   ['Protobuf', typed('application/x-protobuf', cbor)],
   ['an unknown type', typed('application/x-own')],
-  ['an invalid type', typed('nonsense')],
+  ['a name in an invalid type', typed('nonsense', (expression) => `{"${expression}":1}`)],
   ['two types in one header', typed('application/json, text/plain')],
   ['two headers of types', typed(['application/json', 'text/plain'])],
   ['UTF-7', typed('text/plain; charset=utf-7')],
   ['UTF-7, encoded', typed('text/plain; charset=utf-7', inUtf7)],
   ['UTF-32', typed('text/plain; charset=utf-32', inUtf32)],
-  ['JSON in Shift JIS', typed('application/json; charset=shift_jis', (expression) => `{"a":"${expression}"}`)],
+  ['a name in JSON in Shift JIS', typed('application/json; charset=shift_jis', (expression) => `{"${expression}":1}`)],
   [
     'XML that declares another charset',
-    typed('text/xml', (expression) => `<?xml version="1.0" encoding="koi8-r"?><a>${expression}</a>`),
+    typed('text/xml', (expression) => `<?xml version="1.0" encoding="x-own"?><a>${expression}</a>`),
   ],
   ['binary data without a type', typed([], (expression) => Buffer.from(`\xff\x00${expression}`, 'latin1'))],
   [
@@ -115,13 +115,25 @@ const send = (way: ReturnType<Way>, named: Record<string, string>) => {
   return askOnWire(fixture.server, 'POST', path, options);
 };
 
-test.each(ways)('an expression in %s is a 400, and nothing is sent', async (_, way) => {
+/** Refused with any body: receivers read these differently than the proxy would. */
+const refusedAlways = new Set([
+  'multipart without a boundary',
+  'two types in one header',
+  'two headers of types',
+  'UTF-7',
+  'UTF-7, encoded',
+  'UTF-32',
+  'a compressed body in an unknown charset',
+]);
+
+test.each(ways)('an expression in %s is a 400 or 415, and nothing is sent', async (name, way) => {
   for (const expression of [`{{ ${id} }}`, `{{${id}}}`, `{{ ${id} | json: '$.number' }}`]) {
     const before = fixture.upstream.received.length;
     const answer = await send(way(expression), { 'svc-proxy-url': fixture.url });
-    expect(answer.status, answer.body.toString()).toBe(400);
+    expect([400, 415], answer.body.toString()).toContain(answer.status);
     expect(fixture.upstream.received).toHaveLength(before);
   }
+  if (refusedAlways.has(name)) return;
   // Without an expression it is sent.
   const sent = await send(way('{ none }'), { 'svc-proxy-url': fixture.url });
   expect(sent.status, sent.body.toString()).toBe(200);
@@ -152,7 +164,7 @@ test('a body that is too large to be held is cut off before the expression', asy
     Buffer.from(`{{ ${id} }}`),
     Buffer.alloc(9000, 'y'),
   ]);
-  for (const type of ['application/cbor', 'text/plain; charset=utf-7', 'nonsense']) {
+  for (const type of ['application/cbor', 'text/plain; charset=gbk', 'nonsense']) {
     const answer = await send({ headers: { 'content-type': type }, body: whole }, { 'svc-proxy-url': fixture.url });
     expect(answer.status, type).toBe(413);
     expect(fixture.upstream.received.some(({ body }) => body.includes(id))).toBe(false);

@@ -2,8 +2,9 @@
 import type { Headers } from '../../platform/egress/headers.ts';
 import { JsonSyntaxError } from '../../platform/json/json-parser.ts';
 import { type OutsideJson, parseOutsideInSlices } from '../../platform/json/json-shape.ts';
-import type { Slices } from '../../platform/json/slices.ts';
+import { runAtOnce, type Slices } from '../../platform/json/slices.ts';
 import { bodyKindOf, type Charset } from './bodies/body-kind.ts';
+import { decodeLegacy, encodeLegacy, isEncodable, isLegacy } from './bodies/charsets.ts';
 import { withoutByteOrderMark } from './bodies/utf16.ts';
 
 /** The body is undefined if there is none. */
@@ -53,7 +54,18 @@ export const isJson = (headers: Headers): boolean => bodyKindOf(headers).kind ==
 export const textOf = ({ headers, body }: Message): string | undefined =>
   body === undefined || body.byteLength === 0
     ? undefined
-    : Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString(charsetOf(headers));
+    : decodeAs(charsetOf(headers), Buffer.from(body.buffer, body.byteOffset, body.byteLength));
+
+const decodeAs = (charset: Charset, bytes: Buffer): string =>
+  isLegacy(charset)
+    ? (runAtOnce(decodeLegacy(bytes, charset)) ?? new TextDecoder(charset).decode(bytes))
+    : bytes.toString(charset);
+
+/** Undefined for a text that the charset does not hold. */
+export const encodeText = (text: string, charset: Charset): Buffer | undefined => {
+  if (isLegacy(charset)) return isEncodable(text, charset) ? encodeLegacy(text, charset) : undefined;
+  return charset === 'latin1' && /[^\0-\xff]/.test(text) ? undefined : Buffer.from(text, charset);
+};
 
 /** JSON as a value, any other body as text, no body as null. `problem`: why code must not get the value. */
 export function* readValue(message: Message): Slices<OutsideJson> {

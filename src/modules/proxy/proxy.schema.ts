@@ -119,7 +119,7 @@ const failures: Record<string, [description: string, example: AppError]> = {
     payloadTooLarge(BODY_TOO_LARGE),
   ],
   ProxyUnsupportedMediaType: [
-    'The body has a `Content-Encoding` that the proxy cannot decode to look for expressions: `Accept-Encoding` names those that it can. Or it is JSON in a charset that a transform cannot read.',
+    'The body has a `Content-Encoding` that the proxy cannot decode to look for expressions: `Accept-Encoding` names those that it can. Or it is text in a charset that the proxy does not read: `detail` names it.',
     new AppError(
       'unsupported_content_coding',
       'The Content-Encoding must be one or two of gzip, deflate, br: the proxy looks at the body.',
@@ -150,7 +150,7 @@ const failures: Record<string, [description: string, example: AppError]> = {
   ],
   ProxyGatewayTimeout: [
     'The destination did not respond in time. It may have done what the request asked for.',
-    new AppError('gateway_timeout', 'The destination did not answer in time.'),
+    new AppError('gateway_timeout', 'The destination did not answer in time. It may have acted on the request.'),
   ],
 };
 

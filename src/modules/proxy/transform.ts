@@ -13,7 +13,16 @@ import type { Json } from '../../platform/json/json.ts';
 import { type JsonFinding, JsonSyntaxError, parseInSlices } from '../../platform/json/json-parser.ts';
 import type { OutsideJson } from '../../platform/json/json-shape.ts';
 import { stringifyInSlices } from '../../platform/json/slices.ts';
-import { charsetOf, isJson, type Message, namedHeaders, queryValues, readValue, textOf } from './message.ts';
+import {
+  charsetOf,
+  encodeText,
+  isJson,
+  type Message,
+  namedHeaders,
+  queryValues,
+  readValue,
+  textOf,
+} from './message.ts';
 import { withoutByteOrderMark } from './bodies/utf16.ts';
 import type { ProxyForUse } from './proxy-finder.ts';
 
@@ -60,10 +69,9 @@ const headersOf = (side: Side, returned: Record<string, unknown>): Headers => {
 };
 
 const encode = (side: Side, text: string, headers: Headers): Uint8Array => {
-  const charset = charsetOf(headers);
-  if (charset === 'latin1' && /[^\0-\xff]/.test(text))
-    throw invalidResult(side, 'the body has characters that the charset of its headers does not hold');
-  return Buffer.from(text, charset);
+  const body = encodeText(text, charsetOf(headers));
+  if (body) return body;
+  throw invalidResult(side, 'the body has characters that the charset of its headers does not hold');
 };
 
 /** Larger bodies are written as JSON in slices: at once they would block the event loop for more than a millisecond. */

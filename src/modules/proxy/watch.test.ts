@@ -53,8 +53,7 @@ const openings: [type: string | undefined, body: string][] = [
   [PARTS, `--b\r\n\r\n{{\r\n--b--`],
   [PARTS, `${part('Content-Type: multipart/mixed; boundary=c', '--c\r\n\r\n{{\r\n--c--')}--b--`],
   ['application/json; charset=shift_jis', '"{{'],
-  ['text/plain; charset=utf-7', 'a +AHsAew- t'],
-  ['text/plain; charset=utf-32', 'a\0\0\0{\0\0\0{\0\0\0'],
+  ['text/plain; charset=shift_jis', 'a {{ t'],
   // An invalid multipart body is scanned as text of any kind.
   ['application/json; charset=utf-16le', '[\0"\0{\0{\0'],
   ['application/json', '\0[\0"\0{\0{'],

@@ -5,6 +5,7 @@ import { megabytes } from '../../platform/size-text.ts';
 import { EXPANDED_BYTES_MAX } from '../tokens/expressions/meter.ts';
 import { NESTED_MULTIPART_MAX, PARTS_MAX } from './bodies/body.ts';
 import { bodyKindOf, type BodyKind, type TextBodyKind } from './bodies/body-kind.ts';
+import { isLegacy } from './bodies/charsets.ts';
 import { createMultipartReader } from './bodies/multipart.ts';
 import {
   anyStart,
@@ -62,17 +63,17 @@ const createGuessWatcher = (watch: Watcher): Watcher => {
   };
 };
 
-/** Decodes UTF-16 before it is scanned, up to the first invalid character. */
+/** Decodes UTF-16, and charsets whose characters may have a brace as their second byte, before it is scanned, up to the first invalid character. */
 const createCharsetWatcher = (kind: TextBodyKind, watch: Watcher): Watcher => {
   let start = Buffer.alloc(0);
   let watchDecoded: Watcher | undefined;
   const choose = (first: Buffer): Watcher => {
-    const utf16 = utf16Of(kind, first);
-    if (utf16 === undefined) return watch;
+    const wide = utf16Of(kind, first) ?? (isLegacy(kind.charset) ? kind.charset : undefined);
+    if (wide === undefined) return watch;
     // A body without a type may be binary.
-    const decoder = new TextDecoder(utf16, { fatal: kind.kind === 'undeclared' });
+    const decoder = new TextDecoder(wide, { fatal: kind.kind === 'undeclared' });
     // Binary data may look like UTF-16.
-    const watchRaw = createUnsearchedWatcher('unread');
+    const watchRaw = kind.charset === wide ? ignore : createUnsearchedWatcher('unread');
     let isText = true;
     return (chunk) => {
       watchRaw(chunk);
@@ -119,6 +120,10 @@ const createMultipartWatcher = (boundary: string, level: number): Watcher => {
 
 const createWatcher = (kind: BodyKind, level = 0): Watcher => {
   if (kind.kind === 'bytes') return ignore;
+  if (kind.kind === 'refused')
+    return (chunk) => {
+      if (chunk.length > 0) throw kind.refuse('body');
+    };
   if (kind.kind === 'unread' || kind.kind === 'unreadable') return createUnsearchedWatcher(kind.kind);
   if (kind.kind === 'multipart')
     return level > NESTED_MULTIPART_MAX

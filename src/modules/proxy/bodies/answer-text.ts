@@ -1,6 +1,7 @@
 // Converts a response in another charset to UTF-8, for code to read.
 import type { Headers } from '../../../platform/egress/headers.ts';
 import { bodyKindOf, charsetOf, inUtf8Headers, isMarkup, utf16Label } from './body-kind.ts';
+import { isLegacy } from './charsets.ts';
 import { writeDeclaredEncoding } from './markup-text.ts';
 import type { Message } from '../message.ts';
 import { utf16Of, utf16OfMark } from './utf16.ts';
@@ -32,7 +33,8 @@ export const readAnswer = (answer: Message, isCut = false): { message: Message; 
   const { headers, body } = answer;
   if (body === undefined || body.byteLength === 0) return { message: answer };
   const label = labelOf(headers);
-  const known = charsetOf(label ?? 'utf-8');
+  const said = charsetOf(label ?? 'utf-8');
+  const known = said && !isLegacy(said) ? said : undefined;
   const wide = utf16Label(label ?? '');
   const utf8Headers = inUtf8Headers(headers);
   const kind = bodyKindOf(utf8Headers);

@@ -1,8 +1,9 @@
 // Determines from headers whether a body is searched for expressions: its format and charset.
 import type { Headers } from '../../../platform/egress/headers.ts';
+import { type AppError, invalidField, unsupportedMediaType } from '../../../platform/errors.ts';
+import { type Charset, legacyCharsetOf } from './charsets.ts';
 
-/** Charsets in which no byte of a longer character equals a brace, a quote or a line end. */
-export type Charset = 'utf8' | 'latin1';
+export type { Charset };
 
 export type TextKind =
   | 'json'
@@ -30,8 +31,10 @@ export type BodyKind =
   | { kind: 'multipart'; boundary: string }
   /** A format that the proxy does not know. Refused with an expression. */
   | { kind: 'unread' }
-  /** Text that the proxy cannot decode, or that receivers read differently. Refused with two braces. */
+  /** Text in quoted-printable. Refused with two braces. */
   | { kind: 'unreadable' }
+  /** What receivers read differently, or the proxy cannot decode. Refused as soon as there is a body. */
+  | { kind: 'refused'; refuse(place: string): AppError }
   /** Files, which hold any bytes. Forwarded without a search for expressions. */
   | { kind: 'bytes' };
 
@@ -42,8 +45,8 @@ const unreadable: BodyKind = { kind: 'unreadable' };
 /** US-ASCII is a subset of UTF-8. */
 const utf8 = new Set(['utf-8', 'utf8', 'us-ascii', 'ascii']);
 
-/** In the Encoding Standard, iso-8859-1 is a label of windows-1252. */
-const latin1 = new Set(['iso-8859-1', 'iso8859-1', 'iso_8859-1', 'latin1', 'windows-1252', 'cp1252', 'x-cp1252']);
+/** In the Encoding Standard these are labels of windows-1252. Their bytes 80 to 9F are read differently. */
+const latin1 = new Set(['iso-8859-1', 'iso8859-1', 'iso_8859-1', 'latin1']);
 
 /** utf-16 may be either of the others: the body shows which. */
 const utf16 = new Set(['utf-16', 'utf-16le', 'utf-16be']);
@@ -53,7 +56,8 @@ const nameOf = (label: string): string =>
   label
     .trim()
     .replace(/^'(.*)'$/, '$1')
-    .toLowerCase();
+    .toLowerCase()
+    .replace(/^utf_(?=8$|16$|16[lb]e$)/, 'utf-');
 
 export const utf16Label = (label: string): string | undefined => {
   const name = nameOf(label);
@@ -64,7 +68,7 @@ export const utf16Label = (label: string): string | undefined => {
 export const charsetOf = (label: string): Charset | undefined => {
   const name = nameOf(label);
   if (utf8.has(name)) return 'utf8';
-  return latin1.has(name) ? 'latin1' : undefined;
+  return latin1.has(name) ? 'latin1' : legacyCharsetOf(name);
 };
 
 const kindOfType = new Map<string, TextKind>([
@@ -101,6 +105,8 @@ const kindOfType = new Map<string, TextKind>([
   ['application/graphql', 'graphql'],
   ['application/x-graphql', 'graphql'],
   ['text/plain', 'plain'],
+  // Name-value pairs of payment services.
+  ['text/namevalue', 'form'],
 ]);
 
 /** Subtypes of `application` that are text. */
@@ -188,28 +194,59 @@ export const bodyKindOf = (headers: Headers): BodyKind => {
     if (name === 'content-type') types.push(value);
   }
   const [value, ...others] = types;
-  if (value === undefined) return { kind: 'undeclared', charset: 'utf8' };
-  // With two types, or an invalid one, the receiver may read the body differently.
-  if (others.length > 0) return types.every((each) => kindOfValue(each).kind === 'bytes') ? bytes : unreadable;
-  return kindOfValue(value);
+  if (value === undefined) return undeclared;
+  if (others.length === 0) return kindOfValue(value);
+  if (types.every((each) => each.trim().toLowerCase() === value.trim().toLowerCase())) return kindOfValue(value);
+  return types.every((each) => kindOfValue(each).kind === 'bytes') ? bytes : severalTypes;
 };
 
-const kindOfValue = (value: string): BodyKind => {
+const MANY_TYPES =
+  'must have one Content-Type: with several, the receiver may read it as another type than the proxy does';
+const severalTypes: BodyKind = { kind: 'refused', refuse: (place) => invalidField(place, MANY_TYPES) };
+
+const NO_BOUNDARY = 'must have a valid boundary in its Content-Type, as every multipart type has';
+const withoutBoundary: BodyKind = { kind: 'refused', refuse: (place) => invalidField(place, NO_BOUNDARY) };
+
+/** Repeats only a well-formed label. */
+const quoted = (label: string): string => (/^[\w.:()+-]{1,40}$/.test(label) ? ` "${label}"` : '');
+
+export const unknownCharset = (label: string): BodyKind => ({
+  kind: 'refused',
+  refuse: (place) =>
+    unsupportedMediaType(
+      `The charset${quoted(label)} of ${place} is none that the proxy reads: use UTF-8, a charset of the Encoding Standard, or the type application/octet-stream, which is not searched.`,
+    ),
+});
+
+/** The same type several times in one line is one. A comma stands in no type, and in parameters between quotes only. */
+const onlyType = (value: string): string | undefined => {
+  const types = value.replace(/"(?:[^"\\]|\\.)*"/g, (text) => text.replaceAll(',', ' ')).split(',');
+  if (types.length === 1) return value;
+  const given = new Set(types.map((each) => each.trim().toLowerCase()));
+  return given.size === 1 ? value.slice(0, types[0]?.length) : undefined;
+};
+
+const undeclared: BodyKind = { kind: 'undeclared', charset: 'utf8' };
+
+const kindOfValue = (given: string): BodyKind => {
+  const value = onlyType(given);
+  if (value === undefined) return severalTypes;
   const match = mediaType.exec(value);
-  if (!match) return unread;
+  // What is no type, or a range of types, declares nothing.
+  if (!match || match[1]?.includes('*')) return undeclared;
   const type = (match[1] as string).toLowerCase();
   const parameters = parametersOf(value, match[0].length);
   if (type.startsWith('multipart/')) {
     const boundary = parameters.get('boundary') ?? '';
-    return boundaryForm.test(boundary) ? { kind: 'multipart', boundary } : unread;
+    return boundaryForm.test(boundary) ? { kind: 'multipart', boundary } : withoutBoundary;
   }
   const kind = kindOf(type);
   if (!kind) return isFile(type) ? bytes : unread;
-  const label = parameters.get('charset') ?? 'utf-8';
+  const label = parameters.get('charset') || 'utf-8';
   const wide = utf16Label(label);
   if (wide !== undefined) return { kind, charset: 'utf8', utf16: wide };
   const charset = charsetOf(label);
-  return charset ? { kind, charset } : unreadable;
+  return charset ? { kind, charset } : unknownCharset(label);
 };
 
 /** Formats that may declare their encoding themselves. */

@@ -12,10 +12,12 @@ import {
   charsetOf,
   isMarkup,
   isUtf16Label,
+  unknownCharset,
   partName,
   type TextBodyKind,
   type TextKind,
 } from './body-kind.ts';
+import { decodeLegacy, encodeLegacy, encodeLegacyInSlices, hideSecondBytes, isLegacy } from './charsets.ts';
 import { splitForm } from './form-text.ts';
 import { type Path, splitJson, splitJsonLines } from './json-text.ts';
 import { declaredEncoding, splitMarkup } from './markup-text.ts';
@@ -49,10 +51,15 @@ export function* prepareBody(
   level = 0,
 ): Slices<WriteBody | undefined> {
   if (kind.kind === 'bytes') return undefined;
+  if (kind.kind === 'refused') {
+    if (bytes.length === 0) return undefined;
+    throw kind.refuse(formatPath(path));
+  }
   if (kind.kind === 'unread' || kind.kind === 'unreadable') return refuseUnsearched(kind.kind, bytes, path, references);
   if (kind.kind !== 'multipart') return yield* prepareText(kind, bytes, path, references);
   if (level > NESTED_MULTIPART_MAX) return refuseUnsearched('unread', bytes, path, references);
-  if (!mayStartInPart(bytes)) return undefined;
+  // A charset of a part may be one that is refused.
+  if (!mayStartInPart(bytes) && !/charset[\t ]*=/i.test(bytes.toString('latin1'))) return undefined;
   return yield* prepareMultipart(kind.boundary, bytes, path, references, level);
 }
 
@@ -74,14 +81,33 @@ const mayStartInPart = (bytes: Buffer): boolean =>
 
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
-const decode = (bytes: Buffer, charset: Charset): string | undefined => {
+function* decode(bytes: Buffer, charset: Charset): Slices<string | undefined> {
   if (charset === 'latin1') return bytes.toString('latin1');
+  if (isLegacy(charset)) return yield* decodeLegacy(bytes, charset);
   try {
     return utf8.decode(bytes);
   } catch {
     return undefined;
   }
+}
+
+/** What the type and the document declare. Where they differ, values are written in ASCII, which both readers understand. */
+const charsetOfDocument = (said: Charset, declared: string | undefined): Charset | undefined => {
+  const charset = declared === undefined || isUtf16Label(declared) ? said : charsetOf(declared);
+  return charset === 'utf8' ? said : charset;
 };
+
+/** The literals are written before the values are known. */
+function* writerIn(parts: TextParts, charset: Charset): Slices<WriteBody> {
+  if (!isLegacy(charset)) return (expansion) => Buffer.from(writeParts(parts, expansion), charset);
+  const written: (Buffer | TextParts)[] = [];
+  for (const part of parts)
+    written.push(typeof part === 'string' ? yield* encodeLegacyInSlices(part, charset) : [part]);
+  return (expansion) =>
+    Buffer.concat(
+      written.map((each) => (Buffer.isBuffer(each) ? each : encodeLegacy(writeParts(each, expansion), charset))),
+    );
+}
 
 function* prepareText(
   body: TextBodyKind,
@@ -97,16 +123,19 @@ function* prepareText(
   }
   if (!mayContain(startOf[kind], bytes)) return undefined;
   const declared = isMarkup(kind) ? declaredEncoding(bytes) : undefined;
-  const charset = declared === undefined || isUtf16Label(declared) ? said : charsetOf(declared);
-  if (charset === undefined) return refuseUnsearched('unreadable', bytes, path, references);
-  const text = decode(bytes, charset);
+  const charset = charsetOfDocument(said, declared);
+  if (charset === undefined) return yield* prepareBody(unknownCharset(declared ?? ''), bytes, path, references);
+  const text = yield* decode(bytes, charset);
   if (text === undefined) {
     if (kind === 'undeclared') return refuseUnsearched('unread', bytes, path, references);
     throw invalidField(formatPath(path), 'must be in UTF-8, or in the charset that it says');
   }
   const parts = yield* split(text, kind, charset, path, references);
-  return hasSlots(parts) ? (expansion) => Buffer.from(writeParts(parts, expansion), charset) : undefined;
+  return hasSlots(parts) ? yield* writerIn(parts, charset) : undefined;
 }
+
+const withoutSecondBytes = (form: string, charset: Charset): string =>
+  isLegacy(charset) ? hideSecondBytes(form, charset) : form;
 
 function* split(text: string, kind: TextKind, charset: Charset, path: Path, references: References): Slices<TextParts> {
   const place = formatPath(path);
@@ -116,7 +145,7 @@ function* split(text: string, kind: TextKind, charset: Charset, path: Path, refe
     case 'json_lines':
       return yield* splitJsonLines(text, charset, path, references);
     case 'form':
-      return yield* splitForm(text, path, encodePercentAt(charset), references);
+      return yield* splitForm(withoutSecondBytes(text, charset), path, encodePercentAt(charset), references);
     case 'markup':
     case 'html':
       return yield* splitMarkup(text, charset, place, references, kind === 'html');
@@ -192,6 +221,7 @@ function* prepareMultipart(
       if (part && 'content' in part) part.content.push(chunk);
     },
     onMalformed: () => {
+      if (!mayStartInPart(bytes)) return;
       throw invalidField(place, 'must be a whole multipart body with the boundary that it says');
     },
   });

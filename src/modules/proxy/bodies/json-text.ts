@@ -6,6 +6,7 @@ import { formatPath, JSON_DEPTH_MAX, depthProblem } from '../../../platform/json
 import { JSON_SLICE_CHARACTERS, JsonSyntaxError, parseInSlices } from '../../../platform/json/json-parser.ts';
 import type { Slices } from '../../../platform/json/slices.ts';
 import type { Charset } from './body-kind.ts';
+import { hasKeptBytes } from './charsets.ts';
 import { jsonStart } from './expression-start.ts';
 import { GRAPHQL_NAME, graphqlChecks, splitChecked } from './place-rules.ts';
 import { createSlot, refuseName, type TextParts, writeParts } from './text-parts.ts';
@@ -74,6 +75,8 @@ function* split(text: string, charset: Charset, path: Path, references: Referenc
         continue;
       }
       const place = formatPath([...path, ...pathOf(text, levels)]);
+      // The string is written again, so it cannot keep the spelling of a character that has several.
+      if (charset !== 'utf8' && hasKeptBytes(value)) throw invalidField(place, SEVERAL_SPELLINGS);
       const write = charset === 'utf8' ? JSON.stringify : asciiJson;
       const checks = isQuery(text, levels.at(-1)) ? yield* graphqlChecks(value, place, references) : undefined;
       const document = checks && splitChecked(value, place, references, (each) => each, checks);
@@ -96,6 +99,9 @@ function* split(text: string, charset: Charset, path: Path, references: Referenc
   parts.push(text.slice(done));
   return parts;
 }
+
+const SEVERAL_SPELLINGS =
+  'must have no characters beside the expression that have several spellings in the charset: use UTF-8';
 
 /** The index of the next possible expression, within a string or not. */
 const findStart = (text: string, from: number): number => {

@@ -103,8 +103,7 @@ describe('XML and HTML', () => {
     const { body } = send({ type: 'application/xml', body: latin1 }, { t: 'é€', u: 'é' });
     expect((body as Buffer).toString('latin1')).toBe(declared('ISO-8859-1', '<a b="é">&#233;&#8364;</a><!--é-->'));
     const other = declared('Shift_JIS', '<a>{{ t }}</a>');
-    expect(problemsOf(() => sendBody('application/xml', other, t))).toHaveProperty(['body']);
-    expect(sendBody('application/xml', declared('Shift_JIS', '<a/>'), t)).toBe(declared('Shift_JIS', '<a/>'));
+    expect(sendBody('application/xml', other, { t: 'é' })).toBe(declared('Shift_JIS', '<a>&#233;</a>'));
     expect(sendBody('application/xml', `\ufeff${declared('UTF-8', '<a>{{ t }}</a>')}`, { t: 'é' })).toContain(
       '<a>é</a>',
     );

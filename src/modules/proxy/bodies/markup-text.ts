@@ -97,12 +97,15 @@ const notInXml = /[^\t\n\r\x20-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/u;
  * Line ends and tabs become references: a parser turns a CR into an LF (XML 1.0 section 2.11), and each of them into a space
  * in an attribute (section 3.3.3). A reference is also correct in texts.
  */
-const special = { utf8: /[&<>"'\t\n\r]/g, latin1: /[&<>"'\t\n\r]|[^\0-\x7e]/gu };
+const special = { utf8: /[&<>"'\t\n\r]/g, others: /[&<>"'\t\n\r]|[^\0-\x7e]/gu };
 
 const names: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' };
 
 const escapeMarkup = (value: string, charset: Charset): string =>
-  value.replace(special[charset], (each) => names[each] ?? `&#${each.codePointAt(0)};`);
+  value.replace(
+    charset === 'utf8' ? special.utf8 : special.others,
+    (each) => names[each] ?? `&#${each.codePointAt(0)};`,
+  );
 
 /** Within CDATA unchanged, or, if the value could end the section, escaped between two sections. */
 const encodeCdata = (value: string, charset: Charset): string => {

@@ -2,6 +2,7 @@
 // Other characters keep their spelling, because an encoded character may mean something else than the same one unencoded.
 import type { References } from '../../tokens/expressions/expansion.ts';
 import type { Charset } from './body-kind.ts';
+import { encodeLegacy, isLegacy } from './charsets.ts';
 import { percentStart } from './expression-start.ts';
 import { type Check, encodeChecked } from './place-rules.ts';
 import { createTextSlot, cutText, encodableAt, type Encode, type TextParts } from './text-parts.ts';
@@ -57,9 +58,9 @@ export const encodePercentAt =
   (place: string): Encode =>
   (value) => {
     const encodable = encodableAt(charset, place)(value);
-    return charset === 'utf8'
-      ? encodeURIComponent(encodable).replace(/[!'()*]/g, encodeByte)
-      : encodable.replace(/[^0-9A-Za-z._~-]/g, encodeByte);
+    if (charset === 'utf8') return encodeURIComponent(encodable).replace(/[!'()*]/g, encodeByte);
+    const bytes = isLegacy(charset) ? encodeLegacy(encodable, charset).toString('latin1') : encodable;
+    return bytes.replace(/[^0-9A-Za-z._~-]/g, encodeByte);
   };
 
 /** @param checks of the values of the expressions, in their order; none where a value may hold anything. */

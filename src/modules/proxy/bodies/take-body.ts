@@ -109,6 +109,8 @@ export const takeBody = async (
   const refuse = () => (overSize ??= tooLarge(bytesMax));
   if (isDecoded) checkCodings(headers);
   if (bodyBytes !== undefined && bodyBytes > bytesMax) throw refuse();
+  if (declaredKind.kind === 'refused' && (isTransformed || kind.kind !== 'bytes') && bodyBytes !== 0)
+    throw declaredKind.refuse('body');
   if (isTransformed && isUnsupportedJson)
     throw unsupportedMediaType('JSON that code transforms must be in UTF-8, UTF-16 or ISO-8859-1.');
   // A body with a Content-Length must not exceed it.

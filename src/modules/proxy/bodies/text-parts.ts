@@ -13,6 +13,7 @@ import {
 import { ExpressionError } from '../../tokens/expressions/expression-error.ts';
 import { formatPath } from '../../../platform/json/json.ts';
 import type { Charset } from './body-kind.ts';
+import { isEncodable, isLegacy } from './charsets.ts';
 
 /** The place of one expression, for errors, and how its value is written. */
 export type Slot = { place: string; write(expansion: Expansion): string };
@@ -45,9 +46,14 @@ export const refuseName = (path: readonly (string | number)[], { coded }: Pick<R
 };
 
 /** latin1 without the controls above ASCII, which readers interpret differently. */
+const canHold = (value: string, charset: Charset): boolean => {
+  if (isLegacy(charset)) return isEncodable(value, charset);
+  return charset === 'utf8' ? value.isWellFormed() : /^[\0-\x7f\xa0-\xff]*$/.test(value);
+};
+
 const refuseUnencodable = (value: string, charset: Charset, place: string): void => {
-  const holds = charset === 'utf8' ? value.isWellFormed() : /^[\0-\x7f\xa0-\xff]*$/.test(value);
-  if (!holds) throw refuseValue(place, 'must insert only characters that the charset of the body can hold');
+  if (!canHold(value, charset))
+    throw refuseValue(place, 'must insert only characters that the charset of the body can hold');
 };
 
 /** For places where a value needs no escapes. */

@@ -114,7 +114,7 @@ describe('an expression', () => {
       `{{${id}|last4}}`,
       `{{ ${id} | reveal_last: 4 }}`,
       `{{ ${thing} | json: '$.a.b[1]' }}`,
-      `{{ ${thing} | json: '$.none' }}`,
+      `{{ ${thing} | json: '$.none' | default: nil }}`,
       `{{ ${thing} | json: '$.a' | stringify }}`,
       `{{ ${id} | last4 | to_number }}`,
     ]);
@@ -127,7 +127,7 @@ describe('an expression', () => {
       `{{ ${id} }}`,
       `{{ token: ${id} | json: '$.metadata.x' }}`,
       `{{ token: ${id} | json: '$.data' }}`,
-      `{{token: ${id} | json: '$.no_such'}}`,
+      `{{token: ${id} | json: '$.expires_at'}}`,
       `{{ token: ${id} }}`,
     ]);
     expect(body.slice(0, 4), text).toEqual(['Ada', 'note', 'Ada', null]);
@@ -212,7 +212,8 @@ describe('how much is shown', () => {
     server.clock.offsetMs = 3_600_000;
     try {
       expect(await shown(id, revealing.api_key)).toEqual([rest, rest, 'n: 4242424242424242']);
-      expect((await detokenize(`{{ ${id} | json: '$.cvc' }}`, revealing.api_key)).body).toBeNull();
+      const { body } = await detokenize(`{{ ${id} | json: '$.cvc' }}`, revealing.api_key);
+      expect(Object.values(body.errors)).toEqual([['The token has no security code, or it has expired.']]);
     } finally {
       server.clock.offsetMs = 0;
     }

@@ -506,8 +506,10 @@ describe('tokens out of reach', () => {
     clock.offsetMs += ctx.config.cvcTtlMs;
     try {
       const { cvc: _, ...rest } = CARD;
-      const sent = await arrivingBody({ json: { card: `{{${id}}}`, cvc: `{{${id} | json: '$.cvc'}}` } });
+      const sent = await arrivingBody({ json: { card: `{{${id}}}`, cvc: `{{${id} | json: '$.cvc' | default: nil}}` } });
       expect(JSON.parse(sent)).toEqual({ card: rest, cvc: null });
+      const { errors } = await refusalOf(() => forward('/proxy', { json: { cvc: `{{${id} | json: '$.cvc'}}` } }));
+      expect(errors).toEqual({ 'body.cvc': ['The token has no security code, or it has expired.'] });
     } finally {
       clock.offsetMs -= ctx.config.cvcTtlMs;
     }

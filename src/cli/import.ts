@@ -1,6 +1,7 @@
 // `strongroom import`: creates tokens from a file of another system, and writes that file again with their ids.
 import { createReadStream, openSync, readSync, closeSync, statSync, writeFileSync } from 'node:fs';
-import { findTenants } from '../modules/access/rows/tenants.ts';
+import { findTenant, findTenants } from '../modules/access/rows/tenants.ts';
+import { allowsAbsentPaths } from '../modules/access/caller-finder.ts';
 import { operatorCreates } from '../modules/access/work.ts';
 import { type ImportOutcome, importTokens } from '../modules/tokens/import-tokens.ts';
 import type { TokensContext } from '../modules/tokens/context.ts';
@@ -174,7 +175,9 @@ export const importFile = async (
       const { at = 0, created = 0, existing = 0, faults = 0 } = files?.state ?? {};
       if (at > 0) io.say(`Continues after row ${at}.`);
       const counts = { created, existing, faults };
-      const work = operatorCreates(ctx, tenant_id);
+      const { settings = {} } = (await findTenant(ctx.db.for({ tenant_id }))) ?? {};
+      const allowsAbsent = allowsAbsentPaths(settings as Record<string, string>);
+      const work = operatorCreates(ctx, tenant_id, allowsAbsent);
       const showProgress = createProgress(io, ctx.now, size, () => raw.bytesRead);
       if (isDryRun) writeFileSync(`${result}.dry-run.faults`, '', { mode: 0o600 });
       let done = 0;

@@ -26,7 +26,18 @@ test.each([
   expect(unknownName(name, known)).toContain(`did you mean \`${nearest}\`?`);
 });
 
-test.each(['colour', 'x', 'a'.repeat(100_000), ''])('a name that is not near a known one suggests nothing', (name) => {
-  expect(nearestName(name, known.slice(3))).toBeUndefined();
-  expect(unknownName(name, known.slice(3))).toBe('is not known here');
-});
+test.each(['colour', 'x', 'a'.repeat(100_000), ''])(
+  'a name that is not near a known one suggests none, and lists the known ones if they are few',
+  (name) => {
+    expect(nearestName(name, known.slice(3))).toBeUndefined();
+    expect(unknownName(name, known.slice(3))).toBe(
+      'is not known here; known are `mask`, `containers`, `metadata`, `expires_at`, `search_indexes`',
+    );
+    expect(
+      unknownName(
+        name,
+        Array.from({ length: 10 }, (_, at) => `long-known-name-${at}`),
+      ),
+    ).toBe('is not known here');
+  },
+);

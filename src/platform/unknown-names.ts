@@ -43,10 +43,22 @@ export const nearestName = (name: string, known: Iterable<string>): string | und
   return nearest;
 };
 
+/** An error lists the known names where there are fewer. */
+const LISTED_NAMES_MAX = 9;
+
+/** The known names as the end of an error, where they are few. */
+export const knownNames = (known: Iterable<string>): string => {
+  const names = [...known];
+  if (names.length === 0 || names.length > LISTED_NAMES_MAX) return '';
+  const listed = names.map((name) => `\`${name}\``);
+  return names.length === 1 ? `; known is ${listed[0]}` : `; known are ${listed.join(', ')}`;
+};
+
 /** The error for an unknown name. */
 export const unknownName = (name: string, known: Iterable<string>): string => {
-  const nearest = nearestName(name, known);
-  return nearest === undefined ? 'is not known here' : `is not known here; did you mean \`${nearest}\`?`;
+  const names = [...known];
+  const nearest = nearestName(name, names);
+  return `is not known here${nearest === undefined ? knownNames(names) : `; did you mean \`${nearest}\`?`}`;
 };
 
 /** The error for an attribute or parameter of the earlier API that Strongroom does not have. */

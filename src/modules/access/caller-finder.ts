@@ -51,6 +51,7 @@ const sessionOf = (row: Omit<FoundSession, 'digest'>, creator: Caller, page?: { 
   ...rightsOfSession(creator),
   // The answer to a public caller must not depend on what is stored.
   deduplicate_tokens: false,
+  allows_absent_paths: creator.allows_absent_paths ?? false,
   publicAccess: {
     origins: row.allowed_origins,
     types: row.types,
@@ -80,6 +81,8 @@ const asPublic = (
 /** Settings of a tenant are texts. Clients of the earlier API use the plural. */
 export const deduplicates = (settings: Record<string, string>): boolean =>
   (settings['deduplicate_token'] ?? settings['deduplicate_tokens']) === 'true';
+
+export const allowsAbsentPaths = (settings: Record<string, string>): boolean => settings['absent_paths'] === 'null';
 
 /**
  * Finds callers by key. Each is cached for CALLER_CACHE_MS under a digest of the whole key, so that only valid keys are cached.
@@ -115,6 +118,7 @@ export const createCallerFinder = (
       .parse(row.rules)
       .toSorted((one, other) => one.priority - other.priority),
     deduplicate_tokens: deduplicates(row.settings),
+    allows_absent_paths: allowsAbsentPaths(row.settings),
     allowed_hosts: hostsOf(row.allowed_hosts),
     limits: effectiveLimits(ctx, namedLimits(row)),
   });

@@ -38,6 +38,8 @@ export type Caller = {
   readonly findsAnyValue?: boolean;
   /** The setting of the tenant: equal values share a token, unless a request says otherwise. */
   readonly deduplicate_tokens: boolean;
+  /** The setting of the tenant: an expression over a path that a token has not is null in place of an error. */
+  readonly allows_absent_paths?: boolean;
   /** Hosts that it may send to through the proxy; undefined for any. */
   readonly allowed_hosts?: readonly string[] | undefined;
   /** Undefined for a caller that is not limited to creating tokens. */

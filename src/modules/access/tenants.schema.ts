@@ -33,6 +33,11 @@ const settings = z
         description: 'The same setting under the name that clients of the earlier API use.',
         example: 'true',
       }),
+      absent_paths: z.enum(['null', 'error'], 'must be the text null or the text error').optional().meta({
+        description:
+          'What an expression gives for a path that a token has not: `error` (also if left out), or `null` as before.',
+        example: 'error',
+      }),
       require_second_factor: flag.meta({
         description:
           'Whether members need a second factor in the console. Left out: the server says it. API keys are not affected, and can only make it stricter.',

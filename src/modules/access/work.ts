@@ -140,7 +140,7 @@ export const operatorTransaction = <T>(
  * The work of the operator's import: it may create tokens in every container. `createTokens` writes the operator as the
  * actor; the id of this caller is no UUID, so that no row can be written with it by mistake.
  */
-export const operatorCreates = (services: Services, tenant_id: string): Work =>
+export const operatorCreates = (services: Services, tenant_id: string, allows_absent_paths: boolean): Work =>
   new Work(services, {
     tenant_id,
     actor_id: 'operator',
@@ -148,4 +148,5 @@ export const operatorCreates = (services: Services, tenant_id: string): Work =>
     permissions: new Set(['token:create']),
     rules: [],
     deduplicate_tokens: false,
+    allows_absent_paths,
   });

@@ -1,5 +1,5 @@
 // Sessions of members: found by the secret in a browser's cookie, cached, and ended in every process at once.
-import { deduplicates } from '../access/caller-finder.ts';
+import { allowsAbsentPaths, deduplicates } from '../access/caller-finder.ts';
 import type { Caller } from '../access/caller.ts';
 import type { AccessContext } from '../access/context.ts';
 import { requiresSecondFactor } from '../access/tenants.ts';
@@ -185,6 +185,7 @@ const callerOf = ({ tenant_id, user_id, role, settings }: StoredSession): Caller
   // A search finds the values that the member may reveal one by one.
   findsAnyValue: mayReveal(role),
   deduplicate_tokens: deduplicates(settings as Record<string, string>),
+  allows_absent_paths: allowsAbsentPaths(settings as Record<string, string>),
 });
 
 type Starting = Pick<AccessContext, 'changes' | 'db' | 'metrics' | 'pepper' | 'now' | 'newLogId' | 'randomBytes'>;

@@ -168,7 +168,7 @@ const exchange = async (
 
   const send = async (): Promise<CodeResponse | { about: About; answer: EgressResponse }> => {
     const opened = found.expand(
-      createExpansion(tokens?.values ?? (() => undefined), ctx.expressionEnvironment, references),
+      createExpansion(tokens?.values ?? (() => undefined), ctx.expressionEnvironment, references, tokens?.absent),
     );
     reserveGrowth(opened.body, bytes);
     // A destination may echo the values to the code, even in another encoding.

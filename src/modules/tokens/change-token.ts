@@ -84,7 +84,7 @@ export const changeToken = async (ctx: TokensContext, work: Work, id: string, bo
       if (isShowing) checkSeesValue(work, row, kept);
       // Before the expressions are evaluated: even a refusal would tell something of the value.
       if (isShowing && !isCounted) return 'reveals';
-      const draft = await ctx.accounts.runInTurns(work.tenant_id, draftOf(ctx, row, kept, patch.data));
+      const draft = await ctx.accounts.runInTurns(work.tenant_id, draftOf(ctx, work, row, kept, patch.data));
       const after: Placed = { id, type: row.type, container: draft.container, isMasked: isMasked(draft) };
       const transform = getTransform(work, 'token:update', after);
       // A rule that masks uses passes the value of the new mask to code.
@@ -256,7 +256,7 @@ const patchNames: ReadonlySet<string> = new Set(['id', 'type', ...mergedAttribut
  * Applies the patch and validates the result like a new token. Pauses between the steps, each of which reads all of the data.
  * @throws invalidInput with every invalid field.
  */
-function* draftOf(ctx: TokensContext, row: StoredToken, kept: Kept, patch: Patch): Slices<Draft> {
+function* draftOf(ctx: TokensContext, work: Work, row: StoredToken, kept: Kept, patch: Patch): Slices<Draft> {
   const request: Record<string, Json> = {
     type: row.type,
     data: kept.data,
@@ -291,7 +291,10 @@ function* draftOf(ctx: TokensContext, row: StoredToken, kept: Kept, patch: Patch
   const privacyContainer = containerOfPrivacy(patch, row.container, [], problems);
   if (privacyContainer !== undefined) request['containers'] = [privacyContainer];
   if (request['data'] === undefined) problems.add(['data'], 'must not be taken away');
-  const draft = problems.count > 0 ? undefined : yield* parseTokenRequest(request, [], problems, draftTools(ctx));
+  // An expression that was accepted before stays valid where the patch changes neither it nor the data.
+  const isReread = ['data', ...showingAttributes].some((name) => patch[name] !== undefined);
+  const tools = { ...draftTools(ctx), allowsAbsentPaths: !isReread || work.caller.allows_absent_paths === true };
+  const draft = problems.count > 0 ? undefined : yield* parseTokenRequest(request, [], problems, tools);
   if (!draft) throw invalidInput(problems.errors);
   return draft;
 }

@@ -13,7 +13,9 @@ import { getTransform } from '../access/rules.ts';
 import { type LoggedToken, type LogRow, revealedAmong, tokenLogRows } from '../../platform/audit/record.ts';
 import type { TokensContext } from './context.ts';
 import { badRequest, type AppError, invalidField, payloadTooLarge } from '../../platform/errors.ts';
+import type { Known } from './expressions/absent.ts';
 import {
+  type AbsentPaths,
   collectInSlices,
   createExpansion,
   createReferences,
@@ -26,7 +28,16 @@ import { formatPath, isStorableText, type Json } from '../../platform/json/json.
 import { mapInSlices, runAtOnce, type Slices } from '../../platform/json/slices.ts';
 import { walkJson } from '../../platform/json/walk.ts';
 import { createMeter, type Meter, TOO_LARGE } from './expressions/meter.ts';
-import { type Kept, openCvcs, openToken, recordOfRow, shownData, visibilityOfToken } from './tokens.ts';
+import { findTokenType } from './token-types.ts';
+import {
+  type Kept,
+  openCvcs,
+  openToken,
+  recordOfRow,
+  shownData,
+  type TokenRecord,
+  visibilityOfToken,
+} from './tokens.ts';
 
 /** `read` shows what the caller's rules allow. `use` passes the value to code or a destination; the caller does not see it. */
 export type Purpose = 'read' | 'use';
@@ -55,7 +66,8 @@ export type LogDetails = {
   beforeOpening?: (bytes: number) => void;
 };
 
-export type OpenedTokens = { values: TokenValues; logged: readonly LogRow[] };
+/** `absent`: how expressions treat paths that the tokens have not. */
+export type OpenedTokens = { values: TokenValues; absent: AbsentPaths; logged: readonly LogRow[] };
 
 /**
  * Opens the tokens that expressions refer to. The log rows are committed when this returns.
@@ -69,7 +81,7 @@ export const openTokens = async (
   purpose: Purpose,
   { beside = [], destination_host, beforeOpening }: LogDetails = {},
 ): Promise<OpenedTokens> => {
-  if (ids.size === 0) return { values: () => undefined, logged: [] };
+  if (ids.size === 0) return { values: () => undefined, absent: {}, logged: [] };
   const storable = [...ids].filter(isStorableText);
   const rows: (StoredValue & FoundCvc)[] = await (isWhole
     ? ctx.tokenRows.findRecords(work, storable, ctx.now())
@@ -98,7 +110,40 @@ export const openTokens = async (
     if (!token) return undefined;
     return (token[whole ? 'whole' : 'data'] ??= recordFor(ctx, work, token, { meter, whole }));
   };
-  return { values, logged };
+  const knownOf = (id: string, whole: boolean): Known[] => {
+    const token = opened.get(id);
+    const record = values(id, whole);
+    return token && record ? knownIn(token.row.type, record, whole) : [];
+  };
+  return { values, absent: { isAbsentNull: work.caller.allows_absent_paths, knownOf }, logged };
+};
+
+/** The names of a record that an expression may ask for. Which of them are there depends on the token. */
+const recordNames: readonly (keyof TokenRecord)[] = [
+  'id',
+  'tenant_id',
+  'type',
+  'data',
+  'mask',
+  'fingerprint',
+  'fingerprint_expression',
+  'containers',
+  'metadata',
+  'search_indexes',
+  'expires_at',
+  'created_by',
+  'created_at',
+  'modified_by',
+  'modified_at',
+];
+
+const knownIn = (type: string, record: ExpansionRecord, whole: boolean): Known[] => {
+  const { names = [] } = findTokenType(type) ?? {};
+  const { data } = record;
+  const known: Known[] = names.length === 0 ? [] : [{ node: data, what: `the type ${type}`, names }];
+  if (whole)
+    known.push({ node: record, what: 'a token', names: recordNames, hidden: data === undefined ? 'data' : undefined });
+  return known;
 };
 
 const missing = (ids: string[]): AppError => badRequest(`Failed to detokenize some tokens: ${ids.join(', ')}`);
@@ -138,7 +183,7 @@ const recordFor = (
       transform === 'reveal' && cvc === undefined
         ? kept.data
         : shownData(ctx, row, kept, transform, { cvc, meter }).data;
-    return { data: data ?? null };
+    return data === undefined ? {} : { data };
   }
   const record = recordOfRow(ctx, work.tenant_id, row as StoredToken, kept, transform, { cvc, meter });
   return Object.fromEntries(Object.entries(record).filter(([, value]) => value !== undefined)) as ExpansionRecord;
@@ -176,8 +221,8 @@ const expand = async (
   const references = createReferences();
   await withPlace(ctx, work, body, (value) => collectInSlices(value, references));
   if (references.templates.size === 0) return { value: body, isLogged: false };
-  const { values } = await openTokens(ctx, work, references, purpose, details);
-  const expansion = createExpansion(values, ctx.expressionEnvironment, references);
+  const { values, absent } = await openTokens(ctx, work, references, purpose, details);
+  const expansion = createExpansion(values, ctx.expressionEnvironment, references, absent);
   const value = await withPlace(ctx, work, body, (part) => expandInSlices(part, expansion));
   return { value, isLogged: references.ids.size > 0 };
 };

@@ -14,6 +14,7 @@ import {
   scalarText,
   scanExpression,
   STORED_EXPRESSION_LENGTH_MAX,
+  type Strictness,
 } from './expressions/expressions.ts';
 import { isStorableText, type Json, NOT_STORABLE } from '../../platform/json/json.ts';
 import { findJsonProblem } from '../../platform/json/json-problem.ts';
@@ -125,6 +126,8 @@ export type DraftTools = {
   environment: ExpressionEnvironment;
   meter: Meter;
   publicAccess?: PublicAccess | undefined;
+  /** Whether an expression may refer to what the data has not. */
+  allowsAbsentPaths?: boolean;
 };
 
 /** Errors that spend the limits of the whole request: further expressions are not evaluated. */
@@ -264,13 +267,14 @@ function* evaluate(
   tools: DraftTools,
 ): Slices<Draft | undefined> {
   const { now, environment, meter } = tools;
+  const strictness = strictnessOf(type, tools);
   const before = problems.count;
   const { data, cvc } = splitCvc(type, parsed);
   const scope = { data, metadata: rest.metadata ?? undefined };
   const masked =
     mask === undefined
       ? type.maskedOf(data)
-      : guard(problems, [...path, 'mask'], () => evaluateShape(mask, { data }, environment, meter));
+      : guard(problems, [...path, 'mask'], () => evaluateShape(mask, { data }, environment, meter, strictness));
 
   const fingerprint_expression = rest.fingerprint_expression ?? type.fingerprint_expression;
   let fingerprintValue: string | undefined;
@@ -279,7 +283,7 @@ function* evaluate(
     const place = [...path, 'fingerprint_expression'];
     guard(problems, place, () => {
       const template = scanExpression(fingerprint_expression, 'fingerprint', meter);
-      fingerprintValue = scalarText(evaluateCreateTime(template, scope, environment, meter));
+      fingerprintValue = scalarText(evaluateCreateTime(template, scope, environment, meter, strictness));
       if (fingerprintValue === undefined) problems.add(place, NO_SINGLE_VALUE);
     });
   }
@@ -292,13 +296,13 @@ function* evaluate(
     const place = [...path, 'search_indexes', index];
     guard(problems, place, () => {
       const template = scanExpression(text, 'index', indexMeter);
-      const value = scalarText(evaluateCreateTime(template, { data }, environment, indexMeter));
+      const value = scalarText(evaluateCreateTime(template, { data }, environment, indexMeter, strictness));
       if (value === undefined) problems.add(place, NO_SINGLE_VALUE);
       else searchValues.push(value);
     });
   }
 
-  const { id, drawId: drawNext } = parseId(rest.id ?? undefined, data, path, problems, tools);
+  const { id, drawId: drawNext } = parseId(rest.id ?? undefined, data, path, problems, { ...tools, strictness });
   if (rest.expires_at && rest.expires_at <= now()) problems.add([...path, 'expires_at'], 'must be in the future');
   if (problems.count > before || fingerprintValue === undefined) return undefined;
   return {
@@ -320,6 +324,14 @@ function* evaluate(
   };
 }
 
+const strictnessOf = (type: TokenType, { allowsAbsentPaths }: DraftTools): Strictness => ({
+  isStrict: !allowsAbsentPaths,
+  typed:
+    type.names.length === 0
+      ? undefined
+      : { what: `the type ${type.name}`, names: type.names, noSecurityCode: 'must not refer to the security code' },
+});
+
 const splitCvc = (type: TokenType, parsed: Json): { data: Json; cvc: string | undefined } => {
   if (type.name !== 'card') return { data: parsed, cvc: undefined };
   const { cvc, ...data } = parsed as { number: string; cvc?: string };
@@ -332,7 +344,7 @@ const parseId = (
   data: Json,
   path: Path,
   problems: FieldErrorCollector,
-  { environment, meter }: DraftTools,
+  { environment, meter, strictness }: DraftTools & { strictness: Strictness },
 ): Pick<Partial<Draft>, 'id' | 'drawId'> => {
   if (text === undefined) return {};
   const place = [...path, 'id'];
@@ -345,7 +357,7 @@ const parseId = (
   const drawn = guard(problems, place, () => {
     const alias = scanExpression(text, 'alias', meter);
     const draw = () => {
-      const id = chosenTokenId.safeParse(drawId(alias, data, environment, meter));
+      const id = chosenTokenId.safeParse(drawId(alias, data, environment, meter, strictness));
       return id.success ? id.data : undefined;
     };
     let first = draw();

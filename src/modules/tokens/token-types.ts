@@ -11,6 +11,8 @@ export type TokenType = {
   readonly container: string;
   /** Parses data into its kept form. Sentences never hold the value. */
   readonly data: z.ZodType<Json>;
+  /** The names that the data may have. Empty for a type whose data is no object, and for any JSON. */
+  readonly names: readonly string[];
   /** The default mask: a shape of expressions; what it leaves out is redacted. Undefined: no mask. */
   readonly mask: Json | undefined;
   /** Evaluates `mask`. Undefined where there is no mask. */
@@ -117,7 +119,7 @@ const LAST_FOUR = 'reveal_last: 4';
 const DIGITS_ONLY = "{{ data | remove: '-' }}";
 
 /** A type as it is declared: the functions are made of its expressions. */
-type Declaration = Omit<TokenType, 'maskedOf' | 'fingerprintOf'> & Partial<Pick<TokenType, 'fingerprintOf'>>;
+type Declaration = Omit<TokenType, 'names' | 'maskedOf' | 'fingerprintOf'> & Partial<Pick<TokenType, 'fingerprintOf'>>;
 
 const withFunctions = (declared: Declaration): TokenType => {
   const evaluateMask = declared.mask === undefined ? () => undefined : compileShape(declared.mask);
@@ -129,7 +131,8 @@ const withFunctions = (declared: Declaration): TokenType => {
     if (value === undefined) throw new TypeError(`the fingerprint expression of ${declared.name} has no value`);
     return value;
   }
-  return { maskedOf: evaluateMask, fingerprintOf, ...declared };
+  const names = declared.data instanceof z.ZodObject ? Object.keys(declared.data.shape) : [];
+  return { names, maskedOf: evaluateMask, fingerprintOf, ...declared };
 };
 
 const valueType = (

@@ -62,6 +62,7 @@ export const draftTools = (
   environment: ctx.expressionEnvironment,
   meter: createMeter(),
   publicAccess: work?.caller.publicAccess,
+  allowsAbsentPaths: work?.caller.allows_absent_paths ?? false,
 });
 
 type SealContext = Pick<TokensContext, 'environment' | 'randomBytes'>;

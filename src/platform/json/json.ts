@@ -25,15 +25,19 @@ export const valueAt = (from: Json | undefined, steps: readonly (string | number
   return value;
 };
 
-/** Copied: a slice of a string keeps the whole string in memory. */
-const clippedName = (name: string): string => `${Buffer.from(name.slice(0, 100)).toString()}…`;
+/** Names longer than this are clipped in error messages, as they come from the client. */
+const CLIPPED_LENGTH = 100;
 
-/** A property path as error messages name it: `a.b[0].data`. Long keys are clipped, as they come from the client. */
+/** Copied: a slice of a string keeps the whole string in memory. */
+export const clipName = (name: string): string =>
+  name.length > CLIPPED_LENGTH ? `${Buffer.from(name.slice(0, CLIPPED_LENGTH)).toString()}…` : name;
+
+/** A property path as error messages name it: `a.b[0].data`. Long keys are clipped. */
 export const formatPath = (path: readonly (string | number)[]): string => {
   let text = '';
   for (const step of path) {
     if (typeof step === 'number') text += `[${step}]`;
-    else text += `${text === '' ? '' : '.'}${step.length > 100 ? clippedName(step) : step}`;
+    else text += `${text === '' ? '' : '.'}${clipName(step)}`;
   }
   return text;
 };

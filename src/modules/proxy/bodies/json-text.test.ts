@@ -34,7 +34,7 @@ describe('JSON', () => {
   });
 
   test('a value that is not there is null', () => {
-    expect(sendBody('application/json', `["{{ t | json: '$.a' }}"]`, { t: {} })).toBe('[null]');
+    expect(sendBody('application/json', `["{{ t | json: '$.a' | default: nil }}"]`, { t: {} })).toBe('[null]');
   });
 
   test.each([

@@ -1,5 +1,6 @@
 // Evaluates parsed templates, once: a value that contains `{{` is data, not an expression.
 // Shared by expressions at create time and at request time, which differ in where values come from.
+import { Absent, type Known } from './absent.ts';
 import { ExpressionError } from './expression-error.ts';
 import { type ExpressionEnvironment, textOf } from './filter-call.ts';
 import { applyFilters } from './filters.ts';
@@ -9,7 +10,12 @@ import { countPlaceholder, type Expression, locate, type Template } from './temp
 
 /** Where expressions get their values, what they may use, and what they have used. */
 export type Evaluation = {
-  valueOf(expression: Expression): Json | undefined;
+  /** Undefined for a value that the caller may not see. */
+  valueOf(expression: Expression): Json | Absent | undefined;
+  /** The objects within the value whose names are known by their type. */
+  knownOf?(expression: Expression): readonly Known[];
+  /** Whether a path without a value is null. Otherwise it is an error. */
+  isAbsentNull: boolean;
   environment: ExpressionEnvironment;
   meter: Meter;
   limits: { placeholdersMax: number; bytesMax: number };
@@ -33,8 +39,14 @@ const evaluateOne = (expression: Expression, evaluation: Evaluation): Json | und
   try {
     evaluation.meter.placeholders = countPlaceholder(evaluation.meter.placeholders, evaluation.limits.placeholdersMax);
     const found = evaluation.valueOf(expression);
-    if (found === undefined || expression.filters.length === 0) return found;
-    return applyFilters(found, expression.filters, evaluation.environment, evaluation.meter);
+    const { filters } = expression;
+    const value =
+      filters.length === 0
+        ? found
+        : applyFilters(found, filters, evaluation.environment, evaluation.meter, evaluation.knownOf?.(expression));
+    if (!(value instanceof Absent)) return value;
+    if (evaluation.isAbsentNull) return null;
+    throw value.error;
   } catch (error) {
     throw locate(error, expression.offset);
   }

@@ -2,6 +2,7 @@
 // The caller of these functions looks tokens up and checks access.
 import { forbidden } from '../../../platform/errors.ts';
 import type { CodedTexts } from './coded-texts.ts';
+import type { Known } from './absent.ts';
 import { type Evaluation, evaluateTemplate, evaluateText, misplacedAlias, tooDeep } from './evaluation.ts';
 import { ExpressionError } from './expression-error.ts';
 import type { ExpressionEnvironment } from './filter-call.ts';
@@ -142,15 +143,22 @@ const tooManyTokens = ({ tokensMax }: ExpansionLimits) =>
 /** The expansion of one request: all its places share the limits. */
 export type Expansion = Evaluation & { readonly references: References };
 
+/** How paths without a value are treated: as errors, unless the tenant says null. */
+export type AbsentPaths = {
+  isAbsentNull?: boolean | undefined;
+  knownOf?: ((id: string, whole: boolean) => readonly Known[]) | undefined;
+};
+
 /**
  * @param resolve finds a token's record by id; undefined for a missing token. Only if `whole` is true may the expression
- * see more than `data`.
+ * see more than `data`. A record without `data` has none that the caller may see.
  * @param references what was collected before, and its limits.
  */
 export const createExpansion = (
   resolve: (id: string, whole: boolean) => ExpansionRecord | undefined,
   environment: ExpressionEnvironment,
   references = createReferences(),
+  { isAbsentNull = false, knownOf }: AbsentPaths = {},
 ): Expansion => {
   const { limits } = references;
   const seen = new Set<string>();
@@ -165,7 +173,14 @@ export const createExpansion = (
     if (whole) return record;
     return Object.hasOwn(record, 'data') ? record['data'] : undefined;
   };
-  return { valueOf, environment, meter: createMeter(), limits, references };
+  const evaluation = { valueOf, environment, meter: createMeter(), limits, references, isAbsentNull };
+  if (!knownOf) return evaluation;
+  const knownOfExpression = ({ head, literal }: Expression): readonly Known[] => {
+    if (literal !== undefined) return [];
+    const { id, whole } = parseTokenReference(head);
+    return knownOf(id, whole);
+  };
+  return { ...evaluation, knownOf: knownOfExpression };
 };
 
 /**

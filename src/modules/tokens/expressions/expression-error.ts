@@ -13,6 +13,8 @@ export type ExpressionErrorCode =
   | 'unknown_head'
   | 'unknown_token'
   | 'not_one_value'
+  | 'absent_path'
+  | 'no_security_code'
   | 'wrong_type'
   | 'no_alias'
   | 'not_coded'

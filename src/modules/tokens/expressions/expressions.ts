@@ -1,4 +1,5 @@
 // Evaluates expressions at create time over a token's own data: masks, fingerprints, search indexes and aliases.
+import { type Absent, findSteps, type Known } from './absent.ts';
 import { type Evaluation, evaluateTemplate, mapStrings, misplacedAlias } from './evaluation.ts';
 import { ExpressionError } from './expression-error.ts';
 import type { ExpressionEnvironment } from './filter-call.ts';
@@ -37,21 +38,41 @@ const parseScopePath = (head: string): ScopePath => {
   return { root, steps };
 };
 
-const scopeValue = (head: string, scope: Scope): Json | undefined => {
+/** How a create treats paths that the data has not. `typed`: the names of a type of data, if it has any. */
+export type Strictness = { isStrict: boolean; typed?: Omit<Known, 'node'> | undefined };
+
+/** Masks of tokens that are stored already are evaluated as they are: what they refer to and the data lacks is left out. */
+const lenient: Strictness = { isStrict: false };
+
+const scopeValue = (head: string, scope: Scope, { isStrict, typed }: Strictness): Json | Absent | undefined => {
   const { root, steps } = parseScopePath(head);
-  if (root === 'data') return valueAt(scope.data, steps);
-  if (!('metadata' in scope)) throw new ExpressionError('unknown_head', 'must refer to data, such as data.number');
-  return valueAt(scope.metadata ?? {}, steps);
+  if (root === 'metadata' && !('metadata' in scope))
+    throw new ExpressionError('unknown_head', 'must refer to data, such as data.number');
+  const value: Json = root === 'data' ? scope.data : (scope.metadata ?? {});
+  if (!isStrict) return valueAt(value, steps);
+  const known = typed && root === 'data' ? [{ ...typed, node: value }] : [];
+  return findSteps({ value, what: `the ${root}`, root, known }, steps);
 };
 
 const limits = { placeholdersMax: CREATE_PLACEHOLDERS_MAX, bytesMax: EXPANDED_BYTES_MAX };
 
-const createTime = (scope: Scope, environment: ExpressionEnvironment, meter: Meter): Evaluation => ({
-  valueOf: ({ head }) => scopeValue(head, scope),
-  environment,
-  meter,
-  limits,
-});
+const createTime = (
+  scope: Scope,
+  environment: ExpressionEnvironment,
+  meter: Meter,
+  strictness: Strictness,
+): Evaluation => {
+  const { isStrict, typed } = strictness;
+  const known = typed ? [{ ...typed, node: scope.data }] : [];
+  return {
+    valueOf: ({ head }) => scopeValue(head, scope, strictness),
+    knownOf: () => known,
+    isAbsentNull: !isStrict,
+    environment,
+    meter,
+    limits,
+  };
+};
 
 const scan = (text: string, meter: Meter): Template => {
   spend(meter, text.length * WORK.scannedCharacter);
@@ -75,7 +96,8 @@ export const evaluateCreateTime = (
   scope: Scope,
   environment: ExpressionEnvironment,
   meter = createMeter(),
-): Json | undefined => evaluateTemplate(template, createTime(scope, environment, meter));
+  strictness = lenient,
+): Json | undefined => evaluateTemplate(template, createTime(scope, environment, meter, strictness));
 
 /**
  * Evaluates a mask: JSON of at most 64 levels, whose strings are templates. Data that the mask does not refer to is hidden.
@@ -89,8 +111,9 @@ export const evaluateShape = (
   scope: Scope,
   environment: ExpressionEnvironment,
   meter = createMeter(),
+  strictness = lenient,
 ): Json | undefined => {
-  const evaluation = createTime(scope, environment, meter);
+  const evaluation = createTime(scope, environment, meter, strictness);
   return mapStrings(shape, JSON_DEPTH_MAX, (text) => evaluateTemplate(scanMask(text, meter), evaluation));
 };
 
@@ -117,7 +140,8 @@ export const compileShape = (shape: Json): ((data: Json) => Json | undefined) =>
   });
   return (data) => {
     const valueOf = (expression: Expression) => valueAt(data, (paths.get(expression) as ScopePath).steps);
-    const evaluation: Evaluation = { valueOf, environment: keyless, meter: createMeter(), limits };
+    const meter = createMeter();
+    const evaluation: Evaluation = { valueOf, isAbsentNull: true, environment: keyless, meter, limits };
     return mapStrings(shape, JSON_DEPTH_MAX, (text) => evaluateTemplate(templates.get(text) as Template, evaluation));
   };
 };
@@ -158,10 +182,11 @@ export const drawId = (
   data: Json,
   environment: ExpressionEnvironment,
   meter: Meter,
+  strictness = lenient,
 ): string | undefined => {
-  const id = scalarText(evaluateCreateTime(template, { data }, environment, meter));
+  const id = scalarText(evaluateCreateTime(template, { data }, environment, meter, strictness));
   for (const part of template.parts) {
-    const original = typeof part === 'object' ? scalarText(scopeValue(part.head, { data })) : undefined;
+    const original = typeof part === 'object' ? scalarText(valueAt(data, parseScopePath(part.head).steps)) : undefined;
     if (original !== undefined && id?.includes(original))
       throw new ExpressionError('no_alias', 'must not hold the value that it stands for');
   }

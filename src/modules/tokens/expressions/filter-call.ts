@@ -1,5 +1,6 @@
 // What a filter receives, and functions that read its value and arguments.
 // Errors name the filter and what it expects, never the value it received.
+import type { Absent, Known } from './absent.ts';
 import { ExpressionError } from './expression-error.ts';
 import type { Json } from '../../../platform/json/json.ts';
 import { EXPANDED_BYTES_MAX, jsonSize, type Meter, spend, TOO_LARGE, WORK } from './meter.ts';
@@ -17,7 +18,14 @@ export type ExpressionEnvironment = {
   randomInt?(max: number): number;
 };
 
-export type Call = { name: string; args: readonly Literal[]; environment: ExpressionEnvironment; meter: Meter };
+export type Call = {
+  name: string;
+  args: readonly Literal[];
+  environment: ExpressionEnvironment;
+  meter: Meter;
+  /** The objects within the value whose names are known by their type. */
+  known?: readonly Known[];
+};
 
 /** A digest as bytes, before an encoding filter writes it. */
 export class Digest {
@@ -27,7 +35,7 @@ export class Digest {
   }
 }
 
-export type Apply = (value: Json, call: Call) => Json | Digest;
+export type Apply = (value: Json, call: Call) => Json | Digest | Absent;
 
 export const PAD_LENGTH_MAX = 4096;
 

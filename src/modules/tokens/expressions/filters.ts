@@ -1,5 +1,6 @@
 // The registry of filters: their names, how many arguments they take, and their functions.
 // Filters take linear time. They use keys and random numbers of the environment only.
+import { Absent, type Known } from './absent.ts';
 import { alias, aliasCard, anyCharacter, sameClass } from './alias-filters.ts';
 import { ExpressionError } from './expression-error.ts';
 import {
@@ -42,6 +43,8 @@ const filter = (least: number, most: number, apply: Apply): Filter => ({ least, 
 /** A Map, so that no name reaches a prototype. The numbers are the least and the most arguments. */
 const filters = new Map<string, Filter>([
   ['json', filter(1, 1, json)],
+  // Only applied to a value, which it does not change. Unlike Liquid's, it keeps false and empty text.
+  ['default', filter(1, 1, (value) => value)],
   ['last4', filter(0, 0, (value, call) => lastCharacters(text(value, call), 4))],
   ['reveal', filter(0, 4, reveal)],
   ['reveal_last', filter(1, 2, revealLast)],
@@ -91,24 +94,31 @@ export const checkFilter = ({ name, args }: FilterCall): void => {
 };
 
 /**
- * Applies filters that `checkFilter` accepted. Null passes through all of them.
+ * Applies filters that `checkFilter` accepted. Null passes through them, except `json`, which finds nothing in it, and `default`.
+ * @param value undefined for one that the caller may not see: it passes through `json` too.
+ * @param known the objects within the value whose names are known by their type.
  * @throws ExpressionError.
  */
 export const applyFilters = (
-  value: Json,
+  value: Json | Absent | undefined,
   calls: readonly FilterCall[],
   environment: ExpressionEnvironment,
   meter: Meter,
-): Json => {
-  let current: Json | Digest = value;
+  known: readonly Known[] = [],
+): Json | Absent | undefined => {
+  let current: Json | Digest | Absent | undefined = value;
   for (const { name, args } of calls) {
-    if (current === null) return null;
+    if (name === 'default' && (current === null || current === undefined || current instanceof Absent)) {
+      current = args[0] ?? null;
+      continue;
+    }
+    if (current === undefined || current instanceof Absent || (current === null && name !== 'json')) continue;
     spend(meter, WORK.filter);
     if (current instanceof Digest && name === 'to_base64') current = Buffer.from(current.hex, 'hex').toString('base64');
     else if (current instanceof Digest && name === 'to_base16') current = current.hex;
     else {
       const input: Json = current instanceof Digest ? current.hex : current;
-      current = (filters.get(name) as Filter).apply(input, { name, args, environment, meter });
+      current = (filters.get(name) as Filter).apply(input, { name, args, environment, meter, known });
     }
   }
   return current instanceof Digest ? current.hex : current;

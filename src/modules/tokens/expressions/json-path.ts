@@ -1,4 +1,5 @@
 // The filter `json`: JSONPath (RFC 9535). Every visited node spends work, so that no path blocks the event loop.
+import { type Absent, absentAt, findSteps, type Steps } from './absent.ts';
 import { ExpressionError } from './expression-error.ts';
 import { badArgument, type Call, textArgument } from './filter-call.ts';
 import { type Json, valueAt } from '../../../platform/json/json.ts';
@@ -220,13 +221,28 @@ export const queryJson = (value: Json, path: string, meter: Meter): Json[] => {
   return follow(value, parseJsonPath(path), { root: value, meter });
 };
 
-/** RFC 9535. The value is null if the path finds no node. Several nodes are an error. */
-export const json = (value: Json, call: Call): Json => {
+/** The steps of a query that names one place (RFC 9535 section 2.3.5.1); undefined for another. */
+const singularSteps = (segments: readonly Segment[]): Steps | undefined => {
+  const steps: (string | number)[] = [];
+  for (const { descends, selectors } of segments) {
+    const [only] = selectors;
+    if (descends || selectors.length !== 1 || !only) return undefined;
+    if (only.kind === 'name') steps.push(only.name);
+    else if (only.kind === 'index' && only.index >= 0) steps.push(only.index);
+    else return undefined;
+  }
+  return steps;
+};
+
+/** RFC 9535. @returns Absent if the path finds no node; null for one that the type has and this value lacks. */
+export const json = (value: Json, call: Call): Json | Absent => {
   const path = textArgument(call, 0);
   if (path.length > JSON_PATH_LENGTH_MAX)
     throw badArgument(call, `a path of at most ${JSON_PATH_LENGTH_MAX} characters`);
+  const valueOfSteps = (steps: Steps) =>
+    findSteps({ value, what: 'the token', root: '$', known: call.known ?? [] }, steps) ?? null;
   // Nearly every path is this simple and needs no parser.
-  if (plainPath.test(path)) return valueAt(value, plainSteps(path)) ?? null;
+  if (plainPath.test(path)) return valueOfSteps(plainSteps(path));
   let found: Json[];
   try {
     found = queryJson(value, path, call.meter);
@@ -236,5 +252,7 @@ export const json = (value: Json, call: Call): Json => {
     throw badArgument(call, isPattern ? 'a JSONPath without match() and search()' : 'a valid JSONPath (RFC 9535)');
   }
   if (found.length > 1) throw new ExpressionError('not_one_value', 'must find one value with the filter json');
-  return found[0] ?? null;
+  if (found.length === 1) return found[0] as Json;
+  const steps = singularSteps(parseJsonPath(path));
+  return steps ? valueOfSteps(steps) : absentAt(path);
 };

@@ -196,7 +196,7 @@ describe('at creation', () => {
     expect(made.body.data).toEqual({ month: 12 });
   });
 
-  test('a stored mask with such a path stays readable and changeable, until its data or mask changes', async () => {
+  test('a stored mask with such a path stays valid until it or the data changes', async () => {
     const key = lenient.api_key;
     const { id } = (await create({ ...generic, mask: { x: '{{ data.none }}' } }, key)).body;
     const settings = async (absent_paths: string): Promise<void> => {

@@ -187,6 +187,20 @@ describe('an expression', () => {
     expect(answer.text.length).toBeLessThan(1000);
   });
 
+  test('that writes a path after an id, or a wrong filter, gets the right form', async () => {
+    const id = await tokenOf({ number: 5 });
+    expect((await detokenize(`{{ ${id}.number }}`)).body.detail).toBe(
+      `Failed to detokenize some tokens: ${id}.number. For a part of a value use \`{{ ${id} | json: '$.number' }}\`.`,
+    );
+    const refusal = async (text: string) =>
+      Object.values<string[]>((await detokenize({ a: text })).body.errors)[0]?.[0];
+    expect(await refusal(`{{ ${id}[0] }}`)).toContain("`{{ id | json: '$.name' }}`");
+    expect(await refusal(`{{ ${id} | lst4 }}`)).toBe('must use known filters only; did you mean `last4`?');
+    expect(await refusal(`{{ ${id} | no_such_filter }}`)).toMatch(
+      /^must use known filters only: json, default, last4, /,
+    );
+  });
+
   test('with more than one value at its path is refused, and the refusal repeats nothing', async () => {
     const id = await tokenOf({ list: ['secret one', 'secret two'] });
     const answer = await detokenize(`{{ ${id} | json: '$.list[*]' }}`);

@@ -170,7 +170,20 @@ test('a key in the wrong place is a 401, and not in the log', async () => {
     headers: { authorization: `Bearer ${key}` },
   });
   expect(bearer.status).toBe(401);
-  expect(bearer.body.detail).toContain('SVC-API-KEY');
+  expect(bearer.body.detail).toBe('The API key belongs in the header SVC-API-KEY, not Authorization.');
+  for (const [name, value] of [
+    ['BT-API-KEY', key],
+    ['X-API-KEY', key],
+    ['Authorization', key],
+    ['Authorization', `Basic ${btoa(`${key}:`)}`],
+  ] as const) {
+    const { status, body } = await server.request('POST', '/tokenize', {
+      key: null,
+      json: 'x',
+      headers: { [name]: value },
+    });
+    expect([status, body.detail]).toEqual([401, `The API key belongs in the header SVC-API-KEY, not ${name}.`]);
+  }
   expect(server.logLines.join('')).not.toContain(key.slice(-40));
 });
 

@@ -166,7 +166,54 @@ describe('an unknown attribute', () => {
   });
 });
 
+/** Sentences of zod, for one of each of its issues. */
+const LIBRARY = /Invalid|expected|received|Too (?:small|big)|Unrecognized|undefined/;
+
+describe('a member of a wrong type', () => {
+  // The body of these is the caller's own. A patch needs a token that exists.
+  const withBodies = operations
+    .filter(({ body, path }) => body && !/^\/(?:de)?tokenize$|\/react$/.test(path))
+    .map((operation) => ({
+      ...operation,
+      path: operation.path.replace(`/tokens/${UNKNOWN_ID}`, `/tokens/${PARENT_ID}`),
+    }));
+
+  test.each(withBodies.map((operation) => [nameOf(operation), operation] as const))(
+    'of %s is refused in words of ours',
+    async (_name, operation) => {
+      const { type, values } = examplesOf(operation);
+      let refused = 0;
+      for (const value of values as Record<string, unknown>[])
+        for (const wrong of [null, 7.5, true, [{}], { not_an_attribute: [] }, '\u0000'])
+          for (const name of Object.keys(value)) {
+            const { status, body } = await send(operation, type, { ...value, [name]: wrong });
+            if (status !== 400) continue;
+            refused += 1;
+            for (const sentence of Object.values<string[]>(body.errors ?? {}).flat())
+              expect(sentence).not.toMatch(LIBRARY);
+          }
+      expect(refused).toBeGreaterThan(0);
+    },
+  );
+
+  test('says what it must be', async () => {
+    const rules = [{ priority: 'x', container: '/', transform: 'mask', permissions: ['token:read'] }, {}];
+    const { body } = await server.request('POST', '/applications', { json: { name: 'A', rules } });
+    expect(body.errors['rules[0].priority'][0]).not.toMatch(LIBRARY);
+    expect(body.errors['rules[1].priority'][0]).not.toMatch(LIBRARY);
+  });
+});
+
 describe('an unknown query parameter', () => {
+  test.each([
+    ['page_size', /did you mean `size`/],
+    ['since', /known are .*`start_date`/],
+    ['created_after', /known are .*`start_date`/],
+  ])('%s of the log shows what is meant', async (name, sentence) => {
+    const { body } = await server.request('GET', `/logs?${name}=1`);
+    expect(body.errors[name]).toEqual([expect.stringMatching(sentence)]);
+  });
+
   test.each(operations.map((operation) => [nameOf(operation), operation] as const))(
     'of %s is a 400 that names it',
     async (_name, operation) => {

@@ -47,18 +47,18 @@ export const nearestName = (name: string, known: Iterable<string>): string | und
 const LISTED_NAMES_MAX = 9;
 
 /** The known names as the end of an error, where they are few. */
-export const knownNames = (known: Iterable<string>): string => {
+export const knownNames = (known: Iterable<string>, listedMax = LISTED_NAMES_MAX): string => {
   const names = [...known];
-  if (names.length === 0 || names.length > LISTED_NAMES_MAX) return '';
+  if (names.length === 0 || names.length > listedMax) return '';
   const listed = names.map((name) => `\`${name}\``);
   return names.length === 1 ? `; known is ${listed[0]}` : `; known are ${listed.join(', ')}`;
 };
 
-/** The error for an unknown name. */
-export const unknownName = (name: string, known: Iterable<string>): string => {
+/** The error for an unknown name. For `page_size` the last word, `size`, is the nearest name. */
+export const unknownName = (name: string, known: Iterable<string>, listedMax = LISTED_NAMES_MAX): string => {
   const names = [...known];
-  const nearest = nearestName(name, names);
-  return `is not known here${nearest === undefined ? knownNames(names) : `; did you mean \`${nearest}\`?`}`;
+  const nearest = nearestName(name, names) ?? names.find((each) => each === name.split('_').at(-1));
+  return `is not known here${nearest === undefined ? knownNames(names, listedMax) : `; did you mean \`${nearest}\`?`}`;
 };
 
 /** The error for an attribute or parameter of the earlier API that Strongroom does not have. */

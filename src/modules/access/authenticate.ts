@@ -52,9 +52,24 @@ const notInitialized = () =>
     { retryAfterSeconds: 5 },
   );
 
+/** Headers in which other services take a key. */
+const foreignHeader = /^(?:[a-z0-9-]{1,40}-)?(?:api-?key|auth-token|access-token)$/;
+
+/** A key of ours as such a header may have it: alone, after a scheme, or as the user name of Basic authentication. */
+const ownKey = /^(?:[A-Za-z]+ +)?(?:svc_|c3ZjX)/;
+
+/** The header that has the API key in place of SVC-API-KEY. */
+const misplacedIn = ({ headers }: FastifyRequest): string | undefined => {
+  if (headers['svc-api-key'] !== undefined) return undefined;
+  if (ownKey.test(headers.authorization ?? '')) return 'Authorization';
+  return Object.keys(headers)
+    .find((name) => foreignHeader.test(name))
+    ?.toUpperCase();
+};
+
 const refuse = (request: FastifyRequest): AppError => {
-  const bearer = request.headers.authorization?.startsWith('Bearer svc_') ?? false;
-  return unauthorized(bearer ? 'The API key belongs into the header SVC-API-KEY, not Authorization.' : undefined);
+  const name = misplacedIn(request);
+  return unauthorized(name && `The API key belongs in the header SVC-API-KEY, not ${name}.`);
 };
 
 /** Refuses a key that is used from an address which is not on its list. @throws forbidden, which is logged as refused. */

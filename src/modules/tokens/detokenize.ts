@@ -146,7 +146,14 @@ const knownIn = (type: string, record: ExpansionRecord, whole: boolean): Known[]
   return known;
 };
 
-const missing = (ids: string[]): AppError => badRequest(`Failed to detokenize some tokens: ${ids.join(', ')}`);
+/** An id with a path after it, as most templates write a part of a value. */
+const idWithPath = /^([^.]+)((?:\.[A-Za-z_]\w*)+)$/;
+
+const missing = (ids: string[]): AppError => {
+  const [, id, path] = ids.map((each) => idWithPath.exec(each)).find((match) => match !== null) ?? [];
+  const advice = id === undefined ? '' : `. For a part of a value use \`{{ ${id} | json: '$${path}' }}\`.`;
+  return badRequest(`Failed to detokenize some tokens: ${ids.join(', ')}${advice}`);
+};
 
 /** Checks access to tokens and opens them, by id. @throws forbidden; payloadTooLarge. */
 const open = async (

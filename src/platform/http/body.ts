@@ -83,6 +83,12 @@ declare module 'fastify' {
   }
 }
 
+/** The type that was sent, without parameters, for an error. */
+const butIs = (type: string): string => {
+  const [sent] = /^[\w.+-]{1,60}\/[\w.+-]{1,60}(?=\s*(?:;|$))/.exec(type) ?? [];
+  return sent === undefined ? '' : `, not ${sent}`;
+};
+
 export const addBodyParsers = (app: App, ctx: Pick<Platform, 'accounts' | 'config'>): void => {
   countBodies(app, ctx);
   app.decorateRequest('hasBody', false);
@@ -94,7 +100,7 @@ export const addBodyParsers = (app: App, ctx: Pick<Platform, 'accounts' | 'confi
       // Without a body, any content type is accepted.
       if (body.length === 0) return done(null, undefined);
       refuseCoding(coding);
-      if (!jsonType.test(type)) throw unsupportedMediaType('The body must be application/json.');
+      if (!jsonType.test(type)) throw unsupportedMediaType(`The body must be application/json${butIs(type)}.`);
       if (otherCharset.test(type)) throw unsupportedMediaType('The body must be in UTF-8.');
       request.hasBody = true;
       return parseJsonBody(ctx.accounts, request, body as Buffer, done);

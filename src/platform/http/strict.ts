@@ -4,6 +4,7 @@ import type { FastifySchemaCompiler } from 'fastify';
 import { validatorCompiler } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import { fieldErrors, invalidField, invalidInput } from '../errors.ts';
+import { sentenceOf } from './sentences.ts';
 import { NOT_SUPPORTED, UNKNOWN_NAMES_MAX, unknownName } from '../unknown-names.ts';
 import { formatPath } from '../json/json.ts';
 import type { App } from './app-type.ts';
@@ -15,6 +16,9 @@ type Values = Record<string, unknown>;
 
 /** The attributes that a schema knows, or those of the items of its list or map. Undefined where any name is valid. */
 type Names = { attributes: ReadonlyMap<string, Names | undefined> } | { items: Names };
+
+/** Sentences of ours in place of those of the library, where a schema has none. */
+z.config({ customError: sentenceOf });
 
 /** Types of schemas without attributes, or with attributes that the client chooses. */
 const withoutNames: ReadonlySet<string> = new Set([
@@ -79,12 +83,14 @@ type Tolerated = {
   notRead?: readonly string[] | undefined;
   /** `notRead` of the objects below. */
   notReadBelow?: Earlier['notRead'];
+  /** The most known names that an error lists. */
+  listedMax?: number | undefined;
 };
 
 const findUnknown = (
   value: unknown,
   names: Names | undefined,
-  { record, notSupported = [], notRead = [], notReadBelow }: Tolerated,
+  { record, notSupported = [], notRead = [], notReadBelow, listedMax }: Tolerated,
   path: Path,
   problems: Problem[],
 ): void => {
@@ -106,7 +112,7 @@ const findUnknown = (
     } else if (notSupported.includes(name)) {
       if (part !== null) problems.push([formatPath(place), NOT_SUPPORTED]);
     } else if (!answered.has(name) && !notRead.includes(name))
-      problems.push([formatPath(place), unknownName(name, names.attributes.keys())]);
+      problems.push([formatPath(place), unknownName(name, names.attributes.keys(), listedMax)]);
     if (problems.length >= UNKNOWN_NAMES_MAX) return;
   }
 };
@@ -162,6 +168,8 @@ export const refuseUnknownNames = (scope: App): void => {
       notSupported: earlier.notSupported,
       notRead: record && readOnlyNames,
       notReadBelow: earlier.notRead,
+      // Filters of a query are few, and their names are guessed.
+      listedMax: isBody ? undefined : Infinity,
     };
 
     return (data: unknown) => {

@@ -36,12 +36,15 @@ const requestLimits: ExpansionLimits = {
 
 type TokenReference = { id: string; whole: boolean };
 
+const BY_ID = 'must refer to a token by its id';
+const PART = "a part of its value is `{{ id | json: '$.name' }}`";
+
 const parseTokenReference = (head: string): TokenReference => {
   // The check avoids a pattern match: nearly all references are a plain id.
   const [, named] = head.startsWith('token:') ? (/^token: *(.+)$/.exec(head) ?? []) : [];
   const id = named ?? head;
   if (id.length > TOKEN_ID_LENGTH_MAX || notInTokenId.test(id))
-    throw new ExpressionError('unknown_head', 'must refer to a token by its id');
+    throw new ExpressionError('unknown_head', /[[\]]/.test(id) ? `${BY_ID}; ${PART}` : BY_ID);
   return { id, whole: named !== undefined };
 };
 

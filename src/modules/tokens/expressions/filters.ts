@@ -15,6 +15,7 @@ import {
 } from './filter-call.ts';
 import type { Json } from '../../../platform/json/json.ts';
 import { json } from './json-path.ts';
+import { nearestName } from '../../../platform/unknown-names.ts';
 import { cardBin, cardExpiry, cardMask, reveal, revealLast } from './mask-filters.ts';
 import { type Meter, spend, WORK } from './meter.ts';
 import { quoteCsv, quoteJson, quoteYaml } from './quote-filters.ts';
@@ -84,10 +85,17 @@ const filters = new Map<string, Filter>([
 /** Alias filters return random values. They are allowed in ids only, because other expressions must be repeatable. */
 export const isAliasFilter = (name: string): boolean => name.startsWith('alias_');
 
+const unknownFilter = (name: string): ExpressionError => {
+  const names = [...filters.keys()];
+  const nearest = nearestName(name, names);
+  const more = nearest === undefined ? `: ${names.join(', ')}` : `; did you mean \`${nearest}\`?`;
+  return new ExpressionError('unknown_filter', `must use known filters only${more}`);
+};
+
 /** @throws ExpressionError for an unknown filter or a wrong number of arguments. */
 export const checkFilter = ({ name, args }: FilterCall): void => {
   const known = filters.get(name);
-  if (!known) throw new ExpressionError('unknown_filter', 'must use known filters only');
+  if (!known) throw unknownFilter(name);
   const { least, most } = known;
   if (args.length < least || args.length > most)
     throw badArgument({ name }, least === most ? `${least} arguments` : `${least} to ${most} arguments`);

@@ -486,9 +486,11 @@ test('archived months have a proof, and the tree goes on without their leaf hash
   await insert(2, other);
   await build(early);
   expect(early.figures().tampered).toBe(0);
-  const rest = await cli('logs', 'verify', '--database', '--tenant', other);
+  const alone = await cli('logs', 'verify', '--database', '--tenant', other);
+  expect([alone.code, alone.stdout]).toEqual([1, expect.stringMatching(/in the archive .* was not verified/)]);
+  const rest = await cli('logs', 'verify', '--database', '--tenant', other, '--archives', directory);
   expect([rest.code, rest.stdout]).toEqual([0, expect.stringContaining('rows 256 to 306')]);
-  expect(rest.stdout).toContain('47 rows are said to be in archives');
+  expect(rest.stdout).toContain('47 rows are in archives');
   const [{ id }] = await server.sql('SELECT id FROM audit_log WHERE tenant_id = $1 ORDER BY id DESC LIMIT 1', [other]);
   const proof = await proveRow(server.ctx.db.statements.query, other, id, server.ctx.logSigning.publicKeys);
   expect(proof?.index).toBe(306);

@@ -445,12 +445,14 @@ export const runs: Record<CommandName, Run> = {
     await replayErasureList(io, await withRootKey(io, quietConfig(io)), required(operand));
   },
   'logs archive': (io, values, operand) =>
-    archiveLogs(io, quietConfig(io), {
-      directory: required(operand),
-      month: values.month,
-      isKept: values.keep ?? false,
-      isJson: values.json ?? false,
-    }),
+    withContext(io, (ctx) =>
+      archiveLogs(io, ctx, {
+        directory: required(operand),
+        month: values.month,
+        isKept: values.keep ?? false,
+        isJson: values.json ?? false,
+      }),
+    ),
   'logs read': async (io, values, operand) =>
     readArchive(io, required(operand), values.tenant && tenantId(values.tenant)),
   'logs export': async (io, values, operand) => {
@@ -461,12 +463,16 @@ export const runs: Record<CommandName, Run> = {
   'logs verify': async (io, values, operand) => {
     const given = [operand, values.proof, values.database].filter((each) => each !== undefined);
     if (given.length !== 1) throw new UsageError('Give one of FILE, --proof FILE and --database.');
-    if (values.tenant !== undefined && !values.database)
-      throw new UsageError('The option --tenant goes with --database.');
-    const options = { key: values.key, checkpoints: values.checkpoints, isJson: values.json ?? false };
+    const options = {
+      key: values.key,
+      checkpoints: values.checkpoints,
+      archives: values.archives,
+      isJson: values.json ?? false,
+    };
     if (values.proof !== undefined) return verifyRowProof(io, required(values.proof), options);
-    if (!values.database) return verifyLogFile(io, required(operand), options);
-    await withContext(io, (ctx) => verifyDatabase(io, ctx, values.tenant && tenantId(values.tenant), options));
+    const tenant = values.tenant && tenantId(values.tenant);
+    if (!values.database) return verifyLogFile(io, required(operand), options, tenant);
+    await withContext(io, (ctx) => verifyDatabase(io, ctx, tenant, options));
   },
   'logs prove': async (io, values, operand) => {
     const id = required(operand).toLowerCase();

@@ -47,6 +47,7 @@ const options = {
   month: { value: 'MONTH', text: 'archives this month only, such as 2026-08' },
   keep: { text: 'writes the files and drops nothing' },
   key: { value: 'PUBLIC', text: 'public keys of the log as logs key prints them, comma-separated' },
+  archives: { value: 'DIRECTORY', text: 'verifies the archives in it too: rows that the log says are there' },
   checkpoints: { value: 'FILE', text: 'checkpoints that you hold, as LOG_CHECKPOINT_FILE has them' },
   proof: { value: 'FILE', text: 'verifies the proof of one row, as logs prove prints it' },
   database: { text: 'verifies the rows in the database' },
@@ -313,7 +314,7 @@ const table = {
   },
   'logs archive': {
     summary: 'writes old months of the audit log into files, and drops them from the database',
-    more: 'DIRECTORY gets a compressed file and a manifest for each month that is older than LOG_RETENTION_MONTHS. A file is verified on disk before its month is dropped. It needs the role that owns the tables.',
+    more: 'DIRECTORY gets a compressed file and a manifest for each month that is older than LOG_RETENTION_MONTHS. A file is verified on disk before its month is dropped. It needs the role that owns the tables, and the root key, since it signs what it drops.',
     operand: 'DIRECTORY',
     optional: ['month', 'keep', 'json'],
     examples: ['logs archive /srv/archive', 'logs archive /srv/archive --month 2026-08 --keep'],
@@ -334,13 +335,13 @@ const table = {
   },
   'logs verify': {
     summary: 'verifies an export or an archive of the audit log against its signed checkpoints',
-    more: 'It names the first row that was changed, removed, added, moved or cut off, and exits with 1. FILE comes from logs export, or is the FILE.jsonl.gz of logs archive, and needs no database. --database verifies the rows in the database, of one tenant or all. --proof verifies a proof that logs prove printed.',
+    more: 'It names the first row that was changed, removed, added, moved or cut off, and exits with 1. FILE comes from logs export, or is the FILE.jsonl.gz of logs archive, and needs no database. --database verifies the rows in the database, of one tenant or all; rows that were archived with --archives. --proof verifies a proof that logs prove printed.',
     operand: 'FILE',
     isOperandOptional: true,
-    optional: ['key', 'checkpoints', 'proof', 'database', 'tenant', 'json'],
+    optional: ['key', 'checkpoints', 'archives', 'proof', 'database', 'tenant', 'json'],
     examples: [
       'logs verify audit-log.jsonl --key "$PUBLIC_KEY" --checkpoints checkpoints.jsonl',
-      'logs verify --database',
+      'logs verify --database --archives /srv/archive --checkpoints checkpoints.jsonl',
       'logs verify --proof row.tlog-proof --key "$PUBLIC_KEY"',
     ],
   },

@@ -3,13 +3,7 @@ import { createReadStream } from 'node:fs';
 import { readFile, stat } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { findRowAfter, proveRow, readTreeWithRows } from '../platform/audit/log-proof.ts';
-import {
-  createLogVerifier,
-  type Finding,
-  type HeldCheckpoints,
-  type ProofEvent,
-  type VerifiedLog,
-} from '../platform/audit/log-verifier.ts';
+import type { Finding, HeldCheckpoints, ProofEvent, VerifiedLog } from '../platform/audit/log-verifier.ts';
 import { TreeTampered } from '../platform/audit/tree-state.ts';
 import { firstIdAt, LEAST_ID } from '../platform/crypto/ids.ts';
 import {
@@ -22,16 +16,16 @@ import {
   publicKeyText,
   verifierKeyText,
 } from '../platform/crypto/signed-note.ts';
-import { findArchivedMonths, findLogTenantAfter, findTreeAfter } from '../platform/db/log-trees.ts';
+import { findArchivedMonths, findLogTenantAfter, findTreeAfter, isSignedMonth } from '../platform/db/log-trees.ts';
 import type { Query } from '../platform/db/statements.ts';
 import { StartError } from '../platform/errors.ts';
 import { writePrivate } from '../platform/files.ts';
 import { isArchivePath, readLines } from '../platform/log-archive-file.ts';
-import { readArchiveEvents } from '../platform/log-archive-proof.ts';
 import { eventOf, headerText, lineOf, parseHeader, proofText, verifyProof } from '../platform/log-proof-file.ts';
 import { writeNewFile } from '../platform/new-file.ts';
 import type { Platform } from '../platform/platform.ts';
 import type { CommandIo } from './command.ts';
+import { judgeArchive, type Verdict, type VerifiedArchives, verifyArchives, verifyEvents } from './log-archives.ts';
 import { UsageError } from './usage-error.ts';
 
 /** The text of a proof is some kilobytes; its row has as many entities as an operation may have. */
@@ -128,27 +122,11 @@ const openExport = async (path: string) => {
   return { public_key: header.public_key, events: events() };
 };
 
-type Verdict = { finding: Finding | undefined; verified: readonly VerifiedLog[] };
-
-const verifyEvents = async (
-  events: AsyncIterable<ProofEvent>,
-  keys: readonly LogPublicKey[],
-  held: HeldCheckpoints | undefined,
-  isArchive: boolean,
-): Promise<Verdict> => {
-  const verifier = createLogVerifier(keys, held, isArchive);
-  for await (const event of events) {
-    verifier.take(event);
-    if (verifier.hasFinding()) break;
-  }
-  return verifier.end();
-};
-
 const partText = ({ tenant_id, from, size, archived, checkpoints, signed_at }: VerifiedLog): string =>
   [
     `tenant ${tenant_id}  rows ${from} to ${size - 1}, ${checkpoints} checkpoints, signed until ${signed_at.toISOString()}`,
-    ...(from > 0 ? [`  rows 0 to ${from - 1} are not here: verify the archives before`] : []),
-    ...(archived > 0 ? [`  ${archived} rows are said to be in archives: verify these`] : []),
+    ...(from > 0 ? [`  rows 0 to ${from - 1} are not here, but in archives`] : []),
+    ...(archived > 0 ? [`  ${archived} rows are in archives`] : []),
   ].join('\n');
 
 /** Prints a verdict, and sets the exit code. */
@@ -166,26 +144,71 @@ const printVerdict = (io: CommandIo, { finding, verified }: Verdict, isJson: boo
   if (finding) io.fail();
 };
 
-export type VerifyOptions = { key: string | undefined; checkpoints: string | undefined; isJson: boolean };
+export type VerifyOptions = {
+  key: string | undefined;
+  checkpoints: string | undefined;
+  archives?: string | undefined;
+  isJson: boolean;
+};
+
+/** The first rows of a part that are neither in it nor in an archive that was verified. */
+const findMissing = (
+  { tenant_id, from, archivedRanges }: VerifiedLog,
+  archives: VerifiedArchives,
+): Finding | undefined => {
+  for (const range of [{ from: 0, to: from }, ...archivedRanges]) {
+    const position = archives.firstMissing(tenant_id, range);
+    if (position === undefined) continue;
+    const text = `The rows from position ${position} to ${range.to - 1} are not here, and in no archive that was verified.`;
+    return { kind: 'removed', tenant_id, position, text };
+  }
+  return undefined;
+};
+
+/** A tenant of held checkpoints that has no verified part, nor all of its rows in archives. */
+const findGone = (
+  verified: readonly VerifiedLog[],
+  held: HeldCheckpoints | undefined,
+  archives: VerifiedArchives,
+  isWanted: (tenant_id: string) => boolean,
+): Finding | undefined => {
+  for (const [tenant_id, checkpoints] of held ?? []) {
+    if (!isWanted(tenant_id) || verified.some((part) => part.tenant_id === tenant_id)) continue;
+    const to = Math.max(...checkpoints.keys());
+    if (archives.firstMissing(tenant_id, { from: 0, to }) === undefined) continue;
+    const text = 'Your checkpoints have a log of this tenant, which is not here, nor in an archive that was verified.';
+    return { kind: 'cut_off', tenant_id, text };
+  }
+  return undefined;
+};
+
+/** A file may have been cut off at its beginning. */
+const emptyOf = (verified: readonly VerifiedLog[]): Finding | undefined =>
+  verified.length === 0 ? { kind: 'cut_off', tenant_id: undefined, text: 'The file has no signed rows.' } : undefined;
 
 /** What an export or an archive proves. Needs no database and no configuration. @throws UsageError, StartError. */
 export const judgeLogFile = async (
   io: Pick<CommandIo, 'say'>,
   path: string,
   options: Omit<VerifyOptions, 'isJson'>,
+  tenant?: string,
 ): Promise<Verdict> => {
   const given = options.key === undefined ? undefined : parseKeys(options.key);
   const judge = async (events: AsyncIterable<ProofEvent>, keys: readonly LogPublicKey[]): Promise<Verdict> => {
     const { held, fork } = await readHeld(io, options.checkpoints, keys);
     if (fork) return { finding: fork, verified: [] };
-    const { finding, verified } = await verifyEvents(events, keys, held, isArchivePath(path));
-    // It may have been cut off at its beginning.
-    const empty: Finding = { kind: 'cut_off', tenant_id: undefined, text: 'The file has no signed rows.' };
-    return { finding: finding ?? (verified.length === 0 ? empty : undefined), verified };
+    const archives = await verifyArchives(options.archives, [], keys, held);
+    const { finding, verified } = await verifyEvents(events, keys, held, false);
+    const missing = verified.map((part) => findMissing(part, archives)).find((each) => each !== undefined);
+    const gone = findGone(verified, held, archives, (id) => id === tenant);
+    return { finding: finding ?? archives.finding ?? missing ?? gone ?? emptyOf(verified), verified };
   };
   if (isArchivePath(path)) {
     if (!given) throw new UsageError('An archive does not name its key. Give it: --key "$(strongroom logs key)"');
-    return judge(readArchiveEvents(path), given);
+    const { held, fork } = await readHeld(io, options.checkpoints, given);
+    if (fork) return { finding: fork, verified: [] };
+    const { finding, verified } = await judgeArchive(path, given, held);
+    return { finding: finding ?? emptyOf(verified), verified };
   }
   const { public_key, events } = await openExport(path);
   if (given) return judge(events, given);
@@ -196,8 +219,12 @@ export const judgeLogFile = async (
 };
 
 /** Verifies an export or an archive. @throws UsageError, StartError. */
-export const verifyLogFile = async (io: CommandIo, path: string, options: VerifyOptions): Promise<void> =>
-  printVerdict(io, await judgeLogFile(io, path, options), options.isJson);
+export const verifyLogFile = async (
+  io: CommandIo,
+  path: string,
+  options: VerifyOptions,
+  tenant?: string,
+): Promise<void> => printVerdict(io, await judgeLogFile(io, path, options, tenant), options.isJson);
 
 /** Verifies the proof of a row. @throws UsageError, StartError. */
 export const verifyRowProof = async (io: CommandIo, path: string, options: VerifyOptions): Promise<void> => {
@@ -262,6 +289,12 @@ const notingRows = async function* (
   }
 };
 
+const unsignedMark = (name: string): string =>
+  `The key has not signed the mark of the archive ${name}, so it excuses no missing row. An earlier release signed none: logs archive DIRECTORY signs it, where the archive is in the directory.`;
+
+const unverifiedArchive = (name: string, directory: string | undefined): string =>
+  `Rows are in the archive ${name}, which ${directory === undefined ? 'was not verified: name its directory with --archives' : `is not in ${directory}`}.`;
+
 /** Verifies the rows in the database of one tenant, or of all, against the stored checkpoints and those of a file. */
 export const verifyDatabase = async (
   io: CommandIo,
@@ -273,37 +306,41 @@ export const verifyDatabase = async (
   const keys = options.key === undefined ? logSigning.publicKeys : parseKeys(options.key);
   const { held, fork } = await readHeld(io, options.checkpoints, keys);
   if (fork) return printVerdict(io, { finding: fork, verified: [] }, options.isJson);
-  const archives = await findArchivedMonths(query);
+  const stop = (finding: Finding | undefined): void => printVerdict(io, { finding, verified }, options.isJson);
   const verified: VerifiedLog[] = [];
+  const marks = await findArchivedMonths(query);
+  const unsigned = marks.find((mark) => !isSignedMonth(mark, keys));
+  if (unsigned) return stop({ kind: 'archive', tenant_id: undefined, text: unsignedMark(unsigned.name) });
+  const archives = await verifyArchives(options.archives, marks, keys, held);
   const signedBefore = firstIdAt(now().getTime() - UNSIGNED_MS);
-  const wanted = tenant === undefined ? tenantsOf(query) : [tenant];
-  const seen = new Set<string>();
-  for await (const tenant_id of wanted) {
-    seen.add(tenant_id);
+  for await (const tenant_id of tenant === undefined ? tenantsOf(query) : [tenant]) {
     let lastRow = LEAST_ID;
-    const events = notingRows(readTreeWithRows(query, tenant_id, archives), (id) => (lastRow = id));
+    const events = notingRows(readTreeWithRows(query, tenant_id, marks), (id) => (lastRow = id));
     const found = await verifyEvents(readingTree(events), keys, held, false);
     verified.push(...found.verified);
-    const unsigned = found.finding ? undefined : await findRowAfter(query, tenant_id, lastRow, signedBefore);
-    if (unsigned !== undefined)
+    const late = found.finding ? undefined : await findRowAfter(query, tenant_id, lastRow, signedBefore);
+    if (late !== undefined)
       found.finding = {
         kind: 'unsigned',
         tenant_id,
-        id: unsigned,
-        text: `The row ${unsigned} and those after it are not signed. A running server signs a row within four minutes.`,
+        id: late,
+        text: `The row ${late} and those after it are not signed. A running server signs a row within four minutes.`,
       };
-    if (found.finding) return printVerdict(io, { finding: { ...found.finding, tenant_id }, verified }, options.isJson);
+    if (found.finding) return stop({ ...found.finding, tenant_id });
   }
-  const gone = [...(held?.keys() ?? [])].find((id) => !seen.has(id) && (tenant === undefined || id === tenant));
-  const finding: Finding | undefined =
-    gone === undefined
+  if (archives.finding) return stop(archives.finding);
+  const isWanted = (id: string): boolean => tenant === undefined || id === tenant;
+  // Without an archive nobody knows whether it has what is missing.
+  const named = marks.find((mark) => mark.rows > 0 && !archives.has(mark));
+  const missing = verified.map((part) => findMissing(part, archives)).find((each) => each !== undefined);
+  const gone = findGone(verified, held, archives, isWanted);
+  if (named)
+    return stop({ kind: 'unverified', tenant_id: undefined, text: unverifiedArchive(named.name, options.archives) });
+  const none: Finding | undefined =
+    tenant === undefined || verified.length > 0
       ? undefined
-      : {
-          kind: 'cut_off',
-          tenant_id: gone,
-          text: 'Your checkpoints have a log of this tenant, and the database has none.',
-        };
-  printVerdict(io, { finding, verified }, options.isJson);
+      : { kind: 'cut_off', tenant_id: tenant, text: 'The database has no signed log of this tenant.' };
+  stop(missing ?? gone ?? none);
 };
 
 /** Writes the log of a tenant with its leaf hashes and checkpoints. @throws StartError. */

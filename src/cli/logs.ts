@@ -2,9 +2,9 @@
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { Client } from 'pg';
-import { createAccounts } from '../platform/accounts.ts';
 import { TreeTampered } from '../platform/audit/tree-state.ts';
-import type { Config } from '../platform/config.ts';
+import { isSameMark, signMark } from '../platform/audit/archive-mark.ts';
+import type { LogSigning } from '../platform/crypto/log-signing.ts';
 import { firstIdAt, timeOfId } from '../platform/crypto/ids.ts';
 import { codeOf, inSession } from '../platform/db/backup/session.ts';
 import {
@@ -18,25 +18,31 @@ import {
   readLogPartition,
 } from '../platform/db/log-partitions.ts';
 import { findTreePosition } from '../platform/db/log-stream.ts';
-import { addArchivedMonth, dropArchivedLeaves, findArchivedMonths } from '../platform/db/log-trees.ts';
+import {
+  addArchivedMonth,
+  dropArchivedLeaves,
+  findArchivedMonths,
+  forgetUnsignedMonth,
+  isSignedMonth,
+} from '../platform/db/log-trees.ts';
 import type { Query } from '../platform/db/statements.ts';
 import { StartError } from '../platform/errors.ts';
 import { exists } from '../platform/files.ts';
-import { createLog } from '../platform/log.ts';
 import { proofOfPartition } from '../platform/log-archive-proof.ts';
 import {
   type ArchiveProof,
   archivePath,
   type LogManifest,
+  markOf,
   readLogArchive,
   tallyOf,
   verifyLogArchive,
   writeLogArchive,
 } from '../platform/log-archive-file.ts';
-import { createMetrics } from '../platform/metrics/metrics.ts';
-import { closeAll, openDatabase, type Start } from '../platform/open-database.ts';
+import type { Platform } from '../platform/platform.ts';
 import { mebibytes } from './backup-progress.ts';
 import type { CommandIo } from './command.ts';
+import { judgeArchive } from './log-archives.ts';
 import { UsageError } from './usage-error.ts';
 
 export type ArchiveOptions = { directory: string; month: string | undefined; isKept: boolean; isJson: boolean };
@@ -84,11 +90,17 @@ const findProof = async (session: Client, partition: LogPartition, now: Date): P
 };
 
 /** Writes and verifies the archive of a partition, unless it is written already. @throws StartError. */
-const writeOnce = async (session: Client, path: string, partition: LogPartition, now: Date): Promise<LogManifest> => {
+const writeOnce = async (
+  session: Client,
+  path: string,
+  partition: LogPartition,
+  { key }: LogSigning,
+  now: Date,
+): Promise<LogManifest> => {
   const proof = await findProof(session, partition, now);
   if (!(await exists(path))) {
     try {
-      await writeLogArchive(path, partition, readLogPartition(session, partition.name), proof, now);
+      await writeLogArchive(path, partition, readLogPartition(session, partition.name), proof, key, now);
     } catch (error) {
       if (!(error instanceof TreeTampered)) throw error;
       throw new StartError(
@@ -115,18 +127,21 @@ const archiveOne = async (
   session: Client,
   partition: LogPartition,
   { directory, isKept, isJson }: ArchiveOptions,
+  signing: LogSigning,
   now: Date,
 ): Promise<void> => {
   const { name } = partition;
   const path = archivePath(directory, partition);
-  const { rows, file } = await writeOnce(session, path, partition, now);
+  const manifest = await writeOnce(session, path, partition, signing, now);
+  const { rows, file } = manifest;
+  const mark = markOf(manifest);
+  // Before rows are gone: a run that is killed in between leaves none that nothing excuses.
+  if (!isKept && mark) await addArchivedMonth(queryOn(session), name, mark, signMark(signing.key, mark), now);
   const isDropped = !isKept && (await dropPartition(session, partition, rows));
   if (!isKept && !isDropped)
     throw new StartError(
       `Rows came into ${name} after ${path} was written. Nothing was dropped. Run the command again with another directory.`,
     );
-  if (isDropped && partition.to_id !== null)
-    await addArchivedMonth(queryOn(session), { name, from_id: partition.from_id, to_id: partition.to_id }, now);
   io.print(
     isJson
       ? JSON.stringify({
@@ -142,9 +157,9 @@ const archiveOne = async (
 };
 
 /** Leaf hashes below the oldest row, where everything below it was archived. */
-const dropLeaves = async (session: Client): Promise<void> => {
+const dropLeaves = async (session: Client, { publicKeys }: LogSigning): Promise<void> => {
   const query = queryOn(session);
-  const archivedTo = (await findArchivedMonths(query)).at(-1)?.to_id;
+  const archivedTo = (await findArchivedMonths(query)).findLast((month) => isSignedMonth(month, publicKeys))?.to_id;
   let below: string | undefined;
   for (const { name, to_id } of await listLogPartitions(session)) {
     if (archivedTo === undefined || to_id === null || to_id > archivedTo || !(await isEmptyPartition(session, name)))
@@ -154,37 +169,58 @@ const dropLeaves = async (session: Client): Promise<void> => {
   if (below !== undefined) await dropArchivedLeaves(query, below, timeOfId(below));
 };
 
+/** Signs the marks of earlier releases whose archive is in the directory, and verifies. @throws StartError. */
+const signEarlier = async (
+  io: CommandIo,
+  session: Client,
+  directory: string,
+  { key, publicKeys }: LogSigning,
+  now: Date,
+): Promise<void> => {
+  const query = queryOn(session);
+  for (const { name, note, from_id, to_id } of await findArchivedMonths(query)) {
+    const path = archivePath(directory, { name, from_id, to_id });
+    if (note !== null || !(await exists(path))) continue;
+    const { manifest, finding } = await judgeArchive(path, publicKeys);
+    const mark = markOf(manifest);
+    if (!mark || !isSameMark(mark, { ...mark, from_id, to_id }) || finding) continue;
+    await addArchivedMonth(query, name, mark, signMark(key, mark), now);
+    await forgetUnsignedMonth(query, name);
+    io.say(`${path} was verified, and the database has its mark signed.`);
+  }
+};
+
 const NOT_OWNER =
   'This role may not drop partitions of the audit log. Run the command as the role that migrates (docs/operations/database-roles.md).';
 
 /** @throws UsageError, StartError. Nothing is dropped that is not in a verified archive. */
-export const archiveLogs = async (io: CommandIo, config: Config, options: ArchiveOptions): Promise<void> => {
-  const { month, isKept } = options;
+export const archiveLogs = async (
+  io: CommandIo,
+  { config, db, logSigning, now: clock }: Pick<Platform, 'config' | 'db' | 'logSigning' | 'now'>,
+  options: ArchiveOptions,
+): Promise<void> => {
+  const { month, isKept, directory } = options;
   if (month !== undefined && !MONTH_FORM.test(month)) throw new UsageError('The option --month must be like 2026-08.');
-  if (!(await exists(options.directory)))
-    throw new StartError(`The directory ${options.directory} does not exist. Make it, on a disk that is backed up.`);
-  const start: Start = { closers: [], isLockLost: false };
-  const now = new Date();
+  if (!(await exists(directory)))
+    throw new StartError(`The directory ${directory} does not exist. Make it, on a disk that is backed up.`);
+  const now = clock();
   try {
-    const services = { log: createLog(config.logLevel), accounts: createAccounts(), metrics: createMetrics() };
-    const { db, poolConfig } = await openDatabase(config, 'command', services, start);
     const role = await db.findServerRole();
-    if (role.owns_log === null)
-      throw new StartError('The database has no audit log yet. Apply the migrations: npm run migrate');
     if (!role.owns_log) throw new StartError(NOT_OWNER);
-    await inSession(poolConfig, async (session) => {
+    await inSession(db.pool.options, async (session) => {
       for (const name of await putBackDetached(session))
         io.say(`${name} was left by a run that was stopped. It is back in the log.`);
+      await signEarlier(io, session, directory, logSigning, now);
       let archived = 0;
       for (const partition of await chosen(session, month, config.logRetentionMonths, now)) {
         // The first one is empty once its rows are archived: it waits for late rows.
         if (partition.from_id === null && (await isEmptyPartition(session, partition.name))) continue;
-        await archiveOne(io, session, partition, options, now);
+        await archiveOne(io, session, partition, options, logSigning, now);
         archived += 1;
       }
       if (!isKept) {
         await mergeEmptyMonths(session, oldestKept(now, config.logRetentionMonths));
-        await dropLeaves(session);
+        await dropLeaves(session, logSigning);
       }
       if (archived === 0 && !options.isJson)
         io.print(`No month is older than ${config.logRetentionMonths} months (LOG_RETENTION_MONTHS).`);
@@ -195,8 +231,6 @@ export const archiveLogs = async (io: CommandIo, config: Config, options: Archiv
     throw new StartError(`The database refused a statement (${code}). Nothing was dropped that is not in an archive.`, {
       cause: error,
     });
-  } finally {
-    await closeAll(start);
   }
 };
 

@@ -5,7 +5,9 @@ import { basename, dirname, join } from 'node:path';
 import { pipeline, Readable } from 'node:stream';
 import { createGunzip, createGzip } from 'node:zlib';
 import { parseJson } from './json/json.ts';
+import { type ArchiveMark, signMark } from './audit/archive-mark.ts';
 import { timeOfId } from './crypto/ids.ts';
+import type { LogSigningKey } from './crypto/signed-note.ts';
 import { z } from 'zod';
 import { createSha256 } from './crypto/digest.ts';
 import type { LogLine, LogPartition } from './db/log-partitions.ts';
@@ -42,9 +44,15 @@ const manifestSchema = z.looseObject({
   signed_roots: z.array(z.unknown()),
   /** The leaf hashes and checkpoints of the month. */
   proof: z.object({ name: z.string(), bytes: whole, sha256 }).optional(),
+  /** The signature of the key of the log over bounds, rows and `lines.sha256`. An earlier release wrote none. */
+  mark: z.string().optional(),
 });
 
 export type LogManifest = z.infer<typeof manifestSchema>;
+
+/** Undefined for the partition above all months. */
+export const markOf = ({ from_id, to_id, rows, lines }: LogManifest): ArchiveMark | undefined =>
+  to_id === null ? undefined : { from_id, to_id, rows, sha256: lines.sha256 };
 
 const SUFFIX = '.jsonl.gz';
 
@@ -133,6 +141,7 @@ export const writeLogArchive = async (
   partition: LogPartition,
   batches: AsyncIterable<LogLine[]>,
   proof: ArchiveProof | undefined,
+  key: LogSigningKey,
   now: Date,
 ): Promise<LogManifest> => {
   await checkNewFile(path);
@@ -158,11 +167,14 @@ export const writeLogArchive = async (
     signed_roots: proof?.roots() ?? [],
     ...(proofFile ? { proof: proofFile } : {}),
   };
+  const mark = markOf(manifest);
+  if (mark) manifest.mark = signMark(key, mark);
   await writeNewFile(manifestPath(path), Readable.from([Buffer.from(`${JSON.stringify(manifest, null, 2)}\n`)]));
   return manifest;
 };
 
-const readManifest = async (path: string): Promise<LogManifest> => {
+/** @throws StartError. */
+export const readManifest = async (path: string): Promise<LogManifest> => {
   const beside = manifestPath(path);
   const text = await readFile(beside, 'utf8').catch((error: NodeJS.ErrnoException) => {
     throw new StartError(

@@ -27,6 +27,8 @@ export type FindingKind =
   | 'checkpoint'
   | 'forked'
   | 'unsigned'
+  | 'archive'
+  | 'unverified'
   | 'damaged';
 
 /** What is wrong, and where. Never a value of a row. */
@@ -46,8 +48,9 @@ export type VerifiedLog = {
   /** Leaves before it are not there. */
   from: number;
   size: number;
-  /** Leaves whose rows are said to be in archives. */
+  /** Leaves whose rows are said to be in archives, and where they are: up to `to`. */
   archived: number;
+  archivedRanges: { from: number; to: number }[];
   checkpoints: number;
   signed_at: Date;
 };
@@ -72,6 +75,7 @@ type Part = {
   newest: Checkpoint | undefined;
   signed: Checkpoint | undefined;
   archived: number;
+  archivedRanges: { from: number; to: number }[];
   checkpoints: number;
 };
 
@@ -142,8 +146,8 @@ export const createLogVerifier = (
       return find('unsigned', `No checkpoint signs the rows from position ${of.signed?.size ?? of.from} on.`, {
         position: of.signed?.size ?? of.from,
       });
-    const { tenant_id, from, archived, checkpoints } = of;
-    verified.push({ tenant_id, from, size, archived, checkpoints, signed_at: of.signed.at });
+    const { tenant_id, from, archived, archivedRanges, checkpoints } = of;
+    verified.push({ tenant_id, from, size, archived, archivedRanges, checkpoints, signed_at: of.signed.at });
     part = undefined;
   };
 
@@ -162,6 +166,7 @@ export const createLogVerifier = (
       newest: undefined,
       signed: undefined,
       archived: 0,
+      archivedRanges: [],
       checkpoints: 0,
     };
     if (frontier.length !== frontierLength(from))
@@ -221,8 +226,12 @@ export const createLogVerifier = (
         if (found === id) note('changed', `The row ${id} at position ${position} was changed.`);
         else note('reordered', `${rowText(found)} stands in the place of the row ${id}, at position ${position}.`);
       }
-    } else if (isArchived) of.archived += 1;
-    else {
+    } else if (isArchived) {
+      of.archived += 1;
+      const range = of.archivedRanges.at(-1);
+      if (range?.to === position) range.to += 1;
+      else of.archivedRanges.push({ from: position, to: position + 1 });
+    } else {
       actual = undefined;
       note('removed', `The row ${id} at position ${position} was removed.`);
     }

@@ -92,13 +92,32 @@ export type Checkpoint = { tenant_id: string; size: number; root: Buffer; at: Da
 const textOf = ({ tenant_id, size, root, at }: Checkpoint): string =>
   `${originOf(tenant_id)}\n${size}\n${root.toString('base64')}\ntime ${at.toISOString()}\n`;
 
-/** Signs what the tree of a tenant was at a time. */
-export const signCheckpoint = ({ key, publicKey }: LogSigningKey, checkpoint: Checkpoint): string => {
-  const text = textOf(checkpoint);
-  const name = originOf(checkpoint.tenant_id);
+/** A text with its signature. @param text ends with a line end. @param name of the key, as the signature has it. */
+export const signNote = ({ key, publicKey }: LogSigningKey, name: string, text: string): string => {
   const signature = Buffer.concat([keyIdOf(name, publicKey), sign(null, Buffer.from(text), key)]);
   return `${text}\n— ${name} ${signature.toString('base64')}\n`;
 };
+
+/** Whether a note is this text, signed by one of the keys. */
+export const isSignedNote = (note: string, name: string, text: string, keys: readonly LogPublicKey[]): boolean =>
+  note.startsWith(`${text}\n`) &&
+  note
+    .slice(text.length + 1)
+    .split('\n')
+    .some((line) => {
+      if (!line.startsWith(`— ${name} `)) return false;
+      const signature = Buffer.from(line.slice(name.length + 3), 'base64');
+      if (signature.length !== KEY_ID_BYTES + SIGNATURE_BYTES) return false;
+      return keys.some(
+        (key) =>
+          keyIdOf(name, key).equals(signature.subarray(0, KEY_ID_BYTES)) &&
+          verify(null, Buffer.from(text), key.key, signature.subarray(KEY_ID_BYTES)),
+      );
+    });
+
+/** Signs what the tree of a tenant was at a time. */
+export const signCheckpoint = (key: LogSigningKey, checkpoint: Checkpoint): string =>
+  signNote(key, originOf(checkpoint.tenant_id), textOf(checkpoint));
 
 /** A line of a few hundred bytes; other signatures, such as those of witnesses, may follow. */
 export const NOTE_LENGTH_MAX = 64 * 1024;
@@ -121,18 +140,6 @@ export const parseCheckpoint = (note: string): Checkpoint | undefined => {
 export const openCheckpoint = (note: string, keys: readonly LogPublicKey[]): Checkpoint | undefined => {
   const checkpoint = parseCheckpoint(note);
   if (!checkpoint) return undefined;
-  const text = textOf(checkpoint);
-  const name = originOf(checkpoint.tenant_id);
-  const lines = note.slice(text.length + 1).split('\n');
-  const isSigned = lines.some((line) => {
-    if (!line.startsWith(`— ${name} `)) return false;
-    const signature = Buffer.from(line.slice(name.length + 3), 'base64');
-    if (signature.length !== KEY_ID_BYTES + SIGNATURE_BYTES) return false;
-    return keys.some(
-      (key) =>
-        keyIdOf(name, key).equals(signature.subarray(0, KEY_ID_BYTES)) &&
-        verify(null, Buffer.from(text), key.key, signature.subarray(KEY_ID_BYTES)),
-    );
-  });
+  const isSigned = isSignedNote(note, originOf(checkpoint.tenant_id), textOf(checkpoint), keys);
   return isSigned ? checkpoint : undefined;
 };

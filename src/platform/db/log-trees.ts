@@ -1,4 +1,6 @@
 // Rows of the Merkle trees over the audit log: their state, blocks of leaf hashes, and checkpoints.
+import { type ArchiveMark, isSignedMark } from '../audit/archive-mark.ts';
+import type { LogPublicKey } from '../crypto/signed-note.ts';
 import { LOG_LINE, type LogRowLine } from './log-stream.ts';
 import type { Query } from './statements.ts';
 
@@ -84,11 +86,15 @@ SELECT number::float8 AS number FROM log_leaves WHERE tenant_id = $1 AND last_id
 
 const FIND_NEXT_TREE = 'SELECT tenant_id FROM log_trees WHERE tenant_id > $1::uuid ORDER BY tenant_id LIMIT 1';
 
-const FIND_ARCHIVES = 'SELECT name, from_id, to_id FROM log_archives ORDER BY to_id';
+const FIND_ARCHIVES =
+  "SELECT name, from_id, to_id, coalesce(rows, 0)::float8 AS rows, coalesce(sha256, '') AS sha256, note FROM log_archives ORDER BY to_id";
 
 const ADD_ARCHIVE = `
-INSERT INTO log_archives (name, from_id, to_id, archived_at) VALUES ($1, $2, $3, $4)
-ON CONFLICT (name) DO UPDATE SET from_id = excluded.from_id, to_id = excluded.to_id, archived_at = excluded.archived_at`;
+INSERT INTO log_archives (name, from_id, to_id, archived_at, rows, sha256, note) VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT (name) DO UPDATE SET from_id = excluded.from_id, to_id = excluded.to_id, archived_at = excluded.archived_at,
+  rows = excluded.rows, sha256 = excluded.sha256, note = excluded.note`;
+
+const FORGET_ARCHIVE = 'DELETE FROM log_archives WHERE name = $1 AND note IS NULL';
 
 /** What the tree needs no more once all rows below an id are archived: it goes on from its last block. */
 const DROP_BLOCKS = `
@@ -211,19 +217,32 @@ export const findFirstBlock = async (query: Query, tenant_id: string, from_id: s
 export const findTreeAfter = async (query: Query, tenant_id: string): Promise<string | undefined> =>
   (await query('find-log-tree-after', FIND_NEXT_TREE, [tenant_id]))[0]?.tenant_id;
 
-/** Months whose rows were moved into archives. Null is no bound. */
-export type ArchivedMonth = { name: string; from_id: string | null; to_id: string };
+/** Rows that were moved into an archive, as the database says. `note` is its signature: null of an earlier release. */
+export type ArchivedMonth = ArchiveMark & { name: string; note: string | null };
+
+/** Whether the key of the log signed it. Nothing else excuses a missing row. */
+export const isSignedMonth = ({ note, ...mark }: ArchivedMonth, keys: readonly LogPublicKey[]): boolean =>
+  note !== null && isSignedMark(mark, note, keys);
 
 /** @throws unavailable. */
 export const findArchivedMonths = async (query: Query): Promise<ArchivedMonth[]> =>
   (await query(undefined, FIND_ARCHIVES, [])) as ArchivedMonth[];
 
+/** A partition may be archived again, with rows that came late: each archive has a mark of its own. */
 export const addArchivedMonth = async (
   query: Query,
-  { name, from_id, to_id }: ArchivedMonth,
+  partition: string,
+  { from_id, to_id, rows, sha256 }: ArchiveMark,
+  note: string,
   now: Date,
 ): Promise<void> => {
-  await query(undefined, ADD_ARCHIVE, [name, from_id, to_id, now]);
+  const name = `${partition}/${sha256.slice(0, 12)}`;
+  await query(undefined, ADD_ARCHIVE, [name, from_id, to_id, now, rows, sha256, note]);
+};
+
+/** The mark of an earlier release, in whose place a signed one is. */
+export const forgetUnsignedMonth = async (query: Query, name: string): Promise<void> => {
+  await query(undefined, FORGET_ARCHIVE, [name]);
 };
 
 /** Deletes what trees need no more when all rows below an id are in archives. @param before the time of the id. */

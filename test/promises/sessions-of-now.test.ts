@@ -162,6 +162,31 @@ test.each([
   expect([again.status, again.body.session_key]).toEqual([201, first.body.session_key]);
 });
 
+test('a replay shows no key that was deleted, was replaced or has ended since', async () => {
+  const maker = await newMaker();
+  const send = (path: string, json: object, key: string) =>
+    server.request('POST', path, { json, headers: { 'svc-idempotency-key': key } });
+  const application = { name: 'Kept', type: 'private', permissions: RIGHTS };
+  const created = () => send('/applications', application, 'kept-1');
+  const added = () => send(`/applications/${maker.id}/keys`, { name: 'Second' }, 'kept-2');
+  const regenerated = () => send(`/applications/${maker.id}/regenerate`, {}, 'kept-3');
+  const session = () => askSession(maker.key, { 'svc-idempotency-key': 'kept-4' });
+  const shown = async (answer: Answer): Promise<unknown[]> => [answer.status < 300, answer.text.includes('svc_')];
+  const { id } = (await created()).body;
+  const { id: key_id } = (await added()).body;
+  const asked = (await session()).body;
+  for (const ask of [created, added, session]) expect(await shown(await ask())).toEqual([true, true]);
+  await server.request('DELETE', `/applications/${id}`);
+  await server.request('DELETE', `/applications/${maker.id}/keys/${key_id}`);
+  await server.sql('DELETE FROM collect_sessions WHERE id = $1', [asked.id]);
+  for (const ask of [created, added, session])
+    expect([(await ask()).status, (await ask()).text.includes('svc_')]).toEqual([409, false]);
+  expect(await shown(await regenerated())).toEqual([true, true]);
+  expect(await shown(await regenerated())).toEqual([true, true]);
+  await server.request('POST', `/applications/${maker.id}/regenerate`, { json: {} });
+  expect((await regenerated()).status).toBe(409);
+});
+
 // A replay cannot repeat a decision that was not recorded: it would give the answer after the right is gone.
 test('a decision that is not recorded only refuses', () => {
   /** They throw, and show nothing. */

@@ -41,6 +41,9 @@ const keyInText = new RegExp(
   `svc_(?:test|live|sess)_[0-9A-Za-z]{${PUBLIC_ID_LENGTH}}_[0-9A-Za-z]{${SECRET_LENGTH + CHECKSUM_LENGTH}}`,
 );
 
+/** All keys in a text. */
+export const apiKeysIn = (text: string): string[] => text.match(new RegExp(keyInText, 'g')) ?? [];
+
 /** Whether a text holds a key of any environment. The checksum does not matter: a key with a typo is as telling. */
 export const holdsApiKey = (text: string): boolean => keyInText.test(text);
 

@@ -11,6 +11,9 @@ import { addressOfIp } from '../../platform/ip-place.ts';
 import { type AppError, conflict, forbidden, internal, unprocessable } from '../../platform/errors.ts';
 import { type AnswerBasis, createAnswerRecord, type Decision, showsLess } from './answer-record.ts';
 import type { Caller } from './caller.ts';
+import { apiKeysIn, parseApiKey } from './api-keys.ts';
+import { findApiKeyBeforeCaller } from './rows/find-api-key.ts';
+import { findSessionBeforeCaller } from './rows/find-session.ts';
 import { countCreates } from './creates.ts';
 import { checkGrants } from './grants.ts';
 import { countTokens } from './daily-counts.ts';
@@ -170,6 +173,7 @@ const openAnswer = async (
   // An earlier version recorded no decisions: its answers that may hold plaintext or a key are not replayed.
   if (!kept.basis && asked.isBrief) throw answerGone();
   if (hidden) throw hidden;
+  await checkKeysLive(ctx, kept.answer);
   if (kept.basis) {
     await countAgain(ctx, work, kept.basis);
     await logReplay(ctx, work, kept.basis);
@@ -189,6 +193,17 @@ const openKept = async (ctx: AccessContext, work: Work, id: string, sealed: Buff
     if (!(error instanceof SealBroken)) throw error;
     ctx.log.error({ alarm: 'seal_broken', tenant_id: work.tenant_id }, 'a kept answer does not open');
     throw internal(error);
+  }
+};
+
+/** A kept answer shows no key that was deleted, was replaced or has ended since. @throws conflict; unavailable. */
+const checkKeysLive = async (ctx: AccessContext, answer: unknown): Promise<void> => {
+  for (const key of apiKeysIn(JSON.stringify(answer))) {
+    const parts = parseApiKey(key, ctx.environment);
+    if (!parts) continue;
+    const find = parts.isOfSession ? findSessionBeforeCaller : findApiKeyBeforeCaller;
+    const found = await find(ctx.db, parts.publicId);
+    if (!found || (found.expires_at !== null && found.expires_at <= ctx.now())) throw answerGone();
   }
 };
 

@@ -103,6 +103,17 @@ test('wrong options and files end with 2 before anything is written', async () =
   writeFileSync(path('in.csv'), csv);
   writeFileSync(path('empty.csv'), '');
   const nowhere = '00000000-0000-4000-8000-000000000000';
+  const mapped = (map: string, ...more: string[]) => [
+    'import',
+    path('in.csv'),
+    '--format',
+    'csv',
+    '--id',
+    'card_id',
+    '--map',
+    map,
+    ...more,
+  ];
   const wrong: [string[], string][] = [
     [['import', path('in.csv')], 'The option --format is needed.'],
     [['import', path('in.csv'), '--format', 'xml'], 'The option --format must be one of'],
@@ -113,6 +124,17 @@ test('wrong options and files end with 2 before anything is written', async () =
       ['import', path('in.csv'), '--format', 'csv', '--id', 'card_id', '--map', 'number=nope'],
       'The file has no column nope.',
     ],
+    [
+      mapped('number=pan,exp_month=month'),
+      'The option --map: exp_month is not known here; did you mean `expiration_month`?',
+    ],
+    [mapped('pan=pan'), 'pan is not known here; known are `number`, `expiration_month`, `expiration_year`, `cvc`'],
+    [mapped('data=pan'), 'data of the type card is an object'],
+    [mapped('number=pan,number=month'), 'names number twice'],
+    [mapped('number=pan,expiration=month,expiration_year=year'), 'must name either expiration, or'],
+    [mapped('number=pan', '--type', 'card_number'), 'number is not known here; known are `data`'],
+    [mapped('number=pan', '--type', 'credit_card'), 'The option --type must be one of token, card,'],
+    [mapped('number=pan', '--number-format', 'free'), 'The option --number-format must be strict or loose.'],
     [['import', path('none.csv'), ...asCards], 'none.csv cannot be read (ENOENT)'],
     [['import', path('empty.csv'), ...asCards], 'must begin with a line of column names'],
     [['import', path('in.csv'), ...asCards, '--tenant', nowhere], `There is no tenant ${nowhere}.`],
@@ -128,11 +150,36 @@ test('wrong options and files end with 2 before anything is written', async () =
   }
 });
 
+test('numbers with blanks and dashes, and one column for month and year', async () => {
+  const number = newNumber();
+  const spaced = number.replace(/(....)(?=.)/g, '$1 ');
+  const rows = ['09/31', '9/2031', '2031-09', '09 / 31', '13/31', '0931'].map(
+    (exp, at) => `loose_${at},${spaced},${exp}`,
+  );
+  writeFileSync(path('in.csv'), `card_id,pan,exp\n${rows.join('\n')}\ndashed,${spaced.replaceAll(' ', '-')},09/31\n`);
+  const options = ['--format', 'csv', '--id', 'card_id', '--map', 'number=pan,expiration=exp'];
+  const strict = await command('import', path('in.csv'), ...options, '--dry-run', '--json');
+  expect(JSON.parse(strict.stdout)).toMatchObject({ rows: 7, created: 0, faults: 7 });
+  const { code, stdout } = await command('import', path('in.csv'), ...options, '--number-format', 'loose', '--json');
+  expect([code, JSON.parse(stdout)]).toMatchObject([1, { rows: 7, created: 5, faults: 2 }]);
+  expect(faultsOf('in.csv.result.faults')).toEqual([
+    { row: 6, reason: 'data.expiration_month: must be from 1 to 12' },
+    { row: 7, reason: 'data.expiration: must be a month such as 09/31 or 09/2031' },
+  ]);
+  for (const id of ['loose_0', 'loose_1', 'loose_2', 'loose_3', 'dashed'])
+    expect((await get(`/tokens/${id}`)).body.data).toEqual({
+      number: `XXXXXXXXXXXX${number.slice(-4)}`,
+      expiration_month: 9,
+      expiration_year: 2031,
+    });
+  expect(linesOf('in.csv.result')[1]).toBe('loose_0,loose_0,');
+});
+
 test('a dry run says the same and creates nothing', async () => {
   const { rows, csv } = cards(2);
   writeFileSync(path('in.csv'), `${csv}bad,1,9,2031,x\n`);
   const { code, stdout } = await command('import', path('in.csv'), ...asCards, '--dry-run');
-  expect([code, stdout]).toEqual([1, expect.stringMatching(/^Nothing was written\. Rows: 3\. Created: 2\./)]);
+  expect([code, stdout]).toEqual([1, expect.stringMatching(/^Nothing was written\. Rows: 3\. Would create: 2\./)]);
   expect(faultsOf('in.csv.result.dry-run.faults')).toHaveLength(1);
   expect(existsSync(path('in.csv.result'))).toBe(false);
   expect((await get(`/tokens/${rows[0]?.id}`)).status).toBe(404);

@@ -379,7 +379,7 @@ export const runs: Record<CommandName, Run> = {
     io.print(
       values.json
         ? JSON.stringify({ ...counts, dry_run: options.isDryRun })
-        : `${options.isDryRun ? 'Nothing was written. ' : ''}Rows: ${rows}. Created: ${created}. Already stored: ${existing}. Refused: ${faults}.${faults > 0 ? ` Reasons: ${faultsPath}` : ''}`,
+        : `${options.isDryRun ? 'Nothing was written. ' : ''}Rows: ${rows}. ${options.isDryRun ? 'Would create' : 'Created'}: ${created}. Already stored: ${existing}. Refused: ${faults}.${faults > 0 ? ` Reasons: ${faultsPath}` : ''}`,
     );
     if (faults > 0) io.fail();
   },

@@ -1,11 +1,17 @@
 // The formats of an import: how a row of each becomes a token request, and a row of the result file.
 import type { Json } from '../platform/json/json.ts';
+import { metadataKey } from '../modules/tokens/token-request.ts';
+import { findTokenType, genericTokenType, tokenTypeNames } from '../modules/tokens/token-types.ts';
+import { unknownName } from '../platform/unknown-names.ts';
 import { UsageError } from './usage-error.ts';
 
 /** The values of a row by column. In JSON, `card.number` also names `number` within `card`. */
 export type Columns = Record<string, Json>;
 
-/** Where the value of a column goes: `data`, `data.NAME`, `metadata.KEY`, `container` or `expires_at`. */
+/**
+ * Where the value of a column goes: `data`, `data.NAME`, `metadata.KEY`, `container` or `expires_at`. The target
+ * `data.expiration` is both month and year of a card, of a column such as `09/31`.
+ */
 export type Mapping = {
   type: string;
   targets: readonly { target: string; column: string; isOptional?: boolean }[];
@@ -20,6 +26,8 @@ export type ImportFormat = {
   mapping: Mapping | undefined;
   /** The attributes that a token request takes of a record; undefined for all. */
   attributes?: readonly string[];
+  /** Whether blanks and dashes are taken out of numbers. */
+  areNumbersLoose?: boolean;
   /** Whether the first and the last line are no rows, as in an export of Strongroom. */
   hasFrame?: boolean;
 };
@@ -76,31 +84,66 @@ const spreedly: ImportFormat = {
   },
 };
 
-const metadataTarget = /^metadata\..+$/;
+const METADATA = 'metadata.';
+const EXPIRATION = 'data.expiration';
+
+/** @throws UsageError for a target that tokens of the type do not have: its values would be refused or lost in each row. */
+const checkTargets = ({ type: name, targets }: Mapping): void => {
+  const type = findTokenType(name);
+  if (!type) throw new UsageError(`The option --type must be one of ${tokenTypeNames.join(', ')}.`);
+  const seen = new Set<string>();
+  for (const { target } of targets) {
+    const of = target.replace(/^data\./, '');
+    if (seen.has(target)) throw new UsageError(`The option --map names ${of} twice.`);
+    seen.add(target);
+    if (target.startsWith(METADATA) && !metadataKey.test(target.slice(METADATA.length)))
+      throw new UsageError(`The option --map: ${target} has a key that metadata cannot have.`);
+    const isOfData = target.startsWith('data.');
+    if (!isOfData || type === genericTokenType || (name === 'card' && target === EXPIRATION)) continue;
+    const known = [...(type.names.length === 0 ? ['data'] : type.names), ...(name === 'card' ? ['expiration'] : [])];
+    if (!type.names.includes(of))
+      throw new UsageError(
+        `The option --map: ${of} ${unknownName(of, [...known, 'container', 'expires_at', 'metadata.KEY'])}`,
+      );
+  }
+  if (seen.has(EXPIRATION) && (seen.has('data.expiration_month') || seen.has('data.expiration_year')))
+    throw new UsageError('The option --map must name either expiration, or expiration_month and expiration_year.');
+};
 
 /** @throws UsageError for a text other than `TARGET=COLUMN,...`. */
-const parseMap = (text: string, type: string): Mapping => ({
-  type,
-  targets: text.split(',').map((pair) => {
+const parseMap = (text: string, type: string): Mapping => {
+  const targets = text.split(',').map((pair) => {
     const at = pair.indexOf('=');
     const name = pair.slice(0, at).trim();
     const column = pair.slice(at + 1).trim();
     if (at < 1 || name === '' || column === '')
       throw new UsageError('The option --map must be a list such as number=card_number,expiration_month=month');
-    const isPlain = ['data', 'container', 'expires_at'].includes(name) || metadataTarget.test(name);
+    const isPlain = ['data', 'container', 'expires_at'].includes(name) || name.startsWith(METADATA);
     return { target: isPlain || name.startsWith('data.') ? name : `data.${name}`, column };
-  }),
-});
+  });
+  checkTargets({ type, targets });
+  return { type, targets };
+};
+
+export type ImportChoices = { id?: string; map?: string; type?: string; 'number-format'?: string };
 
 /** @throws UsageError for options that do not fit together. */
-export const formatOf = (name: string, options: { id?: string; map?: string; type?: string }): ImportFormat => {
+export const formatOf = (name: string, options: ImportChoices): ImportFormat => {
   const mapping = options.map === undefined ? undefined : parseMap(options.map, options.type ?? 'card');
   if (options.type !== undefined && mapping === undefined) throw new UsageError('The option --type needs --map.');
+  const numbers = options['number-format'] ?? 'strict';
+  if (!['strict', 'loose'].includes(numbers))
+    throw new UsageError('The option --number-format must be strict or loose.');
   const own = { ...(options.id !== undefined && { id: options.id }), ...(mapping && { mapping }) };
   const formats: Record<FormatName, () => ImportFormat> = {
     csv: () => {
       if (options.id === undefined) throw new UsageError('The format csv needs the option --id.');
       if (!mapping) throw new UsageError('The format csv needs the option --map.');
+      if (
+        (findTokenType(mapping.type)?.names.length ?? 0) > 0 &&
+        mapping.targets.some(({ target }) => target === 'data')
+      )
+        throw new UsageError(`The option --map: data of the type ${mapping.type} is an object. Name its attributes.`);
       return { layout: 'csv', id: options.id, mapping };
     },
     jsonl: () => ({ layout: 'lines', id: 'id', mapping: undefined, ...own }),
@@ -118,7 +161,7 @@ export const formatOf = (name: string, options: { id?: string; map?: string; typ
     );
   if (format.mapping && !format.mapping.targets.some(({ target }) => target.startsWith('data')))
     throw new UsageError('The option --map must name a column for data.');
-  return format;
+  return { ...format, areNumbersLoose: numbers === 'loose' };
 };
 
 /**
@@ -169,12 +212,46 @@ const integers = ['data.expiration_month', 'data.expiration_year'];
 const converted = (target: string, value: Json): Json =>
   integers.includes(target) && typeof value === 'string' && /^[0-9]{1,4}$/.test(value) ? Number(value) : value;
 
-/** The token request of a row, without its id. */
-export const requestOf = ({ mapping, attributes, id }: ImportFormat, columns: Columns): Record<string, Json> => {
+/** Month and year of `09/31`, `9/2031`, `09-31` or `2031-09`. Years of two digits are of this century. */
+const parseExpiration = (value: Json): { expiration_month: number; expiration_year: number } | undefined => {
+  const text = typeof value === 'string' ? value.trim() : '';
+  const [, isoYear, isoMonth] = /^([0-9]{4})-([0-9]{2})$/.exec(text) ?? [];
+  const [, month = isoMonth, year = isoYear] = /^([0-9]{1,2}) ?[-/] ?([0-9]{2}|[0-9]{4})$/.exec(text) ?? [];
+  if (month === undefined || year === undefined) return undefined;
+  return { expiration_month: Number(month), expiration_year: Number(year.length === 2 ? `20${year}` : year) };
+};
+
+/** The attributes of data, and the types of a single value, that have digits only. */
+const digitAttributes = ['number', 'routing_number', 'account_number'];
+const digitTypes = ['card_number', 'us_bank_account_number', 'us_bank_routing_number'];
+
+const withoutSeparators = (value: Json | undefined): Json | undefined =>
+  typeof value === 'string' ? value.replace(/[ -]/g, '') : value;
+
+/** The request with numbers as the vault takes them: `4242 4242 4242 4242` becomes 16 digits. */
+const withBareNumbers = (request: Record<string, Json>): Record<string, Json> => {
+  const { type, data } = request;
+  if (digitTypes.includes(String(type))) return { ...request, data: withoutSeparators(data) ?? null };
+  if (!['card', 'bank'].includes(String(type)) || typeof data !== 'object' || data === null || Array.isArray(data))
+    return request;
+  const bare = digitAttributes.flatMap((name) =>
+    Object.hasOwn(data, name) ? [[name, withoutSeparators(data[name])] as const] : [],
+  );
+  return { ...request, data: { ...data, ...Object.fromEntries(bare) } as Json };
+};
+
+export type ParsedRow = { request: Record<string, Json> } | { reason: string };
+
+/** The token request of a row, without its id, or the reason where a value cannot be read for its target. */
+export const parseRow = (format: ImportFormat, columns: Columns): ParsedRow => {
+  const { mapping, attributes, id } = format;
+  const read = (request: Record<string, Json>): ParsedRow => ({
+    request: format.areNumbersLoose ? withBareNumbers(request) : request,
+  });
   if (!mapping) {
     const names = attributes ?? Object.keys(columns).filter((name) => name !== id);
-    return Object.fromEntries(
-      names.flatMap((name) => (columns[name] === undefined ? [] : [[name, columns[name] as Json]])),
+    return read(
+      Object.fromEntries(names.flatMap((name) => (columns[name] === undefined ? [] : [[name, columns[name] as Json]]))),
     );
   }
   const request: Record<string, Json> = { type: mapping.type };
@@ -185,9 +262,13 @@ export const requestOf = ({ mapping, attributes, id }: ImportFormat, columns: Co
     const key = rest.join('.');
     if (target === 'container') request['containers'] = [value];
     else if (key === '') request[top] = value;
-    else request[top] = { ...(request[top] as Columns | undefined), [key]: converted(target, value) };
+    else if (target === EXPIRATION && mapping.type === 'card') {
+      const parts = parseExpiration(value);
+      if (!parts) return { reason: 'data.expiration: must be a month such as 09/31 or 09/2031' };
+      request[top] = { ...(request[top] as Columns | undefined), ...parts };
+    } else request[top] = { ...(request[top] as Columns | undefined), [key]: converted(target, value) };
   }
-  return request;
+  return read(request);
 };
 
 /** The row for the result file: the id of the token stands for the first value, and the other values are removed. */

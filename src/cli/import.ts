@@ -3,12 +3,12 @@ import { createReadStream, openSync, readSync, closeSync, statSync, writeFileSyn
 import { findTenant, findTenants } from '../modules/access/rows/tenants.ts';
 import { allowsAbsentPaths } from '../modules/access/caller-finder.ts';
 import { operatorCreates } from '../modules/access/work.ts';
-import { type ImportOutcome, importTokens } from '../modules/tokens/import-tokens.ts';
+import { type ImportOutcome, type ImportRow, importTokens } from '../modules/tokens/import-tokens.ts';
 import type { TokensContext } from '../modules/tokens/context.ts';
 import { sha256Hex } from '../platform/crypto/digest.ts';
 import { AppError, StartError } from '../platform/errors.ts';
 import { headerLine, openImportFiles, resultLine } from './import-files.ts';
-import { formatOf, idOf, type ImportFormat, requestOf, resultOf, withHeader } from './import-formats.ts';
+import { formatOf, idOf, type ImportFormat, parseRow, resultOf, withHeader } from './import-formats.ts';
 import { openSource, type Source, type SourceRow } from './import-source.ts';
 import { createDecryption, type Decryption } from './import-decryption.ts';
 import type { CommandIo } from './command.ts';
@@ -39,6 +39,7 @@ type Values = {
   id?: string | undefined;
   map?: string | undefined;
   type?: string | undefined;
+  'number-format'?: string | undefined;
   decrypt?: string | undefined;
   'passphrase-file'?: string | undefined;
   result?: string | undefined;
@@ -47,13 +48,18 @@ type Values = {
 
 /** @throws UsageError. */
 export const parseImportOptions = async (io: CommandIo, file: string, values: Values): Promise<ImportOptions> => {
-  const { id, map, type, decrypt, 'passphrase-file': passphraseFile } = values;
-  const given = { ...(id !== undefined && { id }), ...(map !== undefined && { map }), ...(type && { type }) };
+  const { id, map, type, 'number-format': numbers, decrypt, 'passphrase-file': passphraseFile } = values;
+  const given = {
+    ...(id !== undefined && { id }),
+    ...(map !== undefined && { map }),
+    ...(type && { type }),
+    ...(numbers !== undefined && { 'number-format': numbers }),
+  };
   const format = formatOf(values.format ?? '', given);
   return {
     file,
     format,
-    given: JSON.stringify([values.format, id, map, type]),
+    given: JSON.stringify([values.format, id, map, type, ...(numbers === 'loose' ? [numbers] : [])]),
     result: values.result ?? `${file}.result`,
     isDryRun: values['dry-run'] ?? false,
     decryption: decrypt === undefined ? undefined : await createDecryption(io, decrypt, passphraseFile),
@@ -120,14 +126,16 @@ async function* batchesOf(rows: AsyncIterable<SourceRow>, after: number): AsyncG
 const importBatch = async (
   batch: readonly SourceRow[],
   format: ImportFormat,
-  create: (rows: Parameters<typeof importTokens>[2]) => Promise<ImportOutcome[]>,
+  create: (rows: readonly ImportRow[]) => Promise<ImportOutcome[]>,
 ): Promise<ImportOutcome[]> => {
-  const wanted: { id: string; request: ReturnType<typeof requestOf> }[] = [];
+  const wanted: ImportRow[] = [];
   const reasons = batch.map((row) => {
     if ('reason' in row) return row.reason;
     const id = idOf(format, row.columns);
     if (id === undefined) return `it has no id in ${format.id}`;
-    wanted.push({ id, request: requestOf(format, row.columns) });
+    const parsed = parseRow(format, row.columns);
+    if ('reason' in parsed) return parsed.reason;
+    wanted.push({ id, request: parsed.request });
     return undefined;
   });
   const outcomes = (await create(wanted))[Symbol.iterator]();

@@ -77,7 +77,7 @@ export class AppError extends Error {
 export const invalidInput = (errors: FieldErrors, cause?: unknown) =>
   new AppError('invalid_input', 'One or more validation errors occurred.', { errors, cause });
 
-/** 400, with one field error: `invalidField('data.number', 'must be 13 to 19 digits')`. */
+/** 400, with one field error: `invalidField('data.number', 'must be 12 to 19 digits')`. */
 export const invalidField = (path: string, sentence: string) => invalidInput(fieldErrors([[path, sentence]]));
 
 /** 400, without a field error. */

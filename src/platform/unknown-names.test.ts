@@ -41,3 +41,18 @@ test.each(['colour', 'x', 'a'.repeat(100_000), ''])(
     ).toBe('is not known here');
   },
 );
+
+test.each([
+  ['exp_month', 'expiration_month'],
+  ['expMonth', 'expiration_month'],
+  ['exp_year', 'expiration_year'],
+  ['expiry_month', 'expiration_month'],
+  ['month', 'expiration_month'],
+  ['cc_number', 'number'],
+  ['card_number', 'number'],
+  ['name', 'cardholder_name'],
+  ['cvv', 'cvc'],
+])('%s of a card suggests %s', (name, nearest) => {
+  const card = ['number', 'expiration_month', 'expiration_year', 'cvc', 'cardholder_name'];
+  expect(nearestName(name, card)).toBe(nearest);
+});

@@ -30,7 +30,32 @@ export const editDistance = (one: string, other: string): number => {
   return last[other.length] ?? 0;
 };
 
-/** The known name that was most likely meant: one that differs in a third of its characters at most. */
+const wordsOf = (name: string): string[] =>
+  name
+    .replace(/([a-z0-9])([A-Z])/g, '$1_$2')
+    .toLowerCase()
+    .split(/[^a-z0-9]+/)
+    .filter((word) => word !== '');
+
+/** Words that begin with the same four letters are taken for one: `expiry` and `expiration`. */
+const ALIKE_LETTERS = 4;
+
+/** Whether each word of a name begins as the same word of the other: `exp_month` is meant as `expiration_month`. */
+const isShortFor = (words: readonly string[], known: readonly string[]): boolean =>
+  words.length > 1 &&
+  words.length === known.length &&
+  words.every((word, at) => known[at]?.startsWith(word.slice(0, ALIKE_LETTERS)));
+
+/** Whether one name is the end of the other in whole words: `card_number` and `number`. */
+const endsAlike = (words: readonly string[], known: readonly string[]): boolean => {
+  const [short, long] = words.length < known.length ? [words, known] : [known, words];
+  return short.length > 0 && short.every((word, at) => word === long[long.length - short.length + at]);
+};
+
+/**
+ * The known name that was most likely meant: one that differs in a third of its characters at most, or else one that the name
+ * is short for, or that ends in the same words.
+ */
 export const nearestName = (name: string, known: Iterable<string>): string | undefined => {
   if (name.length > COMPARED_LENGTH_MAX) return undefined;
   const plain = plainOf(name);
@@ -40,7 +65,13 @@ export const nearestName = (name: string, known: Iterable<string>): string | und
     const distance = editDistance(plain, plainOf(candidate));
     if (distance < least) [nearest, least] = [candidate, distance];
   }
-  return nearest;
+  if (nearest !== undefined) return nearest;
+  const words = wordsOf(name);
+  const candidates = [...known];
+  return (
+    candidates.find((candidate) => isShortFor(words, wordsOf(candidate))) ??
+    candidates.find((candidate) => endsAlike(words, wordsOf(candidate)))
+  );
 };
 
 /** An error lists the known names where there are fewer. */

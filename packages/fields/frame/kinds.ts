@@ -17,7 +17,7 @@ const digitsOf = (text: string): string => text.replace(/\D/g, '');
 
 /** Longer numbers are typing errors; they are kept, so that the person sees them. */
 const NUMBER_LENGTH_MAX = 24;
-const numberLengths = { least: 13, most: 19 };
+const numberLengths = { least: 12, most: 19 };
 
 const formatNumber = (text: string): string => {
   const digits = digitsOf(text).slice(0, NUMBER_LENGTH_MAX);

@@ -6,8 +6,8 @@ import type { Json } from '../../platform/json/json.ts';
 const FIRST_DIGITS = 6;
 const LAST_DIGITS = 4;
 
-/** 13 to 19 digits, with single spaces or dashes between them. */
-const cardLike = /(?<!\d)\d(?:[ -]?\d){12,18}(?!\d)/g;
+/** 12 to 19 digits, with single spaces or dashes between them. */
+const cardLike = /(?<!\d)\d(?:[ -]?\d){11,18}(?!\d)/g;
 
 const digitRun = /\d(?:[ -]?\d)*/g;
 

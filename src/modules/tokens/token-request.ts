@@ -18,6 +18,7 @@ import {
 } from './expressions/expressions.ts';
 import { isStorableText, type Json, NOT_STORABLE } from '../../platform/json/json.ts';
 import { findJsonProblem } from '../../platform/json/json-problem.ts';
+import { unknownName } from '../../platform/unknown-names.ts';
 import { runAtOnce, type Slices } from '../../platform/json/slices.ts';
 import { createMeter, type Meter } from './expressions/meter.ts';
 import {
@@ -154,6 +155,23 @@ const zodProblems = (problems: FieldErrorCollector, path: Path, error: z.ZodErro
   for (const issue of error.issues) problems.add([...path, ...(issue.path as (string | number)[])], issue.message);
 };
 
+/** Each unknown attribute has a problem of its own, with the nearest name: clients of other vaults write `exp_month`. */
+const dataProblems = (
+  problems: FieldErrorCollector,
+  path: Path,
+  error: z.ZodError,
+  { names = [] }: TokenType,
+): void => {
+  for (const issue of error.issues) {
+    if (issue.code !== 'unrecognized_keys') problems.add([...path, ...(issue.path as string[])], issue.message);
+    else
+      for (const name of issue.keys) {
+        if (problems.stopped) return;
+        problems.add([...path, name], unknownName(name, names));
+      }
+  }
+};
+
 /** Attributes with a limit on their entries: too many are refused before each is checked. */
 const entriesMax: [name: string, entriesMax: number, sentence: string][] = [
   ['metadata', METADATA_KEYS_MAX, `must have at most ${METADATA_KEYS_MAX} keys`],
@@ -237,7 +255,7 @@ export function* parseTokenRequest(
   if (problems.stopped) return undefined;
   const privacyContainer = containerOfPrivacy(request, type.container, path, problems);
   const data = type.data.safeParse(request['data']);
-  if (!data.success) zodProblems(problems, [...path, 'data'], data.error);
+  if (!data.success) dataProblems(problems, [...path, 'data'], data.error, type);
   yield;
   const rest = fields.safeParse(problems.count > before ? withoutMany(request) : request);
   if (!rest.success) zodProblems(problems, path, rest.error);

@@ -44,8 +44,8 @@ export const passesAba = (digits: string): boolean => {
 };
 
 const cardNumber = z
-  .string('must be a string of 13 to 19 digits')
-  .regex(/^[0-9]{13,19}$/, 'must be 13 to 19 digits')
+  .string('must be a string of 12 to 19 digits')
+  .regex(/^[0-9]{12,19}$/, 'must be 12 to 19 digits')
   .refine((text) => !/^[0-9]+$/.test(text) || passesLuhn(text), 'must have a valid check digit');
 
 const routingNumber = z
@@ -71,31 +71,39 @@ const cardholderName = z
   .min(1, 'must not be empty')
   .max(CARDHOLDER_NAME_LENGTH_MAX, `must be at most ${CARDHOLDER_NAME_LENGTH_MAX} characters`);
 
-/** Card data as it is sent; unknown attributes are not kept. */
-export const cardData = z
-  .object(
+/** Null in an optional attribute counts as absent: many typed clients write it for members that are not set. */
+const withoutNulls = <T extends Record<string, unknown>>(data: T): { [K in keyof T]: Exclude<T[K], null> } =>
+  Object.fromEntries(Object.entries(data).filter(([, value]) => value !== null)) as {
+    [K in keyof T]: Exclude<T[K], null>;
+  };
+
+const cardAttributes = z
+  .strictObject(
     {
       number: cardNumber.meta({
-        description: 'The card number: 13 to 19 digits with a valid check digit.',
+        description: 'The card number: 12 to 19 digits with a valid check digit.',
         example: '4242424242424242',
       }),
-      expiration_month: month.optional().meta({ description: 'The month of expiry: 1 for January.', example: 12 }),
-      expiration_year: year.optional().meta({ description: 'The year of expiry, in four digits.', example: 2030 }),
-      cvc: cvc.optional().meta({
+      expiration_month: month.nullish().meta({ description: 'The month of expiry: 1 for January.', example: 12 }),
+      expiration_year: year.nullish().meta({ description: 'The year of expiry, in four digits.', example: 2030 }),
+      cvc: cvc.nullish().meta({
         description: 'The card security code. The vault stores it for a short time. No response to a create has it.',
         example: '123',
       }),
-      cardholder_name: cardholderName.optional().meta({
+      cardholder_name: cardholderName.nullish().meta({
         description: 'The name on the card. It is encrypted with the number, and no part of the default mask.',
         example: 'Ada Lovelace',
       }),
     },
     'must be an object with a number',
   )
-  .meta({ id: 'CardData', description: 'The data of a card.' });
+  .meta({ id: 'CardData', description: 'The data of a card.', 'x-strict': true });
+
+/** Card data as it is sent. */
+export const cardData = cardAttributes.transform(withoutNulls);
 
 export const bankData = z
-  .object(
+  .strictObject(
     {
       routing_number: routingNumber.meta({
         description: 'The ABA routing number, with a valid check digit.',
@@ -108,7 +116,7 @@ export const bankData = z
     },
     'must be an object with routing_number and account_number',
   )
-  .meta({ id: 'BankData', description: 'The data of a bank account.' });
+  .meta({ id: 'BankData', description: 'The data of a bank account.', 'x-strict': true });
 
 /** Shows the last four characters of a longer value, and nothing of a shorter one. */
 const LAST_FOUR_OR_NOTHING = "reveal: 0, 4, 'X'";
@@ -119,7 +127,8 @@ const LAST_FOUR = 'reveal_last: 4';
 const DIGITS_ONLY = "{{ data | remove: '-' }}";
 
 /** A type as it is declared: the functions are made of its expressions. */
-type Declaration = Omit<TokenType, 'names' | 'maskedOf' | 'fingerprintOf'> & Partial<Pick<TokenType, 'fingerprintOf'>>;
+type Declaration = Omit<TokenType, 'names' | 'maskedOf' | 'fingerprintOf'> &
+  Partial<Pick<TokenType, 'names' | 'fingerprintOf'>>;
 
 const withFunctions = (declared: Declaration): TokenType => {
   const evaluateMask = declared.mask === undefined ? () => undefined : compileShape(declared.mask);
@@ -171,6 +180,7 @@ const declarations: Declaration[] = [
     name: 'card',
     container: '/pci/high/',
     data: cardData,
+    names: Object.keys(cardAttributes.shape),
     mask: {
       number: `{{ data.number | ${LAST_FOUR} }}`,
       expiration_month: '{{ data.expiration_month }}',
@@ -183,6 +193,7 @@ const declarations: Declaration[] = [
     name: 'bank',
     container: '/bank/high/',
     data: bankData,
+    names: Object.keys(bankData.shape),
     mask: {
       routing_number: '{{ data.routing_number }}',
       account_number: `{{ data.account_number | ${LAST_FOUR_OR_NOTHING} }}`,

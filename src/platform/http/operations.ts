@@ -27,8 +27,8 @@ export const nameOperations = (
   app: App,
   { heldOperations, accounts }: Pick<Platform, 'heldOperations' | 'accounts'>,
 ): void => {
-  const { budgets } = accounts;
   app.addHook('onRequest', (request, reply, done) => {
+    const { budgets } = accounts;
     const route = `${request.method} ${request.routeOptions.url ?? ''}`;
     const operation = new Operation(route, () => accountOf(request), findResource(request), budgets);
     try {

@@ -43,12 +43,12 @@ export const reveal = (value: Json, call: Call): string => {
 
 const CARD_LENGTH_MAX = 64;
 
-/** The characters of a card number and the number of its digits, 13 to 19. */
+/** The characters of a card number and the number of its digits, 12 to 19. */
 export const cardNumber = (value: Json, call: Call): { list: string[]; digits: number } => {
   const content = text(value, call);
   const list = content.length <= CARD_LENGTH_MAX ? characters(content, call) : [];
   const digits = list.filter(isCardDigit).length;
-  if (digits < 13 || digits > 19) throw wrongType(call, 'a card number');
+  if (digits < 12 || digits > 19) throw wrongType(call, 'a card number');
   return { list, digits };
 };
 

@@ -17,8 +17,10 @@ export const sortKeys = (record: Node): Node =>
   Object.fromEntries(Object.entries(record).sort(([one], [other]) => (one < other ? -1 : 1)));
 
 /** Keywords that zod always writes: the bounds of whole numbers, the pattern of their digits, the type of keys. */
-const isNoise = (keyword: string, value: unknown, { type }: Node): boolean =>
-  (keyword === 'additionalProperties' && value === false) ||
+const isNoise = (keyword: string, value: unknown, { type, 'x-strict': isStrict }: Node): boolean =>
+  // zod writes it for every object of a response: a schema says with `x-strict` that it means it.
+  (keyword === 'additionalProperties' && value === false && isStrict !== true) ||
+  keyword === 'x-strict' ||
   // Generators make an attribute with a default a required one of their request types.
   keyword === 'default' ||
   (keyword === 'propertyNames' && JSON.stringify(value) === '{"type":"string"}') ||

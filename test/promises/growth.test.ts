@@ -647,13 +647,19 @@ const attempt = async (work: () => unknown): Promise<unknown> => {
   }
 };
 
-/** The time of one run, or of the longest of a list. Of several, the least is the one that no other process interrupted. */
+/** Processor time of this thread: other processes on the same cores do not add to it. */
+const cpuMs = (): number => {
+  const { user, system } = process.threadCpuUsage();
+  return (user + system) / 1000;
+};
+
+/** The time of one run, or of the longest of a list. Of several, the least is the one with the warmest caches. */
 const timeOf = async (work: Work, given: Input): Promise<number> => {
   let longest = 0;
   const run = async (each: () => unknown): Promise<unknown> => {
-    const beganMs = performance.now();
+    const beganMs = cpuMs();
     const made = await attempt(each);
-    longest = Math.max(longest, performance.now() - beganMs);
+    longest = Math.max(longest, cpuMs() - beganMs);
     return made;
   };
   const made = await run(() => work(given));
@@ -687,8 +693,9 @@ const problemsOf = async (work: Work, of = Object.keys(shapes)): Promise<string[
   const problems: string[] = [];
   for (const shape of of) {
     if (!isTooMuch(await growthOf(work, shape, CHARACTERS))) continue;
-    // Looked at again with larger input: data structures may change at one size, and other processes may take the processor.
-    const again = await growthOf(work, shape, 2 * CHARACTERS);
+    // Looked at again with larger inputs: data structures may change at one size, and other processes share the caches.
+    if (!isTooMuch(await growthOf(work, shape, 2 * CHARACTERS))) continue;
+    const again = await growthOf(work, shape, 4 * CHARACTERS);
     if (isTooMuch(again))
       problems.push(`${shape}: ${again.growth.toFixed(1)} times, ${again.microseconds.toFixed(1)} µs for a character`);
   }

@@ -40,6 +40,7 @@ const createAccess = (platform: Platform): AccessContext => {
     refusals,
     requestRates: createRequestRates(platform),
     replayChecks: undefined,
+    proxyKeys: {},
   };
 };
 
@@ -70,6 +71,7 @@ const createReactors = (code: CodeContext): ReactorsContext => ({
 
 const createProxy = (reactors: ReactorsContext): ProxyContext => {
   const context = { ...reactors, proxies: createProxyFinder(reactors) };
+  reactors.proxyKeys.isLive = async (key) => (await context.proxies.findProxyBeforeCaller(key)) !== undefined;
   reactors.serviceCalls.forward = (...call) => forwardForCode(context, ...call);
   return context;
 };

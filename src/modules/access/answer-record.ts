@@ -70,6 +70,8 @@ export type AnswerBasis = {
   counted?: CountedTokens[];
   /** When something that the answer may hold is destroyed, in ms since 1970. */
   readable_until?: number | undefined;
+  /** Keys of stored proxies in the answer. */
+  proxy_keys?: string[];
   /** There are more decisions or rows than are kept. */
   isTooLarge: boolean;
 };
@@ -85,6 +87,8 @@ export type AnswerRecord = {
   logged(row: LoggedOperation): LoggedOperation;
   /** Removes recorded rows that were rolled back. */
   notLogged(rows: ReadonlySet<LoggedOperation>): void;
+  /** The answer has the key of a stored proxy: it is replayed only while the key lives. */
+  showsProxyKey(key: string): void;
   /** The answer may hold something that is destroyed at a time: from then on it is not replayed. */
   readableUntil(at: Date): void;
 };
@@ -131,6 +135,7 @@ export const createAnswerRecord = (): AnswerRecord => {
       basis.logged = basis.logged.filter((row) => !rows.has(row));
       ids = basis.logged.reduce((sum, { entity_ids }) => sum + entity_ids.length, 0);
     },
+    showsProxyKey: (key) => void (basis.proxy_keys = [...(basis.proxy_keys ?? []), key]),
     readableUntil: (at) => {
       basis.readable_until = Math.min(basis.readable_until ?? Infinity, at.getTime());
     },

@@ -172,6 +172,7 @@ const openAnswer = async (
   if (ctx.now().getTime() >= kept.readable_until) throw answerGone();
   // An earlier version recorded no decisions: its answers that may hold plaintext or a key are not replayed.
   if (!kept.basis && asked.isBrief) throw answerGone();
+  for (const key of kept.basis?.proxy_keys ?? []) if (!(await ctx.proxyKeys.isLive?.(key))) throw answerGone();
   if (hidden) throw hidden;
   await checkKeysLive(ctx, kept.answer);
   if (kept.basis) {

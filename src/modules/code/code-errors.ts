@@ -72,6 +72,20 @@ const clippedWords = (errors: Record<string, readonly string[]>) => {
 export const runtimeError = (message: string, status = 500, codeLine?: number): AppError =>
   codeFailure(status, RUNTIME_ERROR, clippedWords({ error: [message] }), { codeLine });
 
+/** A 400 for data that the caller sent and that `svc` refused. @param message names the place. */
+export const badInput = (message: string, codeLine?: number): AppError =>
+  codeFailure(400, 'Bad Request', clippedWords({ error: [message] }), { codeLine });
+
+/** V8's message where code uses `svc`, and it is null. */
+const USES_SERVICE =
+  /^Cannot read properties of null \(reading '(?:tokenize|detokenize|tokens|expression|literal|proxy)'\)$/;
+
+/** Says why `svc` is null. */
+export const withoutService = (fault: RunFault, noun: 'proxy' | 'reactor'): RunFault =>
+  fault.code === 'THROWN' && USES_SERVICE.test(fault.message)
+    ? { ...fault, message: `${fault.message}: the ${noun} has no application, so \`svc\` is null.` }
+    : fault;
+
 const megabytes = (bytes: number): string => `${Math.floor(bytes / 1024 / 1024)} MB`;
 const seconds = (ms: number): string => `${ms / 1000} s`;
 

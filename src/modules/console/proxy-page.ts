@@ -4,7 +4,7 @@ import { attribute, html, type Html, type HtmlValue } from '../../platform/http/
 import { invalidAttributes, fieldProblem, typedText } from './forms.ts';
 import { isolated } from './list-parts.ts';
 import { methods, type Typed, type TypedProblems } from './proxy-request.ts';
-import { badge, consolePage, csrfField, time } from './shell.ts';
+import { badge, consolePage, csrfField, notice, time } from './shell.ts';
 import type { Visit } from './visit.ts';
 
 export type Proxy = {
@@ -13,6 +13,7 @@ export type Proxy = {
   name: string;
   destination_url: string;
   require_auth: boolean;
+  expressions: 'on' | 'off';
   request_transform?: { code: string };
   response_transform?: { code: string };
   application_id?: string;
@@ -50,16 +51,22 @@ const keyBlock = ({ key, require_auth }: Proxy, stepUp: string | undefined): Htm
   return html`<details><summary>Show the key</summary><p><code data-copy>${key}</code></p><p class="hint">Callers send it as <code>SVC-PROXY-KEY</code>.${!require_auth && ' It is all that they need: treat it as a secret.'}</p></details>`;
 };
 
+const lacksApplication = ({ application_id, request_transform, response_transform }: Proxy): boolean =>
+  application_id === undefined &&
+  [request_transform, response_transform].some((transform) => /\bsvc\b/.test(transform?.code ?? ''));
+
 const routeCard = (proxy: Proxy, application: string | undefined, stepUp: string | undefined): Html => {
   const { client_certificate } = proxy;
   return html`<section class="card"><h2>Route</h2><dl>
 <dt>Destination</dt><dd><code>${proxy.destination_url}</code></dd>
 <dt>Access</dt><dd>${authBadge(proxy)}</dd>
+<dt>Expressions</dt><dd>${proxy.expressions === 'on' ? 'on' : 'off: braces in requests are data'}</dd>
 <dt>Application</dt><dd>${application ?? html`<span class="quiet">none</span>`}</dd>
 <dt>Hosts</dt><dd>${list(proxy.allowed_hosts, 'not narrowed')}</dd>
 <dt>Configuration</dt><dd>${list(Object.keys(proxy.configuration ?? {}), 'none')}</dd>
 <dt>Client certificate</dt><dd>${client_certificate ? html`until ${time(client_certificate.expires_at)}` : html`<span class="quiet">none</span>`}</dd>
 <dt>Created</dt><dd>${time(proxy.created_at)}</dd></dl>
+${lacksApplication(proxy) && notice('warn', 'A transform uses svc, and the proxy has no application: svc is null there.')}
 ${transformBlock('Request transform', proxy.request_transform)}
 ${transformBlock('Response transform', proxy.response_transform)}
 ${keyBlock(proxy, stepUp)}

@@ -33,7 +33,7 @@ import { readAnswer } from './bodies/answer-text.ts';
 import { type BodyKind, decodedKindOf, inUtf8, saysJson } from './bodies/body-kind.ts';
 import { callAnswer, parseProxyCall } from './code-call.ts';
 import { type Reservations, sentOf } from './bodies/coded-body.ts';
-import { findInSlices } from './bodies/expressions.ts';
+import { findInSlices, findNothing } from './bodies/expressions.ts';
 import { destinationRefused, forwardingFault } from './faults.ts';
 import type { Message } from './message.ts';
 import { refuseOwnKeys } from './own-keys.ts';
@@ -77,7 +77,8 @@ export const forward = async (ctx: ProxyContext, request: ProxyRequest, nesting 
   const declaredKind = decodedKindOf(headers);
   // A format that is not known may have a coding that is not known either.
   const isOpaque = declaredKind.kind === 'unread' && !isDecodable(headers);
-  const kind: BodyKind = request.coded?.hasLiteralBody || isOpaque ? { kind: 'bytes' } : declaredKind;
+  const isData = proxy?.hasExpressions === false || request.coded?.hasLiteralBody === true;
+  const kind: BodyKind = isData || isOpaque ? { kind: 'bytes' } : declaredKind;
   const isTransformed = proxy?.request_transform !== undefined;
   const reservations: Reservations = [];
   const release = () => reservations.forEach((reservation) => reservation.release());
@@ -146,7 +147,10 @@ const exchange = async (
   const body = bytes && { kind: decoded?.wasUtf16 ? inUtf8(kind) : kind, bytes };
   const mayUse = work !== undefined && mayAnywhere(work, 'token:use');
   const places = { path: target.path, query: target.query, headers, body };
-  const found = await ctx.accounts.runInTurns(account, findInSlices(places, coded?.texts, mayUse));
+  const found =
+    proxy?.hasExpressions === false
+      ? findNothing(places, coded?.texts)
+      : await ctx.accounts.runInTurns(account, findInSlices(places, coded?.texts, mayUse));
   const { references } = found;
   const actor: Acting = work ?? {
     actor_id: null,
@@ -182,7 +186,7 @@ const exchange = async (
     const isAsWritten = opened.path === target.path && opened.query === target.query;
     const sentTo = isAsWritten ? url : destinationOf(base, opened.path, opened.query);
     refuseLongUrl(sentTo, opened);
-    const about: About = { method, path: opened.path, query: opened.query };
+    const about: About = { method, path: opened.path, query: opened.query, url: sentTo.href };
     const isSeen = found.isInBody || proxy?.request_transform !== undefined;
     const before: Message = { ...sentOf(decoded, isSeen, opened, whole), hasValues: hasTokens };
     const outgoing = proxy && rights ? await transform(ctx, proxy, 'request', before, about, rights) : before;

@@ -1,9 +1,14 @@
 // Routes of /proxies: create, list, read, change and delete stored proxies.
+import { answer } from '../../platform/http/answers.ts';
 import type { App } from '../../platform/http/app-type.ts';
+import { bodyFailures, failures } from '../../platform/http/schemas.ts';
+import { workOf } from '../access/authenticate.ts';
 import { resourceRoutes } from '../access/resource.routes.ts';
 import type { ProxyContext } from './context.ts';
-import { changeProxy, createProxy, deleteProxy, getProxy, listProxies } from './proxies.ts';
+import { changeProxy, createProxy, deleteProxy, getProxy, listProxies, rotateProxyKey } from './proxies.ts';
 import {
+  keyRotation,
+  keyRotationExamples,
   newProxy,
   newProxyExamples,
   proxyChange,
@@ -62,4 +67,24 @@ export const proxiesRoutes = (app: App, ctx: ProxyContext): void => {
     description: 'Deletes a proxy and ends its key, at once and in all processes of the vault. Its application stays.',
     run: deleteProxy,
   });
+  app.post(
+    '/proxies/:id/rotate-key',
+    {
+      config: { permission: 'proxy:update', idempotency: 'brief' },
+      schema: {
+        operationId: 'rotateProxyKey',
+        summary: 'Rotate the key of a proxy',
+        description:
+          'Creates another key of a proxy. The replaced key ends at once, or after `grace_seconds`: until then both keys work, in all processes of the vault. A key that was replaced before ends at once. The response has the new key, whatever the caller may read. The caller must have all permissions of the application of the proxy.\n\nPermission: `proxy:update`.',
+        tags: ['Proxies'],
+        params: proxyParams,
+        body: keyRotation,
+        answer: 'The proxy, with its new key.',
+        examples: keyRotationExamples,
+        response: { 200: proxyRecord, ...failures(...bodyFailures, 404) },
+      },
+    },
+    async (request, reply) =>
+      answer(reply, await rotateProxyKey(ctx, workOf(request), request.params.id, request.body)),
+  );
 };

@@ -15,7 +15,7 @@ import {
   modified,
   TENANT_ID,
 } from '../../platform/http/schemas.ts';
-import { DESTINATION_URL_LENGTH_MAX, PEM_LENGTH_MAX } from './proxies.ts';
+import { DESTINATION_URL_LENGTH_MAX, GRACE_SECONDS_MAX, PEM_LENGTH_MAX } from './proxies.ts';
 import { configurationKeywords, ELEMENTS_MAX, formulaFields } from '../code/formula-fields.ts';
 import { CONFIGURATION_TEXT_LENGTH_MAX } from '../reactors/reactors.ts';
 
@@ -27,6 +27,7 @@ const exampleProxy = {
   name: 'Payments',
   destination_url: 'https://api.example.com/v1',
   require_auth: true,
+  expressions: 'on' as const,
   request_transform: {
     code: `module.exports = async ({ args, configuration }) => ({
   body: args.body,
@@ -110,6 +111,15 @@ const proxyBody = z
           description: 'Whether a request needs an API key in addition to the key of the proxy. Left out: true.',
           example: true,
         }),
+      expressions: z
+        .enum(['on', 'off'], "must be 'on' or 'off'")
+        .nullish()
+        .transform((expressions) => expressions ?? 'on')
+        .meta({
+          description:
+            'Whether `{{ }}` in requests are expressions. `off`: all of a request is data and is sent as it is, for proxies that take requests of other systems, such as webhooks. Left out: on.',
+          example: 'on',
+        }),
       allowed_hosts: allowedHostsSchema.meta({
         description: `The hosts that the proxy may send to. ${HOSTS_IN_DOCUMENTS} One of them must cover the destination. Left out: not limited.`,
         example: exampleProxy.allowed_hosts,
@@ -157,6 +167,7 @@ export const proxyRecord = z
       format: 'password',
       example: exampleProxy.key,
     }),
+    previous_key_ends_at: date('When the replaced key ends. Left out: no replaced key lives.').optional(),
     name: z.string().meta({ description: 'The name of the proxy.', example: exampleProxy.name }),
     destination_url: z
       .string()
@@ -164,6 +175,10 @@ export const proxyRecord = z
     require_auth: z.boolean().meta({
       description: 'Whether a request needs an API key in addition to the key of the proxy.',
       example: exampleProxy.require_auth,
+    }),
+    expressions: z.enum(['on', 'off']).meta({
+      description: 'Whether `{{ }}` in requests are expressions.',
+      example: exampleProxy.expressions,
     }),
     request_transform: proxyTransform.optional().meta({ description: 'The code that runs on each request.' }),
     response_transform: proxyTransform.optional().meta({ description: 'The code that runs on each response.' }),
@@ -197,6 +212,26 @@ export const proxyRecord = z
     ...history,
   })
   .meta({ id: 'Proxy', description: 'A fixed destination, with code that transforms requests and responses.' });
+
+const graceError = `must be a whole number from 0 to ${GRACE_SECONDS_MAX}`;
+
+export const keyRotation = z
+  .object(
+    {
+      grace_seconds: z
+        .int(graceError)
+        .min(0, graceError)
+        .max(GRACE_SECONDS_MAX, graceError)
+        .nullish()
+        .transform((seconds) => seconds ?? 0)
+        .meta({
+          description: 'How long the replaced key lives on, in seconds. Left out: it ends at once.',
+          example: 3600,
+        }),
+    },
+    'the body must be an object',
+  )
+  .meta({ id: 'RotateProxyKeyRequest', description: 'When the replaced key ends.' });
 
 export const proxyPage = pageSchema(proxyRecord, 'ProxyPage');
 
@@ -232,6 +267,21 @@ export const proxyExamples: { response: Examples } = { response: { payments: { s
 export const proxyChangeExamples: { request: Examples; response: Examples } = {
   request: { payments: { summary, value: exampleRequest } },
   response: { payments: { summary, value: { ...exampleProxy, ...modified } } },
+};
+
+export const keyRotationExamples: { request: Examples; response: Examples } = {
+  request: { payments: { summary: 'The replaced key lives for an hour', value: { grace_seconds: 3600 } } },
+  response: {
+    payments: {
+      summary,
+      value: {
+        ...exampleProxy,
+        key: 'ExampleExampleExampleExample0001',
+        previous_key_ends_at: '2026-11-19T11:00:00.000Z',
+        ...modified,
+      },
+    },
+  },
 };
 
 export const proxyPageExamples: { response: Examples } = {

@@ -11,12 +11,13 @@ import {
   listProxies as listProxyRows,
   lockProxy,
   PROXIES,
+  replaceProxyKey,
   updateProxy,
 } from './rows.ts';
 import type { Work } from '../access/work.ts';
 import { coversHosts, hostsOf } from '../../platform/egress/allowed-hosts.ts';
 import { hostsNotHeld } from '../access/grants.ts';
-import { newProxyKey } from './proxy-keys.ts';
+import { digestOfProxyKey, newProxyKey } from './proxy-keys.ts';
 import { mayAnywhere } from '../access/rules.ts';
 import type { ReactorsContext } from '../reactors/context.ts';
 import {
@@ -26,6 +27,7 @@ import {
 } from '../../platform/crypto/client-certificate.ts';
 import type { StoredApplication } from '../access/rows/applications.ts';
 import type { StoredProxy } from './rows.ts';
+import type { PrismaTransaction } from '../../platform/db/transaction.ts';
 import { EgressFault } from '../../platform/egress/fault.ts';
 import { fieldErrors, invalidInput } from '../../platform/errors.ts';
 import { checkCode } from '../code/code.ts';
@@ -33,7 +35,7 @@ import { configurationName, ELEMENTS_MAX } from '../code/formula-fields.ts';
 import { isCutShort, pageTooLarge } from '../code/formulas.ts';
 import { checkApplication, checkApplications, type Configuration, textProblems } from '../reactors/reactors.ts';
 import { formatPath } from '../../platform/json/json.ts';
-import { openRoute, type ProxyRoute, sealRoute } from './proxy-route.ts';
+import { findPreviousEnd, openRoute, type ProxyRoute, sealRoute } from './proxy-route.ts';
 import { namesKey, NO_EXPRESSION, NO_KEY } from './target.ts';
 
 /** Enough for a chain of several certificates, or for the largest key in use. */
@@ -52,9 +54,12 @@ export type ProxyRecord = {
   tenant_id: string;
   /** Only for callers who may read proxies. */
   key: string | undefined;
+  /** While the replaced key lives. */
+  previous_key_ends_at: string | undefined;
   name: string;
   destination_url: string;
   require_auth: boolean;
+  expressions: 'on' | 'off';
   request_transform: Transform | undefined;
   response_transform: Transform | undefined;
   application_id: string | undefined;
@@ -78,6 +83,7 @@ export type ProxyInput = {
   /** Not validated yet. */
   configuration: Record<string, unknown> | null;
   require_auth: boolean;
+  expressions: 'on' | 'off';
   allowed_hosts: string[] | undefined;
   /** Not validated yet. Null for none; undefined keeps the current one. */
   client_certificate?: ClientCertificate | null | undefined;
@@ -90,14 +96,21 @@ const shownCertificate = ({ certificate }: ClientCertificate): ProxyRecord['clie
   return { certificate, fingerprint_sha256, expires_at: expires_at.toISOString() };
 };
 
-const recordOf = (work: Work, row: Omit<StoredProxy, 'sealed'>, route: ProxyRoute): ProxyRecord => ({
+const recordOf = (
+  { now }: Pick<ReactorsContext, 'now'>,
+  work: Work,
+  row: Omit<StoredProxy, 'sealed'>,
+  route: ProxyRoute,
+): ProxyRecord => ({
   id: row.id,
   tenant_id: work.tenant_id,
   // The key alone gives the use of a proxy that requires no API key.
   key: mayAnywhere(work, 'proxy:read') ? route.key : undefined,
+  previous_key_ends_at: findPreviousEnd(route, now())?.toISOString(),
   name: row.name,
   destination_url: route.destination_url,
   require_auth: row.require_auth,
+  expressions: route.expressions ?? 'on',
   request_transform: transformOf(route.request_transform),
   response_transform: transformOf(route.response_transform),
   application_id: row.application_id ?? undefined,
@@ -156,7 +169,7 @@ const configurationProblems = (configuration: Record<string, unknown>): Problem[
 };
 
 /** A validated body. If `client_certificate` is undefined, the body does not have it. */
-type CheckedInput = Omit<ProxyRoute, 'key' | 'client_certificate'> & {
+type CheckedInput = Omit<ProxyRoute, 'key' | 'previous_key' | 'client_certificate'> & {
   client_certificate: ClientCertificate | null | undefined;
 };
 
@@ -164,7 +177,7 @@ type CheckedInput = Omit<ProxyRoute, 'key' | 'client_certificate'> & {
 const checkInput = async (ctx: ReactorsContext, work: Work, input: ProxyInput): Promise<CheckedInput> => {
   // Other callers, without restrictions of their own, would send requests through this proxy.
   if (!coversHosts(work.caller.allowed_hosts, input.allowed_hosts)) throw hostsNotHeld('proxy');
-  const { destination_url, request_transform, response_transform } = input;
+  const { destination_url, request_transform, response_transform, expressions } = input;
   const certificate = input.client_certificate ? parseClientCertificate(input.client_certificate) : undefined;
   const problems = [
     ...destinationProblems(ctx, input),
@@ -180,6 +193,7 @@ const checkInput = async (ctx: ReactorsContext, work: Work, input: ProxyInput): 
     destination_url,
     request_transform,
     response_transform,
+    expressions,
     configuration: (input.configuration ?? {}) as Configuration,
     has_configuration: input.configuration !== null,
     client_certificate: input.client_certificate ? certificate?.parsed : input.client_certificate,
@@ -203,7 +217,7 @@ const showProxies = async (ctx: ReactorsContext, work: Work, rows: readonly Stor
   );
   return rows.map((row) => {
     const application_id = applications.get(row.application_id ?? '')?.id ?? null;
-    return recordOf(work, { ...row, application_id }, openRoute(ctx, tenant_id, keys, row.id, row.sealed));
+    return recordOf(ctx, work, { ...row, application_id }, openRoute(ctx, tenant_id, keys, row.id, row.sealed));
   });
 };
 
@@ -247,7 +261,8 @@ export const createProxy = async (ctx: ReactorsContext, work: Work, input: Proxy
     checkApplication(ctx, work, application_id, application);
     const row = { ...made, ...columnsOf(input, application) };
     await insertProxy(tx, row, sealRoute(ctx, work.tenant_id, keys, id, route), digest);
-    return recordOf(work, { ...row, modified_at: null, modified_by: null }, route);
+    work.record?.showsProxyKey(key);
+    return recordOf(ctx, work, { ...row, modified_at: null, modified_by: null }, route);
   });
 };
 
@@ -275,9 +290,46 @@ export const changeProxy = async (
     const kept = openRoute(ctx, tenant_id, keys, id, stored.sealed);
     const certificate = checked.client_certificate;
     const client_certificate = certificate === undefined ? kept.client_certificate : (certificate ?? undefined);
-    const route = { ...checked, key: kept.key, client_certificate };
+    const route = { ...checked, key: kept.key, previous_key: kept.previous_key, client_certificate };
     const row = { ...columnsOf(input, after), ...modified };
     await updateProxy(tx, id, row, sealRoute(ctx, tenant_id, keys, id, route));
-    return recordOf(work, { ...stored, ...row }, route);
+    work.record?.showsProxyKey(route.key);
+    return recordOf(ctx, work, { ...stored, ...row }, route);
   });
+};
+
+/** How long a replaced key may live. */
+export const GRACE_SECONDS_MAX = 86_400;
+
+/**
+ * Replaces the key. The replaced one ends at once or after the grace period, and one that was replaced before ends at once.
+ * Whoever has the new key may act as the application of an open proxy, so the caller must hold all of its rights.
+ * @returns the proxy with the new key, whatever the caller may read. @throws notFound; forbidden.
+ */
+export const rotateProxyKey = async (
+  ctx: ReactorsContext,
+  work: Work,
+  id: string,
+  { grace_seconds }: { grace_seconds: number },
+): Promise<ProxyRecord> => {
+  const { tenant_id } = work;
+  const keys = await ctx.keyring.tenantKeys(tenant_id);
+  const { key, digest } = newProxyKey(ctx);
+  const now = ctx.now();
+  const modified = { modified_at: now, modified_by: work.actor_id };
+  const rotate = async (tx: PrismaTransaction, stored: StoredProxy): Promise<ProxyRecord> => {
+    const application = await lockApplicationForUse(tx, stored.application_id);
+    checkApplications(ctx, work, application?.id, { before: application, after: application });
+    const before = openRoute(ctx, tenant_id, keys, id, stored.sealed);
+    const replaced = grace_seconds > 0 ? digestOfProxyKey(ctx, before.key) : undefined;
+    const ends_at = new Date(now.getTime() + grace_seconds * 1000).toISOString();
+    const previous_key = replaced && { digest: replaced.toString('base64'), ends_at };
+    const route = { ...before, key, previous_key };
+    await replaceProxyKey(tx, id, digest, replaced);
+    await updateProxy(tx, id, modified, sealRoute(ctx, tenant_id, keys, id, route));
+    work.record?.showsProxyKey(key);
+    const row = { ...stored, ...modified, application_id: application?.id ?? null };
+    return { ...recordOf(ctx, work, row, route), key };
+  };
+  return proxies.change(ctx, work, id, rotate, 'Proxy key rotated');
 };

@@ -8,7 +8,7 @@ import { memoryDigest } from '../../platform/crypto/digest.ts';
 import type { Sealing } from '../../platform/crypto/sealed-text.ts';
 import type { Configuration } from '../reactors/reactors.ts';
 import { isRunnableStale } from '../reactors/reactor-finder.ts';
-import { openRoute } from './proxy-route.ts';
+import { findPreviousEnd, openRoute } from './proxy-route.ts';
 import { findProxyBeforeCaller } from './rows.ts';
 
 /** How long a process may use a proxy that another process changed, if the notice of the change was lost. */
@@ -26,6 +26,8 @@ export type ProxyForUse = {
   version: number;
   destination_url: string;
   require_auth: boolean;
+  /** Whether braces in requests are expressions. */
+  hasExpressions: boolean;
   /** Source code. */
   request_transform: string | undefined;
   response_transform: string | undefined;
@@ -34,6 +36,8 @@ export type ProxyForUse = {
   application_id: string | undefined;
   allowed_hosts: string[] | undefined;
   client_certificate: ClientCertificate | undefined;
+  /** When the key that found it ends. Undefined for the current key. */
+  key_ends_at: Date | undefined;
 };
 
 export type ProxyFinder = {
@@ -41,7 +45,7 @@ export type ProxyFinder = {
   findProxyBeforeCaller(key: string): Promise<ProxyForUse | undefined>;
 };
 
-type LoadContext = Pick<Platform, 'db' | 'keyring' | 'pepper'> & Sealing;
+type LoadContext = Pick<Platform, 'db' | 'keyring' | 'pepper' | 'now'> & Sealing;
 
 export const createProxyFinder = (ctx: LoadContext & Pick<Platform, 'changes' | 'monotonicMs'>): ProxyFinder => {
   const cache = createCache<ProxyForUse>({
@@ -52,7 +56,11 @@ export const createProxyFinder = (ctx: LoadContext & Pick<Platform, 'changes' | 
     isStale: isRunnableStale,
   });
   return {
-    findProxyBeforeCaller: (key) => cache.find(memoryDigest(key), () => loadProxy(ctx, key)),
+    async findProxyBeforeCaller(key) {
+      const proxy = await cache.find(memoryDigest(key), () => loadProxy(ctx, key));
+      // A replaced key ends in time, also where the proxy is cached.
+      return proxy?.key_ends_at && proxy.key_ends_at <= ctx.now() ? undefined : proxy;
+    },
   };
 };
 
@@ -63,7 +71,10 @@ const loadProxy = async (ctx: LoadContext, key: string): Promise<ProxyForUse | u
   const { tenant_id, id, version, require_auth } = row;
   const keys = await ctx.keyring.tenantKeys(tenant_id);
   const route = openRoute(ctx, tenant_id, keys, id, row.sealed);
-  if (route.key !== key) {
+  const isPrevious = route.previous_key?.digest === digest.toString('base64');
+  const key_ends_at = isPrevious ? findPreviousEnd(route, ctx.now()) : undefined;
+  if (isPrevious && key_ends_at === undefined) return undefined;
+  if (route.key !== key && !isPrevious) {
     ctx.log.error({ alarm: 'seal_broken', tenant_id, record: 'proxy', record_id: id }, 'a key leads to another proxy');
     return undefined;
   }
@@ -73,11 +84,13 @@ const loadProxy = async (ctx: LoadContext, key: string): Promise<ProxyForUse | u
     version,
     destination_url: route.destination_url,
     require_auth,
+    hasExpressions: route.expressions !== 'off',
     request_transform: route.request_transform,
     response_transform: route.response_transform,
     configuration: route.configuration,
     application_id: row.application_id ?? undefined,
     allowed_hosts: hostsOf(row.allowed_hosts),
     client_certificate: route.client_certificate,
+    key_ends_at,
   };
 };

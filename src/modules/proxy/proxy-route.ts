@@ -5,8 +5,18 @@ import type { TenantKeys } from '../../platform/crypto/keyring.ts';
 import type { Configuration } from '../reactors/reactors.ts';
 import { openText, type SealedPlace, sealText, type Sealing } from '../../platform/crypto/sealed-text.ts';
 
+/** A replaced key, which may live for some time. */
+export type PreviousKey = {
+  /** The digest by which the proxy is found, in base64. */
+  digest: string;
+  /** ISO 8601. */
+  ends_at: string;
+};
+
 export type ProxyRoute = {
   key: string;
+  /** Of the last rotation. Its time may be over. */
+  previous_key?: PreviousKey | undefined;
   destination_url: string;
   /** Source code. */
   request_transform?: string | undefined;
@@ -16,6 +26,14 @@ export type ProxyRoute = {
   /** Whether a configuration was set. Absent in older routes, where an empty configuration counts as none. */
   has_configuration?: boolean | undefined;
   client_certificate?: ClientCertificate | undefined;
+  /** Absent in older routes, whose requests have expressions. */
+  expressions?: 'on' | 'off' | undefined;
+};
+
+/** When the replaced key ends; undefined if there is none, or if it has ended. */
+export const findPreviousEnd = ({ previous_key }: ProxyRoute, now: Date): Date | undefined => {
+  const ends_at = previous_key && new Date(previous_key.ends_at);
+  return ends_at && ends_at > now ? ends_at : undefined;
 };
 
 const placeOf = (tenant_id: string, id: string): SealedPlace => ({ tenant_id, record: 'proxy', id, field: 'route' });

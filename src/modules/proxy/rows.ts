@@ -91,19 +91,32 @@ export const insertProxy = async (
   await tx.prisma.proxy_keys.create({ data: { digest: Uint8Array.from(digest), tenant_id, proxy_id: row.id } });
 };
 
-/** Keeps the key. */
+/** Keeps the digests of keys. */
 export const updateProxy = async (
   tx: PrismaTransaction,
   id: string,
-  row: ProxyColumns & Pick<StoredProxy, 'modified_at' | 'modified_by'>,
+  row: Partial<ProxyColumns> & Pick<StoredProxy, 'modified_at' | 'modified_by'>,
   sealed: Uint8Array,
 ): Promise<void> => {
   await tx.signing.change('proxies', id);
-  const changed = { ...row, search_name: searchNameOf(row.name), sealed: Uint8Array.from(sealed) };
+  const named = row.name === undefined ? {} : { search_name: searchNameOf(row.name) };
+  const changed = { ...row, ...named, sealed: Uint8Array.from(sealed) };
   await tx.prisma.proxies.update({ where: keyOf(tx, id), data: { ...changed, version: { increment: 1 } } });
 };
 
-/** Deletes a proxy and its key. */
+/** Adds a digest of the proxy, and deletes those that are neither it nor `kept`. */
+export const replaceProxyKey = async (
+  { prisma, tenant_id }: PrismaTransaction,
+  proxy_id: string,
+  digest: Uint8Array,
+  kept: Uint8Array | undefined,
+): Promise<void> => {
+  const others = kept ? { digest: { not: Uint8Array.from(kept) } } : {};
+  await prisma.proxy_keys.deleteMany({ where: { tenant_id, proxy_id, ...others } });
+  await prisma.proxy_keys.create({ data: { digest: Uint8Array.from(digest), tenant_id, proxy_id } });
+};
+
+/** Deletes a proxy and its keys. */
 export const deleteProxyRow = async (tx: PrismaTransaction, id: string): Promise<void> => {
   const { tenant_id } = tx;
   await tx.signing.revoke('tenants');

@@ -7,8 +7,8 @@ import { type Headers, requestHeaders } from '../../platform/egress/headers.ts';
 import { AppError, invalidField } from '../../platform/errors.ts';
 import { answerCalls, type CodeRights } from '../code/answer-calls.ts';
 import { inputInTurns } from '../code/args.ts';
-import { answerOfFault, CodeResponse, runtimeError } from '../code/code-errors.ts';
-import { RUN_BYTES_MAX } from '../../platform/sandbox/protocol/sandbox.ts';
+import { answerOfFault, badInput, CodeResponse, runtimeError, withoutService } from '../code/code-errors.ts';
+import { CallFault, RUN_BYTES_MAX } from '../../platform/sandbox/protocol/sandbox.ts';
 import type { Json } from '../../platform/json/json.ts';
 import { type JsonFinding, JsonSyntaxError, parseInSlices } from '../../platform/json/json-parser.ts';
 import type { OutsideJson } from '../../platform/json/json-shape.ts';
@@ -27,7 +27,7 @@ import { withoutByteOrderMark } from './bodies/utf16.ts';
 import type { ProxyForUse } from './proxy-finder.ts';
 
 /** What the code receives in addition to the message. The query is as written. */
-export type About = { method: string; path: string; query: string; status?: number };
+export type About = { method: string; path: string; query: string; url: string; status?: number };
 
 /** The rights of a transform's code, without the fields that come from the proxy. */
 export type TransformRights = Omit<CodeRights, 'tenant_id' | 'entity'> & {
@@ -114,6 +114,10 @@ const ambiguityOf = async (ctx: ReactorsContext, account: Account, text: string)
   }
 };
 
+/** The bytes in base64, so that code can check a signature over them. Null for no body. */
+const encodeRaw = (body: Uint8Array | undefined): string | null =>
+  body === undefined ? null : Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('base64');
+
 /** Some receivers detect UTF-32 in JSON (RFC 4627 section 3). Valid JSON has no NUL. */
 const mayBeUtf32 = ({ headers, body }: Message, value: Json): boolean =>
   body !== undefined && isJson(headers) && body.includes(0) && value === textOf({ headers, body });
@@ -140,10 +144,21 @@ export const transform = async (
   await checkInput(ctx, account, side, message, read);
   const { value } = read;
   const { headers: pairs } = message;
-  const args = { ...about, query: queryValues(about.query), body: value, headers: namedHeaders(pairs) };
+  const args = {
+    ...about,
+    query: queryValues(about.query),
+    body: value,
+    headers: namedHeaders(pairs),
+    raw_headers: pairs,
+    // Counts against the size of the args: only for code that names it.
+    ...(code.includes('raw_body') && { raw_body: encodeRaw(message.body) }),
+  };
   if (message.hasValues) await ctx.accounts.runInTurns(account, rights.opened.add(args as Json));
   const has_svc = (await rights.findApplication()) !== undefined;
   const isLarge = (message.body?.byteLength ?? 0) > WRITTEN_AT_ONCE;
+  const answerCall = answerCalls(ctx, { ...rights, tenant_id, entity: { entity_type: 'proxy', entity_id: id } });
+  /** What the vault said of invalid data that the code gave to `svc`. */
+  const refusals = new Set<string>();
   const outcome = await ctx.sandbox.run({
     tenant_id,
     account,
@@ -152,10 +167,24 @@ export const transform = async (
     code,
     key: `${id} ${version} ${side}`,
     input: await inputInTurns(ctx, account, { args, configuration, has_svc }, isLarge),
-    answerCall: answerCalls(ctx, { ...rights, tenant_id, entity: { entity_type: 'proxy', entity_id: id } }),
+    answerCall: async (call) => {
+      try {
+        return await answerCall(call);
+      } catch (error) {
+        if (error instanceof CallFault && error.status === 400) refusals.add(error.message);
+        throw error;
+      }
+    },
   });
   if (!outcome.ok) {
-    const answer = answerOfFault(outcome.fault, { ...ctx.config.sandbox, outputBytesMax: RUN_BYTES_MAX });
+    const { fault } = outcome;
+    // The sender's data is at fault, such as a card with a wrong check digit: with a 500 it would send the same again.
+    if (side === 'request' && fault.code === 'THROWN' && refusals.has(fault.message))
+      throw badInput(fault.message, fault.line);
+    const answer = answerOfFault(has_svc ? fault : withoutService(fault, 'proxy'), {
+      ...ctx.config.sandbox,
+      outputBytesMax: RUN_BYTES_MAX,
+    });
     if (answer instanceof CodeResponse) return answer;
     throw answer;
   }

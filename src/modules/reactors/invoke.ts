@@ -11,7 +11,7 @@ import { createOpenedTexts } from '../tokens/expressions/opened-texts.ts';
 import { tokenize, type Tokenized } from '../tokens/tokenize.ts';
 import { answerCalls, type FindApplication } from '../code/answer-calls.ts';
 import { inputInTurns, openArgs } from '../code/args.ts';
-import { answerOfFault, CodeResponse, runtimeError } from '../code/code-errors.ts';
+import { answerOfFault, CodeResponse, runtimeError, withoutService } from '../code/code-errors.ts';
 import { castArgs, checkConfiguration } from '../code/contract.ts';
 import { holdRunBytes, type RunBytes } from '../code/run-bytes.ts';
 import { checkWeight } from '../code/service-client.ts';
@@ -105,7 +105,10 @@ const invoke = async (
   // Calls have effects that no transaction rolls back: the answer is kept whatever it is (docs/decisions/0014-idempotency.md).
   if (outcome.hasCalled) work.keepAnyAnswer();
   if (!outcome.ok) {
-    const answer = answerOfFault(outcome.fault, { ...ctx.config.sandbox, outputBytesMax: RUN_BYTES_MAX });
+    const answer = answerOfFault(has_svc ? outcome.fault : withoutService(outcome.fault, 'reactor'), {
+      ...ctx.config.sandbox,
+      outputBytesMax: RUN_BYTES_MAX,
+    });
     if (answer instanceof CodeResponse) return answer;
     throw answer;
   }

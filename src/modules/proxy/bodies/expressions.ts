@@ -67,6 +67,16 @@ export function* findInSlices(
   };
 }
 
+/** All text of the request is data. @throws badRequest for a mark of code. */
+export const findNothing = ({ path, query, headers, body }: RequestPlaces, coded?: CodedTexts): FoundExpressions => {
+  if (coded?.isComplete() === false) throw badRequest(MARK_NOT_SEARCHED);
+  return {
+    references: createReferences(undefined, coded),
+    isInBody: false,
+    expand: () => ({ path, query, headers, body: body?.bytes }),
+  };
+};
+
 /** Without pauses, for small requests. */
 export const findExpressions = (places: RequestPlaces, coded?: CodedTexts): FoundExpressions =>
   runAtOnce(findInSlices(places, coded));

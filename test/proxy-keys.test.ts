@@ -112,3 +112,28 @@ test('a repeated request gets its answer while the key lives, and no ended key',
   const again = await rotate(made.body.id, {}, undefined, headers('rotate-1'));
   expect([again.status, again.text.includes(first.body.key)]).toEqual([409, false]);
 });
+
+test('a repeated change gets its answer while the key lives, also in the grace period', async () => {
+  const { id, key } = await makeProxy();
+  const json = { name: 'Changed', destination_url };
+  const headers = { 'svc-idempotency-key': 'change-1' };
+  const change = () => server.request('PUT', `/proxies/${id}`, { json, headers });
+  const changed = await change();
+  expect([changed.status, changed.body.key]).toEqual([200, key]);
+  await rotate(id, { grace_seconds: 60 });
+  expect((await change()).body).toEqual(changed.body);
+  await rotate(id);
+  const again = await change();
+  expect([again.status, again.text.includes(key)]).toEqual([409, false]);
+});
+
+test('an answer that shows no key is repeated also after a rotation', async () => {
+  const writer = await server.newKey(server.tenant, { permissions: ['proxy:create'] });
+  const json = { name: 'Inbound', destination_url };
+  const create = () =>
+    server.request('POST', '/proxies', { json, key: writer.api_key, headers: { 'svc-idempotency-key': 'make-2' } });
+  const made = await create();
+  expect([made.status, made.body.key]).toEqual([201, undefined]);
+  await rotate(made.body.id);
+  expect((await create()).body).toEqual(made.body);
+});

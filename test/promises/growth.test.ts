@@ -328,6 +328,8 @@ const works: Record<string, (run: Run) => Work> = {
   'modules/proxy/bodies/expressions findExpressions': (run) => (given) => run(requestOf(given)),
   'modules/proxy/bodies/expressions findInSlices': (run) => (given) =>
     run(requestOf(given), createCodedTexts(new Map())),
+  'modules/proxy/bodies/expressions findNothing': (run) => (given) =>
+    run(requestOf(given), createCodedTexts(new Map())).expand(new Map()),
   'modules/proxy/bodies/multipart createMultipartReader':
     (run) =>
     ({ text }) => {
@@ -590,6 +592,7 @@ const beyond: Record<string, string> = {
   'modules/proxy/proxy-route openRoute': 'opens what the vault has written',
   'modules/proxy/rows findProxyBeforeCaller': 'gets a digest',
   'modules/proxy/rows insertProxy': 'gets a sealed route and a digest',
+  'modules/proxy/rows replaceProxyKey': 'gets digests',
   'modules/proxy/rows updateProxy': 'gets a sealed route',
   'modules/proxy/transform transform': 'reads, compares and writes in functions that are called here',
   'platform/egress/fetch egressFetch': 'sends headers and bodies that functions called here have checked',

@@ -283,6 +283,13 @@ const table: Record<string, Row> = {
     status: 200,
     names: ['proxy_id', 'application_id'],
   },
+  'POST /proxies/:id/rotate-key': {
+    path: ({ proxy_id }) => `/proxies/${proxy_id}/rotate-key`,
+    json: {},
+    permission: 'proxy:update',
+    status: 200,
+    names: ['proxy_id'],
+  },
   'DELETE /proxies/:id': {
     path: ({ proxy_id }) => `/proxies/${proxy_id}`,
     permission: 'proxy:delete',

@@ -96,32 +96,36 @@ const shownCertificate = ({ certificate }: ClientCertificate): ProxyRecord['clie
   return { certificate, fingerprint_sha256, expires_at: expires_at.toISOString() };
 };
 
+/** @param isKeyShown The key alone gives the use of a proxy that requires no API key. */
 const recordOf = (
   { now }: Pick<ReactorsContext, 'now'>,
   work: Work,
   row: Omit<StoredProxy, 'sealed'>,
   route: ProxyRoute,
-): ProxyRecord => ({
-  id: row.id,
-  tenant_id: work.tenant_id,
-  // The key alone gives the use of a proxy that requires no API key.
-  key: mayAnywhere(work, 'proxy:read') ? route.key : undefined,
-  previous_key_ends_at: findPreviousEnd(route, now())?.toISOString(),
-  name: row.name,
-  destination_url: route.destination_url,
-  require_auth: row.require_auth,
-  expressions: route.expressions ?? 'on',
-  request_transform: transformOf(route.request_transform),
-  response_transform: transformOf(route.response_transform),
-  application_id: row.application_id ?? undefined,
-  configuration: route.has_configuration || Object.keys(route.configuration).length > 0 ? route.configuration : null,
-  allowed_hosts: hostsOf(row.allowed_hosts),
-  client_certificate: route.client_certificate && shownCertificate(route.client_certificate),
-  created_by: row.created_by ?? undefined,
-  created_at: row.created_at.toISOString(),
-  modified_by: row.modified_by ?? undefined,
-  modified_at: row.modified_at?.toISOString(),
-});
+  isKeyShown = mayAnywhere(work, 'proxy:read'),
+): ProxyRecord => {
+  if (isKeyShown) work.record?.showsProxyKey(route.key);
+  return {
+    id: row.id,
+    tenant_id: work.tenant_id,
+    key: isKeyShown ? route.key : undefined,
+    previous_key_ends_at: findPreviousEnd(route, now())?.toISOString(),
+    name: row.name,
+    destination_url: route.destination_url,
+    require_auth: row.require_auth,
+    expressions: route.expressions ?? 'on',
+    request_transform: transformOf(route.request_transform),
+    response_transform: transformOf(route.response_transform),
+    application_id: row.application_id ?? undefined,
+    configuration: route.has_configuration || Object.keys(route.configuration).length > 0 ? route.configuration : null,
+    allowed_hosts: hostsOf(row.allowed_hosts),
+    client_certificate: route.client_certificate && shownCertificate(route.client_certificate),
+    created_by: row.created_by ?? undefined,
+    created_at: row.created_at.toISOString(),
+    modified_by: row.modified_by ?? undefined,
+    modified_at: row.modified_at?.toISOString(),
+  };
+};
 
 type Problem = [path: string, sentence: string];
 
@@ -261,7 +265,6 @@ export const createProxy = async (ctx: ReactorsContext, work: Work, input: Proxy
     checkApplication(ctx, work, application_id, application);
     const row = { ...made, ...columnsOf(input, application) };
     await insertProxy(tx, row, sealRoute(ctx, work.tenant_id, keys, id, route), digest);
-    work.record?.showsProxyKey(key);
     return recordOf(ctx, work, { ...row, modified_at: null, modified_by: null }, route);
   });
 };
@@ -293,7 +296,6 @@ export const changeProxy = async (
     const route = { ...checked, key: kept.key, previous_key: kept.previous_key, client_certificate };
     const row = { ...columnsOf(input, after), ...modified };
     await updateProxy(tx, id, row, sealRoute(ctx, tenant_id, keys, id, route));
-    work.record?.showsProxyKey(route.key);
     return recordOf(ctx, work, { ...stored, ...row }, route);
   });
 };
@@ -327,9 +329,8 @@ export const rotateProxyKey = async (
     const route = { ...before, key, previous_key };
     await replaceProxyKey(tx, id, digest, replaced);
     await updateProxy(tx, id, modified, sealRoute(ctx, tenant_id, keys, id, route));
-    work.record?.showsProxyKey(key);
     const row = { ...stored, ...modified, application_id: application?.id ?? null };
-    return { ...recordOf(ctx, work, row, route), key };
+    return recordOf(ctx, work, row, route, true);
   };
   return proxies.change(ctx, work, id, rotate, 'Proxy key rotated');
 };

@@ -130,7 +130,8 @@ describe('code before the destination is given', () => {
       headers: { 'x-mixed-case': 'Value', 'content-type': 'application/json', authorization: 'Bearer a' },
       body: { a: [1, { b: null }] },
     });
-    expect(Object.keys(args).sort()).toEqual(['body', 'headers', 'method', 'path', 'query']);
+    const names = ['body', 'headers', 'method', 'path', 'query', 'raw_headers', 'url'];
+    expect(Object.keys(args).sort()).toEqual(names);
     expect([configuration, svc, rest]).toEqual([{}, null, {}]);
   });
 

@@ -155,8 +155,9 @@ describe('a new key', () => {
     const answer = await send('POST', `/applications/${made.id}/regenerate`);
     expect(answer.status).toBe(200);
     expect(answer.headers.get('location')).toBeNull();
-    const { key, modified_by, modified_at, ...rest } = answer.body;
+    const { key, modified_by, modified_at, keys_ended, ...rest } = answer.body;
     expect({ ...rest, key: made.key }).toEqual(made);
+    expect(keys_ended).toBe(1);
     expect(modified_by).toBe(tenant.application_id);
     expect(modified_at).toMatch(/Z$/);
     expect(key).not.toBe(made.key);

@@ -5,6 +5,7 @@ import { buildApp } from '../src/app.ts';
 import { loadConfig } from '../src/platform/config.ts';
 import type { Context } from '../src/modules.ts';
 import type { App } from '../src/platform/http/app-type.ts';
+import { createAccounts } from '../src/platform/accounts.ts';
 import { createHeldOperations } from '../src/platform/held-operations.ts';
 import { createLog } from '../src/platform/log.ts';
 
@@ -17,6 +18,7 @@ beforeAll(async () => {
     log: createLog('silent'),
     newUuid: () => 'trace',
     heldOperations: createHeldOperations(() => new Date()),
+    accounts: createAccounts(),
   };
   app = await buildApp(parts as Context);
 });

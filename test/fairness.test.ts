@@ -243,7 +243,8 @@ test('runs for anonymous clients of an open proxy are few, and reactors of the t
   await Promise.race(anonymous);
   for (let each = 0; each < 5; each += 1) expect((await react(server, reactor, each)).status).toBe(200);
   const answers = await Promise.all(anonymous);
-  expect(answers.filter(({ status }) => status === 429).length).toBeGreaterThan(100);
+  // Requests of one address wait for their share of the loop, so that some run after others have ended.
+  expect(answers.filter(({ status }) => status === 429).length).toBeGreaterThan(70);
 });
 
 describe('long work', () => {

@@ -289,8 +289,10 @@ describe('many at once', () => {
     const email = newEmail();
     const { path } = await invite(free, email);
     const sent = await Promise.all(Array.from({ length: 50 }, () => openBrowser(free).post(path, answers)));
-    const statuses = sent.map(({ status }) => status).toSorted();
-    expect(statuses).toEqual([303, ...Array.from({ length: 49 }, () => 410)]);
+    const statuses = sent.map(({ status }) => status);
+    expect(statuses.filter((status) => status === 303)).toHaveLength(1);
+    // Beside another tenant's requests, few of one address wait at once; the others are told to come back.
+    expect(statuses.filter((status) => ![303, 410, 429].includes(status))).toEqual([]);
     const [{ members, users, sessions }] = await free.sql(
       'SELECT (SELECT count(*)::int FROM members) AS members, (SELECT count(*)::int FROM users) AS users, (SELECT count(*)::int FROM sessions) AS sessions',
     );

@@ -795,8 +795,8 @@ describe('destinations that took their time', () => {
     for (const each of told) problemIn(each);
     for (const { headers } of busy) expect(Number(headers['retry-after'])).toBeGreaterThan(0);
     // The flood waits for its share of the loop too, since another tenant asks: the time of some is over before they connect.
-    expect(flooded.received.length).toBe(flooded.connectionCount());
-    expect(flooded.connectionCount()).toBeGreaterThan(0);
+    expect(flooded.received.length).toBeGreaterThan(0);
+    expect(flooded.received.length).toBeLessThanOrEqual(flooded.connectionCount());
     expect(flooded.connectionCount()).toBeLessThanOrEqual(Math.min(late.length, accountLimits.connections.ofTenantMax));
     await until(() => flooded.openCount() === 0);
     const to = `https://good.test:${good.port}`;

@@ -515,7 +515,9 @@ describe('a request of the code', () => {
   test('whose connection the destination closes is a 500 that says so', async () => {
     house.routes.set('/cut', (request) => void request.socket.destroy());
     const { errors } = problemOf(await runBody(server, `await fetch('${house.url}/cut');`));
-    expect(errors.error).toEqual(['fetch failed (RESET: The destination closed the connection.)']);
+    expect(errors.error).toEqual([
+      'fetch failed (RESET: The destination closed the connection. It may have acted on the request.)',
+    ]);
   });
 
   test('carries the reason also where code changed the error', async () => {

@@ -129,7 +129,10 @@ describe('a destination that answers in 500,000 chunks', () => {
       response_transform: { code: 'module.exports = async (req) => req.args;' },
     });
     const answer = await house.ask(house.head('GET /proxy', `SVC-PROXY-KEY: ${key}`, 'SVC-PROXY-URL: '));
-    expect(proxyErrorIn(answer)).toMatchObject({ status: 502, detail: sentence });
+    expect(proxyErrorIn(answer)).toMatchObject({
+      status: 502,
+      detail: `${sentence} It may have acted on the request.`,
+    });
   });
 
   test('fails the fetch of code with the limit', async () => {
@@ -140,7 +143,7 @@ describe('a destination that answers in 500,000 chunks', () => {
         `try { await fetch('${house.url}'); } catch (error) { return { raw: { code: error.cause.code, message: error.cause.message } }; }`,
       ),
     );
-    expect(failed).toEqual({ code: 'TOO_MANY_CHUNKS', message: sentence });
+    expect(failed).toEqual({ code: 'TOO_MANY_CHUNKS', message: `${sentence} It may have acted on the request.` });
   });
 
   test('fails svc.proxy of code with the limit', async () => {

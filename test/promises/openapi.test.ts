@@ -12,6 +12,7 @@ import { loadConfig } from '../../src/platform/config.ts';
 import type { Context } from '../../src/modules.ts';
 import type { App } from '../../src/platform/http/app-type.ts';
 import { documentOf } from '../../src/platform/http/openapi/openapi.ts';
+import { createAccounts } from '../../src/platform/accounts.ts';
 import { createHeldOperations } from '../../src/platform/held-operations.ts';
 import { createLog } from '../../src/platform/log.ts';
 import type { Json } from '../../src/platform/json/json.ts';
@@ -46,6 +47,7 @@ beforeAll(async () => {
     log: createLog('silent'),
     newUuid: () => 'trace',
     heldOperations: createHeldOperations(() => new Date()),
+    accounts: createAccounts(),
   };
   const collected = await collectRoutes(() => buildApp(parts as Context));
   app = collected.built;

@@ -176,7 +176,8 @@ export const proxyRecord = z
       description: 'Whether a request needs an API key in addition to the key of the proxy.',
       example: exampleProxy.require_auth,
     }),
-    expressions: z.enum(['on', 'off']).meta({
+    expressions: z.string().meta({
+      'x-extensible-enum': ['on', 'off'],
       description: 'Whether `{{ }}` in requests are expressions.',
       example: exampleProxy.expressions,
     }),

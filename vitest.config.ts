@@ -21,9 +21,8 @@ const pureTests = [
 export default defineConfig({
   test: {
     pool: 'forks',
-    // On two cores two files at once leave a third of the CPU time idle, and three leave 3 %. The drills of processes, which
-    // measure times, run two at once.
-    maxWorkers: 3,
+    // Two files at once for two cores. Some tests measure times, and more files at once make them fail now and then.
+    maxWorkers: 2,
     // Files of one worker share its modules, so that a file costs neither a process nor an import of the server.
     isolate: false,
     // Modules are loaded by Node itself, as they are when the server runs, and not rewritten by Vite, which takes longer.

@@ -32,7 +32,7 @@ describe.skipIf(!isInstalled('chromium'))('the backend and the page of the guide
         response.end(JSON.stringify({ status: isDeclined ? 'declined' : 'succeeded' }));
       },
     });
-    server = await startServerBefore({ 'processor.test': processor.port });
+    server = await startServerBefore({ 'upstream.test': processor.port });
     const { body } = await server.request('GET', '/fields/integrity.json', { key: null });
     const page = blockOf('html').replace('sha384-DIGEST', body.versions[body.current]['fields.js']);
     expect(page).toContain(`/fields/${body.current}/fields.js`);
@@ -49,7 +49,7 @@ describe.skipIf(!isInstalled('chromium'))('the backend and the page of the guide
         SVC_API_KEY: api_key,
         VAULT_URL: server.base_url,
         PORT: String(port),
-        PROCESSOR_URL: `https://processor.test:${processor.port}`,
+        PROCESSOR_URL: `https://upstream.test:${processor.port}`,
       },
       stdio: 'inherit',
     });

@@ -169,6 +169,7 @@ const resources: Record<string, Resource> = {
       'application',
       'configuration',
       'require_auth',
+      'expressions',
       'allowed_hosts',
       'client_certificate',
     ],
@@ -178,7 +179,7 @@ const resources: Record<string, Resource> = {
     hasSecrets: true,
     least: (_, { tenant_id }) => {
       const body = { name: 'Least', destination_url: 'https://api.example.com/v1' };
-      return { body, shown: { ...body, tenant_id, require_auth: true, configuration: null } };
+      return { body, shown: { ...body, tenant_id, require_auth: true, expressions: 'on', configuration: null } };
     },
     most: async (at, owner) => {
       const { application_id } = await at.newKey(owner, { permissions: ['token:read'] });
@@ -189,6 +190,7 @@ const resources: Record<string, Resource> = {
         response_transform: { code: `// behind\n${code}` },
         configuration,
         require_auth: false,
+        expressions: 'off',
         allowed_hosts: ['API.example.com', '*.Example.org', 'api.example.com'],
       };
       const allowed_hosts = ['api.example.com', '*.example.org'];
@@ -199,7 +201,10 @@ const resources: Record<string, Resource> = {
     },
     change: () => {
       const body = { name: 'Changed', destination_url: 'https://api.example.com/v2' };
-      return { body: { ...body, key: 'mine' }, shown: { ...body, require_auth: true, configuration: null } };
+      return {
+        body: { ...body, key: 'mine' },
+        shown: { ...body, require_auth: true, expressions: 'on', configuration: null },
+      };
     },
     notice: (_, { tenant_id }) => `runnable ${tenant_id}`,
   },

@@ -625,7 +625,11 @@ const MEASURED_MS_LEAST = 0.5;
 /** Work that is linear with a large factor is refused too: a body of a megabyte takes at most 2 s, in slices. */
 const MICROSECONDS_PER_CHARACTER_MAX = 2;
 
-const REPETITIONS_MAX = 12;
+/** Only growth that seems too much is measured so often: on a busy machine most runs are interrupted. */
+const REPETITIONS_MAX = 40;
+
+/** One run of the smaller input that a collection interrupts would hide any growth. */
+const REPETITIONS_LEAST = 3;
 
 /** Runs that take so long are interrupted in any case, and are too many at a dozen. */
 const LONG_MS = 50;
@@ -650,19 +654,13 @@ const attempt = async (work: () => unknown): Promise<unknown> => {
   }
 };
 
-/** Processor time of this thread: other processes on the same cores do not add to it. */
-const cpuMs = (): number => {
-  const { user, system } = process.threadCpuUsage();
-  return (user + system) / 1000;
-};
-
-/** The time of one run, or of the longest of a list. Of several, the least is the one with the warmest caches. */
+/** The time of one run, or of the longest of a list. Of several, the least is the one that no other process interrupted. */
 const timeOf = async (work: Work, given: Input): Promise<number> => {
   let longest = 0;
   const run = async (each: () => unknown): Promise<unknown> => {
-    const beganMs = cpuMs();
+    const beganMs = performance.now();
     const made = await attempt(each);
-    longest = Math.max(longest, cpuMs() - beganMs);
+    longest = Math.max(longest, performance.now() - beganMs);
     return made;
   };
   const made = await run(() => work(given));
@@ -686,7 +684,7 @@ const growthOf = async (work: Work, shape: string, characters: number): Promise<
     if (leastOfTwo < MEASURED_MS_LEAST) return { ...found(), growth: 1 };
     least = Math.min(least, await timeOf(work, one));
     // The first calls run in the interpreter.
-    if (!isTooMuch(found())) break;
+    if (left <= REPETITIONS_MAX - REPETITIONS_LEAST + 1 && !isTooMuch(found())) break;
     if (leastOfTwo > LONG_MS) left = Math.min(left, REPETITIONS_OF_LONG);
   }
   return found();
@@ -696,9 +694,8 @@ const problemsOf = async (work: Work, of = Object.keys(shapes)): Promise<string[
   const problems: string[] = [];
   for (const shape of of) {
     if (!isTooMuch(await growthOf(work, shape, CHARACTERS))) continue;
-    // Looked at again with larger inputs: data structures may change at one size, and other processes share the caches.
-    if (!isTooMuch(await growthOf(work, shape, 2 * CHARACTERS))) continue;
-    const again = await growthOf(work, shape, 4 * CHARACTERS);
+    // Looked at again with larger input: data structures may change at one size, and other processes may take the processor.
+    const again = await growthOf(work, shape, 2 * CHARACTERS);
     if (isTooMuch(again))
       problems.push(`${shape}: ${again.growth.toFixed(1)} times, ${again.microseconds.toFixed(1)} µs for a character`);
   }

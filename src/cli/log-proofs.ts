@@ -330,7 +330,7 @@ export const verifyDatabase = async (
   }
   if (archives.finding) return stop(archives.finding);
   const isWanted = (id: string): boolean => tenant === undefined || id === tenant;
-  // Without an archive nobody knows whether it has what is missing.
+  // An archive that was not verified excuses no missing row.
   const named = marks.find((mark) => mark.rows > 0 && !archives.has(mark));
   const missing = verified.map((part) => findMissing(part, archives)).find((each) => each !== undefined);
   const gone = findGone(verified, held, archives, isWanted);

@@ -88,7 +88,7 @@ export const createLoopBudgets = (reserve: (account: Account) => { release(): vo
   };
 
   /**
-   * The share of the loop. Tenants divide the whole. Strangers take nothing of it: all clients without a secret key of a tenant
+   * The share of the loop. Tenants divide the whole. Clients without a secret key do not reduce it: those of one tenant together
    * have what one more tenant would have, and divide that by their addresses.
    */
   const shareOf = (account: Account): number => {

@@ -305,7 +305,7 @@ export const GRACE_SECONDS_MAX = 86_400;
 
 /**
  * Replaces the key. The replaced one ends at once or after the grace period, and one that was replaced before ends at once.
- * Whoever has the new key may act as the application of an open proxy, so the caller must hold all of its rights.
+ * The new key of an open proxy gives the rights of its application, so the caller must hold all of them.
  * @returns the proxy with the new key, whatever the caller may read. @throws notFound; forbidden.
  */
 export const rotateProxyKey = async (

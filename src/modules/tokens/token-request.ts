@@ -156,12 +156,7 @@ const zodProblems = (problems: FieldErrorCollector, path: Path, error: z.ZodErro
 };
 
 /** Each unknown attribute has a problem of its own, with the nearest name: clients of other vaults write `exp_month`. */
-const dataProblems = (
-  problems: FieldErrorCollector,
-  path: Path,
-  error: z.ZodError,
-  { names = [] }: TokenType,
-): void => {
+const dataProblems = (problems: FieldErrorCollector, path: Path, error: z.ZodError, { names }: TokenType): void => {
   for (const issue of error.issues) {
     if (issue.code !== 'unrecognized_keys') problems.add([...path, ...(issue.path as string[])], issue.message);
     else

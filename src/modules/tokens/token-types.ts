@@ -193,7 +193,6 @@ const declarations: Declaration[] = [
     name: 'bank',
     container: '/bank/high/',
     data: bankData,
-    names: Object.keys(bankData.shape),
     mask: {
       routing_number: '{{ data.routing_number }}',
       account_number: `{{ data.account_number | ${LAST_FOUR_OR_NOTHING} }}`,

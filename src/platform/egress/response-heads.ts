@@ -17,7 +17,7 @@ const TAB = 0x09;
 const SPACE = 0x20;
 const COLON = 0x3a;
 
-/** 101 is no step of an exchange: it ends HTTP, and nobody asked for that. */
+/** 101 ends HTTP on the connection, and the vault never asks for an upgrade (RFC 9110 section 15.2.2). */
 const interim = /^HTTP\/1\.[0-9] 1(?!01)[0-9]{2}[ \r\n]/;
 
 /** A later minor version is read as the one that the client knows (RFC 9110 section 2.5). */

@@ -60,6 +60,7 @@ const textAlone = (text: string): { text: string; value: Json } => ({ text, valu
 
 const shapes: Record<string, (characters: number) => { text: string; value: Json }> = {
   braces: (characters) => textAlone(repeat('{{', characters)),
+  blanks: (characters) => textAlone(`a${repeat(' ', characters)}b`),
   brackets: (characters) => textOfValue(list(characters / 3, () => [])),
   deep: (characters) => textOfValue(nest(list(characters / 6, () => 'abc'))),
   // V8 keeps objects of more than 1,020 properties in another way: all have more.
@@ -505,6 +506,10 @@ const works: Record<string, (run: Run) => Work> = {
     (run) =>
     ({ text }) =>
       run({ accounts }, { account: 'tenant', bodyBytesMax: 1e6 }, answerOf(text)),
+  'platform/egress/response-heads mendHead':
+    (run) =>
+    ({ text }) =>
+      run(Buffer.from(`HTTP/1.1 200 OK\r\nx: ${text}\r\ncontent-length: ${text}\r\n\r\n`)),
   'platform/egress/headers refuseLoop':
     (run) =>
     ({ headers }) =>

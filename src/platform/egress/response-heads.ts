@@ -23,8 +23,11 @@ const interim = /^HTTP\/1\.[0-9] 1(?!01)[0-9]{2}[ \r\n]/;
 /** A later minor version is read as the one that the client knows (RFC 9110 section 2.5). */
 const laterVersion = /^HTTP\/1\.[2-9](?= )/;
 
+// A destination may send tens of thousands of blanks. No expression here begins with a repeated blank, which would be tried from
+// each of them.
+
 /** Section 5.2: a folded line is part of the line before it. */
-const fold = /[\t ]*\r\n[\t ]+/g;
+const fold = /\r\n[\t ]+/g;
 
 /** Section 5.1. */
 const blankBeforeColon = /(\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]+)[\t ]+:/g;
@@ -36,11 +39,9 @@ const lengths = /\r\ncontent-length:([^\r\n]*)(?=\r\n)/gi;
 
 /** Equal lengths are one, in one line or in several (section 6.3), and blanks around a value are none of it. */
 const mendLengths = (head: string): string => {
-  const values = Array.from(head.matchAll(lengths), ([, value = '']) => value.split(','))
-    .flat()
-    .map((each) => each.replace(/^[\t ]+|[\t ]+$/g, ''));
-  const [first = '', ...others] = values;
-  if (!/^[0-9]+$/.test(first) || others.some((each) => each !== first)) return head;
+  const values = Array.from(head.matchAll(lengths), ([, value = '']) => value.split(',')).flat();
+  const [first, ...others] = values.map((each) => /^[\t ]*([0-9]+)[\t ]*$/.exec(each)?.[1]);
+  if (first === undefined || others.some((each) => each !== first)) return head;
   let isFirst = true;
   return head.replace(lengths, (line) => {
     const mended = isFirst ? `${line.slice(0, line.indexOf(':') + 1)} ${first}` : '';
@@ -50,14 +51,15 @@ const mendLengths = (head: string): string => {
 };
 
 /** What a head has that needs to be mended. */
-const unsound = /\r\n[\t ]|[\t ]+(?::|\r\n)|^HTTP\/1\.[2-9]/;
+const unsound = /\r\n[\t ]|[\t ](?::|\r\n)|^HTTP\/1\.[2-9]/;
 const plainLength = /\r\ncontent-length: ?[0-9]+(?=\r\n)/i;
 
 const isSound = (head: string): boolean =>
   !unsound.test(head) &&
   (head.match(/\r\ncontent-length:/gi) ?? []).every((_, index) => index === 0 && plainLength.test(head));
 
-const mended = (head: Buffer): Buffer => {
+/** @param head of one response, with its last empty line. @returns it as RFC 9112 tells recipients to read it. */
+export const mendHead = (head: Buffer): Buffer => {
   const text = head.toString('latin1');
   if (isSound(text)) return head;
   const whole = text
@@ -136,7 +138,7 @@ export const mendHeads = (socket: Duplex): ResponseHeads => {
       const head = takeHeld();
       if (!interim.test(head.toString('latin1', 0, 16))) {
         follow = undefined;
-        const sound = mended(head);
+        const sound = mendHead(head);
         return rest.length === 0 ? sound : Buffer.concat([sound, rest]);
       }
       interims += 1;

@@ -28,15 +28,12 @@ export const runCommand = (args: string[], environment: Record<string, string> =
   });
 
 /** Below those that the system gives away: between this and its use no connection and no other server is given the port. */
-const PORT_LEAST = 12_288;
+const PORT_LEAST = 10_240;
 const PORT_MOST = 32_767;
 
-/** For ports that are free at times while a test file keeps them: no other server is given one. */
-const KEPT_PORT_LEAST = 10_240;
-
-const findPort = async (least: number, most: number): Promise<number> => {
+export const freePort = async (): Promise<number> => {
   for (;;) {
-    const port = randomInt(least, most + 1);
+    const port = randomInt(PORT_LEAST, PORT_MOST + 1);
     const probe = createServer();
     try {
       probe.listen(port, '127.0.0.1');
@@ -50,12 +47,6 @@ const findPort = async (least: number, most: number): Promise<number> => {
     return port;
   }
 };
-
-/** For a server that starts at once. */
-export const freePort = (): Promise<number> => findPort(PORT_LEAST, PORT_MOST);
-
-/** For several servers, one after the other. */
-export const keptPort = (): Promise<number> => findPort(KEPT_PORT_LEAST, PORT_LEAST - 1);
 
 export type ServerProcess = {
   child: ChildProcess;

@@ -13,7 +13,7 @@ import type { Resolver } from '../../src/platform/egress/client.ts';
 import type { App } from '../../src/platform/http/app-type.ts';
 import { createDatabase, seeingAllTenants, type TestDatabase } from './database.ts';
 import { testCa } from './certificates.ts';
-import { keptPort } from './process.ts';
+import { freePort } from './process.ts';
 import { collectRoutes } from './routes.ts';
 import type { RouteOptions } from 'fastify';
 
@@ -146,7 +146,7 @@ export const useEgressServer = async (
 ): Promise<{ server: SharedServer; port: number }> => {
   resolveForFile = resolveOfFile;
   if (!egress) {
-    const port = await keptPort();
+    const port = await freePort();
     const resolve: Resolver = (...asked) => resolveForFile(...asked);
     egress = { server: await startServerBefore(upstreamOn(port), SHARED, { resolve }), port };
   }

@@ -1,4 +1,4 @@
-// Names and comments of tests can be read by themselves: they are short, and have no ids of reviews or plans.
+// Names and comments of tests can be read by themselves: they are short, and have no ids of reviews or plans. Files close what they open.
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -33,4 +33,11 @@ test('tests name no id of a finding, a plan or an issue', () => {
     [...textOf(file).matchAll(/\((?:[A-Z]{1,3}\d+)(?:,|\)).*/g)].map(([id]) => [file, id]),
   );
   expect(found).toEqual([]);
+});
+
+test('a file that opens a destination of a shared server closes it', () => {
+  const opens = tests.filter((file) => /\buse(?:EgressServer|ProxyHouse|ReactorServer)\(\w*\)/.test(textOf(file)));
+  expect(opens.length).toBeGreaterThan(10);
+  // One that stays open keeps the port, and all later files of the worker fail.
+  expect(opens.filter((file) => !/\bafterAll\(/.test(textOf(file)))).toEqual([]);
 });

@@ -1,5 +1,5 @@
 // Data of a typed token at every door: unknown attributes are refused by name, null is absence, and cards have 12 to 19 digits.
-import { beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { passesLuhn } from '../../src/modules/tokens/token-types.ts';
 import { codeOf, makeReactor, react, type SharedReactorServer, useReactorServer } from '../support/reactors.ts';
 import { askProxy, makeProxy } from '../support/stored-proxies.ts';
@@ -35,6 +35,7 @@ beforeAll(async () => {
   const opened = await server.request('POST', '/sessions', { json: { types: ['card', 'bank'] } });
   session_key = opened.body.session_key;
 });
+afterAll(() => house.close());
 
 type Sent = { status: number; text: string };
 type Door = (request: object) => Promise<Sent>;

@@ -35,6 +35,13 @@ export const findProcesses = (directory: string): LeftProcess[] =>
         : [];
     });
 
+/** @returns the processes of the run that it killed: all but those with the ids `spared`. */
+export const killProcesses = (directory: string, spared: readonly (number | undefined)[] = []): LeftProcess[] => {
+  const killed = findProcesses(directory).filter(({ pid }) => !spared.includes(pid));
+  for (const { pid } of killed) readOrEmpty(() => String(process.kill(pid, 'SIGKILL')));
+  return killed;
+};
+
 /** Waits for processes that are about to end, kills the others, and removes the directory. @returns those that were killed. */
 export const cleanUp = async (directory: string): Promise<LeftProcess[]> => {
   let left = findProcesses(directory);
@@ -42,10 +49,7 @@ export const cleanUp = async (directory: string): Promise<LeftProcess[]> => {
     await sleep(STEP_MS);
     left = findProcesses(directory);
   }
-  for (let alive = left; alive.length > 0; alive = findProcesses(directory)) {
-    for (const { pid } of alive) readOrEmpty(() => String(process.kill(pid, 'SIGKILL')));
-    await sleep(STEP_MS);
-  }
+  while (killProcesses(directory).length > 0) await sleep(STEP_MS);
   rmSync(directory, { recursive: true, force: true });
   return left;
 };

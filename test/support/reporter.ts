@@ -1,4 +1,4 @@
-// Prints, after a run: the slowest files, unstable tests, and what was left out for want of which program.
+// Prints, after a run: the slowest files, unstable tests, and what was left out for want of which program. Tells test/run.ts.
 import { relative } from 'node:path';
 import type { Reporter, TestModule } from 'vitest/node';
 import { findMissingPrograms } from './programs.ts';
@@ -22,5 +22,6 @@ export default class Summary implements Reporter {
           console.log(`Passed at the second try: ${relative(process.cwd(), module.moduleId)}: ${test.fullName}`);
     for (const { program, tests } of findMissingPrograms())
       console.log(`Left out, because ${program} is not installed: ${tests}`);
+    process.send?.('ended');
   }
 }

@@ -78,6 +78,8 @@ const cases: [string, number, Omit<Sent, 'path'>][] = [
       body: CHUNKS,
     },
   ],
+  ['HTTP/2.0 in the line of HTTP/1', 400, { version: '2.0', lines: [JSON_TYPE, LENGTH], body: BODY }],
+  ['HTTP/0.9', 400, { version: '0.9', lines: [JSON_TYPE, LENGTH], body: BODY }],
   ['two lengths', 400, { lines: [JSON_TYPE, LENGTH, LENGTH], body: BODY }],
   ['two types', 400, { lines: [JSON_TYPE, 'Content-Type: text/plain', LENGTH], body: BODY }],
   ['two equal types', 400, { lines: [JSON_TYPE, 'content-type: application/json', LENGTH], body: BODY }],

@@ -1,7 +1,7 @@
 // Refuses requests whose framing or headers have two meanings. A proxy in front of the server may have taken the other one
 // (request smuggling). The connection closes, since its next bytes may belong to the request.
 import type { IncomingMessage } from 'node:http';
-import { AppError, invalidField } from '../errors.ts';
+import { AppError, badRequest, invalidField } from '../errors.ts';
 import type { App } from './app-type.ts';
 
 /** Headers that have one value for this server. Of two, Node keeps the first, or joins them. */
@@ -33,8 +33,12 @@ const findDouble = ({ rawHeaders }: IncomingMessage, isForwarded: boolean): stri
   return undefined;
 };
 
+/** Node's parser takes a request line of HTTP/2.0, too, which another server in between may not read as HTTP/1.1. */
+const VERSIONS: ReadonlySet<string> = new Set(['1.0', '1.1']);
+
 /** RFC 9112 section 6.1: the server decodes chunks alone, and HTTP/1.0 has no Transfer-Encoding. */
 const framingProblem = ({ headers, httpVersion }: IncomingMessage): AppError | undefined => {
+  if (!VERSIONS.has(httpVersion)) return badRequest('The version in the request line must be HTTP/1.1 or HTTP/1.0.');
   const { 'transfer-encoding': coding } = headers;
   if (coding === undefined) return undefined;
   if (httpVersion === '1.0') return refused('transfer-encoding', 'must not be in a request of HTTP/1.0');

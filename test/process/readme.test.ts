@@ -2,10 +2,11 @@
 // page in order in one shell. Compares each output with the json block that follows. Where a page starts a server in another
 // terminal, or restarts the vault, the test does so too.
 import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import {
   freePort,
   isAlive,
@@ -23,6 +24,13 @@ const pages = ['README.md', 'docs/api.md', ...guides];
 let dataDir: string;
 let server: ServerProcess;
 let echo: ChildProcess | undefined;
+const endEcho = async (): Promise<void> => {
+  if (!echo) return;
+  const ended = once(echo, 'exit');
+  echo.kill('SIGTERM');
+  await ended;
+  echo = undefined;
+};
 beforeAll(async () => {
   dataDir = mkdtempSync(join(tmpdir(), 'strongroom-readme-'));
   server = await spawnServer(dataDir, {}, ['npm', 'start']);
@@ -30,7 +38,6 @@ beforeAll(async () => {
 });
 afterAll(() => {
   server?.child.kill('SIGTERM');
-  echo?.kill('SIGTERM');
   rmSync(dataDir, { recursive: true, force: true });
 });
 
@@ -145,13 +152,16 @@ test.each(pages)('the commands of %s work as written, and print what it shows', 
       .replaceAll('localhost:8443', `localhost:${echoPort}`)
       .replaceAll('./data/', `${dataDir}/`);
   const shell = openShell({ PATH: process.env['PATH'], HOME: process.env['HOME'], DATA_DIR: dataDir });
+  onTestFinished(endEcho);
   for (const { language, code, answer } of blocksOf(page)) {
     const { variables, script } = parseCommand(placed(code));
     if (language === 'sh') {
       const text = await shell.run(placed(code));
       if (answer !== undefined) expect(settled(JSON.parse(text)), code).toEqual(settled(answer));
-    } else if (script === 'npm run echo') echo = await startEcho(echoPort);
-    else if (script === 'npm start') await restartServer(variables);
+    } else if (script === 'npm run echo') {
+      await endEcho();
+      echo = await startEcho(echoPort);
+    } else if (script === 'npm start') await restartServer(variables);
   }
   shell.end();
 });

@@ -12,7 +12,7 @@ import { nameOperations } from './platform/http/operations.ts';
 import { refuseTwoMeanings } from './platform/http/framing.ts';
 import { refuseExpectations, requireOneHost, serveAbsoluteTargets } from './platform/http/host.ts';
 import { chargeBodies, meterBodies, parseInParts } from './platform/http/metered-bodies.ts';
-import { collectMethods } from './platform/http/methods.ts';
+import { collectMethods, createPaths, type Paths } from './platform/http/methods.ts';
 import { addOpenapi } from './platform/http/openapi/openapi.ts';
 import { addPages } from './platform/http/pages.ts';
 import { addErrorHandler, rawProblem, sendFrameworkProblem } from './platform/http/problems.ts';
@@ -60,6 +60,8 @@ const TIMEOUT_CHECK_INTERVAL_MS = 5_000;
 /** Longest path parameter: a token id whose characters are each percent-encoded as three bytes of UTF-8. */
 const PARAM_LENGTH_MAX = TOKEN_ID_LENGTH_MAX * 9;
 
+const ROUTER_OPTIONS = { ignoreTrailingSlash: true, maxParamLength: PARAM_LENGTH_MAX };
+
 const createServer = (ctx: Context) => {
   const app = fastify({
     loggerInstance: ctx.log as FastifyBaseLogger,
@@ -79,7 +81,7 @@ const createServer = (ctx: Context) => {
     forceCloseConnections: 'idle',
     trustProxy: ctx.config.trustedProxies ?? false,
     genReqId: (request) => traceIdOf(request, ctx.newUuid),
-    routerOptions: { ignoreTrailingSlash: true, maxParamLength: PARAM_LENGTH_MAX },
+    routerOptions: ROUTER_OPTIONS,
     frameworkErrors: (error, request, reply) =>
       sendFrameworkProblem(reply, error, ctx.config.bodyBytesMax, !isForPagesHost(ctx.config, request)),
     clientErrorHandler: (error: NodeJS.ErrnoException, socket: Socket) => {
@@ -95,7 +97,7 @@ const createServer = (ctx: Context) => {
 };
 
 /** Hooks run in the order in which they are added here. */
-const addHooks = (app: App, ctx: Context): Authentication => {
+const addHooks = (app: App, ctx: Context, paths: Paths): Authentication => {
   addErrorHandler(app, ctx.config.bodyBytesMax, (request, error) => logRefusal(ctx, request, error));
   addBodyParsers(app, ctx);
   addRequestSpans(app, ctx.tracing);
@@ -109,7 +111,7 @@ const addHooks = (app: App, ctx: Context): Authentication => {
   cutSlowReaders(app, ctx);
   refuseExpectations(app);
   addRequestLog(app, ctx.metrics);
-  separateHosts(app, ctx.config);
+  separateHosts(app, ctx.config, paths);
   addPreflights(app);
   const authentication = addAuthentication(app, ctx);
   nameOperations(app, ctx);
@@ -150,9 +152,10 @@ export const buildApp = async (ctx: Context): Promise<App> => {
   // Response schemas are for the OpenAPI document only. Tests compare real responses with them.
   app.setSerializerCompiler(() => JSON.stringify);
 
-  const authentication = addHooks(app, ctx);
+  const paths = createPaths(ROUTER_OPTIONS);
+  const authentication = addHooks(app, ctx, paths);
   await addOpenapi(app, proxyComponents);
-  const addMethodGuards = collectMethods(app);
+  const addMethodGuards = collectMethods(app, paths);
 
   await addApiRoutes(app, ctx);
   await proxyRoutes(app, ctx, authentication);

@@ -38,7 +38,7 @@ const otherPaths = [
   '/proxy/%zz',
 ];
 
-describe.each(['GET', 'HEAD', 'POST', 'PUT', 'OPTIONS'])('%s', (method) => {
+describe.each(['GET', 'HEAD', 'POST', 'PUT', 'OPTIONS', 'PROPFIND'])('%s', (method) => {
   test.each(otherPaths)('%s on the host of the console answers as an unknown path', async (path) => {
     const unknown = path.endsWith('%zz') ? '/unknown/%zz' : '/unknown';
     const expected = shapeOf(await ask(`${method} ${unknown}`, CONSOLE));

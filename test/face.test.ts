@@ -312,7 +312,7 @@ test('DOCS=off leaves out the start page, the reference and the document, and no
 });
 
 test('anonymous clients see nothing of the sandbox by /readyz, and a live process by /healthz', async () => {
-  const bare = await startServer({ SANDBOX_JAIL: 'none' });
+  const bare = await startServer({ SANDBOX_JAIL: 'none' }, { sandboxStart: undefined });
   try {
     const ready = await fetch(`${bare.base_url}/readyz`);
     expect(await ready.json()).toEqual({ status: 'ok', initialized: true });

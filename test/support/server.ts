@@ -186,6 +186,7 @@ export const startServer = async (
     logDestination: { write: (line: string) => void logLines.push(line) },
     now: () => new Date(clock.stoppedAtMs ?? Date.now() + clock.offsetMs),
     passwordCost: PASSWORD_COST,
+    sandboxStart: 'with_first_run',
     ...overrides,
   });
   const { built: app, routes } = await collectRoutes(() => buildApp(ctx));

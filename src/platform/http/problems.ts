@@ -41,8 +41,6 @@ const CHALLENGE = 'ApiKey header="SVC-API-KEY"';
 /** A header, as clients depend on the attributes of the problem. */
 const CODE_LINE = 'svc-code-line';
 
-const NO_PATH = 'There is no such path. All paths are described at /docs.';
-
 const VALIDATION_TITLE = 'One or more validation errors occurred.';
 
 /**
@@ -145,7 +143,6 @@ export const addErrorHandler = (
       request.log.error({ ...traceIdsOf(request), error: problem, code: problem.code }, 'a request failed');
     return sendProblem(reply, problem);
   });
-  app.setNotFoundHandler((_request, reply) => sendProblem(reply, new AppError('not_found', NO_PATH)));
 };
 
 /** Errors of Fastify before its hooks run, such as for an invalid path, with the headers that the hooks would have set. */

@@ -6,6 +6,7 @@ import type { Config } from '../config.ts';
 import { notFound } from '../errors.ts';
 import { hostOf } from '../host-names.ts';
 import type { App } from './app-type.ts';
+import type { Paths } from './methods.ts';
 import { sendProblem } from './problems.ts';
 
 type Host = 'console' | 'fields' | 'other';
@@ -43,13 +44,13 @@ export const isForPagesHost = (hosts: Hosts, request: Pick<FastifyRequest, 'head
   servedTo(hosts, request) !== 'other';
 
 /** Call before hooks that check the permission of a route. */
-export const separateHosts = (app: App, hosts: Hosts): void => {
+export const separateHosts = (app: App, hosts: Hosts, paths: Paths): void => {
   if (hosts.consoleHost === undefined && hosts.fieldsOrigin === undefined) return;
   app.addHook('onRequest', async (request, reply) => {
     // Requests of the console to the API come without a socket, by `app.inject`.
     if (!(request.raw.socket instanceof Socket)) return;
     const host = servedTo(hosts, request);
-    const route = request.is404 ? undefined : request.routeOptions.url;
+    const route = request.is404 ? paths.find(request.raw.url)?.url : request.routeOptions.url;
     if (route !== undefined && (ofPages.test(route) || serves[host](route, request.method, hosts))) return;
     if (host === 'other' && isUnderProxy(request.raw.url)) return;
     await sendProblem(reply, notFound('resource'));

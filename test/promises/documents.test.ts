@@ -188,6 +188,18 @@ test('every command of strongroom that a page gives exists, with its options', (
   expect(problems).toEqual([]);
 });
 
+test('each filter of tests in CONTRIBUTING.md finds a file', () => {
+  const files = ['src', 'test', 'packages'].flatMap(filesBelow).filter((file) => file.endsWith('.test.ts'));
+  const isDrill = (file: string): boolean => file.startsWith('test/process/');
+  const commands = [...read('CONTRIBUTING.md').matchAll(/`npm (test|run drill:process) -- ([^`]+)`/g)];
+  const filters = commands.flatMap(([, command, words = '']) => words.split(' ').map((word) => ({ command, word })));
+  expect(filters.length).toBeGreaterThan(20);
+  const useless = filters.filter(
+    ({ command, word }) => !files.some((file) => file.includes(word) && isDrill(file) === (command !== 'test')),
+  );
+  expect(useless).toEqual([]);
+});
+
 test('every file of the source that a page names in backticks, without its folder, exists', () => {
   const all = new Set(
     ['src', 'test', 'bench', 'drills', 'packages', 'bin', 'prisma', 'demo', 'deploy', 'release', 'formulas']

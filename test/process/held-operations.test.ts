@@ -2,12 +2,12 @@
 import { execFileSync } from 'node:child_process';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
-import { anonymousAccount } from '../src/platform/accounts.ts';
-import { Operation, mark, takeHeld, within } from '../src/platform/event-loop.ts';
-import { createHeldOperations, startCountingHeld } from '../src/platform/held-operations.ts';
-import { createLog } from '../src/platform/log.ts';
-import { startWatchdog } from '../src/platform/watchdog.ts';
-import { startServer, type TestServer } from './support/server.ts';
+import { anonymousAccount } from '../../src/platform/accounts.ts';
+import { Operation, mark, takeHeld, within } from '../../src/platform/event-loop.ts';
+import { createHeldOperations, startCountingHeld } from '../../src/platform/held-operations.ts';
+import { createLog } from '../../src/platform/log.ts';
+import { startWatchdog } from '../../src/platform/watchdog.ts';
+import { startServer, type TestServer } from '../support/server.ts';
 
 /** Uses CPU time of this thread, without a pause. */
 const spin = (ms: number): void => {
@@ -139,9 +139,9 @@ describe('what the watchdog found', () => {
 
   test('names no operation for garbage collections', async () => {
     const script = `
-      const { Operation, within } = await import(${JSON.stringify(new URL('../src/platform/event-loop.ts', import.meta.url).href)});
-      const { startWatchdog } = await import(${JSON.stringify(new URL('../src/platform/watchdog.ts', import.meta.url).href)});
-      const { createHeldOperations, startCountingHeld } = await import(${JSON.stringify(new URL('../src/platform/held-operations.ts', import.meta.url).href)});
+      const { Operation, within } = await import(${JSON.stringify(new URL('../../../src/platform/event-loop.ts', import.meta.url).href)});
+      const { startWatchdog } = await import(${JSON.stringify(new URL('../../../src/platform/watchdog.ts', import.meta.url).href)});
+      const { createHeldOperations, startCountingHeld } = await import(${JSON.stringify(new URL('../../../src/platform/held-operations.ts', import.meta.url).href)});
       startWatchdog({ turnCpuMsMax: 60_000 });
       const log = { error: (line) => console.log(JSON.stringify(line)) };
       startCountingHeld({ heldOperations: createHeldOperations(() => new Date()), log }, () => console.log('told'));

@@ -1,9 +1,9 @@
 // Executors share memory fairly between tenants, and one process never runs the code of two applications.
 import { request as httpRequest } from 'node:http';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { SandboxOwner } from '../src/platform/sandbox/host/supervisor.ts';
-import { codeOf, makeReactor, rawOf, react } from './support/reactors.ts';
-import { startServer, type TestServer, type TestTenant } from './support/server.ts';
+import type { SandboxOwner } from '../../src/platform/sandbox/host/supervisor.ts';
+import { codeOf, makeReactor, rawOf, react } from '../support/reactors.ts';
+import { startServer, type TestServer, type TestTenant } from '../support/server.ts';
 
 const GOOD = codeOf('return { raw: 1 };');
 const SLEEP_MS = 6000;

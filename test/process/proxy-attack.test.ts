@@ -1,10 +1,17 @@
 // Attacks on the proxy that once worked.
 import { createPrivateKey, generateKeyPairSync, type KeyObject } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { watchMemory } from './support/memory.ts';
-import { certificateFor } from './support/certificates.ts';
-import { codeOf, makeReactor, react, type SharedReactorServer, tokenOf, useReactorServer } from './support/reactors.ts';
-import { askOnWire, askProxy, makeProxy, problemIn } from './support/stored-proxies.ts';
+import { watchMemory } from '../support/memory.ts';
+import { certificateFor } from '../support/certificates.ts';
+import {
+  codeOf,
+  makeReactor,
+  react,
+  type SharedReactorServer,
+  tokenOf,
+  useReactorServer,
+} from '../support/reactors.ts';
+import { askOnWire, askProxy, makeProxy, problemIn } from '../support/stored-proxies.ts';
 
 let house: SharedReactorServer;
 beforeAll(async () => {

@@ -2,11 +2,11 @@
 import { connect, type Socket } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { READ_MS_MAX } from '../src/platform/http/slow-readers.ts';
-import { makeReactor, react } from './support/reactors.ts';
-import { type Answer, startServerBefore, type TestServer, type TestTenant } from './support/server.ts';
-import { askProxy, makeProxy } from './support/stored-proxies.ts';
-import { startUpstream, type Upstream } from './support/upstream.ts';
+import { READ_MS_MAX } from '../../src/platform/http/slow-readers.ts';
+import { makeReactor, react } from '../support/reactors.ts';
+import { type Answer, startServerBefore, type TestServer, type TestTenant } from '../support/server.ts';
+import { askProxy, makeProxy } from '../support/stored-proxies.ts';
+import { startUpstream, type Upstream } from '../support/upstream.ts';
 
 const MEGABYTE = 1024 * 1024;
 const CONNECTIONS_OF_TENANT = 8;

@@ -504,27 +504,27 @@ describe('a body that code leaves as it was', () => {
   const json = { 'content-type': 'application/json' };
   const returning = [PASS, `return { body: args.body, headers: { ...args.headers, 'x-after': '1' } };`];
 
-  test.each<[string, string, string]>([
-    ['with a byte order mark', '\ufeff{"a":1}', '{"a":1}'],
-    ['of numbers that are as exact otherwise', '{"n":1.0,"e":1.5e3,"f":10e-1}', '{"n":1,"e":1500,"f":1}'],
-    ['of spaces', '{ "a" : 1,\n "b":2 }\r\n', '{"a":1,"b":2}'],
-    ['of JSON’s null', 'null', 'null'],
-    ['of a text in JSON', '"a\\u0041"', '"aA"'],
-  ])('%s goes on as code saw it, and comes back so', async (_, text, seen) => {
+  test.each<[string, string]>([
+    ['with a byte order mark', '\ufeff{"a":1}'],
+    ['of numbers that are as exact otherwise', '{"n":1.0,"e":1.5e3,"f":10e-1}'],
+    ['of spaces', '{ "a" : 1,\n "b":2 }\r\n'],
+    ['of JSON’s null', 'null'],
+    ['of a text in JSON', '"a\\u0041"'],
+  ])('%s goes on as it came, and comes back so', async (_, text) => {
     for (const code of returning) {
       const sent = await onWire(await make({ request: code }), { headers: json, body: text });
       expect(sent.status, sent.body.toString()).toBe(200);
-      expect(last().body.toString()).toBe(seen);
+      expect(last().body.toString()).toBe(text);
       const told = await onWire(await make({ response: code, ...answering(text, json) }));
-      expect([told.status, told.body.toString()]).toEqual([200, seen]);
+      expect([told.status, told.body.toString()]).toEqual([200, text]);
     }
   });
 
-  test('of an answer has no name twice, and nothing that code could not read', async () => {
+  test('of an answer has nothing that code could not read', async () => {
     for (const code of returning) {
       const twice = answering('{"pan":"4242424242424242","pan":"x"}', json);
       const told = await onWire(await make({ response: code, ...twice }));
-      expect([told.status, told.body.toString()]).toEqual([200, '{"pan":"x"}']);
+      expect([told.status, told.body.includes('4242')]).toEqual([502, false]);
       for (const [type, sentence] of [
         ['application/json; charset=x-own', 'The body of the destination\'s answer cannot be decoded from "x-own".'],
         ['text/plain; charset=utf-7', 'The body of the destination\'s answer cannot be decoded from "utf-7".'],
@@ -563,14 +563,20 @@ describe('a body that code leaves as it was', () => {
     ['UTF-16', 'application/json; charset=utf-16', big('{"a":"é"}'), { a: 'é' }, 'application/json; charset=utf-8'],
     ['UTF-16LE in quotation marks', 'text/plain; charset="utf-16le"', little('é'), 'é', 'text/plain; charset=utf-8'],
     ['UTF-8 in single quotes', `application/json; charset='utf-8'`, Buffer.from('{"a":"é"}'), { a: 'é' }, ''],
-  ])('in an answer in %s is read by code, and goes on in UTF-8', async (_, type, body, value, sent) => {
+  ])('in an answer in %s is read by code, and goes on as it came or in UTF-8', async (_, type, body, value, sent) => {
     const headers = { 'content-type': type };
     expect((await givenOfAnswer(body, headers)).args.body).toEqual(value);
+    const text = (of: unknown) => (typeof of === 'string' ? of : JSON.stringify(of));
+    // A receiver that does not know UTF-16 would read another text than code has seen.
+    const isKept = !/utf-16/i.test(type);
     for (const code of returning) {
       const told = await onWire(await make({ response: code, ...answering(body, headers) }));
-      expect([told.status, told.headers['content-type']]).toEqual([200, sent || type]);
-      expect(told.body.toString()).toBe(typeof value === 'string' ? value : JSON.stringify(value));
+      expect([told.status, told.headers['content-type']]).toEqual([200, isKept ? type : sent]);
+      expect(isKept ? told.body : told.body.toString()).toEqual(isKept ? body : text(value));
     }
+    const code = `return { body: [args.body], headers: args.headers };`;
+    const changed = await onWire(await make({ response: code, ...answering(body, headers) }));
+    expect([changed.body.toString(), changed.headers['content-type']]).toEqual([JSON.stringify([value]), sent || type]);
   });
 
   test('of an answer in UTF-16 is read by code, though nothing says so', async () => {
@@ -616,7 +622,7 @@ describe('a body that code leaves as it was', () => {
       body: `{ "big": 123456789012, "a": "{{ ${id} }}" }`,
     });
     expect(told.status).toBe(200);
-    expect(last().body.toString()).toBe('{"big":123456789012,"a":{"number":1}}');
+    expect(last().body.toString()).toBe('{ "big": 123456789012, "a": {"number":1} }');
   });
 });
 
@@ -629,11 +635,13 @@ describe('a coded answer', () => {
     ['deflate', deflateSync(text)],
     ['identity', Buffer.from(text)],
     ['gzip, br', brotliCompressSync(gzipSync(text))],
-  ])('by %s is decoded for code, and goes on so', async (coding, body) => {
+  ])('by %s is decoded for code, and goes on so where code changes it', async (coding, body) => {
     const headers = { 'content-encoding': coding, 'content-type': 'text/plain' };
     const told = await onWire(await make({ response: PASS, ...answering(body, headers) }));
-    expect([told.status, told.body.toString()]).toEqual([200, text]);
-    expect(told.headers['content-encoding'] ?? 'identity').toBe('identity');
+    expect([told.status, told.body.equals(body), told.headers['content-encoding']]).toEqual([200, true, coding]);
+    const change = `return { body: args.body + '!', headers: args.headers };`;
+    const changed = await onWire(await make({ response: change, ...answering(body, headers) }));
+    expect([changed.body.toString(), changed.headers['content-encoding']]).toEqual([`${text}!`, undefined]);
     expect((await givenOfAnswer(body, headers)).args.body).toBe(text);
   });
 

@@ -321,7 +321,12 @@ const works: Record<string, (run: Run) => Work> = {
   'modules/proxy/bodies/coded-body sentOf':
     (run) =>
     ({ headers }) =>
-      run({ bytes: Buffer.alloc(1), wasUtf16: true }, true, { headers, body: undefined }, undefined),
+      run(
+        { bytes: Buffer.alloc(1), wasUtf16: true },
+        { hasValues: true, isRead: true },
+        { headers, body: undefined },
+        undefined,
+      ),
   'modules/proxy/bodies/expression-start mayContain':
     (run) =>
     ({ text }) =>
@@ -441,7 +446,7 @@ const works: Record<string, (run: Run) => Work> = {
   'modules/proxy/target destinationOf':
     (run) =>
     ({ text }) =>
-      run(new URL('https://example.com/base'), `/${text}`, text),
+      run({ url: new URL('https://example.com/base'), search: '' }, { path: `/${text}`, query: text, isBare: false }),
   'modules/proxy/watch watchBody':
     (run) =>
     ({ text }) => [

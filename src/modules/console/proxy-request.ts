@@ -64,7 +64,7 @@ const unsafe = /[^\x21-\x7e]|["#'<>\\^`{|}]/gu;
 const unreadable = /[\p{Cc}\p{Cs}]/u;
 
 /** In place of the destination, which only the proxy knows. */
-const ANYWHERE = new URL('https://destination.invalid');
+const ANYWHERE = { url: new URL('https://destination.invalid'), search: '' };
 
 /** @throws AppError for a path that would leave the proxy. */
 const readTarget = (path: string): Pick<ReadRequest, 'url' | 'target'> | string => {
@@ -74,7 +74,7 @@ const readTarget = (path: string): Pick<ReadRequest, 'url' | 'target'> | string 
   const target = parseTarget(url);
   if (target.proxyKeys.length > 0) return 'The query must not have svc-proxy-key: this page names the proxy.';
   // Throws for dot segments in any spelling.
-  destinationOf(ANYWHERE, target.path, target.query);
+  destinationOf(ANYWHERE, target);
   const parsed = new URL(url, 'http://localhost');
   return parsed.pathname + parsed.search === url ? { url, target } : 'The path must be a path of a URL.';
 };

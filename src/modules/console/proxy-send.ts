@@ -84,8 +84,8 @@ const bodyIn = (named: OutgoingHttpHeaders, { bytes, isCut }: Start): Body => {
   if (unread !== undefined || bodyKindOf(message.headers).kind === 'bytes' || text.includes('\0')) return 'bytes';
   // Half of a card number is not recognised as one, so trailing digits are dropped.
   if (isCut) return { text: shownText(maskedText(text).replace(/[\d -]{1,40}\ufffd?$/, '')).text, isCut };
-  const { value, problem } = runAtOnce(readValue(message));
-  return typeof value === 'string' || problem !== undefined ? shownText(text) : shownValue(value);
+  const { value, problem, loss } = runAtOnce(readValue(message));
+  return typeof value === 'string' || problem || loss ? shownText(text) : shownValue(value);
 };
 
 /** The type without parameters, whose text the destination chooses. */

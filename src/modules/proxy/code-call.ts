@@ -2,7 +2,7 @@
 import { type ProxyAnswer, type ProxyRequest } from './request.ts';
 import { z } from 'zod';
 import type { ReactorsContext } from '../reactors/context.ts';
-import { isDecodable } from '../../platform/egress/body.ts';
+import { decodeBody, isDecodable } from '../../platform/egress/body.ts';
 import { takeWhole } from '../../platform/egress/fetch.ts';
 import type { Headers } from '../../platform/egress/headers.ts';
 import { fieldErrors, invalidInput } from '../../platform/errors.ts';
@@ -13,7 +13,7 @@ import { boundedRecord } from '../../platform/json/bounded-record.ts';
 import { formatPath } from '../../platform/json/json.ts';
 import { readAnswer } from './bodies/answer-text.ts';
 import { forwardingFault } from './faults.ts';
-import { namedHeaders, readValue } from './message.ts';
+import { answerProblem, namedHeaders, readValue } from './message.ts';
 import { QUERY_PARAMETERS_MAX, refuseLongTarget, TOO_MANY_PARAMETERS } from './target.ts';
 
 const HEADERS_MAX = 100;
@@ -115,11 +115,17 @@ export const callAnswer = async (
 ): Promise<{ status: number; headers: Record<string, string | string[]>; body: unknown }> => {
   const convert = async (received: Headers, bytes: Uint8Array | undefined) => {
     const { message } = readAnswer({ headers: received, body: bytes });
-    const { value, problem } = await ctx.accounts.runInTurns(account, readValue(message));
-    if (problem !== undefined) throw new CallFault('DECODE', `The body of the answer ${problem}.`);
+    const { value, problem, loss } = await ctx.accounts.runInTurns(account, readValue(message));
+    const finding = problem ?? loss;
+    if (finding) throw new CallFault('DECODE', answerProblem(finding, 'body of the answer'));
     return { status, headers: namedHeaders(message.headers), body: value };
   };
-  if (body === undefined || body instanceof Uint8Array) return convert(headers, body);
+  const isDecoded = isDecodable(headers);
+  const decodedHeaders = headers.filter(([name]) => !isDecoded || name.toLowerCase() !== 'content-encoding');
+  if (body === undefined) return convert(headers, body);
+  // A transform left it as it came.
+  if (body instanceof Uint8Array)
+    return convert(decodedHeaders, await decodeBody(headers, Buffer.from(body), RUN_BYTES_MAX));
   const answer = { status, statusText, headers, bodyBytes, body };
   const whole = await takeWhole(ctx, { account, signal, bodyBytesMax: RUN_BYTES_MAX }, answer).catch(
     (error: unknown) => {
@@ -128,9 +134,5 @@ export const callAnswer = async (
   );
   // The body stays in memory until it was sent to the executor.
   void sent.then(() => whole.release());
-  const isDecoded = isDecodable(headers);
-  return convert(
-    headers.filter(([name]) => !isDecoded || name.toLowerCase() !== 'content-encoding'),
-    whole.body,
-  );
+  return convert(decodedHeaders, whole.body);
 };

@@ -7,7 +7,7 @@ import { mayAnywhere } from '../access/rules.ts';
 import { type Actor, failedRows, logRow, type LogRow } from '../../platform/audit/record.ts';
 import type { ProxyContext } from './context.ts';
 import type { EgressResponse } from '../../platform/egress/client.ts';
-import { DECODABLE_CODINGS, isDecodable } from '../../platform/egress/body.ts';
+import { decodableOf, isDecodable } from '../../platform/egress/body.ts';
 import { EgressFault } from '../../platform/egress/fault.ts';
 import { takeWhole } from '../../platform/egress/fetch.ts';
 import {
@@ -34,12 +34,25 @@ import { type BodyKind, decodedKindOf, inUtf8, saysJson } from './bodies/body-ki
 import { callAnswer, parseProxyCall } from './code-call.ts';
 import { type Reservations, sentOf } from './bodies/coded-body.ts';
 import { findInSlices, findNothing } from './bodies/expressions.ts';
+import { refuseStaleDigests, staleDigests } from './digests.ts';
 import { destinationRefused, forwardingFault } from './faults.ts';
 import type { Message } from './message.ts';
 import { refuseOwnKeys } from './own-keys.ts';
 import type { ProxyForUse } from './proxy-finder.ts';
 import { begun, takeBody, type TakenBody } from './bodies/take-body.ts';
-import { destinationOf, namesKey, NO_EXPRESSION, NO_KEY, parseTarget, refuseLongUrl, type Target } from './target.ts';
+import {
+  type Base,
+  baseOf,
+  destinationOf,
+  namesKey,
+  NO_EXPRESSION,
+  NO_KEY,
+  parseTarget,
+  refuseLongUrl,
+  spell,
+  type SpelledUrl,
+  type Target,
+} from './target.ts';
 import { type About, transform, type TransformRights } from './transform.ts';
 
 /** Code of a proxy may call proxies whose code calls proxies. Each level occupies one of the tenant's runs. */
@@ -67,13 +80,13 @@ export const forward = async (ctx: ProxyContext, request: ProxyRequest, nesting 
   const allowLists = [...nesting.allowLists, ...own];
   const { base, place } = findBase(ctx, request.headers, proxy, allowLists);
   // Checked first: a path outside the destination's path is refused before anything is read or written.
-  const url = destinationOf(base, target.path, target.query);
+  const sentTo = destinationOf(base, target);
   const headers = forwardedHeaders(request);
   // Code may have the key of another vault from its configuration.
-  if (!request.coded) refuseOwnKeys({ ...target, headers, namedUrl: proxy ? undefined : base.href });
+  if (!request.coded) refuseOwnKeys({ ...target, headers, namedUrl: proxy ? undefined : base.url.href });
   const nested = { depth: nesting.depth + 1, allowLists, opened: nesting.opened ?? createOpenedTexts(), account };
   const isReadByRun = nesting.opened !== undefined;
-  const route: Route = { tenant_id, account, work, proxy, allowLists, base, target, url, nested, isReadByRun };
+  const route: Route = { tenant_id, account, work, proxy, allowLists, base, target, sentTo, nested, isReadByRun };
   const declaredKind = decodedKindOf(headers);
   // A format that is not known may have a coding that is not known either.
   const isOpaque = declaredKind.kind === 'unread' && !isDecodable(headers);
@@ -120,10 +133,10 @@ type Route = {
   work: Work | undefined;
   proxy: ProxyForUse | undefined;
   allowLists: CodeRights['allowLists'];
-  base: URL;
+  base: Base;
   target: Target;
   /** The destination, if path and query have no expressions. */
-  url: URL;
+  sentTo: SpelledUrl;
   /** For requests that code of the proxy sends. */
   nested: Required<Nesting>;
   /** Whether code sends the request, and reads its response. */
@@ -134,7 +147,7 @@ type Route = {
 const exchange = async (
   ctx: ProxyContext,
   { method, bodyBytes, signal, origin, coded }: ProxyRequest,
-  { tenant_id, account, work, proxy, allowLists, base, target, url, nested, isReadByRun }: Route,
+  { tenant_id, account, work, proxy, allowLists, base, target, sentTo: asWritten, nested, isReadByRun }: Route,
   { headers, kind, whole, chunks, decoded }: { headers: Headers; kind: BodyKind } & TakenBody,
   reservations: Reservations,
 ): Promise<AnswerWithin> => {
@@ -158,7 +171,7 @@ const exchange = async (
     origin: proxy ? { ...origin, proxy_id: proxy.id } : origin,
   };
   const hasTokens = references.ids.size > 0;
-  const destination_host = url.host;
+  const destination_host = asWritten.url.host;
   // Without a stored proxy the log row names the tenant, because a host is no entity and several tenants may use it.
   const ofProxy = { entity_type: 'proxy', entity_ids: [proxy?.id ?? tenant_id], destination_host };
   // The log row is written before the request is sent. Without a stored proxy, the rows of the tokens suffice.
@@ -184,19 +197,20 @@ const exchange = async (
 
     // Before the code runs: code changes neither path nor query.
     const isAsWritten = opened.path === target.path && opened.query === target.query;
-    const sentTo = isAsWritten ? url : destinationOf(base, opened.path, opened.query);
+    const sentTo = isAsWritten ? asWritten : destinationOf(base, { ...target, ...opened });
     refuseLongUrl(sentTo, opened);
-    const about: About = { method, path: opened.path, query: opened.query, url: sentTo.href };
-    const isSeen = found.isInBody || proxy?.request_transform !== undefined;
-    const before: Message = { ...sentOf(decoded, isSeen, opened, whole), hasValues: hasTokens };
+    const about: About = { method, path: opened.path, query: opened.query, url: spell(sentTo) };
+    const use = { hasValues: found.isInBody, isRead: proxy?.request_transform !== undefined };
+    const before: Message = { ...sentOf(decoded, use, opened, whole), hasValues: hasTokens };
     const outgoing = proxy && rights ? await transform(ctx, proxy, 'request', before, about, rights) : before;
     if (outgoing instanceof CodeResponse) return outgoing;
     reserveGrowth(outgoing.body, opened.body);
+    if (outgoing.body !== whole) refuseStaleDigests(headers, outgoing.headers);
 
     const answer = await ctx.egress.request({
       tenant_id,
       account,
-      url: sentTo,
+      ...sentTo,
       method,
       headers: [...(isReadByCode ? requestingDecodable(outgoing.headers) : outgoing.headers), loopMark(ctx)],
       body: chunks ?? outgoing.body,
@@ -256,17 +270,17 @@ const findBase = (
   headers: Headers,
   proxy: ProxyForUse | undefined,
   allowLists: readonly (readonly string[])[],
-): { base: URL; place: string | undefined } => {
+): { base: Base; place: string | undefined } => {
   const place = proxy ? undefined : 'SVC-PROXY-URL';
   const [url, ...others] = proxy ? [proxy.destination_url] : valuesOf(headers, 'svc-proxy-url');
   if (url === undefined || others.length > 0)
     throw invalidField('SVC-PROXY-URL', 'must be the URL of the destination, or SVC-PROXY-KEY the key of a proxy');
   if (!proxy && url.includes('{{')) throw invalidField('SVC-PROXY-URL', NO_EXPRESSION);
-  const base = checked(ctx, url, allowLists, place);
+  const parsed = checked(ctx, url, allowLists, place);
   // A fragment is never sent.
-  base.hash = '';
-  if (base.search !== '' && namesKey(base)) throw invalidField('SVC-PROXY-URL', NO_KEY);
-  return { base, place };
+  parsed.hash = '';
+  if (parsed.search !== '' && namesKey(parsed)) throw invalidField('SVC-PROXY-URL', NO_KEY);
+  return { base: baseOf(url, parsed), place };
 };
 
 const checked = (
@@ -336,11 +350,9 @@ const answerOfCode = (
   destination_status,
 });
 
-/** Code reads decoded responses, so only codings that the server decodes are requested. */
-const requestingDecodable = (headers: Headers): Headers => [
-  ...headers.filter(([name]) => name.toLowerCase() !== 'accept-encoding'),
-  ['Accept-Encoding', DECODABLE_CODINGS],
-];
+/** Code reads decoded responses: of the codings that the client accepts, those are requested that the server decodes. */
+const requestingDecodable = (headers: Headers): Headers =>
+  headers.map(([name, value]) => [name, name.toLowerCase() === 'accept-encoding' ? decodableOf(value) : value]);
 
 /** Repeats only a well-formed label of the Encoding Standard, because the destination chooses the text. */
 const undecodable = (charset: string): AppError =>
@@ -364,17 +376,27 @@ const transformAnswer = async (
     answer.body.destroy();
     throw new EgressFault('DECODE');
   }
-  const { body, release } = await takeWhole(ctx, { account, signal, bodyBytesMax: RUN_BYTES_MAX }, answer);
+  const wanted = { account, signal, bodyBytesMax: RUN_BYTES_MAX, keepsCoded: true };
+  const { body, coded, release } = await takeWhole(ctx, wanted, answer);
   reservations.push({ release });
   const headers = answer.headers.filter(([name]) => name.toLowerCase() !== 'content-encoding');
-  const { message: came, unread } = readAnswer({ headers, body, hasValues });
+  const original = { headers: answer.headers, body: coded };
+  const { message: came, unread } = readAnswer({ headers, body, hasValues, coded: original });
   if (unread !== undefined) throw undecodable(unread);
   const made = await transform(ctx, proxy, 'response', came, { ...about, status }, rights);
   if (made instanceof CodeResponse) return answerOfCode(made, status);
   // Headers of the destination pass, as without a transform. Browsers get no cookie: the route drops it.
   const sent = new Set(['set-cookie', ...answer.headers.map(([name]) => name.toLowerCase())]);
   const allowed = made.headers.filter(([name]) => mayCodeSend(name) || sent.has(name.toLowerCase()));
-  return { status, statusText, ...made, headers: allowed, bodyBytes: undefined, destination_status: status };
+  const stale = new Set(made.body === coded ? [] : staleDigests(answer.headers, allowed));
+  return {
+    status,
+    statusText,
+    headers: allowed.filter((line) => !stale.has(line)),
+    body: made.body,
+    bodyBytes: undefined,
+    destination_status: status,
+  };
 };
 
 /** Answers `svc.proxy`: forwards a request for the code's application. @throws as forward; CallFault. */

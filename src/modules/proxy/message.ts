@@ -1,10 +1,19 @@
 // A request or response as code sees it: headers by name, and the body as JSON or text.
+import { isUtf8 } from 'node:buffer';
 import type { Headers } from '../../platform/egress/headers.ts';
-import { JsonSyntaxError } from '../../platform/json/json-parser.ts';
+import { type JsonFinding, JsonSyntaxError } from '../../platform/json/json-parser.ts';
 import { type OutsideJson, parseOutsideInSlices } from '../../platform/json/json-shape.ts';
 import { runAtOnce, type Slices } from '../../platform/json/slices.ts';
-import { bodyKindOf, type Charset } from './bodies/body-kind.ts';
-import { decodeLegacy, encodeLegacy, isEncodable, isLegacy } from './bodies/charsets.ts';
+import { bodyKindOf, type Charset, charsetOfDocument, isMarkup } from './bodies/body-kind.ts';
+import {
+  decodeLegacy,
+  encodeLegacy,
+  hasKeptBytes,
+  isEncodable,
+  isLegacy,
+  withoutKeptBytes,
+} from './bodies/charsets.ts';
+import { declaredEncoding } from './bodies/markup-text.ts';
 import { withoutByteOrderMark } from './bodies/utf16.ts';
 
 /** The body is undefined if there is none. */
@@ -13,6 +22,8 @@ export type Message = {
   body: Uint8Array | undefined;
   /** Whether token values were inserted into the message, or into the request that it answers. */
   hasValues?: boolean;
+  /** The message before its body was decoded. It is sent if code leaves the body as it is. */
+  coded?: { headers: Headers; body: Uint8Array | undefined } | undefined;
 };
 
 /** Adds to the list of a name. The list is not copied: the sender chooses how often a name is repeated. */
@@ -43,38 +54,76 @@ export const namedHeaders = (headers: Headers): Record<string, string | string[]
   return named;
 };
 
-export const charsetOf = (headers: Headers): Charset => {
+const bufferOf = ({ buffer, byteOffset, byteLength }: Uint8Array): Buffer =>
+  Buffer.from(buffer, byteOffset, byteLength);
+
+/** The encoding that a document in markup declares itself. */
+export const declaredIn = ({ headers, body }: Message): string | undefined => {
   const kind = bodyKindOf(headers);
-  return 'charset' in kind ? kind.charset : 'utf8';
+  return body && 'charset' in kind && isMarkup(kind.kind) ? declaredEncoding(bufferOf(body)) : undefined;
+};
+
+/** By the type, and by the document. Undefined for a declared charset that is not supported. */
+export const charsetOf = (message: Message): Charset | undefined => {
+  const kind = bodyKindOf(message.headers);
+  return 'charset' in kind ? charsetOfDocument(kind.charset, declaredIn(message)) : 'utf8';
 };
 
 export const isJson = (headers: Headers): boolean => bodyKindOf(headers).kind === 'json';
 
-/** The body as text; undefined if there is none. */
-export const textOf = ({ headers, body }: Message): string | undefined =>
-  body === undefined || body.byteLength === 0
-    ? undefined
-    : decodeAs(charsetOf(headers), Buffer.from(body.buffer, body.byteOffset, body.byteLength));
+type ReadText = { text: string; charset: Charset; isInCharset: boolean };
 
-const decodeAs = (charset: Charset, bytes: Buffer): string =>
-  isLegacy(charset)
-    ? (runAtOnce(decodeLegacy(bytes, charset)) ?? new TextDecoder(charset).decode(bytes))
-    : bytes.toString(charset);
+/** Bytes that are no text in the charset become U+FFFD. */
+const readText = (message: Message): ReadText | undefined => {
+  const { body } = message;
+  if (body === undefined || body.byteLength === 0) return undefined;
+  const bytes = bufferOf(body);
+  const charset = charsetOf(message) ?? 'utf8';
+  if (!isLegacy(charset))
+    return { text: bytes.toString(charset), charset, isInCharset: charset === 'latin1' || isUtf8(bytes) };
+  const text = runAtOnce(decodeLegacy(bytes, charset));
+  return { text: text ?? new TextDecoder(charset).decode(bytes), charset, isInCharset: text !== undefined };
+};
+
+/** The body as text; undefined if there is none. */
+export const textOf = (message: Message): string | undefined => readText(message)?.text;
 
 /** Undefined for a text that the charset does not hold. */
 export const encodeText = (text: string, charset: Charset): Buffer | undefined => {
-  if (isLegacy(charset)) return isEncodable(text, charset) ? encodeLegacy(text, charset) : undefined;
+  if (isLegacy(charset)) return isEncodable(withoutKeptBytes(text), charset) ? encodeLegacy(text, charset) : undefined;
   return charset === 'latin1' && /[^\0-\xff]/.test(text) ? undefined : Buffer.from(text, charset);
 };
 
-/** JSON as a value, any other body as text, no body as null. `problem`: why code must not get the value. */
-export function* readValue(message: Message): Slices<OutsideJson> {
-  const text = textOf(message);
-  if (text === undefined || !isJson(message.headers)) return { value: text ?? null, problem: undefined };
+/** `isInCharset`: whether the body is text. If not, the value has U+FFFD. */
+export type ReadBody = OutsideJson & { isInCharset: boolean };
+
+export const NOT_IN_CHARSET = 'must be in UTF-8, or in the charset that it says';
+
+/**
+ * JSON as a value, any other body as text, no body as null. JSON with a problem or a loss is not what its receiver reads: code does
+ * not get it.
+ */
+export function* readValue(message: Message): Slices<ReadBody> {
+  const read = readText(message);
+  const { text = null, isInCharset = true } = read ?? {};
+  const asText = { value: text, problem: undefined, loss: undefined, isInCharset };
+  if (read === undefined || !isJson(message.headers)) return asText;
   try {
-    return yield* parseOutsideInSlices(withoutByteOrderMark(text));
+    const json = yield* parseOutsideInSlices(withoutByteOrderMark(read.text));
+    const isWhole = isInCharset && !(isLegacy(read.charset) && hasKeptBytes(read.text));
+    const loss: JsonFinding | undefined = isWhole ? json.loss : { path: '', sentence: NOT_IN_CHARSET };
+    return { ...json, loss, isInCharset };
   } catch (error) {
-    if (error instanceof SyntaxError || error instanceof JsonSyntaxError) return { value: text, problem: undefined };
+    if (error instanceof JsonSyntaxError) return asText;
     throw error;
   }
 }
+
+/** A path of names that are no values: the destination chooses them. */
+const plainPath = /^(?!.*\d{6})[\w.[\]-]{1,100}$/;
+
+/** What is wrong with an answer, as a sentence. @param body what the body is called. */
+export const answerProblem = ({ path, sentence }: JsonFinding, body: string): string => {
+  if (path === '') return `The ${body} ${sentence}.`;
+  return `${plainPath.test(path) ? path : 'A member'} in the ${body} ${sentence}.`;
+};

@@ -2,7 +2,11 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { AppError } from '../../platform/errors.ts';
-import { destinationOf, parseTarget } from './target.ts';
+import { baseOf, destinationOf as appended, parseTarget, spell } from './target.ts';
+
+/** What is sent for a path and a query behind a destination. */
+const destinationOf = (base: string, path: string, query: string, isBare = false) =>
+  appended(baseOf(base, new URL(base)), { path, query, isBare });
 
 const refusalOf = (work: () => unknown): AppError => {
   try {
@@ -20,7 +24,6 @@ describe('the request target', () => {
     ['/proxy/', '', '', []],
     ['/proxy?a=1', '', 'a=1', []],
     ['/proxy/?a=1', '', 'a=1', []],
-    ['/proxy?', '', '', []],
     ['/proxy//', '//', '', []],
     ['/proxy/a', '/a', '', []],
     ['/proxy/a/', '/a/', '', []],
@@ -34,7 +37,7 @@ describe('the request target', () => {
     ['/proxy/\u00c3\u00a9?\u00ff', '/%C3%A9', '%FF', []],
     ['/proxy/\u20ac', '/%E2%82%AC', '', []],
   ])('%s', (url, path, query, proxyKeys) => {
-    expect(parseTarget(url)).toEqual({ path, query, proxyKeys });
+    expect(parseTarget(url)).toEqual({ path, query, isBare: false, proxyKeys });
   });
 
   test.each([
@@ -50,7 +53,11 @@ describe('the request target', () => {
     ['?svc-proxy-keys=K', 'svc-proxy-keys=K', []],
     ['?a=svc-proxy-key=K', 'a=svc-proxy-key=K', []],
   ])('the key is taken out of the query, however it is spelled: %s', (search, query, proxyKeys) => {
-    expect(parseTarget(`/proxy/x${search}`)).toEqual({ path: '/x', query, proxyKeys });
+    expect(parseTarget(`/proxy/x${search}`)).toEqual({ path: '/x', query, isBare: false, proxyKeys });
+  });
+
+  test.each(['/proxy?', '/proxy/x?', '/proxy/x?svc-proxy-key=K&'])('a question mark at its end stays: %s', (url) => {
+    expect(parseTarget(url)).toMatchObject({ query: '', isBare: true });
   });
 
   test('a fragment and a path outside /proxy are refused', () => {
@@ -76,6 +83,12 @@ describe('the destination', () => {
     ['https://h.example/v1?k=1', '', '', 'https://h.example/v1?k=1'],
     ['https://h.example/v1?k=1', '/a', 'b=2', 'https://h.example/v1/a?k=1&b=2'],
     ['https://h.example/v1?', '/a', 'b=2', 'https://h.example/v1/a?b=2'],
+    ['https://h.example/v1?', '', '', 'https://h.example/v1?'],
+    ['https://h.example/v1?', '/a', '', 'https://h.example/v1/a?'],
+    ["https://h.example/v1?k='1'", '', '', "https://h.example/v1?k='1'"],
+    ["https://h.example/v1?k='1'", '/a', "b='2'", "https://h.example/v1/a?k='1'&b='2'"],
+    ["https://h.example/v1?k='é'", '/a', '', 'https://h.example/v1/a?k=%27%C3%A9%27'],
+    ["https://h.example/v1#f?k='1'", '/a', '', 'https://h.example/v1/a'],
     ['https://h.example/v1#f', '/a', 'b=2', 'https://h.example/v1/a?b=2'],
     ['https://h.example/v1', '//evil', '', 'https://h.example/v1//evil'],
     ['https://h.example', '//evil', '', 'https://h.example//evil'],
@@ -91,27 +104,34 @@ describe('the destination', () => {
     ['https://h.example', '/"<>^`{|}', '', 'https://h.example/%22%3C%3E%5E%60%7B|%7D'],
     ['https://h.example', '/é€😀', '', 'https://h.example/%C3%A9%E2%82%AC%F0%9F%98%80'],
     ['https://h.example', '', 'a[]=1&b={c}|\\^`&d=/?:@', 'https://h.example/?a[]=1&b={c}|\\^`&d=/?:@'],
-    ['https://h.example', '', 'a="\'<># \t', 'https://h.example/?a=%22%27%3C%3E%23%20%09'],
+    ['https://h.example', '', 'a="\'<># \t', "https://h.example/?a=%22'%3C%3E%23%20%09"],
   ])('%s and %j and %j', (base, path, query, url) => {
-    expect(destinationOf(new URL(base), path, query).href).toBe(url);
+    expect(spell(destinationOf(base, path, query))).toBe(url);
+  });
+
+  test.each([
+    ['https://h.example', '', 'https://h.example/?'],
+    ['https://h.example/v1', '/a', 'https://h.example/v1/a?'],
+    ['https://h.example/v1?k=1', '/a', 'https://h.example/v1/a?k=1'],
+  ])('%s and %j and a question mark alone', (base, path, url) => {
+    expect(spell(destinationOf(base, path, '', true))).toBe(url);
   });
 
   test.each(
     `/.. /../ /a/../b /a/.. /. /./a /%2e%2e/ /%2E. /.%2e/x /a/%2e /a/..;/b /a/..;x=1/b /.;x /a/..%3bx
      /..%2f..%2fadmin /a%2f..%2Fb /a%2F.. /a\\..\\b /..\\ /a%5c..%5Cb /%2e%2e%2f //..//`.split(/\s+/),
   )('never above the base: %s is refused', (path) => {
-    const refusal = refusalOf(() => destinationOf(new URL('https://h.example/v1'), path, ''));
+    const refusal = refusalOf(() => destinationOf('https://h.example/v1', path, ''));
     expect(refusal.errors).toEqual({ path: ['must not have the segments . or ..'] });
   });
 
   test('credentials in the destination stay, so that egress can refuse them', () => {
-    const base = new URL('https://user:word@h.example/v1');
-    expect(destinationOf(base, '/a', '').href).toBe('https://user:word@h.example/v1/a');
+    expect(destinationOf('https://user:word@h.example/v1', '/a', '').url.href).toBe('https://user:word@h.example/v1/a');
   });
 
   test('a path of 16 KB passes whole', () => {
     const path = `/${'a%20/'.repeat(3277)}`;
-    expect(destinationOf(new URL('https://h.example/v1/'), path, '').href).toBe(`https://h.example/v1${path}`);
+    expect(spell(destinationOf('https://h.example/v1/', path, ''))).toBe(`https://h.example/v1${path}`);
   });
 
   test('the authority stays, the path lies below the base, and both are as written (property)', () => {
@@ -132,7 +152,9 @@ describe('the destination', () => {
       fc.property(base, text, text, (before, path, query) => {
         let url: URL;
         try {
-          url = destinationOf(new URL(before), `/${path}`, query);
+          const sent = destinationOf(before, `/${path}`, query);
+          ({ url } = sent);
+          expect(sent.target.replaceAll("'", '%27')).toBe((url.pathname + url.search).replaceAll("'", '%27'));
         } catch (error) {
           expect(error).toBeInstanceOf(AppError);
           return;

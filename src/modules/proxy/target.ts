@@ -42,7 +42,24 @@ export type Target = {
   path: string;
   /** Without the question mark. */
   query: string;
+  /** Whether the target ends with a question mark: some services sign it. */
+  isBare: boolean;
   proxyKeys: string[];
+};
+
+/** The destination. `search` is its query as its author spelled it, with the question mark. */
+export type Base = { url: URL; search: string };
+
+/** A URL, and its path and query as they are written on the wire. */
+export type SpelledUrl = { url: URL; target: string };
+
+/** A parsed URL has %27 for an apostrophe, and no question mark without a query. */
+const asParsed = (search: string): string => (search === '?' ? '' : search.replaceAll("'", '%27'));
+
+/** @param url the parsed text. */
+export const baseOf = (text: string, url: URL): Base => {
+  const spelled = /^[^?#]*(\?[^#]*)/.exec(text.trim())?.[1] ?? '';
+  return { url, search: asParsed(spelled) === url.search ? spelled : url.search };
 };
 
 /** @throws invalidInput. */
@@ -68,7 +85,8 @@ export const parseTarget = (rawUrl: string): Target => {
     else proxyKeys.push(decodePercent(rest.join('='), true));
   }
   // `/proxy/` means the destination itself. Slashes further on belong to the destination's path.
-  return { path: path === '/' ? '' : encodeNonAscii(path), query: encodeNonAscii(kept.join('&')), proxyKeys };
+  const query = encodeNonAscii(kept.join('&'));
+  return { path: path === '/' ? '' : encodeNonAscii(path), query, isBare: query === '' && kept.length > 0, proxyKeys };
 };
 
 /** Percent-encodes characters beyond ASCII, which a request target must not have but clients send. */
@@ -98,7 +116,7 @@ const dotSegment = new RegExp(`(?:^|[/\\\\]|${percent}(?:2f|5c))${dots}(?=${segm
 
 /** Characters that the URL parser encodes, and a backslash, which it reads as a slash (https://url.spec.whatwg.org/#path-state). */
 const notInPath = /[\0-\x20"#<>?\\^`{}\x7f-\uffff]/g;
-const notInQuery = /[\0-\x20"#'<>\x7f-\uffff]/g;
+const notInQuery = /[\0-\x20"#<>\x7f-\uffff]/g;
 
 const percentEncode = (text: string, characters: RegExp): string =>
   text.replace(characters, (each) => `%${each.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`);
@@ -108,20 +126,25 @@ const percentEncode = (text: string, characters: RegExp): string =>
  * With nothing to append, the URL itself.
  * @throws invalidInput for a path or query that would leave the destination.
  */
-export const destinationOf = (base: URL, path: string, query: string): URL => {
-  if (path === '' && query === '') return base;
+export const destinationOf = (
+  { url: base, search: own }: Base,
+  { path, query, isBare }: Pick<Target, 'path' | 'query' | 'isBare'>,
+): SpelledUrl => {
+  if (path === '' && query === '' && !isBare) return { url: base, target: base.pathname + own };
   const safePath = appendPath(base.pathname, path);
-  const safeQuery = [base.search.slice(1), percentEncode(encodeNonAscii(query), notInQuery)].filter(
-    (each) => each !== '',
-  );
-  const authority = base.href.slice(0, base.href.indexOf('/', base.protocol.length + 2));
-  const search = safeQuery.length === 0 ? '' : `?${safeQuery.join('&')}`;
-  const url = URL.parse(`${authority}${safePath}${search}`);
+  const safeQuery = [own.slice(1), percentEncode(encodeNonAscii(query), notInQuery)].filter((each) => each !== '');
+  const search = safeQuery.length > 0 || isBare || own === '?' ? `?${safeQuery.join('&')}` : '';
+  const url = URL.parse(authorityOf(base) + safePath + search);
   // The parsed URL must be exactly what was written. A difference would be an error in the rules above.
-  if (url?.origin !== base.origin || url.pathname !== safePath || url.search !== search)
+  if (url?.origin !== base.origin || url.pathname !== safePath || url.search !== asParsed(search))
     throw invalidField('path', 'must be a path and a query that can be appended to a URL');
-  return url;
+  return { url, target: safePath + search };
 };
+
+const authorityOf = ({ href, protocol }: URL): string => href.slice(0, href.indexOf('/', protocol.length + 2));
+
+/** The whole URL as it is spelled. */
+export const spell = ({ url, target }: SpelledUrl): string => authorityOf(url) + target;
 
 const appendPath = (basePath: string, path: string): string => {
   if (path === '') return basePath;
@@ -130,6 +153,7 @@ const appendPath = (basePath: string, path: string): string => {
 };
 
 /** @throws invalidInput if path and query, with their values, make the URL too long. */
-export const refuseLongUrl = ({ href }: URL, { path, query }: Pick<Target, 'path' | 'query'>): void => {
-  if (href.length > URL_CHARACTERS_MAX) throw invalidField(path.length > query.length ? 'path' : 'query', TOO_LONG);
+export const refuseLongUrl = (url: SpelledUrl, { path, query }: Pick<Target, 'path' | 'query'>): void => {
+  if (spell(url).length > URL_CHARACTERS_MAX)
+    throw invalidField(path.length > query.length ? 'path' : 'query', TOO_LONG);
 };

@@ -1,6 +1,5 @@
 // Runs the request or response transform of a stored proxy, and validates what the code returned.
-// A body that the code returns unchanged is forwarded byte for byte.
-import type { Account } from '../../platform/accounts.ts';
+// What the code returns as it was given is sent as it came: the bytes of a body, and the lines of headers.
 import type { ReactorsContext } from '../reactors/context.ts';
 import { EgressFault } from '../../platform/egress/fault.ts';
 import { type Headers, requestHeaders } from '../../platform/egress/headers.ts';
@@ -10,20 +9,23 @@ import { inputInTurns } from '../code/args.ts';
 import { answerOfFault, badInput, CodeResponse, runtimeError, withoutService } from '../code/code-errors.ts';
 import { CallFault, RUN_BYTES_MAX } from '../../platform/sandbox/protocol/sandbox.ts';
 import type { Json } from '../../platform/json/json.ts';
-import { type JsonFinding, JsonSyntaxError, parseInSlices } from '../../platform/json/json-parser.ts';
-import type { OutsideJson } from '../../platform/json/json-shape.ts';
+import type { JsonFinding } from '../../platform/json/json-parser.ts';
 import { stringifyInSlices } from '../../platform/json/slices.ts';
+import { unknownCharset } from './bodies/body-kind.ts';
 import {
+  answerProblem,
   charsetOf,
+  declaredIn,
   encodeText,
   isJson,
   type Message,
   namedHeaders,
+  NOT_IN_CHARSET,
   queryValues,
+  type ReadBody,
   readValue,
   textOf,
 } from './message.ts';
-import { withoutByteOrderMark } from './bodies/utf16.ts';
 import type { ProxyForUse } from './proxy-finder.ts';
 
 /** What the code receives in addition to the message. The query is as written. */
@@ -52,15 +54,41 @@ const returnedOf = (side: Side, value: unknown): { body: Json; headers: Record<s
   return { body: body as Json, headers };
 };
 
-const headersOf = (side: Side, returned: Record<string, unknown>): Headers => {
-  const headers: Headers = [];
+/** The texts of each header that the code returned. */
+const textsOf = (side: Side, returned: Record<string, unknown>): Map<string, string[]> => {
+  const texts = new Map<string, string[]>();
   for (const [name, value] of Object.entries(returned)) {
     if (value === null) continue;
-    for (const each of Array.isArray(value) ? (value as unknown[]) : [value]) {
-      if (typeof each === 'object') throw invalidResult(side, 'a header is neither a text nor a list of texts');
-      headers.push([name, String(each)]);
-    }
+    const each = Array.isArray(value) ? (value as unknown[]) : [value];
+    if (each.some((text) => typeof text === 'object'))
+      throw invalidResult(side, 'a header is neither a text nor a list of texts');
+    texts.set(name, each.map(String));
   }
+  return texts;
+};
+
+const isEqual = (one: readonly unknown[], other: readonly unknown[]): boolean =>
+  one.length === other.length && one.every((value, at) => value === other[at]);
+
+/**
+ * The lines of the headers that the code returned. Headers of the message keep their spelling and their order; with an unchanged
+ * value they keep their lines.
+ */
+const headersOf = (side: Side, returned: Record<string, unknown>, came: Headers): Headers => {
+  const texts = textsOf(side, returned);
+  const given = namedHeaders(came);
+  const headers: Headers = [];
+  const isKept = new Map<string, boolean>();
+  for (const line of came) {
+    const name = line[0].toLowerCase();
+    const values = texts.get(name);
+    if (values === undefined) continue;
+    const kept = isKept.get(name) ?? isEqual(values, [given[name]].flat());
+    if (kept) headers.push(line);
+    else if (!isKept.has(name)) for (const value of values) headers.push([line[0], value]);
+    isKept.set(name, kept);
+  }
+  for (const [name, values] of texts) if (!isKept.has(name)) for (const value of values) headers.push([name, value]);
   try {
     return requestHeaders(headers);
   } catch (error) {
@@ -69,49 +97,53 @@ const headersOf = (side: Side, returned: Record<string, unknown>): Headers => {
 };
 
 const encode = (side: Side, text: string, headers: Headers): Uint8Array => {
-  const body = encodeText(text, charsetOf(headers));
+  // The declaration of a document is in ASCII.
+  const charset = charsetOf({ headers, body: Buffer.from(text.slice(0, DECLARATION_CHARACTERS), 'latin1') });
+  const body = charset && encodeText(text, charset);
   if (body) return body;
   throw invalidResult(side, 'the body has characters that the charset of its headers does not hold');
+};
+
+const DECLARATION_CHARACTERS = 256;
+
+/** The headers that say how the body is coded. */
+const ofCoding = ['content-type', 'content-encoding'];
+
+/** The message with the body that came, if code left the type as it was and gave the body no coding. */
+const unchanged = (side: Side, returned: Record<string, unknown>, headers: Headers, message: Message): Message => {
+  const { coded } = message;
+  const given = namedHeaders(message.headers);
+  const named = namedHeaders(headers);
+  if (!coded || ofCoding.some((name) => named[name] !== given[name])) return { headers, body: message.body };
+  const came = namedHeaders(coded.headers);
+  const kept = Object.entries(returned).filter(([name]) => !ofCoding.includes(name.toLowerCase()));
+  const restored = ofCoding.map((name) => [name, came[name] ?? null] as const);
+  return { headers: headersOf(side, Object.fromEntries([...kept, ...restored]), coded.headers), body: coded.body };
 };
 
 /** Larger bodies are written as JSON in slices: at once they would block the event loop for more than a millisecond. */
 const WRITTEN_AT_ONCE = 65_536;
 
-/**
- * Refuses a body that the code would read differently than the destination, or that is nested too deep.
- * @throws invalidInput for a request; bad_gateway for a response.
- */
-const checkInput = async (
-  ctx: ReactorsContext,
-  account: Account,
-  side: Side,
-  message: Message,
-  { value, problem }: OutsideJson,
-): Promise<void> => {
-  if (problem !== undefined && side === 'response')
-    throw new AppError('bad_gateway', `The body of the destination's answer ${problem}.`);
-  if (problem !== undefined) throw invalidField('body', problem);
-  if (side === 'response' && mayBeUtf32(message, value))
-    throw new AppError('bad_gateway', "The charset of the destination's answer is none that a transform can read.");
-  if (side === 'response' || !isJson(message.headers)) return;
-  const finding = await ambiguityOf(ctx, account, textOf(message) ?? '');
-  if (finding)
-    throw invalidField(
-      finding.path === '' || finding.path.startsWith('[') ? `body${finding.path}` : `body.${finding.path}`,
-      finding.sentence,
-    );
+/** @throws invalidInput for a request; bad_gateway for a response. */
+const refuseBody = (side: Side, finding: JsonFinding): never => {
+  const { path, sentence } = finding;
+  if (side === 'response')
+    throw new AppError('bad_gateway', answerProblem(finding, "body of the destination's answer"));
+  throw invalidField(path === '' || path.startsWith('[') ? `body${path}` : `body.${path}`, sentence);
 };
 
-/** Finds duplicate names and inexact numbers in JSON, which the code and the destination may read differently. */
-const ambiguityOf = async (ctx: ReactorsContext, account: Account, text: string): Promise<JsonFinding | undefined> => {
-  try {
-    const slices = parseInSlices(withoutByteOrderMark(text));
-    const { duplicate, number } = (await ctx.accounts.runInTurns(account, slices)).findings;
-    return duplicate ?? number;
-  } catch (error) {
-    if (error instanceof JsonSyntaxError) return undefined;
-    throw error;
-  }
+/**
+ * Refuses a body that the code would read differently than its receiver.
+ * @param readsBytes whether the code may read the bytes of a response in place of its value.
+ * @throws as refuseBody; unsupported_media_type.
+ */
+const checkInput = (side: Side, message: Message, { value, problem, loss }: ReadBody, readsBytes: boolean): void => {
+  const finding = problem ?? (readsBytes ? undefined : loss);
+  if (finding) refuseBody(side, finding);
+  const isKnown = charsetOf(message) !== undefined;
+  if (!isKnown && side === 'request') throw unknownCharset(declaredIn(message) ?? '').refuse('body');
+  if (!isKnown || (side === 'response' && mayBeUtf32(message, value)))
+    throw new AppError('bad_gateway', "The charset of the destination's answer is none that a transform can read.");
 };
 
 /** The bytes in base64, so that code can check a signature over them. Null for no body. */
@@ -141,17 +173,19 @@ export const transform = async (
   const { tenant_id, id, version, configuration } = proxy;
   const { account = tenant_id } = rights;
   const read = await ctx.accounts.runInTurns(account, readValue(message));
-  await checkInput(ctx, account, side, message, read);
-  const { value } = read;
+  const readsBytes = code.includes('raw_body');
+  checkInput(side, message, read, readsBytes && side === 'response');
+  const { value, loss, isInCharset } = read;
   const { headers: pairs } = message;
   const args = {
     ...about,
     query: queryValues(about.query),
-    body: value,
+    // Absent where it would not be what the bytes say: code that reads it fails.
+    ...(!loss && { body: value }),
     headers: namedHeaders(pairs),
     raw_headers: pairs,
     // Counts against the size of the args: only for code that names it.
-    ...(code.includes('raw_body') && { raw_body: encodeRaw(message.body) }),
+    ...(readsBytes && { raw_body: encodeRaw(message.body) }),
   };
   if (message.hasValues) await ctx.accounts.runInTurns(account, rights.opened.add(args as Json));
   const has_svc = (await rights.findApplication()) !== undefined;
@@ -189,9 +223,9 @@ export const transform = async (
     throw answer;
   }
   const returned = returnedOf(side, outcome.value);
-  const headers = headersOf(side, returned.headers);
+  const headers = headersOf(side, returned.headers, pairs);
   // The same text in another charset is a change.
-  const isSameCharset = charsetOf(headers) === charsetOf(message.headers);
+  const isSameCharset = charsetOf({ headers, body: message.body }) === charsetOf(message);
   const writeJson = (body: Json): string | Promise<string> =>
     isLarge || outcome.bytes > WRITTEN_AT_ONCE
       ? ctx.accounts.finishInTurns(account, stringifyInSlices(body))
@@ -199,12 +233,9 @@ export const transform = async (
   const isText = typeof returned.body === 'string';
   const written = typeof returned.body === 'string' ? returned.body : await writeJson(returned.body);
   const isSame = isText || typeof value === 'string' ? returned.body === value : written === (await writeJson(value));
-  if (isSameCharset && isSame) {
-    // JSON is written again if the code read it as a value: duplicate names must not pass what the code has not seen.
-    const isParsed = isJson(message.headers) && value !== (textOf(message) ?? null);
-    const json = isText ? await writeJson(value) : written;
-    return { headers, body: isParsed ? encode(side, json, headers) : message.body };
-  }
+  if (isSameCharset && isSame && !loss) return unchanged(side, returned.headers, headers, message);
+  // The bytes of which the code saw U+FFFD are lost.
+  if (!loss && !isInCharset && written.includes('\ufffd')) refuseBody(side, { path: '', sentence: NOT_IN_CHARSET });
   const isTyped = headers.some(([name]) => name.toLowerCase() === 'content-type');
   if (!isTyped && returned.body !== null && !isText) headers.push(['content-type', 'application/json']);
   return { headers, body: returned.body === null ? undefined : encode(side, written, headers) };

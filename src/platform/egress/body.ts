@@ -56,6 +56,15 @@ const decoderOf = new Map<string, Decoder>([
 /** The `accept-encoding` of a request whose response is to be decoded. */
 export const DECODABLE_CODINGS = 'gzip, deflate, br';
 
+/** The part of an `Accept-Encoding` that can be decoded. */
+export const decodableOf = (accepted: string): string => {
+  const isKnown = (each: string): boolean => {
+    const coding = each.split(';', 1)[0]?.trim().toLowerCase() ?? '';
+    return coding === '' || coding === 'identity' || decoderOf.has(coding);
+  };
+  return accepted.split(',').filter(isKnown).join(',').trimStart() || 'identity';
+};
+
 /** The content codings of a response, in the order in which they were applied. */
 export const codingsOf = (headers: Headers): string[] =>
   headers

@@ -40,6 +40,8 @@ export type EgressRequest = {
   account?: Account | undefined;
   /** A text or a parsed URL. Read when the request is made: later changes of the object have no effect. */
   url: string | URL;
+  /** Path and query as they are written, if the parsed URL would spell them otherwise. */
+  target?: string | undefined;
   method: string;
   headers: Headers;
   /** Read as fast as the destination accepts it. Its `destroy`, if any, is called when reading stops. */
@@ -170,7 +172,7 @@ export const createEgress = (policy: EgressPolicy, options: EgressOptions): Egre
           mayBePrivate: isPrivateHost(policy, url),
           devCertificate: findDevDestination(policy, url)?.certificate,
         };
-        const path = url.pathname + url.search;
+        const path = asked.target ?? targetOf(url);
         const use = { tenant_id, account, origin: url.origin, clientCertificate };
         if (!method.test(asked.method) || forbiddenMethod.test(asked.method)) throw new EgressFault('REQUEST_REFUSED');
         const headers = requestHeaders(asked.headers);
@@ -204,6 +206,10 @@ export const createEgress = (policy: EgressPolicy, options: EgressOptions): Egre
     },
   };
 };
+
+/** The path and query of a URL. `search` alone has no question mark without a query. */
+const targetOf = ({ href, protocol }: URL): string =>
+  href.slice(href.indexOf('/', protocol.length + 2)).replace(/#.*/, '');
 
 /** In development, says how a server of the author's own network is reached. */
 const withLocalHint = ({ host, mayBePrivate }: CheckedHost, fault: EgressFault): EgressFault => {

@@ -142,7 +142,7 @@ const fetchAlong = async (ctx: FetchContext, asked: EgressFetch): Promise<Egress
 };
 
 /**
- * Reads and decodes a body. Reserves memory once, for the most it may need; a small body needs no reservation.
+ * Reads and decodes a body. `coded` is the body as it came, if `keepsCoded`. Reserves memory once, for the most it may need; a small body needs no reservation.
  * @throws EgressFault BODY_TOO_LARGE, DECODE, BUSY; the error of the connection. The body is destroyed then.
  */
 export const takeWhole = async (
@@ -152,9 +152,10 @@ export const takeWhole = async (
     signal,
     bodyBytesMax,
     memoryWaitMs: waitMs = MEMORY_WAIT_MS,
-  }: { account: Account } & Pick<EgressFetch, 'signal' | 'bodyBytesMax' | 'memoryWaitMs'>,
+    keepsCoded = false,
+  }: { account: Account; keepsCoded?: boolean } & Pick<EgressFetch, 'signal' | 'bodyBytesMax' | 'memoryWaitMs'>,
   answer: EgressResponse,
-): Promise<Pick<EgressAnswer, 'body' | 'release'>> => {
+): Promise<Pick<EgressAnswer, 'body' | 'release'> & { coded: Buffer | undefined }> => {
   const { headers } = answer;
   let reservation: Reservation | undefined;
   const reserve = async (bytes: number): Promise<void> => {
@@ -172,8 +173,9 @@ export const takeWhole = async (
       if (reservation === undefined) await reserve(decodedBytesMax);
       body = await decodeBody(headers, sent, bodyBytesMax);
     }
-    reservation?.shrinkTo(body.byteLength);
-    return { body, release: () => reservation?.release() };
+    const coded = keepsCoded ? sent : undefined;
+    reservation?.shrinkTo(body.byteLength + (coded === undefined || coded === body ? 0 : coded.byteLength));
+    return { body, coded, release: () => reservation?.release() };
   } catch (error) {
     answer.body.destroy();
     reservation?.release();

@@ -1,7 +1,7 @@
 // Checks parsed JSON that no client sent (from destinations, executors, or with the values of tokens in it) before other
 // functions walk it.
 import { depthProblem, type Json, OUTSIDE_JSON_DEPTH_MAX } from './json.ts';
-import { JSON_SLICE_CHARACTERS, parseInSlices } from './json-parser.ts';
+import { type JsonFinding, parseInSlices } from './json-parser.ts';
 import { runAtOnce, type Slices } from './slices.ts';
 import { walkJson } from './walk.ts';
 
@@ -27,16 +27,20 @@ export function* findShapeProblem(root: unknown): Slices<string | undefined> {
 /** Without pauses, for small values. */
 export const shapeProblem = (root: unknown): string | undefined => runAtOnce(findShapeProblem(root));
 
-/** `problem`: as `findShapeProblem`. */
-export type OutsideJson = { value: Json; problem: string | undefined };
+export type OutsideJson = {
+  value: Json;
+  /** As `findShapeProblem`. */
+  problem: JsonFinding | undefined;
+  /** What the value does not have of the text: a name that is there twice, a number that a double does not hold. */
+  loss: JsonFinding | undefined;
+};
 
-/** Parses JSON of a destination, and checks its shape. @throws SyntaxError or JsonSyntaxError for a text that is not JSON. */
+/** Parses JSON for code, and checks it. @throws JsonSyntaxError for a text that is not JSON. */
 export function* parseOutsideInSlices(text: string): Slices<OutsideJson> {
-  if (text.length <= JSON_SLICE_CHARACTERS) {
-    const value = JSON.parse(text) as Json;
-    return { value, problem: shapeProblem(value) };
-  }
   const { value, findings } = yield* parseInSlices(text);
+  const { prototype, depth, duplicate, number } = findings;
   // Only what exceeds the limit of clients can exceed this one.
-  return { value, problem: findings.prototype?.sentence ?? (findings.depth && (yield* findShapeProblem(value))) };
+  const sentence = depth && (yield* findShapeProblem(value));
+  const problem = prototype ?? (sentence === undefined ? undefined : { path: '', sentence });
+  return { value, problem, loss: duplicate ?? number };
 }

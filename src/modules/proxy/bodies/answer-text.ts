@@ -47,5 +47,7 @@ export const readAnswer = (answer: Message, isCut = false): { message: Message; 
   const text = decode(body, charset, isCut);
   if (text === undefined) return { message: answer, ...(kind.kind !== 'undeclared' && { unread: charset }) };
   const written = isMarkup(kind.kind) ? writeDeclaredEncoding(text) : text;
-  return { message: { ...answer, headers: utf8Headers, body: Buffer.from(written) } };
+  // A receiver that does not know UTF-16 would read another text than code has seen.
+  const coded = said && isLegacy(said) && charset === label ? answer.coded : undefined;
+  return { message: { ...answer, headers: utf8Headers, body: Buffer.from(written), coded } };
 };

@@ -71,6 +71,12 @@ export const charsetOf = (label: string): Charset | undefined => {
   return latin1.has(name) ? 'latin1' : legacyCharsetOf(name);
 };
 
+/** What the type and the document declare. Where they differ, values are written in ASCII, which both readers understand. */
+export const charsetOfDocument = (said: Charset, declared: string | undefined): Charset | undefined => {
+  const charset = declared === undefined || isUtf16Label(declared) ? said : charsetOf(declared);
+  return charset === 'utf8' ? said : charset;
+};
+
 const kindOfType = new Map<string, TextKind>([
   ['application/json', 'json'],
   ['application/x-json', 'json'],
@@ -210,7 +216,7 @@ const withoutBoundary: BodyKind = { kind: 'refused', refuse: (place) => invalidF
 /** Repeats only a well-formed label. */
 const quoted = (label: string): string => (/^[\w.:()+-]{1,40}$/.test(label) ? ` "${label}"` : '');
 
-export const unknownCharset = (label: string): BodyKind => ({
+export const unknownCharset = (label: string): BodyKind & { kind: 'refused' } => ({
   kind: 'refused',
   refuse: (place) =>
     unsupportedMediaType(

@@ -5,13 +5,14 @@ import type { Expansion, References } from '../../tokens/expressions/expansion.t
 import { formatPath } from '../../../platform/json/json.ts';
 import { JsonSyntaxError, parseInSlices } from '../../../platform/json/json-parser.ts';
 import type { Slices } from '../../../platform/json/slices.ts';
+import type { Headers } from '../../../platform/egress/headers.ts';
+import { refuseStaleDigests } from '../digests.ts';
 import {
   bodyKindOf,
   type BodyKind,
   type Charset,
-  charsetOf,
+  charsetOfDocument,
   isMarkup,
-  isUtf16Label,
   unknownCharset,
   partName,
   type TextBodyKind,
@@ -90,12 +91,6 @@ function* decode(bytes: Buffer, charset: Charset): Slices<string | undefined> {
     return undefined;
   }
 }
-
-/** What the type and the document declare. Where they differ, values are written in ASCII, which both readers understand. */
-const charsetOfDocument = (said: Charset, declared: string | undefined): Charset | undefined => {
-  const charset = declared === undefined || isUtf16Label(declared) ? said : charsetOf(declared);
-  return charset === 'utf8' ? said : charset;
-};
 
 /** The literals are written before the values are known. */
 function* writerIn(parts: TextParts, charset: Charset): Slices<WriteBody> {
@@ -207,14 +202,14 @@ function* prepareMultipart(
   level: number,
 ): Slices<WriteBody | undefined> {
   const place = formatPath(path);
-  const found: (Buffer | { kind: BodyKind; path: Path; content: Buffer[] })[] = [];
+  const found: (Buffer | { kind: BodyKind; path: Path; headers: Headers; content: Buffer[] })[] = [];
   let parts = 0;
   const reader = createMultipartReader(boundary, {
     onFrame: (chunk) => found.push(chunk),
     onPart: (headers) => {
       parts += 1;
       if (parts > PARTS_MAX) throw invalidField(place, `must have at most ${PARTS_MAX} parts`);
-      found.push({ kind: bodyKindOf(headers), path: [...path, partName(headers) ?? parts - 1], content: [] });
+      found.push({ kind: bodyKindOf(headers), path: [...path, partName(headers) ?? parts - 1], headers, content: [] });
     },
     onContent: (chunk) => {
       const part = found.at(-1);
@@ -239,6 +234,7 @@ function* prepareMultipart(
     yield;
     const bare = Buffer.concat(each.content);
     const write = yield* prepareBody(each.kind, bare, each.path, references, level + 1);
+    if (write) refuseStaleDigests(each.headers, each.headers, each.path);
     written.push(write ? (expansion) => withoutBoundary(write(expansion), boundary, formatPath(each.path)) : bare);
   }
   if (!written.some((each) => typeof each === 'function')) return undefined;

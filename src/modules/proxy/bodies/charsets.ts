@@ -59,6 +59,8 @@ const keepBytes = (bytes: Uint8Array): string => String.fromCharCode(...Array.fr
 /** Whether a decoded text has bytes that are kept as they are. */
 export const hasKeptBytes = (text: string): boolean => text.search(keptByte) !== -1;
 
+export const withoutKeptBytes = (text: string): string => text.replace(keptByte, '');
+
 const widthAt = (bytes: Buffer, at: number, width: Width | undefined): number =>
   width?.(bytes[at] as number, bytes[at + 1]) ?? 1;
 

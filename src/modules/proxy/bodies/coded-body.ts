@@ -9,6 +9,7 @@ import { AppError, invalidField, payloadTooLarge } from '../../../platform/error
 import { EXPANDED_BYTES_MAX } from '../../tokens/expressions/meter.ts';
 import { type BodyKind, decodedHeaders, isMarkup } from './body-kind.ts';
 import { writeDeclaredEncoding } from './markup-text.ts';
+import type { Message } from '../message.ts';
 import { isInUtf16, readUtf16, withoutByteOrderMark } from './utf16.ts';
 
 /** A larger body cannot be searched for expressions. */
@@ -40,15 +41,22 @@ export const checkCodings = (headers: Headers): void => {
 /** A body in UTF-8, without content codings. */
 export type DecodedBody = { bytes: Buffer; wasUtf16: boolean };
 
-/** @param isSeen whether a value was inserted or code reads the body. Otherwise the original body is sent. */
+/**
+ * @param hasValues whether values were inserted into the body. Otherwise the original body is sent, unless code changes it.
+ * @param isRead whether code reads the body.
+ */
 export const sentOf = (
   decoded: DecodedBody | undefined,
-  isSeen: boolean,
+  { hasValues, isRead }: { hasValues: boolean; isRead: boolean },
   { headers, body }: { headers: Headers; body: Uint8Array | undefined },
   whole: Uint8Array | undefined,
-): { headers: Headers; body: Uint8Array | undefined } => {
+): Pick<Message, 'headers' | 'body' | 'coded'> => {
   if (!decoded) return { headers, body };
-  return isSeen ? { headers: decodedHeaders(headers, decoded.wasUtf16), body } : { headers, body: whole };
+  const coded = { headers, body: whole };
+  if (!hasValues && !isRead) return coded;
+  // A destination that does not know UTF-16 would read another text than code has seen.
+  const mayLeave = !hasValues && !decoded.wasUtf16;
+  return { headers: decodedHeaders(headers, decoded.wasUtf16), body, coded: mayLeave ? coded : undefined };
 };
 
 type DecodeContext = Pick<ReactorsContext, 'accounts'>;

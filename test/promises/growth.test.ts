@@ -443,6 +443,14 @@ const works: Record<string, (run: Run) => Work> = {
     (run) =>
     ({ text }) =>
       run({ headers: plain, body: Buffer.from(text) }),
+  'modules/proxy/digests refuseStaleDigests':
+    (run) =>
+    ({ headers }) =>
+      run(headers, headers),
+  'modules/proxy/target baseOf':
+    (run) =>
+    ({ text }) =>
+      run(`https://example.com?${text}`, new URL(`https://example.com?${text}`)),
   'modules/proxy/target destinationOf':
     (run) =>
     ({ text }) =>

@@ -58,7 +58,8 @@ const bufferOf = ({ buffer, byteOffset, byteLength }: Uint8Array): Buffer =>
   Buffer.from(buffer, byteOffset, byteLength);
 
 /** The encoding that a document in markup declares itself. */
-export const declaredIn = ({ headers, body }: Message): string | undefined => {
+export const declaredIn = (message: Message): string | undefined => {
+  const { headers, body } = message;
   const kind = bodyKindOf(headers);
   return body && 'charset' in kind && isMarkup(kind.kind) ? declaredEncoding(bufferOf(body)) : undefined;
 };

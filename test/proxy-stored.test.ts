@@ -364,7 +364,7 @@ describe('where it goes', () => {
     ['/base?k=1', '/a?x=1&y', '/base/a?k=1&x=1&y'],
     ['/base?k=1', '?k=2', '/base?k=1&k=2'],
     ['?k=1', '/a', '/a?k=1'],
-    ['/base', '/a?', '/base/a'],
+    ['/base', '/a?', '/base/a?'],
     ['/base', '/a?x=%26&x=+&=&&', '/base/a?x=%26&x=+&=&&'],
     ['/base', '/a?u=https://evil.test/', '/base/a?u=https://evil.test/'],
   ])('the path %j of a proxy, and %j behind /proxy, are %j', async (base, asked, reached) => {

@@ -139,9 +139,9 @@ describe('what the watchdog found', () => {
 
   test('names no operation for garbage collections', async () => {
     const script = `
-      const { Operation, within } = await import(${JSON.stringify(new URL('../../../src/platform/event-loop.ts', import.meta.url).href)});
-      const { startWatchdog } = await import(${JSON.stringify(new URL('../../../src/platform/watchdog.ts', import.meta.url).href)});
-      const { createHeldOperations, startCountingHeld } = await import(${JSON.stringify(new URL('../../../src/platform/held-operations.ts', import.meta.url).href)});
+      const { Operation, within } = await import(${JSON.stringify(new URL('../../src/platform/event-loop.ts', import.meta.url).href)});
+      const { startWatchdog } = await import(${JSON.stringify(new URL('../../src/platform/watchdog.ts', import.meta.url).href)});
+      const { createHeldOperations, startCountingHeld } = await import(${JSON.stringify(new URL('../../src/platform/held-operations.ts', import.meta.url).href)});
       startWatchdog({ turnCpuMsMax: 60_000 });
       const log = { error: (line) => console.log(JSON.stringify(line)) };
       startCountingHeld({ heldOperations: createHeldOperations(() => new Date()), log }, () => console.log('told'));

@@ -104,7 +104,7 @@ const inputOf = (shape: string, characters: number): Input => {
 
 /** Types and names of parameters that hold input. */
 const input =
-  /[:<] ?(?:readonly )?(?:Json|Input|Headers|Message|Buffer|Uint8Array|AsyncIterable|Template|TextParts|RequestPlaces|FilterCall|ParsedBody|LogLine|Frame|Socket|EgressResponse|ProxyAnswer|IncomingBody|EgressFetch)\b|\b(?:text|raw|query|rawUrl|label|content|literal|expression|coding|boundary|value): string\b|\b(?:root|input|thrown): unknown\b|\bhead: object\b/;
+  /[:<] ?(?:readonly )?(?:Json|Input|Headers|Message|Buffer|Uint8Array|AsyncIterable|Template|TextParts|RequestPlaces|FilterCall|ParsedBody|LogLine|Frame|Socket|EgressResponse|ProxyAnswer|IncomingBody|EgressFetch)\b|Pick<Target\b|\b(?:text|raw|query|rawUrl|label|content|literal|expression|coding|boundary|value): string\b|\b(?:root|input|thrown): unknown\b|\bhead: object\b/;
 
 /** The parameters of a list, split at commas outside of brackets. */
 const split = (parameters: string): string[] => {
@@ -455,6 +455,10 @@ const works: Record<string, (run: Run) => Work> = {
     (run) =>
     ({ text }) =>
       run({ url: new URL('https://example.com/base'), search: '' }, { path: `/${text}`, query: text, isBare: false }),
+  'modules/proxy/target refuseLongUrl':
+    (run) =>
+    ({ text }) =>
+      run({ url: new URL(`https://example.com?${text}`), target: `/?${text}` }, { path: '', query: text }),
   'modules/proxy/watch watchBody':
     (run) =>
     ({ text }) => [

@@ -1,7 +1,7 @@
 // The OpenAPI document describes what the server accepts: null values, empty lists, and types in a patch.
 import { beforeAll, describe, expect, test } from 'vitest';
 import { exampleFormula } from '../src/modules/code/formula-record.ts';
-import { fits, type Node, resolved } from './support/document.ts';
+import { exampleOf, fits, type Node, type Path, plain, spell, withAt } from './support/document.ts';
 import { type SharedServer, useServer } from './support/server.ts';
 
 let server: SharedServer;
@@ -183,22 +183,6 @@ const sendTo = ({ operation, path }: Base, body: unknown) => {
   return send(method, path?.() ?? url, body);
 };
 
-/** A schema without its reference, and without null. */
-const plain = (schema: Node): Node => {
-  const { anyOf, ...rest } = { ...resolved(schema), ...schema };
-  return anyOf ? { ...rest, ...plain(anyOf[0]) } : rest;
-};
-
-const exampleOf = (given: Node): any => {
-  const schema = plain(given);
-  if (schema['examples']) return structuredClone(schema['examples'][0]);
-  if (schema['items']) return [exampleOf(schema['items'])];
-  const parts = Object.entries((schema['properties'] ?? {}) as Node);
-  const required = parts.filter(([name]) => schema['required']?.includes(name));
-  return Object.fromEntries(required.map(([name, part]) => [name, exampleOf(part)]));
-};
-
-type Path = (string | number)[];
 type Limit = { path: Path; keyword: string; value: unknown };
 
 const entriesOf = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, at) => [`n${at}`, 'x']));
@@ -236,19 +220,6 @@ const limitsOf = (given: Node, path: Path = []): Limit[] => {
     ...Object.entries((properties ?? {}) as Node).flatMap(([name, part]) => limitsOf(part, [...path, name])),
   ];
 };
-
-/** The body with a value at a place; what is missing on the way is made of the examples. */
-const withAt = (given: Node, body: unknown, [step, ...rest]: Path, value: unknown): unknown => {
-  if (step === undefined) return value;
-  const schema = plain(given);
-  const part = schema['items'] ?? schema['properties'][step];
-  if (typeof step === 'number') return [withAt(part, exampleOf(part), rest, value)];
-  const holder = body as Node;
-  return { ...holder, [step]: withAt(part, holder[step] ?? exampleOf(part), rest, value) };
-};
-
-const spell = (path: Path): string =>
-  path.map((step, at) => (typeof step === 'number' ? `[${step}]` : at === 0 ? step : `.${step}`)).join('');
 
 const schemaOf = (base: Base): Node => ({ $ref: `#/components/schemas/${base.schema}` });
 const bodyOf = (base: Base): Node => ({ ...exampleOf(schemaOf(base)), ...base.body?.() });

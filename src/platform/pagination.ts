@@ -1,6 +1,7 @@
 // Reads pages of lists: by number with totals, or by a cursor that stays correct while records are added.
 import { z } from 'zod';
 import { invalidField } from './errors.ts';
+import { optional } from './optional.ts';
 
 export const PAGE_SIZE_DEFAULT = 20;
 export const PAGE_SIZE_MAX = 100;
@@ -28,9 +29,9 @@ export const cursorSchema = (sentence: string) =>
 
 /** The selection of a page in a JSON body. `pageOf` has the defaults. */
 export const pageFields = {
-  page: wholeNumber(PAGE_NUMBER_MAX).optional(),
-  size: wholeNumber(PAGE_SIZE_MAX).optional(),
-  start: cursorSchema('must be a string').optional(),
+  page: optional(wholeNumber(PAGE_NUMBER_MAX)),
+  size: optional(wholeNumber(PAGE_SIZE_MAX)),
+  start: optional(cursorSchema('must be a string')),
 };
 
 /** The page that a client selects: by `start`, the cursor of an earlier page, or else by its number from 1. */

@@ -39,3 +39,34 @@ export const fits = (schema: Node, example: unknown): string | undefined => {
   const parsed = z.fromJSONSchema({ ...(readable(schema) as Node), $defs }).safeParse(example);
   return parsed.success ? undefined : z.prettifyError(parsed.error);
 };
+
+/** A schema without its reference, and without null. */
+export const plain = (schema: Node): Node => {
+  const { anyOf, ...rest } = { ...resolved(schema), ...schema };
+  return anyOf ? { ...rest, ...plain(anyOf[0]) } : rest;
+};
+
+export const exampleOf = (given: Node): any => {
+  const schema = plain(given);
+  if (schema['examples']) return structuredClone(schema['examples'][0]);
+  if (schema['items']) return [exampleOf(schema['items'])];
+  const parts = Object.entries((schema['properties'] ?? {}) as Node);
+  const required = parts.filter(([name]) => schema['required']?.includes(name));
+  return Object.fromEntries(required.map(([name, part]) => [name, exampleOf(part)]));
+};
+
+/** The steps to a value in a body. */
+export type Path = (string | number)[];
+
+/** The body with a value at a place; what is missing on the way is made of the examples. */
+export const withAt = (given: Node, body: unknown, [step, ...rest]: Path, value: unknown): unknown => {
+  if (step === undefined) return value;
+  const schema = plain(given);
+  const part = schema['items'] ?? schema['properties'][step];
+  if (typeof step === 'number') return [withAt(part, (body as unknown[])[0], rest, value)];
+  const holder = body as Node;
+  return { ...holder, [step]: withAt(part, holder[step] ?? exampleOf(part), rest, value) };
+};
+
+export const spell = (path: Path): string =>
+  path.map((step, at) => (typeof step === 'number' ? `[${step}]` : at === 0 ? step : `.${step}`)).join('');

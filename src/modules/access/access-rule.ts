@@ -1,6 +1,7 @@
 // Access rules: their schema and limits.
 import { z } from 'zod';
 import { parseContainer } from './containers.ts';
+import { optional, optionalWith } from '../../platform/optional.ts';
 import { isPermission, type Permission } from './permissions.ts';
 
 /** How much of a token's data a decision shows. `default`, of a plain permission: the masked value, or the value of a token without a mask. */
@@ -36,15 +37,15 @@ const isTokenPermission = (text: unknown): text is Permission => isPermission(te
 
 export const accessRuleSchema = z
   .object({
-    description: z.string().max(RULE_DESCRIPTION_LENGTH_MAX).default(''),
+    description: optionalWith(z.string().max(RULE_DESCRIPTION_LENGTH_MAX), ''),
     priority: z.int().min(1).max(RULE_PRIORITY_MAX),
-    container: container.optional(),
+    container: optional(container),
     conditions: z
       .array(condition)
       .max(CONDITIONS_MAX)
+      .nullish()
       // Generated clients of some languages send every list, empty ones too.
-      .transform((conditions) => (conditions.length > 0 ? conditions : undefined))
-      .optional(),
+      .transform((conditions) => (conditions && conditions.length > 0 ? conditions : undefined)),
     transform: z.enum(ruleTransforms),
     permissions: z
       .array(z.string().refine(isTokenPermission, 'must be a permission on tokens'), 'must be a list of permissions')
@@ -56,4 +57,6 @@ export const accessRuleSchema = z
 
 export type RuleCondition = z.infer<typeof condition>;
 
-export type AccessRule = z.infer<typeof accessRuleSchema>;
+type Parsed = z.infer<typeof accessRuleSchema>;
+
+export type AccessRule = Omit<Parsed, 'container' | 'conditions'> & Partial<Pick<Parsed, 'container' | 'conditions'>>;

@@ -12,6 +12,7 @@ import {
   TENANT_ID,
   uuid,
 } from '../../platform/http/schemas.ts';
+import { optional } from '../../platform/optional.ts';
 import { networksSchema } from '../../platform/ip-networks.ts';
 import { parseDate } from '../../platform/json/dates.ts';
 import { API_KEYS_MAX } from './application-keys.ts';
@@ -38,10 +39,7 @@ const EXPIRY_ERROR = 'must be a time (RFC 3339)';
 export const applicationKeyBody = z
   .object(
     {
-      name: nameSchema
-        .nullish()
-        .transform((name) => name ?? undefined)
-        .meta({ description: 'What the key is for. Left out: no name.', example: NAME }),
+      name: optional(nameSchema).meta({ description: 'What the key is for. Left out: no name.', example: NAME }),
       expires_at: z
         .string(EXPIRY_ERROR)
         .meta({ format: 'date-time' })

@@ -16,6 +16,7 @@ import { CREATES_PER_MINUTE, CREATES_PER_MINUTE_MAX } from './public-access.ts';
 import { z } from 'zod';
 import { BURST_MAX, DAILY_TOKENS_MAX, REQUESTS_PER_SECOND_MAX } from '../../platform/application-limits.ts';
 import { allowedHostsSchema, HOSTS_IN_DOCUMENTS } from '../../platform/egress/allowed-hosts.ts';
+import { optional, optionalWith } from '../../platform/optional.ts';
 import { applicationTypes, type Permission, permissions } from './permissions.ts';
 import { nameSchema } from './tenants.ts';
 import { nameQuery, onlyPage, pageQuery, pageSchema, repeated } from '../../platform/http/list-parameters.ts';
@@ -37,50 +38,46 @@ const RULES_MAX = 50;
 
 const EXAMPLE_ID = '2b7d9e40-61c5-4f8a-9d12-8e3a5c7f0b64';
 
-const accessRule = z
+const accessCondition = z
   .object({
-    description: z
+    attribute: z.enum(conditionAttributes).meta({
+      description: 'The attribute of the token.',
+      'x-extensible-enum': [...conditionAttributes],
+      example: 'id',
+    }),
+    operator: z.enum(conditionOperators).meta({
+      description: 'How the attribute is compared with the value.',
+      'x-extensible-enum': [...conditionOperators],
+      example: 'starts_with',
+    }),
+    value: z
       .string()
-      .max(RULE_DESCRIPTION_LENGTH_MAX)
-      .optional()
-      .meta({ description: 'The purpose of the rule.', example: 'Support sees the last digits' }),
+      .min(1)
+      .max(CONDITION_VALUE_LENGTH_MAX)
+      .meta({ description: 'The value. Case counts in ids, not in containers.', example: 'order-' }),
+  })
+  .meta({ id: 'AccessCondition', description: 'A condition that a token must meet.' });
+
+/** @param absent makes a schema that of an attribute which may be left out: in requests null means the same. */
+const describeRule = (absent: <T extends z.ZodType>(schema: T) => z.ZodOptional) =>
+  z.object({
+    description: absent(z.string().max(RULE_DESCRIPTION_LENGTH_MAX)).meta({
+      description: 'The purpose of the rule.',
+      example: 'Support sees the last digits',
+    }),
     priority: z.int().min(1).max(RULE_PRIORITY_MAX).meta({
       description: 'The first rule with the permission that applies to the token decides, 1 before 2.',
       example: 1,
     }),
-    container: containerPath.optional().meta({
+    container: absent(containerPath).meta({
       description:
         'The rule applies to the tokens in this container and in those below it. A rule has either this or `conditions`.',
       example: '/pci/',
     }),
-    conditions: z
-      .array(
-        z
-          .object({
-            attribute: z.enum(conditionAttributes).meta({
-              description: 'The attribute of the token.',
-              'x-extensible-enum': [...conditionAttributes],
-              example: 'id',
-            }),
-            operator: z.enum(conditionOperators).meta({
-              description: 'How the attribute is compared with the value.',
-              'x-extensible-enum': [...conditionOperators],
-              example: 'starts_with',
-            }),
-            value: z
-              .string()
-              .min(1)
-              .max(CONDITION_VALUE_LENGTH_MAX)
-              .meta({ description: 'The value. Case counts in ids, not in containers.', example: 'order-' }),
-          })
-          .meta({ id: 'AccessCondition', description: 'A condition that a token must meet.' }),
-      )
-      .max(CONDITIONS_MAX)
-      .optional()
-      .meta({
-        description:
-          'The rule applies to the tokens that meet all of these. A rule has either this or `container`; an empty list counts as absent.',
-      }),
+    conditions: absent(z.array(accessCondition).max(CONDITIONS_MAX)).meta({
+      description:
+        'The rule applies to the tokens that meet all of these. A rule has either this or `container`; an empty list counts as absent.',
+    }),
     transform: z.enum(ruleTransforms).meta({
       'x-extensible-enum': [...ruleTransforms],
       description: 'How much of a token the rule shows: nothing of its data, its masked value, or the data itself.',
@@ -95,11 +92,14 @@ const accessRule = z
       )
       .min(1)
       .meta({ description: 'The permissions on tokens that the rule grants.' }),
-  })
-  .meta({
-    id: 'AccessRule',
-    description: 'Gives permissions on some tokens, and says how much of these tokens is shown.',
   });
+
+const RULE_TEXT = 'Gives permissions on some tokens, and says how much of these tokens is shown.';
+
+const accessRule = describeRule((schema) => schema.optional()).meta({ id: 'AccessRule', description: RULE_TEXT });
+
+/** For the OpenAPI document only, which refers to it by its id. */
+describeRule((schema) => schema.nullish()).meta({ id: 'AccessRuleRequest', description: RULE_TEXT });
 
 const givenRule = accessRuleSchema.superRefine((rule, ctx) => {
   if (!isStorableText(rule.description)) ctx.addIssue({ code: 'custom', path: ['description'], message: NOT_STORABLE });
@@ -123,7 +123,7 @@ const givenRateLimit = z
   .object(
     {
       requests_per_second: requestsPerSecond.meta({ description: REQUESTS_PER_SECOND, example: 100 }),
-      burst: burst.optional().meta({
+      burst: optional(burst).meta({
         description: 'Requests that may come at once after a pause. Left out: as many as `requests_per_second`.',
         example: 200,
       }),
@@ -147,18 +147,11 @@ const DAILY_USES =
   'Distinct tokens per day (UTC) that the application may use by reactors and the proxy, also in code that has its permissions.';
 
 const givenLimits = {
-  rate_limit: givenRateLimit
-    .nullish()
-    .transform((limit) => limit ?? undefined)
-    .meta({ description: `Limits the requests with the key of the application. ${NO_LIMIT}` }),
-  daily_reveals: dailyTokens
-    .nullish()
-    .transform((limit) => limit ?? undefined)
-    .meta({ description: `${DAILY_REVEALS} ${NO_LIMIT}`, example: 1000 }),
-  daily_uses: dailyTokens
-    .nullish()
-    .transform((limit) => limit ?? undefined)
-    .meta({ description: `${DAILY_USES} ${NO_LIMIT}`, example: 5000 }),
+  rate_limit: optional(givenRateLimit).meta({
+    description: `Limits the requests with the key of the application. ${NO_LIMIT}`,
+  }),
+  daily_reveals: optional(dailyTokens).meta({ description: `${DAILY_REVEALS} ${NO_LIMIT}`, example: 1000 }),
+  daily_uses: optional(dailyTokens).meta({ description: `${DAILY_USES} ${NO_LIMIT}`, example: 5000 }),
 };
 
 /** Limits alone, as the operator gives them. */
@@ -168,40 +161,39 @@ const oneContainer = 'must be a list of one container path';
 
 const fields = {
   name: nameSchema.meta({ description: 'The name of the application.', example: 'Checkout' }),
-  permissions: z
-    .array(
-      z
-        .enum(permissions, 'must be a permission; GET /permissions lists them')
-        .meta({ 'x-extensible-enum': permissions, example: 'token:create' }),
-      'must be a list of permissions',
-    )
-    .max(PERMISSIONS_MAX, `must be at most ${PERMISSIONS_MAX} permissions`)
-    .default([])
-    .meta({
-      description:
-        'The permissions of the application. Permissions on tokens are for all tokens. At least one, or a rule. Left out: none.',
-    }),
-  rules: z
-    .array(z.any().meta({ allOf: [{ $ref: '#/components/schemas/AccessRule' }] }), 'must be a list of rules')
-    .max(RULES_MAX, `must be at most ${RULES_MAX} rules`)
-    .pipe(z.array(givenRule))
-    .default([])
-    .meta({
-      description:
-        'The access rules: permissions on some tokens, and how much of these tokens the application sees. Left out: none.',
-    }),
+  permissions: optionalWith(
+    z
+      .array(
+        z
+          .enum(permissions, 'must be a permission; GET /permissions lists them')
+          .meta({ 'x-extensible-enum': permissions, example: 'token:create' }),
+        'must be a list of permissions',
+      )
+      .max(PERMISSIONS_MAX, `must be at most ${PERMISSIONS_MAX} permissions`),
+    [],
+  ).meta({
+    description:
+      'The permissions of the application. Permissions on tokens are for all tokens. At least one, or a rule. Left out: none.',
+  }),
+  rules: optionalWith(
+    z
+      .array(z.any().meta({ allOf: [{ $ref: '#/components/schemas/AccessRuleRequest' }] }), 'must be a list of rules')
+      .max(RULES_MAX, `must be at most ${RULES_MAX} rules`)
+      .pipe(z.array(givenRule)),
+    [],
+  ).meta({
+    description:
+      'The access rules: permissions on some tokens, and how much of these tokens the application sees. Left out: none.',
+  }),
   allowed_hosts: allowedHostsSchema.meta({
     description: `The hosts that the application may send to through the proxy. ${HOSTS_IN_DOCUMENTS} Left out: not limited.`,
     example: ['api.example.com'],
   }),
   ...givenLimits,
-  allowed_origins: originsSchema
-    .nullish()
-    .transform((origins) => origins ?? [])
-    .meta({
-      description: `For public applications: the origins of the pages that may use the key. ${ORIGINS_IN_DOCUMENTS} Left out: no page may, only clients that send no Origin.`,
-      example: ['https://shop.example.com'],
-    }),
+  allowed_origins: optionalWith(originsSchema, []).meta({
+    description: `For public applications: the origins of the pages that may use the key. ${ORIGINS_IN_DOCUMENTS} Left out: no page may, only clients that send no Origin.`,
+    example: ['https://shop.example.com'],
+  }),
   containers: z
     .array(
       containerPath.transform((text) => parseContainer(text) ?? z.NEVER),
@@ -213,13 +205,10 @@ const fields = {
     .meta({
       description: 'For public applications: the container of its tokens. Left out: the container of each type.',
     }),
-  creates_per_minute: wholeNumber(1, CREATES_PER_MINUTE_MAX)
-    .nullish()
-    .transform((limit) => limit ?? undefined)
-    .meta({
-      description: `For public applications: how many tokens one client address may create in a minute. Left out: ${CREATES_PER_MINUTE}.`,
-      example: CREATES_PER_MINUTE,
-    }),
+  creates_per_minute: optional(wholeNumber(1, CREATES_PER_MINUTE_MAX)).meta({
+    description: `For public applications: how many tokens one client address may create in a minute. Left out: ${CREATES_PER_MINUTE}.`,
+    example: CREATES_PER_MINUTE,
+  }),
 };
 
 const isNotEmpty = (given: unknown): boolean => Array.isArray(given) && given.length > 0;
@@ -240,7 +229,7 @@ export const newApplication = z
   .object(
     {
       ...fields,
-      type: z.enum(applicationTypes, 'must be private, public or management').default('private').meta({
+      type: optionalWith(z.enum(applicationTypes, 'must be private, public or management'), 'private').meta({
         description:
           '`public`: the key is in browsers and apps. It may hold `token:create` only, and its answers have no fingerprint. `private` and `management` limit nothing. The type cannot change. Left out: `private`.',
         example: 'private',

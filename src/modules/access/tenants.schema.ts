@@ -12,13 +12,14 @@ import {
   TENANT_ID,
 } from '../../platform/http/schemas.ts';
 import { isStorableText, NOT_STORABLE } from '../../platform/json/json.ts';
+import { optional, optionalWith, withoutNulls } from '../../platform/optional.ts';
 
 /** As many as a token has metadata. */
 const SETTINGS_MAX = 50;
 const SETTING_NAME_LENGTH_MAX = 200;
 const SETTING_LENGTH_MAX = 500;
 
-const flag = z.enum(['true', 'false'], 'must be the text true or the text false').optional();
+const flag = optional(z.enum(['true', 'false'], 'must be the text true or the text false'));
 
 const settingsRefusal = `must have at most ${SETTINGS_MAX} settings, with names of 1 to ${SETTING_NAME_LENGTH_MAX} characters`;
 
@@ -33,7 +34,7 @@ const settings = z
         description: 'The same setting under the name that clients of the earlier API use.',
         example: 'true',
       }),
-      absent_paths: z.enum(['null', 'error'], 'must be the text null or the text error').optional().meta({
+      absent_paths: optional(z.enum(['null', 'error'], 'must be the text null or the text error')).meta({
         description:
           'What an expression gives for a path that a token has not: `error` (also if left out), or `null` as before.',
         example: 'error',
@@ -50,7 +51,8 @@ const settings = z
     z
       .string('must be text')
       .max(SETTING_LENGTH_MAX, `must have at most ${SETTING_LENGTH_MAX} characters`)
-      .refine(isStorableText, NOT_STORABLE),
+      .refine(isStorableText, NOT_STORABLE)
+      .nullable(),
   )
   .refine((given) => {
     const names = Object.keys(given);
@@ -64,13 +66,13 @@ const settings = z
     maxProperties: SETTINGS_MAX,
     propertyNames: { type: 'string', minLength: 1, maxLength: SETTING_NAME_LENGTH_MAX },
   })
-  .transform((given) => given as Record<string, string>);
+  .transform((given) => withoutNulls(given) as Record<string, string>);
 
 export const tenantChange = z
   .object(
     {
       name: nameSchema.meta({ description: 'The name of the tenant.', example: 'Example Shop' }),
-      settings: settings.default({}).meta({
+      settings: optionalWith(settings, {}).meta({
         description: 'The settings of the tenant. Left out: none.',
         example: { deduplicate_token: 'true' },
       }),

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { nameSchema } from '../access/tenants.ts';
 import { isStorableText, NOT_STORABLE } from '../../platform/json/json.ts';
+import { optional } from '../../platform/optional.ts';
 import { ICON_LENGTH_MAX, ICON_PATTERN, isIcon } from './icon.ts';
 
 export const CODE_LENGTH_MAX = 50_000;
@@ -23,11 +24,7 @@ export const ICON_IN_DOCUMENTS =
 const hostileNames = new Set(['__proto__', 'constructor', 'prototype']);
 const HOSTILE_NAMES = 'Not `__proto__`, `constructor` or `prototype`.';
 
-/** Null counts as absent, as some clients send it. */
-const orNothing = <T extends z.ZodType>(schema: T) =>
-  schema.nullish().transform((value) => (value ?? undefined) as z.output<T> | undefined);
-
-const description = orNothing(
+const description = optional(
   z
     .string(`must be text of at most ${DESCRIPTION_LENGTH_MAX} characters`)
     .max(DESCRIPTION_LENGTH_MAX, `must have at most ${DESCRIPTION_LENGTH_MAX} characters`)
@@ -93,7 +90,7 @@ export const formulaFields = {
     description: 'What the formula does.',
     example: 'Charges a card with a payment API',
   }),
-  icon: orNothing(
+  icon: optional(
     z
       .string('must be a data URL of a PNG or JPEG image')
       .refine(isIcon, `must be a data URL in base64 of a PNG or JPEG image, of at most ${ICON_LENGTH_MAX} characters`)
@@ -111,7 +108,7 @@ export const formulaFields = {
       description: 'JavaScript at the level of Node.js 16: a CommonJS module that exports one function of a request.',
       example: 'module.exports = async (req) => ({ raw: { last4: req.args.number.slice(-4) } });',
     }),
-  configuration: orNothing(
+  configuration: optional(
     z
       .array(
         z
@@ -140,7 +137,7 @@ export const formulaFields = {
   )
     .transform((elements) => elements ?? [])
     .meta({ description: "The contract for the configuration of the formula's reactors." }),
-  request_parameters: orNothing(
+  request_parameters: optional(
     z
       .array(
         z
@@ -158,7 +155,7 @@ export const formulaFields = {
                 description: 'The type that the server casts the value to.',
                 example: 'string',
               }),
-              optional: orNothing(z.boolean('must be true or false'))
+              optional: optional(z.boolean('must be true or false'))
                 .transform((optional) => optional ?? false)
                 .meta({ description: 'Whether an invocation may leave it out. Left out: false.', example: false }),
             },

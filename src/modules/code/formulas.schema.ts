@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { nameQuery, onlyPage, pageQuery, pageSchema } from '../../platform/http/list-parameters.ts';
 import { exampleFormula, formulaRecord } from './formula-record.ts';
 import { type Examples, givenUuid, modified } from '../../platform/http/schemas.ts';
+import { optional } from '../../platform/optional.ts';
 import { formulaFields } from './formula-fields.ts';
 import { formulaTypes } from './formulas.ts';
 
@@ -19,7 +20,7 @@ const fields = {
 };
 
 const newFields = {
-  id: givenUuid.optional().meta({
+  id: optional(givenUuid).meta({
     description: 'An id that you choose. Left out: the vault generates one.',
     example: EXAMPLE_ID,
   }),

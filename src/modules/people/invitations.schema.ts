@@ -11,6 +11,7 @@ import {
   modified,
   TENANT_ID,
 } from '../../platform/http/schemas.ts';
+import { optionalWith } from '../../platform/optional.ts';
 import { ADDRESS_LENGTH_MAX } from './address.ts';
 import { INVITATION_HOURS, invitationStatuses } from './invitations.ts';
 import { givenRoleSchema, ROLES_IN_DOCUMENTS } from './roles.schema.ts';
@@ -38,7 +39,7 @@ export const newInvitation = z
         maxLength: ADDRESS_LENGTH_MAX,
         example: exampleInvitation.email,
       }),
-      role: givenRoleSchema.default(DEFAULT_ROLE).meta({
+      role: optionalWith(givenRoleSchema, DEFAULT_ROLE).meta({
         description: `The role of the person as a member. ${ROLES_IN_DOCUMENTS} Left out: \`${DEFAULT_ROLE}\`.`,
         example: exampleInvitation.role,
       }),

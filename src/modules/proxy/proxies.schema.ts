@@ -15,6 +15,7 @@ import {
   modified,
   TENANT_ID,
 } from '../../platform/http/schemas.ts';
+import { optional, optionalWith } from '../../platform/optional.ts';
 import { DESTINATION_URL_LENGTH_MAX, GRACE_SECONDS_MAX, PEM_LENGTH_MAX } from './proxies.ts';
 import { configurationKeywords, ELEMENTS_MAX, formulaFields } from '../code/formula-fields.ts';
 import { CONFIGURATION_TEXT_LENGTH_MAX } from '../reactors/reactors.ts';
@@ -82,15 +83,15 @@ const proxyBody = z
         pattern: '^[Hh][Tt][Tt][Pp][Ss]://[^\\s#\\\\]+$',
         example: exampleProxy.destination_url,
       }),
-      request_transform: proxyTransform.nullish().meta({
+      request_transform: optional(proxyTransform).meta({
         description:
           'Runs on each request after expressions are replaced, and returns what the proxy sends. Left out: none.',
       }),
-      response_transform: proxyTransform.nullish().meta({
+      response_transform: optional(proxyTransform).meta({
         description:
           'Runs on each response of the destination, with any status, and returns the response of the proxy. Left out: none.',
       }),
-      application: applicationReference.nullish().meta({
+      application: optional(applicationReference).meta({
         description:
           'The application whose permissions the transforms have. It is the caller too where a request has no API key. The caller that creates or changes the proxy must have all its permissions. Left out: none.',
       }),
@@ -103,23 +104,15 @@ const proxyBody = z
           description: `Values for the transforms by their names: text of at most ${CONFIGURATION_TEXT_LENGTH_MAX} characters, numbers and booleans. At most ${ELEMENTS_MAX}. A name has letters, digits, _ and -. Left out: null.`,
           example: exampleProxy.configuration,
         }),
-      require_auth: z
-        .boolean('must be true or false')
-        .nullish()
-        .transform((required) => required ?? true)
-        .meta({
-          description: 'Whether a request needs an API key in addition to the key of the proxy. Left out: true.',
-          example: true,
-        }),
-      expressions: z
-        .enum(['on', 'off'], "must be 'on' or 'off'")
-        .nullish()
-        .transform((expressions) => expressions ?? 'on')
-        .meta({
-          description:
-            'Whether `{{ }}` in requests are expressions. `off`: all of a request is data and is sent as it is, for proxies that take requests of other systems, such as webhooks. Left out: on.',
-          example: 'on',
-        }),
+      require_auth: optionalWith(z.boolean('must be true or false'), true).meta({
+        description: 'Whether a request needs an API key in addition to the key of the proxy. Left out: true.',
+        example: true,
+      }),
+      expressions: optionalWith(z.enum(['on', 'off'], "must be 'on' or 'off'"), 'on').meta({
+        description:
+          'Whether `{{ }}` in requests are expressions. `off`: all of a request is data and is sent as it is, for proxies that take requests of other systems, such as webhooks. Left out: on.',
+        example: 'on',
+      }),
       allowed_hosts: allowedHostsSchema.meta({
         description: `The hosts that the proxy may send to. ${HOSTS_IN_DOCUMENTS} One of them must cover the destination. Left out: not limited.`,
         example: exampleProxy.allowed_hosts,
@@ -148,7 +141,7 @@ const proxyBody = z
     ...rest,
     request_transform: request_transform?.code,
     response_transform: response_transform?.code,
-    application_id: application?.id ?? undefined,
+    application_id: application?.id,
   }));
 
 export const newProxy = proxyBody.meta({ id: 'CreateProxyRequest', description: 'A proxy to create.' });
@@ -219,16 +212,10 @@ const graceError = `must be a whole number from 0 to ${GRACE_SECONDS_MAX}`;
 export const keyRotation = z
   .object(
     {
-      grace_seconds: z
-        .int(graceError)
-        .min(0, graceError)
-        .max(GRACE_SECONDS_MAX, graceError)
-        .nullish()
-        .transform((seconds) => seconds ?? 0)
-        .meta({
-          description: 'How long the replaced key lives on, in seconds. Left out: it ends at once.',
-          example: 3600,
-        }),
+      grace_seconds: optionalWith(z.int(graceError).min(0, graceError).max(GRACE_SECONDS_MAX, graceError), 0).meta({
+        description: 'How long the replaced key lives on, in seconds. Left out: it ends at once.',
+        example: 3600,
+      }),
     },
     'the body must be an object',
   )

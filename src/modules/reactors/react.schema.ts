@@ -1,6 +1,7 @@
 // Schemas of POST /reactors/{id}/react. The contract of the formula has the rules for args (modules/code/contract.ts).
 import { z } from 'zod';
 import { bodyFailures, type Examples, CARD_TOKEN_ID } from '../../platform/http/schemas.ts';
+import type { Json } from '../../platform/json/json.ts';
 import { EXPRESSION_TOKENS_MAX } from '../tokens/expressions/expansion.ts';
 import { GENERIC_TOKEN_ID } from '../tokens/token-examples.ts';
 import { exampleReactor } from './reactors.schema.ts';
@@ -12,6 +13,8 @@ export const reactRequest = z
       args: z
         .any()
         .optional()
+        // Null is absence here too: the document says it of any JSON.
+        .transform((args: unknown) => (args ?? undefined) as Json | undefined)
         .meta({
           description: `The arguments for the code. The server checks those that the request parameters of the formula name, and casts them to their types. It passes others on unchanged. Strings may contain expressions, over at most ${EXPRESSION_TOKENS_MAX} tokens. A string that is exactly one expression becomes the value itself, such as the whole object of a card.`,
           examples: [{ card: `{{ ${CARD_TOKEN_ID} }}` }],

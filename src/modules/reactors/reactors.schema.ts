@@ -16,6 +16,7 @@ import {
   TENANT_ID,
 } from '../../platform/http/schemas.ts';
 import { configurationKeywords } from '../code/formula-fields.ts';
+import { optional } from '../../platform/optional.ts';
 import { CONFIGURATION_TEXT_LENGTH_MAX } from './reactors.ts';
 
 /** What the examples of the OpenAPI document show. */
@@ -42,7 +43,7 @@ const fields = {
       description: `A value for each name of the formula's contract, of its type, and no other: text of at most ${CONFIGURATION_TEXT_LENGTH_MAX} characters, numbers and booleans. May be left out where the contract is empty.`,
       example: exampleReactor.configuration,
     }),
-  application: applicationReference.nullish().meta({
+  application: optional(applicationReference).meta({
     description:
       'The application whose permissions the code has. The caller that creates or changes the reactor must have all its permissions. Left out: none.',
   }),
@@ -59,12 +60,12 @@ const bodyError = 'the body must be an object';
 
 /** The body in the form of the functions in reactors.ts. */
 const inputOf = <
-  T extends { application?: { id?: string | null | undefined } | null | undefined; formula?: { id: string } | null },
+  T extends { application?: { id?: string | undefined } | undefined; formula?: { id: string } | undefined },
 >({
   application,
   formula,
   ...rest
-}: T) => ({ ...rest, application_id: application?.id ?? undefined, formula_id: formula?.id });
+}: T) => ({ ...rest, application_id: application?.id, formula_id: formula?.id });
 
 export const newReactor = z
   .object(
@@ -83,7 +84,7 @@ export const reactorChange = z
   .object(
     {
       ...fields,
-      formula: formulaReference.nullish().meta({
+      formula: optional(formulaReference).meta({
         description: 'The formula of the reactor. It may be left out, and cannot change: another id is a 400.',
       }),
     },

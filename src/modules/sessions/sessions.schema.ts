@@ -4,6 +4,7 @@ import { containerPath } from '../access/containers.schema.ts';
 import { ORIGINS_IN_DOCUMENTS, ORIGINS_MAX, originsSchema } from '../access/origins.ts';
 import { parseContainer } from '../access/containers.ts';
 import { APPLICATION_ID, CREATED_AT, date, type Examples, givenUuid, uuid } from '../../platform/http/schemas.ts';
+import { optional, optionalWith } from '../../platform/optional.ts';
 import { tokenMetadata } from '../tokens/token-request.schema.ts';
 import { METADATA_KEYS_MAX, metadataSchema } from '../tokens/token-request.ts';
 import { tokenTypeNames } from '../tokens/token-types.ts';
@@ -61,31 +62,30 @@ export const newSession = z
         .nullish()
         .transform((containers) => (containers && containers.length > 0 ? containers : undefined))
         .meta({ description: 'The container of the tokens. Left out: the container of each type.' }),
-      metadata: metadataSchema
-        .refine((map) => Object.keys(map).length <= METADATA_KEYS_MAX, `must have at most ${METADATA_KEYS_MAX} keys`)
-        .nullish()
-        .transform((metadata) => metadata ?? undefined)
-        .meta({
-          description: 'Added to the metadata of each token, in place of what the page sends under the same key.',
-        }),
-      max_tokens: z
-        .int(`must be a number from 1 to ${TOKENS_MAX}`)
-        .min(1, `must be a number from 1 to ${TOKENS_MAX}`)
-        .max(TOKENS_MAX, `must be a number from 1 to ${TOKENS_MAX}`)
-        .default(TOKENS_DEFAULT)
-        .meta({ description: 'How many tokens the session may create.', example: TOKENS_DEFAULT }),
-      expires_in: duration.default(MINUTES_DEFAULT * 60_000).meta({
+      metadata: optional(
+        metadataSchema.refine(
+          (map) => Object.keys(map).length <= METADATA_KEYS_MAX,
+          `must have at most ${METADATA_KEYS_MAX} keys`,
+        ),
+      ).meta({
+        description: 'Added to the metadata of each token, in place of what the page sends under the same key.',
+      }),
+      max_tokens: optionalWith(
+        z
+          .int(`must be a number from 1 to ${TOKENS_MAX}`)
+          .min(1, `must be a number from 1 to ${TOKENS_MAX}`)
+          .max(TOKENS_MAX, `must be a number from 1 to ${TOKENS_MAX}`),
+        TOKENS_DEFAULT,
+      ).meta({ description: 'How many tokens the session may create.', example: TOKENS_DEFAULT }),
+      expires_in: optionalWith(duration, MINUTES_DEFAULT * 60_000).meta({
         description: `For how long the session works: minutes or seconds, at most ${MINUTES_MAX}m. Left out: ${MINUTES_DEFAULT}m.`,
         example: `${MINUTES_DEFAULT}m`,
       }),
-      return_url: returnUrl
-        .nullish()
-        .transform((url) => url ?? undefined)
-        .meta({
-          description:
-            'Where the page of the vault leads when the form is sent, on one of the allowed origins. With it, the response has `collect_url`.',
-          example: 'https://shop.example.com/paid',
-        }),
+      return_url: optional(returnUrl).meta({
+        description:
+          'Where the page of the vault leads when the form is sent, on one of the allowed origins. With it, the response has `collect_url`.',
+        example: 'https://shop.example.com/paid',
+      }),
     },
     'the body must be an object',
   )

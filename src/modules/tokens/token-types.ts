@@ -3,6 +3,7 @@
 import { z } from 'zod';
 import type { Json } from '../../platform/json/json.ts';
 import { type Slices, stringifyInSlices } from '../../platform/json/slices.ts';
+import { withoutNulls } from '../../platform/optional.ts';
 import { compileShape, scalarText } from './expressions/expressions.ts';
 
 export type TokenType = {
@@ -70,12 +71,6 @@ const cardholderName = z
   .string('must be a string')
   .min(1, 'must not be empty')
   .max(CARDHOLDER_NAME_LENGTH_MAX, `must be at most ${CARDHOLDER_NAME_LENGTH_MAX} characters`);
-
-/** Null in an optional attribute counts as absent: many typed clients write it for members that are not set. */
-const withoutNulls = <T extends Record<string, unknown>>(data: T): { [K in keyof T]: Exclude<T[K], null> } =>
-  Object.fromEntries(Object.entries(data).filter(([, value]) => value !== null)) as {
-    [K in keyof T]: Exclude<T[K], null>;
-  };
 
 const cardAttributes = z
   .strictObject(

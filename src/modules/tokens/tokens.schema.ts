@@ -5,6 +5,7 @@ import { containerPath } from '../access/containers.schema.ts';
 import { z } from 'zod';
 import { cursorBody, onlyPage } from '../../platform/http/list-parameters.ts';
 import { type Examples, APPLICATION_ID, CREATED_AT } from '../../platform/http/schemas.ts';
+import { optional } from '../../platform/optional.ts';
 import { tokenIdParam } from './token-record.ts';
 import { anyJson, expression, metadataPatch } from './token-request.schema.ts';
 import { searchQueryText } from './search-query.ts';
@@ -65,7 +66,7 @@ export const tokenPatch = z.any().meta({ $ref: `#/components/schemas/${documente
 export const searchBody = z
   .object(
     {
-      query: searchQueryText.optional().meta({
+      query: optional(searchQueryText).meta({
         description: 'The query. Left out: all tokens that the caller may search.',
         example: 'type:card AND metadata.order:4711',
       }),

@@ -20,15 +20,13 @@ const applicationNames = [
 export type Earlier = {
   /** Null counts as absent; a value is a 400. */
   notSupported?: readonly string[];
-  /** Null counts as absent; a value must fit the schema. */
-  absentWhenNull?: readonly string[];
   /** Further attributes of an object, by its name. They are ignored. */
   notRead?: Readonly<Record<string, readonly string[]>>;
   /** Attributes that are the id of another attribute, unless the request has that one too. */
   idOf?: Readonly<Record<string, string>>;
 };
 
-const application: Earlier = { notSupported: ['expires_at', 'create_key'], absentWhenNull: ['permissions', 'rules'] };
+const application: Earlier = { notSupported: ['expires_at', 'create_key'] };
 const reactor: Earlier = { notSupported: ['code'], notRead: { application: applicationNames } };
 const proxy: Earlier = {
   notSupported: ['request_reactor_id', 'response_reactor_id'],
@@ -40,9 +38,6 @@ const proxy: Earlier = {
 export const earlierBodies: Readonly<Record<string, Earlier>> = {
   'POST /applications': application,
   'PUT /applications/:id': application,
-  'PUT /tenants/self': { absentWhenNull: ['settings'] },
-  'POST /tokens/search': { absentWhenNull: ['query'] },
-  'POST /reactor-formulas': { absentWhenNull: ['id'] },
   'POST /reactors': reactor,
   'PUT /reactors/:id': reactor,
   'POST /reactors/:id/react': { notSupported: ['callback_url'] },

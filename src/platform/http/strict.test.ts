@@ -4,6 +4,7 @@ import { serializerCompiler, validatorCompiler, type ZodTypeProvider } from 'fas
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { AppError } from '../errors.ts';
+import { optional, optionalWith } from '../optional.ts';
 import { refuseUnknownNames } from './strict.ts';
 
 /** A server whose one route takes `body`. */
@@ -26,8 +27,8 @@ test.each<[kind: string, body: z.ZodType, value: unknown, path: string]>([
   ['an object', point, { x: 1, y: 2 }, 'y'],
   ['a list', z.array(point), [{ x: 1 }, { x: 1, y: 2 }], '[1].y'],
   ['a map', z.object({ points: z.record(z.string(), point) }), { points: { a: { x: 1, y: 2 } } }, 'points.a.y'],
-  ['what may be left out or null', z.object({ at: point.nullish() }), { at: { x: 1, y: 2 } }, 'at.y'],
-  ['a default', z.object({ at: point.default({ x: 1 }) }), { at: { x: 1, y: 2 } }, 'at.y'],
+  ['what may be left out or null', z.object({ at: optional(point) }), { at: { x: 1, y: 2 } }, 'at.y'],
+  ['a default', z.object({ at: optionalWith(point, { x: 1 }) }), { at: { x: 1, y: 2 } }, 'at.y'],
   ['a transform', z.object({ at: point.transform(({ x }) => x) }), { at: { x: 1, y: 2 } }, 'at.y'],
   ['a pipe', z.object({ all: z.array(z.any()).pipe(z.array(point)) }), { all: [{ x: 1, y: 2 }] }, 'all[0].y'],
 ])('an unknown attribute in %s is refused', async (_kind, body, value, path) => {
@@ -65,4 +66,21 @@ test.each<[kind: string, body: z.ZodType]>([
   ['custom', z.object({ at: z.custom() })],
 ])('a route whose schema has a %s of objects is not registered', (kind, body) => {
   expect(() => serverOf(body)).toThrow(`of the type \`${kind}\``);
+});
+
+test.each<[kind: string, body: z.ZodType]>([
+  ['refuses null', z.object({ at: z.string().optional() })],
+  ['takes null for a value', z.object({ at: z.string().nullish() })],
+  ['has a default', z.object({ at: z.string().default('x') })],
+  ['is in a list', z.object({ all: z.array(z.object({ at: z.string().optional() })) })],
+  ['is in a map', z.object({ all: z.record(z.string(), z.object({ at: z.string().optional() })) })],
+])('a route with an optional attribute that %s is not registered', (_kind, body) => {
+  expect(() => serverOf(body)).toThrow('in the optional attribute');
+});
+
+test('null in an optional attribute is its absence', async () => {
+  const app = serverOf(z.object({ at: optional(z.string()), most: optionalWith(z.int(), 3) }));
+  const answer = await app.inject({ method: 'POST', url: '/', payload: { at: null, most: null } });
+  expect(answer.statusCode, answer.body).toBe(200);
+  await app.close();
 });

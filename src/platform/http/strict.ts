@@ -8,6 +8,7 @@ import { sentenceOf } from './sentences.ts';
 import { NOT_SUPPORTED, UNKNOWN_NAMES_MAX, unknownName } from '../unknown-names.ts';
 import { formatPath } from '../json/json.ts';
 import type { App } from './app-type.ts';
+import { checkNullIsAbsence } from './null-is-absence.ts';
 import { type Earlier, earlierBodies, earlierQueries } from './earlier-clients.ts';
 
 type Path = readonly (string | number)[];
@@ -118,10 +119,9 @@ const findUnknown = (
 };
 
 /** The values in the form of the schema. @throws invalidInput for two different ids of one record. */
-const settle = (value: unknown, { absentWhenNull = [], idOf = {} }: Earlier): unknown => {
+const settle = (value: unknown, { idOf = {} }: Earlier): unknown => {
   if (!isObject(value)) return value;
   const settled = { ...value };
-  for (const name of absentWhenNull) if (settled[name] === null) delete settled[name];
   for (const [name, target] of Object.entries(idOf)) {
     const { [name]: id } = settled;
     delete settled[name];
@@ -149,6 +149,7 @@ export const refuseUnknownNames = (scope: App): void => {
     if (method !== 'GET' && method !== 'HEAD') schema.body ??= noBody;
     // An unreadable schema stops the start. The stack trace has the line of its route.
     for (const part of [schema.querystring, schema.body] as (z.ZodType | undefined)[]) if (part) namesOf(part);
+    if (schema.body) checkNullIsAbsence(`${String(method)} ${url}`, schema.body as z.ZodType);
     const { 200: answered, 201: made } = (schema.response ?? {}) as Record<string, z.ZodType | undefined>;
     const answer = made ?? answered;
     const record = answer && namesOf(answer);

@@ -1,4 +1,4 @@
-// Decodes compressed and UTF-16 request bodies, to search them for expressions.
+// Decodes compressed request bodies, to search them for expressions, and for code those in UTF-16.
 // The original body is forwarded unless a value was inserted or code reads it.
 import type { ReactorsContext } from '../../reactors/context.ts';
 import { codingsOf, DECODABLE_CODINGS, decodeBody, isDecodable, LAYERS_MAX } from '../../../platform/egress/body.ts';
@@ -38,7 +38,7 @@ export const checkCodings = (headers: Headers): void => {
   );
 };
 
-/** A body in UTF-8, without content codings. */
+/** A body without content codings, and for code in UTF-8. */
 export type DecodedBody = { bytes: Buffer; wasUtf16: boolean };
 
 /**
@@ -76,7 +76,7 @@ export const decodeRequest = async (
   reservations: Reservations,
 ): Promise<DecodedBody | undefined> => {
   const bytes = isCoded(headers) ? await decodeCodings(ctx, account, headers, whole, bytesMax, reservations) : whole;
-  if ('charset' in kind && isInUtf16(kind, bytes)) {
+  if (isTransformed && 'charset' in kind && isInUtf16(kind, bytes)) {
     const most = Math.ceil(bytes.byteLength * UTF8_GROWTH);
     if (most > FREE_BYTES) reservations.push(ctx.accounts.reserve(account, 'request_bytes', most));
     const read = readUtf16(kind, bytes, 'body');
@@ -85,7 +85,7 @@ export const decodeRequest = async (
       return { bytes: Buffer.from(isMarkup(kind.kind) ? writeDeclaredEncoding(text) : text), wasUtf16: true };
     }
     // Code would read another text than the destination.
-    if (isTransformed) throw invalidField('body', 'must be in UTF-8, or in the charset that it says');
+    throw invalidField('body', 'must be in UTF-8, or in the charset that it says');
   }
   return bytes === whole ? undefined : { bytes, wasUtf16: false };
 };

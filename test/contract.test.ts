@@ -61,12 +61,10 @@ describe('a token request', () => {
   });
 
   test('with a key of the metadata that cannot be one is a 400 that says what a key may be', async () => {
-    const bad = await send('POST', '/tokens', { data: 1, metadata: { 'order id': 'x' } });
+    const bad = await send('POST', '/tokens', { data: 1, metadata: { 'order\nid': 'x' } });
     expect(bad.status).toBe(400);
     expect(Object.values(bad.body.errors)).toEqual([
-      [
-        'must have keys of 1 to 200 letters, digits, dots, dashes and underscores, with no dot and no dash at either end',
-      ],
+      ['must have keys of 1 to 200 characters, without blanks at their ends, line ends and other control characters'],
     ]);
     const noMap = await send('POST', '/tokens', { data: 1, metadata: ['x'] });
     expect(noMap.body.errors).toEqual({ metadata: ['must be an object of strings'] });
@@ -280,9 +278,9 @@ describe('what the server refuses by its form', () => {
       'a dash at the start of a parameter',
       { request_parameters: [{ ...element, name: '-a' }] },
     ],
-    ['GenericTokenRequest', 'a blank in a key of the metadata', { metadata: { 'order id': 'x' } }],
+    ['GenericTokenRequest', 'an empty key of the metadata', { metadata: { '': 'x' } }],
     ['GenericTokenRequest', 'a container without slashes', { containers: ['pci'] }],
-    ['TokenPatch', 'a blank in a key of the metadata', { metadata: { 'order id': 'x' } }],
+    ['TokenPatch', 'an empty key of the metadata', { metadata: { '': 'x' } }],
     ['TokenPatch', 'a long value of the metadata', { metadata: { order: 'x'.repeat(501) } }],
     ['SearchRequest', 'an empty query', { query: '' }],
     ['SearchRequest', 'a long query', { query: 'x'.repeat(201) }],
@@ -315,7 +313,7 @@ describe('what the server refuses by its form', () => {
       'CreateReactorFormulaRequest',
       { request_parameters: ['a', '_', 'a-b.c_d', 'c.-d'].map((name) => ({ ...element, name })) },
     ],
-    ['TokenPatch', { metadata: { order: null, 'a.b': '', _: 'x' } }],
+    ['TokenPatch', { metadata: { order: null, 'a.b': '', _: 'x', 'order id': 'x', größe: 'x' } }],
     ['UpdateTenantRequest', { settings: { 'any name': 'x', deduplicate_token: 'false' } }],
   ])('the document takes what it takes: %s with %j', async (name, change) => {
     const base = bases.find(({ schema }) => schema === name) as Base;

@@ -143,6 +143,13 @@ const describeDataKeys = (tenants: number): string | Warning =>
         warning: `${tenants} tenants have a data key of the earlier version too, so their tokens need not be bound to their rows. After the end of the upgrade servers re-seal them and delete it: within an hour, or a day where idempotency keys are in use. If it stays, the log has the alarm seal_broken (docs/operations/keys.md)`,
       };
 
+const describeNames = ({ ids, names }: { ids: number; names: number }): string | Warning =>
+  ids + names === 0
+    ? 'have the form of today'
+    : {
+        warning: `${ids} ids of tokens and ${names} names of records or settings have a form that is refused today: blanks at their ends, control characters, or characters with a meaning in expressions. They stay readable. Names: change the record. Ids: read the token by its path, create it again under another id and delete the old one (docs/decisions/0097-null-ids-names-keys.md)`,
+      };
+
 type Found = { check: string; status: 'ok' | 'warning' | 'failed'; detail: string };
 
 const MARKS: Record<Found['status'], string> = { ok: '✔', warning: '⚠', failed: '✘' };
@@ -278,6 +285,7 @@ const runChecks = async ({ env, overrides }: CommandIo, report: (found: Found) =
       () => found.hasTenants(),
       (there) => describeTenants(there, config),
     );
+    if (migrations !== undefined) await check('ids and names', () => found.countEarlierNames(), describeNames);
     await check(
       'audit log',
       () => found.findLogState(new Date()),

@@ -1,6 +1,6 @@
 // The formats of an import: how a row of each becomes a token request, and a row of the result file.
 import type { Json } from '../platform/json/json.ts';
-import { metadataKey } from '../modules/tokens/token-request.ts';
+import { isMetadataKey } from '../modules/tokens/token-request.ts';
 import { findTokenType, genericTokenType, tokenTypeNames } from '../modules/tokens/token-types.ts';
 import { unknownName } from '../platform/unknown-names.ts';
 import { UsageError } from './usage-error.ts';
@@ -96,7 +96,7 @@ const checkTargets = ({ type: name, targets }: Mapping): void => {
     const of = target.replace(/^data\./, '');
     if (seen.has(target)) throw new UsageError(`The option --map names ${of} twice.`);
     seen.add(target);
-    if (target.startsWith(METADATA) && !metadataKey.test(target.slice(METADATA.length)))
+    if (target.startsWith(METADATA) && !isMetadataKey(target.slice(METADATA.length)))
       throw new UsageError(`The option --map: ${target} has a key that metadata cannot have.`);
     const isOfData = target.startsWith('data.');
     if (!isOfData || type === genericTokenType || (name === 'card' && target === EXPIRATION)) continue;
@@ -110,14 +110,32 @@ const checkTargets = ({ type: name, targets }: Mapping): void => {
     throw new UsageError('The option --map must name either expiration, or expiration_month and expiration_year.');
 };
 
-/** @throws UsageError for a text other than `TARGET=COLUMN,...`. */
-const parseMap = (text: string, type: string): Mapping => {
-  const targets = text.split(',').map((pair) => {
-    const at = pair.indexOf('=');
-    const name = pair.slice(0, at).trim();
-    const column = pair.slice(at + 1).trim();
-    if (at < 1 || name === '' || column === '')
+const QUOTED = String.raw`"(?:[^"\\]|\\.)*"`;
+const pairPattern = new RegExp(`((?:[^",=]|${QUOTED})+)=((?:[^",]|${QUOTED})+)(?:,(?=.)|$)`, 'sy');
+const quotedEnd = new RegExp(`^(|metadata\\.)(${QUOTED})$`, 's');
+
+/** A column, or `metadata.` and a key, may stand between quotation marks: it may have commas and equals signs then. */
+const unquote = (text: string): string => {
+  const [, before = '', quoted] = quotedEnd.exec(text) ?? [];
+  return quoted === undefined ? text : `${before}${quoted.slice(1, -1).replaceAll(/\\(.)/gs, '$1')}`;
+};
+
+/** The pairs of a list, `TARGET=COLUMN,...`. @throws UsageError for another text. */
+const parsePairs = (text: string): [name: string, column: string][] => {
+  const pairs: [name: string, column: string][] = [];
+  pairPattern.lastIndex = 0;
+  for (let read = 0; read < text.length; read = pairPattern.lastIndex) {
+    const [, name = '', column = ''] = (pairPattern.exec(text) ?? []).map((part) => part.trim());
+    if (name === '' || column === '')
       throw new UsageError('The option --map must be a list such as number=card_number,expiration_month=month');
+    pairs.push([unquote(name), unquote(column)]);
+  }
+  return pairs;
+};
+
+/** @throws UsageError for a list that is none, and for targets that tokens of the type do not have. */
+const parseMap = (text: string, type: string): Mapping => {
+  const targets = parsePairs(text).map(([name, column]) => {
     const isPlain = ['data', 'container', 'expires_at'].includes(name) || name.startsWith(METADATA);
     return { target: isPlain || name.startsWith('data.') ? name : `data.${name}`, column };
   });

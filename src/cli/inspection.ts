@@ -24,7 +24,10 @@ import { createMailer } from '../platform/mail/mailer.ts';
 import { closeAll, migrationsDir, openDatabase, type Start } from '../platform/open-database.ts';
 import type { Platform } from '../platform/platform.ts';
 import { openSandbox, startSandbox } from '../platform/sandbox/host/open-sandbox.ts';
+import { isPlainName } from '../modules/access/names.ts';
+import { findUnusualTexts } from '../modules/access/rows/earlier-names.ts';
 import { hasTenants } from '../modules/access/rows/tenants.ts';
+import { chosenTokenId } from '../modules/tokens/token-request.ts';
 
 /** Whether only shares make the root key, and none were given. */
 const isSplit = ({ keyShares, rootKey }: Config): boolean => keyShares.length > 0 && !rootKey;
@@ -42,6 +45,8 @@ export type Inspection = {
   hasNewForms(): Promise<boolean>;
   /** How many tenants have a data key of the earlier form. */
   countOldDataKeys(): Promise<number>;
+  /** How many ids of tokens and names of records, of earlier versions, would be refused today. */
+  countEarlierNames(): Promise<{ ids: number; names: number }>;
   /** Undefined if the log has no partitions yet. */
   findLogState(now: Date): Promise<LogState | undefined>;
   /** Row-level security. `isRaised`: whether it should be everywhere by now. */
@@ -80,6 +85,12 @@ export const createInspection = async (config: Config): Promise<Inspection> => {
       },
       hasNewForms: async () => found === undefined || (await findContract(db)).has_new_forms,
       countOldDataKeys: async () => (found === undefined ? 0 : createResealRows(db).countTenantsOfForm1()),
+      countEarlierNames: async () => {
+        if (found === undefined) return { ids: 0, names: 0 };
+        const { ids, names } = await findUnusualTexts(db.statements);
+        const isRefused = (id: string): boolean => !chosenTokenId.safeParse(id).success;
+        return { ids: ids.filter(isRefused).length, names: names.filter((name) => !isPlainName(name)).length };
+      },
       findLogState: (now) => findLogState(db.statements.query, now, config.logRetentionMonths),
       findWalls: async () => ({
         ...(await findWalls(db.statements.ask)),

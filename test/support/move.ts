@@ -34,6 +34,20 @@ export const createMove = () => {
   const linesOf = (name: string): string[] => read(name).trimEnd().split('\n').filter(Boolean);
   const newNumber = (): string => cardNumber((made += 1));
 
+  const request = async (method: string, url: string, json?: unknown) => {
+    const response = await fetch(`${server.base_url}${url}`, {
+      method,
+      headers: {
+        'svc-api-key': server.credentials().api_key,
+        ...(json !== undefined && { 'content-type': 'application/json' }),
+      },
+      ...(json !== undefined && { body: JSON.stringify(json) }),
+    });
+    const text = await response.text();
+    // oxlint-disable-next-line typescript/no-explicit-any -- compared with what a test expects
+    return { status: response.status, text, body: JSON.parse(text) as any };
+  };
+
   return {
     path,
     read,
@@ -50,13 +64,8 @@ export const createMove = () => {
     /** The same where files have a limit of size: without the cache of code, which is larger. */
     smallFiles: () => ({ PATH: sourceEnvironment.PATH, DATA_DIR: dataDir }),
 
-    get: async (url: string) => {
-      const response = await fetch(`${server.base_url}${url}`, {
-        headers: { 'svc-api-key': server.credentials().api_key },
-      });
-      // oxlint-disable-next-line typescript/no-explicit-any -- compared with what a test expects
-      return { status: response.status, body: (await response.json()) as any };
-    },
+    get: (url: string) => request('GET', url),
+    request,
 
     /** A CSV file of cards that no other test uses. */
     cards: (count: number) => {

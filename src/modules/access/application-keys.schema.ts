@@ -16,7 +16,7 @@ import { optional } from '../../platform/optional.ts';
 import { networksSchema } from '../../platform/ip-networks.ts';
 import { parseDate } from '../../platform/json/dates.ts';
 import { API_KEYS_MAX } from './application-keys.ts';
-import { nameSchema } from './tenants.ts';
+import { nameSchema } from './names.ts';
 
 const EXAMPLE_ID = 'ExampleExample00';
 const EXPIRY = '2027-03-01T00:00:00.000Z';

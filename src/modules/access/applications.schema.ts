@@ -18,7 +18,7 @@ import { BURST_MAX, DAILY_TOKENS_MAX, REQUESTS_PER_SECOND_MAX } from '../../plat
 import { allowedHostsSchema, HOSTS_IN_DOCUMENTS } from '../../platform/egress/allowed-hosts.ts';
 import { optional, optionalWith } from '../../platform/optional.ts';
 import { applicationTypes, type Permission, permissions } from './permissions.ts';
-import { nameSchema } from './tenants.ts';
+import { nameSchema } from './names.ts';
 import { nameQuery, onlyPage, pageQuery, pageSchema, repeated } from '../../platform/http/list-parameters.ts';
 import {
   date,

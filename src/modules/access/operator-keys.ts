@@ -1,4 +1,5 @@
 // What the operator does with a tenant's API keys: lists their public parts, adds one to an application, rotates and revokes one.
+import { nameSchema } from './names.ts';
 import { newApiKey, publicIdIn } from './api-keys.ts';
 import { addKey } from './application-keys.ts';
 import { KEY_CHANGED, KEY_CREATED, KEY_REVOKED, logRow, operator } from '../../platform/audit/record.ts';
@@ -80,7 +81,7 @@ const insertKey = async (
 
 /**
  * Adds a key to an application, whose other keys go on to work.
- * @throws StartError for an unknown application, an end in the past and too many keys.
+ * @throws StartError for an unknown application, a name that is not valid, an end in the past and too many keys.
  */
 export const addApplicationKey = (
   ctx: AccessContext,
@@ -89,6 +90,8 @@ export const addApplicationKey = (
   { name, expires_at }: { name: string | undefined; expires_at: Date | undefined },
 ): Promise<AddedKey> => {
   if (expires_at && expires_at <= ctx.now()) throw new StartError('The key must end in the future.');
+  const { error } = nameSchema.optional().safeParse(name);
+  if (error) throw new StartError(`The name ${error.issues[0]?.message}.`);
   const settings = { name: name ?? null, expires_at: expires_at ?? null, allowed_addresses: [] };
   return operatorTransaction(ctx, tenant_id, (tx) => insertKey(ctx, tx, application_id, settings)).catch(
     throwToOperator,

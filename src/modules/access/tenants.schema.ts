@@ -1,6 +1,6 @@
 // Schemas of /tenants/self.
 import { z } from 'zod';
-import { nameSchema } from './tenants.ts';
+import { isPlainName, nameSchema } from './names.ts';
 import {
   date,
   type Examples,
@@ -21,7 +21,7 @@ const SETTING_LENGTH_MAX = 500;
 
 const flag = optional(z.enum(['true', 'false'], 'must be the text true or the text false'));
 
-const settingsRefusal = `must have at most ${SETTINGS_MAX} settings, with names of 1 to ${SETTING_NAME_LENGTH_MAX} characters`;
+const settingsRefusal = `must have at most ${SETTINGS_MAX} settings, with names of 1 to ${SETTING_NAME_LENGTH_MAX} characters without blanks at their ends and control characters`;
 
 const settings = z
   .object(
@@ -56,8 +56,7 @@ const settings = z
   )
   .refine((given) => {
     const names = Object.keys(given);
-    const isName = (name: string): boolean =>
-      name.length > 0 && name.length <= SETTING_NAME_LENGTH_MAX && isStorableText(name);
+    const isName = (name: string): boolean => name.length <= SETTING_NAME_LENGTH_MAX && isPlainName(name);
     return names.length <= SETTINGS_MAX && names.every(isName);
   }, settingsRefusal)
   .meta({

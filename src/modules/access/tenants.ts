@@ -1,23 +1,12 @@
 // The tenant of a caller: read, changed and deleted by itself, and its usage report.
-import { z } from 'zod';
 import { logRow, type Operation } from '../../platform/audit/record.ts';
 import { AppError, notFound } from '../../platform/errors.ts';
-import { isStorableText, NOT_STORABLE } from '../../platform/json/json.ts';
 import type { AccessContext } from './context.ts';
 import { signDeletion } from './erasure-certificates.ts';
 import { insertDeletion } from './rows/erasure-certificates.ts';
 import { deleteTenantRow, findTenant, lockTenant, type StoredTenant, updateTenant } from './rows/tenants.ts';
 import { countTokensByType } from './rows/usage.ts';
 import type { Work } from './work.ts';
-
-export const NAME_LENGTH_MAX = 200;
-
-/** The name of a tenant or of an application. */
-export const nameSchema = z
-  .string(`must be text of 1 to ${NAME_LENGTH_MAX} characters`)
-  .min(1, `must have 1 to ${NAME_LENGTH_MAX} characters`)
-  .max(NAME_LENGTH_MAX, `must have 1 to ${NAME_LENGTH_MAX} characters`)
-  .refine(isStorableText, NOT_STORABLE);
 
 /** A tenant on the wire. Undefined properties are left out. */
 export type TenantRecord = {

@@ -1,4 +1,4 @@
-// Characters that an id of a token cannot have, for ids that clients choose and for expressions.
+// What an id of a token cannot have, for ids that clients choose and for expressions.
 
 export const TOKEN_ID_LENGTH_MIN = 3;
 export const TOKEN_ID_LENGTH_MAX = 400;
@@ -13,3 +13,6 @@ export const notInTokenId = new RegExp(`[${TOKEN_ID_EXCLUDED.replaceAll(/[^ ]/g,
  * look the same must be the same.
  */
 export const hiddenCharacter = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\p{Cs}]/u;
+
+/** `{{ token: id }}` is the whole record of a token: an id must not begin like this. */
+export const TOKEN_PREFIX = 'token:';

@@ -1,6 +1,6 @@
 // Schema of the fields of a formula: name, icon, code, and its contracts for configuration and args.
 import { z } from 'zod';
-import { nameSchema } from '../access/tenants.ts';
+import { nameSchema } from '../access/names.ts';
 import { isStorableText, NOT_STORABLE } from '../../platform/json/json.ts';
 import { optional } from '../../platform/optional.ts';
 import { ICON_LENGTH_MAX, ICON_PATTERN, isIcon } from './icon.ts';

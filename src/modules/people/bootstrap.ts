@@ -10,7 +10,7 @@ import { insertApplication } from '../access/rows/applications.ts';
 import { findTenants, insertTenant } from '../access/rows/tenants.ts';
 import { describeApiKey, newApiKey, type NewApiKey } from '../access/api-keys.ts';
 import { isPermission, type Permission, permissions as allPermissions } from '../access/permissions.ts';
-import { NAME_LENGTH_MAX, nameSchema } from '../access/tenants.ts';
+import { nameSchema } from '../access/names.ts';
 import type { ApplicationLimits } from '../../platform/application-limits.ts';
 import { logRow, operator } from '../../platform/audit/record.ts';
 import { consoleUrlOf } from '../../platform/config.ts';
@@ -48,7 +48,8 @@ export type OwnerLink = { link: Sensitive<string>; isMailed: boolean };
 export type MadeTenant = MadeApplication & { owner?: OwnerLink };
 
 const checkName = (name: string): string => {
-  if (!nameSchema.safeParse(name).success) throw new StartError(`A name has 1 to ${NAME_LENGTH_MAX} characters.`);
+  const { error } = nameSchema.safeParse(name);
+  if (error) throw new StartError(`The name ${error.issues[0]?.message}.`);
   return name;
 };
 

@@ -1,7 +1,7 @@
 // Request and response schemas of /proxies. proxies.ts validates destinations, configurations, code and certificates.
 import { z } from 'zod';
 import { allowedHostsSchema, HOSTS_IN_DOCUMENTS } from '../../platform/egress/allowed-hosts.ts';
-import { nameSchema } from '../access/tenants.ts';
+import { nameSchema } from '../access/names.ts';
 import { nameQuery, onlyPage, pageQuery, pageSchema, repeated } from '../../platform/http/list-parameters.ts';
 import {
   applicationReference,

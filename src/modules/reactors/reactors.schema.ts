@@ -1,7 +1,7 @@
 // Schemas of /reactors. reactors.ts checks that a configuration fits its formula.
 import { z } from 'zod';
 import { applicationTypes } from '../access/permissions.ts';
-import { nameSchema } from '../access/tenants.ts';
+import { nameSchema } from '../access/names.ts';
 import { exampleFormula, formulaRecord } from '../code/formula-record.ts';
 import { nameQuery, onlyPage, pageQuery, pageSchema, repeated } from '../../platform/http/list-parameters.ts';
 import {

@@ -55,7 +55,9 @@ const not = /(?:NOT(?=[\s()!]|$)|[!-])/y;
 const opening = /\(/y;
 const closing = /\)/y;
 const end = /$/y;
-const fieldName = /([A-Za-z0-9_.-]+):/y;
+const fieldName = /([\p{L}\p{M}\p{N}_.-]+):/uy;
+const quotedKey = /metadata\.(?=")/y;
+const colon = /:/y;
 const phrase = /"((?:[^"\\]|\\[^])*)"/y;
 const word = /[^\s()]+/y;
 const rangeOpening = /[[{]/y;
@@ -177,16 +179,29 @@ const parseTypeName = (value: string): string => {
   return value;
 };
 
-/** The keys that token requests allow. The length of the query bounds their length. */
-const metadataKeyPattern = /^[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?$/;
-
 const METADATA = 'metadata.';
 
 // --- Terms ---
 
+/** The key of `metadata."order id":`; undefined where there is no such term. */
+const takeQuotedKey = (scanner: Scanner): string | undefined => {
+  if (!takeSpaced(scanner, quotedKey)) return undefined;
+  const key = takePhrase(scanner);
+  if (!take(scanner, colon)) throw new SearchQueryError('must have a colon right after a key in quotation marks');
+  return key;
+};
+
+const noField = ({ text, at }: Scanner): SearchQueryError =>
+  new SearchQueryError(
+    text.startsWith(METADATA, at)
+      ? 'must put keys that have other characters than letters, digits, dots, dashes and underscores between quotation marks: metadata."order id":x'
+      : 'must have terms of the form field:value',
+  );
+
 const takeTerm = (scanner: Scanner): SearchNode => {
-  const field = takeSpaced(scanner, fieldName)?.[1];
-  if (field === undefined) throw new SearchQueryError('must have terms of the form field:value');
+  const quoted = takeQuotedKey(scanner);
+  const field = quoted === undefined ? take(scanner, fieldName)?.[1] : `${METADATA}${quoted}`;
+  if (field === undefined) throw noField(scanner);
   if (field === 'created_at' || field === 'modified_at') {
     const range = takeRange(scanner);
     if (range) return { kind: 'range', field, ...range };
@@ -194,8 +209,7 @@ const takeTerm = (scanner: Scanner): SearchNode => {
     return { kind: 'range', field, from: lowerEnd(moment, true), to: upperEnd(moment, true) };
   }
   const key = field.startsWith(METADATA) ? field.slice(METADATA.length) : undefined;
-  if (key !== undefined && !metadataKeyPattern.test(key))
-    throw new SearchQueryError('must have metadata keys of letters, digits, dots, dashes and underscores');
+  if (key === '') throw new SearchQueryError('must have a key after metadata.');
   // Checked before the value, so that the error for a misspelt field names the field.
   const build = key === undefined ? termOf(field) : (value: string) => ({ kind: 'metadata' as const, key, value });
   if (take(scanner, rangeOpening)) throw new SearchQueryError('must use ranges with created_at and modified_at only');

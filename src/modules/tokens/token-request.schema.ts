@@ -7,10 +7,9 @@ import {
   METADATA_KEY_LENGTH_MAX,
   METADATA_KEYS_MAX,
   METADATA_VALUE_LENGTH_MAX,
-  metadataKey,
   SEARCH_INDEXES_MAX,
 } from './token-request.ts';
-import { TOKEN_ID_EXCLUDED, TOKEN_ID_LENGTH_MAX, TOKEN_ID_LENGTH_MIN } from '../access/token-id.ts';
+import { TOKEN_ID_EXCLUDED, TOKEN_ID_LENGTH_MAX, TOKEN_ID_LENGTH_MIN, TOKEN_PREFIX } from '../access/token-id.ts';
 import { bankData, cardData, tokenTypeNames } from './token-types.ts';
 
 /** A named schema: from it, client generators make a type that distinguishes an absent attribute from null. */
@@ -18,7 +17,7 @@ export const anyJson = z.any().meta({ id: 'AnyJson', description: 'Any JSON valu
 
 export const expression = z.string().min(1).max(STORED_EXPRESSION_LENGTH_MAX);
 
-const metadataName = z.string().max(METADATA_KEY_LENGTH_MAX).regex(metadataKey);
+const metadataName = z.string().min(1).max(METADATA_KEY_LENGTH_MAX);
 const metadataValue = z.string().max(METADATA_VALUE_LENGTH_MAX);
 
 /** In a patch, null removes an entry. */
@@ -26,7 +25,7 @@ export const metadataPatch = z.record(metadataName, metadataValue.nullable());
 
 export const tokenMetadata = z.record(metadataName, metadataValue).meta({
   id: 'TokenMetadata',
-  description: `Data about the token that is not sensitive, stored in plain text. At most ${METADATA_KEYS_MAX} keys. A key has letters, digits, dots, dashes and underscores, and begins and ends with a letter, a digit or an underscore.`,
+  description: `Data about the token that is not sensitive, stored in plain text. At most ${METADATA_KEYS_MAX} keys. A key has no control characters and no blanks at its ends. Searches name a key with other characters than letters and digits between quotation marks: \`metadata."order id":4711\`.`,
   maxProperties: METADATA_KEYS_MAX,
   example: { order: '4711' },
 });
@@ -39,7 +38,7 @@ const options = {
     .max(TOKEN_ID_LENGTH_MAX)
     .nullish()
     .meta({
-      description: `An id that you choose, without \`${TOKEN_ID_EXCLUDED}\`, control characters and hidden characters, and not \`search\`. Or an expression that generates an id that looks like the data, with \`alias_preserve_format\`, \`alias_preserve_length\` or \`alias_card\`. Left out: a UUID.`,
+      description: `An id that you choose, without \`${TOKEN_ID_EXCLUDED}\`, control characters, hidden characters and blanks at its ends, not \`search\`, and without \`${TOKEN_PREFIX}\` at its beginning. Or an expression that generates an id that looks like the data, with \`alias_preserve_format\`, \`alias_preserve_length\` or \`alias_card\`. Left out: a UUID.`,
       example: '{{ data.number | alias_card }}',
     }),
   mask: z

@@ -2,6 +2,7 @@
 // It reports all problems of a request at once. No problem holds a value.
 import { z } from 'zod';
 import { type FieldErrorCollector, payloadTooLarge } from '../../platform/errors.ts';
+import { isPlainName } from '../access/names.ts';
 import { CONTAINER_LENGTH_MAX, parseContainer } from '../access/containers.ts';
 import { parseDate } from '../../platform/json/dates.ts';
 import { containerOfPrivacy, refuseUnknownAttributes } from './earlier-tokens.ts';
@@ -27,6 +28,7 @@ import {
   TOKEN_ID_EXCLUDED,
   TOKEN_ID_LENGTH_MAX,
   TOKEN_ID_LENGTH_MIN,
+  TOKEN_PREFIX,
 } from '../access/token-id.ts';
 import { checkPublicDraft, refuseOfPublic } from './public-drafts.ts';
 import { findTokenType, tokenTypeNames, type TokenType } from './token-types.ts';
@@ -48,10 +50,12 @@ const storable = (maxLength: number) =>
 
 const expression = storable(STORED_EXPRESSION_LENGTH_MAX).min(1, 'must not be empty');
 
-/** An id that a client chooses: 3 to 400 characters that are safe in a URL path. */
+/** An id that a client chooses: 3 to 400 characters that a URL path, an expression and a search can carry unchanged. */
 export const chosenTokenId = storable(TOKEN_ID_LENGTH_MAX)
   .min(TOKEN_ID_LENGTH_MIN, `must be at least ${TOKEN_ID_LENGTH_MIN} characters`)
   .refine((text) => text !== 'search', 'must not be search, which is a path of its own')
+  .refine((text) => !/^\p{Zs}|\p{Zs}$/u.test(text), 'must not have blanks at its ends')
+  .refine((text) => !text.startsWith(TOKEN_PREFIX), `must not begin with ${TOKEN_PREFIX}`)
   .refine((text) => !notInTokenId.test(text), `must not contain ${TOKEN_ID_EXCLUDED}`)
   .refine((text) => !hiddenCharacter.test(text), 'must not contain line ends, controls or hidden characters');
 
@@ -61,19 +65,16 @@ const container = storable(CONTAINER_LENGTH_MAX).transform((text, ctx) => {
   return parsed ?? z.NEVER;
 });
 
-/** The characters that need no escape in a filter or a search query. */
-export const metadataKey = /^[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?$/;
+/** A search puts a key between quotation marks where it has other characters than letters and digits. */
+export const isMetadataKey = (key: string): boolean =>
+  key.length <= METADATA_KEY_LENGTH_MAX && isPlainName(key) && key !== '__proto__';
 
-const badMetadataKey = `must have keys of 1 to ${METADATA_KEY_LENGTH_MAX} letters, digits, dots, dashes and underscores, with no dot and no dash at either end`;
+const badMetadataKey = `must have keys of 1 to ${METADATA_KEY_LENGTH_MAX} characters, without blanks at their ends, line ends and other control characters`;
 
 /** Of a token: a map of texts. How many there may be is checked before: see `entriesMax`. */
-export const metadataSchema = z.record(
-  z.string().max(METADATA_KEY_LENGTH_MAX).regex(metadataKey),
-  storable(METADATA_VALUE_LENGTH_MAX),
-  {
-    error: ({ code }) => (code === 'invalid_key' ? badMetadataKey : 'must be an object of strings'),
-  },
-);
+export const metadataSchema = z.record(z.string().refine(isMetadataKey), storable(METADATA_VALUE_LENGTH_MAX), {
+  error: ({ code }) => (code === 'invalid_key' ? badMetadataKey : 'must be an object of strings'),
+});
 
 const expiresAt = z.string('must be a date').transform((text, ctx) => {
   const date = parseDate(text);
@@ -377,7 +378,7 @@ const parseId = (
     if (first === undefined)
       problems.add(
         place,
-        `must make an id of ${TOKEN_ID_LENGTH_MIN} to ${TOKEN_ID_LENGTH_MAX} characters without ${TOKEN_ID_EXCLUDED}`,
+        `must make an id of ${TOKEN_ID_LENGTH_MIN} to ${TOKEN_ID_LENGTH_MAX} characters without ${TOKEN_ID_EXCLUDED} and without blanks at its ends`,
       );
     const drawNext = () => {
       const id = first ?? tryDraw(draw);

@@ -73,7 +73,7 @@ export const tokensRoutes = (app: App, ctx: TokensContext): void => {
         operationId: 'searchTokens',
         summary: 'Search tokens',
         description:
-          'Finds tokens by a query: `field:value`, `field:"a phrase"`, `AND`, `OR`, `NOT` (or `!`, `-`), parentheses, and ranges of dates such as `created_at:[2026-01-01 TO *]`, with braces to exclude an end of the range. Fields: `id`, `type`, `data` (by the search indexes of a token), `fingerprint`, `container` (with `*` at its end for all containers with this prefix), `metadata.KEY`, `created_by`, `created_at`, `modified_by`, `modified_at`. `data` and `metadata` match whole values; upper and lower case are the same. `data` and `fingerprint` match only tokens whose value the caller may see. The newest tokens come first.\n\nPermission: `token:search`.',
+          'Finds tokens by a query: `field:value`, `field:"a phrase"`, `AND`, `OR`, `NOT` (or `!`, `-`), parentheses, and ranges of dates such as `created_at:[2026-01-01 TO *]`, with braces to exclude an end of the range. Fields: `id`, `type`, `data` (by the search indexes of a token), `fingerprint`, `container` (with `*` at its end for all containers with this prefix), `metadata.KEY` (other keys than letters, digits, `_`, `.` and `-` in quotation marks: `metadata."order id"`), `created_by`, `created_at`, `modified_by`, `modified_at`. `data` and `metadata` match whole values; upper and lower case are the same. `data` and `fingerprint` match only tokens whose value the caller may see. The newest tokens come first.\n\nPermission: `token:search`.',
         tags: ['Tokens'],
         body: searchBody,
         answer: 'A page of the tokens that match.',

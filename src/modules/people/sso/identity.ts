@@ -61,7 +61,8 @@ export const digestOfSubject = (
 const nameOf = (text: string | undefined): string =>
   Array.from((text ?? '').replaceAll(/\p{C}/gu, '').trim())
     .slice(0, NAME_LENGTH_MAX)
-    .join('');
+    .join('')
+    .trim();
 
 const personOf = (email: string, { first_name, last_name, name }: Claims): Person => ({
   email,

@@ -1,7 +1,7 @@
-// Null in an optional attribute is its absence: in every operation with a JSON body, at every depth, and in the document.
+// What all JSON bodies have in common: null in an optional attribute is its absence, and ids, names and keys have a form.
 import { beforeAll, describe, expect, test } from 'vitest';
 import { document, exampleOf, fits, type Node, type Path, plain, resolved, spell, withAt } from './support/document.ts';
-import { type SharedServer, useServer } from './support/server.ts';
+import { type Answer, type SharedServer, useServer } from './support/server.ts';
 
 let server: SharedServer;
 /** Ids of records that the operations change. */
@@ -137,11 +137,18 @@ const comparable = (value: unknown): unknown => {
   return Object.fromEntries(kept.map(([name, part]) => [name, comparable(part)]));
 };
 
-const send = async ({ operation, path }: Base, body: unknown) => {
+const ask = ({ operation, path }: Base, json: unknown): Promise<Answer> => {
   const [method = '', url = ''] = operation.split(' ');
-  const target = (path ?? url).replace(/:(\w+)/g, (_, name: string) => ids[name] as string);
-  const answer = await server.request(method, target, { json: body });
-  expect(answer.status, `${operation} ${JSON.stringify(body)}: ${answer.text}`).toBeLessThan(300);
+  return server.request(
+    method,
+    (path ?? url).replace(/:(\w+)/g, (_, name: string) => ids[name] as string),
+    { json },
+  );
+};
+
+const send = async (base: Base, body: unknown) => {
+  const answer = await ask(base, body);
+  expect(answer.status, `${base.operation} ${JSON.stringify(body)}: ${answer.text}`).toBeLessThan(300);
   return comparable(answer.body);
 };
 
@@ -184,4 +191,68 @@ test('null removes the certificate of a proxy; a change without it keeps it', as
   const { body } = await server.request('GET', '/openapi.json', {});
   const { client_certificate } = body.components.schemas.UpdateProxyRequest.properties;
   expect(client_certificate.description).toContain('Null: none. A change without it keeps it.');
+});
+
+/** The places of ids, names and containers in a schema. A reference to another record is an id too. */
+const textsOf = (given: Node, path: Path = []): Path[] => {
+  const schema = plain(given);
+  if (schema['items']) return textsOf(schema['items'], [...path, 0]);
+  if (schema['properties'])
+    return Object.entries(schema['properties'] as Node).flatMap(([name, part]) => textsOf(part, [...path, name]));
+  const name = path.findLast((step) => typeof step === 'string') ?? '';
+  return /(^|_)(id|name|containers?)$/.test(name) ? [path] : [];
+};
+
+const bad = [
+  ' and blanks',
+  'and blanks ',
+  'no-break\u00a0',
+  '\ttab',
+  'bell\u0007',
+  'line\nend',
+  'line\u2028end',
+  'NUL\0',
+];
+
+describe('an id, a name or a container with blanks at its ends or controls is a 400', () => {
+  // Data is stored as it comes: the name of a cardholder is a value.
+  const withTexts = bases.flatMap((base) =>
+    textsOf(schemaOf(base))
+      .filter(([first]) => first !== 'data')
+      .map((path) => [spell(path), base, path] as const),
+  );
+
+  test('is looked for in all operations', () => expect(withTexts.length).toBeGreaterThan(30));
+
+  test.each(
+    withTexts.map(([place, base, path]) => [`${place} of ${base.operation} (${base.schema})`, base, path] as const),
+  )('%s', async (_name, base, path) => {
+    const schema = schemaOf(base);
+    for (const text of bad) {
+      const body = { ...exampleOf(schema), ...base.body?.() };
+      const answer = await ask(base, withAt(schema, body, path, text));
+      expect([answer.status, Object.keys(answer.body.errors)], JSON.stringify(text)).toEqual([400, [spell(path)]]);
+      expect(answer.text).not.toContain(JSON.stringify(text).slice(1, -1));
+    }
+  });
+
+  test.each(bad)('%j as a key of metadata and as the name of a setting', async (key) => {
+    const made = await server.request('POST', '/tokens', { json: { data: 'x', metadata: { [key]: 'x' } } });
+    expect([made.status, Object.values(made.body.errors)]).toEqual([
+      400,
+      [[expect.stringContaining('without blanks at their ends, line ends and other control characters')]],
+    ]);
+    const session = { allowed_origins: ['https://shop.example.com'], types: ['card'], metadata: { [key]: 'x' } };
+    expect((await server.request('POST', '/sessions', { json: session })).status).toBe(400);
+    const settings = { name: 'T', settings: { [key]: 'x' } };
+    expect((await server.request('PUT', '/tenants/self', { json: settings })).body.errors).toEqual({
+      settings: [expect.stringContaining('without blanks at their ends')],
+    });
+  });
+
+  test('an alias that would have one is refused', async () => {
+    const json = { data: '42 42 ', id: '{{ data | alias_preserve_format }}' };
+    const { status, body } = await server.request('POST', '/tokens', { json });
+    expect([status, body.errors]).toEqual([400, { id: [expect.stringContaining('without blanks at its ends')] }]);
+  });
 });

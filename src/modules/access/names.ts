@@ -1,0 +1,22 @@
+// The form of names that clients and operators choose: what a path, a header, a search and a list can carry.
+import { z } from 'zod';
+
+export const NAME_LENGTH_MAX = 200;
+
+/**
+ * No line ends or other controls, no unpaired surrogates, and no blanks at the ends: expressions, headers and forms cut those off,
+ * and nobody sees them. Joiners stay, which names in some languages need.
+ */
+const plainName = /^(?!\s)[^\p{Cc}\p{Cs}\p{Zl}\p{Zp}]+(?<!\s)$/u;
+
+export const isPlainName = (text: string): boolean => plainName.test(text);
+
+/** The error for a text that is no plain name. */
+export const NOT_PLAIN = 'must not have blanks at its ends, line ends or other control characters';
+
+/** The name of a tenant, an application, a key, a formula, a reactor or a proxy. */
+export const nameSchema = z
+  .string(`must be text of 1 to ${NAME_LENGTH_MAX} characters`)
+  .min(1, { error: `must have 1 to ${NAME_LENGTH_MAX} characters`, abort: true })
+  .max(NAME_LENGTH_MAX, { error: `must have 1 to ${NAME_LENGTH_MAX} characters`, abort: true })
+  .refine(isPlainName, NOT_PLAIN);

@@ -3,6 +3,8 @@
 import { createTokenRows } from '../src/modules/tokens/rows/batched-rows.ts';
 import { type NewToken } from '../src/modules/tokens/rows/token-row.ts';
 import { randomBytes } from 'node:crypto';
+import { createLogMacs } from '../src/platform/audit/log-macs.ts';
+import { prepareDigestKey } from '../src/platform/crypto/digest.ts';
 import { createAccounts } from '../src/platform/accounts.ts';
 import { createMetrics } from '../src/platform/metrics/metrics.ts';
 import { fastify } from 'fastify';
@@ -17,7 +19,10 @@ const { databasePoolMax: max, writeBatches } = loadConfig({});
 const pool = new Pool({ ...(JSON.parse(addressText as string) as object), max });
 const accounts = createAccounts();
 const metrics = createMetrics();
+const logMacs = createLogMacs();
+logMacs.open({ pepper: prepareDigestKey('bench', randomBytes(32)), isRequired: () => false });
 const { insertTokens } = createTokenRows({
+  logMacs,
   accounts,
   metrics,
   tracing: undefined,

@@ -133,6 +133,7 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
     isSigning: () => config.requireSignedRows || contract.isDone(),
     isRequired: () => config.requireSignedRows || contract.hasNewForms(),
   });
+  db.logMacs.open({ pepper, isRequired: () => config.requireSignedRows || contract.hasNewForms() });
   const keyring = createKeyring({
     provider,
     store: keyRows.keyStore,

@@ -11,6 +11,7 @@ import {
 } from './platform/db/contract.ts';
 import { hasUnsigned, signUnsigned } from './platform/db/sign-everything.ts';
 import { raiseWalls } from './platform/db/tenant-walls.ts';
+import { allowUnsignedRows } from './platform/db/unsigned-logs.ts';
 import { StartError } from './platform/errors.ts';
 
 /** Each can be stopped and run again. It runs beside servers of this version, which write the new forms already. */
@@ -35,6 +36,7 @@ const steps: readonly ContractStep[] = [
   { name: 'Row-level security for every table of tenants', run: ({ db }) => raiseWalls(db.statements.ask) },
   { name: 'New data keys, so that servers bind tokens to their rows', run: makeBindingKeys },
   signRows,
+  { name: 'A MAC for each new row of the audit log', run: ({ db, now }) => allowUnsignedRows(db, now()) },
 ];
 
 /** A start warning. */

@@ -23,6 +23,7 @@ import { type Backups, callToEnd, type Ended, openBackups } from './support/back
 import { callCommand } from './support/command.ts';
 import { isDistributed, seeingAllTenants } from './support/database.ts';
 import { root, sourceEnvironment } from './support/process.ts';
+import { bareTenant, insertLogRows, logRowAt } from './support/log-rows.ts';
 import { startServer, type TestServer } from './support/server.ts';
 
 let server: TestServer;
@@ -40,20 +41,11 @@ const build = async (by = builder): Promise<void> => {
   pass();
   await by.build(holder);
 };
-const rowAt = (at: Date, entity: string) => ({
-  id: server.ctx.newLogId(at),
-  entity_type: 'token',
-  entity_ids: [entity],
-  operation: 'read',
-  message: `of ${entity}`,
-  created_at: at,
-  disclosure: 'none',
-  outcome: 'success',
-});
+const rowAt = (at: Date, entity: string) => logRowAt(server, at, entity);
 const insert = async (count: number, of = tenant_id): Promise<void> => {
   const now = server.ctx.now().getTime();
   const rows = Array.from({ length: count }, (_, at) => rowAt(new Date(now + at / 10), `row ${at}`));
-  await server.sql(INSERT_LOGS, [of, JSON.stringify(rows)]);
+  await insertLogRows(server, of, rows);
 };
 const treeOf = async (of = tenant_id) => (await server.sql('SELECT * FROM log_trees WHERE tenant_id = $1', [of]))[0];
 const checkpointsOf = (of = tenant_id) =>
@@ -429,7 +421,7 @@ const rewrite = (path: string, change: (lines: string[]) => string[]): void => {
 };
 
 test('archived months have a proof, and the tree goes on without their leaf hashes', async () => {
-  const other = server.ctx.newUuid();
+  const other = await bareTenant(server);
   const monthsAgo = (months: number, ms = 0): Date => {
     const now = new Date();
     return new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - months, 5) + ms);
@@ -448,12 +440,12 @@ test('archived months have a proof, and the tree goes on without their leaf hash
   END $$`);
   const old = [...Array(3).keys()].map((at) => rowAt(monthsAgo(15, at), `old ${at}`));
   const later = [...Array(300).keys()].map((at) => rowAt(monthsAgo(14, at), `later ${at}`));
-  await server.sql(INSERT_LOGS, [other, JSON.stringify(old)]);
+  await insertLogRows(server, other, old);
   // A process that builds the first leaves, and comes back when these are archived.
   const early = createTreeBuilder(server.ctx);
   await server.sql(`UPDATE log_streams SET position = log_id_at(now() + interval '1 year') WHERE name = 'trees'`);
   await build(early);
-  await server.sql(INSERT_LOGS, [other, JSON.stringify(later)]);
+  await insertLogRows(server, other, later);
   await insert(2, other);
   await build();
   const sizes = await server.sql(

@@ -9,6 +9,7 @@ import {
   type ProofEvent,
   type VerifiedLog,
 } from '../platform/audit/log-verifier.ts';
+import { isDeletionOf } from '../platform/audit/leaf.ts';
 import type { LogPublicKey } from '../platform/crypto/signed-note.ts';
 import { StartError } from '../platform/errors.ts';
 import {
@@ -21,6 +22,19 @@ import {
 import { readArchiveEvents } from '../platform/log-archive-proof.ts';
 
 export type Verdict = { finding: Finding | undefined; verified: readonly VerifiedLog[] };
+
+/** @param note called with each row that has a leaf, and its tenant. */
+export const notingRows = async function* (
+  events: AsyncIterable<ProofEvent>,
+  note: (row: { tenant_id: string; id: string; line: string }) => void,
+): AsyncGenerator<ProofEvent> {
+  let tenant_id = '';
+  for await (const event of events) {
+    if (event.kind === 'tree') ({ tenant_id } = event);
+    if (event.kind === 'leaf' && event.line !== undefined) note({ tenant_id, id: event.id, line: event.line });
+    yield event;
+  }
+};
 
 export const verifyEvents = async (
   events: AsyncIterable<ProofEvent>,
@@ -73,15 +87,17 @@ export const judgeArchive = async (
   keys: readonly LogPublicKey[],
   held?: HeldCheckpoints,
   isKnown: (mark: ArchiveMark) => boolean = () => false,
+  note: Parameters<typeof notingRows>[1] = () => undefined,
 ): Promise<Verdict & { manifest: LogManifest }> => {
   const manifest = await readManifest(path);
   const mark = markOf(manifest);
   const isMarked =
     mark !== undefined && (manifest.mark === undefined ? isKnown(mark) : isSignedMark(mark, manifest.mark, keys));
   const hasProof = manifest.proof !== undefined && manifest.signed_roots.length > 0;
-  const isProven = hasProof || !isMarked;
+  // An empty month of an earlier release has neither: there is nothing to prove.
+  const isProven = hasProof || (!isMarked && manifest.rows > 0);
   const { finding, verified } = isProven
-    ? await verifyEvents(readArchiveEvents(path), keys, held, true)
+    ? await verifyEvents(notingRows(readArchiveEvents(path), note), keys, held, true)
     : { finding: undefined, verified: [] };
   if (finding) return { finding, verified, manifest };
   if (manifest.mark !== undefined && !isMarked)
@@ -94,13 +110,17 @@ export const judgeArchive = async (
         text: 'The key has not signed the bounds and the rows of the manifest.',
       },
     };
-  if (isMarked) await verifyLogArchive(path);
+  if (isMarked || !isProven) await verifyLogArchive(path);
   return { manifest, verified, finding: compareWithHeld(manifest, verified, held) };
 };
 
 export type VerifiedArchives = {
   finding: Finding | undefined;
   has(mark: ArchiveMark): boolean;
+  /** Whether the log of a tenant in them has its deletion. */
+  hasDeletionOf(tenant_id: string): boolean;
+  /** Whether a tenant has rows in an archive from before the log was signed. */
+  hasUnprovenRowsOf(tenant_id: string): boolean;
   /** The first position of a range that no archive has. */
   firstMissing(tenant_id: string, range: { from: number; to: number }): number | undefined;
 };
@@ -117,6 +137,8 @@ export const verifyArchives = async (
 ): Promise<VerifiedArchives> => {
   const found: ArchiveMark[] = [];
   const parts: VerifiedLog[] = [];
+  const deleted = new Set<string>();
+  const unproven = new Set<string>();
   let finding: Finding | undefined;
   const isKnown = (mark: ArchiveMark): boolean => marks.some((each) => isSameMark(each, mark));
   const names =
@@ -127,14 +149,20 @@ export const verifyArchives = async (
         });
   for (const name of names.toSorted()) {
     if (!isArchivePath(name) || name.endsWith('.proof.jsonl.gz')) continue;
-    const judged = await judgeArchive(join(directory ?? '', name), keys, held, isKnown);
+    const judged = await judgeArchive(join(directory ?? '', name), keys, held, isKnown, ({ tenant_id, line }) => {
+      if (isDeletionOf(tenant_id, line)) deleted.add(tenant_id);
+    });
     if (judged.finding) finding ??= { ...judged.finding, text: `${name}: ${judged.finding.text}` };
     const mark = markOf(judged.manifest);
     if (mark) found.push(mark);
     parts.push(...judged.verified);
+    const { proof, tenants } = judged.manifest;
+    if (proof === undefined) for (const tenant_id of Object.keys(tenants)) unproven.add(tenant_id);
   }
   return {
     finding,
+    hasDeletionOf: (tenant_id) => deleted.has(tenant_id),
+    hasUnprovenRowsOf: (tenant_id) => unproven.has(tenant_id),
     has: (mark) => found.some((each) => isSameMark(each, mark)),
     firstMissing: (tenant_id, { from, to }) => {
       const own = parts.filter((part) => part.tenant_id === tenant_id).toSorted((one, other) => one.from - other.from);

@@ -2,10 +2,11 @@
 import { createReadStream } from 'node:fs';
 import { readFile, stat } from 'node:fs/promises';
 import { Readable } from 'node:stream';
-import { findRowAfter, proveRow, readTreeWithRows } from '../platform/audit/log-proof.ts';
+import { proveRow, readRows, readTreeWithRows } from '../platform/audit/log-proof.ts';
+import { isDeletionOf } from '../platform/audit/leaf.ts';
 import type { Finding, HeldCheckpoints, ProofEvent, VerifiedLog } from '../platform/audit/log-verifier.ts';
 import { TreeTampered } from '../platform/audit/tree-state.ts';
-import { firstIdAt, LEAST_ID } from '../platform/crypto/ids.ts';
+import { firstIdAt, GREATEST_ID, LEAST_ID } from '../platform/crypto/ids.ts';
 import {
   type Checkpoint,
   type LogPublicKey,
@@ -16,8 +17,16 @@ import {
   publicKeyText,
   verifierKeyText,
 } from '../platform/crypto/signed-note.ts';
-import { findArchivedMonths, findLogTenantAfter, findTreeAfter, isSignedMonth } from '../platform/db/log-trees.ts';
+import {
+  findArchivedMonths,
+  findLogTenantAfter,
+  findTreeAfter,
+  findUnloggedAfter,
+  hasTenant,
+  isSignedMonth,
+} from '../platform/db/log-trees.ts';
 import type { Query } from '../platform/db/statements.ts';
+import { findLogRule, type LogRule } from '../platform/db/unsigned-logs.ts';
 import { StartError } from '../platform/errors.ts';
 import { writePrivate } from '../platform/files.ts';
 import { isArchivePath, readLines } from '../platform/log-archive-file.ts';
@@ -25,7 +34,14 @@ import { eventOf, headerText, lineOf, parseHeader, proofText, verifyProof } from
 import { writeNewFile } from '../platform/new-file.ts';
 import type { Platform } from '../platform/platform.ts';
 import type { CommandIo } from './command.ts';
-import { judgeArchive, type Verdict, type VerifiedArchives, verifyArchives, verifyEvents } from './log-archives.ts';
+import {
+  judgeArchive,
+  notingRows,
+  type Verdict,
+  type VerifiedArchives,
+  verifyArchives,
+  verifyEvents,
+} from './log-archives.ts';
 import { UsageError } from './usage-error.ts';
 
 /** The text of a proof is some kilobytes; its row has as many entities as an operation may have. */
@@ -33,6 +49,7 @@ const PROOF_BYTES_MAX = 32 * 1024 * 1024;
 
 /** Older rows that are not signed are a finding: of servers that run, one signs them long before. */
 const UNSIGNED_MS = 15 * 60_000;
+const DAY_MS = 24 * 3_600_000;
 
 type Vault = Pick<Platform, 'db' | 'logSigning' | 'now'>;
 
@@ -278,15 +295,47 @@ const readingTree = async function* (events: AsyncIterable<ProofEvent>): AsyncGe
   }
 };
 
-/** @param note called with the id of each row that has a leaf. The ids in the state of a tree and of archived leaves are not signed. */
-const notingRows = async function* (
-  events: AsyncIterable<ProofEvent>,
-  note: (id: string) => void,
-): AsyncGenerator<ProofEvent> {
-  for await (const event of events) {
-    if (event.kind === 'leaf' && event.line !== undefined) note(event.id);
-    yield event;
+/** A tenant without a signed log, and a signed log of a tenant that is gone without a row of its deletion. */
+const findOther = async (
+  query: Query,
+  now: Date,
+  archives: VerifiedArchives,
+  verified: readonly VerifiedLog[],
+  deleted: ReadonlySet<string>,
+  isWanted: (tenant_id: string) => boolean,
+): Promise<Finding | undefined> => {
+  const recent = { from: new Date(now.getTime() - UNSIGNED_MS), to: new Date(now.getTime() + DAY_MS) };
+  let tenant_id = await findUnloggedAfter(query, LEAST_ID, recent);
+  for (; tenant_id !== undefined; tenant_id = await findUnloggedAfter(query, tenant_id, recent))
+    if (isWanted(tenant_id) && !archives.hasUnprovenRowsOf(tenant_id))
+      return { kind: 'cut_off', tenant_id, text: 'The vault has this tenant, and no signed log of it.' };
+  for (const part of verified) {
+    if (deleted.has(part.tenant_id) || archives.hasDeletionOf(part.tenant_id)) continue;
+    if (await hasTenant(query, part.tenant_id)) continue;
+    const text = 'The vault does not have this tenant any more, and its log has no row of the deletion.';
+    return { kind: 'tenant', tenant_id: part.tenant_id, text };
   }
+  return undefined;
+};
+
+/** What is wrong with rows of a tenant behind its last leaf: no server wrote one, or none has signed one for long. */
+const findLate = async (
+  query: Query,
+  tenant_id: string,
+  from: string,
+  rule: LogRule,
+  signedBefore: string,
+): Promise<Finding | undefined> => {
+  let unsigned: string | undefined;
+  for await (const row of readRows(query, tenant_id, from, GREATEST_ID)) {
+    const { id } = row;
+    if (!rule.isTaken(row))
+      return { kind: 'added', tenant_id, id, text: `The row ${id} was added: no server wrote it.` };
+    if (id <= signedBefore) unsigned ??= id;
+  }
+  if (unsigned === undefined) return undefined;
+  const text = `The row ${unsigned} and those after it are not signed. A running server signs a row within four minutes.`;
+  return { kind: 'unsigned', tenant_id, id: unsigned, text };
 };
 
 const unsignedMark = (name: string): string =>
@@ -308,25 +357,24 @@ export const verifyDatabase = async (
   if (fork) return printVerdict(io, { finding: fork, verified: [] }, options.isJson);
   const stop = (finding: Finding | undefined): void => printVerdict(io, { finding, verified }, options.isJson);
   const verified: VerifiedLog[] = [];
+  const deleted = new Set<string>();
   const marks = await findArchivedMonths(query);
   const unsigned = marks.find((mark) => !isSignedMonth(mark, keys));
   if (unsigned) return stop({ kind: 'archive', tenant_id: undefined, text: unsignedMark(unsigned.name) });
   const archives = await verifyArchives(options.archives, marks, keys, held);
+  const rule = await findLogRule(db);
   const signedBefore = firstIdAt(now().getTime() - UNSIGNED_MS);
   for await (const tenant_id of tenant === undefined ? tenantsOf(query) : [tenant]) {
     let lastRow = LEAST_ID;
-    const events = notingRows(readTreeWithRows(query, tenant_id, marks), (id) => (lastRow = id));
+    // The ids in the state of a tree and of archived leaves are not signed.
+    const events = notingRows(readTreeWithRows(query, tenant_id, marks), ({ id, line }) => {
+      lastRow = id;
+      if (isDeletionOf(tenant_id, line)) deleted.add(tenant_id);
+    });
     const found = await verifyEvents(readingTree(events), keys, held, false);
     verified.push(...found.verified);
-    const late = found.finding ? undefined : await findRowAfter(query, tenant_id, lastRow, signedBefore);
-    if (late !== undefined)
-      found.finding = {
-        kind: 'unsigned',
-        tenant_id,
-        id: late,
-        text: `The row ${late} and those after it are not signed. A running server signs a row within four minutes.`,
-      };
-    if (found.finding) return stop({ ...found.finding, tenant_id });
+    const finding = found.finding ?? (await findLate(query, tenant_id, lastRow, rule, signedBefore));
+    if (finding) return stop({ ...finding, tenant_id });
   }
   if (archives.finding) return stop(archives.finding);
   const isWanted = (id: string): boolean => tenant === undefined || id === tenant;
@@ -340,7 +388,7 @@ export const verifyDatabase = async (
     tenant === undefined || verified.length > 0
       ? undefined
       : { kind: 'cut_off', tenant_id: tenant, text: 'The database has no signed log of this tenant.' };
-  stop(missing ?? gone ?? none);
+  stop(missing ?? gone ?? none ?? (await findOther(query, now(), archives, verified, deleted, isWanted)));
 };
 
 /** Writes the log of a tenant with its leaf hashes and checkpoints. @throws StartError. */

@@ -3,22 +3,28 @@ import { createReadStream } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { pipeline, type Readable } from 'node:stream';
 import { createGunzip } from 'node:zlib';
-import type { PoolConfig } from 'pg';
+import type { Client, PoolConfig } from 'pg';
 import { createAccounts } from '../platform/accounts.ts';
+import { createLogMacs } from '../platform/audit/log-macs.ts';
+import { logRow, operator } from '../platform/audit/record.ts';
+import { insertLogs } from '../platform/audit/rows.ts';
 import { createMetrics } from '../platform/metrics/metrics.ts';
 import type { Config } from '../platform/config.ts';
 import { createAgeDecryption } from '../platform/crypto/age-file.ts';
-import { newUuid } from '../platform/crypto/ids.ts';
+import { newTimeOrderedId, newUuid } from '../platform/crypto/ids.ts';
 import type { RootKeys } from '../platform/crypto/key-provider.ts';
+import { randomBytesFromKernel } from '../platform/crypto/random.ts';
 import { createKeyRows } from '../platform/crypto/rows.ts';
-import { environmentOf, openRootKey, openVault } from '../platform/crypto/vault-keys.ts';
+import { environmentOf, openPepper, openRootKey, openVault } from '../platform/crypto/vault-keys.ts';
 import type { Manifest } from '../platform/db/backup/dump.ts';
 import { checkEmpty, loadDump, replayInVault } from '../platform/db/backup/load.ts';
 import { type Dump, openDump } from '../platform/db/backup/read-dump.ts';
 import type { Replayed } from '../platform/db/backup/replay.ts';
 import { withScratchDatabase } from '../platform/db/backup/scratch.ts';
 import { codeOf, inSession } from '../platform/db/backup/session.ts';
+import type { Database } from '../platform/db/database.ts';
 import { listMigrations, migrate, MigrationError } from '../platform/db/migrate.ts';
+import type { Query } from '../platform/db/statements.ts';
 import { StartError } from '../platform/errors.ts';
 import { createLog } from '../platform/log.ts';
 import { closeAll, migrationsDir, noVault, openDatabase, type Start } from '../platform/open-database.ts';
@@ -87,6 +93,25 @@ const replayText = (manifest: Manifest, erasures: Dump | undefined, replayed: Re
   return `${replayedText(erasures, replayed)}${isOlder ? ' The list is older than the backup.' : ''}`;
 };
 
+/** What writes to the log of tenants that an erasure list has deleted them again. @throws StartError. */
+const openDeletionLog = async (config: Config, db: Database, provider: RootKeys) => {
+  const instance = await createKeyRows(db).findInstance();
+  if (!instance) throw noVault(config);
+  const macs = createLogMacs();
+  macs.open({ pepper: await openPepper(provider, instance, environmentOf(config)), isRequired: () => true });
+  const clock = {
+    now: () => new Date(),
+    newLogId: (at: Date) => newTimeOrderedId(at.getTime(), randomBytesFromKernel),
+  };
+  return async (session: Client, { tenants }: Replayed): Promise<void> => {
+    const query: Query = async (_name, text, values) => (await session.query(text, values)).rows;
+    for (const id of tenants) {
+      const row = logRow(clock, operator, { operation: 'delete', entity_type: 'tenant', entity_ids: [id] });
+      await insertLogs(query, id, [macs.sign(id, row)]);
+    }
+  };
+};
+
 /** Restores or verifies a backup. @throws StartError; the database has no row of it then. */
 export const restore = async (io: CommandIo, config: Config, options: RestoreOptions): Promise<void> => {
   const { file, isVerify } = options;
@@ -108,7 +133,7 @@ export const restore = async (io: CommandIo, config: Config, options: RestoreOpt
     }
     // A restore has the data directory alone, and makes its database; a verification works beside a running server.
     const services = { log: createLog(config.logLevel), accounts: createAccounts(), metrics: createMetrics() };
-    const { poolConfig } = await openDatabase(config, isVerify ? 'command' : 'server', services, start);
+    const { db, poolConfig } = await openDatabase(config, isVerify ? 'command' : 'server', services, start);
     const { manifest } = dump;
     const of = `Backup of ${manifest.made_at}, by strongroom ${manifest.product}`;
     if (isVerify) {
@@ -122,6 +147,10 @@ export const restore = async (io: CommandIo, config: Config, options: RestoreOpt
       return;
     }
     const { replayed } = await restoreInto(io, poolConfig, dump, erasures);
+    if (replayed) {
+      const log = await openDeletionLog(config, db, provider);
+      await inSession(poolConfig, (session) => log(session, replayed));
+    }
     io.print(
       `Restored: ${of}.\n${replayText(manifest, erasures, replayed)}\nSecurity codes are gone, and people must sign in again. Check it, then start the servers: npm run -s strongroom -- doctor`,
     );
@@ -139,7 +168,8 @@ export const replayErasureList = (io: CommandIo, config: Config, file: string): 
     const erasures = await openDump(await openFile(file), file, 'erasures');
     start.closers.push(() => erasures.close());
     await checkDump(config, provider, erasures, file);
-    const replayed = await inSession(poolConfig, (session) => replayInVault(session, erasures));
+    const log = await openDeletionLog(config, db, provider);
+    const replayed = await inSession(poolConfig, (session) => replayInVault(session, erasures, log));
     io.print(replayedText(erasures, replayed));
   });
 

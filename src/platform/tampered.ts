@@ -7,6 +7,7 @@ import type { Metrics } from './metrics/metrics.ts';
 export const VERIFIED_TABLES = [
   'tokens',
   'token_cvcs',
+  'audit_log',
   'erasure_certificates',
   ...(Object.keys(SIGNED_TABLES) as SignedTableName[]),
 ] as const;

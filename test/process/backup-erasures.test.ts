@@ -2,11 +2,22 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { sweep } from '../../src/modules/tokens/sweep.ts';
+import { LOG_LINE } from '../../src/platform/db/log-stream.ts';
 import { expectNothing, shareBackups, tokenize, withEmpty } from '../support/backups.ts';
 import { createEmptyDatabase, isDistributed } from '../support/database.ts';
-import { startServer } from '../support/server.ts';
+import { startServer, type TestServer } from '../support/server.ts';
 
 const here = shareBackups();
+
+/** The rows that say so in the log of a deleted tenant. */
+const deletionsOf = async (server: TestServer, tenant_id: string) => {
+  const rows = await server.sql(
+    `SELECT actor_type, ${LOG_LINE} FROM audit_log AS l
+    WHERE tenant_id = $1 AND entity_type = 'tenant' AND operation = 'delete' ORDER BY id`,
+    [tenant_id],
+  );
+  return rows.map(({ actor_type, line }) => ({ actor_type, state: server.ctx.db.logMacs.stateOf(line) }));
+};
 
 describe('erasures', () => {
   test('are replayed: what was deleted after the backup does not come back', async () => {
@@ -69,6 +80,7 @@ describe('erasures', () => {
       expect(await Promise.all([living, revoked, application].map(create))).toEqual([200, 401, 401]);
       expect(await target.sql('SELECT FROM proxies')).toEqual([]);
       expect(await target.sql('SELECT FROM proxy_keys')).toEqual([]);
+      expect(await deletionsOf(target, other.tenant_id)).toEqual([{ actor_type: 'operator', state: 'intact' }]);
       // The sweep removes what the deleted tenant had, and its tokens are no erasures of their own.
       await sweep(target.ctx);
       expect(await target.sql('SELECT FROM tokens WHERE tenant_id = $1', [other.tenant_id])).toEqual([]);
@@ -95,13 +107,22 @@ describe('erasures', () => {
     const [kept, erased] = [await tokenize(source, 'kept'), await tokenize(source, 'erased')];
     const [row] = await source.sql('SELECT to_json(t) AS row FROM tokens t WHERE id = $1', [erased]);
     await source.request('DELETE', `/tokens/${erased}`);
+    const other = await source.newTenant();
+    const [tenant] = await source.sql('SELECT to_json(t) AS row FROM tenants t WHERE id = $1', [other.tenant_id]);
+    await source.request('DELETE', '/tenants/self', { key: other.api_key });
     const list = here.backups.fileNamed('replayed');
     expect((await here.backups.cli(source.databaseUrl, ['erasures', 'export', list])).code).toBe(0);
     // As a recovery to an earlier time would.
     await source.sql('INSERT INTO tokens SELECT * FROM json_populate_record(NULL::tokens, $1)', [row.row]);
+    await source.sql('INSERT INTO tenants SELECT * FROM json_populate_record(NULL::tenants, $1)', [tenant.row]);
+    await source.sql('DELETE FROM deleted_tenants');
     expect((await source.request('GET', `/tokens/${erased}`)).status).toBe(200);
     const { code, stdout } = await here.backups.cli(source.databaseUrl, ['erasures', 'replay', list]);
-    expect([code, stdout]).toEqual([0, expect.stringMatching(/\(1 entries\)\. Deleted again: .* 1 token\.\n$/)]);
+    expect([code, stdout]).toEqual([
+      0,
+      expect.stringMatching(/\(2 entries\)\. Deleted again: 1 tenant, .* 1 token\.\n$/),
+    ]);
+    expect((await deletionsOf(source, other.tenant_id)).at(-1)).toEqual({ actor_type: 'operator', state: 'intact' });
     expect((await source.request('GET', `/tokens/${erased}`)).status).toBe(404);
     expect((await source.request('GET', `/tokens/${kept}`)).status).toBe(200);
     await source.close();

@@ -1,16 +1,17 @@
 // Whatever a writer of the database takes from the audit log, or excuses in it, `logs verify` ends with 1 and names what is wrong.
-import { copyFileSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { copyFileSync, cpSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { INSERT_LOGS } from '../../src/platform/audit/rows.ts';
 import { STREAM_DELAY_MS } from '../../src/platform/audit/stream.ts';
 import { createTreeBuilder } from '../../src/platform/audit/trees.ts';
 import { type Backups, callToEnd, type Ended, openBackups } from '../support/backups.ts';
 import { isDistributed } from '../support/database.ts';
+import { bareTenant, insertLogRows, logRowAt } from '../support/log-rows.ts';
 import { startServer, type TestServer } from '../support/server.ts';
 
-const TABLES = ['audit_log', 'log_trees', 'log_leaves', 'log_checkpoints', 'log_archives'];
+const OF_TENANTS = ['audit_log', 'log_trees', 'log_leaves', 'log_checkpoints'];
+const TABLES = [...OF_TENANTS, 'log_archives', 'tenants'];
 
 let server: TestServer;
 let backups: Backups;
@@ -26,18 +27,12 @@ const monthsAgo = (months: number, ms = 0): Date => {
   const now = server.ctx.now();
   return new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - months, 5) + ms);
 };
-const rowAt = (at: Date) => ({
-  id: server.ctx.newLogId(at),
-  entity_type: 'token',
-  entity_ids: ['a'],
-  operation: 'read',
-  message: 'Token retrieved',
-  created_at: at,
-  disclosure: 'none',
-  outcome: 'success',
-});
 const insert = (tenant_id: string, times: Date[]) =>
-  server.sql(INSERT_LOGS, [tenant_id, JSON.stringify(times.map(rowAt))]);
+  insertLogRows(
+    server,
+    tenant_id,
+    times.map((at) => logRowAt(server, at)),
+  );
 const verify = (...more: string[]): Promise<Ended> =>
   cli('logs', 'verify', '--database', '--json', '--archives', directory, '--checkpoints', held, ...more);
 const build = async (): Promise<void> => {
@@ -48,7 +43,7 @@ const build = async (): Promise<void> => {
 
 beforeAll(async () => {
   [server, backups] = await Promise.all([startServer(), openBackups(callToEnd)]);
-  [old, young] = [server.ctx.newUuid(), server.ctx.newUuid()];
+  [old, young] = await Promise.all([bareTenant(server), bareTenant(server)]);
   await server.sql(`DO $$ DECLARE first record; month timestamptz := date_trunc('month', now(), 'UTC') - interval '16 months'; BEGIN
     PERFORM set_config('TimeZone', 'UTC', true);
     SELECT * INTO first FROM log_partitions() LIMIT 1;
@@ -146,11 +141,7 @@ const attacks: [string, string[], object][] = [
     { kind: 'cut_off' },
   ],
   ['the newest checkpoint is gone', [newest(':young')], { kind: 'cut_off' }],
-  [
-    'all of a tenant is gone',
-    ofTenant(':young', ['audit_log', 'log_trees', 'log_leaves', 'log_checkpoints']),
-    { kind: 'cut_off' },
-  ],
+  ['all of a tenant is gone', ofTenant(':young', OF_TENANTS), { kind: 'cut_off' }],
   ['all of all tenants is gone', TABLES.map((table) => `DELETE FROM ${table}`), { kind: 'cut_off' }],
   ['rows, and the tree alone', ofTenant(':young', ['audit_log', 'log_trees']), { kind: 'cut_off' }],
   [
@@ -173,12 +164,110 @@ test.skipIf(isDistributed).each(attacks)(
 test.skipIf(isDistributed)(
   'a tenant that is gone shows where only it is asked for, with checkpoints and without',
   async () => {
-    await afterAttack(ofTenant(':young', TABLES.slice(0, -1)), async () => {
+    await afterAttack(ofTenant(':young', OF_TENANTS), async () => {
       await expectFinding({ kind: 'cut_off', tenant_id: young }, '--tenant', young);
       expect((await cli('logs', 'verify', '--database', '--tenant', young)).code).toBe(1);
     });
   },
   30_000,
+);
+
+/** Without the checkpoints that somebody holds. */
+const expectFindingAlone = async (finding: object): Promise<void> => {
+  const { code, stdout } = await cli('logs', 'verify', '--database', '--json', '--archives', directory);
+  expect([code, JSON.parse(stdout).finding]).toEqual([1, expect.objectContaining(finding)]);
+};
+
+test.skipIf(isDistributed)(
+  'without held checkpoints, tenants and their logs must fit each other',
+  async () => {
+    await afterAttack(ofTenant(':young', OF_TENANTS), () => expectFindingAlone({ kind: 'cut_off', tenant_id: young }));
+    // A time of the future hides no tenant.
+    const later = `UPDATE tenants SET created_at = now() + interval '1 year' WHERE id = :young`;
+    await afterAttack([...ofTenant(':young', OF_TENANTS), later], () =>
+      expectFindingAlone({ kind: 'cut_off', tenant_id: young }),
+    );
+    await afterAttack(['DELETE FROM tenants WHERE id = :young'], () =>
+      expectFindingAlone({ kind: 'tenant', tenant_id: young }),
+    );
+  },
+  60_000,
+);
+
+test.skipIf(isDistributed)(
+  'a tenant that was deleted by the API is not missing',
+  async () => {
+    const { tenant_id, api_key } = await server.newTenant();
+    const deleted = await server.request('DELETE', '/tenants/self', { key: api_key });
+    expect(deleted.status).toBe(204);
+    await build();
+    expect(await cli('logs', 'verify', '--database', '--archives', directory)).toMatchObject({ code: 0, stderr: '' });
+    await server.sql('DELETE FROM audit_log WHERE tenant_id = $1', [tenant_id]);
+    for (const table of ['log_trees', 'log_leaves', 'log_checkpoints'])
+      await server.sql(`DELETE FROM ${table} WHERE tenant_id = $1`, [tenant_id]);
+  },
+  60_000,
+);
+
+/** Copies a row, as the role of the server may. */
+const copied = (from: string, to: string, id: string, more = ''): string =>
+  `INSERT INTO audit_log SELECT (jsonb_populate_record(l, '{"tenant_id": "${to}", "id": "${id}"${more}}')).* FROM audit_log l
+  WHERE tenant_id = '${from}' ORDER BY id DESC LIMIT 1`;
+
+test.skipIf(isDistributed)(
+  'a row that no server wrote gets no leaf, raises an alarm once, and shows before and after',
+  async () => {
+    const newId = (): string => server.ctx.newLogId(server.ctx.now());
+    const [{ id: last }] = await server.sql('SELECT id FROM audit_log WHERE tenant_id = $1 ORDER BY id DESC LIMIT 1', [
+      young,
+    ]);
+    const treeOf = async (of: string) =>
+      (await server.sql('SELECT size, last_id FROM log_trees WHERE tenant_id = $1', [of]))[0];
+    const forgeries: [what: string, of: string, id: () => string, more: string][] = [
+      ['without a MAC', young, newId, ', "mac": null'],
+      ['with the MAC of another row', young, newId, ''],
+      ['of another tenant', old, () => last, ''],
+      ['with a MAC of nobody', young, newId, `, "mac": "${server.ctx.newUuid()}"`],
+    ];
+    for (const [what, of, idOf, more] of forgeries) {
+      const forged = idOf();
+      const before = await treeOf(of);
+      const builder = createTreeBuilder(server.ctx);
+      const buildAgain = async (): Promise<void> => {
+        server.clock.offsetMs += STREAM_DELAY_MS + 1_000;
+        await builder.build(server.ctx.newUuid());
+        await server.sql(`DELETE FROM leases WHERE name = 'log-trees'`);
+      };
+      const alarms = () =>
+        server.logLines.filter((line) => line.includes('"table":"audit_log"') && line.includes(`"row_id":"${forged}"`));
+      await afterAttack([copied(young, of, forged, more)], async () => {
+        await expectFinding({ kind: 'added', tenant_id: of, id: forged });
+        await buildAgain();
+        expect([what, await treeOf(of)]).toEqual([what, before]);
+        // A row that a server writes afterwards does not hide it.
+        await insert(of, [server.ctx.now()]);
+        await buildAgain();
+        await buildAgain();
+        expect(alarms().map((line) => JSON.parse(line))).toMatchObject([{ alarm: 'tampered', tenant_id: of }]);
+        expect(Number((await treeOf(of)).size)).toBe(Number(before.size) + 1);
+        await expectFinding({ kind: 'added', tenant_id: of, id: forged });
+      });
+    }
+  },
+  180_000,
+);
+
+test.skipIf(isDistributed)(
+  'a row that was changed before it had a leaf gets none',
+  async () => {
+    await insert(young, [server.ctx.now()]);
+    const change = `UPDATE audit_log SET message = 'Token revealed' WHERE id = (SELECT max(id::text)::uuid FROM audit_log WHERE tenant_id = :young)`;
+    await afterAttack([change], async () => {
+      await build();
+      await expectFinding({ kind: 'added', tenant_id: young });
+    });
+  },
+  60_000,
 );
 
 test('an archive that is named and was not verified, was changed or is gone shows', async () => {
@@ -205,6 +294,55 @@ test('an archive that is named and was not verified, was changed or is gone show
   writeFileSync(path.replace('.jsonl.gz', '.manifest.json'), manifest);
   expect((await verify()).code).toBe(0);
 }, 60_000);
+
+test.skipIf(isDistributed)(
+  'marks of an earlier release are named, and signed once their archive was verified',
+  async () => {
+    const earlier = backups.fileNamed('earlier');
+    cpSync(directory, earlier, { recursive: true });
+    const manifests = readdirSync(earlier).filter((name) => name.endsWith('.manifest.json'));
+    const marks = manifests.map((name) => {
+      const { mark: _, ...manifest } = JSON.parse(readFileSync(join(earlier, name), 'utf8'));
+      writeFileSync(join(earlier, name), JSON.stringify(manifest));
+      return manifest as { partition: string; from_id: string | null; to_id: string; rows: number };
+    });
+    const idText = (id: string | null): string => (id === null ? 'NULL' : `'${id}'`);
+    const put = marks.map(
+      ({ partition, from_id, to_id }) =>
+        `INSERT INTO log_archives (name, from_id, to_id, archived_at) VALUES ('${partition}', ${idText(from_id)}, '${to_id}', now())`,
+    );
+    const judge = async (of: string): Promise<unknown[]> => {
+      const { code, stdout } = await cli('logs', 'verify', '--database', '--json', '--archives', of);
+      const { finding } = JSON.parse(stdout);
+      return [code, finding?.kind, finding?.text ?? ''];
+    };
+    const unsigned = (name: string) => [1, 'archive', expect.stringContaining(name)];
+    await afterAttack(['DELETE FROM log_archives', ...put], async () => {
+      expect(await judge(earlier)).toEqual(unsigned('logs archive DIRECTORY'));
+      // A directory without the archives signs none.
+      const empty = backups.fileNamed('empty');
+      mkdirSync(empty);
+      expect((await cli('logs', 'archive', empty)).code).toBe(0);
+      expect(await judge(earlier)).toEqual(unsigned('logs archive DIRECTORY'));
+      // Nor does one that was changed.
+      const filled = marks.find(({ rows }) => rows === 300)?.partition ?? '';
+      const path = join(earlier, `${filled.replaceAll('_', '-')}.jsonl.gz`);
+      const whole = readFileSync(path);
+      writeFileSync(path, gzipSync(gunzipSync(whole).toString().replace('success', 'refused')));
+      const partly = await cli('logs', 'archive', earlier);
+      expect([partly.code, partly.stderr]).toEqual([0, expect.stringContaining('was verified, and the database has')]);
+      expect(await judge(earlier)).toEqual(unsigned(filled));
+      writeFileSync(path, whole);
+      const signed = await cli('logs', 'archive', earlier);
+      expect([signed.code, signed.stderr]).toEqual([0, expect.stringContaining(path)]);
+      expect(await judge(earlier)).toEqual([0, undefined, '']);
+      expect(await server.sql('SELECT count(*)::int AS count FROM log_archives WHERE note IS NULL')).toEqual([
+        { count: 0 },
+      ]);
+    });
+  },
+  120_000,
+);
 
 test('an export excuses no row, and a held checkpoint of its tenant needs one', async () => {
   const file = backups.fileNamed('export.jsonl');

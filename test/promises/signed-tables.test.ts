@@ -1,5 +1,6 @@
 // Each column of a table that authorises is bound by its MAC, or is left out knowingly.
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { createRowMacs, encodeRow } from '../../src/platform/crypto/row-mac.ts';
 import { prepareDigestKey } from '../../src/platform/crypto/digest.ts';
@@ -77,4 +78,21 @@ describe('the encoding', () => {
     expect(macs.isIntact('proxies', row, 7)).toBe(false);
     expect(others.isIntact('proxies', signed, 7)).toBe(false);
   });
+});
+
+test('rows of the audit log are inserted by statements that take a MAC, and by nothing else', () => {
+  const root = join(import.meta.dirname, '../../src');
+  const using = (pattern: RegExp): string[] =>
+    readdirSync(root, { recursive: true, encoding: 'utf8' })
+      .filter((path) => path.endsWith('.ts') && !path.startsWith('generated'))
+      .filter((path) => pattern.test(readFileSync(join(root, path), 'utf8')))
+      .toSorted();
+  expect(using(/INSERT INTO audit_log/)).toEqual([
+    'modules/tokens/rows/new-tokens-sql.ts',
+    'platform/audit/rows.ts',
+    // A partition that is put back.
+    'platform/db/log-partitions.ts',
+  ]);
+  expect(using(/\.audit_log\b/)).toEqual([]);
+  expect(using(/\bas (?:SignedLog|LogMac)\b/)).toEqual(['platform/audit/log-macs.ts', 'platform/crypto/log-mac.ts']);
 });

@@ -122,8 +122,10 @@ export const createRefusalLog = (ctx: Pick<Platform, 'db' | 'log'> & LogClock): 
       const minute = minuteOf(new Date(row.created_at));
       await writeDue(minute);
       const from = firstIdAt(minute * MINUTE_MS);
-      const { query } = ctx.db.statements;
-      if (await insertRefusal(query, tenant_id, row, from, REFUSALS_PER_MINUTE_MAX, SIGN_IN_FAILED)) return;
+      const { statements, logMacs } = ctx.db;
+      const signed = logMacs.sign(tenant_id, row);
+      if (await insertRefusal(statements.query, tenant_id, signed, from, REFUSALS_PER_MINUTE_MAX, SIGN_IN_FAILED))
+        return;
       const what = row.message === SIGN_IN_FAILED ? 'failed sign-ins' : 'refusals';
       const name = `${tenant_id} ${what}`;
       const before = unwritten.get(name);

@@ -56,12 +56,10 @@ const writePassword = (
     await replacePassword(tx, user_id, password_hash);
     if (session) await insertSession(tx, session);
     const change = { operation: 'update', entity_type: 'tenant_member', message: PASSWORD_CHANGED } as const;
-    const logs = members.map(({ tenant_id: of, member_id }) => ({
-      ...logRow(ctx, actor, { ...change, entity_ids: [member_id] }),
-      tenant_id: of,
-    }));
-    await tx.prisma.audit_log.createMany({ data: logs });
-    for (const { member_id } of members) tx.changed({ subject: 'member', id: member_id });
+    for (const { tenant_id: of, member_id } of members) {
+      tx.logIn(of, logRow(ctx, actor, { ...change, entity_ids: [member_id] }));
+      tx.changed({ subject: 'member', id: member_id });
+    }
     return 'changed';
   });
 

@@ -95,7 +95,7 @@ export type HeldUser = {
   members: Members;
   factor: StoredSecondFactor;
   passkeys: ListedPasskey[];
-  log(message: Message): Promise<void>;
+  log(message: Message): void;
 };
 
 /** Changes a user whom the transaction holds: a log row in each tenant, and caches of sessions end. @returns undefined for no user. */
@@ -109,15 +109,14 @@ export const changingUser = <T>(
     const members = await lockMembersOfUser(tx, user_id);
     const factor = await readSecondFactor(tx, user_id);
     if (!factor) return undefined;
-    const log = async (message: Message): Promise<void> => {
+    const log = (message: Message): void => {
       const operation = uses.includes(message) ? 'use' : 'update';
       const outcome = message === PASSKEY_CLONED ? 'refused' : 'success';
-      const data = members.map(({ tenant_id: of, member_id }) => ({
-        ...logRow(ctx, actor, { operation, entity_type: 'tenant_member', entity_ids: [member_id], message, outcome }),
-        tenant_id: of,
-      }));
-      await tx.prisma.audit_log.createMany({ data });
-      for (const { member_id } of members) tx.changed({ subject: 'member', id: member_id });
+      for (const { tenant_id: of, member_id } of members) {
+        const about = { entity_type: 'tenant_member', entity_ids: [member_id] };
+        tx.logIn(of, logRow(ctx, actor, { operation, ...about, message, outcome }));
+        tx.changed({ subject: 'member', id: member_id });
+      }
     };
     const passkeys = openPasskeys(
       ctx,

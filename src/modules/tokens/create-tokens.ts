@@ -1,6 +1,8 @@
 // Seals drafts and writes them as tokens with their log rows, all or nothing.
 // Deduplication, links to a parent and the kept response of an idempotent request belong to the same transaction.
+import type { LogMac } from '../../platform/crypto/log-mac.ts';
 import type { LogRow } from '../../platform/audit/record.ts';
+import type { NewLog } from '../../platform/audit/rows.ts';
 import type { Transaction } from '../../platform/db/transaction.ts';
 import { nameOfFingerprint } from './rows/token-row.ts';
 import { createTokenGroups, GROUP_ROWS, groupsOf, type TokenGroups } from './rows/token-groups.ts';
@@ -234,7 +236,9 @@ const insert = async <T>(ctx: TokensContext, work: Work, sealed: Sealed, options
     const equal = await lockFingerprints(tx, unique, ctx.now());
     const chosen = choose(ctx, work, sealed, (of) => equal.get(nameOfFingerprint(of)) ?? []);
     const { records, fresh, logs } = await ctx.accounts.runInTurns(work.tenant_id, chosen);
-    await insertGroups(tx, await ctx.accounts.runInTurns(work.tenant_id, groupsOf(fresh, createdBy(work, options))));
+    const macOf = (log: NewLog): LogMac => ctx.db.logMacs.macOf(work.tenant_id, log);
+    const groups = groupsOf(fresh, createdBy(work, options), macOf);
+    await insertGroups(tx, await ctx.accounts.runInTurns(work.tenant_id, groups));
     tx.log(...logs);
     if (options.parent !== undefined) await linkTo(ctx, work, tx, options.parent, records);
     return options.answer(records);
@@ -276,7 +280,11 @@ const insertUnique = async <T>(
   triesLeft = UNIQUE_TRIES_MAX,
 ): Promise<T> => {
   const { drafts, rows, keys } = sealed;
-  const uniqueRows = rows.map((row, index) => (deduplicates(work, drafts[index] as Draft) ? { ...row, seen } : row));
+  const uniqueRows = rows.map((row, index) => {
+    if (!deduplicates(work, drafts[index] as Draft)) return row;
+    const log_id = rows.length === 1 ? row.log_id : ctx.newLogId(new Date(row.created_at));
+    return { ...row, seen, log_id };
+  });
   const existing = await ctx.tokenRows.insertUniqueTokens(work, uniqueRows, createdBy(work, options));
   noteCreated(work, idsByType(rows.filter((_, index) => existing[index] === undefined)));
   const written = new Map(rows.map(({ id }, index) => [id, index]));

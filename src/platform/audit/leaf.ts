@@ -65,7 +65,35 @@ export const canonicalText = (line: string): string => {
   return row ? JSON.stringify(row) : line;
 };
 
+/**
+ * The MAC of a row, and the text that it is of: the canonical row without it, its entities in order, since PostgreSQL collects those
+ * of new tokens in any order.
+ * @returns undefined for a line that is no row.
+ */
+export const macPartsOf = (line: string): { mac: unknown; text: string } | undefined => {
+  const row = canonicalRow(line);
+  if (!row) return undefined;
+  const { mac, ...rest } = row;
+  const { entity_ids } = rest;
+  if (Array.isArray(entity_ids) && entity_ids.length > 1) rest['entity_ids'] = entity_ids.toSorted();
+  return { mac, text: JSON.stringify(rest) };
+};
+
 export const leafOfLine = (line: string): Buffer => leafHash(canonicalText(line));
+
+/** Whether the line is the row that a tenant's deletion wrote. */
+export const isDeletionOf = (tenant_id: string, line: string): boolean => {
+  if (!line.includes('"delete"')) return false;
+  const row = parseObject(line) ?? {};
+  const { entity_ids } = row;
+  return (
+    row['entity_type'] === 'tenant' &&
+    row['operation'] === 'delete' &&
+    row['outcome'] === 'success' &&
+    Array.isArray(entity_ids) &&
+    entity_ids[0] === tenant_id
+  );
+};
 
 /** @returns undefined where the line does not say it. */
 export const idsOfLine = (line: string): { id: string; tenant_id: string } | undefined => {

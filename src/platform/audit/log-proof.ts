@@ -39,7 +39,8 @@ const readLeaves = async function* (query: Query, tenant_id: string, number: num
   }
 };
 
-const readRows = async function* (
+/** Rows of a tenant above an id, up to another. @throws unavailable. */
+export const readRows = async function* (
   query: Query,
   tenant_id: string,
   from: string,
@@ -61,14 +62,6 @@ const readCheckpoints = async function* (query: Query, tenant_id: string, above:
     above = found.at(-1)?.size ?? above;
   }
 };
-
-/** The first row of a tenant above an id, up to another. @throws unavailable. */
-export const findRowAfter = async (
-  query: Query,
-  tenant_id: string,
-  from: string,
-  to: string,
-): Promise<string | undefined> => (await readRowsOf(query, tenant_id, from, to, 1))[0]?.id;
 
 /** The next of a generator, which waits until it is taken. */
 const createPeek = async <T>(generator: AsyncGenerator<T>) => {

@@ -29,6 +29,7 @@ export type FindingKind =
   | 'unsigned'
   | 'archive'
   | 'unverified'
+  | 'tenant'
   | 'damaged';
 
 /** What is wrong, and where. Never a value of a row. */

@@ -18,7 +18,7 @@ export type NewLog = {
   operation: string;
   message: string;
   created_at: string;
-  disclosure: string;
+  disclosure?: string | undefined;
   outcome: string;
   trace_id?: string | undefined;
   otel_trace_id?: string | undefined;
@@ -28,6 +28,10 @@ export type NewLog = {
   destination_host?: string | undefined;
   is_list?: boolean | undefined;
 };
+
+declare const withMac: unique symbol;
+/** A row with its MAC, as the JSON that statements take. Only log-macs.ts makes one. */
+export type SignedLog = string & { readonly [withMac]: true };
 
 /** The columns of the log except `tenant_id`, with their SQL types. */
 const LOG_COLUMNS = [
@@ -48,6 +52,7 @@ const LOG_COLUMNS = [
   'proxy_id uuid',
   'destination_host text',
   'is_list boolean',
+  'mac uuid',
 ];
 export const LOG_RECORD = LOG_COLUMNS.join(', ');
 const LOG_NAMES = LOG_COLUMNS.map((column) => column.split(' ', 1)[0]).join(', ');
@@ -61,6 +66,11 @@ SELECT $1::uuid, ${LOG_NAMES.split(', ')
 FROM ${from}`;
 
 export const INSERT_LOGS = insertLogsFrom(`json_to_recordset($2::json) AS r(${LOG_RECORD})`);
+
+/** Writes rows within a transaction. */
+export const insertLogs = async (query: Query, tenant_id: string, rows: readonly SignedLog[]): Promise<void> => {
+  await query('insert-logs', INSERT_LOGS, [tenant_id, `[${rows.join()}]`]);
+};
 
 /**
  * Writes the row of a refusal, unless the tenant has $4 of them since the id $3. Rows with the message $5 are counted
@@ -85,6 +95,7 @@ export const logFunctions: readonly ShardFunction[] = [
 /** Appends rows in batches: rows of one tenant that arrive during a write form the next batch. */
 export const createLogWriter = (
   queryForBatch: (tenant_id: string) => Query,
+  macs: { sign(tenant_id: string, row: NewLog): SignedLog },
   batchesMax: number,
   accounts: Accounts,
   metrics: Metrics,
@@ -108,7 +119,7 @@ export const createLogWriter = (
     async insert(tenant_id: string, rows: readonly NewLog[]): Promise<void> {
       await batches.submit(
         tenant_id,
-        rows.map((row) => JSON.stringify(row)),
+        rows.map((row) => macs.sign(tenant_id, row)),
       );
     },
     drain: () => batches.drain(),
@@ -123,9 +134,9 @@ export const createLogWriter = (
 export const insertRefusal = async (
   query: Query,
   tenant_id: string,
-  row: NewLog,
+  row: SignedLog,
   from_id: string,
   most: number,
   apart: string,
 ): Promise<boolean> =>
-  (await query('insert-refusal', INSERT_REFUSAL, [tenant_id, JSON.stringify(row), from_id, most, apart])).length > 0;
+  (await query('insert-refusal', INSERT_REFUSAL, [tenant_id, row, from_id, most, apart])).length > 0;

@@ -18,8 +18,10 @@ import {
   thinCheckpoints,
   writeTree,
 } from '../db/log-trees.ts';
+import { findLogRule, type LogRule, refuseUnsignedRows } from '../db/unsigned-logs.ts';
 import { runPeriodically } from '../periodic.ts';
 import type { Platform } from '../platform.ts';
+import { noteTampered } from '../tampered.ts';
 import { leafOfLine } from './leaf.ts';
 import { STREAM_DELAY_MS } from './stream.ts';
 import { idBytes, type KnownTree, openTree, type OpenTree, TreeTampered } from './tree-state.ts';
@@ -37,6 +39,8 @@ const LEAVES_AT_ONCE = 200;
 const SPAN_MS = 15 * 60_000;
 /** Trees that a process remembers: 100 bytes each. For others their newest checkpoint counts. */
 const REMEMBERED_MAX = 100_000;
+/** Rows that a process has reported, so that it reports each once. */
+const REFUSED_MAX = 100_000;
 /** Counting further would only burden the database. */
 const UNHASHED_COUNTED_MAX = 100_000;
 const HOUR_MS = 3_600_000;
@@ -101,6 +105,9 @@ export const createTreeBuilder = (ctx: Building) => {
   const { query } = ctx.db.statements;
   const remembered = new Map<string, KnownTree>();
   const tampered = new Set<string>();
+  const refused = new Set<string>();
+  let rule: LogRule | undefined;
+  let isClosed = false;
   let builtTo: string | undefined;
   let unhashed: number | undefined;
 
@@ -111,18 +118,47 @@ export const createTreeBuilder = (ctx: Building) => {
     if (remembered.size > REMEMBERED_MAX && oldest !== undefined) remembered.delete(oldest);
   };
 
+  /** Whether a server wrote the row. One that it did not write gets no leaf: it is reported once, and `logs verify` names it. */
+  const isOfServer = (tenant_id: string, row: LogRowLine): boolean => {
+    if (rule?.isTaken(row)) return true;
+    const { id } = row;
+    if (refused.has(id)) return false;
+    if (refused.size >= REFUSED_MAX) refused.clear();
+    refused.add(id);
+    noteTampered(ctx, { table: 'audit_log', tenant_id, row_id: id });
+    return false;
+  };
+
+  /** Reads which rows may have no MAC. Once none may, no writer of the database brings that back while this process lives. @throws unavailable. */
+  const readRule = async (): Promise<void> => {
+    if (isClosed) return;
+    // Read first: the contract step sets the position before it requires MACs.
+    const isRequired = ctx.db.logMacs.isRequired();
+    rule = await findLogRule(ctx.db);
+    isClosed = isRequired && rule.below === undefined;
+  };
+
+  /** The trees have all rows up to an id. @throws unavailable. */
+  const endRule = async (end: string): Promise<void> => {
+    const below = rule?.below;
+    if (below === undefined || end < below || tampered.size > 0 || !ctx.db.logMacs.isRequired()) return;
+    await refuseUnsignedRows(ctx.db, below);
+    await readRule();
+  };
+
   /** @returns false where another process builds too. @throws TreeTampered; unavailable. */
   const extend = async (tenant_id: string, end: string, mayGoOn: () => Promise<boolean>): Promise<boolean> => {
     const found = await findTree(query, tenant_id);
     const latest = firstIdAt(ctx.now().getTime());
     const tree = await openTree(query, tenant_id, found, remembered.get(tenant_id), ctx.logSigning, latest);
-    for (;;) {
-      const rows = await readRowsOf(query, tenant_id, tree.last_id ?? LEAST_ID, end, STEP_ROWS);
+    for (let from = tree.last_id ?? LEAST_ID; ;) {
+      const rows = await readRowsOf(query, tenant_id, from, end, STEP_ROWS);
       const step = createStep(ctx, tenant_id, tree);
       for (const [at, row] of rows.entries()) {
         if (at % LEAVES_AT_ONCE === LEAVES_AT_ONCE - 1) await turn();
-        step.add(row);
+        if (isOfServer(tenant_id, row)) step.add(row);
       }
+      from = rows.at(-1)?.id ?? from;
       const isLast = rows.length < STEP_ROWS;
       if (isLast) step.sign();
       if (!(await step.write())) return false;
@@ -185,6 +221,7 @@ export const createTreeBuilder = (ctx: Building) => {
         unhashed = undefined;
         return;
       }
+      await readRule();
       const nowMs = ctx.now().getTime();
       const end = firstIdAt(nowMs - STREAM_DELAY_MS);
       let position = await findStreamPosition(query, TREE_STREAM, LEAST_ID);
@@ -210,6 +247,7 @@ export const createTreeBuilder = (ctx: Building) => {
         from = to;
       }
       builtTo = end;
+      await endRule(end);
       unhashed = await countAhead(query, end, UNHASHED_COUNTED_MAX);
       await thin(nowMs);
     },

@@ -159,6 +159,9 @@ export const userKeyBytes = (pepper: DigestKey): Buffer => hmac(pepper.key, ['ke
 /** The key of the MACs of rows that authorise. */
 export const rowMacKeyBytes = (pepper: DigestKey): Buffer => hmac(pepper.key, ['key of row macs']);
 
+/** The key of the MACs of rows of the audit log. */
+export const logMacKeyBytes = (pepper: DigestKey): Buffer => hmac(pepper.key, ['key of log macs']);
+
 /** The seed of the key that signs checkpoints of the audit log, where none is configured. */
 export const logSigningSeed = (pepper: DigestKey): Buffer => hmac(pepper.key, ['log signing key']);
 

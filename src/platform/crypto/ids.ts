@@ -9,6 +9,8 @@ export const uuidOf = (hex: string): string =>
 
 /** Below every id. */
 export const LEAST_ID = '00000000-0000-0000-0000-000000000000';
+/** No id is above it. */
+export const GREATEST_ID = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
 
 export const newUuid = (): string => randomUUID();
 

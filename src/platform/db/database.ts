@@ -2,6 +2,7 @@
 // Look-ups before a caller is known use `statements`, in functions named `...BeforeCaller`.
 import { Pool, type PoolConfig } from 'pg';
 import { POOL_NAME } from './application-names.ts';
+import { createLogMacs, type LogMacs } from '../audit/log-macs.ts';
 import { createLogWriter, type NewLog } from '../audit/rows.ts';
 import type { Prisma } from '../../generated/prisma/client.ts';
 import { createPrisma, type PrismaRun, prismaTransaction } from './prisma.ts';
@@ -25,6 +26,7 @@ const SILENCE_MS = QUERY_TIMEOUT_MS + 1_000;
 export type TenantDatabase = Statements & {
   readonly tenant_id: string;
   readonly signedRows: SignedRows;
+  readonly logMacs: LogMacs;
   readonly prisma: PrismaRun;
   /** Runs work in a Prisma transaction; `query` runs in the same transaction. */
   prismaTransaction<T>(work: (prisma: Prisma.TransactionClient, query: Query) => Promise<T>): Promise<T>;
@@ -89,7 +91,9 @@ export const createDatabase = (
   metrics.read('strongroom_database_waiting', () => [[{}, pool.waitingCount]]);
   const { guarded, close: closePrisma } = createPrisma(pool, options.nameStatement, tracing);
   const statements = createStatements(pool, options.poolMax, options.accounts, metrics, tracing);
-  const logs = createLogWriter(statements.queryForBatch, options.writeBatches, options.accounts, metrics, tracing);
+  const logMacs = createLogMacs();
+  const { accounts, writeBatches } = options;
+  const logs = createLogWriter(statements.queryForBatch, logMacs, writeBatches, accounts, metrics, tracing);
   const drains = [() => logs.drain()];
   const signedRows = createSignedRows(metrics);
   const history = createHistoryWatch({
@@ -110,6 +114,7 @@ export const createDatabase = (
       query,
       transaction,
       signedRows,
+      logMacs,
       prisma: (work) => inTurn(() => guarded(tenants, work)),
       prismaTransaction: (work) => inTransactionTurn(() => prismaTransaction(guarded, tenants, tracing, work)),
       insertLogs: (rows) => logs.insert(tenant_id, rows),
@@ -121,6 +126,8 @@ export const createDatabase = (
     statements,
     /** Verifies rows that authorise. */
     signedRows,
+    /** Makes and verifies the MACs of rows of the log. */
+    logMacs,
     /** Sees rows of every tenant, as `statements` does. */
     prisma: ((work) => guarded(ALL_TENANTS, work)) as PrismaRun,
     /** For rows that belong to no tenant. */

@@ -84,6 +84,13 @@ WHERE log_checkpoints.tenant_id = old.tenant_id AND log_checkpoints.size = old.s
 const FIND_FIRST_BLOCK = `
 SELECT number::float8 AS number FROM log_leaves WHERE tenant_id = $1 AND last_id >= $2::uuid ORDER BY number LIMIT 1`;
 
+/** A tenant has a row from its creation on. A time that is not of the past hides no tenant. */
+const FIND_UNLOGGED = `
+SELECT id FROM tenants AS t WHERE id > $1::uuid AND NOT created_at BETWEEN $2 AND $3
+  AND NOT EXISTS (SELECT FROM log_trees WHERE tenant_id = t.id AND signed_size > 0) ORDER BY id LIMIT 1`;
+
+const HAS_TENANT = 'SELECT 1 FROM tenants WHERE id = $1';
+
 const FIND_NEXT_TREE = 'SELECT tenant_id FROM log_trees WHERE tenant_id > $1::uuid ORDER BY tenant_id LIMIT 1';
 
 const FIND_ARCHIVES =
@@ -212,6 +219,20 @@ export const thinCheckpoints = async (query: Query, unit: 'hour' | 'day', from: 
 /** The first block of a tenant with leaves from an id on. @throws unavailable. */
 export const findFirstBlock = async (query: Query, tenant_id: string, from_id: string): Promise<number | undefined> =>
   (await query('find-first-log-leaves', FIND_FIRST_BLOCK, [tenant_id, from_id]))[0]?.number;
+
+/**
+ * The next tenant above an id that has no signed log, in the order of ids. @param from, to times of tenants that are too new for one.
+ * @throws unavailable.
+ */
+export const findUnloggedAfter = async (
+  query: Query,
+  tenant_id: string,
+  { from, to }: { from: Date; to: Date },
+): Promise<string | undefined> => (await query('find-unlogged-tenant', FIND_UNLOGGED, [tenant_id, from, to]))[0]?.id;
+
+/** @throws unavailable. */
+export const hasTenant = async (query: Query, tenant_id: string): Promise<boolean> =>
+  (await query('has-tenant', HAS_TENANT, [tenant_id])).length > 0;
 
 /** The next tenant that has a tree, in the order of ids. @throws unavailable. */
 export const findTreeAfter = async (query: Query, tenant_id: string): Promise<string | undefined> =>

@@ -2,7 +2,7 @@
 import type { Pool } from 'pg';
 import { faultOf } from './faults.ts';
 import { MAILS_COUNTED_MS } from '../mail/mail-outbox.ts';
-import { INSERT_LOGS, type NewLog } from '../audit/rows.ts';
+import { insertLogs, type NewLog } from '../audit/rows.ts';
 import type { Database } from './database.ts';
 import { type ErasedToken, recordErasures } from './erasures.ts';
 
@@ -215,8 +215,9 @@ const destroyKeys = async (pool: Pool, now: Date): Promise<void> => {
   }
 };
 
-const expiryLog = (id: string, entity_type: string, token_id: string, at: Date): Partial<NewLog> => ({
+const expiryLog = (id: string, entity_type: string, token_id: string, at: Date): NewLog => ({
   id,
+  actor_id: null,
   actor_type: 'system',
   entity_type,
   entity_ids: [token_id],
@@ -232,7 +233,7 @@ const expiryLog = (id: string, entity_type: string, token_id: string, at: Date):
  * @returns how many expired tokens were found; 0 where all of them are being changed.
  */
 const deleteExpired = async (
-  statements: Database['statements'],
+  { statements, logMacs }: Pick<Database, 'statements' | 'logMacs'>,
   now: Date,
   newLogId: (at: Date) => string,
   mayGoOn: () => Promise<boolean>,
@@ -256,8 +257,8 @@ const deleteExpired = async (
       await query(undefined, COUNT_DELETED, [tenant_id, locked.map(({ type }) => type)]);
       // Not the time at which the sweep began: streams and trees of the log take no row whose id is minutes old.
       const at = new Date(now.getTime() + performance.now() - beganMs);
-      const logs = locked.map(({ id, type }) => expiryLog(newLogId(at), type, id, at));
-      await query('insert-logs', INSERT_LOGS, [tenant_id, JSON.stringify(logs)]);
+      const logs = locked.map(({ id, type }) => logMacs.sign(tenant_id, expiryLog(newLogId(at), type, id, at)));
+      await insertLogs(query, tenant_id, logs);
       await recordErasures(query, tenant_id, locked);
       deleted += locked.length;
     });
@@ -292,7 +293,7 @@ const deleteOfTenants = async ({ query, transaction }: Database['statements'], n
  * @returns whether another step is needed.
  */
 export const sweepOnce = async (
-  { pool, statements }: Pick<Database, 'pool' | 'statements'>,
+  { pool, statements, logMacs }: Pick<Database, 'pool' | 'statements' | 'logMacs'>,
   now: Date,
   newLogId: (at: Date) => string,
   erasuresKeptMs: number,
@@ -306,7 +307,7 @@ export const sweepOnce = async (
     );
     const cvcs = await run(DELETE_CVCS, [now, SWEEP_ROWS_MAX]);
     const links = await run(DELETE_LINKS_OF_EXPIRED, [now, SWEEP_ROWS_MAX, LINKS_MAX]);
-    const expired = links === LINKS_MAX ? 0 : await deleteExpired(statements, now, newLogId, mayGoOn);
+    const expired = links === LINKS_MAX ? 0 : await deleteExpired({ statements, logMacs }, now, newLogId, mayGoOn);
     const answers = await run(DELETE_ANSWERS, [now, SWEEP_ROWS_MAX]);
     const mails = await run(DELETE_MAILS, [now, new Date(now.getTime() - MAILS_COUNTED_MS), SWEEP_ROWS_MAX]);
     const sessions = await run(DELETE_EXPIRED('sessions'), [now, SWEEP_ROWS_MAX]);

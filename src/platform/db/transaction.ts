@@ -1,6 +1,7 @@
 // Runs a transaction of one tenant. Before the commit it writes log rows, the kept response of an idempotency key, and
 // notices for caches.
-import { INSERT_LOGS, type NewLog } from '../audit/rows.ts';
+import type { LogMacs } from '../audit/log-macs.ts';
+import { insertLogs, type NewLog, type SignedLog } from '../audit/rows.ts';
 import { type Change, type Changes, noticeOf } from '../changes.ts';
 import type { Prisma } from '../../generated/prisma/client.ts';
 import type { TenantDatabase } from './database.ts';
@@ -31,6 +32,8 @@ export type Transaction = {
   readonly query: Query;
   /** Adds log rows, which are written before the commit. */
   log(...rows: NewLog[]): void;
+  /** For a statement that writes its log row itself. */
+  signLog(row: NewLog): SignedLog;
   /** Adds a change that caches must forget: announced in this process, and to the others by a notice with the commit. */
   changed(change: Change): void;
 };
@@ -38,22 +41,31 @@ export type Transaction = {
 /** A transaction on all other tables. `query` is for SQL that Prisma cannot express, such as locks. */
 export type PrismaTransaction = Transaction & {
   readonly prisma: Prisma.TransactionClient;
+  /** Adds log rows of another tenant, which a person is a member of as well. */
+  logIn(tenant_id: string, ...rows: NewLog[]): void;
   /** Must be told of each row that authorises before the row is written. */
   readonly signing: Signing;
   readonly signedRows: SignedRows;
 };
 
 /** Collects what a transaction writes before its commit. */
-const createEnding = () => {
-  const logs: NewLog[] = [];
+const createEnding = ({ tenant_id: own, logMacs }: { tenant_id: string; logMacs: LogMacs }) => {
+  const logs = new Map<string, SignedLog[]>();
   const changes: Change[] = [];
+  const signLog = (row: NewLog): SignedLog => logMacs.sign(own, row);
+  const logIn = (tenant_id: string, ...rows: NewLog[]): void => {
+    const signed = rows.map((row) => logMacs.sign(tenant_id, row));
+    logs.set(tenant_id, [...(logs.get(tenant_id) ?? []), ...signed]);
+  };
   return {
     changes,
-    log: (...rows: NewLog[]): void => void logs.push(...rows),
+    signLog,
+    logIn,
+    log: (...rows: NewLog[]): void => logIn(own, ...rows),
     changed: (change: Change): void => void changes.push(change),
-    async write(tenant_id: string, query: Query, answer: KeptAnswer | undefined): Promise<void> {
-      if (logs.length > 0) await query('insert-logs', INSERT_LOGS, [tenant_id, JSON.stringify(logs)]);
-      if (answer) await keepAnswer(query, tenant_id, answer);
+    async write(query: Query, answer: KeptAnswer | undefined): Promise<void> {
+      for (const [tenant_id, rows] of logs) if (rows.length > 0) await insertLogs(query, tenant_id, rows);
+      if (answer) await keepAnswer(query, own, answer);
       for (const change of changes) await query('notify', NOTIFY, [noticeOf(change)]);
     },
   };
@@ -62,8 +74,8 @@ const createEnding = () => {
 type Ending = ReturnType<typeof createEnding>;
 
 /** Announces changes even if the transaction failed: it may have committed before its connection was lost. */
-const announcing = async <T>(changes: Changes, run: (ending: Ending) => Promise<T>): Promise<T> => {
-  const ending = createEnding();
+const announcing = async <T>(db: TenantDatabase, changes: Changes, run: (ending: Ending) => Promise<T>): Promise<T> => {
+  const ending = createEnding(db);
   try {
     return await run(ending);
   } finally {
@@ -82,10 +94,11 @@ export const runTransaction = <T>(
   keep: ((result: T) => KeptAnswer) | undefined,
   work: (tx: Transaction) => Promise<T>,
 ): Promise<T> =>
-  announcing(changes, (ending) =>
+  announcing(db, changes, (ending) =>
     db.transaction(async (query) => {
-      const result = await work({ tenant_id: db.tenant_id, query, log: ending.log, changed: ending.changed });
-      await ending.write(db.tenant_id, query, keep?.(result));
+      const { log, signLog, changed } = ending;
+      const result = await work({ tenant_id: db.tenant_id, query, log, signLog, changed });
+      await ending.write(query, keep?.(result));
       return result;
     }),
   );
@@ -97,15 +110,15 @@ export const runPrismaTransaction = <T>(
   keep: ((result: T) => KeptAnswer) | undefined,
   work: (tx: PrismaTransaction) => Promise<T>,
 ): Promise<T> =>
-  announcing(changes, async (ending) => {
+  announcing(db, changes, async (ending) => {
     const { tenant_id, signedRows } = db;
-    const { log, changed } = ending;
+    const { log, logIn, signLog, changed } = ending;
     let commit = (): void => undefined;
     const done = await db.prismaTransaction(async (prisma, query) => {
       const signing = createSigning(signedRows, tenant_id, query);
-      const result = await work({ tenant_id, query, prisma, signing, signedRows, log, changed });
+      const result = await work({ tenant_id, query, prisma, signing, signedRows, log, logIn, signLog, changed });
       await signing.write();
-      await ending.write(tenant_id, query, keep?.(result));
+      await ending.write(query, keep?.(result));
       commit = signing.committed;
       return result;
     });

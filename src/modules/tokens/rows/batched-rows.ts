@@ -28,12 +28,13 @@ const lives = ({ expires_at }: Pick<StoredToken, 'expires_at'>, now: Date): bool
 
 export const createTokenRows = ({
   statements: { queryOf, queryForBatch },
+  logMacs,
   batchesMax,
   accounts,
   metrics,
   tracing,
   beforeClose,
-}: Pick<Database, 'statements' | 'batchesMax' | 'accounts' | 'metrics' | 'tracing' | 'beforeClose'>) => {
+}: Pick<Database, 'statements' | 'logMacs' | 'batchesMax' | 'accounts' | 'metrics' | 'tracing' | 'beforeClose'>) => {
   const plainTokens = createBatcher(
     async (tenant_id, rows) => {
       await queryForBatch(tenant_id)('insert-tokens', INSERT_TOKENS, [tenant_id, rows]);
@@ -59,6 +60,12 @@ export const createTokenRows = ({
   const tokens = tracedBatcher(plainTokens, tracing, 'insert-tokens');
   const uniqueTokens = tracedBatcher(plainUniqueTokens, tracing, 'insert-unique-tokens');
   beforeClose(() => Promise.all([tokens.drain(), uniqueTokens.drain()]));
+
+  const textsOf = (tenant_id: string, rows: NewToken[], created: NewTokenLog): string[] | Promise<string[]> =>
+    accounts.runInTurns(
+      tenant_id,
+      jsonOf(rows, created, (log) => logMacs.macOf(tenant_id, log)),
+    );
 
   /** Looks up tokens by id, in one statement for several requests. */
   const createLookUp = <Row extends StoredValue>(name: string, text: string) => {
@@ -91,7 +98,7 @@ export const createTokenRows = ({
   return {
     /** Writes tokens, security codes and log rows, all or nothing. @throws conflict for an id in use; unavailable. */
     async insertTokens({ tenant_id }: Scope, rows: NewToken[], created: NewTokenLog): Promise<void> {
-      await tokens.submit(tenant_id, await accounts.runInTurns(tenant_id, jsonOf(rows, created)));
+      await tokens.submit(tenant_id, await textsOf(tenant_id, rows, created));
     },
 
     /** The same for the tokens of a large request, which waits among the other large ones. */
@@ -100,7 +107,8 @@ export const createTokenRows = ({
 
     /**
      * Writes tokens as `insertTokens` does, except rows with `seen` that have an equal token in a container which one of these
-     * LIKE patterns matches. Of equal tokens in one batch, one is written.
+     * LIKE patterns matches. Of equal tokens in one batch, one is written. Each such row has a `log_id` of its own: the MAC of a log
+     * row binds its tokens before it is known which of them are written.
      * @returns for each row the id of the existing token; undefined for a row that was written.
      * @throws conflict for an id in use; unavailable.
      */
@@ -108,8 +116,7 @@ export const createTokenRows = ({
       { tenant_id }: Scope,
       rows: (NewToken & { seen?: readonly string[] | undefined })[],
       created: NewTokenLog,
-    ): Promise<(string | undefined)[]> =>
-      uniqueTokens.submit(tenant_id, await accounts.runInTurns(tenant_id, jsonOf(rows, created))),
+    ): Promise<(string | undefined)[]> => uniqueTokens.submit(tenant_id, await textsOf(tenant_id, rows, created)),
 
     /** Like all look-ups here: without expired tokens. */
     findToken: async (scope: Scope, id: string, now: Date): Promise<StoredToken | undefined> =>

@@ -1,4 +1,5 @@
 // Divides the new tokens of a large request into groups with a statement each, so that no text and no statement is long.
+import type { LogMac } from '../../../platform/crypto/log-mac.ts';
 import type { NewLog } from '../../../platform/audit/rows.ts';
 import { mapInSlices, type Slices } from '../../../platform/json/slices.ts';
 import type { NewToken, NewTokenLog } from './token-row.ts';
@@ -12,16 +13,6 @@ export const GROUP_ROWS = 200;
 /** `texts`: parameters of INSERT_TOKENS, to be written in one transaction. `logs`: the log rows that are not among them. */
 export type TokenGroups = { rows: number; bytes: number; texts: string[]; logs: NewLog[] };
 
-/** Rows as JSON. Only the first row of each `log_id` carries the columns of the log row. */
-export const jsonOf = (rows: readonly NewToken[], created: NewTokenLog): Slices<string[]> => {
-  const logged = new Set<string>();
-  return mapInSlices(rows, (row) => {
-    if (logged.has(row.log_id)) return JSON.stringify(row);
-    logged.add(row.log_id);
-    return JSON.stringify({ ...row, ...created });
-  });
-};
-
 const logOf = ({ log_id, type, created_at, created_by }: NewToken, created: NewTokenLog): NewLog => ({
   id: log_id,
   actor_id: created_by,
@@ -34,6 +25,29 @@ const logOf = ({ log_id, type, created_at, created_by }: NewToken, created: NewT
   ...created,
 });
 
+/** Adds a token to the log row that it shares with others of its `log_id`. */
+const addLog = (logs: Map<string, NewLog>, row: NewToken, created: NewTokenLog): void => {
+  const log = logs.get(row.log_id);
+  if (log) log.entity_ids.push(row.id);
+  else logs.set(row.log_id, { ...logOf(row, created), entity_ids: [row.id] });
+};
+
+/** Rows as JSON. Only the first row of each `log_id` carries the columns of the log row, and its MAC. */
+export const jsonOf = (
+  rows: readonly NewToken[],
+  created: NewTokenLog,
+  macOf: (log: NewLog) => LogMac,
+): Slices<string[]> => {
+  const logs = new Map<string, NewLog>();
+  for (const row of rows) addLog(logs, row, created);
+  return mapInSlices(rows, (row) => {
+    const log = logs.get(row.log_id);
+    if (!log) return JSON.stringify(row);
+    logs.delete(row.log_id);
+    return JSON.stringify({ ...row, ...created, log_mac: macOf(log) });
+  });
+};
+
 /** Collects groups. A log row names tokens of several groups, so it is written after them. */
 export const createTokenGroups = (created: NewTokenLog) => {
   const logs = new Map<string, NewLog>();
@@ -43,9 +57,7 @@ export const createTokenGroups = (created: NewTokenLog) => {
   return {
     *add(rows: readonly NewToken[]): Slices<void> {
       const parts = yield* mapInSlices(rows, (row) => {
-        let log = logs.get(row.log_id);
-        if (!log) logs.set(row.log_id, (log = logOf(row, created)));
-        log.entity_ids.push(row.id);
+        addLog(logs, row, created);
         return JSON.stringify(row);
       });
       const text = `[${parts.join()}]`;
@@ -58,9 +70,13 @@ export const createTokenGroups = (created: NewTokenLog) => {
 };
 
 /** Rows of any number. Few of them are one statement, with their log rows. */
-export function* groupsOf(rows: readonly NewToken[], created: NewTokenLog): Slices<TokenGroups> {
+export function* groupsOf(
+  rows: readonly NewToken[],
+  created: NewTokenLog,
+  macOf: (log: NewLog) => LogMac,
+): Slices<TokenGroups> {
   if (rows.length <= GROUP_ROWS) {
-    const text = `[${(yield* jsonOf(rows, created)).join()}]`;
+    const text = `[${(yield* jsonOf(rows, created, macOf)).join()}]`;
     return { rows: rows.length, bytes: text.length, texts: rows.length === 0 ? [] : [text], logs: [] };
   }
   const groups = createTokenGroups(created);

@@ -81,7 +81,7 @@ CROSS JOIN LATERAL (
 ) AS found`,
 );
 
-/** Writes tokens, except those with `seen` that have an equal one. The function is in prisma/migrations/20261124060000_otel_trace_id. */
+/** Writes tokens, except those with `seen` that have an equal one. The function is in prisma/migrations/20261127040000_log_macs. */
 export const INSERT_UNIQUE_TOKENS = 'SELECT place, existing FROM insert_unique_tokens($1::uuid, $2::json)';
 
 /** All tenants share the memory of locks. One request takes at most this many, for any number of fingerprints. */

@@ -101,7 +101,7 @@ export const updateToken = async (
 
 /** Deletes a token and writes its log row. @returns whether the token was in that container. */
 export const removeToken = async (
-  { query, tenant_id }: Transaction,
+  { query, tenant_id, signLog }: Transaction,
   id: string,
   container: string,
   log: NewLog,
@@ -111,7 +111,7 @@ export const removeToken = async (
     id: string;
     created_at: Date;
   }[];
-  const values = [tenant_id, id, container, JSON.stringify(log)];
+  const values = [tenant_id, id, container, signLog(log)];
   if ((await query('delete-token', DELETE_TOKEN, values)).length === 0) return false;
   await recordErasures(query, tenant_id, locked);
   return true;

@@ -83,10 +83,18 @@ const replayList = async (session: Client, erasures: Dump): Promise<Replayed> =>
   return replayErasures(session);
 };
 
-/** Replays an erasure list in a vault that came back by other means. @throws StartError. Nothing is deleted then. */
-export const replayInVault = async (session: Client, erasures: Dump): Promise<Replayed> => {
+/**
+ * Replays an erasure list in a vault that came back by other means.
+ * @param log writes to the log of tenants that they were deleted. @throws StartError. Nothing is deleted then.
+ */
+export const replayInVault = async (
+  session: Client,
+  erasures: Dump,
+  log: (session: Client, replayed: Replayed) => Promise<void>,
+): Promise<Replayed> => {
   await session.query('BEGIN');
   const replayed = await replayList(session, erasures);
+  await log(session, replayed);
   await session.query('COMMIT');
   return replayed;
 };

@@ -1,8 +1,8 @@
 // Deletes again from a restored vault what an erasure list names, in the transaction of the restore.
 import type { Client } from 'pg';
 
-/** How many records of a kind were in the backup and are deleted again, and how many erasures the list has. */
-export type Replayed = { listed: number; deleted: Record<ErasureKind, number> };
+/** How many records of a kind were in the backup and are deleted again, and how many erasures the list has. `tenants` has their ids. */
+export type Replayed = { listed: number; deleted: Record<ErasureKind, number>; tenants: string[] };
 
 const KINDS = ['tenant', 'application', 'api_key', 'proxy', 'member', 'invitation', 'token'] as const;
 
@@ -65,9 +65,14 @@ const DELETE_USERS = 'DELETE FROM users u WHERE NOT EXISTS (SELECT FROM membersh
 export const replayErasures = async (session: Client): Promise<Replayed> => {
   await session.query('ANALYZE listed_erasures');
   const deleted = {} as Record<ErasureKind, number>;
-  for (const kind of KINDS) deleted[kind] = (await session.query(DELETIONS[kind])).rowCount ?? 0;
+  let tenants: string[] = [];
+  for (const kind of KINDS) {
+    const gone = await session.query<{ id: string }>(DELETIONS[kind]);
+    deleted[kind] = gone.rowCount ?? 0;
+    if (kind === 'tenant') tenants = gone.rows.map(({ id }) => id);
+  }
   await session.query(DELETE_USERS);
   await session.query(ADD_LISTED);
   const { rows } = await session.query<{ count: number }>('SELECT count(*)::int AS count FROM listed_erasures');
-  return { listed: (rows[0] as { count: number }).count, deleted };
+  return { listed: (rows[0] as { count: number }).count, deleted, tenants };
 };

@@ -1,0 +1,72 @@
+// MACs of rows of the audit log: a writer of the database cannot make one. The Merkle trees take no row without. Statements that
+// insert rows take only what `sign` and `macOf` make, so no path can forget the MAC.
+import type { DigestKey } from '../crypto/digest.ts';
+import { type LogMac, logMacUnder } from '../crypto/log-mac.ts';
+import { macPartsOf } from './leaf.ts';
+import type { NewLog, SignedLog } from './rows.ts';
+
+/** PostgreSQL writes UUIDs in lower case. */
+const lower = (id: string | null | undefined): string | undefined => id?.toLowerCase();
+
+/**
+ * The row as `macPartsOf` has it once it is written, so all that its leaf covers: names in order, and none without a value. A column
+ * that is missing here makes each row that has it one that no tree takes.
+ */
+const textOf = (tenant_id: string, row: NewLog): string =>
+  JSON.stringify({
+    actor_id: lower(row.actor_id),
+    actor_type: row.actor_type ?? undefined,
+    created_at: row.created_at,
+    destination_host: row.destination_host ?? undefined,
+    disclosure: row.disclosure ?? undefined,
+    entity_ids: row.entity_ids.length > 1 ? row.entity_ids.toSorted() : row.entity_ids,
+    entity_type: row.entity_type,
+    id: lower(row.id),
+    ip: row.ip ?? undefined,
+    is_list: row.is_list ?? false,
+    message: row.message,
+    operation: row.operation,
+    otel_trace_id: row.otel_trace_id ?? undefined,
+    outcome: row.outcome,
+    proxy_id: lower(row.proxy_id),
+    reactor_id: lower(row.reactor_id),
+    tenant_id: lower(tenant_id),
+    trace_id: row.trace_id ?? undefined,
+  });
+
+export type LogMacs = ReturnType<typeof createLogMacs>;
+
+export const createLogMacs = () => {
+  let macOfText = (_text: string): LogMac => {
+    throw new TypeError('the key of the log MACs is not open yet');
+  };
+  let isRequired = (): boolean => false;
+
+  const macOf = (tenant_id: string, row: NewLog): LogMac => macOfText(textOf(tenant_id, row));
+
+  return {
+    /** @param isRequired whether each new row must have a MAC: no process of an earlier version writes rows. */
+    open: (services: { pepper: DigestKey; isRequired: () => boolean }): void => {
+      macOfText = logMacUnder(services.pepper);
+      ({ isRequired } = services);
+    },
+
+    isRequired: (): boolean => isRequired(),
+
+    macOf,
+
+    sign: (tenant_id: string, row: NewLog): SignedLog =>
+      JSON.stringify({ ...row, mac: macOf(tenant_id, row) }) as SignedLog,
+
+    /** Of an id below which rows may have no MAC. No row has this text. */
+    macOfPosition: (id: string): LogMac => macOfText(`rows below ${id}`),
+
+    /** Whether a server wrote the row: `none` has no MAC. @param line the row as LOG_LINE has it. */
+    stateOf(line: string): 'intact' | 'wrong' | 'none' {
+      const parts = macPartsOf(line);
+      if (!parts) return 'wrong';
+      if (parts.mac === undefined) return 'none';
+      return parts.mac === macOfText(parts.text) ? 'intact' : 'wrong';
+    },
+  };
+};

@@ -18,10 +18,11 @@ import { addPages } from './platform/http/pages.ts';
 import { addErrorHandler, rawProblem, sendFrameworkProblem } from './platform/http/problems.ts';
 import { addRequestSpans } from './platform/http/request-spans.ts';
 import { isForPagesHost, separateHosts } from './platform/http/route-hosts.ts';
-import { cutSlowBodies, REQUEST_MS_MAX } from './platform/http/slow-bodies.ts';
+import { cutSlowBodies } from './platform/http/slow-bodies.ts';
 import { countUnsent, cutSlowReaders } from './platform/http/slow-readers.ts';
 import { refuseUnknownNames } from './platform/http/strict.ts';
 import { addRequestLog, addTrace, traceIdOf } from './platform/http/trace.ts';
+import { HEADERS_MS_MAX, KEEP_ALIVE_MS, LOOK_AT_REQUESTS_MS, REQUEST_MS_MAX } from './platform/times.ts';
 import { applicationKeysRoutes } from './modules/access/application-keys.routes.ts';
 import { applicationsRoutes } from './modules/access/applications.routes.ts';
 import { addAuthentication, type Authentication } from './modules/access/authenticate.ts';
@@ -53,10 +54,6 @@ import { metricsRoutes } from './modules/health/metrics.routes.ts';
 import { docsRoutes } from './modules/docs/routes.ts';
 import type { Context } from './modules.ts';
 
-/** Time for the headers of a request. With the interval below, Node cuts slow headers within REQUEST_MS_MAX. */
-const HEADERS_TIMEOUT_MS = 20_000;
-/** How often Node checks connections for both timeouts. With its default of 30 s, a slow client gets twice the time. */
-const TIMEOUT_CHECK_INTERVAL_MS = 5_000;
 /** Longest path parameter: a token id whose characters are each percent-encoded as three bytes of UTF-8. */
 const PARAM_LENGTH_MAX = TOKEN_ID_LENGTH_MAX * 9;
 
@@ -71,9 +68,10 @@ const createServer = (ctx: Context) => {
     childLoggerFactory: (logger) => logger,
     bodyLimit: ctx.config.bodyBytesMax,
     requestTimeout: REQUEST_MS_MAX,
+    keepAliveTimeout: KEEP_ALIVE_MS,
     http: {
-      headersTimeout: HEADERS_TIMEOUT_MS,
-      connectionsCheckingInterval: TIMEOUT_CHECK_INTERVAL_MS,
+      headersTimeout: HEADERS_MS_MAX,
+      connectionsCheckingInterval: LOOK_AT_REQUESTS_MS,
       // requireOneHost refuses such requests with a problem document.
       requireHostHeader: false,
       ...meterBodies(ctx.accounts, (): Server => app.server, closingResponse(ctx.draining)),

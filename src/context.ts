@@ -22,7 +22,7 @@ import {
 import { openContract } from './platform/db/contract.ts';
 import { listenForNotices } from './platform/db/notices.ts';
 import { createHeldOperations } from './platform/held-operations.ts';
-import { createEgress, type EgressTimeouts, type Resolver } from './platform/egress/client.ts';
+import { createEgress, type Resolver } from './platform/egress/client.ts';
 import { StartError } from './platform/errors.ts';
 import { createLog } from './platform/log.ts';
 import { createMetrics } from './platform/metrics/metrics.ts';
@@ -35,6 +35,7 @@ import { bringUpToDate, closeAll, noVault, openDatabase, type Role, type Start }
 import type { Platform } from './platform/platform.ts';
 import { openSandbox, startSandbox } from './platform/sandbox/host/open-sandbox.ts';
 import { tracedSandbox } from './platform/sandbox/host/traced.ts';
+import type { EgressTimeouts } from './platform/times.ts';
 import { openTracing } from './platform/tracing/open-tracing.ts';
 
 export type Overrides = {

@@ -15,14 +15,13 @@ import { StartError } from './platform/errors.ts';
 import type { OperationName } from './platform/event-loop.ts';
 import { startCountingHeld } from './platform/held-operations.ts';
 import { collectWhenIdle } from './platform/idle-collection.ts';
+import { watchUnanswered } from './platform/http/answers-under-way.ts';
 import type { App } from './platform/http/app-type.ts';
 import { lowerHelpers } from './platform/priority.ts';
+import { STOP_HALF_SENT_MS, STOP_WAIT_MS } from './platform/times.ts';
 
-/** When remaining connections are cut. Enough time must be left to stop the database. */
-const CUT_MS = 10_000;
-/** The time to tokenize, store and send the result of a run. */
-const ANSWER_MS = 2000;
-const IDLE_CHECK_MS = 100;
+/** How often a server that stops looks at its connections. */
+const LOOK_MS = 100;
 
 /** What serves: this process, or workers. */
 export type Serving = {
@@ -43,16 +42,17 @@ const drain = async (ctx: Context): Promise<void> => {
 };
 
 /** Stops listening, and waits until running requests have their responses or their time is over. */
-const closeApp = async (ctx: Context, app: App): Promise<void> => {
-  const runsAnswered = ctx.sandbox.drain().then(() => pause(ANSWER_MS, undefined, { ref: false }));
-  // Cuts connections with incomplete requests. Clients that wait for running code keep theirs.
-  void Promise.all([runsAnswered, pause(CUT_MS, undefined, { ref: false })]).then(() =>
-    app.server.closeAllConnections(),
-  );
-  // Node keeps idle connections open for further requests, which this server would not answer.
-  const closingIdle = setInterval(() => app.server.closeIdleConnections(), IDLE_CHECK_MS);
+const closeApp = async (app: App, countUnanswered: () => number): Promise<void> => {
+  const beganMs = performance.now();
+  const looking = setInterval(() => {
+    const ms = performance.now() - beganMs;
+    // Connections with incomplete requests are cut. Clients that wait for a response keep theirs.
+    if (ms > STOP_WAIT_MS || (ms > STOP_HALF_SENT_MS && countUnanswered() === 0)) app.server.closeAllConnections();
+    // Node keeps idle connections open for further requests, which this server would not answer.
+    else app.server.closeIdleConnections();
+  }, LOOK_MS);
   await app.close();
-  clearInterval(closingIdle);
+  clearInterval(looking);
 };
 
 /** The error of listening, with what to do where the port is taken. */
@@ -79,6 +79,7 @@ export const serve = async (
 ): Promise<Serving> => {
   const app = await buildApp(ctx);
   await preparePasskeys(ctx);
+  const countUnanswered = watchUnanswered(app.server);
   const base_url = await listen(ctx, app);
   const stopSweeping = startSweeping(ctx);
   const stopResealing = startResealing(ctx);
@@ -97,7 +98,7 @@ export const serve = async (
       if (drains) await drain(ctx);
       stopCollecting();
       stopCountingHeld();
-      await closeApp(ctx, app);
+      await closeApp(app, countUnanswered);
       await Promise.all([
         stopSweeping(),
         stopResealing(),

@@ -27,19 +27,13 @@ import { listenSealed } from './platform/http/sealed-responder.ts';
 import { openMetricsServer } from './platform/metrics/metrics-server.ts';
 import { ENDING_SIGNALS } from './platform/node-24.ts';
 import { startBlock, startFields } from './platform/start-block.ts';
+import { STOP_MS, STOP_WORKERS_MS } from './platform/times.ts';
 import { startWatchdog } from './platform/watchdog.ts';
 import { type Running, startSealed } from './sealable-server.ts';
 import { listenFault, serve, type Serving } from './serve.ts';
 import { supervise } from './supervise.ts';
 import { createWorkerMetrics, type WorkerMetrics } from './worker-metrics.ts';
 import { type FromWorker, KEYS_FD, parseToWorker } from './worker-messages.ts';
-
-/** Requests that run at a signal have at least this time. Then the process exits. */
-const STOP_MS_LEAST = 25_000;
-/** The time after the longest run of code, for its response and to close the database. */
-const STOP_MS_BEYOND_RUNS = 10_000;
-/** A supervisor waits so much longer than its workers. */
-const STOP_MS_BEYOND_WORKERS = 2_000;
 
 /** npm passes the terminal's Ctrl-C on, so it arrives twice. Signals within this time count as one. */
 const SAME_SIGNAL_MS = 1000;
@@ -190,9 +184,8 @@ const run = (
   let running: Running | undefined;
   let failure: StartError | undefined;
   let drains = false;
-  const longest = Math.max(STOP_MS_LEAST, config.sandbox.wallMs + STOP_MS_BEYOND_RUNS);
   const isSupervisor = !cluster.isWorker && hasWorkers(config);
-  const delay = config.drainMs + longest + (isSupervisor ? STOP_MS_BEYOND_WORKERS : 0);
+  const delay = config.drainMs + STOP_MS + (isSupervisor ? STOP_WORKERS_MS : 0);
   const onSecondError = (error: unknown): void => console.error(failureText(error));
   const options = { delay, logger: false as const, skip: [...ENDING_SIGNALS], onSecondError };
   const { close } = closeWithGrace(options, async ({ err, signal }) => {

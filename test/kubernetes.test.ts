@@ -9,6 +9,7 @@ import { isPublicAddress } from '../src/platform/egress/address.ts';
 import { version } from '../src/platform/version.ts';
 import { root } from './support/process.ts';
 import { isInstalled } from './support/programs.ts';
+import { STOP_MS, STOP_WORKERS_MS } from '../src/platform/times.ts';
 
 const KUBERNETES = join(root, 'deploy/kubernetes');
 const OVERLAY = join(KUBERNETES, 'overlays/example');
@@ -90,8 +91,8 @@ const checkAll = (objects: any[]): void => {
   expect(server.readinessProbe.httpGet).toEqual({ path: '/readyz', port: 'http' });
   expect(server.livenessProbe.httpGet).toEqual({ path: '/healthz', port: 'http' });
   expect(server.startupProbe.httpGet).toEqual({ path: '/healthz', port: 'http' });
-  // DRAIN_SECONDS of the base, the longest run of code and 10 seconds: docs/operations/processes.md.
-  expect(spec.terminationGracePeriodSeconds).toBeGreaterThanOrEqual(10 + 30 + 10);
+  // With DRAIN_SECONDS of the base: docs/operations/processes.md.
+  expect(spec.terminationGracePeriodSeconds).toBeGreaterThanOrEqual(10 + (STOP_MS + STOP_WORKERS_MS) / 1000);
 
   const isOfServer = (labels: Record<string, string>): boolean =>
     Object.entries(labels).every(([name, value]) => metadata.labels[name] === value);

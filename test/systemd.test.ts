@@ -9,6 +9,7 @@ import { environmentSchema } from '../src/platform/config.ts';
 import { allowedCalls } from '../src/platform/sandbox/host/system-calls.ts';
 import { root } from './support/process.ts';
 import { isInstalled } from './support/programs.ts';
+import { STOP_MS, STOP_WORKERS_MS } from '../src/platform/times.ts';
 
 const UNITS = ['strongroom.service', 'strongroom-migrate.service'] as const;
 /** Of ten; a service without any setting has 9.6. Node needs writable code and the network, which count. */
@@ -43,8 +44,8 @@ test('secrets are credentials, and the server has the longest stop to end in', (
     expect(valuesOf(read(unit), 'Environment').join(' ')).toContain('MASTER_KEY_FILE=%d/master_key');
   }
   expect(valuesOf(server, 'LoadCredential').join(' ')).not.toContain('owner');
-  // DRAIN_SECONDS, the longest run of code and 10 seconds: docs/operations/processes.md.
-  expect(Number(valuesOf(server, 'TimeoutStopSec')[0])).toBeGreaterThanOrEqual(5 + 30 + 10);
+  // With DRAIN_SECONDS: docs/operations/processes.md.
+  expect(Number(valuesOf(server, 'TimeoutStopSec')[0])).toBeGreaterThanOrEqual(5 + (STOP_MS + STOP_WORKERS_MS) / 1000);
 });
 
 describe.skipIf(!isInstalled('systemd'))('by systemd-analyze', () => {

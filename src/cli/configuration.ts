@@ -10,6 +10,7 @@ import { accountLimits, type LimitName } from '../platform/accounts.ts';
 import { describeRole, roles } from '../modules/people/roles.ts';
 import { environmentSchema, fileVariables } from '../platform/config.ts';
 import { createMetrics } from '../platform/metrics/metrics.ts';
+import { timesTable } from './times-table.ts';
 import { commandTexts } from './command-table.ts';
 
 const cell = (text: string): string => text.replaceAll('|', '\\|');
@@ -107,6 +108,7 @@ export const generatedPages = [
   { page: 'docs/operations/limits.md', mark: 'limits', table: limitTable },
   { page: 'docs/operations/limits.md', mark: 'records', table: recordTable },
   { page: 'docs/operations/metrics.md', mark: 'metrics', table: metricTable },
+  { page: 'docs/operations/times.md', mark: 'times', table: timesTable },
 ] as const;
 
 /** @returns the text of a page with the current table between its comments. */

@@ -228,17 +228,3 @@ describe('a tenant', () => {
     }
   });
 });
-
-test('a sandbox that is drained takes nothing more, and lets what runs come to its end', async () => {
-  const sandbox = await openTestSandbox();
-  try {
-    const run = sandbox.runCode('a', body('await new Promise((r) => setTimeout(r, 300)); return { raw: 1 };'));
-    await new Promise((resolve) => setTimeout(resolve, 100));
-    const drained = sandbox.drain();
-    expect(endOf(await sandbox.runCode('a', GOOD))).toBe('BUSY');
-    expect(endOf(await run)).toBe('ok{"raw":1}');
-    await drained;
-  } finally {
-    await sandbox.close();
-  }
-});

@@ -7,6 +7,7 @@ import { idempotencyDigest, memoryDigest } from '../../platform/crypto/digest.ts
 import { type Binding, keyIdOf, open, seal, SealBroken } from '../../platform/crypto/seal.ts';
 import { keepAnswer, type KeptAnswer } from '../../platform/db/transaction.ts';
 import { type FoundClaim, releaseIdempotencyKey, takeIdempotencyKey } from './rows/idempotency.ts';
+import { claimMs } from '../../platform/times.ts';
 import { addressOfIp } from '../../platform/ip-place.ts';
 import { type AppError, conflict, forbidden, internal, unprocessable } from '../../platform/errors.ts';
 import { type AnswerBasis, createAnswerRecord, type Decision, showsLess } from './answer-record.ts';
@@ -20,12 +21,6 @@ import { countTokens } from './daily-counts.ts';
 import { holdsAnywhere, visibilityUnder, wouldDecide } from './rules.ts';
 
 const KEPT_MS = 24 * 3_600_000;
-
-/**
- * Beyond two of the longest runs of code (a run may be started twice), longer than any request takes: the process with an older
- * claim died.
- */
-const CLAIM_MS = 90_000;
 
 export type IdempotentRequest = {
   /** As the client chose it. */
@@ -115,7 +110,7 @@ const claim = async (
   const claimId = ctx.newUuid();
   const expires_at = new Date(now.getTime() + KEPT_MS);
   const readable_until = request.isBrief ? now.getTime() + ctx.config.cvcTtlMs : expires_at.getTime();
-  const claimed_until = new Date(now.getTime() + 2 * ctx.config.sandbox.wallMs + CLAIM_MS);
+  const claimed_until = new Date(now.getTime() + claimMs(ctx.config.sandbox.wallMs));
   const found = await takeIdempotencyKey(db, { id, claim: claimId, route, claimed_until, expires_at }, now);
   if (found) {
     // Several people may share an address: whatever the answer is, it says something about the first request.

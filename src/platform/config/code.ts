@@ -1,6 +1,7 @@
 // Variables of tenants' code and of outgoing requests.
 import { z } from 'zod';
 import { memoryTotalMbLeast } from '../sandbox/protocol/sandbox.ts';
+import { RUN_MS } from '../times.ts';
 import { hosts, wholeNumber, wholeNumberFrom, words } from './forms.ts';
 import { findMemoryMb } from './server.ts';
 
@@ -52,7 +53,9 @@ export const codeVariables = {
     .describe(
       'Memory of all processes for the code of tenants together, of all workers, in MB: room for two of them at least for each worker. One tenant has half of it at most. Not set: a quarter of the memory of the machine or container.',
     ),
-  SANDBOX_WALL_MS: wholeNumber(100, 300_000, 30_000).describe('Longest run of code, in ms.'),
+  SANDBOX_WALL_MS: wholeNumber(RUN_MS.least, RUN_MS.most, RUN_MS.usual).describe(
+    `Longest run of code, in ms. At most ${RUN_MS.most}.`,
+  ),
   SANDBOX_CPU_MS: wholeNumber(50, 60_000, 5000).describe('Most CPU time of a run, in ms.'),
   SANDBOX_MEMORY_MB: wholeNumber(16, 1024, 128).describe("Memory of code's isolate, in MB."),
   PROXY_ALLOWED_HOSTS: hosts

@@ -5,13 +5,12 @@ import { MAILS_COUNTED_MS } from '../mail/mail-outbox.ts';
 import { insertLogs, type NewLog } from '../audit/rows.ts';
 import type { Database } from './database.ts';
 import { type ErasedToken, recordErasures } from './erasures.ts';
+import { DELETED_TENANT_GRACE_MS } from '../times.ts';
 
 /** Rows that one statement deletes at most, so that it does not hold locks for long. */
 export const SWEEP_ROWS_MAX = 1_000;
 /** Fewer changes of a tenant's counts are left as they are: adding them up would cost more than it saves. */
 const COUNT_CHANGES_MIN = 50;
-/** A request that was running when its tenant was deleted may still write rows. After this time none does. */
-const DELETED_TENANT_GRACE_MS = 10 * 60_000;
 
 /** Statements on the table of keys wait for the sweep, and the sweep waits for a backup that reads it: at most this long. */
 const KEYS_LOCK_TIMEOUT_MS = 1_000;

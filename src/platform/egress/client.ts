@@ -17,15 +17,11 @@ import { afterSending, EgressFault, faultOf } from './fault.ts';
 import { type Headers, requestHeaders, responseHeaders } from './headers.ts';
 import { createResolver, lookUpHost, resolveAddress, type Resolver } from './resolve.ts';
 import { type ClientCertificate, createTrust, openSocket } from './socket.ts';
+import { type EgressTimeouts, TIMEOUT_SECONDS, timeoutsOf } from '../times.ts';
 
 export type { EgressPolicy } from './destination.ts';
 export type { Resolver } from './resolve.ts';
 export type { ClientCertificate } from './socket.ts';
-
-export type EgressTimeouts = { connectMs: number; firstByteMs: number; wholeMs: number };
-
-/** The whole exchange takes at most 25 s. */
-export const egressTimeouts: EgressTimeouts = { connectMs: 10_000, firstByteMs: 25_000, wholeMs: 25_000 };
 
 /** How long a connection may be used before its name is looked up again. */
 const RESOLUTION_MS = 30_000;
@@ -53,7 +49,7 @@ export type EgressRequest = {
   allowLists?: AllowLists | undefined;
   /** Presented to a destination that requests a client certificate. */
   clientCertificate?: ClientCertificate | undefined;
-  /** Override the default timeouts. */
+  /** Replace those of `Egress`. */
   timeouts?: Partial<EgressTimeouts> | undefined;
 };
 
@@ -89,7 +85,7 @@ export type EgressOptions = {
   ca?: string[] | undefined;
   log?: { warn(fields: { tenant_id: string; code: string }, message: string): void } | undefined;
   limits?: { resolutionMs?: number } | undefined;
-  /** Default: `egressTimeouts`. */
+  /** Replace those of a request with the usual `timeout_seconds`. */
   timeouts?: Partial<EgressTimeouts> | undefined;
 };
 
@@ -102,13 +98,13 @@ type CheckedHost = {
   devCertificate: string | undefined;
 };
 
-/** Ends a request early: by a deadline, by its caller, or by `close`. The first one counts. */
+/** Ends a request early: by its deadline, by its caller, or by `close`. The first one counts. */
 type Life = {
   /** Registers how to stop the current step of the request. */
   onCut(stop: (fault: EgressFault) => void): void;
   cut(code: 'TIMEOUT' | 'ABORTED'): void;
-  startPhase(timeoutMs: number): void;
-  endPhase(): void;
+  /** Sets the deadline: the shortest of these times since the start of the request. */
+  endWithin(...timesMs: number[]): void;
   end(): void;
 };
 
@@ -117,7 +113,7 @@ export const createEgress = (policy: EgressPolicy, options: EgressOptions): Egre
   const trust = createTrust(options.ca);
   const connections = createConnections(options.accounts);
   const resolutionMs = limits.resolutionMs ?? RESOLUTION_MS;
-  const timeouts = { ...egressTimeouts, ...options.timeouts };
+  const timeouts = { ...timeoutsOf(TIMEOUT_SECONDS.usual), ...options.timeouts };
   const lives = createBag<Life>();
   let isClosed = false;
 
@@ -140,12 +136,11 @@ export const createEgress = (policy: EgressPolicy, options: EgressOptions): Egre
     return { socket: await openSocket({ address, port, host }, trusted(clientCertificate), signal), isUsableUntilMs };
   };
 
-  /** Takes a connection. The timeout includes the wait for a free one. */
-  const openInTime = (host: CheckedHost, use: Use, life: Life, connectMs: number): Promise<Connection> => {
+  /** Takes a connection. */
+  const openInTime = (host: CheckedHost, use: Use, life: Life): Promise<Connection> => {
     const controller = new AbortController();
     const { signal } = controller;
     life.onCut((fault) => controller.abort(fault));
-    life.startPhase(connectMs);
     const openOrExplain = async (): Promise<OpenSocket> => {
       try {
         return await open(host, use, signal);
@@ -163,7 +158,7 @@ export const createEgress = (policy: EgressPolicy, options: EgressOptions): Egre
     request: async (asked) => {
       const { tenant_id, account = tenant_id, clientCertificate, body, bodyBytes } = asked;
       const { connectMs, firstByteMs, wholeMs } = { ...timeouts, ...asked.timeouts };
-      const life = startLife(wholeMs, asked.signal, lives);
+      const life = startLife(asked.signal, lives);
       try {
         const url = check(asked.url, asked.allowLists);
         const host = {
@@ -178,8 +173,12 @@ export const createEgress = (policy: EgressPolicy, options: EgressOptions): Egre
         const headers = requestHeaders(asked.headers);
         if (isClosed || asked.signal?.aborted) throw new EgressFault('ABORTED');
         // The fast path of most requests: an idle connection costs no await and no connect timer.
-        const connection = connections.takeIdle(use) ?? (await openInTime(host, use, life, connectMs));
-        life.startPhase(firstByteMs);
+        let connection = connections.takeIdle(use);
+        if (!connection) {
+          life.endWithin(connectMs, firstByteMs, wholeMs);
+          connection = await openInTime(host, use, life);
+        }
+        life.endWithin(firstByteMs, wholeMs);
         const question = { path, method: asked.method, headers, body, bodyBytes };
         const payer = { accounts: options.accounts, account };
         const exchange = startExchange(connection, question, payer, (isWhole) => {
@@ -191,7 +190,7 @@ export const createEgress = (policy: EgressPolicy, options: EgressOptions): Egre
         });
         life.onCut(exchange.fail);
         const head = await exchange.head;
-        life.endPhase();
+        life.endWithin(wholeMs);
         return receive(head, asked.method, exchange.body);
       } catch (error) {
         life.end();
@@ -220,16 +219,17 @@ const withLocalHint = ({ host, mayBePrivate }: CheckedHost, fault: EgressFault):
 };
 
 /** @param lives contains the request while it is in flight. */
-const startLife = (wholeMs: number, outer: AbortSignal | undefined, lives: Bag<Life>): Life => {
+const startLife = (outer: AbortSignal | undefined, lives: Bag<Life>): Life => {
+  const beganMs = performance.now();
   let stop: ((fault: EgressFault) => void) | undefined;
   let fault: EgressFault | undefined;
-  let phase: NodeJS.Timeout | undefined;
+  let deadline: NodeJS.Timeout | undefined;
+  let isOver = false;
   const cut = (code: 'TIMEOUT' | 'ABORTED'): void => {
     fault ??= new EgressFault(code);
     stop?.(fault);
   };
   const abort = () => cut('ABORTED');
-  const whole = setTimeout(cut, wholeMs, 'TIMEOUT');
   outer?.addEventListener('abort', abort);
   const life: Life = {
     cut,
@@ -237,15 +237,14 @@ const startLife = (wholeMs: number, outer: AbortSignal | undefined, lives: Bag<L
       stop = next;
       if (fault !== undefined) stop(fault);
     },
-    startPhase: (timeoutMs) => {
-      clearTimeout(phase);
-      // The phase began after the request: a timeout as long as the remaining time would never fire first.
-      phase = timeoutMs < wholeMs ? setTimeout(cut, timeoutMs, 'TIMEOUT') : undefined;
+    endWithin: (...timesMs) => {
+      clearTimeout(deadline);
+      const leftMs = Math.min(...timesMs) - (performance.now() - beganMs);
+      if (!isOver) deadline = setTimeout(cut, Math.max(0, leftMs), 'TIMEOUT');
     },
-    endPhase: () => clearTimeout(phase),
     end: () => {
-      clearTimeout(whole);
-      clearTimeout(phase);
+      isOver = true;
+      clearTimeout(deadline);
       outer?.removeEventListener('abort', abort);
       leave();
     },

@@ -4,9 +4,10 @@ import { type Account, type Accounts, FREE_BYTES, type Reservation } from '../ac
 import { AppError } from '../errors.ts';
 import { countLayers, DECODABLE_CODINGS, decodeBody, readBody } from './body.ts';
 import type { AllowLists } from './destination.ts';
-import type { Egress, EgressResponse, EgressTimeouts } from './client.ts';
+import type { Egress, EgressResponse } from './client.ts';
 import { EgressFault } from './fault.ts';
 import type { Headers } from './headers.ts';
+import { type EgressTimeouts, MEMORY_WAIT_MS } from '../times.ts';
 
 /** The fetch standard allows 20. Each redirect may need another DNS look-up and connection. */
 const REDIRECTS_MAX = 5;
@@ -33,9 +34,6 @@ const defaultHeaders: Headers = [
   // Some APIs refuse requests without a user agent.
   ['user-agent', 'strongroom'],
 ];
-
-/** How long a large response waits for memory. Leaves most of a request's 25 s for the transfer. */
-const MEMORY_WAIT_MS = 10_000;
 
 export type EgressFetch = {
   tenant_id: string;

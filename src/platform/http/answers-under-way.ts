@@ -1,5 +1,5 @@
-// Tells whether a connection has an answer under way that has begun: whatever is written to it then becomes part of that answer.
-import type { Server, ServerResponse } from 'node:http';
+// Tells which answers are under way. What is written to a connection whose answer has begun becomes part of that answer.
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 
 /** @returns whether the connection's current answer has sent its headers. */
@@ -13,4 +13,14 @@ export const watchAnswers = (server: Server): ((socket: Socket) => boolean) => {
     response.once('close', () => responses.splice(responses.indexOf(response), 1));
   });
   return (socket) => unfinished.get(socket)?.[0]?.headersSent ?? false;
+};
+
+/** @returns the number of requests that have arrived whole and have no whole answer yet. */
+export const watchUnanswered = (server: Server): (() => number) => {
+  const answers = new Map<ServerResponse, IncomingMessage>();
+  server.on('request', (request, response) => {
+    answers.set(response, request);
+    response.once('close', () => answers.delete(response));
+  });
+  return () => [...answers].filter(([response, request]) => request.complete && !response.writableEnded).length;
 };

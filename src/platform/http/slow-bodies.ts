@@ -2,10 +2,8 @@
 // seconds; it remains the limit for slow headers.
 import type { IncomingMessage } from 'node:http';
 import type { Platform } from '../platform.ts';
+import { REQUEST_MS_MAX } from '../times.ts';
 import type { App } from './app-type.ts';
-
-/** The time for a whole request. Slow clients hold connections that others need. */
-export const REQUEST_MS_MAX = 30_000;
 
 /** How often the unfinished bodies are checked. There are few: most arrive with their headers. */
 const LOOK_MS = 100;

@@ -7,6 +7,7 @@ import type { FastifyRequest, onSendHookHandler } from 'fastify';
 import { type Account, type Accounts, anonymousAccount, FREE_BYTES, type Reservation } from '../accounts.ts';
 import type { AppError } from '../errors.ts';
 import type { Platform } from '../platform.ts';
+import { READ_MS_MAX } from '../times.ts';
 import type { App } from './app-type.ts';
 
 declare module 'fastify' {
@@ -24,9 +25,8 @@ declare module 'fastify' {
 export const accountOf = ({ account, work, ip }: FastifyRequest): Account =>
   account ?? work?.tenant_id ?? anonymousAccount(ip);
 
-/** A client must take this much of a response in this time, or all that is left of it. */
+/** A client must take this much of a response in READ_MS_MAX, or all that is left of it. */
 export const READ_BYTES_LEAST = 65_536;
-export const READ_MS_MAX = 30_000;
 
 /** How often the connections are checked. One that has nothing to send costs a look at a number. */
 const LOOK_MS = 250;

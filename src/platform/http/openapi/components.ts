@@ -18,7 +18,7 @@ import { JSON_DEPTH_MAX } from '../../json/json.ts';
 import { version } from '../../version.ts';
 import { CARD_TOKEN_ID, EXAMPLE_API_KEY, TRACE_ID, type FailureStatus, IDEMPOTENCY_KEY_LENGTH_MAX, idempotencyKeyPattern } from '../schemas.ts';
 import { problemOf } from '../problems.ts';
-import { REQUEST_MS_MAX } from '../slow-bodies.ts';
+import { REQUEST_MS_MAX } from '../../times.ts';
 import { TRACE_ID_LENGTH_MAX } from '../trace.ts';
 
 const constants: Readonly<Record<string, number>> = {

@@ -3,9 +3,7 @@ import type { Pool } from './pool.ts';
 import { busy, finish, type Run } from './run.ts';
 import type { Lease, Owner } from './lease.ts';
 import type { RunFault } from '../protocol/sandbox.ts';
-
-/** A run that waits this long for an executor gets a response that asks the client to retry. */
-const WAIT_MS_MAX = 10_000;
+import { RUN_WAIT_MS } from '../../times.ts';
 
 /** Runs that must be alone have a line of their own: the others do not wait behind them. */
 type Line = { owner: Owner; runs: Run[] };
@@ -51,11 +49,12 @@ export const createQueue = (pool: Pick<Pool<Run>, 'find' | 'leases'>): RunQueue 
       const line = lines.get(key) ?? { owner: { tenant_id, application_id }, runs: [] };
       lines.set(key, line);
       line.runs.push(run);
+      // A run that waits too long gets a response that asks the client to retry.
       run.timer = setTimeout(() => {
         remove(run);
         // The tenant's own runs fill its executors, or other tenants fill the memory.
         finish(run, busy(executorsOf().has(tenant_id) ? 'tenant' : 'all'));
-      }, WAIT_MS_MAX);
+      }, RUN_WAIT_MS);
     },
     remove,
     length: () => {

@@ -12,6 +12,7 @@ import { createCalls } from './run-calls.ts';
 import { createQueue } from './run-queue.ts';
 import type { Ending } from './spawner.ts';
 import { createResults } from './run-results.ts';
+import { RUN_KILL_MS } from '../../times.ts';
 import {
   CallFault,
   type Job,
@@ -63,8 +64,6 @@ export type SandboxOwner = Sandbox & {
   waiting(): number;
 };
 
-/** The wall timer of the executor fires first. This one is for an executor that ignores its own. */
-const KILL_AFTER_MS = 250;
 /** Codes with an isolate each, in one executor. */
 const CODES_MAX = 8;
 /** Loading a formula takes less; code that takes longer is refused. The wall time is five times as long, for a busy machine. */
@@ -86,10 +85,10 @@ const tooManyDeaths = (waitMs: number): RunFault => busy('tenant', Math.ceil(wai
 export const createSandbox = (options: SandboxOptions): SandboxOwner => {
   const { limits, accounts, report } = options;
   const breaker = createBreaker();
-  const drained: (() => void)[] = [];
+  const closers: (() => void)[] = [];
   let runsOfAll = 0;
   let nextId = 1;
-  let isDraining = false;
+  let isClosing = false;
 
   const pool = createPool<Run>({
     ...options,
@@ -150,7 +149,7 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
    */
   const retry = (run: Run, isSuspect: boolean): void => {
     if (run.isAlone || run.calls.size > 0) return finish(run, { code: 'EXECUTOR_DIED' });
-    if (isDraining) return finish(run, busy('all'));
+    if (isClosing) return finish(run, busy('all'));
     run.isAlone = isSuspect || run.deaths > 0;
     run.deaths += 1;
     run.startedAt = 0;
@@ -172,7 +171,8 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
     lease.isForOne = run.isAlone;
     lease.inputBytes += run.inputBytes;
     run.startedAt = performance.now();
-    run.timer = setTimeout(() => overdue(lease, run), wallMs + KILL_AFTER_MS);
+    // The timer of the executor fires first. This one is for an executor that ignores its own.
+    run.timer = setTimeout(() => overdue(lease, run), wallMs + RUN_KILL_MS);
     const head = {
       limits: {
         wall_ms: wallMs,
@@ -270,7 +270,7 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
   };
 
   const refusalOf = (job: Job): RunFault | undefined => {
-    if (isDraining) return busy('all');
+    if (isClosing) return busy('all');
     if (job.signal?.aborted) return { code: 'CANCELLED' };
     const waitMs = breaker.waitMs(nameOf(job));
     return waitMs > 0 ? tooManyDeaths(waitMs) : undefined;
@@ -320,15 +320,8 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
       if (cancel) job.signal?.removeEventListener('abort', cancel);
       admission.release();
       runsOfAll -= 1;
-      if (runsOfAll === 0) for (const resolve of drained.splice(0)) resolve();
+      if (runsOfAll === 0) for (const resolve of closers.splice(0)) resolve();
     }
-  };
-
-  /** Refuses waiting runs, with a time to retry after; runs under way go on. */
-  const drain = (): Promise<void> => {
-    isDraining = true;
-    queue.refuse(busy('all'));
-    return runsOfAll === 0 ? Promise.resolve() : new Promise((resolve) => drained.push(resolve));
   };
 
   return {
@@ -356,11 +349,11 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
       const outcome = await submit(job, true);
       return outcome.ok ? undefined : outcome.fault;
     },
-    drain,
     close: async () => {
-      const ended = drain();
+      isClosing = true;
+      queue.refuse(busy('all'));
       await pool.close();
-      await ended;
+      if (runsOfAll > 0) await new Promise<void>((resolve) => closers.push(resolve));
     },
   };
 };

@@ -137,7 +137,6 @@ export type Sandbox = {
   run(job: Job): Promise<Outcome>;
   /** Undefined until the first executor has started. */
   readonly wall: Wall | undefined;
-  /** Refuses new runs. Resolves when the last one has ended. */
-  drain(): Promise<void>;
+  /** Refuses new runs, ends those under way. */
   close(): Promise<void>;
 };

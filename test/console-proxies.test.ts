@@ -135,6 +135,44 @@ describe('The page of a proxy', () => {
     expect(text.split(proxy.key)).toHaveLength(2);
   });
 
+  test('changes the time that its destination has, and nothing else of it', async () => {
+    const { cert, key: private_key } = certificateFor('client.test');
+    const application = await makeApplication(server, { name: 'Of it', type: 'private', permissions: ['token:use'] });
+    const proxy = await makeProxy(server, {
+      destination_url: url,
+      require_auth: false,
+      expressions: 'off',
+      application: { id: application.id },
+      allowed_hosts: ['upstream.test'],
+      configuration: { API_KEY: 'x' },
+      request_transform: { code: 'module.exports = async ({ args }) => args;' },
+      client_certificate: { certificate: String(cert), private_key: String(private_key) },
+    });
+    const read = async () => (await server.request('GET', `/proxies/${proxy.id}`)).body;
+    const before = await read();
+    const save = async (timeout_seconds: string) => {
+      await member.get(pathOf(proxy));
+      return member.post(`${pathOf(proxy)}/timeout`, { timeout_seconds });
+    };
+    expect((await member.get(pathOf(proxy))).text).toContain('name="timeout_seconds" value="25"');
+    expect((await save('90')).headers.get('location')).toBe(`${pathOf(proxy)}?done=timeout`);
+    const { modified_at, modified_by, ...after } = await read();
+    expect(after).toEqual({ ...before, timeout_seconds: 90 });
+    expect([modified_at, modified_by]).toEqual([expect.any(String), expect.any(String)]);
+    for (const wrong of ['0', '121', 'soon', '']) {
+      const refused = await save(wrong);
+      expect([refused.status, textOf(refused.text)]).toEqual([
+        400,
+        expect.stringContaining('timeout_seconds: must be a whole number from 1 to 120'),
+      ]);
+    }
+    expect((await read()).timeout_seconds).toBe(90);
+    const reader = await server.signIn();
+    await server.request('PUT', `/tenants/self/members/${reader.member_id}`, { json: { role: 'DEVELOPER' } });
+    expect(textOf((await reader.get(pathOf(proxy))).text)).toContain('has 90 seconds for the head of a response');
+    expect((await reader.post(`${pathOf(proxy)}/timeout`, { timeout_seconds: '5' })).status).toBe(403);
+  });
+
   test('of another tenant is not there, and nothing is sent through it', async () => {
     const proxy = await makeProxy(server, { destination_url: url });
     const { browser } = stranger;

@@ -24,6 +24,7 @@ const full = {
   response_transform: { code: `// behind\n${code}` },
   configuration: { API_KEY: 'sk_live_secret', LIMIT: 12.5, LIVE: false },
   require_auth: false,
+  timeout_seconds: 90,
   allowed_hosts: ['API.example.com', '*.Example.org', 'api.example.com'],
 };
 
@@ -506,6 +507,7 @@ describe('a proxy that is found by its key', () => {
       destination_url: full.destination_url,
       require_auth: false,
       hasExpressions: true,
+      timeout_seconds: 90,
       key_ends_at: undefined,
       request_transform: full.request_transform.code,
       response_transform: full.response_transform.code,
@@ -522,6 +524,7 @@ describe('a proxy that is found by its key', () => {
       destination_url: base.destination_url,
       require_auth: true,
       hasExpressions: true,
+      timeout_seconds: undefined,
       key_ends_at: undefined,
       request_transform: undefined,
       response_transform: undefined,

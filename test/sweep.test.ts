@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { Client } from 'pg';
 import { superuser } from '../src/platform/dev-postgres/connection.ts';
 import { sweep, sweepInTurn } from '../src/modules/tokens/sweep.ts';
+import { DELETED_TENANT_GRACE_MS } from '../src/platform/times.ts';
 import { startServer, type TestServer, type TestTenant } from './support/server.ts';
 import { seeingAllTenants } from './support/database.ts';
 
@@ -385,7 +386,7 @@ describe('a tenant that was deleted', () => {
     // A request that was under way may still have written: the sweep comes back for it, for a while.
     const remembered = () => server.sql('SELECT id FROM deleted_tenants WHERE id = $1', [gone.tenant_id]);
     expect(await remembered()).toHaveLength(1);
-    pass(11 * 60_000);
+    pass(DELETED_TENANT_GRACE_MS + 60_000);
     await sweep(server.ctx);
     expect(await remembered()).toEqual([]);
   });

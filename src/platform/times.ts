@@ -41,6 +41,12 @@ export const RESPONSE_MS_MAX = timeoutsOf(TIMEOUT_SECONDS.most).wholeMs;
 
 /** The longest run of code, SANDBOX_WALL_MS. It may wait for the longest response. */
 export const RUN_MS = { least: 100, usual: 30_000, most: RESPONSE_MS_MAX };
+/**
+ * How long a call of code may take, of the time that its run has left: the code gets an error of `fetch`, or of `svc.proxy` whose
+ * transforms may use `fetch`, before it is ended itself.
+ */
+export const fetchMs = (leftMs: number): number => Math.max(0, (leftMs * 28) / 30);
+export const svcProxyMs = (leftMs: number): number => Math.max(0, (leftMs * 29) / 30);
 /** How long a run waits for an executor. */
 export const RUN_WAIT_MS = 10_000;
 /** An executor that ignores the end of a run is killed so much later. */

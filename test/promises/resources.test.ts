@@ -170,6 +170,7 @@ const resources: Record<string, Resource> = {
       'configuration',
       'require_auth',
       'expressions',
+      'timeout_seconds',
       'allowed_hosts',
       'client_certificate',
     ],
@@ -179,7 +180,10 @@ const resources: Record<string, Resource> = {
     hasSecrets: true,
     least: (_, { tenant_id }) => {
       const body = { name: 'Least', destination_url: 'https://api.example.com/v1' };
-      return { body, shown: { ...body, tenant_id, require_auth: true, expressions: 'on', configuration: null } };
+      return {
+        body,
+        shown: { ...body, tenant_id, require_auth: true, expressions: 'on', timeout_seconds: 25, configuration: null },
+      };
     },
     most: async (at, owner) => {
       const { application_id } = await at.newKey(owner, { permissions: ['token:read'] });
@@ -191,6 +195,7 @@ const resources: Record<string, Resource> = {
         configuration,
         require_auth: false,
         expressions: 'off',
+        timeout_seconds: 120,
         allowed_hosts: ['API.example.com', '*.Example.org', 'api.example.com'],
       };
       const allowed_hosts = ['api.example.com', '*.example.org'];
@@ -203,7 +208,7 @@ const resources: Record<string, Resource> = {
       const body = { name: 'Changed', destination_url: 'https://api.example.com/v2' };
       return {
         body: { ...body, key: 'mine' },
-        shown: { ...body, require_auth: true, expressions: 'on', configuration: null },
+        shown: { ...body, require_auth: true, expressions: 'on', timeout_seconds: 25, configuration: null },
       };
     },
     notice: (_, { tenant_id }) => `runnable ${tenant_id}`,

@@ -6,6 +6,7 @@ import { EgressFault } from '../../platform/egress/fault.ts';
 import { egressFetch } from '../../platform/egress/fetch.ts';
 import { requestHeaders } from '../../platform/egress/headers.ts';
 import { type Call, CallFault, RUN_BYTES_MAX } from '../../platform/sandbox/protocol/sandbox.ts';
+import { fetchMs } from '../../platform/times.ts';
 import { megabytes } from '../../platform/size-text.ts';
 
 const URL_LENGTH_MAX = 8192;
@@ -67,12 +68,13 @@ export type SendLog = {
 export const answerFetch = async (
   ctx: Pick<CodeContext, 'egress' | 'accounts'>,
   { tenant_id, account, allowLists, mark, log }: FetchRights,
-  { input, signal, sent }: Pick<Call, 'input' | 'signal' | 'sent'>,
+  { input, signal, sent, endsAtMs }: Pick<Call, 'input' | 'signal' | 'sent' | 'endsAtMs'>,
 ): Promise<FetchAnswer> => {
   const parsed = request.safeParse(input);
   if (!parsed.success)
     throw new CallFault('INVALID_INPUT', `The request ${parsed.error.issues[0]?.message ?? 'is not valid'}.`);
   const { body, ...asked } = parsed.data;
+  const timeMs = fetchMs(endsAtMs - performance.now());
   try {
     const answer = await egressFetch(ctx, {
       ...asked,
@@ -84,6 +86,7 @@ export const answerFetch = async (
       ...(body !== null && { body: Buffer.from(body, 'base64') }),
       signal,
       bodyBytesMax: RUN_BYTES_MAX,
+      timeouts: { firstByteMs: timeMs, wholeMs: timeMs },
       beforeSend: log?.sending,
     });
     // The bytes count as held in memory until they were sent to the executor.

@@ -1,14 +1,17 @@
 // The proxy pages: lists stored proxies, and tries a request through the public API.
+import { notFound } from '../../platform/errors.ts';
 import { html, type Html } from '../../platform/http/html.ts';
 import type { ActorNames } from './actor-names.ts';
 import { idOf, linesOf } from './forms.ts';
 import { isolated } from './list-parts.ts';
 import { nameSearch, pagerOf, readNamedPage } from './pager.ts';
 import { checkRequest } from './proxy-check.ts';
-import { authBadge, type Proxy, proxyPage, type Tester } from './proxy-page.ts';
+import { authBadge, proxyPage, type Tester } from './proxy-page.ts';
+import type { Proxy } from './proxy-record.ts';
 import { newRequest, type ReadRequest, readRequest, type Typed } from './proxy-request.ts';
+import { changeTimeout } from './proxy-timeout.ts';
 import { sendRequest } from './proxy-send.ts';
-import { consolePage, empty, recordsTable } from './shell.ts';
+import { consolePage, empty, notice, recordsTable } from './shell.ts';
 import { bodyOf, type Console, type Submission, type Outcome, type Visit } from './visit.ts';
 
 const PATH = '/console/proxies';
@@ -110,7 +113,18 @@ export const proxiesPages = (console: Console, findNames: ActorNames): void => {
     (submission) => tryRequest(submission, { ...byHand, typed: typedIn(submission) }),
     typedFields,
   );
-  console.get(`${PATH}/:id`, async (visit) => proxyPage(visit, await findTester(visit)));
+  console.postAfterCode(`${PATH}/:id/timeout`, async (submission) => {
+    const tester = await findTester(submission);
+    const { proxy } = tester;
+    if (!proxy) throw notFound('proxy');
+    const refused = await changeTimeout(submission, proxy);
+    if (!refused) return { seeOther: `${PATH}/${proxy.id}?done=timeout` };
+    return { status: refused.status, page: proxyPage(submission, { ...tester, above: refused.above }) };
+  });
+  console.get(`${PATH}/:id`, async (visit) => {
+    const above = visit.query('done') === 'timeout' ? notice('good', 'The timeout was changed.') : undefined;
+    return proxyPage(visit, { ...(await findTester(visit)), above });
+  });
   console.post(
     `${PATH}/:id`,
     async (submission) => tryRequest(submission, { ...(await findTester(submission)), typed: typedIn(submission) }),

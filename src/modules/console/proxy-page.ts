@@ -4,24 +4,10 @@ import { attribute, html, type Html, type HtmlValue } from '../../platform/http/
 import { invalidAttributes, fieldProblem, typedText } from './forms.ts';
 import { isolated } from './list-parts.ts';
 import { methods, type Typed, type TypedProblems } from './proxy-request.ts';
+import type { Proxy } from './proxy-record.ts';
+import { timeoutPart } from './proxy-timeout.ts';
 import { badge, consolePage, csrfField, notice, time } from './shell.ts';
 import type { Visit } from './visit.ts';
-
-export type Proxy = {
-  id: string;
-  key?: string;
-  name: string;
-  destination_url: string;
-  require_auth: boolean;
-  expressions: 'on' | 'off';
-  request_transform?: { code: string };
-  response_transform?: { code: string };
-  application_id?: string;
-  configuration: Record<string, unknown> | null;
-  allowed_hosts?: string[];
-  client_certificate?: { fingerprint_sha256: string; expires_at: string };
-  created_at: string;
-};
 
 export type Tester = {
   /** Undefined for a typed destination. */
@@ -55,7 +41,12 @@ const lacksApplication = ({ application_id, request_transform, response_transfor
   application_id === undefined &&
   [request_transform, response_transform].some((transform) => /\bsvc\b/.test(transform?.code ?? ''));
 
-const routeCard = (proxy: Proxy, application: string | undefined, stepUp: string | undefined): Html => {
+const routeCard = (
+  session: Visit['session'],
+  proxy: Proxy,
+  application: string | undefined,
+  stepUp: string | undefined,
+): Html => {
   const { client_certificate } = proxy;
   return html`<section class="card"><h2>Route</h2><dl>
 <dt>Destination</dt><dd><code>${proxy.destination_url}</code></dd>
@@ -69,6 +60,7 @@ const routeCard = (proxy: Proxy, application: string | undefined, stepUp: string
 ${lacksApplication(proxy) && notice('warn', 'A transform uses svc, and the proxy has no application: svc is null there.')}
 ${transformBlock('Request transform', proxy.request_transform)}
 ${transformBlock('Response transform', proxy.response_transform)}
+${timeoutPart(session, proxy)}
 ${keyBlock(proxy, stepUp)}
 </section>`;
 };
@@ -124,7 +116,7 @@ export const proxyPage = ({ session, stepUp }: Pick<Visit, 'session' | 'stepUp'>
 ${above}
 ${
   proxy
-    ? html`<div class="columns"><div>${testerCard(session, tester)}</div><div>${routeCard(proxy, application, stepUp)}</div></div>`
+    ? html`<div class="columns"><div>${testerCard(session, tester)}</div><div>${routeCard(session, proxy, application, stepUp)}</div></div>`
     : html`<p class="quiet">A request to a destination without a stored proxy.</p>${testerCard(session, tester)}`
 }`,
   });

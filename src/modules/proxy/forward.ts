@@ -8,7 +8,7 @@ import { type Actor, failedRows, logRow, type LogRow } from '../../platform/audi
 import type { ProxyContext } from './context.ts';
 import type { EgressResponse } from '../../platform/egress/client.ts';
 import { decodableOf, isDecodable } from '../../platform/egress/body.ts';
-import { EgressFault } from '../../platform/egress/fault.ts';
+import { afterSending, EgressFault } from '../../platform/egress/fault.ts';
 import { takeWhole } from '../../platform/egress/fetch.ts';
 import {
   type Headers,
@@ -20,6 +20,7 @@ import {
 import { type Account, FREE_BYTES, openAccount } from '../../platform/accounts.ts';
 import { findOperation } from '../../platform/event-loop.ts';
 import { mayCodeSend } from '../../platform/http/code-headers.ts';
+import { svcProxyMs, timeoutsOf } from '../../platform/times.ts';
 import { AppError, badRequest, forbidden, invalidField, notFound, unauthorized } from '../../platform/errors.ts';
 import type { CodeRights } from '../code/answer-calls.ts';
 import type { Nesting } from '../code/context.ts';
@@ -218,6 +219,7 @@ const exchange = async (
       signal,
       allowLists,
       clientCertificate: proxy?.client_certificate,
+      timeouts: proxy?.timeout_seconds === undefined ? undefined : timeoutsOf(proxy.timeout_seconds),
     });
     return { about, answer };
   };
@@ -403,14 +405,29 @@ const transformAnswer = async (
 export const forwardForCode = async (
   ctx: ProxyContext,
   application: Work,
-  { input, signal, sent }: Pick<Call, 'input' | 'signal' | 'sent'>,
+  { input, signal: outer, sent, endsAtMs }: Call,
   nesting: Nesting,
 ): Promise<unknown> => {
   if (nesting.depth > DEPTH_MAX)
     throw badRequest(`Calls of proxies by code of proxies must be at most ${DEPTH_MAX} levels deep.`);
   if (!mayAnywhere(application, 'token:use')) throw forbidden('token:use');
-  const request = { ...parseProxyCall(input), work: application, origin: application.origin, signal };
-  const answer = await forward(ctx, request, nesting);
-  void sent.then(() => answer.release());
-  return callAnswer(ctx, answer, { signal, sent });
+  const asked = { ...parseProxyCall(input), work: application, origin: application.origin };
+  return endInTime(svcProxyMs(endsAtMs - performance.now()), outer, async (signal) => {
+    const answer = await forward(ctx, { ...asked, signal }, nesting);
+    void sent.then(() => answer.release());
+    return callAnswer(ctx, answer, { signal, sent });
+  });
+};
+
+/** Aborts work that takes longer, so that the run which waits for it gets an error that it can catch. @throws gateway_timeout. */
+const endInTime = async <T>(ms: number, outer: AbortSignal, work: (signal: AbortSignal) => Promise<T>): Promise<T> => {
+  const late = new AbortController();
+  const timer = setTimeout(() => late.abort(), ms);
+  try {
+    return await work(AbortSignal.any([outer, late.signal]));
+  } catch (error) {
+    throw late.signal.aborted && !outer.aborted ? forwardingFault(afterSending(new EgressFault('TIMEOUT'))) : error;
+  } finally {
+    clearTimeout(timer);
+  }
 };

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { allowedHostsSchema, HOSTS_IN_DOCUMENTS } from '../../platform/egress/allowed-hosts.ts';
 import { nameSchema } from '../access/names.ts';
+import { BODY_MS, TIMEOUT_SECONDS } from '../../platform/times.ts';
 import { nameQuery, onlyPage, pageQuery, pageSchema, repeated } from '../../platform/http/list-parameters.ts';
 import {
   applicationReference,
@@ -29,6 +30,7 @@ const exampleProxy = {
   destination_url: 'https://api.example.com/v1',
   require_auth: true,
   expressions: 'on' as const,
+  timeout_seconds: 60,
   request_transform: {
     code: `module.exports = async ({ args, configuration }) => ({
   body: args.body,
@@ -46,6 +48,8 @@ const { id: EXAMPLE_ID } = exampleProxy;
 
 const CERTIFICATE_IN_DOCUMENTS = '-----BEGIN CERTIFICATE-----\n...\n-----END CERTIFICATE-----\n';
 const PRIVATE_EXAMPLE_API_KEY = '-----BEGIN PRIVATE KEY-----\n...\n-----END PRIVATE KEY-----\n';
+
+const timeoutError = `must be a whole number from ${TIMEOUT_SECONDS.least} to ${TIMEOUT_SECONDS.most}`;
 
 const urlError = `must be an https URL of at most ${DESTINATION_URL_LENGTH_MAX} characters`;
 
@@ -113,6 +117,12 @@ const proxyBody = z
           'Whether `{{ }}` in requests are expressions. `off`: all of a request is data and is sent as it is, for proxies that take requests of other systems, such as webhooks. Left out: on.',
         example: 'on',
       }),
+      timeout_seconds: optional(
+        z.int(timeoutError).min(TIMEOUT_SECONDS.least, timeoutError).max(TIMEOUT_SECONDS.most, timeoutError),
+      ).meta({
+        description: `How long the destination has until the head of its response, in seconds, from the start of the request to it. The body has ${BODY_MS / 1000} seconds more. Left out: ${TIMEOUT_SECONDS.usual}.`,
+        example: exampleProxy.timeout_seconds,
+      }),
       allowed_hosts: allowedHostsSchema.meta({
         description: `The hosts that the proxy may send to. ${HOSTS_IN_DOCUMENTS} One of them must cover the destination. Left out: not limited.`,
         example: exampleProxy.allowed_hosts,
@@ -174,6 +184,10 @@ export const proxyRecord = z
       description: 'Whether `{{ }}` in requests are expressions.',
       example: exampleProxy.expressions,
     }),
+    timeout_seconds: z.number().meta({
+      description: 'How long the destination has until the head of its response, in seconds.',
+      example: exampleProxy.timeout_seconds,
+    }),
     request_transform: proxyTransform.optional().meta({ description: 'The code that runs on each request.' }),
     response_transform: proxyTransform.optional().meta({ description: 'The code that runs on each response.' }),
     application_id: uuid(
@@ -233,11 +247,13 @@ export const proxyQuery = z.object({
   name: nameQuery('Only proxies of this name.', 'Payments*'),
 });
 
-const { name, destination_url, require_auth, request_transform, configuration, allowed_hosts } = exampleProxy;
+const { name, destination_url, require_auth, timeout_seconds, request_transform, configuration, allowed_hosts } =
+  exampleProxy;
 const exampleRequest = {
   name,
   destination_url,
   require_auth,
+  timeout_seconds,
   request_transform,
   application: { id: APPLICATION_ID },
   configuration,

@@ -34,6 +34,7 @@ import { checkCode } from '../code/code.ts';
 import { configurationName, ELEMENTS_MAX } from '../code/formula-fields.ts';
 import { isCutShort, pageTooLarge } from '../code/formulas.ts';
 import { checkApplication, checkApplications, type Configuration, textProblems } from '../reactors/reactors.ts';
+import { TIMEOUT_SECONDS } from '../../platform/times.ts';
 import { formatPath } from '../../platform/json/json.ts';
 import { findPreviousEnd, openRoute, type ProxyRoute, sealRoute } from './proxy-route.ts';
 import { namesKey, NO_EXPRESSION, NO_KEY } from './target.ts';
@@ -60,6 +61,7 @@ export type ProxyRecord = {
   destination_url: string;
   require_auth: boolean;
   expressions: 'on' | 'off';
+  timeout_seconds: number;
   request_transform: Transform | undefined;
   response_transform: Transform | undefined;
   application_id: string | undefined;
@@ -84,6 +86,7 @@ export type ProxyInput = {
   configuration: Record<string, unknown> | null;
   require_auth: boolean;
   expressions: 'on' | 'off';
+  timeout_seconds: number | undefined;
   allowed_hosts: string[] | undefined;
   /** Not validated yet. Null for none; undefined keeps the current one. */
   client_certificate?: ClientCertificate | null | undefined;
@@ -114,6 +117,7 @@ const recordOf = (
     destination_url: route.destination_url,
     require_auth: row.require_auth,
     expressions: route.expressions ?? 'on',
+    timeout_seconds: route.timeout_seconds ?? TIMEOUT_SECONDS.usual,
     request_transform: transformOf(route.request_transform),
     response_transform: transformOf(route.response_transform),
     application_id: row.application_id ?? undefined,
@@ -181,7 +185,7 @@ type CheckedInput = Omit<ProxyRoute, 'key' | 'previous_key' | 'client_certificat
 const checkInput = async (ctx: ReactorsContext, work: Work, input: ProxyInput): Promise<CheckedInput> => {
   // Other callers, without restrictions of their own, would send requests through this proxy.
   if (!coversHosts(work.caller.allowed_hosts, input.allowed_hosts)) throw hostsNotHeld('proxy');
-  const { destination_url, request_transform, response_transform, expressions } = input;
+  const { destination_url, request_transform, response_transform, expressions, timeout_seconds } = input;
   const certificate = input.client_certificate ? parseClientCertificate(input.client_certificate) : undefined;
   const problems = [
     ...destinationProblems(ctx, input),
@@ -198,6 +202,7 @@ const checkInput = async (ctx: ReactorsContext, work: Work, input: ProxyInput): 
     request_transform,
     response_transform,
     expressions,
+    timeout_seconds,
     configuration: (input.configuration ?? {}) as Configuration,
     has_configuration: input.configuration !== null,
     client_certificate: input.client_certificate ? certificate?.parsed : input.client_certificate,

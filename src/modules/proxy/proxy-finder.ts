@@ -28,6 +28,8 @@ export type ProxyForUse = {
   require_auth: boolean;
   /** Whether braces in requests are expressions. */
   hasExpressions: boolean;
+  /** Undefined for the usual time. */
+  timeout_seconds: number | undefined;
   /** Source code. */
   request_transform: string | undefined;
   response_transform: string | undefined;
@@ -85,6 +87,7 @@ const loadProxy = async (ctx: LoadContext, key: string): Promise<ProxyForUse | u
     destination_url: route.destination_url,
     require_auth,
     hasExpressions: route.expressions !== 'off',
+    timeout_seconds: route.timeout_seconds,
     request_transform: route.request_transform,
     response_transform: route.response_transform,
     configuration: route.configuration,

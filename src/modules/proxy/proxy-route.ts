@@ -28,6 +28,8 @@ export type ProxyRoute = {
   client_certificate?: ClientCertificate | undefined;
   /** Absent in older routes, whose requests have expressions. */
   expressions?: 'on' | 'off' | undefined;
+  /** Absent for the usual time, and in older routes. */
+  timeout_seconds?: number | undefined;
 };
 
 /** When the replaced key ends; undefined if there is none, or if it has ended. */

@@ -112,13 +112,14 @@ const fetchAlong = async (ctx: FetchContext, asked: EgressFetch): Promise<Egress
     });
     const location = redirectStatuses.has(answer.status) ? findHeader(answer.headers, 'location') : undefined;
     if (location === undefined || asked.redirect === 'manual') {
+      const memoryWaitMs = Math.min(asked.memoryWaitMs ?? MEMORY_WAIT_MS, Math.max(0, endMs - performance.now()));
       return {
         status: answer.status,
         statusText: answer.statusText,
         headers: answer.headers,
         url: withoutFragment(egress.check(url, allowLists)),
         redirected: redirects > 0,
-        ...(await takeWhole(ctx, { ...asked, account: account ?? tenant_id }, answer)),
+        ...(await takeWhole(ctx, { ...asked, account: account ?? tenant_id, memoryWaitMs }, answer)),
       };
     }
     answer.body.destroy();

@@ -72,7 +72,7 @@ export const createCalls = ({ accounts, callBytesMax, violate, stop }: CallOptio
         const parsing = parse(run, kind, body);
         const parsed = parsing instanceof Promise ? await parsing : parsing;
         if ('problem' in parsed) throw new CallFault('INVALID_INPUT', `What is sent ${parsed.problem}.`);
-        const value = await run.job.answerCall({ kind, input: parsed.value, signal, sent });
+        const value = await run.job.answerCall({ kind, input: parsed.value, signal, sent, endsAtMs: run.endsAtMs });
         return [true, () => accounts.finishInTurns(accountOf(run.job), stringifyInSlices(value))];
       } catch (error) {
         if (error instanceof ProtocolError) violate(lease, error.message);

@@ -26,6 +26,8 @@ export type Run = {
   /** CPU time that the server used to parse its frames. */
   serverMs: number;
   startedAt: number;
+  /** When its time is over. */
+  endsAtMs: number;
   /** The timeout in the queue, then the time limit of the run. */
   timer: NodeJS.Timeout | undefined;
   /** The outcome is known. A cancelled run may still be in its executor. */

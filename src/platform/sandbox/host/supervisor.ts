@@ -171,6 +171,7 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
     lease.isForOne = run.isAlone;
     lease.inputBytes += run.inputBytes;
     run.startedAt = performance.now();
+    run.endsAtMs = run.startedAt + wallMs;
     // The timer of the executor fires first. This one is for an executor that ignores its own.
     run.timer = setTimeout(() => overdue(lease, run), wallMs + RUN_KILL_MS);
     const head = {
@@ -293,6 +294,7 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
       aborter: undefined,
       serverMs: 0,
       startedAt: 0,
+      endsAtMs: 0,
       timer: undefined,
       isOver: false,
       settle,

@@ -39,6 +39,8 @@ export type Call = {
   input: unknown;
   /** Aborted when the run is over: the call must stop. */
   signal: AbortSignal;
+  /** When the time of the run is over, by `performance.now()`. */
+  endsAtMs: number;
   /** Resolves when the result was sent to the executor or the run has ended. Until then the result takes memory in the server. */
   sent: Promise<void>;
 };

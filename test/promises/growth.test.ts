@@ -406,6 +406,10 @@ const works: Record<string, (run: Run) => Work> = {
     (run) =>
     ({ text }) =>
       run(Buffer.from(text), 'gbk'),
+  'modules/proxy/bodies/charsets readLegacy':
+    (run) =>
+    ({ text }) =>
+      run(Buffer.from(text), 'gbk'),
   'modules/proxy/bodies/charsets encodeLegacy':
     (run) =>
     ({ text }) =>

@@ -3,16 +3,9 @@ import { isUtf8 } from 'node:buffer';
 import type { Headers } from '../../platform/egress/headers.ts';
 import { type JsonFinding, JsonSyntaxError } from '../../platform/json/json-parser.ts';
 import { type OutsideJson, parseOutsideInSlices } from '../../platform/json/json-shape.ts';
-import { runAtOnce, type Slices } from '../../platform/json/slices.ts';
+import type { Slices } from '../../platform/json/slices.ts';
 import { bodyKindOf, type Charset, charsetOfDocument, isMarkup } from './bodies/body-kind.ts';
-import {
-  decodeLegacy,
-  encodeLegacy,
-  hasKeptBytes,
-  isEncodable,
-  isLegacy,
-  withoutKeptBytes,
-} from './bodies/charsets.ts';
+import { encodeLegacy, isEncodable, isLegacy, readLegacy } from './bodies/charsets.ts';
 import { declaredEncoding } from './bodies/markup-text.ts';
 import { withoutByteOrderMark } from './bodies/utf16.ts';
 
@@ -72,7 +65,7 @@ export const charsetOf = (message: Message): Charset | undefined => {
 
 export const isJson = (headers: Headers): boolean => bodyKindOf(headers).kind === 'json';
 
-type ReadText = { text: string; charset: Charset; isInCharset: boolean };
+type ReadText = { text: string; isInCharset: boolean };
 
 /** Bytes that are no text in the charset become U+FFFD. */
 const readText = (message: Message): ReadText | undefined => {
@@ -80,10 +73,9 @@ const readText = (message: Message): ReadText | undefined => {
   if (body === undefined || body.byteLength === 0) return undefined;
   const bytes = bufferOf(body);
   const charset = charsetOf(message) ?? 'utf8';
-  if (!isLegacy(charset))
-    return { text: bytes.toString(charset), charset, isInCharset: charset === 'latin1' || isUtf8(bytes) };
-  const text = runAtOnce(decodeLegacy(bytes, charset));
-  return { text: text ?? new TextDecoder(charset).decode(bytes), charset, isInCharset: text !== undefined };
+  if (!isLegacy(charset)) return { text: bytes.toString(charset), isInCharset: charset === 'latin1' || isUtf8(bytes) };
+  const text = readLegacy(bytes, charset);
+  return { text, isInCharset: !text.includes('\ufffd') };
 };
 
 /** The body as text; undefined if there is none. */
@@ -91,7 +83,7 @@ export const textOf = (message: Message): string | undefined => readText(message
 
 /** Undefined for a text that the charset does not hold. */
 export const encodeText = (text: string, charset: Charset): Buffer | undefined => {
-  if (isLegacy(charset)) return isEncodable(withoutKeptBytes(text), charset) ? encodeLegacy(text, charset) : undefined;
+  if (isLegacy(charset)) return isEncodable(text, charset) ? encodeLegacy(text, charset) : undefined;
   return charset === 'latin1' && /[^\0-\xff]/.test(text) ? undefined : Buffer.from(text, charset);
 };
 
@@ -111,8 +103,7 @@ export function* readValue(message: Message): Slices<ReadBody> {
   if (read === undefined || !isJson(message.headers)) return asText;
   try {
     const json = yield* parseOutsideInSlices(withoutByteOrderMark(read.text));
-    const isWhole = isInCharset && !(isLegacy(read.charset) && hasKeptBytes(read.text));
-    const loss: JsonFinding | undefined = isWhole ? json.loss : { path: '', sentence: NOT_IN_CHARSET };
+    const loss: JsonFinding | undefined = isInCharset ? json.loss : { path: '', sentence: NOT_IN_CHARSET };
     return { ...json, loss, isInCharset };
   } catch (error) {
     if (error instanceof JsonSyntaxError) return asText;

@@ -59,8 +59,6 @@ const keepBytes = (bytes: Uint8Array): string => String.fromCharCode(...Array.fr
 /** Whether a decoded text has bytes that are kept as they are. */
 export const hasKeptBytes = (text: string): boolean => text.search(keptByte) !== -1;
 
-export const withoutKeptBytes = (text: string): string => text.replace(keptByte, '');
-
 const widthAt = (bytes: Buffer, at: number, width: Width | undefined): number =>
   width?.(bytes[at] as number, bytes[at + 1]) ?? 1;
 
@@ -98,6 +96,10 @@ export function* decodeLegacy(bytes: Buffer, charset: LegacyCharset): Slices<str
   }
   return texts.join('');
 }
+
+/** For code: every spelling of a character is that character. Bytes that are none become U+FFFD. */
+export const readLegacy = (bytes: Buffer, charset: LegacyCharset): string =>
+  iconv.decode(bytes, charset, { stripBOM: false });
 
 /** Text that `decodeLegacy` returned, or with values that `isEncodable`. */
 export const encodeLegacy = (text: string, charset: LegacyCharset): Buffer => {

@@ -552,6 +552,20 @@ describe('a body that code leaves as it was', () => {
       { a: 'Да' },
       'application/json; charset=utf-8',
     ],
+    [
+      'EUC-KR with later syllables',
+      'text/plain; charset=euc-kr',
+      Buffer.from([0x81, 0x41]),
+      '갂',
+      'text/plain; charset=utf-8',
+    ],
+    [
+      'windows-1252 with a control',
+      'text/plain; charset=windows-1252',
+      Buffer.from([0x81, 0x80]),
+      '\x81€',
+      'text/plain; charset=utf-8',
+    ],
     ['gb18030', 'text/csv; charset = gb18030', Buffer.from([0xc4, 0xe3, 0x2c]), '你,', 'text/csv; charset=utf-8'],
     [
       'koi8-r, XML that says so',

@@ -75,7 +75,7 @@ const readText = (message: Message): ReadText | undefined => {
   const charset = charsetOf(message) ?? 'utf8';
   if (!isLegacy(charset)) return { text: bytes.toString(charset), isInCharset: charset === 'latin1' || isUtf8(bytes) };
   const text = readLegacy(bytes, charset);
-  return { text, isInCharset: !text.includes('\ufffd') };
+  return { text: text ?? new TextDecoder(charset).decode(bytes), isInCharset: text !== undefined };
 };
 
 /** The body as text; undefined if there is none. */

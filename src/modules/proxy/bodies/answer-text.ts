@@ -1,7 +1,7 @@
 // Converts a response in another charset to UTF-8, for code to read.
 import type { Headers } from '../../../platform/egress/headers.ts';
 import { bodyKindOf, charsetOf, inUtf8Headers, isMarkup, utf16Label } from './body-kind.ts';
-import { isLegacy } from './charsets.ts';
+import { isLegacy, legacyCharsetOf, readLegacy } from './charsets.ts';
 import { writeDeclaredEncoding } from './markup-text.ts';
 import type { Message } from '../message.ts';
 import { utf16Of, utf16OfMark } from './utf16.ts';
@@ -17,6 +17,8 @@ const labelOf = (headers: Headers): string | undefined =>
 
 /** @param charset a label of the Encoding Standard. @param isCut whether more follows: an incomplete character at the end is dropped. */
 const decode = (bytes: Uint8Array, charset: string, isCut: boolean): string | undefined => {
+  const legacy = isCut ? undefined : legacyCharsetOf(charset);
+  if (legacy) return readLegacy(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), legacy);
   try {
     return new TextDecoder(charset, { fatal: true }).decode(bytes, { stream: isCut });
   } catch {

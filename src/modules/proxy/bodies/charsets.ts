@@ -97,9 +97,17 @@ export function* decodeLegacy(bytes: Buffer, charset: LegacyCharset): Slices<str
   return texts.join('');
 }
 
-/** For code: every spelling of a character is that character. Bytes that are none become U+FFFD. */
-export const readLegacy = (bytes: Buffer, charset: LegacyCharset): string =>
-  iconv.decode(bytes, charset, { stripBOM: false });
+/** For code: every spelling of a character is that character. Undefined for bytes that are no text. */
+export const readLegacy = (bytes: Buffer, charset: LegacyCharset): string | undefined => {
+  const text = iconv.decode(bytes, charset, { stripBOM: false });
+  if (!text.includes('\ufffd')) return text;
+  try {
+    // Reads controls that iconv-lite does not know.
+    return new TextDecoder(charset, { fatal: true }).decode(bytes);
+  } catch {
+    return undefined;
+  }
+};
 
 /** Text that `decodeLegacy` returned, or with values that `isEncodable`. */
 export const encodeLegacy = (text: string, charset: LegacyCharset): Buffer => {

@@ -253,6 +253,21 @@ describe('a body that nothing changes', () => {
     expect(proxyErrorIn(told)).toMatchObject({ status: 502, detail: expect.stringContaining(sentence) });
   });
 
+  test('and code changes is written in its charset, in JSON with escapes for what that does not hold', async () => {
+    const lines = ['Content-Type: application/json; charset=shift_jis'];
+    const body = Buffer.from('{ "a": "\x82\xa0" }', 'latin1');
+    for (const [value, bytes] of [
+      ['い', '{"a":"\x82\xa0","b":"\x82\xa2"}'],
+      ['é😀', String.raw`{"a":"\u3042","b":"\u00e9\ud83d\ude00"}`],
+    ] as const) {
+      const code = `return { body: { ...args.body, b: '${value}' }, headers: args.headers };`;
+      const message = await arriving({ key: await keyOf(code), lines, body });
+      expect(message.body.toString('latin1')).toBe(bytes);
+    }
+    const text = await keyOf(`return { body: 'é', headers: args.headers };`);
+    expect((await refusalOf({ key: text, lines, body })).status).toBe(422);
+  });
+
   test('and has a character with two spellings is read by code as that character', async () => {
     const same = Buffer.from([0x87, 0x90, 0x81, 0xe0]);
     for (const [type, around] of [

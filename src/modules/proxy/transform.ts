@@ -96,10 +96,15 @@ const headersOf = (side: Side, returned: Record<string, unknown>, came: Headers)
   }
 };
 
-const encode = (side: Side, text: string, headers: Headers): Uint8Array => {
+/** The same value in ASCII. */
+const escapeJson = (json: string): string =>
+  json.replace(/[\x80-\uffff]/g, (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, '0')}`);
+
+/** @param isJson whether the text was written from a value: characters that the charset does not hold become escapes. */
+const encode = (side: Side, text: string, headers: Headers, isJson: boolean): Uint8Array => {
   // The declaration of a document is in ASCII.
   const charset = charsetOf({ headers, body: Buffer.from(text.slice(0, DECLARATION_CHARACTERS), 'latin1') });
-  const body = charset && encodeText(text, charset);
+  const body = charset && (encodeText(text, charset) ?? (isJson ? encodeText(escapeJson(text), charset) : undefined));
   if (body) return body;
   throw invalidResult(side, 'the body has characters that the charset of its headers does not hold');
 };
@@ -238,5 +243,5 @@ export const transform = async (
   if (!loss && !isInCharset && written.includes('\ufffd')) refuseBody(side, { path: '', sentence: NOT_IN_CHARSET });
   const isTyped = headers.some(([name]) => name.toLowerCase() === 'content-type');
   if (!isTyped && returned.body !== null && !isText) headers.push(['content-type', 'application/json']);
-  return { headers, body: returned.body === null ? undefined : encode(side, written, headers) };
+  return { headers, body: returned.body === null ? undefined : encode(side, written, headers, !isText) };
 };

@@ -253,7 +253,7 @@ describe('a body that nothing changes', () => {
     expect(proxyErrorIn(told)).toMatchObject({ status: 502, detail: expect.stringContaining(sentence) });
   });
 
-  test('and code changes is written in its charset, in JSON with escapes for what that does not hold', async () => {
+  test('that code changes is written in its charset, JSON with escapes for the rest', async () => {
     const lines = ['Content-Type: application/json; charset=shift_jis'];
     const body = Buffer.from('{ "a": "\x82\xa0" }', 'latin1');
     for (const [value, bytes] of [

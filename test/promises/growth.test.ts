@@ -620,6 +620,7 @@ const beyond: Record<string, string> = {
   'modules/proxy/rows insertProxy': 'gets a sealed route and a digest',
   'modules/proxy/rows replaceProxyKey': 'gets digests',
   'modules/proxy/rows updateProxy': 'gets a sealed route',
+  'modules/proxy/transform-answer transformAnswer': 'reads, compares and writes in functions that are called here',
   'modules/proxy/transform transform': 'reads, compares and writes in functions that are called here',
   'platform/egress/fetch egressFetch': 'sends headers and bodies that functions called here have checked',
   'platform/http/assets asset': 'gets files of the server',

@@ -2,14 +2,13 @@
 // In order: stored proxy, caller, body, tokens, request transform, destination, response transform.
 import type { AnswerRecord } from '../access/answer-record.ts';
 import { Work } from '../access/work.ts';
-import type { ProxyAnswer, ProxyRequest } from './request.ts';
+import type { AnswerWithin, ProxyAnswer, ProxyRequest } from './request.ts';
 import { mayAnywhere } from '../access/rules.ts';
 import { type Actor, failedRows, logRow, type LogRow } from '../../platform/audit/record.ts';
 import type { ProxyContext } from './context.ts';
 import type { EgressResponse } from '../../platform/egress/client.ts';
-import { decodableOf, isDecodable } from '../../platform/egress/body.ts';
+import { isDecodable } from '../../platform/egress/body.ts';
 import { afterSending, EgressFault } from '../../platform/egress/fault.ts';
-import { takeWhole } from '../../platform/egress/fetch.ts';
 import {
   type Headers,
   requestHeaders,
@@ -19,23 +18,21 @@ import {
 } from '../../platform/egress/headers.ts';
 import { type Account, FREE_BYTES, openAccount } from '../../platform/accounts.ts';
 import { findOperation } from '../../platform/event-loop.ts';
-import { mayCodeSend } from '../../platform/http/code-headers.ts';
 import { svcProxyMs, timeoutsOf } from '../../platform/times.ts';
 import { AppError, badRequest, forbidden, invalidField, notFound, unauthorized } from '../../platform/errors.ts';
 import type { CodeRights } from '../code/answer-calls.ts';
 import type { Nesting } from '../code/context.ts';
 import { CodeResponse } from '../code/code-errors.ts';
-import { type Call, RUN_BYTES_MAX } from '../../platform/sandbox/protocol/sandbox.ts';
+import type { Call } from '../../platform/sandbox/protocol/sandbox.ts';
 import { openTokens } from '../tokens/detokenize.ts';
 import { createExpansion } from '../tokens/expressions/expansion.ts';
 import type { Json } from '../../platform/json/json.ts';
 import { createOpenedTexts } from '../tokens/expressions/opened-texts.ts';
-import { readAnswer } from './bodies/answer-text.ts';
 import { type BodyKind, decodedKindOf, inUtf8, saysJson } from './bodies/body-kind.ts';
 import { callAnswer, parseProxyCall } from './code-call.ts';
 import { type Reservations, sentOf } from './bodies/coded-body.ts';
 import { findInSlices, findNothing } from './bodies/expressions.ts';
-import { refuseStaleDigests, staleDigests } from './digests.ts';
+import { refuseStaleDigests } from './digests.ts';
 import { destinationRefused, forwardingFault } from './faults.ts';
 import type { Message } from './message.ts';
 import { refuseOwnKeys } from './own-keys.ts';
@@ -55,11 +52,10 @@ import {
   type Target,
 } from './target.ts';
 import { type About, transform, type TransformRights } from './transform.ts';
+import { answerOfCode, requestingDecodable, transformAnswer } from './transform-answer.ts';
 
 /** Code of a proxy may call proxies whose code calls proxies. Each level occupies one of the tenant's runs. */
 const DEPTH_MAX = 3;
-
-type AnswerWithin = Omit<ProxyAnswer, 'release' | 'account'>;
 
 const topLevel: Nesting = { depth: 0, allowLists: [] };
 
@@ -338,67 +334,6 @@ const rightsOf = (
 const passThrough = (answer: EgressResponse): AnswerWithin => {
   const { status, statusText, headers, bodyBytes, body } = answer;
   return { status, statusText, headers, body, bodyBytes, destination_status: status };
-};
-
-const answerOfCode = (
-  { status, headers, body }: CodeResponse,
-  destination_status: number | undefined,
-): AnswerWithin => ({
-  status,
-  statusText: '',
-  headers: Object.entries(headers),
-  body: body === undefined ? undefined : Buffer.from(body),
-  bodyBytes: undefined,
-  destination_status,
-});
-
-/** Code reads decoded responses: of the codings that the client accepts, those are requested that the server decodes. */
-const requestingDecodable = (headers: Headers): Headers =>
-  headers.map(([name, value]) => [name, name.toLowerCase() === 'accept-encoding' ? decodableOf(value) : value]);
-
-/** Repeats only a well-formed label of the Encoding Standard, because the destination chooses the text. */
-const undecodable = (charset: string): AppError =>
-  new AppError(
-    'bad_gateway',
-    `The body of the destination's answer cannot be decoded from ${/^[\w.:()+-]{1,40}$/.test(charset) ? `"${charset}"` : 'the charset that it declares'}.`,
-  );
-
-/** Runs the response transform over the whole, decoded response. What is returned has no content coding. */
-const transformAnswer = async (
-  ctx: ProxyContext,
-  proxy: ProxyForUse,
-  answer: EgressResponse,
-  about: About,
-  { hasValues, ...rights }: TransformRights & { hasValues: boolean },
-  reservations: Reservations,
-): Promise<AnswerWithin> => {
-  const { account = proxy.tenant_id, signal } = rights;
-  const { status, statusText } = answer;
-  if (!isDecodable(answer.headers)) {
-    answer.body.destroy();
-    throw new EgressFault('DECODE');
-  }
-  const wanted = { account, signal, bodyBytesMax: RUN_BYTES_MAX, keepsCoded: true };
-  const { body, coded, release } = await takeWhole(ctx, wanted, answer);
-  reservations.push({ release });
-  const headers = answer.headers.filter(([name]) => name.toLowerCase() !== 'content-encoding');
-  const original = { headers: answer.headers, body: coded };
-  const { message: came, unread } = readAnswer({ headers, body, hasValues, coded: original });
-  if (unread !== undefined) throw undecodable(unread);
-  const made = await transform(ctx, proxy, 'response', came, { ...about, status }, rights);
-  if (made instanceof CodeResponse) return answerOfCode(made, status);
-  // Headers of the destination pass, as without a transform. Browsers get no cookie: the route drops it.
-  const sent = new Set(['set-cookie', ...answer.headers.map(([name]) => name.toLowerCase())]);
-  const allowed = made.headers.filter(([name]) => mayCodeSend(name) || sent.has(name.toLowerCase()));
-  const stale = new Set(made.body === coded ? [] : staleDigests(answer.headers, allowed));
-  return {
-    status,
-    statusText,
-    headers: allowed.filter((line) => !stale.has(line)),
-    body: made.body,
-    bodyBytes: undefined,
-    destination_status: status,
-  };
 };
 
 /** Answers `svc.proxy`: forwards a request for the code's application. @throws as forward; CallFault. */

@@ -37,3 +37,6 @@ export type ProxyAnswer = {
   /** Releases the reserved memory. Call it when the response was sent or the client has disconnected. */
   release(): void;
 };
+
+/** Without what holds for the whole request. */
+export type AnswerWithin = Omit<ProxyAnswer, 'release' | 'account'>;

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { shardFunctions } from '../src/modules.ts';
 import { sweep } from '../src/modules/tokens/sweep.ts';
 import { DISTRIBUTED_TABLES } from '../src/platform/db/distribute.ts';
+import { LOG_LINE } from '../src/platform/db/log-stream.ts';
 import { createFunctionText, functionName } from '../src/platform/db/shard-functions.ts';
 import { lowerWalls } from '../src/platform/db/tenant-walls.ts';
 import { createDatabase, type TestDatabase } from './support/database.ts';
@@ -98,6 +99,12 @@ describe('a server whose hot statements are functions', () => {
     expect(await server.sql('SELECT FROM tokens WHERE id = $1', [body.id])).toEqual([]);
     expect((await logOf(body.id)).map(({ operation }) => operation)).toEqual(['create', 'delete']);
     expect(await erasuresOf(body.id)).toHaveLength(1);
+  });
+
+  test('writes the MAC of each log row', async () => {
+    const rows = await server.sql(`SELECT l.message, ${LOG_LINE} FROM audit_log AS l`);
+    expect(rows.length).toBeGreaterThan(10);
+    expect(rows.filter(({ line }) => server.ctx.db.logMacs.stateOf(line) !== 'intact')).toEqual([]);
   });
 
   test('has no policy on these tables and their partitions, and one on every other', async () => {

@@ -93,6 +93,9 @@ const replayText = (manifest: Manifest, erasures: Dump | undefined, replayed: Re
   return `${replayedText(erasures, replayed)}${isOlder ? ' The list is older than the backup.' : ''}`;
 };
 
+const HAS_MACS = `
+SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'audit_log'::regclass AND attname = 'mac') AS has_macs`;
+
 /** What writes to the log of tenants that an erasure list has deleted them again. @throws StartError. */
 const openDeletionLog = async (config: Config, db: Database, provider: RootKeys) => {
   const instance = await createKeyRows(db).findInstance();
@@ -105,6 +108,9 @@ const openDeletionLog = async (config: Config, db: Database, provider: RootKeys)
   };
   return async (session: Client, { tenants }: Replayed): Promise<void> => {
     const query: Query = async (_name, text, values) => (await session.query(text, values)).rows;
+    // What came back may be older than the column, and is migrated afterwards.
+    const [{ has_macs }] = await query(undefined, HAS_MACS, []);
+    if (has_macs !== true) return;
     for (const id of tenants) {
       const row = logRow(clock, operator, { operation: 'delete', entity_type: 'tenant', entity_ids: [id] });
       await insertLogs(query, id, [macs.sign(id, row)]);

@@ -14,8 +14,11 @@ export const VERIFIED_TABLES = [
 
 type TamperedRow = { table: (typeof VERIFIED_TABLES)[number]; tenant_id: string | undefined; row_id: string };
 
+export const countTampered = ({ metrics }: { metrics: Metrics }, table: TamperedRow['table']): void =>
+  metrics.count('strongroom_tampered_rows_total', { table });
+
 /** Called where a row that fails its check is refused. */
 export const noteTampered = (ctx: { log: Log; metrics: Metrics }, row: TamperedRow): void => {
-  ctx.metrics.count('strongroom_tampered_rows_total', { table: row.table });
+  countTampered(ctx, row.table);
   ctx.log.error({ alarm: 'tampered', ...row }, 'a row was changed in the database, and is refused');
 };

@@ -258,6 +258,32 @@ test.skipIf(isDistributed)(
 );
 
 test.skipIf(isDistributed)(
+  'thousands of rows that no server wrote are counted, hold no leaf up, and do not fill the log',
+  async () => {
+    const isOf = (line: string): boolean => line.includes('"table":"audit_log"');
+    const counted = async (): Promise<number> =>
+      Number(/strongroom_tampered_rows_total\{table="audit_log"\} (\d+)/.exec(await server.ctx.metricsText())?.[1]);
+    const [linesBefore, countBefore] = [server.logLines.filter(isOf).length, await counted()];
+    const [before] = await server.sql('SELECT size FROM log_trees WHERE tenant_id = $1', [young]);
+    const at = server.ctx.now().getTime();
+    // More than a step of the builder reads, and then one that a server wrote.
+    const many = `INSERT INTO audit_log (tenant_id, id, entity_type, entity_ids, operation, message, created_at)
+      SELECT :young, overlay(log_id_at(to_timestamp(${at / 1000}))::text PLACING lpad(to_hex(n), 8, '0') FROM 29 FOR 8)::uuid,
+        'token', '{a}', 'read', 'forged', now() FROM generate_series(1, 4500) AS n`;
+    await afterAttack([many], async () => {
+      await insert(young, [new Date(at + 1)]);
+      await build();
+      const [{ size }] = await server.sql('SELECT size FROM log_trees WHERE tenant_id = $1', [young]);
+      expect(Number(size)).toBe(Number(before.size) + 1);
+      expect([server.logLines.filter(isOf).length - linesBefore, (await counted()) - countBefore]).toEqual([
+        100, 4_500,
+      ]);
+    });
+  },
+  60_000,
+);
+
+test.skipIf(isDistributed)(
   'a row that was changed before it had a leaf gets none',
   async () => {
     await insert(young, [server.ctx.now()]);

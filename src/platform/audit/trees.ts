@@ -21,7 +21,7 @@ import {
 import { findLogRule, type LogRule, refuseUnsignedRows } from '../db/unsigned-logs.ts';
 import { runPeriodically } from '../periodic.ts';
 import type { Platform } from '../platform.ts';
-import { noteTampered } from '../tampered.ts';
+import { countTampered, noteTampered } from '../tampered.ts';
 import { leafOfLine } from './leaf.ts';
 import { STREAM_DELAY_MS } from './stream.ts';
 import { idBytes, type KnownTree, openTree, type OpenTree, TreeTampered } from './tree-state.ts';
@@ -41,6 +41,8 @@ const SPAN_MS = 15 * 60_000;
 const REMEMBERED_MAX = 100_000;
 /** Rows that a process has reported, so that it reports each once. */
 const REFUSED_MAX = 100_000;
+/** Rows of a run that the log names. The others are counted: a writer of the database must not fill the log. */
+const NAMED_MAX = 100;
 /** Counting further would only burden the database. */
 const UNHASHED_COUNTED_MAX = 100_000;
 const HOUR_MS = 3_600_000;
@@ -106,6 +108,7 @@ export const createTreeBuilder = (ctx: Building) => {
   const remembered = new Map<string, KnownTree>();
   const tampered = new Set<string>();
   const refused = new Set<string>();
+  let named = 0;
   let rule: LogRule | undefined;
   let isClosed = false;
   let builtTo: string | undefined;
@@ -125,7 +128,9 @@ export const createTreeBuilder = (ctx: Building) => {
     if (refused.has(id)) return false;
     if (refused.size >= REFUSED_MAX) refused.clear();
     refused.add(id);
-    noteTampered(ctx, { table: 'audit_log', tenant_id, row_id: id });
+    named += 1;
+    if (named <= NAMED_MAX) noteTampered(ctx, { table: 'audit_log', tenant_id, row_id: id });
+    else countTampered(ctx, 'audit_log');
     return false;
   };
 
@@ -221,6 +226,7 @@ export const createTreeBuilder = (ctx: Building) => {
         unhashed = undefined;
         return;
       }
+      named = 0;
       await readRule();
       const nowMs = ctx.now().getTime();
       const end = firstIdAt(nowMs - STREAM_DELAY_MS);

@@ -296,6 +296,11 @@ describe('WORKERS', () => {
   });
 });
 
+test('SANDBOX_WALL_MS is at most as long as the longest response of a destination', () => {
+  expect(loadConfig({ SANDBOX_WALL_MS: '150000' }).sandbox.wallMs).toBe(150_000);
+  expect(() => loadConfig({ SANDBOX_WALL_MS: '150001' })).toThrow(/SANDBOX_WALL_MS: .*100 to 150000/);
+});
+
 test('a root key is 32 bytes in base64, base64url or hex, written out whole', () => {
   const key = Buffer.from(Array.from({ length: 32 }, (_, index) => (index * 37 + 251) % 256));
   const written = key.toString('base64');

@@ -1,7 +1,7 @@
 // The metrics of the server: names, labels and help texts. No label holds text that a tenant or a client chose.
 
-/** Seconds: from an answer out of a cache to the longest run of code. */
-const REQUEST_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 30];
+/** Seconds: from an answer out of a cache to the longest response of a destination. */
+const REQUEST_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 30, 60, 150];
 /** Up to the time after which PostgreSQL ends a statement. */
 const BATCH_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 10];
 /** A batch ends at 200 rows; one request may have 10,000. */

@@ -135,6 +135,7 @@ describe('inviting', () => {
     ['CRLF and another header', { email: 'ada@example.com\r\nBcc: eve@example.com' }, 'email'],
     ['CRLF in quotes', { email: '"ada\r\nBcc: eve@example.com"@example.com' }, 'email'],
     ['NUL', { email: 'ada\0@example.com' }, 'email'],
+    ['characters beyond ASCII before the @', { email: 'böb@example.com' }, 'email'],
     ['a local part of 65', { email: `${'a'.repeat(65)}@example.com` }, 'email'],
     ['a megabyte', { email: `${'a'.repeat(900_000)}@example.com` }, 'email'],
   ];
@@ -149,6 +150,13 @@ describe('inviting', () => {
       expect(await rows()).toEqual({ invitations: 0, secrets: 0, mails: 0 });
     },
   );
+
+  test('says that the part before the @ must be ASCII', async () => {
+    const { body } = await send('POST', PATH, { email: 'größe@bücher.example' });
+    expect(body.errors).toEqual({
+      email: ['must have only ASCII characters before the @: not all mail servers take others'],
+    });
+  });
 
   test.each([
     ['"ada, bob@example.org"@example.com', '"ada, bob@example.org"@example.com'],

@@ -643,6 +643,8 @@ describe('the command line', () => {
     const bad = await failing(['bootstrap', '--tenant-name', 'First', '--owner-email', 'Ada <ada@example.com>']);
     expect(bad.code).toBe(1);
     expect(bad.stderr).toContain('address');
+    const beyond = await failing(['bootstrap', '--tenant-name', 'First', '--owner-email', 'größe@example.com']);
+    expect([beyond.code, beyond.stderr]).toEqual([1, expect.stringContaining('only ASCII characters before the @')]);
     const made = JSON.parse(
       await cli(['bootstrap', '--tenant-name', 'First', '--owner-email', 'ada@example.com', '--json']),
     );

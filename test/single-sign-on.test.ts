@@ -336,6 +336,7 @@ describe('tokens that do not hold are refused:', () => {
     ['no signature', {}, ({ header }) => void (header['alg'] = 'none'), 'could not be verified'],
     ['an address that is not verified', { email_verified: false }, undefined, 'no verified e-mail address'],
     ['no address', { email: undefined as never }, undefined, 'no verified e-mail address'],
+    ['an address beyond ASCII', { email: `größe@${DOMAIN}` }, undefined, 'only ASCII characters before the @'],
     ['another domain', { email: 'x@gmail.example' }, undefined, 'does not belong to this tenant'],
     ['a domain below', { email: `x@sub.${DOMAIN}` }, undefined, 'does not belong to this tenant'],
   ];
@@ -586,6 +587,7 @@ describe('the settings', () => {
     });
     const begun = await open().vault.post('/console/sign-in', { email: `x@${DOMAIN}`, sso: '1' });
     expect([begun.status, begun.text]).toEqual([422, expect.stringContaining('No tenant of this vault')]);
+    expect(await cli('bind', 'exa%6dple.com', '--tenant', tenant_id)).toMatchObject({ code: 1 });
     expect(await cli('bind', DOMAIN, '--tenant', tenant_id)).toMatchObject({ code: 0 });
     const { vault } = await signIn(person());
     // The way back where a provider does not work any more.

@@ -97,6 +97,7 @@ describe('MAIL_FROM', () => {
     ['  The Vault of Bücher   <vault@example.com> ', 'The Vault of Bücher', 'vault@example.com'],
     ['"Vault, Inc. <x@y.example>" <vault@example.com>', 'Vault, Inc. <x@y.example>', 'vault@example.com'],
     ['"The \\"Vault\\"" <vault@example.com>', 'The "Vault"', 'vault@example.com'],
+    ['Vault <vault@bücher.example>', 'Vault', 'vault@xn--bcher-kva.example'],
   ] as const)('%s is one sender', ([text, name, address]) => {
     expect(mailOf({ SMTP_URL: 'smtp://mail', MAIL_FROM: text })?.from).toEqual({ name, address });
   });
@@ -115,6 +116,8 @@ describe('MAIL_FROM', () => {
     'A <a@example.com\r\nBcc: b@example.com>',
     'A <a@b@example.com>',
     'Group: a@example.com;',
+    'größe@example.com',
+    'a@exa%6dple.com',
   ])('%j is refused', (text) => {
     expect(() => loadConfig({ MAIL_FROM: text })).toThrow('MAIL_FROM: must be one address');
   });

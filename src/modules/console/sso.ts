@@ -48,6 +48,8 @@ const sentences: Record<FlowRefusal, string> = {
     'The provider of your tenant does not respond as it should. Try again in a while. If it stays so, tell your administrator.',
   not_verified: 'What the provider of your tenant sent could not be verified. Tell your administrator.',
   email: 'Your provider sent no verified e-mail address of yours. Tell your administrator.',
+  address:
+    'The vault takes e-mail addresses that have only ASCII characters before the @, and yours has others. Tell your administrator.',
   domain: 'The domain of your e-mail address does not belong to this tenant. Tell your administrator.',
   other_person:
     'The member with your e-mail address signs in by another account of the provider. Tell your administrator.',

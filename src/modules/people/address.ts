@@ -1,6 +1,6 @@
 // Parses e-mail addresses (addr-spec of RFC 5322 without comments and folding), and compares them.
-import { domainToASCII } from 'node:url';
 import { addressDigest } from '../../platform/crypto/digest.ts';
+import { asciiMailDomain } from '../../platform/mail/domain.ts';
 import type { Platform } from '../../platform/platform.ts';
 
 /** RFC 5321 section 4.5.3.1.3: a path of 256 octets, without its brackets. */
@@ -16,15 +16,12 @@ const dotAtom = new RegExp(String.raw`^${ATOM}(?:\.${ATOM})*$`, 'u');
 const quoted = /^"(?:[^"\\]|\\.)+"$/u;
 
 const literal = /^\[(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)\]$/;
-/** Domain names before their conversion to ASCII. */
-const nameLike = /^[a-z0-9.\-\u{80}-\u{10ffff}]+$/iu;
 const label = /^(?!-)[a-z0-9-]{1,63}(?<!-)$/;
 
 /** A domain in ASCII, as DNS knows it; undefined for a text that is none. */
 const asciiDomain = (text: string): string | undefined => {
   if (literal.test(text)) return text;
-  if (!nameLike.test(text)) return undefined;
-  const labels = domainToASCII(text).split('.');
+  const labels = (asciiMailDomain(text) ?? '').split('.');
   const last = labels.at(-1) ?? '';
   const isName = labels.length > 1 && labels.every((each) => label.test(each)) && /^(?:[a-z]{2,}|xn--.+)$/.test(last);
   return isName ? labels.join('.') : undefined;
@@ -58,9 +55,23 @@ const isCompatible = (text: string): boolean =>
 /** The address, unchanged; undefined for a text that is not exactly one address. For addresses that are stored already. */
 export const parseAddress = (text: string): string | undefined => (partsOf(text) ? text : undefined);
 
-/** As `parseAddress`, for a new address: undefined also for one with characters that NFKC changes. */
-export const parseNewAddress = (text: string): string | undefined =>
-  isCompatible(text) ? parseAddress(text) : undefined;
+/** As `parseAddress`, for an address from outside: undefined also for one with characters that NFKC changes. */
+export const parseGivenAddress = (text: string): string | undefined =>
+  partsOf(text) && isCompatible(text) ? text : undefined;
+
+/**
+ * What is wrong with a new address, as the end of a sentence; undefined for a valid one. Domains may be in any script: mails go to
+ * their ASCII form (IDNA). For a local part no ASCII form exists, and mail servers without SMTPUTF8 (RFC 6531) take no other.
+ */
+export const newAddressProblem = (text: string): string | undefined => {
+  const parts = isCompatible(text.slice(0, ADDRESS_LENGTH_MAX + 1)) ? partsOf(text) : undefined;
+  if (!parts) return 'must be one e-mail address (RFC 5322), without a display name';
+  return isAscii(parts.local)
+    ? undefined
+    : 'must have only ASCII characters before the @: not all mail servers take others';
+};
+
+const isAscii = (text: string): boolean => Buffer.byteLength(text) === text.length;
 
 /** A local part without quotes that change nothing (RFC 5321 section 4.1.2). */
 const unquotedLocal = (local: string): string => {

@@ -18,7 +18,7 @@ import { Sensitive } from '../../platform/crypto/sensitive.ts';
 import { runPrismaTransaction } from '../../platform/db/transaction.ts';
 import { AppError, StartError } from '../../platform/errors.ts';
 import { enqueueInvitation } from '../../platform/mail/mail-outbox.ts';
-import { parseNewAddress } from './address.ts';
+import { newAddressProblem } from './address.ts';
 import type { PeopleContext } from './context.ts';
 import { invitationLink } from './mail-texts.ts';
 import { draftInvitation, writeInvitation } from './invitations.ts';
@@ -54,8 +54,8 @@ const checkName = (name: string): string => {
 };
 
 const checkEmail = (email: string): void => {
-  if (parseNewAddress(email) === undefined)
-    throw new StartError('The e-mail address must be one address without a display name, such as ada@example.com');
+  const problem = newAddressProblem(email);
+  if (problem !== undefined) throw new StartError(`The e-mail address ${problem}, such as ada@example.com`);
 };
 
 /** @param text a comma-separated list. @throws StartError naming unknown permissions. */

@@ -34,7 +34,7 @@ export const newInvitation = z
   .object(
     {
       email: z.string('must be one e-mail address').meta({
-        description: `The address to invite: one address of RFC 5322, without comments and without a name; at most ${ADDRESS_LENGTH_MAX} octets.`,
+        description: `The address to invite: one address of RFC 5322, without comments and without a name, in ASCII before the @; at most ${ADDRESS_LENGTH_MAX} octets.`,
         format: 'email',
         maxLength: ADDRESS_LENGTH_MAX,
         example: exampleInvitation.email,

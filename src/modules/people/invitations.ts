@@ -10,7 +10,7 @@ import type { PrismaTransaction } from '../../platform/db/transaction.ts';
 import { AppError, conflict, forbidden, invalidField, notFound, unauthorized } from '../../platform/errors.ts';
 import { enqueueInvitation, type NewMail } from '../../platform/mail/mail-outbox.ts';
 import type { Page, PageRequest } from '../../platform/pagination.ts';
-import { digestOfAddress, parseNewAddress } from './address.ts';
+import { digestOfAddress, newAddressProblem } from './address.ts';
 import type { PeopleContext } from './context.ts';
 import { newMail } from './send-mails.ts';
 import {
@@ -148,14 +148,15 @@ export type InvitationDraft = {
   mail: NewMail;
 };
 
-/** @throws invalidInput for a text that is not one address. */
+/** @throws invalidInput for a text that is not one address, and for one beyond ASCII before its @. */
 export const draftInvitation = async (
   ctx: PeopleContext,
   input: { tenant_id: string; email: string; role: Role; created_by: string | null },
 ): Promise<InvitationDraft> => {
   const { tenant_id, role, created_by } = input;
-  const email = parseNewAddress(input.email);
-  if (email === undefined) throw invalidField('email', 'must be one e-mail address (RFC 5322), without a display name');
+  const { email } = input;
+  const problem = newAddressProblem(email);
+  if (problem !== undefined) throw invalidField('email', problem);
   const keys = await ctx.keyring.tenantKeys(tenant_id);
   const id = ctx.newUuid();
   const { secret, digest } = newSecret(ctx);

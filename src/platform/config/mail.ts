@@ -1,6 +1,7 @@
 // Variables of the mail server.
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
+import { asciiMailDomain } from '../mail/domain.ts';
 import { percentDecoded } from './forms.ts';
 
 const isSmtpUrl = (text: string): boolean => {
@@ -23,11 +24,13 @@ const MAIL_FROM_ADDRESS = /^[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@[A-Za-z0-9.-]{
 
 const mailFrom = z.string().transform((text, problems) => {
   const [, quoted, bare = '', bracketed, alone] = MAIL_FROM_FORM.exec(text.trim()) ?? [];
-  const address = bracketed ?? alone ?? '';
+  const given = bracketed ?? alone ?? '';
+  const at = given.lastIndexOf('@') + 1;
+  const address = given.slice(0, at) + (asciiMailDomain(given.slice(at)) ?? '');
   const name = (quoted?.replace(/\\(.)/gu, '$1') ?? bare).trim();
   if (MAIL_FROM_ADDRESS.test(address)) return { name, address };
   problems.addIssue(
-    'must be one address, such as vault@example.com or Strongroom <vault@example.com>; a name with a comma in quotes',
+    'must be one address, such as vault@example.com or Strongroom <vault@example.com>; a name with a comma in quotes; ASCII before the @',
   );
   return z.NEVER;
 });

@@ -1,5 +1,4 @@
 // The e-mail domains whose people a tenant signs in by its own provider. Only the operator binds them.
-import { domainToASCII } from 'node:url';
 import { operatorTransaction } from '../../access/work.ts';
 import { findTenants } from '../../access/rows/tenants.ts';
 import {
@@ -10,6 +9,7 @@ import {
   SSO_DOMAIN_BOUND,
   SSO_DOMAIN_UNBOUND,
 } from '../../../platform/audit/record.ts';
+import { asciiMailDomain } from '../../../platform/mail/domain.ts';
 import type { Platform } from '../../../platform/platform.ts';
 import { StartError } from '../../../platform/errors.ts';
 import { comparedAddress, parseAddress } from '../address.ts';
@@ -49,8 +49,8 @@ export const listDomains = async (ctx: Finding, tenant_id: string): Promise<stri
 
 /** @throws StartError for a text that is not a domain. */
 const parseDomain = (text: string): string => {
-  const domain = domainToASCII(text.trim()).toLowerCase();
-  if (domain === '' || parseAddress(`a@${domain}`) === undefined || domain.startsWith('['))
+  const domain = asciiMailDomain(text.trim());
+  if (domain === undefined || parseAddress(`a@${domain}`) === undefined || domain.startsWith('['))
     throw new StartError('The domain is not valid. Give what follows the @ in addresses, such as example.com');
   return domain;
 };

@@ -9,7 +9,7 @@ import {
 import { randomBase62, ssoDigest } from '../../../platform/crypto/digest.ts';
 import { type PrismaTransaction, runPrismaTransaction } from '../../../platform/db/transaction.ts';
 import { AppError } from '../../../platform/errors.ts';
-import { digestOfAddress, parseNewAddress } from '../address.ts';
+import { digestOfAddress, newAddressProblem, parseGivenAddress } from '../address.ts';
 import type { PeopleContext } from '../context.ts';
 import { PEOPLE_MAX } from '../invitations.ts';
 import { type Person, sealPerson } from '../members.ts';
@@ -28,6 +28,8 @@ import type { SsoSettings } from './provider.ts';
 export type IdentityRefusal =
   /** No address, or one that the provider has not verified. */
   | 'email'
+  /** A new member would have an address beyond ASCII before its @. */
+  | 'address'
   /** The operator has not bound the domain of the address to this tenant. */
   | 'domain'
   /** The member of the address has another account at the provider. */
@@ -178,11 +180,12 @@ const findOrAdd = (
 /** @throws unavailable where too many passwords are being hashed. */
 export const findMemberOfAccount = async (ctx: PeopleContext, signing: Signing): Promise<Found> => {
   const { tenant_id, claims } = signing;
-  const email = claims.isEmailVerified && claims.email !== undefined ? parseNewAddress(claims.email) : undefined;
+  const email = claims.isEmailVerified && claims.email !== undefined ? parseGivenAddress(claims.email) : undefined;
   if (email === undefined) return { kind: 'email' };
   if (!(await isDomainOf(ctx, tenant_id, email))) return { kind: 'domain' };
   const found = await findOrAdd(ctx, signing, { email, made: undefined });
   if (found !== 'new') return found;
+  if (newAddressProblem(email) !== undefined) return { kind: 'address' };
   const made = await makeNew(ctx, tenant_id, personOf(email, claims));
   try {
     return (await findOrAdd(ctx, signing, { email, made })) as Found;

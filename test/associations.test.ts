@@ -267,8 +267,8 @@ describe('a child that is created', () => {
       [{ type: 'card', data: { number: '4242424242424241' } }, 'data.number'],
       [{ type: 'no_such_type', data: 'x' }, 'type'],
       [{ type: 'token' }, 'data'],
-      ['a text', ''],
-      [[{ data: 'x' }], ''],
+      ['a text', 'body'],
+      [[{ data: 'x' }], 'body'],
     ] as const) {
       const answer = await createChild(parent, request);
       expect(answer.status, answer.text).toBe(400);

@@ -18,6 +18,7 @@ test('a problem is RFC 9457 with the trace id of its response', async () => {
   expect(answer.body).toEqual({
     title: 'Not Found',
     status: 404,
+    code: 'not_found',
     detail: 'The token was not found.',
     trace_id: answer.headers.get('svc-trace-id'),
   });

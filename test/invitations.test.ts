@@ -123,8 +123,8 @@ describe('inviting', () => {
   });
 
   const bad: [name: string, body: unknown, field: string][] = [
-    ['none', undefined, ''],
-    ['no object', 'ada@example.com', ''],
+    ['none', undefined, 'body'],
+    ['no object', 'ada@example.com', 'body'],
     ['no address', {}, 'email'],
     ['null', { email: null }, 'email'],
     ['a list of addresses', { email: ['ada@example.com'] }, 'email'],

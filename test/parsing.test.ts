@@ -63,16 +63,17 @@ const turnsToAnswer = (body: string) =>
   turnsOf(() => server.request('POST', '/tokenize', { headers: { 'content-type': 'application/json' }, body }));
 
 describe('a large body is parsed in slices, with turns of the event loop between them', () => {
+  const brokenAt = (column: number) => `the body must be valid JSON in UTF-8: see line 1, column ${column}`;
   const items = '1,'.repeat(BODY_BYTES_MAX / 2 - 10);
   test.each([
-    ['no JSON at its end', `[${items}`, { '': ['the body must be valid JSON in UTF-8'] }],
+    ['no JSON at its end', `[${items}`, { body: [brokenAt(items.length + 2)] }],
     ['one key twice at its end', `{"a":[${items}0],"a":1}`, { a: ['must not be there twice in one object'] }],
     [
       'a number that a double does not hold at its end',
       `[${items}1e400]`,
       { [`[${items.length / 2}]`]: ['must be a number that a double holds exactly, or a string'] },
     ],
-    ['nesting', '['.repeat(BODY_BYTES_MAX - 10), { '': ['the body must be valid JSON in UTF-8'] }],
+    ['nesting', '['.repeat(BODY_BYTES_MAX - 10), { body: [brokenAt(BODY_BYTES_MAX - 9)] }],
   ])('%s', async (_, body, errors) => {
     const answer = await turnsToAnswer(body);
     expect(answer).toMatchObject({ status: 400, errors });

@@ -421,7 +421,15 @@ describe('the line of an error', () => {
     const answer = await react(server, reactor, {});
     expect(answer.status).toBe(status);
     expect(answer.headers.get('svc-code-line')).toBe('4');
-    expect(Object.keys(answer.body).toSorted()).toEqual(['detail', 'errors', 'status', 'title', 'trace_id']);
+    expect(Object.keys(answer.body).toSorted()).toEqual([
+      'code',
+      'codes',
+      'detail',
+      'errors',
+      'status',
+      'title',
+      'trace_id',
+    ]);
   });
 });
 

@@ -78,8 +78,8 @@ describe('the tenant', () => {
 
   const many = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, index) => [`s${index}`, '']));
   const cases: [name: string, body: unknown, field: string][] = [
-    ['none', undefined, ''],
-    ['no object', 'x', ''],
+    ['none', undefined, 'body'],
+    ['no object', 'x', 'body'],
     ['no name', { settings: {} }, 'name'],
     ['an empty name', { name: '' }, 'name'],
     ['a name too long', { name: 'x'.repeat(201) }, 'name'],

@@ -176,9 +176,9 @@ describe('POST /tokens makes a token', () => {
   });
 
   test.each<[what: string, body: unknown, place: string]>([
-    ['no object', ['4242424242424242'], ''],
-    ['a bare string', '4242424242424242', ''],
-    ['null', null, ''],
+    ['no object', ['4242424242424242'], 'body'],
+    ['a bare string', '4242424242424242', 'body'],
+    ['null', null, 'body'],
     ['no data', { type: 'token' }, 'data'],
     ['an unknown type', { type: 'passport', data: '4242424242424242' }, 'type'],
     ['a type that is no string', { type: 1, data: '4242424242424242' }, 'type'],
@@ -805,9 +805,9 @@ describe('PATCH /tokens/{id} changes a token by a merge patch', () => {
   });
 
   test.each<[what: string, body: unknown, place: string]>([
-    ['a list', [{ data: 'x' }], ''],
-    ['a text', '4242424242424241', ''],
-    ['null', null, ''],
+    ['a list', [{ data: 'x' }], 'body'],
+    ['a text', '4242424242424241', 'body'],
+    ['null', null, 'body'],
     ['data taken away', { data: null }, 'data'],
     ['data of another shape', { data: '4242424242424241' }, 'data'],
     ['the number taken away', { data: { number: null } }, 'data.number'],

@@ -1,6 +1,6 @@
 // Every operation refuses unknown attributes of its body, at every level, and unknown query parameters.
 import { beforeAll, describe, expect, test } from 'vitest';
-import document from '../openapi/openapi.json' with { type: 'json' };
+import { examplesOf, nameOf, type Operation, operations, PARENT_ID, UNKNOWN_ID } from './support/operations.ts';
 import { type Answer, type SharedServer, useServer } from './support/server.ts';
 
 /** The known names follow where they are few. */
@@ -8,44 +8,11 @@ const UNKNOWN = expect.stringMatching(/^is not known here(?:; known (?:is|are) [
 
 let server: SharedServer;
 
-const PARENT_ID = 'parent-of-others';
-const UNKNOWN_ID = '7d6f1f5e-0000-4000-8000-000000000000';
-
 beforeAll(async () => {
   server = await useServer();
   const parent = await server.request('POST', '/tokens', { json: { id: PARENT_ID, data: 'x' } });
   expect(parent.status).toBe(201);
 });
-
-type Body = { content: Record<string, { examples?: Record<string, { value: unknown }> }> };
-type Operation = { method: string; path: string; parameters: { name: string; in: string }[]; body?: Body };
-
-const parameterOf = (parameter: { $ref?: string; name?: string; in?: string }) =>
-  (parameter.$ref
-    ? (document.components.parameters as Record<string, unknown>)[parameter.$ref.split('/').at(-1) as string]
-    : parameter) as { name: string; in: string };
-
-const operations: Operation[] = Object.entries(document.paths as Record<string, Record<string, any>>)
-  // What the destination of the proxy takes is not ours to say.
-  .filter(([path]) => !/^\/proxy(\/|$)/.test(path))
-  .flatMap(([path, methods]) =>
-    Object.entries(methods)
-      .filter(([method]) => ['get', 'post', 'put', 'patch', 'delete'].includes(method))
-      .map(([method, operation]) => ({
-        method: method.toUpperCase(),
-        path: path.replace('{parent_id}', PARENT_ID).replace(/\{\w+\}/g, UNKNOWN_ID),
-        parameters: (operation.parameters ?? []).map(parameterOf),
-        body: operation.requestBody,
-      })),
-  );
-
-const nameOf = ({ method, path }: Operation): string => `${method} ${path}`;
-
-/** The examples of the document's body, and its type. */
-const examplesOf = ({ body }: Operation): { type: string; values: unknown[] } => {
-  const [type, media] = Object.entries(body?.content ?? {})[0] ?? ['application/json', undefined];
-  return { type, values: Object.values(media?.examples ?? {}).map(({ value }) => value) };
-};
 
 const send = ({ method, path }: Operation, type: string, body: unknown, query = ''): Promise<Answer> =>
   server.request(method, path + query, {
@@ -169,6 +136,26 @@ describe('an unknown attribute', () => {
 /** Sentences of zod, for one of each of its issues. */
 const LIBRARY = /Invalid|expected|received|Too (?:small|big)|Unrecognized|undefined/;
 
+const expectOurWords = (errors: Record<string, string[]> = {}): void => {
+  for (const sentence of Object.values(errors).flat()) expect(sentence).not.toMatch(LIBRARY);
+};
+
+/** Paths to all values of a body, without what is the caller's own. */
+const membersOf = (value: unknown, path: (string | number)[] = []): (string | number)[][] => {
+  if (typeof value !== 'object' || value === null) return [];
+  return Object.entries(value).flatMap(([name, part]) => {
+    const place = [...path, Array.isArray(value) ? Number(name) : name];
+    return [place, ...(freeNames.includes(name) ? [] : membersOf(part, place))];
+  });
+};
+
+const replacedAt = (value: unknown, path: (string | number)[], part: unknown): unknown => {
+  const copy = structuredClone(value);
+  const holder = path.slice(0, -1).reduce((at: any, step) => at[step], copy);
+  holder[path.at(-1) as string] = part;
+  return copy;
+};
+
 describe('a member of a wrong type', () => {
   // The body of these is the caller's own. A patch needs a token that exists.
   const withBodies = operations
@@ -179,18 +166,17 @@ describe('a member of a wrong type', () => {
     }));
 
   test.each(withBodies.map((operation) => [nameOf(operation), operation] as const))(
-    'of %s is refused in words of ours',
+    'of %s is refused in words of ours, at every level',
     async (_name, operation) => {
       const { type, values } = examplesOf(operation);
       let refused = 0;
-      for (const value of values as Record<string, unknown>[])
-        for (const wrong of [null, 7.5, true, [{}], { not_an_attribute: [] }, '\u0000'])
-          for (const name of Object.keys(value)) {
-            const { status, body } = await send(operation, type, { ...value, [name]: wrong });
+      for (const value of values)
+        for (const place of membersOf(value))
+          for (const wrong of [null, 7.5, true, [{}], { not_an_attribute: [] }, '\u0000']) {
+            const { status, body } = await send(operation, type, replacedAt(value, place, wrong));
             if (status !== 400) continue;
             refused += 1;
-            for (const sentence of Object.values<string[]>(body.errors ?? {}).flat())
-              expect(sentence).not.toMatch(LIBRARY);
+            expectOurWords(body.errors);
           }
       expect(refused).toBeGreaterThan(0);
     },
@@ -229,6 +215,14 @@ describe('an unknown query parameter', () => {
     const names = operation.parameters.filter((parameter) => parameter.in === 'query').map(({ name }) => name);
     const plain = names.filter((name) => /^\w+$/.test(name));
     return plain.map((name) => [name, nameOf(operation), operation] as const);
+  });
+
+  test.each(withQueries)('%s of %s is refused in words of ours', async (name, _operation, operation) => {
+    for (const text of ['', 'x', '-1', '1.5', '9'.repeat(30), '%00', '%ED%A0%80', 'x'.repeat(10_000)])
+      for (const query of [`?${name}=${text}`, `?${name}=${text}&${name}=${text}`, `?${name}[]=${text}`]) {
+        const { status, body } = await send(operation, 'application/json', undefined, query);
+        if (status === 400) expectOurWords(body.errors);
+      }
   });
 
   test.each(withQueries)('gets %s as the nearest name of %s', async (name, _operation, operation) => {

@@ -1,4 +1,4 @@
-// Generates tables of the docs: variables, commands, metrics, limits, roles.
+// Generates tables of the docs: variables, commands, metrics, limits, roles, codes of errors.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { API_KEYS_MAX, API_KEYS_OF_TENANT_MAX } from '../modules/access/application-keys.ts';
 import { APPLICATIONS_MAX } from '../modules/access/applications.ts';
@@ -9,6 +9,7 @@ import { REACTORS_MAX } from '../modules/reactors/reactors.ts';
 import { accountLimits, type LimitName } from '../platform/accounts.ts';
 import { describeRole, roles } from '../modules/people/roles.ts';
 import { environmentSchema, fileVariables } from '../platform/config.ts';
+import { failureCauses, failureKinds, fieldCodes } from '../platform/problem-codes.ts';
 import { createMetrics } from '../platform/metrics/metrics.ts';
 import { timesTable } from './times-table.ts';
 import { commandTexts } from './command-table.ts';
@@ -96,11 +97,33 @@ const roleTable = (): string =>
     '\n',
   );
 
+/** @returns a Markdown table: status, code of a problem, meaning; causes below their kinds. */
+const problemCodeTable = (): string => {
+  const causes = Object.entries(failureCauses);
+  const rows = Object.entries(failureKinds).flatMap(([kind, [status, meaning]]) => [
+    [kind, status, meaning] as const,
+    ...causes.flatMap(([cause, [of, text]]) => (of === kind ? [[cause, status, text] as const] : [])),
+  ]);
+  return [
+    '| Status | `code` | Meaning |',
+    '|---|---|---|',
+    ...rows.map(([code, status, meaning]) => `| ${status} | \`${code}\` | ${cell(meaning)} |`),
+  ].join('\n');
+};
+
+/** @returns a Markdown table: code of a sentence, meaning. */
+const fieldCodeTable = (): string => {
+  const rows = Object.entries(fieldCodes).map(([code, meaning]) => `| \`${code}\` | ${cell(meaning)} |`);
+  return ['| Code | Meaning |', '|---|---|', ...rows].join('\n');
+};
+
 /** @returns a Markdown list of the variables that may name files. */
 const fileList = (): string => fileVariables.map((name) => `- \`${name}_FILE\``).join('\n');
 
 /** The pages with a generated table between two comments. */
 export const generatedPages = [
+  { page: 'docs/api.md', mark: 'problem-codes', table: problemCodeTable },
+  { page: 'docs/api.md', mark: 'field-codes', table: fieldCodeTable },
   { page: 'docs/operations/configuration.md', mark: 'configuration', table: configurationTable },
   { page: 'docs/operations/configuration.md', mark: 'files', table: fileList },
   { page: 'docs/console.md', mark: 'roles', table: roleTable },

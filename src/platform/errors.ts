@@ -1,47 +1,58 @@
 // The closed list of error codes. Each error has a public message and a private cause; platform/http/problems.ts serializes it
 // as a problem document.
 import { formatPath } from './json/json.ts';
+import {
+  type ErrorCode,
+  type FailureCause,
+  failureCauses,
+  failureKinds,
+  type FieldCode,
+  type ProblemCode,
+} from './problem-codes.ts';
 
-const statusOf = {
-  invalid_input: 400,
-  bad_request: 400,
-  unauthorized: 401,
-  forbidden: 403,
-  not_found: 404,
-  method_not_allowed: 405,
-  request_timeout: 408,
-  conflict: 409,
-  gone: 410,
-  length_required: 411,
-  payload_too_large: 413,
-  uri_too_long: 414,
-  unsupported_media_type: 415,
-  /** The response lists the supported codings: none for the API, a few for the proxy. */
-  unsupported_content_coding: 415,
-  expectation_failed: 417,
-  unprocessable: 422,
-  too_many_requests: 429,
-  headers_too_large: 431,
-  /** Code of a tenant failed, with a status of its own: see codeFailure. */
-  code_failed: 500,
-  internal: 500,
-  /** RFC 9112 section 6.1: a transfer coding that the server does not decode. */
-  not_implemented: 501,
-  /** The destination of the proxy cannot be reached, or its response is not valid. */
-  bad_gateway: 502,
-  unavailable: 503,
-  gateway_timeout: 504,
-} as const;
+export type { ErrorCode, FieldCode } from './problem-codes.ts';
 
-export type ErrorCode = keyof typeof statusOf;
+/** What is wrong with a property. Never has a value. */
+export type FieldError = {
+  /** `data.number`, `[0].type`, or empty for the whole body. */
+  readonly path: string;
+  readonly sentence: string;
+  readonly code: FieldCode;
+};
 
-/** Errors of a request by the path of the property: `data.number`, `[0].type`, empty for the whole body. Never has a value. */
-export type FieldErrors = Record<string, string[]>;
+export type FieldErrors = readonly FieldError[];
+
+/** The path of the whole body in problems. */
+const WHOLE_BODY = 'body';
+
+/** A part of each field error by its path, for a problem: no path is empty there. */
+const byPath = <Part extends 'sentence' | 'code'>(
+  part: Part,
+  errors: FieldErrors,
+): Record<string, FieldError[Part][]> => {
+  // Without a prototype: the paths come from the client.
+  const found = Object.create(null) as Record<string, FieldError[Part][]>;
+  for (const error of errors) (found[error.path === '' ? WHOLE_BODY : error.path] ??= []).push(error[part]);
+  return found;
+};
+
+type ErrorParts = {
+  cause?: unknown;
+  fieldErrors?: FieldErrors | undefined;
+  failureCause?: FailureCause | undefined;
+  retryAfterSeconds?: number | undefined;
+  codeLine?: number | undefined;
+  permission?: string | undefined;
+  /** Instead of the status of the code. */
+  status?: number;
+};
 
 export class AppError extends Error {
   readonly code: ErrorCode;
   readonly status: number;
-  readonly errors: FieldErrors | undefined;
+  readonly fieldErrors: FieldErrors | undefined;
+  /** What the client is told, where it is more than `code`. */
+  readonly failureCause: FailureCause | undefined;
   readonly retryAfterSeconds: number | undefined;
   /** The line of the tenant's code that threw, from 1. */
   readonly codeLine: number | undefined;
@@ -49,55 +60,65 @@ export class AppError extends Error {
   readonly permission: string | undefined;
 
   /** `message` is public: the client gets it. `cause` is private: only its code and class are logged. */
-  constructor(
-    code: ErrorCode,
-    message: string,
-    more: {
-      cause?: unknown;
-      errors?: FieldErrors | undefined;
-      retryAfterSeconds?: number | undefined;
-      codeLine?: number | undefined;
-      permission?: string | undefined;
-      /** Instead of the status of the code. */
-      status?: number;
-    } = {},
-  ) {
+  constructor(code: ErrorCode, message: string, more: ErrorParts = {}) {
     super(message, { cause: more.cause });
     this.name = 'AppError';
     this.code = code;
-    this.status = more.status ?? statusOf[code];
-    this.errors = more.errors;
+    this.status = more.status ?? failureKinds[code][0];
+    this.fieldErrors = more.fieldErrors;
+    this.failureCause = more.failureCause;
     this.retryAfterSeconds = more.retryAfterSeconds;
     this.codeLine = more.codeLine;
     this.permission = more.permission;
   }
+
+  /** The sentences about each property, by its path. */
+  get errors(): Record<string, string[]> | undefined {
+    return this.fieldErrors && byPath('sentence', this.fieldErrors);
+  }
+
+  /** The codes of the sentences in `errors`, in their order. */
+  get codes(): Record<string, FieldCode[]> | undefined {
+    return this.fieldErrors && byPath('code', this.fieldErrors);
+  }
+
+  get problemCode(): ProblemCode {
+    return this.failureCause ?? this.code;
+  }
 }
 
 /** 400, with all field errors at once. */
-export const invalidInput = (errors: FieldErrors, cause?: unknown) =>
-  new AppError('invalid_input', 'One or more validation errors occurred.', { errors, cause });
+export const invalidInput = (fieldErrors: FieldErrors, cause?: unknown) =>
+  new AppError('invalid_input', 'One or more validation errors occurred.', { fieldErrors, cause });
 
 /** 400, with one field error: `invalidField('data.number', 'must be 12 to 19 digits')`. */
-export const invalidField = (path: string, sentence: string) => invalidInput(fieldErrors([[path, sentence]]));
+export const invalidField = (path: string, sentence: string, code: FieldCode = 'invalid') =>
+  invalidInput([{ path, sentence, code }]);
 
 /** 400, without a field error. */
 export const badRequest = (detail: string) => new AppError('bad_request', detail);
 
-/** 422: the request is valid, but cannot be done. With `errors` where a property is the cause. */
-export const unprocessable = (detail: string, errors?: FieldErrors) =>
-  new AppError('unprocessable', detail, { errors });
+/** 422: the request is valid, but cannot be done. */
+export const unprocessable = (detail: string) => new AppError('unprocessable', detail);
 
 /** 401. The same for a missing, malformed and unknown key, so that an attacker learns nothing. */
 export const unauthorized = (detail = 'The API key is missing or not valid.') => new AppError('unauthorized', detail);
 
 /** 403 that names the permission the caller lacks. */
 export const forbidden = (permission: string) =>
-  new AppError('forbidden', `The permission ${permission} is needed for this.`, { permission });
+  failure('permission_missing', `The permission ${permission} is needed for this.`, { permission });
 
 /** 404. The same for a missing record and one of another tenant, byte for byte. */
 export const notFound = (what: string) => new AppError('not_found', `The ${what} was not found.`);
 
 export const conflict = (detail: string, cause?: unknown) => new AppError('conflict', detail, { cause });
+
+/** 409 for what cannot be there twice. */
+export const alreadyExists = (detail = 'A record with this id already exists.', cause?: unknown) =>
+  failure('already_exists', detail, { cause });
+
+/** 409 where there are as many records as there may be. */
+export const tooManyRecords = (detail: string) => failure('too_many_records', detail);
 
 export const payloadTooLarge = (detail: string) => new AppError('payload_too_large', detail);
 
@@ -110,25 +131,26 @@ export const unavailable = (cause?: unknown) =>
 /** 500. The cause is for operators only. */
 export const internal = (cause?: unknown) => new AppError('internal', 'An internal error occurred.', { cause });
 
+/** A failure with a code of its own. */
+export const failure = (failureCause: FailureCause, detail: string, more: ErrorParts = {}) =>
+  new AppError(failureCauses[failureCause][0], detail, { ...more, failureCause });
+
 /**
- * The failure of a tenant's code. `errors` has text of the code: it is for the client, not for the log, and no part of it may
+ * The failure of a tenant's code. `fieldErrors` has text of the code: it is for the client, not for the log, and no part of it may
  * become part of the message.
  * @param detail from a closed list (modules/code/code-errors.ts).
  */
 export const codeFailure = (
   status: number,
   detail: string,
-  errors: FieldErrors,
+  fieldErrors: FieldErrors,
   more: { retryAfterSeconds?: number | undefined; codeLine?: number | undefined } = {},
-) => new AppError('code_failed', detail, { ...more, status, errors });
+) => new AppError('code_failed', detail, { ...more, status, fieldErrors });
 
-/** Field errors from pairs of path and sentence. */
-export const fieldErrors = (entries: Iterable<readonly [path: string, sentence: string]>): FieldErrors => {
-  // Without a prototype: the paths come from the client.
-  const errors = Object.create(null) as FieldErrors;
-  for (const [path, sentence] of entries) (errors[path] ??= []).push(sentence);
-  return errors;
-};
+/** Field errors from pairs of path and sentence, with a code where one says more than that the value is invalid. */
+export const fieldErrors = (
+  entries: Iterable<readonly [path: string, sentence: string, code?: FieldCode]>,
+): FieldErrors => Array.from(entries, ([path, sentence, code = 'invalid']) => ({ path, sentence, code }));
 
 /** Further errors are counted, but not kept. */
 const FIELD_ERRORS_MAX = 100;
@@ -138,13 +160,13 @@ const FIELD_ERRORS_MAX = 100;
  * A class: there is one for each token request, and a closure with accessors costs as much as parsing a card (measured).
  */
 export class FieldErrorCollector {
-  readonly errors: FieldErrors = fieldErrors([]);
+  readonly errors: FieldError[] = [];
   count = 0;
   #isStopped = false;
 
-  add(path: readonly (string | number)[], sentence: string): void {
+  add(path: readonly (string | number)[], sentence: string, code: FieldCode = 'invalid'): void {
     this.count += 1;
-    if (this.count <= FIELD_ERRORS_MAX) (this.errors[formatPath(path)] ??= []).push(sentence);
+    if (this.count <= FIELD_ERRORS_MAX) this.errors.push({ path: formatPath(path), sentence, code });
   }
 
   /** Ends the check: the rest of the request would cost more than its errors are worth. */

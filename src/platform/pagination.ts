@@ -143,7 +143,11 @@ export const readPage = async <Row, After>(
   const found = await source.page(isFar ? 0 : offset, isFar ? 0 : size + 1);
   const { total, capped } = found;
   if (isFar && (capped || offset < total))
-    throw invalidField('page', `must begin within the first ${PAGE_OFFSET_MAX} records; continue with \`start\``);
+    throw invalidField(
+      'page',
+      `must begin within the first ${PAGE_OFFSET_MAX} records; continue with \`start\``,
+      'too_large',
+    );
   const { rows, next } = withNext(found.rows);
   const pagination: Pagination = {
     total_items: total,

@@ -5,6 +5,7 @@ import { createServer } from 'node:tls';
 import { expect } from 'vitest';
 import type { Overrides } from '../../src/context.ts';
 import { certificateFor } from './certificates.ts';
+import { checkProblem } from './problem.ts';
 import {
   type Answer,
   type RequestOptions,
@@ -331,10 +332,11 @@ export const nothingReaches = async <T>({ destination }: SharedProxyHouse, work:
   return done;
 };
 
-/** The proxy's own error, without random parts. */
+/** The proxy's own error, without random parts and codes. */
 export const proxyErrorOf = ({ status, body, text }: Answer) => {
   expect(Object.keys(body ?? {}), text).toEqual(['proxy_error']);
-  const { trace_id, ...problem } = body.proxy_error;
+  checkProblem(body.proxy_error);
+  const { trace_id, code: _code, codes: _codes, ...problem } = body.proxy_error;
   expect(trace_id).toEqual(expect.any(String));
   expect(problem.status).toBe(status);
   return problem;

@@ -12,6 +12,7 @@ import {
   upstreamOn,
   useEgressServer,
 } from './server.ts';
+import { checkProblem } from './problem.ts';
 import { type Received, startUpstream, type Upstream } from './upstream.ts';
 
 export type Parameter = { name: string; type: 'string' | 'number' | 'boolean'; optional?: boolean };
@@ -93,11 +94,12 @@ export const rawOf = async (answered: Promise<Answer>): Promise<any> => {
 export const runBody = async (server: SharedServer, body: string, args?: unknown): Promise<Answer> =>
   react(server, await makeReactor(server, body), args);
 
-/** The error of an invocation, without random parts. */
+/** The error of an invocation, without random parts and codes. */
 export const problemOf = ({ status, body, headers, text }: Answer) => {
   expect(headers.get('content-type'), text).toContain('application/problem+json');
   expect(body.status).toBe(status);
-  const { trace_id, ...problem } = body;
+  checkProblem(body);
+  const { trace_id, code: _code, codes: _codes, ...problem } = body;
   expect(trace_id).toEqual(expect.any(String));
   return problem;
 };

@@ -315,8 +315,8 @@ export const describeBadBodies = (
     });
 
     const always: BadBody[] = [
-      ['nothing', undefined, ''],
-      ['no object', [], ''],
+      ['nothing', undefined, 'body'],
+      ['no object', [], 'body'],
     ];
     const isNamed = !path.startsWith('/tenants') && path !== '/sessions';
     test.each([...always, ...(isNamed ? badNames : []), ...cases])(

@@ -13,6 +13,7 @@ import type { Resolver } from '../../src/platform/egress/client.ts';
 import type { App } from '../../src/platform/http/app-type.ts';
 import { createDatabase, seeingAllTenants, type TestDatabase } from './database.ts';
 import { testCa } from './certificates.ts';
+import { checkProblem } from './problem.ts';
 import { freePort } from './process.ts';
 import { collectRoutes } from './routes.ts';
 import type { RouteOptions } from 'fastify';
@@ -77,13 +78,12 @@ const createClient = (base_url: string, tenant: TestTenant): Pick<SharedServer, 
       ...(body === undefined ? {} : { body, duplex: 'half' }),
     } as RequestInit);
     const text = await response.text();
-    const isJson = /[/+]json/.test(response.headers.get('content-type') ?? '');
-    return {
-      status: response.status,
-      headers: response.headers,
-      text,
-      body: isJson && text !== '' ? JSON.parse(text) : undefined,
-    };
+    const type = response.headers.get('content-type') ?? '';
+    const parsed = /[/+]json/.test(type) && text !== '' ? JSON.parse(text) : undefined;
+    if (type.includes('problem+json') && parsed !== undefined) checkProblem(parsed);
+    const isForwarded = response.headers.has('svc-proxy-destination-status');
+    if (path.startsWith('/proxy') && !isForwarded && parsed?.proxy_error) checkProblem(parsed.proxy_error);
+    return { status: response.status, headers: response.headers, text, body: parsed };
   };
   return {
     request,

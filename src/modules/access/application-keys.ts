@@ -1,7 +1,7 @@
 // The API keys of an application: several may work at once, so that clients change to a new key one by one.
 import { KEY_CHANGED, KEY_CREATED, KEY_REVOKED, logRow } from '../../platform/audit/record.ts';
 import type { PrismaTransaction } from '../../platform/db/transaction.ts';
-import { conflict, invalidField, notFound } from '../../platform/errors.ts';
+import { invalidField, notFound, tooManyRecords } from '../../platform/errors.ts';
 import { newApiKey, type NewApiKey } from './api-keys.ts';
 import { grantsOf } from './applications.ts';
 import type { AccessContext } from './context.ts';
@@ -72,15 +72,15 @@ export const addKey = async (
   row: ReturnType<typeof columnsOf> & { created_at: Date; created_by?: string },
 ): Promise<void> => {
   if ((await countKeysOf(tx, application_id)) >= API_KEYS_MAX)
-    throw conflict(`The application has ${API_KEYS_MAX} API keys: delete one first.`);
+    throw tooManyRecords(`The application has ${API_KEYS_MAX} API keys: delete one first.`);
   if ((await countKeysOfTenant(tx)) >= API_KEYS_OF_TENANT_MAX)
-    throw conflict(`A tenant may have ${API_KEYS_OF_TENANT_MAX} API keys: delete some first.`);
+    throw tooManyRecords(`A tenant may have ${API_KEYS_OF_TENANT_MAX} API keys: delete some first.`);
   await insertApiKey(tx, application_id, { public_id: apiKey.public_id, digest: apiKey.digest, ...row });
 };
 
 /** @throws invalidInput for an end that is not ahead. */
 const checkEnd = ({ now }: Pick<AccessContext, 'now'>, { expires_at }: KeyInput): void => {
-  if (expires_at && expires_at <= now()) throw invalidField('expires_at', 'must be in the future');
+  if (expires_at && expires_at <= now()) throw invalidField('expires_at', 'must be in the future', 'in_the_past');
 };
 
 /** @throws notFound for an application that the tenant does not have. */

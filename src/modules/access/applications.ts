@@ -122,16 +122,20 @@ const publicSettingsOf = ({ allowed_origins, container, creates_per_minute }: St
 /** A public key is in the hands of everybody: it may create tokens, and no rule may give it more. @throws invalidInput. */
 const checkPublic = (ctx: AccessContext, type: string, input: ApplicationInput): void => {
   const { permissions, rules, allowed_origins = [], containers, creates_per_minute } = input;
-  const problems: [path: string, sentence: string][] = [];
+  const problems: [path: string, sentence: string, code: 'not_allowed'][] = [];
   if (type === 'public') {
     if (permissions.some((permission) => !publicPermissions.includes(permission)))
-      problems.push(['permissions', `must be ${publicPermissions.join(', ')} only, as the application is public`]);
-    if (rules.length > 0) problems.push(['rules', 'must be left out, as the application is public']);
+      problems.push([
+        'permissions',
+        `must be ${publicPermissions.join(', ')} only, as the application is public`,
+        'not_allowed',
+      ]);
+    if (rules.length > 0) problems.push(['rules', 'must be left out, as the application is public', 'not_allowed']);
   } else {
     const only = 'is for public applications only';
-    if (allowed_origins.length > 0) problems.push(['allowed_origins', only]);
-    if (containers !== undefined) problems.push(['containers', only]);
-    if (creates_per_minute !== undefined) problems.push(['creates_per_minute', only]);
+    if (allowed_origins.length > 0) problems.push(['allowed_origins', only, 'not_allowed']);
+    if (containers !== undefined) problems.push(['containers', only, 'not_allowed']);
+    if (creates_per_minute !== undefined) problems.push(['creates_per_minute', only, 'not_allowed']);
   }
   if (problems.length > 0) throw invalidInput(fieldErrors(problems));
   checkOrigins(ctx.config, allowed_origins, 'allowed_origins');

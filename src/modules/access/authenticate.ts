@@ -17,7 +17,7 @@ import { type Permission, sensitivePermissions } from './permissions.ts';
 import { checkPublicAccess, letPageRead } from './public-access.ts';
 import { mayAnywhere } from './rules.ts';
 import type { AccessContext } from './context.ts';
-import { AppError, forbidden, unauthorized } from '../../platform/errors.ts';
+import { AppError, failure, forbidden, unauthorized } from '../../platform/errors.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -46,8 +46,8 @@ export const workOf = (request: FastifyRequest): Work => {
 };
 
 const notInitialized = () =>
-  new AppError(
-    'unavailable',
+  failure(
+    'no_tenant',
     'This vault has no tenant yet. Make one: npm run -s strongroom -- bootstrap --tenant-name NAME',
     { retryAfterSeconds: 5 },
   );
@@ -69,7 +69,9 @@ const misplacedIn = ({ headers }: FastifyRequest): string | undefined => {
 
 const refuse = (request: FastifyRequest): AppError => {
   const name = misplacedIn(request);
-  return unauthorized(name && `The API key belongs in the header SVC-API-KEY, not ${name}.`);
+  return name === undefined
+    ? unauthorized()
+    : failure('misplaced_key', `The API key belongs in the header SVC-API-KEY, not ${name}.`);
 };
 
 /** Refuses a key that is used from an address which is not on its list. @throws forbidden, which is logged as refused. */
@@ -90,7 +92,9 @@ export type Actor = { caller: Caller; isFresh: boolean };
 /** An operation was refused, and nothing was done: the member must give the second factor again. */
 export class StepUpNeeded extends AppError {
   constructor() {
-    super('forbidden', 'This needs a second factor that was given in the last minutes.');
+    super('forbidden', 'This needs a second factor that was given in the last minutes.', {
+      failureCause: 'second_factor_needed',
+    });
   }
 }
 

@@ -1,6 +1,6 @@
 // Limits the tokens that one client address creates with a public key, for all processes together.
 import { attemptDigest } from '../../platform/crypto/digest.ts';
-import { AppError } from '../../platform/errors.ts';
+import { failure } from '../../platform/errors.ts';
 import type { Platform } from '../../platform/platform.ts';
 import { CREATES_LIMIT, CREATES_WINDOW_MS, secondsOf } from './limits.ts';
 import { placeOfIp } from '../../platform/ip-place.ts';
@@ -32,7 +32,7 @@ export const countCreates = async (
   const resetSeconds = secondsOf(ends_at.getTime() - now.getTime());
   work.reportLimit({ name: CREATES_LIMIT, left: Math.max(0, most - failures), resetSeconds });
   if (failures > most)
-    throw new AppError('too_many_requests', `The limit ${CREATES_LIMIT} of ${most} is reached. Wait and try again.`, {
+    throw failure('rate_limit', `The limit ${CREATES_LIMIT} of ${most} is reached. Wait and try again.`, {
       retryAfterSeconds: resetSeconds,
     });
 };

@@ -1,7 +1,7 @@
 // Counts distinct tokens for the daily limits of an application, exact over all processes.
 import type { DailyLimit } from '../../platform/application-limits.ts';
 import { logRow } from '../../platform/audit/record.ts';
-import { AppError } from '../../platform/errors.ts';
+import { AppError, failure } from '../../platform/errors.ts';
 import type { AccessContext } from './context.ts';
 import { secondsOf } from './limits.ts';
 import { countDailyTokens } from './rows/limits.ts';
@@ -10,11 +10,9 @@ import type { Work } from './work.ts';
 const DAY_MS = 86_400_000;
 
 const dailyExceeded = (limit: DailyLimit, most: number, retryAfterSeconds: number): AppError =>
-  new AppError(
-    'too_many_requests',
-    `The request is over the limit ${limit} of the application: ${most} tokens in a day (UTC).`,
-    { retryAfterSeconds },
-  );
+  failure('daily_limit', `The request is over the limit ${limit} of the application: ${most} tokens in a day (UTC).`, {
+    retryAfterSeconds,
+  });
 
 /**
  * Counts tokens whose values are about to leave for the caller (`daily_reveals`), or for code and destinations (`daily_uses`).

@@ -1,6 +1,6 @@
 // Limits failed authentications of an address, for all processes together. Only failures cost a statement.
 import { attemptDigest } from '../../platform/crypto/digest.ts';
-import { AppError } from '../../platform/errors.ts';
+import { AppError, failure } from '../../platform/errors.ts';
 import type { Platform } from '../../platform/platform.ts';
 import { placeOfIp } from '../../platform/ip-place.ts';
 import { createRefusedUntil } from './refused-until.ts';
@@ -27,7 +27,7 @@ export const createFailureCount = (
 ): CountFailure => {
   const refused = createRefusedUntil(REFUSED_MAX);
   const tooMany = (untilMs: number, nowMs: number): AppError =>
-    new AppError('too_many_requests', 'Too many failed authentications. Wait and try again.', {
+    failure('too_many_failures', 'Too many failed authentications. Wait and try again.', {
       retryAfterSeconds: Math.max(1, Math.ceil((untilMs - nowMs) / 1000)),
     });
   return async (ip) => {

@@ -9,7 +9,7 @@ import { keepAnswer, type KeptAnswer } from '../../platform/db/transaction.ts';
 import { type FoundClaim, releaseIdempotencyKey, takeIdempotencyKey } from './rows/idempotency.ts';
 import { claimMs } from '../../platform/times.ts';
 import { addressOfIp } from '../../platform/ip-place.ts';
-import { type AppError, conflict, forbidden, internal, unprocessable } from '../../platform/errors.ts';
+import { type AppError, failure, forbidden, internal } from '../../platform/errors.ts';
 import { type AnswerBasis, createAnswerRecord, type Decision, showsLess } from './answer-record.ts';
 import type { Caller } from './caller.ts';
 import { apiKeysIn, parseApiKey } from './api-keys.ts';
@@ -149,7 +149,8 @@ const claim = async (
   };
 };
 
-const answerGone = () => conflict('The request with this idempotency key was answered, and the answer is gone.');
+const answerGone = () =>
+  failure('idempotency_not_shown', 'The request with this idempotency key was answered, and the answer is gone.');
 
 /** @throws unprocessable; conflict; forbidden; internal, after an alarm, for an answer that cannot be decrypted. */
 const openAnswer = async (
@@ -158,11 +159,12 @@ const openAnswer = async (
   asked: { id: string; route: string; body: string; isBrief: boolean },
   found: FoundClaim,
 ): Promise<unknown> => {
-  if (found.route !== asked.route) throw unprocessable('The idempotency key was used for another request.');
-  if (!found.sealed) throw conflict('A request with this idempotency key is under way.');
+  if (found.route !== asked.route)
+    throw failure('idempotency_key_reused', 'The idempotency key was used for another request.');
+  if (!found.sealed) throw failure('idempotency_in_progress', 'A request with this idempotency key is under way.');
   const kept = await openKept(ctx, work, asked.id, found.sealed);
   if (kept.body !== undefined && kept.body !== asked.body)
-    throw unprocessable('The idempotency key was used with another body.');
+    throw failure('idempotency_key_reused', 'The idempotency key was used with another body.');
   const hidden = kept.basis && (await decideAgain(ctx, work, kept.basis));
   if (ctx.now().getTime() >= kept.readable_until) throw answerGone();
   // An earlier version recorded no decisions: its answers that may hold plaintext or a key are not replayed.
@@ -204,7 +206,10 @@ const checkKeysLive = async (ctx: AccessContext, answer: unknown): Promise<void>
 };
 
 const noLongerShown = () =>
-  conflict('The request with this idempotency key was answered, and today the access rules would not show all of it.');
+  failure(
+    'idempotency_not_shown',
+    'The request with this idempotency key was answered, and today the access rules would not show all of it.',
+  );
 
 /**
  * Repeats the decisions behind an answer with today's rules and tokens.

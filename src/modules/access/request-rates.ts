@@ -1,6 +1,6 @@
 // Limits the rate of requests of an application, for all processes together.
 import type { RateLimit } from '../../platform/application-limits.ts';
-import { AppError } from '../../platform/errors.ts';
+import { AppError, failure } from '../../platform/errors.ts';
 import type { QuotaState } from '../../platform/http/rate-limit-headers.ts';
 import type { Platform } from '../../platform/platform.ts';
 import type { Caller } from './caller.ts';
@@ -12,7 +12,7 @@ import { findArrival, takeRequest } from './rows/limits.ts';
 const REFUSED_MAX = 10_000;
 
 const rateExceeded = (waitMs: number): AppError =>
-  new AppError('too_many_requests', 'The application is over its rate_limit. Wait and try again.', {
+  failure('rate_limit', 'The application is over its rate_limit. Wait and try again.', {
     retryAfterSeconds: secondsOf(waitMs),
   });
 

@@ -4,7 +4,7 @@ import type { NewLog } from '../../platform/audit/rows.ts';
 import type { Change } from '../../platform/changes.ts';
 import type { TenantDatabase } from '../../platform/db/database.ts';
 import type { PrismaTransaction } from '../../platform/db/transaction.ts';
-import { conflict, notFound } from '../../platform/errors.ts';
+import { notFound, tooManyRecords } from '../../platform/errors.ts';
 import { type Counted, countThenList, type Page, type PageRequest, readPage } from '../../platform/pagination.ts';
 import type { Platform } from '../../platform/platform.ts';
 import type { Work } from './work.ts';
@@ -46,7 +46,7 @@ export type RecordLimit = {
  */
 export const checkRoom = async (tx: PrismaTransaction, { plural, max, count }: RecordLimit): Promise<void> => {
   await tx.signing.holds('tenants');
-  if ((await count(tx)) >= max) throw conflict(`A tenant may have ${max} ${plural}: delete some first.`);
+  if ((await count(tx)) >= max) throw tooManyRecords(`A tenant may have ${max} ${plural}: delete some first.`);
 };
 
 export const resourceOf = <Ctx extends Pick<Platform, 'now' | 'newLogId'>, Row extends { id: string }, Filter, Shown>(

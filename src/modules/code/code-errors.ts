@@ -1,7 +1,7 @@
 // Maps a failed run to the response for its caller.
 import { fieldName, fieldValue } from '../../platform/egress/headers.ts';
 import { mayCodeSend } from '../../platform/http/code-headers.ts';
-import { AppError, codeFailure, fieldErrors } from '../../platform/errors.ts';
+import { AppError, codeFailure, failure, fieldErrors } from '../../platform/errors.ts';
 import type { RunFault, RunLimits, ThrownResponse, ThrownSdkError } from '../../platform/sandbox/protocol/sandbox.ts';
 
 /** By the names of the classes that the SDK gives to code. */
@@ -55,14 +55,14 @@ const clippedWords = (errors: Record<string, readonly string[]>) => {
     bytesLeft -= Buffer.byteLength(taken);
     return taken;
   };
-  const entries: [string, string][] = [];
+  const entries: [string, string, 'thrown'][] = [];
   for (const [name, texts] of Object.entries(errors).slice(0, WORDS_KEYS_MAX)) {
     const key = take(name);
     for (const text of Array.isArray(texts) ? (texts as unknown[]) : []) {
       if (typeof text !== 'string' || bytesLeft <= 0) continue;
       // An entry of the list takes memory too.
       bytesLeft -= 1;
-      entries.push([key, take(text)]);
+      entries.push([key, take(text), 'thrown']);
     }
   }
   return fieldErrors(entries);
@@ -136,7 +136,7 @@ const clientGone = (): AppError => new AppError('request_timeout', 'The client d
 /** The sandbox had no capacity for the run. */
 export const busy = ({ over, retryAfterSeconds }: Extract<RunFault, { code: 'BUSY' }>): AppError =>
   over === 'tenant'
-    ? new AppError('too_many_requests', 'The tenant runs as much code as it may. Wait and try again.', {
+    ? failure('too_many_runs', 'The tenant runs as much code as it may. Wait and try again.', {
         retryAfterSeconds,
       })
     : new AppError('unavailable', 'There is no room to run code right now. Try again.', { retryAfterSeconds });

@@ -1,7 +1,7 @@
 // Compiles code in the sandbox before it is stored, and reports line and column of errors without quoting the code.
 import type { Caller } from '../access/caller.ts';
 import type { CodeContext } from './context.ts';
-import { fieldErrors, unavailable, unprocessable } from '../../platform/errors.ts';
+import { failure, fieldErrors, unavailable } from '../../platform/errors.ts';
 import { moduleNames } from '../../platform/sandbox/protocol/module-names.ts';
 import type { RunFault } from '../../platform/sandbox/protocol/sandbox.ts';
 import { nearestName } from '../../platform/unknown-names.ts';
@@ -116,5 +116,8 @@ export const checkCode = async (
     const refusal = fault && refusalOf(fault, purpose);
     if (refusal !== undefined) refusals.push([path, refusal]);
   }
-  if (refusals.length > 0) throw unprocessable(`The code of the ${purpose.of} cannot be run.`, fieldErrors(refusals));
+  if (refusals.length > 0)
+    throw failure('code_not_runnable', `The code of the ${purpose.of} cannot be run.`, {
+      fieldErrors: fieldErrors(refusals),
+    });
 };

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { FieldErrors } from '../../platform/errors.ts';
+import { type FieldErrors, invalidInput } from '../../platform/errors.ts';
 import type { Json } from '../../platform/json/json.ts';
 import { castArgs, checkConfiguration } from './contract.ts';
 import type { ConfigurationElement, RequestParameter } from './formula-fields.ts';
@@ -11,7 +11,10 @@ type Question =
   | { kind: 'cast'; args?: Json; parameters: RequestParameter[] }
   | { kind: 'configuration'; configuration?: Json; elements: ConfigurationElement[] };
 
-type Outcome = { outcome: 'cast'; expect: Json } | { outcome: 'fits' } | { outcome: 'refused'; errors: FieldErrors };
+type Outcome =
+  | { outcome: 'cast'; expect: Json }
+  | { outcome: 'fits' }
+  | { outcome: 'refused'; errors: Record<string, string[]> };
 
 type Case = { name: string } & Question & Outcome;
 
@@ -19,13 +22,15 @@ const cases = JSON.parse(
   readFileSync(new URL('../../../test/vectors/contract.json', import.meta.url), 'utf8'),
 ) as readonly Case[];
 
+const sentencesOf = (errors: FieldErrors) => ({ ...invalidInput(errors).errors });
+
 const answer = (question: Question): Outcome => {
   if (question.kind === 'configuration') {
     const errors = checkConfiguration(question.configuration, question.elements);
-    return errors ? { outcome: 'refused', errors: { ...errors } } : { outcome: 'fits' };
+    return errors ? { outcome: 'refused', errors: sentencesOf(errors) } : { outcome: 'fits' };
   }
   const { args, errors } = castArgs(question.args, question.parameters);
-  if (errors) return { outcome: 'refused', errors: { ...errors } };
+  if (errors) return { outcome: 'refused', errors: sentencesOf(errors) };
   return { outcome: 'cast', expect: args };
 };
 
@@ -62,7 +67,7 @@ describe('what a formula declares is checked by its contract', () => {
     fc.assert(
       fc.property(fc.jsonValue(), fc.array(parameter, { minLength: 1, maxLength: 4 }), (args, parameters) => {
         const made = castArgs({ other: args as Json, a: args as Json }, parameters);
-        if (made.errors) expect(Object.keys(made.errors).every((place) => place.startsWith('args.'))).toBe(true);
+        if (made.errors) expect(made.errors.every(({ path }) => path.startsWith('args.'))).toBe(true);
         else expect((made.args as { other: Json }).other).toBe(args);
       }),
     );

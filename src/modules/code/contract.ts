@@ -68,17 +68,18 @@ const castOne = (copy: Copy, { name, type, optional }: RequestParameter, problem
     if (!isObject(value)) {
       // Several parameters may be declared below it: one error for all.
       const inTheWay = place.slice(0, depth + 1);
-      if (problems.errors[formatPath(inTheWay)] === undefined) problems.add(inTheWay, 'must be an object');
+      if (!problems.errors.some(({ path }) => path === formatPath(inTheWay)))
+        problems.add(inTheWay, 'must be an object', 'wrong_type');
       return;
     }
     value = ownValue(value, step);
   }
   if (isAbsent(value)) {
-    if (optional !== true) problems.add(place, 'is required');
+    if (optional !== true) problems.add(place, 'is required', 'required');
     return;
   }
   const cast = castValue(value, type);
-  if (cast === undefined) problems.add(place, mustBe[type]);
+  if (cast === undefined) problems.add(place, mustBe[type], 'wrong_type');
   else if (cast !== value) put(copy, steps, cast);
 };
 
@@ -92,7 +93,7 @@ export const castArgs = (
   parameters: readonly RequestParameter[],
 ): { args: Json; errors?: undefined } | { args?: undefined; errors: FieldErrors } => {
   if (parameters.length === 0) return { args: args === undefined ? {} : args };
-  if (!isAbsent(args) && !isObject(args)) return { errors: fieldErrors([['args', 'must be an object']]) };
+  if (!isAbsent(args) && !isObject(args)) return { errors: fieldErrors([['args', 'must be an object', 'wrong_type']]) };
   const problems = new FieldErrorCollector();
   const copy: Copy = { root: { ...args }, copied: new Set() };
   for (const parameter of parameters) castOne(copy, parameter, problems);
@@ -109,16 +110,16 @@ export const checkConfiguration = (
   elements: readonly Pick<ConfigurationElement, 'name' | 'type'>[],
 ): FieldErrors | undefined => {
   if (!isAbsent(configuration) && !isObject(configuration))
-    return fieldErrors([['configuration', 'must be an object']]);
+    return fieldErrors([['configuration', 'must be an object', 'wrong_type']]);
   const given = configuration ?? {};
   const problems = new FieldErrorCollector();
   for (const { name, type } of elements) {
     const value = ownValue(given, name);
-    if (isAbsent(value)) problems.add(['configuration', name], 'is required');
-    else if (typeof value !== type) problems.add(['configuration', name], mustBe[type]);
+    if (isAbsent(value)) problems.add(['configuration', name], 'is required', 'required');
+    else if (typeof value !== type) problems.add(['configuration', name], mustBe[type], 'wrong_type');
   }
   const declared = new Set(elements.map(({ name }) => name));
   for (const name of Object.keys(given))
-    if (!declared.has(name)) problems.add(['configuration', name], 'is not declared by the formula');
+    if (!declared.has(name)) problems.add(['configuration', name], 'is not declared by the formula', 'unknown_name');
   return problems.count > 0 ? problems.errors : undefined;
 };

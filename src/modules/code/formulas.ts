@@ -1,7 +1,7 @@
 // Formulas: code with its contracts, of a tenant or official. Code is compiled in the sandbox before it is stored.
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
 import { openText, type SealedPlace, sealText } from '../../platform/crypto/sealed-text.ts';
-import { AppError, conflict, notFound, payloadTooLarge } from '../../platform/errors.ts';
+import { alreadyExists, AppError, failure, notFound, payloadTooLarge } from '../../platform/errors.ts';
 import { grantsOf } from '../access/applications.ts';
 import { checkGrants } from '../access/grants.ts';
 import { resourceOf } from '../access/resource.ts';
@@ -169,8 +169,7 @@ export const createFormula = async (
   input: FormulaInput & { id?: string | undefined },
 ): Promise<FormulaRecord> => {
   if (input.type === 'official') throw officialIsFixed();
-  if (input.id !== undefined && (await findFormula(work.db, input.id)))
-    throw conflict('A record with this id already exists.');
+  if (input.id !== undefined && (await findFormula(work.db, input.id))) throw alreadyExists();
   await checkFormulaCode(ctx, work, input.code);
   const { tenant_id } = work;
   const keys = await ctx.keyring.tenantKeys(tenant_id);
@@ -219,6 +218,6 @@ export const changeFormula = async (
 export const deleteFormula = async (ctx: CodeContext, work: Work, id: string): Promise<void> => {
   await checkIsOwn(work, id);
   await formulas.delete(ctx, work, id, async (tx) => {
-    if (await hasReactors(tx, id)) throw conflict('The formula has reactors. Delete them first.');
+    if (await hasReactors(tx, id)) throw failure('in_use', 'The formula has reactors. Delete them first.');
   });
 };

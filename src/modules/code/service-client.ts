@@ -5,13 +5,14 @@ import { z } from 'zod';
 import type { CodeContext } from './context.ts';
 import {
   AppError,
-  fieldErrors,
+  type FieldErrors,
   internal,
   invalidField,
   invalidInput,
   notFound,
   payloadTooLarge,
 } from '../../platform/errors.ts';
+import { toFieldError } from '../../platform/http/sentences.ts';
 import { pageFields, pageOf } from '../../platform/pagination.ts';
 import { CallFault } from '../../platform/sandbox/protocol/sandbox.ts';
 import { UNKNOWN_NAMES_MAX, unknownName } from '../../platform/unknown-names.ts';
@@ -44,12 +45,12 @@ const parse = <T extends z.ZodObject>(schema: T, input: unknown): z.output<T> =>
   if (parsed.success) return parsed.data;
   const names = Object.keys(schema.shape);
   throw invalidInput(
-    fieldErrors(
-      parsed.error.issues.flatMap((issue): [path: string, sentence: string][] =>
-        issue.code === 'unrecognized_keys'
-          ? issue.keys.slice(0, UNKNOWN_NAMES_MAX).map((name) => [formatPath([name]), unknownName(name, names)])
-          : [[formatPath(issue.path as (string | number)[]), issue.message]],
-      ),
+    parsed.error.issues.flatMap((issue): FieldErrors =>
+      issue.code === 'unrecognized_keys'
+        ? issue.keys
+            .slice(0, UNKNOWN_NAMES_MAX)
+            .map((name) => ({ path: formatPath([name]), sentence: unknownName(name, names), code: 'unknown_name' }))
+        : [toFieldError(issue, input)],
     ),
   );
 };
@@ -64,7 +65,7 @@ const partOf = (ctx: CodeContext, input: unknown, name: string): Json | undefine
 
 const bodyOf = (ctx: CodeContext, input: unknown): Json => {
   const body = partOf(ctx, input, 'body');
-  if (body === undefined) throw invalidField('', 'a value is needed');
+  if (body === undefined) throw invalidField('', 'a value is needed', 'required');
   return body;
 };
 
@@ -111,8 +112,10 @@ const isOurs = ({ code }: AppError): boolean => code === 'internal' || code === 
 export const callFaultOf = (ctx: Pick<CodeContext, 'log'>, error: unknown): CallFault => {
   const known = error instanceof AppError ? error : internal(error);
   if (isOurs(known)) ctx.log.error({ error: known, code: known.code }, 'a call of code failed');
-  const places = Object.entries(known.errors ?? {}).map(([place, sentences]) =>
-    `${place} ${sentences.join(', ')}`.trim(),
+  // Without the path of the whole body: code gives a value, and no body.
+  const places = Array.from(
+    Map.groupBy(known.fieldErrors ?? [], ({ path }) => path),
+    ([path, errors]) => `${path} ${errors.map(({ sentence }) => sentence).join(', ')}`.trim(),
   );
   const message = [known.message, ...places.map((place) => `${place}.`)].join(' ');
   return new CallFault(known.code.toUpperCase(), message.slice(0, MESSAGE_LENGTH_MAX), known.status);

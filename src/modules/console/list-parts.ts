@@ -1,6 +1,5 @@
 // Parts of console list pages: filter fields with errors, reading a page from the API, and pagers by cursor.
 import { html, type Html, type HtmlValue } from '../../platform/http/html.ts';
-import type { FieldErrors } from '../../platform/errors.ts';
 import { invalidAttributes, fieldProblem } from './forms.ts';
 import { addressOf, notice } from './shell.ts';
 import { type ApiAnswer, bodyOf, problemLines } from './visit.ts';
@@ -11,13 +10,16 @@ export type ListPage<Row> = {
   data: Row[];
 };
 
-export type Listed<Row> = { page: ListPage<Row> | undefined; problems: FieldErrors };
+/** The sentences of a problem about each filter, by its name. */
+export type FieldSentences = Record<string, string[]>;
+
+export type Listed<Row> = { page: ListPage<Row> | undefined; problems: FieldSentences };
 
 /** Records on a page. If they are too large together for one response of the API, a smaller size is tried. */
 const SIZES = [20, 4, 1] as const;
 
-export const problemsOf = (answer: ApiAnswer): FieldErrors => {
-  const { errors } = (answer.body ?? {}) as { errors?: FieldErrors };
+export const problemsOf = (answer: ApiAnswer): FieldSentences => {
+  const { errors } = (answer.body ?? {}) as { errors?: FieldSentences };
   return errors ?? { '': problemLines(answer) };
 };
 
@@ -35,18 +37,18 @@ export const fetchPage = async <Row>(fetch: (size: number) => Promise<ApiAnswer>
 /** 400 if a filter is invalid. */
 export const statusOf = ({ page }: Listed<unknown>): number => (page ? 200 : 400);
 
-export const problemOf = (name: string, problems: FieldErrors): Html | undefined =>
+export const problemOf = (name: string, problems: FieldSentences): Html | undefined =>
   fieldProblem(`${name}-problem`, problems[name] ?? []);
 
 /** The attributes of an input with an error. */
-export const invalidAttributesOf = (name: string, problems: FieldErrors): Html | undefined =>
+export const invalidAttributesOf = (name: string, problems: FieldSentences): Html | undefined =>
   invalidAttributes(`${name}-problem`, problems[name] ?? []);
 
 export const field = (input: {
   name: string;
   label: string;
   value: string;
-  problems: FieldErrors;
+  problems: FieldSentences;
   type?: 'text' | 'datetime-local';
 }): Html => {
   const { name, label, value, problems, type = 'text' } = input;
@@ -56,7 +58,7 @@ export const field = (input: {
 };
 
 /** Errors that are not shown next to a field. */
-export const otherProblems = (problems: FieldErrors, fields: readonly string[]): Html[] =>
+export const otherProblems = (problems: FieldSentences, fields: readonly string[]): Html[] =>
   Object.entries(problems)
     .filter(([name]) => !fields.includes(name))
     .map(([name, lines = []]) => {

@@ -1,11 +1,11 @@
 // The log page: lists entries of GET /logs with its filters.
-import type { FieldErrors } from '../../platform/errors.ts';
 import { type Operation, operations, type Outcome, outcomes } from '../../platform/audit/record.ts';
 import { attribute, html, type Html } from '../../platform/http/html.ts';
 import type { ActorNames } from './actor-names.ts';
 import {
   fetchPage,
   cursorPager,
+  type FieldSentences,
   invalidAttributesOf,
   field,
   otherProblems,
@@ -27,7 +27,7 @@ type EntityType = { display_name: string; value: string };
 /** The value of a datetime-local input, in UTC. The API reads other dates of a URL. */
 const inputTime = (text: string): string => /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2})?/.exec(text)?.[0] ?? '';
 
-const filterForm = (filter: Filter, types: readonly EntityType[], problems: FieldErrors): Html => {
+const filterForm = (filter: Filter, types: readonly EntityType[], problems: FieldSentences): Html => {
   const times = (name: 'start_date' | 'end_date', label: string) =>
     field({ name, label, value: inputTime(filter[name]), problems, type: 'datetime-local' });
   const choice = (name: 'operation' | 'outcome', label: string, values: readonly (Operation | Outcome)[]) =>

@@ -1,5 +1,4 @@
 // The token list page: filters and searches tokens, newest first, with masked values.
-import type { FieldErrors } from '../../platform/errors.ts';
 import { attribute, html, type Html, type HtmlValue } from '../../platform/http/html.ts';
 import { SEARCH_QUERY_LENGTH_MAX } from '../tokens/search-query.ts';
 import { tokenTypeNames } from '../tokens/token-types.ts';
@@ -7,6 +6,7 @@ import {
   fetchPage,
   cursorPager,
   cursorPagerOf,
+  type FieldSentences,
   invalidAttributesOf,
   field,
   isolated,
@@ -43,7 +43,7 @@ const examples = [
 ] as const;
 
 /** By POST, because a search may contain data and URLs are stored in many places. */
-const searchForm = ({ session }: Visit, query: string, problems: FieldErrors): Html => html`<div class="card">
+const searchForm = ({ session }: Visit, query: string, problems: FieldSentences): Html => html`<div class="card">
 <form method="post" action="${SEARCH_PATH}" role="search">${csrfField(session)}
 <label for="query">Search</label>
 <div class="search"><input id="query" type="search" name="query" value="${query}" required maxlength="${SEARCH_QUERY_LENGTH_MAX}" placeholder="type:card AND metadata.order:4711" autocomplete="off" autocapitalize="off" spellcheck="false"${invalidAttributesOf('query', problems)}><button>Search</button></div>
@@ -57,7 +57,7 @@ ${problemOf('query', problems)}
 )}</ul></form>
 </details></div>`;
 
-const filterForm = (filter: Filter, problems: FieldErrors): Html => {
+const filterForm = (filter: Filter, problems: FieldSentences): Html => {
   const isFiltered = isFiltering(filter);
   return html`<details class="card"${attribute('open', isFiltered)}><summary>Filter by type, id or metadata</summary>
 <form action="${PATH}"><div class="filters even">

@@ -7,7 +7,15 @@ import { invitationSecretDigest, randomBase62 } from '../../platform/crypto/dige
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
 import { openText, sealText, type SealedPlace, type Sealing } from '../../platform/crypto/sealed-text.ts';
 import type { PrismaTransaction } from '../../platform/db/transaction.ts';
-import { AppError, conflict, forbidden, invalidField, notFound, unauthorized } from '../../platform/errors.ts';
+import {
+  alreadyExists,
+  AppError,
+  forbidden,
+  invalidField,
+  notFound,
+  tooManyRecords,
+  unauthorized,
+} from '../../platform/errors.ts';
 import { enqueueInvitation, type NewMail } from '../../platform/mail/mail-outbox.ts';
 import type { Page, PageRequest } from '../../platform/pagination.ts';
 import { digestOfAddress, newAddressProblem } from './address.ts';
@@ -196,12 +204,12 @@ export const writeInvitation = async (
     if (!mayInvite(member.role)) throw forbidden('tenant:invitation:create');
   }
   if (role === 'OWNER') {
-    if (await hasOwner(tx)) throw conflict('The tenant has an owner already.');
+    if (await hasOwner(tx)) throw alreadyExists('The tenant has an owner already.');
     // A member may become the owner by an invitation.
   } else if (await isMember(tx, { address_digest }))
-    throw conflict('The address belongs to a member of the tenant already.');
+    throw alreadyExists('The address belongs to a member of the tenant already.');
   if ((await countPeople(tx)) >= PEOPLE_MAX)
-    throw conflict(`The tenant has ${PEOPLE_MAX} members and invitations: delete some first.`);
+    throw tooManyRecords(`The tenant has ${PEOPLE_MAX} members and invitations: delete some first.`);
   await insertInvitation(tx, row, digest);
 };
 

@@ -5,12 +5,12 @@ import type { ReactorsContext } from '../reactors/context.ts';
 import { decodeBody, isDecodable } from '../../platform/egress/body.ts';
 import { takeWhole } from '../../platform/egress/fetch.ts';
 import type { Headers } from '../../platform/egress/headers.ts';
-import { fieldErrors, invalidInput } from '../../platform/errors.ts';
+import { invalidInput } from '../../platform/errors.ts';
 import { type Call, CallFault, RUN_BYTES_MAX } from '../../platform/sandbox/protocol/sandbox.ts';
 import { CODED_MARK, type CodedText, createCodedTexts } from '../tokens/expressions/coded-texts.ts';
 import { EXPRESSION_PLACEHOLDERS_MAX } from '../tokens/expressions/template.ts';
 import { boundedRecord } from '../../platform/json/bounded-record.ts';
-import { formatPath } from '../../platform/json/json.ts';
+import { toFieldError } from '../../platform/http/sentences.ts';
 import { readAnswer } from './bodies/answer-text.ts';
 import { forwardingFault } from './faults.ts';
 import { answerProblem, namedHeaders, readValue } from './message.ts';
@@ -77,12 +77,7 @@ const searchOf = (query: Record<string, Scalar | Scalar[]>): URLSearchParams => 
 
 export const parseProxyCall = (input: unknown): Omit<ProxyRequest, 'work' | 'origin' | 'signal'> => {
   const parsed = proxyCall.safeParse(input);
-  if (!parsed.success)
-    throw invalidInput(
-      fieldErrors(
-        parsed.error.issues.map(({ path, message }) => [formatPath(path as (string | number)[]), message] as const),
-      ),
-    );
+  if (!parsed.success) throw invalidInput(parsed.error.issues.map((issue) => toFieldError(issue, input)));
   const { method, headers, path, query } = parsed.data;
   const marked = new Map<string, CodedText>(Object.entries(parsed.data.marks ?? {}));
   const { body, isLiteral } = bodyOf(parsed.data.body, marked);

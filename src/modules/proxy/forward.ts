@@ -272,8 +272,12 @@ const findBase = (
   const place = proxy ? undefined : 'SVC-PROXY-URL';
   const [url, ...others] = proxy ? [proxy.destination_url] : valuesOf(headers, 'svc-proxy-url');
   if (url === undefined || others.length > 0)
-    throw invalidField('SVC-PROXY-URL', 'must be the URL of the destination, or SVC-PROXY-KEY the key of a proxy');
-  if (!proxy && url.includes('{{')) throw invalidField('SVC-PROXY-URL', NO_EXPRESSION);
+    throw invalidField(
+      'SVC-PROXY-URL',
+      'must be the URL of the destination, or SVC-PROXY-KEY the key of a proxy',
+      'required',
+    );
+  if (!proxy && url.includes('{{')) throw invalidField('SVC-PROXY-URL', NO_EXPRESSION, 'bad_expression');
   const parsed = checked(ctx, url, allowLists, place);
   // A fragment is never sent.
   parsed.hash = '';

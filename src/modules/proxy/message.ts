@@ -103,7 +103,9 @@ export function* readValue(message: Message): Slices<ReadBody> {
   if (read === undefined || !isJson(message.headers)) return asText;
   try {
     const json = yield* parseOutsideInSlices(withoutByteOrderMark(read.text));
-    const loss: JsonFinding | undefined = isInCharset ? json.loss : { path: '', sentence: NOT_IN_CHARSET };
+    const loss: JsonFinding | undefined = isInCharset
+      ? json.loss
+      : { path: '', sentence: NOT_IN_CHARSET, code: 'invalid' };
     return { ...json, loss, isInCharset };
   } catch (error) {
     if (error instanceof JsonSyntaxError) return asText;

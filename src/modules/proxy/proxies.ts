@@ -29,7 +29,7 @@ import type { StoredApplication } from '../access/rows/applications.ts';
 import type { StoredProxy } from './rows.ts';
 import type { PrismaTransaction } from '../../platform/db/transaction.ts';
 import { EgressFault } from '../../platform/egress/fault.ts';
-import { fieldErrors, invalidInput } from '../../platform/errors.ts';
+import { type FieldCode, fieldErrors, invalidInput } from '../../platform/errors.ts';
 import { checkCode } from '../code/code.ts';
 import { configurationName, ELEMENTS_MAX } from '../code/formula-fields.ts';
 import { isCutShort, pageTooLarge } from '../code/formulas.ts';
@@ -131,7 +131,7 @@ const recordOf = (
   };
 };
 
-type Problem = [path: string, sentence: string];
+type Problem = [path: string, sentence: string, code?: FieldCode];
 
 /** The message of egress if it refuses the destination. */
 const refusalOf = (ctx: ReactorsContext, url: string, allowLists?: string[][]): string | undefined => {
@@ -154,7 +154,7 @@ const destinationProblems = (ctx: ReactorsContext, { destination_url, allowed_ho
   if (refusal !== undefined) return [[path, refusal]];
   const problems: Problem[] = [];
   if (destination_url.includes('#')) problems.push([path, 'must not have a fragment']);
-  if (destination_url.includes('{{')) problems.push([path, NO_EXPRESSION]);
+  if (destination_url.includes('{{')) problems.push([path, NO_EXPRESSION, 'bad_expression']);
   if (namesKey(new URL(destination_url))) problems.push([path, NO_KEY]);
   if (allowed_hosts && refusalOf(ctx, destination_url, [allowed_hosts]) !== undefined)
     problems.push(['allowed_hosts', 'must cover the host of destination_url']);
@@ -164,14 +164,15 @@ const destinationProblems = (ctx: ReactorsContext, { destination_url, allowed_ho
 /** The rules of a reactor's configuration, without a formula that declares its entries. */
 const configurationProblems = (configuration: Record<string, unknown>): Problem[] => {
   const entries = Object.entries(configuration);
-  if (entries.length > ELEMENTS_MAX) return [['configuration', `must have at most ${ELEMENTS_MAX} entries`]];
+  if (entries.length > ELEMENTS_MAX)
+    return [['configuration', `must have at most ${ELEMENTS_MAX} entries`, 'too_large']];
   const problems = entries.flatMap(([name, value]): Problem[] => {
     const path = formatPath(['configuration', name]);
     const validName = configurationName.safeParse(name);
     if (!validName.success) return [[path, validName.error.issues[0]?.message ?? 'is not valid']];
     return ['string', 'number', 'boolean'].includes(typeof value)
       ? []
-      : [[path, 'must be text, a number or a boolean']];
+      : [[path, 'must be text, a number or a boolean', 'wrong_type']];
   });
   return problems.length > 0 ? problems : textProblems(configuration as Configuration);
 };

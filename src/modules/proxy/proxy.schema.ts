@@ -3,6 +3,7 @@ import type { FastifySchema } from 'fastify';
 import {
   AppError,
   codeFailure,
+  failure,
   fieldErrors,
   forbidden,
   invalidField,
@@ -96,7 +97,7 @@ const headers = {
 };
 
 const codeError = (status: number, message: string): AppError =>
-  codeFailure(status, 'Reactor Runtime Error', fieldErrors([['error', message]]));
+  codeFailure(status, 'Reactor Runtime Error', fieldErrors([['error', message, 'thrown']]));
 
 /** The errors of the proxy itself, by name. Code can cause further ones, with the error classes of the SDK. */
 const failures: Record<string, [description: string, example: AppError]> = {
@@ -134,7 +135,7 @@ const failures: Record<string, [description: string, example: AppError]> = {
   ],
   ProxyTooManyRequests: [
     'Too much code of the tenant is running, or too many authentications failed from one address.',
-    new AppError('too_many_requests', 'The tenant runs as much code as it may. Wait and try again.'),
+    failure('too_many_runs', 'The tenant runs as much code as it may. Wait and try again.'),
   ],
   ProxyInternalError: [
     'A transform failed, and `errors.error` has its message. Or the server failed, and `errors` is empty.',
@@ -155,7 +156,7 @@ const failures: Record<string, [description: string, example: AppError]> = {
 };
 
 const failureResponses = Object.entries(failures).map(([name, [text, error]]) => {
-  const proxy_error = { ...problemOf(error, TRACE_ID), errors: { ...error.errors } };
+  const proxy_error = { ...problemOf(error, TRACE_ID), errors: { ...error.errors }, codes: { ...error.codes } };
   // Without a schema: the destination may respond with the same status, and with any body.
   return [name, errorResponse(text, error, { 'application/json': { schema: {}, example: { proxy_error } } })] as const;
 });

@@ -64,7 +64,7 @@ export const baseOf = (text: string, url: URL): Base => {
 
 /** @throws invalidInput. */
 export const refuseLongTarget = (characters: number): void => {
-  if (characters > TARGET_CHARACTERS_MAX) throw invalidField('query', TOO_LONG);
+  if (characters > TARGET_CHARACTERS_MAX) throw invalidField('query', TOO_LONG, 'too_large');
 };
 
 /** @param rawUrl the request target as received. @throws invalidInput; badRequest. */
@@ -78,7 +78,7 @@ export const parseTarget = (rawUrl: string): Target => {
   const kept: string[] = [];
   const pairs = question === -1 ? [] : rawUrl.slice(question + 1).split('&');
   refuseLongTarget(rawUrl.length);
-  if (pairs.length > QUERY_PARAMETERS_MAX) throw invalidField('query', TOO_MANY_PARAMETERS);
+  if (pairs.length > QUERY_PARAMETERS_MAX) throw invalidField('query', TOO_MANY_PARAMETERS, 'too_large');
   for (const pair of pairs) {
     const [name = '', ...rest] = pair.split('=');
     if (decodePercent(name, true).toLowerCase() !== KEY_PARAMETER) kept.push(pair);
@@ -155,5 +155,5 @@ const appendPath = (basePath: string, path: string): string => {
 /** @throws invalidInput if path and query, with their values, make the URL too long. */
 export const refuseLongUrl = (url: SpelledUrl, { path, query }: Pick<Target, 'path' | 'query'>): void => {
   if (spell(url).length > URL_CHARACTERS_MAX)
-    throw invalidField(path.length > query.length ? 'path' : 'query', TOO_LONG);
+    throw invalidField(path.length > query.length ? 'path' : 'query', TOO_LONG, 'too_large');
 };

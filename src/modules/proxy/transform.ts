@@ -8,7 +8,7 @@ import { answerCalls, type CodeRights } from '../code/answer-calls.ts';
 import { inputInTurns } from '../code/args.ts';
 import { answerOfFault, badInput, CodeResponse, runtimeError, withoutService } from '../code/code-errors.ts';
 import { CallFault, RUN_BYTES_MAX } from '../../platform/sandbox/protocol/sandbox.ts';
-import type { Json } from '../../platform/json/json.ts';
+import { joinPaths, type Json } from '../../platform/json/json.ts';
 import type { JsonFinding } from '../../platform/json/json-parser.ts';
 import { stringifyInSlices } from '../../platform/json/slices.ts';
 import { unknownCharset } from './bodies/body-kind.ts';
@@ -131,10 +131,10 @@ const WRITTEN_AT_ONCE = 65_536;
 
 /** @throws invalidInput for a request; bad_gateway for a response. */
 const refuseBody = (side: Side, finding: JsonFinding): never => {
-  const { path, sentence } = finding;
+  const { path, sentence, code } = finding;
   if (side === 'response')
     throw new AppError('bad_gateway', answerProblem(finding, "body of the destination's answer"));
-  throw invalidField(path === '' || path.startsWith('[') ? `body${path}` : `body.${path}`, sentence);
+  throw invalidField(joinPaths('body', path), sentence, code);
 };
 
 /**
@@ -240,7 +240,8 @@ export const transform = async (
   const isSame = isText || typeof value === 'string' ? returned.body === value : written === (await writeJson(value));
   if (isSameCharset && isSame && !loss) return unchanged(side, returned.headers, headers, message);
   // The bytes of which the code saw U+FFFD are lost.
-  if (!loss && !isInCharset && written.includes('\ufffd')) refuseBody(side, { path: '', sentence: NOT_IN_CHARSET });
+  if (!loss && !isInCharset && written.includes('\ufffd'))
+    refuseBody(side, { path: '', sentence: NOT_IN_CHARSET, code: 'invalid' });
   const isTyped = headers.some(([name]) => name.toLowerCase() === 'content-type');
   if (!isTyped && returned.body !== null && !isText) headers.push(['content-type', 'application/json']);
   return { headers, body: returned.body === null ? undefined : encode(side, written, headers, !isText) };

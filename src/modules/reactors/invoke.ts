@@ -5,7 +5,7 @@ import { logRow } from '../../platform/audit/record.ts';
 import type { ReactorsContext } from './context.ts';
 import { AppError, forbidden, invalidInput } from '../../platform/errors.ts';
 import { type LogLine, RUN_BYTES_MAX } from '../../platform/sandbox/protocol/sandbox.ts';
-import type { Json } from '../../platform/json/json.ts';
+import { joinPaths, type Json } from '../../platform/json/json.ts';
 import { stringifyInSlices } from '../../platform/json/slices.ts';
 import { createOpenedTexts } from '../tokens/expressions/opened-texts.ts';
 import { tokenize, type Tokenized } from '../tokens/tokenize.ts';
@@ -151,10 +151,10 @@ const tokenizeResult = async (ctx: ReactorsContext, writer: Work, body: Json): P
     return await tokenize(ctx, writer, body);
   } catch (error) {
     if (!(error instanceof AppError) || error.code !== 'invalid_input') throw error;
-    const places = Object.entries(error.errors ?? {}).map(([place, sentences]) => [
-      place === '' || place.startsWith('[') ? `tokenize${place}` : `tokenize.${place}`,
-      sentences,
-    ]);
-    throw invalidInput(Object.fromEntries(places), error);
+    const places = (error.fieldErrors ?? []).map(({ path, ...rest }) => ({
+      path: joinPaths('tokenize', path),
+      ...rest,
+    }));
+    throw invalidInput(places, error);
   }
 };

@@ -25,7 +25,7 @@ import { checkGrants } from '../access/grants.ts';
 import type { CodeContext } from '../code/context.ts';
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
 import type { StoredApplication } from '../access/rows/applications.ts';
-import { fieldErrors, internal, invalidField, invalidInput, notFound } from '../../platform/errors.ts';
+import { type FieldCode, fieldErrors, internal, invalidField, invalidInput, notFound } from '../../platform/errors.ts';
 import { formatPath, isStorableText, NOT_STORABLE } from '../../platform/json/json.ts';
 import { checkConfiguration } from '../code/contract.ts';
 import { type FormulaRecord, formulaRecordOf, isCutShort, pageTooLarge } from '../code/formulas.ts';
@@ -97,14 +97,16 @@ const recordOf = (
   modified_at: row.modified_at?.toISOString(),
 });
 
+type TextProblem = [path: string, sentence: string, code: FieldCode];
+
 /** Problems with the texts of a configuration, by their paths. */
-export const textProblems = (configuration: Configuration): [path: string, sentence: string][] =>
-  Object.entries(configuration).flatMap(([name, value]): [string, string][] => {
+export const textProblems = (configuration: Configuration): TextProblem[] =>
+  Object.entries(configuration).flatMap(([name, value]): TextProblem[] => {
     if (typeof value !== 'string') return [];
     const path = formatPath(['configuration', name]);
     if (value.length > CONFIGURATION_TEXT_LENGTH_MAX)
-      return [[path, `must have at most ${CONFIGURATION_TEXT_LENGTH_MAX} characters`]];
-    return isStorableText(value) ? [] : [[path, NOT_STORABLE]];
+      return [[path, `must have at most ${CONFIGURATION_TEXT_LENGTH_MAX} characters`, 'too_large']];
+    return isStorableText(value) ? [] : [[path, NOT_STORABLE, 'not_storable']];
   });
 
 /** @throws invalidInput naming every value that is not declared, is missing or has another type. */

@@ -4,7 +4,7 @@ import type { Work } from '../access/work.ts';
 import { getTransform } from '../access/rules.ts';
 import { linkLogRow, TOKEN_ASSOCIATED, TOKEN_DISSOCIATED } from '../../platform/audit/record.ts';
 import type { TokensContext } from './context.ts';
-import { AppError, conflict, invalidField, notFound } from '../../platform/errors.ts';
+import { alreadyExists, AppError, invalidField, notFound } from '../../platform/errors.ts';
 import type { Page, PageRequest } from '../../platform/pagination.ts';
 import { getTokenRow, listTokens, type TokenFilter } from './read-tokens.ts';
 import type { TokenRecord } from './tokens.ts';
@@ -32,7 +32,7 @@ export const associateTokens = async (
     });
   } catch (error) {
     if (error instanceof AppError && error.code === 'conflict' && error.cause !== undefined)
-      throw conflict('These tokens are associated already.', error);
+      throw alreadyExists('These tokens are associated already.', error);
     throw error;
   }
 };

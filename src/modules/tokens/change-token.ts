@@ -20,10 +20,11 @@ import type { TokensContext } from './context.ts';
 import { fingerprint } from '../../platform/crypto/digest.ts';
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
 import {
+  alreadyExists,
   AppError,
-  conflict,
   FieldErrorCollector,
   forbidden,
+  invalidField,
   invalidInput,
   notFound,
   payloadTooLarge,
@@ -64,7 +65,7 @@ const patchSchema = z.record(
  */
 export const changeToken = async (ctx: TokensContext, work: Work, id: string, body: unknown): Promise<TokenRecord> => {
   const patch = patchSchema.safeParse(body);
-  if (!patch.success || Array.isArray(body)) throw invalidInput({ '': ['the body must be an object'] });
+  if (!patch.success || Array.isArray(body)) throw invalidField('', 'the body must be an object', 'wrong_type');
   const unknown = new FieldErrorCollector();
   refuseUnknownAttributes(patch.data, patchNames, [], unknown);
   if (unknown.count > 0) throw invalidInput(unknown.errors);
@@ -103,7 +104,7 @@ export const changeToken = async (ctx: TokensContext, work: Work, id: string, bo
         const equal = [...(await lockFingerprints(tx, { fingerprints, containers }, ctx.now())).values()].flat();
         // A token that the caller may not see is ignored: a conflict would confirm that the caller guessed its value.
         if (equal.some((other) => other.id !== id && isSeen(ctx, work, other, keys)))
-          throw conflict('Another token has this value, and deduplication was asked for.');
+          throw alreadyExists('Another token has this value, and deduplication was asked for.');
       }
       const at = ctx.now();
       const columns: ChangedColumns = {
@@ -290,7 +291,7 @@ function* draftOf(ctx: TokensContext, work: Work, row: StoredToken, kept: Kept, 
   const problems = new FieldErrorCollector();
   const privacyContainer = containerOfPrivacy(patch, row.container, [], problems);
   if (privacyContainer !== undefined) request['containers'] = [privacyContainer];
-  if (request['data'] === undefined) problems.add(['data'], 'must not be taken away');
+  if (request['data'] === undefined) problems.add(['data'], 'must not be taken away', 'required');
   // An expression that was accepted before stays valid where the patch changes neither it nor the data.
   const isReread = ['data', ...showingAttributes].some((name) => patch[name] !== undefined);
   const tools = { ...draftTools(ctx), allowsAbsentPaths: !isReread || work.caller.allows_absent_paths === true };

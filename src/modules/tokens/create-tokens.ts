@@ -432,7 +432,7 @@ export const createToken = async (
 ): Promise<TokenRecord> => {
   const { request, parent_id } = input;
   if (typeof request !== 'object' || request === null || Array.isArray(request))
-    throw invalidField('', 'the body must be an object with `data`');
+    throw invalidField('', 'the body must be an object with `data`', 'wrong_type');
   const parent = parent_id === undefined ? undefined : await getTokenRow(ctx, work, parent_id);
   if (parent) getTransform(work, 'token:read', parent);
   const problems = new FieldErrorCollector();

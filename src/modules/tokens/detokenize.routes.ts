@@ -28,7 +28,7 @@ export const detokenizeRoutes = (app: App, ctx: TokensContext): void => {
       },
     },
     async (request, reply) => {
-      if (!request.hasBody) throw invalidField('', 'a JSON body is needed');
+      if (!request.hasBody) throw invalidField('', 'a JSON body is needed', 'required');
       const values = await detokenize(ctx, workOf(request), request.body as Json);
       // Serialized here because fastify sends a bare string as text, and clients need a JSON string.
       return answerInSlices(ctx, reply, values);

@@ -200,7 +200,7 @@ const recordFor = (
 export const expressionFault = (error: ExpressionError, place = ''): AppError =>
   error.code === 'too_large' || error.code === 'too_complex'
     ? payloadTooLarge(`The values ${TOO_LARGE}, and must not take more work than one request may.`)
-    : invalidField(place, error.message);
+    : invalidField(place, error.message, 'bad_expression');
 
 /**
  * Replaces expressions in JSON by the values that the caller may read.

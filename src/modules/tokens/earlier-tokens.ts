@@ -30,8 +30,8 @@ export const refuseUnknownAttributes = (
 ): void => {
   for (const name of Object.keys(request)) {
     if (known.has(name) || readOnlyNames.has(name) || name === 'privacy') continue;
-    if (!unsupportedNames.has(name)) problems.add([...path, name], unknownName(name, known));
-    else if (request[name] !== null) problems.add([...path, name], NOT_SUPPORTED);
+    if (!unsupportedNames.has(name)) problems.add([...path, name], unknownName(name, known), 'unknown_name');
+    else if (request[name] !== null) problems.add([...path, name], NOT_SUPPORTED, 'not_supported');
     if (problems.stopped) return;
   }
 };
@@ -54,16 +54,16 @@ export const containerOfPrivacy = (
   if (privacy === null) return undefined;
   const place = [...path, 'privacy'];
   if (typeof privacy !== 'object' || Array.isArray(privacy)) {
-    problems.add(place, 'must be an object');
+    problems.add(place, 'must be an object', 'wrong_type');
     return undefined;
   }
   if ((request['containers'] ?? null) !== null) {
-    problems.add(place, 'must not be combined with containers');
+    problems.add(place, 'must not be combined with containers', 'not_allowed');
     return undefined;
   }
   const before = problems.count;
   for (const name of Object.keys(privacy)) {
-    if (!privacyNames.has(name)) problems.add([...place, name], unknownName(name, privacyNames));
+    if (!privacyNames.has(name)) problems.add([...place, name], unknownName(name, privacyNames), 'unknown_name');
     if (problems.stopped) return undefined;
   }
 

@@ -41,9 +41,10 @@ const looksLikeCard = (id: string): boolean => {
 };
 
 const reasonOf = ({ errors }: FieldErrorCollector): string =>
-  Object.entries(errors)
-    .map(([place, sentences]) => `${place}: ${sentences.join(', ')}`)
-    .join('; ');
+  Array.from(
+    Map.groupBy(errors, ({ path }) => path),
+    ([path, found]) => `${path}: ${found.map(({ sentence }) => sentence).join(', ')}`,
+  ).join('; ');
 
 /** A mask that is the default of its type stays the default. */
 const withoutDefaultMask = (request: Record<string, Json>): Record<string, Json> => {

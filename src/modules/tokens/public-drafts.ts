@@ -30,7 +30,7 @@ export const refuseOfPublic = (
   for (const [name, value] of Object.entries(request)) {
     const isAbsent = value === null || (Array.isArray(value) && value.length === 0);
     if (!isAbsent && knownNames.has(name) && !publicNames.has(name))
-      problems.add([...path, name], 'must not be sent with a public key');
+      problems.add([...path, name], 'must not be sent with a public key', 'not_allowed');
   }
 };
 
@@ -47,9 +47,9 @@ export const checkPublicDraft = <Draft extends Checked>(
 ): Draft | undefined => {
   const before = problems.count;
   if (types && !types.includes(draft.type.name))
-    problems.add([...path, 'type'], `must be one of ${types.join(', ')} with this key`);
+    problems.add([...path, 'type'], `must be one of ${types.join(', ')} with this key`, 'not_allowed');
   if (draft.expires_at && draft.expires_at.getTime() > now.getTime() + EXPIRES_IN_MS_MAX)
-    problems.add([...path, 'expires_at'], 'must be at most 24 hours ahead with a public key');
+    problems.add([...path, 'expires_at'], 'must be at most 24 hours ahead with a public key', 'too_large');
   if (problems.count > before) return undefined;
   return {
     ...draft,

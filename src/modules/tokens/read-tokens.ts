@@ -96,7 +96,7 @@ export const searchTokens = async (
     if (input.query !== undefined)
       wanted = conditionOf(parseSearchQuery(input.query), keys, valueShownWhere(work.caller, 'token:search'));
   } catch (error) {
-    if (error instanceof SearchQueryError) throw invalidField('query', error.message);
+    if (error instanceof SearchQueryError) throw invalidField('query', error.message, 'bad_query');
     throw error;
   }
   return readTokens(ctx, work, 'token:search', { wanted, keys, page: input.page, parent_id: undefined });

@@ -17,6 +17,7 @@ import {
   STORED_EXPRESSION_LENGTH_MAX,
   type Strictness,
 } from './expressions/expressions.ts';
+import { toFieldError } from '../../platform/http/sentences.ts';
 import { isStorableText, type Json, NOT_STORABLE } from '../../platform/json/json.ts';
 import { findJsonProblem } from '../../platform/json/json-problem.ts';
 import { unknownName } from '../../platform/unknown-names.ts';
@@ -146,24 +147,35 @@ const guard = <T>(problems: FieldErrorCollector, path: Path, work: () => T): T |
   } catch (error) {
     if (!(error instanceof ExpressionError)) throw error;
     if (error.code === 'too_large') throw payloadTooLarge(`The expressions ${error.message}.`);
-    problems.add(path, error.message);
+    problems.add(path, error.message, 'bad_expression');
     if (spentCodes.includes(error.code)) problems.stop();
     return undefined;
   }
 };
 
-const zodProblems = (problems: FieldErrorCollector, path: Path, error: z.ZodError): void => {
-  for (const issue of error.issues) problems.add([...path, ...(issue.path as (string | number)[])], issue.message);
+const zodProblem = (problems: FieldErrorCollector, path: Path, issue: z.core.$ZodIssue, input: unknown): void => {
+  const { sentence, code } = toFieldError(issue, input);
+  problems.add([...path, ...(issue.path as (string | number)[])], sentence, code);
+};
+
+const zodProblems = (problems: FieldErrorCollector, path: Path, error: z.ZodError, input: unknown): void => {
+  for (const issue of error.issues) zodProblem(problems, path, issue, input);
 };
 
 /** Each unknown attribute has a problem of its own, with the nearest name: clients of other vaults write `exp_month`. */
-const dataProblems = (problems: FieldErrorCollector, path: Path, error: z.ZodError, { names }: TokenType): void => {
+const dataProblems = (
+  problems: FieldErrorCollector,
+  path: Path,
+  error: z.ZodError,
+  data: unknown,
+  { names }: TokenType,
+): void => {
   for (const issue of error.issues) {
-    if (issue.code !== 'unrecognized_keys') problems.add([...path, ...(issue.path as string[])], issue.message);
+    if (issue.code !== 'unrecognized_keys') zodProblem(problems, path, issue, data);
     else
       for (const name of issue.keys) {
         if (problems.stopped) return;
-        problems.add([...path, name], unknownName(name, names));
+        problems.add([...path, name], unknownName(name, names), 'unknown_name');
       }
   }
 };
@@ -180,7 +192,7 @@ const hasMany = (value: Json | undefined, most: number): boolean =>
 
 const refuseManyEntries = (request: Record<string, Json>, path: Path, problems: FieldErrorCollector): void => {
   for (const [name, most, sentence] of entriesMax)
-    if (hasMany(request[name], most)) problems.add([...path, name], sentence);
+    if (hasMany(request[name], most)) problems.add([...path, name], sentence, 'too_large');
 };
 
 const withoutMany = (request: Record<string, Json>): Record<string, Json> => {
@@ -242,7 +254,7 @@ export function* parseTokenRequest(
   const typeName = request['type'] === undefined ? 'token' : request['type'];
   const type = typeof typeName === 'string' ? findTokenType(typeName) : undefined;
   if (!type) {
-    problems.add([...path, 'type'], `must be one of ${tokenTypeNames.join(', ')}`);
+    problems.add([...path, 'type'], `must be one of ${tokenTypeNames.join(', ')}`, 'not_allowed');
     return undefined;
   }
   refuseUnknownAttributes(request, knownNames, path, problems);
@@ -251,14 +263,14 @@ export function* parseTokenRequest(
   if (problems.stopped) return undefined;
   const privacyContainer = containerOfPrivacy(request, type.container, path, problems);
   const data = type.data.safeParse(request['data']);
-  if (!data.success) dataProblems(problems, [...path, 'data'], data.error, type);
+  if (!data.success) dataProblems(problems, [...path, 'data'], data.error, request['data'], type);
   yield;
   const rest = fields.safeParse(problems.count > before ? withoutMany(request) : request);
-  if (!rest.success) zodProblems(problems, path, rest.error);
+  if (!rest.success) zodProblems(problems, path, rest.error, request);
   for (const name of ['data', 'mask'] as const) {
     yield;
     const inexact = request[name] === undefined ? undefined : yield* findJsonProblem(request[name]);
-    if (inexact) problems.add([...path, name, ...inexact.path], inexact.sentence);
+    if (inexact) problems.add([...path, name, ...inexact.path], inexact.sentence, inexact.code);
   }
   if (!data.success || !rest.success || problems.count > before) return undefined;
   if (privacyContainer !== undefined) rest.data.containers = [privacyContainer];
@@ -267,7 +279,11 @@ export function* parseTokenRequest(
   if (!draft || !tools.publicAccess) return draft;
   const checked = checkPublicDraft(draft, tools.publicAccess, tools.now(), path, problems);
   if (!hasMany(checked?.metadata, METADATA_KEYS_MAX)) return checked;
-  problems.add([...path, 'metadata'], `must have at most ${METADATA_KEYS_MAX} keys, with those of the session`);
+  problems.add(
+    [...path, 'metadata'],
+    `must have at most ${METADATA_KEYS_MAX} keys, with those of the session`,
+    'too_large',
+  );
   return undefined;
 }
 
@@ -298,7 +314,7 @@ function* evaluate(
     guard(problems, place, () => {
       const template = scanExpression(fingerprint_expression, 'fingerprint', meter);
       fingerprintValue = scalarText(evaluateCreateTime(template, scope, environment, meter, strictness));
-      if (fingerprintValue === undefined) problems.add(place, NO_SINGLE_VALUE);
+      if (fingerprintValue === undefined) problems.add(place, NO_SINGLE_VALUE, 'bad_expression');
     });
   }
 
@@ -311,13 +327,14 @@ function* evaluate(
     guard(problems, place, () => {
       const template = scanExpression(text, 'index', indexMeter);
       const value = scalarText(evaluateCreateTime(template, { data }, environment, indexMeter, strictness));
-      if (value === undefined) problems.add(place, NO_SINGLE_VALUE);
+      if (value === undefined) problems.add(place, NO_SINGLE_VALUE, 'bad_expression');
       else searchValues.push(value);
     });
   }
 
   const { id, drawId: drawNext } = parseId(rest.id ?? undefined, data, path, problems, { ...tools, strictness });
-  if (rest.expires_at && rest.expires_at <= now()) problems.add([...path, 'expires_at'], 'must be in the future');
+  if (rest.expires_at && rest.expires_at <= now())
+    problems.add([...path, 'expires_at'], 'must be in the future', 'in_the_past');
   if (problems.count > before || fingerprintValue === undefined) return undefined;
   return {
     type,
@@ -365,7 +382,7 @@ const parseId = (
   if (!text.includes('{{')) {
     const id = chosenTokenId.safeParse(text);
     if (id.success) return { id: id.data };
-    zodProblems(problems, place, id.error);
+    zodProblems(problems, place, id.error, text);
     return {};
   }
   const drawn = guard(problems, place, () => {
@@ -379,6 +396,7 @@ const parseId = (
       problems.add(
         place,
         `must make an id of ${TOKEN_ID_LENGTH_MIN} to ${TOKEN_ID_LENGTH_MAX} characters without ${TOKEN_ID_EXCLUDED} and without blanks at its ends`,
+        'bad_expression',
       );
     const drawNext = () => {
       const id = first ?? tryDraw(draw);

@@ -2,6 +2,7 @@
 // A mask and a fingerprint are expressions. They are parsed once and evaluated for each token (docs/decisions/0010-masks-and-fingerprints.md).
 import { z } from 'zod';
 import type { Json } from '../../platform/json/json.ts';
+import type { FieldCode } from '../../platform/problem-codes.ts';
 import { type Slices, stringifyInSlices } from '../../platform/json/slices.ts';
 import { withoutNulls } from '../../platform/optional.ts';
 import { compileShape, scalarText } from './expressions/expressions.ts';
@@ -44,15 +45,20 @@ export const passesAba = (digits: string): boolean => {
   return sum % 10 === 0;
 };
 
+const checkDigit = {
+  error: 'must have a valid check digit',
+  params: { code: 'check_digit' satisfies FieldCode },
+};
+
 const cardNumber = z
   .string('must be a string of 12 to 19 digits')
   .regex(/^[0-9]{12,19}$/, 'must be 12 to 19 digits')
-  .refine((text) => !/^[0-9]+$/.test(text) || passesLuhn(text), 'must have a valid check digit');
+  .refine((text) => !/^[0-9]+$/.test(text) || passesLuhn(text), checkDigit);
 
 const routingNumber = z
   .string('must be a string of 9 digits')
   .regex(/^[0-9]{9}$/, 'must be 9 digits')
-  .refine((text) => text.length !== 9 || passesAba(text), 'must have a valid check digit');
+  .refine((text) => text.length !== 9 || passesAba(text), checkDigit);
 
 const month = z.int('must be an integer from 1 to 12').min(1, 'must be from 1 to 12').max(12, 'must be from 1 to 12');
 const fourDigitYear = 'must be an integer of four digits';

@@ -27,7 +27,7 @@ export const tokenizeRoutes = (app: App, ctx: TokensContext): void => {
       },
     },
     async (request, reply) => {
-      if (!request.hasBody) throw invalidField('', 'a JSON body is needed');
+      if (!request.hasBody) throw invalidField('', 'a JSON body is needed', 'required');
       const tokenized = await tokenize(ctx, workOf(request), request.body as Json);
       // Serialized here because fastify sends a bare string as text, and clients need a JSON string.
       return answerInSlices(ctx, reply, tokenized);

@@ -53,7 +53,8 @@ const planOf = (body: Json, problems: FieldErrorCollector): { plan: Plan; places
 
   const add = (place: Place): number => {
     places.push(place);
-    if (places.length === TOKENIZE_LEAVES_MAX + 1) problems.add([], `must have at most ${TOKENIZE_LEAVES_MAX} values`);
+    if (places.length === TOKENIZE_LEAVES_MAX + 1)
+      problems.add([], `must have at most ${TOKENIZE_LEAVES_MAX} values`, 'too_large');
     return places.length - 1;
   };
 
@@ -61,11 +62,11 @@ const planOf = (body: Json, problems: FieldErrorCollector): { plan: Plan; places
     if (value === null) return { kind: 'null' };
     if (typeof value !== 'object') {
       const inexact = typeof value === 'number' ? numberProblem(value) : undefined;
-      if (inexact) problems.add(path, inexact);
+      if (inexact) problems.add(path, inexact, 'inexact_number');
       return { kind: 'leaf', draft: add({ leaf: value, path: [...path] }) };
     }
     if (depth === JSON_DEPTH_MAX) {
-      problems.add(path, depthProblem());
+      problems.add(path, depthProblem(), 'too_deep');
       return { kind: 'null' };
     }
     if (Array.isArray(value)) return { kind: 'array', items: value.map((item, index) => visitAt(index, item, depth)) };

@@ -1,5 +1,5 @@
 // Maps database errors to AppErrors. The driver's message stays in the private cause, because it can contain values.
-import { AppError, conflict, internal, notFound, unavailable } from '../errors.ts';
+import { alreadyExists, AppError, internal, notFound, unavailable } from '../errors.ts';
 
 /**
  * SQLSTATE classes and codes of temporary failures (503): connection (08), authorization (28), no such database (3D), resources (53),
@@ -37,7 +37,7 @@ const codeOf = (error: unknown): string | undefined => {
 export const faultOf = (error: unknown): AppError => {
   if (error instanceof AppError) return error;
   const code = codeOf(error);
-  if (code === UNIQUE_VIOLATION) return conflict('A record with this id already exists.', error);
+  if (code === UNIQUE_VIOLATION) return alreadyExists(undefined, error);
   if (code === FOREIGN_KEY_VIOLATION) return notFound('token');
   // Errors without a code are time-outs of the pool or of a query, and closed connections.
   if (code === undefined || TEMPORARY.test(code) || NETWORK_CODES.has(code)) return unavailable(error);

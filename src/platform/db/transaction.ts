@@ -9,7 +9,7 @@ import { NOTIFY } from './notices.ts';
 import { createSigning, type Signing } from './signing.ts';
 import type { SignedRows } from './signed-rows.ts';
 import type { Query } from './statements.ts';
-import { conflict } from '../errors.ts';
+import { failure } from '../errors.ts';
 
 /** A response to keep for an idempotency key. `sealed` is base64. */
 export type KeptAnswer = { id: string; claim: string; status: number; sealed: string; expires_at: Date };
@@ -23,7 +23,8 @@ RETURNING id`;
 export const keepAnswer = async (query: Query, tenantId: string, answer: KeptAnswer): Promise<void> => {
   const { id, claim, status, sealed, expires_at } = answer;
   const kept = await query('keep-answer', KEEP, [tenantId, id, claim, status, sealed, expires_at]);
-  if (kept.length === 0) throw conflict('Another request with this idempotency key took over.');
+  if (kept.length === 0)
+    throw failure('idempotency_in_progress', 'Another request with this idempotency key took over.');
 };
 
 /** A transaction on hot tables: tokens, their values and log rows. */

@@ -5,9 +5,9 @@ import { type Accounts, FREE_BYTES } from '../accounts.ts';
 import type { Platform } from '../platform.ts';
 import type { App } from './app-type.ts';
 import { accountOf, releaseAfter } from './slow-readers.ts';
-import { AppError, fieldErrors, invalidField, invalidInput, unsupportedMediaType } from '../errors.ts';
+import { AppError, invalidField, unsupportedMediaType } from '../errors.ts';
 import type { Json } from '../json/json.ts';
-import { JsonSyntaxError, type ParsedJson, parseInSlices } from '../json/json-parser.ts';
+import { describePlace, JsonSyntaxError, type ParsedJson, parseInSlices, type TextPlace } from '../json/json-parser.ts';
 
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
@@ -25,12 +25,15 @@ export const refuseCoding = (coding: string | undefined): void => {
     throw new AppError('unsupported_content_coding', 'The body must not have a Content-Encoding.');
 };
 
-/** Without the message of the parser, which could quote the body. */
-const notJson = () => invalidInput(fieldErrors([['', 'the body must be valid JSON in UTF-8']]));
+/** Says where the body breaks the syntax, and not by which characters. */
+const notJson = (place?: TextPlace) => {
+  const where = place === undefined ? '' : describePlace(place);
+  return invalidField('', `the body must be valid JSON in UTF-8${where}`, 'not_json');
+};
 
 const valueOf = ({ value, findings }: ParsedJson): Json => {
   const finding = findings.depth ?? findings.prototype ?? findings.duplicate ?? findings.number;
-  if (finding) throw invalidField(finding.path, finding.sentence);
+  if (finding) throw invalidField(finding.path, finding.sentence, finding.code);
   return value;
 };
 
@@ -46,7 +49,8 @@ type Done = (error: Error | null, body?: Json) => void;
 
 /** Nearly all bodies have one slice, and are parsed at once. */
 const parseJsonBody = (accounts: Accounts, request: FastifyRequest, bytes: Buffer, done: Done): void => {
-  const failed = (error: unknown): void => done(error instanceof JsonSyntaxError ? notJson() : (error as Error));
+  const failed = (error: unknown): void =>
+    done(error instanceof JsonSyntaxError ? notJson(error.place) : (error as Error));
   const parsing = parseInSlices(textOf(bytes));
   try {
     const slice = parsing.next();

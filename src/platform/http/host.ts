@@ -2,7 +2,7 @@
 // (RFC 9112 section 3.2): of two, a proxy in front of the server may have used the other one.
 import type { IncomingMessage } from 'node:http';
 import type { Platform } from '../platform.ts';
-import { AppError, fieldErrors, invalidField, invalidInput } from '../errors.ts';
+import { AppError, invalidField } from '../errors.ts';
 import { coversHost, hostOf } from '../host-names.ts';
 import type { App } from './app-type.ts';
 
@@ -15,7 +15,7 @@ export const requireOneHost = (app: App): void => {
     for (let at = 0; at < rawHeaders.length; at += 2) if (isHost(rawHeaders[at] as string)) hosts += 1;
     if (hosts === 1 || (hosts === 0 && httpVersion === '1.0')) return done();
     reply.header('connection', 'close');
-    return done(invalidInput(fieldErrors([['', 'the request must have one Host header']])));
+    return done(invalidField('headers.host', 'the request must have one Host header'));
   });
 };
 

@@ -9,6 +9,7 @@ import {
   badRequest,
   fieldErrors,
   internal,
+  invalidField,
   invalidInput,
   notFound,
   payloadTooLarge,
@@ -16,6 +17,7 @@ import {
   unsupportedMediaType,
 } from '../errors.ts';
 import { formatPath } from '../json/json.ts';
+import type { FieldCode, ProblemCode } from '../problem-codes.ts';
 import { CHUNKS_RULE } from '../small-chunks.ts';
 import { sendAnswer } from './answers.ts';
 import { TOO_MANY_CHUNKS } from './metered-bodies.ts';
@@ -26,9 +28,11 @@ import { headersOf } from './trace.ts';
 export type Problem = {
   title: string;
   status: number;
+  code: ProblemCode;
   detail?: string;
   instance?: string;
   errors?: Record<string, string[]>;
+  codes?: Record<string, FieldCode[]>;
   trace_id: string;
   otel_trace_id?: string;
 };
@@ -41,6 +45,9 @@ const CHALLENGE = 'ApiKey header="SVC-API-KEY"';
 /** A header, as clients depend on the attributes of the problem. */
 const CODE_LINE = 'svc-code-line';
 
+/** The path of an error that belongs to no part of the request. */
+const REQUEST = 'request';
+
 const VALIDATION_TITLE = 'One or more validation errors occurred.';
 
 /**
@@ -52,11 +59,13 @@ export const problemOf = (error: AppError, trace_id: string, otel_trace_id?: str
   const problem: Problem = {
     title: invalid || error.code === 'code_failed' ? VALIDATION_TITLE : (STATUS_CODES[error.status] ?? 'Error'),
     status: error.status,
+    code: error.problemCode,
     trace_id,
   };
   if (otel_trace_id !== undefined) problem.otel_trace_id = otel_trace_id;
   if (!invalid) problem.detail = error.message;
-  if (error.errors) problem.errors = { ...error.errors };
+  const { errors, codes } = error;
+  if (errors && codes) Object.assign(problem, { errors, codes });
   return problem;
 };
 
@@ -65,8 +74,8 @@ const fastifyErrors: Record<string, (bodyBytesMax: number) => AppError> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: () => unsupportedMediaType('The body must be application/json.'),
   FST_ERR_CTP_BODY_TOO_LARGE: (most) => payloadTooLarge(`The body must be at most ${most} bytes.`),
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: () =>
-    invalidInput(fieldErrors([['', 'the body does not have the length that Content-Length says']])),
-  FST_ERR_BAD_URL: () => invalidInput(fieldErrors([['path', 'must be percent-encoded UTF-8']])),
+    invalidField('headers.content-length', 'the body does not have the length that Content-Length says'),
+  FST_ERR_BAD_URL: () => invalidField('path', 'must be percent-encoded UTF-8'),
   FST_ERR_MAX_PARAM_LENGTH: () => notFound('resource'),
 };
 
@@ -88,7 +97,7 @@ export const toAppError = (error: unknown, bodyBytesMax: number): AppError => {
   if (statusCode === 503) return unavailable(error);
   // Another error of Fastify about the request. Its message stays on the server.
   if (statusCode !== undefined && statusCode >= 400 && statusCode < 500)
-    return invalidInput(fieldErrors([['', 'the request is not valid']]), error);
+    return invalidInput(fieldErrors([[REQUEST, 'the request is not valid']]), error);
   return internal(error);
 };
 
@@ -119,6 +128,7 @@ export const sendProxyProblem = (reply: FastifyReply, error: AppError): FastifyR
   const problem = problemFor(reply, error);
   if (error.code === 'bad_request') problem.title = 'Invalid proxy request';
   problem.errors ??= {};
+  problem.codes ??= {};
   return reply
     .status(error.status)
     .headers(ownProxyHeaders)
@@ -164,7 +174,7 @@ export const rawProblem = (code: string | undefined, trace_id: string): string =
     ERR_HTTP_REQUEST_TIMEOUT: new AppError('request_timeout', 'The request did not arrive in time.'),
     [TOO_MANY_CHUNKS]: badRequest(`The body has ${CHUNKS_RULE}. Send it in larger chunks.`),
   };
-  const error = known[code ?? ''] ?? invalidInput(fieldErrors([['', 'the request is not valid HTTP']]));
+  const error = known[code ?? ''] ?? invalidField(REQUEST, 'the request is not valid HTTP');
   const body = JSON.stringify(problemOf(error, trace_id));
   return [
     `HTTP/1.1 ${error.status} ${STATUS_CODES[error.status]}`,

@@ -2,6 +2,7 @@
 // OpenAPI document.
 import { z } from 'zod';
 import { optional } from '../optional.ts';
+import { failureCauses, failureKinds, fieldCodes } from '../problem-codes.ts';
 
 export const TENANT_ID = '7f4c2b1e-9d3a-4a57-8f61-2c5b8e0d9a13';
 export const APPLICATION_ID = 'c1a8f0d4-2e6b-4b39-9a75-6d0e3f8b1c52';
@@ -37,6 +38,11 @@ export const problem = z
       example: 'One or more validation errors occurred.',
     }),
     status: z.int().meta({ description: 'The status of the response.', example: 400 }),
+    code: z.string().meta({
+      description: 'The kind or cause of the failure, for programs. Stable, unlike texts.',
+      example: 'invalid_input',
+      'x-extensible-enum': Object.keys({ ...failureKinds, ...failureCauses }),
+    }),
     detail: z
       .string()
       .optional()
@@ -46,8 +52,15 @@ export const problem = z
       .optional()
       .meta({
         description:
-          'Messages about each property that is not valid, by its path: `card.data.number`, `[0].type`, or empty for the whole body. They never contain a value.',
+          'Messages about each property that is not valid, by its path: `card.data.number`, `[0].type`, or `body` for the whole body. They never contain a value.',
         example: { 'card.data.number': ['must have a valid check digit'] },
+      }),
+    codes: z
+      .record(z.string(), z.array(z.string().meta({ 'x-extensible-enum': Object.keys(fieldCodes) })))
+      .optional()
+      .meta({
+        description: 'A code for each message in `errors`: by the same paths, in the same order.',
+        example: { 'card.data.number': ['check_digit'] },
       }),
     trace_id: z.string().meta({
       description: 'The trace id of the request, as in the header `SVC-TRACE-ID` and in the log.',

@@ -2,7 +2,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { once } from 'node:events';
 import { newUuid } from '../crypto/ids.ts';
-import { AppError } from '../errors.ts';
+import { type AppError, failure } from '../errors.ts';
 import { problemOf } from './problems.ts';
 import { headersOf, traceIdOf } from './trace.ts';
 
@@ -11,7 +11,7 @@ const RETRY_AFTER_SECONDS = 10;
 /** A request has no body that is read here, and headers arrive at once. */
 const REQUEST_MS_MAX = 10_000;
 
-const sealed = (): AppError => new AppError('unavailable', 'The vault is sealed. Its operators must unseal it.');
+const sealed = (): AppError => failure('sealed', 'The vault is sealed. Its operators must unseal it.');
 
 const respond = (request: IncomingMessage, response: ServerResponse): void => {
   const trace_id = traceIdOf(request, newUuid);

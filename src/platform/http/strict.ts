@@ -3,8 +3,8 @@
 import type { FastifySchemaCompiler } from 'fastify';
 import { validatorCompiler } from 'fastify-type-provider-zod';
 import { z } from 'zod';
-import { fieldErrors, invalidField, invalidInput } from '../errors.ts';
-import { sentenceOf } from './sentences.ts';
+import { type FieldError, invalidField, invalidInput } from '../errors.ts';
+import { sentenceOf, toFieldError } from './sentences.ts';
 import { NOT_SUPPORTED, UNKNOWN_NAMES_MAX, unknownName } from '../unknown-names.ts';
 import { formatPath } from '../json/json.ts';
 import type { App } from './app-type.ts';
@@ -12,7 +12,6 @@ import { checkNullIsAbsence } from './null-is-absence.ts';
 import { type Earlier, earlierBodies, earlierQueries } from './earlier-clients.ts';
 
 type Path = readonly (string | number)[];
-type Problem = readonly [path: string, sentence: string];
 type Values = Record<string, unknown>;
 
 /** The attributes that a schema knows, or those of the items of its list or map. Undefined where any name is valid. */
@@ -93,7 +92,7 @@ const findUnknown = (
   names: Names | undefined,
   { record, notSupported = [], notRead = [], notReadBelow, listedMax }: Tolerated,
   path: Path,
-  problems: Problem[],
+  problems: FieldError[],
 ): void => {
   if (!names || problems.length >= UNKNOWN_NAMES_MAX) return;
   if ('items' in names) {
@@ -111,9 +110,13 @@ const findUnknown = (
       const below = { record: answered.get(name), notRead: notReadBelow?.[name] };
       findUnknown(part, names.attributes.get(name), below, place, problems);
     } else if (notSupported.includes(name)) {
-      if (part !== null) problems.push([formatPath(place), NOT_SUPPORTED]);
+      if (part !== null) problems.push({ path: formatPath(place), sentence: NOT_SUPPORTED, code: 'not_supported' });
     } else if (!answered.has(name) && !notRead.includes(name))
-      problems.push([formatPath(place), unknownName(name, names.attributes.keys(), listedMax)]);
+      problems.push({
+        path: formatPath(place),
+        sentence: unknownName(name, names.attributes.keys(), listedMax),
+        code: 'unknown_name',
+      });
     if (problems.length >= UNKNOWN_NAMES_MAX) return;
   }
 };
@@ -176,15 +179,12 @@ export const refuseUnknownNames = (scope: App): void => {
     return (data: unknown) => {
       try {
         const settled = settle(data, earlier);
-        const problems: Problem[] = [];
+        const problems: FieldError[] = [];
         findUnknown(settled, names, tolerated, [], problems);
         const parsed = z.safeParse(schema, settled);
         if (parsed.success && problems.length === 0) return { value: parsed.data };
-        const issues = (parsed.error?.issues ?? []).map(({ path, message }): Problem => [
-          formatPath(path as (string | number)[]),
-          message,
-        ]);
-        return { error: invalidInput(fieldErrors([...issues, ...problems])) };
+        const issues = (parsed.error?.issues ?? []).map((issue) => toFieldError(issue, settled));
+        return { error: invalidInput([...issues, ...problems]) };
       } catch (error) {
         return { error: error as Error };
       }

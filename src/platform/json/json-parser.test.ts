@@ -83,7 +83,11 @@ describe('what JSON.parse reads, and nothing else, is read as JSON.parse reads i
     const { value: parsed, findings } = parseAtOnce(text);
     expect(Object.getPrototypeOf(parsed)).toBe(Object.prototype);
     expect((parsed as Record<string, unknown>)['polluted']).toBeUndefined();
-    expect(findings.prototype).toEqual({ path: '', sentence: 'must not have the key __proto__' });
+    expect(findings.prototype).toEqual({
+      path: '',
+      sentence: 'must not have the key __proto__',
+      code: 'forbidden_name',
+    });
   });
 });
 
@@ -97,7 +101,7 @@ describe('what must not be in a body is found at its place', () => {
     ['{"1":0,"01":0,"1":0}', '1'],
   ])('one key twice: %s', (text, path) => {
     expect(parseAtOnce(text).findings).toEqual({
-      duplicate: { path, sentence: 'must not be there twice in one object' },
+      duplicate: { path, sentence: 'must not be there twice in one object', code: 'duplicate_name' },
     });
   });
 

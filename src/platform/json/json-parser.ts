@@ -2,6 +2,7 @@
 // duplicate keys, deep nesting, keys that could change a prototype, and numbers that a double does not hold exactly.
 import { JSON_DEPTH_MAX, type Json, depthProblem, formatPath } from './json.ts';
 import { isExactNumber } from './json-numbers.ts';
+import type { FieldCode } from '../problem-codes.ts';
 import type { Slices } from './slices.ts';
 
 /** `steps`: each attempt to match counts one, and each character that a match takes counts one more. */
@@ -41,17 +42,31 @@ export const takeText = (scanner: Scanner, text: string): boolean => {
 export const JSON_SLICE_CHARACTERS = 32_768;
 
 /** The sentence follows the path, and has no value. */
-export type JsonFinding = { path: string; sentence: string };
+export type JsonFinding = { path: string; sentence: string; code: FieldCode };
 
 /** The first finding of each kind. */
 export type JsonFindings = Partial<Record<'depth' | 'values' | 'prototype' | 'duplicate' | 'number', JsonFinding>>;
 
 export type ParsedJson = { value: Json; findings: JsonFindings };
 
-/** The text is not JSON. Without details, which could quote it. */
+/** Where a text breaks the syntax: both count from 1, the column in UTF-16 units. */
+export type TextPlace = { line: number; column: number };
+
+/** The end of an error's sentence. */
+export const describePlace = ({ line, column }: TextPlace): string => `: see line ${line}, column ${column}`;
+
+/** The text is not JSON. Says where, but not what is there. */
 export class JsonSyntaxError extends Error {
   override readonly name = 'JsonSyntaxError';
+  readonly place: TextPlace;
+  constructor(place: TextPlace) {
+    super();
+    this.place = place;
+  }
 }
+
+/** Ends the parse at the position of the reader. */
+class SyntaxFault extends Error {}
 
 type Members = Record<string, Json>;
 
@@ -81,9 +96,43 @@ const OPEN_OBJECT = 0x7b;
 const CLOSE_OBJECT = 0x7d;
 const SPACE = 0x20;
 
-const refuse = (): never => {
-  throw new JsonSyntaxError();
+const refuse = (reader: Reader, at = reader.at): never => {
+  reader.at = at;
+  throw new SyntaxFault();
 };
+
+/** At the first character that the string must not have, or at the end of the text. */
+const refuseString = (reader: Reader): never => {
+  const { text } = reader;
+  let at = reader.at + 1;
+  for (; at < text.length; at += 1) {
+    const code = text.charCodeAt(at);
+    if (code < SPACE) break;
+    if (code !== BACKSLASH) continue;
+    const length = text.charCodeAt(at + 1) === SMALL_U ? 6 : 2;
+    if (!isEscape.test(text.slice(at, at + length))) break;
+    at += length - 1;
+  }
+  return refuse(reader, at);
+};
+
+const isEscape = /^\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4})$/;
+
+/** Pauses after each slice. */
+function* findPlace(text: string, at: number): Slices<TextPlace> {
+  let line = 1;
+  let lineStart = 0;
+  let pauseAt = JSON_SLICE_CHARACTERS;
+  for (;;) {
+    const end = text.indexOf('\n', lineStart);
+    if (end === -1 || end >= at) return { line, column: at - lineStart + 1 };
+    line += 1;
+    lineStart = end + 1;
+    if (lineStart < pauseAt) continue;
+    yield;
+    pauseAt = lineStart + JSON_SLICE_CHARACTERS;
+  }
+}
 
 /** The next character that is not white space, or NaN. The reader stays before it. */
 const nextCode = (reader: Reader): number => {
@@ -102,7 +151,7 @@ const takeShortString = (reader: Reader): string | undefined => {
   const end = from + JSON_SLICE_CHARACTERS;
   if (end < text.length) {
     const quote = text.indexOf('"', from + 1);
-    if (quote === -1) refuse();
+    if (quote === -1) refuseString(reader);
     reader.isBeforeLong = quote >= end || text.charCodeAt(quote - 1) === BACKSLASH;
     if (reader.isBeforeLong) return undefined;
   }
@@ -121,8 +170,8 @@ function* takeLongString(reader: Reader): Slices<string> {
     while (at < pauseAt && (code = text.charCodeAt(at)) !== QUOTE)
       if (code !== BACKSLASH) at += 1;
       else at += text.charCodeAt(at + 1) === SMALL_U ? 6 : 2;
-    if (at >= text.length) refuse();
-    pieces.push(parseLiteral(`"${text.slice(from, at)}"`));
+    if (at >= text.length) refuseString(reader);
+    pieces.push(parseLiteral(reader, `"${text.slice(from, at)}"`));
     if (code === QUOTE && at < pauseAt) break;
     yield;
   }
@@ -150,19 +199,20 @@ const takeEscapedString = (reader: Reader, from: number): string => {
     const code = text.charCodeAt(at);
     if (code === BACKSLASH) at += 1;
     else if (code === QUOTE) {
-      const literal = text.slice(reader.at, at + 1);
+      const value = parseLiteral(reader, text.slice(reader.at, at + 1));
       reader.at = at + 1;
-      return parseLiteral(literal);
+      return value;
     }
   }
-  return refuse();
+  return refuseString(reader);
 };
 
-const parseLiteral = (literal: string): string => {
+/** A string, or a piece of it. The reader stands at its start. */
+const parseLiteral = (reader: Reader, literal: string): string => {
   try {
     return JSON.parse(literal) as string;
   } catch {
-    return refuse();
+    return refuseString(reader);
   }
 };
 
@@ -170,12 +220,13 @@ const numberForm = /-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y;
 
 const takeNumber = (reader: Reader): number => {
   numberForm.lastIndex = reader.at;
-  const [literal] = numberForm.exec(reader.text) ?? refuse();
+  const [literal] = numberForm.exec(reader.text) ?? refuse(reader);
   reader.at = numberForm.lastIndex;
   if (!isExactNumber(literal))
     reader.findings.number ??= {
       path: pathOf(reader.levels),
       sentence: 'must be a number that a double holds exactly, or a string',
+      code: 'inexact_number',
     };
   return Number(literal);
 };
@@ -186,7 +237,7 @@ const takeWord = (reader: Reader): Json => {
       reader.at += word.length;
       return value;
     }
-  return refuse();
+  return refuse(reader);
 };
 
 const words: [string, Json][] = [
@@ -201,20 +252,25 @@ const pathOf = (levels: readonly Level[]): string =>
   formatPath(levels.map((level) => (level.items ? level.items.length : level.name)));
 
 const open = ({ levels, findings }: Reader, level: Level): void => {
-  if (levels.length === JSON_DEPTH_MAX) findings.depth ??= { path: '', sentence: `the body ${depthProblem()}` };
+  if (levels.length === JSON_DEPTH_MAX)
+    findings.depth ??= { path: '', sentence: `the body ${depthProblem()}`, code: 'too_deep' };
   levels.push(level);
 };
 
 /** A name and its colon. */
 const takeName = (reader: Reader): void => {
   const { levels, findings } = reader;
-  if (nextCode(reader) !== QUOTE) refuse();
+  if (nextCode(reader) !== QUOTE) refuse(reader);
   const level = levels.at(-1) as Extract<Level, { name: string }>;
   level.name = takeString(reader);
-  if (nextCode(reader) !== COLON) refuse();
+  if (nextCode(reader) !== COLON) refuse(reader);
   reader.at += 1;
   if (Object.hasOwn(level.members, level.name))
-    findings.duplicate ??= { path: pathOf(levels), sentence: 'must not be there twice in one object' };
+    findings.duplicate ??= {
+      path: pathOf(levels),
+      sentence: 'must not be there twice in one object',
+      code: 'duplicate_name',
+    };
   // `constructor` is refused only if its value has a `prototype`.
   const outer = levels.at(-2);
   const key =
@@ -225,6 +281,7 @@ const takeName = (reader: Reader): void => {
     findings.prototype ??= {
       path: pathOf(levels.slice(0, key === '__proto__' ? -1 : -2)),
       sentence: `must not have the key ${key}`,
+      code: 'forbidden_name',
     };
 };
 
@@ -267,7 +324,7 @@ const takeEnd = (reader: Reader, level: Level, value: Json): Json | undefined =>
     if (!level.items) takeName(reader);
     return undefined;
   }
-  if (code !== (level.items ? CLOSE_LIST : CLOSE_OBJECT)) refuse();
+  if (code !== (level.items ? CLOSE_LIST : CLOSE_OBJECT)) refuse(reader, reader.at - 1);
   reader.levels.pop();
   return level.items ?? level.members;
 };
@@ -278,12 +335,31 @@ const takeEnd = (reader: Reader, level: Level, value: Json): Json | undefined =>
  * memory; more than so many values.
  * @throws JsonSyntaxError.
  */
-export function* parseInSlices(
-  text: string,
-  { stopsAtDepth = false, valuesMax = Infinity }: { stopsAtDepth?: boolean; valuesMax?: number } = {},
-): Slices<ParsedJson> {
-  const findings: JsonFindings = {};
-  const reader: Reader = { text, at: 0, values: 0, isBeforeLong: false, levels: [], findings };
+export function* parseInSlices(text: string, limits: Limits = {}): Slices<ParsedJson> {
+  const reader: Reader = { text, at: 0, values: 0, isBeforeLong: false, levels: [], findings: {} };
+  try {
+    return yield* parse(reader, limits);
+  } catch (error) {
+    if (!(error instanceof SyntaxFault)) throw error;
+    throw new JsonSyntaxError(yield* findPlace(text, reader.at));
+  }
+}
+
+/** Where a text breaks the syntax; undefined for valid JSON, and for what is nested too deep before. */
+export function* findSyntaxError(text: string): Slices<TextPlace | undefined> {
+  try {
+    yield* parseInSlices(text, { stopsAtDepth: true });
+    return undefined;
+  } catch (error) {
+    if (error instanceof JsonSyntaxError) return error.place;
+    throw error;
+  }
+}
+
+type Limits = { stopsAtDepth?: boolean; valuesMax?: number };
+
+function* parse(reader: Reader, { stopsAtDepth = false, valuesMax = Infinity }: Limits): Slices<ParsedJson> {
+  const { text, findings } = reader;
   let pauseAt = JSON_SLICE_CHARACTERS;
   let value: Json | undefined;
   for (;;) {
@@ -295,12 +371,12 @@ export function* parseInSlices(
     else if (level) value = takeEnd(reader, level, value);
     else break;
     if (reader.values > valuesMax)
-      findings.values ??= { path: '', sentence: `must not hold more than ${valuesMax} values` };
+      findings.values ??= { path: '', sentence: `must not hold more than ${valuesMax} values`, code: 'too_large' };
     if (findings.values || (stopsAtDepth && findings.depth)) return { value: null, findings };
     if (reader.at < pauseAt) continue;
     yield;
     pauseAt = reader.at + JSON_SLICE_CHARACTERS;
   }
   nextCode(reader);
-  return reader.at === text.length ? { value, findings } : refuse();
+  return reader.at === text.length ? { value, findings } : refuse(reader);
 }

@@ -41,6 +41,8 @@ export function* parseOutsideInSlices(text: string): Slices<OutsideJson> {
   const { prototype, depth, duplicate, number } = findings;
   // Only what exceeds the limit of clients can exceed this one.
   const sentence = depth && (yield* findShapeProblem(value));
-  const problem = prototype ?? (sentence === undefined ? undefined : { path: '', sentence });
+  const tooDeep: JsonFinding | undefined =
+    sentence === undefined ? undefined : { path: '', sentence, code: 'too_deep' };
+  const problem = prototype ?? tooDeep;
   return { value, problem, loss: duplicate ?? number };
 }

@@ -42,6 +42,10 @@ export const formatPath = (path: readonly (string | number)[]): string => {
   return text;
 };
 
+/** The path of a place below another. */
+export const joinPaths = (path: string, below: string): string =>
+  below === '' || below.startsWith('[') ? `${path}${below}` : `${path}.${below}`;
+
 /** Why a number would not be returned as it was sent, or undefined. */
 export const numberProblem = (value: number): string | undefined => {
   if (!Number.isFinite(value)) return 'must be a number in the range of a double, or a string';

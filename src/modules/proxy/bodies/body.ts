@@ -208,7 +208,7 @@ function* prepareMultipart(
     onFrame: (chunk) => found.push(chunk),
     onPart: (headers) => {
       parts += 1;
-      if (parts > PARTS_MAX) throw invalidField(place, `must have at most ${PARTS_MAX} parts`);
+      if (parts > PARTS_MAX) throw invalidField(place, `must have at most ${PARTS_MAX} parts`, 'too_large');
       found.push({ kind: bodyKindOf(headers), path: [...path, partName(headers) ?? parts - 1], headers, content: [] });
     },
     onContent: (chunk) => {

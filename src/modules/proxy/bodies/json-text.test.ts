@@ -38,15 +38,15 @@ describe('JSON', () => {
   });
 
   test.each([
-    ['["{{ t }}"', { body: ['must be valid JSON'] }],
-    ['{{ t }}', { body: ['must be valid JSON'] }],
-    ['{"a":{{ t }}}', { body: ['must be valid JSON'] }],
-    ["['{{ t }}']", { body: ['must be valid JSON'] }],
-    ['["{{ t }}\n"]', { body: ['must be valid JSON'] }],
-    ['["{{ t }}]', { body: ['must be valid JSON'] }],
-    ['["\\x{{ t }}"]', { body: ['must be valid JSON'] }],
-    [':"{{ t }}"', { body: ['must be valid JSON'] }],
-    ['{"a":1},"{{ t }}"', { body: ['must be valid JSON'] }],
+    ['["{{ t }}"', { body: ['must be valid JSON: see line 1, column 11'] }],
+    ['{{ t }}', { body: ['must be valid JSON: see line 1, column 2'] }],
+    ['{"a":{{ t }}}', { body: ['must be valid JSON: see line 1, column 7'] }],
+    ["['{{ t }}']", { body: ['must be valid JSON: see line 1, column 2'] }],
+    ['["{{ t }}\n"]', { body: ['must be valid JSON: see line 1, column 10'] }],
+    ['["{{ t }}]', { body: ['must be valid JSON: see line 1, column 11'] }],
+    ['["\\x{{ t }}"]', { body: ['must be valid JSON: see line 1, column 3'] }],
+    [':"{{ t }}"', { body: ['must be valid JSON: see line 1, column 1'] }],
+    ['{"a":1},"{{ t }}"', { body: ['must be valid JSON: see line 1, column 8'] }],
     ['{"card":{"number":"{{ t"}}', { 'body.card.number': ['must close every {{ with }}'] }],
     ['[[1,[2]],{"a":1,"x":[0,"{{ }}"]}]', { 'body[1].x[1]': ['must have something to refer to between {{ and }}'] }],
     ['{"\\u0061":{"a":1},"b":"{{"}', { 'body.b': ['must close every {{ with }}'] }],
@@ -103,7 +103,9 @@ describe('JSON', () => {
     expect(problemsOf(() => sendBody(type, '1\n{"a":["{{"]}', t))).toEqual({
       'body[1].a[0]': ['must close every {{ with }}'],
     });
-    expect(problemsOf(() => sendBody(type, '{"a":\n"{{ t }}"}', t))).toEqual({ 'body[1]': ['must be valid JSON'] });
+    expect(problemsOf(() => sendBody(type, '{"a":\n"{{ t }}"}', t))).toEqual({
+      'body[1]': ['must be valid JSON: see line 1, column 10'],
+    });
     const records = '\x1e{"a":\n"{{ t }}"}\n\x1e"{{ t }}"\n';
     expect(sendBody('application/json-seq', records, { t: 5 })).toBe('\x1e{"a":\n5}\n\x1e5\n');
   });

@@ -3,7 +3,13 @@
 import { invalidField } from '../../../platform/errors.ts';
 import { type Expansion, expandJson, type References } from '../../tokens/expressions/expansion.ts';
 import { formatPath, JSON_DEPTH_MAX, depthProblem } from '../../../platform/json/json.ts';
-import { JSON_SLICE_CHARACTERS, JsonSyntaxError, parseInSlices } from '../../../platform/json/json-parser.ts';
+import {
+  describePlace,
+  findSyntaxError,
+  JSON_SLICE_CHARACTERS,
+  JsonSyntaxError,
+  parseInSlices,
+} from '../../../platform/json/json-parser.ts';
 import type { Slices } from '../../../platform/json/slices.ts';
 import type { Charset } from './body-kind.ts';
 import { hasKeptBytes } from './charsets.ts';
@@ -42,8 +48,13 @@ export function* splitJson(text: string, charset: Charset, path: Path, reference
     return yield* split(text, charset, path, references);
   } catch (error) {
     // The message is not passed on, because it quotes the text around the error.
-    const isSyntax = error instanceof SyntaxError || error instanceof JsonSyntaxError;
-    throw isSyntax ? invalidField(formatPath(path), 'must be valid JSON') : error;
+    if (!(error instanceof SyntaxError || error instanceof JsonSyntaxError)) throw error;
+    const place = yield* findSyntaxError(withoutByteOrderMark(text));
+    throw invalidField(
+      formatPath(path),
+      `must be valid JSON${place === undefined ? '' : describePlace(place)}`,
+      'not_json',
+    );
   }
 }
 
@@ -86,7 +97,7 @@ function* split(text: string, charset: Charset, path: Path, references: Referenc
       parts.push(text.slice(done, from), slot);
       done = to;
     } else if (code === OPEN_LIST || code === OPEN_OBJECT) {
-      if (levels.length === JSON_DEPTH_MAX) throw invalidField(formatPath(path), depthProblem());
+      if (levels.length === JSON_DEPTH_MAX) throw invalidField(formatPath(path), depthProblem(), 'too_deep');
       levels.push(code === OPEN_LIST ? { index: 0 } : { nameFrom: 0, nameTo: 0 });
     } else if (code === CLOSE_LIST || code === CLOSE_OBJECT) levels.pop();
     else if (code === COLON) levels[levels.length - 1] = { nameFrom: from, nameTo: to };

@@ -42,7 +42,11 @@ export const refuseValue = (place: string, sentence: string): AppError => invali
  */
 export const refuseName = (path: readonly (string | number)[], { coded }: Pick<References, 'coded'>): void => {
   if (coded === undefined)
-    throw invalidField(formatPath(path), 'must have no {{ in names: expressions stand in values only');
+    throw invalidField(
+      formatPath(path),
+      'must have no {{ in names: expressions stand in values only',
+      'bad_expression',
+    );
 };
 
 /** latin1 without the controls above ASCII, which readers interpret differently. */

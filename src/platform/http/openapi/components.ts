@@ -2,18 +2,7 @@
 // Their text is in openapi.md.
 import { readFileSync } from 'node:fs';
 import { maxHeaderSize } from 'node:http';
-import {
-  AppError,
-  conflict,
-  forbidden,
-  internal,
-  invalidField,
-  notFound,
-  payloadTooLarge,
-  unauthorized,
-  unavailable,
-  unsupportedMediaType,
-} from '../../errors.ts';
+import { alreadyExists, AppError, failure, forbidden, internal, invalidField, notFound, payloadTooLarge, unauthorized, unavailable, unsupportedMediaType } from '../../errors.ts';
 import { JSON_DEPTH_MAX } from '../../json/json.ts';
 import { version } from '../../version.ts';
 import { CARD_TOKEN_ID, EXAMPLE_API_KEY, TRACE_ID, type FailureStatus, IDEMPOTENCY_KEY_LENGTH_MAX, idempotencyKeyPattern } from '../schemas.ts';
@@ -170,17 +159,17 @@ export const headerReferences = (...names: string[]) =>
 export const responseReference = (name: string) => ({ $ref: `#/components/responses/${name}` });
 
 const failures: Record<FailureStatus, [name: string, example: AppError]> = {
-  400: ['BadRequest', invalidField('card.data.number', 'must have a valid check digit')],
+  400: ['BadRequest', invalidField('card.data.number', 'must have a valid check digit', 'check_digit')],
   401: ['Unauthorized', unauthorized()],
   403: ['Forbidden', forbidden('token:create')],
   404: ['NotFound', notFound('token')],
   408: ['Timeout', new AppError('request_timeout', 'The request did not arrive in time.')],
-  409: ['Conflict', conflict('A record with this id already exists.')],
+  409: ['Conflict', alreadyExists()],
   413: ['PayloadTooLarge', payloadTooLarge('The body must be at most 1048576 bytes.')],
   415: ['UnsupportedMediaType', unsupportedMediaType('The body must be application/json.')],
   417: ['ExpectationFailed', new AppError('expectation_failed', 'The header Expect must be 100-continue.')],
-  422: ['UnprocessableEntity', new AppError('unprocessable', 'The idempotency key was used for another request.')],
-  429: ['TooManyRequests', new AppError('too_many_requests', 'Too many failed authentications. Wait and try again.')],
+  422: ['UnprocessableEntity', failure('idempotency_key_reused', 'The idempotency key was used for another request.')],
+  429: ['TooManyRequests', failure('too_many_failures', 'Too many failed authentications. Wait and try again.')],
   431: ['HeadersTooLarge', new AppError('headers_too_large', 'The headers are too large.')],
   500: ['InternalError', internal()],
   503: ['Unavailable', unavailable()],

@@ -173,6 +173,42 @@ describe('The page of a proxy', () => {
     expect((await reader.post(`${pathOf(proxy)}/timeout`, { timeout_seconds: '5' })).status).toBe(403);
   });
 
+  test('replaces its key, shows the new one once, and the old one ends when it is said', async () => {
+    const proxy = await makeProxy(server, { destination_url: url, require_auth: false });
+    const page = await member.get(pathOf(proxy));
+    const form_id = fieldIn(page.text, 'form_id') ?? '';
+    const replace = (grace_seconds: string) => member.post(`${pathOf(proxy)}/key`, { grace_seconds, form_id });
+    const { text } = await replace('3600');
+    const { body } = await server.request('GET', `/proxies/${proxy.id}`);
+    expect(body.key).not.toBe(proxy.key);
+    expect(textOf(text)).toContain(body.key);
+    expect(text).toContain(body.previous_key_ends_at);
+    expect(text).not.toContain(proxy.key);
+    for (const key of [proxy.key, body.key])
+      expect((await server.request('GET', '/proxy', { key: null, headers: { 'svc-proxy-key': key } })).status).toBe(
+        200,
+      );
+    // The form that is sent again replaces nothing.
+    expect((await replace('3600')).headers.get('location')).toBe(pathOf(proxy));
+    expect((await server.request('GET', `/proxies/${proxy.id}`)).body.key).toBe(body.key);
+    const refused = await member.post(`${pathOf(proxy)}/key`, { grace_seconds: '99999999' });
+    expect([refused.status, textOf(refused.text).includes('The key was not replaced.')]).toEqual([400, true]);
+  });
+
+  test('warns where it has no application and something needs one', async () => {
+    const warningOf = async (wanted: object): Promise<boolean> => {
+      const made = await makeProxy(server, { destination_url: url, ...wanted });
+      return textOf((await member.get(pathOf(made))).text).includes('the proxy has no application');
+    };
+    const code = 'module.exports = async ({ args }, svc) => args;';
+    expect(await warningOf({ require_auth: false })).toBe(true);
+    expect(await warningOf({ request_transform: { code } })).toBe(true);
+    expect(await warningOf({ require_auth: false, expressions: 'off' })).toBe(false);
+    expect(await warningOf({})).toBe(false);
+    const { id } = await makeApplication(server, { permissions: ['token:use'] });
+    expect(await warningOf({ require_auth: false, application: { id } })).toBe(false);
+  });
+
   test('of another tenant is not there, and nothing is sent through it', async () => {
     const proxy = await makeProxy(server, { destination_url: url });
     const { browser } = stranger;

@@ -83,6 +83,7 @@ const FORMS: Record<string, 'code' | 'operation' | 'plain' | 'session'> = {
   '/console/reactors/:id/delete': 'code',
   '/console/proxies/test': 'operation',
   '/console/proxies/:id': 'operation',
+  '/console/proxies/:id/key': 'code',
   '/console/proxies/:id/timeout': 'code',
   '/console/tokens/search': 'plain',
   '/console/tokens/:id/reveal': 'code',

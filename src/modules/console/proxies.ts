@@ -6,6 +6,7 @@ import { idOf, linesOf } from './forms.ts';
 import { isolated } from './list-parts.ts';
 import { nameSearch, pagerOf, readNamedPage } from './pager.ts';
 import { checkRequest } from './proxy-check.ts';
+import { proxyKeyPages } from './proxy-key.ts';
 import { authBadge, proxyPage, type Tester } from './proxy-page.ts';
 import type { Proxy } from './proxy-record.ts';
 import { newRequest, type ReadRequest, readRequest, type Typed } from './proxy-request.ts';
@@ -121,6 +122,7 @@ export const proxiesPages = (console: Console, findNames: ActorNames): void => {
     if (!refused) return { seeOther: `${PATH}/${proxy.id}?done=timeout` };
     return { status: refused.status, page: proxyPage(submission, { ...tester, above: refused.above }) };
   });
+  proxyKeyPages(console);
   console.get(`${PATH}/:id`, async (visit) => {
     const above = visit.query('done') === 'timeout' ? notice('good', 'The timeout was changed.') : undefined;
     return proxyPage(visit, { ...(await findTester(visit)), above });

@@ -3,10 +3,11 @@
 import { attribute, html, type Html, type HtmlValue } from '../../platform/http/html.ts';
 import { invalidAttributes, fieldProblem, typedText } from './forms.ts';
 import { isolated } from './list-parts.ts';
+import { rotationForm } from './proxy-key.ts';
 import { methods, type Typed, type TypedProblems } from './proxy-request.ts';
 import type { Proxy } from './proxy-record.ts';
 import { timeoutPart } from './proxy-timeout.ts';
-import { badge, consolePage, csrfField, notice, time } from './shell.ts';
+import { badge, consolePage, csrfField, may, notice, time } from './shell.ts';
 import type { Visit } from './visit.ts';
 
 export type Tester = {
@@ -37,17 +38,25 @@ const keyBlock = ({ key, require_auth }: Proxy, stepUp: string | undefined): Htm
   return html`<details><summary>Show the key</summary><p><code data-copy>${key}</code></p><p class="hint">Callers send it as <code>SVC-PROXY-KEY</code>.${!require_auth && ' It is all that they need: treat it as a secret.'}</p></details>`;
 };
 
-const lacksApplication = ({ application_id, request_transform, response_transform }: Proxy): boolean =>
-  application_id === undefined &&
+/** What does not work because the proxy has no application. */
+const lackOf = (proxy: Proxy): string | undefined => {
+  if (proxy.application_id !== undefined) return undefined;
+  if (usesService(proxy)) return 'A transform uses svc, and the proxy has no application: svc is null there.';
+  return proxy.require_auth || proxy.expressions === 'off'
+    ? undefined
+    : 'Callers need no API key, and the proxy has no application: their requests with expressions are refused.';
+};
+
+const usesService = ({ request_transform, response_transform }: Proxy): boolean =>
   [request_transform, response_transform].some((transform) => /\bsvc\b/.test(transform?.code ?? ''));
 
 const routeCard = (
-  session: Visit['session'],
+  visit: Pick<Visit, 'session' | 'stepUp' | 'ctx'>,
   proxy: Proxy,
   application: string | undefined,
-  stepUp: string | undefined,
 ): Html => {
-  const { client_certificate } = proxy;
+  const { client_certificate, previous_key_ends_at } = proxy;
+  const lack = lackOf(proxy);
   return html`<section class="card"><h2>Route</h2><dl>
 <dt>Destination</dt><dd><code>${proxy.destination_url}</code></dd>
 <dt>Access</dt><dd>${authBadge(proxy)}</dd>
@@ -56,12 +65,14 @@ const routeCard = (
 <dt>Hosts</dt><dd>${list(proxy.allowed_hosts, 'not narrowed')}</dd>
 <dt>Configuration</dt><dd>${list(Object.keys(proxy.configuration ?? {}), 'none')}</dd>
 <dt>Client certificate</dt><dd>${client_certificate ? html`until ${time(client_certificate.expires_at)}` : html`<span class="quiet">none</span>`}</dd>
+${previous_key_ends_at !== undefined && html`<dt>Replaced key</dt><dd>until ${time(previous_key_ends_at)}</dd>`}
 <dt>Created</dt><dd>${time(proxy.created_at)}</dd></dl>
-${lacksApplication(proxy) && notice('warn', 'A transform uses svc, and the proxy has no application: svc is null there.')}
+${lack !== undefined && notice('warn', lack)}
 ${transformBlock('Request transform', proxy.request_transform)}
 ${transformBlock('Response transform', proxy.response_transform)}
-${timeoutPart(session, proxy)}
-${keyBlock(proxy, stepUp)}
+${timeoutPart(visit.session, proxy)}
+${keyBlock(proxy, visit.stepUp)}
+${may(visit.session, 'proxy:update') && rotationForm(visit, proxy)}
 </section>`;
 };
 
@@ -105,7 +116,8 @@ ${area(tester, { name: 'body', label: 'Body', hint: html`<code>{{ token id }}</c
 
 const hostOf = (url: string): string => (URL.canParse(url) ? new URL(url).host : url);
 
-export const proxyPage = ({ session, stepUp }: Pick<Visit, 'session' | 'stepUp'>, tester: Tester): string => {
+export const proxyPage = (visit: Pick<Visit, 'session' | 'stepUp' | 'ctx'>, tester: Tester): string => {
+  const { session } = visit;
   const { proxy, application, above } = tester;
   const title = proxy?.name ?? 'Try a destination';
   return consolePage(session, {
@@ -116,7 +128,7 @@ export const proxyPage = ({ session, stepUp }: Pick<Visit, 'session' | 'stepUp'>
 ${above}
 ${
   proxy
-    ? html`<div class="columns"><div>${testerCard(session, tester)}</div><div>${routeCard(session, proxy, application, stepUp)}</div></div>`
+    ? html`<div class="columns"><div>${testerCard(session, tester)}</div><div>${routeCard(visit, proxy, application)}</div></div>`
     : html`<p class="quiet">A request to a destination without a stored proxy.</p>${testerCard(session, tester)}`
 }`,
   });

@@ -2,6 +2,7 @@
 export type Proxy = {
   id: string;
   key?: string;
+  previous_key_ends_at?: string;
   name: string;
   destination_url: string;
   require_auth: boolean;

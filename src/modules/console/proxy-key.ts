@@ -1,0 +1,68 @@
+// The key of a stored proxy: the form that replaces it, and the page that shows the new one.
+import { html, type Html } from '../../platform/http/html.ts';
+import { confirmed, idOf, problemsNotice } from './forms.ts';
+import { isolated } from './list-parts.ts';
+import type { Proxy } from './proxy-record.ts';
+import { addressOf, consolePage, notice, time } from './shell.ts';
+import { type Console, isSuccess, type Outcome, problemLines, type Visit } from './visit.ts';
+
+const PATH = '/console/proxies';
+
+/** When the replaced key ends. The API takes any number of seconds up to a day. */
+const ends = [
+  { seconds: 0, label: 'at once' },
+  { seconds: 3_600, label: 'in an hour' },
+  { seconds: 86_400, label: 'in a day' },
+] as const;
+
+export const rotationForm = ({ session, ctx }: Pick<Visit, 'session' | 'ctx'>, { id }: Pick<Proxy, 'id'>): Html =>
+  confirmed(session, {
+    action: `${PATH}/${id}/key`,
+    summary: 'Replace the key',
+    question: 'The new key works at once, and is shown once. A key that was replaced before ends now.',
+    button: 'Replace the key',
+    fields: html`<input type="hidden" name="form_id" value="${ctx.newUuid()}">
+<label>The key of now ends<select name="grace_seconds">${ends.map(({ seconds, label }) => html`<option value="${seconds}">${label}</option>`)}</select></label>`,
+  });
+
+const newKeyPage = ({ session }: Visit, { id, name, key, require_auth, previous_key_ends_at }: Proxy): string =>
+  consolePage(session, {
+    title: 'New key',
+    section: 'Proxies',
+    main: html`<p class="quiet"><a href="${PATH}">Proxies</a></p>
+<h1>The new key of ${isolated(name)}</h1>
+<section class="card revealed">
+${notice('warn', html`<strong>Give callers the new key.</strong> The replaced key ${previous_key_ends_at === undefined ? 'has ended' : html`works until ${time(previous_key_ends_at)}`}.`)}
+<p><code data-copy>${key}</code></p>
+<p class="hint">Callers send it as <code>SVC-PROXY-KEY</code>.${!require_auth && ' It is all that they need: treat it as a secret.'}</p>
+</section>
+<p><a class="button second" href="${PATH}/${id}">Done</a></p>`,
+  });
+
+const failedPage = ({ session }: Visit, id: string, lines: readonly string[]): string =>
+  consolePage(session, {
+    title: 'New key',
+    section: 'Proxies',
+    main: html`<h1>New key</h1>${problemsNotice('The key was not replaced.', lines)}
+<p><a class="button second" href="${PATH}/${id}">Back</a></p>`,
+  });
+
+export const proxyKeyPages = (console: Console): void => {
+  console.get(`${PATH}/:id/key`, async (visit) => ({ seeOther: `${PATH}/${idOf(visit, 'proxy')}` }));
+  console.postAfterCode(`${PATH}/:id/key`, async (submission): Promise<Outcome> => {
+    const id = idOf(submission, 'proxy');
+    const form_id = submission.field('form_id');
+    const answer = await submission.api({
+      method: 'POST',
+      url: `/proxies/${id}/rotate-key`,
+      // A form that is sent twice replaces the key once.
+      headers: /^[0-9a-f-]{36}$/.test(form_id) ? { 'svc-idempotency-key': form_id } : {},
+      json: { grace_seconds: Number(submission.field('grace_seconds')) },
+      // With the key of an open proxy the member gets all that its application holds.
+      withAllGrants: true,
+    });
+    if (!isSuccess(answer)) return { status: answer.status, page: failedPage(submission, id, problemLines(answer)) };
+    if (answer.headers['svc-idempotent-replayed'] === 'true') return { seeOther: addressOf(`${PATH}/${id}`, {}) };
+    return newKeyPage(submission, answer.body as Proxy);
+  });
+};

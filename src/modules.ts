@@ -12,6 +12,7 @@ import { createKeyUses } from './modules/access/key-uses.ts';
 import type { Platform } from './platform/platform.ts';
 import { createRequestRates } from './modules/access/request-rates.ts';
 import { createRefusalLog } from './modules/access/refusals.ts';
+import { createUsedContainers } from './modules/tokens/container-warnings.ts';
 import { createTokenRows } from './modules/tokens/rows/batched-rows.ts';
 import type { TokensContext } from './modules/tokens/context.ts';
 import { hmacText } from './platform/crypto/digest.ts';
@@ -50,6 +51,7 @@ const createTokens = (access: AccessContext): TokensContext => {
   return {
     ...access,
     tokenRows,
+    usedContainers: createUsedContainers(),
     expressionEnvironment: { hmac: hmacText, randomInt: (max) => randomIntBelow(max, access.randomBytes) },
   };
 };

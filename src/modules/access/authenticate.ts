@@ -80,6 +80,11 @@ const checkAddress = ({ ip }: FastifyRequest, { key }: Caller): void => {
   throw new AppError('forbidden', 'The API key does not work from this address.');
 };
 
+/** Warnings about a request that is done. */
+const WARNING = 'svc-warning';
+
+const warnIn = (reply: FastifyReply) => (sentence: string) => void reply.header(WARNING, sentence);
+
 /** The origin of a request for the audit log. */
 export const originOf = (request: Pick<FastifyRequest, 'id' | 'ip' | 'otel_trace_id'>): RequestOrigin => ({
   ...traceIdsOf(request),
@@ -143,9 +148,14 @@ export const addAuthentication = (app: App, ctx: AccessContext): Authentication 
 
   app.decorateRequest('work', undefined);
 
-  const admit = (request: FastifyRequest, caller: Caller, permission: Permission | 'authenticated'): void => {
+  const admit = (
+    request: FastifyRequest,
+    reply: FastifyReply,
+    caller: Caller,
+    permission: Permission | 'authenticated',
+  ): void => {
     // Set before the request is refused: the log names the caller.
-    const work = (request.work ??= new Work(ctx, caller, { origin: originOf(request) }));
+    const work = (request.work ??= new Work(ctx, caller, { origin: originOf(request), warn: warnIn(reply) }));
     checkAddress(request, caller);
     checkPublicAccess(ctx, request, caller);
     if (permission !== 'authenticated' && !mayAnywhere(work, permission)) throw forbidden(permission);
@@ -163,9 +173,9 @@ export const addAuthentication = (app: App, ctx: AccessContext): Authentication 
     letPageRead(ctx, request, reply, caller);
     // Everybody can read the key: who has it takes nothing of what the tenant's own servers need.
     if (caller.publicAccess) request.account = openAccount(caller.tenant_id, request.ip);
-    request.work = new Work(ctx, caller, { origin: originOf(request), reportLimit });
+    request.work = new Work(ctx, caller, { origin: originOf(request), reportLimit, warn: warnIn(reply) });
     if (rate_limit) await ctx.requestRates.take(caller, rate_limit, reportLimit);
-    admit(request, caller, permission);
+    admit(request, reply, caller, permission);
   };
 
   const authenticate = async (
@@ -177,7 +187,9 @@ export const addAuthentication = (app: App, ctx: AccessContext): Authentication 
     await refuseUninitialized();
     const caller = key === undefined ? undefined : await ctx.callers.findCallerBeforeCaller(key);
     if (!caller) return failed(request);
-    return hasLimits(caller) ? admitLimited(request, reply, caller, permission) : admit(request, caller, permission);
+    return hasLimits(caller)
+      ? admitLimited(request, reply, caller, permission)
+      : admit(request, reply, caller, permission);
   };
 
   const actors = new AsyncLocalStorage<Actor & { isRefused: boolean }>();
@@ -201,7 +213,7 @@ export const addAuthentication = (app: App, ctx: AccessContext): Authentication 
     if (!known) return void authenticate(request, reply, key, permission).then(() => done(), done);
     if (hasLimits(known)) return void admitLimited(request, reply, known, permission).then(() => done(), done);
     try {
-      admit(request, known, permission);
+      admit(request, reply, known, permission);
       return done();
     } catch (error) {
       return done(error as Error);

@@ -32,6 +32,8 @@ type Details = {
   keeping?: Keeping | undefined;
   /** Told what is left of the caller's limits, for the headers of the answer. */
   reportLimit?: ((state: QuotaState) => void) | undefined;
+  /** Told what may be a mistake of the request, for a header of the answer. */
+  warn?: ((sentence: string) => void) | undefined;
 };
 
 /** Reads as an `Actor` of the log: it has the actor's id and type, the origin and the record. */
@@ -41,16 +43,18 @@ export class Work {
   readonly record: AnswerRecord | undefined;
   readonly #keeping: Keeping | undefined;
   readonly #reportLimit: Details['reportLimit'];
+  readonly #warn: Details['warn'];
   readonly #services: Services;
   #db: TenantDatabase | undefined;
 
-  constructor(services: Services, caller: Caller, { origin, record, keeping, reportLimit }: Details = {}) {
+  constructor(services: Services, caller: Caller, { origin, record, keeping, reportLimit, warn }: Details = {}) {
     this.#services = services;
     this.caller = caller;
     this.origin = origin;
     this.record = record;
     this.#keeping = keeping;
     this.#reportLimit = reportLimit;
+    this.#warn = warn;
   }
 
   get tenant_id(): string {
@@ -103,10 +107,20 @@ export class Work {
     this.#reportLimit?.(state);
   }
 
+  /** Whether a client reads warnings of this work. */
+  get canWarn(): boolean {
+    return this.#warn !== undefined;
+  }
+
+  /** @param sentence in ASCII, without a value. */
+  warn(sentence: string): void {
+    this.#warn?.(sentence);
+  }
+
   /** The same work with other details. */
   with(details: Details): Work {
     const { origin, record } = this;
-    const own = { origin, record, keeping: this.#keeping, reportLimit: this.#reportLimit };
+    const own = { origin, record, keeping: this.#keeping, reportLimit: this.#reportLimit, warn: this.#warn };
     return new Work(this.#services, this.caller, { ...own, ...details });
   }
 

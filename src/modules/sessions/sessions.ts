@@ -6,6 +6,7 @@ import { newSessionKey } from '../access/api-keys.ts';
 import { checkOrigins } from '../access/origins.ts';
 import { getTransformOfNew } from '../access/rules.ts';
 import type { Work } from '../access/work.ts';
+import { findContainerWarning } from '../tokens/container-warnings.ts';
 import { findTokenType } from '../tokens/token-types.ts';
 import type { SessionsContext } from './context.ts';
 import { findSession, insertSession, type StoredSession } from './rows.ts';
@@ -108,7 +109,8 @@ export const createSession = async (
     created_at,
     created_by: work.actor_id,
   };
-  return work.prismaTransaction(async (tx) => {
+  const warning = await findContainerWarning(ctx, work, input.containers ?? []);
+  const made = await work.prismaTransaction(async (tx): Promise<SessionRecord> => {
     const page_digest = secret === undefined ? null : sessionPageDigest(ctx.pepper, secret);
     await insertSession(tx, { ...row, metadata: input.metadata, key_id, public_id, digest, page_digest });
     tx.log(logRow(ctx, work, { operation: 'create', entity_type: 'session', entity_ids: [row.id] }));
@@ -118,6 +120,8 @@ export const createSession = async (
       ...(secret !== undefined && { collect_url: `${pagesUrl}/collect/${secret}` }),
     };
   });
+  if (warning !== undefined) work.warn(warning);
+  return made;
 };
 
 /** Reads a session, with the ids of the tokens that it has created. @throws notFound. */

@@ -24,6 +24,7 @@ import {
   TOKEN_ASSOCIATED,
   tokenLogRows,
 } from '../../platform/audit/record.ts';
+import { findContainerWarning } from './container-warnings.ts';
 import type { TokensContext } from './context.ts';
 import { fingerprint } from '../../platform/crypto/digest.ts';
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
@@ -69,11 +70,28 @@ export type CreateOptions<T> = {
   by?: typeof operator;
 };
 
+/** As `writeTokens`, with a warning to the client where a container may be a typing error. */
+export const createTokens = async <T>(
+  ctx: TokensContext,
+  work: Work,
+  drafts: Draft[],
+  options: CreateOptions<T>,
+): Promise<T> => {
+  const warning = await findContainerWarning(
+    ctx,
+    work,
+    drafts.map(({ container }) => container),
+  );
+  const result = await writeTokens(ctx, work, drafts, options);
+  if (warning !== undefined) work.warn(warning);
+  return result;
+};
+
 /**
  * Seals drafts and writes them with their log rows: all or nothing.
  * @throws forbidden; conflict for an id in use; notFound for a deleted parent; unavailable.
  */
-export const createTokens = async <T>(
+const writeTokens = async <T>(
   ctx: TokensContext,
   work: Work,
   drafts: Draft[],

@@ -145,6 +145,13 @@ const headers = {
     schema: { type: 'string', minLength: 1, maxLength: TRACE_ID_LENGTH_MAX },
     example: TRACE_ID,
   },
+  'SVC-WARNING': {
+    description:
+      'What may be a mistake of a request that was done: a container of a create that held no token before, and that no access rule of the tenant names. Otherwise absent.',
+    required: false,
+    schema: { type: 'string' },
+    example: 'The container /pci/hihg/ held no token before, and no access rule names it.',
+  },
   'WWW-Authenticate': {
     description: 'The header that takes the API key.',
     required: true,

@@ -60,7 +60,7 @@ const parameterOf = ({ schema, ...parameter }: Node): Node => {
 /** All successes have the same headers, as some generators make one class of a schema and its headers. */
 const responseOf = (status: string, { content }: Response, { permission, answer, examples }: Route): Node => ({
   description: answer,
-  headers: headerReferences('SVC-TRACE-ID', ...(permission === null ? [] : ['Location', 'SVC-IDEMPOTENT-REPLAYED', 'RateLimit-Policy', 'RateLimit'])),
+  headers: headerReferences('SVC-TRACE-ID', ...(permission === null ? [] : ['Location', 'SVC-IDEMPOTENT-REPLAYED', 'SVC-WARNING', 'RateLimit-Policy', 'RateLimit'])),
   ...(content && status !== '204' && { content: contentOf(content, examples?.response) }),
 });
 

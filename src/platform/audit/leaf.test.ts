@@ -1,6 +1,6 @@
 // The canonical form of a log row: one for each row, and the same in every spelling that PostgreSQL may write.
 import { expect, test } from 'vitest';
-import { canonicalText, leafOfLine } from './leaf.ts';
+import { canonicalText, leafOfLine, openLine } from './leaf.ts';
 
 const row = {
   tenant_id: '0193a5f0-0000-4000-8000-000000000000',
@@ -48,4 +48,18 @@ test('rows that differ, and lines that others may read in another way, have anot
   ];
   const forms = [line, ...others, ...spelled].map(canonicalText);
   expect(new Set(forms).size).toBe(forms.length);
+});
+
+test('the text of a MAC is the row without it, its entities in order, whatever its values hold', () => {
+  const mac = '0193a5f0-cccc-7000-8000-000000000000';
+  for (const message of ['plain', `,"mac":"${mac}"`, `","mac":"${mac}","`, `\\","mac":"${mac}"`]) {
+    const { mac: found, macText } = openLine(JSON.stringify({ ...row, message, mac }));
+    const { entity_ids, ...rest } = { ...row, message };
+    expect([found, macText]).toEqual([
+      mac,
+      canonicalText(JSON.stringify({ ...rest, entity_ids: entity_ids.toSorted() })),
+    ]);
+    expect(openLine(JSON.stringify({ ...row, message })).macText).toBe(macText);
+  }
+  expect(openLine('{"mac":1').macText).toBeUndefined();
 });

@@ -2,14 +2,14 @@
 // insert rows take only what `sign` and `macOf` make, so no path can forget the MAC.
 import type { DigestKey } from '../crypto/digest.ts';
 import { type LogMac, logMacUnder } from '../crypto/log-mac.ts';
-import { macPartsOf } from './leaf.ts';
+import { type OpenLine, openLine } from './leaf.ts';
 import type { NewLog, SignedLog } from './rows.ts';
 
 /** PostgreSQL writes UUIDs in lower case. */
 const lower = (id: string | null | undefined): string | undefined => id?.toLowerCase();
 
 /**
- * The row as `macPartsOf` has it once it is written, so all that its leaf covers: names in order, and none without a value. A column
+ * The row as `openLine` has it once it is written, so all that its leaf covers: names in order, and none without a value. A column
  * that is missing here makes each row that has it one that no tree takes.
  */
 const textOf = (tenant_id: string, row: NewLog): string =>
@@ -62,11 +62,11 @@ export const createLogMacs = () => {
     macOfPosition: (id: string): LogMac => macOfText(`rows below ${id}`),
 
     /** Whether a server wrote the row: `none` has no MAC. @param line the row as LOG_LINE has it. */
-    stateOf(line: string): 'intact' | 'wrong' | 'none' {
-      const parts = macPartsOf(line);
-      if (!parts) return 'wrong';
-      if (parts.mac === undefined) return 'none';
-      return parts.mac === macOfText(parts.text) ? 'intact' : 'wrong';
+    stateOf(line: string | OpenLine): 'intact' | 'wrong' | 'none' {
+      const { mac, macText } = typeof line === 'string' ? openLine(line) : line;
+      if (macText === undefined) return 'wrong';
+      if (mac === undefined) return 'none';
+      return mac === macOfText(macText) ? 'intact' : 'wrong';
     },
   };
 };

@@ -2,10 +2,10 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { firstIdAt, LEAST_ID, monthEndOf, timeOfId } from '../crypto/ids.ts';
 import type { LogSigning } from '../crypto/log-signing.ts';
-import { append, rootOf } from '../crypto/merkle.ts';
+import { append, leafHash, rootOf } from '../crypto/merkle.ts';
 import { signCheckpoint } from '../crypto/signed-note.ts';
 import { takeLease } from '../db/leases.ts';
-import { findStreamPosition, type LogRowLine, moveStreamPosition, TREE_STREAM } from '../db/log-stream.ts';
+import { findStreamPosition, moveStreamPosition, TREE_STREAM } from '../db/log-stream.ts';
 import {
   BLOCK_LEAVES,
   countAhead,
@@ -22,7 +22,7 @@ import { findLogRule, type LogRule, refuseUnsignedRows } from '../db/unsigned-lo
 import { runPeriodically } from '../periodic.ts';
 import type { Platform } from '../platform.ts';
 import { countTampered, noteTampered } from '../tampered.ts';
-import { leafOfLine } from './leaf.ts';
+import { type OpenLine, openLine } from './leaf.ts';
 import { STREAM_DELAY_MS } from './stream.ts';
 import { idBytes, type KnownTree, openTree, type OpenTree, TreeTampered } from './tree-state.ts';
 
@@ -76,12 +76,11 @@ const createStep = (ctx: Building, tenant_id: string, tree: OpenTree) => {
   };
   return {
     sign: () => sign(false),
-    add({ id, line }: LogRowLine): void {
+    add(id: string, leaf: Buffer): void {
       if (monthEnd !== undefined && id >= monthEnd) sign(true);
       if (monthEnd === undefined || id >= monthEnd) monthEnd = monthEndOf(id);
       const { size, hashes } = tree.frontier;
       tree.block ??= { number: size / BLOCK_LEAVES, frontier: Buffer.concat(hashes), ids: [], hashes: [] };
-      const leaf = leafOfLine(line);
       tree.block.ids.push(idBytes(id));
       tree.block.hashes.push(leaf);
       append(tree.frontier, leaf);
@@ -122,9 +121,8 @@ export const createTreeBuilder = (ctx: Building) => {
   };
 
   /** Whether a server wrote the row. One that it did not write gets no leaf: it is reported once, and `logs verify` names it. */
-  const isOfServer = (tenant_id: string, row: LogRowLine): boolean => {
-    if (rule?.isTaken(row)) return true;
-    const { id } = row;
+  const isOfServer = (tenant_id: string, id: string, line: OpenLine): boolean => {
+    if (rule?.isTaken({ id, line })) return true;
     if (refused.has(id)) return false;
     if (refused.size >= REFUSED_MAX) refused.clear();
     refused.add(id);
@@ -159,9 +157,10 @@ export const createTreeBuilder = (ctx: Building) => {
     for (let from = tree.last_id ?? LEAST_ID; ;) {
       const rows = await readRowsOf(query, tenant_id, from, end, STEP_ROWS);
       const step = createStep(ctx, tenant_id, tree);
-      for (const [at, row] of rows.entries()) {
+      for (const [at, { id, line }] of rows.entries()) {
         if (at % LEAVES_AT_ONCE === LEAVES_AT_ONCE - 1) await turn();
-        if (isOfServer(tenant_id, row)) step.add(row);
+        const opened = openLine(line);
+        if (isOfServer(tenant_id, id, opened)) step.add(id, leafHash(opened.text));
       }
       from = rows.at(-1)?.id ?? from;
       const isLast = rows.length < STEP_ROWS;

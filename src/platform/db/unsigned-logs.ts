@@ -2,7 +2,7 @@
 // contract step sets. The position has a MAC too. It is deleted once the trees have all rows below it.
 import { firstIdAt } from '../crypto/ids.ts';
 import type { Database } from './database.ts';
-import type { LogRowLine } from './log-stream.ts';
+import type { OpenLine } from '../audit/leaf.ts';
 
 /** In the table of streams, beside the position of the trees. */
 const NAME = 'unsigned-rows';
@@ -19,7 +19,7 @@ export type LogRule = {
   /** Rows below it may have no MAC; undefined where none may. */
   below: string | undefined;
   /** Whether a tree takes a row that it does not have yet. */
-  isTaken(row: LogRowLine): boolean;
+  isTaken(row: { id: string; line: string | OpenLine }): boolean;
 };
 
 /** What is true of the log now. Until the upgrade is over, servers of the earlier version write rows without a MAC. @throws unavailable. */

@@ -17,6 +17,6 @@ export const NOT_PLAIN = 'must not have blanks at its ends, line ends or other c
 /** The name of a tenant, an application, a key, a formula, a reactor or a proxy. */
 export const nameSchema = z
   .string(`must be text of 1 to ${NAME_LENGTH_MAX} characters`)
-  .min(1, { error: `must have 1 to ${NAME_LENGTH_MAX} characters`, abort: true })
-  .max(NAME_LENGTH_MAX, { error: `must have 1 to ${NAME_LENGTH_MAX} characters`, abort: true })
-  .refine(isPlainName, NOT_PLAIN);
+  .min(1, `must have 1 to ${NAME_LENGTH_MAX} characters`)
+  .max(NAME_LENGTH_MAX, `must have 1 to ${NAME_LENGTH_MAX} characters`)
+  .refine((text) => text === '' || isPlainName(text), NOT_PLAIN);

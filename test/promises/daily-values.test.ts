@@ -1,4 +1,5 @@
-// With a daily limit of n, all answers to an application, and what its changes let others see, hold at most n distinct values.
+// With a daily limit of n, all answers to an application, and what its changes let others see, hold at most n distinct values. A question
+// whether a value is stored is one of them, whatever its answer shows.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { makeReactor, react, type ReactorServer, startReactorServer, tokenOf } from '../support/reactors.ts';
 import type { Answer, TestServer } from '../support/server.ts';
@@ -64,11 +65,15 @@ const newSubjects = async (seed: number): Promise<Subject[]> => {
   return subjects;
 };
 
-const makeKey = async (json: object): Promise<string> => {
+type Made = { id: string; key: string };
+
+const makeApplication = async (json: object): Promise<Made> => {
   const made = await server.request('POST', '/applications', { json: { name: 'Limited', ...json } });
   expect(made.status, made.text).toBe(201);
-  return made.body.key;
+  return made.body;
 };
+
+const makeKey = async (json: object): Promise<string> => (await makeApplication(json)).key;
 
 const rulesOf = (transform: string, permissions: string[]) => ({
   rules: [{ priority: 1, container: '/', transform, permissions }],
@@ -190,4 +195,102 @@ test('a change that shows a value counts before it is tried, also where it then 
   expect((await patch(two, { mask: '{{ data }}' })).status).toBe(429);
   expect((await patch(two, { metadata: { a: 'b' } })).status).toBe(200);
   expect((await patch(one, { mask: '{{ data }}' })).body.data).toBe('first');
+});
+
+describe('a search about values', () => {
+  const VALUE = 'ASKED-FOR-4711';
+  let id = '';
+  let fingerprint = '';
+  beforeAll(async () => {
+    id = await tokenOf(server, VALUE, { search_indexes: ['{{ data }}'] });
+    ({ fingerprint } = (await server.request('GET', `/tokens/${id}`)).body);
+  });
+
+  /** Queries that ask for one value, by the guess. */
+  const questions = (): Record<string, (isRight: boolean) => string> => {
+    const data = (isRight: boolean) => `data:"${isRight ? VALUE : 'OTHER-4711'}"`;
+    const print = (isRight: boolean) => `fingerprint:"${isRight ? fingerprint : 'x'}"`;
+    return {
+      'a value': data,
+      'a fingerprint': print,
+      'a negation': (isRight) => `id:"${id}" AND NOT ${data(isRight)}`,
+      'a term below others': (isRight) =>
+        `type:token AND (metadata.a:b OR (id:x OR NOT (type:bank OR ${data(isRight)})))`,
+      'a term beside a token that is known': (isRight) => `id:"${id}" OR ${print(isRight)}`,
+    };
+  };
+  const search = (key: string, query: string, more: object = {}) =>
+    server.request('POST', '/tokens/search', { key, json: { query, ...more } });
+  /** What was answered. Rows of refusals have a limit of their own. */
+  const rowsOf = ({ id: actor_id }: Made) =>
+    server.sql(
+      "SELECT message, l::text AS text FROM audit_log l WHERE actor_id = $1 AND outcome = 'success' ORDER BY id",
+      [actor_id],
+    );
+  const grants = { revealing: rulesOf('reveal', ['token:search']), plain: { permissions: ['token:search'] } };
+
+  test.each(Object.entries(grants))('tells nothing where no value may be revealed: %s', async (_, grant) => {
+    const application = await makeApplication({ ...grant, daily_reveals: 0 });
+    for (const [name, query] of Object.entries(questions()))
+      for (const isRight of [true, false])
+        for (const more of [{}, { page: 2 }, { size: 1, start: 'x' }]) {
+          const { status } = await search(application.key, query(isRight), more);
+          expect([name, isRight, more, status]).toEqual([name, isRight, more, 429]);
+        }
+    expect(await rowsOf(application)).toEqual([]);
+    expect((await search(application.key, 'type:bank')).status).toBe(200);
+  });
+
+  test('counts, and is a row of the log without the value, also where it shows nothing', async () => {
+    for (const [name, query] of Object.entries(questions())) {
+      const application = await makeApplication({ ...grants.revealing, daily_reveals: 4 });
+      const wrong = (page: number) => search(application.key, query(false), { page });
+      const right = await search(application.key, query(true), { page: 1_000 });
+      expect([name, right.status, right.body.data]).toEqual([name, 200, []]);
+      expect(right.headers.get('ratelimit')).toContain('"daily_reveals";r=3;');
+      for (const page of [1_000, 1_001, 1_000]) expect([name, (await wrong(page)).status]).toEqual([name, 200]);
+      expect([name, (await wrong(1_000)).status]).toEqual([name, 429]);
+      expect([name, (await search(application.key, query(true))).status]).toEqual([name, 429]);
+      const rows = await rowsOf(application);
+      expect(rows.map(({ message }) => message)).toEqual(Array.from({ length: 4 }, () => 'Tokens searched by value'));
+      for (const { text } of rows) expect(text).not.toMatch(/4711/);
+    }
+  });
+
+  test('counts the values of many terms, and the tokens that it shows', async () => {
+    const key = await makeKey({ ...grants.plain, daily_reveals: 6 });
+    const left = async (query: string) => (await search(key, query)).headers.get('ratelimit');
+    expect(await left('data:one OR data:two AND NOT (fingerprint:three OR data:four)')).toContain(
+      '"daily_reveals";r=2;',
+    );
+    expect(await left(`data:"${VALUE}"`)).toContain('"daily_reveals";r=0;');
+  });
+
+  test('without such terms counts the tokens that it shows', async () => {
+    const application = await makeApplication({ ...grants.plain, daily_reveals: 1 });
+    for (const query of ['metadata.none:data', `id:"data:${VALUE}"`, `id:"${id}"`, `id:"${id}"`])
+      expect((await search(application.key, query)).status).toBe(200);
+    expect((await rowsOf(application)).map(({ message }) => message)).toEqual(['Token revealed', 'Token revealed']);
+  });
+
+  test('counts in code as a use, and is a row of the log', async () => {
+    const application = await makeApplication({ ...grants.plain, daily_uses: 2 });
+    const { id: reactor } = await makeReactor(server, {
+      code: `module.exports = async ({ args, svc }) => {
+        try { return { raw: { total: (await svc.tokens.search({ query: args.query, page: 9 })).pagination.total_items } }; }
+        catch (error) { return { raw: { status: error.status } }; }
+      };`,
+      application: { application_id: application.id },
+    });
+    const ask = async (value: string) => (await react(server, reactor, { query: `data:"${value}"` })).body.raw;
+    expect([await ask(VALUE), await ask('OTHER'), await ask(VALUE)]).toEqual([
+      { total: 1 },
+      { total: 0 },
+      { status: 429 },
+    ]);
+    expect((await rowsOf(application)).map(({ message }) => message)).toEqual([
+      'Tokens searched by value',
+      'Tokens searched by value',
+    ]);
+  });
 });

@@ -1,4 +1,4 @@
-// What reveals or uses values, and what changes grants, people, code or settings, needs a second factor of the last ten minutes in the
+// What reveals, uses, asks for or deletes values, and what changes grants, people, code or settings, needs a second factor of the last ten minutes in the
 // console, whichever page does it.
 import { Secret, TOTP } from 'otpauth';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -85,11 +85,27 @@ const FORMS: Record<string, 'code' | 'operation' | 'plain' | 'session'> = {
   '/console/proxies/:id': 'operation',
   '/console/proxies/:id/key': 'code',
   '/console/proxies/:id/timeout': 'code',
-  '/console/tokens/search': 'plain',
+  '/console/tokens/search': 'operation',
   '/console/tokens/:id/reveal': 'code',
+  // A link changes what no one sees of a token: who lists children sees of each what they may read of it.
   '/console/tokens/:id/link': 'plain',
-  '/console/tokens/:id/unlink': 'plain',
-  '/console/tokens/:id/delete': 'plain',
+  '/console/tokens/:id/unlink': 'code',
+  '/console/tokens/:id/delete': 'code',
+};
+
+const PAYMENT_KEY = 'payment-key-of-another-service';
+const CONFIGURED_CODE = 'module.exports = async () => ({ raw: {} });';
+
+/** A reactor whose configuration has a key of another service. */
+const configuredReactor = async (): Promise<string> => {
+  const contract = [{ name: 'PAYMENT_KEY', type: 'string' }];
+  const formula = await server.request('POST', '/reactor-formulas', {
+    json: { name: 'Paying', type: 'private', code: CONFIGURED_CODE, configuration: contract },
+  });
+  const { body } = await server.request('POST', '/reactors', {
+    json: { name: 'Paying', formula: { id: formula.body.id }, configuration: { PAYMENT_KEY } },
+  });
+  return body.id;
 };
 
 const consoleRoutes = (wanted: string): string[] =>
@@ -122,7 +138,6 @@ test('each permission is sensitive, or is one of these', () => {
       'tenant:member:read',
       'tenant:read',
       'token:create',
-      'token:delete',
       'token:read',
       'token:search',
     ].toSorted(),
@@ -139,20 +154,71 @@ describe('a session whose second factor is old', () => {
     }
   });
 
-  test('opens each page, none of which shows a value or a key', async () => {
+  test('opens each page, none of which shows a value, a key or a configuration', async () => {
     const { body: proxy } = await server.request('POST', '/proxies', {
       json: { name: 'Open', destination_url: 'https://example.com', require_auth: false },
     });
     const { body: token } = await server.request('POST', '/tokens', { json: { type: 'token', data: SECRET } });
-    const ids = [proxy.id, token.id, NO_ID];
+    const reactor = await configuredReactor();
+    const ids = [proxy.id, token.id, reactor, NO_ID];
     for (const url of new Set(consoleRoutes('GET'))) {
       if (url.includes('sso') || url.includes('*')) continue;
       for (const id of url.includes(':') ? ids : ['']) {
         const { text } = await stale.get(url.replaceAll(/:\w+/g, id));
         expect(text).not.toContain(SECRET);
+        expect([url, text.includes(PAYMENT_KEY)]).toEqual([url, false]);
         expect([url, proxy.key !== undefined && text.includes(proxy.key)]).toEqual([url, false]);
       }
     }
+  });
+
+  test('sees the names of a configuration, and its values after the second factor', async () => {
+    const reactor = await configuredReactor();
+    const page = `/console/reactors/${reactor}`;
+    const hidden = await stale.get(page);
+    const link = /href="([^"]+)">Show the configuration/.exec(hidden.text)?.[1] ?? '';
+    expect([hidden.text.includes('PAYMENT_KEY'), hidden.text.includes(PAYMENT_KEY)]).toEqual([true, false]);
+    expect(link).toBe(`${CODE_PATH}?${new URLSearchParams({ next: page }).toString()}`);
+    await giveCode(stale);
+    expect((await stale.get(page)).text).toContain(PAYMENT_KEY);
+    // The page that was open before hides the configuration: to save it changes the name alone.
+    const seen = /name="seen" value="([^"]*)"/.exec(hidden.text)?.[1] ?? '';
+    const [, hiding = ''] = /type="hidden" name="(hidden_configuration)" value="yes"/.exec(hidden.text) ?? [];
+    const fields = { do: 'save', name: 'Renamed', code: CONFIGURED_CODE, args: '{}', seen, [hiding]: 'yes' };
+    expect((await stale.post(page, fields)).status).toBe(200);
+    const { body } = await server.request('GET', `/reactors/${reactor}`);
+    expect([body.name, body.configuration]).toEqual(['Renamed', { PAYMENT_KEY }]);
+    await becomeStale();
+  });
+
+  test('asks for no value by a search, and deletes no token', async () => {
+    const { body: token } = await server.request('POST', '/tokens', {
+      json: { type: 'token', data: 'LOOKED-FOR', search_indexes: ['{{ data }}'], metadata: { looked: 'for' } },
+    });
+    const search = async (query: string) => {
+      await stale.get('/console/tokens');
+      return stale.post('/console/tokens/search', { query });
+    };
+    const queries = [
+      'LOOKED-FOR',
+      'data:LOOKED-FOR',
+      'type:token AND NOT (id:x OR data:OTHER)',
+      `fingerprint:"${token.fingerprint}"`,
+    ];
+    for (const query of queries) expect([query, leadsToCode(await search(query))]).toEqual([query, true]);
+    for (const query of [token.id, 'metadata.looked:for', 'type:token'])
+      expect([query, (await search(query)).text.includes(token.id)]).toEqual([query, true]);
+    const row = "SELECT id FROM audit_log WHERE actor_id = $1 AND message = 'Tokens searched by value'";
+    expect(await server.sql(row, [stale.user_id])).toEqual([]);
+    await stale.get(`/console/tokens/${token.id}`);
+    expect(leadsToCode(await stale.post(`/console/tokens/${token.id}/delete`, { sure: 'yes' }))).toBe(true);
+    await giveCode(stale);
+    for (const query of queries) expect([query, (await search(query)).text.includes(token.id)]).toEqual([query, true]);
+    expect(await server.sql(row, [stale.user_id])).toHaveLength(queries.length);
+    await stale.get(`/console/tokens/${token.id}`);
+    const deleted = await stale.post(`/console/tokens/${token.id}/delete`, { sure: 'yes' });
+    expect(deleted.headers.get('location')).toContain('done=deleted');
+    await becomeStale();
   });
 
   test('runs no code, and sends no request', async () => {

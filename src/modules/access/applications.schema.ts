@@ -142,7 +142,7 @@ const rateLimit = z
 
 const dailyTokens = wholeNumber(0, DAILY_TOKENS_MAX);
 const DAILY_REVEALS =
-  'Distinct tokens per day (UTC) whose value the application may get by reading, listing, searching and detokenizing. Masked values do not count.';
+  'Distinct tokens per day (UTC) whose value the application may get by reading, listing, searching and detokenizing. Masked values do not count. Each search term `data:` and `fingerprint:` counts as one more.';
 const DAILY_USES =
   'Distinct tokens per day (UTC) that the application may use by reactors and the proxy, also in code that has its permissions.';
 

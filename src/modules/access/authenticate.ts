@@ -155,7 +155,8 @@ export const addAuthentication = (app: App, ctx: AccessContext): Authentication 
     permission: Permission | 'authenticated',
   ): void => {
     // Set before the request is refused: the log names the caller.
-    const work = (request.work ??= new Work(ctx, caller, { origin: originOf(request), warn: warnIn(reply) }));
+    const details = { origin: originOf(request), warn: warnIn(reply), refuseStale: refusalOfStale(request) };
+    const work = (request.work ??= new Work(ctx, caller, details));
     checkAddress(request, caller);
     checkPublicAccess(ctx, request, caller);
     if (permission !== 'authenticated' && !mayAnywhere(work, permission)) throw forbidden(permission);
@@ -192,10 +193,20 @@ export const addAuthentication = (app: App, ctx: AccessContext): Authentication 
       : admit(request, reply, caller, permission);
   };
 
-  const actors = new AsyncLocalStorage<Actor & { isRefused: boolean }>();
+  type Acting = Actor & { isRefused: boolean };
+  const actors = new AsyncLocalStorage<Acting>();
   // A request from the network is authenticated by its key only, in whatever async context it is handled.
-  const actorOf = ({ raw }: FastifyRequest): (Actor & { isRefused: boolean }) | undefined =>
+  const actorOf = ({ raw }: FastifyRequest): Acting | undefined =>
     raw.socket instanceof Socket ? undefined : actors.getStore();
+
+  const refusalOfStale = (request: FastifyRequest): (() => never) | undefined => {
+    const actor = actorOf(request);
+    if (!actor || actor.isFresh) return undefined;
+    return () => {
+      actor.isRefused = true;
+      throw new StepUpNeeded();
+    };
+  };
 
   // Before the body is read, so that bodies of anonymous clients are not parsed. A cached caller needs no promise.
   app.addHook('onRequest', (request, reply, done) => {
@@ -205,14 +216,11 @@ export const addAuthentication = (app: App, ctx: AccessContext): Authentication 
     const actor = actorOf(request);
     if (!actor && header === undefined && allowsAnonymous) return void refuseUninitialized().then(() => done(), done);
     const key = typeof header === 'string' && header.length > 0 && header.length <= KEY_LENGTH_MAX ? header : undefined;
-    if (actor && !actor.isFresh && needsFreshFactor(actor.caller, permission)) {
-      actor.isRefused = true;
-      return done(new StepUpNeeded());
-    }
     const known = actor?.caller ?? (key === undefined ? undefined : ctx.callers.recallCaller(key));
     if (!known) return void authenticate(request, reply, key, permission).then(() => done(), done);
     if (hasLimits(known)) return void admitLimited(request, reply, known, permission).then(() => done(), done);
     try {
+      if (actor && needsFreshFactor(actor.caller, permission)) refusalOfStale(request)?.();
       admit(request, reply, known, permission);
       return done();
     } catch (error) {

@@ -45,11 +45,13 @@ export const isPermission = (text: unknown): text is Permission =>
   typeof text === 'string' && Object.hasOwn(descriptions, text);
 
 /**
- * What a member with a second factor does in the console only a few minutes after giving it: using values, and changing grants, people,
- * code and settings. A reading of values that reveals them is added where its rules are known. A test lists the others.
+ * What a member with a second factor does in the console only a few minutes after giving it: using and deleting values, and changing
+ * grants, people, code and settings. A reading of values that reveals them is added where its rules are known, and a search about values
+ * where its query is. A test lists the others.
  */
 export const sensitivePermissions: ReadonlySet<Permission> = new Set([
   'token:update',
+  'token:delete',
   'token:use',
   'session:create',
   'application:create',

@@ -34,6 +34,8 @@ type Details = {
   reportLimit?: ((state: QuotaState) => void) | undefined;
   /** Told what may be a mistake of the request, for a header of the answer. */
   warn?: ((sentence: string) => void) | undefined;
+  /** Throws: the caller must prove again who they are before something sensitive. Undefined where they need not. */
+  refuseStale?: (() => never) | undefined;
 };
 
 /** Reads as an `Actor` of the log: it has the actor's id and type, the origin and the record. */
@@ -44,10 +46,12 @@ export class Work {
   readonly #keeping: Keeping | undefined;
   readonly #reportLimit: Details['reportLimit'];
   readonly #warn: Details['warn'];
+  readonly #refuseStale: Details['refuseStale'];
   readonly #services: Services;
   #db: TenantDatabase | undefined;
 
-  constructor(services: Services, caller: Caller, { origin, record, keeping, reportLimit, warn }: Details = {}) {
+  constructor(services: Services, caller: Caller, details: Details = {}) {
+    const { origin, record, keeping, reportLimit, warn, refuseStale } = details;
     this.#services = services;
     this.caller = caller;
     this.origin = origin;
@@ -55,6 +59,7 @@ export class Work {
     this.#keeping = keeping;
     this.#reportLimit = reportLimit;
     this.#warn = warn;
+    this.#refuseStale = refuseStale;
   }
 
   get tenant_id(): string {
@@ -117,10 +122,25 @@ export class Work {
     this.#warn?.(sentence);
   }
 
+  /**
+   * Before what is sensitive by more than the permission of its route.
+   * @throws StepUpNeeded where a member's second factor is old.
+   */
+  needFreshFactor(): void {
+    this.#refuseStale?.();
+  }
+
   /** The same work with other details. */
   with(details: Details): Work {
     const { origin, record } = this;
-    const own = { origin, record, keeping: this.#keeping, reportLimit: this.#reportLimit, warn: this.#warn };
+    const own = {
+      origin,
+      record,
+      keeping: this.#keeping,
+      reportLimit: this.#reportLimit,
+      warn: this.#warn,
+      refuseStale: this.#refuseStale,
+    };
     return new Work(this.#services, this.caller, { ...own, ...details });
   }
 

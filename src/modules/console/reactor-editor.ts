@@ -2,7 +2,7 @@
 import { attribute, html, type Html } from '../../platform/http/html.ts';
 import type { Session } from '../people/sessions.ts';
 import { codeArea, invalidAttributes, fieldProblem, typedText } from './forms.ts';
-import type { Editor, Formula } from './reactor-record.ts';
+import { type Editor, type Formula, HIDDEN_CONFIGURATION } from './reactor-record.ts';
 import { badge, consolePage, csrfField } from './shell.ts';
 
 const codeCard = ({ reactor, code, codeLine, problems }: Editor): Html => {
@@ -57,19 +57,30 @@ const elementField = (
   return html`<label><span class="mono">${name}</span>${description !== undefined && html`<small>${description}</small>`}${input}${fieldProblem(problem, sentences)}</label>`;
 };
 
+/** The names alone before the second factor: values may be keys of other services. */
+const configurationPart = ({ reactor, configuration, problems, stepUp }: Editor): Html => {
+  const elements = reactor.formula.configuration;
+  if (elements.length === 0) return html`<p class="hint">The formula asks for no configuration.</p>`;
+  if (stepUp !== undefined)
+    return html`<p>${elements.map(({ name }) => html`<code>${name}</code> `)}</p>
+<p><a href="${stepUp}">Show the configuration</a> <span class="hint">after your second factor.</span></p>
+<input type="hidden" name="${HIDDEN_CONFIGURATION}" value="yes">`;
+  return html`${elements.map((element) =>
+    elementField(element, configuration.get(element.name) ?? '', problems.get(`configuration.${element.name}`) ?? []),
+  )}`;
+};
+
 /** Closed, because it may contain keys of other services; open if it has an error. */
-const settingsCard = ({ reactor, name, configuration, problems }: Editor): Html => {
-  const { formula, application } = reactor;
+const settingsCard = (editor: Editor): Html => {
+  const { reactor, name, problems } = editor;
+  const { application } = reactor;
   const isFaulty = [...problems.keys()].some((place) => place === 'name' || place.startsWith('configuration'));
   const whole = problems.get('configuration') ?? [];
   const nameProblems = problems.get('name') ?? [];
   return html`<section class="card"><details${attribute('open', isFaulty)}><summary>Name and configuration</summary>
 <label>Name<input name="name" value="${name}" autocomplete="off" maxlength="400"${invalidAttributes('name-problem', nameProblems)}>${fieldProblem('name-problem', nameProblems)}</label>
 ${fieldProblem('configuration-problem', whole)}
-${formula.configuration.map((element) =>
-  elementField(element, configuration.get(element.name) ?? '', problems.get(`configuration.${element.name}`) ?? []),
-)}
-${formula.configuration.length === 0 && html`<p class="hint">The formula asks for no configuration.</p>`}
+${configurationPart(editor)}
 <p class="hint">${
     application
       ? `The code can do what the application ${application.name} can.`

@@ -33,6 +33,8 @@ export type Editor = {
   code: string;
   /** By element of the formula's contract, as text. */
   configuration: Map<string, string>;
+  /** Where the member gives the second factor before the configuration is shown; undefined where it is. */
+  stepUp?: string | undefined;
   args: string;
   /** The version that the page began with, so that changes of others are not overwritten. */
   seen: string;
@@ -84,12 +86,20 @@ export const openEditor = (reactor: Reactor): Editor => ({
   problems: new Map(),
 });
 
+/** A field of pages that show no configuration: it stays as it is. */
+export const HIDDEN_CONFIGURATION = 'hidden_configuration';
+
+const readConfiguration = (reactor: Reactor, field: (name: string) => string): Editor['configuration'] =>
+  field(HIDDEN_CONFIGURATION) === ''
+    ? new Map(reactor.formula.configuration.map(({ name }) => [name, field(`configuration.${name}`)]))
+    : openEditor(reactor).configuration;
+
 /** @param field reads a typed field by its name. */
 export const readEditor = (reactor: Reactor, field: (name: string) => string): Editor => ({
   reactor,
   name: field('name').trim(),
   code: field('code'),
-  configuration: new Map(reactor.formula.configuration.map(({ name }) => [name, field(`configuration.${name}`)])),
+  configuration: readConfiguration(reactor, field),
   args: field('args'),
   seen: field('seen'),
   problems: new Map(),

@@ -100,7 +100,7 @@ export const reactorsPages = (console: Console): void => {
     const reactor = await find(visit);
     const isNew = visit.query('done') === 'made';
     const above = isNew && notice('good', 'The reactor was created. You can change its code.');
-    return editorPage(visit.session, { ...openEditor(reactor), above });
+    return editorPage(visit.session, { ...openEditor(reactor), stepUp: visit.stepUp, above });
   });
 
   const writeAndRun = async (submission: Submission): Promise<Outcome> => {

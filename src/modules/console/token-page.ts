@@ -225,7 +225,7 @@ export const tokenPages = (console: Console, namesOf: ActorNames): void => {
     return showToken(submission, namesOf, { id, problem: linkProblem(answer, child_id) });
   });
 
-  post(`${PATH}/:id/unlink`, async (submission) => {
+  postAfterCode(`${PATH}/:id/unlink`, async (submission) => {
     const answer = await submission.api({
       method: 'DELETE',
       url: childUrl(submission.param('id'), submission.field('child_id')),
@@ -235,7 +235,7 @@ export const tokenPages = (console: Console, namesOf: ActorNames): void => {
     return { seeOther: addressOf(tokenPath(submission.param('id')), { done: 'unlinked' }) };
   });
 
-  post(`${PATH}/:id/delete`, async (submission) => {
+  postAfterCode(`${PATH}/:id/delete`, async (submission) => {
     const url = tokenUrl(submission.param('id'));
     if (submission.field('sure') !== 'yes') return { seeOther: tokenPath(submission.param('id')) };
     bodyOf(await submission.api({ method: 'DELETE', url }));

@@ -142,9 +142,15 @@ const showList = async (visit: Visit): Promise<Outcome> => {
 const BARE_TEXT_LENGTH_MAX = 80;
 const bareText = /^[^\s:"()\\*[\]{}!-][^\s:"()\\*[\]{}]*$/u;
 
-/** The query for the API. Text without a field, such as a pasted id or the last four digits, means an id or a data value. */
+const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+/**
+ * The query for the API. Text without a field, such as a pasted id or the last four digits, means an id or a data value. A UUID means an
+ * id alone: a search for values needs a new second factor, and stands in the log.
+ */
 const expandQuery = (query: string): string => {
   const text = query.trim();
+  if (uuid.test(text)) return `id:"${text}"`;
   return text.length <= BARE_TEXT_LENGTH_MAX && bareText.test(text) ? `id:"${text}" OR data:"${text}"` : query;
 };
 

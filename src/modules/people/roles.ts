@@ -40,7 +40,7 @@ const rights: Record<Role, Rights> = {
     ],
     shows: 'redact',
     description:
-      'applications within its own permissions, new reactors and proxies, and the log; sees no value of a token. It reads the keys of proxies: the key of an open proxy sends values to the destination of that proxy',
+      'applications within its own permissions, new reactors and proxies, and the log; sees no value of a token. It reads the configurations of reactors and proxies, and the keys of proxies: the key of an open proxy sends values to the destination of that proxy',
   },
   SUPPORT: {
     permissions: ['token:read', 'token:search', 'tenant:read'],

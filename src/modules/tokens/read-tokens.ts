@@ -10,7 +10,13 @@ import { countTokens } from '../access/daily-counts.ts';
 import { limitOfReveal } from '../access/limits.ts';
 import { accessOf, decide, getTransform, valueShownWhere } from '../access/rules.ts';
 import type { Permission } from '../access/permissions.ts';
-import { type LoggedToken, revealedAmong, tokenListLogRow, tokenLogRows } from '../../platform/audit/record.ts';
+import {
+  type LoggedToken,
+  revealedAmong,
+  tokenListLogRow,
+  tokenLogRows,
+  valueSearchLogRow,
+} from '../../platform/audit/record.ts';
 import type { TokensContext } from './context.ts';
 import { metadataDigest } from '../../platform/crypto/digest.ts';
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
@@ -22,8 +28,8 @@ import { ExpressionError } from './expressions/expression-error.ts';
 import { mapInSlices } from '../../platform/json/slices.ts';
 import { isStorableText } from '../../platform/json/json.ts';
 import { createMeter } from './expressions/meter.ts';
-import { conditionOf } from './search.ts';
-import { parseSearchQuery, SearchQueryError } from './search-query.ts';
+import { conditionOf, countValues } from './search.ts';
+import { parseSearchQuery, type SearchNode, SearchQueryError } from './search-query.ts';
 import { openCvcs, openToken, recordOfRow, type TokenRecord, visibilityOfToken } from './tokens.ts';
 
 /** The row of a token. @throws notFound, the same for an unknown, an expired and another tenant's id. */
@@ -84,21 +90,41 @@ export const listTokens = async (
   return readTokens(ctx, work, 'token:read', { wanted, keys, page: input.page, parent_id: input.parent_id });
 };
 
-/** A page of the tokens that a query finds, newest first. @throws invalidInput for an invalid query; forbidden; unavailable. */
+const parseQuery = (query: string): SearchNode => {
+  try {
+    return parseSearchQuery(query);
+  } catch (error) {
+    if (error instanceof SearchQueryError) throw invalidField('query', error.message, 'bad_query');
+    throw error;
+  }
+};
+
+/**
+ * Counts and logs a question about values before it is answered: the answer tells whether a guess is right, also where no token is
+ * found or shown. Each value that is asked for counts as a token, also one that was asked for before.
+ * @throws StepUpNeeded; too_many_requests over a daily limit; unavailable.
+ */
+const admitQuestion = async (ctx: TokensContext, work: Work, values: number): Promise<void> => {
+  if (values === 0) return;
+  work.needFreshFactor();
+  const questions = Array.from({ length: values }, () => ctx.newUuid());
+  await countTokens(ctx, work, limitOfReveal(work), questions);
+  await work.log([valueSearchLogRow(ctx, work)]);
+};
+
+/**
+ * A page of the tokens that a query finds, newest first.
+ * @throws invalidInput for an invalid query; forbidden; too_many_requests over a daily limit; unavailable.
+ */
 export const searchTokens = async (
   ctx: TokensContext,
   work: Work,
   input: { query: string | undefined; page: PageRequest },
 ): Promise<Page<TokenRecord>> => {
   const keys = await ctx.keyring.tenantKeys(work.tenant_id);
-  let wanted: TokenCondition | undefined;
-  try {
-    if (input.query !== undefined)
-      wanted = conditionOf(parseSearchQuery(input.query), keys, valueShownWhere(work.caller, 'token:search'));
-  } catch (error) {
-    if (error instanceof SearchQueryError) throw invalidField('query', error.message, 'bad_query');
-    throw error;
-  }
+  const query = input.query === undefined ? undefined : parseQuery(input.query);
+  if (query) await admitQuestion(ctx, work, countValues(query));
+  const wanted = query && conditionOf(query, keys, valueShownWhere(work.caller, 'token:search'));
   return readTokens(ctx, work, 'token:search', { wanted, keys, page: input.page, parent_id: undefined });
 };
 

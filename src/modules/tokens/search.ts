@@ -5,6 +5,23 @@ import type { TenantKeys } from '../../platform/crypto/keyring.ts';
 import type { TokenCondition } from '../access/token-condition.ts';
 import type { SearchNode } from './search-query.ts';
 
+/** Whether a term asks for a value of a token: its answer tells whether a guess is right. */
+const isAboutValue = (node: SearchNode): boolean =>
+  node.kind === 'data' || (node.kind === 'term' && node.field === 'fingerprint');
+
+/** How many values a query asks for, wherever they stand in it. */
+export const countValues = (node: SearchNode): number => {
+  switch (node.kind) {
+    case 'and':
+    case 'or':
+      return node.nodes.reduce((sum, child) => sum + countValues(child), 0);
+    case 'not':
+      return countValues(node.node);
+    default:
+      return isAboutValue(node) ? 1 : 0;
+  }
+};
+
 /**
  * @param shown the tokens whose value the caller may see. Terms about values match only these: otherwise a caller could
  * find out a hidden value by searching for one guess after another.
@@ -14,20 +31,27 @@ export const conditionOf = (
   keys: Pick<TenantKeys, 'digest'>,
   shown: TokenCondition | 'everything',
 ): TokenCondition => {
-  const whereShown = (match: TokenCondition): TokenCondition =>
-    shown === 'everything' ? match : { kind: 'and', nodes: [match, shown] };
   switch (node.kind) {
     case 'and':
     case 'or':
       return { kind: node.kind, nodes: node.nodes.map((child) => conditionOf(child, keys, shown)) };
     case 'not':
       return { kind: 'not', node: conditionOf(node.node, keys, shown) };
-    case 'term': {
-      const match: TokenCondition = { kind: 'in', column: node.field, values: [node.value] };
-      return node.field === 'fingerprint' ? whereShown(match) : match;
+    default: {
+      const match = matchOf(node, keys);
+      return isAboutValue(node) && shown !== 'everything' ? { kind: 'and', nodes: [match, shown] } : match;
     }
+  }
+};
+
+type SearchTerm = Exclude<SearchNode, { kind: 'and' | 'or' | 'not' }>;
+
+const matchOf = (node: SearchTerm, keys: Pick<TenantKeys, 'digest'>): TokenCondition => {
+  switch (node.kind) {
+    case 'term':
+      return { kind: 'in', column: node.field, values: [node.value] };
     case 'data':
-      return whereShown({ kind: 'digest', digest: searchDigest(keys.digest, node.value) });
+      return { kind: 'digest', digest: searchDigest(keys.digest, node.value) };
     case 'metadata':
       return { kind: 'digest', digest: metadataDigest(keys.digest, node.key, node.value) };
     case 'container':

@@ -46,6 +46,8 @@ export const TOKEN_DISSOCIATED = 'Token association deleted';
 export const TOKEN_REVEALED = 'Token revealed';
 /** One page of tokens in the console. */
 export const TOKENS_LISTED = 'Tokens listed';
+/** A query had terms about values. Its tokens have rows of their own. */
+export const VALUES_SEARCHED = 'Tokens searched by value';
 export const INVITATION_ACCEPTED = 'Tenant invitation accepted';
 /** The operator wrote all tokens of a tenant to an encrypted file. */
 export const TOKENS_EXPORTED = 'Tokens exported';
@@ -221,6 +223,12 @@ export const tokenListLogRow = (ctx: LogClock, caller: Actor, tokens: readonly L
     disclosure: most ?? 'none',
     is_list: true,
   });
+};
+
+/** One row for each search about values, which names the tenant: it may find nothing. */
+export const valueSearchLogRow = (ctx: LogClock, caller: Actor & { readonly tenant_id: string }): LogRow => {
+  const entity = { entity_type: 'tenant', entity_ids: [caller.tenant_id] };
+  return logRow(ctx, caller, { operation: 'read', ...entity, message: VALUES_SEARCHED });
 };
 
 /** The log row of an association, which counts as an update of its parent. */

@@ -242,18 +242,19 @@ describe('permission and rules', () => {
     expect(masked.data).toBe('XXXXXXXXXXXX4242');
   });
 
-  test('each token that is found is one read in the log, and what was looked for is not there', async () => {
+  test('the question and each token that is found are reads in the log, without the value', async () => {
     const tenant = await server.newTenant();
     const { id } = await create(tenant, { type: 'social_security_number', data: '987-65-4321' });
     await create(tenant, { data: 'x' });
     const reader = await server.newKey(tenant, { rules: REVEALING });
     await search(reader, 'data:987654321');
     const log = await server.sql(
-      `SELECT entity_type, entity_ids, actor_id, message FROM audit_log WHERE tenant_id = $1 AND operation = 'read'`,
+      `SELECT entity_type, entity_ids, actor_id, message FROM audit_log WHERE tenant_id = $1 AND operation = 'read' ORDER BY id`,
       [tenant.tenant_id],
     );
     const actor_id = reader.application_id;
     expect(log).toEqual([
+      { entity_type: 'tenant', entity_ids: [tenant.tenant_id], actor_id, message: 'Tokens searched by value' },
       { entity_type: 'social_security_number', entity_ids: [id], actor_id, message: 'Token revealed' },
     ]);
     expect(server.logLines.join('')).not.toContain('987654321');

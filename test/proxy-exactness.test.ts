@@ -444,7 +444,7 @@ describe('what code cannot see exactly', () => {
 
   test.each(LOSSES)('is a 502 of an answer, and none of it is shown: %s', async (text, place, sentence) => {
     const body = Buffer.from(text, 'latin1');
-    const subject = place === '' ? 'The' : `${place} in the`;
+    const subject = place === '' ? 'The' : 'A member in the';
     for (const key of [identity.response, await keyOf(undefined, `return { body: 'fixed', headers: {} };`)]) {
       const told = await answered(key, body, JSON_TYPE, 'X-Canary: 1');
       expect(proxyErrorIn(told)).toMatchObject({
@@ -480,13 +480,13 @@ describe('what code cannot see exactly', () => {
     }
   });
 
-  test.each(LOSSES)('is an error of svc.proxy that names the place: %s', async (text, place, sentence) => {
+  test.each(LOSSES)('is an error of svc.proxy that says so: %s', async (text, place, sentence) => {
     house.destination.script = receiving(house.destination, answerOf(Buffer.from(text, 'latin1'), JSON_TYPE));
     const { id: application } = await makeApplication(house.server, { permissions: ['token:use'] });
     const code = codeOf(`try { return { raw: await svc.proxy.get({ headers: { 'svc-proxy-url': args.url } }) }; }
       catch (error) { return { raw: error.message }; }`);
     const reactor = await makeReactor(house.server, { code, application: { application_id: application } });
-    const subject = place === '' ? 'The' : `${place} in the`;
+    const subject = place === '' ? 'The' : 'A member in the';
     const raw = await rawOf(react(house.server, reactor, { url: house.url }));
     expect(raw).toBe(`${subject} body of the answer ${sentence}.`);
   });

@@ -119,14 +119,13 @@ export const callAnswer = async (
   const decodedHeaders = headers.filter(([name]) => !isDecoded || name.toLowerCase() !== 'content-encoding');
   if (body === undefined) return convert(headers, body);
   // A transform left it as it came.
+  const failed = (error: unknown): never => {
+    throw forwardingFault(error);
+  };
   if (body instanceof Uint8Array)
-    return convert(decodedHeaders, await decodeBody(headers, Buffer.from(body), RUN_BYTES_MAX));
+    return convert(decodedHeaders, await decodeBody(headers, Buffer.from(body), RUN_BYTES_MAX).catch(failed));
   const answer = { status, statusText, headers, bodyBytes, body };
-  const whole = await takeWhole(ctx, { account, signal, bodyBytesMax: RUN_BYTES_MAX }, answer).catch(
-    (error: unknown) => {
-      throw forwardingFault(error);
-    },
-  );
+  const whole = await takeWhole(ctx, { account, signal, bodyBytesMax: RUN_BYTES_MAX }, answer).catch(failed);
   // The body stays in memory until it was sent to the executor.
   void sent.then(() => whole.release());
   return convert(decodedHeaders, whole.body);

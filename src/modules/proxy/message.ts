@@ -113,11 +113,6 @@ export function* readValue(message: Message): Slices<ReadBody> {
   }
 }
 
-/** A path of names that are no values: the destination chooses them. */
-const plainPath = /^(?!.*\d{6})[\w.[\]-]{1,100}$/;
-
-/** What is wrong with an answer, as a sentence. @param body what the body is called. */
-export const answerProblem = ({ path, sentence }: JsonFinding, body: string): string => {
-  if (path === '') return `The ${body} ${sentence}.`;
-  return `${plainPath.test(path) ? path : 'A member'} in the ${body} ${sentence}.`;
-};
+/** What is wrong with an answer, as a sentence. A name that the destination chose could be a value. @param body what the body is called. */
+export const answerProblem = ({ path, sentence }: JsonFinding, body: string): string =>
+  `${path === '' ? 'The' : 'A member in the'} ${body} ${sentence}.`;

@@ -123,9 +123,10 @@ export const createTreeBuilder = (ctx: Building) => {
   /** Whether a server wrote the row. One that it did not write gets no leaf: it is reported once, and `logs verify` names it. */
   const isOfServer = (tenant_id: string, id: string, line: OpenLine): boolean => {
     if (rule?.isTaken({ id, line })) return true;
-    if (refused.has(id)) return false;
+    const row = `${tenant_id}/${id}`;
+    if (refused.has(row)) return false;
     if (refused.size >= REFUSED_MAX) refused.clear();
-    refused.add(id);
+    refused.add(row);
     named += 1;
     if (named <= NAMED_MAX) noteTampered(ctx, { table: 'audit_log', tenant_id, row_id: id });
     else countTampered(ctx, 'audit_log');
@@ -135,16 +136,14 @@ export const createTreeBuilder = (ctx: Building) => {
   /** Reads which rows may have no MAC. Once none may, no writer of the database brings that back while this process lives. @throws unavailable. */
   const readRule = async (): Promise<void> => {
     if (isClosed) return;
-    // Read first: the contract step sets the position before it requires MACs.
-    const isRequired = ctx.db.logMacs.isRequired();
     rule = await findLogRule(ctx.db);
-    isClosed = isRequired && rule.below === undefined;
+    isClosed = rule.isRequired && rule.below === undefined;
   };
 
   /** The trees have all rows up to an id. @throws unavailable. */
   const endRule = async (end: string): Promise<void> => {
     const below = rule?.below;
-    if (below === undefined || end < below || tampered.size > 0 || !ctx.db.logMacs.isRequired()) return;
+    if (below === undefined || end < below || tampered.size > 0 || !rule?.isRequired) return;
     await refuseUnsignedRows(ctx.db, below);
     await readRule();
   };

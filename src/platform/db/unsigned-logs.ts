@@ -18,20 +18,25 @@ type Log = Pick<Database, 'statements' | 'logMacs'>;
 export type LogRule = {
   /** Rows below it may have no MAC; undefined where none may. */
   below: string | undefined;
+  /** Whether each row above it must have one. */
+  isRequired: boolean;
   /** Whether a tree takes a row that it does not have yet. */
   isTaken(row: { id: string; line: string | OpenLine }): boolean;
 };
 
 /** What is true of the log now. Until the upgrade is over, servers of the earlier version write rows without a MAC. @throws unavailable. */
 export const findLogRule = async ({ statements, logMacs }: Log): Promise<LogRule> => {
+  // Read first: the contract step sets the position before it requires MACs. The rule stays as it was read.
+  const isRequired = logMacs.isRequired();
   const [found] = (await statements.query('find-unsigned-rows', FIND, [NAME])) as { position: string; mac: string }[];
   const below = found && found.mac === logMacs.macOfPosition(found.position) ? found.position : undefined;
   return {
     below,
+    isRequired,
     isTaken({ id, line }) {
       const state = logMacs.stateOf(line);
       if (state !== 'none') return state === 'intact';
-      return !logMacs.isRequired() || (below !== undefined && id < below);
+      return !isRequired || (below !== undefined && id < below);
     },
   };
 };

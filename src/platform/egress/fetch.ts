@@ -96,9 +96,9 @@ const fetchAlong = async (ctx: FetchContext, asked: EgressFetch): Promise<Egress
   let { url, method, body } = asked;
   let headers = withDefaults(asked.headers);
   for (let redirects = 0; ; redirects += 1) {
-    const wholeMs = Math.max(0, endMs - performance.now());
     const { tenant_id, account, signal, allowLists } = asked;
     await asked.beforeSend?.(egress.check(url, allowLists).host);
+    const wholeMs = Math.max(0, endMs - performance.now());
     const answer = await egress.request({
       tenant_id,
       account,

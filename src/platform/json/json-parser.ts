@@ -101,11 +101,12 @@ const refuse = (reader: Reader, at = reader.at): never => {
   throw new SyntaxFault();
 };
 
-/** At the first character that the string must not have, or at the end of the text. */
+/** At the first character that the string must not have, or at the end of the text. A string of more than a slice is refused at its start. */
 const refuseString = (reader: Reader): never => {
   const { text } = reader;
   let at = reader.at + 1;
   for (; at < text.length; at += 1) {
+    if (at - reader.at > JSON_SLICE_CHARACTERS) return refuse(reader);
     const code = text.charCodeAt(at);
     if (code < SPACE) break;
     if (code !== BACKSLASH) continue;

@@ -9,6 +9,7 @@ import {
   listCertificates,
   verifyCertificate,
 } from '../src/cli/erasure-certificates.ts';
+import { DELETED_TENANT_GRACE_MS } from '../src/platform/times.ts';
 import { signDocument } from '../src/platform/crypto/signed-json.ts';
 import { signingKeyOfSeed } from '../src/platform/crypto/signed-note.ts';
 import { sweep } from '../src/modules/tokens/sweep.ts';
@@ -24,7 +25,7 @@ afterAll(async () => {
   rmSync(directory, { recursive: true, force: true });
 });
 
-const GRACE_MS = 11 * 60_000;
+const GRACE_MS = DELETED_TENANT_GRACE_MS + 60_000;
 
 const newToken = async (of: TestTenant, request: object): Promise<string> => {
   const answer = await server.request('POST', '/tokens', { json: request, key: of.api_key });

@@ -55,7 +55,7 @@ export const certificateOf = async (ctx: Context, tenant_id: string): Promise<st
     );
   if (!row.certificate)
     throw new StartError(
-      'The rows of this tenant are still being deleted. Its certificate follows, ten minutes after the deletion at the earliest.',
+      'The rows of this tenant are still being deleted. Its certificate follows, fifteen minutes after the deletion at the earliest.',
     );
   if (!isSigned(ctx, row))
     throw new StartError('The certificate in the database was changed: this vault did not sign it.');

@@ -88,6 +88,8 @@ test('is decrypted and checked by the program of the guide', async (context) => 
   expect((await run('out.age')).stdout).toBe(await plainOf('out.age', identity));
   writeFileSync(path('cut.age'), readFileSync(path('out.age')).subarray(0, -20));
   await expect(run('cut.age')).rejects.toThrow();
+  writeFileSync(path('cut.age'), readFileSync(path('out.age')).subarray(0, 40));
+  await expect(run('cut.age')).rejects.toMatchObject({ stderr: expect.stringContaining('ends within its header') });
   await makeKey('key');
   await expect(run('out.age')).rejects.toMatchObject({ stderr: expect.stringContaining('No key') });
 });

@@ -5,6 +5,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 CHUNK = 64 * 1024 + 16
 
@@ -21,7 +22,7 @@ def hkdf(secret, salt, info):
 def file_key(stanzas, keys):
     for key in keys:
         private = X25519PrivateKey.from_private_bytes(key)
-        public = private.public_key().public_bytes_raw()
+        public = private.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
         for share, body in stanzas:
             shared = private.exchange(X25519PublicKey.from_public_bytes(share))
             wrapping = hkdf(shared, share + public, b"age-encryption.org/v1/X25519")
@@ -34,6 +35,8 @@ def file_key(stanzas, keys):
 def chunks(file, keys):
     header, stanzas, line = b"", [], file.readline()
     while not line.startswith(b"---"):
+        if line == b"":
+            sys.exit("The file ends within its header, or is no export.")
         if line.startswith(b"-> X25519 "):
             stanzas.append((unbase64(line.split()[2]), unbase64(file.peek(64).split(b"\n")[0])))
         header, line = header + line, file.readline()

@@ -191,8 +191,12 @@ describe('The page of a proxy', () => {
     // The form that is sent again replaces nothing.
     expect((await replace('3600')).headers.get('location')).toBe(pathOf(proxy));
     expect((await server.request('GET', `/proxies/${proxy.id}`)).body.key).toBe(body.key);
-    const refused = await member.post(`${pathOf(proxy)}/key`, { grace_seconds: '99999999' });
-    expect([refused.status, textOf(refused.text).includes('The key was not replaced.')]).toEqual([400, true]);
+    const wrongFields: Record<string, string>[] = [{ grace_seconds: '99999999' }, { grace_seconds: 'soon' }, {}];
+    for (const wrong of wrongFields) {
+      const refused = await member.post(`${pathOf(proxy)}/key`, wrong);
+      expect([refused.status, textOf(refused.text).includes('The key was not replaced.')]).toEqual([400, true]);
+    }
+    expect((await server.request('GET', `/proxies/${proxy.id}`)).body.key).toBe(body.key);
   });
 
   test('warns where it has no application and something needs one', async () => {

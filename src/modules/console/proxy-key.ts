@@ -52,12 +52,15 @@ export const proxyKeyPages = (console: Console): void => {
   console.postAfterCode(`${PATH}/:id/key`, async (submission): Promise<Outcome> => {
     const id = idOf(submission, 'proxy');
     const form_id = submission.field('form_id');
+    const end = ends.find(({ seconds }) => String(seconds) === submission.field('grace_seconds'));
+    if (!end)
+      return { status: 400, page: failedPage(submission, id, ['The form does not say when the key of now ends.']) };
     const answer = await submission.api({
       method: 'POST',
       url: `/proxies/${id}/rotate-key`,
       // A form that is sent twice replaces the key once.
       headers: /^[0-9a-f-]{36}$/.test(form_id) ? { 'svc-idempotency-key': form_id } : {},
-      json: { grace_seconds: Number(submission.field('grace_seconds')) },
+      json: { grace_seconds: end.seconds },
       // With the key of an open proxy the member gets all that its application holds.
       withAllGrants: true,
     });

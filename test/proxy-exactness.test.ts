@@ -15,6 +15,7 @@ import {
   useProxyHouse,
   valuesOf,
 } from './support/proxy.ts';
+import { MAY_HAVE_ACTED } from '../src/platform/egress/fault.ts';
 import { codeOf, makeReactor, rawOf, react, tokenOf } from './support/reactors.ts';
 import { makeApplication } from './support/stored-proxies.ts';
 
@@ -449,7 +450,7 @@ describe('what code cannot see exactly', () => {
       const told = await answered(key, body, JSON_TYPE, 'X-Canary: 1');
       expect(proxyErrorIn(told)).toMatchObject({
         status: 502,
-        detail: `${subject} body of the destination's answer ${sentence}.`,
+        detail: `${subject} body of the destination's answer ${sentence}. ${MAY_HAVE_ACTED}`,
       });
       expect(valuesOf(told, 'x-canary')).toEqual([]);
     }
@@ -460,7 +461,7 @@ describe('what code cannot see exactly', () => {
   test('has no name in the error that may be a value', async () => {
     const told = await answered(identity.response, '{"4242424242424242":{"a":1,"a":2}}', JSON_TYPE);
     expect(proxyErrorIn(told).detail).toBe(
-      "A member in the body of the destination's answer must not be there twice in one object.",
+      `A member in the body of the destination's answer must not be there twice in one object. ${MAY_HAVE_ACTED}`,
     );
   });
 

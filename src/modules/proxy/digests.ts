@@ -27,7 +27,7 @@ const isDigest = (name: string, value: string): boolean =>
 
 const keyOf = ([name, value]: Headers[number]): string => `${name.toLowerCase()}:${value.trim()}`;
 
-/** The lines of `sent` with a digest that came with another body. One that was set anew is not among them. */
+/** The digests of `sent` that are the same as in `came`, whose body was another. A digest that code or an expression set is left out. */
 export const staleDigests = (came: Headers, sent: Headers): Headers => {
   const before = new Set(came.filter(([name, value]) => isDigest(name.toLowerCase(), value)).map(keyOf));
   return before.size === 0 ? [] : sent.filter((line) => before.has(keyOf(line)));

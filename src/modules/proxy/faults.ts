@@ -1,6 +1,6 @@
 // Converts faults of egress to API errors: 400 for a refused destination, 502 and 504 for a destination that fails.
 import { AppError, badRequest, invalidField, payloadTooLarge } from '../../platform/errors.ts';
-import { EgressFault } from '../../platform/egress/fault.ts';
+import { EgressFault, MAY_HAVE_ACTED } from '../../platform/egress/fault.ts';
 import { RUN_BYTES_MAX } from '../../platform/sandbox/protocol/sandbox.ts';
 import { megabytes } from '../../platform/size-text.ts';
 
@@ -12,6 +12,9 @@ export const destinationRefused = (fault: EgressFault, place: string | undefined
   place === undefined ? badRequest(fault.message) : invalidField(place, fault.message);
 
 /** @returns an API error for a fault of egress; other errors as they are. */
+/** The destination has answered, and its answer is of no use. @param sentence without a value. */
+export const badAnswer = (sentence: string): AppError => new AppError('bad_gateway', `${sentence} ${MAY_HAVE_ACTED}`);
+
 export const forwardingFault = (error: unknown, place?: string): unknown => {
   if (!(error instanceof EgressFault)) return error;
   // The caller's body was refused while it was being sent.
@@ -23,7 +26,7 @@ export const forwardingFault = (error: unknown, place?: string): unknown => {
       return badRequest(error.message);
     case 'BODY_TOO_LARGE':
       return payloadTooLarge(
-        `The answer of the destination must be at most ${megabytes(RUN_BYTES_MAX)} to be transformed. It may have acted on the request.`,
+        `The answer of the destination must be at most ${megabytes(RUN_BYTES_MAX)} to be transformed. ${MAY_HAVE_ACTED}`,
       );
     case 'TIMEOUT':
       return new AppError('gateway_timeout', error.message, { cause: error });

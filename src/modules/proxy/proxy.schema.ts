@@ -12,6 +12,7 @@ import {
   unauthorized,
   unavailable,
 } from '../../platform/errors.ts';
+import { MAY_HAVE_ACTED } from '../../platform/egress/fault.ts';
 import { CARD_TOKEN_ID, TRACE_ID } from '../../platform/http/schemas.ts';
 import {
   type Components,
@@ -151,7 +152,7 @@ const failures: Record<string, [description: string, example: AppError]> = {
   ],
   ProxyGatewayTimeout: [
     'The destination did not respond in time. It may have done what the request asked for.',
-    new AppError('gateway_timeout', 'The destination did not answer in time. It may have acted on the request.'),
+    new AppError('gateway_timeout', `The destination did not answer in time. ${MAY_HAVE_ACTED}`),
   ],
 };
 

@@ -6,12 +6,13 @@ import { EgressFault } from '../../platform/egress/fault.ts';
 import { takeWhole } from '../../platform/egress/fetch.ts';
 import type { Headers } from '../../platform/egress/headers.ts';
 import { mayCodeSend } from '../../platform/http/code-headers.ts';
-import { AppError } from '../../platform/errors.ts';
+import type { AppError } from '../../platform/errors.ts';
 import { CodeResponse } from '../code/code-errors.ts';
 import { RUN_BYTES_MAX } from '../../platform/sandbox/protocol/sandbox.ts';
 import { readAnswer } from './bodies/answer-text.ts';
 import type { Reservations } from './bodies/coded-body.ts';
 import { staleDigests } from './digests.ts';
+import { badAnswer } from './faults.ts';
 import type { ProxyForUse } from './proxy-finder.ts';
 import type { AnswerWithin } from './request.ts';
 import { type About, transform, type TransformRights } from './transform.ts';
@@ -34,8 +35,7 @@ export const requestingDecodable = (headers: Headers): Headers =>
 
 /** Repeats only a well-formed label of the Encoding Standard, because the destination chooses the text. */
 const undecodable = (charset: string): AppError =>
-  new AppError(
-    'bad_gateway',
+  badAnswer(
     `The body of the destination's answer cannot be decoded from ${/^[\w.:()+-]{1,40}$/.test(charset) ? `"${charset}"` : 'the charset that it declares'}.`,
   );
 

@@ -3,7 +3,7 @@
 import type { ReactorsContext } from '../reactors/context.ts';
 import { EgressFault } from '../../platform/egress/fault.ts';
 import { type Headers, requestHeaders } from '../../platform/egress/headers.ts';
-import { AppError, invalidField } from '../../platform/errors.ts';
+import { type AppError, invalidField } from '../../platform/errors.ts';
 import { answerCalls, type CodeRights } from '../code/answer-calls.ts';
 import { inputInTurns } from '../code/args.ts';
 import { answerOfFault, badInput, CodeResponse, runtimeError, withoutService } from '../code/code-errors.ts';
@@ -12,6 +12,7 @@ import { joinPaths, type Json } from '../../platform/json/json.ts';
 import type { JsonFinding } from '../../platform/json/json-parser.ts';
 import { stringifyInSlices } from '../../platform/json/slices.ts';
 import { unknownCharset } from './bodies/body-kind.ts';
+import { badAnswer } from './faults.ts';
 import {
   answerProblem,
   charsetOf,
@@ -132,8 +133,7 @@ const WRITTEN_AT_ONCE = 65_536;
 /** @throws invalidInput for a request; bad_gateway for a response. */
 const refuseBody = (side: Side, finding: JsonFinding): never => {
   const { path, sentence, code } = finding;
-  if (side === 'response')
-    throw new AppError('bad_gateway', answerProblem(finding, "body of the destination's answer"));
+  if (side === 'response') throw badAnswer(answerProblem(finding, "body of the destination's answer"));
   throw invalidField(joinPaths('body', path), sentence, code);
 };
 
@@ -148,7 +148,7 @@ const checkInput = (side: Side, message: Message, { value, problem, loss }: Read
   const isKnown = charsetOf(message) !== undefined;
   if (!isKnown && side === 'request') throw unknownCharset(declaredIn(message) ?? '').refuse('body');
   if (!isKnown || (side === 'response' && mayBeUtf32(message, value)))
-    throw new AppError('bad_gateway', "The charset of the destination's answer is none that a transform can read.");
+    throw badAnswer("The charset of the destination's answer is none that a transform can read.");
 };
 
 /** The bytes in base64, so that code can check a signature over them. Null for no body. */
@@ -179,7 +179,8 @@ export const transform = async (
   const { account = tenant_id } = rights;
   const read = await ctx.accounts.runInTurns(account, readValue(message));
   const readsBytes = code.includes('raw_body');
-  checkInput(side, message, read, readsBytes && side === 'response');
+  // What it opens from values in the bytes could not be known again: such a response has no way around the check.
+  checkInput(side, message, read, readsBytes && side === 'response' && !message.hasValues);
   const { value, loss, isInCharset } = read;
   const { headers: pairs } = message;
   const args = {

@@ -2,7 +2,7 @@
 import { CHUNKS_RULE } from '../small-chunks.ts';
 
 /** Our side cannot know what the destination did with a request that has left. */
-const MAY_HAVE_ACTED = 'It may have acted on the request.';
+export const MAY_HAVE_ACTED = 'It may have acted on the request.';
 
 const sentenceOf = {
   /** The destination is not valid or not allowed. Nothing was sent. */

@@ -1,5 +1,6 @@
 // The table of the operator's commands, with options, help texts and examples.
 import type { parseArgs } from 'node:util';
+import { DELETED_TENANT_GRACE_MS } from '../platform/times.ts';
 import { nearestName } from '../platform/unknown-names.ts';
 
 type OptionText = { value?: string; text: string };
@@ -304,7 +305,7 @@ const table = {
   },
   'erasures certificate': {
     summary: 'prints the signed certificate of what was destroyed with a tenant',
-    more: 'TENANT is the id of the deleted tenant. The certificate is issued when no row of it is left, fifteen minutes after the deletion at the earliest.',
+    more: `TENANT is the id of the deleted tenant. The certificate is issued when no row of it is left, ${DELETED_TENANT_GRACE_MS / 60_000} minutes after the deletion at the earliest.`,
     operand: 'TENANT',
     examples: ['erasures certificate 0b7d8f0c-6f0e-4a55-8d1c-3f5f1f0e7c11 > certificate.json'],
   },

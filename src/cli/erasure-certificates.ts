@@ -10,6 +10,7 @@ import type { Context } from '../modules.ts';
 import { openDocument } from '../platform/crypto/signed-json.ts';
 import { parsePublicKey, publicKeyText } from '../platform/crypto/signed-note.ts';
 import { StartError } from '../platform/errors.ts';
+import { DELETED_TENANT_GRACE_MS } from '../platform/times.ts';
 import { UsageError } from './usage-error.ts';
 
 /** A certificate has some hundred bytes, and a line for each key. */
@@ -55,7 +56,7 @@ export const certificateOf = async (ctx: Context, tenant_id: string): Promise<st
     );
   if (!row.certificate)
     throw new StartError(
-      'The rows of this tenant are still being deleted. Its certificate follows, fifteen minutes after the deletion at the earliest.',
+      `The rows of this tenant are still being deleted. Its certificate follows, ${DELETED_TENANT_GRACE_MS / 60_000} minutes after the deletion at the earliest.`,
     );
   if (!isSigned(ctx, row))
     throw new StartError('The certificate in the database was changed: this vault did not sign it.');

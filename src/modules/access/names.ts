@@ -4,8 +4,8 @@ import { z } from 'zod';
 export const NAME_LENGTH_MAX = 200;
 
 /**
- * No line ends or other controls, no unpaired surrogates, and no blanks at the ends: expressions, headers and forms cut those off,
- * and nobody sees them. Joiners stay, which names in some languages need.
+ * No line ends or other control characters, and no unpaired surrogates. No blanks at the ends: expressions, headers and forms cut
+ * them off, and nobody sees them. Joiners (U+200C, U+200D) are allowed, because words of some languages have them.
  */
 const plainName = /^(?!\s)[^\p{Cc}\p{Cs}\p{Zl}\p{Zp}]+(?<!\s)$/u;
 

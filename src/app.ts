@@ -27,6 +27,7 @@ import { applicationKeysRoutes } from './modules/access/application-keys.routes.
 import { applicationsRoutes } from './modules/access/applications.routes.ts';
 import { addAuthentication, type Authentication } from './modules/access/authenticate.ts';
 import { addIdempotency } from './modules/access/idempotent-requests.ts';
+import { addPartialRequests } from './modules/access/partial-requests.ts';
 import { permissionsRoutes } from './modules/access/permissions.routes.ts';
 import { addPreflights } from './modules/access/public-access.ts';
 import { logRefusal } from './modules/access/refusals.ts';
@@ -112,6 +113,7 @@ const addHooks = (app: App, ctx: Context, paths: Paths): Authentication => {
   separateHosts(app, ctx.config, paths);
   addPreflights(app);
   const authentication = addAuthentication(app, ctx);
+  addPartialRequests(app);
   nameOperations(app, ctx);
   addIdempotency(app, ctx);
   countUnsent(app, ctx);

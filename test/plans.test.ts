@@ -205,6 +205,7 @@ const statements: Record<keyof typeof texts, (() => unknown[]) | undefined> = {
   // The plans within a function are its own: its blocks are counted below.
   INSERT_UNIQUE_TOKENS: undefined,
   COUNT_DAILY_TOKENS: undefined,
+  FIND_TAKEN_IDS: () => [TENANT, ['token-17', 'token-18', 'missing']],
   FIND_ARRIVAL: () => [TENANT, ACTOR],
   FIND_LAST_USES: () => [TENANT, [ACTOR, RARE_ACTOR]],
   WRITE_KEY_USES: () => [

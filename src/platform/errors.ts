@@ -26,7 +26,7 @@ export type FieldErrors = readonly FieldError[];
 const WHOLE_BODY = 'body';
 
 /** A part of each field error by its path, for a problem: no path is empty there. */
-const byPath = <Part extends 'sentence' | 'code'>(
+export const byPath = <Part extends 'sentence' | 'code'>(
   part: Part,
   errors: FieldErrors,
 ): Record<string, FieldError[Part][]> => {
@@ -172,6 +172,11 @@ export class FieldErrorCollector {
   /** Ends the check: the rest of the request would cost more than its errors are worth. */
   stop(): void {
     this.#isStopped = true;
+  }
+
+  /** Whether the rest of the request is not worth its cost, whatever else is right. */
+  get isSpent(): boolean {
+    return this.#isStopped;
   }
 
   /** Whether to end the check. The request is refused then. */

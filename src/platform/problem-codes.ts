@@ -74,6 +74,10 @@ export const fieldCodes = {
   not_storable: 'The text has NUL or half of a surrogate pair',
   bad_expression: 'An expression is not valid here, or cannot be evaluated',
   bad_query: 'The search query is not valid',
+  permission_missing: 'In a partial batch: the caller lacks the permission that the sentence names, for this item',
+  not_found: 'In a partial batch: there is no such token, or it belongs to another tenant',
+  already_exists: 'In a partial batch: a token with this id exists, or an item before has it',
+  daily_limit: 'In a partial batch: the item is over a daily limit of the application',
   thrown: "A text of the tenant's code",
   invalid: 'The value does not have the form that the sentence names',
 } as const satisfies Record<string, string>;

@@ -473,6 +473,10 @@ const works: Record<string, (run: Run) => Work> = {
     (run) =>
     ({ value }) =>
       run(value, 64, (text: string) => text),
+  'modules/tokens/expressions/expansion expandInSlices':
+    (run) =>
+    ({ value }) =>
+      run(value, expansion()),
   'modules/tokens/expressions/expressions evaluateCreateTime':
     (run) =>
     ({ text }) =>

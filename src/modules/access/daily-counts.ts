@@ -4,10 +4,12 @@ import { logRow } from '../../platform/audit/record.ts';
 import { AppError, failure } from '../../platform/errors.ts';
 import type { AccessContext } from './context.ts';
 import { secondsOf } from './limits.ts';
-import { countDailyTokens } from './rows/limits.ts';
+import { countDailyItems, countDailyTokens } from './rows/limits.ts';
 import type { Work } from './work.ts';
 
 const DAY_MS = 86_400_000;
+
+type Counting = Pick<AccessContext, 'now' | 'newUuid' | 'newLogId' | 'refusals'>;
 
 const dailyExceeded = (limit: DailyLimit, most: number, retryAfterSeconds: number): AppError =>
   failure('daily_limit', `The request is over the limit ${limit} of the application: ${most} tokens in a day (UTC).`, {
@@ -20,7 +22,7 @@ const dailyExceeded = (limit: DailyLimit, most: number, retryAfterSeconds: numbe
  * @throws too_many_requests where they are more than are left of the day; unavailable.
  */
 export const countTokens = async (
-  ctx: Pick<AccessContext, 'now' | 'newUuid' | 'newLogId' | 'refusals'>,
+  ctx: Counting,
   work: Work,
   limit: DailyLimit,
   ids: readonly string[],
@@ -28,27 +30,56 @@ export const countTokens = async (
   if (ids.length === 0) return;
   const most = work.caller.limits?.[limit];
   if (most !== undefined) {
-    const now = ctx.now();
-    const day = now.toISOString().slice(0, 10);
-    const midnightMs = Date.parse(day) + DAY_MS;
-    const resetSeconds = secondsOf(midnightMs - now.getTime());
-    const budget = {
-      id: ctx.newUuid(),
-      application_id: work.actor_id,
-      limit,
-      day,
-      most,
-      // A day more, for processes whose clock is behind.
-      expires_at: new Date(midnightMs + DAY_MS),
-    };
+    const { budget, resetSeconds } = budgetOf(ctx, work, limit, most);
     const { counted, is_allowed } = await countDailyTokens(work.db, budget, ids);
     work.reportLimit({ name: limit, left: Math.max(0, most - counted), resetSeconds });
     if (!is_allowed) {
-      const of = { entity_type: 'application', entity_ids: [work.actor_id] };
-      const row = logRow(ctx, work, { operation: 'use', ...of, message: `Refused: ${limit}`, outcome: 'refused' });
-      await ctx.refusals.recordRow(work.tenant_id, row);
+      await logExceeded(ctx, work, limit);
       throw dailyExceeded(limit, most, resetSeconds);
     }
   }
   work.record?.counted({ actor_id: work.actor_id, limit, ids: [...ids] });
+};
+
+/**
+ * As `countTokens`, for items one after another: the tokens of each are counted all or none.
+ * @returns why an item is over the limit, by its index; undefined for one that is counted.
+ * @throws unavailable.
+ */
+export const countItems = async (
+  ctx: Counting,
+  work: Work,
+  limit: DailyLimit,
+  items: readonly (readonly string[])[],
+): Promise<(AppError | undefined)[]> => {
+  const most = work.caller.limits?.[limit];
+  if (most === undefined || items.length === 0) return [];
+  const { budget, resetSeconds } = budgetOf(ctx, work, limit, most);
+  const { counted, allowed } = await countDailyItems(work.db, budget, items);
+  work.reportLimit({ name: limit, left: Math.max(0, most - counted), resetSeconds });
+  if (allowed.every(Boolean)) return [];
+  await logExceeded(ctx, work, limit);
+  return allowed.map((isAllowed) => (isAllowed ? undefined : dailyExceeded(limit, most, resetSeconds)));
+};
+
+const budgetOf = (ctx: Counting, work: Work, limit: DailyLimit, most: number) => {
+  const now = ctx.now();
+  const day = now.toISOString().slice(0, 10);
+  const midnightMs = Date.parse(day) + DAY_MS;
+  const budget = {
+    id: ctx.newUuid(),
+    application_id: work.actor_id,
+    limit,
+    day,
+    most,
+    // A day more, for processes whose clock is behind.
+    expires_at: new Date(midnightMs + DAY_MS),
+  };
+  return { budget, resetSeconds: secondsOf(midnightMs - now.getTime()) };
+};
+
+const logExceeded = (ctx: Counting, work: Work, limit: DailyLimit): Promise<void> => {
+  const of = { entity_type: 'application', entity_ids: [work.actor_id] };
+  const row = logRow(ctx, work, { operation: 'use', ...of, message: `Refused: ${limit}`, outcome: 'refused' });
+  return ctx.refusals.recordRow(work.tenant_id, row);
 };

@@ -2,6 +2,7 @@
 import type { FastifyReply, FastifyRequest, onSendHookHandler, preValidationHookHandler } from 'fastify';
 import { type Claimed, claimIdempotencyKey } from './idempotency.ts';
 import type { AccessContext } from './context.ts';
+import { isPartial } from './partial-requests.ts';
 import { invalidField } from '../../platform/errors.ts';
 import { type Answer, answerOf, createdPathOf, sendAnswer } from '../../platform/http/answers.ts';
 import type { App } from '../../platform/http/app-type.ts';
@@ -34,7 +35,7 @@ const keyOf = (request: FastifyRequest): string | undefined => {
 
 const routeOf = (request: FastifyRequest): string => {
   const [path = ''] = request.url.split('?', 1);
-  return `${request.method} ${path.replace(/\/$/, '')}`;
+  return `${request.method} ${path.replace(/\/$/, '')}${isPartial(request) ? ' in part' : ''}`;
 };
 
 export const addIdempotency = (app: App, ctx: AccessContext): void => {
@@ -52,7 +53,7 @@ export const addIdempotency = (app: App, ctx: AccessContext): void => {
       route: routeOf(request),
       isBrief: idempotency === 'brief',
       body: request.body,
-      answerOf: (result) => answerOf(creates, result),
+      answerOf: (result) => ({ ...answerOf(creates, result), ...(isPartial(request) && { status: 207 }) }),
     });
     if ('answer' in found) {
       reply.header('svc-idempotent-replayed', 'true');

@@ -5,17 +5,25 @@ import { answerInSlices } from '../../platform/http/answers.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import { workOf } from '../access/authenticate.ts';
 import { commonFailures, failures } from '../../platform/http/schemas.ts';
+import { isPartial } from '../access/partial-requests.ts';
 import { detokenize } from './detokenize.ts';
+import { detokenizePartly } from './detokenize-partly.ts';
 import { EXPRESSION_TOKENS_MAX } from './expressions/expansion.ts';
 import { EXPRESSION_PLACEHOLDERS_MAX } from './expressions/template.ts';
 import type { Json } from '../../platform/json/json.ts';
-import { detokenizeExamples, detokenizeRequest, detokenizeResult } from './detokenize.schema.ts';
+import {
+  detokenizeExamples,
+  detokenizeRequest,
+  detokenizeResult,
+  partialDetokenizeExamples,
+  partialDetokenizeResult,
+} from './detokenize.schema.ts';
 
 export const detokenizeRoutes = (app: App, ctx: TokensContext): void => {
   app.post(
     '/detokenize',
     {
-      config: { permission: 'token:read', idempotency: 'none' },
+      config: { permission: 'token:read', idempotency: 'none', takesPartial: true },
       schema: {
         operationId: 'detokenize',
         summary: 'Detokenize any JSON',
@@ -24,12 +32,16 @@ export const detokenizeRoutes = (app: App, ctx: TokensContext): void => {
         body: detokenizeRequest,
         answer: 'The body, with values in place of expressions.',
         examples: detokenizeExamples,
-        response: { 200: detokenizeResult, ...failures(...commonFailures, 413, 415) },
+        partial: partialDetokenizeExamples,
+        response: { 200: detokenizeResult, 207: partialDetokenizeResult, ...failures(...commonFailures, 413, 415) },
       },
     },
     async (request, reply) => {
       if (!request.hasBody) throw invalidField('', 'a JSON body is needed', 'required');
-      const values = await detokenize(ctx, workOf(request), request.body as Json);
+      const body = request.body as Json;
+      if (isPartial(request))
+        return answerInSlices(ctx, reply.code(207), await detokenizePartly(ctx, workOf(request), body));
+      const values = await detokenize(ctx, workOf(request), body);
       // Serialized here because fastify sends a bare string as text, and clients need a JSON string.
       return answerInSlices(ctx, reply, values);
     },

@@ -45,7 +45,7 @@ export type Purpose = 'read' | 'use';
 const permissionOf = { read: 'token:read', use: 'token:use' } as const;
 
 /** A token after the access check, with the records made of it so far: its data alone, or the whole token. */
-type Opened = {
+export type Opened = {
   row: StoredValue | StoredToken;
   kept: Kept;
   transform: Transform;
@@ -82,28 +82,52 @@ export const openTokens = async (
   { beside = [], destination_host, beforeOpening }: LogDetails = {},
 ): Promise<OpenedTokens> => {
   if (ids.size === 0) return { values: () => undefined, absent: {}, logged: [] };
-  const storable = [...ids].filter(isStorableText);
-  const rows: (StoredValue & FoundCvc)[] = await (isWhole
-    ? ctx.tokenRows.findRecords(work, storable, ctx.now())
-    : ctx.tokenRows.findValues(work, storable, ctx.now()));
+  const rows = await findRows(ctx, work, { ids, isWhole });
   if (rows.length < ids.size) {
     const found = new Set(rows.map(({ id }) => id));
     throw missing([...ids].filter((id) => !found.has(id)));
   }
   beforeOpening?.(rows.reduce((sum, { sealed }) => sum + (sealed?.length ?? 0), 0));
-  const opened = await open(ctx, work, rows, purpose);
-  const shown = [...opened.values()].map(({ row: { id, type }, kept, row, transform }): LoggedToken => {
-    const visibility = visibilityOfToken(transform, row, kept);
-    noteDecision(work, permissionOf[purpose], row, visibility, kept);
-    const disclosure = purpose === 'use' ? 'used' : disclosureOf(visibility);
-    return { id, type, disclosure };
-  });
+  const opened = await openRows(ctx, work, rows, purpose);
+  const shown = shownOf(work, opened, purpose);
   await (purpose === 'use'
     ? countTokens(ctx, work, 'daily_uses', [...ids])
     : countTokens(ctx, work, limitOfReveal(work), revealedAmong(shown)));
   const logged = [...tokenLogRows(ctx, work, purpose, shown, { destination_host }), ...beside];
   await work.log(logged);
+  return { ...valuesOf(ctx, work, opened), logged };
+};
 
+/** A row that may be opened. */
+export type FoundRow = StoredValue & FoundCvc;
+
+/** The rows of tokens of the tenant that have not expired. Unknown ids, and those of other tenants, have none. */
+export const findRows = (
+  ctx: TokensContext,
+  work: Work,
+  { ids, isWhole }: Pick<References, 'ids' | 'isWhole'>,
+): Promise<FoundRow[]> => {
+  const storable = [...ids].filter(isStorableText);
+  return isWhole
+    ? ctx.tokenRows.findRecords(work, storable, ctx.now())
+    : ctx.tokenRows.findValues(work, storable, ctx.now());
+};
+
+/** How much of each token is disclosed. */
+export const shownOf = (work: Work, opened: ReadonlyMap<string, Opened>, purpose: Purpose): LoggedToken[] =>
+  [...opened.values()].map(({ row: { id, type }, kept, row, transform }) => {
+    const visibility = visibilityOfToken(transform, row, kept);
+    noteDecision(work, permissionOf[purpose], row, visibility, kept);
+    const disclosure = purpose === 'use' ? 'used' : disclosureOf(visibility);
+    return { id, type, disclosure };
+  });
+
+/** What expressions read of opened tokens. Call after their log rows are committed. */
+export const valuesOf = (
+  ctx: TokensContext,
+  work: Work,
+  opened: ReadonlyMap<string, Opened>,
+): Pick<OpenedTokens, 'values' | 'absent'> => {
   const meter = createMeter();
   const values: TokenValues = (id, whole) => {
     const token = opened.get(id);
@@ -115,7 +139,7 @@ export const openTokens = async (
     const record = values(id, whole);
     return token && record ? knownIn(token.row.type, record, whole) : [];
   };
-  return { values, absent: { isAbsentNull: work.caller.allows_absent_paths, knownOf }, logged };
+  return { values, absent: { isAbsentNull: work.caller.allows_absent_paths, knownOf } };
 };
 
 /** The names of a record that an expression may ask for. Which of them are there depends on the token. */
@@ -149,17 +173,20 @@ const knownIn = (type: string, record: ExpansionRecord, whole: boolean): Known[]
 /** An id with a path after it, as most templates write a part of a value. */
 const idWithPath = /^([^.]+)((?:\.[A-Za-z_]\w*)+)$/;
 
-const missing = (ids: string[]): AppError => {
+/** @param of what is wrong with the ids that follow. */
+export const missingSentence = (of: string, ids: readonly string[]): string => {
   const [, id, path] = ids.map((each) => idWithPath.exec(each)).find((match) => match !== null) ?? [];
   const advice = id === undefined ? '' : `. For a part of a value use \`{{ ${id} | json: '$${path}' }}\`.`;
-  return badRequest(`Failed to detokenize some tokens: ${ids.join(', ')}${advice}`);
+  return `${of}: ${ids.join(', ')}${advice}`;
 };
 
+const missing = (ids: string[]): AppError => badRequest(missingSentence('Failed to detokenize some tokens', ids));
+
 /** Checks access to tokens and opens them, by id. @throws forbidden; payloadTooLarge. */
-const open = async (
+export const openRows = async (
   ctx: TokensContext,
   work: Work,
-  rows: (StoredValue & FoundCvc)[],
+  rows: readonly FoundRow[],
   purpose: Purpose,
 ): Promise<Map<string, Opened>> => {
   const transforms = rows.map((row) => {

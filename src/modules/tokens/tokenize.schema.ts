@@ -2,6 +2,7 @@
 // tokenize.ts validates it, so that it reports every invalid field at once.
 import { z } from 'zod';
 import type { Examples } from '../../platform/http/schemas.ts';
+import { partialResult } from './partial.schema.ts';
 import { bankToken, cardToken, GENERIC_TOKEN_ID } from './token-examples.ts';
 
 export const tokenizeRequest = z.any().meta({
@@ -16,6 +17,11 @@ export const tokenizeResult = z.any().meta({
   description:
     'The structure of the request, with the id of its token in place of each plain value, and the token in place of each token request.',
   examples: [GENERIC_TOKEN_ID, { name: GENERIC_TOKEN_ID, card: cardToken }],
+});
+
+export const partialTokenizeResult = partialResult(tokenizeResult, {
+  id: 'PartialTokenizeResult',
+  description: 'A batch that was done in part.',
 });
 
 const card = {
@@ -39,6 +45,19 @@ export const tokenizeExamples: { request: Examples; response: Examples } = {
     composite: {
       summary: 'A structure of values',
       value: { customer: { name: GENERIC_TOKEN_ID, referrer: null }, card: cardToken },
+    },
+  },
+};
+
+/** One item of two has a typing error. */
+export const partialTokenizeExamples: Examples = {
+  array: {
+    summary: 'The number of the second value is wrong',
+    value: {
+      data: [GENERIC_TOKEN_ID, null],
+      errors: { '[1].data.routing_number': ['must have a valid check digit'] },
+      codes: { '[1].data.routing_number': ['check_digit'] },
+      errors_total: 1,
     },
   },
 };

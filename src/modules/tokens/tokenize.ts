@@ -1,10 +1,14 @@
-// Tokenizes any JSON: parses its values into drafts, creates all tokens or none, and returns the same structure.
+// Tokenizes any JSON: parses its values into drafts, creates all tokens or none, and returns the same structure. A partial batch
+// leaves out the items that fail.
 import type { Work } from '../access/work.ts';
 import type { TokensContext } from './context.ts';
-import { FieldErrorCollector, invalidInput } from '../../platform/errors.ts';
+import { wouldDecide } from '../access/rules.ts';
+import { AppError, FieldErrorCollector, forbidden, invalidInput } from '../../platform/errors.ts';
 import { createTokens } from './create-tokens.ts';
+import { createItemFailures, type ItemFailures, type PartialAnswer } from './item-failures.ts';
 import { JSON_DEPTH_MAX, type Json, numberProblem, depthProblem } from '../../platform/json/json.ts';
 import type { Slices } from '../../platform/json/slices.ts';
+import { findTakenIds } from './rows/token-transactions.ts';
 import { type Draft, type DraftTools, parseLeaf, parseTokenRequest } from './token-request.ts';
 import { genericTokenType } from './token-types.ts';
 import { draftTools, type TokenRecord } from './tokens.ts';
@@ -41,6 +45,27 @@ export const tokenize = async (ctx: TokensContext, work: Work, body: Json): Prom
   return createTokens(ctx, work, drafts, { answer: (records) => fill(plan, records) });
 };
 
+/**
+ * Tokenizes the items of a body that are right. All of their tokens are created, or none.
+ * @returns the same structure with null in place of the other items, and what is wrong with these.
+ * @throws invalidInput for a body that is too deep or has too many values, or takes too much work.
+ */
+export const tokenizePartly = async (ctx: TokensContext, work: Work, body: Json): Promise<PartialAnswer<Tokenized>> => {
+  const envelope = new FieldErrorCollector();
+  const { plan, places } = planOf(body, envelope);
+  if (envelope.count > 0) throw invalidInput(envelope.errors);
+  const failures = createItemFailures();
+  const parsed = draftPartly(draftTools(ctx, work), places, failures);
+  const drafts = await ctx.accounts.runInTurns(work.tenant_id, parsed);
+  if (dropForbidden(work, places, drafts, failures))
+    await ctx.refusals.record(work, forbidden('token:create'), undefined);
+  dropTwins(places, drafts, failures);
+  return createLeft(ctx, work, { plan, places, drafts }, failures);
+};
+
+/** The drafts of a body, by their place. One that fails is removed. */
+type Drafts = Map<number, Draft>;
+
 /** A value of the body that becomes a token, with the path to it. */
 type Place = { path: (string | number)[] } & (
   | { leaf: string | number | boolean; request?: undefined }
@@ -60,11 +85,7 @@ const planOf = (body: Json, problems: FieldErrorCollector): { plan: Plan; places
 
   const visit = (value: Json, depth: number): Plan => {
     if (value === null) return { kind: 'null' };
-    if (typeof value !== 'object') {
-      const inexact = typeof value === 'number' ? numberProblem(value) : undefined;
-      if (inexact) problems.add(path, inexact, 'inexact_number');
-      return { kind: 'leaf', draft: add({ leaf: value, path: [...path] }) };
-    }
+    if (typeof value !== 'object') return { kind: 'leaf', draft: add({ leaf: value, path: [...path] }) };
     if (depth === JSON_DEPTH_MAX) {
       problems.add(path, depthProblem(), 'too_deep');
       return { kind: 'null' };
@@ -97,22 +118,112 @@ function* draftInSlices(
 ): Slices<void> {
   for (const place of places) {
     if (problems.stopped || drafts.length > TOKENIZE_LEAVES_MAX) return;
-    const draft = place.request
-      ? yield* parseTokenRequest(place.request, place.path, problems, tools)
-      : parseLeaf(genericTokenType, place.leaf, place.path, problems, tools);
+    const draft = yield* draftOf(tools, place, problems);
     if (draft) drafts.push(draft);
     yield;
   }
 }
 
-const fill = (plan: Plan, records: TokenRecord[]): Tokenized => {
+/** @returns undefined where a problem was added. */
+function* draftOf(tools: DraftTools, place: Place, problems: FieldErrorCollector): Slices<Draft | undefined> {
+  if (place.request) return yield* parseTokenRequest(place.request, place.path, problems, tools);
+  const inexact = typeof place.leaf === 'number' ? numberProblem(place.leaf) : undefined;
+  if (inexact === undefined) return parseLeaf(genericTokenType, place.leaf, place.path, problems, tools);
+  problems.add(place.path, inexact, 'inexact_number');
+  return undefined;
+}
+
+/** @throws invalidInput where the expressions have spent what one request may: that is no fault of one item. */
+function* draftPartly(tools: DraftTools, places: readonly Place[], failures: ItemFailures): Slices<Drafts> {
+  const drafts: Drafts = new Map();
+  for (const [index, place] of places.entries()) {
+    const problems = new FieldErrorCollector();
+    const draft = yield* draftOf(tools, place, problems);
+    if (problems.isSpent) throw invalidInput(problems.errors);
+    if (draft) drafts.set(index, draft);
+    else failures.addAll(problems);
+    yield;
+  }
+  return drafts;
+}
+
+const pathOf = (places: readonly Place[], index: number) => (places[index] as Place).path;
+
+/** Drops what the caller may not create. @returns whether there was any. */
+const dropForbidden = (work: Work, places: readonly Place[], drafts: Drafts, failures: ItemFailures): boolean => {
+  const before = failures.total;
+  for (const [index, { id, container }] of drafts) {
+    const target = id === undefined ? { container } : { id, container };
+    if (wouldDecide(work.caller, 'token:create', target) !== undefined) continue;
+    failures.add(pathOf(places, index), forbidden('token:create').message, 'permission_missing');
+    drafts.delete(index);
+  }
+  return failures.total > before;
+};
+
+const TAKEN = 'A token with this id already exists.';
+
+/** Of several items with one id, the first one is created. */
+const dropTwins = (places: readonly Place[], drafts: Drafts, failures: ItemFailures): void => {
+  const ids = new Set<string>();
+  for (const [index, { id }] of drafts) {
+    if (id === undefined) continue;
+    if (ids.has(id)) {
+      failures.add([...pathOf(places, index), 'id'], TAKEN, 'already_exists');
+      drafts.delete(index);
+    } else ids.add(id);
+  }
+};
+
+/** Drops the items whose id is in use. */
+const dropTaken = async (work: Work, places: readonly Place[], drafts: Drafts, failures: ItemFailures) => {
+  const ids = [...drafts.values()].flatMap(({ id }) => (id === undefined ? [] : [id]));
+  if (ids.length === 0) return;
+  const taken = await findTakenIds(work.db, ids);
+  for (const [index, { id }] of drafts) {
+    if (id === undefined || !taken.has(id)) continue;
+    failures.add([...pathOf(places, index), 'id'], TAKEN, 'already_exists');
+    drafts.delete(index);
+  }
+};
+
+/** Attempts to create tokens, while others take the ids that clients have chosen. */
+const CREATE_TRIES_MAX = 3;
+
+/** Creates the tokens of the drafts that are left. */
+const createLeft = async (
+  ctx: TokensContext,
+  work: Work,
+  { plan, places, drafts }: { plan: Plan; places: readonly Place[]; drafts: Drafts },
+  failures: ItemFailures,
+): Promise<PartialAnswer<Tokenized>> => {
+  for (let triesLeft = CREATE_TRIES_MAX; ; triesLeft -= 1) {
+    await dropTaken(work, places, drafts, failures);
+    const indexes = [...drafts.keys()];
+    const answer = (records: TokenRecord[]): PartialAnswer<Tokenized> => {
+      const made: (TokenRecord | undefined)[] = [];
+      for (const [at, index] of indexes.entries()) made[index] = records[at];
+      return failures.answer(fill(plan, made));
+    };
+    if (indexes.length === 0) return answer([]);
+    try {
+      return await createTokens(ctx, work, [...drafts.values()], { answer });
+    } catch (error) {
+      const isTaken = error instanceof AppError && error.code === 'conflict';
+      if (!isTaken || triesLeft === 1) throw error;
+    }
+  }
+};
+
+/** @param records by the index of their draft. An item without one is null. */
+const fill = (plan: Plan, records: readonly (TokenRecord | undefined)[]): Tokenized => {
   switch (plan.kind) {
     case 'null':
       return null;
     case 'leaf':
-      return (records[plan.draft] as TokenRecord).id;
+      return records[plan.draft]?.id ?? null;
     case 'request':
-      return records[plan.draft] as TokenRecord;
+      return records[plan.draft] ?? null;
     case 'array':
       return plan.items.map((item) => fill(item, records));
     case 'object':

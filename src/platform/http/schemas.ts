@@ -141,6 +141,8 @@ declare module 'fastify' {
     isBodyOptional?: boolean;
     /** Examples of the request body and of the successful response. */
     examples?: { request?: Examples; response: Examples };
+    /** Examples of the response to a partial batch. With them, the operation has the header SVC-PARTIAL. */
+    partial?: Examples;
     /** Instead of schemas. */
     forwarded?: ForwardedOperation;
   }

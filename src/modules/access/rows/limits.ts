@@ -23,6 +23,12 @@ export const FIND_ARRIVAL = 'SELECT arrival_us FROM request_rates WHERE tenant_i
 export const COUNT_DAILY_TOKENS =
   'SELECT counted, is_allowed FROM count_daily_tokens($1::uuid, $2::uuid, $3, $4::date, $5::text[], $6, $7::uuid, $8)';
 
+/** The tokens of each item of $5, a list of lists, in the order of the items. */
+const COUNT_DAILY_ITEMS = `
+SELECT item.place, c.counted, c.is_allowed FROM jsonb_array_elements($5::jsonb) WITH ORDINALITY AS item(ids, place),
+  LATERAL count_daily_tokens($1::uuid, $2::uuid, $3, $4::date, ARRAY(SELECT jsonb_array_elements_text(item.ids)), $6,
+    $7::uuid, $8) AS c`;
+
 /** @returns the time of arrival, in microseconds since 1970; undefined where the request is refused. */
 export const takeRequest = async (
   { query, tenant_id }: TenantQuery,
@@ -58,6 +64,26 @@ export const countDailyTokens = async (
   const values = [tenant_id, application_id, limit, day, token_ids, most, id, expires_at];
   const [counted] = await query('count-daily-tokens', COUNT_DAILY_TOKENS, values);
   return counted as { counted: number; is_allowed: boolean };
+};
+
+/**
+ * Counts the tokens of items one after another, those of each item all or none.
+ * @returns how many are counted, and whether each item is among them.
+ */
+export const countDailyItems = async (
+  { query, tenant_id }: TenantQuery,
+  { id, application_id, limit, day, most, expires_at }: DailyBudget,
+  items: readonly (readonly string[])[],
+): Promise<{ counted: number; allowed: boolean[] }> => {
+  const values = [tenant_id, application_id, limit, day, JSON.stringify(items), most, id, expires_at];
+  const rows = await query('count-daily-items', COUNT_DAILY_ITEMS, values);
+  const allowed: boolean[] = [];
+  let counted = 0;
+  for (const row of rows as { place: string; counted: number; is_allowed: boolean }[]) {
+    allowed[Number(row.place) - 1] = row.is_allowed;
+    counted = Math.max(counted, row.counted);
+  }
+  return { counted, allowed };
 };
 
 /** Removes what is counted for an application. The sweep removes the tokens of its budgets. */

@@ -140,7 +140,7 @@ const collectOne = ({ head, offset, literal }: Expression, references: Reference
   }
 };
 
-const tooManyTokens = ({ tokensMax }: ExpansionLimits) =>
+export const tooManyTokens = ({ tokensMax }: ExpansionLimits) =>
   new ExpressionError('too_many_tokens', `must refer to at most ${tokensMax} tokens`);
 
 /** The expansion of one request: all its places share the limits. */
@@ -202,15 +202,26 @@ const PAUSE_VALUES = 500;
 /** A container whose children are being expanded, and the copy that gets them. */
 type Level = { values: Json[]; made: Json[]; names: string[] | undefined };
 
-/** As `expandJson`, with a pause after each text that was expanded. Does not recurse. */
-export function* expandInSlices(root: Json, expansion: Expansion): Slices<Json> {
+/** The value of a text with expressions; null for none. @throws ExpressionError. */
+export const expandTemplate = (text: string, expansion: Expansion): Json =>
+  evaluateTemplate(scan(text, expansion.references), expansion) ?? null;
+
+/**
+ * As `expandJson`, with a pause after each text that was expanded. Does not recurse.
+ * @param valueOf gives the value of each text with expressions, in the order of the JSON.
+ */
+export function* expandInSlices(
+  root: Json,
+  expansion: Expansion,
+  valueOf: (text: string) => Json = (text) => expandTemplate(text, expansion),
+): Slices<Json> {
   const levels: Level[] = [];
   let visited = 0;
   let value: Json | undefined = root;
   for (;;) {
     visited += 1;
     if (isTemplate(value)) {
-      value = evaluateTemplate(scan(value, expansion.references), expansion) ?? null;
+      value = valueOf(value);
       yield;
     } else if (typeof value === 'object' && value !== null) {
       if (levels.length === JSON_DEPTH_MAX) throw tooDeep();

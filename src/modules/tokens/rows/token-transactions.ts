@@ -2,6 +2,7 @@
 import { notFound } from '../../../platform/errors.ts';
 import type { NewLog } from '../../../platform/audit/rows.ts';
 import { recordErasures } from '../../../platform/db/erasures.ts';
+import type { TenantQuery } from '../../../platform/db/database.ts';
 import type { Transaction } from '../../../platform/db/transaction.ts';
 import type { TokenGroups } from './token-groups.ts';
 import { nameOfFingerprint, type NewToken, type StoredToken, type UniqueAmong } from './token-row.ts';
@@ -11,6 +12,7 @@ import {
   DELETE_CVC,
   DELETE_TOKEN,
   FIND_BY_FINGERPRINTS,
+  FIND_TAKEN_IDS,
   INSERT_ASSOCIATION,
   INSERT_TOKENS,
   LINK_TOKEN,
@@ -47,6 +49,12 @@ export const lockFingerprints = async (
   return Map.groupBy(found, ({ fingerprint, fingerprint_expression }) =>
     nameOfFingerprint({ fingerprint: fingerprint ?? '', fingerprint_expression: fingerprint_expression ?? '' }),
   );
+};
+
+/** Those of the ids that tokens have. */
+export const findTakenIds = async ({ query, tenant_id }: TenantQuery, ids: string[]): Promise<Set<string>> => {
+  const taken = (await query('find-taken-ids', FIND_TAKEN_IDS, [tenant_id, ids])) as { id: string }[];
+  return new Set(taken.map(({ id }) => id));
 };
 
 /** Writes tokens with their security codes and log rows. @throws conflict for an id in use. */

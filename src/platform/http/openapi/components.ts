@@ -95,6 +95,14 @@ const parameters = {
       pattern: idempotencyKeyPattern.source,
     },
   },
+  Partial: {
+    name: 'SVC-PARTIAL',
+    in: 'header',
+    required: false,
+    description:
+      '`true` does the items that are right, and responds with a 207 that has null in place of the others. Not with a public key. Faults of the request as a whole, and of its limits, still fail all of it.',
+    schema: { type: 'string', enum: ['true'] },
+  },
   TraceId: {
     name: 'SVC-TRACE-ID',
     in: 'header',

@@ -32,6 +32,7 @@ type Route = {
   isBodyOptional?: boolean;
   answer?: string;
   examples?: { request?: Examples; response: Examples };
+  partial?: Examples;
   forwarded?: ForwardedOperation;
 };
 
@@ -57,11 +58,13 @@ const parameterOf = ({ schema, ...parameter }: Node): Node => {
   return { ...parameter, style: 'form', explode: true, schema: { type: 'array', items, maxItems }, ...example };
 };
 
+const PARTIAL_ANSWER = 'With `SVC-PARTIAL` only: what is done, and what is wrong with the other items.';
+
 /** All successes have the same headers, as some generators make one class of a schema and its headers. */
-const responseOf = (status: string, { content }: Response, { permission, answer, examples }: Route): Node => ({
-  description: answer,
+const responseOf = (status: string, { content }: Response, { permission, answer, examples, partial }: Route): Node => ({
+  description: status === '207' ? PARTIAL_ANSWER : answer,
   headers: headerReferences('SVC-TRACE-ID', ...(permission === null ? [] : ['Location', 'SVC-IDEMPOTENT-REPLAYED', 'SVC-WARNING', 'RateLimit-Policy', 'RateLimit'])),
-  ...(content && status !== '204' && { content: contentOf(content, examples?.response) }),
+  ...(content && status !== '204' && { content: contentOf(content, status === '207' ? partial : examples?.response) }),
 });
 
 /** Errors of the server before it calls a route. The body of a GET is not read. */
@@ -85,6 +88,7 @@ const operationOf = (operation: Operation, method: string): Node => {
     ...(forwarded?.parameters ?? (operation.parameters ?? []).map(parameterOf)),
     // Health checks have no permission and no trace.
     ...(permission === null ? [] : [reference('TraceId')]),
+    ...(route.partial ? [reference('Partial')] : []),
     ...(permission !== null && route.isIdempotent ? [reference('IdempotencyKey')] : []),
   ];
   const permissions = [...(permission === 'authenticated' ? [] : [permission]), ...(route.alsoNeeds ?? [])];
@@ -136,10 +140,10 @@ export const addOpenapi = async (app: App, more: Components): Promise<void> => {
       const { body, ...others } = route.schema ?? {};
       const shown = (body === noBody ? others : route.schema) as typeof route.schema;
       const { schema, url } = jsonSchemaTransform({ ...route, schema: shown });
-      const { alsoNeeds, isBodyOptional, answer, examples, forwarded, ...rest } = schema as Node;
+      const { alsoNeeds, isBodyOptional, answer, examples, partial, forwarded, ...rest } = schema as Node;
       const isIdempotent = ['POST', 'PUT', 'PATCH'].includes(String(method)) && config?.idempotency !== 'none';
       const permission = config?.permission;
-      const more = { permission, isIdempotent, alsoNeeds, isBodyOptional, answer, examples, forwarded };
+      const more = { permission, isIdempotent, alsoNeeds, isBodyOptional, answer, examples, partial, forwarded };
       // In the document, the rest of a path is a parameter.
       return { schema: { ...rest, [ROUTE]: more } as Node, url: url.replace('*', ':path') };
     },

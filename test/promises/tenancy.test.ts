@@ -78,6 +78,12 @@ const table: Record<string, Row> = {
     permission: 'token:search',
     status: 200,
   },
+  'POST /tokens/delete-by-search': {
+    path: () => '/tokens/delete-by-search',
+    json: { query: 'id:nothing', expected_count: 0 },
+    permission: 'token:delete',
+    status: 200,
+  },
   'GET /tokens/:id': {
     path: ({ token_id }) => `/tokens/${token_id}`,
     permission: 'token:read',

@@ -113,19 +113,25 @@ const admitQuestion = async (ctx: TokensContext, work: Work, values: number): Pr
 };
 
 /**
- * A page of the tokens that a query finds, newest first.
- * @throws invalidInput for an invalid query; forbidden; too_many_requests over a daily limit; unavailable.
+ * The tokens that a query selects, without what the caller may reach.
+ * @throws invalidInput for an invalid query; StepUpNeeded or too_many_requests for a query about values; unavailable.
  */
+export const admitQuery = async (ctx: TokensContext, work: Work, text: string): Promise<TokenCondition> => {
+  const query = parseQuery(text);
+  await admitQuestion(ctx, work, countValues(query));
+  const keys = await ctx.keyring.tenantKeys(work.tenant_id);
+  return conditionOf(query, keys, valueShownWhere(work.caller, 'token:search'));
+};
+
+/** A page of the tokens that a query finds, newest first. @throws as admitQuery; forbidden. */
 export const searchTokens = async (
   ctx: TokensContext,
   work: Work,
-  input: { query: string | undefined; page: PageRequest },
+  { query, page }: { query: string | undefined; page: PageRequest },
 ): Promise<Page<TokenRecord>> => {
+  const wanted = query === undefined ? undefined : await admitQuery(ctx, work, query);
   const keys = await ctx.keyring.tenantKeys(work.tenant_id);
-  const query = input.query === undefined ? undefined : parseQuery(input.query);
-  if (query) await admitQuestion(ctx, work, countValues(query));
-  const wanted = query && conditionOf(query, keys, valueShownWhere(work.caller, 'token:search'));
-  return readTokens(ctx, work, 'token:search', { wanted, keys, page: input.page, parent_id: undefined });
+  return readTokens(ctx, work, 'token:search', { wanted, keys, page, parent_id: undefined });
 };
 
 const filterCondition = ({ id, type, metadata }: TokenFilter, keys: TenantKeys): TokenCondition | undefined => {

@@ -11,9 +11,13 @@ import { metadataFilter, metadataOf, tokenListQuery, tokenPage, tokenRecord } fr
 import { createTokenBody } from './token-request.schema.ts';
 import { changeToken, deleteToken } from './change-token.ts';
 import { createToken } from './create-tokens.ts';
+import { DELETED_MAX, deleteBySearch } from './delete-by-search.ts';
 import { getToken, listTokens, searchTokens } from './read-tokens.ts';
 import {
   createTokenExamples,
+  deleteBySearchBody,
+  deleteBySearchExamples,
+  deletedTokens,
   searchBody,
   searchExamples,
   tokenExamples,
@@ -85,6 +89,24 @@ export const tokensRoutes = (app: App, ctx: TokensContext): void => {
       const { query, ...page } = request.body;
       return answerInSlices(ctx, reply, await searchTokens(ctx, workOf(request), { query, page: pageOf(page) }));
     },
+  );
+
+  app.post(
+    '/tokens/delete-by-search',
+    {
+      config: { permission: 'token:delete' },
+      schema: {
+        operationId: 'deleteTokensBySearch',
+        summary: 'Delete the tokens that a query finds',
+        description: `Deletes all tokens that the query finds among those that the caller may search and delete, with their security codes and links, or none: if they are not as many as \`expected_count\`, the response is a 409 that says how many there are. At most ${DELETED_MAX} tokens. The log has a row for each token.\n\nPermissions: \`token:delete\` and \`token:search\` on the containers of the tokens.`,
+        tags: ['Tokens'],
+        body: deleteBySearchBody,
+        answer: 'The tokens are deleted.',
+        examples: deleteBySearchExamples,
+        response: { 200: deletedTokens, ...failures(...bodyFailures) },
+      },
+    },
+    async (request, reply) => answer(reply, await deleteBySearch(ctx, workOf(request), request.body)),
   );
 
   app.get(

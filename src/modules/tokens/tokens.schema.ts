@@ -8,6 +8,7 @@ import { type Examples, APPLICATION_ID, CREATED_AT } from '../../platform/http/s
 import { optional } from '../../platform/optional.ts';
 import { tokenIdParam } from './token-record.ts';
 import { anyJson, expression, metadataPatch } from './token-request.schema.ts';
+import { DELETED_MAX } from './delete-by-search.ts';
 import { searchQueryText } from './search-query.ts';
 import { METADATA_KEYS_MAX, SEARCH_INDEXES_MAX } from './token-request.ts';
 import { cardToken, genericToken } from './token-examples.ts';
@@ -75,6 +76,43 @@ export const searchBody = z
     'the body must be an object',
   )
   .meta({ id: 'SearchRequest', description: 'A query, and the page of its result.' });
+
+export const deleteBySearchBody = z
+  .object(
+    {
+      query: searchQueryText.meta({
+        description: 'The query, as of a search. It cannot be left out.',
+        example: 'metadata.customer:4711',
+      }),
+      expected_count: z
+        .int('must be a whole number')
+        .min(0, 'must not be negative')
+        .max(DELETED_MAX, `must be at most ${DELETED_MAX}`)
+        .meta({
+          description:
+            'How many tokens the query finds: the `total_items` of a search. Another number deletes nothing.',
+          example: 3,
+        }),
+    },
+    'the body must be an object',
+  )
+  .meta({ id: 'DeleteBySearchRequest', description: 'A query, and the number of tokens that it finds.' });
+
+export const deletedTokens = z
+  .object({
+    deleted_count: z.int().min(0).meta({ description: 'How many tokens were deleted.', example: 3 }),
+  })
+  .meta({ id: 'DeletedTokens', description: 'What was deleted.' });
+
+export const deleteBySearchExamples: { request: Examples; response: Examples } = {
+  request: {
+    customer: {
+      summary: 'All tokens of a customer',
+      value: { query: 'metadata.customer:4711', expected_count: 3 },
+    },
+  },
+  response: { customer: { summary: 'All tokens of a customer', value: { deleted_count: 3 } } },
+};
 
 export const tokenExamples: { response: Examples } = {
   response: {

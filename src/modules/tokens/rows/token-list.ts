@@ -107,6 +107,20 @@ ORDER BY ${time} DESC, ${id} LIMIT ${parameters.add(request.limit)} ${offset}`;
   return (await query(undefined, text, parameters.values)) as StoredToken[];
 };
 
+/** A token that its transaction has locked, to delete it. */
+export type LockedToken = Pick<StoredToken, 'id' | 'type' | 'created_at'>;
+
+/** Locks what a condition selects until the transaction ends, in the order of ids, so that two transactions wait and never deadlock. */
+export const lockTokens = async (
+  { query, tenant_id }: TenantQuery,
+  request: { condition: TokenCondition; now: Date; limit: number },
+): Promise<LockedToken[]> => {
+  const { parameters, from, where } = scopeOf(tenant_id, request);
+  const text = `SELECT t.id, t.type, t.created_at FROM ${from} WHERE ${where.join(' AND ')}
+ORDER BY t.id LIMIT ${parameters.add(request.limit)} FOR UPDATE`;
+  return (await query(undefined, text, parameters.values)) as LockedToken[];
+};
+
 const COUNT_ALL = `
 SELECT (SELECT coalesce(sum(change), 0) FROM token_counts
         WHERE tenant_id = $1 AND ($2::text[] IS NULL OR type = ANY($2)))

@@ -141,6 +141,16 @@ WITH gone AS (
 ${insertLogsFrom(`gone, json_to_record($4::json) AS r(${LOG_RECORD})`)}
 RETURNING id`;
 
+/** $1 the tenant, $2 ids of tokens that are locked. Foreign keys delete their links. */
+export const DELETE_TOKENS = 'DELETE FROM tokens WHERE tenant_id = $1 AND id = ANY($2::text[]) RETURNING id';
+
+export const DELETE_CVCS = 'DELETE FROM token_cvcs WHERE tenant_id = $1 AND id = ANY($2::text[])';
+
+/** $2 types of tokens, one for each token. */
+export const COUNT_DELETED = `
+INSERT INTO token_counts (tenant_id, id, type, change)
+SELECT $1::uuid, gen_random_uuid(), type, -count(*) FROM unnest($2::text[]) AS gone(type) GROUP BY type`;
+
 /**
  * A page ends with the first token of its session. Columns that the MAC of the row binds stay as they are.
  * $1 the tenant, $2 the session, $3 ids of new tokens, $4 the time, $5 the digest of a page that this uses up, or null.

@@ -1,16 +1,20 @@
 // Statements on tokens and links that run within a transaction.
 import { notFound } from '../../../platform/errors.ts';
-import type { NewLog } from '../../../platform/audit/rows.ts';
+import { insertLogs, type NewLog } from '../../../platform/audit/rows.ts';
 import { recordErasures } from '../../../platform/db/erasures.ts';
 import type { TenantQuery } from '../../../platform/db/database.ts';
 import type { Transaction } from '../../../platform/db/transaction.ts';
-import type { TokenGroups } from './token-groups.ts';
+import { GROUP_ROWS, type TokenGroups } from './token-groups.ts';
+import type { LockedToken } from './token-list.ts';
 import { nameOfFingerprint, type NewToken, type StoredToken, type UniqueAmong } from './token-row.ts';
 import {
   ADD_TO_SESSION,
+  COUNT_DELETED,
   DELETE_ASSOCIATION,
   DELETE_CVC,
+  DELETE_CVCS,
   DELETE_TOKEN,
+  DELETE_TOKENS,
   FIND_BY_FINGERPRINTS,
   FIND_TAKEN_IDS,
   INSERT_ASSOCIATION,
@@ -123,6 +127,24 @@ export const removeToken = async (
   if ((await query('delete-token', DELETE_TOKEN, values)).length === 0) return false;
   await recordErasures(query, tenant_id, locked);
   return true;
+};
+
+/** Deletes tokens that are locked, with a log row each, in groups: no statement and no turn of this thread is long. */
+export const removeTokens = async (
+  { query, tenant_id, signLog }: Transaction,
+  tokens: readonly LockedToken[],
+  logOf: (token: LockedToken) => NewLog,
+): Promise<void> => {
+  for (let from = 0; from < tokens.length; from += GROUP_ROWS) {
+    const group = tokens.slice(from, from + GROUP_ROWS);
+    const ids = group.map(({ id }) => id);
+    await query('delete-tokens', DELETE_TOKENS, [tenant_id, ids]);
+    await query('delete-cvcs', DELETE_CVCS, [tenant_id, ids]);
+    await query('count-deleted', COUNT_DELETED, [tenant_id, group.map(({ type }) => type)]);
+    await recordErasures(query, tenant_id, group);
+    const logs = group.map((token) => signLog(logOf(token)));
+    await insertLogs(query, tenant_id, logs);
+  }
 };
 
 /** Links two tokens. @throws conflict if the link exists; notFound if a token was deleted. */

@@ -11,6 +11,31 @@ const MASKS: Record<string, unknown> = {
   'with separators': '{{ data.number | slice: 0, 4 }} {{ data.number | slice: 4, 4 }} XXXX {{ data.number | last4 }}',
   'of ten other digits': 'XX{{ data.number | slice: 2, 10 }}XXXX',
   'that is the number': '{{ data.number }}',
+  'of the first eleven': '{{ data.number | slice: 0, 11 }}',
+  'of the first twelve': { first12: '{{ data.number | slice: 0, 12 }}' },
+  'of the digits 5 to 14': '{{ data.number | slice: 4, 10 }}',
+  'of the last ten': '{{ data.number | slice: 6, 10 }}',
+  'in three members': {
+    a: '{{ data.number | slice: 0, 3 }}',
+    b: '{{ data.number | slice: 3, 3 }}',
+    c: '{{ data.number | last4 }}',
+  },
+  'in three members with texts between them': {
+    a: 'A{{ data.number | slice: 4, 3 }}',
+    b: 'b{{ data.number | slice: 7, 3 }}',
+    c: 'c{{ data.number | last4 }}',
+  },
+  'in pieces of six, two and two': {
+    a: '{{ data.number | slice: 0, 6 }}',
+    b: '{{ data.number | slice: 12, 2 }}',
+    c: '{{ data.number | slice: 14, 2 }}',
+  },
+  'with a dot in the BIN': '{{ data.number | slice: 0, 4 }}.{{ data.number | slice: 4, 2 }} {{ data.number | last4 }}',
+  'with an apostrophe in the BIN':
+    "{{ data.number | slice: 0, 3 }}'{{ data.number | slice: 3, 3 }} {{ data.number | last4 }}",
+  'of a list of digits': [4, 1, 1, 1, 1, 1, '{{ data.number | last4 }}'],
+  'with the BIN as a name': { 411111: '{{ data.number | last4 }}' },
+  'of a literal in full-width digits': '\uff14\uff11\uff11\uff11\uff11\uff11 {{ data.number | last4 }}',
 };
 
 let server: SharedServer;
@@ -52,11 +77,11 @@ const card = (mask: unknown, more: object = {}) => ({
 });
 
 /** Every way to get a token, by the operation of the API or by its name. */
-const answersWith = async (caller: Caller, mask: unknown): Promise<Map<string, Answer>> => {
+const answersWith = async (caller: Caller, mask: unknown, more: object = {}): Promise<Map<string, Answer>> => {
   const { api_key: key } = await caller(await server.newTenant());
   const send = (method: string, path: string, json?: unknown) => server.request(method, path, { key, json });
   const answers = new Map<string, Answer>();
-  const body = card(mask, { metadata: { order: crypto.randomUUID() } });
+  const body = card(mask, { metadata: { order: crypto.randomUUID() }, ...more });
   const created = await server.request('POST', '/tokens', { key, json: body });
   expect(created.status, created.text).toBe(201);
   const { id } = created.body;
@@ -102,11 +127,57 @@ test.each(Object.entries(MASKS))(
   },
 );
 
-test('ids and metadata count as parts of the answer', async () => {
-  const ending = '{{ data.number | last4 }}';
-  for (const more of [{ metadata: { issuer: '411111' } }, { id: `411111-${crypto.randomUUID()}` }]) {
-    const made = await server.request('POST', '/tokens', { json: card(ending, more) });
-    expect([made.status, made.body.fingerprint], made.text).toEqual([201, undefined]);
+/** Everything else that a client writes may hold the BIN beside a mask with the last four digits. */
+const WRITTEN: Record<string, () => object> = {
+  id: () => ({ id: `411111-${crypto.randomUUID()}` }),
+  metadata: () => ({ metadata: { issuer: '411111' } }),
+  'a metadata key': () => ({ metadata: { 'bin:411111': 'yes' } }),
+  containers: () => ({ containers: ['/cards/411111/'] }),
+  search_indexes: () => ({ search_indexes: ['411111 {{ data.number | last4 }}'] }),
+  fingerprint_expression: () => ({ fingerprint_expression: '411111 {{ data.number }}' }),
+};
+
+test.each(Object.entries(WRITTEN))('%s counts as a part of the answer', async (name, more) => {
+  const answers = await answersWith(owner, '{{ data.number | last4 }}', more());
+  const print = await printOf(answers.get('id')?.body.id);
+  expect(print).toBeTypeOf('string');
+  for (const [operation, { status, text }] of answers) {
+    // An id exists once.
+    const isOther =
+      name === 'id' && ['post /tokens/{parent_id}/children', 'tokenize', 'an existing token'].includes(operation);
+    if (isOther) continue;
+    expect(status, `${operation}: ${text}`).toBeLessThan(300);
+    expect(text, operation).not.toContain(print);
+  }
+});
+
+/** The number as other systems write it, in a token of no type. */
+const SPELLINGS: Record<string, (number: string) => unknown> = {
+  dots: (number) => number.replace(/\d{4}(?!$)/g, '$&.'),
+  'no-break spaces': (number) => number.replace(/\d{4}(?!$)/g, '$&\u00a0'),
+  'two blanks': (number) => number.replace(/\d{4}(?!$)/g, '$&  '),
+  'full-width digits': (number) => number.replace(/\d/g, (digit) => String.fromCharCode(digit.charCodeAt(0) + 0xfee0)),
+  'a list of digits': (number) => [...number].map(Number),
+  'a number of JSON': (number) => Number(number),
+};
+
+test.each(Object.entries(SPELLINGS))('a number written with %s is one', async (_, spell) => {
+  const body = { type: 'token', data: spell(NUMBER) };
+  const mask = { issuer: '411111', ending: '3226' };
+  const made = await server.request('POST', '/tokens', { json: { ...body, mask } });
+  expect([made.status, made.body.fingerprint], made.text).toEqual([201, undefined]);
+  const less = await server.request('POST', '/tokens', { json: { ...body, mask: { ending: '3226' } } });
+  expect(less.body.fingerprint).toBe(await printOf(less.body.id));
+});
+
+test('digits that repeat count once, and those of ids and hashes not at all', async () => {
+  const hash = '5f3226a1117812344111178e411111aa81234322699d4111178123432260abcdef';
+  const metadata = { order: '41111178-1234-4226-8111-111178123432', hash };
+  for (const number of ['4242424242424242', '4111111111111111', NUMBER]) {
+    const data = { number, expiration_month: 12, expiration_year: 2030 };
+    const mask = { number: '{{ data.number | card_mask: true, false }}' };
+    const made = await server.request('POST', '/tokens', { json: { type: 'card', data, mask, metadata } });
+    expect(made.body.fingerprint, made.text).toBe(await printOf(made.body.id));
   }
 });
 

@@ -232,18 +232,21 @@ export const shownData = (
   return { data: masked === undefined && transform === 'default' ? kept.data : masked, mask: masked };
 };
 
+/** What of a record can hold parts of its value: all that a client wrote. */
+const writtenOf = (record: TokenRecord): (Json | undefined)[] => {
+  const { id, data, mask, metadata, containers, search_indexes, fingerprint_expression } = record;
+  return [id, data, mask, metadata, containers, search_indexes, fingerprint_expression];
+};
+
 /**
- * Adds the fingerprint to a record whose reader may see it: the only place that does. A masked value that shows first and last
- * digits of a card number has none: together they are the number, which about 1,000 creates would find.
+ * Adds the fingerprint to a record whose reader may see it: the only place that does. A masked record that shows ten digits of a
+ * card number has none: together they are the number, which about 1,000 creates would find.
  */
 const withPrint = (
   record: TokenRecord,
   fingerprint: string | undefined,
   { data, isMasked: isHidden }: { data: Json; isMasked: boolean },
-): TokenRecord =>
-  isHidden && showsNumberByParts(data, [record.id, record.data, record.mask, record.metadata])
-    ? record
-    : { ...record, fingerprint };
+): TokenRecord => (isHidden && showsNumberByParts(data, writtenOf(record)) ? record : { ...record, fingerprint });
 
 /** A stored token as its reader may see it. */
 export const recordOfRow = (

@@ -16,13 +16,30 @@ const expectRefused = (work: (value: string) => unknown, values: string[], place
 };
 
 describe('a header', () => {
-  test.each(['{{ t }}', 'Bearer {{ t }}', ' {{ t }} ', '{{ t }}{{ t }}', 'basic\t{{t}}'])(
+  test.each(['{{ t }}', 'Bearer {{ t }}', ' {{ t }} ', 'basic\t{{t}}'])(
     '%j has no structure around its value',
     (template) => {
       const value = 'a"; b=c, d\\';
       expect(inHeader(template, value)).toBe(template.replace(/\{\{ ?t ?\}\}/g, () => value));
     },
   );
+
+  test.each([
+    '{{ t }}{{ u }}',
+    ' {{ t }} {{ u }}',
+    '{{ t }}\t{{ u }} ',
+    'Bearer {{ t }}{{ u }}',
+    'Basic {{ t }} {{ u }}',
+  ])('of two values, %j, is a text with parts: neither value may have a delimiter', (template) => {
+    const both = (name: string, t: string, u: string) =>
+      send({ headers: [[name, template]] }, { t, u }).headers[0]?.[1];
+    expect(both('x-name', 'Ada', "O'Neill")).toBe(template.replace('{{ t }}', 'Ada').replace('{{ u }}', "O'Neill"));
+    for (const name of ['x', 'Authorization', 'Cookie']) {
+      const values = [', admin', '; admin=1', 'x="1'];
+      expectRefused((value) => both(name, 'user', value), values, `headers.${name}`);
+      expectRefused((value) => both(name, value, 'user'), values, `headers.${name}`);
+    }
+  });
 
   test('of credentials has none behind any scheme, others have it behind Basic and Bearer only', () => {
     const value = 'a"; b=c, d\\';

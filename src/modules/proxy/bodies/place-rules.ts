@@ -1,7 +1,7 @@
 // Restricts values in headers, CSV, YAML, GraphQL and other text, so that they cannot change the structure around them.
 // One pass over the text. Where it is uncertain whether a value is quoted, the stricter rule applies.
 import type { Headers } from '../../../platform/egress/headers.ts';
-import type { References } from '../../tokens/expressions/expansion.ts';
+import type { Cut, References } from '../../tokens/expressions/expansion.ts';
 import { JSON_SLICE_CHARACTERS } from '../../../platform/json/json-parser.ts';
 import { runAtOnce, type Slices } from '../../../platform/json/slices.ts';
 import { createTextSlot, cutText, type Encode, splitText, type TextParts, refuseValue } from './text-parts.ts';
@@ -138,15 +138,20 @@ const commonScheme = /^(?:Basic|Bearer)[\t ]+$/i;
 
 const ofCredentials = /^(?:proxy-)?authorization$/i;
 
-/** A header that is one value, or a scheme with one value, has no structure that the value could change. */
+/** A text that is one expression has no structure. */
+const isWhole = (cuts: readonly Cut[]): boolean =>
+  cuts.filter((cut) => cut.isExpression || cut.text.trim() !== '').length === 1;
+
+/**
+ * A header that is one value, or a scheme with one value, has no structure that the value could change. Of two values the second
+ * could change how the first is read.
+ */
 const isOneValue = (name: string, text: string, place: string, references: References): boolean => {
   const cuts = cutText(text, place, references);
-  const literals = cuts.filter((cut) => !cut.isExpression);
-  if (literals.every((cut) => cut.text.trim() === '')) return true;
-  const [first, second, ...others] = cuts;
+  const [first, ...others] = cuts;
   const schemes = ofCredentials.test(name) ? scheme : commonScheme;
-  const isScheme = first?.isExpression === false && schemes.test(first.text) && second?.isExpression === true;
-  return isScheme && others.every((cut) => !cut.isExpression && cut.text.trim() === '');
+  const isScheme = first?.isExpression === false && schemes.test(first.text) && others[0]?.isExpression === true;
+  return isWhole(isScheme ? others : cuts);
 };
 
 export const splitHeaderValue = (
@@ -395,10 +400,6 @@ const followers = {
 
 export type RuledKind = keyof typeof followers;
 
-/** A text that is one expression has no structure. */
-const isWhole = (text: string, place: string, references: References): boolean =>
-  cutText(text, place, references).filter((cut) => cut.isExpression || cut.text.trim() !== '').length === 1;
-
 /** Pauses after each slice. @throws invalidInput at the place. */
 export function* splitRuled(
   kind: RuledKind,
@@ -408,7 +409,7 @@ export function* splitRuled(
   encode: Encode,
 ): Slices<TextParts> {
   if (!text.includes('{{')) return [text];
-  if (kind === 'lines' && isWhole(text, place, references)) return splitText(text, place, references, encode);
+  if (kind === 'lines' && isWhole(cutText(text, place, references))) return splitText(text, place, references, encode);
   return yield* splitBy(text, place, references, { follower: followers[kind](), encode });
 }
 

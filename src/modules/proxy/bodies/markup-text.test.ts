@@ -109,3 +109,91 @@ describe('XML and HTML', () => {
     );
   });
 });
+
+describe('an attribute of HTML', () => {
+  const SCRIPT = 'javascript:alert(1)';
+  const html = (body: string, values: Record<string, Json>, type = 'text/html') => sendBody(type, body, values);
+  const isRefused = (body: string, values: Record<string, Json>, type?: string) =>
+    expect(
+      problemsOf(() => html(body, values, type)),
+      body,
+    ).toEqual({ body: [expect.stringMatching(/^must /)] });
+
+  test.each([
+    '<a href="{{ t }}">',
+    '<a href=" {{ t }}">',
+    '<a href="\n\t{{ t }}">',
+    '<a href="&#10;&Tab;&nbsp;{{ t }}">',
+    "<a href='{{ e }}{{ t }}'>",
+    '<a href="{{ u }}{{ v }}">',
+    '<a href="ja{{ w }}">',
+    '<a href="java{{ v }}">',
+    '<a href="javascript{{ x }}">',
+    '<a href="&#10{{ y }}">',
+    `<a href=${' '.repeat(300)}"{{ t }}">`,
+    '<a title=">" x href = "{{ t }}">',
+    '<animate attributeName="href" values="x;{{ t }}"/>',
+    '<animate values="x; {{ u }}{{ v }}"/>',
+    '<meta http-equiv="refresh" content="0;url={{ t }}">',
+    '<meta http-equiv="refresh" content="0; URL=\'{{ t }}\'">',
+    '<meta http-equiv="refresh" content="0 {{ t }}">',
+    '<iframe src="{{ d }}">',
+    '<x-y z="{{ t }}">',
+  ])('takes no value that makes it the URL of a script: %s', (body) => {
+    const values = {
+      t: SCRIPT,
+      e: '',
+      u: 'java',
+      v: 'script:alert(1)',
+      w: 'vascript:f()',
+      x: ':f()',
+      y: '6;avascript:f()',
+    };
+    isRefused(body, { ...values, d: 'data:text/html,<script>alert(1)</script>' });
+  });
+
+  test.each([
+    '<a href="javascript:f(\'{{ t }}\')">',
+    "<a href=' javascript&colon;f({{ t }})'>",
+    '<a href="&#106;avascript:f({{ t }})">',
+    '<a href=javascript:f("{{ t }}")>',
+    '<a x=y"{{ t }}">',
+    '<a="{{ t }}">',
+    '<a "{{ t }}">',
+    '<a x"="{{ t }}" "{{ t }}">',
+    `<a onclick=${' '.repeat(120)}"f('{{ t }}')">`,
+    `<a onclick${'\n'.repeat(500)}= "f('{{ t }}')">`,
+  ])('that is a script, or has no quotes, takes no value: %s', (body) => {
+    isRefused(body, { t: 'v' });
+    isRefused(body, { t: "');alert(1)//" });
+  });
+
+  test.each([
+    '<a href="https://a.example/?next={{ t }}" title="learn {{ t }}">{{ t }}</a>',
+    '<a title="about javascript: {{ t }}"><img src="data:image/png;base64,{{ t }}">',
+    '<a href="{{ t }}/{{ t }}" x=y data-value=\'{{ t }}\'>',
+    '<a href="/?x=1&amp;y={{ t }}',
+  ])('that is none takes values as before: %s', (body) => {
+    expect(html(body, { t: 'v' })).toBe(body.replaceAll('{{ t }}', 'v'));
+  });
+
+  test.each(['application/xml', 'text/xml', 'application/rss+xml'])(
+    'of SVG and XHTML follows the rule in %s',
+    (type) => {
+      for (const namespace of [
+        'http://www.w3.org/2000/svg',
+        'http://www.w3.org/1999/xhtml',
+        'http&#58;//www.w3.org/2000/svg',
+      ]) {
+        const around = (inner: string) => `<r xmlns:s="${namespace}">${inner}</r>`;
+        isRefused(around('<s:script>f("{{ t }}")</s:script>'), { t: 'v' }, type);
+        isRefused(around('<s:g onload="f({{ t }})"/>'), { t: 'v' }, type);
+        isRefused(around('<s:a href="{{ t }}"/>'), { t: SCRIPT }, type);
+        expect(html(around('<s:g id="{{ t }}">{{ t }}</s:g>'), { t: 'v' }, type)).toContain('<s:g id="v">v</s:g>');
+      }
+      isRefused('<r xmlns="{{ t }}"><script>1</script></r>', { t: 'v' }, type);
+      const other = '<r script="{{ t }}"><script>{{ t }}</script></r>';
+      expect(html(other, { t: SCRIPT }, type)).toBe(other.replaceAll('{{ t }}', SCRIPT));
+    },
+  );
+});

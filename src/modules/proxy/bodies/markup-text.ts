@@ -4,7 +4,16 @@ import type { References } from '../../tokens/expressions/expansion.ts';
 import { JSON_SLICE_CHARACTERS } from '../../../platform/json/json-parser.ts';
 import type { Slices } from '../../../platform/json/slices.ts';
 import type { Charset } from './body-kind.ts';
-import { createTextSlot, cutText, encodableAt, type Encode, type TextParts, refuseValue } from './text-parts.ts';
+import {
+  createTextSlot,
+  cutText,
+  encodableAt,
+  type Encode,
+  refuseValue,
+  type Slot,
+  type TextParts,
+  writeParts,
+} from './text-parts.ts';
 
 /** The position of a value. `tag` is within angle brackets and outside quotes. `raw` is text in which escapes are not read. */
 type State = 'text' | 'tag' | 'double' | 'single' | 'cdata' | 'comment' | 'instruction' | 'declaration' | 'raw';
@@ -16,21 +25,20 @@ type Position = {
   tag: string;
   /** The attribute whose value is quoted here. */
   attribute: string;
-  /** Whether the literal ends with the quote that begins an attribute. */
-  isAtStart: boolean;
+  /** Where the value of the attribute begins in the literal that has its quote. */
+  from: number;
 };
 
 /**
  * The next delimiter of each state, and the state after it. XML and HTML end some of these differently: no unescaped value
  * contains a delimiter of either.
  */
-const steps: Record<Exclude<State, 'raw'>, { next: RegExp; to: Record<string, State> }> = {
+const steps: Record<Exclude<State, 'raw' | 'tag'>, { next: RegExp; to: Record<string, State> }> = {
   text: {
     // At the end of a literal an expression follows: its value would become a tag name or the rest of `<!--`.
     next: /<(?:!--|!\[CDATA\[|[!?]|(?=[A-Za-z_:/\x80-\uffff]|$))/g,
     to: { '<!--': 'comment', '<![CDATA[': 'cdata', '<?': 'instruction', '<!': 'declaration', '<': 'tag' },
   },
-  tag: { next: /[>"']/g, to: { '>': 'text', '"': 'double', "'": 'single' } },
   double: { next: /"/g, to: { '"': 'tag' } },
   single: { next: /'/g, to: { "'": 'tag' } },
   cdata: { next: /\]\]>/g, to: { ']]>': 'text' } },
@@ -50,43 +58,54 @@ const rawEnds = new Map(
 /** A prefix of XML does not count: `svg:script` is a script. */
 const tagName = /(?:[a-z]+:)?([a-z][a-z0-9]*)/iy;
 
-/** The longest name that matters has 10 characters. Blanks may stand around the equals sign. */
-const ATTRIBUTE_CHARACTERS_MAX = 100;
+/** The rest of a tag's name, which may have quotes. */
+const tagRest = /\/?[^\t\n\f\r />]*/y;
 
-const attributeBefore = /([^\t\n\f\r "'<>/=]+)[\t\n\f\r ]*=[\t\n\f\r ]*$/;
+/**
+ * An attribute up to the quote of its value, or to the end of a value without quotes; or the end of the tag. A quote begins a
+ * value directly after the equals sign only (HTML section 13.2.5.35).
+ */
+const nextInTag =
+  /[\t\n\f\r /]*(?:(>)|([^\t\n\f\r />][^\t\n\f\r />=]*)(?:[\t\n\f\r ]*=[\t\n\f\r ]*(?:(["'])|[^\t\n\f\r >"'][^\t\n\f\r >]*)?)?)/y;
 
 function* positionAfter(literal: string, before: Position, isHtml: boolean): Slices<Position> {
   let { state, tag, attribute } = before;
+  let from = 0;
   let pauseAt = JSON_SLICE_CHARACTERS;
   for (let at = 0; ;) {
     if (at >= pauseAt) {
       yield;
       pauseAt = at + JSON_SLICE_CHARACTERS;
     }
-    const { next, to } = state === 'raw' ? { next: rawEnds.get(tag) as RegExp, to: undefined } : steps[state];
-    next.lastIndex = at;
-    const match = next.exec(literal);
-    if (match === null) return { state, tag, attribute, isAtStart: false };
-    const [found] = match;
-    const end = next.lastIndex;
-    if (to === undefined) {
-      state = 'tag';
-      tag = '';
-    } else if (found === '>' && state === 'tag' && isHtml && rawEnds.has(tag)) state = 'raw';
-    else {
+    if (state === 'tag') {
+      nextInTag.lastIndex = at;
+      const match = nextInTag.exec(literal);
+      if (match === null) return { state, tag, attribute, from };
+      const [, end, name = '', quote] = match;
+      at = nextInTag.lastIndex;
+      if (end !== undefined) state = isHtml && rawEnds.has(tag) ? 'raw' : 'text';
+      else if (quote !== undefined) {
+        state = quote === '"' ? 'double' : 'single';
+        attribute = name;
+        from = at;
+      }
+    } else {
+      const { next, to } = state === 'raw' ? { next: rawEnds.get(tag) as RegExp, to: undefined } : steps[state];
+      next.lastIndex = at;
+      const match = next.exec(literal);
+      if (match === null) return { state, tag, attribute, from };
+      const [found] = match;
+      // In HTML, the dashes that open a comment may also end it.
+      at = found === '<!--' ? next.lastIndex - 2 : next.lastIndex;
       if (found === '<') {
-        tagName.lastIndex = end;
+        tagName.lastIndex = at;
         tag = tagName.exec(literal)?.[1]?.toLowerCase() ?? '';
-      } else if (state === 'tag' && found !== '>')
-        attribute =
-          attributeBefore.exec(literal.slice(Math.max(0, match.index - ATTRIBUTE_CHARACTERS_MAX), match.index))?.[1] ??
-          '';
-      state = to[found] as State;
+        tagRest.lastIndex = at;
+        tagRest.exec(literal);
+        at = tagRest.lastIndex;
+      } else if (to === undefined) tag = '';
+      state = to === undefined ? 'tag' : (to[found] as State);
     }
-    // In HTML, the dashes that open a comment may also end it.
-    at = found === '<!--' ? end - 2 : end;
-    const isQuoted = state === 'double' || state === 'single';
-    if (isQuoted && at === literal.length) return { state, tag, attribute, isAtStart: true };
   }
 }
 
@@ -122,25 +141,60 @@ const IN_SCRIPT =
 /** Attributes of HTML whose values are scripts, styles or documents. */
 const scriptAttribute = /^(?:on.*|style|srcdoc)$/i;
 
-/** URLs that run a script where a browser follows them. Browsers skip blanks and controls in them. */
-const scriptUrl = /^(?:javascript:|vbscript:|data:(?!image\/(?!svg)))/i;
+const isQuoted = ({ state }: Position): boolean => state === 'double' || state === 'single';
 
-const refuseScripts = ({ state, attribute, isAtStart }: Position, place: string): ((value: string) => void) => {
-  const isQuoted = state === 'double' || state === 'single';
-  if (state === 'raw' || (isQuoted && scriptAttribute.test(attribute))) throw refuseValue(place, IN_SCRIPT);
-  return (value) => {
-    if (isQuoted && isAtStart && scriptUrl.test(value.replace(/[\0-\x20]/g, '')))
-      throw refuseValue(place, 'must not begin an attribute with the URL of a script');
-  };
+const refuseScripts = (position: Position, place: string): void => {
+  if (position.state === 'raw' || (isQuoted(position) && scriptAttribute.test(position.attribute)))
+    throw refuseValue(place, IN_SCRIPT);
 };
+
+/** References without a semicolon count, too. Other names stand for no character of a script's URL. */
+const reference = /&(?:#(?:x([\da-f]+)|(\d+));?|(amp|colon|Tab|NewLine|nbsp);?)/gi;
+
+const named: Record<string, string> = { amp: '&', colon: ':', tab: '\t', newline: '\n', nbsp: ' ' };
+
+const CODE_POINT_MAX = 0x10ffff;
+
+const withoutReferences = (text: string): string =>
+  text.replace(reference, (_all, hex?: string, decimal?: string, name?: string) => {
+    if (name !== undefined) return named[name.toLowerCase()] ?? '';
+    const code = hex === undefined ? Number(decimal) : parseInt(hex, 16);
+    return code <= CODE_POINT_MAX ? String.fromCodePoint(code) : '';
+  });
+
+/**
+ * URLs that run a script where a browser follows them: at the start, or as an item of a list such as `values` of `animate` and
+ * `content` of `meta`.
+ */
+const scriptUrl = /(?:^[\d. ]*|[;,=] ?['"]? ?)(?:javascript:|vbscript:|data:(?!image\/(?!svg)))/i;
+
+/** Browsers skip blanks and controls in URLs. */
+const runsScript = (attribute: string): boolean =>
+  scriptUrl.test(
+    withoutReferences(attribute)
+      .replace(/[\p{Cc}\p{Cf}]/gu, '')
+      .replace(/\p{Z}+/gu, ' '),
+  );
+
+/** The value of an attribute of HTML: decided on as a whole, because a URL may stand in several parts. */
+const wholeAttribute = (parts: TextParts, place: string): Slot => ({
+  place,
+  write: (expansion) => {
+    const text = writeParts(parts, expansion);
+    if (runsScript(text)) throw refuseValue(place, 'must not make an attribute the URL of a script');
+    return text;
+  },
+});
 
 const encoderIn = (position: Position, charset: Charset, place: string, isHtml: boolean): Encode => {
   const { state } = position;
   if (state === 'tag' || state === 'declaration')
     throw refuseValue(place, 'must have its expressions in texts and in quoted attributes');
-  const checkScripts = isHtml ? refuseScripts(position, place) : undefined;
+  if (isHtml) refuseScripts(position, place);
+  // The namespace decides whether the document has scripts.
+  else if (isQuoted(position) && /^xmlns(?::|$)/.test(position.attribute))
+    throw refuseValue(place, 'must have no expressions in the names of namespaces');
   return (value) => {
-    checkScripts?.(value);
     if (notInXml.test(value)) throw refuseValue(place, 'must insert only characters that XML can hold');
     if (state === 'cdata') return encodeCdata(value, charset);
     if (state !== 'comment' && state !== 'instruction') return escapeMarkup(value, charset);
@@ -150,26 +204,44 @@ const encoderIn = (position: Position, charset: Charset, place: string, isHtml: 
   };
 };
 
+/** Namespaces whose documents run scripts in a browser, whatever type of XML they have. */
+const scriptNamespace = /http:\/\/www\.w3\.org\/(?:1999\/xhtml|2000\/svg)/;
+
 /** Pauses after each slice. @throws invalidInput at the place. */
 export function* splitMarkup(
   text: string,
   charset: Charset,
   place: string,
   references: References,
-  isHtml: boolean,
+  isHtmlType: boolean,
 ): Slices<TextParts> {
   if (!text.includes('{{')) return [text];
-  let position: Position = { state: 'text', tag: '', attribute: '', isAtStart: false };
+  const isHtml = isHtmlType || scriptNamespace.test(withoutReferences(text));
+  let position: Position = { state: 'text', tag: '', attribute: '', from: 0 };
   const parts: TextParts = [];
+  /** The value of an attribute that has not ended. */
+  let attribute: TextParts | undefined;
   for (const cut of cutText(text, place, references)) {
     if (cut.isExpression) {
-      parts.push(createTextSlot(cut.text, place, references, encoderIn(position, charset, place, isHtml)));
-      position = { ...position, isAtStart: false };
-    } else {
-      position = yield* positionAfter(cut.text, position, isHtml);
-      parts.push(cut.text);
+      const slot = createTextSlot(cut.text, place, references, encoderIn(position, charset, place, isHtml));
+      (attribute ?? parts).push(slot);
+      continue;
     }
+    const quote = position.state === 'double' ? '"' : "'";
+    position = yield* positionAfter(cut.text, position, isHtml);
+    let done = 0;
+    if (attribute) {
+      const end = cut.text.indexOf(quote);
+      done = end === -1 ? cut.text.length : end;
+      attribute.push(cut.text.slice(0, done));
+      if (end === -1) continue;
+      parts.push(wholeAttribute(attribute, place));
+      attribute = undefined;
+    }
+    if (isHtml && isQuoted(position)) attribute = [cut.text.slice(position.from)];
+    parts.push(cut.text.slice(done, attribute ? position.from : undefined));
   }
+  if (attribute) parts.push(wholeAttribute(attribute, place));
   return parts;
 }
 

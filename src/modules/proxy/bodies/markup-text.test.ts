@@ -68,6 +68,8 @@ describe('XML and HTML', () => {
     ['<?x {{ t }}?>', '?>'],
     ['<?x {{ t }}?>', 'a?'],
     ['<?x {{ t }}?>', '<'],
+    ['<?x y="{{ t }}"?>', '" z="'],
+    ["<?x y='{{ t }}'?>", "'"],
   ])('%s with %j is refused: nothing can be escaped there', (body, value) => {
     expect(problemsOf(() => sendBody('text/xml', body, { t: value }))).toEqual({
       body: ['must not insert text that would end a comment or an instruction'],
@@ -171,6 +173,7 @@ describe('an attribute of HTML', () => {
   test.each([
     '<a href="https://a.example/?next={{ t }}" title="learn {{ t }}">{{ t }}</a>',
     '<a title="about javascript: {{ t }}"><img src="data:image/png;base64,{{ t }}">',
+    '<input value="note; data: {{ t }}" placeholder="a, javascript: {{ t }}">',
     '<a href="{{ t }}/{{ t }}" x=y data-value=\'{{ t }}\'>',
     '<a href="/?x=1&amp;y={{ t }}',
   ])('that is none takes values as before: %s', (body) => {
@@ -184,6 +187,7 @@ describe('an attribute of HTML', () => {
         'http://www.w3.org/2000/svg',
         'http://www.w3.org/1999/xhtml',
         'http&#58;//www.w3.org/2000/svg',
+        'http://www.w3.org/1998/Math/MathML',
       ]) {
         const around = (inner: string) => `<r xmlns:s="${namespace}">${inner}</r>`;
         isRefused(around('<s:script>f("{{ t }}")</s:script>'), { t: 'v' }, type);
@@ -192,6 +196,8 @@ describe('an attribute of HTML', () => {
         expect(html(around('<s:g id="{{ t }}">{{ t }}</s:g>'), { t: 'v' }, type)).toContain('<s:g id="v">v</s:g>');
       }
       isRefused('<r xmlns="{{ t }}"><script>1</script></r>', { t: 'v' }, type);
+      const declared = '<!DOCTYPE r [<!ENTITY n "http://www.w3.org/2000/"><!ENTITY m "svg">]>';
+      isRefused(`${declared}<r xmlns:s="&n;&m;"><s:script>{{ t }}</s:script></r>`, { t: 'v' }, type);
       const other = '<r script="{{ t }}"><script>{{ t }}</script></r>';
       expect(html(other, { t: SCRIPT }, type)).toBe(other.replaceAll('{{ t }}', SCRIPT));
     },

@@ -133,7 +133,7 @@ const encodeCdata = (value: string, charset: Charset): string => {
 };
 
 /** Comments and instructions have no escapes. */
-const notIn = { comment: /[<>]|--|^-|-$/, instruction: /[<>?]/ };
+const notIn = { comment: /[<>]|--|^-|-$/, instruction: /[<>?"']/ };
 
 const IN_SCRIPT =
   'must have no expressions in scripts, styles and other text that has no escapes, nor in attributes that hold them: a script can read the value from another attribute, such as data-value';
@@ -162,26 +162,28 @@ const withoutReferences = (text: string): string =>
     return code <= CODE_POINT_MAX ? String.fromCodePoint(code) : '';
   });
 
-/**
- * URLs that run a script where a browser follows them: at the start, or as an item of a list such as `values` of `animate` and
- * `content` of `meta`.
- */
-const scriptUrl = /(?:^[\d. ]*|[;,=] ?['"]? ?)(?:javascript:|vbscript:|data:(?!image\/(?!svg)))/i;
+/** URLs that run a script where a browser follows them. Attributes without URLs are no exception: a script may use any as one. */
+const scriptUrl = /^ ?(?:javascript:|vbscript:|data:(?!image\/(?!svg)))/i;
+
+/** An item of a list: `values` of `animate`, `content` of `meta`, which begins with a number of seconds. */
+const scriptUrlInList = /(?:^[\d. ]*|[;,=] ?['"]? ?)(?:javascript:|vbscript:|data:(?!image\/(?!svg)))/i;
+
+const listAttribute = /^(?:values|content)$/i;
 
 /** Browsers skip blanks and controls in URLs. */
-const runsScript = (attribute: string): boolean =>
-  scriptUrl.test(
-    withoutReferences(attribute)
-      .replace(/[\p{Cc}\p{Cf}]/gu, '')
-      .replace(/\p{Z}+/gu, ' '),
-  );
+const runsScript = (name: string, value: string): boolean => {
+  const read = withoutReferences(value)
+    .replace(/[\p{Cc}\p{Cf}]/gu, '')
+    .replace(/\p{Z}+/gu, ' ');
+  return (listAttribute.test(name) ? scriptUrlInList : scriptUrl).test(read);
+};
 
 /** The value of an attribute of HTML: decided on as a whole, because a URL may stand in several parts. */
-const wholeAttribute = (parts: TextParts, place: string): Slot => ({
+const wholeAttribute = (name: string, parts: TextParts, place: string): Slot => ({
   place,
   write: (expansion) => {
     const text = writeParts(parts, expansion);
-    if (runsScript(text)) throw refuseValue(place, 'must not make an attribute the URL of a script');
+    if (runsScript(name, text)) throw refuseValue(place, 'must not make an attribute the URL of a script');
     return text;
   },
 });
@@ -204,8 +206,12 @@ const encoderIn = (position: Position, charset: Charset, place: string, isHtml: 
   };
 };
 
-/** Namespaces whose documents run scripts in a browser, whatever type of XML they have. */
-const scriptNamespace = /http:\/\/www\.w3\.org\/(?:1999\/xhtml|2000\/svg)/;
+/** Namespaces whose elements run scripts in a browser, whatever type of XML they have. */
+const scriptNamespace = /http:\/\/www\.w3\.org\/(?:1999\/xhtml|2000\/svg|1998\/Math\/MathML)/;
+
+/** An entity or a default of an attribute may name such a namespace in parts. */
+const mayHaveScripts = (xml: string): boolean =>
+  /<!(?:ENTITY|ATTLIST)/.test(xml) || (xml.includes('xmlns') && scriptNamespace.test(withoutReferences(xml)));
 
 /** Pauses after each slice. @throws invalidInput at the place. */
 export function* splitMarkup(
@@ -216,11 +222,12 @@ export function* splitMarkup(
   isHtmlType: boolean,
 ): Slices<TextParts> {
   if (!text.includes('{{')) return [text];
-  const isHtml = isHtmlType || scriptNamespace.test(withoutReferences(text));
+  const isHtml = isHtmlType || mayHaveScripts(text);
   let position: Position = { state: 'text', tag: '', attribute: '', from: 0 };
   const parts: TextParts = [];
   /** The value of an attribute that has not ended. */
   let attribute: TextParts | undefined;
+  let name = '';
   for (const cut of cutText(text, place, references)) {
     if (cut.isExpression) {
       const slot = createTextSlot(cut.text, place, references, encoderIn(position, charset, place, isHtml));
@@ -228,6 +235,7 @@ export function* splitMarkup(
       continue;
     }
     const quote = position.state === 'double' ? '"' : "'";
+    name = position.attribute;
     position = yield* positionAfter(cut.text, position, isHtml);
     let done = 0;
     if (attribute) {
@@ -235,13 +243,13 @@ export function* splitMarkup(
       done = end === -1 ? cut.text.length : end;
       attribute.push(cut.text.slice(0, done));
       if (end === -1) continue;
-      parts.push(wholeAttribute(attribute, place));
+      parts.push(wholeAttribute(name, attribute, place));
       attribute = undefined;
     }
     if (isHtml && isQuoted(position)) attribute = [cut.text.slice(position.from)];
     parts.push(cut.text.slice(done, attribute ? position.from : undefined));
   }
-  if (attribute) parts.push(wholeAttribute(attribute, place));
+  if (attribute) parts.push(wholeAttribute(position.attribute, attribute, place));
   return parts;
 }
 

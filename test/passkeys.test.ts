@@ -312,6 +312,7 @@ describe('an answer that is refused', () => {
     for (let count = 0; count < 22; count += 1)
       statuses.push((await browser.post(count % 2 ? CODE_PATH : PASSKEY_PATH, { answer: '{}', code: '1' })).status);
     expect(statuses).toEqual([...Array.from({ length: 21 }, () => 422), 429]);
+    await server.ctx.refusals.finishBackground();
     expect(await messagesOf(member.member_id)).toContain('Sign-in failed (refused)');
     expect(await giveKey(browser, member.key)).toBe(303);
   });

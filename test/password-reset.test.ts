@@ -1,7 +1,7 @@
 // A forgotten password is reset by a mailed link: the whole way with a real mail server, limits, and links that end.
 import { request as httpRequest } from 'node:http';
 import { Client } from 'pg';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { resetPassword } from '../src/modules/people/passwords.ts';
 import { sweep } from '../src/modules/tokens/sweep.ts';
 import { textOf } from './support/console.ts';
@@ -129,7 +129,7 @@ describe('a link', () => {
       request.end(body);
     });
     expect(status).toBe(200);
-    await server.ctx.refusals.close();
+    await server.ctx.refusals.finishBackground();
     const [mail] = await server.mailsTo(email);
     expect(mail?.text).toMatch(/^https:\/\/vault\.example\.com\/console\/sign-in\/reset\/[0-9A-Za-z]{32}$/m);
     expect(mail?.raw).not.toContain('evil');
@@ -248,7 +248,7 @@ describe('a new password', () => {
 });
 
 describe('limits', () => {
-  test('an account gets three mails an hour, and a fourth request leaves the link as it is', async () => {
+  test('an account gets three mails an hour by one place, and a fourth request leaves the link', async () => {
     const { email } = await join(server);
     const links = [await server.linkFor(email), await server.linkFor(email), await server.linkFor(email)];
     expect((await server.ask(email.toUpperCase())).status).toBe(200);
@@ -257,6 +257,41 @@ describe('limits', () => {
     pass(61 * MINUTE_MS);
     await server.linkFor(email);
     expect(await server.mailsTo(email)).toHaveLength(4);
+  });
+
+  test('other people cause ten mails an hour in all, and leave three to a known place', async () => {
+    const balanced = await startResetServer({ TRUSTED_PROXIES: '127.0.0.1' });
+    const askFrom = async (ip: string, email: string): Promise<number> => {
+      const before = (await balanced.mailsTo(email)).length;
+      expect((await openBrowser(balanced).post(ASK_PATH, { email }, { 'x-forwarded-for': ip })).status).toBe(200);
+      await balanced.ctx.refusals.finishBackground();
+      return (await balanced.mailsTo(email)).length - before;
+    };
+    try {
+      const { email } = await join(balanced);
+      const known = { 'x-forwarded-for': '198.51.100.7' };
+      expect((await openBrowser(balanced).post('/console/sign-in', { email, password: PASSWORD }, known)).status).toBe(
+        303,
+      );
+      let mails = 0;
+      for (let ip = 1; ip <= 6; ip += 1)
+        for (let round = 0; round < 4; round += 1) mails += await askFrom(`203.0.113.${ip}`, email);
+      expect(mails).toBe(10);
+      expect(await askFrom('192.0.2.1', email)).toBe(0);
+      const link = await balanced.linkFor(email, known);
+      // Nor does another request end the link of the person now.
+      expect(await askFrom('192.0.2.2', email)).toBe(0);
+      expect((await openBrowser(balanced).get(link)).status).toBe(200);
+      expect([await askFrom('198.51.100.7', email), await askFrom('198.51.100.7', email)]).toEqual([1, 1]);
+      expect(await askFrom('198.51.100.7', email)).toBe(0);
+      // IPv6 counts by the network of a site.
+      const { email: other } = await join(balanced);
+      const fromSite = [];
+      for (const end of ['::1', ':1::1', ':2::1', ':ffff::1']) fromSite.push(await askFrom(`2001:db8:7${end}`, other));
+      expect(fromSite).toEqual([1, 1, 1, 0]);
+    } finally {
+      await balanced.close();
+    }
   });
 
   test('a place asks 30 times an hour', async () => {
@@ -299,8 +334,35 @@ test('asking is answered before anything is done for the account, known or unkno
   } finally {
     await client.end();
   }
-  await server.ctx.refusals.close();
+  await server.ctx.refusals.finishBackground();
   expect(await server.mailsTo(email)).toHaveLength(1);
+});
+
+test('until the response the database has the same statements, whatever account there is', async () => {
+  const { email } = await join(server);
+  const statements: string[] = [];
+  const { query } = Client.prototype;
+  const counted = vi.spyOn(Client.prototype, 'query').mockImplementation(function (this: Client, ...given: unknown[]) {
+    const [statement] = given as [string | { text: string }];
+    statements.push(typeof statement === 'string' ? statement : statement.text);
+    return Reflect.apply(query, this, given);
+  });
+  try {
+    const before: string[][] = [];
+    for (const address of [email, 'no-one@example.org', email, 'not an address', email]) {
+      statements.length = 0;
+      expect((await openBrowser(server).post(ASK_PATH, { email: address })).status).toBe(200);
+      before.push([...statements]);
+    }
+    expect(before[0]).toHaveLength(1);
+    expect(before[0]?.[0]).toContain('attempts');
+    for (const each of before) expect(each).toEqual(before[0]);
+    statements.length = 0;
+    await server.ctx.refusals.finishBackground();
+    expect(statements.some((each) => each.includes('users'))).toBe(true);
+  } finally {
+    counted.mockRestore();
+  }
 });
 
 test('a vault that sends no mail has no such pages, and says who resets a password', async () => {

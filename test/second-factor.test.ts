@@ -112,6 +112,7 @@ describe('a device', () => {
     });
     expect([right.status, placeOf(right)]).toEqual([303, '/console/people']);
     expect((await browser.get('/console/people')).status).toBe(200);
+    await server.ctx.refusals.finishBackground();
     const messages = await messagesOf(member.member_id);
     expect(messages).toContain('Second factor given');
     expect(messages).toContain('Sign-in failed');

@@ -118,6 +118,7 @@ const logsOf = async (entity_id: string): Promise<string[]> => {
 
 /** Failed sign-ins of the tenant so far, once the rows in the background are written. */
 const failures = async (): Promise<number> => {
+  await server.ctx.refusals.finishBackground();
   const sql = "SELECT count(*)::int AS n FROM audit_log WHERE tenant_id = $1 AND message = 'Sign-in failed'";
   return (await server.sql(sql, [server.tenant.tenant_id]))[0].n;
 };

@@ -16,12 +16,12 @@ const LINK = /^https:\/\/vault\.example\.com(\/console\/sign-in\/reset\/[0-9A-Za
 
 export type ResetServer = ConsoleServer & {
   mails: ReceivedMail[];
-  /** Asks for a link, and waits for the work in the background. */
-  ask(email: string): Promise<Answer>;
+  /** Asks for a link, and does the work in the background. */
+  ask(email: string, headers?: Record<string, string>): Promise<Answer>;
   /** Sends what waits. @returns the mails to an address so far, the oldest first. */
   mailsTo(email: string): Promise<ReceivedMail[]>;
   /** Asks, and reads the path of the link from the newest mail. */
-  linkFor(email: string): Promise<string>;
+  linkFor(email: string, headers?: Record<string, string>): Promise<string>;
 };
 
 export const startResetServer = async (environment: Record<string, string> = {}): Promise<ResetServer> => {
@@ -30,10 +30,10 @@ export const startResetServer = async (environment: Record<string, string> = {})
     { SMTP_URL: smtp.url, MAIL_FROM: 'Strongroom <vault@example.com>', PUBLIC_URL: BASE_URL, ...environment },
     { ca: smtp.ca },
   );
-  const ask = async (email: string): Promise<Answer> => {
-    const answer = await openBrowser(server).post(ASK_PATH, { email });
-    // Waits for the work in the background.
-    await server.ctx.refusals.close();
+  const ask = async (email: string, headers: Record<string, string> = {}): Promise<Answer> => {
+    const answer = await openBrowser(server).post(ASK_PATH, { email }, headers);
+    // Does the work in the background.
+    await server.ctx.refusals.finishBackground();
     return answer;
   };
   const mailsTo = async (email: string): Promise<ReceivedMail[]> => {
@@ -45,8 +45,8 @@ export const startResetServer = async (environment: Record<string, string> = {})
     mails: smtp.mails,
     ask,
     mailsTo,
-    linkFor: async (email) => {
-      expect((await ask(email)).status).toBe(200);
+    linkFor: async (email, headers) => {
+      expect((await ask(email, headers)).status).toBe(200);
       const [, path = ''] = LINK.exec((await mailsTo(email)).at(-1)?.text ?? '') ?? [];
       expect(path).not.toBe('');
       return path;

@@ -1,4 +1,5 @@
 // Writes refused requests to the audit log, with a limit for each tenant and minute, and a count of those beyond it.
+import { randomInt } from 'node:crypto';
 import type { Work } from './work.ts';
 import type { Caller } from './caller.ts';
 import type { Platform } from '../../platform/platform.ts';
@@ -23,6 +24,10 @@ import {
  */
 export const REFUSALS_PER_MINUTE_MAX = 60;
 const MINUTE_MS = 60_000;
+
+/** When work in the background begins. The response has been sent by then: its handler has nothing left to wait for. */
+const BACKGROUND_MS_MIN = 50;
+const BACKGROUND_MS_MAX = 1_000;
 
 /** A path may name anything. The database would refuse a row with text that no id can be. */
 const isLoggable = (id: string): boolean => id.length <= TOKEN_ID_LENGTH_MAX && isStorableText(id);
@@ -65,9 +70,14 @@ export type RefusalLog = {
   record(caller: Actor & Pick<Caller, 'tenant_id'>, refusal: AppError, entity_id: string | undefined): Promise<void>;
   /** Logs a refusal with a given row. */
   recordRow(tenant_id: string, row: LogRow): Promise<void>;
-  /** Does work whose duration the client must not see. An error goes to the process log. */
+  /**
+   * Does work of which the client must see nothing: neither its own response nor the next ones tell whether there is any. It begins
+   * after the response, at a random time of the next second. An error goes to the process log.
+   */
   inBackground(work: () => Promise<void>): void;
-  /** Waits for the work in the background and writes all counts. */
+  /** Begins the work in the background that waits, and waits for all of it. */
+  finishBackground(): Promise<void>;
+  /** Finishes the work in the background, and writes all counts. */
   close(): Promise<void>;
 };
 
@@ -134,6 +144,16 @@ export const createRefusalLog = (ctx: Pick<Platform, 'db' | 'log'> & LogClock): 
     });
 
   const background = new Set<Promise<void>>();
+  /** Work whose time has not come, and its start. */
+  const waiting = new Map<NodeJS.Timeout, () => void>();
+
+  const finishBackground = async (): Promise<void> => {
+    for (const [later, start] of Array.from(waiting)) {
+      clearTimeout(later);
+      start();
+    }
+    await Promise.all(background);
+  };
 
   const timer = setInterval(() => void guarded(() => writeDue(minuteOf(ctx.now()))), MINUTE_MS);
   timer.unref();
@@ -152,12 +172,19 @@ export const createRefusalLog = (ctx: Pick<Platform, 'db' | 'log'> & LogClock): 
     },
     recordRow,
     inBackground: (work) => {
-      const done = guarded(work).finally(() => background.delete(done));
-      background.add(done);
+      const start = (): void => {
+        waiting.delete(later);
+        const done = guarded(work).finally(() => background.delete(done));
+        background.add(done);
+      };
+      const later = setTimeout(start, randomInt(BACKGROUND_MS_MIN, BACKGROUND_MS_MAX));
+      later.unref();
+      waiting.set(later, start);
     },
+    finishBackground,
     close: async () => {
       clearInterval(timer);
-      await Promise.all(background);
+      await finishBackground();
       return guarded(() => writeDue(Infinity));
     },
   };

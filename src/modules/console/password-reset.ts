@@ -38,7 +38,7 @@ const askedPage = pageOf({
   width: 'narrow',
   main: html`${brand}
 <h1>Look into your mailbox</h1>
-<p>If the password of this address can be reset by mail, a mail is on its way. Its link works for 30 minutes. Only the newest one works, and there are three an hour at most.</p>
+<p>If the password of this address can be reset by mail, a mail is on its way. Its link works for 30 minutes. Only the newest one works, and you can ask for three an hour.</p>
 <p>No mail is sent where a tenant of yours requires a second factor and you have not set one up, nor where you sign in by single sign-on alone. Ask an administrator of your tenant or the operator of this vault then.</p>
 <p class="quiet"><a href="${SIGN_IN_PATH}">Back to sign in</a></p>`,
 });

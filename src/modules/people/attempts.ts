@@ -37,8 +37,10 @@ const limits = {
   sso_from: { most: 600, windowMs: 10 * MINUTE_MS },
   /** Links that do not work: people open an old one a few times, and a secret has 190 bits. */
   dead_link_from: { most: 30, windowMs: 10 * MINUTE_MS },
-  /** Mails that reset a password, to one account: beyond it they would only fill the mailbox. */
-  reset_of_account: { most: 3, windowMs: 60 * MINUTE_MS },
+  /** Mails that reset a password of one account, asked for from one place: beyond it they would only fill the mailbox. */
+  reset_of_account_from: { most: 3, windowMs: 60 * MINUTE_MS },
+  /** The same from all places. A known place is exempt, so that other people's requests do not keep the person out. */
+  reset_of_account: { most: 10, windowMs: 60 * MINUTE_MS },
   /** Requests for such mails from one place, over all accounts. */
   reset_from: { most: 30, windowMs: 60 * MINUTE_MS },
 } as const;

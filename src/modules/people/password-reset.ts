@@ -6,7 +6,7 @@ import { AppError } from '../../platform/errors.ts';
 import { placeOfIp } from '../../platform/ip-place.ts';
 import { addMail, dropMails, type MailKind } from '../../platform/mail/mail-outbox.ts';
 import { comparedAddress, digestOfAddress, parseAddress } from './address.ts';
-import { clearAttempts, countAttempt } from './attempts.ts';
+import { clearAttempts, countAttempt, isKnownPlace } from './attempts.ts';
 import { chosenPasswordProblem, UNCHANGED_PASSWORD } from './chosen-password.ts';
 import type { PeopleContext } from './context.ts';
 import { LINK_SECRET_LENGTH, linkSecretShape } from './invitations.ts';
@@ -84,7 +84,9 @@ const mailTo = (
 };
 
 const sendLink = async (ctx: PeopleContext, address: string, origin: RequestOrigin): Promise<void> => {
-  await countAttempt(ctx, 'reset_of_account', { account: comparedAddress(address) });
+  const [account, place] = [comparedAddress(address), placeOfIp(origin.ip ?? '')];
+  await countAttempt(ctx, 'reset_of_account_from', { account, place });
+  await countAttempt(ctx, 'reset_of_account', { account }, () => isKnownPlace(ctx, { account, place }));
   const found = await findResettable(ctx, await findUserBeforeCaller(ctx.db, digestOfAddress(ctx, address)));
   if (!found) return;
   const { tenant_id, user } = found;

@@ -162,7 +162,7 @@ export const buildApp = async (ctx: Context): Promise<App> => {
   await fieldsRoutes(app, ctx);
   metricsRoutes(app, ctx);
   if (ctx.config.docs) await docsRoutes(app);
-  await addPages(app, ctx.config.bodyBytesMax, (scope: App) => {
+  await addPages(app, ctx.config, (scope: App) => {
     collectRoutes(scope, ctx);
     joinRoutes(scope, ctx);
     if (ctx.config.console) consoleRoutes(scope, ctx, authentication);

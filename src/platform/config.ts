@@ -387,6 +387,15 @@ export const consoleUrlOf = (
   return url.origin;
 };
 
+/** The origins of pages, where the operator has named them. */
+export const publicOriginsOf = (
+  config: Pick<Config, 'publicUrl' | 'consoleHost' | 'fieldsOrigin'>,
+): readonly string[] => {
+  const { publicUrl, fieldsOrigin } = config;
+  if (publicUrl === undefined) return [];
+  return [publicUrl, consoleUrlOf(config, publicUrl), ...(fieldsOrigin === undefined ? [] : [fieldsOrigin])];
+};
+
 /**
  * Where this server is for links and redirects: PUBLIC_URL. In production never from the request, whose Host the client or a proxy
  * chooses. @throws unprocessable in production without PUBLIC_URL.

@@ -110,6 +110,44 @@ describe('with a session', () => {
     expect(await member.browser.isSignedIn()).toBe(true);
   });
 
+  test('of a server that knows its origin, no form of another scheme, host or port is taken', async () => {
+    const known = await startServer({ PUBLIC_URL: 'https://vault.example.com:8443', RATE_LIMIT: 'off' });
+    try {
+      const { host } = new URL(known.base_url);
+      const others = [
+        'http://vault.example.com:8443',
+        'https://vault.example.com',
+        'https://vault.example.com:8444',
+        'https://www.vault.example.com:8443',
+        'https://example.com:8443',
+        `http://${host}`,
+        `https://${host}`,
+        'x',
+      ];
+      for (const { method, url } of pages) {
+        if (method !== 'POST') continue;
+        const post = (origin: string, site: string | undefined) => {
+          const headers: Record<string, string> = { 'content-type': 'application/x-www-form-urlencoded', origin };
+          if (site !== undefined) headers['sec-fetch-site'] = site;
+          return known.request('POST', pathOf(url), { key: null, headers, body: 'email=x' });
+        };
+        for (const origin of others)
+          for (const site of [undefined, 'same-origin'])
+            expect((await post(origin, site)).text, `${url} ${origin}`).toContain('sent from another site');
+        expect((await post('null', undefined)).text).toContain('sent from another site');
+        // The pages send no referrer, so browsers hide the origin of their own forms.
+        for (const [origin, site] of [
+          ['https://vault.example.com:8443', undefined],
+          ['https://vault.example.com:8443', 'same-origin'],
+          ['null', 'same-origin'],
+        ] as const)
+          expect((await post(origin, site)).text, `${url} ${origin}`).not.toContain('sent from another site');
+      }
+    } finally {
+      await known.close();
+    }
+  });
+
   test('unknown pages and invalid forms of the console are answered with a page', async () => {
     const missing = await member.browser.get('/console/no/such/page');
     expect([missing.status, missing.headers.get('content-type')]).toEqual([404, 'text/html; charset=utf-8']);

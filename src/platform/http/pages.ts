@@ -3,6 +3,7 @@ import { traceIdsOf } from './request-spans.ts';
 import { readFileSync } from 'node:fs';
 import { fastifyHelmet } from '@fastify/helmet';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { type Config, publicOriginsOf } from '../config.ts';
 import { AppError, badRequest, unsupportedMediaType } from '../errors.ts';
 import type { App } from './app-type.ts';
 import { asset, serveAsset } from './assets.ts';
@@ -117,18 +118,31 @@ ${failureText(error, request)}
 ${request.url.startsWith('/console') && html`<p><a href="/console">Back to the console</a></p>`}`,
   });
 
+type Own = Pick<Config, 'mode' | 'publicUrl' | 'consoleHost' | 'fieldsOrigin'>;
+
 /**
- * Refuses a form that another site sent (CSRF). Browsers send Sec-Fetch-Site, older ones Origin. A client that sends neither is
- * no browser, and has no cookie of a user.
+ * Where the server knows its origins, scheme and port count, too. Otherwise it knows the host that the browser reached, and that
+ * browsers send no cookie of a session by http in production.
  */
-const refuseOtherSites = (request: FastifyRequest): void => {
+const isOwnOrigin = (config: Own, origin: string, host: string | undefined): boolean => {
+  const known = publicOriginsOf(config);
+  if (known.length > 0) return known.includes(origin);
+  const url = URL.parse(origin);
+  return url?.host === host && (config.mode !== 'production' || url?.protocol === 'https:');
+};
+
+/**
+ * Refuses a form that another site sent (CSRF). Browsers send Sec-Fetch-Site, older ones Origin alone. Both must fit: the pages send
+ * no referrer, so that the Origin of their own forms may be `null`. A client that sends neither is no browser, and has no cookie of
+ * a user.
+ */
+const refuseOtherSites = (request: FastifyRequest, config: Own): void => {
   if (request.method === 'GET' || request.method === 'HEAD' || request.method === 'OPTIONS') return;
   const { origin, host, 'sec-fetch-site': site } = request.headers;
-  const isOurs =
-    site === undefined
-      ? origin === undefined || (URL.canParse(origin) && new URL(origin).host === host)
-      : site === 'same-origin';
-  if (!isOurs) throw new AppError('forbidden', 'This form was sent from another site. Open the page and try again.');
+  const isOfBrowser = site === undefined || site === 'same-origin';
+  const isHidden = origin === undefined || (site !== undefined && origin === 'null');
+  if (!isOfBrowser || !(isHidden || isOwnOrigin(config, origin, host)))
+    throw new AppError('forbidden', 'This form was sent from another site. Open the page and try again.');
 };
 
 /** Refuses a body in chunks: a browser knows the length of its form, and this is before any key or session is checked. */
@@ -172,7 +186,7 @@ export const addPageHeaders = async (scope: App, styleSrc: string[]): Promise<vo
 /** Opens a scope for pages: what is registered in it has their headers, forms and failures. */
 export const addPages = async (
   app: App,
-  bodyBytesMax: number,
+  config: Own & Pick<Config, 'bodyBytesMax'>,
   register: (scope: App) => void | Promise<void>,
 ): Promise<void> => {
   await app.register(async (scope: App) => {
@@ -189,11 +203,11 @@ export const addPages = async (
     scope.addContentTypeParser('*', (_request, _body, done) => done(noForm(), undefined));
     scope.addHook('onRequest', async (request, reply) => {
       refuseChunks(request, reply);
-      refuseOtherSites(request);
+      refuseOtherSites(request, config);
       refuseOtherUses(request);
     });
     scope.setErrorHandler((error, request, reply) => {
-      const failure = toAppError(error, bodyBytesMax);
+      const failure = toAppError(error, config.bodyBytesMax);
       if (failure.status >= 500)
         request.log.error({ ...traceIdsOf(request), error: failure, code: failure.code }, 'a page failed');
       if (failure.retryAfterSeconds !== undefined) reply.header('retry-after', String(failure.retryAfterSeconds));

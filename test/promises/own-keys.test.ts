@@ -55,6 +55,55 @@ test.each(waysToSend)('a key in %s is a 400 that says so, and nothing is sent', 
     }
 });
 
+test.each([
+  ['the query', (key: string) => `?key=${key}`],
+  ['the name of a parameter', (key: string) => `?${key}`],
+  ['the path', (key: string) => `/v1/${key}/charges`],
+  ['the path, encoded', (key: string) => `/${encoded(key)}`],
+])('a destination_url with a key in %s is not saved, and the proxy stays as it is', async (_, end) => {
+  const stored = await makeProxy(fixture.server, { destination_url: fixture.url });
+  const body = { name: 'p', destination_url: fixture.url };
+  for (const key of keys())
+    for (const [method, path, json] of [
+      ['POST', '/proxies', { ...body, destination_url: fixture.url + end(key) }],
+      ['PUT', `/proxies/${stored.id}`, { ...body, destination_url: fixture.url + end(key) }],
+    ] as const) {
+      const answer = await fixture.server.request(method, path, { json });
+      expect(answer.status, answer.text).toBe(400);
+      expect(answer.body.errors.destination_url).toEqual([expect.stringContaining('must not hold an API key')]);
+      expect(answer.text).not.toContain(key.slice(-39));
+    }
+  const read = await fixture.server.request('GET', `/proxies/${stored.id}`);
+  expect(read.body.destination_url).toBe(fixture.url);
+});
+
+test.each<[string, (key: string) => Sent]>(waysToSend.filter(([place]) => place !== 'the destination'))(
+  'the key of the proxy itself in %s is a 400',
+  async (_, way) => {
+    const { key } = await makeProxy(fixture.server, { destination_url: fixture.url });
+    const { path = '/proxy/own', headers = {} } = way(key);
+    for (const inHeader of [true, false]) {
+      const before = fixture.upstream.received.length;
+      const to = inHeader ? path : `${path}${path.includes('?') ? '&' : '?'}svc-proxy-key=${key}`;
+      const sent = { headers: { ...(inHeader && { 'svc-proxy-key': key }), ...headers }, body: 'x' };
+      const answer = await askOnWire(fixture.server, 'POST', to, sent);
+      expect(answer.status, answer.body.toString()).toBe(400);
+      expect(answer.body.toString()).not.toContain(key);
+      expect(fixture.upstream.received).toHaveLength(before);
+    }
+  },
+);
+
+test('a session leads no browser to a return_url with a key', async () => {
+  for (const key of keys())
+    for (const end of [`/?key=${key}`, `/${key}`, `/?u=${encodeURIComponent(encoded(key))}&k=${encoded(key)}`]) {
+      const json = { allowed_origins: ['https://shop.test'], types: ['card'], return_url: `https://shop.test${end}` };
+      const answer = await fixture.server.request('POST', '/sessions', { json });
+      expect(answer.status, answer.text).toBe(400);
+      expect(answer.body.errors.return_url).toEqual(['must not hold an API key of a vault']);
+    }
+});
+
 test('configurations of stored proxies and reactors may hold the key of another vault', async () => {
   const [, key = ''] = keys();
   const code =

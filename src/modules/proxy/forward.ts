@@ -68,7 +68,7 @@ const topLevel: Nesting = { depth: 0, allowLists: [] };
 export const forward = async (ctx: ProxyContext, request: ProxyRequest, nesting = topLevel): Promise<ProxyAnswer> => {
   const target = parseTarget(request.url);
   refuseLoop(ctx, request.headers);
-  const proxy = await findProxy(ctx, request, target.proxyKeys);
+  const proxy = await findProxy(ctx, request, proxyKeysOf(request.headers, target));
   const { tenant_id, work } = await findActor(ctx, request, proxy);
   // Anonymous clients of an open proxy have shares of their own, also where its code sends their requests on.
   const account = nesting.account ?? (request.work ? tenant_id : openAccount(tenant_id, request.origin?.ip));
@@ -80,7 +80,10 @@ export const forward = async (ctx: ProxyContext, request: ProxyRequest, nesting 
   const sentTo = destinationOf(base, target);
   const headers = forwardedHeaders(request);
   // Code may have the key of another vault from its configuration.
-  if (!request.coded) refuseOwnKeys({ ...target, headers, namedUrl: proxy ? undefined : base.url.href });
+  if (!request.coded) {
+    const proxyKeys = proxy ? proxyKeysOf(request.headers, target) : [];
+    refuseOwnKeys({ ...target, headers, namedUrl: proxy ? undefined : base.url.href, proxyKeys });
+  }
   const nested = { depth: nesting.depth + 1, allowLists, opened: nesting.opened ?? createOpenedTexts(), account };
   const isReadByRun = nesting.opened !== undefined;
   const route: Route = { tenant_id, account, work, proxy, allowLists, base, target, sentTo, nested, isReadByRun };
@@ -232,14 +235,17 @@ const exchange = async (
   return transformAnswer(ctx, proxy, answer, about, { ...rights, hasValues: hasTokens }, reservations);
 };
 
+const proxyKeysOf = (headers: Headers, { proxyKeys }: Target): string[] => [
+  ...new Set([...valuesOf(headers, 'svc-proxy-key'), ...proxyKeys]),
+];
+
 /** The stored proxy that the request names; undefined if the request names its destination. */
 const findProxy = async (
   ctx: ProxyContext,
-  { work, headers }: ProxyRequest,
-  inQuery: string[],
+  { work }: ProxyRequest,
+  keys: readonly string[],
 ): Promise<ProxyForUse | undefined> => {
-  const keys = new Set([...valuesOf(headers, 'svc-proxy-key'), ...inQuery]);
-  if (keys.size > 1) throw invalidField('SVC-PROXY-KEY', 'must name one proxy, in the header or in the query');
+  if (keys.length > 1) throw invalidField('SVC-PROXY-KEY', 'must name one proxy, in the header or in the query');
   const [key] = keys;
   if (key === undefined) return undefined;
   const proxy = await ctx.proxies.findProxyBeforeCaller(key);

@@ -7,7 +7,7 @@ import type { Headers } from '../../platform/egress/headers.ts';
 import { decodePercent } from './bodies/percent.ts';
 
 const SENTENCE =
-  'must not hold an API key of a vault: it would be sent to the destination. The key of this vault belongs into SVC-API-KEY, the key of another one into the configuration of a stored proxy';
+  'must not hold an API key of a vault, nor the key of this proxy: it would be sent to the destination. The keys of this vault belong into SVC-API-KEY and SVC-PROXY-KEY, the key of another one into the configuration of a stored proxy';
 
 /** A text as it is, and as receivers may decode it: percent-encoded, also twice, or the credentials of Basic. */
 const readings = (text: string): string[] => {
@@ -16,16 +16,35 @@ const readings = (text: string): string[] => {
   return [text, once, decodePercent(once, true), ...(basic ? [Buffer.from(basic, 'base64').toString('latin1')] : [])];
 };
 
-const holdsKey = (text: string): boolean => text.length > 0 && readings(text).some(holdsApiKey);
+/**
+ * Whether a text holds an API key of any vault, or one of the given keys. The one rule for all that is sent to a destination, in a
+ * caller's request or in a stored proxy.
+ * @param proxyKeys have no form of their own, so the ones that the request itself uses are looked for.
+ */
+export const holdsOwnKey = (text: string, proxyKeys: readonly string[] = []): boolean =>
+  text.length > 0 &&
+  readings(text).some((reading) => holdsApiKey(reading) || proxyKeys.some((key) => reading.includes(key)));
+
+/** For a destination that is stored. */
+export const NO_API_KEY =
+  'must not hold an API key of a vault: each request would send it to the destination. A request transform can add one from the configuration';
 
 /** What of a caller's request goes to the destination, before values are inserted. */
-type Sent = { path: string; query: string; headers: Headers; namedUrl: string | undefined };
+type Sent = {
+  path: string;
+  query: string;
+  headers: Headers;
+  namedUrl: string | undefined;
+  /** The keys of stored proxies by which the request was made. */
+  proxyKeys: readonly string[];
+};
 
 /**
  * @param namedUrl the destination, if the caller names it.
  * @throws invalidInput. The error holds no key, also where a name has it.
  */
-export const refuseOwnKeys = ({ path, query, headers, namedUrl }: Sent): void => {
+export const refuseOwnKeys = ({ path, query, headers, namedUrl, proxyKeys }: Sent): void => {
+  const holdsKey = (text: string): boolean => holdsOwnKey(text, proxyKeys);
   if (namedUrl !== undefined && holdsKey(namedUrl)) throw invalidField('SVC-PROXY-URL', SENTENCE);
   if (holdsKey(path)) throw invalidField('path', SENTENCE);
   if (holdsKey(query)) throw invalidField('query', SENTENCE);

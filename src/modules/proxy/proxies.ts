@@ -36,6 +36,7 @@ import { isCutShort, pageTooLarge } from '../code/formulas.ts';
 import { checkApplication, checkApplications, type Configuration, textProblems } from '../reactors/reactors.ts';
 import { TIMEOUT_SECONDS } from '../../platform/times.ts';
 import { formatPath } from '../../platform/json/json.ts';
+import { holdsOwnKey, NO_API_KEY } from './own-keys.ts';
 import { findPreviousEnd, openRoute, type ProxyRoute, sealRoute } from './proxy-route.ts';
 import { namesKey, NO_EXPRESSION, NO_KEY } from './target.ts';
 
@@ -156,6 +157,7 @@ const destinationProblems = (ctx: ReactorsContext, { destination_url, allowed_ho
   if (destination_url.includes('#')) problems.push([path, 'must not have a fragment']);
   if (destination_url.includes('{{')) problems.push([path, NO_EXPRESSION, 'bad_expression']);
   if (namesKey(new URL(destination_url))) problems.push([path, NO_KEY]);
+  if (holdsOwnKey(destination_url)) problems.push([path, NO_API_KEY]);
   if (allowed_hosts && refusalOf(ctx, destination_url, [allowed_hosts]) !== undefined)
     problems.push(['allowed_hosts', 'must cover the host of destination_url']);
   return problems;

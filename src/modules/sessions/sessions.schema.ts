@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { containerPath } from '../access/containers.schema.ts';
 import { ORIGINS_IN_DOCUMENTS, ORIGINS_MAX, originsSchema } from '../access/origins.ts';
+import { holdsApiKey } from '../access/api-keys.ts';
 import { parseContainer } from '../access/containers.ts';
 import { APPLICATION_ID, CREATED_AT, date, type Examples, givenUuid, uuid } from '../../platform/http/schemas.ts';
 import { optional, optionalWith } from '../../platform/optional.ts';
@@ -35,7 +36,12 @@ const returnUrl = z
   .refine((text) => {
     const url = URL.parse(text);
     return url !== null && ['http:', 'https:'].includes(url.protocol) && url.username === '' && url.password === '';
-  }, urlError);
+  }, urlError)
+  // The browser of the person who types the data is led there.
+  .refine(
+    (text) => ![text, ...[...(URL.parse(text)?.searchParams ?? [])].flat()].some(holdsApiKey),
+    'must not hold an API key of a vault',
+  );
 
 const oneContainer = 'must be a list of one container path';
 

@@ -73,7 +73,7 @@ const createReactors = (code: CodeContext): ReactorsContext => ({
 
 const createProxy = (reactors: ReactorsContext): ProxyContext => {
   const context = { ...reactors, proxies: createProxyFinder(reactors) };
-  reactors.proxyKeys.isLive = async (key) => (await context.proxies.findProxyBeforeCaller(key)) !== undefined;
+  reactors.proxyKeys.find = (key) => context.proxies.findProxyBeforeCaller(key);
   reactors.serviceCalls.forward = (...call) => forwardForCode(context, ...call);
   return context;
 };

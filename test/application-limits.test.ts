@@ -1,6 +1,7 @@
 // Limits of applications: requests per second, and distinct tokens revealed and used in a day, exact over all processes.
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { newApiKey } from '../src/modules/access/api-keys.ts';
+import { rateIdOfSessions } from '../src/modules/access/rows/limits.ts';
 import { createApplication } from '../src/modules/people/bootstrap.ts';
 import { sweep } from '../src/modules/tokens/sweep.ts';
 import { makeReactor, react, type ReactorServer, startReactorServer, tokenOf } from './support/reactors.ts';
@@ -194,6 +195,50 @@ describe('the rate', () => {
     const ask = ({ api_key }: Key) => server.request('GET', '/applications/key', { key: api_key });
     expect(statusesOf([await ask(one), await ask(one), await ask(two)])).toEqual([200, 429, 200]);
     expect((await server.request('GET', '/healthz', { key: one.api_key })).status).toBe(200);
+  });
+
+  test('is one of all sessions of an application, beside its own', async () => {
+    const key = await make(
+      { rate_limit: { requests_per_second: 1, burst: 4 } },
+      { permissions: ['session:create', 'token:create'] },
+    );
+    const json = { allowed_origins: ['https://shop.test'], types: ['token'], max_tokens: 50 };
+    const sessions: string[] = [];
+    for (let made = 0; made < 2; made += 1) {
+      const answer = await server.request('POST', '/sessions', { json, key: key.api_key });
+      expect(answer.status, answer.text).toBe(201);
+      sessions.push(answer.body.session_key);
+    }
+    const store = (by: TestServer, session: string | undefined) =>
+      by.request('POST', '/tokens', {
+        key: session ?? null,
+        headers: { origin: 'https://shop.test' },
+        json: { type: 'token', data: 'x' },
+      });
+    const [one, two] = sessions;
+    const answers = [];
+    for (const [by, session] of [
+      [server, one],
+      [other, two],
+      [server, two],
+      [other, one],
+      [server, one],
+      [other, two],
+    ] as const)
+      answers.push(await store(by, session));
+    expect(statusesOf(answers)).toEqual([201, 201, 201, 201, 429, 429]);
+    expectRefused(answers[4] as Answer, 'rate_limit');
+    // What pages have used up, the servers of the tenant have not.
+    const own = () => server.request('GET', '/applications/key', { key: key.api_key });
+    expect(statusesOf([await own(), await own(), await own()])).toEqual([200, 200, 429]);
+    standAt((server.clock.stoppedAtMs ?? 0) + 1_000);
+    expect(statusesOf([await store(other, one), await own()])).toEqual([201, 200]);
+    expect((await server.request('DELETE', `/applications/${key.id}`)).status).toBe(204);
+    const left = await server.sql('SELECT FROM request_rates WHERE tenant_id = $1 AND id = ANY($2)', [
+      server.tenant.tenant_id,
+      [key.id, rateIdOfSessions(key.id)],
+    ]);
+    expect(left).toEqual([]);
   });
 
   test('is checked before the permission and before anything is stored', async () => {

@@ -438,6 +438,72 @@ describe('an answer with an API key in it', () => {
   });
 });
 
+describe('an answer with a key of an application that holds more by now', () => {
+  const more = ['token:read', 'token:use'];
+  const own: Permission[] = ['application:create', 'application:update', 'proxy:create', 'proxy:update', 'token:read'];
+  const rightsNow = async (id: string, permissions: string[]) => {
+    const json = { name: 'Later', permissions };
+    const changed = await server.request('PUT', `/applications/${id}`, { json, key: tenant.api_key });
+    expect(changed.status, changed.text).toBe(200);
+  };
+  const makeOne = async () => {
+    const json = { name: 'Later', type: 'private', permissions: ['token:read'] };
+    const answer = await server.request('POST', '/applications', { json, key: tenant.api_key });
+    expect(answer.status, answer.text).toBe(201);
+    return answer.body.id as string;
+  };
+  /** Each operation whose response has a key: the request, and the application whose rights the key gives. */
+  const operations: [string, () => Promise<{ path: string; json: object; find?: (answer: Answer) => string }>][] = [
+    [
+      'a create of the application',
+      async () => ({
+        path: '/applications',
+        json: { name: 'Later', type: 'private', permissions: ['token:read'] },
+        find: ({ body }) => body.id,
+      }),
+    ],
+    [
+      'another key of it',
+      async () => {
+        const id = await makeOne();
+        return { path: `/applications/${id}/keys`, json: { name: 'k' }, find: () => id };
+      },
+    ],
+    [
+      'a new key of it',
+      async () => {
+        const id = await makeOne();
+        return { path: `/applications/${id}/regenerate`, json: {}, find: () => id };
+      },
+    ],
+    [
+      'a new key of a proxy with it',
+      async () => {
+        const id = await makeOne();
+        const wanted = { destination_url: house.url, application: { id }, require_auth: false };
+        const proxy = await makeProxy(server, wanted, tenant.api_key);
+        return { path: `/proxies/${proxy.id}/rotate-key`, json: {}, find: () => id };
+      },
+    ],
+  ];
+
+  test.each(operations)('is a 403: %s', async (_, prepare) => {
+    const { path, json, find } = await prepare();
+    const caller = await server.newKey(tenant, { permissions: own });
+    const headers = { 'svc-idempotency-key': newKey() };
+    const send = () => server.request('POST', path, { json, headers, key: caller.api_key });
+    const first = await send();
+    expect(first.body.key, first.text).toBeTypeOf('string');
+    expect((await send()).body).toEqual(first.body);
+    const id = find?.(first) ?? '';
+    await rightsNow(id, more);
+    const refused = await send();
+    expect([refused.status, refused.text.includes(first.body.key)], refused.text).toEqual([403, false]);
+    await rightsNow(id, ['token:read']);
+    expect((await send()).body).toEqual(first.body);
+  });
+});
+
 describe('another body under the same key', () => {
   test.each([
     ['a value is another', { data: 'other' }],

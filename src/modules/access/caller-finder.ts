@@ -52,6 +52,8 @@ const sessionOf = (row: Omit<FoundSession, 'digest'>, creator: Caller, page?: { 
   // The answer to a public caller must not depend on what is stored.
   deduplicate_tokens: false,
   allows_absent_paths: creator.allows_absent_paths ?? false,
+  // All sessions of an application have its rate together (request-rates.ts): they are no way around it.
+  limits: creator.limits?.rate_limit && { rate_limit: creator.limits.rate_limit },
   publicAccess: {
     origins: row.allowed_origins,
     types: row.types,

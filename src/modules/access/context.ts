@@ -23,6 +23,6 @@ export type AccessContext = Platform & {
   readonly requestRates: RequestRates;
   /** The tokens module sets it. */
   replayChecks: ReplayChecks | undefined;
-  /** Whether a key of a stored proxy has not ended. The proxy module sets it. */
-  readonly proxyKeys: { isLive?(key: string): Promise<boolean> };
+  /** Finds the stored proxy of a key that has not ended. The proxy module sets it. */
+  readonly proxyKeys: { find?(key: string): Promise<{ application_id: string | undefined } | undefined> };
 };

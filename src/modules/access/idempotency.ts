@@ -169,9 +169,9 @@ const openAnswer = async (
   if (ctx.now().getTime() >= kept.readable_until) throw answerGone();
   // An earlier version recorded no decisions: its answers that may hold plaintext or a key are not replayed.
   if (!kept.basis && asked.isBrief) throw answerGone();
-  for (const key of kept.basis?.proxy_keys ?? []) if (!(await ctx.proxyKeys.isLive?.(key))) throw answerGone();
+  await checkProxyKeys(ctx, work, kept.basis?.proxy_keys ?? []);
   if (hidden) throw hidden;
-  await checkKeysLive(ctx, kept.answer);
+  await checkKeys(ctx, work, kept);
   if (kept.basis) {
     await countAgain(ctx, work, kept.basis);
     await logReplay(ctx, work, kept.basis);
@@ -194,14 +194,36 @@ const openKept = async (ctx: AccessContext, work: Work, id: string, sealed: Buff
   }
 };
 
-/** A kept answer shows no key that was deleted, was replaced or has ended since. @throws conflict; unavailable. */
-const checkKeysLive = async (ctx: AccessContext, answer: unknown): Promise<void> => {
+/** A key gives all that its application holds today, which may be more than when it was made. @throws forbidden; unavailable. */
+const checkRightsOf = async (ctx: AccessContext, { caller }: Work, application_id: string): Promise<void> => {
+  const application = await ctx.callers.findCallerOfApplication(caller, application_id);
+  if (application) checkGrants({ caller }, { ...application, application_id });
+};
+
+/** A kept answer shows no key of a proxy that has ended, nor one that gives more than its caller holds and may not read. */
+const checkProxyKeys = async (ctx: AccessContext, work: Work, keys: readonly string[]): Promise<void> => {
+  for (const key of keys) {
+    const proxy = await ctx.proxyKeys.find?.(key);
+    if (!proxy) throw answerGone();
+    if (proxy.application_id !== undefined && !holdsAnywhere(work.caller, 'proxy:read'))
+      await checkRightsOf(ctx, work, proxy.application_id);
+  }
+};
+
+/**
+ * A kept answer shows no API key that was deleted, was replaced or has ended since, and hands on none that gives more than its
+ * caller holds. @throws conflict; forbidden; unavailable.
+ */
+const checkKeys = async (ctx: AccessContext, work: Work, { answer, basis }: Kept): Promise<void> => {
+  const handsOn = basis !== undefined && basis.handedOn.length > 0;
   for (const key of apiKeysIn(JSON.stringify(answer))) {
     const parts = parseApiKey(key, ctx.environment);
     if (!parts) continue;
-    const find = parts.isOfSession ? findSessionBeforeCaller : findApiKeyBeforeCaller;
-    const found = await find(ctx.db, parts.publicId);
+    const found = parts.isOfSession
+      ? await findSessionBeforeCaller(ctx.db, parts.publicId)
+      : await findApiKeyBeforeCaller(ctx.db, parts.publicId);
     if (!found || (found.expires_at !== null && found.expires_at <= ctx.now())) throw answerGone();
+    if (handsOn && 'application_id' in found) await checkRightsOf(ctx, work, found.application_id);
   }
 };
 

@@ -1,6 +1,8 @@
 // Rows of the limits of applications: the rate of requests, and the tokens that count today.
+import { createHash } from 'node:crypto';
 import type { DailyLimit } from '../../../platform/application-limits.ts';
 import type { TenantQuery } from '../../../platform/db/database.ts';
+import { uuidOf } from '../../../platform/crypto/ids.ts';
 import type { PrismaTransaction } from '../../../platform/db/transaction.ts';
 
 /** Clocks of processes differ by less. A time that is further ahead is of another limit or of a wrong clock: it does not count. */
@@ -28,6 +30,10 @@ const COUNT_DAILY_ITEMS = `
 SELECT item.place, c.counted, c.is_allowed FROM jsonb_array_elements($5::jsonb) WITH ORDINALITY AS item(ids, place),
   LATERAL count_daily_tokens($1::uuid, $2::uuid, $3, $4::date, ARRAY(SELECT jsonb_array_elements_text(item.ids)), $6,
     $7::uuid, $8) AS c`;
+
+/** The row of the rate that all sessions of an application have together. */
+export const rateIdOfSessions = (application_id: string): string =>
+  uuidOf(createHash('sha256').update(`sessions of ${application_id}`).digest('hex').slice(0, 32));
 
 /** @returns the time of arrival, in microseconds since 1970; undefined where the request is refused. */
 export const takeRequest = async (
@@ -91,6 +97,7 @@ export const deleteCountsOf = async (
   { prisma, tenant_id }: PrismaTransaction,
   application_id: string,
 ): Promise<void> => {
-  await prisma.request_rates.deleteMany({ where: { tenant_id, id: application_id } });
+  const ids = [application_id, rateIdOfSessions(application_id)];
+  await prisma.request_rates.deleteMany({ where: { tenant_id, id: { in: ids } } });
   await prisma.daily_budgets.updateMany({ where: { tenant_id, application_id }, data: { expires_at: new Date(0) } });
 };

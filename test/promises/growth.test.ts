@@ -395,7 +395,13 @@ const works: Record<string, (run: Run) => Work> = {
     (run) =>
     ({ text }) =>
       run(text, 'utf8', 'body', createReferences(), true),
-  'modules/proxy/bodies/place-rules splitChecked':
+  'modules/proxy/bodies/documents documentChecks':
+    (run) =>
+    ({ text }) => [
+      () => run(text, 'query', 'body', createReferences()),
+      () => run(`{"a":"${text}`, undefined, 'body', createReferences()),
+    ],
+  'modules/proxy/bodies/documents splitChecked':
     (run) =>
     ({ text }) =>
       run(text, 'body', createReferences(), (value: string) => value, []),
@@ -616,6 +622,9 @@ const methods: Record<string, Work> = {
 
 /** Functions that are not called, and why they need not be. */
 const beyond: Record<string, string> = {
+  'modules/proxy/bodies/place-rules checkCuts': 'is called by splitRuled and documentChecks, which are called here',
+  'modules/proxy/bodies/utf16 isUtf32': 'looks at four bytes',
+  'modules/proxy/bodies/utf16 mayBeWide': 'looks at two bytes',
   'modules/code/args openArgs': 'collects, expands and checks in functions that are called here',
   'modules/code/formulas isCutShort': 'looks at the size of a column',
   'modules/code/service-client answerService': 'compares opened texts, and calls the operations of the API',

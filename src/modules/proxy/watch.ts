@@ -16,7 +16,7 @@ import {
   startOf,
 } from './bodies/expression-start.ts';
 import { mayHoldExpression, unsearchedOverlap, type UnsearchedKind } from './bodies/unread.ts';
-import { UTF16_SIGN_BYTES, utf16Of } from './bodies/utf16.ts';
+import { isUtf32, mayBeWide, utf16Of, utf32, WIDE_SIGN_BYTES, withoutNuls } from './bodies/utf16.ts';
 
 /** The error for a larger body that has expressions. */
 export const BODY_TOO_LARGE = `A body with expressions must be at most ${megabytes(EXPANDED_BYTES_MAX)}.`;
@@ -68,6 +68,11 @@ const createCharsetWatcher = (kind: TextBodyKind, watch: Watcher): Watcher => {
   let start = Buffer.alloc(0);
   let watchDecoded: Watcher | undefined;
   const choose = (first: Buffer): Watcher => {
+    if (isUtf32(kind, first)) {
+      if (kind.kind !== 'undeclared') throw utf32.refuse('body');
+      const watchBinary = createUnsearchedWatcher('unread');
+      return (chunk) => watchBinary(withoutNuls(chunk));
+    }
     const wide = utf16Of(kind, first) ?? (isLegacy(kind.charset) ? kind.charset : undefined);
     if (wide === undefined) return watch;
     // A body without a type may be binary.
@@ -89,7 +94,7 @@ const createCharsetWatcher = (kind: TextBodyKind, watch: Watcher): Watcher => {
   return (chunk) => {
     if (watchDecoded) return watchDecoded(chunk);
     const first = start.length === 0 ? chunk : Buffer.concat([start, chunk]);
-    if (first.length < UTF16_SIGN_BYTES) {
+    if (first.length < WIDE_SIGN_BYTES && mayBeWide(first)) {
       start = Buffer.from(first);
       return;
     }

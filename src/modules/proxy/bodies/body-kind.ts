@@ -161,6 +161,27 @@ const mediaType = /^[\t ]*([!#$%&'*+.^_`|~0-9a-z-]+\/[!#$%&'*+.^_`|~0-9a-z-]+)[\
 /** Also accepts a value that should be quoted and is not, up to the next semicolon, like the MIME Sniffing Standard. */
 const parameter = /;[\t ]*(?:([^\t ;="]+)=(?:"((?:[^"\\]|\\.)*)"[^;]*|([^;]*))|[^;]*)/y;
 
+/**
+ * Parameters that say how a body is read. Readers differ about which of two counts, and about the parts of RFC 2231 (`charset*0`).
+ */
+const reading = /^(charset|boundary)(?:\*.*)?$/;
+
+/** Whether a parameter that says how the body is read is given twice, with two values. */
+const isAmbiguous = (value: string, from: number): boolean => {
+  const given = new Map<string, string>();
+  parameter.lastIndex = from;
+  for (let match = parameter.exec(value); match; match = parameter.exec(value)) {
+    const [, spelled = '', quoted, bare = ''] = match;
+    const [, name] = reading.exec(spelled.toLowerCase()) ?? [];
+    if (name === undefined) continue;
+    const text = quoted?.replace(/\\(.)/g, '$1') ?? bare.trim();
+    const comparable = name === 'charset' ? text.toLowerCase() : text;
+    if (spelled.includes('*') || (given.get(name) ?? comparable) !== comparable) return true;
+    given.set(name, comparable);
+  }
+  return false;
+};
+
 /** The parameters of a header value. The first of a name counts. @param from the index where the parameters begin. */
 const parametersOf = (value: string, from: number): Map<string, string> => {
   const found = new Map<string, string>();
@@ -210,6 +231,10 @@ const MANY_TYPES =
   'must have one Content-Type: with several, the receiver may read it as another type than the proxy does';
 const severalTypes: BodyKind = { kind: 'refused', refuse: (place) => invalidField(place, MANY_TYPES) };
 
+const SEVERAL_PARAMETERS =
+  'must have one charset and one boundary in its Content-Type, as they are: with several, the receiver may read it differently than the proxy does';
+const severalParameters: BodyKind = { kind: 'refused', refuse: (place) => invalidField(place, SEVERAL_PARAMETERS) };
+
 const NO_BOUNDARY = 'must have a valid boundary in its Content-Type, as every multipart type has';
 const withoutBoundary: BodyKind = { kind: 'refused', refuse: (place) => invalidField(place, NO_BOUNDARY) };
 
@@ -241,6 +266,8 @@ const kindOfValue = (given: string): BodyKind => {
   // What is no type, or a range of types, declares nothing.
   if (!match || match[1]?.includes('*')) return undeclared;
   const type = (match[1] as string).toLowerCase();
+  const isRead = type.startsWith('multipart/') || kindOf(type) !== undefined;
+  if (isRead && isAmbiguous(value, match[0].length)) return severalParameters;
   const parameters = parametersOf(value, match[0].length);
   if (type.startsWith('multipart/')) {
     const boundary = parameters.get('boundary') ?? '';

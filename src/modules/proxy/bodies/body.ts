@@ -26,9 +26,10 @@ import { createMultipartReader } from './multipart.ts';
 import { anyStart, mayContain, percentStart, startOf } from './expression-start.ts';
 import { encodePercentAt } from './percent.ts';
 import { encodableAt, hasSlots, type TextParts, refuseValue, splitText, writeParts } from './text-parts.ts';
-import { GRAPHQL_NAME, graphqlChecks, splitChecked, splitRuled } from './place-rules.ts';
+import { documentChecks, splitChecked } from './documents.ts';
+import { splitRuled } from './place-rules.ts';
 import { mayHoldExpression, UNSEARCHED, type UnsearchedKind } from './unread.ts';
-import { encodeUtf16, readUtf16, withoutByteOrderMark } from './utf16.ts';
+import { encodeUtf16, isUtf32, readUtf16, withoutByteOrderMark, withoutNuls } from './utf16.ts';
 
 /** Deeper nesting occurs in forwarded mail only. */
 export const NESTED_MULTIPART_MAX = 2;
@@ -111,6 +112,9 @@ function* prepareText(
   references: References,
 ): Slices<WriteBody | undefined> {
   const { kind, charset: said } = body;
+  // Binary data may begin like UTF-32. What is declared as text is refused by readUtf16.
+  if (kind === 'undeclared' && isUtf32(body, bytes))
+    return refuseUnsearched('unread', withoutNuls(bytes), path, references);
   const wide = readUtf16(body, bytes, formatPath(path));
   if (wide) {
     const parts = yield* split(wide.text, kind, 'utf8', path, references);
@@ -156,7 +160,7 @@ function* split(text: string, kind: TextKind, charset: Charset, path: Path, refe
 }
 
 /**
- * Text of no known format. A part of a form that is named `query` may be a GraphQL document.
+ * Text of no known format, which may be a document: JSON with expressions beside its strings, or GraphQL in a part named `query`.
  * @param hasLines whether lines may have a meaning. A field of a form is one value.
  */
 function* splitOther(
@@ -168,7 +172,8 @@ function* splitOther(
 ): Slices<TextParts> {
   const place = formatPath(path);
   const encode = encodableAt(charset, place);
-  const checks = path.at(-1) === GRAPHQL_NAME ? yield* graphqlChecks(text, place, references) : undefined;
+  const name = path.at(-1);
+  const checks = yield* documentChecks(text, typeof name === 'string' ? name : undefined, place, references);
   if (checks) return splitChecked(text, place, references, encode, checks);
   return hasLines
     ? yield* splitRuled('lines', text, place, references, encode)

@@ -209,3 +209,36 @@ describe('each charset', () => {
     }
   });
 });
+
+describe('UTF-32', () => {
+  const utf32 = (text: string, isLittle: boolean): Buffer =>
+    Buffer.concat(
+      [...text].map((each) => {
+        const unit = Buffer.alloc(4);
+        if (isLittle) unit.writeUInt32LE(each.codePointAt(0) as number);
+        else unit.writeUInt32BE(each.codePointAt(0) as number);
+        return unit;
+      }),
+    );
+
+  test.each(['application/json', 'text/xml', 'text/csv', 'text/plain', 'application/yaml'])(
+    'is a 415 that names it, with and without a mark and an expression: %s',
+    (type) => {
+      for (const text of ['{"a":"{{ t }}"}', '\ufeff{"a":"{{ t }}"}', '{"a":1}', '\ufeff<a>é</a>'])
+        for (const isLittle of [true, false])
+          for (const given of [type, `${type}; charset=utf-8`, `${type}; charset=utf-16`]) {
+            const refusal = refusalOf(() => send({ type: given, body: utf32(text, isLittle) }, { t: 'v' }));
+            expect([refusal.status, refusal.message]).toEqual([415, expect.stringContaining('"UTF-32"')]);
+          }
+    },
+  );
+
+  test('without a type is refused with an expression, and binary data that begins like it passes', () => {
+    for (const isLittle of [true, false]) {
+      const refusal = refusalOf(() => send({ body: utf32('{"a":"{{ token_1 }}"}', isLittle) }, { token_1: 'v' }));
+      expect(refusal.status).toBe(400);
+      const body = Buffer.concat([utf32('\x07', isLittle), Buffer.from('{{ binary', 'latin1'), Buffer.of(0xff, 0)]);
+      expect(send({ body }, {}).body).toEqual(body);
+    }
+  });
+});

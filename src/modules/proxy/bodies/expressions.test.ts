@@ -101,6 +101,22 @@ describe('other texts', () => {
   });
 });
 
+describe('a segment of the path', () => {
+  test.each(['/a/{{ t }}', '/{{ t }}/b', '/a/{{ t }}{{ t }}/b', '{{ t }}/b'])(
+    'is never empty with its value: %s',
+    (path) => {
+      expect(send({ path }, { t: 'v' }).path).toBe(path.replaceAll('{{ t }}', 'v'));
+      expect(problemsOf(() => send({ path }, { t: '' }))).toEqual({
+        path: ['must not have a segment that is empty with its values'],
+      });
+    },
+  );
+
+  test('may have an empty value beside text, and be empty as its author wrote it', () => {
+    expect(send({ path: '/a//x-{{ t }}/{{ u }}/' }, { t: '', u: 'v' }).path).toBe('/a//x-/v/');
+  });
+});
+
 /** The same text in every place. */
 const places: [string, (text: string) => Sent][] = [
   ['path', (text) => ({ path: `/a/${encodeURIComponent(text)}` })],

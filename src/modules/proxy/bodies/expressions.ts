@@ -11,7 +11,7 @@ import type { BodyKind } from './body-kind.ts';
 import { splitForm } from './form-text.ts';
 import { percentStart } from './expression-start.ts';
 import { encodePercentAt, splitPercent } from './percent.ts';
-import { type Encode, type TextParts, refuseValue, writeParts } from './text-parts.ts';
+import { cutText, type Encode, hasSlots, type TextParts, refuseValue, writeParts } from './text-parts.ts';
 import { splitHeaderValue } from './place-rules.ts';
 
 export type RequestPlaces = {
@@ -99,13 +99,29 @@ const splitPath = (path: string, references: References): TextParts => {
     .split('/')
     .flatMap((segment, index) => [
       ...(index === 0 ? [] : ['/']),
-      ...splitPercent(segment, { place, plusIsSpace: false, encode }, references),
+      ...asSegment(splitPercent(segment, { place, plusIsSpace: false, encode }, references), place),
     ]);
 };
+
+/** A segment of values alone must not be empty: `/customers/{{ id }}` would be the path of all customers. */
+const asSegment = (parts: TextParts, place: string): TextParts => {
+  if (!hasSlots(parts) || parts.some((part) => typeof part === 'string' && part !== '')) return parts;
+  const write = (expansion: Expansion): string => {
+    const segment = writeParts(parts, expansion);
+    if (segment === '') throw refuseValue(place, 'must not have a segment that is empty with its values');
+    return segment;
+  };
+  return [{ place, write }];
+};
+
+/** Headers that say how the body is read: it was searched by what they say. */
+const ofReading = /^content-(?:type|encoding|transfer-encoding)$/i;
 
 const splitHeader = (name: string, value: string, references: References): TextParts => {
   if (!value.includes('{{')) return [value];
   const place = formatPath(['headers', name]);
+  if (ofReading.test(name) && cutText(value, place, references).some(({ isExpression }) => isExpression))
+    throw refuseValue(place, 'must have no expressions: the header says how the body is searched for them');
   return splitHeaderValue([name, value], place, references, encodeHeaderAt(place));
 };
 

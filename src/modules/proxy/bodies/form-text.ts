@@ -6,7 +6,7 @@ import type { Slices } from '../../../platform/json/slices.ts';
 import type { Path } from './json-text.ts';
 import { percentStart } from './expression-start.ts';
 import { decodePercent, splitPercent } from './percent.ts';
-import { GRAPHQL_NAME, graphqlChecks } from './place-rules.ts';
+import { documentChecks } from './documents.ts';
 import { type Encode, refuseName, type TextParts } from './text-parts.ts';
 
 /**
@@ -43,8 +43,7 @@ export function* splitForm(
     const place = formatPath(equals === -1 ? path : [...path, name]);
     parts.push(text.slice(done, start + equals + 1));
     const rules = { place, plusIsSpace: true, encode: encodeAt(place) };
-    const checks =
-      name === GRAPHQL_NAME ? yield* graphqlChecks(decodePercent(value, true), place, references) : undefined;
+    const checks = yield* documentChecks(decodePercent(value, true), name, place, references);
     parts.push(...splitPercent(value, rules, references, checks));
     done = end;
   }

@@ -14,7 +14,7 @@ import type { Slices } from '../../../platform/json/slices.ts';
 import type { Charset } from './body-kind.ts';
 import { hasKeptBytes } from './charsets.ts';
 import { jsonStart } from './expression-start.ts';
-import { GRAPHQL_NAME, graphqlChecks, splitChecked } from './place-rules.ts';
+import { documentChecks, GRAPHQL_NAME, splitChecked } from './documents.ts';
 import { createSlot, refuseName, type TextParts, writeParts } from './text-parts.ts';
 import { withoutByteOrderMark } from './utf16.ts';
 
@@ -89,7 +89,8 @@ function* split(text: string, charset: Charset, path: Path, references: Referenc
       // The string is written again, so it cannot keep the spelling of a character that has several.
       if (charset !== 'utf8' && hasKeptBytes(value)) throw invalidField(place, SEVERAL_SPELLINGS);
       const write = charset === 'utf8' ? JSON.stringify : asciiJson;
-      const checks = isQuery(text, levels.at(-1)) ? yield* graphqlChecks(value, place, references) : undefined;
+      const name = isQuery(text, levels.at(-1)) ? GRAPHQL_NAME : undefined;
+      const checks = yield* documentChecks(value, name, place, references);
       const document = checks && splitChecked(value, place, references, (each) => each, checks);
       const slot = document
         ? { place, write: (expansion: Expansion) => write(writeParts(document, expansion)) }

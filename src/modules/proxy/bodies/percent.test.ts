@@ -41,7 +41,7 @@ describe('path and query', () => {
   test('a value is one segment, and one value, whatever it holds (property)', () => {
     fc.assert(
       fc.property(
-        awkward.filter((value) => value.isWellFormed()),
+        awkward.filter((value) => value.isWellFormed() && value !== ''),
         (value) => {
           const { path, query } = send({ path: '/a/{{t}}/b', query: 'a={{t}}&b=c' }, { t: value });
           expect(path).toMatch(/^\/a\/(?:[A-Za-z0-9._~-]|%[0-9A-F]{2})*\/b$/);

@@ -78,6 +78,41 @@ describe('a header', () => {
     },
   );
 
+  test.each(['{{ t }}=1', 'a=b; {{ t }}=1', 'a=b; {{ t }}', '{{ t }}; a=b', 'a=b;\t{{ t }}{{ t }} =1', '"{{ t }}"=1'])(
+    'with the name of a cookie from a token is refused: %s',
+    (template) => {
+      const sent = () => send({ headers: [['Cookie', template]] }, { t: 'v' });
+      expect(problemsOf(sent)).toEqual({ 'headers.Cookie': ['must have its expressions in the values of cookies'] });
+    },
+  );
+
+  test.each(['{{ t }}=1', 'a; {{ t }} = 1', 'a,\t{{ t }}{{ t }}="x"', 'return=minimal; {{t}}=1'])(
+    'with the name of a parameter from a token is refused: %s',
+    (template) => {
+      const sent = () => send({ headers: [['prefer', template]] }, { t: 'v' });
+      expect(problemsOf(sent)).toEqual({ 'headers.prefer': [expect.stringContaining('name of a parameter')] });
+    },
+  );
+
+  test.each(['sum {{ t }} = 1', 'a; b {{ t }}', '{{ t }}; a=1', 'a={{ t }}; b="{{ t }}"', '{{ t }}, {{ t }}'])(
+    'with values elsewhere is sent: %s',
+    (template) => {
+      expect(send({ headers: [['x', template]] }, { t: 'v' }).headers).toEqual([
+        ['x', template.replace(/\{\{ t \}\}/g, 'v')],
+      ]);
+    },
+  );
+
+  test.each(['Content-Type', 'content-encoding', 'Content-Transfer-Encoding'])(
+    'that says how the body is read takes no value: %s',
+    (name) => {
+      for (const value of ['{{ t }}', 'text/plain; charset={{ t }}', 'gzip, {{ t }}'])
+        expect(problemsOf(() => send({ headers: [[name, value]], body: '<a/>' }, { t: 'v' }))).toEqual({
+          [`headers.${name}`]: ['must have no expressions: the header says how the body is searched for them'],
+        });
+    },
+  );
+
   test('a value quoted by quote_json may be a parameter', () => {
     expect(inHeader('a; name={{ t | quote_json }}', 'b"; c')).toBe(String.raw`a; name="b\"; c"`);
     expectRefused((value) => inHeader('a; name=x{{ t | quote_json }}', value), ['b'], 'headers.x');
@@ -126,7 +161,7 @@ test.each(['text/csv', 'application/csv', 'text/tab-separated-values'])('%s keep
       'a\nb',
       'a\rb',
       '"',
-      "=cmd|' /C calc'!A0",
+      "=cmd|' /C calc'!AB",
       '+1',
       '-1',
       '@SUM(1)',
@@ -138,7 +173,22 @@ test.each(['text/csv', 'application/csv', 'text/tab-separated-values'])('%s keep
     ];
     expectRefused((t) => sendBody(type, template, { t }), values, 'body');
   }
-  expect(sendBody(type, 'a,{{ t | quote_csv }},b', { t: '="x",\n' })).toBe('a,"=""x"",\n",b');
+  expect(sendBody(type, 'a,{{ t | quote_csv }},b', { t: 'x="x",\n' })).toBe('a,"x=""x"",\n",b');
+  for (const t of ['+49 (170) 123-456', '-5.30', '- 7', '+1', 'a-b', 'x@example.com', ''])
+    expect(sendBody(type, 'a,{{ t | quote_csv }}', { t })).toBe(`a,"${t}"`);
+  const formulas = [
+    '=1',
+    ' =1',
+    '@SUM(AB)',
+    '+AB',
+    "-cmd|' /C calc'!AB",
+    '\t=1',
+    '\uff1d1',
+    '+1+AB',
+    '--A1',
+    '\u200b=1',
+  ];
+  expectRefused((t) => sendBody(type, 'a,{{ t | quote_csv }},b', { t }), formulas, 'body');
   expectRefused((t) => sendBody(type, 'a{{ t | quote_csv }},b', { t }), ['x'], 'body');
   expectRefused((t) => sendBody(type, '"{{ t | quote_csv }}",b', { t }), ['x'], 'body');
 });

@@ -9,16 +9,16 @@ import { createTextSlot, cutText, type Encode, splitText, type TextParts, refuse
 /** Throws to refuse a value. */
 export type Check = (value: string) => void;
 
-const refuseIf =
+export const refuseIf =
   (place: string, isUnfit: (value: string) => boolean, sentence: string): Check =>
   (value) => {
     if (isUnfit(value)) throw refuseValue(place, sentence);
   };
 
-const free: Check = () => {};
+export const free: Check = () => {};
 
 /** Tracks the structure of a text and decides what a value may contain at the current position. */
-type Follower = {
+export type Follower = {
   /** Reads a slice of a literal. @returns the new position: after `to` if a delimiter of several characters ends there. */
   follow(literal: string, from: number, to: number): number;
   /** @param quote the last filter of the expression. The value counts as text before the next slice. */
@@ -26,7 +26,7 @@ type Follower = {
 };
 
 /** For a follower that reads one character at a time. */
-const eachOf =
+export const eachOf =
   (step: (character: string) => void): Follower['follow'] =>
   (literal, from, to) => {
     for (let at = from; at < to; at += 1) step(literal[at] as string);
@@ -36,7 +36,12 @@ const eachOf =
 type CheckedCut = { text: string; check: Check | undefined };
 
 /** Literals, and expressions with the check of their values. */
-function* checkCuts(text: string, place: string, references: References, follower: Follower): Slices<CheckedCut[]> {
+export function* checkCuts(
+  text: string,
+  place: string,
+  references: References,
+  follower: Follower,
+): Slices<CheckedCut[]> {
   const checked: CheckedCut[] = [];
   for (const { text: cut, isExpression, lastFilter } of cutText(text, place, references)) {
     if (isExpression) {
@@ -74,9 +79,9 @@ function* splitBy(
 
 const IN_QUOTES = 'must put no quotation mark, backslash, line end or control character into quotes';
 
-const BACKSLASH_BEFORE = 'must not have a backslash before an expression';
+export const BACKSLASH_BEFORE = 'must not have a backslash before an expression';
 
-const inQuotes = (place: string, advice?: string): Check =>
+export const inQuotes = (place: string, advice?: string): Check =>
   refuseIf(
     place,
     (value) => /["\\\p{Cc}\p{Zl}\p{Zp}]/u.test(value),
@@ -96,8 +101,18 @@ const createHeaderFollower = (isCookie: boolean): Follower => {
   /** Whether an equals sign was read since the last comma or semicolon. */
   let isParameter = false;
   let last = '';
+  /** Whether only blanks stand since the last comma or semicolon. */
+  let isBegin = true;
+  /** The expression that begins an item, until another character than a blank follows. */
+  let begun: { isName: boolean } | undefined;
   return {
     follow: eachOf((each) => {
+      if (begun && !/[\t ]/.test(each)) {
+        begun.isName = each === '=';
+        begun = undefined;
+      }
+      if (!isQuoted && (each === ',' || each === ';')) isBegin = true;
+      else if (!/[\t ]/.test(each)) isBegin = false;
       if (isQuoted && isEscaped) isEscaped = false;
       else if (isQuoted && each === '\\') isEscaped = true;
       else if (each === '"') isQuoted = !isQuoted;
@@ -109,6 +124,10 @@ const createHeaderFollower = (isCookie: boolean): Follower => {
       const before = last;
       last = 'x';
       if (isEscaped) throw refuseValue(place, BACKSLASH_BEFORE);
+      if (isCookie && !isParameter) throw refuseValue(place, 'must have its expressions in the values of cookies');
+      const here = { isName: false };
+      if (isBegin) begun = here;
+      isBegin = false;
       if (isQuoted) {
         const ends = isCookie ? /["\\,;]/ : /["\\]/;
         const sentence = `must put no quotation mark${isCookie ? ', comma, semicolon' : ''} or backslash into quotes`;
@@ -123,8 +142,9 @@ const createHeaderFollower = (isCookie: boolean): Follower => {
         );
       return refuseIf(
         place,
-        (value) => /[",;=\\]/.test(value),
-        'must not put a quotation mark, a backslash, an equals sign, a comma or a semicolon into a part of a header',
+        // What follows is read before a value is written.
+        (value) => here.isName || /[",;=\\]/.test(value),
+        'must have no expression as the name of a parameter, and must not put a quotation mark, a backslash, an equals sign, a comma or a semicolon into a part of a header',
       );
     },
   };
@@ -178,6 +198,15 @@ const csvStructure = /["\p{Cc}\p{Zl}\p{Zp},;|]/u;
 /** Spreadsheets skip blanks before a formula, and some read full-width signs (U+FF0B and others) as ASCII. */
 const csvFormula = /^[\s\p{Z}\p{Cf}]*[=+\-@\uff1d\uff0b\uff0d\uff20]/u;
 
+/** Spreadsheets evaluate quoted fields as well. Telephone numbers and negative numbers are no formulas that do anything. */
+const isFormula = (quoted: string): boolean => {
+  const value = quoted.slice(1);
+  return csvFormula.test(value) && !/^[\s\p{Z}]*[+-][\d\s().,/:-]*"?$/u.test(value);
+};
+
+const FORMULA =
+  'must put no formula into CSV, which spreadsheets evaluate in quotes as well: nothing that begins with =, @, + or -, but numbers';
+
 const commonSeparator = /[,;\t|]/;
 
 /** What may separate fields where none of the common separators stands: everything but letters, digits and their marks. */
@@ -221,7 +250,7 @@ const createCsvFollower = (): Follower => {
       noteBeside(last);
       isAfterValue = true;
       last = 'x';
-      if (isField && quote === 'quote_csv') return free;
+      if (isField && quote === 'quote_csv') return refuseIf(place, (value) => isFormula(value), FORMULA);
       // The rest of the line is read before a value is written.
       const here = line;
       const near = beside;
@@ -359,7 +388,7 @@ const createYamlFollower = (): Follower => {
 };
 
 /** GraphQL, October 2021, section 2.9.4: a string ends with its line, a block string with three quotation marks. */
-const createGraphqlFollower = (advice?: string): Follower => {
+export const createGraphqlFollower = (advice?: string): Follower => {
   let state: State = 'outside';
   let isEscaped = false;
   return {
@@ -412,37 +441,3 @@ export function* splitRuled(
   if (kind === 'lines' && isWhole(cutText(text, place, references))) return splitText(text, place, references, encode);
   return yield* splitBy(text, place, references, { follower: followers[kind](), encode });
 }
-
-/** GraphQL over HTTP: the member of a JSON body, the parameter or the field that holds the document. */
-export const GRAPHQL_NAME = 'query';
-
-const VARIABLES = 'put the value into `variables`, which take any';
-
-/**
- * The checks of the expressions in a document that is the value of `query`, in their order. Undefined for a text that is no
- * document: each has braces around its fields (GraphQL, October 2021, section 2.8). Other languages of queries with braces,
- * such as SPARQL, write their strings in the same way.
- * @throws invalidInput at the place.
- */
-export function* graphqlChecks(text: string, place: string, references: References): Slices<Check[] | undefined> {
-  const isDocument = cutText(text, place, references).some((cut) => !cut.isExpression && cut.text.includes('{'));
-  if (!isDocument) return undefined;
-  const cuts = yield* checkCuts(text, place, references, createGraphqlFollower(VARIABLES));
-  return cuts.flatMap(({ check }) => (check ? [check] : []));
-}
-
-/** As `splitText`, with a check for each expression. */
-export const splitChecked = (
-  text: string,
-  place: string,
-  references: References,
-  encode: Encode,
-  checks: readonly Check[],
-): TextParts => {
-  let expressions = 0;
-  return cutText(text, place, references).map((cut) =>
-    cut.isExpression
-      ? createTextSlot(cut.text, place, references, encodeChecked(checks[expressions++] ?? free, encode))
-      : cut.text,
-  );
-};

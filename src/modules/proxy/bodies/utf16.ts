@@ -1,16 +1,32 @@
 // Detects UTF-16 in a body, and converts between UTF-16 and text. Searches for expressions look for ASCII bytes.
 import { invalidField } from '../../../platform/errors.ts';
-import type { TextBodyKind } from './body-kind.ts';
+import { type TextBodyKind, unknownCharset } from './body-kind.ts';
 import { anyStart, mayContain } from './expression-start.ts';
 import { mayHoldExpression } from './unread.ts';
 
 export type Utf16 = 'utf-16le' | 'utf-16be';
 
 /** The bytes at the start of a body that show its charset. */
-export const UTF16_SIGN_BYTES = 2;
+export const WIDE_SIGN_BYTES = 4;
+
+/** Whether the first bytes may be of UTF-16 or UTF-32. */
+export const mayBeWide = ([first, second]: Uint8Array): boolean =>
+  second === undefined || first === 0 || second === 0 || utf16OfMark([first, second]) !== undefined;
+
+/**
+ * Whether a body is in UTF-32, which begins with a byte order mark or an ASCII character between NULs. The proxy does not read it,
+ * and JSON parsers may (RFC 4627 section 3).
+ */
+export const isUtf32 = ({ charset }: TextBodyKind, [first, second, third, fourth]: Uint8Array): boolean => {
+  if (charset !== 'utf8' || fourth === undefined) return false;
+  const isMarkLe = first === 0xff && second === 0xfe;
+  const isMarkBe = third === 0xfe && fourth === 0xff;
+  if (third === 0 && fourth === 0) return isMarkLe || (first !== 0 && second === 0);
+  return first === 0 && second === 0 && (isMarkBe || (third === 0 && fourth !== 0));
+};
 
 /** The byte order of a body with a byte order mark. */
-export const utf16OfMark = ([first, second]: Uint8Array): Utf16 | undefined => {
+export const utf16OfMark = ([first, second]: Iterable<number | undefined>): Utf16 | undefined => {
   if (first === 0xff && second === 0xfe) return 'utf-16le';
   return first === 0xfe && second === 0xff ? 'utf-16be' : undefined;
 };
@@ -30,6 +46,12 @@ export const utf16Of = ({ charset, utf16 }: TextBodyKind, start: Uint8Array): Ut
   return utf16 === undefined ? undefined : 'utf-16le';
 };
 
+/** UTF-32 of ASCII characters, as these. */
+export const withoutNuls = (bytes: Buffer): Buffer =>
+  Buffer.from(bytes.toString('latin1').replaceAll('\0', ''), 'latin1');
+
+export const utf32 = unknownCharset('UTF-32');
+
 /** A byte order mark is not allowed in JSON, but common (RFC 8259 section 8.1). */
 export const withoutByteOrderMark = (text: string): string => (text.startsWith('\ufeff') ? text.slice(1) : text);
 
@@ -48,20 +70,21 @@ const decode = (bytes: Buffer, utf16: Utf16, fatal: boolean): string | undefined
 
 /** Whether a body is in UTF-16. A body without a type may be binary. */
 export const isInUtf16 = (kind: TextBodyKind, bytes: Buffer): boolean => {
-  const utf16 = utf16Of(kind, bytes);
+  const utf16 = isUtf32(kind, bytes) ? undefined : utf16Of(kind, bytes);
   return utf16 !== undefined && (kind.kind !== 'undeclared' || decode(bytes, utf16, true) !== undefined);
 };
 
 /**
  * @param place of the body within the request.
  * @returns undefined for another charset, and for a broken body without expressions. A byte order mark stays.
- * @throws invalidInput for a body that contradicts its charset and might have an expression for a lenient receiver.
+ * @throws unsupportedMediaType for UTF-32; invalidInput for a body that contradicts its charset and might have an expression for a lenient receiver.
  */
 export const readUtf16 = (
   kind: TextBodyKind,
   bytes: Buffer,
   place: string,
 ): { text: string; utf16: Utf16 } | undefined => {
+  if (isUtf32(kind, bytes) && kind.kind !== 'undeclared') throw utf32.refuse(place);
   const utf16 = utf16Of(kind, bytes);
   if (utf16 === undefined) return undefined;
   const text = decode(bytes, utf16, true);

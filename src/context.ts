@@ -37,6 +37,7 @@ import { openSandbox, startSandbox } from './platform/sandbox/host/open-sandbox.
 import { tracedSandbox } from './platform/sandbox/host/traced.ts';
 import type { EgressTimeouts } from './platform/times.ts';
 import { openTracing } from './platform/tracing/open-tracing.ts';
+import { PROGRAM } from './platform/program.ts';
 
 export type Overrides = {
   now?: () => Date;
@@ -122,9 +123,7 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
     (await keyRows.addInstance({ environment, wrapped_pepper: await newWrappedPepper(provider, environment) }));
   const pepper = await openPepper(provider, instance, environment);
   if (!isSameRootKey(parseWrapped(instance.wrapped_pepper), provider.describe()))
-    log.warn(
-      'the vault is under an earlier root key: npm run -s strongroom -- keys rotate-root wraps it under the first one',
-    );
+    log.warn(`the vault is under an earlier root key: ${PROGRAM} keys rotate-root wraps it under the first one`);
 
   const contract = await openContract(db, changes);
   start.closers.push(async () => contract.close());

@@ -13,6 +13,7 @@ import { hasUnsigned, signUnsigned } from './platform/db/sign-everything.ts';
 import { raiseWalls } from './platform/db/tenant-walls.ts';
 import { allowUnsignedRows } from './platform/db/unsigned-logs.ts';
 import { StartError } from './platform/errors.ts';
+import { PROGRAM } from './platform/program.ts';
 
 /** Each can be stopped and run again. It runs beside servers of this version, which write the new forms already. */
 export type ContractStep = { name: string; run(ctx: Context, report: (line: string) => void): Promise<void> };
@@ -40,8 +41,7 @@ const steps: readonly ContractStep[] = [
 ];
 
 /** A start warning. */
-export const UPGRADE_NOT_OVER =
-  'the upgrade is not over. When no process of the earlier version runs any more: npm run -s strongroom -- migrate --contract';
+export const UPGRADE_NOT_OVER = `the upgrade is not over. When no process of the earlier version runs any more: ${PROGRAM} migrate --contract`;
 
 /**
  * Ends an upgrade, or does nothing where it is over.
@@ -57,7 +57,7 @@ export const contract = async (
   const older = await countOlderConnections(ctx.db);
   if (older > 0)
     throw new StartError(
-      `Processes of an earlier version are connected (${older} connections), so nothing was changed. Stop them, then run it again: npm run -s strongroom -- migrate --contract`,
+      `Processes of an earlier version are connected (${older} connections), so nothing was changed. Stop them, then run it again: ${PROGRAM} migrate --contract`,
     );
   if (ctx.config.requireSignedRows && (await hasUnsigned(ctx.db)))
     throw new StartError(

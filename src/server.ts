@@ -5,7 +5,7 @@ import closeWithGrace from 'close-with-grace';
 import type { DestinationStream } from 'pino';
 import { contract, UPGRADE_NOT_OVER } from './contract.ts';
 import { createFirstTenant } from './first-tenant.ts';
-import { refreshBaseUrl } from './modules/access/dev-credentials.ts';
+import { readCredentials, refreshBaseUrl } from './modules/access/dev-credentials.ts';
 import { type Context, createContext } from './modules.ts';
 import {
   adoptVariables,
@@ -18,6 +18,7 @@ import {
   sharesConsoleHost,
   sharesFieldsHost,
 } from './platform/config.ts';
+import { Sensitive } from './platform/crypto/sensitive.ts';
 import { ROOT_KEY_BYTES } from './platform/crypto/vault-keys.ts';
 import { StartError, unavailable } from './platform/errors.ts';
 import { failureText } from './platform/failure-text.ts';
@@ -26,6 +27,7 @@ import { createLog, useStandardOutput } from './platform/log.ts';
 import { listenSealed } from './platform/http/sealed-responder.ts';
 import { openMetricsServer } from './platform/metrics/metrics-server.ts';
 import { ENDING_SIGNALS } from './platform/node-24.ts';
+import { IS_IMAGE } from './platform/program.ts';
 import { startBlock, startFields } from './platform/start-block.ts';
 import { STOP_MS, STOP_WORKERS_MS } from './platform/times.ts';
 import { startWatchdog } from './platform/watchdog.ts';
@@ -51,17 +53,27 @@ const runningOf = (ctx: Context, serving: Serving): Running => ({
   },
 });
 
+/** Where the text has a reader: a terminal, and the log of a container of the development image, whose terminal it is. */
+const hasReader = ({ logFormat }: Config): boolean => logFormat === 'auto' && (process.stderr.isTTY || IS_IMAGE);
+
+/** @param apiKey the key that this start made. In a container each start shows the key: its file is not at hand. */
+const announceDevelopment = (ctx: Context, base_url: string, apiKey: Sensitive<string> | undefined): void => {
+  const { config } = ctx;
+  refreshBaseUrl(config, base_url);
+  const stored = IS_IMAGE ? readCredentials(config)?.['api_key'] : undefined;
+  const shown = apiKey ?? (typeof stored === 'string' ? new Sensitive(stored) : undefined);
+  if (hasReader(config)) process.stderr.write(startBlock(ctx, base_url, shown));
+  else ctx.log.info(startFields(ctx, base_url), 'development server');
+};
+
 /** Tells the operator where the server is. @param made the tenant that this start made. */
 const announce = (ctx: Context, { base_url }: Serving, made: Awaited<ReturnType<typeof createFirstTenant>>): void => {
   const { config } = ctx;
-  if (config.mode === 'development') refreshBaseUrl(config, base_url);
-  const onTerminal = process.stderr.isTTY === true && config.logFormat === 'auto' && config.mode === 'development';
-  if (onTerminal) process.stderr.write(startBlock(ctx, base_url, made?.api_key));
-  else if (config.mode === 'development') ctx.log.info(startFields(ctx, base_url), 'development server');
-  if (sharesConsoleHost(config)) ctx.log.warn(CONSOLE_SHARES_HOST);
-  if (sharesFieldsHost(config)) ctx.log.warn(FIELDS_SHARE_HOST);
   // The address that clients use. The address listened on may be unreachable from outside a container.
   const known_url = config.publicUrl ?? base_url;
+  if (config.mode === 'development') announceDevelopment(ctx, IS_IMAGE ? known_url : base_url, made?.api_key);
+  if (sharesConsoleHost(config)) ctx.log.warn(CONSOLE_SHARES_HOST);
+  if (sharesFieldsHost(config)) ctx.log.warn(FIELDS_SHARE_HOST);
   const docs = config.docs ? { docs: `${known_url}/docs`, openapi: `${known_url}/openapi.json` } : {};
   const workers = config.workers > 1 ? { workers: config.workers } : {};
   ctx.log.info({ base_url: known_url, ...docs, ...workers }, 'listening');

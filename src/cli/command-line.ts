@@ -13,7 +13,9 @@ import {
   parseOptions,
   unknownCommand,
   usage,
+  writtenPath,
 } from './command-table.ts';
+import { refuseLostFile } from './lasting-files.ts';
 import { UsageError } from './usage-error.ts';
 
 const run = async (argv: string[], io: CommandIo): Promise<void> => {
@@ -34,6 +36,8 @@ const run = async (argv: string[], io: CommandIo): Promise<void> => {
   if (help) return io.print(helpOf(name));
   const misuse = misuseOf(name, Object.keys(options), operands);
   if (misuse !== undefined) throw new UsageError(`${misuse} ${moreHelp(name)}`);
+  const written = writtenPath(name, operands[0], values);
+  if (written) refuseLostFile(written);
   // Imported here: to load what commands need takes most of a second, and help does not need it.
   const { runs } = await import('./command-runs.ts');
   await runs[name](io, values, operands[0]);

@@ -52,9 +52,10 @@ import { archiveLogs, readArchive } from './logs.ts';
 import { becomeServer } from './become-server.ts';
 import { runReactorFile } from './reactor-run.ts';
 import { versionReport, versionText } from './version-report.ts';
-import { COMPOSE_COMMANDS, setup } from './setup.ts';
+import { nextText, setup } from './setup.ts';
 import { UsageError } from './usage-error.ts';
 import { listVaultKeys, rotateRootKey, rotateTenantKeys } from './vault-keys.ts';
+import { PROGRAM } from '../platform/program.ts';
 
 /** Loaded by the commands that need them: their packages would add a tenth to the start of every other command. */
 const loadBackup = () => import('./backup.ts');
@@ -143,12 +144,9 @@ const tenantOf = async (ctx: Context, tenant: string | undefined): Promise<strin
   if (tenant !== undefined) return tenantId(tenant);
   const tenants = await findTenants(ctx.db);
   if (tenants.length > 1)
-    throw new UsageError(
-      'There are several tenants. Name one by --tenant ID. List them: npm run -s strongroom -- tenants list',
-    );
+    throw new UsageError(`There are several tenants. Name one by --tenant ID. List them: ${PROGRAM} tenants list`);
   const [only] = tenants;
-  if (!only)
-    throw new StartError('There is no tenant yet. Create one: npm run -s strongroom -- bootstrap --tenant-name NAME');
+  if (!only) throw new StartError(`There is no tenant yet. Create one: ${PROGRAM} bootstrap --tenant-name NAME`);
   return only.id;
 };
 
@@ -211,7 +209,7 @@ export const runs: Record<CommandName, Run> = {
     );
     if (!made)
       throw new StartError(
-        'The vault has a tenant already. Create a further one: npm run -s strongroom -- tenants create --name NAME',
+        `The vault has a tenant already. Create a further one: ${PROGRAM} tenants create --name NAME`,
       );
     printMade(io, made, values.json);
   },
@@ -487,12 +485,7 @@ export const runs: Record<CommandName, Run> = {
   doctor: async (io, values) => {
     if (!(await doctor(io, values.json ?? false))) io.fail();
   },
-  setup: async (io) => {
-    const written = setup('.');
-    io.print(
-      `Written: ${written.join(', ')}\nKeep a copy of secrets/master_key in your secret manager: without it nothing in the vault opens again.\nNext:\n\n${COMPOSE_COMMANDS.join('\n')}`,
-    );
-  },
+  setup: async (io) => io.print(nextText(setup('.'))),
   readme: async () => writeGeneratedPages(),
   openapi: async (io, values) => {
     // Imported here, because no other command needs the routes.

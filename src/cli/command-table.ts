@@ -1,5 +1,6 @@
 // The table of the operator's commands, with options, help texts and examples.
 import type { parseArgs } from 'node:util';
+import { PROGRAM } from '../platform/program.ts';
 import { DELETED_TENANT_GRACE_MS } from '../platform/times.ts';
 import { nearestName } from '../platform/unknown-names.ts';
 
@@ -66,6 +67,8 @@ type CommandText = {
   /** Further sentences for its own help. */
   more?: string;
   operand?: string;
+  /** Of an operand that is a file or a directory: whether the command reads it, or writes it. */
+  file?: 'read' | 'written';
   /** Whether the command also runs without its operand. */
   isOperandOptional?: boolean;
   required?: readonly OptionName[];
@@ -241,6 +244,7 @@ const table = {
     summary: 'creates tokens from a file of another system, under its ids',
     more: 'Rows that are stored already are not written again, and a run that was stopped continues. RESULT.faults has the numbers of refused rows, with reasons. Exits with 1 when rows were refused or the import could not end, and with 2 for wrong options or files.',
     operand: 'FILE',
+    file: 'read',
     required: ['format'],
     optional: [
       'tenant',
@@ -264,6 +268,7 @@ const table = {
     summary: 'writes all tokens of a tenant to a file encrypted with age',
     more: 'The file has the values of tokens as lines of JSON, as of one moment, without security codes and expired tokens. The audit log gets a row first. A file that exists is not overwritten.',
     operand: 'FILE',
+    file: 'written',
     required: ['to'],
     optional: ['tenant', 'json'],
     examples: ['export tokens.jsonl.age --to age1...'],
@@ -278,6 +283,7 @@ const table = {
     summary: 'writes the vault into an encrypted file, while servers run',
     more: 'The file has every table as of one moment, without security codes and without the root key. A file that exists is not overwritten.',
     operand: 'FILE',
+    file: 'written',
     required: ['to'],
     examples: ['backup vault-2026-11-24.age --to age1...'],
   },
@@ -285,6 +291,7 @@ const table = {
     summary: 'restores a backup into a database without tenants',
     more: 'All of it or nothing. It needs the root key of the vault, and a role that may make tables. --verify leaves the database alone.',
     operand: 'FILE',
+    file: 'read',
     required: ['identity'],
     optional: ['erasures', 'verify'],
     examples: [
@@ -296,6 +303,7 @@ const table = {
     summary: 'writes the list of what was deleted, for a restore',
     more: 'The list has kinds, ids and times, and no values. Export it often, and keep it elsewhere.',
     operand: 'FILE',
+    file: 'written',
     examples: ['erasures export erasures-2026-11-25'],
   },
   'erasures list': {
@@ -312,6 +320,7 @@ const table = {
   'erasures verify': {
     summary: 'verifies an erasure certificate without a vault',
     operand: 'FILE',
+    file: 'read',
     required: ['public-key'],
     optional: ['json'],
     examples: ['erasures verify certificate.json --public-key 9xRm...='],
@@ -324,12 +333,14 @@ const table = {
     summary: 'deletes again what a list names, after a recovery that was no restore of a backup',
     more: 'For point-in-time recovery, before servers start. It deletes the records of the list, and no later ones with the same ids.',
     operand: 'FILE',
+    file: 'read',
     examples: ['erasures replay erasures-2026-11-25'],
   },
   'logs archive': {
     summary: 'writes old months of the audit log into files, and drops them from the database',
     more: 'DIRECTORY gets a compressed file and a manifest for each month that is older than LOG_RETENTION_MONTHS. A file is verified on disk before its month is dropped. It needs the role that owns the tables, and the root key, since it signs what it drops.',
     operand: 'DIRECTORY',
+    file: 'written',
     optional: ['month', 'keep', 'json'],
     examples: ['logs archive /srv/archive', 'logs archive /srv/archive --month 2026-08 --keep'],
   },
@@ -337,6 +348,7 @@ const table = {
     summary: 'prints the rows of an archive as lines of JSON, once its hashes are verified',
     more: 'It needs no database. The manifest must be beside the file.',
     operand: 'FILE',
+    file: 'read',
     optional: ['tenant'],
     examples: ['logs read /srv/archive/audit-log-2026-08.jsonl.gz --tenant 0193a5f0-0000-4000-8000-000000000000'],
   },
@@ -344,6 +356,7 @@ const table = {
     summary: 'writes the audit log of a tenant with what proves it, to be verified elsewhere',
     more: 'The file has the signed rows that are in the database as lines of JSON, with leaf hashes and checkpoints. A file that exists is not overwritten.',
     operand: 'FILE',
+    file: 'written',
     optional: ['tenant', 'json'],
     examples: ['logs export audit-log.jsonl --tenant 0193a5f0-0000-4000-8000-000000000000'],
   },
@@ -351,6 +364,7 @@ const table = {
     summary: 'verifies an export or an archive of the audit log against its signed checkpoints',
     more: 'It names the first row that was changed, removed, added, moved or cut off, and exits with 1. FILE comes from logs export, or is the FILE.jsonl.gz of logs archive, and needs no database. --database verifies the rows in the database, of one tenant or all; rows that were archived with --archives. --proof verifies a proof that logs prove printed.',
     operand: 'FILE',
+    file: 'read',
     isOperandOptional: true,
     optional: ['key', 'checkpoints', 'archives', 'proof', 'database', 'tenant', 'json'],
     examples: [
@@ -376,6 +390,7 @@ const table = {
     summary: 'makes a key that signs the audit log, and prints its public key',
     more: 'Name FILE in LOG_SIGNING_KEY_FILE, and the earlier public key (see logs key) in LOG_SIGNING_KEYS_PREVIOUS. It needs no database.',
     operand: 'FILE',
+    file: 'written',
     examples: ['logs keygen /etc/strongroom/log-signing-key.pem'],
   },
   doctor: {
@@ -386,7 +401,7 @@ const table = {
   },
   setup: {
     summary: 'writes .env and secrets/ with random secrets for docker compose',
-    more: 'A file that exists is not changed. What an .env of an earlier release has is taken from it.',
+    more: 'Into the working directory; npm run setup writes into deploy/compose/. A file that exists is not changed. What an .env of an earlier release has is taken from it.',
     examples: ['setup'],
   },
   'db roles': {
@@ -402,9 +417,11 @@ const table = {
   },
   'reactor run': {
     summary: 'runs a JavaScript file in the sandbox, without a vault',
+    more: 'FILE may be -, for standard input.',
     operand: 'FILE',
+    file: 'read',
     optional: ['args', 'configuration', 'json'],
-    examples: [`reactor run charge.js --args '{"amount":1250}'`],
+    examples: [`reactor run charge.js --args '{"amount":1250}'`, 'reactor run - < charge.js'],
   },
   openapi: {
     summary: 'writes openapi/openapi.json, or compares it',
@@ -421,9 +438,6 @@ export type CommandName = keyof typeof table;
 
 const texts: Record<CommandName, CommandText> = table;
 const names = Object.keys(table) as CommandName[];
-
-/** How this copy is run: as an installed package, or in a checkout. */
-const PROGRAM = import.meta.url.includes('/node_modules/strongroom/') ? 'npx strongroom' : 'npm run -s strongroom --';
 
 /** The options of all commands, for parseArgs. */
 export const parseOptions = {
@@ -464,6 +478,13 @@ export const commandTexts = (): { synopsis: string; text: string }[] =>
       text: [`${sentence(summary)}.`, more].filter(Boolean).join(' '),
     };
   });
+
+/** Each command with an operand that is a file or a directory, and whether it reads it or writes it. */
+export const fileUses = Object.fromEntries(
+  names
+    .filter((name) => /^(?:FILE|DIRECTORY)$/.test(texts[name].operand ?? ''))
+    .map((name) => [name, texts[name].file]),
+);
 
 /** The first example of every command, as it is typed after the name of the program. */
 export const commandExamples = Object.fromEntries(names.map((name) => [name, texts[name].examples[0] ?? name]));
@@ -528,6 +549,17 @@ export const unknownCommand = (words: readonly string[]): string => {
   const nearest = nearestName(given, names) ?? nearestName(group, names);
   const known = groupHelp(group) === undefined ? [] : [group];
   return `There is no command "${words.join(' ')}".${nearest === undefined ? '' : ` Did you mean "${nearest}"?`} Commands: ${[PROGRAM, ...known, '--help'].join(' ')}`;
+};
+
+/** The path that a command will write; undefined for one that writes no file. */
+export const writtenPath = (
+  name: CommandName,
+  operand: string | undefined,
+  { result }: Pick<Values, 'result'>,
+): string | undefined => {
+  if (name === 'setup') return '.';
+  if (name === 'import') return result ?? (operand && `${operand}.result`);
+  return texts[name].file === 'written' ? operand : undefined;
 };
 
 /** The error for the first option that no command has, with the nearest option of the command; undefined where there is none. */

@@ -17,6 +17,7 @@ import type { LogState } from '../platform/db/log-partitions.ts';
 import { MARK_LEAKPROOF_COMMAND } from '../platform/db/tenant-walls.ts';
 import { StartError } from '../platform/errors.ts';
 import { whyNoWall } from '../platform/sandbox/protocol/sandbox.ts';
+import { MIGRATE, PROGRAM, START } from '../platform/program.ts';
 
 /** A finding that does not prevent a start. */
 type Warning = { warning: string };
@@ -69,7 +70,7 @@ const describeRole = (role: Role): string | Warning => {
   if (role.owns_log === null) return `"${role.name}" is no superuser; the tables are not made yet`;
   if (role.owns_log)
     return {
-      warning: `"${role.name}" owns the tables, and so can give itself back the right to change the audit log. Let another role own them and run npm run migrate (docs/operations/database-roles.md)`,
+      warning: `"${role.name}" owns the tables, and so can give itself back the right to change the audit log. Let another role own them and run ${MIGRATE} (docs/operations/database-roles.md)`,
     };
   return `"${role.name}" can append to the audit log, and not change it`;
 };
@@ -83,11 +84,11 @@ const describeWalls = ({
 }: Awaited<ReturnType<Inspection['findWalls']>>) => {
   if (missing.length > 0)
     return isRaised
-      ? { warning: `is missing for ${missing.join(', ')}. Run: npm run migrate` }
+      ? { warning: `is missing for ${missing.join(', ')}. Run: ${MIGRATE}` }
       : 'comes with the end of the upgrade';
   if (open.length > 0)
     return {
-      warning: `holds for writes to ${open.join(', ')}, but not for reads: behind a policy, PostgreSQL searches by an index only with a superuser's mark. Run as a superuser: ${MARK_LEAKPROOF_COMMAND}, then: npm run migrate`,
+      warning: `holds for writes to ${open.join(', ')}, but not for reads: behind a policy, PostgreSQL searches by an index only with a superuser's mark. Run as a superuser: ${MARK_LEAKPROOF_COMMAND}, then: ${MIGRATE}`,
     };
   if (isSlow)
     return { warning: `makes searches slow without a superuser's mark. Run as a superuser: ${MARK_LEAKPROOF_COMMAND}` };
@@ -107,7 +108,7 @@ const describeEncryption = (role: NonNullable<Role>): string | Warning => {
 
 const describeTenants = (there: boolean, { mode }: Config): string | Warning => {
   if (there) return 'initialized';
-  const none = 'none yet: npm run -s strongroom -- bootstrap --tenant-name NAME';
+  const none = `none yet: ${PROGRAM} bootstrap --tenant-name NAME`;
   return mode === 'production' ? { warning: `${none}. Until then every API route answers 503` } : none;
 };
 
@@ -115,7 +116,7 @@ const describeLog = (state: LogState | undefined, { logRetentionMonths: months }
   if (!state) return 'it has no partitions yet';
   if (state.isOverdue)
     return {
-      warning: `rows are older than ${months} months (LOG_RETENTION_MONTHS). Archive them: npm run -s strongroom -- logs archive DIRECTORY`,
+      warning: `rows are older than ${months} months (LOG_RETENTION_MONTHS). Archive them: ${PROGRAM} logs archive DIRECTORY`,
     };
   if (!state.hasNextMonth)
     return {
@@ -248,7 +249,7 @@ const runChecks = async ({ env, overrides }: CommandIo, report: (found: Found) =
       (loaded) => describePublicUrl(loaded),
     );
   if (await isWithoutDatabase(config)) {
-    const detail = `there is none in ${config.dataDir} yet, and no vault. To make both: npm start`;
+    const detail = `there is none in ${config.dataDir} yet, and no vault. To make both: ${START}`;
     return report({ check: 'database', status: 'warning', detail });
   }
   const found = await check(
@@ -268,7 +269,7 @@ const runChecks = async ({ env, overrides }: CommandIo, report: (found: Found) =
       async () => {
         const { pending, total } = await found.findPendingMigrations();
         if (pending.length === 0) return total;
-        throw new StartError(`${pending.length} of ${total} pending (${pending.join(', ')}): npm run migrate`);
+        throw new StartError(`${pending.length} of ${total} pending (${pending.join(', ')}): ${MIGRATE}`);
       },
       (total) => `${total}, up to date`,
     );

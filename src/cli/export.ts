@@ -1,13 +1,11 @@
 // `strongroom export`: writes all tokens of a tenant to a file that is encrypted with age, as lines of JSON.
-import { createWriteStream, existsSync } from 'node:fs';
-import { unlink } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
 import { once } from 'node:events';
 import { PassThrough } from 'node:stream';
-import { pipeline } from 'node:stream/promises';
 import { type ExportedToken, exportTokens } from '../modules/tokens/export-tokens.ts';
 import type { TokensContext } from '../modules/tokens/context.ts';
 import { createSha256 } from '../platform/crypto/digest.ts';
-import { AppError, StartError } from '../platform/errors.ts';
+import { writeNewFile } from '../platform/new-file.ts';
 import { version } from '../platform/version.ts';
 import { checkTenant } from './import.ts';
 import { createAgeEncryption } from '../platform/crypto/age-file.ts';
@@ -54,9 +52,6 @@ export const exportFile = async (
     counts.by_type[token.type] = (counts.by_type[token.type] ?? 0) + 1;
     return digested(token);
   };
-  let isMade = false;
-  const output = createWriteStream(file, { flags: 'wx', mode: 0o600 });
-  output.once('open', () => (isMade = true));
   // A failure of either side ends the other.
   const stop = (error: unknown): never => {
     plain.destroy(error as Error);
@@ -64,25 +59,18 @@ export const exportFile = async (
   };
   plain.on('error', () => undefined);
   const writing = encrypt(plain)
-    .then((sealed) => pipeline(sealed, output))
+    .then((sealed) => writeNewFile(file, sealed))
     .catch(stop);
-  try {
-    const manifest = { format: 'strongroom-export', format_version: 1, version, tenant_id };
-    const left_out = ['security codes', 'expired tokens'];
-    const reading = (async () => {
-      await put(digested({ manifest: { ...manifest, exported_at: ctx.now().toISOString(), left_out } }));
-      await exportTokens(ctx, tenant_id, (page) => put(page.map(lineOf).join('')));
-      counts.sha256 = sha256.hex();
-      await put(`${JSON.stringify({ end: counts })}\n`);
-      plain.end();
-    })().catch(stop);
-    await Promise.all([reading, writing]);
-    return counts;
-  } catch (error) {
-    output.destroy();
-    if (isMade) await unlink(file).catch(() => undefined);
-    if (error instanceof AppError || error instanceof StartError) throw error;
-    const { code } = error as NodeJS.ErrnoException;
-    throw code === undefined ? error : new StartError(`${file} cannot be written (${code}). Nothing was exported.`);
-  }
+  const manifest = { format: 'strongroom-export', format_version: 1, version, tenant_id };
+  const left_out = ['security codes', 'expired tokens'];
+  const reading = (async () => {
+    await put(digested({ manifest: { ...manifest, exported_at: ctx.now().toISOString(), left_out } }));
+    await exportTokens(ctx, tenant_id, (page) => put(page.map(lineOf).join('')));
+    counts.sha256 = sha256.hex();
+    await put(`${JSON.stringify({ end: counts })}\n`);
+    plain.end();
+  })().catch(stop);
+  // What the write says comes first: it has the sentence, and the reading ends with the bare error of the system.
+  for (const end of await Promise.allSettled([writing, reading])) if (end.status === 'rejected') throw end.reason;
+  return counts;
 };

@@ -13,6 +13,7 @@ import { openSource, type Source, type SourceRow } from './import-source.ts';
 import { createDecryption, type Decryption } from './import-decryption.ts';
 import type { CommandIo } from './command.ts';
 import { throwUsage, UsageError } from './usage-error.ts';
+import { PROGRAM } from '../platform/program.ts';
 
 /** Rows of one statement. Larger batches are hardly faster, and a stopped import repeats one batch. */
 const BATCH_ROWS = 500;
@@ -85,7 +86,7 @@ const inspectFile = (path: string): { size: number; head: string } => {
 /** @throws UsageError for an id without a tenant. */
 export const checkTenant = async (ctx: Pick<TokensContext, 'db'>, tenant_id: string): Promise<void> => {
   if ((await findTenants(ctx.db, tenant_id)).length === 0)
-    throw new UsageError(`There is no tenant ${tenant_id}. List them: npm run -s strongroom -- tenants list`);
+    throw new UsageError(`There is no tenant ${tenant_id}. List them: ${PROGRAM} tenants list`);
 };
 
 /** Says on stderr how far an import is, at most once in PROGRESS_MS. */

@@ -28,6 +28,7 @@ import { isPlainName } from '../modules/access/names.ts';
 import { findUnusualTexts } from '../modules/access/rows/earlier-names.ts';
 import { hasTenants } from '../modules/access/rows/tenants.ts';
 import { chosenTokenId } from '../modules/tokens/token-request.ts';
+import { MIGRATE } from '../platform/program.ts';
 
 /** Whether only shares make the root key, and none were given. */
 const isSplit = ({ keyShares, rootKey }: Config): boolean => keyShares.length > 0 && !rootKey;
@@ -136,7 +137,7 @@ export const distributeDatabase = async (config: Config, report: (line: string) 
     );
     const { pending } = await findPendingMigrations(poolConfig, migrationsDir);
     if (pending.length > 0)
-      throw new StartError(`${pending.length} migrations are pending, so nothing was changed. Run: npm run migrate`);
+      throw new StartError(`${pending.length} migrations are pending, so nothing was changed. Run: ${MIGRATE}`);
     // It refuses while a server or a command is connected, and would count the connection of this one.
     await db.close();
     await distribute(poolConfig, shardFunctions, report);

@@ -43,6 +43,7 @@ import {
   verifyEvents,
 } from './log-archives.ts';
 import { UsageError } from './usage-error.ts';
+import { PROGRAM } from '../platform/program.ts';
 
 /** The text of a proof is some kilobytes; its row has as many entities as an operation may have. */
 const PROOF_BYTES_MAX = 32 * 1024 * 1024;
@@ -426,7 +427,7 @@ export const proveLogRow = async ({ db, logSigning }: Vault, tenant_id: string, 
   } catch (error) {
     if (!(error instanceof TreeTampered)) throw error;
     throw new StartError(
-      `The row ${id} cannot be proven: ${error.message}. What is wrong: npm run -s strongroom -- logs verify --database`,
+      `The row ${id} cannot be proven: ${error.message}. What is wrong: ${PROGRAM} logs verify --database`,
     );
   }
   throw new StartError(

@@ -44,6 +44,7 @@ import { mebibytes } from './backup-progress.ts';
 import type { CommandIo } from './command.ts';
 import { judgeArchive } from './log-archives.ts';
 import { UsageError } from './usage-error.ts';
+import { PROGRAM } from '../platform/program.ts';
 
 export type ArchiveOptions = { directory: string; month: string | undefined; isKept: boolean; isJson: boolean };
 
@@ -104,7 +105,7 @@ const writeOnce = async (
     } catch (error) {
       if (!(error instanceof TreeTampered)) throw error;
       throw new StartError(
-        `The leaf hashes of ${partition.name} cannot be read: ${error.message}. Nothing was dropped. What is wrong: npm run -s strongroom -- logs verify --database`,
+        `The leaf hashes of ${partition.name} cannot be read: ${error.message}. Nothing was dropped. What is wrong: ${PROGRAM} logs verify --database`,
       );
     }
     return verifyLogArchive(path);

@@ -1,5 +1,6 @@
 // Runs an author's file in the real sandbox, with args of the command line. Without a vault, `req.svc` is null.
 import { readFileSync } from 'node:fs';
+import { text } from 'node:stream/consumers';
 import { loadConfig } from '../platform/config.ts';
 import type { CommandIo } from './command.ts';
 import { createWorkbench } from './inspection.ts';
@@ -12,7 +13,9 @@ const NO_TENANT = 'reactor run';
 
 export type ReactorRunOptions = { path: string; args: unknown; configuration: unknown; json: boolean | undefined };
 
-const readCode = (path: string): string => {
+/** @param path of a file; `-` for standard input. */
+const readCode = async ({ openStdin }: CommandIo, path: string): Promise<string> => {
+  if (path === '-') return text(openStdin());
   try {
     return readFileSync(path, 'utf8');
   } catch {
@@ -64,7 +67,7 @@ export const runReactorFile = async (
   io: CommandIo,
   { path, args, configuration, json }: ReactorRunOptions,
 ): Promise<boolean> => {
-  const code = readCode(path);
+  const code = await readCode(io, path);
   const config = loadConfig(io.env);
   // A weak sandbox is allowed, because authors run their own code on their own machine.
   const bench = await createWorkbench({ ...config, sandbox: { ...config.sandbox, allowWeak: true } });

@@ -32,6 +32,7 @@ import { isSealedHead } from './backup.ts';
 import { createProgress } from './backup-progress.ts';
 import type { CommandIo } from './command.ts';
 import { verifyRestored } from './restore-report.ts';
+import { PROGRAM } from '../platform/program.ts';
 
 export type RestoreOptions = { file: string; identity: string; erasures: string | undefined; isVerify: boolean };
 
@@ -158,7 +159,7 @@ export const restore = async (io: CommandIo, config: Config, options: RestoreOpt
       await inSession(poolConfig, (session) => log(session, replayed));
     }
     io.print(
-      `Restored: ${of}.\n${replayText(manifest, erasures, replayed)}\nSecurity codes are gone, and people must sign in again. Check it, then start the servers: npm run -s strongroom -- doctor`,
+      `Restored: ${of}.\n${replayText(manifest, erasures, replayed)}\nSecurity codes are gone, and people must sign in again. Check it, then start the servers: ${PROGRAM} doctor`,
     );
   });
 };

@@ -1,11 +1,13 @@
-// Writes the secrets for docker compose: .env for the database, and a file for each secret of the server.
-// Values are random, or those of an earlier .env. Existing files are never changed.
-import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+// Writes the secrets for docker compose, a file for each, and .env. Values are random, or those of an earlier .env and of the
+// files that are there. Existing files are never changed.
+import { chmodSync, chownSync, existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseEnv } from 'node:util';
 import { randomBase62 } from '../platform/crypto/digest.ts';
 import { randomBytesFromKernel } from '../platform/crypto/random.ts';
+import { percentDecoded } from '../platform/config/forms.ts';
 import { StartError } from '../platform/errors.ts';
+import { IS_IMAGE, SETUP } from '../platform/program.ts';
 
 const ROOT_KEY_BYTES = 32;
 /** 190 bits in base62, because the passwords are parts of URLs. */
@@ -17,18 +19,54 @@ export const COMPOSE_COMMANDS = [
   'docker compose run --rm -T api bootstrap --tenant-name Demo',
 ] as const;
 
-const passwordNames = ['POSTGRES_PASSWORD', 'OWNER_PASSWORD', 'SERVER_PASSWORD'] as const;
+/** Where docker-compose.yml of the vault in production mode is, for those who are elsewhere: `npm run setup` writes there. */
+export const COMPOSE_DIRECTORY = 'deploy/compose';
 
-type Secrets = Record<(typeof passwordNames)[number] | 'MASTER_KEY', string>;
+/** What says why `docker compose up` failed: it names the container only. */
+export const COMPOSE_LOGS = 'docker compose logs migrate api';
+
+/** Values by the names of their files. Undefined: it is not known. */
+type Secrets = Record<
+  | 'master_key'
+  | 'owner_database_url'
+  | 'server_database_url'
+  | 'postgres_password'
+  | 'owner_password'
+  | 'server_password',
+  string | undefined
+>;
+
+const databaseUrl = (role: string, password: string | undefined): string | undefined =>
+  password && `postgresql://strongroom_${role}:${encodeURIComponent(password)}@db:5432/strongroom`;
 
 const newSecrets = (): Secrets => {
   const newPassword = (): string => randomBase62(PASSWORD_LENGTH, randomBytesFromKernel);
-  return {
+  return secretsOf({
     MASTER_KEY: randomBytesFromKernel(ROOT_KEY_BYTES).toString('base64'),
     POSTGRES_PASSWORD: newPassword(),
     OWNER_PASSWORD: newPassword(),
     SERVER_PASSWORD: newPassword(),
+  });
+};
+
+/** @param env what an .env of an earlier release has. */
+const secretsOf = (env: Record<string, string | undefined>): Secrets => ({
+  master_key: env['MASTER_KEY'],
+  owner_database_url: databaseUrl('owner', env['OWNER_PASSWORD']),
+  server_database_url: databaseUrl('server', env['SERVER_PASSWORD']),
+  postgres_password: env['POSTGRES_PASSWORD'],
+  owner_password: env['OWNER_PASSWORD'],
+  server_password: env['SERVER_PASSWORD'],
+});
+
+/** A file of a role's password and the one of its address have the same value: either makes the other. */
+const passwordOf = (folder: string, role: 'owner' | 'server'): string | undefined => {
+  const textOf = (name: string): string | undefined => {
+    const path = join(folder, name);
+    return existsSync(path) ? readFileSync(path, 'utf8').trim() : undefined;
   };
+  const url = textOf(`${role}_database_url`);
+  return textOf(`${role}_password`) ?? (url && percentDecoded(URL.parse(url)?.password ?? ''));
 };
 
 /** Runs a write. @throws StartError if the system refuses it. */
@@ -37,15 +75,16 @@ const attempt = (path: string, write: () => void): void => {
     write();
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    throw new StartError(`${path} cannot be written (${code}). Run this as the owner of the directory: npm run setup`);
+    throw new StartError(`${path} cannot be written (${code}). Run this as the owner of the directory: ${SETUP}`);
   }
 };
 
-const databaseUrl = (role: string, password: string): string =>
-  `postgresql://${role}:${encodeURIComponent(password)}@db:5432/strongroom`;
+/** The volume of the database has the old passwords and what is sealed under the old root key: both go together. */
+const startAgain = (...files: string[]): string =>
+  `If nothing is stored, remove it with the volumes and try again: docker compose down --volumes && rm -r ${files.join(' ')} && ${SETUP}`;
 
 /**
- * Writes the missing files in a directory.
+ * Writes the missing files in a directory. Run by root, as in a container, it gives them to the owner of the directory.
  * @returns the names of the files that it wrote.
  * @throws StartError if nothing is missing, if secrets are lost that a new one would not replace, or if a file cannot be
  * written.
@@ -54,43 +93,63 @@ export const setup = (directory: string): string[] => {
   const env = join(directory, '.env');
   const folder = join(directory, 'secrets');
   const isNew = !existsSync(env);
-  const secrets: Partial<Secrets> = isNew ? newSecrets() : parseEnv(readFileSync(env, 'utf8'));
-  const { MASTER_KEY, OWNER_PASSWORD, SERVER_PASSWORD } = secrets;
-  const files = {
-    master_key: MASTER_KEY,
-    owner_database_url: OWNER_PASSWORD && databaseUrl('strongroom_owner', OWNER_PASSWORD),
-    server_database_url: SERVER_PASSWORD && databaseUrl('strongroom_server', SERVER_PASSWORD),
-  };
-  const missing = Object.entries(files).filter(([name]) => !existsSync(join(folder, name)));
+  const known = isNew ? newSecrets() : secretsOf(parseEnv(readFileSync(env, 'utf8')));
+  const missing = (Object.keys(known) as (keyof Secrets)[]).filter((name) => !existsSync(join(folder, name)));
   if (!isNew && missing.length === 0)
     throw new StartError(
-      `${env} and ${folder} exist and stay as they are: another root key would not open what is sealed under this one. If nothing is, remove them and try again: rm -r .env secrets && npm run setup`,
+      `${env} and ${folder} exist and stay as they are: another root key would not open what is sealed under this one. ${startAgain('.env', 'secrets')}`,
     );
-  if (isNew && missing.length < Object.keys(files).length)
+  if (isNew && missing.length < Object.keys(known).length)
     throw new StartError(
-      `${folder} exists, and ${env} does not: new passwords would not open the database that the old ones open. Put .env back. If nothing is stored, remove secrets and try again: rm -r secrets && npm run setup`,
+      `${folder} exists, and ${env} does not: new passwords would not open the database that the old ones open. Put .env back. ${startAgain('secrets')}`,
     );
-  const unknown = missing.filter(([, value]) => !value).map(([name]) => name);
+  const ofFiles = secretsOf({
+    OWNER_PASSWORD: passwordOf(folder, 'owner'),
+    SERVER_PASSWORD: passwordOf(folder, 'server'),
+  });
+  const values = missing.map((name) => ({ name, value: known[name] || ofFiles[name] }));
+  const unknown = values.filter(({ value }) => !value).map(({ name }) => join('secrets', name));
   if (unknown.length > 0)
     throw new StartError(
-      `${env} exists and stays as it is, and it has nothing to make ${unknown.map((name) => join('secrets', name)).join(', ')} of: put these files back, or add MASTER_KEY, OWNER_PASSWORD and SERVER_PASSWORD (docs/operations/docker.md). If nothing is stored, remove it and try again: rm .env && npm run setup`,
+      `${env} exists and stays as it is, and there is nothing to make ${unknown.join(', ')} of: put these files back, or add MASTER_KEY, POSTGRES_PASSWORD, OWNER_PASSWORD and SERVER_PASSWORD to .env (docs/operations/docker.md). ${startAgain('.env', 'secrets')}`,
     );
+  const { uid, gid } = statSync(directory);
+  const isRoot = process.geteuid?.() === 0;
+  const finish = (path: string, mode: number): void => {
+    chmodSync(path, mode);
+    if (isRoot) chownSync(path, uid, gid);
+  };
   attempt(folder, () => {
     mkdirSync(folder, { recursive: true });
-    chmodSync(folder, 0o700);
+    finish(folder, 0o700);
   });
-  for (const [name, value] of missing) {
+  for (const { name, value } of values) {
     const path = join(folder, name);
     attempt(path, () => {
       writeFileSync(path, `${value}\n`, { flag: 'wx' });
       // The container runs as another user, who must read the file. The directory keeps other users out.
-      chmodSync(path, 0o444);
+      finish(path, 0o444);
     });
   }
-  const written = missing.map(([name]) => join('secrets', name));
+  const written = values.map(({ name }) => join('secrets', name));
   if (!isNew) return written;
-  const lines = passwordNames.map((name) => `${name}=${secrets[name]}\n`);
-  const text = `# Passwords of the database, written by npm run setup for docker compose.\n${lines.join('')}# A new vault has no unsigned rows.\nREQUIRE_SIGNED_ROWS=true\n`;
-  attempt(env, () => writeFileSync(env, text, { mode: 0o600, flag: 'wx' }));
+  attempt(env, () => {
+    writeFileSync(env, '# A new vault has no unsigned rows.\nREQUIRE_SIGNED_ROWS=true\n', { mode: 0o600, flag: 'wx' });
+    finish(env, 0o600);
+  });
   return ['.env', ...written];
 };
+
+/** What `setup` prints: the commands that follow. */
+export const nextText = (written: readonly string[]): string =>
+  [
+    `Written: ${written.join(', ')}`,
+    'Keep a copy of secrets/master_key in your secret manager: without it nothing in the vault opens again.',
+    'Next:',
+    '',
+    // The container has the directory of the compose file, which is where its reader is.
+    ...(IS_IMAGE ? [] : [`cd ${COMPOSE_DIRECTORY}`]),
+    ...COMPOSE_COMMANDS,
+    '',
+    `Where a service does not start, this says why: ${COMPOSE_LOGS}`,
+  ].join('\n');

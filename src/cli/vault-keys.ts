@@ -12,6 +12,7 @@ import { SealBroken } from '../platform/crypto/seal.ts';
 import { SEALED_TABLES } from '../platform/crypto/sealed-tables.ts';
 import { releaseLease, takeLease } from '../platform/db/leases.ts';
 import { StartError } from '../platform/errors.ts';
+import { PROGRAM } from '../platform/program.ts';
 
 /** Longer than a slice of keys takes, also where a key service is slow. After a kill, the next run waits so long. */
 const LEASE_MS = 15_000;
@@ -71,7 +72,7 @@ export const rotateTenantKeys = async (
     if (outcome === 'made') result.made += 1;
     if (outcome === 'early') result.early.push(id);
     if (outcome === 'gone' && tenant_id !== undefined)
-      throw new StartError(`There is no such tenant: ${id}. List them: npm run -s strongroom -- tenants list`);
+      throw new StartError(`There is no such tenant: ${id}. List them: ${PROGRAM} tenants list`);
   };
   if (tenant_id !== undefined) await rotate(tenant_id.toLowerCase());
   else

@@ -111,6 +111,8 @@ export type Config = {
   limitDefaults: ApplicationLimits;
   trustedProxies: string[] | undefined;
   bootstrapApiKeyFile: string | undefined;
+  /** Undefined in production. */
+  devKey: string | undefined;
   sandbox: {
     wallKind: 'auto' | 'bwrap' | 'landlock' | 'none';
     /** Whether code may run without isolation by the system. */
@@ -254,6 +256,10 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
     problems.push(
       'HOST: a development server listens on loopback only. Set NODE_ENV=production, or ALLOW_DEV_ON_NETWORK=1 if the network is yours.',
     );
+  if (mode === 'production' && values.STRONGROOM_DEV_KEY)
+    problems.push('STRONGROOM_DEV_KEY: is for development only: others know such a key. Unset it.');
+  if (values.STRONGROOM_DEV_KEY && values.BOOTSTRAP_API_KEY_FILE)
+    problems.push('STRONGROOM_DEV_KEY: must not be beside BOOTSTRAP_API_KEY_FILE. Unset one of them.');
   const memoryLeastMb = memoryTotalMbLeast(values.SANDBOX_MEMORY_MB);
   if ((values.SANDBOX_MEMORY_TOTAL_MB ?? memoryLeastMb) < memoryLeastMb)
     problems.push(
@@ -299,6 +305,7 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
     },
     trustedProxies: values.TRUSTED_PROXIES,
     bootstrapApiKeyFile: values.BOOTSTRAP_API_KEY_FILE,
+    devKey: values.STRONGROOM_DEV_KEY,
     sandbox: {
       wallKind: values.SANDBOX_JAIL,
       allowWeak: mode === 'development' || values.SANDBOX_ALLOW_WEAK === '1',
@@ -346,9 +353,9 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
   };
 };
 
-/** Variables that a process needs before it gets its configuration by message. */
+/** Variables that a process needs before it gets its configuration by message. None is a secret. */
 const STARTING_VARIABLES =
-  /^(?:PATH|HOME|USER|TZ|LANG|LC_\w+|TMPDIR|LD_LIBRARY_PATH|NODE_(?:COMPILE_CACHE|EXTRA_CA_CERTS|OPTIONS|USE_SYSTEM_CA)|SSL_CERT_\w+|OPENSSL_\w+)$/;
+  /^(?:PATH|HOME|USER|TZ|LANG|LC_\w+|TMPDIR|LD_LIBRARY_PATH|NODE_(?:COMPILE_CACHE|EXTRA_CA_CERTS|OPTIONS|USE_SYSTEM_CA)|SSL_CERT_\w+|OPENSSL_\w+|STRONGROOM_COMMAND)$/;
 
 /** Variables withheld from workers, since /proc shows the environment of a process. */
 export const withheldVariables = (): Record<string, undefined> =>

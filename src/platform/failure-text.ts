@@ -3,10 +3,11 @@ import { ConfigError } from './config.ts';
 import { MigrationError } from './db/migrate.ts';
 import { StartError } from './errors.ts';
 import { describeError } from './log.ts';
+import { PROGRAM } from './program.ts';
 
 /** The printable parts of such an error. */
 export const failureText = (error: unknown): string => {
   const isForOperator = [ConfigError, StartError, MigrationError].some((made) => error instanceof made);
   if (isForOperator) return (error as Error).message;
-  return `This failure is unexpected. Its words are left out, for they can hold values; its name and place are below. To see which part of a start fails: npm run -s strongroom -- doctor\n${JSON.stringify(describeError(error), null, 2)}`;
+  return `This failure is unexpected. Its words are left out, for they can hold values; its name and place are below. To see which part of a start fails: ${PROGRAM} doctor\n${JSON.stringify(describeError(error), null, 2)}`;
 };

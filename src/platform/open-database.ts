@@ -13,6 +13,7 @@ import { StartError } from './errors.ts';
 import type { Metrics } from './metrics/metrics.ts';
 import type { Log } from './log.ts';
 import type { Tracing } from './tracing/tracing.ts';
+import { MIGRATE, PROGRAM, START } from './program.ts';
 
 export const migrationsDir = fileURLToPath(new URL('../../prisma/migrations', import.meta.url));
 
@@ -105,7 +106,7 @@ const refuseUnwalledRole = async (db: Database): Promise<void> => {
   const reason = `The server would connect to the database as "${name}", ${is_superuser ? 'a superuser' : 'a role with BYPASSRLS'}. Row-level security, the second wall between tenants, does not hold for such a role${is_superuser ? ', and it can change the audit log' : ''}.`;
   throw new StartError(
     is_superuser
-      ? `${reason} Make roles for the vault, and name them in DATABASE_URL (docs/operations/database-roles.md): npm run -s strongroom -- db roles --print-sql > roles.sql; OWNER_PASSWORD=... SERVER_PASSWORD=... psql -d DATABASE -f roles.sql; DATABASE_URL=postgresql://strongroom_owner:...@HOST/DATABASE npm run migrate; DATABASE_URL=postgresql://strongroom_server:...@HOST/DATABASE MIGRATE_ON_START=false npm start`
+      ? `${reason} Make roles for the vault, and name them in DATABASE_URL (docs/operations/database-roles.md): ${PROGRAM} db roles --print-sql > roles.sql; OWNER_PASSWORD=... SERVER_PASSWORD=... psql -d DATABASE -f roles.sql; DATABASE_URL=postgresql://strongroom_owner:...@HOST/DATABASE ${MIGRATE}; DATABASE_URL=postgresql://strongroom_server:...@HOST/DATABASE MIGRATE_ON_START=false npm start`
       : `${reason} Take the right away, as a superuser: psql -d DATABASE -c 'ALTER ROLE "${name}" NOBYPASSRLS'`,
   );
 };
@@ -156,7 +157,7 @@ const findDatabase = async (
 
 export const noVault = ({ mode, databaseUrl, dataDir }: Config): StartError =>
   new StartError(
-    `There is no vault in ${databaseUrl === undefined ? dataDir : 'the database that DATABASE_URL names'}, and this command makes none. If the vault is elsewhere, run the command in the directory of its server, or name its data directory (DATA_DIR=/path/to/data) or its database (DATABASE_URL). To make a vault: ${mode === 'production' ? 'npm run -s strongroom -- bootstrap --tenant-name NAME' : 'npm start'}`,
+    `There is no vault in ${databaseUrl === undefined ? dataDir : 'the database that DATABASE_URL names'}, and this command makes none. If the vault is elsewhere, run the command in the directory of its server, or name its data directory (DATA_DIR=/path/to/data) or its database (DATABASE_URL). To make a vault: ${mode === 'production' ? `${PROGRAM} bootstrap --tenant-name NAME` : START}`,
   );
 
 /** Applies migrations unless MIGRATE_ON_START=false. @throws StartError if they are not applied then: the code needs them. */
@@ -166,7 +167,7 @@ export const bringUpToDate = async (config: Config, poolConfig: PoolConfig): Pro
   if (pending.length === 0) return { applied: [], total: 0 };
   throw new StartError(
     pending.length === total
-      ? 'The database has no tables yet, and MIGRATE_ON_START=false keeps this start from making them. Make them: npm run migrate'
-      : `${pending.length} of ${total} migrations are pending (${pending.join(', ')}), and MIGRATE_ON_START=false keeps this start from applying them. Apply them first: npm run migrate`,
+      ? `The database has no tables yet, and MIGRATE_ON_START=false keeps this start from making them. Make them: ${MIGRATE}`
+      : `${pending.length} of ${total} migrations are pending (${pending.join(', ')}), and MIGRATE_ON_START=false keeps this start from applying them. Apply them first: ${MIGRATE}`,
   );
 };

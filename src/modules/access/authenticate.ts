@@ -18,6 +18,7 @@ import { checkPublicAccess, letPageRead } from './public-access.ts';
 import { mayAnywhere } from './rules.ts';
 import type { AccessContext } from './context.ts';
 import { AppError, failure, forbidden, unauthorized } from '../../platform/errors.ts';
+import { PROGRAM } from '../../platform/program.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -46,11 +47,9 @@ export const workOf = (request: FastifyRequest): Work => {
 };
 
 const notInitialized = () =>
-  failure(
-    'no_tenant',
-    'This vault has no tenant yet. Make one: npm run -s strongroom -- bootstrap --tenant-name NAME',
-    { retryAfterSeconds: 5 },
-  );
+  failure('no_tenant', `This vault has no tenant yet. Make one: ${PROGRAM} bootstrap --tenant-name NAME`, {
+    retryAfterSeconds: 5,
+  });
 
 /** Headers in which other services take a key. */
 const foreignHeader = /^(?:[a-z0-9-]{1,40}-)?(?:api-?key|auth-token|access-token)$/;

@@ -11,6 +11,7 @@ import { deleteKey, findKey, updateKey } from './rows/application-keys.ts';
 import { lockApplication } from './rows/applications.ts';
 import { deleteApiKey, listApiKeys } from './rows/find-api-key.ts';
 import { operatorTransaction } from './work.ts';
+import { PROGRAM } from '../../platform/program.ts';
 
 /** A key without its secret part. */
 export type ListedKey = {
@@ -22,7 +23,7 @@ export type ListedKey = {
   expires_at: Date | undefined;
 };
 
-const NO_SUCH_KEY = 'The tenant has no such key. List its keys: npm run -s strongroom -- api-keys list --tenant ID';
+const NO_SUCH_KEY = `The tenant has no such key. List its keys: ${PROGRAM} api-keys list --tenant ID`;
 
 /** @returns the tenant's keys, oldest first. */
 export const listKeys = async (ctx: AccessContext, tenant_id: string): Promise<ListedKey[]> =>
@@ -59,9 +60,7 @@ const logChange = (ctx: AccessContext, tx: PrismaTransaction, id: string, messag
 /** Rethrows what the operator can correct as a StartError: an unknown application or key, too many keys. */
 const throwToOperator = (error: unknown): never => {
   const isTheirs = error instanceof AppError && ['not_found', 'conflict'].includes(error.code);
-  throw isTheirs
-    ? new StartError(`${error.message} List keys and applications: npm run -s strongroom -- api-keys list`)
-    : error;
+  throw isTheirs ? new StartError(`${error.message} List keys and applications: ${PROGRAM} api-keys list`) : error;
 };
 
 type NewKeySettings = { name: string | null; expires_at: Date | null; allowed_addresses: string[] };

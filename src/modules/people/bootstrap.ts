@@ -22,6 +22,7 @@ import { newAddressProblem } from './address.ts';
 import type { PeopleContext } from './context.ts';
 import { invitationLink } from './mail-texts.ts';
 import { draftInvitation, writeInvitation } from './invitations.ts';
+import { PROGRAM } from '../../platform/program.ts';
 
 export type NewTenantOptions = {
   name: string;
@@ -136,7 +137,7 @@ const asStartError = (error: unknown): unknown =>
 /** @throws StartError. */
 const findTenant = async (ctx: PeopleContext, id: string) => {
   const [tenant] = await findTenants(ctx.db, id);
-  if (!tenant) throw new StartError(`There is no such tenant: ${id}. List them: npm run -s strongroom -- tenants list`);
+  if (!tenant) throw new StartError(`There is no such tenant: ${id}. List them: ${PROGRAM} tenants list`);
   return tenant;
 };
 

@@ -82,6 +82,20 @@ export const serverVariables = {
     .optional()
     .describe('The public names of this server, which it never calls itself, comma-separated.'),
   DOCS: flag(true).describe('`off` leaves out the start page `/`, `/docs` and `/openapi.json`.'),
+  STRONGROOM_DEV_KEY: z
+    .string()
+    .min(1)
+    .optional()
+    .describe(
+      'A ready-made API key, `svc_test_...`, with all permissions in the tenant of a development server: for scripts that know it beforehand. A start in production with it fails.',
+    ),
+  STRONGROOM_COMMAND: z
+    .string()
+    .min(1)
+    .optional()
+    .describe(
+      'What stands before a command in advice. The images and compose set it: where it is set, no command writes a file that would go with the container.',
+    ),
   BOOTSTRAP_API_KEY_FILE: z
     .string()
     .min(1)

@@ -7,6 +7,7 @@ import { inSession, quoted } from './backup/session.ts';
 import { LOCK_KEY } from './migrate.ts';
 import { lowerWalls } from './tenant-walls.ts';
 import { createFunctionText, functionName, type ShardFunction, signatureOf } from './shard-functions.ts';
+import { MIGRATE } from '../program.ts';
 
 /** `tokens` comes first: its shards decide where those of the others are. */
 export const DISTRIBUTED_TABLES = [
@@ -52,7 +53,7 @@ const check = async (session: Client): Promise<void> => {
   const { rows } = await session.query(FIND_STATE, [DISTRIBUTED_TABLES]);
   const { role, foreign_tables, tables, has_citus } = rows[0];
   if (tables < DISTRIBUTED_TABLES.length)
-    throw new StartError('The database lacks tables, so nothing was changed. Make them first: npm run migrate');
+    throw new StartError(`The database lacks tables, so nothing was changed. Make them first: ${MIGRATE}`);
   if (foreign_tables.length > 0)
     throw new StartError(
       `The role "${role}" does not own the tables (${foreign_tables.join(', ')}), so nothing was changed. Name the role that migrates in DATABASE_URL (docs/operations/database-roles.md).`,

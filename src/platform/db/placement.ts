@@ -3,6 +3,7 @@ import { HAS_CITUS } from './citus.ts';
 import { DISTRIBUTED_TABLES } from './distribute.ts';
 import { functionName, type ShardFunction } from './shard-functions.ts';
 import type { Query } from './statements.ts';
+import { PROGRAM } from '../program.ts';
 
 /** `faults`: what is wrong, in sentences. `warnings`: what is only slow. */
 export type Placement = { workers: number; shards: number; version: string; faults: string[]; warnings: string[] };
@@ -65,14 +66,14 @@ export const findPlacement = async (
   const open = grants.filter(({ success, result }) => success && result !== '0');
   if (open.length > 0)
     faults.push(
-      `rows of the audit log can be changed on ${open.map(({ node }) => node).join(', ')}, as after a rebalance. Run: npm run -s strongroom -- db distribute`,
+      `rows of the audit log can be changed on ${open.map(({ node }) => node).join(', ')}, as after a rebalance. Run: ${PROGRAM} db distribute`,
     );
 
   const names = functions.map(functionName);
   const there = await query(undefined, 'SELECT FROM pg_proc WHERE proname = ANY ($1::text[])', [names]);
   const warnings =
     there.length < names.length
-      ? ['functions of this release are missing, so writes are slower. Run: npm run -s strongroom -- db distribute']
+      ? [`functions of this release are missing, so writes are slower. Run: ${PROGRAM} db distribute`]
       : [];
   const [counts] = (await query(undefined, FIND_COUNTS, [])) as [{ workers: number; shards: number }];
   return { ...counts, version: [...known_versions].join(', '), faults, warnings };

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { StartError } from '../errors.ts';
 import { exists, makeDirectory } from '../files.ts';
+import { IS_IMAGE } from '../program.ts';
 import { checkVersion, createCluster, removeAbandoned } from './cluster.ts';
 import { type DatabaseAddress, ensureDatabase } from './connection.ts';
 import { type Directory, type Log, changeOwner, codeOf, directoryOf, lastReason } from './directory.ts';
@@ -70,7 +71,7 @@ const startAndConnect = async <T>(
   const directory = directoryOf(options.dataDir);
   await makeDirectory(directory.path).catch((error: unknown) => {
     throw new StartError(
-      `The data directory ${directory.path} cannot be created (${codeOf(error)}). Name one that this user may write to: DATA_DIR=<directory> npm start.`,
+      `The data directory ${directory.path} cannot be created (${codeOf(error)}). ${IS_IMAGE ? 'Mount a volume there, or a folder that user 1000 may write to' : 'Name one that this user may write to: DATA_DIR=<directory> npm start'}.`,
       { cause: error },
     );
   });

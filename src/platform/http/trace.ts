@@ -34,7 +34,7 @@ export const addTrace = (app: App): void => {
   });
 };
 
-/** Logs and counts each request: with the pattern of the route, without its URL, headers and body. */
+/** Logs and counts each request: with the pattern of the route, without its URL, headers and body. Probes that pass are at `debug`. */
 export const addRequestLog = (app: App, metrics: Metrics): void => {
   const countRequest = createRequestFigures(metrics);
   app.addHook('onResponse', (request, reply, done) => {
@@ -42,7 +42,9 @@ export const addRequestLog = (app: App, metrics: Metrics): void => {
     const route = request.routeOptions.url ?? 'none';
     const ms = reply.elapsedTime;
     countRequest(method, route, reply.statusCode, ms / 1000);
-    request.log.info(
+    // A health check asks every few seconds: tens of thousands of lines a day that say nothing.
+    const isQuiet = request.routeOptions.config.isProbe === true && reply.statusCode < 400;
+    request.log[isQuiet ? 'debug' : 'info'](
       {
         ...traceIdsOf(request),
         method,

@@ -23,6 +23,7 @@ import {
   listDomainsOfTenant,
   type StoredDomain,
 } from '../rows/sso.ts';
+import { PROGRAM } from '../../../platform/program.ts';
 
 type Finding = Pick<Platform, 'db'>;
 
@@ -79,7 +80,7 @@ export const bindDomain = async (ctx: AccessContext, tenant: string, text: strin
   const other = await findDomainBeforeCaller(ctx.db, domain);
   if (other?.tenant_id === tenant_id && other.isGenuine) return domain;
   throw new StartError(
-    `The domain is bound to tenant ${other?.tenant_id ?? ''} already. Remove that first: npm run -s strongroom -- sso unbind ${domain}`,
+    `The domain is bound to tenant ${other?.tenant_id ?? ''} already. Remove that first: ${PROGRAM} sso unbind ${domain}`,
   );
 };
 

@@ -6,6 +6,7 @@ import { z } from 'zod';
 import { createSha256 } from '../../crypto/digest.ts';
 import { StartError } from '../../errors.ts';
 import { findColumns, findMigrations, findOrders, quoted } from './session.ts';
+import { MIGRATE } from '../../program.ts';
 
 /** Raised when an earlier release could not read a dump. */
 export const DUMP_FORMAT = 1;
@@ -97,7 +98,7 @@ export const dumpTables = async (
   const missing = tables.filter((table) => !columns.has(table));
   if (missing.length > 0)
     throw new StartError(
-      `The database lacks tables of this release (${missing.join(', ')}). Apply the migrations: npm run migrate`,
+      `The database lacks tables of this release (${missing.join(', ')}). Apply the migrations: ${MIGRATE}`,
     );
   const manifest: Manifest = {
     ...label,

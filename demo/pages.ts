@@ -18,12 +18,15 @@ export type CheckoutOptions = {
   version: string;
   integrity: string;
   processorPageUrl: string;
+  /** The last four digits of the card on file, if there is one. */
+  ending: string | undefined;
 };
 
 const STYLE = `
   body { margin: 0; font: 16px/1.5 system-ui, sans-serif; color: #1f2430; background: #f4f5f8 }
   header { padding: 16px 32px; background: #1f2430; color: #fff; font-weight: 600 }
   main { display: grid; grid-template-columns: 340px 1fr; gap: 24px; padding: 24px 32px; max-width: 1280px }
+  [hidden] { display: none }
   form, section { background: #fff; border: 1px solid #d9dce5; border-radius: 8px }
   form { padding: 20px; align-self: start }
   h1 { font-size: 20px; margin: 0 0 12px }
@@ -45,6 +48,7 @@ export const checkoutPage = ({
   version,
   integrity,
   processorPageUrl,
+  ending,
 }: CheckoutOptions): string => `<!doctype html>
 <html lang="en">
 <head>
@@ -65,6 +69,13 @@ export const checkoutPage = ({
   <small>Use a test card, any date ahead, any code: 4242 4242 4242 4242 succeeds, 4000 0000 0000 0002 is declined,
     4000 0000 0000 0119 is not answered (25 seconds), 4000 0000 0000 0341 resets the connection.</small>
 </form>
+<form id="on-file"${ending === undefined ? ' hidden' : ''}>
+  <h1>Pay EUR 19.99 with the card on file</h1>
+  <p>The card that ends with ${ending ?? ''}. Type its security code again: it goes to the vault only.</p>
+  <div id="code" class="field"></div>
+  <button disabled>Pay again</button>
+  <p role="status"></p>
+</form>
 <div class="panels">
   <section><h2>The page in the browser saw <small>events of the fields, and a token</small></h2><pre id="browser"></pre></section>
   <section><h2>The merchant's server saw <small>a token</small></h2><pre id="merchant"></pre></section>
@@ -74,6 +85,7 @@ export const checkoutPage = ({
 </main>
 <script type="module" nonce="${nonce}">
 const find = (selector) => document.querySelector(selector);
+const origin = ${JSON.stringify(vaultUrl)};
 const ask = async (path, body) => {
   const response = await fetch(path, { method: 'POST', body: JSON.stringify(body ?? {}) });
   if (!response.ok) throw new Error('The shop did not answer. Try again.');
@@ -85,8 +97,38 @@ const see = (line) => {
   find('#browser').textContent = saw.slice(-6).join('\\n');
 };
 
+const show = (merchant) => {
+  find('#merchant').textContent = merchant;
+  find('#processor').src = find('#processor').src;
+};
+
+if (!find('#on-file').hidden) {
+  const session = await ask('/code-session');
+  const code = StrongroomFields.createFields({ origin, session }).securityCode();
+  const [button, status] = [find('#on-file button'), find('#on-file [role=status]')];
+  code.on('change', ({ complete, valid }) => {
+    button.disabled = !complete;
+    see('change ' + JSON.stringify({ complete, valid }));
+  });
+  code.on('error', ({ code }) => see('error ' + code));
+  code.mount({ cvc: '#code' });
+  find('#on-file').addEventListener('submit', async (event) => {
+    event.preventDefault();
+    button.disabled = true;
+    try {
+      see('saved ' + JSON.stringify(await code.save()));
+      const paid = await ask('/pay-on-file', { session: session.id });
+      status.textContent = 'Payment ' + paid.status;
+      show(paid.merchant);
+    } catch (error) {
+      status.textContent = error.message;
+      button.disabled = false;
+    }
+  });
+}
+
 const session = await ask('/session');
-const card = StrongroomFields.createFields({ origin: ${JSON.stringify(vaultUrl)}, session }).card();
+const card = StrongroomFields.createFields({ origin, session }).card();
 card.on('change', ({ complete, valid, brand }) => {
   find('button').disabled = !complete;
   see('change ' + JSON.stringify({ complete, valid, brand }));
@@ -102,8 +144,7 @@ find('#form').addEventListener('submit', async (event) => {
     see('token ' + JSON.stringify(token));
     const { status, merchant } = await ask('/pay', { session: session.id, token: token.id });
     find('#result').textContent = 'Payment ' + status;
-    find('#merchant').textContent = merchant;
-    find('#processor').src = find('#processor').src;
+    show(merchant);
     find('button').disabled = status === 'succeeded';
   } catch (error) {
     find('#result').textContent = error.message;

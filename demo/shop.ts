@@ -9,7 +9,7 @@ import { checkoutPage } from './pages.ts';
 export type ShopOptions = {
   port: number;
   vaultUrl: string;
-  /** May create and read sessions, create tokens, and use them. */
+  /** May create and read sessions, create tokens, read their masks, replace security codes, and use tokens. */
   apiKey: string;
   chargeUrl: string;
   processorPageUrl: string;
@@ -45,6 +45,9 @@ export const startShop = async ({ port, vaultUrl, apiKey, chargeUrl, processorPa
   /** The sessions of this shop. A browser may name others. */
   const sessions = new Set<string>();
 
+  /** The card of the last payment, as a shop keeps it for a customer who has signed in. */
+  let onFile: { token: string; ending: string } | undefined;
+
   const showPage = (): { page: string; policy: string } => {
     const nonce = randomBytes(16).toString('base64');
     const policy = [
@@ -58,13 +61,28 @@ export const startShop = async ({ port, vaultUrl, apiKey, chargeUrl, processorPa
       "frame-ancestors 'none'",
     ].join('; ');
     const integrity = versions[current]['fields.js'];
-    return { page: checkoutPage({ nonce, vaultUrl, version: current, integrity, processorPageUrl }), policy };
+    const ending = onFile?.ending;
+    return { page: checkoutPage({ nonce, vaultUrl, version: current, integrity, processorPageUrl, ending }), policy };
+  };
+
+  /** A session for a new card, or for the security code of the one on file. */
+  const startSession = async (more: { types: string[]; token_id?: string }): Promise<string> => {
+    const { id, session_key } = await askVault('POST', '/sessions', { allowed_origins: [origin], ...more });
+    sessions.add(id);
+    return JSON.stringify({ id, session_key });
+  };
+
+  /** The card on file is known here: the page names no token. */
+  const payOnFile = ({ session }: { session: string }) => {
+    if (!onFile) throw new Error('no card is on file');
+    return pay({ session, token: onFile.token });
   };
 
   const pay = async ({ session, token }: { session: string; token: string }) => {
     if (!sessions.has(session)) throw new Error('the session is not of this shop');
     const { tokens } = await askVault('GET', `/sessions/${session}`);
     if (!tokens.includes(token)) throw new Error('the token is not of this session');
+    const { mask } = await askVault('GET', `/tokens/${token}`);
     const charge = {
       amount: AMOUNT,
       currency: 'eur',
@@ -80,6 +98,7 @@ export const startShop = async ({ port, vaultUrl, apiKey, chargeUrl, processorPa
     // Without this header the processor did not answer: after a timeout or a reset it may have charged the card.
     const hasAnswer = response.headers.has('svc-proxy-destination-status');
     const status = hasAnswer ? answer.status : `unknown: ${answer.proxy_error?.detail ?? 'no answer'}`;
+    if (status === 'succeeded') onFile = { token, ending: mask.number.slice(-4) };
     const merchant = [
       `received ${JSON.stringify({ token })}`,
       `sent to ${vaultUrl}/proxy ${JSON.stringify(charge, null, 2)}`,
@@ -101,13 +120,18 @@ export const startShop = async ({ port, vaultUrl, apiKey, chargeUrl, processorPa
           return;
         }
         case 'POST /session': {
-          const made = await askVault('POST', '/sessions', { allowed_origins: [origin], types: ['card'] });
-          sessions.add(made.id);
-          response.end(JSON.stringify({ id: made.id, session_key: made.session_key }));
+          response.end(await startSession({ types: ['card'] }));
           return;
         }
         case 'POST /pay':
           response.end(JSON.stringify(await pay(JSON.parse(body))));
+          return;
+        case 'POST /code-session':
+          if (!onFile) throw new Error('no card is on file');
+          response.end(await startSession({ types: ['cvc'], token_id: onFile.token }));
+          return;
+        case 'POST /pay-on-file':
+          response.end(JSON.stringify(await payOnFile(JSON.parse(body))));
           return;
         default:
           response.writeHead(404).end('{}');

@@ -60,7 +60,7 @@ const startVault = async (chargeUrl: string): Promise<{ child: ChildProcess; url
   return { child, url, apiKey: api_key };
 };
 
-/** The shop's key: sessions, and the use of tokens in the proxy. It may read no value. */
+/** The shop's key: sessions, and the use of tokens in the proxy. It reads masks, and no value. */
 const createShopKey = async (url: string, apiKey: string): Promise<string> => {
   const response = await fetch(`${url}/applications`, {
     method: 'POST',
@@ -68,7 +68,7 @@ const createShopKey = async (url: string, apiKey: string): Promise<string> => {
     body: JSON.stringify({
       name: 'Demo shop',
       type: 'private',
-      permissions: ['session:create', 'session:read', 'token:create', 'token:use'],
+      permissions: ['session:create', 'session:read', 'token:create', 'token:read', 'token:update', 'token:use'],
     }),
   });
   const made = (await response.json()) as { key: string };
@@ -95,7 +95,8 @@ try {
   });
   console.log(`
   The shop:  ${shop.url}
-  Pay with 4242 4242 4242 4242, any date ahead and any code. Ctrl-C stops all.
+  Pay with 4242 4242 4242 4242, any date ahead and any code. Load the page again: the card on file needs a code only.
+  Ctrl-C stops all.
 `);
 } catch (error) {
   const { code, message } = error as NodeJS.ErrnoException;

@@ -39,6 +39,7 @@ import { detokenizeRoutes } from './modules/tokens/detokenize.routes.ts';
 import { tokenizeRoutes } from './modules/tokens/tokenize.routes.ts';
 import { tokensRoutes } from './modules/tokens/tokens.routes.ts';
 import { collectRoutes } from './modules/sessions/collect.routes.ts';
+import { codesRoutes } from './modules/sessions/codes.routes.ts';
 import { sessionsRoutes } from './modules/sessions/sessions.routes.ts';
 import { fieldsRoutes } from './modules/fields/fields.routes.ts';
 import { formulasRoutes } from './modules/code/formulas.routes.ts';
@@ -129,6 +130,7 @@ const addApiRoutes = async (app: App, ctx: Context): Promise<void> => {
     associationsRoutes(scope, ctx);
     detokenizeRoutes(scope, ctx);
     sessionsRoutes(scope, ctx);
+    codesRoutes(scope, ctx);
     logsRoutes(scope, ctx);
     formulasRoutes(scope, ctx);
     reactorsRoutes(scope, ctx);

@@ -14,11 +14,26 @@ beforeAll(async () => {
   expect(parent.status).toBe(201);
 });
 
-const send = ({ method, path }: Operation, type: string, body: unknown, query = ''): Promise<Answer> =>
-  server.request(method, path + query, {
-    headers: { 'content-type': type },
+const SHOP = 'https://shop.example.com';
+
+/** A session for the security code of a card takes three requests, with its own key. */
+const openCodeSession = async () => {
+  const card = { type: 'card', data: { number: '4242424242424242' } };
+  const { id: token_id } = (await server.request('POST', '/tokens', { json: card })).body;
+  const json = { token_id, types: ['cvc'], allowed_origins: [SHOP] };
+  const { id, session_key } = (await server.request('POST', '/sessions', { json })).body;
+  return { path: `/sessions/${id}/cvc`, key: session_key };
+};
+
+const send = async (operation: Operation, type: string, body: unknown, query = ''): Promise<Answer> => {
+  const { method } = operation;
+  const { path, key } = operation.path.endsWith('/cvc') ? await openCodeSession() : { ...operation, key: undefined };
+  return server.request(method, path + query, {
+    headers: { 'content-type': type, ...(key !== undefined && { origin: SHOP }) },
+    ...(key !== undefined && { key }),
     ...(body !== undefined && { body: JSON.stringify(body) }),
   });
+};
 
 /** What stands below these is the caller's own. */
 const freeNames = ['data', 'metadata', 'args', 'settings', 'mask'];

@@ -12,6 +12,8 @@ import { root } from '../support/process.ts';
 
 const NUMBER = '4916338506082832';
 const CVC = '739';
+/** Typed when the card is on file. */
+const OTHER_CVC = '648';
 const EXPIRY = '12/30';
 
 /** Digits of the number that stand beside each other, also as they are shown in groups. The mask shows the last four. */
@@ -66,7 +68,7 @@ describe.skipIf(!isInstalled('chromium'))('the demo, in Chromium', () => {
     );
     await page.goto(url);
     const fill = (field: string, text: string) =>
-      page.frameLocator(`iframe[data-strongroom-field=${field}]`).locator('input').pressSequentially(text);
+      page.frameLocator(`#form iframe[data-strongroom-field=${field}]`).locator('input').pressSequentially(text);
     await fill('number', NUMBER);
     await fill('expiry', EXPIRY);
     await fill('cvc', CVC);
@@ -81,7 +83,7 @@ describe.skipIf(!isInstalled('chromium'))('the demo, in Chromium', () => {
       return strings.join('\n');
     };
     const typed = await takeHeap();
-    await page.getByRole('button', { name: 'Pay' }).click();
+    await page.getByRole('button', { name: 'Pay', exact: true }).click();
     await page.getByText('Payment succeeded').waitFor();
 
     const processor = page.frameLocator('#processor').locator('pre');
@@ -105,6 +107,29 @@ describe.skipIf(!isInstalled('chromium'))('the demo, in Chromium', () => {
     await context.close();
   });
 
+  test('the card on file is paid with its security code alone, which goes to the vault only', async () => {
+    const page = await chromium.newPage();
+    const requests: { url: string; body: string }[] = [];
+    page.on('request', (request) => requests.push({ url: request.url(), body: request.postData() ?? '' }));
+    await page.goto(url);
+    await page.getByText('The card that ends with 2832').waitFor();
+    const code = page.locator('#code').frameLocator('iframe').locator('input');
+    await code.pressSequentially(OTHER_CVC);
+    await page.getByRole('button', { name: 'Pay again' }).click();
+    await page.locator('#on-file').getByText('Payment succeeded').waitFor();
+    const processor = page.frameLocator('#processor').locator('pre');
+    await processor.getByText(`"cvc":"${OTHER_CVC}"`).waitFor();
+    expect(await processor.textContent()).toContain(`"number":"${NUMBER}"`);
+    const holding = requests.filter(({ body }) => body.includes(`"${OTHER_CVC}"`));
+    expect(holding.map(({ url: to }) => new URL(to).pathname)).toEqual([
+      expect.stringMatching(/^\/sessions\/.*\/cvc$/),
+    ]);
+    for (const text of [await page.locator('#browser').textContent(), await page.locator('#merchant').textContent()])
+      expect(text).not.toContain(`"${OTHER_CVC}"`);
+    expect(findRuns(JSON.stringify(requests))).toEqual([]);
+    await page.close();
+  });
+
   test.each([
     ['4000000000000002', 'Payment declined', 'received 402'],
     ['4000000000000341', 'Payment unknown: The destination closed the connection.', 'received 502'],
@@ -112,11 +137,11 @@ describe.skipIf(!isInstalled('chromium'))('the demo, in Chromium', () => {
     const page = await chromium.newPage();
     await page.goto(url);
     const fill = (field: string, text: string) =>
-      page.frameLocator(`iframe[data-strongroom-field=${field}]`).locator('input').pressSequentially(text);
+      page.frameLocator(`#form iframe[data-strongroom-field=${field}]`).locator('input').pressSequentially(text);
     await fill('number', number);
     await fill('expiry', EXPIRY);
     await fill('cvc', CVC);
-    await page.getByRole('button', { name: 'Pay' }).click();
+    await page.getByRole('button', { name: 'Pay', exact: true }).click();
     await page.getByText(result).waitFor();
     expect(await page.locator('#merchant').textContent()).toContain(merchant);
     await page.close();

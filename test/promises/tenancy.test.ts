@@ -139,6 +139,13 @@ const table: Record<string, Row> = {
     status: 200,
     names: ['session_id'],
   },
+  // The keys of applications have no card: that of its session is the only one that works (test/security-codes.test.ts).
+  'POST /sessions/:session_id/cvc': {
+    path: ({ session_id }) => `/sessions/${session_id}/cvc`,
+    json: { cvc: '123' },
+    permission: 'token:update',
+    status: 403,
+  },
   'POST /applications': {
     path: () => '/applications',
     json: application,

@@ -1,9 +1,10 @@
 // React hooks for @strongroom/fields: each mounts the frames into the elements that get its refs, and follows their state.
 import { createFields, type FieldName, type FieldsError, type FieldsOptions } from '@strongroom/fields';
-import type { BankField, CardField, Form, FormState, MountOptions } from '@strongroom/fields';
+import type { BankField, Brand, CardField, CodeForm, Form, FormState, MountOptions } from '@strongroom/fields';
 import { useEffect, useMemo, useRef, useState } from 'react';
 
-export type UsedForm<Field extends FieldName> = Pick<Form<Field>, 'tokenize' | 'focus' | 'clear'> & {
+/** What a hook gives of a form. */
+type Used<Field extends FieldName> = Pick<Form<Field>, 'focus' | 'clear'> & {
   /** Give it to the element that holds the field: `<div ref={card.ref('number')} />`. Fields without an element are left out. */
   ref(field: Field): (element: Element | null) => void;
   isReady: boolean;
@@ -13,14 +14,21 @@ export type UsedForm<Field extends FieldName> = Pick<Form<Field>, 'tokenize' | '
   error: FieldsError | undefined;
 };
 
+export type UsedForm<Field extends FieldName> = Used<Field> & Pick<Form<Field>, 'tokenize'>;
+
+export type UsedSecurityCode = Used<'cvc'> & Pick<CodeForm, 'save'>;
+
 /** What a form has told its page. */
-type Heard<Field extends FieldName> = Pick<UsedForm<Field>, 'isReady' | 'state' | 'error'>;
+type Heard<Field extends FieldName> = Pick<Used<Field>, 'isReady' | 'state' | 'error'>;
 
 const NOTHING = { isReady: false, state: undefined, error: undefined };
 
-const useForm = <Field extends FieldName>(form: Form<Field>, options: MountOptions): UsedForm<Field> => {
+const useMounted = <Field extends FieldName>(
+  form: Omit<Form<Field>, 'tokenize'>,
+  options: MountOptions,
+): Used<Field> => {
   const targets = useRef<Partial<Record<Field, Element>>>({});
-  const [heard, setHeard] = useState<Heard<Field> & { of?: Form<Field> }>(NOTHING);
+  const [heard, setHeard] = useState<Heard<Field> & { of?: object }>(NOTHING);
   const key = JSON.stringify(options);
 
   useEffect(() => {
@@ -46,7 +54,6 @@ const useForm = <Field extends FieldName>(form: Form<Field>, options: MountOptio
     isReady,
     state,
     error,
-    tokenize: form.tokenize,
     focus: form.focus,
     clear: form.clear,
     ref: (field) => (element) => {
@@ -55,6 +62,11 @@ const useForm = <Field extends FieldName>(form: Form<Field>, options: MountOptio
     },
   };
 };
+
+const useForm = <Field extends FieldName>(form: Form<Field>, options: MountOptions): UsedForm<Field> => ({
+  ...useMounted(form, options),
+  tokenize: form.tokenize,
+});
 
 /** Another session mounts the fields again. */
 const useFields = ({ origin, session }: FieldsOptions) =>
@@ -83,4 +95,14 @@ export const useText = (type: string, place: FieldsOptions, options: MountOption
     useMemo(() => fields.text(type), [fields, type]),
     options,
   );
+};
+
+/** The security code of the stored card that the session is for. @param brand what `state.brand` says. */
+export const useSecurityCode = (
+  place: FieldsOptions,
+  { brand, ...options }: MountOptions & { brand?: Brand | undefined } = {},
+): UsedSecurityCode => {
+  const fields = useFields(place);
+  const form = useMemo(() => fields.securityCode({ brand }), [fields, brand]);
+  return { ...useMounted(form, options), save: form.save };
 };

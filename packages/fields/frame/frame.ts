@@ -1,18 +1,19 @@
 // The page of one frame: a label, an input and a message. It accepts one message of the page, which brings a port.
-import { fieldsOfForm } from '../src/protocol.ts';
+import { CODE_TYPE, fieldsOfForm } from '../src/protocol.ts';
 import type { FieldName, FieldProblem, FieldState, FromFrame, Hello, Look, ToFrame } from '../src/protocol.ts';
 import { brandOf } from './brands.ts';
 import { createToken } from './create-token.ts';
 import { kindOf } from './kinds.ts';
 import { applyStyle } from './look.ts';
+import { saveCode } from './save-code.ts';
 import { type Sibling, siblingsOf } from './siblings.ts';
 import { rewrite, skipSeparators } from './typing.ts';
 
 /** `/fields/<version>/frame/<session>/<field>` */
 const [, , , , session = '', name = ''] = location.pathname.split('/');
 const field = name as FieldName;
-/** The server writes the origins of the session, the public id of its key, and whether it has ended. */
-const { origins = '', key: public_id = '', expired } = document.documentElement.dataset;
+/** The server writes the origins of the session, the public id of its key, whether it has ended, and the length of its card's code. */
+const { origins = '', key: public_id = '', expired, codeLength } = document.documentElement.dataset;
 
 const isHello = (data: Partial<Hello> | null): data is Hello =>
   data?.strongroom === 'fields' &&
@@ -41,6 +42,9 @@ const make = <Name extends keyof HTMLElementTagNameMap>(
 const start = ({ mount, type, session_key, look: firstLook }: Hello, port: MessagePort): void => {
   const kind = kindOf(field, type);
   const isNumber = kind.autocomplete === 'cc-number';
+  const isCode = type === CODE_TYPE;
+  /** Of a stored card, which has no frame of its number beside this one. */
+  const ofCard = isCode && codeLength !== undefined ? { cvc: Number(codeLength) } : undefined;
   const label = make('label', { for: 'input' });
   const message = make('p', { id: 'message', role: 'alert' });
   const input = make('input', {
@@ -69,7 +73,7 @@ const start = ({ mount, type, session_key, look: firstLook }: Hello, port: Messa
   const problemOf = (): FieldProblem | undefined =>
     input.value.trim() === ''
       ? 'required'
-      : kind.problemOf(input.value, siblingsOf(own).find(({ brand }) => brand)?.brand);
+      : kind.problemOf(input.value, ofCard ?? siblingsOf(own).find(({ brand }) => brand)?.brand);
 
   /** Shows the state, and tells the page if it differs: a message for each digit would tell how many there are. */
   const show = (): void => {
@@ -162,8 +166,11 @@ const start = ({ mount, type, session_key, look: firstLook }: Hello, port: Messa
     } else if (asked.kind === 'clear') own.clear();
     else if (asked.kind === 'tokenize' && session_key !== undefined) {
       const { fields, metadata } = asked;
+      const ours = { id: session, public_id };
       tell(
-        await createToken(own, { id: session, public_id }, fields, { session_key, metadata, brand: own.brand?.name }),
+        await (isCode
+          ? saveCode(own, ours, session_key)
+          : createToken(own, ours, fields, { session_key, metadata, brand: own.brand?.name })),
       );
     }
   };

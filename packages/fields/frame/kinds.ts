@@ -8,7 +8,7 @@ export type Kind = {
   /** Text as it is written in the input. Idempotent. */
   format(text: string): string;
   /** Undefined where the text is complete and right. @param brand of the card. */
-  problemOf(text: string, brand: BrandRules | undefined): FieldProblem | undefined;
+  problemOf(text: string, brand: Pick<BrandRules, 'cvc'> | undefined): FieldProblem | undefined;
   /** Only where there is no problem. */
   dataOf(text: string): unknown;
 };
@@ -76,7 +76,7 @@ const problemOfExpiry = (text: string): FieldProblem | undefined => {
   return year > now.getFullYear() + YEARS_AHEAD_MAX ? 'invalid' : undefined;
 };
 
-const problemOfCvc = (text: string, brand: BrandRules | undefined): FieldProblem | undefined => {
+const problemOfCvc = (text: string, brand: Pick<BrandRules, 'cvc'> | undefined): FieldProblem | undefined => {
   if (text.length < (brand?.cvc ?? 3)) return 'incomplete';
   return text.length > (brand?.cvc ?? 4) ? 'invalid' : undefined;
 };

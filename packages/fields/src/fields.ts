@@ -1,8 +1,9 @@
-// The entry point of @strongroom/fields: forms for a card, a bank account or one value, in frames of a vault.
-import { createForm, type Form } from './form.ts';
-import { BANK_FIELDS, CARD_FIELDS, TEXT_FIELDS } from './protocol.ts';
+// The entry point of @strongroom/fields: forms for a card, a bank account, one value, or the
+// security code of a stored card, in frames of a vault.
+import { type CodeForm, createCodeForm, createForm, type Form } from './form.ts';
+import { BANK_FIELDS, type Brand, CARD_FIELDS, TEXT_FIELDS } from './protocol.ts';
 
-export { FieldsError, type Form, type FormEvents, type FormState, type MountOptions } from './form.ts';
+export { type CodeForm, FieldsError, type Form, type FormEvents, type FormState, type MountOptions } from './form.ts';
 export type * from './protocol.ts';
 
 /** The version of this library, and of the frames that it loads. The build sets it. */
@@ -21,6 +22,11 @@ export type Fields = {
   bank(): Form<BankField>;
   /** One `value` of a token type of the session, such as `social_security_number`. */
   text(type: string): Form<'value'>;
+  /**
+   * The security code of the stored card that the session is for. The vault tells the frame how long it is.
+   * @param options `brand` is what `state.brand` says, where the page shows one.
+   */
+  securityCode(options?: { brand?: Brand | undefined }): CodeForm;
 };
 
 /** @param options `origin` is where the vault serves its frames, such as `https://vault.example.com`. */
@@ -32,5 +38,6 @@ export const createFields = (options: FieldsOptions): Fields => {
     card: () => createForm(place, 'card', CARD_FIELDS),
     bank: () => createForm(place, 'bank', BANK_FIELDS),
     text: (type) => createForm(place, type, TEXT_FIELDS),
+    securityCode: ({ brand } = {}) => createCodeForm(place, brand),
   };
 };

@@ -1,6 +1,8 @@
-// The fields of one token in a page: mounts their frames, tells the page their state, and has them create the token.
+// The fields of one form in a page: mounts their frames, tells the page their state, and has them create a token, or send the security
+// code of a stored card.
 import { english } from './labels.ts';
 import { mountFrame, type MountedFrame } from './mounted-frame.ts';
+import { CODE_FIELDS, CODE_TYPE } from './protocol.ts';
 import type {
   Brand,
   FieldName,
@@ -11,6 +13,7 @@ import type {
   FieldsStyle,
   FromFrame,
   Look,
+  SavedCode,
   Token,
 } from './protocol.ts';
 
@@ -79,10 +82,38 @@ export type FormPlace = { origin: string; version: string; session: { id: string
 
 /** @param names the fields that the form may have. The first one, which must be mounted, creates the token. */
 export const createForm = <Field extends FieldName>(
-  { origin, version, session }: FormPlace,
+  place: FormPlace,
   type: string,
   names: readonly Field[],
 ): Form<Field> => {
+  const { send, ...form } = createSender<Field, Token>(place, type, names);
+  return { ...form, tokenize: send };
+};
+
+/** The security code of a stored card, in one field. */
+export type CodeForm = Omit<Form<'cvc'>, 'tokenize'> & {
+  /** Replaces the code of the card, then clears the field. A second call meanwhile gets the same result. @throws FieldsError. */
+  save(): Promise<SavedCode>;
+};
+
+/** @param brand what `state.brand` says. How long the code is, the frame knows from the vault. */
+export const createCodeForm = (place: FormPlace, brand: Brand | undefined): CodeForm => {
+  const { send, ...form } = createSender<'cvc', SavedCode>(place, CODE_TYPE, CODE_FIELDS, brand);
+  return { ...form, save: () => send() };
+};
+
+/** A form, with the function that has its first frame send what was typed. */
+type Sender<Field extends FieldName, Result> = Omit<Form<Field>, 'tokenize'> & {
+  send(options?: { metadata?: Record<string, string> }): Promise<Result>;
+};
+
+/** @param names the fields that the form may have. The first one must be mounted, and sends what was typed. */
+const createSender = <Field extends FieldName, Result extends Token | SavedCode>(
+  { origin, version, session }: FormPlace,
+  type: string,
+  names: readonly Field[],
+  brand?: Brand,
+): Sender<Field, Result> => {
   const leader = names[0] as Field;
   const listeners: { [Name in keyof FormEvents]: Set<(...args: never[]) => void> } = {
     ready: new Set(),
@@ -93,9 +124,9 @@ export const createForm = <Field extends FieldName>(
   const frames = new Map<Field, MountedFrame>();
   const states = new Map<Field, FieldState>();
   let options: MountOptions = {};
-  /** The call of tokenize that is under way. */
+  /** The call that is under way. */
   let call:
-    | { promise: Promise<Token>; resolve: (token: Token) => void; reject: (error: FieldsError) => void }
+    | { promise: Promise<Result>; resolve: (result: Result) => void; reject: (error: FieldsError) => void }
     | undefined;
 
   const emit = (name: keyof FormEvents, payload?: unknown): void => {
@@ -118,7 +149,7 @@ export const createForm = <Field extends FieldName>(
       complete: all.length > 0 && all.every(([, state]) => state?.complete),
       valid: errors.length === 0,
       empty: all.every(([, state]) => state?.empty ?? true),
-      brand: states.get(leader)?.brand,
+      brand: brand ?? states.get(leader)?.brand,
       errors: Object.fromEntries(errors) as FormState<Field>['errors'],
       fields: Object.fromEntries(states) as FormState<Field>['fields'],
     };
@@ -129,8 +160,8 @@ export const createForm = <Field extends FieldName>(
       states.set(field, message.state);
       emit('change', stateOfAll());
     } else if (message.kind === 'submit') emit('submit');
-    else if (message.kind === 'token') {
-      call?.resolve(message.token);
+    else if (message.kind === 'token' || message.kind === 'saved') {
+      call?.resolve((message.kind === 'token' ? message.token : message.saved) as Result);
       call = undefined;
     } else if (message.kind === 'failed') {
       const { code, errors = {} } = message;
@@ -202,12 +233,12 @@ export const createForm = <Field extends FieldName>(
       listeners[name].add(listener);
       return () => void listeners[name].delete(listener);
     },
-    tokenize: async ({ metadata } = {}) => {
+    send: async ({ metadata } = {}) => {
       if (frames.size === 0) throw new FieldsError('unmounted');
       if (!call) {
-        let resolve!: (token: Token) => void;
+        let resolve!: (result: Result) => void;
         let reject!: (error: FieldsError) => void;
-        const promise = new Promise<Token>((...both) => ([resolve, reject] = both));
+        const promise = new Promise<Result>((...both) => ([resolve, reject] = both));
         call = { promise, resolve, reject };
         // What cannot be sent to a frame is no metadata.
         begin(metadata).catch(() => fail(new FieldsError('refused')));

@@ -8,9 +8,15 @@ export type FieldName = 'number' | 'expiry' | 'cvc' | 'name' | 'routing_number' 
 export const CARD_FIELDS = ['number', 'expiry', 'cvc', 'name'] as const;
 export const BANK_FIELDS = ['account_number', 'routing_number'] as const;
 export const TEXT_FIELDS = ['value'] as const;
+/** Of a form that makes no token: it sends the security code of a stored card again. */
+export const CODE_FIELDS = ['cvc'] as const;
 
-/** The fields of the form that makes tokens of a type. */
+/** The type of such a form. */
+export const CODE_TYPE = 'cvc';
+
+/** The fields of the form of a type. */
 export const fieldsOfForm = (type: string): readonly FieldName[] => {
+  if (type === CODE_TYPE) return CODE_FIELDS;
   if (type === 'card') return CARD_FIELDS;
   return type === 'bank' ? BANK_FIELDS : TEXT_FIELDS;
 };
@@ -26,7 +32,7 @@ export type FieldsErrorCode =
   | 'frame_missing'
   /** The session has ended. Create another one and mount again. */
   | 'session_expired'
-  /** The session has created all its tokens, may not be used from here (403), or is not the one that the key is of. */
+  /** The session has created all its tokens or had all its tries, may not be used from here (403), or is not the one that the key is of. */
   | 'session_refused'
   /** Too many tokens from this address (429). Try again in a minute. */
   | 'rate_limited'
@@ -65,6 +71,9 @@ export type FieldState = {
 
 /** A token, as its creator sees it. The mask has what the type shows, such as the last four digits. */
 export type Token = { id: string; type: string; mask?: unknown; brand?: Brand | undefined };
+
+/** A stored card whose security code was saved, and when the code is gone. */
+export type SavedCode = { id: string; cvc_expires_at: string };
 
 /** CSS properties that a page may set in a frame, in the spelling of scripts. */
 export const STYLE_PROPERTIES = [
@@ -119,7 +128,7 @@ export type Hello = {
   strongroom: 'fields';
   /** Random, for all frames of one mount. */
   mount: string;
-  /** Of the token. */
+  /** Of the token, or `cvc`. */
   type: string;
   look: Look;
   /** For the frame that creates the token only, and of the session in the address of that frame. */
@@ -130,7 +139,7 @@ export type ToFrame =
   | { kind: 'look'; look: Look }
   | { kind: 'focus' }
   | { kind: 'clear' }
-  /** @property fields those of the mount, which the frame looks for beside itself. */
+  /** @property fields those of the mount, which the frame looks for beside itself. A form of the type `cvc` saves its code. */
   | { kind: 'tokenize'; fields: FieldName[]; metadata?: Record<string, string> | undefined };
 
 export type FromFrame =
@@ -140,6 +149,7 @@ export type FromFrame =
   /** The person pressed Enter. */
   | { kind: 'submit' }
   | { kind: 'token'; token: Token }
+  | { kind: 'saved'; saved: SavedCode }
   | { kind: 'failed'; code: FieldsErrorCode; errors?: FieldProblems | undefined };
 
 export type FieldProblems = Partial<Record<FieldName, FieldProblem>>;

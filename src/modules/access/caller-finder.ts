@@ -27,28 +27,29 @@ export type CallerFinder = {
   findCallerBeforeCaller(key: string): Promise<Caller | undefined>;
   /** A session that was found, with the rights that its creator has now. @param page through which it acts, if by one. */
   callerOfSession(row: Omit<FoundSession, 'digest'>, page?: { page_digest: Buffer }): Caller;
+  /** The application that created a session, as it is now. */
+  creatorOf(row: Pick<FoundSession, 'creator'>): Caller;
   /** An application of the caller's tenant as a caller; undefined where it is gone. */
   findCallerOfApplication(caller: Pick<Caller, 'tenant_id'>, application_id: string): Promise<Caller | undefined>;
 };
 
-/** Of the rights of an application: what lets a session create tokens, as long as the application may create sessions. */
-const rightsOfSession = (creator: Caller): Pick<Caller, 'permissions' | 'rules'> => {
+/** Of the rights of an application: the one that a session uses, as long as the application may create sessions. */
+const rightsOfSession = (creator: Caller, permission: Permission): Pick<Caller, 'permissions' | 'rules'> => {
   if (!holdsAnywhere(creator, 'session:create')) return { permissions: new Set(), rules: [] };
-  const permissions: Permission[] = ['token:create'];
   return {
-    permissions: new Set(permissions.filter((permission) => creator.permissions.has(permission))),
+    permissions: new Set(creator.permissions.has(permission) ? [permission] : []),
     rules: creator.rules
-      .filter((rule) => rule.permissions.includes('token:create'))
-      .map((rule) => ({ ...rule, permissions })),
+      .filter((rule) => rule.permissions.includes(permission))
+      .map((rule) => ({ ...rule, permissions: [permission] })),
   };
 };
 
-/** A session as a caller: it creates tokens and does nothing else. @param creator as it is now. */
+/** A session as a caller: it creates tokens, or replaces the security code of one card, and does nothing else. @param creator as it is now. */
 const sessionOf = (row: Omit<FoundSession, 'digest'>, creator: Caller, page?: { page_digest: Buffer }): Caller => ({
   tenant_id: row.tenant_id,
   actor_id: row.id,
   actor_type: 'session',
-  ...rightsOfSession(creator),
+  ...rightsOfSession(creator, row.token_id === null ? 'token:create' : 'token:update'),
   // The answer to a public caller must not depend on what is stored.
   deduplicate_tokens: false,
   allows_absent_paths: creator.allows_absent_paths ?? false,
@@ -60,7 +61,13 @@ const sessionOf = (row: Omit<FoundSession, 'digest'>, creator: Caller, page?: { 
     container: row.container ?? undefined,
     metadata: row.metadata ?? undefined,
     creates_per_minute: CREATES_PER_MINUTE,
-    session: { id: row.id, expires_at: row.expires_at, created_by: creator.actor_id, ...page },
+    session: {
+      id: row.id,
+      expires_at: row.expires_at,
+      created_by: creator.actor_id,
+      token_id: row.token_id ?? undefined,
+      ...page,
+    },
   },
 });
 
@@ -161,6 +168,8 @@ export const createCallerFinder = (
     findCallerBeforeCaller: async (key) => unlessExpired(await cache.find(memoryDigest(key), () => loadByKey(key))),
 
     callerOfSession,
+
+    creatorOf: ({ creator }) => callerOf(creator),
 
     // No digest of a key has a blank.
     findCallerOfApplication: ({ tenant_id }, application_id) =>

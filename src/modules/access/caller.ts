@@ -21,6 +21,8 @@ export type PublicAccess = {
         readonly id: string;
         readonly expires_at: Date;
         readonly created_by: string;
+        /** The card whose security code it collects; undefined for one that creates tokens. */
+        readonly token_id?: string | undefined;
         /** Of the page through which it acts, which works once. */
         readonly page_digest?: Buffer;
       }

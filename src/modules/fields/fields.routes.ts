@@ -3,7 +3,8 @@ import { notFound } from '../../platform/errors.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import { asset, serveAsset } from '../../platform/http/assets.ts';
 import type { SessionsContext } from '../sessions/context.ts';
-import { findFrameSessionBeforeCaller } from '../sessions/rows.ts';
+import { findFrameSessionBeforeCaller, type FrameSession } from '../sessions/rows.ts';
+import { codeLengthOf, findCard } from '../tokens/security-codes.ts';
 import { FILE_NAMES, type Integrity, readFile, readIntegrity } from './built-files.ts';
 import { framePage, framePolicy } from './frame.page.ts';
 
@@ -43,6 +44,12 @@ export const fieldsRoutes = async (app: App, ctx: SessionsContext): Promise<void
   const integrity = readIntegrity();
   await app.register(async (scope: App) => serveFiles(scope, integrity));
 
+  /** The frame learns the brand's length from the vault, and not from the page. */
+  const codeLengthOfSession = async ({ tenant_id, token_id }: FrameSession): Promise<number | undefined> => {
+    const card = token_id === null ? undefined : await findCard(ctx, { tenant_id, token_id });
+    return card && codeLengthOf(card);
+  };
+
   app.get<{ Params: { version: string; session: string; field: string } }>(
     '/fields/:version/frame/:session/:field',
     open,
@@ -59,7 +66,10 @@ export const fieldsRoutes = async (app: App, ctx: SessionsContext): Promise<void
         'cross-origin-resource-policy': 'cross-origin',
         'referrer-policy': 'no-referrer',
       });
-      return framePage(session, version, session.expires_at <= ctx.now());
+      return framePage(session, version, {
+        isExpired: session.expires_at <= ctx.now(),
+        codeLength: await codeLengthOfSession(session),
+      });
     },
   );
 };

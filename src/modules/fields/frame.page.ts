@@ -18,15 +18,15 @@ export const framePolicy = ({ allowed_origins }: Pick<FrameSession, 'allowed_ori
 
 /**
  * Scripts of released versions read the three attributes: they must stay. The public id lets a frame refuse the key of another session.
- * @param isExpired the script then tells the page so.
+ * `isExpired`: the script then tells the page so. `codeLength`: of the security code that the session collects, by the brand of the card.
  */
 export const framePage = (
   { allowed_origins, public_id }: Pick<FrameSession, 'allowed_origins' | 'public_id'>,
   version: string,
-  isExpired: boolean,
+  { isExpired, codeLength }: { isExpired: boolean; codeLength: number | undefined },
 ): string =>
   String(html`<!doctype html>
-<html lang="en" data-origins="${allowed_origins.join(' ')}" data-key="${public_id}"${isExpired && html` data-expired=""`}>
+<html lang="en" data-origins="${allowed_origins.join(' ')}" data-key="${public_id}"${isExpired && html` data-expired=""`}${codeLength !== undefined && html` data-code-length="${codeLength}"`}>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">

@@ -1,4 +1,5 @@
 // The form of the page for redirects: the fields of each kind of data, and what a person may type in them.
+import { CODE_TYPE } from './sessions.ts';
 import type { Json } from '../../platform/json/json.ts';
 
 export type Field = {
@@ -28,8 +29,9 @@ const labels: Record<string, string> = {
   employer_id_number: 'Employer identification number',
 };
 
-/** @param type the name of a token type. */
+/** @param type the name of a token type, or that of a session for one card. */
 export const fieldsOf = (type: string): readonly Field[] => {
+  if (type === CODE_TYPE) return fieldsOfCard.filter(({ name }) => name === 'cvc');
   if (type === 'card') return fieldsOfCard;
   if (type === 'bank') return fieldsOfBank;
   return [{ name: 'value', label: labels[type] ?? 'Value', autocomplete: 'off', inputmode: 'text' }];
@@ -62,6 +64,13 @@ const INVALID: Record<string, string> = {
 const problemsAt = (names: Iterable<string>): Read => ({
   problems: Object.fromEntries([...new Set(names)].map((name) => [name, INVALID[name] ?? 'Check this.'])),
 });
+
+/** The security code of one card. @param length of the code, where the brand of the card is known. */
+export const readCode = (typed: Typed, length: number | undefined): Read => {
+  const code = digitsOf(typed['cvc'] ?? '');
+  const isRight = /^[0-9]{3,4}$/.test(code) && (length === undefined || code.length === length);
+  return isRight ? { data: code } : problemsAt(['cvc']);
+};
 
 /** @param now cards of past months are refused. @param check the rules of the token type: the attributes that are wrong. */
 export const readForm = (type: string, typed: Typed, now: Date, check: (data: Json) => readonly string[]): Read => {

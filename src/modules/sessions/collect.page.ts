@@ -12,22 +12,34 @@ const inputOf = ({ name, label, hint, autocomplete, inputmode }: Field, problem:
 };
 
 /**
+ * @param lastFour of the card whose security code is asked for, where the merchant may see them.
  * The form posts to the URL of the page itself, so that the page does not contain the secret. What was typed is not sent back:
  * a page with a card number would stay in the browser's cache and history.
  */
-export const collectPage = ({ types, tenant_name }: PageSession, problems: Record<string, string>): string =>
-  pageOf({
+export const collectPage = (
+  { types, tenant_name, token_id }: PageSession,
+  problems: Record<string, string>,
+  lastFour?: string,
+): string => {
+  const ofCard = lastFour === undefined ? 'your card' : `your card that ends with ${lastFour}`;
+  const asked =
+    token_id === null
+      ? html`<p>${tenant_name} asks for these. They are stored encrypted, and ${tenant_name} gets a token in their place.</p>`
+      : html`<p>${tenant_name} asks for the security code of ${ofCard}. It is stored encrypted, and only for a short time.</p>`;
+  const heading = token_id === null ? (types[0] === 'card' ? 'Card details' : 'Details') : 'Security code';
+  return pageOf({
     title: 'Payment details',
     width: 'narrow',
     hasNoScript: true,
-    main: html`<h1>${types[0] === 'card' ? 'Card details' : 'Details'}</h1>
-<p>${tenant_name} asks for these. They are stored encrypted, and ${tenant_name} gets a token in their place.</p>
+    main: html`<h1>${heading}</h1>
+${asked}
 ${Object.keys(problems).length > 0 && html`<div class="notice bad" role="alert">Something is not right. Type it again.</div>`}
 <form method="post" class="card">
 ${fieldsOf(types[0] ?? '').map((field) => inputOf(field, problems[field.name]))}
 <button>Continue</button>
 </form>`,
   });
+};
 
 /** The same for every address that does not work. */
 export const deadCollectPage = (trace_id: string): string =>

@@ -10,7 +10,8 @@ import { createFailureCount } from '../access/failures.ts';
 import { Work } from '../access/work.ts';
 import { createToken } from '../tokens/create-tokens.ts';
 import { findTokenType } from '../tokens/token-types.ts';
-import { fieldsOf, readForm } from './collect-form.ts';
+import { codeLengthOf, collectCode, findCard, lastFourFor, type OpenedCard } from '../tokens/security-codes.ts';
+import { fieldsOf, readCode, readForm } from './collect-form.ts';
 import { collectPage, deadCollectPage } from './collect.page.ts';
 import type { SessionsContext } from './context.ts';
 import { findPageSessionBeforeCaller, type PageSession } from './rows.ts';
@@ -28,18 +29,32 @@ const policyOf = (returnOrigin: string): string =>
     "frame-ancestors 'none'",
   ].join('; ');
 
+/** A session, with the card whose security code it collects. */
+type Found = { session: PageSession; card: OpenedCard | undefined };
+
 export const collectRoutes = (scope: App, ctx: SessionsContext): void => {
   const digestOf = ({ params }: FastifyRequest): Buffer =>
     sessionPageDigest(ctx.pepper, (params as { secret: string }).secret);
 
-  const find = async (request: FastifyRequest): Promise<PageSession | undefined> => {
+  /** Where the card is gone, the page is no longer valid. */
+  const find = async (request: FastifyRequest): Promise<Found | undefined> => {
     const session = await findPageSessionBeforeCaller(ctx.db, digestOf(request));
-    return session && session.expires_at > ctx.now() ? session : undefined;
+    if (!session || session.expires_at <= ctx.now()) return undefined;
+    const { tenant_id, token_id } = session;
+    if (token_id === null) return { session, card: undefined };
+    const card = await findCard(ctx, { tenant_id, token_id });
+    return card && { session, card };
   };
 
-  const show = (reply: FastifyReply, status: number, session: PageSession, problems: Record<string, string>) => {
+  const show = (
+    reply: FastifyReply,
+    status: number,
+    { session, card }: Found,
+    problems: Record<string, string>,
+  ): FastifyReply => {
+    const lastFour = card && lastFourFor(ctx, ctx.callers.creatorOf(session), card);
     reply.header('content-security-policy', policyOf(new URL(session.return_url).origin));
-    return sendPage(reply, status, collectPage(session, problems));
+    return sendPage(reply, status, collectPage(session, problems, lastFour));
   };
 
   const countFailure = createFailureCount(ctx, 'collect_link_from');
@@ -50,13 +65,14 @@ export const collectRoutes = (scope: App, ctx: SessionsContext): void => {
   };
 
   scope.get('/collect/:secret', open, async (request, reply) => {
-    const session = await find(request);
-    return session ? show(reply, 200, session, {}) : dead(request, reply);
+    const found = await find(request);
+    return found ? show(reply, 200, found, {}) : dead(request, reply);
   });
 
   scope.post('/collect/:secret', open, async (request, reply) => {
-    const session = await find(request);
-    if (!session) return dead(request, reply);
+    const found = await find(request);
+    if (!found) return dead(request, reply);
+    const { session, card } = found;
     const type = session.types[0] ?? '';
     const form = formOf(request);
     const typed = Object.fromEntries(fieldsOf(type).map(({ name }) => [name, fieldOf(form, name)]));
@@ -64,15 +80,18 @@ export const collectRoutes = (scope: App, ctx: SessionsContext): void => {
       findTokenType(type)
         ?.data.safeParse(data)
         .error?.issues.map(({ path }) => String(path[0] ?? '')) ?? [];
-    const read = readForm(type, typed, ctx.now(), check);
-    if ('problems' in read) return show(reply, 422, session, read.problems);
+    const read = card ? readCode(typed, codeLengthOf(card)) : readForm(type, typed, ctx.now(), check);
+    if ('problems' in read) return show(reply, 422, found, read.problems);
     const caller = ctx.callers.callerOfSession(session, { page_digest: digestOf(request) });
     const work = new Work(ctx, caller, { origin: originOf(request) });
     try {
-      await createToken(ctx, work, { request: { type, data: read.data } });
+      if (session.token_id !== null)
+        await collectCode(ctx, work, { token_id: session.token_id, cvc: read.data as string });
+      else await createToken(ctx, work, { request: { type, data: read.data } });
     } catch (error) {
-      // Another request used the page meanwhile, or the session has created all its tokens.
-      if (error instanceof AppError && error.code === 'forbidden') return dead(request, reply);
+      // Another request used the page meanwhile, the session has created all its tokens, or the card is gone.
+      if (error instanceof AppError && (error.code === 'forbidden' || error.code === 'not_found'))
+        return dead(request, reply);
       throw error;
     }
     const back = new URL(session.return_url);

@@ -13,6 +13,7 @@ export type StoredSession = {
   max_tokens: number;
   token_ids: string[];
   return_url: string | null;
+  token_id: string | null;
   expires_at: Date;
   created_at: Date;
   created_by: string;
@@ -35,6 +36,7 @@ export type FrameSession = {
   tenant_id: string;
   allowed_origins: string[];
   types: string[];
+  token_id: string | null;
   expires_at: Date;
 };
 
@@ -68,6 +70,14 @@ export const findSession = async (
   id: string,
 ): Promise<StoredSession | undefined> =>
   (await prisma((client) => client.collect_sessions.findFirst({ where: { tenant_id, id } }))) ?? undefined;
+
+const TAKE_TRY = `
+UPDATE collect_sessions SET tries = tries + 1
+WHERE tenant_id = $1 AND id = $2 AND expires_at > $3 AND tries < max_tokens RETURNING id`;
+
+/** Counts a request of a session for one card. @returns whether it has a try left. */
+export const takeTry = async ({ query, tenant_id }: TenantDatabase, id: string, now: Date): Promise<boolean> =>
+  (await query('take-try', TAKE_TRY, [tenant_id, id, now])).length > 0;
 
 /** By the id in the address of a frame, before a caller is known. The id is public. */
 export const findFrameSessionBeforeCaller = (

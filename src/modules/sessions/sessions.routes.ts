@@ -22,7 +22,7 @@ export const sessionsRoutes = (app: App, ctx: SessionsContext): void => {
         operationId: 'createSession',
         summary: 'Create a session',
         description:
-          'Creates a session, with which a page in a browser may create a few tokens for some minutes. Your backend creates it, and gives its key to the page. The caller must be able to create such tokens itself.\n\nPermission: `session:create`, and `token:create` on the containers of the tokens.',
+          'Creates a session, with which a page in a browser may create a few tokens for some minutes. Your backend creates it, and gives its key to the page. The caller must be able to create such tokens itself.\n\nWith `token_id` the session creates nothing: the page sends the security code of one stored card again.\n\nPermission: `session:create`, and `token:create` on the containers of the tokens, or `token:update` on the card of `token_id`.',
         tags: ['Sessions'],
         body: newSession,
         answer: 'The session, with its key.',

@@ -1,12 +1,21 @@
-// Sessions: a backend lets one page create a few tokens, with a key that ends after some minutes.
+// Sessions: a backend lets one page create a few tokens, or type the security code of one card again, with a key that ends after
+// some minutes.
 import { logRow } from '../../platform/audit/record.ts';
-import { AppError, invalidField, notFound } from '../../platform/errors.ts';
+import {
+  AppError,
+  type FieldCode,
+  FieldErrorCollector,
+  invalidField,
+  invalidInput,
+  notFound,
+} from '../../platform/errors.ts';
 import { randomBase62, sessionPageDigest } from '../../platform/crypto/digest.ts';
 import { newSessionKey } from '../access/api-keys.ts';
 import { checkOrigins } from '../access/origins.ts';
 import { getTransformOfNew } from '../access/rules.ts';
 import type { Work } from '../access/work.ts';
 import { findContainerWarning } from '../tokens/container-warnings.ts';
+import { checkCardToUpdate } from '../tokens/security-codes.ts';
 import { findTokenType } from '../tokens/token-types.ts';
 import type { SessionsContext } from './context.ts';
 import { findSession, insertSession, type StoredSession } from './rows.ts';
@@ -14,6 +23,10 @@ import { findSession, insertSession, type StoredSession } from './rows.ts';
 /** One page rarely needs more than a card and a second attempt. */
 export const TOKENS_DEFAULT = 5;
 export const TOKENS_MAX = 100;
+/** Of a session for one card. A person mistypes a code once or twice; who guesses has more tries than that. */
+export const TRIES_MAX = 3;
+/** The type of a session for one card, which is no type of tokens. */
+export const CODE_TYPE = 'cvc';
 /** A person fills in a form in less; a stolen key is worth nothing after it. */
 export const MINUTES_DEFAULT = 15;
 export const MINUTES_MAX = 60;
@@ -26,7 +39,8 @@ export type SessionInput = {
   types: string[];
   containers?: string[] | undefined;
   metadata?: Record<string, string> | undefined;
-  max_tokens: number;
+  max_tokens?: number | undefined;
+  token_id?: string | undefined;
   expires_in_ms: number;
   return_url?: string | undefined;
 };
@@ -42,6 +56,7 @@ export type SessionRecord = {
   containers: string[] | undefined;
   metadata: Record<string, string> | undefined;
   max_tokens: number;
+  token_id: string | undefined;
   tokens: string[];
   return_url: string | undefined;
   expires_at: string;
@@ -56,12 +71,30 @@ const recordOf = (row: StoredSession): SessionRecord => ({
   containers: row.container === null ? undefined : [row.container],
   metadata: (row.metadata as Record<string, string> | null) ?? undefined,
   max_tokens: row.max_tokens,
-  tokens: row.token_ids,
+  token_id: row.token_id ?? undefined,
+  // A card whose code was typed twice is one token.
+  tokens: [...new Set(row.token_ids)],
   return_url: row.return_url ?? undefined,
   expires_at: row.expires_at.toISOString(),
   created_at: row.created_at.toISOString(),
   created_by: row.created_by,
 });
+
+/** What a session for one card has in another way than one that creates tokens. @throws invalidInput with every problem. */
+const checkKind = ({ token_id, types, containers, metadata, max_tokens = TRIES_MAX }: SessionInput): void => {
+  const problems = new FieldErrorCollector();
+  const add = (name: string, sentence: string, code: FieldCode): void => problems.add([name], sentence, code);
+  if (token_id === undefined) {
+    if (types.includes(CODE_TYPE)) add('types', `must have ${CODE_TYPE} only with token_id`, 'not_allowed');
+  } else {
+    if (types.length !== 1 || types[0] !== CODE_TYPE)
+      add('types', `must be ["${CODE_TYPE}"] with token_id`, 'not_allowed');
+    if (containers) add('containers', 'must not be sent with token_id', 'not_allowed');
+    if (metadata) add('metadata', 'must not be sent with token_id', 'not_allowed');
+    if (max_tokens > TRIES_MAX) add('max_tokens', `must be from 1 to ${TRIES_MAX} with token_id`, 'too_large');
+  }
+  if (problems.count > 0) throw invalidInput(problems.errors);
+};
 
 /** The caller can give a session no more than it may do itself. @throws forbidden. */
 const checkContainers = (work: Work, { types, containers }: SessionInput): void => {
@@ -83,7 +116,7 @@ const checkReturnUrl = ({ return_url, allowed_origins }: SessionInput): void => 
 /**
  * Creates a session with its key.
  * @param pagesUrl where the pages of the vault are served.
- * @throws invalidInput for origins; forbidden where the caller may not create such tokens itself.
+ * @throws invalidInput; notFound for the card; forbidden where the caller may not create such tokens, or update the card, itself.
  */
 export const createSession = async (
   ctx: SessionsContext,
@@ -93,7 +126,10 @@ export const createSession = async (
 ): Promise<SessionRecord> => {
   checkOrigins(ctx.config, input.allowed_origins, 'allowed_origins');
   checkReturnUrl(input);
-  checkContainers(work, input);
+  checkKind(input);
+  const { token_id } = input;
+  if (token_id === undefined) checkContainers(work, input);
+  else await checkCardToUpdate(ctx, work, token_id);
   const key_id = keyOf(work);
   const { public_id, digest, key } = newSessionKey(ctx);
   const secret = input.return_url === undefined ? undefined : randomBase62(SECRET_LENGTH, ctx.randomBytes);
@@ -103,7 +139,8 @@ export const createSession = async (
     allowed_origins: input.allowed_origins,
     types: input.types,
     container: input.containers?.[0] ?? null,
-    max_tokens: input.max_tokens,
+    max_tokens: input.max_tokens ?? (token_id === undefined ? TOKENS_DEFAULT : TRIES_MAX),
+    token_id: token_id ?? null,
     return_url: input.return_url ?? null,
     expires_at: new Date(created_at.getTime() + input.expires_in_ms),
     created_at,

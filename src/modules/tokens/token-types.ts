@@ -64,8 +64,8 @@ const month = z.int('must be an integer from 1 to 12').min(1, 'must be from 1 to
 const fourDigitYear = 'must be an integer of four digits';
 const year = z.int(fourDigitYear).min(1000, fourDigitYear).max(9999, fourDigitYear);
 
-/** A number is read as its digits. */
-const cvc = z.preprocess(
+/** Of a card. A number is read as its digits. */
+export const securityCode = z.preprocess(
   (value) => (typeof value === 'number' ? String(value) : value),
   z.string('must be 3 or 4 digits').regex(/^[0-9]{3,4}$/, 'must be 3 or 4 digits'),
 );
@@ -87,7 +87,7 @@ const cardAttributes = z
       }),
       expiration_month: month.nullish().meta({ description: 'The month of expiry: 1 for January.', example: 12 }),
       expiration_year: year.nullish().meta({ description: 'The year of expiry, in four digits.', example: 2030 }),
-      cvc: cvc.nullish().meta({
+      cvc: securityCode.nullish().meta({
         description: 'The card security code. The vault stores it for a short time. No response to a create has it.',
         example: '123',
       }),

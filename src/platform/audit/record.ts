@@ -44,6 +44,8 @@ export const TOKEN_ASSOCIATED = 'Token association created';
 export const TOKEN_DISSOCIATED = 'Token association deleted';
 /** The value itself was shown. */
 export const TOKEN_REVEALED = 'Token revealed';
+/** By a session for one stored card. */
+export const CODE_COLLECTED = 'Security code collected';
 /** One page of tokens in the console. */
 export const TOKENS_LISTED = 'Tokens listed';
 /** A query had terms about values. Its tokens have rows of their own. */

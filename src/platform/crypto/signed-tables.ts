@@ -147,8 +147,13 @@ export const SIGNED_TABLES = {
       'expires_at',
       'created_by',
       'key_id',
+      'token_id',
     ],
-    { created_at: 'shown only', token_ids: 'written with each token; the session ends at expires_at, which is bound' },
+    {
+      created_at: 'shown only',
+      token_ids: 'written with each token; the session ends at expires_at, which is bound',
+      tries: 'written with each request; likewise',
+    },
   ),
 } as const satisfies Record<string, SignedTable>;
 

@@ -11,6 +11,8 @@ export type FoundSession = {
   types: string[];
   container: string | null;
   metadata: Record<string, string> | null;
+  /** The card whose security code it collects; null for one that creates tokens. */
+  token_id: string | null;
   /** When it ends, or the key that created it. */
   expires_at: Date;
   /** The application as it is now. */

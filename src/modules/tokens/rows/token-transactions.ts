@@ -91,7 +91,6 @@ export const updateToken = async (
   columns: ChangedColumns,
   cvc: 'keep' | 'remove' | 'replace',
 ): Promise<void> => {
-  const { cvc_sealed, cvc_expires_at } = columns;
   await query('update-token', UPDATE_TOKEN, [
     tenant_id,
     id,
@@ -107,8 +106,17 @@ export const updateToken = async (
     columns.modified_at,
     columns.modified_by,
   ]);
-  if (cvc === 'replace') await query('put-cvc', PUT_CVC, [tenant_id, id, cvc_sealed, cvc_expires_at]);
+  if (cvc === 'replace') await putCvc({ query, tenant_id }, id, columns);
   else if (cvc === 'remove') await query('delete-cvc', DELETE_CVC, [tenant_id, id]);
+};
+
+/** Replaces the security code of a token that `lockToken` returned. */
+export const putCvc = async (
+  { query, tenant_id }: Pick<Transaction, 'query' | 'tenant_id'>,
+  id: string,
+  { cvc_sealed, cvc_expires_at }: Pick<NewToken, 'cvc_sealed' | 'cvc_expires_at'>,
+): Promise<void> => {
+  await query('put-cvc', PUT_CVC, [tenant_id, id, cvc_sealed, cvc_expires_at]);
 };
 
 /** Deletes a token and writes its log row. @returns whether the token was in that container. */

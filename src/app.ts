@@ -34,6 +34,7 @@ import { logRefusal } from './modules/access/refusals.ts';
 import { tenantsRoutes } from './modules/access/tenants.routes.ts';
 import { TOKEN_ID_LENGTH_MAX } from './modules/access/token-id.ts';
 import { logsRoutes } from './modules/logs/logs.routes.ts';
+import { runsRoutes } from './modules/runs/runs.routes.ts';
 import { associationsRoutes } from './modules/tokens/associations.routes.ts';
 import { detokenizeRoutes } from './modules/tokens/detokenize.routes.ts';
 import { tokenizeRoutes } from './modules/tokens/tokenize.routes.ts';
@@ -132,6 +133,7 @@ const addApiRoutes = async (app: App, ctx: Context): Promise<void> => {
     sessionsRoutes(scope, ctx);
     codesRoutes(scope, ctx);
     logsRoutes(scope, ctx);
+    runsRoutes(scope, ctx);
     formulasRoutes(scope, ctx);
     reactorsRoutes(scope, ctx);
     proxiesRoutes(scope, ctx);

@@ -6,6 +6,7 @@ import type { Config } from './platform/config.ts';
 import type { Role } from './platform/open-database.ts';
 import { leaveErasuresToTrigger } from './platform/db/erasures.ts';
 import { logFunctions } from './platform/audit/rows.ts';
+import { runFunctions } from './platform/audit/run-rows.ts';
 import { tokenFunctions } from './modules/tokens/rows/shard-functions.ts';
 import type { AccessContext } from './modules/access/context.ts';
 import { createKeyUses } from './modules/access/key-uses.ts';
@@ -89,7 +90,7 @@ const createPeople = (proxy: ProxyContext, { passwordCost }: Overrides): PeopleC
 export type Context = PeopleContext;
 
 /** Statements that become functions where the database is distributed. In the order in which they are made. */
-export const shardFunctions = [...logFunctions, ...tokenFunctions];
+export const shardFunctions = [...logFunctions, ...runFunctions, ...tokenFunctions];
 
 /** @throws as createPlatform. */
 export const createContext = async (config: Config, role: Role, overrides: Overrides = {}): Promise<Context> => {

@@ -114,7 +114,7 @@ describe('a server whose hot statements are functions', () => {
       FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'
       WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p')`);
     const known: readonly string[] = DISTRIBUTED_TABLES;
-    const isDistributed = (name: string) => known.includes(name) || name.startsWith('audit_log_');
+    const isDistributed = (name: string) => known.includes(name) || /^(audit_log|runs)_/.test(name);
     expect(rows.filter(({ name }) => isDistributed(name)).length).toBeGreaterThan(known.length);
     expect(rows).toEqual(
       rows.map(({ name }) => ({ name, is_walled: !isDistributed(name), policies: isDistributed(name) ? 0 : 1 })),

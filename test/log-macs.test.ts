@@ -53,7 +53,7 @@ test('every statement that writes rows writes their MACs, and the trees take all
   const expires_at = new Date(Date.now() + 1_500).toISOString();
   expect((await server.tokenize({ type: 'token', data: 'short', expires_at })).status).toBe(200);
   server.clock.offsetMs += 60_000;
-  await sweepOnce(server.ctx.db, server.ctx.now(), server.ctx.newLogId, server.ctx.config.erasuresKeptMs);
+  await sweepOnce(server.ctx.db, server.ctx.now(), server.ctx.newLogId, server.ctx.config);
 
   const rows = await server.sql(`SELECT l.message, l.entity_ids, ${LOG_LINE} FROM audit_log AS l`);
   const states = rows.map(({ message, line }) => `${message}: ${server.ctx.db.logMacs.stateOf(line)}`);

@@ -3,6 +3,8 @@
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { countLogEntries, type LogEntry, type LogFilter, listLogEntries } from '../src/modules/logs/rows.ts';
+import { countRuns, findBegunRuns, findRun, listRunRows, type RunFilter } from '../src/modules/runs/rows.ts';
+import { DELETE_RUNS } from '../src/platform/db/sweep.ts';
 import { countFormulas, findFormulas, listFormulas } from '../src/modules/code/rows/formulas.ts';
 import type { Query } from '../src/platform/db/statements.ts';
 import type { TokenCondition } from '../src/modules/access/token-condition.ts';
@@ -11,7 +13,8 @@ import { COUNT_DAILY_TOKENS, FIND_ARRIVAL, TAKE_REQUEST } from '../src/modules/a
 import { FIND_API_KEY } from '../src/modules/access/rows/find-api-key.ts';
 import { FIND_SESSION } from '../src/modules/access/rows/find-session.ts';
 import { findTokenPage, listTokenRows } from '../src/modules/tokens/rows/token-list.ts';
-import { INSERT_LOGS, INSERT_REFUSAL } from '../src/platform/audit/rows.ts';
+import { INSERT_LOGS, INSERT_LOGS_AND_RUNS, INSERT_REFUSAL } from '../src/platform/audit/rows.ts';
+import { INSERT_RUNS } from '../src/platform/audit/run-rows.ts';
 import { FIND_EPHEMERAL_KEYS } from '../src/platform/crypto/rows.ts';
 import { COUNTED_MAX } from '../src/platform/pagination.ts';
 import * as tokenTexts from '../src/modules/tokens/rows/token-sql.ts';
@@ -29,6 +32,7 @@ const TENANT = '00000000-0000-4000-8000-000000000001';
 const OTHER_TENANT = '00000000-0000-4000-8000-000000000002';
 const ACTOR = '00000000-0000-4000-8000-000000000003';
 const RARE_ACTOR = '00000000-0000-4000-8000-000000000004';
+const LAST_ID = 'ffffffff-ffff-7000-8000-000000000000';
 const FIRST_ID = '01890000-0000-7000-8000-000000000000';
 
 /** Two tenants with half of the rows each, of two types in two containers; among them a few rows that lists look for. */
@@ -75,6 +79,13 @@ INSERT INTO audit_log (tenant_id, id, actor_id, actor_type, entity_type, entity_
     'application', 'reactor', ARRAY[entity], 'use', 'm', now()
   FROM (VALUES ('retired', 1780000000000), ('busy', 1800000000000)) AS of(entity, at),
     generate_series(1, ${COUNTED_MAX + 500}) AS n;
+INSERT INTO runs (tenant_id, id, kind, resource_id, actor_id, outcome, destination_status, mac)
+  SELECT tenant_id, id, CASE WHEN n % 1000 = 1 THEN 'transform' ELSE 'proxy' END,
+    CASE WHEN n % 1000 = 1 THEN '${RARE_ACTOR}' ELSE '${ACTOR}' END::uuid, actor_id,
+    CASE WHEN n % 1000 = 2 THEN 'crashed' ELSE 'success' END,
+    CASE WHEN n % 1000 = 2 THEN 503 WHEN n % 1000 = 3 THEN 404 WHEN n % 1000 = 4 THEN 201 ELSE 200 END, id
+  FROM (SELECT *, row_number() OVER (ORDER BY id) AS n FROM audit_log) AS l;
+INSERT INTO begun_runs (tenant_id, id, run, mac) SELECT tenant_id, id, '{}', id FROM runs;
 ANALYZE`;
 
 let database: TestDatabase;
@@ -191,7 +202,9 @@ const texts = {
   FIND_LAST_USES,
   FIND_SESSION,
   INSERT_LOGS,
+  INSERT_LOGS_AND_RUNS,
   INSERT_REFUSAL,
+  INSERT_RUNS,
   TAKE_REQUEST,
   WRITE_KEY_USES,
 };
@@ -215,6 +228,16 @@ const statements: Record<keyof typeof texts, (() => unknown[]) | undefined> = {
   ],
   TAKE_REQUEST: () => [TENANT, ACTOR, 5000, 10, 100],
   INSERT_LOGS: () => [TENANT, JSON.stringify([logRow({ entity_type: 'card', entity_ids: [ids[0]] })])],
+  INSERT_LOGS_AND_RUNS: () => [
+    TENANT,
+    JSON.stringify([
+      {
+        ...logRow({ entity_type: 'card', entity_ids: [ids[0]] }),
+        run: { id: FIRST_ID, run: '{}', mac: FIRST_ID },
+      },
+    ]),
+  ],
+  INSERT_RUNS: () => [TENANT, JSON.stringify([{ id: FIRST_ID, kind: 'proxy', outcome: 'success', mac: FIRST_ID }])],
   INSERT_REFUSAL: () => [
     TENANT,
     JSON.stringify(logRow({ entity_type: 'card', entity_ids: ids.slice(0, 1) })),
@@ -397,6 +420,35 @@ describe('a list finds its rows by an index', () => {
     // Counting stops where it is capped, and reads as much before.
     if (Object.keys(filter).length > 0 && !('not_entity_type' in filter))
       await countLogEntries({ query: explaining, tenant_id: TENANT }, filter);
+  });
+});
+
+describe('runs', () => {
+  test.each<[string, RunFilter]>([
+    ['everything', {}],
+    ['a kind that is rare', { kind: 'transform' }],
+    ['a resource with few', { resource_id: RARE_ACTOR }],
+    ['an actor who did little', { actor_id: RARE_ACTOR }],
+    ['an outcome that is rare', { outcome: 'crashed' }],
+    ['an outcome that is not there', { outcome: 'timed_out' }],
+    ['statuses from 500 on', { destination_status: { least: 500, most: 599 } }],
+    ['statuses from 400 on', { destination_status: { least: 400, most: 499 } }],
+    ['a status of those', { destination_status: { least: 404, most: 404 } }],
+    ['a status that is not there', { destination_status: { least: 418, most: 418 } }],
+    ['another status that is rare', { destination_status: { least: 201, most: 201 } }],
+  ])('are listed by %s', async (_, filter) => {
+    const db = { query: explaining, tenant_id: TENANT };
+    const runs = await listRunRows(db, filter, { offset: 0 }, 21);
+    expect(runs.length > 0).toBe(!_.endsWith('not there'));
+    await listRunRows(db, filter, { after: LAST_ID }, 21);
+    if (Object.keys(filter).length > 0) await countRuns(db, filter);
+  });
+
+  test('are found by their ids, and the oldest of all tenants first', async () => {
+    const [{ id }] = (await client.query('SELECT id FROM runs WHERE tenant_id = $1 LIMIT 1', [TENANT])).rows;
+    expect(await findRun({ query: explaining, tenant_id: TENANT }, id)).toMatchObject({ id });
+    expect(await findBegunRuns(explaining, LAST_ID, WANTED)).toHaveLength(WANTED);
+    expect(await explaining(undefined, DELETE_RUNS, [LAST_ID, WANTED])).toEqual([]);
   });
 });
 

@@ -605,7 +605,7 @@ describe('a proxy that is found by its key', () => {
       doomed.tenant_id,
       id,
     ]);
-    await sweepOnce(server.ctx.db, server.ctx.now(), server.ctx.newLogId, server.ctx.config.erasuresKeptMs);
+    await sweepOnce(server.ctx.db, server.ctx.now(), server.ctx.newLogId, server.ctx.config);
     for (const table of ['proxies', 'proxy_keys'])
       expect(await server.sql(`SELECT * FROM ${table} WHERE tenant_id = $1`, [doomed.tenant_id])).toEqual([]);
   });

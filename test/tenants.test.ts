@@ -164,7 +164,7 @@ describe('a deleted tenant', () => {
       expect((await server.request('GET', `/tokens/${kept}`)).body.data).toBe('kept');
       expect((await send('GET', '/tenants/self')).status).toBe(200);
 
-      await sweepOnce(server.ctx.db, server.ctx.now(), server.ctx.newLogId, server.ctx.config.erasuresKeptMs);
+      await sweepOnce(server.ctx.db, server.ctx.now(), server.ctx.newLogId, server.ctx.config);
       expect(await left('tokens')).toBe(0);
       expect((await server.request('GET', `/tokens/${kept}`)).status).toBe(200);
     } finally {

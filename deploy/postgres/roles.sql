@@ -48,6 +48,8 @@ SELECT format('REVOKE UPDATE, DELETE, TRUNCATE ON audit_log FROM %I', name)
 SELECT format('SELECT close_log_partition(%s)', inhrelid) FROM pg_inherits WHERE inhparent = to_regclass('audit_log') \gexec
 SELECT 'GRANT EXECUTE ON FUNCTION add_log_partitions() TO strongroom_server'
   WHERE to_regprocedure('add_log_partitions()') IS NOT NULL AND to_regrole('strongroom_server') IS NOT NULL \gexec
+SELECT 'GRANT EXECUTE ON FUNCTION keep_run_partitions() TO strongroom_server'
+  WHERE to_regprocedure('keep_run_partitions()') IS NOT NULL AND to_regrole('strongroom_server') IS NOT NULL \gexec
 
 -- Row-level security: a search uses the index of its table only where the operator is marked so. The database may be older than this.
 ALTER FUNCTION pg_catalog.arraycontains(anyarray, anyarray) LEAKPROOF;

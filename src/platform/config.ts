@@ -101,6 +101,7 @@ export type Config = {
   keyProviders: KeyProvidersConfig;
   cvcTtlMs: number;
   erasuresKeptMs: number;
+  runsKeptMs: number;
   bodyBytesMax: number;
   proxyBodyBytesMax: number;
   writeBatches: number;
@@ -293,6 +294,7 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
     keyProviders,
     cvcTtlMs: values.CVC_TTL,
     erasuresKeptMs: values.ERASURES_KEPT_DAYS * DAY_MS,
+    runsKeptMs: values.RUN_RETENTION_DAYS * DAY_MS,
     bodyBytesMax: values.BODY_BYTES_MAX,
     proxyBodyBytesMax: values.PROXY_BODY_MAX,
     writeBatches: values.WRITE_BATCHES,

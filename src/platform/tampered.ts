@@ -8,6 +8,7 @@ export const VERIFIED_TABLES = [
   'tokens',
   'token_cvcs',
   'audit_log',
+  'runs',
   'erasure_certificates',
   ...(Object.keys(SIGNED_TABLES) as SignedTableName[]),
 ] as const;

@@ -11,6 +11,7 @@ const src = fileURLToPath(new URL('../../src/', import.meta.url));
 const MODULES = [
   'access',
   'logs',
+  'runs',
   'tokens',
   'sessions',
   'fields',

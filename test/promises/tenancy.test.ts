@@ -1,6 +1,6 @@
 // Every route: without a key, without its permission, with another tenant's ids, with ids that are none, with rules that
 // reach elsewhere, and rightly. A route that this file does not list fails it.
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { permissions } from '../../src/modules/access/permissions.ts';
 import { acceptInvitation } from '../../src/modules/people/acceptance.ts';
 import { invite, PASSWORD } from '../support/people.ts';
@@ -24,6 +24,8 @@ type World = {
   unused_formula_id: string;
   reactor_id: string;
   proxy_id: string;
+  /** Of the reactor. */
+  run_id: string;
   member_id: string;
   user_id: string;
   invitation_id: string;
@@ -131,6 +133,8 @@ const table: Record<string, Row> = {
   },
   'POST /detokenize': { path: () => '/detokenize', json: 'x', permission: 'token:read', status: 200 },
   'GET /logs': { path: () => '/logs', permission: 'log:read', status: 200 },
+  'GET /runs': { path: () => '/runs', permission: 'log:read', status: 200 },
+  'GET /runs/:id': { path: ({ run_id }) => `/runs/${run_id}`, permission: 'log:read', status: 200, names: ['run_id'] },
   'GET /logs/entity-types': { path: () => '/logs/entity-types', permission: 'log:read', status: 200 },
   'POST /sessions': { path: () => '/sessions', json: session, permission: 'session:create', status: 201 },
   'GET /sessions/:id': {
@@ -404,13 +408,20 @@ const makeWorld = async (): Promise<World> => {
   const unused_formula_id = await make('/reactor-formulas', formula);
   const reactor_id = await make('/reactors', { name: 'Made', formula: { id: formula_id } });
   const proxy_id = await make('/proxies', proxy);
+  const reacted = await server.request('POST', `/reactors/${reactor_id}/react`, { key: tenant.api_key, json: {} });
+  expect(reacted.status, reacted.text).toBe(200);
+  const run_id = await vi.waitFor(async () => {
+    const { body } = await server.request('GET', '/runs', { key: tenant.api_key });
+    expect(body.data).toHaveLength(1);
+    return body.data[0].id as string;
+  });
   const person = { first_name: 'Ada', last_name: '', password: PASSWORD };
   const accepted = await acceptInvitation(server.ctx, (await invite(server, newAddress(), tenant)).secret, person);
   if (accepted.kind !== 'accepted') throw new Error('no member was made');
   const { member_id, user_id } = accepted.member;
   const { id: invitation_id } = await invite(server, newAddress(), tenant);
   const people = { member_id, user_id, invitation_id };
-  const code_ids = { formula_id, unused_formula_id, reactor_id, proxy_id };
+  const code_ids = { formula_id, unused_formula_id, reactor_id, proxy_id, run_id };
   return { tenant, token_id, parent_id, child_id, session_id, application_id, key_id, ...code_ids, ...people };
 };
 

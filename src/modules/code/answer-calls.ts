@@ -9,6 +9,7 @@ import { loopMark } from '../../platform/egress/headers.ts';
 import type { Json } from '../../platform/json/json.ts';
 import type { OpenedTexts } from '../tokens/expressions/opened-texts.ts';
 import { answerFetch, type SendLog } from './fetch-client.ts';
+import type { Run } from '../runs/run.ts';
 import { answerService, callFaultOf } from './service-client.ts';
 
 /** The application whose permissions the code has, as it is now; undefined for none, and where it was deleted. */
@@ -34,15 +35,21 @@ export type CodeRights = {
   answerProxy: AnswerProxy;
   /** The token values that the code has seen. */
   opened: OpenedTexts;
+  /** What is known of the run. */
+  run: Run;
 };
 
 /** Log rows of one `fetch`. */
-const sendLogOf = (ctx: CodeContext, { tenant_id, actor, entity: { entity_type, entity_id } }: CodeRights): SendLog => {
+const sendLogOf = (
+  ctx: CodeContext,
+  { tenant_id, actor, entity: { entity_type, entity_id }, run }: CodeRights,
+): SendLog => {
   const write = (rows: LogRow[]): Promise<unknown> => ctx.db.for({ tenant_id }).insertLogs(rows);
   let last: LogRow | undefined;
   let lastHost: string | undefined;
   return {
     sending: async (host) => {
+      run.sending(host);
       // A redirect within a host has its row already.
       if (lastHost === host) return;
       const row = logRow(ctx, actor, {
@@ -81,11 +88,13 @@ export const answerCalls = (ctx: CodeContext, rights: CodeRights): ((call: Call)
         const own = application?.caller.allowed_hosts;
         const allowLists = own ? [...rights.allowLists, own] : rights.allowLists;
         const { tenant_id, account } = rights;
-        return await answerFetch(
+        const answer = await answerFetch(
           ctx,
           { tenant_id, account, allowLists, mark: loopMark(ctx), log: sendLogOf(ctx, rights) },
           call,
         );
+        rights.run.destinationAnswered(answer.status);
+        return answer;
       }
       if (!application) throw new CallFault('FORBIDDEN', 'The code has no application.', 403);
       try {
@@ -104,7 +113,9 @@ export const answerCalls = (ctx: CodeContext, rights: CodeRights): ((call: Call)
         throw error;
       }
     } catch (error) {
-      throw error instanceof CallFault ? error : callFaultOf(ctx, error);
+      const fault = error instanceof CallFault ? error : callFaultOf(ctx, error);
+      rights.run.callFailed(fault);
+      throw fault;
     }
   };
 };

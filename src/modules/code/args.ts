@@ -1,6 +1,5 @@
 // Args of an invocation: replaces expressions by values of tokens, and limits depth and size.
 import type { Work } from '../access/work.ts';
-import type { LogRow } from '../../platform/audit/record.ts';
 import type { CodeContext } from './context.ts';
 import { invalidField, payloadTooLarge } from '../../platform/errors.ts';
 import { stringifyInSlices } from '../../platform/json/slices.ts';
@@ -8,7 +7,7 @@ import { findShapeProblem } from '../../platform/json/json-shape.ts';
 import { RUN_BYTES_MAX } from '../../platform/sandbox/protocol/sandbox.ts';
 import type { RunBytes } from './run-bytes.ts';
 import { megabytes } from '../../platform/size-text.ts';
-import { detokenizeForUse } from '../tokens/detokenize.ts';
+import { detokenizeForUse, type LogDetails } from '../tokens/detokenize.ts';
 import type { Json } from '../../platform/json/json.ts';
 
 export type OpenedArgs = { args: Json | undefined; isLogged: boolean };
@@ -16,6 +15,7 @@ export type OpenedArgs = { args: Json | undefined; isLogged: boolean };
 /**
  * Replaces expressions by values, under the caller's token:use. The log rows are committed when this returns.
  * @param options.beside rows that are written with those of the tokens.
+ * @param options.write writes all of these rows.
  * @param options.held memory for the values, which is reserved before they are opened.
  * @returns `isLogged`: whether there were tokens, and so whether the rows were written.
  * @throws badRequest for unknown tokens; forbidden; invalidInput with places that begin with `args`; payloadTooLarge; unavailable.
@@ -24,10 +24,10 @@ export const openArgs = async (
   ctx: CodeContext,
   work: Work,
   args: Json | undefined,
-  { beside, held }: { beside: readonly LogRow[]; held: RunBytes },
+  { held, ...rows }: Pick<LogDetails, 'beside' | 'write'> & { held: RunBytes },
 ): Promise<OpenedArgs> => {
   if (args === undefined) return { args, isLogged: false };
-  const { value, isLogged } = await detokenizeForUse(ctx, work, { args }, { beside, beforeOpening: held.growTo });
+  const { value, isLogged } = await detokenizeForUse(ctx, work, { args }, { ...rows, beforeOpening: held.growTo });
   const opened = (value as { args: Json }).args;
   // The parser limits the depth of a body; with the values of tokens it may be deeper.
   const problem = isLogged ? await ctx.accounts.runInTurns(work.tenant_id, findShapeProblem(opened)) : undefined;

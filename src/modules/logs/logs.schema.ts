@@ -21,7 +21,7 @@ import { parseDate } from '../../platform/json/dates.ts';
 import { isStorableText, NOT_STORABLE } from '../../platform/json/json.ts';
 
 /** An end of an interval. Fractions of a millisecond are rounded up at both ends, so that no entry can be between two intervals. */
-const boundary = (description: string) =>
+export const boundary = (description: string) =>
   z
     .string('must be given once')
     .transform((text, ctx) => {
@@ -37,7 +37,7 @@ const boundary = (description: string) =>
       example: CREATED_AT,
     });
 
-const oneOf = <T extends string>(values: readonly T[], description: string, example: T) =>
+export const oneOf = <T extends string>(values: readonly T[], description: string, example: T) =>
   z
     .enum(values, `must be given once, as one of ${values.join(', ')}`)
     .optional()

@@ -105,7 +105,7 @@ async function* oneChunk(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
 /** The response as code receives it, whatever its status. @throws CallFault. */
 export const callAnswer = async (
   ctx: Pick<ReactorsContext, 'accounts'>,
-  { account, status, headers, body, bodyBytes, statusText }: ProxyAnswer,
+  { account, status, headers, body, bodyBytes, statusText }: Omit<ProxyAnswer, 'run'>,
   { signal, sent }: Pick<Call, 'signal' | 'sent'>,
 ): Promise<{ status: number; headers: Record<string, string | string[]>; body: unknown }> => {
   const convert = async (received: Headers, bytes: Uint8Array | undefined) => {

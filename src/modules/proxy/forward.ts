@@ -4,7 +4,7 @@ import type { AnswerRecord } from '../access/answer-record.ts';
 import { Work } from '../access/work.ts';
 import type { AnswerWithin, ProxyAnswer, ProxyRequest } from './request.ts';
 import { mayAnywhere } from '../access/rules.ts';
-import { type Actor, failedRows, logRow, type LogRow } from '../../platform/audit/record.ts';
+import { type Actor, logRow } from '../../platform/audit/record.ts';
 import type { ProxyContext } from './context.ts';
 import type { EgressResponse } from '../../platform/egress/client.ts';
 import { isDecodable } from '../../platform/egress/body.ts';
@@ -51,6 +51,7 @@ import {
   type SpelledUrl,
   type Target,
 } from './target.ts';
+import { Run } from '../runs/run.ts';
 import { type About, transform, type TransformRights } from './transform.ts';
 import { answerOfCode, requestingDecodable, transformAnswer } from './transform-answer.ts';
 
@@ -70,6 +71,30 @@ export const forward = async (ctx: ProxyContext, request: ProxyRequest, nesting 
   refuseLoop(ctx, request.headers);
   const proxy = await findProxy(ctx, request, proxyKeysOf(request.headers, target));
   const { tenant_id, work } = await findActor(ctx, request, proxy);
+  const actor: Acting = work ?? {
+    actor_id: null,
+    actor_type: null,
+    origin: proxy ? { ...request.origin, proxy_id: proxy.id } : request.origin,
+  };
+  const about = { tenant_id, kind: 'proxy' as const, resource_id: proxy?.id, version: proxy && String(proxy.version) };
+  const run = new Run(ctx, actor, about);
+  try {
+    return await forwardFrom(ctx, request, { target, proxy, tenant_id, work, actor, run }, nesting);
+  } catch (error) {
+    run.failed(error);
+    throw error;
+  }
+};
+
+type Found = Pick<Route, 'target' | 'proxy' | 'tenant_id' | 'work' | 'actor' | 'run'>;
+
+const forwardFrom = async (
+  ctx: ProxyContext,
+  request: ProxyRequest,
+  found: Found,
+  nesting: Nesting,
+): Promise<ProxyAnswer> => {
+  const { target, proxy, tenant_id, work, run } = found;
   // Anonymous clients of an open proxy have shares of their own, also where its code sends their requests on.
   const account = nesting.account ?? (request.work ? tenant_id : openAccount(tenant_id, request.origin?.ip));
   if (nesting === topLevel) nameOperation(ctx, account, proxy?.id);
@@ -78,6 +103,7 @@ export const forward = async (ctx: ProxyContext, request: ProxyRequest, nesting 
   const { base, place } = findBase(ctx, request.headers, proxy, allowLists);
   // Checked first: a path outside the destination's path is refused before anything is read or written.
   const sentTo = destinationOf(base, target);
+  run.sending(sentTo.url.host);
   const headers = forwardedHeaders(request);
   // Code may have the key of another vault from its configuration.
   if (!request.coded) {
@@ -86,7 +112,7 @@ export const forward = async (ctx: ProxyContext, request: ProxyRequest, nesting 
   }
   const nested = { depth: nesting.depth + 1, allowLists, opened: nesting.opened ?? createOpenedTexts(), account };
   const isReadByRun = nesting.opened !== undefined;
-  const route: Route = { tenant_id, account, work, proxy, allowLists, base, target, sentTo, nested, isReadByRun };
+  const route: Route = { ...found, account, allowLists, base, sentTo, nested, isReadByRun };
   const declaredKind = decodedKindOf(headers);
   // A format that is not known may have a coding that is not known either.
   const isOpaque = declaredKind.kind === 'unread' && !isDecodable(headers);
@@ -109,13 +135,15 @@ export const forward = async (ctx: ProxyContext, request: ProxyRequest, nesting 
     const isAnonymous = account !== tenant_id;
     const chunks = isAnonymous && taken.chunks ? await begun(taken.chunks) : taken.chunks;
     const sent = { headers, kind, ...taken, chunks };
-    return { ...(await exchange(ctx, request, route, sent, reservations)), account, release };
+    return { ...(await exchange(ctx, request, route, sent, reservations)), account, run, release };
   } catch (error) {
     release();
     // Other refusals are logged elsewhere: with an API key by the route, and of code with the answer to its call.
     if (!request.work && work && error instanceof AppError && error.code === 'forbidden')
       await ctx.refusals.record(work, error, undefined);
-    throw forwardingFault(error, place);
+    const fault = forwardingFault(error, place);
+    run.failed(error, fault);
+    throw fault;
   }
 };
 
@@ -131,6 +159,8 @@ type Route = {
   tenant_id: string;
   account: Account;
   work: Work | undefined;
+  actor: Acting;
+  run: Run;
   proxy: ProxyForUse | undefined;
   allowLists: CodeRights['allowLists'];
   base: Base;
@@ -146,8 +176,21 @@ type Route = {
 /** Opens tokens, runs the request transform, sends the request, and runs the response transform. */
 const exchange = async (
   ctx: ProxyContext,
-  { method, bodyBytes, signal, origin, coded }: ProxyRequest,
-  { tenant_id, account, work, proxy, allowLists, base, target, sentTo: asWritten, nested, isReadByRun }: Route,
+  { method, bodyBytes, signal, coded }: ProxyRequest,
+  {
+    tenant_id,
+    account,
+    work,
+    actor,
+    run,
+    proxy,
+    allowLists,
+    base,
+    target,
+    sentTo: asWritten,
+    nested,
+    isReadByRun,
+  }: Route,
   { headers, kind, whole, chunks, decoded }: { headers: Headers; kind: BodyKind } & TakenBody,
   reservations: Reservations,
 ): Promise<AnswerWithin> => {
@@ -165,22 +208,16 @@ const exchange = async (
       ? findNothing(places, coded?.texts)
       : await ctx.accounts.runInTurns(account, findInSlices(places, coded?.texts, mayUse));
   const { references } = found;
-  const actor: Acting = work ?? {
-    actor_id: null,
-    actor_type: null,
-    origin: proxy ? { ...origin, proxy_id: proxy.id } : origin,
-  };
   const hasTokens = references.ids.size > 0;
   const destination_host = asWritten.url.host;
   // Without a stored proxy the log row names the tenant, because a host is no entity and several tenants may use it.
   const ofProxy = { entity_type: 'proxy', entity_ids: [proxy?.id ?? tenant_id], destination_host };
   // The log row is written before the request is sent. Without a stored proxy, the rows of the tokens suffice.
   const ownRows = proxy || !hasTokens ? [logRow(ctx, actor, { operation: 'use', ...ofProxy })] : [];
-  const tokens = work && (await openTokens(ctx, work, references, 'use', { beside: ownRows, destination_host }));
-  if (!hasTokens) await ctx.db.for({ tenant_id }).insertLogs(ownRows);
-  const rows: readonly LogRow[] = hasTokens && tokens ? tokens.logged : ownRows;
-  const logFailure = (): Promise<unknown> => ctx.db.for({ tenant_id }).insertLogs(failedRows(ctx, rows));
-  const rights = proxy && { ...rightsOf(ctx, proxy, actor, nested), signal };
+  const logging = { beside: ownRows, write: run.begin, destination_host };
+  const tokens = work && (await openTokens(ctx, work, references, 'use', logging));
+  if (!hasTokens) await run.begin(ownRows);
+  const rights = proxy && { ...rightsOf(ctx, proxy, actor, nested), signal, request: run };
   const isReadByCode = proxy?.response_transform !== undefined;
 
   const send = async (): Promise<CodeResponse | { about: About; answer: EgressResponse }> => {
@@ -220,14 +257,15 @@ const exchange = async (
       clientCertificate: proxy?.client_certificate,
       timeouts: proxy?.timeout_seconds === undefined ? undefined : timeoutsOf(proxy.timeout_seconds),
     });
+    run.destinationAnswered(answer.status);
     return { about, answer };
   };
   const sent = await send().catch(async (error: unknown) => {
-    await logFailure();
+    await run.logFailure();
     throw error;
   });
   if (sent instanceof CodeResponse) {
-    await logFailure();
+    await run.logFailure();
     return answerOfCode(sent, undefined);
   }
   const { about, answer } = sent;
@@ -327,7 +365,7 @@ const rightsOf = (
   { tenant_id, application_id }: ProxyForUse,
   actor: Acting,
   nested: Required<Nesting>,
-): Omit<TransformRights, 'signal'> => ({
+): Omit<TransformRights, 'signal' | 'request'> => ({
   actor,
   logged: Promise.resolve(),
   findApplication: async () => {
@@ -360,7 +398,10 @@ export const forwardForCode = async (
   return endInTime(svcProxyMs(endsAtMs - performance.now()), outer, async (signal) => {
     const answer = await forward(ctx, { ...asked, signal }, nesting);
     void sent.then(() => answer.release());
-    return callAnswer(ctx, answer, { signal, sent });
+    return answer.run.through(
+      () => answer.status,
+      () => callAnswer(ctx, answer, { signal, sent }),
+    );
   });
 };
 

@@ -63,18 +63,20 @@ const send = async (request: FastifyRequest, reply: FastifyReply, answer: ProxyA
   // An error before anything was sent can still become an error response.
   const { chunks, rest } = await gather(body, isSmall);
   const { raw } = reply;
+  const breakOff = (error: unknown): void => {
+    answer.run.brokenOff(status, error);
+    raw.destroy();
+  };
   if (statusTextPattern.test(statusText)) raw.writeHead(status, statusText, all);
   else raw.writeHead(status, all);
   reply.hijack();
   if (body instanceof Uint8Array && body.byteLength > FREE_BYTES)
-    return pipeline(inPieces(Buffer.from(body.buffer, body.byteOffset, body.byteLength)), raw).catch(
-      () => void raw.destroy(),
-    );
+    return pipeline(inPieces(Buffer.from(body.buffer, body.byteOffset, body.byteLength)), raw).catch(breakOff);
   if (!rest) return void raw.end(Buffer.concat(chunks));
   // Without a length it may be a stream of events: the client must see the headers before the first one.
   if (bodyBytes === undefined) raw.flushHeaders();
   for (const chunk of chunks) raw.write(chunk);
-  await pipeline(rest, raw).catch(() => raw.destroy());
+  await pipeline(rest, raw).catch(breakOff);
 };
 
 type Gathered = { chunks: Uint8Array[]; rest: AsyncIterable<Uint8Array> | undefined };
@@ -130,6 +132,18 @@ const refuseNavigation = ({ headers }: FastifyRequest): void => {
 };
 
 export const proxyRoutes = async (app: App, ctx: ProxyContext, { countFailure }: Authentication): Promise<void> => {
+  const sendOn = async (request: FastifyRequest, reply: FastifyReply, answer: ProxyAnswer): Promise<void> => {
+    // The reservations last until the connection is closed.
+    releaseAfter(reply.raw, answer);
+    // The destination must not set a session cookie.
+    const answered = proxyAnswerHeaders(request.headers, withoutSessionCookie(ctx, answer.headers));
+    // What code made is in memory until the client has taken it. A stream is not: a slow client slows the destination down.
+    const madeBytes = answer.body instanceof Uint8Array ? answer.body.byteLength : 0;
+    if (madeBytes > FREE_BYTES)
+      releaseAfter(reply.raw, ctx.accounts.reserve(answer.account, 'unsent_bytes', madeBytes));
+    await send(request, reply, { ...answer, headers: answered });
+  };
+
   const handle = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     refuseNavigation(request);
     const { work, method } = request;
@@ -142,15 +156,10 @@ export const proxyRoutes = async (app: App, ctx: ProxyContext, { countFailure }:
       if (isAnonymous && (error.code === 'unauthorized' || error.code === 'not_found')) await countFailure(request.ip);
       throw error;
     });
-    // The reservations last until the connection is closed.
-    releaseAfter(reply.raw, answer);
-    // The destination must not set a session cookie.
-    const answered = proxyAnswerHeaders(request.headers, withoutSessionCookie(ctx, answer.headers));
-    // What code made is in memory until the client has taken it. A stream is not: a slow client slows the destination down.
-    const madeBytes = answer.body instanceof Uint8Array ? answer.body.byteLength : 0;
-    if (madeBytes > FREE_BYTES)
-      releaseAfter(reply.raw, ctx.accounts.reserve(answer.account, 'unsent_bytes', madeBytes));
-    await send(request, reply, { ...answer, headers: answered });
+    await answer.run.through(
+      () => answer.status,
+      () => sendOn(request, reply, answer),
+    );
     return reply;
   };
 

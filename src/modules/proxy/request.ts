@@ -5,6 +5,7 @@ import type { CodedTexts } from '../tokens/expressions/coded-texts.ts';
 import type { RequestOrigin } from '../../platform/audit/record.ts';
 import type { EgressResponse } from '../../platform/egress/client.ts';
 import type { Headers } from '../../platform/egress/headers.ts';
+import type { Run } from '../runs/run.ts';
 import type { IncomingBody } from './bodies/take-body.ts';
 
 /** A request to the proxy, as received. */
@@ -34,9 +35,11 @@ export type ProxyAnswer = {
   bodyBytes: number | undefined;
   /** The destination's status; undefined if no request was sent. */
   destination_status: number | undefined;
+  /** Ends when the response was sent. */
+  run: Run;
   /** Releases the reserved memory. Call it when the response was sent or the client has disconnected. */
   release(): void;
 };
 
 /** Without what holds for the whole request. */
-export type AnswerWithin = Omit<ProxyAnswer, 'release' | 'account'>;
+export type AnswerWithin = Omit<ProxyAnswer, 'release' | 'account' | 'run'>;

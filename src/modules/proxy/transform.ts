@@ -27,13 +27,16 @@ import {
   readValue,
   textOf,
 } from './message.ts';
+import { Run } from '../runs/run.ts';
 import type { ProxyForUse } from './proxy-finder.ts';
 
 /** What the code receives in addition to the message. The query is as written. */
 export type About = { method: string; path: string; query: string; url: string; status?: number };
 
 /** The rights of a transform's code, without the fields that come from the proxy. */
-export type TransformRights = Omit<CodeRights, 'tenant_id' | 'entity'> & {
+export type TransformRights = Omit<CodeRights, 'tenant_id' | 'entity' | 'run'> & {
+  /** Of the request, which ends as the run of a transform that fails. */
+  request: Run;
   /** Aborted when the client disconnects, or the run that sent the request is over: the transform ends. */
   signal: AbortSignal;
 };
@@ -175,6 +178,22 @@ export const transform = async (
 ): Promise<Message | CodeResponse> => {
   const code = side === 'request' ? proxy.request_transform : proxy.response_transform;
   if (code === undefined) return message;
+  const { tenant_id, id, version } = proxy;
+  const run = new Run(ctx, rights.actor, { tenant_id, kind: 'transform', resource_id: id, version: String(version) });
+  const statusOf = (made: Message | CodeResponse) => (made instanceof CodeResponse ? made.status : undefined);
+  return run.through(statusOf, () => runTransform(ctx, { ...proxy, code }, side, message, about, { ...rights, run }));
+};
+
+const runTransform = async (
+  ctx: ReactorsContext,
+  proxy: ProxyForUse & { code: string },
+  side: Side,
+  message: Message,
+  about: About,
+  rights: TransformRights & { run: Run },
+): Promise<Message | CodeResponse> => {
+  const { code } = proxy;
+  const { run } = rights;
   const { tenant_id, id, version, configuration } = proxy;
   const { account = tenant_id } = rights;
   const read = await ctx.accounts.runInTurns(account, readValue(message));
@@ -216,15 +235,20 @@ export const transform = async (
       }
     },
   });
+  run.ran(outcome);
   if (!outcome.ok) {
     const { fault } = outcome;
     // The sender's data is at fault, such as a card with a wrong check digit: with a 500 it would send the same again.
-    if (side === 'request' && fault.code === 'THROWN' && refusals.has(fault.message))
-      throw badInput(fault.message, fault.line);
-    const answer = answerOfFault(has_svc ? fault : withoutService(fault, 'proxy'), {
-      ...ctx.config.sandbox,
-      outputBytesMax: RUN_BYTES_MAX,
-    });
+    const isOfSender = side === 'request' && fault.code === 'THROWN' && refusals.has(fault.message);
+    const answer = isOfSender
+      ? badInput(fault.message, fault.line)
+      : answerOfFault(has_svc ? fault : withoutService(fault, 'proxy'), {
+          ...ctx.config.sandbox,
+          outputBytesMax: RUN_BYTES_MAX,
+        });
+    run.codeFailed(fault, answer.status);
+    if (isOfSender) run.refused();
+    rights.request.follow(run);
     if (answer instanceof CodeResponse) return answer;
     throw answer;
   }

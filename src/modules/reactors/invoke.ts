@@ -15,6 +15,8 @@ import { answerOfFault, CodeResponse, runtimeError, withoutService } from '../co
 import { castArgs, checkConfiguration } from '../code/contract.ts';
 import { holdRunBytes, type RunBytes } from '../code/run-bytes.ts';
 import { checkWeight } from '../code/service-client.ts';
+import { Run } from '../runs/run.ts';
+import type { ReactorForRun } from './reactor-finder.ts';
 
 /** Larger results are written as JSON in slices: at once they would block the event loop for more than a millisecond or two. */
 const WRITTEN_AT_ONCE = 131_072;
@@ -38,21 +40,26 @@ export const invokeReactor = async (
 ): Promise<ReactResult | CodeResponse> => {
   const held = holdRunBytes(ctx.accounts, asking.tenant_id);
   try {
-    return await invoke(ctx, asking, id, body, { held, signal });
+    const reactor = await ctx.reactors.findReactorForRun(asking, id);
+    const work = asking.with({ origin: { ...asking.origin, reactor_id: reactor.id } });
+    const { version } = reactor.formula;
+    const about = { tenant_id: work.tenant_id, kind: 'reactor' as const, resource_id: reactor.id, version };
+    const run = new Run(ctx, work, about);
+    return await run.through(statusOf, () => invoke(ctx, work, reactor, body, { held, signal, run }));
   } finally {
     held.release();
   }
 };
 
+const statusOf = (made: ReactResult | CodeResponse): number => (made instanceof CodeResponse ? made.status : 200);
+
 const invoke = async (
   ctx: ReactorsContext,
-  asking: Work,
-  id: string,
+  work: Work,
+  reactor: ReactorForRun,
   body: { args?: Json | undefined },
-  { held, signal }: { held: RunBytes; signal: AbortSignal | undefined },
+  { held, signal, run }: { held: RunBytes; signal: AbortSignal | undefined; run: Run },
 ): Promise<ReactResult | CodeResponse> => {
-  const reactor = await ctx.reactors.findReactorForRun(asking, id);
-  const work = asking.with({ origin: { ...asking.origin, reactor_id: reactor.id } });
   /** Log rows of the application in this run name the reactor, and its decisions count for the kept answer. */
   const actingHere = (application: Caller | undefined): Work | undefined => application && work.as(application);
   const { formula, configuration, application_id } = reactor;
@@ -61,7 +68,7 @@ const invoke = async (
   if (misfits) throw invalidInput(misfits);
   // Written with the rows of the tokens, where there are any: these are opened even if their values do not fit.
   const use = logRow(ctx, work, { operation: 'use', entity_type: 'reactor', entity_ids: [reactor.id] });
-  const { args: opened, isLogged } = await openArgs(ctx, work, body.args, { beside: [use], held });
+  const { args: opened, isLogged } = await openArgs(ctx, work, body.args, { beside: [use], write: run.begin, held });
   const openedTexts = createOpenedTexts();
   const cast = castArgs(opened, formula.request_parameters);
   if (cast.errors) throw invalidInput(cast.errors);
@@ -76,7 +83,7 @@ const invoke = async (
   held.growTo(input.length);
   if (isLogged) await ctx.accounts.runInTurns(work.tenant_id, openedTexts.add(opened ?? null));
   // Code without token values may run while the row is written: no result or call leaves before.
-  const logged = isLogged ? Promise.resolve() : work.log([use]);
+  const logged = isLogged ? Promise.resolve() : run.begin([use]);
   logged.catch(() => undefined);
   // A caller with allowed hosts does not reach others by a reactor.
   const allowLists = work.caller.allowed_hosts ? [work.caller.allowed_hosts] : [];
@@ -97,10 +104,12 @@ const invoke = async (
       findApplication,
       allowLists,
       opened: openedTexts,
+      run,
       answerProxy: (application, call) =>
         ctx.serviceCalls.forward(application, call, { depth: 1, allowLists, opened: openedTexts }),
     }),
   });
+  run.ran(outcome);
   await logged;
   // Calls have effects that no transaction rolls back: the answer is kept whatever it is (docs/decisions/0014-idempotency.md).
   if (outcome.hasCalled) work.keepAnyAnswer();
@@ -109,6 +118,7 @@ const invoke = async (
       ...ctx.config.sandbox,
       outputBytesMax: RUN_BYTES_MAX,
     });
+    run.codeFailed(outcome.fault, answer.status);
     if (answer instanceof CodeResponse) return answer;
     throw answer;
   }

@@ -60,6 +60,8 @@ export type TokenValues = (id: string, whole: boolean) => ExpansionRecord | unde
 export type LogDetails = {
   /** Further rows, written together with those of the tokens. They are not written if there are no tokens. */
   beside?: readonly LogRow[];
+  /** Writes all rows; resolves after commit. */
+  write?: (rows: readonly LogRow[]) => Promise<void>;
   /** The host that receives the values. */
   destination_host?: string | undefined;
   /** Called with the size of the sealed values before they are opened. What it throws ends the request. */
@@ -67,7 +69,7 @@ export type LogDetails = {
 };
 
 /** `absent`: how expressions treat paths that the tokens have not. */
-export type OpenedTokens = { values: TokenValues; absent: AbsentPaths; logged: readonly LogRow[] };
+export type OpenedTokens = { values: TokenValues; absent: AbsentPaths };
 
 /**
  * Opens the tokens that expressions refer to. The log rows are committed when this returns.
@@ -79,9 +81,9 @@ export const openTokens = async (
   work: Work,
   { ids, isWhole }: Pick<References, 'ids' | 'isWhole'>,
   purpose: Purpose,
-  { beside = [], destination_host, beforeOpening }: LogDetails = {},
+  { beside = [], write = (rows) => work.log(rows), destination_host, beforeOpening }: LogDetails = {},
 ): Promise<OpenedTokens> => {
-  if (ids.size === 0) return { values: () => undefined, absent: {}, logged: [] };
+  if (ids.size === 0) return { values: () => undefined, absent: {} };
   const rows = await findRows(ctx, work, { ids, isWhole });
   if (rows.length < ids.size) {
     const found = new Set(rows.map(({ id }) => id));
@@ -93,9 +95,8 @@ export const openTokens = async (
   await (purpose === 'use'
     ? countTokens(ctx, work, 'daily_uses', [...ids])
     : countTokens(ctx, work, limitOfReveal(work), revealedAmong(shown)));
-  const logged = [...tokenLogRows(ctx, work, purpose, shown, { destination_host }), ...beside];
-  await work.log(logged);
-  return { ...valuesOf(ctx, work, opened), logged };
+  await write([...tokenLogRows(ctx, work, purpose, shown, { destination_host }), ...beside]);
+  return valuesOf(ctx, work, opened);
 };
 
 /** A row that may be opened. */

@@ -1,9 +1,11 @@
 // Deletes expired security codes and their keys, expired tokens, expired kept responses and rows of deleted tenants.
-// Reads refuse expired records already; the sweep makes them unrecoverable. Also has the log's next partitions made.
+// Reads refuse expired records already; the sweep makes them unrecoverable. Also ends runs of processes
+// that died, and has the next partitions of the log and of runs made.
 import { issueCertificates } from '../access/erasure-certificates.ts';
+import { endDeadRuns } from '../runs/dead-runs.ts';
 import type { TokensContext } from './context.ts';
 import { takeLease } from '../../platform/db/leases.ts';
-import { addLogPartitions } from '../../platform/db/log-partitions.ts';
+import { addLogPartitions, keepRunPartitions } from '../../platform/db/log-partitions.ts';
 import { sweepOnce } from '../../platform/db/sweep.ts';
 import { noteUnknownMasks } from './unknown-masks.ts';
 
@@ -30,10 +32,11 @@ type Sweeping = Pick<
  */
 export const sweep = async (ctx: Sweeping, mayGoOn: () => Promise<boolean> = async () => true): Promise<void> => {
   for (let round = 0; round < SWEEP_ROUNDS_MAX; round += 1) {
-    const isMoreLeft = await sweepOnce(ctx.db, ctx.now(), ctx.newLogId, ctx.config.erasuresKeptMs, mayGoOn);
+    const isMoreLeft = await sweepOnce(ctx.db, ctx.now(), ctx.newLogId, ctx.config, mayGoOn);
     if (!isMoreLeft) break;
     if (!(await mayGoOn())) return;
   }
+  await endDeadRuns(ctx, mayGoOn);
   await issueCertificates(ctx);
   for (let round = 0; round < SWEEP_ROUNDS_MAX && (await mayGoOn()); round += 1)
     if (!(await noteUnknownMasks(ctx))) return;
@@ -45,7 +48,7 @@ export const sweepInTurn = async (ctx: Sweeping, holder: string): Promise<boolea
   if (!(await take())) return false;
   await sweep(ctx, take);
   if (await takeLease(ctx.db, 'log-partitions', ctx.newUuid(), LOG_PARTITIONS_EVERY_MS))
-    await addLogPartitions(ctx.db.statements.query);
+    for (const keep of [addLogPartitions, keepRunPartitions]) await keep(ctx.db.statements.query);
   return true;
 };
 

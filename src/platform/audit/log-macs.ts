@@ -4,6 +4,7 @@ import type { DigestKey } from '../crypto/digest.ts';
 import { type LogMac, logMacUnder } from '../crypto/log-mac.ts';
 import { type OpenLine, openLine } from './leaf.ts';
 import type { NewLog, SignedLog } from './rows.ts';
+import { type BegunRun, signBegunRun, type SignedBegunRun } from './run-rows.ts';
 
 /** PostgreSQL writes UUIDs in lower case. */
 const lower = (id: string | null | undefined): string | undefined => id?.toLowerCase();
@@ -42,6 +43,8 @@ export const createLogMacs = () => {
   };
   let isRequired = (): boolean => false;
 
+  const macOfRun = (text: string): LogMac => macOfText(`run ${text}`);
+
   const macOf = (tenant_id: string, row: NewLog): LogMac => macOfText(textOf(tenant_id, row));
 
   return {
@@ -57,6 +60,11 @@ export const createLogMacs = () => {
 
     sign: (tenant_id: string, row: NewLog): SignedLog =>
       JSON.stringify({ ...row, mac: macOf(tenant_id, row) }) as SignedLog,
+
+    /** Of a run. No row of the log has this text. */
+    macOfRun,
+
+    signBegun: (tenant_id: string, begun: BegunRun): SignedBegunRun => signBegunRun(macOfRun, tenant_id, begun),
 
     /** Of an id below which rows may have no MAC. No row has this text. */
     macOfPosition: (id: string): LogMac => macOfText(`rows below ${id}`),

@@ -6,6 +6,7 @@ import type { ShardFunction } from '../db/shard-functions.ts';
 import type { Query } from '../db/statements.ts';
 import { tracedBatcher } from '../db/traced.ts';
 import { unavailable } from '../errors.ts';
+import { beginRunsFrom, type SignedBegunRun } from './run-rows.ts';
 import type { Tracing } from '../tracing/tracing.ts';
 
 /** A log row: one operation on one or more entities of one type. Undefined is NULL. */
@@ -27,6 +28,8 @@ export type NewLog = {
   proxy_id?: string | undefined;
   destination_host?: string | undefined;
   is_list?: boolean | undefined;
+  /** The run that begins with this row, for a statement of its own: no column. */
+  run?: SignedBegunRun | undefined;
 };
 
 declare const withMac: unique symbol;
@@ -67,6 +70,13 @@ FROM ${from}`;
 
 export const INSERT_LOGS = insertLogsFrom(`json_to_recordset($2::json) AS r(${LOG_RECORD})`);
 
+/** The same for rows of which some begin a run. */
+const RUN_LOGS = `json_to_recordset($2::json) AS r(${LOG_RECORD}, run json)`;
+export const INSERT_LOGS_AND_RUNS = `WITH begun AS (${beginRunsFrom(RUN_LOGS)})${insertLogsFrom(RUN_LOGS)}`;
+
+/** Only rows that begin a run have it. A text of a row that looks like it costs a statement that finds no run. */
+const RUN_MARK = '"run":{';
+
 /** Writes rows within a transaction. */
 export const insertLogs = async (query: Query, tenant_id: string, rows: readonly SignedLog[]): Promise<void> => {
   await query('insert-logs', INSERT_LOGS, [tenant_id, `[${rows.join()}]`]);
@@ -84,6 +94,11 @@ RETURNING id`;
 
 export const logFunctions: readonly ShardFunction[] = [
   { statement: 'insert-logs', parameters: ['uuid', 'json'], block: `BEGIN${INSERT_LOGS};\nEND` },
+  {
+    statement: 'insert-logs-and-runs',
+    parameters: ['uuid', 'json'],
+    block: `BEGIN${beginRunsFrom(RUN_LOGS)};${insertLogsFrom(RUN_LOGS)};\nEND`,
+  },
   {
     statement: 'insert-refusal',
     parameters: ['uuid', 'json', 'uuid', 'int', 'text'],
@@ -104,7 +119,10 @@ export const createLogWriter = (
   const written = createBatcher(
     async (tenant_id, rows) => {
       // No response without its log row, so every failure of this write is a 503.
-      await queryForBatch(tenant_id)('insert-logs', INSERT_LOGS, [tenant_id, rows]).catch((error: unknown) => {
+      const [name, text] = rows.includes(RUN_MARK)
+        ? ['insert-logs-and-runs', INSERT_LOGS_AND_RUNS]
+        : ['insert-logs', INSERT_LOGS];
+      await queryForBatch(tenant_id)(name, text, [tenant_id, rows]).catch((error: unknown) => {
         throw unavailable(error);
       });
     },

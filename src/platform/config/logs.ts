@@ -9,6 +9,10 @@ const LOG_RETENTION_MONTHS = 13;
 /** Ten years: each month is a partition, which every list of the log plans for. */
 const LOG_RETENTION_MONTHS_MAX = 120;
 
+/** As long as somebody asks why a run failed. */
+const RUN_RETENTION_DAYS = 30;
+const RUN_RETENTION_DAYS_MAX = 400;
+
 const signingKey = z.string().transform((text, problems) => {
   const key = parseSigningKey(text);
   if (key) return key;
@@ -40,6 +44,9 @@ export const logVariables = {
   LOG_FORMAT: z.enum(['auto', 'json']).default('auto').describe('`json` never prints the start block of a terminal.'),
   LOG_RETENTION_MONTHS: wholeNumber(1, LOG_RETENTION_MONTHS_MAX, LOG_RETENTION_MONTHS).describe(
     'Whole months that the audit log stays in the database. `strongroom logs archive` moves older ones into files.',
+  ),
+  RUN_RETENTION_DAYS: wholeNumber(1, RUN_RETENTION_DAYS_MAX, RUN_RETENTION_DAYS).describe(
+    'Days that `GET /runs` tells what happened to a run of code or a proxied request. The audit log keeps its own entry of it.',
   ),
   LOG_STREAM: z
     .string()

@@ -55,7 +55,7 @@ export const createBatcher = <Result>(
   batchesMax: number,
   accounts: Pick<Accounts, 'reserve'>,
   metrics: Metrics,
-  kind: 'logs' | 'tokens' | 'unique_tokens',
+  kind: 'logs' | 'runs' | 'tokens' | 'unique_tokens',
 ): Batcher<Result> => {
   const labels = { kind };
   metrics.count('strongroom_write_batches_failed_total', labels, 0);

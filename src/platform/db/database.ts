@@ -4,6 +4,7 @@ import { Pool, type PoolConfig } from 'pg';
 import { POOL_NAME } from './application-names.ts';
 import { createLogMacs, type LogMacs } from '../audit/log-macs.ts';
 import { createLogWriter, type NewLog } from '../audit/rows.ts';
+import { createRunWriter, type NewRun } from '../audit/run-rows.ts';
 import type { Prisma } from '../../generated/prisma/client.ts';
 import { createPrisma, type PrismaRun, prismaTransaction } from './prisma.ts';
 import { ALL_TENANTS, NAME_TENANTS } from './named-tenants.ts';
@@ -32,6 +33,8 @@ export type TenantDatabase = Statements & {
   prismaTransaction<T>(work: (prisma: Prisma.TransactionClient, query: Query) => Promise<T>): Promise<T>;
   /** Appends rows of the log. Resolves after commit. @throws unavailable. */
   insertLogs(rows: readonly NewLog[]): Promise<void>;
+  /** Writes the ends of runs. Resolves after commit. @throws unavailable. */
+  insertRuns(runs: readonly NewRun[]): Promise<void>;
 };
 
 /** The part that runs single statements. */
@@ -94,7 +97,9 @@ export const createDatabase = (
   const logMacs = createLogMacs();
   const { accounts, writeBatches } = options;
   const logs = createLogWriter(statements.queryForBatch, logMacs, writeBatches, accounts, metrics, tracing);
-  const drains = [() => logs.drain()];
+  const runs = createRunWriter(statements.queryForBatch, logMacs.macOfRun, writeBatches, accounts, metrics, tracing);
+  const under_way = new Set<Promise<unknown>>();
+  const drains = [() => Promise.all(under_way), () => logs.drain(), () => runs.drain()];
   const signedRows = createSignedRows(metrics);
   const history = createHistoryWatch({
     ...options.onHistory,
@@ -118,6 +123,7 @@ export const createDatabase = (
       prisma: (work) => inTurn(() => guarded(tenants, work)),
       prismaTransaction: (work) => inTransactionTurn(() => prismaTransaction(guarded, tenants, tracing, work)),
       insertLogs: (rows) => logs.insert(tenant_id, rows),
+      insertRuns: (ended) => runs.insert(tenant_id, ended),
     };
   };
 
@@ -155,6 +161,14 @@ export const createDatabase = (
 
     /** Sets work for each new connection, before its first query: the database may have crashed or failed over before. */
     onConnect: (prepare: (on: Query) => Promise<unknown>): void => void (prepareConnection = prepare),
+
+    /** Does work in a later turn of the event loop, and before connections close. It must not throw. */
+    later: (work: () => Promise<unknown>): void => {
+      const done = new Promise<void>((resolve) => setImmediate(resolve))
+        .then(work)
+        .finally(() => under_way.delete(done));
+      under_way.add(done);
+    },
 
     /** Registers work that must finish before connections close. */
     beforeClose: (drain: () => Promise<unknown>): void => void drains.push(drain as () => Promise<void>),

@@ -17,6 +17,8 @@ export const DISTRIBUTED_TABLES = [
   'token_cvcs',
   'idempotency_keys',
   'audit_log',
+  'begun_runs',
+  'runs',
 ] as const;
 
 /** Citus refuses triggers. The server records deletions itself, and only servers of early releases need the mask forgotten. */
@@ -30,10 +32,13 @@ const LOCK_NOT_AVAILABLE = '55P03';
 const SESSIONS_END_MS = 5_000;
 const SESSIONS_POLL_MS = 100;
 
-/** The audit log and its partitions, where it has any. */
-const AUDIT_LOG_TABLES = `
-SELECT c.relname::text AS name FROM pg_class c
-WHERE c.oid = 'audit_log'::regclass OR c.oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = 'audit_log'::regclass)`;
+/** Tables and their partitions, where they have any. */
+const WITH_PARTITIONS = `
+SELECT c.relname::text AS name FROM pg_class c CROSS JOIN unnest($1::regclass[]) AS whole
+WHERE c.oid = whole OR c.oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = whole)`;
+
+const withPartitions = async (session: Client, tables: readonly string[]): Promise<string[]> =>
+  (await session.query<{ name: string }>(WITH_PARTITIONS, [tables])).rows.map(({ name }) => name);
 
 const FIND_STATE = `
 SELECT current_user::text AS role,
@@ -136,8 +141,7 @@ const createFunctions = async (session: Client, functions: readonly ShardFunctio
 
 /** New shards and moved ones grant again what the tables do not: Citus makes them with the rights of an owner. */
 const revokeOnShards = async (session: Client): Promise<void> => {
-  const { rows: tables } = await session.query<{ name: string }>(AUDIT_LOG_TABLES);
-  for (const { name } of tables) {
+  for (const name of await withPartitions(session, ['audit_log'])) {
     const { rows } = await session.query<{ grantee: string }>(
       `SELECT DISTINCT CASE acl.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(acl.grantee)) END AS grantee
        FROM pg_class, aclexplode(relacl) AS acl WHERE pg_class.oid = $1::regclass`,
@@ -150,16 +154,14 @@ const revokeOnShards = async (session: Client): Promise<void> => {
 
 /** Rows that were copied to the workers stay in files of the coordinator, where nothing reads them, until this. */
 const dropLocalRows = async (session: Client, report: Report): Promise<void> => {
-  const { rows: logs } = await session.query<{ name: string }>(AUDIT_LOG_TABLES);
-  for (const table of new Set([...DISTRIBUTED_TABLES, ...logs.map(({ name }) => name)])) {
+  for (const table of await withPartitions(session, DISTRIBUTED_TABLES)) {
     const { rows } = await session.query('SELECT pg_relation_size($1::regclass) > 0 AS has_rows', [quoted(table)]);
     if (!rows[0].has_rows) continue;
     await session.query("BEGIN; SET LOCAL citus.multi_shard_modify_mode = 'sequential'");
-    // No role may empty the audit log, not even its owner. The owner gets the right for the copy, within this transaction.
+    // No role may empty a table, not even its owner. The owner gets the right for the copy, within this transaction.
     await session.query(`GRANT TRUNCATE ON ${quoted(table)} TO CURRENT_USER`);
     await session.query('SELECT truncate_local_data_after_distributing_table($1::regclass)', [quoted(table)]);
-    if (logs.some(({ name }) => name === table))
-      await session.query(`REVOKE TRUNCATE ON ${quoted(table)} FROM CURRENT_USER`);
+    await session.query(`REVOKE TRUNCATE ON ${quoted(table)} FROM CURRENT_USER`);
     await session.query('COMMIT');
     report(`${table}: the copy on the coordinator is removed`);
   }

@@ -1,5 +1,7 @@
 // Deletes expired rows and keys of all tenants in bounded steps. Several processes may sweep at once.
 import type { Pool } from 'pg';
+import type { Config } from '../config.ts';
+import { firstIdAt } from '../crypto/ids.ts';
 import { faultOf } from './faults.ts';
 import { MAILS_COUNTED_MS } from '../mail/mail-outbox.ts';
 import { insertLogs, type NewLog } from '../audit/rows.ts';
@@ -99,6 +101,11 @@ DELETE FROM invitation_secrets USING (
   FOR UPDATE OF s SKIP LOCKED
 ) AS old WHERE invitation_secrets.digest = old.digest`;
 
+/** By their ids, which begin with their time. */
+export const DELETE_RUNS = `
+DELETE FROM runs USING (SELECT tenant_id, id FROM runs WHERE id < $1 ORDER BY id LIMIT $2) AS old
+WHERE runs.tenant_id = old.tenant_id AND runs.id = old.id`;
+
 /** What no backup has any more. */
 const DELETE_ERASURES = `
 DELETE FROM erasures USING (
@@ -162,6 +169,8 @@ const TABLES_OF_TENANTS = [
   'token_cvcs',
   'idempotency_keys',
   'token_counts',
+  'begun_runs',
+  'runs',
   'request_rates',
   'applications',
   'collect_sessions',
@@ -295,7 +304,7 @@ export const sweepOnce = async (
   { pool, statements, logMacs }: Pick<Database, 'pool' | 'statements' | 'logMacs'>,
   now: Date,
   newLogId: (at: Date) => string,
-  erasuresKeptMs: number,
+  { erasuresKeptMs, runsKeptMs }: Pick<Config, 'erasuresKeptMs' | 'runsKeptMs'>,
   mayGoOn: () => Promise<boolean> = async () => true,
 ): Promise<boolean> => {
   const run = (text: string, values: unknown[] = []): Promise<number> => statements.change(text, values);
@@ -321,6 +330,7 @@ export const sweepOnce = async (
     const counted = await run(DELETE_COUNTED_TOKENS, [now, SWEEP_ROWS_MAX]);
     const budgets = await run(DELETE_DAILY_BUDGETS, [now, SWEEP_ROWS_MAX]);
     const erasures = await run(DELETE_ERASURES, [new Date(now.getTime() - erasuresKeptMs), SWEEP_ROWS_MAX]);
+    const runs = await run(DELETE_RUNS, [firstIdAt(now.getTime() - runsKeptMs), SWEEP_ROWS_MAX]);
     await run(ADD_UP_COUNTS);
     const left = await deleteOfTenants(statements, now);
     const counts = [
@@ -339,6 +349,7 @@ export const sweepOnce = async (
       counted,
       budgets,
       erasures,
+      runs,
       left,
     ];
     const isMoreLeft = counts.some((count) => count >= SWEEP_ROWS_MAX);

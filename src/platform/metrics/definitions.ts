@@ -51,7 +51,7 @@ export const metricDefinitions = {
   strongroom_write_batch_rows: {
     type: 'histogram',
     labels: ['kind'],
-    help: 'Rows of a batch of writes: `logs`, `tokens`, or `unique_tokens` of requests that deduplicate.',
+    help: 'Rows of a batch of writes: `logs`, `runs` (their ends), `tokens`, or `unique_tokens` of requests that deduplicate.',
     buckets: BATCH_ROWS,
   },
   strongroom_write_batch_seconds: {

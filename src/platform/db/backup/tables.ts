@@ -36,6 +36,8 @@ export const KEPT_TABLES = [
   'log_checkpoints',
   'log_archives',
   'audit_log',
+  'begun_runs',
+  'runs',
 ] as const;
 
 /** With the reason. */

@@ -66,7 +66,7 @@ export const tagGroups = [
   { name: 'Network', tags: ['Proxy', 'Proxies'] },
   {
     name: 'Administration',
-    tags: ['Logs', 'Applications', 'Permissions', 'Tenants', 'Members', 'Invitations', 'Health'],
+    tags: ['Logs', 'Runs', 'Applications', 'Permissions', 'Tenants', 'Members', 'Invitations', 'Health'],
   },
 ];
 

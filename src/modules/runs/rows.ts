@@ -1,0 +1,118 @@
+// Lists, counts and finds runs, and takes those that have begun and not ended.
+import {
+  type FoundRun,
+  RUN_NAMES,
+  type RunKind,
+  type RunOutcome,
+  type SignedBegunRun,
+} from '../../platform/audit/run-rows.ts';
+import type { LogRow } from '../../platform/audit/record.ts';
+import type { TenantQuery } from '../../platform/db/database.ts';
+import type { Query } from '../../platform/db/statements.ts';
+import { COUNTED_MAX, type Counted } from '../../platform/pagination.ts';
+
+/** Statuses of destinations from one to another, both included. */
+export type Statuses = { least: number; most: number };
+
+export type RunFilter = {
+  outcome?: RunOutcome | undefined;
+  kind?: RunKind | undefined;
+  resource_id?: string | undefined;
+  actor_id?: string | undefined;
+  destination_status?: Statuses | undefined;
+  /** The id is at least this: ids are in the order of time. */
+  from_id?: string | undefined;
+  /** The id is below this. */
+  to_id?: string | undefined;
+};
+
+/** The partial indexes of 4xx and 5xx are used by their conditions, word for word. */
+const conditionOfStatuses = ({ least, most }: Statuses): string => {
+  if (least >= 500) return 'destination_status >= 500';
+  return least >= 400 && most < 500 ? 'destination_status >= 400 AND destination_status < 500' : 'true';
+};
+
+const whereOf = (tenant_id: string, filter: RunFilter): { where: string[]; values: unknown[] } => {
+  const values: unknown[] = [tenant_id];
+  const where = ['tenant_id = $1'];
+  const add = (text: (parameter: string) => string, value: unknown): void => {
+    if (value === undefined) return;
+    where.push(text(`$${values.push(value)}`));
+  };
+  add((parameter) => `kind = ${parameter}`, filter.kind);
+  add((parameter) => `resource_id = ${parameter}::uuid`, filter.resource_id);
+  add((parameter) => `actor_id = ${parameter}::uuid`, filter.actor_id);
+  add((parameter) => `outcome = ${parameter}`, filter.outcome);
+  const { destination_status: statuses } = filter;
+  if (statuses) where.push(conditionOfStatuses(statuses));
+  add((parameter) => `destination_status >= ${parameter}::int`, statuses?.least);
+  add((parameter) => `destination_status <= ${parameter}::int`, statuses?.most);
+  add((parameter) => `id >= ${parameter}::uuid`, filter.from_id);
+  add((parameter) => `id < ${parameter}::uuid`, filter.to_id);
+  return { where, values };
+};
+
+/** Newest first. */
+export const listRunRows = async (
+  { query, tenant_id }: TenantQuery,
+  filter: RunFilter,
+  start: { offset: number } | { after: string },
+  limit: number,
+): Promise<FoundRun[]> => {
+  const { where, values } = whereOf(tenant_id, filter);
+  if ('after' in start) where.push(`id < $${values.push(start.after)}::uuid`);
+  const offset = 'offset' in start ? start.offset : 0;
+  const text = `SELECT ${RUN_NAMES} FROM runs WHERE ${where.join(' AND ')} ORDER BY id DESC LIMIT ${limit} OFFSET ${offset}`;
+  return (await query(undefined, text, values)) as FoundRun[];
+};
+
+/** How many there are, up to COUNTED_MAX. */
+export const countRuns = async ({ query, tenant_id }: TenantQuery, filter: RunFilter): Promise<Counted> => {
+  const { where, values } = whereOf(tenant_id, filter);
+  const text = `SELECT count(*) AS count FROM (SELECT 1 FROM runs WHERE ${where.join(' AND ')} LIMIT ${COUNTED_MAX + 1}) AS counted`;
+  const [{ count }] = (await query(undefined, text, values)) as [{ count: string }];
+  return { total: Math.min(Number(count), COUNTED_MAX), capped: Number(count) > COUNTED_MAX };
+};
+
+export const findRun = async ({ query, tenant_id }: TenantQuery, id: string): Promise<FoundRun | undefined> => {
+  const text = `SELECT ${RUN_NAMES} FROM runs WHERE tenant_id = $1 AND id = $2::uuid`;
+  return ((await query('find-run', text, [tenant_id, id])) as FoundRun[])[0];
+};
+
+export type BegunRow = Pick<SignedBegunRun, 'id' | 'run'> & { tenant_id: string; mac: string };
+
+/** Of all tenants, the oldest first. */
+export const findBegunRuns = async (query: Query, before: string, most: number): Promise<BegunRow[]> =>
+  (await query(
+    'find-begun-runs',
+    'SELECT tenant_id, id, run, mac FROM begun_runs WHERE id < $1::uuid ORDER BY id LIMIT $2',
+    [before, most],
+  )) as BegunRow[];
+
+/** Deletes rows. @returns the ids of those that were there. */
+export const takeBegunRuns = async (query: Query, tenant_id: string, ids: readonly string[]): Promise<string[]> =>
+  (
+    (await query(undefined, 'DELETE FROM begun_runs WHERE tenant_id = $1 AND id = ANY ($2::uuid[]) RETURNING id', [
+      tenant_id,
+      ids,
+    ])) as { id: string }[]
+  ).map(({ id }) => id);
+
+/** Which of these runs have ended. */
+export const findEnded = async (query: Query, tenant_id: string, ids: readonly string[]): Promise<string[]> =>
+  (
+    (await query(undefined, 'SELECT id FROM runs WHERE tenant_id = $1 AND id = ANY ($2::uuid[])', [
+      tenant_id,
+      ids,
+    ])) as { id: string }[]
+  ).map(({ id }) => id);
+
+/** Rows of the log, for further rows that are like them. */
+export const findLogRows = async (query: Query, tenant_id: string, ids: readonly string[]): Promise<LogRow[]> =>
+  (await query(
+    undefined,
+    `SELECT id, actor_id, actor_type, entity_type, entity_ids, operation, message, disclosure, outcome, trace_id, otel_trace_id, ip,
+       reactor_id, proxy_id, destination_host, is_list
+     FROM audit_log WHERE tenant_id = $1 AND id = ANY ($2::uuid[])`,
+    [tenant_id, ids],
+  )) as LogRow[];

@@ -49,6 +49,11 @@ test('doctor counts ids and names of earlier versions that would be refused toda
   await server.sql(`UPDATE tenants SET settings = '{"x ": "y"}' WHERE id = $1`, [server.tenant.tenant_id]);
   expect(await lineOf()).toMatch(/^⚠ ids and names: 3 ids of tokens and 2 names of records or settings have a form/);
   expect((await command('doctor')).stdout).not.toContain('second');
+  // More than it looks at.
+  const { tenant_id } = server.tenant;
+  const many = `SELECT jsonb_object_agg('key ' || n || ' ', n) FROM generate_series(1, 10000) AS n`;
+  await server.sql(`UPDATE tenants SET settings = (${many}) WHERE id = $1`, [tenant_id]);
+  expect(await lineOf()).toMatch(/: at least 3 ids of tokens and (?:99\d\d|10000) names.*Only 10,000 unusual ids/);
   // They stay readable.
   expect((await server.request('GET', `/tokens/${encodeURIComponent(' first')}`)).status).not.toBe(400);
 });

@@ -286,6 +286,24 @@ describe('a body that nothing changes', () => {
   });
 });
 
+test('raw_body and raw_headers are as they came, in every charset', async () => {
+  const shown = `return { body: [args.body.a, args.raw_body, args.raw_headers], headers: { 'content-type': 'application/json' } };`;
+  const key = await keyOf(shown, shown);
+  for (const [charset, body] of [
+    ['shift_jis', Buffer.from('{"a":"\x82\xa0"}', 'latin1')],
+    ['utf-16', Buffer.from('\ufeff{"a":"\u3042"}', 'utf16le')],
+    ['utf-8', Buffer.from('{"a":"\u3042"}')],
+  ] as const) {
+    const line = `Content-Type: application/json; charset=${charset}`;
+    const { told, received } = await exchange({ key, lines: [line], body, answer: answerOf(body, line) });
+    for (const message of [received[0] as Message, told]) {
+      const [a, raw, headers] = JSON.parse(message.body.toString());
+      expect([a, Buffer.from(raw, 'base64').equals(body)], charset).toEqual(['\u3042', true]);
+      expect(headers).toContainEqual(['Content-Type', `application/json; charset=${charset}`]);
+    }
+  }
+});
+
 describe('a document that declares its charset', () => {
   const documentOf = (label: string, content: string) => `<?xml version="1.0" encoding="${label}"?><a>${content}</a>`;
   const lines = ['Content-Type: application/xml'];
@@ -299,6 +317,37 @@ describe('a document that declares its charset', () => {
     expect(statusOf(told), told.body.toString()).toBe(200);
     for (const message of [received[0] as Message, told]) expect(message.body.equals(changed)).toBe(true);
   });
+
+  /** The bytes of "é" in each charset, and in which they are read. */
+  const E = { utf8: '\xc3\xa9', latin1: '\xe9', 'windows-1251': '\xe9' };
+  const BOM = '\xef\xbb\xbf';
+  test.each([
+    ['type and declaration differ', '; charset=utf-8', 'ISO-8859-1', '', E.utf8, 'é'],
+    ['type and declaration differ', '; charset=iso-8859-1', 'UTF-8', '', E.latin1, 'é'],
+    ['type and declaration differ', '; charset=windows-1251', 'ISO-8859-1', '', E['windows-1251'], 'й'],
+    ['the type has none', '', 'windows-1251', '', E['windows-1251'], 'й'],
+    ['the type has none', '; charset=""', 'ISO-8859-1', '', E.latin1, 'é'],
+    ['a mark is there', '; charset=iso-8859-1', 'ISO-8859-1', BOM, E.utf8, 'é'],
+    ['a mark is there', '; charset=windows-1251', 'windows-1251', BOM, E.utf8, 'é'],
+    ['a mark is there', '', 'ISO-8859-1', BOM, E.utf8, 'é'],
+  ])(
+    'is read by its mark, then its type, then its declaration: %s%s %s',
+    async (_, parameter, label, mark, e, read) => {
+      const asked = [`Content-Type: application/xml${parameter}`];
+      const body = Buffer.from(mark + documentOf(label, e), 'latin1');
+      const show = `return { body: { read: [...args.body].find((each) => each > '\\x7f' && each !== '\ufeff') },
+      headers: { ...args.headers, 'content-type': 'application/json' } };`;
+      const key = await keyOf(show, show);
+      const { told, received } = await exchange({ key, lines: asked, body, answer: answerOf(body, ...asked) });
+      for (const message of [received[0] as Message, told])
+        expect(JSON.parse(message.body.toString()), message.body.toString()).toEqual({ read });
+      const both = await exchange({ key: identity.both, lines: asked, body, answer: answerOf(body, ...asked) });
+      for (const message of [both.received[0] as Message, both.told]) expect(message.body.equals(body)).toBe(true);
+      const append = `return { body: args.body.replace('</a>', '${read}</a>'), headers: args.headers };`;
+      const changed = await arriving({ key: await keyOf(append), lines: asked, body });
+      expect(changed.body.equals(Buffer.from(mark + documentOf(label, e + e), 'latin1'))).toBe(true);
+    },
+  );
 
   test('that is unknown is refused by name', async () => {
     const body = documentOf('x-own', 'a');
@@ -467,19 +516,33 @@ describe('what code cannot see exactly', () => {
 
   const RAW = `JSON.parse(Buffer.from(args.raw_body, 'base64').toString(), (name, value, context) => typeof value === 'number' ? context.source : value)`;
 
-  test('is read from its bytes by code that names raw_body, and body is absent', async () => {
+  test('is read from its bytes by code that names raw_body, and may replace body', async () => {
     const body = '{"id":9007199254740993,"ok":true}';
-    const read = await keyOf(
-      undefined,
-      `return { body: { ...(${RAW}), absent: !('body' in args) }, headers: args.headers };`,
-    );
-    const told = await answered(read, body, JSON_TYPE);
-    expect(JSON.parse(told.body.toString())).toEqual({ id: '9007199254740993', ok: true, absent: true });
-    for (const code of [`args.raw_body; ${PASS}`, `args.raw_body; args.body.id; ${PASS}`]) {
-      const refused = await answered(await keyOf(undefined, code), body, JSON_TYPE);
-      expect([422, 500]).toContain(proxyErrorIn(refused).status);
+    for (const code of [`const body = ${RAW};`, `args.body = ${RAW}; const { body } = args;`]) {
+      const read = await keyOf(undefined, `${code} return { body, headers: args.headers };`);
+      const told = await answered(read, body, JSON_TYPE);
+      expect(JSON.parse(told.body.toString())).toEqual({ id: '9007199254740993', ok: true });
     }
   });
+
+  test.each(['args.body.id', '({ ...args.body })', 'args.body', '({ ...args })', 'const { body } = args'])(
+    'is an error of code that names raw_body and reads body: %s',
+    async (reading) => {
+      for (const [text, place, sentence] of LOSSES) {
+        const key = await keyOf(undefined, `args.raw_body; ${reading}; return { body: 'fixed', headers: {} };`);
+        const told = await answered(key, Buffer.from(text, 'latin1'), JSON_TYPE);
+        const subject = place === '' ? 'The' : 'A member in the';
+        expect(proxyErrorIn(told)).toMatchObject({
+          status: 500,
+          errors: {
+            error: [
+              `${subject} body of the destination's answer ${sentence}. Read args.raw_body in place of args.body.`,
+            ],
+          },
+        });
+      }
+    },
+  );
 
   test.each(LOSSES)('is an error of svc.proxy that says so: %s', async (text, place, sentence) => {
     house.destination.script = receiving(house.destination, answerOf(Buffer.from(text, 'latin1'), JSON_TYPE));

@@ -108,4 +108,18 @@ describe('code that waits for a destination hears that it was too slow before it
       expect((await rawOf(react(server, reactor)))[0]).toMatch(/did not answer in time/);
     }
   });
+
+  test('in a transform too, which has only the time that its caller has left', async () => {
+    const application = await server.newKey(server.tenant, { permissions: ['token:use'] });
+    const code = codeOf(`try { await fetch('${destination_url}/silent'); return args; } catch (error) {
+      const { CustomHttpResponseError } = require('@svc/reactor-formulas-sdk');
+      throw new CustomHttpResponseError({ status: 418, body: { caught: error.cause?.code } });
+    }`);
+    const proxy = await makeProxy(server, { destination_url, request_transform: { code } });
+    const late = codeOf(`await new Promise((resolve) => setTimeout(resolve, ${WALL_MS / 3}));
+      const { status, body } = await svc.proxy.get({ path: '/', headers: { 'SVC-PROXY-KEY': '${proxy.key}' } });
+      return { raw: [status, body] };`);
+    const reactor = await makeReactor(server, { code: late, application });
+    expect(await rawOf(react(server, reactor))).toEqual([418, { caught: 'TIMEOUT' }]);
+  });
 });

@@ -193,7 +193,7 @@ describe('a repeated invocation of code that called nothing', () => {
   });
 });
 
-test('a claim lasts as long as two runs and 90 seconds, and a later return keeps nothing', async () => {
+test('a claim lasts as long as three runs and 90 seconds, and a later return keeps nothing', async () => {
   const patient = await startWith(LONG_WALL_MS);
   const path = newName('/held/charge');
   let first: Promise<Answer> | undefined;
@@ -205,7 +205,7 @@ test('a claim lasts as long as two runs and 90 seconds, and a later return keeps
     const invoke = (turn: string) => react(reactor, key, { url: urlOf(path), turn }, patient);
     first = invoke('first');
     await expect.poll(() => held.has(path), { timeout: 10_000 }).toBe(true);
-    const endMs = claimedMs + 2 * LONG_WALL_MS + 90_000;
+    const endMs = claimedMs + 3 * LONG_WALL_MS + 90_000;
     patient.clock.stoppedAtMs = endMs - 1;
     expect((await invoke('second')).status).toBe(409);
     expect(timesCalled(path)).toBe(1);

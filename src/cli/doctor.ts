@@ -8,6 +8,7 @@ import {
   sharesConsoleHost,
   sharesFieldsHost,
 } from '../platform/config.ts';
+import { UNUSUAL_READ_MAX } from '../modules/access/rows/earlier-names.ts';
 import { failureText } from '../platform/failure-text.ts';
 import { isWithoutDatabase } from '../platform/open-database.ts';
 import type { CommandIo } from './command.ts';
@@ -144,11 +145,11 @@ const describeDataKeys = (tenants: number): string | Warning =>
         warning: `${tenants} tenants have a data key of the earlier version too, so their tokens need not be bound to their rows. After the end of the upgrade servers re-seal them and delete it: within an hour, or a day where idempotency keys are in use. If it stays, the log has the alarm seal_broken (docs/operations/keys.md)`,
       };
 
-const describeNames = ({ ids, names }: { ids: number; names: number }): string | Warning =>
-  ids + names === 0
+const describeNames = ({ ids, names, isCut }: { ids: number; names: number; isCut: boolean }): string | Warning =>
+  ids + names === 0 && !isCut
     ? 'have the form of today'
     : {
-        warning: `${ids} ids of tokens and ${names} names of records or settings have a form that is refused today: blanks at their ends, control characters, or characters with a meaning in expressions. They stay readable. Names: change the record. Ids: read the token by its path, create it again under another id and delete the old one (docs/decisions/0097-null-ids-names-keys.md)`,
+        warning: `${isCut ? 'at least ' : ''}${ids} ids of tokens and ${names} names of records or settings have a form that is refused today: blanks at their ends, control characters, or characters with a meaning in expressions. They stay readable. Names: change the record. Ids: read the token by its path, create it again under another id and delete the old one (docs/decisions/0097-null-ids-names-keys.md)${isCut ? `. Only ${UNUSUAL_READ_MAX.toLocaleString('en')} unusual ids and as many names are looked at: run doctor again after the changes` : ''}`,
       };
 
 type Found = { check: string; status: 'ok' | 'warning' | 'failed'; detail: string };

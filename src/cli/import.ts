@@ -185,8 +185,14 @@ export const importFile = async (
       if (at > 0) io.say(`Continues after row ${at}.`);
       const counts = { created, existing, faults };
       const { settings = {} } = (await findTenant(ctx.db.for({ tenant_id }))) ?? {};
-      const allowsAbsent = allowsAbsentPaths(settings as Record<string, string>);
-      const work = operatorCreates(ctx, tenant_id, allowsAbsent);
+      const warned = new Set<string>();
+      const work = operatorCreates(ctx, tenant_id, {
+        allows_absent_paths: allowsAbsentPaths(settings as Record<string, string>),
+        warn: (sentence) => {
+          if (!warned.has(sentence)) io.say(`Warning: ${sentence}`);
+          warned.add(sentence);
+        },
+      });
       const showProgress = createProgress(io, ctx.now, size, () => raw.bytesRead);
       if (isDryRun) writeFileSync(`${result}.dry-run.faults`, '', { mode: 0o600 });
       let done = 0;

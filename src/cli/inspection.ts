@@ -46,8 +46,8 @@ export type Inspection = {
   hasNewForms(): Promise<boolean>;
   /** How many tenants have a data key of the earlier form. */
   countOldDataKeys(): Promise<number>;
-  /** How many ids of tokens and names of records, of earlier versions, would be refused today. */
-  countEarlierNames(): Promise<{ ids: number; names: number }>;
+  /** How many ids of tokens and names of records, of earlier versions, would be refused today. `isCut`: at least so many. */
+  countEarlierNames(): Promise<{ ids: number; names: number; isCut: boolean }>;
   /** Undefined if the log has no partitions yet. */
   findLogState(now: Date): Promise<LogState | undefined>;
   /** Row-level security. `isRaised`: whether it should be everywhere by now. */
@@ -87,10 +87,14 @@ export const createInspection = async (config: Config): Promise<Inspection> => {
       hasNewForms: async () => found === undefined || (await findContract(db)).has_new_forms,
       countOldDataKeys: async () => (found === undefined ? 0 : createResealRows(db).countTenantsOfForm1()),
       countEarlierNames: async () => {
-        if (found === undefined) return { ids: 0, names: 0 };
+        if (found === undefined) return { ids: 0, names: 0, isCut: false };
         const { ids, names } = await findUnusualTexts(db.statements);
         const isRefused = (id: string): boolean => !chosenTokenId.safeParse(id).success;
-        return { ids: ids.filter(isRefused).length, names: names.filter((name) => !isPlainName(name)).length };
+        return {
+          ids: ids.texts.filter(isRefused).length,
+          names: names.texts.filter((name) => !isPlainName(name)).length,
+          isCut: ids.isCut || names.isCut,
+        };
       },
       findLogState: (now) => findLogState(db.statements.query, now, config.logRetentionMonths),
       findWalls: async () => ({

@@ -12,6 +12,7 @@ import {
   REQUEST_MS_MAX,
   RESPONSE_MS_MAX,
   RUN_MS,
+  RUN_STARTS_MAX,
   RUN_WAIT_MS,
   STOP_HALF_SENT_MS,
   STOP_MS,
@@ -51,7 +52,7 @@ const rows: readonly [what: string, time: string, after: string][] = [
   ['An idle connection of a client', seconds(KEEP_ALIVE_MS), 'the connection is closed'],
   [
     'Claim of an idempotency key whose server died',
-    `${seconds(claimMs(0))} and two runs: ${seconds(claimMs(RUN_MS.usual))}`,
+    `${seconds(claimMs(0))} and ${RUN_STARTS_MAX} runs: ${seconds(claimMs(RUN_MS.usual))}`,
     'the request may be repeated',
   ],
   ['A server that stops: half-sent requests', seconds(STOP_HALF_SENT_MS), 'cut'],

@@ -54,11 +54,13 @@ export const RUN_KILL_MS = 250;
 /** The time to tokenize, store and send the result of a run. */
 export const RUN_ANSWER_MS = 2_000;
 
-/**
- * How long a claim of an idempotency key holds: longer than its request takes, which may start its run twice. The process with
- * an older claim died.
- */
-export const claimMs = (runMs: number): number => 2 * runMs + 90_000;
+/** How often a run is started at most, where its executor ends and it may not be the cause. The last time it is alone. */
+export const RUN_STARTS_MAX = 3;
+/** The longest that a run takes with all its starts. */
+export const startedRunMs = (runMs: number): number => RUN_STARTS_MAX * (RUN_WAIT_MS + runMs + RUN_KILL_MS);
+
+/** How long a claim of an idempotency key holds: longer than its request takes. The process with an older claim died. */
+export const claimMs = (runMs: number): number => RUN_STARTS_MAX * runMs + 90_000;
 
 /** After this time a server that stops cuts connections whose requests have not arrived. */
 export const STOP_HALF_SENT_MS = 10_000;
@@ -72,7 +74,7 @@ export const STOP_WORKERS_MS = 2_000;
 /** How long a load balancer waits for a response. */
 export const BALANCER_MS = 180_000;
 
-/** The longest request that is possible: one to a proxy with two transforms, each of which is started twice. */
-export const LONGEST_REQUEST_MS = REQUEST_MS_MAX + 4 * (RUN_WAIT_MS + RUN_MS.most + RUN_KILL_MS) + RESPONSE_MS_MAX;
+/** The longest request that is possible: one to a proxy with two transforms, each of which is started as often as possible. */
+export const LONGEST_REQUEST_MS = REQUEST_MS_MAX + 2 * startedRunMs(RUN_MS.most) + RESPONSE_MS_MAX;
 /** A request that was running when its tenant was deleted may still write rows. After this time none does. */
-export const DELETED_TENANT_GRACE_MS = 15 * 60_000;
+export const DELETED_TENANT_GRACE_MS = 20 * 60_000;

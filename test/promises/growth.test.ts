@@ -424,6 +424,14 @@ const works: Record<string, (run: Run) => Work> = {
     (run) =>
     ({ text }) =>
       run(text, 'gbk'),
+  'modules/proxy/bodies/charsets encodeHeld':
+    (run) =>
+    ({ text }) =>
+      run(text, 'gbk'),
+  'modules/proxy/bodies/charsets escapeJson':
+    (run) =>
+    ({ text }) =>
+      run(text.replaceAll('e', '\u3042')),
   'modules/proxy/bodies/charsets isEncodable':
     (run) =>
     ({ text }) =>
@@ -449,6 +457,14 @@ const works: Record<string, (run: Run) => Work> = {
     ({ text }) =>
       run({ accounts }, answerOf(text), { signal: new AbortController().signal, sent: Promise.resolve() }),
   'modules/proxy/code-call parseProxyCall': (run) => (given) => run(callOf(given)),
+  'modules/proxy/bodies/text-charset charsetOfText':
+    (run) =>
+    ({ text }) =>
+      run({ kind: 'markup', charset: 'utf8' }, Buffer.from(`<?xml version="1.0" ${text}`)),
+  'modules/proxy/message charsetOf':
+    (run) =>
+    ({ text }) =>
+      run({ headers: [['content-type', 'text/xml']], body: Buffer.from(`<?xml version="1.0" ${text}`) }),
   'modules/proxy/message textOf':
     (run) =>
     ({ text }) =>

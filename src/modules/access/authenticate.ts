@@ -82,7 +82,16 @@ const checkAddress = ({ ip }: FastifyRequest, { key }: Caller): void => {
 /** Warnings about a request that is done. */
 const WARNING = 'svc-warning';
 
-const warnIn = (reply: FastifyReply) => (sentence: string) => void reply.header(WARNING, sentence);
+/** Code may create tokens in many containers: no more warnings follow a header of this length. */
+const WARNING_LENGTH_MAX = 1_000;
+
+const warnIn =
+  (reply: FastifyReply) =>
+  (sentence: string): void => {
+    const before = String(reply.getHeader(WARNING) ?? '');
+    if (before.length > WARNING_LENGTH_MAX || before.includes(sentence)) return;
+    reply.header(WARNING, before === '' ? sentence : `${before} ${sentence}`);
+  };
 
 /** The origin of a request for the audit log. */
 export const originOf = (request: Pick<FastifyRequest, 'id' | 'ip' | 'otel_trace_id'>): RequestOrigin => ({

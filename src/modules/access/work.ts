@@ -147,7 +147,7 @@ export class Work {
   /** The work of another caller for the same request; its operations keep no answer of their own. */
   as(caller: Caller): Work {
     const { origin, record } = this;
-    return new Work(this.#services, caller, { origin, record });
+    return new Work(this.#services, caller, { origin, record, warn: this.#warn });
   }
 
   /** As `as`, where the operations of the other caller keep the answer of this request. */
@@ -174,8 +174,12 @@ export const operatorTransaction = <T>(
  * The work of the operator's import: it may create tokens in every container. `createTokens` writes the operator as the
  * actor; the id of this caller is no UUID, so that no row can be written with it by mistake.
  */
-export const operatorCreates = (services: Services, tenant_id: string, allows_absent_paths: boolean): Work =>
-  new Work(services, {
+export const operatorCreates = (
+  services: Services,
+  tenant_id: string,
+  { allows_absent_paths, warn }: { allows_absent_paths: boolean; warn: (sentence: string) => void },
+): Work => {
+  const caller: Caller = {
     tenant_id,
     actor_id: 'operator',
     actor_type: 'user',
@@ -183,4 +187,6 @@ export const operatorCreates = (services: Services, tenant_id: string, allows_ab
     rules: [],
     deduplicate_tokens: false,
     allows_absent_paths,
-  });
+  };
+  return new Work(services, caller, { warn });
+};

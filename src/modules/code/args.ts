@@ -43,7 +43,8 @@ const inputText = (input: string): string => {
   return input;
 };
 
-type Input = { args: Json; configuration: Json; has_svc: boolean };
+/** @param lost_body the error for code that reads `args.body`, if it is exact in `args.raw_body` only. */
+type Input = { args: Json; configuration: Json; has_svc: boolean; lost_body?: string | undefined };
 
 /** The input of the code's function, as JSON text. @throws payloadTooLarge. */
 export const inputOf = (given: Input): string => inputText(JSON.stringify(given));

@@ -10,6 +10,8 @@ export type Nesting = {
   depth: number;
   allowLists: readonly (readonly string[])[];
   opened?: OpenedTexts;
+  /** When the time of the run that sent the request is over, by `performance.now()`. */
+  endsAtMs?: number;
   /** Whose shares the run uses, where that is not its tenant: of an anonymous client of an open proxy. */
   account?: Account | undefined;
 };

@@ -79,7 +79,7 @@ const bodyIn = (named: OutgoingHttpHeaders, { bytes, isCut }: Start): Body => {
   const headers = Object.entries(named).flatMap(([name, value]) =>
     [value].flat().map((each): [string, string] => [name, String(each)]),
   );
-  const { message, unread } = readAnswer({ headers, body: bytes }, isCut);
+  const { message, unread } = runAtOnce(readAnswer({ headers, body: bytes }, isCut));
   const text = textOf(message) ?? '';
   if (unread !== undefined || bodyKindOf(message.headers).kind === 'bytes' || text.includes('\0')) return 'bytes';
   // Half of a card number is not recognised as one, so trailing digits are dropped.

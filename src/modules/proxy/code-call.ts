@@ -109,7 +109,7 @@ export const callAnswer = async (
   { signal, sent }: Pick<Call, 'signal' | 'sent'>,
 ): Promise<{ status: number; headers: Record<string, string | string[]>; body: unknown }> => {
   const convert = async (received: Headers, bytes: Uint8Array | undefined) => {
-    const { message } = readAnswer({ headers: received, body: bytes });
+    const { message } = await ctx.accounts.runInTurns(account, readAnswer({ headers: received, body: bytes }));
     const { value, problem, loss } = await ctx.accounts.runInTurns(account, readValue(message));
     const finding = problem ?? loss;
     if (finding) throw new CallFault('DECODE', answerProblem(finding, 'body of the answer'));

@@ -110,7 +110,8 @@ const forwardFrom = async (
     const proxyKeys = proxy ? proxyKeysOf(request.headers, target) : [];
     refuseOwnKeys({ ...target, headers, namedUrl: proxy ? undefined : base.url.href, proxyKeys });
   }
-  const nested = { depth: nesting.depth + 1, allowLists, opened: nesting.opened ?? createOpenedTexts(), account };
+  const { endsAtMs = Infinity, opened = createOpenedTexts() } = nesting;
+  const nested = { depth: nesting.depth + 1, allowLists, opened, account, endsAtMs };
   const isReadByRun = nesting.opened !== undefined;
   const route: Route = { ...found, account, allowLists, base, sentTo, nested, isReadByRun };
   const declaredKind = decodedKindOf(headers);
@@ -200,7 +201,7 @@ const exchange = async (
     if (more > FREE_BYTES) reservations.push(ctx.accounts.reserve(account, 'request_bytes', more));
   };
   const bytes = decoded?.bytes ?? whole;
-  const body = bytes && { kind: decoded?.wasUtf16 ? inUtf8(kind) : kind, bytes };
+  const body = bytes && { kind: decoded?.utf16 ? inUtf8(kind) : kind, bytes };
   const mayUse = work !== undefined && mayAnywhere(work, 'token:use');
   const places = { path: target.path, query: target.query, headers, body };
   const found =
@@ -376,6 +377,7 @@ const rightsOf = (
   account: nested.account,
   allowLists: nested.allowLists,
   opened: nested.opened,
+  endsAtMs: nested.endsAtMs,
   answerProxy: (application, call) => forwardForCode(ctx, application, call, nested),
 });
 
@@ -395,8 +397,9 @@ export const forwardForCode = async (
     throw badRequest(`Calls of proxies by code of proxies must be at most ${DEPTH_MAX} levels deep.`);
   if (!mayAnywhere(application, 'token:use')) throw forbidden('token:use');
   const asked = { ...parseProxyCall(input), work: application, origin: application.origin };
-  return endInTime(svcProxyMs(endsAtMs - performance.now()), outer, async (signal) => {
-    const answer = await forward(ctx, { ...asked, signal }, nesting);
+  const timeMs = svcProxyMs(endsAtMs - performance.now());
+  return endInTime(timeMs, outer, async (signal) => {
+    const answer = await forward(ctx, { ...asked, signal }, { ...nesting, endsAtMs: performance.now() + timeMs });
     void sent.then(() => answer.release());
     return answer.run.through(
       () => answer.status,

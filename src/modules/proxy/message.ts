@@ -3,10 +3,10 @@ import { isUtf8 } from 'node:buffer';
 import type { Headers } from '../../platform/egress/headers.ts';
 import { type JsonFinding, JsonSyntaxError } from '../../platform/json/json-parser.ts';
 import { type OutsideJson, parseOutsideInSlices } from '../../platform/json/json-shape.ts';
-import type { Slices } from '../../platform/json/slices.ts';
-import { bodyKindOf, type Charset, charsetOfDocument, isMarkup } from './bodies/body-kind.ts';
-import { encodeLegacy, isEncodable, isLegacy, readLegacy } from './bodies/charsets.ts';
-import { declaredEncoding } from './bodies/markup-text.ts';
+import { runAtOnce, type Slices } from '../../platform/json/slices.ts';
+import { bodyKindOf, type Charset } from './bodies/body-kind.ts';
+import { encodeHeld, isLegacy, readLegacy } from './bodies/charsets.ts';
+import { charsetOfText } from './bodies/text-charset.ts';
 import { withoutByteOrderMark } from './bodies/utf16.ts';
 
 /** The body is undefined if there is none. */
@@ -17,6 +17,8 @@ export type Message = {
   hasValues?: boolean;
   /** The message before its body was decoded. It is sent if code leaves the body as it is. */
   coded?: { headers: Headers; body: Uint8Array | undefined } | undefined;
+  /** The message before its charset was converted, if it was. */
+  raw?: { headers: Headers; body: Uint8Array } | undefined;
 };
 
 /** Adds to the list of a name. The list is not copied: the sender chooses how often a name is repeated. */
@@ -47,20 +49,15 @@ export const namedHeaders = (headers: Headers): Record<string, string | string[]
   return named;
 };
 
-const bufferOf = ({ buffer, byteOffset, byteLength }: Uint8Array): Buffer =>
-  Buffer.from(buffer, byteOffset, byteLength);
+const nothing = Buffer.alloc(0);
 
-/** The encoding that a document in markup declares itself. */
-export const declaredIn = (message: Message): string | undefined => {
-  const { headers, body } = message;
+export const bufferOf = (bytes: Uint8Array = nothing): Buffer =>
+  Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+
+/** Undefined for a declared charset that is not supported. */
+export const charsetOf = ({ headers, body }: Message): Charset | undefined => {
   const kind = bodyKindOf(headers);
-  return body && 'charset' in kind && isMarkup(kind.kind) ? declaredEncoding(bufferOf(body)) : undefined;
-};
-
-/** By the type, and by the document. Undefined for a declared charset that is not supported. */
-export const charsetOf = (message: Message): Charset | undefined => {
-  const kind = bodyKindOf(message.headers);
-  return 'charset' in kind ? charsetOfDocument(kind.charset, declaredIn(message)) : 'utf8';
+  return 'charset' in kind ? charsetOfText(kind, bufferOf(body)) : 'utf8';
 };
 
 export const isJson = (headers: Headers): boolean => bodyKindOf(headers).kind === 'json';
@@ -68,27 +65,26 @@ export const isJson = (headers: Headers): boolean => bodyKindOf(headers).kind ==
 type ReadText = { text: string; isInCharset: boolean };
 
 /** Bytes that are no text in the charset become U+FFFD. */
-const readText = (message: Message): ReadText | undefined => {
+function* readText(message: Message): Slices<ReadText | undefined> {
   const { body } = message;
   if (body === undefined || body.byteLength === 0) return undefined;
   const bytes = bufferOf(body);
   const charset = charsetOf(message) ?? 'utf8';
   if (!isLegacy(charset)) return { text: bytes.toString(charset), isInCharset: charset === 'latin1' || isUtf8(bytes) };
-  const text = readLegacy(bytes, charset);
-  return { text: text ?? new TextDecoder(charset).decode(bytes), isInCharset: text !== undefined };
-};
+  return yield* readLegacy(bytes, charset);
+}
 
-/** The body as text; undefined if there is none. */
-export const textOf = (message: Message): string | undefined => readText(message)?.text;
+/** The body as text, for a small one; undefined if there is none. */
+export const textOf = (message: Message): string | undefined => runAtOnce(readText(message))?.text;
 
 /** Undefined for a text that the charset does not hold. */
-export const encodeText = (text: string, charset: Charset): Buffer | undefined => {
-  if (isLegacy(charset)) return isEncodable(text, charset) ? encodeLegacy(text, charset) : undefined;
+export function* encodeText(text: string, charset: Charset): Slices<Buffer | undefined> {
+  if (isLegacy(charset)) return yield* encodeHeld(text, charset);
   return charset === 'latin1' && /[^\0-\xff]/.test(text) ? undefined : Buffer.from(text, charset);
-};
+}
 
-/** `isInCharset`: whether the body is text. If not, the value has U+FFFD. */
-export type ReadBody = OutsideJson & { isInCharset: boolean };
+/** `isJson`: whether it was parsed as JSON. `isInCharset`: whether the body is text. If not, the value has U+FFFD. */
+export type ReadBody = OutsideJson & { isJson: boolean; isInCharset: boolean };
 
 export const NOT_IN_CHARSET = 'must be in UTF-8, or in the charset that it says';
 
@@ -97,16 +93,16 @@ export const NOT_IN_CHARSET = 'must be in UTF-8, or in the charset that it says'
  * not get it.
  */
 export function* readValue(message: Message): Slices<ReadBody> {
-  const read = readText(message);
+  const read = yield* readText(message);
   const { text = null, isInCharset = true } = read ?? {};
-  const asText = { value: text, problem: undefined, loss: undefined, isInCharset };
+  const asText = { value: text, problem: undefined, loss: undefined, isJson: false, isInCharset };
   if (read === undefined || !isJson(message.headers)) return asText;
   try {
     const json = yield* parseOutsideInSlices(withoutByteOrderMark(read.text));
     const loss: JsonFinding | undefined = isInCharset
       ? json.loss
       : { path: '', sentence: NOT_IN_CHARSET, code: 'invalid' };
-    return { ...json, loss, isInCharset };
+    return { ...json, loss, isJson: true, isInCharset };
   } catch (error) {
     if (error instanceof JsonSyntaxError) return asText;
     throw error;

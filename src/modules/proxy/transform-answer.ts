@@ -59,7 +59,10 @@ export const transformAnswer = async (
   reservations.push({ release });
   const headers = answer.headers.filter(([name]) => name.toLowerCase() !== 'content-encoding');
   const original = { headers: answer.headers, body: coded };
-  const { message: came, unread } = readAnswer({ headers, body, hasValues, coded: original });
+  const { message: came, unread } = await ctx.accounts.runInTurns(
+    account,
+    readAnswer({ headers, body, hasValues, coded: original }),
+  );
   if (unread !== undefined) throw undecodable(unread);
   const made = await transform(ctx, proxy, 'response', came, { ...about, status }, rights);
   if (made instanceof CodeResponse) return answerOfCode(made, status);

@@ -10,13 +10,15 @@ import { answerOfFault, badInput, CodeResponse, runtimeError, withoutService } f
 import { CallFault, RUN_BYTES_MAX } from '../../platform/sandbox/protocol/sandbox.ts';
 import { joinPaths, type Json } from '../../platform/json/json.ts';
 import type { JsonFinding } from '../../platform/json/json-parser.ts';
-import { stringifyInSlices } from '../../platform/json/slices.ts';
+import { type Slices, stringifyInSlices } from '../../platform/json/slices.ts';
 import { unknownCharset } from './bodies/body-kind.ts';
+import { escapeJson } from './bodies/charsets.ts';
+import { DECLARATION_BYTES_MAX, declaredEncoding } from './bodies/text-charset.ts';
 import { badAnswer } from './faults.ts';
 import {
   answerProblem,
+  bufferOf,
   charsetOf,
-  declaredIn,
   encodeText,
   isJson,
   type Message,
@@ -25,7 +27,6 @@ import {
   queryValues,
   type ReadBody,
   readValue,
-  textOf,
 } from './message.ts';
 import { Run } from '../runs/run.ts';
 import type { ProxyForUse } from './proxy-finder.ts';
@@ -39,6 +40,8 @@ export type TransformRights = Omit<CodeRights, 'tenant_id' | 'entity' | 'run'> &
   request: Run;
   /** Aborted when the client disconnects, or the run that sent the request is over: the transform ends. */
   signal: AbortSignal;
+  /** When the time of the run that sent the request is over. */
+  endsAtMs: number;
 };
 
 export type Side = 'request' | 'response';
@@ -100,20 +103,15 @@ const headersOf = (side: Side, returned: Record<string, unknown>, came: Headers)
   }
 };
 
-/** The same value in ASCII. */
-const escapeJson = (json: string): string =>
-  json.replace(/[\x80-\uffff]/g, (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, '0')}`);
-
 /** @param isJson whether the text was written from a value: characters that the charset does not hold become escapes. */
-const encode = (side: Side, text: string, headers: Headers, isJson: boolean): Uint8Array => {
-  // The declaration of a document is in ASCII.
-  const charset = charsetOf({ headers, body: Buffer.from(text.slice(0, DECLARATION_CHARACTERS), 'latin1') });
-  const body = charset && (encodeText(text, charset) ?? (isJson ? encodeText(escapeJson(text), charset) : undefined));
+function* encode(side: Side, text: string, headers: Headers, isJson: boolean): Slices<Uint8Array> {
+  // A byte order mark and the declaration of a document stand at the start.
+  const charset = charsetOf({ headers, body: Buffer.from(text.slice(0, DECLARATION_BYTES_MAX)) });
+  const body = charset && (yield* encodeText(text, charset));
   if (body) return body;
+  if (charset && isJson) return Buffer.from(yield* escapeJson(text));
   throw invalidResult(side, 'the body has characters that the charset of its headers does not hold');
-};
-
-const DECLARATION_CHARACTERS = 256;
+}
 
 /** The headers that say how the body is coded. */
 const ofCoding = ['content-type', 'content-encoding'];
@@ -133,10 +131,12 @@ const unchanged = (side: Side, returned: Record<string, unknown>, headers: Heade
 /** Larger bodies are written as JSON in slices: at once they would block the event loop for more than a millisecond. */
 const WRITTEN_AT_ONCE = 65_536;
 
+const BODY_OF_ANSWER = "body of the destination's answer";
+
 /** @throws invalidInput for a request; bad_gateway for a response. */
 const refuseBody = (side: Side, finding: JsonFinding): never => {
   const { path, sentence, code } = finding;
-  if (side === 'response') throw badAnswer(answerProblem(finding, "body of the destination's answer"));
+  if (side === 'response') throw badAnswer(answerProblem(finding, BODY_OF_ANSWER));
   throw invalidField(joinPaths('body', path), sentence, code);
 };
 
@@ -145,22 +145,23 @@ const refuseBody = (side: Side, finding: JsonFinding): never => {
  * @param readsBytes whether the code may read the bytes of a response in place of its value.
  * @throws as refuseBody; unsupported_media_type.
  */
-const checkInput = (side: Side, message: Message, { value, problem, loss }: ReadBody, readsBytes: boolean): void => {
-  const finding = problem ?? (readsBytes ? undefined : loss);
+const checkInput = (side: Side, message: Message, read: ReadBody, readsBytes: boolean): void => {
+  const finding = read.problem ?? (readsBytes ? undefined : read.loss);
   if (finding) refuseBody(side, finding);
   const isKnown = charsetOf(message) !== undefined;
-  if (!isKnown && side === 'request') throw unknownCharset(declaredIn(message) ?? '').refuse('body');
-  if (!isKnown || (side === 'response' && mayBeUtf32(message, value)))
+  if (!isKnown && side === 'request')
+    throw unknownCharset(declaredEncoding(bufferOf(message.body)) ?? '').refuse('body');
+  if (!isKnown || (side === 'response' && mayBeUtf32(message, read)))
     throw badAnswer("The charset of the destination's answer is none that a transform can read.");
 };
 
 /** The bytes in base64, so that code can check a signature over them. Null for no body. */
 const encodeRaw = (body: Uint8Array | undefined): string | null =>
-  body === undefined ? null : Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('base64');
+  body === undefined ? null : bufferOf(body).toString('base64');
 
 /** Some receivers detect UTF-32 in JSON (RFC 4627 section 3). Valid JSON has no NUL. */
-const mayBeUtf32 = ({ headers, body }: Message, value: Json): boolean =>
-  body !== undefined && isJson(headers) && body.includes(0) && value === textOf({ headers, body });
+const mayBeUtf32 = ({ headers, body }: Message, read: ReadBody): boolean =>
+  body !== undefined && isJson(headers) && !read.isJson && body.includes(0);
 
 /**
  * Runs one of a proxy's transforms.
@@ -201,18 +202,19 @@ const runTransform = async (
   // What it opens from values in the bytes could not be known again: such a response has no way around the check.
   checkInput(side, message, read, readsBytes && side === 'response' && !message.hasValues);
   const { value, loss, isInCharset } = read;
-  const { headers: pairs } = message;
+  const { headers: pairs, raw = message } = message;
   const args = {
     ...about,
     query: queryValues(about.query),
-    // Absent where it would not be what the bytes say: code that reads it fails.
     ...(!loss && { body: value }),
     headers: namedHeaders(pairs),
-    raw_headers: pairs,
+    raw_headers: raw.headers,
     // Counts against the size of the args: only for code that names it.
-    ...(readsBytes && { raw_body: encodeRaw(message.body) }),
+    ...(readsBytes && { raw_body: encodeRaw(raw.body) }),
   };
   if (message.hasValues) await ctx.accounts.runInTurns(account, rights.opened.add(args as Json));
+  // Where the value would not be what the bytes say, code that reads it gets an error.
+  const lost_body = loss && `${answerProblem(loss, BODY_OF_ANSWER)} Read args.raw_body in place of args.body.`;
   const has_svc = (await rights.findApplication()) !== undefined;
   const isLarge = (message.body?.byteLength ?? 0) > WRITTEN_AT_ONCE;
   const answerCall = answerCalls(ctx, { ...rights, tenant_id, entity: { entity_type: 'proxy', entity_id: id } });
@@ -223,9 +225,10 @@ const runTransform = async (
     account,
     application_id: proxy.application_id,
     signal: rights.signal,
+    endsAtMs: rights.endsAtMs,
     code,
     key: `${id} ${version} ${side}`,
-    input: await inputInTurns(ctx, account, { args, configuration, has_svc }, isLarge),
+    input: await inputInTurns(ctx, account, { args, configuration, has_svc, lost_body }, isLarge),
     answerCall: async (call) => {
       try {
         return await answerCall(call);
@@ -269,5 +272,6 @@ const runTransform = async (
     refuseBody(side, { path: '', sentence: NOT_IN_CHARSET, code: 'invalid' });
   const isTyped = headers.some(([name]) => name.toLowerCase() === 'content-type');
   if (!isTyped && returned.body !== null && !isText) headers.push(['content-type', 'application/json']);
-  return { headers, body: returned.body === null ? undefined : encode(side, written, headers, !isText) };
+  if (returned.body === null) return { headers, body: undefined };
+  return { headers, body: await ctx.accounts.finishInTurns(account, encode(side, written, headers, !isText)) };
 };

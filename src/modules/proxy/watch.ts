@@ -4,7 +4,7 @@ import { payloadTooLarge } from '../../platform/errors.ts';
 import { megabytes } from '../../platform/size-text.ts';
 import { EXPANDED_BYTES_MAX } from '../tokens/expressions/meter.ts';
 import { NESTED_MULTIPART_MAX, PARTS_MAX } from './bodies/body.ts';
-import { bodyKindOf, type BodyKind, type TextBodyKind } from './bodies/body-kind.ts';
+import { bodyKindOf, type BodyKind, type Charset, type TextBodyKind } from './bodies/body-kind.ts';
 import { isLegacy } from './bodies/charsets.ts';
 import { createMultipartReader } from './bodies/multipart.ts';
 import {
@@ -16,6 +16,7 @@ import {
   startOf,
 } from './bodies/expression-start.ts';
 import { mayHoldExpression, unsearchedOverlap, type UnsearchedKind } from './bodies/unread.ts';
+import { charsetOfText, isHalfMark } from './bodies/text-charset.ts';
 import { isUtf32, mayBeWide, utf16Of, utf32, WIDE_SIGN_BYTES, withoutNuls } from './bodies/utf16.ts';
 
 /** The error for a larger body that has expressions. */
@@ -73,12 +74,14 @@ const createCharsetWatcher = (kind: TextBodyKind, watch: Watcher): Watcher => {
       const watchBinary = createUnsearchedWatcher('unread');
       return (chunk) => watchBinary(withoutNuls(chunk));
     }
-    const wide = utf16Of(kind, first) ?? (isLegacy(kind.charset) ? kind.charset : undefined);
+    // Where a document declares a charset only behind the start, its ASCII bytes are scanned: these are more than its braces.
+    const charset = charsetOfText({ ...kind, isNamed: true }, first) as Charset;
+    const wide = utf16Of(kind, first) ?? (isLegacy(charset) ? charset : undefined);
     if (wide === undefined) return watch;
     // A body without a type may be binary.
     const decoder = new TextDecoder(wide, { fatal: kind.kind === 'undeclared' });
     // Binary data may look like UTF-16.
-    const watchRaw = kind.charset === wide ? ignore : createUnsearchedWatcher('unread');
+    const watchRaw = charset === wide ? ignore : createUnsearchedWatcher('unread');
     let isText = true;
     return (chunk) => {
       watchRaw(chunk);
@@ -94,7 +97,7 @@ const createCharsetWatcher = (kind: TextBodyKind, watch: Watcher): Watcher => {
   return (chunk) => {
     if (watchDecoded) return watchDecoded(chunk);
     const first = start.length === 0 ? chunk : Buffer.concat([start, chunk]);
-    if (first.length < WIDE_SIGN_BYTES && mayBeWide(first)) {
+    if (isHalfMark(first) || (first.length < WIDE_SIGN_BYTES && mayBeWide(first))) {
       start = Buffer.from(first);
       return;
     }

@@ -1,11 +1,13 @@
-// Warns of a container that holds no token and that no access rule names: it may be a typing error.
+// Warns of a container that holds no token and is named by no access rule, or nearly as another: it may be a typing error.
 import { LRUCache } from 'lru-cache';
 import type { Work } from '../access/work.ts';
-import { findUnusedContainers } from './rows/containers.ts';
+import type { Platform } from '../../platform/platform.ts';
+import { editDistance } from '../../platform/unknown-names.ts';
+import { findEmptyContainers, findKnownContainers } from './rows/containers.ts';
 import { findTokenType, tokenTypeNames } from './token-types.ts';
 
-/** Containers of a tenant that a process remembers as used. A tenant with more asks the database, and no other does. */
-const CONTAINERS_MAX = 64;
+/** Hashes of used containers of a tenant, 4 bytes each. Where a tenant has more, a new hash takes the place of another. */
+const SLOTS = 2_048;
 const TENANTS_MAX = 1_000;
 
 /** Of one request. Further containers are not looked up. */
@@ -18,14 +20,26 @@ export type UsedContainers = {
   add(tenant_id: string, container: string): void;
 };
 
+/** FNV-1a. Of two containers with one hash, which are one pair in billions, the second has no warning. */
+const hashOf = (container: string): number => {
+  let hash = 0x811c9dc5;
+  for (let at = 0; at < container.length; at += 1) hash = Math.imul(hash ^ container.charCodeAt(at), 0x01000193);
+  return hash >>> 0 || 1;
+};
+
+/** What a process remembers, so that a create asks the database only for containers that are new to it. */
 export const createUsedContainers = (): UsedContainers => {
-  const tenants = new LRUCache<string, LRUCache<string, true>>({ max: TENANTS_MAX });
+  const tenants = new LRUCache<string, Uint32Array>({ max: TENANTS_MAX });
   return {
-    has: (tenant_id, container) => tenants.get(tenant_id)?.get(container) === true,
+    has: (tenant_id, container) => {
+      const hash = hashOf(container);
+      return tenants.get(tenant_id)?.[hash % SLOTS] === hash;
+    },
     add: (tenant_id, container) => {
-      const used = tenants.get(tenant_id) ?? new LRUCache<string, true>({ max: CONTAINERS_MAX });
+      const used = tenants.get(tenant_id) ?? new Uint32Array(SLOTS);
       tenants.set(tenant_id, used);
-      used.set(container, true);
+      const hash = hashOf(container);
+      used[hash % SLOTS] = hash;
     },
   };
 };
@@ -36,13 +50,53 @@ const standard: ReadonlySet<string> = new Set([
   ...tokenTypeNames.map((name) => findTokenType(name)?.container ?? '/'),
 ]);
 
+/** One difference is a typing error in a segment of three characters, and three are one in long segments. */
+const differencesMax = (segment: string): number => Math.min(3, Math.floor(segment.length / 3));
+
+/** Whether one segment differs by a typing error. `shop-1` and `shop-2` are two names. */
+const isMisspelt = (container: string, known: string): boolean => {
+  const [one, other] = [container.split('/'), known.split('/')];
+  if (one.length !== other.length) return false;
+  const [at, ...more] = one.flatMap((segment, index) => (segment === other[index] ? [] : [index]));
+  if (at === undefined || more.length > 0) return false;
+  const [segment = '', meant = ''] = [one[at], other[at]];
+  if (segment.replace(/\d/g, '') === meant.replace(/\d/g, '')) return false;
+  return editDistance(segment, meant) <= differencesMax(segment);
+};
+
+type Suspect = { container: string; isNamed: boolean; meant: string | undefined };
+
+const listOf = (containers: readonly string[]): string =>
+  containers.slice(0, LISTED_MAX).join(', ') +
+  (containers.length > LISTED_MAX ? ` and ${containers.length - LISTED_MAX} more` : '');
+
 /** A path is ASCII, as a header must be. */
-const sentenceOf = (containers: readonly string[]): string => {
-  const listed = containers.slice(0, LISTED_MAX).join(', ');
-  const more = containers.length > LISTED_MAX ? ` and ${containers.length - LISTED_MAX} more` : '';
-  return containers.length === 1
-    ? `The container ${listed} held no token before, and no access rule names it.`
-    : `The containers ${listed}${more} held no token before, and no access rule names them.`;
+const sentenceOf = (suspects: readonly Suspect[]): string => {
+  const parts = [false, true].flatMap((isNamed) => {
+    const containers = suspects.filter((each) => each.isNamed === isNamed).map(({ container }) => container);
+    if (containers.length === 0) return [];
+    const [what, them] = containers.length === 1 ? ['container', 'it'] : ['containers', 'them'];
+    const why = isNamed ? '' : `, and no access rule names ${them}`;
+    return [`The ${what} ${listOf(containers)} held no token before${why}.`];
+  });
+  const meant = suspects
+    .filter((each) => each.meant !== undefined)
+    .slice(0, LISTED_MAX)
+    .map(({ container, meant: known }) => `Did you mean ${known} in place of ${container}?`);
+  return [...parts, ...meant].join(' ');
+};
+
+/** Those that no rule names or that look misspelt. A rule names what is below its container; the root names none. */
+const findSuspects = async (db: Work['db'], empty: readonly string[]): Promise<Suspect[]> => {
+  const { named, used } = await findKnownContainers(db);
+  const known = [...new Set([...named, ...used])];
+  return empty
+    .map((container) => ({
+      container,
+      isNamed: named.some((path) => path !== '/' && container.startsWith(path)),
+      meant: named.includes(container) ? undefined : known.find((path) => isMisspelt(container, path)),
+    }))
+    .filter(({ isNamed, meant }) => !isNamed || meant !== undefined);
 };
 
 /**
@@ -51,7 +105,7 @@ const sentenceOf = (containers: readonly string[]): string => {
  * caller is told nothing of what a vault holds.
  */
 export const findContainerWarning = async (
-  { usedContainers }: { usedContainers: UsedContainers },
+  { usedContainers, log }: { usedContainers: UsedContainers } & Pick<Platform, 'log'>,
   work: Work,
   containers: Iterable<string>,
 ): Promise<string | undefined> => {
@@ -63,7 +117,14 @@ export const findContainerWarning = async (
     if (asked.size === LOOKED_UP_MAX) break;
   }
   if (asked.size === 0) return undefined;
-  const unused = await findUnusedContainers(work.db, [...asked]);
-  for (const container of asked) if (!unused.includes(container)) usedContainers.add(tenant_id, container);
-  return unused.length === 0 ? undefined : sentenceOf(unused);
+  try {
+    const empty = await findEmptyContainers(work.db, [...asked]);
+    for (const container of asked) if (!empty.includes(container)) usedContainers.add(tenant_id, container);
+    const suspects = empty.length === 0 ? [] : await findSuspects(work.db, empty);
+    return suspects.length === 0 ? undefined : sentenceOf(suspects);
+  } catch (error) {
+    // The create does not depend on its warning.
+    log.warn({ error }, 'containers could not be looked up for a warning');
+    return undefined;
+  }
 };

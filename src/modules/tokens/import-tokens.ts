@@ -5,6 +5,7 @@ import { fingerprint, sha256Hex } from '../../platform/crypto/digest.ts';
 import type { Json } from '../../platform/json/json.ts';
 import type { Work } from '../access/work.ts';
 import type { TokensContext } from './context.ts';
+import { findContainerWarning } from './container-warnings.ts';
 import { createTokens } from './create-tokens.ts';
 import { chosenTokenId, type Draft, parseTokenRequest } from './token-request.ts';
 import { findTokenType, passesLuhn } from './token-types.ts';
@@ -77,6 +78,13 @@ const isEqual = (one: Print, other: Print): boolean =>
   one.fingerprint === other.fingerprint &&
   one.fingerprint_expression === other.fingerprint_expression;
 
+/** An import that creates tokens warns as they are created. */
+const warnOfContainers = async (ctx: TokensContext, work: Work, fresh: readonly Parsed[]): Promise<void> => {
+  const containers = fresh.map(({ draft }) => draft.container);
+  const warning = await findContainerWarning(ctx, work, containers);
+  if (warning !== undefined) work.warn(warning);
+};
+
 /**
  * Creates a token for each row that has none yet, in one statement. Each row is validated as `POST /tokens` does.
  * @param isDryRun when true, writes nothing and says what would be written.
@@ -119,6 +127,7 @@ export const importTokens = async (
     fresh.push(each);
     return { kind: 'created', token_id: each.token_id };
   });
+  if (isDryRun) await warnOfContainers(ctx, work, fresh);
   if (isDryRun || fresh.length === 0) return outcomes;
 
   const create = (drafts: Draft[]) => createTokens(ctx, work, drafts, { answer: () => undefined, by: operator });

@@ -15,12 +15,12 @@ export const watchAnswers = (server: Server): ((socket: Socket) => boolean) => {
   return (socket) => unfinished.get(socket)?.[0]?.headersSent ?? false;
 };
 
-/** @returns the number of requests that have arrived whole and have no whole answer yet. */
+/** @returns the number of requests that have arrived whole and whose answers have not been handed to the system whole. */
 export const watchUnanswered = (server: Server): (() => number) => {
   const answers = new Map<ServerResponse, IncomingMessage>();
   server.on('request', (request, response) => {
     answers.set(response, request);
     response.once('close', () => answers.delete(response));
   });
-  return () => [...answers].filter(([response, request]) => request.complete && !response.writableEnded).length;
+  return () => [...answers].filter(([response, request]) => request.complete && !response.writableFinished).length;
 };

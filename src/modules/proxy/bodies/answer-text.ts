@@ -2,12 +2,16 @@
 import type { Headers } from '../../../platform/egress/headers.ts';
 import { bodyKindOf, charsetOf, inUtf8Headers, isMarkup, utf16Label } from './body-kind.ts';
 import { isLegacy, legacyCharsetOf, readLegacy } from './charsets.ts';
-import { writeDeclaredEncoding } from './markup-text.ts';
+import { charsetOfText, writeDeclaredEncoding } from './text-charset.ts';
+import type { Slices } from '../../../platform/json/slices.ts';
 import type { Message } from '../message.ts';
 import { utf16Of, utf16OfMark } from './utf16.ts';
 
 /** As lenient as most receivers. */
 const declaredCharset = /;\s*charset\s*=\s*"?([^";\s]+)/i;
+
+const bufferOf = ({ buffer, byteOffset, byteLength }: Uint8Array): Buffer =>
+  Buffer.from(buffer, byteOffset, byteLength);
 
 const labelOf = (headers: Headers): string | undefined =>
   headers
@@ -16,22 +20,25 @@ const labelOf = (headers: Headers): string | undefined =>
     .find((label) => label !== undefined);
 
 /** @param charset a label of the Encoding Standard. @param isCut whether more follows: an incomplete character at the end is dropped. */
-const decode = (bytes: Uint8Array, charset: string, isCut: boolean): string | undefined => {
+function* decode(bytes: Uint8Array, charset: string, isCut: boolean): Slices<string | undefined> {
   const legacy = isCut ? undefined : legacyCharsetOf(charset);
-  if (legacy) return readLegacy(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), legacy);
+  if (legacy) {
+    const read = yield* readLegacy(bufferOf(bytes), legacy);
+    return read.isInCharset ? read.text : undefined;
+  }
   try {
     return new TextDecoder(charset, { fatal: true }).decode(bytes, { stream: isCut });
   } catch {
     return undefined;
   }
-};
+}
 
 /**
  * @param isCut whether the body is only the beginning of the response.
  * @returns the response, converted to UTF-8 if it is text in another charset. `unread` is its charset if code cannot read
  * the body in it.
  */
-export const readAnswer = (answer: Message, isCut = false): { message: Message; unread?: string } => {
+export function* readAnswer(answer: Message, isCut = false): Slices<{ message: Message; unread?: string }> {
   const { headers, body } = answer;
   if (body === undefined || body.byteLength === 0) return { message: answer };
   const label = labelOf(headers);
@@ -41,15 +48,18 @@ export const readAnswer = (answer: Message, isCut = false): { message: Message; 
   const utf8Headers = inUtf8Headers(headers);
   const kind = bodyKindOf(utf8Headers);
   if (!('charset' in kind)) return { message: answer, ...(label !== undefined && !known && { unread: label }) };
-  // A byte order mark overrides the headers. UTF-16 that is declared as UTF-8 is recognised by its NULs.
+  // UTF-16 that is declared as UTF-8 is recognised by its NULs.
   const shown =
-    known === 'utf8' || wide !== undefined ? utf16Of({ ...kind, ...(wide && { utf16: wide }) }, body) : undefined;
-  const charset = utf16OfMark(body) ?? shown ?? (known ? undefined : label);
+    said || wide !== undefined
+      ? utf16Of({ kind: kind.kind, charset: said ?? 'utf8', ...(wide && { utf16: wide }) }, body)
+      : utf16OfMark(body);
+  const isUtf8 = said && charsetOfText({ kind: kind.kind, charset: said, isNamed: true }, bufferOf(body)) === 'utf8';
+  const charset = shown ?? (known || isUtf8 ? undefined : label);
   if (charset === undefined) return { message: answer };
-  const text = decode(body, charset, isCut);
+  const text = yield* decode(body, charset, isCut);
   if (text === undefined) return { message: answer, ...(kind.kind !== 'undeclared' && { unread: charset }) };
   const written = isMarkup(kind.kind) ? writeDeclaredEncoding(text) : text;
   // A receiver that does not know UTF-16 would read another text than code has seen.
   const coded = said && isLegacy(said) && charset === label ? answer.coded : undefined;
-  return { message: { ...answer, headers: utf8Headers, body: Buffer.from(written), coded } };
-};
+  return { message: { ...answer, headers: utf8Headers, body: Buffer.from(written), coded, raw: { headers, body } } };
+}

@@ -52,7 +52,7 @@ describe('the kind of a body', () => {
     ['text/calendar', 'text'],
     ['text/vcard', 'text'],
   ])('%s is %s', (type, kind) => {
-    expect(kindOfType(type)).toEqual({ kind, charset: 'utf8' });
+    expect(kindOfType(type)).toMatchObject({ kind, charset: 'utf8' });
   });
 
   test.each(
@@ -86,7 +86,7 @@ describe('the kind of a body', () => {
     [`text/plain; charset='UTF-8'`, 'utf8'],
     ['text/plain; charset="utf-8" junk; x=y', 'utf8'],
   ])('%s is text in %s', (type, charset) => {
-    expect(kindOfType(type)).toEqual({ kind: 'plain', charset });
+    expect(kindOfType(type)).toMatchObject({ kind: 'plain', charset });
   });
 
   test.each(['utf-16x', 'utf-32', 'iso-2022-jp', 'utf-7', '"utf-8'])('text in the charset %j is refused', (charset) => {

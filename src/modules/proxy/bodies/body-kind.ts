@@ -23,8 +23,11 @@ export type TextKind =
   | 'plain'
   | 'undeclared';
 
-/** @param utf16 the label of a UTF-16 charset. The text is converted and then treated as if it were in `charset`. */
-export type TextBodyKind = { kind: TextKind; charset: Charset; utf16?: string };
+/**
+ * @param isNamed whether the type names the charset. Otherwise a document may declare another.
+ * @param utf16 the label of a UTF-16 charset. The text is converted and then treated as if it were in `charset`.
+ */
+export type TextBodyKind = { kind: TextKind; charset: Charset; isNamed?: true; utf16?: string };
 
 export type BodyKind =
   | TextBodyKind
@@ -69,12 +72,6 @@ export const charsetOf = (label: string): Charset | undefined => {
   const name = nameOf(label);
   if (utf8.has(name)) return 'utf8';
   return latin1.has(name) ? 'latin1' : legacyCharsetOf(name);
-};
-
-/** What the type and the document declare. Where they differ, values are written in ASCII, which both readers understand. */
-export const charsetOfDocument = (said: Charset, declared: string | undefined): Charset | undefined => {
-  const charset = declared === undefined || isUtf16Label(declared) ? said : charsetOf(declared);
-  return charset === 'utf8' ? said : charset;
 };
 
 const kindOfType = new Map<string, TextKind>([
@@ -275,11 +272,12 @@ const kindOfValue = (given: string): BodyKind => {
   }
   const kind = kindOf(type);
   if (!kind) return isFile(type) ? bytes : unread;
-  const label = parameters.get('charset') || 'utf-8';
+  const label = parameters.get('charset');
+  if (!label) return { kind, charset: 'utf8' };
   const wide = utf16Label(label);
   if (wide !== undefined) return { kind, charset: 'utf8', utf16: wide };
   const charset = charsetOf(label);
-  return charset ? { kind, charset } : unknownCharset(label);
+  return charset ? { kind, charset, isNamed: true } : unknownCharset(label);
 };
 
 /** Formats that may declare their encoding themselves. */
@@ -301,7 +299,7 @@ export const decodedHeaders = (headers: Headers, wasUtf16: boolean): Headers =>
 
 /** The kind of a body after its conversion from UTF-16 to UTF-8. */
 export const inUtf8 = (body: BodyKind): BodyKind =>
-  'charset' in body ? { kind: body.kind, charset: body.charset } : body;
+  'charset' in body ? { kind: body.kind, charset: 'utf8', isNamed: true } : body;
 
 const charsetParameter = /;[\t ]*charset[\t ]*=(?:"(?:[^"\\]|\\.)*"|[^;]*)/gi;
 

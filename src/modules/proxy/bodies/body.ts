@@ -11,7 +11,7 @@ import {
   bodyKindOf,
   type BodyKind,
   type Charset,
-  charsetOfDocument,
+  charsetOf,
   isMarkup,
   unknownCharset,
   partName,
@@ -21,10 +21,11 @@ import {
 import { decodeLegacy, encodeLegacy, encodeLegacyInSlices, hideSecondBytes, isLegacy } from './charsets.ts';
 import { splitForm } from './form-text.ts';
 import { type Path, splitJson, splitJsonLines } from './json-text.ts';
-import { declaredEncoding, splitMarkup } from './markup-text.ts';
+import { splitMarkup } from './markup-text.ts';
 import { createMultipartReader } from './multipart.ts';
 import { anyStart, mayContain, percentStart, startOf } from './expression-start.ts';
 import { encodePercentAt } from './percent.ts';
+import { charsetOfText, declaredEncoding } from './text-charset.ts';
 import { encodableAt, hasSlots, type TextParts, refuseValue, splitText, writeParts } from './text-parts.ts';
 import { documentChecks, splitChecked } from './documents.ts';
 import { splitRuled } from './place-rules.ts';
@@ -111,7 +112,7 @@ function* prepareText(
   path: Path,
   references: References,
 ): Slices<WriteBody | undefined> {
-  const { kind, charset: said } = body;
+  const { kind } = body;
   // Binary data may begin like UTF-32. What is declared as text is refused by readUtf16.
   if (kind === 'undeclared' && isUtf32(body, bytes))
     return refuseUnsearched('unread', withoutNuls(bytes), path, references);
@@ -121,15 +122,18 @@ function* prepareText(
     return hasSlots(parts) ? (expansion) => encodeUtf16(writeParts(parts, expansion), wide.utf16) : undefined;
   }
   if (!mayContain(startOf[kind], bytes)) return undefined;
-  const declared = isMarkup(kind) ? declaredEncoding(bytes) : undefined;
-  const charset = charsetOfDocument(said, declared);
-  if (charset === undefined) return yield* prepareBody(unknownCharset(declared ?? ''), bytes, path, references);
+  const charset = charsetOfText(body, bytes);
+  if (charset === undefined)
+    return yield* prepareBody(unknownCharset(declaredEncoding(bytes) ?? ''), bytes, path, references);
   const text = yield* decode(bytes, charset);
   if (text === undefined) {
     if (kind === 'undeclared') return refuseUnsearched('unread', bytes, path, references);
     throw invalidField(formatPath(path), 'must be in UTF-8, or in the charset that it says');
   }
-  const parts = yield* split(text, kind, charset, path, references);
+  // A receiver may go by a declaration that says another charset: it reads references too.
+  const declared = isMarkup(kind) ? charsetOf(declaredEncoding(bytes) ?? '') : undefined;
+  const writtenIn = charset === 'utf8' && declared !== undefined && declared !== 'utf8' ? 'latin1' : charset;
+  const parts = yield* split(text, kind, writtenIn, path, references);
   return hasSlots(parts) ? yield* writerIn(parts, charset) : undefined;
 }
 

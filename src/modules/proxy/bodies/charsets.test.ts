@@ -3,7 +3,16 @@ import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { problemsOf, refusalOf, send } from '../../../../test/support/expansion.ts';
 import { runAtOnce } from '../../../platform/json/slices.ts';
-import { decodeLegacy, encodeLegacy, isEncodable, legacyNames } from './charsets.ts';
+import {
+  decodeLegacy,
+  encodeHeld,
+  encodeLegacy,
+  encodeLegacyInSlices,
+  escapeJson,
+  isEncodable,
+  legacyNames,
+  readLegacy,
+} from './charsets.ts';
 
 /** A text of each script, in the charsets that hold it. */
 const texts: [text: string, charsets: string[]][] = [
@@ -132,6 +141,37 @@ test.each(cases)('an XML declaration of %s counts without a parameter, around %j
     expect(send({ type, body: bytesOf(xml('{{ t }}'), charset) }, { t: 'a&b' }).body).toEqual(
       bytesOf(xml('a&amp;b'), charset),
     );
+});
+
+test.each([
+  ['UTF-8', 'text/xml; charset=iso-8859-1', '', '\xe9', '&#233;'],
+  ['ISO-8859-1', 'text/xml; charset=utf-8', '', '\xc3\xa9', '&#233;'],
+  ['UTF-8', 'text/xml; charset=utf-8', '', '\xc3\xa9', '\xc3\xa9'],
+  ['ISO-8859-1', 'text/xml; charset=iso-8859-1', '\xef\xbb\xbf', '\xc3\xa9', '&#233;'],
+  ['x-foo', 'text/xml; charset=utf-8', '', '\xc3\xa9', '\xc3\xa9'],
+])('an XML declaration of %s counts after a byte order mark and the type %s', (label, type, mark, text, value) => {
+  const xml = (content: string) =>
+    Buffer.from(`${mark}<?xml version="1.0" encoding="${label}"?><a b="${text}">${content}</a>`, 'latin1');
+  expect(Buffer.from(send({ type, body: xml('{{ t }}') }, { t: 'é' }).body as Uint8Array).equals(xml(value))).toBe(
+    true,
+  );
+});
+
+test('conversions of long texts pause', () => {
+  const length = 1_000_000;
+  const bytes = Buffer.alloc(length, 'a');
+  const text = 'a'.repeat(length);
+  for (const slices of [
+    decodeLegacy(bytes, 'gbk' as never),
+    readLegacy(bytes, 'gbk' as never),
+    encodeLegacyInSlices(text, 'gbk' as never),
+    encodeHeld(text, 'gbk' as never),
+    escapeJson(text),
+  ]) {
+    let pauses = 0;
+    while (!slices.next().done) pauses += 1;
+    expect(pauses).toBeGreaterThan(length / 20_000);
+  }
 });
 
 test('an XML declaration of an unknown charset is refused by name', () => {

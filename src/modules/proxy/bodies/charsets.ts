@@ -79,35 +79,53 @@ const decodeEach = (bytes: Buffer, charset: LegacyCharset): string | undefined =
 
 const SLICE_BYTES = 16_384;
 
+/** Slices that end with whole characters. */
+function* sliceBytes(bytes: Buffer, charset: LegacyCharset): Generator<Buffer, void, undefined> {
+  const width = widths[charset];
+  for (let from = 0, to = 0; from < bytes.length; from = to) {
+    while (to < bytes.length && to - from < SLICE_BYTES) to += widthAt(bytes, to, width);
+    yield bytes.subarray(from, to);
+  }
+}
+
 /** Pauses after each slice. @returns undefined for a body that is not in the charset. */
 export function* decodeLegacy(bytes: Buffer, charset: LegacyCharset): Slices<string | undefined> {
-  const width = widths[charset];
   const texts: string[] = [];
-  for (let from = 0; from < bytes.length;) {
-    let to = from;
-    while (to < bytes.length && to - from < SLICE_BYTES) to += widthAt(bytes, to, width);
-    const slice = bytes.subarray(from, to);
+  for (const slice of sliceBytes(bytes, charset)) {
     const decoded = iconv.decode(slice, charset, { stripBOM: false });
     const text = iconv.encode(decoded, charset).equals(slice) ? decoded : decodeEach(slice, charset);
     if (text === undefined) return undefined;
     texts.push(text);
-    from = to;
     yield;
   }
   return texts.join('');
 }
 
-/** For code: every spelling of a character is that character. Undefined for bytes that are no text. */
-export const readLegacy = (bytes: Buffer, charset: LegacyCharset): string | undefined => {
-  const text = iconv.decode(bytes, charset, { stripBOM: false });
-  if (!text.includes('\ufffd')) return text;
+/** Reads also controls that iconv-lite does not know. */
+const readSlice = (slice: Buffer, charset: LegacyCharset): { text: string; isInCharset: boolean } => {
+  const text = iconv.decode(slice, charset, { stripBOM: false });
+  if (!text.includes('\ufffd')) return { text, isInCharset: true };
   try {
-    // Reads controls that iconv-lite does not know.
-    return new TextDecoder(charset, { fatal: true }).decode(bytes);
+    return { text: new TextDecoder(charset, { fatal: true }).decode(slice), isInCharset: true };
   } catch {
-    return undefined;
+    return { text: new TextDecoder(charset).decode(slice), isInCharset: false };
   }
 };
+
+/**
+ * For code: every spelling of a character is that character, and bytes that are no text are U+FFFD. Pauses after each slice.
+ */
+export function* readLegacy(bytes: Buffer, charset: LegacyCharset): Slices<{ text: string; isInCharset: boolean }> {
+  const texts: string[] = [];
+  let isInCharset = true;
+  for (const slice of sliceBytes(bytes, charset)) {
+    const read = readSlice(slice, charset);
+    texts.push(read.text);
+    isInCharset &&= read.isInCharset;
+    yield;
+  }
+  return { text: texts.join(''), isInCharset };
+}
 
 /** Text that `decodeLegacy` returned, or with values that `isEncodable`. */
 export const encodeLegacy = (text: string, charset: LegacyCharset): Buffer => {
@@ -120,17 +138,46 @@ export const encodeLegacy = (text: string, charset: LegacyCharset): Buffer => {
   return Buffer.concat([...pieces, iconv.encode(text.slice(done), charset)]);
 };
 
-/** Pauses after each slice. */
-export function* encodeLegacyInSlices(text: string, charset: LegacyCharset): Slices<Buffer> {
-  const pieces: Buffer[] = [];
+/** Slices that end with whole characters. */
+function* sliceText(text: string): Generator<string, void, undefined> {
   for (let from = 0, to = 0; from < text.length; from = to) {
     to = Math.min(text.length, from + SLICE_BYTES);
     // A pair of surrogates is one character.
     if (/[\ud800-\udbff]/.test(text[to - 1] as string)) to += 1;
-    pieces.push(encodeLegacy(text.slice(from, to), charset));
+    yield text.slice(from, to);
+  }
+}
+
+/** Pauses after each slice. */
+export function* encodeLegacyInSlices(text: string, charset: LegacyCharset): Slices<Buffer> {
+  const pieces: Buffer[] = [];
+  for (const slice of sliceText(text)) {
+    pieces.push(encodeLegacy(slice, charset));
     yield;
   }
   return Buffer.concat(pieces);
+}
+
+/** Pauses after each slice. @returns undefined for a text that the charset does not hold. */
+export function* encodeHeld(text: string, charset: LegacyCharset): Slices<Buffer | undefined> {
+  const pieces: Buffer[] = [];
+  for (const slice of sliceText(text)) {
+    const bytes = iconv.encode(slice, charset);
+    if (iconv.decode(bytes, charset, { stripBOM: false }) !== slice) return undefined;
+    pieces.push(bytes);
+    yield;
+  }
+  return Buffer.concat(pieces);
+}
+
+/** The same JSON in ASCII. Pauses after each slice. */
+export function* escapeJson(text: string): Slices<string> {
+  const pieces: string[] = [];
+  for (const slice of sliceText(text)) {
+    pieces.push(slice.replace(/[\x80-\uffff]/g, (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, '0')}`));
+    yield;
+  }
+  return pieces.join('');
 }
 
 export const isEncodable = (value: string, charset: LegacyCharset): boolean =>

@@ -8,8 +8,8 @@ import { type Account, FREE_BYTES, type Reservation } from '../../../platform/ac
 import { AppError, invalidField, payloadTooLarge } from '../../../platform/errors.ts';
 import { EXPANDED_BYTES_MAX } from '../../tokens/expressions/meter.ts';
 import { type BodyKind, decodedHeaders, isMarkup } from './body-kind.ts';
-import { writeDeclaredEncoding } from './markup-text.ts';
 import type { Message } from '../message.ts';
+import { writeDeclaredEncoding } from './text-charset.ts';
 import { isInUtf16, readUtf16, withoutByteOrderMark } from './utf16.ts';
 
 /** A larger body cannot be searched for expressions. */
@@ -38,8 +38,8 @@ export const checkCodings = (headers: Headers): void => {
   );
 };
 
-/** A body without content codings, and for code in UTF-8. */
-export type DecodedBody = { bytes: Buffer; wasUtf16: boolean };
+/** A body without content codings, and for code in UTF-8. @param utf16 the bytes before their conversion from UTF-16. */
+export type DecodedBody = { bytes: Buffer; utf16?: Buffer };
 
 /**
  * @param hasValues whether values were inserted into the body. Otherwise the original body is sent, unless code changes it.
@@ -50,13 +50,15 @@ export const sentOf = (
   { hasValues, isRead }: { hasValues: boolean; isRead: boolean },
   { headers, body }: { headers: Headers; body: Uint8Array | undefined },
   whole: Uint8Array | undefined,
-): Pick<Message, 'headers' | 'body' | 'coded'> => {
+): Pick<Message, 'headers' | 'body' | 'coded' | 'raw'> => {
   if (!decoded) return { headers, body };
   const coded = { headers, body: whole };
   if (!hasValues && !isRead) return coded;
   // A destination that does not know UTF-16 would read another text than code has seen.
-  const mayLeave = !hasValues && !decoded.wasUtf16;
-  return { headers: decodedHeaders(headers, decoded.wasUtf16), body, coded: mayLeave ? coded : undefined };
+  const { utf16 } = decoded;
+  const raw = hasValues || !utf16 ? undefined : { headers: decodedHeaders(headers, false), body: utf16 };
+  const mayLeave = !hasValues && !utf16;
+  return { headers: decodedHeaders(headers, utf16 !== undefined), body, coded: mayLeave ? coded : undefined, raw };
 };
 
 type DecodeContext = Pick<ReactorsContext, 'accounts'>;
@@ -82,12 +84,12 @@ export const decodeRequest = async (
     const read = readUtf16(kind, bytes, 'body');
     if (read) {
       const text = withoutByteOrderMark(read.text);
-      return { bytes: Buffer.from(isMarkup(kind.kind) ? writeDeclaredEncoding(text) : text), wasUtf16: true };
+      return { bytes: Buffer.from(isMarkup(kind.kind) ? writeDeclaredEncoding(text) : text), utf16: bytes };
     }
     // Code would read another text than the destination.
     throw invalidField('body', 'must be in UTF-8, or in the charset that it says');
   }
-  return bytes === whole ? undefined : { bytes, wasUtf16: false };
+  return bytes === whole ? undefined : { bytes };
 };
 
 /** Reserves memory as the body grows: a small body with a Content-Encoding reserves nothing. */

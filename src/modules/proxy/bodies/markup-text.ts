@@ -252,20 +252,3 @@ export function* splitMarkup(
   if (attribute) parts.push(wholeAttribute(position.attribute, attribute, place));
   return parts;
 }
-
-/** The longest declaration, with spaces. */
-const DECLARATION_BYTES_MAX = 256;
-
-const declaration = /^(?:\xef\xbb\xbf)?<\?xml[\t\n\r ][^<>]*?[\t\n\r ]encoding[\t\n\r ]*=[\t\n\r ]*["']([\w.-]+)["']/;
-
-export const declaredEncoding = (document: Buffer): string | undefined =>
-  declaration.exec(document.toString('latin1', 0, DECLARATION_BYTES_MAX))?.[1];
-
-/** Declares UTF-8 in a document that was converted from UTF-16. */
-export const writeDeclaredEncoding = (text: string): string => {
-  const match = declaration.exec(text.slice(0, DECLARATION_BYTES_MAX));
-  if (!match) return text;
-  const [all, label = ''] = match;
-  const from = all.length - 1 - label.length;
-  return `${text.slice(0, from)}UTF-8${text.slice(all.length - 1)}`;
-};

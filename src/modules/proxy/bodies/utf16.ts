@@ -32,14 +32,14 @@ export const utf16OfMark = ([first, second]: Iterable<number | undefined>): Utf1
 };
 
 /**
- * The byte order of a UTF-16 body; undefined for another charset. A byte order mark overrides a charset (WHATWG Encoding
- * section 6), and no UTF-8 begins like one. Without a mark a NUL decides, as in JSON parsers (RFC 4627 section 3).
+ * The byte order of a UTF-16 body; undefined for another charset. A byte order mark overrides a charset (RFC 7303 section 3,
+ * WHATWG Encoding section 6). Without a mark a NUL decides, as in JSON parsers (RFC 4627 section 3).
  */
 export const utf16Of = ({ charset, utf16 }: TextBodyKind, start: Uint8Array): Utf16 | undefined => {
   const [first, second] = start;
-  if (charset !== 'utf8' || first === undefined || second === undefined) return undefined;
   const marked = utf16OfMark(start);
   if (marked) return marked;
+  if (charset !== 'utf8' || first === undefined || second === undefined) return undefined;
   if (utf16 === 'utf-16le' || utf16 === 'utf-16be') return utf16;
   if (first === 0 && second !== 0) return 'utf-16be';
   if (first !== 0 && second === 0) return 'utf-16le';

@@ -12,7 +12,7 @@ import { createCalls } from './run-calls.ts';
 import { createQueue } from './run-queue.ts';
 import type { Ending } from './spawner.ts';
 import { createResults } from './run-results.ts';
-import { RUN_KILL_MS } from '../../times.ts';
+import { RUN_KILL_MS, RUN_STARTS_MAX } from '../../times.ts';
 import {
   CallFault,
   type Job,
@@ -150,8 +150,8 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
   const retry = (run: Run, isSuspect: boolean): void => {
     if (run.isAlone || run.calls.size > 0) return finish(run, { code: 'EXECUTOR_DIED' });
     if (isClosing) return finish(run, busy('all'));
-    run.isAlone = isSuspect || run.deaths > 0;
     run.deaths += 1;
+    run.isAlone = isSuspect || run.deaths + 1 === RUN_STARTS_MAX;
     run.startedAt = 0;
     queue.add(run);
   };
@@ -171,7 +171,7 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
     lease.isForOne = run.isAlone;
     lease.inputBytes += run.inputBytes;
     run.startedAt = performance.now();
-    run.endsAtMs = run.startedAt + wallMs;
+    run.endsAtMs = Math.min(run.startedAt + wallMs, job.endsAtMs ?? Infinity);
     // The timer of the executor fires first. This one is for an executor that ignores its own.
     run.timer = setTimeout(() => overdue(lease, run), wallMs + RUN_KILL_MS);
     const head = {

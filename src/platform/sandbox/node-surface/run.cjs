@@ -40,8 +40,23 @@ const load = (userFunction) => {
 
 const noFunction = () => finish(false, '{"code":"NO_FUNCTION"}');
 
+// Without the error, a copy such as {...args.body} would be empty, and the code would pass that on.
+const refuseLostBody = (args, message) => {
+  const attributes = { __proto__: null, enumerable: true, configurable: true };
+  defineProperty(args, 'body', {
+    ...attributes,
+    get: () => {
+      throw new Error(message);
+    },
+    set: (value) => {
+      defineProperty(args, 'body', { ...attributes, value, writable: true });
+    },
+  });
+};
+
 const makeRequest = (json) => {
-  const { args, configuration, has_svc: hasService } = parseJson(json);
+  const { args, configuration, has_svc: hasService, lost_body: lostBody } = parseJson(json);
+  if (lostBody !== undefined) refuseLostBody(args, lostBody);
   const svc = hasService === true ? require('./svc.cjs').createService() : null;
   const request = { args, configuration, svc };
   defineProperty(request, 'bt', { __proto__: null, value: svc, writable: true, configurable: true });

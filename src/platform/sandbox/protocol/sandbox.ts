@@ -69,7 +69,7 @@ export type Job = {
   code: string;
   /** Identifies code and configuration of a tenant: equal only if both are equal. */
   key: string;
-  /** JSON text of `{args, configuration, has_svc}`: what the code's function gets. */
+  /** JSON text of `{args, configuration, has_svc, lost_body}`: what the code's function gets. */
   input: string;
   /** Handles a call of the code. Returns a JSON value. @throws CallFault. */
   answerCall: (call: Call) => Promise<unknown>;
@@ -77,6 +77,8 @@ export type Job = {
   reserveBytes?: ((bytes: number) => void) | undefined;
   /** Aborted when the client has disconnected: the run ends. */
   signal?: AbortSignal | undefined;
+  /** When the time of the run that waits for this one is over, by `performance.now()`. Its calls end before. */
+  endsAtMs?: number;
 };
 
 /** An SDK error that the code threw, with limited size. Its texts come from the tenant's code. */

@@ -139,6 +139,19 @@ describe('a bad body', () => {
   });
 });
 
+test('a misspelt permission is told the nearest one, in a rule too', async () => {
+  const rules = [{ priority: 1, container: '/', transform: 'mask', permissions: ['token:raed'] }];
+  const json = { name: 'A', permissions: ['token:craete'], rules };
+  const answer = await server.request('POST', '/applications', { json });
+  expect([answer.status, answer.body.errors]).toEqual([
+    400,
+    {
+      'permissions[0]': ['must be a permission; GET /permissions lists them; did you mean `token:create`?'],
+      'rules[0].permissions[0]': ['must be a permission on tokens; did you mean `token:read`?'],
+    },
+  ]);
+});
+
 test('any key may read its own application, and no key none', async () => {
   const key = await keyWith('proxy:read');
   const answer = await send('GET', '/applications/key', undefined, key);

@@ -1,5 +1,9 @@
 // Warnings of creates in a container that may be misspelt: when there is one, and to whom.
 import { beforeAll, expect, test } from 'vitest';
+import { operatorCreates } from '../src/modules/access/work.ts';
+import { createUsedContainers, findContainerWarning } from '../src/modules/tokens/container-warnings.ts';
+import { findEmptyContainers } from '../src/modules/tokens/rows/containers.ts';
+import { codeOf, makeReactor, react } from './support/reactors.ts';
 import { type Answer, type SharedServer, useServer } from './support/server.ts';
 
 let server: SharedServer;
@@ -47,6 +51,56 @@ test('containers of types, and those that a rule names or is around, have none',
   for (const container of ['/', '/pci/high/', '/general/high/', '/named/', '/named/below/', '/condition/'])
     expect([container, warningOf(await create(container, {}, tenant.api_key))]).toEqual([container, null]);
   expect(warningOf(await create('/nam/', {}, tenant.api_key))).toBe(sentence('/nam/'));
+});
+
+test('a misspelt container below one of a rule has one with the nearest name', async () => {
+  const { api_key } = await server.newTenant();
+  const rule = { priority: 1, container: '/cards/', transform: 'mask', permissions: ['token:read'] };
+  const named = { priority: 2, container: '/cards/returns/', transform: 'mask', permissions: ['token:read'] };
+  const json = { name: 'A', rules: [rule, named] };
+  expect((await server.request('POST', '/applications', { json, key: api_key })).status).toBe(201);
+  const warningIn = async (container: string) => warningOf(await create(container, {}, api_key));
+  for (const container of ['/cards/prod/', '/cards/shop-1/', '/cards/shop-2/', '/cards/eu/', '/cards/us/'])
+    expect([container, await warningIn(container)]).toEqual([container, null]);
+  for (const [container, meant] of [
+    ['/cards/prdo/', '/cards/prod/'],
+    ['/cards/retruns/', '/cards/returns/'],
+  ] as const)
+    expect(await warningIn(container)).toBe(
+      `The container ${container} held no token before. Did you mean ${meant} in place of ${container}?`,
+    );
+  expect(await warningIn('/crads/prod/')).toBe(
+    `${sentence('/crads/prod/')} Did you mean /cards/prod/ in place of /crads/prod/?`,
+  );
+});
+
+test('code that creates tokens has its warnings in the response of the reactor', async () => {
+  const { application_id } = await server.newKey(server.tenant, { permissions: ['token:create'] });
+  const code =
+    codeOf(`for (const container of args.containers) await svc.tokens.create({ type: 'token', data: 'x', containers: [container] });
+    return { raw: 'done' };`);
+  const reactor = await makeReactor(server, { code, application: { application_id } });
+  const containers = ['/of-code/', '/of-code/', '/of-code-too/'];
+  const answer = await react(server, reactor, { containers });
+  expect(warningOf(answer)).toBe(`${sentence('/of-code/')} ${sentence('/of-code-too/')}`);
+});
+
+test('a create does not fail where its warning cannot be looked up', async () => {
+  const { tenant_id } = server.tenant;
+  const work = operatorCreates(server.ctx, tenant_id, { allows_absent_paths: false, warn: () => undefined });
+  // The database takes no NUL.
+  const container = '/\0/';
+  await expect(findEmptyContainers(work.db, [container])).rejects.toThrow();
+  expect(await findContainerWarning(server.ctx, work, [container])).toBeUndefined();
+});
+
+test('a process remembers thousands of used containers of a tenant', () => {
+  const used = createUsedContainers();
+  const containers = Array.from({ length: 500 }, (_, at) => `/customers/${at}/`);
+  for (const container of containers) used.add('one', container);
+  expect(containers.filter((container) => used.has('one', container)).length).toBeGreaterThan(400);
+  expect(containers.filter((container) => used.has('other', container))).toEqual([]);
+  expect(used.has('one', '/customers/500/')).toBe(false);
 });
 
 test('of another tenant, neither its tokens nor its rules count', async () => {

@@ -160,6 +160,15 @@ test('numbers with blanks and dashes, and one column for month and year', async 
   const options = ['--format', 'csv', '--id', 'card_id', '--map', 'number=pan,expiration=exp'];
   const strict = await command('import', path('in.csv'), ...options, '--dry-run', '--json');
   expect(JSON.parse(strict.stdout)).toMatchObject({ rows: 7, created: 0, faults: 7 });
+  const LOOSE = '--number-format loose takes blanks and dashes';
+  expect(faultsOf('in.csv.result.dry-run.faults')[0]).toMatchObject({
+    reason: expect.stringMatching(new RegExp(`^data.number: .*; ${LOOSE}$`)),
+  });
+  const asTwo = [...options.slice(0, 4), '--map', 'number=pan,expiration_month=exp,expiration_year=exp'];
+  await command('import', path('in.csv'), ...asTwo, '--dry-run');
+  expect(faultsOf('in.csv.result.dry-run.faults')[0]).toMatchObject({
+    reason: expect.stringContaining(`; ${LOOSE}; --map expiration=exp takes month and year of one column`),
+  });
   const { code, stdout } = await command('import', path('in.csv'), ...options, '--number-format', 'loose', '--json');
   expect([code, JSON.parse(stdout)]).toMatchObject([1, { rows: 7, created: 5, faults: 2 }]);
   expect(faultsOf('in.csv.result.faults')).toEqual([
@@ -173,6 +182,15 @@ test('numbers with blanks and dashes, and one column for month and year', async 
       expiration_year: 2031,
     });
   expect(linesOf('in.csv.result')[1]).toBe('loose_0,loose_0,');
+});
+
+test('a container that may be misspelt has a warning, once, and in a dry run too', async () => {
+  const rows = [1, 2].map((at) => `of-container-${at},v,/import-misspelt/`);
+  writeFileSync(path('in.csv'), `id,v,box\n${rows.join('\n')}\n`);
+  const options = ['--format', 'csv', '--id', 'id', '--type', 'token', '--map', 'data=v,container=box'];
+  const warning = 'Warning: The container /import-misspelt/ held no token before, and no access rule names it.';
+  for (const more of [['--dry-run'], []])
+    expect((await command('import', path('in.csv'), ...options, ...more)).stderr.trim()).toBe(warning);
 });
 
 test('a dry run says the same and creates nothing', async () => {

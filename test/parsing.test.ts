@@ -21,6 +21,17 @@ const deepPaths = [
   `$${'[?@'.repeat(130)}`,
 ];
 
+test('a name in place of a path of the filter json is told the path', async () => {
+  const { id } = (await server.tokenize({ type: 'token', data: { number: '1' } })).body;
+  for (const name of ['number', 'a.number']) {
+    const answer = await server.request('POST', '/detokenize', { json: { a: `{{ ${id} | json: '${name}' }}` } });
+    expect([answer.status, answer.body.errors]).toEqual([
+      400,
+      { a: [`must give the filter json a valid JSONPath (RFC 9535), such as \`$.${name}\``] },
+    ]);
+  }
+});
+
 describe('a path of the filter json is parsed in linear time, however it nests', () => {
   test.each(deepPaths)('in a mask: %s', async (path) => {
     expect(path.length).toBeLessThanOrEqual(400);

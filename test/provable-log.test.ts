@@ -118,6 +118,10 @@ test('final rows are in a signed tree, and an export is verified without a datab
   expect((await cli('logs', 'verify', '--database')).stdout).toContain('All rows are as they were signed.');
 
   const proof = await cli('logs', 'prove', ids[290] as string, '--tenant', tenant_id);
+  const ofOther = await cli('logs', 'prove', 'token-id', '--tenant', tenant_id);
+  expect([ofOther.code, ofOther.stderr]).toEqual([1, expect.stringContaining('`id` of an entry in GET /logs')]);
+  const unknown = await cli('logs', 'prove', tenant_id, '--tenant', tenant_id);
+  expect([unknown.code, unknown.stderr]).toEqual([1, expect.stringContaining(`GET /logs?entity_id=${tenant_id}`)]);
   const proofFile = backups.fileNamed('row.tlog-proof');
   writeFileSync(proofFile, proof.stdout);
   const proven = await cli('logs', 'verify', '--proof', proofFile, '--key', key);

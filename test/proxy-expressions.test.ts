@@ -509,7 +509,11 @@ describe('tokens out of reach', () => {
       const sent = await arrivingBody({ json: { card: `{{${id}}}`, cvc: `{{${id} | json: '$.cvc' | default: nil}}` } });
       expect(JSON.parse(sent)).toEqual({ card: rest, cvc: null });
       const { errors } = await refusalOf(() => forward('/proxy', { json: { cvc: `{{${id} | json: '$.cvc'}}` } }));
-      expect(errors).toEqual({ 'body.cvc': ['The token has no security code, or it has expired.'] });
+      expect(errors).toEqual({
+        'body.cvc': [
+          'The token has no security code, or it has expired: `| default: nil` gives null in its place. CVC_TTL of the server says how long codes are kept.',
+        ],
+      });
     } finally {
       clock.offsetMs -= ctx.config.cvcTtlMs;
     }

@@ -159,6 +159,18 @@ describe('who acts', () => {
     expect(await usesOf(server, proxy.id)).toEqual([]);
   });
 
+  test('an API key in SVC-PROXY-KEY is told apart, in header and query: 400', async () => {
+    for (const [path, headers] of [
+      ['/proxy/', { 'svc-proxy-key': server.tenant.api_key }],
+      [`/proxy/?svc_proxy_key=${server.tenant.api_key}`, {}],
+    ] as const) {
+      const answer = await server.request('GET', path, { headers });
+      expect(answer.status).toBe(400);
+      expect(answer.text).toContain('An API key belongs into SVC-API-KEY');
+      expect(answer.text).not.toContain(server.tenant.api_key);
+    }
+  });
+
   test('an API key that is none is a 401, though the proxy asks for none', async () => {
     const proxy = await make({ require_auth: false });
     const reached = await reaching(async () => {

@@ -63,6 +63,9 @@ const loadRestore = () => import('./restore.ts');
 const loadExport = () => import('./export.ts');
 const loadImport = () => import('./import.ts');
 
+/** What `logs prove` takes, for errors. */
+const ROW_ID = 'the id of a row of the audit log, a UUID: `id` of an entry in GET /logs?entity_id=ID or in logs export';
+
 const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** Links lead to the running development server, on whatever port it listens. */
@@ -474,7 +477,7 @@ export const runs: Record<CommandName, Run> = {
   },
   'logs prove': async (io, values, operand) => {
     const id = required(operand).toLowerCase();
-    if (!uuid.test(id)) throw new UsageError('ROW must be the id of a row, a UUID.');
+    if (!uuid.test(id)) throw new UsageError(`ROW must be ${ROW_ID}.`);
     const proof = await withContext(io, async (ctx) => proveLogRow(ctx, await tenantOf(ctx, values.tenant), id));
     io.stdout.write(proof);
   },

@@ -375,7 +375,7 @@ const table = {
   },
   'logs prove': {
     summary: 'prints a proof that a row is in the signed audit log',
-    more: 'ROW is the id of the row. The proof has the row, and is verified by logs verify --proof, and by tools for C2SP tlog-proof.',
+    more: 'ROW is the id of the row: `id` of an entry in GET /logs?entity_id=ID or in logs export. The proof has the row, and is verified by logs verify --proof, and by tools for C2SP tlog-proof.',
     operand: 'ROW',
     optional: ['tenant'],
     examples: ['logs prove 0193a5f0-aaaa-7000-8000-000000000000 > row.tlog-proof'],

@@ -258,6 +258,24 @@ const withBareNumbers = (request: Record<string, Json>): Record<string, Json> =>
   return { ...request, data: { ...data, ...Object.fromEntries(bare) } as Json };
 };
 
+/** What the operator may write in place of options by which the values of a row are refused. Empty for nothing. */
+export const hintsOf = ({ areNumbersLoose, mapping }: ImportFormat, columns: Columns): string => {
+  const texts = (mapping?.targets ?? []).map(({ target, column }) => ({
+    target,
+    column,
+    text: String(valueOf(columns, column) ?? ''),
+  }));
+  const isSpaced = ({ target, text }: { target: string; text: string }): boolean =>
+    digitAttributes.includes(target.replace(/^data\./, '')) && /^[0-9]+(?:[ -][0-9]+)+$/.test(text);
+  const both = texts.find(({ target, text }) => integers.includes(target) && parseExpiration(text) !== undefined);
+  return [
+    ...(!areNumbersLoose && texts.some(isSpaced) ? ['--number-format loose takes blanks and dashes'] : []),
+    ...(both ? [`--map expiration=${both.column} takes month and year of one column`] : []),
+  ]
+    .map((hint) => `; ${hint}`)
+    .join('');
+};
+
 export type ParsedRow = { request: Record<string, Json> } | { reason: string };
 
 /** The token request of a row, without its id, or the reason where a value cannot be read for its target. */

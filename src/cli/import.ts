@@ -8,7 +8,7 @@ import type { TokensContext } from '../modules/tokens/context.ts';
 import { sha256Hex } from '../platform/crypto/digest.ts';
 import { AppError, StartError } from '../platform/errors.ts';
 import { headerLine, openImportFiles, resultLine } from './import-files.ts';
-import { formatOf, idOf, type ImportFormat, parseRow, resultOf, withHeader } from './import-formats.ts';
+import { formatOf, hintsOf, idOf, type ImportFormat, parseRow, resultOf, withHeader } from './import-formats.ts';
 import { openSource, type Source, type SourceRow } from './import-source.ts';
 import { createDecryption, type Decryption } from './import-decryption.ts';
 import type { CommandIo } from './command.ts';
@@ -140,9 +140,13 @@ const importBatch = async (
     return undefined;
   });
   const outcomes = (await create(wanted))[Symbol.iterator]();
-  return reasons.map((reason) =>
-    reason === undefined ? (outcomes.next().value as ImportOutcome) : { kind: 'fault', reason },
-  );
+  return reasons.map((reason, at): ImportOutcome => {
+    const outcome =
+      reason === undefined ? (outcomes.next().value as ImportOutcome) : { kind: 'fault' as const, reason };
+    const row = batch[at] as SourceRow;
+    if (outcome.kind !== 'fault' || 'reason' in row) return outcome;
+    return { kind: 'fault', reason: outcome.reason + hintsOf(format, row.columns) };
+  });
 };
 
 /** An error while rows are read, in words for the operator. */

@@ -431,7 +431,7 @@ export const proveLogRow = async ({ db, logSigning }: Vault, tenant_id: string, 
     );
   }
   throw new StartError(
-    `The row ${id} is not in a signed log of tenant ${tenant_id}. A new row is signed within four minutes, and an archived one is in its archive.`,
+    `The row ${id} is not in a signed log of tenant ${tenant_id}. A new row is signed within four minutes, and an archived one is in its archive. The id of a token or another record is no id of a row: GET /logs?entity_id=${id} lists the rows about it.`,
   );
 };
 

@@ -5,6 +5,7 @@ import { loadConfig } from '../platform/config.ts';
 import type { CommandIo } from './command.ts';
 import { createWorkbench } from './inspection.ts';
 import { StartError } from '../platform/errors.ts';
+import { describeModules } from '../modules/code/code.ts';
 import { answerFetch } from '../modules/code/fetch-client.ts';
 import { CallFault, type Outcome, type RunFault, whyNoWall } from '../platform/sandbox/protocol/sandbox.ts';
 
@@ -25,8 +26,10 @@ const readCode = async ({ openStdin }: CommandIo, path: string): Promise<string>
 
 const describeFault = (fault: RunFault): string => {
   switch (fault.code) {
-    case 'THROWN':
-      return `${fault.name ?? 'Error'}: ${fault.message}`;
+    case 'THROWN': {
+      const modules = describeModules(fault);
+      return `${fault.name ?? 'Error'}: ${fault.message}${modules === undefined ? '' : `.${modules}`}`;
+    }
     case 'SYNTAX':
       return fault.message;
     case 'SDK_ERROR':

@@ -5,6 +5,9 @@ import { basename, dirname, join } from 'node:path';
 import { expect, test } from 'vitest';
 import { generatedPages, withGenerated } from '../../src/cli/configuration.ts';
 import { findCommand, unknownOptions } from '../../src/cli/command-table.ts';
+import { filterNames, isAliasFilter } from '../../src/modules/tokens/expressions/filters.ts';
+import { logQuery } from '../../src/modules/logs/logs.schema.ts';
+import { cursorQuery } from '../../src/platform/http/list-parameters.ts';
 import { environmentSchema, fileVariables } from '../../src/platform/config.ts';
 import { moduleNames } from '../../src/platform/sandbox/protocol/module-names.ts';
 import { findTokenType } from '../../src/modules/tokens/token-types.ts';
@@ -262,6 +265,28 @@ test('the modules that code may require are those of the sandbox, and on the pag
   expect([...moduleNames].sort()).toEqual(names.sort());
   const page = read('docs/reactors.md');
   expect(moduleNames.filter((name) => !name.startsWith('@basis') && !page.includes(name))).toEqual([]);
+});
+
+/** The names in backticks of a part of a page, without what follows a name. */
+const namesBetween = (file: string, from: string, to: string): string[] => {
+  const page = read(file);
+  const begin = page.indexOf(from);
+  const part = page.slice(begin, page.indexOf(to, begin));
+  return [...part.matchAll(/`(\w+)[^`]*`/g)].map(([, name]) => name as string);
+};
+
+test('the filters that the page of the proxy lists are those of expressions', () => {
+  const listed = namesBetween('docs/proxy.md', 'Further filters may follow', 'The client needs');
+  const inExpressions = filterNames.filter((name) => name !== 'json' && !isAliasFilter(name));
+  expect(listed.toSorted()).toEqual(inExpressions.toSorted());
+});
+
+test('the filters that the guide lists are those of GET /logs', () => {
+  const listed = namesBetween('docs/guides/search-and-logs.md', 'filters by', 'With\n').filter(
+    (name) => !/=/.test(name),
+  );
+  const known = Object.keys(logQuery.shape).filter((name) => !Object.hasOwn(cursorQuery(''), name));
+  expect([...new Set(listed)].toSorted()).toEqual(known.toSorted());
 });
 
 test('the test values of the guide pass the checks', () => {

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { parseContainer } from './containers.ts';
 import { optional, optionalWith } from '../../platform/optional.ts';
-import { isPermission, type Permission } from './permissions.ts';
+import { isPermission, notPermission, type Permission, permissions } from './permissions.ts';
 
 /** How much of a token's data a decision shows. `default`, of a plain permission: the masked value, or the value of a token without a mask. */
 export type Transform = 'redact' | 'mask' | 'reveal' | 'default';
@@ -32,6 +32,8 @@ const condition = z.object({
   value: z.string().min(1).max(CONDITION_VALUE_LENGTH_MAX),
 });
 
+const tokenPermissions = permissions.filter((each) => each.startsWith('token:'));
+
 /** Rules are about containers, and only tokens are in containers. */
 const isTokenPermission = (text: unknown): text is Permission => isPermission(text) && text.startsWith('token:');
 
@@ -48,7 +50,12 @@ export const accessRuleSchema = z
       .transform((conditions) => (conditions && conditions.length > 0 ? conditions : undefined)),
     transform: z.enum(ruleTransforms),
     permissions: z
-      .array(z.string().refine(isTokenPermission, 'must be a permission on tokens'), 'must be a list of permissions')
+      .array(
+        z.string().refine(isTokenPermission, {
+          error: ({ input }) => notPermission('a permission on tokens', input, tokenPermissions),
+        }),
+        'must be a list of permissions',
+      )
       .min(1, 'must name a permission'),
   })
   .refine((rule) => (rule.container === undefined) !== (rule.conditions === undefined), {

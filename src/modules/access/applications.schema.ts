@@ -17,7 +17,7 @@ import { z } from 'zod';
 import { BURST_MAX, DAILY_TOKENS_MAX, REQUESTS_PER_SECOND_MAX } from '../../platform/application-limits.ts';
 import { allowedHostsSchema, HOSTS_IN_DOCUMENTS } from '../../platform/egress/allowed-hosts.ts';
 import { optional, optionalWith } from '../../platform/optional.ts';
-import { applicationTypes, type Permission, permissions } from './permissions.ts';
+import { applicationTypes, type Permission, notPermission, permissions } from './permissions.ts';
 import { nameSchema } from './names.ts';
 import { nameQuery, onlyPage, pageQuery, pageSchema, repeated } from '../../platform/http/list-parameters.ts';
 import {
@@ -165,7 +165,9 @@ const fields = {
     z
       .array(
         z
-          .enum(permissions, 'must be a permission; GET /permissions lists them')
+          .enum(permissions, {
+            error: ({ input }) => notPermission('a permission; GET /permissions lists them', input, permissions),
+          })
           .meta({ 'x-extensible-enum': permissions, example: 'token:create' }),
         'must be a list of permissions',
       )

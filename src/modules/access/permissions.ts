@@ -1,4 +1,5 @@
 // The list of permissions, with a description of each.
+import { nearestName } from '../../platform/unknown-names.ts';
 
 const descriptions = {
   'token:create': 'Create tokens and tokenize',
@@ -40,6 +41,12 @@ export type Permission = keyof typeof descriptions;
 export const permissions = Object.keys(descriptions) as Permission[];
 
 const describePermission = (permission: Permission): string => descriptions[permission];
+
+/** The error for a text that is none of some permissions, with the nearest one. */
+export const notPermission = (what: string, given: unknown, known: readonly string[]): string => {
+  const nearest = typeof given === 'string' ? nearestName(given, known) : undefined;
+  return `must be ${what}${nearest === undefined ? '' : `; did you mean \`${nearest}\`?`}`;
+};
 
 export const isPermission = (text: unknown): text is Permission =>
   typeof text === 'string' && Object.hasOwn(descriptions, text);

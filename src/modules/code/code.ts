@@ -48,16 +48,28 @@ const describeSyntax = ({ message, line, column }: Extract<RunFault, { code: 'SY
   return `does not compile${placeText({ line, column })}${kind === undefined ? '' : ` (${kind})`}`;
 };
 
-/**
- * The refusal of code that requires an unknown module as it loads, outside of `try`: every invocation would fail. V8 has run the top
- * level, so a guarded, a conditional and a computed `require` count as what they do. The name is not repeated: it is text of the code.
- */
-const describeMissingModule = (fault: Extract<RunFault, { code: 'THROWN' }>): string | undefined => {
-  const [, wanted] = /Cannot find module '([^']*)'$/.exec(fault.message) ?? [];
-  if (wanted === undefined || fault.name !== 'Error') return undefined;
+/** What an error for an unknown module adds: the nearest one, and all. The name is not repeated: it is text of the code. */
+export const describeModules = ({
+  name,
+  message,
+}: {
+  name?: string | undefined;
+  message: string;
+}): string | undefined => {
+  const [, wanted] = /Cannot find module '([^']*)'$/.exec(message) ?? [];
+  if (wanted === undefined || name !== 'Error') return undefined;
   const nearest = nearestName(wanted.replace(/^node:/, ''), moduleNames);
   const meant = nearest === undefined ? '' : ` Did you mean ${nearest}?`;
-  return `requires a module that does not exist here${placeText(fault)}.${meant} Modules: ${moduleNames.join(', ')}`;
+  return `${meant} Modules: ${moduleNames.join(', ')}`;
+};
+
+/**
+ * The refusal of code that requires an unknown module as it loads, outside of `try`: every invocation would fail. V8 has run the top
+ * level, so a guarded, a conditional and a computed `require` count as what they do.
+ */
+const describeMissingModule = (fault: Extract<RunFault, { code: 'THROWN' }>): string | undefined => {
+  const modules = describeModules(fault);
+  return modules && `requires a module that does not exist here${placeText(fault)}.${modules}`;
 };
 
 /** What code is for, in error messages. */

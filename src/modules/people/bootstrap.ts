@@ -1,4 +1,5 @@
 // Creates tenants, their first applications and owners, for the operator's command line and a development server.
+import { nearestName } from '../../platform/unknown-names.ts';
 import { applicationLimit } from '../access/applications.ts';
 import { limitsSchema } from '../access/applications.schema.ts';
 import type { z } from 'zod';
@@ -59,6 +60,11 @@ const checkEmail = (email: string): void => {
   if (problem !== undefined) throw new StartError(`The e-mail address ${problem}, such as ada@example.com`);
 };
 
+const withNearest = (name: string): string => {
+  const nearest = nearestName(name, allPermissions);
+  return nearest === undefined ? name : `${name} (did you mean ${nearest}?)`;
+};
+
 /** @param text a comma-separated list. @throws StartError naming unknown permissions. */
 export const parsePermissions = (text: string): Permission[] => {
   const names = text
@@ -67,7 +73,9 @@ export const parsePermissions = (text: string): Permission[] => {
     .filter(Boolean);
   const unknown = names.filter((name) => !isPermission(name));
   if (names.length === 0 || unknown.length > 0)
-    throw new StartError(`These are not permissions: ${unknown.join(', ')}. Known: ${allPermissions.join(', ')}`);
+    throw new StartError(
+      `These are not permissions: ${unknown.map(withNearest).join(', ')}. Known: ${allPermissions.join(', ')}`,
+    );
   return names.filter(isPermission);
 };
 

@@ -3,6 +3,7 @@
 import type { AnswerRecord } from '../access/answer-record.ts';
 import { Work } from '../access/work.ts';
 import type { AnswerWithin, ProxyAnswer, ProxyRequest } from './request.ts';
+import { holdsApiKey } from '../access/api-keys.ts';
 import { mayAnywhere } from '../access/rules.ts';
 import { type Actor, logRow } from '../../platform/audit/record.ts';
 import type { ProxyContext } from './context.ts';
@@ -278,6 +279,9 @@ const proxyKeysOf = (headers: Headers, { proxyKeys }: Target): string[] => [
   ...new Set([...valuesOf(headers, 'svc-proxy-key'), ...proxyKeys]),
 ];
 
+const IS_API_KEY =
+  'must be the key of a stored proxy, as POST /proxies and the page of the proxy show it. An API key belongs into SVC-API-KEY';
+
 /** The stored proxy that the request names; undefined if the request names its destination. */
 const findProxy = async (
   ctx: ProxyContext,
@@ -287,6 +291,7 @@ const findProxy = async (
   if (keys.length > 1) throw invalidField('SVC-PROXY-KEY', 'must name one proxy, in the header or in the query');
   const [key] = keys;
   if (key === undefined) return undefined;
+  if (holdsApiKey(key)) throw invalidField('SVC-PROXY-KEY', IS_API_KEY);
   const proxy = await ctx.proxies.findProxyBeforeCaller(key);
   if (!proxy || (work && work.tenant_id !== proxy.tenant_id)) throw notFound('proxy');
   return proxy;

@@ -53,16 +53,25 @@ const standard: ReadonlySet<string> = new Set([
 /** One difference is a typing error in a segment of three characters, and three are one in long segments. */
 const differencesMax = (segment: string): number => Math.min(3, Math.floor(segment.length / 3));
 
-/** Whether one segment differs by a typing error. `shop-1` and `shop-2` are two names. */
-const isMisspelt = (container: string, known: string): boolean => {
+/** By how much one segment differs, if that may be a typing error. `shop-1` and `shop-2` are two names. */
+const findDifferences = (container: string, known: string): number | undefined => {
   const [one, other] = [container.split('/'), known.split('/')];
-  if (one.length !== other.length) return false;
+  if (one.length !== other.length) return undefined;
   const [at, ...more] = one.flatMap((segment, index) => (segment === other[index] ? [] : [index]));
-  if (at === undefined || more.length > 0) return false;
+  if (at === undefined || more.length > 0) return undefined;
   const [segment = '', meant = ''] = [one[at], other[at]];
-  if (segment.replace(/\d/g, '') === meant.replace(/\d/g, '')) return false;
-  return editDistance(segment, meant) <= differencesMax(segment);
+  if (segment.replace(/\d/g, '') === meant.replace(/\d/g, '')) return undefined;
+  const differences = editDistance(segment, meant);
+  return differences <= differencesMax(segment) ? differences : undefined;
 };
+
+const findMeant = (container: string, known: readonly string[]): string | undefined =>
+  known
+    .flatMap((path) => {
+      const differences = findDifferences(container, path);
+      return differences === undefined ? [] : [{ path, differences }];
+    })
+    .toSorted((one, other) => one.differences - other.differences)[0]?.path;
 
 type Suspect = { container: string; isNamed: boolean; meant: string | undefined };
 
@@ -94,7 +103,7 @@ const findSuspects = async (db: Work['db'], empty: readonly string[]): Promise<S
     .map((container) => ({
       container,
       isNamed: named.some((path) => path !== '/' && container.startsWith(path)),
-      meant: named.includes(container) ? undefined : known.find((path) => isMisspelt(container, path)),
+      meant: named.includes(container) ? undefined : findMeant(container, known),
     }))
     .filter(({ isNamed, meant }) => !isNamed || meant !== undefined);
 };

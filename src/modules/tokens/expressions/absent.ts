@@ -20,7 +20,8 @@ export type Known = {
 /** The name of a card's security code. */
 const SECURITY_CODE = 'cvc';
 
-const NO_SECURITY_CODE = 'The token has no security code, or it has expired.';
+const NO_SECURITY_CODE =
+  'The token has no security code, or it has expired: `| default: nil` gives null in its place. CVC_TTL of the server says how long codes are kept.';
 
 /** A path without a value, with the error for it. */
 export class Absent {

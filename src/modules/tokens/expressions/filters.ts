@@ -82,13 +82,14 @@ const filters = new Map<string, Filter>([
   ['alias_card', filter(0, 2, aliasCard)],
 ]);
 
+export const filterNames: readonly string[] = [...filters.keys()];
+
 /** Alias filters return random values. They are allowed in ids only, because other expressions must be repeatable. */
 export const isAliasFilter = (name: string): boolean => name.startsWith('alias_');
 
 const unknownFilter = (name: string): ExpressionError => {
-  const names = [...filters.keys()];
-  const nearest = nearestName(name, names);
-  const more = nearest === undefined ? `: ${names.join(', ')}` : `; did you mean \`${nearest}\`?`;
+  const nearest = nearestName(name, filterNames);
+  const more = nearest === undefined ? `: ${filterNames.join(', ')}` : `; did you mean \`${nearest}\`?`;
   return new ExpressionError('unknown_filter', `must use known filters only${more}`);
 };
 

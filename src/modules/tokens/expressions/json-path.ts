@@ -2,7 +2,7 @@
 import { type Absent, absentAt, findSteps, type Steps } from './absent.ts';
 import { ExpressionError } from './expression-error.ts';
 import { badArgument, type Call, textArgument } from './filter-call.ts';
-import { type Json, valueAt } from '../../../platform/json/json.ts';
+import { clipName, type Json, valueAt } from '../../../platform/json/json.ts';
 import {
   type Comparable,
   JsonPathError,
@@ -249,7 +249,9 @@ export const json = (value: Json, call: Call): Json | Absent => {
   } catch (error) {
     if (!(error instanceof JsonPathError)) throw error;
     const isPattern = error.reason === 'pattern';
-    throw badArgument(call, isPattern ? 'a JSONPath without match() and search()' : 'a valid JSONPath (RFC 9535)');
+    if (isPattern) throw badArgument(call, 'a JSONPath without match() and search()');
+    const meant = /^[A-Za-z_][\w.]*$/.test(path) ? `, such as \`$.${clipName(path)}\`` : '';
+    throw badArgument(call, `a valid JSONPath (RFC 9535)${meant}`);
   }
   if (found.length > 1) throw new ExpressionError('not_one_value', 'must find one value with the filter json');
   if (found.length === 1) return found[0] as Json;

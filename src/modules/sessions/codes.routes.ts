@@ -5,13 +5,12 @@ import { answer } from '../../platform/http/answers.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import { commonFailures, failures } from '../../platform/http/schemas.ts';
 import { workOf } from '../access/authenticate.ts';
-import { collectCode } from '../tokens/security-codes.ts';
+import { collectCode, usedUp } from '../tokens/security-codes.ts';
 import type { SessionsContext } from './context.ts';
 import { takeTry } from './rows.ts';
 import { codeExamples, codeParams, collectedCode, newCode } from './sessions.schema.ts';
 
 const otherKey = () => new AppError('forbidden', 'Only the key of a session for one card may send its security code.');
-const usedUp = () => new AppError('forbidden', 'The session has had all of its tries.');
 
 export const codesRoutes = (app: App, ctx: SessionsContext): void => {
   /** The card of the session that calls. @throws forbidden for every other caller, and another session. */

@@ -47,7 +47,7 @@ export const lastFourFor = (ctx: TokensContext, caller: Caller, { row, kept }: O
   return /[0-9]{4}$/.exec(numberOf(shownData(ctx, row, kept, transform).data))?.[0];
 };
 
-const usedUp = () => new AppError('forbidden', 'The session has had all of its tries.');
+export const usedUp = () => new AppError('forbidden', 'The session has had all of its tries.');
 
 /**
  * Replaces the security code of a card, and changes nothing else of it: no time, no fingerprint.

@@ -20,7 +20,7 @@ const pool = new Pool({ ...(JSON.parse(addressText as string) as object), max })
 const accounts = createAccounts();
 const metrics = createMetrics();
 const logMacs = createLogMacs();
-logMacs.open({ pepper: prepareDigestKey('bench', randomBytes(32)), isRequired: () => false });
+logMacs.open(prepareDigestKey('bench', randomBytes(32)));
 const { insertTokens } = createTokenRows({
   logMacs,
   accounts,

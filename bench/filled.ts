@@ -31,11 +31,11 @@ export const cardOf = (index: number, more: object = { cvc: '123' }) => ({
 
 /** Entries of the log in the past, spread over the tenants and their tokens as the tokens are. */
 const INSERT_LOGS = `
-INSERT INTO audit_log (tenant_id, id, actor_id, actor_type, entity_type, entity_ids, operation, message, created_at)
+INSERT INTO audit_log (tenant_id, id, actor_id, actor_type, entity_type, entity_ids, operation, message, created_at, disclosure, mac)
 SELECT t.tenant_id,
   (lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') || '7' || substr(md5(n::text), 1, 3) || '8' ||
     substr(md5(n::text), 4, 15))::uuid,
-  t.created_by, 'application', t.type, ARRAY[t.id], 'read', 'Token retrieved', at
+  t.created_by, 'application', t.type, ARRAY[t.id], 'read', 'Token retrieved', at, 'masked', gen_random_uuid()
 FROM (
   SELECT n, now() - n * interval '1 second' AS at, 1 + n % (SELECT count(*) FROM tokens) AS number
   FROM generate_series(1, $1::int) AS n

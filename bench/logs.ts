@@ -25,13 +25,13 @@ const uuidBound = (ms: number): string => `'${firstIdAt(ms)}'`;
 
 /** Nine tenths of the rows are of one tenant. One row in a thousand is a deletion, one in 500 a refusal. */
 const FILL = `
-INSERT INTO audit_log (tenant_id, id, actor_id, actor_type, entity_type, entity_ids, operation, message, created_at, disclosure, outcome)
+INSERT INTO audit_log (tenant_id, id, actor_id, actor_type, entity_type, entity_ids, operation, message, created_at, disclosure, outcome, mac)
 SELECT ('00000000-0000-4000-8000-00000000000' || CASE WHEN n % 10 < 9 THEN 1 ELSE 2 + n % 7 END)::uuid,
   (lpad(to_hex(at), 12, '0') || '7' || substr(md5(n::text), 1, 3) || '8' || substr(md5(n::text), 4, 15))::uuid,
   ('00000000-0000-4000-8000-0000000001' || lpad((n % 20)::text, 2, '0'))::uuid, 'application', 'card',
   ARRAY[CASE WHEN n % 5 = 0 THEN 'busy' ELSE md5((n % ($1 / 10))::text) END],
   CASE WHEN n % 1000 = 1 THEN 'delete' ELSE 'read' END, 'Token retrieved', to_timestamp(at / 1000.0), 'masked',
-  CASE WHEN n % 500 = 3 THEN 'refused' ELSE 'success' END
+  CASE WHEN n % 500 = 3 THEN 'refused' ELSE 'success' END, gen_random_uuid()
 FROM (SELECT n, $2::bigint + (n * ($3::bigint - $2::bigint)) / $1 AS at FROM generate_series(1::bigint, $1::bigint - 1) AS n) AS rows`;
 
 const partition = async (client: Client, isMonthly: boolean): Promise<void> => {

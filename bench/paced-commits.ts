@@ -28,7 +28,7 @@ const started = performance.now();
 for (let index = 0; index < perSecond * Number(secondsText); index += 1) {
   const waitMs = started + (index * 1000) / perSecond - performance.now();
   if (waitMs > 0) await pause(waitMs);
-  const values = [tenantId, JSON.stringify([row()])];
+  const values = [tenantId, JSON.stringify([{ ...row(), mac: randomUUID() }])];
   const began = performance.now();
   await pool.query({ name: 'insert', text: INSERT_LOGS, values });
   latencies.push(performance.now() - began);

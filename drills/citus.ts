@@ -1,4 +1,4 @@
-// A vault on a Citus cluster of one coordinator and two workers on loopback: tests, stops, upgrades, copies, moves, plans, rates.
+// A vault on a Citus cluster of one coordinator and two workers on loopback: tests, stops, copies, moves, plans, rates.
 // CITUS_BIN names the PostgreSQL bin directory of an installation with Citus; without it this is skipped. Usage: npm run drill:citus
 import { execFileSync } from 'node:child_process';
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -17,7 +17,6 @@ import { explainAll } from './citus/explain.ts';
 import { checkRights, moveUnderLoad } from './citus/moves.ts';
 import { compareRates } from './citus/rates.ts';
 import { killDistribute } from './citus/stops.ts';
-import { upgradeEarlier } from './citus/upgrades.ts';
 
 const VAULT = 'vault';
 const FILL_REQUESTS = 40;
@@ -104,7 +103,6 @@ try {
   const nodes = [await start('coordinator', true), await start('worker-1', true), await start('worker-2', true)];
   const [coordinator, ...workers] = nodes as [Node, Node, Node];
   await checkRefusal(coordinator);
-  await upgradeEarlier(commands, directory, coordinator, workers);
 
   await makeCluster(coordinator, workers, VAULT);
   const url = coordinator.url(VAULT);

@@ -30,8 +30,8 @@ const fill = async (tokens: number): Promise<string> => {
   );
   const { id } = rows[0] as { id: string };
   await client.query(
-    `INSERT INTO tokens (tenant_id, id, type, sealed, fingerprint, container, created_at)
-     SELECT $1, gen_random_uuid(), 'card', decode(repeat(md5(n::text), 12), 'hex'), md5(n::text), '/pci/high/', now()
+    `INSERT INTO tokens (tenant_id, id, type, sealed, fingerprint, container, masked, created_at)
+     SELECT $1, gen_random_uuid(), 'card', decode(repeat(md5(n::text), 12), 'hex'), md5(n::text), '/pci/high/', true, now()
      FROM generate_series(1, $2::int) n`,
     [id, tokens],
   );

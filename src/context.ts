@@ -19,7 +19,6 @@ import {
   openPepper,
   openVault,
 } from './platform/crypto/vault-keys.ts';
-import { openContract } from './platform/db/contract.ts';
 import { listenForNotices } from './platform/db/notices.ts';
 import { createHeldOperations } from './platform/held-operations.ts';
 import { createEgress, type Resolver } from './platform/egress/client.ts';
@@ -125,15 +124,8 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
   if (!isSameRootKey(parseWrapped(instance.wrapped_pepper), provider.describe()))
     log.warn(`the vault is under an earlier root key: ${PROGRAM} keys rotate-root wraps it under the first one`);
 
-  const contract = await openContract(db, changes);
-  start.closers.push(async () => contract.close());
-  db.signedRows.open({
-    pepper,
-    log,
-    isSigning: () => config.requireSignedRows || contract.isDone(),
-    isRequired: () => config.requireSignedRows || contract.hasNewForms(),
-  });
-  db.logMacs.open({ pepper, isRequired: () => config.requireSignedRows || contract.hasNewForms() });
+  db.signedRows.open({ pepper, log });
+  db.logMacs.open(pepper);
   const keyring = createKeyring({
     provider,
     store: keyRows.keyStore,
@@ -141,7 +133,6 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
     now,
     randomBytes,
     cvcTtlMs: config.cvcTtlMs,
-    isContracted: contract.isDone,
   });
   start.closers.push(async () => keyring.close());
   readPlatform(metrics, { accounts, keyring });
@@ -198,7 +189,6 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
     metrics,
     tracing,
     metricsText: overrides.metricsText ?? (async () => renderMetrics([await metrics.report()])),
-    contract,
     provider,
     keyring,
     pepper,

@@ -3,7 +3,6 @@ import cluster from 'node:cluster';
 import { closeSync, readFileSync } from 'node:fs';
 import closeWithGrace from 'close-with-grace';
 import type { DestinationStream } from 'pino';
-import { contract, UPGRADE_NOT_OVER } from './contract.ts';
 import { createFirstTenant } from './first-tenant.ts';
 import { readCredentials, refreshBaseUrl } from './modules/access/dev-credentials.ts';
 import { type Context, createContext } from './modules.ts';
@@ -106,10 +105,6 @@ const startOpen = async (config: Config, output: DestinationStream, onDirectoryL
   const overrides = { onDirectoryLost, logDestination: output };
   const ctx = await createContext(config, isAlone ? 'server' : 'supervisor', overrides);
   try {
-    // The lock on the data directory keeps other processes out.
-    if (!ctx.contract.hasNewForms())
-      if (ctx.embedded) await contract(ctx, (line) => ctx.log.info(line), { isAlone: true });
-      else ctx.log.warn(UPGRADE_NOT_OVER);
     const made = await createFirstTenant(ctx);
     let serving: Serving | undefined;
     // Before anything is served, so that a port that is taken ends the start.

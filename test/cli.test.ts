@@ -123,7 +123,7 @@ describe('help', () => {
     expect([tenants.code, tenants.stderr]).toEqual([0, '']);
     for (const name of ['tenants create', 'tenants list']) expect(tenants.stdout).toContain(name);
     expect(tenants.stdout).not.toContain('keys');
-    expect((await cli(directory, ['--version'])).stdout).toBe('strongroom 0.1.0\n');
+    expect((await cli(directory, ['--version'])).stdout).toBe('strongroom 0.2.0\n');
   });
 
   test('a misuse is one line: what is wrong, the nearest name, and where the help is', async ({ directory }) => {

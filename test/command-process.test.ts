@@ -34,7 +34,7 @@ describe.concurrent('a command', () => {
   test.for<[words: string, end: number, stdout: string, stderr: string]>([
     ['', 0, `${usage}\n`, ''],
     ['--help', 0, `${usage}\n`, ''],
-    ['--version', 0, 'strongroom 0.1.0\n', ''],
+    ['--version', 0, 'strongroom 0.2.0\n', ''],
     ['tenants create', 1, '', 'The option --name is needed.'],
     ['tenants list --fly', 1, '', 'There is no option --fly'],
     ['import --format csv', 2, '', 'import needs FILE.'],

@@ -116,12 +116,6 @@ describe('the list', () => {
     expect(wordsOf((await member.get(`${PATH}?name=${encodeURIComponent('éLAN')}`)).text)).toContain('Élan');
     expect(wordsOf((await member.get(`${PATH}?name=none`)).text)).toContain('No application has a matching name.');
   });
-
-  test('finds an application that an earlier version made', async () => {
-    const { id } = await make({ name: 'Earlier', permissions: ['log:read'] });
-    await server.sql('UPDATE applications SET search_name = NULL WHERE id = $1', [id]);
-    expect((await member.get(`${PATH}?name=EARL*`)).text).toContain(id);
-  });
 });
 
 describe('a new application', () => {

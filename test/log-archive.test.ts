@@ -42,6 +42,7 @@ const insert = (months: number, tenant_id = TENANT, message = `row "${(count += 
         created_at: inMonths(months).toISOString(),
         disclosure: 'none',
         outcome: 'success',
+        mac: crypto.randomUUID(),
       },
     ]),
   ]);

@@ -55,6 +55,7 @@ test('a row is a line of JSON, once, when its transaction has surely ended', asy
     created_at: server.ctx.now(),
     disclosure: 'none',
     outcome: 'success',
+    mac: crypto.randomUUID(),
   };
   await late.query('BEGIN');
   await late.query(INSERT_LOGS, [server.tenant.tenant_id, JSON.stringify([row])]);
@@ -116,6 +117,7 @@ test('one process streams at a time, and many rows come in order', async () => {
     created_at: server.ctx.now(),
     disclosure: 'none',
     outcome: 'success',
+    mac: crypto.randomUUID(),
   }));
   await server.sql(INSERT_LOGS, [server.tenant.tenant_id, JSON.stringify(rows)]);
   pass();

@@ -152,8 +152,8 @@ describe('pages by number', () => {
     const tenant = await server.newTenant();
     const bulk = (count: number) =>
       server.sql(
-        `INSERT INTO tokens (tenant_id, id, type, sealed, container, search_indexes, created_at)
-         SELECT $1, gen_random_uuid(), 'token', '', '/bulk/', '{}', now() FROM generate_series(1, $2)`,
+        `INSERT INTO tokens (tenant_id, id, type, sealed, container, search_indexes, masked, created_at)
+         SELECT $1, gen_random_uuid(), 'token', '', '/bulk/', '{}', false, now() FROM generate_series(1, $2)`,
         [tenant.tenant_id, count],
       );
     const rules = [{ priority: 1, container: '/bulk/', transform: 'mask', permissions: ['token:read'] }];

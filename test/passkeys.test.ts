@@ -423,7 +423,7 @@ describe('devices end', () => {
     expect(body.data.map(({ message }: { message: string }) => message)).toContain('Passkey removed');
   });
 
-  test('with a reset, also by a server of an earlier version, which leaves the rows', async () => {
+  test('with a reset, also where a writer of the database puts the rows back', async () => {
     const member = await enrol();
     await resetSecondFactor(server.ctx, member.email);
     expect(await passkeyRows(member.user_id)).toEqual([]);

@@ -38,8 +38,8 @@ const FIRST_ID = '01890000-0000-7000-8000-000000000000';
 /** Two tenants with half of the rows each, of two types in two containers; among them a few rows that lists look for. */
 const FILL = `
 INSERT INTO tenants (id, name) VALUES ('${TENANT}', 'One'), ('${OTHER_TENANT}', 'Other');
-INSERT INTO applications (tenant_id, id, name, type, permissions)
-  SELECT '${TENANT}', gen_random_uuid(), 'Application', 'private', ARRAY['token:read'] FROM generate_series(1, ${ROWS});
+INSERT INTO applications (tenant_id, id, name, search_name, type, permissions)
+  SELECT '${TENANT}', gen_random_uuid(), 'Application', 'application', 'private', ARRAY['token:read'] FROM generate_series(1, ${ROWS});
 INSERT INTO api_keys (public_id, tenant_id, application_id, digest)
   SELECT 'key-' || row_number() OVER (), tenant_id, id, 'x' FROM applications;
 INSERT INTO tokens (tenant_id, id, type, sealed, fingerprint, fingerprint_expression, container, metadata, search_digests,
@@ -68,15 +68,15 @@ INSERT INTO daily_tokens (tenant_id, budget_id, token_id)
   SELECT b.tenant_id, b.id, t.id FROM daily_budgets b, tokens t WHERE b.application_id = '${ACTOR}';
 INSERT INTO request_rates (tenant_id, id, arrival_us) SELECT tenant_id, application_id, 1 FROM daily_budgets;
 INSERT INTO token_counts (tenant_id, id, type, change) SELECT tenant_id, gen_random_uuid(), type, 1 FROM tokens LIMIT 50;
-INSERT INTO audit_log (tenant_id, id, actor_id, actor_type, entity_type, entity_ids, operation, message, created_at, outcome)
+INSERT INTO audit_log (tenant_id, id, actor_id, actor_type, entity_type, entity_ids, operation, message, created_at, disclosure, outcome, mac)
   SELECT tenant_id, (lpad(to_hex(1790000000000 + n), 12, '0') || '70008' || substr(md5(n::text), 1, 15))::uuid,
     CASE WHEN n % 1000 = 0 THEN '${RARE_ACTOR}' ELSE '${ACTOR}' END::uuid, 'application', type, ARRAY[id],
-    CASE WHEN n % 1000 = 1 THEN 'delete' ELSE 'read' END, 'm', now(),
-    CASE WHEN n % 1000 = 2 THEN 'refused' ELSE 'success' END
+    CASE WHEN n % 1000 = 1 THEN 'delete' ELSE 'read' END, 'm', now(), 'none',
+    CASE WHEN n % 1000 = 2 THEN 'refused' ELSE 'success' END, gen_random_uuid()
   FROM (SELECT *, row_number() OVER (ORDER BY created_at) AS n FROM tokens, generate_series(1, 3)) AS t;
-INSERT INTO audit_log (tenant_id, id, actor_id, actor_type, entity_type, entity_ids, operation, message, created_at)
+INSERT INTO audit_log (tenant_id, id, actor_id, actor_type, entity_type, entity_ids, operation, message, created_at, disclosure, mac)
   SELECT '${OTHER_TENANT}', (lpad(to_hex(at + n), 12, '0') || '70008' || substr(md5(n::text), 1, 15))::uuid, '${ACTOR}',
-    'application', 'reactor', ARRAY[entity], 'use', 'm', now()
+    'application', 'reactor', ARRAY[entity], 'use', 'm', now(), 'none', gen_random_uuid()
   FROM (VALUES ('retired', 1780000000000), ('busy', 1800000000000)) AS of(entity, at),
     generate_series(1, ${COUNTED_MAX + 500}) AS n;
 INSERT INTO runs (tenant_id, id, kind, resource_id, actor_id, outcome, destination_status, mac)
@@ -175,6 +175,7 @@ const logRow = (more: object = {}) => ({
   created_at: now,
   disclosure: 'none',
   outcome: 'success',
+  mac: FIRST_ID,
   ...more,
 });
 const tokenRow = (id: string) => ({
@@ -190,6 +191,7 @@ const tokenRow = (id: string) => ({
   created_at: now,
   created_by: ACTOR,
   log_id: FIRST_ID,
+  log_mac: FIRST_ID,
   masked: true,
 });
 
@@ -484,9 +486,9 @@ describe('entries of an entity with very many', () => {
 });
 
 test('the first page of the log is found behind many readings of the log', async () => {
-  await client.query(`INSERT INTO audit_log (tenant_id, id, entity_type, entity_ids, operation, message, created_at)
+  await client.query(`INSERT INTO audit_log (tenant_id, id, entity_type, entity_ids, operation, message, created_at, disclosure, mac)
     SELECT '${TENANT}', (lpad(to_hex(1810000000000 + n), 12, '0') || '70008' || substr(md5(n::text), 1, 15))::uuid, 'log',
-      ARRAY['${TENANT}'], 'read', 'm', now() FROM generate_series(1, ${ROWS}) AS n`);
+      ARRAY['${TENANT}'], 'read', 'm', now(), 'none', gen_random_uuid() FROM generate_series(1, ${ROWS}) AS n`);
   await client.query('ANALYZE audit_log');
   expect(
     await listLogEntries({ query: explaining, tenant_id: TENANT }, { not_entity_type: 'log' }, { offset: 0 }, 21),

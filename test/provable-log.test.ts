@@ -163,7 +163,9 @@ test.skipIf(isDistributed)(
     expect(swapped).toMatchObject(named('changed', 300));
     const added = rowAt(new Date(), 'a new one');
     added.id = `${at(100).slice(0, -4)}ffff`;
-    expect(await attacked((sql) => sql(INSERT_LOGS, [tenant_id, JSON.stringify([added])]))).toMatchObject({
+    expect(
+      await attacked((sql) => sql(INSERT_LOGS, [tenant_id, JSON.stringify([{ ...added, mac: crypto.randomUUID() }])])),
+    ).toMatchObject({
       kind: 'added',
       id: added.id,
     });
@@ -171,7 +173,7 @@ test.skipIf(isDistributed)(
     expect(
       await attacked(async (sql) => {
         await sql('DELETE FROM audit_log WHERE id = $1', [at(260)]);
-        await sql(`INSERT INTO log_archives VALUES ('x', $1, $2, now())`, [at(260), at(261)]);
+        await sql(`INSERT INTO log_archives VALUES ('x', $1, $2, now(), 1, '', '')`, [at(260), at(261)]);
       }),
     ).toMatchObject({ kind: 'removed', id: at(260) });
   },

@@ -65,7 +65,7 @@ describe('a public application', () => {
     expect((await make({ ...PUBLIC, type: 'private' })).body).not.toHaveProperty('allowed_origins');
   });
 
-  test('of an earlier version holds no more while both versions run', async () => {
+  test('holds no more than a public one may, whatever its row says', async () => {
     const id = (await make(PUBLIC)).body.id;
     const { key } = (await server.request('POST', `/applications/${id}/regenerate`)).body;
     await server.sql(`UPDATE applications SET permissions = ARRAY['token:create', 'token:read'] WHERE id = $1`, [id]);

@@ -15,7 +15,7 @@ beforeAll(async () => {
   server = await useServer();
 });
 
-/** Rows as an earlier version may have written them. */
+/** Many rows at once. */
 const fill = (table: string, columns: string, values: string, { tenant_id }: TestTenant, count: number) =>
   server.sql(
     `INSERT INTO ${table} (tenant_id, created_at, ${columns}) SELECT $1, now(), ${values} FROM generate_series(1, $2::int) AS n`,

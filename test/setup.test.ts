@@ -80,7 +80,7 @@ test('what compose needs and setup writes are the same, and the server takes it'
   expect(Object.keys(files).toSorted()).toEqual(['.env', ...named].toSorted());
   expect(named.every((path) => modeOf(directory, path) === '444')).toBe(true);
   expect([modeOf(directory, 'secrets'), modeOf(directory, '.env')]).toEqual(['700', '600']);
-  expect(parseEnv(files['.env'] as string)).toEqual({ REQUIRE_SIGNED_ROWS: 'true' });
+  expect(parseEnv(files['.env'] as string)).toEqual({});
   const passwordOf = (role: string) => files[`secrets/${role}_password`]?.trim();
   expect(new Set(['postgres', 'owner', 'server'].map(passwordOf)).size).toBe(3);
   for (const [name, role] of [

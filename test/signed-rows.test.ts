@@ -1,6 +1,5 @@
 // A writer of the database has neither the root key nor the pepper: rows that it changes, makes or puts back give it no rights.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { contract } from '../src/contract.ts';
 import { join, type Joined, openBrowser, PASSWORD, signIn, invite } from './support/people.ts';
 import { startServer, type TestServer, type TestTenant } from './support/server.ts';
 
@@ -444,82 +443,20 @@ describe('people', () => {
   });
 });
 
-test('a process that is told that the upgrade is not over revokes as well', async () => {
+test('a row without a MAC is refused, and so is all that belongs to a tenant without one', async () => {
   const tenant = await server.newTenant();
-  const revoked = await server.newKey(tenant, { permissions: ['application:read'] });
-  const row = await copy('api_keys', 'application_id = $1', [revoked.application_id]);
-  await server.sql('UPDATE instance SET contracted_at = NULL, new_forms_at = NULL');
+  const weak = await server.newKey(tenant, { permissions: ['application:read'] });
   const other = await startServer({}, {}, { database: shared() });
-  try {
-    const path = `/applications/${revoked.application_id}/regenerate`;
-    expect((await other.request('POST', path, { key: tenant.api_key })).status).toBe(200);
-    await putBack('api_keys', row);
+  const statuses = async () => {
     forget(server, other);
-    for (const each of [server, other]) expect(await statusOf(revoked.api_key, each)).toBe(401);
-    expect(await statusOf(tenant.api_key, other)).toBe(200);
+    return [await statusOf(tenant.api_key), await statusOf(weak.api_key), await statusOf(weak.api_key, other)];
+  };
+  try {
+    await server.sql('UPDATE applications SET mac = NULL WHERE id = $1', [weak.application_id]);
+    expect(await statuses()).toEqual([200, 401, 401]);
+    await server.sql('UPDATE tenants SET mac = NULL, auth_version = 0 WHERE id = $1', [tenant.tenant_id]);
+    expect(await statuses()).toEqual([401, 401, 401]);
   } finally {
-    await server.sql('UPDATE instance SET contracted_at = now(), new_forms_at = now()');
     await other.close();
   }
-});
-
-describe('a vault of an earlier version', () => {
-  const tables = ['tenants', 'users', 'applications', 'api_keys', 'members', 'invitations', 'invitation_secrets'];
-  const unsign = async (): Promise<void> => {
-    for (const table of [...tables, 'sessions', 'collect_sessions', 'reactors', 'proxies', 'reactor_formulas'])
-      await server.sql(`UPDATE ${table} SET mac = NULL`);
-    await server.sql('UPDATE tenants SET auth_version = 0');
-    await server.sql('UPDATE users SET auth_version = 0');
-    await server.sql('UPDATE instance SET contracted_at = NULL, new_forms_at = NULL');
-  };
-
-  test('takes unsigned rows until the contract step has signed them, and refuses them then', async () => {
-    const tenant = await server.newTenant();
-    const person = await join(server, { tenant });
-    await unsign();
-    const other = await startServer({}, {}, { database: shared() });
-    try {
-      const { browser } = person;
-      const at = { browser: openBrowser(other) };
-      for (const [name, value] of browser.cookies) at.browser.cookies.set(name, value);
-      const isIn = async () => (await at.browser.get('/console')).headers.get('location') === '/console/tokens';
-      expect(await statusOf(tenant.api_key, other)).toBe(200);
-      expect(await isIn()).toBe(true);
-      // A change before the step leaves rows as an earlier version reads them.
-      const weak = await other.newKey(tenant, { permissions: ['application:read'] });
-      expect(
-        await server.sql('SELECT FROM api_keys WHERE tenant_id = $1 AND mac IS NOT NULL', [tenant.tenant_id]),
-      ).toEqual([]);
-      expect(await statusOf(weak.api_key, other)).toBe(200);
-      const lines: string[] = [];
-      await contract(other.ctx, (line) => lines.push(line), { isAlone: true });
-      expect(lines.join('\n')).toMatch(/Signed \d+ tenants and \d+ users/);
-      forget(other);
-      expect(await statusOf(tenant.api_key, other)).toBe(200);
-      expect(await isIn()).toBe(true);
-      expect(alarms(other)).toEqual([]);
-      await server.sql("UPDATE applications SET permissions = '{token:read}' WHERE id = $1", [weak.application_id]);
-      await server.sql('UPDATE applications SET mac = NULL WHERE id = $1', [tenant.application_id]);
-      forget(other);
-      expect([await statusOf(weak.api_key, other), await statusOf(tenant.api_key, other)]).toEqual([401, 401]);
-    } finally {
-      await other.close();
-    }
-  });
-
-  test('is refused as a whole where the operator requires signed rows', async () => {
-    const tenant = await server.newTenant();
-    await unsign();
-    const strict = await startServer({ REQUIRE_SIGNED_ROWS: 'true' }, {}, { database: shared() });
-    try {
-      expect(await statusOf(tenant.api_key, strict)).toBe(401);
-      await expect(contract(strict.ctx, () => undefined, { isAlone: true })).rejects.toThrow('REQUIRE_SIGNED_ROWS');
-      expect(await statusOf(tenant.api_key, strict)).toBe(401);
-      expect(await server.sql('SELECT contracted_at, new_forms_at FROM instance')).toEqual([
-        { contracted_at: null, new_forms_at: null },
-      ]);
-    } finally {
-      await strict.close();
-    }
-  });
 });

@@ -236,21 +236,3 @@ test('a code whose time or whose key was prolonged is gone', async () => {
   expect(await shown(id)).toBeUndefined();
   expect(alarmsOf(id)).toHaveLength(3);
 });
-
-test('a data key that is passed off as one of the earlier form opens nothing', async () => {
-  const tenant = await server.newTenant();
-  const id = await newToken({ data: 'x', type: 'token' }, tenant.api_key);
-  const set = (purpose: string) =>
-    server.sql("UPDATE tenant_keys SET purpose = $2 WHERE tenant_id = $1 AND purpose <> 'digest'", [
-      tenant.tenant_id,
-      purpose,
-    ]);
-  const read = async () => {
-    server.ctx.keyring.forgetTenants();
-    return (await server.request('GET', `/tokens/${id}`, { key: tenant.api_key })).status;
-  };
-  await set('data');
-  expect(await read()).toBe(500);
-  await set('data-2');
-  expect(await read()).toBe(200);
-});

@@ -12,7 +12,6 @@ import {
 } from '../modules/people/bootstrap.ts';
 import { addApplicationKey, type AddedKey, listKeys, revokeKey, rotateKey } from '../modules/access/operator-keys.ts';
 import { type Config, loadConfig } from '../platform/config.ts';
-import { contract } from '../contract.ts';
 import { type Context, createContext } from '../modules.ts';
 import { distributeDatabase, migrateDatabase } from './inspection.ts';
 import type { Sensitive } from '../platform/crypto/sensitive.ts';
@@ -393,12 +392,9 @@ export const runs: Record<CommandName, Run> = {
     );
     io.print(values.json ? JSON.stringify(counts) : `Exported: ${counts.tokens} tokens. Security codes are left out.`);
   },
-  migrate: async (io, { contract: isContract }) => {
+  migrate: async (io) => {
     const { applied, total } = await migrateDatabase(quietConfig(io));
     io.print(applied.length > 0 ? `Applied: ${applied.join(', ')}` : `Up to date: ${total} migrations.`);
-    if (!isContract) return;
-    await withContext(io, (ctx) => contract(ctx, (line) => io.print(line), { isAlone: false }));
-    io.print('The upgrade is over.');
   },
   backup: async (io, values, operand) => {
     const { backUp } = await loadBackup();

@@ -56,7 +56,6 @@ const options = {
   database: { text: 'verifies the rows in the database' },
   json: { text: 'prints JSON, one object a line' },
   'print-sql': { text: 'prints it on standard output; nothing is connected to' },
-  contract: { text: 'ends an upgrade, when no process of the earlier version runs' },
   check: { text: 'compares the file and writes nothing' },
 } as const satisfies Record<string, OptionText>;
 
@@ -275,9 +274,7 @@ const table = {
   },
   migrate: {
     summary: 'applies pending migrations to the database',
-    more: '--contract ends an upgrade when no process of the earlier version runs any more: it brings rows into the forms of this version, and can be run again.',
-    optional: ['contract'],
-    examples: ['migrate', 'migrate --contract'],
+    examples: ['migrate'],
   },
   backup: {
     summary: 'writes the vault into an encrypted file, while servers run',

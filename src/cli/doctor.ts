@@ -8,12 +8,10 @@ import {
   sharesConsoleHost,
   sharesFieldsHost,
 } from '../platform/config.ts';
-import { UNUSUAL_READ_MAX } from '../modules/access/rows/earlier-names.ts';
 import { failureText } from '../platform/failure-text.ts';
 import { isWithoutDatabase } from '../platform/open-database.ts';
 import type { CommandIo } from './command.ts';
 import { checkMail, createInspection, createWorkbench, type Inspection, type Workbench } from './inspection.ts';
-import { UPGRADE_NOT_OVER } from '../contract.ts';
 import type { LogState } from '../platform/db/log-partitions.ts';
 import { MARK_LEAKPROOF_COMMAND } from '../platform/db/tenant-walls.ts';
 import { StartError } from '../platform/errors.ts';
@@ -76,17 +74,8 @@ const describeRole = (role: Role): string | Warning => {
   return `"${role.name}" can append to the audit log, and not change it`;
 };
 
-const describeWalls = ({
-  missing,
-  open,
-  isSlow,
-  isDistributed,
-  isRaised,
-}: Awaited<ReturnType<Inspection['findWalls']>>) => {
-  if (missing.length > 0)
-    return isRaised
-      ? { warning: `is missing for ${missing.join(', ')}. Run: ${MIGRATE}` }
-      : 'comes with the end of the upgrade';
+const describeWalls = ({ missing, open, isSlow, isDistributed }: Awaited<ReturnType<Inspection['findWalls']>>) => {
+  if (missing.length > 0) return { warning: `is missing for ${missing.join(', ')}. Run: ${MIGRATE}` };
   if (open.length > 0)
     return {
       warning: `holds for writes to ${open.join(', ')}, but not for reads: behind a policy, PostgreSQL searches by an index only with a superuser's mark. Run as a superuser: ${MARK_LEAKPROOF_COMMAND}, then: ${MIGRATE}`,
@@ -137,20 +126,6 @@ const describePlacement = (placement: Awaited<ReturnType<Inspection['findPlaceme
   if (warnings.length > 0) return { warning: warnings.join('. ') };
   return `${workers} workers, ${shards} shards, citus ${version}; the audit log is append-only on all of them`;
 };
-
-const describeDataKeys = (tenants: number): string | Warning =>
-  tenants === 0
-    ? 'bind tokens to their rows'
-    : {
-        warning: `${tenants} tenants have a data key of the earlier version too, so their tokens need not be bound to their rows. After the end of the upgrade servers re-seal them and delete it: within an hour, or a day where idempotency keys are in use. If it stays, the log has the alarm seal_broken (docs/operations/keys.md)`,
-      };
-
-const describeNames = ({ ids, names, isCut }: { ids: number; names: number; isCut: boolean }): string | Warning =>
-  ids + names === 0 && !isCut
-    ? 'have the form of today'
-    : {
-        warning: `${isCut ? 'at least ' : ''}${ids} ids of tokens and ${names} names of records or settings have a form that is refused today: blanks at their ends, control characters, or characters with a meaning in expressions. They stay readable. Names: change the record. Ids: read the token by its path, create it again under another id and delete the old one (docs/decisions/0097-null-ids-names-keys.md)${isCut ? `. Only ${UNUSUAL_READ_MAX.toLocaleString('en')} unusual ids and as many names are looked at: run doctor again after the changes` : ''}`,
-      };
 
 type Found = { check: string; status: 'ok' | 'warning' | 'failed'; detail: string };
 
@@ -274,20 +249,12 @@ const runChecks = async ({ env, overrides }: CommandIo, report: (found: Found) =
       },
       (total) => `${total}, up to date`,
     );
-    if (migrations !== undefined)
-      await check(
-        'upgrade',
-        () => found.hasNewForms(),
-        (isOver) => (isOver ? 'over' : { warning: UPGRADE_NOT_OVER }),
-      );
     if (migrations !== undefined) await check('row-level security', () => found.findWalls(), describeWalls);
-    await check('data keys', () => found.countOldDataKeys(), describeDataKeys);
     await check(
       'tenants',
       () => found.hasTenants(),
       (there) => describeTenants(there, config),
     );
-    if (migrations !== undefined) await check('ids and names', () => found.countEarlierNames(), describeNames);
     await check(
       'audit log',
       () => found.findLogState(new Date()),

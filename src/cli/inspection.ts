@@ -4,13 +4,11 @@ import { createAccounts } from '../platform/accounts.ts';
 import type { Config } from '../platform/config.ts';
 import type { MailConfig } from '../platform/config/mail.ts';
 import { environmentOf, openVault } from '../platform/crypto/vault-keys.ts';
-import { createResealRows } from '../platform/crypto/reseal-rows.ts';
 import { createKeyRows } from '../platform/crypto/rows.ts';
 import { isOnThisMachine } from '../platform/db/connection-errors.ts';
 import { distribute } from '../platform/db/distribute.ts';
 import { findPlacement, type Placement } from '../platform/db/placement.ts';
 import { shardFunctions } from '../modules.ts';
-import { findContract } from '../platform/db/contract.ts';
 import { findPendingMigrations, migrate, type MigrationResult } from '../platform/db/migrate.ts';
 import { findLogState, type LogState } from '../platform/db/log-partitions.ts';
 import { findWalls, type Walls } from '../platform/db/tenant-walls.ts';
@@ -24,10 +22,7 @@ import { createMailer } from '../platform/mail/mailer.ts';
 import { closeAll, migrationsDir, openDatabase, type Start } from '../platform/open-database.ts';
 import type { Platform } from '../platform/platform.ts';
 import { openSandbox, startSandbox } from '../platform/sandbox/host/open-sandbox.ts';
-import { isPlainName } from '../modules/access/names.ts';
-import { findUnusualTexts } from '../modules/access/rows/earlier-names.ts';
 import { hasTenants } from '../modules/access/rows/tenants.ts';
-import { chosenTokenId } from '../modules/tokens/token-request.ts';
 import { MIGRATE } from '../platform/program.ts';
 
 /** Whether only shares make the root key, and none were given. */
@@ -42,16 +37,10 @@ export type Inspection = {
   hasTenants(): Promise<boolean>;
   /** The rights and the connection of the server's role; undefined for an embedded database. */
   findServerRole(): Promise<(ServerRole & { isOnThisMachine: boolean }) | undefined>;
-  /** Whether the last upgrade is over, and all rows have the forms of this version. */
-  hasNewForms(): Promise<boolean>;
-  /** How many tenants have a data key of the earlier form. */
-  countOldDataKeys(): Promise<number>;
-  /** How many ids of tokens and names of records, of earlier versions, would be refused today. `isCut`: at least so many. */
-  countEarlierNames(): Promise<{ ids: number; names: number; isCut: boolean }>;
   /** Undefined if the log has no partitions yet. */
   findLogState(now: Date): Promise<LogState | undefined>;
-  /** Row-level security. `isRaised`: whether it should be everywhere by now. */
-  findWalls(): Promise<Walls & { isRaised: boolean }>;
+  /** Row-level security. */
+  findWalls(): Promise<Walls>;
   /** How a distributed database is placed; undefined for one PostgreSQL. */
   findPlacement(): Promise<Placement | undefined>;
   close(): Promise<void>;
@@ -84,23 +73,8 @@ export const createInspection = async (config: Config): Promise<Inspection> => {
         const role = await db.findServerRole();
         return { ...role, isOnThisMachine: isOnThisMachine(poolConfig) };
       },
-      hasNewForms: async () => found === undefined || (await findContract(db)).has_new_forms,
-      countOldDataKeys: async () => (found === undefined ? 0 : createResealRows(db).countTenantsOfForm1()),
-      countEarlierNames: async () => {
-        if (found === undefined) return { ids: 0, names: 0, isCut: false };
-        const { ids, names } = await findUnusualTexts(db.statements);
-        const isRefused = (id: string): boolean => !chosenTokenId.safeParse(id).success;
-        return {
-          ids: ids.texts.filter(isRefused).length,
-          names: names.texts.filter((name) => !isPlainName(name)).length,
-          isCut: ids.isCut || names.isCut,
-        };
-      },
       findLogState: (now) => findLogState(db.statements.query, now, config.logRetentionMonths),
-      findWalls: async () => ({
-        ...(await findWalls(db.statements.ask)),
-        isRaised: found === undefined || (await findContract(db)).is_done,
-      }),
+      findWalls: () => findWalls(db.statements.ask),
       findPlacement: async () => (embedded ? undefined : findPlacement(db.statements.query, shardFunctions)),
       close: () => closeAll(start),
     };

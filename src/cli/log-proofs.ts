@@ -26,7 +26,6 @@ import {
   isSignedMonth,
 } from '../platform/db/log-trees.ts';
 import type { Query } from '../platform/db/statements.ts';
-import { findLogRule, type LogRule } from '../platform/db/unsigned-logs.ts';
 import { StartError } from '../platform/errors.ts';
 import { writePrivate } from '../platform/files.ts';
 import { isArchivePath, readLines } from '../platform/log-archive-file.ts';
@@ -321,16 +320,14 @@ const findOther = async (
 
 /** What is wrong with rows of a tenant behind its last leaf: no server wrote one, or none has signed one for long. */
 const findLate = async (
-  query: Query,
+  { statements: { query }, logMacs }: Vault['db'],
   tenant_id: string,
   from: string,
-  rule: LogRule,
   signedBefore: string,
 ): Promise<Finding | undefined> => {
   let unsigned: string | undefined;
-  for await (const row of readRows(query, tenant_id, from, GREATEST_ID)) {
-    const { id } = row;
-    if (!rule.isTaken(row))
+  for await (const { id, line } of readRows(query, tenant_id, from, GREATEST_ID)) {
+    if (!logMacs.isIntact(line))
       return { kind: 'added', tenant_id, id, text: `The row ${id} was added: no server wrote it.` };
     if (id <= signedBefore) unsigned ??= id;
   }
@@ -340,7 +337,7 @@ const findLate = async (
 };
 
 const unsignedMark = (name: string): string =>
-  `The key has not signed the mark of the archive ${name}, so it excuses no missing row. An earlier release signed none: logs archive DIRECTORY signs it, where the archive is in the directory.`;
+  `The key has not signed the mark of the archive ${name}, so it excuses no missing row.`;
 
 const unverifiedArchive = (name: string, directory: string | undefined): string =>
   `Rows are in the archive ${name}, which ${directory === undefined ? 'was not verified: name its directory with --archives' : `is not in ${directory}`}.`;
@@ -363,7 +360,6 @@ export const verifyDatabase = async (
   const unsigned = marks.find((mark) => !isSignedMonth(mark, keys));
   if (unsigned) return stop({ kind: 'archive', tenant_id: undefined, text: unsignedMark(unsigned.name) });
   const archives = await verifyArchives(options.archives, marks, keys, held);
-  const rule = await findLogRule(db);
   const signedBefore = firstIdAt(now().getTime() - UNSIGNED_MS);
   for await (const tenant_id of tenant === undefined ? tenantsOf(query) : [tenant]) {
     let lastRow = LEAST_ID;
@@ -374,7 +370,7 @@ export const verifyDatabase = async (
     });
     const found = await verifyEvents(readingTree(events), keys, held, false);
     verified.push(...found.verified);
-    const finding = found.finding ?? (await findLate(query, tenant_id, lastRow, rule, signedBefore));
+    const finding = found.finding ?? (await findLate(db, tenant_id, lastRow, signedBefore));
     if (finding) return stop({ ...finding, tenant_id });
   }
   if (archives.finding) return stop(archives.finding);

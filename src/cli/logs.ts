@@ -3,7 +3,7 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { Client } from 'pg';
 import { TreeTampered } from '../platform/audit/tree-state.ts';
-import { isSameMark, signMark } from '../platform/audit/archive-mark.ts';
+import { signMark } from '../platform/audit/archive-mark.ts';
 import type { LogSigning } from '../platform/crypto/log-signing.ts';
 import { firstIdAt, timeOfId } from '../platform/crypto/ids.ts';
 import { codeOf, inSession } from '../platform/db/backup/session.ts';
@@ -18,13 +18,7 @@ import {
   readLogPartition,
 } from '../platform/db/log-partitions.ts';
 import { findTreePosition } from '../platform/db/log-stream.ts';
-import {
-  addArchivedMonth,
-  dropArchivedLeaves,
-  findArchivedMonths,
-  forgetUnsignedMonth,
-  isSignedMonth,
-} from '../platform/db/log-trees.ts';
+import { addArchivedMonth, dropArchivedLeaves, findArchivedMonths, isSignedMonth } from '../platform/db/log-trees.ts';
 import type { Query } from '../platform/db/statements.ts';
 import { StartError } from '../platform/errors.ts';
 import { exists } from '../platform/files.ts';
@@ -42,7 +36,6 @@ import {
 import type { Platform } from '../platform/platform.ts';
 import { mebibytes } from './backup-progress.ts';
 import type { CommandIo } from './command.ts';
-import { judgeArchive } from './log-archives.ts';
 import { UsageError } from './usage-error.ts';
 import { PROGRAM } from '../platform/program.ts';
 
@@ -170,28 +163,6 @@ const dropLeaves = async (session: Client, { publicKeys }: LogSigning): Promise<
   if (below !== undefined) await dropArchivedLeaves(query, below, timeOfId(below));
 };
 
-/** Signs the marks of earlier releases whose archive is in the directory, and verifies. @throws StartError. */
-const signEarlier = async (
-  io: CommandIo,
-  session: Client,
-  directory: string,
-  { key, publicKeys }: LogSigning,
-  now: Date,
-): Promise<void> => {
-  const query = queryOn(session);
-  for (const { name, note, from_id, to_id } of await findArchivedMonths(query)) {
-    const path = archivePath(directory, { name, from_id, to_id });
-    if (note !== null || !(await exists(path))) continue;
-    // One from before the log was signed has no proof: it is compared with its manifest, and excuses no leaf.
-    const { manifest, finding } = await judgeArchive(path, publicKeys, undefined, () => true);
-    const mark = markOf(manifest);
-    if (!mark || !isSameMark(mark, { ...mark, from_id, to_id }) || finding) continue;
-    await addArchivedMonth(query, name, mark, signMark(key, mark), now);
-    await forgetUnsignedMonth(query, name);
-    io.say(`${path} was verified, and the database has its mark signed.`);
-  }
-};
-
 const NOT_OWNER =
   'This role may not drop partitions of the audit log. Run the command as the role that migrates (docs/operations/database-roles.md).';
 
@@ -212,7 +183,6 @@ export const archiveLogs = async (
     await inSession(db.pool.options, async (session) => {
       for (const name of await putBackDetached(session))
         io.say(`${name} was left by a run that was stopped. It is back in the log.`);
-      await signEarlier(io, session, directory, logSigning, now);
       let archived = 0;
       for (const partition of await chosen(session, month, config.logRetentionMonths, now)) {
         // The first one is empty once its rows are archived: it waits for late rows.

@@ -23,7 +23,7 @@ import type { Replayed } from '../platform/db/backup/replay.ts';
 import { withScratchDatabase } from '../platform/db/backup/scratch.ts';
 import { codeOf, inSession } from '../platform/db/backup/session.ts';
 import type { Database } from '../platform/db/database.ts';
-import { listMigrations, migrate, MigrationError } from '../platform/db/migrate.ts';
+import { EARLIER_BUILD, listMigrations, migrate, MigrationError } from '../platform/db/migrate.ts';
 import type { Query } from '../platform/db/statements.ts';
 import { StartError } from '../platform/errors.ts';
 import { createLog } from '../platform/log.ts';
@@ -57,6 +57,9 @@ const checkDump = async (config: Config, provider: RootKeys, { manifest, head, s
   if (!(await isSealedHead(provider, manifest, head, seal)))
     throw new StartError(`The manifest of ${file} was not made with the root key that it names. Nothing was restored.`);
   const known = await listMigrations(migrationsDir);
+  const [first] = known;
+  if (first !== undefined && !manifest.migrations.includes(first))
+    throw new StartError(`The vault in ${file} ${EARLIER_BUILD}.`);
   const unknown = manifest.migrations.filter((name) => !known.includes(name));
   if (unknown.length > 0)
     throw new StartError(
@@ -94,24 +97,18 @@ const replayText = (manifest: Manifest, erasures: Dump | undefined, replayed: Re
   return `${replayedText(erasures, replayed)}${isOlder ? ' The list is older than the backup.' : ''}`;
 };
 
-const HAS_MACS = `
-SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'audit_log'::regclass AND attname = 'mac') AS has_macs`;
-
 /** What writes to the log of tenants that an erasure list has deleted them again. @throws StartError. */
 const openDeletionLog = async (config: Config, db: Database, provider: RootKeys) => {
   const instance = await createKeyRows(db).findInstance();
   if (!instance) throw noVault(config);
   const macs = createLogMacs();
-  macs.open({ pepper: await openPepper(provider, instance, environmentOf(config)), isRequired: () => true });
+  macs.open(await openPepper(provider, instance, environmentOf(config)));
   const clock = {
     now: () => new Date(),
     newLogId: (at: Date) => newTimeOrderedId(at.getTime(), randomBytesFromKernel),
   };
   return async (session: Client, { tenants }: Replayed): Promise<void> => {
     const query: Query = async (_name, text, values) => (await session.query(text, values)).rows;
-    // What came back may be older than the column, and is migrated afterwards.
-    const [{ has_macs }] = await query(undefined, HAS_MACS, []);
-    if (has_macs !== true) return;
     for (const id of tenants) {
       const row = logRow(clock, operator, { operation: 'delete', entity_type: 'tenant', entity_ids: [id] });
       await insertLogs(query, id, [macs.sign(id, row)]);

@@ -134,7 +134,10 @@ export const setup = (directory: string): string[] => {
   const written = values.map(({ name }) => join('secrets', name));
   if (!isNew) return written;
   attempt(env, () => {
-    writeFileSync(env, '# A new vault has no unsigned rows.\nREQUIRE_SIGNED_ROWS=true\n', { mode: 0o600, flag: 'wx' });
+    writeFileSync(env, '# Written by setup: settings for the compose file of production, such as its port.\n', {
+      mode: 0o600,
+      flag: 'wx',
+    });
     finish(env, 0o600);
   });
   return ['.env', ...written];

@@ -4,7 +4,6 @@ import { LEAST_ID } from '../platform/crypto/ids.ts';
 import { rotateDataKey } from '../modules/access/data-keys.ts';
 import type { Context } from '../modules.ts';
 import { parseWrapped, type RootKeyName } from '../platform/crypto/key-provider.ts';
-import { isDataKey } from '../platform/crypto/keyring.ts';
 import { createResealRows } from '../platform/crypto/reseal-rows.ts';
 import { rotateRoot } from '../platform/crypto/rotate-root.ts';
 import { createRotationRows } from '../platform/crypto/rotation-rows.ts';
@@ -146,7 +145,7 @@ export const listVaultKeys = async (
       const key = { tenant_id: of, id, purpose, created_at, root_key: noteRoot(wrapped) };
       if (tenant_id !== undefined && of !== tenant_id.toLowerCase()) continue;
       if (counted?.tenant_id !== of) counted = { tenant_id: of, counts: await countRows(ctx, of) };
-      found(isDataKey(key) ? { ...key, rows: counted.counts.get(id.replaceAll('-', '')) ?? 0 } : key);
+      found(key.purpose === 'data' ? { ...key, rows: counted.counts.get(id.replaceAll('-', '')) ?? 0 } : key);
     }
     slice = await rows.findTenantKeysAfter(slice.at(-1), SLICE_KEYS);
   }

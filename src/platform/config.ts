@@ -105,7 +105,6 @@ export type Config = {
   bodyBytesMax: number;
   proxyBodyBytesMax: number;
   writeBatches: number;
-  requireSignedRows: boolean;
   /** Whether failed authentications and sign-ins are limited. */
   rateLimit: boolean;
   /** For applications without limits of their own. */
@@ -298,7 +297,6 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
     bodyBytesMax: values.BODY_BYTES_MAX,
     proxyBodyBytesMax: values.PROXY_BODY_MAX,
     writeBatches: values.WRITE_BATCHES,
-    requireSignedRows: values.REQUIRE_SIGNED_ROWS,
     rateLimit: values.RATE_LIMIT === 'on',
     limitDefaults: {
       rate_limit: values.RATE_LIMIT_DEFAULT,

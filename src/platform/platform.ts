@@ -7,7 +7,6 @@ import type { RootKeys } from './crypto/key-provider.ts';
 import type { LogSigning } from './crypto/log-signing.ts';
 import type { Keyring } from './crypto/keyring.ts';
 import type { RandomBytes } from './crypto/random.ts';
-import type { Contract } from './db/contract.ts';
 import type { Database } from './db/database.ts';
 import type { MigrationResult } from './db/migrate.ts';
 import type { EmbeddedPostgres } from './dev-postgres/dev-postgres.ts';
@@ -45,7 +44,6 @@ export type Platform = {
   /** The metrics of the whole server, of all its workers, in the Prometheus text format. */
   readonly metricsText: () => Promise<string>;
   /** Whether the last upgrade is over. */
-  readonly contract: Contract;
   readonly provider: RootKeys;
   readonly keyring: Keyring;
   /** The key under which API keys and proxy keys are digested. */

@@ -16,7 +16,7 @@ const deletionsOf = async (server: TestServer, tenant_id: string) => {
     WHERE tenant_id = $1 AND entity_type = 'tenant' AND operation = 'delete' ORDER BY id`,
     [tenant_id],
   );
-  return rows.map(({ actor_type, line }) => ({ actor_type, state: server.ctx.db.logMacs.stateOf(line) }));
+  return rows.map(({ actor_type, line }) => ({ actor_type, isIntact: server.ctx.db.logMacs.isIntact(line) }));
 };
 
 describe('erasures', () => {
@@ -80,7 +80,7 @@ describe('erasures', () => {
       expect(await Promise.all([living, revoked, application].map(create))).toEqual([200, 401, 401]);
       expect(await target.sql('SELECT FROM proxies')).toEqual([]);
       expect(await target.sql('SELECT FROM proxy_keys')).toEqual([]);
-      expect(await deletionsOf(target, other.tenant_id)).toEqual([{ actor_type: 'operator', state: 'intact' }]);
+      expect(await deletionsOf(target, other.tenant_id)).toEqual([{ actor_type: 'operator', isIntact: true }]);
       // The sweep removes what the deleted tenant had, and its tokens are no erasures of their own.
       await sweep(target.ctx);
       expect(await target.sql('SELECT FROM tokens WHERE tenant_id = $1', [other.tenant_id])).toEqual([]);
@@ -122,7 +122,7 @@ describe('erasures', () => {
       0,
       expect.stringMatching(/\(2 entries\)\. Deleted again: 1 tenant, .* 1 token\.\n$/),
     ]);
-    expect((await deletionsOf(source, other.tenant_id)).at(-1)).toEqual({ actor_type: 'operator', state: 'intact' });
+    expect((await deletionsOf(source, other.tenant_id)).at(-1)).toEqual({ actor_type: 'operator', isIntact: true });
     expect((await source.request('GET', `/tokens/${erased}`)).status).toBe(404);
     expect((await source.request('GET', `/tokens/${kept}`)).status).toBe(200);
     await source.close();

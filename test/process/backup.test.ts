@@ -1,13 +1,23 @@
 // Backups through the command line, with a real server: what comes back, what is refused, and backups of other versions.
-import { execFile } from 'node:child_process';
-import { readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { execFile, execFileSync } from 'node:child_process';
+import {
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { Decrypter } from 'age-encryption';
 import { describe, expect, test } from 'vitest';
 import { KEPT_TABLES } from '../../src/platform/db/backup/tables.ts';
 import { migrate } from '../../src/platform/db/migrate.ts';
-import { migrationsDir } from '../../src/platform/open-database.ts';
 import { type Ended, expectNothing, fill, queryOf, shareBackups, tokenize, withEmpty } from '../support/backups.ts';
 import { createDatabase, createEmptyDatabase } from '../support/database.ts';
 import { root, sourceEnvironment } from '../support/process.ts';
@@ -86,11 +96,11 @@ describe('a backup of a vault in use', () => {
     expect(manifest).toMatchObject({
       strongroom: 'backup',
       format: 1,
-      product: '0.1.0',
+      product: '0.2.0',
       environment: 'test',
       root_key_id: here.server.ctx.provider.describe().root_key_id,
       made_at: expect.stringMatching(/Z$/),
-      migrations: expect.arrayContaining(['20261124040000_erasures']),
+      migrations: expect.arrayContaining(['20261127120000_baseline']),
     });
     expect(manifest.tables.map(({ name }: { name: string }) => name)).toEqual(KEPT_TABLES);
     const tokens = manifest.tables.find(({ name }: { name: string }) => name === 'tokens');
@@ -150,30 +160,54 @@ describe('a backup is refused', () => {
 
 describe('a backup of another version', () => {
   test('is migrated with its rows if it is older', async () => {
-    const late = '20261124020100_search_names_of_applications';
-    const older = await createEmptyDatabase();
-    const all = await here.server.sql('SELECT migration_name AS name FROM _prisma_migrations');
-    await migrate(
-      older.address,
-      migrationsDir,
-      all.map(({ name }) => name).filter((name) => name !== late),
-    );
-    for (const table of ['instance', 'tenants', 'tenant_keys'])
-      for (const { row } of await here.server.sql(`SELECT to_json(t) AS row FROM ${table} t`))
-        await queryOf(older, `INSERT INTO ${table} SELECT * FROM json_populate_record(NULL::${table}, $1)`, [row]);
-    const file = await here.backups.backUp(older.url, 'older.age');
-    await older.drop();
+    const file = await here.backups.backUp(here.server.databaseUrl, 'older.age');
+    // A later release: this one with a migration more.
+    const later = mkdtempSync(join(tmpdir(), 'strongroom-later-'));
+    const migrations = join(later, 'prisma/migrations');
+    const name = '29990101000000_later';
+    try {
+      for (const path of ['src', 'prisma/migrations', 'package.json'])
+        cpSync(join(root, path), join(later, path), { recursive: true });
+      symlinkSync(join(root, 'node_modules'), join(later, 'node_modules'));
+      mkdirSync(join(migrations, name));
+      writeFileSync(
+        join(migrations, name, 'migration.sql'),
+        "ALTER TABLE tenants ADD COLUMN label TEXT; UPDATE tenants SET label = 'filled';",
+      );
+      await withEmpty(async (database) => {
+        execFileSync(
+          process.execPath,
+          [join(later, 'src/cli/main.ts'), 'restore', file, '--identity', here.backups.identityFile],
+          { env: { ...sourceEnvironment, ...here.backups.environmentOf(database.url) }, stdio: 'ignore' },
+        );
+        const rows = await queryOf(database, 'SELECT id, label FROM tenants');
+        expect(rows).toContainEqual({ id: here.server.tenant.tenant_id, label: 'filled' });
+        const applied = await queryOf(database, 'SELECT FROM _prisma_migrations WHERE migration_name = $1', [name]);
+        expect(applied).toHaveLength(1);
+      });
+      const current = await createDatabase();
+      await migrate(current.address, migrations);
+      const { code, stderr } = await here.backups.restore(current.url, file);
+      expect([code, stderr]).toEqual([1, expect.stringMatching(/newer than the backup.*createdb/)]);
+      await current.drop();
+    } finally {
+      rmSync(later, { recursive: true, force: true });
+    }
+  });
+
+  test('is refused if it is of a build before 0.2.0', async () => {
+    const earlier = await startServer();
+    const file = await earlier
+      .sql(
+        "UPDATE _prisma_migrations SET migration_name = '20261121000000_vault' WHERE migration_name LIKE '%_baseline'",
+      )
+      .then(() => here.backups.backUp(earlier.databaseUrl, 'earlier.age'));
+    await earlier.close();
     await withEmpty(async (database) => {
-      const { code } = await here.backups.restore(database.url, file);
-      expect(code).toBe(0);
-      expect(await queryOf(database, 'SELECT id FROM tenants')).toEqual([{ id: here.server.tenant.tenant_id }]);
-      const applied = await queryOf(database, 'SELECT FROM _prisma_migrations WHERE migration_name = $1', [late]);
-      expect(applied).toHaveLength(1);
+      const { code, stderr } = await here.backups.restore(database.url, file);
+      expect([code, stderr]).toEqual([1, expect.stringMatching(/is of a build before 0\.2\.0.*export.*import/)]);
+      await expectNothing(database);
     });
-    const current = await createDatabase();
-    const { code, stderr } = await here.backups.restore(current.url, file);
-    expect([code, stderr]).toEqual([1, expect.stringMatching(/newer than the backup.*createdb/)]);
-    await current.drop();
   });
 
   test('is refused if it is newer', async () => {

@@ -249,7 +249,7 @@ describe('a data key', () => {
       .trim()
       .split('\n')
       .map((line) => JSON.parse(line));
-    expect(lines.find(({ id }) => id === first)).toMatchObject({ purpose: 'data-2', rows: 0 });
+    expect(lines.find(({ id }) => id === first)).toMatchObject({ purpose: 'data', rows: 0 });
     expect(lines.find(({ id }) => id === second.id).rows).toBeGreaterThan(8);
     expect(lines.filter(({ kind }) => kind === 'root')).toEqual([
       expect.objectContaining({ current: true, keys: expect.any(Number) }),

@@ -145,7 +145,7 @@ test('a card number in a host is masked in the log, for every kind of sender', a
     });
     await react(fixture.server, reactor, { url: `https://${host}/${NUMBER}` });
   }
-  // A row as an earlier version wrote it.
+  // A row with the host as it was, which another writer of the database made.
   await fixture.server.sql(
     `INSERT INTO audit_log SELECT (jsonb_populate_record(l, jsonb_build_object('destination_host', $2::text, 'id', gen_random_uuid()))).*
        FROM audit_log l WHERE tenant_id = $1 AND destination_host IS NOT NULL LIMIT 1`,

@@ -6,7 +6,6 @@ import { createTenant, type NewTenantOptions, createApplication } from '../../sr
 import type { Permission } from '../../src/modules/access/permissions.ts';
 import { buildApp } from '../../src/app.ts';
 import { loadConfig } from '../../src/platform/config.ts';
-import { signHead } from '../../src/platform/db/sign-everything.ts';
 import type { Overrides } from '../../src/context.ts';
 import { type Context, createContext } from '../../src/modules.ts';
 import type { Resolver } from '../../src/platform/egress/client.ts';
@@ -16,6 +15,7 @@ import { testCa } from './certificates.ts';
 import { checkProblem } from './problem.ts';
 import { freePort } from './process.ts';
 import { collectRoutes } from './routes.ts';
+import { signAsItIs } from './sign.ts';
 import type { RouteOptions } from 'fastify';
 
 /** Root key of test servers: all bytes are equal, so that it cannot be mistaken for a real one. */
@@ -204,6 +204,7 @@ export const startServer = async (
   };
   const tenant = await newTenant();
 
+  const sql: TestServer['sql'] = async (text, values = []) => (await pool.query(text, values)).rows;
   return {
     ctx,
     app,
@@ -219,8 +220,8 @@ export const startServer = async (
       return { ...made, api_key: made.api_key.reveal() };
     },
     ...createClient(base_url, tenant),
-    sign: (id, table = 'tenants') => signHead(ctx.db, table, id, { isSignedKept: false }),
-    sql: async (text, values = []) => (await pool.query(text, values)).rows,
+    sign: (id, table = 'tenants') => signAsItIs(ctx, sql, table, id),
+    sql,
     close: async () => {
       openLogs.delete(logLines);
       await app.close();

@@ -66,8 +66,7 @@ export type AnswerBasis = {
   decisions: Decision[];
   handedOn: HandedOn[];
   logged: LoggedOperation[];
-  /** Undefined in answers of earlier versions. */
-  counted?: CountedTokens[];
+  counted: CountedTokens[];
   /** When something that the answer may hold is destroyed, in ms since 1970. */
   readable_until?: number | undefined;
   /** Keys of stored proxies in the answer. */

@@ -71,7 +71,7 @@ const sessionOf = (row: Omit<FoundSession, 'digest'>, creator: Caller, page?: { 
   },
 });
 
-/** A public application as a caller. A server of an earlier version may have let it hold more. */
+/** A public application as a caller. It holds no more than a public one may, whatever its row says. */
 const asPublic = (
   caller: Caller,
   row: Pick<FoundApiKey, 'allowed_origins' | 'container' | 'creates_per_minute'>,

@@ -5,8 +5,8 @@ import type { Platform } from '../../platform/platform.ts';
 import type { RequestRates } from './request-rates.ts';
 import type { RefusalLog } from './refusals.ts';
 
-/** What a decision of the access rules needs of a stored token. `masked` is null where it is not known yet. */
-export type TokenPlace = { id: string; container: string; masked: boolean | null };
+/** What a decision of the access rules needs of a stored token. */
+export type TokenPlace = { id: string; container: string; masked: boolean };
 
 /** Look-ups of stored tokens before a kept answer is replayed. */
 export type ReplayChecks = {

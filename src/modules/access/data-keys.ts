@@ -1,5 +1,4 @@
 // Makes keys of tenants: of a new one, and a new data key of an existing one.
-import { LEAST_ID } from '../../platform/crypto/ids.ts';
 import { DATA_KEY_MADE, logRow, operator } from '../../platform/audit/record.ts';
 import { KEY_SETTLED_AFTER_MS, type KeyPurpose, type NewTenantKeys } from '../../platform/crypto/keyring.ts';
 import { createResealRows } from '../../platform/crypto/reseal-rows.ts';
@@ -37,12 +36,11 @@ export const rotateDataKey = async (ctx: AccessContext, tenant_id: string): Prom
   if (!newest) return 'gone';
   // Each rotation re-seals all rows: a further one waits until the last one is over, or nearly.
   if (older.length > 0 && newest.age_ms < KEY_SETTLED_AFTER_MS) return 'early';
-  return makeDataKey(ctx, tenant_id, newest.purpose);
+  return makeDataKey(ctx, tenant_id);
 };
 
-/** @param purpose of the newest one: a tenant with a key of form 2 gets no other. */
-const makeDataKey = (ctx: AccessContext, tenant_id: string, purpose: KeyPurpose): Promise<'made' | 'gone'> =>
-  withNewKeys(ctx, tenant_id, [purpose], (keys) =>
+const makeDataKey = (ctx: AccessContext, tenant_id: string): Promise<'made' | 'gone'> =>
+  withNewKeys(ctx, tenant_id, ['data'], (keys) =>
     operatorTransaction(ctx, tenant_id, async (tx) => {
       if (!(await insertTenantKeys(tx, keys))) return 'gone';
       tx.log(
@@ -56,21 +54,3 @@ const makeDataKey = (ctx: AccessContext, tenant_id: string, purpose: KeyPurpose)
       return 'made';
     }),
   );
-
-/**
- * Makes a new data key for each tenant whose data key is of form 1, so that servers re-seal its tokens in form 2, and then delete the
- * key of form 1. Repeated, it passes tenants that have one. @throws unavailable.
- */
-export const makeBindingKeys = async (ctx: AccessContext, report: (line: string) => void): Promise<void> => {
-  const rows = createResealRows(ctx.db);
-  let made = 0;
-  for (let after: string | undefined = LEAST_ID; after !== undefined;) {
-    const ids = await rows.findTenantIdsAfter(after);
-    for (const id of ids) {
-      const [newest] = await rows.findDataKeys(id);
-      if (newest?.purpose === 'data' && (await makeDataKey(ctx, id, 'data')) === 'made') made += 1;
-    }
-    after = ids.at(-1);
-    report(`New data keys: ${made}`);
-  }
-};

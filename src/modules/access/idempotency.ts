@@ -45,14 +45,14 @@ export type Claimed = {
   settle(answer: { status: number }): Promise<void>;
 };
 
-/** What is encrypted. Answers of earlier versions have the first two only. */
+/** What is encrypted. */
 type Kept = {
   answer: { status: number };
   /** Until when it may be replayed, in ms since 1970. */
   readable_until: number;
   /** Keyed digest of the body. */
-  body?: string;
-  basis?: AnswerBasis;
+  body: string;
+  basis: AnswerBasis;
 };
 
 const bindingOf = (ctx: AccessContext, work: Work, id: string): Binding => ({
@@ -163,19 +163,15 @@ const openAnswer = async (
     throw failure('idempotency_key_reused', 'The idempotency key was used for another request.');
   if (!found.sealed) throw failure('idempotency_in_progress', 'A request with this idempotency key is under way.');
   const kept = await openKept(ctx, work, asked.id, found.sealed);
-  if (kept.body !== undefined && kept.body !== asked.body)
+  if (kept.body !== asked.body)
     throw failure('idempotency_key_reused', 'The idempotency key was used with another body.');
-  const hidden = kept.basis && (await decideAgain(ctx, work, kept.basis));
+  const hidden = await decideAgain(ctx, work, kept.basis);
   if (ctx.now().getTime() >= kept.readable_until) throw answerGone();
-  // An earlier version recorded no decisions: its answers that may hold plaintext or a key are not replayed.
-  if (!kept.basis && asked.isBrief) throw answerGone();
-  await checkProxyKeys(ctx, work, kept.basis?.proxy_keys ?? []);
+  await checkProxyKeys(ctx, work, kept.basis.proxy_keys ?? []);
   if (hidden) throw hidden;
   await checkKeys(ctx, work, kept);
-  if (kept.basis) {
-    await countAgain(ctx, work, kept.basis);
-    await logReplay(ctx, work, kept.basis);
-  }
+  await countAgain(ctx, work, kept.basis);
+  await logReplay(ctx, work, kept.basis);
   return kept.answer;
 };
 
@@ -255,8 +251,7 @@ const decideAgain = async (ctx: AccessContext, work: Work, basis: AnswerBasis): 
     if (today === undefined) throw forbidden(permission);
     // A deleted token shows nothing. It is no obstacle to the answer that deleted it.
     if (isStored && !place && permission !== 'token:delete') hidden ??= answerGone();
-    // Not known yet whether the token has a mask: it counts as masked.
-    const isHidden = place ? place.masked !== false : hasMask;
+    const isHidden = place ? place.masked : hasMask;
     const visible = visibilityUnder(permission, today, isHidden);
     const isOtherMask = mask !== undefined && visible === 'masked' && id !== undefined && masks.get(id) !== mask;
     if (showsLess(visible, shown) || isOtherMask) hidden ??= noLongerShown();
@@ -265,7 +260,7 @@ const decideAgain = async (ctx: AccessContext, work: Work, basis: AnswerBasis): 
 };
 
 /** Values leave again: they count for today, as they did for the day of the request. @throws too_many_requests; unavailable. */
-const countAgain = async (ctx: AccessContext, work: Work, { counted = [] }: AnswerBasis): Promise<void> => {
+const countAgain = async (ctx: AccessContext, work: Work, { counted }: AnswerBasis): Promise<void> => {
   for (const { actor_id, limit, ids } of counted) {
     if (actor_id === work.actor_id) await countTokens(ctx, work, limit, ids);
     else {

@@ -84,11 +84,8 @@ export const deleteTenant = (ctx: AccessContext, work: Work): Promise<void> =>
     const deleted_at = ctx.now();
     const gone = await deleteTenantRow(tx, deleted_at);
     if (!gone) throw notFound('tenant');
-    // A server of an earlier version deletes rows without counting them.
-    if (ctx.contract.isDone()) {
-      const deletion = signDeletion(ctx, work, gone, deleted_at);
-      await insertDeletion(tx, { deleted_at, deletion, rows_deleted: gone.rows_deleted });
-    }
+    const deletion = signDeletion(ctx, work, gone, deleted_at);
+    await insertDeletion(tx, { deleted_at, deletion, rows_deleted: gone.rows_deleted });
     tx.log(logOf(ctx, work, 'delete'));
     tx.changed({ subject: 'tenant', id: work.tenant_id });
   });

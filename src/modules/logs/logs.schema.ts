@@ -117,7 +117,7 @@ const logRecord = z
       .optional()
       .meta({
         description:
-          'How much of stored values left the vault: nothing, the masked value, the value, or the value to code or a destination, unseen by the caller. Entries of earlier versions have none.',
+          'How much of stored values left the vault: nothing, the masked value, the value, or the value to code or a destination, unseen by the caller.',
         'x-extensible-enum': [...disclosures],
         example: 'masked',
       }),

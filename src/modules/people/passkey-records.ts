@@ -44,8 +44,7 @@ const openRow = (ctx: Sealing, user_id: string, { id, sealed }: StoredPasskey): 
 };
 
 /**
- * The passkeys that count. One of another time was removed with its devices: by a server of an earlier version, which knows no
- * passkeys and left the row, or a writer of the database has put the row back.
+ * The passkeys that count. One of another time was removed with its devices, and a writer of the database has put the row back.
  */
 export const openPasskeys = (
   ctx: Sealing,

@@ -163,7 +163,7 @@ export const addPasskey = (
         );
         const first = factor.second_factor_since ? undefined : beginDevices(ctx, user_id);
         const since = first?.since ?? (factor.second_factor_since as Date);
-        // An app that is being set up, with a server of an earlier version, is none yet.
+        // An app that is being set up is none yet.
         if (first)
           await updateSecondFactor(tx, user_id, {
             ...NO_APP,

@@ -90,7 +90,7 @@ const loadProxy = async (ctx: LoadContext, key: string): Promise<ProxyForUse | u
     timeout_seconds: route.timeout_seconds,
     request_transform: route.request_transform,
     response_transform: route.response_transform,
-    configuration: route.configuration,
+    configuration: route.configuration ?? {},
     application_id: row.application_id ?? undefined,
     allowed_hosts: hostsOf(row.allowed_hosts),
     client_certificate: route.client_certificate,

@@ -21,14 +21,11 @@ export type ProxyRoute = {
   /** Source code. */
   request_transform?: string | undefined;
   response_transform?: string | undefined;
-  /** Empty for none, because processes of an older version expect an object. */
-  configuration: Configuration;
-  /** Whether a configuration was set. Absent in older routes, where an empty configuration counts as none. */
-  has_configuration?: boolean | undefined;
+  /** Null for none. */
+  configuration: Configuration | null;
   client_certificate?: ClientCertificate | undefined;
-  /** Absent in older routes, whose requests have expressions. */
-  expressions?: 'on' | 'off' | undefined;
-  /** Absent for the usual time, and in older routes. */
+  expressions: 'on' | 'off';
+  /** Absent for the usual time. */
   timeout_seconds?: number | undefined;
 };
 

@@ -8,7 +8,7 @@ export type StoredProxy = {
   id: string;
   name: string;
   require_auth: boolean;
-  /** Empty, or null in rows of earlier versions, for no restriction. */
+  /** Empty for no restriction. */
   allowed_hosts: string[] | null;
   /** Null in lists whose rows exceed what a request may read. */
   sealed: Uint8Array;

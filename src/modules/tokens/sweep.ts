@@ -7,7 +7,6 @@ import type { TokensContext } from './context.ts';
 import { takeLease } from '../../platform/db/leases.ts';
 import { addLogPartitions, keepRunPartitions } from '../../platform/db/log-partitions.ts';
 import { sweepOnce } from '../../platform/db/sweep.ts';
-import { noteUnknownMasks } from './unknown-masks.ts';
 
 /** A security code must be unrecoverable one minute after its time to live. Half of that minute is the lifetime of its key. */
 const SWEEP_EVERY_MS = 15_000;
@@ -23,7 +22,7 @@ const SWEEP_ROUNDS_MAX = 100;
 
 type Sweeping = Pick<
   TokensContext,
-  'config' | 'db' | 'now' | 'newLogId' | 'newUuid' | 'keyring' | 'environment' | 'pepper' | 'log' | 'metrics'
+  'config' | 'db' | 'now' | 'newLogId' | 'newUuid' | 'environment' | 'pepper' | 'log' | 'metrics'
 >;
 
 /**
@@ -38,8 +37,6 @@ export const sweep = async (ctx: Sweeping, mayGoOn: () => Promise<boolean> = asy
   }
   await endDeadRuns(ctx, mayGoOn);
   await issueCertificates(ctx);
-  for (let round = 0; round < SWEEP_ROUNDS_MAX && (await mayGoOn()); round += 1)
-    if (!(await noteUnknownMasks(ctx))) return;
 };
 
 /** Sweeps unless another process has the lease. @param holder an id of this process. @returns whether it swept. @throws unavailable. */

@@ -12,6 +12,7 @@ import { metadataDigest, searchDigest } from '../../platform/crypto/digest.ts';
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
 import {
   type Binding,
+  type BoundColumns,
   isSealedUnder,
   keyIdOf,
   open,
@@ -19,7 +20,7 @@ import {
   SealBroken,
   type SealingKey,
 } from '../../platform/crypto/seal.ts';
-import { textsOfToken } from '../../platform/crypto/sealed-tables.ts';
+import { boundOfToken } from '../../platform/crypto/sealed-tables.ts';
 import { internal } from '../../platform/errors.ts';
 import { noteTampered } from '../../platform/tampered.ts';
 import { evaluateShape } from './expressions/expressions.ts';
@@ -74,7 +75,7 @@ const bindingOf = (
   tenant_id: string,
   token: { id: string; type: string },
   field: 'sealed' | 'cvc',
-  row: readonly string[],
+  row: BoundColumns,
 ): Binding => ({
   environment: ctx.environment,
   tenant_id,
@@ -95,13 +96,13 @@ export const sealDraft = (
 ): string => {
   const kept: Kept = draft.mask === undefined ? { data: draft.data } : { data: draft.data, mask: draft.mask };
   const { container, expires_at, fingerprint_expression } = draft;
-  const row = textsOfToken({ container, expires_at, fingerprint, fingerprint_expression });
+  const row = boundOfToken({ container, expires_at, fingerprint, fingerprint_expression });
   const binding = bindingOf(ctx, tenant_id, { id, type: draft.type.name }, 'sealed', row);
   return seal(key, binding, JSON.stringify(kept), ctx.randomBytes).toString('base64');
 };
 
 const cvcBindingOf = (ctx: Pick<TokensContext, 'environment'>, tenant_id: string, id: string, expires_at: Date) =>
-  bindingOf(ctx, tenant_id, { id, type: 'card' }, 'cvc', [String(expires_at.getTime())]);
+  bindingOf(ctx, tenant_id, { id, type: 'card' }, 'cvc', { expires_at });
 
 /** The columns of a security code that was sent now, sealed under a short-lived key. */
 export const sealCvc = (
@@ -133,7 +134,7 @@ export const openToken = (ctx: OpenContext, tenant_id: string, row: SealedToken,
     // Nearly all are under the newest key: it is asked first.
     const key = isSealedUnder(keys.data, row.sealed) ? keys.data : keys.find(keyIdOf(row.sealed));
     if (!key) throw new SealBroken();
-    const binding = bindingOf(ctx, tenant_id, row, 'sealed', textsOfToken(row));
+    const binding = bindingOf(ctx, tenant_id, row, 'sealed', boundOfToken(row));
     const kept = JSON.parse(open(key, binding, row.sealed).toString('utf8')) as Kept;
     if (row.masked === false && hasMask(row, kept)) throw new SealBroken();
     return kept;

@@ -19,7 +19,7 @@ const textOf = (tenant_id: string, row: NewLog): string =>
     actor_type: row.actor_type ?? undefined,
     created_at: row.created_at,
     destination_host: row.destination_host ?? undefined,
-    disclosure: row.disclosure ?? undefined,
+    disclosure: row.disclosure,
     entity_ids: row.entity_ids.length > 1 ? row.entity_ids.toSorted() : row.entity_ids,
     entity_type: row.entity_type,
     id: lower(row.id),
@@ -41,20 +41,15 @@ export const createLogMacs = () => {
   let macOfText = (_text: string): LogMac => {
     throw new TypeError('the key of the log MACs is not open yet');
   };
-  let isRequired = (): boolean => false;
 
   const macOfRun = (text: string): LogMac => macOfText(`run ${text}`);
 
   const macOf = (tenant_id: string, row: NewLog): LogMac => macOfText(textOf(tenant_id, row));
 
   return {
-    /** @param isRequired whether each new row must have a MAC: no process of an earlier version writes rows. */
-    open: (services: { pepper: DigestKey; isRequired: () => boolean }): void => {
-      macOfText = logMacUnder(services.pepper);
-      ({ isRequired } = services);
+    open: (pepper: DigestKey): void => {
+      macOfText = logMacUnder(pepper);
     },
-
-    isRequired: (): boolean => isRequired(),
 
     macOf,
 
@@ -66,15 +61,10 @@ export const createLogMacs = () => {
 
     signBegun: (tenant_id: string, begun: BegunRun): SignedBegunRun => signBegunRun(macOfRun, tenant_id, begun),
 
-    /** Of an id below which rows may have no MAC. No row has this text. */
-    macOfPosition: (id: string): LogMac => macOfText(`rows below ${id}`),
-
-    /** Whether a server wrote the row: `none` has no MAC. @param line the row as LOG_LINE has it. */
-    stateOf(line: string | OpenLine): 'intact' | 'wrong' | 'none' {
+    /** Whether a server wrote the row. @param line the row as LOG_LINE has it. */
+    isIntact(line: string | OpenLine): boolean {
       const { mac, macText } = typeof line === 'string' ? openLine(line) : line;
-      if (macText === undefined) return 'wrong';
-      if (mac === undefined) return 'none';
-      return mac === macOfText(macText) ? 'intact' : 'wrong';
+      return macText !== undefined && mac === macOfText(macText);
     },
   };
 };

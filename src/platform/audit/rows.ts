@@ -19,7 +19,7 @@ export type NewLog = {
   operation: string;
   message: string;
   created_at: string;
-  disclosure?: string | undefined;
+  disclosure: string;
   outcome: string;
   trace_id?: string | undefined;
   otel_trace_id?: string | undefined;

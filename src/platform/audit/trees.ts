@@ -18,7 +18,6 @@ import {
   thinCheckpoints,
   writeTree,
 } from '../db/log-trees.ts';
-import { findLogRule, type LogRule, refuseUnsignedRows } from '../db/unsigned-logs.ts';
 import { runPeriodically } from '../periodic.ts';
 import type { Platform } from '../platform.ts';
 import { countTampered, noteTampered } from '../tampered.ts';
@@ -108,8 +107,6 @@ export const createTreeBuilder = (ctx: Building) => {
   const tampered = new Set<string>();
   const refused = new Set<string>();
   let named = 0;
-  let rule: LogRule | undefined;
-  let isClosed = false;
   let builtTo: string | undefined;
   let unhashed: number | undefined;
 
@@ -122,7 +119,7 @@ export const createTreeBuilder = (ctx: Building) => {
 
   /** Whether a server wrote the row. One that it did not write gets no leaf: it is reported once, and `logs verify` names it. */
   const isOfServer = (tenant_id: string, id: string, line: OpenLine): boolean => {
-    if (rule?.isTaken({ id, line })) return true;
+    if (ctx.db.logMacs.isIntact(line)) return true;
     const row = `${tenant_id}/${id}`;
     if (refused.has(row)) return false;
     if (refused.size >= REFUSED_MAX) refused.clear();
@@ -131,21 +128,6 @@ export const createTreeBuilder = (ctx: Building) => {
     if (named <= NAMED_MAX) noteTampered(ctx, { table: 'audit_log', tenant_id, row_id: id });
     else countTampered(ctx, 'audit_log');
     return false;
-  };
-
-  /** Reads which rows may have no MAC. Once none may, no writer of the database brings that back while this process lives. @throws unavailable. */
-  const readRule = async (): Promise<void> => {
-    if (isClosed) return;
-    rule = await findLogRule(ctx.db);
-    isClosed = rule.isRequired && rule.below === undefined;
-  };
-
-  /** The trees have all rows up to an id. @throws unavailable. */
-  const endRule = async (end: string): Promise<void> => {
-    const below = rule?.below;
-    if (below === undefined || end < below || tampered.size > 0 || !rule?.isRequired) return;
-    await refuseUnsignedRows(ctx.db, below);
-    await readRule();
   };
 
   /** @returns false where another process builds too. @throws TreeTampered; unavailable. */
@@ -225,7 +207,6 @@ export const createTreeBuilder = (ctx: Building) => {
         return;
       }
       named = 0;
-      await readRule();
       const nowMs = ctx.now().getTime();
       const end = firstIdAt(nowMs - STREAM_DELAY_MS);
       let position = await findStreamPosition(query, TREE_STREAM, LEAST_ID);
@@ -251,7 +232,6 @@ export const createTreeBuilder = (ctx: Building) => {
         from = to;
       }
       builtTo = end;
-      await endRule(end);
       unhashed = await countAhead(query, end, UNHASHED_COUNTED_MAX);
       await thin(nowMs);
     },

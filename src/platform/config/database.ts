@@ -35,9 +35,6 @@ export const databaseVariables = {
   MIGRATE_ON_START: flag(true).describe(
     'Applies pending migrations before listening. `false`: a start with pending ones fails.',
   ),
-  REQUIRE_SIGNED_ROWS: flag(false).describe(
-    'Refuses rows that authorise and are not signed, whatever the database says of the upgrade. Set it after `migrate --contract`.',
-  ),
   WRITE_BATCHES: wholeNumber(1, 32, 2).describe('Write batches under way at once, per worker.'),
   ERASURES_KEPT_DAYS: wholeNumber(1, ERASURES_KEPT_DAYS_MAX, ERASURES_KEPT_DAYS).describe(
     'How long the vault remembers what was deleted, in days. Longer than you keep backups, so that a restore can delete it again.',

@@ -56,14 +56,12 @@ const localProvider = (...bytes: number[]): RootKeys =>
 
 type World = ReturnType<typeof createRows> & {
   clock: { ms: number };
-  contract: { isDone: boolean };
   keyring: Keyring;
   another(): Keyring;
 };
 
 const createWorld = async (provider = localProvider(1), environment = 'test'): Promise<World> => {
   const clock = { ms: START_MS };
-  const contract = { isDone: true };
   const rows = createRows(clock);
   rows.vault.wrapped_pepper = await provider.wrap(Buffer.alloc(32), ['pepper', environment]);
   const another = (): Keyring =>
@@ -74,9 +72,8 @@ const createWorld = async (provider = localProvider(1), environment = 'test'): P
       now: () => new Date(clock.ms),
       randomBytes: randomBytesFromKernel,
       cvcTtlMs: CVC_TTL_MS,
-      isContracted: () => contract.isDone,
     });
-  return { ...rows, clock, contract, keyring: another(), another };
+  return { ...rows, clock, keyring: another(), another };
 };
 
 const newRows = async ({ keyring, clock }: World, tenantId: string): Promise<TenantKeyRow[]> => {
@@ -91,7 +88,7 @@ const addTenant = async (world: World, tenantId = TENANT): Promise<void> => {
 test('a new tenant gets a data key and a digest key, with ids of their own', async () => {
   const { keyring } = await createWorld();
   const { rows } = await keyring.newTenantKeys(TENANT, ['data', 'digest']);
-  expect(rows.map((row) => row.purpose).toSorted()).toEqual(['data-2', 'digest']);
+  expect(rows.map((row) => row.purpose).toSorted()).toEqual(['data', 'digest']);
   expect(new Set(rows.map((row) => row.id)).size).toBe(2);
   for (const row of rows) {
     expect(row.tenant_id).toBe(TENANT);
@@ -111,12 +108,12 @@ test('the newest keys seal and digest, older ones still open, in any order of ro
   world.clock.ms += KEY_ACTIVE_AFTER_MS - 1;
   const early = await world.keyring.tenantKeys(TENANT);
   expect(early.data.id).toBe(before.data.id);
-  expect(early.find(world.tenantRows.find((row) => row.purpose === 'data-2')?.id ?? '')).toBeDefined();
+  expect(early.find(world.tenantRows.find((row) => row.purpose === 'data')?.id ?? '')).toBeDefined();
   world.keyring.forgetTenant(TENANT);
   world.clock.ms += 1;
 
   const after = await world.keyring.tenantKeys(TENANT);
-  expect(after.data.id).toBe(world.tenantRows.find((row) => row.purpose === 'data-2')?.id);
+  expect(after.data.id).toBe(world.tenantRows.find((row) => row.purpose === 'data')?.id);
   expect(after.digest.id).toBe(world.tenantRows.find((row) => row.purpose === 'digest')?.id);
   const old = after.find(keyIdOf(sealed));
   expect(old?.id).toBe(before.data.id);
@@ -153,7 +150,7 @@ test('a forgotten tenant is read again, even when its keys were just being read'
 });
 
 test('a tenant without keys, or without one of the two, is gone', async () => {
-  for (const purpose of ['data-2', 'digest'] as const) {
+  for (const purpose of ['data', 'digest'] as const) {
     const world = await createWorld();
     await addTenant(world);
     world.tenantRows.splice(0, 2, ...world.tenantRows.filter((row) => row.purpose === purpose));
@@ -180,12 +177,11 @@ test('a key row moved to another tenant, id, purpose or environment is refused',
     { tenant_id: other },
     { id: '5f0c954e-38f5-4c1b-9d64-7a3a7e0f6a01' },
     { purpose: 'digest' as const },
-    { purpose: 'data' as const },
   ]) {
     const world = await createWorld();
     await addTenant(world);
     await addTenant(world, other);
-    const index = world.tenantRows.findIndex((row) => row.purpose === 'data-2');
+    const index = world.tenantRows.findIndex((row) => row.purpose === 'data');
     const row = world.tenantRows[index] as TenantKeyRow;
     world.tenantRows[index] = { ...row, ...moved };
     await expect(world.keyring.tenantKeys(moved.tenant_id ?? TENANT)).rejects.toThrow(SealBroken);
@@ -276,7 +272,6 @@ test('keys that are stored again are wrapped by the root key of today', async ()
     now: () => new Date(world.clock.ms),
     randomBytes: randomBytesFromKernel,
     cvcTtlMs: CVC_TTL_MS,
-    isContracted: () => true,
   });
   const found = await later.findEphemeralKey(keyIdOf(sealed));
   expect(found && open(found, binding, sealed).toString()).toBe('123');
@@ -316,26 +311,15 @@ test("an ephemeral key's row put under another id is refused", async () => {
   await expect(keyring.findEphemeralKey(second.id)).rejects.toThrow(SealBroken);
 });
 
-test('a slot whose time of destruction was changed is refused, in both forms', async () => {
-  for (const isDone of [true, false]) {
-    const { keyring, contract, clock, ephemeralRows } = await createWorld();
-    contract.isDone = isDone;
-    const { id, form } = await keyring.ephemeralKey();
-    expect([form, id]).toEqual(isDone ? [2, slotIdOf(clock.ms, 2)] : [1, slotIdOf(clock.ms, 1)]);
-    const row = ephemeralRows.get(id) as EphemeralKeyRow;
-    ephemeralRows.set(id, { ...row, destroy_at: new Date(row.destroy_at.getTime() + 1) });
-    await expect(keyring.findEphemeralKey(id)).rejects.toThrow(SealBroken);
-    ephemeralRows.set(id, row);
-    expect((await keyring.findEphemeralKey(id))?.form).toBe(form);
-  }
-});
-
-test('before the contract step keys are of the form that an earlier version knows', async () => {
-  const world = await createWorld();
-  world.contract.isDone = false;
-  await addTenant(world);
-  expect(world.tenantRows.map(({ purpose }) => purpose).toSorted()).toEqual(['data', 'digest']);
-  expect((await world.keyring.tenantKeys(TENANT)).data.form).toBe(1);
+test('a slot whose time of destruction was changed is refused', async () => {
+  const { keyring, clock, ephemeralRows } = await createWorld();
+  const { id } = await keyring.ephemeralKey();
+  expect(id).toBe(slotIdOf(clock.ms));
+  const row = ephemeralRows.get(id) as EphemeralKeyRow;
+  ephemeralRows.set(id, { ...row, destroy_at: new Date(row.destroy_at.getTime() + 1) });
+  await expect(keyring.findEphemeralKey(id)).rejects.toThrow(SealBroken);
+  ephemeralRows.set(id, row);
+  expect((await keyring.findEphemeralKey(id))?.id).toBe(id);
 });
 
 test('a slot that could not be begun is tried again', async () => {

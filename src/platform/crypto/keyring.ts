@@ -6,15 +6,8 @@ import { unavailable } from '../errors.ts';
 import { newUuid } from './ids.ts';
 import { haveOneRootKey, type RootKeys } from './key-provider.ts';
 import type { RandomBytes } from './random.ts';
-import { createSealingKey, SealBroken, type SealingForm, type SealingKey } from './seal.ts';
-import {
-  EPHEMERAL_SLOT_MS,
-  ephemeralKeyContext,
-  type EphemeralKeyRow,
-  formOfSlot,
-  isTimeOfSlot,
-  slotIdOf,
-} from './slots.ts';
+import { createSealingKey, type SealingKey } from './seal.ts';
+import { EPHEMERAL_SLOT_MS, ephemeralKeyContext, type EphemeralKeyRow, slotIdOf } from './slots.ts';
 import { destroyXaesKey, XAES_KEY_BYTES } from './xaes.ts';
 
 /** Tenants whose keys are cached at once: about 20 MB. */
@@ -39,15 +32,10 @@ export const KEY_ACTIVE_AFTER_MS = 2 * TENANT_KEYS_TTL_MS;
 export const KEY_SETTLED_AFTER_MS = KEY_ACTIVE_AFTER_MS + 20 * 60_000;
 
 /**
- * `data-2`: a data key under which values of tokens are bound to the columns of their rows. The wrapped key is bound to its purpose,
- * so a writer of the database cannot make a `data-2` of it or the other way round. `data`: of earlier versions.
+ * A data key seals values, and a digest key makes their digests. The wrapped key is bound to its purpose, so a writer of the database
+ * cannot make one of the other.
  */
-export type KeyPurpose = 'data' | 'data-2' | 'digest';
-
-/** A condition of SQL on tenant_keys. */
-export const IS_DATA_KEY = "purpose IN ('data', 'data-2')";
-
-export const isDataKey = ({ purpose }: { purpose: string }): boolean => purpose === 'data' || purpose === 'data-2';
+export type KeyPurpose = 'data' | 'digest';
 
 /** The database adds the time. */
 export type NewTenantKeyRow = { tenant_id: string; id: string; purpose: KeyPurpose; wrapped: Uint8Array };
@@ -93,7 +81,7 @@ export class TenantKeysGone extends Error {
 }
 
 export type Keyring = {
-  /** Generates wrapped keys of a tenant. `data` becomes `data-2` where the upgrade is over. The caller stores the rows. */
+  /** Generates wrapped keys of a tenant. The caller stores the rows. */
   newTenantKeys(tenantId: string, purposes: readonly KeyPurpose[]): Promise<NewTenantKeys>;
   /** @throws TenantKeysGone; what the provider and the store throw. */
   tenantKeys(tenantId: string): Promise<TenantKeys>;
@@ -119,11 +107,8 @@ export type Keyring = {
   close(): void;
 };
 
-const formOf = ({ purpose }: TenantKeyRow): SealingForm => (purpose === 'data-2' ? 2 : 1);
-
-/** By form first: beside a key of form 2, an older or newer one of form 1 does not seal. */
-const byFormAndAge = (one: TenantKeyRow, other: TenantKeyRow): number =>
-  formOf(one) - formOf(other) || one.created_at.getTime() - other.created_at.getTime() || (one.id < other.id ? -1 : 1);
+const byAge = (one: TenantKeyRow, other: TenantKeyRow): number =>
+  one.created_at.getTime() - other.created_at.getTime() || (one.id < other.id ? -1 : 1);
 
 /** What a wrapped key of a tenant is bound to. */
 export const tenantKeyContext = (
@@ -141,16 +126,13 @@ export const createKeyring = (parts: {
   now: () => Date;
   randomBytes: RandomBytes;
   cvcTtlMs: number;
-  /** Whether new keys may be of form 2: an earlier version, which may still run beside this one, opens form 1 only. */
-  isContracted: () => boolean;
 }): Keyring => {
   const { provider, store, environment, now, randomBytes } = parts;
-  const newForm = (): SealingForm => (parts.isContracted() ? 2 : 1);
 
   type Loaded = { keys: TenantKeys; destroy: () => void };
 
   const load = async (tenantId: string): Promise<Loaded> => {
-    const rows = (await store.findTenantKeys(tenantId)).toSorted(byFormAndAge);
+    const rows = (await store.findTenantKeys(tenantId)).toSorted(byAge);
     const dataKeys = new Map<string, SealingKey>();
     let data: SealingKey | undefined;
     let digest: DigestKey | undefined;
@@ -158,7 +140,7 @@ export const createKeyring = (parts: {
       const key = await provider.unwrap(row.wrapped, tenantKeyContext(environment, row));
       if (row.purpose === 'digest') digest = prepareDigestKey(row.id, key);
       else {
-        const sealing = createSealingKey(row.id, key, formOf(row));
+        const sealing = createSealingKey(row.id, key);
         dataKeys.set(row.id, sealing);
         if (!data || row.age_ms >= KEY_ACTIVE_AFTER_MS) data = sealing;
       }
@@ -250,13 +232,12 @@ export const createKeyring = (parts: {
 
   const unwrapSlot = async (row: EphemeralKeyRow): Promise<SealingKey> => {
     const key = await provider.unwrap(row.wrapped, ephemeralKeyContext(environment, row));
-    return createSealingKey(row.id, key, formOfSlot(row.id));
+    return createSealingKey(row.id, key);
   };
 
   /** Generates a key for the slot and stores it. If another process has stored one, that one is used. */
   const openSlot = async (startMs: number): Promise<SealingKey> => {
-    const form = newForm();
-    const id = slotIdOf(startMs, form);
+    const id = slotIdOf(startMs);
     const destroy_at = new Date(startMs + EPHEMERAL_SLOT_MS + parts.cvcTtlMs);
     const context = ephemeralKeyContext(environment, { id, destroy_at });
     const key = randomBytes(XAES_KEY_BYTES);
@@ -279,8 +260,7 @@ export const createKeyring = (parts: {
     async newTenantKeys(tenantId, purposes) {
       const wrapped_pepper = await store.findWrappedPepper();
       const rows: NewTenantKeyRow[] = [];
-      for (const asked of purposes) {
-        const purpose = asked === 'data' && newForm() === 2 ? 'data-2' : asked;
+      for (const purpose of purposes) {
         const row = { tenant_id: tenantId, id: newUuid(), purpose };
         const key = randomBytes(XAES_KEY_BYTES);
         rows.push({ ...row, wrapped: await provider.wrapAs(wrapped_pepper, key, tenantKeyContext(environment, row)) });
@@ -339,7 +319,6 @@ export const createKeyring = (parts: {
     async findEphemeralKey(keyId) {
       const row = await store.findEphemeralKey(keyId);
       if (!row || now() >= row.destroy_at) return undefined;
-      if (!isTimeOfSlot(row, parts.cvcTtlMs)) throw new SealBroken();
       const key = await unwrapSlot(row);
       // Unwrapping may be slow: the key may have expired meanwhile.
       return now() >= row.destroy_at ? undefined : key;

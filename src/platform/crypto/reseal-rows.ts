@@ -2,7 +2,7 @@
 import type { Database } from '../db/database.ts';
 import { createSigning } from '../db/signing.ts';
 import { boundSealed } from '../db/statements.ts';
-import { IS_DATA_KEY, type KeyPurpose, KEY_SETTLED_AFTER_MS } from './keyring.ts';
+import { KEY_SETTLED_AFTER_MS } from './keyring.ts';
 import { AGE_MS } from './rows.ts';
 import { SEALED_HEADER_BYTES } from './seal.ts';
 import { type BoundRow, EXPIRING_TABLES, type SealedTable } from './sealed-tables.ts';
@@ -30,13 +30,9 @@ const findSlice = ({ name, id, isTyped, bound = [] }: SealedTable): string => {
   return `${boundSealed(columns, rows)} ORDER BY id`;
 };
 
-/**
- * Locks rows before `replace`. Without the setting, which lasts until the end of the transaction, the trigger tokens_forget_mask
- * assumes an earlier version that does not know the column `masked`. Beside a row, so that a distributed database makes it there.
- */
-const lock = ({ name, id }: SealedTable): string => `
-SELECT id, set_config('strongroom.sets_masked', 'on', true) FROM ${name}
-WHERE tenant_id = $1 AND id = ANY($2::${id}[]) ORDER BY id FOR NO KEY UPDATE`;
+/** Locks rows before `replace`. */
+const lock = ({ name, id }: SealedTable): string =>
+  `SELECT id FROM ${name} WHERE tenant_id = $1 AND id = ANY($2::${id}[]) ORDER BY id FOR NO KEY UPDATE`;
 
 /** A row that was changed in the meantime keeps its new value. */
 const replace = ({ name, id }: SealedTable): string => `
@@ -55,18 +51,15 @@ const COUNT_EXPIRING = EXPIRING_TABLES.map(
 );
 
 const FIND_DATA_KEYS = `
-SELECT id, purpose, ${AGE_MS} FROM tenant_keys WHERE tenant_id = $1 AND ${IS_DATA_KEY}
-ORDER BY purpose DESC, created_at DESC, id DESC`;
+SELECT id, ${AGE_MS} FROM tenant_keys WHERE tenant_id = $1 AND purpose = 'data' ORDER BY created_at DESC, id DESC`;
 const FIND_TENANTS_WITH_OLD_KEYS = `
-SELECT tenant_id FROM tenant_keys WHERE ${IS_DATA_KEY} AND tenant_id > $1::uuid
+SELECT tenant_id FROM tenant_keys WHERE purpose = 'data' AND tenant_id > $1::uuid
 GROUP BY tenant_id HAVING count(*) > 1 ORDER BY tenant_id LIMIT ${TENANTS_MAX}`;
-const COUNT_TENANTS_OF_FORM_1 =
-  "SELECT count(DISTINCT tenant_id)::int AS count FROM tenant_keys WHERE purpose = 'data'";
 const FIND_TENANTS = `SELECT id FROM tenants WHERE id > $1::uuid ORDER BY id LIMIT ${TENANTS_MAX}`;
 /** By the clock of the database alone: a host whose clock is wrong must not delete a key that others still seal under. */
 const DELETE_KEY = `
-DELETE FROM tenant_keys WHERE tenant_id = $1 AND id = $2 AND ${IS_DATA_KEY} AND EXISTS (
-  SELECT FROM tenant_keys AS newest WHERE newest.tenant_id = $1 AND newest.id = $3 AND newest.${IS_DATA_KEY}
+DELETE FROM tenant_keys WHERE tenant_id = $1 AND id = $2 AND purpose = 'data' AND EXISTS (
+  SELECT FROM tenant_keys AS newest WHERE newest.tenant_id = $1 AND newest.id = $3 AND newest.purpose = 'data'
   AND newest.id <> $2 AND newest.created_at <= now() - interval '${KEY_SETTLED_AFTER_MS} milliseconds'
 ) RETURNING id`;
 
@@ -111,18 +104,15 @@ export const createResealRows = ({
     return count;
   },
 
-  /** The data keys of a tenant, the one that seals first, or will: those of form 2 before others, the newest before older ones. */
+  findTenantIdsAfter: async (after: string): Promise<string[]> =>
+    ((await query(undefined, FIND_TENANTS, [after])) as { id: string }[]).map(({ id }) => id),
+  /** The data keys of a tenant, the one that seals first, or will: the newest before older ones. */
   findDataKeys: async (tenant_id: string) =>
-    (await query(undefined, FIND_DATA_KEYS, [tenant_id])) as { id: string; purpose: KeyPurpose; age_ms: number }[],
+    (await query(undefined, FIND_DATA_KEYS, [tenant_id])) as { id: string; age_ms: number }[],
   findTenantsWithOldKeys: async (after: string): Promise<string[]> =>
     ((await query(undefined, FIND_TENANTS_WITH_OLD_KEYS, [after])) as { tenant_id: string }[]).map(
       ({ tenant_id }) => tenant_id,
     ),
-  /** How many tenants have a data key under which tokens are not bound to their rows. */
-  countTenantsOfForm1: async (): Promise<number> =>
-    ((await query(undefined, COUNT_TENANTS_OF_FORM_1, [])) as [{ count: number }])[0].count,
-  findTenantIdsAfter: async (after: string): Promise<string[]> =>
-    ((await query(undefined, FIND_TENANTS, [after])) as { id: string }[]).map(({ id }) => id),
   /** @param newestId the key that seals. @returns whether it has sealed for so long that the older key is deleted. */
   deleteKey: async (tenant_id: string, id: string, newestId: string): Promise<boolean> =>
     (await query(undefined, DELETE_KEY, [tenant_id, id, newestId])).length > 0,

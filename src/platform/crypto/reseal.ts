@@ -7,7 +7,7 @@ import type { Platform } from '../platform.ts';
 import { KEY_ACTIVE_AFTER_MS, KEY_SETTLED_AFTER_MS, TenantKeysGone } from './keyring.ts';
 import { createResealRows, type SealedRow } from './reseal-rows.ts';
 import { keyHeaderOf, keyIdOf, open, seal, SealBroken } from './seal.ts';
-import { SEALED_TABLES, type SealedTable, textsOf } from './sealed-tables.ts';
+import { boundColumns, SEALED_TABLES, type SealedTable } from './sealed-tables.ts';
 
 /** Sealing them takes five milliseconds, in which this process does nothing else. */
 const SLICE_ROWS = 200;
@@ -41,7 +41,7 @@ const resealRow = (
   const { record, field, bound = [] } = table;
   try {
     const place = { environment: ctx.environment, tenant_id, record, id, field, ...(type !== undefined && { type }) };
-    const binding = { ...place, row: textsOf(row, bound) };
+    const binding = { ...place, row: boundColumns(row, bound) };
     const key = keys.find(keyIdOf(old));
     if (!key) throw new SealBroken();
     const plain = open(key, binding, old);

@@ -30,18 +30,20 @@ const digestOf = (value: unknown): unknown =>
   value instanceof Uint8Array ? createHash('sha256').update(value).digest('hex') : null;
 
 /**
- * The columns of a row as one text. No other row has the same text: the number and the types of the columns of a table are fixed,
- * and JSON keeps their borders.
+ * The columns of a row as one text: names and values, of which absent ones are left out. So a row that was signed before there was a
+ * column is signed as one whose column has no value, and a later column needs no second form.
  */
 export const encodeRow = (table: SignedTableName, row: Row, version: number | null): string => {
   const { bound, digested } = SIGNED_TABLES[table];
-  const columns = bound.map((column) => {
+  const columns = bound.flatMap((column) => {
+    const value = digested.includes(column)
+      ? (plain(row[`${column}_digest`]) ?? digestOf(row[column]))
+      : plain(row[column]);
     // Prisma returns an empty list for a null one. To every reader they are the same.
-    if (Array.isArray(row[column]) && row[column].length === 0) return null;
-    if (!digested.includes(column)) return plain(row[column]);
-    return plain(row[`${column}_digest`]) ?? digestOf(row[column]);
+    const isAbsent = value === null || (Array.isArray(value) && value.length === 0);
+    return isAbsent ? [] : [[column, value]];
   });
-  return JSON.stringify([version, ...columns]);
+  return JSON.stringify(version === null ? columns : [['version of its head', version], ...columns]);
 };
 
 export const createRowMacs = (pepper: DigestKey): RowMacs => {

@@ -52,11 +52,8 @@ export const ephemeralRowsOn = (query: Query) => ({
     query(FIND, FIND_EPHEMERAL_KEYS, [ids]),
 });
 
-/** Read before migrations: columns that every version has. */
+/** Read before migrations: columns that every release has. */
 const INSTANCE = { environment: true, wrapped_pepper: true };
-
-/** Of a new vault: no process of an earlier version has written to it. */
-const contracted = () => ({ contracted_at: new Date(), new_forms_at: new Date() });
 
 /** Ephemeral keys belong to no tenant, so look-ups of all tenants share statements. */
 const NO_TENANT = '';
@@ -97,7 +94,7 @@ export const createKeyRows = (db: Database) => {
       guarded(async (client) => {
         const wrapped_pepper = Uint8Array.from(row.wrapped_pepper);
         await client.instance.createMany({
-          data: [{ id: 1, ...row, wrapped_pepper, ...contracted() }],
+          data: [{ id: 1, ...row, wrapped_pepper }],
           skipDuplicates: true,
         });
         return client.instance.findFirstOrThrow({ where: { id: 1 }, select: INSTANCE });

@@ -6,25 +6,21 @@ import type { RandomBytes } from './random.ts';
 import { XAES_NONCE_BYTES, XAES_TAG_BYTES, prepareXaesKey, type XaesKey, xaesDecrypt, xaesEncrypt } from './xaes.ts';
 
 /** version | key id | nonce | ciphertext and tag. */
-const FORMAT_VERSION = 1;
+const FORMAT_VERSION = 2;
 const KEY_ID_AT = 1;
 const KEY_ID_BYTES = 16;
 const NONCE_AT = KEY_ID_AT + KEY_ID_BYTES;
 const BODY_AT = NONCE_AT + XAES_NONCE_BYTES;
-const FORMAT_LABEL = 'strongroom/1';
+const FORMAT_LABEL = 'strongroom/2';
 
 /** What the values of a key begin with. */
 export const SEALED_HEADER_BYTES = NONCE_AT;
 
 const keyIdPattern = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
-/** What the values of a key are bound to. 1: their place. 2: their place, and the columns of their row in `Binding.row`. */
-export type SealingForm = 1 | 2;
-
 export type SealingKey = {
   /** A lowercase UUID. */
   readonly id: string;
-  readonly form: SealingForm;
   readonly key: XaesKey;
   /** What every value sealed under this key begins with: the version and the key's id. */
   readonly header: Buffer;
@@ -40,9 +36,8 @@ export const keyHeaderOf = (id: string): Buffer => {
  * @param key 32 bytes.
  * @throws RangeError for another length, or for an id that is not a lowercase UUID.
  */
-export const createSealingKey = (id: string, key: Uint8Array, form: SealingForm): SealingKey => ({
+export const createSealingKey = (id: string, key: Uint8Array): SealingKey => ({
   id,
-  form,
   key: prepareXaesKey(key),
   header: keyHeaderOf(id),
 });
@@ -50,14 +45,18 @@ export const createSealingKey = (id: string, key: Uint8Array, form: SealingForm)
 /** The place of a value, used as associated data: not secret, and each part must match to open the value. */
 export type Binding = {
   environment: string;
-  tenant_id: string;
+  /** Left out for users, who belong to no tenant. */
+  tenant_id?: string;
   record: string;
   id: string;
   field: string;
   type?: string;
-  /** Columns of the row that decide who reads the value, and how long, as texts. Keys of form 1 leave them out. */
-  row?: readonly string[];
+  /** Columns of the row that decide who reads the value, and how long, always in the same order. A later one comes at the end. */
+  row?: BoundColumns;
 };
+
+/** What a value or a row is bound to, by name. */
+export type BoundColumns = Readonly<Record<string, string | Date | null | undefined>>;
 
 /** A sealed value does not open: it was changed, moved or truncated, or has another key. The message reveals nothing. */
 export class SealBroken extends Error {
@@ -74,12 +73,21 @@ export const encodeParts = (parts: readonly string[]): string => {
   return text;
 };
 
-const associatedData = (
-  key: SealingKey,
-  { environment, tenant_id, record, id, type = '', field, row = [] }: Binding,
-): Buffer => {
-  const place = [FORMAT_LABEL, environment, tenant_id, record, id, type, field, key.id];
-  return Buffer.from(encodeParts(key.form === 2 ? [...place, ...row] : place), 'utf8');
+/**
+ * Names and values, of which absent ones are left out: a value that was sealed before there was a column is bound as one whose
+ * column has no value, so a later column needs no second form.
+ */
+const associatedData = (key: SealingKey, { row, ...place }: Binding): Buffer => {
+  const { environment, tenant_id, record, id, field, type } = place;
+  const parts = [FORMAT_LABEL, 'environment', environment, 'record', record, 'id', id, 'field', field, 'key', key.id];
+  if (tenant_id !== undefined) parts.push('tenant_id', tenant_id);
+  if (type !== undefined) parts.push('type', type);
+  for (const name in row) {
+    const value = row[name];
+    if (value !== null && value !== undefined)
+      parts.push(`row.${name}`, value instanceof Date ? String(value.getTime()) : value);
+  }
+  return Buffer.from(encodeParts(parts), 'utf8');
 };
 
 /** Seals one value under a random nonce. */

@@ -1,5 +1,7 @@
 // Which tables have values that are sealed under the data key of their tenant, and what each value is bound to.
 
+import type { BoundColumns } from './seal.ts';
+
 export type SealedTable = {
   name: string;
   /** As in the place of its values, see `Binding`. */
@@ -9,7 +11,7 @@ export type SealedTable = {
   id: 'uuid' | 'text';
   /** Whether the column `type` is part of the place. */
   isTyped?: true;
-  /** Columns to which values under keys of form 2 are bound. */
+  /** Columns to which values are bound, beside their place. */
   bound?: readonly BoundColumn[];
 };
 
@@ -27,13 +29,13 @@ type BoundToken = { readonly [Column in BoundColumn]: string | Date | null | und
 export type BoundRow = Partial<BoundToken>;
 
 /** For `Binding.row`. */
-export const textsOf = (row: BoundRow, columns: readonly BoundColumn[]): string[] =>
-  columns.map((column) => {
-    const value = row[column] ?? '';
-    return String(value instanceof Date ? value.getTime() : value);
-  });
+export const boundColumns = (row: BoundRow, columns: readonly BoundColumn[]): BoundColumns => {
+  const bound: Partial<Record<BoundColumn, string | Date | null | undefined>> = {};
+  for (const column of columns) bound[column] = row[column];
+  return bound;
+};
 
-export const textsOfToken = (row: BoundToken): string[] => textsOf(row, TOKEN_COLUMNS);
+export const boundOfToken = (row: BoundToken): BoundColumns => boundColumns(row, TOKEN_COLUMNS);
 
 /** Re-sealed after a rotation. A test compares this list with the columns of the database, and with what the modules seal. */
 export const SEALED_TABLES: readonly SealedTable[] = [

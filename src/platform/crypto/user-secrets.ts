@@ -7,14 +7,13 @@ import { type Binding, createSealingKey, open, seal, type SealingKey } from './s
 /** In the header of each value. The pepper never changes, so there is one key. */
 const KEY_ID = '00000000-0000-8000-8000-000000000001';
 
-const keyOf = (pepper: DigestKey): SealingKey => createSealingKey(KEY_ID, userKeyBytes(pepper), 1);
+const keyOf = (pepper: DigestKey): SealingKey => createSealingKey(KEY_ID, userKeyBytes(pepper));
 
 /** Of the authenticator app, or of a passkey by its id. */
 type Field = 'second_factor' | `passkey ${string}`;
 
 const placeOf = (environment: string, id: string, field: Field): Binding => ({
   environment,
-  tenant_id: '',
   record: 'user',
   id,
   field,

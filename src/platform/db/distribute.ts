@@ -21,8 +21,8 @@ export const DISTRIBUTED_TABLES = [
   'runs',
 ] as const;
 
-/** Citus refuses triggers. The server records deletions itself, and only servers of early releases need the mask forgotten. */
-const TRIGGERS = ['tokens_forget_mask', 'tokens_record_erasures'];
+/** Citus refuses triggers. The server records deletions itself. */
+const TRIGGER = 'tokens_record_erasures';
 
 /** Statements of servers wait behind this one, so it gives up instead. */
 const LOCK_TIMEOUT_MS = 10_000;
@@ -83,7 +83,7 @@ const isDistributed = async (session: Client, table: string): Promise<boolean> =
     .rowCount !== 0;
 
 /**
- * A server looks for the triggers when it starts: one that still runs would record no erasures afterwards. The list of sessions is
+ * A server looks for the trigger when it starts: one that still runs would record no erasures afterwards. The list of sessions is
  * kept for a transaction unless it is cleared.
  */
 const checkNoServer = async (session: Client, waitMs = 0): Promise<void> => {
@@ -109,7 +109,7 @@ const distributeTables = async (session: Client, report: Report): Promise<boolea
     }
     if (table === 'tokens') {
       await checkNoServer(session, SESSIONS_END_MS);
-      for (const name of TRIGGERS) await session.query(`DROP TRIGGER IF EXISTS ${name} ON tokens`);
+      await session.query(`DROP TRIGGER IF EXISTS ${TRIGGER} ON tokens`);
     }
     // Citus does not tell its workers the setting that names tenants: behind a wall they would see no rows.
     await lowerWalls(async (text, values) => (await session.query(text, values)).rows, table);

@@ -94,14 +94,12 @@ const HAS_TENANT = 'SELECT 1 FROM tenants WHERE id = $1';
 const FIND_NEXT_TREE = 'SELECT tenant_id FROM log_trees WHERE tenant_id > $1::uuid ORDER BY tenant_id LIMIT 1';
 
 const FIND_ARCHIVES =
-  "SELECT name, from_id, to_id, coalesce(rows, 0)::float8 AS rows, coalesce(sha256, '') AS sha256, note FROM log_archives ORDER BY to_id";
+  'SELECT name, from_id, to_id, rows::float8 AS rows, sha256, note FROM log_archives ORDER BY to_id';
 
 const ADD_ARCHIVE = `
 INSERT INTO log_archives (name, from_id, to_id, archived_at, rows, sha256, note) VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT (name) DO UPDATE SET from_id = excluded.from_id, to_id = excluded.to_id, archived_at = excluded.archived_at,
   rows = excluded.rows, sha256 = excluded.sha256, note = excluded.note`;
-
-const FORGET_ARCHIVE = 'DELETE FROM log_archives WHERE name = $1 AND note IS NULL';
 
 /** What the tree needs no more once all rows below an id are archived: it goes on from its last block. */
 const DROP_BLOCKS = `
@@ -238,12 +236,12 @@ export const hasTenant = async (query: Query, tenant_id: string): Promise<boolea
 export const findTreeAfter = async (query: Query, tenant_id: string): Promise<string | undefined> =>
   (await query('find-log-tree-after', FIND_NEXT_TREE, [tenant_id]))[0]?.tenant_id;
 
-/** Rows that were moved into an archive, as the database says. `note` is its signature: null of an earlier release. */
-export type ArchivedMonth = ArchiveMark & { name: string; note: string | null };
+/** Rows that were moved into an archive, as the database says. `note` is its signature. */
+export type ArchivedMonth = ArchiveMark & { name: string; note: string };
 
 /** Whether the key of the log signed it. Nothing else excuses a missing row. */
 export const isSignedMonth = ({ note, ...mark }: ArchivedMonth, keys: readonly LogPublicKey[]): boolean =>
-  note !== null && isSignedMark(mark, note, keys);
+  isSignedMark(mark, note, keys);
 
 /** @throws unavailable. */
 export const findArchivedMonths = async (query: Query): Promise<ArchivedMonth[]> =>
@@ -259,11 +257,6 @@ export const addArchivedMonth = async (
 ): Promise<void> => {
   const name = `${partition}/${sha256.slice(0, 12)}`;
   await query(undefined, ADD_ARCHIVE, [name, from_id, to_id, now, rows, sha256, note]);
-};
-
-/** The mark of an earlier release, in whose place a signed one is. */
-export const forgetUnsignedMonth = async (query: Query, name: string): Promise<void> => {
-  await query(undefined, FORGET_ARCHIVE, [name]);
 };
 
 /** Deletes what trees need no more when all rows below an id are in archives. @param before the time of the id. */

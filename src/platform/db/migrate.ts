@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, type PoolConfig } from 'pg';
 import { sha256Hex } from '../crypto/digest.ts';
+import { PROGRAM } from '../program.ts';
 import { SEE_ALL_TENANTS } from './named-tenants.ts';
 import { splitStatements } from './split-statements.ts';
 import { raiseWalls } from './tenant-walls.ts';
@@ -17,7 +18,7 @@ type HistoryRow = { name: string; checksum: string; is_finished: boolean };
 
 /** Its message is for the operator: what is wrong, why, and the command that repairs it. */
 export class MigrationError extends Error {
-  /** Prisma's code where there is one (`P3005`), `edited` for a changed file. */
+  /** Prisma's code where there is one (`P3005`), `edited` for a changed file, `earlier` for a vault of an earlier build. */
   readonly code: string | undefined;
 
   constructor(message: string, code?: string, cause?: unknown) {
@@ -29,7 +30,7 @@ export class MigrationError extends Error {
 
 const CONNECT_TIMEOUT_MS = 10_000;
 
-/** The key of Prisma's schema engine, so that it and earlier releases exclude each other with this one. */
+/** The key of Prisma's schema engine, so that it and other releases exclude each other with this one. */
 export const LOCK_KEY = 72707369;
 const LOCK_RETRY_MS = 200;
 /** Migrations that build an index on a large table take minutes. */
@@ -47,6 +48,9 @@ const CREATE_HISTORY = `CREATE TABLE IF NOT EXISTS _prisma_migrations (
   applied_steps_count INTEGER NOT NULL DEFAULT 0
 )`;
 
+/** For the operator of a vault that has the tables of a build before the first migration of the releases. */
+export const EARLIER_BUILD = `is of a build before 0.2.0, which this release cannot upgrade: export its tokens with that build (${PROGRAM} export), start this release with a new database, import them (${PROGRAM} import --format strongroom), and make applications, keys, rules, code, proxies and people anew (docs/operations/upgrade.md)`;
+
 /**
  * Applies the migrations of `<migrationsDir>/<name>/migration.sql` that the database lacks. Several processes may call it at
  * once: one applies, the others wait and find nothing to do. A database of a newer release is accepted as it is.
@@ -60,9 +64,12 @@ export const migrate = (
   only?: readonly string[],
 ): Promise<MigrationResult> =>
   inSession(connection, async (session) => {
-    const released = (await readReleased(migrationsDir)).filter(({ name }) => only?.includes(name) ?? true);
+    const all = await readReleased(migrationsDir);
+    const released = all.filter(({ name }) => only?.includes(name) ?? true);
     const total = released.length;
-    if (pendingNames(released, await readHistory(session)).length === 0) {
+    const before = await readHistory(session);
+    refuseEarlierBuild(all, before);
+    if (pendingNames(released, before).length === 0) {
       await raiseMissingWalls(session, only);
       return { applied: [], total };
     }
@@ -85,7 +92,9 @@ export const findPendingMigrations = (
 ): Promise<{ pending: string[]; total: number }> =>
   inSession(connection, async (session) => {
     const released = await readReleased(migrationsDir);
-    return { pending: pendingNames(released, await readHistory(session)), total: released.length };
+    const history = await readHistory(session);
+    refuseEarlierBuild(released, history);
+    return { pending: pendingNames(released, history), total: released.length };
   });
 
 /** The names of the migrations of this release, oldest first. @throws MigrationError. */
@@ -108,21 +117,12 @@ const inSession = async <Result>(connection: PoolConfig, work: (session: Client)
   }
 };
 
-/**
- * In a new vault, and where the last upgrade is over: no process of a version that does not know walls uses these. A restore, which
- * applies some migrations only, raises them when it has loaded the rows.
- */
+/** A restore, which applies some migrations only, raises them when it has loaded the rows. */
 const raiseMissingWalls = async (session: Client, only: readonly string[] | undefined): Promise<void> => {
   if (only !== undefined) return;
   // A release in a test may be without.
-  const { rows: found } = await session.query(
-    `SELECT to_regprocedure('raise_tenant_wall(regclass)') IS NOT NULL AS there`,
-  );
-  if (!found[0].there) return;
-  const { rows } = await session.query<{ has_walls: boolean }>(
-    'SELECT NOT EXISTS (SELECT FROM instance WHERE contracted_at IS NULL) AS has_walls',
-  );
-  if (rows[0]?.has_walls) await raiseWalls(async (text, values) => (await session.query(text, values)).rows);
+  const { rows } = await session.query(`SELECT to_regprocedure('raise_tenant_wall(regclass)') IS NOT NULL AS there`);
+  if (rows[0].there) await raiseWalls(async (text, values) => (await session.query(text, values)).rows);
 };
 
 const readReleased = async (migrationsDir: string): Promise<Migration[]> => {
@@ -157,6 +157,12 @@ const readHistory = async (session: Client): Promise<HistoryRow[] | undefined> =
     if ((error as { code?: string }).code === UNDEFINED_TABLE) return undefined;
     throw error;
   }
+};
+
+/** Every release begins with the same first migration. A history without it is of an earlier build. @throws MigrationError. */
+const refuseEarlierBuild = ([first]: Migration[], history: HistoryRow[] = []): void => {
+  if (history.length > 0 && first && !history.some(({ name }) => name === first.name))
+    throw new MigrationError(`The vault in the database ${EARLIER_BUILD}.`, 'earlier');
 };
 
 /** Includes an unfinished migration of another release: it failed, or another process is applying it. */

@@ -55,8 +55,6 @@ type Fault = { name: SignedTableName; row: Row };
 export const createSignedRows = (metrics: Metrics) => {
   let macs: RowMacs | undefined;
   let log: Log | undefined;
-  let isSigning = (): boolean => false;
-  let isRequired = (): boolean => false;
   const seen = new Map<string, number>();
 
   const key = (name: SignedTableName, id: string): string => `${name} ${id}`;
@@ -79,25 +77,16 @@ export const createSignedRows = (metrics: Metrics) => {
 
   const isHead = (name: SignedTableName): name is HeadTable => name === 'tenants' || name === 'users';
 
-  /** Before the contract step, rows of a tenant or user that was never signed are taken as they are. */
-  const isUnsigned = (name: HeadTable, row: Row): boolean =>
-    !isRequired() && row['mac'] == null && !seen.has(key(name, row['id'] as string));
-
   /** The first row that does not verify. */
   const findFault = (parts: Parts): Fault | undefined => {
     const rows = new Map<SignedTableName, Row | undefined>(parts);
-    const isTaken = (name: SignedTableName): boolean => {
-      const head = headOf(name);
-      const row = rows.get(head);
-      return row !== undefined && isUnsigned(head, row);
-    };
     for (const [name, row] of parts) {
-      if (!row || isTaken(name)) continue;
+      if (!row) continue;
       const { versionOf: from } = tableOf(name);
       const version = from === null ? null : (rows.get(from)?.['auth_version'] as number);
       if (!getMacs().isIntact(name, row, version) || (isHead(name) && isBehind(name, row))) return { name, row };
     }
-    for (const [name, row] of parts) if (row && isHead(name) && !isTaken(name)) remember(name, row);
+    for (const [name, row] of parts) if (row && isHead(name)) remember(name, row);
     return undefined;
   };
 
@@ -128,18 +117,10 @@ export const createSignedRows = (metrics: Metrics) => {
   };
 
   return {
-    /**
-     * @param isSigning whether this process signs what it writes: no process of an earlier version runs.
-     * @param isRequired whether each row must be signed: all rows of earlier versions have been.
-     */
-    open: (services: { pepper: DigestKey; log: Log; isSigning: () => boolean; isRequired: () => boolean }): void => {
-      ({ log, isSigning, isRequired } = services);
+    open: (services: { pepper: DigestKey; log: Log }): void => {
+      ({ log } = services);
       macs = createRowMacs(services.pepper);
     },
-
-    isSigning: (): boolean => isSigning(),
-
-    isUnsigned,
 
     remember,
 

@@ -14,8 +14,6 @@ type Held = {
   table: HeadTable;
   id: string;
   version: number;
-  /** Its rows are taken as they are. */
-  isUnsigned: boolean;
   isRevoking: boolean;
   /** The version that this transaction has raised it to. */
   signed?: number;
@@ -92,12 +90,11 @@ export const createSigning = (signedRows: SignedRows, tenant_id: string, query: 
     if (known) return known;
     const [row] = (await query(`hold-${table}`, holdHead(table), [id])) as Row[];
     if (!row || !signedRows.areIntact([[table, row]])) return undefined;
-    return keep(table, id, row['auth_version'] as number, signedRows.isUnsigned(table, row));
+    return keep(table, id, row['auth_version'] as number, false);
   };
 
-  const keep = (table: HeadTable, id: string, version: number, isUnsigned: boolean): Held => {
-    // What was never signed is signed as a whole.
-    const held = { table, id, version, isUnsigned, isRevoking: isUnsigned, written: new Map() };
+  const keep = (table: HeadTable, id: string, version: number, isRevoking: boolean): Held => {
+    const held = { table, id, version, isRevoking, written: new Map() };
     heads.set(headKey(table, id), held);
     return held;
   };
@@ -115,8 +112,8 @@ export const createSigning = (signedRows: SignedRows, tenant_id: string, query: 
     written.set(name, ids.add(textOf(id)));
   };
 
-  const isIntactIn = ({ isUnsigned, version }: Held, name: SignedTableName, row: Row, isOnce?: boolean): boolean =>
-    isUnsigned || signedRows.isIntactUnder(name, row, version, isOnce);
+  const isIntactIn = ({ version }: Held, name: SignedTableName, row: Row, isOnce?: boolean): boolean =>
+    signedRows.isIntactUnder(name, row, version, isOnce);
 
   const findWritten = async ({ id }: Held, name: SignedTableName, ids: readonly string[]): Promise<Row[]> =>
     query(`find-written-${name}`, findRows(name), [id, JSON.stringify(ids.map((each) => ({ id: each })))]);
@@ -186,7 +183,7 @@ export const createSigning = (signedRows: SignedRows, tenant_id: string, query: 
     add: async (name: SignedTableName, id: RowId, owner?: string): Promise<void> =>
       note(await holdOf(name, owner), name, id),
 
-    /** Call after a tenant or user was added. */
+    /** Call after a tenant or user was added: it gets its first version. */
     addHead: (table: HeadTable, id: string): void => void keep(table, id, 0, true),
 
     /** Call before the row is changed: what it was does not verify any more. @throws notFound where it does not verify now. */
@@ -214,14 +211,6 @@ export const createSigning = (signedRows: SignedRows, tenant_id: string, query: 
         if (isIntactIn(held, name, row)) note(held, name, row[tableOf(name).id] as RowId);
     },
 
-    /** Locks a tenant or user, to sign it and its rows as they are. @returns whether it was signed. @throws notFound. */
-    takeAsItIs: async (table: HeadTable, id: string): Promise<boolean> => {
-      const [row] = (await query(`hold-${table}`, holdHead(table), [id])) as Row[];
-      if (!row) throw notFound(table === 'tenants' ? 'tenant' : 'user');
-      keep(table, id, row['auth_version'] as number, true);
-      return row['mac'] !== null;
-    },
-
     /** Rows of a tenant or user are deleted: put back, they do not verify. @param id of a user. */
     revoke: async (table: HeadTable, id: string = tenant_id): Promise<void> => {
       (await getHeld(table, id)).isRevoking = true;
@@ -235,9 +224,7 @@ export const createSigning = (signedRows: SignedRows, tenant_id: string, query: 
 
     /** Signs what was written. Before the commit. The tenant first. */
     write: async (): Promise<void> => {
-      for (const held of heads.values())
-        // What is signed stays so, also in a process that does not know yet that the upgrade is over.
-        if (signedRows.isSigning() || !held.isUnsigned) await everywhere(held.table, () => signHeld(held));
+      for (const held of heads.values()) await everywhere(held.table, () => signHeld(held));
     },
   };
 };

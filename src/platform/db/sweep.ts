@@ -232,6 +232,7 @@ const expiryLog = (id: string, entity_type: string, token_id: string, at: Date):
   operation: 'delete',
   message: 'Token expired',
   created_at: at.toISOString(),
+  disclosure: 'none',
   outcome: 'success',
 });
 

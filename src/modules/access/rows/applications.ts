@@ -14,8 +14,8 @@ export type StoredApplication = {
   type: string;
   permissions: string[];
   rules: unknown;
-  /** Empty, or null in rows of earlier versions: it narrows nothing. */
-  allowed_hosts: string[] | null;
+  /** Empty: it narrows nothing. */
+  allowed_hosts: string[];
   rate_limit: unknown;
   daily_reveals: number | null;
   daily_uses: number | null;
@@ -62,13 +62,10 @@ const LOCK_FOR_USE = 'SELECT id FROM applications WHERE tenant_id = $1::uuid AND
 
 const keyOf = ({ tenant_id }: { tenant_id: string }, id: string) => ({ tenant_id_id: { tenant_id, id } });
 
-/** Rows of earlier versions have no `search_name`. */
-const SEARCH_NAME = 'coalesce(search_name, lower(name))';
-
 /** The newest applications of a name, as many as lists count. */
 const findIdsByName = async ({ query, tenant_id }: TenantQuery, name: string): Promise<string[]> => {
   const values: unknown[] = [tenant_id];
-  const condition = nameCondition(name, (value) => `$${values.push(value)}`, SEARCH_NAME);
+  const condition = nameCondition(name, (value) => `$${values.push(value)}`);
   const text = `SELECT id FROM applications WHERE tenant_id = $1 AND ${condition}
     ORDER BY created_at DESC, id LIMIT ${COUNTED_MAX}`;
   const rows = (await query(undefined, text, values)) as { id: string }[];

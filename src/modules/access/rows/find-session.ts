@@ -24,7 +24,7 @@ const SESSIONS = `SELECT ${signedColumns('tenants', 't')}, ${signedColumns('appl
   ${signedColumns('api_keys', 'k')}, ${signedColumns('collect_sessions', 's')}, t.name AS tenant_name
 FROM collect_sessions s JOIN tenants t ON t.id = s.tenant_id
 JOIN applications a ON a.tenant_id = s.tenant_id AND a.id = s.created_by
-LEFT JOIN api_keys k ON k.public_id = s.key_id AND k.tenant_id = s.tenant_id AND k.application_id = s.created_by`;
+JOIN api_keys k ON k.public_id = s.key_id AND k.tenant_id = s.tenant_id AND k.application_id = s.created_by`;
 
 export const FIND_SESSION = `${SESSIONS} WHERE s.public_id = $1`;
 /** A page ends with the first token of its session. */
@@ -32,14 +32,6 @@ export const FIND_PAGE_SESSION = `${SESSIONS} WHERE s.page_digest = $1 AND cardi
 export const FIND_FRAME_SESSION = `${SESSIONS} WHERE s.id = $1::uuid`;
 
 const ofSession = ['tenants', 'applications', 'api_keys', 'collect_sessions'] as const;
-
-type Found = { tenants: { mac: Buffer | null }; api_keys?: { expires_at: Date | null } };
-
-/** @returns undefined where the key is gone. A session of an earlier version has no key; it counts until the contract step. */
-const endOf = ({ tenants, api_keys }: Found, { key_id, expires_at }: { key_id: string | null; expires_at: Date }) => {
-  if (!api_keys) return key_id === null && tenants.mac === null ? expires_at : undefined;
-  return api_keys.expires_at && api_keys.expires_at < expires_at ? api_keys.expires_at : expires_at;
-};
 
 /** @param text finds one session by `value`. @returns undefined too where the key that created it has ended. */
 export const loadSession = async <Session>(
@@ -49,9 +41,10 @@ export const loadSession = async <Session>(
   value: unknown,
 ): Promise<Session | undefined> => {
   const [found] = await signedRows.find(ofSession, () => statements.query(name, text, [value]));
-  const expires_at = found && endOf(found, found.collect_sessions);
-  if (!found || !expires_at) return undefined;
-  const { tenants, applications, collect_sessions, joined } = found;
+  if (!found) return undefined;
+  const { tenants, applications, api_keys, collect_sessions, joined } = found;
+  const ends = [collect_sessions.expires_at, api_keys.expires_at ?? collect_sessions.expires_at];
+  const expires_at = ends[0] < ends[1] ? ends[0] : ends[1];
   const creator = { ...applications, application_id: applications.id, settings: tenants.settings };
   return { ...collect_sessions, expires_at, creator, tenant_name: joined.tenant_name };
 };

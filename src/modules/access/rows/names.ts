@@ -7,17 +7,17 @@ import { COUNTED_MAX, type Counted } from '../../../platform/pagination.ts';
 /** A name as searches compare it, in a column of its own: comparisons of the database depend on its locale. */
 export const searchNameOf = (name: string): string => name.normalize('NFC').toLowerCase();
 
-/** Ordered by bytes. */
+/** With names as `searchNameOf` returns them, ordered by bytes. */
 const SEARCH_NAME = 'search_name';
 
-/** @param add adds a parameter and returns its placeholder. @param column with names as `searchNameOf` returns them. */
-export const nameCondition = (name: string, add: (value: string) => string, column = SEARCH_NAME): string => {
+/** @param add adds a parameter and returns its placeholder. */
+export const nameCondition = (name: string, add: (value: string) => string): string => {
   const wanted = searchNameOf(name);
-  if (!wanted.includes('*')) return `${column} = ${add(wanted)}`;
+  if (!wanted.includes('*')) return `${SEARCH_NAME} = ${add(wanted)}`;
   const pattern = wanted.replace(/[\\%_]/g, '\\$&').replace(/\*+/g, '%');
-  const like = `${column} LIKE ${add(pattern)}`;
+  const like = `${SEARCH_NAME} LIKE ${add(pattern)}`;
   const [prefix] = wanted.split('*', 1) as [string];
-  return prefix === '' || column !== SEARCH_NAME ? like : `(${like} AND ${beginsBytewise(column, prefix, add)})`;
+  return prefix === '' ? like : `(${like} AND ${beginsBytewise(SEARCH_NAME, prefix, add)})`;
 };
 
 export type NamedFilter = { ids?: string[] | undefined; name?: string | undefined };

@@ -6,7 +6,7 @@ import { findSessionState } from '../rows/sso.ts';
 
 /**
  * Secrets of such sessions begin with it. So the secret itself tells, and no writer of the database can make another kind of session of
- * one. Servers of earlier versions refuse these secrets.
+ * one.
  */
 export const SSO_SECRET_PREFIX = 'sso.';
 

@@ -17,7 +17,7 @@ END`,
 };
 
 /**
- * As insert_unique_tokens in prisma/migrations/20261127040000_log_macs, after its locks. The tenant is compared by `=`,
+ * As insert_unique_tokens in prisma/migrations/20261127120000_baseline, after its locks. The tenant is compared by `=`,
  * since Citus finds the shard by that.
  */
 const writeUniqueTokens: ShardFunction = {

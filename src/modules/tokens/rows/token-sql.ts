@@ -81,7 +81,7 @@ CROSS JOIN LATERAL (
 ) AS found`,
 );
 
-/** Writes tokens, except those with `seen` that have an equal one. The function is in prisma/migrations/20261127040000_log_macs. */
+/** Writes tokens, except those with `seen` that have an equal one. The function is in prisma/migrations/20261127120000_baseline. */
 export const INSERT_UNIQUE_TOKENS = 'SELECT place, existing FROM insert_unique_tokens($1::uuid, $2::json)';
 
 /** All tenants share the memory of locks. One request takes at most this many, for any number of fingerprints. */
@@ -101,11 +101,8 @@ export const LINK_TOKEN = INSERT_ASSOCIATION.replace('RETURNING child_id', 'ON C
 export const DELETE_ASSOCIATION = `
 DELETE FROM token_associations WHERE tenant_id = $1 AND parent_id = $2 AND child_id = $3 RETURNING child_id`;
 
-/**
- * Locks a token for UPDATE_TOKEN. The setting lasts until the end of the transaction. Without it, the trigger
- * tokens_forget_mask assumes an earlier version that does not know the column `masked`.
- */
-export const LOCK_TOKEN = `SELECT ${TOKEN_COLUMNS}, set_config('strongroom.sets_masked', 'on', true) FROM tokens
+/** Locks a token for UPDATE_TOKEN. */
+export const LOCK_TOKEN = `SELECT ${TOKEN_COLUMNS} FROM tokens
 WHERE tenant_id = $1 AND id = $2 AND (expires_at IS NULL OR expires_at > $3) FOR NO KEY UPDATE`;
 
 /** Sets every column that a change may touch, after LOCK_TOKEN. Plain parameters: Citus refuses an UPDATE from JSON. */

@@ -99,15 +99,6 @@ export const replayInVault = async (
   return replayed;
 };
 
-/** Whether no process of a version that does not know walls may use the vault: a column of a later migration. */
-const isContracted = async (session: Client): Promise<boolean> => {
-  const { rows } = await session.query(
-    `SELECT EXISTS (SELECT FROM instance AS i WHERE to_jsonb(i) ->> 'contracted_at' IS NOT NULL)
-     AND to_regprocedure('raise_tenant_wall(regclass)') IS NOT NULL AS is_contracted`,
-  );
-  return rows[0].is_contracted;
-};
-
 /**
  * Loads a dump, and then deletes again what the erasure list says, before anything of it is visible.
  * @throws StartError. Nothing is loaded then.
@@ -136,7 +127,7 @@ export const loadDump = async (
   }
   await dump.readEnd();
   const replayed = erasures && (await replayList(session, erasures));
-  if (await isContracted(session)) await raiseWalls(ask);
+  await raiseWalls(ask);
   await session.query('COMMIT');
   // Without statistics, PostgreSQL plans for small tables, until it makes them by itself.
   await session.query('ANALYZE').catch(() => undefined);

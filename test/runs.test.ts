@@ -505,7 +505,9 @@ describe('no response waits', () => {
 
   test('for the end of a run, which may be refused or wait for a lock', async () => {
     const reactor = await makeReactor(server, 'return { raw: 1 };');
+    const count = async () => (await server.request('GET', `/runs?resource_id=${reactor.id}`)).body.data.length;
     await react(server, reactor, {});
+    await expect.poll(count).toBe(1);
     const holder = new Client({ connectionString: server.databaseUrl, ...seeingAllTenants });
     await holder.connect();
     await holder.query('BEGIN; LOCK TABLE runs');
@@ -518,9 +520,7 @@ describe('no response waits', () => {
       await holder.query('COMMIT');
       await holder.end();
     }
-    await expect
-      .poll(async () => (await server.request('GET', `/runs?resource_id=${reactor.id}`)).body.data.length)
-      .toBe(4);
+    await expect.poll(count).toBe(4);
     await server.sql('REVOKE INSERT ON runs FROM CURRENT_USER');
     try {
       expect((await react(server, reactor, {})).status).toBe(200);

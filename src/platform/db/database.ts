@@ -1,5 +1,6 @@
 // The connection pool, and a handle for each tenant through which all statements on the tenant's rows go.
 // Look-ups before a caller is known use `statements`, in functions named `...BeforeCaller`.
+import { setTimeout as pause } from 'node:timers/promises';
 import { Pool, type PoolConfig } from 'pg';
 import { POOL_NAME } from './application-names.ts';
 import { createLogMacs, type LogMacs } from '../audit/log-macs.ts';
@@ -22,6 +23,9 @@ const CONNECT_TIMEOUT_MS = 2_000;
 const QUERY_TIMEOUT_MS = 10_000;
 /** PostgreSQL's own statement timeout comes first. If no error arrives, the connection is closed. */
 const SILENCE_MS = QUERY_TIMEOUT_MS + 1_000;
+
+/** Work that may come later waits for more of it: one statement for many rows costs a fraction of one for each. */
+const TOGETHER_MS = 100;
 
 /** The handle for one tenant's rows. */
 export type TenantDatabase = Statements & {
@@ -98,6 +102,7 @@ export const createDatabase = (
   const { accounts, writeBatches } = options;
   const logs = createLogWriter(statements.queryForBatch, logMacs, writeBatches, accounts, metrics, tracing);
   const runs = createRunWriter(statements.queryForBatch, logMacs.macOfRun, writeBatches, accounts, metrics, tracing);
+  let together: Promise<void> | undefined;
   const under_way = new Set<Promise<unknown>>();
   const drains = [() => Promise.all(under_way), () => logs.drain(), () => runs.drain()];
   const signedRows = createSignedRows(metrics);
@@ -162,11 +167,10 @@ export const createDatabase = (
     /** Sets work for each new connection, before its first query: the database may have crashed or failed over before. */
     onConnect: (prepare: (on: Query) => Promise<unknown>): void => void (prepareConnection = prepare),
 
-    /** Does work in a later turn of the event loop, and before connections close. It must not throw. */
+    /** Does work within a tenth of a second, together with other such work, and before connections close. It must not throw. */
     later: (work: () => Promise<unknown>): void => {
-      const done = new Promise<void>((resolve) => setImmediate(resolve))
-        .then(work)
-        .finally(() => under_way.delete(done));
+      together ??= pause(TOGETHER_MS).then(() => (together = undefined));
+      const done = together.then(work).finally(() => under_way.delete(done));
       under_way.add(done);
     },
 

@@ -3,13 +3,25 @@
 // is missing; a stand-in for a base image is any image with its name. Its images, projects, volumes and ports are its own.
 // Usage: npm run drill:docker
 import { execFileSync, spawnSync } from 'node:child_process';
-import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { generateX25519Identity, identityToRecipient } from 'age-encryption';
 import { apiKeysIn } from '../src/modules/access/api-keys.ts';
 import { COMPOSE_COMMANDS, COMPOSE_DIRECTORY } from '../src/cli/setup.ts';
+import { blocksOf, openShell, pagesWithCommands, settled } from '../test/support/pages.ts';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 /** Beside those of a project that runs here. */
@@ -72,7 +84,7 @@ const shellIn = (cwd: string, project: string, image: string) => {
     if (status !== 0) throw new Error(`${command} ended with ${status}\n${output}`);
     return output;
   };
-  return { attempt, run };
+  return { attempt, run, env };
 };
 
 type Shell = ReturnType<typeof shellIn>;
@@ -119,6 +131,38 @@ const makeUse = async (api_key: string): Promise<() => Promise<boolean>> => {
     CARD.slice(-4);
 };
 
+/** All that the commands of the guides may use, beside Docker. */
+const TOOLS = 'bash sh curl sed grep head cut tr cat mktemp date openssl docker'.split(' ');
+/** Its commands read and write files of the host. */
+const WITHOUT_GUIDE = 'docs/guides/import-and-export.md';
+
+/** Runs the commands of the pages against local testing, with no Node on the path. */
+const tryPages = async (clone: string, { attempt, run, env }: Shell, api_key: string): Promise<void> => {
+  const tools = mkdtempSync(join(tmpdir(), 'strongroom-tools-'));
+  for (const tool of TOOLS) symlinkSync(run(`command -v ${tool}`).trim(), join(tools, tool));
+  run('docker compose exec -d -e PORT=8443 api node echo/echo.ts');
+  while (attempt("docker compose exec -T api bash -c '</dev/tcp/127.0.0.1/8443'").status !== 0) await pause(500);
+  for (const page of pagesWithCommands.filter((each) => each !== WITHOUT_GUIDE)) {
+    const shell = openShell({ ...env, PATH: tools }, clone);
+    for (const { language, code, answer } of blocksOf(page)) {
+      if (language !== 'sh') continue;
+      const placed = code
+        .replaceAll('127.0.0.1:8080', `127.0.0.1:${PORT}`)
+        .replace(/^export SVC_API_KEY=.*$/m, `export SVC_API_KEY=${api_key}`)
+        // What is to come of the shell's own input is no input of a command.
+        .replaceAll(/npm run -s strongroom --(?!.* - <)/g, 'docker compose run --rm -T --interactive=false api')
+        .replaceAll('npm run -s strongroom --', 'docker compose run --rm -T api');
+      const text = await shell.run(placed);
+      if (answer === undefined) continue;
+      const [got, shown] = [JSON.parse(text), answer].map((each) => JSON.stringify(settled(each)));
+      if (got !== shown) throw new Error(`${page} shows ${shown}, and its command printed ${got}\n${code}`);
+    }
+    shell.end();
+    check(true, `the commands of ${page} work without Node, and print what it shows`);
+  }
+  rmSync(tools, { recursive: true });
+};
+
 const secondsOf = (began: number): string => `${Math.round((performance.now() - began) / 1000)} s`;
 
 const tryLocalTesting = (clone: string): Promise<void> => {
@@ -139,6 +183,7 @@ const tryLocalTesting = (clone: string): Promise<void> => {
     check(await use(), 'a reactor runs on it');
     const invite = run('docker compose run --rm -T api owner invite --email ada@example.com');
     check(invite.includes(`${BASE_URL}/join/`), 'owner invite prints a link');
+    await tryPages(clone, shell, api_key);
     run('docker compose down');
     const again = performance.now();
     run('docker compose up --wait');
@@ -166,7 +211,7 @@ const tryImage = async (clone: string): Promise<void> => {
         return key;
       }
       if (performance.now() - began > 120_000) throw new Error(run(`docker logs ${CONTAINER}`));
-      await new Promise((resolve) => setTimeout(resolve, 200));
+      await pause(200);
     }
   };
   try {

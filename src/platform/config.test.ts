@@ -319,3 +319,23 @@ test('a root key is 32 bytes in base64, base64url or hex, written out whole', ()
   ].concat(written.slice(1), mixed, notWhole, key.toString('hex').slice(1), key.subarray(1).toString('base64')))
     expect(() => loadConfig({ MASTER_KEY: text }), text).toThrow('MASTER_KEY: must be 32 random bytes');
 });
+
+describe('a development server in a container', () => {
+  const onNetwork = { HOST: '0.0.0.0', ALLOW_DEV_ON_NETWORK: '1', DATA_DIR: '/data' };
+  const STRONGROOM_COMMAND = 'docker exec CONTAINER strongroom';
+
+  test('reaches the echo server of its own loopback; other networks and production do not', () => {
+    expect(loadConfig(onNetwork).egress.development).toEqual({ echoFile: undefined });
+    expect(loadConfig({ ...onNetwork, STRONGROOM_COMMAND }).egress.development).toEqual({
+      echoFile: '/data/echo.json',
+    });
+    expect(loadConfig({ ...onNetwork, ...production, STRONGROOM_COMMAND }).egress.development).toBeUndefined();
+  });
+
+  test('has a key that scripts know; production has none, nor a vault that gets another key', () => {
+    const STRONGROOM_DEV_KEY = 'svc_test_key';
+    expect(loadConfig({ STRONGROOM_DEV_KEY }).devKey).toBe(STRONGROOM_DEV_KEY);
+    expect(() => loadConfig({ ...production, STRONGROOM_DEV_KEY })).toThrow(/STRONGROOM_DEV_KEY: is for development/);
+    expect(() => loadConfig({ STRONGROOM_DEV_KEY, BOOTSTRAP_API_KEY_FILE: '/key' })).toThrow(/must not be beside/);
+  });
+});

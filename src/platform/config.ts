@@ -328,7 +328,11 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
       development:
         mode === 'production'
           ? undefined
-          : { echoFile: isLoopback(values.HOST) ? echoFileIn(resolve(values.DATA_DIR)) : undefined },
+          : {
+              // The loopback of a container has nothing but the container's own.
+              echoFile:
+                isLoopback(values.HOST) || values.STRONGROOM_COMMAND ? echoFileIn(resolve(values.DATA_DIR)) : undefined,
+            },
     },
     publicUrl: values.PUBLIC_URL && new URL(values.PUBLIC_URL).origin,
     consoleHost,

@@ -11,6 +11,7 @@ import { cursorQuery } from '../../src/platform/http/list-parameters.ts';
 import { environmentSchema, fileVariables } from '../../src/platform/config.ts';
 import { moduleNames } from '../../src/platform/sandbox/protocol/module-names.ts';
 import { findTokenType } from '../../src/modules/tokens/token-types.ts';
+import { blocksOf, pagesWithCommands } from '../support/pages.ts';
 import { root } from '../support/process.ts';
 
 /** Where references to documents are checked. Add 'src' when its comments are clean. */
@@ -161,6 +162,16 @@ test('the settings that a page sets for npm start are variables of the configura
       .map((name) => `${page}: ${name}`),
   );
   expect(unknown).toEqual([]);
+});
+
+test('the commands of the guides need curl and what every system has', () => {
+  const needed = pagesWithCommands.flatMap((page) =>
+    blocksOf(page)
+      .filter(({ language }) => language === 'sh')
+      .flatMap(({ code }) => code.match(/\b(?:node|npx|jq|python3?|perl|ruby)\b.*/g) ?? [])
+      .map((words) => `${page}: ${words}`),
+  );
+  expect(needed).toEqual([]);
 });
 
 test('every npm script that a page names exists', () => {

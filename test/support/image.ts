@@ -1,8 +1,8 @@
 // The images, as far as they can be tried without Docker: a directory with what the stages of the Dockerfile copy, and nothing else,
 // and the environment and the entry point that they set.
-import { cpSync, existsSync, mkdtempSync, readFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdtempSync, readFileSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { OPTIONAL_IN_DEV_IMAGE, OPTIONAL_IN_IMAGE } from '../../release/sbom.ts';
 import { trim } from '../../release/trim.ts';
 import { root } from './process.ts';
@@ -89,7 +89,9 @@ export const makeImage = (image: 'production' | 'dev'): string => {
     for (const source of sources) {
       if (MADE_BY_BUILD.test(source)) continue;
       const path = source.replace(/^\/app\//, '');
-      cpSync(join(root, path), join(app, to, to.endsWith('/') ? path : ''), { recursive: true });
+      // Into a directory goes a file by its name, and of a directory what is in it.
+      const isFile = statSync(join(root, path)).isFile();
+      cpSync(join(root, path), join(app, to, to.endsWith('/') && isFile ? basename(path) : ''), { recursive: true });
     }
   return app;
 };

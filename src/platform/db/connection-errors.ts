@@ -1,11 +1,14 @@
 // Messages for the operator when the database cannot be connected: the reason, the address, and what to do. Never the password.
 import { Client, type PoolConfig } from 'pg';
+import { IS_IMAGE } from '../program.ts';
 
 /** Reason and fix by SQLSTATE of PostgreSQL or error code of the system. */
 const MESSAGES: Record<string, readonly [reason: string, fix: string]> = {
   '28P01': [
     'it refuses the user or the password',
-    'Check both in DATABASE_URL; characters such as @ : / # % must be percent-encoded there',
+    IS_IMAGE
+      ? 'Check both in DATABASE_URL. Under compose a volume keeps the passwords that it was made with: put the old secrets back, or start again without its data (docs/operations/docker.md)'
+      : 'Check both in DATABASE_URL; characters such as @ : / # % must be percent-encoded there',
   ],
   '28000': [
     'it does not let this user in',

@@ -5,7 +5,7 @@ import { z } from 'zod';
 
 /** Egress of a development server. In production there is none of it. */
 export type DevelopmentEgress = {
-  /** Names the destination of `npm run echo`. Undefined unless the server listens on loopback only. */
+  /** Names the destination of `npm run echo`. Undefined unless the server listens on loopback only, or in a container of its own. */
   echoFile: string | undefined;
 };
 

@@ -275,18 +275,15 @@ const tryProduction = (clone: string): Promise<void> => {
     const second = attempt(bootstrap);
     check(second.output.includes('docker compose run --rm -T api tenants create'), 'advice has the words of compose');
 
-    const identity = await generateX25519Identity();
-    const to = `--to ${await identityToRecipient(identity)}`;
+    const to = `--to ${await identityToRecipient(await generateX25519Identity())}`;
     const lost = attempt(`docker compose run --rm -T api backup /tmp/v.age ${to}`);
     check(lost.status === 1 && lost.output.includes('would be lost'), 'a backup that would be lost is refused');
     run(`docker compose run --rm -T api backup /files/v.age ${to}`);
     run('docker compose cp api:/files/v.age .');
     check(statSync(join(directory, 'v.age')).size > 1_000, 'a backup to the volume comes out by docker compose cp');
-    run('docker compose run --rm -T --entrypoint tee migrate /files/backup.key', identity);
-    const verified = run(
-      'docker compose run --rm -T migrate restore /files/v.age --identity /files/backup.key --verify',
-    );
-    check(/tenants/.test(verified), 'and is verified by a key that was put beside it');
+    run('docker compose run --rm -T --entrypoint tee api /files/in.jsonl', '{"id":"one","data":"value"}\n');
+    const imported = run('docker compose run --rm -T api import /files/in.jsonl --format jsonl --json');
+    check(imported.includes('"created":1'), 'a file that was put there is imported');
     const piped = run(
       'docker compose run --rm -T api reactor run -',
       'module.exports = async () => ({ raw: 41 + 1 });',

@@ -120,6 +120,8 @@ try {
     );
     const sql = dump
       .replaceAll(/^\\.*\n/gm, '')
+      // The heading of each object, which its statement repeats.
+      .replaceAll(/^--\n-- .*\n--\n\n+/gm, '')
       .replaceAll(/^((?:GRANT|REVOKE) .*(?:TO|FROM)) strongroom;$/gm, '$1 CURRENT_USER;');
     writeFileSync(to(`vault-${version}.sql`), sql);
     const statements = readStatements();

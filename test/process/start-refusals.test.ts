@@ -37,7 +37,10 @@ describe.concurrent('a server with a database of its own', () => {
       expect(behind.stdout).toMatch(/✔ root key: opens[^]*✘ migrations: 1 of \d+ pending/);
       const early = await start({ ...environment, MIGRATE_ON_START: 'false' });
       expect(await early.exited).toBe(1);
-      expect(early.output()).toMatch(/1 of \d+ migrations are pending \(\w+\).*npm run migrate/);
+      const [{ left }] = await query(database.url, 'SELECT count(*)::int AS left FROM _prisma_migrations');
+      expect(early.output()).toMatch(
+        left === 0 ? /no tables yet.*npm run migrate/ : /1 of \d+ migrations are pending \(\w+\).*npm run migrate/,
+      );
       await database.drop();
     });
   });

@@ -3,7 +3,7 @@ import { createReadStream } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { pipeline, type Readable } from 'node:stream';
 import { createGunzip } from 'node:zlib';
-import type { Client, PoolConfig } from 'pg';
+import type { PoolConfig } from 'pg';
 import { createAccounts } from '../platform/accounts.ts';
 import { createLogMacs } from '../platform/audit/log-macs.ts';
 import { logRow, operator } from '../platform/audit/record.ts';
@@ -17,12 +17,11 @@ import { randomBytesFromKernel } from '../platform/crypto/random.ts';
 import { createKeyRows } from '../platform/crypto/rows.ts';
 import { environmentOf, openPepper, openRootKey, openVault } from '../platform/crypto/vault-keys.ts';
 import type { Manifest } from '../platform/db/backup/dump.ts';
-import { checkEmpty, loadDump, replayInVault } from '../platform/db/backup/load.ts';
+import { checkEmpty, loadDump, type LogDeletions, replayInVault } from '../platform/db/backup/load.ts';
 import { type Dump, openDump } from '../platform/db/backup/read-dump.ts';
 import type { Replayed } from '../platform/db/backup/replay.ts';
 import { withScratchDatabase } from '../platform/db/backup/scratch.ts';
 import { codeOf, inSession } from '../platform/db/backup/session.ts';
-import type { Database } from '../platform/db/database.ts';
 import { EARLIER_BUILD, listMigrations, migrate, MigrationError } from '../platform/db/migrate.ts';
 import type { Query } from '../platform/db/statements.ts';
 import { StartError } from '../platform/errors.ts';
@@ -73,13 +72,19 @@ const restoreInto = async (
   poolConfig: PoolConfig,
   dump: Dump,
   erasures: Dump | undefined,
+  log?: LogDeletions,
 ): Promise<{ replayed: Replayed | undefined; isMigrated: boolean }> => {
   const { manifest } = dump;
   await inSession(poolConfig, (session) => checkEmpty(session, manifest));
   await migrate(poolConfig, migrationsDir, manifest.migrations);
   const progress = createProgress(io.say);
-  const replayed = await inSession(poolConfig, (session) => loadDump(session, dump, erasures, progress));
+  // Tables of an earlier version may lack columns of the log that this one writes.
+  const isCurrent = manifest.migrations.length === (await listMigrations(migrationsDir)).length;
+  const replayed = await inSession(poolConfig, (session) =>
+    loadDump(session, dump, erasures, progress, isCurrent ? log : undefined),
+  );
   const { applied } = await migrate(poolConfig, migrationsDir);
+  if (replayed && log && !isCurrent) await inSession(poolConfig, (session) => log(session, replayed));
   return { replayed, isMigrated: applied.length > 0 };
 };
 
@@ -97,24 +102,31 @@ const replayText = (manifest: Manifest, erasures: Dump | undefined, replayed: Re
   return `${replayedText(erasures, replayed)}${isOlder ? ' The list is older than the backup.' : ''}`;
 };
 
-/** What writes to the log of tenants that an erasure list has deleted them again. @throws StartError. */
-const openDeletionLog = async (config: Config, db: Database, provider: RootKeys) => {
-  const instance = await createKeyRows(db).findInstance();
-  if (!instance) throw noVault(config);
-  const macs = createLogMacs();
-  macs.open(await openPepper(provider, instance, environmentOf(config)));
-  const clock = {
-    now: () => new Date(),
-    newLogId: (at: Date) => newTimeOrderedId(at.getTime(), randomBytesFromKernel),
-  };
-  return async (session: Client, { tenants }: Replayed): Promise<void> => {
+const INSTANCE = 'SELECT environment, wrapped_pepper FROM instance WHERE id = 1';
+
+const clock = {
+  now: () => new Date(),
+  newLogId: (at: Date) => newTimeOrderedId(at.getTime(), randomBytesFromKernel),
+};
+
+/**
+ * Writes to the log of tenants that an erasure list has deleted them again, in the transaction that deletes them. It reads the
+ * pepper there, too: a restored vault is not visible elsewhere yet.
+ */
+const logDeletions =
+  (config: Config, provider: RootKeys): LogDeletions =>
+  async (session, { tenants }) => {
+    if (tenants.length === 0) return;
     const query: Query = async (_name, text, values) => (await session.query(text, values)).rows;
+    const [instance] = (await query(undefined, INSTANCE, [])) as { environment: string; wrapped_pepper: Buffer }[];
+    if (!instance) throw noVault(config);
+    const macs = createLogMacs();
+    macs.open(await openPepper(provider, instance, environmentOf(config)));
     for (const id of tenants) {
       const row = logRow(clock, operator, { operation: 'delete', entity_type: 'tenant', entity_ids: [id] });
       await insertLogs(query, id, [macs.sign(id, row)]);
     }
   };
-};
 
 /** Restores or verifies a backup. @throws StartError; the database has no row of it then. */
 export const restore = async (io: CommandIo, config: Config, options: RestoreOptions): Promise<void> => {
@@ -137,7 +149,7 @@ export const restore = async (io: CommandIo, config: Config, options: RestoreOpt
     }
     // A restore has the data directory alone, and makes its database; a verification works beside a running server.
     const services = { log: createLog(config.logLevel), accounts: createAccounts(), metrics: createMetrics() };
-    const { db, poolConfig } = await openDatabase(config, isVerify ? 'command' : 'server', services, start);
+    const { poolConfig } = await openDatabase(config, isVerify ? 'command' : 'server', services, start);
     const { manifest } = dump;
     const of = `Backup of ${manifest.made_at}, by strongroom ${manifest.product}`;
     if (isVerify) {
@@ -150,11 +162,7 @@ export const restore = async (io: CommandIo, config: Config, options: RestoreOpt
       if (!isWell) throw new StartError('The backup is not usable as it is: see the report.');
       return;
     }
-    const { replayed } = await restoreInto(io, poolConfig, dump, erasures);
-    if (replayed) {
-      const log = await openDeletionLog(config, db, provider);
-      await inSession(poolConfig, (session) => log(session, replayed));
-    }
+    const { replayed } = await restoreInto(io, poolConfig, dump, erasures, logDeletions(config, provider));
     io.print(
       `Restored: ${of}.\n${replayText(manifest, erasures, replayed)}\nSecurity codes are gone, and people must sign in again. Check it, then start the servers: ${PROGRAM} doctor`,
     );
@@ -172,7 +180,7 @@ export const replayErasureList = (io: CommandIo, config: Config, file: string): 
     const erasures = await openDump(await openFile(file), file, 'erasures');
     start.closers.push(() => erasures.close());
     await checkDump(config, provider, erasures, file);
-    const log = await openDeletionLog(config, db, provider);
+    const log = logDeletions(config, provider);
     const replayed = await inSession(poolConfig, (session) => replayInVault(session, erasures, log));
     io.print(replayedText(erasures, replayed));
   });

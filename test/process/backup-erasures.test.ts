@@ -81,6 +81,12 @@ describe('erasures', () => {
       expect(await target.sql('SELECT FROM proxies')).toEqual([]);
       expect(await target.sql('SELECT FROM proxy_keys')).toEqual([]);
       expect(await deletionsOf(target, other.tenant_id)).toEqual([{ actor_type: 'operator', isIntact: true }]);
+      // One transaction: a crash leaves neither without the other.
+      if (!isDistributed) {
+        const written = `SELECT xmin::text FROM audit_log WHERE tenant_id = $1 AND entity_type = 'tenant'
+          UNION SELECT xmin::text FROM deleted_tenants WHERE id = $1`;
+        expect(await target.sql(written, [other.tenant_id])).toHaveLength(1);
+      }
       // The sweep removes what the deleted tenant had, and its tokens are no erasures of their own.
       await sweep(target.ctx);
       expect(await target.sql('SELECT FROM tokens WHERE tenant_id = $1', [other.tenant_id])).toEqual([]);
@@ -125,6 +131,27 @@ describe('erasures', () => {
     expect((await deletionsOf(source, other.tenant_id)).at(-1)).toEqual({ actor_type: 'operator', isIntact: true });
     expect((await source.request('GET', `/tokens/${erased}`)).status).toBe(404);
     expect((await source.request('GET', `/tokens/${kept}`)).status).toBe(200);
+    await source.close();
+  });
+
+  test('are not replayed where the log cannot say so', async () => {
+    const source = await startServer();
+    const other = await source.newTenant();
+    const [tenant] = await source.sql('SELECT to_json(t) AS row FROM tenants t WHERE id = $1', [other.tenant_id]);
+    await source.request('DELETE', '/tenants/self', { key: other.api_key });
+    const list = here.backups.fileNamed('unlogged');
+    expect((await here.backups.cli(source.databaseUrl, ['erasures', 'export', list])).code).toBe(0);
+    await source.sql('INSERT INTO tenants SELECT * FROM json_populate_record(NULL::tenants, $1)', [tenant.row]);
+    // As a vault of an earlier version.
+    await source.sql('ALTER TABLE audit_log RENAME COLUMN mac TO not_yet');
+    const replay = () => here.backups.cli(source.databaseUrl, ['erasures', 'replay', list]);
+    const refused = await replay();
+    expect([refused.code, refused.stdout]).toEqual([1, '']);
+    expect(refused.stderr).toContain('Run migrate, then erasures replay again.');
+    const count = async () => (await source.sql('SELECT FROM tenants WHERE id = $1', [other.tenant_id])).length;
+    expect(await count()).toBe(1);
+    await source.sql('ALTER TABLE audit_log RENAME COLUMN not_yet TO mac');
+    expect([(await replay()).code, await count()]).toEqual([0, 0]);
     await source.close();
   });
 

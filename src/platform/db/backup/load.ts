@@ -83,15 +83,11 @@ const replayList = async (session: Client, erasures: Dump): Promise<Replayed> =>
   return replayErasures(session);
 };
 
-/**
- * Replays an erasure list in a vault that came back by other means.
- * @param log writes to the log of tenants that they were deleted. @throws StartError. Nothing is deleted then.
- */
-export const replayInVault = async (
-  session: Client,
-  erasures: Dump,
-  log: (session: Client, replayed: Replayed) => Promise<void>,
-): Promise<Replayed> => {
+/** Writes to the log of tenants that they were deleted, within the transaction that deletes them. @throws StartError. */
+export type LogDeletions = (session: Client, replayed: Replayed) => Promise<void>;
+
+/** Replays an erasure list in a vault that came back by other means. @throws StartError. Nothing is deleted then. */
+export const replayInVault = async (session: Client, erasures: Dump, log: LogDeletions): Promise<Replayed> => {
   await session.query('BEGIN');
   const replayed = await replayList(session, erasures);
   await log(session, replayed);
@@ -101,6 +97,7 @@ export const replayInVault = async (
 
 /**
  * Loads a dump, and then deletes again what the erasure list says, before anything of it is visible.
+ * @param log where deletions are to be logged with them. @returns what was deleted again.
  * @throws StartError. Nothing is loaded then.
  */
 export const loadDump = async (
@@ -108,6 +105,7 @@ export const loadDump = async (
   dump: Dump,
   erasures: Dump | undefined,
   progress: Progress,
+  log?: LogDeletions,
 ): Promise<Replayed | undefined> => {
   const { tables } = dump.manifest;
   const total = tables.reduce((sum, { bytes }) => sum + bytes, 0);
@@ -127,6 +125,7 @@ export const loadDump = async (
   }
   await dump.readEnd();
   const replayed = erasures && (await replayList(session, erasures));
+  if (replayed && log) await log(session, replayed);
   await raiseWalls(ask);
   await session.query('COMMIT');
   // Without statistics, PostgreSQL plans for small tables, until it makes them by itself.

@@ -26,6 +26,16 @@ const waysToSend: [string, (key: string) => Sent][] = [
   ['authorization', (key) => ({ headers: { authorization: `Bearer ${key}` } })],
   ['authorization of Basic', (key) => ({ headers: { authorization: `Basic ${btoa(`${key}:`)}` } })],
   ['x-api-key', (key) => ({ headers: { 'x-api-key': key } })],
+  ['Base64 without a scheme', (key) => ({ headers: { 'x-api-key': btoa(key) } })],
+  ['the second of two credentials', (key) => ({ headers: { authorization: `Bearer x, Basic ${btoa(`u:${key}`)}` } })],
+  ['JSON in Base64 in a cookie', (key) => ({ headers: { cookie: `a=${btoa(JSON.stringify({ key }))}` } })],
+  [
+    'escapes of JSON',
+    (key) => ({
+      headers: { 'x-arg': `{"k":"\\u0${key.charCodeAt(0).toString(16).padStart(3, '0')}${key.slice(1)}"}` },
+    }),
+  ],
+  ['three times percent-encoding', (key) => ({ path: `/proxy/own/${encoded(key).replaceAll('%', '%2525')}` })],
   ['a repeated header', (key) => ({ headers: { 'x-own': ['first', `key=${key}`] } })],
   ['a cookie', (key) => ({ headers: { cookie: `a=b; session=${key}; c=d` } })],
   ['a header in percent-encoding', (key) => ({ headers: { referer: `https://shop.test/?key=${encoded(key)}` } })],

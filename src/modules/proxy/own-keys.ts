@@ -9,11 +9,24 @@ import { decodePercent } from './bodies/percent.ts';
 const SENTENCE =
   'must not hold an API key of a vault, nor the key of this proxy: it would be sent to the destination. The keys of this vault belong into SVC-API-KEY and SVC-PROXY-KEY, the key of another one into the configuration of a stored proxy';
 
-/** A text as it is, and as receivers may decode it: percent-encoded, also twice, or the credentials of Basic. */
+/** Long enough for a key in Base64, of either alphabet. */
+const base64Run = /[A-Za-z0-9+/_-]{40,}/g;
+
+const jsonEscape = /\\u00([0-7][0-9a-f])/gi;
+
+/** More encodings around each other are no mistake. */
+const PERCENT_TIMES = 4;
+
+/** A text as it is, and as receivers may decode it: percent-encoded several times, in escapes of JSON, or in Base64 as Basic has it. */
 const readings = (text: string): string[] => {
-  const once = decodePercent(text, true);
-  const basic = /^\s*basic\s+(\S+)/i.exec(text)?.[1];
-  return [text, once, decodePercent(once, true), ...(basic ? [Buffer.from(basic, 'base64').toString('latin1')] : [])];
+  const found = [text];
+  for (let times = 0; times < PERCENT_TIMES && found.at(-1)?.includes('%'); times += 1)
+    found.push(decodePercent(found.at(-1) as string, true));
+  const decoded = found.at(-1) as string;
+  if (decoded.includes('\\u00'))
+    found.push(decoded.replace(jsonEscape, (_, hex: string) => String.fromCharCode(parseInt(hex, 16))));
+  for (const [run] of decoded.matchAll(base64Run)) found.push(Buffer.from(run, 'base64').toString('latin1'));
+  return found;
 };
 
 /**

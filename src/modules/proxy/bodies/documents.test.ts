@@ -77,12 +77,36 @@ describe.each(Object.entries(places))('JSON in %s', (_, { send: sendAs, place })
     for (const value of hostile) isRefused(document, value);
   });
 
-  test.each(['[VIP] {{ t }}', '{{ t }}', 'a {"x":"{{ t }}"}', '{name} {{ t }}', '{"a":"{{ t }}"} and more'])(
+  test.each(['[VIP] {{ t }}', '{{ t }}', 'a {"x":"{{ t }}"}', '{name} {{ t }}', '[{{ t }}] and more'])(
     'is not every text with brackets: %s',
     (document) => {
       expect(sendAs(document, { t: 'say "hi"\\' })).toBe(document.replace('{{ t }}', 'say "hi"\\'));
     },
   );
+});
+
+test.each(['{"a":"{{ t }}",}', '{"a":"x"}\n{"b":"{{ t }}"}', '{"a":"{{ t }}"} // note', '[{"a": {{ t }} }, ]'])(
+  'text that begins like JSON is JSON, for readers that take more than JSON: %s',
+  (body) => {
+    for (const type of ['text/plain', undefined, 'text/x-notes'])
+      expect(problemsOf(() => sendBody(type as string, body, { t: '","admin":true,"x":"' }))).toEqual({
+        body: [expect.stringContaining('quote_json')],
+      });
+  },
+);
+
+test('JSON in a header is JSON', () => {
+  const sent = (value: string, t: Json) => send({ headers: [['dropbox-api-arg', value]] }, { t }).headers[0]?.[1];
+  expect(sent('{"path":"/{{ t }}", "n":2}', 'a,b=c')).toBe('{"path":"/a,b=c", "n":2}');
+  expect(sent('{"n":{{ t }}}', 12)).toBe('{"n":12}');
+  expect(sent('{"n":{{ t | quote_json }}}', '"')).toBe('{"n":"\\""}');
+  for (const [value, t] of [
+    ['{"n":{{ t }}}', '1}{"admin":1'],
+    ['{"n":"{{ t }}"}', '","admin":"'],
+  ] as const)
+    expect(problemsOf(() => sent(value, t))).toEqual({
+      'headers["dropbox-api-arg"]': [expect.stringContaining('quote_json')],
+    });
 });
 
 test('text without a type that is JSON but for its expressions is JSON', () => {

@@ -69,10 +69,14 @@ const createJsonFollower = (): Follower => {
   };
 };
 
-/** Whether the author's own text is a JSON object or list, with strings in place of the expressions. */
+/** No other text begins like this. Some readers take comments, a comma at the end, or several documents. */
+const jsonStart = /^\ufeff?[\t\n\r ]*(?:\{[\t\n\r ]*"|\[[\t\n\r ]*["{[])/;
+
+/** Whether the author's own text begins like JSON, or is a JSON object or list with strings in place of the expressions. */
 function* isJson(cuts: readonly Cut[]): Slices<boolean> {
   const [first] = cuts;
   if (first === undefined || first.isExpression || !/^\ufeff?[\t\n\r ]*[[{]/.test(first.text)) return false;
+  if (jsonStart.test(first.text)) return true;
   const { state, follow } = createJsonState();
   const texts: string[] = [];
   for (const { text, isExpression } of cuts) {

@@ -13,6 +13,7 @@ import { percentStart } from './expression-start.ts';
 import { encodePercentAt, splitPercent } from './percent.ts';
 import { cutText, type Encode, hasSlots, type TextParts, refuseValue, writeParts } from './text-parts.ts';
 import { splitHeaderValue } from './place-rules.ts';
+import { documentChecks, splitChecked } from './documents.ts';
 
 export type RequestPlaces = {
   path: string;
@@ -122,6 +123,8 @@ const splitHeader = (name: string, value: string, references: References): TextP
   const place = formatPath(['headers', name]);
   if (ofReading.test(name) && cutText(value, place, references).some(({ isExpression }) => isExpression))
     throw refuseValue(place, 'must have no expressions: the header says how the body is searched for them');
+  const checks = runAtOnce(documentChecks(value, undefined, place, references));
+  if (checks) return splitChecked(value, place, references, encodeHeaderAt(place), checks);
   return splitHeaderValue([name, value], place, references, encodeHeaderAt(place));
 };
 

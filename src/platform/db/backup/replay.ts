@@ -26,8 +26,9 @@ WITH gone AS (${erased('tenant', 'tenants', 'id::text')} RETURNING t.id
 ), proxy_keys AS (DELETE FROM proxy_keys USING gone WHERE tenant_id = gone.id
 ), secrets AS (DELETE FROM invitation_secrets USING gone WHERE tenant_id = gone.id
 ), memberships AS (DELETE FROM memberships USING gone WHERE tenant_id = gone.id
+), marks AS (INSERT INTO deleted_tenants (id, deleted_at) SELECT id, now() FROM gone ON CONFLICT DO NOTHING
 )
-INSERT INTO deleted_tenants (id, deleted_at) SELECT id, now() FROM gone ON CONFLICT DO NOTHING RETURNING id`,
+SELECT id FROM gone`,
   application: `
 WITH gone AS (${erased('application', 'applications', 'id::text')} RETURNING t.tenant_id, t.id
 ), keys AS (DELETE FROM api_keys k USING gone WHERE k.tenant_id = gone.tenant_id AND k.application_id = gone.id

@@ -150,6 +150,8 @@ describe('the kind of a body', () => {
     'multipart/form-data; boundary=a; boundary=b',
     'multipart/form-data; boundary=a; boundary=A',
     'multipart/mixed; boundary*0=a; boundary*1=b',
+    'text/xml; charset=utf-8; charset = utf-16',
+    'text/xml; charset\t=utf-16',
   ])('two values of a parameter that says how to read are refused: %s', (type) => {
     const kind = bodyKindOf([['content-type', type]]);
     expect(kind.kind).toBe('refused');

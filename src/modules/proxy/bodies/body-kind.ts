@@ -168,7 +168,9 @@ const isAmbiguous = (value: string, from: number): boolean => {
   const given = new Map<string, string>();
   parameter.lastIndex = from;
   for (let match = parameter.exec(value); match; match = parameter.exec(value)) {
-    const [, spelled = '', quoted, bare = ''] = match;
+    const [all, spelled = '', quoted, bare = ''] = match;
+    // Some readers take blanks before the equals sign.
+    if (/^;[\t ]*(?:charset|boundary)(?:\*\d*\*?)?[\t ]+=/i.test(all)) return true;
     const [, name] = reading.exec(spelled.toLowerCase()) ?? [];
     if (name === undefined) continue;
     const text = quoted?.replace(/\\(.)/g, '$1') ?? bare.trim();

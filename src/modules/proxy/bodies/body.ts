@@ -74,10 +74,11 @@ const refuseUnsearched = (kind: UnsearchedKind, bytes: Buffer, path: Path, { cod
   if (coded === undefined && mayHoldExpression(kind, bytes)) throw invalidField(formatPath(path), UNSEARCHED);
 };
 
-const wideBrace = '(?:\\{|%\\x007\\x00b|\\\\\\x00u\\x000\\x000\\x007\\x00b)';
+const NULS = '\\x00{1,3}';
+const wideBrace = `(?:\\{|%${NULS}7${NULS}b|\\\\${NULS}u${NULS}0${NULS}0${NULS}7${NULS}b)`;
 
-/** Like `anyStart`, in UTF-16 of either byte order: with a NUL between two ASCII characters. */
-const wideStart = new RegExp(`${wideBrace}\\x00${wideBrace}`, 'i');
+/** Like `anyStart`, in UTF-16 or UTF-32 of either byte order: with NULs between two ASCII characters. */
+const wideStart = new RegExp(`${wideBrace}${NULS}${wideBrace}`, 'i');
 
 const mayStartInPart = (bytes: Buffer): boolean =>
   mayContain(anyStart, bytes) || (bytes.includes(0) && wideStart.test(bytes.toString('latin1')));

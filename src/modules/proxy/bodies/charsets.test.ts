@@ -264,7 +264,7 @@ describe('UTF-32', () => {
   test.each(['application/json', 'text/xml', 'text/csv', 'text/plain', 'application/yaml'])(
     'is a 415 that names it, with and without a mark and an expression: %s',
     (type) => {
-      for (const text of ['{"a":"{{ t }}"}', '\ufeff{"a":"{{ t }}"}', '{"a":1}', '\ufeff<a>é</a>'])
+      for (const text of ['漢{{ t }}', '{"a":"{{ t }}"}', '\ufeff{"a":"{{ t }}"}', '{"a":1}', '\ufeff<a>é</a>'])
         for (const isLittle of [true, false])
           for (const given of [type, `${type}; charset=utf-8`, `${type}; charset=utf-16`]) {
             const refusal = refusalOf(() => send({ type: given, body: utf32(text, isLittle) }, { t: 'v' }));
@@ -272,6 +272,13 @@ describe('UTF-32', () => {
           }
     },
   );
+
+  test('is refused in a part with an expression', () => {
+    for (const isLittle of [true, false]) {
+      const body = part('application/json', utf32('{"a":"{{ t }}"}', isLittle));
+      expect(refusalOf(() => send({ type: 'multipart/form-data; boundary=b', body }, { t: 'v' })).status).toBe(415);
+    }
+  });
 
   test('without a type is refused with an expression, and binary data that begins like it passes', () => {
     for (const isLittle of [true, false]) {

@@ -105,7 +105,7 @@ test('JSON in a header is JSON', () => {
     ['{"n":"{{ t }}"}', '","admin":"'],
   ] as const)
     expect(problemsOf(() => sent(value, t))).toEqual({
-      'headers["dropbox-api-arg"]': [expect.stringContaining('quote_json')],
+      'headers.dropbox-api-arg': [expect.stringContaining('quote_json')],
     });
 });
 

@@ -123,7 +123,9 @@ const splitHeader = (name: string, value: string, references: References): TextP
   const place = formatPath(['headers', name]);
   if (ofReading.test(name) && cutText(value, place, references).some(({ isExpression }) => isExpression))
     throw refuseValue(place, 'must have no expressions: the header says how the body is searched for them');
-  const checks = runAtOnce(documentChecks(value, undefined, place, references));
+  // A semicolon ends a cookie, whatever it is in.
+  const isCookie = name.toLowerCase() === 'cookie';
+  const checks = isCookie ? undefined : runAtOnce(documentChecks(value, undefined, place, references));
   if (checks) return splitChecked(value, place, references, encodeHeaderAt(place), checks);
   return splitHeaderValue([name, value], place, references, encodeHeaderAt(place));
 };

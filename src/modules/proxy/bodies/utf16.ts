@@ -14,15 +14,13 @@ export const mayBeWide = ([first, second]: Uint8Array): boolean =>
   second === undefined || first === 0 || second === 0 || utf16OfMark([first, second]) !== undefined;
 
 /**
- * Whether a body is in UTF-32, which begins with a byte order mark or an ASCII character between NULs. The proxy does not read it,
- * and JSON parsers may (RFC 4627 section 3).
+ * Whether a body is in UTF-32: two NULs stand before its first character or after it, as in no text in UTF-16. The proxy does not
+ * read it, and JSON parsers may (RFC 4627 section 3).
  */
 export const isUtf32 = ({ charset }: TextBodyKind, [first, second, third, fourth]: Uint8Array): boolean => {
   if (charset !== 'utf8' || fourth === undefined) return false;
-  const isMarkLe = first === 0xff && second === 0xfe;
-  const isMarkBe = third === 0xfe && fourth === 0xff;
-  if (third === 0 && fourth === 0) return isMarkLe || (first !== 0 && second === 0);
-  return first === 0 && second === 0 && (isMarkBe || (third === 0 && fourth !== 0));
+  const [isLittle, isBig] = [third === 0 && fourth === 0, first === 0 && second === 0];
+  return isLittle !== isBig;
 };
 
 /** The byte order of a body with a byte order mark. */

@@ -162,7 +162,7 @@ describe('who acts', () => {
   test('an API key in SVC-PROXY-KEY is told apart, in header and query: 400', async () => {
     for (const [path, headers] of [
       ['/proxy/', { 'svc-proxy-key': server.tenant.api_key }],
-      [`/proxy/?svc_proxy_key=${server.tenant.api_key}`, {}],
+      [`/proxy/?svc-proxy-key=${server.tenant.api_key}`, {}],
     ] as const) {
       const answer = await server.request('GET', path, { headers });
       expect(answer.status).toBe(400);

@@ -316,7 +316,8 @@ describe('a callback', () => {
     await expectRefused(third, await visitProvider(third, await begin(third, `x@${DOMAIN}`), late), 'cannot sign in');
     // A domain that the operator has not bound.
     await server.sql(
-      "INSERT INTO sso_domains SELECT 'victim.example', tenant_id, mac, created_at FROM sso_domains LIMIT 1",
+      `INSERT INTO sso_domains (domain, tenant_id, mac, created_at)
+       SELECT 'victim.example', tenant_id, mac, created_at FROM sso_domains LIMIT 1`,
     );
     const unbound = await open().vault.post('/console/sign-in', { email: 'a@victim.example', sso: '1' });
     expect([unbound.status, unbound.text]).toEqual([422, expect.stringContaining('No tenant of this vault')]);

@@ -24,6 +24,7 @@ const ROUTES: Record<string, string> = {
   'POST /detokenize': 'expressions',
   'GET /tokens/:parent_id/children': 'list of children',
   'POST /tokens/:parent_id/children/:child_id': 'nothing: it links',
+  'POST /sessions/:session_id/cvc': 'nothing: it takes a security code',
   'POST /reactors/:id/react': 'args',
   'ANY /proxy': 'requests',
   'ANY /proxy/*': 'requests',

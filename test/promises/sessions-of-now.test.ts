@@ -113,8 +113,9 @@ describe('a session ends with its key', () => {
     await expectEnded(sessions);
     await change('key_id = $2, created_by = $3', otherKey, other.id);
     await expectEnded(sessions);
-    await change('key_id = NULL, mac = NULL');
+    await change('mac = $2', Buffer.alloc(32));
     await expectEnded(sessions);
+    for (const column of ['key_id', 'mac']) await expect(change(`${column} = NULL`)).rejects.toThrow(`"${column}"`);
   });
 });
 

@@ -204,7 +204,6 @@ export const startServer = async (
   };
   const tenant = await newTenant();
 
-  const sql: TestServer['sql'] = async (text, values = []) => (await pool.query(text, values)).rows;
   return {
     ctx,
     app,
@@ -220,8 +219,8 @@ export const startServer = async (
       return { ...made, api_key: made.api_key.reveal() };
     },
     ...createClient(base_url, tenant),
-    sign: (id, table = 'tenants') => signAsItIs(ctx, sql, table, id),
-    sql,
+    sign: (id, table = 'tenants') => signAsItIs(ctx, pool, table, id),
+    sql: async (text, values = []) => (await pool.query(text, values)).rows,
     close: async () => {
       openLogs.delete(logLines);
       await app.close();

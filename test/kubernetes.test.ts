@@ -119,6 +119,11 @@ const checkAll = (objects: any[]): void => {
 
 test('the manifests as they are written', () => checkAll(written));
 
+test('the compose file of production names this version', () => {
+  const compose = readFileSync(join(root, 'deploy/compose/docker-compose.yml'), 'utf8');
+  expect(compose.match(/strongroom:[0-9.]+/g)).toEqual([`strongroom:${version}`]);
+});
+
 test('the base names this version, and every file of it', () => {
   const [base] = parse(readFileSync(join(KUBERNETES, 'base/kustomization.yaml'), 'utf8'));
   expect(base.images).toEqual([{ name: 'strongroom', newTag: version }]);

@@ -450,14 +450,41 @@ describe('a process that dies', () => {
     const { db } = server.ctx;
     const [row] = await server.sql('SELECT * FROM runs WHERE id = $1', [run.id]);
     const { tenant_id: _tenant, mac: _mac, ...begun } = row;
-    const signed = db.logMacs.signBegun(tenant_id, { run: begun, log_ids: [] });
-    await server.sql('INSERT INTO begun_runs VALUES ($1, $2, $3, $4)', [tenant_id, run.id, signed.run, signed.mac]);
+    const logs = await server.sql(`SELECT id FROM audit_log WHERE trace_id = $1 AND outcome = 'success'`, [trace_id]);
+    const signed = db.logMacs.signBegun(tenant_id, { run: begun, log_ids: logs.map(({ id }) => id) });
+    // The second one is a copy of the beginning under another id.
+    const copy = server.ctx.newLogId(new Date(Date.now() - 2 * RUN_UNKNOWN_AFTER_MS));
+    for (const id of [run.id, copy])
+      await server.sql('INSERT INTO begun_runs VALUES ($1, $2, $3, $4)', [tenant_id, id, signed.run, signed.mac]);
     server.clock.offsetMs = RUN_UNKNOWN_AFTER_MS + 1_000;
     await endDeadRuns(server.ctx, async () => true);
     server.clock.offsetMs = 0;
-    expect(await server.sql('SELECT id FROM begun_runs WHERE id = $1', [run.id])).toEqual([]);
+    expect(await server.sql('SELECT id FROM begun_runs WHERE id = ANY($1)', [[run.id, copy]])).toEqual([]);
     expect((await runsOf(trace_id, ['reactor']))['reactor']).toEqual(run);
     expect(await outcomesOf(trace_id, reactor.id)).toEqual(FAILED);
+  });
+
+  test('adds no rows like one that no server wrote', async () => {
+    const { tenant_id } = server.tenant;
+    const { db } = server.ctx;
+    const trace_id = newTrace();
+    const reactor = await makeReactor(server, 'return {};');
+    await react(server, reactor, {}, { headers: { 'svc-trace-id': trace_id } });
+    const { reactor: run } = await runsOf(trace_id, ['reactor']);
+    const [row] = await server.sql('SELECT * FROM runs WHERE id = $1', [run.id]);
+    const { tenant_id: _tenant, mac: _mac, ...begun } = row;
+    const id = server.ctx.newLogId(new Date(Date.now() - 2 * RUN_UNKNOWN_AFTER_MS));
+    const [forged] = await server.sql(
+      `INSERT INTO audit_log SELECT (jsonb_populate_record(l, jsonb_build_object('id', $2::text, 'message', 'Forged'))).*
+       FROM audit_log l WHERE trace_id = $1 AND outcome = 'success' LIMIT 1 RETURNING id`,
+      [trace_id, id],
+    );
+    const signed = db.logMacs.signBegun(tenant_id, { run: { ...begun, id, trace_id: null }, log_ids: [forged.id] });
+    await server.sql('INSERT INTO begun_runs VALUES ($1, $2, $3, $4)', [tenant_id, id, signed.run, signed.mac]);
+    await endDeadRuns(server.ctx, async () => true);
+    const forgeries = `SELECT id FROM audit_log WHERE tenant_id = $1 AND message LIKE '%Forged%'`;
+    expect(await server.sql(forgeries, [tenant_id])).toEqual([{ id }]);
+    expect(await server.sql('SELECT outcome FROM runs WHERE id = $1', [id])).toEqual([{ outcome: 'unknown' }]);
   });
 
   test('leaves no beginning that somebody else wrote', async () => {

@@ -324,6 +324,8 @@ describe('the page for redirects', () => {
     expect([status, text.match(/<input[^>]*>/g)]).toEqual([200, [expect.stringContaining('autocomplete="cc-csc"')]]);
     expect(text).toContain('ends with 4242');
     expect(text).not.toContain('<script');
+    const reads = await server.request('GET', `/logs?entity_id=${id}&operation=read`);
+    expect(reads.body.data).toEqual([expect.objectContaining({ actor_id: session.id, disclosure: 'masked' })]);
     const wrong = await send(session, '1234');
     expect([wrong.status, wrong.text.includes('Check the security code.')]).toEqual([422, true]);
     expect(wrong.text).not.toContain('1234');
@@ -344,6 +346,17 @@ describe('the page for redirects', () => {
     expect((await send(session, '737')).status).toBe(422);
     expect((await send(session, '7371')).status).toBe(303);
     expect(await codeOf(id)).toBe('7371');
+  });
+
+  test('shows no digits that the mask of the card hides, to a creator who may see the value', async () => {
+    const made = await server.request('POST', '/tokens', {
+      json: { type: 'card', data: { number: NUMBER }, mask: { number: '{{ data.number | slice: 0, 2 }}' } },
+    });
+    const permissions = ['session:create', 'token:update'] as const;
+    const rules = [{ priority: 1, container: '/', transform: 'reveal', permissions: ['token:read'] }];
+    const maker = await newMaker({ permissions: [...permissions], rules });
+    const session = await newSession(made.body.id, { return_url: RETURN_URL }, maker.key);
+    expect((await show(session)).text).not.toContain('4242');
   });
 
   test('is gone with its card', async () => {

@@ -134,7 +134,7 @@ describe('erasures', () => {
     await source.close();
   });
 
-  test('are not replayed where the log cannot say so', async () => {
+  test('delete nothing where the log cannot say so', async () => {
     const source = await startServer();
     const other = await source.newTenant();
     const [tenant] = await source.sql('SELECT to_json(t) AS row FROM tenants t WHERE id = $1', [other.tenant_id]);
@@ -142,12 +142,11 @@ describe('erasures', () => {
     const list = here.backups.fileNamed('unlogged');
     expect((await here.backups.cli(source.databaseUrl, ['erasures', 'export', list])).code).toBe(0);
     await source.sql('INSERT INTO tenants SELECT * FROM json_populate_record(NULL::tenants, $1)', [tenant.row]);
-    // As a vault of an earlier version.
     await source.sql('ALTER TABLE audit_log RENAME COLUMN mac TO not_yet');
     const replay = () => here.backups.cli(source.databaseUrl, ['erasures', 'replay', list]);
     const refused = await replay();
     expect([refused.code, refused.stdout]).toEqual([1, '']);
-    expect(refused.stderr).toContain('Run migrate, then erasures replay again.');
+    expect(refused.stderr).toContain('The database refused');
     const count = async () => (await source.sql('SELECT FROM tenants WHERE id = $1', [other.tenant_id])).length;
     expect(await count()).toBe(1);
     await source.sql('ALTER TABLE audit_log RENAME COLUMN not_yet TO mac');

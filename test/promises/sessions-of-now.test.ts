@@ -193,7 +193,7 @@ test('a decision that is not recorded only refuses', () => {
   /** They throw, and show nothing. */
   const refusing = ['changeToken', 'seesValue', 'degreeOf', 'isSeen', 'dropForbidden'];
   /** For pages, whose answers are not kept. */
-  const unkept = ['lastFourFor'];
+  const unkept = ['showLastFour'];
   const deciding = ['wouldDecide', 'decide', 'getTransformOfNew', 'decideAgain'];
   const modules = join(import.meta.dirname, '../../src/modules');
   const found: string[] = [];

@@ -82,9 +82,10 @@ const table: Record<string, Row> = {
   },
   'POST /tokens/delete-by-search': {
     path: () => '/tokens/delete-by-search',
-    json: { query: 'id:nothing', expected_count: 0 },
+    // It finds nothing.
+    json: { query: 'id:nothing', expected_count: 1 },
     permission: 'token:delete',
-    status: 200,
+    status: 409,
   },
   'GET /tokens/:id': {
     path: ({ token_id }) => `/tokens/${token_id}`,

@@ -183,6 +183,8 @@ export const addAuthentication = (app: App, ctx: AccessContext): Authentication 
     // Everybody can read the key: who has it takes nothing of what the tenant's own servers need.
     if (caller.publicAccess) request.account = openAccount(caller.tenant_id, request.ip);
     request.work = new Work(ctx, caller, { origin: originOf(request), reportLimit, warn: warnIn(reply) });
+    // A key that serves no more takes nothing of the rate that it shares with living ones.
+    checkPublicAccess(ctx, request, caller);
     if (rate_limit) await ctx.requestRates.take(caller, rate_limit, reportLimit);
     admit(request, reply, caller, permission);
   };

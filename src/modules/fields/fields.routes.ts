@@ -66,10 +66,9 @@ export const fieldsRoutes = async (app: App, ctx: SessionsContext): Promise<void
         'cross-origin-resource-policy': 'cross-origin',
         'referrer-policy': 'no-referrer',
       });
-      return framePage(session, version, {
-        isExpired: session.expires_at <= ctx.now(),
-        codeLength: await codeLengthOfSession(session),
-      });
+      const isExpired = session.expires_at <= ctx.now();
+      const codeLength = field === 'cvc' && !isExpired ? await codeLengthOfSession(session) : undefined;
+      return framePage(session, version, { isExpired, codeLength });
     },
   );
 };

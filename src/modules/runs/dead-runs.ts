@@ -43,7 +43,10 @@ const endRunsOf = (ctx: Ending, tenant_id: string, found: readonly BegunRow[]): 
     }
     if (runs.length === 0) return;
     await insertRuns(query, tenant_id, runs);
-    const rows: LogRow[] = await findLogRows(query, tenant_id, log_ids);
+    const rows: LogRow[] = [];
+    for (const { line, ...row } of await findLogRows(query, tenant_id, log_ids))
+      if (logMacs.isIntact(line)) rows.push(row);
+      else noteTampered(ctx, { table: 'audit_log', tenant_id, row_id: row.id });
     const logs = failedRows(ctx, rows).map((row) => logMacs.sign(tenant_id, row));
     if (logs.length > 0) await insertLogs(query, tenant_id, logs);
   });

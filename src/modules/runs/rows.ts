@@ -8,6 +8,7 @@ import {
 } from '../../platform/audit/run-rows.ts';
 import type { LogRow } from '../../platform/audit/record.ts';
 import type { TenantQuery } from '../../platform/db/database.ts';
+import { LOG_LINE } from '../../platform/db/log-stream.ts';
 import type { Query } from '../../platform/db/statements.ts';
 import { COUNTED_MAX, type Counted } from '../../platform/pagination.ts';
 
@@ -107,12 +108,15 @@ export const findEnded = async (query: Query, tenant_id: string, ids: readonly s
     ])) as { id: string }[]
   ).map(({ id }) => id);
 
-/** Rows of the log, for further rows that are like them. */
-export const findLogRows = async (query: Query, tenant_id: string, ids: readonly string[]): Promise<LogRow[]> =>
+/** A row of the log, and the line that its MAC is of. */
+export type FoundLogRow = LogRow & { line: string };
+
+/** Rows of the log, for further rows that are like them. They are not verified yet. */
+export const findLogRows = async (query: Query, tenant_id: string, ids: readonly string[]): Promise<FoundLogRow[]> =>
   (await query(
     undefined,
     `SELECT id, actor_id, actor_type, entity_type, entity_ids, operation, message, disclosure, outcome, trace_id, otel_trace_id, ip,
-       reactor_id, proxy_id, destination_host, is_list
-     FROM audit_log WHERE tenant_id = $1 AND id = ANY ($2::uuid[])`,
+       reactor_id, proxy_id, destination_host, is_list, ${LOG_LINE}
+     FROM audit_log AS l WHERE tenant_id = $1 AND id = ANY ($2::uuid[])`,
     [tenant_id, ids],
-  )) as LogRow[];
+  )) as FoundLogRow[];

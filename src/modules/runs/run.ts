@@ -33,6 +33,24 @@ const LINE_MAX = 1_000_000;
 /** The end of a sentence, which a message in parentheses lacks. */
 const FULL_STOP = /\.$/;
 
+/** Refused requests of a tenant that one process records in a minute: a client in a loop does not fill the table. */
+export const REFUSED_RUNS_PER_MINUTE_MAX = 60;
+
+const MINUTE_MS = 60_000;
+
+type Minute = { minute: number; counts: Map<string, number> };
+
+const minutes = new WeakMap<RunsContext['db'], Minute>();
+
+const mayWriteRefused = ({ db, monotonicMs }: RunsContext, tenant_id: string): boolean => {
+  const minute = Math.floor(monotonicMs() / MINUTE_MS);
+  const known = minutes.get(db);
+  const counts = known?.minute === minute ? known.counts : new Map<string, number>();
+  const count = (counts.get(tenant_id) ?? 0) + 1;
+  minutes.set(db, { minute, counts: counts.set(tenant_id, count) });
+  return count <= REFUSED_RUNS_PER_MINUTE_MAX;
+};
+
 export class Run {
   readonly #ctx: RunsContext;
   readonly #about: RunAbout;
@@ -112,8 +130,8 @@ export class Run {
   /** Writes the second rows of the log: what was to be done with the values was not. */
   async logFailure(): Promise<void> {
     if (this.#isFailureLogged || this.#rows.length === 0) return;
-    this.#isFailureLogged = true;
     await this.#ctx.db.for(this.#about).insertLogs(failedRows(this.#ctx, this.#rows));
+    this.#isFailureLogged = true;
   }
 
   /** The body of the response could not be sent to its end: by the destination, or else because the caller left. */
@@ -158,9 +176,13 @@ export class Run {
     this.#ending = ending;
     this.#error ??= error;
     const ended = this.#record(ending, status);
+    // What was refused before it began is bounded, as the rows of refusals in the log are.
+    if (this.#rows.length === 0 && ended.outcome === 'refused' && !mayWriteRefused(this.#ctx, this.#about.tenant_id))
+      return;
     const write = async (): Promise<void> => {
-      const db = this.#ctx.db.for(this.#about);
-      await Promise.all([db.insertRuns([ended]), isFailure(ended.outcome) && this.logFailure()]);
+      // The log first: of a run without an end, the sweep writes the rows that are missing.
+      if (isFailure(ended.outcome)) await this.logFailure();
+      await this.#ctx.db.for(this.#about).insertRuns([ended]);
     };
     // The response goes first.
     this.#ctx.db.later(() =>

@@ -10,7 +10,7 @@ import { createFailureCount } from '../access/failures.ts';
 import { Work } from '../access/work.ts';
 import { createToken } from '../tokens/create-tokens.ts';
 import { findTokenType } from '../tokens/token-types.ts';
-import { codeLengthOf, collectCode, findCard, lastFourFor, type OpenedCard } from '../tokens/security-codes.ts';
+import { codeLengthOf, collectCode, findCard, type OpenedCard, showLastFour } from '../tokens/security-codes.ts';
 import { fieldsOf, readCode, readForm } from './collect-form.ts';
 import { collectPage, deadCollectPage } from './collect.page.ts';
 import type { SessionsContext } from './context.ts';
@@ -46,13 +46,19 @@ export const collectRoutes = (scope: App, ctx: SessionsContext): void => {
     return card && { session, card };
   };
 
-  const show = (
+  const workOf = (request: FastifyRequest, session: PageSession): Work => {
+    const caller = ctx.callers.callerOfSession(session, { page_digest: digestOf(request) });
+    return new Work(ctx, caller, { origin: originOf(request) });
+  };
+
+  const show = async (
+    request: FastifyRequest,
     reply: FastifyReply,
     status: number,
     { session, card }: Found,
     problems: Record<string, string>,
-  ): FastifyReply => {
-    const lastFour = card && lastFourFor(ctx, ctx.callers.creatorOf(session), card);
+  ): Promise<FastifyReply> => {
+    const lastFour = card && (await showLastFour(ctx, workOf(request, session), ctx.callers.creatorOf(session), card));
     reply.header('content-security-policy', policyOf(new URL(session.return_url).origin));
     return sendPage(reply, status, collectPage(session, problems, lastFour));
   };
@@ -66,7 +72,7 @@ export const collectRoutes = (scope: App, ctx: SessionsContext): void => {
 
   scope.get('/collect/:secret', open, async (request, reply) => {
     const found = await find(request);
-    return found ? show(reply, 200, found, {}) : dead(request, reply);
+    return found ? show(request, reply, 200, found, {}) : dead(request, reply);
   });
 
   scope.post('/collect/:secret', open, async (request, reply) => {
@@ -81,9 +87,8 @@ export const collectRoutes = (scope: App, ctx: SessionsContext): void => {
         ?.data.safeParse(data)
         .error?.issues.map(({ path }) => String(path[0] ?? '')) ?? [];
     const read = card ? readCode(typed, codeLengthOf(card)) : readForm(type, typed, ctx.now(), check);
-    if ('problems' in read) return show(reply, 422, found, read.problems);
-    const caller = ctx.callers.callerOfSession(session, { page_digest: digestOf(request) });
-    const work = new Work(ctx, caller, { origin: originOf(request) });
+    if ('problems' in read) return show(request, reply, 422, found, read.problems);
+    const work = workOf(request, session);
     try {
       if (session.token_id !== null)
         await collectCode(ctx, work, { token_id: session.token_id, cvc: read.data as string });

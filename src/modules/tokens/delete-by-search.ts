@@ -2,19 +2,24 @@
 import type { Work } from '../access/work.ts';
 import { accessOf } from '../access/rules.ts';
 import { logRow } from '../../platform/audit/record.ts';
-import { conflict } from '../../platform/errors.ts';
+import { type AppError, conflict } from '../../platform/errors.ts';
 import type { TokensContext } from './context.ts';
 import { admitQuery } from './read-tokens.ts';
-import { type LockedToken, lockTokens } from './rows/token-list.ts';
+import { countSelected, type LockedToken, lockTokens } from './rows/token-list.ts';
 import { removeTokens } from './rows/token-transactions.ts';
 
 /** One transaction deletes them: so many take some seconds and lock as many rows. */
 export const DELETED_MAX = 10_000;
 
-const otherCount = (count: number, expected: number) =>
-  conflict(
-    `The query finds ${count > DELETED_MAX ? `more than ${DELETED_MAX}` : count} tokens that the caller may find and delete, not ${expected}. Nothing was deleted.`,
+/** @returns the refusal. Its row in the log is written: the count tells something of what is stored. */
+const refuseCount = async (ctx: TokensContext, work: Work, count: number, expected: number): Promise<AppError> => {
+  const of = { entity_type: 'tenant', entity_ids: [work.tenant_id], message: 'Refused: expected_count' };
+  await ctx.refusals.recordRow(work.tenant_id, logRow(ctx, work, { operation: 'delete', ...of, outcome: 'refused' }));
+  const found = count > DELETED_MAX ? `more than ${DELETED_MAX}` : count;
+  return conflict(
+    `The query finds ${found} tokens that the caller may find and delete, not ${expected}. Nothing was deleted.`,
   );
+};
 
 /**
  * Deletes the tokens that a query finds with their security codes and links, and writes a log row for each: all of them or none.
@@ -31,16 +36,28 @@ export const deleteBySearch = async (
     .map((permission) => accessOf(work.caller, permission))
     .filter((access) => access !== 'everything');
   const wanted = await admitQuery(ctx, work, query);
-  const now = ctx.now();
+  const selection = {
+    condition: { kind: 'and' as const, nodes: [wanted, ...reached] },
+    now: ctx.now(),
+    limit: DELETED_MAX + 1,
+  };
+  // Before anything is locked: a wrong number holds up nobody.
+  const found = await countSelected(work.db, selection);
+  if (found !== expected_count) throw await refuseCount(ctx, work, found, expected_count);
   // The kept answer is a number: it needs no rows of the log to be checked before a replay.
   const actor = work.with({ record: undefined });
   const logOf = ({ id, type }: LockedToken) =>
     logRow(ctx, actor, { operation: 'delete', entity_type: type, entity_ids: [id], entity: 'token' });
-  return work.transaction(async (tx) => {
-    const condition = { kind: 'and' as const, nodes: [wanted, ...reached] };
-    const tokens = await lockTokens(tx, { condition, now, limit: DELETED_MAX + 1 });
-    if (tokens.length !== expected_count) throw otherCount(tokens.length, expected_count);
-    await removeTokens(tx, tokens, logOf);
-    return { deleted_count: tokens.length };
-  });
+  let locked = expected_count;
+  try {
+    return await work.transaction(async (tx) => {
+      const tokens = await lockTokens(tx, selection);
+      locked = tokens.length;
+      if (locked !== expected_count) throw conflict('The count has changed.');
+      await removeTokens(tx, tokens, logOf);
+      return { deleted_count: locked };
+    });
+  } catch (error) {
+    throw locked === expected_count ? error : await refuseCount(ctx, work, locked, expected_count);
+  }
 };

@@ -2,13 +2,13 @@
 import type { Work } from '../access/work.ts';
 import type { Caller } from '../access/caller.ts';
 import { getTransform, wouldDecide } from '../access/rules.ts';
-import { CODE_COLLECTED, logRow } from '../../platform/audit/record.ts';
+import { CODE_COLLECTED, logRow, tokenLogRows } from '../../platform/audit/record.ts';
 import { AppError, invalidField, notFound } from '../../platform/errors.ts';
 import type { TokensContext } from './context.ts';
 import { getTokenRow } from './read-tokens.ts';
 import { addToSession, lockToken, putCvc } from './rows/token-transactions.ts';
 import type { StoredToken } from './rows/token-row.ts';
-import { type Kept, openToken, sealCvc, shownData } from './tokens.ts';
+import { type Kept, openToken, sealCvc, shownData, visibilityOfToken } from './tokens.ts';
 
 /** @throws notFound; forbidden without token:update on the token; invalidInput at `token_id` for a token that is no card. */
 export const checkCardToUpdate = async (ctx: TokensContext, work: Work, id: string): Promise<void> => {
@@ -40,11 +40,25 @@ export const codeLengthOf = ({ kept }: Pick<OpenedCard, 'kept'>): 3 | 4 | undefi
   return /^(?:[24568]|3[05689])/.test(number) ? 3 : undefined;
 };
 
-/** The last four digits, where a read shows them to this caller. */
-export const lastFourFor = (ctx: TokensContext, caller: Caller, { row, kept }: OpenedCard): string | undefined => {
-  const transform = wouldDecide(caller, 'token:read', row);
-  if (transform === undefined) return undefined;
-  return /[0-9]{4}$/.exec(numberOf(shownData(ctx, row, kept, transform).data))?.[0];
+/**
+ * The last four digits of a card, for the page of a session: where the mask of the card shows them, and its creator may see the mask.
+ * The read is logged before it resolves.
+ * @param work of the session. @throws unavailable.
+ */
+export const showLastFour = async (
+  ctx: TokensContext,
+  work: Work,
+  creator: Caller,
+  { row, kept }: OpenedCard,
+): Promise<string | undefined> => {
+  const transform = wouldDecide(creator, 'token:read', row);
+  // A page shows a mask at most: it counts for no daily limit.
+  const shown = transform === 'reveal' ? 'mask' : transform;
+  if (shown === undefined || visibilityOfToken(shown, row, kept) !== 'masked') return undefined;
+  const lastFour = /[0-9]{4}$/.exec(numberOf(shownData(ctx, row, kept, shown).data))?.[0];
+  if (lastFour !== undefined)
+    await work.log(tokenLogRows(ctx, work, 'read', [{ id: row.id, type: row.type, disclosure: 'masked' }]));
+  return lastFour;
 };
 
 export const usedUp = () => new AppError('forbidden', 'The session has had all of its tries.');

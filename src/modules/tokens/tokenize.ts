@@ -209,7 +209,7 @@ const createLeft = async (
     try {
       return await createTokens(ctx, work, [...drafts.values()], { answer });
     } catch (error) {
-      const isTaken = error instanceof AppError && error.code === 'conflict';
+      const isTaken = error instanceof AppError && error.failureCause === 'already_exists';
       if (!isTaken || triesLeft === 1) throw error;
     }
   }

@@ -86,7 +86,7 @@ export const deleteBySearchBody = z
       }),
       expected_count: z
         .int('must be a whole number')
-        .min(0, 'must not be negative')
+        .min(1, 'must be at least 1')
         .max(DELETED_MAX, `must be at most ${DELETED_MAX}`)
         .meta({
           description:
@@ -100,7 +100,7 @@ export const deleteBySearchBody = z
 
 export const deletedTokens = z
   .object({
-    deleted_count: z.int().min(0).meta({ description: 'How many tokens were deleted.', example: 3 }),
+    deleted_count: z.int().min(1).meta({ description: 'How many tokens were deleted.', example: 3 }),
   })
   .meta({ id: 'DeletedTokens', description: 'What was deleted.' });
 

@@ -102,12 +102,16 @@ export const signBegunRun = (macOf: MacOf, tenant_id: string, begun: BegunRun): 
   return { id: begun.run.id, run, mac: macOf(textOfBegun(tenant_id, run)) };
 };
 
-/** @returns undefined for a row that no server wrote. */
+/** @returns undefined for a row that no server wrote, also a copy of one under another id. */
 export const openBegunRun = (
   macOf: MacOf,
   tenant_id: string,
-  { run, mac }: Pick<SignedBegunRun, 'run'> & { mac: string },
-): BegunRun | undefined => (mac === macOf(textOfBegun(tenant_id, run)) ? (JSON.parse(run) as BegunRun) : undefined);
+  { id, run, mac }: Pick<SignedBegunRun, 'id' | 'run'> & { mac: string },
+): BegunRun | undefined => {
+  if (mac !== macOf(textOfBegun(tenant_id, run))) return undefined;
+  const begun = JSON.parse(run) as BegunRun;
+  return begun.run.id === id ? begun : undefined;
+};
 
 /** SQL that inserts runs which have begun, from a relation with their JSON. */
 export const beginRunsFrom = (from: string): string => `

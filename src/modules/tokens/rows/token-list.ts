@@ -109,14 +109,22 @@ ORDER BY ${time} DESC, ${id} LIMIT ${parameters.add(request.limit)} ${offset}`;
 /** A token that its transaction has locked, to delete it. */
 export type LockedToken = Pick<StoredToken, 'id' | 'type' | 'created_at'>;
 
-/** Locks what a condition selects until the transaction ends, in the order of ids, so that two transactions wait and never deadlock. */
-export const lockTokens = async (
-  { query, tenant_id }: TenantQuery,
-  request: { condition: TokenCondition; now: Date; limit: number },
-): Promise<LockedToken[]> => {
-  const { parameters, from, where } = scopeOf(tenant_id, request);
+type Selection = { condition: TokenCondition; now: Date; limit: number };
+
+/** How many tokens a condition selects, up to a limit. */
+export const countSelected = async ({ query, tenant_id }: TenantQuery, selection: Selection): Promise<number> => {
+  const { parameters, from, where } = scopeOf(tenant_id, selection);
+  const text = `SELECT count(*)::int AS count FROM (
+SELECT FROM ${from} WHERE ${where.join(' AND ')} LIMIT ${parameters.add(selection.limit)}) AS selected`;
+  const [{ count }] = (await query(undefined, text, parameters.values)) as [{ count: number }];
+  return count;
+};
+
+/** Locks what a condition selects until the transaction ends, in the order of ids: two of these wait for each other. */
+export const lockTokens = async ({ query, tenant_id }: TenantQuery, selection: Selection): Promise<LockedToken[]> => {
+  const { parameters, from, where } = scopeOf(tenant_id, selection);
   const text = `SELECT t.id, t.type, t.created_at FROM ${from} WHERE ${where.join(' AND ')}
-ORDER BY t.id LIMIT ${parameters.add(request.limit)} FOR UPDATE`;
+ORDER BY t.id LIMIT ${parameters.add(selection.limit)} FOR UPDATE`;
   return (await query(undefined, text, parameters.values)) as LockedToken[];
 };
 

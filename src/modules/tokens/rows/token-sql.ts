@@ -120,13 +120,13 @@ export const DELETE_CVC = 'DELETE FROM token_cvcs WHERE tenant_id = $1 AND id = 
 
 export const LOCK_FOR_DELETE = 'SELECT id, created_at FROM tokens WHERE tenant_id = $1 AND id = $2 FOR UPDATE';
 
+/** Which ids are in use, by expired tokens too. */
+export const FIND_TAKEN_IDS = 'SELECT id FROM tokens WHERE tenant_id = $1 AND id = ANY($2::text[])';
+
 /**
  * Deletes a token and its security code; foreign keys delete its links. A token whose container has changed is not deleted,
  * because the permission was checked for the old container.
  */
-/** Which ids are in use, by expired tokens too. */
-export const FIND_TAKEN_IDS = 'SELECT id FROM tokens WHERE tenant_id = $1 AND id = ANY($2::text[])';
-
 export const DELETE_TOKEN = `
 WITH gone AS (
   DELETE FROM tokens WHERE tenant_id = $1 AND id = $2 AND container = $3 RETURNING id, type

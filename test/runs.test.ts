@@ -479,7 +479,10 @@ describe('a process that dies', () => {
        FROM audit_log l WHERE trace_id = $1 AND outcome = 'success' LIMIT 1 RETURNING id`,
       [trace_id, id],
     );
-    const signed = db.logMacs.signBegun(tenant_id, { run: { ...begun, id, trace_id: null }, log_ids: [forged.id] });
+    const signed = db.logMacs.signBegun(tenant_id, {
+      run: { ...begun, id, trace_id: null, outcome: 'unknown' },
+      log_ids: [forged.id],
+    });
     await server.sql('INSERT INTO begun_runs VALUES ($1, $2, $3, $4)', [tenant_id, id, signed.run, signed.mac]);
     await endDeadRuns(server.ctx, async () => true);
     const forgeries = `SELECT id FROM audit_log WHERE tenant_id = $1 AND message LIKE '%Forged%'`;

@@ -49,13 +49,13 @@ describe('two workers', () => {
     expect(workers).toHaveLength(2);
     const before = linesOf(server).length;
     const send = async () => {
-      for (let index = 0; index < 50; index += 1) expect((await ask(server, api_key, '/healthz')).status).toBe(200);
+      for (let index = 0; index < 50; index += 1) expect((await ask(server, api_key, '/permissions')).status).toBe(200);
     };
     await Promise.all(Array.from({ length: 8 }, send));
     const requests = () =>
       linesOf(server)
         .slice(before)
-        .filter(({ route }) => route === '/healthz');
+        .filter(({ route }) => route === '/permissions');
     await expect.poll(() => requests().length, WAIT).toBe(400);
     for (const pid of workers) expect(requests().filter((line) => line.pid === pid).length).toBeGreaterThan(100);
   });

@@ -139,7 +139,7 @@ const recordOf = (work: Work, row: LogEntry): LogRecord => ({
   disclosure: row.disclosure ?? undefined,
   reactor_id: row.reactor_id ?? undefined,
   proxy_id: row.proxy_id ?? undefined,
-  // Rows of earlier versions hold the host as it was.
+  // Masked when it was written, too: a row is data from outside.
   destination_host: row.destination_host === null ? undefined : maskHost(row.destination_host),
   trace_id: row.trace_id ?? undefined,
   otel_trace_id: row.otel_trace_id ?? undefined,

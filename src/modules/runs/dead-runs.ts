@@ -3,6 +3,7 @@ import { insertLogs } from '../../platform/audit/rows.ts';
 import { failedRows, type LogRow } from '../../platform/audit/record.ts';
 import { insertRuns, openBegunRun, signRun } from '../../platform/audit/run-rows.ts';
 import { firstIdAt } from '../../platform/crypto/ids.ts';
+import { AppError } from '../../platform/errors.ts';
 import type { Platform } from '../../platform/platform.ts';
 import { noteTampered } from '../../platform/tampered.ts';
 import { LONGEST_REQUEST_MS } from '../../platform/times.ts';
@@ -58,6 +59,12 @@ export const endDeadRuns = async (ctx: Ending, mayGoOn: () => Promise<boolean>):
   const found = await findBegunRuns(ctx.db.statements.query, before, RUNS_MAX);
   for (const [tenant_id, rows] of Map.groupBy(found, (row) => row.tenant_id)) {
     if (!(await mayGoOn())) return;
-    await endRunsOf(ctx, tenant_id, rows);
+    try {
+      await endRunsOf(ctx, tenant_id, rows);
+    } catch (error) {
+      if (error instanceof AppError && error.code === 'unavailable') throw error;
+      // The sweep has more to do, for other tenants and after this.
+      ctx.log.error({ error, tenant_id }, 'the runs of a process that died could not be ended');
+    }
   }
 };

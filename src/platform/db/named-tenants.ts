@@ -1,7 +1,7 @@
 // Names the tenants whose rows a statement may see, in the same round trip. Row-level security hides all other rows.
 import { escapeLiteral, Pool, Query, type ClientBase, type QueryConfig, type QueryResult, type Submittable } from 'pg';
 
-/** What the policies of the tables read (migration tenant_walls). It holds until the end of the transaction. */
+/** What the policies of the tables read (the baseline migration). It holds until the end of the transaction. */
 const SETTING = 'strongroom.tenants';
 
 /** For the server's own work, and for look-ups before a caller is known. */

@@ -80,7 +80,7 @@ export const raiseWalls = async (ask: Ask): Promise<void> => {
 
 const LOWER = (name: string) => `ALTER TABLE ${name} NO FORCE ROW LEVEL SECURITY, DISABLE ROW LEVEL SECURITY`;
 
-/** Those of raise_tenant_wall (migration tenant_walls). */
+/** Those of raise_tenant_wall (the baseline migration). */
 const POLICIES = `SELECT quote_ident(p.polname) FROM pg_policy p WHERE p.polrelid = c.oid
 AND p.polname IN ('named_tenants', 'named_tenants_insert', 'named_tenants_update', 'named_tenants_delete', 'open_reads')`;
 

@@ -123,7 +123,7 @@ const ensureRole = async (client: Client, { user, password }: DatabaseAddress): 
   await client.query([...(rows.length > 0 ? rename : []), ...create].join(';'));
 };
 
-/** Lets searches use their index behind row-level security (prisma/migrations, tenant_walls). */
+/** Lets searches use their index behind row-level security (the baseline migration). */
 const markLeakproof = (address: DatabaseAddress): Promise<void> =>
   asSuperuser(address, address.database, async (client) => {
     if ((await client.query(IS_MARKED)).rowCount === 0) await client.query(MARK);

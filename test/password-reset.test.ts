@@ -349,17 +349,20 @@ test('until the response the database has the same statements, whatever account 
   });
   try {
     const before: string[][] = [];
+    const background: string[] = [];
     for (const address of [email, 'no-one@example.org', email, 'not an address', email]) {
       statements.length = 0;
       expect((await openBrowser(server).post(ASK_PATH, { email: address })).status).toBe(200);
-      before.push([...statements]);
+      // Others may be of the server's own timers.
+      before.push(statements.filter((each) => /\b(?:attempts|users|members|password_resets)\b/.test(each)));
+      statements.length = 0;
+      await server.ctx.refusals.finishBackground();
+      background.push(...statements);
     }
     expect(before[0]).toHaveLength(1);
     expect(before[0]?.[0]).toContain('attempts');
     for (const each of before) expect(each).toEqual(before[0]);
-    statements.length = 0;
-    await server.ctx.refusals.finishBackground();
-    expect(statements.some((each) => each.includes('users'))).toBe(true);
+    expect(background.some((each) => each.includes('users'))).toBe(true);
   } finally {
     counted.mockRestore();
   }

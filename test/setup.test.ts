@@ -1,7 +1,7 @@
-// `npm run setup` writes what docker compose needs, keeps values of an earlier .env, and changes no existing file. The compose
+// `npm run setup` writes what docker compose needs, and changes no existing file. The compose
 // files have what the documents promise; `npm run drill:docker` runs them.
 import { execFileSync } from 'node:child_process';
-import { chownSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { chownSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { parseEnv } from 'node:util';
@@ -174,6 +174,10 @@ const check = (directory: string): [number, string] => {
   }
 };
 
+/** Of a vault in production mode of an earlier release, whose compose file was in the root. */
+const earlier =
+  'MASTER_KEY=AwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwM=\nPOSTGRES_PASSWORD=p\nOWNER_PASSWORD=o/w\nSERVER_PASSWORD=s\n';
+
 test('local testing starts in an empty directory, and not where setup has written', async ({ directory }) => {
   expect(check(directory)).toEqual([0, '']);
   writeFileSync(join(directory, '.env'), 'STRONGROOM_PORT=8090\n');
@@ -198,33 +202,11 @@ test('a second run changes nothing, and says so', async ({ directory }) => {
   expect(filesOf(directory)).toEqual(before);
 });
 
-const earlier =
-  'MASTER_KEY=AwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwM=\nPOSTGRES_PASSWORD=p\nOWNER_PASSWORD=o/w\nSERVER_PASSWORD=s\n';
-
-test('the secrets of an earlier .env are taken from it', async ({ directory }) => {
-  writeFileSync(join(directory, '.env'), earlier);
-  expect((await setup(directory)).code).toBe(0);
-  expect(filesOf(directory)).toEqual({
-    '.env': earlier,
-    'secrets/master_key': 'AwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwM=\n',
-    'secrets/owner_database_url': 'postgresql://strongroom_owner:o%2Fw@db:5432/strongroom\n',
-    'secrets/server_database_url': 'postgresql://strongroom_server:s@db:5432/strongroom\n',
-    'secrets/postgres_password': 'p\n',
-    'secrets/owner_password': 'o/w\n',
-    'secrets/server_password': 's\n',
-  });
-});
-
-test('a missing file comes back from .env; one that is there is not changed', async ({ directory }) => {
-  writeFileSync(join(directory, '.env'), earlier);
-  mkdirSync(join(directory, 'secrets'));
-  writeFileSync(join(directory, 'secrets/master_key'), 'another\n');
-  expect((await setup(directory)).code).toBe(0);
-  expect(filesOf(directory)).toMatchObject({
-    'secrets/master_key': 'another\n',
-    'secrets/server_database_url': 'postgresql://strongroom_server:s@db:5432/strongroom\n',
-  });
-  expect(modeOf(directory, 'secrets')).toBe('700');
+test('an .env alone is no vault: nothing is made of it', async ({ directory }) => {
+  writeFileSync(join(directory, '.env'), 'PORT=8081\n');
+  const { code, stderr } = await setup(directory);
+  expect([code, stderr]).toEqual([1, expect.stringContaining('put these files back')]);
+  expect(readdirSync(directory)).toEqual(['.env']);
 });
 
 test('a password comes back from the address that has it, and the address from the password', async ({ directory }) => {

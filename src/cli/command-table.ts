@@ -398,7 +398,7 @@ const table = {
   },
   setup: {
     summary: 'writes .env and secrets/ with random secrets for docker compose',
-    more: 'Into the working directory; npm run setup writes into deploy/compose/. A file that exists is not changed. What an .env of an earlier release has is taken from it.',
+    more: 'Into the working directory; npm run setup writes into deploy/compose/. A file that exists is not changed.',
     examples: ['setup'],
   },
   'db roles': {

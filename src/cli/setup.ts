@@ -1,8 +1,7 @@
-// Writes the secrets for docker compose, a file for each, and .env. Values are random, or those of an earlier .env and of the
-// files that are there. Existing files are never changed.
+// Writes the secrets for docker compose, a file for each, and .env. Values are random, or those of the files that are there.
+// Existing files are never changed.
 import { chmodSync, chownSync, existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { parseEnv } from 'node:util';
 import { randomBase62 } from '../platform/crypto/digest.ts';
 import { randomBytesFromKernel } from '../platform/crypto/random.ts';
 import { percentDecoded } from '../platform/config/forms.ts';
@@ -36,28 +35,28 @@ type Secrets = Record<
   string | undefined
 >;
 
+type Passwords = { owner: string | undefined; server: string | undefined };
+
 const databaseUrl = (role: string, password: string | undefined): string | undefined =>
   password && `postgresql://strongroom_${role}:${encodeURIComponent(password)}@db:5432/strongroom`;
 
+const secretsOf = (
+  { owner, server }: Passwords,
+  others: { master_key?: string; postgres_password?: string },
+): Secrets => ({
+  master_key: others.master_key,
+  owner_database_url: databaseUrl('owner', owner),
+  server_database_url: databaseUrl('server', server),
+  postgres_password: others.postgres_password,
+  owner_password: owner,
+  server_password: server,
+});
+
 const newSecrets = (): Secrets => {
   const newPassword = (): string => randomBase62(PASSWORD_LENGTH, randomBytesFromKernel);
-  return secretsOf({
-    MASTER_KEY: randomBytesFromKernel(ROOT_KEY_BYTES).toString('base64'),
-    POSTGRES_PASSWORD: newPassword(),
-    OWNER_PASSWORD: newPassword(),
-    SERVER_PASSWORD: newPassword(),
-  });
+  const master_key = randomBytesFromKernel(ROOT_KEY_BYTES).toString('base64');
+  return secretsOf({ owner: newPassword(), server: newPassword() }, { master_key, postgres_password: newPassword() });
 };
-
-/** @param env what an .env of an earlier release has. */
-const secretsOf = (env: Record<string, string | undefined>): Secrets => ({
-  master_key: env['MASTER_KEY'],
-  owner_database_url: databaseUrl('owner', env['OWNER_PASSWORD']),
-  server_database_url: databaseUrl('server', env['SERVER_PASSWORD']),
-  postgres_password: env['POSTGRES_PASSWORD'],
-  owner_password: env['OWNER_PASSWORD'],
-  server_password: env['SERVER_PASSWORD'],
-});
 
 /** A file of a role's password and the one of its address have the same value: either makes the other. */
 const passwordOf = (folder: string, role: 'owner' | 'server'): string | undefined => {
@@ -93,7 +92,9 @@ export const setup = (directory: string): string[] => {
   const env = join(directory, '.env');
   const folder = join(directory, 'secrets');
   const isNew = !existsSync(env);
-  const known = isNew ? newSecrets() : secretsOf(parseEnv(readFileSync(env, 'utf8')));
+  const known = isNew
+    ? newSecrets()
+    : secretsOf({ owner: passwordOf(folder, 'owner'), server: passwordOf(folder, 'server') }, {});
   const missing = (Object.keys(known) as (keyof Secrets)[]).filter((name) => !existsSync(join(folder, name)));
   if (!isNew && missing.length === 0)
     throw new StartError(
@@ -103,15 +104,11 @@ export const setup = (directory: string): string[] => {
     throw new StartError(
       `${folder} exists, and ${env} does not: new passwords would not open the database that the old ones open. Put .env back. ${startAgain('secrets')}`,
     );
-  const ofFiles = secretsOf({
-    OWNER_PASSWORD: passwordOf(folder, 'owner'),
-    SERVER_PASSWORD: passwordOf(folder, 'server'),
-  });
-  const values = missing.map((name) => ({ name, value: known[name] || ofFiles[name] }));
+  const values = missing.map((name) => ({ name, value: known[name] }));
   const unknown = values.filter(({ value }) => !value).map(({ name }) => join('secrets', name));
   if (unknown.length > 0)
     throw new StartError(
-      `${env} exists and stays as it is, and there is nothing to make ${unknown.join(', ')} of: put these files back, or add MASTER_KEY, POSTGRES_PASSWORD, OWNER_PASSWORD and SERVER_PASSWORD to .env (docs/operations/docker.md). ${startAgain('.env', 'secrets')}`,
+      `${env} exists and stays as it is, and there is nothing to make ${unknown.join(', ')} of: put these files back. ${startAgain('.env', 'secrets')}`,
     );
   const { uid, gid } = statSync(directory);
   const isRoot = process.geteuid?.() === 0;

@@ -176,13 +176,14 @@ describe('a watched body', () => {
   });
 });
 
-test('a streamed body in UTF-32 is a 415, and without a type it stops before an expression', async () => {
+test('a streamed body in UTF-32 stops before an expression, and passes without one', async () => {
   const wide = (text: string): Buffer => Buffer.from([...text].flatMap((each) => [each.charCodeAt(0), 0, 0, 0]));
   const pass = async (type: string | undefined, body: Buffer): Promise<void> => {
     const headers: Headers = type === undefined ? [] : [['content-type', type]];
     for await (const _ of watchBody(bodyKindOf(headers), inPieces(body, 7)));
   };
-  await expect(pass('application/json', wide('{"a":1}'))).rejects.toMatchObject({ status: 415 });
-  await expect(pass(undefined, wide('["{{ token_1 }}"]'))).rejects.toMatchObject({ status: 413 });
+  for (const type of ['application/json', undefined])
+    await expect(pass(type, wide('["{{ token_1 }}"]'))).rejects.toMatchObject({ status: 413 });
+  await pass('application/json', wide('{"a":1}'));
   await pass(undefined, Buffer.concat([wide('x'), Buffer.alloc(100, 0xfe)]));
 });

@@ -17,7 +17,7 @@ import {
 } from './bodies/expression-start.ts';
 import { mayHoldExpression, unsearchedOverlap, type UnsearchedKind } from './bodies/unread.ts';
 import { charsetOfText, isHalfMark } from './bodies/text-charset.ts';
-import { isUtf32, mayBeWide, utf16Of, utf32, WIDE_SIGN_BYTES, withoutNuls } from './bodies/utf16.ts';
+import { isUtf32, mayBeWide, utf16Of, WIDE_SIGN_BYTES, withoutNuls } from './bodies/utf16.ts';
 
 /** The error for a larger body that has expressions. */
 export const BODY_TOO_LARGE = `A body with expressions must be at most ${megabytes(EXPANDED_BYTES_MAX)}.`;
@@ -70,9 +70,9 @@ const createCharsetWatcher = (kind: TextBodyKind, watch: Watcher): Watcher => {
   let watchDecoded: Watcher | undefined;
   const choose = (first: Buffer): Watcher => {
     if (isUtf32(kind, first)) {
-      if (kind.kind !== 'undeclared') throw utf32.refuse('body');
       const watchBinary = createUnsearchedWatcher('unread');
-      return (chunk) => watchBinary(withoutNuls(chunk));
+      const watchText = createTextWatcher(anyStart);
+      return (chunk) => (kind.kind === 'undeclared' ? watchBinary : watchText)(withoutNuls(chunk));
     }
     // Where a document declares a charset only behind the start, its ASCII bytes are scanned: these are more than its braces.
     const charset = charsetOfText({ ...kind, isNamed: true }, first) as Charset;

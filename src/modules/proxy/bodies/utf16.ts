@@ -44,11 +44,14 @@ export const utf16Of = ({ charset, utf16 }: TextBodyKind, start: Uint8Array): Ut
   return utf16 === undefined ? undefined : 'utf-16le';
 };
 
-/** UTF-32 of ASCII characters, as these. */
+/** UTF-32 in which ASCII characters stand one beside the other. */
 export const withoutNuls = (bytes: Buffer): Buffer =>
   Buffer.from(bytes.toString('latin1').replaceAll('\0', ''), 'latin1');
 
 export const utf32 = unknownCharset('UTF-32');
+
+/** Bytes of UTF-32, or of what begins like it. */
+export const mayHoldWideExpression = (bytes: Buffer): boolean => mayContain(anyStart, withoutNuls(bytes));
 
 /** A byte order mark is not allowed in JSON, but common (RFC 8259 section 8.1). */
 export const withoutByteOrderMark = (text: string): string => (text.startsWith('\ufeff') ? text.slice(1) : text);
@@ -75,14 +78,17 @@ export const isInUtf16 = (kind: TextBodyKind, bytes: Buffer): boolean => {
 /**
  * @param place of the body within the request.
  * @returns undefined for another charset, and for a broken body without expressions. A byte order mark stays.
- * @throws unsupportedMediaType for UTF-32; invalidInput for a body that contradicts its charset and might have an expression for a lenient receiver.
+ * @throws unsupportedMediaType for UTF-32 that might have an expression; invalidInput for a body that contradicts its charset and might have an expression for a lenient receiver.
  */
 export const readUtf16 = (
   kind: TextBodyKind,
   bytes: Buffer,
   place: string,
 ): { text: string; utf16: Utf16 } | undefined => {
-  if (isUtf32(kind, bytes) && kind.kind !== 'undeclared') throw utf32.refuse(place);
+  if (isUtf32(kind, bytes) && kind.kind !== 'undeclared') {
+    if (mayHoldWideExpression(bytes)) throw utf32.refuse(place);
+    return undefined;
+  }
   const utf16 = utf16Of(kind, bytes);
   if (utf16 === undefined) return undefined;
   const text = decode(bytes, utf16, true);

@@ -43,6 +43,22 @@ export const oneOf = <T extends string>(values: readonly T[], description: strin
     .optional()
     .meta({ description, example });
 
+export const oneUuid = (description: string, example: string) =>
+  z
+    .guid({ error: ({ input }) => (Array.isArray(input) ? 'must be given once' : 'must be a UUID') })
+    .toLowerCase()
+    .optional()
+    .meta({ description, example });
+
+export const actorType = z
+  .string()
+  .optional()
+  .meta({
+    description: 'The kind of actor. Left out for anonymous clients.',
+    'x-extensible-enum': [...actorTypes],
+    example: 'application',
+  });
+
 export const logQuery = z.object({
   ...cursorQuery('WyIwMTkzYTVmMC0wMDAwLTcwMDAtODAwMC0wMDAwMDAwMDAwMDAiLCIwIl0'),
   entity_type: z
@@ -57,10 +73,7 @@ export const logQuery = z.object({
     .refine(isStorableText, NOT_STORABLE)
     .optional()
     .meta({ description: 'Only entries about this entity.', example: CARD_TOKEN_ID }),
-  actor_id: z
-    .guid({ error: ({ input }) => (Array.isArray(input) ? 'must be given once' : 'must be a UUID') })
-    .optional()
-    .meta({ description: 'Only entries about what this application or user did.', example: APPLICATION_ID }),
+  actor_id: oneUuid('Only entries about what this application or user did.', APPLICATION_ID),
   operation: oneOf(operations, 'Only entries with this operation.', 'read'),
   outcome: oneOf(outcomes, 'Only entries with this outcome.', 'refused'),
   start_date: boundary('Only entries from this time on.'),
@@ -76,14 +89,7 @@ const logRecord = z
       'The id of the application or user that did it. Left out for the operator, the system and anonymous clients.',
       APPLICATION_ID,
     ).optional(),
-    actor_type: z
-      .string()
-      .optional()
-      .meta({
-        description: 'The kind of actor. Left out for anonymous clients.',
-        'x-extensible-enum': [...actorTypes],
-        example: 'application',
-      }),
+    actor_type: actorType,
     entity_type: z.string().meta({
       description: 'The kind of the entity: a token type, or another kind.',
       'x-extensible-enum': kinds,

@@ -1,7 +1,6 @@
 // Schemas of /runs.
 import { z } from 'zod';
-import { boundary, oneOf } from '../logs/logs.schema.ts';
-import { actorTypes } from '../../platform/audit/record.ts';
+import { actorType, boundary, oneOf, oneUuid } from '../logs/logs.schema.ts';
 import { runKinds, runOutcomes } from '../../platform/audit/run-rows.ts';
 import { cursorQuery, onlyPage, pageSchema } from '../../platform/http/list-parameters.ts';
 import {
@@ -18,13 +17,6 @@ import {
 } from '../../platform/http/schemas.ts';
 
 const RUN_ID = '019ac3d5-7f63-7b1e-9a64-0f2d7c5b8e13';
-
-const oneUuid = (description: string, example: string) =>
-  z
-    .guid({ error: ({ input }) => (Array.isArray(input) ? 'must be given once' : 'must be a UUID') })
-    .toLowerCase()
-    .optional()
-    .meta({ description, example });
 
 const CLASS_SIZE = 100;
 
@@ -74,14 +66,7 @@ export const runRecord = z
       'The id of the application, user or session that caused it. Left out for anonymous clients.',
       APPLICATION_ID,
     ).optional(),
-    actor_type: z
-      .string()
-      .optional()
-      .meta({
-        description: 'The kind of actor. Left out for anonymous clients.',
-        'x-extensible-enum': [...actorTypes],
-        example: 'application',
-      }),
+    actor_type: actorType,
     outcome: z.string().meta({
       description:
         'How it ended. `success`: code returned, or a destination answered below 500. `refused`: rules, limits or the code refused the request. `failed`: a destination answered 500 or more, or could not be reached. `crashed`: the code threw another error, or its result cannot be read. `timed_out`, `out_of_memory`: a limit of the sandbox ended it. `cancelled`: the caller left. `unknown`: the process of the server died in between.',

@@ -61,9 +61,12 @@ const addDevKey = async (ctx: Context, apiKey: string): Promise<MadeApplication 
     return readCredentials(ctx.config)?.['api_key'] === apiKey
       ? undefined
       : { tenant_id: found.tenant_id, application_id: found.application_id, api_key: key };
-  const tenants = await findTenants(ctx.db);
-  const tenant = tenants.find(({ name }) => name === DEVELOPMENT) ?? tenants[0];
-  return tenant && createApplication(ctx, tenant.id, { name: DEVELOPMENT, applicationName: DEVELOPMENT, apiKey });
+  const tenant = (await findTenants(ctx.db)).find(({ name }) => name === DEVELOPMENT);
+  if (!tenant)
+    throw new StartError(
+      `STRONGROOM_DEV_KEY: the vault has no tenant ${DEVELOPMENT} that a key with all permissions could be of. Unset it, or make a key of a tenant: ${PROGRAM} keys create`,
+    );
+  return createApplication(ctx, tenant.id, { name: DEVELOPMENT, applicationName: DEVELOPMENT, apiKey });
 };
 
 const createDevelopmentTenant = async (ctx: Context): Promise<MadeApplication | undefined> => {

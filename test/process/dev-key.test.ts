@@ -53,6 +53,24 @@ test('another key with its public part ends the start, and so does a key of a se
   }
 });
 
+test('a vault whose tenants are all of somebody else gets no key that scripts know', async ({ database, start }) => {
+  const environment = { DATABASE_URL: database.url };
+  const server = await start(environment);
+  await untilReady(server);
+  const { api_key } = server.credentials();
+  const renamed = await fetch(`${server.base_url}/tenants/self`, {
+    method: 'PUT',
+    headers: { 'svc-api-key': api_key, 'content-type': 'application/json' },
+    body: JSON.stringify({ name: 'Ada' }),
+  });
+  expect(renamed.status).toBe(200);
+  server.child.kill();
+  await server.exited;
+  const refused = await start({ ...environment, STRONGROOM_DEV_KEY: known });
+  expect(await refused.exited).toBe(1);
+  expect(refused.output()).toContain('STRONGROOM_DEV_KEY: the vault has no tenant Development');
+});
+
 test('production does not start with it', async ({ database, start }) => {
   const MASTER_KEY = Buffer.alloc(32, 5).toString('base64');
   const production = { NODE_ENV: 'production', DATABASE_URL: database.url, MASTER_KEY };

@@ -67,7 +67,7 @@ test('another count is a 409 that says how many there are, and deletes nothing',
   for (const expected_count of [1, 2, 4]) {
     const answer = await end(tenant, { query: 'type:card', expected_count });
     expect(answer.status, answer.text).toBe(409);
-    expect(answer.body.detail).toContain('finds 3 tokens');
+    expect(answer.body.detail).toContain('delete: 3.');
   }
   expect(await idsOf(tenant)).toHaveLength(3);
   // The count tells something of what is stored: each such response is in the log.
@@ -103,7 +103,7 @@ test('counts and deletes only what the caller may both find and delete', async (
   const guesser = await server.newKey(tenant, { permissions: ['token:search', 'token:delete'] });
   const guess = await end(guesser, { query: 'data:4242424242424242', expected_count: 1 });
   expect(guess.status, guess.text).toBe(409);
-  expect(guess.body.detail).toContain('finds 0 tokens');
+  expect(guess.body.detail).toContain('delete: 0.');
   const stranger = await server.newTenant();
   expect((await end(stranger, { query: `id:"${kept}"`, expected_count: 1 })).status).toBe(409);
   expect(await idsOf(tenant)).toEqual([kept]);

@@ -177,6 +177,19 @@ describe('/tokenize', () => {
     expect(body.data[2]._extras).toEqual({ deduplicated: true });
   });
 
+  test('an item whose value is stored needs no id: the token serves, as in a whole batch', async () => {
+    const id = randomUUID();
+    const again = { id, type: 'token', data: `again-${id}`, deduplicate_token: true };
+    const [made] = (await tokenize([again])).data;
+    const body = await tokenize([again, { type: 'card', data: 1 }, { ...again, data: 'another value' }, again]);
+    expect(made.id).toBe(id);
+    // The third item takes an id that is in use: the second attempt cannot tell which of the three needs it.
+    expect(Object.keys(body.errors).toSorted()).toEqual(['[0].id', '[1].data', '[2].id', '[3].id']);
+    const rerun = await tokenize([again, { type: 'card', data: 1 }, again]);
+    expect(rerun.data.map((each: { id: string } | null) => each?.id)).toEqual([id, undefined, id]);
+    expect(Object.keys(rerun.errors)).toEqual(['[1].data']);
+  });
+
   test.each([
     ['too many values', Array.from({ length: 10_001 }, () => 1), 'body'],
     ['too much nesting', JSON.parse('['.repeat(66) + ']'.repeat(66)), ''],

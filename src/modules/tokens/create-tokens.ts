@@ -386,7 +386,8 @@ const createdBy = (work: Work, { by }: Pick<CreateOptions<unknown>, 'by'>): NewT
   ...work.origin,
 });
 
-const deduplicates = (work: Work, draft: Draft): boolean => draft.deduplicate ?? work.caller.deduplicate_tokens;
+/** Whether an equal token may serve in place of a new one. */
+export const deduplicates = (work: Work, draft: Draft): boolean => draft.deduplicate ?? work.caller.deduplicate_tokens;
 
 /** Decides for each draft whether an existing token serves, or a new one is written. */
 function* choose(

@@ -17,7 +17,7 @@ const refuseCount = async (ctx: TokensContext, work: Work, count: number, expect
   await ctx.refusals.recordRow(work.tenant_id, logRow(ctx, work, { operation: 'delete', ...of, outcome: 'refused' }));
   const found = count > DELETED_MAX ? `more than ${DELETED_MAX}` : count;
   return conflict(
-    `The query finds ${found} tokens that the caller may find and delete, not ${expected}. Nothing was deleted.`,
+    `Tokens that the query finds and the caller may find and delete: ${found}. expected_count is ${expected}. Nothing was deleted.`,
   );
 };
 

@@ -33,7 +33,10 @@ export const createItemFailures = (): ItemFailures => {
     get total() {
       return total;
     },
-    add: (path, sentence, code) => addAll({ errors: [{ path: formatPath(path), sentence, code }], count: 1 }),
+    add: (path, sentence, code) => {
+      total += 1;
+      if (kept.length < ITEM_ERRORS_MAX) kept.push({ path: formatPath(path), sentence, code });
+    },
     addAll,
     answer: (data) => ({ data, errors: byPath('sentence', kept), codes: byPath('code', kept), errors_total: total }),
   };

@@ -4,7 +4,7 @@ import type { Work } from '../access/work.ts';
 import type { TokensContext } from './context.ts';
 import { wouldDecide } from '../access/rules.ts';
 import { AppError, FieldErrorCollector, forbidden, invalidInput } from '../../platform/errors.ts';
-import { createTokens } from './create-tokens.ts';
+import { createTokens, deduplicates } from './create-tokens.ts';
 import { createItemFailures, type ItemFailures, type PartialAnswer } from './item-failures.ts';
 import { JSON_DEPTH_MAX, type Json, numberProblem, depthProblem } from '../../platform/json/json.ts';
 import type { Slices } from '../../platform/json/slices.ts';
@@ -59,7 +59,6 @@ export const tokenizePartly = async (ctx: TokensContext, work: Work, body: Json)
   const drafts = await ctx.accounts.runInTurns(work.tenant_id, parsed);
   if (dropForbidden(work, places, drafts, failures))
     await ctx.refusals.record(work, forbidden('token:create'), undefined);
-  dropTwins(places, drafts, failures);
   return createLeft(ctx, work, { plan, places, drafts }, failures);
 };
 
@@ -163,28 +162,26 @@ const dropForbidden = (work: Work, places: readonly Place[], drafts: Drafts, fai
 
 const TAKEN = 'A token with this id already exists.';
 
-/** Of several items with one id, the first one is created. */
-const dropTwins = (places: readonly Place[], drafts: Drafts, failures: ItemFailures): void => {
-  const ids = new Set<string>();
-  for (const [index, { id }] of drafts) {
-    if (id === undefined) continue;
-    if (ids.has(id)) {
-      failures.add([...pathOf(places, index), 'id'], TAKEN, 'already_exists');
-      drafts.delete(index);
-    } else ids.add(id);
-  }
-};
-
-/** Drops the items whose id is in use. */
-const dropTaken = async (work: Work, places: readonly Place[], drafts: Drafts, failures: ItemFailures) => {
-  const ids = [...drafts.values()].flatMap(({ id }) => (id === undefined ? [] : [id]));
-  if (ids.length === 0) return;
-  const taken = await findTakenIds(work.db, ids);
-  for (const [index, { id }] of drafts) {
-    if (id === undefined || !taken.has(id)) continue;
+/** Drops the items whose id an item before them has, or a token. @param isTried whether an item may be dropped yet. */
+const dropTaken = async (
+  work: Work,
+  places: readonly Place[],
+  drafts: Drafts,
+  failures: ItemFailures,
+  isTried: (draft: Draft) => boolean,
+): Promise<void> => {
+  const chosen = new Map<string, number>();
+  const drop = (index: number): void => {
     failures.add([...pathOf(places, index), 'id'], TAKEN, 'already_exists');
     drafts.delete(index);
+  };
+  for (const [index, draft] of drafts) {
+    if (draft.id === undefined || !isTried(draft)) continue;
+    if (chosen.has(draft.id)) drop(index);
+    else chosen.set(draft.id, index);
   }
+  if (chosen.size === 0) return;
+  for (const id of await findTakenIds(work.db, [...chosen.keys()])) drop(chosen.get(id) as number);
 };
 
 /** Attempts to create tokens, while others take the ids that clients have chosen. */
@@ -197,8 +194,9 @@ const createLeft = async (
   { plan, places, drafts }: { plan: Plan; places: readonly Place[]; drafts: Drafts },
   failures: ItemFailures,
 ): Promise<PartialAnswer<Tokenized>> => {
-  for (let triesLeft = CREATE_TRIES_MAX; ; triesLeft -= 1) {
-    await dropTaken(work, places, drafts, failures);
+  for (let tries = 1; ; tries += 1) {
+    // An item that deduplicates needs its id only where no token has its value: the first attempt tells.
+    await dropTaken(work, places, drafts, failures, (draft) => tries > 1 || !deduplicates(work, draft));
     const indexes = [...drafts.keys()];
     const answer = (records: TokenRecord[]): PartialAnswer<Tokenized> => {
       const made: (TokenRecord | undefined)[] = [];
@@ -210,7 +208,7 @@ const createLeft = async (
       return await createTokens(ctx, work, [...drafts.values()], { answer });
     } catch (error) {
       const isTaken = error instanceof AppError && error.failureCause === 'already_exists';
-      if (!isTaken || triesLeft === 1) throw error;
+      if (!isTaken || tries === CREATE_TRIES_MAX) throw error;
     }
   }
 };

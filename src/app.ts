@@ -8,6 +8,7 @@ import { watchAnswers } from './platform/http/answers-under-way.ts';
 import { addBodyParsers } from './platform/http/body.ts';
 import { deferRequests } from './platform/http/defer-requests.ts';
 import { closingResponse } from './platform/http/draining.ts';
+import { prefixedResponse, renamePrefixes } from './platform/http/header-prefixes.ts';
 import { nameOperations } from './platform/http/operations.ts';
 import { refuseTwoMeanings } from './platform/http/framing.ts';
 import { refuseExpectations, requireOneHost, serveAbsoluteTargets } from './platform/http/host.ts';
@@ -77,7 +78,11 @@ const createServer = (ctx: Context) => {
       connectionsCheckingInterval: LOOK_AT_REQUESTS_MS,
       // requireOneHost refuses such requests with a problem document.
       requireHostHeader: false,
-      ...meterBodies(ctx.accounts, (): Server => app.server, closingResponse(ctx.draining)),
+      ...meterBodies(
+        ctx.accounts,
+        (): Server => app.server,
+        prefixedResponse(ctx.config.headerPrefixes, closingResponse(ctx.draining)),
+      ),
     },
     forceCloseConnections: 'idle',
     trustProxy: ctx.config.trustedProxies ?? false,
@@ -106,6 +111,7 @@ const addHooks = (app: App, ctx: Context, paths: Paths): Authentication => {
   chargeBodies(app);
   addTrace(app);
   requireOneHost(app);
+  renamePrefixes(app, ctx.config.headerPrefixes);
   refuseTwoMeanings(app);
   serveAbsoluteTargets(app, ctx);
   cutSlowBodies(app, ctx);
@@ -113,7 +119,7 @@ const addHooks = (app: App, ctx: Context, paths: Paths): Authentication => {
   refuseExpectations(app);
   addRequestLog(app, ctx.metrics);
   separateHosts(app, ctx.config, paths);
-  addPreflights(app);
+  addPreflights(app, ctx.config);
   const authentication = addAuthentication(app, ctx);
   addPartialRequests(app);
   nameOperations(app, ctx);
@@ -165,7 +171,7 @@ export const buildApp = async (ctx: Context): Promise<App> => {
   await proxyRoutes(app, ctx, authentication);
   await fieldsRoutes(app, ctx);
   metricsRoutes(app, ctx);
-  if (ctx.config.docs) await docsRoutes(app);
+  if (ctx.config.docs) await docsRoutes(app, ctx.config);
   await addPages(app, ctx.config, (scope: App) => {
     collectRoutes(scope, ctx);
     joinRoutes(scope, ctx);

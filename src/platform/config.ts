@@ -102,6 +102,8 @@ export type Config = {
   cvcTtlMs: number;
   erasuresKeptMs: number;
   runsKeptMs: number;
+  /** Of the headers of the API beside SVC, in capital letters. */
+  headerPrefixes: string[];
   bodyBytesMax: number;
   proxyBodyBytesMax: number;
   writeBatches: number;
@@ -129,6 +131,7 @@ export type Config = {
     privateHosts: { host: string; port: number }[];
     ports: number[] | undefined;
     ownHosts: string[];
+    headerPrefixes: string[];
     /** Undefined in production. */
     development: DevelopmentEgress | undefined;
   };
@@ -294,6 +297,7 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
     cvcTtlMs: values.CVC_TTL,
     erasuresKeptMs: values.ERASURES_KEPT_DAYS * DAY_MS,
     runsKeptMs: values.RUN_RETENTION_DAYS * DAY_MS,
+    headerPrefixes: values.API_HEADER_PREFIXES,
     bodyBytesMax: values.BODY_BYTES_MAX,
     proxyBodyBytesMax: values.PROXY_BODY_MAX,
     writeBatches: values.WRITE_BATCHES,
@@ -319,6 +323,7 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
       allowedHosts: values.PROXY_ALLOWED_HOSTS,
       privateHosts: values.EGRESS_PRIVATE_HOSTS ?? [],
       ports: values.PROXY_PORTS,
+      headerPrefixes: values.API_HEADER_PREFIXES,
       ownHosts: [
         ...(values.PUBLIC_HOSTS ?? []),
         ...(values.PUBLIC_URL === undefined ? [] : [new URL(values.PUBLIC_URL).hostname]),

@@ -33,6 +33,22 @@ const keyOf = (request: FastifyRequest): string | undefined => {
   return key;
 };
 
+/** The header by its name in another API. Read as nothing, it would let a repeated request be done twice. */
+const ofOtherApi = /^(?!svc-)[a-z0-9]{1,20}-idempotency-key$/;
+
+/** @throws invalidInput for a key under a prefix that this server does not read. */
+const refuseUnread = (headers: FastifyRequest['headers']): void => {
+  const name = Object.keys(headers)
+    .find((each) => ofOtherApi.test(each))
+    ?.toUpperCase();
+  if (name !== undefined)
+    throw invalidField(
+      name,
+      'is not read by this server: send SVC-IDEMPOTENCY-KEY, or have the operator add the prefix to API_HEADER_PREFIXES',
+      'not_supported',
+    );
+};
+
 const routeOf = (request: FastifyRequest): string => {
   const [path = ''] = request.url.split('?', 1);
   return `${request.method} ${path.replace(/\/$/, '')}${isPartial(request) ? ' in part' : ''}`;
@@ -68,6 +84,12 @@ export const addIdempotency = (app: App, ctx: AccessContext): void => {
   // After authentication and parsing, before validation: a repeated request gets the first answer even where its body is not valid.
   const replay: preValidationHookHandler = (request, reply, done) => {
     const { headers } = request;
+    if (methods.has(request.method))
+      try {
+        refuseUnread(headers);
+      } catch (error) {
+        return done(error as Error);
+      }
     if (headers['svc-idempotency-key'] === undefined && headers['idempotency-key'] === undefined) return done();
     if (!methods.has(request.method)) return done();
     // A replay was sent: `done` is not called, so that the request ends here.

@@ -3,6 +3,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { AppError, forbidden, unauthorized } from '../../platform/errors.ts';
 import type { Config } from '../../platform/config.ts';
+import { prefixedNames } from '../../platform/http/header-prefixes.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import type { Platform } from '../../platform/platform.ts';
 import type { Caller, PublicAccess } from './caller.ts';
@@ -23,8 +24,12 @@ export const CREATES_PER_MINUTE_MAX = 10_000;
 const PREFLIGHT_SECONDS = 600;
 
 /** What scripts may send beside what every page may. */
-const REQUEST_HEADERS = 'content-type, svc-api-key, svc-idempotency-key, svc-trace-id';
-const RESPONSE_HEADERS = 'retry-after, ratelimit, ratelimit-policy, svc-trace-id';
+const REQUEST_HEADERS = ['content-type', 'svc-api-key', 'svc-idempotency-key', 'svc-trace-id'];
+const RESPONSE_HEADERS = ['retry-after', 'ratelimit', 'ratelimit-policy', 'svc-trace-id'];
+
+/** The value of a header of CORS: the names, those of the API under each prefix. */
+const inAllPrefixes = ({ headerPrefixes }: Pick<Config, 'headerPrefixes'>, names: readonly string[]): string =>
+  names.flatMap((name) => [name, ...prefixedNames(name, headerPrefixes)]).join(', ');
 
 /** A frame of the vault names the session of its own address in it. Pages of other origins cannot send it: it is not in REQUEST_HEADERS. */
 const FRAME_SESSION = 'svc-fields-session';
@@ -73,7 +78,7 @@ export const letPageRead = (
   const { servesBrowsers } = request.routeOptions.config;
   if (!publicAccess || !servesBrowsers || origin === undefined || !mayCallFrom(config, request, publicAccess)) return;
   reply.header('access-control-allow-origin', origin);
-  reply.header('access-control-expose-headers', RESPONSE_HEADERS);
+  reply.header('access-control-expose-headers', inAllPrefixes(config, RESPONSE_HEADERS));
 };
 
 /**
@@ -98,22 +103,23 @@ export const checkPublicAccess = (
 const unlistedRoute = () => new AppError('forbidden', 'A public key may create tokens, and do nothing else.');
 
 /** Answers preflights of the routes that serve browsers, and keeps caches from mixing the answers to different pages. */
-export const addPreflights = (app: App): void => {
+export const addPreflights = (app: App, config: Pick<Config, 'headerPrefixes'>): void => {
+  const requestHeaders = inAllPrefixes(config, REQUEST_HEADERS);
   const paths = new Set<string>();
   app.addHook('onRoute', ({ url, config }) => {
     if (config?.servesBrowsers) paths.add(url);
   });
   app.addHook('onRequest', (request, reply, done) => {
-    const { config, url = '' } = request.routeOptions;
-    if (config.servesBrowsers) reply.header('vary', 'origin');
-    else if (config.methodGuard && request.method === 'OPTIONS' && paths.has(url)) {
+    const { config: route, url = '' } = request.routeOptions;
+    if (route.servesBrowsers) reply.header('vary', 'origin');
+    else if (route.methodGuard && request.method === 'OPTIONS' && paths.has(url)) {
       reply.header('vary', 'origin');
       const { origin } = request.headers;
       // The key comes with the request itself, which is refused where its origins do not include this one.
       if (origin !== undefined && request.headers['access-control-request-method'] === 'POST') {
         reply.header('access-control-allow-origin', origin);
         reply.header('access-control-allow-methods', 'POST');
-        reply.header('access-control-allow-headers', REQUEST_HEADERS);
+        reply.header('access-control-allow-headers', requestHeaders);
         reply.header('access-control-max-age', PREFLIGHT_SECONDS);
       }
     }

@@ -74,7 +74,7 @@ const tryRequest = async (submission: Submission, tester: Tester): Promise<Outco
     status,
     page: proxyPage(submission, { ...tester, ...more }),
   });
-  const { request, problems } = readRequest(tester.typed);
+  const { request, problems } = readRequest(tester.typed, submission.ctx.config.headerPrefixes);
   if (!request) return show(422, { problems });
   return submission.field('do') === 'send'
     ? send(submission, { tester, request, show })

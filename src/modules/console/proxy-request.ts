@@ -1,6 +1,7 @@
 // Parses a proxy request that was typed on a page, or reports the errors of its fields.
 // A path that would leave /proxy is refused, because the API request must not reach another route.
 import { AppError } from '../../platform/errors.ts';
+import { ownNameOf } from '../../platform/http/header-prefixes.ts';
 import { destinationOf, parseTarget, type Target } from '../proxy/target.ts';
 
 export const methods = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'] as const;
@@ -37,7 +38,10 @@ const notTyped =
 
 const HEADERS_MAX = 100;
 
-const readHeaders = (typed: string): { headers: [string, string][]; problems: string[] } => {
+const readHeaders = (
+  typed: string,
+  prefixes: readonly string[],
+): { headers: [string, string][]; problems: string[] } => {
   const headers: [string, string][] = [];
   const problems: string[] = [];
   const known = new Set<string>();
@@ -47,7 +51,8 @@ const readHeaders = (typed: string): { headers: [string, string][]; problems: st
     const name = line.slice(0, Math.max(0, colon)).trimEnd();
     const lower = name.toLowerCase();
     if (!headerName.test(name)) problems.push(`Line ${number} must be Name: value.`);
-    else if (notTyped.test(name)) problems.push(`Line ${number}: ${name} cannot be sent from here.`);
+    else if (notTyped.test(ownNameOf(lower, prefixes)))
+      problems.push(`Line ${number}: ${name} cannot be sent from here.`);
     else if (known.has(lower)) problems.push(`Line ${number}: ${name} is there already.`);
     else headers.push([name, line.slice(colon + 1).trim()]);
     known.add(lower);
@@ -67,11 +72,11 @@ const unreadable = /[\p{Cc}\p{Cs}]/u;
 const ANYWHERE = { url: new URL('https://destination.invalid'), search: '' };
 
 /** @throws AppError for a path that would leave the proxy. */
-const readTarget = (path: string): Pick<ReadRequest, 'url' | 'target'> | string => {
+const readTarget = (path: string, prefixes: readonly string[]): Pick<ReadRequest, 'url' | 'target'> | string => {
   if (unreadable.test(path)) return 'The path must not have line ends or other controls.';
   if (path !== '' && !/^[/?]/.test(path)) return 'The path must begin with a slash.';
   const url = `/proxy${path.replace(unsafe, (character) => percent(character))}`;
-  const target = parseTarget(url);
+  const target = parseTarget(url, prefixes);
   if (target.proxyKeys.length > 0) return 'The query must not have svc-proxy-key: this page names the proxy.';
   // Throws for dot segments in any spelling.
   destinationOf(ANYWHERE, target);
@@ -91,15 +96,16 @@ const readBody = (typed: string, headers: ReadRequest['headers']): string | unde
 
 export const readRequest = (
   typed: Typed,
+  prefixes: readonly string[] = [],
 ): { request: ReadRequest; problems?: never } | { request?: never; problems: TypedProblems } => {
   const problems: TypedProblems = {};
   const method = methods.find((each) => each === typed.method);
   if (!method) problems.method = [`The method must be one of ${methods.join(', ')}.`];
-  const { headers, problems: headerProblems } = readHeaders(typed.headers);
+  const { headers, problems: headerProblems } = readHeaders(typed.headers, prefixes);
   if (headerProblems.length > 0) problems.headers = headerProblems;
   let read: ReturnType<typeof readTarget>;
   try {
-    read = readTarget(typed.path);
+    read = readTarget(typed.path, prefixes);
   } catch (error) {
     if (!(error instanceof AppError)) throw error;
     const sentences = Object.values(error.errors ?? {}).flat();

@@ -2,9 +2,11 @@
 // policy. The script and the style are those of @fastify/swagger-ui, copied when the project is built: the routes of that
 // package have no permission.
 import { readFileSync } from 'node:fs';
+import type { Config } from '../../platform/config.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import { asset, serveAsset } from '../../platform/http/assets.ts';
 import { documentOf } from '../../platform/http/openapi/openapi.ts';
+import { withPrefixes } from '../../platform/http/openapi/prefixed-document.ts';
 import { addPageHeaders } from '../../platform/http/pages.ts';
 import { version } from '../../platform/version.ts';
 
@@ -58,12 +60,12 @@ const pageOf = (assets: ReturnType<typeof readAssets>) => `<!doctype html>
 
 const open = { config: { permission: null }, schema: { hide: true } } as const;
 
-export const docsRoutes = async (app: App): Promise<void> => {
+export const docsRoutes = async (app: App, { headerPrefixes }: Pick<Config, 'headerPrefixes'>): Promise<void> => {
   app.get('/', open, async (request, reply) => {
     reply.header('vary', 'accept');
     return (request.headers.accept ?? '').includes('text/html') ? reply.redirect('/docs', 302) : welcome;
   });
-  app.get('/openapi.json', open, async () => ({ ...documentOf(app), servers: servedFrom }));
+  app.get('/openapi.json', open, async () => withPrefixes({ ...documentOf(app), servers: servedFrom }, headerPrefixes));
 
   await app.register(async (scope: App) => {
     // swagger-ui sets style attributes.

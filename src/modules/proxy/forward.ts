@@ -18,6 +18,7 @@ import {
   refuseLoop,
 } from '../../platform/egress/headers.ts';
 import { type Account, FREE_BYTES, openAccount } from '../../platform/accounts.ts';
+import { ownNameOf } from '../../platform/http/header-prefixes.ts';
 import { findOperation } from '../../platform/event-loop.ts';
 import { svcProxyMs, timeoutsOf } from '../../platform/times.ts';
 import { AppError, badRequest, forbidden, invalidField, notFound, unauthorized } from '../../platform/errors.ts';
@@ -67,8 +68,12 @@ const topLevel: Nesting = { depth: 0, allowLists: [] };
  * payloadTooLarge for the request; code_failed if a transform throws; bad_gateway and gateway_timeout for the destination;
  * unavailable.
  */
-export const forward = async (ctx: ProxyContext, request: ProxyRequest, nesting = topLevel): Promise<ProxyAnswer> => {
-  const target = parseTarget(request.url);
+export const forward = async (ctx: ProxyContext, given: ProxyRequest, nesting = topLevel): Promise<ProxyAnswer> => {
+  const { headerPrefixes } = ctx.config;
+  // A request from the network has the names of this server already. That of code may have those of another API.
+  const headers = given.headers.map(([name, value]): Headers[number] => [ownNameOf(name, headerPrefixes), value]);
+  const request = headerPrefixes.length > 0 ? { ...given, headers } : given;
+  const target = parseTarget(request.url, headerPrefixes);
   refuseLoop(ctx, request.headers);
   const proxy = await findProxy(ctx, request, proxyKeysOf(request.headers, target));
   const { tenant_id, work } = await findActor(ctx, request, proxy);
@@ -331,7 +336,7 @@ const findBase = (
   const parsed = checked(ctx, url, allowLists, place);
   // A fragment is never sent.
   parsed.hash = '';
-  if (parsed.search !== '' && namesKey(parsed)) throw invalidField('SVC-PROXY-URL', NO_KEY);
+  if (parsed.search !== '' && namesKey(parsed, ctx.config.headerPrefixes)) throw invalidField('SVC-PROXY-URL', NO_KEY);
   return { base: baseOf(url, parsed), place };
 };
 

@@ -156,7 +156,7 @@ const destinationProblems = (ctx: ReactorsContext, { destination_url, allowed_ho
   const problems: Problem[] = [];
   if (destination_url.includes('#')) problems.push([path, 'must not have a fragment']);
   if (destination_url.includes('{{')) problems.push([path, NO_EXPRESSION, 'bad_expression']);
-  if (namesKey(new URL(destination_url))) problems.push([path, NO_KEY]);
+  if (namesKey(new URL(destination_url), ctx.config.headerPrefixes)) problems.push([path, NO_KEY]);
   if (holdsOwnKey(destination_url)) problems.push([path, NO_API_KEY]);
   if (allowed_hosts && refusalOf(ctx, destination_url, [allowed_hosts]) !== undefined)
     problems.push(['allowed_hosts', 'must cover the host of destination_url']);

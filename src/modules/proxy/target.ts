@@ -1,6 +1,7 @@
 // Builds the destination URL: appends the path after /proxy and the query of a request to the destination.
 // The result always has the destination's authority and lies below its path.
 import { URL_CHARACTERS_MAX } from '../../platform/egress/destination.ts';
+import { ownNameOf } from '../../platform/http/header-prefixes.ts';
 import { badRequest, invalidField } from '../../platform/errors.ts';
 import { decodePercent } from './bodies/percent.ts';
 
@@ -16,9 +17,13 @@ export const NO_KEY = 'must not have the parameter svc-proxy-key';
 export const NO_EXPRESSION =
   'must have no {{: expressions stand in the path, the query, the headers and the body of the request';
 
+/** @param prefixes of the API beside SVC. */
+const isKeyParameter = (name: string, prefixes: readonly string[]): boolean =>
+  ownNameOf(name.toLowerCase(), prefixes) === KEY_PARAMETER;
+
 /** Whether a URL has the key parameter, which would be forwarded. */
-export const namesKey = ({ searchParams }: URL): boolean =>
-  [...searchParams.keys()].some((name) => name.toLowerCase() === KEY_PARAMETER);
+export const namesKey = ({ searchParams }: URL, prefixes: readonly string[]): boolean =>
+  [...searchParams.keys()].some((name) => isKeyParameter(name, prefixes));
 
 /**
  * Parameters of one query. Forms have tens of them. Each costs a transform or the search for expressions some microseconds, however
@@ -67,8 +72,8 @@ export const refuseLongTarget = (characters: number): void => {
   if (characters > TARGET_CHARACTERS_MAX) throw invalidField('query', TOO_LONG, 'too_large');
 };
 
-/** @param rawUrl the request target as received. @throws invalidInput; badRequest. */
-export const parseTarget = (rawUrl: string): Target => {
+/** @param rawUrl the request target as received. @param prefixes of the API beside SVC. @throws invalidInput; badRequest. */
+export const parseTarget = (rawUrl: string, prefixes: readonly string[] = []): Target => {
   if (rawUrl.includes('#')) throw invalidField('path', 'must not have a fragment');
   const question = rawUrl.indexOf('?');
   const whole = question === -1 ? rawUrl : rawUrl.slice(0, question);
@@ -81,7 +86,7 @@ export const parseTarget = (rawUrl: string): Target => {
   if (pairs.length > QUERY_PARAMETERS_MAX) throw invalidField('query', TOO_MANY_PARAMETERS, 'too_large');
   for (const pair of pairs) {
     const [name = '', ...rest] = pair.split('=');
-    if (decodePercent(name, true).toLowerCase() !== KEY_PARAMETER) kept.push(pair);
+    if (!isKeyParameter(decodePercent(name, true), prefixes)) kept.push(pair);
     else proxyKeys.push(decodePercent(rest.join('='), true));
   }
   // `/proxy/` means the destination itself. Slashes further on belong to the destination's path.

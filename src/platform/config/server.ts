@@ -36,6 +36,27 @@ export const DRAIN_SECONDS_PRODUCTION = 5;
 /** Five minutes: process supervisors kill a process that takes longer to stop. */
 const DRAIN_SECONDS_MAX = 300;
 
+/** Beginnings of headers that other standards and programs name. A prefix of the API must not take them away from destinations. */
+const TAKEN_PREFIXES: ReadonlySet<string> = new Set(
+  'ACCEPT ACCESS AGE ALT AMZ AUTHORIZATION CACHE CDN CF CONTENT CROSS DIGEST ETAG FORWARDED HTTP HTTP2 IDEMPOTENCY IF KEEP LAST LINK MAX ORIGIN PRIORITY PROXY RANGE RATELIMIT REFERRER REPLAY RETRY SEC SERVER SERVICE SET STRICT SURROGATE TIMING TRANSFER UPGRADE USER WARNING WWW X'.split(
+    ' ',
+  ),
+);
+
+/** Each costs every request a look at the names of its headers. */
+const PREFIXES_MAX = 4;
+
+/** SVC is always there: the console, the frames and the SDKs of the vault use it. */
+const headerPrefixes = words.transform((prefixes, problems) => {
+  const isPrefix = (text: string): boolean => /^[A-Z][A-Z0-9]{1,9}$/.test(text) && !TAKEN_PREFIXES.has(text);
+  if (prefixes.includes('SVC') && prefixes.length <= PREFIXES_MAX && prefixes.every(isPrefix))
+    return [...new Set(prefixes)].filter((prefix) => prefix !== 'SVC');
+  problems.addIssue(
+    `must be SVC and at most ${PREFIXES_MAX - 1} further prefixes of 2 to 10 capital letters and digits, such as SVC,BT, and no beginning of other headers, such as X`,
+  );
+  return z.NEVER;
+});
+
 /** Of the server itself. */
 export const serverVariables = {
   NODE_ENV: z
@@ -63,6 +84,11 @@ export const serverVariables = {
     .optional()
     .describe(
       'How long a server serves on after SIGTERM while `/readyz` answers 503, in seconds. Not set: 5 in production, 0 in development.',
+    ),
+  API_HEADER_PREFIXES: headerPrefixes
+    .default([])
+    .describe(
+      'Prefixes of the headers of the API and of `svc-proxy-key`, comma-separated: `SVC,BT` also serves clients that send `BT-API-KEY`. Headers with these prefixes never reach a destination. Not set: `SVC` alone.',
     ),
   BODY_BYTES_MAX: wholeNumber(1024, 64 * 1024 * 1024, 1024 * 1024).describe('Largest request body, in bytes.'),
   PROXY_BODY_MAX: wholeNumber(1024, 1024 * 1024 * 1024, 32 * 1024 * 1024).describe(

@@ -14,7 +14,7 @@ import {
 import { isLocalName, LOCAL_HINT } from './dev-destination.ts';
 import { type AnswerBody, type AnswerHead, type RequestBody, startExchange } from './exchange.ts';
 import { afterSending, EgressFault, faultOf } from './fault.ts';
-import { type Headers, requestHeaders, responseHeaders } from './headers.ts';
+import { type Headers, requestHeaders, responseHeaders, withoutPrefixes } from './headers.ts';
 import { createResolver, lookUpHost, resolveAddress, type Resolver } from './resolve.ts';
 import { type ClientCertificate, createTrust, openSocket } from './socket.ts';
 import { type EgressTimeouts, TIMEOUT_SECONDS, timeoutsOf } from '../times.ts';
@@ -170,7 +170,7 @@ export const createEgress = (policy: EgressPolicy, options: EgressOptions): Egre
         const path = asked.target ?? targetOf(url);
         const use = { tenant_id, account, origin: url.origin, clientCertificate };
         if (!method.test(asked.method) || forbiddenMethod.test(asked.method)) throw new EgressFault('REQUEST_REFUSED');
-        const headers = requestHeaders(asked.headers);
+        const headers = withoutPrefixes(requestHeaders(asked.headers), policy.headerPrefixes);
         if (isClosed || asked.signal?.aborted) throw new EgressFault('ABORTED');
         // The fast path of most requests: an idle connection costs no await and no connect timer.
         let connection = connections.takeIdle(use);
@@ -191,7 +191,8 @@ export const createEgress = (policy: EgressPolicy, options: EgressOptions): Egre
         life.onCut(exchange.fail);
         const head = await exchange.head;
         life.endWithin(wholeMs);
-        return receive(head, asked.method, exchange.body);
+        const kept = { ...head, headers: withoutPrefixes(head.headers, policy.headerPrefixes) };
+        return receive(kept, asked.method, exchange.body);
       } catch (error) {
         life.end();
         stopBody(body);

@@ -19,6 +19,8 @@ export type EgressPolicy = {
   ports: number[] | undefined;
   /** Names of this server, which it must not call. */
   ownHosts: string[];
+  /** Of the headers of the API beside SVC, in capital letters. No request or response has them. */
+  headerPrefixes?: readonly string[];
   /** Undefined in production. */
   development?: DevelopmentEgress | undefined;
 };

@@ -73,6 +73,12 @@ export const fieldName = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 /** A header's value, RFC 9110 section 5.5: no CR, LF, NUL or other control but the tab, and single bytes only. */
 export const fieldValue = /^[\t\x20-\x7e\x80-\xff]*$/;
 
+/** Removes the headers of the API under a further prefix. @param prefixes in capital letters, such as BT. */
+export const withoutPrefixes = (headers: Headers, prefixes: readonly string[] = []): Headers =>
+  prefixes.length === 0
+    ? headers
+    : headers.filter(([name]) => !prefixes.some((prefix) => name.toUpperCase().startsWith(`${prefix}-`)));
+
 /** @throws EgressFault REQUEST_REFUSED for a name or value that cannot be a header, or too much of them. */
 export const requestHeaders = (headers: Headers): Headers => crossing(headers, 'REQUEST_REFUSED');
 
